@@ -1,0 +1,238 @@
+package prog
+
+import (
+	"encoding/binary"
+	"runtime"
+	"syscall"
+)
+
+// Slot holds the result of an operation, usually a descriptor.
+type Slot uint16
+
+// Arg is an argument of an operation.
+type Arg struct {
+	kind uint16
+	val  uint64
+}
+
+// Int is a number.
+func Int[T ~int | ~int32 | ~int64 | ~uint32 | ~uint64 | ~uintptr | ~uint | ~uint16](v T) Arg {
+	return Arg{KindImm, uint64(v)}
+}
+
+// AtCwd is AT_FDCWD.
+var AtCwd = Int(-100)
+
+// Null is a null pointer.
+var Null = Arg{}
+
+// Arg uses what is in the slot.
+func (s Slot) Arg() Arg { return Arg{KindSlot, uint64(s)} }
+
+// Ptr is a place in the data of a Program.
+type Ptr uint32
+
+// Arg is the address of the place.
+func (p Ptr) Arg() Arg { return Arg{KindPtr, uint64(p)} }
+
+// PtrOf is the place that an Arg made by Ptr.Arg is the address of.
+func PtrOf(a Arg) Ptr { return Ptr(a.val) }
+
+// Builder makes a Program. The zero Builder is not ready: use New.
+type Builder struct {
+	p     Program
+	step  uint32
+	free  []Slot
+	empty Ptr
+}
+
+// Native is the architecture this process runs on.
+func Native() Arch {
+	if runtime.GOARCH == "arm64" {
+		return ARM64
+	}
+	return AMD64
+}
+
+// New returns a Builder for programs of the given architecture.
+func New(a Arch) *Builder {
+	b := &Builder{}
+	b.p.Arch = a
+	b.p.ops = make([]Op, 0, 128)
+	b.p.data = make([]byte, 8, 4096) // offset 0 is the empty string
+	b.p.Steps = append(make([]Step, 0, 64), Step{Op: "start"})
+	return b
+}
+
+// Program is what was built. The Builder must not be used afterwards.
+func (b *Builder) Program() *Program {
+	b.pad()
+	return &b.p
+}
+
+// Step begins a step: the operations that follow belong to it.
+func (b *Builder) Step(op, path string) {
+	b.p.Steps = append(b.p.Steps, Step{op, path})
+	b.step = uint32(len(b.p.Steps) - 1)
+}
+
+// Slot reserves a slot.
+func (b *Builder) Slot() Slot {
+	if n := len(b.free); n > 0 {
+		s := b.free[n-1]
+		b.free = b.free[:n-1]
+		return s
+	}
+	b.p.slots++
+	return Slot(b.p.slots - 1)
+}
+
+// Close closes the descriptor in s and gives the slot back.
+func (b *Builder) Close(s Slot) {
+	b.Call(SysClose, s.Arg())
+	b.free = append(b.free, s)
+}
+
+// Ref names an operation, to say more of it.
+type Ref struct {
+	b *Builder
+	i int
+}
+
+// Call adds a system call.
+func (b *Builder) Call(s Sys, args ...Arg) Ref {
+	op := Op{Nr: sysTable[s].nr[b.p.Arch], Step: b.step}
+	for i, a := range args {
+		op.Kind |= a.kind << (2 * i)
+		op.Args[i] = a.val
+	}
+	b.p.ops = append(b.p.ops, op)
+	return Ref{b, len(b.p.ops) - 1}
+}
+
+// To keeps the result in s.
+func (r Ref) To(s Slot) Ref { r.b.p.ops[r.i].Out = uint16(s) + 1; return r }
+
+// Tolerate lets the Program go on after these errors.
+func (r Ref) Tolerate(errnos ...syscall.Errno) Ref {
+	for _, e := range errnos {
+		r.b.p.ops[r.i].Tol[e>>6] |= 1 << (e & 63)
+	}
+	return r
+}
+
+// Full makes a result that is not the third argument an error.
+func (r Ref) Full() Ref { r.b.p.ops[r.i].Kind |= FlagFull; return r }
+
+// OnSuccess lets the Program go on behind the operation that will be added
+// next when Here is called, if r succeeds.
+func (r Ref) OnSuccess() Label { return Label{r, false} }
+
+// OnTolerated is OnSuccess for errors that are tolerated.
+func (r Ref) OnTolerated() Label { return Label{r, true} }
+
+// Label is a jump that has no target yet.
+type Label struct {
+	r   Ref
+	err bool
+}
+
+// Here sets the targets of jumps to the operation that is added next.
+func (b *Builder) Here(labels ...Label) {
+	for _, l := range labels {
+		n := uint16(len(b.p.ops) - l.r.i - 1)
+		if l.err {
+			b.p.ops[l.r.i].Err = n
+		} else {
+			b.p.ops[l.r.i].OK = n
+		}
+	}
+}
+
+// Jump skips, always.
+func (b *Builder) Jump() Label { return b.Call(Jump).OnSuccess() }
+
+// If jumps where the 32-bit word at p, masked, is value.
+func (b *Builder) If(p Ptr, mask, value uint32) Label {
+	return b.Call(Branch, p.Arg(), Int(mask), Int(value)).OnSuccess()
+}
+
+// Fail reports errno for the current step.
+func (b *Builder) Fail(errno syscall.Errno) { b.Call(Fail, Int(uintptr(errno))) }
+
+// Data adds bytes, aligned to 8.
+func (b *Builder) Data(v []byte) Ptr {
+	b.pad()
+	off := Ptr(len(b.p.data))
+	b.p.data = append(b.p.data, v...)
+	return off
+}
+
+// Zero reserves n bytes of zeros, aligned to 8.
+func (b *Builder) Zero(n int) Ptr {
+	b.pad()
+	off := Ptr(len(b.p.data))
+	b.p.data = append(b.p.data, make([]byte, n)...)
+	return off
+}
+
+func (b *Builder) pad() {
+	for len(b.p.data)%8 != 0 {
+		b.p.data = append(b.p.data, 0)
+	}
+}
+
+// String adds a string with its final zero.
+func (b *Builder) String(s string) Arg {
+	if s == "" {
+		return Ptr(0).Arg()
+	}
+	off := Ptr(len(b.p.data))
+	b.p.data = append(b.p.data, s...)
+	b.p.data = append(b.p.data, 0)
+	return off.Arg()
+}
+
+// Words adds 64-bit words.
+func (b *Builder) Words(v ...uint64) Ptr {
+	b.pad()
+	off := Ptr(len(b.p.data))
+	for _, w := range v {
+		b.p.data = binary.NativeEndian.AppendUint64(b.p.data, w)
+	}
+	return off
+}
+
+// Relocate marks the word at p plus 8 i as a pointer to q.
+func (b *Builder) Relocate(p Ptr, i int, q Arg) {
+	at := uint32(p) + 8*uint32(i)
+	binary.NativeEndian.PutUint64(b.p.data[at:], q.val)
+	b.p.rel = append(b.p.rel, at)
+}
+
+// Strings adds a null-terminated array of pointers to strings, as execve(2)
+// takes.
+func (b *Builder) Strings(v []string) Ptr {
+	p := b.Zero(8 * (len(v) + 1))
+	for i, s := range v {
+		b.Relocate(p, i, b.String(s))
+	}
+	return p
+}
+
+// Open is the flags argument of openat(2).
+func (b *Builder) Open(f OpenFlag) Arg { return Arg{KindImm, f.bits(b.p.Arch)} }
+
+// How is the struct open_how of openat2(2) and its size.
+func (b *Builder) How(f OpenFlag, mode, resolve uint64) (how, size Arg) {
+	return b.Words(f.bits(b.p.Arch), mode, resolve).Arg(), Int(24)
+}
+
+// SetNFds says how many descriptors are passed, the status pipe included.
+func (b *Builder) SetNFds(n int) { b.p.NFds = n }
+
+// SetFlags sets the flags of clone3(2).
+func (b *Builder) SetFlags(f uint64) { b.p.Flags = f }
+
+// SetStage sets what is or'ed into the steps of reports.
+func (b *Builder) SetStage(s uint32) { b.p.Stage = s }

@@ -1,0 +1,201 @@
+package prog
+
+import "strconv"
+
+// Arch is a processor architecture a Program can be laid out for. Numbers of
+// system calls and a few open flags differ.
+type Arch uint8
+
+// The architectures nsrun runs on.
+const (
+	AMD64 Arch = iota
+	ARM64
+)
+
+// Sys is a system call, or one of the steps the child does on its own.
+type Sys uint8
+
+// The system calls that Programs use. None that only one architecture has: the
+// *at forms instead of the old ones.
+const (
+	SysClose Sys = iota
+	SysCloseRange
+	SysOpenat
+	SysOpenat2
+	SysOpenTree
+	SysMoveMount
+	SysMountSetattr
+	SysFsopen
+	SysFsconfig
+	SysFsmount
+	SysMount
+	SysUmount2
+	SysPivotRoot
+	SysChdir
+	SysFchdir
+	SysMkdirat
+	SysMknodat
+	SysSymlinkat
+	SysReadlinkat
+	SysFchmod
+	SysStatx
+	SysWrite
+	SysRead
+	SysDup3
+	SysFcntl
+	SysSocket
+	SysIoctl
+	SysPpoll
+	SysPrctl
+	SysCapset
+	SysSetresuid
+	SysSetresgid
+	SysSetgroups
+	SysSethostname
+	SysSetsid
+	SysSetns
+	SysUnshare
+	SysUmask
+	SysKeyctl
+	SysPrlimit64
+	SysSeccomp
+	SysSigprocmask
+	SysExecve
+
+	// The rest are done by the child itself; see the child's file.
+	Install  // arrange the passed descriptors, close all others
+	Receive  // read the next Program from a socket and go on with it
+	Fork     // stay as PID 1; the rest is the command's
+	Exec     // execve; a failure is remembered and the next operation tried
+	Branch   // skip if a word of the data is as given
+	Jump     // skip always
+	Fail     // report an error
+	ExecFail // report the error remembered by Exec
+	numSys
+)
+
+// pseudo is where the numbers of the child's own steps begin.
+const pseudo = 0xffff0000
+
+// Numbers of the child's own steps, for the child's file.
+const (
+	NrInstall  = pseudo + uint32(Install)
+	NrReceive  = pseudo + uint32(Receive)
+	NrFork     = pseudo + uint32(Fork)
+	NrExec     = pseudo + uint32(Exec)
+	NrBranch   = pseudo + uint32(Branch)
+	NrJump     = pseudo + uint32(Jump)
+	NrFail     = pseudo + uint32(Fail)
+	NrExecFail = pseudo + uint32(ExecFail)
+)
+
+type sysInfo struct {
+	name string
+	nr   [2]uint32 // AMD64, ARM64
+	sig  string    // one letter per argument, see Program.Format
+}
+
+// Numbers: arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h.
+var sysTable = [numSys]sysInfo{
+	SysClose:        {"close", [2]uint32{3, 57}, "f"},
+	SysCloseRange:   {"close_range", [2]uint32{436, 436}, "ddd"},
+	SysOpenat:       {"openat", [2]uint32{257, 56}, "fsom"},
+	SysOpenat2:      {"openat2", [2]uint32{437, 437}, "fshd"},
+	SysOpenTree:     {"open_tree", [2]uint32{428, 428}, "fsx"},
+	SysMoveMount:    {"move_mount", [2]uint32{429, 429}, "fsfsx"},
+	SysMountSetattr: {"mount_setattr", [2]uint32{442, 442}, "fsxad"},
+	SysFsopen:       {"fsopen", [2]uint32{430, 430}, "sx"},
+	SysFsconfig:     {"fsconfig", [2]uint32{431, 431}, "fdssd"},
+	SysFsmount:      {"fsmount", [2]uint32{432, 432}, "fxx"},
+	SysMount:        {"mount", [2]uint32{165, 40}, "sssxs"},
+	SysUmount2:      {"umount2", [2]uint32{166, 39}, "sx"},
+	SysPivotRoot:    {"pivot_root", [2]uint32{155, 41}, "ss"},
+	SysChdir:        {"chdir", [2]uint32{80, 49}, "s"},
+	SysFchdir:       {"fchdir", [2]uint32{81, 50}, "f"},
+	SysMkdirat:      {"mkdirat", [2]uint32{258, 34}, "fsm"},
+	SysMknodat:      {"mknodat", [2]uint32{259, 33}, "fsmd"},
+	SysSymlinkat:    {"symlinkat", [2]uint32{266, 36}, "sfs"},
+	SysReadlinkat:   {"readlinkat", [2]uint32{267, 78}, "fspd"},
+	SysFchmod:       {"fchmod", [2]uint32{91, 52}, "fm"},
+	SysStatx:        {"statx", [2]uint32{332, 291}, "fsxxp"},
+	SysWrite:        {"write", [2]uint32{1, 64}, "fbd"},
+	SysRead:         {"read", [2]uint32{0, 63}, "fpd"},
+	SysDup3:         {"dup3", [2]uint32{292, 24}, "fdx"},
+	SysFcntl:        {"fcntl", [2]uint32{72, 25}, "fdd"},
+	SysSocket:       {"socket", [2]uint32{41, 198}, "ddd"},
+	SysIoctl:        {"ioctl", [2]uint32{16, 29}, "fxp"},
+	SysPpoll:        {"ppoll", [2]uint32{271, 73}, "pdpp"},
+	SysPrctl:        {"prctl", [2]uint32{157, 167}, "dddd"},
+	SysCapset:       {"capset", [2]uint32{126, 91}, "pp"},
+	SysSetresuid:    {"setresuid", [2]uint32{117, 147}, "ddd"},
+	SysSetresgid:    {"setresgid", [2]uint32{119, 149}, "ddd"},
+	SysSetgroups:    {"setgroups", [2]uint32{116, 159}, "dp"},
+	SysSethostname:  {"sethostname", [2]uint32{170, 161}, "bd"},
+	SysSetsid:       {"setsid", [2]uint32{112, 157}, ""},
+	SysSetns:        {"setns", [2]uint32{308, 268}, "fx"},
+	SysUnshare:      {"unshare", [2]uint32{272, 97}, "x"},
+	SysUmask:        {"umask", [2]uint32{95, 166}, "m"},
+	SysKeyctl:       {"keyctl", [2]uint32{250, 219}, "dd"},
+	SysPrlimit64:    {"prlimit64", [2]uint32{302, 261}, "ddpp"},
+	SysSeccomp:      {"seccomp", [2]uint32{317, 277}, "dxp"},
+	SysSigprocmask:  {"rt_sigprocmask", [2]uint32{14, 135}, "dppd"},
+	SysExecve:       {"execve", [2]uint32{59, 221}, "spp"},
+
+	Install:  {"install", [2]uint32{NrInstall, NrInstall}, "d"},
+	Receive:  {"receive", [2]uint32{NrReceive, NrReceive}, "d"},
+	Fork:     {"fork", [2]uint32{NrFork, NrFork}, ""},
+	Exec:     {"execve", [2]uint32{NrExec, NrExec}, "spp"},
+	Branch:   {"branch", [2]uint32{NrBranch, NrBranch}, "pxx"},
+	Jump:     {"jump", [2]uint32{NrJump, NrJump}, ""},
+	Fail:     {"fail", [2]uint32{NrFail, NrFail}, "d"},
+	ExecFail: {"fail", [2]uint32{NrExecFail, NrExecFail}, ""},
+}
+
+// String is the call's name as in its manual page.
+func (s Sys) String() string {
+	if s < numSys {
+		return sysTable[s].name
+	}
+	return "sys" + strconv.Itoa(int(s))
+}
+
+// OpenFlag is a flag of openat(2) whatever its number on the architecture.
+type OpenFlag uint32
+
+// The open flags that Programs use.
+const (
+	WriteOnly OpenFlag = 1 << iota
+	ReadWrite
+	Create
+	Exclusive
+	Truncate
+	NoFollow
+	Directory
+	PathOnly
+	CloseOnExec
+)
+
+var openFlags = [...]struct {
+	name string
+	bits [2]uint32 // AMD64, ARM64
+}{
+	{"O_WRONLY", [2]uint32{0x1, 0x1}},
+	{"O_RDWR", [2]uint32{0x2, 0x2}},
+	{"O_CREAT", [2]uint32{0x40, 0x40}},
+	{"O_EXCL", [2]uint32{0x80, 0x80}},
+	{"O_TRUNC", [2]uint32{0x200, 0x200}},
+	{"O_NOFOLLOW", [2]uint32{0x20000, 0x8000}},
+	{"O_DIRECTORY", [2]uint32{0x10000, 0x4000}},
+	{"O_PATH", [2]uint32{0x200000, 0x200000}},
+	{"O_CLOEXEC", [2]uint32{0x80000, 0x80000}},
+}
+
+// bits is f as the architecture numbers it.
+func (f OpenFlag) bits(a Arch) (v uint64) {
+	for i := range openFlags {
+		if f&(1<<i) != 0 {
+			v |= uint64(openFlags[i].bits[a])
+		}
+	}
+	return v
+}

@@ -1,0 +1,417 @@
+package reexec
+
+import (
+	"syscall"
+	"unsafe"
+
+	"github.com/nsrun/nsrun/internal/prog"
+)
+
+// What runs in a cloned process stands in this file, from the clone to execve,
+// and PID 1 of the sandbox after it. The rules, as for forkAndExecInChild1 in
+// the standard library's syscall package, and why:
+//
+//   - no allocation, no lock, no channel, no map, no defer, no panic: only the
+//     thread that cloned exists here, and the Go scheduler does not know of it;
+//   - every function is nosplit: runtime_BeforeFork poisoned the stack guard, so
+//     that a function that would grow the stack crashes instead;
+//   - norace: the race detector's memory is not for this process;
+//   - all memory comes from the block of the Program, from this stack, or from
+//     mmap;
+//   - all signals stay blocked until the Program restores the mask, right before
+//     execve; handlers were reset by CLONE_CLEAR_SIGHAND.
+
+const (
+	sysMmap        = syscall.SYS_MMAP
+	sysRecvmsg     = syscall.SYS_RECVMSG
+	sysPread       = syscall.SYS_PREAD64
+	sysCapset      = syscall.SYS_CAPSET
+	sysPrctl       = syscall.SYS_PRCTL
+	sysFcntl       = syscall.SYS_FCNTL
+	sysDup3        = syscall.SYS_DUP3
+	sysClose       = syscall.SYS_CLOSE
+	sysWait4       = syscall.SYS_WAIT4
+	sysWrite       = syscall.SYS_WRITE
+	sysKill        = syscall.SYS_KILL
+	sysExitGroup   = syscall.SYS_EXIT_GROUP
+	sysSigwait     = syscall.SYS_RT_SIGTIMEDWAIT
+	sysClock       = syscall.SYS_CLOCK_GETTIME
+	sysExecve      = syscall.SYS_EXECVE
+	sysCloseRange  = 436
+	setDumpable    = 4 // PR_SET_DUMPABLE
+	capVersion3    = 0x20080522
+	clockMonotonic = 1
+	cmsgCloexec    = 0x40000000
+	siKernel       = 0x80
+	echoWindow     = 500e6 // nanoseconds, see reap
+)
+
+// header is the beginning of the Program at base.
+//
+//go:nosplit
+//go:norace
+func header(base unsafe.Pointer) *prog.Header { return (*prog.Header)(base) }
+
+// word is the 32-bit word at base plus off.
+//
+//go:nosplit
+//go:norace
+func word(base unsafe.Pointer, off uintptr) *uint32 { return (*uint32)(unsafe.Add(base, off)) }
+
+//go:nosplit
+//go:norace
+func slot(base unsafe.Pointer, i uint64) *uint64 {
+	return (*uint64)(unsafe.Add(base, uintptr(header(base).Slots)+8*uintptr(i)))
+}
+
+// arg is the value of the n-th argument of o.
+//
+//go:nosplit
+//go:norace
+func arg(base unsafe.Pointer, o *prog.Op, n uint) uintptr {
+	v := *(*uint64)(unsafe.Add(unsafe.Pointer(&o.Args), 8*uintptr(n)))
+	switch o.Kind >> (2 * n) & 3 {
+	case prog.KindPtr:
+		return uintptr(base) + uintptr(v)
+	case prog.KindSlot:
+		return uintptr(*slot(base, v))
+	}
+	return uintptr(v)
+}
+
+// relocate turns the offsets in the data into addresses.
+//
+//go:nosplit
+//go:norace
+func relocate(base unsafe.Pointer) {
+	h := header(base)
+	for i := uint32(0); i < h.NRel; i++ {
+		r := *word(base, uintptr(h.Rel+4*i))
+		*(*uint64)(unsafe.Add(base, uintptr(r))) += uint64(uintptr(base))
+	}
+}
+
+//go:nosplit
+//go:norace
+func exit(code uintptr) {
+	for {
+		syscall.RawSyscall(sysExitGroup, code, 0, 0)
+	}
+}
+
+// report writes a Record to the status pipe. Nobody may be there to read it; that
+// is not this process's concern.
+//
+//go:nosplit
+//go:norace
+func report(status uintptr, kind, value, errno, op uint32) {
+	r := prog.Record{Kind: kind, Value: value, Errno: errno, Op: op}
+	for {
+		_, _, e := syscall.RawSyscall(sysWrite, status, uintptr(unsafe.Pointer(&r)), prog.RecordSize)
+		if e != syscall.EINTR {
+			return
+		}
+	}
+}
+
+// run walks the Program at base. It does not return.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func run(base unsafe.Pointer) {
+	h := header(base)
+	status := uintptr(*word(base, uintptr(h.Fds+4*(h.NFds-1))))
+	var execErrno uint32 // the most telling failure of Exec so far
+	for i := uint32(0); ; i++ {
+		if i >= h.NOps {
+			report(status, prog.RecordFail, h.Stage, uint32(syscall.ENOSYS), i)
+			exit(125)
+		}
+		o := (*prog.Op)(unsafe.Add(base, uintptr(h.Ops)+uintptr(i)*prog.OpSize))
+		var r uintptr
+		var e syscall.Errno
+		switch o.Nr {
+		default:
+			r, _, e = syscall.RawSyscall6(uintptr(o.Nr), arg(base, o, 0), arg(base, o, 1),
+				arg(base, o, 2), arg(base, o, 3), arg(base, o, 4), arg(base, o, 5))
+			if e == 0 && o.Kind&prog.FlagFull != 0 && r != arg(base, o, 2) {
+				e = syscall.ENOSPC
+			}
+		case prog.NrBranch:
+			if *word(nil, arg(base, o, 0))&uint32(o.Args[1]) == uint32(o.Args[2]) {
+				i += uint32(o.OK)
+			}
+			continue
+		case prog.NrJump:
+			// The skip of a success.
+		case prog.NrFail:
+			e = syscall.Errno(o.Args[0])
+		case prog.NrInstall:
+			e = install(base, uint32(o.Args[0]))
+			status = uintptr(h.NFds - 1)
+		case prog.NrReceive:
+			next := receive(uintptr(o.Args[0]), status)
+			if next == nil {
+				exit(0) // whoever wanted a sandbox wants it no more
+			}
+			if uintptr(next) < 4096 {
+				e = syscall.Errno(uintptr(next))
+				break
+			}
+			base = next
+			h = header(base)
+			i = ^uint32(0)
+			continue
+		case prog.NrFork:
+			pid, errno := vfork()
+			if errno != 0 {
+				e = syscall.Errno(errno)
+				break
+			}
+			if pid != 0 {
+				// The command's process shared this stack frame until now: nothing
+				// that it may have changed is used from here on.
+				reap(base, pid, status)
+			}
+		case prog.NrExec:
+			_, _, e = syscall.RawSyscall(sysExecve, arg(base, o, 0), arg(base, o, 1), arg(base, o, 2))
+			// As execvp(3): what was found but cannot be run tells more than what
+			// was not found further on.
+			if execErrno == 0 || execErrno == uint32(syscall.ENOENT) || execErrno == uint32(syscall.ENOTDIR) {
+				execErrno = uint32(e)
+			}
+		case prog.NrExecFail:
+			e = syscall.Errno(execErrno)
+		}
+		if e == 0 {
+			if o.Out != 0 {
+				*slot(base, uint64(o.Out-1)) = uint64(r)
+			}
+			i += uint32(o.OK)
+			continue
+		}
+		if e < 128 && *(*uint64)(unsafe.Add(unsafe.Pointer(&o.Tol), 8*uintptr(e>>6)))&(1<<(e&63)) != 0 {
+			i += uint32(o.Err)
+			continue
+		}
+		h.Failed = 1
+		report(status, prog.RecordFail, o.Step|h.Stage, uint32(e), i)
+		exit(125)
+	}
+}
+
+// install puts the passed descriptors to 0, 1, 2, …; the first keep of them
+// survive execve. All others of this process are closed.
+//
+//go:nosplit
+//go:norace
+func install(base unsafe.Pointer, keep uint32) syscall.Errno {
+	h := header(base)
+	n := h.NFds
+	// Whatever lies where another one has to go is moved out of the way first.
+	for i := uint32(0); i < n; i++ {
+		fd := (*int32)(unsafe.Add(base, uintptr(h.Fds+4*i)))
+		if *fd >= 0 && uint32(*fd) < n && uint32(*fd) != i {
+			r, _, e := syscall.RawSyscall(sysFcntl, uintptr(*fd), syscall.F_DUPFD_CLOEXEC, uintptr(n))
+			if e != 0 {
+				return e
+			}
+			*fd = int32(r)
+		}
+	}
+	for i := uint32(0); i < n; i++ {
+		fd := (*int32)(unsafe.Add(base, uintptr(h.Fds+4*i)))
+		var e syscall.Errno
+		switch cloexec := i >= keep; {
+		case *fd < 0:
+			syscall.RawSyscall(sysClose, uintptr(i), 0, 0)
+		case uint32(*fd) != i && cloexec:
+			_, _, e = syscall.RawSyscall(sysDup3, uintptr(*fd), uintptr(i), syscall.O_CLOEXEC)
+		case uint32(*fd) != i:
+			_, _, e = syscall.RawSyscall(sysDup3, uintptr(*fd), uintptr(i), 0)
+		case cloexec:
+			_, _, e = syscall.RawSyscall(sysFcntl, uintptr(i), syscall.F_SETFD, syscall.FD_CLOEXEC)
+		default:
+			_, _, e = syscall.RawSyscall(sysFcntl, uintptr(i), syscall.F_SETFD, 0)
+		}
+		if e != 0 {
+			return e
+		}
+		*fd = int32(i)
+	}
+	_, _, e := syscall.RawSyscall(sysCloseRange, uintptr(n), 0xffffffff, 0)
+	return e
+}
+
+// InlineMax is the size of a Program that travels in the message itself; a
+// larger one is passed as a memory file.
+const InlineMax = 96 << 10
+
+// maxFds is SCM_MAX_FD of the kernel.
+const maxFds = 253
+
+// receive reads the next Program from a socket: the block itself, or, where the
+// message holds only a Header, the block's content from the last descriptor of
+// the message. The status pipe of this process becomes the last of its
+// descriptors. It returns nil if the other end was closed, and an errno below
+// 4096 where something failed.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func receive(sock, status uintptr) unsafe.Pointer {
+	const controlSize = 2048
+	mem, _, e := syscall.RawSyscall6(sysMmap, 0, controlSize+InlineMax, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON, ^uintptr(0), 0)
+	if e != 0 {
+		return pointer(uintptr(e))
+	}
+	var iov [2]uintptr
+	iov[0], iov[1] = mem+controlSize, InlineMax
+	var msg syscall.Msghdr
+	msg.Iov = (*syscall.Iovec)(unsafe.Pointer(&iov))
+	msg.Iovlen = 1
+	msg.Control = (*byte)(pointer(mem))
+	msg.Controllen = controlSize
+	var n uintptr
+	for {
+		n, _, e = syscall.RawSyscall(sysRecvmsg, sock, uintptr(unsafe.Pointer(&msg)), cmsgCloexec)
+		if e != syscall.EINTR {
+			break
+		}
+	}
+	if e != 0 {
+		return pointer(uintptr(e))
+	}
+	if n == 0 {
+		return nil
+	}
+	base := pointer(mem + controlSize)
+	h := header(base)
+	if n < prog.HeaderSize || h.Magic != prog.Magic || h.NFds == 0 || h.NFds > maxFds {
+		return pointer(uintptr(syscall.EBADMSG))
+	}
+	// One control message: length, level, type, descriptors.
+	fds := pointer(mem + 16)
+	nfds := uint32(0)
+	if msg.Controllen >= 16 {
+		nfds = uint32(*(*uint64)(pointer(mem))-16) / 4
+	}
+	want := h.NFds - 1
+	if uintptr(h.Size) != n {
+		size := uintptr(h.Size)
+		if nfds != want+1 || n != prog.HeaderSize {
+			return pointer(uintptr(syscall.EBADMSG))
+		}
+		file := uintptr(*word(fds, uintptr(4*want)))
+		mem, _, e = syscall.RawSyscall6(sysMmap, 0, size, syscall.PROT_READ|syscall.PROT_WRITE,
+			syscall.MAP_PRIVATE|syscall.MAP_ANON, ^uintptr(0), 0)
+		if e != 0 {
+			return pointer(uintptr(e))
+		}
+		for off := uintptr(0); off < size; {
+			n, _, e = syscall.RawSyscall6(sysPread, file, mem+off, size-off, off, 0, 0)
+			if e == syscall.EINTR {
+				continue
+			}
+			if e != 0 || n == 0 {
+				return pointer(uintptr(syscall.EBADMSG))
+			}
+			off += n
+		}
+		base = pointer(mem)
+		h = header(base)
+		nfds--
+	}
+	if nfds != want {
+		return pointer(uintptr(syscall.EBADMSG))
+	}
+	for i := uint32(0); i < want; i++ {
+		*word(base, uintptr(h.Fds+4*i)) = *word(fds, uintptr(4*i))
+	}
+	*word(base, uintptr(h.Fds+4*want)) = uint32(status)
+	relocate(base)
+	return base
+}
+
+// pointer is a conversion that vet does not take for a mistake: the memory is
+// not Go's.
+//
+//go:nosplit
+//go:norace
+func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+
+// reap is PID 1 of the sandbox from the command's execve to its end: it waits
+// for whatever dies here, passes on the signals that somebody outside sends to
+// it, and ends with the command, and with it, because it is PID 1, all else in
+// here. It holds one descriptor, the status pipe, and no capability; nobody can
+// trace it.
+//
+// Signals that come from the terminal reach the command without help, because
+// it is in the same process group; so does PID 1 get them, from the kernel. A
+// parent outside that passes its own copy on must not make two of one.
+//
+//go:nosplit
+//go:norace
+func reap(base unsafe.Pointer, cmd, status uintptr) {
+	if header(base).Failed != 0 {
+		exit(125)
+	}
+	report(status, prog.RecordStarted, 0, 0, 0)
+	if status > 0 {
+		syscall.RawSyscall(sysCloseRange, 0, status-1, 0)
+	}
+	syscall.RawSyscall(sysCloseRange, status+1, 0xffffffff, 0)
+	syscall.RawSyscall(sysPrctl, setDumpable, 0, 0)
+	var capHeader [2]uint32
+	capHeader[0] = capVersion3
+	var capData [6]uint32
+	syscall.RawSyscall(sysCapset, uintptr(unsafe.Pointer(&capHeader)), uintptr(unsafe.Pointer(&capData)), 0)
+
+	var info [16]uint64 // siginfo_t
+	var now [2]int64
+	var echoOf uintptr // the last signal that came from the kernel, and when
+	var echoAt int64
+	all := ^uint64(0)
+	for {
+		sig, _, e := syscall.RawSyscall6(sysSigwait, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&info)), 0, 8, 0, 0)
+		if e != 0 {
+			continue // EINTR after a stop
+		}
+		if sig == uintptr(syscall.SIGCHLD) {
+			for {
+				var ws uint32
+				pid, _, e := syscall.RawSyscall6(sysWait4, ^uintptr(0), uintptr(unsafe.Pointer(&ws)), syscall.WNOHANG, 0, 0, 0)
+				if e != 0 || pid == 0 {
+					break
+				}
+				if pid == cmd {
+					report(status, prog.RecordExit, ws, 0, 0)
+					code := uintptr(ws>>8) & 0xff
+					if ws&0x7f != 0 {
+						code = 128 + uintptr(ws&0x7f)
+					}
+					exit(code)
+				}
+			}
+			continue
+		}
+		code := int32(info[1])
+		sender := uint32(info[2]) // in this namespace; 0: outside
+		if sender != 0 && code <= 0 {
+			continue
+		}
+		syscall.RawSyscall(sysClock, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0)
+		t := now[0]*1e9 + now[1]
+		if code == siKernel {
+			echoOf, echoAt = sig, t
+			continue
+		}
+		if echoOf == sig && t-echoAt < echoWindow {
+			echoOf = 0
+			continue
+		}
+		syscall.RawSyscall(sysKill, cmd, sig, 0)
+	}
+}

@@ -1,0 +1,81 @@
+package reexec
+
+import (
+	"syscall"
+	"unsafe"
+
+	"github.com/nsrun/nsrun/internal/prog"
+)
+
+//go:linkname beforeFork syscall.runtime_BeforeFork
+func beforeFork()
+
+//go:linkname afterFork syscall.runtime_AfterFork
+func afterFork()
+
+// vfork clones with CLONE_VM and CLONE_VFORK: no memory is copied, and the
+// caller sleeps until the child executes or exits.
+//
+//go:noescape
+func vfork() (pid, errno uintptr)
+
+// cloneArgs is struct clone_args of clone3(2), its first version.
+type cloneArgs struct {
+	flags, pidfd, childTid, parentTid, exitSignal, stack, stackSize, tls uint64
+}
+
+const sysClone3 = 435
+
+// cloneClearSighand resets handlers in the child (Linux 5.5); here all of them
+// are the Go runtime's.
+const cloneClearSighand = 0x100000000
+
+// Spawn runs the Program in block in a clone of this process and returns the
+// clone's process id. fds are the descriptors that the Program wants, the write
+// end of the status pipe last; -1 stands for a closed one. The caller keeps its
+// copies. The block is changed and can be run only once.
+//
+// The clone is a copy of this process's memory: call it in small processes only
+// (the launcher, the nsrun command). It dies when the calling thread does, so
+// that thread must live as long as the process.
+func Spawn(block []byte, fds []int) (pid int, err syscall.Errno) {
+	base := unsafe.Pointer(unsafe.SliceData(block))
+	if errno := prepare(base, len(block), fds); errno != 0 {
+		return 0, errno
+	}
+	a := cloneArgs{flags: header(base).Flags | cloneClearSighand, exitSignal: uint64(syscall.SIGCHLD)}
+	if a.flags&syscall.CLONE_PARENT != 0 {
+		a.exitSignal = 0 // the clone inherits it
+	}
+	beforeFork()
+	r, errno := forkAndRun(&a, base)
+	afterFork()
+	return int(r), errno
+}
+
+// prepare fills in what only the process that clones can know.
+func prepare(base unsafe.Pointer, size int, fds []int) syscall.Errno {
+	h := header(base)
+	if size < int(prog.HeaderSize) || h.Magic != prog.Magic || int(h.Size) != size || int(h.NFds) != len(fds) {
+		return syscall.EBADMSG
+	}
+	for i, fd := range fds {
+		*word(base, uintptr(h.Fds)+4*uintptr(i)) = uint32(int32(fd))
+	}
+	relocate(base)
+	return 0
+}
+
+// forkAndRun clones; the child never returns from it.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func forkAndRun(a *cloneArgs, base unsafe.Pointer) (pid uintptr, errno syscall.Errno) {
+	pid, _, errno = syscall.RawSyscall(sysClone3, uintptr(unsafe.Pointer(a)), unsafe.Sizeof(*a), 0)
+	if errno == 0 && pid == 0 {
+		run(base)
+	}
+	return pid, errno
+}

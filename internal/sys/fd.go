@@ -1,0 +1,74 @@
+// Package sys wraps system calls: descriptors that have an owner, and the one
+// loop that repeats what a signal interrupted.
+package sys
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// FD is a descriptor that whoever holds it has to close. The zero FD is not
+// valid as such: use None for "no descriptor".
+type FD int
+
+// None is no descriptor; closing it does nothing.
+const None FD = -1
+
+// Close closes the descriptor and forgets it, so that closing twice does no harm.
+func (f *FD) Close() {
+	if *f >= 0 {
+		_ = unix.Close(int(*f)) // close(2): never to be repeated, whatever it says
+		*f = None
+	}
+}
+
+// Read is read(2), repeated when a signal interrupted it.
+func (f FD) Read(b []byte) (n int, err error) {
+	err = Retry(func() error {
+		n, err = unix.Read(int(f), b)
+		return err
+	})
+	return n, err
+}
+
+// Retry repeats a system call until no signal interrupts it.
+func Retry(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// Pipe is pipe2(2), close-on-exec.
+func Pipe() (r, w FD, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return None, None, err
+	}
+	return FD(p[0]), FD(p[1]), nil
+}
+
+// SeqPacket is a connected pair of sockets that keep messages apart, close-on-exec.
+func SeqPacket() (a, b FD, err error) {
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return None, None, err
+	}
+	return FD(p[0]), FD(p[1]), nil
+}
+
+// Wait is wait4(2) for one child whose end is of no interest.
+func Wait(pid int) {
+	_ = Retry(func() error {
+		_, err := unix.Wait4(pid, nil, 0, nil)
+		return err
+	})
+}
+
+// Send sends one message with descriptors; a closed other end is EPIPE, not a
+// signal.
+func (f FD) Send(b []byte, fds ...int) error {
+	return Retry(func() error {
+		return unix.Sendmsg(int(f), b, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+	})
+}

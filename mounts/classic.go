@@ -1,0 +1,107 @@
+package mounts
+
+import (
+	"strconv"
+
+	"github.com/nsrun/nsrun/internal/prog"
+)
+
+// The classic form: mount(2), which takes paths. A descriptor is given to it as
+// /proc/self/fd/N, which leads to exactly what is open there; N must be known
+// when the Program is built, so a descriptor is moved to a fixed number first.
+
+// noSource is the source of a remount.
+const noSource = prog.Slot(0xffff)
+
+// mountOn is mount(2) on the file that at refers to. Where from is a slot, what
+// it refers to is the source.
+func (c *compiler) mountOn(at prog.Slot, source, fstype string, flags uint64, data string, from prog.Slot) {
+	c.Call(prog.SysDup3, at.Arg(), prog.Int(c.o.ScratchFd), prog.Int(openTreeCloexec))
+	target := c.fdPath(c.o.ScratchFd)
+	src := prog.Null
+	switch {
+	case from == noSource:
+	case source == "":
+		c.Call(prog.SysDup3, from.Arg(), prog.Int(c.o.ScratchFd+1), prog.Int(openTreeCloexec))
+		src = c.fdPath(c.o.ScratchFd + 1)
+	default:
+		src = c.String(source)
+	}
+	typ, dat := prog.Null, prog.Null
+	if fstype != "" {
+		typ = c.String(fstype)
+	}
+	if data != "" {
+		dat = c.String(data)
+	}
+	c.Call(prog.SysMount, src, target, typ, prog.Int(flags), dat)
+	c.Call(prog.SysClose, prog.Int(c.o.ScratchFd))
+	if from != noSource && source == "" {
+		c.Call(prog.SysClose, prog.Int(c.o.ScratchFd+1))
+	}
+}
+
+func (c *compiler) fdPath(n int) prog.Arg { return c.String("/proc/self/fd/" + strconv.Itoa(n)) }
+
+// mountFlags translates the flags of mount_setattr(2) to those of mount(2): the
+// ones used here have the same numbers.
+func mountFlags(attrs uint64) uint64 {
+	return attrs & (attrReadOnly | attrNoSuid | attrNoDev | attrNoExec)
+}
+
+// classicSource finds the mounts inside the source of a bind, whose flags have
+// to be set one by one.
+func (c *compiler) classicSource(m *Mount, t *tree) error {
+	source := m.Source
+	if c.o.Resolve != nil {
+		resolved, err := c.o.Resolve(source)
+		if err != nil {
+			if m.Optional {
+				t.below = []Info{{}}
+				return nil
+			}
+			return &Error{m.Kind.String(), source, err}
+		}
+		source = resolved
+	}
+	t.below = Below(c.o.Infos, source)
+	if m.NonRecursive {
+		t.below = t.below[:1]
+	}
+	return nil
+}
+
+// classicMount mounts t on at.
+func (c *compiler) classicMount(t tree, at prog.Slot) {
+	if t.fstype != "" {
+		c.mountOn(at, t.source, t.fstype, mountFlags(t.flags), t.data, 0)
+		return
+	}
+	rec := uint64(msRec)
+	if len(t.below) == 1 {
+		rec = 0
+	}
+	c.mountOn(at, "", "", msBind|rec, "", t.fd)
+	c.Close(t.fd)
+}
+
+// classicFlags sets the flags of a bind, and of all mounts in it, and takes them
+// out of propagation; top is the new mount's root.
+func (c *compiler) classicFlags(t tree, top prog.Slot) {
+	if t.fstype != "" {
+		return
+	}
+	c.mountOn(top, "", "", msRec|msPrivate, "", noSource)
+	for i, in := range t.below {
+		at := top
+		if i > 0 {
+			at = c.Slot()
+			how, size := c.howIn(0)
+			c.Call(prog.SysOpenat2, top.Arg(), c.String(in.Target), how, size).To(at)
+		}
+		c.mountOn(at, "", "", msRemount|msBind|mountFlags(t.flags)|uint64(in.Flags), "", noSource)
+		if i > 0 {
+			c.Close(at)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package mounts
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Info is one line of /proc/self/mountinfo, as far as it is needed here.
+type Info struct {
+	ID     int    // unique in the namespace
+	Parent int    // the mount it is mounted on
+	Target string // where it is mounted
+	Root   string // which directory of its file system is
+	FSType string
+	Flags  MountFlags // the mount's own, not its file system's
+}
+
+// MountFlags are flags of a mount, numbered as the flags argument of mount(2).
+type MountFlags uint64
+
+// The flags that a remount would lose if it did not repeat them.
+const (
+	FlagReadOnly    MountFlags = 0x1
+	FlagNoSuid      MountFlags = 0x2
+	FlagNoDev       MountFlags = 0x4
+	FlagNoExec      MountFlags = 0x8
+	FlagNoSymfollow MountFlags = 0x100
+	FlagNoAtime     MountFlags = 0x400
+	FlagNoDirAtime  MountFlags = 0x800
+	FlagRelAtime    MountFlags = 0x200000
+)
+
+var flagNames = [...]struct {
+	name string
+	flag MountFlags
+}{
+	{"ro", FlagReadOnly}, {"nosuid", FlagNoSuid}, {"nodev", FlagNoDev}, {"noexec", FlagNoExec},
+	{"nosymfollow", FlagNoSymfollow}, {"noatime", FlagNoAtime}, {"nodiratime", FlagNoDirAtime},
+	{"relatime", FlagRelAtime},
+}
+
+var errMountinfo = errors.New("line not understood")
+
+// ReadMountinfo lists the mounts of this process, proc_pid_mountinfo(5).
+func ReadMountinfo() ([]Info, error) {
+	const name = "/proc/self/mountinfo"
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	infos, err := ParseMountinfo(b)
+	if err != nil {
+		return nil, &Error{"read", name, err}
+	}
+	return infos, nil
+}
+
+// ParseMountinfo parses the content of a mountinfo file.
+func ParseMountinfo(b []byte) ([]Info, error) {
+	var infos []Info
+	for line := range bytes.Lines(b) {
+		f := strings.Split(strings.TrimSuffix(string(line), "\n"), " ")
+		// ID, parent, device, root, target, flags, optional fields, "-", type, source, super flags
+		if len(f) < 10 {
+			return nil, errMountinfo
+		}
+		sep := 6
+		for sep < len(f) && f[sep] != "-" {
+			sep++
+		}
+		if sep+2 >= len(f) {
+			return nil, errMountinfo
+		}
+		id, err1 := strconv.Atoi(f[0])
+		parent, err2 := strconv.Atoi(f[1])
+		if err1 != nil || err2 != nil {
+			return nil, errMountinfo
+		}
+		in := Info{ID: id, Parent: parent, Root: unescape(f[3]), Target: unescape(f[4]), FSType: f[sep+1]}
+		for o := range strings.SplitSeq(f[5], ",") {
+			for _, n := range flagNames {
+				if o == n.name {
+					in.Flags |= n.flag
+				}
+			}
+		}
+		infos = append(infos, in)
+	}
+	return infos, nil
+}
+
+// unescape undoes the octal escapes that the kernel writes for space, tab,
+// newline and backslash.
+func unescape(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) && s[i+1] <= '3' && octal(s[i+1]) && octal(s[i+2]) && octal(s[i+3]) {
+			b = append(b, (s[i+1]-'0')<<6|(s[i+2]-'0')<<3|(s[i+3]-'0'))
+			i += 3
+			continue
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+func octal(c byte) bool { return '0' <= c && c <= '7' }
+
+// Below lists the mounts at and below dir that can be seen, each as its path
+// relative to dir ("" for dir's own), with parents before children. The first is
+// the mount that holds dir. dir is absolute and free of symbolic links.
+func Below(infos []Info, dir string) []Info {
+	dir = path.Clean(dir)
+	t := newMountTree(infos)
+	own := t.at(dir)
+	own.Target = ""
+	var below []Info
+	for _, in := range infos {
+		rel, ok := under(dir, in.Target)
+		if ok && rel != "" && t.at(in.Target).ID == in.ID {
+			in.Target = rel
+			below = append(below, in)
+		}
+	}
+	slices.SortFunc(below, func(a, b Info) int { return strings.Compare(a.Target, b.Target) })
+	return append([]Info{own}, below...)
+}
+
+// mountTree finds the mount that a path leads to. The lines of mountinfo are in
+// no order that would tell.
+type mountTree struct {
+	root Info
+	on   map[mountPoint]Info
+}
+
+type mountPoint struct {
+	parent int
+	target string
+}
+
+func newMountTree(infos []Info) mountTree {
+	t := mountTree{on: make(map[mountPoint]Info, len(infos))}
+	ids := make(map[int]bool, len(infos))
+	for _, in := range infos {
+		ids[in.ID] = true
+	}
+	for _, in := range infos {
+		if !ids[in.Parent] || in.Parent == in.ID {
+			if in.Target == "/" {
+				t.root = in
+			}
+			continue
+		}
+		t.on[mountPoint{in.Parent, in.Target}] = in
+	}
+	return t
+}
+
+// at is the topmost mount at the path p.
+func (t *mountTree) at(p string) Info {
+	cur := t.root
+	for end := 0; end <= len(p); end++ {
+		if end != len(p) && p[end] != '/' {
+			continue
+		}
+		prefix := p[:end]
+		if prefix == "" {
+			prefix = "/"
+		}
+		for range len(t.on) + 1 { // a stack, and no endless loop over a made-up one
+			next, ok := t.on[mountPoint{cur.ID, prefix}]
+			if !ok {
+				break
+			}
+			cur = next
+		}
+	}
+	return cur
+}
+
+// under reports whether p is dir or below it, and how it is called there.
+func under(dir, p string) (rel string, ok bool) {
+	if p == dir {
+		return "", true
+	}
+	if dir != "/" {
+		dir += "/"
+	}
+	return strings.CutPrefix(p, dir)
+}

@@ -1,0 +1,123 @@
+package mounts
+
+import (
+	"errors"
+	"path"
+	"strings"
+)
+
+// Plan is an ordered list of mounts. The nil Plan is an empty root.
+type Plan []Mount
+
+// Error says which step of a Plan is wrong, and what is wrong with it.
+type Error struct {
+	Op   string // the kind of step: "bind", "tmpfs" …
+	Path string // the path that is wrong
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// What can be wrong with a Plan before the system is asked.
+var (
+	ErrNotAbsolute  = errors.New("path is not absolute")
+	ErrNUL          = errors.New("path contains a NUL byte")
+	ErrKind         = errors.New("unknown kind of mount")
+	ErrRootTarget   = errors.New("cannot be at the root")
+	ErrLayers       = errors.New("a writable overlay has a lower, an upper and a work directory, a read-only one at least two lower directories")
+	ErrNoSymlinkTxt = errors.New("a symbolic link needs a text")
+)
+
+var kindNames = [...]string{
+	KindBind: "bind", KindTmpfs: "tmpfs", KindProc: "proc", KindDev: "dev", KindMqueue: "mqueue",
+	KindOverlay: "overlay", KindDir: "dir", KindFile: "file", KindSymlink: "symlink",
+	KindRemount: "remount", KindBlock: "block", KindChmod: "chmod",
+}
+
+// String is the kind's name, as errors begin with.
+func (k Kind) String() string {
+	if k == kindInvalid || int(k) >= len(kindNames) {
+		return "mount"
+	}
+	return kindNames[k]
+}
+
+// Validate checks what can be checked without the system: it returns the first
+// mistake as an *Error.
+func (p Plan) Validate() error {
+	for i := range p {
+		if err := p[i].validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Mount) validate() error {
+	bad := func(path string, err error) error { return &Error{m.Kind.String(), path, err} }
+	check := func(p string) error {
+		if strings.IndexByte(p, 0) >= 0 {
+			return bad(p, ErrNUL)
+		}
+		if !path.IsAbs(p) {
+			return bad(p, ErrNotAbsolute)
+		}
+		return nil
+	}
+	if m.Kind == kindInvalid || int(m.Kind) >= len(kindNames) {
+		return bad(m.Target, ErrKind)
+	}
+	if err := check(m.Target); err != nil {
+		return err
+	}
+	switch m.Kind {
+	case KindBind:
+		return check(m.Source)
+	case KindOverlay:
+		writable := m.Upper != "" || m.Work != ""
+		if writable && (m.Upper == "" || m.Work == "" || len(m.Lower) < 1) || !writable && len(m.Lower) < 2 {
+			return bad(m.Target, ErrLayers)
+		}
+		for _, l := range m.Lower {
+			if err := check(l); err != nil {
+				return err
+			}
+		}
+		if writable {
+			if err := check(m.Upper); err != nil {
+				return err
+			}
+			return check(m.Work)
+		}
+	case KindSymlink:
+		if m.Source == "" {
+			return bad(m.Target, ErrNoSymlinkTxt)
+		}
+		if strings.IndexByte(m.Source, 0) >= 0 {
+			return bad(m.Source, ErrNUL)
+		}
+		fallthrough
+	case KindFile, KindBlock, KindProc, KindDev, KindMqueue:
+		if relative(m.Target) == "" {
+			return bad(m.Target, ErrRootTarget)
+		}
+	}
+	return nil
+}
+
+// relative is target below the root: without leading and doubled slashes and
+// without "." components. ".." stays: only the kernel can say where it leads
+// when a component before it is a link.
+func relative(target string) string {
+	parts := strings.Split(target, "/")
+	keep := parts[:0]
+	for _, p := range parts {
+		if p != "" && p != "." {
+			keep = append(keep, p)
+		}
+	}
+	return strings.Join(keep, "/")
+}

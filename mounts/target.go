@@ -1,0 +1,240 @@
+package mounts
+
+import (
+	"strings"
+	"syscall"
+
+	"github.com/nsrun/nsrun/internal/prog"
+)
+
+// Targets: how a path of the sandbox becomes a descriptor, and what is made
+// where nothing is.
+
+// shape says what to make where a target is missing.
+type shape uint8
+
+const (
+	alwaysDir shape = iota
+	likeTree        // a directory or a file, as the tree that goes there is
+)
+
+// howIn is one of the ways targets are looked up, all inside the new root:
+// 0: no link anywhere (the usual case, in one call); 1: links in parents are
+// followed, the last component is not; 2: links are followed; 3: as 2, and it is
+// a directory.
+func (c *compiler) howIn(i int) (how, size prog.Arg) {
+	if !c.haveHow[i] {
+		flags := prog.PathOnly | prog.CloseOnExec
+		resolve := uint64(resolveInRoot | resolveNoMagic)
+		switch i {
+		case 0:
+			resolve |= resolveNoSymlinks
+		case 1:
+			flags |= prog.NoFollow
+		case 3:
+			flags |= prog.Directory
+		}
+		h, _ := c.How(flags, 0, resolve)
+		c.how[i] = ptrOf(h)
+		c.haveHow[i] = true
+	}
+	return c.how[i].Arg(), prog.Int(24)
+}
+
+// ptrOf undoes Ptr.Arg.
+func ptrOf(a prog.Arg) prog.Ptr { return prog.PtrOf(a) }
+
+func (c *compiler) statMode(fd prog.Slot) {
+	c.Call(prog.SysStatx, fd.Arg(), c.String(""), prog.Int(atEmptyPath), prog.Int(statxType), c.statx.Arg())
+}
+
+// parentPerm is the mode of parents that have to be made.
+func (m *Mount) parentPerm() uint32 {
+	if m.ParentPerm != 0 {
+		return uint32(m.ParentPerm.Perm())
+	}
+	return defaultParentPerm
+}
+
+// parent leaves a descriptor of the directory that holds target, made if it is
+// missing, and returns the last component.
+func (c *compiler) parent(m *Mount) (dir prog.Slot, leaf string) {
+	rel := relative(m.Target)
+	cut := strings.LastIndexByte(rel, '/')
+	if cut < 0 {
+		return c.root, rel
+	}
+	leaf, rel = rel[cut+1:], rel[:cut]
+	dir = c.Slot()
+	how, size := c.howIn(3)
+	found := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dir).Tolerate(enoent).OnSuccess()
+	if m.MustExist {
+		c.Fail(enoent)
+		c.Here(found)
+		return dir, leaf
+	}
+	// From the root down, each as the kernel sees it: made in its parent, then
+	// looked up by its whole path, because it may be a link that was there.
+	at := c.root
+	for end := 0; end < len(rel); {
+		next := strings.IndexByte(rel[end:], '/')
+		begin := end
+		if next < 0 {
+			end = len(rel)
+		} else {
+			end += next
+		}
+		c.Call(prog.SysMkdirat, at.Arg(), c.String(rel[begin:end]), prog.Int(m.parentPerm())).Tolerate(syscall.EEXIST)
+		below := c.Slot()
+		c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel[:end]), how, size).To(below)
+		if at != c.root {
+			c.Close(at)
+		}
+		at = below
+		end++
+	}
+	c.Call(prog.SysFcntl, at.Arg(), prog.Int(syscall.F_DUPFD_CLOEXEC), prog.Int(0)).To(dir)
+	c.Close(at)
+	c.Here(found)
+	return dir, leaf
+}
+
+// done gives back what parent returned.
+func (c *compiler) done(dir prog.Slot) {
+	if dir != c.root {
+		c.Close(dir)
+	}
+}
+
+// target leaves a descriptor of where a mount goes, made if it is missing. t is
+// the tree that will go there.
+func (c *compiler) target(m *Mount, t tree, s shape) prog.Slot {
+	rel := relative(m.Target)
+	dst := c.Slot()
+	how, size := c.howIn(0)
+	plain := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst).Tolerate(enoent, eloop).OnSuccess()
+	how, size = c.howIn(1)
+	name := c.String(rel)
+	missing := c.Call(prog.SysOpenat2, c.root.Arg(), name, how, size).To(dst).Tolerate(enoent).OnTolerated()
+	c.refuseLink(dst)
+	linked := c.Jump()
+	c.Here(missing)
+	if m.MustExist {
+		c.Fail(enoent)
+	} else {
+		dir, leaf := c.parent(m)
+		l := c.String(leaf)
+		var made []prog.Label
+		if s == likeTree {
+			c.statMode(t.fd)
+			isDir := c.If(c.statx+statxModeOffset&^3, sIFMT, sIFDIR)
+			c.Call(prog.SysMknodat, dir.Arg(), l, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0)).Tolerate(syscall.EEXIST)
+			made = append(made, c.Jump())
+			c.Here(isDir)
+		}
+		c.Call(prog.SysMkdirat, dir.Arg(), l, prog.Int(0o755)).Tolerate(syscall.EEXIST)
+		c.Here(made...)
+		c.done(dir)
+		c.Call(prog.SysOpenat2, c.root.Arg(), name, how, size).To(dst)
+		c.refuseLink(dst)
+	}
+	c.Here(plain, linked)
+	return dst
+}
+
+// refuseLink fails with ELOOP where fd is a symbolic link.
+func (c *compiler) refuseLink(fd prog.Slot) {
+	c.statMode(fd)
+	link := c.If(c.statx+statxModeOffset&^3, sIFMT, sIFLNK)
+	fine := c.Jump()
+	c.Here(link)
+	c.Fail(eloop)
+	c.Here(fine)
+}
+
+// attach puts a tree at the target of m.
+func (c *compiler) attach(t tree, m *Mount, s shape) { c.keep(t, m, nil, s) }
+
+// keep is attach, and lets use work on the root of the attached tree.
+func (c *compiler) keep(t tree, m *Mount, use func(root prog.Slot), s ...shape) {
+	shape := alwaysDir
+	if len(s) > 0 {
+		shape = s[0]
+	}
+	if relative(m.Target) == "" {
+		// The tree becomes the root that later targets are looked up in.
+		top := c.attachRoot(t)
+		if c.attached {
+			c.Close(c.root)
+		}
+		c.root, c.attached = top, true
+		if use != nil {
+			use(top)
+		}
+		return
+	}
+	dst := c.target(m, t, shape)
+	if !c.o.Classic {
+		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), dst.Arg(), c.String(""), prog.Int(moveFromEmpty|moveToEmpty))
+		c.Close(dst)
+		if use != nil {
+			use(t.fd)
+		}
+		c.Close(t.fd)
+		return
+	}
+	c.classicMount(t, dst)
+	c.Close(dst)
+	top := c.Slot()
+	how, size := c.howIn(2)
+	c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(m.Target)), how, size).To(top)
+	c.classicFlags(t, top)
+	if use != nil {
+		use(top)
+	}
+	c.Close(top)
+}
+
+// attachAt puts a tree at a name in a directory that only this Program has
+// written to.
+func (c *compiler) attachAt(t tree, dir prog.Slot, name string) {
+	n := c.String(name)
+	if !c.o.Classic {
+		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), dir.Arg(), n, prog.Int(moveFromEmpty))
+		c.Close(t.fd)
+		return
+	}
+	open := func() prog.Slot {
+		at := c.Slot()
+		c.Call(prog.SysOpenat, dir.Arg(), n, c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(at)
+		return at
+	}
+	under := open()
+	c.classicMount(t, under)
+	c.Close(under)
+	top := open()
+	c.classicFlags(t, top)
+	c.Close(top)
+}
+
+// attachRoot puts a tree over the host's root and returns a descriptor of the
+// tree's root. Absolute paths still lead to the host's root: the walk begins at
+// the process's root, below what is mounted over it.
+func (c *compiler) attachRoot(t tree) prog.Slot {
+	if !c.o.Classic {
+		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), prog.AtCwd, c.String("/"), prog.Int(moveFromEmpty))
+		return t.fd
+	}
+	open := func() prog.Slot {
+		at := c.Slot()
+		// ".." at the root stays there, but climbs onto what is mounted over it.
+		c.Call(prog.SysOpenat, prog.AtCwd, c.String("/.."), c.Open(prog.PathOnly|prog.CloseOnExec|prog.Directory), prog.Int(0)).To(at)
+		return at
+	}
+	host := open()
+	c.classicMount(t, host)
+	c.Close(host)
+	top := open()
+	c.classicFlags(t, top)
+	return top
+}

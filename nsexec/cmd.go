@@ -1,0 +1,533 @@
+package nsexec
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// Cmd is a command to be run in a sandbox. The fields down to WaitDelay are those
+// of exec.Cmd and mean the same but for what the package comment says. A Cmd
+// cannot be used again after Start.
+type Cmd struct {
+	// Path is the program, in the sandbox. Without a slash it is looked up there
+	// along PATH.
+	Path string
+	// Args are the arguments, the name of the command first. Empty: only Path.
+	Args []string
+	// Env is the environment, "key=value". Nil: BaseEnv.
+	Env []string
+	// Dir is the working directory, in the sandbox; it must exist. Empty: the
+	// caller's, where the sandbox has that path, else "/".
+	Dir string
+
+	// Stdin, Stdout and Stderr: nil is /dev/null, an *os.File is passed as it is,
+	// anything else is copied through a pipe by a goroutine.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// ExtraFiles become descriptors 3, 4, …; a nil entry is a closed one.
+	ExtraFiles []*os.File
+
+	// Process is PID 1 of the sandbox, or the command itself where AsPID1 is set
+	// or the PID namespace is shared; set by Start.
+	Process *os.Process
+	// ProcessState is the command's end; set by Wait. Times and resource usage
+	// include PID 1.
+	ProcessState *os.ProcessState
+	// Err is a mistake made before Start, which returns it.
+	Err error
+	// Cancel is called when the context of CommandContext ends. Nil, for
+	// CommandContext: Process.Kill.
+	Cancel func() error
+	// WaitDelay limits how long Wait waits after the context has ended, or for
+	// pipes that others keep open. Zero: no limit.
+	WaitDelay time.Duration
+
+	// Mounts is the file system. Nil: an empty one.
+	Mounts mounts.Plan
+	// Share are the namespaces shared with the caller. Zero: none.
+	Share Namespace
+	// UIDMap and GIDMap say which ids exist in the user namespace. Nil: the
+	// caller's own, and for root all that it has.
+	UIDMap, GIDMap []IDMap
+	// Credential are the ids, as numbered in the sandbox, that the command gets.
+	// Nil: the caller's.
+	Credential *Credential
+	// Hostname is the name of the host in a new UTS namespace. Empty: the caller's.
+	Hostname string
+	// Capabilities the command has in its user namespace. Zero: none. They are
+	// the limit for whatever it executes.
+	Capabilities Capabilities
+	// Seccomp are filters, all of which the command and all that it executes must
+	// pass, see DefaultFilter. Nil: none.
+	Seccomp []Filter
+	// Rlimits are resource limits, see setrlimit(2). Nil: the caller's.
+	Rlimits []Rlimit
+	// Umask of the command. Nil: the caller's (for an embedding program, as it was
+	// when the launcher was started).
+	Umask *int
+	// NewSession gives the command a session of its own, without a terminal.
+	// False: Ctrl-C and job control work as for any other command.
+	NewSession bool
+	// AsPID1 executes the command itself as PID 1. False: a small PID 1 reaps what
+	// is orphaned and passes signals on.
+	AsPID1 bool
+	// ClassicMounts sets mounts up with mount(2) even where the kernel has the
+	// newer calls. Kernels before 5.12 need it, and then it is chosen without being
+	// asked.
+	ClassicMounts bool
+
+	ctx     context.Context
+	started bool
+	sb      *sandbox
+	// What of the child's and of ours has to be closed, and the goroutines that
+	// copy.
+	childFiles, parentFiles []io.Closer
+	copies                  []func() error
+	copyErrs                chan error
+	ctxDone                 chan error
+	timer                   *time.Timer
+}
+
+// Credential are user and group ids, as numbered in the sandbox.
+type Credential struct {
+	UID, GID uint32
+	// Groups are the supplementary groups. Nil: none.
+	Groups []uint32
+}
+
+// Rlimit is one resource limit.
+type Rlimit struct {
+	Resource   int // unix.RLIMIT_…
+	Soft, Hard uint64
+}
+
+// Command returns a Cmd for the program and its arguments.
+func Command(name string, arg ...string) *Cmd {
+	return &Cmd{Path: name, Args: append([]string{name}, arg...)}
+}
+
+// CommandContext is Command; the sandbox is ended when ctx is before the command
+// is.
+func CommandContext(ctx context.Context, name string, arg ...string) *Cmd {
+	if ctx == nil {
+		panic("nil Context")
+	}
+	c := Command(name, arg...)
+	c.ctx = ctx
+	c.Cancel = func() error { return c.Process.Kill() }
+	return c
+}
+
+// BaseEnv is the environment of a command that names none: of the caller's
+// variables PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG and LC_*.
+func BaseEnv() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		switch name {
+		case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG":
+			env = append(env, kv)
+		default:
+			if strings.HasPrefix(name, "LC_") {
+				env = append(env, kv)
+			}
+		}
+	}
+	return env
+}
+
+// String is the command for people, without quoting.
+func (c *Cmd) String() string {
+	if len(c.Args) < 2 {
+		return c.Path
+	}
+	return c.Path + " " + strings.Join(c.Args[1:], " ")
+}
+
+// Environ is the environment that the command gets.
+func (c *Cmd) Environ() []string {
+	if c.Env == nil {
+		return BaseEnv()
+	}
+	return c.Env
+}
+
+// Run starts the command and waits for it.
+func (c *Cmd) Run() error {
+	if err := c.Start(); err != nil {
+		return err
+	}
+	return c.Wait()
+}
+
+// Output runs the command and returns its standard output. If Stderr is nil, an
+// *exec.ExitError carries what the command wrote there.
+func (c *Cmd) Output() ([]byte, error) {
+	if c.Stdout != nil {
+		return nil, &Error{Op: "start", Path: c.Path, Err: errors.New("Stdout already set")}
+	}
+	var out bytes.Buffer
+	c.Stdout = &out
+	capture := c.Stderr == nil
+	var errOut headTail
+	if capture {
+		c.Stderr = &errOut
+	}
+	err := c.Run()
+	if ee, ok := errors.AsType[*exec.ExitError](err); ok && capture {
+		ee.Stderr = errOut.bytes()
+	}
+	return out.Bytes(), err
+}
+
+// CombinedOutput runs the command and returns its standard output and standard
+// error together.
+func (c *Cmd) CombinedOutput() ([]byte, error) {
+	if c.Stdout != nil || c.Stderr != nil {
+		return nil, &Error{Op: "start", Path: c.Path, Err: errors.New("Stdout or Stderr already set")}
+	}
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	err := c.Run()
+	return out.Bytes(), err
+}
+
+// headTail keeps the beginning and the end of what is written to it.
+type headTail struct {
+	head, tail []byte
+	cut        int64
+}
+
+// keepStderr is how much of each end is kept, as in os/exec.
+const keepStderr = 32 << 10
+
+func (h *headTail) Write(p []byte) (int, error) {
+	n := len(p)
+	if room := keepStderr - len(h.head); room > 0 {
+		k := min(room, len(p))
+		h.head = append(h.head, p[:k]...)
+		p = p[k:]
+	}
+	h.tail = append(h.tail, p...)
+	if over := len(h.tail) - keepStderr; over > 0 {
+		h.cut += int64(over)
+		h.tail = append(h.tail[:0], h.tail[over:]...)
+	}
+	return n, nil
+}
+
+func (h *headTail) bytes() []byte {
+	if h.cut == 0 {
+		return append(h.head, h.tail...)
+	}
+	out := append(h.head, "\n... omitting "...)
+	out = append(out, itoa(h.cut)...)
+	out = append(out, " bytes ...\n"...)
+	return append(out, h.tail...)
+}
+
+// StdinPipe returns a pipe to the command's standard input. Wait closes it.
+func (c *Cmd) StdinPipe() (io.WriteCloser, error) {
+	if err := c.pipeAllowed("Stdin", c.Stdin != nil); err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	c.Stdin = r
+	c.childFiles = append(c.childFiles, r)
+	c.parentFiles = append(c.parentFiles, w)
+	return w, nil
+}
+
+// StdoutPipe returns a pipe from the command's standard output. Wait closes it:
+// read all of it before.
+func (c *Cmd) StdoutPipe() (io.ReadCloser, error) {
+	if err := c.pipeAllowed("Stdout", c.Stdout != nil); err != nil {
+		return nil, err
+	}
+	r, w, err := c.outPipe()
+	if err == nil {
+		c.Stdout = w
+	}
+	return r, err
+}
+
+// StderrPipe is StdoutPipe for standard error.
+func (c *Cmd) StderrPipe() (io.ReadCloser, error) {
+	if err := c.pipeAllowed("Stderr", c.Stderr != nil); err != nil {
+		return nil, err
+	}
+	r, w, err := c.outPipe()
+	if err == nil {
+		c.Stderr = w
+	}
+	return r, err
+}
+
+func (c *Cmd) outPipe() (io.ReadCloser, *os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	c.childFiles = append(c.childFiles, w)
+	c.parentFiles = append(c.parentFiles, r)
+	return r, w, nil
+}
+
+func (c *Cmd) pipeAllowed(what string, set bool) error {
+	switch {
+	case set:
+		return &Error{Op: "start", Path: c.Path, Err: errors.New(what + " already set")}
+	case c.started:
+		return &Error{Op: "start", Path: c.Path, Err: errors.New(what + " pipe after Start")}
+	}
+	return nil
+}
+
+// files are the command's descriptors, from 0 on; nil: closed.
+func (c *Cmd) files() ([]*os.File, error) {
+	in, err := c.stdin()
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.writer(c.Stdout)
+	if err != nil {
+		return nil, err
+	}
+	errFile := out
+	if c.Stderr == nil || !sameWriter(c.Stderr, c.Stdout) {
+		if errFile, err = c.writer(c.Stderr); err != nil {
+			return nil, err
+		}
+	}
+	return append([]*os.File{in, out, errFile}, c.ExtraFiles...), nil
+}
+
+// sameWriter compares without the panic of types that cannot be compared.
+func sameWriter(a, b io.Writer) (same bool) {
+	defer func() { _ = recover() }()
+	return a == b
+}
+
+func (c *Cmd) null(flag int) (*os.File, error) {
+	f, err := os.OpenFile(os.DevNull, flag, 0)
+	if err == nil {
+		c.childFiles = append(c.childFiles, f)
+	}
+	return f, err
+}
+
+func (c *Cmd) stdin() (*os.File, error) {
+	if c.Stdin == nil {
+		return c.null(os.O_RDONLY)
+	}
+	if f, ok := c.Stdin.(*os.File); ok {
+		return f, nil
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	c.childFiles = append(c.childFiles, r)
+	c.parentFiles = append(c.parentFiles, w)
+	c.copies = append(c.copies, func() error {
+		_, err := io.Copy(w, c.Stdin)
+		// A command need not read all of its input.
+		if errors.Is(err, unix.EPIPE) {
+			err = nil
+		}
+		if err1 := w.Close(); err == nil && !errors.Is(err1, os.ErrClosed) {
+			err = err1
+		}
+		return err
+	})
+	return r, nil
+}
+
+func (c *Cmd) writer(w io.Writer) (*os.File, error) {
+	if w == nil {
+		return c.null(os.O_WRONLY)
+	}
+	if f, ok := w.(*os.File); ok {
+		return f, nil
+	}
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	c.childFiles = append(c.childFiles, pw)
+	c.parentFiles = append(c.parentFiles, pr)
+	c.copies = append(c.copies, func() error {
+		_, err := io.Copy(w, pr)
+		_ = pr.Close()
+		return err
+	})
+	return pw, nil
+}
+
+func closeAll(cs []io.Closer) {
+	for _, c := range cs {
+		_ = c.Close()
+	}
+}
+
+// Start starts the command. It returns nil only after the program was executed.
+func (c *Cmd) Start() error {
+	if c.started {
+		return &Error{Op: "start", Path: c.Path, Err: errors.New("already started")}
+	}
+	c.started = true
+	ok := false
+	defer func() {
+		closeAll(c.childFiles)
+		c.childFiles = nil
+		if !ok {
+			closeAll(c.parentFiles)
+			c.parentFiles = nil
+		}
+	}()
+	if c.Err != nil {
+		return c.Err
+	}
+	if c.Path == "" {
+		return &Error{Op: "exec", Err: errors.New("no command")}
+	}
+	if c.Cancel != nil && c.ctx == nil {
+		return &Error{Op: "start", Path: c.Path, Err: errors.New("a Cmd with Cancel was not made by CommandContext")}
+	}
+	if c.ctx != nil && c.ctx.Err() != nil {
+		return c.ctx.Err()
+	}
+	files, err := c.files()
+	if err != nil {
+		return &Error{Op: "start", Path: c.Path, Err: err}
+	}
+	if c.sb, err = start(c, files); err != nil {
+		return err
+	}
+	ok = true
+	c.Process = &os.Process{Pid: c.sb.pid}
+	if len(c.copies) > 0 {
+		c.copyErrs = make(chan error, len(c.copies))
+		for _, f := range c.copies {
+			go func() { c.copyErrs <- f() }()
+		}
+	}
+	if c.ctx != nil && c.ctx.Done() != nil {
+		c.watch()
+	}
+	return nil
+}
+
+// watch cancels the command when the context ends. What it sends on ctxDone is
+// the error that Wait returns for that, nil if the command was first.
+func (c *Cmd) watch() {
+	c.ctxDone = make(chan error)
+	go func() {
+		select {
+		case c.ctxDone <- nil:
+			return
+		case <-c.ctx.Done():
+		}
+		err := c.ctx.Err()
+		if c.Cancel != nil {
+			if cerr := c.Cancel(); errors.Is(cerr, os.ErrProcessDone) {
+				err = nil
+			} else if cerr != nil {
+				err = cerr
+			}
+		}
+		if c.WaitDelay == 0 {
+			c.ctxDone <- err
+			return
+		}
+		timer := time.NewTimer(c.WaitDelay)
+		select {
+		case c.ctxDone <- err:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		_ = c.Process.Kill()
+		closeAll(c.parentFiles)
+		c.ctxDone <- err
+	}()
+}
+
+// Wait waits for the command to end and for all copying from and to it. It
+// returns nil for exit status 0, else an *exec.ExitError.
+func (c *Cmd) Wait() error {
+	if c.Process == nil {
+		return &Error{Op: "wait", Path: c.Path, Err: errors.New("not started")}
+	}
+	if c.ProcessState != nil {
+		return &Error{Op: "wait", Path: c.Path, Err: errors.New("Wait was already called")}
+	}
+	state, err := c.Process.Wait()
+	if ws, ok := c.sb.exit(); ok && state != nil {
+		setStatus(state, ws)
+	}
+	c.ProcessState = state
+	if err == nil && !state.Success() {
+		err = &exec.ExitError{ProcessState: state}
+	}
+	if c.ctxDone != nil {
+		if cerr := <-c.ctxDone; cerr != nil && err != nil && (state == nil || !state.Success()) {
+			err = cerr
+		}
+	}
+	if cerr := c.awaitCopies(); err == nil {
+		err = cerr
+	}
+	closeAll(c.parentFiles)
+	c.parentFiles = nil
+	return err
+}
+
+// awaitCopies waits for the copying goroutines, as long as WaitDelay allows.
+func (c *Cmd) awaitCopies() (first error) {
+	var timeout <-chan time.Time
+	if c.WaitDelay > 0 && len(c.copies) > 0 {
+		t := time.NewTimer(c.WaitDelay)
+		defer t.Stop()
+		timeout = t.C
+	}
+	for range c.copies {
+		select {
+		case err := <-c.copyErrs:
+			if first == nil {
+				first = err
+			}
+		case <-timeout:
+			// Closing our ends of the pipes ends the copying.
+			closeAll(c.parentFiles)
+			return exec.ErrWaitDelay
+		}
+	}
+	return first
+}
+
+// cwd is the caller's working directory by its physical path.
+func cwd() string {
+	d, err := os.Getwd()
+	if err != nil {
+		return "/"
+	}
+	if real, err := filepath.EvalSymlinks(d); err == nil {
+		return real
+	}
+	return d
+}

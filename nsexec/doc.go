@@ -1,0 +1,42 @@
+// Package nsexec runs a command in new namespaces. It is shaped like os/exec:
+//
+//	cmd := nsexec.Command("make", "test")
+//	cmd.Mounts = mounts.Plan{
+//		mounts.ROBind("/", "/"), mounts.Dev("/dev"), mounts.Proc("/proc"),
+//		mounts.Bind("/home/me/src", "/home/me/src"),
+//	}
+//	cmd.Dir = "/home/me/src"
+//	out, err := cmd.CombinedOutput()
+//
+// The differences to os/exec are:
+//
+//   - The zero value shares nothing with the caller: all namespaces are new, no
+//     mount is there (so nothing to execute, until Mounts says what), no capability
+//     is left, no descriptor but the three standard ones is passed, and only a few
+//     harmless variables of the environment (see BaseEnv).
+//   - Path is looked up in the sandbox, along PATH of the command's environment,
+//     when it has no slash; Start, not Command, says that it was not found.
+//   - Dir is a path of the sandbox.
+//   - Start returns nil only after the program was executed. What goes wrong
+//     before is an *Error that names the step and the path; its cause is the errno
+//     of the system call, whichever process made it.
+//   - The command is the child of a small PID 1, which is Process. A signal sent
+//     to Process reaches the command; SIGKILL, and the command's end, end
+//     everything in the sandbox, background processes included. So does the end of
+//     the calling process, however it comes about.
+//
+// A command that exits badly is an *exec.ExitError, as always.
+//
+// # Where it runs
+//
+// The first Start executes the program itself once more, as launcher (package
+// internal/reexec): a small process that clones sandboxes, because a clone of the
+// program would copy its page tables, and hold its secrets. It keeps one sandbox
+// ready whose namespaces exist already, for the next Start with the same
+// namespaces and ids. The launcher has the credentials, the root directory, the
+// limits and the control group that the program had at the first Start; Shutdown
+// ends it.
+//
+// Many commands may be started at once, from any goroutine, with different
+// settings.
+package nsexec

@@ -1,0 +1,61 @@
+package nsexec
+
+import (
+	"errors"
+	"syscall"
+)
+
+// Error says that a sandbox could not be set up, and the command was not
+// executed.
+type Error struct {
+	Op   string // the step: "clone", "bind", "overlay", "chdir", "exec" …
+	Path string // what it was about: a path, or the name of something else
+	Err  error  // the cause, usually a syscall.Errno
+
+	// Program says how far the set-up came, for people who debug it: the number
+	// of the operation in the Program that failed. Zero where no Program ran.
+	Program int
+}
+
+func (e *Error) Error() string {
+	s := e.Op
+	if e.Path != "" {
+		s += " " + e.Path
+	}
+	return s + ": " + explain(e)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// explain puts a cause that is known into words.
+func explain(e *Error) string {
+	text := e.Err.Error()
+	errno, ok := errors.AsType[syscall.Errno](e.Err)
+	if !ok {
+		return text
+	}
+	why := ""
+	switch {
+	case e.Op == "clone" && (errno == syscall.EPERM || errno == syscall.EACCES):
+		why = "the kernel or its configuration does not let this user make namespaces"
+	case e.Op == "clone" && (errno == syscall.ENOSPC || errno == syscall.EUSERS):
+		why = "the limit of namespaces is reached (user.max_*_namespaces)"
+	case e.Op == "overlay" && errno == syscall.EINVAL:
+		why = "the file system of the upper directory cannot hold an overlay's changes, or a layer is missing"
+	case e.Op == "overlay" && errno == syscall.ELOOP:
+		why = "layers may not overlap"
+	case errno == syscall.ELOOP:
+		why = "a symbolic link stands there"
+	case e.Op == "remount" && errno == syscall.EINVAL:
+		why = "not a mount point"
+	case e.Op == "uid map" || e.Op == "gid map":
+		why = "this mapping of ids is not allowed"
+	case errno == syscall.ENOSPC && (e.Op == "bind" || e.Op == "tmpfs"):
+		why = "limit of mounts, or of space"
+	}
+	if why == "" {
+		return text
+	}
+	return text + " (" + why + ")"
+}

@@ -1,0 +1,259 @@
+package nsexec
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// launcher is the small process that clones for this one. One serves the whole
+// process: it holds nothing that belongs to one command.
+type launcher struct {
+	mu   sync.Mutex
+	sock sys.FD // None: not running
+	proc *os.Process
+}
+
+var theLauncher = launcher{sock: sys.None}
+
+// parent is the thread that all sandboxes are children of: the launcher clones
+// with CLONE_PARENT, and "the parent died" (PR_SET_PDEATHSIG) is said of threads.
+// So the launcher is always started by the same one, which lives as long as the
+// process.
+var parent = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})
+
+// clone asks the launcher to run a first Program in a clone, with two
+// descriptors, starting the launcher if need be.
+func (l *launcher) clone(block []byte, sock, status int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for try := 0; ; try++ {
+		if l.sock == sys.None {
+			if err := l.start(); err != nil {
+				return &Error{Op: "launcher", Path: "/proc/self/exe", Err: err}
+			}
+		}
+		err := l.sock.Send(block, sock, status)
+		if err == nil {
+			return nil
+		}
+		l.stop()
+		if try > 0 {
+			return &Error{Op: "launcher", Path: "/proc/self/exe", Err: err}
+		}
+	}
+}
+
+func (l *launcher) start() error {
+	ours, theirs, err := sys.SeqPacket()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		ours.Close()
+		return err
+	}
+	defer null.Close()
+	control := os.NewFile(dup(theirs), "launcher")
+	defer control.Close()
+	done := make(chan error)
+	parent() <- func() {
+		// The launcher takes no signal but SIGKILL: what the terminal sends is for
+		// the program to decide about.
+		var old unix.Sigset_t
+		all := unix.Sigset_t{Val: [16]uint64{^uint64(0)}}
+		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old)
+		l.proc, err = os.StartProcess("/proc/self/exe", []string{reexec.LauncherName}, &os.ProcAttr{
+			Env:   []string{"GOMAXPROCS=1"},
+			Files: []*os.File{null, null, null, control},
+			Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+		})
+		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+		done <- err
+	}
+	if err := <-done; err != nil {
+		ours.Close()
+		return err
+	}
+	l.sock = ours
+	return nil
+}
+
+func dup(fd sys.FD) uintptr {
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return ^uintptr(0)
+	}
+	return uintptr(n)
+}
+
+// stop ends the launcher and waits for it. Sandboxes that run are not touched.
+func (l *launcher) stop() {
+	l.sock.Close()
+	if l.proc != nil {
+		_ = l.proc.Kill()
+		_, _ = l.proc.Wait()
+		l.proc = nil
+	}
+}
+
+// cloneFunc runs a first Program in a clone: in the launcher, or here.
+type cloneFunc func(first *prog.Program, sock, status int) (pid int, err error)
+
+func cloneInLauncher(first *prog.Program, sock, status int) (int, error) {
+	return 0, theLauncher.clone(first.Block(), sock, status)
+}
+
+func cloneHere(first *prog.Program, sock, status int) (int, error) {
+	pid, errno := reexec.Spawn(first.Block(), []int{sock, status})
+	if errno != 0 {
+		return 0, &Error{Op: "clone", Path: names(first.Flags), Err: errno}
+	}
+	return pid, nil
+}
+
+// spawnFirst makes a sandbox that has its namespaces and waits for the rest.
+func spawnFirst(p profile, clone cloneFunc) (*sandbox, error) {
+	b := prog.New(prog.Native())
+	b.SetNFds(2)
+	b.SetStage(stage1)
+	b.SetFlags(p.cloneFlags())
+	if !reexec.InProcess {
+		b.SetFlags(p.cloneFlags() | unix.CLONE_PARENT)
+	}
+	b.Call(prog.Install, prog.Int(0))
+	if p.parentMaps() {
+		// Nothing can be done before the ids are mapped; that they are is the first
+		// thing that is said on the socket.
+		b.Step("start", "")
+		b.Call(prog.SysRead, prog.Int(0), b.Zero(8).Arg(), prog.Int(8))
+	}
+	p.namespaces(b, 1)
+	b.Step("start", "")
+	b.Call(prog.Receive, prog.Int(0))
+	s := &sandbox{first: b.Program(), status: sys.None, sock: sys.None}
+	ours, theirs, err := sys.SeqPacket()
+	if err != nil {
+		return nil, &Error{Op: "start", Err: err}
+	}
+	defer theirs.Close()
+	s.sock = ours
+	r, w, err := sys.Pipe()
+	if err != nil {
+		s.close()
+		return nil, &Error{Op: "start", Err: err}
+	}
+	defer w.Close()
+	s.status = r
+	if s.pid, err = clone(s.first, int(theirs), int(w)); err != nil {
+		s.close()
+		return nil, err
+	}
+	if p.parentMaps() {
+		w.Close()
+		if err := s.awaitPid(); err != nil {
+			return nil, err
+		}
+		if err := s.writeMaps(p); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// writeMaps maps the ids of a clone's user namespace, and tells it.
+func (s *sandbox) writeMaps(p profile) error {
+	dir := "/proc/" + itoa(int64(s.pid))
+	for _, m := range [...]struct{ op, name, data string }{
+		{"uid map", dir + "/uid_map", p.uid}, {"gid map", dir + "/gid_map", p.gid},
+	} {
+		f, err := os.OpenFile(m.name, os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteString(m.data)
+			if cerr := f.Close(); err == nil {
+				err = cerr
+			}
+		}
+		if err != nil {
+			return &Error{Op: m.op, Path: m.data, Err: underlying(err)}
+		}
+	}
+	return s.sock.Send([]byte("12345678"))
+}
+
+// underlying is the errno in an error of package os.
+func underlying(err error) error {
+	if pe, ok := err.(*os.PathError); ok {
+		return pe.Err
+	}
+	return err
+}
+
+// send gives the sandbox its second Program.
+func (s *sandbox) send(p *prog.Program, fds []int) error {
+	null := -1
+	for i, fd := range fds {
+		if fd >= 0 {
+			continue
+		}
+		// A descriptor that is to be closed still needs something in its place.
+		if null < 0 {
+			var err error
+			if null, err = unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+				return err
+			}
+			defer unix.Close(null)
+		}
+		fds[i] = null
+	}
+	block := p.Block()
+	if len(block) <= reexec.InlineMax {
+		return s.sock.Send(block, fds...)
+	}
+	f, err := memFile(block)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return s.sock.Send(block[:prog.HeaderSize], append(fds[:len(fds):len(fds)], int(f))...)
+}
+
+// memFile is a file in memory with the given content.
+func memFile(b []byte) (sys.FD, error) {
+	n, err := unix.MemfdCreate("program", unix.MFD_CLOEXEC)
+	if err != nil {
+		return sys.None, err
+	}
+	f := sys.FD(n)
+	for off := 0; off < len(b); {
+		n, err := unix.Pwrite(n, b[off:], int64(off))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			f.Close()
+			return sys.None, err
+		}
+		off += n
+	}
+	return f, nil
+}

@@ -1,0 +1,129 @@
+package nsexec
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/prog"
+)
+
+// Filter is a seccomp filter: a classic BPF program over struct seccomp_data, see
+// seccomp(2). The empty Filter is not valid.
+type Filter []unix.SockFilter
+
+// install adds the operation that installs f.
+func (f Filter) install(b *prog.Builder) {
+	b.Step("seccomp", "")
+	code := make([]byte, 0, 8*len(f))
+	for _, i := range f {
+		code = append(code, byte(i.Code), byte(i.Code>>8), i.Jt, i.Jf, byte(i.K), byte(i.K>>8), byte(i.K>>16), byte(i.K>>24))
+	}
+	insns := b.Data(code)
+	fprog := b.Words(uint64(len(f)), 0) // struct sock_fprog
+	b.Relocate(fprog, 1, insns.Arg())
+	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(0), fprog.Arg())
+}
+
+// DefaultFilter refuses what a command in a sandbox has no business with and
+// what has been a way out of sandboxes: more namespaces and mounts, io_uring
+// (which does system calls that no filter sees), kernel keys, BPF, perf events,
+// userfaultfd, kernel modules, clocks, pushing input into the terminal
+// (TIOCSTI, TIOCLINUX), sockets of families that no namespace contains, and
+// system calls of another architecture. Refused is EPERM, or ENOSYS where
+// programs then take another way.
+var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(auditArch, x32Bit) })
+
+// Numbers from linux/seccomp.h, linux/audit.h, linux/bpf_common.h.
+const (
+	retAllow = 0x7fff0000
+	retErrno = 0x00050000
+	retKill  = 0x80000000
+
+	ldAbs = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+	jeq   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+	jge   = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+	jset  = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+	ret   = unix.BPF_RET | unix.BPF_K
+
+	dataNr   = 0
+	dataArch = 4
+	dataArgs = 16
+
+	tiocsti   = 0x5412
+	tioclinux = 0x541c
+
+	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+	// CLONE_NEWTIME is part of the exit signal in clone(2)'s flags.
+	newNamespacesUnshare = newNamespaces | unix.CLONE_NEWTIME
+)
+
+func denyFilter(arch uint32, x32 bool) (f Filter) {
+	add := func(code uint16, jt, jf uint8, k uint32) {
+		f = append(f, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
+	}
+	errno := func(e unix.Errno) { add(ret, 0, 0, retErrno|uint32(e)) }
+	add(ldAbs, 0, 0, dataArch)
+	add(jeq, 1, 0, arch)
+	errno(unix.ENOSYS)
+	add(ldAbs, 0, 0, dataNr)
+	if x32 {
+		add(jge, 0, 1, 0x40000000)
+		errno(unix.ENOSYS)
+	}
+	for _, d := range [...]struct {
+		e   unix.Errno
+		nrs []uint32
+	}{{unix.EPERM, deniedCalls[:]}, {unix.ENOSYS, absentCalls[:]}} {
+		for i, nr := range d.nrs {
+			add(jeq, uint8(len(d.nrs)-i), 0, nr)
+		}
+		add(unix.BPF_JMP|unix.BPF_JA, 0, 0, 1)
+		errno(d.e)
+	}
+	// Calls that depend on an argument (its low half: the upper one means nothing
+	// to the kernel in these).
+	arg := func(nr uint32, n uint32, check func()) {
+		at := len(f)
+		add(jeq, 0, 0, nr)
+		add(ldAbs, 0, 0, dataArgs+8*n)
+		check()
+		add(ret, 0, 0, retAllow)
+		f[at].Jf = uint8(len(f) - at - 1)
+	}
+	deny := func(code uint16, k uint32, e unix.Errno) {
+		add(code, 0, 1, k)
+		errno(e)
+	}
+	arg(unix.SYS_IOCTL, 1, func() {
+		deny(jeq, tiocsti, unix.EPERM)
+		deny(jeq, tioclinux, unix.EPERM)
+	})
+	arg(unix.SYS_CLONE, 0, func() { deny(jset, newNamespaces, unix.EPERM) })
+	arg(unix.SYS_UNSHARE, 0, func() { deny(jset, newNamespacesUnshare, unix.EPERM) })
+	arg(unix.SYS_SOCKET, 0, func() {
+		for _, family := range [...]uint32{unix.AF_VSOCK, unix.AF_ALG, unix.AF_BLUETOOTH, unix.AF_TIPC, unix.AF_RDS, unix.AF_XDP} {
+			deny(jeq, family, unix.EAFNOSUPPORT)
+		}
+	})
+	add(ret, 0, 0, retAllow)
+	return f
+}
+
+// deniedCalls fail with EPERM.
+var deniedCalls = [...]uint32{
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
+	unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+	unix.SYS_SETNS, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_BPF,
+	unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
+	unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_REBOOT, unix.SYS_SWAPON,
+	unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_SYSLOG,
+	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CHROOT, unix.SYS_VHANGUP, unix.SYS_LOOKUP_DCOOKIE,
+}
+
+// absentCalls fail with ENOSYS: libraries know what to do without them. clone3's
+// flags are in memory, where no filter can look.
+var absentCalls = [...]uint32{
+	unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+}

@@ -1,0 +1,8 @@
+package nsexec
+
+import "golang.org/x/sys/unix"
+
+const (
+	auditArch = unix.AUDIT_ARCH_AARCH64
+	x32Bit    = false
+)

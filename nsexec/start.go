@@ -1,0 +1,501 @@
+package nsexec
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"github.com/syndtr/gocapability/capability"
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// A sandbox is set up by two Programs: the first makes the namespaces, which
+// depends on little (see profile) and can be done before the command is known;
+// the second does all the rest. A small process runs both in one clone; an
+// embedding program sends the first to its launcher and the second to the clone.
+
+// stage1 marks steps of the first Program in reports.
+const stage1 = 1 << 31
+
+// sandbox is a running clone and our end of its status pipe.
+type sandbox struct {
+	pid    int
+	status sys.FD // read end; closed by exit
+	sock   sys.FD // to the clone, until it got its second Program
+	first  *prog.Program
+}
+
+// close gives up a sandbox that did not start a command, and waits for its end.
+func (s *sandbox) close() {
+	s.sock.Close()
+	if s.pid > 0 {
+		_ = unix.Kill(s.pid, unix.SIGKILL)
+		sys.Wait(s.pid)
+	}
+	s.status.Close()
+}
+
+// exit reads what the sandbox reported at its end: the command's wait status, if
+// there was a PID 1 to tell it.
+func (s *sandbox) exit() (ws syscall.WaitStatus, ok bool) {
+	defer s.status.Close()
+	for {
+		r, err := readRecord(s.status)
+		if err != nil {
+			return 0, false
+		}
+		if r.Kind == prog.RecordExit {
+			return syscall.WaitStatus(r.Value), true
+		}
+	}
+}
+
+var errGone = errors.New("the sandbox went away before the command was executed")
+
+// readRecord reads one Record; io.EOF-like ends are errGone.
+func readRecord(fd sys.FD) (r prog.Record, err error) {
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&r)), prog.RecordSize)
+	n, err := fd.Read(b)
+	if err == nil && n != len(b) {
+		err = errGone
+	}
+	return r, err
+}
+
+// profile is what the first Program depends on: sandboxes with equal profiles
+// are made of interchangeable beginnings.
+type profile struct {
+	flags    uint64 // of clone3(2), without CLONE_NEWNS
+	uid, gid string // id maps
+	self     bool   // the child writes them
+}
+
+func (c *Cmd) profile() profile {
+	p := profile{flags: (All &^ c.Share).flags()}
+	if p.flags&unix.CLONE_NEWUSER != 0 {
+		m := mapIDs(c.UIDMap, c.GIDMap)
+		p.uid, p.gid, p.self = text(m.uid), text(m.gid), m.self
+	}
+	return p
+}
+
+// namespaces adds the first Program's operations. Descriptors were installed;
+// status is the number of the status pipe.
+func (p *profile) namespaces(b *prog.Builder, status int) {
+	b.Step("start", "")
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
+	// If the parent died before that, nobody reads the status pipe any more.
+	poll := b.Data([]byte{byte(status), byte(status >> 8), 0, 0, 0, 0, 0, 0})
+	zero := b.Words(0, 0)
+	b.Call(prog.SysPpoll, poll.Arg(), prog.Int(1), zero.Arg(), prog.Null)
+	alive := b.If(poll+4, unix.POLLERR<<16, 0)
+	b.Fail(syscall.ESRCH)
+	b.Here(alive)
+	if p.self {
+		write := func(op, name, data string) {
+			b.Step(op, name)
+			f := b.Slot()
+			b.Call(prog.SysOpenat, prog.AtCwd, b.String(name), b.Open(prog.WriteOnly|prog.CloseOnExec), prog.Int(0)).To(f)
+			b.Call(prog.SysWrite, f.Arg(), b.Data([]byte(data)).Arg(), prog.Int(len(data))).Full()
+			b.Close(f)
+		}
+		write("uid map", "/proc/self/uid_map", p.uid)
+		write("gid map", "/proc/self/setgroups", "deny")
+		write("gid map", "/proc/self/gid_map", p.gid)
+	}
+	if rest := p.flags &^ (unix.CLONE_NEWUSER | unix.CLONE_NEWPID); rest != 0 && !p.parentMaps() {
+		b.Step("clone", names(rest))
+		b.Call(prog.SysUnshare, prog.Int(rest))
+	}
+	// A key ring of its own: the caller's session keys stay outside. Kernels
+	// without keys, and full quotas, are no reason to fail: the filter of nsrun
+	// run refuses keyctl altogether.
+	b.Call(prog.SysKeyctl, prog.Int(unix.KEYCTL_JOIN_SESSION_KEYRING), prog.Null).
+		Tolerate(syscall.ENOSYS, syscall.EPERM, syscall.EDQUOT, syscall.EACCES)
+	if p.flags&unix.CLONE_NEWNET != 0 {
+		loopback(b)
+	}
+}
+
+// parentMaps says that somebody with privileges has to write the id maps.
+func (p *profile) parentMaps() bool { return p.flags&unix.CLONE_NEWUSER != 0 && !p.self }
+
+// cloneFlags are those for clone3(2) itself. Where the child has the right to, it
+// makes the other namespaces on its own: many clones of one launcher then do not
+// wait for each other.
+func (p *profile) cloneFlags() uint64 {
+	if p.parentMaps() {
+		return p.flags
+	}
+	return p.flags & (unix.CLONE_NEWUSER | unix.CLONE_NEWPID)
+}
+
+func names(flags uint64) string {
+	var n []string
+	for _, f := range [...]struct {
+		flag uint64
+		name string
+	}{
+		{unix.CLONE_NEWUSER, "user"}, {unix.CLONE_NEWPID, "pid"}, {unix.CLONE_NEWNET, "net"},
+		{unix.CLONE_NEWIPC, "ipc"}, {unix.CLONE_NEWUTS, "uts"}, {unix.CLONE_NEWCGROUP, "cgroup"},
+		{unix.CLONE_NEWNS, "mount"},
+	} {
+		if flags&f.flag != 0 {
+			n = append(n, f.name)
+		}
+	}
+	return strings.Join(n, ", ") + " namespaces"
+}
+
+// loopback brings lo up; the kernel then gives it its addresses (netdevice(7)).
+func loopback(b *prog.Builder) {
+	b.Step("loopback", "lo")
+	ifreq := make([]byte, 40)
+	copy(ifreq, "lo")
+	ifreq[16] = unix.IFF_UP
+	s := b.Slot()
+	b.Call(prog.SysSocket, prog.Int(unix.AF_INET), prog.Int(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), prog.Int(0)).To(s)
+	b.Call(prog.SysIoctl, s.Arg(), prog.Int(unix.SIOCSIFFLAGS), b.Data(ifreq).Arg())
+	b.Close(s)
+}
+
+// scratchFd is how far above the command's descriptors numbers are free: the
+// set-up has fewer open at once.
+const scratchFd = 64
+
+// setup adds the second Program's operations: mounts, credentials, limits, and
+// the command itself.
+func (c *Cmd) setup(b *prog.Builder, p profile, fds []int) error {
+	o := mounts.Options{
+		Classic:       c.ClassicMounts || !features.NewMounts(),
+		HostRoot:      os.Geteuid() == 0,
+		UserNamespace: p.flags&unix.CLONE_NEWUSER != 0,
+		ScratchFd:     len(fds) + scratchFd,
+	}
+	if o.Classic {
+		infos, err := mounts.ReadMountinfo()
+		if err != nil {
+			return &Error{Op: "mount", Path: "/proc/self/mountinfo", Err: err}
+		}
+		o.Infos, o.Resolve = infos, filepath.EvalSymlinks
+	}
+	for i, fd := range fds {
+		if fd < 0 {
+			b.Call(prog.SysClose, prog.Int(i)).Tolerate(syscall.EBADF)
+		}
+	}
+	b.Step("clone", names(unix.CLONE_NEWNS))
+	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
+	umask := b.Slot()
+	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
+	if err := c.Mounts.Compile(b, o); err != nil {
+		if me, ok := errors.AsType[*mounts.Error](err); ok {
+			return &Error{Op: me.Op, Path: me.Path, Err: me.Err}
+		}
+		return err
+	}
+	if c.Hostname != "" {
+		b.Step("hostname", c.Hostname)
+		b.Call(prog.SysSethostname, b.Data([]byte(c.Hostname)).Arg(), prog.Int(len(c.Hostname)))
+	}
+	if c.Dir != "" {
+		b.Step("chdir", c.Dir)
+		b.Call(prog.SysChdir, b.String(c.Dir))
+	} else {
+		b.Step("chdir", "/")
+		b.Call(prog.SysChdir, b.String(cwd())).Tolerate(syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.ELOOP)
+	}
+	for _, r := range c.Rlimits {
+		b.Step("limit", itoa(int64(r.Resource)))
+		b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(r.Resource), b.Words(r.Soft, r.Hard).Arg(), prog.Null)
+	}
+	c.credentials(b)
+	if c.NewSession {
+		b.Step("session", "")
+		b.Call(prog.SysSetsid)
+	}
+	for _, f := range c.Seccomp {
+		f.install(b)
+	}
+	if p.flags&unix.CLONE_NEWPID != 0 && !c.AsPID1 {
+		b.Step("fork", c.Path)
+		b.Call(prog.Fork)
+	} else {
+		// What changed the credentials has cleared it.
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
+	}
+	return c.execute(b, umask)
+}
+
+// credentials adds what makes the command who it is, and takes away what it must
+// not have.
+func (c *Cmd) credentials(b *prog.Builder) {
+	b.Step("capabilities", c.Capabilities.String())
+	last := int(capability.CAP_LAST_CAP)
+	for n := 0; n <= last; n++ {
+		if c.Capabilities&(1<<n) == 0 {
+			// EPERM: without CAP_SETPCAP nothing can be dropped, and nothing has to be:
+			// no_new_privs keeps execve from giving any.
+			b.Call(prog.SysPrctl, prog.Int(unix.PR_CAPBSET_DROP), prog.Int(n)).Tolerate(syscall.EINVAL, syscall.EPERM)
+		}
+	}
+	if cred := c.Credential; cred != nil {
+		b.Step("credential", itoa(int64(cred.UID))+":"+itoa(int64(cred.GID)))
+		if c.Capabilities != 0 {
+			b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_KEEPCAPS), prog.Int(1))
+		}
+		groups := make([]byte, 0, 4*len(cred.Groups))
+		for _, g := range cred.Groups {
+			groups = append(groups, byte(g), byte(g>>8), byte(g>>16), byte(g>>24))
+		}
+		set := b.Call(prog.SysSetgroups, prog.Int(len(cred.Groups)), b.Data(groups).Arg())
+		if len(cred.Groups) == 0 {
+			set.Tolerate(syscall.EPERM) // setgroups(2) is denied where one id is mapped
+		}
+		b.Call(prog.SysSetresgid, prog.Int(cred.GID), prog.Int(cred.GID), prog.Int(cred.GID))
+		b.Call(prog.SysSetresuid, prog.Int(cred.UID), prog.Int(cred.UID), prog.Int(cred.UID))
+	}
+	b.Step("capabilities", c.Capabilities.String())
+	lo, hi := uint64(uint32(c.Capabilities)), uint64(c.Capabilities>>32)
+	// struct __user_cap_header_struct; then twice effective, permitted, inheritable.
+	header := b.Words(unix.LINUX_CAPABILITY_VERSION_3)
+	data := b.Words(lo|lo<<32, lo|hi<<32, hi|hi<<32)
+	b.Call(prog.SysCapset, header.Arg(), data.Arg())
+	for n := 0; n <= last; n++ {
+		if c.Capabilities&(1<<n) != 0 {
+			b.Call(prog.SysPrctl, prog.Int(unix.PR_CAP_AMBIENT), prog.Int(unix.PR_CAP_AMBIENT_RAISE), prog.Int(n), prog.Int(0))
+		}
+	}
+	b.Step("no_new_privs", "")
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_NO_NEW_PRIVS), prog.Int(1), prog.Int(0), prog.Int(0))
+}
+
+// defaultPath is where commands are looked for if the environment has no PATH.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// execute adds the command's execution, and before it what the command must not
+// share with the set-up.
+func (c *Cmd) execute(b *prog.Builder, umask prog.Slot) error {
+	for _, s := range append(append([]string{c.Path, c.Dir, c.Hostname}, c.Args...), c.Environ()...) {
+		if strings.IndexByte(s, 0) >= 0 {
+			return &Error{Op: "exec", Path: c.Path, Err: syscall.EINVAL}
+		}
+	}
+	b.Step("exec", c.Path)
+	if c.Umask != nil {
+		b.Call(prog.SysUmask, prog.Int(*c.Umask&0o777))
+	} else {
+		b.Call(prog.SysUmask, umask.Arg())
+	}
+	b.Call(prog.SysSigprocmask, prog.Int(unix.SIG_SETMASK), b.Words(signalMask()).Arg(), prog.Null, prog.Int(8))
+	args := c.Args
+	if len(args) == 0 {
+		args = []string{c.Path}
+	}
+	env := c.Environ()
+	argv, envv := b.Strings(args), b.Strings(env)
+	for _, path := range candidates(c.Path, env) {
+		b.Call(prog.Exec, b.String(path), argv.Arg(), envv.Arg()).
+			Tolerate(syscall.ENOENT, syscall.EACCES, syscall.ENOTDIR, syscall.ENODEV, syscall.ETIMEDOUT, syscall.ELOOP, syscall.ENAMETOOLONG)
+	}
+	b.Call(prog.ExecFail)
+	return nil
+}
+
+// candidates are the paths at which name is tried, as execvp(3) does it.
+func candidates(name string, env []string) []string {
+	if strings.Contains(name, "/") {
+		return []string{name}
+	}
+	path := defaultPath
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			path = v
+		}
+	}
+	var c []string
+	for dir := range strings.SplitSeq(path, ":") {
+		if dir == "" {
+			dir = "."
+		}
+		c = append(c, dir+"/"+name)
+	}
+	return c
+}
+
+// start brings the sandbox up. It returns after the command was executed.
+func start(c *Cmd, files []*os.File) (*sandbox, error) {
+	p := c.profile()
+	defer runtime.KeepAlive(files)
+	fds := make([]int, len(files), len(files)+1)
+	for i, f := range files {
+		fds[i] = -1
+		if f != nil {
+			fds[i] = int(f.Fd())
+		}
+	}
+	if reexec.InProcess && !p.parentMaps() {
+		return startHere(c, p, fds)
+	}
+	second, err := c.secondProgram(p, fds)
+	if err != nil {
+		return nil, err
+	}
+	var s *sandbox
+	if reexec.InProcess {
+		s, err = spawnFirst(p, cloneHere)
+	} else {
+		s, err = ready.take(p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.send(second, fds); err != nil {
+		// A sandbox that waited may have died meanwhile (somebody killed it): once
+		// more, with a fresh one.
+		s.close()
+		if s, err = spawnFirst(p, cloneInLauncher); err != nil {
+			return nil, err
+		}
+		if err = s.send(second, fds); err != nil {
+			s.close()
+			return nil, &Error{Op: "start", Path: c.Path, Err: err}
+		}
+	}
+	s.sock.Close()
+	if err := s.await(second, c); err != nil {
+		return nil, err
+	}
+	if !reexec.InProcess {
+		ready.refill(p)
+	}
+	return s, nil
+}
+
+// secondProgram is the second Program, for these descriptors and the status pipe.
+func (c *Cmd) secondProgram(p profile, fds []int) (*prog.Program, error) {
+	n := len(fds)
+	b := prog.New(prog.Native())
+	b.SetNFds(n + 1)
+	b.Call(prog.Install, prog.Int(n))
+	if err := c.setup(b, p, fds); err != nil {
+		return nil, err
+	}
+	return b.Program(), nil
+}
+
+// startHere runs both Programs, as one, in a clone of this process.
+func startHere(c *Cmd, p profile, fds []int) (*sandbox, error) {
+	n := len(fds)
+	b := prog.New(prog.Native())
+	b.SetNFds(n + 1)
+	b.SetFlags(p.cloneFlags())
+	b.Call(prog.Install, prog.Int(n))
+	p.namespaces(b, n)
+	if err := c.setup(b, p, fds); err != nil {
+		return nil, err
+	}
+	program := b.Program()
+	r, w, err := sys.Pipe()
+	if err != nil {
+		return nil, &Error{Op: "start", Path: c.Path, Err: err}
+	}
+	defer w.Close()
+	pid, errno := reexec.Spawn(program.Block(), append(fds, int(w)))
+	if errno != 0 {
+		r.Close()
+		return nil, &Error{Op: "clone", Path: names(p.flags), Err: errno}
+	}
+	w.Close()
+	s := &sandbox{pid: pid, status: r, sock: sys.None}
+	if err := s.await(program, c); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// await reads reports until the command was executed, or something failed; then
+// the sandbox is gone.
+func (s *sandbox) await(second *prog.Program, c *Cmd) error {
+	for {
+		r, err := readRecord(s.status)
+		if errors.Is(err, errGone) && s.pid > 0 && c.executesItself() {
+			return nil // nobody is left who could report: the program was executed
+		}
+		if err != nil {
+			s.close()
+			return &Error{Op: "start", Path: c.Path, Err: err}
+		}
+		switch r.Kind {
+		case prog.RecordPid:
+			s.pid = int(r.Value)
+			if r.Errno != 0 {
+				s.pid = 0
+				s.close()
+				return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+			}
+		case prog.RecordStarted:
+			if s.pid > 0 {
+				return nil
+			}
+			if err := s.awaitPid(); err != nil {
+				return err
+			}
+			return nil
+		case prog.RecordFail:
+			if s.pid == 0 {
+				if err := s.awaitPid(); err != nil {
+					return err
+				}
+			}
+			s.close()
+			return failure(r, s.first, second)
+		}
+	}
+}
+
+// executesItself says that the clone is the command, not a PID 1 above it.
+func (c *Cmd) executesItself() bool { return c.AsPID1 || c.Share&PID != 0 }
+
+// awaitPid reads the process id, which another process reports.
+func (s *sandbox) awaitPid() error {
+	for s.pid == 0 {
+		r, err := readRecord(s.status)
+		if err != nil {
+			s.close()
+			return &Error{Op: "start", Err: err}
+		}
+		if r.Kind == prog.RecordPid {
+			if r.Errno != 0 {
+				s.close()
+				return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+			}
+			s.pid = int(r.Value)
+		}
+	}
+	return nil
+}
+
+// failure is a report as an error.
+func failure(r prog.Record, first, second *prog.Program) error {
+	p := second
+	if r.Value&stage1 != 0 {
+		p = first
+	}
+	i := int(r.Value &^ stage1)
+	e := &Error{Op: "start", Err: syscall.Errno(r.Errno), Program: int(r.Op)}
+	if p != nil && i < len(p.Steps) {
+		e.Op, e.Path = p.Steps[i].Op, p.Steps[i].Path
+	}
+	return e
+}
