@@ -1,0 +1,637 @@
+package bwrap
+
+import "syscall"
+
+// Env is what parsing needs to know besides the words. Its zero value stands
+// for root, without capabilities, on a system without user namespaces and
+// SELinux, with all descriptors closed.
+type Env struct {
+	// UID and GID are the caller's real ids.
+	UID, GID uint32
+	// Caps are the caller's effective capabilities. They count for root only.
+	Caps uint64
+	// Extensions allows the options of our own.
+	Extensions bool
+	// ReadFD reads a descriptor to its end and closes it. It is called while
+	// parsing, in the order of the options. Nil: no descriptor is open.
+	ReadFD func(fd int) ([]byte, error)
+	// UserNamespaces says whether this system has user namespaces, for
+	// --unshare-user-try. Nil: it has none.
+	UserNamespaces func() bool
+	// CheckLabel says whether an SELinux label is valid. Nil: no SELinux here.
+	CheckLabel func(label string) error
+}
+
+// maxWords limits the words of the command line and of all files together.
+const maxWords = 9000
+
+// Parse reads the words that follow the program's name. Without an error there
+// is a command to run. The error is a [Stop] or an [*Error]; the Config is never
+// nil and then holds what was read so far: LevelPrefix and Warnings are to be
+// respected in any case.
+func Parse(args []string, env Env) (*Config, error) {
+	p := parser{cfg: new(Config), env: &env, words: len(args)}
+	if len(args) == 0 {
+		return p.cfg, StopNoCommand
+	}
+	if env.UID == 0 {
+		p.cfg.Caps = env.Caps
+	}
+	command, err := p.parse(args, false)
+	if err != nil {
+		return p.cfg, err
+	}
+	if err := p.finish(command); err != nil {
+		return p.cfg, err
+	}
+	return p.cfg, nil
+}
+
+// parser is the state while parsing.
+type parser struct {
+	cfg *Config
+	env *Env
+	// words counts the words seen, those of files included.
+	words int
+	// last is the option before this one; options come in runs.
+	last *Option
+
+	// What the next option is to use.
+	perms  Opt[uint32]
+	size   uint64
+	layers []string
+	// foreign says that the first of the layers stand before the --args whose
+	// file is being read.
+	foreign bool
+
+	// What the final checks need and the Config does not say.
+	userTry     bool
+	netExplicit bool
+	hostname    bool
+	stacked     bool // --add-seccomp-fd was used
+}
+
+func fail(text string) error { return &Error{Text: text} }
+
+const (
+	msgLayers = "--overlay-src must be followed by another --overlay-src or one of --overlay, --tmp-overlay, or --ro-overlay"
+	msgWords  = "Exceeded maximum number of arguments 9000"
+)
+
+// parse reads options up to the first word that is none, and returns the rest.
+func (p *parser) parse(words []string, inFile bool) ([]string, error) {
+	if p.words > maxWords {
+		return nil, fail(msgWords)
+	}
+	for len(words) > 0 {
+		word := words[0]
+		if word == "--" {
+			words = words[1:]
+			break
+		}
+		if word == "" || word[0] != '-' {
+			break
+		}
+		o := p.last
+		if o == nil || o.Name != word {
+			if o = lookup(word, p.env.Extensions); o == nil {
+				return nil, fail("Unknown option " + word)
+			}
+			p.last = o
+		}
+		n := o.NArgs()
+		if len(words)-1 < n && o.arity != arityNone && (o.id != optArgs || !inFile) {
+			return nil, fail(o.missing())
+		}
+		var values []string
+		if len(words)-1 >= n {
+			values = words[1 : 1+n]
+		}
+		if err := p.option(o, word, values, inFile); err != nil {
+			return nil, err
+		}
+
+		// A modifier that the option had no use for.
+		modifier := o.id == optPerms || o.id == optSize
+		if !modifier && p.perms.Set {
+			return nil, fail("--perms must be followed by an option that creates a file")
+		}
+		if !modifier && p.size != 0 {
+			return nil, fail("--size must be followed by --tmpfs")
+		}
+		if o.id != optOverlaySrc && p.layers != nil {
+			return nil, fail(msgLayers)
+		}
+		words = words[min(1+n, len(words)):]
+	}
+	// Layers cannot be left over by a file: the --args that read it complains.
+	if p.layers != nil && !inFile {
+		return nil, fail(msgLayers)
+	}
+	return words, nil
+}
+
+// option carries out one option; v are its words, of which there are enough
+// unless its row says that nobody counts.
+func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
+	c := p.cfg
+	switch o.id {
+	case optHelp:
+		return StopHelp
+	case optVersion:
+		return StopVersion
+	case optArgs:
+		if inFile {
+			return fail("--args not supported in arguments file")
+		}
+		return p.file(v[0])
+	case optLevelPrefix:
+		c.LevelPrefix = true
+
+	case optUnshareAll:
+		p.userTry = true
+		c.UnshareIPC = true
+		c.UnsharePID = true
+		c.UnshareNet = true
+		c.UnshareUTS = true
+		c.UnshareCgroupTry = true
+	case optShareNet:
+		c.UnshareNet = false
+		p.netExplicit = false
+	case optUnshareUser:
+		c.UnshareUser = true
+	case optUnshareUserTry:
+		p.userTry = true
+	case optUnshareIPC:
+		c.UnshareIPC = true
+	case optUnsharePID:
+		c.UnsharePID = true
+	case optUnshareNet:
+		c.UnshareNet = true
+		p.netExplicit = true
+	case optUnshareUTS:
+		c.UnshareUTS = true
+	case optUnshareCgroup:
+		c.UnshareCgroup = true
+	case optUnshareCgroupTry:
+		c.UnshareCgroupTry = true
+	case optUserns:
+		return p.fd(o, &c.UserNS, v[0])
+	case optUserns2:
+		return p.fd(o, &c.UserNS2, v[0])
+	case optDisableUserns:
+		c.DisableUserns = true
+	case optAssertUsernsDisabled:
+		c.AssertUsernsDisabled = true
+	case optPidns:
+		return p.fd(o, &c.PIDNS, v[0])
+	case optNetns:
+		p.text(o, &c.NetNS, v[0])
+	case optAllowLoopbackFailure:
+		c.AllowLoopbackFailure = true
+
+	case optUID:
+		return p.identity(o, &c.UID, v[0], "uid")
+	case optGID:
+		return p.identity(o, &c.GID, v[0], "gid")
+	case optUIDMap:
+		m, err := parseIDMap(v[0], o.Name)
+		c.UIDMap = append(c.UIDMap, m)
+		return err
+	case optGIDMap:
+		m, err := parseIDMap(v[0], o.Name)
+		c.GIDMap = append(c.GIDMap, m)
+		return err
+	case optHostname:
+		if p.hostname {
+			p.warnLast(o)
+		}
+		p.hostname = true
+		p.op(OpHostname, "", v[0])
+
+	case optClearenv:
+		c.Environ = append(c.Environ, EnvOp{Kind: EnvClear})
+	case optSetenv:
+		if !validVar(v[0]) {
+			return fail("setenv failed")
+		}
+		c.Environ = append(c.Environ, EnvOp{Kind: EnvSet, Name: v[0], Value: v[1]})
+	case optUnsetenv:
+		if !validVar(v[0]) {
+			return fail("unsetenv failed")
+		}
+		c.Environ = append(c.Environ, EnvOp{Kind: EnvUnset, Name: v[0]})
+
+	case optBind:
+		p.op(OpBind, v[0], v[1])
+	case optBindTry:
+		p.op(OpBind, v[0], v[1]).Try = true
+	case optROBind:
+		p.op(OpROBind, v[0], v[1])
+	case optROBindTry:
+		p.op(OpROBind, v[0], v[1]).Try = true
+	case optDevBind:
+		p.op(OpDevBind, v[0], v[1])
+	case optDevBindTry:
+		p.op(OpDevBind, v[0], v[1]).Try = true
+	case optBindFD:
+		return p.opFD(OpBindFD, v)
+	case optROBindFD:
+		return p.opFD(OpROBindFD, v)
+	case optRemountRO:
+		p.op(OpRemountRO, "", v[0])
+	case optProc:
+		p.op(OpProc, "", v[0])
+	case optDev:
+		p.op(OpDev, "", v[0])
+	case optTmpfs:
+		op := p.op(OpTmpfs, "", v[0])
+		p.takePerms(op, 0o755)
+		op.Size = p.size
+		p.size = 0
+	case optMqueue:
+		p.op(OpMqueue, "", v[0])
+
+	case optOverlaySrc:
+		source := ""
+		if v != nil {
+			source = v[0]
+		}
+		p.layers = append(p.layers, source)
+	case optOverlay:
+		return p.overlay(o, OpOverlay, v[0], v[1], v[2])
+	case optTmpOverlay:
+		return p.overlay(o, OpTmpOverlay, "", "", v[0])
+	case optROOverlay:
+		return p.overlay(o, OpROOverlay, "", "", v[0])
+
+	case optDir:
+		p.takePerms(p.op(OpDir, "", v[0]), 0o755)
+	case optFile:
+		return p.opData(OpFile, v, 0o666)
+	case optBindData:
+		return p.opData(OpBindData, v, 0o600)
+	case optROBindData:
+		return p.opData(OpROBindData, v, 0o600)
+	case optSymlink:
+		p.op(OpSymlink, v[0], v[1])
+	case optChmod:
+		perms, err := parseOctal(v[0], o.Name)
+		if err != nil {
+			return err
+		}
+		op := p.op(OpChmod, "", v[1])
+		op.Perms, op.HasPerms = perms, true
+
+	case optPerms:
+		if p.perms.Set {
+			return fail("--perms given twice for the same action")
+		}
+		perms, err := parseOctal(v[0], o.Name)
+		if err != nil {
+			return err
+		}
+		p.perms = some(perms)
+	case optSize:
+		if p.size != 0 {
+			return fail("--size given twice for the same action")
+		}
+		size, err := parseSize(v[0])
+		if err != nil {
+			return err
+		}
+		p.size = size
+
+	case optArgv0:
+		if c.Argv0.Set {
+			return fail("--argv0 used multiple times")
+		}
+		c.Argv0 = some(v[0])
+	case optChdir:
+		p.text(o, &c.Chdir, v[0])
+	case optNewSession:
+		c.NewSession = true
+	case optDieWithParent:
+		c.DieWithParent = true
+	case optAsPID1:
+		c.AsPID1 = true
+	case optLockFile:
+		c.LockFiles = append(c.LockFiles, v[0])
+	case optForwardSignals:
+		c.ForwardSignals = true
+	case optExitCodes:
+		c.ExitCodes = true
+	case optKillOnExit:
+		c.KillOnExit = true
+
+	case optCapAdd:
+		c.CapsGiven = true
+		bits, err := parseCap(v[0])
+		c.Caps |= bits
+		return err
+	case optCapDrop:
+		c.CapsGiven = true
+		bits, err := parseCap(v[0])
+		c.Caps &^= bits
+		return err
+	case optSeccomp:
+		if p.stacked {
+			return fail("--seccomp cannot be combined with --add-seccomp-fd")
+		}
+		return p.fd(o, &c.Seccomp, v[0])
+	case optAddSeccompFD:
+		return p.filter(v[0])
+	case optSeccompFile:
+		c.Filters = append(c.Filters, Filter{File: v[0]})
+	case optExecLabel:
+		return p.label(o, &c.ExecLabel, v[0])
+	case optFileLabel:
+		return p.label(o, &c.FileLabel, v[0])
+	case optNotASecurityBoundary:
+		c.NotASecurityBoundary = true
+
+	case optSyncFD:
+		return p.fd(o, &c.SyncFD, v[0])
+	case optBlockFD:
+		return p.fd(o, &c.BlockFD, v[0])
+	case optUsernsBlockFD:
+		return p.fd(o, &c.UsernsBlockFD, v[0])
+	case optInfoFD:
+		return p.fd(o, &c.InfoFD, v[0])
+	case optJSONStatusFD:
+		return p.fd(o, &c.JSONStatusFD, v[0])
+
+	case optDebugOpt:
+		if value := word[len(o.Name):]; value != "force-openat-fallback" {
+			return fail("Unknown --debug-opt value: " + value)
+		}
+		c.ForceOpenatFallback = true
+	}
+	return nil
+}
+
+// file reads more words from a descriptor and parses them in place. A word that
+// is no option ends the file, and what follows in it is ignored.
+func (p *parser) file(number string) error {
+	fd, err := parseFD(number)
+	if err != nil {
+		return err
+	}
+	data, err := p.read(fd)
+	if err != nil {
+		return &Error{Text: "Can't read --args data", Err: err}
+	}
+	words, ok := splitWords(string(data), maxWords-p.words)
+	if !ok {
+		return fail(msgWords)
+	}
+	p.words += len(words)
+	p.foreign = p.layers != nil
+	_, err = p.parse(words, true)
+	p.foreign = false
+	return err
+}
+
+// splitWords cuts data at NUL bytes, of which the last may be missing. It gives
+// up beyond limit words.
+func splitWords(data string, limit int) ([]string, bool) {
+	n := countByte(data, 0)
+	if data != "" && data[len(data)-1] != 0 {
+		n++
+	}
+	if n > limit {
+		return nil, false
+	}
+	words := make([]string, 0, n)
+	for data != "" {
+		var word string
+		word, data, _ = cut(data, 0)
+		words = append(words, word)
+	}
+	return words, true
+}
+
+// read reads and closes a descriptor.
+func (p *parser) read(fd int) ([]byte, error) {
+	if p.env.ReadFD == nil {
+		return nil, syscall.EBADF
+	}
+	return p.env.ReadFD(fd)
+}
+
+// filter reads a seccomp program that can be stacked.
+func (p *parser) filter(number string) error {
+	if p.cfg.Seccomp.Set {
+		return fail("--add-seccomp-fd cannot be combined with --seccomp")
+	}
+	fd, err := parseFD(number)
+	if err != nil {
+		return err
+	}
+	p.stacked = true
+	data, err := p.read(fd)
+	if err != nil {
+		return &Error{Text: "Can't read seccomp data", Err: err}
+	}
+	if len(data)%8 != 0 {
+		return fail("Invalid seccomp data, must be multiple of 8")
+	}
+	p.cfg.Filters = append(p.cfg.Filters, Filter{Data: data})
+	return nil
+}
+
+// op appends a step. The pointer is good until the next one is appended.
+func (p *parser) op(kind OpKind, source, dest string) *SetupOp {
+	ops := p.cfg.Ops
+	if ops == nil {
+		ops = make([]SetupOp, 0, p.words/3+1) // most steps take three words
+	}
+	ops = append(ops, SetupOp{Kind: kind, Source: source, Dest: dest, FD: -1})
+	p.cfg.Ops = ops
+	return &ops[len(ops)-1]
+}
+
+// opFD appends a step of which the first word is a descriptor.
+func (p *parser) opFD(kind OpKind, v []string) error {
+	fd, err := parseFD(v[0])
+	if err == nil {
+		p.op(kind, "", v[1]).FD = fd
+	}
+	return err
+}
+
+// opData appends a step that makes a file of what can be read from a descriptor.
+func (p *parser) opData(kind OpKind, v []string, perms uint32) error {
+	if err := p.opFD(kind, v); err != nil {
+		return err
+	}
+	p.takePerms(&p.cfg.Ops[len(p.cfg.Ops)-1], perms)
+	return nil
+}
+
+// takePerms gives the pending permissions, or the default, to a step.
+func (p *parser) takePerms(op *SetupOp, def uint32) {
+	op.Perms = def
+	if p.perms.Set {
+		op.Perms, op.HasPerms = p.perms.Value, true
+	}
+	p.perms = Opt[uint32]{}
+}
+
+// overlay appends an overlay of the pending layers.
+func (p *parser) overlay(o *Option, kind OpKind, upper, work, dest string) error {
+	switch {
+	case kind == OpROOverlay && len(p.layers) < 2:
+		return fail(o.Name + " requires at least two --overlay-src")
+	case len(p.layers) < 1:
+		return fail(o.Name + " requires at least one --overlay-src")
+	case p.foreign:
+		return fail(msgLayers)
+	}
+	layers := p.layers
+	p.layers = nil
+	for i, j := 0, len(layers)-1; i < j; i, j = i+1, j-1 {
+		layers[i], layers[j] = layers[j], layers[i]
+	}
+	op := p.op(kind, upper, dest)
+	op.WorkDir = work
+	op.Layers = layers
+	return nil
+}
+
+// fd sets an option whose word is a descriptor.
+func (p *parser) fd(o *Option, to *Opt[int], number string) error {
+	if to.Set {
+		p.warnLast(o)
+	}
+	fd, err := parseFD(number)
+	if err == nil {
+		*to = some(fd)
+	}
+	return err
+}
+
+// text sets an option whose word is taken as it is.
+func (p *parser) text(o *Option, to *Opt[string], value string) {
+	if to.Set {
+		p.warnLast(o)
+	}
+	*to = some(value)
+}
+
+// label sets an option whose word is an SELinux label.
+func (p *parser) label(o *Option, to *Opt[string], value string) error {
+	p.text(o, to, value)
+	if p.env.CheckLabel == nil {
+		return fail("labeling not supported on this system")
+	}
+	if err := p.env.CheckLabel(value); err != nil {
+		return &Error{Text: "invalid label " + value, Err: err}
+	}
+	return nil
+}
+
+// identity sets --uid or --gid.
+func (p *parser) identity(o *Option, to *Opt[uint32], number, what string) error {
+	if to.Set {
+		p.warnLast(o)
+	}
+	id, err := parseID(number, what, p.env.Extensions)
+	if err == nil {
+		*to = some(id)
+	}
+	return err
+}
+
+// warnLast says that an option was repeated.
+func (p *parser) warnLast(o *Option) {
+	if !o.LastWins {
+		panic("BUG: " + o.Name + " is not marked as an option of which the last one counts")
+	}
+	p.cfg.Warnings = append(p.cfg.Warnings, Warning{
+		Text:        "Only the last " + o.Name + " option will take effect",
+		LevelPrefix: p.cfg.LevelPrefix,
+	})
+}
+
+// finish checks what only the whole command line can tell, in bubblewrap's
+// order, and fills in what depends on the caller.
+func (p *parser) finish(command []string) error {
+	c, env := p.cfg, p.env
+	switch {
+	case c.UsernsBlockFD.Set && !c.UnshareUser:
+		return fail("--userns-block-fd requires --unshare-user")
+	case c.UsernsBlockFD.Set && !c.InfoFD.Set:
+		return fail("--userns-block-fd requires --info-fd")
+	case c.UserNS.Set && c.UnshareUser:
+		return fail("--userns is not compatible with --unshare-user")
+	case c.UserNS.Set && p.userTry:
+		return fail("--userns is not compatible with --unshare-user-try")
+	case c.DisableUserns && !c.UnshareUser:
+		return fail("--disable-userns requires --unshare-user")
+	case c.DisableUserns && c.UsernsBlockFD.Set:
+		return fail("--disable-userns is not compatible with --userns-block-fd")
+	}
+	if env.UID != 0 && !c.UserNS.Set {
+		c.UnshareUser = true
+	}
+	if p.userTry && !c.UnshareUser && env.UserNamespaces != nil && env.UserNamespaces() {
+		c.UnshareUser = true
+	}
+	if len(command) == 0 {
+		return StopNoCommand
+	}
+	if !c.UID.Set {
+		c.UID.Value = env.UID
+	}
+	if !c.GID.Set {
+		c.GID.Value = env.GID
+	}
+	mapped := c.UnshareUser || c.UserNS.Set
+	switch {
+	case !mapped && c.UID.Value != env.UID:
+		return fail("Specifying --uid requires --unshare-user or --userns")
+	case !mapped && c.GID.Value != env.GID:
+		return fail("Specifying --gid requires --unshare-user or --userns")
+	case !c.UnshareUTS && p.hostname:
+		return fail("Specifying --hostname requires --unshare-uts")
+	case c.AsPID1 && !c.UnsharePID:
+		return fail("Specifying --as-pid-1 requires --unshare-pid")
+	case c.AsPID1 && len(c.LockFiles) > 0:
+		return fail("Specifying --as-pid-1 and --lock-file is not permitted")
+	}
+	if err := p.finishOurs(); err != nil {
+		return err
+	}
+	c.Command = command
+	return nil
+}
+
+// finishOurs checks the options of our own.
+func (p *parser) finishOurs() error {
+	c := p.cfg
+	for _, m := range [...]struct {
+		name string
+		maps []IDMap
+	}{{"--uid-map", c.UIDMap}, {"--gid-map", c.GIDMap}} {
+		switch {
+		case len(m.maps) == 0:
+		case !c.UnshareUser:
+			return fail(m.name + " requires --unshare-user")
+		case c.UsernsBlockFD.Set:
+			return fail(m.name + " is not compatible with --userns-block-fd")
+		}
+	}
+	if c.NetNS.Set {
+		if p.netExplicit {
+			return fail("--netns is not compatible with --unshare-net")
+		}
+		c.UnshareNet = false // which --unshare-all may have asked for
+	}
+	return nil
+}
+
+// validVar says whether the C library takes a variable's name.
+func validVar(name string) bool {
+	return name != "" && countByte(name, '=') == 0
+}

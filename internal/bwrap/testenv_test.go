@@ -1,0 +1,38 @@
+package bwrap
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// realBubblewrap returns the path of a bubblewrap 0.12.0 to compare with, or
+// skips the test and says why. NSRUN_BWRAP012 names it; without that it is
+// looked for on PATH, where other versions do not count. With NSRUN_MUST_WORK
+// set, one that was promised by NSRUN_BWRAP012 and cannot be used is a failure.
+func realBubblewrap(t *testing.T) string {
+	t.Helper()
+	path, promised := os.Getenv("NSRUN_BWRAP012"), true
+	if path == "" {
+		promised = false
+		var err error
+		if path, err = exec.LookPath("bwrap"); err != nil {
+			t.Skip("skipped the comparison with bubblewrap 0.12.0: NSRUN_BWRAP012 is not set and there is no bwrap on PATH")
+		}
+	}
+	out, err := exec.Command(path, "--version").CombinedOutput()
+	version := strings.TrimSpace(string(out))
+	if err == nil && version == "bubblewrap 0.12.0" {
+		return path
+	}
+	why := path + " is no bubblewrap 0.12.0 but says " + version
+	if err != nil {
+		why += " (" + err.Error() + ")"
+	}
+	if promised && os.Getenv("NSRUN_MUST_WORK") != "" {
+		t.Fatal("NSRUN_BWRAP012: " + why)
+	}
+	t.Skip("skipped the comparison with bubblewrap 0.12.0: " + why)
+	return ""
+}
