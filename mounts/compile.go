@@ -56,34 +56,37 @@ const (
 	attrNoDev    = 0x4
 	attrNoExec   = 0x8
 
-	fsopenCloexec      = 0x1
-	fsmountCloexec     = 0x1
-	fsconfigSetFlag    = 0
-	fsconfigSetString  = 1
-	fsconfigCreate     = 6
-	resolveNoMagic     = 0x2
-	resolveNoSymlinks  = 0x4
-	resolveInRoot      = 0x10
-	msRemount          = 0x20
-	msBind             = 0x1000
-	msRec              = 0x4000
-	msPrivate          = 0x40000
-	msSlave            = 0x80000
-	mntDetach          = 0x2
-	statxType          = 0x1
-	statxModeOffset    = 0x1c // of stx_mode, 16 bits, in struct statx
-	statxRdevOffset    = 0x80 // of stx_rdev_major and stx_rdev_minor
-	statxSize          = 0x100
-	sIFMT, sIFDIR      = 0o170000, 0o040000
-	sIFREG, sIFLNK     = 0o100000, 0o120000
-	defaultParentPerm  = 0o755
-	enoent, eloop      = syscall.ENOENT, syscall.ELOOP
-	enotdir            = syscall.ENOTDIR
-	sizeofMountAttr    = 32
-	defaultShmPerm     = 0o1777
-	defaultTmpfsPerm   = 0o755
-	defaultFilePerm    = 0o644
-	mountPointFilePerm = 0o444
+	fsopenCloexec     = 0x1
+	fsmountCloexec    = 0x1
+	fsconfigSetFlag   = 0
+	fsconfigSetString = 1
+	fsconfigCreate    = 6
+	resolveNoMagic    = 0x2
+	resolveNoSymlinks = 0x4
+	resolveInRoot     = 0x10
+	msRemount         = 0x20
+	msBind            = 0x1000
+	msRec             = 0x4000
+	msPrivate         = 0x40000
+	msSlave           = 0x80000
+	mntDetach         = 0x2
+	statxType         = 0x1
+	statxModeOffset   = 0x1c // of stx_mode, 16 bits, in struct statx
+	statxRdevOffset   = 0x80 // of stx_rdev_major and stx_rdev_minor
+
+	statxAttributesOffset = 0x8 // of stx_attributes
+	statxAttrMountRoot    = 0x2000
+	statxSize             = 0x100
+	sIFMT, sIFDIR         = 0o170000, 0o040000
+	sIFREG, sIFLNK        = 0o100000, 0o120000
+	defaultParentPerm     = 0o755
+	enoent, eloop         = syscall.ENOENT, syscall.ELOOP
+	enotdir               = syscall.ENOTDIR
+	sizeofMountAttr       = 32
+	defaultShmPerm        = 0o1777
+	defaultTmpfsPerm      = 0o755
+	defaultFilePerm       = 0o644
+	mountPointFilePerm    = 0o444
 )
 
 // compiler holds what later steps need of earlier ones.
@@ -96,7 +99,7 @@ type compiler struct {
 	haveHow  [4]bool
 	statx    prog.Ptr
 	void     prog.Slot // an empty tmpfs with the things that Block shows
-	haveVoid bool
+	sources  map[*Mount]source
 	attrs    map[[2]uint64]prog.Ptr
 }
 
@@ -112,6 +115,9 @@ func (p Plan) Compile(b *prog.Builder, o Options) error {
 	if !o.UserNamespace {
 		b.Call(prog.SysMount, prog.Null, b.String("/"), prog.Null, prog.Int(msRec|msSlave), prog.Null)
 	}
+	if p.inPlace() && !o.Classic {
+		return c.inPlace(p)
+	}
 	for i := range p {
 		if p[i].Kind == KindBlock {
 			c.makeVoid()
@@ -124,12 +130,19 @@ func (p Plan) Compile(b *prog.Builder, o Options) error {
 			return err
 		}
 	}
+	if err := c.mountAll(p); err != nil {
+		return err
+	}
+	c.pivot()
+	return nil
+}
+
+func (c *compiler) mountAll(p Plan) error {
 	for i := range p {
 		if err := c.mount(&p[i]); err != nil {
 			return err
 		}
 	}
-	c.pivot()
 	return nil
 }
 
@@ -212,35 +225,55 @@ type tree struct {
 	below  []Info // classic bind: the mounts in it
 }
 
-func (c *compiler) bind(m *Mount) error {
+// source is a tree that was cloned for a bind, and what to skip if it was not
+// there.
+type source struct {
+	tree
+	missing []prog.Label
+}
+
+// open finds the source of a bind.
+func (c *compiler) open(m *Mount) (s source, err error) {
 	c.Step("bind", m.Source)
-	var skip []prog.Label
-	t := tree{source: m.Source, flags: m.attrs()}
+	s.source, s.flags = m.Source, m.attrs()
+	var open prog.Ref
 	if c.o.Classic {
-		if err := c.classicSource(m, &t); err != nil {
+		if err := c.classicSource(m, &s.tree); err != nil {
+			return s, err
+		}
+		s.fd = c.Slot()
+		open = c.Call(prog.SysOpenat, prog.AtCwd, c.String(m.Source), c.Open(prog.PathOnly|prog.CloseOnExec), prog.Int(0)).To(s.fd)
+	} else {
+		s.fd = c.Slot()
+		open = c.Call(prog.SysOpenTree, prog.AtCwd, c.String(m.Source), prog.Int(openTreeClone|openTreeCloexec|m.recursive())).To(s.fd)
+	}
+	if m.Optional {
+		s.missing = append(s.missing, open.Tolerate(enoent).OnTolerated())
+	}
+	if !c.o.Classic {
+		c.setattr(s.fd, m.recursive(), s.flags)
+	}
+	return s, nil
+}
+
+func (m *Mount) recursive() int {
+	if m.NonRecursive {
+		return 0
+	}
+	return atRecursive
+}
+
+func (c *compiler) bind(m *Mount) error {
+	s, opened := c.sources[m]
+	if !opened {
+		var err error
+		if s, err = c.open(m); err != nil {
 			return err
 		}
-		t.fd = c.Slot()
-		open := c.Call(prog.SysOpenat, prog.AtCwd, c.String(m.Source), c.Open(prog.PathOnly|prog.CloseOnExec), prog.Int(0)).To(t.fd)
-		if m.Optional {
-			skip = append(skip, open.Tolerate(enoent).OnTolerated())
-		}
-	} else {
-		flags := openTreeClone | openTreeCloexec
-		recursive := 0
-		if !m.NonRecursive {
-			recursive = atRecursive
-		}
-		t.fd = c.Slot()
-		open := c.Call(prog.SysOpenTree, prog.AtCwd, c.String(m.Source), prog.Int(flags|recursive)).To(t.fd)
-		if m.Optional {
-			skip = append(skip, open.Tolerate(enoent).OnTolerated())
-		}
-		c.setattr(t.fd, recursive, t.flags)
 	}
 	c.Step("bind", m.Target)
-	c.attach(t, m, likeTree)
-	c.Here(skip...)
+	c.attach(s.tree, m, likeTree)
+	c.Here(s.missing...)
 	return nil
 }
 
@@ -425,7 +458,6 @@ func (c *compiler) makeVoid() {
 	c.Step("block", "/")
 	t := c.newFS("tmpfs", attrNoSuid|attrNoDev|attrNoExec, option{"mode", "700"}, option{"size", "4096"})
 	c.void = c.attachRoot(t)
-	c.haveVoid = true
 	c.Call(prog.SysMkdirat, c.void.Arg(), c.String("d"), prog.Int(0))
 	c.Call(prog.SysMknodat, c.void.Arg(), c.String("f"), prog.Int(sIFREG), prog.Int(0))
 }

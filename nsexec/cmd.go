@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -90,6 +89,7 @@ type Cmd struct {
 	ctx     context.Context
 	started bool
 	sb      *sandbox
+	devNull *os.File
 	// What of the child's and of ours has to be closed, and the goroutines that
 	// copy.
 	childFiles, parentFiles []io.Closer
@@ -322,17 +322,23 @@ func sameWriter(a, b io.Writer) (same bool) {
 	return a == b
 }
 
-func (c *Cmd) null(flag int) (*os.File, error) {
-	f, err := os.OpenFile(os.DevNull, flag, 0)
-	if err == nil {
-		c.childFiles = append(c.childFiles, f)
+// null is /dev/null, opened once. Not with os.OpenFile, which asks the poller
+// whether it can wait for it.
+func (c *Cmd) null() (*os.File, error) {
+	if c.devNull == nil {
+		fd, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
+		}
+		c.devNull = os.NewFile(uintptr(fd), os.DevNull)
+		c.childFiles = append(c.childFiles, c.devNull)
 	}
-	return f, err
+	return c.devNull, nil
 }
 
 func (c *Cmd) stdin() (*os.File, error) {
 	if c.Stdin == nil {
-		return c.null(os.O_RDONLY)
+		return c.null()
 	}
 	if f, ok := c.Stdin.(*os.File); ok {
 		return f, nil
@@ -359,7 +365,7 @@ func (c *Cmd) stdin() (*os.File, error) {
 
 func (c *Cmd) writer(w io.Writer) (*os.File, error) {
 	if w == nil {
-		return c.null(os.O_WRONLY)
+		return c.null()
 	}
 	if f, ok := w.(*os.File); ok {
 		return f, nil
@@ -520,14 +526,13 @@ func (c *Cmd) awaitCopies() (first error) {
 	return first
 }
 
-// cwd is the caller's working directory by its physical path.
+// cwd is the caller's working directory by its physical path, "/" where it has
+// none any more.
 func cwd() string {
-	d, err := os.Getwd()
-	if err != nil {
+	var buf [unix.PathMax]byte
+	n, err := unix.Getcwd(buf[:])
+	if err != nil || n < 2 || buf[0] != '/' {
 		return "/"
 	}
-	if real, err := filepath.EvalSymlinks(d); err == nil {
-		return real
-	}
-	return d
+	return string(buf[:n-1])
 }

@@ -78,10 +78,11 @@ type profile struct {
 	flags    uint64 // of clone3(2), without CLONE_NEWNS
 	uid, gid string // id maps
 	self     bool   // the child writes them
+	bounding Capabilities
 }
 
 func (c *Cmd) profile() profile {
-	p := profile{flags: (All &^ c.Share).flags()}
+	p := profile{flags: (All &^ c.Share).flags(), bounding: c.Capabilities}
 	if p.flags&unix.CLONE_NEWUSER != 0 {
 		m := mapIDs(c.UIDMap, c.GIDMap)
 		p.uid, p.gid, p.self = text(m.uid), text(m.gid), m.self
@@ -124,6 +125,14 @@ func (p *profile) namespaces(b *prog.Builder, status int) {
 		Tolerate(syscall.ENOSYS, syscall.EPERM, syscall.EDQUOT, syscall.EACCES)
 	if p.flags&unix.CLONE_NEWNET != 0 {
 		loopback(b)
+	}
+	b.Step("capabilities", "")
+	for n := 0; n <= int(capability.CAP_LAST_CAP); n++ {
+		if p.bounding&(1<<n) == 0 {
+			// EPERM: without CAP_SETPCAP nothing can be dropped, and nothing has to be:
+			// no_new_privs keeps execve from giving any.
+			b.Call(prog.SysPrctl, prog.Int(unix.PR_CAPBSET_DROP), prog.Int(n)).Tolerate(syscall.EINVAL, syscall.EPERM)
+		}
 	}
 }
 
@@ -240,15 +249,6 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int) error {
 // credentials adds what makes the command who it is, and takes away what it must
 // not have.
 func (c *Cmd) credentials(b *prog.Builder) {
-	b.Step("capabilities", c.Capabilities.String())
-	last := int(capability.CAP_LAST_CAP)
-	for n := 0; n <= last; n++ {
-		if c.Capabilities&(1<<n) == 0 {
-			// EPERM: without CAP_SETPCAP nothing can be dropped, and nothing has to be:
-			// no_new_privs keeps execve from giving any.
-			b.Call(prog.SysPrctl, prog.Int(unix.PR_CAPBSET_DROP), prog.Int(n)).Tolerate(syscall.EINVAL, syscall.EPERM)
-		}
-	}
 	if cred := c.Credential; cred != nil {
 		b.Step("credential", itoa(int64(cred.UID))+":"+itoa(int64(cred.GID)))
 		if c.Capabilities != 0 {
@@ -271,7 +271,7 @@ func (c *Cmd) credentials(b *prog.Builder) {
 	header := b.Words(unix.LINUX_CAPABILITY_VERSION_3)
 	data := b.Words(lo|lo<<32, lo|hi<<32, hi|hi<<32)
 	b.Call(prog.SysCapset, header.Arg(), data.Arg())
-	for n := 0; n <= last; n++ {
+	for n := 0; n <= int(capability.CAP_LAST_CAP); n++ {
 		if c.Capabilities&(1<<n) != 0 {
 			b.Call(prog.SysPrctl, prog.Int(unix.PR_CAP_AMBIENT), prog.Int(unix.PR_CAP_AMBIENT_RAISE), prog.Int(n), prog.Int(0))
 		}

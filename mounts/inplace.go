@@ -1,0 +1,80 @@
+package mounts
+
+import "github.com/nsrun/nsrun/internal/prog"
+
+// A Plan that begins with the host's root needs no other root: the copy of the
+// host's mounts that the new mount namespace already is becomes the sandbox's.
+// That saves a second copy, and with it pivot_root(2) and the one unmount, whose
+// grace period is what setting up mounts costs most.
+
+// manySources is how many sources may be open at once.
+const manySources = 100
+
+// inPlace reports whether p can be done so. Sources are opened before the root
+// becomes read-only, for they would be read-only too; layers of an overlay, and
+// what Block needs, cannot be prepared like that.
+func (p Plan) inPlace() bool {
+	if len(p) == 0 || p[0].Kind != KindBind || p[0].Source != "/" || relative(p[0].Target) != "" || p[0].NonRecursive {
+		return false
+	}
+	binds := 0
+	for i := range p[1:] {
+		switch m := &p[1+i]; m.Kind {
+		case KindOverlay, KindBlock:
+			return false
+		case KindBind:
+			binds++
+			if m.Optional || relative(m.Target) == "" {
+				return false
+			}
+		case KindTmpfs:
+			if relative(m.Target) == "" {
+				return false
+			}
+		}
+	}
+	return binds <= manySources
+}
+
+func (c *compiler) inPlace(p Plan) error {
+	c.sources = make(map[*Mount]source)
+	for i := range p[1:] {
+		m := &p[1+i]
+		if m.Kind == KindBind {
+			s, err := c.open(m)
+			if err != nil {
+				return err
+			}
+			c.sources[m] = s
+		}
+	}
+	// A caller with a root directory that is no mount (chroot(2)) has more mounts
+	// in its namespace than its root shows. Then it is done the long way.
+	c.Step("bind", "/")
+	stat := c.Zero(statxSize)
+	c.Call(prog.SysStatx, prog.AtCwd, c.String("/"), prog.Int(0), prog.Int(0), stat.Arg())
+	isMount := c.If(stat+statxAttributesOffset, statxAttrMountRoot, statxAttrMountRoot)
+	c.root = c.Slot()
+	c.Call(prog.SysOpenTree, prog.AtCwd, c.String("/"), prog.Int(openTreeClone|openTreeCloexec|atRecursive)).To(c.root)
+	c.setattr(c.root, atRecursive, p[0].attrs())
+	c.Call(prog.SysMoveMount, c.root.Arg(), c.String(""), prog.AtCwd, c.String("/"), prog.Int(moveFromEmpty))
+	opened := c.Jump()
+	c.Here(isMount)
+	c.Call(prog.SysOpenat, prog.AtCwd, c.String("/"), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(c.root)
+	c.setattr(c.root, atRecursive, p[0].attrs())
+	c.Here(opened)
+	c.attached = true
+	if err := c.mountAll(p[1:]); err != nil {
+		return err
+	}
+	c.Step("pivot", "/")
+	isMount = c.If(stat+statxAttributesOffset, statxAttrMountRoot, statxAttrMountRoot)
+	dot := c.String(".")
+	c.Call(prog.SysFchdir, c.root.Arg())
+	c.Call(prog.SysPivotRoot, dot, dot)
+	c.Call(prog.SysUmount2, dot, prog.Int(mntDetach))
+	c.Here(isMount)
+	c.Call(prog.SysChdir, c.String("/"))
+	c.Close(c.root)
+	return nil
+}
