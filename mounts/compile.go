@@ -100,6 +100,7 @@ type compiler struct {
 	statx    prog.Ptr
 	void     prog.Slot // an empty tmpfs with the things that Block shows
 	sources  map[*Mount]source
+	devices  map[deviceKey]prog.Slot
 	attrs    map[[2]uint64]prog.Ptr
 }
 
@@ -402,7 +403,7 @@ func (c *compiler) dev(m *Mount) {
 	c.Step("dev", m.Target)
 	c.keep(c.newFS("tmpfs", attrNoSuid|attrNoDev, option{"mode", "755"}), m, func(dev prog.Slot) {
 		for _, name := range deviceNames {
-			c.device(dev, name, "/dev/"+name, path.Join(m.Target, name))
+			c.device(m, dev, name, "/dev/"+name)
 		}
 		c.Step("dev", m.Target)
 		link := func(text, name string) {
@@ -424,7 +425,7 @@ func (c *compiler) dev(m *Mount) {
 		pts := c.newFS("devpts", attrNoSuid|attrNoExec, option{"newinstance", ""}, option{"ptmxmode", "0666"}, option{"mode", "620"})
 		c.attachAt(pts, dev, "pts")
 		if c.o.Console != "" {
-			c.device(dev, "console", c.o.Console, path.Join(m.Target, "console"))
+			c.device(m, dev, "console", c.o.Console)
 		}
 		if !c.o.Classic {
 			// One call for all of the nodes; the tmpfs has it already.
@@ -434,9 +435,23 @@ func (c *compiler) dev(m *Mount) {
 	})
 }
 
+// deviceKey names a device of one KindDev.
+type deviceKey struct {
+	m    *Mount
+	name string
+}
+
+// openDevice clones a node of the host. A device that somebody replaced by a link
+// is not what was meant.
+func (c *compiler) openDevice(source string) prog.Slot {
+	t := c.Slot()
+	c.Call(prog.SysOpenTree, prog.AtCwd, c.String(source), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(t)
+	return t
+}
+
 // device makes a node of the host appear as name in dir.
-func (c *compiler) device(dir prog.Slot, name, source, target string) {
-	c.Step("dev", target)
+func (c *compiler) device(m *Mount, dir prog.Slot, name, source string) {
+	c.Step("dev", path.Join(m.Target, name))
 	n := c.String(name)
 	c.Call(prog.SysMknodat, dir.Arg(), n, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0))
 	if c.o.Classic {
@@ -445,9 +460,10 @@ func (c *compiler) device(dir prog.Slot, name, source, target string) {
 		c.attachAt(t, dir, name)
 		return
 	}
-	t := c.Slot()
-	// A device that somebody replaced by a link is not what was meant.
-	c.Call(prog.SysOpenTree, prog.AtCwd, c.String(source), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(t)
+	t, opened := c.devices[deviceKey{m, name}]
+	if !opened {
+		t = c.openDevice(source)
+	}
 	c.Call(prog.SysMoveMount, t.Arg(), c.String(""), dir.Arg(), n, prog.Int(moveFromEmpty))
 	c.Close(t)
 }

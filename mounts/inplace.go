@@ -1,6 +1,10 @@
 package mounts
 
-import "github.com/nsrun/nsrun/internal/prog"
+import (
+	"path"
+
+	"github.com/nsrun/nsrun/internal/prog"
+)
 
 // A Plan that begins with the host's root needs no other root: the copy of the
 // host's mounts that the new mount namespace already is becomes the sandbox's.
@@ -11,7 +15,8 @@ import "github.com/nsrun/nsrun/internal/prog"
 const manySources = 100
 
 // inPlace reports whether p can be done so. Sources are opened before the root
-// becomes read-only, for they would be read-only too; layers of an overlay, and
+// becomes read-only, for they would be read-only too, and devices before it
+// becomes nodev; layers of an overlay, and
 // what Block needs, cannot be prepared like that.
 func (p Plan) inPlace() bool {
 	if len(p) == 0 || p[0].Kind != KindBind || p[0].Source != "/" || relative(p[0].Target) != "" || p[0].NonRecursive {
@@ -37,15 +42,17 @@ func (p Plan) inPlace() bool {
 }
 
 func (c *compiler) inPlace(p Plan) error {
-	c.sources = make(map[*Mount]source)
+	c.sources, c.devices = make(map[*Mount]source), make(map[deviceKey]prog.Slot)
 	for i := range p[1:] {
-		m := &p[1+i]
-		if m.Kind == KindBind {
+		switch m := &p[1+i]; m.Kind {
+		case KindBind:
 			s, err := c.open(m)
 			if err != nil {
 				return err
 			}
 			c.sources[m] = s
+		case KindDev:
+			c.openDevices(m)
 		}
 	}
 	// A caller with a root directory that is no mount (chroot(2)) has more mounts
@@ -77,4 +84,16 @@ func (c *compiler) inPlace(p Plan) error {
 	c.Call(prog.SysChdir, c.String("/"))
 	c.Close(c.root)
 	return nil
+}
+
+// openDevices opens what dev needs.
+func (c *compiler) openDevices(m *Mount) {
+	for _, name := range deviceNames {
+		c.Step("dev", path.Join(m.Target, name))
+		c.devices[deviceKey{m, name}] = c.openDevice("/dev/" + name)
+	}
+	if c.o.Console != "" {
+		c.Step("dev", path.Join(m.Target, "console"))
+		c.devices[deviceKey{m, "console"}] = c.openDevice(c.o.Console)
+	}
 }
