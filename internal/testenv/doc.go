@@ -1,0 +1,17 @@
+// Package testenv holds what tests of several packages need: leak checks, the
+// second run as an ordinary user, skips that are checked, golden files, trees
+// from one-line texts, and a terminal. Only tests import it.
+//
+// A package's TestMain calls Main, which runs the tests
+//
+//   - as root, in a mount namespace of their own where all mounts are shared, as
+//     systemd has it, so that what a test mounts is gone with it and what leaks by
+//     propagation is seen;
+//   - then, if that was root, once more as a user without any privilege.
+//
+// The environment decides two things:
+//
+//	NSRUN_MUST_WORK=1          no test may be skipped
+//	NSRUN_MUST_WORK=overlay,…  nor one for the lack of these features
+//	NSRUN_TEST_AS_USER=1       this is the run as a user; set by Main
+package testenv

@@ -1,0 +1,91 @@
+package testenv
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write golden files instead of comparing with them")
+
+// Golden compares got with testdata/name.
+func Golden(t testing.TB, name string, got []byte) {
+	t.Helper()
+	name = filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(got, want) {
+		return
+	}
+	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+	for i := range g {
+		if i >= len(w) || g[i] != w[i] {
+			other := "the end"
+			if i < len(w) {
+				other = w[i]
+			}
+			t.Fatalf("%s:%d differs (-update writes it anew):\n got %s\nwant %s", name, i+1, g[i], other)
+		}
+	}
+	t.Fatalf("%s has %d lines more", name, len(w)-len(g))
+}
+
+// Tree makes files in dir from one-line texts: "d/" is a directory, "f" an empty
+// file, "f: text" one with content, "a => b" a symbolic link a with the text b.
+// Parents are made as needed.
+func Tree(t testing.TB, dir string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		var err error
+		switch name, rest, _ := cutAny(line); {
+		case strings.HasSuffix(line, "/"):
+			err = os.MkdirAll(filepath.Join(dir, line), 0o755)
+		default:
+			name = filepath.Join(dir, name)
+			if err = os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				break
+			}
+			if strings.Contains(line, " => ") {
+				err = os.Symlink(rest, name)
+			} else {
+				err = os.WriteFile(name, []byte(rest), 0o644)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func cutAny(line string) (name, rest string, found bool) {
+	if name, rest, found = strings.Cut(line, " => "); found {
+		return name, rest, true
+	}
+	return strings.Cut(line, ": ")
+}
+
+// Dir is a temporary directory that a user without privileges can reach.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

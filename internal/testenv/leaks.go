@@ -1,0 +1,172 @@
+package testenv
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// state is what a test may leave behind, each thing as a line of text.
+type state map[string]bool
+
+// Leaks checks at the end of the test that it left nothing: no descriptor, no
+// child process, no mount, no temporary file. The cleanup functions are called
+// before, at both ends. It must be called first, so that it looks last.
+func Leaks(t testing.TB, cleanup ...func()) {
+	t.Helper()
+	for _, f := range cleanup {
+		f()
+	}
+	before := look()
+	t.Cleanup(func() {
+		for _, f := range cleanup {
+			f()
+		}
+		if left := leaked(before); len(left) > 0 {
+			t.Errorf("the test left\n\t%s", strings.Join(left, "\n\t"))
+		}
+	})
+}
+
+// leaked lists what is here and was not before. What goes away in a moment does
+// not count.
+func leaked(before state) (left []string) {
+	poll(2*time.Second, func() bool {
+		left = left[:0]
+		for line := range look() {
+			if !before[line] {
+				left = append(left, line)
+			}
+		}
+		return len(left) == 0
+	})
+	slices.Sort(left)
+	return left
+}
+
+func look() state {
+	s := make(state)
+	descriptors(s)
+	children(s)
+	mountsHere(s)
+	temporaries(s)
+	return s
+}
+
+func descriptors(s state) {
+	const dir = "/proc/self/fd/"
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		link, err := os.Readlink(dir + e.Name())
+		if err != nil {
+			continue // ReadDir's own
+		}
+		switch link {
+		case "anon_inode:[eventpoll]", "anon_inode:[eventfd]":
+			continue // the Go runtime's, made when they are first needed
+		}
+		s["descriptor "+e.Name()+" to "+link] = true
+	}
+}
+
+func children(s state) {
+	for _, p := range Processes() {
+		if p.Parent == os.Getpid() {
+			s[fmt.Sprintf("child process %d (%s), %s", p.Pid, p.State, p.Name)] = true
+		}
+	}
+}
+
+func mountsHere(s state) {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return
+	}
+	for line := range bytes.Lines(b) {
+		s["mount "+strings.TrimSuffix(string(line), "\n")] = true
+	}
+}
+
+func temporaries(s state) {
+	entries, _ := os.ReadDir(os.TempDir())
+	for _, e := range entries {
+		if strings.HasPrefix(os.TempDir(), "/tmp") && !strings.Contains(os.TempDir(), "nsrun-test-") {
+			return // not ours alone
+		}
+		s["temporary file "+filepath.Join(os.TempDir(), e.Name())] = true
+	}
+}
+
+// A Process is one line of the process table.
+type Process struct {
+	Pid, Parent, Group int
+	State, Name        string // State as in proc_pid_stat(5): "R", "S", "T", "Z" …
+}
+
+// Processes lists the processes that can be seen.
+func Processes() (ps []Process) {
+	dirs, _ := fs.Glob(os.DirFS("/proc"), "[0-9]*")
+	for _, d := range dirs {
+		if p, ok := FindProcess(d); ok {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// FindProcess is the process with that id.
+func FindProcess(pid string) (p Process, ok bool) {
+	b, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return p, false
+	}
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	f := strings.Fields(string(b[end+1:]))
+	if open < 0 || end < 0 || len(f) < 3 {
+		return p, false
+	}
+	p.Pid, _ = strconv.Atoi(pid)
+	p.Parent, _ = strconv.Atoi(f[1])
+	p.Group, _ = strconv.Atoi(f[2])
+	p.State, p.Name = f[0], string(b[open+1:end])
+	return p, true
+}
+
+// Alive reports whether there is such a process, and it has not ended.
+func Alive(pid int) bool {
+	p, ok := FindProcess(strconv.Itoa(pid))
+	return ok && p.State != "Z" && p.State != "X"
+}
+
+// poll asks until the answer is yes or the time is over.
+func poll(limit time.Duration, cond func() bool) bool {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(limit)
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-end:
+			return cond()
+		}
+	}
+	return true
+}
+
+// waitLimit is for what should take milliseconds.
+const waitLimit = 20 * time.Second
+
+// Eventually waits until cond holds; that it never does fails the test.
+func Eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	if !poll(waitLimit, cond) {
+		t.Fatalf("waited in vain: %s", what)
+	}
+}

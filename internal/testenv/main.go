@@ -1,0 +1,251 @@
+package testenv
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	asUserEnv = "NSRUN_TEST_AS_USER"
+	asRootEnv = "NSRUN_TEST_AS_ROOT" // set by Main for the run in an own mount namespace
+	nobody    = 65534
+)
+
+// Main runs the tests of a package and exits. After them the cleanup functions
+// are called, and nothing may be left: no descriptor, no child process, no mount,
+// no temporary file.
+func Main(m *testing.M, cleanup ...func()) {
+	os.Exit(run(m, cleanup))
+}
+
+func run(m *testing.M, cleanup []func()) int {
+	if special() {
+		return m.Run()
+	}
+	if os.Geteuid() != 0 || os.Getenv(asRootEnv) != "" {
+		return checked(m, cleanup)
+	}
+	tmp, err := os.MkdirTemp("", "nsrun-test-")
+	if err != nil {
+		return complain(err)
+	}
+	defer os.RemoveAll(tmp)
+	code := asRoot(tmp)
+	if c := asUser(tmp); code == 0 {
+		code = c
+	}
+	return code
+}
+
+// special reports whether this run lists tests or is a part of fuzzing, where
+// several processes run at once.
+func special() bool {
+	for _, a := range os.Args[1:] {
+		a = strings.TrimLeft(a, "-")
+		if strings.HasPrefix(a, "test.list") || strings.HasPrefix(a, "test.fuzz=") || strings.HasPrefix(a, "test.fuzzworker") {
+			return true
+		}
+	}
+	return false
+}
+
+func complain(err error) int {
+	fmt.Fprintln(os.Stderr, "testenv:", err)
+	return 1
+}
+
+// asRoot runs the tests in a mount namespace of their own.
+func asRoot(tmp string) int {
+	dir := filepath.Join(tmp, "root")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return complain(err)
+	}
+	c := exec.Command("/proc/self/exe", os.Args[1:]...)
+	c.Env = append(os.Environ(), asRootEnv+"=1", "TMPDIR="+dir)
+	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	return runAgain(c, os.Args[0])
+}
+
+// asUser runs a copy of this binary as somebody who owns nothing here.
+func asUser(tmp string) int {
+	dir := filepath.Join(tmp, "user")
+	work := filepath.Join(dir, "work")
+	binary := filepath.Join(dir, filepath.Base(os.Args[0]))
+	if err := errors.Join(os.Chmod(tmp, 0o755), os.MkdirAll(work, 0o755), copyFile(binary, "/proc/self/exe", 0o755), copyPackage(work)); err != nil {
+		return complain(err)
+	}
+	for _, name := range []string{"home", "tmp"} {
+		d := filepath.Join(dir, name)
+		if err := errors.Join(os.Mkdir(d, 0o700), os.Chown(d, nobody, nobody)); err != nil {
+			return complain(err)
+		}
+	}
+	c := exec.Command(binary, userArgs()...)
+	c.Dir = work
+	c.Env = append(os.Environ(), asUserEnv+"=1", "HOME="+filepath.Join(dir, "home"), "TMPDIR="+filepath.Join(dir, "tmp"),
+		"USER=nobody", "LOGNAME=nobody", "XDG_STATE_HOME=", "XDG_DATA_HOME=", "XDG_RUNTIME_DIR=")
+	c.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	fmt.Println("once more, as an ordinary user:")
+	return runAgain(c, binary)
+}
+
+// userArgs are the arguments without what writes files, which the first run did.
+func userArgs() []string {
+	return slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool {
+		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		switch name {
+		case "update", "test.coverprofile", "test.gocoverdir", "test.testlogfile", "test.cpuprofile", "test.memprofile",
+			"test.blockprofile", "test.mutexprofile", "test.trace", "test.outputdir":
+			return true
+		}
+		return false
+	})
+}
+
+func runAgain(c *exec.Cmd, name string) int {
+	c.Args[0] = name
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err := c.Run()
+	if ee, ok := errors.AsType[*exec.ExitError](err); ok {
+		if ee.ExitCode() > 0 {
+			return ee.ExitCode()
+		}
+	}
+	if err != nil {
+		return complain(err)
+	}
+	return 0
+}
+
+func copyFile(to, from string, perm fs.FileMode) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(to, b, perm), os.Chmod(to, perm))
+}
+
+// copyPackage copies the package's files and its testdata: the checkout may be
+// where others cannot read.
+func copyPackage(to string) error {
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			if err := copyFile(filepath.Join(to, e.Name()), e.Name(), 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := os.Stat("testdata"); err == nil {
+		if err := os.CopyFS(filepath.Join(to, "testdata"), os.DirFS("testdata")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checked runs the tests in this process and looks for what they left.
+func checked(m *testing.M, cleanup []func()) int {
+	own, err := ownPlace()
+	if err != nil {
+		return complain(err)
+	}
+	defer os.RemoveAll(own)
+	before := look()
+	code := m.Run()
+	for _, f := range cleanup {
+		f()
+	}
+	if left := leaked(before); len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "FAIL: after all tests there is still\n\t%s\n", strings.Join(left, "\n\t"))
+		code = max(code, 1)
+	}
+	if len(needRoot.names) > 0 {
+		fmt.Printf("skipped, for they need root: %s\n", strings.Join(needRoot.names, " "))
+	}
+	return code
+}
+
+// ownPlace gives the tests a directory for temporary files and, as root, shared
+// mounts as most hosts have them.
+func ownPlace() (tmp string, err error) {
+	if !flag.Parsed() {
+		flag.Parse()
+	}
+	if os.Getenv(asRootEnv) != "" {
+		for _, flags := range []uintptr{unix.MS_REC | unix.MS_PRIVATE, unix.MS_REC | unix.MS_SHARED} {
+			if err := unix.Mount("", "/", "", flags, ""); err != nil {
+				return "", err
+			}
+		}
+	}
+	if tmp, err = os.MkdirTemp("", "nsrun-test-"); err != nil {
+		return "", err
+	}
+	// Resolved, because tests compare paths; open to others, because tests let
+	// sandboxes with other ids in.
+	if tmp, err = filepath.EvalSymlinks(tmp); err != nil {
+		return "", err
+	}
+	return tmp, errors.Join(os.Chmod(tmp, 0o755), os.Setenv("TMPDIR", tmp))
+}
+
+// Root reports whether the tests run as root.
+func Root() bool { return os.Geteuid() == 0 }
+
+var needRoot struct {
+	sync.Mutex
+	names []string
+}
+
+// NeedRoot skips a test that only root can do. Main says which ones.
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	if Root() {
+		return
+	}
+	needRoot.Lock()
+	needRoot.names = append(needRoot.names, t.Name())
+	needRoot.Unlock()
+	if os.Getenv(asUserEnv) != "" {
+		t.Skip("needs root, and was run as root before")
+	}
+	Skip(t, "root", "needs root")
+}
+
+// NeedUser skips a test that means nothing for root; root's second run does it.
+func NeedUser(t testing.TB) {
+	t.Helper()
+	if Root() {
+		t.Skip("is for ordinary users, and will be run as one")
+	}
+}
+
+// Skip skips a test that needs a feature this machine does not have. Where the
+// environment promises the feature, that is a failure.
+func Skip(t testing.TB, feature, why string) {
+	t.Helper()
+	must := strings.FieldsFunc(os.Getenv("NSRUN_MUST_WORK"), func(r rune) bool { return r == ',' || r == ' ' })
+	if slices.Contains(must, "1") || slices.Contains(must, feature) {
+		t.Fatalf("%s must work here: %s", feature, why)
+	}
+	t.Skipf("without %s: %s", feature, why)
+}
