@@ -1,0 +1,121 @@
+package overlay
+
+import (
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Kind says how an object differs from the project's. The zero Kind is no kind.
+type Kind uint8
+
+// The kinds of change.
+const (
+	Added       Kind = iota + 1 // nothing is there in the project
+	Modified                    // other content, mode, owner or attributes
+	Deleted                     // the project has it, the session does not
+	TypeChanged                 // a file became a directory, a link a file, and so on
+)
+
+var kindNames = [...]string{Added: "added", Modified: "modified", Deleted: "deleted", TypeChanged: "type"}
+
+// String returns "added", "modified", "deleted" or "type".
+func (k Kind) String() string {
+	if k == 0 || int(k) >= len(kindNames) {
+		return "kind(" + strconv.Itoa(int(k)) + ")"
+	}
+	return kindNames[k]
+}
+
+// Letter returns 'A', 'M', 'D' or 'T', and '?' for what is no kind.
+func (k Kind) Letter() byte {
+	if k == 0 || int(k) >= len(kindNames) {
+		return '?'
+	}
+	return "?AMDT"[k]
+}
+
+// MarshalText returns what String does, so that JSON holds the name.
+func (k Kind) MarshalText() ([]byte, error) {
+	if k == 0 || int(k) >= len(kindNames) {
+		return nil, fmt.Errorf("no such kind of change: %d", k)
+	}
+	return []byte(kindNames[k]), nil
+}
+
+// UnmarshalText reads what MarshalText wrote.
+func (k *Kind) UnmarshalText(text []byte) error {
+	for i, name := range kindNames {
+		if name != "" && name == string(text) {
+			*k = Kind(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("no such kind of change: %q", text)
+}
+
+// A Change is one object of a root that differs from the project's.
+type Change struct {
+	Kind Kind
+	Root string // the root, absolute
+	Path string // relative to Root, with slashes; "." is the root itself
+
+	// Mode is the type and mode of the session's object; for Deleted, of the
+	// project's.
+	Mode fs.FileMode
+
+	// Size is the length of a regular file in bytes. Zero for everything else.
+	Size int64
+}
+
+// String returns one line such as "M package.json", "A node_modules/" or
+// "D old.txt". A name with control characters, or anything else that could be
+// mistaken on a terminal, is written as a quoted Go string.
+func (c Change) String() string {
+	path := c.Path
+	if c.Mode.IsDir() {
+		path += "/"
+	}
+	return string(c.Kind.Letter()) + " " + quotePath(path)
+}
+
+// quotePath returns a path that is safe to print: names come from the sandbox.
+func quotePath(path string) string {
+	plain := path != "" && utf8.ValidString(path) && path[0] != '"' &&
+		strings.IndexFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+	if plain {
+		return path
+	}
+	return strconv.Quote(path)
+}
+
+// comparePaths orders paths as a walk meets them: a directory, then what is in
+// it, names by their bytes.
+func comparePaths(a, b string) int {
+	if a == b {
+		return 0
+	}
+	if a == "." {
+		return -1
+	}
+	if b == "." {
+		return 1
+	}
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] == b[i] {
+			continue
+		}
+		if a[i] == '/' {
+			return -1
+		}
+		if b[i] == '/' {
+			return 1
+		}
+		return int(a[i]) - int(b[i])
+	}
+	return len(a) - len(b)
+}

@@ -1,0 +1,175 @@
+package overlay
+
+import (
+	"bytes"
+	"context"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// blockSize is how much is read at a time where the kernel does not copy by
+// itself, in bytes; chunkSize is how much it is asked to copy before the context
+// is looked at again.
+const (
+	blockSize = 128 << 10
+	chunkSize = 64 << 20
+)
+
+var blocks = sync.Pool{New: func() any { b := make([]byte, 2*blockSize); return &b }}
+
+// sameData compares the first size bytes of two files. Holes that both have in
+// one place are not read: a file can be larger than could ever be read.
+func sameData(a, b *handle, size int64) (bool, error) {
+	p := blocks.Get().(*[]byte)
+	defer blocks.Put(p)
+	x, y := (*p)[:blockSize], (*p)[blockSize:]
+	for off := int64(0); off < size; {
+		if size-off > blockSize {
+			next := min(nextData(a, off, size), nextData(b, off, size))
+			if next > off {
+				off = next
+				continue
+			}
+		}
+		// A stretch at a time, before holes are looked for again.
+		for end := min(size, off+64*blockSize); off < end; {
+			n := min(int64(blockSize), end-off)
+			if err := readFull(a, x[:n], off); err != nil {
+				return false, err
+			}
+			if err := readFull(b, y[:n], off); err != nil {
+				return false, err
+			}
+			if !bytes.Equal(x[:n], y[:n]) {
+				return false, nil
+			}
+			off += n
+		}
+	}
+	return true, nil
+}
+
+// nextData returns where the next data of f is, from off on: size if there is
+// none, off if the file system cannot tell.
+func nextData(f *handle, off, size int64) int64 {
+	next, err := unix.Seek(f.fd, off, unix.SEEK_DATA)
+	if err == unix.ENXIO {
+		return size
+	}
+	if err != nil {
+		return off
+	}
+	return min(next, size)
+}
+
+// readFull reads exactly len(p) bytes; a file that has become shorter is ErrMoved.
+func readFull(f *handle, p []byte, off int64) error {
+	for len(p) > 0 {
+		n := 0
+		if err := retry(func() (err error) { n, err = unix.Pread(f.fd, p, off); return err }); err != nil {
+			return err
+		}
+		if n == 0 {
+			return ErrMoved
+		}
+		p, off = p[n:], off+int64(n)
+	}
+	return nil
+}
+
+func writeFull(f *handle, p []byte, off int64) error {
+	for len(p) > 0 {
+		n := 0
+		if err := retry(func() (err error) { n, err = unix.Pwrite(f.fd, p, off); return err }); err != nil {
+			return err
+		}
+		p, off = p[n:], off+int64(n)
+	}
+	return nil
+}
+
+// copyData copies the content of src, which is as st says, to the empty file
+// dst: by sharing it where the file system can, else the data without the holes.
+func copyData(ctx context.Context, dst, src *handle, st stat) error {
+	if st.size == 0 {
+		return nil
+	}
+	if unix.IoctlFileClone(dst.fd, src.fd) == nil {
+		return nil
+	}
+	if st.blocks*512 >= st.size {
+		return copyRange(ctx, dst, src, 0, st.size)
+	}
+	for off := int64(0); ; {
+		data, err := unix.Seek(src.fd, off, unix.SEEK_DATA)
+		if err == unix.ENXIO { // nothing but a hole until the end
+			break
+		}
+		if err != nil {
+			return copyRange(ctx, dst, src, off, st.size)
+		}
+		hole, err := unix.Seek(src.fd, data, unix.SEEK_HOLE)
+		if err != nil {
+			return err
+		}
+		if data >= st.size {
+			break
+		}
+		off = min(hole, st.size)
+		if err := copyRange(ctx, dst, src, data, off); err != nil {
+			return err
+		}
+		if off >= st.size {
+			break
+		}
+	}
+	return retry(func() error { return unix.Ftruncate(dst.fd, st.size) })
+}
+
+// copyRange copies the bytes from off to end.
+func copyRange(ctx context.Context, dst, src *handle, off, end int64) error {
+	for off < end {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r, w := off, off
+		n := 0
+		err := retry(func() (err error) {
+			n, err = unix.CopyFileRange(src.fd, &r, dst.fd, &w, int(min(end-off, chunkSize)), 0)
+			return err
+		})
+		switch err {
+		case nil:
+			if n == 0 {
+				return ErrMoved
+			}
+			off += int64(n)
+		case unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM:
+			return copyBlocks(ctx, dst, src, off, end)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// copyBlocks is copyRange for file systems between which the kernel cannot copy.
+func copyBlocks(ctx context.Context, dst, src *handle, off, end int64) error {
+	p := blocks.Get().(*[]byte)
+	defer blocks.Put(p)
+	for off < end {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		b := (*p)[:min(int64(len(*p)), end-off)]
+		if err := readFull(src, b, off); err != nil {
+			return err
+		}
+		if err := writeFull(dst, b, off); err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	return nil
+}

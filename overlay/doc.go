@@ -1,0 +1,44 @@
+// Package overlay keeps what a sandboxed command writes to a project apart
+// from the project, shows what changed, and puts the changes into the project
+// or throws them away.
+//
+// A [Session] is one overlay over one or more project roots:
+//
+//	s, err := overlay.Create(overlay.Options{Roots: []string{"/home/me/src"}})
+//	…                                  // run a command with s.Mounts() in its plan
+//	for c, err := range s.Changes() {  // "M package.json", "A node_modules/", "D old.txt"
+//	}
+//	err = s.Commit(ctx)                // or s.Commit(ctx, "package.json"), or s.Discard()
+//	err = s.Close()
+//
+// Each root is the lower layer of an overlay mounted at the root's own path;
+// writes go to an upper directory in the session's state directory. Nothing is
+// recorded about the project when a session begins, so that beginning costs the
+// same for ten files and for a million.
+//
+// # Changes
+//
+// Changes are found by walking the upper directory and comparing it with the
+// project, in time proportional to what was written. A file that was written
+// with the bytes, mode, owner and extended attributes it has in the project is
+// no change, and neither is a new modification time alone.
+//
+// # Commit
+//
+// A commit first compares, refuses what must not be committed ([SpecialError])
+// and what the project's owner changed meanwhile ([ConflictError]), then makes
+// every new object under a temporary name beside its destination, and only then
+// renames. Objects that are replaced or deleted are kept under a temporary name
+// until all renames are done, so that a failure in the middle is taken back.
+// Nothing is ever truncated or overwritten in place, and a commit never changes
+// the session's own copy.
+//
+// # Trust
+//
+// The sandboxed command owns the upper directory's content, and may own the
+// project as well. Below a root nothing is ever reached through a path that is
+// looked up twice from the file system's root: descriptors of the two top
+// directories are held, and everything else is opened beneath them without
+// following a symbolic link or crossing into another mount. The state directory
+// itself must not be visible inside the sandbox.
+package overlay

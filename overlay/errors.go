@@ -1,0 +1,131 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// An Error says which step failed on which file, and why. Err keeps the errno,
+// so that errors.Is(err, fs.ErrPermission) and the like work.
+type Error struct {
+	Op   string // the step, such as "open" or "copy"
+	Path string // the file, as an absolute path where there is one
+	Err  error
+}
+
+func (e *Error) Error() string {
+	s := e.Op
+	if e.Path != "" {
+		s += " " + quotePath(e.Path)
+	}
+	s += ": " + e.Err.Error()
+	// What these two say by themselves does not help anybody here.
+	switch {
+	case errors.Is(e.Err, unix.ELOOP):
+		s += " (a symbolic link is where a directory or file was expected)"
+	case errors.Is(e.Err, unix.EXDEV):
+		s += " (something is mounted inside the root)"
+	}
+	return s
+}
+
+// Unwrap returns e.Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+var (
+	// ErrBusy is what opening a session wraps when somebody else holds it.
+	ErrBusy = errors.New("the session is in use")
+
+	// ErrEnded is what is wrapped where a session has no changes any more
+	// because they were committed or discarded.
+	ErrEnded = errors.New("the session's changes were committed or discarded already")
+
+	// ErrReadOnly is what Commit and Discard wrap for a session that was opened
+	// with OpenReadOnly.
+	ErrReadOnly = errors.New("the session was opened for reading only")
+
+	// ErrNoChange is what Commit wraps for a path at which nothing changed.
+	ErrNoChange = errors.New("no change at this path")
+
+	// ErrMoved is wrapped when an object became another one while it was
+	// looked at.
+	ErrMoved = errors.New("changed while it was being looked at")
+)
+
+// A Conflict is one path that both the session and somebody outside it changed.
+type Conflict struct {
+	Root string // the root, absolute
+	Path string // relative to Root
+	Why  string
+}
+
+// ConflictError lists the paths that the project's owner changed since the
+// session began. Nothing was committed.
+type ConflictError struct {
+	Conflicts []Conflict // in path order, never empty
+}
+
+func (e *ConflictError) Error() string {
+	list := make([]string, len(e.Conflicts))
+	for i, c := range e.Conflicts {
+		list[i] = quotePath(c.Path) + " " + c.Why
+	}
+	return "conflict: " + shortList(list)
+}
+
+// A Special is one object that is never put into a project.
+type Special struct {
+	Root string // the root, absolute
+	Path string // relative to Root
+	Mode fs.FileMode
+	Why  string
+}
+
+// SpecialError lists the setuid and setgid files, files with capabilities and
+// device nodes that a commit would have had to make. Nothing was committed.
+type SpecialError struct {
+	Specials []Special // in path order, never empty
+}
+
+func (e *SpecialError) Error() string {
+	list := make([]string, len(e.Specials))
+	for i, s := range e.Specials {
+		list[i] = quotePath(s.Path) + " " + s.Why
+	}
+	return "not committed: " + shortList(list)
+}
+
+// CommitError is returned by a commit that stopped after the project had been
+// changed and could not be taken back whole, or that did its work and failed to
+// tidy up. A commit that fails with any other error has changed nothing.
+type CommitError struct {
+	Applied []Change // what is in the project now, in path order
+	Err     error
+}
+
+func (e *CommitError) Error() string {
+	list := make([]string, len(e.Applied))
+	for i, c := range e.Applied {
+		list[i] = c.String()
+	}
+	return e.Err.Error() + "; in the project already: " + shortList(list)
+}
+
+// Unwrap returns e.Err.
+func (e *CommitError) Unwrap() error { return e.Err }
+
+// shortList keeps a message readable; the whole list is in the error's fields.
+func shortList(list []string) string {
+	const most = 5
+	if len(list) == 0 {
+		return "nothing"
+	}
+	if len(list) > most {
+		return fmt.Sprintf("%s, and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	}
+	return strings.Join(list, ", ")
+}

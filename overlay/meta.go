@@ -1,0 +1,238 @@
+package overlay
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// State says what became of a session. The zero State is Kept.
+type State uint8
+
+// The states of a session.
+const (
+	Kept      State = iota // its changes are there
+	Committed              // all of its changes are in the project
+	Discarded              // its changes were thrown away
+)
+
+var stateNames = [...]string{Kept: "kept", Committed: "committed", Discarded: "discarded"}
+
+// String returns "kept", "committed" or "discarded".
+func (s State) String() string {
+	if int(s) >= len(stateNames) {
+		return fmt.Sprintf("state(%d)", uint8(s))
+	}
+	return stateNames[s]
+}
+
+// MarshalText returns what String does, so that JSON holds the name.
+func (s State) MarshalText() ([]byte, error) {
+	if int(s) >= len(stateNames) {
+		return nil, fmt.Errorf("no such state: %d", uint8(s))
+	}
+	return []byte(stateNames[s]), nil
+}
+
+// UnmarshalText reads what MarshalText wrote.
+func (s *State) UnmarshalText(text []byte) error {
+	for i, name := range stateNames {
+		if name == string(text) {
+			*s = State(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("no such state: %q", text)
+}
+
+const (
+	metaName    = "session.json"
+	metaVersion = 1
+	// metaMost bounds the file, in bytes: a partial commit of some hundred
+	// thousand paths fits.
+	metaMost = 256 << 20
+)
+
+// meta is the content of a session's meta file.
+type meta struct {
+	Version int        `json:"version"`
+	Created time.Time  `json:"created"` // by the clock that stamps files
+	Command []rawText  `json:"command,omitempty"`
+	State   State      `json:"state"`
+	Roots   []metaRoot `json:"roots"`
+	Settled []settled  `json:"settled,omitempty"`
+}
+
+// metaRoot is a root, and how its upper directory looked when it was made: the
+// sandboxed command may change the root directory itself.
+type metaRoot struct {
+	Path rawText `json:"path"`
+	Ino  uint64  `json:"ino"`
+	Mode uint32  `json:"mode"`
+	UID  uint32  `json:"uid"`
+	GID  uint32  `json:"gid"`
+}
+
+// settled is written for each path that a partial commit dealt with: the
+// project's object there has a new ctime that is our own doing and no conflict,
+// and the session's object there is no change any more.
+type settled struct {
+	Root int     `json:"root"` // index into Roots
+	Path rawText `json:"path"`
+	// Lower is the ctime of the project's object, in nanoseconds since 1970.
+	// Zero: there is none.
+	Lower int64 `json:"lower,omitempty"`
+	// Upper is the ctime of the session's object. Zero: there is none.
+	Upper int64 `json:"upper,omitempty"`
+	// Done says that the session's object was committed. False: only the
+	// project's ctime is ours, as after a commit that was taken back.
+	Done bool `json:"done,omitempty"`
+}
+
+// rawText is a string that may hold any bytes. In JSON it is a string, or an
+// object with base64 where it is not valid UTF-8.
+type rawText string
+
+type rawBytes struct {
+	Bytes []byte `json:"bytes"`
+}
+
+func (t rawText) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(t)) {
+		return json.Marshal(string(t))
+	}
+	return json.Marshal(rawBytes{[]byte(t)})
+}
+
+func (t *rawText) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '{' {
+		var b rawBytes
+		if err := json.Unmarshal(data, &b); err != nil {
+			return err
+		}
+		*t = rawText(b.Bytes)
+		return nil
+	}
+	return json.Unmarshal(data, (*string)(t))
+}
+
+// decodeMeta reads a meta file's content and checks everything that is used as
+// a path or an index later.
+func decodeMeta(data []byte) (*meta, error) {
+	var m meta
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if err := dec.Decode(&m); err != nil {
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			err = errors.New("the file is cut short")
+		}
+		return nil, err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, errors.New("something follows the session's data")
+	}
+	if m.Version != metaVersion {
+		return nil, fmt.Errorf("version %d of the session's data is not known to this program", m.Version)
+	}
+	if len(m.Roots) == 0 {
+		return nil, errors.New("the session has no roots")
+	}
+	for _, r := range m.Roots {
+		p := string(r.Path)
+		if !filepath.IsAbs(p) || filepath.Clean(p) != p || strings.ContainsRune(p, 0) || p == "/" {
+			return nil, fmt.Errorf("not a root: %q", p)
+		}
+	}
+	for _, s := range m.Settled {
+		p := string(s.Path)
+		if s.Root < 0 || s.Root >= len(m.Roots) {
+			return nil, fmt.Errorf("no root number %d", s.Root)
+		}
+		if p == "" || p[0] == '/' || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
+			return nil, fmt.Errorf("not a path in a root: %q", p)
+		}
+	}
+	return &m, nil
+}
+
+// readMeta reads the meta file of the session directory dir.
+func readMeta(dir *handle) (*meta, error) {
+	f, err := dir.open(metaName, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	st, err := f.stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.isReg() || st.size > metaMost {
+		return nil, errors.New("not a session's data")
+	}
+	data := make([]byte, st.size)
+	n := 0
+	for n < len(data) {
+		var k int
+		if err := retry(func() (err error) { k, err = unix.Read(f.fd, data[n:]); return err }); err != nil {
+			return nil, err
+		}
+		if k == 0 {
+			break
+		}
+		n += k
+	}
+	return decodeMeta(data[:n])
+}
+
+// writeMeta replaces the meta file of the session directory dir. With durable,
+// it is on disk when writeMeta returns.
+func writeMeta(dir *handle, m *meta, durable bool) (err error) {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if len(data) >= metaMost {
+		return fs.ErrInvalid
+	}
+	tmp := "." + metaName + "." + rand.Text()
+	f, err := dir.create(tmp)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	defer func() {
+		if err != nil {
+			_ = dir.unlink(tmp, 0)
+		}
+	}()
+	data = append(data, '\n')
+	for len(data) > 0 {
+		n := 0
+		if err := retry(func() (err error) { n, err = unix.Write(f.fd, data); return err }); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	if durable {
+		if err := f.fsync(); err != nil {
+			return err
+		}
+	}
+	if err := dir.rename(tmp, metaName, 0); err != nil {
+		return err
+	}
+	if durable {
+		return dir.fsync()
+	}
+	return nil
+}

@@ -1,0 +1,1056 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestAsUser runs all tests once more as an ordinary user.
+func TestAsUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // everything runs as a user already
+	}
+	const nobody = 65534
+	dir, err := os.MkdirTemp("", "overlay-user-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	exe, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(dir, "home")
+	test := filepath.Join(dir, "overlay.test")
+	for _, err := range []error{
+		os.Chmod(dir, 0o755),
+		os.WriteFile(test, exe, 0o755),
+		os.Mkdir(home, 0o700),
+		os.Chown(home, nobody, nobody),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"-test.count=1"}
+	if testing.Verbose() {
+		args = append(args, "-test.v")
+	}
+	cmd := exec.Command(test, args...)
+	cmd.Dir = home
+	cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+home, "XDG_STATE_HOME=")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("as user %d: %v\n%s", nobody, err, out)
+	} else if testing.Verbose() {
+		t.Logf("as user %d:\n%s", nobody, out)
+	}
+}
+
+// The matrix: what the project has at x, and what the command makes of it.
+var (
+	matrixLower = []struct{ name, typ, script string }{
+		{"nothing", "", ``},
+		{"file", "f", `printf old > x; chmod 640 x`},
+		{"dir", "d", `mkdir x`},
+		{"fulldir", "d", `mkdir -p x/sub/deep; printf a > x/a; printf b > x/sub/b; touch -d 2001-01-01 x/a x/sub/b; ln -s a x/l`},
+		{"symlink", "l", `ln -s other x`},
+		{"dangling", "l", `ln -s nowhere x`},
+		{"fifo", "p", `mkfifo x`},
+	}
+	matrixUpper = []struct{ name, typ, script string }{
+		{"file", "f", `rm -rf x; printf new > x`},
+		{"write", "f", `[ -f x -a ! -L x ] || rm -rf x; printf more >> x; chmod 755 x; touch -d '2001-02-03 04:05:06.789' x`},
+		{"dir", "d", `[ -d x ] || rm -f x; mkdir -p x/more; printf c > x/a; printf n > x/new; chmod 500 x/more`},
+		{"symlink", "l", `rm -rf x; ln -s elsewhere x; touch -h -d '2001-02-03 04:05:06.789' x`},
+		{"fifo", "p", `rm -rf x; mkfifo -m 600 x`},
+		{"opaque", "d", `rm -rf x; mkdir x; printf n > x/new; mkdir -p x/sub; printf B > x/sub/B`},
+		{"samename", "d", `rm -rf x; mkdir -p x/sub; printf a > x/a; printf b > x/sub/b; touch -d 2001-01-01 x/a x/sub/b`},
+		{"whiteout", "", `rm -rf x`},
+		{"hardlink", "f", `rm -rf x; ln other x`},
+		{"newlinks", "f", `rm -rf x; printf 12 > y; ln y x; mkdir -p z; ln y z/y`},
+		{"emptydir", "d", `rm -rf x; mkdir x`},
+		{"mode", "=", `[ -L x -o ! -e x ] || chmod 710 x`},
+		{"closed", "d", `rm -rf x; mkdir x; printf n > x/n; chmod 000 x/n x`},
+	}
+)
+
+func matrixScripts() (setup, run string, dirs []string) {
+	var a, b strings.Builder
+	for _, l := range matrixLower {
+		for _, u := range matrixUpper {
+			dir := l.name + "-" + u.name
+			dirs = append(dirs, dir)
+			fmt.Fprintf(&a, "mkdir %s; (cd %s; printf other > other; %s)\n", dir, dir, cmpOr(l.script, "true"))
+			fmt.Fprintf(&b, "(cd %s; %s)\n", dir, u.script)
+		}
+	}
+	return a.String(), b.String(), dirs
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// wantMatrix is what must become of x, told from the types alone.
+func wantMatrix(lower, upper, name string) string {
+	dir := ""
+	if upper == "d" || upper == "" && lower == "d" {
+		dir = "/"
+	}
+	if upper == "=" && lower == "d" {
+		dir = "/"
+	}
+	path := name + "/x" + dir
+	switch {
+	case upper == "=":
+		if lower == "" || lower == "l" {
+			return ""
+		}
+		return "M " + path
+	case lower == "" && upper == "":
+		return ""
+	case lower == "":
+		return "A " + path
+	case upper == "":
+		return "D " + path
+	case lower != upper:
+		return "T " + path
+	case upper == "d" && strings.HasSuffix(name, "-closed"):
+		return "M " + path
+	case upper == "d":
+		return ""
+	}
+	return "M " + path
+}
+
+func TestMatrix(t *testing.T) {
+	setup, run, dirs := matrixScripts()
+	for _, way := range []string{"at once", "one by one", "file by file"} {
+		t.Run(way, func(t *testing.T) {
+			setup, run := setup, run
+			if way != "at once" && os.Geteuid() != 0 {
+				// A directory of the project that its owner cannot read cannot
+				// be compared with any more.
+				run = strings.ReplaceAll(run, "chmod 000 x/n x", "chmod 500 x/n x")
+			}
+			root := project(t, setup)
+			before := look(t, root)
+			s := create(t, root)
+			want := sandbox(t, s, run)
+			wantSame(t, look(t, root), before)
+
+			got := changes(t, s)
+			for _, l := range matrixLower {
+				for _, u := range matrixUpper {
+					name := l.name + "-" + u.name
+					line := wantMatrix(l.typ, u.typ, name)
+					var have string
+					for _, g := range got {
+						if p := strings.TrimSuffix(g[2:], "/"); p == name+"/x" {
+							have = g
+						}
+					}
+					if have != line {
+						t.Errorf("%s: %q, want %q", name, have, line)
+					}
+				}
+			}
+			switch way {
+			case "at once":
+				commitAll(t, s)
+			case "one by one":
+				for _, dir := range dirs {
+					left := changes(t, s)
+					rest := slices.DeleteFunc(slices.Clone(left), func(c string) bool { return strings.HasPrefix(c[2:], dir+"/") })
+					if len(rest) == len(left) {
+						if err := s.Commit(context.Background(), dir); !errors.Is(err, ErrNoChange) {
+							t.Fatalf("%s: %v", dir, err)
+						}
+						continue
+					}
+					commitAll(t, s, dir)
+					if s.State() == Committed {
+						break
+					}
+					wantChanges(t, s, rest...)
+				}
+			case "file by file":
+				var paths []string
+				for c := range s.Changes() {
+					paths = append(paths, c.Path)
+				}
+				// The innermost first, so that directories come in by their files.
+				for _, p := range slices.Backward(paths) {
+					if err := s.Commit(context.Background(), filepath.Join(root, p)); err != nil && !errors.Is(err, ErrNoChange) {
+						if errors.Is(err, ErrEnded) {
+							break
+						}
+						t.Fatalf("%s: %v", p, err)
+					}
+				}
+			}
+			if s.State() != Committed {
+				t.Errorf("state %v, left: %q", s.State(), changes(t, s))
+			}
+			after := look(t, root)
+			if way == "file by file" { // links are kept within one commit
+				after, want = unlink(after), unlink(want)
+			}
+			wantSame(t, after, want)
+			left, _ := os.ReadDir(s.Dir())
+			if len(left) != 2 {
+				t.Errorf("left in the session: %v", left)
+			}
+		})
+	}
+}
+
+func unlink(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		head, at, ok := strings.Cut(l, " names at ")
+		if ok {
+			lines[i] = head[:strings.LastIndexByte(head, ' ')] + " at " + at
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestHardLinks(t *testing.T) {
+	root := project(t, `printf 1 > a; printf 1 > b; ln b b2; mkdir d`)
+	s := create(t, root)
+	sandbox(t, s, `ln a d/a; printf 2 > n; ln n d/n; mkdir x; ln n x/n; ln x/n x/m; ln b b3`)
+	wantChanges(t, s, "A b3", "A d/a", "A d/n", "A n", "A x/", "A x/m", "A x/n")
+	commitAll(t, s)
+	for _, tt := range []struct {
+		a, b string
+		want bool
+	}{
+		{"a", "d/a", true}, {"n", "d/n", true}, {"n", "x/n", true}, {"n", "x/m", true},
+		{"b", "b2", true}, {"b", "b3", false}, // in the sandbox b2 was not linked to the others
+	} {
+		x, err := os.Stat(filepath.Join(root, tt.a))
+		y, err2 := os.Stat(filepath.Join(root, tt.b))
+		if err != nil || err2 != nil || os.SameFile(x, y) != tt.want {
+			t.Errorf("%s and %s: %v %v", tt.a, tt.b, err, err2)
+		}
+	}
+}
+
+func TestChanges(t *testing.T) {
+	const setup = `
+		mkdir -p d/sub e; printf 1 > d/a; touch -d 2001-01-01 d/a; printf 2 > d/sub/b; printf 3 > e/c; printf 4 > f; printf 5 > g
+		printf 6 > a.b; mkdir a; printf 7 > a/x; printf 8 > a-b; ln f h`
+	for _, tt := range []struct {
+		name, script string
+		want         []string
+	}{
+		{"nothing", `true`, nil},
+		{"touched", `touch f d; touch -d 2001-01-01 g`, nil},
+		{"written the same", `printf 4 > f; rm g; printf 5 > g`, nil},
+		{"mode there and back", `chmod 600 f; chmod 644 f; chmod 700 d; chmod 755 d`, nil},
+		{"moved away and back", `mv f k; mv k f`, nil},
+		{"made and removed", `printf 1 > new; mkdir nd; rm -r new nd`, nil},
+		{"path order", `printf X > a.b; printf X > a/x; printf X > a-b; mkdir b; printf Y > b.c; printf Y > b/c`,
+			[]string{"M a/x", "M a-b", "M a.b", "A b/", "A b/c", "A b.c"}},
+		{"deleted directory is one", `rm -r d`, []string{"D d/"}},
+		{"under an opaque directory", `rm -r d; mkdir d; printf n > d/n`, []string{"A d/n", "D d/a", "D d/sub/"}},
+		{"below that", `rm -r d; mkdir -p d/sub/x; printf 1 > d/a; touch -d 2001-01-01 d/a`, []string{"D d/sub/b", "A d/sub/x/"}},
+		{"moved directory", `mv d d2`, []string{"D d/", "A d2/", "A d2/a", "A d2/sub/", "A d2/sub/b"}},
+		{"mode of the root", `chmod 700 .`, []string{"M ./"}},
+		{"mode of directories", `chmod 700 d/sub; chmod 1777 e`, []string{"M d/sub/", "M e/"}},
+		{"attributes", `command -v setfattr >/dev/null && setfattr -n user.x -v y f || chmod 600 f`, []string{"M f"}},
+		{"new names", "touch 'a\nb' \"$(printf 'e\\033[2J')\" '\"q\"' 'back\\slash' 'sp ace'",
+			[]string{`A "\"q\""`, `A "a\nb"`, `A back\slash`, `A "e\x1b[2J"`, `A sp ace`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := project(t, setup)
+			s := create(t, root)
+			want := sandbox(t, s, tt.script)
+			slices.SortFunc(tt.want, func(a, b string) int {
+				return comparePaths(strings.TrimSuffix(a[2:], "/"), strings.TrimSuffix(b[2:], "/"))
+			})
+			got := changes(t, s)
+			if tt.name == "new names" {
+				slices.Sort(got)
+				slices.Sort(tt.want)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Fatalf("changes:\n got %q\nwant %q", got, tt.want)
+			}
+			if len(got) == 0 {
+				return // times alone are not committed
+			}
+			commitAll(t, s)
+			wantSame(t, unlink(look(t, root)), unlink(want))
+		})
+	}
+}
+
+func TestBytesAndSizes(t *testing.T) {
+	root := project(t, `
+		head -c 300000 /dev/zero | tr '\0' x > big; cp big big2
+		truncate -s 10G sparse; truncate -s 1M holes; printf x | dd of=holes bs=1 seek=500000 conv=notrunc 2>/dev/null`)
+	s := create(t, root)
+	want := sandbox(t, s, `
+		printf Y | dd of=big bs=1 seek=299999 conv=notrunc 2>/dev/null
+		touch sparse
+		printf y | dd of=holes bs=1 seek=900000 conv=notrunc 2>/dev/null
+		truncate -s 5M tail; printf z | dd of=tail bs=1 seek=4000000 conv=notrunc 2>/dev/null; truncate -s 6M tail
+		rm big2; : > empty`)
+	var got []string
+	for c, err := range s.Changes() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprint(c, " ", c.Size, " ", c.Mode))
+	}
+	if list := []string{"M big 300000 -rw-r--r--", "D big2 300000 -rw-r--r--", "A empty 0 -rw-r--r--",
+		"M holes 1048576 -rw-r--r--", "A tail 6291456 -rw-r--r--"}; !slices.Equal(got, list) {
+		t.Fatalf("got %q", got)
+	}
+	commitAll(t, s)
+	// "sparse" has only another time, which is no change.
+	drop := func(s string) string {
+		return strings.Join(slices.DeleteFunc(strings.Split(s, "\n"), func(l string) bool { return strings.HasPrefix(l, `"sparse"`) }), "\n")
+	}
+	wantSame(t, drop(look(t, root)), drop(want))
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(root, "tail"), &st); err != nil || st.Blocks > 100 {
+		t.Errorf("holes were filled: %d blocks, %v", st.Blocks, err)
+	}
+}
+
+func TestTwoRoots(t *testing.T) {
+	a, b := project(t, `printf 1 > f; printf 1 > only-a`), project(t, `printf 1 > f; printf 1 > g`)
+	s := create(t, a, b)
+	want := sandbox(t, s, `printf 22 > f; cd "$ROOT2"; printf 333 > f; rm g; ln -s "$ROOT1" link`)
+	var got []string
+	for c, err := range s.Changes() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, c.Root+" "+c.String())
+	}
+	if list := []string{a + " M f", b + " M f", b + " D g", b + " A link"}; !slices.Equal(got, list) {
+		t.Fatalf("got %q", got)
+	}
+	if err := s.Commit(context.Background(), "f"); err == nil || !strings.Contains(err.Error(), "more than one root") {
+		t.Errorf("ambiguous path: %v", err)
+	}
+	for _, p := range []string{"only-a", "nothing", "../f", "/", "/etc/passwd", a + "x/f"} {
+		if err := s.Commit(context.Background(), p); !errors.Is(err, ErrNoChange) {
+			t.Errorf("path %s: %v", p, err)
+		}
+	}
+	commitAll(t, s, filepath.Join(b, "f"), "link")
+	wantChanges(t, s, "M f", "D g")
+	commitAll(t, s)
+	wantSame(t, look(t, a, b), want)
+	if err := s.Commit(context.Background()); !errors.Is(err, ErrEnded) {
+		t.Errorf("commit after the end: %v", err)
+	}
+	if err := s.Discard(); !errors.Is(err, ErrEnded) {
+		t.Errorf("discard after the commit: %v", err)
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	const setup = `printf 1 > f; printf 1 > g; mkdir -p d/sub; printf 1 > d/a; printf 1 > d/sub/b; mkdir e`
+	for _, tt := range []struct {
+		name, inside, outside string
+		want                  []string
+	}{
+		{"none", `printf 2 > f`, `printf 2 > g; printf 3 > d/new`, nil},
+		{"both wrote", `printf 2 > f; printf 2 > g`, `printf 333 > f`, []string{"f"}},
+		{"both wrote the same", `printf 2 > f; printf 2 > g`, `printf 2 > f`, nil},
+		{"same size and time", `printf 2 > f`, `printf 3 > f; touch -d 2001-01-01 f`, []string{"f"}},
+		{"replaced by rename", `printf 2 > f`, `mv g f`, []string{"f"}},
+		{"both made", `printf 2 > n`, `printf 3 > n`, []string{"n"}},
+		{"file and directory", `printf 2 > n`, `mkdir n`, []string{"n"}},
+		{"deleted and written", `rm f`, `printf 2 > f`, []string{"f"}},
+		{"both deleted", `rm f g`, `rm f`, nil},
+		{"new in a deleted directory", `rm -r d`, `printf 2 > d/sub/n`, []string{"d/sub", "d/sub/n"}},
+		{"written in a deleted directory", `rm -r d`, `printf 2 > d/sub/b`, []string{"d/sub/b"}},
+		{"directory became a file", `rm -r d; printf 1 > d`, `printf 2 > d/sub/b`, []string{"d/sub/b"}},
+		{"new in an emptied directory", `rm -r d; mkdir d`, `printf 2 > d/n`, []string{"d/n"}},
+		{"mode of a file", `printf 2 > f`, `chmod 600 f`, []string{"f"}},
+		{"mode of a directory", `chmod 700 e`, `chmod 711 e`, []string{"e"}},
+		{"mode of the root", `chmod 700 .`, `chmod 711 .`, []string{"."}},
+		{"root replaced", `printf 2 > f`, `p=$PWD; mv "$p" "$p.old"; cp -r "$p.old" "$p"`, []string{"."}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := project(t, setup)
+			s := create(t, root)
+			sandbox(t, s, tt.inside)
+			// The clock that stamps files ticks slowly.
+			untilNewer(t, s, filepath.Dir(root))
+			outside(t, root, tt.outside)
+			if tt.name == "root replaced" {
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				var err error
+				if s, err = Open(filepath.Dir(s.Dir()), "last"); err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+			}
+			before := look(t, root)
+			err := s.Commit(context.Background())
+			if tt.want == nil {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			var ce *ConflictError
+			if !errors.As(err, &ce) {
+				t.Fatalf("got %v, want a conflict", err)
+			}
+			var got []string
+			for _, c := range ce.Conflicts {
+				got = append(got, c.Path)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+			wantSame(t, look(t, root), before)
+			if s.State() != Kept {
+				t.Errorf("state %v", s.State())
+			}
+		})
+	}
+}
+
+// untilNewer returns when files are stamped later than the session's beginning.
+func untilNewer(t testing.TB, s *Session, dir string) {
+	t.Helper()
+	p := filepath.Join(dir, "tick")
+	for {
+		if err := os.WriteFile(p, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		st, err := os.Stat(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(p); err != nil {
+			t.Fatal(err)
+		}
+		if st.ModTime().After(s.Info().Created) {
+			return
+		}
+	}
+}
+
+func TestPartialCommit(t *testing.T) {
+	root := project(t, `mkdir -p d/sub; printf 1 > d/a; printf 1 > d/sub/b; printf 1 > f; printf 1 > g; printf 1 > h`)
+	s := create(t, root)
+	want := sandbox(t, s, `
+		rm -r d; mkdir -p d/new/x; printf 2 > d/new/x/y; printf 2 > d/new/z
+		printf 2 > f; rm g; rm h; mkdir h; printf 2 > h/i; printf 2 > h/j`)
+	wantChanges(t, s, "D d/a", "A d/new/", "A d/new/x/", "A d/new/x/y", "A d/new/z", "D d/sub/",
+		"M f", "D g", "T h/", "A h/i", "A h/j")
+	commitAll(t, s, "d/new/x/y", "g", "h/j")
+	wantChanges(t, s, "D d/a", "A d/new/z", "D d/sub/", "M f", "A h/i")
+
+	// What was committed is the project's own from now on.
+	untilNewer(t, s, filepath.Dir(root))
+	outside(t, root, `printf own > d/new/x/y; printf own > g`)
+	wantChanges(t, s, "D d/a", "A d/new/z", "D d/sub/", "M f", "A h/i")
+
+	// It survives closing, and the session can be used again.
+	dir := filepath.Dir(s.Dir())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(dir, s.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	sandbox(t, s, `printf 3 > h/j`)
+	wantChanges(t, s, "D d/a", "A d/new/z", "D d/sub/", "M f", "A h/i", "M h/j")
+	commitAll(t, s, ".")
+	outside(t, root, `printf 2 > d/new/x/y; rm g; printf 2 > h/j`)
+	noTime := func(s string) string {
+		lines := strings.Split(s, "\n")
+		for i, l := range lines {
+			lines[i], _, _ = strings.Cut(l, " at ")
+		}
+		return strings.Join(lines, "\n")
+	}
+	wantSame(t, noTime(look(t, root)), noTime(want))
+	if s.State() != Committed {
+		t.Errorf("state %v", s.State())
+	}
+}
+
+func TestSpecials(t *testing.T) {
+	root := project(t, `printf 1 > f; mkdir d`)
+	s := create(t, root)
+	sandbox(t, s, `printf 2 > f; cp f suid; chmod 4755 suid; cp f sgid; chmod 2755 sgid; chmod 2755 d; mkdir n; cp suid n/s; chmod u+s n/s`)
+	want := []string{"n/s is setuid", "sgid is setgid", "suid is setuid"}
+	if os.Geteuid() == 0 {
+		err := unix.Mknod(filepath.Join(s.Roots()[0].Upper, "null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))
+		if err == nil {
+			want = slices.Insert(want, 1, "null is a device node")
+		}
+	}
+	before := look(t, root)
+	err := s.Commit(context.Background())
+	var se *SpecialError
+	if !errors.As(err, &se) {
+		t.Fatalf("got %v", err)
+	}
+	var got []string
+	for _, x := range se.Specials {
+		got = append(got, x.Path+" "+x.Why)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	wantSame(t, look(t, root), before)
+	commitAll(t, s, "f", "d")
+	st, err := os.Stat(filepath.Join(root, "d"))
+	if err != nil || st.Mode()&fs.ModeSetgid == 0 {
+		t.Errorf("directory: %v, %v", st.Mode(), err)
+	}
+}
+
+// TestSwapped lets somebody exchange things between comparing and committing.
+func TestSwapped(t *testing.T) {
+	const setup = `mkdir -p d/sub; printf 1 > d/sub/f; printf 1 > g`
+	const script = `printf 22 > d/sub/f; printf 22 > d/sub/n; printf 22 > g; mkdir x; printf 22 > x/y`
+	for _, tt := range []struct {
+		name     string
+		upper    bool
+		swap     string
+		conflict bool
+	}{
+		{"upper directory becomes a link", true, `mv d/sub d/old; ln -s "$VICTIM" d/sub`, false},
+		{"upper parent becomes a link", true, `mv d old; ln -s "$VICTIM" d`, false},
+		{"upper file becomes a link", true, `rm g; ln -s "$VICTIM/f" g`, false},
+		{"upper file becomes a FIFO", true, `rm g; mkfifo g`, false},
+		{"upper file becomes another", true, `rm g; printf 44 > g`, false},
+		{"new directory becomes a link", true, `mv x old; ln -s "$VICTIM" x`, false},
+		{"project directory becomes a link", false, `mv d/sub d/old; ln -s "$VICTIM" d/sub`, false},
+		{"project parent becomes a link", false, `mv d old; ln -s "$VICTIM" d`, false},
+		{"project file becomes a link", false, `rm g; ln -s "$VICTIM/f" g`, true},
+		{"project file is saved", false, `printf 55 > g`, true},
+		{"project file goes away", false, `rm g`, true},
+		{"new file is there", false, `printf 55 > d/sub/n`, true},
+		{"new directory is there", false, `mkdir x`, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			victim := project(t, `printf secret > f; printf secret > y; mkdir sub; printf secret > sub/f`)
+			root := project(t, setup)
+			s := create(t, root)
+			sandbox(t, s, script)
+			c, err := s.planCommit(context.Background(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.close()
+			untilNewer(t, s, victim)
+			where := root
+			if tt.upper {
+				where = s.Roots()[0].Upper
+			}
+			outside(t, where, "VICTIM="+victim+"; "+tt.swap)
+			was, wasVictim := look(t, root), look(t, victim)
+			err = c.run(context.Background())
+			var ce *ConflictError
+			var partial *CommitError
+			if err == nil || errors.As(err, &partial) || errors.As(err, &ce) != tt.conflict {
+				t.Errorf("got %v", err)
+			}
+			wantSame(t, look(t, root), was)
+			wantSame(t, look(t, victim), wasVictim)
+			if tt.conflict {
+				return
+			}
+			// The failure was not ours to remember as a conflict: put right what
+			// was swapped in the project, and it works.
+			if !tt.upper {
+				outside(t, root, `[ ! -L d ] || { rm d; mv old d; }; [ ! -L d/sub ] || { rm d/sub; mv d/old d/sub; }`)
+				commitAll(t, s, "g")
+			}
+		})
+	}
+}
+
+// A failure while renaming is taken back, and is no conflict the next time.
+func TestUndo(t *testing.T) {
+	root := project(t, `mkdir -p d/sub e k; printf 1 > d/sub/f; printf 1 > g; printf 1 > h; ln -s a l`)
+	s := create(t, root)
+	want := sandbox(t, s, `printf 2 > d/sub/f; rm -r k; rm h; mkdir h; printf 2 > h/x; chmod 700 e; printf 2 > new; rm g; rm l; ln -s b l`)
+	before := look(t, root)
+	untilNewer(t, s, filepath.Dir(root))
+	for n := range 7 {
+		c, err := s.planCommit(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.checkConflicts(context.Background()); err != nil {
+			t.Fatalf("after %d failures: %v", n, err)
+		}
+		if err := c.stage(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.steps) != 7 {
+			t.Fatalf("%d steps", len(c.steps))
+		}
+		// The nth step cannot be done: what it renames is not there.
+		st := c.steps[n]
+		switch {
+		case st.attrs:
+			st.name = "nowhere"
+		case st.tmp != "":
+			d, err := c.dir(0, false, st.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := removeTree(d, st.tmp); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			st.dir = "nowhere"
+		}
+		err = c.swap()
+		if err == nil {
+			t.Fatalf("step %d did not fail", n)
+		}
+		if err := c.failed(err); errors.As(err, new(*CommitError)) {
+			t.Errorf("step %d: %v", n, err)
+		}
+		c.close()
+		wantSame(t, look(t, root), before)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Commit(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+	commitAll(t, s)
+	wantSame(t, look(t, root), want)
+}
+
+// Many changes are flushed in another way.
+func TestMany(t *testing.T) {
+	root := project(t, `mkdir d; for i in 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5 6 7 8 9; do printf x > d/$i$j; done; done`)
+	s := create(t, root)
+	want := sandbox(t, s, `for f in d/*; do printf y >> $f; done; rm d/1*; for i in d/9*; do printf n > $i.n; done`)
+	commitAll(t, s)
+	wantSame(t, look(t, root), want)
+}
+
+func TestDiscard(t *testing.T) {
+	root := project(t, `printf 1 > f`)
+	before := look(t, root)
+	s := create(t, root)
+	sandbox(t, s, `mkdir -p a/b/c; printf 1 > a/b/c/f; chmod 000 a/b/c/f a/b/c a/b a; ln -s / l; mkfifo p; chmod 500 .`)
+	if err := s.Discard(); err != nil {
+		t.Fatal(err)
+	}
+	wantSame(t, look(t, root), before)
+	for _, err := range s.Changes() {
+		if !errors.Is(err, ErrEnded) {
+			t.Errorf("changes after discard: %v", err)
+		}
+	}
+	left, _ := os.ReadDir(s.Dir())
+	if len(left) != 2 || s.State() != Discarded {
+		t.Errorf("left: %v, state %v", left, s.State())
+	}
+	if err := s.Discard(); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if err := s.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(filepath.Dir(s.Dir())); len(left) != 0 {
+		t.Errorf("left of a removed session: %v", left)
+	}
+}
+
+// A tree deeper than there may be descriptors and longer than any path.
+func TestDeep(t *testing.T) {
+	root := project(t, `true`)
+	s := create(t, root)
+	d, err := openAbs(s.Roots()[0].Upper, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3000 {
+		if err := unix.Mkdirat(d.fd, "dd", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		next, err := d.openDir("dd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.close()
+		d = next
+	}
+	d.close()
+	n := 0
+	var last error
+	for _, err := range s.Changes() {
+		if err != nil {
+			last = err
+			continue
+		}
+		n++
+	}
+	if n < 1000 || !errors.Is(last, unix.ENAMETOOLONG) {
+		t.Errorf("%d changes, then %v", n, last)
+	}
+	if err := s.Commit(context.Background()); !errors.Is(err, unix.ENAMETOOLONG) {
+		t.Errorf("commit: %v", err)
+	}
+	if err := s.Discard(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A walk comes back to directories whose descriptors it gave up.
+func TestDeepOrder(t *testing.T) {
+	root := project(t, `true`)
+	s := create(t, root)
+	want := sandbox(t, s, `p=.; for i in $(seq 120); do p=$p/m; mkdir $p; : > $p/a; : > $p/z; done; chmod 000 m/m/m`)
+	got := changes(t, s)
+	if len(got) != 360 {
+		t.Errorf("%d changes", len(got))
+	}
+	var paths []string
+	for _, g := range got {
+		paths = append(paths, strings.TrimSuffix(g[2:], "/"))
+	}
+	if !slices.IsSortedFunc(paths, comparePaths) {
+		t.Error("not in path order")
+	}
+	commitAll(t, s)
+	outside(t, root, `chmod 755 m/m/m`)
+	if n := strings.Count(look(t, root), "\n"); n != strings.Count(want, "\n") {
+		t.Errorf("%d objects", n)
+	}
+}
+
+func TestClosedDirectories(t *testing.T) {
+	root := project(t, `mkdir -p ro/sub; printf 1 > ro/f; printf 1 > ro/sub/g; chmod 555 ro ro/sub; mkdir -p open/in; printf 1 > open/in/f`)
+	s := create(t, root)
+	want := sandbox(t, s, `printf 2 > ro/f; printf 2 > ro/n; rm -r ro/sub; printf 2 > open/in/f; printf 2 > open/in/n; chmod 500 open/in; chmod 555 open; mkdir mod; printf 2 > mod/f; chmod 444 mod/f; chmod 555 mod`)
+	commitAll(t, s)
+	wantSame(t, look(t, root), want)
+}
+
+func TestOpenAndList(t *testing.T) {
+	root := project(t, `printf 1 > f`)
+	state := filepath.Join(tempDir(t), "state")
+	var ids []string
+	for i := range 5 {
+		s, err := Create(Options{Roots: []string{root}, Dir: state, Command: []string{"cmd", fmt.Sprint(i), "\xff"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		untilNewer(t, s, filepath.Dir(root))
+		ids = append(ids, s.ID())
+		if i == 4 {
+			defer s.Close()
+		} else if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	for info, err := range List(state) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.ID != ids[n] || info.Command[1] != fmt.Sprint(n) || info.Command[2] != "\xff" || info.Busy != (n == 4) ||
+			info.State != Kept || info.Roots[0].Path != root || info.Dir != filepath.Join(state, ids[n]) {
+			t.Errorf("session %d: %+v", n, info)
+		}
+		n++
+	}
+	if n != 5 {
+		t.Errorf("%d sessions", n)
+	}
+	_, random, _ := strings.Cut(ids[1], "-")
+	for _, id := range []string{ids[1], random, random[:6], ids[1][3:]} {
+		s, err := Open(state, id)
+		if err != nil || s.ID() != ids[1] {
+			t.Fatalf("open %s: %v", id, err)
+		}
+		if _, err := Open(state, id); !errors.Is(err, ErrBusy) {
+			t.Errorf("open twice: %v", err)
+		}
+		r, err := OpenReadOnly(state, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantChanges(t, r)
+		if err := r.Commit(context.Background()); !errors.Is(err, ErrReadOnly) {
+			t.Errorf("commit: %v", err)
+		}
+		if err := r.Discard(); !errors.Is(err, ErrReadOnly) {
+			t.Errorf("discard: %v", err)
+		}
+		r.Close()
+		s.Close()
+	}
+	if r, err := OpenReadOnly(state, "last"); err != nil || r.ID() != ids[4] {
+		t.Errorf("last: %v", err)
+	} else {
+		r.Close()
+	}
+	if _, err := Open(state, ids[1][:8]); err == nil || !strings.Contains(err.Error(), "more than one") {
+		t.Errorf("ambiguous: %v", err)
+	}
+	for _, id := range []string{"", "nosuch", "../" + filepath.Base(root), "."} {
+		if _, err := Open(state, id); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("open %q: %v", id, err)
+		}
+	}
+	if _, err := Open(filepath.Join(state, "none"), "last"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no state directory: %v", err)
+	}
+	for range List(filepath.Join(state, "none")) {
+		t.Error("a session in no state directory")
+	}
+	// One that is damaged is named, and the others are still listed.
+	if err := os.WriteFile(filepath.Join(state, ids[2], metaName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n = 0
+	for info, err := range List(state) {
+		if (err != nil) != (info.ID == ids[2]) {
+			t.Errorf("%s: %v", info.ID, err)
+		}
+		n++
+	}
+	if n != 5 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+func TestRefusedRoots(t *testing.T) {
+	base := project(t, `mkdir -p a/b c; printf 1 > f; ln -s a l; ln -s nowhere dangling; mkdir -p st/in`)
+	p := func(s string) string { return filepath.Join(base, s) }
+	for _, tt := range []struct {
+		roots []string
+		dir   string
+		want  string
+	}{
+		{nil, p("st"), "no root"},
+		{[]string{""}, p("st"), "invalid"},
+		{[]string{"/"}, p("st"), "whole file system"},
+		{[]string{p("f")}, p("st"), "not a directory"},
+		{[]string{p("none")}, p("st"), "no such file"},
+		{[]string{p("dangling")}, p("st"), "no such file"},
+		{[]string{p("a"), p("a/b")}, p("st"), "lies in another root"},
+		{[]string{p("a/b"), p("a")}, p("st"), "holds another root"},
+		{[]string{p("a"), p("l")}, p("st"), "given twice"},
+		{[]string{base}, p("st"), "holds the state directory"},
+		{[]string{p("a")}, p("a"), "holds the state directory"},
+		{[]string{p("st/in")}, p("st"), "lies in the state directory"},
+		{[]string{p("c")}, p("l"), "not a directory"},
+		{[]string{p("c")}, p("f"), "not a directory"},
+	} {
+		s, err := Create(Options{Roots: tt.roots, Dir: tt.dir})
+		var e *Error
+		if err == nil || !errors.As(err, &e) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q in %s: %v, want %q", tt.roots, tt.dir, err, tt.want)
+		}
+		if s != nil {
+			s.Close()
+		}
+	}
+	// By way of a link, the directory itself is the root.
+	s, err := Create(Options{Roots: []string{p("l/b")}, Dir: p("st/deep/er")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s.Roots()[0].Path != p("a/b") {
+		t.Errorf("root %q", s.Roots()[0].Path)
+	}
+	for _, dir := range []string{p("st/deep"), p("st/deep/er"), s.Dir()} {
+		if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", dir, st.Mode(), err)
+		}
+	}
+}
+
+func TestStateDirRefused(t *testing.T) {
+	base := project(t, `mkdir mine open; chmod 777 open; mkdir writable; chmod 770 writable`)
+	root := project(t, `true`)
+	try := func(dir, want string) {
+		t.Helper()
+		s, err := Create(Options{Roots: []string{root}, Dir: dir})
+		if err == nil {
+			s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", dir, err, want)
+		}
+	}
+	try(filepath.Join(base, "open", "state"), "everybody can write")
+	try(filepath.Join(base, "writable"), "others can write")
+	if os.Geteuid() == 0 {
+		if err := os.Chown(filepath.Join(base, "mine"), 1, 1); err != nil {
+			t.Fatal(err)
+		}
+		try(filepath.Join(base, "mine"), "belongs to user 1")
+		try(filepath.Join(base, "mine", "state"), "belongs to user 1")
+	} else {
+		try("/root-owned-is-not-writable/state", "denied")
+	}
+}
+
+// The beginning of a session may not depend on the size of the project, nor
+// leave anything behind when it fails.
+func TestCreateFails(t *testing.T) {
+	root := project(t, `true`)
+	state := filepath.Join(tempDir(t), "state")
+	if _, err := Create(Options{Roots: []string{root, root}, Dir: state}); err == nil {
+		t.Fatal("no error")
+	}
+	if left, err := os.ReadDir(state); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestRootLooksTheSame(t *testing.T) {
+	root := project(t, `chmod 2751 .; touch -d 2001-01-01 .`)
+	s := create(t, root)
+	want := look(t, root)
+	wantSame(t, sandbox(t, s, `true`), want)
+	wantChanges(t, s)
+}
+
+// Attributes are compared and committed, and overlay's own are not.
+func TestXattrs(t *testing.T) {
+	root := project(t, `printf 1 > f; mkdir d; printf 1 > g`)
+	set := func(p, name, v string) {
+		t.Helper()
+		if err := unix.Setxattr(p, name, []byte(v), 0); err != nil {
+			unavailable(t, "setxattr: %v", err)
+		}
+	}
+	set(filepath.Join(root, "g"), "user.keep", "old")
+	s := create(t, root)
+	sandbox(t, s, `touch f g; touch d/x; mkdir n; printf 2 > n/y`)
+	wantChanges(t, s, "A d/x", "A n/", "A n/y")
+	up := s.Roots()[0].Upper
+	set(filepath.Join(up, "f"), "user.a", "1")
+	set(filepath.Join(up, "d"), "user.b", "2")
+	set(filepath.Join(up, "n"), "user.c", "3")
+	set(filepath.Join(up, "n/y"), "user.d", "4")
+	set(filepath.Join(up, "n/y"), "user.overlay.origin", "5")
+	if err := unix.Removexattr(filepath.Join(up, "g"), "user.keep"); err != nil {
+		t.Fatal(err)
+	}
+	wantChanges(t, s, "M d/", "A d/x", "M f", "M g", "A n/", "A n/y")
+	commitAll(t, s)
+	for _, tt := range []struct{ path, name, want string }{
+		{"f", "user.a", "1"}, {"d", "user.b", "2"}, {"n", "user.c", "3"}, {"n/y", "user.d", "4"},
+		{"n/y", "user.overlay.origin", ""}, {"g", "user.keep", ""},
+	} {
+		buf := make([]byte, 10)
+		n, err := unix.Getxattr(filepath.Join(root, tt.path), tt.name, buf)
+		if got := string(buf[:max(n, 0)]); got != tt.want {
+			t.Errorf("%s %s: %q, %v", tt.path, tt.name, got, err)
+		}
+	}
+
+	s = create(t, root)
+	sandbox(t, s, `printf 3 > f`)
+	set(filepath.Join(s.Roots()[0].Upper, "f"), "user.overlay.metacopy", "")
+	if err := s.Commit(context.Background()); !errors.Is(err, errLayer) {
+		t.Errorf("metacopy: %v", err)
+	}
+}
+
+// Whiteouts may be files with an attribute, in directories that say so.
+func TestXattrWhiteouts(t *testing.T) {
+	root := project(t, `mkdir d; printf 1 > d/a; printf 1 > d/b; printf 1 > a`)
+	s := create(t, root)
+	up := s.Roots()[0].Upper
+	outside(t, up, `mkdir d; : > d/a; : > d/b; : > a`)
+	for _, x := range []struct{ path, name, value string }{
+		{"d", "opaque", "x"}, {"d/a", "whiteout", "y"}, {"a", "whiteout", "y"},
+	} {
+		if err := unix.Setxattr(filepath.Join(up, x.path), overlayPrefix+x.name, []byte(x.value), 0); err != nil {
+			unavailable(t, "setxattr: %v", err)
+		}
+	}
+	wantChanges(t, s, "M a", "D d/a", "M d/b")
+}
+
+func TestComparePaths(t *testing.T) {
+	sorted := []string{".", "a", "a/b", "a/b/c", "a/b.c", "a\x01", "a-b", "a.b", "a.b/c", "b"}
+	for i, a := range sorted {
+		for j, b := range sorted {
+			if got := comparePaths(a, b); got < 0 != (i < j) || got == 0 != (i == j) {
+				t.Errorf("%q, %q: %d", a, b, got)
+			}
+		}
+	}
+}
+
+func TestKindText(t *testing.T) {
+	for k, want := range map[Kind]string{Added: "added A", Modified: "modified M", Deleted: "deleted D", TypeChanged: "type T"} {
+		if got := fmt.Sprintf("%v %c", k, k.Letter()); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		text, err := k.MarshalText()
+		var back Kind
+		if err2 := back.UnmarshalText(text); err != nil || err2 != nil || back != k {
+			t.Errorf("%v: %q, %v, %v", k, text, err, err2)
+		}
+	}
+	if _, err := Kind(0).MarshalText(); err == nil {
+		t.Error("the zero Kind has a name")
+	}
+}
+
+func FuzzDecodeMeta(f *testing.F) {
+	f.Add([]byte(`{"version":1,"created":"2006-01-02T15:04:05Z","state":"kept","roots":[{"path":"/p","ino":1}]}`))
+	f.Add([]byte(`{"version":1,"state":"committed","roots":[{"path":{"bytes":"L/8="}}],"settled":[{"root":0,"path":"a/b","lower":1}]}`))
+	f.Add([]byte(`{"version":1,"roots":[{"path":"/p"}],"settled":[{"root":7,"path":"../x"}]}`))
+	f.Add([]byte(``))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := decodeMeta(data)
+		if err != nil {
+			return
+		}
+		for _, r := range m.Roots {
+			if !filepath.IsAbs(string(r.Path)) || filepath.Clean(string(r.Path)) != string(r.Path) {
+				t.Errorf("root %q", r.Path)
+			}
+		}
+		for _, s := range m.Settled {
+			if s.Root < 0 || s.Root >= len(m.Roots) || !filepath.IsLocal(string(s.Path)) {
+				t.Errorf("settled %+v", s)
+			}
+		}
+	})
+}

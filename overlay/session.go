@@ -1,0 +1,615 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// Options describes a new session. The zero value is not enough: a session has
+// at least one root.
+type Options struct {
+	// Roots are the directories whose changes are kept apart. None: an error.
+	// They are made absolute and free of symbolic links. A root that is "/",
+	// lies in another one, or holds the state directory is refused.
+	Roots []string
+
+	// Command is what will be run, for List to show. Nil: unknown.
+	Command []string
+
+	// Dir is the state directory. Empty: DefaultDir. It is made, mode 0700, if
+	// it is missing, and refused if it is not the caller's own.
+	Dir string
+}
+
+// A Root is one directory of a session.
+type Root struct {
+	Path  string // the project's directory, absolute, without symbolic links
+	Upper string // what was written
+	Work  string // overlayfs' own
+}
+
+// Info describes a session.
+type Info struct {
+	ID      string
+	Dir     string // the session's directory
+	Created time.Time
+	Command []string // nil: unknown
+	State   State    // zero: Kept
+	Roots   []Root
+	Busy    bool // somebody holds the session open
+}
+
+// A Session is one overlay over one or more roots. It holds the session's lock
+// until it is closed. Its methods may be called from several goroutines.
+// The zero Session is not usable; make one with Create or Open.
+type Session struct {
+	id, path string
+	readOnly bool
+
+	work sync.Mutex // held while changes are committed or thrown away
+
+	mu    sync.Mutex // guards what follows
+	state *handle    // the directory of all sessions
+	dir   *handle    // the session's own
+	lock  *handle
+	meta  *meta
+	roots []Root
+	lower []*handle // by root; nil until it is first needed
+}
+
+const lockName = "lock"
+
+// upperName and workName are paths in the session's directory.
+func upperName(i int) string { return "upper/overlay" + strconv.Itoa(i+1) }
+func workName(i int) string  { return "work/overlay" + strconv.Itoa(i+1) }
+
+// Create begins a session. It costs a few system calls however large the roots
+// are, and does not wait for a disk. The session is locked until Close.
+func Create(o Options) (_ *Session, err error) {
+	statePath, state, err := openStateDir(o.Dir, true)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{state: state, meta: &meta{Version: metaVersion}}
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+	if err := s.openRoots(o.Roots, statePath); err != nil {
+		return nil, err
+	}
+	for _, arg := range o.Command {
+		s.meta.Command = append(s.meta.Command, rawText(arg))
+	}
+
+	// The directory appears under its name when it is complete, so that List
+	// and Open never see half of one.
+	var tmp string
+	for {
+		tmp = ".new-" + newName(time.Now())
+		if err = unix.Mkdirat(state.fd, tmp, 0o700); err != unix.EEXIST && err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return nil, &Error{Op: "make session directory", Path: filepath.Join(statePath, tmp), Err: err}
+	}
+	made := tmp
+	defer func() {
+		if err != nil {
+			_ = removeTree(state, made)
+		}
+	}()
+	fail := func(op string, err error) (*Session, error) {
+		return nil, &Error{Op: op, Path: filepath.Join(statePath, made), Err: err}
+	}
+	if s.dir, err = openOwned(state, tmp); err != nil {
+		return fail("open session directory", err)
+	}
+	if s.lock, err = s.dir.create(lockName); err != nil {
+		return fail("make lock", err)
+	}
+	if err = takeLock(s.lock); err != nil {
+		return fail("lock session", err)
+	}
+	// The time of the beginning is read off a file: the kernel stamps files with
+	// a clock that lags behind the one that time.Now reads, and a file that is
+	// changed right after this must not seem older.
+	st, err := s.lock.stat()
+	if err != nil {
+		return fail("lock session", err)
+	}
+	s.meta.Created = time.Unix(0, st.ctime).UTC()
+	for _, name := range []string{"upper", "work"} {
+		if err = unix.Mkdirat(s.dir.fd, name, 0o700); err != nil {
+			return fail("make session directory", err)
+		}
+	}
+	for i := range s.meta.Roots {
+		if err = s.makeUpper(i); err != nil {
+			return fail("make upper directory", err)
+		}
+	}
+	if err = writeMeta(s.dir, s.meta, false); err != nil {
+		return fail("write session's data", err)
+	}
+	for {
+		name := newName(s.meta.Created)
+		err = state.rename(tmp, name, unix.RENAME_NOREPLACE)
+		if err == unix.EINVAL { // a file system that cannot do it
+			err = state.rename(tmp, name, 0)
+		}
+		if err == unix.EEXIST || err == unix.ENOTEMPTY {
+			continue
+		}
+		if err != nil {
+			return fail("name session directory", err)
+		}
+		made = name
+		s.name(name, statePath)
+		return s, nil
+	}
+}
+
+// openRoots checks the roots and holds them.
+func (s *Session) openRoots(roots []string, statePath string) error {
+	const op = "use as root"
+	if len(roots) == 0 {
+		return &Error{Op: op, Err: errors.New("no root was given")}
+	}
+	type id struct{ dev, ino uint64 }
+	seen := map[id]string{}
+	for _, given := range roots {
+		fail := func(err error) error { return &Error{Op: op, Path: given, Err: err} }
+		p, err := filepath.Abs(given)
+		if err != nil || given == "" {
+			return fail(cmpNil(err, fs.ErrInvalid))
+		}
+		if p, err = filepath.EvalSymlinks(p); err != nil {
+			var pe *fs.PathError
+			if errors.As(err, &pe) {
+				err = pe.Err
+			}
+			return fail(err)
+		}
+		if p == "/" {
+			return fail(errors.New("the whole file system cannot be a root"))
+		}
+		if inside(statePath, p) {
+			return fail(fmt.Errorf("it holds the state directory %s", quotePath(statePath)))
+		}
+		if inside(p, statePath) {
+			return fail(fmt.Errorf("it lies in the state directory %s", quotePath(statePath)))
+		}
+		for _, other := range s.meta.Roots {
+			o := string(other.Path)
+			switch {
+			case p == o:
+				return fail(errors.New("it is given twice"))
+			case inside(p, o):
+				return fail(fmt.Errorf("it lies in another root, %s", quotePath(o)))
+			case inside(o, p):
+				return fail(fmt.Errorf("it holds another root, %s", quotePath(o)))
+			}
+		}
+		h, err := openAbs(p, unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			return fail(err)
+		}
+		s.lower = append(s.lower, h)
+		st, err := h.stat()
+		if err != nil {
+			return fail(err)
+		}
+		if other, ok := seen[id{st.dev, st.ino}]; ok {
+			return fail(fmt.Errorf("it is the same directory as %s", quotePath(other)))
+		}
+		seen[id{st.dev, st.ino}] = p
+		s.meta.Roots = append(s.meta.Roots, metaRoot{Path: rawText(p), Ino: st.ino})
+	}
+	return nil
+}
+
+func cmpNil(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+// inside reports whether the absolute path p is dir or lies below it.
+func inside(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// makeUpper makes the upper and the work directory of root i. The root of an
+// overlay has the mode, owner and times of its upper directory, so that gets
+// those of the project's, as far as the caller may.
+func (s *Session) makeUpper(i int) error {
+	for _, name := range []string{workName(i), upperName(i)} {
+		if err := unix.Mkdirat(s.dir.fd, name, 0o700); err != nil {
+			return err
+		}
+	}
+	up, err := s.dir.openDir(upperName(i))
+	if err != nil {
+		return err
+	}
+	defer up.close()
+	st, err := s.lower[i].stat()
+	if err != nil {
+		return err
+	}
+	own, err := up.stat()
+	if err != nil {
+		return err
+	}
+	if st.uid != own.uid || st.gid != own.gid {
+		if up.chown(st.uid, st.gid) != nil {
+			_ = up.chown(own.uid, st.gid)
+		}
+	}
+	// An access control list matters to what is made below it, but a file system
+	// without them is no reason to refuse; a commit never looks at the root's.
+	if low, err := s.lower[i].openDir("."); err == nil {
+		if x, err := low.xattrs(); err == nil {
+			_ = up.setXattrs(x)
+		}
+		low.close()
+	}
+	if err := up.chmod(st.perm()); err != nil {
+		return err
+	}
+	if err := up.setMtime(st.mtime); err != nil {
+		return err
+	}
+	own, err = up.stat()
+	r := &s.meta.Roots[i]
+	r.Mode, r.UID, r.GID = own.perm(), own.uid, own.gid
+	return err
+}
+
+// name fills in what follows from the session's name.
+func (s *Session) name(id, statePath string) {
+	s.id, s.path = id, filepath.Join(statePath, id)
+	s.roots = make([]Root, len(s.meta.Roots))
+	for i, r := range s.meta.Roots {
+		s.roots[i] = Root{
+			Path:  string(r.Path),
+			Upper: filepath.Join(s.path, upperName(i)),
+			Work:  filepath.Join(s.path, workName(i)),
+		}
+	}
+	if s.lower == nil {
+		s.lower = make([]*handle, len(s.roots))
+	}
+}
+
+// takeLock locks the open file f for as long as it is open, or fails with
+// ErrBusy. It is a lock of the open file description, like flock's, so that
+// it holds between goroutines too; unlike flock's it can be looked at without
+// taking it.
+func takeLock(f *handle) error {
+	lk := unix.Flock_t{Type: unix.F_WRLCK}
+	err := unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_SETLK, &lk)
+	if err == unix.EAGAIN || err == unix.EACCES {
+		return ErrBusy
+	}
+	return err
+}
+
+// locked reports whether somebody else holds the lock f.
+func locked(f *handle) (bool, error) {
+	lk := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_GETLK, &lk); err != nil {
+		return false, err
+	}
+	return lk.Type != unix.F_UNLCK, nil
+}
+
+// Open opens a session of the state directory dir and locks it until Close;
+// where somebody else holds it, the error wraps ErrBusy. An empty dir means
+// DefaultDir. The id may be cut short at either end, down to the beginning of
+// its random part, as long as it means one session only; "last" is the newest.
+func Open(dir, id string) (*Session, error) { return open(dir, id, false) }
+
+// OpenReadOnly opens a session as Open does, but does not lock it: to look at
+// one that is being used. Commit, Discard and Remove are refused.
+func OpenReadOnly(dir, id string) (*Session, error) { return open(dir, id, true) }
+
+func open(dir, id string, readOnly bool) (_ *Session, err error) {
+	statePath, state, err := openStateDir(dir, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &Error{Op: "open session", Path: id, Err: fmt.Errorf("no such session: %w", fs.ErrNotExist)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{state: state, readOnly: readOnly}
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+	name, err := findSession(state, id)
+	if err != nil {
+		return nil, &Error{Op: "open session", Path: id, Err: err}
+	}
+	fail := func(err error) (*Session, error) {
+		return nil, &Error{Op: "open session", Path: filepath.Join(statePath, name), Err: err}
+	}
+	if s.dir, err = openOwned(state, name); err != nil {
+		return fail(err)
+	}
+	if !readOnly {
+		if s.lock, err = openLock(s.dir); err != nil {
+			return fail(err)
+		}
+		if err = takeLock(s.lock); err != nil {
+			return fail(err)
+		}
+		// It may have been removed between finding and locking it.
+		if st, err := s.dir.stat(); err != nil || st.nlink == 0 {
+			return fail(cmpNil(err, fs.ErrNotExist))
+		}
+	}
+	if s.meta, err = readMeta(s.dir); err != nil {
+		return fail(err)
+	}
+	s.name(name, statePath)
+	return s, nil
+}
+
+func openLock(dir *handle) (*handle, error) {
+	return dir.open(lockName, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+}
+
+// List yields the sessions of the state directory dir, the oldest first. An
+// empty dir means DefaultDir; one that does not exist holds no sessions. A
+// session that cannot be read is yielded with an error, and with the ID and Dir
+// of its Info set; the sessions after it follow.
+func List(dir string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		statePath, state, err := openStateDir(dir, false)
+		if errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
+		defer state.close()
+		names, err := sessionNames(state)
+		if err != nil {
+			yield(Info{}, &Error{Op: "list sessions", Path: statePath, Err: err})
+			return
+		}
+		type entry struct {
+			info Info
+			err  error
+		}
+		// Those that began in the same second are put in order together.
+		for len(names) > 0 {
+			second, _, _ := strings.Cut(names[0], "-")
+			var group []entry
+			for len(names) > 0 && strings.HasPrefix(names[0], second+"-") {
+				info, err := readInfo(state, statePath, names[0])
+				if !errors.Is(err, fs.ErrNotExist) { // else it was just removed
+					group = append(group, entry{info, err})
+				}
+				names = names[1:]
+			}
+			slices.SortStableFunc(group, func(a, b entry) int { return a.info.Created.Compare(b.info.Created) })
+			for _, e := range group {
+				if !yield(e.info, e.err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func readInfo(state *handle, statePath, name string) (Info, error) {
+	info := Info{ID: name, Dir: filepath.Join(statePath, name)}
+	fail := func(err error) (Info, error) {
+		return info, &Error{Op: "read session", Path: info.Dir, Err: err}
+	}
+	dir, err := openOwned(state, name)
+	if err != nil {
+		return fail(err)
+	}
+	defer dir.close()
+	s := Session{dir: dir}
+	if s.meta, err = readMeta(dir); err != nil {
+		if err == unix.ENOENT { // not the whole session is gone
+			err = errors.New("the session's data is missing")
+		}
+		return fail(err)
+	}
+	s.name(name, statePath)
+	info = s.Info()
+	lock, err := openLock(dir)
+	if err != nil {
+		return fail(err)
+	}
+	defer lock.close()
+	if info.Busy, err = locked(lock); err != nil {
+		return fail(err)
+	}
+	return info, nil
+}
+
+// ID returns the session's whole id, which is the name of its directory.
+func (s *Session) ID() string { return s.id }
+
+// Dir returns the session's directory.
+func (s *Session) Dir() string { return s.path }
+
+// Roots returns the session's roots, in the order they were given.
+func (s *Session) Roots() []Root { return slices.Clone(s.roots) }
+
+// State says what became of the session.
+func (s *Session) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.meta.State
+}
+
+// Info describes the session.
+func (s *Session) Info() Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info := Info{
+		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State,
+		Roots: slices.Clone(s.roots), Busy: s.lock != nil,
+	}
+	for _, arg := range s.meta.Command {
+		info.Command = append(info.Command, string(arg))
+	}
+	return info
+}
+
+// Mounts returns one overlay per root, to be put into a plan: each root appears
+// at its own path, and what is written there goes to the session.
+func (s *Session) Mounts() []mounts.Mount {
+	list := make([]mounts.Mount, len(s.roots))
+	for i, r := range s.roots {
+		list[i] = mounts.Overlay(r.Path, r.Upper, r.Work, r.Path)
+	}
+	return list
+}
+
+// Close releases the session's lock and descriptors. Its changes stay. Closing
+// again does nothing.
+func (s *Session) Close() error {
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release()
+	return nil
+}
+
+func (s *Session) release() {
+	for _, h := range s.lower {
+		h.close()
+	}
+	s.lower = make([]*handle, len(s.lower))
+	s.dir.close()
+	s.state.close()
+	s.lock.close() // last: then others may have it
+	s.dir, s.state, s.lock = nil, nil, nil
+}
+
+// root returns the project's directory of root i, opening it on first use.
+func (s *Session) root(i int) (*handle, error) {
+	if s.lower[i] == nil {
+		h, err := openAbs(s.roots[i].Path, unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			return nil, &Error{Op: "open root", Path: s.roots[i].Path, Err: err}
+		}
+		s.lower[i] = h
+	}
+	return s.lower[i], nil
+}
+
+// usable says why the session has no changes to work with, if so.
+func (s *Session) usable(op string, write bool) error {
+	var err error
+	switch {
+	case s.dir == nil:
+		err = fs.ErrClosed
+	case write && s.readOnly:
+		err = ErrReadOnly
+	case s.meta.State != Kept:
+		err = ErrEnded
+	default:
+		return nil
+	}
+	return &Error{Op: op, Path: s.path, Err: err}
+}
+
+// Discard throws the session's changes away. Its data stays, for List; see
+// Remove. Discarding a session again completes what was interrupted.
+func (s *Session) Discard() error {
+	const op = "discard"
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(op, true); err != nil && (s.dir == nil || s.readOnly || s.meta.State != Discarded) {
+		return err
+	}
+	if err := s.end(Discarded, false); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	return nil
+}
+
+// end writes down that the session is over, and removes what it had written.
+func (s *Session) end(state State, durable bool) error {
+	// In this order a crash never leaves a session that seems to be kept and
+	// shows a part of its changes, which would be another set of changes.
+	m := *s.meta
+	m.State, m.Settled = state, nil
+	err := writeMeta(s.dir, &m, durable)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		// What fills the disk may be what is to be removed.
+		if err := removeTree(s.dir, "upper"); err != nil {
+			return fmt.Errorf("remove upper: %w", err)
+		}
+		err = writeMeta(s.dir, &m, durable)
+	}
+	if err != nil {
+		return err
+	}
+	s.meta = &m
+	for _, name := range []string{"upper", "work"} {
+		if err := removeTree(s.dir, name); err != nil {
+			return fmt.Errorf("remove %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Remove discards the session and removes every trace of it, and closes it.
+// That is for sessions that changed nothing, and for clearing away old ones.
+func (s *Session) Remove() error {
+	const op = "remove session"
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir == nil || s.readOnly {
+		return &Error{Op: op, Path: s.path, Err: cmpClosed(s)}
+	}
+	gone := ".gone-" + s.id
+	if err := s.state.rename(s.id, gone, 0); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	if err := removeTree(s.state, gone); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	s.release()
+	return nil
+}
+
+func cmpClosed(s *Session) error {
+	if s.dir == nil {
+		return fs.ErrClosed
+	}
+	return ErrReadOnly
+}

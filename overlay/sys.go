@@ -1,0 +1,427 @@
+package overlay
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// beneath is how everything below a root or a session directory is opened.
+// Another mount inside it is refused: an overlay does not show what is mounted
+// on its lower directory, so what is there is not what the sandbox saw.
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
+
+// A handle owns one descriptor. The nil handle owns none.
+type handle struct{ fd int }
+
+// close closes the descriptor; closing again does nothing.
+func (h *handle) close() {
+	if h != nil && h.fd >= 0 {
+		_ = unix.Close(h.fd)
+		h.fd = -1
+	}
+}
+
+// retry is the one EINTR loop.
+func retry(f func() error) error {
+	for {
+		if err := f(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func openat2(dirfd int, name string, flags, mode, resolve uint64) (*handle, error) {
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Mode: mode, Resolve: resolve}
+	// EAGAIN means that a rename somewhere made the kernel unsure; it asks for
+	// another try. It must not be asked for ever by somebody who renames.
+	for tries := 0; ; tries++ {
+		fd, err := unix.Openat2(dirfd, name, &how)
+		switch {
+		case err == nil:
+			return &handle{fd}, nil
+		case err == unix.EINTR:
+		case err == unix.EAGAIN && tries < 100 && flags&unix.O_NONBLOCK == 0:
+		default:
+			return nil, err
+		}
+	}
+}
+
+// open opens name, a relative path, below h.
+func (h *handle) open(name string, flags int) (*handle, error) {
+	return openat2(h.fd, name, uint64(flags), 0, beneath)
+}
+
+// create makes the regular file name in h for writing, mode 0600.
+func (h *handle) create(name string) (*handle, error) {
+	return openat2(h.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600, beneath)
+}
+
+// openDir opens the directory name below h for reading.
+func (h *handle) openDir(name string) (*handle, error) {
+	return h.open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+}
+
+// openAbs opens an absolute path that holds no symbolic links.
+func openAbs(name string, flags int) (*handle, error) {
+	return openat2(unix.AT_FDCWD, name, uint64(flags), 0, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+}
+
+// stat is what this package needs of a struct stat, alike on all architectures.
+type stat struct {
+	mode, uid, gid        uint32
+	dev, ino, nlink, rdev uint64
+	size, blocks          int64 // bytes; units of 512 bytes
+	mtime                 unix.Timespec
+	ctime                 int64 // nanoseconds since 1970
+}
+
+func makeStat(st *unix.Stat_t) stat {
+	return stat{
+		mode: st.Mode, uid: st.Uid, gid: st.Gid,
+		dev: uint64(st.Dev), ino: st.Ino, nlink: uint64(st.Nlink), rdev: uint64(st.Rdev),
+		size: st.Size, blocks: st.Blocks,
+		mtime: st.Mtim, ctime: st.Ctim.Nano(),
+	}
+}
+
+func (s stat) typ() uint32  { return s.mode & unix.S_IFMT }
+func (s stat) perm() uint32 { return s.mode & 0o7777 }
+func (s stat) isDir() bool  { return s.typ() == unix.S_IFDIR }
+func (s stat) isReg() bool  { return s.typ() == unix.S_IFREG }
+
+// isWhiteout reports whether s is overlayfs' mark of a deleted name.
+func (s stat) isWhiteout() bool { return s.typ() == unix.S_IFCHR && s.rdev == 0 }
+
+// same reports whether t is the object s, with the content it had: used to see
+// whether something was swapped or written in between. The ctime is left out
+// since renaming an object changes it.
+func (s stat) same(t stat) bool {
+	return s.ino == t.ino && s.dev == t.dev && s.typ() == t.typ() && s.mtime == t.mtime &&
+		(s.isDir() || s.size == t.size)
+}
+
+func (s stat) fileMode() fs.FileMode {
+	m := fs.FileMode(s.mode & 0o777)
+	switch s.typ() {
+	case unix.S_IFDIR:
+		m |= fs.ModeDir
+	case unix.S_IFLNK:
+		m |= fs.ModeSymlink
+	case unix.S_IFIFO:
+		m |= fs.ModeNamedPipe
+	case unix.S_IFSOCK:
+		m |= fs.ModeSocket
+	case unix.S_IFCHR:
+		m |= fs.ModeDevice | fs.ModeCharDevice
+	case unix.S_IFBLK:
+		m |= fs.ModeDevice
+	}
+	if s.mode&unix.S_ISUID != 0 {
+		m |= fs.ModeSetuid
+	}
+	if s.mode&unix.S_ISGID != 0 {
+		m |= fs.ModeSetgid
+	}
+	if s.mode&unix.S_ISVTX != 0 {
+		m |= fs.ModeSticky
+	}
+	return m
+}
+
+// stat wraps fstat(2).
+func (h *handle) stat() (stat, error) {
+	var st unix.Stat_t
+	if err := retry(func() error { return unix.Fstat(h.fd, &st) }); err != nil {
+		return stat{}, err
+	}
+	return makeStat(&st), nil
+}
+
+// lstat looks at one name in the directory h; name holds no slash.
+func (h *handle) lstat(name string) (stat, error) {
+	var st unix.Stat_t
+	err := retry(func() error { return unix.Fstatat(h.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) })
+	if err != nil {
+		return stat{}, err
+	}
+	return makeStat(&st), nil
+}
+
+// lstatIf is lstat, where a name that is not there is no error.
+func (h *handle) lstatIf(name string) (st stat, found bool, err error) {
+	st, err = h.lstat(name)
+	if err == unix.ENOENT {
+		return stat{}, false, nil
+	}
+	return st, err == nil, err
+}
+
+// names lists the directory h, unsorted, without "." and "..".
+func (h *handle) names() ([]string, error) {
+	if _, err := unix.Seek(h.fd, 0, unix.SEEK_SET); err != nil {
+		return nil, err
+	}
+	var names []string
+	buf := make([]byte, 16<<10)
+	for {
+		n := 0
+		err := retry(func() (err error) { n, err = unix.ReadDirent(h.fd, buf); return err })
+		if err != nil {
+			return nil, err
+		}
+		if n <= 0 {
+			return names, nil
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names)
+	}
+}
+
+// chmod changes the mode of what h is open on, which may be an O_PATH descriptor.
+func (h *handle) chmod(mode uint32) error {
+	err := retry(func() error { return unix.Fchmod(h.fd, mode) })
+	if err != unix.EBADF {
+		return err
+	}
+	err = unix.Fchmodat(h.fd, "", mode, unix.AT_EMPTY_PATH)
+	if err == unix.EOPNOTSUPP || err == unix.EINVAL {
+		// Before Linux 6.6 only this way is open.
+		err = unix.Chmod(h.procPath(), mode)
+	}
+	return err
+}
+
+func (h *handle) chown(uid, gid uint32) error {
+	return retry(func() error { return unix.Fchownat(h.fd, "", int(uid), int(gid), unix.AT_EMPTY_PATH) })
+}
+
+// setMtime sets the modification time, and leaves the access time alone.
+func (h *handle) setMtime(t unix.Timespec) error {
+	ts := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t}
+	err := unix.UtimesNanoAt(h.fd, "", ts, unix.AT_EMPTY_PATH)
+	if err == unix.EINVAL || err == unix.ENOENT {
+		// AT_EMPTY_PATH came with Linux 5.8 and is not known to every sandbox.
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, h.procPath(), ts, 0)
+	}
+	return err
+}
+
+func (h *handle) procPath() string { return "/proc/self/fd/" + strconv.Itoa(h.fd) }
+
+func (h *handle) fsync() error { return retry(func() error { return unix.Fsync(h.fd) }) }
+
+// readlink returns the text of the symbolic link that h is open on with O_PATH.
+func (h *handle) readlink() (string, error) {
+	for size := 256; ; size *= 4 {
+		buf := make([]byte, size)
+		n, err := unix.Readlinkat(h.fd, "", buf)
+		if err != nil {
+			return "", err
+		}
+		if n < size {
+			return string(buf[:n]), nil
+		}
+	}
+}
+
+// rename moves a name within the directory h; flags as for renameat2(2).
+func (h *handle) rename(from, to string, flags uint) error {
+	return retry(func() error { return unix.Renameat2(h.fd, from, h.fd, to, flags) })
+}
+
+func (h *handle) unlink(name string, flags int) error {
+	return retry(func() error { return unix.Unlinkat(h.fd, name, flags) })
+}
+
+// isRoot reports whether the caller reads everything whatever its mode.
+func isRoot() bool { return os.Geteuid() == 0 }
+
+// owned reports whether the caller may change the mode of s although it is
+// denied access to it.
+func (s stat) owned() bool { return int(s.uid) == os.Geteuid() }
+
+// openFile opens the regular file name in the directory h for reading: never
+// blocking on a FIFO or a lease that was put there, and only if it is still the
+// object that want describes. With unlock, a file that its owner (us) cannot
+// read is made readable for the moment of opening it.
+func (h *handle) openFile(name string, want stat, unlock bool) (*handle, error) {
+	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
+	f, err := h.open(name, flags|unix.O_NOATIME)
+	if err == unix.EPERM {
+		f, err = h.open(name, flags) // O_NOATIME is for the owner only
+	}
+	if err == unix.EACCES && unlock && want.owned() {
+		var p *handle
+		if p, err = h.open(name, unix.O_PATH|unix.O_NOFOLLOW); err != nil {
+			return nil, err
+		}
+		defer p.close()
+		if st, err := p.stat(); err != nil || !st.same(want) {
+			return nil, cmpErr(err)
+		}
+		if err := p.chmod(want.perm() | 0o400); err != nil {
+			return nil, err
+		}
+		f, err = h.open(name, flags)
+		if err2 := p.chmod(want.perm()); err == nil && err2 != nil {
+			f.close()
+			err = err2
+		}
+	}
+	if err != nil {
+		if err == unix.ELOOP || err == unix.ENOENT || err == unix.ENXIO {
+			err = cmpErr(nil)
+		}
+		return nil, err
+	}
+	st, err := f.stat()
+	if err != nil || !st.same(want) {
+		f.close()
+		return nil, cmpErr(err)
+	}
+	return f, nil
+}
+
+// cmpErr is the error of a comparison that failed, or that found a difference.
+func cmpErr(err error) error {
+	if err == nil {
+		return ErrMoved
+	}
+	return err
+}
+
+// splitPath returns the directory and the last element of a relative path.
+func splitPath(p string) (dir, name string) {
+	dir, name = path.Split(p)
+	if dir == "" {
+		return ".", name
+	}
+	return strings.TrimSuffix(dir, "/"), name
+}
+
+// joinPath joins a directory ("." for the root) and a name.
+func joinPath(dir, name string) string {
+	if dir == "." {
+		return name
+	}
+	return dir + "/" + name
+}
+
+// under reports whether p is dir or lies below it; both relative and clean.
+func under(p, dir string) bool {
+	return dir == "." || p == dir || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
+}
+
+// xattrs are extended attributes by name.
+type xattrs map[string]string
+
+const overlayPrefix = "user.overlay."
+
+// wanted says which attributes belong to the project: those a user can set, and
+// access control lists, without which a mode means something else.
+func wantedXattr(name string) bool {
+	return strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, overlayPrefix) ||
+		name == "system.posix_acl_access" || name == "system.posix_acl_default"
+}
+
+// capabilityXattr holds a file's capabilities.
+const capabilityXattr = "security.capability"
+
+// errLayer is returned for upper objects whose content is elsewhere by an
+// overlay's mark; sessions are never mounted in a way that makes such marks.
+var errLayer = errors.New("it carries an overlay mark (redirect or metacopy) that no session makes")
+
+// xattrNames lists all attributes of h; a file system without any is no error.
+func (h *handle) xattrNames() ([]string, error) {
+	var buf []byte
+	for size := 1 << 10; ; size *= 8 {
+		buf = make([]byte, size)
+		n, err := unix.Flistxattr(h.fd, buf)
+		if err == unix.ERANGE && size < 1<<20 {
+			continue
+		}
+		if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EBADF {
+			return nil, nil // EBADF: h is O_PATH, on something we may not read
+		}
+		if err != nil || n == 0 {
+			return nil, err
+		}
+		return strings.Split(strings.TrimSuffix(string(buf[:n]), "\x00"), "\x00"), nil
+	}
+}
+
+// getXattr returns one attribute of h, and whether it is there.
+func (h *handle) getXattr(name string) (string, bool, error) {
+	for size := 256; ; size = 64 << 10 {
+		buf := make([]byte, size)
+		n, err := unix.Fgetxattr(h.fd, name, buf)
+		switch {
+		case err == unix.ERANGE && size < 64<<10:
+		case err == unix.ENODATA || err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EBADF:
+			return "", false, nil
+		case err != nil:
+			return "", false, err
+		default:
+			return string(buf[:n]), true, nil
+		}
+	}
+}
+
+// xattrs returns the attributes of h that belong to the project.
+func (h *handle) xattrs() (xattrs, error) {
+	names, err := h.xattrNames()
+	if err != nil {
+		return nil, err
+	}
+	var set xattrs
+	for _, name := range names {
+		if name == overlayPrefix+"redirect" || name == overlayPrefix+"metacopy" {
+			return nil, errLayer
+		}
+		if !wantedXattr(name) {
+			continue
+		}
+		v, found, err := h.getXattr(name)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			if set == nil {
+				set = xattrs{}
+			}
+			set[name] = v
+		}
+	}
+	return set, nil
+}
+
+// setXattrs gives h exactly the attributes want, among those that belong to the
+// project: a new file may have got an access control list from its directory.
+func (h *handle) setXattrs(want xattrs) error {
+	have, err := h.xattrs()
+	if err != nil {
+		return err
+	}
+	for name := range have {
+		if _, ok := want[name]; !ok {
+			if err := unix.Fremovexattr(h.fd, name); err != nil && err != unix.ENODATA {
+				return err
+			}
+		}
+	}
+	for name, v := range want {
+		if w, ok := have[name]; ok && w == v {
+			continue
+		}
+		if err := unix.Fsetxattr(h.fd, name, []byte(v), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}

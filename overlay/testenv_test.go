@@ -1,0 +1,307 @@
+package overlay
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// helperEnv makes the test binary mount a session and run a script in it.
+const helperEnv = "NSRUN_OVERLAY_TEST_HELPER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(helperEnv) != "" {
+		os.Exit(helper())
+	}
+	unix.Umask(0o022)
+	before := openFiles()
+	code := m.Run()
+	if after := openFiles(); code == 0 && !slices.Equal(before, after) {
+		fmt.Printf("descriptors leaked\nbefore: %q\nafter:  %q\n", before, after)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// openFiles says what this process has open, the runtime's own left out.
+func openFiles() []string {
+	var list []string
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		to, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err == nil && !strings.HasPrefix(to, "anon_inode:") && !strings.HasPrefix(to, "/sys/") {
+			list = append(list, e.Name()+" "+to)
+		}
+	}
+	return list
+}
+
+// unavailable ends a test that this machine cannot run. Where the environment
+// promises that it can (NSRUN_MUST_WORK), that is a failure.
+func unavailable(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("NSRUN_MUST_WORK") != "" {
+		t.Fatalf("cannot run here: "+format, args...)
+	}
+	t.Skipf("cannot run here: "+format, args...)
+}
+
+// helperInput is what the helper reads from standard input.
+type helperInput struct {
+	Mounts []mounts.Mount
+	Script string   // empty: nothing is run
+	Roots  []string // what to print when it is done
+}
+
+const exitNoMount = 77
+
+func helper() int {
+	fail := func(code int, err error) int {
+		fmt.Fprintln(os.Stderr, err)
+		return code
+	}
+	runtime.LockOSThread()
+	unix.Umask(0o022)
+	var in helperInput
+	if err := json.NewDecoder(os.Stdin).Decode(&in); err != nil {
+		return fail(1, err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fail(exitNoMount, err)
+	}
+	for _, m := range in.Mounts {
+		data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", m.Lower[0], m.Upper, m.Work)
+		if err := unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
+			return fail(exitNoMount, fmt.Errorf("mount overlay at %s: %w", m.Target, err))
+		}
+	}
+	if in.Script != "" {
+		sh := exec.Command("/bin/sh", "-euc", in.Script)
+		sh.Dir = in.Roots[0]
+		sh.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C"}
+		for i, r := range in.Roots {
+			sh.Env = append(sh.Env, fmt.Sprintf("ROOT%d=%s", i+1, r))
+		}
+		sh.Stderr = os.Stderr
+		if err := sh.Run(); err != nil {
+			return fail(1, err)
+		}
+	}
+	for _, r := range in.Roots {
+		if err := snapshot(os.Stdout, r); err != nil {
+			return fail(1, err)
+		}
+	}
+	return 0
+}
+
+// sandbox runs a shell script with the session's mounts in place, and returns
+// what the roots looked like from inside when it was done.
+func sandbox(t testing.TB, s *Session, script string) string {
+	t.Helper()
+	var roots []string
+	for _, r := range s.Roots() {
+		roots = append(roots, r.Path)
+	}
+	return runHelper(t, helperInput{s.Mounts(), script, roots})
+}
+
+// look is what the roots look like without a session. It looks from a user
+// namespace as well, where the same ids are seen and nothing is unreadable.
+func look(t testing.TB, roots ...string) string {
+	t.Helper()
+	return runHelper(t, helperInput{Roots: roots})
+}
+
+func runHelper(t testing.TB, input helperInput) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := json.Marshal(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), helperEnv+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	err = cmd.Run()
+	if cmd.ProcessState == nil {
+		unavailable(t, "no user namespaces: %v", err)
+	}
+	if cmd.ProcessState.ExitCode() == exitNoMount {
+		unavailable(t, "%s", stderr.String())
+	}
+	if err != nil {
+		t.Fatalf("sandbox: %v\n%s", err, stderr.String())
+	}
+	return stdout.String()
+}
+
+// snapshot prints a tree, a line per object: path, type, mode, and for a file
+// its content, the number of its names and its modification time. (Which names
+// belong together an overlay does not show: the inode numbers differ.)
+func snapshot(w io.Writer, root string) error {
+	return filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(root, p)
+		if err != nil {
+			fmt.Fprintf(w, "%q unreadable\n", rel)
+			return nil
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(p, &st); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%q %o %d:%d", rel, st.Mode, st.Uid, st.Gid)
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFREG:
+			data := []byte("huge")
+			if st.Size < 1<<30 {
+				if data, err = os.ReadFile(p); err != nil {
+					data = []byte("unreadable")
+				}
+			}
+			sum := sha256.Sum256(data)
+			fmt.Fprintf(w, " %d bytes %x", st.Size, sum[:6])
+			if st.Nlink > 1 {
+				fmt.Fprintf(w, " %d names", st.Nlink)
+			}
+		case unix.S_IFLNK:
+			text, err := os.Readlink(p)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(w, " -> %q", text)
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			fmt.Fprintf(w, " at %d.%09d", st.Mtim.Sec, st.Mtim.Nsec)
+		}
+		fmt.Fprintln(w)
+		return nil
+	})
+}
+
+// tempDir is t.TempDir, removed even where tests made it unreadable.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "overlay-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		parent, err := openAbs(filepath.Dir(dir), unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer parent.close()
+		if err := removeTree(parent, filepath.Base(dir)); err != nil {
+			t.Errorf("clean up: %v", err)
+		}
+	})
+	return dir
+}
+
+// project makes a directory and runs a shell script in it.
+func project(t testing.TB, script string) string {
+	t.Helper()
+	dir := filepath.Join(tempDir(t), "project")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	outside(t, dir, script)
+	return dir
+}
+
+// outside runs a shell script in a directory of the host.
+func outside(t testing.TB, dir, script string) {
+	t.Helper()
+	sh := exec.Command("/bin/sh", "-euc", script)
+	sh.Dir = dir
+	if out, err := sh.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+}
+
+// create begins a session that ends with the test.
+func create(t testing.TB, roots ...string) *Session {
+	t.Helper()
+	s, err := Create(Options{Roots: roots, Dir: filepath.Join(tempDir(t), "state"), Command: []string{"test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// changes lists the changes as lines.
+func changes(t testing.TB, s *Session) []string {
+	t.Helper()
+	list := []string{}
+	for c, err := range s.Changes() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, c.String())
+	}
+	return list
+}
+
+func wantChanges(t testing.TB, s *Session, want ...string) {
+	t.Helper()
+	wantSame(t, strings.Join(changes(t, s), "\n"), strings.Join(want, "\n"))
+}
+
+func commitAll(t testing.TB, s *Session, paths ...string) {
+	t.Helper()
+	if err := s.Commit(context.Background(), paths...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantSame(t testing.TB, got, want string) {
+	t.Helper()
+	if got == want {
+		return
+	}
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	if slices.Equal(slices.Sorted(slices.Values(g)), slices.Sorted(slices.Values(w))) {
+		t.Errorf("order: got %q, want %q", g, w)
+	}
+	for _, l := range w {
+		if !slices.Contains(g, l) {
+			t.Errorf("missing: %s", l)
+		}
+	}
+	for _, l := range g {
+		if !slices.Contains(w, l) {
+			t.Errorf("extra:   %s", l)
+		}
+	}
+}
