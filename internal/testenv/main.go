@@ -119,6 +119,9 @@ func userArgs() []string {
 
 func runAgain(c *exec.Cmd, name string) int {
 	c.Args[0] = name
+	if os.Getenv("GORACE") == "" {
+		c.Env = append(c.Env, "GORACE=atexit_sleep_ms=0") // else a second for each process
+	}
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := c.Run()
 	if ee, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -1,0 +1,102 @@
+package mounts_test
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"testing"
+	"unsafe"
+
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// TestCompile compares Programs with golden files: every kind of mount, with the
+// new calls and with the classic ones, for both architectures. No kernel is
+// asked. Behind each operation stands the number of its system call.
+func TestCompile(t *testing.T) {
+	infos := table("1 0 /", "2 1 /home", "3 2 /home/me/mnt", "4 3 /home/me/mnt/deep ro")
+	for _, c := range []struct {
+		name string
+		plan mounts.Plan
+		o    mounts.Options
+	}{
+		{"empty", nil, mounts.Options{}},
+		{"host", mounts.Plan{
+			mounts.ROBind("/", "/"), mounts.Dev("/dev"), mounts.Proc("/proc"), mounts.Tmpfs("/tmp"),
+			mounts.Bind("/home/me/src", "/home/me/src"),
+		}, mounts.Options{UserNamespace: true}},
+		{"host-as-root", mounts.Plan{
+			mounts.ROBind("/", "/"), mounts.Proc("/proc"), mounts.Remount("/tmp"),
+		}, mounts.Options{HostRoot: true}},
+		{"built", mounts.Plan{
+			mounts.Tmpfs("/").WithSize(1 << 20), mounts.ROBind("/usr", "/usr"), mounts.Symlink("usr/bin", "/bin"),
+			mounts.Dir("/var/lib/x").WithPerm(0o700), mounts.File("/etc/passwd", []byte("root:x:0:0\n")).WithPerm(0o444),
+			mounts.Chmod(fs.ModeSticky|0o777, "/var"), mounts.Remount("/"),
+		}, mounts.Options{UserNamespace: true}},
+		{"binds", mounts.Plan{
+			mounts.Bind("/home/me", "/home/me"), mounts.DevBind("/dev/fuse", "/dev/fuse"), mounts.ROBind("/opt", "/opt").Try(),
+			{Kind: mounts.KindBind, Source: "/srv", Target: "/srv", NonRecursive: true, MustExist: true},
+			{Kind: mounts.KindBind, Source: "/a", Target: "/b/c", ParentPerm: 0o700},
+		}, mounts.Options{UserNamespace: true}},
+		{"overlay", mounts.Plan{
+			mounts.Overlay("/src", "/state/up:per", "/state/wo,rk", "/src", `/a\b`), mounts.ROOverlay("/ro", "/1", "/2"),
+		}, mounts.Options{UserNamespace: true}},
+		{"block", mounts.Plan{
+			mounts.ROBind("/", "/"), mounts.Block("/home/me/.ssh"), mounts.Chmod(0, "/gone").Try(), mounts.Remount("/x").Try(),
+		}, mounts.Options{UserNamespace: true}},
+		{"devices", mounts.Plan{
+			mounts.Dev("/dev"), mounts.Mqueue("/dev/mqueue"),
+		}, mounts.Options{UserNamespace: true, Console: "/dev/pts/3", ShmPerm: 0o700}},
+		{"spelling", mounts.Plan{
+			mounts.Tmpfs("//a/./b//../c/"), mounts.Dir("/new\nline"), mounts.Tmpfs("/x/.."),
+		}, mounts.Options{UserNamespace: true}},
+	} {
+		for _, arch := range []struct {
+			arch prog.Arch
+			name string
+		}{{prog.AMD64, "amd64"}, {prog.ARM64, "arm64"}} {
+			for _, classic := range []bool{false, true} {
+				name := c.name + "." + arch.name + ".txt"
+				o := c.o
+				if classic {
+					name = c.name + ".classic." + arch.name + ".txt"
+					o.Classic, o.Infos, o.ScratchFd = true, infos, 67
+				}
+				t.Run(name, func(t *testing.T) {
+					b := prog.New(arch.arch)
+					if err := c.plan.Compile(b, o); err != nil {
+						t.Fatal(err)
+					}
+					testenv.Golden(t, name, text(t, b.Program()))
+				})
+			}
+		}
+	}
+}
+
+// text is the Program's text with numbers of system calls.
+func text(t *testing.T, p *prog.Program) []byte {
+	t.Helper()
+	var b, out bytes.Buffer
+	if err := p.Format(&b); err != nil {
+		t.Fatal(err)
+	}
+	block := p.Block()
+	h := (*prog.Header)(unsafe.Pointer(&block[0]))
+	ops := unsafe.Slice((*prog.Op)(unsafe.Pointer(&block[h.Ops])), h.NOps)
+	for line := range bytes.Lines(b.Bytes()) {
+		if line[0] == ' ' {
+			if nr := ops[0].Nr; nr < 0xffff0000 {
+				line = fmt.Appendf(bytes.TrimSuffix(line, []byte("\n")), "  #%d\n", nr)
+			}
+			ops = ops[1:]
+		}
+		out.Write(line)
+	}
+	if len(ops) != 0 {
+		t.Errorf("%d operations were not printed", len(ops))
+	}
+	return out.Bytes()
+}
