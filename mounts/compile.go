@@ -1,6 +1,7 @@
 package mounts
 
 import (
+	"io/fs"
 	"path"
 	"strconv"
 	"strings"
@@ -199,9 +200,24 @@ func (c *compiler) mount(m *Mount) error {
 
 func (m *Mount) perm(otherwise uint32) uint32 {
 	if m.HasPerm || m.Perm != 0 {
-		return uint32(m.Perm.Perm()) | uint32(m.Perm&0o7000)
+		return unixMode(m.Perm)
 	}
 	return otherwise
+}
+
+// unixMode is mode as chmod(2) takes it.
+func unixMode(mode fs.FileMode) uint32 {
+	m := uint32(mode.Perm())
+	if mode&fs.ModeSetuid != 0 {
+		m |= 0o4000
+	}
+	if mode&fs.ModeSetgid != 0 {
+		m |= 0o2000
+	}
+	if mode&fs.ModeSticky != 0 {
+		m |= 0o1000
+	}
+	return m
 }
 
 func (m *Mount) attrs() uint64 {

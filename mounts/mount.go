@@ -54,8 +54,9 @@ type Mount struct {
 	// made with mode ParentPerm and the mount point itself is made as well.
 	MustExist bool
 
-	// Perm is the mode of a tmpfs root, directory or file. Zero: the usual mode
-	// of the kind (0755, files 0644), unless HasPerm says that zero is meant.
+	// Perm is the mode of a tmpfs root, directory or file, fs.ModeSticky and the
+	// like included. Zero: the usual mode of the kind (0755, files 0644), unless
+	// HasPerm says that zero is meant.
 	Perm    fs.FileMode
 	HasPerm bool
 

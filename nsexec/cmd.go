@@ -81,6 +81,10 @@ type Cmd struct {
 	// AsPID1 executes the command itself as PID 1. False: a small PID 1 reaps what
 	// is orphaned and passes signals on.
 	AsPID1 bool
+	// Background lets go on what the command leaves running, and does not end
+	// anything with the caller; Wait returns when the command has ended. False:
+	// everything ends with the command, and with the caller.
+	Background bool
 	// ClassicMounts sets mounts up with mount(2) even where the kernel has the
 	// newer calls. Kernels before 5.12 need it, and then it is chosen without being
 	// asked.
@@ -482,9 +486,18 @@ func (c *Cmd) Wait() error {
 	if c.ProcessState != nil {
 		return &Error{Op: "wait", Path: c.Path, Err: errors.New("Wait was already called")}
 	}
-	state, err := c.Process.Wait()
-	if ws, ok := c.sb.exit(); ok && state != nil {
-		setStatus(state, ws)
+	ws, told := c.sb.exit()
+	var state *os.ProcessState
+	var err error
+	if told && c.Background {
+		// PID 1 may stay for long. Somebody has to wait for it all the same.
+		state = newState(ws)
+		go func() { _, _ = c.Process.Wait() }()
+	} else {
+		state, err = c.Process.Wait()
+		if told && state != nil {
+			setStatus(state, ws)
+		}
 	}
 	c.ProcessState = state
 	if err == nil && !state.Success() {

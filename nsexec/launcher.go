@@ -149,14 +149,14 @@ func spawnFirst(p profile, clone cloneFunc) (*sandbox, error) {
 	p.namespaces(b, 1)
 	b.Step("start", "")
 	b.Call(prog.Receive, prog.Int(0))
-	s := &sandbox{first: b.Program(), status: sys.None, sock: sys.None}
+	s := &sandbox{first: b.Program(), sock: sys.None}
 	ours, theirs, err := sys.SeqPacket()
 	if err != nil {
 		return nil, &Error{Op: "start", Err: err}
 	}
 	defer theirs.Close()
 	s.sock = ours
-	r, w, err := sys.Pipe()
+	r, w, err := statusPipe()
 	if err != nil {
 		s.close()
 		return nil, &Error{Op: "start", Err: err}

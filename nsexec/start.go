@@ -2,6 +2,7 @@ package nsexec
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -30,7 +31,7 @@ const stage1 = 1 << 31
 // sandbox is a running clone and our end of its status pipe.
 type sandbox struct {
 	pid    int
-	status sys.FD // read end; closed by exit
+	status *os.File // read end, closed by exit; nil: none
 	sock   sys.FD // to the clone, until it got its second Program
 	first  *prog.Program
 }
@@ -42,13 +43,31 @@ func (s *sandbox) close() {
 		_ = unix.Kill(s.pid, unix.SIGKILL)
 		sys.Wait(s.pid)
 	}
-	s.status.Close()
+	if s.status != nil {
+		_ = s.status.Close()
+	}
+}
+
+// statusPipe makes a status pipe. Our end is read through the runtime's poller: a
+// goroutine that waits there leaves its processor idle, while one in a blocking
+// read would keep the runtime's monitor looking at it every 20 µs.
+func statusPipe() (r *os.File, w sys.FD, err error) {
+	rfd, w, err := sys.Pipe()
+	if err != nil {
+		return nil, w, err
+	}
+	if err := unix.SetNonblock(int(rfd), true); err != nil {
+		rfd.Close()
+		w.Close()
+		return nil, w, err
+	}
+	return os.NewFile(uintptr(rfd), "status"), w, nil
 }
 
 // exit reads what the sandbox reported at its end: the command's wait status, if
 // there was a PID 1 to tell it.
 func (s *sandbox) exit() (ws syscall.WaitStatus, ok bool) {
-	defer s.status.Close()
+	defer func() { _ = s.status.Close() }()
 	for {
 		r, err := readRecord(s.status)
 		if err != nil {
@@ -62,11 +81,11 @@ func (s *sandbox) exit() (ws syscall.WaitStatus, ok bool) {
 
 var errGone = errors.New("the sandbox went away before the command was executed")
 
-// readRecord reads one Record; io.EOF-like ends are errGone.
-func readRecord(fd sys.FD) (r prog.Record, err error) {
+// readRecord reads one Record; the end of them is errGone.
+func readRecord(f *os.File) (r prog.Record, err error) {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&r)), prog.RecordSize)
-	n, err := fd.Read(b)
-	if err == nil && n != len(b) {
+	n, err := f.Read(b)
+	if err == io.EOF || err == nil && n != len(b) {
 		err = errGone
 	}
 	return r, err
@@ -79,10 +98,11 @@ type profile struct {
 	uid, gid string // id maps
 	self     bool   // the child writes them
 	bounding Capabilities
+	outlive  bool // the caller's death is not the sandbox's
 }
 
 func (c *Cmd) profile() profile {
-	p := profile{flags: (All &^ c.Share).flags(), bounding: c.Capabilities}
+	p := profile{flags: (All &^ c.Share).flags(), bounding: c.Capabilities, outlive: c.Background}
 	if p.flags&unix.CLONE_NEWUSER != 0 {
 		m := mapIDs(c.UIDMap, c.GIDMap)
 		p.uid, p.gid, p.self = text(m.uid), text(m.gid), m.self
@@ -93,15 +113,17 @@ func (c *Cmd) profile() profile {
 // namespaces adds the first Program's operations. Descriptors were installed;
 // status is the number of the status pipe.
 func (p *profile) namespaces(b *prog.Builder, status int) {
-	b.Step("start", "")
-	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
-	// If the parent died before that, nobody reads the status pipe any more.
-	poll := b.Data([]byte{byte(status), byte(status >> 8), 0, 0, 0, 0, 0, 0})
-	zero := b.Words(0, 0)
-	b.Call(prog.SysPpoll, poll.Arg(), prog.Int(1), zero.Arg(), prog.Null)
-	alive := b.If(poll+4, unix.POLLERR<<16, 0)
-	b.Fail(syscall.ESRCH)
-	b.Here(alive)
+	if !p.outlive {
+		b.Step("start", "")
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
+		// If the parent died before that, nobody reads the status pipe any more.
+		poll := b.Data([]byte{byte(status), byte(status >> 8), 0, 0, 0, 0, 0, 0})
+		zero := b.Words(0, 0)
+		b.Call(prog.SysPpoll, poll.Arg(), prog.Int(1), zero.Arg(), prog.Null)
+		alive := b.If(poll+4, unix.POLLERR<<16, 0)
+		b.Fail(syscall.ESRCH)
+		b.Here(alive)
+	}
 	if p.self {
 		write := func(op, name, data string) {
 			b.Step(op, name)
@@ -238,8 +260,15 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int) error {
 	}
 	if p.flags&unix.CLONE_NEWPID != 0 && !c.AsPID1 {
 		b.Step("fork", c.Path)
-		b.Call(prog.Fork)
-	} else {
+		// PID 1 is a copy of the process that cloned it: its memory is nobody's
+		// business in here, from before the command's first instruction.
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(0))
+		linger := 0
+		if c.Background {
+			linger = 1
+		}
+		b.Call(prog.Fork, prog.Int(linger))
+	} else if !c.Background {
 		// What changed the credentials has cleared it.
 		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
 	}
@@ -344,20 +373,23 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 			fds[i] = int(f.Fd())
 		}
 	}
-	if reexec.InProcess && !p.parentMaps() {
+	if reexec.InProcess && p.flags&unix.CLONE_NEWNET == 0 && !p.parentMaps() {
 		return startHere(c, p, fds)
 	}
-	second, err := c.secondProgram(p, fds)
-	if err != nil {
-		return nil, err
-	}
 	var s *sandbox
+	var err error
 	if reexec.InProcess {
+		// It makes its namespaces while the rest is put together here.
 		s, err = spawnFirst(p, cloneHere)
 	} else {
 		s, err = ready.take(p)
 	}
 	if err != nil {
+		return nil, err
+	}
+	second, err := c.secondProgram(p, fds)
+	if err != nil {
+		s.close()
 		return nil, err
 	}
 	if err := s.send(second, fds); err != nil {
@@ -406,14 +438,14 @@ func startHere(c *Cmd, p profile, fds []int) (*sandbox, error) {
 		return nil, err
 	}
 	program := b.Program()
-	r, w, err := sys.Pipe()
+	r, w, err := statusPipe()
 	if err != nil {
 		return nil, &Error{Op: "start", Path: c.Path, Err: err}
 	}
 	defer w.Close()
 	pid, errno := reexec.Spawn(program.Block(), append(fds, int(w)))
 	if errno != 0 {
-		r.Close()
+		_ = r.Close()
 		return nil, &Error{Op: "clone", Path: names(p.flags), Err: errno}
 	}
 	w.Close()

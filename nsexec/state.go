@@ -10,14 +10,18 @@ import (
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// statusOffset is where os.ProcessState keeps the wait status; 0 if this version
-// of Go keeps it elsewhere.
-var statusOffset = func() uintptr {
-	f, ok := reflect.TypeFor[os.ProcessState]().FieldByName("status")
-	if !ok || f.Type != reflect.TypeFor[syscall.WaitStatus]() {
-		return 0
-	}
-	return f.Offset
+// stateLayout is where os.ProcessState keeps what it tells; ok is false if this
+// version of Go keeps it elsewhere.
+var stateLayout = func() (l struct {
+	status, rusage uintptr
+	ok             bool
+}) {
+	t := reflect.TypeFor[os.ProcessState]()
+	status, ok1 := t.FieldByName("status")
+	rusage, ok2 := t.FieldByName("rusage")
+	l.status, l.rusage = status.Offset, rusage.Offset
+	l.ok = ok1 && ok2 && status.Type == reflect.TypeFor[syscall.WaitStatus]() && rusage.Type == reflect.TypeFor[*syscall.Rusage]()
+	return l
 }()
 
 // setStatus makes ps tell the command's end. PID 1, whose child the command was,
@@ -25,7 +29,18 @@ var statusOffset = func() uintptr {
 // one that exited with 128 and some. If the field is not found (a test would say
 // so), it does look like that.
 func setStatus(ps *os.ProcessState, ws syscall.WaitStatus) {
-	if statusOffset != 0 {
-		*(*syscall.WaitStatus)(unsafe.Add(unsafe.Pointer(ps), statusOffset)) = ws
+	if stateLayout.ok {
+		*(*syscall.WaitStatus)(unsafe.Add(unsafe.Pointer(ps), stateLayout.status)) = ws
 	}
+}
+
+// newState is the end of a command whose PID 1 is not waited for. Its resource
+// usage is not known, and zero.
+func newState(ws syscall.WaitStatus) *os.ProcessState {
+	ps := new(os.ProcessState)
+	setStatus(ps, ws)
+	if stateLayout.ok {
+		*(**syscall.Rusage)(unsafe.Add(unsafe.Pointer(ps), stateLayout.rusage)) = new(syscall.Rusage)
+	}
+	return ps
 }

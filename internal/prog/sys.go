@@ -143,7 +143,7 @@ var sysTable = [numSys]sysInfo{
 
 	Install:  {"install", [2]uint32{NrInstall, NrInstall}, "d"},
 	Receive:  {"receive", [2]uint32{NrReceive, NrReceive}, "d"},
-	Fork:     {"fork", [2]uint32{NrFork, NrFork}, ""},
+	Fork:     {"fork", [2]uint32{NrFork, NrFork}, "d"},
 	Exec:     {"execve", [2]uint32{NrExec, NrExec}, "svE"},
 	Branch:   {"branch", [2]uint32{NrBranch, NrBranch}, "pxx"},
 	Jump:     {"jump", [2]uint32{NrJump, NrJump}, ""},

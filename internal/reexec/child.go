@@ -26,7 +26,6 @@ const (
 	sysRecvmsg     = syscall.SYS_RECVMSG
 	sysPread       = syscall.SYS_PREAD64
 	sysCapset      = syscall.SYS_CAPSET
-	sysPrctl       = syscall.SYS_PRCTL
 	sysFcntl       = syscall.SYS_FCNTL
 	sysDup3        = syscall.SYS_DUP3
 	sysClose       = syscall.SYS_CLOSE
@@ -38,7 +37,6 @@ const (
 	sysClock       = syscall.SYS_CLOCK_GETTIME
 	sysExecve      = syscall.SYS_EXECVE
 	sysCloseRange  = 436
-	setDumpable    = 4 // PR_SET_DUMPABLE
 	capVersion3    = 0x20080522
 	clockMonotonic = 1
 	cmsgCloexec    = 0x40000000
@@ -172,7 +170,7 @@ func run(base unsafe.Pointer) {
 			if pid != 0 {
 				// The command's process shared this stack frame until now: nothing
 				// that it may have changed is used from here on.
-				reap(base, pid, status)
+				reap(base, pid, status, o.Args[0] != 0)
 			}
 		case prog.NrExec:
 			_, _, e = syscall.RawSyscall(sysExecve, arg(base, o, 0), arg(base, o, 1), arg(base, o, 2))
@@ -345,8 +343,8 @@ func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointe
 // reap is PID 1 of the sandbox from the command's execve to its end: it waits
 // for whatever dies here, passes on the signals that somebody outside sends to
 // it, and ends with the command, and with it, because it is PID 1, all else in
-// here. It holds one descriptor, the status pipe, and no capability; nobody can
-// trace it.
+// here; or, if it is to linger, when nobody is left. It holds one descriptor, the status pipe, and no capability; nobody can
+// trace it (the Program made it undumpable before the fork).
 //
 // Signals that come from the terminal reach the command without help, because
 // it is in the same process group; so does PID 1 get them, from the kernel. A
@@ -354,7 +352,7 @@ func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointe
 //
 //go:nosplit
 //go:norace
-func reap(base unsafe.Pointer, cmd, status uintptr) {
+func reap(base unsafe.Pointer, cmd, status uintptr, linger bool) {
 	if header(base).Failed != 0 {
 		exit(125)
 	}
@@ -363,7 +361,6 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 		syscall.RawSyscall(sysCloseRange, 0, status-1, 0)
 	}
 	syscall.RawSyscall(sysCloseRange, status+1, 0xffffffff, 0)
-	syscall.RawSyscall(sysPrctl, setDumpable, 0, 0)
 	var capHeader [2]uint32
 	capHeader[0] = capVersion3
 	var capData [6]uint32
@@ -382,18 +379,27 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 		if sig == uintptr(syscall.SIGCHLD) {
 			for {
 				var ws uint32
-				pid, _, e := syscall.RawSyscall6(sysWait4, ^uintptr(0), uintptr(unsafe.Pointer(&ws)), syscall.WNOHANG, 0, 0, 0)
+				var pid uintptr
+				pid, _, e = syscall.RawSyscall6(sysWait4, ^uintptr(0), uintptr(unsafe.Pointer(&ws)), syscall.WNOHANG, 0, 0, 0)
 				if e != 0 || pid == 0 {
 					break
 				}
 				if pid == cmd {
 					report(status, prog.RecordExit, ws, 0, 0)
+					if linger {
+						syscall.RawSyscall(sysClose, status, 0, 0)
+						cmd = 0
+						continue
+					}
 					code := uintptr(ws>>8) & 0xff
 					if ws&0x7f != 0 {
 						code = 128 + uintptr(ws&0x7f)
 					}
 					exit(code)
 				}
+			}
+			if cmd == 0 && e == syscall.ECHILD {
+				exit(0)
 			}
 			continue
 		}
@@ -412,6 +418,8 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 			echoOf = 0
 			continue
 		}
-		syscall.RawSyscall(sysKill, cmd, sig, 0)
+		if cmd != 0 {
+			syscall.RawSyscall(sysKill, cmd, sig, 0)
+		}
 	}
 }

@@ -1,0 +1,310 @@
+// Compare measures nsrun side by side with bwrap, in one run, the two taking
+// turns, and prints medians. Started by root it measures as an ordinary user.
+//
+//	go run ./bench/compare [-n RUNS] [-nsrun FILE] [-bwrap FILE] [-only LETTERS]
+//
+// What is measured (the letters of -only):
+//
+//	a  the command line, as a whole process: full isolation
+//	b  the library against os/exec with bwrap: full isolation
+//	c  the library from a process with 4 GiB of touched heap against a small one
+//	d  eight goroutines that start sandboxes at once: how many a second
+//	e  the private memory of PID 1 of a sandbox
+//	f  500 read-only binds
+//	p  `--bind / /` alone
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+var (
+	runs  = flag.Int("n", 300, "`runs` of each")
+	nsrun = flag.String("nsrun", "", "the nsrun `file`; built if empty")
+	bwrap = flag.String("bwrap", "bwrap", "the bwrap `file`")
+	only  = flag.String("only", "abcdefp", "which measurements, as `letters`")
+	serve = flag.Int("serve", -1, "for internal use: touch so many GiB and serve runs")
+)
+
+// full is the isolation that is compared, as bwrap's options.
+var full = []string{"--ro-bind", "/", "/", "--unshare-all", "--dev", "/dev", "--proc", "/proc"}
+
+const nobody = 65534
+
+func main() {
+	flag.Parse()
+	if *serve >= 0 {
+		serveRuns(*serve)
+		return
+	}
+	if os.Getuid() == 0 {
+		asUser()
+		return
+	}
+	if *nsrun == "" {
+		fail(fmt.Errorf("-nsrun is needed by an ordinary user"))
+	}
+	if _, err := exec.LookPath(*bwrap); err != nil {
+		fail(fmt.Errorf("%w (install the package bubblewrap)", err))
+	}
+	fmt.Printf("medians of %d alternating runs, as uid %d, %d cores\n", *runs, os.Getuid(), runtime.NumCPU())
+	for _, m := range []struct {
+		letter string
+		run    func()
+	}{{"a", wholeProcess}, {"p", plainBind}, {"b", library}, {"c", bigHeap}, {"d", throughput}, {"e", memory}, {"f", manyBinds}} {
+		if strings.Contains(*only, m.letter) {
+			m.run()
+		}
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "compare:", err)
+	os.Exit(1)
+}
+
+func check(err error) {
+	if err != nil {
+		fail(err)
+	}
+}
+
+// asUser builds nsrun where everybody can read it, and runs this program again as
+// an ordinary user.
+func asUser() {
+	dir, err := os.MkdirTemp("", "nsrun-compare")
+	check(err)
+	defer os.RemoveAll(dir)
+	check(os.Chmod(dir, 0o755))
+	self := filepath.Join(dir, "compare")
+	b, err := os.ReadFile("/proc/self/exe")
+	check(err)
+	check(os.WriteFile(self, b, 0o755))
+	if *nsrun == "" {
+		*nsrun = filepath.Join(dir, "nsrun")
+		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", *nsrun, "github.com/nsrun/nsrun/cmd/nsrun")
+		build.Stderr = os.Stderr
+		check(build.Run())
+	}
+	cmd := exec.Command(self, "-n", strconv.Itoa(*runs), "-nsrun", *nsrun, "-bwrap", *bwrap, "-only", *only)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if err := cmd.Run(); err != nil {
+		os.RemoveAll(dir)
+		os.Exit(1)
+	}
+}
+
+// alternate runs the functions in turns and returns the durations of each.
+func alternate(n int, fs ...func() error) [][]time.Duration {
+	t := make([][]time.Duration, len(fs))
+	for i := range n + 10 {
+		for j, f := range fs {
+			begin := time.Now()
+			check(f())
+			if d := time.Since(begin); i >= 10 { // the first ones warm caches
+				t[j] = append(t[j], d)
+			}
+		}
+	}
+	return t
+}
+
+func median(t []time.Duration) time.Duration {
+	t = slices.Sorted(slices.Values(t))
+	return t[len(t)/2]
+}
+
+// show prints medians; ratios are to the last one, which is bwrap.
+func show(title string, names []string, t [][]time.Duration) {
+	fmt.Println(title)
+	base := float64(median(t[len(t)-1]))
+	for i, n := range names {
+		m := median(t[i])
+		sorted := slices.Sorted(slices.Values(t[i]))
+		fmt.Printf("  %-34s %8.3f ms   p95 %8.3f   %5.3f\n", n, ms(m), ms(sorted[len(sorted)*95/100]), float64(m)/base)
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d) / 1e6 }
+
+func command(name string, args ...string) func() error {
+	return func() error { return exec.Command(name, args...).Run() }
+}
+
+func sandbox() error {
+	c := nsexec.Command("true")
+	c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev"), mounts.Proc("/proc")}
+	return c.Run()
+}
+
+func wholeProcess() {
+	args := append(slices.Clone(full), "true")
+	show("a: whole process, full isolation", []string{"true", "nsrun", "bwrap"},
+		alternate(*runs, command("true"), command(*nsrun, args...), command(*bwrap, args...)))
+}
+
+func plainBind() {
+	args := []string{"--bind", "/", "/", "true"}
+	show("p: whole process, --bind / /", []string{"true", "nsrun", "bwrap"},
+		alternate(*runs, command("true"), command(*nsrun, args...), command(*bwrap, args...)))
+}
+
+func library() {
+	t := alternate(*runs, command("true"), sandbox, command(*bwrap, append(slices.Clone(full), "true")...))
+	show("b: library, full isolation", []string{"exec.Command(true)", "nsexec", "exec.Command(bwrap)"}, t)
+	fmt.Printf("  over exec.Command(true): %.3f ms\n", ms(median(t[1])-median(t[0])))
+}
+
+// server is this program as a process with a heap of a given size.
+type server struct {
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func startServer(gib int) (*server, *exec.Cmd) {
+	cmd := exec.Command("/proc/self/exe", "-serve", strconv.Itoa(gib))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	check(err)
+	out, err := cmd.StdoutPipe()
+	check(err)
+	check(cmd.Start())
+	s := &server{in, bufio.NewReader(out)}
+	if _, err := s.out.ReadString('\n'); err != nil {
+		fail(err)
+	}
+	return s, cmd
+}
+
+func (s *server) run() time.Duration {
+	_, err := io.WriteString(s.in, "\n")
+	check(err)
+	line, err := s.out.ReadString('\n')
+	check(err)
+	n, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+	check(err)
+	return time.Duration(n)
+}
+
+func serveRuns(gib int) {
+	ballast := make([]byte, gib<<30)
+	for i := 0; i < len(ballast); i += 4096 {
+		ballast[i] = 1
+	}
+	in := bufio.NewReader(os.Stdin)
+	fmt.Println("ready")
+	for {
+		if _, err := in.ReadString('\n'); err != nil {
+			runtime.KeepAlive(ballast)
+			return
+		}
+		begin := time.Now()
+		check(sandbox())
+		fmt.Println(int64(time.Since(begin)))
+	}
+}
+
+func bigHeap() {
+	small, cmd1 := startServer(0)
+	big, cmd2 := startServer(4)
+	t := make([][]time.Duration, 2)
+	for i := range *runs + 10 {
+		for j, s := range []*server{big, small} {
+			if d := s.run(); i >= 10 {
+				t[j] = append(t[j], d)
+			}
+		}
+	}
+	show("c: library, heap of 4 GiB against a small one", []string{"4 GiB", "small"}, t)
+	for _, c := range []*exec.Cmd{cmd1, cmd2} {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	}
+}
+
+func throughput() {
+	const workers, each, rounds = 8, 25, 7
+	round := func(f func() error) float64 {
+		var wg sync.WaitGroup
+		var failed atomic.Value
+		begin := time.Now()
+		for range workers {
+			wg.Go(func() {
+				for range each {
+					if err := f(); err != nil {
+						failed.Store(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if err, ok := failed.Load().(error); ok {
+			fail(err)
+		}
+		return workers * each / time.Since(begin).Seconds()
+	}
+	var ours, theirs []float64
+	bw := command(*bwrap, append(slices.Clone(full), "true")...)
+	for range rounds {
+		ours = append(ours, round(sandbox))
+		theirs = append(theirs, round(bw))
+	}
+	slices.Sort(ours)
+	slices.Sort(theirs)
+	o, t := ours[rounds/2], theirs[rounds/2]
+	fmt.Printf("d: %d goroutines at once, medians of %d rounds of %d\n", workers, rounds, workers*each)
+	fmt.Printf("  nsexec %.0f/s   bwrap %.0f/s   %.2f times\n", o, t, o/t)
+}
+
+func memory() {
+	c := nsexec.Command("sleep", "60")
+	c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev"), mounts.Proc("/proc")}
+	check(c.Start())
+	defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
+	// Nobody may look into PID 1, not even its own user, but everybody may know
+	// how large it is: RssAnon is an upper bound of what is private.
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
+	check(err)
+	fmt.Println("e: memory of PID 1")
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "RssAnon") || strings.HasPrefix(line, "VmRSS") {
+			fmt.Print("  ", line)
+		}
+	}
+}
+
+func manyBinds() {
+	dir, err := os.MkdirTemp("", "binds")
+	check(err)
+	defer os.RemoveAll(dir)
+	args := []string{"--ro-bind", "/", "/", "--tmpfs", "/tmp"}
+	for i := range 500 {
+		d := filepath.Join(dir, "d"+strconv.Itoa(i))
+		check(os.Mkdir(d, 0o755))
+		args = append(args, "--ro-bind", d, d)
+	}
+	args = append(args, "true")
+	n := max(5, *runs/20)
+	show(fmt.Sprintf("f: 500 read-only binds (%d runs)", n), []string{"nsrun", "bwrap"},
+		alternate(n, command(*nsrun, args...), command(*bwrap, args...)))
+}

@@ -1,0 +1,153 @@
+package nsrun
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// DefaultMounts is the host's file system at its own paths, read-only, with a
+// private /tmp, /var/tmp, /run, /dev and /proc, and without the secrets that
+// HiddenPaths names.
+func DefaultMounts() mounts.Plan {
+	return append(BaseMounts(), HideSecrets()...)
+}
+
+// BaseMounts is DefaultMounts with the secrets: more mounts can lie between the
+// two, so that what is hidden stays hidden in them.
+func BaseMounts() mounts.Plan {
+	p := mounts.Plan{
+		mounts.ROBind("/", "/"),
+		mounts.Dev("/dev"),
+		mounts.Proc("/proc"),
+		mounts.Tmpfs("/tmp").WithPerm(0o777 | os.ModeSticky),
+	}
+	// Links, as some systems have here, lead to the others.
+	if isDir("/var/tmp") {
+		p = append(p, mounts.Tmpfs("/var/tmp").WithPerm(0o777|os.ModeSticky))
+	}
+	// The sockets of the host's services: a read-only mount does not keep anybody
+	// from connecting to them.
+	if isDir("/run") {
+		p = append(p, mounts.Tmpfs("/run"))
+	}
+	return p
+}
+
+func isDir(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
+}
+
+// HideSecrets blocks those of HiddenPaths that exist.
+func HideSecrets() mounts.Plan {
+	home, _ := os.UserHomeDir()
+	var p mounts.Plan
+	for _, h := range HiddenPaths(home) {
+		if _, err := os.Lstat(h); err == nil {
+			p = append(p, mounts.Block(h))
+		}
+	}
+	return p
+}
+
+// homeSecrets are hidden below the home directory: keys, tokens, passwords,
+// cookies, the history of shells.
+var homeSecrets = [...]string{
+	".ssh", ".gnupg", ".pki", ".aws", ".azure", ".kube", ".docker", ".oci", ".terraform.d",
+	".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub", ".config/op", ".config/doctl",
+	".config/rclone", ".config/sops", ".config/age", ".config/containers/auth.json",
+	".netrc", "_netrc", ".git-credentials", ".config/git/credentials", ".npmrc", ".yarnrc.yml", ".pypirc",
+	".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml", ".gradle/gradle.properties",
+	".composer/auth.json", ".nuget/NuGet/NuGet.Config", ".vault-token", ".pgpass", ".my.cnf", ".s3cfg", ".boto",
+	".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".config/keepassxc",
+	".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware",
+	".config/microsoft-edge", ".config/vivaldi", ".config/Signal", ".config/Slack", ".config/discord", ".local/share/TelegramDesktop",
+	".bash_history", ".zsh_history", ".local/share/fish/fish_history", ".python_history", ".node_repl_history",
+	".psql_history", ".mysql_history", ".rediscli_history", ".lesshst", ".viminfo",
+	".Xauthority", ".ICEauthority", ".bitcoin", ".ethereum", ".electrum",
+}
+
+// systemSecrets are hidden for everybody; root could read them.
+var systemSecrets = [...]string{
+	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
+	"/etc/ssl/private", "/etc/krb5.keytab", "/etc/wireguard", "/etc/NetworkManager/system-connections",
+	"/etc/docker", "/etc/kubernetes", "/root/.ssh", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet",
+	"/var/spool/cron", "/var/lib/sss/secrets", "/boot/grub/user.cfg",
+}
+
+// HiddenPaths are the places where people and programs keep secrets, whether they
+// exist or not. An empty home leaves out those below it.
+func HiddenPaths(home string) []string {
+	var paths []string
+	if filepath.IsAbs(home) {
+		for _, s := range homeSecrets {
+			paths = append(paths, filepath.Join(home, s))
+		}
+	}
+	keys, _ := filepath.Glob("/etc/ssh/ssh_host_*_key")
+	return append(append(paths, systemSecrets[:]...), keys...)
+}
+
+// SafeEnv is env without the variables that hold secrets, lead to services that
+// do, or make programs run other code than they would.
+func SafeEnv(env []string) []string {
+	safe := make([]string, 0, len(env))
+	for _, kv := range env {
+		name, _, _ := strings.Cut(kv, "=")
+		if !secretName(name) && !steeringName(name) {
+			safe = append(safe, kv)
+		}
+	}
+	return safe
+}
+
+// secretParts are what names of variables with secrets contain.
+var secretParts = [...]string{
+	"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "PRIVATE_KEY", "API_KEY", "APIKEY",
+	"ACCESS_KEY", "AUTH_KEY", "SIGNING_KEY", "ENCRYPTION_KEY", "SESSION_KEY", "DATABASE_URL", "CONNECTION_STRING", "COOKIE",
+}
+
+// secretPrefixes begin the names of variables of services.
+var secretPrefixes = [...]string{"AWS_", "AZURE_", "OPENAI_", "ANTHROPIC_", "VAULT_", "PGPASS", "DOCKER_", "KUBE"}
+
+func secretName(name string) bool {
+	upper := strings.ToUpper(name)
+	for _, p := range secretParts {
+		if strings.Contains(upper, p) {
+			return true
+		}
+	}
+	for _, p := range secretPrefixes {
+		if strings.HasPrefix(upper, p) {
+			return true
+		}
+	}
+	switch upper {
+	case "SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS",
+		"XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "DISPLAY", "XAUTHORITY", "NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID",
+		"KRB5CCNAME", "SUDO_COMMAND":
+		return true
+	}
+	return strings.HasSuffix(upper, "_AUTH") || strings.HasSuffix(upper, "_PAT") || strings.HasSuffix(upper, "_PASS") ||
+		strings.HasSuffix(upper, "_PWD") || strings.HasSuffix(upper, "_DSN")
+}
+
+// steeringName tells variables through which the caller's environment would
+// decide what code runs.
+func steeringName(name string) bool {
+	switch name {
+	case "LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "ENV", "PROMPT_COMMAND", "PYTHONSTARTUP", "PERL5OPT", "PERL5DB", "RUBYOPT",
+		"SSH_ASKPASS", "SUDO_ASKPASS":
+		return true
+	}
+	if strings.HasPrefix(name, "BASH_FUNC_") {
+		return true
+	}
+	if rest, ok := strings.CutPrefix(name, "GIT_"); ok {
+		return !strings.HasPrefix(rest, "AUTHOR_") && !strings.HasPrefix(rest, "COMMITTER_")
+	}
+	return false
+}

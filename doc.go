@@ -1,0 +1,18 @@
+// Package nsrun runs commands in sandboxes made of plain Linux system calls:
+// namespaces, mounts, an overlay over the project.
+//
+//	spec := nsrun.Spec{Mounts: append(nsrun.DefaultMounts(), mounts.Bind("/home/me/src", "/home/me/src"))}
+//	cmd := spec.Command("go", "test", "./...") // fields and methods as in os/exec.Cmd
+//	err := cmd.Run()                           // *nsexec.Error: the sandbox; *exec.ExitError: the program
+//
+// A Spec is plain data. Its zero value shares nothing with the host, and shows
+// nothing of it: no file, no network, no capability.
+//
+// The packages below it do the work, and can be used on their own: nsexec runs a
+// command in namespaces, mounts describes its file system, overlay keeps what it
+// writes apart until it is committed or discarded, features tells what this
+// kernel can do.
+//
+// A program that imports this package is started once more, as a small process
+// that makes the sandboxes; see package nsexec.
+package nsrun

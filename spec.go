@@ -1,0 +1,77 @@
+package nsrun
+
+import (
+	"context"
+	"os"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// Spec describes a sandbox. It can be copied, and used for any number of
+// commands at once.
+type Spec struct {
+	// Mounts is the file system. Nil: an empty one; see DefaultMounts.
+	Mounts mounts.Plan
+
+	// Share are the namespaces shared with the host. Zero: none.
+	Share nsexec.Namespace
+
+	// Env is the environment, "key=value". Nil: SafeEnv of the caller's.
+	Env []string
+
+	// Dir is the working directory, in the sandbox. Empty: the caller's, where the
+	// sandbox has that path, else "/".
+	Dir string
+
+	// Hostname is the host's name in the sandbox. Empty: the real one.
+	Hostname string
+
+	// UIDMap and GIDMap say which ids exist. Nil: the caller's own, and for root
+	// all that it has.
+	UIDMap, GIDMap []nsexec.IDMap
+
+	// Capabilities of the command in its user namespace. Zero: none.
+	Capabilities nsexec.Capabilities
+
+	// Seccomp are filters that commands must pass. Nil: nsexec.DefaultFilter. A
+	// slice that is empty but not nil: none.
+	Seccomp []nsexec.Filter
+
+	// Rlimits are resource limits. Nil: the caller's.
+	Rlimits []nsexec.Rlimit
+
+	// NewSession gives commands no terminal. False: the caller's, if it has one.
+	NewSession bool
+}
+
+// Command returns a command in such a sandbox, not started yet.
+func (s Spec) Command(name string, arg ...string) *nsexec.Cmd {
+	return s.apply(nsexec.Command(name, arg...))
+}
+
+// CommandContext is Command; the sandbox is ended when ctx is before the command
+// is.
+func (s Spec) CommandContext(ctx context.Context, name string, arg ...string) *nsexec.Cmd {
+	return s.apply(nsexec.CommandContext(ctx, name, arg...))
+}
+
+func (s Spec) apply(c *nsexec.Cmd) *nsexec.Cmd {
+	c.Mounts = s.Mounts
+	c.Share = s.Share
+	c.Env = s.Env
+	if c.Env == nil {
+		c.Env = SafeEnv(os.Environ())
+	}
+	c.Dir = s.Dir
+	c.Hostname = s.Hostname
+	c.UIDMap, c.GIDMap = s.UIDMap, s.GIDMap
+	c.Capabilities = s.Capabilities
+	c.Seccomp = s.Seccomp
+	if c.Seccomp == nil {
+		c.Seccomp = []nsexec.Filter{nsexec.DefaultFilter()}
+	}
+	c.Rlimits = s.Rlimits
+	c.NewSession = s.NewSession
+	return c
+}
