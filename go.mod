@@ -3,6 +3,9 @@ module github.com/nsrun/nsrun
 go 1.26.0
 
 require (
-	github.com/syndtr/gocapability v0.0.0-20200815063812-42c35b437635 // indirect
-	golang.org/x/sys v0.49.0 // indirect
+	github.com/rogpeppe/go-internal v1.16.0
+	github.com/syndtr/gocapability v0.0.0-20200815063812-42c35b437635
+	golang.org/x/sys v0.49.0
 )
+
+require golang.org/x/tools v0.26.0 // indirect

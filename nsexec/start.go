@@ -32,7 +32,7 @@ const stage1 = 1 << 31
 type sandbox struct {
 	pid    int
 	status *os.File // read end, closed by exit; nil: none
-	sock   sys.FD // to the clone, until it got its second Program
+	sock   sys.FD   // to the clone, until it got its second Program
 	first  *prog.Program
 }
 

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+)
+
+func version(args []string) int {
+	if len(args) > 0 {
+		return fail(&usageError{"version", "takes no arguments"})
+	}
+	v, rev := "devel", ""
+	if bi, ok := debug.ReadBuildInfo(); ok {
+		if bi.Main.Version != "" && bi.Main.Version != "(devel)" {
+			v = bi.Main.Version
+		}
+		for _, s := range bi.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				rev = " " + s.Value[:12]
+			}
+		}
+	}
+	fmt.Printf("nsrun %s%s\n", v, rev)
+	return 0
+}
+
+func help(args []string) int {
+	if len(args) == 0 {
+		fmt.Print("usage: nsrun VERB …\n       nsrun [BWRAP OPTIONS] [--] COMMAND [ARG…]\n\n")
+		for _, v := range verbs {
+			fmt.Printf("  %-8s %s\n", v.name, v.short)
+		}
+		fmt.Print("\nnsrun help VERB says more. nsrun --help lists the options that bwrap has too.\n")
+		return 0
+	}
+	for _, v := range verbs {
+		if v.name != args[0] {
+			continue
+		}
+		fmt.Printf("usage: nsrun %s %s\n\n%s\n", v.name, v.usage, v.short)
+		if v.name == "run" {
+			fmt.Print("\n" + runHelp + "\n")
+			printFlags(runFlags(&runOptions{}))
+		}
+		return 0
+	}
+	return fail(&usageError{"help", "no verb " + quote(args[0])})
+}
+
+const runHelp = `The command sees the host's files, read-only, without secrets; the project
+is writable behind an overlay; /tmp, /dev and /proc are private; there is no
+network. What it changed is kept as a session until it is committed or
+discarded. The exit status is the command's, or 124 (timed out), 125 (nsrun
+failed), 126 (cannot execute), 127 (not found), 128+n (signal n).`
+
+// printFlags prints flags the way they are typed.
+func printFlags(fs *flag.FlagSet) {
+	fs.VisitAll(func(f *flag.Flag) {
+		arg, usage := flag.UnquoteUsage(f)
+		dashes := "--"
+		if len(f.Name) == 1 {
+			dashes = "-"
+		}
+		fmt.Fprintf(os.Stdout, "  %-22s %s\n", strings.TrimRight(dashes+f.Name+" "+arg, " "), usage)
+	})
+}

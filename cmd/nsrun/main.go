@@ -1,0 +1,67 @@
+// Nsrun runs commands in sandboxes. See README.md, or `nsrun help`.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/nsrun/nsrun/internal/reexec"
+)
+
+// How this program speaks:
+//
+//   - standard output belongs to the command, and to what a verb was asked for;
+//   - everything else goes to standard error, in lines that begin with "nsrun: ",
+//     in lower case, without a full stop: what, which path, why, and at most one
+//     hint that can be typed;
+//   - success says nothing but what changed, and -q not even that;
+//   - names of files are escaped where they hold control characters;
+//   - it asks only on a terminal, and silence is never a yes.
+
+func init() {
+	// Sandboxes are cloned from this thread, and die with it.
+	reexec.InProcess = true
+}
+
+func main() {
+	if filepath.Base(os.Args[0]) == "bwrap" {
+		os.Exit(dropIn(os.Args, false))
+	}
+	if len(os.Args) > 1 {
+		for _, v := range verbs {
+			if v.name == os.Args[1] {
+				os.Exit(v.run(os.Args[2:]))
+			}
+		}
+		os.Exit(dropIn(os.Args, true))
+	}
+	os.Exit(help(nil))
+}
+
+// verb is a word that os.Args[1] may be.
+type verb struct {
+	name  string
+	usage string // arguments
+	short string
+	run   func(args []string) int
+}
+
+// verbs in the order of help. Filled in by init: help, which is one of them,
+// lists them.
+var verbs []verb
+
+func init() {
+	verbs = []verb{
+		{"run", "[flags] [--] COMMAND [ARG…]", "run a command in a sandbox over the project", run},
+		{"ls", "[--json]", "list sessions", ls},
+		{"show", "[--json] [SESSION]", "show what a session changed", show},
+		{"commit", "[SESSION] [PATH…]", "copy a session's changes to the project", commit},
+		{"discard", "[SESSION…]", "throw a session's changes away", discard},
+		{"doctor", "[--json]", "tell what this machine can do", doctor},
+		{"version", "", "print the version", version},
+		{"help", "[VERB]", "explain a verb", help},
+	}
+}

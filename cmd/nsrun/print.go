@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// Exit statuses of our own, as timeout(1) and env(1) have them.
+const (
+	exitTimeout       = 124
+	exitFailed        = 125
+	exitCannotExecute = 126
+	exitNotFound      = 127
+)
+
+// say prints one of our lines.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "nsrun: "+format+"\n", args...)
+}
+
+// fail prints what went wrong, with what to type where that is known, and returns
+// the exit status for it.
+func fail(err error) int {
+	if hint := hint(err); hint != "" {
+		say("%s (%s)", err, hint)
+	} else {
+		say("%s", err)
+	}
+	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == "exec" {
+		if errors.Is(e.Err, unix.ENOENT) {
+			return exitNotFound
+		}
+		return exitCannotExecute
+	}
+	return exitFailed
+}
+
+// usageError is a mistake on the command line.
+type usageError struct{ verb, text string }
+
+func (e *usageError) Error() string { return e.verb + ": " + e.text }
+
+// hint is what can be typed to get on.
+func hint(err error) string {
+	if u, ok := errors.AsType[*usageError](err); ok {
+		return "try: nsrun help " + u.verb
+	}
+	if e, ok := errors.AsType[*nsexec.Error](err); ok {
+		switch e.Op {
+		case "clone", "uid map", "gid map", "launcher", "seccomp":
+			return "try: nsrun doctor"
+		case "overlay":
+			return "try: nsrun doctor, or nsrun run --direct"
+		}
+	}
+	if c, ok := errors.AsType[*overlay.ConflictError](err); ok && len(c.Conflicts) > 0 {
+		return "try: nsrun show, or nsrun discard"
+	}
+	return ""
+}
+
+// quote makes a name of somebody else's safe to print.
+func quote(s string) string {
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) < 0 && s[0] != '"' {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// quoteCommand is a command as one could type it.
+func quoteCommand(args []string) string {
+	words := make([]string, len(args))
+	for i, a := range args {
+		switch {
+		case a == "" || strings.ContainsAny(a, " \t\"'`$&|;<>()*?[]#~!{}\\") && quote(a) == a:
+			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		default:
+			words[i] = quote(a)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// printChanges prints changes, deletions first, a new or deleted directory as one
+// line. Nothing is cut off. It returns how many changes there were.
+func printChanges(w io.Writer, prefix string, changes []overlay.Change, several bool) {
+	out := bufio.NewWriter(w)
+	defer out.Flush()
+	for _, deletions := range [...]bool{true, false} {
+		for i := 0; i < len(changes); i++ {
+			c := changes[i]
+			if (c.Kind == overlay.Deleted) != deletions {
+				continue
+			}
+			line := c.String()
+			if several {
+				line = c.String()[:2] + quote(c.Root) + ": " + c.String()[2:]
+			}
+			if c.Kind == overlay.Added && c.Mode.IsDir() {
+				n := below(changes[i:])
+				if n > 0 {
+					line += fmt.Sprintf(" (and %d below)", n)
+				}
+				i += n
+			}
+			fmt.Fprintf(out, "%s%s\n", prefix, line)
+		}
+	}
+}
+
+// below counts the changes that lie in the new directory changes[0]. All are
+// additions: there was nothing.
+func below(changes []overlay.Change) (n int) {
+	dir := changes[0]
+	for _, c := range changes[1:] {
+		if c.Root != dir.Root || !strings.HasPrefix(c.Path, dir.Path+"/") {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// plural is "1 change", "2 changes".
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+// isTerminal reports whether f is a terminal.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// ask asks on the terminal, whatever standard input is, and returns the first
+// letter of the answer in lower case: 0 if there is none, or no terminal.
+func ask(question string) byte {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return 0
+	}
+	defer tty.Close()
+	fmt.Fprintf(tty, "nsrun: %s ", question)
+	line, err := bufio.NewReader(tty).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(tty)
+		return 0
+	}
+	line = strings.ToLower(strings.TrimSpace(line))
+	if line == "" {
+		return 0
+	}
+	return line[0]
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// report is what --report writes. The keys are stable.
+type report struct {
+	Session    string         `json:"session"`
+	Command    []string       `json:"command"`
+	ExitCode   int            `json:"exit_code"`
+	Signal     string         `json:"signal"`
+	TimedOut   bool           `json:"timed_out"`
+	DurationMS int64          `json:"duration_ms"`
+	Backend    string         `json:"backend"`
+	Missing    []string       `json:"missing"`
+	Network    network        `json:"network"`
+	Changes    []changeReport `json:"changes"`
+	Denied     []struct{}     `json:"denied"`
+	State      string         `json:"state"`
+	Backups    []struct{}     `json:"backups"`
+	Output     outputReport   `json:"output"`
+}
+
+type network struct {
+	Mode      string     `json:"mode"`
+	Decisions []struct{} `json:"decisions"`
+}
+
+type outputReport struct {
+	Truncated bool `json:"truncated"`
+}
+
+// changeReport is one change.
+type changeReport struct {
+	Kind overlay.Kind `json:"kind"`
+	Root string       `json:"root"`
+	Path string       `json:"path"`
+	Mode string       `json:"mode"` // octal, as stat(1) has it
+	Size int64        `json:"size"`
+}
+
+func changeReports(changes []overlay.Change) []changeReport {
+	list := make([]changeReport, len(changes))
+	for i, c := range changes {
+		list[i] = changeReport{c.Kind, c.Root, c.Path, octal(c.Mode), c.Size}
+	}
+	return list
+}
+
+// octal is a mode as chmod(1) takes it.
+func octal(m os.FileMode) string {
+	bits := uint64(m.Perm())
+	for _, b := range [...]struct {
+		mode os.FileMode
+		bit  uint64
+	}{{os.ModeSetuid, 0o4000}, {os.ModeSetgid, 0o2000}, {os.ModeSticky, 0o1000}} {
+		if m&b.mode != 0 {
+			bits |= b.bit
+		}
+	}
+	return "0" + strconv.FormatUint(bits, 8)
+}
+
+func (r *runner) writeReport(status int) error {
+	if r.o.report == "" {
+		return nil
+	}
+	rep := report{
+		Command: r.o.command, ExitCode: status, TimedOut: r.timedOut,
+		DurationMS: time.Since(r.began).Milliseconds(), Backend: "native", Missing: []string{},
+		Network: network{Mode: r.o.net, Decisions: []struct{}{}},
+		Changes: changeReports(r.changes), Denied: []struct{}{}, State: r.state, Backups: []struct{}{},
+	}
+	if r.session != nil {
+		rep.Session = r.session.ID()
+	}
+	if r.signal != nil {
+		if s, ok := r.signal.(unix.Signal); ok {
+			rep.Signal = unix.SignalName(s)
+		}
+	}
+	b, err := json.MarshalIndent(rep, "", "  ")
+	if err != nil {
+		return err
+	}
+	b = append(b, '\n')
+	switch fd, err := strconv.ParseUint(r.o.report, 10, 31); {
+	case r.o.report == "-":
+		_, err = os.Stdout.Write(b)
+		return err
+	case err == nil:
+		f := os.NewFile(uintptr(fd), "report descriptor "+r.o.report)
+		_, err = f.Write(b)
+		return err
+	}
+	return os.WriteFile(r.o.report, b, 0o666)
+}

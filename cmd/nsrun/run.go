@@ -1,0 +1,521 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// runOptions are the flags of `nsrun run`.
+type runOptions struct {
+	dir                   string
+	projects              []string
+	shell                 string
+	shellSet              bool
+	direct                bool
+	commit, discard, keep bool
+	paths                 []pathRule
+	net                   string
+	env                   []string
+	clearEnv              bool
+	timeout               time.Duration
+	report                string
+	explain, quiet        bool
+	command               []string
+}
+
+// pathRule is one --rw, --ro or --block, in the order given.
+type pathRule struct{ kind, pattern string }
+
+// ruleFlag collects path rules of one kind.
+type ruleFlag struct {
+	kind  string
+	rules *[]pathRule
+}
+
+func (f ruleFlag) String() string { return "" }
+func (f ruleFlag) Set(s string) error {
+	if s == "" {
+		return errors.New("empty path")
+	}
+	*f.rules = append(*f.rules, pathRule{f.kind, s})
+	return nil
+}
+
+// listFlag collects the values of a flag that may be repeated.
+type listFlag []string
+
+func (f *listFlag) String() string     { return "" }
+func (f *listFlag) Set(s string) error { *f = append(*f, s); return nil }
+
+func runFlags(o *runOptions) *flag.FlagSet {
+	fs := flag.NewFlagSet("run", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.StringVar(&o.dir, "C", "", "working `directory`")
+	fs.StringVar(&o.dir, "dir", "", "working `directory`")
+	fs.Var((*listFlag)(&o.projects), "project", "project root `directory` (repeatable; default: the git work tree, else the current directory)")
+	fs.Func("c", "run a shell `string` with /bin/sh -c", func(s string) error { o.shell, o.shellSet = s, true; return nil })
+	fs.BoolVar(&o.direct, "direct", false, "write straight into the project, no overlay")
+	fs.BoolVar(&o.commit, "commit", false, "commit the changes afterwards, if the command succeeds")
+	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
+	fs.BoolVar(&o.keep, "keep", false, "keep the changes for `nsrun commit`, without asking")
+	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make a `path` writable, without overlay (repeatable, globs; later rules win)")
+	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make a `path` read-only")
+	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide a `path`")
+	fs.StringVar(&o.net, "net", "none", "`none`, or host: the host's network, which has to be approved every time")
+	fs.Var((*listFlag)(&o.env), "env", "set `K=V`, or pass K on (repeatable)")
+	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass nothing of the environment but PATH and HOME")
+	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")
+	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
+	fs.BoolVar(&o.explain, "explain", false, "print what would be done, do nothing")
+	fs.BoolVar(&o.quiet, "q", false, "do not say what changed")
+	return fs
+}
+
+func parseRun(args []string) (*runOptions, error) {
+	o := &runOptions{}
+	fs := runFlags(o)
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		}
+		return nil, &usageError{"run", err.Error()}
+	}
+	o.command = fs.Args()
+	if o.shellSet {
+		o.command = append([]string{"/bin/sh", "-c", o.shell}, o.command...)
+	}
+	n := 0
+	for _, b := range [...]bool{o.commit, o.discard, o.keep} {
+		if b {
+			n++
+		}
+	}
+	switch {
+	case len(o.command) == 0:
+		return nil, &usageError{"run", "no command"}
+	case n > 1:
+		return nil, &usageError{"run", "--commit, --discard and --keep exclude each other"}
+	case o.direct && n > 0:
+		return nil, &usageError{"run", "--direct leaves nothing to commit, discard or keep"}
+	case o.net != "none" && o.net != "host":
+		return nil, &usageError{"run", fmt.Sprintf("--net %s: only none and host", quote(o.net))}
+	case o.timeout < 0:
+		return nil, &usageError{"run", "--timeout is negative"}
+	}
+	return o, nil
+}
+
+func run(args []string) int {
+	o, err := parseRun(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return help([]string{"run"})
+	}
+	if err != nil {
+		return fail(err)
+	}
+	r := &runner{o: o, began: time.Now()}
+	defer r.close()
+	if err := r.prepare(); err != nil {
+		return fail(err)
+	}
+	if o.explain {
+		if err := r.cmd.Explain(os.Stdout); err != nil {
+			return fail(err)
+		}
+		return 0
+	}
+	if o.net == "host" && ask(fmt.Sprintf("run with network access: %s? [y/N]", quoteCommand(o.command))) != 'y' {
+		say("network access was not approved: it needs a yes on a terminal, every time")
+		return exitFailed
+	}
+	status := r.run()
+	if err := r.finish(status); err != nil {
+		status = fail(err)
+	}
+	if err := r.writeReport(status); err != nil {
+		return fail(err)
+	}
+	return status
+}
+
+// runner is one `nsrun run`.
+type runner struct {
+	o       *runOptions
+	began   time.Time
+	session *overlay.Session // nil: --direct
+	spec    nsrunlib.Spec
+	cmd     *nsexec.Cmd
+	cancel  context.CancelFunc
+	ctx     context.Context
+
+	changes  []overlay.Change
+	signal   os.Signal
+	timedOut bool
+	state    string
+}
+
+func (r *runner) close() {
+	if r.cancel != nil {
+		r.cancel()
+	}
+	if r.session != nil {
+		if err := r.session.DropScratch(); err != nil {
+			say("%s", err)
+		}
+		_ = r.session.Close()
+	}
+}
+
+// prepare makes the session and the command.
+func (r *runner) prepare() error {
+	o := r.o
+	wd, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	dir := wd
+	if o.dir != "" {
+		if dir, err = workingDir(o.dir); err != nil {
+			return err
+		}
+	}
+	roots := o.projects
+	if len(roots) == 0 {
+		roots = []string{workTree(dir)}
+	}
+	plan := nsrunlib.BaseMounts()
+	if o.direct {
+		direct, err := directMounts(roots)
+		if err != nil {
+			return err
+		}
+		plan = append(plan, direct...)
+	} else if !o.explain {
+		if r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: o.command}); err != nil {
+			return err
+		}
+		caches, err := r.cacheMounts()
+		if err != nil {
+			return err
+		}
+		plan = append(append(plan, caches...), r.session.Mounts()...)
+	} else {
+		for _, root := range roots {
+			plan = append(plan, mounts.Overlay(root, "/SESSION/upper", "/SESSION/work", root))
+		}
+	}
+	plan = append(plan, nsrunlib.HideSecrets()...)
+	rules, err := ruleMounts(o.paths)
+	if err != nil {
+		return err
+	}
+	r.spec = nsrunlib.Spec{Mounts: append(plan, rules...), Dir: dir, Env: environment(o)}
+	if o.net == "host" {
+		r.spec.Share |= nsexec.Net
+		r.spec.Mounts = append(r.spec.Mounts, mounts.ROBind("/run/systemd/resolve", "/run/systemd/resolve").Try())
+	}
+	r.ctx = context.Background()
+	if o.timeout > 0 {
+		r.ctx, r.cancel = context.WithTimeout(r.ctx, o.timeout)
+	}
+	r.cmd = r.spec.CommandContext(r.ctx, o.command[0], o.command[1:]...)
+	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	// As timeout(1): a request first, and no patience after that.
+	r.cmd.Cancel = func() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
+	r.cmd.WaitDelay = 2 * time.Second
+	return nil
+}
+
+// workingDir is the directory that -C names.
+func workingDir(name string) (string, error) {
+	if name == "playground" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		name = filepath.Join(home, "playground")
+	}
+	dir, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	fi, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("working directory does not exist: %s", quote(name))
+	case !fi.IsDir():
+		return "", fmt.Errorf("working directory is not a directory: %s", quote(name))
+	}
+	return dir, nil
+}
+
+// workTree is the git work tree around dir, or dir itself.
+func workTree(dir string) string {
+	for d := dir; ; d = filepath.Dir(d) {
+		if _, err := os.Lstat(filepath.Join(d, ".git")); err == nil {
+			return d
+		}
+		if d == filepath.Dir(d) {
+			return dir
+		}
+	}
+}
+
+// directMounts makes the roots writable, but for what git would execute on
+// behalf of whoever uses the repository next.
+func directMounts(roots []string) (p mounts.Plan, err error) {
+	for _, root := range roots {
+		abs, err := filepath.Abs(root)
+		if err == nil {
+			abs, err = filepath.EvalSymlinks(abs)
+		}
+		if err != nil {
+			return nil, err
+		}
+		p = append(p, mounts.Bind(abs, abs))
+		git := filepath.Join(abs, ".git")
+		if fi, err := os.Lstat(git); err == nil && fi.IsDir() {
+			// A mount point cannot be renamed away.
+			p = append(p, mounts.Bind(git, git))
+			for _, name := range [...]string{"hooks", "config", "info/attributes"} {
+				f := filepath.Join(git, name)
+				p = append(p, mounts.ROBind(f, f).Try())
+			}
+		}
+	}
+	return p, nil
+}
+
+// caches are directories below the home directory that build tools cannot do
+// without. They are readable as they are; what is written to them is gone
+// afterwards.
+var caches = [...]string{".cache", "go/pkg", ".npm", ".cargo", ".rustup", ".m2/repository", ".gradle", ".ccache", ".yarn", ".bun"}
+
+// cacheMounts makes the caches writable.
+func (r *runner) cacheMounts() (p mounts.Plan, err error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil, nil // nothing below it then
+	}
+	for _, c := range caches {
+		dir := filepath.Join(home, c)
+		if fi, err := os.Lstat(dir); err != nil || !fi.IsDir() || within(r.session, dir) {
+			continue
+		}
+		m, err := r.session.Scratch(dir)
+		if err != nil {
+			return nil, err
+		}
+		p = append(p, m)
+	}
+	return p, nil
+}
+
+// within reports whether dir is a root of the session or lies in one.
+func within(s *overlay.Session, dir string) bool {
+	for _, root := range s.Roots() {
+		if dir == root.Path || strings.HasPrefix(dir, strings.TrimSuffix(root.Path, "/")+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// ruleMounts are --rw, --ro and --block in their order.
+func ruleMounts(rules []pathRule) (p mounts.Plan, err error) {
+	for _, rule := range rules {
+		pattern, err := filepath.Abs(rule.pattern)
+		if err != nil {
+			return nil, err
+		}
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, &usageError{"run", fmt.Sprintf("--%s %s: %s", rule.kind, quote(rule.pattern), err)}
+		}
+		if len(paths) == 0 {
+			return nil, &usageError{"run", fmt.Sprintf("--%s %s: no such path", rule.kind, quote(rule.pattern))}
+		}
+		for _, path := range paths {
+			if rule.kind == "block" {
+				p = append(p, mounts.Block(path))
+				continue
+			}
+			real, err := filepath.EvalSymlinks(path)
+			if err != nil {
+				return nil, err
+			}
+			if rule.kind == "rw" {
+				p = append(p, mounts.Bind(real, real))
+			} else {
+				p = append(p, mounts.ROBind(real, real))
+			}
+		}
+	}
+	return p, nil
+}
+
+// environment is what the command gets.
+func environment(o *runOptions) []string {
+	var env []string
+	if o.clearEnv {
+		for _, name := range [...]string{"PATH", "HOME"} {
+			if v, ok := os.LookupEnv(name); ok {
+				env = append(env, name+"="+v)
+			}
+		}
+	} else {
+		env = nsrunlib.SafeEnv(os.Environ())
+	}
+	for _, kv := range o.env {
+		name, _, assigned := strings.Cut(kv, "=")
+		if !assigned {
+			v, ok := os.LookupEnv(name)
+			if !ok {
+				continue
+			}
+			kv = name + "=" + v
+		}
+		kept := env[:0]
+		for _, e := range env {
+			if n, _, _ := strings.Cut(e, "="); n != name {
+				kept = append(kept, e)
+			}
+		}
+		env = append(kept, kv)
+	}
+	if env == nil {
+		env = []string{}
+	}
+	return env
+}
+
+// run runs the command and returns its exit status.
+func (r *runner) run() int {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	if err := r.cmd.Start(); err != nil {
+		return fail(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				_ = r.cmd.Process.Signal(s)
+			case <-done:
+				return
+			}
+		}
+	}()
+	err := r.cmd.Wait()
+	close(done)
+	r.timedOut = r.ctx.Err() != nil
+	if ps := r.cmd.ProcessState; ps != nil {
+		if ws, ok := ps.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			r.signal = ws.Signal()
+		}
+	}
+	switch _, exited := errors.AsType[*exec.ExitError](err); {
+	case r.timedOut:
+		say("timed out after %s", r.o.timeout)
+		return exitTimeout
+	case exited:
+		return exitStatus(r.cmd.ProcessState)
+	case err != nil:
+		return fail(err)
+	}
+	return 0
+}
+
+// finish decides what becomes of the changes, and says so.
+func (r *runner) finish(status int) error {
+	if r.session == nil {
+		return nil
+	}
+	if r.cmd.ProcessState == nil { // never started
+		return r.drop()
+	}
+	for c, err := range r.session.Changes() {
+		if err != nil {
+			return err
+		}
+		r.changes = append(r.changes, c)
+	}
+	if len(r.changes) == 0 {
+		return r.drop()
+	}
+	id := r.session.ID()
+	if !r.o.quiet {
+		printChanges(os.Stderr, "nsrun: ", r.changes, len(r.session.Roots()) > 1)
+	}
+	switch r.decide(status) {
+	case "commit":
+		if err := r.session.Commit(context.Background()); err != nil {
+			say("the changes are kept as session %s", id)
+			return err
+		}
+		r.state = overlay.Committed.String()
+		if !r.o.quiet {
+			say("committed %s", plural(len(r.changes), "change"))
+		}
+	case "discard":
+		if err := r.session.Discard(); err != nil {
+			return err
+		}
+		r.state = overlay.Discarded.String()
+		if !r.o.quiet {
+			say("discarded %s", plural(len(r.changes), "change"))
+		}
+	default:
+		r.state = overlay.Kept.String()
+		if !r.o.quiet {
+			say("kept %s: nsrun commit %s, or nsrun discard %s", plural(len(r.changes), "change"), id, id)
+		}
+	}
+	return nil
+}
+
+// decide is what to do with the changes: as the flags say; on a terminal as the
+// user says; else keep.
+func (r *runner) decide(status int) string {
+	switch {
+	case r.o.commit && status != 0:
+		say("the command failed: its changes are not committed")
+		return "keep"
+	case r.o.commit:
+		return "commit"
+	case r.o.discard:
+		return "discard"
+	case r.o.keep || !isTerminal(os.Stdin) || !isTerminal(os.Stderr):
+		return "keep"
+	}
+	switch ask("commit, discard or keep? [c/d/K]") {
+	case 'c', 'y':
+		return "commit"
+	case 'd':
+		return "discard"
+	}
+	return "keep"
+}
+
+// drop removes a session that has nothing in it.
+func (r *runner) drop() error {
+	r.state = overlay.Discarded.String()
+	return r.session.Remove()
+}

@@ -1,0 +1,58 @@
+package overlay
+
+import (
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// scratchName is the directory of a session that holds what was written to
+// scratch overlays.
+const scratchName = "scratch"
+
+// Scratch returns an overlay over dir for what need not be kept, such as the
+// caches of build tools: what is written there is no change of the session.
+// DropScratch removes it.
+func (s *Session) Scratch(dir string) (mounts.Mount, error) {
+	const op = "make scratch directory"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(op, true); err != nil {
+		return mounts.Mount{}, err
+	}
+	if err := unix.Mkdirat(s.dir.fd, scratchName, 0o700); err != nil && err != unix.EEXIST {
+		return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
+	}
+	for n := 1; ; n++ {
+		upper := scratchName + "/upper" + strconv.Itoa(n)
+		err := unix.Mkdirat(s.dir.fd, upper, 0o700)
+		if err == unix.EEXIST {
+			continue
+		}
+		work := scratchName + "/work" + strconv.Itoa(n)
+		if err == nil {
+			err = unix.Mkdirat(s.dir.fd, work, 0o700)
+		}
+		if err != nil {
+			return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
+		}
+		return mounts.Overlay(dir, filepath.Join(s.path, upper), filepath.Join(s.path, work), dir), nil
+	}
+}
+
+// DropScratch removes what was written to scratch overlays. None of them may be
+// in use.
+func (s *Session) DropScratch() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir == nil || s.readOnly {
+		return nil
+	}
+	if err := removeTree(s.dir, scratchName); err != nil {
+		return &Error{Op: "remove scratch directory", Path: s.path, Err: err}
+	}
+	return nil
+}
