@@ -58,8 +58,8 @@ type commit struct {
 
 	settled map[place]settled
 	steps   []*step
-	made    []place // new directories whose mode and time are still to be set
-	dirs    map[place]madeDir
+	made    []place           // new directories whose mode and time are still to be set
+	dirs    map[place]madeDir // what they are to be given
 	links   map[int]map[inode]link
 	twins   []map[inode]twin
 	widened map[door]widened // directories that were made accessible
@@ -70,6 +70,8 @@ type commit struct {
 
 	seq  int
 	many bool // too many objects to wait for the disk for each
+
+	plain bool // rename only as every file system can; for tests
 }
 
 // A layer holds the two directories of a root, and the one that was used last

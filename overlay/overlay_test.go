@@ -6,58 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-// TestAsUser runs all tests once more as an ordinary user.
-func TestAsUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return // everything runs as a user already
-	}
-	const nobody = 65534
-	dir, err := os.MkdirTemp("", "overlay-user-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	exe, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	home := filepath.Join(dir, "home")
-	test := filepath.Join(dir, "overlay.test")
-	for _, err := range []error{
-		os.Chmod(dir, 0o755),
-		os.WriteFile(test, exe, 0o755),
-		os.Mkdir(home, 0o700),
-		os.Chown(home, nobody, nobody),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	args := []string{"-test.count=1"}
-	if testing.Verbose() {
-		args = append(args, "-test.v")
-	}
-	cmd := exec.Command(test, args...)
-	cmd.Dir = home
-	cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+home, "XDG_STATE_HOME=")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("as user %d: %v\n%s", nobody, err, out)
-	} else if testing.Verbose() {
-		t.Logf("as user %d:\n%s", nobody, out)
-	}
-}
+	"github.com/nsrun/nsrun/internal/testenv"
+)
 
 // The matrix: what the project has at x, and what the command makes of it.
 var (
@@ -337,6 +294,44 @@ func TestBytesAndSizes(t *testing.T) {
 	}
 }
 
+// Where the kernel does not copy by itself, the result is the same.
+func TestCopyBlocks(t *testing.T) {
+	dir := project(t, `head -c 700000 /dev/urandom > a; : > b`)
+	d, err := openAbs(dir, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	a, err := d.open("a", unix.O_RDONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.close()
+	b, err := d.open("b", unix.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	if err := copyBlocks(context.Background(), b, a, 0, 700000); err != nil {
+		t.Fatal(err)
+	}
+	if same, err := sameData(a, b, 700000); !same || err != nil {
+		t.Errorf("%v, %v", same, err)
+	}
+	if _, err := unix.Pwrite(b.fd, []byte("x"), 699999); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Pwrite(a.fd, []byte("x"), 0); err == nil {
+		t.Error("the source is writable")
+	}
+	if err := copyBlocks(context.Background(), b, a, 0, 700001); !errors.Is(err, ErrMoved) {
+		t.Errorf("short source: %v", err)
+	}
+	if same, err := sameData(a, b, 700001); same || !errors.Is(err, ErrMoved) {
+		t.Errorf("%v, %v", same, err)
+	}
+}
+
 func TestTwoRoots(t *testing.T) {
 	a, b := project(t, `printf 1 > f; printf 1 > only-a`), project(t, `printf 1 > f; printf 1 > g`)
 	s := create(t, a, b)
@@ -597,8 +592,71 @@ func TestSwapped(t *testing.T) {
 	}
 }
 
+// TestSwapper commits while somebody exchanges directories of the project and of
+// the session for links to other places, all the time.
+func TestSwapper(t *testing.T) {
+	for _, side := range []string{"project", "upper"} {
+		t.Run(side, func(t *testing.T) {
+			victim := project(t, `printf secret > f; printf secret > g`)
+			before := look(t, victim)
+			done, refused, half := 0, 0, 0
+			for range 40 {
+				root := project(t, `mkdir -p d/e; printf 1 > d/e/f; printf 1 > d/e/g`)
+				s := create(t, root)
+				up := s.Roots()[0].Upper
+				outside(t, up, `mkdir -p d/e; printf 22 > d/e/f; printf 22 > d/e/n; chmod 700 d/e`)
+				where := filepath.Join(root, "d")
+				if side == "upper" {
+					where = filepath.Join(up, "d")
+				}
+				if err := os.Symlink(victim, filepath.Join(where, "link")); err != nil {
+					t.Fatal(err)
+				}
+				d, err := openAbs(where, unix.O_PATH|unix.O_DIRECTORY)
+				if err != nil {
+					t.Fatal(err)
+				}
+				stop, stopped := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(stopped)
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+							_ = d.rename("e", "link", unix.RENAME_EXCHANGE)
+						}
+					}
+				}()
+				switch err := s.Commit(context.Background()); {
+				case err == nil:
+					done++
+				case errors.As(err, new(*CommitError)):
+					half++
+				default:
+					refused++
+				}
+				close(stop)
+				<-stopped
+				d.close()
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Logf("%d commits, %d refused, %d half done", done, refused, half)
+			wantSame(t, look(t, victim), before)
+		})
+	}
+}
+
 // A failure while renaming is taken back, and is no conflict the next time.
 func TestUndo(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		t.Run(fmt.Sprintf("plain=%v", plain), func(t *testing.T) { testUndo(t, plain) })
+	}
+}
+
+func testUndo(t *testing.T, plain bool) {
 	root := project(t, `mkdir -p d/sub e k; printf 1 > d/sub/f; printf 1 > g; printf 1 > h; ln -s a l`)
 	s := create(t, root)
 	want := sandbox(t, s, `printf 2 > d/sub/f; rm -r k; rm h; mkdir h; printf 2 > h/x; chmod 700 e; printf 2 > new; rm g; rm l; ln -s b l`)
@@ -609,6 +667,7 @@ func TestUndo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		c.plain = plain
 		if err := c.checkConflicts(context.Background()); err != nil {
 			t.Fatalf("after %d failures: %v", n, err)
 		}
@@ -649,7 +708,15 @@ func TestUndo(t *testing.T) {
 	if err := s.Commit(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
-	commitAll(t, s)
+	c, err := s.planCommit(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	c.plain = plain
+	if err := c.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
 	wantSame(t, look(t, root), want)
 }
 
@@ -952,7 +1019,7 @@ func TestXattrs(t *testing.T) {
 	set := func(p, name, v string) {
 		t.Helper()
 		if err := unix.Setxattr(p, name, []byte(v), 0); err != nil {
-			unavailable(t, "setxattr: %v", err)
+			testenv.Skip(t, "xattr", err.Error())
 		}
 	}
 	set(filepath.Join(root, "g"), "user.keep", "old")
@@ -999,7 +1066,7 @@ func TestXattrWhiteouts(t *testing.T) {
 		{"d", "opaque", "x"}, {"d/a", "whiteout", "y"}, {"a", "whiteout", "y"},
 	} {
 		if err := unix.Setxattr(filepath.Join(up, x.path), overlayPrefix+x.name, []byte(x.value), 0); err != nil {
-			unavailable(t, "setxattr: %v", err)
+			testenv.Skip(t, "xattr", err.Error())
 		}
 	}
 	wantChanges(t, s, "M a", "D d/a", "M d/b")

@@ -14,16 +14,23 @@ const removeDepth = 64
 // are made readable first, and trees of any depth are removed with a bounded
 // number of descriptors. That nothing is there is no error.
 func removeTree(parent *handle, name string) error {
-	err := parent.unlink(name, 0)
-	if err == nil || err == unix.ENOENT {
-		return nil
+	for tries := 0; ; tries++ {
+		err := parent.unlink(name, 0)
+		if err == nil || err == unix.ENOENT {
+			return nil
+		}
+		if err != unix.EISDIR {
+			return err
+		}
+		r := remover{}
+		if err = r.dir(parent, name, 0); !swapped(err) || tries == 100 {
+			return err
+		}
 	}
-	if err != unix.EISDIR {
-		return err
-	}
-	r := remover{}
-	return r.dir(parent, name, 0)
 }
+
+// swapped reports that what was a directory a moment ago is none any more.
+func swapped(err error) bool { return err == unix.ENOTDIR || err == unix.ELOOP }
 
 // A remover removes one tree. What lies too deep is moved up into top, the
 // tree's uppermost directory, and removed from there.
@@ -83,10 +90,16 @@ func (r *remover) entry(d *handle, name string, depth int) error {
 		return err
 	}
 	if depth < removeDepth {
-		return r.dir(d, name, depth+1)
+		if err := r.dir(d, name, depth+1); !swapped(err) {
+			return err
+		}
+		return nil // the next pass sees what it is now
 	}
 	// Moving a directory to another parent needs write access to it.
 	sub, err := openForRemoval(d, name)
+	if swapped(err) || err == unix.ENOENT {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -96,6 +109,8 @@ func (r *remover) entry(d *handle, name string, depth int) error {
 		err := unix.Renameat2(d.fd, name, r.top.fd, ".deep-"+strconv.Itoa(r.moved), 0)
 		switch err {
 		case unix.EEXIST, unix.ENOTEMPTY, unix.ENOTDIR, unix.EINTR: // the name is taken
+		case unix.ENOENT:
+			return nil
 		default:
 			return err
 		}

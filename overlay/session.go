@@ -179,11 +179,7 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			return fail(cmpNil(err, fs.ErrInvalid))
 		}
 		if p, err = filepath.EvalSymlinks(p); err != nil {
-			var pe *fs.PathError
-			if errors.As(err, &pe) {
-				err = pe.Err
-			}
-			return fail(err)
+			return fail(bare(err))
 		}
 		if p == "/" {
 			return fail(errors.New("the whole file system cannot be a root"))
@@ -221,6 +217,15 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 		s.meta.Roots = append(s.meta.Roots, metaRoot{Path: rawText(p), Ino: st.ino})
 	}
 	return nil
+}
+
+// bare takes the path off an error that gets one anyway.
+func bare(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
 }
 
 func cmpNil(err, other error) error {
@@ -596,8 +601,9 @@ func (s *Session) Remove() error {
 	if s.dir == nil || s.readOnly {
 		return &Error{Op: op, Path: s.path, Err: cmpClosed(s)}
 	}
+	// Away first: nobody sees a part of it. Calling again goes on with that.
 	gone := ".gone-" + s.id
-	if err := s.state.rename(s.id, gone, 0); err != nil {
+	if err := s.state.rename(s.id, gone, 0); err != nil && err != unix.ENOENT {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	if err := removeTree(s.state, gone); err != nil {

@@ -241,8 +241,18 @@ func (c *commit) make(ctx context.Context, n node, at place) error {
 		if err := unix.Mkdirat(dst.fd, dstName, 0o700); err != nil {
 			return err
 		}
+		st, err := dst.lstat(dstName)
+		if err != nil {
+			return err
+		}
+		// What is to be set is read while the session's directory is at hand.
+		x, err := c.upperXattrs(n)
+		if err != nil {
+			return err
+		}
 		c.made = append(c.made, at)
-		return c.noteDir(n, at)
+		c.dirs[at] = madeDir{st.ino, n.up, x}
+		return nil
 	case unix.S_IFREG:
 		return c.makeFile(ctx, n, src, srcName, dst, dstName, at)
 	case unix.S_IFLNK:
@@ -411,18 +421,9 @@ func (c *commit) makeLink(n node, id inode, dst *handle, dstName string) (bool, 
 
 // madeDir is what finishDir needs to know of a new directory.
 type madeDir struct {
+	ino    uint64 // of the new directory: another one must not get its attributes
 	up     stat
 	xattrs xattrs
-}
-
-// noteDir reads the attributes of a new directory while it is at hand.
-func (c *commit) noteDir(n node, at place) error {
-	x, err := c.upperXattrs(n)
-	if err != nil {
-		return err
-	}
-	c.dirs[at] = madeDir{n.up, x}
-	return nil
 }
 
 // upperXattrs reads the attributes of a directory of the session.
@@ -459,8 +460,8 @@ func (c *commit) finishDir(at place) error {
 		}
 		defer d.close()
 		st, err := d.stat()
-		if err != nil {
-			return err
+		if err != nil || st.ino != want.ino {
+			return cmpErr(err)
 		}
 		if err := d.setXattrs(want.xattrs); err != nil {
 			return err

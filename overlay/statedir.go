@@ -54,7 +54,7 @@ func openStateDir(dir string, create bool) (path string, h *handle, err error) {
 			break
 		}
 		if !errors.Is(err, fs.ErrNotExist) || existing == "/" {
-			return "", nil, &Error{Op: "open state directory", Path: existing, Err: err}
+			return "", nil, &Error{Op: "open state directory", Path: existing, Err: bare(err)}
 		}
 		missing = append(missing, filepath.Base(existing))
 		existing = filepath.Dir(existing)

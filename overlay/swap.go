@@ -38,11 +38,20 @@ func (c *commit) swap() error {
 	return c.syncDirs()
 }
 
+// exchange swaps two names.
+func (c *commit) exchange(d *handle, a, b string) error {
+	if c.plain {
+		return unix.EINVAL
+	}
+	return d.rename(a, b, unix.RENAME_EXCHANGE)
+}
+
 // moveNew renames from to a name at which nothing is.
-func moveNew(d *handle, from, to string) error {
-	err := d.rename(from, to, unix.RENAME_NOREPLACE)
-	if err != unix.EINVAL {
-		return err
+func (c *commit) moveNew(d *handle, from, to string) error {
+	if !c.plain {
+		if err := d.rename(from, to, unix.RENAME_NOREPLACE); err != unix.EINVAL {
+			return err
+		}
 	}
 	// Not every file system can do it in one step.
 	if _, found, err := d.lstatIf(to); err != nil || found {
@@ -59,13 +68,13 @@ func (c *commit) put(st *step) error {
 		return err
 	}
 	if !n.hasLow {
-		err := moveNew(d, st.tmp, st.name)
+		err := c.moveNew(d, st.tmp, st.name)
 		if err == unix.EEXIST {
 			return c.conflictNow(n, whyMade)
 		}
 		return err
 	}
-	err = d.rename(st.tmp, st.name, unix.RENAME_EXCHANGE)
+	err = c.exchange(d, st.tmp, st.name)
 	if err == unix.EINVAL {
 		return c.putSlowly(d, n, st)
 	}
@@ -78,7 +87,7 @@ func (c *commit) put(st *step) error {
 	// What was there must be what was compared: somebody may have saved a file
 	// a moment ago.
 	if got, err := d.lstat(st.tmp); err != nil || !got.same(n.low) {
-		if back := d.rename(st.tmp, st.name, unix.RENAME_EXCHANGE); back != nil {
+		if back := c.exchange(d, st.tmp, st.name); back != nil {
 			st.done, st.old = true, st.tmp
 			return errors.Join(cmpErr(err), back)
 		}
@@ -94,15 +103,16 @@ func (c *commit) putSlowly(d *handle, n node, st *step) error {
 	if err := c.moveAway(d, n, st); err != nil {
 		return err
 	}
-	err := moveNew(d, st.tmp, st.name)
+	err := c.moveNew(d, st.tmp, st.name)
 	if err != nil {
-		if back := moveNew(d, st.old, st.name); back != nil {
+		if back := c.moveNew(d, st.old, st.name); back != nil {
 			return errors.Join(err, back)
 		}
 		st.old = ""
 		if err == unix.EEXIST {
 			return c.conflictNow(n, whyNow)
 		}
+		c.ours[place{n.root, n.Path}] = true // it was what it had been, but for the ctime
 	}
 	return err
 }
@@ -110,7 +120,7 @@ func (c *commit) putSlowly(d *handle, n node, st *step) error {
 // moveAway moves the object at the step's name to a temporary one.
 func (c *commit) moveAway(d *handle, n node, st *step) error {
 	old := c.temp()
-	if err := moveNew(d, st.name, old); err != nil {
+	if err := c.moveNew(d, st.name, old); err != nil {
 		if err == unix.ENOENT {
 			return c.conflictNow(n, whyNow)
 		}
@@ -118,7 +128,7 @@ func (c *commit) moveAway(d *handle, n node, st *step) error {
 	}
 	st.old = old
 	if got, err := d.lstat(old); err != nil || !got.same(n.low) {
-		if back := moveNew(d, old, st.name); back != nil {
+		if back := c.moveNew(d, old, st.name); back != nil {
 			return errors.Join(cmpErr(err), back)
 		}
 		st.old = ""
@@ -246,17 +256,17 @@ func (c *commit) undoStep(n node, st *step) error {
 	}
 	switch {
 	case st.tmp == "": // a deletion
-		err = moveNew(d, st.old, st.name)
+		err = c.moveNew(d, st.old, st.name)
 	case st.old == "": // something new
-		err = moveNew(d, st.name, st.tmp)
+		err = c.moveNew(d, st.name, st.tmp)
 	case st.old == st.tmp:
-		err = d.rename(st.tmp, st.name, unix.RENAME_EXCHANGE)
+		err = c.exchange(d, st.tmp, st.name)
 	default:
 		if st.done {
-			err = moveNew(d, st.name, st.tmp)
+			err = c.moveNew(d, st.name, st.tmp)
 		}
 		if err == nil {
-			err = moveNew(d, st.old, st.name)
+			err = c.moveNew(d, st.old, st.name)
 		}
 	}
 	if err == nil {

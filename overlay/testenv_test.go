@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -30,36 +31,7 @@ func TestMain(m *testing.M) {
 		os.Exit(helper())
 	}
 	unix.Umask(0o022)
-	before := openFiles()
-	code := m.Run()
-	if after := openFiles(); code == 0 && !slices.Equal(before, after) {
-		fmt.Printf("descriptors leaked\nbefore: %q\nafter:  %q\n", before, after)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// openFiles says what this process has open, the runtime's own left out.
-func openFiles() []string {
-	var list []string
-	entries, _ := os.ReadDir("/proc/self/fd")
-	for _, e := range entries {
-		to, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && !strings.HasPrefix(to, "anon_inode:") && !strings.HasPrefix(to, "/sys/") {
-			list = append(list, e.Name()+" "+to)
-		}
-	}
-	return list
-}
-
-// unavailable ends a test that this machine cannot run. Where the environment
-// promises that it can (NSRUN_MUST_WORK), that is a failure.
-func unavailable(t testing.TB, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("NSRUN_MUST_WORK") != "" {
-		t.Fatalf("cannot run here: "+format, args...)
-	}
-	t.Skipf("cannot run here: "+format, args...)
+	testenv.Main(m)
 }
 
 // helperInput is what the helper reads from standard input.
@@ -150,10 +122,10 @@ func runHelper(t testing.TB, input helperInput) string {
 	}
 	err = cmd.Run()
 	if cmd.ProcessState == nil {
-		unavailable(t, "no user namespaces: %v", err)
+		testenv.Skip(t, "userns", err.Error())
 	}
 	if cmd.ProcessState.ExitCode() == exitNoMount {
-		unavailable(t, "%s", stderr.String())
+		testenv.Skip(t, "overlay", stderr.String())
 	}
 	if err != nil {
 		t.Fatalf("sandbox: %v\n%s", err, stderr.String())
