@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,18 +51,11 @@ func matrixScripts() (setup, run string, dirs []string) {
 		for _, u := range matrixUpper {
 			dir := l.name + "-" + u.name
 			dirs = append(dirs, dir)
-			fmt.Fprintf(&a, "mkdir %s; (cd %s; printf other > other; %s)\n", dir, dir, cmpOr(l.script, "true"))
+			fmt.Fprintf(&a, "mkdir %s; (cd %s; printf other > other; %s)\n", dir, dir, cmp.Or(l.script, "true"))
 			fmt.Fprintf(&b, "(cd %s; %s)\n", dir, u.script)
 		}
 	}
 	return a.String(), b.String(), dirs
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // wantMatrix is what must become of x, told from the types alone.

@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -176,7 +177,7 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 		fail := func(err error) error { return &Error{Op: op, Path: given, Err: err} }
 		p, err := filepath.Abs(given)
 		if err != nil || given == "" {
-			return fail(cmpNil(err, fs.ErrInvalid))
+			return fail(cmp.Or[error](err, fs.ErrInvalid))
 		}
 		if p, err = filepath.EvalSymlinks(p); err != nil {
 			return fail(bare(err))
@@ -226,13 +227,6 @@ func bare(err error) error {
 		return pe.Err
 	}
 	return err
-}
-
-func cmpNil(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }
 
 // inside reports whether the absolute path p is dir or lies below it.
@@ -368,7 +362,7 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 		}
 		// It may have been removed between finding and locking it.
 		if st, err := s.dir.stat(); err != nil || st.nlink == 0 {
-			return fail(cmpNil(err, fs.ErrNotExist))
+			return fail(cmp.Or[error](err, fs.ErrNotExist))
 		}
 	}
 	if s.meta, err = readMeta(s.dir); err != nil {
@@ -599,7 +593,7 @@ func (s *Session) Remove() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dir == nil || s.readOnly {
-		return &Error{Op: op, Path: s.path, Err: cmpClosed(s)}
+		return &Error{Op: op, Path: s.path, Err: s.closed()}
 	}
 	// Away first: nobody sees a part of it. Calling again goes on with that.
 	gone := ".gone-" + s.id
@@ -613,7 +607,8 @@ func (s *Session) Remove() error {
 	return nil
 }
 
-func cmpClosed(s *Session) error {
+// closed says why the session cannot be changed.
+func (s *Session) closed() error {
 	if s.dir == nil {
 		return fs.ErrClosed
 	}

@@ -236,7 +236,7 @@ func (c *commit) make(ctx context.Context, n node, at place) error {
 	switch typ := n.up.typ(); typ {
 	case unix.S_IFDIR:
 		if st, err := src.lstat(srcName); err != nil || st.ino != n.up.ino || !st.isDir() {
-			return cmpErr(err)
+			return orMoved(err)
 		}
 		if err := unix.Mkdirat(dst.fd, dstName, 0o700); err != nil {
 			return err
@@ -280,7 +280,7 @@ func readlinkOf(dir *handle, name string, want stat) (string, error) {
 	}
 	defer l.close()
 	if st, err := l.stat(); err != nil || !st.same(want) {
-		return "", cmpErr(err)
+		return "", orMoved(err)
 	}
 	return l.readlink()
 }
@@ -294,7 +294,7 @@ func finishNode(dir *handle, name string, want stat) error {
 	defer h.close()
 	st, err := h.stat()
 	if err != nil || st.typ() != want.typ() || st.nlink != 1 {
-		return cmpErr(err)
+		return orMoved(err)
 	}
 	return finish(h, st, want)
 }
@@ -348,7 +348,7 @@ func (c *commit) makeFile(ctx context.Context, n node, src *handle, srcName stri
 		return err
 	}
 	if st, err := f.stat(); err != nil || !st.same(n.up) {
-		return cmpErr(err)
+		return orMoved(err)
 	}
 	if err := t.setXattrs(x); err != nil {
 		return err
@@ -390,7 +390,7 @@ func (c *commit) makeLink(n node, id inode, dst *handle, dstName string) (bool, 
 			return false, err
 		}
 		if st, err := dst.lstat(dstName); err != nil || st.ino != first.ino {
-			return false, cmpErr(err)
+			return false, orMoved(err)
 		}
 		return true, nil
 	}
@@ -411,7 +411,7 @@ func (c *commit) makeLink(n node, id inode, dst *handle, dstName string) (bool, 
 		return false, nil
 	}
 	if st, err := dst.lstat(dstName); err != nil || !st.same(t.low) {
-		return false, cmpErr(err)
+		return false, orMoved(err)
 	}
 	if at := (place{n.root, t.path}); !c.changed(at, t.low) {
 		c.ours[at] = true
@@ -446,7 +446,7 @@ func (c *commit) upperXattrs(n node) (xattrs, error) {
 	}
 	defer d.close()
 	if st, err := d.stat(); err != nil || st.ino != n.up.ino {
-		return nil, cmpErr(err)
+		return nil, orMoved(err)
 	}
 	return d.xattrs()
 }
@@ -461,7 +461,7 @@ func (c *commit) finishDir(at place) error {
 		defer d.close()
 		st, err := d.stat()
 		if err != nil || st.ino != want.ino {
-			return cmpErr(err)
+			return orMoved(err)
 		}
 		if err := d.setXattrs(want.xattrs); err != nil {
 			return err

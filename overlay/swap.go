@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -55,7 +56,7 @@ func (c *commit) moveNew(d *handle, from, to string) error {
 	}
 	// Not every file system can do it in one step.
 	if _, found, err := d.lstatIf(to); err != nil || found {
-		return cmpNil(err, unix.EEXIST)
+		return cmp.Or[error](err, unix.EEXIST)
 	}
 	return d.rename(from, to, 0)
 }
@@ -89,7 +90,7 @@ func (c *commit) put(st *step) error {
 	if got, err := d.lstat(st.tmp); err != nil || !got.same(n.low) {
 		if back := c.exchange(d, st.tmp, st.name); back != nil {
 			st.done, st.old = true, st.tmp
-			return errors.Join(cmpErr(err), back)
+			return errors.Join(orMoved(err), back)
 		}
 		return c.conflictNow(n, whyNow)
 	}
@@ -129,7 +130,7 @@ func (c *commit) moveAway(d *handle, n node, st *step) error {
 	st.old = old
 	if got, err := d.lstat(old); err != nil || !got.same(n.low) {
 		if back := c.moveNew(d, old, st.name); back != nil {
-			return errors.Join(cmpErr(err), back)
+			return errors.Join(orMoved(err), back)
 		}
 		st.old = ""
 		return c.conflictNow(n, whyNow)
@@ -178,7 +179,7 @@ func (c *commit) applyAttrs(n node, st *step, want stat, x xattrs) error {
 	defer d.close()
 	got, err := d.stat()
 	if err != nil || got.ino != n.low.ino || got.dev != n.low.dev {
-		return cmpErr(err)
+		return orMoved(err)
 	}
 	st.touched = true
 	if at := (place{n.root, n.Path}); !c.changed(at, n.low) {

@@ -263,7 +263,7 @@ func (h *handle) openFile(name string, want stat, unlock bool) (*handle, error) 
 		}
 		defer p.close()
 		if st, err := p.stat(); err != nil || !st.same(want) {
-			return nil, cmpErr(err)
+			return nil, orMoved(err)
 		}
 		if err := p.chmod(want.perm() | 0o400); err != nil {
 			return nil, err
@@ -276,20 +276,20 @@ func (h *handle) openFile(name string, want stat, unlock bool) (*handle, error) 
 	}
 	if err != nil {
 		if err == unix.ELOOP || err == unix.ENOENT || err == unix.ENXIO {
-			err = cmpErr(nil)
+			err = orMoved(nil)
 		}
 		return nil, err
 	}
 	st, err := f.stat()
 	if err != nil || !st.same(want) {
 		f.close()
-		return nil, cmpErr(err)
+		return nil, orMoved(err)
 	}
 	return f, nil
 }
 
-// cmpErr is the error of a comparison that failed, or that found a difference.
-func cmpErr(err error) error {
+// orMoved is the error of a comparison that failed, or that found a difference.
+func orMoved(err error) error {
 	if err == nil {
 		return ErrMoved
 	}

@@ -207,7 +207,7 @@ func (w *walker) enter(f *frame, at *handle, name string, st stat, low *handle) 
 	}
 	if got, err := f.up.stat(); err != nil || got.ino != st.ino || got.dev != st.dev {
 		w.leave(f)
-		return false, w.fail("open", f.path, cmpErr(err))
+		return false, w.fail("open", f.path, orMoved(err))
 	}
 	mark, _, err := f.up.getXattr(overlayPrefix + "opaque")
 	if err != nil {
@@ -250,7 +250,7 @@ func (w *walker) widen(f *frame, at *handle, name string, st stat) error {
 	}
 	defer p.close()
 	if got, err := p.stat(); err != nil || got.ino != st.ino || got.dev != st.dev {
-		return cmpErr(err)
+		return orMoved(err)
 	}
 	if err := p.chmod(st.perm() | 0o700); err != nil {
 		return err
@@ -295,7 +295,7 @@ func (w *walker) wake(f *frame) (err error) {
 		}
 		if st, err := d.stat(); err != nil || st.ino != ino {
 			d.close()
-			return nil, cmpErr(err)
+			return nil, orMoved(err)
 		}
 		return d, nil
 	}
