@@ -576,7 +576,7 @@ func (s *Session) end(state State, durable bool) error {
 		return err
 	}
 	s.meta = &m
-	for _, name := range []string{"upper", "work"} {
+	for _, name := range []string{"upper", "work", scratchName} {
 		if err := removeTree(s.dir, name); err != nil {
 			return fmt.Errorf("remove %s: %w", name, err)
 		}
