@@ -3,6 +3,7 @@ package nsexec
 import (
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -164,6 +165,7 @@ func spawnFirst(p profile, clone cloneFunc) (*sandbox, error) {
 	defer w.Close()
 	s.status = r
 	if s.pid, err = clone(s.first, int(theirs), int(w)); err != nil {
+		w.Close()
 		s.close()
 		return nil, err
 	}
@@ -210,6 +212,7 @@ func underlying(err error) error {
 
 // send gives the sandbox its second Program.
 func (s *sandbox) send(p *prog.Program, fds []int) error {
+	fds = slices.Clone(fds)
 	null := -1
 	for i, fd := range fds {
 		if fd >= 0 {

@@ -39,6 +39,17 @@ type sandbox struct {
 // close gives up a sandbox that did not start a command, and waits for its end.
 func (s *sandbox) close() {
 	s.sock.Close()
+	// Which process it is, the launcher may not have said yet. Without its socket
+	// it ends in any case; with both the reports end.
+	for s.pid == 0 && s.status != nil {
+		r, err := readRecord(s.status)
+		if err != nil {
+			break
+		}
+		if r.Kind == prog.RecordPid {
+			s.pid = int(r.Value)
+		}
+	}
 	if s.pid > 0 {
 		_ = unix.Kill(s.pid, unix.SIGKILL)
 		sys.Wait(s.pid)
@@ -272,7 +283,7 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int) error {
 		// What changed the credentials has cleared it.
 		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
 	}
-	return c.execute(b, umask)
+	return c.execute(b, umask, len(fds))
 }
 
 // credentials adds what makes the command who it is, and takes away what it must
@@ -313,8 +324,8 @@ func (c *Cmd) credentials(b *prog.Builder) {
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // execute adds the command's execution, and before it what the command must not
-// share with the set-up.
-func (c *Cmd) execute(b *prog.Builder, umask prog.Slot) error {
+// share with the set-up. status is the number of the status pipe.
+func (c *Cmd) execute(b *prog.Builder, umask prog.Slot, status int) error {
 	for _, s := range append(append([]string{c.Path, c.Dir, c.Hostname}, c.Args...), c.Environ()...) {
 		if strings.IndexByte(s, 0) >= 0 {
 			return &Error{Op: "exec", Path: c.Path, Err: syscall.EINVAL}
@@ -333,6 +344,11 @@ func (c *Cmd) execute(b *prog.Builder, umask prog.Slot) error {
 	}
 	env := c.Environ()
 	argv, envv := b.Strings(args), b.Strings(env)
+	if c.executesItself() {
+		// Nobody will be left to report that it was executed. So it says that it is
+		// about to be, to be told from a process that somebody killed before.
+		b.Call(prog.SysWrite, prog.Int(status), b.Words(prog.RecordStarted, 0).Arg(), prog.Int(prog.RecordSize)).Full()
+	}
 	for _, path := range candidates(c.Path, env) {
 		b.Call(prog.Exec, b.String(path), argv.Arg(), envv.Arg()).
 			Tolerate(syscall.ENOENT, syscall.EACCES, syscall.ENOTDIR, syscall.ENODEV, syscall.ETIMEDOUT, syscall.ELOOP, syscall.ENAMETOOLONG)
@@ -400,6 +416,10 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 			return nil, err
 		}
 		if err = s.send(second, fds); err != nil {
+			// It failed before it came to that, and said how.
+			if err := s.await(second, c); err != nil {
+				return nil, err
+			}
 			s.close()
 			return nil, &Error{Op: "start", Path: c.Path, Err: err}
 		}
@@ -459,10 +479,15 @@ func startHere(c *Cmd, p profile, fds []int) (*sandbox, error) {
 // await reads reports until the command was executed, or something failed; then
 // the sandbox is gone.
 func (s *sandbox) await(second *prog.Program, c *Cmd) error {
+	executing := false
 	for {
 		r, err := readRecord(s.status)
-		if errors.Is(err, errGone) && s.pid > 0 && c.executesItself() {
-			return nil // nobody is left who could report: the program was executed
+		if errors.Is(err, errGone) && executing {
+			if s.pid == 0 {
+				s.close()
+				return &Error{Op: "start", Path: c.Path, Err: err}
+			}
+			return nil // the status pipe was closed by execve
 		}
 		if err != nil {
 			s.close()
@@ -477,6 +502,10 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) error {
 				return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
 			}
 		case prog.RecordStarted:
+			if c.executesItself() {
+				executing = true // or about to
+				continue
+			}
 			if s.pid > 0 {
 				return nil
 			}
