@@ -1,0 +1,3 @@
+package nsexec_test
+
+const auditX32 = false

@@ -1,0 +1,260 @@
+package nsexec_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// helpers are the programs that this binary is besides being the test.
+var helpers map[string]func(args []string) int
+
+func init() {
+	helpers = map[string]func([]string) int{
+		"nested": helpNested, "embed": helpEmbed, "terminal": helpTerminal,
+		"calls": helpCalls, "loopback": helpLoopback, "trace": helpTrace, "tiocsti": helpTiocsti,
+	}
+}
+
+// helpNested starts a sandbox, itself being in one.
+func helpNested([]string) int {
+	c := nsexec.Command("echo", "nested")
+	c.Mounts = mounts.Plan{mounts.ROBind("/", "/")}
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if err := c.Run(); err != nil {
+		if e, ok := errors.AsType[*nsexec.Error](err); ok {
+			fmt.Println(e.Op + ": " + e.Err.Error())
+			return 0
+		}
+		fmt.Println(err)
+	}
+	return 0
+}
+
+// helpEmbed is an embedding program that will be killed: it starts a sandbox,
+// says its number, and waits. The argument says what kind of sandbox.
+func helpEmbed(args []string) int {
+	c := nsexec.Command("sh", "-c", "sleep 1000 & sleep 1000")
+	c.Mounts = mounts.Plan{mounts.ROBind("/", "/")}
+	switch args[0] {
+	case "pid1":
+		c.AsPID1 = true
+	case "session":
+		c.NewSession = true
+	case "shared":
+		c.Share = nsexec.PID
+	case "credential":
+		c.UIDMap = []nsexec.IDMap{{0, uint32(os.Getuid()), 1}}
+		c.GIDMap = []nsexec.IDMap{{0, uint32(os.Getgid()), 1}}
+		c.Credential = &nsexec.Credential{}
+	case "other":
+		c.Credential = &nsexec.Credential{UID: 1234, GID: 1234}
+	case "capabilities":
+		c.Capabilities = nsexec.AllCapabilities()
+	case "other with capabilities":
+		c.Credential = &nsexec.Credential{UID: 1234, GID: 1234}
+		c.Capabilities = nsexec.AllCapabilities()
+	}
+	if err := c.Start(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println(c.Process.Pid)
+	_ = c.Wait()
+	return 0
+}
+
+// helpTerminal is an embedding program at a terminal: it runs a script with the
+// terminal as standard files. With "forward" it passes on the signals it gets.
+func helpTerminal(args []string) int {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT)
+	c := nsexec.Command("sh", "-c", args[1])
+	c.Mounts = base()
+	c.Env = append(nsexec.BaseEnv(), helperEnv+"=tiocsti")
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	switch args[0] {
+	case "filter":
+		c.Seccomp = []nsexec.Filter{nsexec.DefaultFilter()}
+	case "session":
+		c.NewSession = true
+	}
+	if err := c.Start(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	if args[0] == "forward" {
+		go func() {
+			for s := range signals {
+				_ = c.Process.Signal(s)
+			}
+		}()
+	}
+	if err := c.Wait(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("embedder is done")
+	return 0
+}
+
+func helpTiocsti([]string) int {
+	for _, request := range []uint{unix.TIOCSTI, 0x541c} {
+		b := byte('X')
+		if request != unix.TIOCSTI {
+			b = 2 // paste
+		}
+		// The upper half means nothing to the kernel, and must not to a filter.
+		_, _, e := unix.Syscall(unix.SYS_IOCTL, 0, uintptr(request)|1<<32, uintptr(unsafe.Pointer(&b)))
+		fmt.Printf("ioctl %#x: %s\n", request, name(e))
+	}
+	return 0
+}
+
+func name(e syscall.Errno) string {
+	if e == 0 {
+		return "done"
+	}
+	return unix.ErrnoName(e)
+}
+
+// helpCalls tries system calls that DefaultFilter is about.
+func helpCalls([]string) int {
+	try := func(what string, nr uintptr, args ...uintptr) {
+		args = append(args, 0, 0, 0, 0, 0)
+		_, _, e := unix.RawSyscall6(nr, args[0], args[1], args[2], args[3], args[4], 0)
+		fmt.Printf("%s %s\n", what, name(e))
+	}
+	slash := append([]byte("/"), 0)
+	tmpfs := append([]byte("tmpfs"), 0)
+	p := func(b []byte) uintptr { return uintptr(unsafe.Pointer(&b[0])) }
+	var params [128]byte
+	// clone would make a process: with a flag that contradicts CLONE_NEWUSER it
+	// cannot get further than its arguments.
+	try("clone-newuser", unix.SYS_CLONE, unix.CLONE_NEWUSER|unix.CLONE_FS)
+	try("unshare-user", unix.SYS_UNSHARE, unix.CLONE_NEWUSER|unix.CLONE_THREAD)
+	try("unshare-files", unix.SYS_UNSHARE, unix.CLONE_FILES)
+	try("clone3", unix.SYS_CLONE3, 0, 0)
+	try("mount", unix.SYS_MOUNT, p(tmpfs), p(slash), p(tmpfs), unix.MS_REMOUNT)
+	try("open_tree", unix.SYS_OPEN_TREE, ^uintptr(99), p(slash), 0)
+	try("setns", unix.SYS_SETNS, ^uintptr(0), 0)
+	try("io_uring_setup", unix.SYS_IO_URING_SETUP, 1, p(params[:]))
+	try("keyctl", unix.SYS_KEYCTL, 0, ^uintptr(2), 0)
+	try("bpf", unix.SYS_BPF, 0, 0, 0)
+	try("perf_event_open", unix.SYS_PERF_EVENT_OPEN, 0, 0, 0)
+	try("userfaultfd", unix.SYS_USERFAULTFD, 0x1000000)
+	try("ptrace", unix.SYS_PTRACE, unix.PTRACE_PEEKTEXT, 0, 0)
+	socket := func(what string, family uintptr) {
+		fd, _, e := unix.RawSyscall(unix.SYS_SOCKET, family, unix.SOCK_STREAM, 0)
+		if e == 0 {
+			unix.Close(int(fd))
+		}
+		fmt.Printf("%s %s\n", what, name(e))
+	}
+	socket("vsock", unix.AF_VSOCK)
+	socket("vsock-high", unix.AF_VSOCK|1<<32)
+	socket("unix", unix.AF_UNIX)
+	if auditX32 {
+		try("x32-getpid", unix.SYS_GETPID|0x40000000)
+	}
+	return 0
+}
+
+// helpLoopback talks to itself.
+func helpLoopback([]string) int {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		go func() {
+			if c, err := l.Accept(); err == nil {
+				fmt.Fprintln(c, "hello")
+				c.Close()
+			}
+		}()
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		line, err := bufio.NewReader(c).ReadString('\n')
+		fmt.Print(line)
+		if err != nil {
+			fmt.Println(err)
+		}
+		c.Close()
+		l.Close()
+	}
+	// Elsewhere there is nothing.
+	if _, err := net.Dial("tcp", "192.0.2.1:9"); errors.Is(err, unix.ENETUNREACH) {
+		fmt.Println("unreachable")
+	}
+	return 0
+}
+
+// helpTrace tries to get at another process, by its number.
+func helpTrace(args []string) int {
+	pid, err := strconv.Atoi(args[0])
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	say := func(what string, err error) {
+		switch e, _ := errors.AsType[syscall.Errno](err); {
+		case err == nil:
+			fmt.Println(what, "done")
+		case e != 0:
+			fmt.Println(what, name(e))
+		default:
+			fmt.Println(what, err)
+		}
+	}
+	err = unix.PtraceSeize(pid)
+	say("ptrace", err)
+	var b [8]byte
+	_, err = unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &b[0], Len: 8}}, []unix.RemoteIovec{{Base: 0x400000, Len: 8}}, 0)
+	say("vm", err)
+	dir := "/proc/" + args[0] + "/"
+	for _, f := range []string{"environ", "mem", "maps", "exe"} {
+		file, err := os.Open(dir + f)
+		if err == nil {
+			var content []byte
+			content, err = readSome(file)
+			if f == "environ" && err == nil && len(content) > 0 {
+				fmt.Println("environ:", strings.ReplaceAll(string(content), "\x00", " "))
+			}
+			file.Close()
+		}
+		say(f, err)
+	}
+	_, err = os.OpenFile(dir+"exe", os.O_WRONLY, 0)
+	say("exe for writing", err)
+	_, err = os.ReadDir(dir + "fd")
+	say("fd", err)
+	_, err = os.Readlink(dir + "root")
+	say("root", err)
+	return 0
+}
+
+func readSome(f *os.File) ([]byte, error) {
+	b := make([]byte, 4096)
+	n, err := f.Read(b)
+	if n == 0 && err != nil && err.Error() == "EOF" {
+		return nil, nil
+	}
+	return b[:max(n, 0)], err
+}
