@@ -504,7 +504,8 @@ func (c *Cmd) Wait() error {
 		err = &exec.ExitError{ProcessState: state}
 	}
 	if c.ctxDone != nil {
-		if cerr := <-c.ctxDone; cerr != nil && err != nil && (state == nil || !state.Success()) {
+		// As in os/exec: a bad exit status, which SIGKILL makes, says more.
+		if cerr := <-c.ctxDone; err == nil {
 			err = cerr
 		}
 	}

@@ -25,6 +25,7 @@ func init() {
 	helpers = map[string]func([]string) int{
 		"nested": helpNested, "embed": helpEmbed, "terminal": helpTerminal,
 		"calls": helpCalls, "loopback": helpLoopback, "trace": helpTrace, "tiocsti": helpTiocsti,
+		"files": helpFiles,
 	}
 }
 
@@ -40,6 +41,35 @@ func helpNested([]string) int {
 		}
 		fmt.Println(err)
 	}
+	return 0
+}
+
+// helpFiles lists open descriptors, with their content where they are files that
+// can be read; into pipes it writes.
+func helpFiles([]string) int {
+	var list []string
+	for fd := range 256 {
+		mode, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		if err != nil {
+			continue
+		}
+		text := strconv.Itoa(fd)
+		b := make([]byte, 64)
+		switch link, _ := os.Readlink("/proc/self/fd/" + text); {
+		case link == "anon_inode:[eventpoll]", link == "anon_inode:[eventfd]", strings.HasPrefix(link, "/sys/fs/cgroup/"):
+			continue // the Go runtime's
+		case fd > 2 && mode&unix.O_ACCMODE == unix.O_WRONLY:
+			_, _ = unix.Write(fd, []byte("hello from "+text+"\n"))
+		case fd > 2:
+			n, err := unix.Read(fd, b)
+			text += "=" + string(b[:max(n, 0)])
+			if err != nil {
+				text += link
+			}
+		}
+		list = append(list, text)
+	}
+	fmt.Println(strings.Join(list, " "))
 	return 0
 }
 
