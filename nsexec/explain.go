@@ -19,7 +19,7 @@ func (c *Cmd) Explain(w io.Writer) error {
 	b.SetNFds(n + 1)
 	b.SetFlags(p.cloneFlags())
 	b.Call(prog.Install, prog.Int(n))
-	p.namespaces(b, n)
+	p.namespaces(b)
 	fds := make([]int, n)
 	for i, f := range c.ExtraFiles {
 		if f == nil {

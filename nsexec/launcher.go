@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/early"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -147,7 +148,7 @@ func spawnFirst(p profile, clone cloneFunc) (*sandbox, error) {
 		b.Step("start", "")
 		b.Call(prog.SysRead, prog.Int(0), b.Zero(8).Arg(), prog.Int(8))
 	}
-	p.namespaces(b, 1)
+	p.namespaces(b)
 	b.Step("start", "")
 	b.Call(prog.Receive, prog.Int(0))
 	s := &sandbox{first: b.Program(), sock: sys.None}
@@ -180,6 +181,22 @@ func spawnFirst(p profile, clone cloneFunc) (*sandbox, error) {
 		}
 	}
 	return s, nil
+}
+
+// begun is the sandbox that was begun before this program's main, if there is one
+// and it has this profile.
+func begun(p profile) *sandbox {
+	pid, sock, status, uid, gid, ok := early.Take()
+	if !ok {
+		return nil
+	}
+	s := &sandbox{pid: pid, sock: sys.FD(sock), status: os.NewFile(uintptr(status), "status"), waited: true}
+	ids := func(n int) string { return text([]IDMap{{uint32(n), uint32(n), 1}}) }
+	if p != (profile{flags: early.Flags, uid: ids(uid), gid: ids(gid), self: true}) {
+		s.close()
+		return nil
+	}
+	return s
 }
 
 // writeMaps maps the ids of a clone's user namespace, and tells it.

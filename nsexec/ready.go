@@ -29,6 +29,7 @@ func (r *readySet) take(p profile) (*sandbox, error) {
 	delete(r.waiting, p)
 	r.mu.Unlock()
 	if s != nil {
+		s.waited = true
 		return s, nil
 	}
 	return spawnFirst(p, cloneInLauncher)

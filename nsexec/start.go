@@ -34,6 +34,7 @@ type sandbox struct {
 	status *os.File // read end, closed by exit; nil: none
 	sock   sys.FD   // to the clone, until it got its second Program
 	first  *prog.Program
+	waited bool // it was made before it was wanted, and may have died since
 }
 
 // close gives up a sandbox that did not start a command, and waits for its end.
@@ -109,11 +110,10 @@ type profile struct {
 	uid, gid string // id maps
 	self     bool   // the child writes them
 	bounding Capabilities
-	outlive  bool // the caller's death is not the sandbox's
 }
 
 func (c *Cmd) profile() profile {
-	p := profile{flags: (All &^ c.Share).flags(), bounding: c.Capabilities, outlive: c.Background}
+	p := profile{flags: (All &^ c.Share).flags(), bounding: c.Capabilities}
 	if p.flags&unix.CLONE_NEWUSER != 0 {
 		m := mapIDs(c.UIDMap, c.GIDMap)
 		p.uid, p.gid, p.self = text(m.uid), text(m.gid), m.self
@@ -121,20 +121,8 @@ func (c *Cmd) profile() profile {
 	return p
 }
 
-// namespaces adds the first Program's operations. Descriptors were installed;
-// status is the number of the status pipe.
-func (p *profile) namespaces(b *prog.Builder, status int) {
-	if !p.outlive {
-		b.Step("start", "")
-		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
-		// If the parent died before that, nobody reads the status pipe any more.
-		poll := b.Data([]byte{byte(status), byte(status >> 8), 0, 0, 0, 0, 0, 0})
-		zero := b.Words(0, 0)
-		b.Call(prog.SysPpoll, poll.Arg(), prog.Int(1), zero.Arg(), prog.Null)
-		alive := b.If(poll+4, unix.POLLERR<<16, 0)
-		b.Fail(syscall.ESRCH)
-		b.Here(alive)
-	}
+// namespaces adds the first Program's operations. Descriptors were installed.
+func (p *profile) namespaces(b *prog.Builder) {
 	if p.self {
 		write := func(op, name, data string) {
 			b.Step(op, name)
@@ -236,6 +224,9 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int) error {
 			b.Call(prog.SysClose, prog.Int(i)).Tolerate(syscall.EBADF)
 		}
 	}
+	if !c.Background {
+		dieWithParent(b, len(fds))
+	}
 	b.Step("clone", names(unix.CLONE_NEWNS))
 	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
 	umask := b.Slot()
@@ -284,6 +275,21 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int) error {
 		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
 	}
 	return c.execute(b, umask, len(fds))
+}
+
+// dieWithParent adds what ends the sandbox when its parent ends; status is the
+// number of the status pipe. (A clone that still waits for its second Program ends
+// because nobody is left to send it.)
+func dieWithParent(b *prog.Builder, status int) {
+	b.Step("start", "")
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
+	// If the parent died before that, nobody reads the status pipe any more.
+	poll := b.Data([]byte{byte(status), byte(status >> 8), 0, 0, 0, 0, 0, 0})
+	zero := b.Words(0, 0)
+	b.Call(prog.SysPpoll, poll.Arg(), prog.Int(1), zero.Arg(), prog.Null)
+	alive := b.If(poll+4, unix.POLLERR<<16, 0)
+	b.Fail(syscall.ESRCH)
+	b.Here(alive)
 }
 
 // credentials adds what makes the command who it is, and takes away what it must
@@ -389,49 +395,61 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 			fds[i] = int(f.Fd())
 		}
 	}
-	if reexec.InProcess && p.flags&unix.CLONE_NEWNET == 0 && !p.parentMaps() {
+	if !reexec.InProcess {
+		s, err := ready.take(p)
+		if err == nil {
+			s, err = c.complete(s, p, fds, cloneInLauncher)
+		}
+		if err == nil {
+			ready.refill(p)
+		}
+		return s, err
+	}
+	if s := begun(p); s != nil && !c.executesItself() {
+		return c.complete(s, p, fds, cloneHere)
+	} else if s != nil {
+		s.close()
+	}
+	if !p.parentMaps() {
 		return startHere(c, p, fds)
 	}
-	var s *sandbox
-	var err error
-	if reexec.InProcess {
-		// It makes its namespaces while the rest is put together here.
-		s, err = spawnFirst(p, cloneHere)
-	} else {
-		s, err = ready.take(p)
-	}
+	s, err := spawnFirst(p, cloneHere)
 	if err != nil {
 		return nil, err
 	}
+	return c.complete(s, p, fds, cloneHere)
+}
+
+// complete gives a sandbox that has its namespaces the rest of its work.
+func (c *Cmd) complete(s *sandbox, p profile, fds []int, clone cloneFunc) (*sandbox, error) {
 	second, err := c.secondProgram(p, fds)
 	if err != nil {
 		s.close()
 		return nil, err
 	}
-	if err := s.send(second, fds); err != nil {
-		// A sandbox that waited may have died meanwhile (somebody killed it): once
-		// more, with a fresh one.
-		s.close()
-		if s, err = spawnFirst(p, cloneInLauncher); err != nil {
-			return nil, err
-		}
-		if err = s.send(second, fds); err != nil {
-			// It failed before it came to that, and said how.
-			if err := s.await(second, c); err != nil {
+	for try := 0; ; try++ {
+		err := s.send(second, fds)
+		if err == nil {
+			s.sock.Close()
+			err = s.await(second, c)
+			if err == nil {
+				return s, nil
+			}
+			if !s.waited || !errors.Is(err, errGone) {
 				return nil, err
 			}
+		} else {
 			s.close()
+		}
+		// A sandbox that waited may have died meanwhile (somebody killed it): once
+		// more, with a fresh one.
+		if try > 0 {
 			return nil, &Error{Op: "start", Path: c.Path, Err: err}
 		}
+		if s, err = spawnFirst(p, clone); err != nil {
+			return nil, err
+		}
 	}
-	s.sock.Close()
-	if err := s.await(second, c); err != nil {
-		return nil, err
-	}
-	if !reexec.InProcess {
-		ready.refill(p)
-	}
-	return s, nil
 }
 
 // secondProgram is the second Program, for these descriptors and the status pipe.
@@ -453,7 +471,7 @@ func startHere(c *Cmd, p profile, fds []int) (*sandbox, error) {
 	b.SetNFds(n + 1)
 	b.SetFlags(p.cloneFlags())
 	b.Call(prog.Install, prog.Int(n))
-	p.namespaces(b, n)
+	p.namespaces(b)
 	if err := c.setup(b, p, fds); err != nil {
 		return nil, err
 	}

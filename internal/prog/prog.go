@@ -35,10 +35,12 @@ type Header struct {
 	Flags  uint64 // of clone3(2)
 	Stage  uint32 // or'ed into the step of reports, so that both halves can be told apart
 	_      uint32
+
+	Scratch [16]uint64 // for PID 1, whose stack is small
 }
 
 // Magic begins every Program, and changes with its layout.
-const Magic = 0x6e737202
+const Magic = 0x6e737203
 
 // Op is one operation. A zero Tol tolerates nothing.
 type Op struct {

@@ -242,6 +242,19 @@ func install(base unsafe.Pointer, keep uint32) syscall.Errno {
 	return e
 }
 
+// Receive reads a Program from a socket and runs it. It is for processes that
+// have no Go runtime; it does not return.
+//
+//go:nosplit
+//go:norace
+func Receive(sock, status uintptr) {
+	base := receive(sock, status)
+	if uintptr(base) < 4096 {
+		exit(125)
+	}
+	run(base)
+}
+
 // InlineMax is the size of a Program that travels in the message itself; a
 // larger one is passed as a memory file.
 const InlineMax = 96 << 10
@@ -366,13 +379,13 @@ func reap(base unsafe.Pointer, cmd, status uintptr, linger bool) {
 	var capData [6]uint32
 	syscall.RawSyscall(sysCapset, uintptr(unsafe.Pointer(&capHeader)), uintptr(unsafe.Pointer(&capData)), 0)
 
-	var info [16]uint64 // siginfo_t
+	info := &header(base).Scratch // siginfo_t
 	var now [2]int64
 	var echoOf uintptr // the last signal that came from the kernel, and when
 	var echoAt int64
 	all := ^uint64(0)
 	for {
-		sig, _, e := syscall.RawSyscall6(sysSigwait, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&info)), 0, 8, 0, 0)
+		sig, _, e := syscall.RawSyscall6(sysSigwait, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(info)), 0, 8, 0, 0)
 		if e != 0 {
 			continue // EINTR after a stop
 		}

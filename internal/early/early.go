@@ -1,0 +1,245 @@
+// Package early begins a sandbox before the Go runtime of the nsrun command does.
+//
+// Starting the runtime costs about as much as making namespaces. The two do not
+// depend on each other, so a process started with this package's entry point
+// (the linker's -E nsrun_early, see the Makefile) looks at its arguments, and if
+// they are those of a fully isolated sandbox of an ordinary user, clones it right
+// away: the clone makes the namespaces, and waits for the rest of its work, while
+// this process goes on to the runtime's own entry point, into a normal main.
+// Package nsexec takes the clone, if it is what is wanted after all (Take); else
+// it ends by itself, because its socket is closed. Whatever goes wrong here makes
+// no clone, and the normal way says what is wrong.
+//
+// A program linked without -E works the same, a little slower.
+//
+// The clone was made of a process with hardly any memory, so that it is cheap to
+// make, and small as PID 1.
+package early
+
+import (
+	"syscall"
+	"unsafe"
+
+	"github.com/nsrun/nsrun/internal/reexec"
+)
+
+// The rules of package reexec's child apply to all of this file, and more: there
+// is no runtime at all yet. Nothing is allocated, no global is of a pointer type,
+// every function is nosplit, and the stack is the one that the kernel made.
+
+// started describes the clone, for Take. pid 0: none.
+var started struct{ pid, sock, status, uid, gid int }
+
+// Flags are the namespaces that the clone has.
+const Flags = cloneUser | cloneOwn
+
+const (
+	cloneUser = syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID
+	cloneOwn  = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWCGROUP
+)
+
+// Numbers that package syscall does not have.
+const (
+	keyctlJoinSession = 1
+	prCapbsetDrop     = 24
+	siocsifflags      = 0x8914
+	iffUp             = 0x1
+	lastCapAtMost     = 63
+	sysCloseRange     = 436
+	highFd            = 200
+)
+
+// start is called by the entry point, with the stack as the kernel made it: the
+// number of arguments, the arguments, a null pointer, the environment. It returns
+// true in the clone, for which the entry point calls child and then wait.
+//
+//go:nosplit
+//go:norace
+func start(stack unsafe.Pointer) (clone bool) {
+	argc := *(*int)(stack)
+	argv := unsafe.Add(stack, 8)
+	if argc < 3 || !wanted(argc, argv) {
+		return false
+	}
+	uid, _, _ := syscall.RawSyscall(syscall.SYS_GETEUID, 0, 0, 0)
+	gid, _, _ := syscall.RawSyscall(syscall.SYS_GETEGID, 0, 0, 0)
+	if uid == 0 {
+		return false // root maps more ids, which somebody else has to do for the clone
+	}
+	var sock, status [2]int32
+	if _, _, e := syscall.RawSyscall6(syscall.SYS_SOCKETPAIR, syscall.AF_UNIX,
+		syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0, uintptr(unsafe.Pointer(&sock)), 0, 0); e != 0 {
+		return false
+	}
+	_, _, e := syscall.RawSyscall(syscall.SYS_PIPE2, uintptr(unsafe.Pointer(&status)), syscall.O_CLOEXEC, 0)
+	if e == 0 {
+		if begin(uid, gid, &sock, &status) {
+			return true
+		}
+		closeFd(status[1])
+	}
+	closeFd(sock[1])
+	if started.pid == 0 {
+		closeFd(sock[0])
+		if e == 0 {
+			closeFd(status[0])
+		}
+	}
+	return false
+}
+
+// begin clones. Our ends get high numbers: low ones may be named by the user.
+//
+//go:nosplit
+//go:norace
+func begin(uid, gid uintptr, sock, status *[2]int32) (clone bool) {
+	if sock[1] < 3 || status[1] < 3 {
+		return false // without the three standard descriptors nothing is as usual
+	}
+	s, _, e1 := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(sock[0]), syscall.F_DUPFD_CLOEXEC, highFd)
+	p, _, e2 := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(status[0]), syscall.F_DUPFD_CLOEXEC, highFd)
+	if e1 != 0 || e2 != 0 {
+		return false
+	}
+	closeFd(sock[0])
+	closeFd(status[0])
+	sock[0], status[0] = int32(s), int32(p)
+	all := ^uint64(0)
+	var old uint64
+	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, 2, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
+	pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, cloneUser|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	if e == 0 {
+		started.pid, started.sock, started.status = int(pid), int(s), int(p)
+		started.uid, started.gid = int(uid), int(gid)
+		if pid == 0 {
+			started.sock, started.status = int(sock[1]), int(status[1])
+			return true
+		}
+	}
+	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, 2, uintptr(unsafe.Pointer(&old)), 0, 8, 0, 0)
+	return false
+}
+
+//go:nosplit
+//go:norace
+func closeFd(fd int32) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0) }
+
+// child makes the namespaces: the same as package nsexec's first Program does. A
+// failure ends it without a word.
+//
+//go:nosplit
+//go:norace
+func child() {
+	uid, gid := uintptr(started.uid), uintptr(started.gid)
+	// 0 is the socket, 1 the status pipe; nothing else of the caller is kept.
+	dup(uintptr(started.sock), 0)
+	dup(uintptr(started.status), 1)
+	syscall.RawSyscall(sysCloseRange, 2, 0xffffffff, 0)
+	var buf [32]byte
+	write(&uidMap, &buf, mapLine(&buf, uid))
+	buf[0], buf[1], buf[2], buf[3] = 'd', 'e', 'n', 'y'
+	write(&setgroups, &buf, 4)
+	write(&gidMap, &buf, mapLine(&buf, gid))
+	if _, _, e := syscall.RawSyscall(syscall.SYS_UNSHARE, cloneOwn, 0, 0); e != 0 {
+		exit()
+	}
+	syscall.RawSyscall(syscall.SYS_KEYCTL, keyctlJoinSession, 0, 0)
+	loopback()
+	for n := uintptr(0); n <= lastCapAtMost; n++ {
+		if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, prCapbsetDrop, n, 0); e == syscall.EINVAL {
+			break // there are no more
+		} else if e != 0 {
+			exit()
+		}
+	}
+}
+
+// wait receives the rest of the work, and does it.
+//
+//go:nosplit
+//go:norace
+func wait() { reexec.Receive(0, 1) }
+
+//go:nosplit
+//go:norace
+func dup(from, to uintptr) {
+	if _, _, e := syscall.RawSyscall(syscall.SYS_DUP3, from, to, syscall.O_CLOEXEC); e != 0 {
+		exit()
+	}
+}
+
+//go:nosplit
+//go:norace
+func exit() {
+	for {
+		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 125, 0, 0)
+	}
+}
+
+// Names of files, as the kernel takes them.
+var (
+	uidMap    = [24]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'u', 'i', 'd', '_', 'm', 'a', 'p'}
+	gidMap    = [24]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'g', 'i', 'd', '_', 'm', 'a', 'p'}
+	setgroups = [24]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 's', 'e', 't', 'g', 'r', 'o', 'u', 'p', 's'}
+)
+
+//go:nosplit
+//go:norace
+func write(name *[24]byte, data *[32]byte, n uintptr) {
+	const atFdcwd = ^uintptr(99)
+	fd, _, e := syscall.RawSyscall6(syscall.SYS_OPENAT, atFdcwd, uintptr(unsafe.Pointer(name)), syscall.O_WRONLY|syscall.O_CLOEXEC, 0, 0, 0)
+	if e != 0 {
+		exit()
+	}
+	if r, _, e := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(data)), n); e != 0 || r != n {
+		exit()
+	}
+	syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
+}
+
+// mapLine writes "id id 1\n" and returns its length.
+//
+//go:nosplit
+//go:norace
+func mapLine(buf *[32]byte, id uintptr) uintptr {
+	var digits [10]byte
+	n := uintptr(0)
+	for v := id; n == 0 || v > 0; v /= 10 {
+		digits[n%10] = '0' + byte(v%10)
+		n++
+	}
+	at := uintptr(0)
+	for range 2 {
+		for i := uintptr(0); i < n; i++ {
+			buf[at] = digits[n-1-i]
+			at++
+		}
+		buf[at] = ' '
+		at++
+	}
+	buf[at], buf[at+1] = '1', '\n'
+	return at + 2
+}
+
+//go:nosplit
+//go:norace
+func loopback() {
+	var ifreq [40]byte
+	ifreq[0], ifreq[1], ifreq[16] = 'l', 'o', iffUp
+	fd, _, e := syscall.RawSyscall(syscall.SYS_SOCKET, syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if e != 0 {
+		exit()
+	}
+	if _, _, e := syscall.RawSyscall(syscall.SYS_IOCTL, fd, siocsifflags, uintptr(unsafe.Pointer(&ifreq))); e != 0 {
+		exit()
+	}
+	syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
+}
+
+// Take returns the clone, its socket and its status pipe, and whose ids it has.
+// It is the caller's then. ok is false if there is none (any more).
+func Take() (pid, sock, status, uid, gid int, ok bool) {
+	s := started
+	started.pid = 0
+	return s.pid, s.sock, s.status, s.uid, s.gid, s.pid != 0
+}
