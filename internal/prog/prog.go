@@ -34,7 +34,7 @@ type Header struct {
 	Failed uint32 // set by the command's process when it could not execute
 	Flags  uint64 // of clone3(2)
 	Stage  uint32 // or'ed into the step of reports, so that both halves can be told apart
-	_      uint32
+	Linger uint32 // set by Fork: PID 1 stays until nobody is left
 
 	Scratch [16]uint64 // for PID 1, whose stack is small
 }

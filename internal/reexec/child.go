@@ -162,6 +162,7 @@ func run(base unsafe.Pointer) {
 			i = ^uint32(0)
 			continue
 		case prog.NrFork:
+			h.Linger = uint32(o.Args[0])
 			pid, errno := vfork()
 			if errno != 0 {
 				e = syscall.Errno(errno)
@@ -170,7 +171,7 @@ func run(base unsafe.Pointer) {
 			if pid != 0 {
 				// The command's process shared this stack frame until now: nothing
 				// that it may have changed is used from here on.
-				reap(base, pid, status, o.Args[0] != 0)
+				reap(base, pid, status, header(base).Linger != 0)
 			}
 		case prog.NrExec:
 			_, _, e = syscall.RawSyscall(sysExecve, arg(base, o, 0), arg(base, o, 1), arg(base, o, 2))
