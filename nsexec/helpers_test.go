@@ -177,7 +177,7 @@ func helpCalls([]string) int {
 	try("unshare-user", unix.SYS_UNSHARE, unix.CLONE_NEWUSER|unix.CLONE_THREAD)
 	try("unshare-files", unix.SYS_UNSHARE, unix.CLONE_FILES)
 	try("clone3", unix.SYS_CLONE3, 0, 0)
-	try("mount", unix.SYS_MOUNT, p(tmpfs), p(slash), p(tmpfs), unix.MS_REMOUNT)
+	try("mount", unix.SYS_MOUNT, p(tmpfs), p(slash), p(tmpfs), unix.MS_BIND|unix.MS_MOVE)
 	try("open_tree", unix.SYS_OPEN_TREE, ^uintptr(99), p(slash), 0)
 	try("setns", unix.SYS_SETNS, ^uintptr(0), 0)
 	try("io_uring_setup", unix.SYS_IO_URING_SETUP, 1, p(params[:]))
@@ -273,7 +273,11 @@ func helpTrace(args []string) int {
 	}
 	_, err = os.OpenFile(dir+"exe", os.O_WRONLY, 0)
 	say("exe for writing", err)
-	_, err = os.ReadDir(dir + "fd")
+	// Their numbers may be seen; where they lead, not.
+	entries, err := os.ReadDir(dir + "fd")
+	for _, e := range entries {
+		_, err = os.Readlink(dir + "fd/" + e.Name())
+	}
 	say("fd", err)
 	_, err = os.Readlink(dir + "root")
 	say("root", err)

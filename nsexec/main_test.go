@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/nsrun/nsrun/features"
@@ -127,4 +128,9 @@ func write(t testing.TB, perm os.FileMode, content string, name ...string) strin
 func exists(name ...string) bool {
 	_, err := os.Lstat(filepath.Join(name...))
 	return err == nil
+}
+
+// asNobody is for processes without any privilege.
+func asNobody() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 }

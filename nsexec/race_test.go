@@ -1,0 +1,5 @@
+//go:build race
+
+package nsexec_test
+
+const raceEnabled = true
