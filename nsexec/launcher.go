@@ -1,6 +1,7 @@
 package nsexec
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"slices"
@@ -134,6 +135,15 @@ func cloneHere(first *prog.Program, sock, status int) (int, error) {
 
 // spawnFirst makes a sandbox that has its namespaces and waits for the rest.
 func spawnFirst(p profile, clone cloneFunc) (*sandbox, error) {
+	s, err := spawnOnce(p, clone)
+	if errors.Is(err, errGone) {
+		// The launcher was killed before it cloned.
+		s, err = spawnOnce(p, clone)
+	}
+	return s, err
+}
+
+func spawnOnce(p profile, clone cloneFunc) (*sandbox, error) {
 	b := prog.New(prog.Native())
 	b.SetNFds(2)
 	b.SetStage(stage1)

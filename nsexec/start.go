@@ -253,6 +253,9 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int) error {
 		b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(r.Resource), b.Words(r.Soft, r.Hard).Arg(), prog.Null)
 	}
 	c.credentials(b)
+	if c.Credential != nil && !c.Background {
+		dieWithParent(b, len(fds)) // a change of ids makes the kernel forget it
+	}
 	if c.NewSession {
 		b.Step("session", "")
 		b.Call(prog.SysSetsid)
@@ -270,9 +273,6 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int) error {
 			linger = 1
 		}
 		b.Call(prog.Fork, prog.Int(linger))
-	} else if !c.Background {
-		// What changed the credentials has cleared it.
-		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
 	}
 	return c.execute(b, umask, len(fds))
 }
@@ -428,23 +428,23 @@ func (c *Cmd) complete(s *sandbox, p profile, fds []int, clone cloneFunc) (*sand
 		return nil, err
 	}
 	for try := 0; ; try++ {
-		err := s.send(second, fds)
+		sendErr := s.send(second, fds)
+		s.sock.Close()
+		// Also where nothing could be sent: then the first Program says why.
+		err := s.await(second, c)
 		if err == nil {
-			s.sock.Close()
-			err = s.await(second, c)
-			if err == nil {
-				return s, nil
-			}
-			if !s.waited || !errors.Is(err, errGone) {
-				return nil, err
-			}
-		} else {
-			s.close()
+			return s, nil
 		}
-		// A sandbox that waited may have died meanwhile (somebody killed it): once
-		// more, with a fresh one.
-		if try > 0 {
-			return nil, &Error{Op: "start", Path: c.Path, Err: err}
+		if !errors.Is(err, errGone) {
+			return nil, err
+		}
+		// Somebody may have killed a sandbox that waited, or the launcher before it
+		// cloned: once more, with a fresh one.
+		if lost := s.waited || s.pid == 0 || sendErr != nil; !lost || try > 0 {
+			if sendErr != nil {
+				err = &Error{Op: "start", Path: c.Path, Err: sendErr}
+			}
+			return nil, err
 		}
 		if s, err = spawnFirst(p, clone); err != nil {
 			return nil, err
