@@ -223,6 +223,14 @@ func TestDefaultFilter(t *testing.T) {
 	c := shell("ls / >/dev/null; (echo sub | cat); sleep 0.01 & wait; echo fine")
 	c.Seccomp = []nsexec.Filter{nsexec.DefaultFilter(), refuse(unix.SYS_SYNC, unix.EPERM)}
 	check(t, c, "sub\nfine")
+	// PID 1 and the set-up need not pass filters.
+	c = shell("sleep 0.01 & wait; echo fine; exit 3")
+	for _, nr := range []uint32{unix.SYS_RT_SIGTIMEDWAIT, unix.SYS_CAPSET, unix.SYS_CLOSE_RANGE, unix.SYS_PRCTL, unix.SYS_UMASK, unix.SYS_CLOCK_GETTIME} {
+		c.Seccomp = append(c.Seccomp, refuse(nr, unix.EPERM))
+	}
+	if out, err := c.CombinedOutput(); string(out) != "fine\n" || err == nil || err.Error() != "exit status 3" {
+		t.Errorf("%q, %v", out, err)
+	}
 	c = shell(status("Seccomp|Seccomp_filters"))
 	c.Seccomp = []nsexec.Filter{nsexec.DefaultFilter(), refuse(unix.SYS_SYNC, unix.EPERM)}
 	check(t, c, "Seccomp:\t2\nSeccomp_filters:\t2")

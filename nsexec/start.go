@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/syndtr/gocapability/capability"
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/features"
@@ -148,7 +147,7 @@ func (p *profile) namespaces(b *prog.Builder) {
 		loopback(b)
 	}
 	b.Step("capabilities", "")
-	for n := 0; n <= int(capability.CAP_LAST_CAP); n++ {
+	for n := range maxCaps {
 		if p.bounding&(1<<n) == 0 {
 			// EPERM: without CAP_SETPCAP nothing can be dropped, and nothing has to be:
 			// no_new_privs keeps execve from giving any.
@@ -260,9 +259,6 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int) error {
 		b.Step("session", "")
 		b.Call(prog.SysSetsid)
 	}
-	for _, f := range c.Seccomp {
-		f.install(b)
-	}
 	if p.flags&unix.CLONE_NEWPID != 0 && !c.AsPID1 {
 		b.Step("fork", c.Path)
 		// PID 1 is a copy of the process that cloned it: its memory is nobody's
@@ -317,7 +313,7 @@ func (c *Cmd) credentials(b *prog.Builder) {
 	header := b.Words(unix.LINUX_CAPABILITY_VERSION_3)
 	data := b.Words(lo|lo<<32, lo|hi<<32, hi|hi<<32)
 	b.Call(prog.SysCapset, header.Arg(), data.Arg())
-	for n := 0; n <= int(capability.CAP_LAST_CAP); n++ {
+	for n := range maxCaps {
 		if c.Capabilities&(1<<n) != 0 {
 			b.Call(prog.SysPrctl, prog.Int(unix.PR_CAP_AMBIENT), prog.Int(unix.PR_CAP_AMBIENT_RAISE), prog.Int(n), prog.Int(0))
 		}
@@ -355,6 +351,11 @@ func (c *Cmd) execute(b *prog.Builder, umask prog.Slot, status int) error {
 		// about to be, to be told from a process that somebody killed before.
 		b.Call(prog.SysWrite, prog.Int(status), b.Words(prog.RecordStarted, 0).Arg(), prog.Int(prog.RecordSize)).Full()
 	}
+	// Last, so that filters need not let the set-up pass, nor PID 1.
+	for _, f := range c.Seccomp {
+		f.install(b)
+	}
+	b.Step("exec", c.Path)
 	for _, path := range candidates(c.Path, env) {
 		b.Call(prog.Exec, b.String(path), argv.Arg(), envv.Arg()).
 			Tolerate(syscall.ENOENT, syscall.EACCES, syscall.ENOTDIR, syscall.ENODEV, syscall.ETIMEDOUT, syscall.ELOOP, syscall.ENAMETOOLONG)
