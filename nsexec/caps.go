@@ -3,9 +3,10 @@ package nsexec
 import (
 	"errors"
 	"math/bits"
+	"strconv"
 	"strings"
 
-	"github.com/syndtr/gocapability/capability"
+	"golang.org/x/sys/unix"
 )
 
 // Capabilities is a set of capabilities, see capabilities(7); bit n is the
@@ -15,9 +16,30 @@ type Capabilities uint64
 // ErrCapability says that there is no capability of that name.
 var ErrCapability = errors.New("unknown capability")
 
+// maxCaps is how many capabilities a kernel can have; in 2024 there were 41.
+const maxCaps = 64
+
+// capNames are the names without "cap_", by number, linux/capability.h. (A test
+// compares them with package gocapability's, which is not used here itself: it
+// reads a file of /proc when it is initialised, at every start.)
+var capNames = [...]string{
+	"chown", "dac_override", "dac_read_search", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap",
+	"linux_immutable", "net_bind_service", "net_broadcast", "net_admin", "net_raw", "ipc_lock", "ipc_owner",
+	"sys_module", "sys_rawio", "sys_chroot", "sys_ptrace", "sys_pacct", "sys_admin", "sys_boot", "sys_nice",
+	"sys_resource", "sys_time", "sys_tty_config", "mknod", "lease", "audit_write", "audit_control", "setfcap",
+	"mac_override", "mac_admin", "syslog", "wake_alarm", "block_suspend", "audit_read", "perfmon", "bpf",
+	"checkpoint_restore",
+}
+
 // AllCapabilities are those that this kernel knows.
-func AllCapabilities() Capabilities {
-	return Capabilities(1)<<(uint(capability.CAP_LAST_CAP)+1) - 1
+func AllCapabilities() (set Capabilities) {
+	for n := range maxCaps {
+		if _, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(n), 0, 0, 0); err != nil {
+			break
+		}
+		set |= 1 << n
+	}
+	return set
 }
 
 // ParseCapabilities parses names with or without "CAP_", in any case, separated
@@ -30,9 +52,9 @@ func ParseCapabilities(s string) (set Capabilities, err error) {
 			continue
 		}
 		found := false
-		for _, c := range capability.List() {
-			if c.String() == name {
-				set |= 1 << uint(c)
+		for n, known := range capNames {
+			if known == name {
+				set |= 1 << n
 				found = true
 			}
 		}
@@ -47,7 +69,12 @@ func ParseCapabilities(s string) (set Capabilities, err error) {
 func (c Capabilities) String() string {
 	var names []string
 	for v := uint64(c); v != 0; v &= v - 1 {
-		names = append(names, "cap_"+capability.Cap(bits.TrailingZeros64(v)).String())
+		n := bits.TrailingZeros64(v)
+		if n < len(capNames) {
+			names = append(names, "cap_"+capNames[n])
+		} else {
+			names = append(names, strconv.Itoa(n))
+		}
 	}
 	return strings.Join(names, ",")
 }

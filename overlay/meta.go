@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -204,7 +203,7 @@ func writeMeta(dir *handle, m *meta, durable bool) (err error) {
 	if len(data) >= metaMost {
 		return fs.ErrInvalid
 	}
-	tmp := "." + metaName + "." + rand.Text()
+	tmp := "." + metaName + "." + randomText(26)
 	f, err := dir.create(tmp)
 	if err != nil {
 		return err

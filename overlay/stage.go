@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"maps"
 	"slices"
@@ -29,7 +28,7 @@ type step struct {
 	newAttrs xattrs
 }
 
-func newTag() string { return strings.ToLower(rand.Text()[:8]) }
+func newTag() string { return randomText(8) }
 
 func (c *commit) temp() string {
 	c.seq++

@@ -1,7 +1,6 @@
 package overlay
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -155,7 +154,7 @@ const (
 
 // newName returns a session's name: its time of creation and a random part.
 func newName(created time.Time) string {
-	return created.UTC().Format(timeLayout) + "-" + strings.ToLower(rand.Text()[:idChars])
+	return created.UTC().Format(timeLayout) + "-" + randomText(idChars)
 }
 
 // isName reports whether name could be a session's.

@@ -117,7 +117,47 @@ func begin(uid, gid uintptr, sock, status *[2]int32) (clone bool) {
 		}
 	}
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, 2, uintptr(unsafe.Pointer(&old)), 0, 8, 0, 0)
+	if e == 0 {
+		elsewhere(pid)
+	}
 	return false
+}
+
+// maxCPUs is how many processors elsewhere can deal with.
+const maxCPUs = 1024
+
+// mask is for elsewhere; the stack is too small for it.
+var mask [maxCPUs / 64]uint64
+
+// elsewhere moves the clone, which has not run yet, to another processor. A new
+// process is often queued where its parent runs, and this one goes on running for
+// longer than a time slice: nothing would be done at the same time. What the clone
+// may run on is as it was in the end.
+//
+//go:nosplit
+//go:norace
+func elsewhere(pid uintptr) {
+	var cpu uint32
+	at := uintptr(unsafe.Pointer(&mask))
+	n, _, e := syscall.RawSyscall(syscall.SYS_SCHED_GETAFFINITY, 0, unsafe.Sizeof(mask), at)
+	if e != 0 {
+		return
+	}
+	if _, _, e := syscall.RawSyscall(sysGetcpu, uintptr(unsafe.Pointer(&cpu)), 0, 0); e != 0 || cpu >= maxCPUs {
+		return
+	}
+	bit := uint64(1) << (cpu & 63)
+	mask[(cpu>>6)%(maxCPUs/64)] &^= bit
+	others := uint64(0)
+	for _, m := range mask {
+		others |= m
+	}
+	if others == 0 {
+		return
+	}
+	syscall.RawSyscall(syscall.SYS_SCHED_SETAFFINITY, pid, n, at)
+	mask[(cpu>>6)%(maxCPUs/64)] |= bit
+	syscall.RawSyscall(syscall.SYS_SCHED_SETAFFINITY, pid, n, at)
 }
 
 //go:nosplit

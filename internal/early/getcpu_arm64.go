@@ -1,0 +1,3 @@
+package early
+
+const sysGetcpu = 168
