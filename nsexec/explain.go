@@ -26,7 +26,7 @@ func (c *Cmd) Explain(w io.Writer) error {
 			fds[3+i] = -1
 		}
 	}
-	if err := c.setup(b, p, fds); err != nil {
+	if err := c.setup(b, p, fds, false); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(w, "clone of "+os.Args[0]+": "+names(p.cloneFlags())+"\n"); err != nil {

@@ -200,7 +200,7 @@ func begun(p profile) *sandbox {
 	if !ok {
 		return nil
 	}
-	s := &sandbox{pid: pid, sock: sys.FD(sock), status: os.NewFile(uintptr(status), "status"), waited: true}
+	s := &sandbox{pid: pid, sock: sys.FD(sock), status: os.NewFile(uintptr(status), "status"), waited: true, mounts: true}
 	ids := func(n int) string { return text([]IDMap{{uint32(n), uint32(n), 1}}) }
 	if p != (profile{flags: early.Flags, uid: ids(uid), gid: ids(gid), self: true}) {
 		s.close()

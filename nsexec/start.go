@@ -34,6 +34,7 @@ type sandbox struct {
 	sock   sys.FD   // to the clone, until it got its second Program
 	first  *prog.Program
 	waited bool // it was made before it was wanted, and may have died since
+	mounts bool // it has a mount namespace already
 }
 
 // close gives up a sandbox that did not start a command, and waits for its end.
@@ -204,7 +205,7 @@ const scratchFd = 64
 
 // setup adds the second Program's operations: mounts, credentials, limits, and
 // the command itself.
-func (c *Cmd) setup(b *prog.Builder, p profile, fds []int) error {
+func (c *Cmd) setup(b *prog.Builder, p profile, fds []int, haveMounts bool) error {
 	o := mounts.Options{
 		Classic:       c.ClassicMounts || !features.NewMounts(),
 		HostRoot:      os.Geteuid() == 0,
@@ -226,8 +227,10 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int) error {
 	if !c.Background {
 		dieWithParent(b, len(fds))
 	}
-	b.Step("clone", names(unix.CLONE_NEWNS))
-	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
+	if !haveMounts {
+		b.Step("clone", names(unix.CLONE_NEWNS))
+		b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
+	}
 	umask := b.Slot()
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
 	if err := c.Mounts.Compile(b, o); err != nil {
@@ -423,7 +426,7 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 
 // complete gives a sandbox that has its namespaces the rest of its work.
 func (c *Cmd) complete(s *sandbox, p profile, fds []int, clone cloneFunc) (*sandbox, error) {
-	second, err := c.secondProgram(p, fds)
+	second, err := c.secondProgram(p, fds, s.mounts)
 	if err != nil {
 		s.close()
 		return nil, err
@@ -450,16 +453,20 @@ func (c *Cmd) complete(s *sandbox, p profile, fds []int, clone cloneFunc) (*sand
 		if s, err = spawnFirst(p, clone); err != nil {
 			return nil, err
 		}
+		if second, err = c.secondProgram(p, fds, s.mounts); err != nil {
+			s.close()
+			return nil, err
+		}
 	}
 }
 
 // secondProgram is the second Program, for these descriptors and the status pipe.
-func (c *Cmd) secondProgram(p profile, fds []int) (*prog.Program, error) {
+func (c *Cmd) secondProgram(p profile, fds []int, haveMounts bool) (*prog.Program, error) {
 	n := len(fds)
 	b := prog.New(prog.Native())
 	b.SetNFds(n + 1)
 	b.Call(prog.Install, prog.Int(n))
-	if err := c.setup(b, p, fds); err != nil {
+	if err := c.setup(b, p, fds, haveMounts); err != nil {
 		return nil, err
 	}
 	return b.Program(), nil
@@ -473,7 +480,7 @@ func startHere(c *Cmd, p profile, fds []int) (*sandbox, error) {
 	b.SetFlags(p.cloneFlags())
 	b.Call(prog.Install, prog.Int(n))
 	p.namespaces(b)
-	if err := c.setup(b, p, fds); err != nil {
+	if err := c.setup(b, p, fds, false); err != nil {
 		return nil, err
 	}
 	program := b.Program()

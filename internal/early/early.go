@@ -36,6 +36,9 @@ const Flags = cloneUser | cloneOwn
 const (
 	cloneUser = syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID
 	cloneOwn  = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWCGROUP
+	// The host's mounts are copied here too: what is mounted in the next
+	// millisecond does not matter to the command.
+	cloneMounts = syscall.CLONE_NEWNS
 )
 
 // Numbers that package syscall does not have.
@@ -180,7 +183,7 @@ func child() {
 	buf[0], buf[1], buf[2], buf[3] = 'd', 'e', 'n', 'y'
 	write(&setgroups, &buf, 4)
 	write(&gidMap, &buf, mapLine(&buf, gid))
-	if _, _, e := syscall.RawSyscall(syscall.SYS_UNSHARE, cloneOwn, 0, 0); e != 0 {
+	if _, _, e := syscall.RawSyscall(syscall.SYS_UNSHARE, cloneOwn|cloneMounts, 0, 0); e != 0 {
 		exit()
 	}
 	syscall.RawSyscall(syscall.SYS_KEYCTL, keyctlJoinSession, 0, 0)

@@ -58,7 +58,7 @@ func Native() Arch {
 func New(a Arch) *Builder {
 	b := &Builder{}
 	b.p.Arch = a
-	b.p.ops = make([]Op, 0, 128)
+	b.p.ops = make([]Op, 0, 192)
 	b.p.data = make([]byte, 8, 4096) // offset 0 is the empty string
 	b.p.Steps = append(make([]Step, 0, 64), Step{Op: "start"})
 	return b
