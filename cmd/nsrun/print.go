@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -24,10 +25,32 @@ const (
 	exitNotFound      = 127
 )
 
-// say prints one of our lines.
+// say prints one of our lines. Whatever is in it, it is one line, and nothing
+// that a terminal would act on.
 func say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "nsrun: "+format+"\n", args...)
+	_, _ = os.Stderr.WriteString("nsrun: " + printable(fmt.Sprintf(format, args...)) + "\n")
 }
+
+// printable is s with escapes for what is not.
+func printable(s string) string {
+	if strings.IndexFunc(s, unprintable) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if c := s[:n]; unprintable(r) {
+			c = strconv.Quote(c)
+			b.WriteString(c[1 : len(c)-1])
+		} else {
+			b.WriteString(c)
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
 
 // fail prints what went wrong, with what to type where that is known, and returns
 // the exit status for it.
@@ -51,6 +74,19 @@ type usageError struct{ verb, text string }
 
 func (e *usageError) Error() string { return e.verb + ": " + e.text }
 
+// flagText is an error of package flag, with flags as they are typed here.
+func flagText(err error) string {
+	text := strings.Replace(err.Error(), "flag provided but not defined: -", "unknown flag -", 1)
+	i := strings.LastIndex(text, " -") + 2
+	if i < 2 {
+		return text
+	}
+	if name, _, _ := strings.Cut(text[i:], ":"); len(name) > 1 && name[0] != '-' {
+		text = text[:i] + "-" + text[i:]
+	}
+	return text
+}
+
 // hint is what can be typed to get on.
 func hint(err error) string {
 	if u, ok := errors.AsType[*usageError](err); ok {
@@ -62,7 +98,12 @@ func hint(err error) string {
 			return "try: nsrun doctor"
 		case "overlay":
 			return "try: nsrun doctor, or nsrun run --direct"
+		case "chdir":
+			return "try: nsrun run -C DIR, or --ro DIR to show it"
 		}
+	}
+	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as root" {
+		return "try: nsrun run --project DIR"
 	}
 	if c, ok := errors.AsType[*overlay.ConflictError](err); ok && len(c.Conflicts) > 0 {
 		return "try: nsrun show, or nsrun discard"
@@ -72,7 +113,7 @@ func hint(err error) string {
 
 // quote makes a name of somebody else's safe to print.
 func quote(s string) string {
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) < 0 && s[0] != '"' {
+	if s != "" && strings.IndexFunc(s, unprintable) < 0 && s[0] != '"' {
 		return s
 	}
 	return strconv.Quote(s)

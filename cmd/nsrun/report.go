@@ -69,8 +69,27 @@ func octal(m os.FileMode) string {
 	return "0" + strconv.FormatUint(bits, 8)
 }
 
+// openReport opens what --report names, so that a name that is none costs no run.
+func (r *runner) openReport() (err error) {
+	name := r.o.report
+	fd, numErr := strconv.ParseUint(name, 10, 31)
+	switch {
+	case name == "":
+	case name == "-":
+		r.report = os.Stdout
+	case numErr == nil:
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
+			return &usageError{"run", "--report " + name + ": this descriptor is not open"}
+		}
+		r.report = os.NewFile(uintptr(fd), "report descriptor "+name)
+	default:
+		r.report, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	}
+	return err
+}
+
 func (r *runner) writeReport(status int) error {
-	if r.o.report == "" {
+	if r.report == nil {
 		return nil
 	}
 	rep := report{
@@ -79,7 +98,7 @@ func (r *runner) writeReport(status int) error {
 		Network: network{Mode: r.o.net, Decisions: []struct{}{}},
 		Changes: changeReports(r.changes), Denied: []struct{}{}, State: r.state, Backups: []struct{}{},
 	}
-	if r.session != nil {
+	if r.session != nil && !r.dropped {
 		rep.Session = r.session.ID()
 	}
 	if r.signal != nil {
@@ -92,14 +111,6 @@ func (r *runner) writeReport(status int) error {
 		return err
 	}
 	b = append(b, '\n')
-	switch fd, err := strconv.ParseUint(r.o.report, 10, 31); {
-	case r.o.report == "-":
-		_, err = os.Stdout.Write(b)
-		return err
-	case err == nil:
-		f := os.NewFile(uintptr(fd), "report descriptor "+r.o.report)
-		_, err = f.Write(b)
-		return err
-	}
-	return os.WriteFile(r.o.report, b, 0o666)
+	_, err = r.report.Write(b)
+	return err
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -72,11 +73,11 @@ func runFlags(o *runOptions) *flag.FlagSet {
 	fs.BoolVar(&o.direct, "direct", false, "write straight into the project, no overlay")
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes afterwards, if the command succeeds")
 	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
-	fs.BoolVar(&o.keep, "keep", false, "keep the changes for `nsrun commit`, without asking")
-	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make a `path` writable, without overlay (repeatable, globs; later rules win)")
+	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
+	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)")
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make a `path` read-only")
 	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide a `path`")
-	fs.StringVar(&o.net, "net", "none", "`none`, or host: the host's network, which has to be approved every time")
+	fs.StringVar(&o.net, "net", "none", "network `mode`: none, or host, the host's own, which has to be approved every time")
 	fs.Var((*listFlag)(&o.env), "env", "set `K=V`, or pass K on (repeatable)")
 	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass nothing of the environment but PATH and HOME")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")
@@ -93,7 +94,7 @@ func parseRun(args []string) (*runOptions, error) {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, err
 		}
-		return nil, &usageError{"run", err.Error()}
+		return nil, &usageError{"run", flagText(err)}
 	}
 	o.command = fs.Args()
 	if o.shellSet {
@@ -128,26 +129,39 @@ func run(args []string) int {
 	if err != nil {
 		return fail(err)
 	}
-	r := &runner{o: o, began: time.Now()}
+	r := &runner{o: o, began: time.Now(), state: overlay.Discarded.String()}
 	defer r.close()
-	if err := r.prepare(); err != nil {
-		return fail(err)
-	}
 	if o.explain {
+		if err := r.prepare(); err != nil {
+			return fail(err)
+		}
 		if err := r.cmd.Explain(os.Stdout); err != nil {
 			return fail(err)
 		}
 		return 0
 	}
-	if o.net == "host" && ask(fmt.Sprintf("run with network access: %s? [y/N]", quoteCommand(o.command))) != 'y' {
+	// First, while no number of a descriptor can be one of ours.
+	if err := r.openReport(); err != nil {
+		return fail(err)
+	}
+	status := r.all()
+	if err := r.writeReport(status); err != nil {
+		return fail(err)
+	}
+	return status
+}
+
+// all is everything but the report.
+func (r *runner) all() int {
+	if r.o.net == "host" && ask(fmt.Sprintf("run with network access: %s? [y/N]", quoteCommand(r.o.command))) != 'y' {
 		say("network access was not approved: it needs a yes on a terminal, every time")
 		return exitFailed
 	}
+	if err := r.prepare(); err != nil {
+		return fail(err)
+	}
 	status := r.run()
 	if err := r.finish(status); err != nil {
-		status = fail(err)
-	}
-	if err := r.writeReport(status); err != nil {
 		return fail(err)
 	}
 	return status
@@ -163,22 +177,32 @@ type runner struct {
 	cancel  context.CancelFunc
 	ctx     context.Context
 
+	report   *os.File // nil: none
+	dropped  bool     // the session is no more
 	changes  []overlay.Change
 	signal   os.Signal
 	timedOut bool
 	state    string
 }
 
+// started reports whether the command was executed.
+func (r *runner) started() bool { return r.cmd != nil && r.cmd.Process != nil }
+
 func (r *runner) close() {
 	if r.cancel != nil {
 		r.cancel()
 	}
-	if r.session != nil {
-		if err := r.session.DropScratch(); err != nil {
-			say("%s", err)
-		}
-		_ = r.session.Close()
+	if r.session == nil {
+		return
 	}
+	drop := r.session.DropScratch
+	if !r.started() {
+		drop = r.session.Remove
+	}
+	if err := drop(); err != nil && !errors.Is(err, os.ErrClosed) {
+		say("%s", err)
+	}
+	_ = r.session.Close()
 }
 
 // prepare makes the session and the command.
@@ -215,8 +239,12 @@ func (r *runner) prepare() error {
 		}
 		plan = append(append(plan, caches...), r.session.Mounts()...)
 	} else {
-		for _, root := range roots {
-			plan = append(plan, mounts.Overlay(root, "/SESSION/upper", "/SESSION/work", root))
+		for i, root := range roots {
+			if root, err = realPath(root); err != nil {
+				return err
+			}
+			n := strconv.Itoa(i + 1)
+			plan = append(plan, mounts.Overlay(root, "/SESSION/upper/overlay"+n, "/SESSION/work/overlay"+n, root))
 		}
 	}
 	plan = append(plan, nsrunlib.HideSecrets()...)
@@ -224,11 +252,16 @@ func (r *runner) prepare() error {
 	if err != nil {
 		return err
 	}
-	r.spec = nsrunlib.Spec{Mounts: append(plan, rules...), Dir: dir, Env: environment(o)}
+	plan = append(plan, rules...)
 	if o.net == "host" {
 		r.spec.Share |= nsexec.Net
-		r.spec.Mounts = append(r.spec.Mounts, mounts.ROBind("/run/systemd/resolve", "/run/systemd/resolve").Try())
+		plan = append(plan, mounts.ROBind("/run/systemd/resolve", "/run/systemd/resolve").Try())
 	}
+	// Sessions are no business of what runs in one, whatever the rules say.
+	if state, err := overlay.DefaultDir(); err == nil {
+		plan = append(plan, mounts.Block(filepath.Dir(state)))
+	}
+	r.spec.Mounts, r.spec.Dir, r.spec.Env = plan, dir, environment(o)
 	r.ctx = context.Background()
 	if o.timeout > 0 {
 		r.ctx, r.cancel = context.WithTimeout(r.ctx, o.timeout)
@@ -279,26 +312,57 @@ func workTree(dir string) string {
 // directMounts makes the roots writable, but for what git would execute on
 // behalf of whoever uses the repository next.
 func directMounts(roots []string) (p mounts.Plan, err error) {
+	home, _ := os.UserHomeDir()
 	for _, root := range roots {
-		abs, err := filepath.Abs(root)
-		if err == nil {
-			abs, err = filepath.EvalSymlinks(abs)
+		abs, err := realPath(root)
+		switch {
+		case err != nil:
+		case abs == "/":
+			err = errors.New("the whole file system cannot be a root")
+		case inside(home, abs):
+			err = errors.New("it holds the home directory")
 		}
 		if err != nil {
-			return nil, err
+			return nil, &overlay.Error{Op: "use as root", Path: root, Err: err}
 		}
 		p = append(p, mounts.Bind(abs, abs))
 		git := filepath.Join(abs, ".git")
-		if fi, err := os.Lstat(git); err == nil && fi.IsDir() {
-			// A mount point cannot be renamed away.
-			p = append(p, mounts.Bind(git, git))
-			for _, name := range [...]string{"hooks", "config", "info/attributes"} {
-				f := filepath.Join(git, name)
-				p = append(p, mounts.ROBind(f, f).Try())
-			}
+		if fi, err := os.Lstat(git); err != nil || !fi.IsDir() {
+			continue
+		}
+		// A mount point cannot be renamed away.
+		p = append(p, mounts.Bind(git, git))
+		for _, name := range [...]string{"config", "info/attributes"} {
+			f := filepath.Join(git, name)
+			p = append(p, mounts.ROBind(f, f).Try())
+		}
+		hooks := filepath.Join(git, "hooks")
+		if _, err := os.Lstat(hooks); err == nil {
+			p = append(p, mounts.ROBind(hooks, hooks))
+		} else {
+			// Nobody makes one then. The empty directory stays behind.
+			p = append(p, mounts.Tmpfs(hooks).RO())
 		}
 	}
 	return p, nil
+}
+
+// realPath is a path of the host, absolute and without symbolic links.
+func realPath(name string) (string, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		err = pe.Err
+	}
+	return real, err
+}
+
+// inside reports whether the absolute path p is dir or lies below it.
+func inside(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // caches are directories below the home directory that build tools cannot do
@@ -329,15 +393,20 @@ func (r *runner) cacheMounts() (p mounts.Plan, err error) {
 // within reports whether dir is a root of the session or lies in one.
 func within(s *overlay.Session, dir string) bool {
 	for _, root := range s.Roots() {
-		if dir == root.Path || strings.HasPrefix(dir, strings.TrimSuffix(root.Path, "/")+"/") {
+		if inside(dir, root.Path) {
 			return true
 		}
 	}
 	return false
 }
 
-// ruleMounts are --rw, --ro and --block in their order.
+// ruleMounts are --rw, --ro and --block in their order. A rule for a directory
+// does not show the secrets in it: that takes one that names them.
 func ruleMounts(rules []pathRule) (p mounts.Plan, err error) {
+	if len(rules) == 0 {
+		return nil, nil
+	}
+	secrets := nsrunlib.HideSecrets()
 	for _, rule := range rules {
 		pattern, err := filepath.Abs(rule.pattern)
 		if err != nil {
@@ -363,6 +432,11 @@ func ruleMounts(rules []pathRule) (p mounts.Plan, err error) {
 				p = append(p, mounts.Bind(real, real))
 			} else {
 				p = append(p, mounts.ROBind(real, real))
+			}
+			for _, secret := range secrets {
+				if at, err := filepath.EvalSymlinks(secret.Target); err == nil && at != real && inside(at, real) {
+					p = append(p, mounts.Block(at))
+				}
 			}
 		}
 	}
@@ -448,9 +522,10 @@ func (r *runner) finish(status int) error {
 	if r.session == nil {
 		return nil
 	}
-	if r.cmd.ProcessState == nil { // never started
+	if !r.started() {
 		return r.drop()
 	}
+	r.state = overlay.Kept.String()
 	for c, err := range r.session.Changes() {
 		if err != nil {
 			return err
@@ -458,6 +533,7 @@ func (r *runner) finish(status int) error {
 		r.changes = append(r.changes, c)
 	}
 	if len(r.changes) == 0 {
+		r.state = overlay.Discarded.String()
 		return r.drop()
 	}
 	id := r.session.ID()
@@ -483,7 +559,6 @@ func (r *runner) finish(status int) error {
 			say("discarded %s", plural(len(r.changes), "change"))
 		}
 	default:
-		r.state = overlay.Kept.String()
 		if !r.o.quiet {
 			say("kept %s: nsrun commit %s, or nsrun discard %s", plural(len(r.changes), "change"), id, id)
 		}
@@ -516,6 +591,6 @@ func (r *runner) decide(status int) string {
 
 // drop removes a session that has nothing in it.
 func (r *runner) drop() error {
-	r.state = overlay.Discarded.String()
+	r.dropped = true
 	return r.session.Remove()
 }

@@ -30,7 +30,7 @@ func parseVerb(name string, args []string, define func(*flag.FlagSet)) (rest []s
 		return nil, help([]string{name}), false
 	}
 	if err != nil {
-		return nil, fail(&usageError{name, err.Error()}), false
+		return nil, fail(&usageError{name, flagText(err)}), false
 	}
 	return fs.Args(), 0, true
 }
