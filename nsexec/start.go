@@ -199,6 +199,9 @@ func loopback(b *prog.Builder) {
 	b.Close(s)
 }
 
+// fewMounts is how many mounts fit into a Program as it is made.
+const fewMounts = 8
+
 // scratchFd is how far above the command's descriptors numbers are free: the
 // set-up has fewer open at once.
 const scratchFd = 64
@@ -230,6 +233,9 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int, haveMounts bool) erro
 	if !haveMounts {
 		b.Step("clone", names(unix.CLONE_NEWNS))
 		b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
+	}
+	if n := len(c.Mounts); n > fewMounts {
+		b.Grow(36*n, 256*n) // roughly what a bind takes
 	}
 	umask := b.Slot()
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)

@@ -3,6 +3,7 @@ package prog
 import (
 	"encoding/binary"
 	"runtime"
+	"slices"
 	"syscall"
 )
 
@@ -68,6 +69,14 @@ func New(a Arch) *Builder {
 func (b *Builder) Program() *Program {
 	b.pad()
 	return &b.p
+}
+
+// Grow makes room for n more operations and size more bytes of data, where a
+// Program is going to be large: growing by and by would copy it several times.
+func (b *Builder) Grow(n, size int) {
+	b.p.ops = slices.Grow(b.p.ops, n)
+	b.p.data = slices.Grow(b.p.data, size)
+	b.p.Steps = slices.Grow(b.p.Steps, n/8)
 }
 
 // Step begins a step: the operations that follow belong to it.
