@@ -39,6 +39,14 @@ func (s *Session) Scratch(dir string) (mounts.Mount, error) {
 		if err != nil {
 			return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
 		}
+		// The overlay's root shows the mode of the upper directory.
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return mounts.Mount{}, &Error{Op: op, Path: dir, Err: err}
+		}
+		if err := unix.Fchmodat(s.dir.fd, upper, st.Mode&0o777, 0); err != nil {
+			return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
+		}
 		return mounts.Overlay(dir, filepath.Join(s.path, upper), filepath.Join(s.path, work), dir), nil
 	}
 }

@@ -443,6 +443,18 @@ func ruleMounts(rules []pathRule) (p mounts.Plan, err error) {
 	return p, nil
 }
 
+// writableCache reports whether cacheMounts makes ~/.cache writable. Where it does
+// not, because there is none yet or no session to keep it in, programs are told
+// of another place.
+func writableCache(o *runOptions) bool {
+	home, err := os.UserHomeDir()
+	if err != nil || o.direct {
+		return false
+	}
+	fi, err := os.Lstat(filepath.Join(home, ".cache"))
+	return err == nil && fi.IsDir()
+}
+
 // environment is what the command gets.
 func environment(o *runOptions) []string {
 	var env []string
@@ -454,6 +466,9 @@ func environment(o *runOptions) []string {
 		}
 	} else {
 		env = nsrunlib.SafeEnv(os.Environ())
+		if _, given := os.LookupEnv("XDG_CACHE_HOME"); !given && !writableCache(o) {
+			env = append(env, "XDG_CACHE_HOME=/tmp/.cache")
+		}
 	}
 	for _, kv := range o.env {
 		name, _, assigned := strings.Cut(kv, "=")
