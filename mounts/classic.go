@@ -1,6 +1,7 @@
 package mounts
 
 import (
+	"path"
 	"strconv"
 
 	"github.com/nsrun/nsrun/internal/prog"
@@ -83,6 +84,17 @@ func (c *compiler) classicMount(t tree, at prog.Slot) {
 	}
 	c.mountOn(at, "", "", msBind|rec, "", t.fd)
 	c.Close(t.fd)
+}
+
+// remember keeps what flags the mounts of t have, for remounts.
+func (c *compiler) remember(t tree, target string) {
+	if c.flags == nil {
+		c.flags = make(map[string]uint64)
+	}
+	c.flags[target] = mountFlags(t.flags)
+	for _, in := range t.below {
+		c.flags[path.Join(target, in.Target)] = mountFlags(t.flags) | uint64(in.Flags)
+	}
 }
 
 // classicFlags sets the flags of a bind, and of all mounts in it, and takes them

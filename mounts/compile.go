@@ -3,6 +3,7 @@ package mounts
 import (
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -94,14 +95,15 @@ const (
 type compiler struct {
 	*prog.Builder
 	o        Options
+	base     prog.Slot // what holds the host's root and the new one, see prepare
 	root     prog.Slot // the new root
 	attached bool      // root is valid
 	how      [4]prog.Ptr
 	haveHow  [4]bool
 	statx    prog.Ptr
-	void     prog.Slot // an empty tmpfs with the things that Block shows
 	sources  map[*Mount]source
 	devices  map[deviceKey]prog.Slot
+	flags    map[string]uint64 // classic: of the mounts made so far, by target
 	attrs    map[[2]uint64]prog.Ptr
 }
 
@@ -120,12 +122,7 @@ func (p Plan) Compile(b *prog.Builder, o Options) error {
 	if p.inPlace() && !o.Classic {
 		return c.inPlace(p)
 	}
-	for i := range p {
-		if p[i].Kind == KindBlock {
-			c.makeVoid()
-			break
-		}
-	}
+	c.prepare(slices.ContainsFunc(p, func(m Mount) bool { return m.Kind == KindBlock }))
 	if len(p) == 0 || relative(p[0].Target) != "" || !p[0].isMount() {
 		base := Tmpfs("/")
 		if err := c.mount(&base); err != nil {
@@ -156,14 +153,41 @@ func (m *Mount) isMount() bool {
 	return false
 }
 
-// pivot makes the new root the root, and lets go of the old one.
+// prepare makes a tmpfs the root of the namespace that holds the host's root as h
+// and will hold the new one as r, and what Block shows, if that is needed. The
+// process's root stays the host's: absolute paths, those in links of sources
+// included, lead where they led, and a bind of "/" holds nothing of this. Nothing
+// may be mounted over the new root: ".." would lead there.
+func (c *compiler) prepare(block bool) {
+	c.Step("prepare", "/")
+	host := c.Slot()
+	c.Call(prog.SysOpenat, prog.AtCwd, c.String("/"), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(host)
+	c.base = c.stackRoot(c.newFS("tmpfs", attrNoSuid|attrNoDev|attrNoExec, option{"mode", "700"}, option{"size", "4096"}))
+	for _, name := range [...]string{"h", "r"} {
+		c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(0o700))
+	}
+	if block {
+		c.Call(prog.SysMkdirat, c.base.Arg(), c.String("d"), prog.Int(0))
+		c.Call(prog.SysMknodat, c.base.Arg(), c.String("f"), prog.Int(sIFREG), prog.Int(0))
+	}
+	c.Call(prog.SysFchdir, c.base.Arg())
+	c.Call(prog.SysPivotRoot, c.String("."), c.String("h"))
+	c.Call(prog.SysFchdir, host.Arg())
+	c.Call(prog.SysChroot, c.String("."))
+	c.Close(host)
+}
+
+// pivot makes the new root the root, and lets go of all else.
 func (c *compiler) pivot() {
 	c.Step("pivot", "/")
 	dot := c.String(".")
+	c.Call(prog.SysFchdir, c.base.Arg())
+	c.Call(prog.SysChroot, dot)
 	c.Call(prog.SysFchdir, c.root.Arg())
 	c.Call(prog.SysPivotRoot, dot, dot)
 	c.Call(prog.SysUmount2, dot, prog.Int(mntDetach))
 	c.Call(prog.SysChdir, c.String("/"))
+	c.Close(c.base)
 	c.Close(c.root)
 }
 
@@ -484,16 +508,6 @@ func (c *compiler) device(m *Mount, dir prog.Slot, name, source string) {
 	c.Close(t)
 }
 
-// makeVoid prepares what Block shows: a directory and a file that nobody can
-// open, on a tmpfs of their own, which disappears with the old root.
-func (c *compiler) makeVoid() {
-	c.Step("block", "/")
-	t := c.newFS("tmpfs", attrNoSuid|attrNoDev|attrNoExec, option{"mode", "700"}, option{"size", "4096"})
-	c.void = c.attachRoot(t)
-	c.Call(prog.SysMkdirat, c.void.Arg(), c.String("d"), prog.Int(0))
-	c.Call(prog.SysMknodat, c.void.Arg(), c.String("f"), prog.Int(sIFREG), prog.Int(0))
-}
-
 func (c *compiler) block(m *Mount) {
 	c.Step("block", m.Target)
 	rel := relative(m.Target)
@@ -514,17 +528,17 @@ func (c *compiler) block(m *Mount) {
 	c.Here(gone)
 }
 
-// cover puts one of the things in void over dst, read-only.
+// cover puts a directory or file that nobody can open over dst, read-only.
 func (c *compiler) cover(dst prog.Slot, name string) {
 	t := c.Slot()
 	n := c.String(name)
 	if c.o.Classic {
-		c.Call(prog.SysOpenat, c.void.Arg(), n, c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t)
+		c.Call(prog.SysOpenat, c.base.Arg(), n, c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t)
 		c.mountOn(dst, "", "", msBind, "", t)
 		c.Close(t)
 		return
 	}
-	c.Call(prog.SysOpenTree, c.void.Arg(), n, prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(t)
+	c.Call(prog.SysOpenTree, c.base.Arg(), n, prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(t)
 	c.setattr(t, 0, attrReadOnly|attrNoSuid|attrNoDev|attrNoExec)
 	c.Call(prog.SysMoveMount, t.Arg(), c.String(""), dst.Arg(), c.String(""), prog.Int(moveFromEmpty|moveToEmpty))
 	c.Close(t)
@@ -544,7 +558,9 @@ func (c *compiler) remount(m *Mount) {
 		skip = append(skip, open.Tolerate(enoent).OnTolerated())
 	}
 	if c.o.Classic {
-		c.mountOn(dst, "", "", msRemount|msBind|uint64(FlagReadOnly|FlagNoSuid|FlagNoDev), "", noSource)
+		// What is not said again is lost, and some of it the kernel does not let go.
+		flags := c.flags[relative(m.Target)] | uint64(FlagReadOnly|FlagNoSuid|FlagNoDev)
+		c.mountOn(dst, "", "", msRemount|msBind|flags, "", noSource)
 	} else {
 		// EINVAL: not a mount point.
 		c.setattr(dst, 0, attrReadOnly|attrNoSuid|attrNoDev)

@@ -28,8 +28,9 @@ func (c *compiler) file(m *Mount) {
 	c.Step("file", m.Target)
 	dir, leaf := c.parent(m)
 	f := c.Slot()
+	// Nobody can make this wait with a FIFO.
 	c.Call(prog.SysOpenat, dir.Arg(), c.String(leaf),
-		c.Open(prog.WriteOnly|prog.Create|prog.Truncate|prog.NoFollow|prog.CloseOnExec), prog.Int(m.perm(defaultFilePerm))).To(f)
+		c.Open(prog.WriteOnly|prog.Create|prog.Truncate|prog.NoFollow|prog.NonBlock|prog.CloseOnExec), prog.Int(m.perm(defaultFilePerm))).To(f)
 	if len(m.Data) > 0 {
 		c.Call(prog.SysWrite, f.Arg(), c.Data(m.Data).Arg(), prog.Int(len(m.Data))).Full()
 	}
@@ -73,7 +74,7 @@ func (c *compiler) chmod(m *Mount) {
 		rel = "."
 	}
 	at := c.Slot()
-	how, size := c.How(prog.CloseOnExec, 0, resolveInRoot|resolveNoMagic)
+	how, size := c.How(prog.NonBlock|prog.CloseOnExec, 0, resolveInRoot|resolveNoMagic)
 	open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(at)
 	var skip []prog.Label
 	if m.Optional {

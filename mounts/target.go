@@ -164,6 +164,7 @@ func (c *compiler) keep(t tree, m *Mount, use func(root prog.Slot), s ...shape) 
 	if relative(m.Target) == "" {
 		// The tree becomes the root that later targets are looked up in.
 		top := c.attachRoot(t)
+		c.remember(t, "")
 		if c.attached {
 			c.Close(c.root)
 		}
@@ -185,6 +186,7 @@ func (c *compiler) keep(t tree, m *Mount, use func(root prog.Slot), s ...shape) 
 	}
 	c.classicMount(t, dst)
 	c.Close(dst)
+	c.remember(t, relative(m.Target))
 	top := c.Slot()
 	how, size := c.howIn(2)
 	c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(m.Target)), how, size).To(top)
@@ -217,10 +219,29 @@ func (c *compiler) attachAt(t tree, dir prog.Slot, name string) {
 	c.Close(top)
 }
 
-// attachRoot puts a tree over the host's root and returns a descriptor of the
-// tree's root. Absolute paths still lead to the host's root: the walk begins at
-// the process's root, below what is mounted over it.
+// attachRoot puts a tree where the new root goes and returns a descriptor of the
+// tree's root.
 func (c *compiler) attachRoot(t tree) prog.Slot {
+	name := c.String("r")
+	if !c.o.Classic {
+		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), c.base.Arg(), name, prog.Int(moveFromEmpty))
+		return t.fd
+	}
+	open := func() prog.Slot {
+		at := c.Slot()
+		c.Call(prog.SysOpenat, c.base.Arg(), name, c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(at)
+		return at
+	}
+	under := open()
+	c.classicMount(t, under)
+	c.Close(under)
+	top := open()
+	c.classicFlags(t, top)
+	return top
+}
+
+// stackRoot puts a tree over the host's root and returns a descriptor of its root.
+func (c *compiler) stackRoot(t tree) prog.Slot {
 	if !c.o.Classic {
 		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), prog.AtCwd, c.String("/"), prog.Int(moveFromEmpty))
 		return t.fd

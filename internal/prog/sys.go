@@ -31,6 +31,7 @@ const (
 	SysMount
 	SysUmount2
 	SysPivotRoot
+	SysChroot
 	SysChdir
 	SysFchdir
 	SysMkdirat
@@ -110,6 +111,7 @@ var sysTable = [numSys]sysInfo{
 	SysMount:        {"mount", [2]uint32{165, 40}, "sssxs"},
 	SysUmount2:      {"umount2", [2]uint32{166, 39}, "sx"},
 	SysPivotRoot:    {"pivot_root", [2]uint32{155, 41}, "ss"},
+	SysChroot:       {"chroot", [2]uint32{161, 51}, "s"},
 	SysChdir:        {"chdir", [2]uint32{80, 49}, "s"},
 	SysFchdir:       {"fchdir", [2]uint32{81, 50}, "f"},
 	SysMkdirat:      {"mkdirat", [2]uint32{258, 34}, "fsm"},
@@ -173,6 +175,7 @@ const (
 	Directory
 	PathOnly
 	CloseOnExec
+	NonBlock
 )
 
 var openFlags = [...]struct {
@@ -188,6 +191,7 @@ var openFlags = [...]struct {
 	{"O_DIRECTORY", [2]uint32{0x10000, 0x4000}},
 	{"O_PATH", [2]uint32{0x200000, 0x200000}},
 	{"O_CLOEXEC", [2]uint32{0x80000, 0x80000}},
+	{"O_NONBLOCK", [2]uint32{0x800, 0x800}},
 }
 
 // bits is f as the architecture numbers it.

@@ -108,7 +108,7 @@ func TestOpenFlags(t *testing.T) {
 		{prog.Create, unix.O_CREAT, "O_CREAT"}, {prog.Exclusive, unix.O_EXCL, "O_EXCL"},
 		{prog.Truncate, unix.O_TRUNC, "O_TRUNC"}, {prog.NoFollow, unix.O_NOFOLLOW, "O_NOFOLLOW"},
 		{prog.Directory, unix.O_DIRECTORY, "O_DIRECTORY"}, {prog.PathOnly, unix.O_PATH, "O_PATH"},
-		{prog.CloseOnExec, unix.O_CLOEXEC, "O_CLOEXEC"},
+		{prog.CloseOnExec, unix.O_CLOEXEC, "O_CLOEXEC"}, {prog.NonBlock, unix.O_NONBLOCK, "O_NONBLOCK"},
 	} {
 		b := prog.New(prog.Native())
 		b.Call(prog.SysOpenat, prog.AtCwd, b.String("x"), b.Open(c.flag), prog.Int(0))

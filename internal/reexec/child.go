@@ -37,11 +37,16 @@ const (
 	sysClock       = syscall.SYS_CLOCK_GETTIME
 	sysExecve      = syscall.SYS_EXECVE
 	sysCloseRange  = 436
+	sysOpenat2     = 437
 	capVersion3    = 0x20080522
 	clockMonotonic = 1
 	cmsgCloexec    = 0x40000000
 	siKernel       = 0x80
 	echoWindow     = 500e6 // nanoseconds, see reap
+
+	// openTries is how often openat2(2) is called while it says EAGAIN: somebody,
+	// somewhere in the system, renamed or mounted something while it followed "..".
+	openTries = 100
 )
 
 // header is the beginning of the Program at base.
@@ -131,8 +136,13 @@ func run(base unsafe.Pointer) {
 		var e syscall.Errno
 		switch o.Nr {
 		default:
-			r, _, e = syscall.RawSyscall6(uintptr(o.Nr), arg(base, o, 0), arg(base, o, 1),
-				arg(base, o, 2), arg(base, o, 3), arg(base, o, 4), arg(base, o, 5))
+			for try := 0; try < openTries; try++ {
+				r, _, e = syscall.RawSyscall6(uintptr(o.Nr), arg(base, o, 0), arg(base, o, 1),
+					arg(base, o, 2), arg(base, o, 3), arg(base, o, 4), arg(base, o, 5))
+				if e != syscall.EAGAIN || o.Nr != sysOpenat2 {
+					break
+				}
+			}
 			if e == 0 && o.Kind&prog.FlagFull != 0 && r != arg(base, o, 2) {
 				e = syscall.ENOSPC
 			}
