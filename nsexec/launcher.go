@@ -196,13 +196,13 @@ func spawnOnce(p profile, clone cloneFunc) (*sandbox, error) {
 // begun is the sandbox that was begun before this program's main, if there is one
 // and it has this profile.
 func begun(p profile) *sandbox {
-	pid, sock, status, uid, gid, ok := early.Take()
+	e, ok := early.Take()
 	if !ok {
 		return nil
 	}
-	s := &sandbox{pid: pid, sock: sys.FD(sock), status: os.NewFile(uintptr(status), "status"), waited: true, mounts: true}
+	s := &sandbox{pid: e.Pid, sock: sys.FD(e.Sock), status: os.NewFile(uintptr(e.Status), "status"), waited: true, mounts: true}
 	ids := func(n int) string { return text([]IDMap{{uint32(n), uint32(n), 1}}) }
-	if p != (profile{flags: early.Flags, uid: ids(uid), gid: ids(gid), self: true}) {
+	if p != (profile{flags: uint64(e.Flags), uid: ids(e.UID), gid: ids(e.GID), self: true}) {
 		s.close()
 		return nil
 	}

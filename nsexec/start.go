@@ -415,10 +415,8 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 		}
 		return s, err
 	}
-	if s := begun(p); s != nil && !c.executesItself() {
+	if s := begun(p); s != nil {
 		return c.complete(s, p, fds, cloneHere)
-	} else if s != nil {
-		s.close()
 	}
 	if !p.parentMaps() {
 		return startHere(c, p, fds)

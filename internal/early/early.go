@@ -3,7 +3,7 @@
 // Starting the runtime costs about as much as making namespaces. The two do not
 // depend on each other, so a process started with this package's entry point
 // (the linker's -E nsrun_early, see the Makefile) looks at its arguments, and if
-// they are those of a fully isolated sandbox of an ordinary user, clones it right
+// they are those of a sandbox of an ordinary user, clones it right
 // away: the clone makes the namespaces, and waits for the rest of its work, while
 // this process goes on to the runtime's own entry point, into a normal main.
 // Package nsexec takes the clone, if it is what is wanted after all (Take); else
@@ -28,18 +28,14 @@ import (
 // every function is nosplit, and the stack is the one that the kernel made.
 
 // started describes the clone, for Take. pid 0: none.
-var started struct{ pid, sock, status, uid, gid int }
+var started Clone
 
-// Flags are the namespaces that the clone has.
-const Flags = cloneUser | cloneOwn
-
-const (
-	cloneUser = syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID
-	cloneOwn  = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWCGROUP
-	// The host's mounts are copied here too: what is mounted in the next
-	// millisecond does not matter to the command.
-	cloneMounts = syscall.CLONE_NEWNS
-)
+// Clone is a sandbox that was begun.
+type Clone struct {
+	Pid, Sock, Status int     // the process, our end of its socket, its status pipe
+	UID, GID          int     // whose it is
+	Flags             uintptr // its namespaces, as flags of clone(2), but for the mount namespace, which is new
+}
 
 // Numbers that package syscall does not have.
 const (
@@ -61,7 +57,11 @@ const (
 func start(stack unsafe.Pointer) (clone bool) {
 	argc := *(*int)(stack)
 	argv := unsafe.Add(stack, 8)
-	if argc < 3 || !wanted(argc, argv) {
+	flags := uintptr(0)
+	if argc >= 3 {
+		flags = wanted(argc, argv)
+	}
+	if flags == 0 {
 		return false
 	}
 	uid, _, _ := syscall.RawSyscall(syscall.SYS_GETEUID, 0, 0, 0)
@@ -76,13 +76,13 @@ func start(stack unsafe.Pointer) (clone bool) {
 	}
 	_, _, e := syscall.RawSyscall(syscall.SYS_PIPE2, uintptr(unsafe.Pointer(&status)), syscall.O_CLOEXEC, 0)
 	if e == 0 {
-		if begin(uid, gid, &sock, &status) {
+		if begin(flags, uid, gid, &sock, &status) {
 			return true
 		}
 		closeFd(status[1])
 	}
 	closeFd(sock[1])
-	if started.pid == 0 {
+	if started.Pid == 0 {
 		closeFd(sock[0])
 		if e == 0 {
 			closeFd(status[0])
@@ -95,7 +95,7 @@ func start(stack unsafe.Pointer) (clone bool) {
 //
 //go:nosplit
 //go:norace
-func begin(uid, gid uintptr, sock, status *[2]int32) (clone bool) {
+func begin(flags, uid, gid uintptr, sock, status *[2]int32) (clone bool) {
 	if sock[1] < 3 || status[1] < 3 {
 		return false // without the three standard descriptors nothing is as usual
 	}
@@ -110,12 +110,12 @@ func begin(uid, gid uintptr, sock, status *[2]int32) (clone bool) {
 	all := ^uint64(0)
 	var old uint64
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, 2, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
-	pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, cloneUser|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, flags&(syscall.CLONE_NEWUSER|syscall.CLONE_NEWPID)|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	if e == 0 {
-		started.pid, started.sock, started.status = int(pid), int(s), int(p)
-		started.uid, started.gid = int(uid), int(gid)
+		started.Pid, started.Sock, started.Status = int(pid), int(s), int(p)
+		started.UID, started.GID, started.Flags = int(uid), int(gid), flags
 		if pid == 0 {
-			started.sock, started.status = int(sock[1]), int(status[1])
+			started.Sock, started.Status = int(sock[1]), int(status[1])
 			return true
 		}
 	}
@@ -173,21 +173,26 @@ func closeFd(fd int32) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0
 //go:nosplit
 //go:norace
 func child() {
-	uid, gid := uintptr(started.uid), uintptr(started.gid)
+	uid, gid := uintptr(started.UID), uintptr(started.GID)
 	// 0 is the socket, 1 the status pipe; nothing else of the caller is kept.
-	dup(uintptr(started.sock), 0)
-	dup(uintptr(started.status), 1)
+	dup(uintptr(started.Sock), 0)
+	dup(uintptr(started.Status), 1)
 	syscall.RawSyscall(sysCloseRange, 2, 0xffffffff, 0)
 	var buf [32]byte
 	write(&uidMap, &buf, mapLine(&buf, uid))
 	buf[0], buf[1], buf[2], buf[3] = 'd', 'e', 'n', 'y'
 	write(&setgroups, &buf, 4)
 	write(&gidMap, &buf, mapLine(&buf, gid))
-	if _, _, e := syscall.RawSyscall(syscall.SYS_UNSHARE, cloneOwn|cloneMounts, 0, 0); e != 0 {
+	// The host's mounts are copied here too: what is mounted in the next
+	// millisecond does not matter to the command.
+	own := started.Flags&^(syscall.CLONE_NEWUSER|syscall.CLONE_NEWPID) | syscall.CLONE_NEWNS
+	if _, _, e := syscall.RawSyscall(syscall.SYS_UNSHARE, own, 0, 0); e != 0 {
 		exit()
 	}
 	syscall.RawSyscall(syscall.SYS_KEYCTL, keyctlJoinSession, 0, 0)
-	loopback()
+	if started.Flags&syscall.CLONE_NEWNET != 0 {
+		loopback()
+	}
 	for n := uintptr(0); n <= lastCapAtMost; n++ {
 		if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, prCapbsetDrop, n, 0); e == syscall.EINVAL {
 			break // there are no more
@@ -279,10 +284,10 @@ func loopback() {
 	syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
 }
 
-// Take returns the clone, its socket and its status pipe, and whose ids it has.
-// It is the caller's then. ok is false if there is none (any more).
-func Take() (pid, sock, status, uid, gid int, ok bool) {
-	s := started
-	started.pid = 0
-	return s.pid, s.sock, s.status, s.uid, s.gid, s.pid != 0
+// Take returns the clone, which is the caller's then. ok is false if there is
+// none (any more).
+func Take() (c Clone, ok bool) {
+	c = started
+	started.Pid = 0
+	return c, c.Pid != 0
 }

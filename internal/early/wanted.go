@@ -1,22 +1,29 @@
 package early
 
-import "unsafe"
+import (
+	"syscall"
+	"unsafe"
+)
 
-// wanted reports whether the arguments look like those of a sandbox with all
-// namespaces. It may be wrong either way: what is not wanted after all is ended,
-// and what is wanted and was not begun is made later.
+// all are the namespaces of `nsrun run` and of --unshare-all.
+const all = syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC |
+	syscall.CLONE_NEWUTS | syscall.CLONE_NEWCGROUP
+
+// wanted guesses from the arguments which namespaces are going to be needed; 0: no
+// sandbox. It may be wrong either way: what is not wanted after all is ended, and
+// what is wanted and was not begun is made later.
 //
 //go:nosplit
 //go:norace
-func wanted(argc int, argv unsafe.Pointer) bool {
+func wanted(argc int, argv unsafe.Pointer) (flags uintptr) {
 	first := at(argv, 1)
 	if equal(first, "run") {
-		return true
+		return all
 	}
 	if *(*byte)(first) != '-' {
-		return false
+		return 0
 	}
-	all := false
+	flags = syscall.CLONE_NEWUSER
 	for i := 1; i < argc; i++ {
 		a := at(argv, i)
 		if *(*byte)(a) != '-' {
@@ -24,17 +31,28 @@ func wanted(argc int, argv unsafe.Pointer) bool {
 		}
 		switch {
 		case equal(a, "--"):
-			return all
+			return flags
 		case equal(a, "--unshare-all"):
-			all = true
-		case equal(a, "--share-net"), equal(a, "--uid"), equal(a, "--gid"), equal(a, "--as-pid-1"),
-			equal(a, "--userns"), equal(a, "--userns2"), equal(a, "--pidns"), equal(a, "--netns"),
-			equal(a, "--cap-add"), equal(a, "--uid-map"), equal(a, "--gid-map"),
+			flags |= all
+		case equal(a, "--unshare-pid"):
+			flags |= syscall.CLONE_NEWPID
+		case equal(a, "--unshare-net"):
+			flags |= syscall.CLONE_NEWNET
+		case equal(a, "--unshare-ipc"):
+			flags |= syscall.CLONE_NEWIPC
+		case equal(a, "--unshare-uts"):
+			flags |= syscall.CLONE_NEWUTS
+		case equal(a, "--unshare-cgroup"), equal(a, "--unshare-cgroup-try"):
+			flags |= syscall.CLONE_NEWCGROUP
+		case equal(a, "--share-net"):
+			flags &^= syscall.CLONE_NEWNET
+		case equal(a, "--uid"), equal(a, "--gid"), equal(a, "--userns"), equal(a, "--userns2"), equal(a, "--pidns"),
+			equal(a, "--netns"), equal(a, "--cap-add"), equal(a, "--uid-map"), equal(a, "--gid-map"),
 			equal(a, "--userns-block-fd"), equal(a, "--help"), equal(a, "--version"):
-			return false
+			return 0
 		}
 	}
-	return all
+	return flags
 }
 
 // at is the i-th argument.
