@@ -1,7 +1,4 @@
 // Nsrun runs commands in sandboxes. See README.md, or `nsrun help`.
-//
-//go:debug containermaxprocs=0
-//go:debug updatemaxprocs=0
 package main
 
 import (
