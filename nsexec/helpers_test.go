@@ -77,7 +77,7 @@ func helpFiles([]string) int {
 // says its number, and waits. The argument says what kind of sandbox.
 func helpEmbed(args []string) int {
 	c := nsexec.Command("sh", "-c", "sleep 1000 & sleep 1000")
-	c.Mounts = mounts.Plan{mounts.ROBind("/", "/")}
+	c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev")}
 	switch args[0] {
 	case "pid1":
 		c.AsPID1 = true

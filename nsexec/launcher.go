@@ -6,7 +6,9 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +24,7 @@ type launcher struct {
 	mu   sync.Mutex
 	sock sys.FD // None: not running
 	proc *os.Process
+	gen  atomic.Int64 // how many there were
 }
 
 var theLauncher = launcher{sock: sys.None}
@@ -97,7 +100,18 @@ func (l *launcher) start() error {
 		return err
 	}
 	l.sock = ours
+	l.gen.Add(1)
 	return nil
+}
+
+// drop stops the launcher of a generation that loses messages. Its socket may take
+// some more while it dies.
+func (l *launcher) drop(gen int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gen.Load() == gen {
+		l.stop()
+	}
 }
 
 func dup(fd sys.FD) uintptr {
@@ -106,6 +120,22 @@ func dup(fd sys.FD) uintptr {
 		return ^uintptr(0)
 	}
 	return uintptr(n)
+}
+
+// launcherPatience is how long nobody asks what keeps the launcher.
+const launcherPatience = 50 * time.Millisecond
+
+// gone reports whether the launcher of a generation is no more. It may have been
+// killed after it cloned and before it said so.
+func (l *launcher) gone(gen int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gen.Load() != gen || l.proc == nil {
+		return true
+	}
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, l.proc.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err != nil || info.Signo != 0
 }
 
 // stop ends the launcher and waits for it. Sandboxes that run are not touched.
@@ -135,9 +165,11 @@ func cloneHere(first *prog.Program, sock, status int) (int, error) {
 
 // spawnFirst makes a sandbox that has its namespaces and waits for the rest.
 func spawnFirst(p profile, clone cloneFunc) (*sandbox, error) {
+	gen := theLauncher.gen.Load()
 	s, err := spawnOnce(p, clone)
 	if errors.Is(err, errGone) {
 		// The launcher was killed before it cloned.
+		theLauncher.drop(gen)
 		s, err = spawnOnce(p, clone)
 	}
 	return s, err
@@ -180,6 +212,7 @@ func spawnOnce(p profile, clone cloneFunc) (*sandbox, error) {
 		s.close()
 		return nil, err
 	}
+	s.gen = theLauncher.gen.Load()
 	if p.parentMaps() {
 		w.Close()
 		if err := s.awaitPid(); err != nil {

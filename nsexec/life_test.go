@@ -206,9 +206,9 @@ func TestKilledEmbedder(t *testing.T) {
 			if len(all) < 4 {
 				t.Errorf("only %d processes: %v", len(all), all)
 			}
-			for _, pid := range all {
-				if !testenv.Alive(pid) {
-					t.Errorf("process %d is gone already", pid)
+			for i, pid := range all {
+				if p, ok := testenv.FindProcess(strconv.Itoa(pid)); !ok || !testenv.Alive(pid) {
+					t.Errorf("process %d of %v is gone already: %+v", i, all, p)
 				}
 			}
 			_ = c.Process.Kill()
@@ -247,6 +247,7 @@ func TestKilledLauncher(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 20 {
+		spare(t) // the launcher has nothing to do then
 		if err := unix.Kill(launcher(t), unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -278,6 +279,31 @@ func TestKilledLauncher(t *testing.T) {
 	}
 }
 
+// spare is the process id of a sandbox that waits for a command.
+func spare(t testing.TB) (pid int) {
+	t.Helper()
+	testenv.Eventually(t, "a sandbox that waits", func() bool {
+		for _, p := range testenv.Processes() {
+			if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.Pid)); p.Parent == os.Getpid() && p.State == "S" &&
+				strings.HasPrefix(string(b), "nsrun:launcher\x00") && !isLauncher(p.Pid) && commandless(p.Pid) {
+				pid = p.Pid
+			}
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// commandless says that a clone has no command yet.
+func commandless(pid int) bool {
+	for _, p := range testenv.Processes() {
+		if p.Parent == pid {
+			return false
+		}
+	}
+	return true
+}
+
 // TestKilledSpare: somebody kills the sandbox that waits for the next command.
 func TestKilledSpare(t *testing.T) {
 	for _, pid1 := range []bool{false, true} {
@@ -286,19 +312,11 @@ func TestKilledSpare(t *testing.T) {
 			if err := shell("true").Run(); err != nil {
 				t.Fatal(err)
 			}
-			spare := 0
-			testenv.Eventually(t, "a sandbox that waits", func() bool {
-				for _, p := range testenv.Processes() {
-					if p.Parent == os.Getpid() && p.State != "Z" && !isLauncher(p.Pid) {
-						spare = p.Pid
-					}
-				}
-				return spare != 0
-			})
-			if err := unix.Kill(spare, unix.SIGKILL); err != nil {
+			pid := spare(t)
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			testenv.Eventually(t, "its end", func() bool { return !testenv.Alive(spare) })
+			testenv.Eventually(t, "its end", func() bool { return !testenv.Alive(pid) })
 			c := shell("echo fine")
 			c.AsPID1 = pid1
 			check(t, c, "fine")

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,7 @@ type sandbox struct {
 	pid    int
 	status *os.File // read end, closed by exit; nil: none
 	sock   sys.FD   // to the clone, until it got its second Program
+	gen    int64    // of the launcher that was to clone it
 	first  *prog.Program
 	waited bool // it was made before it was wanted, and may have died since
 	mounts bool // it has a mount namespace already
@@ -435,6 +437,7 @@ func (c *Cmd) complete(s *sandbox, p profile, fds []int, clone cloneFunc) (*sand
 		s.close()
 		return nil, err
 	}
+	gen := theLauncher.gen.Load()
 	for try := 0; ; try++ {
 		sendErr := s.send(second, fds)
 		s.sock.Close()
@@ -454,6 +457,7 @@ func (c *Cmd) complete(s *sandbox, p profile, fds []int, clone cloneFunc) (*sand
 			}
 			return nil, err
 		}
+		theLauncher.drop(gen)
 		if s, err = spawnFirst(p, clone); err != nil {
 			return nil, err
 		}
@@ -560,8 +564,16 @@ func (c *Cmd) executesItself() bool { return c.AsPID1 || c.Share&PID != 0 }
 
 // awaitPid reads the process id, which another process reports.
 func (s *sandbox) awaitPid() error {
+	defer func() { _ = s.status.SetReadDeadline(time.Time{}) }()
 	for s.pid == 0 {
+		_ = s.status.SetReadDeadline(time.Now().Add(launcherPatience))
 		r, err := readRecord(s.status)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if theLauncher.gone(s.gen) {
+				s.sock.Close() // without which what it has cloned ends
+			}
+			continue
+		}
 		if err != nil {
 			s.close()
 			return &Error{Op: "start", Err: err}
