@@ -19,7 +19,8 @@ import (
 //   - it asks only on a terminal, and silence is never a yes.
 
 func init() {
-	// Sandboxes are cloned from this thread, and die with it.
+	// Sandboxes die with the thread that cloned them. Threads of this program live as
+	// long as it: no goroutine of its ends while it is locked to one.
 	reexec.InProcess = true
 }
 
