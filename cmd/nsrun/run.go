@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -378,7 +379,7 @@ func (r *runner) cacheMounts() (p mounts.Plan, err error) {
 	}
 	for _, c := range caches {
 		dir := filepath.Join(home, c)
-		if fi, err := os.Lstat(dir); err != nil || !fi.IsDir() || within(r.session, dir) {
+		if fi, err := os.Lstat(dir); err != nil || !fi.IsDir() || within(r.session, dir) || inside(r.session.Dir(), dir) {
 			continue
 		}
 		m, err := r.session.Scratch(dir)
@@ -465,7 +466,11 @@ func environment(o *runOptions) []string {
 			}
 		}
 	} else {
-		env = nsrunlib.SafeEnv(os.Environ())
+		env = slices.DeleteFunc(nsrunlib.SafeEnv(os.Environ()), func(kv string) bool {
+			// Such a directory is not there, or not writable; /tmp is.
+			name, _, _ := strings.Cut(kv, "=")
+			return name == "TMPDIR" || name == "TMP" || name == "TEMP" || name == "TEMPDIR"
+		})
 		if _, given := os.LookupEnv("XDG_CACHE_HOME"); !given && !writableCache(o) {
 			env = append(env, "XDG_CACHE_HOME=/tmp/.cache")
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,11 +88,16 @@ func (s serial) Run(name string, f func(testscript.T)) {
 	})
 }
 
-// reap waits for adopted processes that have ended.
+// reap waits for adopted processes that have ended, or are about to.
 func reap() {
-	for _, p := range testenv.Processes() {
-		if p.Parent == os.Getpid() && p.State == "Z" {
-			_, _ = unix.Wait4(p.Pid, nil, unix.WNOHANG, nil)
+	end := time.Now().Add(time.Second)
+	for left := true; left && time.Now().Before(end); runtime.Gosched() {
+		left = false
+		for _, p := range testenv.Processes() {
+			if p.Parent == os.Getpid() {
+				left = true
+				_, _ = unix.Wait4(p.Pid, nil, unix.WNOHANG, nil)
+			}
 		}
 	}
 }
