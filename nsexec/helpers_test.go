@@ -113,7 +113,7 @@ func helpTerminal(args []string) int {
 	signal.Notify(signals, unix.SIGINT)
 	c := nsexec.Command("sh", "-c", args[1])
 	c.Mounts = base()
-	c.Env = append(nsexec.BaseEnv(), helperEnv+"=tiocsti")
+	c.Env = append(nsexec.BaseEnv(), helperVars("tiocsti")...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	switch args[0] {
 	case "filter":

@@ -340,7 +340,7 @@ func TestFirstProcessIsClosed(t *testing.T) {
 			}
 			control := nsexec.Command("sh", "-c", `sleep 100 & exec "$0" $!`, exe)
 			control.Mounts = base()
-			control.Env = append(nsexec.BaseEnv(), helperEnv+"=trace", "NSRUN_TEST_SECRET=do not tell")
+			control.Env = append(nsexec.BaseEnv(), helperVars("trace", "NSRUN_TEST_SECRET=do not tell")...)
 			control.Capabilities = caps
 			out := output(t, control)
 			for _, want := range []string{"environ:", "NSRUN_TEST_SECRET=do not tell", "fd done", "root done", "maps done"} {

@@ -181,7 +181,7 @@ func TestKilledEmbedder(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			leaks(t)
 			c := exec.Command(exe, kind)
-			c.Env = append(os.Environ(), helperEnv+"=embed")
+			c.Env = append(os.Environ(), helperVars("embed")...)
 			out, err := c.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)

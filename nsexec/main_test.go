@@ -53,8 +53,14 @@ func shell(script string) *nsexec.Cmd {
 func helper(name string, args ...string) *nsexec.Cmd {
 	c := nsexec.Command(exe, args...)
 	c.Mounts = base()
-	c.Env = append(nsexec.BaseEnv(), helperEnv+"="+name)
+	c.Env = append(nsexec.BaseEnv(), helperVars(name)...)
 	return c
+}
+
+// helperVars are the variables that make this binary a helper. The race detector
+// would wait a second at its end.
+func helperVars(name string, more ...string) []string {
+	return append([]string{helperEnv + "=" + name, "GORACE=atexit_sleep_ms=0"}, more...)
 }
 
 // output runs the command and returns what it said, without the last newline.

@@ -249,7 +249,7 @@ func TestNamespacesRefused(t *testing.T) {
 			testenv.NeedUser(t) // root's /proc/sys is read-only in a sandbox
 			cmd := shell("echo 0 > /proc/sys/user/max_user_namespaces && exec " + exe)
 			cmd.ClassicMounts = classic
-			cmd.Env = append(nsexec.BaseEnv(), helperEnv+"=nested")
+			cmd.Env = append(nsexec.BaseEnv(), helperVars("nested")...)
 			cmd.UIDMap = []nsexec.IDMap{{0, uint32(os.Getuid()), 1}}
 			cmd.GIDMap = []nsexec.IDMap{{0, uint32(os.Getgid()), 1}}
 			cmd.Capabilities = nsexec.AllCapabilities()

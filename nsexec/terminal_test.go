@@ -15,7 +15,7 @@ func atTerminal(t *testing.T, how, script string) (*testenv.Terminal, *exec.Cmd)
 	t.Helper()
 	term := testenv.NewTerminal(t)
 	c := exec.Command(exe, how, script)
-	c.Env = append(os.Environ(), helperEnv+"=terminal", "PS1=$ ")
+	c.Env = append(os.Environ(), helperVars("terminal", "PS1=$ ")...)
 	term.Attach(c)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestStop(t *testing.T) {
 	leaks(t)
 	term := testenv.NewTerminal(t)
 	c := exec.Command("sh", "-i")
-	c.Env = append(os.Environ(), helperEnv+"=terminal", "PS1=<prompt>", "ENV=")
+	c.Env = append(os.Environ(), helperVars("terminal", "PS1=<prompt>", "ENV=")...)
 	term.Attach(c)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
