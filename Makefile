@@ -1,0 +1,98 @@
+# make demo    what nsrun does, on this very module
+# make build   ./nsrun
+# make test    all tests; as root: once as root, once as an ordinary user
+# make bench   all benchmarks once, then side by side with bwrap
+# make lint    gofmt, vet, staticcheck, govulncheck
+# make fuzz    every fuzz test for FUZZTIME
+# make cross   arm64: compiles, and is vetted
+#
+# Go and git are needed. What else is (see `need`), root gets installed; others
+# are told its name.
+
+GO ?= go
+FUZZTIME ?= 30s
+BENCHTIME ?= 10x
+RUNS ?= 300
+
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+# The entry point is package internal/early's; that takes a static program.
+STATIC = CGO_ENABLED=0
+EARLY = -E nsrun_early
+
+# need COMMAND PACKAGE: the Debian package is installed if the command is missing.
+need = need() { \
+	command -v $$1 >/dev/null && return; \
+	if [ $$(id -u) = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing $$2"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get install -qqy --no-install-recommends $$2 >/dev/null 2>&1 || \
+		{ apt-get update -qq && apt-get install -qqy --no-install-recommends $$2 >/dev/null; }; \
+	else \
+		echo "$$1 is missing: install the package $$2" >&2; return 1; \
+	fi; }
+
+.PHONY: all build demo test race bench lint fuzz cross deps clean
+.NOTPARALLEL:
+
+all: build
+
+build:
+	$(STATIC) $(GO) build -trimpath -ldflags="-s -w $(EARLY)" -o nsrun ./cmd/nsrun
+
+demo: build
+	@bash demo.sh
+
+# What is not on every machine: bwrap to compare with, gcc for the race detector.
+deps:
+	@$(need); need bwrap bubblewrap; need gcc "gcc libc6-dev"
+
+test:
+	@$(need); need bwrap bubblewrap || [ -z "$$NSRUN_MUST_WORK" ]
+	$(GO) vet ./...
+	$(GO) test -count=1 ./...
+	@echo "with the entry point of the nsrun command:"
+	$(STATIC) $(GO) test -count=1 -ldflags="$(EARLY)" ./cmd/nsrun
+	@$(MAKE) --no-print-directory race
+
+# Without gcc there is no race detector, and then it is said.
+race:
+	@$(need); if need gcc "gcc libc6-dev"; then \
+		echo "$(GO) test -race -count=1 ./..." && CGO_ENABLED=1 $(GO) test -race -count=1 ./...; \
+	elif [ -n "$$NSRUN_MUST_WORK" ]; then exit 1; \
+	else echo "SKIPPED: the tests with the race detector" >&2; fi
+
+bench: build
+	$(GO) test -run='^$$' -bench=. -benchtime=$(BENCHTIME) ./...
+	@$(need); need bwrap bubblewrap
+	$(GO) run ./bench/compare -n $(RUNS)
+
+lint:
+	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
+	if [ -n "$$files" ]; then echo "not formatted:"; echo "$$files"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	@echo "govulncheck ./..."; dir=$$(mktemp -d); trap "rm -rf $$dir" EXIT; \
+	if ! GOBIN=$$dir $(GO) install $(GOVULNCHECK) >$$dir/log 2>&1; then \
+		echo "SKIPPED: govulncheck cannot be had here" >&2; exit 0; fi; \
+	$$dir/govulncheck ./... >$$dir/log 2>&1; \
+	case $$? in 0) ;; 3) cat $$dir/log; exit 1 ;; \
+	*) tail -n 1 $$dir/log; echo "SKIPPED: the data of govulncheck cannot be had here" >&2 ;; esac
+
+fuzz:
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$f"; $(GO) test -run='^$$' -fuzz="^$$f\$$" -fuzztime=$(FUZZTIME) $$pkg; \
+		done; done
+
+cross:
+	$(STATIC) GOARCH=arm64 $(GO) build -trimpath -ldflags="-s -w $(EARLY)" -o /dev/null ./cmd/nsrun
+	GOARCH=arm64 $(GO) build ./...
+	GOARCH=arm64 $(GO) vet ./...
+	@if command -v qemu-aarch64-static >/dev/null; then \
+		GOARCH=arm64 $(GO) test -exec qemu-aarch64-static ./internal/prog ./mounts; \
+	else echo "SKIPPED: tests on arm64 (they need the package qemu-user-static)"; fi
+
+clean:
+	rm -f nsrun
