@@ -2,7 +2,6 @@ package mounts
 
 import (
 	"strings"
-	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
 )
@@ -73,28 +72,7 @@ func (c *compiler) parent(m *Mount) (dir prog.Slot, leaf string) {
 		c.Here(found)
 		return dir, leaf
 	}
-	// From the root down, each as the kernel sees it: made in its parent, then
-	// looked up by its whole path, because it may be a link that was there.
-	at := c.root
-	for end := 0; end < len(rel); {
-		next := strings.IndexByte(rel[end:], '/')
-		begin := end
-		if next < 0 {
-			end = len(rel)
-		} else {
-			end += next
-		}
-		c.Call(prog.SysMkdirat, at.Arg(), c.String(rel[begin:end]), prog.Int(m.parentPerm())).Tolerate(syscall.EEXIST)
-		below := c.Slot()
-		c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel[:end]), how, size).To(below)
-		if at != c.root {
-			c.Close(at)
-		}
-		at = below
-		end++
-	}
-	c.Call(prog.SysFcntl, at.Arg(), prog.Int(syscall.F_DUPFD_CLOEXEC), prog.Int(0)).To(dir)
-	c.Close(at)
+	c.Call(prog.MakeDirs, c.root.Arg(), c.String(rel), prog.Int(m.parentPerm())).To(dir)
 	c.Here(found)
 	return dir, leaf
 }
@@ -113,32 +91,18 @@ func (c *compiler) target(m *Mount, t tree, s shape) prog.Slot {
 	dst := c.Slot()
 	how, size := c.howIn(0)
 	plain := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst).Tolerate(enoent, eloop).OnSuccess()
-	how, size = c.howIn(1)
-	name := c.String(rel)
-	missing := c.Call(prog.SysOpenat2, c.root.Arg(), name, how, size).To(dst).Tolerate(enoent).OnTolerated()
-	c.refuseLink(dst)
-	linked := c.Jump()
-	c.Here(missing)
 	if m.MustExist {
-		c.Fail(enoent)
-	} else {
-		dir, leaf := c.parent(m)
-		l := c.String(leaf)
-		var made []prog.Label
-		if s == likeTree {
-			c.statMode(t.fd)
-			isDir := c.If(c.statx+statxModeOffset&^3, sIFMT, sIFDIR)
-			c.Call(prog.SysMknodat, dir.Arg(), l, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0)).Tolerate(syscall.EEXIST)
-			made = append(made, c.Jump())
-			c.Here(isDir)
-		}
-		c.Call(prog.SysMkdirat, dir.Arg(), l, prog.Int(0o755)).Tolerate(syscall.EEXIST)
-		c.Here(made...)
-		c.done(dir)
-		c.Call(prog.SysOpenat2, c.root.Arg(), name, how, size).To(dst)
+		how, size = c.howIn(1)
+		c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst)
 		c.refuseLink(dst)
+	} else {
+		like := prog.Int(-1)
+		if s == likeTree {
+			like = t.fd.Arg()
+		}
+		c.Call(prog.Target, c.root.Arg(), c.String(rel), like, prog.Int(m.parentPerm())).To(dst)
 	}
-	c.Here(plain, linked)
+	c.Here(plain)
 	return dst
 }
 

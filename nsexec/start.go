@@ -237,7 +237,7 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int, haveMounts bool) erro
 		b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
 	}
 	if n := len(c.Mounts); n > fewMounts {
-		b.Grow(36*n, 256*n) // roughly what a bind takes
+		b.Grow(12*n, 256*n) // roughly what a bind takes
 	}
 	umask := b.Slot()
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)

@@ -36,11 +36,11 @@ type Header struct {
 	Stage  uint32 // or'ed into the step of reports, so that both halves can be told apart
 	Linger uint32 // set by Fork: PID 1 stays until nobody is left
 
-	Scratch [16]uint64 // for PID 1, whose stack is small
+	Scratch [48]uint64 // for the child, whose stack is small
 }
 
 // Magic begins every Program, and changes with its layout.
-const Magic = 0x6e737203
+const Magic = 0x6e737204
 
 // Op is one operation. A zero Tol tolerates nothing.
 type Op struct {

@@ -68,6 +68,8 @@ const (
 	Receive  // read the next Program from a socket and go on with it
 	Fork     // stay as PID 1; the rest is the command's
 	Exec     // execve; a failure is remembered and the next operation tried
+	Target   // where a mount goes, made if it is missing
+	MakeDirs // a directory with its parents, made if they are missing
 	Branch   // skip if a word of the data is as given
 	Jump     // skip always
 	Fail     // report an error
@@ -84,6 +86,8 @@ const (
 	NrReceive  = pseudo + uint32(Receive)
 	NrFork     = pseudo + uint32(Fork)
 	NrExec     = pseudo + uint32(Exec)
+	NrTarget   = pseudo + uint32(Target)
+	NrMakeDirs = pseudo + uint32(MakeDirs)
 	NrBranch   = pseudo + uint32(Branch)
 	NrJump     = pseudo + uint32(Jump)
 	NrFail     = pseudo + uint32(Fail)
@@ -147,6 +151,8 @@ var sysTable = [numSys]sysInfo{
 	Receive:  {"receive", [2]uint32{NrReceive, NrReceive}, "d"},
 	Fork:     {"fork", [2]uint32{NrFork, NrFork}, "d"},
 	Exec:     {"execve", [2]uint32{NrExec, NrExec}, "svE"},
+	Target:   {"target", [2]uint32{NrTarget, NrTarget}, "fsfm"},
+	MakeDirs: {"make_dirs", [2]uint32{NrMakeDirs, NrMakeDirs}, "fsm"},
 	Branch:   {"branch", [2]uint32{NrBranch, NrBranch}, "pxx"},
 	Jump:     {"jump", [2]uint32{NrJump, NrJump}, ""},
 	Fail:     {"fail", [2]uint32{NrFail, NrFail}, "d"},

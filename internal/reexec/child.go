@@ -171,6 +171,10 @@ func run(base unsafe.Pointer) {
 			h = header(base)
 			i = ^uint32(0)
 			continue
+		case prog.NrTarget:
+			r, e = target(base, arg(base, o, 0), arg(base, o, 1), arg(base, o, 2), arg(base, o, 3))
+		case prog.NrMakeDirs:
+			r, e = makeDirs(base, arg(base, o, 0), arg(base, o, 1), arg(base, o, 2))
 		case prog.NrFork:
 			h.Linger = uint32(o.Args[0])
 			pid, errno := vfork()

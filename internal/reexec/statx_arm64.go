@@ -1,0 +1,3 @@
+package reexec
+
+const sysStatx = 291

@@ -1,0 +1,158 @@
+package reexec
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// Where mounts go: paths of the sandbox that may not exist yet. The rules of
+// child.go apply here too. Paths are in the Program's block, which is this
+// process's own: they are cut in place, and mended.
+
+const (
+	sysMkdirat = syscall.SYS_MKDIRAT
+	sysMknodat = syscall.SYS_MKNODAT
+
+	oPath          = 0x200000
+	resolveNoMagic = 0x2
+	resolveInRoot  = 0x10
+	atEmptyPath    = 0x1000
+	statxType      = 0x1
+	statxMode      = 0x1c // offset of stx_mode in struct statx
+	noTree         = ^uintptr(0)
+	mountPointDir  = 0o755
+	mountPointFile = syscall.S_IFREG | 0o444
+
+	// Words of Header.Scratch.
+	howAt   = 0 // struct open_how, three words
+	emptyAt = 3 // an empty string
+	statxAt = 4 // struct statx, 32 words
+)
+
+// openAt opens a path inside root as a place: openat2(2) with RESOLVE_IN_ROOT.
+//
+//go:nosplit
+//go:norace
+func openAt(base unsafe.Pointer, root, path, flags uintptr) (fd uintptr, e syscall.Errno) {
+	s := &header(base).Scratch
+	s[howAt], s[howAt+1], s[howAt+2] = uint64(oPath|syscall.O_CLOEXEC|flags), 0, resolveInRoot|resolveNoMagic
+	for try := 0; try < openTries; try++ {
+		fd, _, e = syscall.RawSyscall6(sysOpenat2, root, path, uintptr(unsafe.Pointer(&s[howAt])), 24, 0, 0)
+		if e != syscall.EAGAIN {
+			break
+		}
+	}
+	return fd, e
+}
+
+// fileType is the type of what fd refers to, as in st_mode.
+//
+//go:nosplit
+//go:norace
+func fileType(base unsafe.Pointer, fd uintptr) (uint32, syscall.Errno) {
+	s := &header(base).Scratch
+	s[emptyAt] = 0
+	_, _, e := syscall.RawSyscall6(sysStatx, fd, uintptr(unsafe.Pointer(&s[emptyAt])), atEmptyPath, statxType,
+		uintptr(unsafe.Pointer(&s[statxAt])), 0)
+	return *word(unsafe.Pointer(&s[statxAt]), statxMode) & syscall.S_IFMT, e
+}
+
+// place opens path inside root, where its last component is no symbolic link.
+//
+//go:nosplit
+//go:norace
+func place(base unsafe.Pointer, root, path uintptr) (fd uintptr, e syscall.Errno) {
+	if fd, e = openAt(base, root, path, syscall.O_NOFOLLOW); e != 0 {
+		return fd, e
+	}
+	t, e := fileType(base, fd)
+	if e == 0 && t == syscall.S_IFLNK {
+		e = syscall.ELOOP
+	}
+	return fd, e
+}
+
+//go:nosplit
+//go:norace
+func at(path, i uintptr) *byte { return (*byte)(pointer(path + i)) }
+
+// makeDirs opens the directory path inside root, and makes what is missing of it
+// with mode perm. From the root down, each is made in its parent as the kernel
+// sees it, then looked up by its whole path, because it may be a link that was
+// there.
+//
+//go:nosplit
+//go:norace
+func makeDirs(base unsafe.Pointer, root, path, perm uintptr) (fd uintptr, e syscall.Errno) {
+	if fd, e = openAt(base, root, path, syscall.O_DIRECTORY); e != syscall.ENOENT {
+		return fd, e
+	}
+	fd = root
+	for begin := uintptr(0); ; {
+		end := begin
+		for *at(path, end) != 0 && *at(path, end) != '/' {
+			end++
+		}
+		c := *at(path, end)
+		*at(path, end) = 0
+		_, _, e = syscall.RawSyscall(sysMkdirat, fd, path+begin, perm)
+		var next uintptr
+		if e == 0 || e == syscall.EEXIST {
+			next, e = openAt(base, root, path, syscall.O_DIRECTORY)
+		}
+		*at(path, end) = c
+		if fd != root {
+			syscall.RawSyscall(sysClose, fd, 0, 0)
+		}
+		if e != 0 || c == 0 {
+			return next, e
+		}
+		fd, begin = next, end+1
+	}
+}
+
+// target opens where a mount goes. If it is missing it is made, after its
+// parents: a directory or a file, like the root of tree; a directory where there
+// is no tree.
+//
+//go:nosplit
+//go:norace
+func target(base unsafe.Pointer, root, path, tree, perm uintptr) (fd uintptr, e syscall.Errno) {
+	if fd, e = place(base, root, path); e != syscall.ENOENT {
+		return fd, e
+	}
+	leaf := uintptr(0)
+	for i := uintptr(0); *at(path, i) != 0; i++ {
+		if *at(path, i) == '/' {
+			leaf = i + 1
+		}
+	}
+	dir := root
+	if leaf > 0 {
+		*at(path, leaf-1) = 0
+		dir, e = makeDirs(base, root, path, perm)
+		*at(path, leaf-1) = '/'
+		if e != 0 {
+			return fd, e
+		}
+	}
+	t := uint32(syscall.S_IFDIR)
+	e = 0
+	if tree != noTree {
+		t, e = fileType(base, tree)
+	}
+	switch {
+	case e != 0:
+	case t == syscall.S_IFDIR:
+		_, _, e = syscall.RawSyscall(sysMkdirat, dir, path+leaf, mountPointDir)
+	default:
+		_, _, e = syscall.RawSyscall6(sysMknodat, dir, path+leaf, mountPointFile, 0, 0, 0)
+	}
+	if dir != root {
+		syscall.RawSyscall(sysClose, dir, 0, 0)
+	}
+	if e != 0 && e != syscall.EEXIST {
+		return fd, e
+	}
+	return place(base, root, path)
+}
