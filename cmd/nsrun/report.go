@@ -78,7 +78,8 @@ func (r *runner) openReport() (err error) {
 	case name == "-":
 		r.report = os.Stdout
 	case numErr == nil:
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
+		// The caller's have survived an exec; what would not is one of ours.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
 			return &usageError{"run", "--report " + name + ": this descriptor is not open"}
 		}
 		r.report = os.NewFile(uintptr(fd), "report descriptor "+name)

@@ -141,7 +141,6 @@ func run(args []string) int {
 		}
 		return 0
 	}
-	// First, while no number of a descriptor can be one of ours.
 	if err := r.openReport(); err != nil {
 		return fail(err)
 	}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// session is nsrun at a terminal, in a project of its own.
+type session struct {
+	*testenv.Terminal
+	cmd     *exec.Cmd
+	project string
+}
+
+func atTerminal(t *testing.T, args ...string) *session {
+	t.Helper()
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "home/", "p/old: old\n")
+	s := &session{Terminal: testenv.NewTerminal(t), project: filepath.Join(dir, "p")}
+	s.cmd = exec.Command(filepath.Join(bin, "nsrun"), args...)
+	s.cmd.Dir = s.project
+	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home")}
+	s.Attach(s.cmd)
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+	})
+	return s
+}
+
+// ends waits for the end, and compares the exit status.
+func (s *session) ends(t *testing.T, status int) {
+	t.Helper()
+	_ = s.cmd.Wait()
+	if got := s.cmd.ProcessState.ExitCode(); got != status {
+		t.Errorf("exit status %d, want %d; the terminal shows\n%s", got, status, s.Screen())
+	}
+}
+
+func (s *session) has(name string) bool {
+	_, err := os.Lstat(filepath.Join(s.project, name))
+	return err == nil
+}
+
+// TestAsk: what is to become of the changes is asked at a terminal; only a clear
+// answer does anything.
+func TestAsk(t *testing.T) {
+	for _, c := range []struct {
+		answer, says string
+		committed    bool
+	}{
+		{"c\n", "committed 1 change", true},
+		{"Commit\n", "committed 1 change", true},
+		{"d\n", "discarded 1 change", false},
+		{"k\n", "kept 1 change", false},
+		{"\n", "kept 1 change", false},
+		{"x\n", "kept 1 change", false},
+		{"\x04", "kept 1 change", false},
+	} {
+		t.Run(strconv.Quote(c.answer), func(t *testing.T) {
+			s := atTerminal(t, "run", "--", "touch", "new")
+			s.Await("commit, discard or keep? [c/d/K] ")
+			s.Type(c.answer)
+			s.ends(t, 0)
+			s.Await(c.says)
+			if s.has("new") != c.committed {
+				t.Errorf("in the project: %v", s.has("new"))
+			}
+		})
+	}
+}
+
+// TestAskNot: with a flag, or for a command that changed nothing, nobody is asked.
+func TestAskNot(t *testing.T) {
+	for _, args := range [][]string{
+		{"run", "--keep", "--", "touch", "new"}, {"run", "--commit", "touch", "new"},
+		{"run", "--discard", "touch", "new"}, {"run", "true"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			s := atTerminal(t, args...)
+			s.ends(t, 0)
+			if strings.Contains(s.Screen(), "?") {
+				t.Errorf("the terminal shows\n%s", s.Screen())
+			}
+		})
+	}
+}
+
+// TestHostNetwork takes a yes, every time.
+func TestHostNetwork(t *testing.T) {
+	for _, c := range []struct {
+		answer string
+		status int
+	}{{"y\n", 0}, {"yes\n", 0}, {"n\n", 125}, {"\n", 125}, {"\x04", 125}} {
+		t.Run(strconv.Quote(c.answer), func(t *testing.T) {
+			s := atTerminal(t, "run", "--net", "host", "--commit", "--", "sh", "-c", "readlink /proc/self/ns/net; touch new")
+			s.Await("run with network access: sh -c ")
+			s.Await("[y/N] ")
+			s.Type(c.answer)
+			s.ends(t, c.status)
+			host, err := os.Readlink("/proc/self/ns/net")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ran := strings.Contains(s.Screen(), host); ran != (c.status == 0) || s.has("new") != ran {
+				t.Errorf("ran: %v; the terminal shows\n%s", ran, s.Screen())
+			}
+		})
+	}
+}
+
+// TestInterrupt: Ctrl-C is the command's; what it changed is not lost.
+func TestInterrupt(t *testing.T) {
+	s := atTerminal(t, "run", "--", "sh", "-c", "touch new; echo ready; exec sleep 1000")
+	s.Await("ready")
+	s.Type("\x03")
+	s.Await("[c/d/K] ")
+	s.Type("c\n")
+	s.ends(t, 128+int(syscall.SIGINT))
+	if !s.has("new") {
+		t.Error("the change is lost")
+	}
+}
+
+// TestStop: Ctrl-Z stops the command and nsrun, and both go on together.
+func TestStop(t *testing.T) {
+	// A shell with job control, as one sits in front of it.
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "home/", "p/")
+	term := testenv.NewTerminal(t)
+	sh := exec.Command("bash", "--norc", "--noprofile", "-i")
+	sh.Dir = filepath.Join(dir, "p")
+	sh.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "PS1=prompt> ", "HISTFILE=", "TERM=dumb"}
+	term.Attach(sh)
+	if err := sh.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = sh.Process.Kill()
+		_ = sh.Wait()
+		reap()
+	}()
+	term.Await("prompt> ")
+	term.Type("nsrun run -- sh -c 'echo rea''dy; read x; echo \"got $x\"'\n")
+	term.Await("\nready")
+	term.Type("\x1a")
+	term.Await("Stopped")
+	term.Type("fg\n")
+	term.Type("hello\n")
+	term.Await("\ngot hello")
+	term.Type("exit\n")
+	_ = sh.Wait()
+}

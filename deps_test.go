@@ -1,0 +1,219 @@
+package nsrun_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/nsrun/nsrun"
+
+// mayImport says which packages of this module each one may import, tests not
+// counted. Lower ones stand first; ARCHITECTURE.md says what each is for.
+var mayImport = map[string][]string{
+	"internal/prog":   {},
+	"internal/sys":    {},
+	"internal/bwrap":  {},
+	"internal/reexec": {"internal/prog"},
+	"internal/early":  {"internal/prog", "internal/reexec"},
+	"features":        {"internal/sys"},
+	"mounts":          {"internal/prog", "internal/sys", "features"},
+	"fanotify":        {"internal/sys", "features"},
+	"netpolicy":       {"internal/sys", "features"},
+	"overlay":         {"internal/sys", "features", "mounts", "fanotify"},
+	"nsexec":          {"internal/prog", "internal/reexec", "internal/early", "internal/sys", "features", "mounts", "netpolicy"},
+	"project":         {"internal/sys"},
+	"":                {"internal/sys", "features", "mounts", "fanotify", "netpolicy", "overlay", "nsexec", "project"},
+	"cmd/nsrun":       {"*"},
+	"bench":           {"*"},
+	"bench/compare":   {"mounts", "nsexec"},
+	// Only for tests.
+	"internal/testenv": {"internal/sys", "features"},
+}
+
+// thirdParty is what packages import of other modules. A new one needs a reason in
+// RATIONALE.md.
+var thirdParty = map[string][]string{
+	"internal/testenv": {"golang.org/x/sys/unix"},
+	"internal/sys":     {"golang.org/x/sys/unix"},
+	"features":         {"golang.org/x/sys/unix"},
+	"overlay":          {"golang.org/x/sys/unix"},
+	"nsexec":           {"golang.org/x/sys/unix"},
+	"cmd/nsrun":        {"golang.org/x/sys/unix"},
+}
+
+// thirdPartyTests is what tests import beyond that.
+var thirdPartyTests = map[string][]string{
+	"nsexec":    {"github.com/syndtr/gocapability/capability"},
+	"cmd/nsrun": {"github.com/rogpeppe/go-internal/testscript"},
+}
+
+// onlyIn are packages that have one place.
+var onlyIn = map[string][]string{
+	"github.com/cilium/ebpf":       {"netpolicy"},
+	"github.com/fsnotify/fsnotify": {"fanotify"},
+	"log":                          {},
+	"log/slog":                     {},
+}
+
+// imports of a package: what its files import, and which of that only its tests do.
+type imports struct{ code, tests map[string]bool }
+
+// readImports reads all Go files: `go list` would tell of one architecture only,
+// and the test's result would be cached.
+func readImports(t *testing.T) map[string]imports {
+	t.Helper()
+	found := make(map[string]imports)
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if base := d.Name(); name != "." && (base[0] == '.' || base[0] == '_' || base == "testdata") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		pkg := strings.TrimPrefix(path.Dir(filepath.ToSlash(name)), ".")
+		im, ok := found[pkg]
+		if !ok {
+			im = imports{map[string]bool{}, map[string]bool{}}
+			found[pkg] = im
+		}
+		for _, spec := range f.Imports {
+			p := strings.Trim(spec.Path.Value, `"`)
+			if strings.HasSuffix(name, "_test.go") {
+				im.tests[p] = true
+			} else {
+				im.code[p] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// own is the path of p in this module.
+func own(p string) (pkg string, ok bool) {
+	if p == module {
+		return "", true
+	}
+	return strings.CutPrefix(p, module+"/")
+}
+
+func TestImports(t *testing.T) {
+	found := readImports(t)
+	if len(found) < 10 {
+		t.Fatalf("found only %d packages", len(found))
+	}
+	for pkg, im := range found {
+		allowed, known := mayImport[pkg]
+		if !known {
+			t.Errorf("package %q has no line in mayImport", pkg)
+			continue
+		}
+		for p := range im.code {
+			if o, ok := own(p); ok {
+				if !slices.Contains(allowed, o) && !slices.Contains(allowed, "*") {
+					t.Errorf("%q must not import %s", pkg, p)
+				}
+				if strings.HasPrefix(o, "cmd/") || o == "internal/testenv" && pkg != "internal/testenv" {
+					t.Errorf("%q must not import %s: it is no library", pkg, p)
+				}
+			}
+			for prefix, places := range onlyIn {
+				if (p == prefix || strings.HasPrefix(p, prefix+"/")) && !slices.Contains(places, pkg) {
+					t.Errorf("%q must not import %s", pkg, p)
+				}
+			}
+		}
+	}
+}
+
+// TestNoCycles checks the table itself: the order is one.
+func TestNoCycles(t *testing.T) {
+	var visit func(pkg string, above []string)
+	visit = func(pkg string, above []string) {
+		if slices.Contains(above, pkg) {
+			t.Fatalf("mayImport goes round in circles: %q", append(above, pkg))
+		}
+		for _, p := range mayImport[pkg] {
+			visit(p, append(slices.Clip(above), pkg))
+		}
+	}
+	for pkg := range mayImport {
+		visit(pkg, nil)
+	}
+}
+
+// isThirdParty: the first element of the path is the name of a host.
+func isThirdParty(p string) bool {
+	first, _, _ := strings.Cut(p, "/")
+	_, ours := own(p)
+	return strings.Contains(first, ".") && !ours
+}
+
+func TestThirdParty(t *testing.T) {
+	check := func(pkg, what string, got map[string]bool, want []string, not map[string]bool) {
+		var list []string
+		for _, p := range slices.Sorted(maps.Keys(got)) {
+			if isThirdParty(p) && !not[p] {
+				list = append(list, p)
+			}
+		}
+		for _, p := range list {
+			if !slices.Contains(want, p) {
+				t.Errorf("%s of %q: %s is not in the list", what, pkg, p)
+			}
+		}
+		for _, p := range want {
+			if !slices.Contains(list, p) {
+				t.Errorf("%s of %q: %s is in the list, and not imported", what, pkg, p)
+			}
+		}
+	}
+	allTests := map[string]bool{"golang.org/x/sys/unix": true} // any test may
+	for pkg, im := range readImports(t) {
+		check(pkg, "code", im.code, thirdParty[pkg], nil)
+		want := slices.DeleteFunc(slices.Clone(thirdPartyTests[pkg]), func(p string) bool { return allTests[p] })
+		check(pkg, "tests", im.tests, want, allTests)
+	}
+}
+
+// TestRationale: every module in go.mod has its line.
+func TestRationale(t *testing.T) {
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	why, err := os.ReadFile("RATIONALE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mod)) {
+		f := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
+		if len(f) < 2 || !strings.Contains(f[0], ".") || !strings.HasPrefix(f[1], "v") {
+			continue
+		}
+		if !strings.Contains(string(why), "`"+f[0]+"`") {
+			t.Errorf("RATIONALE.md does not say why %s", f[0])
+		}
+	}
+}
