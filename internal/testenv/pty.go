@@ -44,6 +44,16 @@ func NewTerminal(t testing.TB) *Terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A key that sends a signal must not throw away what was printed meanwhile:
+	// the test waits for it.
+	mode, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	if err == nil {
+		mode.Lflag |= unix.NOFLSH
+		err = unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, mode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	term := &Terminal{t: t, master: master, slave: slave, done: make(chan struct{})}
 	go term.watch()
 	t.Cleanup(term.Close)
