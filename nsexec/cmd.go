@@ -100,7 +100,6 @@ type Cmd struct {
 	copies                  []func() error
 	copyErrs                chan error
 	ctxDone                 chan error
-	timer                   *time.Timer
 }
 
 // Credential are user and group ids, as numbered in the sandbox.

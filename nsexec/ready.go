@@ -13,7 +13,6 @@ type readySet struct {
 	mu      sync.Mutex
 	waiting map[profile]*sandbox
 	making  map[profile]bool
-	closed  chan struct{} // of Shutdown, while it waits
 	wg      sync.WaitGroup
 }
 

@@ -41,10 +41,9 @@ func PtrOf(a Arg) Ptr { return Ptr(a.val) }
 
 // Builder makes a Program. The zero Builder is not ready: use New.
 type Builder struct {
-	p     Program
-	step  uint32
-	free  []Slot
-	empty Ptr
+	p    Program
+	step uint32
+	free []Slot
 }
 
 // Native is the architecture this process runs on.
