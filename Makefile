@@ -15,7 +15,7 @@ BENCHTIME ?= 10x
 RUNS ?= 300
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 # The entry point is package internal/early's; that takes a static program.
 STATIC = CGO_ENABLED=0
