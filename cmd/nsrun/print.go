@@ -90,6 +90,9 @@ func flagText(err error) string {
 // hint is what can be typed to get on.
 func hint(err error) string {
 	if u, ok := errors.AsType[*usageError](err); ok {
+		if u.verb == "help" {
+			return "try: nsrun help"
+		}
 		return "try: nsrun help " + u.verb
 	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok {
