@@ -31,12 +31,6 @@ type Options struct {
 	// made all mounts private or slaves already.
 	UserNamespace bool
 
-	// Console is the path of the terminal that appears as /dev/console. Empty: none.
-	Console string
-
-	// ShmPerm is the mode of /dev/shm. Zero: 1777.
-	ShmPerm uint32
-
 	// ScratchFd is a descriptor number that is free in the child, for the classic
 	// form.
 	ScratchFd int
@@ -74,7 +68,6 @@ const (
 	mntDetach         = 0x2
 	statxType         = 0x1
 	statxModeOffset   = 0x1c // of stx_mode, 16 bits, in struct statx
-	statxRdevOffset   = 0x80 // of stx_rdev_major and stx_rdev_minor
 
 	statxAttributesOffset = 0x8 // of stx_attributes
 	statxAttrMountRoot    = 0x2000
@@ -85,7 +78,7 @@ const (
 	enoent, eloop         = syscall.ENOENT, syscall.ELOOP
 	enotdir               = syscall.ENOTDIR
 	sizeofMountAttr       = 32
-	defaultShmPerm        = 0o1777
+	shmPerm               = 0o1777
 	defaultTmpfsPerm      = 0o755
 	defaultFilePerm       = 0o644
 	mountPointFilePerm    = 0o444
@@ -103,8 +96,8 @@ type compiler struct {
 	statx    prog.Ptr
 	sources  map[*Mount]source
 	devices  map[deviceKey]prog.Slot
-	flags    map[string]uint64 // classic: of the mounts made so far, by target
-	attrs    map[[2]uint64]prog.Ptr
+	flags    map[string]uint64      // classic: of the mounts made so far, by target
+	attrs    map[[2]uint64]prog.Ptr // by flags to set and to clear
 }
 
 // Compile adds to b the operations that set up p and make it the root of the
@@ -321,10 +314,15 @@ func (c *compiler) bind(m *Mount) error {
 // setattr adds flags to a tree and takes it out of the propagation of mounts:
 // what the host mounts later does not appear in it, writable.
 func (c *compiler) setattr(fd prog.Slot, recursive int, set uint64) {
-	key := [2]uint64{set, msPrivate}
+	c.changeAttr(fd, recursive, set, 0)
+}
+
+// changeAttr is setattr that can also take flags away.
+func (c *compiler) changeAttr(fd prog.Slot, recursive int, set, clear uint64) {
+	key := [2]uint64{set, clear}
 	attr, ok := c.attrs[key]
 	if !ok {
-		attr = c.Words(set, 0, msPrivate, 0) // struct mount_attr
+		attr = c.Words(set, clear, msPrivate, 0) // struct mount_attr
 		c.attrs[key] = attr
 	}
 	c.Call(prog.SysMountSetattr, fd.Arg(), c.String(""), prog.Int(atEmptyPath|recursive), attr.Arg(), prog.Int(sizeofMountAttr))
@@ -443,9 +441,16 @@ func (c *compiler) dev(m *Mount) {
 	c.Step("dev", m.Target)
 	c.keep(c.newFS("tmpfs", attrNoSuid|attrNoDev, option{"mode", "755"}), m, func(dev prog.Slot) {
 		for _, name := range deviceNames {
-			c.device(m, dev, name, "/dev/"+name)
+			c.device(m, dev, name)
 		}
 		c.Step("dev", m.Target)
+		if !c.o.Classic {
+			// The nodes are the host's inodes: their modes, owners and times are not
+			// the sandbox's to change. Two calls for all of them, and none for devpts,
+			// which is not there yet; writing to a device is not writing to its mount.
+			c.setattr(dev, atRecursive, deviceAttrs)
+			c.changeAttr(dev, 0, 0, attrReadOnly)
+		}
 		link := func(text, name string) {
 			c.Call(prog.SysSymlinkat, c.String(text), dev.Arg(), c.String(name))
 		}
@@ -455,25 +460,16 @@ func (c *compiler) dev(m *Mount) {
 		link("/proc/self/fd/2", "stderr")
 		link("/proc/kcore", "core")
 		link("pts/ptmx", "ptmx")
-		shm := c.o.ShmPerm
-		if shm == 0 {
-			shm = defaultShmPerm
-		}
-		c.Call(prog.SysMkdirat, dev.Arg(), c.String("shm"), prog.Int(shm))
+		c.Call(prog.SysMkdirat, dev.Arg(), c.String("shm"), prog.Int(shmPerm))
 		c.Call(prog.SysMkdirat, dev.Arg(), c.String("pts"), prog.Int(0o755))
 		c.Step("devpts", path.Join(m.Target, "pts"))
 		pts := c.newFS("devpts", attrNoSuid|attrNoExec, option{"newinstance", ""}, option{"ptmxmode", "0666"}, option{"mode", "620"})
 		c.attachAt(pts, dev, "pts")
-		if c.o.Console != "" {
-			c.device(m, dev, "console", c.o.Console)
-		}
-		if !c.o.Classic {
-			// One call for all of the nodes; the tmpfs has it already.
-			c.Step("dev", m.Target)
-			c.setattr(dev, atRecursive, attrNoSuid)
-		}
 	})
 }
+
+// deviceAttrs are the flags of the mounts of device nodes.
+const deviceAttrs = attrReadOnly | attrNoSuid
 
 // deviceKey names a device of one KindDev.
 type deviceKey struct {
@@ -483,26 +479,27 @@ type deviceKey struct {
 
 // openDevice clones a node of the host. A device that somebody replaced by a link
 // is not what was meant.
-func (c *compiler) openDevice(source string) prog.Slot {
+func (c *compiler) openDevice(name string) prog.Slot {
 	t := c.Slot()
-	c.Call(prog.SysOpenTree, prog.AtCwd, c.String(source), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(t)
+	c.Call(prog.SysOpenTree, prog.AtCwd, c.String("/dev/"+name), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(t)
 	return t
 }
 
-// device makes a node of the host appear as name in dir.
-func (c *compiler) device(m *Mount, dir prog.Slot, name, source string) {
+// device makes a node of the host appear in dir.
+func (c *compiler) device(m *Mount, dir prog.Slot, name string) {
 	c.Step("dev", path.Join(m.Target, name))
 	n := c.String(name)
 	c.Call(prog.SysMknodat, dir.Arg(), n, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0))
 	if c.o.Classic {
-		t := tree{source: source, flags: attrNoSuid, fd: c.Slot()}
+		source := "/dev/" + name
+		t := tree{source: source, flags: deviceAttrs, fd: c.Slot(), below: Below(c.o.Infos, source)[:1]}
 		c.Call(prog.SysOpenat, prog.AtCwd, c.String(source), c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t.fd)
 		c.attachAt(t, dir, name)
 		return
 	}
 	t, opened := c.devices[deviceKey{m, name}]
 	if !opened {
-		t = c.openDevice(source)
+		t = c.openDevice(name)
 	}
 	c.Call(prog.SysMoveMount, t.Arg(), c.String(""), dir.Arg(), n, prog.Int(moveFromEmpty))
 	c.Close(t)

@@ -90,10 +90,6 @@ func (c *compiler) inPlace(p Plan) error {
 func (c *compiler) openDevices(m *Mount) {
 	for _, name := range deviceNames {
 		c.Step("dev", path.Join(m.Target, name))
-		c.devices[deviceKey{m, name}] = c.openDevice("/dev/" + name)
-	}
-	if c.o.Console != "" {
-		c.Step("dev", path.Join(m.Target, "console"))
-		c.devices[deviceKey{m, "console"}] = c.openDevice(c.o.Console)
+		c.devices[deviceKey{m, name}] = c.openDevice(name)
 	}
 }

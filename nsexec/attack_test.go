@@ -361,6 +361,67 @@ func TestFIFO(t *testing.T) {
 	})
 }
 
+// TestDeviceNodes: devices work, and nobody, root with its capabilities included, can change the host's nodes through them. What is made beside them is
+// the sandbox's own.
+func TestDeviceNodes(t *testing.T) {
+	const node = "/dev/full"
+	before := lstat(t, node)
+	// Whatever the attack does, the host's node is left as it was.
+	t.Cleanup(func() {
+		if os.Geteuid() == 0 {
+			if err := os.Chmod(node, before.Mode().Perm()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	attacks := "try chmod 644 " + node + "; try chown 1:1 " + node + "; try touch -d @1 " + node
+	bothWays(t, func(t *testing.T, classic bool) {
+		for _, share := range []nsexec.Namespace{0, nsexec.User} {
+			if share != 0 && os.Geteuid() != 0 {
+				continue // nobody else can do without a user namespace
+			}
+			for _, caps := range []nsexec.Capabilities{0, 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER} {
+				for name, plan := range map[string]mounts.Plan{
+					"host": base(), "empty": system(mounts.Proc("/proc"), mounts.Dev("/dev"), mounts.Dir("/mnt")),
+				} {
+					c := in(classic, plan, try+attacks+"; try sh -c 'echo > /dev/null'; try sh -c 'echo >> /dev/null'; try sh -c ': <> /dev/zero'; try sh -c 'echo > "+node+"'; try touch /dev/own; try touch /dev/shm/own; try chmod 700 /dev/shm; grep -E ' /dev/(null|tty) ' /proc/self/mountinfo | cut -d' ' -f6")
+					c.Share, c.Capabilities = share, caps
+					got := output(t, c)
+					flags, works := strings.CutPrefix(got, "no\nno\nno\nyes\nyes\nyes\nno\nyes\nyes\nyes\n")
+					if !works || strings.Count(flags, "ro,nosuid") != 2 {
+						t.Errorf("share %b, capabilities %x, %s: %q", share, uint64(caps), name, got)
+					}
+					if st := lstat(t, node); st.Mode() != before.Mode() || !st.ModTime().Equal(before.ModTime()) {
+						t.Errorf("share %b, capabilities %x, %s: the host's node is %v, %v", share, uint64(caps), name, st.Mode(), st.ModTime())
+					}
+				}
+			}
+		}
+	})
+	// Control: through a writable bind root changes the host's inode. Of a node made
+	// for that, which nobody else uses.
+	if os.Geteuid() != 0 {
+		return
+	}
+	own := filepath.Join(testenv.Dir(t), "node")
+	if err := unix.Mknod(own, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 7))); err != nil {
+		t.Fatal(err)
+	}
+	check(t, in(false, base(mounts.File("/mnt/node", nil), mounts.DevBind(own, "/mnt/node")), try+"try chmod 644 /mnt/node"), "yes")
+	if st := lstat(t, own); st.Mode().Perm() != 0o644 {
+		t.Errorf("the control left %v", st.Mode())
+	}
+}
+
+func lstat(t testing.TB, name string) os.FileInfo {
+	t.Helper()
+	fi, err := os.Lstat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fi
+}
+
 // TestWayBack: the host's root is not to be found, not with all capabilities that
 // the sandbox has.
 func TestWayBack(t *testing.T) {
