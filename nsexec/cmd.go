@@ -490,7 +490,9 @@ func (c *Cmd) Wait() error {
 	var err error
 	if told && c.Background {
 		// PID 1 may stay for long. Somebody has to wait for it all the same.
-		state = newState(ws)
+		if state = newState(ws); state == nil {
+			err = &Error{Op: "wait", Path: c.Path, Err: errors.New("ended with wait status " + itoa(int64(ws)))}
+		}
 		go func() { _, _ = c.Process.Wait() }()
 	} else {
 		state, err = c.Process.Wait()

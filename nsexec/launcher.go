@@ -2,9 +2,11 @@ package nsexec
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -25,6 +27,13 @@ type launcher struct {
 	sock sys.FD // None: not running
 	proc *os.Process
 	gen  atomic.Int64 // how many there were
+	who  string       // the credentials it was started with
+}
+
+// credentials are those that the launcher inherits and cannot change later.
+func credentials() string {
+	groups, _ := unix.Getgroups()
+	return fmt.Sprint(unix.Geteuid(), unix.Getegid(), groups)
 }
 
 var theLauncher = launcher{sock: sys.None}
@@ -49,6 +58,10 @@ var parent = sync.OnceValue(func() chan<- func() {
 func (l *launcher) clone(block []byte, sock, status int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if who := credentials(); who != l.who {
+		l.stop()
+		l.who = who
+	}
 	for try := 0; ; try++ {
 		if l.sock == sys.None {
 			if err := l.start(); err != nil {
@@ -71,14 +84,14 @@ func (l *launcher) start() error {
 	if err != nil {
 		return err
 	}
-	defer theirs.Close()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		ours.Close()
-		return err
+		theirs.Close()
+		return underlying(err)
 	}
 	defer null.Close()
-	control := os.NewFile(dup(theirs), "launcher")
+	control := os.NewFile(uintptr(theirs), "launcher")
 	defer control.Close()
 	done := make(chan error)
 	parent() <- func() {
@@ -88,7 +101,7 @@ func (l *launcher) start() error {
 		all := unix.Sigset_t{Val: [16]uint64{^uint64(0)}}
 		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old)
 		l.proc, err = os.StartProcess("/proc/self/exe", []string{reexec.LauncherName}, &os.ProcAttr{
-			Env:   []string{"GOMAXPROCS=1"},
+			Env:   launcherEnv(),
 			Files: []*os.File{null, null, null, control},
 			Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 		})
@@ -97,11 +110,23 @@ func (l *launcher) start() error {
 	}
 	if err := <-done; err != nil {
 		ours.Close()
-		return err
+		return underlying(err)
 	}
 	l.sock = ours
 	l.gen.Add(1)
 	return nil
+}
+
+// launcherEnv is the launcher's environment: nothing of the program's but what it
+// may need to be started at all.
+func launcherEnv() []string {
+	env := []string{"GOMAXPROCS=1"}
+	for _, kv := range os.Environ() {
+		if strings.HasPrefix(kv, "LD_") || strings.HasPrefix(kv, "GODEBUG=") {
+			env = append(env, kv)
+		}
+	}
+	return env
 }
 
 // drop stops the launcher of a generation that loses messages. Its socket may take
@@ -112,14 +137,6 @@ func (l *launcher) drop(gen int64) {
 	if l.gen.Load() == gen {
 		l.stop()
 	}
-}
-
-func dup(fd sys.FD) uintptr {
-	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return ^uintptr(0)
-	}
-	return uintptr(n)
 }
 
 // launcherPatience is how long nobody asks what keeps the launcher.
@@ -138,12 +155,18 @@ func (l *launcher) gone(gen int64) bool {
 	return err != nil || info.Signo != 0
 }
 
-// stop ends the launcher and waits for it. Sandboxes that run are not touched.
+// launcherEnd is how long the launcher may take to end after its socket was closed.
+const launcherEnd = 2 * time.Second
+
+// stop ends the launcher and waits for it. Sandboxes that run are not touched. It
+// first does what it was asked for: a clone that nobody is told of would be lost.
 func (l *launcher) stop() {
 	l.sock.Close()
 	if l.proc != nil {
-		_ = l.proc.Kill()
-		_, _ = l.proc.Wait()
+		proc := l.proc
+		kill := time.AfterFunc(launcherEnd, func() { _ = proc.Kill() })
+		_, _ = proc.Wait()
+		kill.Stop()
 		l.proc = nil
 	}
 }
@@ -233,6 +256,7 @@ func begun(p profile) *sandbox {
 	if !ok {
 		return nil
 	}
+	_ = unix.SetNonblock(e.Status, true)
 	s := &sandbox{pid: e.Pid, sock: sys.FD(e.Sock), status: os.NewFile(uintptr(e.Status), "status"), waited: true, mounts: true}
 	ids := func(n int) string { return text([]IDMap{{uint32(n), uint32(n), 1}}) }
 	if p != (profile{flags: uint64(e.Flags), uid: ids(e.UID), gid: ids(e.GID), self: true}) {
@@ -256,10 +280,18 @@ func (s *sandbox) writeMaps(p profile) error {
 			}
 		}
 		if err != nil {
-			return &Error{Op: m.op, Path: m.data, Err: underlying(err)}
+			return &Error{Op: m.op, Path: oneLine(m.data), Err: underlying(err)}
 		}
 	}
-	return s.sock.Send([]byte("12345678"))
+	if err := s.sock.Send([]byte("12345678")); err != nil {
+		return &Error{Op: "start", Err: err}
+	}
+	return nil
+}
+
+// oneLine is an id map for messages.
+func oneLine(m string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(m, "\n"), "\n", ", ")
 }
 
 // underlying is the errno in an error of package os.

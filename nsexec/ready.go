@@ -13,10 +13,30 @@ type readySet struct {
 	mu      sync.Mutex
 	waiting map[profile]*sandbox
 	making  map[profile]bool
-	wg      sync.WaitGroup
+	busy    int        // goroutines that make or end sandboxes
+	idle    *sync.Cond // busy is 0
 }
 
-var ready readySet
+var ready = newReadySet()
+
+func newReadySet() *readySet {
+	r := &readySet{waiting: make(map[profile]*sandbox), making: make(map[profile]bool)}
+	r.idle = sync.NewCond(&r.mu)
+	return r
+}
+
+// begin runs f in the background; r.mu is held.
+func (r *readySet) begin(f func()) {
+	r.busy++
+	go func() {
+		f()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.busy--; r.busy == 0 {
+			r.idle.Broadcast()
+		}
+	}()
+}
 
 // maxReady is how many sandboxes wait at most.
 const maxReady = 4
@@ -42,11 +62,8 @@ func (r *readySet) refill(p profile) {
 	if r.waiting[p] != nil || r.making[p] {
 		return
 	}
-	if r.waiting == nil {
-		r.waiting, r.making = make(map[profile]*sandbox), make(map[profile]bool)
-	}
 	r.making[p] = true
-	r.wg.Go(func() {
+	r.begin(func() {
 		s, err := spawnFirst(p, cloneInLauncher)
 		if err == nil && s.pid == 0 {
 			err = s.awaitPid()
@@ -62,7 +79,7 @@ func (r *readySet) refill(p profile) {
 				break
 			}
 			delete(r.waiting, old)
-			r.wg.Go(o.close)
+			r.begin(o.close)
 		}
 		r.waiting[p] = s
 	})
@@ -72,10 +89,15 @@ func (r *readySet) refill(p profile) {
 // waits until they are gone. Commands that run are not touched. The next Start
 // begins anew.
 func Shutdown() {
-	ready.wg.Wait()
 	ready.mu.Lock()
-	waiting := ready.waiting
-	ready.waiting = nil
+	for ready.busy > 0 {
+		ready.idle.Wait()
+	}
+	var waiting []*sandbox
+	for p, s := range ready.waiting {
+		waiting = append(waiting, s)
+		delete(ready.waiting, p)
+	}
 	ready.mu.Unlock()
 	for _, s := range waiting {
 		s.close()

@@ -9,8 +9,11 @@ import (
 )
 
 // Filter is a seccomp filter: a classic BPF program over struct seccomp_data, see
-// seccomp(2). The empty Filter is not valid.
+// seccomp(2). It has 1 to 4096 instructions.
 type Filter []unix.SockFilter
+
+// maxFilter is BPF_MAXINSNS of the kernel.
+const maxFilter = 4096
 
 // install adds the operation that installs f.
 func (f Filter) install(b *prog.Builder) {
@@ -29,7 +32,7 @@ func (f Filter) install(b *prog.Builder) {
 // what has been a way out of sandboxes: more namespaces and mounts, io_uring
 // (which does system calls that no filter sees), kernel keys, BPF, perf events,
 // userfaultfd, kernel modules, clocks, pushing input into the terminal
-// (TIOCSTI, TIOCLINUX), sockets of families that no namespace contains, and
+// (TIOCSTI, TIOCLINUX), sockets of other families than unix, IP and netlink, and
 // system calls of another architecture. Refused is EPERM, or ENOSYS where
 // programs then take another way.
 var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(auditArch, x32Bit) })
@@ -102,11 +105,15 @@ func denyFilter(arch uint32, x32 bool) (f Filter) {
 	})
 	arg(unix.SYS_CLONE, 0, func() { deny(jset, newNamespaces, unix.EPERM) })
 	arg(unix.SYS_UNSHARE, 0, func() { deny(jset, newNamespacesUnshare, unix.EPERM) })
-	arg(unix.SYS_SOCKET, 0, func() {
-		for _, family := range [...]uint32{unix.AF_VSOCK, unix.AF_ALG, unix.AF_BLUETOOTH, unix.AF_TIPC, unix.AF_RDS, unix.AF_XDP} {
-			deny(jeq, family, unix.EAFNOSUPPORT)
-		}
-	})
+	for _, nr := range [...]uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
+		arg(nr, 0, func() {
+			families := [...]uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+			for i, family := range families {
+				add(jeq, uint8(len(families)-i), 0, family)
+			}
+			errno(unix.EAFNOSUPPORT)
+		})
+	}
 	add(ret, 0, 0, retAllow)
 	return f
 }
@@ -119,8 +126,11 @@ var deniedCalls = [...]uint32{
 	unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
 	unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_REBOOT, unix.SYS_SWAPON,
 	unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_SYSLOG,
-	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CHROOT, unix.SYS_VHANGUP, unix.SYS_LOOKUP_DCOOKIE,
+	unix.SYS_QUOTACTL_FD, sysOpenTreeAttr, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CHROOT, unix.SYS_VHANGUP, unix.SYS_LOOKUP_DCOOKIE,
 }
+
+// sysOpenTreeAttr is open_tree_attr(2), Linux 6.15.
+const sysOpenTreeAttr = 467
 
 // absentCalls fail with ENOSYS: libraries know what to do without them. clone3's
 // flags are in memory, where no filter can look.

@@ -1,7 +1,9 @@
 package nsexec
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -93,6 +95,11 @@ func (s *sandbox) exit() (ws syscall.WaitStatus, ok bool) {
 	}
 }
 
+var (
+	errTooManyFiles = fmt.Errorf("%w (more than 252 descriptors cannot be passed)", syscall.EINVAL) // SCM_MAX_FD, and the status pipe
+	errFilterLength = fmt.Errorf("%w (a filter has 1 to 4096 instructions)", syscall.EINVAL)        // BPF_MAXINSNS
+)
+
 var errGone = errors.New("the sandbox went away before the command was executed")
 
 // readRecord reads one Record; the end of them is errGone.
@@ -112,10 +119,14 @@ type profile struct {
 	uid, gid string // id maps
 	self     bool   // the child writes them
 	bounding Capabilities
+	who      string // of a launcher: its credentials
 }
 
 func (c *Cmd) profile() profile {
 	p := profile{flags: (All &^ c.Share).flags(), bounding: c.Capabilities}
+	if !reexec.InProcess {
+		p.who = credentials()
+	}
 	if p.flags&unix.CLONE_NEWUSER != 0 {
 		m := mapIDs(c.UIDMap, c.GIDMap)
 		p.uid, p.gid, p.self = text(m.uid), text(m.gid), m.self
@@ -125,6 +136,8 @@ func (c *Cmd) profile() profile {
 
 // namespaces adds the first Program's operations. Descriptors were installed.
 func (p *profile) namespaces(b *prog.Builder) {
+	b.Step("start", "")
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
 	if p.self {
 		write := func(op, name, data string) {
 			b.Step(op, name)
@@ -229,7 +242,10 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int, haveMounts bool) erro
 			b.Call(prog.SysClose, prog.Int(i)).Tolerate(syscall.EBADF)
 		}
 	}
-	if !c.Background {
+	if c.Background {
+		b.Step("start", "")
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(0))
+	} else {
 		dieWithParent(b, len(fds))
 	}
 	if !haveMounts {
@@ -285,8 +301,7 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int, haveMounts bool) erro
 }
 
 // dieWithParent adds what ends the sandbox when its parent ends; status is the
-// number of the status pipe. (A clone that still waits for its second Program ends
-// because nobody is left to send it.)
+// number of the status pipe.
 func dieWithParent(b *prog.Builder, status int) {
 	b.Step("start", "")
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
@@ -403,8 +418,19 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 	fds := make([]int, len(files), len(files)+1)
 	for i, f := range files {
 		fds[i] = -1
-		if f != nil {
-			fds[i] = int(f.Fd())
+		if f == nil {
+			continue
+		}
+		if fds[i] = int(f.Fd()); fds[i] < 0 {
+			return nil, &Error{Op: "start", Path: f.Name(), Err: os.ErrClosed}
+		}
+	}
+	if len(fds) >= reexec.MaxFds {
+		return nil, &Error{Op: "start", Path: c.Path, Err: errTooManyFiles}
+	}
+	for _, f := range c.Seccomp {
+		if len(f) == 0 || len(f) > maxFilter {
+			return nil, &Error{Op: "seccomp", Err: errFilterLength}
 		}
 	}
 	if !reexec.InProcess {
@@ -512,7 +538,16 @@ func startHere(c *Cmd, p profile, fds []int) (*sandbox, error) {
 
 // await reads reports until the command was executed, or something failed; then
 // the sandbox is gone.
-func (s *sandbox) await(second *prog.Program, c *Cmd) error {
+func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
+	if c.ctx != nil && c.ctx.Done() != nil {
+		// A mount may hang, and nobody can be waited for then.
+		stop := context.AfterFunc(c.ctx, func() { _ = s.status.SetReadDeadline(time.Unix(1, 0)) })
+		defer func() {
+			if !stop() && err == nil {
+				_ = s.status.SetReadDeadline(time.Time{})
+			}
+		}()
+	}
 	executing := false
 	for {
 		r, err := readRecord(s.status)
@@ -522,6 +557,14 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) error {
 				return &Error{Op: "start", Path: c.Path, Err: err}
 			}
 			return nil // the status pipe was closed by execve
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if s.pid > 0 {
+				_ = unix.Kill(s.pid, unix.SIGKILL)
+			}
+			_ = s.status.SetReadDeadline(time.Time{})
+			go s.close()
+			return &Error{Op: "start", Path: c.Path, Err: c.ctx.Err()}
 		}
 		if err != nil {
 			s.close()

@@ -74,6 +74,12 @@ func TestStartErrors(t *testing.T) {
 			{"overlay without its upper directory", "overlay", "/mnt/o", syscall.ENOENT, func(c *nsexec.Cmd) {
 				c.Mounts = base(mounts.Overlay("/mnt/o", at("gone"), at("gone2"), at("d")))
 			}},
+			{"closed file", "start", "/dev/null", os.ErrClosed, func(c *nsexec.Cmd) {
+				f, _ := os.Open("/dev/null")
+				_ = f.Close()
+				c.Stdin = f
+			}},
+			{"too many descriptors", "start", "true", syscall.EINVAL, func(c *nsexec.Cmd) { c.ExtraFiles = make([]*os.File, 300) }},
 			{"relative target", "tmpfs", "x", mounts.ErrNotAbsolute, func(c *nsexec.Cmd) { c.Mounts = base(mounts.Tmpfs("x")) }},
 			{"NUL in a mount", "tmpfs", "/x\x00", mounts.ErrNUL, func(c *nsexec.Cmd) { c.Mounts = base(mounts.Tmpfs("/x\x00")) }},
 			{"NUL in the path", "exec", "tr\x00ue", syscall.EINVAL, func(c *nsexec.Cmd) { c.Path = "tr\x00ue" }},
@@ -85,13 +91,16 @@ func TestStartErrors(t *testing.T) {
 			{"unknown limit", "limit", "99", syscall.EINVAL, func(c *nsexec.Cmd) { c.Rlimits = []nsexec.Rlimit{{Resource: 99}} }},
 			{"limit upside down", "limit", "7", syscall.EINVAL, func(c *nsexec.Cmd) { c.Rlimits = []nsexec.Rlimit{{unix.RLIMIT_NOFILE, 9, 8}} }},
 			{"empty filter", "seccomp", "", syscall.EINVAL, func(c *nsexec.Cmd) { c.Seccomp = []nsexec.Filter{{}} }},
+			{"filter too long", "seccomp", "", syscall.EINVAL, func(c *nsexec.Cmd) {
+				c.Seccomp = []nsexec.Filter{make(nsexec.Filter, 1<<16+1)} // the kernel would see one instruction
+			}},
 			{"wrong filter", "seccomp", "", syscall.EINVAL, func(c *nsexec.Cmd) { c.Seccomp = []nsexec.Filter{{{Code: 0xffff}}} }},
 			{"ids that are not mapped", "credential", "7:7", syscall.EINVAL, func(c *nsexec.Cmd) {
 				c.UIDMap, c.GIDMap = []nsexec.IDMap{{0, uid, 1}}, []nsexec.IDMap{{0, uint32(os.Getgid()), 1}}
 				c.Credential = &nsexec.Credential{UID: 7, GID: 7}
 			}},
-			{"empty id map", "uid map", "0 0 0\n", syscall.EINVAL, func(c *nsexec.Cmd) { c.UIDMap = []nsexec.IDMap{{0, 0, 0}} }},
-			{"id maps that overlap", "uid map", "0 0 10\n5 20 10\n", syscall.EINVAL, func(c *nsexec.Cmd) {
+			{"empty id map", "uid map", "0 0 0", syscall.EINVAL, func(c *nsexec.Cmd) { c.UIDMap = []nsexec.IDMap{{0, 0, 0}} }},
+			{"id maps that overlap", "uid map", "0 0 10, 5 20 10", syscall.EINVAL, func(c *nsexec.Cmd) {
 				c.UIDMap = []nsexec.IDMap{{0, 0, 10}, {5, 20, 10}}
 			}},
 		} {
@@ -131,7 +140,7 @@ func TestForeignIDs(t *testing.T) {
 	leaks(t)
 	c := shell("id")
 	c.UIDMap = []nsexec.IDMap{{0, 0, 1}}
-	wantError(t, c.Run(), "uid map", "0 0 1\n", fs.ErrPermission)
+	wantError(t, c.Run(), "uid map", "0 0 1", fs.ErrPermission)
 }
 
 // TestMisuse: mistakes of the caller are errors, not panics.

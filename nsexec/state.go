@@ -35,12 +35,13 @@ func setStatus(ps *os.ProcessState, ws syscall.WaitStatus) {
 }
 
 // newState is the end of a command whose PID 1 is not waited for. Its resource
-// usage is not known, and zero.
+// usage is not known, and zero. It is nil where it cannot be made.
 func newState(ws syscall.WaitStatus) *os.ProcessState {
+	if !stateLayout.ok {
+		return nil
+	}
 	ps := new(os.ProcessState)
 	setStatus(ps, ws)
-	if stateLayout.ok {
-		*(**syscall.Rusage)(unsafe.Add(unsafe.Pointer(ps), stateLayout.rusage)) = new(syscall.Rusage)
-	}
+	*(**syscall.Rusage)(unsafe.Add(unsafe.Pointer(ps), stateLayout.rusage)) = new(syscall.Rusage)
 	return ps
 }

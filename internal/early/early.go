@@ -41,6 +41,7 @@ type Clone struct {
 const (
 	keyctlJoinSession = 1
 	prCapbsetDrop     = 24
+	prSetPdeathsig    = 1
 	siocsifflags      = 0x8914
 	iffUp             = 0x1
 	lastCapAtMost     = 63
@@ -102,6 +103,9 @@ func begin(flags, uid, gid uintptr, sock, status *[2]int32) (clone bool) {
 	s, _, e1 := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(sock[0]), syscall.F_DUPFD_CLOEXEC, highFd)
 	p, _, e2 := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(status[0]), syscall.F_DUPFD_CLOEXEC, highFd)
 	if e1 != 0 || e2 != 0 {
+		if e1 == 0 {
+			closeFd(int32(s))
+		}
 		return false
 	}
 	closeFd(sock[0])
@@ -173,6 +177,11 @@ func closeFd(fd int32) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0
 //go:nosplit
 //go:norace
 func child() {
+	// A parent that ignores the end of its children would be inherited by PID 1,
+	// which has to know.
+	var handler [4]uintptr // struct sigaction: SIG_DFL
+	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
+	syscall.RawSyscall(syscall.SYS_PRCTL, prSetPdeathsig, uintptr(syscall.SIGKILL), 0)
 	uid, gid := uintptr(started.UID), uintptr(started.GID)
 	// 0 is the socket, 1 the status pipe; nothing else of the caller is kept.
 	dup(uintptr(started.Sock), 0)

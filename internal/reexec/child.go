@@ -274,8 +274,8 @@ func Receive(sock, status uintptr) {
 // larger one is passed as a memory file.
 const InlineMax = 96 << 10
 
-// maxFds is SCM_MAX_FD of the kernel.
-const maxFds = 253
+// MaxFds is SCM_MAX_FD of the kernel.
+const MaxFds = 253
 
 // receive reads the next Program from a socket: the block itself, or, where the
 // message holds only a Header, the block's content from the last descriptor of
@@ -315,7 +315,7 @@ func receive(sock, status uintptr) unsafe.Pointer {
 	}
 	base := pointer(mem + controlSize)
 	h := header(base)
-	if n < prog.HeaderSize || h.Magic != prog.Magic || h.NFds == 0 || h.NFds > maxFds {
+	if n < prog.HeaderSize || h.Magic != prog.Magic || h.NFds == 0 || h.NFds > MaxFds {
 		return pointer(uintptr(syscall.EBADMSG))
 	}
 	// One control message: length, level, type, descriptors.

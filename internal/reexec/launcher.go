@@ -48,12 +48,18 @@ func init() {
 	}
 }
 
+// launchBlock is where the launcher receives Programs. They hold addresses of
+// themselves from prepare to the clone: it must not be on a stack that may move.
+var launchBlock [InlineMax / 8]uint64
+
 // launch serves the program until it goes away. Signals are blocked: the program
 // started it so. It runs on the main thread, which package initialisation never
 // leaves.
 func launch() {
 	syscall.RawSyscall(sysCloseRange, ControlFd+1, 0xffffffff, 0)
-	block := make([]byte, InlineMax)
+	// The program's directory is not for us to keep busy.
+	_ = syscall.Chdir("/")
+	block := unsafe.Slice((*byte)(unsafe.Pointer(&launchBlock)), InlineMax)
 	control := make([]byte, syscall.CmsgSpace(4*2))
 	for {
 		n, fds, err := receiveMessage(block, control)

@@ -1,0 +1,45 @@
+package nsexec_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// TestShutdownAtAnyTime: Shutdown while commands are being started hurts none of
+// them.
+func TestShutdownAtAnyTime(t *testing.T) {
+	leaks(t)
+	n := 60
+	if testing.Short() {
+		n = 10
+	}
+	var starts sync.WaitGroup
+	for range 4 {
+		starts.Go(func() {
+			for range n {
+				c := nsexec.Command("true")
+				c.Mounts = base()
+				if err := c.Run(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	var shutdowns sync.WaitGroup
+	shutdowns.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				nsexec.Shutdown()
+			}
+		}
+	})
+	starts.Wait()
+	close(done)
+	shutdowns.Wait()
+}
