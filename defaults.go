@@ -3,6 +3,8 @@ package nsrun
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nsrun/nsrun/mounts"
@@ -41,16 +43,52 @@ func isDir(path string) bool {
 	return err == nil && fi.IsDir()
 }
 
-// HideSecrets blocks those of HiddenPaths that exist.
+// HideSecrets blocks those of HiddenPaths that exist, for each of Homes. If there
+// is none, only the system's are hidden.
 func HideSecrets() mounts.Plan {
-	home, _ := os.UserHomeDir()
+	var paths []string
+	for _, home := range Homes() {
+		paths = append(paths, belowHome(home)...)
+	}
 	var p mounts.Plan
-	for _, h := range HiddenPaths(home) {
+	for _, h := range append(paths, HiddenPaths("")...) {
 		if _, err := os.Lstat(h); err == nil {
 			p = append(p, mounts.Block(h))
 		}
 	}
 	return p
+}
+
+// Homes are the home directories of the caller: the one that /etc/passwd has for
+// its effective user id, and $HOME if that is another one.
+func Homes() []string {
+	var homes []string
+	// Not os/user: with cgo it would load libraries, and it asks for more than this.
+	if b, err := os.ReadFile("/etc/passwd"); err == nil {
+		if home := passwdHome(b, os.Geteuid()); home != "" {
+			homes = append(homes, home)
+		}
+	}
+	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
+		if home = filepath.Clean(home); !slices.Contains(homes, home) {
+			homes = append(homes, home)
+		}
+	}
+	return homes
+}
+
+// passwdHome is the home directory that the content of a passwd(5) file has for
+// uid, "" if it has none.
+func passwdHome(passwd []byte, uid int) string {
+	id := strconv.Itoa(uid)
+	for line := range strings.Lines(string(passwd)) {
+		// name, password, uid, gid, comment, home, shell
+		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
+		if len(f) >= 6 && f[2] == id && filepath.IsAbs(f[5]) {
+			return filepath.Clean(f[5])
+		}
+	}
+	return ""
 }
 
 // homeSecrets are hidden below the home directory: keys, tokens, passwords,
@@ -68,6 +106,8 @@ var homeSecrets = [...]string{
 	".bash_history", ".zsh_history", ".local/share/fish/fish_history", ".python_history", ".node_repl_history",
 	".psql_history", ".mysql_history", ".rediscli_history", ".lesshst", ".viminfo",
 	".Xauthority", ".ICEauthority", ".bitcoin", ".ethereum", ".electrum",
+	// Other sessions.
+	".local/state/nsrun",
 }
 
 // systemSecrets are hidden for everybody; root could read them.
@@ -81,14 +121,18 @@ var systemSecrets = [...]string{
 // HiddenPaths are the places where people and programs keep secrets, whether they
 // exist or not. An empty home leaves out those below it.
 func HiddenPaths(home string) []string {
+	keys, _ := filepath.Glob("/etc/ssh/ssh_host_*_key")
+	return append(append(belowHome(home), systemSecrets[:]...), keys...)
+}
+
+func belowHome(home string) []string {
 	var paths []string
 	if filepath.IsAbs(home) {
 		for _, s := range homeSecrets {
 			paths = append(paths, filepath.Join(home, s))
 		}
 	}
-	keys, _ := filepath.Glob("/etc/ssh/ssh_host_*_key")
-	return append(append(paths, systemSecrets[:]...), keys...)
+	return paths
 }
 
 // SafeEnv is env without the variables that hold secrets, lead to services that

@@ -208,6 +208,10 @@ func (r *runner) close() {
 // prepare makes the session and the command.
 func (r *runner) prepare() error {
 	o := r.o
+	homes := nsrunlib.Homes()
+	if len(homes) == 0 {
+		return errors.New("find home directory: neither /etc/passwd nor HOME has one, and secrets below it could not be hidden")
+	}
 	wd, err := os.Getwd()
 	if err != nil {
 		return err
