@@ -71,7 +71,7 @@ func runFlags(o *runOptions) *flag.FlagSet {
 	fs.StringVar(&o.dir, "dir", "", "working `directory`")
 	fs.Var((*listFlag)(&o.projects), "project", "project root `directory` (repeatable; default: the git work tree, else the current directory)")
 	fs.Func("c", "run a shell `string` with /bin/sh -c", func(s string) error { o.shell, o.shellSet = s, true; return nil })
-	fs.BoolVar(&o.direct, "direct", false, "write straight into the project, no overlay")
+	fs.BoolVar(&o.direct, "direct", false, "write straight into the project, no overlay; .git is read-only, but for objects, refs and logs")
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes afterwards, if the command succeeds")
 	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
 	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
@@ -311,44 +311,6 @@ func workTree(dir string) string {
 			return dir
 		}
 	}
-}
-
-// directMounts makes the roots writable, but for what git would execute on
-// behalf of whoever uses the repository next.
-func directMounts(roots []string) (p mounts.Plan, err error) {
-	home, _ := os.UserHomeDir()
-	for _, root := range roots {
-		abs, err := realPath(root)
-		switch {
-		case err != nil:
-		case abs == "/":
-			err = errors.New("the whole file system cannot be a root")
-		case inside(home, abs):
-			err = errors.New("it holds the home directory")
-		}
-		if err != nil {
-			return nil, &overlay.Error{Op: "use as root", Path: root, Err: err}
-		}
-		p = append(p, mounts.Bind(abs, abs))
-		git := filepath.Join(abs, ".git")
-		if fi, err := os.Lstat(git); err != nil || !fi.IsDir() {
-			continue
-		}
-		// A mount point cannot be renamed away.
-		p = append(p, mounts.Bind(git, git))
-		for _, name := range [...]string{"config", "info/attributes"} {
-			f := filepath.Join(git, name)
-			p = append(p, mounts.ROBind(f, f).Try())
-		}
-		hooks := filepath.Join(git, "hooks")
-		if _, err := os.Lstat(hooks); err == nil {
-			p = append(p, mounts.ROBind(hooks, hooks))
-		} else {
-			// Nobody makes one then. The empty directory stays behind.
-			p = append(p, mounts.Tmpfs(hooks).RO())
-		}
-	}
-	return p, nil
 }
 
 // realPath is a path of the host, absolute and without symbolic links.

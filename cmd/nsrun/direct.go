@@ -1,0 +1,230 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// What --direct keeps from the command is what git would execute on behalf of
+// whoever uses the repository next: hooks, and commands that configuration names.
+// Git finds both in many places below .git, and in new ones with each version, so
+// all of it is read-only, but for what holds data only.
+//
+// A mount point can be neither renamed nor removed, but a directory above it can:
+// those between a root and what is protected in it are mount points too.
+
+// gitData are the directories in a git directory that hold nothing but data.
+var gitData = [...]string{"objects", "refs", "logs"}
+
+// directMounts makes the roots writable, but for their git directories.
+func directMounts(roots []string) (mounts.Plan, error) {
+	d := direct{at: make(map[string]bool)}
+	for _, root := range roots {
+		abs, err := directRoot(root)
+		if err == nil {
+			d.roots = append(d.roots, abs)
+			d.at[abs] = true
+			continue
+		}
+		return nil, &overlay.Error{Op: "use as root", Path: root, Err: err}
+	}
+	for i, root := range d.roots {
+		if err := d.git(filepath.Join(root, ".git")); err != nil {
+			return nil, &overlay.Error{Op: "use as root", Path: roots[i], Err: err}
+		}
+	}
+	d.pin()
+	var p mounts.Plan
+	// Parents first: a bind covers what was mounted below it before.
+	for _, path := range slices.SortedFunc(maps.Keys(d.at), comparePaths) {
+		if d.at[path] {
+			p = append(p, mounts.Bind(path, path))
+		} else {
+			p = append(p, mounts.ROBind(path, path))
+		}
+	}
+	return p, nil
+}
+
+// directRoot is where a root is, if it can be one.
+func directRoot(root string) (string, error) {
+	abs, err := realPath(root)
+	if err != nil {
+		return "", err
+	}
+	if abs == "/" {
+		return "", errors.New("the whole file system cannot be a root")
+	}
+	for _, home := range nsrunlib.Homes() {
+		if real, err := realPath(home); err == nil && inside(real, abs) {
+			return "", errors.New("it holds the home directory")
+		}
+	}
+	if isDir(filepath.Join(abs, "objects")) && isDir(filepath.Join(abs, "refs")) {
+		if _, err := os.Lstat(filepath.Join(abs, "HEAD")); err == nil {
+			return "", errors.New("it is a git directory")
+		}
+	}
+	return abs, nil
+}
+
+func isDir(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
+}
+
+// comparePaths sorts directories before what is in them.
+func comparePaths(a, b string) int {
+	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+}
+
+// direct collects what is mounted over the read-only host.
+type direct struct {
+	roots []string
+	at    map[string]bool // whether it is writable, by path
+}
+
+// git protects what git uses for the work tree with this .git, if there is one.
+func (d *direct) git(dot string) error {
+	fi, err := os.Lstat(dot)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case fi.IsDir():
+		return d.gitDir(dot)
+	case !fi.Mode().IsRegular():
+		return errors.New("its .git is neither a directory nor a file")
+	}
+	// Of a work tree or a submodule: it says where the git directory is.
+	d.at[dot] = false
+	return d.follow(dot, "gitdir: ")
+}
+
+// gitDir protects a git directory.
+func (d *direct) gitDir(dir string) error {
+	if writable, ok := d.at[dir]; ok && !writable {
+		return nil
+	}
+	d.at[dir] = false
+	for _, name := range gitData {
+		if data := filepath.Join(dir, name); isDir(data) {
+			d.at[data] = true
+		}
+	}
+	// Parts of it can lie elsewhere: hooks that are kept in the project.
+	for _, sub := range [...]string{"", "info"} {
+		entries, err := os.ReadDir(filepath.Join(dir, sub))
+		if err != nil && sub == "" {
+			return err
+		}
+		for _, e := range entries {
+			if e.Type()&os.ModeSymlink == 0 {
+				continue
+			}
+			link := filepath.Join(dir, sub, e.Name())
+			text, err := os.Readlink(link)
+			if err != nil {
+				return err
+			}
+			if to, err := d.target(link, text); err != nil {
+				return err
+			} else if d.holds(to) {
+				d.at[to] = false
+			}
+		}
+	}
+	common := filepath.Join(dir, "commondir")
+	if _, err := os.Lstat(common); err != nil {
+		return nil
+	}
+	return d.follow(common, "")
+}
+
+// follow protects the git directory that a file names.
+func (d *direct) follow(file, prefix string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	name, ok := strings.CutPrefix(strings.TrimRight(string(b), "\r\n"), prefix)
+	if !ok || name == "" {
+		return fmt.Errorf("%s names no git directory", quote(file))
+	}
+	dir, err := d.target(file, name)
+	if err != nil || !d.holds(dir) {
+		return err
+	}
+	return d.gitDir(dir)
+}
+
+// target is where the text of a link, or of a file like it, leads to, "" if nothing
+// is there and nobody can change that. It is an error if the command could make it
+// lead to something else.
+func (d *direct) target(file, text string) (string, error) {
+	name := text
+	if !filepath.IsAbs(name) {
+		name = filepath.Dir(file) + "/" + name
+	}
+	real, err := filepath.EvalSymlinks(name)
+	switch clean := filepath.Clean(name); {
+	case err == nil && real != clean && (d.holds(real) || d.holds(clean)):
+		return "", fmt.Errorf("%s leads through a symbolic link to %s", quote(file), quote(real))
+	case err == nil:
+		return real, nil
+	case d.canMake(name):
+		return "", fmt.Errorf("%s leads to %s, where nothing is", quote(file), quote(clean))
+	}
+	return "", nil
+}
+
+// canMake reports whether the command could make what is missing at a path.
+func (d *direct) canMake(name string) bool {
+	for {
+		if real, err := filepath.EvalSymlinks(name); err == nil {
+			return d.holds(real)
+		} else if _, err := os.Lstat(name); err == nil {
+			return true // a link, to what may be anywhere
+		}
+		name = name[:max(strings.LastIndexByte(name, '/'), 0)]
+		if name == "" {
+			return false
+		}
+	}
+}
+
+// holds reports whether the path lies in a root.
+func (d *direct) holds(path string) bool {
+	return slices.ContainsFunc(d.roots, func(root string) bool { return inside(path, root) })
+}
+
+// pin makes mount points of the writable directories above what is read-only.
+func (d *direct) pin() {
+	for path := range maps.Clone(d.at) {
+		if d.at[path] {
+			continue
+		}
+		var above []string
+		for dir := filepath.Dir(path); d.holds(dir); dir = filepath.Dir(dir) {
+			above = append(above, dir)
+		}
+		writable := false
+		for _, dir := range slices.Backward(above) {
+			if w, ok := d.at[dir]; ok {
+				writable = w
+			} else if writable {
+				d.at[dir] = true
+			}
+		}
+	}
+}
