@@ -3,6 +3,7 @@ package testenv
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,14 +79,41 @@ func cutAny(line string) (name, rest string, found bool) {
 	return strings.Cut(line, ": ")
 }
 
-// Dir is a temporary directory that a user without privileges can reach.
+// Dir is a temporary directory that a user without privileges can reach. It is
+// removed after the test, but not if anything is still mounted in it: that may be
+// the host's.
 func Dir(t testing.TB) string {
 	t.Helper()
-	dir := t.TempDir()
-	for _, d := range []string{dir, filepath.Dir(dir)} {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
+	dir, err := os.MkdirTemp("", "test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := removeAll(dir); err != nil {
+			t.Error(err)
 		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
 	}
 	return dir
+}
+
+// removeAll is os.RemoveAll for directories in which nothing is mounted.
+func removeAll(dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) > 4 && (f[4] == dir || strings.HasPrefix(f[4], dir+"/")) {
+			return fmt.Errorf("%s is mounted: %s is not removed", f[4], dir)
+		}
+	}
+	return os.RemoveAll(dir)
 }

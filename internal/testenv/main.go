@@ -41,7 +41,7 @@ func run(m *testing.M, cleanup []func()) int {
 	if err != nil {
 		return complain(err)
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { _ = removeAll(tmp) }()
 	code := asRoot(tmp)
 	if c := asUser(tmp); code == 0 {
 		code = c
@@ -173,7 +173,7 @@ func checked(m *testing.M, cleanup []func()) int {
 	if err != nil {
 		return complain(err)
 	}
-	defer os.RemoveAll(own)
+	defer func() { _ = removeAll(own) }()
 	before := look()
 	code := m.Run()
 	for _, f := range cleanup {
