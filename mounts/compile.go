@@ -28,7 +28,9 @@ type Options struct {
 	HostRoot bool
 
 	// UserNamespace says that a new user namespace was made. Then the kernel has
-	// made all mounts private or slaves already.
+	// made all mounts private or slaves already, and it has made sure that the
+	// caller's root is the root of its mount namespace: nobody with another one gets
+	// a user namespace (user_namespaces(7)).
 	UserNamespace bool
 
 	// ScratchFd is a descriptor number that is free in the child, for the classic
@@ -69,19 +71,17 @@ const (
 	statxType         = 0x1
 	statxModeOffset   = 0x1c // of stx_mode, 16 bits, in struct statx
 
-	statxAttributesOffset = 0x8 // of stx_attributes
-	statxAttrMountRoot    = 0x2000
-	statxSize             = 0x100
-	sIFMT, sIFDIR         = 0o170000, 0o040000
-	sIFREG, sIFLNK        = 0o100000, 0o120000
-	defaultParentPerm     = 0o755
-	enoent, eloop         = syscall.ENOENT, syscall.ELOOP
-	enotdir               = syscall.ENOTDIR
-	sizeofMountAttr       = 32
-	shmPerm               = 0o1777
-	defaultTmpfsPerm      = 0o755
-	defaultFilePerm       = 0o644
-	mountPointFilePerm    = 0o444
+	statxSize          = 0x100
+	sIFMT, sIFDIR      = 0o170000, 0o040000
+	sIFREG, sIFLNK     = 0o100000, 0o120000
+	defaultParentPerm  = 0o755
+	enoent, eloop      = syscall.ENOENT, syscall.ELOOP
+	enotdir            = syscall.ENOTDIR
+	sizeofMountAttr    = 32
+	shmPerm            = 0o1777
+	defaultTmpfsPerm   = 0o755
+	defaultFilePerm    = 0o644
+	mountPointFilePerm = 0o444
 )
 
 // compiler holds what later steps need of earlier ones.
@@ -106,13 +106,12 @@ func (p Plan) Compile(b *prog.Builder, o Options) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
+	if o.Classic && !slices.ContainsFunc(o.Infos, func(in Info) bool { return in.Target == "/" }) {
+		return &Error{"mount", "/", ErrRootNoMount}
+	}
 	c := &compiler{Builder: b, o: o, attrs: make(map[[2]uint64]prog.Ptr, 4)}
 	c.statx = b.Zero(statxSize)
-	b.Step("mount", "/")
-	if !o.UserNamespace {
-		b.Call(prog.SysMount, prog.Null, b.String("/"), prog.Null, prog.Int(msRec|msSlave), prog.Null)
-	}
-	if p.inPlace() && !o.Classic {
+	if p.inPlace() && o.UserNamespace && !o.Classic {
 		return c.inPlace(p)
 	}
 	c.prepare(slices.ContainsFunc(p, func(m Mount) bool { return m.Kind == KindBlock }))
@@ -155,7 +154,12 @@ func (c *compiler) prepare(block bool) {
 	c.Step("prepare", "/")
 	host := c.Slot()
 	c.Call(prog.SysOpenat, prog.AtCwd, c.String("/"), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(host)
-	c.base = c.stackRoot(c.newFS("tmpfs", attrNoSuid|attrNoDev|attrNoExec, option{"mode", "700"}, option{"size", "4096"}))
+	base := c.newFS("tmpfs", attrNoSuid|attrNoDev|attrNoExec, option{"mode", "700"}, option{"size", "4096"})
+	if !c.o.UserNamespace {
+		c.climb(host, base)
+		c.Call(prog.SysMount, prog.Null, c.String("/"), prog.Null, prog.Int(msRec|msSlave), prog.Null)
+	}
+	c.base = c.stackRoot(base)
 	for _, name := range [...]string{"h", "r"} {
 		c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(0o700))
 	}
@@ -168,6 +172,27 @@ func (c *compiler) prepare(block bool) {
 	c.Call(prog.SysFchdir, host.Arg())
 	c.Call(prog.SysChroot, c.String("."))
 	c.Close(host)
+}
+
+// levels is how far climb climbs: as far as one path can say.
+const levels = 4095 / len("../")
+
+// climb makes the root of the mount namespace the process's root: the caller's,
+// host, may be another (chroot(2)), and what is above it would be a way out of the
+// sandbox. ".." stops at the process's root only, so that must be elsewhere
+// meanwhile: at base, or where that is not made yet at a directory that the
+// classic form needs anyway.
+func (c *compiler) climb(host prog.Slot, base tree) {
+	dot := c.String(".")
+	if c.o.Classic {
+		c.Call(prog.SysChroot, c.String("/proc"))
+	} else {
+		c.Call(prog.SysFchdir, base.fd.Arg())
+		c.Call(prog.SysChroot, dot)
+	}
+	c.Call(prog.SysFchdir, host.Arg())
+	c.Call(prog.SysChdir, c.String(strings.Repeat("../", levels)))
+	c.Call(prog.SysChroot, dot)
 }
 
 // pivot makes the new root the root, and lets go of all else.

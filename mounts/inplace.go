@@ -9,7 +9,8 @@ import (
 // A Plan that begins with the host's root needs no other root: the copy of the
 // host's mounts that the new mount namespace already is becomes the sandbox's.
 // That saves a second copy, and with it pivot_root(2) and the one unmount, whose
-// grace period is what setting up mounts costs most.
+// grace period is what setting up mounts costs most. Only in a new user namespace
+// is it certain that nothing is above the root, see Options.UserNamespace.
 
 // manySources is how many sources may be open at once.
 const manySources = 100
@@ -55,32 +56,15 @@ func (c *compiler) inPlace(p Plan) error {
 			c.openDevices(m)
 		}
 	}
-	// A caller with a root directory that is no mount (chroot(2)) has more mounts
-	// in its namespace than its root shows. Then it is done the long way.
 	c.Step("bind", "/")
-	stat := c.Zero(statxSize)
-	c.Call(prog.SysStatx, prog.AtCwd, c.String("/"), prog.Int(0), prog.Int(0), stat.Arg())
-	isMount := c.If(stat+statxAttributesOffset, statxAttrMountRoot, statxAttrMountRoot)
 	c.root = c.Slot()
-	c.Call(prog.SysOpenTree, prog.AtCwd, c.String("/"), prog.Int(openTreeClone|openTreeCloexec|atRecursive)).To(c.root)
-	c.setattr(c.root, atRecursive, p[0].attrs())
-	c.Call(prog.SysMoveMount, c.root.Arg(), c.String(""), prog.AtCwd, c.String("/"), prog.Int(moveFromEmpty))
-	opened := c.Jump()
-	c.Here(isMount)
 	c.Call(prog.SysOpenat, prog.AtCwd, c.String("/"), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(c.root)
 	c.setattr(c.root, atRecursive, p[0].attrs())
-	c.Here(opened)
 	c.attached = true
 	if err := c.mountAll(p[1:]); err != nil {
 		return err
 	}
 	c.Step("pivot", "/")
-	isMount = c.If(stat+statxAttributesOffset, statxAttrMountRoot, statxAttrMountRoot)
-	dot := c.String(".")
-	c.Call(prog.SysFchdir, c.root.Arg())
-	c.Call(prog.SysPivotRoot, dot, dot)
-	c.Call(prog.SysUmount2, dot, prog.Int(mntDetach))
-	c.Here(isMount)
 	c.Call(prog.SysChdir, c.String("/"))
 	c.Close(c.root)
 	return nil

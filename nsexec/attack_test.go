@@ -361,8 +361,9 @@ func TestFIFO(t *testing.T) {
 	})
 }
 
-// TestDeviceNodes: devices work, and nobody, root with its capabilities included, can change the host's nodes through them. What is made beside them is
-// the sandbox's own.
+// TestDeviceNodes: devices work, and nobody, root with its capabilities included,
+// can change the host's nodes through them. What is made beside them is the
+// sandbox's own.
 func TestDeviceNodes(t *testing.T) {
 	const node = "/dev/full"
 	before := lstat(t, node)
@@ -448,6 +449,43 @@ func TestWayBack(t *testing.T) {
 		}
 		check(t, in(classic, mounts.Plan{mounts.ROBind("/", "/")}, "cat "+dir+"/secret"), "x") // the control
 	})
+}
+
+// TestChrootedCaller: a program with another root directory, which makes
+// sandboxes without a user namespace (the kernel refuses it one), gives them no
+// way to what is outside of it. What it mounts is in a namespace of its own.
+func TestChrootedCaller(t *testing.T) {
+	testenv.NeedRoot(t)
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "secret", "root/inside", "root/exe", "root/dev/null", "root/proc/")
+	run := func(args ...string) string {
+		t.Helper()
+		c := exec.Command(exe, append([]string{dir}, args...)...)
+		c.Env = append(os.Environ(), helperVars("chrooted")...)
+		c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	for _, root := range []string{"mount", "directory"} {
+		bothWays(t, func(t *testing.T, classic bool) {
+			form := map[bool]string{false: "new", true: "classic"}[classic]
+			want := "inside\n"
+			if classic && root == "directory" {
+				want = "mount /: " + mounts.ErrRootNoMount.Error() + "\n"
+			}
+			for _, plan := range []string{"host", "built"} {
+				if got := run(root, plan, form); got != want {
+					t.Errorf("the root is a %s, plan %s: %q", root, plan, got)
+				}
+			}
+		})
+		if got := run(root, "control"); got != "inside\noutside\n" {
+			t.Errorf("the root is a %s, the control: %q", root, got)
+		}
+	}
 }
 
 // pipeTo and pipeFrom make pipes whose other ends a command gets as files.

@@ -25,7 +25,7 @@ func init() {
 	helpers = map[string]func([]string) int{
 		"nested": helpNested, "embed": helpEmbed, "terminal": helpTerminal,
 		"calls": helpCalls, "loopback": helpLoopback, "trace": helpTrace, "tiocsti": helpTiocsti,
-		"files": helpFiles,
+		"files": helpFiles, "chrooted": helpChrooted, "climb": helpClimb,
 	}
 }
 
@@ -40,6 +40,73 @@ func helpNested([]string) int {
 			return 0
 		}
 		fmt.Println(err)
+	}
+	return 0
+}
+
+// helpChrooted makes args[0]/root its root directory and runs helpClimb in a
+// sandbox that shares the user namespace, or without one as a control. It must be
+// in a mount namespace of its own.
+func helpChrooted(args []string) int {
+	dir, kind, plan := args[0], args[1], args[2]
+	root := dir + "/root/"
+	// Host trees are only ever bound read-only.
+	bind := func(source, at string, rec uintptr) error {
+		return errors.Join(unix.Mount(source, at, "", unix.MS_BIND|rec, ""), unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+	}
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	if kind == "mount" {
+		err = errors.Join(err, unix.Mount(root, root, "", unix.MS_BIND, ""))
+	}
+	err = errors.Join(err, unix.Mount("proc", root+"proc", "proc", 0, ""),
+		bind(exe, root+"exe", 0), bind("/dev/null", root+"dev/null", 0))
+	for _, name := range []string{"lib", "lib64", "usr"} {
+		// The loader and libraries, in case this binary needs them.
+		if _, missing := os.Stat("/" + name); missing == nil {
+			err = errors.Join(err, os.MkdirAll(root+name, 0o755), bind("/"+name, root+name, 0))
+		}
+	}
+	// As systemd has it.
+	err = errors.Join(err, unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""), unix.Chroot(root), os.Chdir("/"))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	if plan == "control" {
+		return helpClimb([]string{dir + "/secret"})
+	}
+	c := nsexec.Command("/exe", dir+"/secret")
+	c.Env = append(nsexec.BaseEnv(), helperVars("climb")...)
+	c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Proc("/proc")}
+	if plan == "built" {
+		c.Mounts = mounts.Plan{mounts.Proc("/proc")}
+		for _, at := range []string{"/exe", "/inside", "/lib", "/lib64", "/usr"} {
+			c.Mounts = append(c.Mounts, mounts.ROBind(at, at).Try())
+		}
+	}
+	c.ClassicMounts = args[3] == "classic"
+	c.Share = nsexec.User
+	c.Capabilities = 1 << unix.CAP_SYS_CHROOT
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if err := c.Run(); err != nil {
+		fmt.Println(err)
+	}
+	return 0
+}
+
+// helpClimb says what it finds: the file /inside, and, once it left its root
+// directory as whoever has CAP_SYS_CHROOT can, the file that the argument names.
+func helpClimb(args []string) int {
+	_, err := os.Stat("/inside")
+	if err == nil {
+		fmt.Println("inside")
+	}
+	if err := errors.Join(os.Chdir("/"), unix.Chroot("proc"), os.Chdir(strings.Repeat("../", 100)), unix.Chroot(".")); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	if _, err := os.Stat(args[0]); err == nil {
+		fmt.Println("outside")
 	}
 	return 0
 }
