@@ -183,30 +183,3 @@ func plural(n int, what string) string {
 	}
 	return strconv.Itoa(n) + " " + what + "s"
 }
-
-// isTerminal reports whether f is a terminal.
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}
-
-// ask asks on the terminal, whatever standard input is, and returns the first
-// letter of the answer in lower case: 0 if there is none, or no terminal.
-func ask(question string) byte {
-	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
-	if err != nil {
-		return 0
-	}
-	defer tty.Close()
-	fmt.Fprintf(tty, "nsrun: %s ", question)
-	line, err := bufio.NewReader(tty).ReadString('\n')
-	if err != nil {
-		fmt.Fprintln(tty)
-		return 0
-	}
-	line = strings.ToLower(strings.TrimSpace(line))
-	if line == "" {
-		return 0
-	}
-	return line[0]
-}

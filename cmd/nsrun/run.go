@@ -153,14 +153,23 @@ func run(args []string) int {
 
 // all is everything but the report.
 func (r *runner) all() int {
-	if r.o.net == "host" && ask(fmt.Sprintf("run with network access: %s? [y/N]", quoteCommand(r.o.command))) != 'y' {
-		say("network access was not approved: it needs a yes on a terminal, every time")
-		return exitFailed
+	if r.o.net == "host" {
+		switch ask(fmt.Sprintf("run with network access: %s? [y/N]", quoteCommand(r.o.command))) {
+		case "y", "yes":
+		default:
+			say("network access was not approved: it needs a yes on a terminal, every time")
+			return exitFailed
+		}
 	}
 	if err := r.prepare(); err != nil {
 		return fail(err)
 	}
+	var before *terminal
+	if r.asks() {
+		before = saveTerminal()
+	}
 	status := r.run()
+	before.restore()
 	if err := r.finish(status); err != nil {
 		return fail(err)
 	}
@@ -562,16 +571,21 @@ func (r *runner) decide(status int) string {
 		return "commit"
 	case r.o.discard:
 		return "discard"
-	case r.o.keep || !isTerminal(os.Stdin) || !isTerminal(os.Stderr):
+	case !r.asks():
 		return "keep"
 	}
 	switch ask("commit, discard or keep? [c/d/K]") {
-	case 'c', 'y':
+	case "c", "commit":
 		return "commit"
-	case 'd':
+	case "d", "discard":
 		return "discard"
 	}
 	return "keep"
+}
+
+// asks reports whether the user decides, once there are changes.
+func (r *runner) asks() bool {
+	return r.session != nil && !r.o.commit && !r.o.discard && !r.o.keep && isTerminal(os.Stdin) && isTerminal(os.Stderr)
 }
 
 // drop removes a session that has nothing in it.

@@ -66,6 +66,8 @@ func TestAsk(t *testing.T) {
 		{"k\n", "kept 1 change", false},
 		{"\n", "kept 1 change", false},
 		{"x\n", "kept 1 change", false},
+		{"y\n", "kept 1 change", false},
+		{"cancel\n", "kept 1 change", false},
 		{"\x04", "kept 1 change", false},
 	} {
 		t.Run(strconv.Quote(c.answer), func(t *testing.T) {
@@ -78,6 +80,44 @@ func TestAsk(t *testing.T) {
 				t.Errorf("in the project: %v", s.has("new"))
 			}
 		})
+	}
+}
+
+// TestTypeAhead: what was typed for the command answers no question.
+func TestTypeAhead(t *testing.T) {
+	s := atTerminal(t, "run", "--", "sh", "-c", "touch new; echo ready; exec sleep 1000")
+	s.Await("ready")
+	s.Type("c\n\x03")
+	s.Await("[c/d/K] ")
+	s.Type("d\n")
+	s.ends(t, 128+int(syscall.SIGINT))
+	s.Await("discarded 1 change")
+	if s.has("new") {
+		t.Error("nobody said that this is to be committed")
+	}
+}
+
+// TestLeftRaw: after a command that leaves the terminal in raw mode, the Enter key
+// still ends an answer.
+func TestLeftRaw(t *testing.T) {
+	s := atTerminal(t, "run", "--", "sh", "-c", "touch new; stty raw -echo")
+	s.Await("[c/d/K] ")
+	s.Type("c\r")
+	s.ends(t, 0)
+	if !s.has("new") {
+		t.Errorf("not committed; the terminal shows\n%s", s.Screen())
+	}
+}
+
+// TestLeftBackground: a shell that took the terminal and was killed does not keep
+// the question from being answered.
+func TestLeftBackground(t *testing.T) {
+	s := atTerminal(t, "run", "--", "bash", "--norc", "-ic", "touch new; kill -9 $$")
+	s.Await("[c/d/K] ")
+	s.Type("c\n")
+	s.ends(t, 128+int(syscall.SIGKILL))
+	if !s.has("new") {
+		t.Errorf("not committed; the terminal shows\n%s", s.Screen())
 	}
 }
 
