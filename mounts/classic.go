@@ -86,6 +86,16 @@ func (c *compiler) classicMount(t tree, at prog.Slot) {
 	c.Close(t.fd)
 }
 
+// classicAttach mounts t on under, which it closes, and returns a descriptor of
+// the new mount's root. again opens what under was opened as.
+func (c *compiler) classicAttach(t tree, under prog.Slot, again func() prog.Slot) prog.Slot {
+	c.classicMount(t, under)
+	c.Close(under)
+	top := again()
+	c.classicFlags(t, top)
+	return top
+}
+
 // remember keeps what flags the mounts of t have, for remounts.
 func (c *compiler) remember(t tree, target string) {
 	if c.flags == nil {

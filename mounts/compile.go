@@ -93,6 +93,7 @@ type compiler struct {
 	attached bool      // root is valid
 	how      [4]prog.Ptr
 	haveHow  [4]bool
+	howSize  prog.Arg
 	statx    prog.Ptr
 	sources  map[*Mount]source
 	devices  map[deviceKey]prog.Slot
@@ -418,13 +419,19 @@ func escapeLayer(p string) string {
 // escapeComma protects what separates options in mount(2)'s data.
 func escapeComma(v string) string { return strings.ReplaceAll(v, ",", `\,`) }
 
+// hostProc is what in a procfs is the whole host's and not a process's.
+var hostProc = [...]string{
+	"sys", "sysrq-trigger", "irq", "bus",
+	"fs", "asound", "acpi", "scsi", "mtrr", "driver", "dynamic_debug",
+}
+
 func (c *compiler) proc(m *Mount) {
 	c.Step("proc", m.Target)
-	c.keep(c.newFS("proc", attrNoSuid|attrNoDev|attrNoExec), m, func(proc prog.Slot) {
+	c.keep(c.newFS("proc", attrNoSuid|attrNoDev|attrNoExec), m, alwaysDir, func(proc prog.Slot) {
 		if !c.o.HostRoot {
 			return // the files belong to another user
 		}
-		for _, name := range [...]string{"sys", "sysrq-trigger", "irq", "bus"} {
+		for _, name := range hostProc {
 			c.Step("proc", path.Join(m.Target, name))
 			c.selfReadOnly(proc, name)
 		}
@@ -464,7 +471,7 @@ var deviceNames = [...]string{"null", "zero", "full", "random", "urandom", "tty"
 
 func (c *compiler) dev(m *Mount) {
 	c.Step("dev", m.Target)
-	c.keep(c.newFS("tmpfs", attrNoSuid|attrNoDev, option{"mode", "755"}), m, func(dev prog.Slot) {
+	c.keep(c.newFS("tmpfs", attrNoSuid|attrNoDev, option{"mode", "755"}), m, alwaysDir, func(dev prog.Slot) {
 		for _, name := range deviceNames {
 			c.device(m, dev, name)
 		}

@@ -75,7 +75,7 @@ func (c *compiler) chmod(m *Mount) {
 	}
 	at := c.Slot()
 	how, size := c.How(prog.NonBlock|prog.CloseOnExec, 0, resolveInRoot|resolveNoMagic)
-	open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(at)
+	open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how.Arg(), size).To(at)
 	var skip []prog.Label
 	if m.Optional {
 		skip = append(skip, open.Tolerate(enoent).OnTolerated())

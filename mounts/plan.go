@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path"
 	"strings"
+	"syscall"
 )
 
 // Plan is an ordered list of mounts. The nil Plan is an empty root.
@@ -46,6 +47,9 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
+// pathMax is how long a path or the text of a link can be, with a final zero.
+const pathMax = 4096
+
 // Validate checks what can be checked without the system: it returns the first
 // mistake as an *Error.
 func (p Plan) Validate() error {
@@ -59,6 +63,12 @@ func (p Plan) Validate() error {
 
 func (m *Mount) validate() error {
 	bad := func(path string, err error) error { return &Error{m.Kind.String(), path, err} }
+	tooLong := func(p string) error {
+		if len(p) >= pathMax {
+			return bad(p, syscall.ENAMETOOLONG)
+		}
+		return nil
+	}
 	check := func(p string) error {
 		if strings.IndexByte(p, 0) >= 0 {
 			return bad(p, ErrNUL)
@@ -66,7 +76,7 @@ func (m *Mount) validate() error {
 		if !path.IsAbs(p) {
 			return bad(p, ErrNotAbsolute)
 		}
-		return nil
+		return tooLong(p)
 	}
 	if m.Kind == kindInvalid || int(m.Kind) >= len(kindNames) {
 		return bad(m.Target, ErrKind)
@@ -99,6 +109,9 @@ func (m *Mount) validate() error {
 		}
 		if strings.IndexByte(m.Source, 0) >= 0 {
 			return bad(m.Source, ErrNUL)
+		}
+		if err := tooLong(m.Source); err != nil {
+			return err
 		}
 		fallthrough
 	case KindFile, KindBlock, KindProc, KindDev, KindMqueue:

@@ -3,6 +3,7 @@ package mounts_test
 import (
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/prog"
@@ -59,6 +60,11 @@ func TestValidate(t *testing.T) {
 		{"block root", mounts.Block("/"), mounts.ErrRootTarget, ""},
 		{"chmod", mounts.Chmod(0o700, "/c"), nil, ""},
 		{"chmod root", mounts.Chmod(0o700, "/"), nil, ""},
+		{"longest link", mounts.Symlink(strings.Repeat("x", 4095), "/l"), nil, ""},
+		{"link too long", mounts.Symlink(strings.Repeat("x", 4096), "/l"), syscall.ENAMETOOLONG, ""},
+		{"target too long", mounts.Tmpfs("/" + strings.Repeat("x", 4095)), syscall.ENAMETOOLONG, ""},
+		{"layer too long", mounts.Overlay("/o", "/u", "/w", "/"+strings.Repeat("x", 4095)), syscall.ENAMETOOLONG, ""},
+		{"source too long", mounts.Bind("/"+strings.Repeat("x", 4095), "/b"), syscall.ENAMETOOLONG, ""},
 		{"zero", mounts.Mount{}, mounts.ErrKind, "mount : unknown kind of mount"},
 		{"unknown kind", mounts.Mount{Kind: 200, Target: "/"}, mounts.ErrKind, ""},
 	} {

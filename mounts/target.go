@@ -33,15 +33,11 @@ func (c *compiler) howIn(i int) (how, size prog.Arg) {
 		case 3:
 			flags |= prog.Directory
 		}
-		h, _ := c.How(flags, 0, resolve)
-		c.how[i] = ptrOf(h)
+		c.how[i], c.howSize = c.How(flags, 0, resolve)
 		c.haveHow[i] = true
 	}
-	return c.how[i].Arg(), prog.Int(24)
+	return c.how[i].Arg(), c.howSize
 }
-
-// ptrOf undoes Ptr.Arg.
-func ptrOf(a prog.Arg) prog.Ptr { return prog.PtrOf(a) }
 
 func (c *compiler) statMode(fd prog.Slot) {
 	c.Call(prog.SysStatx, fd.Arg(), c.String(""), prog.Int(atEmptyPath), prog.Int(statxType), c.statx.Arg())
@@ -117,14 +113,10 @@ func (c *compiler) refuseLink(fd prog.Slot) {
 }
 
 // attach puts a tree at the target of m.
-func (c *compiler) attach(t tree, m *Mount, s shape) { c.keep(t, m, nil, s) }
+func (c *compiler) attach(t tree, m *Mount, s shape) { c.keep(t, m, s, nil) }
 
 // keep is attach, and lets use work on the root of the attached tree.
-func (c *compiler) keep(t tree, m *Mount, use func(root prog.Slot), s ...shape) {
-	shape := alwaysDir
-	if len(s) > 0 {
-		shape = s[0]
-	}
+func (c *compiler) keep(t tree, m *Mount, s shape, use func(root prog.Slot)) {
 	if relative(m.Target) == "" {
 		// The tree becomes the root that later targets are looked up in.
 		top := c.attachRoot(t)
@@ -138,7 +130,7 @@ func (c *compiler) keep(t tree, m *Mount, use func(root prog.Slot), s ...shape) 
 		}
 		return
 	}
-	dst := c.target(m, t, shape)
+	dst := c.target(m, t, s)
 	if !c.o.Classic {
 		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), dst.Arg(), c.String(""), prog.Int(moveFromEmpty|moveToEmpty))
 		c.Close(dst)
@@ -148,13 +140,14 @@ func (c *compiler) keep(t tree, m *Mount, use func(root prog.Slot), s ...shape) 
 		c.Close(t.fd)
 		return
 	}
-	c.classicMount(t, dst)
-	c.Close(dst)
+	again := func() prog.Slot {
+		top := c.Slot()
+		how, size := c.howIn(2)
+		c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(m.Target)), how, size).To(top)
+		return top
+	}
 	c.remember(t, relative(m.Target))
-	top := c.Slot()
-	how, size := c.howIn(2)
-	c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(m.Target)), how, size).To(top)
-	c.classicFlags(t, top)
+	top := c.classicAttach(t, dst, again)
 	if use != nil {
 		use(top)
 	}
@@ -164,62 +157,33 @@ func (c *compiler) keep(t tree, m *Mount, use func(root prog.Slot), s ...shape) 
 // attachAt puts a tree at a name in a directory that only this Program has
 // written to.
 func (c *compiler) attachAt(t tree, dir prog.Slot, name string) {
-	n := c.String(name)
-	if !c.o.Classic {
-		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), dir.Arg(), n, prog.Int(moveFromEmpty))
-		c.Close(t.fd)
-		return
-	}
-	open := func() prog.Slot {
-		at := c.Slot()
-		c.Call(prog.SysOpenat, dir.Arg(), n, c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(at)
-		return at
-	}
-	under := open()
-	c.classicMount(t, under)
-	c.Close(under)
-	top := open()
-	c.classicFlags(t, top)
-	c.Close(top)
+	c.Close(c.attachIn(t, dir.Arg(), name, name, prog.NoFollow))
 }
 
 // attachRoot puts a tree where the new root goes and returns a descriptor of the
 // tree's root.
 func (c *compiler) attachRoot(t tree) prog.Slot {
-	name := c.String("r")
-	if !c.o.Classic {
-		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), c.base.Arg(), name, prog.Int(moveFromEmpty))
-		return t.fd
-	}
-	open := func() prog.Slot {
-		at := c.Slot()
-		c.Call(prog.SysOpenat, c.base.Arg(), name, c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(at)
-		return at
-	}
-	under := open()
-	c.classicMount(t, under)
-	c.Close(under)
-	top := open()
-	c.classicFlags(t, top)
-	return top
+	return c.attachIn(t, c.base.Arg(), "r", "r", prog.NoFollow)
 }
 
 // stackRoot puts a tree over the host's root and returns a descriptor of its root.
 func (c *compiler) stackRoot(t tree) prog.Slot {
+	// ".." at the root stays there, but climbs onto what is mounted over it.
+	return c.attachIn(t, prog.AtCwd, "/", "/..", prog.Directory)
+}
+
+// attachIn puts a tree at a name in dir and returns a descriptor of the tree's
+// root. classic is the name that the classic form opens, before and after.
+func (c *compiler) attachIn(t tree, dir prog.Arg, name, classic string, f prog.OpenFlag) prog.Slot {
 	if !c.o.Classic {
-		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), prog.AtCwd, c.String("/"), prog.Int(moveFromEmpty))
+		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), dir, c.String(name), prog.Int(moveFromEmpty))
 		return t.fd
 	}
+	n := c.String(classic)
 	open := func() prog.Slot {
 		at := c.Slot()
-		// ".." at the root stays there, but climbs onto what is mounted over it.
-		c.Call(prog.SysOpenat, prog.AtCwd, c.String("/.."), c.Open(prog.PathOnly|prog.CloseOnExec|prog.Directory), prog.Int(0)).To(at)
+		c.Call(prog.SysOpenat, dir, n, c.Open(prog.PathOnly|prog.CloseOnExec|f), prog.Int(0)).To(at)
 		return at
 	}
-	host := open()
-	c.classicMount(t, host)
-	c.Close(host)
-	top := open()
-	c.classicFlags(t, top)
-	return top
+	return c.classicAttach(t, open(), open)
 }

@@ -114,6 +114,25 @@ func TestKinds(t *testing.T) {
 	})
 }
 
+// TestProcOfRoot: what in a procfs is the whole host's, root cannot write to.
+func TestProcOfRoot(t *testing.T) {
+	testenv.NeedRoot(t)
+	bothWays(t, func(t *testing.T, classic bool) {
+		for _, share := range []nsexec.Namespace{0, nsexec.User} {
+			for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "asound", "acpi", "scsi", "mtrr", "driver", "dynamic_debug"} {
+				if !exists("/proc", name) {
+					continue // this kernel has none
+				}
+				c := in(classic, base(), "grep ' /proc/"+name+" ' /proc/self/mountinfo | cut -d' ' -f6; cat /proc/self/comm")
+				c.Share = share
+				if got := output(t, c); !strings.HasPrefix(got, "ro,nosuid,nodev,noexec") {
+					t.Errorf("share %b: /proc/%s is mounted %q", share, name, got)
+				}
+			}
+		}
+	})
+}
+
 func filesystems(t testing.TB) string {
 	t.Helper()
 	b, err := os.ReadFile("/proc/filesystems")

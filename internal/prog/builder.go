@@ -2,6 +2,7 @@ package prog
 
 import (
 	"encoding/binary"
+	"math"
 	"runtime"
 	"slices"
 	"syscall"
@@ -35,9 +36,6 @@ type Ptr uint32
 
 // Arg is the address of the place.
 func (p Ptr) Arg() Arg { return Arg{KindPtr, uint64(p)} }
-
-// PtrOf is the place that an Arg made by Ptr.Arg is the address of.
-func PtrOf(a Arg) Ptr { return Ptr(a.val) }
 
 // Builder makes a Program. The zero Builder is not ready: use New.
 type Builder struct {
@@ -84,12 +82,18 @@ func (b *Builder) Step(op, path string) {
 	b.step = uint32(len(b.p.Steps) - 1)
 }
 
+// maxSlots is how many slots a Program can have: Op.Out counts from 1.
+const maxSlots = math.MaxUint16
+
 // Slot reserves a slot.
 func (b *Builder) Slot() Slot {
 	if n := len(b.free); n > 0 {
 		s := b.free[n-1]
 		b.free = b.free[:n-1]
 		return s
+	}
+	if b.p.slots == maxSlots {
+		panic("BUG: a program with too many slots")
 	}
 	b.p.slots++
 	return Slot(b.p.slots - 1)
@@ -148,11 +152,14 @@ type Label struct {
 // Here sets the targets of jumps to the operation that is added next.
 func (b *Builder) Here(labels ...Label) {
 	for _, l := range labels {
-		n := uint16(len(b.p.ops) - l.r.i - 1)
+		n := len(b.p.ops) - l.r.i - 1
+		if n > math.MaxUint16 {
+			panic("BUG: a jump in a program goes too far")
+		}
 		if l.err {
-			b.p.ops[l.r.i].Err = n
+			b.p.ops[l.r.i].Err = uint16(n)
 		} else {
-			b.p.ops[l.r.i].OK = n
+			b.p.ops[l.r.i].OK = uint16(n)
 		}
 	}
 }
@@ -232,8 +239,8 @@ func (b *Builder) Strings(v []string) Ptr {
 func (b *Builder) Open(f OpenFlag) Arg { return Arg{KindImm, f.bits(b.p.Arch)} }
 
 // How is the struct open_how of openat2(2) and its size.
-func (b *Builder) How(f OpenFlag, mode, resolve uint64) (how, size Arg) {
-	return b.Words(f.bits(b.p.Arch), mode, resolve).Arg(), Int(24)
+func (b *Builder) How(f OpenFlag, mode, resolve uint64) (how Ptr, size Arg) {
+	return b.Words(f.bits(b.p.Arch), mode, resolve), Int(24)
 }
 
 // SetNFds says how many descriptors are passed, the status pipe included.

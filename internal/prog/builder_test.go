@@ -3,7 +3,9 @@ package prog_test
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -79,6 +81,36 @@ func TestSlots(t *testing.T) {
 	if h := (*prog.Header)(unsafe.Pointer(&block[0])); h.NSlots != 3 || h.Ops-h.Slots != 24 {
 		t.Errorf("header %+v", h)
 	}
+}
+
+// TestLimits: what an operation has no room for is not cut off.
+func TestLimits(t *testing.T) {
+	panics := func(what string, f func()) {
+		t.Helper()
+		defer func() {
+			if s, ok := recover().(string); !ok || !strings.HasPrefix(s, "BUG:") {
+				t.Errorf("%s: %q", what, s)
+			}
+		}()
+		f()
+	}
+	for _, n := range []int{math.MaxUint16, math.MaxUint16 + 1} {
+		b := prog.New(prog.AMD64)
+		skip := b.Jump()
+		for range n {
+			b.Call(prog.SysSetsid)
+		}
+		if n > math.MaxUint16 {
+			panics("a jump", func() { b.Here(skip) })
+		} else {
+			b.Here(skip)
+		}
+	}
+	b := prog.New(prog.AMD64)
+	for range math.MaxUint16 {
+		b.Call(prog.SysUmask).To(b.Slot())
+	}
+	panics("slots", func() { b.Slot() })
 }
 
 // TestSizes: blocks go from one process to another of the same program only, but

@@ -385,7 +385,7 @@ func flagsOf(s Sys, n int) []constant {
 		return mountFlags[:]
 	case s == SysUmount2:
 		return umountFlags[:]
-	case s == SysUnshare, s == SysSetns:
+	case s == SysUnshare:
 		return cloneFlags[:]
 	case s == SysSocket:
 		return socketTypes[:]

@@ -28,7 +28,7 @@ func TestFormatOperation(t *testing.T) {
 	}{
 		{`openat2($0, "dev", {O_PATH|O_CLOEXEC, RESOLVE_IN_ROOT|RESOLVE_NO_SYMLINKS}, 24) = $1`, func(b *prog.Builder) {
 			how, size := b.How(prog.PathOnly|prog.CloseOnExec, 0, resolve)
-			b.Call(prog.SysOpenat2, b.Slot().Arg(), b.String("dev"), how, size).To(b.Slot())
+			b.Call(prog.SysOpenat2, b.Slot().Arg(), b.String("dev"), how.Arg(), size).To(b.Slot())
 		}},
 		{`openat(AT_FDCWD, "a\x1b[31m\n\"b\"", O_WRONLY|O_CREAT|O_NOFOLLOW|O_CLOEXEC, 0644)`, func(b *prog.Builder) {
 			b.Call(prog.SysOpenat, prog.AtCwd, b.String("a\x1b[31m\n\"b\""),

@@ -54,7 +54,6 @@ const (
 	SysSetgroups
 	SysSethostname
 	SysSetsid
-	SysSetns
 	SysUnshare
 	SysUmask
 	SysKeyctl
@@ -138,7 +137,6 @@ var sysTable = [numSys]sysInfo{
 	SysSetgroups:    {"setgroups", [2]uint32{116, 159}, "dp"},
 	SysSethostname:  {"sethostname", [2]uint32{170, 161}, "bd"},
 	SysSetsid:       {"setsid", [2]uint32{112, 157}, ""},
-	SysSetns:        {"setns", [2]uint32{308, 268}, "fx"},
 	SysUnshare:      {"unshare", [2]uint32{272, 97}, "x"},
 	SysUmask:        {"umask", [2]uint32{95, 166}, "m"},
 	SysKeyctl:       {"keyctl", [2]uint32{250, 219}, "es"},
