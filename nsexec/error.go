@@ -42,7 +42,7 @@ func explain(e *Error) string {
 	case e.Op == "clone" && (errno == syscall.ENOSPC || errno == syscall.EUSERS):
 		why = "the limit of namespaces is reached (user.max_*_namespaces)"
 	case e.Op == "overlay" && errno == syscall.EINVAL:
-		why = "the file system of the upper directory cannot hold an overlay's changes, or a layer is missing"
+		why = "a lower directory has another mount inside, which a user namespace may not uncover; or the file system of the upper directory cannot hold an overlay's changes"
 	case e.Op == "overlay" && errno == syscall.ELOOP:
 		why = "layers may not overlap"
 	case errno == syscall.ELOOP:
@@ -50,7 +50,12 @@ func explain(e *Error) string {
 	case e.Op == "remount" && errno == syscall.EINVAL:
 		why = "not a mount point"
 	case e.Op == "uid map" || e.Op == "gid map":
-		why = "this mapping of ids is not allowed"
+		switch errno {
+		case syscall.EPERM, syscall.EINVAL:
+			why = "this mapping of ids is not allowed"
+		case syscall.ENOENT:
+			why = "/proc is not mounted"
+		}
 	case errno == syscall.ENOSPC && (e.Op == "bind" || e.Op == "tmpfs"):
 		why = "limit of mounts, or of space"
 	}
