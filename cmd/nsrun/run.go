@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -186,6 +187,8 @@ type runner struct {
 	cancel  context.CancelFunc
 	ctx     context.Context
 
+	canceled atomic.Bool // the command was asked to end, because its time was up
+
 	report   *os.File // nil: none
 	dropped  bool     // the session is no more
 	changes  []overlay.Change
@@ -282,7 +285,13 @@ func (r *runner) prepare() error {
 	r.cmd = r.spec.CommandContext(r.ctx, o.command[0], o.command[1:]...)
 	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// As timeout(1): a request first, and no patience after that.
-	r.cmd.Cancel = func() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
+	r.cmd.Cancel = func() error {
+		err := r.cmd.Process.Signal(syscall.SIGTERM)
+		if err == nil {
+			r.canceled.Store(true)
+		}
+		return err
+	}
 	r.cmd.WaitDelay = 2 * time.Second
 	return nil
 }
@@ -477,7 +486,9 @@ func (r *runner) run() int {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
-	if err := r.cmd.Start(); err != nil {
+	if err := r.cmd.Start(); errors.Is(err, context.DeadlineExceeded) {
+		return r.timeOut()
+	} else if err != nil {
 		return fail(err)
 	}
 	done := make(chan struct{})
@@ -493,22 +504,27 @@ func (r *runner) run() int {
 	}()
 	err := r.cmd.Wait()
 	close(done)
-	r.timedOut = r.ctx.Err() != nil
 	if ps := r.cmd.ProcessState; ps != nil {
 		if ws, ok := ps.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 			r.signal = ws.Signal()
 		}
 	}
 	switch _, exited := errors.AsType[*exec.ExitError](err); {
-	case r.timedOut:
-		say("timed out after %s", r.o.timeout)
-		return exitTimeout
+	case r.canceled.Load():
+		return r.timeOut()
 	case exited:
 		return exitStatus(r.cmd.ProcessState)
 	case err != nil:
 		return fail(err)
 	}
 	return 0
+}
+
+// timeOut says that the command's time was up.
+func (r *runner) timeOut() int {
+	r.timedOut = true
+	say("timed out after %s", r.o.timeout)
+	return exitTimeout
 }
 
 // finish decides what becomes of the changes, and says so.
