@@ -70,6 +70,7 @@ func octal(m os.FileMode) string {
 }
 
 // openReport opens what --report names, so that a name that is none costs no run.
+// It comes before anything else is opened.
 func (r *runner) openReport() (err error) {
 	name := r.o.report
 	fd, numErr := strconv.ParseUint(name, 10, 31)
@@ -81,6 +82,9 @@ func (r *runner) openReport() (err error) {
 		// The caller's have survived an exec; what would not is one of ours.
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
 			return &usageError{"run", "--report " + name + ": this descriptor is not open"}
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err != nil || flags&unix.O_ACCMODE == unix.O_RDONLY {
+			return &usageError{"run", "--report " + name + ": this descriptor cannot be written to"}
 		}
 		r.report = os.NewFile(uintptr(fd), "report descriptor "+name)
 	default:
