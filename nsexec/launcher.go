@@ -207,6 +207,8 @@ func spawnOnce(p profile, clone cloneFunc) (*sandbox, error) {
 		b.SetFlags(p.cloneFlags() | unix.CLONE_PARENT)
 	}
 	b.Call(prog.Install, prog.Int(0))
+	b.Step("start", "")
+	b.Call(prog.SysWrite, prog.Int(0), b.Zero(8).Arg(), prog.Int(1)).Tolerate(syscall.EPIPE) // see sender
 	if p.parentMaps() {
 		// Nothing can be done before the ids are mapped; that they are is the first
 		// thing that is said on the socket.
@@ -223,6 +225,10 @@ func spawnOnce(p profile, clone cloneFunc) (*sandbox, error) {
 	}
 	defer theirs.Close()
 	s.sock = ours
+	if err := unix.SetsockoptInt(int(ours), unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		s.close()
+		return nil, &Error{Op: "start", Err: err}
+	}
 	r, w, err := statusPipe()
 	if err != nil {
 		s.close()

@@ -38,12 +38,14 @@ type sandbox struct {
 	gen    int64    // of the launcher that was to clone it
 	first  *prog.Program
 	waited bool // it was made before it was wanted, and may have died since
-	mounts bool // it has a mount namespace already
+
+	unknown bool // the reports ended before anybody said its pid
+	mounts  bool // it has a mount namespace already
 }
 
 // close gives up a sandbox that did not start a command, and waits for its end.
 func (s *sandbox) close() {
-	s.sock.Close()
+	s.endSocket()
 	// Which process it is, the launcher may not have said yet. Without its socket
 	// it ends in any case; with both the reports end.
 	for s.pid == 0 && s.status != nil {
@@ -55,6 +57,10 @@ func (s *sandbox) close() {
 			s.pid = int(r.Value)
 		}
 	}
+	if s.pid == 0 {
+		s.pid = s.sender()
+	}
+	s.sock.Close()
 	if s.pid > 0 {
 		_ = unix.Kill(s.pid, unix.SIGKILL)
 		sys.Wait(s.pid)
@@ -62,6 +68,38 @@ func (s *sandbox) close() {
 	if s.status != nil {
 		_ = s.status.Close()
 	}
+}
+
+// endSocket tells the clone that nothing more is to be expected.
+func (s *sandbox) endSocket() {
+	if s.sock != sys.None {
+		_ = unix.Shutdown(int(s.sock), unix.SHUT_WR)
+	}
+}
+
+// sender is the process id of the clone as the kernel has it from the one byte
+// that every clone sends first; 0 if there is none. The launcher is quicker to say
+// it, but may be killed before it does.
+func (s *sandbox) sender() int {
+	if s.sock == sys.None {
+		return 0
+	}
+	var b [1]byte
+	var control [64]byte
+	_, n, _, _, err := unix.Recvmsg(int(s.sock), b[:], control[:], unix.MSG_DONTWAIT)
+	if err != nil {
+		return 0
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:n])
+	if err != nil {
+		return 0
+	}
+	for i := range messages {
+		if cred, err := unix.ParseUnixCredentials(&messages[i]); err == nil {
+			return int(cred.Pid)
+		}
+	}
+	return 0
 }
 
 // statusPipe makes a status pipe. Our end is read through the runtime's poller: a
@@ -466,10 +504,11 @@ func (c *Cmd) complete(s *sandbox, p profile, fds []int, clone cloneFunc) (*sand
 	gen := theLauncher.gen.Load()
 	for try := 0; ; try++ {
 		sendErr := s.send(second, fds)
-		s.sock.Close()
+		s.endSocket()
 		// Also where nothing could be sent: then the first Program says why.
 		err := s.await(second, c)
 		if err == nil {
+			s.sock.Close()
 			return s, nil
 		}
 		if !errors.Is(err, errGone) {
@@ -477,7 +516,7 @@ func (c *Cmd) complete(s *sandbox, p profile, fds []int, clone cloneFunc) (*sand
 		}
 		// Somebody may have killed a sandbox that waited, or the launcher before it
 		// cloned: once more, with a fresh one.
-		if lost := s.waited || s.pid == 0 || sendErr != nil; !lost || try > 0 {
+		if lost := s.waited || s.unknown || sendErr != nil; !lost || try > 0 {
 			if sendErr != nil {
 				err = &Error{Op: "start", Path: c.Path, Err: sendErr}
 			}
@@ -567,6 +606,7 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 			return &Error{Op: "start", Path: c.Path, Err: c.ctx.Err()}
 		}
 		if err != nil {
+			s.unknown = s.pid == 0
 			s.close()
 			return &Error{Op: "start", Path: c.Path, Err: err}
 		}
@@ -605,19 +645,21 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 // executesItself says that the clone is the command, not a PID 1 above it.
 func (c *Cmd) executesItself() bool { return c.AsPID1 || c.Share&PID != 0 }
 
-// awaitPid reads the process id, which another process reports.
+// awaitPid reads the process id, which another process reports, or the clone's
+// first byte.
 func (s *sandbox) awaitPid() error {
 	defer func() { _ = s.status.SetReadDeadline(time.Time{}) }()
 	for s.pid == 0 {
 		_ = s.status.SetReadDeadline(time.Now().Add(launcherPatience))
 		r, err := readRecord(s.status)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if theLauncher.gone(s.gen) {
-				s.sock.Close() // without which what it has cloned ends
+			if s.pid = s.sender(); s.pid == 0 && theLauncher.gone(s.gen) {
+				s.endSocket() // without which what it has cloned ends
 			}
 			continue
 		}
 		if err != nil {
+			s.unknown = true
 			s.close()
 			return &Error{Op: "start", Err: err}
 		}
