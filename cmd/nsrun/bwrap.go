@@ -126,10 +126,13 @@ func dropInCommand(cfg *bwrap.Config) (*nsexec.Cmd, error) {
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.Env = cfg.Environment(os.Environ())
 	c.Dir = cfg.Chdir.Value
+	if cfg.Chdir.Set {
+		c.Env = bwrap.Setenv(c.Env, "PWD", c.Dir)
+	}
 	c.Share = share(cfg)
 	c.AsPID1 = cfg.AsPID1
 	c.Background = !cfg.DieWithParent && !cfg.KillOnExit
-	c.NewSession = cfg.NewSession
+	c.NewSession, c.SameSession = cfg.NewSession, true
 	c.Capabilities = nsexec.Capabilities(cfg.Caps)
 	if cfg.UnshareUser {
 		c.UIDMap = []nsexec.IDMap{{Inside: cfg.UID.Value, Outside: uint32(os.Geteuid()), Count: 1}}
@@ -201,6 +204,16 @@ func dropInMount(c *nsexec.Cmd, op *bwrap.SetupOp, newPID bool) error {
 	if err != nil {
 		return err
 	}
+	work, err := absolute(op.WorkDir)
+	if err != nil {
+		return err
+	}
+	layers := make([]string, len(op.Layers))
+	for i, layer := range op.Layers {
+		if layers[i], err = absolute(layer); err != nil {
+			return err
+		}
+	}
 	var m mounts.Mount
 	switch op.Kind {
 	case bwrap.OpBind:
@@ -235,9 +248,9 @@ func dropInMount(c *nsexec.Cmd, op *bwrap.SetupOp, newPID bool) error {
 	case bwrap.OpChmod:
 		m = mounts.Chmod(0, dest)
 	case bwrap.OpOverlay:
-		m = mounts.Overlay(dest, source, op.WorkDir, op.Layers...)
+		m = mounts.Overlay(dest, source, work, layers...)
 	case bwrap.OpROOverlay:
-		m = mounts.ROOverlay(dest, op.Layers...)
+		m = mounts.ROOverlay(dest, layers...)
 	case bwrap.OpHostname:
 		c.Hostname = op.Dest
 		return nil
