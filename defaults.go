@@ -106,6 +106,8 @@ var homeSecrets = [...]string{
 	".bash_history", ".zsh_history", ".local/share/fish/fish_history", ".python_history", ".node_repl_history",
 	".psql_history", ".mysql_history", ".rediscli_history", ".lesshst", ".viminfo",
 	".Xauthority", ".ICEauthority", ".bitcoin", ".ethereum", ".electrum",
+	// Sockets of services that do what they are asked to.
+	".1password", ".colima", ".lima", ".rd",
 	// Other sessions.
 	".local/state/nsrun",
 }
@@ -116,6 +118,8 @@ var systemSecrets = [...]string{
 	"/etc/ssl/private", "/etc/krb5.keytab", "/etc/wireguard", "/etc/NetworkManager/system-connections",
 	"/etc/docker", "/etc/kubernetes", "/root/.ssh", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet",
 	"/var/spool/cron", "/var/lib/sss/secrets", "/boot/grub/user.cfg",
+	// Sockets: whoever may connect is as good as root.
+	"/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket",
 }
 
 // HiddenPaths are the places where people and programs keep secrets, whether they
