@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // blockSize is how much is read at a time where the kernel does not copy by
@@ -67,7 +69,7 @@ func nextData(f *handle, off, size int64) int64 {
 func readFull(f *handle, p []byte, off int64) error {
 	for len(p) > 0 {
 		n := 0
-		if err := retry(func() (err error) { n, err = unix.Pread(f.fd, p, off); return err }); err != nil {
+		if err := sys.Retry(func() (err error) { n, err = unix.Pread(f.fd, p, off); return err }); err != nil {
 			return err
 		}
 		if n == 0 {
@@ -81,7 +83,7 @@ func readFull(f *handle, p []byte, off int64) error {
 func writeFull(f *handle, p []byte, off int64) error {
 	for len(p) > 0 {
 		n := 0
-		if err := retry(func() (err error) { n, err = unix.Pwrite(f.fd, p, off); return err }); err != nil {
+		if err := sys.Retry(func() (err error) { n, err = unix.Pwrite(f.fd, p, off); return err }); err != nil {
 			return err
 		}
 		p, off = p[n:], off+int64(n)
@@ -124,7 +126,7 @@ func copyData(ctx context.Context, dst, src *handle, st stat) error {
 			break
 		}
 	}
-	return retry(func() error { return unix.Ftruncate(dst.fd, st.size) })
+	return sys.Retry(func() error { return unix.Ftruncate(dst.fd, st.size) })
 }
 
 // copyRange copies the bytes from off to end.
@@ -135,7 +137,7 @@ func copyRange(ctx context.Context, dst, src *handle, off, end int64) error {
 		}
 		r, w := off, off
 		n := 0
-		err := retry(func() (err error) {
+		err := sys.Retry(func() (err error) {
 			n, err = unix.CopyFileRange(src.fd, &r, dst.fd, &w, int(min(end-off, chunkSize)), 0)
 			return err
 		})

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // State says what became of a session. The zero State is Kept.
@@ -182,7 +184,7 @@ func readMeta(dir *handle) (*meta, error) {
 	n := 0
 	for n < len(data) {
 		var k int
-		if err := retry(func() (err error) { k, err = unix.Read(f.fd, data[n:]); return err }); err != nil {
+		if err := sys.Retry(func() (err error) { k, err = unix.Read(f.fd, data[n:]); return err }); err != nil {
 			return nil, err
 		}
 		if k == 0 {
@@ -217,7 +219,7 @@ func writeMeta(dir *handle, m *meta, durable bool) (err error) {
 	data = append(data, '\n')
 	for len(data) > 0 {
 		n := 0
-		if err := retry(func() (err error) { n, err = unix.Write(f.fd, data); return err }); err != nil {
+		if err := sys.Retry(func() (err error) { n, err = unix.Write(f.fd, data); return err }); err != nil {
 			return err
 		}
 		data = data[n:]

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A step is one rename, or the change of one directory's attributes. A new
@@ -508,7 +510,7 @@ func (c *commit) flush() error {
 		seen[n.root] = true
 		d, err := c.layers[n.root].low.openDir(".")
 		if err == nil {
-			err = retry(func() error { return unix.Syncfs(d.fd) })
+			err = sys.Retry(func() error { return unix.Syncfs(d.fd) })
 			d.close()
 		}
 		if err != nil {

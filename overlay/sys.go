@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // beneath is how everything below a root or a session directory is opened.
@@ -24,15 +26,6 @@ func (h *handle) close() {
 	if h != nil && h.fd >= 0 {
 		_ = unix.Close(h.fd)
 		h.fd = -1
-	}
-}
-
-// retry is the one EINTR loop.
-func retry(f func() error) error {
-	for {
-		if err := f(); err != unix.EINTR {
-			return err
-		}
 	}
 }
 
@@ -138,7 +131,7 @@ func (s stat) fileMode() fs.FileMode {
 // stat wraps fstat(2).
 func (h *handle) stat() (stat, error) {
 	var st unix.Stat_t
-	if err := retry(func() error { return unix.Fstat(h.fd, &st) }); err != nil {
+	if err := sys.Retry(func() error { return unix.Fstat(h.fd, &st) }); err != nil {
 		return stat{}, err
 	}
 	return makeStat(&st), nil
@@ -147,7 +140,7 @@ func (h *handle) stat() (stat, error) {
 // lstat looks at one name in the directory h; name holds no slash.
 func (h *handle) lstat(name string) (stat, error) {
 	var st unix.Stat_t
-	err := retry(func() error { return unix.Fstatat(h.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) })
+	err := sys.Retry(func() error { return unix.Fstatat(h.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) })
 	if err != nil {
 		return stat{}, err
 	}
@@ -172,7 +165,7 @@ func (h *handle) names() ([]string, error) {
 	buf := make([]byte, 16<<10)
 	for {
 		n := 0
-		err := retry(func() (err error) { n, err = unix.ReadDirent(h.fd, buf); return err })
+		err := sys.Retry(func() (err error) { n, err = unix.ReadDirent(h.fd, buf); return err })
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +178,7 @@ func (h *handle) names() ([]string, error) {
 
 // chmod changes the mode of what h is open on, which may be an O_PATH descriptor.
 func (h *handle) chmod(mode uint32) error {
-	err := retry(func() error { return unix.Fchmod(h.fd, mode) })
+	err := sys.Retry(func() error { return unix.Fchmod(h.fd, mode) })
 	if err != unix.EBADF {
 		return err
 	}
@@ -198,7 +191,7 @@ func (h *handle) chmod(mode uint32) error {
 }
 
 func (h *handle) chown(uid, gid uint32) error {
-	return retry(func() error { return unix.Fchownat(h.fd, "", int(uid), int(gid), unix.AT_EMPTY_PATH) })
+	return sys.Retry(func() error { return unix.Fchownat(h.fd, "", int(uid), int(gid), unix.AT_EMPTY_PATH) })
 }
 
 // setMtime sets the modification time, and leaves the access time alone.
@@ -214,7 +207,7 @@ func (h *handle) setMtime(t unix.Timespec) error {
 
 func (h *handle) procPath() string { return "/proc/self/fd/" + strconv.Itoa(h.fd) }
 
-func (h *handle) fsync() error { return retry(func() error { return unix.Fsync(h.fd) }) }
+func (h *handle) fsync() error { return sys.Retry(func() error { return unix.Fsync(h.fd) }) }
 
 // readlink returns the text of the symbolic link that h is open on with O_PATH.
 func (h *handle) readlink() (string, error) {
@@ -232,11 +225,11 @@ func (h *handle) readlink() (string, error) {
 
 // rename moves a name within the directory h; flags as for renameat2(2).
 func (h *handle) rename(from, to string, flags uint) error {
-	return retry(func() error { return unix.Renameat2(h.fd, from, h.fd, to, flags) })
+	return sys.Retry(func() error { return unix.Renameat2(h.fd, from, h.fd, to, flags) })
 }
 
 func (h *handle) unlink(name string, flags int) error {
-	return retry(func() error { return unix.Unlinkat(h.fd, name, flags) })
+	return sys.Retry(func() error { return unix.Unlinkat(h.fd, name, flags) })
 }
 
 // isRoot reports whether the caller reads everything whatever its mode.
