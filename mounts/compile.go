@@ -217,7 +217,7 @@ func (c *compiler) mount(m *Mount) error {
 	case KindTmpfs:
 		c.tmpfs(m)
 	case KindOverlay:
-		c.overlay(m)
+		return c.overlay(m)
 	case KindProc:
 		c.proc(m)
 	case KindDev:
@@ -277,12 +277,13 @@ func (m *Mount) attrs() uint64 {
 // A tree is a mount that is not attached yet: in the new form a descriptor; in
 // the classic form only the arguments of the mount(2) that will make it.
 type tree struct {
-	fd     prog.Slot
-	source string // classic: what to mount …
-	fstype string // … "" for a bind
-	flags  uint64
-	data   string
-	below  []Info // classic bind: the mounts in it
+	fd      prog.Slot
+	classic bool
+	source  string // classic: what to mount …
+	fstype  string // … "" for a bind
+	flags   uint64
+	data    string
+	below   []Info // classic bind: the mounts in it
 }
 
 // source is a tree that was cloned for a bind, and what to skip if it was not
@@ -295,7 +296,7 @@ type source struct {
 // open finds the source of a bind.
 func (c *compiler) open(m *Mount) (s source, err error) {
 	c.Step("bind", m.Source)
-	s.source, s.flags = m.Source, m.attrs()
+	s.source, s.flags, s.classic = m.Source, m.attrs(), c.o.Classic
 	var open prog.Ref
 	if c.o.Classic {
 		if err := c.classicSource(m, &s.tree); err != nil {
@@ -354,13 +355,24 @@ func (c *compiler) changeAttr(fd prog.Slot, recursive int, set, clear uint64) {
 	c.Call(prog.SysMountSetattr, fd.Arg(), c.String(""), prog.Int(atEmptyPath|recursive), attr.Arg(), prog.Int(sizeofMountAttr))
 }
 
+// maxValue is how long a value can be that fsconfig(2) takes, maxData what all
+// options together cannot reach in mount(2).
+const (
+	maxValue = 255
+	maxData  = 4096
+)
+
 // option is one parameter of a new file system; no value: a flag.
 type option struct{ key, value string }
 
-// newFS makes a file system that is not attached yet.
+// newFS makes a file system that is not attached yet. Where a value is too long
+// for fsconfig(2), which paths of layers can be, it is left to mount(2).
 func (c *compiler) newFS(fstype string, attrs uint64, opts ...option) tree {
-	t := tree{fd: c.Slot(), source: fstype, fstype: fstype, flags: attrs}
-	if c.o.Classic {
+	t := tree{fd: c.Slot(), source: fstype, fstype: fstype, flags: attrs, classic: c.o.Classic}
+	for _, o := range opts {
+		t.classic = t.classic || len(o.value) > maxValue
+	}
+	if t.classic {
 		words := make([]string, len(opts))
 		for i, o := range opts {
 			words[i] = o.key
@@ -395,7 +407,7 @@ func (c *compiler) tmpfs(m *Mount) {
 	c.attach(c.newFS("tmpfs", m.attrs(), opts...), m, alwaysDir)
 }
 
-func (c *compiler) overlay(m *Mount) {
+func (c *compiler) overlay(m *Mount) error {
 	c.Step("overlay", m.Target)
 	lower := make([]string, len(m.Lower))
 	for i, l := range m.Lower {
@@ -408,7 +420,12 @@ func (c *compiler) overlay(m *Mount) {
 	// Marks as user.overlay.*, which a user namespace may write too; this also
 	// switches off redirects and metacopy, which the sandboxed side could forge.
 	opts = append(opts, option{"userxattr", ""})
-	c.attach(c.newFS("overlay", m.attrs(), opts...), m, alwaysDir)
+	t := c.newFS("overlay", m.attrs(), opts...)
+	if len(t.data) >= maxData {
+		return &Error{m.Kind.String(), m.Target, ErrLongLayers} // the kernel would cut it off
+	}
+	c.attach(t, m, alwaysDir)
+	return nil
 }
 
 // escapeLayer protects what separates layers in overlay's options.
@@ -524,7 +541,7 @@ func (c *compiler) device(m *Mount, dir prog.Slot, name string) {
 	c.Call(prog.SysMknodat, dir.Arg(), n, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0))
 	if c.o.Classic {
 		source := "/dev/" + name
-		t := tree{source: source, flags: deviceAttrs, fd: c.Slot(), below: Below(c.o.Infos, source)[:1]}
+		t := tree{classic: true, source: source, flags: deviceAttrs, fd: c.Slot(), below: Below(c.o.Infos, source)[:1]}
 		c.Call(prog.SysOpenat, prog.AtCwd, c.String(source), c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t.fd)
 		c.attachAt(t, dir, name)
 		return

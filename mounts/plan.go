@@ -29,6 +29,7 @@ var (
 	ErrKind         = errors.New("unknown kind of mount")
 	ErrRootTarget   = errors.New("cannot be at the root")
 	ErrLayers       = errors.New("a writable overlay has a lower, an upper and a work directory, a read-only one at least two lower directories")
+	ErrLongLayers   = errors.New("the paths of an overlay's layers are too long together")
 	ErrNoSymlinkTxt = errors.New("a symbolic link needs a text")
 	ErrRootNoMount  = errors.New("the caller's root directory is no mount, so that its flags are not known to the classic form")
 )

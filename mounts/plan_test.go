@@ -93,6 +93,22 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// TestLongLayers: what the kernel would cut off is an error, in both forms.
+func TestLongLayers(t *testing.T) {
+	for _, classic := range []bool{false, true} {
+		o := mounts.Options{Classic: classic, Infos: table("1 0 /")}
+		layer := "/" + strings.Repeat("x", 1300)
+		fits := mounts.ROOverlay("/o", layer, layer, layer)
+		if err := (mounts.Plan{fits}).Compile(prog.New(prog.AMD64), o); err != nil {
+			t.Errorf("classic %v: %v", classic, err)
+		}
+		long := mounts.ROOverlay("/o", layer, layer, layer, layer)
+		if err := (mounts.Plan{long}).Compile(prog.New(prog.AMD64), o); !errors.Is(err, mounts.ErrLongLayers) {
+			t.Errorf("classic %v: got %v", classic, err)
+		}
+	}
+}
+
 // TestModifiersCopy: a modifier leaves what it was called on.
 func TestModifiersCopy(t *testing.T) {
 	m := mounts.Bind("/a", "/b")

@@ -131,7 +131,7 @@ func (c *compiler) keep(t tree, m *Mount, s shape, use func(root prog.Slot)) {
 		return
 	}
 	dst := c.target(m, t, s)
-	if !c.o.Classic {
+	if !t.classic {
 		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), dst.Arg(), c.String(""), prog.Int(moveFromEmpty|moveToEmpty))
 		c.Close(dst)
 		if use != nil {
@@ -175,7 +175,7 @@ func (c *compiler) stackRoot(t tree) prog.Slot {
 // attachIn puts a tree at a name in dir and returns a descriptor of the tree's
 // root. classic is the name that the classic form opens, before and after.
 func (c *compiler) attachIn(t tree, dir prog.Arg, name, classic string, f prog.OpenFlag) prog.Slot {
-	if !c.o.Classic {
+	if !t.classic {
 		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), dir, c.String(name), prog.Int(moveFromEmpty))
 		return t.fd
 	}

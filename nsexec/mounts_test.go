@@ -154,7 +154,8 @@ func TestOverlayNames(t *testing.T) {
 	needOverlay(t)
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)
-		for _, odd := range []string{"a:b", `a\b`, "a,b", "a=b", "a b", "a\nb", `a\:,b`} {
+		long := "/" + strings.Repeat("x", 200)
+		for _, odd := range []string{long + long, "a:b", `a\b`, "a,b", "a=b", "a b", "a\nb", `a\:,b`} {
 			low, up, work := filepath.Join(dir, "l"+odd), filepath.Join(dir, "u"+odd), filepath.Join(dir, "w"+odd)
 			testenv.Tree(t, low, "f: lower")
 			testenv.Tree(t, up, "./")
