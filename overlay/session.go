@@ -483,6 +483,10 @@ func (s *Session) Info() Info {
 
 // Mounts returns one overlay per root, to be put into a plan: each root appears
 // at its own path, and what is written there goes to the session.
+//
+// The mounts hold paths, which are looked up again when the sandbox is set up:
+// whoever can rename a root's parents decides what the sandbox finds there.
+// Changes and Commit of this Session work on the directories that Create found.
 func (s *Session) Mounts() []mounts.Mount {
 	list := make([]mounts.Mount, len(s.roots))
 	for i, r := range s.roots {
