@@ -75,9 +75,15 @@ type Cmd struct {
 	// Umask of the command. Nil: the caller's (for an embedding program, as it was
 	// when the launcher was started).
 	Umask *int
-	// NewSession gives the command a session of its own, without a terminal.
-	// False: Ctrl-C and job control work as for any other command.
+	// NewSession gives the command a session of its own, without a terminal, in any
+	// case. False: it has one of its own only where none of its three standard
+	// descriptors is a terminal; else Ctrl-C and job control work as for any other
+	// command.
 	NewSession bool
+	// SameSession keeps the command in the caller's session and process group even
+	// where it has no terminal. Then it can send signals to that group (kill(2) with
+	// process id 0), which no PID namespace prevents. False: see NewSession.
+	SameSession bool
 	// AsPID1 executes the command itself as PID 1. False: a small PID 1 reaps what
 	// is orphaned and passes signals on.
 	AsPID1 bool

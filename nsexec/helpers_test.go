@@ -25,7 +25,7 @@ func init() {
 	helpers = map[string]func([]string) int{
 		"nested": helpNested, "embed": helpEmbed, "terminal": helpTerminal,
 		"calls": helpCalls, "loopback": helpLoopback, "trace": helpTrace, "tiocsti": helpTiocsti,
-		"files": helpFiles, "chrooted": helpChrooted, "climb": helpClimb,
+		"files": helpFiles, "group": helpGroup, "chrooted": helpChrooted, "climb": helpClimb,
 	}
 }
 
@@ -358,4 +358,12 @@ func readSome(f *os.File) ([]byte, error) {
 		return nil, nil
 	}
 	return b[:max(n, 0)], err
+}
+
+// helpGroup runs a command that signals its process group.
+func helpGroup(args []string) int {
+	c := shell("kill -USR1 0; echo done")
+	c.SameSession = args[0] == "true"
+	_ = c.Run()
+	return 0
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -289,12 +290,37 @@ func TestRlimits(t *testing.T) {
 func TestSession(t *testing.T) {
 	leaks(t)
 	const script = "read pid comm state ppid pgrp session rest < /proc/self/stat; echo $ppid $pgrp $session"
-	check(t, shell(script), "1 0 0") // of the caller: not to be seen from here
-	// With a session, PID 1 leads it: it can be killed as one, and the command in it.
+	// PID 1 leads a session of its own where there is no terminal.
+	check(t, shell(script), "1 1 1")
 	c := shell(script)
-	c.NewSession = true
-	if got := output(t, c); strings.HasSuffix(got, " 0") {
-		t.Errorf("ppid, group, session: %s", got)
+	c.SameSession = true
+	check(t, c, "1 0 0") // of the caller: not to be seen from here
+	c = shell(script)
+	c.SameSession, c.NewSession = true, true
+	check(t, c, "1 1 1")
+}
+
+// TestOwnGroup: a command cannot reach its caller through the process group they
+// would share. The control shares it.
+func TestOwnGroup(t *testing.T) {
+	leaks(t)
+	for _, same := range []bool{false, true} {
+		neighbour := exec.Command("sleep", "1000")
+		neighbour.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := neighbour.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// The embedding helper joins the group of the neighbour.
+		c := exec.Command(exe, strconv.FormatBool(same))
+		c.Env = append(os.Environ(), helperVars("group")...)
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: neighbour.Process.Pid}
+		out, err := c.CombinedOutput()
+		_ = neighbour.Process.Kill()
+		_ = neighbour.Wait()
+		ws := neighbour.ProcessState.Sys().(syscall.WaitStatus)
+		if hit := ws.Signal() == syscall.SIGUSR1; hit != same {
+			t.Errorf("same session %v: the neighbour ended with %v; %v %s", same, neighbour.ProcessState, err, out)
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ func (f Filter) install(b *prog.Builder) {
 // DefaultFilter refuses what a command in a sandbox has no business with and
 // what has been a way out of sandboxes: more namespaces and mounts, io_uring
 // (which does system calls that no filter sees), kernel keys, BPF, perf events,
-// userfaultfd, kernel modules, clocks, pushing input into the terminal
+// userfaultfd, kernel modules, clocks, leases, set-user-id bits, pushing input into the terminal
 // (TIOCSTI, TIOCLINUX), sockets of other families than unix, IP and netlink, and
 // system calls of another architecture. Refused is EPERM, or ENOSYS where
 // programs then take another way.
@@ -103,6 +103,34 @@ func denyFilter(arch uint32, x32 bool) (f Filter) {
 		deny(jeq, tiocsti, unix.EPERM)
 		deny(jeq, tioclinux, unix.EPERM)
 	})
+	// A lease makes others who open the file wait.
+	arg(unix.SYS_FCNTL, 1, func() { deny(jeq, unix.F_SETLEASE, unix.EPERM) })
+	// Set-user-id files outlive the sandbox.
+	arg(unix.SYS_FCHMOD, 1, func() { deny(jset, unix.S_ISUID, unix.EPERM) })
+	for _, nr := range [...]uint32{unix.SYS_FCHMODAT, sysFchmodat2} {
+		arg(nr, 2, func() { deny(jset, unix.S_ISUID, unix.EPERM) })
+	}
+	arg(unix.SYS_MKNODAT, 2, func() { deny(jset, unix.S_ISUID, unix.EPERM) })
+	creates := func(nr, flags, mode uint32) {
+		at := len(f)
+		add(jeq, 0, 0, nr)
+		add(ldAbs, 0, 0, dataArgs+8*flags)
+		add(jset, 0, 3, unix.O_CREAT)
+		add(ldAbs, 0, 0, dataArgs+8*mode)
+		add(jset, 0, 1, unix.S_ISUID)
+		errno(unix.EPERM)
+		add(ret, 0, 0, retAllow)
+		f[at].Jf = uint8(len(f) - at - 1)
+	}
+	creates(unix.SYS_OPENAT, 2, 3)
+	for _, old := range oldCalls {
+		switch {
+		case old.flags != 0:
+			creates(old.nr, old.flags, old.mode)
+		default:
+			arg(old.nr, old.mode, func() { deny(jset, unix.S_ISUID, unix.EPERM) })
+		}
+	}
 	arg(unix.SYS_CLONE, 0, func() { deny(jset, newNamespaces, unix.EPERM) })
 	arg(unix.SYS_UNSHARE, 0, func() { deny(jset, newNamespacesUnshare, unix.EPERM) })
 	for _, nr := range [...]uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
@@ -129,8 +157,16 @@ var deniedCalls = [...]uint32{
 	unix.SYS_QUOTACTL_FD, sysOpenTreeAttr, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CHROOT, unix.SYS_VHANGUP, unix.SYS_LOOKUP_DCOOKIE,
 }
 
-// sysOpenTreeAttr is open_tree_attr(2), Linux 6.15.
-const sysOpenTreeAttr = 467
+// sysOpenTreeAttr is open_tree_attr(2), Linux 6.15; sysFchmodat2 is fchmodat2(2),
+// Linux 6.6.
+const (
+	sysOpenTreeAttr = 467
+	sysFchmodat2    = 452
+)
+
+// oldCall is a call with a mode argument that newer architectures do not have.
+// flags is the argument with O_CREAT, 0 if there is none.
+type oldCall struct{ nr, flags, mode uint32 }
 
 // absentCalls fail with ENOSYS: libraries know what to do without them. clone3's
 // flags are in memory, where no filter can look.

@@ -8,3 +8,7 @@ const (
 	// their number.
 	x32Bit = true
 )
+
+var oldCalls = [...]oldCall{
+	{unix.SYS_CHMOD, 0, 1}, {unix.SYS_CREAT, 0, 1}, {unix.SYS_MKNOD, 0, 1}, {unix.SYS_OPEN, 1, 2},
+}

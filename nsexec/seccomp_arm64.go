@@ -6,3 +6,5 @@ const (
 	auditArch = unix.AUDIT_ARCH_AARCH64
 	x32Bit    = false
 )
+
+var oldCalls = [...]oldCall{}

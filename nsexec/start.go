@@ -320,7 +320,7 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int, haveMounts bool) erro
 	if c.Credential != nil && !c.Background {
 		dieWithParent(b, len(fds)) // a change of ids makes the kernel forget it
 	}
-	if c.NewSession {
+	if c.NewSession || !c.SameSession && !terminal(fds) {
 		b.Step("session", "")
 		b.Call(prog.SysSetsid)
 	}
@@ -336,6 +336,16 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int, haveMounts bool) erro
 		b.Call(prog.Fork, prog.Int(linger))
 	}
 	return c.execute(b, umask, len(fds))
+}
+
+// terminal reports whether one of the three standard descriptors is one.
+func terminal(fds []int) bool {
+	for _, fd := range fds[:3] {
+		if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // dieWithParent adds what ends the sandbox when its parent ends; status is the

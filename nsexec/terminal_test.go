@@ -120,9 +120,7 @@ func TestStop(t *testing.T) {
 			}
 			return false
 		})
-		if term.Foreground() == group {
-			t.Error("the stopped command is in the foreground")
-		}
+		testenv.Eventually(t, "the shell is in the foreground", func() bool { return term.Foreground() != group })
 		term.Type("fg\n")
 		testenv.Eventually(t, "the command is in the foreground", func() bool { return term.Foreground() == group })
 		term.Type(word + "\n")
