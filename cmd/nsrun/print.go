@@ -105,6 +105,9 @@ func hint(err error) string {
 			return "try: nsrun run -C DIR, or --ro DIR to show it"
 		}
 	}
+	if _, ok := errors.AsType[*mountError](err); ok {
+		return "try: nsrun run --direct"
+	}
 	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as root" {
 		return "try: nsrun run --project DIR"
 	}

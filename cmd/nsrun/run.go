@@ -239,6 +239,12 @@ func (r *runner) prepare() error {
 		roots = []string{workTree(dir)}
 	}
 	plan := nsrunlib.BaseMounts()
+	var table []mounts.Info
+	if !o.direct {
+		if table, err = mounts.ReadMountinfo(); err != nil {
+			return err
+		}
+	}
 	if o.direct {
 		direct, err := directMounts(roots)
 		if err != nil {
@@ -249,7 +255,12 @@ func (r *runner) prepare() error {
 		if r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: o.command}); err != nil {
 			return err
 		}
-		caches, err := r.cacheMounts()
+		for _, root := range r.session.Roots() {
+			if sub := mountBelow(table, root.Path); sub != "" {
+				return &mountError{root.Path, sub}
+			}
+		}
+		caches, err := r.cacheMounts(table)
 		if err != nil {
 			return err
 		}
@@ -258,6 +269,9 @@ func (r *runner) prepare() error {
 		for i, root := range roots {
 			if root, err = realPath(root); err != nil {
 				return err
+			}
+			if sub := mountBelow(table, root); sub != "" {
+				return &mountError{root, sub}
 			}
 			n := strconv.Itoa(i + 1)
 			plan = append(plan, mounts.Overlay(root, "/SESSION/upper/overlay"+n, "/SESSION/work/overlay"+n, root))
@@ -277,7 +291,7 @@ func (r *runner) prepare() error {
 	if state, err := overlay.DefaultDir(); err == nil {
 		plan = append(plan, mounts.Block(filepath.Dir(state)))
 	}
-	r.spec.Mounts, r.spec.Dir, r.spec.Env = plan, dir, environment(o)
+	r.spec.Mounts, r.spec.Dir, r.spec.Env = plan, dir, environment(o, table)
 	r.ctx = context.Background()
 	if o.timeout > 0 {
 		r.ctx, r.cancel = context.WithTimeout(r.ctx, o.timeout)
@@ -354,8 +368,24 @@ func inside(p, dir string) bool {
 // afterwards.
 var caches = [...]string{".cache", "go/pkg", ".npm", ".cargo", ".rustup", ".m2/repository", ".gradle", ".ccache", ".yarn", ".bun"}
 
-// cacheMounts makes the caches writable.
-func (r *runner) cacheMounts() (p mounts.Plan, err error) {
+// mountBelow is a mount point below dir that can be seen, "" if there is none.
+func mountBelow(table []mounts.Info, dir string) string {
+	if below := mounts.Below(table, dir); len(below) > 1 {
+		return filepath.Join(dir, below[1].Target)
+	}
+	return ""
+}
+
+// mountError is a project that the kernel takes for no layer of an overlay: in a
+// user namespace it could show what the other file system hides.
+type mountError struct{ root, sub string }
+
+func (e *mountError) Error() string {
+	return fmt.Sprintf("project %s has another file system mounted at %s: an overlay cannot hold it", quote(e.root), quote(e.sub))
+}
+
+// cacheMounts makes the caches writable, but for those that an overlay cannot hold.
+func (r *runner) cacheMounts(table []mounts.Info) (p mounts.Plan, err error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return nil, nil // nothing below it then
@@ -363,6 +393,9 @@ func (r *runner) cacheMounts() (p mounts.Plan, err error) {
 	for _, c := range caches {
 		dir := filepath.Join(home, c)
 		if fi, err := os.Lstat(dir); err != nil || !fi.IsDir() || within(r.session, dir) || inside(r.session.Dir(), dir) {
+			continue
+		}
+		if real, err := realPath(dir); err != nil || mountBelow(table, real) != "" {
 			continue
 		}
 		m, err := r.session.Scratch(dir)
@@ -430,17 +463,17 @@ func ruleMounts(rules []pathRule) (p mounts.Plan, err error) {
 // writableCache reports whether cacheMounts makes ~/.cache writable. Where it does
 // not, because there is none yet or no session to keep it in, programs are told
 // of another place.
-func writableCache(o *runOptions) bool {
+func writableCache(o *runOptions, table []mounts.Info) bool {
 	home, err := os.UserHomeDir()
 	if err != nil || o.direct {
 		return false
 	}
-	fi, err := os.Lstat(filepath.Join(home, ".cache"))
-	return err == nil && fi.IsDir()
+	dir, err := realPath(filepath.Join(home, ".cache"))
+	return err == nil && isDir(filepath.Join(home, ".cache")) && mountBelow(table, dir) == ""
 }
 
 // environment is what the command gets.
-func environment(o *runOptions) []string {
+func environment(o *runOptions, table []mounts.Info) []string {
 	var env []string
 	if o.clearEnv {
 		for _, name := range [...]string{"PATH", "HOME"} {
@@ -454,7 +487,7 @@ func environment(o *runOptions) []string {
 			name, _, _ := strings.Cut(kv, "=")
 			return name == "TMPDIR" || name == "TMP" || name == "TEMP" || name == "TEMPDIR"
 		})
-		if _, given := os.LookupEnv("XDG_CACHE_HOME"); !given && !writableCache(o) {
+		if _, given := os.LookupEnv("XDG_CACHE_HOME"); !given && !writableCache(o, table) {
 			env = append(env, "XDG_CACHE_HOME=/tmp/.cache")
 		}
 	}
