@@ -99,7 +99,8 @@ func asUser() {
 	check(os.WriteFile(self, b, 0o755))
 	if *nsrun == "" {
 		*nsrun = filepath.Join(dir, "nsrun")
-		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", *nsrun, "github.com/nsrun/nsrun/cmd/nsrun")
+		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w -E nsrun_early", "-o", *nsrun, "github.com/nsrun/nsrun/cmd/nsrun")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the Makefile does it
 		build.Stderr = os.Stderr
 		check(build.Run())
 	}
@@ -111,6 +112,9 @@ func asUser() {
 	if err := cmd.Run(); err != nil {
 		os.RemoveAll(dir)
 		os.Exit(1)
+	}
+	if strings.Contains(*only, "e") {
+		memory()
 	}
 }
 
@@ -276,21 +280,28 @@ func throughput() {
 	fmt.Printf("  nsexec %.0f/s   bwrap %.0f/s   %.2f times\n", o, t, o/t)
 }
 
+// memory is how much of PID 1's memory is shared with nobody. Only root may look
+// into it; an ordinary user can only say how much anonymous memory it has at most.
 func memory() {
 	c := nsexec.Command("sleep", "60")
 	c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev"), mounts.Proc("/proc")}
 	check(c.Start())
 	defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
-	// Nobody may look into PID 1, not even its own user, but everybody may know
-	// how large it is: RssAnon is an upper bound of what is private.
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
+	name, keys, what := "status", []string{"RssAnon:"}, "e: anonymous memory of PID 1, an upper bound"
+	if os.Getuid() == 0 {
+		name, keys, what = "smaps_rollup", []string{"Private_Clean:", "Private_Dirty:"}, "e: private memory of PID 1"
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", c.Process.Pid, name))
 	check(err)
-	fmt.Println("e: memory of PID 1")
+	kib := 0
 	for line := range strings.Lines(string(b)) {
-		if strings.HasPrefix(line, "RssAnon") || strings.HasPrefix(line, "VmRSS") {
-			fmt.Print("  ", line)
+		if f := strings.Fields(line); len(f) > 1 && slices.Contains(keys, f[0]) {
+			n, err := strconv.Atoi(f[1])
+			check(err)
+			kib += n
 		}
 	}
+	fmt.Printf("%s\n  %d KiB\n", what, kib)
 }
 
 func manyBinds() {
