@@ -170,6 +170,27 @@ func TestOverlayNames(t *testing.T) {
 	})
 }
 
+// TestOverlayOverMounts: what is mounted on a lower directory an overlay in a new
+// user namespace may not uncover, and the error says so.
+func TestOverlayOverMounts(t *testing.T) {
+	testenv.NeedRoot(t)
+	needOverlay(t)
+	bothWays(t, func(t *testing.T, classic bool) {
+		dir := testenv.Dir(t)
+		testenv.Tree(t, dir, "low/m/", "other/")
+		low, other := filepath.Join(dir, "low"), filepath.Join(dir, "other")
+		hostTmpfs(t, filepath.Join(low, "m"), 0)
+		err := in(classic, base(mounts.ROOverlay("/mnt/o", low, other)), "true").Run()
+		wantError(t, err, "overlay", "/mnt/o", unix.EINVAL)
+		if err != nil && !strings.Contains(err.Error(), "another mount inside") {
+			t.Errorf("the error does not say why: %v", err)
+		}
+		c := in(classic, base(mounts.ROOverlay("/mnt/o", low, other)), "true")
+		c.Share = nsexec.User
+		check(t, c, "")
+	})
+}
+
 // TestEmptyPlan: nothing of the host is there.
 func TestEmptyPlan(t *testing.T) {
 	bothWays(t, func(t *testing.T, classic bool) {
