@@ -91,10 +91,10 @@ func TestTypeAhead(t *testing.T) {
 	s.Await("[c/d/K] ")
 	s.Type("d\n")
 	s.ends(t, 128+int(syscall.SIGINT))
-	s.Await("discarded 1 change")
 	if s.has("new") {
-		t.Error("nobody said that this is to be committed")
+		t.Fatal("nobody said that this is to be committed")
 	}
+	s.Await("discarded 1 change")
 }
 
 // TestLeftRaw: after a command that leaves the terminal in raw mode, the Enter key
@@ -103,6 +103,7 @@ func TestLeftRaw(t *testing.T) {
 	s := atTerminal(t, "run", "--", "sh", "-c", "touch new; stty raw -echo")
 	s.Await("[c/d/K] ")
 	s.Type("c\r")
+	s.Await("committed 1 change")
 	s.ends(t, 0)
 	if !s.has("new") {
 		t.Errorf("not committed; the terminal shows\n%s", s.Screen())
