@@ -14,7 +14,7 @@ import (
 // private /tmp, /var/tmp, /run, /dev and /proc, and without the secrets that
 // HiddenPaths names.
 func DefaultMounts() mounts.Plan {
-	return append(BaseMounts(), HideSecrets()...)
+	return append(append(BaseMounts(), HideSecrets()...), HideSockets()...)
 }
 
 // BaseMounts is DefaultMounts with the secrets: more mounts can lie between the
@@ -94,6 +94,7 @@ func passwdHome(passwd []byte, uid int) string {
 // homeSecrets are hidden below the home directory: keys, tokens, passwords,
 // cookies, the history of shells.
 var homeSecrets = [...]string{
+	".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".cache/huggingface/token", ".huggingface/token",
 	".ssh", ".gnupg", ".pki", ".aws", ".azure", ".kube", ".docker", ".oci", ".terraform.d",
 	".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub", ".config/op", ".config/doctl",
 	".config/rclone", ".config/sops", ".config/age", ".config/containers/auth.json",
@@ -145,7 +146,7 @@ func SafeEnv(env []string) []string {
 	safe := make([]string, 0, len(env))
 	for _, kv := range env {
 		name, _, _ := strings.Cut(kv, "=")
-		if !secretName(name) && !steeringName(name) {
+		if !secretName(name) && !steeringName(name) && !secretURL(kv) {
 			safe = append(safe, kv)
 		}
 	}
@@ -179,8 +180,20 @@ func secretName(name string) bool {
 		"KRB5CCNAME", "SUDO_COMMAND":
 		return true
 	}
-	return strings.HasSuffix(upper, "_AUTH") || strings.HasSuffix(upper, "_PAT") || strings.HasSuffix(upper, "_PASS") ||
+	return strings.HasSuffix(upper, "_KEY") || strings.HasSuffix(upper, "JWT") || upper == "SSHPASS" ||
+		strings.Contains(upper, "WEBHOOK") || strings.HasSuffix(upper, "_AUTH") || strings.HasSuffix(upper, "_PAT") || strings.HasSuffix(upper, "_PASS") ||
 		strings.HasSuffix(upper, "_PWD") || strings.HasSuffix(upper, "_DSN")
+}
+
+// secretURL tells values like scheme://user:password@host.
+func secretURL(kv string) bool {
+	_, rest, found := strings.Cut(kv, "://")
+	if !found {
+		return false
+	}
+	authority, _, _ := strings.Cut(rest, "/")
+	user, _, at := strings.Cut(authority, "@")
+	return at && strings.Contains(user, ":")
 }
 
 // steeringName tells variables through which the caller's environment would

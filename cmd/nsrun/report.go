@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -88,9 +89,49 @@ func (r *runner) openReport() (err error) {
 		}
 		r.report = os.NewFile(uintptr(fd), "report descriptor "+name)
 	default:
+		if err := r.reportPlace(name); err != nil {
+			return err
+		}
 		r.report, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	}
 	return err
+}
+
+// reportPlace refuses a report that the command could write itself.
+func (r *runner) reportPlace(name string) error {
+	dir, err := realPath(filepath.Dir(name))
+	if err != nil {
+		return nil // which opening it will say
+	}
+	for _, p := range r.o.paths {
+		if real, err := realPath(p.pattern); p.kind == "rw" && err == nil && inside(dir, real) {
+			return &usageError{"run", "--report " + quote(name) + ": --rw lets the command write there"}
+		}
+	}
+	if !r.o.direct {
+		return nil
+	}
+	roots := r.o.projects
+	if len(roots) == 0 {
+		roots = []string{workTree(r.dir())}
+	}
+	for _, root := range roots {
+		if real, err := realPath(root); err == nil && inside(dir, real) {
+			return &usageError{"run", "--report " + quote(name) + ": --direct lets the command write there"}
+		}
+	}
+	return nil
+}
+
+// dir is where the project is looked for.
+func (r *runner) dir() string {
+	if r.o.dir != "" {
+		if dir, err := workingDir(r.o.dir); err == nil {
+			return dir
+		}
+	}
+	wd, _ := os.Getwd()
+	return wd
 }
 
 func (r *runner) writeReport(status int) error {

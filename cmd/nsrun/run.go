@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -278,6 +280,12 @@ func (r *runner) prepare() error {
 		}
 	}
 	plan = append(plan, nsrunlib.HideSecrets()...)
+	for _, m := range nsrunlib.HideSockets() {
+		// A socket's copy in an overlay leads nowhere.
+		if r.session == nil || !within(r.session, m.Target) {
+			plan = append(plan, m)
+		}
+	}
 	rules, err := ruleMounts(o.paths)
 	if err != nil {
 		return err
@@ -289,7 +297,13 @@ func (r *runner) prepare() error {
 	}
 	// Sessions are no business of what runs in one, whatever the rules say.
 	if state, err := overlay.DefaultDir(); err == nil {
+		if err := keepState(state, plan); err != nil {
+			return err
+		}
 		plan = append(plan, mounts.Block(filepath.Dir(state)))
+	}
+	if err := standardFiles(); err != nil {
+		return err
 	}
 	r.spec.Mounts, r.spec.Dir, r.spec.Env = plan, dir, environment(o, table)
 	r.ctx = context.Background()
@@ -333,16 +347,60 @@ func workingDir(name string) (string, error) {
 	return dir, nil
 }
 
-// workTree is the git work tree around dir, or dir itself.
+// keepState refuses to make writable what holds the state directory: it could be
+// moved away, and another one put in its place.
+func keepState(state string, plan mounts.Plan) error {
+	real := state
+	for {
+		// What does not exist yet is found by its parents.
+		resolved, err := filepath.EvalSymlinks(real)
+		if err == nil {
+			real = resolved
+			break
+		}
+		if real == filepath.Dir(real) {
+			break
+		}
+		real = filepath.Dir(real)
+	}
+	for _, m := range plan {
+		if m.Kind == mounts.KindBind && !m.ReadOnly && (inside(real, m.Target) || inside(state, m.Target)) {
+			return fmt.Errorf("%s would be writable, and the sessions' directory %s with it", quote(m.Target), quote(state))
+		}
+	}
+	return nil
+}
+
+// standardFiles refuses directories as standard input, output or error: through
+// one the command could reach all that is below it.
+func standardFiles() error {
+	for fd, name := range [...]string{"standard input", "standard output", "standard error"} {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			return fmt.Errorf("%s is a directory", name)
+		}
+	}
+	return nil
+}
+
+// workTree is the git work tree around dir, or dir itself. Directories of others
+// are no work tree of the caller's, whatever somebody put into them.
 func workTree(dir string) string {
-	for d := dir; ; d = filepath.Dir(d) {
-		if _, err := os.Lstat(filepath.Join(d, ".git")); err == nil {
+	for d := dir; own(d); d = filepath.Dir(d) {
+		if git := filepath.Join(d, ".git"); own(git) {
 			return d
 		}
 		if d == filepath.Dir(d) {
-			return dir
+			break
 		}
 	}
+	return dir
+}
+
+// own reports whether there is a file of that name and it is the caller's.
+func own(name string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(name, &st) == nil && int(st.Uid) == os.Geteuid()
 }
 
 // realPath is a path of the host, absolute and without symbolic links.

@@ -1,0 +1,21 @@
+package nsrun
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestSocketNames(t *testing.T) {
+	const file = "Num       RefCount Protocol Flags    Type St Inode Path\n" +
+		"0000000000000000: 00000002 00000000 00010000 0001 01 12345 /home/me/agent.sock\n" +
+		"0000000000000000: 00000002 00000000 00010000 0001 01 12346 /home/me/with space\n" +
+		"0000000000000000: 00000003 00000000 00000000 0001 03 12347 /home/me/agent.sock\n" +
+		"0000000000000000: 00000002 00000000 00010000 0001 01 12348 /run/user/1000/bus\n" +
+		"0000000000000000: 00000002 00000000 00010000 0001 01 12349 @abstract\n" +
+		"0000000000000000: 00000002 00000000 00010000 0001 01 12350\n" +
+		"0000000000000000: 00000002 00000000 00010000 0001 01 12351 relative\n"
+	want := []string{"/home/me/agent.sock", "/home/me/with space"}
+	if got := socketNames([]byte(file)); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
