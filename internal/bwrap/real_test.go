@@ -3,6 +3,7 @@ package bwrap
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -142,11 +143,11 @@ func TestEnvironmentAgainstBubblewrap(t *testing.T) {
 	real := realBubblewrap(t)
 	env, err := exec.LookPath("env")
 	if err != nil {
-		t.Skip("skipped the comparison of environments: ", err)
+		notHere(t, err.Error())
 	}
 	base := []string{"A=1", "PATH=/usr/bin:/bin", "B=2", "PWD=/nowhere", "C=4"}
 	if out, err := bubblewrapEnv(real, base, "true"); err != nil {
-		t.Skipf("skipped the comparison of environments: bubblewrap does not work here: %v %s", err, out)
+		notHere(t, fmt.Sprintf("bubblewrap does not work here: %v %s", err, out))
 	}
 	for _, args := range []string{
 		"",
