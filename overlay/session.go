@@ -58,6 +58,7 @@ type Info struct {
 type Session struct {
 	id, path string
 	readOnly bool
+	busy     bool // read-only: somebody else held the lock
 
 	work sync.Mutex // held while changes are committed or thrown away
 
@@ -167,7 +168,7 @@ func Create(o Options) (_ *Session, err error) {
 
 // openRoots checks the roots and holds them.
 func (s *Session) openRoots(roots []string, statePath string) error {
-	const op = "use as root"
+	const op = "use as project"
 	if len(roots) == 0 {
 		return &Error{Op: op, Err: errors.New("no root was given")}
 	}
@@ -353,11 +354,19 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 	if s.dir, err = openOwned(state, name); err != nil {
 		return fail(err)
 	}
-	if !readOnly {
-		if s.lock, err = openLock(s.dir); err != nil {
+	lock, err := openLock(s.dir)
+	if err != nil {
+		return fail(err)
+	}
+	if readOnly {
+		s.busy, err = locked(lock)
+		lock.close()
+		if err != nil {
 			return fail(err)
 		}
-		if err = takeLock(s.lock); err != nil {
+	} else {
+		s.lock = lock
+		if err = takeLock(lock); err != nil {
 			return fail(err)
 		}
 		// It may have been removed between finding and locking it.
@@ -473,7 +482,7 @@ func (s *Session) Info() Info {
 	defer s.mu.Unlock()
 	info := Info{
 		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State,
-		Roots: slices.Clone(s.roots), Busy: s.lock != nil,
+		Roots: slices.Clone(s.roots), Busy: s.lock != nil || s.busy,
 	}
 	for _, arg := range s.meta.Command {
 		info.Command = append(info.Command, string(arg))

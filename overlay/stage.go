@@ -530,7 +530,10 @@ func (c *commit) dropStaged() error {
 		root := c.nodes[st.first].root
 		d, err := c.dir(root, false, st.dir)
 		if err == nil {
-			err = removeTree(d, st.tmp)
+			// Where it was never made there is nothing to say about a read-only disk.
+			if _, found, lerr := d.lstatIf(st.tmp); lerr != nil || found {
+				err = removeTree(d, st.tmp)
+			}
 		}
 		if err != nil && err != unix.ENOENT {
 			errs = append(errs, &Error{Op: "remove", Path: c.abs(place{root, joinPath(st.dir, st.tmp)}), Err: err})

@@ -254,6 +254,8 @@ func dropInMount(c *nsexec.Cmd, op *bwrap.SetupOp, newPID bool) error {
 	case bwrap.OpHostname:
 		c.Hostname = op.Dest
 		return nil
+	case bwrap.OpTmpOverlay:
+		return unsupported("--tmp-overlay")
 	default:
 		return unsupported("this kind of mount")
 	}

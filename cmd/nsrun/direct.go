@@ -35,11 +35,11 @@ func directMounts(roots []string) (mounts.Plan, error) {
 			d.at[abs] = true
 			continue
 		}
-		return nil, &overlay.Error{Op: "use as root", Path: root, Err: err}
+		return nil, &overlay.Error{Op: "use as project", Path: root, Err: err}
 	}
 	for i, root := range d.roots {
 		if err := d.git(filepath.Join(root, ".git")); err != nil {
-			return nil, &overlay.Error{Op: "use as root", Path: roots[i], Err: err}
+			return nil, &overlay.Error{Op: "use as project", Path: roots[i], Err: err}
 		}
 	}
 	d.pin()

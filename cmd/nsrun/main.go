@@ -34,7 +34,16 @@ func main() {
 				os.Exit(v.run(os.Args[2:]))
 			}
 		}
-		os.Exit(dropIn(os.Args, true))
+		first := os.Args[1]
+		if first == "-h" {
+			os.Exit(help(nil))
+		}
+		status := dropIn(os.Args, true)
+		if status != 0 && first != "" && first[0] != '-' {
+			// A command without any option has nothing mounted to be found in.
+			_ = help([]string{first})
+		}
+		os.Exit(status)
 	}
 	os.Exit(help(nil))
 }

@@ -55,11 +55,11 @@ func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == unicode.Repla
 // fail prints what went wrong, with what to type where that is known, and returns
 // the exit status for it.
 func fail(err error) int {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ") // errors that were joined
 	if hint := hint(err); hint != "" {
-		say("%s (%s)", err, hint)
-	} else {
-		say("%s", err)
+		text += " (" + hint + ")"
 	}
+	say("%s", text)
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == "exec" {
 		if errors.Is(e.Err, unix.ENOENT) {
 			return exitNotFound
@@ -77,6 +77,9 @@ func (e *usageError) Error() string { return e.verb + ": " + e.text }
 // flagText is an error of package flag, with flags as they are typed here.
 func flagText(err error) string {
 	text := strings.Replace(err.Error(), "flag provided but not defined: -", "unknown flag -", 1)
+	if strings.HasSuffix(text, "timeout: parse error") {
+		text = strings.Replace(text, "parse error", "not a duration like 10s or 5m", 1)
+	}
 	i := strings.LastIndex(text, " -") + 2
 	if i < 2 {
 		return text
@@ -108,8 +111,11 @@ func hint(err error) string {
 	if _, ok := errors.AsType[*mountError](err); ok {
 		return "try: nsrun run --direct"
 	}
-	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as root" {
+	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as project" {
 		return "try: nsrun run --project DIR"
+	}
+	if errors.Is(err, overlay.ErrEnded) {
+		return "try: nsrun ls"
 	}
 	if c, ok := errors.AsType[*overlay.ConflictError](err); ok && len(c.Conflicts) > 0 {
 		return "try: nsrun show, or nsrun discard"

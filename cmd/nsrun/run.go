@@ -572,10 +572,21 @@ func environment(o *runOptions, table []mounts.Info) []string {
 	return env
 }
 
+// forwarded are the signals that go on to the command.
+var forwarded = [...]os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+}
+
 // run runs the command and returns its exit status.
 func (r *runner) run() int {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	for _, s := range forwarded {
+		// What our caller ignores the command ignores too (nohup): a handler of ours
+		// would be the default in it.
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
 	defer signal.Stop(signals)
 	if err := r.cmd.Start(); errors.Is(err, context.DeadlineExceeded) {
 		return r.timeOut()

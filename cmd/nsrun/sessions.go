@@ -69,6 +69,15 @@ func describe(in overlay.Info) sessionReport {
 	return r
 }
 
+// state is what people are told: whoever holds a session open runs a command in it,
+// or decides about it.
+func (r sessionReport) state() string {
+	if r.Busy {
+		return "running"
+	}
+	return r.State.String()
+}
+
 func ls(args []string) int {
 	var asJSON bool
 	rest, status, ok := parseVerb("ls", args, func(fs *flag.FlagSet) { fs.BoolVar(&asJSON, "json", false, "print JSON") })
@@ -91,10 +100,7 @@ func ls(args []string) int {
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, s := range list {
-		state := s.State.String()
-		if s.Busy {
-			state = "running"
-		}
+		state := s.state()
 		roots := make([]string, len(s.Roots))
 		for i, r := range s.Roots {
 			roots[i] = quote(r)
@@ -160,7 +166,7 @@ func show(args []string) int {
 		return printJSON(r)
 	}
 	in := s.Info()
-	fmt.Printf("%s  %s  %s\n", in.ID, in.State, quoteCommand(in.Command))
+	fmt.Printf("%s  %s  %s\n", in.ID, describe(in).state(), quoteCommand(in.Command))
 	printChanges(os.Stdout, "", changes, len(in.Roots) > 1)
 	return 0
 }
