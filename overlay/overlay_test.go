@@ -867,6 +867,9 @@ func TestOpenAndList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if !r.Info().Busy {
+			t.Error("a session that is locked is not busy")
+		}
 		wantChanges(t, r)
 		if err := r.Commit(context.Background()); !errors.Is(err, ErrReadOnly) {
 			t.Errorf("commit: %v", err)
@@ -876,6 +879,11 @@ func TestOpenAndList(t *testing.T) {
 		}
 		r.Close()
 		s.Close()
+	}
+	if r, err := OpenReadOnly(state, ids[1]); err != nil || r.Info().Busy {
+		t.Errorf("nobody holds it: %v", err)
+	} else {
+		r.Close()
 	}
 	if r, err := OpenReadOnly(state, "last"); err != nil || r.ID() != ids[4] {
 		t.Errorf("last: %v", err)
@@ -909,6 +917,32 @@ func TestOpenAndList(t *testing.T) {
 	}
 	if n != 5 {
 		t.Errorf("%d sessions", n)
+	}
+}
+
+// TestReadOnlyDisk: looking at sessions opens nothing for writing.
+func TestReadOnlyDisk(t *testing.T) {
+	testenv.NeedUser(t) // whom modes do not stop
+	s := create(t, t.TempDir())
+	state, id := filepath.Dir(s.Dir()), s.ID()
+	lock := filepath.Join(s.Dir(), lockName)
+	s.Close()
+	if err := os.Chmod(lock, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	r, err := OpenReadOnly(state, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	for _, err := range List(state) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	// As a control, that the mode stops anybody.
+	if _, err := Open(state, id); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("open for writing: %v", err)
 	}
 }
 

@@ -311,8 +311,14 @@ func takeLock(f *handle) error {
 	return err
 }
 
-// locked reports whether somebody else holds the lock f.
-func locked(f *handle) (bool, error) {
+// locked reports whether somebody else holds the lock of the session in dir. It
+// opens nothing for writing: the disk may be read-only.
+func locked(dir *handle) (bool, error) {
+	f, err := openLock(dir, unix.O_RDONLY)
+	if err != nil {
+		return false, err
+	}
+	defer f.close()
 	lk := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_GETLK, &lk); err != nil {
 		return false, err
@@ -354,19 +360,15 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 	if s.dir, err = openOwned(state, name); err != nil {
 		return fail(err)
 	}
-	lock, err := openLock(s.dir)
-	if err != nil {
-		return fail(err)
-	}
 	if readOnly {
-		s.busy, err = locked(lock)
-		lock.close()
-		if err != nil {
+		if s.busy, err = locked(s.dir); err != nil {
 			return fail(err)
 		}
 	} else {
-		s.lock = lock
-		if err = takeLock(lock); err != nil {
+		if s.lock, err = openLock(s.dir, unix.O_RDWR); err != nil {
+			return fail(err)
+		}
+		if err = takeLock(s.lock); err != nil {
 			return fail(err)
 		}
 		// It may have been removed between finding and locking it.
@@ -381,8 +383,8 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 	return s, nil
 }
 
-func openLock(dir *handle) (*handle, error) {
-	return dir.open(lockName, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+func openLock(dir *handle, access int) (*handle, error) {
+	return dir.open(lockName, access|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 }
 
 // List yields the sessions of the state directory dir, the oldest first. An
@@ -449,12 +451,7 @@ func readInfo(state *handle, statePath, name string) (Info, error) {
 	}
 	s.name(name, statePath)
 	info = s.Info()
-	lock, err := openLock(dir)
-	if err != nil {
-		return fail(err)
-	}
-	defer lock.close()
-	if info.Busy, err = locked(lock); err != nil {
+	if info.Busy, err = locked(dir); err != nil {
 		return fail(err)
 	}
 	return info, nil

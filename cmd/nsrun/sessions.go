@@ -100,12 +100,11 @@ func ls(args []string) int {
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, s := range list {
-		state := s.state()
 		roots := make([]string, len(s.Roots))
 		for i, r := range s.Roots {
 			roots[i] = quote(r)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.ID, state, age(s.Created), strings.Join(roots, " "), quoteCommand(s.Command))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.ID, s.state(), age(s.Created), strings.Join(roots, " "), quoteCommand(s.Command))
 	}
 	if err := w.Flush(); err != nil {
 		return fail(err)
