@@ -91,6 +91,7 @@ func wantMatrix(lower, upper, name string) string {
 }
 
 func TestMatrix(t *testing.T) {
+	testenv.Leaks(t)
 	setup, run, dirs := matrixScripts()
 	for _, way := range []string{"at once", "one by one", "file by file"} {
 		t.Run(way, func(t *testing.T) {
@@ -184,6 +185,7 @@ func unlink(text string) string {
 }
 
 func TestHardLinks(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `printf 1 > a; printf 1 > b; ln b b2; mkdir d`)
 	s := create(t, root)
 	sandbox(t, s, `ln a d/a; printf 2 > n; ln n d/n; mkdir x; ln n x/n; ln x/n x/m; ln b b3`)
@@ -205,6 +207,7 @@ func TestHardLinks(t *testing.T) {
 }
 
 func TestChanges(t *testing.T) {
+	testenv.Leaks(t)
 	const setup = `
 		mkdir -p d/sub e; printf 1 > d/a; touch -d 2001-01-01 d/a; printf 2 > d/sub/b; printf 3 > e/c; printf 4 > f; printf 5 > g
 		printf 6 > a.b; mkdir a; printf 7 > a/x; printf 8 > a-b; ln f h`
@@ -255,6 +258,7 @@ func TestChanges(t *testing.T) {
 }
 
 func TestBytesAndSizes(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `
 		head -c 300000 /dev/zero | tr '\0' x > big; cp big big2
 		truncate -s 10G sparse; truncate -s 1M holes; printf x | dd of=holes bs=1 seek=500000 conv=notrunc 2>/dev/null`)
@@ -290,6 +294,7 @@ func TestBytesAndSizes(t *testing.T) {
 
 // Where the kernel does not copy by itself, the result is the same.
 func TestCopyBlocks(t *testing.T) {
+	testenv.Leaks(t)
 	dir := project(t, `head -c 700000 /dev/urandom > a; : > b`)
 	d, err := openAbs(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -327,6 +332,7 @@ func TestCopyBlocks(t *testing.T) {
 }
 
 func TestTwoRoots(t *testing.T) {
+	testenv.Leaks(t)
 	a, b := project(t, `printf 1 > f; printf 1 > only-a`), project(t, `printf 1 > f; printf 1 > g`)
 	s := create(t, a, b)
 	want := sandbox(t, s, `printf 22 > f; cd "$ROOT2"; printf 333 > f; rm g; ln -s "$ROOT1" link`)
@@ -361,6 +367,7 @@ func TestTwoRoots(t *testing.T) {
 }
 
 func TestConflicts(t *testing.T) {
+	testenv.Leaks(t)
 	const setup = `printf 1 > f; printf 1 > g; mkdir -p d/sub; printf 1 > d/a; printf 1 > d/sub/b; mkdir e`
 	for _, tt := range []struct {
 		name, inside, outside string
@@ -450,6 +457,7 @@ func untilNewer(t testing.TB, s *Session, dir string) {
 }
 
 func TestPartialCommit(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `mkdir -p d/sub; printf 1 > d/a; printf 1 > d/sub/b; printf 1 > f; printf 1 > g; printf 1 > h`)
 	s := create(t, root)
 	want := sandbox(t, s, `
@@ -493,6 +501,7 @@ func TestPartialCommit(t *testing.T) {
 }
 
 func TestSpecials(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `printf 1 > f; mkdir d`)
 	s := create(t, root)
 	sandbox(t, s, `printf 2 > f; cp f suid; chmod 4755 suid; cp f sgid; chmod 2755 sgid; chmod 2755 d; mkdir n; cp suid n/s; chmod u+s n/s`)
@@ -526,6 +535,7 @@ func TestSpecials(t *testing.T) {
 
 // TestSwapped lets somebody exchange things between comparing and committing.
 func TestSwapped(t *testing.T) {
+	testenv.Leaks(t)
 	const setup = `mkdir -p d/sub; printf 1 > d/sub/f; printf 1 > g`
 	const script = `printf 22 > d/sub/f; printf 22 > d/sub/n; printf 22 > g; mkdir x; printf 22 > x/y`
 	for _, tt := range []struct {
@@ -589,6 +599,7 @@ func TestSwapped(t *testing.T) {
 // TestSwapper commits while somebody exchanges directories of the project and of
 // the session for links to other places, all the time.
 func TestSwapper(t *testing.T) {
+	testenv.Leaks(t)
 	for _, side := range []string{"project", "upper"} {
 		t.Run(side, func(t *testing.T) {
 			victim := project(t, `printf secret > f; printf secret > g`)
@@ -645,6 +656,7 @@ func TestSwapper(t *testing.T) {
 
 // A failure while renaming is taken back, and is no conflict the next time.
 func TestUndo(t *testing.T) {
+	testenv.Leaks(t)
 	for _, plain := range []bool{false, true} {
 		t.Run(fmt.Sprintf("plain=%v", plain), func(t *testing.T) { testUndo(t, plain) })
 	}
@@ -716,6 +728,7 @@ func testUndo(t *testing.T, plain bool) {
 
 // Many changes are flushed in another way.
 func TestMany(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `mkdir d; for i in 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5 6 7 8 9; do printf x > d/$i$j; done; done`)
 	s := create(t, root)
 	want := sandbox(t, s, `for f in d/*; do printf y >> $f; done; rm d/1*; for i in d/9*; do printf n > $i.n; done`)
@@ -724,6 +737,7 @@ func TestMany(t *testing.T) {
 }
 
 func TestDiscard(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `printf 1 > f`)
 	before := look(t, root)
 	s := create(t, root)
@@ -754,6 +768,7 @@ func TestDiscard(t *testing.T) {
 
 // A tree deeper than there may be descriptors and longer than any path.
 func TestDeep(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `true`)
 	s := create(t, root)
 	d, err := openAbs(s.Roots()[0].Upper, unix.O_PATH|unix.O_DIRECTORY)
@@ -794,6 +809,7 @@ func TestDeep(t *testing.T) {
 
 // A walk comes back to directories whose descriptors it gave up.
 func TestDeepOrder(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `true`)
 	s := create(t, root)
 	want := sandbox(t, s, `p=.; for i in $(seq 120); do p=$p/m; mkdir $p; : > $p/a; : > $p/z; done; chmod 000 m/m/m`)
@@ -816,6 +832,7 @@ func TestDeepOrder(t *testing.T) {
 }
 
 func TestClosedDirectories(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `mkdir -p ro/sub; printf 1 > ro/f; printf 1 > ro/sub/g; chmod 555 ro ro/sub; mkdir -p open/in; printf 1 > open/in/f`)
 	s := create(t, root)
 	want := sandbox(t, s, `printf 2 > ro/f; printf 2 > ro/n; rm -r ro/sub; printf 2 > open/in/f; printf 2 > open/in/n; chmod 500 open/in; chmod 555 open; mkdir mod; printf 2 > mod/f; chmod 444 mod/f; chmod 555 mod`)
@@ -824,6 +841,7 @@ func TestClosedDirectories(t *testing.T) {
 }
 
 func TestOpenAndList(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `printf 1 > f`)
 	state := filepath.Join(tempDir(t), "state")
 	var ids []string
@@ -922,6 +940,7 @@ func TestOpenAndList(t *testing.T) {
 
 // TestReadOnlyDisk: looking at sessions opens nothing for writing.
 func TestReadOnlyDisk(t *testing.T) {
+	testenv.Leaks(t)
 	testenv.NeedUser(t) // whom modes do not stop
 	s := create(t, t.TempDir())
 	state, id := filepath.Dir(s.Dir()), s.ID()
@@ -947,6 +966,7 @@ func TestReadOnlyDisk(t *testing.T) {
 }
 
 func TestRefusedRoots(t *testing.T) {
+	testenv.Leaks(t)
 	base := project(t, `mkdir -p a/b c; printf 1 > f; ln -s a l; ln -s nowhere dangling; mkdir -p st/in`)
 	p := func(s string) string { return filepath.Join(base, s) }
 	for _, tt := range []struct {
@@ -995,6 +1015,7 @@ func TestRefusedRoots(t *testing.T) {
 }
 
 func TestStateDirRefused(t *testing.T) {
+	testenv.Leaks(t)
 	base := project(t, `mkdir mine open; chmod 777 open; mkdir writable; chmod 770 writable`)
 	root := project(t, `true`)
 	try := func(dir, want string) {
@@ -1023,6 +1044,7 @@ func TestStateDirRefused(t *testing.T) {
 // The beginning of a session may not depend on the size of the project, nor
 // leave anything behind when it fails.
 func TestCreateFails(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `true`)
 	state := filepath.Join(tempDir(t), "state")
 	if _, err := Create(Options{Roots: []string{root, root}, Dir: state}); err == nil {
@@ -1034,6 +1056,7 @@ func TestCreateFails(t *testing.T) {
 }
 
 func TestRootLooksTheSame(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `chmod 2751 .; touch -d 2001-01-01 .`)
 	s := create(t, root)
 	want := look(t, root)
@@ -1043,6 +1066,7 @@ func TestRootLooksTheSame(t *testing.T) {
 
 // Attributes are compared and committed, and overlay's own are not.
 func TestXattrs(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `printf 1 > f; mkdir d; printf 1 > g`)
 	set := func(p, name, v string) {
 		t.Helper()
@@ -1086,6 +1110,7 @@ func TestXattrs(t *testing.T) {
 
 // Whiteouts may be files with an attribute, in directories that say so.
 func TestXattrWhiteouts(t *testing.T) {
+	testenv.Leaks(t)
 	root := project(t, `mkdir d; printf 1 > d/a; printf 1 > d/b; printf 1 > a`)
 	s := create(t, root)
 	up := s.Roots()[0].Upper
@@ -1101,6 +1126,7 @@ func TestXattrWhiteouts(t *testing.T) {
 }
 
 func TestComparePaths(t *testing.T) {
+	testenv.Leaks(t)
 	sorted := []string{".", "a", "a/b", "a/b/c", "a/b.c", "a\x01", "a-b", "a.b", "a.b/c", "b"}
 	for i, a := range sorted {
 		for j, b := range sorted {
@@ -1112,6 +1138,7 @@ func TestComparePaths(t *testing.T) {
 }
 
 func TestKindText(t *testing.T) {
+	testenv.Leaks(t)
 	for k, want := range map[Kind]string{Added: "added A", Modified: "modified M", Deleted: "deleted D", TypeChanged: "type T"} {
 		if got := fmt.Sprintf("%v %c", k, k.Letter()); got != want {
 			t.Errorf("got %q, want %q", got, want)
