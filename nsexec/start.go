@@ -659,13 +659,19 @@ func (c *Cmd) executesItself() bool { return c.AsPID1 || c.Share&PID != 0 }
 // first byte.
 func (s *sandbox) awaitPid() error {
 	defer func() { _ = s.status.SetReadDeadline(time.Time{}) }()
+	gone := false
 	for s.pid == 0 {
 		_ = s.status.SetReadDeadline(time.Now().Add(launcherPatience))
 		r, err := readRecord(s.status)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if s.pid = s.sender(); s.pid == 0 && theLauncher.gone(s.gen) {
+			if s.pid = s.sender(); s.pid != 0 {
+				continue
+			}
+			if gone {
 				s.endSocket() // without which what it has cloned ends
 			}
+			// What it said before its end may have come after we looked: once more.
+			gone = gone || theLauncher.gone(s.gen)
 			continue
 		}
 		if err != nil {
