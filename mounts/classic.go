@@ -57,11 +57,8 @@ func (c *compiler) classicSource(m *Mount, t *tree) error {
 	if c.o.Resolve != nil {
 		resolved, err := c.o.Resolve(source)
 		if err != nil {
-			if m.Optional {
-				t.below = []Info{{}}
-				return nil
-			}
-			return &Error{m.Kind.String(), source, err}
+			t.below = []Info{{}} // opening it will say so
+			return nil
 		}
 		source = resolved
 	}

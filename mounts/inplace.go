@@ -1,19 +1,12 @@
 package mounts
 
-import (
-	"path"
-
-	"github.com/nsrun/nsrun/internal/prog"
-)
+import "github.com/nsrun/nsrun/internal/prog"
 
 // A Plan that begins with the host's root needs no other root: the copy of the
 // host's mounts that the new mount namespace already is becomes the sandbox's.
 // That saves a second copy, and with it pivot_root(2) and the one unmount, whose
 // grace period is what setting up mounts costs most. Only in a new user namespace
 // is it certain that nothing is above the root, see Options.UserNamespace.
-
-// manySources is how many sources may be open at once.
-const manySources = 100
 
 // inPlace reports whether p can be done so. Sources are opened before the root
 // becomes read-only, for they would be read-only too, and devices before it
@@ -26,54 +19,60 @@ func (p Plan) inPlace() bool {
 	binds := 0
 	for i := range p[1:] {
 		switch m := &p[1+i]; m.Kind {
-		case KindOverlay, KindBlock:
+		case KindOverlay, KindBlock, KindData:
 			return false
 		case KindBind:
 			binds++
-			if m.Optional || relative(m.Target) == "" {
-				return false
-			}
-		case KindTmpfs:
-			if relative(m.Target) == "" {
-				return false
-			}
+		}
+		if p[1+i].isMount() && relative(p[1+i].Target) == "" {
+			return false
 		}
 	}
 	return binds <= manySources
 }
 
 func (c *compiler) inPlace(p Plan) error {
-	c.sources, c.devices = make(map[*Mount]source), make(map[deviceKey]prog.Slot)
+	binds, devs := 0, 0
 	for i := range p[1:] {
-		switch m := &p[1+i]; m.Kind {
+		switch p[1+i].Kind {
 		case KindBind:
-			s, err := c.open(m)
-			if err != nil {
-				return err
-			}
-			c.sources[m] = s
+			binds++
 		case KindDev:
-			c.openDevices(m)
+			devs++
 		}
 	}
+	if binds > 0 {
+		c.sources, c.opened = c.Slots(binds), binds
+	}
+	if devs > 0 {
+		c.devices, c.devicesOpen = c.Slots(devs*len(deviceNames)), true
+	}
+	source, device := c.sources, c.devices
+	for i := range p[1:] {
+		c.Mount(1 + i)
+		switch m := &p[1+i]; m.Kind {
+		case KindBind:
+			c.openSource(m, source)
+			source++
+		case KindDev:
+			for _, name := range deviceNames {
+				c.StepIn("dev", m.Target, name)
+				c.openDevice(name, device)
+				device++
+			}
+		}
+	}
+	c.Mount(0)
 	c.Step("bind", "/")
 	c.root = c.Slot()
 	c.Call(prog.SysOpenat, prog.AtCwd, c.String("/"), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(c.root)
 	c.setattr(c.root, atRecursive, p[0].attrs())
 	c.attached = true
-	if err := c.mountAll(p[1:]); err != nil {
+	if err := c.mountAll(p, 1); err != nil {
 		return err
 	}
 	c.Step("pivot", "/")
 	c.Call(prog.SysChdir, c.String("/"))
 	c.Close(c.root)
 	return nil
-}
-
-// openDevices opens what dev needs.
-func (c *compiler) openDevices(m *Mount) {
-	for _, name := range deviceNames {
-		c.Step("dev", path.Join(m.Target, name))
-		c.devices[deviceKey{m, name}] = c.openDevice(name)
-	}
 }

@@ -20,6 +20,7 @@ const (
 	KindRemount      // the mount at Target becomes read-only
 	KindBlock        // whatever is at Target can be neither read nor listed
 	KindChmod        // the mode of what is at Target
+	KindData         // a file with given content, mounted over Target
 )
 
 // A Mount is one step of a Plan: plain data that can be copied and compared by
@@ -31,9 +32,16 @@ const (
 // symbolic links in their parents are followed inside the new root only, and a
 // target that is itself a symbolic link is refused.
 type Mount struct {
-	Kind   Kind
-	Source string // KindBind: absolute host path. KindSymlink: the link's text.
+	Kind Kind
+	// Source is an absolute path of the host for KindBind; the link's text for
+	// KindSymlink; for KindProc the host's procfs, to be shown instead of a new one;
+	// for KindDev the caller's terminal, to be shown as the console.
+	Source string
 	Target string // absolute path in the sandbox
+
+	// Same is what Source has to be, for KindBind and KindDev. Zero: whatever is
+	// there.
+	Same FileID
 
 	// ReadOnly makes a bind and everything mounted below it, a tmpfs, or an
 	// overlay read-only. False: writable as far as the source is.
@@ -54,9 +62,10 @@ type Mount struct {
 	// made with mode ParentPerm and the mount point itself is made as well.
 	MustExist bool
 
-	// Perm is the mode of a tmpfs root, directory or file, fs.ModeSticky and the
-	// like included. Zero: the usual mode of the kind (0755, files 0644), unless
-	// HasPerm says that zero is meant.
+	// Perm is the mode of a tmpfs root, directory or file, for KindDev of the
+	// directory shm, fs.ModeSticky and the like included. Zero: the usual mode of the
+	// kind (0755, files 0644, KindData 0600, shm 1777), unless HasPerm says that zero
+	// is meant.
 	Perm    fs.FileMode
 	HasPerm bool
 
@@ -71,8 +80,19 @@ type Mount struct {
 	Lower       []string
 	Upper, Work string
 
-	// Data is the content of a KindFile.
+	// Temporary gives an overlay a writable layer that is gone with the sandbox.
+	// False: it has Upper and Work, or is read-only.
+	Temporary bool
+
+	// Data is the content of a KindFile or KindData.
 	Data []byte
+}
+
+// FileID says which file a descriptor or path is, see stat(2). The zero FileID is
+// no file.
+type FileID struct {
+	Ino          uint64
+	Major, Minor uint32 // of the device
 }
 
 // Bind makes the host's source appear at target, writable, with all that is
@@ -123,6 +143,17 @@ func Dir(target string) Mount { return Mount{Kind: KindDir, Target: target} }
 // File is a file with the given content on the file system that holds target.
 func File(target string, data []byte) Mount {
 	return Mount{Kind: KindFile, Target: target, Data: data}
+}
+
+// Data is a file with the given content that hides what is at target: it is
+// mounted there, nosuid and nodev, and is on no file system that can be seen.
+func Data(target string, data []byte) Mount {
+	return Mount{Kind: KindData, Target: target, Data: data}
+}
+
+// TmpOverlay is Overlay; what is written is gone with the sandbox.
+func TmpOverlay(target string, lower ...string) Mount {
+	return Mount{Kind: KindOverlay, Target: target, Lower: lower, Temporary: true}
 }
 
 // Symlink is a symbolic link at target with the given text.

@@ -1,7 +1,6 @@
 package mounts
 
 import (
-	"encoding/binary"
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
@@ -15,9 +14,11 @@ func (c *compiler) dir(m *Mount) {
 		return
 	}
 	dir, leaf := c.parent(m)
+	c.Part(prog.PartTarget)
 	c.Call(prog.SysMkdirat, dir.Arg(), c.String(leaf), prog.Int(m.perm(0o755))).Tolerate(syscall.EEXIST)
 	c.done(dir)
 	// What exists must be a directory, or lead to one.
+	c.Part(prog.PartNotDir)
 	at := c.Slot()
 	how, size := c.howIn(3)
 	c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(m.Target)), how, size).To(at)
@@ -27,44 +28,40 @@ func (c *compiler) dir(m *Mount) {
 func (c *compiler) file(m *Mount) {
 	c.Step("file", m.Target)
 	dir, leaf := c.parent(m)
+	c.Part(prog.PartTarget)
 	f := c.Slot()
 	// Nobody can make this wait with a FIFO.
 	c.Call(prog.SysOpenat, dir.Arg(), c.String(leaf),
 		c.Open(prog.WriteOnly|prog.Create|prog.Truncate|prog.NoFollow|prog.NonBlock|prog.CloseOnExec), prog.Int(m.perm(defaultFilePerm))).To(f)
-	if len(m.Data) > 0 {
-		c.Call(prog.SysWrite, f.Arg(), c.Data(m.Data).Arg(), prog.Int(len(m.Data))).Full()
-	}
+	c.Part(prog.PartContent)
+	c.write(f, m.Data)
 	c.Close(f)
 	c.done(dir)
+}
+
+// write writes all of data.
+func (c *compiler) write(f prog.Slot, data []byte) {
+	if len(data) > 0 {
+		c.Call(prog.SysWrite, f.Arg(), c.Data(data).Arg(), prog.Int(len(data))).Full()
+	}
 }
 
 func (c *compiler) symlink(m *Mount) {
 	c.Step("symlink", m.Target)
 	dir, leaf := c.parent(m)
-	l := c.String(leaf)
-	made := c.Call(prog.SysSymlinkat, c.String(m.Source), dir.Arg(), l).Tolerate(syscall.EEXIST).OnSuccess()
+	c.Part(prog.PartTarget)
+	l, text := c.String(leaf), c.String(m.Source)
+	made := c.Call(prog.SysSymlinkat, text, dir.Arg(), l).Tolerate(syscall.EEXIST).OnSuccess()
 	// A link with the same text is as good. EINVAL: not a link.
-	text := c.Zero(len(m.Source) + 8)
-	c.Call(prog.SysReadlinkat, dir.Arg(), l, text.Arg(), prog.Int(len(m.Source)+1)).Tolerate(syscall.EINVAL)
-	same := c.sameText(text, m.Source)
-	c.Fail(syscall.EEXIST)
-	c.Here(same)
+	c.Part(prog.PartMade)
+	if c.linkText == 0 {
+		c.linkText = c.Zero(pathMax)
+	}
+	n := c.Slot()
+	c.Call(prog.SysReadlinkat, dir.Arg(), l, c.linkText.Arg(), prog.Int(pathMax)).To(n)
+	c.Call(prog.Same, text, c.linkText.Arg(), n.Arg())
 	c.Here(made)
 	c.done(dir)
-}
-
-// sameText jumps where the bytes at p, padded with zeros, are s.
-func (c *compiler) sameText(p prog.Ptr, s string) prog.Label {
-	padded := append([]byte(s), 0, 0, 0, 0)
-	var differ []prog.Label
-	for i := 0; i <= len(s); i += 4 {
-		equal := c.If(p+prog.Ptr(i), 0xffffffff, binary.LittleEndian.Uint32(padded[i:]))
-		differ = append(differ, c.Jump())
-		c.Here(equal)
-	}
-	same := c.Jump()
-	c.Here(differ...)
-	return same
 }
 
 func (c *compiler) chmod(m *Mount) {
@@ -75,12 +72,14 @@ func (c *compiler) chmod(m *Mount) {
 	}
 	at := c.Slot()
 	how, size := c.How(prog.NonBlock|prog.CloseOnExec, 0, resolveInRoot|resolveNoMagic)
+	c.Part(prog.PartTarget)
 	open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how.Arg(), size).To(at)
-	var skip []prog.Label
+	var skip prog.Label
 	if m.Optional {
-		skip = append(skip, open.Tolerate(enoent).OnTolerated())
+		skip = open.Tolerate(enoent).OnTolerated()
 	}
+	c.Part(prog.PartContent)
 	c.Call(prog.SysFchmod, at.Arg(), prog.Int(m.perm(0)))
 	c.Close(at)
-	c.Here(skip...)
+	c.Here(skip)
 }

@@ -28,7 +28,7 @@ var (
 	ErrNUL          = errors.New("path contains a NUL byte")
 	ErrKind         = errors.New("unknown kind of mount")
 	ErrRootTarget   = errors.New("cannot be at the root")
-	ErrLayers       = errors.New("a writable overlay has a lower, an upper and a work directory, a read-only one at least two lower directories")
+	ErrLayers       = errors.New("a writable overlay has a lower, an upper and a work directory (or is temporary and has neither), a read-only one at least two lower directories")
 	ErrLongLayers   = errors.New("the paths of an overlay's layers are too long together")
 	ErrNoSymlinkTxt = errors.New("a symbolic link needs a text")
 	ErrRootNoMount  = errors.New("the caller's root directory is no mount, so that its flags are not known to the classic form")
@@ -37,7 +37,7 @@ var (
 var kindNames = [...]string{
 	KindBind: "bind", KindTmpfs: "tmpfs", KindProc: "proc", KindDev: "dev", KindMqueue: "mqueue",
 	KindOverlay: "overlay", KindDir: "dir", KindFile: "file", KindSymlink: "symlink",
-	KindRemount: "remount", KindBlock: "block", KindChmod: "chmod",
+	KindRemount: "remount", KindBlock: "block", KindChmod: "chmod", KindData: "data",
 }
 
 // String is the kind's name, as errors begin with.
@@ -90,7 +90,10 @@ func (m *Mount) validate() error {
 		return check(m.Source)
 	case KindOverlay:
 		writable := m.Upper != "" || m.Work != ""
-		if writable && (m.Upper == "" || m.Work == "" || len(m.Lower) < 1) || !writable && len(m.Lower) < 2 {
+		switch {
+		case m.Temporary && (writable || len(m.Lower) < 1),
+			writable && (m.Upper == "" || m.Work == "" || len(m.Lower) < 1),
+			!m.Temporary && !writable && len(m.Lower) < 2:
 			return bad(m.Target, ErrLayers)
 		}
 		for _, l := range m.Lower {
@@ -114,8 +117,14 @@ func (m *Mount) validate() error {
 		if err := tooLong(m.Source); err != nil {
 			return err
 		}
-		fallthrough
-	case KindFile, KindBlock, KindProc, KindDev, KindMqueue:
+		if relative(m.Target) == "" {
+			return bad(m.Target, ErrRootTarget)
+		}
+	case KindProc, KindDev:
+		if m.Source != "" {
+			return check(m.Source)
+		}
+	case KindFile, KindData, KindBlock:
 		if relative(m.Target) == "" {
 			return bad(m.Target, ErrRootTarget)
 		}
@@ -127,6 +136,12 @@ func (m *Mount) validate() error {
 // without "." components. ".." stays: only the kernel can say where it leads
 // when a component before it is a link.
 func relative(target string) string {
+	for target != "" && target[0] == '/' {
+		target = target[1:]
+	}
+	if plain(target) {
+		return target
+	}
 	parts := strings.Split(target, "/")
 	keep := parts[:0]
 	for _, p := range parts {
@@ -135,4 +150,19 @@ func relative(target string) string {
 		}
 	}
 	return strings.Join(keep, "/")
+}
+
+// plain reports whether a relative path has no empty and no "." components.
+func plain(p string) bool {
+	begin := 0
+	for i := 0; i <= len(p); i++ {
+		if i < len(p) && p[i] != '/' {
+			continue
+		}
+		if i == begin && p != "" || i == begin+1 && p[begin] == '.' {
+			return false
+		}
+		begin = i + 1
+	}
+	return true
 }

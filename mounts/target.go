@@ -2,6 +2,7 @@ package mounts
 
 import (
 	"strings"
+	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
 )
@@ -61,6 +62,7 @@ func (c *compiler) parent(m *Mount) (dir prog.Slot, leaf string) {
 	}
 	leaf, rel = rel[cut+1:], rel[:cut]
 	dir = c.Slot()
+	c.Part(prog.PartParents)
 	how, size := c.howIn(3)
 	found := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dir).Tolerate(enoent).OnSuccess()
 	if m.MustExist {
@@ -86,7 +88,7 @@ func (c *compiler) target(m *Mount, t tree, s shape) prog.Slot {
 	rel := relative(m.Target)
 	dst := c.Slot()
 	how, size := c.howIn(0)
-	plain := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst).Tolerate(enoent, eloop).OnSuccess()
+	plain := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst).TolerateAny().OnSuccess()
 	if m.MustExist {
 		how, size = c.howIn(1)
 		c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst)
@@ -104,12 +106,14 @@ func (c *compiler) target(m *Mount, t tree, s shape) prog.Slot {
 
 // refuseLink fails with ELOOP where fd is a symbolic link.
 func (c *compiler) refuseLink(fd prog.Slot) {
+	c.Part(prog.PartSymlink)
 	c.statMode(fd)
 	link := c.If(c.statx+statxModeOffset&^3, sIFMT, sIFLNK)
 	fine := c.Jump()
 	c.Here(link)
 	c.Fail(eloop)
 	c.Here(fine)
+	c.Part(prog.PartNone)
 }
 
 // attach puts a tree at the target of m.
@@ -132,7 +136,10 @@ func (c *compiler) keep(t tree, m *Mount, s shape, use func(root prog.Slot)) {
 	}
 	dst := c.target(m, t, s)
 	if !t.classic {
-		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), dst.Arg(), c.String(""), prog.Int(moveFromEmpty|moveToEmpty))
+		put := c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), dst.Arg(), c.String(""), prog.Int(moveFromEmpty|moveToEmpty)).
+			Tolerate(syscall.EINVAL, enotdir).OnSuccess()
+		c.Call(prog.Mismatch, t.fd.Arg(), dst.Arg())
+		c.Here(put)
 		c.Close(dst)
 		if use != nil {
 			use(t.fd)

@@ -91,6 +91,58 @@ type Cmd struct {
 	// anything with the caller; Wait returns when the command has ended. False:
 	// everything ends with the command, and with the caller.
 	Background bool
+	// HoldSignals keeps PID 1 from passing on the signals that somebody outside sends
+	// to it. False: the command gets them.
+	HoldSignals bool
+	// Reaper puts a small process above the command even where the PID namespace is
+	// shared, and where Hold and LockFiles need one. False: only as PID 1.
+	Reaper bool
+	// Hold are descriptors that PID 1 keeps open, and the command does not have
+	// (where it is PID 1 itself, it has them). Nil: none. Only with Inherit.
+	Hold []*os.File
+	// LockFiles are files of the sandbox on which PID 1 holds a read lock, see F_SETLK
+	// in fcntl(2). Nil: none.
+	LockFiles []string
+	// Inherit leaves the caller's descriptors above those of ExtraFiles open in the
+	// command, where they are not close-on-exec, except for those in Close. It is
+	// for small programs that are their own launcher, and then the standard
+	// descriptors must be the caller's own, and ExtraFiles empty. False: all are
+	// closed.
+	Inherit bool
+	// Close are the numbers of descriptors that Inherit does not leave open.
+	Close []int
+	// Block is read before the command is executed, when everything else is done:
+	// until there is a byte, the end, or an error. Only with Inherit. Nil: nothing
+	// is waited for.
+	Block *os.File
+	// Join are namespaces to enter instead of those that would be shared or made.
+	Join Join
+	// NoUserNamespaces lets nothing inside make user namespaces. It costs another
+	// one, in which the command runs, and needs a new one (Share without User).
+	NoUserNamespaces bool
+	// AssertNoUserNamespaces makes Start fail if the command could make user
+	// namespaces.
+	AssertNoUserNamespaces bool
+	// LoopbackOptional goes on where the loopback device of a new network namespace
+	// cannot be brought up. False: that is an error.
+	LoopbackOptional bool
+	// KeepCapabilities leaves the capability sets what they are in the sandbox's user
+	// namespace. False: see Capabilities.
+	KeepCapabilities bool
+	// Created is called when the namespaces exist and before anything is set up in
+	// them, with the process id that PID 1, or the command without one, will have.
+	// An error ends the sandbox, and is what Start returns. Nil: nothing is called.
+	Created func(pid int) error
+	// MapLater leaves it to Created to have the id maps of the new user namespace
+	// written. False: UIDMap and GIDMap.
+	MapLater bool
+	// Bubblewrap makes details as bubblewrap 0.12 has them, for programs that rely on
+	// them: those of package mounts (Options.Bubblewrap); the caller's session key
+	// ring is shared; root's bounding set stays as it is; without Dir the command
+	// starts where the caller is, else in $HOME, else in "/", and in any case PWD
+	// says so; without PATH it is looked for in /bin and /usr/bin; what has no known
+	// format is given to /bin/sh, as execvp(3) does.
+	Bubblewrap bool
 	// ClassicMounts sets mounts up with mount(2) even where the kernel has the
 	// newer calls. Kernels before 5.12 need it, and then it is chosen without being
 	// asked.
@@ -106,6 +158,21 @@ type Cmd struct {
 	copies                  []func() error
 	copyErrs                chan error
 	ctxDone                 chan error
+}
+
+// Join names namespaces by descriptors of /proc/pid/ns/… files, see setns(2). The
+// zero Join enters none.
+type Join struct {
+	// User is entered first, and is where the others and all mounts belong to.
+	User *os.File
+	// Net is the network namespace.
+	Net *os.File
+	// PID is the PID namespace; a new one is made below it unless Share has PID.
+	PID *os.File
+	// UserAfter is entered when everything is set up. Only with Inherit.
+	UserAfter *os.File
+	// UID and GID are what the process becomes in User. They are ignored without it.
+	UID, GID uint32
 }
 
 // Credential are user and group ids, as numbered in the sandbox.

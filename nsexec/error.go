@@ -3,6 +3,8 @@ package nsexec
 import (
 	"errors"
 	"syscall"
+
+	"github.com/nsrun/nsrun/internal/prog"
 )
 
 // Error says that a sandbox could not be set up, and the command was not
@@ -15,7 +17,31 @@ type Error struct {
 	// Program says how far the set-up came, for people who debug it: the number
 	// of the operation in the Program that failed. Zero where no Program ran.
 	Program int
+
+	// Mount is 1 + the index in Cmd.Mounts of what could not be set up. Zero: none
+	// of them.
+	Mount int
+	// Part says which part of a mount it was, where that matters.
+	Part Part
+	// Text is the text of the symbolic link that is there already, for PartMade.
+	Text string
 }
+
+// Part is a part of a step of the set-up.
+type Part = prog.Part
+
+// The parts. The zero value is the step as a whole.
+const (
+	PartSource  = prog.PartSource  // the source was not found
+	PartParents = prog.PartParents // the directories above the target could not be made
+	PartTarget  = prog.PartTarget  // the target could not be made or opened
+	PartSymlink = prog.PartSymlink // the target is a symbolic link
+	PartNotDir  = prog.PartNotDir  // the target is not a directory, and had to be one
+	PartNotFile = prog.PartNotFile // the target is a directory, and must not be one
+	PartContent = prog.PartContent // what was made could not be filled
+	PartChanged = prog.PartChanged // the source is not what it was to be
+	PartMade    = prog.PartMade    // the target is there and is something else
+)
 
 func (e *Error) Error() string {
 	s := e.Op
@@ -45,6 +71,14 @@ func explain(e *Error) string {
 		why = "a lower directory has another mount inside, which a user namespace may not uncover; or the file system of the upper directory cannot hold an overlay's changes"
 	case e.Op == "overlay" && errno == syscall.ELOOP:
 		why = "layers may not overlap"
+	case e.Part == PartNotDir:
+		why = "something that is no directory stands there"
+	case e.Part == PartNotFile:
+		why = "a directory stands there"
+	case e.Part == PartChanged:
+		why = "another file is there now"
+	case e.Part == PartMade && e.Text != "":
+		why = "a link to something else stands there"
 	case errno == syscall.ELOOP:
 		why = "a symbolic link stands there"
 	case e.Op == "remount" && errno == syscall.EINVAL:

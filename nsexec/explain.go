@@ -13,20 +13,26 @@ func (c *Cmd) Explain(w io.Writer) error {
 	if c.Err != nil {
 		return c.Err
 	}
-	p := c.profile()
+	p := c.beginning()
 	n := 3 + len(c.ExtraFiles)
 	b := prog.New(prog.Native())
 	b.SetNFds(n + 1)
-	b.SetFlags(p.cloneFlags())
-	b.Call(prog.Install, prog.Int(n))
-	p.namespaces(b)
 	fds := make([]int, n)
 	for i, f := range c.ExtraFiles {
 		if f == nil {
 			fds[3+i] = -1
 		}
 	}
-	if err := c.setup(b, p, fds, false); err != nil {
+	if c.Inherit {
+		fds = nil
+	} else {
+		b.Call(prog.Install, prog.Int(n))
+	}
+	if p.joins() {
+		p.enter(b, func(f *os.File) prog.Arg { return prog.Int(f.Fd()) })
+	}
+	p.namespaces(b)
+	if err := c.setup(b, p, fds, n, p.mounts()); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(w, "clone of "+os.Args[0]+": "+names(p.cloneFlags())+"\n"); err != nil {

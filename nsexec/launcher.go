@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -53,9 +54,9 @@ var parent = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// clone asks the launcher to run a first Program in a clone, with two
+// clone asks the launcher to run a first Program in a clone, with its
 // descriptors, starting the launcher if need be.
-func (l *launcher) clone(block []byte, sock, status int) error {
+func (l *launcher) clone(block []byte, fds []int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if who := credentials(); who != l.who {
@@ -68,7 +69,7 @@ func (l *launcher) clone(block []byte, sock, status int) error {
 				return &Error{Op: "launcher", Path: "/proc/self/exe", Err: err}
 			}
 		}
-		err := l.sock.Send(block, sock, status)
+		err := l.sock.Send(block, fds...)
 		if err == nil {
 			return nil
 		}
@@ -172,14 +173,14 @@ func (l *launcher) stop() {
 }
 
 // cloneFunc runs a first Program in a clone: in the launcher, or here.
-type cloneFunc func(first *prog.Program, sock, status int) (pid int, err error)
+type cloneFunc func(first *prog.Program, fds []int) (pid int, err error)
 
-func cloneInLauncher(first *prog.Program, sock, status int) (int, error) {
-	return 0, theLauncher.clone(first.Block(), sock, status)
+func cloneInLauncher(first *prog.Program, fds []int) (int, error) {
+	return 0, theLauncher.clone(first.Block(), fds)
 }
 
-func cloneHere(first *prog.Program, sock, status int) (int, error) {
-	pid, errno := reexec.Spawn(first.Block(), []int{sock, status})
+func cloneHere(first *prog.Program, fds []int) (int, error) {
+	pid, errno := reexec.Spawn(first.Block(), fds)
 	if errno != 0 {
 		return 0, &Error{Op: "clone", Path: names(first.Flags), Err: errno}
 	}
@@ -187,7 +188,7 @@ func cloneHere(first *prog.Program, sock, status int) (int, error) {
 }
 
 // spawnFirst makes a sandbox that has its namespaces and waits for the rest.
-func spawnFirst(p profile, clone cloneFunc) (*sandbox, error) {
+func spawnFirst(p *beginning, clone cloneFunc) (*sandbox, error) {
 	gen := theLauncher.gen.Load()
 	s, err := spawnOnce(p, clone)
 	if errors.Is(err, errGone) {
@@ -198,27 +199,8 @@ func spawnFirst(p profile, clone cloneFunc) (*sandbox, error) {
 	return s, err
 }
 
-func spawnOnce(p profile, clone cloneFunc) (*sandbox, error) {
-	b := prog.New(prog.Native())
-	b.SetNFds(2)
-	b.SetStage(stage1)
-	b.SetFlags(p.cloneFlags())
-	if !reexec.InProcess {
-		b.SetFlags(p.cloneFlags() | unix.CLONE_PARENT)
-	}
-	b.Call(prog.Install, prog.Int(0))
-	b.Step("start", "")
-	b.Call(prog.SysWrite, prog.Int(0), b.Zero(8).Arg(), prog.Int(1)).Tolerate(syscall.EPIPE) // see sender
-	if p.parentMaps() {
-		// Nothing can be done before the ids are mapped; that they are is the first
-		// thing that is said on the socket.
-		b.Step("start", "")
-		b.Call(prog.SysRead, prog.Int(0), b.Zero(8).Arg(), prog.Int(8))
-	}
-	p.namespaces(b)
-	b.Step("start", "")
-	b.Call(prog.Receive, prog.Int(0))
-	s := &sandbox{first: b.Program(), sock: sys.None}
+func spawnOnce(p *beginning, clone cloneFunc) (*sandbox, error) {
+	s := &sandbox{sock: sys.None, mounts: p.mounts()}
 	ours, theirs, err := sys.SeqPacket()
 	if err != nil {
 		return nil, &Error{Op: "start", Err: err}
@@ -236,18 +218,61 @@ func spawnOnce(p profile, clone cloneFunc) (*sandbox, error) {
 	}
 	defer w.Close()
 	s.status = r
-	if s.pid, err = clone(s.first, int(theirs), int(w)); err != nil {
+	s.childStatus = int(w)
+
+	b := prog.New(prog.Native())
+	b.SetStage(stage1)
+	sock, fds := prog.Int(0), []int{int(theirs)}
+	number := func(f *os.File) prog.Arg {
+		fds = append(fds, int(f.Fd()))
+		return prog.Int(len(fds) - 1)
+	}
+	if p.inherit {
+		sock, fds = prog.Int(theirs), nil
+		number = func(f *os.File) prog.Arg { return prog.Int(f.Fd()) }
+		for _, fd := range [...]int{int(ours), int(r.Fd())} {
+			b.Call(prog.SysClose, prog.Int(fd))
+		}
+	} else {
+		b.Call(prog.Install, prog.Int(0))
+	}
+	b.Step("start", "")
+	b.Call(prog.SysWrite, sock, b.Zero(8).Arg(), prog.Int(1)).Tolerate(syscall.EPIPE) // see sender
+	flags := p.cloneFlags()
+	if p.joins() {
+		p.enter(b, number)
+		flags = 0
+	}
+	if !reexec.InProcess {
+		flags |= unix.CLONE_PARENT
+	}
+	b.SetFlags(flags)
+	if p.waits() {
+		// What is done for it is done when the first thing is said on the socket.
+		b.Step("start", "")
+		b.Call(prog.SysRead, sock, b.Zero(8).Arg(), prog.Int(8))
+	}
+	p.namespaces(b)
+	b.Step("start", "")
+	b.Call(prog.Receive, sock)
+	fds = append(fds, int(w))
+	b.SetNFds(len(fds))
+	s.first = b.Program()
+
+	if s.pid, err = clone(s.first, fds); err != nil {
 		w.Close()
 		s.close()
 		return nil, err
 	}
 	s.gen = theLauncher.gen.Load()
-	if p.parentMaps() {
-		w.Close()
-		if err := s.awaitPid(); err != nil {
+	w.Close()
+	if p.joins() {
+		if err := s.awaitJoined(); err != nil {
 			return nil, err
 		}
-		if err := s.writeMaps(p); err != nil {
+	}
+	if p.waits() {
+		if err := s.serve(p); err != nil {
 			s.close()
 			return nil, err
 		}
@@ -255,44 +280,78 @@ func spawnOnce(p profile, clone cloneFunc) (*sandbox, error) {
 	return s, nil
 }
 
-// begun is the sandbox that was begun before this program's main, if there is one
-// and it has this profile.
-func begun(p profile) *sandbox {
-	e, ok := early.Take()
-	if !ok {
-		return nil
-	}
-	_ = unix.SetNonblock(e.Status, true)
-	s := &sandbox{pid: e.Pid, sock: sys.FD(e.Sock), status: os.NewFile(uintptr(e.Status), "status"), waited: true, mounts: true}
-	ids := func(n int) string { return text([]IDMap{{uint32(n), uint32(n), 1}}) }
-	if p != (profile{flags: uint64(e.Flags), uid: ids(e.UID), gid: ids(e.GID), self: true}) {
-		s.close()
-		return nil
-	}
-	return s
-}
-
-// writeMaps maps the ids of a clone's user namespace, and tells it.
-func (s *sandbox) writeMaps(p profile) error {
-	dir := "/proc/" + itoa(int64(s.pid))
-	for _, m := range [...]struct{ op, name, data string }{
-		{"uid map", dir + "/uid_map", p.uid}, {"gid map", dir + "/gid_map", p.gid},
-	} {
-		f, err := os.OpenFile(m.name, os.O_WRONLY, 0)
-		if err == nil {
-			_, err = f.WriteString(m.data)
-			if cerr := f.Close(); err == nil {
-				err = cerr
-			}
+// serve does what has to be done for a clone that waits.
+func (s *sandbox) serve(p *beginning) error {
+	if s.pid == 0 {
+		if err := s.awaitPid(); err != nil {
+			return err
 		}
-		if err != nil {
-			return &Error{Op: m.op, Path: oneLine(m.data), Err: underlying(err)}
+	}
+	if p.created != nil {
+		if err := p.created(s.pid); err != nil {
+			return err
+		}
+	}
+	if p.uid != "" && !p.self {
+		if err := s.writeMaps(p); err != nil {
+			return err
 		}
 	}
 	if err := s.sock.Send([]byte("12345678")); err != nil {
 		return &Error{Op: "start", Err: err}
 	}
 	return nil
+}
+
+// begun is the sandbox that was begun before this program's main, if there is one
+// and it is what is wanted.
+func begun(p *beginning) *sandbox {
+	e, ok := early.Take()
+	if !ok {
+		return nil
+	}
+	_ = unix.SetNonblock(e.Status, true)
+	s := &sandbox{
+		pid: e.Pid, sock: sys.FD(e.Sock), status: os.NewFile(uintptr(e.Status), "status"), childStatus: e.ChildStatus,
+		waited: true, mounts: true,
+	}
+	ids := func(n int) string { return text([]IDMap{{uint32(n), uint32(n), 1}}) }
+	mine := profile{flags: uint64(e.Flags), uid: ids(e.UID), gid: ids(e.GID), self: true, inherit: e.Inherit, keyring: e.Inherit}
+	if !p.common() || p.profile != mine {
+		s.close()
+		return nil
+	}
+	return s
+}
+
+// writeMaps maps the ids of a clone's user namespace.
+func (s *sandbox) writeMaps(p *beginning) error {
+	dir := "/proc/" + itoa(int64(s.pid))
+	for _, m := range [...]struct{ op, name, helper, data string }{
+		{"uid map", dir + "/uid_map", "newuidmap", p.uid}, {"gid map", dir + "/gid_map", "newgidmap", p.gid},
+	} {
+		var err error
+		if os.Geteuid() == 0 {
+			err = os.WriteFile(m.name, []byte(m.data), 0)
+		} else {
+			err = mapHelper(m.helper, s.pid, m.data)
+		}
+		if err != nil {
+			return &Error{Op: m.op, Path: oneLine(m.data), Err: underlying(err)}
+		}
+	}
+	return nil
+}
+
+// mapHelper has a map written by newuidmap(1) or newgidmap(1), which let a user
+// have what /etc/subuid and /etc/subgid give it.
+func mapHelper(name string, pid int, data string) error {
+	args := append([]string{itoa(int64(pid))}, strings.Fields(data)...)
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); failed && len(out) > 0 {
+		return errors.New(strings.TrimSpace(string(out)))
+	}
+	return err
 }
 
 // oneLine is an id map for messages.

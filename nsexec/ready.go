@@ -42,21 +42,27 @@ func (r *readySet) begin(f func()) {
 const maxReady = 4
 
 // take returns a sandbox of the profile, one that waited if there is one.
-func (r *readySet) take(p profile) (*sandbox, error) {
-	r.mu.Lock()
-	s := r.waiting[p]
-	delete(r.waiting, p)
-	r.mu.Unlock()
-	if s != nil {
-		s.waited = true
-		return s, nil
+func (r *readySet) take(p *beginning) (*sandbox, error) {
+	if p.common() {
+		r.mu.Lock()
+		s := r.waiting[p.profile]
+		delete(r.waiting, p.profile)
+		r.mu.Unlock()
+		if s != nil {
+			s.waited = true
+			return s, nil
+		}
 	}
 	return spawnFirst(p, cloneInLauncher)
 }
 
 // refill makes a sandbox for the next command with this profile, while the
 // current one runs. An error is none: the next Start will meet it.
-func (r *readySet) refill(p profile) {
+func (r *readySet) refill(first *beginning) {
+	if !first.common() {
+		return
+	}
+	p := first.profile
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting[p] != nil || r.making[p] {
@@ -64,7 +70,7 @@ func (r *readySet) refill(p profile) {
 	}
 	r.making[p] = true
 	r.begin(func() {
-		s, err := spawnFirst(p, cloneInLauncher)
+		s, err := spawnFirst(&beginning{profile: p}, cloneInLauncher)
 		if err == nil && s.pid == 0 {
 			err = s.awaitPid()
 		}

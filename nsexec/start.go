@@ -41,6 +41,9 @@ type sandbox struct {
 
 	unknown bool // the reports ended before anybody said its pid
 	mounts  bool // it has a mount namespace already
+
+	childStatus int    // the number of the clone's end of the status pipe, if it inherited it
+	text        string // what a failed operation found
 }
 
 // close gives up a sandbox that did not start a command, and waits for its end.
@@ -138,6 +141,8 @@ var (
 	errFilterLength = fmt.Errorf("%w (a filter has 1 to 4096 instructions)", syscall.EINVAL)        // BPF_MAXINSNS
 )
 
+var errInherit = errors.New("descriptors can be inherited only from a program that is its own launcher, with its own standard descriptors")
+
 var errGone = errors.New("the sandbox went away before the command was executed")
 
 // readRecord reads one Record; the end of them is errGone.
@@ -148,79 +153,6 @@ func readRecord(f *os.File) (r prog.Record, err error) {
 		err = errGone
 	}
 	return r, err
-}
-
-// profile is what the first Program depends on: sandboxes with equal profiles
-// are made of interchangeable beginnings.
-type profile struct {
-	flags    uint64 // of clone3(2), without CLONE_NEWNS
-	uid, gid string // id maps
-	self     bool   // the child writes them
-	bounding Capabilities
-	who      string // of a launcher: its credentials
-}
-
-func (c *Cmd) profile() profile {
-	p := profile{flags: (All &^ c.Share).flags(), bounding: c.Capabilities}
-	if !reexec.InProcess {
-		p.who = credentials()
-	}
-	if p.flags&unix.CLONE_NEWUSER != 0 {
-		m := mapIDs(c.UIDMap, c.GIDMap)
-		p.uid, p.gid, p.self = text(m.uid), text(m.gid), m.self
-	}
-	return p
-}
-
-// namespaces adds the first Program's operations. Descriptors were installed.
-func (p *profile) namespaces(b *prog.Builder) {
-	b.Step("start", "")
-	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
-	if p.self {
-		write := func(op, name, data string) {
-			b.Step(op, name)
-			f := b.Slot()
-			b.Call(prog.SysOpenat, prog.AtCwd, b.String(name), b.Open(prog.WriteOnly|prog.CloseOnExec), prog.Int(0)).To(f)
-			b.Call(prog.SysWrite, f.Arg(), b.Data([]byte(data)).Arg(), prog.Int(len(data))).Full()
-			b.Close(f)
-		}
-		write("uid map", "/proc/self/uid_map", p.uid)
-		write("gid map", "/proc/self/setgroups", "deny")
-		write("gid map", "/proc/self/gid_map", p.gid)
-	}
-	if rest := p.flags &^ (unix.CLONE_NEWUSER | unix.CLONE_NEWPID); rest != 0 && !p.parentMaps() {
-		b.Step("clone", names(rest))
-		b.Call(prog.SysUnshare, prog.Int(rest))
-	}
-	// A key ring of its own: the caller's session keys stay outside. Kernels
-	// without keys, and full quotas, are no reason to fail: the filter of nsrun
-	// run refuses keyctl altogether.
-	b.Call(prog.SysKeyctl, prog.Int(unix.KEYCTL_JOIN_SESSION_KEYRING), prog.Null).
-		Tolerate(syscall.ENOSYS, syscall.EPERM, syscall.EDQUOT, syscall.EACCES)
-	if p.flags&unix.CLONE_NEWNET != 0 {
-		loopback(b)
-	}
-	b.Step("capabilities", "")
-	for n := range maxCaps {
-		if p.bounding&(1<<n) == 0 {
-			// EPERM: without CAP_SETPCAP nothing can be dropped, and nothing has to be:
-			// no_new_privs keeps execve from giving any.
-			b.Call(prog.SysPrctl, prog.Int(unix.PR_CAPBSET_DROP), prog.Int(n)).Tolerate(syscall.EINVAL, syscall.EPERM)
-		}
-	}
-}
-
-// parentMaps says that somebody with privileges has to write the id maps.
-func (p *profile) parentMaps() bool { return p.flags&unix.CLONE_NEWUSER != 0 && !p.self }
-
-// cloneFlags are those for clone3(2) itself. Where the child has the right to, it
-// makes the other namespaces on its own: many clones of one launcher then do not
-// wait for each other.
-func (p *profile) cloneFlags() uint64 {
-	if p.parentMaps() {
-		return p.flags
-	}
-	return p.flags & (unix.CLONE_NEWUSER | unix.CLONE_NEWPID)
 }
 
 func names(flags uint64) string {
@@ -240,18 +172,6 @@ func names(flags uint64) string {
 	return strings.Join(n, ", ") + " namespaces"
 }
 
-// loopback brings lo up; the kernel then gives it its addresses (netdevice(7)).
-func loopback(b *prog.Builder) {
-	b.Step("loopback", "lo")
-	ifreq := make([]byte, 40)
-	copy(ifreq, "lo")
-	ifreq[16] = unix.IFF_UP
-	s := b.Slot()
-	b.Call(prog.SysSocket, prog.Int(unix.AF_INET), prog.Int(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), prog.Int(0)).To(s)
-	b.Call(prog.SysIoctl, s.Arg(), prog.Int(unix.SIOCSIFFLAGS), b.Data(ifreq).Arg())
-	b.Close(s)
-}
-
 // fewMounts is how many mounts fit into a Program as it is made.
 const fewMounts = 8
 
@@ -260,13 +180,15 @@ const fewMounts = 8
 const scratchFd = 64
 
 // setup adds the second Program's operations: mounts, credentials, limits, and
-// the command itself.
-func (c *Cmd) setup(b *prog.Builder, p profile, fds []int, haveMounts bool) error {
+// the command itself. status is the number of the status pipe.
+func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMounts bool) error {
 	o := mounts.Options{
-		Classic:       c.ClassicMounts || !features.NewMounts(),
-		HostRoot:      os.Geteuid() == 0,
+		Classic:  c.ClassicMounts || !features.NewMounts(),
+		HostRoot: os.Geteuid() == 0,
+		// Who joins one may have another root than the root of the mounts.
 		UserNamespace: p.flags&unix.CLONE_NEWUSER != 0,
-		ScratchFd:     len(fds) + scratchFd,
+		ScratchFd:     status + scratchFd,
+		Bubblewrap:    c.Bubblewrap,
 	}
 	if o.Classic {
 		infos, err := mounts.ReadMountinfo()
@@ -280,21 +202,25 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int, haveMounts bool) erro
 			b.Call(prog.SysClose, prog.Int(i)).Tolerate(syscall.EBADF)
 		}
 	}
+	for _, fd := range c.Close {
+		b.Call(prog.SysClose, prog.Int(fd)).Tolerate(syscall.EBADF)
+	}
 	if c.Background {
 		b.Step("start", "")
 		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(0))
 	} else {
-		dieWithParent(b, len(fds))
+		dieWithParent(b, status)
 	}
 	if !haveMounts {
 		b.Step("clone", names(unix.CLONE_NEWNS))
 		b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
 	}
 	if n := len(c.Mounts); n > fewMounts {
-		b.Grow(12*n, 256*n) // roughly what a bind takes
+		b.Grow(14*n, 256*n) // roughly what a bind takes
 	}
 	umask := b.Slot()
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
+	procDir := c.prepareNested(b)
 	if err := c.Mounts.Compile(b, o); err != nil {
 		if me, ok := errors.AsType[*mounts.Error](err); ok {
 			return &Error{Op: me.Op, Path: me.Path, Err: me.Err}
@@ -305,37 +231,131 @@ func (c *Cmd) setup(b *prog.Builder, p profile, fds []int, haveMounts bool) erro
 		b.Step("hostname", c.Hostname)
 		b.Call(prog.SysSethostname, b.Data([]byte(c.Hostname)).Arg(), prog.Int(len(c.Hostname)))
 	}
-	if c.Dir != "" {
-		b.Step("chdir", c.Dir)
-		b.Call(prog.SysChdir, b.String(c.Dir))
-	} else {
-		b.Step("chdir", "/")
-		b.Call(prog.SysChdir, b.String(cwd())).Tolerate(syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.ELOOP)
-	}
+	c.nest(b, procDir)
 	for _, r := range c.Rlimits {
 		b.Step("limit", itoa(int64(r.Resource)))
 		b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(r.Resource), b.Words(r.Soft, r.Hard).Arg(), prog.Null)
 	}
 	c.credentials(b)
 	if c.Credential != nil && !c.Background {
-		dieWithParent(b, len(fds)) // a change of ids makes the kernel forget it
+		dieWithParent(b, status) // a change of ids makes the kernel forget it
 	}
+	if c.Block != nil {
+		fd := prog.Int(c.Block.Fd())
+		b.Call(prog.SysRead, fd, b.Zero(8).Arg(), prog.Int(1)).TolerateAny()
+		b.Call(prog.SysClose, fd).TolerateAny()
+	}
+	if c.AssertNoUserNamespaces {
+		assertNoUserNamespaces(b)
+	}
+	envv := c.chdir(b)
 	if c.NewSession || !c.SameSession && !terminal(fds) {
 		b.Step("session", "")
 		b.Call(prog.SysSetsid)
 	}
-	if p.flags&unix.CLONE_NEWPID != 0 && !c.AsPID1 {
-		b.Step("fork", c.Path)
-		// PID 1 is a copy of the process that cloned it: its memory is nobody's
-		// business in here, from before the command's first instruction.
-		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(0))
-		linger := 0
-		if c.Background {
-			linger = 1
-		}
-		b.Call(prog.Fork, prog.Int(linger))
+	if c.forks() {
+		c.fork(b)
 	}
-	return c.execute(b, umask, len(fds))
+	return c.execute(b, envv, umask, status)
+}
+
+// forks says that there is a process above the command.
+func (c *Cmd) forks() bool {
+	return !c.AsPID1 && (c.Share&PID == 0 || c.Reaper || len(c.Hold) > 0 || len(c.LockFiles) > 0)
+}
+
+// fork adds what makes the command's process; the rest is its own.
+func (c *Cmd) fork(b *prog.Builder) {
+	for _, name := range c.LockFiles {
+		b.Step("lock file", name)
+		f := b.Slot()
+		b.Part(prog.PartTarget)
+		b.Call(prog.SysOpenat, prog.AtCwd, b.String(name), b.Open(prog.NonBlock|prog.CloseOnExec), prog.Int(0)).To(f)
+		b.Part(prog.PartContent)
+		b.Call(prog.SysFcntl, f.Arg(), prog.Int(unix.F_SETLK), b.Words(unix.F_RDLCK, 0, 0, 0).Arg()) // struct flock: all of it
+		b.Call(prog.Hold, f.Arg())
+	}
+	b.Step("fork", c.Path)
+	for _, f := range c.Hold {
+		b.Call(prog.Hold, prog.Int(f.Fd()))
+	}
+	// PID 1 is a copy of the process that cloned it: its memory is nobody's
+	// business in here, from before the command's first instruction.
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(0))
+	how := 0
+	if c.Background {
+		how |= prog.ForkLinger
+	}
+	if !c.HoldSignals {
+		how |= prog.ForkForward
+	}
+	b.Call(prog.Fork, prog.Int(how))
+	for _, f := range c.Hold {
+		b.Call(prog.SysClose, prog.Int(f.Fd()))
+	}
+	if c.Bubblewrap && !c.Background {
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
+	}
+}
+
+// chdir adds the change to the working directory, and returns the environment,
+// which says which it is.
+func (c *Cmd) chdir(b *prog.Builder) prog.Ptr {
+	env := c.Environ()
+	if !c.Bubblewrap {
+		if c.Dir != "" {
+			b.Step("chdir", c.Dir)
+			b.Call(prog.SysChdir, b.String(c.Dir))
+		} else {
+			b.Step("chdir", "/")
+			b.Call(prog.SysChdir, b.String(cwd())).Tolerate(syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.ELOOP)
+		}
+		return b.Strings(env)
+	}
+	if c.Dir != "" {
+		env, _ = setenv(env, "PWD", c.Dir)
+		b.Step("chdir", c.Dir)
+		b.Call(prog.SysChdir, b.String(c.Dir))
+		return b.Strings(env)
+	}
+	env, at := setenv(env, "PWD", "/")
+	envv := b.Strings(env)
+	b.Step("chdir", "/")
+	var done [2]prog.Label
+	for i, dir := range [...]string{cwd(), getenv(env, "HOME")} {
+		if dir == "" {
+			continue
+		}
+		there := b.Call(prog.SysChdir, b.String(dir)).TolerateAny().OnTolerated()
+		b.Call(prog.Store, (envv + prog.Ptr(8*at)).Arg(), b.String("PWD="+dir))
+		done[i] = b.Jump()
+		b.Here(there)
+	}
+	b.Here(done[:]...)
+	return envv
+}
+
+// setenv returns env with a variable set, and where it is. As the C library has
+// it, a variable that was set keeps its place.
+func setenv(env []string, name, value string) ([]string, int) {
+	kv := name + "=" + value
+	env = append(make([]string, 0, len(env)+1), env...)
+	for i, e := range env {
+		if strings.HasPrefix(e, name) && len(e) > len(name) && e[len(name)] == '=' {
+			env[i] = kv
+			return env, i
+		}
+	}
+	return append(env, kv), len(env)
+}
+
+func getenv(env []string, name string) string {
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, name); ok && v != "" && v[0] == '=' {
+			return v[1:]
+		}
+	}
+	return ""
 }
 
 // terminal reports whether one of the three standard descriptors is one.
@@ -381,6 +401,14 @@ func (c *Cmd) credentials(b *prog.Builder) {
 		b.Call(prog.SysSetresgid, prog.Int(cred.GID), prog.Int(cred.GID), prog.Int(cred.GID))
 		b.Call(prog.SysSetresuid, prog.Int(cred.UID), prog.Int(cred.UID), prog.Int(cred.UID))
 	}
+	if !c.KeepCapabilities {
+		c.setCapabilities(b)
+	}
+	b.Step("no_new_privs", "")
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_NO_NEW_PRIVS), prog.Int(1), prog.Int(0), prog.Int(0))
+}
+
+func (c *Cmd) setCapabilities(b *prog.Builder) {
 	b.Step("capabilities", c.Capabilities.String())
 	lo, hi := uint64(uint32(c.Capabilities)), uint64(c.Capabilities>>32)
 	// struct __user_cap_header_struct; then twice effective, permitted, inheritable.
@@ -392,16 +420,17 @@ func (c *Cmd) credentials(b *prog.Builder) {
 			b.Call(prog.SysPrctl, prog.Int(unix.PR_CAP_AMBIENT), prog.Int(unix.PR_CAP_AMBIENT_RAISE), prog.Int(n), prog.Int(0))
 		}
 	}
-	b.Step("no_new_privs", "")
-	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_NO_NEW_PRIVS), prog.Int(1), prog.Int(0), prog.Int(0))
 }
 
 // defaultPath is where commands are looked for if the environment has no PATH.
-const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+const (
+	defaultPath    = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	bubblewrapPath = "/bin:/usr/bin" // the C library's, see confstr(3)
+)
 
 // execute adds the command's execution, and before it what the command must not
 // share with the set-up. status is the number of the status pipe.
-func (c *Cmd) execute(b *prog.Builder, umask prog.Slot, status int) error {
+func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status int) error {
 	for _, s := range append(append([]string{c.Path, c.Dir, c.Hostname}, c.Args...), c.Environ()...) {
 		if strings.IndexByte(s, 0) >= 0 {
 			return &Error{Op: "exec", Path: c.Path, Err: syscall.EINVAL}
@@ -418,9 +447,11 @@ func (c *Cmd) execute(b *prog.Builder, umask prog.Slot, status int) error {
 	if len(args) == 0 {
 		args = []string{c.Path}
 	}
-	env := c.Environ()
-	argv, envv := b.Strings(args), b.Strings(env)
-	if c.executesItself() {
+	argv, shell := b.Strings(args), prog.Null
+	if c.Bubblewrap {
+		shell = b.Strings(append([]string{"/bin/sh", ""}, args[1:]...)).Arg()
+	}
+	if !c.forks() {
 		// Nobody will be left to report that it was executed. So it says that it is
 		// about to be, to be told from a process that somebody killed before.
 		b.Call(prog.SysWrite, prog.Int(status), b.Words(prog.RecordStarted, 0).Arg(), prog.Int(prog.RecordSize)).Full()
@@ -430,8 +461,12 @@ func (c *Cmd) execute(b *prog.Builder, umask prog.Slot, status int) error {
 		f.install(b)
 	}
 	b.Step("exec", c.Path)
-	for _, path := range candidates(c.Path, env) {
-		b.Call(prog.Exec, b.String(path), argv.Arg(), envv.Arg()).
+	path := defaultPath
+	if c.Bubblewrap {
+		path = bubblewrapPath
+	}
+	for _, path := range candidates(c.Path, c.Environ(), path) {
+		b.Call(prog.Exec, b.String(path), argv.Arg(), envv.Arg(), shell).
 			Tolerate(syscall.ENOENT, syscall.EACCES, syscall.ENOTDIR, syscall.ENODEV, syscall.ETIMEDOUT, syscall.ELOOP, syscall.ENAMETOOLONG)
 	}
 	b.Call(prog.ExecFail)
@@ -439,11 +474,10 @@ func (c *Cmd) execute(b *prog.Builder, umask prog.Slot, status int) error {
 }
 
 // candidates are the paths at which name is tried, as execvp(3) does it.
-func candidates(name string, env []string) []string {
-	if strings.Contains(name, "/") {
+func candidates(name string, env []string, path string) []string {
+	if strings.Contains(name, "/") || name == "" {
 		return []string{name}
 	}
-	path := defaultPath
 	for _, kv := range env {
 		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
 			path = v
@@ -461,7 +495,7 @@ func candidates(name string, env []string) []string {
 
 // start brings the sandbox up. It returns after the command was executed.
 func start(c *Cmd, files []*os.File) (*sandbox, error) {
-	p := c.profile()
+	p := c.beginning()
 	defer runtime.KeepAlive(files)
 	fds := make([]int, len(files), len(files)+1)
 	for i, f := range files {
@@ -475,6 +509,12 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 	}
 	if len(fds) >= reexec.MaxFds {
 		return nil, &Error{Op: "start", Path: c.Path, Err: errTooManyFiles}
+	}
+	if c.Inherit {
+		if !reexec.InProcess || len(fds) > 3 || fds[0] != 0 || fds[1] != 1 || fds[2] != 2 {
+			return nil, &Error{Op: "start", Path: c.Path, Err: errInherit}
+		}
+		fds = nil
 	}
 	for _, f := range c.Seccomp {
 		if len(f) == 0 || len(f) > maxFilter {
@@ -494,7 +534,7 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 	if s := begun(p); s != nil {
 		return c.complete(s, p, fds, cloneHere)
 	}
-	if !p.parentMaps() {
+	if !p.waits() && !p.joins() {
 		return startHere(c, p, fds)
 	}
 	s, err := spawnFirst(p, cloneHere)
@@ -505,8 +545,8 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 }
 
 // complete gives a sandbox that has its namespaces the rest of its work.
-func (c *Cmd) complete(s *sandbox, p profile, fds []int, clone cloneFunc) (*sandbox, error) {
-	second, err := c.secondProgram(p, fds, s.mounts)
+func (c *Cmd) complete(s *sandbox, p *beginning, fds []int, clone cloneFunc) (*sandbox, error) {
+	second, err := c.secondProgram(s, p, fds)
 	if err != nil {
 		s.close()
 		return nil, err
@@ -526,7 +566,7 @@ func (c *Cmd) complete(s *sandbox, p profile, fds []int, clone cloneFunc) (*sand
 		}
 		// Somebody may have killed a sandbox that waited, or the launcher before it
 		// cloned: once more, with a fresh one.
-		if lost := s.waited || s.unknown || sendErr != nil; !lost || try > 0 {
+		if lost := s.waited || s.unknown || sendErr != nil; !lost || try > 0 || !p.common() {
 			if sendErr != nil {
 				err = &Error{Op: "start", Path: c.Path, Err: sendErr}
 			}
@@ -536,7 +576,7 @@ func (c *Cmd) complete(s *sandbox, p profile, fds []int, clone cloneFunc) (*sand
 		if s, err = spawnFirst(p, clone); err != nil {
 			return nil, err
 		}
-		if second, err = c.secondProgram(p, fds, s.mounts); err != nil {
+		if second, err = c.secondProgram(s, p, fds); err != nil {
 			s.close()
 			return nil, err
 		}
@@ -544,34 +584,43 @@ func (c *Cmd) complete(s *sandbox, p profile, fds []int, clone cloneFunc) (*sand
 }
 
 // secondProgram is the second Program, for these descriptors and the status pipe.
-func (c *Cmd) secondProgram(p profile, fds []int, haveMounts bool) (*prog.Program, error) {
-	n := len(fds)
+func (c *Cmd) secondProgram(s *sandbox, p *beginning, fds []int) (*prog.Program, error) {
 	b := prog.New(prog.Native())
-	b.SetNFds(n + 1)
-	b.Call(prog.Install, prog.Int(n))
-	if err := c.setup(b, p, fds, haveMounts); err != nil {
+	b.SetNFds(len(fds) + 1)
+	status := s.childStatus
+	if !c.Inherit {
+		status = len(fds)
+		b.Call(prog.Install, prog.Int(len(fds)))
+	}
+	if err := c.setup(b, p, fds, status, s.mounts); err != nil {
 		return nil, err
 	}
 	return b.Program(), nil
 }
 
 // startHere runs both Programs, as one, in a clone of this process.
-func startHere(c *Cmd, p profile, fds []int) (*sandbox, error) {
-	n := len(fds)
-	b := prog.New(prog.Native())
-	b.SetNFds(n + 1)
-	b.SetFlags(p.cloneFlags())
-	b.Call(prog.Install, prog.Int(n))
-	p.namespaces(b)
-	if err := c.setup(b, p, fds, false); err != nil {
-		return nil, err
-	}
-	program := b.Program()
+func startHere(c *Cmd, p *beginning, fds []int) (*sandbox, error) {
 	r, w, err := statusPipe()
 	if err != nil {
 		return nil, &Error{Op: "start", Path: c.Path, Err: err}
 	}
 	defer w.Close()
+	b := prog.New(prog.Native())
+	b.SetNFds(len(fds) + 1)
+	b.SetFlags(p.cloneFlags())
+	status := int(w)
+	if c.Inherit {
+		b.Call(prog.SysClose, prog.Int(r.Fd()))
+	} else {
+		status = len(fds)
+		b.Call(prog.Install, prog.Int(len(fds)))
+	}
+	p.namespaces(b)
+	if err := c.setup(b, p, fds, status, p.mounts()); err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	program := b.Program()
 	pid, errno := reexec.Spawn(program.Block(), append(fds, int(w)))
 	if errno != 0 {
 		_ = r.Close()
@@ -629,7 +678,7 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 				return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
 			}
 		case prog.RecordStarted:
-			if c.executesItself() {
+			if !c.forks() {
 				executing = true // or about to
 				continue
 			}
@@ -647,13 +696,22 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 				}
 			}
 			s.close()
-			return failure(r, s.first, second)
+			return s.failure(r, second)
+		case prog.RecordText:
+			if s.text, err = readText(s.status, int(r.Value)); err != nil {
+				s.close()
+				return &Error{Op: "start", Path: c.Path, Err: err}
+			}
 		}
 	}
 }
 
-// executesItself says that the clone is the command, not a PID 1 above it.
-func (c *Cmd) executesItself() bool { return c.AsPID1 || c.Share&PID != 0 }
+// readText reads the text that follows a Record.
+func readText(f *os.File, n int) (string, error) {
+	b := make([]byte, min(n, unix.PathMax))
+	_, err := io.ReadFull(f, b)
+	return string(b), err
+}
 
 // awaitPid reads the process id, which another process reports, or the clone's
 // first byte.
@@ -690,16 +748,56 @@ func (s *sandbox) awaitPid() error {
 	return nil
 }
 
+// awaitJoined reads the process id of the process that a first Program goes on in
+// after it joined namespaces, and waits for the one that began it.
+func (s *sandbox) awaitJoined() error {
+	for {
+		r, err := readRecord(s.status)
+		switch {
+		case err != nil:
+			s.close()
+			return &Error{Op: "start", Err: err}
+		case r.Kind == prog.RecordFail:
+			err := s.failure(r, nil)
+			s.close()
+			return err
+		case r.Kind == prog.RecordPid && r.Errno != 0:
+			s.pid = 0
+			s.close()
+			return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+		case r.Kind == prog.RecordPid && r.Op == 0: // the launcher's
+			s.pid = int(r.Value)
+		case r.Kind == prog.RecordPid:
+			if s.pid == 0 {
+				if s.pid = s.sender(); s.pid == 0 {
+					s.pid = int(r.Value)
+					return nil
+				}
+			}
+			sys.Wait(s.pid)
+			s.pid = int(r.Value)
+			return nil
+		}
+	}
+}
+
 // failure is a report as an error.
-func failure(r prog.Record, first, second *prog.Program) error {
+func (s *sandbox) failure(r prog.Record, second *prog.Program) error {
 	p := second
 	if r.Value&stage1 != 0 {
-		p = first
+		p = s.first
 	}
 	i := int(r.Value &^ stage1)
-	e := &Error{Op: "start", Err: syscall.Errno(r.Errno), Program: int(r.Op)}
+	e := &Error{Op: "start", Program: int(r.Op), Text: s.text}
+	errno, part := prog.SplitErrno(r.Errno)
+	e.Err = errno
 	if p != nil && i < len(p.Steps) {
-		e.Op, e.Path = p.Steps[i].Op, p.Steps[i].Path
+		step := &p.Steps[i]
+		e.Op, e.Path = step.Where()
+		e.Mount, e.Part = int(step.Mount), step.Part
+	}
+	if part != 0 {
+		e.Part = part
 	}
 	return e
 }

@@ -3,23 +3,35 @@ package main
 import (
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path"
 	"strconv"
 	"syscall"
+	"unsafe"
 
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/bwrap"
-	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// dropIn is bubblewrap's command line. With extensions our own options are known
-// too.
+// Bubblewrap's command line: package bwrap reads it, package nsexec carries it out,
+// and what stands between the two is here: descriptors, which the options name by
+// number, and messages, which are to be bubblewrap's to the letter.
+
+// dropIn runs what bubblewrap's command line asks for. With extensions our own
+// options are known too.
 func dropIn(argv []string, extensions bool) int {
+	if len(argv) == 2 && argv[1] == "--version" {
+		return version012()
+	}
+	if err := privileges(); err != "" {
+		_, _ = os.Stderr.WriteString(bwrap.Message(false, bwrap.SeverityError, err))
+		return 1
+	}
 	cfg, err := bwrap.Parse(argv[1:], bwrap.Env{
 		UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Caps: effectiveCaps(), Extensions: extensions,
 		ReadFD: readFD, UserNamespaces: haveUserNamespaces,
@@ -33,42 +45,40 @@ func dropIn(argv []string, extensions bool) int {
 			_, _ = os.Stdout.WriteString(bwrap.Usage(argv[0], extensions))
 			return 0
 		case bwrap.StopVersion:
-			_, _ = os.Stdout.WriteString("bubblewrap 0.12.0\n")
-			return 0
+			return version012()
 		}
 		_, _ = os.Stderr.WriteString(bwrap.Usage(argv[0], extensions))
 		return 1
 	}
-	die := func(text string) int {
-		_, _ = os.Stderr.WriteString(bwrap.Message(cfg.LevelPrefix, bwrap.SeverityError, text))
-		return 1
+	d := dropped{cfg: cfg, plainShm: !extensions}
+	if err == nil {
+		err = d.prepare()
 	}
-	if err != nil {
-		return die(err.Error())
+	if err == nil {
+		err = d.start()
 	}
-	c, err := dropInCommand(cfg)
-	if err != nil {
-		return die(err.Error())
+	if err == nil {
+		return d.wait()
 	}
-	err = c.Run()
-	if ee, ok := errors.AsType[*exec.ExitError](err); ok {
-		return exitStatus(ee.ProcessState)
-	}
-	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == "exec" {
-		return die("execvp " + e.Path + ": " + bwrap.Strerror(e.Err))
-	}
-	if err != nil {
-		return die(err.Error())
-	}
+	_, _ = os.Stderr.WriteString(bwrap.Message(cfg.LevelPrefix, bwrap.SeverityError, d.message(err)))
+	return d.failed(err)
+}
+
+func version012() int {
+	_, _ = os.Stdout.WriteString("bubblewrap 0.12.0\n")
 	return 0
 }
 
-// exitStatus is how shells number the end of a process.
-func exitStatus(ps *os.ProcessState) int {
-	if ws, ok := ps.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return 128 + int(ws.Signal())
+// privileges says why this process may not do what it is asked for: as a program
+// with more rights than its caller it would lend them to whatever the caller likes.
+func privileges() string {
+	switch {
+	case os.Geteuid() != os.Getuid():
+		return "setuid use of bubblewrap is not supported"
+	case os.Getuid() != 0 && effectiveCaps() != 0:
+		return "Unexpected capabilities but not setuid, old file caps config?"
 	}
-	return ps.ExitCode()
+	return ""
 }
 
 func effectiveCaps() uint64 {
@@ -97,77 +107,96 @@ func haveUserNamespaces() bool {
 	return err != nil || string(b) != "0\n"
 }
 
-// unsupported is an option that this build does not act on. Going on without it
-// would be silently weaker.
-func unsupported(option string) error { return errors.New(option + " is not supported") }
+// dropped is one run.
+type dropped struct {
+	cfg *bwrap.Config
+	cmd *nsexec.Cmd
+	ops []*bwrap.SetupOp // by index of cmd.Mounts
+	// plainShm gives /dev/shm the mode that bubblewrap gives it.
+	plainShm bool
+}
 
-// dropInCommand is what the options ask for.
-func dropInCommand(cfg *bwrap.Config) (*nsexec.Cmd, error) {
-	for _, u := range []struct {
-		option string
-		given  bool
-	}{
-		{"--userns", cfg.UserNS.Set}, {"--userns2", cfg.UserNS2.Set}, {"--pidns", cfg.PIDNS.Set},
-		{"--disable-userns", cfg.DisableUserns}, {"--assert-userns-disabled", cfg.AssertUsernsDisabled},
-		{"--exec-label", cfg.ExecLabel.Set}, {"--file-label", cfg.FileLabel.Set},
-		{"--lock-file", len(cfg.LockFiles) > 0}, {"--sync-fd", cfg.SyncFD.Set}, {"--block-fd", cfg.BlockFD.Set},
-		{"--userns-block-fd", cfg.UsernsBlockFD.Set}, {"--info-fd", cfg.InfoFD.Set}, {"--json-status-fd", cfg.JSONStatusFD.Set},
-		{"--netns", cfg.NetNS.Set}, {"--forward-signals", cfg.ForwardSignals}, {"--exit-codes", cfg.ExitCodes},
-		{"--allow-loopback-failure", cfg.AllowLoopbackFailure},
-	} {
-		if u.given {
-			return nil, unsupported(u.option)
-		}
-	}
+// prepare says in terms of package nsexec what the options ask for.
+func (d *dropped) prepare() error {
+	cfg := d.cfg
 	c := nsexec.Command(cfg.Command[0], cfg.Command[1:]...)
+	d.cmd = c
 	if cfg.Argv0.Set {
 		c.Args[0] = cfg.Argv0.Value
 	}
+	c.Bubblewrap, c.Inherit = true, true
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.Env = cfg.Environment(os.Environ())
 	c.Dir = cfg.Chdir.Value
-	if cfg.Chdir.Set {
-		c.Env = bwrap.Setenv(c.Env, "PWD", c.Dir)
+	if cfg.Chdir.Set && c.Dir == "" {
+		return &nsexec.Error{Op: "chdir", Err: unix.ENOENT}
 	}
 	c.Share = share(cfg)
 	c.AsPID1 = cfg.AsPID1
 	c.Background = !cfg.DieWithParent && !cfg.KillOnExit
 	c.NewSession, c.SameSession = cfg.NewSession, true
+	c.HoldSignals = !cfg.ForwardSignals
+	c.LoopbackOptional = cfg.AllowLoopbackFailure
+	c.NoUserNamespaces, c.AssertNoUserNamespaces = cfg.DisableUserns, cfg.AssertUsernsDisabled
 	c.Capabilities = nsexec.Capabilities(cfg.Caps)
+	c.KeepCapabilities = os.Getuid() == 0 && !cfg.CapsGiven
+	c.LockFiles = cfg.LockFiles
 	if cfg.UnshareUser {
-		c.UIDMap = []nsexec.IDMap{{Inside: cfg.UID.Value, Outside: uint32(os.Geteuid()), Count: 1}}
-		c.GIDMap = []nsexec.IDMap{{Inside: cfg.GID.Value, Outside: uint32(os.Getegid()), Count: 1}}
-		for _, m := range cfg.UIDMap {
-			c.UIDMap = append(c.UIDMap, nsexec.IDMap(m))
-		}
-		for _, m := range cfg.GIDMap {
-			c.GIDMap = append(c.GIDMap, nsexec.IDMap(m))
+		c.UIDMap = append([]nsexec.IDMap{{Inside: cfg.UID.Value, Outside: uint32(os.Geteuid()), Count: 1}}, idMaps(cfg.UIDMap)...)
+		c.GIDMap = append([]nsexec.IDMap{{Inside: cfg.GID.Value, Outside: uint32(os.Getegid()), Count: 1}}, idMaps(cfg.GIDMap)...)
+	}
+	if cfg.UnshareCgroup && !haveCgroupNamespaces() {
+		return errors.New("Cannot create new cgroup namespace because the kernel does not support it")
+	}
+	if err := d.filters(); err != nil {
+		return err
+	}
+	if err := d.join(); err != nil {
+		return err
+	}
+	if cfg.SyncFD.Set && isOpen(cfg.SyncFD.Value) {
+		// What is closed is no reason to complain, as bubblewrap has it.
+		c.Hold = append(c.Hold, os.NewFile(uintptr(cfg.SyncFD.Value), "sync"))
+	}
+	c.Reaper = cfg.SyncFD.Set
+	if cfg.BlockFD.Set && isOpen(cfg.BlockFD.Value) {
+		c.Block = os.NewFile(uintptr(cfg.BlockFD.Value), "block")
+	}
+	c.MapLater = cfg.UsernsBlockFD.Set
+	if cfg.InfoFD.Set || cfg.JSONStatusFD.Set {
+		c.Created = d.created
+	}
+	for _, fd := range [...]bwrap.Opt[int]{cfg.InfoFD, cfg.JSONStatusFD, cfg.UsernsBlockFD} {
+		if fd.Set {
+			c.Close = append(c.Close, fd.Value)
 		}
 	}
-	for _, f := range cfg.Filters {
-		if f.File != "" {
-			return nil, unsupported("--seccomp-file")
-		}
-		c.Seccomp = append(c.Seccomp, filter(f.Data))
+	if cfg.KillOnExit && c.Share&nsexec.PID != 0 {
+		return errors.New("--kill-on-exit requires --unshare-pid")
 	}
-	if cfg.Seccomp.Set {
-		b, err := readFD(cfg.Seccomp.Value)
-		if err != nil {
-			return nil, errors.New("Can't read seccomp data: " + bwrap.Strerror(err))
-		}
-		if len(b)%8 != 0 {
-			return nil, errors.New("Invalid seccomp data, must be multiple of 8")
-		}
-		c.Seccomp = []nsexec.Filter{filter(b)}
-	}
-	for i := range cfg.Ops {
-		if err := dropInMount(c, &cfg.Ops[i], cfg.UnsharePID); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
+	return d.mounts()
 }
 
+// isOpen reports whether a number is a descriptor.
+func isOpen(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
+}
+
+func haveCgroupNamespaces() bool {
+	_, err := os.Stat("/proc/self/ns/cgroup")
+	return err == nil
+}
+
+func idMaps(ranges []bwrap.IDMap) []nsexec.IDMap {
+	m := make([]nsexec.IDMap, len(ranges))
+	for i, r := range ranges {
+		m[i] = nsexec.IDMap(r)
+	}
+	return m
+}
+
+// share are the namespaces that are not to be new.
 func share(cfg *bwrap.Config) nsexec.Namespace {
 	s := nsexec.All
 	for _, u := range []struct {
@@ -175,13 +204,44 @@ func share(cfg *bwrap.Config) nsexec.Namespace {
 		isNew bool
 	}{
 		{nsexec.User, cfg.UnshareUser}, {nsexec.IPC, cfg.UnshareIPC}, {nsexec.PID, cfg.UnsharePID},
-		{nsexec.Net, cfg.UnshareNet}, {nsexec.UTS, cfg.UnshareUTS}, {nsexec.Cgroup, cfg.UnshareCgroup || cfg.UnshareCgroupTry},
+		{nsexec.Net, cfg.UnshareNet}, {nsexec.UTS, cfg.UnshareUTS},
+		{nsexec.Cgroup, cfg.UnshareCgroup || cfg.UnshareCgroupTry && haveCgroupNamespaces()},
 	} {
 		if u.isNew {
 			s &^= u.ns
 		}
 	}
 	return s
+}
+
+// filters reads the seccomp programs.
+func (d *dropped) filters() error {
+	for _, f := range d.cfg.Filters {
+		data := f.Data
+		if f.File != "" {
+			var err error
+			if data, err = os.ReadFile(f.File); err != nil {
+				return &bwrap.Error{Text: "Can't read seccomp data from " + f.File, Err: err}
+			}
+			if len(data)%8 != 0 {
+				return errors.New("Invalid seccomp data, must be multiple of 8")
+			}
+		}
+		d.cmd.Seccomp = append(d.cmd.Seccomp, filter(data))
+	}
+	if !d.cfg.Seccomp.Set {
+		return nil
+	}
+	d.cmd.Close = append(d.cmd.Close, d.cfg.Seccomp.Value)
+	b, err := readFD(d.cfg.Seccomp.Value)
+	if err != nil {
+		return &bwrap.Error{Text: "Can't read seccomp data", Err: err}
+	}
+	if len(b)%8 != 0 {
+		return errors.New("Invalid seccomp data, must be multiple of 8")
+	}
+	d.cmd.Seccomp = append(d.cmd.Seccomp, filter(b))
+	return nil
 }
 
 func filter(b []byte) (f nsexec.Filter) {
@@ -194,103 +254,106 @@ func filter(b []byte) (f nsexec.Filter) {
 	return f
 }
 
-// dropInMount adds one step of the set-up.
-func dropInMount(c *nsexec.Cmd, op *bwrap.SetupOp, newPID bool) error {
-	dest := op.Dest
-	if !path.IsAbs(dest) {
-		dest = "/" + dest
-	}
-	source, err := absolute(op.Source)
-	if err != nil {
-		return err
-	}
-	work, err := absolute(op.WorkDir)
-	if err != nil {
-		return err
-	}
-	layers := make([]string, len(op.Layers))
-	for i, layer := range op.Layers {
-		if layers[i], err = absolute(layer); err != nil {
-			return err
+// join finds the namespaces to enter.
+func (d *dropped) join() error {
+	cfg, j := d.cfg, &d.cmd.Join
+	for _, f := range [...]struct {
+		fd   bwrap.Opt[int]
+		to   **os.File
+		name string
+		text string
+	}{
+		{cfg.UserNS, &j.User, "user namespace", "Joining specified user namespace failed"},
+		{cfg.UserNS2, &j.UserAfter, "second user namespace", "Setting userns2 failed"},
+		{cfg.PIDNS, &j.PID, "PID namespace", "Setting pidns failed"},
+	} {
+		if !f.fd.Set {
+			continue
 		}
+		if !isOpen(f.fd.Value) {
+			return &bwrap.Error{Text: f.text, Err: unix.EBADF}
+		}
+		*f.to = os.NewFile(uintptr(f.fd.Value), f.name)
+		d.cmd.Close = append(d.cmd.Close, f.fd.Value)
 	}
-	var m mounts.Mount
-	switch op.Kind {
-	case bwrap.OpBind:
-		m = mounts.Bind(source, dest)
-	case bwrap.OpROBind:
-		m = mounts.ROBind(source, dest)
-	case bwrap.OpDevBind:
-		m = mounts.DevBind(source, dest)
-	case bwrap.OpRemountRO:
-		m = mounts.Remount(dest)
-	case bwrap.OpProc:
-		m = mounts.Proc(dest)
-		if !newPID {
-			m = mounts.Bind("/proc", dest)
-		}
-	case bwrap.OpDev:
-		m = mounts.Dev(dest)
-	case bwrap.OpTmpfs:
-		m = mounts.Tmpfs(dest).WithSize(op.Size)
-	case bwrap.OpMqueue:
-		m = mounts.Mqueue(dest)
-	case bwrap.OpDir:
-		m = mounts.Dir(dest)
-	case bwrap.OpFile:
-		b, err := readFD(op.FD)
-		if err != nil {
-			return errors.New("Can't read data: " + bwrap.Strerror(err))
-		}
-		m = mounts.File(dest, b).WithPerm(0o666)
-	case bwrap.OpSymlink:
-		m = mounts.Symlink(op.Source, dest)
-	case bwrap.OpChmod:
-		m = mounts.Chmod(0, dest)
-	case bwrap.OpOverlay:
-		m = mounts.Overlay(dest, source, work, layers...)
-	case bwrap.OpROOverlay:
-		m = mounts.ROOverlay(dest, layers...)
-	case bwrap.OpHostname:
-		c.Hostname = op.Dest
+	j.UID, j.GID = cfg.UID.Value, cfg.GID.Value
+	if !cfg.NetNS.Set {
 		return nil
-	case bwrap.OpTmpOverlay:
-		return unsupported("--tmp-overlay")
-	default:
-		return unsupported("this kind of mount")
 	}
-	m.Optional = op.Try
-	if op.HasPerms {
-		m = m.WithPerm(fileMode(op.Perms))
+	var h netns.NsHandle
+	var err error
+	if name := cfg.NetNS.Value; path.Base(name) == name {
+		h, err = netns.GetFromName(name)
+	} else {
+		h, err = netns.GetFromPath(name)
 	}
-	m.ParentPerm = fs.FileMode(op.ParentMode())
-	c.Mounts = append(c.Mounts, m)
+	if err != nil {
+		return &bwrap.Error{Text: "Can't open network namespace " + cfg.NetNS.Value, Err: err}
+	}
+	j.Net = os.NewFile(uintptr(h), cfg.NetNS.Value)
 	return nil
 }
 
-// absolute is a path of the host.
-func absolute(p string) (string, error) {
-	if p == "" || path.IsAbs(p) {
-		return p, nil
+// start starts COMMAND.
+func (d *dropped) start() error {
+	plainSignals()
+	if d.cfg.DieWithParent {
+		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+			return &bwrap.Error{Text: "prctl", Err: err}
+		}
 	}
-	wd, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	return path.Join(wd, p), nil
+	return d.cmd.Start()
 }
 
-// fileMode is a mode as chmod(2) takes it as one of Go's.
-func fileMode(mode uint32) fs.FileMode {
-	m := fs.FileMode(mode & 0o777)
-	if mode&0o4000 != 0 {
-		m |= fs.ModeSetuid
+// plainSignals lets signals do to this process what they do to any other: the Go
+// runtime has its own ideas about some.
+func plainSignals() {
+	var handler, now [4]uintptr // struct sigaction
+	for _, s := range [...]syscall.Signal{
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTRAP, unix.SIGABRT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE,
+		unix.SIGALRM, unix.SIGTERM, unix.SIGSTKFLT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGIO, unix.SIGPWR, unix.SIGSYS,
+	} {
+		const ignored = 1 // SIG_IGN
+		_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
+		if e == 0 && now[0] != ignored {
+			_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
+		}
 	}
-	if mode&0o2000 != 0 {
-		m |= fs.ModeSetgid
+}
+
+// wait waits for COMMAND, and returns its exit status.
+func (d *dropped) wait() int {
+	if d.cfg.ForwardSignals {
+		signals := make(chan os.Signal, 16)
+		for _, s := range forwarded {
+			if !signal.Ignored(s) {
+				signal.Notify(signals, s)
+			}
+		}
+		go func() {
+			for s := range signals {
+				_ = d.cmd.Process.Signal(s)
+			}
+		}()
 	}
-	if mode&0o1000 != 0 {
-		m |= fs.ModeSticky
+	err := d.cmd.Wait()
+	status := 0
+	if _, exited := errors.AsType[*exec.ExitError](err); exited {
+		status = exitStatus(d.cmd.ProcessState)
+	} else if err != nil {
+		_, _ = os.Stderr.WriteString(bwrap.Message(d.cfg.LevelPrefix, bwrap.SeverityError, err.Error()))
+		status = 1
 	}
-	return m
+	if d.cfg.JSONStatusFD.Set {
+		_, _ = unix.Write(d.cfg.JSONStatusFD.Value, exitJSON(status))
+	}
+	return status
+}
+
+// exitStatus is how shells number the end of a process.
+func exitStatus(ps *os.ProcessState) int {
+	if ws, ok := ps.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return ps.ExitCode()
 }

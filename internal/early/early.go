@@ -35,6 +35,8 @@ type Clone struct {
 	Pid, Sock, Status int     // the process, our end of its socket, its status pipe
 	UID, GID          int     // whose it is
 	Flags             uintptr // its namespaces, as flags of clone(2), but for the mount namespace, which is new
+	ChildStatus       int     // the number that the status pipe has in it
+	Inherit           bool    // it has all descriptors of the caller, and its session key ring
 }
 
 // Numbers that package syscall does not have.
@@ -65,6 +67,7 @@ func start(stack unsafe.Pointer) (clone bool) {
 	if flags == 0 {
 		return false
 	}
+	started.Inherit = !equal(at(argv, 1), "run")
 	uid, _, _ := syscall.RawSyscall(syscall.SYS_GETEUID, 0, 0, 0)
 	gid, _, _ := syscall.RawSyscall(syscall.SYS_GETEGID, 0, 0, 0)
 	if uid == 0 {
@@ -118,8 +121,13 @@ func begin(flags, uid, gid uintptr, sock, status *[2]int32) (clone bool) {
 	if e == 0 {
 		started.Pid, started.Sock, started.Status = int(pid), int(s), int(p)
 		started.UID, started.GID, started.Flags = int(uid), int(gid), flags
+		started.ChildStatus = int(status[1])
 		if pid == 0 {
 			started.Sock, started.Status = int(sock[1]), int(status[1])
+			if started.Inherit {
+				closeFd(sock[0])
+				closeFd(status[0])
+			}
 			return true
 		}
 	}
@@ -183,10 +191,13 @@ func child() {
 	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
 	syscall.RawSyscall(syscall.SYS_PRCTL, prSetPdeathsig, uintptr(syscall.SIGKILL), 0)
 	uid, gid := uintptr(started.UID), uintptr(started.GID)
-	// 0 is the socket, 1 the status pipe; nothing else of the caller is kept.
-	dup(uintptr(started.Sock), 0)
-	dup(uintptr(started.Status), 1)
-	syscall.RawSyscall(sysCloseRange, 2, 0xffffffff, 0)
+	if !started.Inherit {
+		// 0 is the socket, 1 the status pipe; nothing else of the caller is kept.
+		dup(uintptr(started.Sock), 0)
+		dup(uintptr(started.Status), 1)
+		syscall.RawSyscall(sysCloseRange, 2, 0xffffffff, 0)
+		started.Sock, started.Status = 0, 1
+	}
 	var buf [32]byte
 	write(&uidMap, &buf, mapLine(&buf, uid))
 	buf[0], buf[1], buf[2], buf[3] = 'd', 'e', 'n', 'y'
@@ -198,7 +209,9 @@ func child() {
 	if _, _, e := syscall.RawSyscall(syscall.SYS_UNSHARE, own, 0, 0); e != 0 {
 		exit()
 	}
-	syscall.RawSyscall(syscall.SYS_KEYCTL, keyctlJoinSession, 0, 0)
+	if !started.Inherit {
+		syscall.RawSyscall(syscall.SYS_KEYCTL, keyctlJoinSession, 0, 0)
+	}
 	if started.Flags&syscall.CLONE_NEWNET != 0 {
 		loopback()
 	}
@@ -215,7 +228,7 @@ func child() {
 //
 //go:nosplit
 //go:norace
-func wait() { reexec.Receive(0, 1) }
+func wait() { reexec.Receive(uintptr(started.Sock), uintptr(started.Status)) }
 
 //go:nosplit
 //go:norace

@@ -48,7 +48,8 @@ func wanted(argc int, argv unsafe.Pointer) (flags uintptr) {
 			flags &^= syscall.CLONE_NEWNET
 		case equal(a, "--uid"), equal(a, "--gid"), equal(a, "--userns"), equal(a, "--userns2"), equal(a, "--pidns"),
 			equal(a, "--netns"), equal(a, "--cap-add"), equal(a, "--uid-map"), equal(a, "--gid-map"),
-			equal(a, "--userns-block-fd"), equal(a, "--help"), equal(a, "--version"):
+			equal(a, "--userns-block-fd"), equal(a, "--info-fd"), equal(a, "--json-status-fd"), equal(a, "--args"),
+			equal(a, "--allow-loopback-failure"), equal(a, "--help"), equal(a, "--version"):
 			return 0
 		}
 	}

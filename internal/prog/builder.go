@@ -39,9 +39,10 @@ func (p Ptr) Arg() Arg { return Arg{KindPtr, uint64(p)} }
 
 // Builder makes a Program. The zero Builder is not ready: use New.
 type Builder struct {
-	p    Program
-	step uint32
-	free []Slot
+	p     Program
+	step  uint32
+	mount int32
+	free  []Slot
 }
 
 // Native is the architecture this process runs on.
@@ -78,7 +79,25 @@ func (b *Builder) Grow(n, size int) {
 
 // Step begins a step: the operations that follow belong to it.
 func (b *Builder) Step(op, path string) {
-	b.p.Steps = append(b.p.Steps, Step{op, path})
+	b.p.Steps = append(b.p.Steps, Step{Op: op, Path: path, Mount: b.mount})
+	b.step = uint32(len(b.p.Steps) - 1)
+}
+
+// StepIn is Step for a name in a directory.
+func (b *Builder) StepIn(op, dir, name string) {
+	b.Step(op, dir)
+	b.p.Steps[b.step].Name = name
+}
+
+// Mount says that the steps that follow belong to the mount of this index; -1: to
+// none.
+func (b *Builder) Mount(index int) { b.mount = int32(index + 1) }
+
+// Part is Step for a part of the same step.
+func (b *Builder) Part(part Part) {
+	s := b.p.Steps[b.step]
+	s.Part = part
+	b.p.Steps = append(b.p.Steps, s)
 	b.step = uint32(len(b.p.Steps) - 1)
 }
 
@@ -97,6 +116,15 @@ func (b *Builder) Slot() Slot {
 	}
 	b.p.slots++
 	return Slot(b.p.slots - 1)
+}
+
+// Slots reserves n slots that follow each other, and returns the first.
+func (b *Builder) Slots(n int) Slot {
+	if b.p.slots+n > maxSlots {
+		panic("BUG: a program with too many slots")
+	}
+	b.p.slots += n
+	return Slot(b.p.slots - n)
 }
 
 // Close closes the descriptor in s and gives the slot back.
@@ -133,6 +161,12 @@ func (r Ref) Tolerate(errnos ...syscall.Errno) Ref {
 	return r
 }
 
+// TolerateAny lets the Program go on after any error.
+func (r Ref) TolerateAny() Ref {
+	r.b.p.ops[r.i].Tol = [2]uint64{math.MaxUint64, math.MaxUint64}
+	return r
+}
+
 // Full makes a result that is not the third argument an error.
 func (r Ref) Full() Ref { r.b.p.ops[r.i].Kind |= FlagFull; return r }
 
@@ -149,9 +183,13 @@ type Label struct {
 	err bool
 }
 
-// Here sets the targets of jumps to the operation that is added next.
+// Here sets the targets of jumps to the operation that is added next. The zero
+// Label is no jump.
 func (b *Builder) Here(labels ...Label) {
 	for _, l := range labels {
+		if l.r.b == nil {
+			continue
+		}
 		n := len(b.p.ops) - l.r.i - 1
 		if n > math.MaxUint16 {
 			panic("BUG: a jump in a program goes too far")
@@ -204,6 +242,16 @@ func (b *Builder) String(s string) Arg {
 	}
 	off := Ptr(len(b.p.data))
 	b.p.data = append(b.p.data, s...)
+	b.p.data = append(b.p.data, 0)
+	return off.Arg()
+}
+
+// StringIn adds the path of a name in a directory, with its final zero.
+func (b *Builder) StringIn(dir, name string) Arg {
+	off := Ptr(len(b.p.data))
+	b.p.data = append(b.p.data, dir...)
+	b.p.data = append(b.p.data, '/')
+	b.p.data = append(b.p.data, name...)
 	b.p.data = append(b.p.data, 0)
 	return off.Arg()
 }

@@ -26,12 +26,17 @@ func (p *Program) Format(w io.Writer) error {
 	for i := range p.ops {
 		o := &p.ops[i]
 		if int(o.Step) != step {
-			step = int(o.Step)
-			b = append(b, p.Steps[step].Op...)
-			if path := p.Steps[step].Path; path != "" {
-				b = append(append(b, ' '), plain(path)...)
+			s, last := p.Steps[o.Step], Step{}
+			if step >= 0 {
+				last = p.Steps[step]
 			}
-			b = append(b, '\n')
+			if step = int(o.Step); s.Op != last.Op || s.path() != last.path() || s.Mount != last.Mount {
+				b = append(b, s.Op...)
+				if path := s.path(); path != "" {
+					b = append(append(b, ' '), plain(path)...)
+				}
+				b = append(b, '\n')
+			}
 		}
 		n := strconv.Itoa(i)
 		b = append(b, "     "[:max(1, 5-len(n))]...)

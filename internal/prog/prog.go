@@ -16,7 +16,11 @@
 // golden tests compare, without a kernel.
 package prog
 
-import "unsafe"
+import (
+	"strings"
+	"syscall"
+	"unsafe"
+)
 
 // Header is the beginning of a laid-out Program. Offsets count from its start.
 type Header struct {
@@ -34,13 +38,24 @@ type Header struct {
 	Failed uint32 // set by the command's process when it could not execute
 	Flags  uint64 // of clone3(2)
 	Stage  uint32 // or'ed into the step of reports, so that both halves can be told apart
-	Linger uint32 // set by Fork: PID 1 stays until nobody is left
+	Fork   uint32 // the argument of Fork, for PID 1
+	NHeld  uint32 // how many descriptors PID 1 holds
 
-	Scratch [48]uint64 // for the child, whose stack is small
+	Held    [MaxHeld]uint32 // their numbers, ascending
+	Scratch [48]uint64      // for the child, whose stack is small
 }
 
+// MaxHeld is how many descriptors PID 1 can hold besides the status pipe.
+const MaxHeld = 64
+
+// Bits of the argument of Fork: what PID 1 does.
+const (
+	ForkLinger  = 1 << iota // it stays until nobody is left
+	ForkForward             // it passes signals on to the command
+)
+
 // Magic begins every Program, and changes with its layout.
-const Magic = 0x6e737204
+const Magic = 0x6e737205
 
 // Op is one operation. A zero Tol tolerates nothing.
 type Op struct {
@@ -75,7 +90,52 @@ const (
 )
 
 // Step is what an operation is part of, in words a user knows: "bind", the path.
-type Step struct{ Op, Path string }
+type Step struct {
+	Op, Path string
+	Name     string // a name in the directory Path
+	Part     Part
+	Mount    int32 // 1 + the index in the list of mounts; 0: none of them
+}
+
+// path is the whole path.
+func (s *Step) path() string {
+	if s.Name == "" {
+		return s.Path
+	}
+	return strings.TrimSuffix(s.Path, "/") + "/" + s.Name
+}
+
+// Where is the step's operation and path.
+func (s *Step) Where() (op, path string) { return s.Op, s.path() }
+
+// Part is the part of a step that failed, where that makes a difference.
+type Part uint8
+
+// The parts.
+const (
+	PartNone    Part = iota
+	PartSource       // finding the source
+	PartParents      // making the parents of the target
+	PartTarget       // making or opening the target
+	PartSymlink      // the target is a symbolic link
+	PartNotDir       // a directory goes where something else is
+	PartNotFile      // something else goes where a directory is
+	PartContent      // filling what was made
+	PartChanged      // the source is not what it was to be
+	PartMade         // the target exists, and is something else
+)
+
+// partShift is where a Record's errno has the part, if the operation knows it
+// better than the step.
+const partShift = 16
+
+// WithErrno is the number of an error that says its part.
+func (p Part) WithErrno(e syscall.Errno) syscall.Errno { return e | syscall.Errno(p)<<partShift }
+
+// SplitErrno undoes WithErrno.
+func SplitErrno(e uint32) (syscall.Errno, Part) {
+	return syscall.Errno(e & (1<<partShift - 1)), Part(e >> partShift)
+}
 
 // Program is a list of system calls that was built and can be laid out.
 type Program struct {
@@ -96,7 +156,7 @@ type Program struct {
 type Record struct {
 	Kind  uint32 // RecordPid …
 	Value uint32 // process id; step; wait status
-	Errno uint32
+	Errno uint32 // see SplitErrno
 	Op    uint32 // which operation failed
 }
 
@@ -109,6 +169,7 @@ const (
 	RecordFail               // operation Op of step Value failed with Errno
 	RecordStarted            // the command was executed
 	RecordExit               // the command's wait status is Value
+	RecordText               // Value bytes follow: what a failed Same found
 )
 
 // Len is the number of bytes that Layout writes.

@@ -61,6 +61,9 @@ const (
 	SysSeccomp
 	SysSigprocmask
 	SysExecve
+	SysSetns
+	SysFaccessat
+	SysUnlinkat
 
 	// The rest are done by the child itself; see the child's file.
 	Install  // arrange the passed descriptors, close all others
@@ -73,6 +76,11 @@ const (
 	Jump     // skip always
 	Fail     // report an error
 	ExecFail // report the error remembered by Exec
+	Clone    // go on in a new process, a child of the parent
+	Store    // set a word of the data
+	Hold     // PID 1 keeps this descriptor
+	Mismatch // say why a tree cannot be put onto a target
+	Same     // report a text that is not what was expected
 	numSys
 )
 
@@ -91,6 +99,11 @@ const (
 	NrJump     = pseudo + uint32(Jump)
 	NrFail     = pseudo + uint32(Fail)
 	NrExecFail = pseudo + uint32(ExecFail)
+	NrClone    = pseudo + uint32(Clone)
+	NrStore    = pseudo + uint32(Store)
+	NrHold     = pseudo + uint32(Hold)
+	NrMismatch = pseudo + uint32(Mismatch)
+	NrSame     = pseudo + uint32(Same)
 )
 
 type sysInfo struct {
@@ -144,17 +157,25 @@ var sysTable = [numSys]sysInfo{
 	SysSeccomp:      {"seccomp", [2]uint32{317, 277}, "exn"},
 	SysSigprocmask:  {"rt_sigprocmask", [2]uint32{14, 135}, "eqpd"},
 	SysExecve:       {"execve", [2]uint32{59, 221}, "svE"},
+	SysSetns:        {"setns", [2]uint32{308, 268}, "fx"},
+	SysFaccessat:    {"faccessat", [2]uint32{269, 48}, "fsd"},
+	SysUnlinkat:     {"unlinkat", [2]uint32{263, 35}, "fsd"},
 
 	Install:  {"install", [2]uint32{NrInstall, NrInstall}, "d"},
 	Receive:  {"receive", [2]uint32{NrReceive, NrReceive}, "d"},
-	Fork:     {"fork", [2]uint32{NrFork, NrFork}, "d"},
-	Exec:     {"execve", [2]uint32{NrExec, NrExec}, "svE"},
+	Fork:     {"fork", [2]uint32{NrFork, NrFork}, "x"},
+	Exec:     {"execve", [2]uint32{NrExec, NrExec}, "svEv"},
 	Target:   {"target", [2]uint32{NrTarget, NrTarget}, "fsfm"},
 	MakeDirs: {"make_dirs", [2]uint32{NrMakeDirs, NrMakeDirs}, "fsm"},
 	Branch:   {"branch", [2]uint32{NrBranch, NrBranch}, "pxx"},
 	Jump:     {"jump", [2]uint32{NrJump, NrJump}, ""},
 	Fail:     {"fail", [2]uint32{NrFail, NrFail}, "d"},
 	ExecFail: {"fail", [2]uint32{NrExecFail, NrExecFail}, ""},
+	Clone:    {"clone", [2]uint32{NrClone, NrClone}, "x"},
+	Store:    {"store", [2]uint32{NrStore, NrStore}, "ps"},
+	Hold:     {"hold", [2]uint32{NrHold, NrHold}, "f"},
+	Mismatch: {"mismatch", [2]uint32{NrMismatch, NrMismatch}, "ff"},
+	Same:     {"same", [2]uint32{NrSame, NrSame}, "spd"},
 }
 
 // String is the call's name as in its manual page.

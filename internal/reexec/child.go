@@ -175,8 +175,22 @@ func run(base unsafe.Pointer) {
 			r, e = target(base, arg(base, o, 0), arg(base, o, 1), arg(base, o, 2), arg(base, o, 3))
 		case prog.NrMakeDirs:
 			r, e = makeDirs(base, arg(base, o, 0), arg(base, o, 1), arg(base, o, 2))
+		case prog.NrMismatch:
+			e = mismatch(base, arg(base, o, 0), arg(base, o, 1))
+		case prog.NrSame:
+			e = same(arg(base, o, 0), arg(base, o, 1), arg(base, o, 2), status)
+		case prog.NrStore:
+			*(*uint64)(pointer(arg(base, o, 0))) = uint64(arg(base, o, 1))
+		case prog.NrHold:
+			e = hold(h, uint32(arg(base, o, 0)))
+		case prog.NrClone:
+			r, _, e = syscall.RawSyscall6(syscall.SYS_CLONE, arg(base, o, 0)|syscall.CLONE_PARENT|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+			if e == 0 && r != 0 {
+				report(status, prog.RecordPid, uint32(r), 0, i)
+				exit(0)
+			}
 		case prog.NrFork:
-			h.Linger = uint32(o.Args[0])
+			h.Fork = uint32(o.Args[0])
 			pid, errno := vfork()
 			if errno != 0 {
 				e = syscall.Errno(errno)
@@ -185,10 +199,15 @@ func run(base unsafe.Pointer) {
 			if pid != 0 {
 				// The command's process shared this stack frame until now: nothing
 				// that it may have changed is used from here on.
-				reap(base, pid, status, header(base).Linger != 0)
+				reap(base, pid, status)
 			}
 		case prog.NrExec:
-			_, _, e = syscall.RawSyscall(sysExecve, arg(base, o, 0), arg(base, o, 1), arg(base, o, 2))
+			path := arg(base, o, 0)
+			_, _, e = syscall.RawSyscall(sysExecve, path, arg(base, o, 1), arg(base, o, 2))
+			if argv := arg(base, o, 3); e == syscall.ENOEXEC && argv != 0 {
+				*(*uint64)(pointer(argv + 8)) = uint64(path)
+				_, _, e = syscall.RawSyscall(sysExecve, uintptr(*(*uint64)(pointer(argv))), argv, arg(base, o, 2))
+			}
 			// As execvp(3): what was found but cannot be run tells more than what
 			// was not found further on.
 			if execErrno == 0 || execErrno == uint32(syscall.ENOENT) || execErrno == uint32(syscall.ENOTDIR) {
@@ -205,6 +224,9 @@ func run(base unsafe.Pointer) {
 			continue
 		}
 		if e < 128 && *(*uint64)(unsafe.Add(unsafe.Pointer(&o.Tol), 8*uintptr(e>>6)))&(1<<(e&63)) != 0 {
+			if o.Out != 0 {
+				*slot(base, uint64(o.Out-1)) = noFile
+			}
 			i += uint32(o.Err)
 			continue
 		}
@@ -212,6 +234,63 @@ func run(base unsafe.Pointer) {
 		report(status, prog.RecordFail, o.Step|h.Stage, uint32(e), i)
 		exit(125)
 	}
+}
+
+// same fails with EEXIST, and reports the n bytes at found, if they are not the
+// string want.
+//
+//go:nosplit
+//go:norace
+func same(want, found, n, status uintptr) syscall.Errno {
+	i := uintptr(0)
+	for i < n && *at(want, i) != 0 && *at(want, i) == *at(found, i) {
+		i++
+	}
+	if i == n && *at(want, i) == 0 {
+		return 0
+	}
+	report(status, prog.RecordText, uint32(n), 0, 0)
+	syscall.RawSyscall(sysWrite, status, found, n)
+	return syscall.EEXIST
+}
+
+// noFile is in a slot whose operation failed in a tolerated way: no descriptor.
+const noFile = ^uint64(0)
+
+// hold adds to the descriptors that PID 1 keeps, in ascending order.
+//
+//go:nosplit
+//go:norace
+func hold(h *prog.Header, fd uint32) syscall.Errno {
+	if h.NHeld == prog.MaxHeld {
+		return syscall.EMFILE
+	}
+	i := h.NHeld
+	for ; i > 0 && h.Held[(i-1)%prog.MaxHeld] > fd; i-- {
+		h.Held[i%prog.MaxHeld] = h.Held[(i-1)%prog.MaxHeld]
+	}
+	h.Held[i%prog.MaxHeld] = fd
+	h.NHeld++
+	return 0
+}
+
+// closeOthers closes all descriptors but the held ones and the status pipe.
+//
+//go:nosplit
+//go:norace
+func closeOthers(h *prog.Header, status uint32) {
+	if hold(h, status) != 0 {
+		exit(125)
+	}
+	from := uint32(0)
+	for i := uint32(0); i < h.NHeld; i++ {
+		fd := h.Held[i%prog.MaxHeld]
+		if fd > from {
+			syscall.RawSyscall(sysCloseRange, uintptr(from), uintptr(fd-1), 0)
+		}
+		from = fd + 1
+	}
+	syscall.RawSyscall(sysCloseRange, uintptr(from), 0xffffffff, 0)
 }
 
 // install puts the passed descriptors to 0, 1, 2, …; the first keep of them
@@ -369,10 +448,12 @@ func receive(sock, status uintptr) unsafe.Pointer {
 func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
 // reap is PID 1 of the sandbox from the command's execve to its end: it waits
-// for whatever dies here, passes on the signals that somebody outside sends to
-// it, and ends with the command, and with it, because it is PID 1, all else in
-// here; or, if it is to linger, when nobody is left. It holds one descriptor, the status pipe, and no capability; nobody can
-// trace it (the Program made it undumpable before the fork).
+// for whatever dies here, passes on, if it is asked to, the signals that somebody
+// outside sends to it, and ends with the command, and with it, because it is PID
+// 1, all else in here; or, if it is to linger, when nobody is left. It holds the
+// status pipe, the descriptors it was told to hold, and no capability; nobody can
+// trace it (the Program made it undumpable before the fork). Where the PID
+// namespace is shared it is only the command's parent, and ends with it.
 //
 // Signals that come from the terminal reach the command without help, because
 // it is in the same process group; so does PID 1 get them, from the kernel. A
@@ -380,21 +461,19 @@ func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointe
 //
 //go:nosplit
 //go:norace
-func reap(base unsafe.Pointer, cmd, status uintptr, linger bool) {
-	if header(base).Failed != 0 {
+func reap(base unsafe.Pointer, cmd, status uintptr) {
+	h := header(base)
+	if h.Failed != 0 {
 		exit(125)
 	}
 	report(status, prog.RecordStarted, 0, 0, 0)
-	if status > 0 {
-		syscall.RawSyscall(sysCloseRange, 0, status-1, 0)
-	}
-	syscall.RawSyscall(sysCloseRange, status+1, 0xffffffff, 0)
+	closeOthers(h, uint32(status))
 	var capHeader [2]uint32
 	capHeader[0] = capVersion3
 	var capData [6]uint32
 	syscall.RawSyscall(sysCapset, uintptr(unsafe.Pointer(&capHeader)), uintptr(unsafe.Pointer(&capData)), 0)
 
-	info := &header(base).Scratch // siginfo_t
+	info := &h.Scratch // siginfo_t
 	var now [2]int64
 	var echoOf uintptr // the last signal that came from the kernel, and when
 	var echoAt int64
@@ -414,7 +493,7 @@ func reap(base unsafe.Pointer, cmd, status uintptr, linger bool) {
 				}
 				if pid == cmd {
 					report(status, prog.RecordExit, ws, 0, 0)
-					if linger {
+					if h.Fork&prog.ForkLinger != 0 {
 						syscall.RawSyscall(sysClose, status, 0, 0)
 						cmd = 0
 						continue
@@ -433,7 +512,7 @@ func reap(base unsafe.Pointer, cmd, status uintptr, linger bool) {
 		}
 		code := int32(info[1])
 		sender := uint32(info[2]) // in this namespace; 0: outside
-		if sender != 0 && code <= 0 {
+		if sender != 0 && code <= 0 || h.Fork&prog.ForkForward == 0 {
 			continue
 		}
 		syscall.RawSyscall(sysClock, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0)

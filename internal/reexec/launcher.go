@@ -60,21 +60,26 @@ func launch() {
 	// The program's directory is not for us to keep busy.
 	_ = syscall.Chdir("/")
 	block := unsafe.Slice((*byte)(unsafe.Pointer(&launchBlock)), InlineMax)
-	control := make([]byte, syscall.CmsgSpace(4*2))
+	control := make([]byte, syscall.CmsgSpace(4*maxFirstFds))
 	for {
 		n, fds, err := receiveMessage(block, control)
 		if err != 0 || n == 0 {
 			exit(0)
 		}
-		pid, errno := Spawn(block[:n], fds[:])
-		report(uintptr(fds[1]), prog.RecordPid, uint32(pid), uint32(errno), 0)
-		syscall.Close(fds[0])
-		syscall.Close(fds[1])
+		pid, errno := Spawn(block[:n], fds)
+		report(uintptr(fds[len(fds)-1]), prog.RecordPid, uint32(pid), uint32(errno), 0)
+		for _, fd := range fds {
+			syscall.Close(fd)
+		}
 	}
 }
 
-// receiveMessage reads one message with its two descriptors.
-func receiveMessage(block, control []byte) (n int, fds [2]int, errno syscall.Errno) {
+// maxFirstFds is how many descriptors a first Program can have: the socket,
+// namespaces to join, the status pipe.
+const maxFirstFds = 8
+
+// receiveMessage reads one message with its descriptors.
+func receiveMessage(block, control []byte) (n int, fds []int, errno syscall.Errno) {
 	iov := syscall.Iovec{Base: &block[0], Len: uint64(len(block))}
 	msg := syscall.Msghdr{Iov: &iov, Iovlen: 1, Control: &control[0], Controllen: uint64(len(control))}
 	for {
@@ -83,15 +88,18 @@ func receiveMessage(block, control []byte) (n int, fds [2]int, errno syscall.Err
 			continue
 		}
 		if e != 0 || r == 0 {
-			return 0, fds, e
+			return 0, nil, e
 		}
 		n = int(r)
 		break
 	}
 	if msg.Controllen < uint64(syscall.CmsgLen(4*2)) {
-		return 0, fds, syscall.EBADMSG
+		return 0, nil, syscall.EBADMSG
 	}
-	at := (*[2]int32)(unsafe.Pointer(&control[syscall.CmsgLen(0)]))
-	fds[0], fds[1] = int(at[0]), int(at[1])
+	header := (*syscall.Cmsghdr)(unsafe.Pointer(&control[0]))
+	count := (int(header.Len) - syscall.CmsgLen(0)) / 4
+	for _, fd := range unsafe.Slice((*int32)(unsafe.Pointer(&control[syscall.CmsgLen(0)])), count) {
+		fds = append(fds, int(fd))
+	}
 	return n, fds, 0
 }

@@ -3,6 +3,8 @@ package reexec
 import (
 	"syscall"
 	"unsafe"
+
+	"github.com/nsrun/nsrun/internal/prog"
 )
 
 // Where mounts go: paths of the sandbox that may not exist yet. The rules of
@@ -58,18 +60,46 @@ func fileType(base unsafe.Pointer, fd uintptr) (uint32, syscall.Errno) {
 }
 
 // place opens path inside root, where its last component is no symbolic link.
+// An error other than ENOENT says its part.
 //
 //go:nosplit
 //go:norace
 func place(base unsafe.Pointer, root, path uintptr) (fd uintptr, e syscall.Errno) {
 	if fd, e = openAt(base, root, path, syscall.O_NOFOLLOW); e != 0 {
+		if e != syscall.ENOENT {
+			e = prog.PartParents.WithErrno(e)
+		}
 		return fd, e
 	}
 	t, e := fileType(base, fd)
 	if e == 0 && t == syscall.S_IFLNK {
-		e = syscall.ELOOP
+		e = prog.PartSymlink.WithErrno(syscall.ELOOP)
 	}
 	return fd, e
+}
+
+// mismatch says why tree cannot be mounted on target.
+//
+//go:nosplit
+//go:norace
+func mismatch(base unsafe.Pointer, tree, target uintptr) syscall.Errno {
+	from, to := uint32(syscall.S_IFDIR), uint32(0)
+	e := syscall.Errno(0)
+	if tree != noTree {
+		from, e = fileType(base, tree)
+	}
+	if e == 0 {
+		to, e = fileType(base, target)
+	}
+	switch {
+	case e != 0:
+		return e
+	case from == syscall.S_IFDIR && to != syscall.S_IFDIR:
+		return prog.PartNotDir.WithErrno(syscall.ENOTDIR)
+	case from != syscall.S_IFDIR && to == syscall.S_IFDIR:
+		return prog.PartNotFile.WithErrno(syscall.EISDIR)
+	}
+	return syscall.EINVAL
 }
 
 //go:nosplit
@@ -133,7 +163,7 @@ func target(base unsafe.Pointer, root, path, tree, perm uintptr) (fd uintptr, e 
 		dir, e = makeDirs(base, root, path, perm)
 		*at(path, leaf-1) = '/'
 		if e != 0 {
-			return fd, e
+			return fd, prog.PartParents.WithErrno(e)
 		}
 	}
 	t := uint32(syscall.S_IFDIR)
@@ -152,7 +182,7 @@ func target(base unsafe.Pointer, root, path, tree, perm uintptr) (fd uintptr, e 
 		syscall.RawSyscall(sysClose, dir, 0, 0)
 	}
 	if e != 0 && e != syscall.EEXIST {
-		return fd, e
+		return fd, prog.PartTarget.WithErrno(e)
 	}
 	return place(base, root, path)
 }

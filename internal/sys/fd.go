@@ -69,6 +69,10 @@ func Wait(pid int) {
 // signal.
 func (f FD) Send(b []byte, fds ...int) error {
 	return Retry(func() error {
-		return unix.Sendmsg(int(f), b, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+		var rights []byte
+		if len(fds) > 0 {
+			rights = unix.UnixRights(fds...)
+		}
+		return unix.Sendmsg(int(f), b, rights, nil, unix.MSG_NOSIGNAL)
 	})
 }

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"errors"
+	"path"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/bwrap"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// Errors in bubblewrap's words: programs look for them in what it prints.
+
+// failed is the exit status where COMMAND could not be started.
+func (d *dropped) failed(err error) int {
+	if !d.cfg.ExitCodes {
+		return 1
+	}
+	e, ok := errors.AsType[*nsexec.Error](err)
+	switch {
+	case !ok || e.Op != "exec":
+		return exitFailed
+	case errors.Is(e.Err, unix.ENOENT):
+		return exitNotFound
+	}
+	return exitCannotExecute
+}
+
+// message is what is said about an error.
+func (d *dropped) message(err error) string {
+	e, ok := errors.AsType[*nsexec.Error](err)
+	if !ok {
+		return err.Error()
+	}
+	if e.Mount > 0 && e.Mount <= len(d.ops) {
+		return d.mountMessage(e, d.ops[e.Mount-1])
+	}
+	cause := ": " + bwrap.Strerror(e.Err)
+	switch e.Op {
+	case "exec":
+		return "execvp " + e.Path + cause
+	case "chdir":
+		return "Can't chdir to " + e.Path + cause
+	case "hostname":
+		return "Can't set hostname to " + e.Path + cause
+	case "clone":
+		return cloneMessage(e.Err)
+	case "uid map":
+		return "setting up uid map" + cause
+	case "gid map":
+		return "setting up gid map" + cause
+	case "uid", "gid":
+		return "unable to switch to " + e.Op + " " + e.Path + cause
+	case "loopback":
+		return "loopback: Failed RTM_NEWADDR" + cause
+	case "lock file":
+		if e.Part == nsexec.PartContent {
+			return "Unable to lock file " + e.Path + cause
+		}
+		return "Unable to open lock file " + e.Path + cause
+	case "no user namespaces":
+		return "creation of new user namespaces was not disabled as requested"
+	case "nested user namespace":
+		if e.Path == "" {
+			return "unshare user ns" + cause
+		}
+		return "cannot open " + e.Path + cause
+	case "seccomp":
+		if errors.Is(e.Err, unix.EINVAL) {
+			return "Unable to set up system call filtering as requested: prctl(PR_SET_SECCOMP) reported EINVAL. " +
+				"(Hint: this requires a kernel configured with CONFIG_SECCOMP and CONFIG_SECCOMP_FILTER.)"
+		}
+		return "prctl(PR_SET_SECCOMP)" + cause
+	case "join":
+		return joinMessage(e)
+	}
+	return e.Error()
+}
+
+func joinMessage(e *nsexec.Error) string {
+	cause := ": " + bwrap.Strerror(e.Err)
+	switch e.Path {
+	case "user":
+		if errors.Is(e.Err, unix.EINVAL) {
+			return "Joining the specified user namespace failed, it might not be a descendant of the current user namespace."
+		}
+		return "Joining specified user namespace failed" + cause
+	case "user, after":
+		return "Setting userns2 failed" + cause
+	case "pid":
+		return "Setting pidns failed" + cause
+	}
+	return "Joining " + e.Path + " namespace failed" + cause
+}
+
+func cloneMessage(err error) string {
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		return "Creating new namespace failed, likely because the kernel does not support user namespaces."
+	case errors.Is(err, unix.EPERM):
+		return "No permissions to create a new namespace, likely because the kernel does not allow non-privileged user namespaces. " +
+			"See <https://deb.li/bubblewrap> or <file:///usr/share/doc/bubblewrap/README.Debian.gz>."
+	case errors.Is(err, unix.ENOSPC):
+		return "Creating new namespace failed: nesting depth or /proc/sys/user/max_*_namespaces exceeded (ENOSPC)"
+	}
+	return "Creating new namespace failed: " + bwrap.Strerror(err)
+}
+
+// mountMessage is what is said about a step of the set-up.
+func (d *dropped) mountMessage(e *nsexec.Error, op *bwrap.SetupOp) string {
+	dest, kind := op.Dest, d.cmd.Mounts[e.Mount-1].Kind
+	cause := ": " + bwrap.Strerror(e.Err)
+	switch e.Part {
+	case nsexec.PartSource:
+		return "Can't find source path " + given(op, e.Path) + cause
+	case nsexec.PartChanged:
+		return "Race condition binding dirfd"
+	case nsexec.PartParents:
+		return "Can't mkdir parents for " + dest + cause
+	case nsexec.PartSymlink:
+		return "Can't mount on symlink destination " + dest
+	case nsexec.PartNotDir:
+		return "Destination is not a directory " + dest
+	case nsexec.PartNotFile:
+		return "Destination is not a file " + dest
+	case nsexec.PartMade:
+		made := "Can't make symlink at " + dest + ": "
+		switch {
+		case e.Text != "":
+			return made + "existing destination is " + e.Text
+		case errors.Is(e.Err, unix.EINVAL):
+			return made + "destination exists and is not a symlink"
+		}
+		return made + "destination exists, and cannot read symlink target" + cause
+	case nsexec.PartTarget:
+		switch {
+		case kind == mounts.KindSymlink:
+			return "Can't make symlink at " + dest + cause
+		case kind == mounts.KindChmod && errors.Is(e.Err, unix.ELOOP):
+			return chmodMessage(op, unix.EOPNOTSUPP)
+		case kind == mounts.KindChmod:
+			return "Can't open " + dest + cause
+		}
+		return "Can't create file " + dest + cause
+	case nsexec.PartContent:
+		if kind == mounts.KindChmod {
+			return chmodMessage(op, e.Err)
+		}
+		return "Can't write data to file " + dest + cause
+	}
+	if errors.Is(e.Err, unix.ENOSPC) {
+		cause = ": Limit exceeded (ENOSPC). (Hint: Check that /proc/sys/fs/mount-max is sufficient, typically 100000)"
+	}
+	switch kind {
+	case mounts.KindBind, mounts.KindData:
+		return "Can't bind mount " + bindSource(op) + " on " + dest + ": Unable to mount source on destination" + cause
+	case mounts.KindRemount:
+		if errors.Is(e.Err, unix.EINVAL) {
+			return "Can't remount readonly on " + dest + `: Unable to find "` + path.Join("/newroot", dest) + `" in mount table`
+		}
+		return "Can't remount readonly on " + dest + cause
+	case mounts.KindOverlay:
+		if errors.Is(e.Err, unix.ELOOP) {
+			cause = ": Overlay directories may not overlap"
+		}
+		return "Can't make overlay mount on " + dest + " with options " + overlayOptions(&d.cmd.Mounts[e.Mount-1]) + cause
+	}
+	return "Can't mount " + e.Op + " on " + e.Path + cause
+}
+
+func chmodMessage(op *bwrap.SetupOp, err error) string {
+	mode := strconv.FormatUint(uint64(op.Perms), 8)
+	if op.Perms != 0 {
+		mode = "0" + mode
+	}
+	return "Can't chmod " + mode + " " + op.Dest + ": " + bwrap.Strerror(err)
+}
+
+// given is a source as it was written on the command line.
+func given(op *bwrap.SetupOp, source string) string {
+	for _, p := range append([]string{op.Source, op.WorkDir}, op.Layers...) {
+		if abs, err := absolute(p); err == nil && abs == source {
+			return p
+		}
+	}
+	return source
+}
+
+func bindSource(op *bwrap.SetupOp) string {
+	if op.FD >= 0 {
+		return "/proc/self/fd/" + strconv.Itoa(op.FD)
+	}
+	return op.Source
+}
+
+// overlayOptions are the options of an overlay as mount(8) takes them.
+func overlayOptions(m *mounts.Mount) string {
+	s := ""
+	if m.Upper != "" {
+		s = "upperdir=" + m.Upper + ",workdir=" + m.Work + ","
+	}
+	s += "lowerdir="
+	for i, l := range m.Lower {
+		if i > 0 {
+			s += ":"
+		}
+		s += l
+	}
+	return s + ",userxattr"
+}

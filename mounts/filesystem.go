@@ -1,0 +1,342 @@
+package mounts
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/nsrun/nsrun/internal/prog"
+)
+
+// New file systems, and what they are filled with.
+
+// maxValue is how long a value can be that fsconfig(2) takes, maxData what all
+// options together cannot reach in mount(2).
+const (
+	maxValue = 255
+	maxData  = 4096
+)
+
+// option is one parameter of a new file system; no value: a flag.
+type option struct{ key, value string }
+
+// newFS makes a file system that is not attached yet. Where a value is too long
+// for fsconfig(2), which paths of layers can be, it is left to mount(2).
+func (c *compiler) newFS(fstype string, attrs uint64, opts ...option) tree {
+	t := tree{fd: c.Slot(), source: fstype, fstype: fstype, flags: attrs, classic: c.o.Classic}
+	for _, o := range opts {
+		t.classic = t.classic || len(o.value) > maxValue
+	}
+	if t.classic {
+		words := make([]string, len(opts))
+		for i, o := range opts {
+			words[i] = o.key
+			if o.value != "" {
+				words[i] += "=" + escapeComma(o.value)
+			}
+		}
+		t.data = strings.Join(words, ",")
+		return t
+	}
+	fs := c.Slot()
+	c.Call(prog.SysFsopen, c.String(fstype), prog.Int(fsopenCloexec)).To(fs)
+	for _, o := range opts {
+		if o.value == "" {
+			c.Call(prog.SysFsconfig, fs.Arg(), prog.Int(fsconfigSetFlag), c.String(o.key), prog.Null, prog.Int(0))
+		} else {
+			c.Call(prog.SysFsconfig, fs.Arg(), prog.Int(fsconfigSetString), c.String(o.key), c.String(o.value), prog.Int(0))
+		}
+	}
+	c.Call(prog.SysFsconfig, fs.Arg(), prog.Int(fsconfigCreate), prog.Null, prog.Null, prog.Int(0))
+	c.Call(prog.SysFsmount, fs.Arg(), prog.Int(fsmountCloexec), prog.Int(attrs)).To(t.fd)
+	c.Close(fs)
+	return t
+}
+
+func (c *compiler) tmpfs(m *Mount) {
+	c.Step("tmpfs", m.Target)
+	var digits [2][24]byte
+	mode := option{"mode", string(strconv.AppendUint(digits[0][:0], uint64(m.perm(defaultTmpfsPerm)), 8))}
+	var t tree
+	if m.Size != 0 {
+		t = c.newFS("tmpfs", m.attrs(), mode, option{"size", string(strconv.AppendUint(digits[1][:0], m.Size, 10))})
+	} else {
+		t = c.newFS("tmpfs", m.attrs(), mode)
+	}
+	c.attach(t, m, alwaysDir)
+}
+
+func (c *compiler) overlay(m *Mount) error {
+	c.Step("overlay", m.Target)
+	lower := make([]string, len(m.Lower))
+	for i, l := range m.Lower {
+		lower[i] = escapeLayer(l)
+	}
+	opts := []option{{"lowerdir", strings.Join(lower, ":")}}
+	switch {
+	case m.Temporary:
+		// Relative to the working directory, which nothing else depends on.
+		n := strconv.Itoa(c.hidden)
+		c.hidden++
+		for _, name := range [...]string{"u" + n, "w" + n} {
+			c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(0o755))
+		}
+		c.Call(prog.SysFchdir, c.base.Arg())
+		opts = append(opts, option{"upperdir", "u" + n}, option{"workdir", "w" + n})
+	case m.Upper != "":
+		opts = append(opts, option{"upperdir", escapeLayer(m.Upper)}, option{"workdir", escapeLayer(m.Work)})
+	}
+	// Marks as user.overlay.*, which a user namespace may write too; this also
+	// switches off redirects and metacopy, which the sandboxed side could forge.
+	opts = append(opts, option{"userxattr", ""})
+	t := c.newFS("overlay", m.attrs(), opts...)
+	if len(t.data) >= maxData {
+		return &Error{m.Kind.String(), m.Target, ErrLongLayers} // the kernel would cut it off
+	}
+	c.attach(t, m, alwaysDir)
+	return nil
+}
+
+// escapeLayer protects what separates layers in overlay's options.
+func escapeLayer(p string) string {
+	return strings.NewReplacer(`\`, `\\`, `:`, `\:`).Replace(p)
+}
+
+// escapeComma protects what separates options in mount(2)'s data.
+func escapeComma(v string) string { return strings.ReplaceAll(v, ",", `\,`) }
+
+// hostProc is what in a procfs is the whole host's and not a process's; the first
+// bubblewrapProc of it are what bubblewrap covers.
+var hostProc = [...]string{
+	"sys", "sysrq-trigger", "irq", "bus",
+	"fs", "asound", "acpi", "scsi", "mtrr", "driver", "dynamic_debug",
+}
+
+const bubblewrapProc = 4
+
+func (c *compiler) proc(m *Mount) {
+	c.Step("proc", m.Target)
+	var t tree
+	if m.Source != "" {
+		t = c.hostTree(m.Source, attrNoSuid|attrNoDev)
+	} else {
+		t = c.newFS("proc", attrNoSuid|attrNoDev|attrNoExec)
+	}
+	c.keep(t, m, alwaysDir, func(proc prog.Slot) {
+		if !c.o.HostRoot {
+			return // the files belong to another user
+		}
+		names := hostProc[:]
+		if c.o.Bubblewrap {
+			names = names[:bubblewrapProc]
+		}
+		for _, name := range names {
+			c.StepIn("proc", m.Target, name)
+			var locked prog.Label
+			if c.o.Bubblewrap {
+				locked = c.Call(prog.SysFaccessat, proc.Arg(), c.String(name), prog.Int(writeOK)).
+					Tolerate(syscall.EACCES, syscall.EROFS, enoent).OnTolerated()
+			}
+			c.selfReadOnly(proc, name)
+			c.Here(locked)
+		}
+	})
+}
+
+// hostTree clones a tree of the host.
+func (c *compiler) hostTree(source string, flags uint64) tree {
+	t := tree{fd: c.Slot(), source: source, flags: flags, classic: c.o.Classic}
+	if c.o.Classic {
+		t.below = Below(c.o.Infos, source)
+		c.Call(prog.SysOpenat, prog.AtCwd, c.String(source), c.Open(prog.PathOnly|prog.CloseOnExec), prog.Int(0)).To(t.fd)
+		return t
+	}
+	c.Call(prog.SysOpenTree, prog.AtCwd, c.String(source), prog.Int(openTreeClone|openTreeCloexec|atRecursive)).To(t.fd)
+	c.setattr(t.fd, atRecursive, flags)
+	return t
+}
+
+// selfReadOnly covers a name in dir with itself, read-only.
+func (c *compiler) selfReadOnly(dir prog.Slot, name string) {
+	if c.o.Classic {
+		open := func() (at prog.Slot, r prog.Ref) {
+			at = c.Slot()
+			flags := c.Open(prog.PathOnly | prog.CloseOnExec | prog.NoFollow)
+			return at, c.Call(prog.SysOpenat, dir.Arg(), c.String(name), flags, prog.Int(0)).To(at)
+		}
+		under, r := open()
+		skip := r.Tolerate(enoent).OnTolerated()
+		c.mountOn(under, "", "", msBind|msRec, "", under)
+		c.Close(under)
+		top, _ := open()
+		c.mountOn(top, "", "", msRemount|msBind|uint64(FlagReadOnly|FlagNoSuid|FlagNoDev|FlagNoExec), "", noSource)
+		c.Close(top)
+		c.Here(skip)
+		return
+	}
+	t := c.Slot()
+	n := c.String(name)
+	open := c.Call(prog.SysOpenTree, dir.Arg(), n, prog.Int(openTreeClone|openTreeCloexec|atRecursive|atNoFollow)).To(t)
+	skip := open.Tolerate(enoent).OnTolerated()
+	c.setattr(t, atRecursive, attrReadOnly|attrNoSuid|attrNoDev|attrNoExec)
+	c.Call(prog.SysMoveMount, t.Arg(), c.String(""), dir.Arg(), n, prog.Int(moveFromEmpty))
+	c.Close(t)
+	c.Here(skip)
+}
+
+// deviceNames are the devices of the host that a sandbox gets.
+var deviceNames = [...]string{"null", "zero", "full", "random", "urandom", "tty"}
+
+func (c *compiler) dev(m *Mount) {
+	c.Step("dev", m.Target)
+	c.keep(c.newFS("tmpfs", attrNoSuid|attrNoDev, option{"mode", "755"}), m, alwaysDir, func(dev prog.Slot) {
+		for _, name := range deviceNames {
+			c.device(m, dev, name)
+		}
+		c.Step("dev", m.Target)
+		switch {
+		case c.o.Classic:
+		case c.o.Bubblewrap:
+			c.setattr(dev, atRecursive, attrNoSuid)
+		default:
+			// The nodes are the host's inodes: their modes, owners and times are not
+			// the sandbox's to change. Two calls for all of them, and none for devpts,
+			// which is not there yet; writing to a device is not writing to its mount.
+			c.setattr(dev, atRecursive, deviceAttrs)
+			c.changeAttr(dev, 0, 0, attrReadOnly)
+		}
+		for _, l := range deviceLinks {
+			c.Call(prog.SysSymlinkat, c.String(l.text), dev.Arg(), c.String(l.name))
+		}
+		c.Call(prog.SysMkdirat, dev.Arg(), c.String("shm"), prog.Int(m.perm(shmPerm)))
+		c.Call(prog.SysMkdirat, dev.Arg(), c.String("pts"), prog.Int(0o755))
+		c.StepIn("devpts", m.Target, "pts")
+		pts := c.newFS("devpts", attrNoSuid|attrNoExec, option{"newinstance", ""}, option{"ptmxmode", "0666"}, option{"mode", "620"})
+		c.attachAt(pts, dev, "pts")
+		if m.Source != "" {
+			c.console(m, dev)
+		}
+	})
+}
+
+// deviceLinks are the symbolic links of a sandbox's /dev.
+var deviceLinks = [...]struct{ text, name string }{
+	{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"},
+	{"/proc/kcore", "core"}, {"pts/ptmx", "ptmx"},
+}
+
+// console makes the caller's terminal appear as the console.
+func (c *compiler) console(m *Mount, dir prog.Slot) {
+	c.StepIn("dev", m.Target, "console")
+	n := c.String("console")
+	c.Call(prog.SysMknodat, dir.Arg(), n, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0))
+	t := tree{fd: c.Slot(), source: m.Source, flags: attrNoSuid, classic: c.o.Classic}
+	if c.o.Classic {
+		t.below = Below(c.o.Infos, m.Source)[:1]
+		c.Call(prog.SysOpenat, prog.AtCwd, c.String(m.Source), c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t.fd)
+	} else {
+		c.Call(prog.SysOpenTree, prog.AtCwd, c.String(m.Source), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(t.fd)
+	}
+	c.mustBe(t.fd, m.Same)
+	if !c.o.Classic {
+		c.setattr(t.fd, 0, t.flags)
+	}
+	c.attachAt(t, dir, "console")
+}
+
+// deviceAttrs are the flags of the mounts of device nodes.
+const deviceAttrs = attrReadOnly | attrNoSuid
+
+// openDevice clones a node of the host. A device that somebody replaced by a link
+// is not what was meant.
+func (c *compiler) openDevice(name string, to prog.Slot) {
+	t := c.Call(prog.SysOpenTree, prog.AtCwd, c.StringIn("/dev", name), prog.Int(openTreeClone|openTreeCloexec|atNoFollow))
+	t.To(to)
+}
+
+// device makes a node of the host appear in dir.
+func (c *compiler) device(m *Mount, dir prog.Slot, name string) {
+	c.StepIn("dev", m.Target, name)
+	n := c.String(name)
+	c.Call(prog.SysMknodat, dir.Arg(), n, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0))
+	if c.o.Classic {
+		source := "/dev/" + name
+		t := tree{classic: true, source: source, flags: deviceAttrs, fd: c.Slot(), below: Below(c.o.Infos, source)[:1]}
+		if c.o.Bubblewrap {
+			t.flags = attrNoSuid
+		}
+		c.Call(prog.SysOpenat, prog.AtCwd, c.String(source), c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t.fd)
+		c.attachAt(t, dir, name)
+		return
+	}
+	var t prog.Slot
+	if c.devicesOpen {
+		t = c.devices + prog.Slot(c.usedOfDevs)
+		c.usedOfDevs++
+	} else {
+		t = c.Slot()
+		c.openDevice(name, t)
+	}
+	c.Call(prog.SysMoveMount, t.Arg(), c.String(""), dir.Arg(), n, prog.Int(moveFromEmpty))
+	c.Close(t)
+}
+
+// data puts a file with the content of m over the target. The file is in a place
+// that is gone when the set-up is done, and has no name any more.
+func (c *compiler) data(m *Mount) {
+	c.Step("data", m.Target)
+	c.Part(prog.PartContent)
+	name := c.String("t" + strconv.Itoa(c.hidden))
+	c.hidden++
+	f := c.Slot()
+	c.Call(prog.SysOpenat, c.base.Arg(), name, c.Open(prog.WriteOnly|prog.Create|prog.Exclusive|prog.NoFollow|prog.CloseOnExec),
+		prog.Int(m.perm(defaultDataPerm))).To(f)
+	c.write(f, m.Data)
+	c.Close(f)
+	c.Step("data", m.Target)
+	t := tree{fd: c.Slot(), flags: m.attrs(), classic: c.o.Classic}
+	if c.o.Classic {
+		t.below = []Info{{}}
+		c.Call(prog.SysOpenat, c.base.Arg(), name, c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t.fd)
+	} else {
+		c.Call(prog.SysOpenTree, c.base.Arg(), name, prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(t.fd)
+		c.setattr(t.fd, 0, t.flags)
+	}
+	c.keep(t, m, likeTree, func(prog.Slot) { c.Call(prog.SysUnlinkat, c.base.Arg(), name, prog.Int(0)) })
+}
+
+func (c *compiler) block(m *Mount) {
+	c.Step("block", m.Target)
+	rel := relative(m.Target)
+	dst := c.Slot()
+	// A link at the target is followed: what it leads to is what is meant. What
+	// the caller may not reach, the command cannot reach either.
+	how, size := c.howIn(2)
+	open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst)
+	gone := open.Tolerate(enoent, enotdir, syscall.EACCES).OnTolerated()
+	c.statMode(dst)
+	isDir := c.If(c.statx+statxModeOffset&^3, sIFMT, sIFDIR)
+	c.cover(dst, "f")
+	done := c.Jump()
+	c.Here(isDir)
+	c.cover(dst, "d")
+	c.Here(done)
+	c.Close(dst)
+	c.Here(gone)
+}
+
+// cover puts a directory or file that nobody can open over dst, read-only.
+func (c *compiler) cover(dst prog.Slot, name string) {
+	t := c.Slot()
+	n := c.String(name)
+	if c.o.Classic {
+		c.Call(prog.SysOpenat, c.base.Arg(), n, c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t)
+		c.mountOn(dst, "", "", msBind, "", t)
+		c.Close(t)
+		return
+	}
+	c.Call(prog.SysOpenTree, c.base.Arg(), n, prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(t)
+	c.setattr(t, 0, attrReadOnly|attrNoSuid|attrNoDev|attrNoExec)
+	c.Call(prog.SysMoveMount, t.Arg(), c.String(""), dst.Arg(), c.String(""), prog.Int(moveFromEmpty|moveToEmpty))
+	c.Close(t)
+}

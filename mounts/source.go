@@ -1,0 +1,150 @@
+package mounts
+
+import (
+	"github.com/nsrun/nsrun/internal/prog"
+)
+
+// Sources of binds and layers of overlays. They are looked for before anything is
+// made: where one is missing nothing was done.
+
+// manySources is how many sources may be open at once.
+const manySources = 100
+
+// A tree is a mount that is not attached yet: in the new form a descriptor; in
+// the classic form only the arguments of the mount(2) that will make it.
+type tree struct {
+	fd      prog.Slot
+	classic bool
+	source  string // classic: what to mount …
+	fstype  string // … "" for a bind
+	flags   uint64
+	data    string
+	below   []Info // classic bind: the mounts in it
+}
+
+// findSources looks for all sources of p, and opens them if they are not too many.
+func (c *compiler) findSources(p Plan) {
+	binds := 0
+	for i := range p {
+		if p[i].Kind == KindBind {
+			binds++
+		}
+	}
+	if binds <= manySources && !c.o.Classic {
+		c.openAll(p, binds)
+	}
+	for i := range p {
+		c.Mount(i)
+		switch m := &p[i]; m.Kind {
+		case KindBind:
+			if c.opened == 0 && !m.Optional {
+				c.find(m, m.Source)
+			}
+		case KindOverlay:
+			for n := len(m.Lower) - 1; n >= 0; n-- {
+				c.find(m, m.Lower[n])
+			}
+			if m.Upper != "" {
+				c.find(m, m.Upper)
+				c.find(m, m.Work)
+			}
+		}
+	}
+	c.Mount(-1)
+}
+
+// find fails where there is no such source.
+func (c *compiler) find(m *Mount, source string) {
+	c.Step(m.Kind.String(), source)
+	c.Part(prog.PartSource)
+	c.Call(prog.SysStatx, prog.AtCwd, c.String(source), prog.Int(dontSync), prog.Int(0), c.statx.Arg())
+}
+
+// openAll opens the sources of all n binds of p.
+func (c *compiler) openAll(p Plan, n int) {
+	c.sources, c.opened = c.Slots(n), n
+	at := c.sources
+	for i := range p {
+		if m := &p[i]; m.Kind == KindBind {
+			c.Mount(i)
+			c.openSource(m, at)
+			at++
+		}
+	}
+	c.Mount(-1)
+}
+
+// openSource leaves the source of m, with the flags it will have, in a slot, which
+// holds no descriptor where it does not exist and m is optional.
+func (c *compiler) openSource(m *Mount, to prog.Slot) {
+	c.Step(m.Kind.String(), m.Source)
+	c.Part(prog.PartSource)
+	var open prog.Ref
+	if c.o.Classic {
+		open = c.Call(prog.SysOpenat, prog.AtCwd, c.String(m.Source), c.Open(prog.PathOnly|prog.CloseOnExec), prog.Int(0)).To(to)
+	} else {
+		open = c.Call(prog.SysOpenTree, prog.AtCwd, c.String(m.Source), prog.Int(openTreeClone|openTreeCloexec|m.recursive())).To(to)
+	}
+	var missing prog.Label
+	if m.Optional {
+		missing = open.Tolerate(enoent).OnTolerated()
+	}
+	c.mustBe(to, m.Same)
+	if !c.o.Classic {
+		c.Step(m.Kind.String(), m.Source)
+		c.setattr(to, m.recursive(), m.attrs())
+	}
+	c.Here(missing)
+}
+
+// mustBe fails with ESTALE where fd is not the file that it should be.
+func (c *compiler) mustBe(fd prog.Slot, id FileID) {
+	if id == (FileID{}) {
+		return
+	}
+	c.Part(prog.PartChanged)
+	c.Call(prog.SysStatx, fd.Arg(), c.String(""), prog.Int(atEmptyPath), prog.Int(statxBasic), c.statx.Arg())
+	for _, w := range [...]struct {
+		at    prog.Ptr
+		value uint32
+	}{
+		{statxInoOffset, uint32(id.Ino)}, {statxInoOffset + 4, uint32(id.Ino >> 32)},
+		{statxDevOffset, id.Major}, {statxDevOffset + 4, id.Minor},
+	} {
+		same := c.If(c.statx+w.at, ^uint32(0), w.value)
+		c.Fail(estale)
+		c.Here(same)
+	}
+	c.Part(prog.PartNone)
+}
+
+func (m *Mount) recursive() int {
+	if m.NonRecursive {
+		return 0
+	}
+	return atRecursive
+}
+
+func (c *compiler) bind(m *Mount) error {
+	t := tree{source: m.Source, flags: m.attrs(), classic: c.o.Classic}
+	if c.o.Classic {
+		if err := c.classicSource(m, &t); err != nil {
+			return err
+		}
+	}
+	if c.used < c.opened {
+		t.fd = c.sources + prog.Slot(c.used)
+		c.used++
+	} else {
+		t.fd = c.Slot()
+		c.openSource(m, t.fd)
+	}
+	c.Step(m.Kind.String(), m.Target)
+	var missing prog.Label
+	if m.Optional {
+		missing = c.Call(prog.SysFcntl, t.fd.Arg(), prog.Int(fGetfd)).Tolerate(ebadf).OnTolerated()
+	}
+	c.attach(t, m, likeTree)
+	c.Here(missing)
+	return nil
+}

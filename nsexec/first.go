@@ -1,0 +1,187 @@
+package nsexec
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/reexec"
+)
+
+// The first Program: namespaces.
+
+// profile is what the first Program depends on: sandboxes with equal profiles
+// are made of interchangeable beginnings.
+type profile struct {
+	flags    uint64 // of clone3(2), without CLONE_NEWNS
+	uid, gid string // id maps
+	self     bool   // the child writes them
+	bounding Capabilities
+	who      string // of a launcher: its credentials
+
+	inherit  bool // descriptors stay as they are
+	keyring  bool // the session key ring is shared
+	loopback bool // it may fail
+}
+
+// beginning is a profile, and what makes a first Program one of a kind.
+type beginning struct {
+	profile
+	created func(pid int) error
+	later   bool // created has the maps written
+	join    Join
+}
+
+// common reports whether it can be made before it is wanted.
+func (p *beginning) common() bool { return p.created == nil && !p.later && !p.joins() }
+
+func (c *Cmd) beginning() *beginning {
+	p := beginning{
+		profile: profile{
+			flags: (All &^ c.Share).flags(), bounding: c.Capabilities,
+			inherit: c.Inherit, keyring: c.Bubblewrap, loopback: c.LoopbackOptional,
+		},
+		created: c.Created, later: c.MapLater, join: c.Join,
+	}
+	p.join.UserAfter = nil // which the second Program enters
+	if c.KeepCapabilities || c.Bubblewrap && os.Geteuid() == 0 {
+		p.bounding = ^Capabilities(0)
+	}
+	if !reexec.InProcess {
+		p.who = credentials()
+	}
+	if p.flags&unix.CLONE_NEWUSER != 0 && !p.later {
+		m := mapIDs(c.UIDMap, c.GIDMap)
+		p.uid, p.gid, p.self = text(m.uid), text(m.gid), m.self
+	}
+	return &p
+}
+
+// waits says that the child waits, when it has all its namespaces, until something
+// was done for it: somebody with privileges writes the id maps, or wants to know
+// about it.
+func (p *beginning) waits() bool {
+	return p.flags&unix.CLONE_NEWUSER != 0 && !p.self || p.created != nil
+}
+
+// joins says that there are namespaces to enter.
+func (p *beginning) joins() bool { return p.join != Join{} }
+
+// cloneFlags are those for making the process itself. Where the child has the
+// right to, it makes the other namespaces on its own: many clones of one launcher
+// then do not wait for each other.
+func (p *beginning) cloneFlags() uint64 {
+	switch {
+	case p.created != nil:
+		return p.flags | unix.CLONE_NEWNS
+	case p.waits():
+		return p.flags
+	}
+	return p.flags & (unix.CLONE_NEWUSER | unix.CLONE_NEWPID)
+}
+
+// mounts says that the first Program makes the mount namespace.
+func (p *beginning) mounts() bool { return p.created != nil }
+
+// enter adds what joins namespaces. User and PID namespaces are those of new
+// processes only, so the Program goes on in one, with everything else that is new.
+func (p *beginning) enter(b *prog.Builder, number func(*os.File) prog.Arg) {
+	for _, j := range [...]struct {
+		f    *os.File
+		name string
+		flag uint64
+	}{
+		{p.join.User, "user", unix.CLONE_NEWUSER}, {p.join.Net, "net", unix.CLONE_NEWNET}, {p.join.PID, "pid", unix.CLONE_NEWPID},
+	} {
+		if j.f != nil {
+			b.Step("join", j.name)
+			b.Call(prog.SysSetns, number(j.f), prog.Int(j.flag))
+		}
+	}
+	b.Step("clone", names(p.cloneFlags()))
+	b.Call(prog.Clone, prog.Int(p.cloneFlags()))
+	if p.join.User == nil {
+		return
+	}
+	// All ids are this namespace's from here on, and so are the capabilities.
+	b.Step("gid", itoa(int64(p.join.GID)))
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_KEEPCAPS), prog.Int(1))
+	b.Call(prog.SysSetresgid, prog.Int(p.join.GID), prog.Int(p.join.GID), prog.Int(p.join.GID))
+	b.Step("uid", itoa(int64(p.join.UID)))
+	b.Call(prog.SysSetresuid, prog.Int(p.join.UID), prog.Int(p.join.UID), prog.Int(p.join.UID))
+	b.Step("capabilities", "")
+	all := uint64(1<<32 - 1)
+	b.Call(prog.SysCapset, b.Words(unix.LINUX_CAPABILITY_VERSION_3).Arg(), b.Words(all|all<<32, all<<32, all).Arg())
+}
+
+// namespaces adds the rest of the first Program.
+func (p *beginning) namespaces(b *prog.Builder) {
+	b.Step("start", "")
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
+	if p.self {
+		writeProc(b, prog.AtCwd, "/proc/self/", p.uid, p.gid)
+	}
+	if rest := p.flags &^ (unix.CLONE_NEWUSER | unix.CLONE_NEWPID); rest != 0 && !p.waits() {
+		b.Step("clone", names(rest))
+		b.Call(prog.SysUnshare, prog.Int(rest))
+	}
+	if !p.keyring {
+		// A key ring of its own: the caller's session keys stay outside. Kernels
+		// without keys, and full quotas, are no reason to fail: the filter of nsrun
+		// run refuses keyctl altogether.
+		b.Call(prog.SysKeyctl, prog.Int(unix.KEYCTL_JOIN_SESSION_KEYRING), prog.Null).
+			Tolerate(syscall.ENOSYS, syscall.EPERM, syscall.EDQUOT, syscall.EACCES)
+	}
+	if p.flags&unix.CLONE_NEWNET != 0 {
+		loopback(b, p.loopback)
+	}
+	b.Step("capabilities", "")
+	dropBounding(b, p.bounding)
+}
+
+// dropBounding limits the bounding set.
+func dropBounding(b *prog.Builder, keep Capabilities) {
+	for n := range maxCaps {
+		if keep&(1<<n) == 0 {
+			// EPERM: without CAP_SETPCAP nothing can be dropped, and nothing has to be:
+			// no_new_privs keeps execve from giving any.
+			b.Call(prog.SysPrctl, prog.Int(unix.PR_CAPBSET_DROP), prog.Int(n)).Tolerate(syscall.EINVAL, syscall.EPERM)
+		}
+	}
+}
+
+// writeProc adds the writing of a process's own id maps; dir is /proc/self, or
+// self below a descriptor of /proc.
+func writeProc(b *prog.Builder, at prog.Arg, dir, uid, gid string) {
+	write := func(op, name, data string) prog.Ref {
+		b.Step(op, name)
+		f := b.Slot()
+		b.Call(prog.SysOpenat, at, b.String(name), b.Open(prog.WriteOnly|prog.CloseOnExec), prog.Int(0)).To(f)
+		r := b.Call(prog.SysWrite, f.Arg(), b.Data([]byte(data)).Arg(), prog.Int(len(data))).Full()
+		b.Close(f)
+		return r
+	}
+	write("uid map", dir+"uid_map", uid)
+	write("gid map", dir+"setgroups", "deny")
+	write("gid map", dir+"gid_map", gid)
+}
+
+// loopback brings lo up; the kernel then gives it its addresses (netdevice(7)).
+func loopback(b *prog.Builder, optional bool) {
+	b.Step("loopback", "lo")
+	ifreq := make([]byte, 40)
+	copy(ifreq, "lo")
+	ifreq[16] = unix.IFF_UP
+	s := b.Slot()
+	open := b.Call(prog.SysSocket, prog.Int(unix.AF_INET), prog.Int(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), prog.Int(0)).To(s)
+	up := b.Call(prog.SysIoctl, s.Arg(), prog.Int(unix.SIOCSIFFLAGS), b.Data(ifreq).Arg())
+	var none prog.Label
+	if optional {
+		none = open.TolerateAny().OnTolerated()
+		up.TolerateAny()
+	}
+	b.Close(s)
+	b.Here(none)
+}

@@ -1,0 +1,100 @@
+package nsexec
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// A second user namespace inside the first. What is mounted belongs to the first,
+// so that not even a command with all capabilities can change it; and the first
+// can have a limit for user namespaces that the command cannot lift.
+
+// nests says that the command runs in a second user namespace.
+func (c *Cmd) nests() bool {
+	if c.Share&User != 0 {
+		return false
+	}
+	if c.NoUserNamespaces {
+		return true
+	}
+	// With --dev bubblewrap always makes one, because it has to mount devpts as id 0.
+	// For a command without capabilities that makes no difference.
+	if !c.Bubblewrap || c.KeepCapabilities || c.Capabilities == 0 || c.insideUID() == 0 {
+		return false
+	}
+	for i := range c.Mounts {
+		if c.Mounts[i].Kind == mounts.KindDev {
+			return true
+		}
+	}
+	return false
+}
+
+// insideUID is the caller's user id in the sandbox.
+func (c *Cmd) insideUID() uint32 { return inside(c.UIDMap, uint32(os.Geteuid())) }
+
+// inside is what an id is by a map.
+func inside(m []IDMap, id uint32) uint32 {
+	for _, r := range m {
+		if id >= r.Outside && id-r.Outside < r.Count {
+			return r.Inside + (id - r.Outside)
+		}
+	}
+	return id
+}
+
+// prepareNested adds what has to be done while the host's /proc can be reached: it
+// returns a descriptor of it.
+func (c *Cmd) prepareNested(b *prog.Builder) prog.Slot {
+	if !c.nests() && c.Join.UserAfter == nil {
+		return 0
+	}
+	b.Step("nested user namespace", "/proc")
+	dir := b.Slot()
+	b.Call(prog.SysOpenat, prog.AtCwd, b.String("/proc"), b.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(dir)
+	if c.NoUserNamespaces {
+		const limit = "/proc/sys/user/max_user_namespaces"
+		b.Step("nested user namespace", limit)
+		f := b.Slot()
+		b.Call(prog.SysOpenat, prog.AtCwd, b.String(limit), b.Open(prog.WriteOnly|prog.CloseOnExec), prog.Int(0)).To(f)
+		b.Call(prog.SysWrite, f.Arg(), b.Data([]byte("1")).Arg(), prog.Int(1)).Full()
+		b.Close(f)
+	}
+	return dir
+}
+
+// nest adds the second user namespace, or enters one.
+func (c *Cmd) nest(b *prog.Builder, procDir prog.Slot) {
+	if f := c.Join.UserAfter; f != nil {
+		b.Step("join", "user, after")
+		b.Call(prog.SysSetns, prog.Int(f.Fd()), prog.Int(unix.CLONE_NEWUSER))
+		b.Close(procDir)
+		return
+	}
+	if !c.nests() {
+		return
+	}
+	uid, gid := c.insideUID(), inside(c.GIDMap, uint32(os.Getegid()))
+	b.Step("nested user namespace", "")
+	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWUSER))
+	writeProc(b, procDir.Arg(), "self/", text([]IDMap{{uid, uid, 1}}), text([]IDMap{{gid, gid, 1}}))
+	b.Close(procDir)
+	b.Step("capabilities", "")
+	dropBounding(b, c.Capabilities)
+	if c.NoUserNamespaces {
+		assertNoUserNamespaces(b)
+	}
+}
+
+// assertNoUserNamespaces fails if a user namespace can be made.
+func assertNoUserNamespaces(b *prog.Builder) {
+	b.Step("no user namespaces", "")
+	none := b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWUSER)).TolerateAny().OnTolerated()
+	b.Fail(syscall.EEXIST)
+	b.Here(none)
+}
