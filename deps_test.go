@@ -46,7 +46,7 @@ var thirdParty = map[string][]string{
 	"features":         {"golang.org/x/sys/unix"},
 	"overlay":          {"golang.org/x/sys/unix"},
 	"nsexec":           {"golang.org/x/sys/unix"},
-	"cmd/nsrun":        {"golang.org/x/sys/unix"},
+	"cmd/nsrun":        {"github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 }
 
 // thirdPartyTests is what tests import beyond that.

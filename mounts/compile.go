@@ -103,8 +103,8 @@ type compiler struct {
 	base     prog.Slot // what holds the host's root and the new one, see prepare
 	root     prog.Slot // the new root
 	attached bool      // root is valid
-	how      [4]prog.Ptr
-	haveHow  [4]bool
+	how      [5]prog.Ptr
+	haveHow  [5]bool
 	howSize  prog.Arg
 	statx    prog.Ptr
 	linkText prog.Ptr // see symlink; 0: none yet

@@ -21,6 +21,9 @@ func (c *compiler) dir(m *Mount) {
 	c.Part(prog.PartNotDir)
 	at := c.Slot()
 	how, size := c.howIn(3)
+	if c.o.Bubblewrap {
+		how, size = c.howIn(4)
+	}
 	c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(m.Target)), how, size).To(at)
 	c.Close(at)
 }
@@ -70,16 +73,32 @@ func (c *compiler) chmod(m *Mount) {
 	if rel == "" {
 		rel = "."
 	}
+	name := c.String(rel)
 	at := c.Slot()
-	how, size := c.How(prog.NonBlock|prog.CloseOnExec, 0, resolveInRoot|resolveNoMagic)
+	how, size := c.howIn(2)
+	if c.o.Bubblewrap {
+		how, size = c.howIn(1) // and the mode of a link cannot be set
+	}
 	c.Part(prog.PartTarget)
-	open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how.Arg(), size).To(at)
+	open := c.Call(prog.SysOpenat2, c.root.Arg(), name, how, size).To(at)
 	var skip prog.Label
 	if m.Optional {
 		skip = open.Tolerate(enoent).OnTolerated()
 	}
 	c.Part(prog.PartContent)
-	c.Call(prog.SysFchmod, at.Arg(), prog.Int(m.perm(0)))
+	mode := prog.Int(m.perm(0))
+	done := c.Call(prog.SysFchmodat2, at.Arg(), c.String(""), mode, prog.Int(atEmptyPath)).Tolerate(syscall.ENOSYS).OnSuccess()
+	// Before Linux 6.6 a file must be opened for more than its place.
+	c.Close(at)
+	at = c.Slot()
+	resolve := uint64(resolveInRoot | resolveNoMagic)
+	if c.o.Bubblewrap {
+		resolve |= resolveNoSymlinks
+	}
+	how2, size := c.How(prog.NonBlock|prog.CloseOnExec, 0, resolve)
+	c.Call(prog.SysOpenat2, c.root.Arg(), name, how2.Arg(), size).To(at)
+	c.Call(prog.SysFchmod, at.Arg(), mode)
+	c.Here(done)
 	c.Close(at)
 	c.Here(skip)
 }

@@ -21,7 +21,7 @@ const (
 // howIn is one of the ways targets are looked up, all inside the new root:
 // 0: no link anywhere (the usual case, in one call); 1: links in parents are
 // followed, the last component is not; 2: links are followed; 3: as 2, and it is
-// a directory.
+// a directory; 4: as 1, and it is a directory.
 func (c *compiler) howIn(i int) (how, size prog.Arg) {
 	if !c.haveHow[i] {
 		flags := prog.PathOnly | prog.CloseOnExec
@@ -33,6 +33,8 @@ func (c *compiler) howIn(i int) (how, size prog.Arg) {
 			flags |= prog.NoFollow
 		case 3:
 			flags |= prog.Directory
+		case 4:
+			flags |= prog.Directory | prog.NoFollow
 		}
 		c.how[i], c.howSize = c.How(flags, 0, resolve)
 		c.haveHow[i] = true

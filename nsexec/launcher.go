@@ -330,10 +330,8 @@ func (s *sandbox) writeMaps(p *beginning) error {
 	for _, m := range [...]struct{ op, name, helper, data string }{
 		{"uid map", dir + "/uid_map", "newuidmap", p.uid}, {"gid map", dir + "/gid_map", "newgidmap", p.gid},
 	} {
-		var err error
-		if os.Geteuid() == 0 {
-			err = os.WriteFile(m.name, []byte(m.data), 0)
-		} else {
+		err := underlying(os.WriteFile(m.name, []byte(m.data), 0))
+		if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
 			err = mapHelper(m.helper, s.pid, m.data)
 		}
 		if err != nil {
@@ -348,10 +346,13 @@ func (s *sandbox) writeMaps(p *beginning) error {
 func mapHelper(name string, pid int, data string) error {
 	args := append([]string{itoa(int64(pid))}, strings.Fields(data)...)
 	out, err := exec.Command(name, args...).CombinedOutput()
-	if _, failed := errors.AsType[*exec.ExitError](err); failed && len(out) > 0 {
-		return errors.New(strings.TrimSpace(string(out)))
+	if err == nil {
+		return nil
 	}
-	return err
+	if _, failed := errors.AsType[*exec.ExitError](err); !failed {
+		return unix.EPERM // there is no such program
+	}
+	return fmt.Errorf("%w (%s)", unix.EPERM, strings.TrimSpace(string(out)))
 }
 
 // oneLine is an id map for messages.

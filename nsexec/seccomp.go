@@ -15,9 +15,20 @@ type Filter []unix.SockFilter
 // maxFilter is BPF_MAXINSNS of the kernel.
 const maxFilter = 4096
 
-// install adds the operation that installs f.
-func (f Filter) install(b *prog.Builder) {
+// install adds the operation that installs f, by prctl(2) where an earlier filter
+// may let only that pass.
+func (f Filter) install(b *prog.Builder, byPrctl bool) {
 	b.Step("seccomp", "")
+	program := f.program(b)
+	if byPrctl {
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_SECCOMP), prog.Int(unix.SECCOMP_MODE_FILTER), program.Arg())
+		return
+	}
+	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(0), program.Arg())
+}
+
+// program adds f as a struct sock_fprog.
+func (f Filter) program(b *prog.Builder) prog.Ptr {
 	code := make([]byte, 0, 8*len(f))
 	for _, i := range f {
 		code = append(code, byte(i.Code), byte(i.Code>>8), i.Jt, i.Jf, byte(i.K), byte(i.K>>8), byte(i.K>>16), byte(i.K>>24))
@@ -25,7 +36,7 @@ func (f Filter) install(b *prog.Builder) {
 	insns := b.Data(code)
 	fprog := b.Words(uint64(len(f)), 0) // struct sock_fprog
 	b.Relocate(fprog, 1, insns.Arg())
-	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(0), fprog.Arg())
+	return fprog
 }
 
 // DefaultFilter refuses what a command in a sandbox has no business with and

@@ -279,9 +279,23 @@ func (c *Cmd) fork(b *prog.Builder) {
 	for _, f := range c.Hold {
 		b.Call(prog.Hold, prog.Int(f.Fd()))
 	}
-	// PID 1 is a copy of the process that cloned it: its memory is nobody's
-	// business in here, from before the command's first instruction.
-	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(0))
+	filters, n := prog.Null, 0
+	if c.Bubblewrap {
+		// Its owner may look at it, and enter its namespaces: so it must not be able to
+		// do more than the command.
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(1))
+		if n = len(c.Seccomp); n > 0 {
+			list := b.Zero(8 * n)
+			for i, f := range c.Seccomp {
+				b.Relocate(list, i, f.program(b).Arg())
+			}
+			filters = list.Arg()
+		}
+	} else {
+		// PID 1 is a copy of the process that cloned it: its memory is nobody's
+		// business in here, from before the command's first instruction.
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(0))
+	}
 	how := 0
 	if c.Background {
 		how |= prog.ForkLinger
@@ -289,7 +303,7 @@ func (c *Cmd) fork(b *prog.Builder) {
 	if !c.HoldSignals {
 		how |= prog.ForkForward
 	}
-	b.Call(prog.Fork, prog.Int(how))
+	b.Call(prog.Fork, prog.Int(how), filters, prog.Int(n))
 	for _, f := range c.Hold {
 		b.Call(prog.SysClose, prog.Int(f.Fd()))
 	}
@@ -404,6 +418,15 @@ func (c *Cmd) credentials(b *prog.Builder) {
 	if !c.KeepCapabilities {
 		c.setCapabilities(b)
 	}
+	b.Step("capabilities", c.Capabilities.String())
+	for n := range maxCaps {
+		if c.Capabilities&(1<<n) != 0 {
+			raise := b.Call(prog.SysPrctl, prog.Int(unix.PR_CAP_AMBIENT), prog.Int(unix.PR_CAP_AMBIENT_RAISE), prog.Int(n), prog.Int(0))
+			if c.KeepCapabilities {
+				raise.Tolerate(syscall.EPERM) // what cannot be inherited
+			}
+		}
+	}
 	b.Step("no_new_privs", "")
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_NO_NEW_PRIVS), prog.Int(1), prog.Int(0), prog.Int(0))
 }
@@ -415,11 +438,6 @@ func (c *Cmd) setCapabilities(b *prog.Builder) {
 	header := b.Words(unix.LINUX_CAPABILITY_VERSION_3)
 	data := b.Words(lo|lo<<32, lo|hi<<32, hi|hi<<32)
 	b.Call(prog.SysCapset, header.Arg(), data.Arg())
-	for n := range maxCaps {
-		if c.Capabilities&(1<<n) != 0 {
-			b.Call(prog.SysPrctl, prog.Int(unix.PR_CAP_AMBIENT), prog.Int(unix.PR_CAP_AMBIENT_RAISE), prog.Int(n), prog.Int(0))
-		}
-	}
 }
 
 // defaultPath is where commands are looked for if the environment has no PATH.
@@ -458,7 +476,7 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 	}
 	// Last, so that filters need not let the set-up pass, nor PID 1.
 	for _, f := range c.Seccomp {
-		f.install(b)
+		f.install(b, c.Bubblewrap)
 	}
 	b.Step("exec", c.Path)
 	path := defaultPath

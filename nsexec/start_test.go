@@ -29,9 +29,9 @@ func TestStartErrors(t *testing.T) {
 		}
 		at := func(name string) string { return filepath.Join(dir, name) }
 		uid := uint32(os.Getuid())
-		mixed := error(syscall.EINVAL) // of move_mount
+		onDir := error(syscall.EISDIR)
 		if classic {
-			mixed = syscall.ENOTDIR // of mount
+			onDir = syscall.ENOTDIR // of mount
 		}
 		for _, c := range []struct {
 			name, op, path string
@@ -56,8 +56,8 @@ func TestStartErrors(t *testing.T) {
 			{"missing source, far down", "bind", at("gone/x/y"), fs.ErrNotExist, func(c *nsexec.Cmd) { c.Mounts = base(mounts.Bind(at("gone/x/y"), "/mnt/x")) }},
 			{"target is a link", "bind", at("link"), syscall.ELOOP, func(c *nsexec.Cmd) { c.Mounts = base(mounts.Bind(at("d"), at("link"))) }},
 			{"tmpfs on a link", "tmpfs", at("link"), syscall.ELOOP, func(c *nsexec.Cmd) { c.Mounts = append(base()[:1], mounts.Tmpfs(at("link"))) }},
-			{"directory on a file", "bind", at("f"), mixed, func(c *nsexec.Cmd) { c.Mounts = append(base()[:1], mounts.Bind(at("d"), at("f"))) }},
-			{"file on a directory", "bind", at("d"), mixed, func(c *nsexec.Cmd) { c.Mounts = append(base()[:1], mounts.Bind(at("f"), at("d"))) }},
+			{"directory on a file", "bind", at("f"), syscall.ENOTDIR, func(c *nsexec.Cmd) { c.Mounts = append(base()[:1], mounts.Bind(at("d"), at("f"))) }},
+			{"file on a directory", "bind", at("d"), onDir, func(c *nsexec.Cmd) { c.Mounts = append(base()[:1], mounts.Bind(at("f"), at("d"))) }},
 			{"target in read-only files", "tmpfs", "/no-such-dir", syscall.EROFS, func(c *nsexec.Cmd) { c.Mounts = base(mounts.Tmpfs("/no-such-dir")) }},
 			{"target must exist", "bind", "/mnt/x", syscall.ENOENT, func(c *nsexec.Cmd) {
 				m := mounts.Bind(dir, "/mnt/x")
@@ -71,7 +71,7 @@ func TestStartErrors(t *testing.T) {
 				c.Mounts = base(mounts.Symlink("a", "/mnt/l"), mounts.Symlink("b", "/mnt/l"))
 			}},
 			{"remount of no mount", "remount", at("d"), syscall.EINVAL, func(c *nsexec.Cmd) { c.Mounts = base(mounts.Remount(at("d"))) }},
-			{"overlay without its upper directory", "overlay", "/mnt/o", syscall.ENOENT, func(c *nsexec.Cmd) {
+			{"overlay without its upper directory", "overlay", at("gone"), syscall.ENOENT, func(c *nsexec.Cmd) {
 				c.Mounts = base(mounts.Overlay("/mnt/o", at("gone"), at("gone2"), at("d")))
 			}},
 			{"closed file", "start", "/dev/null", os.ErrClosed, func(c *nsexec.Cmd) {

@@ -138,7 +138,9 @@ func (d *dropped) prepare() error {
 	c.HoldSignals = !cfg.ForwardSignals
 	c.LoopbackOptional = cfg.AllowLoopbackFailure
 	c.NoUserNamespaces, c.AssertNoUserNamespaces = cfg.DisableUserns, cfg.AssertUsernsDisabled
-	c.Capabilities = nsexec.Capabilities(cfg.Caps)
+	if cfg.Caps != 0 {
+		c.Capabilities = nsexec.Capabilities(cfg.Caps) & nsexec.AllCapabilities()
+	}
 	c.KeepCapabilities = os.Getuid() == 0 && !cfg.CapsGiven
 	c.LockFiles = cfg.LockFiles
 	if cfg.UnshareUser {

@@ -54,6 +54,8 @@ func (d *dropped) message(err error) string {
 		return "setting up gid map" + cause
 	case "uid", "gid":
 		return "unable to switch to " + e.Op + " " + e.Path + cause
+	case "capabilities":
+		return "capset failed" + cause
 	case "loopback":
 		return "loopback: Failed RTM_NEWADDR" + cause
 	case "lock file":

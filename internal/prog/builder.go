@@ -163,9 +163,11 @@ func (r Ref) Tolerate(errnos ...syscall.Errno) Ref {
 
 // TolerateAny lets the Program go on after any error.
 func (r Ref) TolerateAny() Ref {
-	r.b.p.ops[r.i].Tol = [2]uint64{math.MaxUint64, math.MaxUint64}
+	r.b.p.ops[r.i].Tol = anyError
 	return r
 }
+
+var anyError = [2]uint64{math.MaxUint64, math.MaxUint64}
 
 // Full makes a result that is not the third argument an error.
 func (r Ref) Full() Ref { r.b.p.ops[r.i].Kind |= FlagFull; return r }

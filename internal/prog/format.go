@@ -97,7 +97,10 @@ func (p *Program) operation(b []byte, i int) []byte {
 		b = strconv.AppendUint(append(b, " = $"...), uint64(o.Out-1), 10)
 	}
 	next(o.OK)
-	if tol := tolerated(o); len(tol) > 0 {
+	if o.Tol == anyError {
+		b = append(b, " or any error"...)
+		next(o.Err)
+	} else if tol := tolerated(o); len(tol) > 0 {
 		b = append(b, " or "...)
 		for j, e := range tol {
 			if j > 0 {
@@ -120,6 +123,9 @@ func (p *Program) signature(b []byte, s Sys, o *Op) []byte {
 	}
 	if s == SysPrctl && o.Args[0] != prCapAmbient {
 		sig = sig[:2] // how many there are depends on the first
+	}
+	if s == Exec && o.Kind>>6&3 == KindImm {
+		sig = sig[:3] // no shell for what has no known format
 	}
 	b = append(b, '(')
 	for a := range len(sig) {
@@ -390,8 +396,10 @@ func flagsOf(s Sys, n int) []constant {
 		return mountFlags[:]
 	case s == SysUmount2:
 		return umountFlags[:]
-	case s == SysUnshare:
+	case s == SysUnshare, s == SysSetns, s == Clone:
 		return cloneFlags[:]
+	case s == SysFchmodat2:
+		return atFlags[:]
 	case s == SysSocket:
 		return socketTypes[:]
 	}

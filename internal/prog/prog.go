@@ -41,6 +41,9 @@ type Header struct {
 	Fork   uint32 // the argument of Fork, for PID 1
 	NHeld  uint32 // how many descriptors PID 1 holds
 
+	Filters  uint64 // address of the addresses of seccomp programs for PID 1
+	NFilters uint64
+
 	Held    [MaxHeld]uint32 // their numbers, ascending
 	Scratch [48]uint64      // for the child, whose stack is small
 }

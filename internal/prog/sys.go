@@ -64,6 +64,7 @@ const (
 	SysSetns
 	SysFaccessat
 	SysUnlinkat
+	SysFchmodat2
 
 	// The rest are done by the child itself; see the child's file.
 	Install  // arrange the passed descriptors, close all others
@@ -160,10 +161,11 @@ var sysTable = [numSys]sysInfo{
 	SysSetns:        {"setns", [2]uint32{308, 268}, "fx"},
 	SysFaccessat:    {"faccessat", [2]uint32{269, 48}, "fsd"},
 	SysUnlinkat:     {"unlinkat", [2]uint32{263, 35}, "fsd"},
+	SysFchmodat2:    {"fchmodat2", [2]uint32{452, 452}, "fsmx"},
 
 	Install:  {"install", [2]uint32{NrInstall, NrInstall}, "d"},
 	Receive:  {"receive", [2]uint32{NrReceive, NrReceive}, "d"},
-	Fork:     {"fork", [2]uint32{NrFork, NrFork}, "x"},
+	Fork:     {"fork", [2]uint32{NrFork, NrFork}, "xpd"},
 	Exec:     {"execve", [2]uint32{NrExec, NrExec}, "svEv"},
 	Target:   {"target", [2]uint32{NrTarget, NrTarget}, "fsfm"},
 	MakeDirs: {"make_dirs", [2]uint32{NrMakeDirs, NrMakeDirs}, "fsm"},
