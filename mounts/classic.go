@@ -93,6 +93,28 @@ func (c *compiler) classicAttach(t tree, under prog.Slot, again func() prog.Slot
 	return top
 }
 
+// classicMove mounts t where nobody else can get at it, and moves it onto under,
+// which it closes. It returns a descriptor of the mount's root. A second look at a
+// path of the sandbox could find something else there.
+func (c *compiler) classicMove(t tree, under prog.Slot) prog.Slot {
+	name := "m" + strconv.Itoa(c.hidden)
+	c.hidden++
+	like := prog.Int(-1)
+	if t.fstype == "" {
+		like = t.fd.Arg()
+	}
+	at := c.Slot()
+	c.Call(prog.Target, c.base.Arg(), c.String(name), like, prog.Int(0o700)).To(at)
+	top := c.classicAttach(t, at, func() prog.Slot {
+		top := c.Slot()
+		c.Call(prog.SysOpenat, c.base.Arg(), c.String(name), c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(top)
+		return top
+	})
+	c.mountOn(under, "", "", msMove, "", top)
+	c.Close(under)
+	return top
+}
+
 // remember keeps what flags the mounts of t have, for remounts.
 func (c *compiler) remember(t tree, target string) {
 	if c.flags == nil {

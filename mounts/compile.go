@@ -67,6 +67,7 @@ const (
 	resolveInRoot     = 0x10
 	msRemount         = 0x20
 	msBind            = 0x1000
+	msMove            = 0x2000
 	msRec             = 0x4000
 	msPrivate         = 0x40000
 	msSlave           = 0x80000
@@ -115,6 +116,9 @@ type compiler struct {
 	opened, used, usedOfDevs int
 	devicesOpen              bool
 
+	plan   Plan
+	index  int               // of the mount that is being added
+	kept   []keptMount       // for later remounts
 	hidden int               // names in base that are taken
 	flags  map[string]uint64 // classic: of the mounts made so far, by target
 	attrs  [8]struct {       // by flags to set and to clear
@@ -137,7 +141,7 @@ func (p Plan) Compile(b *prog.Builder, o Options) error {
 }
 
 func (p Plan) compile(b *prog.Builder, o Options) error {
-	c := compiler{Builder: b, o: o}
+	c := compiler{Builder: b, o: o, plan: p}
 	defer b.Mount(-1)
 	c.statx = b.Zero(statxSize)
 	if p.inPlace() && o.UserNamespace && !o.Classic {
@@ -162,6 +166,7 @@ func (p Plan) compile(b *prog.Builder, o Options) error {
 func (c *compiler) mountAll(p Plan, from int) error {
 	for i := from; i < len(p); i++ {
 		c.Mount(i)
+		c.index = i
 		if err := c.mount(&p[i]); err != nil {
 			return err
 		}
@@ -344,29 +349,64 @@ func (c *compiler) changeAttr(fd prog.Slot, recursive int, set, clear uint64) {
 	c.Call(prog.SysMountSetattr, fd.Arg(), c.String(""), prog.Int(atEmptyPath|recursive), c.attrs[i].at.Arg(), prog.Int(sizeofMountAttr))
 }
 
+// keptMount is a mount that a later step makes read-only.
+type keptMount struct {
+	by   int // the index of that step
+	root prog.Slot
+}
+
+// release closes the root of the mount that was added, unless a later step needs
+// it: who owns what is above it could put something else in its place.
+func (c *compiler) release(root prog.Slot) {
+	for i := c.index + 1; i < len(c.plan); i++ {
+		if m := &c.plan[i]; m.Kind == KindRemount && relative(m.Target) == relative(c.plan[c.index].Target) {
+			c.kept = append(c.kept, keptMount{i, root})
+			return
+		}
+	}
+	c.Close(root)
+}
+
+// keptFor is the last mount that was kept for the step that is being added.
+func (c *compiler) keptFor() (root prog.Slot, ok bool) {
+	for _, k := range c.kept {
+		if k.by == c.index {
+			root, ok = k.root, true
+		}
+	}
+	return root, ok
+}
+
 func (c *compiler) remount(m *Mount) {
 	c.Step("remount", m.Target)
 	rel := relative(m.Target)
-	dst := c.Slot()
-	how, size := c.howIn(2)
-	if rel == "" {
-		rel = "."
-	}
-	c.Part(prog.PartTarget)
-	open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst)
+	dst, kept := c.keptFor()
 	var skip prog.Label
-	if m.Optional {
-		skip = open.Tolerate(enoent).OnTolerated()
+	switch {
+	case kept:
+	case rel == "":
+		dst = c.root
+	default:
+		dst = c.Slot()
+		how, size := c.howIn(1)
+		c.Part(prog.PartTarget)
+		open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst)
+		if m.Optional {
+			skip = open.Tolerate(enoent).OnTolerated()
+		}
+		c.refuseLink(dst)
 	}
 	c.Step("remount", m.Target)
 	if c.o.Classic {
 		// What is not said again is lost, and some of it the kernel does not let go.
-		flags := c.flags[relative(m.Target)] | uint64(FlagReadOnly|FlagNoSuid|FlagNoDev)
+		flags := c.flags[rel] | uint64(FlagReadOnly|FlagNoSuid|FlagNoDev)
 		c.mountOn(dst, "", "", msRemount|msBind|flags, "", noSource)
 	} else {
 		// EINVAL: not a mount point.
 		c.setattr(dst, 0, attrReadOnly|attrNoSuid|attrNoDev)
 	}
-	c.Close(dst)
+	if dst != c.root {
+		c.Close(dst)
+	}
 	c.Here(skip)
 }

@@ -146,21 +146,15 @@ func (c *compiler) keep(t tree, m *Mount, s shape, use func(root prog.Slot)) {
 		if use != nil {
 			use(t.fd)
 		}
-		c.Close(t.fd)
+		c.release(t.fd)
 		return
 	}
-	again := func() prog.Slot {
-		top := c.Slot()
-		how, size := c.howIn(2)
-		c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(m.Target)), how, size).To(top)
-		return top
-	}
 	c.remember(t, relative(m.Target))
-	top := c.classicAttach(t, dst, again)
+	top := c.classicMove(t, dst)
 	if use != nil {
 		use(top)
 	}
-	c.Close(top)
+	c.release(top)
 }
 
 // attachAt puts a tree at a name in a directory that only this Program has
