@@ -131,6 +131,12 @@ type compiler struct {
 // Compile adds to b the operations that set up p and make it the root of the
 // calling process, with the working directory at "/". The umask must be zero.
 func (p Plan) Compile(b *prog.Builder, o Options) error {
+	if b.Fixed() {
+		if !p.simple() {
+			return tooComplex{}
+		}
+		return p.compile(b, o)
+	}
 	if err := p.Validate(); err != nil {
 		return err
 	}
@@ -142,7 +148,6 @@ func (p Plan) Compile(b *prog.Builder, o Options) error {
 
 func (p Plan) compile(b *prog.Builder, o Options) error {
 	c := compiler{Builder: b, o: o, plan: p}
-	defer b.Mount(-1)
 	c.statx = b.Zero(statxSize)
 	if p.inPlace() && o.UserNamespace && !o.Classic {
 		return c.inPlace(p)
@@ -202,9 +207,9 @@ func (c *compiler) prepare(p Plan) {
 	c.Call(prog.SysOpenat, prog.AtCwd, c.String("/"), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(host)
 	var base tree
 	if hides {
-		base = c.newFS("tmpfs", attrNoSuid|attrNoDev, option{"mode", "700"})
+		base = c.newFS("tmpfs", attrNoSuid|attrNoDev, option{key: "mode", value: "700"})
 	} else {
-		base = c.newFS("tmpfs", attrNoSuid|attrNoDev|attrNoExec, option{"mode", "700"}, option{"size", "4096"})
+		base = c.newFS("tmpfs", attrNoSuid|attrNoDev|attrNoExec, option{key: "mode", value: "700"}, option{key: "size", value: "4096"})
 	}
 	if !c.o.UserNamespace {
 		c.climb(host, base)

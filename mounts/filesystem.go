@@ -18,21 +18,33 @@ const (
 )
 
 // option is one parameter of a new file system; no value: a flag.
-type option struct{ key, value string }
+type option struct {
+	key, value string
+	base       int // not 0: the value is number, in this base
+	number     uint64
+}
+
+// text is the value in mount(2)'s data.
+func (o *option) text() string {
+	if o.base != 0 {
+		return strconv.FormatUint(o.number, o.base)
+	}
+	return escapeComma(o.value)
+}
 
 // newFS makes a file system that is not attached yet. Where a value is too long
 // for fsconfig(2), which paths of layers can be, it is left to mount(2).
 func (c *compiler) newFS(fstype string, attrs uint64, opts ...option) tree {
 	t := tree{fd: c.Slot(), source: fstype, fstype: fstype, flags: attrs, classic: c.o.Classic}
-	for _, o := range opts {
-		t.classic = t.classic || len(o.value) > maxValue
+	for i := range opts {
+		t.classic = t.classic || len(opts[i].value) > maxValue
 	}
 	if t.classic {
 		words := make([]string, len(opts))
-		for i, o := range opts {
-			words[i] = o.key
-			if o.value != "" {
-				words[i] += "=" + escapeComma(o.value)
+		for i := range opts {
+			words[i] = opts[i].key
+			if text := opts[i].text(); text != "" {
+				words[i] += "=" + text
 			}
 		}
 		t.data = strings.Join(words, ",")
@@ -40,12 +52,18 @@ func (c *compiler) newFS(fstype string, attrs uint64, opts ...option) tree {
 	}
 	fs := c.Slot()
 	c.Call(prog.SysFsopen, c.String(fstype), prog.Int(fsopenCloexec)).To(fs)
-	for _, o := range opts {
-		if o.value == "" {
-			c.Call(prog.SysFsconfig, fs.Arg(), prog.Int(fsconfigSetFlag), c.String(o.key), prog.Null, prog.Int(0))
-		} else {
-			c.Call(prog.SysFsconfig, fs.Arg(), prog.Int(fsconfigSetString), c.String(o.key), c.String(o.value), prog.Int(0))
+	for i := range opts {
+		o := &opts[i]
+		kind, value := fsconfigSetString, prog.Null
+		switch {
+		case o.base != 0:
+			value = c.Number(o.number, o.base)
+		case o.value != "":
+			value = c.String(o.value)
+		default:
+			kind = fsconfigSetFlag
 		}
+		c.Call(prog.SysFsconfig, fs.Arg(), prog.Int(kind), c.String(o.key), value, prog.Int(0))
 	}
 	c.Call(prog.SysFsconfig, fs.Arg(), prog.Int(fsconfigCreate), prog.Null, prog.Null, prog.Int(0))
 	c.Call(prog.SysFsmount, fs.Arg(), prog.Int(fsmountCloexec), prog.Int(attrs)).To(t.fd)
@@ -55,11 +73,10 @@ func (c *compiler) newFS(fstype string, attrs uint64, opts ...option) tree {
 
 func (c *compiler) tmpfs(m *Mount) {
 	c.Step("tmpfs", m.Target)
-	var digits [2][24]byte
-	mode := option{"mode", string(strconv.AppendUint(digits[0][:0], uint64(m.perm(defaultTmpfsPerm)), 8))}
+	mode := option{key: "mode", base: 8, number: uint64(m.perm(defaultTmpfsPerm))}
 	var t tree
 	if m.Size != 0 {
-		t = c.newFS("tmpfs", m.attrs(), mode, option{"size", string(strconv.AppendUint(digits[1][:0], m.Size, 10))})
+		t = c.newFS("tmpfs", m.attrs(), mode, option{key: "size", base: 10, number: m.Size})
 	} else {
 		t = c.newFS("tmpfs", m.attrs(), mode)
 	}
@@ -72,7 +89,7 @@ func (c *compiler) overlay(m *Mount) error {
 	for i, l := range m.Lower {
 		lower[i] = escapeLayer(l)
 	}
-	opts := []option{{"lowerdir", strings.Join(lower, ":")}}
+	opts := []option{{key: "lowerdir", value: strings.Join(lower, ":")}}
 	switch {
 	case m.Temporary:
 		// Relative to the working directory, which nothing else depends on.
@@ -82,13 +99,13 @@ func (c *compiler) overlay(m *Mount) error {
 			c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(0o755))
 		}
 		c.Call(prog.SysFchdir, c.base.Arg())
-		opts = append(opts, option{"upperdir", "u" + n}, option{"workdir", "w" + n})
+		opts = append(opts, option{key: "upperdir", value: "u" + n}, option{key: "workdir", value: "w" + n})
 	case m.Upper != "":
-		opts = append(opts, option{"upperdir", escapeLayer(m.Upper)}, option{"workdir", escapeLayer(m.Work)})
+		opts = append(opts, option{key: "upperdir", value: escapeLayer(m.Upper)}, option{key: "workdir", value: escapeLayer(m.Work)})
 	}
 	// Marks as user.overlay.*, which a user namespace may write too; this also
 	// switches off redirects and metacopy, which the sandboxed side could forge.
-	opts = append(opts, option{"userxattr", ""})
+	opts = append(opts, option{key: "userxattr", value: ""})
 	t := c.newFS("overlay", m.attrs(), opts...)
 	if len(t.data) >= maxData {
 		return &Error{m.Kind.String(), m.Target, ErrLongLayers} // the kernel would cut it off
@@ -189,7 +206,7 @@ var deviceNames = [...]string{"null", "zero", "full", "random", "urandom", "tty"
 
 func (c *compiler) dev(m *Mount) {
 	c.Step("dev", m.Target)
-	c.keep(c.newFS("tmpfs", attrNoSuid|attrNoDev, option{"mode", "755"}), m, alwaysDir, func(dev prog.Slot) {
+	c.keep(c.newFS("tmpfs", attrNoSuid|attrNoDev, option{key: "mode", value: "755"}), m, alwaysDir, func(dev prog.Slot) {
 		for _, name := range deviceNames {
 			c.device(m, dev, name)
 		}
@@ -211,7 +228,7 @@ func (c *compiler) dev(m *Mount) {
 		c.Call(prog.SysMkdirat, dev.Arg(), c.String("shm"), prog.Int(m.perm(shmPerm)))
 		c.Call(prog.SysMkdirat, dev.Arg(), c.String("pts"), prog.Int(0o755))
 		c.StepIn("devpts", m.Target, "pts")
-		pts := c.newFS("devpts", attrNoSuid|attrNoExec, option{"newinstance", ""}, option{"ptmxmode", "0666"}, option{"mode", "620"})
+		pts := c.newFS("devpts", attrNoSuid|attrNoExec, option{key: "newinstance", value: ""}, option{key: "ptmxmode", value: "0666"}, option{key: "mode", value: "620"})
 		c.attachAt(pts, dev, "pts")
 		if m.Source != "" {
 			c.console(m, dev)
@@ -250,7 +267,7 @@ const deviceAttrs = attrReadOnly | attrNoSuid
 // openDevice clones a node of the host. A device that somebody replaced by a link
 // is not what was meant.
 func (c *compiler) openDevice(name string, to prog.Slot) {
-	t := c.Call(prog.SysOpenTree, prog.AtCwd, c.StringIn("/dev", name), prog.Int(openTreeClone|openTreeCloexec|atNoFollow))
+	t := c.Call(prog.SysOpenTree, prog.AtCwd, c.Concat("/dev/", name), prog.Int(openTreeClone|openTreeCloexec|atNoFollow))
 	t.To(to)
 }
 

@@ -166,3 +166,49 @@ func plain(p string) bool {
 	}
 	return true
 }
+
+// tooComplex is the error of a Plan that cannot be compiled without allocating.
+type tooComplex struct{}
+
+func (tooComplex) Error() string { return "too complex to be compiled without allocating" }
+
+// simple reports whether p is valid and of the kinds that are compiled without
+// allocating anything.
+func (p Plan) simple() bool {
+	for i := range p {
+		m := &p[i]
+		if !absolute(m.Target) {
+			return false
+		}
+		rel := m.Target[1:]
+		switch m.Kind {
+		case KindBind:
+			if !absolute(m.Source) {
+				return false
+			}
+		case KindTmpfs, KindDir, KindChmod, KindMqueue:
+		case KindProc, KindDev:
+			if m.Source != "" && !absolute(m.Source) {
+				return false
+			}
+		case KindRemount:
+			if rel != "" {
+				return false
+			}
+		case KindSymlink:
+			if rel == "" || m.Source == "" || len(m.Source) >= pathMax {
+				return false
+			}
+		default:
+			return false
+		}
+		if !plain(rel) {
+			return false
+		}
+	}
+	return true
+}
+
+func absolute(path string) bool {
+	return path != "" && path[0] == '/' && len(path) < pathMax
+}

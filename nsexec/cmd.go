@@ -148,6 +148,7 @@ type Cmd struct {
 	// asked.
 	ClassicMounts bool
 
+	wd      string // the caller's working directory, if it is known
 	ctx     context.Context
 	started bool
 	sb      *sandbox

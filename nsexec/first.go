@@ -2,6 +2,7 @@ package nsexec
 
 import (
 	"os"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -100,7 +101,7 @@ func (p *beginning) enter(b *prog.Builder, number func(*os.File) prog.Arg) {
 			b.Call(prog.SysSetns, number(j.f), prog.Int(j.flag))
 		}
 	}
-	b.Step("clone", names(p.cloneFlags()))
+	stepClone(b, p.cloneFlags())
 	b.Call(prog.Clone, prog.Int(p.cloneFlags()))
 	if p.join.User == nil {
 		return
@@ -121,10 +122,10 @@ func (p *beginning) namespaces(b *prog.Builder) {
 	b.Step("start", "")
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
 	if p.self {
-		writeProc(b, prog.AtCwd, "/proc/self/", p.uid, p.gid)
+		writeProc(b, prog.AtCwd, "/proc/self/", b.Text(p.uid), b.Text(p.gid))
 	}
 	if rest := p.flags &^ (unix.CLONE_NEWUSER | unix.CLONE_NEWPID); rest != 0 && !p.waits() {
-		b.Step("clone", names(rest))
+		stepClone(b, rest)
 		b.Call(prog.SysUnshare, prog.Int(rest))
 	}
 	if !p.keyring {
@@ -141,31 +142,51 @@ func (p *beginning) namespaces(b *prog.Builder) {
 	dropBounding(b, p.bounding)
 }
 
-// dropBounding limits the bounding set.
-func dropBounding(b *prog.Builder, keep Capabilities) {
-	for n := range maxCaps {
-		if keep&(1<<n) == 0 {
-			// EPERM: without CAP_SETPCAP nothing can be dropped, and nothing has to be:
-			// no_new_privs keeps execve from giving any.
-			b.Call(prog.SysPrctl, prog.Int(unix.PR_CAPBSET_DROP), prog.Int(n)).Tolerate(syscall.EINVAL, syscall.EPERM)
-		}
+// stepClone begins the step that makes namespaces.
+func stepClone(b *prog.Builder, flags uint64) {
+	if !b.Fixed() {
+		b.Step("clone", names(flags))
 	}
 }
 
-// writeProc adds the writing of a process's own id maps; dir is /proc/self, or
-// self below a descriptor of /proc.
-func writeProc(b *prog.Builder, at prog.Arg, dir, uid, gid string) {
-	write := func(op, name, data string) prog.Ref {
-		b.Step(op, name)
-		f := b.Slot()
-		b.Call(prog.SysOpenat, at, b.String(name), b.Open(prog.WriteOnly|prog.CloseOnExec), prog.Int(0)).To(f)
-		r := b.Call(prog.SysWrite, f.Arg(), b.Data([]byte(data)).Arg(), prog.Int(len(data))).Full()
-		b.Close(f)
-		return r
+// dropBounding limits the bounding set.
+func dropBounding(b *prog.Builder, keep Capabilities) {
+	var last [maxCaps]prog.Label
+	for n := range maxCaps {
+		if keep&(1<<n) == 0 {
+			// EINVAL: there are no more. EPERM: without CAP_SETPCAP nothing can be
+			// dropped, and nothing has to be: no_new_privs keeps execve from giving any.
+			last[n] = b.Call(prog.SysPrctl, prog.Int(unix.PR_CAPBSET_DROP), prog.Int(n)).
+				Tolerate(syscall.EINVAL, syscall.EPERM).OnTolerated()
+		}
 	}
-	write("uid map", dir+"uid_map", uid)
-	write("gid map", dir+"setgroups", "deny")
-	write("gid map", dir+"gid_map", gid)
+	b.Here(last[:]...)
+}
+
+// writeProc adds the writing of a process's own id maps; dir is /proc/self/, or
+// self/ below a descriptor of /proc.
+func writeProc(b *prog.Builder, at prog.Arg, dir string, uid, gid prog.Text) {
+	for _, f := range [...]struct {
+		op, name string
+		data     prog.Text
+	}{
+		{"uid map", "uid_map", uid}, {"gid map", "setgroups", b.Text("deny")}, {"gid map", "gid_map", gid},
+	} {
+		b.StepIn(f.op, dir, f.name)
+		fd := b.Slot()
+		b.Call(prog.SysOpenat, at, b.Concat(dir, f.name), b.Open(prog.WriteOnly|prog.CloseOnExec), prog.Int(0)).To(fd)
+		b.Call(prog.SysWrite, fd.Arg(), f.data.Arg(), f.data.Len()).Full()
+		b.Close(fd)
+	}
+}
+
+// oneID is an id map of one id.
+func oneID(b *prog.Builder, inside, outside uint32) prog.Text {
+	var line [32]byte
+	text := strconv.AppendUint(line[:0], uint64(inside), 10)
+	text = append(text, ' ')
+	text = strconv.AppendUint(text, uint64(outside), 10)
+	return b.TextBytes(append(text, " 1\n"...))
 }
 
 // loopback brings lo up; the kernel then gives it its addresses (netdevice(7)).

@@ -82,7 +82,7 @@ func (c *Cmd) nest(b *prog.Builder, procDir prog.Slot) {
 	uid, gid := c.insideUID(), inside(c.GIDMap, uint32(os.Getegid()))
 	b.Step("nested user namespace", "")
 	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWUSER))
-	writeProc(b, procDir.Arg(), "self/", text([]IDMap{{uid, uid, 1}}), text([]IDMap{{gid, gid, 1}}))
+	writeProc(b, procDir.Arg(), "self/", oneID(b, uid, uid), oneID(b, gid, gid))
 	b.Close(procDir)
 	b.Step("capabilities", "")
 	dropBounding(b, c.Capabilities)

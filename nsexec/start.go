@@ -197,6 +197,16 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 		}
 		o.Infos, o.Resolve = infos, filepath.EvalSymlinks
 	}
+	err := c.emit(b, o, fds, status, haveMounts)
+	if me, ok := errors.AsType[*mounts.Error](err); ok {
+		return &Error{Op: me.Op, Path: me.Path, Err: me.Err}
+	}
+	return err
+}
+
+// emit is setup without questions to the system, and without allocating where the
+// Builder is a fixed one: see Instant.
+func (c *Cmd) emit(b *prog.Builder, o mounts.Options, fds []int, status int, haveMounts bool) error {
 	for i, fd := range fds {
 		if fd < 0 {
 			b.Call(prog.SysClose, prog.Int(i)).Tolerate(syscall.EBADF)
@@ -212,7 +222,7 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 		dieWithParent(b, status)
 	}
 	if !haveMounts {
-		b.Step("clone", names(unix.CLONE_NEWNS))
+		stepClone(b, unix.CLONE_NEWNS)
 		b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
 	}
 	if n := len(c.Mounts); n > fewMounts {
@@ -222,14 +232,12 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
 	procDir := c.prepareNested(b)
 	if err := c.Mounts.Compile(b, o); err != nil {
-		if me, ok := errors.AsType[*mounts.Error](err); ok {
-			return &Error{Op: me.Op, Path: me.Path, Err: me.Err}
-		}
 		return err
 	}
 	if c.Hostname != "" {
 		b.Step("hostname", c.Hostname)
-		b.Call(prog.SysSethostname, b.Data([]byte(c.Hostname)).Arg(), prog.Int(len(c.Hostname)))
+		name := b.Text(c.Hostname)
+		b.Call(prog.SysSethostname, name.Arg(), name.Len())
 	}
 	c.nest(b, procDir)
 	for _, r := range c.Rlimits {
@@ -313,35 +321,37 @@ func (c *Cmd) fork(b *prog.Builder) {
 }
 
 // chdir adds the change to the working directory, and returns the environment,
-// which says which it is.
+// which may say which it is.
 func (c *Cmd) chdir(b *prog.Builder) prog.Ptr {
-	env := c.Environ()
+	if c.Dir != "" {
+		b.Step("chdir", c.Dir)
+		b.Call(prog.SysChdir, b.String(c.Dir))
+	}
 	if !c.Bubblewrap {
-		if c.Dir != "" {
-			b.Step("chdir", c.Dir)
-			b.Call(prog.SysChdir, b.String(c.Dir))
-		} else {
+		if c.Dir == "" {
 			b.Step("chdir", "/")
 			b.Call(prog.SysChdir, b.String(cwd())).Tolerate(syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.ELOOP)
 		}
-		return b.Strings(env)
+		return b.Strings(c.Environ())
 	}
+	env := c.Environ()
 	if c.Dir != "" {
-		env, _ = setenv(env, "PWD", c.Dir)
-		b.Step("chdir", c.Dir)
-		b.Call(prog.SysChdir, b.String(c.Dir))
-		return b.Strings(env)
+		envv, _ := withPWD(b, env, c.Dir)
+		return envv
 	}
-	env, at := setenv(env, "PWD", "/")
-	envv := b.Strings(env)
+	envv, at := withPWD(b, env, "/")
+	wd := c.wd
+	if wd == "" {
+		wd = cwd()
+	}
 	b.Step("chdir", "/")
 	var done [2]prog.Label
-	for i, dir := range [...]string{cwd(), getenv(env, "HOME")} {
+	for i, dir := range [...]string{wd, getenv(env, "HOME")} {
 		if dir == "" {
 			continue
 		}
 		there := b.Call(prog.SysChdir, b.String(dir)).TolerateAny().OnTolerated()
-		b.Call(prog.Store, (envv + prog.Ptr(8*at)).Arg(), b.String("PWD="+dir))
+		b.Call(prog.Store, (envv + prog.Ptr(8*at)).Arg(), b.Concat("PWD=", dir))
 		done[i] = b.Jump()
 		b.Here(there)
 	}
@@ -349,18 +359,22 @@ func (c *Cmd) chdir(b *prog.Builder) prog.Ptr {
 	return envv
 }
 
-// setenv returns env with a variable set, and where it is. As the C library has
-// it, a variable that was set keeps its place.
-func setenv(env []string, name, value string) ([]string, int) {
-	kv := name + "=" + value
-	env = append(make([]string, 0, len(env)+1), env...)
+// withPWD adds an environment in which PWD is dir, and says where. As the C
+// library has it, a variable that was set keeps its place.
+func withPWD(b *prog.Builder, env []string, dir string) (envv prog.Ptr, at int) {
+	envv, at = b.Zero(8*(len(env)+2)), -1
 	for i, e := range env {
-		if strings.HasPrefix(e, name) && len(e) > len(name) && e[len(name)] == '=' {
-			env[i] = kv
-			return env, i
+		if at < 0 && strings.HasPrefix(e, "PWD=") {
+			at = i
+			continue
 		}
+		b.Relocate(envv, i, b.String(e))
 	}
-	return append(env, kv), len(env)
+	if at < 0 {
+		at = len(env)
+	}
+	b.Relocate(envv, at, b.Concat("PWD=", dir))
+	return envv, at
 }
 
 func getenv(env []string, name string) string {
@@ -418,7 +432,7 @@ func (c *Cmd) credentials(b *prog.Builder) {
 	if !c.KeepCapabilities {
 		c.setCapabilities(b)
 	}
-	b.Step("capabilities", c.Capabilities.String())
+	c.stepCapabilities(b)
 	for n := range maxCaps {
 		if c.Capabilities&(1<<n) != 0 {
 			raise := b.Call(prog.SysPrctl, prog.Int(unix.PR_CAP_AMBIENT), prog.Int(unix.PR_CAP_AMBIENT_RAISE), prog.Int(n), prog.Int(0))
@@ -431,8 +445,14 @@ func (c *Cmd) credentials(b *prog.Builder) {
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_NO_NEW_PRIVS), prog.Int(1), prog.Int(0), prog.Int(0))
 }
 
+func (c *Cmd) stepCapabilities(b *prog.Builder) {
+	if !b.Fixed() {
+		b.Step("capabilities", c.Capabilities.String())
+	}
+}
+
 func (c *Cmd) setCapabilities(b *prog.Builder) {
-	b.Step("capabilities", c.Capabilities.String())
+	c.stepCapabilities(b)
 	lo, hi := uint64(uint32(c.Capabilities)), uint64(c.Capabilities>>32)
 	// struct __user_cap_header_struct; then twice effective, permitted, inheritable.
 	header := b.Words(unix.LINUX_CAPABILITY_VERSION_3)
@@ -449,10 +469,8 @@ const (
 // execute adds the command's execution, and before it what the command must not
 // share with the set-up. status is the number of the status pipe.
 func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status int) error {
-	for _, s := range append(append([]string{c.Path, c.Dir, c.Hostname}, c.Args...), c.Environ()...) {
-		if strings.IndexByte(s, 0) >= 0 {
-			return &Error{Op: "exec", Path: c.Path, Err: syscall.EINVAL}
-		}
+	if !b.Fixed() && c.holdsNUL() {
+		return &Error{Op: "exec", Path: c.Path, Err: syscall.EINVAL}
 	}
 	b.Step("exec", c.Path)
 	if c.Umask != nil {
@@ -467,7 +485,12 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 	}
 	argv, shell := b.Strings(args), prog.Null
 	if c.Bubblewrap {
-		shell = b.Strings(append([]string{"/bin/sh", ""}, args[1:]...)).Arg()
+		words := b.Zero(8 * (len(args) + 2))
+		b.Relocate(words, 0, b.String("/bin/sh"))
+		for i := 1; i < len(args); i++ {
+			b.Relocate(words, i+1, b.String(args[i]))
+		}
+		shell = words.Arg()
 	}
 	if !c.forks() {
 		// Nobody will be left to report that it was executed. So it says that it is
@@ -483,32 +506,45 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 	if c.Bubblewrap {
 		path = bubblewrapPath
 	}
-	for _, path := range candidates(c.Path, c.Environ(), path) {
-		b.Call(prog.Exec, b.String(path), argv.Arg(), envv.Arg(), shell).
+	try := func(dir, separator string) {
+		b.Call(prog.Exec, b.Concat(dir, separator, c.Path), argv.Arg(), envv.Arg(), shell).
 			Tolerate(syscall.ENOENT, syscall.EACCES, syscall.ENOTDIR, syscall.ENODEV, syscall.ETIMEDOUT, syscall.ELOOP, syscall.ENAMETOOLONG)
+	}
+	if strings.IndexByte(c.Path, '/') >= 0 || c.Path == "" {
+		try("", "")
+	} else {
+		search(c.Environ(), path, try)
 	}
 	b.Call(prog.ExecFail)
 	return nil
 }
 
-// candidates are the paths at which name is tried, as execvp(3) does it.
-func candidates(name string, env []string, path string) []string {
-	if strings.Contains(name, "/") || name == "" {
-		return []string{name}
+// holdsNUL reports whether a string would be cut off.
+func (c *Cmd) holdsNUL() bool {
+	for _, list := range [...][]string{{c.Path, c.Dir, c.Hostname}, c.Args, c.Environ()} {
+		for _, s := range list {
+			if strings.IndexByte(s, 0) >= 0 {
+				return true
+			}
+		}
 	}
+	return false
+}
+
+// search calls try with the directories in which execvp(3) looks.
+func search(env []string, path string, try func(dir, separator string)) {
 	for _, kv := range env {
 		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
 			path = v
 		}
 	}
-	var c []string
-	for dir := range strings.SplitSeq(path, ":") {
-		if dir == "" {
+	for more := true; more; {
+		var dir string
+		if dir, path, more = strings.Cut(path, ":"); dir == "" {
 			dir = "."
 		}
-		c = append(c, dir+"/"+name)
+		try(dir, "/")
 	}
-	return c
 }
 
 // start brings the sandbox up. It returns after the command was executed.

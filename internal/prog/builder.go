@@ -5,7 +5,9 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strconv"
 	"syscall"
+	"unsafe"
 )
 
 // Slot holds the result of an operation, usually a descriptor.
@@ -43,6 +45,8 @@ type Builder struct {
 	step  uint32
 	mount int32
 	free  []Slot
+	fixed bool // nothing is allocated, see Fix
+	full  bool
 }
 
 // Native is the architecture this process runs on.
@@ -63,6 +67,71 @@ func New(a Arch) *Builder {
 	return b
 }
 
+// Room is memory for a Builder that does not allocate, and its Program.
+type Room struct {
+	b     Builder
+	ops   [maxFixedOps]Op
+	data  [maxFixedData]byte
+	rel   [maxFixedRel]uint32
+	steps [1]Step
+	free  [maxFixedFree]Slot
+	block [maxFixedBlock / 8]uint64
+}
+
+// What a Room has room for: several hundred mounts.
+const (
+	maxFixedOps   = 8 << 10
+	maxFixedData  = 512 << 10
+	maxFixedRel   = 8 << 10
+	maxFixedFree  = 512
+	maxFixedBlock = maxFixedOps*int(OpSize) + maxFixedData + 4*maxFixedRel + 64<<10
+)
+
+// Builder returns a Builder that keeps all it makes in the Room: it can be used
+// where the Go runtime has not started. Its Program has no Steps. The Room must
+// be zero, and can be used once.
+func (r *Room) Builder() *Builder {
+	b := &r.b
+	b.fixed = true
+	b.p.Arch = Native()
+	b.p.ops, b.p.data, b.p.rel = r.ops[:0], r.data[:8], r.rel[:0]
+	b.p.Steps, b.free = r.steps[:], r.free[:0]
+	return b
+}
+
+// Block is the Program laid out, or nil where it was too large.
+func (r *Room) Block() []byte {
+	r.b.pad()
+	n := r.b.p.Len()
+	if r.b.full || n > len(r.block)*8 {
+		return nil
+	}
+	block := unsafe.Slice((*byte)(unsafe.Pointer(&r.block)), n)
+	r.b.p.Layout(block)
+	return block
+}
+
+// Fixed reports whether nothing may be allocated for b, not even for messages.
+func (b *Builder) Fixed() bool { return b.fixed }
+
+// room reports whether there is room for n more where the capacity is what is left.
+// In a Room nothing grows.
+func (b *Builder) room(left, n int) bool {
+	if b.fixed && left < n {
+		b.full = true
+	}
+	return !b.full
+}
+
+// bytes adds to the data.
+func (b *Builder) bytes(v ...string) {
+	for _, s := range v {
+		if b.room(cap(b.p.data)-len(b.p.data), len(s)) {
+			b.p.data = append(b.p.data, s...)
+		}
+	}
+}
+
 // Program is what was built. The Builder must not be used afterwards.
 func (b *Builder) Program() *Program {
 	b.pad()
@@ -72,6 +141,9 @@ func (b *Builder) Program() *Program {
 // Grow makes room for n more operations and size more bytes of data, where a
 // Program is going to be large: growing by and by would copy it several times.
 func (b *Builder) Grow(n, size int) {
+	if b.fixed {
+		return
+	}
 	b.p.ops = slices.Grow(b.p.ops, n)
 	b.p.data = slices.Grow(b.p.data, size)
 	b.p.Steps = slices.Grow(b.p.Steps, n/8)
@@ -79,12 +151,18 @@ func (b *Builder) Grow(n, size int) {
 
 // Step begins a step: the operations that follow belong to it.
 func (b *Builder) Step(op, path string) {
+	if b.fixed {
+		return
+	}
 	b.p.Steps = append(b.p.Steps, Step{Op: op, Path: path, Mount: b.mount})
 	b.step = uint32(len(b.p.Steps) - 1)
 }
 
 // StepIn is Step for a name in a directory.
 func (b *Builder) StepIn(op, dir, name string) {
+	if b.fixed {
+		return
+	}
 	b.Step(op, dir)
 	b.p.Steps[b.step].Name = name
 }
@@ -95,6 +173,9 @@ func (b *Builder) Mount(index int) { b.mount = int32(index + 1) }
 
 // Part is Step for a part of the same step.
 func (b *Builder) Part(part Part) {
+	if b.fixed {
+		return
+	}
 	s := b.p.Steps[b.step]
 	s.Part = part
 	b.p.Steps = append(b.p.Steps, s)
@@ -130,7 +211,9 @@ func (b *Builder) Slots(n int) Slot {
 // Close closes the descriptor in s and gives the slot back.
 func (b *Builder) Close(s Slot) {
 	b.Call(SysClose, s.Arg())
-	b.free = append(b.free, s)
+	if b.room(cap(b.free)-len(b.free), 1) {
+		b.free = append(b.free, s)
+	}
 }
 
 // Ref names an operation, to say more of it.
@@ -146,15 +229,25 @@ func (b *Builder) Call(s Sys, args ...Arg) Ref {
 		op.Kind |= a.kind << (2 * i)
 		op.Args[i] = a.val
 	}
-	b.p.ops = append(b.p.ops, op)
+	if b.room(cap(b.p.ops)-len(b.p.ops), 1) {
+		b.p.ops = append(b.p.ops, op)
+	}
 	return Ref{b, len(b.p.ops) - 1}
 }
 
 // To keeps the result in s.
-func (r Ref) To(s Slot) Ref { r.b.p.ops[r.i].Out = uint16(s) + 1; return r }
+func (r Ref) To(s Slot) Ref {
+	if !r.b.full {
+		r.b.p.ops[r.i].Out = uint16(s) + 1
+	}
+	return r
+}
 
 // Tolerate lets the Program go on after these errors.
 func (r Ref) Tolerate(errnos ...syscall.Errno) Ref {
+	if r.b.full {
+		return r
+	}
 	for _, e := range errnos {
 		r.b.p.ops[r.i].Tol[e>>6] |= 1 << (e & 63)
 	}
@@ -163,14 +256,21 @@ func (r Ref) Tolerate(errnos ...syscall.Errno) Ref {
 
 // TolerateAny lets the Program go on after any error.
 func (r Ref) TolerateAny() Ref {
-	r.b.p.ops[r.i].Tol = anyError
+	if !r.b.full {
+		r.b.p.ops[r.i].Tol = anyError
+	}
 	return r
 }
 
 var anyError = [2]uint64{math.MaxUint64, math.MaxUint64}
 
 // Full makes a result that is not the third argument an error.
-func (r Ref) Full() Ref { r.b.p.ops[r.i].Kind |= FlagFull; return r }
+func (r Ref) Full() Ref {
+	if !r.b.full {
+		r.b.p.ops[r.i].Kind |= FlagFull
+	}
+	return r
+}
 
 // OnSuccess lets the Program go on behind the operation that will be added
 // next when Here is called, if r succeeds.
@@ -189,7 +289,7 @@ type Label struct {
 // Label is no jump.
 func (b *Builder) Here(labels ...Label) {
 	for _, l := range labels {
-		if l.r.b == nil {
+		if l.r.b == nil || b.full {
 			continue
 		}
 		n := len(b.p.ops) - l.r.i - 1
@@ -219,7 +319,9 @@ func (b *Builder) Fail(errno syscall.Errno) { b.Call(Fail, Int(uintptr(errno))) 
 func (b *Builder) Data(v []byte) Ptr {
 	b.pad()
 	off := Ptr(len(b.p.data))
-	b.p.data = append(b.p.data, v...)
+	if b.room(cap(b.p.data)-len(b.p.data), len(v)) {
+		b.p.data = append(b.p.data, v...)
+	}
 	return off
 }
 
@@ -227,13 +329,15 @@ func (b *Builder) Data(v []byte) Ptr {
 func (b *Builder) Zero(n int) Ptr {
 	b.pad()
 	off := Ptr(len(b.p.data))
-	b.p.data = append(b.p.data, make([]byte, n)...)
+	if b.room(cap(b.p.data)-len(b.p.data), n) {
+		b.p.data = append(b.p.data, make([]byte, n)...)
+	}
 	return off
 }
 
 func (b *Builder) pad() {
-	for len(b.p.data)%8 != 0 {
-		b.p.data = append(b.p.data, 0)
+	if n := -len(b.p.data) & 7; n > 0 {
+		b.bytes("\x00\x00\x00\x00\x00\x00\x00"[:n])
 	}
 }
 
@@ -242,19 +346,48 @@ func (b *Builder) String(s string) Arg {
 	if s == "" {
 		return Ptr(0).Arg()
 	}
+	return b.Concat(s)
+}
+
+// Concat adds a string made of several, with its final zero.
+func (b *Builder) Concat(v ...string) Arg {
 	off := Ptr(len(b.p.data))
-	b.p.data = append(b.p.data, s...)
-	b.p.data = append(b.p.data, 0)
+	b.bytes(v...)
+	b.bytes("\x00")
 	return off.Arg()
 }
 
-// StringIn adds the path of a name in a directory, with its final zero.
-func (b *Builder) StringIn(dir, name string) Arg {
+// Text is a piece of data, and how long it is.
+type Text struct {
+	at Arg
+	n  int
+}
+
+// Arg is where the text is.
+func (t Text) Arg() Arg { return t.at }
+
+// Len is how long it is.
+func (t Text) Len() Arg { return Int(t.n) }
+
+// Text adds text without a final zero.
+func (b *Builder) Text(s string) Text {
 	off := Ptr(len(b.p.data))
-	b.p.data = append(b.p.data, dir...)
-	b.p.data = append(b.p.data, '/')
-	b.p.data = append(b.p.data, name...)
-	b.p.data = append(b.p.data, 0)
+	b.bytes(s)
+	return Text{off.Arg(), len(s)}
+}
+
+// TextBytes is Text for bytes.
+func (b *Builder) TextBytes(v []byte) Text { return Text{b.Data(v).Arg(), len(v)} }
+
+// Number adds a number as a string.
+func (b *Builder) Number(n uint64, base int) Arg {
+	var digits [64]byte
+	off := Ptr(len(b.p.data))
+	text := strconv.AppendUint(digits[:0], n, base)
+	if b.room(cap(b.p.data)-len(b.p.data), len(text)) {
+		b.p.data = append(b.p.data, text...)
+	}
+	b.bytes("\x00")
 	return off.Arg()
 }
 
@@ -262,14 +395,19 @@ func (b *Builder) StringIn(dir, name string) Arg {
 func (b *Builder) Words(v ...uint64) Ptr {
 	b.pad()
 	off := Ptr(len(b.p.data))
-	for _, w := range v {
-		b.p.data = binary.NativeEndian.AppendUint64(b.p.data, w)
+	if b.room(cap(b.p.data)-len(b.p.data), 8*len(v)) {
+		for _, w := range v {
+			b.p.data = binary.NativeEndian.AppendUint64(b.p.data, w)
+		}
 	}
 	return off
 }
 
 // Relocate marks the word at p plus 8 i as a pointer to q.
 func (b *Builder) Relocate(p Ptr, i int, q Arg) {
+	if !b.room(cap(b.p.rel)-len(b.p.rel), 1) {
+		return
+	}
 	at := uint32(p) + 8*uint32(i)
 	binary.NativeEndian.PutUint64(b.p.data[at:], q.val)
 	b.p.rel = append(b.p.rel, at)
@@ -279,8 +417,8 @@ func (b *Builder) Relocate(p Ptr, i int, q Arg) {
 // takes.
 func (b *Builder) Strings(v []string) Ptr {
 	p := b.Zero(8 * (len(v) + 1))
-	for i, s := range v {
-		b.Relocate(p, i, b.String(s))
+	for i := range v {
+		b.Relocate(p, i, b.String(v[i]))
 	}
 	return p
 }
