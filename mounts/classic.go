@@ -117,6 +117,9 @@ func (c *compiler) classicMove(t tree, under prog.Slot) prog.Slot {
 
 // remember keeps what flags the mounts of t have, for remounts.
 func (c *compiler) remember(t tree, target string) {
+	if !c.o.Classic {
+		return
+	}
 	if c.flags == nil {
 		c.flags = make(map[string]uint64)
 	}

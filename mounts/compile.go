@@ -3,7 +3,6 @@ package mounts
 import (
 	"io/fs"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
@@ -247,7 +246,7 @@ func (c *compiler) climb(host prog.Slot, base tree) {
 		c.Call(prog.SysChroot, dot)
 	}
 	c.Call(prog.SysFchdir, host.Arg())
-	c.Call(prog.SysChdir, c.String(strings.Repeat("../", levels)))
+	c.Call(prog.SysChdir, c.Repeat("../", levels))
 	c.Call(prog.SysChroot, dot)
 }
 

@@ -16,9 +16,10 @@ import (
 // profile is what the first Program depends on: sandboxes with equal profiles
 // are made of interchangeable beginnings.
 type profile struct {
-	flags    uint64 // of clone3(2), without CLONE_NEWNS
-	uid, gid string // id maps
-	self     bool   // the child writes them
+	flags    uint64   // of clone3(2), without CLONE_NEWNS
+	uid, gid string   // id maps
+	self     bool     // the child writes them
+	one      [2]IDMap // user and group id maps of one id, in place of uid and gid
 	bounding Capabilities
 	who      string // of a launcher: its credentials
 
@@ -121,7 +122,10 @@ func (p *beginning) enter(b *prog.Builder, number func(*os.File) prog.Arg) {
 func (p *beginning) namespaces(b *prog.Builder) {
 	b.Step("start", "")
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
-	if p.self {
+	if p.self && p.flags&unix.CLONE_NEWUSER != 0 && p.uid == "" {
+		u, g := p.one[0], p.one[1]
+		writeProc(b, prog.AtCwd, "/proc/self/", oneID(b, u.Inside, u.Outside), oneID(b, g.Inside, g.Outside))
+	} else if p.self && p.uid != "" {
 		writeProc(b, prog.AtCwd, "/proc/self/", b.Text(p.uid), b.Text(p.gid))
 	}
 	if rest := p.flags &^ (unix.CLONE_NEWUSER | unix.CLONE_NEWPID); rest != 0 && !p.waits() {

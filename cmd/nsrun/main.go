@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	_ "github.com/nsrun/nsrun/internal/instant" // the entry point
 	"github.com/nsrun/nsrun/internal/reexec"
 )
 

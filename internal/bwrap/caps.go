@@ -18,7 +18,7 @@ const allCaps = ^uint64(0)
 // parseCap reads the name of a capability, or ALL, and returns the bits. Names are
 // taken as libcap takes them: in any case, or as a number; what follows the name
 // or the number is ignored.
-func parseCap(s string) (uint64, error) {
+func (p *parser) parseCap(s string) (uint64, error) {
 	if equalFold(s, "all") {
 		return allCaps, nil
 	}
@@ -30,7 +30,7 @@ func parseCap(s string) (uint64, error) {
 		if n < 64 {
 			return 1 << n, nil
 		}
-		return 0, fail("unknown cap: " + s)
+		return 0, p.fail("unknown cap: ", s)
 	}
 	end := 0
 	for end < len(s) && (s[end] == '_' || 'a' <= s[end]|0x20 && s[end]|0x20 <= 'z') {
@@ -43,7 +43,7 @@ func parseCap(s string) (uint64, error) {
 			}
 		}
 	}
-	return 0, fail("unknown cap: " + s)
+	return 0, p.fail("unknown cap: ", s)
 }
 
 // equalFold compares with a lower-case ASCII word.

@@ -186,10 +186,32 @@ type EnvOp struct {
 // is set again keeps its place.
 func (c *Config) Environment(base []string) []string {
 	env := append(make([]string, 0, len(base)+len(c.Environ)+1), base...)
+	env, _ = c.EnvironmentIn(env, func(name, value string) (string, bool) { return name + "=" + value, true })
+	return env
+}
+
+// EnvironmentIn is Environment in place: env is written to, and must have room for
+// what is added. join makes "name=value"; where it cannot, or there is no room, ok
+// is false.
+func (c *Config) EnvironmentIn(env []string, join func(name, value string) (string, bool)) (result []string, ok bool) {
 	for i := range c.Environ {
 		switch op := &c.Environ[i]; op.Kind {
 		case EnvSet:
-			env = Setenv(env, op.Name, op.Value)
+			kv, ok := join(op.Name, op.Value)
+			if !ok {
+				return nil, false
+			}
+			at := 0
+			for at < len(env) && !isVar(env[at], op.Name) {
+				at++
+			}
+			if at == cap(env) {
+				return nil, false
+			}
+			if at == len(env) {
+				env = env[:at+1]
+			}
+			env[at] = kv
 		case EnvUnset:
 			kept := env[:0]
 			for _, e := range env {
@@ -202,18 +224,7 @@ func (c *Config) Environment(base []string) []string {
 			env = env[:0]
 		}
 	}
-	return env
-}
-
-// Setenv sets one variable in env, which it may write to.
-func Setenv(env []string, name, value string) []string {
-	for i, e := range env {
-		if isVar(e, name) {
-			env[i] = name + "=" + value
-			return env
-		}
-	}
-	return append(env, name+"="+value)
+	return env, true
 }
 
 func isVar(e, name string) bool {

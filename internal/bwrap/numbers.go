@@ -2,7 +2,6 @@ package bwrap
 
 import (
 	"math"
-	"strconv"
 )
 
 // The numbers on bubblewrap's command line are what C's strtol family takes:
@@ -78,62 +77,65 @@ func strtoint(s string) (int32, bool) {
 }
 
 // parseFD reads a descriptor.
-func parseFD(s string) (int, error) {
+func (p *parser) parseFD(s string) (int, error) {
 	n, ok := strtoint(s)
 	if !ok || n < 0 {
-		return -1, fail("Invalid fd: " + s)
+		return -1, p.fail("Invalid fd: ", s)
 	}
 	return int(n), nil
 }
 
 // parseID reads a user or group id; what is the word for which.
-func parseID(s, what string, extensions bool) (uint32, error) {
+func (p *parser) parseID(s, what string, extensions bool) (uint32, error) {
 	if extensions {
 		value, negative, _, end := strtoul(s, 10)
 		if !whole(s, end) || negative && value != 0 || value >= math.MaxUint32 {
-			return 0, fail("Invalid " + what + ": " + s)
+			return 0, p.fail("Invalid ", what, ": ", s)
 		}
 		return uint32(value), nil
 	}
 	n, ok := strtoint(s)
 	if !ok || n < 0 {
-		return 0, fail("Invalid " + what + ": " + s)
+		return 0, p.fail("Invalid ", what, ": ", s)
 	}
 	return uint32(n), nil
 }
 
 // parseOctal reads permissions.
-func parseOctal(s, option string) (uint32, error) {
+func (p *parser) parseOctal(s, option string) (uint32, error) {
 	value, negative, overflow, end := strtoul(s, 8)
 	if negative && !overflow {
 		value = -value
 	}
 	if !whole(s, end) || value > 0o7777 {
-		return 0, fail(option + " takes an octal argument <= 07777")
+		return 0, p.fail(option, " takes an octal argument <= 07777")
 	}
 	return uint32(value), nil
 }
 
 // maxTmpfs is the largest size of a tmpfs.
-const maxTmpfs = uint64(^uintptr(0) >> 1)
+const (
+	maxTmpfs     = uint64(math.MaxInt64)
+	maxTmpfsText = "9223372036854775807"
+)
 
 // parseSize reads the size of a tmpfs.
-func parseSize(s string) (uint64, error) {
+func (p *parser) parseSize(s string) (uint64, error) {
 	if s == "" || s[0] < '0' || s[0] > '9' {
-		return 0, fail("--size takes a non-zero number of bytes")
+		return 0, p.fail("--size takes a non-zero number of bytes")
 	}
 	value, _, overflow, end := strtoul(s, 0)
 	if !whole(s, end) || overflow || value == 0 {
-		return 0, fail("--size takes a non-zero number of bytes")
+		return 0, p.fail("--size takes a non-zero number of bytes")
 	}
 	if value > maxTmpfs {
-		return 0, fail("--size (for tmpfs) is limited to " + strconv.FormatUint(maxTmpfs, 10))
+		return 0, p.fail("--size (for tmpfs) is limited to ", maxTmpfsText)
 	}
 	return value, nil
 }
 
 // parseIDMap reads INSIDE:OUTSIDE:COUNT.
-func parseIDMap(s, option string) (IDMap, error) {
+func (p *parser) parseIDMap(s, option string) (IDMap, error) {
 	var n [3]uint64
 	rest := s
 	for i := range n {
@@ -143,7 +145,7 @@ func parseIDMap(s, option string) (IDMap, error) {
 			at++
 		}
 		if at == 0 || i < 2 && (at == len(rest) || rest[at] != ':') || i == 2 && at != len(rest) {
-			return IDMap{}, fail(option + " takes INSIDE:OUTSIDE:COUNT, not " + s)
+			return IDMap{}, p.fail(option, " takes INSIDE:OUTSIDE:COUNT, not ", s)
 		}
 		if i < 2 {
 			rest = rest[at+1:]
@@ -151,7 +153,7 @@ func parseIDMap(s, option string) (IDMap, error) {
 	}
 	// The last id, 2^32-1, stands for "none" and cannot be mapped.
 	if n[2] == 0 || n[0]+n[2] > math.MaxUint32 || n[1]+n[2] > math.MaxUint32 {
-		return IDMap{}, fail(option + ": no such range of ids: " + s)
+		return IDMap{}, p.fail(option, ": no such range of ids: ", s)
 	}
 	return IDMap{Inside: uint32(n[0]), Outside: uint32(n[1]), Count: uint32(n[2])}, nil
 }

@@ -47,10 +47,58 @@ func Parse(args []string, env Env) (*Config, error) {
 	return p.cfg, nil
 }
 
+// Room is memory for parsing without allocating.
+type Room struct {
+	cfg     Config
+	ops     [maxRoomOps]SetupOp
+	environ [maxRoomEnviron]EnvOp
+}
+
+// Config is what was parsed.
+func (r *Room) Config() *Config { return &r.cfg }
+
+const (
+	maxRoomOps     = 1200
+	maxRoomEnviron = 256
+)
+
+// beyond is the error of a command line that cannot be parsed in a Room: for it is
+// wrong, has options that need more, or too many.
+type beyond struct{}
+
+func (beyond) Error() string { return "beyond what can be parsed without allocating" }
+
+// ParseIn is Parse for where the Go runtime has not started. It knows the options
+// that need nothing but room, and returns false for all else, mistakes included.
+// The Room must be zero, and can be used once.
+func ParseIn(room *Room, args []string, env *Env) (*Config, bool) {
+	p := parser{cfg: &room.cfg, env: env, room: room, words: len(args)}
+	p.cfg.Ops, p.cfg.Environ = room.ops[:0], room.environ[:0]
+	command, err := p.parse(args, false)
+	if err != nil || len(command) == 0 || p.finish(command) != nil || p.full {
+		return nil, false
+	}
+	return p.cfg, true
+}
+
+// instant says which options can be parsed in a Room.
+func (id optionID) instant() bool {
+	switch id {
+	case optUnshareAll, optShareNet, optUnshareUser, optUnshareIPC, optUnsharePID, optUnshareNet, optUnshareUTS,
+		optUnshareCgroup, optUnshareCgroupTry, optUID, optGID, optHostname, optClearenv, optSetenv, optUnsetenv,
+		optBind, optBindTry, optROBind, optROBindTry, optDevBind, optDevBindTry, optRemountRO, optProc, optDev,
+		optTmpfs, optMqueue, optDir, optSymlink, optChmod, optPerms, optSize, optArgv0, optChdir, optNewSession,
+		optDieWithParent, optAsPID1, optKillOnExit, optLevelPrefix, optNotASecurityBoundary:
+		return true
+	}
+	return false
+}
+
 // parser is the state while parsing.
 type parser struct {
-	cfg *Config
-	env *Env
+	cfg  *Config
+	env  *Env
+	room *Room // not nil: nothing may be allocated
 	// words counts the words seen, those of files included.
 	words int
 	// last is the option before this one; options come in runs.
@@ -69,9 +117,20 @@ type parser struct {
 	netExplicit bool
 	hostname    bool
 	stacked     bool // --add-seccomp-fd was used
+	full        bool // the Room is
 }
 
-func fail(text string) error { return &Error{Text: text} }
+// fail is the error of a command line that is refused, its text in pieces.
+func (p *parser) fail(text ...string) error {
+	if p.room != nil {
+		return beyond{}
+	}
+	e := &Error{}
+	for _, t := range text {
+		e.Text += t
+	}
+	return e
+}
 
 const (
 	msgLayers = "--overlay-src must be followed by another --overlay-src or one of --overlay, --tmp-overlay, or --ro-overlay"
@@ -81,7 +140,7 @@ const (
 // parse reads options up to the first word that is none, and returns the rest.
 func (p *parser) parse(words []string, inFile bool) ([]string, error) {
 	if p.words > maxWords {
-		return nil, fail(msgWords)
+		return nil, p.fail(msgWords)
 	}
 	for len(words) > 0 {
 		word := words[0]
@@ -95,13 +154,16 @@ func (p *parser) parse(words []string, inFile bool) ([]string, error) {
 		o := p.last
 		if o == nil || o.Name != word {
 			if o = lookup(word, p.env.Extensions); o == nil {
-				return nil, fail("Unknown option " + word)
+				return nil, p.fail("Unknown option ", word)
 			}
 			p.last = o
 		}
 		n := o.NArgs()
 		if len(words)-1 < n && o.arity != arityNone && (o.id != optArgs || !inFile) {
-			return nil, fail(o.missing())
+			if p.room != nil {
+				return nil, beyond{}
+			}
+			return nil, p.fail(o.missing())
 		}
 		var values []string
 		if len(words)-1 >= n {
@@ -114,19 +176,19 @@ func (p *parser) parse(words []string, inFile bool) ([]string, error) {
 		// A modifier that the option had no use for.
 		modifier := o.id == optPerms || o.id == optSize
 		if !modifier && p.perms.Set {
-			return nil, fail("--perms must be followed by an option that creates a file")
+			return nil, p.fail("--perms must be followed by an option that creates a file")
 		}
 		if !modifier && p.size != 0 {
-			return nil, fail("--size must be followed by --tmpfs")
+			return nil, p.fail("--size must be followed by --tmpfs")
 		}
 		if o.id != optOverlaySrc && p.layers != nil {
-			return nil, fail(msgLayers)
+			return nil, p.fail(msgLayers)
 		}
 		words = words[min(1+n, len(words)):]
 	}
 	// Layers cannot be left over by a file: the --args that read it complains.
 	if p.layers != nil && !inFile {
-		return nil, fail(msgLayers)
+		return nil, p.fail(msgLayers)
 	}
 	return words, nil
 }
@@ -135,6 +197,9 @@ func (p *parser) parse(words []string, inFile bool) ([]string, error) {
 // unless its row says that nobody counts.
 func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 	c := p.cfg
+	if p.room != nil && !o.id.instant() {
+		return beyond{}
+	}
 	switch o.id {
 	case optHelp:
 		return StopHelp
@@ -142,7 +207,7 @@ func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 		return StopVersion
 	case optArgs:
 		if inFile {
-			return fail("--args not supported in arguments file")
+			return p.fail("--args not supported in arguments file")
 		}
 		return p.file(v[0])
 	case optLevelPrefix:
@@ -195,11 +260,11 @@ func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 	case optGID:
 		return p.identity(o, &c.GID, v[0], "gid")
 	case optUIDMap:
-		m, err := parseIDMap(v[0], o.Name)
+		m, err := p.parseIDMap(v[0], o.Name)
 		c.UIDMap = append(c.UIDMap, m)
 		return err
 	case optGIDMap:
-		m, err := parseIDMap(v[0], o.Name)
+		m, err := p.parseIDMap(v[0], o.Name)
 		c.GIDMap = append(c.GIDMap, m)
 		return err
 	case optHostname:
@@ -210,17 +275,17 @@ func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 		p.op(OpHostname, "", v[0])
 
 	case optClearenv:
-		c.Environ = append(c.Environ, EnvOp{Kind: EnvClear})
+		p.environ(EnvOp{Kind: EnvClear})
 	case optSetenv:
 		if !validVar(v[0]) {
-			return fail("setenv failed")
+			return p.fail("setenv failed")
 		}
-		c.Environ = append(c.Environ, EnvOp{Kind: EnvSet, Name: v[0], Value: v[1]})
+		p.environ(EnvOp{Kind: EnvSet, Name: v[0], Value: v[1]})
 	case optUnsetenv:
 		if !validVar(v[0]) {
-			return fail("unsetenv failed")
+			return p.fail("unsetenv failed")
 		}
-		c.Environ = append(c.Environ, EnvOp{Kind: EnvUnset, Name: v[0]})
+		p.environ(EnvOp{Kind: EnvUnset, Name: v[0]})
 
 	case optBind:
 		p.op(OpBind, v[0], v[1])
@@ -276,7 +341,7 @@ func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 	case optSymlink:
 		p.op(OpSymlink, v[0], v[1])
 	case optChmod:
-		perms, err := parseOctal(v[0], o.Name)
+		perms, err := p.parseOctal(v[0], o.Name)
 		if err != nil {
 			return err
 		}
@@ -285,18 +350,18 @@ func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 
 	case optPerms:
 		if p.perms.Set {
-			return fail("--perms given twice for the same action")
+			return p.fail("--perms given twice for the same action")
 		}
-		perms, err := parseOctal(v[0], o.Name)
+		perms, err := p.parseOctal(v[0], o.Name)
 		if err != nil {
 			return err
 		}
 		p.perms = some(perms)
 	case optSize:
 		if p.size != 0 {
-			return fail("--size given twice for the same action")
+			return p.fail("--size given twice for the same action")
 		}
-		size, err := parseSize(v[0])
+		size, err := p.parseSize(v[0])
 		if err != nil {
 			return err
 		}
@@ -304,7 +369,7 @@ func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 
 	case optArgv0:
 		if c.Argv0.Set {
-			return fail("--argv0 used multiple times")
+			return p.fail("--argv0 used multiple times")
 		}
 		c.Argv0 = some(v[0])
 	case optChdir:
@@ -326,17 +391,17 @@ func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 
 	case optCapAdd:
 		c.CapsGiven = true
-		bits, err := parseCap(v[0])
+		bits, err := p.parseCap(v[0])
 		c.Caps |= bits
 		return err
 	case optCapDrop:
 		c.CapsGiven = true
-		bits, err := parseCap(v[0])
+		bits, err := p.parseCap(v[0])
 		c.Caps &^= bits
 		return err
 	case optSeccomp:
 		if p.stacked {
-			return fail("--seccomp cannot be combined with --add-seccomp-fd")
+			return p.fail("--seccomp cannot be combined with --add-seccomp-fd")
 		}
 		return p.fd(o, &c.Seccomp, v[0])
 	case optAddSeccompFD:
@@ -363,7 +428,7 @@ func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 
 	case optDebugOpt:
 		if value := word[len(o.Name):]; value != "force-openat-fallback" {
-			return fail("Unknown --debug-opt value: " + value)
+			return p.fail("Unknown --debug-opt value: ", value)
 		}
 		c.ForceOpenatFallback = true
 	}
@@ -373,7 +438,7 @@ func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 // file reads more words from a descriptor and parses them in place. A word that
 // is no option ends the file, and what follows in it is ignored.
 func (p *parser) file(number string) error {
-	fd, err := parseFD(number)
+	fd, err := p.parseFD(number)
 	if err != nil {
 		return err
 	}
@@ -383,7 +448,7 @@ func (p *parser) file(number string) error {
 	}
 	words, ok := splitWords(string(data), maxWords-p.words)
 	if !ok {
-		return fail(msgWords)
+		return p.fail(msgWords)
 	}
 	p.words += len(words)
 	p.foreign = p.layers != nil
@@ -422,9 +487,9 @@ func (p *parser) read(fd int) ([]byte, error) {
 // filter reads a seccomp program that can be stacked.
 func (p *parser) filter(number string) error {
 	if p.cfg.Seccomp.Set {
-		return fail("--add-seccomp-fd cannot be combined with --seccomp")
+		return p.fail("--add-seccomp-fd cannot be combined with --seccomp")
 	}
-	fd, err := parseFD(number)
+	fd, err := p.parseFD(number)
 	if err != nil {
 		return err
 	}
@@ -434,15 +499,28 @@ func (p *parser) filter(number string) error {
 		return &Error{Text: "Can't read seccomp data", Err: err}
 	}
 	if len(data)%8 != 0 {
-		return fail("Invalid seccomp data, must be multiple of 8")
+		return p.fail("Invalid seccomp data, must be multiple of 8")
 	}
 	p.cfg.Filters = append(p.cfg.Filters, Filter{Data: data})
 	return nil
 }
 
+// environ appends a change of the environment.
+func (p *parser) environ(op EnvOp) {
+	if p.room != nil && len(p.cfg.Environ) == cap(p.cfg.Environ) {
+		p.full = true
+		return
+	}
+	p.cfg.Environ = append(p.cfg.Environ, op)
+}
+
 // op appends a step. The pointer is good until the next one is appended.
 func (p *parser) op(kind OpKind, source, dest string) *SetupOp {
 	ops := p.cfg.Ops
+	if p.room != nil && len(ops) == cap(ops) {
+		p.full = true
+		ops = ops[:0]
+	}
 	if ops == nil {
 		ops = make([]SetupOp, 0, p.words/3+1) // most steps take three words
 	}
@@ -453,7 +531,7 @@ func (p *parser) op(kind OpKind, source, dest string) *SetupOp {
 
 // opFD appends a step of which the first word is a descriptor.
 func (p *parser) opFD(kind OpKind, v []string) error {
-	fd, err := parseFD(v[0])
+	fd, err := p.parseFD(v[0])
 	if err == nil {
 		p.op(kind, "", v[1]).FD = fd
 	}
@@ -482,11 +560,11 @@ func (p *parser) takePerms(op *SetupOp, def uint32) {
 func (p *parser) overlay(o *Option, kind OpKind, upper, work, dest string) error {
 	switch {
 	case kind == OpROOverlay && len(p.layers) < 2:
-		return fail(o.Name + " requires at least two --overlay-src")
+		return p.fail(o.Name, " requires at least two --overlay-src")
 	case len(p.layers) < 1:
-		return fail(o.Name + " requires at least one --overlay-src")
+		return p.fail(o.Name, " requires at least one --overlay-src")
 	case p.foreign:
-		return fail(msgLayers)
+		return p.fail(msgLayers)
 	}
 	layers := p.layers
 	p.layers = nil
@@ -504,7 +582,7 @@ func (p *parser) fd(o *Option, to *Opt[int], number string) error {
 	if to.Set {
 		p.warnLast(o)
 	}
-	fd, err := parseFD(number)
+	fd, err := p.parseFD(number)
 	if err == nil {
 		*to = some(fd)
 	}
@@ -523,7 +601,7 @@ func (p *parser) text(o *Option, to *Opt[string], value string) {
 func (p *parser) label(o *Option, to *Opt[string], value string) error {
 	p.text(o, to, value)
 	if p.env.CheckLabel == nil {
-		return fail("labeling not supported on this system")
+		return p.fail("labeling not supported on this system")
 	}
 	if err := p.env.CheckLabel(value); err != nil {
 		return &Error{Text: "invalid label " + value, Err: err}
@@ -536,7 +614,7 @@ func (p *parser) identity(o *Option, to *Opt[uint32], number, what string) error
 	if to.Set {
 		p.warnLast(o)
 	}
-	id, err := parseID(number, what, p.env.Extensions)
+	id, err := p.parseID(number, what, p.env.Extensions)
 	if err == nil {
 		*to = some(id)
 	}
@@ -547,6 +625,10 @@ func (p *parser) identity(o *Option, to *Opt[uint32], number, what string) error
 func (p *parser) warnLast(o *Option) {
 	if !o.LastWins {
 		panic("BUG: " + o.Name + " is not marked as an option of which the last one counts")
+	}
+	if p.room != nil {
+		p.full = true
+		return
 	}
 	p.cfg.Warnings = append(p.cfg.Warnings, Warning{
 		Text:        "Only the last " + o.Name + " option will take effect",
@@ -560,17 +642,17 @@ func (p *parser) finish(command []string) error {
 	c, env := p.cfg, p.env
 	switch {
 	case c.UsernsBlockFD.Set && !c.UnshareUser:
-		return fail("--userns-block-fd requires --unshare-user")
+		return p.fail("--userns-block-fd requires --unshare-user")
 	case c.UsernsBlockFD.Set && !c.InfoFD.Set:
-		return fail("--userns-block-fd requires --info-fd")
+		return p.fail("--userns-block-fd requires --info-fd")
 	case c.UserNS.Set && c.UnshareUser:
-		return fail("--userns is not compatible with --unshare-user")
+		return p.fail("--userns is not compatible with --unshare-user")
 	case c.UserNS.Set && p.userTry:
-		return fail("--userns is not compatible with --unshare-user-try")
+		return p.fail("--userns is not compatible with --unshare-user-try")
 	case c.DisableUserns && !c.UnshareUser:
-		return fail("--disable-userns requires --unshare-user")
+		return p.fail("--disable-userns requires --unshare-user")
 	case c.DisableUserns && c.UsernsBlockFD.Set:
-		return fail("--disable-userns is not compatible with --userns-block-fd")
+		return p.fail("--disable-userns is not compatible with --userns-block-fd")
 	}
 	if env.UID != 0 && !c.UserNS.Set {
 		c.UnshareUser = true
@@ -590,15 +672,15 @@ func (p *parser) finish(command []string) error {
 	mapped := c.UnshareUser || c.UserNS.Set
 	switch {
 	case !mapped && c.UID.Value != env.UID:
-		return fail("Specifying --uid requires --unshare-user or --userns")
+		return p.fail("Specifying --uid requires --unshare-user or --userns")
 	case !mapped && c.GID.Value != env.GID:
-		return fail("Specifying --gid requires --unshare-user or --userns")
+		return p.fail("Specifying --gid requires --unshare-user or --userns")
 	case !c.UnshareUTS && p.hostname:
-		return fail("Specifying --hostname requires --unshare-uts")
+		return p.fail("Specifying --hostname requires --unshare-uts")
 	case c.AsPID1 && !c.UnsharePID:
-		return fail("Specifying --as-pid-1 requires --unshare-pid")
+		return p.fail("Specifying --as-pid-1 requires --unshare-pid")
 	case c.AsPID1 && len(c.LockFiles) > 0:
-		return fail("Specifying --as-pid-1 and --lock-file is not permitted")
+		return p.fail("Specifying --as-pid-1 and --lock-file is not permitted")
 	}
 	if err := p.finishOurs(); err != nil {
 		return err
@@ -617,14 +699,14 @@ func (p *parser) finishOurs() error {
 		switch {
 		case len(m.maps) == 0:
 		case !c.UnshareUser:
-			return fail(m.name + " requires --unshare-user")
+			return p.fail(m.name, " requires --unshare-user")
 		case c.UsernsBlockFD.Set:
-			return fail(m.name + " is not compatible with --userns-block-fd")
+			return p.fail(m.name, " is not compatible with --userns-block-fd")
 		}
 	}
 	if c.NetNS.Set {
 		if p.netExplicit {
-			return fail("--netns is not compatible with --unshare-net")
+			return p.fail("--netns is not compatible with --unshare-net")
 		}
 		c.UnshareNet = false // which --unshare-all may have asked for
 	}

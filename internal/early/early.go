@@ -55,6 +55,7 @@ const (
 // number of arguments, the arguments, a null pointer, the environment. It returns
 // true in the clone, for which the entry point calls child and then wait.
 //
+//go:linkname start
 //go:nosplit
 //go:norace
 func start(stack unsafe.Pointer) (clone bool) {
@@ -182,6 +183,7 @@ func closeFd(fd int32) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0
 // child makes the namespaces: the same as package nsexec's first Program does. A
 // failure ends it without a word.
 //
+//go:linkname child
 //go:nosplit
 //go:norace
 func child() {
@@ -226,6 +228,7 @@ func child() {
 
 // wait receives the rest of the work, and does it.
 //
+//go:linkname wait
 //go:nosplit
 //go:norace
 func wait() { reexec.Receive(uintptr(started.Sock), uintptr(started.Status)) }

@@ -357,6 +357,16 @@ func (b *Builder) Concat(v ...string) Arg {
 	return off.Arg()
 }
 
+// Repeat adds a string n times, with a final zero.
+func (b *Builder) Repeat(s string, n int) Arg {
+	off := Ptr(len(b.p.data))
+	for range n {
+		b.bytes(s)
+	}
+	b.bytes("\x00")
+	return off.Arg()
+}
+
 // Text is a piece of data, and how long it is.
 type Text struct {
 	at Arg

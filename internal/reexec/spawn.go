@@ -53,6 +53,21 @@ func Spawn(block []byte, fds []int) (pid int, err syscall.Errno) {
 	return int(r), errno
 }
 
+// SpawnFirst is Spawn for a process in which the Go runtime has not started; it may
+// be in any thread, which is the only one.
+func SpawnFirst(block []byte, status int32) (pid int, err syscall.Errno) {
+	base := unsafe.Pointer(unsafe.SliceData(block))
+	h := header(base)
+	if len(block) < int(prog.HeaderSize) || h.NFds != 1 {
+		return 0, syscall.EBADMSG
+	}
+	*word(base, uintptr(h.Fds)) = uint32(status)
+	relocate(base)
+	a := cloneArgs{flags: h.Flags | cloneClearSighand, exitSignal: uint64(syscall.SIGCHLD)}
+	r, errno := forkAndRun(&a, base)
+	return int(r), errno
+}
+
 // prepare fills in what only the process that clones can know.
 func prepare(base unsafe.Pointer, size int, fds []int) syscall.Errno {
 	h := header(base)

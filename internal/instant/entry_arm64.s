@@ -1,0 +1,26 @@
+#include "textflag.h"
+
+// nsrun_early is the entry point of the nsrun command: see entry_amd64.s. g is a
+// register here.
+TEXT nsrun_early(SB),NOSPLIT|NOFRAME,$0
+	MOVD	RSP, R0
+	SUB	$32, RSP
+	MOVD	R0, 8(RSP)		// the argument; start's result is behind it
+	MOVD	R0, 24(RSP)
+	MOVD	$·g(SB), g
+	BL	·run(SB)
+	MOVD	24(RSP), R0
+	MOVD	R0, 8(RSP)
+	BL	github·com∕nsrun∕nsrun∕internal∕early·start(SB)
+	MOVBU	16(RSP), R0
+	CBNZ	R0, clone
+	ADD	$32, RSP
+	MOVD	ZR, g
+	B	_rt0_arm64_linux(SB)
+clone:
+	BL	github·com∕nsrun∕nsrun∕internal∕early·child(SB)
+	BL	github·com∕nsrun∕nsrun∕internal∕early·wait(SB)
+	BRK
+
+// A runtime.g that is all zero: its stack has no limit.
+GLOBL ·g(SB), NOPTR, $1024

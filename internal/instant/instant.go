@@ -1,0 +1,302 @@
+// Package instant runs bubblewrap's common command lines without the Go runtime.
+//
+// Starting the runtime takes a process about as long as bubblewrap takes for all it
+// does, and most command lines need nothing of it: parsing, laying out a Program
+// and cloning can be done with what is there when the kernel has loaded the file.
+// So the entry point of the nsrun command (the linker's -E nsrun_early, see the
+// Makefile) comes here first. Whatever is not common (an option that is not known
+// here, a mistake, a step that fails) is left to the usual way, from the beginning:
+// it can say what is wrong. Nothing was done then, or nothing that is not done again.
+//
+// # How Go runs without its runtime
+//
+// Functions are ordinary ones: the entry point makes a g whose stack has no limit, so
+// that none of them tries to grow it. What they must not do is allocate, panic, use
+// maps, channels, goroutines or defer, or call anything that asks the runtime for
+// something: system calls are RawSyscall. Package variables must be such that the
+// linker can fill them in. A test runs all of it where the runtime is there, and
+// counts allocations.
+package instant
+
+import (
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"github.com/nsrun/nsrun/internal/bwrap"
+	"github.com/nsrun/nsrun/internal/dropin"
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// memory is all there is. It is zero pages until it is used.
+type memory struct {
+	words   [maxWords]string
+	environ [maxEnviron]string
+	joined  [64 << 10]byte // variables that were set
+	used    int
+	env     bwrap.Env
+	options bwrap.Room
+	plan    [maxMounts]mounts.Mount
+	program prog.Room
+	dir     [4096]byte
+	cmd     nsexec.Cmd
+}
+
+const (
+	maxWords   = 4096
+	maxEnviron = 4096
+	maxMounts  = 1024
+)
+
+var mem memory
+
+// run is called by the entry point, with the stack as the kernel made it: the
+// number of arguments, the arguments, a null pointer, the environment, a null
+// pointer. It returns where the usual way has to be gone.
+func run(stack unsafe.Pointer) {
+	argc := *(*int)(stack)
+	if argc < 2 || argc > maxWords {
+		return
+	}
+	argv := unsafe.Add(stack, 8)
+	asBwrap := base(text(argv, 0)) == "bwrap"
+	if first := text(argv, 1); !asBwrap && (first == "" || first[0] != '-') {
+		return
+	}
+	for i := range argc {
+		mem.words[i] = text(argv, i)
+	}
+	environ, n := unsafe.Add(argv, 8*(argc+1)), 0
+	for ; n < maxEnviron && *(*unsafe.Pointer)(unsafe.Add(environ, 8*n)) != nil; n++ {
+		mem.environ[n] = text(environ, n)
+	}
+	if n == maxEnviron {
+		return
+	}
+	who, ok := caller()
+	if !ok || !mem.prepare(mem.words[1:argc], mem.environ[:n:maxEnviron], who, asBwrap) {
+		return
+	}
+	start(&mem, who)
+}
+
+// text is a string of a list of pointers.
+func text(list unsafe.Pointer, i int) string {
+	p := *(*unsafe.Pointer)(unsafe.Add(list, 8*i))
+	n := 0
+	for *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return unsafe.String((*byte)(p), n)
+}
+
+func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// who the caller is.
+type who struct {
+	uid, gid uint32
+	caps     uint64
+}
+
+// caller finds that out; ok is false for a process that has more rights than its
+// caller.
+func caller() (w who, ok bool) {
+	uid, _, _ := syscall.RawSyscall(syscall.SYS_GETUID, 0, 0, 0)
+	euid, _, _ := syscall.RawSyscall(syscall.SYS_GETEUID, 0, 0, 0)
+	gid, _, _ := syscall.RawSyscall(syscall.SYS_GETGID, 0, 0, 0)
+	egid, _, _ := syscall.RawSyscall(syscall.SYS_GETEGID, 0, 0, 0)
+	header := [2]uint32{0x20080522} // _LINUX_CAPABILITY_VERSION_3
+	var data [6]uint32
+	_, _, e := syscall.RawSyscall(syscall.SYS_CAPGET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
+	w = who{uint32(uid), uint32(gid), uint64(data[0]) | uint64(data[3])<<32}
+	return w, e == 0 && uid == euid && gid == egid && (uid == 0 || w.caps == 0)
+}
+
+// prepare makes m.cmd what the words ask for. environ is the caller's; it has room
+// behind it.
+func (m *memory) prepare(words, environ []string, w who, asBwrap bool) bool {
+	m.env = bwrap.Env{UID: w.uid, GID: w.gid, Caps: w.caps, Extensions: !asBwrap, UserNamespaces: userNamespaces}
+	cfg, ok := bwrap.ParseIn(&m.options, words, &m.env)
+	if !ok || cfg.KillOnExit && !cfg.UnsharePID || cfg.Chdir.Set && cfg.Chdir.Value == "" {
+		return false
+	}
+	cgroups := true
+	if cfg.UnshareCgroup || cfg.UnshareCgroupTry {
+		cgroups = exists("/proc/self/ns/cgroup\x00")
+	}
+	if cfg.UnshareCgroup && !cgroups {
+		return false
+	}
+	c := &m.cmd
+	dropin.Configure(c, cfg, w.uid == 0, cgroups)
+	if cfg.Argv0.Set {
+		c.Args[0] = cfg.Argv0.Value
+	}
+	if c.Env, ok = cfg.EnvironmentIn(environ, m.join); !ok {
+		return false
+	}
+	return m.mounts(cfg, asBwrap)
+}
+
+// mounts makes the Plan.
+func (m *memory) mounts(cfg *bwrap.Config, asBwrap bool) bool {
+	n := 0
+	for i := range cfg.Ops {
+		op := &cfg.Ops[i]
+		if op.Kind == bwrap.OpHostname {
+			m.cmd.Hostname = op.Dest
+			continue
+		}
+		if n == maxMounts || op.Kind == bwrap.OpDev && terminal(1) {
+			return false
+		}
+		dropin.Mount(&m.plan[n], op, cfg.UnsharePID, asBwrap)
+		n++
+	}
+	m.cmd.Mounts = m.plan[:n]
+	return true
+}
+
+// join is a variable and its value.
+func (m *memory) join(name, value string) (string, bool) {
+	n := len(name) + 1 + len(value)
+	if n > len(m.joined)-m.used {
+		return "", false
+	}
+	b := m.joined[m.used : m.used+n]
+	m.used += n
+	copy(b, name)
+	b[len(name)] = '='
+	copy(b[len(name)+1:], value)
+	return unsafe.String(unsafe.SliceData(b), n), true
+}
+
+// start starts m.cmd, and does not return if that succeeds.
+func start(m *memory, w who) {
+	n, _, e := syscall.RawSyscall(syscall.SYS_GETCWD, uintptr(unsafe.Pointer(&m.dir)), uintptr(len(m.dir)), 0)
+	if e != 0 || n < 2 || m.dir[0] != '/' {
+		return
+	}
+	var pipe [2]int32
+	if _, _, e := syscall.RawSyscall(syscall.SYS_PIPE2, uintptr(unsafe.Pointer(&pipe)), syscall.O_CLOEXEC, 0); e != 0 {
+		return
+	}
+	if pipe[0] > 2 && pipe[1] > 2 {
+		monitor(m, w, pipe, int(n)-1)
+	}
+	closeFd(pipe[0])
+	closeFd(pipe[1])
+}
+
+// monitor clones, with a working directory of n bytes, and waits for the command's end. It returns where there was no
+// command.
+func monitor(m *memory, w who, pipe [2]int32, n int) {
+	cfg := m.options.Config()
+	block := m.cmd.Instant(&m.program, &nsexec.Instant{
+		Status: int(pipe[1]), Other: int(pipe[0]), HostRoot: w.uid == 0,
+		UID:        nsexec.IDMap{Inside: cfg.UID.Value, Outside: w.uid, Count: 1},
+		GID:        nsexec.IDMap{Inside: cfg.GID.Value, Outside: w.gid, Count: 1},
+		WorkingDir: unsafe.String(&m.dir[0], n),
+	})
+	if block == nil {
+		return
+	}
+	// A caller that ignores the end of its children would be inherited.
+	var handler [4]uintptr // struct sigaction: SIG_DFL
+	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
+	all, old := ^uint64(0), uint64(0)
+	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
+	pid, errno := reexec.SpawnFirst(block, pipe[1])
+	if errno == 0 && cfg.DieWithParent {
+		syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0)
+	}
+	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(&old)), 0, 8, 0, 0)
+	if errno != 0 {
+		return
+	}
+	closeFd(pipe[1])
+	for {
+		var r prog.Record
+		n, _, e := syscall.RawSyscall(syscall.SYS_READ, uintptr(pipe[0]), uintptr(unsafe.Pointer(&r)), prog.RecordSize)
+		switch {
+		case e == syscall.EINTR:
+		case n == prog.RecordSize && r.Kind == prog.RecordStarted:
+		case n == prog.RecordSize && r.Kind == prog.RecordExit:
+			exit(exitCode(r.Value))
+		case n == 0 && e == 0:
+			// The command was executed, or PID 1 was killed.
+			exit(exitCode(wait(pid)))
+		default:
+			// Something failed. The usual way will say what.
+			wait(pid)
+			return
+		}
+	}
+}
+
+// wait waits for a process and returns its wait status.
+func wait(pid int) (ws uint32) {
+	for {
+		_, _, e := syscall.RawSyscall6(syscall.SYS_WAIT4, uintptr(pid), uintptr(unsafe.Pointer(&ws)), 0, 0, 0, 0)
+		if e != syscall.EINTR {
+			return ws
+		}
+	}
+}
+
+// exitCode is how shells number the end of a process.
+func exitCode(ws uint32) uintptr {
+	if ws&0x7f != 0 {
+		return 128 + uintptr(ws&0x7f)
+	}
+	return uintptr(ws>>8) & 0xff
+}
+
+func exit(code uintptr) {
+	for {
+		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, code, 0, 0)
+	}
+}
+
+func closeFd(fd int32) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0) }
+
+// sigSetmask is SIG_SETMASK.
+const sigSetmask = 2
+
+// terminal reports whether a descriptor is one.
+func terminal(fd uintptr) bool {
+	var mode [128]byte // struct termios
+	_, _, e := syscall.RawSyscall(syscall.SYS_IOCTL, fd, syscall.TCGETS, uintptr(unsafe.Pointer(&mode)))
+	return e == 0
+}
+
+// userNamespaces reports whether this system has them.
+func userNamespaces() bool {
+	if !exists("/proc/self/ns/user\x00") {
+		return false
+	}
+	var b [2]byte
+	fd, _, e := open("/proc/sys/user/max_user_namespaces\x00")
+	if e != 0 {
+		return true
+	}
+	n, _, e := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&b)), 2)
+	closeFd(int32(fd))
+	return e != 0 || n != 2 || b[0] != '0' || b[1] != '\n'
+}
+
+// atFdcwd is AT_FDCWD.
+const atFdcwd = ^uintptr(99)
+
+// exists and open take names that end with a zero.
+func exists(name string) bool {
+	_, _, e := syscall.RawSyscall(syscall.SYS_FACCESSAT, atFdcwd, uintptr(unsafe.Pointer(unsafe.StringData(name))), 0)
+	return e == 0
+}
+
+func open(name string) (fd, unused uintptr, e syscall.Errno) {
+	return syscall.RawSyscall6(syscall.SYS_OPENAT, atFdcwd, uintptr(unsafe.Pointer(unsafe.StringData(name))), syscall.O_RDONLY|syscall.O_CLOEXEC, 0, 0, 0)
+}
