@@ -90,7 +90,8 @@ demo: build
 # readers of the man page, shells for the completions.
 deps:
 	@$(need); need bwrap bubblewrap; need gcc "gcc libc6-dev"; need mandoc mandoc; need groff groff-base; \
-	need zsh zsh; need fish fish
+	need zsh zsh; need fish fish; \
+	[ -e /usr/share/bash-completion/bash_completion ] || need bash_completion bash-completion
 
 test:
 	@$(need); need bwrap bubblewrap || [ -z "$$NSRUN_MUST_WORK" ]

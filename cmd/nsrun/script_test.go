@@ -62,22 +62,26 @@ func TestScript(t *testing.T) {
 			if cond == "root" {
 				return testenv.Root(), nil
 			}
-			if program, ok := strings.CutPrefix(cond, "have:"); ok {
-				return have(program)
+			if name, ok := strings.CutPrefix(cond, "have:"); ok {
+				return have(name)
 			}
 			return false, errors.New("unknown condition " + cond)
 		},
 	})
 }
 
-// have reports whether a program is installed. Where everything must work it is an
-// error if it is not: make deps installs it.
-func have(program string) (bool, error) {
-	if _, err := exec.LookPath(program); err == nil {
+// have reports whether a program, or a file with that path, is installed. Where
+// everything must work it is an error if it is not: make deps installs it.
+func have(name string) (bool, error) {
+	_, err := os.Stat(name)
+	if !filepath.IsAbs(name) {
+		_, err = exec.LookPath(name)
+	}
+	if err == nil {
 		return true, nil
 	}
 	if os.Getenv("NSRUN_MUST_WORK") != "" {
-		return false, errors.New(program + " must be installed here")
+		return false, errors.New(name + " must be installed here")
 	}
 	return false, nil
 }
