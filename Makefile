@@ -5,6 +5,11 @@
 # make lint    gofmt, vet, staticcheck, govulncheck
 # make fuzz    every fuzz test for FUZZTIME
 # make cross   arm64: compiles, and is vetted
+# make generate
+#              the man page and the completions, from the tables
+# make install, make uninstall
+#              what was built, below DESTDIR and PREFIX; make install-bwrap: a link
+#              to it that is called bwrap
 #
 # Go and git are needed. What else is (see `need`), root gets installed; others
 # are told its name.
@@ -13,6 +18,7 @@ GO ?= go
 FUZZTIME ?= 30s
 BENCHTIME ?= 10x
 RUNS ?= 300
+PREFIX ?= /usr/local
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
@@ -33,7 +39,7 @@ need = need() { \
 		echo "$$1 is missing: install the package $$2" >&2; return 1; \
 	fi; }
 
-.PHONY: all build demo test race bench lint fuzz cross deps clean
+.PHONY: all build generate install install-bwrap uninstall demo test race bench lint fuzz cross deps clean
 .NOTPARALLEL:
 
 all: build
@@ -41,12 +47,51 @@ all: build
 build:
 	$(STATIC) $(GO) build -trimpath -ldflags="-s -w $(EARLY)" -o nsrun ./cmd/nsrun
 
+generate: build
+	./nsrun man >man/nsrun.1
+	./nsrun completion bash >completions/nsrun.bash
+	./nsrun completion zsh >completions/_nsrun
+	./nsrun completion fish >completions/nsrun.fish
+
+# Root may have no Go: what is there is installed as it is.
+nsrun:
+	@$(MAKE) --no-print-directory build
+
+BIN = $(DESTDIR)$(PREFIX)/bin
+SHARE = $(DESTDIR)$(PREFIX)/share
+BASH = $(SHARE)/bash-completion/completions
+ZSH = $(SHARE)/zsh/site-functions
+FISH = $(SHARE)/fish/vendor_completions.d
+
+install: nsrun
+	install -D -m 755 nsrun $(BIN)/nsrun
+	install -D -m 644 man/nsrun.1 $(SHARE)/man/man1/nsrun.1
+	install -D -m 644 completions/nsrun.bash $(BASH)/nsrun
+	install -D -m 644 completions/_nsrun $(ZSH)/_nsrun
+	install -D -m 644 completions/nsrun.fish $(FISH)/nsrun.fish
+
+# Never by default: it may hide the other bwrap. It does not replace it.
+install-bwrap: install
+	@if [ -e $(BIN)/bwrap ] && [ "$$(readlink $(BIN)/bwrap)" != nsrun ]; then \
+		echo "$(BIN)/bwrap is there already, and not nsrun" >&2; exit 1; fi
+	ln -sf nsrun $(BIN)/bwrap
+	ln -sf nsrun $(BASH)/bwrap
+	ln -sf nsrun.fish $(FISH)/bwrap.fish
+	printf '#compdef bwrap\n_nsrun "$$@"\n' >$(ZSH)/_bwrap
+
+uninstall:
+	rm -f $(BIN)/nsrun $(SHARE)/man/man1/nsrun.1 $(BASH)/nsrun $(ZSH)/_nsrun $(FISH)/nsrun.fish
+	if [ "$$(readlink $(BIN)/bwrap)" = nsrun ]; then rm -f $(BIN)/bwrap $(BASH)/bwrap $(FISH)/bwrap.fish $(ZSH)/_bwrap; fi
+
 demo: build
 	@bash demo.sh
 
-# What is not on every machine: bwrap to compare with, gcc for the race detector.
+# What is not on every machine: bwrap to compare with, gcc for the race detector,
+# readers of the man page, shells for the completions.
 deps:
-	@$(need); need bwrap bubblewrap; need gcc "gcc libc6-dev"
+	@$(need); need bwrap bubblewrap; need gcc "gcc libc6-dev"; need mandoc mandoc; need groff groff-base; \
+	need zsh zsh; need fish fish; \
+	[ -e /usr/share/bash-completion/bash_completion ] || need bash_completion bash-completion
 
 test:
 	@$(need); need bwrap bubblewrap || [ -z "$$NSRUN_MUST_WORK" ]

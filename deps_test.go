@@ -21,6 +21,7 @@ var mayImport = map[string][]string{
 	"internal/prog":   {},
 	"internal/sys":    {},
 	"internal/bwrap":  {},
+	"internal/manual": {"internal/bwrap"},
 	"internal/reexec": {"internal/prog"},
 	"internal/early":  {"internal/prog", "internal/reexec"},
 	"features":        {"internal/sys"},

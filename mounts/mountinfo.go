@@ -81,7 +81,7 @@ func ParseMountinfo(b []byte) ([]Info, error) {
 		if err1 != nil || err2 != nil {
 			return nil, errMountinfo
 		}
-		in := Info{ID: id, Parent: parent, Root: unescape(f[3]), Target: unescape(f[4]), FSType: f[sep+1]}
+		in := Info{ID: id, Parent: parent, Root: unescape(f[3]), Target: unescape(f[4]), FSType: unescape(f[sep+1])}
 		for o := range strings.SplitSeq(f[5], ",") {
 			for _, n := range flagNames {
 				if o == n.name {
@@ -131,6 +131,8 @@ func Below(infos []Info, dir string) []Info {
 		}
 	}
 	slices.SortFunc(below, func(a, b Info) int { return strings.Compare(a.Target, b.Target) })
+	// A table that changed while it was read can have a line twice.
+	below = slices.CompactFunc(below, func(a, b Info) bool { return a.Target == b.Target })
 	return append([]Info{own}, below...)
 }
 

@@ -2,7 +2,6 @@ package mounts_test
 
 import (
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -124,36 +123,4 @@ func TestBelowKeepsFlags(t *testing.T) {
 	if below[0].Flags != 0 || below[1].Flags != mounts.FlagReadOnly {
 		t.Errorf("%+v", below)
 	}
-}
-
-// FuzzParseMountinfo: whatever the file holds, parsing ends, and so does looking
-// for mounts in what came out, which stays below what was asked for.
-func FuzzParseMountinfo(f *testing.F) {
-	f.Add([]byte("22 27 0:21 / /proc rw,relatime - proc proc rw\n"), "/proc")
-	f.Add([]byte("1 0 0:1 / / rw shared:1 - ext4 x rw\n2 1 0:1 / / rw - ext4 x rw\n3 2 0:1 / /a\\040b ro - ext4 x rw\n"), "/")
-	f.Add([]byte("1 2 0:1 / /a rw - x x rw\n2 1 0:1 / /a rw - x x rw"), "/a/b")
-	f.Add([]byte(`1 0 0:1 / /\134\0 rw - x x rw`), "relative")
-	f.Fuzz(func(t *testing.T, b []byte, dir string) {
-		infos, err := mounts.ParseMountinfo(b)
-		if err != nil {
-			if infos != nil {
-				t.Errorf("an error and %d mounts", len(infos))
-			}
-			return
-		}
-		below := mounts.Below(infos, dir)
-		if len(below) == 0 || below[0].Target != "" {
-			t.Fatalf("the first is %+v", below)
-		}
-		dir = path.Clean(dir)
-		for i, in := range below[1:] {
-			full := path.Join(dir, in.Target)
-			if in.Target == "" || !strings.HasPrefix(full, dir) && dir != "." && !strings.Contains(in.Target, "..") {
-				t.Errorf("%q is not below %q", in.Target, dir)
-			}
-			if i > 0 && below[i].Target > in.Target {
-				t.Errorf("%q comes after %q", in.Target, below[i].Target)
-			}
-		}
-	})
 }

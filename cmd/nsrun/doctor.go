@@ -12,7 +12,7 @@ import (
 // status is 1 where commands cannot be run in a sandbox at all.
 func doctor(args []string) int {
 	var asJSON bool
-	rest, status, ok := parseVerb("doctor", args, func(fs *flag.FlagSet) { fs.BoolVar(&asJSON, "json", false, "print JSON") })
+	rest, status, ok := parseVerb("doctor", args, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) })
 	if !ok {
 		return status
 	}

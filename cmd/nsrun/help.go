@@ -31,7 +31,7 @@ func help(args []string) int {
 	if len(args) == 0 {
 		fmt.Print("usage: nsrun VERB …\n       nsrun [BWRAP OPTIONS] [--] COMMAND [ARG…]\n\n")
 		for _, v := range verbs {
-			fmt.Printf("  %-8s %s\n", v.name, v.short)
+			fmt.Printf("  %-10s %s\n", v.name, v.short)
 		}
 		fmt.Print("\nnsrun help VERB says more. nsrun --help lists the options that bwrap has too.\n")
 		return 0
@@ -40,10 +40,14 @@ func help(args []string) int {
 		if v.name != args[0] {
 			continue
 		}
-		fmt.Printf("usage: nsrun %s %s\n\n%s\n", v.name, v.usage, v.short)
-		if v.name == "run" {
-			fmt.Print("\n" + runHelp + "\n")
-			printFlags(runFlags(&runOptions{}))
+		fmt.Printf("usage: nsrun %s\n\n%s\n", strings.TrimRight(v.name+" "+v.usage, " "), v.short)
+		if v.long != "" {
+			fmt.Print("\n" + v.long + "\n")
+		}
+		if v.flags != nil {
+			fs := flag.NewFlagSet(v.name, flag.ContinueOnError)
+			v.flags(fs)
+			printFlags(fs)
 		}
 		return 0
 	}

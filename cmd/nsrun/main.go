@@ -30,10 +30,8 @@ func main() {
 		os.Exit(dropIn(os.Args, false))
 	}
 	if len(os.Args) > 1 {
-		for _, v := range verbs {
-			if v.name == os.Args[1] {
-				os.Exit(v.run(os.Args[2:]))
-			}
+		if run := action(os.Args[1]); run != nil {
+			os.Exit(run(os.Args[2:]))
 		}
 		first := os.Args[1]
 		if first == "-h" {
@@ -47,29 +45,4 @@ func main() {
 		os.Exit(status)
 	}
 	os.Exit(help(nil))
-}
-
-// verb is a word that os.Args[1] may be.
-type verb struct {
-	name  string
-	usage string // arguments
-	short string
-	run   func(args []string) int
-}
-
-// verbs in the order of help. Filled in by init: help, which is one of them,
-// lists them.
-var verbs []verb
-
-func init() {
-	verbs = []verb{
-		{"run", "[flags] [--] COMMAND [ARG…]", "run a command in a sandbox over the project", run},
-		{"ls", "[--json]", "list sessions", ls},
-		{"show", "[--json] [SESSION]", "show what a session changed", show},
-		{"commit", "[SESSION] [PATH…]", "copy a session's changes to the project", commit},
-		{"discard", "[SESSION…]", "throw a session's changes away", discard},
-		{"doctor", "[--json]", "tell what this machine can do", doctor},
-		{"version", "", "print the version", version},
-		{"help", "[VERB]", "explain a verb", help},
-	}
 }

@@ -67,9 +67,7 @@ type listFlag []string
 func (f *listFlag) String() string     { return "" }
 func (f *listFlag) Set(s string) error { *f = append(*f, s); return nil }
 
-func runFlags(o *runOptions) *flag.FlagSet {
-	fs := flag.NewFlagSet("run", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
+func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.StringVar(&o.dir, "C", "", "working `directory`")
 	fs.StringVar(&o.dir, "dir", "", "working `directory`")
 	fs.Var((*listFlag)(&o.projects), "project", "project root `directory` (repeatable; default: the git work tree, else the current directory)")
@@ -81,19 +79,20 @@ func runFlags(o *runOptions) *flag.FlagSet {
 	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)")
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make a `path` read-only")
 	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide a `path`")
-	fs.StringVar(&o.net, "net", "none", "network `mode`: none, or host, the host's own, which has to be approved every time")
+	fs.StringVar(&o.net, "net", "none", "network: `none|host`; host is the host's own, and has to be approved every time")
 	fs.Var((*listFlag)(&o.env), "env", "set `K=V`, or pass K on (repeatable)")
 	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass nothing of the environment but PATH and HOME")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")
 	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
 	fs.BoolVar(&o.explain, "explain", false, "print what would be done, do nothing")
 	fs.BoolVar(&o.quiet, "q", false, "do not say what changed")
-	return fs
 }
 
 func parseRun(args []string) (*runOptions, error) {
 	o := &runOptions{}
-	fs := runFlags(o)
+	fs := flag.NewFlagSet("run", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	runFlags(fs, o)
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, err

@@ -62,9 +62,28 @@ func TestScript(t *testing.T) {
 			if cond == "root" {
 				return testenv.Root(), nil
 			}
+			if name, ok := strings.CutPrefix(cond, "have:"); ok {
+				return have(name)
+			}
 			return false, errors.New("unknown condition " + cond)
 		},
 	})
+}
+
+// have reports whether a program, or a file with that path, is installed. Where
+// everything must work it is an error if it is not: make deps installs it.
+func have(name string) (bool, error) {
+	_, err := os.Stat(name)
+	if !filepath.IsAbs(name) {
+		_, err = exec.LookPath(name)
+	}
+	if err == nil {
+		return true, nil
+	}
+	if os.Getenv("NSRUN_MUST_WORK") != "" {
+		return false, errors.New(name + " must be installed here")
+	}
+	return false, nil
 }
 
 // installed is a directory with the commands.
@@ -183,6 +202,9 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"lines": lines,
 	// mode FILE MODE compares a mode, in octal.
 	"mode": mode,
+	// completes SCRIPT LINE [WORD…] expects that the script, which is given the
+	// line, prints these words, in any order; @FILE stands for those in the file.
+	"completes": completes,
 }
 
 func need(ts *testscript.TestScript, neg, mayNeg bool, args []string, atLeast int, usage string) {
@@ -395,5 +417,24 @@ func mode(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if got := octal(fi.Mode()); got != args[1] {
 		ts.Fatalf("%s has mode %s, want %s", args[0], got, args[1])
+	}
+}
+
+func completes(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, false, args, 2, "completes SCRIPT LINE [WORD…]")
+	var want []string
+	for _, a := range args[2:] {
+		if file, ok := strings.CutPrefix(a, "@"); ok {
+			want = append(want, strings.Fields(ts.ReadFile(file))...)
+		} else {
+			want = append(want, a)
+		}
+	}
+	slices.Sort(want)
+	ts.Check(ts.Exec("timeout", "30", ts.MkAbs(args[0]), args[1]))
+	got := strings.FieldsFunc(ts.ReadFile("stdout"), func(r rune) bool { return r == '\n' })
+	slices.Sort(got)
+	if got = slices.Compact(got); !slices.Equal(got, want) {
+		ts.Fatalf("%s is completed by\n%q, want\n%q", args[1], got, want)
 	}
 }

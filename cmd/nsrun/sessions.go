@@ -80,7 +80,7 @@ func (r sessionReport) state() string {
 
 func ls(args []string) int {
 	var asJSON bool
-	rest, status, ok := parseVerb("ls", args, func(fs *flag.FlagSet) { fs.BoolVar(&asJSON, "json", false, "print JSON") })
+	rest, status, ok := parseVerb("ls", args, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) })
 	if !ok {
 		return status
 	}
@@ -137,7 +137,7 @@ func sessionArg(args []string) (id string, rest []string) {
 
 func show(args []string) int {
 	var asJSON bool
-	rest, status, ok := parseVerb("show", args, func(fs *flag.FlagSet) { fs.BoolVar(&asJSON, "json", false, "print JSON") })
+	rest, status, ok := parseVerb("show", args, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) })
 	if !ok {
 		return status
 	}
@@ -172,7 +172,7 @@ func show(args []string) int {
 
 func commit(args []string) int {
 	var quiet bool
-	rest, status, ok := parseVerb("commit", args, func(fs *flag.FlagSet) { fs.BoolVar(&quiet, "q", false, "say nothing on success") })
+	rest, status, ok := parseVerb("commit", args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
 	if !ok {
 		return status
 	}
@@ -198,7 +198,7 @@ func commit(args []string) int {
 
 func discard(args []string) int {
 	var quiet bool
-	rest, status, ok := parseVerb("discard", args, func(fs *flag.FlagSet) { fs.BoolVar(&quiet, "q", false, "say nothing on success") })
+	rest, status, ok := parseVerb("discard", args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
 	if !ok {
 		return status
 	}

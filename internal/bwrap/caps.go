@@ -62,3 +62,18 @@ func equalFold(s, lower string) bool {
 	}
 	return true
 }
+
+// CapNames returns what --cap-add takes: ALL, and the capabilities by number.
+func CapNames() []string {
+	names := []string{"ALL"}
+	for _, n := range capNames {
+		b := []byte("CAP_" + n)
+		for i, c := range b {
+			if 'a' <= c && c <= 'z' {
+				b[i] = c - 'a' + 'A'
+			}
+		}
+		names = append(names, string(b))
+	}
+	return names
+}

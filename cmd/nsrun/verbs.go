@@ -1,0 +1,75 @@
+package main
+
+import "flag"
+
+// verb is a word that os.Args[1] may be: what help, the man page and the
+// completions tell of it. The words of usage say what can be completed there, see
+// package manual.
+type verb struct {
+	name  string
+	usage string // arguments
+	short string
+	long  string
+	flags func(*flag.FlagSet) // nil: none
+}
+
+// verbs in the order of help. It is data without code, so that starting the program
+// does not pay for it.
+var verbs = [...]verb{
+	{name: "run", usage: "[flags] [--] COMMAND [ARG…]", short: "run a command in a sandbox over the project",
+		long:  runHelp,
+		flags: func(fs *flag.FlagSet) { runFlags(fs, &runOptions{}) }},
+	{name: "ls", usage: "[--json]", short: "list sessions",
+		long:  "A line each: id, state, age, project, command.",
+		flags: func(fs *flag.FlagSet) { jsonFlag(fs, new(bool)) }},
+	{name: "show", usage: "[--json] [SESSION]", short: "show what a session changed",
+		long: `SESSION is an id that nsrun ls lists, the beginning of one, or last, which is
+also meant where none is named. A stands for added, M for modified, D for
+deleted, T for another type of file.`,
+		flags: func(fs *flag.FlagSet) { jsonFlag(fs, new(bool)) }},
+	{name: "commit", usage: "[-q] [SESSION] [PATH…]", short: "copy a session's changes to the project",
+		long: `All of them, or those at and below the paths, which are absolute or relative to
+the project. Where something else changed the same files meanwhile, nothing is
+done.`,
+		flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) }},
+	{name: "discard", usage: "[-q] [SESSION…]", short: "throw a session's changes away",
+		flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) }},
+	{name: "doctor", usage: "[--json]", short: "tell what this machine can do",
+		long:  "The exit status is 1 where commands cannot be run in a sandbox at all.",
+		flags: func(fs *flag.FlagSet) { jsonFlag(fs, new(bool)) }},
+	{name: "completion", usage: "bash|zsh|fish", short: "print a shell's completion script",
+		long: "It completes bwrap too where that is a link to nsrun."},
+	{name: "man", short: "print the man page", long: "nsrun man | man -l - shows it."},
+	{name: "version", short: "print the version"},
+	{name: "help", usage: "[VERB]", short: "explain a verb"},
+}
+
+// action is what a verb does, nil for other words.
+func action(name string) func(args []string) int {
+	switch name {
+	case "run":
+		return run
+	case "ls":
+		return ls
+	case "show":
+		return show
+	case "commit":
+		return commit
+	case "discard":
+		return discard
+	case "doctor":
+		return doctor
+	case "completion":
+		return completion
+	case "man":
+		return man
+	case "version":
+		return version
+	case "help":
+		return help
+	}
+	return nil
+}
+
+func jsonFlag(fs *flag.FlagSet, to *bool)  { fs.BoolVar(to, "json", false, "print JSON") }
+func quietFlag(fs *flag.FlagSet, to *bool) { fs.BoolVar(to, "q", false, "say nothing on success") }

@@ -1,0 +1,376 @@
+# bash completion for nsrun, and for bwrap where that is nsrun.
+# Made by make generate: edit internal/manual/nsrun.bash.in or the tables.
+
+# bwrap's options, and those that only nsrun has.
+_nsrun_options='
+--help
+--version
+--args
+--level-prefix
+--unshare-all
+--share-net
+--unshare-user
+--unshare-user-try
+--unshare-ipc
+--unshare-pid
+--unshare-net
+--unshare-uts
+--unshare-cgroup
+--unshare-cgroup-try
+--userns
+--userns2
+--disable-userns
+--assert-userns-disabled
+--pidns
+--uid
+--gid
+--hostname
+--clearenv
+--setenv
+--unsetenv
+--bind
+--bind-try
+--ro-bind
+--ro-bind-try
+--dev-bind
+--dev-bind-try
+--bind-fd
+--ro-bind-fd
+--remount-ro
+--proc
+--dev
+--tmpfs
+--mqueue
+--overlay-src
+--overlay
+--tmp-overlay
+--ro-overlay
+--dir
+--file
+--bind-data
+--ro-bind-data
+--symlink
+--chmod
+--perms
+--size
+--argv0
+--chdir
+--new-session
+--die-with-parent
+--as-pid-1
+--lock-file
+--cap-add
+--cap-drop
+--seccomp
+--add-seccomp-fd
+--exec-label
+--file-label
+--not-a-security-boundary
+--sync-fd
+--block-fd
+--userns-block-fd
+--info-fd
+--json-status-fd
+'
+_nsrun_own='
+--netns
+--allow-loopback-failure
+--uid-map
+--gid-map
+--forward-signals
+--exit-codes
+--kill-on-exit
+--seccomp-file
+'
+_nsrun_verbs='
+run
+ls
+show
+commit
+discard
+doctor
+completion
+man
+version
+help
+'
+_nsrun_caps='
+ALL
+CAP_CHOWN
+CAP_DAC_OVERRIDE
+CAP_DAC_READ_SEARCH
+CAP_FOWNER
+CAP_FSETID
+CAP_KILL
+CAP_SETGID
+CAP_SETUID
+CAP_SETPCAP
+CAP_LINUX_IMMUTABLE
+CAP_NET_BIND_SERVICE
+CAP_NET_BROADCAST
+CAP_NET_ADMIN
+CAP_NET_RAW
+CAP_IPC_LOCK
+CAP_IPC_OWNER
+CAP_SYS_MODULE
+CAP_SYS_RAWIO
+CAP_SYS_CHROOT
+CAP_SYS_PTRACE
+CAP_SYS_PACCT
+CAP_SYS_ADMIN
+CAP_SYS_BOOT
+CAP_SYS_NICE
+CAP_SYS_RESOURCE
+CAP_SYS_TIME
+CAP_SYS_TTY_CONFIG
+CAP_MKNOD
+CAP_LEASE
+CAP_AUDIT_WRITE
+CAP_AUDIT_CONTROL
+CAP_SETFCAP
+CAP_MAC_OVERRIDE
+CAP_MAC_ADMIN
+CAP_SYSLOG
+CAP_WAKE_ALARM
+CAP_BLOCK_SUSPEND
+CAP_AUDIT_READ
+CAP_PERFMON
+CAP_BPF
+CAP_CHECKPOINT_RESTORE
+'
+
+# _nsrun_kinds OPTION sets kinds to what its words are.
+_nsrun_kinds() {
+	case $1 in
+	--args | --userns | --userns2 | --pidns | --uid | --gid | --uid-map | --gid-map | --hostname | --perms | --size | --argv0 | --seccomp | --add-seccomp-fd | --exec-label | --file-label | --sync-fd | --block-fd | --userns-block-fd | --info-fd | --json-status-fd) kinds=(none) ;;
+	--netns) kinds=(netns) ;;
+	--setenv) kinds=(var none) ;;
+	--unsetenv) kinds=(var) ;;
+	--bind | --bind-try | --ro-bind | --ro-bind-try | --dev-bind | --dev-bind-try | --symlink) kinds=(path path) ;;
+	--bind-fd | --ro-bind-fd | --file | --bind-data | --ro-bind-data | --chmod) kinds=(none path) ;;
+	--remount-ro | --proc | --dev | --tmpfs | --mqueue | --overlay-src | --tmp-overlay | --ro-overlay | --dir | --lock-file | --seccomp-file) kinds=(path) ;;
+	--overlay) kinds=(dir dir path) ;;
+	--chdir) kinds=(dir) ;;
+	--cap-add | --cap-drop) kinds=(cap) ;;
+	*) kinds=() ;;
+	esac
+}
+
+# _nsrun_flag VERB FLAG, the flag without dashes, sets kinds to what its word is.
+_nsrun_flag() {
+	case "$1 $2" in
+	'run C') kinds=(dir) ;;
+	'run block') kinds=(path) ;;
+	'run c') kinds=(none) ;;
+	'run dir') kinds=(dir) ;;
+	'run env') kinds=(var) ;;
+	'run net') kinds=(choice:none,host) ;;
+	'run project') kinds=(dir) ;;
+	'run report') kinds=(path) ;;
+	'run ro') kinds=(path) ;;
+	'run rw') kinds=(path) ;;
+	'run timeout') kinds=(none) ;;
+	*) kinds=() ;;
+	esac
+}
+
+# _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
+_nsrun_flags() {
+	case $1 in
+	run) flags='-C --block -c --clear-env --commit --dir --direct --discard --env --explain --keep --net --project -q --report --ro --rw --timeout' rest=(command none+) ;;
+	ls) flags='--json' rest=() ;;
+	show) flags='--json' rest=(session) ;;
+	commit) flags='-q' rest=(session path+) ;;
+	discard) flags='-q' rest=(session+) ;;
+	doctor) flags='--json' rest=() ;;
+	completion) flags='' rest=(choice:bash,zsh,fish) ;;
+	man) flags='' rest=() ;;
+	version) flags='' rest=() ;;
+	help) flags='' rest=(verb) ;;
+	*) return 1 ;;
+	esac
+}
+
+# _nsrun_split sets words to the words up to the cursor, at to where in COMP_WORDS
+# each begins, cword to the last one and cur to that itself: readline splits words
+# at = and : too.
+_nsrun_split() {
+	local i word line=${COMP_LINE:0:COMP_POINT}
+	words=() at=()
+	for ((i = 0; i <= COMP_CWORD; i++)); do
+		word=${COMP_WORDS[i]}
+		if ((i == 0)) || [[ $line == [[:space:]]* ]]; then
+			line=${line#"${line%%[![:space:]]*}"}
+			words+=("") at+=("$i")
+		fi
+		[[ $line == "$word"* ]] || word=$line # the cursor is in it
+		words[${#words[@]} - 1]+=$word
+		line=${line#"$word"}
+	done
+	cword=$((${#words[@]} - 1))
+	cur=${words[cword]}
+}
+
+# _nsrun_among WORDS completes cur as one of them.
+_nsrun_among() {
+	mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur")
+}
+
+# _nsrun_complete KIND completes cur as a word of that kind.
+_nsrun_complete() {
+	local file name
+	case $1 in
+	path) compopt -o default ;; # readline's own completion of files
+	dir) compopt -o dirnames ;;
+	cap)
+		name=$_nsrun_caps
+		[[ $cur == [a-z]* ]] && name=${name,,}
+		_nsrun_among "$name"
+		;;
+	netns)
+		if [[ $cur == */* ]]; then
+			compopt -o default
+			return
+		fi
+		for file in /run/netns/*; do
+			name=${file##*/}
+			[[ -e $file && $name == "$cur"* ]] && COMPREPLY+=("$name")
+		done
+		;;
+	session) _nsrun_among "last $("${words[0]}" ls 2>/dev/null | cut -d ' ' -f 1)" ;;
+	var) mapfile -t COMPREPLY < <(compgen -A export -- "$cur") ;;
+	verb) _nsrun_among "$_nsrun_verbs" ;;
+	choice:*)
+		name=${1#choice:}
+		_nsrun_among "${name//,/ }"
+		;;
+	esac
+}
+
+# _nsrun_command N completes the command that begins with words[N], and its
+# arguments in the way they are completed without nsrun.
+_nsrun_command() {
+	local i first=${at[$1]} line=$COMP_LINE spec
+	if declare -F _comp_command_offset >/dev/null; then
+		_comp_command_offset "$first"
+		return
+	elif declare -F _command_offset >/dev/null; then
+		_command_offset "$first"
+		return
+	fi
+	# Without the package bash-completion.
+	if (($1 == cword)); then
+		compopt -o filenames
+		if [[ $cur == */* ]]; then
+			mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		else
+			mapfile -t COMPREPLY < <(compgen -c -- "$cur" | sort -u)
+		fi
+		return
+	fi
+	spec=$(complete -p -- "${words[$1]##*/}" 2>/dev/null)
+	if [[ $spec != *' -F '* ]]; then
+		compopt -o default
+		return
+	fi
+	for i in bashdefault default dirnames filenames nospace plusdirs; do
+		[[ $spec == *" -o $i "* ]] && compopt -o "$i"
+	done
+	for ((i = 0; i < first; i++)); do
+		line=${line#*"${COMP_WORDS[i]}"}
+	done
+	line=${line#"${line%%[![:space:]]*}"}
+	COMP_POINT=$((COMP_POINT - ${#COMP_LINE} + ${#line})) COMP_LINE=$line
+	COMP_WORDS=("${COMP_WORDS[@]:first}") COMP_CWORD=$((COMP_CWORD - first))
+	spec=${spec#*' -F '}
+	"${spec%% *}" "${COMP_WORDS[0]}" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+}
+
+# _nsrun_verb completes what follows a verb, whose flags and rest are set.
+_nsrun_verb() {
+	local i=2 n verb=${words[1]} name dashes=
+	while ((i < cword)); do
+		case ${words[i]} in
+		--)
+			((i++))
+			dashes=done
+			break
+			;;
+		-*=*) ((i++)) ;;
+		-?*)
+			name=${words[i]#-}
+			_nsrun_flag "$verb" "${name#-}"
+			if ((${#kinds[@]} > 0 && i + 1 == cword)); then
+				_nsrun_complete "${kinds[0]}"
+				return
+			fi
+			((i += 1 + ${#kinds[@]}))
+			;;
+		*) break ;;
+		esac
+	done
+	if ((i == cword)) && [[ -z $dashes && $cur == -* ]]; then
+		if [[ $cur == *=* ]]; then
+			name=${cur%%=*} name=${name#-} cur=${cur#*=}
+			_nsrun_flag "$verb" "${name#-}"
+			((${#kinds[@]} > 0)) && _nsrun_complete "${kinds[0]}"
+			return
+		fi
+		_nsrun_among "$flags"
+		return
+	fi
+	for ((n = 0; n < ${#rest[@]}; n++)); do
+		if [[ ${rest[n]} == command ]]; then
+			_nsrun_command "$((i + n))"
+			return
+		elif ((i + n == cword)) || [[ ${rest[n]} == *+ ]]; then
+			_nsrun_complete "${rest[n]%+}"
+			return
+		fi
+	done
+}
+
+_nsrun() {
+	local words at cword cur kinds flags rest i=1 n options=$_nsrun_options
+	COMPREPLY=()
+	_nsrun_split
+	((cword > 0)) || return
+	if [[ ${1##*/} != bwrap ]]; then
+		options+=$_nsrun_own
+		if ((cword == 1)) && [[ $cur != -* ]]; then
+			_nsrun_among "$_nsrun_verbs"
+			return
+		elif ((cword > 1)) && _nsrun_flags "${words[1]}"; then
+			_nsrun_verb
+			return
+		fi
+	fi
+	while ((i < cword)); do
+		case ${words[i]} in
+		--)
+			((i++))
+			break
+			;;
+		-*)
+			_nsrun_kinds "${words[i]}"
+			n=$((cword - i - 1))
+			if ((n < ${#kinds[@]})); then
+				_nsrun_complete "${kinds[n]}"
+				return
+			fi
+			((i += 1 + ${#kinds[@]}))
+			;;
+		*) break ;;
+		esac
+	done
+	if ((i == cword)) && [[ $cur == -* && ${words[i - 1]} != -- ]]; then
+		_nsrun_among "$options"
+	else
+		_nsrun_command "$i"
+	fi
+}
+
+complete -F _nsrun nsrun
+if [[ ${BASH_SOURCE[0]} == */bwrap || $(type -P bwrap) -ef $(type -P nsrun) ]]; then
+	complete -F _nsrun bwrap
+fi

@@ -1,0 +1,403 @@
+# fish completion for nsrun, and for bwrap where that is nsrun.
+# Made by make generate: edit internal/manual/nsrun.fish.in or the tables.
+
+# bwrap's options, and those that only nsrun has, with what they do.
+function __nsrun_options
+	printf '%s\n' \
+		'--help	Show this text and exit' \
+		'--version	Show the version and exit' \
+		'--args	Read more options from descriptor FD, each ended by a NUL byte' \
+		'--level-prefix	Start every message with its severity, as <3> or <4>' \
+		'--unshare-all	New namespaces of all kinds (user and cgroup as by the -try forms)' \
+		'--share-net	Stay in the caller\'s network after --unshare-all' \
+		'--unshare-user	New user namespace (a caller other than root always gets one)' \
+		'--unshare-user-try	New user namespace where the system has them' \
+		'--unshare-ipc	New IPC namespace' \
+		'--unshare-pid	New process-id namespace' \
+		'--unshare-net	New network namespace, with loopback and nothing else' \
+		'--unshare-uts	New hostname namespace' \
+		'--unshare-cgroup	New cgroup namespace' \
+		'--unshare-cgroup-try	New cgroup namespace where the system has them' \
+		'--userns	Join the user namespace FD refers to (not with --unshare-user)' \
+		'--userns2	Join this user namespace once the mounts are done (with --userns)' \
+		'--disable-userns	Let nothing inside make user namespaces (needs --unshare-user)' \
+		'--assert-userns-disabled	Refuse to start if something inside could make user namespaces' \
+		'--pidns	Join this process-id namespace (with --unshare-pid: make one below it)' \
+		'--uid	User id inside (needs --unshare-user or --userns)' \
+		'--gid	Group id inside (needs --unshare-user or --userns)' \
+		'--hostname	Hostname inside (needs --unshare-uts)' \
+		'--clearenv	Drop all variables' \
+		'--setenv	Set a variable' \
+		'--unsetenv	Drop a variable' \
+		'--bind	Show the host\'s SRC at DEST, writable' \
+		'--bind-try	The same, or nothing if SRC does not exist' \
+		'--ro-bind	Show the host\'s SRC at DEST, read-only' \
+		'--ro-bind-try	The same, or nothing if SRC does not exist' \
+		'--dev-bind	Show the host\'s SRC at DEST, writable, device files usable' \
+		'--dev-bind-try	The same, or nothing if SRC does not exist' \
+		'--bind-fd	Show the file or directory open as FD at DEST, writable' \
+		'--ro-bind-fd	Show the file or directory open as FD at DEST, read-only' \
+		'--remount-ro	Make the mount at DEST read-only, but not what is mounted below it' \
+		'--proc	A proc file system at DEST' \
+		'--dev	A minimal /dev at DEST' \
+		'--tmpfs	An empty tmpfs at DEST (--perms, --size)' \
+		'--mqueue	A POSIX message queue file system at DEST' \
+		'--overlay-src	A read-only layer of the overlay that follows, above those before it' \
+		'--overlay	Stack the layers at DEST; writes go to RWSRC on the host. WORKDIR: an empty directory on the file system of RWSRC' \
+		'--tmp-overlay	Stack the layers at DEST; writes are forgotten at the end' \
+		'--ro-overlay	Stack two or more layers at DEST, read-only' \
+		'--dir	A directory at DEST, unless there is one (--perms)' \
+		'--file	A file at DEST with what can be read from FD (--perms)' \
+		'--bind-data	The same, mounted over DEST, writable (--perms)' \
+		'--ro-bind-data	The same, mounted over DEST, read-only (--perms)' \
+		'--symlink	A symbolic link at DEST that points to TARGET' \
+		'--chmod	Change the permissions of DEST, which has to exist' \
+		'--perms	Permissions of what the next option makes' \
+		'--size	Size limit of the tmpfs the next option makes' \
+		'--argv0	Give COMMAND this as its own name' \
+		'--chdir	Start COMMAND in DIR' \
+		'--new-session	Detach COMMAND from the terminal' \
+		'--die-with-parent	Kill everything with SIGKILL when the caller dies' \
+		'--as-pid-1	Make COMMAND process 1 itself (needs --unshare-pid)' \
+		'--lock-file	Hold a read lock on DEST, a file inside, while the sandbox lives' \
+		'--cap-add	Give COMMAND a capability (ALL: every one)' \
+		'--cap-drop	Take a capability (ALL: every one) from COMMAND' \
+		'--seccomp	Filter system calls by the BPF program read from FD' \
+		'--add-seccomp-fd	The same; may be repeated (not with --seccomp)' \
+		'--exec-label	SELinux label of COMMAND' \
+		'--file-label	SELinux label of the files that are made' \
+		'--not-a-security-boundary	Only warn where parts of the set-up fail; for sandboxes that protect nothing' \
+		'--sync-fd	Keep FD open while the sandbox lives' \
+		'--block-fd	Start COMMAND once something can be read from FD' \
+		'--userns-block-fd	Leave the id maps to the caller and wait for FD (needs --info-fd)' \
+		'--info-fd	Write process id and namespaces to FD, as JSON' \
+		'--json-status-fd	Write start and exit to FD, a JSON document each'
+end
+
+function __nsrun_own
+	printf '%s\n' \
+		'--netns	Join a network namespace, by name or by path' \
+		'--allow-loopback-failure	With --unshare-net, do without loopback if it cannot be set up' \
+		'--uid-map	Map a range of user ids, with newuidmap where that is needed; may be repeated (needs --unshare-user)' \
+		'--gid-map	Map a range of group ids, likewise' \
+		'--forward-signals	Pass signals on to COMMAND' \
+		'--exit-codes	Exit with 125, 126 or 127 if COMMAND could not be started' \
+		'--kill-on-exit	Kill what is left in the sandbox when COMMAND ends' \
+		'--seccomp-file	Filter system calls by the BPF program in FILE; may be repeated'
+end
+
+function __nsrun_verbs
+	printf '%s\n' \
+		'run	run a command in a sandbox over the project' \
+		'ls	list sessions' \
+		'show	show what a session changed' \
+		'commit	copy a session\'s changes to the project' \
+		'discard	throw a session\'s changes away' \
+		'doctor	tell what this machine can do' \
+		'completion	print a shell\'s completion script' \
+		'man	print the man page' \
+		'version	print the version' \
+		'help	explain a verb'
+end
+
+function __nsrun_caps
+	printf '%s\n' \
+		ALL \
+		CAP_CHOWN \
+		CAP_DAC_OVERRIDE \
+		CAP_DAC_READ_SEARCH \
+		CAP_FOWNER \
+		CAP_FSETID \
+		CAP_KILL \
+		CAP_SETGID \
+		CAP_SETUID \
+		CAP_SETPCAP \
+		CAP_LINUX_IMMUTABLE \
+		CAP_NET_BIND_SERVICE \
+		CAP_NET_BROADCAST \
+		CAP_NET_ADMIN \
+		CAP_NET_RAW \
+		CAP_IPC_LOCK \
+		CAP_IPC_OWNER \
+		CAP_SYS_MODULE \
+		CAP_SYS_RAWIO \
+		CAP_SYS_CHROOT \
+		CAP_SYS_PTRACE \
+		CAP_SYS_PACCT \
+		CAP_SYS_ADMIN \
+		CAP_SYS_BOOT \
+		CAP_SYS_NICE \
+		CAP_SYS_RESOURCE \
+		CAP_SYS_TIME \
+		CAP_SYS_TTY_CONFIG \
+		CAP_MKNOD \
+		CAP_LEASE \
+		CAP_AUDIT_WRITE \
+		CAP_AUDIT_CONTROL \
+		CAP_SETFCAP \
+		CAP_MAC_OVERRIDE \
+		CAP_MAC_ADMIN \
+		CAP_SYSLOG \
+		CAP_WAKE_ALARM \
+		CAP_BLOCK_SUSPEND \
+		CAP_AUDIT_READ \
+		CAP_PERFMON \
+		CAP_BPF \
+		CAP_CHECKPOINT_RESTORE
+end
+
+# The kinds of an option's words.
+function __nsrun_kinds -a option
+	switch $option
+	case --args --userns --userns2 --pidns --uid --gid --uid-map --gid-map --hostname --perms --size --argv0 --seccomp --add-seccomp-fd --exec-label --file-label --sync-fd --block-fd --userns-block-fd --info-fd --json-status-fd
+		printf '%s\n' none
+	case --netns
+		printf '%s\n' netns
+	case --setenv
+		printf '%s\n' var none
+	case --unsetenv
+		printf '%s\n' var
+	case --bind --bind-try --ro-bind --ro-bind-try --dev-bind --dev-bind-try --symlink
+		printf '%s\n' path path
+	case --bind-fd --ro-bind-fd --file --bind-data --ro-bind-data --chmod
+		printf '%s\n' none path
+	case --remount-ro --proc --dev --tmpfs --mqueue --overlay-src --tmp-overlay --ro-overlay --dir --lock-file --seccomp-file
+		printf '%s\n' path
+	case --overlay
+		printf '%s\n' dir dir path
+	case --chdir
+		printf '%s\n' dir
+	case --cap-add --cap-drop
+		printf '%s\n' cap
+	end
+end
+
+# The kind of the word of a verb's flag, which has no dashes here.
+function __nsrun_flag -a verb flag
+	switch "$verb $flag"
+	case 'run C'
+		echo dir
+	case 'run block'
+		echo path
+	case 'run c'
+		echo none
+	case 'run dir'
+		echo dir
+	case 'run env'
+		echo var
+	case 'run net'
+		echo choice:none,host
+	case 'run project'
+		echo dir
+	case 'run report'
+		echo path
+	case 'run ro'
+		echo path
+	case 'run rw'
+		echo path
+	case 'run timeout'
+		echo none
+	end
+end
+
+# The flags of a verb, with what they do.
+function __nsrun_flags -a verb
+	switch $verb
+	case run
+		printf '%s\n' \
+			'-C	working directory' \
+			'--block	hide a path' \
+			'-c	run a shell string with /bin/sh -c' \
+			'--clear-env	pass nothing of the environment but PATH and HOME' \
+			'--commit	commit the changes afterwards, if the command succeeds' \
+			'--dir	working directory' \
+			'--direct	write straight into the project, no overlay; .git is read-only, but for objects, refs and logs' \
+			'--discard	discard the changes afterwards' \
+			'--env	set K=V, or pass K on (repeatable)' \
+			'--explain	print what would be done, do nothing' \
+			'--keep	keep the changes as a session, without asking' \
+			'--net	network: none|host; host is the host\'s own, and has to be approved every time' \
+			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
+			'-q	do not say what changed' \
+			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
+			'--ro	make a path read-only' \
+			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \
+			'--timeout	end the command after this duration'
+	case ls
+		printf '%s\n' \
+			'--json	print JSON'
+	case show
+		printf '%s\n' \
+			'--json	print JSON'
+	case commit
+		printf '%s\n' \
+			'-q	say nothing on success'
+	case discard
+		printf '%s\n' \
+			'-q	say nothing on success'
+	case doctor
+		printf '%s\n' \
+			'--json	print JSON'
+	end
+end
+
+# What follows the flags of a verb; + is for any number. Fails for other words.
+function __nsrun_rest -a verb
+	switch $verb
+	case run
+		printf '%s\n' command none+
+	case ls
+	case show
+		printf '%s\n' session
+	case commit
+		printf '%s\n' session path+
+	case discard
+		printf '%s\n' session+
+	case doctor
+	case completion
+		printf '%s\n' choice:bash,zsh,fish
+	case man
+	case version
+	case help
+		printf '%s\n' verb
+	case '*'
+		return 1
+	end
+end
+
+# The words of a kind.
+function __nsrun_words -a kind nsrun cur
+	switch $kind
+	case path
+		__fish_complete_path $cur
+	case dir
+		__fish_complete_directories $cur ''
+	case cap
+		if string match -qr '^[a-z]' -- $cur
+			__nsrun_caps | string lower
+		else
+			__nsrun_caps
+		end
+	case netns
+		for file in /run/netns/*
+			printf '%s\tnetwork namespace\n' (string replace -r '.*/' '' -- $file)
+		end
+		__fish_complete_path $cur
+	case session
+		printf 'last\tthe session that was made last\n'
+		command $nsrun ls 2>/dev/null | string replace -r ' +' '\t'
+	case var
+		set -xn
+	case verb
+		__nsrun_verbs
+	case 'choice:*'
+		string replace choice: '' $kind | string split ,
+	end
+end
+
+# A command and its arguments, completed as without nsrun.
+function __nsrun_command
+	set -l line (string join ' ' -- (string escape -- $argv[1..-2]) $argv[-1])
+	complete "--do-complete=$line"
+end
+
+function __nsrun_complete_verb
+	set -l words $argv
+	set -l verb $words[2]
+	set -l cur $words[-1]
+	set -l n (count $words)
+	set -l i 3
+	set -l dashes
+	while test $i -lt $n
+		switch $words[$i]
+		case --
+			set i (math $i + 1)
+			set dashes done
+			break
+		case '-*=*'
+			set i (math $i + 1)
+		case '-?*'
+			set -l kind (__nsrun_flag $verb (string replace -r '^--?' '' -- $words[$i]))
+			if test -n "$kind"; and test (math $i + 1) -eq $n
+				__nsrun_words $kind $words[1] $cur
+				return
+			end
+			set i (math $i + 1 + (count $kind))
+		case '*'
+			break
+		end
+	end
+	if test $i -eq $n -a -z "$dashes"; and string match -q -- '-*' $cur
+		if string match -q -- '*=*' $cur
+			set -l flag (string replace -r '=.*' '=' -- $cur)
+			set -l kind (__nsrun_flag $verb (string replace -r '^--?' '' -- (string replace = '' -- $flag)))
+			for word in (__nsrun_words "$kind" $words[1] (string replace -r '^[^=]*=' '' -- $cur))
+				echo $flag$word
+			end
+			return
+		end
+		__nsrun_flags $verb | string match -- "*$cur*"\t"*"
+		return
+	end
+	for kind in (__nsrun_rest $verb)
+		if test $kind = command
+			__nsrun_command $words[$i..-1]
+			return
+		else if test $i -eq $n; or string match -q '*+' $kind
+			__nsrun_words (string replace + '' $kind) $words[1] $cur
+			return
+		end
+		set i (math $i + 1)
+	end
+end
+
+function __nsrun_complete -a service
+	set -l words (commandline -opc) (commandline -ct)
+	set -l cur $words[-1]
+	set -l n (count $words)
+	set -l i 2
+	if test $service = nsrun
+		if test $n -eq 2; and not string match -q -- '-*' $cur
+			__nsrun_verbs
+			return
+		else if test $n -gt 2; and __nsrun_rest $words[2] >/dev/null
+			__nsrun_complete_verb $words
+			return
+		end
+	end
+	while test $i -lt $n
+		switch $words[$i]
+		case --
+			set i (math $i + 1)
+			break
+		case '-*'
+			set -l kinds (__nsrun_kinds $words[$i])
+			set -l k (math $n - $i)
+			if test $k -le (count $kinds)
+				__nsrun_words $kinds[$k] $words[1] $cur
+				return
+			end
+			set i (math $i + 1 + (count $kinds))
+		case '*'
+			break
+		end
+	end
+	if test $i -eq $n; and string match -q -- '-*' $cur; and test $words[(math $i - 1)] != --
+		# Fish would be content with the letters of cur, and find them in the
+		# descriptions too.
+		begin
+			__nsrun_options
+			test $service = nsrun; and __nsrun_own
+		end | string match -- "*$cur*"\t"*"
+		return
+	end
+	__nsrun_command $words[$i..-1]
+end
+
+complete -c nsrun -f -k -a '(__nsrun_complete nsrun)'
+if string match -q '*/bwrap.fish' -- (status filename); or begin
+		command -q bwrap; and command -q nsrun
+		and test (realpath (command -s bwrap)) = (realpath (command -s nsrun))
+	end
+	complete -c bwrap -f -k -a '(__nsrun_complete bwrap)'
+end
