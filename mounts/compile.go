@@ -280,7 +280,11 @@ func (c *compiler) mount(m *Mount) error {
 		c.dev(m)
 	case KindMqueue:
 		c.Step("mqueue", m.Target)
-		c.attach(c.newFS("mqueue", attrNoSuid|attrNoDev|attrNoExec), m, alwaysDir)
+		flags := uint64(attrNoSuid | attrNoDev | attrNoExec)
+		if c.o.Bubblewrap {
+			flags = 0
+		}
+		c.attach(c.newFS("mqueue", flags), m, alwaysDir)
 	case KindDir:
 		c.dir(m)
 	case KindFile:

@@ -52,6 +52,8 @@ func (c *compiler) newFS(fstype string, attrs uint64, opts ...option) tree {
 	}
 	fs := c.Slot()
 	c.Call(prog.SysFsopen, c.String(fstype), prog.Int(fsopenCloexec)).To(fs)
+	// What mount(8) and df(1) show.
+	c.Call(prog.SysFsconfig, fs.Arg(), prog.Int(fsconfigSetString), c.String("source"), c.String(fstype), prog.Int(0))
 	for i := range opts {
 		o := &opts[i]
 		kind, value := fsconfigSetString, prog.Null
@@ -106,7 +108,11 @@ func (c *compiler) overlay(m *Mount) error {
 	// Marks as user.overlay.*, which a user namespace may write too; this also
 	// switches off redirects and metacopy, which the sandboxed side could forge.
 	opts = append(opts, option{key: "userxattr", value: ""})
-	t := c.newFS("overlay", m.attrs(), opts...)
+	attrs := m.attrs()
+	if c.o.Bubblewrap {
+		attrs &^= attrReadOnly // without an upper directory it is anyway
+	}
+	t := c.newFS("overlay", attrs, opts...)
 	if len(t.data) >= maxData {
 		return &Error{m.Kind.String(), m.Target, ErrLongLayers} // the kernel would cut it off
 	}
@@ -154,7 +160,11 @@ func (c *compiler) proc(m *Mount) {
 				locked = c.Call(prog.SysFaccessat, proc.Arg(), c.String(name), prog.Int(writeOK)).
 					Tolerate(syscall.EACCES, syscall.EROFS, enoent).OnTolerated()
 			}
-			c.selfReadOnly(proc, name)
+			flags := uint64(attrReadOnly | attrNoSuid | attrNoDev | attrNoExec)
+			if c.o.Bubblewrap && m.Source != "" {
+				flags &^= attrNoExec
+			}
+			c.selfReadOnly(proc, name, flags)
 			c.Here(locked)
 		}
 	})
@@ -174,7 +184,7 @@ func (c *compiler) hostTree(source string, flags uint64) tree {
 }
 
 // selfReadOnly covers a name in dir with itself, read-only.
-func (c *compiler) selfReadOnly(dir prog.Slot, name string) {
+func (c *compiler) selfReadOnly(dir prog.Slot, name string, flags uint64) {
 	if c.o.Classic {
 		open := func() (at prog.Slot, r prog.Ref) {
 			at = c.Slot()
@@ -186,7 +196,7 @@ func (c *compiler) selfReadOnly(dir prog.Slot, name string) {
 		c.mountOn(under, "", "", msBind|msRec, "", under)
 		c.Close(under)
 		top, _ := open()
-		c.mountOn(top, "", "", msRemount|msBind|uint64(FlagReadOnly|FlagNoSuid|FlagNoDev|FlagNoExec), "", noSource)
+		c.mountOn(top, "", "", msRemount|msBind|mountFlags(flags), "", noSource)
 		c.Close(top)
 		c.Here(skip)
 		return
@@ -195,20 +205,28 @@ func (c *compiler) selfReadOnly(dir prog.Slot, name string) {
 	n := c.String(name)
 	open := c.Call(prog.SysOpenTree, dir.Arg(), n, prog.Int(openTreeClone|openTreeCloexec|atRecursive|atNoFollow)).To(t)
 	skip := open.Tolerate(enoent).OnTolerated()
-	c.setattr(t, atRecursive, attrReadOnly|attrNoSuid|attrNoDev|attrNoExec)
+	c.setattr(t, atRecursive, flags)
 	c.Call(prog.SysMoveMount, t.Arg(), c.String(""), dir.Arg(), n, prog.Int(moveFromEmpty))
 	c.Close(t)
 	c.Here(skip)
 }
 
 // deviceNames are the devices of the host that a sandbox gets.
-var deviceNames = [...]string{"null", "zero", "full", "random", "urandom", "tty"}
+var deviceNames = [...]deviceName{
+	{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
+}
+
+// deviceName is a device and its number, from the kernel's devices.txt.
+type deviceName struct {
+	name         string
+	major, minor uint32
+}
 
 func (c *compiler) dev(m *Mount) {
 	c.Step("dev", m.Target)
 	c.keep(c.newFS("tmpfs", attrNoSuid|attrNoDev, option{key: "mode", value: "755"}), m, alwaysDir, func(dev prog.Slot) {
-		for _, name := range deviceNames {
-			c.device(m, dev, name)
+		for i := range deviceNames {
+			c.device(m, dev, &deviceNames[i])
 		}
 		c.Step("dev", m.Target)
 		switch {
@@ -264,26 +282,26 @@ func (c *compiler) console(m *Mount, dir prog.Slot) {
 // deviceAttrs are the flags of the mounts of device nodes.
 const deviceAttrs = attrReadOnly | attrNoSuid
 
-// openDevice clones a node of the host. A device that somebody replaced by a link
-// is not what was meant.
-func (c *compiler) openDevice(name string, to prog.Slot) {
-	t := c.Call(prog.SysOpenTree, prog.AtCwd, c.Concat("/dev/", name), prog.Int(openTreeClone|openTreeCloexec|atNoFollow))
-	t.To(to)
+// openDevice clones a node of the host, if it is the device that has the name.
+func (c *compiler) openDevice(name *deviceName, to prog.Slot) {
+	c.Call(prog.SysOpenTree, prog.AtCwd, c.Concat("/dev/", name.name), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(to)
+	c.Call(prog.Device, to.Arg(), prog.Int(name.major), prog.Int(name.minor))
 }
 
 // device makes a node of the host appear in dir.
-func (c *compiler) device(m *Mount, dir prog.Slot, name string) {
-	c.StepIn("dev", m.Target, name)
-	n := c.String(name)
+func (c *compiler) device(m *Mount, dir prog.Slot, name *deviceName) {
+	c.StepIn("dev", m.Target, name.name)
+	n := c.String(name.name)
 	c.Call(prog.SysMknodat, dir.Arg(), n, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0))
 	if c.o.Classic {
-		source := "/dev/" + name
+		source := "/dev/" + name.name
 		t := tree{classic: true, source: source, flags: deviceAttrs, fd: c.Slot(), below: Below(c.o.Infos, source)[:1]}
 		if c.o.Bubblewrap {
 			t.flags = attrNoSuid
 		}
 		c.Call(prog.SysOpenat, prog.AtCwd, c.String(source), c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t.fd)
-		c.attachAt(t, dir, name)
+		c.Call(prog.Device, t.fd.Arg(), prog.Int(name.major), prog.Int(name.minor))
+		c.attachAt(t, dir, name.name)
 		return
 	}
 	var t prog.Slot

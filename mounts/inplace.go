@@ -55,9 +55,9 @@ func (c *compiler) inPlace(p Plan) error {
 			c.openSource(m, source)
 			source++
 		case KindDev:
-			for _, name := range deviceNames {
-				c.StepIn("dev", m.Target, name)
-				c.openDevice(name, device)
+			for i := range deviceNames {
+				c.StepIn("dev", m.Target, deviceNames[i].name)
+				c.openDevice(&deviceNames[i], device)
 				device++
 			}
 		}

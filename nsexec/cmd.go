@@ -62,8 +62,10 @@ type Cmd struct {
 	// Credential are the ids, as numbered in the sandbox, that the command gets.
 	// Nil: the caller's.
 	Credential *Credential
-	// Hostname is the name of the host in a new UTS namespace. Empty: the caller's.
-	Hostname string
+	// Hostname is the name of the host in a new UTS namespace. Empty: the caller's,
+	// or with NoHostname the empty name.
+	Hostname   string
+	NoHostname bool
 	// Capabilities the command has in its user namespace. Zero: none. They are
 	// the limit for whatever it executes.
 	Capabilities Capabilities
@@ -115,6 +117,9 @@ type Cmd struct {
 	// until there is a byte, the end, or an error. Only with Inherit. Nil: nothing
 	// is waited for.
 	Block *os.File
+	// Forget is memory of this program, in place and not moved, that PID 1 must not
+	// have where it can be looked into (Bubblewrap). Nil: none.
+	Forget []byte
 	// Join are namespaces to enter instead of those that would be shared or made.
 	Join Join
 	// NoUserNamespaces lets nothing inside make user namespaces. It costs another
@@ -485,7 +490,7 @@ func (c *Cmd) Start() error {
 	if c.Err != nil {
 		return c.Err
 	}
-	if c.Path == "" {
+	if c.Path == "" && !c.Bubblewrap {
 		return &Error{Op: "exec", Err: errors.New("no command")}
 	}
 	if c.Cancel != nil && c.ctx == nil {

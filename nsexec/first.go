@@ -48,7 +48,7 @@ func (c *Cmd) beginning() *beginning {
 		created: c.Created, later: c.MapLater, join: c.Join,
 	}
 	p.join.UserAfter = nil // which the second Program enters
-	if c.KeepCapabilities || c.Bubblewrap && os.Geteuid() == 0 {
+	if c.keepsBounding(os.Geteuid() == 0) {
 		p.bounding = ^Capabilities(0)
 	}
 	if !reexec.InProcess {
@@ -59,6 +59,14 @@ func (c *Cmd) beginning() *beginning {
 		p.uid, p.gid, p.self = text(m.uid), text(m.gid), m.self
 	}
 	return &p
+}
+
+// keepsBounding says that nothing is taken from the bounding set.
+func (c *Cmd) keepsBounding(root bool) bool {
+	if c.Bubblewrap {
+		return root && c.Share&User != 0
+	}
+	return c.KeepCapabilities
 }
 
 // waits says that the child waits, when it has all its namespaces, until something
@@ -122,11 +130,15 @@ func (p *beginning) enter(b *prog.Builder, number func(*os.File) prog.Arg) {
 func (p *beginning) namespaces(b *prog.Builder) {
 	b.Step("start", "")
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
-	if p.self && p.flags&unix.CLONE_NEWUSER != 0 && p.uid == "" {
-		u, g := p.one[0], p.one[1]
-		writeProc(b, prog.AtCwd, "/proc/self/", oneID(b, u.Inside, u.Outside), oneID(b, g.Inside, g.Outside))
-	} else if p.self && p.uid != "" {
-		writeProc(b, prog.AtCwd, "/proc/self/", b.Text(p.uid), b.Text(p.gid))
+	if p.self && p.flags&unix.CLONE_NEWUSER != 0 {
+		procDir := openProc(b)
+		if p.uid != "" {
+			writeProc(b, procDir, b.Text(p.uid), b.Text(p.gid))
+		} else {
+			u, g := p.one[0], p.one[1]
+			writeProc(b, procDir, oneID(b, u.Inside, u.Outside), oneID(b, g.Inside, g.Outside))
+		}
+		b.Close(procDir)
 	}
 	if rest := p.flags &^ (unix.CLONE_NEWUSER | unix.CLONE_NEWPID); rest != 0 && !p.waits() {
 		stepClone(b, rest)
@@ -167,21 +179,33 @@ func dropBounding(b *prog.Builder, keep Capabilities) {
 	b.Here(last[:]...)
 }
 
-// writeProc adds the writing of a process's own id maps; dir is /proc/self/, or
-// self/ below a descriptor of /proc.
-func writeProc(b *prog.Builder, at prog.Arg, dir string, uid, gid prog.Text) {
+// writeProc adds the writing of a process's own id maps, in the procfs that at is a
+// descriptor of. Names are looked up inside of it: what else is mounted at the
+// caller's /proc, or below it, is not meant.
+func writeProc(b *prog.Builder, at prog.Slot, uid, gid prog.Text) {
+	b.Step("uid map", "/proc")
+	b.Call(prog.Procfs, at.Arg())
+	how, size := b.How(prog.WriteOnly|prog.CloseOnExec, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS|unix.RESOLVE_NO_XDEV)
 	for _, f := range [...]struct {
 		op, name string
 		data     prog.Text
 	}{
-		{"uid map", "uid_map", uid}, {"gid map", "setgroups", b.Text("deny")}, {"gid map", "gid_map", gid},
+		{"uid map", "self/uid_map", uid}, {"gid map", "self/setgroups", b.Text("deny")}, {"gid map", "self/gid_map", gid},
 	} {
-		b.StepIn(f.op, dir, f.name)
+		b.StepIn(f.op, "/proc", f.name)
 		fd := b.Slot()
-		b.Call(prog.SysOpenat, at, b.Concat(dir, f.name), b.Open(prog.WriteOnly|prog.CloseOnExec), prog.Int(0)).To(fd)
+		b.Call(prog.SysOpenat2, at.Arg(), b.String(f.name), how.Arg(), size).To(fd)
 		b.Call(prog.SysWrite, fd.Arg(), f.data.Arg(), f.data.Len()).Full()
 		b.Close(fd)
 	}
+}
+
+// openProc opens the caller's /proc.
+func openProc(b *prog.Builder) prog.Slot {
+	b.Step("uid map", "/proc")
+	at := b.Slot()
+	b.Call(prog.SysOpenat, prog.AtCwd, b.String("/proc"), b.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(at)
+	return at
 }
 
 // oneID is an id map of one id.

@@ -22,7 +22,7 @@ func (c *Cmd) Instant(room *prog.Room, i *Instant) []byte {
 		flags: (All &^ c.Share).flags(), bounding: c.Capabilities, self: true, inherit: true, keyring: true,
 		one: [2]IDMap{i.UID, i.GID},
 	}}
-	if i.HostRoot {
+	if c.keepsBounding(i.HostRoot) {
 		p.bounding = ^Capabilities(0)
 	}
 	c.wd = i.WorkingDir

@@ -51,12 +51,16 @@ func inside(m []IDMap, id uint32) uint32 {
 // prepareNested adds what has to be done while the host's /proc can be reached: it
 // returns a descriptor of it.
 func (c *Cmd) prepareNested(b *prog.Builder) prog.Slot {
-	if !c.nests() && c.Join.UserAfter == nil {
+	if !c.nests() {
 		return 0
 	}
 	b.Step("nested user namespace", "/proc")
+	// A mount of its own, which stays as it is whatever becomes of the other.
 	dir := b.Slot()
+	clone := b.Call(prog.SysOpenTree, prog.AtCwd, b.String("/proc"), prog.Int(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)).To(dir).
+		Tolerate(syscall.ENOSYS, syscall.EPERM).OnSuccess()
 	b.Call(prog.SysOpenat, prog.AtCwd, b.String("/proc"), b.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(dir)
+	b.Here(clone)
 	if c.NoUserNamespaces {
 		const limit = "/proc/sys/user/max_user_namespaces"
 		b.Step("nested user namespace", limit)
@@ -73,7 +77,7 @@ func (c *Cmd) nest(b *prog.Builder, procDir prog.Slot) {
 	if f := c.Join.UserAfter; f != nil {
 		b.Step("join", "user, after")
 		b.Call(prog.SysSetns, prog.Int(f.Fd()), prog.Int(unix.CLONE_NEWUSER))
-		b.Close(procDir)
+		b.Call(prog.SysClose, prog.Int(f.Fd()))
 		return
 	}
 	if !c.nests() {
@@ -82,7 +86,7 @@ func (c *Cmd) nest(b *prog.Builder, procDir prog.Slot) {
 	uid, gid := c.insideUID(), inside(c.GIDMap, uint32(os.Getegid()))
 	b.Step("nested user namespace", "")
 	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWUSER))
-	writeProc(b, procDir.Arg(), "self/", oneID(b, uid, uid), oneID(b, gid, gid))
+	writeProc(b, procDir, oneID(b, uid, uid), oneID(b, gid, gid))
 	b.Close(procDir)
 	b.Step("capabilities", "")
 	dropBounding(b, c.Capabilities)

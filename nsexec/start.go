@@ -213,7 +213,9 @@ func (c *Cmd) emit(b *prog.Builder, o mounts.Options, fds []int, status int, hav
 		}
 	}
 	for _, fd := range c.Close {
-		b.Call(prog.SysClose, prog.Int(fd)).Tolerate(syscall.EBADF)
+		if fd != status { // which may have the number of one that the caller has closed
+			b.Call(prog.SysClose, prog.Int(fd)).Tolerate(syscall.EBADF)
+		}
 	}
 	if c.Background {
 		b.Step("start", "")
@@ -234,7 +236,7 @@ func (c *Cmd) emit(b *prog.Builder, o mounts.Options, fds []int, status int, hav
 	if err := c.Mounts.Compile(b, o); err != nil {
 		return err
 	}
-	if c.Hostname != "" {
+	if c.Hostname != "" || c.NoHostname {
 		b.Step("hostname", c.Hostname)
 		name := b.Text(c.Hostname)
 		b.Call(prog.SysSethostname, name.Arg(), name.Len())
@@ -288,9 +290,14 @@ func (c *Cmd) fork(b *prog.Builder) {
 		b.Call(prog.Hold, prog.Int(f.Fd()))
 	}
 	filters, n := prog.Null, 0
+	// PID 1 is a copy of the process that cloned it: its memory is nobody's
+	// business in here, from before the command's first instruction.
 	if c.Bubblewrap {
-		// Its owner may look at it, and enter its namespaces: so it must not be able to
-		// do more than the command.
+		// But its owner may enter its namespaces. So it must not be able to do more than
+		// the command.
+		if c.Forget != nil {
+			b.Call(prog.Wipe, prog.Int(uintptr(unsafe.Pointer(unsafe.SliceData(c.Forget)))), prog.Int(len(c.Forget)))
+		}
 		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(1))
 		if n = len(c.Seccomp); n > 0 {
 			list := b.Zero(8 * n)
@@ -299,10 +306,6 @@ func (c *Cmd) fork(b *prog.Builder) {
 			}
 			filters = list.Arg()
 		}
-	} else {
-		// PID 1 is a copy of the process that cloned it: its memory is nobody's
-		// business in here, from before the command's first instruction.
-		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(0))
 	}
 	how := 0
 	if c.Background {
@@ -429,6 +432,9 @@ func (c *Cmd) credentials(b *prog.Builder) {
 		b.Call(prog.SysSetresgid, prog.Int(cred.GID), prog.Int(cred.GID), prog.Int(cred.GID))
 		b.Call(prog.SysSetresuid, prog.Int(cred.UID), prog.Int(cred.UID), prog.Int(cred.UID))
 	}
+	// Without capabilities this process could be looked into by others who have
+	// none either; executing ends that.
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(0))
 	if !c.KeepCapabilities {
 		c.setCapabilities(b)
 	}

@@ -2,12 +2,11 @@ package main
 
 import (
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path"
-	"strconv"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -15,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/bwrap"
+	"github.com/nsrun/nsrun/internal/dropin"
+	"github.com/nsrun/nsrun/internal/instant"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
@@ -90,13 +91,24 @@ func effectiveCaps() uint64 {
 	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective)
 }
 
+// readFD reads a descriptor to its end and closes it. Not by an os.File, for which
+// the runtime may open descriptors of its own, whose numbers options could name.
 func readFD(fd int) ([]byte, error) {
-	f := os.NewFile(uintptr(fd), strconv.Itoa(fd))
-	if f == nil {
-		return nil, unix.EBADF
+	defer unix.Close(fd)
+	var data []byte
+	for {
+		data = slices.Grow(data, 4096)
+		n, err := unix.Read(fd, data[len(data):cap(data)])
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return nil, err
+		case n == 0:
+			return data, nil
+		default:
+			data = data[:len(data)+n]
+		}
 	}
-	defer f.Close()
-	return io.ReadAll(f)
 }
 
 func haveUserNamespaces() bool {
@@ -119,30 +131,25 @@ type dropped struct {
 // prepare says in terms of package nsexec what the options ask for.
 func (d *dropped) prepare() error {
 	cfg := d.cfg
-	c := nsexec.Command(cfg.Command[0], cfg.Command[1:]...)
+	c := new(nsexec.Cmd)
 	d.cmd = c
+	dropin.Configure(c, cfg, os.Getuid() == 0, haveCgroupNamespaces())
 	if cfg.Argv0.Set {
-		c.Args[0] = cfg.Argv0.Value
+		c.Args = append([]string{cfg.Argv0.Value}, c.Args[1:]...)
 	}
-	c.Bubblewrap, c.Inherit = true, true
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.Env = cfg.Environment(os.Environ())
-	c.Dir = cfg.Chdir.Value
+	c.Forget = instant.Environ()
 	if cfg.Chdir.Set && c.Dir == "" {
 		return &nsexec.Error{Op: "chdir", Err: unix.ENOENT}
 	}
-	c.Share = share(cfg)
-	c.AsPID1 = cfg.AsPID1
-	c.Background = !cfg.DieWithParent && !cfg.KillOnExit
-	c.NewSession, c.SameSession = cfg.NewSession, true
-	c.HoldSignals = !cfg.ForwardSignals
-	c.LoopbackOptional = cfg.AllowLoopbackFailure
-	c.NoUserNamespaces, c.AssertNoUserNamespaces = cfg.DisableUserns, cfg.AssertUsernsDisabled
-	if cfg.Caps != 0 {
-		c.Capabilities = nsexec.Capabilities(cfg.Caps) & nsexec.AllCapabilities()
+	c.Capabilities &= nsexec.AllCapabilities()
+	if have := nsexec.Capabilities(effectiveCaps()); !cfg.UnshareUser && !cfg.UserNS.Set && c.Capabilities&^have != 0 {
+		// More than there is cannot be had; bubblewrap then changes nothing, and drops
+		// nothing either.
+		c.Capabilities &= have
+		c.KeepCapabilities = c.Capabilities == have
 	}
-	c.KeepCapabilities = os.Getuid() == 0 && !cfg.CapsGiven
-	c.LockFiles = cfg.LockFiles
 	if cfg.UnshareUser {
 		c.UIDMap = append([]nsexec.IDMap{{Inside: cfg.UID.Value, Outside: uint32(os.Geteuid()), Count: 1}}, idMaps(cfg.UIDMap)...)
 		c.GIDMap = append([]nsexec.IDMap{{Inside: cfg.GID.Value, Outside: uint32(os.Getegid()), Count: 1}}, idMaps(cfg.GIDMap)...)
@@ -160,11 +167,9 @@ func (d *dropped) prepare() error {
 		// What is closed is no reason to complain, as bubblewrap has it.
 		c.Hold = append(c.Hold, os.NewFile(uintptr(cfg.SyncFD.Value), "sync"))
 	}
-	c.Reaper = cfg.SyncFD.Set
 	if cfg.BlockFD.Set && isOpen(cfg.BlockFD.Value) {
 		c.Block = os.NewFile(uintptr(cfg.BlockFD.Value), "block")
 	}
-	c.MapLater = cfg.UsernsBlockFD.Set
 	if cfg.InfoFD.Set || cfg.JSONStatusFD.Set {
 		c.Created = d.created
 	}
@@ -196,24 +201,6 @@ func idMaps(ranges []bwrap.IDMap) []nsexec.IDMap {
 		m[i] = nsexec.IDMap(r)
 	}
 	return m
-}
-
-// share are the namespaces that are not to be new.
-func share(cfg *bwrap.Config) nsexec.Namespace {
-	s := nsexec.All
-	for _, u := range []struct {
-		ns    nsexec.Namespace
-		isNew bool
-	}{
-		{nsexec.User, cfg.UnshareUser}, {nsexec.IPC, cfg.UnshareIPC}, {nsexec.PID, cfg.UnsharePID},
-		{nsexec.Net, cfg.UnshareNet}, {nsexec.UTS, cfg.UnshareUTS},
-		{nsexec.Cgroup, cfg.UnshareCgroup || cfg.UnshareCgroupTry && haveCgroupNamespaces()},
-	} {
-		if u.isNew {
-			s &^= u.ns
-		}
-	}
-	return s
 }
 
 // filters reads the seccomp programs.
@@ -276,7 +263,9 @@ func (d *dropped) join() error {
 			return &bwrap.Error{Text: f.text, Err: unix.EBADF}
 		}
 		*f.to = os.NewFile(uintptr(f.fd.Value), f.name)
-		d.cmd.Close = append(d.cmd.Close, f.fd.Value)
+		if f.to != &j.UserAfter { // which is entered, and closed, later
+			d.cmd.Close = append(d.cmd.Close, f.fd.Value)
+		}
 	}
 	j.UID, j.GID = cfg.UID.Value, cfg.GID.Value
 	if !cfg.NetNS.Set {
@@ -304,7 +293,21 @@ func (d *dropped) start() error {
 			return &bwrap.Error{Text: "prctl", Err: err}
 		}
 	}
-	return d.cmd.Start()
+	if err := d.cmd.Start(); err != nil {
+		return err
+	}
+	giveUpPrivileges()
+	return nil
+}
+
+// giveUpPrivileges takes from this process what it does not need to wait for another.
+func giveUpPrivileges() {
+	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
+	if os.Getuid() == 0 {
+		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		_, _, _ = syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&hdr)), uintptr(unsafe.Pointer(&none[0])), 0)
+	}
 }
 
 // plainSignals lets signals do to this process what they do to any other: the Go

@@ -119,7 +119,7 @@ func (d *dropped) mountMessage(e *nsexec.Error, op *bwrap.SetupOp) string {
 	case nsexec.PartSource:
 		return "Can't find source path " + given(op, e.Path) + cause
 	case nsexec.PartChanged:
-		return "Race condition binding dirfd"
+		return "Race condition binding dirfd: Invalid argument"
 	case nsexec.PartParents:
 		return "Can't mkdir parents for " + dest + cause
 	case nsexec.PartSymlink:
@@ -158,6 +158,9 @@ func (d *dropped) mountMessage(e *nsexec.Error, op *bwrap.SetupOp) string {
 	}
 	switch kind {
 	case mounts.KindBind, mounts.KindData:
+		if path.Clean("/"+dest) == "/" && (errors.Is(e.Err, unix.EINVAL) || errors.Is(e.Err, unix.ENOTDIR)) {
+			return "Destination is not a file " + dest
+		}
 		return "Can't bind mount " + bindSource(op) + " on " + dest + ": Unable to mount source on destination" + cause
 	case mounts.KindRemount:
 		if errors.Is(e.Err, unix.EINVAL) {
@@ -183,6 +186,9 @@ func chmodMessage(op *bwrap.SetupOp, err error) string {
 
 // given is a source as it was written on the command line.
 func given(op *bwrap.SetupOp, source string) string {
+	if op.Kind == bwrap.OpBindFD || op.Kind == bwrap.OpROBindFD {
+		return bindSource(op)
+	}
 	for _, p := range append([]string{op.Source, op.WorkDir}, op.Layers...) {
 		if abs, err := absolute(p); err == nil && abs == source {
 			return p
@@ -192,6 +198,9 @@ func given(op *bwrap.SetupOp, source string) string {
 }
 
 func bindSource(op *bwrap.SetupOp) string {
+	if op.Kind == bwrap.OpBindData || op.Kind == bwrap.OpROBindData {
+		return "tmpfile"
+	}
 	if op.FD >= 0 {
 		return "/proc/self/fd/" + strconv.Itoa(op.FD)
 	}

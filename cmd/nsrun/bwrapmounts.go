@@ -2,14 +2,15 @@ package main
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/bwrap"
+	"github.com/nsrun/nsrun/internal/dropin"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -18,128 +19,88 @@ func (d *dropped) mounts() error {
 	for i := range d.cfg.Ops {
 		op := &d.cfg.Ops[i]
 		if op.Kind == bwrap.OpHostname {
-			d.cmd.Hostname = op.Dest
+			d.cmd.Hostname, d.cmd.NoHostname = op.Dest, op.Dest == ""
 			continue
 		}
-		m, err := d.mount(op)
-		if err != nil {
+		var m mounts.Mount
+		dropin.Mount(&m, op, d.cfg.UnsharePID || d.cfg.PIDNS.Set, d.plainShm)
+		if !path.IsAbs(m.Target) {
+			m.Target = "/" + m.Target
+		}
+		if err := d.complete(&m, op); err != nil {
 			return err
 		}
-		m.Optional = op.Try
-		if op.HasPerms {
-			m = m.WithPerm(fileMode(op.Perms))
-		}
-		m.ParentPerm = fs.FileMode(op.ParentMode())
 		d.cmd.Mounts = append(d.cmd.Mounts, m)
 		d.ops = append(d.ops, op)
 	}
 	return nil
 }
 
-// mount is one step.
-func (d *dropped) mount(op *bwrap.SetupOp) (m mounts.Mount, err error) {
-	dest := op.Dest
-	if !path.IsAbs(dest) {
-		dest = "/" + dest
-	}
+// complete adds to a step what the system has to be asked for.
+func (d *dropped) complete(m *mounts.Mount, op *bwrap.SetupOp) (err error) {
 	switch op.Kind {
 	case bwrap.OpBind, bwrap.OpROBind, bwrap.OpDevBind:
-		source, err := absolute(op.Source)
-		if err != nil {
-			return m, err
-		}
-		m = mounts.Bind(source, dest)
-		m.ReadOnly, m.Devices = op.Kind == bwrap.OpROBind, op.Kind == bwrap.OpDevBind
-		return m, nil
+		m.Source, err = absolute(op.Source)
+		return err
 	case bwrap.OpBindFD, bwrap.OpROBindFD:
-		m, err := d.bindFD(op.FD, dest)
-		m.ReadOnly = op.Kind == bwrap.OpROBindFD
-		return m, err
-	case bwrap.OpRemountRO:
-		return mounts.Remount(dest), nil
-	case bwrap.OpProc:
-		m := mounts.Proc(dest)
-		if !d.cfg.UnsharePID && !d.cfg.PIDNS.Set {
-			m.Source = "/proc"
-		}
-		return m, nil
+		return d.bindFD(m, op.FD)
 	case bwrap.OpDev:
-		m := mounts.Dev(dest)
-		if d.plainShm {
-			m.Perm = 0o755
-		}
 		m.Source, m.Same = console()
-		return m, nil
-	case bwrap.OpTmpfs:
-		return mounts.Tmpfs(dest).WithSize(op.Size), nil
-	case bwrap.OpMqueue:
-		return mounts.Mqueue(dest), nil
-	case bwrap.OpDir:
-		return mounts.Dir(dest), nil
 	case bwrap.OpFile, bwrap.OpBindData, bwrap.OpROBindData:
-		data, err := readFD(op.FD)
-		if err != nil {
-			return m, &bwrap.Error{Text: "Can't write data to file " + op.Dest, Err: err}
+		if op.Kind == bwrap.OpFile && path.Clean(m.Target) == "/" {
+			return errors.New("Can't create file " + op.Dest + ": Is a directory")
+		}
+		if m.Data, err = readFD(op.FD); err != nil {
+			return &bwrap.Error{Text: "Can't write data to file " + op.Dest, Err: err}
 		}
 		d.cmd.Close = append(d.cmd.Close, op.FD)
-		if op.Kind == bwrap.OpFile {
-			return mounts.File(dest, data).WithPerm(0o666), nil
-		}
-		m := mounts.Data(dest, data)
-		m.ReadOnly = op.Kind == bwrap.OpROBindData
-		return m, nil
 	case bwrap.OpSymlink:
-		return mounts.Symlink(op.Source, dest), nil
-	case bwrap.OpChmod:
-		return mounts.Chmod(0, dest), nil
-	case bwrap.OpOverlay, bwrap.OpTmpOverlay, bwrap.OpROOverlay:
-		return overlayMount(op, dest)
-	}
-	return m, errors.New("Unexpected type " + strconv.Itoa(int(op.Kind)))
-}
-
-// overlayMount is one of the overlays.
-func overlayMount(op *bwrap.SetupOp, dest string) (m mounts.Mount, err error) {
-	layers := make([]string, len(op.Layers))
-	for i, l := range op.Layers {
-		if layers[i], err = absolute(l); err != nil {
-			return m, err
+		switch {
+		case path.Clean(m.Target) == "/":
+			return errors.New("Can't make symlink at " + op.Dest + ": destination exists and is not a symlink")
+		case m.Source == "":
+			return &bwrap.Error{Text: "Can't make symlink at " + op.Dest, Err: unix.ENOENT}
 		}
+	case bwrap.OpOverlay, bwrap.OpTmpOverlay, bwrap.OpROOverlay:
+		m.Lower = make([]string, len(op.Layers))
+		for i, l := range op.Layers {
+			if m.Lower[i], err = absolute(l); err != nil {
+				return err
+			}
+		}
+		if op.Kind != bwrap.OpOverlay {
+			return nil
+		}
+		if m.Upper, err = absolute(op.Source); err != nil {
+			return err
+		}
+		m.Work, err = absolute(op.WorkDir)
 	}
-	switch op.Kind {
-	case bwrap.OpTmpOverlay:
-		return mounts.TmpOverlay(dest, layers...), nil
-	case bwrap.OpROOverlay:
-		return mounts.ROOverlay(dest, layers...), nil
-	}
-	upper, err := absolute(op.Source)
-	if err != nil {
-		return m, err
-	}
-	work, err := absolute(op.WorkDir)
-	return mounts.Overlay(dest, upper, work, layers...), err
+	return err
 }
 
 // bindFD binds what a descriptor refers to. A descriptor belongs to the caller's
 // mounts, of which the sandbox has a copy: so its path is looked up there, and must
 // lead to the same file.
-func (d *dropped) bindFD(fd int, dest string) (m mounts.Mount, err error) {
+func (d *dropped) bindFD(m *mounts.Mount, fd int) error {
 	name := "/proc/self/fd/" + strconv.Itoa(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return m, &bwrap.Error{Text: "Can't find source path " + name, Err: unix.ENOENT}
+		return &bwrap.Error{Text: "Can't find source path " + name, Err: unix.ENOENT}
+	}
+	if slices.Contains(d.cmd.Close, fd) {
+		return &bwrap.Error{Text: "Race condition binding dirfd", Err: unix.EINVAL} // an earlier step had it
 	}
 	source, err := os.Readlink(name)
 	if err == nil && !path.IsAbs(source) {
 		err = unix.ENOENT
 	}
 	if err != nil {
-		return m, &bwrap.Error{Text: "Can't find source path " + name, Err: err}
+		return &bwrap.Error{Text: "Can't find source path " + name, Err: err}
 	}
 	d.cmd.Close = append(d.cmd.Close, fd)
-	m = mounts.Bind(source, dest)
-	m.Same = fileID(&st)
-	return m, nil
+	m.Source, m.Same = source, fileID(&st)
+	return nil
 }
 
 func fileID(st *unix.Stat_t) mounts.FileID {
@@ -172,19 +133,4 @@ func absolute(p string) (string, error) {
 		return "", &bwrap.Error{Text: "Can't find source path " + p, Err: err}
 	}
 	return wd + "/" + p, nil // not cleaned: ".." after a link is the kernel's to follow
-}
-
-// fileMode is a mode as chmod(2) takes it as one of Go's.
-func fileMode(mode uint32) fs.FileMode {
-	m := fs.FileMode(mode & 0o777)
-	if mode&0o4000 != 0 {
-		m |= fs.ModeSetuid
-	}
-	if mode&0o2000 != 0 {
-		m |= fs.ModeSetgid
-	}
-	if mode&0o1000 != 0 {
-		m |= fs.ModeSticky
-	}
-	return m
 }

@@ -1,3 +1,9 @@
+// The runtime would open files of the cgroup, to find a limit for processors that does
+// not matter here; options could name the numbers of their descriptors.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Nsrun runs commands in sandboxes. See README.md, or `nsrun help`.
 package main
 
@@ -5,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 
-	_ "github.com/nsrun/nsrun/internal/instant" // the entry point
 	"github.com/nsrun/nsrun/internal/reexec"
 )
 

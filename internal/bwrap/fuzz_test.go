@@ -152,7 +152,7 @@ func inline(words []string, f files, extensions bool) (out []string, ok bool) {
 			}
 			var content []byte
 			if o.Name == "--args" || o.Name == "--add-seccomp-fd" {
-				fd, err := parseFD(words[i+1])
+				fd, err := new(parser).parseFD(words[i+1])
 				if err == nil {
 					content, err = read(fd)
 				}

@@ -74,6 +74,9 @@ func (beyond) Error() string { return "beyond what can be parsed without allocat
 func ParseIn(room *Room, args []string, env *Env) (*Config, bool) {
 	p := parser{cfg: &room.cfg, env: env, room: room, words: len(args)}
 	p.cfg.Ops, p.cfg.Environ = room.ops[:0], room.environ[:0]
+	if env.UID == 0 {
+		p.cfg.Caps = env.Caps
+	}
 	command, err := p.parse(args, false)
 	if err != nil || len(command) == 0 || p.finish(command) != nil || p.full {
 		return nil, false

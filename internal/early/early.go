@@ -47,6 +47,7 @@ const (
 	siocsifflags      = 0x8914
 	iffUp             = 0x1
 	lastCapAtMost     = 63
+	procMagic         = 0x9fa0
 	sysCloseRange     = 436
 	highFd            = 200
 )
@@ -263,6 +264,10 @@ func write(name *[24]byte, data *[32]byte, n uintptr) {
 	fd, _, e := syscall.RawSyscall6(syscall.SYS_OPENAT, atFdcwd, uintptr(unsafe.Pointer(name)), syscall.O_WRONLY|syscall.O_CLOEXEC, 0, 0, 0)
 	if e != 0 {
 		exit()
+	}
+	var st [15]uint64 // struct statfs
+	if _, _, e := syscall.RawSyscall(syscall.SYS_FSTATFS, fd, uintptr(unsafe.Pointer(&st)), 0); e != 0 || st[0] != procMagic {
+		exit() // the usual way refuses it too, and says so
 	}
 	if r, _, e := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(data)), n); e != 0 || r != n {
 		exit()

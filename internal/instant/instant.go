@@ -58,10 +58,20 @@ var mem memory
 // pointer. It returns where the usual way has to be gone.
 func run(stack unsafe.Pointer) {
 	argc := *(*int)(stack)
-	if argc < 2 || argc > maxWords {
+	argv := unsafe.Add(stack, 8)
+	environ, n := unsafe.Add(argv, 8*(argc+1)), 0
+	first := *(*unsafe.Pointer)(environ)
+	for ; n < maxEnviron && *(*unsafe.Pointer)(unsafe.Add(environ, 8*n)) != nil; n++ {
+		mem.environ[n] = text(environ, n)
+	}
+	if n > 0 {
+		last := mem.environ[n-1]
+		end := uintptr(unsafe.Pointer(unsafe.StringData(last))) + uintptr(len(last))
+		mem.cmd.Forget = unsafe.Slice((*byte)(first), end-uintptr(first))
+	}
+	if argc < 2 || argc > maxWords || n == maxEnviron {
 		return
 	}
-	argv := unsafe.Add(stack, 8)
 	asBwrap := base(text(argv, 0)) == "bwrap"
 	if first := text(argv, 1); !asBwrap && (first == "" || first[0] != '-') {
 		return
@@ -69,19 +79,16 @@ func run(stack unsafe.Pointer) {
 	for i := range argc {
 		mem.words[i] = text(argv, i)
 	}
-	environ, n := unsafe.Add(argv, 8*(argc+1)), 0
-	for ; n < maxEnviron && *(*unsafe.Pointer)(unsafe.Add(environ, 8*n)) != nil; n++ {
-		mem.environ[n] = text(environ, n)
-	}
-	if n == maxEnviron {
-		return
-	}
 	who, ok := caller()
 	if !ok || !mem.prepare(mem.words[1:argc], mem.environ[:n:maxEnviron], who, asBwrap) {
 		return
 	}
 	start(&mem, who)
 }
+
+// Environ is where the kernel put this process's environment; nil where the entry
+// point was another.
+func Environ() []byte { return mem.cmd.Forget }
 
 // text is a string of a list of pointers.
 func text(list unsafe.Pointer, i int) string {
@@ -108,7 +115,7 @@ func caller() (w who, ok bool) {
 	euid, _, _ := syscall.RawSyscall(syscall.SYS_GETEUID, 0, 0, 0)
 	gid, _, _ := syscall.RawSyscall(syscall.SYS_GETGID, 0, 0, 0)
 	egid, _, _ := syscall.RawSyscall(syscall.SYS_GETEGID, 0, 0, 0)
-	header := [2]uint32{0x20080522} // _LINUX_CAPABILITY_VERSION_3
+	header := [2]uint32{capVersion3}
 	var data [6]uint32
 	_, _, e := syscall.RawSyscall(syscall.SYS_CAPGET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
 	w = who{uint32(uid), uint32(gid), uint64(data[0]) | uint64(data[3])<<32}
@@ -147,7 +154,7 @@ func (m *memory) mounts(cfg *bwrap.Config, asBwrap bool) bool {
 	for i := range cfg.Ops {
 		op := &cfg.Ops[i]
 		if op.Kind == bwrap.OpHostname {
-			m.cmd.Hostname = op.Dest
+			m.cmd.Hostname, m.cmd.NoHostname = op.Dest, op.Dest == ""
 			continue
 		}
 		if n == maxMounts || op.Kind == bwrap.OpDev && terminal(1) {
@@ -224,16 +231,30 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 		switch {
 		case e == syscall.EINTR:
 		case n == prog.RecordSize && r.Kind == prog.RecordStarted:
+			if cfg.UnsharePID && !cfg.AsPID1 { // otherwise it is only about to be executed
+				giveUpPrivileges(w)
+			}
 		case n == prog.RecordSize && r.Kind == prog.RecordExit:
 			exit(exitCode(r.Value))
 		case n == 0 && e == 0:
 			// The command was executed, or PID 1 was killed.
+			giveUpPrivileges(w)
 			exit(exitCode(wait(pid)))
 		default:
 			// Something failed. The usual way will say what.
 			wait(pid)
 			return
 		}
+	}
+}
+
+// giveUpPrivileges takes from this process what it does not need to wait for
+// another.
+func giveUpPrivileges(w who) {
+	syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0)
+	if w.uid == 0 {
+		header, none := [2]uint32{capVersion3}, [6]uint32{}
+		syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
 	}
 }
 
@@ -263,8 +284,11 @@ func exit(code uintptr) {
 
 func closeFd(fd int32) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0) }
 
-// sigSetmask is SIG_SETMASK.
-const sigSetmask = 2
+const (
+	sigSetmask      = 2          // SIG_SETMASK
+	capVersion3     = 0x20080522 // _LINUX_CAPABILITY_VERSION_3
+	prSetNoNewPrivs = 38
+)
 
 // terminal reports whether a descriptor is one.
 func terminal(fd uintptr) bool {

@@ -82,6 +82,9 @@ const (
 	Hold     // PID 1 keeps this descriptor
 	Mismatch // say why a tree cannot be put onto a target
 	Same     // report a text that is not what was expected
+	Wipe     // clear memory
+	Device   // fail if this is not a certain device
+	Procfs   // fail if this is on no procfs
 	numSys
 )
 
@@ -105,6 +108,9 @@ const (
 	NrHold     = pseudo + uint32(Hold)
 	NrMismatch = pseudo + uint32(Mismatch)
 	NrSame     = pseudo + uint32(Same)
+	NrWipe     = pseudo + uint32(Wipe)
+	NrDevice   = pseudo + uint32(Device)
+	NrProcfs   = pseudo + uint32(Procfs)
 )
 
 type sysInfo struct {
@@ -178,6 +184,9 @@ var sysTable = [numSys]sysInfo{
 	Hold:     {"hold", [2]uint32{NrHold, NrHold}, "f"},
 	Mismatch: {"mismatch", [2]uint32{NrMismatch, NrMismatch}, "ff"},
 	Same:     {"same", [2]uint32{NrSame, NrSame}, "spd"},
+	Wipe:     {"wipe", [2]uint32{NrWipe, NrWipe}, "xd"},
+	Device:   {"device", [2]uint32{NrDevice, NrDevice}, "fdd"},
+	Procfs:   {"procfs", [2]uint32{NrProcfs, NrProcfs}, "f"},
 }
 
 // String is the call's name as in its manual page.

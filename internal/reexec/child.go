@@ -181,6 +181,14 @@ func run(base unsafe.Pointer) {
 			e = mismatch(base, arg(base, o, 0), arg(base, o, 1))
 		case prog.NrSame:
 			e = same(arg(base, o, 0), arg(base, o, 1), arg(base, o, 2), status)
+		case prog.NrWipe:
+			for at, n := arg(base, o, 0), arg(base, o, 1); n > 0; n-- {
+				*(*byte)(pointer(at + n - 1)) = 0
+			}
+		case prog.NrDevice:
+			e = device(base, arg(base, o, 0), uint32(o.Args[1]), uint32(o.Args[2]))
+		case prog.NrProcfs:
+			e = procfs(base, arg(base, o, 0))
 		case prog.NrStore:
 			*(*uint64)(pointer(arg(base, o, 0))) = uint64(arg(base, o, 1))
 		case prog.NrHold:

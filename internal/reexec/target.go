@@ -21,6 +21,8 @@ const (
 	atEmptyPath    = 0x1000
 	statxType      = 0x1
 	statxMode      = 0x1c // offset of stx_mode in struct statx
+	statxRdev      = 0x80 // of stx_rdev_major, stx_rdev_minor
+	procMagic      = 0x9fa0
 	noTree         = ^uintptr(0)
 	mountPointDir  = 0o755
 	mountPointFile = syscall.S_IFREG | 0o444
@@ -57,6 +59,33 @@ func fileType(base unsafe.Pointer, fd uintptr) (uint32, syscall.Errno) {
 	_, _, e := syscall.RawSyscall6(sysStatx, fd, uintptr(unsafe.Pointer(&s[emptyAt])), atEmptyPath, statxType,
 		uintptr(unsafe.Pointer(&s[statxAt])), 0)
 	return *word(unsafe.Pointer(&s[statxAt]), statxMode) & syscall.S_IFMT, e
+}
+
+// device fails with ENODEV if fd is not the character device major, minor.
+//
+//go:nosplit
+//go:norace
+func device(base unsafe.Pointer, fd uintptr, major, minor uint32) syscall.Errno {
+	t, e := fileType(base, fd)
+	st := unsafe.Pointer(&header(base).Scratch[statxAt])
+	if e == 0 && (t != syscall.S_IFCHR || *word(st, statxRdev) != major || *word(st, statxRdev+4) != minor) {
+		e = syscall.ENODEV
+	}
+	return e
+}
+
+// procfs fails with ENOTSUP if fd is on another file system: what is written
+// there would be lost, and nobody would know.
+//
+//go:nosplit
+//go:norace
+func procfs(base unsafe.Pointer, fd uintptr) syscall.Errno {
+	st := &header(base).Scratch // struct statfs
+	_, _, e := syscall.RawSyscall(syscall.SYS_FSTATFS, fd, uintptr(unsafe.Pointer(st)), 0)
+	if e == 0 && st[0] != procMagic {
+		e = syscall.ENOTSUP
+	}
+	return e
 }
 
 // place opens path inside root, where its last component is no symbolic link.
