@@ -110,6 +110,7 @@ func (c *compiler) classicMove(t tree, under prog.Slot) prog.Slot {
 		c.Call(prog.SysOpenat, c.base.Arg(), c.String(name), c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(top)
 		return top
 	})
+	c.Call(prog.Mismatch, top.Arg(), under.Arg())
 	c.mountOn(under, "", "", msMove, "", top)
 	c.Close(under)
 	return top

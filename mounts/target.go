@@ -141,6 +141,7 @@ func (c *compiler) keep(t tree, m *Mount, s shape, use func(root prog.Slot)) {
 		put := c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), dst.Arg(), c.String(""), prog.Int(moveFromEmpty|moveToEmpty)).
 			Tolerate(syscall.EINVAL, enotdir).OnSuccess()
 		c.Call(prog.Mismatch, t.fd.Arg(), dst.Arg())
+		c.Fail(syscall.EINVAL)
 		c.Here(put)
 		c.Close(dst)
 		if use != nil {

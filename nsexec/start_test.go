@@ -29,10 +29,6 @@ func TestStartErrors(t *testing.T) {
 		}
 		at := func(name string) string { return filepath.Join(dir, name) }
 		uid := uint32(os.Getuid())
-		onDir := error(syscall.EISDIR)
-		if classic {
-			onDir = syscall.ENOTDIR // of mount
-		}
 		for _, c := range []struct {
 			name, op, path string
 			cause          error
@@ -57,7 +53,7 @@ func TestStartErrors(t *testing.T) {
 			{"target is a link", "bind", at("link"), syscall.ELOOP, func(c *nsexec.Cmd) { c.Mounts = base(mounts.Bind(at("d"), at("link"))) }},
 			{"tmpfs on a link", "tmpfs", at("link"), syscall.ELOOP, func(c *nsexec.Cmd) { c.Mounts = append(base()[:1], mounts.Tmpfs(at("link"))) }},
 			{"directory on a file", "bind", at("f"), syscall.ENOTDIR, func(c *nsexec.Cmd) { c.Mounts = append(base()[:1], mounts.Bind(at("d"), at("f"))) }},
-			{"file on a directory", "bind", at("d"), onDir, func(c *nsexec.Cmd) { c.Mounts = append(base()[:1], mounts.Bind(at("f"), at("d"))) }},
+			{"file on a directory", "bind", at("d"), syscall.EISDIR, func(c *nsexec.Cmd) { c.Mounts = append(base()[:1], mounts.Bind(at("f"), at("d"))) }},
 			{"target in read-only files", "tmpfs", "/no-such-dir", syscall.EROFS, func(c *nsexec.Cmd) { c.Mounts = base(mounts.Tmpfs("/no-such-dir")) }},
 			{"target must exist", "bind", "/mnt/x", syscall.ENOENT, func(c *nsexec.Cmd) {
 				m := mounts.Bind(dir, "/mnt/x")

@@ -251,3 +251,47 @@ func FuzzArgsFile(f *testing.F) {
 		}
 	})
 }
+
+// FuzzParseIn: without allocating, and what is accepted means the same as for Parse.
+func FuzzParseIn(f *testing.F) {
+	for _, line := range []string{
+		"--bind / / true", "--unshare-all --share-net --perms 0700 --size 5 --tmpfs /x --setenv A b --clearenv true",
+		"--chdir / --argv0 x --hostname y --unshare-uts --uid 1 --symlink a /b -- true -x", "--bind / /", "--args 3 true",
+	} {
+		f.Add([]byte(strings.ReplaceAll(line, " ", "\x00")), true)
+		f.Add([]byte(strings.ReplaceAll(line, " ", "\x00")), false)
+	}
+	room := new(Room)
+	f.Fuzz(func(t *testing.T, line []byte, root bool) {
+		words := strings.Split(string(line), "\x00")
+		env := &Env{UID: 1000, GID: 1000, Extensions: true, UserNamespaces: func() bool { return true }}
+		if root {
+			env.UID, env.Caps = 0, 1<<41-1
+		}
+		var got *Config
+		var ok bool
+		if n := testing.AllocsPerRun(1, func() {
+			*room = Room{}
+			got, ok = ParseIn(room, words, env)
+		}); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+		if !ok {
+			return
+		}
+		want, err := Parse(words, *env)
+		if err != nil {
+			t.Fatalf("Parse says %v", err)
+		}
+		c := *got
+		if len(c.Ops) == 0 {
+			c.Ops = nil
+		}
+		if len(c.Environ) == 0 {
+			c.Environ = nil
+		}
+		if !reflect.DeepEqual(&c, want) {
+			t.Errorf("%+v, Parse reads %+v", &c, want)
+		}
+	})
+}

@@ -80,7 +80,7 @@ const (
 	Clone    // go on in a new process, a child of the parent
 	Store    // set a word of the data
 	Hold     // PID 1 keeps this descriptor
-	Mismatch // say why a tree cannot be put onto a target
+	Mismatch // fail if a tree cannot be put onto a target
 	Same     // report a text that is not what was expected
 	Wipe     // clear memory
 	Device   // fail if this is not a certain device

@@ -107,7 +107,7 @@ func place(base unsafe.Pointer, root, path uintptr) (fd uintptr, e syscall.Errno
 	return fd, e
 }
 
-// mismatch says why tree cannot be mounted on target.
+// mismatch fails if tree cannot be mounted on target, for one is a directory.
 //
 //go:nosplit
 //go:norace
@@ -128,7 +128,7 @@ func mismatch(base unsafe.Pointer, tree, target uintptr) syscall.Errno {
 	case from != syscall.S_IFDIR && to == syscall.S_IFDIR:
 		return prog.PartNotFile.WithErrno(syscall.EISDIR)
 	}
-	return syscall.EINVAL
+	return 0
 }
 
 //go:nosplit
