@@ -114,6 +114,7 @@ type compiler struct {
 	sources, devices         prog.Slot
 	opened, used, usedOfDevs int
 	devicesOpen              bool
+	consoleFd                prog.Slot // the terminal, if devicesOpen
 
 	plan   Plan
 	index  int               // of the mount that is being added
@@ -284,7 +285,8 @@ func (c *compiler) mount(m *Mount) error {
 		if c.o.Bubblewrap {
 			flags = 0
 		}
-		c.attach(c.newFS("mqueue", flags), m, alwaysDir)
+		dst := c.dirTarget(m)
+		c.attach(c.newFS("mqueue", flags), m, dst)
 	case KindDir:
 		c.dir(m)
 	case KindFile:

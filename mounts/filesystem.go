@@ -75,6 +75,7 @@ func (c *compiler) newFS(fstype string, attrs uint64, opts ...option) tree {
 
 func (c *compiler) tmpfs(m *Mount) {
 	c.Step("tmpfs", m.Target)
+	dst := c.dirTarget(m)
 	mode := option{key: "mode", base: 8, number: uint64(m.perm(defaultTmpfsPerm))}
 	var t tree
 	if m.Size != 0 {
@@ -82,11 +83,12 @@ func (c *compiler) tmpfs(m *Mount) {
 	} else {
 		t = c.newFS("tmpfs", m.attrs(), mode)
 	}
-	c.attach(t, m, alwaysDir)
+	c.attach(t, m, dst)
 }
 
 func (c *compiler) overlay(m *Mount) error {
 	c.Step("overlay", m.Target)
+	dst := c.dirTarget(m)
 	lower := make([]string, len(m.Lower))
 	for i, l := range m.Lower {
 		lower[i] = escapeLayer(l)
@@ -116,7 +118,7 @@ func (c *compiler) overlay(m *Mount) error {
 	if len(t.data) >= maxData {
 		return &Error{m.Kind.String(), m.Target, ErrLongLayers} // the kernel would cut it off
 	}
-	c.attach(t, m, alwaysDir)
+	c.attach(t, m, dst)
 	return nil
 }
 
@@ -139,13 +141,14 @@ const bubblewrapProc = 4
 
 func (c *compiler) proc(m *Mount) {
 	c.Step("proc", m.Target)
+	dst := c.dirTarget(m)
 	var t tree
 	if m.Source != "" {
 		t = c.hostTree(m.Source, attrNoSuid|attrNoDev)
 	} else {
 		t = c.newFS("proc", attrNoSuid|attrNoDev|attrNoExec)
 	}
-	c.keep(t, m, alwaysDir, func(proc prog.Slot) {
+	c.keep(t, m, dst, func(proc prog.Slot) {
 		if !c.o.HostRoot {
 			return // the files belong to another user
 		}
@@ -224,7 +227,8 @@ type deviceName struct {
 
 func (c *compiler) dev(m *Mount) {
 	c.Step("dev", m.Target)
-	c.keep(c.newFS("tmpfs", attrNoSuid|attrNoDev, option{key: "mode", value: "755"}), m, alwaysDir, func(dev prog.Slot) {
+	dst := c.dirTarget(m)
+	c.keep(c.newFS("tmpfs", attrNoSuid|attrNoDev, option{key: "mode", value: "755"}), m, dst, func(dev prog.Slot) {
 		for i := range deviceNames {
 			c.device(m, dev, &deviceNames[i])
 		}
@@ -265,18 +269,28 @@ func (c *compiler) console(m *Mount, dir prog.Slot) {
 	c.StepIn("dev", m.Target, "console")
 	n := c.String("console")
 	c.Call(prog.SysMknodat, dir.Arg(), n, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0))
-	t := tree{fd: c.Slot(), source: m.Source, flags: attrNoSuid, classic: c.o.Classic}
-	if c.o.Classic {
+	t := tree{source: m.Source, flags: attrNoSuid, classic: c.o.Classic}
+	switch {
+	case c.o.Classic:
+		t.fd = c.Slot()
 		t.below = Below(c.o.Infos, m.Source)[:1]
 		c.Call(prog.SysOpenat, prog.AtCwd, c.String(m.Source), c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t.fd)
-	} else {
-		c.Call(prog.SysOpenTree, prog.AtCwd, c.String(m.Source), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(t.fd)
-	}
-	c.mustBe(t.fd, m.Same)
-	if !c.o.Classic {
-		c.setattr(t.fd, 0, t.flags)
+		c.mustBe(t.fd, m.Same)
+	case c.devicesOpen:
+		t.fd = c.consoleFd
+	default:
+		t.fd = c.Slot()
+		c.openConsole(m, t.fd)
 	}
 	c.attachAt(t, dir, "console")
+}
+
+// openConsole clones the caller's terminal.
+func (c *compiler) openConsole(m *Mount, to prog.Slot) {
+	c.StepIn("dev", m.Target, "console")
+	c.Call(prog.SysOpenTree, prog.AtCwd, c.String(m.Source), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(to)
+	c.mustBe(to, m.Same)
+	c.setattr(to, 0, attrNoSuid)
 }
 
 // deviceAttrs are the flags of the mounts of device nodes.
@@ -337,7 +351,7 @@ func (c *compiler) data(m *Mount) {
 		c.Call(prog.SysOpenTree, c.base.Arg(), name, prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(t.fd)
 		c.setattr(t.fd, 0, t.flags)
 	}
-	c.keep(t, m, likeTree, func(prog.Slot) { c.Call(prog.SysUnlinkat, c.base.Arg(), name, prog.Int(0)) })
+	c.keep(t, m, c.likeTarget(t, m), func(prog.Slot) { c.Call(prog.SysUnlinkat, c.base.Arg(), name, prog.Int(0)) })
 }
 
 func (c *compiler) block(m *Mount) {

@@ -60,6 +60,10 @@ func (c *compiler) inPlace(p Plan) error {
 				c.openDevice(&deviceNames[i], device)
 				device++
 			}
+			if m.Source != "" {
+				c.consoleFd = c.Slot()
+				c.openConsole(m, c.consoleFd)
+			}
 		}
 	}
 	c.Mount(0)

@@ -144,7 +144,7 @@ func (c *compiler) bind(m *Mount) error {
 	if m.Optional {
 		missing = c.Call(prog.SysFcntl, t.fd.Arg(), prog.Int(fGetfd)).Tolerate(ebadf).OnTolerated()
 	}
-	c.attach(t, m, likeTree)
+	c.attach(t, m, c.likeTarget(t, m))
 	c.Here(missing)
 	return nil
 }

@@ -118,15 +118,26 @@ func (c *compiler) refuseLink(fd prog.Slot) {
 	c.Part(prog.PartNone)
 }
 
-// attach puts a tree at the target of m.
-func (c *compiler) attach(t tree, m *Mount, s shape) { c.keep(t, m, s, nil) }
+// dirTarget is target for a mount whose root is a directory: it is looked up, and
+// made, before there is anything to mount.
+func (c *compiler) dirTarget(m *Mount) prog.Slot {
+	if relative(m.Target) == "" {
+		return 0
+	}
+	dst := c.target(m, tree{}, alwaysDir)
+	c.Step(m.Kind.String(), m.Target)
+	return dst
+}
+
+// attach puts a tree at the target of m, whose descriptor is dst.
+func (c *compiler) attach(t tree, m *Mount, dst prog.Slot) { c.keep(t, m, dst, nil) }
 
 // keep is attach, and lets use work on the root of the attached tree.
-func (c *compiler) keep(t tree, m *Mount, s shape, use func(root prog.Slot)) {
+func (c *compiler) keep(t tree, m *Mount, dst prog.Slot, use func(root prog.Slot)) {
+	c.remember(t, relative(m.Target))
 	if relative(m.Target) == "" {
 		// The tree becomes the root that later targets are looked up in.
 		top := c.attachRoot(t)
-		c.remember(t, "")
 		if c.attached {
 			c.Close(c.root)
 		}
@@ -136,26 +147,29 @@ func (c *compiler) keep(t tree, m *Mount, s shape, use func(root prog.Slot)) {
 		}
 		return
 	}
-	dst := c.target(m, t, s)
-	if !t.classic {
+	top := t.fd
+	if t.classic {
+		top = c.classicMove(t, dst)
+	} else {
 		put := c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), dst.Arg(), c.String(""), prog.Int(moveFromEmpty|moveToEmpty)).
 			Tolerate(syscall.EINVAL, enotdir).OnSuccess()
 		c.Call(prog.Mismatch, t.fd.Arg(), dst.Arg())
 		c.Fail(syscall.EINVAL)
 		c.Here(put)
 		c.Close(dst)
-		if use != nil {
-			use(t.fd)
-		}
-		c.release(t.fd)
-		return
 	}
-	c.remember(t, relative(m.Target))
-	top := c.classicMove(t, dst)
 	if use != nil {
 		use(top)
 	}
 	c.release(top)
+}
+
+// likeTarget is target for a mount that is a directory or not, as t is.
+func (c *compiler) likeTarget(t tree, m *Mount) prog.Slot {
+	if relative(m.Target) == "" {
+		return 0
+	}
+	return c.target(m, t, likeTree)
 }
 
 // attachAt puts a tree at a name in a directory that only this Program has

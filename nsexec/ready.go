@@ -2,8 +2,6 @@ package nsexec
 
 import (
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // readySet keeps sandboxes that have their namespaces and wait for a command:
@@ -111,14 +109,4 @@ func Shutdown() {
 	theLauncher.mu.Lock()
 	defer theLauncher.mu.Unlock()
 	theLauncher.stop()
-}
-
-// signalMask is the mask of blocked signals that the command inherits: the
-// calling thread's.
-func signalMask() uint64 {
-	var set unix.Sigset_t
-	if unix.PthreadSigmask(unix.SIG_SETMASK, nil, &set) != nil {
-		return 0
-	}
-	return set.Val[0]
 }

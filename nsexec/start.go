@@ -484,7 +484,7 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 	} else {
 		b.Call(prog.SysUmask, umask.Arg())
 	}
-	b.Call(prog.SysSigprocmask, prog.Int(unix.SIG_SETMASK), b.Words(signalMask()).Arg(), prog.Null, prog.Int(8))
+	b.Call(prog.SysSigprocmask, prog.Int(unix.SIG_SETMASK), b.Words(c.signalMask()).Arg(), prog.Null, prog.Int(8))
 	args := c.Args
 	if len(args) == 0 {
 		args = []string{c.Path}
@@ -523,6 +523,19 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 	}
 	b.Call(prog.ExecFail)
 	return nil
+}
+
+// signalMask is the mask of blocked signals that the command inherits: the
+// calling thread's.
+func (c *Cmd) signalMask() uint64 {
+	var set unix.Sigset_t
+	if unix.PthreadSigmask(unix.SIG_SETMASK, nil, &set) != nil {
+		return 0
+	}
+	if c.Bubblewrap {
+		set.Val[0] &^= 1 << (unix.SIGCHLD - 1)
+	}
+	return set.Val[0]
 }
 
 // holdsNUL reports whether a string would be cut off.

@@ -50,6 +50,9 @@ func (d *dropped) complete(m *mounts.Mount, op *bwrap.SetupOp) (err error) {
 		if op.Kind == bwrap.OpFile && path.Clean(m.Target) == "/" {
 			return errors.New("Can't create file " + op.Dest + ": Is a directory")
 		}
+		if path.Clean(m.Target) == "/" {
+			return errors.New("Destination is not a file " + op.Dest)
+		}
 		if m.Data, err = readFD(op.FD); err != nil {
 			return &bwrap.Error{Text: "Can't write data to file " + op.Dest, Err: err}
 		}

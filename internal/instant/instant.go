@@ -191,11 +191,19 @@ func start(m *memory, w who) {
 	if _, _, e := syscall.RawSyscall(syscall.SYS_PIPE2, uintptr(unsafe.Pointer(&pipe)), syscall.O_CLOEXEC, 0); e != 0 {
 		return
 	}
-	if pipe[0] > 2 && pipe[1] > 2 {
-		monitor(m, w, pipe, int(n)-1)
+	// Where standard descriptors are closed they stay so.
+	for i := range pipe {
+		if pipe[i] < 3 {
+			fd, _, e := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(pipe[i]), syscall.F_DUPFD_CLOEXEC, 3)
+			if e != 0 {
+				return
+			}
+			closeFd(pipe[i])
+			pipe[i] = int32(fd)
+		}
 	}
+	monitor(m, w, pipe, int(n)-1)
 	closeFd(pipe[0])
-	closeFd(pipe[1])
 }
 
 // monitor clones, with a working directory of n bytes, and waits for the command's end. It returns where there was no
@@ -209,6 +217,7 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 		WorkingDir: unsafe.String(&m.dir[0], n),
 	})
 	if block == nil {
+		closeFd(pipe[1])
 		return
 	}
 	// A caller that ignores the end of its children would be inherited.
@@ -221,10 +230,10 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 		syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0)
 	}
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(&old)), 0, 8, 0, 0)
+	closeFd(pipe[1])
 	if errno != 0 {
 		return
 	}
-	closeFd(pipe[1])
 	for {
 		var r prog.Record
 		n, _, e := syscall.RawSyscall(syscall.SYS_READ, uintptr(pipe[0]), uintptr(unsafe.Pointer(&r)), prog.RecordSize)
@@ -232,13 +241,13 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 		case e == syscall.EINTR:
 		case n == prog.RecordSize && r.Kind == prog.RecordStarted:
 			if cfg.UnsharePID && !cfg.AsPID1 { // otherwise it is only about to be executed
-				giveUpPrivileges(w)
+				giveUpPrivileges()
 			}
 		case n == prog.RecordSize && r.Kind == prog.RecordExit:
 			exit(exitCode(r.Value))
 		case n == 0 && e == 0:
 			// The command was executed, or PID 1 was killed.
-			giveUpPrivileges(w)
+			giveUpPrivileges()
 			exit(exitCode(wait(pid)))
 		default:
 			// Something failed. The usual way will say what.
@@ -250,12 +259,10 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 
 // giveUpPrivileges takes from this process what it does not need to wait for
 // another.
-func giveUpPrivileges(w who) {
+func giveUpPrivileges() {
 	syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0)
-	if w.uid == 0 {
-		header, none := [2]uint32{capVersion3}, [6]uint32{}
-		syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
-	}
+	header, none := [2]uint32{capVersion3}, [6]uint32{}
+	syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
 }
 
 // wait waits for a process and returns its wait status.
