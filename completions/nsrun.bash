@@ -77,6 +77,9 @@ _nsrun_own='
 --allow-loopback-failure
 --uid-map
 --gid-map
+--create-mount-points
+--overlay-hide
+--overlay-submounts
 --forward-signals
 --exit-codes
 --kill-on-exit
@@ -148,7 +151,7 @@ _nsrun_kinds() {
 	--unsetenv) kinds=(var) ;;
 	--bind | --bind-try | --ro-bind | --ro-bind-try | --dev-bind | --dev-bind-try | --symlink) kinds=(path path) ;;
 	--bind-fd | --ro-bind-fd | --file | --bind-data | --ro-bind-data | --chmod) kinds=(none path) ;;
-	--remount-ro | --proc | --dev | --tmpfs | --mqueue | --overlay-src | --tmp-overlay | --ro-overlay | --dir | --lock-file | --seccomp-file) kinds=(path) ;;
+	--remount-ro | --proc | --dev | --tmpfs | --mqueue | --overlay-src | --tmp-overlay | --ro-overlay | --overlay-hide | --dir | --lock-file | --seccomp-file) kinds=(path) ;;
 	--overlay) kinds=(dir dir path) ;;
 	--chdir) kinds=(dir) ;;
 	--cap-add | --cap-drop) kinds=(cap) ;;

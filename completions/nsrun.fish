@@ -80,6 +80,9 @@ function __nsrun_own
 		'--allow-loopback-failure	With --unshare-net, do without loopback if it cannot be set up' \
 		'--uid-map	Map a range of user ids, with newuidmap where that is needed; may be repeated (needs --unshare-user)' \
 		'--gid-map	Map a range of group ids, likewise' \
+		'--create-mount-points	Make DESTs that are missing below read-only binds, in the sandbox only' \
+		'--overlay-hide	Leave out PATH, relative to the overlay, of the overlay that follows; may be repeated' \
+		'--overlay-submounts	Show what is mounted below the layers of the overlay that follows, read-only' \
 		'--forward-signals	Pass signals on to COMMAND' \
 		'--exit-codes	Exit with 125, 126 or 127 if COMMAND could not be started' \
 		'--kill-on-exit	Kill what is left in the sandbox when COMMAND ends' \
@@ -161,7 +164,7 @@ function __nsrun_kinds -a option
 		printf '%s\n' path path
 	case --bind-fd --ro-bind-fd --file --bind-data --ro-bind-data --chmod
 		printf '%s\n' none path
-	case --remount-ro --proc --dev --tmpfs --mqueue --overlay-src --tmp-overlay --ro-overlay --dir --lock-file --seccomp-file
+	case --remount-ro --proc --dev --tmpfs --mqueue --overlay-src --tmp-overlay --ro-overlay --overlay-hide --dir --lock-file --seccomp-file
 		printf '%s\n' path
 	case --overlay
 		printf '%s\n' dir dir path

@@ -83,6 +83,7 @@ const (
 	statxSize          = 0x100
 	sIFMT, sIFDIR      = 0o170000, 0o040000
 	sIFREG, sIFLNK     = 0o100000, 0o120000
+	sIFCHR             = 0o020000
 	defaultParentPerm  = 0o755
 	enoent, eloop      = syscall.ENOENT, syscall.ELOOP
 	enotdir, estale    = syscall.ENOTDIR, syscall.ESTALE
@@ -189,7 +190,9 @@ func (m *Mount) isMount() bool {
 }
 
 // hides reports whether m needs a place that the sandbox does not show.
-func (m *Mount) hides() bool { return m.Kind == KindData || m.Kind == KindOverlay && m.Temporary }
+func (m *Mount) hides() bool {
+	return m.Kind == KindData || m.Kind == KindOverlay && (m.Temporary || len(m.Hide) > 0)
+}
 
 // prepare makes a tmpfs the root of the namespace that holds the host's root as h
 // and will hold the new one as r, and what Block shows, if that is needed. The

@@ -93,6 +93,9 @@ func (c *compiler) overlay(m *Mount) error {
 	for i, l := range m.Lower {
 		lower[i] = escapeLayer(l)
 	}
+	if len(m.Hide) > 0 {
+		lower = append([]string{c.whiteouts(m)}, lower...)
+	}
 	opts := []option{{key: "lowerdir", value: strings.Join(lower, ":")}}
 	switch {
 	case m.Temporary:
@@ -120,6 +123,28 @@ func (c *compiler) overlay(m *Mount) error {
 	}
 	c.attach(t, m, dst)
 	return nil
+}
+
+// whiteouts makes a layer in which what m hides is marked as deleted, by character
+// devices 0:0 as the kernel's overlayfs documentation has it, and returns its name
+// in base, which is the working directory then.
+func (c *compiler) whiteouts(m *Mount) string {
+	name := "h" + strconv.Itoa(c.hidden)
+	c.hidden++
+	layer := c.Slot()
+	c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(0o755))
+	c.Call(prog.SysOpenat, c.base.Arg(), c.String(name), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(layer)
+	for _, path := range m.Hide {
+		if i := strings.LastIndexByte(path, '/'); i > 0 {
+			dir := c.Slot()
+			c.Call(prog.MakeDirs, layer.Arg(), c.String(path[:i]), prog.Int(0o755)).To(dir)
+			c.Close(dir)
+		}
+		c.Call(prog.SysMknodat, layer.Arg(), c.String(path), prog.Int(sIFCHR), prog.Int(0)).Tolerate(syscall.EEXIST)
+	}
+	c.Close(layer)
+	c.Call(prog.SysFchdir, c.base.Arg())
+	return name
 }
 
 // escapeLayer protects what separates layers in overlay's options.

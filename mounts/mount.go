@@ -84,6 +84,10 @@ type Mount struct {
 	// False: it has Upper and Work, or is read-only.
 	Temporary bool
 
+	// Hide are paths, relative to an overlay, of its lower directories that it does not
+	// show. Nil: none.
+	Hide []string
+
 	// Data is the content of a KindFile or KindData.
 	Data []byte
 }

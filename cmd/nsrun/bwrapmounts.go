@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -32,6 +33,41 @@ func (d *dropped) mounts() error {
 		}
 		d.cmd.Mounts = append(d.cmd.Mounts, m)
 		d.ops = append(d.ops, op)
+		if op.Submounts {
+			if err := d.submounts(&m, op); err != nil {
+				return err
+			}
+		}
+	}
+	if !d.cfg.CreateMountPoints {
+		return nil
+	}
+	plan, err := d.cmd.Mounts.CreateMountPoints()
+	if err != nil {
+		return &bwrap.Error{Text: "Can't create mount points", Err: err}
+	}
+	d.cmd.Mounts, d.ops = plan, nil // indexes are others now: messages are not bubblewrap's
+	return nil
+}
+
+// submounts adds what is mounted below the layers of an overlay, which shows only the
+// file systems of the layers themselves; what is in upper layers comes last.
+func (d *dropped) submounts(m *mounts.Mount, op *bwrap.SetupOp) error {
+	infos, err := mounts.ReadMountinfo()
+	if err != nil {
+		return &bwrap.Error{Text: "Can't read mounts", Err: err}
+	}
+	for _, layer := range slices.Backward(m.Lower) {
+		real, err := filepath.EvalSymlinks(layer)
+		if err != nil {
+			return &bwrap.Error{Text: "Can't find source path " + layer, Err: err}
+		}
+		for _, below := range mounts.Below(infos, real)[1:] {
+			bind := mounts.ROBind(path.Join(real, below.Target), path.Join(m.Target, below.Target))
+			bind.NonRecursive = true
+			d.cmd.Mounts = append(d.cmd.Mounts, bind)
+			d.ops = append(d.ops, op)
+		}
 	}
 	return nil
 }

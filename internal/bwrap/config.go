@@ -92,6 +92,7 @@ type Config struct {
 	GIDMap []IDMap
 	// Switches that are called as their options are.
 	AllowLoopbackFailure bool
+	CreateMountPoints    bool
 	ForwardSignals       bool
 	ExitCodes            bool
 	KillOnExit           bool
@@ -147,6 +148,10 @@ type SetupOp struct {
 	// Layers are the read-only layers of an overlay on the host, topmost first:
 	// the order the kernel wants, and the reverse of the command line's.
 	Layers []string
+	// Hide are paths that the overlay leaves out, relative to it; Submounts shows
+	// what is mounted below the layers.
+	Hide      []string
+	Submounts bool
 }
 
 // ParentMode returns the permissions that missing parents of Dest are made

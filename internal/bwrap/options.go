@@ -162,6 +162,9 @@ const (
 	optOverlay
 	optTmpOverlay
 	optROOverlay
+	optOverlayHide
+	optOverlaySubmounts
+	optCreateMountPoints
 	optDir
 	optFile
 	optBindData
@@ -285,6 +288,8 @@ var table = [...]Option{
 		Help: "An empty tmpfs at DEST (--perms, --size)"},
 	{id: optMqueue, Name: "--mqueue", Args: "DEST", Group: GroupMounts,
 		Help: "A POSIX message queue file system at DEST"},
+	{id: optCreateMountPoints, Name: "--create-mount-points", Group: GroupMounts, Ours: true,
+		Help: "Make DESTs that are missing below read-only binds, in the sandbox\nonly"},
 
 	{id: optOverlaySrc, Name: "--overlay-src", Args: "SRC", Group: GroupOverlays, arity: arityNone,
 		Help: "A read-only layer of the overlay that follows, above those before it"},
@@ -294,6 +299,10 @@ var table = [...]Option{
 		Help: "Stack the layers at DEST; writes are forgotten at the end"},
 	{id: optROOverlay, Name: "--ro-overlay", Args: "DEST", Group: GroupOverlays,
 		Help: "Stack two or more layers at DEST, read-only"},
+	{id: optOverlayHide, Name: "--overlay-hide", Args: "PATH", Group: GroupOverlays, Ours: true,
+		Help: "Leave out PATH, relative to the overlay, of the overlay that\nfollows; may be repeated"},
+	{id: optOverlaySubmounts, Name: "--overlay-submounts", Group: GroupOverlays, Ours: true,
+		Help: "Show what is mounted below the layers of the overlay that follows,\nread-only"},
 
 	{id: optDir, Name: "--dir", Args: "DEST", Group: GroupFiles,
 		Help: "A directory at DEST, unless there is one (--perms)"},

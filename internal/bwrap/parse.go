@@ -111,6 +111,8 @@ type parser struct {
 	perms  Opt[uint32]
 	size   uint64
 	layers []string
+	hide   []string
+	below  bool // --overlay-submounts
 	// foreign says that the first of the layers stand before the --args whose
 	// file is being read.
 	foreign bool
@@ -136,8 +138,9 @@ func (p *parser) fail(text ...string) error {
 }
 
 const (
-	msgLayers = "--overlay-src must be followed by another --overlay-src or one of --overlay, --tmp-overlay, or --ro-overlay"
-	msgWords  = "Exceeded maximum number of arguments 9000"
+	msgLayers  = "--overlay-src must be followed by another --overlay-src or one of --overlay, --tmp-overlay, or --ro-overlay"
+	msgOverlay = "--overlay-hide and --overlay-submounts must be followed by an overlay"
+	msgWords   = "Exceeded maximum number of arguments 9000"
 )
 
 // parse reads options up to the first word that is none, and returns the rest.
@@ -184,10 +187,20 @@ func (p *parser) parse(words []string, inFile bool) ([]string, error) {
 		if !modifier && p.size != 0 {
 			return nil, p.fail("--size must be followed by --tmpfs")
 		}
-		if o.id != optOverlaySrc && p.layers != nil {
-			return nil, p.fail(msgLayers)
+		switch o.id {
+		case optOverlaySrc, optOverlayHide, optOverlaySubmounts:
+		default:
+			if p.layers != nil {
+				return nil, p.fail(msgLayers)
+			}
+			if p.hide != nil || p.below {
+				return nil, p.fail(msgOverlay)
+			}
 		}
 		words = words[min(1+n, len(words)):]
+	}
+	if (p.hide != nil || p.below) && !inFile {
+		return nil, p.fail(msgOverlay)
 	}
 	// Layers cannot be left over by a file: the --args that read it complains.
 	if p.layers != nil && !inFile {
@@ -330,6 +343,15 @@ func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 		return p.overlay(o, OpOverlay, v[0], v[1], v[2])
 	case optTmpOverlay:
 		return p.overlay(o, OpTmpOverlay, "", "", v[0])
+	case optOverlayHide:
+		if !relative(v[0]) {
+			return p.fail("--overlay-hide takes a relative path without . and .., not ", v[0])
+		}
+		p.hide = append(p.hide, v[0])
+	case optOverlaySubmounts:
+		p.below = true
+	case optCreateMountPoints:
+		c.CreateMountPoints = true
 	case optROOverlay:
 		return p.overlay(o, OpROOverlay, "", "", v[0])
 
@@ -562,7 +584,7 @@ func (p *parser) takePerms(op *SetupOp, def uint32) {
 // overlay appends an overlay of the pending layers.
 func (p *parser) overlay(o *Option, kind OpKind, upper, work, dest string) error {
 	switch {
-	case kind == OpROOverlay && len(p.layers) < 2:
+	case kind == OpROOverlay && len(p.layers) < 2 && p.hide == nil:
 		return p.fail(o.Name, " requires at least two --overlay-src")
 	case len(p.layers) < 1:
 		return p.fail(o.Name, " requires at least one --overlay-src")
@@ -577,7 +599,20 @@ func (p *parser) overlay(o *Option, kind OpKind, upper, work, dest string) error
 	op := p.op(kind, upper, dest)
 	op.WorkDir = work
 	op.Layers = layers
+	op.Hide, op.Submounts = p.hide, p.below
+	p.hide, p.below = nil, false
 	return nil
+}
+
+// relative reports whether a path leads down and nowhere else.
+func relative(path string) bool {
+	for rest, more := path, true; more; {
+		var name string
+		if name, rest, more = cut(rest, '/'); name == "" || name == "." || name == ".." {
+			return false
+		}
+	}
+	return true
 }
 
 // fd sets an option whose word is a descriptor.

@@ -84,6 +84,7 @@ func Mount(m *mounts.Mount, op *bwrap.SetupOp, newProc, plainShm bool) {
 	case bwrap.OpROOverlay:
 		m.Lower, m.ReadOnly = op.Layers, true
 	}
+	m.Hide = op.Hide
 	if op.HasPerms {
 		m.Perm, m.HasPerm = fileMode(op.Perms), true
 	}
