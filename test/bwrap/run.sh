@@ -19,7 +19,7 @@ known='test_tmpfs test_tmpfs_perms test_tmpfs_size'
 # What is called by name comes from Debian, as /usr/bin/python3 does.
 plain_path=/usr/sbin:/usr/bin:/sbin:/bin
 
-control= keep=
+control='' keep=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--control) control=1; shift ;;
