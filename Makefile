@@ -1,7 +1,8 @@
 # make demo    what nsrun does, on this very module
 # make build   ./nsrun
 # make test    all tests; as root: once as root, once as an ordinary user
-# make test-bwrap   bubblewrap's own tests, with nsrun in its place
+# make test-bwrap, make test-clients
+#              bubblewrap's own tests, and programs that call it, with nsrun in its place
 # make bench   all benchmarks once, then side by side with bwrap
 # make lint    gofmt, vet, staticcheck, govulncheck
 # make fuzz    every fuzz test for FUZZTIME
@@ -45,7 +46,7 @@ need = need() { \
 		echo "$$1 is missing: install the package $$2" >&2; return 1; \
 	fi; }
 
-.PHONY: all build generate install install-bwrap uninstall demo test test-bwrap race bench lint fuzz cross deps clean
+.PHONY: all build generate install install-bwrap uninstall demo test test-bwrap test-clients race bench lint fuzz cross deps clean
 .NOTPARALLEL:
 
 all: build
@@ -118,6 +119,9 @@ race:
 # Ends with 77 where the real one cannot be had: that may be skipped, and is said.
 test-bwrap: build
 	@test/bwrap/run.sh ./nsrun || [ $$? = 77 ]
+
+test-clients: build
+	@test/clients/run.sh || [ $$? = 77 ]
 
 bench: build
 	$(GO) test -run='^$$' -bench=. -benchtime=$(BENCHTIME) ./...

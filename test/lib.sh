@@ -11,6 +11,7 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 nobody=65534
 
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+wrong() { printf 'wrong: %s\n' "$*" >&2; exit 1; } # what is not as it should be
 unavailable() { printf 'SKIPPED: %s\n' "$*" >&2; exit 77; }
 
 is_root() { [ "$(id -u)" = 0 ]; }
@@ -58,4 +59,24 @@ cache() {
 		dir=${XDG_CACHE_HOME:-${HOME:?}/.cache}/nsrun-test
 	fi
 	printf '%s/%s\n' "$dir" "$1"
+}
+
+# npm_packages DIR NAME@VERSION... installs packages of npm below DIR.
+npm_packages() {
+	local dir=$1 log
+	shift
+	[ ! -e "$dir/complete" ] || return 0
+	command -v npm >/dev/null || packages npm
+	log=$(mktemp)
+	echo "installing $*"
+	rm -rf "$dir"
+	mkdir -p "$dir"
+	if ! npm install --prefix "$dir" --no-audit --no-fund --ignore-scripts --loglevel=error "$@" >"$log" 2>&1 </dev/null; then
+		tail -n 5 "$log" >&2
+		rm -rf "$log" "$dir"
+		unavailable "npm cannot install $*"
+	fi
+	rm -f "$log"
+	chmod -R a+rX "$dir"
+	touch "$dir/complete"
 }
