@@ -1,6 +1,8 @@
 # make demo    what nsrun does, on this very module
 # make build   ./nsrun
 # make test    all tests; as root: once as root, once as an ordinary user
+# make test-bwrap, make test-clients
+#              bubblewrap's own tests, and programs that call it, with nsrun in its place
 # make bench   all benchmarks once, then side by side with bwrap
 # make lint    gofmt, vet, staticcheck, govulncheck
 # make fuzz    every fuzz test for FUZZTIME
@@ -23,6 +25,11 @@ PREFIX ?= /usr/local
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
+# The real bubblewrap 0.12 to compare with, where it was built (make deps).
+ifndef NSRUN_BWRAP
+export NSRUN_BWRAP := $(shell test/bwrap/fetch.sh --path 2>/dev/null)
+endif
+
 # The entry point is package internal/early's; that takes a static program.
 STATIC = CGO_ENABLED=0
 EARLY = -E nsrun_early
@@ -39,7 +46,7 @@ need = need() { \
 		echo "$$1 is missing: install the package $$2" >&2; return 1; \
 	fi; }
 
-.PHONY: all build generate install install-bwrap uninstall demo test race bench lint fuzz cross deps clean
+.PHONY: all build generate install install-bwrap uninstall demo test test-bwrap test-clients race bench lint fuzz cross deps clean
 .NOTPARALLEL:
 
 all: build
@@ -92,6 +99,7 @@ deps:
 	@$(need); need bwrap bubblewrap; need gcc "gcc libc6-dev"; need mandoc mandoc; need groff groff-base; \
 	need zsh zsh; need fish fish; \
 	[ -e /usr/share/bash-completion/bash_completion ] || need bash_completion bash-completion
+	@test/bwrap/fetch.sh >/dev/null || [ $$? = 77 ]
 
 test:
 	@$(need); need bwrap bubblewrap || [ -z "$$NSRUN_MUST_WORK" ]
@@ -107,6 +115,13 @@ race:
 		echo "$(GO) test -race -count=1 ./..." && CGO_ENABLED=1 $(GO) test -race -count=1 ./...; \
 	elif [ -n "$$NSRUN_MUST_WORK" ]; then exit 1; \
 	else echo "SKIPPED: the tests with the race detector" >&2; fi
+
+# Ends with 77 where the real one cannot be had: that may be skipped, and is said.
+test-bwrap: build
+	@test/bwrap/run.sh ./nsrun || [ $$? = 77 ]
+
+test-clients: build
+	@test/clients/run.sh || [ $$? = 77 ]
 
 bench: build
 	$(GO) test -run='^$$' -bench=. -benchtime=$(BENCHTIME) ./...

@@ -38,7 +38,8 @@ var mayImport = map[string][]string{
 	"bench":            {"*"},
 	"bench/compare":    {"mounts", "nsexec"},
 	// Only for tests.
-	"internal/testenv": {"internal/sys", "features"},
+	"internal/testenv":      {"internal/sys", "features"},
+	"test/clients/recorder": {},
 }
 
 // thirdParty is what packages import of other modules. A new one needs a reason in
