@@ -121,9 +121,10 @@ func haveUserNamespaces() bool {
 
 // dropped is one run.
 type dropped struct {
-	cfg *bwrap.Config
-	cmd *nsexec.Cmd
-	ops []*bwrap.SetupOp // by index of cmd.Mounts
+	cfg     *bwrap.Config
+	cmd     *nsexec.Cmd
+	ops     []*bwrap.SetupOp // by index of cmd.Mounts
+	signals chan os.Signal   // to be passed on
 	// plainShm gives /dev/shm the mode that bubblewrap gives it.
 	plainShm bool
 }
@@ -287,7 +288,16 @@ func (d *dropped) join() error {
 
 // start starts COMMAND.
 func (d *dropped) start() error {
-	plainSignals()
+	if d.cfg.ForwardSignals {
+		d.signals = make(chan os.Signal, 16)
+		for _, s := range forwarded {
+			if !signal.Ignored(s) {
+				signal.Notify(d.signals, s)
+			}
+		}
+	} else {
+		plainSignals()
+	}
 	if d.cfg.DieWithParent {
 		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 			return &bwrap.Error{Text: "prctl", Err: err}
@@ -326,15 +336,9 @@ func plainSignals() {
 
 // wait waits for COMMAND, and returns its exit status.
 func (d *dropped) wait() int {
-	if d.cfg.ForwardSignals {
-		signals := make(chan os.Signal, 16)
-		for _, s := range forwarded {
-			if !signal.Ignored(s) {
-				signal.Notify(signals, s)
-			}
-		}
+	if d.signals != nil {
 		go func() {
-			for s := range signals {
+			for s := range d.signals {
 				_ = d.cmd.Process.Signal(s)
 			}
 		}()
