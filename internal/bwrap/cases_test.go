@@ -562,6 +562,16 @@ var parseCases = []parseCase{
 	{args: "--netns n --unshare-net true", env: extensions, err: "--netns is not compatible with --unshare-net"},
 	{args: "--netns n --unshare-all true", env: extensions, want: func(c *Config) { unshareAll(c); c.UnshareNet = false; c.NetNS = some("n") }},
 	{args: "--netns n --unshare-net --share-net true", env: extensions, want: func(c *Config) { c.NetNS = some("n") }},
+	{args: "--create-mount-points true", env: extensions, want: func(c *Config) { c.CreateMountPoints = true }},
+	{args: "--create-mount-points true", err: "Unknown option --create-mount-points"},
+	{args: "--overlay-src a --overlay-hide b/c --overlay-submounts --overlay-hide d --ro-overlay e true", env: extensions, want: func(c *Config) {
+		ops(op(OpROOverlay, "", "e").layers("a"))(c)
+		c.Ops[0].Hide, c.Ops[0].Submounts = []string{"b/c", "d"}, true
+	}},
+	{args: "--overlay-hide b true", env: extensions, err: msgOverlay},
+	{args: "--overlay-submounts --bind / / true", env: extensions, err: msgOverlay},
+	{args: "--overlay-src a --overlay-hide /b --tmp-overlay e true", env: extensions, err: "--overlay-hide takes a relative path without . and .., not /b"},
+	{args: "--overlay-src a --overlay-hide b/../c --tmp-overlay e true", env: extensions, err: "--overlay-hide takes a relative path without . and .., not b/../c"},
 	{args: "--seccomp-file f --seccomp 3 true", env: extensions, want: func(c *Config) { c.Filters = []Filter{{File: "f"}}; c.Seccomp = some(3) }},
 	{args: "--seccomp-file f --add-seccomp-fd 3 true", fds: []string{"12345678"}, env: extensions, want: func(c *Config) { c.Filters = []Filter{{File: "f"}, {Data: []byte("12345678")}} }},
 	{args: "--unshare-user --uid-map 0:100000:65536 --uid-map 65536:0:1 --gid-map 0:0:4294967295 true", env: extensions, want: func(c *Config) {

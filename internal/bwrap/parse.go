@@ -58,7 +58,7 @@ type Room struct {
 func (r *Room) Config() *Config { return &r.cfg }
 
 const (
-	maxRoomOps     = 1200
+	maxRoomOps     = 3000
 	maxRoomEnviron = 256
 )
 

@@ -31,7 +31,7 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// memory is all there is. It is zero pages until it is used.
+// memory is all there is: pages that are the kernel's until they are used.
 type memory struct {
 	words   [maxWords]string
 	environ [maxEnviron]string
@@ -46,12 +46,30 @@ type memory struct {
 }
 
 const (
-	maxWords   = 4096
-	maxEnviron = 4096
-	maxMounts  = 1024
+	maxWords   = 9002 // bubblewrap's limit, and this program's name
+	maxEnviron = 8192
+	maxMounts  = 3000 // the words are at an end then
 )
 
-var mem memory
+// newMemory asks for one. A variable would be as good here, but the runtime, where
+// it starts after all, would look through it. Small pages, for few are used.
+func newMemory() *memory {
+	const size = unsafe.Sizeof(memory{})
+	at, _, e := syscall.RawSyscall6(syscall.SYS_MMAP, 0, size, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON, ^uintptr(0), 0)
+	if e != 0 {
+		return nil
+	}
+	syscall.RawSyscall(syscall.SYS_MADVISE, at, size, syscall.MADV_NOHUGEPAGE)
+	return *(**memory)(unsafe.Pointer(&at))
+}
+
+func (m *memory) free() {
+	syscall.RawSyscall(syscall.SYS_MUNMAP, uintptr(unsafe.Pointer(m)), unsafe.Sizeof(*m), 0)
+}
+
+// environment is where the kernel put it, and how long it is.
+var environment [2]uintptr
 
 // run is called by the entry point, with the stack as the kernel made it: the
 // number of arguments, the arguments, a null pointer, the environment, a null
@@ -60,35 +78,50 @@ func run(stack unsafe.Pointer) {
 	argc := *(*int)(stack)
 	argv := unsafe.Add(stack, 8)
 	environ, n := unsafe.Add(argv, 8*(argc+1)), 0
-	first := *(*unsafe.Pointer)(environ)
-	for ; n < maxEnviron && *(*unsafe.Pointer)(unsafe.Add(environ, 8*n)) != nil; n++ {
-		mem.environ[n] = text(environ, n)
+	for *(*unsafe.Pointer)(unsafe.Add(environ, 8*n)) != nil {
+		n++
 	}
 	if n > 0 {
-		last := mem.environ[n-1]
-		end := uintptr(unsafe.Pointer(unsafe.StringData(last))) + uintptr(len(last))
-		mem.cmd.Forget = unsafe.Slice((*byte)(first), end-uintptr(first))
+		last := text(environ, n-1)
+		environment[0] = uintptr(*(*unsafe.Pointer)(environ))
+		environment[1] = uintptr(unsafe.Pointer(unsafe.StringData(last))) + uintptr(len(last)) - environment[0]
 	}
-	if argc < 2 || argc > maxWords || n == maxEnviron {
+	if argc < 2 || argc > maxWords || n >= maxEnviron {
 		return
 	}
 	asBwrap := base(text(argv, 0)) == "bwrap"
 	if first := text(argv, 1); !asBwrap && (first == "" || first[0] != '-') {
 		return
 	}
-	for i := range argc {
-		mem.words[i] = text(argv, i)
-	}
 	who, ok := caller()
-	if !ok || !mem.prepare(mem.words[1:argc], mem.environ[:n:maxEnviron], who, asBwrap) {
+	if !ok {
 		return
 	}
-	start(&mem, who)
+	m := newMemory()
+	if m == nil {
+		return
+	}
+	for i := range argc {
+		m.words[i] = text(argv, i)
+	}
+	for i := range n {
+		m.environ[i] = text(environ, i)
+	}
+	m.cmd.Forget = Environ()
+	if m.prepare(m.words[1:argc], m.environ[:n:maxEnviron], who, asBwrap) {
+		start(m, who)
+	}
+	m.free()
 }
 
 // Environ is where the kernel put this process's environment; nil where the entry
 // point was another.
-func Environ() []byte { return mem.cmd.Forget }
+func Environ() []byte {
+	if environment[1] == 0 {
+		return nil
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&environment[0])), environment[1])
+}
 
 // text is a string of a list of pointers.
 func text(list unsafe.Pointer, i int) string {

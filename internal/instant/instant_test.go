@@ -42,7 +42,7 @@ var others = []string{
 	"--overlay-src / --tmp-overlay /x true", "--seccomp 3 true", "--cap-add ALL true", "--bind / usr true", "--bind usr /usr true",
 	"--bind / /a//b true", "--bind / /a/./b true", "--remount-ro /x true", "--symlink '' /x true", "--symlink a / true",
 	"--setenv = x true", "--unsetenv a=b true", "--kill-on-exit true", "--tmpfs /" + strings.Repeat("x", 5000) + " true",
-	strings.Repeat("--dir /x ", maxMounts+500) + "true", strings.Repeat("--setenv a b ", 300) + "true", strings.Repeat("a ", maxWords),
+	strings.Repeat("--dir /x ", maxMounts+1) + "true", strings.Repeat("--setenv a b ", 300) + "true", strings.Repeat("a ", maxWords),
 }
 
 // words are split at spaces; ” is an empty one.

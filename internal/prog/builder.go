@@ -78,11 +78,11 @@ type Room struct {
 	block [maxFixedBlock / 8]uint64
 }
 
-// What a Room has room for: several hundred mounts.
+// What a Room has room for: some thousand mounts.
 const (
-	maxFixedOps   = 8 << 10
-	maxFixedData  = 512 << 10
-	maxFixedRel   = 8 << 10
+	maxFixedOps   = 48 << 10
+	maxFixedData  = 2 << 20
+	maxFixedRel   = 24 << 10
 	maxFixedFree  = 512
 	maxFixedBlock = maxFixedOps*int(OpSize) + maxFixedData + 4*maxFixedRel + 64<<10
 )
