@@ -1,0 +1,275 @@
+package nsexec_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// Races: somebody who owns a directory exchanges two names in it, as fast as he
+// can, while sandboxes start that use them.
+
+// A pair are two names in a directory of the attacker's.
+type pair struct{ a, b string }
+
+// swap exchanges the names of each pair until the test's end. Between two rounds it
+// sleeps for less than what it takes to start a sandbox: often enough to be in
+// between a look and a use, and the machine has time for others.
+func swap(t *testing.T, pairs ...pair) {
+	t.Helper()
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop); wg.Wait() })
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, p := range pairs {
+				if err := unix.Renameat2(unix.AT_FDCWD, p.a, unix.AT_FDCWD, p.b, unix.RENAME_EXCHANGE); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: 20_000}, nil)
+		}
+	})
+}
+
+// fooled is the control of a race: whoever looks first and then uses what he saw
+// is fooled by the exchange. use is called where look was content, and says whether
+// it got something else.
+func fooled(t *testing.T, look func() bool, use func() bool) {
+	t.Helper()
+	end := time.Now().Add(raceTime)
+	for n := 1; time.Now().Before(end); n++ {
+		if look() && use() {
+			t.Logf("the control was fooled the %d. time", n)
+			return
+		}
+	}
+	t.Error("the control was never fooled: the exchange is too slow")
+}
+
+func isDir(name string) bool {
+	fi, err := os.Lstat(name)
+	return err == nil && fi.IsDir()
+}
+
+// A race takes as many starts as it says, and more until both ends were seen.
+const raceTime = 10 * time.Second
+
+// race starts sandboxes: some have to be as they should be, and some refused.
+// attempt makes the i-th, fine looks at what it said.
+func race(t *testing.T, runs int, attempt func(i int) *nsexec.Cmd, fine func(i int, out string) error) {
+	t.Helper()
+	end := time.Now().Add(raceTime)
+	started, refused := 0, 0
+	why := make(map[string]int)
+	for i := 0; i < runs || (started == 0 || refused == 0) && time.Now().Before(end); i++ {
+		c := attempt(i)
+		out, err := c.CombinedOutput()
+		if e, ok := errors.AsType[*nsexec.Error](err); ok {
+			refused++
+			why[e.Op+": "+e.Err.Error()]++
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", c.Mounts, err, out)
+		}
+		started++
+		if err := fine(i, string(out)); err != nil {
+			t.Fatalf("start %d: %v: %v", i, c.Mounts[len(c.Mounts)-1], err)
+		}
+	}
+	t.Logf("%d started, %d refused %v", started, refused, why)
+	if started == 0 || refused == 0 {
+		t.Error("the exchange was never in the way")
+	}
+}
+
+// listing is all that is in a directory: names, modes, sizes, texts of links.
+func listing(t testing.TB, dir string) []string {
+	t.Helper()
+	var list []string
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text := ""
+		switch {
+		case fi.Mode()&fs.ModeSymlink != 0:
+			text, err = os.Readlink(p)
+		case fi.Mode().IsRegular():
+			var b []byte
+			b, err = os.ReadFile(p)
+			text = string(b)
+		}
+		list = append(list, fmt.Sprintf("%s %v %q", p, fi.Mode(), text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// unchanged fails the test at its end if something in dir is not as it is now.
+func unchanged(t *testing.T, dir string) {
+	t.Helper()
+	before := listing(t, dir)
+	t.Cleanup(func() {
+		if after := listing(t, dir); !slices.Equal(before, after) {
+			t.Errorf("%s was\n%q, and is\n%q", dir, before, after)
+		}
+	})
+}
+
+const showMounts = "cat /proc/self/mountinfo"
+
+// mountLines are the mounts that a sandbox sees, in words that are the same in
+// every sandbox with that plan.
+func mountLines(t testing.TB, mountinfo string) (list []string) {
+	t.Helper()
+	infos, err := mounts.ParseMountinfo([]byte(mountinfo))
+	if err != nil {
+		t.Fatalf("%v: %s", err, mountinfo)
+	}
+	for _, in := range infos {
+		list = append(list, fmt.Sprintf("%s (%s of a %s, flags %x)", in.Target, in.Root, in.FSType, uint64(in.Flags)))
+	}
+	return list
+}
+
+// added compares the mounts of a sandbox with those of another one without the
+// last step of the Plan: what is new; that nothing else is, is an error.
+func added(before, after []string) (list []string, err error) {
+	before = slices.Clone(before)
+	for _, line := range after {
+		if i := slices.Index(before, line); i >= 0 {
+			before = slices.Delete(before, i, i+1)
+		} else {
+			list = append(list, line)
+		}
+	}
+	if len(before) > 0 {
+		return list, fmt.Errorf("gone, or changed: %s; new: %s", before, list)
+	}
+	return list, nil
+}
+
+// sweep tries every kind of mount at a target whose owner exchanges names, on
+// both roots. Of what is mounted nothing may be anywhere but at the targets of the
+// pairs and below them, and its flags are those that were asked for.
+func sweep(t *testing.T, classic bool, runs int, roots []mounts.Plan, pairs []pair, kinds func(target string) []mounts.Mount) {
+	t.Helper()
+	before := make([][]string, len(roots))
+	for i, plan := range roots {
+		before[i] = mountLines(t, output(t, in(classic, plan, showMounts)))
+	}
+	swap(t, pairs...)
+	pick := func(i int) (root int, p pair, m mounts.Mount) {
+		p = pairs[i%len(pairs)]
+		i /= len(pairs)
+		k := kinds(p.a)
+		return i / len(k) % len(roots), p, k[i%len(k)]
+	}
+	moved := 0
+	race(t, runs, func(i int) *nsexec.Cmd {
+		root, _, m := pick(i)
+		return in(classic, append(slices.Clone(roots[root]), m), showMounts)
+	}, func(i int, out string) error {
+		root, p, m := pick(i)
+		list, err := added(before[root], mountLines(t, out))
+		if err != nil {
+			return err
+		}
+		here := 0
+		// Renamed with the directory, it may go by the other name by now.
+		names := []string{m.Target, p.b + strings.TrimPrefix(m.Target, p.a)}
+		for _, line := range list {
+			where, what, _ := strings.Cut(line, " ")
+			switch i := slices.Index(names, where); {
+			case i >= 0:
+				here++
+				moved += i
+				var flags uint64
+				_, err := fmt.Sscanf(what[strings.LastIndex(what, " ")+1:], "%x)", &flags)
+				want := mounts.FlagNoSuid
+				if m.Kind != mounts.KindDev {
+					want |= mounts.FlagNoDev
+				}
+				if m.ReadOnly {
+					want |= mounts.FlagReadOnly
+				}
+				if mask := want | mounts.FlagReadOnly; err != nil || mounts.MountFlags(flags)&mask != want {
+					return fmt.Errorf("wrong flags: %s, %v", line, err)
+				}
+			case strings.HasPrefix(where, names[0]+"/") || strings.HasPrefix(where, names[1]+"/"):
+			default:
+				return fmt.Errorf("a mount elsewhere: %s", line)
+			}
+		}
+		if here != 1 {
+			return fmt.Errorf("%d mounts at the target: %s", here, list)
+		}
+		return nil
+	})
+	if moved == 0 {
+		t.Error("no exchange was after a mount")
+	}
+	t.Logf("%d were exchanged after the mount", moved)
+}
+
+// TestSwappedLeaf: of the last component of a target one name is a directory, one
+// a link. Whatever is to be mounted there is mounted on the directory, with its
+// flags, or not at all. (CVE-2024-42472, CVE-2021-30465, CVE-2024-45310 are of this
+// kind.)
+func TestSwappedLeaf(t *testing.T) {
+	bothWays(t, func(t *testing.T, classic bool) {
+		dir := testenv.Dir(t)
+		ws, src, outside := filepath.Join(dir, "ws"), filepath.Join(dir, "src"), filepath.Join(dir, "outside")
+		testenv.Tree(t, dir, "outside/marker: x", "src/f: source")
+		var pairs []pair
+		// The links lead to a directory that is writable in the sandbox too, to ones
+		// that are not, to nothing, and to what is a mount there itself.
+		for i, text := range []string{"../../outside", "/etc", ".", "..", "/mnt", "/.", "none"} {
+			p := pair{filepath.Join(ws, strconv.Itoa(i), "target"), filepath.Join(ws, strconv.Itoa(i), "other")}
+			testenv.Tree(t, ws, strconv.Itoa(i)+"/target/", strconv.Itoa(i)+"/other => "+text)
+			pairs = append(pairs, p)
+		}
+		unchanged(t, outside)
+		unchanged(t, src)
+		roots := []mounts.Plan{
+			base(mounts.Bind(dir, dir), mounts.Bind(ws, ws)),
+			system(mounts.Proc("/proc"), mounts.Tmpfs("/mnt"), mounts.Dir("/etc"), mounts.Bind(dir, dir), mounts.Bind(ws, ws)),
+		}
+		sweep(t, classic, 500, roots, pairs, func(a string) []mounts.Mount {
+			return []mounts.Mount{mounts.ROBind(src, a), mounts.Bind(src, a), mounts.Tmpfs(a), mounts.Dev(a), mounts.Proc(a), mounts.Tmpfs(a).RO()}
+		})
+		control := filepath.Join(outside, "control")
+		fooled(t, func() bool { return isDir(pairs[0].a) }, func() bool {
+			return os.WriteFile(filepath.Join(pairs[0].a, "control"), nil, 0o644) == nil && os.Remove(control) == nil
+		})
+	})
+}
