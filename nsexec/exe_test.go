@@ -2,9 +2,13 @@ package nsexec_test
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -121,4 +125,86 @@ func TestOverwriteSelf(t *testing.T) {
 			}
 		})
 	}
+}
+
+// helpScan tries every process that executes the program in its first argument,
+// again and again until there is a file with the name in the second: whether it can
+// open that program's file, reach the process's root, descriptors or memory. It says
+// of how many it could not, and what it could.
+func helpScan(args []string) int {
+	prog, done := args[0], args[1]
+	said, seen := make(map[string]bool), make(map[string]bool)
+	for !exists(done) {
+		procs, _ := os.ReadDir("/proc")
+		for _, p := range procs {
+			if _, err := strconv.Atoi(p.Name()); err != nil {
+				continue
+			}
+			dir := "/proc/" + p.Name()
+			link, err := os.Readlink(dir + "/exe")
+			if err != nil {
+				if cmdline, _ := os.ReadFile(dir + "/cmdline"); strings.HasPrefix(string(cmdline), "nsrun:") {
+					seen[dir] = true
+				}
+			}
+			if link != prog {
+				continue
+			}
+			said["exe"] = true
+			if f, err := os.OpenFile(dir+"/mem", os.O_RDWR, 0); err == nil {
+				f.Close()
+				said["mem"] = true
+			}
+		}
+	}
+	fmt.Println(len(seen), slices.Sorted(maps.Keys(said)))
+	return 0
+}
+
+// TestSetupIsClosed: root without capabilities, in a sandbox that sees the caller's
+// processes, does not get at those that set up other sandboxes. They are as powerless
+// as it is, just before they execute their commands.
+func TestSetupIsClosed(t *testing.T) {
+	testenv.NeedRoot(t) // nobody else's sandboxes share a user namespace
+	bothWays(t, func(t *testing.T, classic bool) {
+		b, err := os.ReadFile(exe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// start starts a helper where all can see it.
+		start := func(file, name string, args ...string) (*nsexec.Cmd, *bytes.Buffer) {
+			var out bytes.Buffer
+			c := nsexec.Command(file, args...)
+			c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev")}
+			c.Env = append(nsexec.BaseEnv(), helperVars(name)...)
+			c.Share, c.ClassicMounts = nsexec.User|nsexec.PID, classic
+			c.Stdout, c.Stderr = &out, &out
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			return c, &out
+		}
+		for _, control := range []bool{false, true} {
+			dir := testenv.Dir(t)
+			done := filepath.Join(dir, "done")
+			c, out := start(write(t, 0o755, string(b), dir, "scanner"), "scan", exe, done)
+			command, runs := "/bin/true", 300
+			if control {
+				command, runs = exe, 50 // what is started stays what it was
+			}
+			for range runs {
+				c, _ := start(command, "files")
+				if err := c.Wait(); err != nil {
+					t.Error(err)
+				}
+			}
+			write(t, 0o644, "", done)
+			if err := c.Wait(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			if got := strings.Contains(out.String(), "exe"); got != control || strings.HasPrefix(out.String(), "0 ") {
+				t.Errorf("control %v: of the processes of other sandboxes it saw %s", control, out)
+			}
+		}
+	})
 }
