@@ -255,3 +255,127 @@ func TestImageLinks(t *testing.T) {
 		t.Errorf("the control: %v", err)
 	}
 }
+
+// TestHostileDev: the caller's own /dev is the attacker's: what it has instead of a
+// device is a link, a file, a FIFO. The sandbox gets it for no device, and what it
+// leads to stays as it is (CVE-2025-31133 and CVE-2025-52565 of runc).
+func TestHostileDev(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "victim/file: x", "secret: s", "p/", "home/", "src/fake: fake")
+	victim, file := filepath.Join(dir, "victim"), filepath.Join(dir, "victim/file")
+	before := listing(t, victim)
+	// What somebody who may set up mounts does first: a /dev of his own.
+	outer := func(hostile string, inner ...string) ran {
+		args := []string{"--bind", "/", "/", "--dev", "/dev", "--tmpfs", "/dev/other"}
+		switch hostile {
+		case "link":
+			args = []string{"--bind", "/", "/", "--tmpfs", "/dev", "--symlink", file, "/dev/null"}
+		case "link to procfs":
+			args = []string{"--bind", "/", "/", "--tmpfs", "/dev", "--symlink", "/proc/sys/kernel/hostname", "/dev/null"}
+		case "file":
+			args = []string{"--bind", "/", "/", "--tmpfs", "/dev", "--bind", file, "/dev/null"}
+		case "dir":
+			args = []string{"--bind", "/", "/", "--tmpfs", "/dev", "--bind", victim, "/dev/null"}
+		case "other device":
+			args = []string{"--bind", "/", "/", "--tmpfs", "/dev", "--dev-bind", "/dev/full", "/dev/null"}
+		}
+		if hostile != "control" {
+			for _, name := range []string{"zero", "full", "random", "urandom", "tty"} {
+				args = append(args, "--dev-bind", "/dev/"+name, "/dev/"+name)
+			}
+		}
+		c := command(append(args, inner...)...)
+		c.Dir = filepath.Join(dir, "p")
+		c.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home")}
+		// The test's own standard files are no way out of it.
+		c.Stdin, _ = os.Open(filepath.Join(dir, "secret"))
+		defer c.Stdin.(*os.File).Close()
+		return runs(t, bin, "bwrap", c)
+	}
+	const write = "echo overwritten > /dev/null; test -c /dev/null && echo device; stat -Lc %t:%T /dev/null"
+	for _, hostile := range []string{"control", "link", "link to procfs", "file", "dir", "other device"} {
+		for _, inner := range [][]string{
+			{"nsrun", "--ro-bind", "/", "/", "--dev", "/dev", "sh", "-c", write},
+			{"nsrun", "--unshare-all", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "sh", "-c", write},
+			{"nsrun", "run", "--ro", victim, "--block", file, "sh", "-c", "! cat " + file + " 2>&- && " + write},
+			{"nsrun", "run", "--direct", "sh", "-c", write},
+		} {
+			got := outer(hostile, inner...)
+			if d := difference(t, victim, before); d != "" {
+				t.Errorf("%s, %q: changed: %s; status %d\n%s", hostile, inner, d, got.status, got.out)
+				testenv.Tree(t, dir, "victim/file: x")
+			}
+			// Right, or refused.
+			if got.out == "device\n1:3\n" && got.status == 0 {
+				if hostile != "control" {
+					t.Errorf("%s, %q: where is the device from?", hostile, inner)
+				}
+			} else if hostile == "control" || got.status != 1 && got.status != 125 || strings.Contains(got.out, "0:0") {
+				t.Errorf("%s, %q: status %d\n%s", hostile, inner, got.status, got.out)
+			}
+		}
+	}
+	// Control: without a /dev of the sandbox's own, what is there is used.
+	if got := outer("link", "nsrun", "--bind", "/", "/", "sh", "-c", "echo overwritten > /dev/null"); difference(t, victim, before) == "" {
+		t.Errorf("the control: status %d\n%s", got.status, got.out)
+	}
+}
+
+// TestHostileProc: the caller's own /proc is the attacker's, with files that look
+// like those that the set-up writes to (CVE-2025-52881 and CVE-2019-19921 of runc).
+// Nothing that was asked for is silently not done.
+func TestHostileProc(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "p/", "home/", "proc/self/uid_map", "proc/self/gid_map", "proc/self/setgroups", "proc/self/ns/user", "proc/self/fd/", "proc/self/attr/exec", "proc/self/attr/current",
+		"proc/sys/user/max_user_namespaces: 100\n", "proc/sys/kernel/overflowuid: 1\n", "proc/self/mountinfo: 1 0 0:1 / / rw - tmpfs none rw\n", "proc/self/status", "proc/thread-self => self", "proc/filesystems", "proc/mounts => self/mounts")
+	fake := filepath.Join(dir, "proc")
+	for _, name := range []string{"0", "1", "2", "100", "101", "64", "65", "66", "67", "68"} {
+		relink(t, "../../../p", filepath.Join(fake, "self/fd", name))
+	}
+	ids := fmt.Sprintf("%d %d\n", os.Getuid(), os.Getgid())
+	const nested = "echo $(id -u) $(id -g); unshare -U true 2>&- && echo more || echo none"
+	const status = "grep -E '^(NoNewPrivs|CapEff)' /proc/self/status | tr -d '\n\t'"
+	for _, c := range []struct {
+		inner []string
+		want  string
+	}{
+		{[]string{"nsrun", "--unshare-user", "--uid", "5", "--gid", "6", "--ro-bind", "/", "/", "sh", "-c", "echo $(id -u) $(id -g)"}, "5 6\n"},
+		{[]string{"nsrun", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "sh", "-c", "echo $(id -u) $(id -g)"}, ids},
+		{[]string{"nsrun", "--unshare-user", "--disable-userns", "--bind", "/", "/", "sh", "-c", nested}, ids + "none\n"},
+		{[]string{"nsrun", "--unshare-user", "--disable-userns", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "sh", "-c", nested}, ids + "none\n"},
+		// The sandbox's own /proc is the attacker's, too.
+		{[]string{"nsrun", "--unshare-user", "--disable-userns", "--bind", "/", "/", "--bind", fake, "/proc", "sh", "-c", nested}, ids + "none\n"},
+		{[]string{"nsrun", "--unshare-user", "--assert-userns-disabled", "--disable-userns", "--bind", "/", "/", "--bind", fake, "/proc", "sh", "-c", nested}, ids + "none\n"},
+		{[]string{"nsrun", "--unshare-user", "--uid", "7", "--gid", "8", "--bind", "/", "/", "--bind", fake, "/proc", "--dev", "/dev", "sh", "-c", "echo $(id -u) $(id -g)"}, "7 8\n"},
+		{[]string{"nsrun", "run", "--direct", "sh", "-c", "touch x; rm x; echo $(id -u) $(id -g)"}, ids},
+		{[]string{"nsrun", "run", "--direct", "sh", "-c", status}, "CapEff:0000000000000000NoNewPrivs:1"},
+		{[]string{"nsrun", "run", "sh", "-c", "echo $(id -u) $(id -g)"}, ids},
+	} {
+		for _, hostile := range []bool{false, true} {
+			args := []string{"--bind", "/", "/", "--dev", "/dev"}
+			if hostile {
+				args = append(args, "--bind", fake, "/proc")
+			}
+			cmd := command(append(args, c.inner...)...)
+			cmd.Dir = filepath.Join(dir, "p")
+			cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home")}
+			got := runs(t, bin, "bwrap", cmd)
+			// As it was asked for, or refused, in words of ours.
+			refused := got.status != 0 && (strings.HasPrefix(got.out, "bwrap: ") || strings.HasPrefix(got.out, "nsrun: "))
+			if got.out != c.want && !(refused && (hostile || slices.Contains(c.inner, fake))) {
+				t.Errorf("hostile %v, %q: status %d\n%s\nwant %q", hostile, c.inner, got.status, got.out, c.want)
+			}
+			if refused {
+				t.Logf("hostile %v, %q: %s", hostile, c.inner[:4], got.out)
+			}
+		}
+	}
+	// Control: whoever trusts a path writes to the attacker's file.
+	trusting := "unshare -U sh -c 'echo 5 " + fmt.Sprint(os.Getuid()) + " 1 > /proc/self/uid_map; id -u'"
+	cmd := command("--bind", "/", "/", "--dev", "/dev", "--bind", fake, "/proc", "sh", "-c", trusting)
+	if got := runs(t, bin, "bwrap", cmd); got.out != "65534\n" {
+		t.Errorf("the control: status %d\n%s", got.status, got.out)
+	}
+}
