@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,54 +42,6 @@ func runs(t testing.TB, bin, name string, c *exec.Cmd) ran {
 
 // command is an exec.Cmd whose program runs finds.
 func command(args ...string) *exec.Cmd { return exec.Command("/", args...) }
-
-// listing is all that is in a directory: names, modes, contents, texts of links.
-func listing(t testing.TB, dir string) []string {
-	t.Helper()
-	var list []string
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		fi, err := d.Info()
-		if err != nil {
-			return err
-		}
-		text := ""
-		switch {
-		case fi.Mode()&fs.ModeSymlink != 0:
-			text, err = os.Readlink(p)
-		case fi.Mode().IsRegular():
-			var b []byte
-			b, err = os.ReadFile(p)
-			text = string(b)
-		}
-		list = append(list, fmt.Sprintf("%s %v %q", p, fi.Mode(), text))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
-}
-
-// difference is what in dir is not as it was listed, "" if nothing.
-func difference(t testing.TB, dir string, before []string) string {
-	t.Helper()
-	after := listing(t, dir)
-	var d strings.Builder
-	for _, line := range before {
-		if !slices.Contains(after, line) {
-			fmt.Fprintf(&d, "gone: %s\n", line)
-		}
-	}
-	for _, line := range after {
-		if !slices.Contains(before, line) {
-			fmt.Fprintf(&d, "new: %s\n", line)
-		}
-	}
-	return d.String()
-}
 
 // relink makes a symbolic link, in place of one that is there.
 func relink(t testing.TB, text, name string) {
@@ -153,7 +104,7 @@ func TestOldrootLink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before, beforeSrc := listing(t, victim), listing(t, src)
+	before, beforeSrc := testenv.Listing(t, victim), testenv.Listing(t, src)
 	up := strings.Repeat("../", 20)
 	link := filepath.Join(ws, "link")
 	attempt := func(bwrap string, root, op []string) ran {
@@ -184,7 +135,7 @@ func TestOldrootLink(t *testing.T) {
 					name, root = "nsrun", empty
 				}
 				got := attempt(name, root, op)
-				if d := difference(t, victim, before) + difference(t, src, beforeSrc); d != "" {
+				if d := testenv.Difference(t, victim, before) + testenv.Difference(t, src, beforeSrc); d != "" {
 					t.Fatalf("%s, link to %s, %q changed the host: %s; status %d\n%s", name, text, op, d, got.status, got.out)
 				}
 				if got.status != 0 && !strings.HasPrefix(got.out, "bwrap: ") {
@@ -198,7 +149,7 @@ func TestOldrootLink(t *testing.T) {
 	relink(t, "/oldroot"+victim, link)
 	got := runs(t, bin, "bwrap", command("--bind", "/", "/oldroot", "--bind", ws, "/newroot"+ws, "--symlink", "oldroot/usr", "/usr",
 		"--symlink", "oldroot/lib", "/lib", "--symlink", "oldroot/lib64", "/lib64", "--symlink", "oldroot/bin", "/bin", "mkdir", "-p", "/newroot"+link+"/new"))
-	if got.status != 0 || difference(t, victim, before) == "" {
+	if got.status != 0 || testenv.Difference(t, victim, before) == "" {
 		t.Errorf("the control: status %d\n%s", got.status, got.out)
 	}
 	if err := os.Remove(filepath.Join(victim, "new")); err != nil {
@@ -206,7 +157,7 @@ func TestOldrootLink(t *testing.T) {
 	}
 	if old := oldBubblewrap(); old != "" {
 		got := attempt(old, host, []string{"--tmpfs", link + "/new"})
-		t.Logf("%s: status %d, on the host: %s", old, got.status, difference(t, victim, before))
+		t.Logf("%s: status %d, on the host: %s", old, got.status, testenv.Difference(t, victim, before))
 	}
 }
 
@@ -219,7 +170,7 @@ func TestImageLinks(t *testing.T) {
 	bin, dir := installed(t), testenv.Dir(t)
 	testenv.Tree(t, dir, "victim/file: x", "victim/pts/", "victim/self/", "src/file: y")
 	victim, src := filepath.Join(dir, "victim"), filepath.Join(dir, "src")
-	before := listing(t, victim)
+	before := testenv.Listing(t, victim)
 	usr := func(image string) []string {
 		return []string{"--bind", image, "/", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"}
 	}
@@ -240,7 +191,7 @@ func TestImageLinks(t *testing.T) {
 			c := command(slices.Concat(usr(image), op, []string{"true"})...)
 			c.ExtraFiles = []*os.File{f}
 			got := runs(t, bin, "bwrap", c)
-			if d := difference(t, victim, before); d != "" {
+			if d := testenv.Difference(t, victim, before); d != "" {
 				t.Fatalf("links to %s, %q changed the host: %s; status %d\n%s", text, op, d, got.status, got.out)
 			}
 			if leaf := !strings.Contains(op[len(op)-1][1:], "/") && op[0] != "--dir"; leaf && (got.status != 1 || !strings.HasPrefix(got.out, "bwrap: ")) {
@@ -251,7 +202,7 @@ func TestImageLinks(t *testing.T) {
 	// Control: what follows the links from outside changes the host.
 	image := filepath.Join(dir, "image1")
 	relink(t, "../victim", filepath.Join(image, "dev"))
-	if err := os.WriteFile(filepath.Join(image, "dev/null"), nil, 0o644); err != nil || difference(t, victim, before) == "" {
+	if err := os.WriteFile(filepath.Join(image, "dev/null"), nil, 0o644); err != nil || testenv.Difference(t, victim, before) == "" {
 		t.Errorf("the control: %v", err)
 	}
 }
@@ -264,7 +215,7 @@ func TestHostileDev(t *testing.T) {
 	bin, dir := installed(t), testenv.Dir(t)
 	testenv.Tree(t, dir, "victim/file: x", "secret: s", "p/", "home/", "src/fake: fake")
 	victim, file := filepath.Join(dir, "victim"), filepath.Join(dir, "victim/file")
-	before := listing(t, victim)
+	before := testenv.Listing(t, victim)
 	// What somebody who may set up mounts does first: a /dev of his own.
 	outer := func(hostile string, inner ...string) ran {
 		args := []string{"--bind", "/", "/", "--dev", "/dev", "--tmpfs", "/dev/other"}
@@ -302,7 +253,7 @@ func TestHostileDev(t *testing.T) {
 			{"nsrun", "run", "--direct", "sh", "-c", write},
 		} {
 			got := outer(hostile, inner...)
-			if d := difference(t, victim, before); d != "" {
+			if d := testenv.Difference(t, victim, before); d != "" {
 				t.Errorf("%s, %q: changed: %s; status %d\n%s", hostile, inner, d, got.status, got.out)
 				testenv.Tree(t, dir, "victim/file: x")
 			}
@@ -317,7 +268,7 @@ func TestHostileDev(t *testing.T) {
 		}
 	}
 	// Control: without a /dev of the sandbox's own, what is there is used.
-	if got := outer("link", "nsrun", "--bind", "/", "/", "sh", "-c", "echo overwritten > /dev/null"); difference(t, victim, before) == "" {
+	if got := outer("link", "nsrun", "--bind", "/", "/", "sh", "-c", "echo overwritten > /dev/null"); testenv.Difference(t, victim, before) == "" {
 		t.Errorf("the control: status %d\n%s", got.status, got.out)
 	}
 }
