@@ -173,6 +173,7 @@ func sweep(t *testing.T, classic bool, runs int, roots []mounts.Plan, pairs []te
 // flags, or not at all. (CVE-2024-42472, CVE-2021-30465, CVE-2024-45310 are of this
 // kind.)
 func TestSwappedLeaf(t *testing.T) {
+	needOverlay(t)
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)
 		ws, src, outside := filepath.Join(dir, "ws"), filepath.Join(dir, "src"), filepath.Join(dir, "outside")
@@ -191,8 +192,8 @@ func TestSwappedLeaf(t *testing.T) {
 			base(mounts.Bind(dir, dir), mounts.Bind(ws, ws)),
 			system(mounts.Proc("/proc"), mounts.Tmpfs("/mnt"), mounts.Dir("/etc"), mounts.Bind(dir, dir), mounts.Bind(ws, ws)),
 		}
-		sweep(t, classic, 200, roots, pairs, func(a string, _ int) []mounts.Mount {
-			return []mounts.Mount{mounts.ROBind(src, a), mounts.Bind(src, a), mounts.Tmpfs(a), mounts.Dev(a), mounts.Proc(a), mounts.Tmpfs(a).RO()}
+		sweep(t, classic, 300, roots, pairs, func(a string, _ int) []mounts.Mount {
+			return []mounts.Mount{mounts.ROBind(src, a), mounts.Bind(src, a), mounts.Tmpfs(a), mounts.Dev(a), mounts.Proc(a), mounts.Tmpfs(a).RO(), mounts.TmpOverlay(a, src), mounts.ROOverlay(a, src, "/usr")}
 		})
 		control := filepath.Join(outside, "control")
 		testenv.Fooled(t, func() bool { return isDir(pairs[0].A) }, func() bool {
@@ -201,9 +202,60 @@ func TestSwappedLeaf(t *testing.T) {
 	})
 }
 
+// TestSwappedFile: one name is a file, the other a link to a file outside of the
+// attacker's directory, a FIFO, or a directory. What is written is written to the
+// file, or nothing is; and nobody waits.
+func TestSwappedFile(t *testing.T) {
+	needOverlay(t)
+	bothWays(t, func(t *testing.T, classic bool) {
+		dir := testenv.Dir(t)
+		ws, src, outside := filepath.Join(dir, "ws"), filepath.Join(dir, "src"), filepath.Join(dir, "outside")
+		testenv.Tree(t, dir, "outside/marker: x", "src/f: source")
+		var pairs []testenv.Pair
+		for i, text := range []string{"../../outside/marker", "/proc/self/root" + outside + "/marker", "/proc/self/fd/0", "fifo", "dir"} {
+			d := filepath.Join(ws, strconv.Itoa(i))
+			testenv.Tree(t, d, "target: x", "dir/")
+			p := testenv.Pair{A: filepath.Join(d, "target"), B: filepath.Join(d, text)}
+			var err error
+			switch text {
+			case "fifo":
+				err = unix.Mkfifo(p.B, 0o666)
+			case "dir":
+			default:
+				p.B = filepath.Join(d, "other")
+				err = os.Symlink(text, p.B)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			pairs = append(pairs, p)
+		}
+		testenv.Unchanged(t, outside)
+		testenv.Unchanged(t, src)
+		roots := []mounts.Plan{
+			base(mounts.Bind(dir, dir), mounts.Bind(ws, ws)),
+			system(mounts.Proc("/proc"), mounts.Tmpfs("/mnt"), mounts.Bind(dir, dir), mounts.Bind(ws, ws)),
+		}
+		sweep(t, classic, 300, roots, pairs, func(a string, _ int) []mounts.Mount {
+			return []mounts.Mount{mounts.ROBind(filepath.Join(src, "f"), a), mounts.Data(a, []byte("data")), mounts.File(a, []byte("data")), mounts.Data(a, []byte("data")).RO(), mounts.Symlink("text", a)}
+		})
+		testenv.Fooled(t, func() bool { fi, err := os.Lstat(pairs[0].A); return err == nil && fi.Mode().IsRegular() }, func() bool {
+			f, err := os.OpenFile(pairs[0].A, os.O_WRONLY, 0)
+			if err != nil {
+				return false
+			}
+			defer f.Close()
+			fi, err1 := f.Stat()
+			marker, err2 := os.Lstat(filepath.Join(outside, "marker"))
+			return err1 == nil && err2 == nil && os.SameFile(fi, marker)
+		})
+	})
+}
+
 // TestSwappedParent: a directory in the parents of a target is exchanged with a
 // link. What is missing is made in the workspace, or nowhere.
 func TestSwappedParent(t *testing.T) {
+	needOverlay(t)
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)
 		ws, src, outside := filepath.Join(dir, "ws"), filepath.Join(dir, "src"), filepath.Join(dir, "outside")
@@ -227,10 +279,10 @@ func TestSwappedParent(t *testing.T) {
 			system(mounts.Proc("/proc"), mounts.ROBind(outside, outside), mounts.Bind(ws, ws), mounts.Remount("/")),
 			system(mounts.Proc("/proc"), mounts.Bind(ws, ws), mounts.Remount("/")),
 		}
-		sweep(t, classic, 200, roots, pairs, func(a string, i int) []mounts.Mount {
+		sweep(t, classic, 300, roots, pairs, func(a string, i int) []mounts.Mount {
 			missing := fmt.Sprint(a, "/new", i/100, "/x")
 			return []mounts.Mount{
-				mounts.Tmpfs(missing + "/t"), mounts.Dir(missing + "/d"), mounts.File(missing+"/file", []byte("text")), mounts.Symlink("text", missing+"/l"),
+				mounts.Tmpfs(missing + "/t"), mounts.Dir(missing + "/d"), mounts.File(missing+"/file", []byte("text")), mounts.Data(missing+"/data", []byte("text")), mounts.TmpOverlay(missing+"/o", src), mounts.Symlink("text", missing+"/l"),
 				mounts.ROBind(src, missing+"/s"), mounts.Bind("/etc/passwd", missing+"/f"), mounts.Chmod(0o1777, a), mounts.File(a+"/marker", nil),
 			}
 		})
@@ -252,7 +304,7 @@ func TestSwappedRemount(t *testing.T) {
 		testenv.Unchanged(t, src)
 		testenv.Swap(t, p)
 		script := "for f in " + p.A + " " + p.B + "; do [ ! -e $f/f ] || echo changed >> $f/f; done 2>/dev/null; cat /proc/self/mountinfo"
-		race(t, 120, func(int) *nsexec.Cmd {
+		race(t, 200, func(int) *nsexec.Cmd {
 			return in(classic, base(mounts.Bind(ws, ws), mounts.Bind(src, p.A), mounts.Remount(p.A)), script)
 		}, func(_ int, out string) error {
 			for _, line := range mountLines(t, out) {
@@ -277,7 +329,7 @@ func TestSwappedSource(t *testing.T) {
 		testenv.Unchanged(t, filepath.Join(dir, "outside"))
 		testenv.Swap(t, p)
 		seen := make(map[string]int)
-		starts(t, 100, func(i int) *nsexec.Cmd {
+		starts(t, 300, func(i int) *nsexec.Cmd {
 			root := base()
 			if i%2 == 1 {
 				root = system(mounts.Proc("/proc"), mounts.Dev("/dev"))
@@ -375,7 +427,10 @@ func TestSwappedLayers(t *testing.T) {
 		seen := make(map[string]int)
 		starts(t, 50, func(i int) *nsexec.Cmd {
 			o := mounts.Overlay("/mnt/o", up, work, p.A)
-			if i%2 == 1 {
+			switch i % 3 {
+			case 1:
+				o = mounts.TmpOverlay("/mnt/o", p.A)
+			case 2:
 				o = mounts.ROOverlay("/mnt/o", p.A, filepath.Join(dir, "second"))
 			}
 			return in(classic, base(o), "cd /mnt/o; cat f; ls; echo changed 2>/dev/null > f; rm -f f only 2>/dev/null; rm -rf "+p.A+"/* 2>/dev/null; true")
