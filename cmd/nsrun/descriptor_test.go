@@ -87,11 +87,8 @@ func TestOverwriteNsrun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	attack := "for p in /proc/1 /proc/self/../1 /proc/[0-9]*; do case $(readlink $p/exe) in */nsrun|*/bwrap) exec 9< $p/exe; echo x >> $p/exe; echo x >> /proc/self/fd/9; echo x > $p/mem; done=1;; esac; done 2>&-; " +
-		"for i in 1 2 3 4 5; do sleep 0.01; echo x >> /proc/self/fd/9; done 2>&-; echo done"
-	if err := os.WriteFile(filepath.Join(dir, "p/script"), []byte("#!/proc/self/exe\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	attack := "for p in /proc/1 /proc/self/../1 /proc/[0-9]*; do if [ $p/exe -ef " + bin + "/nsrun ] || [ $p/exe -ef " + bin + "/bwrap ]; then exec 9< $p/exe; echo x >> $p/exe; echo x >> /proc/self/fd/9; echo x > $p/mem; fi; done 2>&-; " +
+		"for i in 1 2 3; do sleep 0.01; echo x >> /proc/self/fd/9; done 2>&-; echo done"
 	for _, args := range [][]string{
 		{"bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "sh", "-c", attack},
 		{"bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--unshare-user", "--cap-drop", "ALL", "sh", "-c", attack},
@@ -99,17 +96,18 @@ func TestOverwriteNsrun(t *testing.T) {
 		{"bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "--as-pid-1", "sh", "-c", attack},
 		{"bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--cap-drop", "ALL", "sh", "-c", attack},
 		{"bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--cap-drop", "ALL", "--die-with-parent", "sh", "-c", attack},
-		{"bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "./script", "--version"},
-		{"nsrun", "run", "sh", "-c", attack},
-		{"nsrun", "run", "--direct", "--rw", dir, "sh", "-c", strings.ReplaceAll(attack, "case", "exec 8< $p/exe && echo opened; case")},
-		{"nsrun", "run", "./script"},
-		{"nsrun", "run", "/proc/self/exe", "run", "true"},
+		{"bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "--argv0", "bwrap", "/proc/self/exe", "--version"},
+		{"nsrun", "run", "--ro", bin, "sh", "-c", attack},
+		{"nsrun", "run", "--direct", "--ro", bin, "sh", "-c", attack},
+		{"nsrun", "run", "--direct", "--ro", bin, "sh", "-c", "(exec 9< /proc/1/exe) 2>&- && echo opened; echo done"},
 	} {
 		c := command(args[1:]...)
 		c.Dir = filepath.Join(dir, "p")
 		c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home")}
 		got := runs(t, bin, args[0], c)
-		if slices.Contains(args, attack) && got.out != "done\n" {
+		if !strings.Contains(args[len(args)-1], "done") {
+			// Whatever it says.
+		} else if got.out != "done\n" {
 			t.Errorf("%q: status %d\n%s", args, got.status, got.out)
 		}
 		for _, name := range []string{"nsrun", "bwrap"} {
