@@ -26,6 +26,7 @@ func init() {
 		"nested": helpNested, "embed": helpEmbed, "terminal": helpTerminal,
 		"calls": helpCalls, "loopback": helpLoopback, "trace": helpTrace, "tiocsti": helpTiocsti,
 		"files": helpFiles, "group": helpGroup, "chrooted": helpChrooted, "climb": helpClimb,
+		"hold": helpHold, "victim": helpVictim, "scan": helpScan,
 	}
 }
 

@@ -46,11 +46,11 @@ func directMounts(roots []string) (mounts.Plan, error) {
 	var p mounts.Plan
 	// Parents first: a bind covers what was mounted below it before.
 	for _, path := range slices.SortedFunc(maps.Keys(d.at), comparePaths) {
-		if d.at[path] {
-			p = append(p, mounts.Bind(path, path))
-		} else {
-			p = append(p, mounts.ROBind(path, path))
+		m, err := bindReal(path, d.at[path])
+		if err != nil {
+			return nil, err
 		}
+		p = append(p, m)
 	}
 	return p, nil
 }

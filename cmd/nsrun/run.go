@@ -415,6 +415,28 @@ func realPath(name string) (string, error) {
 	return real, err
 }
 
+// bindReal is a bind of what is at real, a path without symbolic links, at the same
+// path. A path is looked up again when it is mounted: if it leads elsewhere by then,
+// that is an error.
+func bindReal(real string, writable bool) (mounts.Mount, error) {
+	m := mounts.ROBind(real, real)
+	if writable {
+		m = mounts.Bind(real, real)
+	}
+	fail := func(err error) (mounts.Mount, error) { return m, &os.PathError{Op: "open", Path: real, Err: err} }
+	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return fail(err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fail(err)
+	}
+	m.Same = fileID(&st)
+	return m, nil
+}
+
 // inside reports whether the absolute path p is dir or lies below it.
 func inside(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
@@ -502,11 +524,11 @@ func ruleMounts(rules []pathRule) (p mounts.Plan, err error) {
 			if err != nil {
 				return nil, err
 			}
-			if rule.kind == "rw" {
-				p = append(p, mounts.Bind(real, real))
-			} else {
-				p = append(p, mounts.ROBind(real, real))
+			m, err := bindReal(real, rule.kind == "rw")
+			if err != nil {
+				return nil, err
 			}
+			p = append(p, m)
 			for _, secret := range secrets {
 				if at, err := filepath.EvalSymlinks(secret.Target); err == nil && at != real && inside(at, real) {
 					p = append(p, mounts.Block(at))
