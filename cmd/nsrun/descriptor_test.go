@@ -123,21 +123,21 @@ func TestOverwriteNsrun(t *testing.T) {
 	// Control: a program that ended can be overwritten through a descriptor that was
 	// opened while it ran, read-only.
 	name := filepath.Join(bin, "victim")
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = os.ReadFile(sleep); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(name, b, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command("sh", "-c", name+" -test.list=NoSuchTest & exec 9< /proc/$!/exe; wait; echo x >> /proc/self/fd/9; cmp -s /proc/self/fd/9 "+name+" && tail -c 2 "+name)
+	c := exec.Command("sh", "-c", name+" 1 & until [ /proc/$!/exe -ef "+name+" ]; do sleep 0.01; done; exec 9< /proc/$!/exe; wait; "+
+		"echo x >> /proc/self/fd/9; cmp -s /proc/self/fd/9 "+name+" && tail -c 2 "+name)
 	c.Env = []string{"PATH=" + os.Getenv("PATH")}
-	// The descriptor may be the shell's program: before the victim executes its own.
-	for try := 0; ; try++ {
-		out, err := c.CombinedOutput()
-		if strings.HasSuffix(string(out), "x\n") {
-			break
-		}
-		if try == 20 {
-			t.Fatalf("the control: %s, %v", out, err)
-		}
-		c = exec.Command(c.Path, c.Args[1:]...)
+	if out, err := c.CombinedOutput(); !strings.HasSuffix(string(out), "x\n") {
+		t.Fatalf("the control: %s, %v", out, err)
 	}
 }
 

@@ -109,7 +109,7 @@ func checkSteps(t *testing.T, c *Config, words []string) {
 				t.Fatalf("%q: %+v has no layers", words, op)
 			}
 		case OpROOverlay:
-			if len(op.Layers) < 2 {
+			if len(op.Layers) < 2 && (len(op.Layers) < 1 || op.Hide == nil) {
 				t.Fatalf("%q: %+v has too few layers", words, op)
 			}
 		case OpBindFD, OpROBindFD, OpFile, OpBindData, OpROBindData:
