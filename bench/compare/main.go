@@ -11,11 +11,17 @@
 //	d  eight goroutines that start sandboxes at once: how many a second
 //	e  the private memory of PID 1 of a sandbox
 //	f  500 read-only binds
+//	g  2,000 read-only binds
+//	h  a host with 300 mounts under `--ro-bind / /`; only when started by root
 //	p  `--bind / /` alone
+//
+// The bwrap is the one that NSRUN_BWRAP names (make sets it to bubblewrap 0.12 where
+// that can be had), else the one on PATH.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -38,8 +44,8 @@ import (
 var (
 	runs  = flag.Int("n", 300, "`runs` of each")
 	nsrun = flag.String("nsrun", "", "the nsrun `file`; built if empty")
-	bwrap = flag.String("bwrap", "bwrap", "the bwrap `file`")
-	only  = flag.String("only", "abcdefp", "which measurements, as `letters`")
+	bwrap = flag.String("bwrap", cmp.Or(os.Getenv("NSRUN_BWRAP"), "bwrap"), "the bwrap `file`")
+	only  = flag.String("only", "abcdefghp", "which measurements, as `letters`")
 	serve = flag.Int("serve", -1, "for internal use: touch so many GiB and serve runs")
 )
 
@@ -64,11 +70,15 @@ func main() {
 	if _, err := exec.LookPath(*bwrap); err != nil {
 		fail(fmt.Errorf("%w (install the package bubblewrap)", err))
 	}
-	fmt.Printf("medians of %d alternating runs, as uid %d, %d cores\n", *runs, os.Getuid(), runtime.NumCPU())
+	if *only != "h" {
+		version, err := exec.Command(*bwrap, "--version").Output()
+		check(err)
+		fmt.Printf("medians of %d alternating runs, as uid %d, %d cores, %s", *runs, os.Getuid(), runtime.NumCPU(), version)
+	}
 	for _, m := range []struct {
 		letter string
 		run    func()
-	}{{"a", wholeProcess}, {"p", plainBind}, {"b", library}, {"c", bigHeap}, {"d", throughput}, {"e", memory}, {"f", manyBinds}} {
+	}{{"a", wholeProcess}, {"p", plainBind}, {"b", library}, {"c", bigHeap}, {"d", throughput}, {"e", memory}, {"f", manyBinds}, {"g", moreBinds}, {"h", manyMounts}} {
 		if strings.Contains(*only, m.letter) {
 			m.run()
 		}
@@ -104,14 +114,29 @@ func asUser() {
 		build.Stderr = os.Stderr
 		check(build.Run())
 	}
-	cmd := exec.Command(self, "-n", strconv.Itoa(*runs), "-nsrun", *nsrun, "-bwrap", *bwrap, "-only", *only)
-	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	if err := cmd.Run(); err != nil {
-		os.RemoveAll(dir)
-		os.Exit(1)
+	// Where everybody can execute it.
+	if path, err := exec.LookPath(*bwrap); err == nil {
+		b, err := os.ReadFile(path)
+		check(err)
+		*bwrap = filepath.Join(dir, "bwrap")
+		check(os.WriteFile(*bwrap, b, 0o755))
+	}
+	measure := func(letters string) {
+		cmd := exec.Command(self, "-n", strconv.Itoa(*runs), "-nsrun", *nsrun, "-bwrap", *bwrap, "-only", letters)
+		cmd.Dir = "/"
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		if err := cmd.Run(); err != nil {
+			os.RemoveAll(dir)
+			os.Exit(1)
+		}
+	}
+	if letters := strings.ReplaceAll(*only, "h", ""); letters != "" {
+		measure(letters)
+	}
+	if strings.Contains(*only, "h") {
+		hostWithMounts(filepath.Join(dir, "mounts"), 300, func() { measure("h") })
 	}
 	if strings.Contains(*only, "e") {
 		memory()
@@ -121,11 +146,12 @@ func asUser() {
 // alternate runs the functions in turns and returns the durations of each.
 func alternate(n int, fs ...func() error) [][]time.Duration {
 	t := make([][]time.Duration, len(fs))
-	for i := range n + 10 {
+	warm := min(n, 10)
+	for i := range n + warm {
 		for j, f := range fs {
 			begin := time.Now()
 			check(f())
-			if d := time.Since(begin); i >= 10 { // the first ones warm caches
+			if d := time.Since(begin); i >= warm { // the first ones warm caches
 				t[j] = append(t[j], d)
 			}
 		}
@@ -304,18 +330,49 @@ func memory() {
 	fmt.Printf("%s\n  %d KiB\n", what, kib)
 }
 
-func manyBinds() {
+// hostWithMounts calls f in a mount namespace with n more mounts.
+func hostWithMounts(dir string, n int, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+		check(syscall.Unshare(syscall.CLONE_NEWNS))
+		check(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
+		for i := range n {
+			d := filepath.Join(dir, strconv.Itoa(i))
+			check(os.MkdirAll(d, 0o755))
+			check(syscall.Mount("none", d, "tmpfs", 0, "size=4096"))
+		}
+		f()
+	}()
+	<-done
+}
+
+func manyMounts() {
+	args := append(slices.Clone(full), "true")
+	n := max(10, *runs/10)
+	show(fmt.Sprintf("h: a host with 300 mounts, full isolation (%d runs)", n), []string{"nsrun", "bwrap"},
+		alternate(n, command(*nsrun, args...), command(*bwrap, args...)))
+	args = []string{"--ro-bind", "/", "/", "true"}
+	show(fmt.Sprintf("h: a host with 300 mounts, --ro-bind / / alone (%d runs)", n), []string{"nsrun", "bwrap"},
+		alternate(n, command(*nsrun, args...), command(*bwrap, args...)))
+}
+
+func manyBinds() { binds("f", 500, max(5, *runs/20)) }
+
+func moreBinds() { binds("g", 2000, max(3, *runs/60)) }
+
+func binds(letter string, count, n int) {
 	dir, err := os.MkdirTemp("", "binds")
 	check(err)
 	defer os.RemoveAll(dir)
 	args := []string{"--ro-bind", "/", "/", "--tmpfs", "/tmp"}
-	for i := range 500 {
+	for i := range count {
 		d := filepath.Join(dir, "d"+strconv.Itoa(i))
 		check(os.Mkdir(d, 0o755))
 		args = append(args, "--ro-bind", d, d)
 	}
 	args = append(args, "true")
-	n := max(5, *runs/20)
-	show(fmt.Sprintf("f: 500 read-only binds (%d runs)", n), []string{"nsrun", "bwrap"},
+	show(fmt.Sprintf("%s: %d read-only binds (%d runs)", letter, count, n), []string{"nsrun", "bwrap"},
 		alternate(n, command(*nsrun, args...), command(*bwrap, args...)))
 }
