@@ -75,10 +75,7 @@ func (c *compiler) chmod(m *Mount) {
 	}
 	name := c.String(rel)
 	at := c.Slot()
-	how, size := c.howIn(2)
-	if c.o.Bubblewrap {
-		how, size = c.howIn(1) // and the mode of a link cannot be set
-	}
+	how, size := c.howIn(1) // and the mode of a link cannot be set
 	c.Part(prog.PartTarget)
 	open := c.Call(prog.SysOpenat2, c.root.Arg(), name, how, size).To(at)
 	var skip prog.Label
@@ -91,11 +88,7 @@ func (c *compiler) chmod(m *Mount) {
 	// Before Linux 6.6 a file must be opened for more than its place.
 	c.Close(at)
 	at = c.Slot()
-	resolve := uint64(resolveInRoot | resolveNoMagic)
-	if c.o.Bubblewrap {
-		resolve |= resolveNoSymlinks
-	}
-	how2, size := c.How(prog.NonBlock|prog.CloseOnExec, 0, resolve)
+	how2, size := c.How(prog.NonBlock|prog.NoFollow|prog.CloseOnExec, 0, resolveInRoot|resolveNoMagic)
 	c.Call(prog.SysOpenat2, c.root.Arg(), name, how2.Arg(), size).To(at)
 	c.Call(prog.SysFchmod, at.Arg(), mode)
 	c.Here(done)

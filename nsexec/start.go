@@ -744,6 +744,9 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 		}
 		switch r.Kind {
 		case prog.RecordPid:
+			if s.pid != 0 {
+				continue // nobody has to say it: where it can be written to, it is not believed
+			}
 			s.pid = int(r.Value)
 			if r.Errno != 0 {
 				s.pid = 0

@@ -267,19 +267,23 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 	if errno != 0 {
 		return
 	}
+	// With a PID 1, the command runs when it says so. Then there is no way back; and
+	// the command can write to the pipe too.
+	forks, executed := cfg.UnsharePID && !cfg.AsPID1, false
 	for {
 		var r prog.Record
 		n, _, e := syscall.RawSyscall(syscall.SYS_READ, uintptr(pipe[0]), uintptr(unsafe.Pointer(&r)), prog.RecordSize)
 		switch {
 		case e == syscall.EINTR:
 		case n == prog.RecordSize && r.Kind == prog.RecordStarted:
-			if cfg.UnsharePID && !cfg.AsPID1 { // otherwise it is only about to be executed
+			if forks && !executed {
 				giveUpPrivileges()
+				executed = true
 			}
-		case n == prog.RecordSize && r.Kind == prog.RecordExit:
+		case executed && n == prog.RecordSize && r.Kind == prog.RecordExit:
 			exit(exitCode(r.Value))
-		case n == 0 && e == 0:
-			// The command was executed, or PID 1 was killed.
+		case executed || n == 0 && e == 0:
+			// Without a PID 1: the command was executed. With one: it was killed.
 			giveUpPrivileges()
 			exit(exitCode(wait(pid)))
 		default:
