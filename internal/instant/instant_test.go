@@ -167,7 +167,7 @@ func TestRandomLines(t *testing.T) {
 	m := new(memory)
 	environ := make([]string, 0, maxEnviron)
 	accepted := 0
-	for range 5000 {
+	for range 1500 {
 		var args []string
 		for range rnd.IntN(8) {
 			o := options[rnd.IntN(len(options))]
@@ -198,7 +198,7 @@ func TestRandomLines(t *testing.T) {
 			t.Errorf("%q: the usual way says %v", saved, err)
 		}
 	}
-	if accepted < 100 {
+	if accepted < 30 {
 		t.Errorf("only %d lines were accepted", accepted)
 	}
 }

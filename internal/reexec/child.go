@@ -464,19 +464,20 @@ func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointe
 //go:nosplit
 //go:norace
 func await(h *prog.Header, cmd, status uintptr) {
+	code := uintptr(0)
 	for {
 		var ws uint32
 		pid, _, e := syscall.RawSyscall6(sysWait4, ^uintptr(0), uintptr(unsafe.Pointer(&ws)), 0, 0, 0, 0)
 		switch {
 		case e == syscall.EINTR:
 		case e == syscall.ECHILD && cmd == 0:
-			exit(0)
+			exit(code)
 		case e != 0:
 			exit(125)
 		case pid == cmd:
 			report(status, prog.RecordExit, ws, 0, 0)
-			if h.Fork&prog.ForkLinger == 0 {
-				exit(exitCode(ws))
+			if code = exitCode(ws); h.Fork&prog.ForkLinger == 0 {
+				exit(code)
 			}
 			syscall.RawSyscall(sysClose, status, 0, 0)
 			cmd = 0
@@ -534,6 +535,7 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 	var now [2]int64
 	var echoOf uintptr // the last signal that came from the kernel, and when
 	var echoAt int64
+	code := uintptr(0) // the command's, when it has ended
 	all := ^uint64(0)
 	for {
 		sig, _, e := syscall.RawSyscall6(sysSigwait, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(info)), 0, 8, 0, 0)
@@ -552,25 +554,25 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 					report(status, prog.RecordExit, ws, 0, 0)
 					if h.Fork&prog.ForkLinger != 0 {
 						syscall.RawSyscall(sysClose, status, 0, 0)
-						cmd = 0
+						code, cmd = exitCode(ws), 0
 						continue
 					}
 					exit(exitCode(ws))
 				}
 			}
 			if cmd == 0 && e == syscall.ECHILD {
-				exit(0)
+				exit(code)
 			}
 			continue
 		}
-		code := int32(info[1])
+		origin := int32(info[1]) // si_code
 		sender := uint32(info[2]) // in this namespace; 0: outside
-		if sender != 0 && code <= 0 || h.Fork&prog.ForkForward == 0 {
+		if sender != 0 && origin <= 0 || h.Fork&prog.ForkForward == 0 {
 			continue
 		}
 		syscall.RawSyscall(sysClock, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0)
 		t := now[0]*1e9 + now[1]
-		if code == siKernel {
+		if origin == siKernel {
 			echoOf, echoAt = sig, t
 			continue
 		}
