@@ -517,10 +517,9 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 	}
 	report(status, prog.RecordStarted, 0, 0, 0)
 	closeOthers(h, uint32(status))
-	var capHeader [2]uint32
-	capHeader[0] = capVersion3
-	var capData [6]uint32
-	syscall.RawSyscall(sysCapset, uintptr(unsafe.Pointer(&capHeader)), uintptr(unsafe.Pointer(&capData)), 0)
+	// struct __user_cap_header_struct, and behind it the sets, all empty.
+	h.Scratch[0], h.Scratch[1], h.Scratch[2], h.Scratch[3] = capVersion3, 0, 0, 0
+	syscall.RawSyscall(sysCapset, uintptr(unsafe.Pointer(&h.Scratch[0])), uintptr(unsafe.Pointer(&h.Scratch[1])), 0)
 
 	for i := uint64(0); i < h.NFilters; i++ {
 		program := *(*uint64)(pointer(uintptr(h.Filters + 8*i)))
@@ -565,7 +564,7 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 			}
 			continue
 		}
-		origin := int32(info[1]) // si_code
+		origin := int32(info[1])  // si_code
 		sender := uint32(info[2]) // in this namespace; 0: outside
 		if sender != 0 && origin <= 0 || h.Fork&prog.ForkForward == 0 {
 			continue
