@@ -210,6 +210,10 @@ func run(base unsafe.Pointer) {
 			if pid != 0 {
 				// The command's process shared this stack frame until now: nothing
 				// that it may have changed is used from here on.
+				settle(base, status)
+				if header(base).Fork&prog.ForkForward == 0 {
+					await(header(base), pid, status)
+				}
 				reap(base, pid, status)
 			}
 		case prog.NrExec:
@@ -458,6 +462,30 @@ func receive(sock, status uintptr) unsafe.Pointer {
 //go:norace
 func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
+// settle makes this process PID 1 of a sandbox in which the command runs: it gives
+// up what it does not need.
+//
+//go:nosplit
+//go:norace
+func settle(base unsafe.Pointer, status uintptr) {
+	h := header(base)
+	if h.Failed != 0 {
+		exit(125)
+	}
+	report(status, prog.RecordStarted, 0, 0, 0)
+	closeOthers(h, uint32(status))
+	// struct __user_cap_header_struct, and behind it the sets, all empty.
+	h.Scratch[0], h.Scratch[1], h.Scratch[2], h.Scratch[3] = capVersion3, 0, 0, 0
+	syscall.RawSyscall(sysCapset, uintptr(unsafe.Pointer(&h.Scratch[0])), uintptr(unsafe.Pointer(&h.Scratch[1])), 0)
+
+	for i := uint64(0); i < h.NFilters; i++ {
+		program := *(*uint64)(pointer(uintptr(h.Filters + 8*i)))
+		if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, prSetSeccomp, seccompFilter, uintptr(program)); e != 0 {
+			exit(125)
+		}
+	}
+}
+
 // await is reap without signals, with hardly any system calls: filters may have
 // left few.
 //
@@ -512,24 +540,6 @@ func exitCode(ws uint32) uintptr {
 //go:norace
 func reap(base unsafe.Pointer, cmd, status uintptr) {
 	h := header(base)
-	if h.Failed != 0 {
-		exit(125)
-	}
-	report(status, prog.RecordStarted, 0, 0, 0)
-	closeOthers(h, uint32(status))
-	// struct __user_cap_header_struct, and behind it the sets, all empty.
-	h.Scratch[0], h.Scratch[1], h.Scratch[2], h.Scratch[3] = capVersion3, 0, 0, 0
-	syscall.RawSyscall(sysCapset, uintptr(unsafe.Pointer(&h.Scratch[0])), uintptr(unsafe.Pointer(&h.Scratch[1])), 0)
-
-	for i := uint64(0); i < h.NFilters; i++ {
-		program := *(*uint64)(pointer(uintptr(h.Filters + 8*i)))
-		if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, prSetSeccomp, seccompFilter, uintptr(program)); e != 0 {
-			exit(125)
-		}
-	}
-	if h.Fork&prog.ForkForward == 0 {
-		await(h, cmd, status)
-	}
 	info := &h.Scratch // siginfo_t
 	var now [2]int64
 	var echoOf uintptr // the last signal that came from the kernel, and when
