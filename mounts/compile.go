@@ -393,13 +393,9 @@ func (c *compiler) keptFor() (root prog.Slot, ok bool) {
 func (c *compiler) remount(m *Mount) {
 	c.Step("remount", m.Target)
 	rel := relative(m.Target)
-	dst, kept := c.keptFor()
 	var skip prog.Label
-	switch {
-	case kept:
-	case rel == "":
-		dst = c.root
-	default:
+	dst, root := c.root, rel == ""
+	if !root {
 		dst = c.Slot()
 		how, size := c.howIn(1)
 		c.Part(prog.PartTarget)
@@ -408,6 +404,12 @@ func (c *compiler) remount(m *Mount) {
 			skip = open.Tolerate(enoent).OnTolerated()
 		}
 		c.refuseLink(dst)
+		c.Step("remount", m.Target)
+		if k, kept := c.keptFor(); kept {
+			c.Call(prog.SameMnt, k.Arg(), dst.Arg())
+			c.Close(dst)
+			dst = k
+		}
 	}
 	c.Step("remount", m.Target)
 	if c.o.Classic {
@@ -418,7 +420,7 @@ func (c *compiler) remount(m *Mount) {
 		// EINVAL: not a mount point.
 		c.setattr(dst, 0, attrReadOnly|attrNoSuid|attrNoDev)
 	}
-	if dst != c.root {
+	if !root {
 		c.Close(dst)
 	}
 	c.Here(skip)

@@ -84,8 +84,8 @@ func (c *compiler) chmod(m *Mount) {
 	}
 	c.Part(prog.PartContent)
 	mode := prog.Int(m.perm(0))
-	done := c.Call(prog.SysFchmodat2, at.Arg(), c.String(""), mode, prog.Int(atEmptyPath)).Tolerate(syscall.ENOSYS).OnSuccess()
-	// Before Linux 6.6 a file must be opened for more than its place.
+	done := c.Call(prog.SysFchmodat2, at.Arg(), c.String(""), mode, prog.Int(atEmptyPath)).Tolerate(syscall.ENOSYS, syscall.EPERM).OnSuccess()
+	// Before Linux 6.6, and behind some filters, a file must be opened for more than its place.
 	c.Close(at)
 	at = c.Slot()
 	how2, size := c.How(prog.NonBlock|prog.NoFollow|prog.CloseOnExec, 0, resolveInRoot|resolveNoMagic)

@@ -117,6 +117,9 @@ type Cmd struct {
 	// until there is a byte, the end, or an error. Only with Inherit. Nil: nothing
 	// is waited for.
 	Block *os.File
+	// Ignore are signals that the command ignores, bit n-1 for signal n, besides those
+	// that this program ignores. Zero: none.
+	Ignore uint64
 	// Forget is memory of this program, in place and not moved, that PID 1 must not
 	// have where it can be looked into (Bubblewrap). Nil: none.
 	Forget []byte
@@ -177,8 +180,10 @@ type Join struct {
 	PID *os.File
 	// UserAfter is entered when everything is set up. Only with Inherit.
 	UserAfter *os.File
-	// UID and GID are what the process becomes in User. They are ignored without it.
-	UID, GID uint32
+	// UID and GID are what the process becomes in User, where SetUID and SetGID say
+	// so. They are ignored without User.
+	UID, GID       uint32
+	SetUID, SetGID bool
 }
 
 // Credential are user and group ids, as numbered in the sandbox.
@@ -623,10 +628,18 @@ func (c *Cmd) awaitCopies() (first error) {
 // cwd is the caller's working directory by its physical path, "/" where it has
 // none any more.
 func cwd() string {
+	if dir, ok := getcwd(); ok {
+		return dir
+	}
+	return "/"
+}
+
+// getcwd is the caller's working directory, if it has one.
+func getcwd() (dir string, ok bool) {
 	var buf [unix.PathMax]byte
 	n, err := unix.Getcwd(buf[:])
 	if err != nil || n < 2 || buf[0] != '/' {
-		return "/"
+		return "", false
 	}
-	return string(buf[:n-1])
+	return string(buf[:n-1]), true
 }

@@ -29,7 +29,7 @@ func (c *Cmd) Explain(w io.Writer) error {
 		b.Call(prog.Install, prog.Int(n))
 	}
 	if p.joins() {
-		p.enter(b, func(f *os.File) prog.Arg { return prog.Int(f.Fd()) })
+		p.enter(b, prog.Int(0), func(f *os.File) prog.Arg { return prog.Int(f.Fd()) })
 	}
 	p.namespaces(b)
 	if err := c.setup(b, p, fds, n, p.mounts()); err != nil {

@@ -64,7 +64,7 @@ func (c *Cmd) beginning() *beginning {
 // keepsBounding says that nothing is taken from the bounding set.
 func (c *Cmd) keepsBounding(root bool) bool {
 	if c.Bubblewrap {
-		return root && c.Share&User != 0
+		return root && c.Share&User != 0 && c.Join.User == nil
 	}
 	return c.KeepCapabilities
 }
@@ -96,8 +96,10 @@ func (p *beginning) cloneFlags() uint64 {
 func (p *beginning) mounts() bool { return p.created != nil }
 
 // enter adds what joins namespaces. User and PID namespaces are those of new
-// processes only, so the Program goes on in one, with everything else that is new.
-func (p *beginning) enter(b *prog.Builder, number func(*os.File) prog.Arg) {
+// processes only, so the Program goes on in one, with everything else that is new;
+// in another one still where a PID namespace is to be made below the one that was
+// joined, which only a process in that can do.
+func (p *beginning) enter(b *prog.Builder, sock prog.Arg, number func(*os.File) prog.Arg) {
 	for _, j := range [...]struct {
 		f    *os.File
 		name string
@@ -111,20 +113,41 @@ func (p *beginning) enter(b *prog.Builder, number func(*os.File) prog.Arg) {
 		}
 	}
 	stepClone(b, p.cloneFlags())
+	if p.twice() {
+		b.Call(prog.Clone, prog.Int(0))
+	}
 	b.Call(prog.Clone, prog.Int(p.cloneFlags()))
+	if p.twice() {
+		// By its number only the kernel can translate which process this is.
+		b.Call(prog.SysWrite, sock, b.Zero(8).Arg(), prog.Int(1)).Tolerate(syscall.EPIPE)
+	}
 	if p.join.User == nil {
 		return
 	}
 	// All ids are this namespace's from here on, and so are the capabilities.
-	b.Step("gid", itoa(int64(p.join.GID)))
-	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_KEEPCAPS), prog.Int(1))
-	b.Call(prog.SysSetresgid, prog.Int(p.join.GID), prog.Int(p.join.GID), prog.Int(p.join.GID))
-	b.Step("uid", itoa(int64(p.join.UID)))
-	b.Call(prog.SysSetresuid, prog.Int(p.join.UID), prog.Int(p.join.UID), prog.Int(p.join.UID))
+	if p.join.SetUID {
+		b.Step("uid", itoa(int64(p.join.UID)))
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_KEEPCAPS), prog.Int(1))
+		b.Call(prog.SysSetresuid, prog.Int(p.join.UID), prog.Int(p.join.UID), prog.Int(p.join.UID))
+		raiseAll(b)
+	}
+	if p.join.SetGID {
+		b.Step("gid", itoa(int64(p.join.GID)))
+		b.Call(prog.SysSetresgid, prog.Int(p.join.GID), prog.Int(p.join.GID), prog.Int(p.join.GID))
+	}
+	raiseAll(b)
+}
+
+// raiseAll makes all capabilities effective that are permitted in a namespace that
+// was joined: all.
+func raiseAll(b *prog.Builder) {
 	b.Step("capabilities", "")
 	all := uint64(1<<32 - 1)
 	b.Call(prog.SysCapset, b.Words(unix.LINUX_CAPABILITY_VERSION_3).Arg(), b.Words(all|all<<32, all<<32, all).Arg())
 }
+
+// twice says that two processes are made one after the other.
+func (p *beginning) twice() bool { return p.join.PID != nil && p.cloneFlags()&unix.CLONE_NEWPID != 0 }
 
 // namespaces adds the rest of the first Program.
 func (p *beginning) namespaces(b *prog.Builder) {

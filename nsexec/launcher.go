@@ -240,7 +240,7 @@ func spawnOnce(p *beginning, clone cloneFunc) (*sandbox, error) {
 	b.Call(prog.SysWrite, sock, b.Zero(8).Arg(), prog.Int(1)).Tolerate(syscall.EPIPE) // see sender
 	flags := p.cloneFlags()
 	if p.joins() {
-		p.enter(b, number)
+		p.enter(b, sock, number)
 		flags = 0
 	}
 	if !reexec.InProcess {
@@ -267,7 +267,7 @@ func spawnOnce(p *beginning, clone cloneFunc) (*sandbox, error) {
 	s.gen = theLauncher.gen.Load()
 	w.Close()
 	if p.joins() {
-		if err := s.awaitJoined(); err != nil {
+		if err := s.awaitJoined(p.twice()); err != nil {
 			return nil, err
 		}
 	}

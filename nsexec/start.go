@@ -83,13 +83,16 @@ func (s *sandbox) endSocket() {
 // sender is the process id of the clone as the kernel has it from the one byte
 // that every clone sends first; 0 if there is none. The launcher is quicker to say
 // it, but may be killed before it does.
-func (s *sandbox) sender() int {
+func (s *sandbox) sender() int { return s.credentials(unix.MSG_DONTWAIT) }
+
+// credentials is the process id of the sender of the next message on the socket.
+func (s *sandbox) credentials(flags int) int {
 	if s.sock == sys.None {
 		return 0
 	}
 	var b [1]byte
 	var control [64]byte
-	_, n, _, _, err := unix.Recvmsg(int(s.sock), b[:], control[:], unix.MSG_DONTWAIT)
+	_, n, _, _, err := unix.Recvmsg(int(s.sock), b[:], control[:], flags)
 	if err != nil {
 		return 0
 	}
@@ -345,7 +348,7 @@ func (c *Cmd) chdir(b *prog.Builder) prog.Ptr {
 	envv, at := withPWD(b, env, "/")
 	wd := c.wd
 	if wd == "" {
-		wd = cwd()
+		wd, _ = getcwd()
 	}
 	b.Step("chdir", "/")
 	var done [2]prog.Label
@@ -485,6 +488,12 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 		b.Call(prog.SysUmask, umask.Arg())
 	}
 	b.Call(prog.SysSigprocmask, prog.Int(unix.SIG_SETMASK), b.Words(c.signalMask()).Arg(), prog.Null, prog.Int(8))
+	for n := range 64 {
+		if c.Ignore&(1<<n) != 0 {
+			ignore := b.Words(1, 0, 0, 0) // struct sigaction: SIG_IGN
+			b.Call(prog.SysSigaction, prog.Int(n+1), ignore.Arg(), prog.Null, prog.Int(8))
+		}
+	}
 	args := c.Args
 	if len(args) == 0 {
 		args = []string{c.Path}
@@ -825,8 +834,9 @@ func (s *sandbox) awaitPid() error {
 }
 
 // awaitJoined reads the process id of the process that a first Program goes on in
-// after it joined namespaces, and waits for the one that began it.
-func (s *sandbox) awaitJoined() error {
+// after it joined namespaces, and waits for the ones before it.
+func (s *sandbox) awaitJoined(twice bool) error {
+	cloned := 0
 	for {
 		r, err := readRecord(s.status)
 		switch {
@@ -844,17 +854,32 @@ func (s *sandbox) awaitJoined() error {
 		case r.Kind == prog.RecordPid && r.Op == 0: // the launcher's
 			s.pid = int(r.Value)
 		case r.Kind == prog.RecordPid:
-			if s.pid == 0 {
-				if s.pid = s.sender(); s.pid == 0 {
-					s.pid = int(r.Value)
-					return nil
-				}
+			// The one that says so has ended, or is about to.
+			if first := s.sender(); cloned == 0 && first != 0 {
+				s.pid = first
 			}
 			sys.Wait(s.pid)
 			s.pid = int(r.Value)
-			return nil
+			if cloned++; twice && cloned == 2 {
+				return s.awaitLast()
+			} else if !twice {
+				return nil
+			}
 		}
 	}
+}
+
+// awaitLast reads the process id of a clone whose number was said in another PID
+// namespace.
+func (s *sandbox) awaitLast() error {
+	if err := unix.SetsockoptTimeval(int(s.sock), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {
+		return &Error{Op: "start", Err: err}
+	}
+	if s.pid = s.credentials(0); s.pid == 0 {
+		s.close()
+		return &Error{Op: "start", Err: errGone}
+	}
+	return nil
 }
 
 // failure is a report as an error.

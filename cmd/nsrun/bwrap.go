@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"path"
 	"slices"
+	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -121,10 +122,12 @@ func haveUserNamespaces() bool {
 
 // dropped is one run.
 type dropped struct {
-	cfg     *bwrap.Config
-	cmd     *nsexec.Cmd
-	ops     []*bwrap.SetupOp // by index of cmd.Mounts
-	signals chan os.Signal   // to be passed on
+	cfg *bwrap.Config
+	cmd *nsexec.Cmd
+	ops []*bwrap.SetupOp // by index of cmd.Mounts
+	// block is read before the namespaces are used.
+	block   bwrap.Opt[int]
+	signals chan os.Signal // to be passed on
 	// plainShm gives /dev/shm the mode that bubblewrap gives it.
 	plainShm bool
 }
@@ -140,7 +143,7 @@ func (d *dropped) prepare() error {
 	}
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.Env = cfg.Environment(os.Environ())
-	c.Forget = instant.Environ()
+	c.Forget, c.Ignore = instant.Environ(), instant.Ignored()
 	if cfg.Chdir.Set && c.Dir == "" {
 		return &nsexec.Error{Op: "chdir", Err: unix.ENOENT}
 	}
@@ -171,13 +174,20 @@ func (d *dropped) prepare() error {
 	if cfg.BlockFD.Set && isOpen(cfg.BlockFD.Value) {
 		c.Block = os.NewFile(uintptr(cfg.BlockFD.Value), "block")
 	}
-	if cfg.InfoFD.Set || cfg.JSONStatusFD.Set {
-		c.Created = d.created
-	}
-	for _, fd := range [...]bwrap.Opt[int]{cfg.InfoFD, cfg.JSONStatusFD, cfg.UsernsBlockFD} {
-		if fd.Set {
-			c.Close = append(c.Close, fd.Value)
+	for _, fd := range [...]bwrap.Opt[int]{cfg.InfoFD, cfg.JSONStatusFD} {
+		if !fd.Set {
+			continue
 		}
+		// Now, before the number becomes that of a descriptor of ours.
+		if !isOpen(fd.Value) {
+			return &bwrap.Error{Text: "Write to info_fd", Err: unix.EBADF}
+		}
+		c.Created = d.created
+		c.Close = append(c.Close, fd.Value)
+	}
+	if fd := cfg.UsernsBlockFD; fd.Set && isOpen(fd.Value) {
+		d.block = fd
+		c.Close = append(c.Close, fd.Value)
 	}
 	if cfg.KillOnExit && c.Share&nsexec.PID != 0 {
 		return errors.New("--kill-on-exit requires --unshare-pid")
@@ -268,7 +278,7 @@ func (d *dropped) join() error {
 			d.cmd.Close = append(d.cmd.Close, f.fd.Value)
 		}
 	}
-	j.UID, j.GID = cfg.UID.Value, cfg.GID.Value
+	j.UID, j.SetUID, j.GID, j.SetGID = cfg.UID.Value, cfg.UID.Set, cfg.GID.Value, cfg.GID.Set
 	if !cfg.NetNS.Set {
 		return nil
 	}
@@ -307,7 +317,26 @@ func (d *dropped) start() error {
 		return err
 	}
 	giveUpPrivileges()
+	d.closeInherited()
 	return nil
+}
+
+// closeInherited closes what the command has inherited: the other ends are to be told
+// when it is done with it. What is ours is close-on-exec.
+func (d *dropped) closeInherited() {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd < 3 || d.cfg.JSONStatusFD.Set && fd == d.cfg.JSONStatusFD.Value {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
 }
 
 // giveUpPrivileges takes from this process what it does not need to wait for another.

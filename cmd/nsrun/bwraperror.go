@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -173,7 +174,11 @@ func (d *dropped) mountMessage(e *nsexec.Error, op *bwrap.SetupOp) string {
 		}
 		return "Can't make overlay mount on " + dest + " with options " + overlayOptions(&d.cmd.Mounts[e.Mount-1]) + cause
 	}
-	return "Can't mount " + e.Op + " on " + e.Path + cause
+	at := dest
+	if below, ok := strings.CutPrefix(e.Path, d.cmd.Mounts[e.Mount-1].Target+"/"); ok {
+		at += "/" + below
+	}
+	return "Can't mount " + e.Op + " on " + at + cause
 }
 
 func chmodMessage(op *bwrap.SetupOp, err error) string {

@@ -42,7 +42,7 @@ func (d *dropped) created(pid int) error {
 			_ = unix.Close(to.fd.Value)
 		}
 	}
-	if fd := d.cfg.UsernsBlockFD; fd.Set {
+	if fd := d.block; fd.Set {
 		// Whoever reads the information writes the id maps, and then to this.
 		_, _ = unix.Read(fd.Value, make([]byte, 1))
 		_ = unix.Close(fd.Value)

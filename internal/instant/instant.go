@@ -112,7 +112,21 @@ func run(stack unsafe.Pointer) {
 		start(m, who)
 	}
 	m.free()
+	// The runtime takes signals over, also those that are ignored.
+	for n := uintptr(1); n <= 64; n++ {
+		var old [4]uintptr // struct sigaction
+		if _, _, e := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, n, 0, uintptr(unsafe.Pointer(&old)), 8, 0, 0); e == 0 && old[0] == 1 {
+			ignored |= 1 << (n - 1)
+		}
+	}
 }
+
+// ignored are the signals that were.
+var ignored uint64
+
+// Ignored are the signals that this process ignored when it was executed, bit n-1 for
+// signal n; none where the entry point was another.
+func Ignored() uint64 { return ignored }
 
 // Environ is where the kernel put this process's environment; nil where the entry
 // point was another.
@@ -277,14 +291,14 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 		case e == syscall.EINTR:
 		case n == prog.RecordSize && r.Kind == prog.RecordStarted:
 			if forks && !executed {
-				giveUpPrivileges()
+				giveUp(pipe[0])
 				executed = true
 			}
 		case executed && n == prog.RecordSize && r.Kind == prog.RecordExit:
 			exit(exitCode(r.Value))
 		case executed || n == 0 && e == 0:
 			// Without a PID 1: the command was executed. With one: it was killed.
-			giveUpPrivileges()
+			giveUp(pipe[0])
 			exit(exitCode(wait(pid)))
 		default:
 			// Something failed. The usual way will say what.
@@ -294,12 +308,16 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 	}
 }
 
-// giveUpPrivileges takes from this process what it does not need to wait for
-// another.
-func giveUpPrivileges() {
+// giveUp takes from this process what it does not need to wait for another:
+// privileges, and descriptors, whose other ends would not be told of their end.
+func giveUp(status int32) {
 	syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0)
 	header, none := [2]uint32{capVersion3}, [6]uint32{}
 	syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
+	if status > 3 {
+		syscall.RawSyscall(sysCloseRange, 3, uintptr(status-1), 0)
+	}
+	syscall.RawSyscall(sysCloseRange, uintptr(status+1), 0xffffffff, 0)
 }
 
 // wait waits for a process and returns its wait status.
@@ -332,6 +350,7 @@ const (
 	sigSetmask      = 2          // SIG_SETMASK
 	capVersion3     = 0x20080522 // _LINUX_CAPABILITY_VERSION_3
 	prSetNoNewPrivs = 38
+	sysCloseRange   = 436
 )
 
 // terminal reports whether a descriptor is one.

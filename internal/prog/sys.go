@@ -65,6 +65,7 @@ const (
 	SysFaccessat
 	SysUnlinkat
 	SysFchmodat2
+	SysSigaction
 
 	// The rest are done by the child itself; see the child's file.
 	Install  // arrange the passed descriptors, close all others
@@ -85,6 +86,7 @@ const (
 	Wipe     // clear memory
 	Device   // fail if this is not a certain device
 	Procfs   // fail if this is on no procfs
+	SameMnt  // fail if two descriptors are of different mounts
 	numSys
 )
 
@@ -111,6 +113,7 @@ const (
 	NrWipe     = pseudo + uint32(Wipe)
 	NrDevice   = pseudo + uint32(Device)
 	NrProcfs   = pseudo + uint32(Procfs)
+	NrSameMnt  = pseudo + uint32(SameMnt)
 )
 
 type sysInfo struct {
@@ -168,6 +171,7 @@ var sysTable = [numSys]sysInfo{
 	SysFaccessat:    {"faccessat", [2]uint32{269, 48}, "fsd"},
 	SysUnlinkat:     {"unlinkat", [2]uint32{263, 35}, "fsd"},
 	SysFchmodat2:    {"fchmodat2", [2]uint32{452, 452}, "fsmx"},
+	SysSigaction:    {"rt_sigaction", [2]uint32{13, 134}, "dppd"},
 
 	Install:  {"install", [2]uint32{NrInstall, NrInstall}, "d"},
 	Receive:  {"receive", [2]uint32{NrReceive, NrReceive}, "d"},
@@ -187,6 +191,7 @@ var sysTable = [numSys]sysInfo{
 	Wipe:     {"wipe", [2]uint32{NrWipe, NrWipe}, "xd"},
 	Device:   {"device", [2]uint32{NrDevice, NrDevice}, "fdd"},
 	Procfs:   {"procfs", [2]uint32{NrProcfs, NrProcfs}, "f"},
+	SameMnt:  {"same_mount", [2]uint32{NrSameMnt, NrSameMnt}, "ff"},
 }
 
 // String is the call's name as in its manual page.

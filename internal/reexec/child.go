@@ -187,6 +187,8 @@ func run(base unsafe.Pointer) {
 			}
 		case prog.NrDevice:
 			e = device(base, arg(base, o, 0), uint32(o.Args[1]), uint32(o.Args[2]))
+		case prog.NrSameMnt:
+			e = sameMount(base, arg(base, o, 0), arg(base, o, 1))
 		case prog.NrProcfs:
 			e = procfs(base, arg(base, o, 0))
 		case prog.NrStore:

@@ -54,7 +54,8 @@ func Spawn(block []byte, fds []int) (pid int, err syscall.Errno) {
 }
 
 // SpawnFirst is Spawn for a process in which the Go runtime has not started; it may
-// be in any thread, which is the only one.
+// be in any thread, which is the only one. There are no handlers that the clone
+// would have to lose.
 func SpawnFirst(block []byte, status int32) (pid int, err syscall.Errno) {
 	base := unsafe.Pointer(unsafe.SliceData(block))
 	h := header(base)
@@ -63,8 +64,10 @@ func SpawnFirst(block []byte, status int32) (pid int, err syscall.Errno) {
 	}
 	*word(base, uintptr(h.Fds)) = uint32(status)
 	relocate(base)
-	a := cloneArgs{flags: h.Flags | cloneClearSighand, exitSignal: uint64(syscall.SIGCHLD)}
-	r, errno := forkAndRun(&a, base)
+	r, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(h.Flags)|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	if errno == 0 && r == 0 {
+		run(base)
+	}
 	return int(r), errno
 }
 
@@ -89,8 +92,31 @@ func prepare(base unsafe.Pointer, size int, fds []int) syscall.Errno {
 //go:nocheckptr
 func forkAndRun(a *cloneArgs, base unsafe.Pointer) (pid uintptr, errno syscall.Errno) {
 	pid, _, errno = syscall.RawSyscall(sysClone3, uintptr(unsafe.Pointer(a)), unsafe.Sizeof(*a), 0)
+	if errno == syscall.ENOSYS {
+		// Filters of containers refuse it so, for they cannot look at the flags.
+		flags := uintptr(a.flags&^cloneClearSighand) | uintptr(a.exitSignal)
+		if pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, flags, 0, 0, 0, 0, 0); errno == 0 && pid == 0 {
+			clearHandlers(base)
+		}
+	}
 	if errno == 0 && pid == 0 {
 		run(base)
 	}
 	return pid, errno
+}
+
+// clearHandlers makes all signals default that are not ignored: handlers are the
+// runtime's, which is not here.
+//
+//go:nosplit
+//go:norace
+func clearHandlers(base unsafe.Pointer) {
+	s := &header(base).Scratch
+	for n := uintptr(1); n <= 64; n++ {
+		old, none := uintptr(unsafe.Pointer(&s[0])), uintptr(unsafe.Pointer(&s[4])) // struct sigaction
+		s[4], s[5], s[6], s[7] = 0, 0, 0, 0
+		if _, _, e := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, n, 0, old, 8, 0, 0); e == 0 && s[0] > 1 {
+			syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, n, none, 0, 8, 0, 0)
+		}
+	}
 }

@@ -22,6 +22,8 @@ const (
 	statxType      = 0x1
 	statxMode      = 0x1c // offset of stx_mode in struct statx
 	statxRdev      = 0x80 // of stx_rdev_major, stx_rdev_minor
+	statxMntID     = 0x1000
+	statxMnt       = 0x90 // of stx_mnt_id
 	procMagic      = 0x9fa0
 	noTree         = ^uintptr(0)
 	mountPointDir  = 0o755
@@ -86,6 +88,28 @@ func procfs(base unsafe.Pointer, fd uintptr) syscall.Errno {
 		e = syscall.ENOTSUP
 	}
 	return e
+}
+
+// sameMount fails with EINVAL if two descriptors are of different mounts.
+//
+//go:nosplit
+//go:norace
+func sameMount(base unsafe.Pointer, a, b uintptr) syscall.Errno {
+	s := &header(base).Scratch
+	s[emptyAt] = 0
+	id := uint64(0)
+	for i := 0; i < 2; i++ {
+		_, _, e := syscall.RawSyscall6(sysStatx, a, uintptr(unsafe.Pointer(&s[emptyAt])), atEmptyPath, statxMntID,
+			uintptr(unsafe.Pointer(&s[statxAt])), 0)
+		if e != 0 {
+			return e
+		}
+		if i > 0 && s[statxAt+statxMnt/8] != id {
+			return syscall.EINVAL
+		}
+		a, id = b, s[statxAt+statxMnt/8]
+	}
+	return 0
 }
 
 // place opens path inside root, where its last component is no symbolic link.
