@@ -855,8 +855,10 @@ func (s *sandbox) awaitJoined(twice bool) error {
 			s.pid = int(r.Value)
 		case r.Kind == prog.RecordPid:
 			// The one that says so has ended, or is about to.
-			if first := s.sender(); cloned == 0 && first != 0 {
-				s.pid = first
+			if cloned == 0 {
+				if first := s.sender(); first != 0 {
+					s.pid = first
+				}
 			}
 			sys.Wait(s.pid)
 			s.pid = int(r.Value)
