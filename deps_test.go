@@ -40,17 +40,20 @@ var mayImport = map[string][]string{
 	// Only for tests.
 	"internal/testenv":      {"internal/sys", "features"},
 	"test/clients/recorder": {},
+	"internal/differ":       {},
+	"internal/differ/probe": {},
 }
 
 // thirdParty is what packages import of other modules. A new one needs a reason in
 // RATIONALE.md.
 var thirdParty = map[string][]string{
-	"internal/testenv": {"golang.org/x/sys/unix"},
-	"internal/sys":     {"golang.org/x/sys/unix"},
-	"features":         {"golang.org/x/sys/unix"},
-	"overlay":          {"golang.org/x/sys/unix"},
-	"nsexec":           {"golang.org/x/sys/unix"},
-	"cmd/nsrun":        {"github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+	"internal/testenv":      {"golang.org/x/sys/unix"},
+	"internal/sys":          {"golang.org/x/sys/unix"},
+	"features":              {"golang.org/x/sys/unix"},
+	"overlay":               {"golang.org/x/sys/unix"},
+	"nsexec":                {"golang.org/x/sys/unix"},
+	"cmd/nsrun":             {"github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+	"internal/differ/probe": {"golang.org/x/sys/unix"},
 }
 
 // thirdPartyTests is what tests import beyond that.

@@ -1,0 +1,70 @@
+package differ
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestAgainstBubblewrap is the whole comparison.
+func TestAgainstBubblewrap(t *testing.T) {
+	bin(t)
+	t.Run("cases", func(t *testing.T) { compare(t, linesToDo(cases)) })
+	t.Run("generated", func(t *testing.T) { compare(t, linesToDo(generated(t))) })
+	t.Run("as nsrun", func(t *testing.T) {
+		lines := generated(t)
+		lines = lines[:min(len(lines), 40)]
+		for i := range lines {
+			lines[i].ownName = true
+		}
+		compare(t, linesToDo(lines))
+	})
+	t.Run("life", func(t *testing.T) { compare(t, scenes()) })
+	if flag.Lookup("test.run").Value.String() == "" && os.Getenv("NSRUN_TEST_AS_USER") == "" {
+		t.Run("stale", stale)
+	}
+}
+
+// stale finds rows of the table that nothing needs.
+func stale(t *testing.T) {
+	for _, m := range allMeant {
+		if m.hit == 0 && (!m.root || os.Geteuid() == 0) {
+			t.Errorf("%s: no such difference was seen: %s, bubblewrap %s, here %s", m.name, m.key, m.real, m.ours)
+		}
+	}
+}
+
+// The table and the document name the same differences.
+func TestDifferencesAreDocumented(t *testing.T) {
+	if os.Getenv("NSRUN_TEST_AS_USER") != "" {
+		t.Skip("was looked at before, where the document is")
+	}
+	b, err := os.ReadFile("../../docs/bwrap-differences.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := make(map[string]bool)
+	for line := range strings.Lines(string(b)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "## "); ok {
+			documented[name] = true
+		}
+	}
+	for _, m := range allMeant {
+		if !documented[m.name] {
+			t.Errorf("docs/bwrap-differences.md has no section %q", m.name)
+		}
+		if !strings.Contains(strings.Join(strings.Fields(string(b)), " "), m.reason) {
+			t.Errorf("docs/bwrap-differences.md does not give the reason of %q: %s", m.name, m.reason)
+		}
+	}
+	for name := range documented {
+		used := false
+		for _, m := range allMeant {
+			used = used || m.name == name
+		}
+		if !used {
+			t.Errorf("docs/bwrap-differences.md: nothing is meant to be different in %q", name)
+		}
+	}
+}

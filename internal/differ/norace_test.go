@@ -1,0 +1,5 @@
+//go:build !race
+
+package differ
+
+const raceDetector = false
