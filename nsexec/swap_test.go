@@ -317,6 +317,36 @@ func TestSwappedRemount(t *testing.T) {
 	})
 }
 
+// TestCoveredRemount: what is to become read-only is covered, by a later step. It is
+// not the hidden mount that is meant.
+func TestCoveredRemount(t *testing.T) {
+	bothWays(t, func(t *testing.T, classic bool) {
+		dir := testenv.Dir(t)
+		testenv.Tree(t, dir, "src/f")
+		src := filepath.Join(dir, "src")
+		for _, c := range []struct {
+			plan mounts.Plan
+			want string // "": refused
+		}{
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Remount("/mnt/a/x")}, "no"},
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Remount("/mnt//a/./x/")}, "no"},
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Tmpfs("/mnt/a/x"), mounts.Remount("/mnt/a/x")}, "no"},
+			{mounts.Plan{mounts.Tmpfs("/mnt/a/x"), mounts.Bind(src, "/mnt/a/x"), mounts.Remount("/mnt/a/x")}, "no"},
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Tmpfs("/mnt/a"), mounts.Remount("/mnt/a/x")}, ""},
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Tmpfs("/mnt/a"), mounts.Dir("/mnt/a/x"), mounts.Remount("/mnt/a/x")}, ""},
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Tmpfs("/mnt/a"), mounts.Tmpfs("/mnt/a/x"), mounts.Remount("/mnt/a/x")}, "no"},
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Tmpfs("/mnt/a"), mounts.Symlink("/mnt", "/mnt/a/x"), mounts.Remount("/mnt/a/x")}, ""},
+		} {
+			for _, root := range []mounts.Plan{base(), system(mounts.Proc("/proc"), mounts.Dev("/dev"), mounts.Tmpfs("/mnt"))} {
+				out, err := in(classic, append(root, c.plan...), try+"try touch /mnt/a/x/new").Output()
+				if _, refused := errors.AsType[*nsexec.Error](err); refused != (c.want == "") || strings.TrimSpace(string(out)) != c.want {
+					t.Errorf("%v: %v, it can be written to: %s", c.plan, err, out)
+				}
+			}
+		}
+	})
+}
+
 // TestSwappedSource: the source of a bind is exchanged with a link out of the
 // attacker's directory. A source is followed, once: the sandbox has one or the other,
 // as read-only as was said.
