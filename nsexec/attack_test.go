@@ -73,7 +73,11 @@ func TestLinkAtTarget(t *testing.T) {
 				mounts.Data(target, nil), mounts.TmpOverlay(target, ws), mounts.ROOverlay(target, ws, "/usr"), mounts.Chmod(0o777, target), mounts.Remount(target),
 			} {
 				c := in(classic, base(mounts.Bind(ws, ws), m), "true")
-				wantError(t, c.Run(), m.Kind.String(), target, syscall.ELOOP)
+				err := c.Run()
+				if m.Kind == mounts.KindChmod && errors.Is(err, syscall.EOPNOTSUPP) {
+					continue // the mode of a link, which cannot be set
+				}
+				wantError(t, err, m.Kind.String(), target, syscall.ELOOP)
 			}
 		}
 		if exists(ws, "nowhere") {
