@@ -339,3 +339,41 @@ func TestForgedReports(t *testing.T) {
 		t.Errorf("the control: status %d\n%s", got.status, got.out)
 	}
 }
+
+// TestMonitorIsClosed: root without capabilities, in a sandbox that sees the caller's
+// processes and has its user namespace, does not get out through the nsrun process
+// outside, which may have no more capabilities than it. (For others the user namespace
+// of the sandbox is in the way.)
+func TestMonitorIsClosed(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "victim/file: x")
+	victim := filepath.Join(dir, "victim")
+	before := testenv.Listing(t, victim)
+	// Each of its threads has capabilities of its own.
+	attack := "for t in /proc/$PPID /proc/$PPID/task/*; do for way in root cwd; do { echo overwritten > $t/$way" + victim + "/file; } 2>&- && echo written by $way; done; " +
+		"cat $t/exe >/dev/null 2>&1 && echo opened; done; echo done"
+	parent := "sleep 0.05; " + attack // the one outside has got its work done
+	for range 5 {
+		for _, args := range [][]string{
+			{"--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev"},
+			{"--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--die-with-parent", "--new-session"},
+			{"--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-net", "--unshare-ipc"},
+		} {
+			for _, script := range []string{attack, parent} {
+				got := runs(t, bin, "nsrun", command(append(args, "sh", "-c", script)...))
+				if got.out != "done\n" {
+					t.Errorf("%q: status %d\n%s", args, got.status, got.out)
+				}
+				if d := testenv.Difference(t, victim, before); d != "" {
+					t.Fatalf("%q: changed: %s", args, d)
+				}
+			}
+		}
+	}
+	// Control: through a process that is not closed it would.
+	control := "sleep 100 & echo overwritten > /proc/$!/root" + victim + "/file; kill $!"
+	if got := runs(t, bin, "nsrun", command("--bind", "/", "/", "--dev", "/dev", "sh", "-c", control)); testenv.Difference(t, victim, before) == "" {
+		t.Errorf("the control: status %d\n%s", got.status, got.out)
+	}
+}
