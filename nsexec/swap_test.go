@@ -304,7 +304,7 @@ func TestSwappedRemount(t *testing.T) {
 		testenv.Unchanged(t, src)
 		testenv.Swap(t, p)
 		script := "for f in " + p.A + " " + p.B + "; do [ ! -e $f/f ] || echo changed >> $f/f; done 2>/dev/null; cat /proc/self/mountinfo"
-		race(t, 200, func(int) *nsexec.Cmd {
+		race(t, 150, func(int) *nsexec.Cmd {
 			return in(classic, base(mounts.Bind(ws, ws), mounts.Bind(src, p.A), mounts.Remount(p.A)), script)
 		}, func(_ int, out string) error {
 			for _, line := range mountLines(t, out) {
@@ -359,7 +359,7 @@ func TestSwappedSource(t *testing.T) {
 		testenv.Unchanged(t, filepath.Join(dir, "outside"))
 		testenv.Swap(t, p)
 		seen := make(map[string]int)
-		starts(t, 300, func(i int) *nsexec.Cmd {
+		starts(t, 200, func(i int) *nsexec.Cmd {
 			root := base()
 			if i%2 == 1 {
 				root = system(mounts.Proc("/proc"), mounts.Dev("/dev"))
