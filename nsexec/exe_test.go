@@ -188,7 +188,7 @@ func TestSetupIsClosed(t *testing.T) {
 			dir := testenv.Dir(t)
 			done := filepath.Join(dir, "done")
 			c, out := start(write(t, 0o755, string(b), dir, "scanner"), "scan", exe, done)
-			command, runs := "/bin/true", 300
+			command, runs := "/bin/true", 150
 			if control {
 				command, runs = exe, 50 // what is started stays what it was
 			}

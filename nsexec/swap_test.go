@@ -304,7 +304,7 @@ func TestSwappedRemount(t *testing.T) {
 		testenv.Unchanged(t, src)
 		testenv.Swap(t, p)
 		script := "for f in " + p.A + " " + p.B + "; do [ ! -e $f/f ] || echo changed >> $f/f; done 2>/dev/null; cat /proc/self/mountinfo"
-		race(t, 200, func(int) *nsexec.Cmd {
+		race(t, 150, func(int) *nsexec.Cmd {
 			return in(classic, base(mounts.Bind(ws, ws), mounts.Bind(src, p.A), mounts.Remount(p.A)), script)
 		}, func(_ int, out string) error {
 			for _, line := range mountLines(t, out) {
@@ -314,6 +314,36 @@ func TestSwappedRemount(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+// TestCoveredRemount: what is to become read-only is covered, by a later step. It is
+// not the hidden mount that is meant.
+func TestCoveredRemount(t *testing.T) {
+	bothWays(t, func(t *testing.T, classic bool) {
+		dir := testenv.Dir(t)
+		testenv.Tree(t, dir, "src/f")
+		src := filepath.Join(dir, "src")
+		for _, c := range []struct {
+			plan mounts.Plan
+			want string // "": refused
+		}{
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Remount("/mnt/a/x")}, "no"},
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Remount("/mnt//a/./x/")}, "no"},
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Tmpfs("/mnt/a/x"), mounts.Remount("/mnt/a/x")}, "no"},
+			{mounts.Plan{mounts.Tmpfs("/mnt/a/x"), mounts.Bind(src, "/mnt/a/x"), mounts.Remount("/mnt/a/x")}, "no"},
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Tmpfs("/mnt/a"), mounts.Remount("/mnt/a/x")}, ""},
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Tmpfs("/mnt/a"), mounts.Dir("/mnt/a/x"), mounts.Remount("/mnt/a/x")}, ""},
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Tmpfs("/mnt/a"), mounts.Tmpfs("/mnt/a/x"), mounts.Remount("/mnt/a/x")}, "no"},
+			{mounts.Plan{mounts.Bind(src, "/mnt/a/x"), mounts.Tmpfs("/mnt/a"), mounts.Symlink("/mnt", "/mnt/a/x"), mounts.Remount("/mnt/a/x")}, ""},
+		} {
+			for _, root := range []mounts.Plan{base(), system(mounts.Proc("/proc"), mounts.Dev("/dev"), mounts.Tmpfs("/mnt"))} {
+				out, err := in(classic, append(root, c.plan...), try+"try touch /mnt/a/x/new").Output()
+				if _, refused := errors.AsType[*nsexec.Error](err); refused != (c.want == "") || strings.TrimSpace(string(out)) != c.want {
+					t.Errorf("%v: %v, it can be written to: %s", c.plan, err, out)
+				}
+			}
+		}
 	})
 }
 
@@ -329,7 +359,7 @@ func TestSwappedSource(t *testing.T) {
 		testenv.Unchanged(t, filepath.Join(dir, "outside"))
 		testenv.Swap(t, p)
 		seen := make(map[string]int)
-		starts(t, 300, func(i int) *nsexec.Cmd {
+		starts(t, 200, func(i int) *nsexec.Cmd {
 			root := base()
 			if i%2 == 1 {
 				root = system(mounts.Proc("/proc"), mounts.Dev("/dev"))

@@ -47,7 +47,7 @@ func openStateDir(dir string, create bool) (path string, h *handle, err error) {
 	var missing []string
 	existing := filepath.Dir(dir)
 	for {
-		p, err := filepath.EvalSymlinks(existing)
+		p, err := resolveLinks(existing)
 		if err == nil {
 			existing = p
 			break
@@ -123,6 +123,52 @@ func openStateDir(dir string, create bool) (path string, h *handle, err error) {
 		return "", nil, &Error{Op: "open state directory", Path: path, Err: err}
 	}
 	return path, last, nil
+}
+
+// resolveLinks is filepath.EvalSymlinks, but for links that somebody else put into a
+// directory that all can write to: what fs.protected_symlinks is against
+// (proc_sys_fs(5)), which resolving in user space, and some hosts, do without.
+func resolveLinks(path string) (string, error) {
+	at, rest := "/", strings.Split(path, "/")
+	for links := 0; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		var st, dir unix.Stat_t
+		if err := unix.Lstat(next, &st); err != nil {
+			return "", err
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+			at = next
+			continue
+		}
+		if links++; links > 40 {
+			return "", unix.ELOOP
+		}
+		if err := unix.Lstat(at, &dir); err != nil {
+			return "", err
+		}
+		const shared = unix.S_ISVTX | unix.S_IWOTH
+		if dir.Mode&shared == shared && st.Uid != dir.Uid && st.Uid != uint32(unix.Geteuid()) {
+			return "", fmt.Errorf("%s is a link of user %d's: %w", next, st.Uid, unix.EPERM)
+		}
+		text, err := os.Readlink(next)
+		if err != nil {
+			return "", err
+		}
+		if filepath.IsAbs(text) {
+			at = "/"
+		}
+		rest = append(strings.Split(text, "/"), rest...)
+	}
+	return at, nil
 }
 
 // openOwned opens a directory that must be the caller's own and writable by

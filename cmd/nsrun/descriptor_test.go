@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -285,5 +286,94 @@ func TestNothingShared(t *testing.T) {
 		if got := under(control); got.status != 1 || !strings.Contains(got.out, "differ") {
 			t.Errorf("the control, %s: status %d\n%s", control, got.status, got.out)
 		}
+	}
+}
+
+// TestForgedReports: the command may write to PID 1's descriptors where bwrap's options
+// leave PID 1 open; what it writes ends or confuses nobody but itself. nsrun run leaves
+// nothing open.
+func TestForgedReports(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "p/", "home/")
+	victim := exec.Command("sleep", "1000")
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = victim.Wait() }()
+	defer func() { _ = victim.Process.Kill() }()
+	number := make([]byte, 4)
+	binary.NativeEndian.PutUint32(number, uint32(victim.Process.Pid))
+	octal := ""
+	for _, b := range number {
+		octal += fmt.Sprintf(`\%o`, b)
+	}
+	// Each a record: a process id, a failure, a start, an end, a text without an end.
+	forge := "for f in /proc/1/fd/*; do "
+	for _, record := range []string{`\1\0\0\0` + octal + `\0\0\0\0\0\0\0\0`, `\5\0\0\0\377\377\377\377\0\0\0\0\0\0\0\0`, `\2\0\0\0\377\377\377\177\377\377\377\177\377\377\377\177`, `\3\0\0\0` + octal + `\0\0\0\0\0\0\0\0`, `\4\0\0\0\0\7\0\0\0\0\0\0\0\0\0\0`} {
+		forge += "printf '" + record + "' > $f && echo forged; "
+	}
+	forge += "done 2>&-; exit 7"
+	for _, args := range [][]string{
+		{"nsrun", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc"},
+		{"nsrun", "--unshare-all", "--forward-signals", "--kill-on-exit", "--ro-bind", "/", "/", "--proc", "/proc"},
+		{"nsrun", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc"},
+		{"nsrun", "run"}, {"nsrun", "run", "--direct", "--timeout", "10s"},
+	} {
+		for range 10 {
+			c := command(append(args[1:], "sh", "-c", forge)...)
+			c.Dir = filepath.Join(dir, "p")
+			c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home")}
+			got := runs(t, bin, args[0], c)
+			// It may give itself another end, or say that it failed to begin.
+			if got.status != 7 && (got.status != 1 || args[1] == "run") || args[1] == "run" && got.out != "" {
+				t.Errorf("%q: status %d\n%s", args, got.status, got.out)
+			}
+		}
+	}
+	if !testenv.Alive(victim.Process.Pid) {
+		t.Error("somebody killed another process")
+	}
+	// Control: the first of them could be forged at all.
+	if got := runs(t, bin, "nsrun", command("--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "sh", "-c", forge)); !strings.Contains(got.out, "forged") {
+		t.Errorf("the control: status %d\n%s", got.status, got.out)
+	}
+}
+
+// TestMonitorIsClosed: root without capabilities, in a sandbox that sees the caller's
+// processes and has its user namespace, does not get out through the nsrun process
+// outside, which may have no more capabilities than it. (For others the user namespace
+// of the sandbox is in the way.)
+func TestMonitorIsClosed(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "victim/file: x")
+	victim := filepath.Join(dir, "victim")
+	before := testenv.Listing(t, victim)
+	// Each of its threads has capabilities of its own.
+	attack := "for t in /proc/$PPID /proc/$PPID/task/*; do for way in root cwd; do { echo overwritten > $t/$way" + victim + "/file; } 2>&- && echo written by $way; done; " +
+		"cat $t/exe >/dev/null 2>&1 && echo opened; done; echo done"
+	parent := "sleep 0.05; " + attack // the one outside has got its work done
+	for range 5 {
+		for _, args := range [][]string{
+			{"--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev"},
+			{"--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--die-with-parent", "--new-session"},
+			{"--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-net", "--unshare-ipc"},
+		} {
+			for _, script := range []string{attack, parent} {
+				got := runs(t, bin, "nsrun", command(append(args, "sh", "-c", script)...))
+				if got.out != "done\n" {
+					t.Errorf("%q: status %d\n%s", args, got.status, got.out)
+				}
+				if d := testenv.Difference(t, victim, before); d != "" {
+					t.Fatalf("%q: changed: %s", args, d)
+				}
+			}
+		}
+	}
+	// Control: through a process that is not closed it would.
+	control := "sleep 100 & echo overwritten > /proc/$!/root" + victim + "/file; kill $!"
+	if got := runs(t, bin, "nsrun", command("--bind", "/", "/", "--dev", "/dev", "sh", "-c", control)); testenv.Difference(t, victim, before) == "" {
+		t.Errorf("the control: status %d\n%s", got.status, got.out)
 	}
 }

@@ -129,7 +129,7 @@ func TestHostileTerminal(t *testing.T) {
 			args = append(args, "--tmpfs", "/dev/pts")
 		}
 		c := exec.Command(filepath.Join(bin, "bwrap"), append(args, inner...)...)
-		c.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+		c.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}
 		term.Attach(c)
 		if err := c.Run(); err != nil {
 			t.Logf("%s: %v", hostile, err)
@@ -175,7 +175,7 @@ func TestWritableBelow(t *testing.T) {
 		}
 		c := exec.Command(filepath.Join(bin, args[0]), append(args[1:], "sh", "-c", attack)...)
 		c.Dir = filepath.Join(dir, "p")
-		c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home")}
+		c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "GORACE=atexit_sleep_ms=0"}
 		var out strings.Builder
 		c.Stdout, c.Stderr = &out, &out
 		if err := c.Start(); err != nil {

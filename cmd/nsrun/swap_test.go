@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -189,5 +192,95 @@ func TestSwappedRule(t *testing.T) {
 	testenv.Fooled(t, func() bool { return isDir(out) }, func() bool {
 		b, err := os.ReadFile(filepath.Join(out, ".ssh/id"))
 		return err == nil && string(b) == "key"
+	})
+}
+
+// TestSwappedDevice: a name in the caller's /dev is exchanged: the device, and a link
+// to a file. The sandbox gets the device, or does not start (CVE-2025-31133,
+// CVE-2025-52565 of runc).
+func TestSwappedDevice(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "victim/file: x", "dev/null", "p/", "home/")
+	dev, victim := filepath.Join(dir, "dev"), filepath.Join(dir, "victim")
+	testenv.Unchanged(t, victim)
+	relink(t, filepath.Join(victim, "file"), filepath.Join(dev, "link"))
+	args := []string{"--bind", "/", "/", "--bind", dev, "/dev"}
+	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		args = append(args, "--dev-bind", "/dev/"+name, "/dev/"+name)
+	}
+	// One outer sandbox has the mounts; somebody outside of it exchanges the names.
+	script := `echo ready; read x; for i in $(seq 75); do
+for how in "--bind / / --dev /dev --unshare-all" "run --direct"; do
+nsrun $how sh -c 'echo overwritten > /dev/null; [ -c /dev/null ] && echo device || echo none' 2>&1 || echo refused; done; done`
+	c := exec.Command(filepath.Join(bin, "bwrap"), append(args, "sh", "-c", script)...)
+	c.Dir = filepath.Join(dir, "p")
+	c.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "GORACE=atexit_sleep_ms=0"}
+	in, err1 := c.StdinPipe()
+	out, err2 := c.StdoutPipe()
+	if err := errors.Join(err1, err2, c.Start()); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "ready" {
+		t.Fatalf("it says %q", lines.Text())
+	}
+	testenv.Swap(t, testenv.Pair{A: filepath.Join(dev, "null"), B: filepath.Join(dev, "link")})
+	_ = in.Close()
+	seen := make(map[string]int)
+	for lines.Scan() {
+		seen[lines.Text()]++
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+	t.Log(seen)
+	if seen["none"] > 0 || seen["device"] == 0 || seen["refused"] == 0 {
+		t.Errorf("what was at /dev/null: %v", seen)
+	}
+}
+
+// TestSwappedState: the directory for sessions lies in one that all can write to, and
+// somebody else exchanges what is there: a link of his to a directory of the caller's,
+// and a directory. No session is kept where the link leads.
+func TestSwappedState(t *testing.T) {
+	testenv.NeedRoot(t) // to be somebody else
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "p/file: x", "home/", "victim/nsrun/sessions/", "shared/nsrun/sessions/")
+	shared, victim := filepath.Join(dir, "shared"), filepath.Join(dir, "victim")
+	for _, d := range []string{"shared/nsrun", "shared/nsrun/sessions", "victim/nsrun", "victim/nsrun/sessions"} {
+		if err := os.Chmod(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := testenv.Pair{A: filepath.Join(shared, "nsrun"), B: filepath.Join(shared, "link")}
+	relink(t, "../victim/nsrun", p.B)
+	if err := errors.Join(os.Chmod(shared, 0o777|os.ModeSticky), os.Lchown(p.B, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Unchanged(t, victim)
+	testenv.Unchanged(t, filepath.Join(dir, "p"))
+	run := func() ran {
+		c := command("run", "-q", "--keep", "sh", "-c", "echo changed > file")
+		c.Dir = filepath.Join(dir, "p")
+		c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "XDG_STATE_HOME=" + shared}
+		return runs(t, bin, "nsrun", c)
+	}
+	testenv.Swap(t, p)
+	raceRuns(t, 100, func(i int) string {
+		switch got := run(); {
+		case got.status == 0 && got.out == "":
+			return "kept"
+		case got.status == 125 && strings.HasPrefix(got.out, "nsrun: "):
+			return "refused"
+		default:
+			t.Errorf("status %d\n%s", got.status, got.out)
+			return "else"
+		}
+	}, "kept", "refused")
+	made := filepath.Join(victim, "nsrun/made")
+	testenv.Fooled(t, func() bool { return isDir(p.A) }, func() bool {
+		return os.Mkdir(filepath.Join(p.A, "made"), 0o700) == nil && os.Remove(made) == nil
 	})
 }

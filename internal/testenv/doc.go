@@ -1,5 +1,5 @@
 // Package testenv holds what tests of several packages need: leak checks, the
-// second run as an ordinary user, skips that are checked, golden files, trees
+// second run as an ordinary user, skips that are checked, golden files, races, trees
 // from one-line texts, and a terminal. Only tests import it.
 //
 // A package's TestMain calls Main, which runs the tests
