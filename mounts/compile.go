@@ -79,6 +79,7 @@ const (
 	statxBasic     = 0x7ff
 	dontSync       = 0x4000
 	writeOK        = 2
+	atEAccess      = 0x200
 
 	statxSize          = 0x100
 	sIFMT, sIFDIR      = 0o170000, 0o040000

@@ -185,7 +185,7 @@ func (c *compiler) proc(m *Mount) {
 			c.StepIn("proc", m.Target, name)
 			var locked prog.Label
 			if c.o.Bubblewrap {
-				locked = c.Call(prog.SysFaccessat, proc.Arg(), c.String(name), prog.Int(writeOK)).
+				locked = c.Call(prog.SysFaccessat2, proc.Arg(), c.String(name), prog.Int(writeOK), prog.Int(atEAccess)).
 					Tolerate(syscall.EACCES, syscall.EROFS, enoent).OnTolerated()
 			}
 			flags := uint64(attrReadOnly | attrNoSuid | attrNoDev | attrNoExec)

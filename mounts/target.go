@@ -126,6 +126,7 @@ func (c *compiler) dirTarget(m *Mount) prog.Slot {
 	}
 	dst := c.target(m, tree{}, alwaysDir)
 	c.Step(m.Kind.String(), m.Target)
+	c.Call(prog.Mismatch, prog.Int(-1), dst.Arg())
 	return dst
 }
 

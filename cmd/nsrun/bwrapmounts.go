@@ -23,6 +23,9 @@ func (d *dropped) mounts() error {
 			d.cmd.Hostname, d.cmd.NoHostname = op.Dest, op.Dest == ""
 			continue
 		}
+		if op.Try && op.Source == "" {
+			continue // which does not exist
+		}
 		var m mounts.Mount
 		dropin.Mount(&m, op, d.cfg.UnsharePID || d.cfg.PIDNS.Set, d.plainShm)
 		if !path.IsAbs(m.Target) {

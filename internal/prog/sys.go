@@ -62,7 +62,7 @@ const (
 	SysSigprocmask
 	SysExecve
 	SysSetns
-	SysFaccessat
+	SysFaccessat2
 	SysUnlinkat
 	SysFchmodat2
 	SysSigaction
@@ -168,7 +168,7 @@ var sysTable = [numSys]sysInfo{
 	SysSigprocmask:  {"rt_sigprocmask", [2]uint32{14, 135}, "eqpd"},
 	SysExecve:       {"execve", [2]uint32{59, 221}, "svE"},
 	SysSetns:        {"setns", [2]uint32{308, 268}, "fx"},
-	SysFaccessat:    {"faccessat", [2]uint32{269, 48}, "fsd"},
+	SysFaccessat2:   {"faccessat2", [2]uint32{439, 439}, "fsdx"},
 	SysUnlinkat:     {"unlinkat", [2]uint32{263, 35}, "fsd"},
 	SysFchmodat2:    {"fchmodat2", [2]uint32{452, 452}, "fsmx"},
 	SysSigaction:    {"rt_sigaction", [2]uint32{13, 134}, "dppd"},
