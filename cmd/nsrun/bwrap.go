@@ -274,11 +274,13 @@ func (d *dropped) join() error {
 			return &bwrap.Error{Text: f.text, Err: unix.EBADF}
 		}
 		*f.to = os.NewFile(uintptr(f.fd.Value), f.name)
-		if f.to != &j.UserAfter { // which is entered, and closed, later
+		if f.to != &j.UserAfter && f.fd != cfg.UserNS2 { // which is entered, and closed, later
 			d.cmd.Close = append(d.cmd.Close, f.fd.Value)
 		}
 	}
-	j.UID, j.SetUID, j.GID, j.SetGID = cfg.UID.Value, cfg.UID.Set, cfg.GID.Value, cfg.GID.Set
+	if cfg.UserNS.Set {
+		j.UID, j.SetUID, j.GID, j.SetGID = cfg.UID.Value, cfg.UID.Set, cfg.GID.Value, cfg.GID.Set
+	}
 	if !cfg.NetNS.Set {
 		return nil
 	}
