@@ -34,9 +34,10 @@ func dropIn(argv []string, extensions bool) int {
 		_, _ = os.Stderr.WriteString(bwrap.Message(false, bwrap.SeverityError, err))
 		return 1
 	}
+	d := dropped{plainShm: !extensions}
 	cfg, err := bwrap.Parse(argv[1:], bwrap.Env{
 		UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Caps: effectiveCaps(), Extensions: extensions,
-		ReadFD: readFD, UserNamespaces: haveUserNamespaces,
+		ReadFD: d.readFD, UserNamespaces: haveUserNamespaces,
 	})
 	for _, w := range cfg.Warnings {
 		_, _ = os.Stderr.WriteString(bwrap.Message(w.LevelPrefix, bwrap.SeverityWarning, w.Text))
@@ -52,7 +53,7 @@ func dropIn(argv []string, extensions bool) int {
 		_, _ = os.Stderr.WriteString(bwrap.Usage(argv[0], extensions))
 		return 1
 	}
-	d := dropped{cfg: cfg, plainShm: !extensions}
+	d.cfg = cfg
 	if err == nil {
 		err = d.prepare()
 	}
@@ -92,6 +93,12 @@ func effectiveCaps() uint64 {
 	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective)
 }
 
+// readFD is readFD for parsing.
+func (d *dropped) readFD(fd int) ([]byte, error) {
+	d.read = append(d.read, fd)
+	return readFD(fd)
+}
+
 // readFD reads a descriptor to its end and closes it. Not by an os.File, for which
 // the runtime may open descriptors of its own, whose numbers options could name.
 func readFD(fd int) ([]byte, error) {
@@ -128,6 +135,7 @@ type dropped struct {
 	// block is read before the namespaces are used.
 	block   bwrap.Opt[int]
 	signals chan os.Signal // to be passed on
+	read    []int          // descriptors that were read while parsing
 	// plainShm gives /dev/shm the mode that bubblewrap gives it.
 	plainShm bool
 }
@@ -143,6 +151,7 @@ func (d *dropped) prepare() error {
 	}
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.Env = cfg.Environment(os.Environ())
+	c.Close = append(c.Close, d.read...)
 	c.Forget, c.Ignore = instant.Environ(), instant.Ignored()
 	if cfg.Chdir.Set && c.Dir == "" {
 		return &nsexec.Error{Op: "chdir", Err: unix.ENOENT}

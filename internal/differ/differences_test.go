@@ -49,7 +49,7 @@ var allMeant = []*meant{
 		reason: "In a /dev of --dev the directory shm has mode 1777, as hosts have it. Called as bwrap it has 0755, as bubblewrap's."},
 	{name: "Mount propagation", key: `in.mount.* propagation`, real: `"master"`, ours: `""`, root: true,
 		reason: "What the host mounts or unmounts after the start does not arrive in the sandbox: mounts are private, where bubblewrap's are slaves. Otherwise it would appear in read-only trees, writable."},
-	{name: "What is read-only in /proc", key: `in.mount.*( root| source| super|/bus|/irq)`, real: missing, ours: anything, root: true,
+	{name: "What is read-only in /proc", key: `in.mount.*( root| source| super| propagation|/bus|/irq)`, real: missing, ours: anything, root: true,
 		reason: "Where root is the caller, the parts of /proc through which root can change the host are read-only whatever its uid inside is; bubblewrap looks at the uid inside."},
 	{name: "An empty source", line: `.*--(ro-|dev-)?bind-try '' .*`, key: `.*`, real: anything, ours: anything,
 		reason: "An empty source does not exist, so --bind-try does nothing with it; bubblewrap binds the host's root."},
