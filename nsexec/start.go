@@ -672,8 +672,10 @@ func (c *Cmd) complete(s *sandbox, p *beginning, fds []int, clone cloneFunc) (*s
 			return nil, err
 		}
 		// Somebody may have killed a sandbox that waited, or the launcher before it
-		// cloned: once more, with a fresh one.
-		if lost := s.waited || s.unknown || sendErr != nil; !lost || try > 0 || !p.common() {
+		// cloned: once more, with a fresh one. Not where it was begun a moment ago and
+		// has the work: what it read from the caller's descriptors is gone, and who
+		// kills it while it waits for one (Block) does not want the command.
+		if lost := s.waited && !p.inherit || s.unknown || sendErr != nil; !lost || try > 0 || !p.common() {
 			if sendErr != nil {
 				err = &Error{Op: "start", Path: c.Path, Err: sendErr}
 			}

@@ -278,7 +278,9 @@ func (d *dropped) join() error {
 			d.cmd.Close = append(d.cmd.Close, f.fd.Value)
 		}
 	}
-	j.UID, j.SetUID, j.GID, j.SetGID = cfg.UID.Value, cfg.UID.Set, cfg.GID.Value, cfg.GID.Set
+	if cfg.UserNS.Set {
+		j.UID, j.SetUID, j.GID, j.SetGID = cfg.UID.Value, cfg.UID.Set, cfg.GID.Value, cfg.GID.Set
+	}
 	if !cfg.NetNS.Set {
 		return nil
 	}
