@@ -194,6 +194,9 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 		Bubblewrap:    c.Bubblewrap,
 	}
 	if o.Classic {
+		if c.Inherit {
+			o.ScratchFd = freePair(status)
+		}
 		infos, err := mounts.ReadMountinfo()
 		if err != nil {
 			return &Error{Op: "mount", Path: "/proc/self/mountinfo", Err: err}
@@ -205,6 +208,28 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 		return &Error{Op: me.Op, Path: me.Path, Err: me.Err}
 	}
 	return err
+}
+
+// freePair is a number that is no descriptor of this process, nor is the next one,
+// with so many others below it that the set-up, which gets the lowest, does not come
+// there; where the limit of descriptors does not allow that, the highest pair.
+func freePair(status int) int {
+	limit := unix.Rlimit{Cur: 1024}
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	pair, free, before := status+scratchFd, 0, false
+	for fd := 0; fd < int(min(limit.Cur, 1<<30)); fd++ {
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		isFree := err != nil
+		if isFree && before {
+			if pair = fd - 1; free > scratchFd {
+				break
+			}
+		}
+		if before = isFree; isFree {
+			free++
+		}
+	}
+	return pair
 }
 
 // emit is setup without questions to the system, and without allocating where the
@@ -408,7 +433,7 @@ func dieWithParent(b *prog.Builder, status int) {
 	b.Step("start", "")
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
 	// If the parent died before that, nobody reads the status pipe any more.
-	poll := b.Data([]byte{byte(status), byte(status >> 8), 0, 0, 0, 0, 0, 0})
+	poll := b.Data([]byte{byte(status), byte(status >> 8), byte(status >> 16), byte(status >> 24), 0, 0, 0, 0})
 	zero := b.Words(0, 0)
 	b.Call(prog.SysPpoll, poll.Arg(), prog.Int(1), zero.Arg(), prog.Null)
 	alive := b.If(poll+4, unix.POLLERR<<16, 0)
@@ -647,8 +672,10 @@ func (c *Cmd) complete(s *sandbox, p *beginning, fds []int, clone cloneFunc) (*s
 			return nil, err
 		}
 		// Somebody may have killed a sandbox that waited, or the launcher before it
-		// cloned: once more, with a fresh one.
-		if lost := s.waited || s.unknown || sendErr != nil; !lost || try > 0 || !p.common() {
+		// cloned: once more, with a fresh one. Not where it was begun a moment ago and
+		// has the work: what it read from the caller's descriptors is gone, and who
+		// kills it while it waits for one (Block) does not want the command.
+		if lost := s.waited && !p.inherit || s.unknown || sendErr != nil; !lost || try > 0 || !p.common() {
 			if sendErr != nil {
 				err = &Error{Op: "start", Path: c.Path, Err: sendErr}
 			}

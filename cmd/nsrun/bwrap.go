@@ -153,6 +153,11 @@ func (d *dropped) prepare() error {
 	c.Env = cfg.Environment(os.Environ())
 	c.Close = append(c.Close, d.read...)
 	c.Forget, c.Ignore = instant.Environ(), instant.Ignored()
+	for fd, closed := range instant.Closed() {
+		if closed {
+			c.Close = append(c.Close, fd)
+		}
+	}
 	if cfg.Chdir.Set && c.Dir == "" {
 		return &nsexec.Error{Op: "chdir", Err: unix.ENOENT}
 	}
@@ -369,6 +374,7 @@ func plainSignals() {
 		const ignored = 1 // SIG_IGN
 		_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
 		if e == 0 && now[0] != ignored {
+			handler[0] = uintptr(instant.Ignored() >> (s - 1) & 1) // SIG_IGN, or SIG_DFL
 			_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
 		}
 	}

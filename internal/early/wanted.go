@@ -51,9 +51,28 @@ func wanted(argc int, argv unsafe.Pointer) (flags uintptr) {
 			equal(a, "--userns-block-fd"), equal(a, "--info-fd"), equal(a, "--json-status-fd"), equal(a, "--args"),
 			equal(a, "--allow-loopback-failure"), equal(a, "--help"), equal(a, "--version"):
 			return 0
+		case equal(a, "--file"), equal(a, "--bind-data"), equal(a, "--ro-bind-data"), equal(a, "--bind-fd"), equal(a, "--ro-bind-fd"),
+			equal(a, "--seccomp"), equal(a, "--add-seccomp-fd"), equal(a, "--sync-fd"), equal(a, "--block-fd"):
+			// Such a number, which the caller has closed, may become one of ours.
+			if i+1 < argc && threeDigits(at(argv, i+1)) {
+				return 0
+			}
 		}
 	}
 	return flags
+}
+
+// threeDigits says that a C string is that long, or longer: highFd is.
+//
+//go:nosplit
+//go:norace
+func threeDigits(c unsafe.Pointer) bool {
+	for i := range 3 {
+		if *(*byte)(unsafe.Add(c, i)) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // at is the i-th argument.

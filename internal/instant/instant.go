@@ -75,6 +75,25 @@ var environment [2]uintptr
 // number of arguments, the arguments, a null pointer, the environment, a null
 // pointer. It returns where the usual way has to be gone.
 func run(stack unsafe.Pointer) {
+	try(stack)
+	// The runtime takes signals over, also those that are ignored; bubblewrap lets
+	// only SIGCHLD be what it always is.
+	for n := uintptr(1); n <= 64; n++ {
+		var old [4]uintptr // struct sigaction
+		_, _, e := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, n, 0, uintptr(unsafe.Pointer(&old)), 8, 0, 0)
+		if e == 0 && old[0] == 1 && n != uintptr(syscall.SIGCHLD) {
+			ignored |= 1 << (n - 1)
+		}
+	}
+	// And it opens standard descriptors.
+	for fd := range closed {
+		_, _, e := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)
+		closed[fd] = e != 0
+	}
+}
+
+// try is run up to where the usual way has to be gone.
+func try(stack unsafe.Pointer) {
 	argc := *(*int)(stack)
 	argv := unsafe.Add(stack, 8)
 	environ, n := unsafe.Add(argv, 8*(argc+1)), 0
@@ -112,13 +131,6 @@ func run(stack unsafe.Pointer) {
 		start(m, who)
 	}
 	m.free()
-	// The runtime takes signals over, also those that are ignored.
-	for n := uintptr(1); n <= 64; n++ {
-		var old [4]uintptr // struct sigaction
-		if _, _, e := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, n, 0, uintptr(unsafe.Pointer(&old)), 8, 0, 0); e == 0 && old[0] == 1 {
-			ignored |= 1 << (n - 1)
-		}
-	}
 }
 
 // ignored are the signals that were.
@@ -127,6 +139,13 @@ var ignored uint64
 // Ignored are the signals that this process ignored when it was executed, bit n-1 for
 // signal n; none where the entry point was another.
 func Ignored() uint64 { return ignored }
+
+// closed are the standard descriptors that were.
+var closed [3]bool
+
+// Closed are the standard descriptors that this process did not have when it was
+// executed; none where the entry point was another.
+func Closed() [3]bool { return closed }
 
 // Environ is where the kernel put this process's environment; nil where the entry
 // point was another.
@@ -250,7 +269,6 @@ func start(m *memory, w who) {
 		}
 	}
 	monitor(m, w, pipe, int(n)-1)
-	closeFd(pipe[0])
 }
 
 // monitor clones, with a working directory of n bytes, and waits for the command's end. It returns where there was no
@@ -264,6 +282,7 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 		WorkingDir: unsafe.String(&m.dir[0], n),
 	})
 	if block == nil {
+		closeFd(pipe[0])
 		closeFd(pipe[1])
 		return
 	}
@@ -279,6 +298,7 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(&old)), 0, 8, 0, 0)
 	closeFd(pipe[1])
 	if errno != 0 {
+		closeFd(pipe[0])
 		return
 	}
 	// With a PID 1, the command runs when it says so. Then there is no way back; and
@@ -301,7 +321,9 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 			giveUp(pipe[0])
 			exit(exitCode(wait(pid)))
 		default:
-			// Something failed. The usual way will say what.
+			// Something failed. The usual way will say what. What else is written may
+			// not fit into the pipe.
+			closeFd(pipe[0])
 			wait(pid)
 			return
 		}

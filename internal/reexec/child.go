@@ -213,10 +213,10 @@ func run(base unsafe.Pointer) {
 				// The command's process shared this stack frame until now: nothing
 				// that it may have changed is used from here on.
 				settle(base, status)
-				if header(base).Fork&prog.ForkForward == 0 {
-					await(header(base), pid, status)
+				if header(base).Fork&prog.ForkForward != 0 {
+					reap(base, pid, status)
 				}
-				reap(base, pid, status)
+				await(header(base), pid, status)
 			}
 		case prog.NrExec:
 			path := arg(base, o, 0)
@@ -538,6 +538,8 @@ func exitCode(ws uint32) uintptr {
 // it is in the same process group; so does PID 1 get them, from the kernel. A
 // parent outside that passes its own copy on must not make two of one.
 //
+// It returns where a filter does not let it wait for signals.
+//
 //go:nosplit
 //go:norace
 func reap(base unsafe.Pointer, cmd, status uintptr) {
@@ -550,8 +552,11 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 	all := ^uint64(0)
 	for {
 		sig, _, e := syscall.RawSyscall6(sysSigwait, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(info)), 0, 8, 0, 0)
+		if e == syscall.EINTR { // after a stop
+			continue
+		}
 		if e != 0 {
-			continue // EINTR after a stop
+			return // the first time already
 		}
 		if sig == uintptr(syscall.SIGCHLD) {
 			for {

@@ -92,7 +92,7 @@ func prepare(base unsafe.Pointer, size int, fds []int) syscall.Errno {
 //go:nocheckptr
 func forkAndRun(a *cloneArgs, base unsafe.Pointer) (pid uintptr, errno syscall.Errno) {
 	pid, _, errno = syscall.RawSyscall(sysClone3, uintptr(unsafe.Pointer(a)), unsafe.Sizeof(*a), 0)
-	if errno == syscall.ENOSYS {
+	if errno == syscall.ENOSYS || errno == syscall.EPERM {
 		// Filters of containers refuse it so, for they cannot look at the flags.
 		flags := uintptr(a.flags&^cloneClearSighand) | uintptr(a.exitSignal)
 		if pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, flags, 0, 0, 0, 0, 0); errno == 0 && pid == 0 {
