@@ -88,7 +88,12 @@ func (f facts) walk(name string, depth int, dev uint64) {
 		to, err := os.Readlink(name)
 		text += fmt.Sprintf(" -> %q %v", to, err)
 	case unix.S_IFCHR, unix.S_IFBLK:
-		text += fmt.Sprintf(" device %d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+		const pts = 136 // a new one for each run
+		if unix.Major(st.Rdev) == pts {
+			text += fmt.Sprintf(" device %d:…", pts)
+		} else {
+			text += fmt.Sprintf(" device %d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+		}
 	case unix.S_IFREG:
 		text += fmt.Sprintf(" size %d", st.Size)
 		if st.Size < 200 {
