@@ -336,6 +336,9 @@ func giveUp(status int32) {
 	syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0)
 	header, none := [2]uint32{capVersion3}, [6]uint32{}
 	syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
+	// Without capabilities it could be traced by a root that has none either, in the
+	// sandbox.
+	syscall.RawSyscall6(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0, 0, 0, 0)
 	if status > 3 {
 		syscall.RawSyscall(sysCloseRange, 3, uintptr(status-1), 0)
 	}
