@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	case "nsrun", "bwrap":
 		main()
 	}
-	// Linked with the entry point of package early, the test itself has begun a
+	// Linked with the entry point, the test itself has begun a
 	// sandbox: its arguments look like bwrap's.
 	for _, p := range testenv.Processes() {
 		if p.Parent == os.Getpid() {

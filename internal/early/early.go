@@ -1,9 +1,9 @@
 // Package early begins a sandbox before the Go runtime of the nsrun command does.
 //
 // Starting the runtime costs about as much as making namespaces. The two do not
-// depend on each other, so a process started with this package's entry point
-// (the linker's -E nsrun_early, see the Makefile) looks at its arguments, and if
-// they are those of a sandbox of an ordinary user, clones it right
+// depend on each other, so the entry point of the nsrun command, which is package
+// instant's, comes here with what it cannot do itself: here the arguments are looked
+// at, and if they are those of a sandbox of an ordinary user, it is cloned right
 // away: the clone makes the namespaces, and waits for the rest of its work, while
 // this process goes on to the runtime's own entry point, into a normal main.
 // Package nsexec takes the clone, if it is what is wanted after all (Take); else
