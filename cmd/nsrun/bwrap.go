@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -169,8 +170,8 @@ func (d *dropped) prepare() error {
 		c.KeepCapabilities = c.Capabilities == have
 	}
 	if cfg.UnshareUser {
-		c.UIDMap = append([]nsexec.IDMap{{Inside: cfg.UID.Value, Outside: uint32(os.Geteuid()), Count: 1}}, idMaps(cfg.UIDMap)...)
-		c.GIDMap = append([]nsexec.IDMap{{Inside: cfg.GID.Value, Outside: uint32(os.Getegid()), Count: 1}}, idMaps(cfg.GIDMap)...)
+		c.UIDMap = idMaps(cfg.UIDMap, cfg.UID.Value, uint32(os.Geteuid()))
+		c.GIDMap = idMaps(cfg.GIDMap, cfg.GID.Value, uint32(os.Getegid()))
 	}
 	if cfg.UnshareCgroup && !haveCgroupNamespaces() {
 		return errors.New("Cannot create new cgroup namespace because the kernel does not support it")
@@ -220,10 +221,17 @@ func haveCgroupNamespaces() bool {
 	return err == nil
 }
 
-func idMaps(ranges []bwrap.IDMap) []nsexec.IDMap {
-	m := make([]nsexec.IDMap, len(ranges))
-	for i, r := range ranges {
-		m[i] = nsexec.IDMap(r)
+// idMaps are the caller's own id, as inside, and the ranges; the ranges alone where
+// they say what the caller's own id is.
+func idMaps(ranges []bwrap.IDMap, inside, own uint32) []nsexec.IDMap {
+	m := []nsexec.IDMap{{Inside: inside, Outside: own, Count: 1}}
+	for _, r := range ranges {
+		if own >= r.Outside && own-r.Outside < r.Count {
+			m = m[:0]
+		}
+	}
+	for _, r := range ranges {
+		m = append(m, nsexec.IDMap(r))
 	}
 	return m
 }
@@ -234,7 +242,7 @@ func (d *dropped) filters() error {
 		data := f.Data
 		if f.File != "" {
 			var err error
-			if data, err = os.ReadFile(f.File); err != nil {
+			if data, err = readFilter(f.File); err != nil {
 				return &bwrap.Error{Text: "Can't read seccomp data from " + f.File, Err: err}
 			}
 			if len(data)%8 != 0 {
@@ -256,6 +264,21 @@ func (d *dropped) filters() error {
 	}
 	d.cmd.Seccomp = append(d.cmd.Seccomp, filter(b))
 	return nil
+}
+
+// readFilter reads a file that is not longer than a filter can be.
+func readFilter(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	const most = 8 * 4096 // BPF_MAXINSNS
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && len(data) > most {
+		err = unix.EFBIG
+	}
+	return data, err
 }
 
 func filter(b []byte) (f nsexec.Filter) {
@@ -358,9 +381,11 @@ func (d *dropped) closeInherited() {
 // giveUpPrivileges takes from this process what it does not need to wait for another.
 func giveUpPrivileges() {
 	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
-	// Without capabilities it could be traced by a root that has none either, in the
-	// sandbox.
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	if os.Getuid() == 0 {
+		// Without capabilities it could be traced by a root that has none either, in the
+		// sandbox.
+		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	}
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&hdr)), uintptr(unsafe.Pointer(&none[0])), 0)

@@ -60,19 +60,39 @@ func (d *dropped) submounts(m *mounts.Mount, op *bwrap.SetupOp) error {
 	if err != nil {
 		return &bwrap.Error{Text: "Can't read mounts", Err: err}
 	}
-	for _, layer := range slices.Backward(m.Lower) {
+	for k, layer := range slices.Backward(m.Lower) {
 		real, err := filepath.EvalSymlinks(layer)
 		if err != nil {
 			return &bwrap.Error{Text: "Can't find source path " + layer, Err: err}
 		}
+		last := ""
 		for _, below := range mounts.Below(infos, real)[1:] {
+			if last != "" && strings.HasPrefix(below.Target, last+"/") || hidden(m, k, below.Target) {
+				continue
+			}
+			last = below.Target // and what is mounted below that
 			bind := mounts.ROBind(path.Join(real, below.Target), path.Join(m.Target, below.Target))
-			bind.NonRecursive = true
 			d.cmd.Mounts = append(d.cmd.Mounts, bind)
 			d.ops = append(d.ops, op)
 		}
 	}
 	return nil
+}
+
+// hidden reports whether a path of the overlay's layer k is not shown: it is to be
+// left out, or a layer above has it.
+func hidden(m *mounts.Mount, k int, name string) bool {
+	for _, h := range m.Hide {
+		if name == h || strings.HasPrefix(name, h+"/") {
+			return true
+		}
+	}
+	for _, above := range m.Lower[:k] {
+		if _, err := os.Lstat(path.Join(above, name)); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // complete adds to a step what the system has to be asked for.

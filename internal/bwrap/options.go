@@ -249,7 +249,7 @@ var table = [...]Option{
 	{id: optGID, Name: "--gid", Args: "GID", Group: GroupIdentity, LastWins: true,
 		Help: "Group id inside (needs --unshare-user or --userns)"},
 	{id: optUIDMap, Name: "--uid-map", Args: "INSIDE:OUTSIDE:COUNT", Group: GroupIdentity, Ours: true,
-		Help: "Map a range of user ids, with newuidmap where that is needed;\nmay be repeated (needs --unshare-user)"},
+		Help: "Map a range of user ids, besides the caller's own, which is UID;\nwith newuidmap where that is needed; may be repeated (needs\n--unshare-user)"},
 	{id: optGIDMap, Name: "--gid-map", Args: "INSIDE:OUTSIDE:COUNT", Group: GroupIdentity, Ours: true,
 		Help: "Map a range of group ids, likewise"},
 	{id: optHostname, Name: "--hostname", Args: "NAME", Group: GroupIdentity, LastWins: true,
@@ -302,7 +302,7 @@ var table = [...]Option{
 	{id: optOverlayHide, Name: "--overlay-hide", Args: "PATH", Group: GroupOverlays, Ours: true,
 		Help: "Leave out PATH, relative to the overlay, of the overlay that\nfollows; may be repeated"},
 	{id: optOverlaySubmounts, Name: "--overlay-submounts", Group: GroupOverlays, Ours: true,
-		Help: "Show what is mounted below the layers of the overlay that follows,\nread-only"},
+		Help: "Show what is mounted below the layers of the overlay that follows,\nread-only (root only: others get no overlay of such a layer)"},
 
 	{id: optDir, Name: "--dir", Args: "DEST", Group: GroupFiles,
 		Help: "A directory at DEST, unless there is one (--perms)"},
@@ -339,7 +339,7 @@ var table = [...]Option{
 	{id: optExitCodes, Name: "--exit-codes", Group: GroupProcess, Ours: true,
 		Help: "Exit with 125, 126 or 127 if COMMAND could not be started"},
 	{id: optKillOnExit, Name: "--kill-on-exit", Group: GroupProcess, Ours: true,
-		Help: "Kill what is left in the sandbox when COMMAND ends"},
+		Help: "Kill what is left in the sandbox when COMMAND ends (needs\n--unshare-pid)"},
 
 	{id: optCapAdd, Name: "--cap-add", Args: "CAP", Group: GroupSecurity,
 		Help: "Give COMMAND a capability (ALL: every one)"},

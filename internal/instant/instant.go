@@ -311,14 +311,14 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 		case e == syscall.EINTR:
 		case n == prog.RecordSize && r.Kind == prog.RecordStarted:
 			if forks && !executed {
-				giveUp(pipe[0])
+				giveUp(pipe[0], w)
 				executed = true
 			}
 		case executed && n == prog.RecordSize && r.Kind == prog.RecordExit:
 			exit(exitCode(r.Value))
 		case executed || n == 0 && e == 0:
 			// Without a PID 1: the command was executed. With one: it was killed.
-			giveUp(pipe[0])
+			giveUp(pipe[0], w)
 			exit(exitCode(wait(pid)))
 		default:
 			// Something failed. The usual way will say what. What else is written may
@@ -332,13 +332,15 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 
 // giveUp takes from this process what it does not need to wait for another:
 // privileges, and descriptors, whose other ends would not be told of their end.
-func giveUp(status int32) {
+func giveUp(status int32, w who) {
 	syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0)
 	header, none := [2]uint32{capVersion3}, [6]uint32{}
 	syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
-	// Without capabilities it could be traced by a root that has none either, in the
-	// sandbox.
-	syscall.RawSyscall6(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0, 0, 0, 0)
+	if w.uid == 0 {
+		// Without capabilities it could be traced by a root that has none either, in the
+		// sandbox.
+		syscall.RawSyscall6(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0, 0, 0, 0)
+	}
 	if status > 3 {
 		syscall.RawSyscall(sysCloseRange, 3, uintptr(status-1), 0)
 	}
