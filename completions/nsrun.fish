@@ -78,14 +78,14 @@ function __nsrun_own
 	printf '%s\n' \
 		'--netns	Join a network namespace, by name or by path' \
 		'--allow-loopback-failure	With --unshare-net, do without loopback if it cannot be set up' \
-		'--uid-map	Map a range of user ids, with newuidmap where that is needed; may be repeated (needs --unshare-user)' \
+		'--uid-map	Map a range of user ids, besides the caller\'s own, which is UID; with newuidmap where that is needed; may be repeated (needs --unshare-user)' \
 		'--gid-map	Map a range of group ids, likewise' \
 		'--create-mount-points	Make DESTs that are missing below read-only binds, in the sandbox only' \
 		'--overlay-hide	Leave out PATH, relative to the overlay, of the overlay that follows; may be repeated' \
-		'--overlay-submounts	Show what is mounted below the layers of the overlay that follows, read-only' \
+		'--overlay-submounts	Show what is mounted below the layers of the overlay that follows, read-only (root only: others get no overlay of such a layer)' \
 		'--forward-signals	Pass signals on to COMMAND' \
 		'--exit-codes	Exit with 125, 126 or 127 if COMMAND could not be started' \
-		'--kill-on-exit	Kill what is left in the sandbox when COMMAND ends' \
+		'--kill-on-exit	Kill what is left in the sandbox when COMMAND ends (needs --unshare-pid)' \
 		'--seccomp-file	Filter system calls by the BPF program in FILE; may be repeated'
 end
 

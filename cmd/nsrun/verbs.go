@@ -39,7 +39,7 @@ done.`,
 		flags: func(fs *flag.FlagSet) { jsonFlag(fs, new(bool)) }},
 	{name: "completion", usage: "bash|zsh|fish", short: "print a shell's completion script",
 		long: "It completes bwrap too where that is a link to nsrun."},
-	{name: "man", short: "print the man page", long: "nsrun man | man -l - shows it."},
+	{name: "man", short: "print the man page", long: "it is shown by nsrun man | man -l -."},
 	{name: "version", short: "print the version"},
 	{name: "help", usage: "[VERB]", short: "explain a verb"},
 }
