@@ -20,6 +20,7 @@ const module = "github.com/nsrun/nsrun"
 var mayImport = map[string][]string{
 	"internal/prog":    {},
 	"internal/sys":     {},
+	"internal/rlimit":  {},
 	"internal/bwrap":   {},
 	"internal/manual":  {"internal/bwrap"},
 	"internal/reexec":  {"internal/prog"},
@@ -29,7 +30,7 @@ var mayImport = map[string][]string{
 	"fanotify":         {"internal/sys", "features"},
 	"netpolicy":        {"internal/sys", "features"},
 	"overlay":          {"internal/sys", "features", "mounts", "fanotify"},
-	"nsexec":           {"internal/prog", "internal/reexec", "internal/early", "internal/sys", "features", "mounts", "netpolicy"},
+	"nsexec":           {"internal/prog", "internal/reexec", "internal/rlimit", "internal/early", "internal/sys", "features", "mounts", "netpolicy"},
 	"internal/dropin":  {"internal/bwrap", "mounts", "nsexec"},
 	"internal/instant": {"internal/bwrap", "internal/dropin", "internal/prog", "internal/reexec", "mounts", "nsexec"},
 	"project":          {"internal/sys"},

@@ -463,3 +463,26 @@ func TestPrivateMemory(t *testing.T) {
 		_ = c.Wait()
 	}
 }
+
+// TestOpenFiles: the command has the limit of open files that this program was
+// executed with, not the one that the Go runtime gave it.
+func TestOpenFiles(t *testing.T) {
+	const again, limit = "NSRUN_TEST_OPEN_FILES", "256\n"
+	if os.Getenv(again) == "" {
+		c := exec.Command("sh", "-c", `ulimit -Sn 256; exec "$0" -test.run='^TestOpenFiles$'`, os.Args[0])
+		c.Env = append(os.Environ(), again+"=1")
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &now); err != nil || now.Cur == 256 && now.Max > 257 {
+		t.Errorf("%+v, %v: the runtime does not raise the limit", now, err)
+	}
+	c := nsexec.Command("sh", "-c", "ulimit -Sn")
+	c.Mounts = base()
+	if out, err := c.Output(); err != nil || string(out) != limit {
+		t.Errorf("%s, %v; want %s", out, err, limit)
+	}
+}

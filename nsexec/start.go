@@ -18,6 +18,7 @@ import (
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/rlimit"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -270,6 +271,12 @@ func (c *Cmd) emit(b *prog.Builder, o mounts.Options, fds []int, status int, hav
 		b.Call(prog.SysSethostname, name.Arg(), name.Len())
 	}
 	c.nest(b, procDir)
+	if !b.Fixed() {
+		if limit, ok := rlimit.NoFile(); ok {
+			b.Step("limit", "open files")
+			b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(unix.RLIMIT_NOFILE), b.Words(limit.Soft, limit.Hard).Arg(), prog.Null)
+		}
+	}
 	for _, r := range c.Rlimits {
 		b.Step("limit", itoa(int64(r.Resource)))
 		b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(r.Resource), b.Words(r.Soft, r.Hard).Arg(), prog.Null)

@@ -52,7 +52,8 @@ func dropIn(argv []string, extensions bool) int {
 			return version012()
 		}
 		_, _ = os.Stderr.WriteString(bwrap.Usage(argv[0], extensions))
-		return 1
+		d.cfg = cfg
+		return d.failed(err)
 	}
 	d.cfg = cfg
 	if err == nil {
