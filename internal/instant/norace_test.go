@@ -1,0 +1,5 @@
+//go:build !race
+
+package instant
+
+const race = false

@@ -1,0 +1,6 @@
+//go:build race
+
+package instant
+
+// race says that the race detector is here, which allocates itself.
+const race = true
