@@ -31,8 +31,11 @@ func linesToDo(lines []line) (jobs []job) {
 	return jobs
 }
 
-// compare does the jobs with both programs. Where they differ, and now and then,
-// bubblewrap does it once more: it must not differ from itself.
+// compare does the jobs with both programs. Now and then bubblewrap does one once
+// more: it must not differ from itself, or the comparison says nothing. It has
+// races of its own, though (with --die-with-parent, PID 1 asks for the signal when
+// the command may run already), so where something differs it is asked more often,
+// and each of its ways is right.
 func compare(t *testing.T, jobs []job) {
 	dir := bin(t)
 	var rep report
@@ -49,13 +52,25 @@ func compare(t *testing.T, jobs []job) {
 				}
 				t.Run(j.name, func(t *testing.T) {
 					p.t = t
-					real := j.do(p, filepath.Join(dir, "real/bwrap"), dir)
+					bubblewrap := func() result { return j.do(p, filepath.Join(dir, "real/bwrap"), dir) }
+					real := bubblewrap()
 					ours := j.do(p, filepath.Join(dir, "ours/bwrap"), dir)
-					ds := slices.DeleteFunc(differing(real, ours), func(d difference) bool { return isMeant(j.what, d) })
-					if i%4 == 0 || len(ds) > 0 {
-						again := j.do(p, filepath.Join(dir, "real/bwrap"), dir)
+					ds := unmeant(j.what, real, ours)
+					for try := 0; len(ds) > 0 && try < 4; try++ {
+						again := bubblewrap()
 						for _, d := range differing(real, again) {
-							t.Errorf("%s: bubblewrap differs from itself: %s", j.what, d)
+							t.Logf("%s: bubblewrap differs from itself: %s", j.what, d)
+						}
+						if len(unmeant(j.what, again, ours)) == 0 {
+							ds = nil
+						}
+					}
+					if i%4 == 0 {
+						again := bubblewrap()
+						if self := differing(real, again); len(self) > 0 {
+							if third := bubblewrap(); len(differing(third, real)) > 0 && len(differing(third, again)) > 0 {
+								t.Errorf("%s: bubblewrap differs from itself\n%s", j.what, list(self))
+							}
 						}
 					}
 					rep.add(who.name, j.what, ds)
@@ -77,6 +92,11 @@ func (d difference) String() string {
 }
 
 const missing = "-"
+
+// unmeant are the differences that the table does not name.
+func unmeant(what string, real, ours result) []difference {
+	return slices.DeleteFunc(differing(real, ours), func(d difference) bool { return isMeant(what, d) })
+}
 
 func differing(real, ours result) (ds []difference) {
 	keys := make(map[string]bool)
