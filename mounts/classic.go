@@ -3,6 +3,7 @@ package mounts
 import (
 	"path"
 	"strconv"
+	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
 )
@@ -138,15 +139,18 @@ func (c *compiler) classicFlags(t tree, top prog.Slot) {
 	}
 	c.mountOn(top, "", "", msRec|msPrivate, "", noSource)
 	for i, in := range t.below {
-		at := top
-		if i > 0 {
-			at = c.Slot()
-			how, size := c.howIn(0)
-			c.Call(prog.SysOpenat2, top.Arg(), c.String(in.Target), how, size).To(at)
+		flags := msRemount | msBind | mountFlags(t.flags) | uint64(in.Flags)
+		if i == 0 {
+			c.mountOn(top, "", "", flags, "", noSource)
+			continue
 		}
-		c.mountOn(at, "", "", msRemount|msBind|mountFlags(t.flags)|uint64(in.Flags), "", noSource)
-		if i > 0 {
-			c.Close(at)
-		}
+		at := c.Slot()
+		how, size := c.howIn(0)
+		// What lies in a directory that is closed to the caller, the command cannot
+		// reach either: it never has more capabilities.
+		closed := c.Call(prog.SysOpenat2, top.Arg(), c.String(in.Target), how, size).To(at).Tolerate(syscall.EACCES).OnTolerated()
+		c.mountOn(at, "", "", flags, "", noSource)
+		c.Close(at)
+		c.Here(closed)
 	}
 }

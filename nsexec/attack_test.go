@@ -187,6 +187,34 @@ func TestSubmounts(t *testing.T) {
 	})
 }
 
+// TestClosedSubmounts: a mount in a directory that is closed to the caller, as
+// debugfs and containers have them, stops nothing; the command does not reach it.
+func TestClosedSubmounts(t *testing.T) {
+	testenv.NeedRoot(t)
+	bothWays(t, func(t *testing.T, classic bool) {
+		const someone = 4321 // without a number in the sandbox
+		dir := testenv.Dir(t)
+		testenv.Tree(t, dir, "closed/")
+		closed := filepath.Join(dir, "closed")
+		hostTmpfs(t, filepath.Join(closed, "m"), 0)
+		hostTmpfs(t, filepath.Join(closed, "m/below"), 0)
+		hostTmpfs(t, filepath.Join(dir, "open"), 0)
+		if err := errors.Join(os.Chown(closed, someone, someone), os.Chmod(closed, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		script := try + "for d in " + dir + " /mnt/dir; do try touch $d/closed/m/x; try touch $d/closed/m/below/x; try touch $d/open/x; done"
+		reach := "stat -c %F /mnt/dir/closed/m 2>/dev/null || echo closed; "
+		c := in(classic, base(mounts.ROBind(dir, "/mnt/dir")), reach+script)
+		c.UIDMap, c.GIDMap = []nsexec.IDMap{{0, 0, 1}}, []nsexec.IDMap{{0, 0, 1}}
+		c.Capabilities = nsexec.AllCapabilities()
+		check(t, c, "closed\nno\nno\nno\nno\nno\nno")
+		// Control: where someone has a number it is open to root, and read-only.
+		c = in(classic, base(mounts.ROBind(dir, "/mnt/dir")), reach+script)
+		c.Capabilities = nsexec.AllCapabilities()
+		check(t, c, "directory\nno\nno\nno\nno\nno\nno")
+	})
+}
+
 // TestFlagsStay: what the host's mounts do not allow, binds of them do not.
 func TestFlagsStay(t *testing.T) {
 	testenv.NeedRoot(t)
