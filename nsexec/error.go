@@ -43,6 +43,15 @@ const (
 	PartMade    = prog.PartMade    // the target is there and is something else
 )
 
+// KilledError is the cause where PID 1, or what stands in for it, ended by a
+// signal before it could say that the command was executed. It may have been, a
+// moment ago.
+type KilledError struct{ Signal syscall.Signal }
+
+func (e *KilledError) Error() string { return errGone.Error() + " (signal: " + e.Signal.String() + ")" }
+
+func (e *KilledError) Unwrap() error { return errGone }
+
 func (e *Error) Error() string {
 	s := e.Op
 	if e.Path != "" {

@@ -83,7 +83,7 @@ func (r *readySet) refill(first *beginning) {
 				break
 			}
 			delete(r.waiting, old)
-			r.begin(o.close)
+			r.begin(func() { o.close() })
 		}
 		r.waiting[p] = s
 	})

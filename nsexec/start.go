@@ -47,8 +47,9 @@ type sandbox struct {
 	text        string // what a failed operation found
 }
 
-// close gives up a sandbox that did not start a command, and waits for its end.
-func (s *sandbox) close() {
+// close gives up a sandbox that did not start a command, and waits for its end,
+// whose status it returns: it may have ended by itself before.
+func (s *sandbox) close() (status unix.WaitStatus) {
 	s.endSocket()
 	// Which process it is, the launcher may not have said yet. Without its socket
 	// it ends in any case; with both the reports end.
@@ -67,11 +68,12 @@ func (s *sandbox) close() {
 	s.sock.Close()
 	if s.pid > 0 {
 		_ = unix.Kill(s.pid, unix.SIGKILL)
-		sys.Wait(s.pid)
+		status = sys.Wait(s.pid)
 	}
 	if s.status != nil {
 		_ = s.status.Close()
 	}
+	return status
 }
 
 // endSocket tells the clone that nothing more is to be expected.
@@ -782,7 +784,9 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 		}
 		if err != nil {
 			s.unknown = s.pid == 0
-			s.close()
+			if status := s.close(); errors.Is(err, errGone) && status.Signaled() {
+				err = &KilledError{status.Signal()}
+			}
 			return &Error{Op: "start", Path: c.Path, Err: err}
 		}
 		switch r.Kind {

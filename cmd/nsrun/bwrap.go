@@ -65,6 +65,9 @@ func dropIn(argv []string, extensions bool) int {
 	if err == nil {
 		return d.wait()
 	}
+	if killed, ok := errors.AsType[*nsexec.KilledError](err); ok {
+		return 128 + int(killed.Signal) // as where it dies a moment later
+	}
 	_, _ = os.Stderr.WriteString(bwrap.Message(cfg.LevelPrefix, bwrap.SeverityError, d.message(err)))
 	return d.failed(err)
 }

@@ -57,12 +57,13 @@ func SeqPacket() (a, b FD, err error) {
 	return FD(p[0]), FD(p[1]), nil
 }
 
-// Wait is wait4(2) for one child whose end is of no interest.
-func Wait(pid int) {
+// Wait is wait4(2) for one child. The status is zero where there is no such child.
+func Wait(pid int) (status unix.WaitStatus) {
 	_ = Retry(func() error {
-		_, err := unix.Wait4(pid, nil, 0, nil)
+		_, err := unix.Wait4(pid, &status, 0, nil)
 		return err
 	})
+	return status
 }
 
 // Send sends one message with descriptors; a closed other end is EPIPE, not a
