@@ -168,11 +168,13 @@ func TestArgumentsChanged(t *testing.T) {
 	stop, stopped := make(chan bool), make(chan bool)
 	go func() {
 		defer close(stopped)
+		often := time.NewTicker(50 * time.Microsecond)
+		defer often.Stop()
 		for i := 0; ; i++ {
 			select {
 			case <-stop:
 				return
-			default:
+			case <-often.C:
 			}
 			text := strict
 			if i%2 == 0 {
@@ -182,7 +184,6 @@ func TestArgumentsChanged(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			time.Sleep(50 * time.Microsecond)
 		}
 	}()
 	seen := make(map[string]int)

@@ -181,10 +181,10 @@ func TestWritableBelow(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		end := time.Now().Add(patience)
-		for _, err := os.Lstat(dir + "/out/ready"); err != nil && time.Now().Before(end); _, err = os.Lstat(dir + "/out/ready") {
-			time.Sleep(2 * time.Millisecond)
-		}
+		testenv.Eventually(t, "the command runs", func() bool {
+			_, err := os.Lstat(dir + "/out/ready")
+			return err == nil
+		})
 		t.Run("later", func(t *testing.T) {
 			mounted(t, "tmpfs", late, "tmpfs", 0)
 			testenv.Tree(t, dir, "late/seen", "out/go")

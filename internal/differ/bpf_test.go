@@ -1,3 +1,5 @@
+//go:build !race
+
 package differ
 
 import "golang.org/x/sys/unix"

@@ -1,3 +1,5 @@
+//go:build !race
+
 package differ
 
 import (
@@ -5,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // TestAgainstBubblewrap is the whole comparison.
@@ -37,9 +41,7 @@ func stale(t *testing.T) {
 
 // The table and the document name the same differences.
 func TestDifferencesAreDocumented(t *testing.T) {
-	if os.Getenv("NSRUN_TEST_AS_USER") != "" {
-		t.Skip("was looked at before, where the document is")
-	}
+	testenv.NeedCheckout(t)
 	b, err := os.ReadFile("../../docs/bwrap-differences.md")
 	if err != nil {
 		t.Fatal(err)

@@ -1,3 +1,5 @@
+//go:build !race
+
 package differ
 
 import (
@@ -40,10 +42,8 @@ func (s *scene) startLine(l *line) *running {
 
 // await waits until something is so, and notes it if it never was.
 func (s *scene) await(what string, cond func() bool) bool {
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if cond() {
-			return true
-		}
+	if testenv.Poll(3*time.Second, cond) {
+		return true
 	}
 	s.note("in vain: "+what, tree(os.Getpid()))
 	return false
@@ -91,6 +91,14 @@ func status(pid int) map[string]string {
 
 // find is a descendant of that name, 0 if there is none.
 func find(name string) int {
+	if all := findAll(name); len(all) > 0 {
+		return all[0]
+	}
+	return 0
+}
+
+// findAll are the living descendants of that name.
+func findAll(name string) (found []int) {
 	all := testenv.Processes()
 	parents := make(map[int]int)
 	for _, p := range all {
@@ -102,11 +110,12 @@ func find(name string) int {
 		}
 		for pid := p.Pid; pid > 1; pid = parents[pid] {
 			if pid == os.Getpid() {
-				return p.Pid
+				found = append(found, p.Pid)
+				break
 			}
 		}
 	}
-	return 0
+	return found
 }
 
 func (s *scene) running(name string) func() bool { return func() bool { return find(name) != 0 } }
@@ -114,18 +123,16 @@ func (s *scene) running(name string) func() bool { return func() bool { return f
 // settled waits until the processes that are left stay the same.
 func (s *scene) settled() string {
 	last, since := "", time.Now()
-	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	testenv.Poll(time.Second, func() bool {
 		s.reap()
 		now := tree(os.Getpid())
-		if now == "" {
-			return "nobody"
-		}
 		if now != last {
 			last, since = now, time.Now()
 		}
-		if time.Since(since) > 60*time.Millisecond {
-			break
-		}
+		return now == "" || time.Since(since) > 60*time.Millisecond
+	})
+	if last == "" {
+		return "nobody"
 	}
 	return last
 }
@@ -214,8 +221,7 @@ func scenes() (jobs []job) {
 		jobs = append(jobs, play(name("tree"), "", func(s *scene) {
 			x := run(s, "", "sleep 60")
 			s.await("sleep", s.running("sleep"))
-			time.Sleep(20 * time.Millisecond)
-			s.note("tree", tree(os.Getpid()))
+			s.note("tree", s.settled())
 			s.processes(x)
 		}))
 		if strings.Contains(shape, "--new-session") || strings.Contains(shape, "-fd 3 --lock") {
@@ -250,16 +256,25 @@ func scenes() (jobs []job) {
 			s.note("left", s.settled())
 		}), play(name("orphans"), "user", func(s *scene) {
 			run(s, "", "sh -c (sh·-c·'sleep·0.05'·&);·(exec·sleep·0.1);·exec·sleep·60")
-			s.await("sleep", s.running("sleep"))
-			time.Sleep(180 * time.Millisecond)
-			s.reap()
-			s.note("tree", tree(os.Getpid()))
+			s.await("the last sleep alone", func() bool {
+				all := findAll("sleep")
+				if len(all) != 1 {
+					return false
+				}
+				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", all[0]))
+				return string(line) == "sleep\x0060\x00"
+			})
+			s.note("tree", s.settled())
 		}), play(name("stopped"), "user", func(s *scene) {
 			x := run(s, "", "sleep 60")
 			s.await("sleep", s.running("sleep"))
-			_ = unix.Kill(find("sleep"), unix.SIGSTOP)
-			time.Sleep(30 * time.Millisecond)
-			s.note("tree", tree(os.Getpid()))
+			pid := find("sleep")
+			_ = unix.Kill(pid, unix.SIGSTOP)
+			s.await("stopped", func() bool {
+				p, _ := testenv.FindProcess(strconv.Itoa(pid))
+				return p.State == "T"
+			})
+			s.note("tree", s.settled())
 			_ = unix.Kill(find("sleep"), unix.SIGCONT)
 			_ = unix.Kill(find("sleep"), unix.SIGKILL)
 			s.note("exit", x.wait())
@@ -324,12 +339,7 @@ func scenes() (jobs []job) {
 
 // exits reports whether the monitor ends within that time.
 func exits(x *running, limit time.Duration) bool {
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if !testenv.Alive(x.cmd.Process.Pid) {
-			return true
-		}
-	}
-	return false
+	return testenv.Poll(limit, func() bool { return !testenv.Alive(x.cmd.Process.Pid) })
 }
 
 // processes notes of the monitor and of whatever is between it and the command
@@ -423,9 +433,8 @@ func held() []job {
 		}), play("sync "+shape, "", func(s *scene) {
 			x := s.start(base+shape+"--sync-fd 3 -- sh -c sleep·60·&·exec·true", "watch")
 			s.await("sleep", s.running("sleep"))
-			time.Sleep(50 * time.Millisecond)
-			s.note("open", isOpen(x.kept[3]))
 			s.note("tree", s.settled())
+			s.note("open", isOpen(x.kept[3]))
 			_ = unix.Kill(find("sleep"), unix.SIGKILL)
 			s.note("exit", x.wait())
 			s.note("left", s.settled())
@@ -433,26 +442,24 @@ func held() []job {
 		}), play("closed by the command "+shape, "", func(s *scene) {
 			x := s.start(base+shape+"-- sh -c exec·3>&-;·exec·sleep·60", "watch")
 			s.await("sleep", s.running("sleep"))
-			time.Sleep(20 * time.Millisecond)
+			_ = s.settled()
 			s.note("open", isOpen(x.kept[3]))
 		}), play("block "+shape, "", func(s *scene) {
 			x := s.start(base+shape+"--block-fd 3 --info-fd 4 --json-status-fd 5 -- echo done", "hold", "out", "out")
 			s.await("info", func() bool { return strings.HasSuffix(x.texts[0].String(), "}\n") })
-			time.Sleep(50 * time.Millisecond)
-			s.note("tree", tree(os.Getpid()))
+			s.note("tree", s.settled())
 			s.note("status so far", jsonNS.ReplaceAllString(jsonPid.ReplaceAllString(x.texts[1].String(), "pid"), "ns"))
 			s.note("printed", x.texts[2].String())
 			_, _ = x.kept[3].Write([]byte("x"))
 			s.note("exit", x.wait())
 		}), play("block ended by closing "+shape, "", func(s *scene) {
 			x := s.start(base+shape+"--block-fd 3 -- echo done", "hold")
-			time.Sleep(50 * time.Millisecond)
-			s.note("tree", tree(os.Getpid()))
+			s.note("tree", s.settled())
 			_ = x.kept[3].Close()
 			s.note("exit", x.wait())
 		}), play("blocked, monitor killed "+shape, "", func(s *scene) {
 			x := s.start(base+shape+"--die-with-parent --block-fd 3 -- echo done", "hold")
-			time.Sleep(50 * time.Millisecond)
+			_ = s.settled()
 			_ = x.cmd.Process.Kill()
 			s.note("exit", x.wait())
 			s.note("left", s.settled())

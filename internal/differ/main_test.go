@@ -1,3 +1,5 @@
+//go:build !race
+
 package differ
 
 import (
@@ -20,7 +22,7 @@ import (
 const binEnv = "NSRUN_DIFFER_BIN"
 
 func TestMain(m *testing.M) {
-	if os.Getenv("NSRUN_BWRAP") != "" && !raceDetector && os.Getenv(binEnv) == "" {
+	if os.Getenv("NSRUN_BWRAP") != "" && os.Getenv(binEnv) == "" {
 		os.Exit(withPrograms())
 	}
 	// What outlives a monitor becomes a child of the test, which ends it.
@@ -107,12 +109,9 @@ func copyFile(to, from string, perm fs.FileMode) error {
 // test is skipped.
 func bin(t testing.TB) string {
 	t.Helper()
-	if raceDetector {
-		t.Skip("SKIPPED: the programs that are compared are built without the race detector")
-	}
 	dir := os.Getenv(binEnv)
 	if dir == "" {
-		t.Skip("SKIPPED: the comparison with bubblewrap: NSRUN_BWRAP must name the program of bubblewrap 0.12.0")
+		testenv.Skip(t, "bubblewrap", "NSRUN_BWRAP must name the program of bubblewrap 0.12.0")
 	}
 	return dir
 }

@@ -1,3 +1,5 @@
+//go:build !race
+
 package differ
 
 import (
@@ -396,26 +398,22 @@ func identify(f *os.File) string {
 // clean waits for what a run left behind, and ends it if it does not end.
 func clean(patience time.Duration) string {
 	var left []string
-	deadline := time.Now().Add(patience)
-	for {
-		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-		if err != nil {
-			return strings.Join(left, ", ")
-		}
-		if pid != 0 {
-			continue
-		}
-		if time.Now().After(deadline) {
-			for _, c := range testenv.Processes() {
-				if c.Parent == os.Getpid() && c.State != "Z" {
-					left = append(left, c.Name)
-					_ = unix.Kill(c.Pid, unix.SIGKILL)
-				}
+	nobody := func() bool {
+		for {
+			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != nil || pid == 0 {
+				return err != nil
 			}
-			deadline = time.Now().Add(300 * time.Millisecond)
 		}
-		time.Sleep(500 * time.Microsecond)
 	}
+	for ; !testenv.Poll(patience, nobody); patience = 300 * time.Millisecond {
+		for _, c := range testenv.Processes() {
+			if c.Parent == os.Getpid() && c.State != "Z" {
+				left = append(left, c.Name)
+				_ = unix.Kill(c.Pid, unix.SIGKILL)
+			}
+		}
+	}
+	return strings.Join(left, ", ")
 }
 
 var (

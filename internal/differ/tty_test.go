@@ -1,3 +1,5 @@
+//go:build !race
+
 package differ
 
 import (
@@ -40,7 +42,7 @@ func terminals() (jobs []job) {
 			jobs = append(jobs, play("terminal "+key.name+" "+args, "user", func(s *scene) {
 				x, term := s.onTerminal("HOST --dev /dev " + args + " -- sleep 60")
 				s.await("sleep", s.running("sleep"))
-				time.Sleep(10 * time.Millisecond)
+				_ = s.settled()
 				term.Type(key.key)
 				if exits(x, 60*time.Millisecond) {
 					s.note("exit", x.wait())

@@ -63,7 +63,7 @@ func program(m *memory, words, environ []string, w who) []byte {
 	}
 	cfg := m.options.Config()
 	return m.cmd.Instant(&m.program, &nsexec.Instant{
-		Status: 4, Other: 3, HostRoot: w.uid == 0, WorkingDir: "/work/dir",
+		Status: 4, Other: 3, HostRoot: w.uid == 0, WorkingDir: "/src/dir",
 		UID: nsexec.IDMap{Inside: cfg.UID.Value, Outside: w.uid, Count: 1},
 		GID: nsexec.IDMap{Inside: cfg.GID.Value, Outside: w.gid, Count: 1},
 	})

@@ -38,7 +38,7 @@ func Leaks(t testing.TB, cleanup ...func()) {
 // leaked lists what is here and was not before. What goes away in a moment does
 // not count.
 func leaked(before state) (left []string) {
-	poll(2*time.Second, func() bool {
+	Poll(2*time.Second, func() bool {
 		left = left[:0]
 		for line := range look() {
 			if !before[line] {
@@ -145,8 +145,8 @@ func Alive(pid int) bool {
 	return ok && p.State != "Z" && p.State != "X"
 }
 
-// poll asks until the answer is yes or the time is over.
-func poll(limit time.Duration, cond func() bool) bool {
+// Poll asks until the answer is yes, or the time is over; it returns the last one.
+func Poll(limit time.Duration, cond func() bool) bool {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	end := time.After(limit)
@@ -166,7 +166,7 @@ const waitLimit = 20 * time.Second
 // Eventually waits until cond holds; that it never does fails the test.
 func Eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	if !poll(waitLimit, cond) {
+	if !Poll(waitLimit, cond) {
 		t.Fatalf("waited in vain: %s", what)
 	}
 }

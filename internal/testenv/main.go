@@ -240,6 +240,15 @@ func NeedRoot(t testing.TB) {
 	Skip(t, "root", "needs root")
 }
 
+// NeedCheckout skips a test that reads files of other directories. The ordinary
+// user's second run has a copy of the package alone.
+func NeedCheckout(t testing.TB) {
+	t.Helper()
+	if os.Getenv(asUserEnv) != "" {
+		t.Skip("reads the checkout, and was run where that is before")
+	}
+}
+
 // NeedUser skips a test that means nothing for root; root's second run does it.
 func NeedUser(t testing.TB) {
 	t.Helper()

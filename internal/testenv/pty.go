@@ -121,7 +121,7 @@ func (p *Terminal) Screen() string {
 // Await waits until s was written.
 func (p *Terminal) Await(s string) {
 	p.t.Helper()
-	if !poll(waitLimit, func() bool { return bytes.Contains([]byte(p.Screen()), []byte(s)) }) {
+	if !Poll(waitLimit, func() bool { return bytes.Contains([]byte(p.Screen()), []byte(s)) }) {
 		p.t.Fatalf("%q never came; the terminal shows\n%s", s, p.Screen())
 	}
 }

@@ -1,5 +1,0 @@
-//go:build race
-
-package differ
-
-const raceDetector = true
