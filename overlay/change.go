@@ -57,6 +57,18 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return fmt.Errorf("no such kind of change: %q", text)
 }
 
+// An Aspect is one way in which an object of the same type differs. Several are added
+// up.
+type Aspect uint8
+
+// The aspects of a modified object.
+const (
+	Content    Aspect = 1 << iota // bytes of a file, text of a link
+	Mode                          // permission bits
+	Owner                         // user or group
+	Attributes                    // extended attributes and access control lists
+)
+
 // A Change is one object of a root that differs from the project's.
 type Change struct {
 	Kind Kind
@@ -67,8 +79,30 @@ type Change struct {
 	// project's.
 	Mode fs.FileMode
 
-	// Size is the length of a regular file in bytes. Zero for everything else.
+	// Size is the length of a regular file in bytes: of the session's, for Deleted of
+	// the project's. Zero for everything else.
 	Size int64
+
+	// OldMode and OldSize are what the project has. Zero for Added.
+	OldMode fs.FileMode
+	OldSize int64
+
+	// Aspects says what is different about a Modified object. Zero for other kinds.
+	Aspects Aspect
+
+	// Below is how many objects are in a deleted directory, or in one that something
+	// else took the place of. They are no changes of their own.
+	Below int
+
+	// Special says why the object is not committed unless that is asked for, such as
+	// "is setuid". Empty: it is nothing special.
+	Special string
+
+	// Links is how many names a new regular file has. Zero and one: this one.
+	Links uint64
+
+	// Sparse says that a regular file has holes.
+	Sparse bool
 }
 
 // String returns one line such as "M package.json", "A node_modules/" or

@@ -12,19 +12,73 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Commit puts changes into the project: all of them, or those at and below the
-// given paths, which are absolute or relative to a root. A path at which nothing
-// changed is an error (ErrNoChange). New directories above a chosen path are
-// committed with it.
+// A Preference says what a commit does where both the session and somebody outside
+// it changed an object. The zero Preference is to do nothing at all and tell.
+type Preference uint8
+
+// What to do about conflicts.
+const (
+	Refuse Preference = iota // a *ConflictError, and nothing is done
+	Theirs                   // the session's version; the project's is backed up
+	Ours                     // the project's version; the session's change is dropped
+	Merge                    // both, for text; Refuse where that does not work out
+)
+
+// CommitOptions say what to commit, and how. The zero value commits all changes but
+// special ones, and refuses conflicts.
+type CommitOptions struct {
+	// Paths are what to commit: everything at and below each, absolute or relative to
+	// a root. They may be patterns (*, ?, [a-z], and ** for any number of
+	// directories). One that nothing changed at is ErrNoChange. None: everything.
+	Paths []string
+
+	// Exclude are paths or patterns that are not committed, whatever Paths says. One
+	// without a slash stands for objects of that name in any directory.
+	Exclude []string
+
+	// Prefer decides conflicts. Zero: Refuse.
+	Prefer Preference
+
+	// AllowSpecial commits setuid and setgid files, files with capabilities and device
+	// nodes too. False: they are a *SpecialError, and nothing is done.
+	AllowSpecial bool
+
+	// Progress is called now and then, from one goroutine. Nil: it is not.
+	Progress func(Progress)
+}
+
+// Progress is how far a commit has come.
+type Progress struct {
+	Done, Total int   // objects
+	Bytes       int64 // that were copied
+}
+
+// UndoOptions say how to take a commit back. The zero value refuses conflicts.
+type UndoOptions struct {
+	// Force takes it back even where the project was changed since; what is in the
+	// project now is kept in the session's backup. False: a *ConflictError.
+	Force bool
+
+	// Progress is called now and then, from one goroutine. Nil: it is not.
+	Progress func(Progress)
+}
+
+// Commit is CommitWith for paths.
+func (s *Session) Commit(ctx context.Context, paths ...string) error {
+	return s.CommitWith(ctx, CommitOptions{Paths: paths})
+}
+
+// CommitWith puts changes into the project: all or nothing of what is chosen. New
+// directories above a chosen path are committed with it.
 //
 // A *SpecialError or *ConflictError, and every other error but a *CommitError,
 // means that the project is as it was. So does a context that ends while new
 // objects are being written; once they are being renamed into place it is not
 // looked at any more.
 //
-// When no change is left the session is Committed and what it had written is
-// removed; until then it is Kept, and Changes yields the rest.
-func (s *Session) Commit(ctx context.Context, paths ...string) error {
+// When no change is left the session is Committed; until then it is Kept, and Changes
+// yields the rest. Undo takes it back.
+func (s *Session) CommitWith(ctx context.Context, o CommitOptions) error {
 	const op = "commit"
 	s.work.Lock()
 	defer s.work.Unlock()
@@ -34,7 +88,7 @@ func (s *Session) Commit(ctx context.Context, paths ...string) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.planCommit(ctx, paths)
+	c, err := s.planCommit(ctx, o.Paths)
 	if err != nil {
 		return err
 	}

@@ -181,6 +181,12 @@ func (w *walker) emit(n node, kind Kind, path string) bool {
 	if st.isReg() {
 		n.Size = st.size
 	}
+	if n.hasLow {
+		n.OldMode = n.low.fileMode()
+		if n.low.isReg() {
+			n.OldSize = n.low.size
+		}
+	}
 	return w.yield(n, nil)
 }
 
