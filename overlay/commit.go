@@ -159,7 +159,7 @@ func (s *Session) planCommit(ctx context.Context, paths []string) (*commit, erro
 		c.twins[i] = map[inode]twin{}
 	}
 	var all []node
-	for n, err := range s.nodes(c.twins) {
+	for n, err := range s.nodes(walkOptions{twins: c.twins}) {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -182,12 +182,12 @@ func (s *Session) planCommit(ctx context.Context, paths []string) (*commit, erro
 	}
 	s.mu.Unlock()
 	for i := range s.roots {
-		w := walker{index: i, root: s.roots[i].Path}
-		if err := s.openLayers(&w); err != nil {
+		up, low, err := s.openLayers(i)
+		if err != nil {
 			c.close()
 			return nil, err
 		}
-		l := layer{up: w.up, low: w.low, base: w.base}
+		l := layer{up: up, low: low, base: s.meta.Roots[i]}
 		c.layers = append(c.layers, l)
 		st, err := l.low.stat()
 		if err != nil {
@@ -368,22 +368,9 @@ func (c *commit) applied() []Change {
 func (c *commit) checkSpecials() error {
 	var list []Special
 	for _, n := range c.nodes {
-		if !n.hasUp {
-			continue
+		if n.Special != "" {
+			list = append(list, Special{Root: n.Root, Path: n.Path, Mode: n.Mode, Why: n.Special})
 		}
-		why := ""
-		switch typ := n.up.typ(); {
-		case typ == unix.S_IFCHR || typ == unix.S_IFBLK:
-			why = "is a device node"
-		case n.up.mode&unix.S_ISUID != 0:
-			why = "is setuid"
-		// On a directory the bit gives nobody anything: new files get its group.
-		case n.up.mode&unix.S_ISGID != 0 && typ != unix.S_IFDIR:
-			why = "is setgid"
-		default:
-			continue
-		}
-		list = append(list, Special{Root: n.Root, Path: n.Path, Mode: n.Mode, Why: why})
 	}
 	if len(list) > 0 {
 		return &SpecialError{list}

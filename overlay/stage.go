@@ -322,7 +322,7 @@ func (c *commit) makeFile(ctx context.Context, n node, src *handle, srcName stri
 			return err
 		}
 	}
-	f, err := src.openFile(srcName, n.up, true)
+	f, err := src.openFile(srcName, n.up, func(stat) error { return nil })
 	if err != nil {
 		return err
 	}
@@ -491,7 +491,7 @@ func (c *commit) readAttrs(n node, st *step) error {
 	if st.newAttrs, err = c.upperXattrs(n); err != nil {
 		return err
 	}
-	low, err := openLowerDir(c.layers[n.root].low, n.Path)
+	low, err := c.layers[n.root].low.openDirOrPath(n.Path)
 	if err != nil {
 		return err
 	}

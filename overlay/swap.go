@@ -172,7 +172,7 @@ func (c *commit) setAttrs(st *step) error {
 
 // applyAttrs makes the directory of a step be as want and x say.
 func (c *commit) applyAttrs(n node, st *step, want stat, x xattrs) error {
-	d, err := openLowerDir(c.layers[n.root].low, st.name)
+	d, err := c.layers[n.root].low.openDirOrPath(st.name)
 	if err != nil {
 		return err
 	}

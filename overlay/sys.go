@@ -242,14 +242,15 @@ func (s stat) owned() bool { return int(s.uid) == os.Geteuid() }
 // openFile opens the regular file name in the directory h for reading: never
 // blocking on a FIFO or a lease that was put there, and only if it is still the
 // object that want describes. With unlock, a file that its owner (us) cannot
-// read is made readable for the moment of opening it.
-func (h *handle) openFile(name string, want stat, unlock bool) (*handle, error) {
+// read is made readable for the moment of opening it, if unlock, which is called
+// before, returns no error.
+func (h *handle) openFile(name string, want stat, unlock func(want stat) error) (*handle, error) {
 	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
 	f, err := h.open(name, flags|unix.O_NOATIME)
 	if err == unix.EPERM {
 		f, err = h.open(name, flags) // O_NOATIME is for the owner only
 	}
-	if err == unix.EACCES && unlock && want.owned() {
+	if err == unix.EACCES && unlock != nil && want.owned() {
 		var p *handle
 		if p, err = h.open(name, unix.O_PATH|unix.O_NOFOLLOW); err != nil {
 			return nil, err
@@ -257,6 +258,9 @@ func (h *handle) openFile(name string, want stat, unlock bool) (*handle, error) 
 		defer p.close()
 		if st, err := p.stat(); err != nil || !st.same(want) {
 			return nil, orMoved(err)
+		}
+		if err := unlock(want); err != nil {
+			return nil, err
 		}
 		if err := p.chmod(want.perm() | 0o400); err != nil {
 			return nil, err
@@ -345,7 +349,34 @@ func (h *handle) xattrNames() ([]string, error) {
 		if err != nil || n == 0 {
 			return nil, err
 		}
-		return strings.Split(strings.TrimSuffix(string(buf[:n]), "\x00"), "\x00"), nil
+		return splitNames(buf[:n]), nil
+	}
+}
+
+// splitNames splits what listxattr(2) returns.
+func splitNames(list []byte) []string {
+	return strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00")
+}
+
+// xattrNamesOf lists all attributes of name in the directory h, following no link; it
+// needs no right to read the object. A file system without any is no error.
+func (h *handle) xattrNamesOf(name string) ([]string, error) {
+	// There is a call for this from Linux 6.13 on only. h may be an O_PATH descriptor.
+	path := h.procPath() + "/" + name
+	var small [256]byte
+	buf := small[:]
+	for {
+		n, err := unix.Llistxattr(path, buf)
+		switch {
+		case err == unix.ERANGE && len(buf) < 1<<20:
+			buf = make([]byte, max(1<<10, len(buf)*8))
+		case err == unix.EOPNOTSUPP || err == unix.ENOSYS:
+			return nil, nil
+		case err != nil || n == 0:
+			return nil, err
+		default:
+			return splitNames(buf[:n]), nil
+		}
 	}
 }
 
@@ -373,10 +404,10 @@ func (h *handle) xattrs() (xattrs, error) {
 		return nil, err
 	}
 	var set xattrs
+	if _, err := traitsOf(names); err != nil {
+		return nil, err
+	}
 	for _, name := range names {
-		if name == overlayPrefix+"redirect" || name == overlayPrefix+"metacopy" {
-			return nil, errLayer
-		}
 		if !wantedXattr(name) {
 			continue
 		}

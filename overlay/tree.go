@@ -1,5 +1,22 @@
 package overlay
 
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// A tree is one side of a root: what the session wrote, or what it was written over.
+type tree interface {
+	// top opens the root's own directory, at the one with a path relative to it, where
+	// "." is the top: unix.ENOENT, ENOTDIR or ELOOP if no directory is there.
+	top() (dir, error)
+	at(path string) (dir, error)
+
+	// close gives up the tree; what was opened in it must not be used any more.
+	close()
+}
+
 // A dir is a directory of one side of a root: of what the session wrote, or of what
 // it was written over. What is in it may be hostile, and may be swapped while it is
 // looked at: everything that is opened is compared with what lstat told before.
@@ -24,6 +41,10 @@ type dir interface {
 	// link returns the text of the symbolic link name.
 	link(name string, want stat) (string, error)
 
+	// traits tells what the attributes of the object name, which is as want says, are
+	// about. Those of symbolic links and directories are not looked at.
+	traits(name string, want stat) (traits, error)
+
 	// xattrs returns the directory's own extended attributes, those that belong to
 	// the project.
 	xattrs() (xattrs, error)
@@ -32,7 +53,96 @@ type dir interface {
 	// A layer that lies over nothing has no opaque directories.
 	opaque() (bool, error)
 
+	// origin reports whether the directory was copied up from the layer below.
+	origin() (bool, error)
+
+	// park gives up descriptors until wake, which fails with ErrMoved if another
+	// directory is there by then. Between the two only close may be called.
+	park()
+	wake() error
+
 	close()
+}
+
+// traits are what the attributes of an object are about.
+type traits struct {
+	project bool // some belong to the project
+	capable bool // it has capabilities
+	origin  bool // it was copied up from the layer below
+}
+
+// traitsOf sorts the names of attributes.
+func traitsOf(names []string) (traits, error) {
+	var t traits
+	for _, name := range names {
+		switch {
+		case name == capabilityXattr:
+			t.capable = true
+		case name == overlayPrefix+"origin":
+			t.origin = true
+		case name == overlayPrefix+"redirect" || name == overlayPrefix+"metacopy":
+			return traits{}, errLayer
+		case wantedXattr(name):
+			t.project = true
+		}
+	}
+	return t, nil
+}
+
+// A found is an object and where it was found.
+type found struct {
+	path string // relative to the root
+	st   stat
+}
+
+// walkBelow calls visit for everything in the directory path of t, in path order,
+// until visit returns false. It holds one directory open at a time, at any depth. The
+// path returned with an error is that of the directory it is about.
+func walkBelow(t tree, path string, visit func(found) bool) (string, error) {
+	todo := []found{{path, stat{mode: unix.S_IFDIR}}}
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if at.path != path && !visit(at) {
+			return "", nil
+		}
+		if !at.st.isDir() {
+			continue
+		}
+		var err error
+		if todo, err = listInto(todo, t, at.path); err != nil {
+			return at.path, err
+		}
+	}
+	return "", nil
+}
+
+// listInto appends what is in a directory, the last name first.
+func listInto(todo []found, t tree, path string) ([]found, error) {
+	d, err := t.at(path)
+	if err != nil {
+		return todo, err
+	}
+	defer d.close()
+	names, err := d.names()
+	if err != nil {
+		return todo, err
+	}
+	slices.Sort(names)
+	for _, name := range slices.Backward(names) {
+		p := joinPath(path, name)
+		if len(p) > maxPath {
+			return todo, unix.ENAMETOOLONG
+		}
+		st, ok, err := d.lstat(name)
+		if err != nil {
+			return todo, err
+		}
+		if ok && !st.isWhiteout() {
+			todo = append(todo, found{p, st})
+		}
+	}
+	return todo, nil
 }
 
 // A file is a regular file that is open for reading. Its data is read through the

@@ -30,7 +30,7 @@ func (s *Session) File(c Change, side Side) (*os.File, error) {
 	if !st.isReg() {
 		return nil, s.versionError("open", c, fs.ErrNotExist)
 	}
-	f, err := d.openFile(name, st, side == After && !s.readOnly)
+	f, err := d.file(name, st)
 	if err != nil {
 		return nil, s.versionError("open", c, err)
 	}
@@ -48,7 +48,7 @@ func (s *Session) Link(c Change, side Side) (string, error) {
 	if st.typ() != unix.S_IFLNK {
 		return "", s.versionError("read link", c, fs.ErrNotExist)
 	}
-	text, err := readlinkOf(d, name, st)
+	text, err := d.link(name, st)
 	if err != nil {
 		return "", s.versionError("read link", c, err)
 	}
@@ -63,67 +63,83 @@ func (s *Session) Below(c Change) iter.Seq2[Change, error] {
 		if !c.OldMode.IsDir() || c.Mode.IsDir() && c.Kind != Deleted {
 			return
 		}
-		low, i, err := s.side(c, Before)
+		low, err := s.side(c, Before)
 		if err != nil {
 			yield(Change{}, err)
 			return
 		}
 		defer low.close()
-		cm := commit{s: s, layers: make([]layer, len(s.roots))}
-		cm.layers[i].low = low
-		stop := false
-		err = cm.below(place{i, c.Path}, func(p string, st stat) {
-			if stop {
-				return
+		at, err := walkBelow(low, c.Path, func(f found) bool {
+			m := f.st.fileMode()
+			d := Change{Kind: Deleted, Root: c.Root, Path: f.path, Mode: m, OldMode: m}
+			if f.st.isReg() {
+				d.Size, d.OldSize = f.st.size, f.st.size
 			}
-			d := Change{Kind: Deleted, Root: c.Root, Path: p, Mode: st.fileMode(), OldMode: st.fileMode()}
-			if st.isReg() {
-				d.Size, d.OldSize = st.size, st.size
-			}
-			stop = !yield(d, nil)
+			return yield(d, nil)
 		})
-		if err != nil && !stop {
-			yield(Change{}, err)
+		if err != nil {
+			yield(Change{}, &Error{Op: "list", Path: filepath.Join(c.Root, at), Err: err})
 		}
 	}
 }
 
-// side opens the top directory of one side of the root that c is in.
-func (s *Session) side(c Change, side Side) (*handle, int, error) {
+// side opens one side of the root that c is in.
+func (s *Session) side(c Change, side Side) (tree, error) {
 	for i, r := range s.roots {
 		if r.Path != c.Root {
 			continue
 		}
-		w := walker{index: i, root: r.Path}
-		if err := s.openLayers(&w); err != nil {
-			return nil, 0, err
+		up, low, err := s.trees(i)
+		if err != nil {
+			return nil, err
 		}
 		if side == After {
-			w.low.close()
-			return w.up, i, nil
+			low.close()
+			return up, nil
 		}
-		w.up.close()
-		return w.low, i, nil
+		up.close()
+		return low, nil
 	}
-	return nil, 0, &Error{Op: "open", Path: c.Root, Err: fs.ErrNotExist}
+	return nil, &Error{Op: "open", Path: c.Root, Err: fs.ErrNotExist}
 }
 
-// version opens the directory that holds one version of what changed.
-func (s *Session) version(c Change, side Side) (d *handle, name string, st stat, err error) {
-	top, _, err := s.side(c, side)
+// version opens the directory that holds one version of what changed. Its tree is
+// closed with it.
+func (s *Session) version(c Change, side Side) (d *versionDir, name string, st stat, err error) {
+	top, err := s.side(c, side)
 	if err != nil {
 		return nil, "", stat{}, err
 	}
-	defer top.close()
 	at, name := splitPath(c.Path)
-	if d, err = top.open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW); err != nil {
+	if c.Path == "." {
+		top.close()
+		return nil, "", stat{}, fs.ErrNotExist // the root is a directory on both sides
+	}
+	d = &versionDir{t: top}
+	if d.dir, err = top.at(at); err != nil {
+		top.close()
 		return nil, "", stat{}, err
 	}
-	if st, err = d.lstat(name); err != nil {
+	st, ok, err := d.lstat(name)
+	if err == nil && (!ok || st.isWhiteout()) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
 		d.close()
 		return nil, "", stat{}, err
 	}
 	return d, name, st, nil
+}
+
+// A versionDir is a directory that owns its tree.
+type versionDir struct {
+	dir
+	t tree
+}
+
+func (d *versionDir) close() {
+	d.dir.close()
+	d.t.close()
 }
 
 func (s *Session) versionError(op string, c Change, err error) error {

@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"iter"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -25,6 +26,27 @@ type node struct {
 	up, low stat
 	hasUp   bool // false for Deleted
 	hasLow  bool // false for Added
+
+	// timeOnly says that nothing but the modification time differs: no change that is
+	// shown, but one that a commit makes. Kind is Modified, Aspects zero.
+	timeOnly bool
+
+	// origin says that an Added object was copied up from the project, where somebody
+	// has deleted it since. Links and the like do not tell: false.
+	origin bool
+
+	// late are the objects in a directory of the project that c deleted or replaced
+	// whose ctime is after the beginning of the session.
+	late []found
+
+	// belowErr says why not all that is in such a directory could be looked at.
+	belowErr error
+}
+
+// walkOptions say what is wanted of a walk beside the changes.
+type walkOptions struct {
+	twins []map[inode]twin // by root, to be filled; nil: not wanted
+	times bool             // nodes that are timeOnly, too
 }
 
 // Changes yields what differs between the session and the project now: root
@@ -36,7 +58,7 @@ type node struct {
 // goes on behind it.
 func (s *Session) Changes() iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
-		for n, err := range s.nodes(nil) {
+		for n, err := range s.nodes(walkOptions{}) {
 			if !yield(n.Change, err) {
 				return
 			}
@@ -54,15 +76,15 @@ type twin struct {
 	low  stat
 }
 
-// nodes walks all roots. Where twins is not nil it is filled, per root.
-func (s *Session) nodes(twins []map[inode]twin) iter.Seq2[node, error] {
+// nodes walks all roots.
+func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {
 	return func(yield func(node, error) bool) {
 		for i := range s.roots {
-			w := walker{index: i, root: s.roots[i].Path, unlock: !s.readOnly, yield: yield}
-			if twins != nil {
-				w.twins = twins[i]
+			w := walker{index: i, root: s.roots[i].Path, times: o.times, yield: yield}
+			if o.twins != nil {
+				w.twins = o.twins[i]
 			}
-			if err := s.openLayers(&w); err != nil {
+			if err := s.prepare(&w); err != nil {
 				if !yield(node{}, err) {
 					return
 				}
@@ -78,26 +100,14 @@ func (s *Session) nodes(twins []map[inode]twin) iter.Seq2[node, error] {
 	}
 }
 
-// openLayers gives w its own descriptors, so that a walk can go on while the
-// session is used or closed.
-func (s *Session) openLayers(w *walker) error {
+// prepare gives w the two sides of its root, and what is known of it.
+func (s *Session) prepare(w *walker) (err error) {
+	if w.up, w.low, err = s.trees(w.index); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	const op = "open session"
-	if err := s.usable(op, false); err != nil {
-		return err
-	}
-	low, err := s.root(w.index)
-	if err != nil {
-		return err
-	}
-	if w.low, err = low.open(".", unix.O_PATH|unix.O_DIRECTORY); err != nil {
-		return &Error{Op: op, Path: w.root, Err: err}
-	}
-	if w.up, err = s.dir.open(upperName(w.index), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW); err != nil {
-		w.low.close()
-		return &Error{Op: op, Path: s.roots[w.index].Upper, Err: err}
-	}
+	w.created = s.meta.Created.UnixNano()
 	w.base = s.meta.Roots[w.index]
 	for _, st := range s.meta.Settled {
 		if st.Root == w.index && st.Done {
@@ -110,30 +120,59 @@ func (s *Session) openLayers(w *walker) error {
 	return nil
 }
 
+// trees opens the two sides of root i. They have their own descriptors, so that a walk
+// can go on while the session is used or closed.
+func (s *Session) trees(i int) (up, low tree, err error) {
+	u, l, err := s.openLayers(i)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &realTree{h: u, upper: true, unlock: !s.readOnly}, &realTree{h: l}, nil
+}
+
+// openLayers opens the two directories of root i.
+func (s *Session) openLayers(i int) (up, low *handle, err error) {
+	const op = "open session"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(op, false); err != nil {
+		return nil, nil, err
+	}
+	root, err := s.root(i)
+	if err != nil {
+		return nil, nil, err
+	}
+	if low, err = root.open(".", unix.O_PATH|unix.O_DIRECTORY); err != nil {
+		return nil, nil, &Error{Op: op, Path: s.roots[i].Path, Err: err}
+	}
+	if up, err = s.dir.open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW); err != nil {
+		low.close()
+		return nil, nil, &Error{Op: op, Path: s.roots[i].Upper, Err: err}
+	}
+	return up, low, nil
+}
+
 // A walker compares one root's upper directory with the project.
 type walker struct {
 	index   int
 	root    string // for messages
-	up, low *handle
+	up, low tree
+	created int64 // the beginning of the session, in nanoseconds since 1970
 	base    metaRoot
 	settled map[string]settled // by path, those that were committed
-	unlock  bool               // unreadable objects of the upper directory may be unlocked
 	twins   map[inode]twin     // nil: not wanted
+	times   bool               // what differs in nothing but its time is wanted
 	yield   func(node, error) bool
 }
 
 // A frame is one directory of the upper layer during a walk.
 type frame struct {
-	path    string // relative to the root
-	depth   int
-	up, low *handle // low is nil where the project has no directory; nil while parked
-	upIno   uint64
-	lowIno  uint64
-	hasLow  bool
-	opaque  bool // what is below it in the project was not visible
-	marks   bool // files with an attribute may be whiteouts
-	relock  bool // the mode was widened for the walk
-	mode    uint32
+	path   string // relative to the root
+	depth  int
+	up     dir
+	low    dir  // nil where the project has no directory
+	opaque bool // what is below it in the project was not visible
+	parked bool
 }
 
 // fail yields an error and reports whether the walk is to go on.
@@ -146,28 +185,33 @@ func (w *walker) fail(op, path string, err error) bool {
 
 // run walks the root; it returns false when the consumer has had enough.
 func (w *walker) run() bool {
-	f := &frame{path: ".", hasLow: true}
-	st, err := w.up.stat()
-	if err != nil {
-		return w.fail("look at", ".", err)
+	f := &frame{path: "."}
+	defer f.close()
+	n := node{root: w.index, hasUp: true, hasLow: true}
+	var err error
+	if f.up, err = w.up.top(); err == nil {
+		n.up, err = f.up.stat()
 	}
-	low, err := w.low.stat()
+	if err == nil {
+		f.low, err = w.low.top()
+	}
+	if err == nil {
+		n.low, err = f.low.stat()
+	}
+	if err == nil {
+		f.opaque, err = f.up.opaque()
+	}
 	if err != nil {
-		return w.fail("look at", ".", err)
+		return w.fail("open", ".", err)
 	}
 	// The root's mode and owner are compared with those the upper directory was
 	// made with: the owner may have been out of the caller's power.
-	b := w.base
-	if st.perm() != b.Mode || st.uid != b.UID || st.gid != b.GID {
-		n := node{root: w.index, up: st, low: low, hasUp: true, hasLow: true}
-		if !w.emit(n, Modified, ".") {
-			return false
-		}
+	was := n.low
+	was.mode, was.uid, was.gid = was.typ()|w.base.Mode, w.base.UID, w.base.GID
+	n.Aspects = accessAspects(n.up, was)
+	if !w.emitModified(n, ".") {
+		return false
 	}
-	if ok, more := w.enter(f, w.up, ".", st, w.low); !ok {
-		return more
-	}
-	defer w.leave(f)
 	return w.list(f)
 }
 
@@ -177,141 +221,107 @@ func (w *walker) emit(n node, kind Kind, path string) bool {
 	if kind == Deleted {
 		st = n.low
 	}
-	n.Change = Change{Kind: kind, Root: w.root, Path: path, Mode: st.fileMode()}
+	n.Kind, n.Root, n.Path, n.Mode = kind, w.root, path, st.fileMode()
 	if st.isReg() {
 		n.Size = st.size
+		if kind != Deleted {
+			n.Links, n.Sparse = st.nlink, st.blocks*512 < st.size
+		}
 	}
 	if n.hasLow {
 		n.OldMode = n.low.fileMode()
 		if n.low.isReg() {
 			n.OldSize = n.low.size
 		}
+		if n.low.isDir() && !(n.hasUp && n.up.isDir()) {
+			w.below(&n)
+		}
+	}
+	if n.hasUp && n.Special == "" {
+		n.Special = special(n.up)
 	}
 	return w.yield(n, nil)
 }
 
-// enter opens the directory name of the upper directory at, and that of the
-// project if low, the directory that holds it, is not nil. It returns false
-// where that failed, and then whether the walk is to go on.
-func (w *walker) enter(f *frame, at *handle, name string, st stat, low *handle) (ok, more bool) {
-	f.upIno = st.ino
-	var err error
-	const need = 0o500
-	if w.unlock && st.perm()&need != need && st.owned() && !isRoot() {
-		// The sandboxed command made its own directory unreadable. It stays
-		// readable for as long as we are in it.
-		if err = w.widen(f, at, name, st); err != nil {
-			return false, w.fail("open", f.path, err)
+// emitModified yields a change of an object that both sides have with the same type,
+// if there is one.
+func (w *walker) emitModified(n node, path string) bool {
+	switch {
+	case n.Aspects != 0:
+	case w.times && n.up.mtime != n.low.mtime:
+		n.timeOnly = true
+	default:
+		return true
+	}
+	return w.emit(n, Modified, path)
+}
+
+// special says why an object gives its user more than a file does.
+func special(st stat) string {
+	switch typ := st.typ(); {
+	case typ == unix.S_IFCHR || typ == unix.S_IFBLK:
+		return "is a device node"
+	case st.mode&unix.S_ISUID != 0:
+		return "is setuid"
+	// On a directory the bit gives nobody anything: new files get its group.
+	case st.mode&unix.S_ISGID != 0 && typ != unix.S_IFDIR:
+		return "is setgid"
+	}
+	return ""
+}
+
+// note adds what the attributes of the session's object say.
+func (n *node) note(t traits) {
+	if t.capable && special(n.up) == "" {
+		n.Special = "has capabilities"
+	}
+	n.origin = t.origin && !n.hasLow
+}
+
+// below counts what is in the project's directory of n.
+func (w *walker) below(n *node) {
+	at, err := walkBelow(w.low, n.Path, func(f found) bool {
+		n.Below++
+		if f.st.ctime > w.created {
+			n.late = append(n.late, f)
 		}
-	}
-	if f.up, err = at.openDir(name); err != nil {
-		if err == unix.ENOENT { // it is gone; the command is still running
-			return false, true
-		}
-		w.leave(f)
-		return false, w.fail("open", f.path, err)
-	}
-	if got, err := f.up.stat(); err != nil || got.ino != st.ino || got.dev != st.dev {
-		w.leave(f)
-		return false, w.fail("open", f.path, orMoved(err))
-	}
-	mark, _, err := f.up.getXattr(overlayPrefix + "opaque")
+		return true
+	})
 	if err != nil {
-		w.leave(f)
-		return false, w.fail("read attributes", f.path, err)
+		n.belowErr = &Error{Op: "list", Path: filepath.Join(w.root, at), Err: err}
 	}
-	// "x" does not hide the project's directory: it says that whiteouts may be
-	// files with an attribute.
-	f.opaque = f.opaque || mark == "y"
-	f.marks = mark == "x"
-	if f.hasLow {
-		if f.low, err = openLowerDir(low, name); err != nil {
-			w.leave(f)
-			return false, w.fail("open", f.path, err)
-		}
-		lst, err := f.low.stat()
-		if err != nil {
-			w.leave(f)
-			return false, w.fail("look at", f.path, err)
-		}
-		f.lowIno = lst.ino
-	}
-	return true, true
 }
 
-// openLowerDir opens a directory of the project for listing, or if that is
-// not allowed, for looking names up in it.
-func openLowerDir(at *handle, name string) (*handle, error) {
-	d, err := at.openDir(name)
-	if err == unix.EACCES {
-		d, err = at.open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+func (f *frame) close() {
+	if f.up != nil {
+		f.up.close()
 	}
-	return d, err
-}
-
-func (w *walker) widen(f *frame, at *handle, name string, st stat) error {
-	p, err := at.open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-	if err != nil {
-		return err
+	if f.low != nil {
+		f.low.close()
 	}
-	defer p.close()
-	if got, err := p.stat(); err != nil || got.ino != st.ino || got.dev != st.dev {
-		return orMoved(err)
-	}
-	if err := p.chmod(st.perm() | 0o700); err != nil {
-		return err
-	}
-	f.relock, f.mode = true, st.perm()
-	return nil
-}
-
-// leave undoes enter. It must find the directory open, to set its mode back.
-func (w *walker) leave(f *frame) {
-	if f.relock {
-		up := f.up
-		if up == nil {
-			up, _ = w.up.open(f.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-		}
-		if up != nil {
-			if st, err := up.stat(); err == nil && st.ino == f.upIno {
-				_ = up.chmod(f.mode)
-			}
-			up.close()
-		}
-		f.relock = false
-	}
-	f.up.close()
-	f.low.close()
-	f.up, f.low = nil, nil
 }
 
 // park gives up the descriptors of f for as long as the walk is far below it.
-func (w *walker) park(f *frame) {
-	f.up.close()
-	f.low.close()
-	f.up, f.low = nil, nil
+func (f *frame) park() {
+	f.up.park()
+	if f.low != nil {
+		f.low.park()
+	}
+	f.parked = true
 }
 
 // wake opens what park closed, if it is what it was.
-func (w *walker) wake(f *frame) (err error) {
-	reopen := func(top *handle, ino uint64) (*handle, error) {
-		d, err := openLowerDir(top, f.path)
-		if err != nil {
-			return nil, err
+func (f *frame) wake() error {
+	if !f.parked {
+		return nil
+	}
+	f.parked = false
+	if f.low != nil {
+		if err := f.low.wake(); err != nil {
+			return err
 		}
-		if st, err := d.stat(); err != nil || st.ino != ino {
-			d.close()
-			return nil, orMoved(err)
-		}
-		return d, nil
 	}
-	if f.up, err = reopen(w.up, f.upIno); err != nil {
-		return err
-	}
-	if f.hasLow {
-		f.low, err = reopen(w.low, f.lowIno)
-	}
-	return err
+	return f.up.wake()
 }
 
 // list yields the changes in the directory f.
@@ -322,9 +332,6 @@ func (w *walker) list(f *frame) bool {
 	}
 	if f.opaque && f.low != nil {
 		low, err := f.low.names()
-		if err == unix.EBADF { // it could only be opened for looking names up
-			err = unix.EACCES
-		}
 		if err != nil {
 			if !w.fail("list", f.path, err) {
 				return false
@@ -334,10 +341,8 @@ func (w *walker) list(f *frame) bool {
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if f.up == nil {
-			if err := w.wake(f); err != nil {
-				return w.fail("open", f.path, err)
-			}
+		if err := f.wake(); err != nil {
+			return w.fail("open", f.path, err)
 		}
 		if !w.entry(f, name) {
 			return false
@@ -354,26 +359,18 @@ func (w *walker) entry(f *frame, name string) bool {
 	}
 	n := node{root: w.index}
 	var err error
-	if n.up, n.hasUp, err = f.up.lstatIf(name); err != nil {
+	if n.up, n.hasUp, err = f.up.lstat(name); err != nil {
 		return w.fail("look at", path, err)
 	}
 	if !n.hasUp && !f.opaque {
 		return true // it is gone; the command is still running
 	}
-	if n.hasUp {
-		white := n.up.isWhiteout()
-		if !white && f.marks && n.up.isReg() && n.up.size == 0 {
-			if white, err = w.marked(f, name, n.up); err != nil {
-				return w.fail("read attributes", path, err)
-			}
-		}
-		n.hasUp = !white
-	}
+	n.hasUp = n.hasUp && !n.up.isWhiteout()
 	if st, ok := w.settled[path]; ok && n.hasUp && !n.up.isDir() && st.Upper == n.up.ctime {
 		return true
 	}
 	if f.low != nil {
-		if n.low, n.hasLow, err = f.low.lstatIf(name); err != nil {
+		if n.low, n.hasLow, err = f.low.lstat(name); err != nil {
 			return w.fail("look at", path, err)
 		}
 	}
@@ -386,85 +383,106 @@ func (w *walker) entry(f *frame, name string) bool {
 	if n.up.isDir() {
 		return w.directory(f, name, path, n)
 	}
-	switch {
-	case !n.hasLow:
+	if !n.hasLow || n.up.typ() != n.low.typ() {
+		t, err := f.up.traits(name, n.up)
+		if err == unix.ENOENT {
+			return true // as above
+		}
+		if err != nil {
+			return w.fail("read attributes", path, err)
+		}
+		n.note(t)
+		if n.hasLow {
+			return w.emit(n, TypeChanged, path)
+		}
 		return w.emit(n, Added, path)
-	case n.up.typ() != n.low.typ():
-		return w.emit(n, TypeChanged, path)
 	}
-	equal, err := w.equal(f, name, n.up, n.low)
-	if err != nil {
+	if err := w.compare(f, name, &n); err != nil {
 		return w.fail("compare", path, err)
 	}
-	if !equal {
-		return w.emit(n, Modified, path)
-	}
-	if w.twins != nil && n.up.isReg() && n.up.nlink > 1 {
+	if w.twins != nil && n.Aspects == 0 && n.up.isReg() && n.up.nlink > 1 {
 		w.twins[inode{n.up.dev, n.up.ino}] = twin{path, n.low}
 	}
-	return true
+	return w.emitModified(n, path)
 }
 
 // directory yields the change of a directory, if there is one, and those in it.
 func (w *walker) directory(f *frame, name, path string, n node) bool {
-	sub := &frame{path: path, depth: f.depth + 1, opaque: f.opaque, hasLow: n.hasLow && n.low.isDir()}
-	ok, more := w.enter(sub, f.up, name, n.up, f.low)
-	if !ok {
-		// That it is there is known, even if what is in it is not.
-		switch {
-		case !more:
-			return false
-		case !n.hasLow:
-			return w.emit(n, Added, path)
-		case !n.low.isDir():
-			return w.emit(n, TypeChanged, path)
-		}
-		return true
+	sub := &frame{path: path, depth: f.depth + 1, opaque: f.opaque}
+	defer sub.close()
+	err := w.enter(f, sub, name, &n)
+	if err == unix.ENOENT {
+		return true // it is gone; the command is still running
 	}
-	defer w.leave(sub)
+	if err != nil && !w.fail("open", path, err) {
+		return false
+	}
+	// That it is there is known, even if what is in it is not.
+	more := true
 	switch {
 	case !n.hasLow:
 		more = w.emit(n, Added, path)
 	case !n.low.isDir():
 		more = w.emit(n, TypeChanged, path)
-	default:
-		equal := sameAccess(n.up, n.low)
-		if equal {
-			var err error
-			if equal, err = sameXattrs(sub.up, sub.low); err != nil {
-				return w.fail("compare", path, err)
-			}
-		}
-		if !equal {
-			more = w.emit(n, Modified, path)
-		}
+	case err == nil:
+		more = w.emitModified(n, path)
 	}
-	if !more {
-		return false
+	if !more || err != nil {
+		return more
 	}
 	if f.depth >= maxHeld {
-		w.park(f)
+		f.park()
 	}
 	return w.list(sub)
 }
 
-// marked reports whether an empty file is a whiteout made of an attribute.
-func (w *walker) marked(f *frame, name string, st stat) (bool, error) {
-	h, err := f.up.openFile(name, st, w.unlock)
-	if err != nil {
-		return false, err
+// enter opens the directory name of f as sub, and compares it with the project's.
+func (w *walker) enter(f, sub *frame, name string, n *node) (err error) {
+	if sub.up, err = f.up.dir(name, n.up); err != nil {
+		sub.up = nil
+		return err
 	}
-	defer h.close()
-	_, found, err := h.getXattr(overlayPrefix + "whiteout")
-	return found, err
+	opaque, err := sub.up.opaque()
+	if err != nil {
+		return err
+	}
+	sub.opaque = sub.opaque || opaque
+	if !n.hasLow {
+		n.origin, err = sub.up.origin()
+		return err
+	}
+	if !n.low.isDir() {
+		return nil
+	}
+	if sub.low, err = f.low.dir(name, n.low); err != nil {
+		sub.low = nil
+		if err == unix.ENOENT {
+			err = ErrMoved
+		}
+		return err
+	}
+	n.Aspects = accessAspects(n.up, n.low)
+	same, err := sameXattrs(sub.up, sub.low)
+	if !same {
+		n.Aspects |= Attributes
+	}
+	return err
 }
 
-// sameAccess compares who may do what.
-func sameAccess(a, b stat) bool {
-	return a.perm() == b.perm() && a.uid == b.uid && a.gid == b.gid
+// accessAspects compares who may do what.
+func accessAspects(a, b stat) Aspect {
+	var as Aspect
+	if a.perm() != b.perm() {
+		as |= Mode
+	}
+	if a.uid != b.uid || a.gid != b.gid {
+		as |= Owner
+	}
+	return as
 }
 
-func sameXattrs(a, b *handle) (bool, error) {
+// sameXattrs compares the attributes of two directories or files.
+func sameXattrs(a, b interface{ xattrs() (xattrs, error) }) (bool, error) {
 	x, err := a.xattrs()
 	if err != nil {
 		return false, err
@@ -473,60 +491,90 @@ func sameXattrs(a, b *handle) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if len(x) != len(y) {
-		return false, nil
-	}
-	for name, v := range x {
-		if w, ok := y[name]; !ok || v != w {
-			return false, nil
-		}
-	}
-	return true, nil
+	return maps.Equal(x, y), nil
 }
 
-// equal compares two objects of one type, neither of them a directory.
-func (w *walker) equal(f *frame, name string, up, low stat) (bool, error) {
-	if !sameAccess(up, low) || up.size != low.size {
-		return false, nil
-	}
-	switch up.typ() {
+// compare finds out what differs about two objects of one type, neither of them a
+// directory.
+func (w *walker) compare(f *frame, name string, n *node) error {
+	n.Aspects = accessAspects(n.up, n.low)
+	switch n.up.typ() {
 	case unix.S_IFREG:
-		a, err := f.up.openFile(name, up, w.unlock)
-		if err != nil {
-			return false, err
-		}
-		defer a.close()
-		b, err := f.low.openFile(name, low, false)
-		if err == unix.EACCES {
-			return false, nil // what cannot be read cannot be called equal
-		}
-		if err != nil {
-			return false, err
-		}
-		defer b.close()
-		if same, err := sameXattrs(a, b); err != nil || !same {
-			return false, err
-		}
-		return sameData(a, b, up.size)
+		return w.compareFiles(f, name, n)
 	case unix.S_IFLNK:
-		a, err := f.up.readlinkAt(name)
-		if err != nil {
-			return false, err
+		if n.up.size != n.low.size {
+			n.Aspects |= Content
+			return nil
 		}
-		b, err := f.low.readlinkAt(name)
-		return a == b, err
+		a, err := f.up.link(name, n.up)
+		if err != nil {
+			return err
+		}
+		b, err := f.low.link(name, n.low)
+		if a != b {
+			n.Aspects |= Content
+		}
+		return err
 	case unix.S_IFCHR, unix.S_IFBLK:
-		return up.rdev == low.rdev, nil
+		if n.up.rdev != n.low.rdev {
+			n.Aspects |= Content
+		}
 	}
-	return true, nil
+	return nil
 }
 
-// readlinkAt returns the text of the symbolic link name in the directory h.
-func (h *handle) readlinkAt(name string) (string, error) {
-	l, err := h.open(name, unix.O_PATH|unix.O_NOFOLLOW)
+// compareFiles is compare for regular files.
+func (w *walker) compareFiles(f *frame, name string, n *node) error {
+	up, err := f.up.traits(name, n.up)
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer l.close()
-	return l.readlink()
+	n.note(up)
+	low, err := f.low.traits(name, n.low)
+	if err != nil {
+		return err
+	}
+	if up.project != low.project {
+		n.Aspects |= Attributes
+	}
+	values := up.project && low.project
+	if n.up.size != n.low.size {
+		n.Aspects |= Content
+		if !values {
+			return nil
+		}
+	} else if n.up.size == 0 && !values {
+		return nil
+	}
+	a, err := f.up.file(name, n.up)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	b, err := f.low.file(name, n.low)
+	if err == unix.EACCES {
+		n.Aspects |= Content // what cannot be read cannot be called equal
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	if values {
+		same, err := sameXattrs(a, b)
+		if err != nil {
+			return err
+		}
+		if !same {
+			n.Aspects |= Attributes
+		}
+	}
+	if n.up.size != n.low.size {
+		return nil
+	}
+	same, err := sameData(a.handle, b.handle, n.up.size)
+	if !same {
+		n.Aspects |= Content
+	}
+	return err
 }

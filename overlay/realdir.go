@@ -1,0 +1,309 @@
+package overlay
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// A realTree is a side of a root that is a directory of a file system: a project, or
+// an upper directory with overlayfs' marks in it.
+type realTree struct {
+	h *handle // the top, O_PATH
+
+	// upper says that marks mean something: whiteouts and opaque directories.
+	upper bool
+
+	// unlock allows to make accessible, for as long as it is needed, what its owner
+	// (us) cannot read: the sandboxed command may have closed its own files.
+	unlock bool
+
+	// book is called before the mode of the object at path, relative to the top, is
+	// changed for a while: mode is what it has and will have again. An error stops
+	// that. Nil: nobody keeps books.
+	book func(path string, ino uint64, mode uint32) error
+}
+
+func (t *realTree) close() { t.h.close() }
+
+func (t *realTree) top() (dir, error) { return t.at(".") }
+
+func (t *realTree) at(path string) (dir, error) {
+	d := &realDir{t: t, path: path}
+	var err error
+	if d.h, err = t.open(path); err == unix.EACCES && t.unlock && !isRoot() {
+		return t.unlockTo(path)
+	}
+	if err == nil {
+		d.st, err = d.h.stat()
+	}
+	if err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// open opens the directory path; one of a project that may not be listed, for looking
+// names up in it.
+func (t *realTree) open(path string) (*handle, error) {
+	if t.upper {
+		return t.h.openDir(path)
+	}
+	return t.h.openDirOrPath(path)
+}
+
+// unlockTo opens a directory step by step: each one on the way may have to be unlocked.
+func (t *realTree) unlockTo(path string) (dir, error) {
+	st, err := t.h.stat()
+	if err != nil {
+		return nil, err
+	}
+	var d dir
+	if d, err = t.enter(t.h, ".", ".", st); err != nil {
+		return nil, err
+	}
+	for rest := path; rest != "" && rest != "."; {
+		name := rest
+		rest = ""
+		for i := range len(name) {
+			if name[i] == '/' {
+				name, rest = name[:i], name[i+1:]
+				break
+			}
+		}
+		st, ok, err := d.lstat(name)
+		if err == nil && !ok {
+			err = unix.ENOENT
+		}
+		if err == nil && !st.isDir() {
+			err = unix.ENOTDIR
+		}
+		var sub dir
+		if err == nil {
+			sub, err = d.dir(name, st)
+		}
+		d.close()
+		if err != nil {
+			return nil, err
+		}
+		d = sub
+	}
+	return d, nil
+}
+
+// enter opens the directory name, which is path from the top and as want says.
+func (t *realTree) enter(at *handle, name, path string, want stat) (_ dir, err error) {
+	d := &realDir{t: t, path: path, st: want}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	const need = 0o500
+	if t.unlock && want.perm()&need != need && want.owned() && !isRoot() {
+		if err := d.widen(at, name); err != nil {
+			return nil, err
+		}
+	}
+	if t.upper {
+		d.h, err = at.openDir(name)
+	} else {
+		d.h, err = at.openDirOrPath(name)
+	}
+	if err != nil {
+		if swapped(err) {
+			err = ErrMoved
+		}
+		return nil, err
+	}
+	if got, err := d.h.stat(); err != nil || got.ino != want.ino || got.dev != want.dev {
+		return nil, orMoved(err)
+	}
+	return d, nil
+}
+
+// tell books that the mode of an object is to be changed for a while.
+func (t *realTree) tell(path string, st stat) error {
+	if t.book == nil {
+		return nil
+	}
+	return t.book(path, st.ino, st.perm())
+}
+
+// A realDir is a directory of a realTree.
+type realDir struct {
+	t      *realTree
+	path   string
+	h      *handle // nil while parked
+	st     stat    // when it was opened
+	relock bool    // the mode was widened until close
+	mark   string  // overlayfs' mark, see readMark
+	marked bool    // mark was read
+}
+
+// widen makes the directory accessible to its owner until it is closed.
+func (d *realDir) widen(at *handle, name string) error {
+	p, err := at.open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if got, err := p.stat(); err != nil || got.ino != d.st.ino || got.dev != d.st.dev {
+		return orMoved(err)
+	}
+	if err := d.t.tell(d.path, d.st); err != nil {
+		return err
+	}
+	if err := p.chmod(d.st.perm() | 0o700); err != nil {
+		return err
+	}
+	d.relock = true
+	return nil
+}
+
+func (d *realDir) close() {
+	if d.relock {
+		h := d.h
+		if h == nil {
+			h, _ = d.t.h.open(d.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		}
+		if h != nil {
+			if st, err := h.stat(); err == nil && st.ino == d.st.ino && st.dev == d.st.dev {
+				_ = h.chmod(d.st.perm())
+			}
+			h.close()
+		}
+		d.relock = false
+	}
+	d.park()
+}
+
+func (d *realDir) park() {
+	d.h.close()
+	d.h = nil
+}
+
+func (d *realDir) wake() error {
+	if d.h != nil {
+		return nil
+	}
+	h, err := d.t.open(d.path)
+	if err != nil {
+		return err
+	}
+	if st, err := h.stat(); err != nil || st.ino != d.st.ino || st.dev != d.st.dev {
+		h.close()
+		return orMoved(err)
+	}
+	d.h = h
+	return nil
+}
+
+func (d *realDir) stat() (stat, error) {
+	st, err := d.h.stat()
+	if d.relock {
+		st.mode = st.typ() | d.st.perm()
+	}
+	return st, err
+}
+
+func (d *realDir) names() ([]string, error) {
+	names, err := d.h.names()
+	if err == unix.EBADF { // it could only be opened for looking names up
+		err = unix.EACCES
+	}
+	return names, err
+}
+
+func (d *realDir) lstat(name string) (stat, bool, error) {
+	st, found, err := d.h.lstatIf(name)
+	if !found || err != nil || !d.t.upper || !st.isReg() || st.size != 0 {
+		return st, found, err
+	}
+	// A whiteout can also be an empty file with an attribute, in a directory that
+	// says so.
+	mark, err := d.readMark()
+	if err != nil || mark != "x" {
+		return st, err == nil, err
+	}
+	f, err := d.open(name, st)
+	if err != nil {
+		return stat{}, false, err
+	}
+	defer f.close()
+	_, white, err := f.getXattr(overlayPrefix + "whiteout")
+	if white {
+		st.mode, st.rdev = unix.S_IFCHR|st.perm(), 0
+	}
+	return st, err == nil, err
+}
+
+// readMark returns the mark that overlayfs put on the directory: "y" if it is opaque,
+// "x" if whiteouts in it may be files with an attribute, and empty for none.
+func (d *realDir) readMark() (string, error) {
+	if d.marked || !d.t.upper {
+		return d.mark, nil
+	}
+	mark, _, err := d.h.getXattr(overlayPrefix + "opaque")
+	if err == nil {
+		d.mark, d.marked = mark, true
+	}
+	return d.mark, err
+}
+
+func (d *realDir) opaque() (bool, error) {
+	mark, err := d.readMark()
+	return mark == "y", err
+}
+
+func (d *realDir) origin() (bool, error) {
+	if !d.t.upper {
+		return false, nil
+	}
+	_, ok, err := d.h.getXattr(overlayPrefix + "origin")
+	return ok, err
+}
+
+func (d *realDir) dir(name string, want stat) (dir, error) {
+	return d.t.enter(d.h, name, joinPath(d.path, name), want)
+}
+
+// open opens a regular file for reading.
+func (d *realDir) open(name string, want stat) (*handle, error) {
+	if !d.t.unlock {
+		return d.h.openFile(name, want, nil)
+	}
+	return d.h.openFile(name, want, func(st stat) error { return d.t.tell(joinPath(d.path, name), st) })
+}
+
+func (d *realDir) file(name string, want stat) (*file, error) {
+	h, err := d.open(name, want)
+	if err != nil {
+		return nil, err
+	}
+	return &file{handle: h, st: want}, nil
+}
+
+func (d *realDir) link(name string, want stat) (string, error) { return readlinkOf(d.h, name, want) }
+
+func (d *realDir) traits(name string, want stat) (traits, error) {
+	if want.isDir() || want.typ() == unix.S_IFLNK {
+		return traits{}, nil
+	}
+	names, err := d.h.xattrNamesOf(name)
+	if err != nil || len(names) == 0 {
+		return traits{}, err
+	}
+	return traitsOf(names)
+}
+
+func (d *realDir) xattrs() (xattrs, error) { return d.h.xattrs() }
+
+// openDirOrPath opens a directory for listing, or if that is not allowed, for looking
+// names up in it.
+func (h *handle) openDirOrPath(name string) (*handle, error) {
+	d, err := h.openDir(name)
+	if err == unix.EACCES {
+		d, err = h.open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	}
+	return d, err
+}
