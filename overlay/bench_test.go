@@ -65,23 +65,15 @@ func BenchmarkChanges(b *testing.B) {
 	}
 }
 
-// What is put into the project and taken back, without the end of the session.
-func BenchmarkStageUndo(b *testing.B) {
+// A commit, with all waiting for the disk, and its undo.
+func BenchmarkCommitUndo(b *testing.B) {
 	s := changed(b, 10_000, 20)
 	for b.Loop() {
-		c, err := s.planCommit(context.Background(), nil)
-		if err != nil {
+		if err := s.Commit(context.Background()); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.stage(context.Background()); err != nil {
+		if err := s.Undo(context.Background(), UndoOptions{}); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.swap(); err != nil {
-			b.Fatal(err)
-		}
-		if err := c.failed(os.ErrInvalid); err != os.ErrInvalid {
-			b.Fatal(err)
-		}
-		c.close()
 	}
 }

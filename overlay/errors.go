@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,6 +62,21 @@ type Conflict struct {
 	Root string // the root, absolute
 	Path string // relative to Root
 	Why  string
+
+	// Kind is what the session did: to the object, or, where something else in a
+	// directory that it removed is meant, to that.
+	Kind Kind
+
+	// Session and Project are the two versions that there are now.
+	Session, Project Version
+}
+
+// A Version is one side of a conflict. The zero Version is that nothing is there.
+type Version struct {
+	Exists  bool
+	Mode    fs.FileMode
+	Size    int64 // of a regular file, in bytes
+	ModTime time.Time
 }
 
 // ConflictError lists the paths that the project's owner changed since the

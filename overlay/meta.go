@@ -1,21 +1,16 @@
 package overlay
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // State says what became of a session. The zero State is Kept.
@@ -73,6 +68,10 @@ type meta struct {
 	State   State      `json:"state"`
 	Roots   []metaRoot `json:"roots"`
 	Settled []settled  `json:"settled,omitempty"`
+
+	// Done are the transactions that were done and not taken back, in order. What
+	// stands in a directory tx/N and not here never was.
+	Done []int `json:"done,omitempty"`
 }
 
 // metaRoot is a root, and how its upper directory looked when it was made: the
@@ -132,15 +131,8 @@ func (t *rawText) UnmarshalJSON(data []byte) error {
 // a path or an index later.
 func decodeMeta(data []byte) (*meta, error) {
 	var m meta
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if err := dec.Decode(&m); err != nil {
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			err = errors.New("the file is cut short")
-		}
+	if err := strictJSON(data, &m); err != nil {
 		return nil, err
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("something follows the session's data")
 	}
 	if m.Version != metaVersion {
 		return nil, fmt.Errorf("version %d of the session's data is not known to this program", m.Version)
@@ -155,12 +147,13 @@ func decodeMeta(data []byte) (*meta, error) {
 		}
 	}
 	for _, s := range m.Settled {
-		p := string(s.Path)
-		if s.Root < 0 || s.Root >= len(m.Roots) {
-			return nil, fmt.Errorf("no root number %d", s.Root)
+		if err := checkPlace(s.Root, string(s.Path), len(m.Roots)); err != nil {
+			return nil, err
 		}
-		if p == "" || p[0] == '/' || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
-			return nil, fmt.Errorf("not a path in a root: %q", p)
+	}
+	for i, n := range m.Done {
+		if n <= 0 || i > 0 && n <= m.Done[i-1] {
+			return nil, fmt.Errorf("not a transaction: %d", n)
 		}
 	}
 	return &m, nil
@@ -168,72 +161,32 @@ func decodeMeta(data []byte) (*meta, error) {
 
 // readMeta reads the meta file of the session directory dir.
 func readMeta(dir *handle) (*meta, error) {
-	f, err := dir.open(metaName, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	data, err := dir.readFile(metaName, metaMost)
+	if err == unix.EFBIG {
+		err = errors.New("not a session's data")
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer f.close()
-	st, err := f.stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.isReg() || st.size > metaMost {
-		return nil, errors.New("not a session's data")
-	}
-	data := make([]byte, st.size)
-	n := 0
-	for n < len(data) {
-		var k int
-		if err := sys.Retry(func() (err error) { k, err = unix.Read(f.fd, data[n:]); return err }); err != nil {
-			return nil, err
-		}
-		if k == 0 {
-			break
-		}
-		n += k
-	}
-	return decodeMeta(data[:n])
+	return decodeMeta(data)
 }
 
-// writeMeta replaces the meta file of the session directory dir. With durable,
-// it is on disk when writeMeta returns.
-func writeMeta(dir *handle, m *meta, durable bool) (err error) {
+// writeMeta replaces the meta file of the session directory dir, and reports whether
+// it did: an error may be about what comes after that. With durable, it is on
+// disk when writeMeta returns.
+func writeMeta(dir *handle, m *meta, durable bool) (written bool, err error) {
 	data, err := json.Marshal(m)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(data) >= metaMost {
-		return fs.ErrInvalid
+		return false, fs.ErrInvalid
 	}
-	tmp := "." + metaName + "." + randomText(26)
-	f, err := dir.create(tmp)
-	if err != nil {
-		return err
+	if err := dir.replaceFile(metaName, append(data, '\n'), durable); err != nil {
+		return false, err
 	}
-	defer f.close()
-	defer func() {
-		if err != nil {
-			_ = dir.unlink(tmp, 0)
-		}
-	}()
-	data = append(data, '\n')
-	for len(data) > 0 {
-		n := 0
-		if err := sys.Retry(func() (err error) { n, err = unix.Write(f.fd, data); return err }); err != nil {
-			return err
-		}
-		data = data[n:]
+	if !durable {
+		return true, nil
 	}
-	if durable {
-		if err := f.fsync(); err != nil {
-			return err
-		}
-	}
-	if err := dir.rename(tmp, metaName, 0); err != nil {
-		return err
-	}
-	if durable {
-		return dir.fsync()
-	}
-	return nil
+	return true, dir.flushDir(".")
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -93,10 +94,11 @@ func wantMatrix(lower, upper, name string) string {
 func TestMatrix(t *testing.T) {
 	testenv.Leaks(t)
 	setup, run, dirs := matrixScripts()
-	for _, way := range []string{"at once", "one by one", "file by file"} {
+	for _, way := range []string{"at once", "far", "plain", "one by one", "file by file"} {
 		t.Run(way, func(t *testing.T) {
 			setup, run := setup, run
-			if way != "at once" && os.Geteuid() != 0 {
+			whole := way == "at once" || way == "far" || way == "plain"
+			if !whole && os.Geteuid() != 0 {
 				// A directory of the project that its owner cannot read cannot
 				// be compared with any more.
 				run = strings.ReplaceAll(run, "chmod 000 x/n x", "chmod 500 x/n x")
@@ -104,6 +106,7 @@ func TestMatrix(t *testing.T) {
 			root := project(t, setup)
 			before := look(t, root)
 			s := create(t, root)
+			s.farStages, s.plain = way == "far", way == "plain"
 			want := sandbox(t, s, run)
 			wantSame(t, look(t, root), before)
 
@@ -124,7 +127,7 @@ func TestMatrix(t *testing.T) {
 				}
 			}
 			switch way {
-			case "at once":
+			case "at once", "far", "plain":
 				commitAll(t, s)
 			case "one by one":
 				for _, dir := range dirs {
@@ -165,9 +168,16 @@ func TestMatrix(t *testing.T) {
 				after, want = unlink(after), unlink(want)
 			}
 			wantSame(t, after, want)
-			left, _ := os.ReadDir(s.Dir())
-			if len(left) != 2 {
-				t.Errorf("left in the session: %v", left)
+			for len(s.meta.Done) > 0 {
+				if err := s.Undo(context.Background(), UndoOptions{}); err != nil {
+					t.Fatalf("undo: %v", err)
+				}
+			}
+			wantSame(t, look(t, root), before)
+			left, _ := os.ReadDir(filepath.Join(s.Dir(), txName))
+			pending, _ := os.ReadDir(filepath.Join(filepath.Dir(s.Dir()), pendingName))
+			if len(left) != 0 || len(pending) != 0 {
+				t.Errorf("left: %v %v", left, pending)
 			}
 		})
 	}
@@ -563,11 +573,11 @@ func TestSwapped(t *testing.T) {
 			root := project(t, setup)
 			s := create(t, root)
 			sandbox(t, s, script)
-			c, err := s.planCommit(context.Background(), nil)
-			if err != nil {
+			c := newCommit(s, CommitOptions{})
+			defer c.close()
+			if err := c.find(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			defer c.close()
 			untilNewer(t, s, victim)
 			where := root
 			if tt.upper {
@@ -575,7 +585,7 @@ func TestSwapped(t *testing.T) {
 			}
 			outside(t, where, "VICTIM="+victim+"; "+tt.swap)
 			was, wasVictim := look(t, root), look(t, victim)
-			err = c.run(context.Background())
+			err := c.run(context.Background())
 			var ce *ConflictError
 			var partial *CommitError
 			if err == nil || errors.As(err, &partial) || errors.As(err, &ce) != tt.conflict {
@@ -665,46 +675,41 @@ func TestUndo(t *testing.T) {
 func testUndo(t *testing.T, plain bool) {
 	root := project(t, `mkdir -p d/sub e k; printf 1 > d/sub/f; printf 1 > g; printf 1 > h; ln -s a l`)
 	s := create(t, root)
+	s.plain = plain
 	want := sandbox(t, s, `printf 2 > d/sub/f; rm -r k; rm h; mkdir h; printf 2 > h/x; chmod 700 e; printf 2 > new; rm g; rm l; ln -s b l`)
 	before := look(t, root)
 	untilNewer(t, s, filepath.Dir(root))
 	for n := range 7 {
-		c, err := s.planCommit(context.Background(), nil)
-		if err != nil {
+		c := newCommit(s, CommitOptions{})
+		if err := c.find(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		c.plain = plain
-		if err := c.checkConflicts(context.Background()); err != nil {
+		if err := c.resolveConflicts(context.Background()); err != nil {
 			t.Fatalf("after %d failures: %v", n, err)
 		}
-		if err := c.stage(context.Background()); err != nil {
+		if err := c.begin(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		if len(c.steps) != 7 {
-			t.Fatalf("%d steps", len(c.steps))
+		j := c.tx.j
+		if len(j.Moves) != 6 || len(j.Attrs) != 1 {
+			t.Fatalf("%d moves, %d changes of attributes", len(j.Moves), len(j.Attrs))
 		}
-		// The nth step cannot be done: what it renames is not there.
-		st := c.steps[n]
-		switch {
-		case st.attrs:
-			st.name = "nowhere"
-		case st.tmp != "":
-			d, err := c.dir(0, false, st.dir)
-			if err != nil {
+		// The nth one cannot be done.
+		if n == len(j.Moves) {
+			j.Nodes[j.Attrs[0].Node].Path = "nowhere"
+		} else if m := j.Nodes[j.Moves[n].First]; m.New.Ino != 0 {
+			if err := removeTree(c.tx.objects, strconv.Itoa(n)); err != nil {
 				t.Fatal(err)
 			}
-			if err := removeTree(d, st.tmp); err != nil {
-				t.Fatal(err)
-			}
-		default:
-			st.dir = "nowhere"
+		} else if err := unix.Mkdirat(c.tx.objects.fd, strconv.Itoa(n), 0o700); err != nil {
+			t.Fatal(err)
 		}
-		err = c.swap()
+		err := c.tx.forward(true)
 		if err == nil {
-			t.Fatalf("step %d did not fail", n)
+			t.Fatalf("move %d did not fail", n)
 		}
 		if err := c.failed(err); errors.As(err, new(*CommitError)) {
-			t.Errorf("step %d: %v", n, err)
+			t.Errorf("move %d: %v", n, err)
 		}
 		c.close()
 		wantSame(t, look(t, root), before)
@@ -714,15 +719,13 @@ func testUndo(t *testing.T, plain bool) {
 	if err := s.Commit(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
-	c, err := s.planCommit(context.Background(), nil)
-	if err != nil {
+	commitAll(t, s)
+	wantSame(t, look(t, root), want)
+	if err := s.Undo(context.Background(), UndoOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	defer c.close()
-	c.plain = plain
-	if err := c.run(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	wantSame(t, look(t, root), before)
+	commitAll(t, s)
 	wantSame(t, look(t, root), want)
 }
 
@@ -761,8 +764,10 @@ func TestDiscard(t *testing.T) {
 	if err := s.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := os.ReadDir(filepath.Dir(s.Dir())); len(left) != 0 {
-		t.Errorf("left of a removed session: %v", left)
+	left, _ = os.ReadDir(filepath.Dir(s.Dir()))
+	pending, _ := os.ReadDir(filepath.Join(filepath.Dir(s.Dir()), pendingName))
+	if len(left) != 1 || left[0].Name() != pendingName || len(pending) != 0 {
+		t.Errorf("left of a removed session: %v %v", left, pending)
 	}
 }
 

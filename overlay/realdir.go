@@ -20,6 +20,9 @@ type realTree struct {
 	// changed for a while: mode is what it has and will have again. An error stops
 	// that. Nil: nobody keeps books.
 	book func(path string, ino uint64, mode uint32) error
+
+	// unbook is called when n of these objects have their modes again. Nil as book.
+	unbook func(n int)
 }
 
 func (t *realTree) close() { t.h.close() }
@@ -45,7 +48,7 @@ func (t *realTree) at(path string) (dir, error) {
 // open opens the directory path; one of a project that may not be listed, for looking
 // names up in it.
 func (t *realTree) open(path string) (*handle, error) {
-	if t.upper {
+	if t.upper || t.unlock {
 		return t.h.openDir(path)
 	}
 	return t.h.openDirOrPath(path)
@@ -104,7 +107,7 @@ func (t *realTree) enter(at *handle, name, path string, want stat) (_ dir, err e
 			return nil, err
 		}
 	}
-	if t.upper {
+	if t.upper || t.unlock {
 		d.h, err = at.openDir(name)
 	} else {
 		d.h, err = at.openDirOrPath(name)
@@ -167,10 +170,16 @@ func (d *realDir) close() {
 			h, _ = d.t.h.open(d.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		}
 		if h != nil {
-			if st, err := h.stat(); err == nil && st.ino == d.st.ino && st.dev == d.st.dev {
-				_ = h.chmod(d.st.perm())
+			st, err := h.stat()
+			if err == nil && st.ino == d.st.ino && st.dev == d.st.dev {
+				err = h.chmod(d.st.perm())
 			}
-			h.close()
+			if err == nil && d.t.unbook != nil {
+				d.t.unbook(1)
+			}
+			if d.h == nil {
+				h.close()
+			}
 		}
 		d.relock = false
 	}
@@ -272,7 +281,15 @@ func (d *realDir) open(name string, want stat) (*handle, error) {
 	if !d.t.unlock {
 		return d.h.openFile(name, want, nil)
 	}
-	return d.h.openFile(name, want, func(st stat) error { return d.t.tell(joinPath(d.path, name), st) })
+	told := false
+	f, err := d.h.openFile(name, want, func(st stat) error {
+		told = true
+		return d.t.tell(joinPath(d.path, name), st)
+	})
+	if told && err == nil && d.t.unbook != nil {
+		d.t.unbook(1)
+	}
+	return f, err
 }
 
 func (d *realDir) file(name string, want stat) (*file, error) {

@@ -60,7 +60,15 @@ type Session struct {
 	readOnly bool
 	busy     bool // read-only: somebody else held the lock
 
+	// For tests: rename only as every file system can; stages in the project always.
+	plain, farStages bool
+
 	work sync.Mutex // held while changes are committed or thrown away
+
+	bookMu sync.Mutex
+	noted  int // entries of the book that are in force
+
+	lastTx int // the number of the transaction that was begun last
 
 	mu    sync.Mutex // guards what follows
 	state *handle    // the directory of all sessions
@@ -91,6 +99,9 @@ func Create(o Options) (_ *Session, err error) {
 		}
 	}()
 	if err := s.openRoots(o.Roots, statePath); err != nil {
+		return nil, err
+	}
+	if err := s.mend(statePath); err != nil {
 		return nil, err
 	}
 	for _, arg := range o.Command {
@@ -145,7 +156,7 @@ func Create(o Options) (_ *Session, err error) {
 			return fail("make upper directory", err)
 		}
 	}
-	if err = writeMeta(s.dir, s.meta, false); err != nil {
+	if _, err = writeMeta(s.dir, s.meta, false); err != nil {
 		return fail("write session's data", err)
 	}
 	for {
@@ -344,6 +355,7 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 	if err != nil {
 		return nil, err
 	}
+	recoverAll(statePath, state, func(Recovered, error) bool { return true })
 	s := &Session{state: state, readOnly: readOnly}
 	defer func() {
 		if err != nil {
@@ -380,6 +392,11 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 		return fail(err)
 	}
 	s.name(name, statePath)
+	if !readOnly && s.interrupted() {
+		if _, err = s.recover(); err != nil {
+			return fail(err)
+		}
+	}
 	return s, nil
 }
 
@@ -402,6 +419,7 @@ func List(dir string) iter.Seq2[Info, error] {
 			return
 		}
 		defer state.close()
+		recoverAll(statePath, state, func(Recovered, error) bool { return true })
 		names, err := sessionNames(state)
 		if err != nil {
 			yield(Info{}, &Error{Op: "list sessions", Path: statePath, Err: err})
@@ -517,6 +535,12 @@ func (s *Session) release() {
 		h.close()
 	}
 	s.lower = make([]*handle, len(s.lower))
+	if s.lock != nil {
+		// Overlayfs leaves a directory that its owner cannot enter, nor remove with rm.
+		for i := range s.roots {
+			_ = unix.Unlinkat(s.dir.fd, workName(i)+"/work", unix.AT_REMOVEDIR)
+		}
+	}
 	s.dir.close()
 	s.state.close()
 	s.lock.close() // last: then others may have it
@@ -562,36 +586,65 @@ func (s *Session) Discard() error {
 	if err := s.usable(op, true); err != nil && (s.dir == nil || s.readOnly || s.meta.State != Discarded) {
 		return err
 	}
-	if err := s.end(Discarded, false); err != nil {
+	if err := s.discard(); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	return nil
 }
 
-// end writes down that the session is over, and removes what it had written.
-func (s *Session) end(state State, durable bool) error {
-	// In this order a crash never leaves a session that seems to be kept and
-	// shows a part of its changes, which would be another set of changes.
-	m := *s.meta
-	m.State, m.Settled = state, nil
-	err := writeMeta(s.dir, &m, durable)
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		// What fills the disk may be what is to be removed.
-		if err := removeTree(s.dir, "upper"); err != nil {
-			return fmt.Errorf("remove upper: %w", err)
-		}
-		err = writeMeta(s.dir, &m, durable)
-	}
-	if err != nil {
+// goneName is where what the session wrote is, once it was decided to throw it away.
+const goneName = "gone"
+
+// discard throws away what the session wrote. One rename decides; it needs no space on
+// a full disk.
+func (s *Session) discard() error {
+	if err := s.markPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 		return err
 	}
-	s.meta = &m
-	for _, name := range []string{"upper", "work", scratchName} {
+	if err := s.dir.rename("upper", goneName, 0); err != nil && err != unix.ENOENT {
+		return err
+	}
+	if _, err := s.finishDiscard(); err != nil {
+		return err
+	}
+	return s.unmark()
+}
+
+// finishDiscard goes on where what the session wrote was put aside, and tells so.
+func (s *Session) finishDiscard() (what string, err error) {
+	_, gone, err := s.dir.lstatIf(goneName)
+	if err != nil {
+		return "", err
+	}
+	if !gone && s.meta.State != Discarded {
+		return "", nil
+	}
+	if gone {
+		what = "the session was discarded"
+		m := *s.meta
+		m.State = Discarded
+		_, err := writeMeta(s.dir, &m, false)
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			// What fills the disk may be what is to be removed. Its directory stays,
+			// to tell what was decided.
+			for i := range s.roots {
+				if err := removeTree(s.dir, goneName+"/"+filepath.Base(upperName(i))); err != nil {
+					return what, fmt.Errorf("remove upper: %w", err)
+				}
+			}
+			_, err = writeMeta(s.dir, &m, false)
+		}
+		if err != nil {
+			return what, err
+		}
+		s.meta = &m
+	}
+	for _, name := range [...]string{goneName, "work", scratchName, baseName} {
 		if err := removeTree(s.dir, name); err != nil {
-			return fmt.Errorf("remove %s: %w", name, err)
+			return what, fmt.Errorf("remove %s: %w", name, err)
 		}
 	}
-	return nil
+	return what, nil
 }
 
 // Remove discards the session and removes every trace of it, and closes it.

@@ -2,9 +2,9 @@ package overlay
 
 import (
 	"context"
-	"errors"
-	"maps"
-	"slices"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -13,87 +13,264 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A step is one rename, or the change of one directory's attributes. A new
-// directory with everything in it is one step.
-type step struct {
-	first, end int // the nodes it commits: nodes[first:end]
-	dir, name  string
-	tmp        string // where the new object waits in dir; empty: there is none
-	old        string // where the object that was there is now; empty: nothing was
-	done       bool
+// fsyncMost is up to how many objects are flushed one by one; for more, their
+// whole file system is, which then is faster.
+const fsyncMost = 64
 
-	// Of a step that changes a directory's own attributes.
-	attrs    bool
-	touched  bool // setting them was begun
-	before   stat
-	xattrs   xattrs // as they were
-	newAttrs xattrs
-}
-
-func newTag() string { return randomText(8) }
-
-func (c *commit) temp() string {
-	c.seq++
-	return c.tag + strconv.Itoa(c.seq)
-}
-
-// stage makes everything new under temporary names, and plans the steps. What
-// can fail for want of space, rights or time fails here.
+// stage makes everything new where it can be renamed from, backs up what could not be
+// renamed to where it is safe, and plans the moves. What can fail for want of space,
+// rights or time fails here; in the project nothing but stages is made.
 func (c *commit) stage(ctx context.Context) error {
-	var top *step // of the new directory we are in
-	for i, n := range c.nodes {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		at := place{n.root, n.Path}
-		if top != nil {
-			t := c.nodes[top.first]
-			if t.root == n.root && t.up.isDir() && under(n.Path, t.Path) {
-				p := joinPath(top.dir, top.tmp) + strings.TrimPrefix(n.Path, t.Path)
-				if err := c.make(ctx, n, place{n.root, p}); err != nil {
-					return c.makeError(n, err)
-				}
-				top.end = i + 1
-				continue
-			}
-		}
-		top = nil
-		st := &step{first: i, end: i + 1}
-		st.dir, st.name = splitPath(n.Path)
-		switch {
-		case n.hasUp && n.hasLow && n.up.isDir() && n.low.isDir():
-			st.attrs, st.name = true, n.Path
-			if err := c.readAttrs(n, st); err != nil {
-				return &Error{Op: "read attributes", Path: c.abs(at), Err: err}
-			}
-		case n.hasUp:
-			st.tmp = c.temp()
-		default:
-			// A deletion only needs its directory to be writable.
-			if _, err := c.dir(n.root, false, st.dir); err != nil {
-				return &Error{Op: "open", Path: c.abs(place{n.root, st.dir}), Err: err}
-			}
-		}
-		c.steps = append(c.steps, st)
-		if st.tmp == "" {
-			continue
-		}
-		if err := c.make(ctx, n, place{n.root, joinPath(st.dir, st.tmp)}); err != nil {
-			return c.makeError(n, err)
-		}
-		top = st
+	t := c.tx
+	c.copier = copier{ctx: ctx, special: c.o.AllowSpecial, many: len(c.nodes) > fsyncMost}
+	defer c.copier.close()
+	if err := c.plan(); err != nil {
+		return err
 	}
-	// Modes and times of new directories last, the innermost first: a mode may
-	// forbid to write in them, and writing changes the time.
-	for i := len(c.made) - 1; i >= 0; i-- {
-		if err := c.finishDir(c.made[i]); err != nil {
-			return err
+	if err := t.makeStages(c.apart); err != nil {
+		return err
+	}
+	c.copier.inherit = len(t.staged) > 0
+	for i, m := range t.j.Moves {
+		for k := m.First; k < m.End; k++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := c.make(i, k); err != nil {
+				return c.makeError(c.nodes[k], err)
+			}
+			c.progress(1)
 		}
 	}
-	if c.many {
+	if err := c.copier.finishDirs(); err != nil {
+		return err
+	}
+	if err := c.backUp(); err != nil {
+		return err
+	}
+	if c.copier.many {
 		return c.flush()
 	}
+	if err := c.copier.settle(); err != nil {
+		return &Error{Op: "flush", Path: c.s.path, Err: err}
+	}
+	for _, h := range t.stages {
+		if err := h.fsync(); err != nil {
+			return &Error{Op: "flush", Path: c.s.path, Err: err}
+		}
+	}
 	return nil
+}
+
+// plan fills in the journal, but for the identities of what is not made yet.
+func (c *commit) plan() error {
+	t := c.tx
+	touched := map[place]bool{}
+	for i := 0; i < len(c.nodes); i++ {
+		n := c.nodes[i]
+		if n.timeOnly {
+			if err := c.touch(place{n.root, n.Path}, n.low, n.up.mtime.Nano(), touched); err != nil {
+				return err
+			}
+			t.j.Nodes = append(t.j.Nodes, jnode{Root: n.root, Path: rawText(n.Path)})
+			continue
+		}
+		j := jnode{Kind: n.Kind, Root: n.root, Path: rawText(n.Path)}
+		if n.hasLow {
+			j.Old = identify(n.low)
+		}
+		if n.hasUp && !n.up.isDir() {
+			j.Upper = n.up.ctime
+		}
+		first := len(t.j.Nodes)
+		t.j.Nodes = append(t.j.Nodes, j)
+		if n.hasUp && n.hasLow && n.up.isDir() && n.low.isDir() {
+			a, err := c.regard(n)
+			if err != nil {
+				return &Error{Op: "read attributes", Path: c.abs(place{n.root, n.Path}), Err: err}
+			}
+			a.Node = first
+			t.j.Attrs = append(t.j.Attrs, a)
+			continue
+		}
+		if n.Path == "." {
+			return &Error{Op: "commit", Path: n.Root, Err: ErrMoved}
+		}
+		dir, _ := splitPath(n.Path)
+		if err := c.touchDir(place{n.root, dir}, touched); err != nil {
+			return err
+		}
+		m := move{First: first, End: first + 1}
+		if n.hasUp && n.up.isDir() {
+			for i+1 < len(c.nodes) && c.nodes[i+1].root == n.root && under(c.nodes[i+1].Path, n.Path) {
+				i++
+				in := c.nodes[i]
+				j := jnode{Kind: in.Kind, Root: in.root, Path: rawText(in.Path)}
+				if !in.up.isDir() {
+					j.Upper = in.up.ctime
+				}
+				t.j.Nodes = append(t.j.Nodes, j)
+				m.End++
+			}
+		}
+		t.j.Moves = append(t.j.Moves, m)
+	}
+	return nil
+}
+
+// touchDir notes that the entries of a directory change, and what its time is to be.
+func (c *commit) touchDir(at place, touched map[place]bool) error {
+	if touched[at] {
+		return nil
+	}
+	fail := func(err error) error { return &Error{Op: "open", Path: c.abs(at), Err: err} }
+	if _, err := c.tx.doors.open(at); err != nil {
+		return fail(err)
+	}
+	low := c.tx.doors.lastStat
+	up, err := c.layers[at.root].source(at.path)
+	if err != nil {
+		return fail(err)
+	}
+	st, err := up.stat()
+	if err != nil {
+		return fail(err)
+	}
+	if c.layers[at.root].dev != low.dev {
+		// A subvolume: renaming into it works from within only.
+		c.apart[place{at.root, at.path}] = true
+	}
+	return c.touch(at, low, st.mtime.Nano(), touched)
+}
+
+// touch notes that an object that stays gets a modification time.
+func (c *commit) touch(at place, low stat, after int64, touched map[place]bool) error {
+	if touched[at] {
+		return nil
+	}
+	touched[at] = true
+	c.tx.j.Times = append(c.tx.j.Times, retime{
+		Root: at.root, Path: rawText(at.path), Ino: low.ino,
+		Before: low.mtime.Nano(), After: after, Clean: !c.changed(at, low),
+	})
+	return nil
+}
+
+// make makes the new object of node k, which belongs to move i.
+func (c *commit) make(i, k int) error {
+	t := c.tx
+	n := c.nodes[k]
+	if !n.hasUp {
+		return nil
+	}
+	m := t.j.Moves[i]
+	st := t.stage(m)
+	path := strconv.Itoa(i) + strings.TrimPrefix(n.Path, c.nodes[m.First].Path)
+	dst := st
+	if dir, _ := splitPath(path); dir != "." {
+		if c.lastDst == nil || c.lastDstAt != dir {
+			c.lastDst.close()
+			c.lastDst = nil
+			d, err := st.open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+			if err != nil {
+				return err
+			}
+			c.lastDst, c.lastDstAt = d, dir
+		}
+		dst = c.lastDst
+	}
+	made, err := c.makeAt(n, st, path, dst)
+	if err != nil {
+		return err
+	}
+	t.j.Nodes[k].New = identify(made)
+	return nil
+}
+
+func (c *commit) makeAt(n node, st *handle, path string, dst *handle) (stat, error) {
+	_, to := splitPath(path)
+	if n.merged != nil {
+		return c.makeMerged(n, dst, to)
+	}
+	if n.up.isReg() && n.up.nlink > 1 {
+		if made, ok, err := c.twin(n, st, path, dst, to); ok || err != nil {
+			return made, err
+		}
+	}
+	dir, name := splitPath(n.Path)
+	src, err := c.layers[n.root].source(dir)
+	if err != nil {
+		return stat{}, err
+	}
+	return c.copier.object(src, name, n.up, st, path, dst)
+}
+
+// twin makes a new name of a file of the project: what the command linked to is as it
+// was. If the project has more names for it, those were not linked in the sandbox.
+func (c *commit) twin(n node, st *handle, path string, dst *handle, to string) (stat, bool, error) {
+	id := inode{n.up.dev, n.up.ino}
+	if _, ok := c.copier.links[id]; ok {
+		return stat{}, false, nil
+	}
+	w, ok := c.twins[n.root][id]
+	if !ok || w.low.nlink != 1 {
+		return stat{}, false, nil
+	}
+	dir, name := splitPath(w.path)
+	d, err := c.tx.low[n.root].open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return stat{}, false, err
+	}
+	defer d.close()
+	if unix.Linkat(d.fd, name, dst.fd, to, 0) != nil {
+		return stat{}, false, nil
+	}
+	made, err := dst.lstat(to)
+	if err != nil || !made.same(w.low) {
+		return stat{}, false, orMoved(err)
+	}
+	// The link gave the file a new ctime, which is no sign of a conflict.
+	if err := c.touch(place{n.root, w.path}, w.low, w.low.mtime.Nano(), map[place]bool{}); err != nil {
+		return stat{}, false, err
+	}
+	if c.copier.links == nil {
+		c.copier.links = map[inode]copied{}
+	}
+	c.copier.links[id] = copied{st, path, made.ino}
+	return made, true, nil
+}
+
+func (c *commit) makeMerged(n node, dst *handle, to string) (stat, error) {
+	t, err := dst.create(to)
+	if err != nil {
+		return stat{}, err
+	}
+	defer t.close()
+	if err := writeFull(t, n.merged, 0); err != nil {
+		return stat{}, err
+	}
+	dir, name := splitPath(n.Path)
+	src, err := c.layers[n.root].source(dir)
+	if err != nil {
+		return stat{}, err
+	}
+	f, err := src.file(name, n.up)
+	if err != nil {
+		return stat{}, err
+	}
+	defer f.close()
+	x, err := f.xattrs()
+	if err != nil {
+		return stat{}, err
+	}
+	if err := t.setXattrs(x); err != nil {
+		return stat{}, err
+	}
+	made, err := c.copier.finish(t, n.up)
+	if err != nil {
+		return stat{}, err
+	}
+	return made, t.fsync()
 }
 
 func (c *commit) makeError(n node, err error) error {
@@ -103,441 +280,250 @@ func (c *commit) makeError(n node, err error) error {
 	return &Error{Op: "copy", Path: c.abs(place{n.root, n.Path}), Err: err}
 }
 
-// dir returns the directory path of the project, or of the upper directory,
-// ready to look names up in it and for the project to change it. It belongs to
-// c and is good until the next call for the same side of the root.
-func (c *commit) dir(root int, upper bool, path string) (*handle, error) {
-	l := &c.layers[root]
-	top, last, lastPath := l.low, &l.lastLow, &l.pathLow
-	need := uint32(0o300)
-	if upper {
-		top, last, lastPath = l.up, &l.lastUp, &l.pathUp
-		need = 0o100
-	}
-	if *last != nil && *lastPath == path {
-		return *last, nil
-	}
-	(*last).close()
-	*last = nil
-	d, err := c.openWide(door{root, upper, path}, top, need)
-	if err == unix.EACCES && !isRoot() {
-		// One of the directories above may be closed to us, who own it: the
-		// sandboxed command may have opened it, and closed it again.
-		for i := range len(path) {
-			if path[i] != '/' {
-				continue
-			}
-			above, err := c.openWide(door{root, upper, path[:i]}, top, 0o100)
-			if err != nil {
-				return nil, err
-			}
-			above.close()
-		}
-		d, err = c.openWide(door{root, upper, path}, top, need)
-	}
+// regard reads what changes of a directory that stays.
+func (c *commit) regard(n node) (regard, error) {
+	up, err := c.layers[n.root].source(n.Path)
 	if err != nil {
-		return nil, err
+		return regard{}, err
 	}
-	*last, *lastPath = d, path
-	return d, nil
-}
-
-// A door is a directory on one side of a root.
-type door struct {
-	root  int
-	upper bool
-	path  string
-}
-
-// widened is what relock makes of a door.
-type widened struct {
-	ino  uint64
-	mode uint32
-}
-
-// openWide opens a directory for looking names up, and makes sure that its owner
-// may do with it what need says, until relock.
-func (c *commit) openWide(at door, top *handle, need uint32) (*handle, error) {
-	d, err := top.open(at.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-	if err != nil {
-		return nil, err
+	r := regard{
+		Before: access{Mode: n.low.perm(), UID: n.low.uid, GID: n.low.gid},
+		After:  access{Mode: n.up.perm(), UID: n.up.uid, GID: n.up.gid},
 	}
-	st, err := d.stat()
-	if err != nil {
-		d.close()
-		return nil, err
-	}
-	if p := (place{at.root, at.path}); !at.upper && !strings.Contains(at.path, c.tag) && !c.changed(p, st) {
-		c.ours[p] = true
-	}
-	if !isRoot() && st.owned() && st.perm()&need != need {
-		if err := d.chmod(st.perm() | 0o700); err != nil {
-			d.close()
-			return nil, err
-		}
-		if _, ok := c.widened[at]; !ok {
-			c.widened[at] = widened{st.ino, st.perm()}
-		}
-	}
-	return d, nil
-}
-
-// setMode gives the directory d a mode for good: at once, or if that would close
-// it to us, when relock is called.
-func (c *commit) setMode(at door, d *handle, st stat, mode uint32) error {
-	now := mode
-	if !isRoot() && st.owned() && mode&0o700 != 0o700 {
-		now |= 0o700
-		c.widened[at] = widened{st.ino, mode}
-	} else {
-		delete(c.widened, at)
-	}
-	return d.chmod(now)
-}
-
-// relock gives directories that were made accessible the modes they are to have,
-// the innermost first.
-func (c *commit) relock() error {
-	doors := slices.SortedFunc(maps.Keys(c.widened), func(a, b door) int { return comparePaths(b.path, a.path) })
-	var errs []error
-	for _, at := range doors {
-		w := c.widened[at]
-		top := c.layers[at.root].low
-		if at.upper {
-			top = c.layers[at.root].up
-		}
-		d, err := top.open(at.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-		if err == nil {
-			var st stat
-			if st, err = d.stat(); err == nil && st.ino == w.ino {
-				err = d.chmod(w.mode)
-			}
-			d.close()
-		}
-		if err != nil && err != unix.ENOENT {
-			errs = append(errs, &Error{Op: "restore mode of", Path: c.abs(place{at.root, at.path}), Err: err})
-		}
-	}
-	clear(c.widened)
-	return errors.Join(errs...)
-}
-
-// make makes the session's object n at a place in the project.
-func (c *commit) make(ctx context.Context, n node, at place) error {
-	srcDir, srcName := splitPath(n.Path)
-	dstDir, dstName := splitPath(at.path)
-	src, err := c.dir(n.root, true, srcDir)
-	if err != nil {
-		return err
-	}
-	dst, err := c.dir(n.root, false, dstDir)
-	if err != nil {
-		return err
-	}
-	switch typ := n.up.typ(); typ {
-	case unix.S_IFDIR:
-		if st, err := src.lstat(srcName); err != nil || st.ino != n.up.ino || !st.isDir() {
-			return orMoved(err)
-		}
-		if err := unix.Mkdirat(dst.fd, dstName, 0o700); err != nil {
-			return err
-		}
-		st, err := dst.lstat(dstName)
-		if err != nil {
-			return err
-		}
-		// What is to be set is read while the session's directory is at hand.
-		x, err := c.upperXattrs(n)
-		if err != nil {
-			return err
-		}
-		c.made = append(c.made, at)
-		c.dirs[at] = madeDir{st.ino, n.up, x}
-		return nil
-	case unix.S_IFREG:
-		return c.makeFile(ctx, n, src, srcName, dst, dstName, at)
-	case unix.S_IFLNK:
-		text, err := readlinkOf(src, srcName, n.up)
-		if err != nil {
-			return err
-		}
-		if err := unix.Symlinkat(text, dst.fd, dstName); err != nil {
-			return err
-		}
-		return finishNode(dst, dstName, n.up)
-	case unix.S_IFIFO, unix.S_IFSOCK:
-		if err := unix.Mknodat(dst.fd, dstName, typ|0o600, 0); err != nil {
-			return err
-		}
-		return finishNode(dst, dstName, n.up)
-	}
-	return unix.EINVAL // checkSpecials lets nothing else through
-}
-
-func readlinkOf(dir *handle, name string, want stat) (string, error) {
-	l, err := dir.open(name, unix.O_PATH|unix.O_NOFOLLOW)
-	if err != nil {
-		return "", err
-	}
-	defer l.close()
-	if st, err := l.stat(); err != nil || !st.same(want) {
-		return "", orMoved(err)
-	}
-	return l.readlink()
-}
-
-// finishNode sets owner, mode and time of a new link, FIFO or socket.
-func finishNode(dir *handle, name string, want stat) error {
-	h, err := dir.open(name, unix.O_PATH|unix.O_NOFOLLOW)
-	if err != nil {
-		return err
-	}
-	defer h.close()
-	st, err := h.stat()
-	if err != nil || st.typ() != want.typ() || st.nlink != 1 {
-		return orMoved(err)
-	}
-	return finish(h, st, want)
-}
-
-// finish sets owner, mode and time, in the order in which none undoes another.
-func finish(h *handle, have, want stat) error {
-	if have.uid != want.uid || have.gid != want.gid {
-		if err := h.chown(want.uid, want.gid); err != nil {
-			return err
-		}
-	}
-	if want.typ() != unix.S_IFLNK {
-		if err := h.chmod(want.perm()); err != nil {
-			return err
-		}
-	}
-	return h.setMtime(want.mtime)
-}
-
-func (c *commit) makeFile(ctx context.Context, n node, src *handle, srcName string, dst *handle, dstName string, at place) error {
-	id := inode{n.up.dev, n.up.ino}
-	if n.up.nlink > 1 {
-		if ok, err := c.makeLink(n, id, dst, dstName); ok || err != nil {
-			return err
-		}
-	}
-	f, err := src.openFile(srcName, n.up, func(stat) error { return nil })
-	if err != nil {
-		return err
-	}
-	defer f.close()
-	names, err := f.xattrNames()
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if name == capabilityXattr {
-			return &SpecialError{[]Special{{Root: n.Root, Path: n.Path, Mode: n.Mode, Why: "has capabilities"}}}
-		}
-	}
-	x, err := f.xattrs()
-	if err != nil {
-		return err
-	}
-	t, err := dst.create(dstName)
-	if err != nil {
-		return err
-	}
-	defer t.close()
-	if err := copyData(ctx, t, f, n.up); err != nil {
-		return err
-	}
-	if st, err := f.stat(); err != nil || !st.same(n.up) {
-		return orMoved(err)
-	}
-	if err := t.setXattrs(x); err != nil {
-		return err
-	}
-	st, err := t.stat()
-	if err != nil {
-		return err
-	}
-	if err := finish(t, st, n.up); err != nil {
-		return err
-	}
-	if n.up.nlink > 1 {
-		if c.links[n.root] == nil {
-			c.links[n.root] = map[inode]link{}
-		}
-		c.links[n.root][id] = link{at, st.ino}
-	}
-	if c.many {
-		return nil
-	}
-	return t.fsync()
-}
-
-// makeLink makes a further name of a file that has one in the project already,
-// and reports whether it did.
-func (c *commit) makeLink(n node, id inode, dst *handle, dstName string) (bool, error) {
-	low := c.layers[n.root].low
-	if first, ok := c.links[n.root][id]; ok {
-		dir, name := splitPath(first.at.path)
-		d, err := low.open(dir, unix.O_PATH|unix.O_DIRECTORY)
-		if err != nil {
-			return false, err
-		}
-		defer d.close()
-		if err := unix.Linkat(d.fd, name, dst.fd, dstName, 0); err != nil {
-			if err == unix.EMLINK || err == unix.EPERM || err == unix.EXDEV || err == unix.EOPNOTSUPP {
-				return false, nil // a copy will do
-			}
-			return false, err
-		}
-		if st, err := dst.lstat(dstName); err != nil || st.ino != first.ino {
-			return false, orMoved(err)
-		}
-		return true, nil
-	}
-	// The other name may be a file of the project that is as it was: linking to
-	// that one is what the command did. If the project has more names for it,
-	// those were not linked in the sandbox.
-	t, ok := c.twins[n.root][id]
-	if !ok || t.low.nlink != 1 {
-		return false, nil
-	}
-	dir, name := splitPath(t.path)
-	d, err := low.open(dir, unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return false, err
-	}
-	defer d.close()
-	if unix.Linkat(d.fd, name, dst.fd, dstName, 0) != nil {
-		return false, nil
-	}
-	if st, err := dst.lstat(dstName); err != nil || !st.same(t.low) {
-		return false, orMoved(err)
-	}
-	if at := (place{n.root, t.path}); !c.changed(at, t.low) {
-		c.ours[at] = true
-	}
-	return true, nil
-}
-
-// madeDir is what finishDir needs to know of a new directory.
-type madeDir struct {
-	ino    uint64 // of the new directory: another one must not get its attributes
-	up     stat
-	xattrs xattrs
-}
-
-// upperXattrs reads the attributes of a directory of the session.
-func (c *commit) upperXattrs(n node) (xattrs, error) {
-	src, err := c.dir(n.root, true, n.Path)
-	if err != nil {
-		return nil, err
-	}
-	d, err := src.openDir(".")
-	if err == unix.EACCES {
-		var wide *handle
-		if wide, err = c.openWide(door{n.root, true, n.Path}, c.layers[n.root].up, 0o500); err != nil {
-			return nil, err
-		}
-		d, err = wide.openDir(".")
-		wide.close()
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer d.close()
-	if st, err := d.stat(); err != nil || st.ino != n.up.ino {
-		return nil, orMoved(err)
-	}
-	return d.xattrs()
-}
-
-func (c *commit) finishDir(at place) error {
-	want := c.dirs[at]
-	err := func() error {
-		d, err := c.layers[at.root].low.openDir(at.path)
-		if err != nil {
-			return err
-		}
-		defer d.close()
-		st, err := d.stat()
-		if err != nil || st.ino != want.ino {
-			return orMoved(err)
-		}
-		if err := d.setXattrs(want.xattrs); err != nil {
-			return err
-		}
-		if err := finish(d, st, want.up); err != nil {
-			return err
-		}
-		if c.many {
-			return nil
-		}
-		return d.fsync()
-	}()
-	if err != nil {
-		return &Error{Op: "make", Path: c.abs(at), Err: err}
-	}
-	return nil
-}
-
-// readAttrs reads what a step changes of a directory that stays.
-func (c *commit) readAttrs(n node, st *step) error {
-	st.before = n.low
 	if n.Path == "." {
-		return nil // a root's extended attributes are not compared
+		// Only what the sandboxed command changed: the upper directory may not have
+		// had the project's owner to begin with. Extended attributes are not
+		// compared.
+		b := c.layers[n.root].base
+		if n.up.perm() == b.Mode {
+			r.After.Mode = r.Before.Mode
+		}
+		if n.up.uid == b.UID {
+			r.After.UID = r.Before.UID
+		}
+		if n.up.gid == b.GID {
+			r.After.GID = r.Before.GID
+		}
+		r.Before.Keep, r.After.Keep = true, true
+		r.Base = &access{Mode: b.Mode, UID: b.UID, GID: b.GID}
+		return r, nil
 	}
-	var err error
-	if st.newAttrs, err = c.upperXattrs(n); err != nil {
-		return err
-	}
-	low, err := c.layers[n.root].low.openDirOrPath(n.Path)
+	x, err := up.xattrs()
 	if err != nil {
-		return err
+		return regard{}, err
+	}
+	low, err := c.tx.low[n.root].openDirOrPath(n.Path)
+	if err != nil {
+		return regard{}, err
 	}
 	defer low.close()
-	st.xattrs, err = low.xattrs()
-	return err
+	y, err := low.xattrs()
+	if err != nil {
+		return regard{}, err
+	}
+	if sameAttrs(x, y) {
+		r.Before.Keep, r.After.Keep = true, true
+		return r, nil
+	}
+	r.Before.Xattrs, r.After.Xattrs = y.raw(), x.raw()
+	return r, nil
 }
 
-// flush waits until the roots' file systems have written what was staged.
-func (c *commit) flush() error {
-	seen := map[int]bool{}
-	for _, n := range c.nodes {
-		if seen[n.root] {
+func sameAttrs(a, b xattrs) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, v := range a {
+		if w, ok := b[name]; !ok || v != w {
+			return false
+		}
+	}
+	return true
+}
+
+func (x xattrs) raw() map[string][]byte {
+	m := make(map[string][]byte, len(x))
+	for name, v := range x {
+		m[name] = []byte(v)
+	}
+	return m
+}
+
+// makeStages finds out for each move where its objects are to wait, and makes the
+// directories for that in projects that the session's own cannot be renamed to. apart
+// are directories that need one of their own.
+func (t *tx) makeStages(apart map[place]bool) error {
+	index := map[place]int{} // of the stage in a directory, plus one
+	mount, err := t.objects.mount()
+	if err != nil {
+		return &Error{Op: "look at", Path: t.s.path, Err: err}
+	}
+	near := make([]bool, len(t.low))
+	for i, low := range t.low {
+		m, err := low.mount()
+		if err != nil {
+			return &Error{Op: "look at", Path: t.s.roots[i].Path, Err: err}
+		}
+		near[i] = m == mount && !t.s.farStages
+	}
+	for i := range t.j.Moves {
+		m := &t.j.Moves[i]
+		n := t.j.Nodes[m.First]
+		dir, _ := splitPath(string(n.Path))
+		at := place{n.Root, dir}
+		if !apart[at] {
+			if near[n.Root] {
+				continue
+			}
+			at.path = "."
+			if k, ok := index[at]; ok {
+				m.Stage = k
+				continue
+			}
+			if !t.writable(at) {
+				at.path = dir
+			}
+		}
+		if k, ok := index[at]; ok {
+			m.Stage = k
 			continue
 		}
-		seen[n.root] = true
-		d, err := c.layers[n.root].low.openDir(".")
-		if err == nil {
-			err = sys.Retry(func() error { return unix.Syncfs(d.fd) })
-			d.close()
-		}
+		d, err := t.doors.open(at)
 		if err != nil {
-			return &Error{Op: "flush", Path: c.s.roots[n.root].Path, Err: err}
+			return &Error{Op: "open", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err}
+		}
+		st, err := d.stat()
+		if err != nil {
+			return &Error{Op: "look at", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err}
+		}
+		t.staged = append(t.staged, stage{Root: at.root, Dir: rawText(at.path), Name: stageMark + randomText(12), Before: st.mtime.Nano()})
+		index[at] = len(t.staged)
+		m.Stage = len(t.staged)
+	}
+	return t.buildStages()
+}
+
+// writable reports whether we may make something in a directory of a project.
+func (t *tx) writable(at place) bool {
+	if isRoot() {
+		return true
+	}
+	d, err := t.doors.open(at)
+	return err == nil && unix.Faccessat(d.fd, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil
+}
+
+// buildStages makes the stages' directories, once it is written down where.
+func (t *tx) buildStages() error {
+	if len(t.staged) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(stages{journalVersion, t.staged})
+	if err != nil {
+		return err
+	}
+	if err := t.s.markPending(); err != nil {
+		return &Error{Op: "write", Path: t.s.path, Err: err}
+	}
+	if err := t.dir.replaceFile(stagesName, data, true); err != nil {
+		return &Error{Op: "write", Path: t.s.path, Err: err}
+	}
+	if err := t.dir.fsync(); err != nil {
+		return &Error{Op: "write", Path: t.s.path, Err: err}
+	}
+	t.stages = make([]*handle, len(t.staged))
+	for i, st := range t.staged {
+		err := func() error {
+			d, err := t.doors.open(place{st.Root, string(st.Dir)})
+			if err != nil {
+				return err
+			}
+			if err := unix.Mkdirat(d.fd, st.Name, 0o700); err != nil {
+				return err
+			}
+			t.stages[i], err = d.openDir(st.Name)
+			return err
+		}()
+		if err != nil {
+			return &Error{Op: "make directory in", Path: filepath.Join(t.s.roots[st.Root].Path, string(st.Dir)), Err: err}
 		}
 	}
 	return nil
 }
 
-// dropStaged removes what is left under temporary names after undo.
-func (c *commit) dropStaged() error {
-	var errs []error
-	for _, st := range c.steps {
-		if st.tmp == "" || st.done {
+// backUp copies old objects whose stage goes with the end of the transaction.
+func (c *commit) backUp() error {
+	t := c.tx
+	var copies *handle
+	defer func() { copies.close() }()
+	for i, m := range t.j.Moves {
+		n := c.nodes[m.First]
+		if m.Stage == 0 || !n.hasLow {
 			continue
 		}
-		root := c.nodes[st.first].root
-		d, err := c.dir(root, false, st.dir)
-		if err == nil {
-			// Where it was never made there is nothing to say about a read-only disk.
-			if _, found, lerr := d.lstatIf(st.tmp); lerr != nil || found {
-				err = removeTree(d, st.tmp)
+		if copies == nil {
+			err := unix.Mkdirat(t.dir.fd, copiesName, 0o700)
+			if err == nil {
+				copies, err = t.dir.openDir(copiesName)
+			}
+			if err != nil {
+				return &Error{Op: "back up", Path: c.s.path, Err: err}
 			}
 		}
-		if err != nil && err != unix.ENOENT {
-			errs = append(errs, &Error{Op: "remove", Path: c.abs(place{root, joinPath(st.dir, st.tmp)}), Err: err})
+		dir, name := splitPath(n.Path)
+		err := func() error {
+			src, err := t.readable(place{n.root, dir})
+			if err != nil {
+				return err
+			}
+			defer src.close()
+			k := copier{ctx: c.copier.ctx, lax: true, special: isRoot(), many: c.copier.many}
+			defer k.close()
+			if err := k.tree(src, name, n.low, copies, strconv.Itoa(i)); err != nil {
+				return err
+			}
+			if err := k.finishDirs(); err != nil {
+				return err
+			}
+			return k.settle()
+		}()
+		if err != nil {
+			return &Error{Op: "back up", Path: c.abs(place{n.root, n.Path}), Err: err}
 		}
 	}
-	return errors.Join(errs...)
+	if copies == nil {
+		return nil
+	}
+	if err := copies.fsync(); err != nil {
+		return &Error{Op: "back up", Path: c.s.path, Err: err}
+	}
+	return nil
+}
+
+// flush waits until the file systems that were written to have written it.
+func (c *commit) flush() error {
+	t := c.tx
+	for _, h := range append([]*handle{t.objects}, t.stages...) {
+		if err := sys.Retry(func() error { return unix.Syncfs(h.fd) }); err != nil {
+			return &Error{Op: "flush", Path: c.s.path, Err: err}
+		}
+	}
+	return nil
+}
+
+// mount identifies the mount that h is on: renaming works within one only.
+type mountID struct{ dev, id uint64 }
+
+func (h *handle) mount() (mountID, error) {
+	var stx unix.Statx_t
+	err := sys.Retry(func() error {
+		return unix.Statx(h.fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID|unix.STATX_INO, &stx)
+	})
+	if err != nil {
+		return mountID{}, err
+	}
+	m := mountID{dev: unix.Mkdev(stx.Dev_major, stx.Dev_minor), id: stx.Mnt_id}
+	if stx.Mask&unix.STATX_MNT_ID == 0 { // before Linux 5.8
+		m.id = uint64(os.Getpid())
+	}
+	return m, nil
 }

@@ -56,6 +56,81 @@ func (h *handle) create(name string) (*handle, error) {
 	return openat2(h.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600, beneath)
 }
 
+// append opens the regular file name in h for appending, made if it is missing.
+func (h *handle) append(name string) (*handle, error) {
+	return openat2(h.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_NOFOLLOW, 0o600, beneath)
+}
+
+// readFile reads a regular file of at most that many bytes.
+func (h *handle) readFile(name string, most int64) ([]byte, error) {
+	f, err := h.open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	st, err := f.stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.isReg() || st.size > most {
+		return nil, unix.EFBIG
+	}
+	data := make([]byte, st.size)
+	n := 0
+	for n < len(data) {
+		var k int
+		if err := sys.Retry(func() (err error) { k, err = unix.Read(f.fd, data[n:]); return err }); err != nil {
+			return nil, err
+		}
+		if k == 0 {
+			break
+		}
+		n += k
+	}
+	return data[:n], nil
+}
+
+// replaceFile gives the file name new content, all or nothing, under a temporary name
+// until it is complete. With durable it is on disk when replaceFile returns, as
+// far as it is not for the directory, which is to be flushed too.
+func (h *handle) replaceFile(name string, data []byte, durable bool) (err error) {
+	tmp := "." + name + "." + randomText(8)
+	f, err := h.create(tmp)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	defer func() {
+		if err != nil {
+			_ = h.unlink(tmp, 0)
+		}
+	}()
+	if err := writeAll(f, data); err != nil {
+		return err
+	}
+	if durable {
+		if err := f.fsync(); err != nil {
+			return err
+		}
+	}
+	return h.rename(tmp, name, 0)
+}
+
+// renameTo moves a name to another directory; flags as for renameat2(2).
+func (h *handle) renameTo(from string, to *handle, name string, flags uint) error {
+	return sys.Retry(func() error { return unix.Renameat2(h.fd, from, to.fd, name, flags) })
+}
+
+// flushDir waits until the directory name below h is on disk.
+func (h *handle) flushDir(name string) error {
+	d, err := h.openDir(name)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	return d.fsync()
+}
+
 // openDir opens the directory name below h for reading.
 func (h *handle) openDir(name string) (*handle, error) {
 	return h.open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
@@ -221,6 +296,19 @@ func (h *handle) readlink() (string, error) {
 			return string(buf[:n]), nil
 		}
 	}
+}
+
+// readlinkOf returns the text of the symbolic link name in dir, if it is what want says.
+func readlinkOf(dir *handle, name string, want stat) (string, error) {
+	l, err := dir.open(name, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return "", err
+	}
+	defer l.close()
+	if st, err := l.stat(); err != nil || !st.same(want) {
+		return "", orMoved(err)
+	}
+	return l.readlink()
 }
 
 // rename moves a name within the directory h; flags as for renameat2(2).

@@ -163,14 +163,14 @@ func (f *file) xattrs() (xattrs, error) {
 	return f.handle.xattrs()
 }
 
-// capable reports whether the file has capabilities.
-func (f *file) capable() (bool, error) {
+// capability returns the capabilities that the file gives to whoever executes it, and
+// whether there are any.
+func (f *file) capability() (string, bool, error) {
 	if f.copy {
-		_, ok := f.attrs[capabilityXattr]
-		return ok, nil
+		v, ok := f.attrs[capabilityXattr]
+		return v, ok, nil
 	}
-	_, ok, err := f.getXattr(capabilityXattr)
-	return ok, err
+	return f.getXattr(capabilityXattr)
 }
 
 // unchanged fails with ErrMoved if somebody wrote to the file since it was looked at.

@@ -39,6 +39,10 @@ type node struct {
 	// whose ctime is after the beginning of the session.
 	late []found
 
+	// merged is what a commit makes of a file that both sides changed. Nil: the
+	// session's version.
+	merged []byte
+
 	// belowErr says why not all that is in such a directory could be looked at.
 	belowErr error
 }
@@ -127,7 +131,11 @@ func (s *Session) trees(i int) (up, low tree, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &realTree{h: u, upper: true, unlock: !s.readOnly}, &realTree{h: l}, nil
+	t := &realTree{h: u, upper: true}
+	if !s.readOnly {
+		t.unlock, t.book, t.unbook = true, s.bookFor(true, i), s.unnote
+	}
+	return t, &realTree{h: l}, nil
 }
 
 // openLayers opens the two directories of root i.
@@ -419,7 +427,9 @@ func (w *walker) directory(f *frame, name, path string, n node) bool {
 	}
 	// That it is there is known, even if what is in it is not.
 	more := true
+	st, ok := w.settled[path]
 	switch {
+	case ok && st.Upper != 0 && st.Upper == n.up.ctime: // it was dropped
 	case !n.hasLow:
 		more = w.emit(n, Added, path)
 	case !n.low.isDir():

@@ -1,0 +1,190 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// choose returns the nodes that paths and patterns mean, without those that are
+// excluded, and the new directories above them.
+func (s *Session) choose(all []node, paths, exclude []string) ([]node, error) {
+	chosen := make([]bool, len(all))
+	if len(paths) == 0 {
+		for i := range chosen {
+			chosen[i] = true
+		}
+	}
+	for _, p := range paths {
+		if err := s.include(all, chosen, p); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range exclude {
+		match, err := s.excluder(p)
+		if err != nil {
+			return nil, &Error{Op: "exclude", Path: p, Err: err}
+		}
+		for i, n := range all {
+			chosen[i] = chosen[i] && !match(n)
+		}
+	}
+	// A new directory stands before everything in it.
+	need := map[place]bool{}
+	for i, n := range slices.Backward(all) {
+		if !chosen[i] && need[place{n.root, n.Path}] && n.up.isDir() && n.Kind != Modified {
+			chosen[i] = true
+		}
+		if !chosen[i] || n.timeOnly {
+			continue
+		}
+		for dir := path.Dir(n.Path); dir != "."; dir = path.Dir(dir) {
+			if need[place{n.root, dir}] {
+				break
+			}
+			need[place{n.root, dir}] = true
+		}
+	}
+	var list []node
+	for i, n := range all {
+		if chosen[i] {
+			list = append(list, n)
+		}
+	}
+	return list, nil
+}
+
+// include chooses what a user's path or pattern means. A change at exactly this path
+// is what is meant, even if it looks like a pattern.
+func (s *Session) include(all []node, chosen []bool, p string) error {
+	found := -1 // the root that has it
+	for _, at := range s.places(p) {
+		hit := false
+		i, _ := slices.BinarySearchFunc(all, at, func(n node, at place) int {
+			if n.root != at.root {
+				return n.root - at.root
+			}
+			return comparePaths(n.Path, at.path)
+		})
+		for ; i < len(all) && all[i].root == at.root && under(all[i].Path, at.path); i++ {
+			chosen[i] = true
+			hit = hit || !all[i].timeOnly
+		}
+		if hit && found >= 0 {
+			return &Error{Op: "choose", Path: p, Err: fmt.Errorf("it is in more than one root: %s and %s",
+				quotePath(s.roots[found].Path), quotePath(s.roots[at.root].Path))}
+		}
+		if hit {
+			found = at.root
+		}
+	}
+	if found >= 0 {
+		return nil
+	}
+	if !isPattern(p) {
+		return &Error{Op: "choose", Path: p, Err: ErrNoChange}
+	}
+	if !doublestar.ValidatePattern(p) {
+		return &Error{Op: "choose", Path: p, Err: errors.New("the pattern is not one")}
+	}
+	hit := false
+	for _, at := range s.places(p) {
+		for i, n := range all {
+			if n.root == at.root && matches(at.path, n.Path) {
+				chosen[i] = true
+				hit = hit || !n.timeOnly
+			}
+		}
+	}
+	if !hit {
+		return &Error{Op: "choose", Path: p, Err: ErrNoChange}
+	}
+	return nil
+}
+
+func isPattern(p string) bool { return strings.ContainsAny(p, "*?[{\\") }
+
+// matches reports whether a pattern means a path, or a directory above it.
+func matches(pattern, p string) bool {
+	for {
+		if ok, _ := doublestar.Match(pattern, p); ok {
+			return true
+		}
+		i := strings.LastIndexByte(p, '/')
+		if i < 0 {
+			return false
+		}
+		p = p[:i]
+	}
+}
+
+// excluder returns what a path or pattern excludes: one without a slash stands for
+// objects of that name in any directory.
+func (s *Session) excluder(p string) (func(node) bool, error) {
+	if p == "" || !doublestar.ValidatePattern(p) {
+		return nil, errors.New("it is neither a path nor a pattern")
+	}
+	if !strings.Contains(strings.TrimSuffix(p, "/"), "/") {
+		name := strings.TrimSuffix(p, "/")
+		return func(n node) bool {
+			for element := range strings.SplitSeq(n.Path, "/") {
+				if ok, _ := doublestar.Match(name, element); ok || element == name {
+					return true
+				}
+			}
+			return false
+		}, nil
+	}
+	list := s.places(p)
+	return func(n node) bool {
+		for _, at := range list {
+			if n.root == at.root && (under(n.Path, at.path) || matches(at.path, n.Path)) {
+				return true
+			}
+		}
+		return false
+	}, nil
+}
+
+// places returns what a user's path may mean.
+func (s *Session) places(p string) []place {
+	var list []place
+	if !filepath.IsAbs(p) {
+		if p = filepath.Clean(p); filepath.IsLocal(p) {
+			for i := range s.roots {
+				list = append(list, place{i, p})
+			}
+		}
+		return list
+	}
+	p = filepath.Clean(p)
+	for _, spelled := range []string{p, resolveParent(p)} {
+		for i, r := range s.roots {
+			if inside(spelled, r.Path) {
+				rel := strings.TrimPrefix(strings.TrimPrefix(spelled, r.Path), "/")
+				return []place{{i, path.Clean(rel)}}
+			}
+		}
+	}
+	return nil
+}
+
+// resolveParent resolves the links above the last name, as far as the path
+// exists: the object itself may be gone, or be a link that is meant as such.
+func resolveParent(p string) string {
+	rest := ""
+	for dir := p; dir != "/"; {
+		var name string
+		dir, name = filepath.Dir(dir), filepath.Base(dir)
+		rest = filepath.Join(name, rest)
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+	}
+	return p
+}

@@ -1,0 +1,198 @@
+package overlay
+
+import (
+	"context"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/textdiff"
+)
+
+// resolveConflicts looks for changes that were made in the project, and does about
+// them what was asked for.
+func (c *commit) resolveConflicts(ctx context.Context) error {
+	var list []Conflict
+	drop := map[int]bool{} // nodes
+	for i := range c.nodes {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := &c.nodes[i]
+		found := c.conflictsOf(n)
+		if len(found) == 0 {
+			continue
+		}
+		replaced := found[0].Why == whyReplaced
+		switch {
+		case n.timeOnly:
+			drop[i] = true // the project's time is the newer one
+		case replaced:
+			if len(list) == 0 || list[len(list)-1] != found[0] {
+				list = append(list, found[0])
+			}
+		case c.o.Prefer == Theirs:
+		case c.o.Prefer == Ours:
+			for k := i; k < len(c.nodes) && c.nodes[k].root == n.root && under(c.nodes[k].Path, n.Path); k++ {
+				if k == i || !n.hasLow || n.Kind == TypeChanged {
+					drop[k] = true
+				}
+			}
+		case c.o.Prefer == Merge && !drop[i]:
+			ok, err := c.merge(n)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				list = append(list, found...)
+			}
+		default:
+			list = append(list, found...)
+		}
+	}
+	if len(list) > 0 {
+		return &ConflictError{list}
+	}
+	if len(drop) == 0 {
+		return nil
+	}
+	kept := c.nodes[:0:0]
+	for i, n := range c.nodes {
+		switch {
+		case !drop[i]:
+			kept = append(kept, n)
+		case !n.timeOnly:
+			c.dropped = append(c.dropped, n)
+		}
+	}
+	c.nodes = kept
+	return nil
+}
+
+// conflictsOf returns what the project's owner did to an object that the session
+// changed.
+func (c *commit) conflictsOf(n *node) (list []Conflict) {
+	add := func(p, why string, low stat, hasLow bool) {
+		k := Conflict{Root: n.Root, Path: p, Why: why, Kind: n.Kind}
+		if n.hasUp && p == n.Path {
+			k.Session = version(n.up)
+		}
+		if hasLow {
+			k.Project = version(low)
+		}
+		list = append(list, k)
+	}
+	l := &c.layers[n.root]
+	switch {
+	case l.replaced:
+		add(".", whyReplaced, stat{}, false)
+	case !n.hasLow:
+		if n.origin && c.removed(n) {
+			add(n.Path, whyGone, stat{}, false)
+		}
+	case n.Path == ".":
+		// The ctime of a root changes with every file made in it, and what it was
+		// like is known. What could not be copied onto the upper directory cannot be
+		// compared.
+		if n.low.perm() != l.base.Mode && !n.timeOnly {
+			add(".", whyChanged, n.low, true)
+		}
+	default:
+		if c.changed(place{n.root, n.Path}, n.low) {
+			add(n.Path, whyChanged, n.low, true)
+		}
+		for _, f := range n.late {
+			if c.changed(place{n.root, f.path}, f.st) {
+				add(f.path, whyBelow, f.st, true)
+			}
+		}
+	}
+	return list
+}
+
+// removed reports whether an object that was copied up from the project may have been
+// removed there: something was done in the directory that it was in.
+func (c *commit) removed(n *node) bool {
+	for dir := path.Dir(n.Path); ; dir = path.Dir(dir) {
+		d, err := c.layers[n.root].low.at(dir)
+		if err == nil {
+			st, err := d.stat()
+			d.close()
+			return err != nil || c.changed(place{n.root, dir}, st)
+		}
+		if dir == "." {
+			return true
+		}
+	}
+}
+
+// changed reports whether somebody else changed the project's object st since
+// the session began.
+func (c *commit) changed(at place, st stat) bool {
+	if st.ctime <= c.s.meta.Created.UnixNano() {
+		return false
+	}
+	own, ok := c.ledger.at[at]
+	return !ok || own.Lower != st.ctime
+}
+
+func version(st stat) Version {
+	v := Version{Exists: true, Mode: st.fileMode(), ModTime: time.Unix(0, st.mtime.Nano())}
+	if st.isReg() {
+		v.Size = st.size
+	}
+	return v
+}
+
+// mergeMost is up to how many bytes files are merged.
+const mergeMost = 16 << 20
+
+// merge makes one text of both versions of a file, and reports whether that was
+// possible without deciding for one of them.
+func (c *commit) merge(n *node) (bool, error) {
+	if !n.hasUp || !n.hasLow || !n.up.isReg() || !n.low.isReg() || n.up.size > mergeMost || n.low.size > mergeMost {
+		return false, nil
+	}
+	base, ok, err := c.s.baseOf(place{n.root, n.Path})
+	if err != nil || !ok {
+		return false, err
+	}
+	var sides [2][]byte
+	for i, side := range []struct {
+		t  tree
+		st stat
+	}{{c.layers[n.root].low, n.low}, {c.layers[n.root].up, n.up}} {
+		if sides[i], err = readFrom(side.t, n.Path, side.st); err != nil {
+			return false, &Error{Op: "merge", Path: c.abs(place{n.root, n.Path}), Err: err}
+		}
+	}
+	if slices.ContainsFunc([][]byte{base, sides[0], sides[1]}, func(b []byte) bool { return !textdiff.IsText(b) }) {
+		return false, nil
+	}
+	merged, ok := textdiff.Merge(base, sides[0], sides[1])
+	if !ok {
+		return false, nil
+	}
+	n.merged = merged
+	return true, nil
+}
+
+// readFrom reads a whole file of a tree.
+func readFrom(t tree, path string, st stat) ([]byte, error) {
+	dir, name := splitPath(path)
+	d, err := t.at(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	f, err := d.file(name, st)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	data := make([]byte, st.size)
+	if err := readFull(f.handle, data, 0); err != nil {
+		return nil, err
+	}
+	return data, f.unchanged()
+}

@@ -1,0 +1,326 @@
+package overlay
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+)
+
+// A copier makes copies of objects, one after the other, in directories that nobody
+// else writes to.
+type copier struct {
+	ctx     context.Context
+	lax     bool // an owner that cannot be given to a copy is no error
+	special bool // device nodes, setuid bits and capabilities are copied too
+	many    bool // files are flushed together, by the caller
+	inherit bool // the directory may pass attributes on to what is made in it
+
+	noClone bool // sharing data was tried, and the file system cannot
+	bytes   int64
+	dirs    []copiedDir
+	links   map[inode]copied
+	flush   []*handle // files to be flushed one by one
+}
+
+// copied is the first copy of a file that has several names.
+type copied struct {
+	dir  *handle // borrowed; what path is relative to
+	path string
+	ino  uint64
+}
+
+// copiedDir is a new directory whose attributes are still to be set: its mode may forbid
+// to write in it, and writing changes its time.
+type copiedDir struct {
+	dir    *handle // borrowed; what path is relative to
+	path   string
+	ino    uint64
+	want   stat
+	xattrs xattrs
+}
+
+func (k *copier) close() {
+	for _, h := range k.flush {
+		h.close()
+	}
+	k.flush = nil
+}
+
+// object copies the object name of src, which is as st says, to dst, which is dir at
+// the directory of path; only the object itself if it is a directory. It returns what the
+// copy is like; a directory gets its attributes from finishDirs.
+func (k *copier) object(src dir, name string, st stat, dir *handle, path string, dst *handle) (stat, error) {
+	_, to := splitPath(path)
+	switch typ := st.typ(); typ {
+	case unix.S_IFDIR:
+		d, err := src.dir(name, st)
+		if err != nil {
+			return stat{}, err
+		}
+		x, err := d.xattrs()
+		d.close()
+		if err != nil {
+			return stat{}, err
+		}
+		if err := unix.Mkdirat(dst.fd, to, 0o700); err != nil {
+			return stat{}, err
+		}
+		made, err := dst.lstat(to)
+		if err != nil {
+			return stat{}, err
+		}
+		k.dirs = append(k.dirs, copiedDir{dir, path, made.ino, st, x})
+		made.mode = made.mode&unix.S_IFMT | st.perm()
+		made.uid, made.gid = st.uid, st.gid
+		return made, nil
+	case unix.S_IFREG:
+		return k.file(src, name, st, dir, path, dst, to)
+	case unix.S_IFLNK:
+		text, err := src.link(name, st)
+		if err != nil {
+			return stat{}, err
+		}
+		if err := unix.Symlinkat(text, dst.fd, to); err != nil {
+			return stat{}, err
+		}
+		return k.finishNode(dst, to, st)
+	case unix.S_IFIFO, unix.S_IFSOCK:
+		if err := unix.Mknodat(dst.fd, to, typ|0o600, 0); err != nil {
+			return stat{}, err
+		}
+		return k.finishNode(dst, to, st)
+	case unix.S_IFCHR, unix.S_IFBLK:
+		if !k.special {
+			return stat{}, unix.EPERM
+		}
+		if err := unix.Mknodat(dst.fd, to, typ|0o600, int(st.rdev)); err != nil {
+			return stat{}, err
+		}
+		return k.finishNode(dst, to, st)
+	}
+	return stat{}, unix.EINVAL
+}
+
+// finishNode sets owner, mode and time of a new link, FIFO, socket or device node.
+func (k *copier) finishNode(dst *handle, name string, want stat) (stat, error) {
+	h, err := dst.open(name, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return stat{}, err
+	}
+	defer h.close()
+	return k.finish(h, want)
+}
+
+// finish sets owner, mode and time, in the order in which none undoes another, and
+// returns what came of it.
+func (k *copier) finish(h *handle, want stat) (stat, error) {
+	st, err := h.stat()
+	if err != nil || st.typ() != want.typ() {
+		return stat{}, orMoved(err)
+	}
+	if st.uid != want.uid || st.gid != want.gid {
+		if err := h.chown(want.uid, want.gid); err != nil && !(k.lax && err == unix.EPERM) {
+			return stat{}, err
+		}
+		if st, err = h.stat(); err != nil {
+			return stat{}, err
+		}
+	}
+	if st.perm() != want.perm() && want.typ() != unix.S_IFLNK {
+		if err := h.chmod(want.perm()); err != nil {
+			return stat{}, err
+		}
+	}
+	if err := h.setMtime(want.mtime); err != nil {
+		return stat{}, err
+	}
+	return h.stat()
+}
+
+func (k *copier) file(src dir, name string, st stat, dir *handle, path string, dst *handle, to string) (stat, error) {
+	id := inode{st.dev, st.ino}
+	if st.nlink > 1 {
+		if made, ok, err := k.link(id, dst, to); ok || err != nil {
+			return made, err
+		}
+	}
+	f, err := src.file(name, st)
+	if err != nil {
+		return stat{}, err
+	}
+	defer f.close()
+	x, err := f.xattrs()
+	if err != nil {
+		return stat{}, err
+	}
+	t, err := dst.create(to)
+	if err != nil {
+		return stat{}, err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			t.close()
+		}
+	}()
+	if st.size > 0 {
+		if k.noClone || unix.IoctlFileClone(t.fd, f.fd) != nil {
+			k.noClone = true
+			if err := copyData(k.ctx, t, f.handle, st); err != nil {
+				return stat{}, err
+			}
+		}
+		if err := f.unchanged(); err != nil {
+			return stat{}, err
+		}
+	}
+	if len(x) > 0 || k.inherit {
+		if err := t.setXattrs(x); err != nil {
+			return stat{}, err
+		}
+	}
+	made, err := k.finish(t, st)
+	if err != nil {
+		return stat{}, err
+	}
+	if k.special {
+		if caps, ok, err := f.capability(); err != nil {
+			return stat{}, err
+		} else if ok {
+			if err := unix.Fsetxattr(t.fd, capabilityXattr, []byte(caps), 0); err != nil {
+				return stat{}, err
+			}
+		}
+	}
+	k.bytes += st.size
+	if st.nlink > 1 {
+		if k.links == nil {
+			k.links = map[inode]copied{}
+		}
+		k.links[id] = copied{dir, path, made.ino}
+	}
+	if !k.many {
+		// Begun now, waited for when all are: then the disk is asked once.
+		_ = unix.SyncFileRange(t.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+		k.flush = append(k.flush, t)
+		keep = true
+	}
+	return made, nil
+}
+
+// link makes a further name of a file that was copied already, and reports whether it
+// did.
+func (k *copier) link(id inode, dst *handle, to string) (stat, bool, error) {
+	first, ok := k.links[id]
+	if !ok {
+		return stat{}, false, nil
+	}
+	at, name := splitPath(first.path)
+	d, err := first.dir.open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return stat{}, false, err
+	}
+	defer d.close()
+	if err := unix.Linkat(d.fd, name, dst.fd, to, 0); err != nil {
+		if err == unix.EMLINK || err == unix.EPERM || err == unix.EXDEV || err == unix.EOPNOTSUPP {
+			return stat{}, false, nil // a copy will do
+		}
+		return stat{}, false, err
+	}
+	st, err := dst.lstat(to)
+	if err != nil || st.ino != first.ino {
+		return stat{}, false, orMoved(err)
+	}
+	return st, true, nil
+}
+
+// finishDirs gives the directories that were made their attributes, the innermost
+// first.
+func (k *copier) finishDirs() error {
+	for i := len(k.dirs) - 1; i >= 0; i-- {
+		m := k.dirs[i]
+		err := func() error {
+			d, err := m.dir.openDir(m.path)
+			if err != nil {
+				return err
+			}
+			defer d.close()
+			st, err := d.stat()
+			if err != nil || st.ino != m.ino {
+				return orMoved(err)
+			}
+			if len(m.xattrs) > 0 || k.inherit {
+				if err := d.setXattrs(m.xattrs); err != nil {
+					return err
+				}
+			}
+			if _, err := k.finish(d, m.want); err != nil {
+				return err
+			}
+			if k.many {
+				return nil
+			}
+			return d.fsync()
+		}()
+		if err != nil {
+			return &Error{Op: "make", Path: m.path, Err: err}
+		}
+	}
+	k.dirs = nil
+	return nil
+}
+
+// settle waits until the files that were copied are on disk.
+func (k *copier) settle() error {
+	for _, f := range k.flush {
+		if err := f.fsync(); err != nil {
+			return err
+		}
+		f.close()
+	}
+	k.flush = nil
+	return nil
+}
+
+// tree copies an object and all that is in it.
+func (k *copier) tree(src dir, name string, st stat, dir *handle, path string) error {
+	at, _ := splitPath(path)
+	dst, err := dir.open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	_, err = k.object(src, name, st, dir, path, dst)
+	dst.close()
+	if err != nil || !st.isDir() {
+		return err
+	}
+	d, err := src.dir(name, st)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	names, err := d.names()
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := k.ctx.Err(); err != nil {
+			return err
+		}
+		p := path + "/" + n
+		if len(p) > maxPath {
+			return unix.ENAMETOOLONG
+		}
+		sub, found, err := d.lstat(n)
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		if err := k.tree(d, n, sub, dir, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,258 @@
+package overlay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Directories that their owner, who we are, has closed to himself are opened for as
+// long as something is done in them. Each is written into a book before its mode is
+// changed, so that whoever comes after a crash can close it again.
+
+const bookName = "doors"
+
+// bookEntry is a line of the book.
+type bookEntry struct {
+	Upper bool    `json:"upper,omitempty"` // of the session's own directory, not of the project's
+	Root  int     `json:"root"`
+	Path  rawText `json:"path"`
+	Ino   uint64  `json:"ino"`
+	Mode  uint32  `json:"mode"` // what it is to get back
+}
+
+// note writes an entry into the book before a mode is changed. Each call is to be
+// followed by one of unnote when the mode is as it was.
+func (s *Session) note(e bookEntry) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	s.bookMu.Lock()
+	defer s.bookMu.Unlock()
+	f, err := s.dir.append(bookName)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if err := writeAll(f, append(line, '\n')); err != nil {
+		return err
+	}
+	s.noted++
+	return nil
+}
+
+// unnote tells that n noted objects have their modes again. When all have, the book is
+// thrown away.
+func (s *Session) unnote(n int) {
+	if n == 0 {
+		return
+	}
+	s.bookMu.Lock()
+	defer s.bookMu.Unlock()
+	if s.noted -= n; s.noted == 0 && s.dir != nil {
+		_ = s.dir.unlink(bookName, 0)
+	}
+}
+
+// bookFor is what a tree's changes of modes are to be noted with. They are forgotten when
+// the session is closed, or recovered.
+func (s *Session) bookFor(upper bool, root int) func(path string, ino uint64, mode uint32) error {
+	return func(path string, ino uint64, mode uint32) error {
+		return s.note(bookEntry{Upper: upper, Root: root, Path: rawText(path), Ino: ino, Mode: mode})
+	}
+}
+
+// closeDoors does what the book says, the last entries first: the first one for an
+// object has its true mode.
+func (s *Session) closeDoors() error {
+	data, err := s.dir.readFile(bookName, metaMost)
+	if err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var list []bookEntry
+	for line := range bytes.Lines(data) {
+		var e bookEntry
+		// A line that is cut short was written for a change that was never made.
+		if strictJSON(line, &e) != nil || checkPlace(e.Root, string(e.Path), len(s.roots)) != nil {
+			continue
+		}
+		list = append(list, e)
+	}
+	var errs []error
+	for _, e := range slices.Backward(list) {
+		err := func() error {
+			var top *handle
+			var err error
+			if e.Upper {
+				top, err = s.dir.open(upperName(e.Root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+			} else {
+				top, err = openAbs(s.roots[e.Root].Path, unix.O_PATH|unix.O_DIRECTORY)
+			}
+			if err != nil {
+				return err
+			}
+			defer top.close()
+			return restoreMode(top, string(e.Path), e.Ino, e.Mode)
+		}()
+		if err != nil && err != unix.ENOENT {
+			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(s.roots[e.Root].Path, string(e.Path)), Err: err})
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return s.dir.unlink(bookName, 0)
+}
+
+// restoreMode sets the mode of an object below top, if it still is the one meant.
+func restoreMode(top *handle, path string, ino uint64, mode uint32) error {
+	h, err := top.open(path, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	st, err := h.stat()
+	if err != nil || st.ino != ino || st.perm() == mode {
+		return err
+	}
+	return h.chmod(mode)
+}
+
+// doors opens directories of the project to change what is in them.
+type doors struct {
+	s       *Session
+	low     []*handle // the roots; borrowed
+	widened map[place]widened
+	noted   int
+
+	last     *handle // the directory that was opened last
+	lastAt   place
+	lastStat stat
+}
+
+// widened is what relock makes of a directory.
+type widened struct {
+	ino  uint64
+	mode uint32
+}
+
+// open returns a directory of the project, ready to look names up in it and to change
+// them. It belongs to d and is good until the next call.
+func (d *doors) open(at place) (*handle, error) {
+	if d.last != nil && d.lastAt == at {
+		return d.last, nil
+	}
+	d.last.close()
+	d.last = nil
+	h, err := d.openOne(at, 0o300)
+	if err == unix.EACCES && !isRoot() {
+		// One of the directories above may be closed to us, who own it.
+		for i := range len(at.path) {
+			if at.path[i] != '/' {
+				continue
+			}
+			above, err := d.openOne(place{at.root, at.path[:i]}, 0o100)
+			if err != nil {
+				return nil, err
+			}
+			above.close()
+		}
+		h, err = d.openOne(at, 0o300)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.last, d.lastAt = h, at
+	return h, nil
+}
+
+// openOne opens a directory, and makes sure that its owner may do with it what need
+// says, until relock.
+func (d *doors) openOne(at place, need uint32) (*handle, error) {
+	h, err := d.low[at.root].open(at.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, err
+	}
+	if d.lastStat, err = h.stat(); err == nil && !isRoot() {
+		err = d.widen(at, h, d.lastStat, need)
+	}
+	if err != nil {
+		h.close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (d *doors) widen(at place, h *handle, st stat, need uint32) error {
+	if !st.owned() || st.perm()&need == need {
+		return nil
+	}
+	if _, ok := d.widened[at]; !ok {
+		if err := d.s.note(bookEntry{Root: at.root, Path: rawText(at.path), Ino: st.ino, Mode: st.perm()}); err != nil {
+			return err
+		}
+		d.noted++
+		if d.widened == nil {
+			d.widened = map[place]widened{}
+		}
+		d.widened[at] = widened{st.ino, st.perm()}
+	}
+	return h.chmod(st.perm() | 0o700)
+}
+
+// setMode gives the directory h a mode for good: at once, or if that would close it to
+// us, when relock is called.
+func (d *doors) setMode(at place, h *handle, st stat, mode uint32) error {
+	if w, ok := d.widened[at]; ok && mode&0o700 != 0o700 {
+		w.mode = mode
+		d.widened[at] = w
+		return nil
+	}
+	delete(d.widened, at)
+	return h.chmod(mode)
+}
+
+// relock gives directories that were opened the modes they are to have, the innermost
+// first, and gives up what open returned.
+func (d *doors) relock() error {
+	d.last.close()
+	d.last = nil
+	list := slices.SortedFunc(maps.Keys(d.widened), func(a, b place) int { return comparePaths(b.path, a.path) })
+	var errs []error
+	for _, at := range list {
+		w := d.widened[at]
+		if err := restoreMode(d.low[at.root], at.path, w.ino, w.mode); err != nil && err != unix.ENOENT {
+			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(d.s.roots[at.root].Path, at.path), Err: err})
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...) // the book stays
+	}
+	clear(d.widened)
+	d.s.unnote(d.noted)
+	d.noted = 0
+	return nil
+}
+
+// writeAll writes all of p at the descriptor's offset.
+func writeAll(h *handle, p []byte) error {
+	for len(p) > 0 {
+		n := 0
+		if err := sys.Retry(func() (err error) { n, err = unix.Write(h.fd, p); return err }); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package overlay
+
+import (
+	"context"
+)
+
+// Drop takes changes out of the session without touching the project: what is at and
+// below the paths, or means the patterns, is no change any more, as long as the
+// session does not write there again. When no change is left, the session is Discarded,
+// or Committed if a part of it was.
+func (s *Session) Drop(ctx context.Context, paths ...string) error {
+	const op = "drop"
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.mu.Lock()
+	err := s.usable(op, true)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if len(paths) == 0 {
+		return &Error{Op: op, Path: s.path, Err: ErrNoChange}
+	}
+	var all []node
+	for n, err := range s.nodes(walkOptions{}) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, n)
+	}
+	chosen := make([]bool, len(all))
+	for _, p := range paths {
+		if err := s.include(all, chosen, p); err != nil {
+			return err
+		}
+	}
+	var l ledger
+	l.load(s.meta)
+	left := 0
+	for i, n := range all {
+		if !chosen[i] {
+			left++
+			continue
+		}
+		at := place{n.root, n.Path}
+		st := settled{Lower: l.at[at].Lower, Done: true}
+		if n.hasUp {
+			st.Upper = n.up.ctime
+		}
+		l.set(at, st)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if left == 0 && len(s.meta.Done) == 0 {
+		if err := s.discard(); err != nil {
+			return &Error{Op: op, Path: s.path, Err: err}
+		}
+		return nil
+	}
+	m := *s.meta
+	m.Settled = l.list()
+	if left == 0 {
+		m.State = Committed
+	}
+	if err := s.setMeta(&m); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package overlay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A journal is written down before a transaction changes anything in the project, and
+// says all that is needed to go on with it, or to take it back, at any moment. Each
+// of its parts is in one of two states, before and after; which one is told by what is
+// there, not by marks: the inode numbers of both versions are known. So going forward
+// or backward may be interrupted anywhere, and begun again from anywhere.
+//
+// Whether a transaction was done is one bit, in the session's data (meta.Done): if it
+// is set the project is to be as after it, else as before it.
+type journal struct {
+	Version int      `json:"version"`
+	Nodes   []jnode  `json:"nodes"`
+	Moves   []move   `json:"moves"`
+	Attrs   []regard `json:"attrs,omitempty"`
+	Times   []retime `json:"times,omitempty"`
+}
+
+const (
+	journalName    = "journal"
+	journalVersion = 1
+)
+
+// jnode is an object that the transaction deals with.
+type jnode struct {
+	Kind  Kind    `json:"k,omitempty"` // zero: nothing but its time is changed
+	Root  int     `json:"r,omitempty"`
+	Path  rawText `json:"p"`
+	New   ident   `json:"n,omitzero"` // in the project afterwards; zero: nothing is there, or a directory that stays
+	Old   ident   `json:"o,omitzero"` // in the project before; zero: nothing was there
+	Upper int64   `json:"c,omitempty"`
+}
+
+// An ident tells one object from another, and from what it was before somebody wrote
+// to it. The zero ident is no object.
+type ident struct {
+	Ino   uint64 `json:"i,omitempty"`
+	Mode  uint32 `json:"m,omitempty"` // with the type
+	Size  int64  `json:"s,omitempty"` // zero for directories
+	Mtime int64  `json:"t,omitempty"` // nanoseconds since 1970; zero for directories
+	UID   uint32 `json:"u,omitempty"`
+	GID   uint32 `json:"g,omitempty"`
+}
+
+func identify(st stat) ident {
+	id := ident{Ino: st.ino, Mode: st.mode, UID: st.uid, GID: st.gid}
+	if !st.isDir() {
+		id.Size, id.Mtime = st.size, st.mtime.Nano()
+	}
+	return id
+}
+
+// is reports whether st is this object, whatever was done to it.
+func (id ident) is(st stat) bool {
+	return id.Ino != 0 && id.Ino == st.ino && id.Mode&unix.S_IFMT == st.typ()
+}
+
+// same reports whether st is this object with the content it had.
+func (id ident) same(st stat) bool {
+	return id.is(st) && (st.isDir() || id.Size == st.size && id.Mtime == st.mtime.Nano())
+}
+
+// A move puts an object into the project, or takes one out of it, or both. The other
+// one of the two is in a stage, under the move's number.
+type move struct {
+	First int `json:"f"` // the nodes it deals with: Nodes[First:End]; the first is what is moved
+	End   int `json:"e"`
+	Stage int `json:"s,omitempty"` // zero: the transaction's own; else index+1 in stages
+}
+
+// regard is a change of the attributes of a directory that stays.
+type regard struct {
+	Node   int    `json:"n"`
+	Before access `json:"b"`
+	After  access `json:"a"`
+
+	// Base is what a root's attributes were compared with before. Nil: it is none.
+	Base *access `json:"r,omitempty"`
+}
+
+// access is who may do what with an object.
+type access struct {
+	Mode   uint32            `json:"m"` // without the type
+	UID    uint32            `json:"u"`
+	GID    uint32            `json:"g"`
+	Xattrs map[string][]byte `json:"x,omitempty"`
+	Keep   bool              `json:"k,omitempty"` // the extended attributes are none of ours
+}
+
+// retime is a modification time that is given to an object that stays: a directory in
+// which something was done, or whatever the session gave nothing but a new time.
+type retime struct {
+	Root   int     `json:"r,omitempty"`
+	Path   rawText `json:"p"`
+	Ino    uint64  `json:"i"`
+	Before int64   `json:"b"` // nanoseconds since 1970
+	After  int64   `json:"a"`
+	Clean  bool    `json:"c,omitempty"` // nobody had changed the object since the session began
+}
+
+// A stage is a directory for a transaction's objects in a project, for where renaming
+// from and to the session's own directory is not possible.
+type stage struct {
+	Root   int     `json:"root"`
+	Dir    rawText `json:"dir"` // relative to the root
+	Name   string  `json:"name"`
+	Before int64   `json:"before"` // modification time of Dir, in nanoseconds since 1970
+}
+
+// stageMark begins the names of stages.
+const stageMark = ".nsrun-"
+
+// stages is written down before any of them is made.
+type stages struct {
+	Version int     `json:"version"`
+	Stages  []stage `json:"stages"`
+}
+
+const stagesName = "stages"
+
+// strictJSON decodes one value, and nothing behind it.
+func strictJSON(data []byte, to any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if err := dec.Decode(to); err != nil {
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			err = errors.New("the file is cut short")
+		}
+		return err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return errors.New("something follows the data")
+	}
+	return nil
+}
+
+// decodeJournal reads a journal of a session with that many roots, and checks all that
+// is used as a path or an index.
+func decodeJournal(data []byte, roots int) (*journal, error) {
+	var j journal
+	if err := strictJSON(data, &j); err != nil {
+		return nil, err
+	}
+	if j.Version != journalVersion {
+		return nil, fmt.Errorf("version %d of the journal is not known to this program", j.Version)
+	}
+	for _, n := range j.Nodes {
+		if err := checkPlace(n.Root, string(n.Path), roots); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range j.Moves {
+		if m.First < 0 || m.End <= m.First || m.End > len(j.Nodes) || m.Stage < 0 {
+			return nil, fmt.Errorf("no nodes from %d to %d", m.First, m.End)
+		}
+		if n := j.Nodes[m.First]; n.Path == "." || n.New.Ino == 0 && n.Old.Ino == 0 {
+			return nil, fmt.Errorf("nothing to move: %q", n.Path)
+		}
+	}
+	for _, a := range j.Attrs {
+		if a.Node < 0 || a.Node >= len(j.Nodes) {
+			return nil, fmt.Errorf("no node %d", a.Node)
+		}
+	}
+	for _, r := range j.Times {
+		if err := checkPlace(r.Root, string(r.Path), roots); err != nil {
+			return nil, err
+		}
+	}
+	return &j, nil
+}
+
+func decodeStages(data []byte, roots int) ([]stage, error) {
+	var s stages
+	if err := strictJSON(data, &s); err != nil {
+		return nil, err
+	}
+	if s.Version != journalVersion {
+		return nil, fmt.Errorf("version %d of the stages is not known to this program", s.Version)
+	}
+	for _, st := range s.Stages {
+		if err := checkPlace(st.Root, string(st.Dir), roots); err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(st.Name, stageMark) || strings.ContainsAny(st.Name, "/\x00") {
+			return nil, fmt.Errorf("not a stage: %q", st.Name)
+		}
+	}
+	return s.Stages, nil
+}
+
+// checkPlace refuses what is no path in one of that many roots.
+func checkPlace(root int, p string, roots int) error {
+	if root < 0 || root >= roots {
+		return fmt.Errorf("no root number %d", root)
+	}
+	if p == "" || p[0] == '/' || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
+		return fmt.Errorf("not a path in a root: %q", p)
+	}
+	return nil
+}

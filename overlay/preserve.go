@@ -1,0 +1,218 @@
+package overlay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/textdiff"
+)
+
+// The project's versions of text files that the session changed are kept when its
+// command has ended: without them a file that somebody changes in the project later
+// could not be merged with the session's.
+const (
+	baseName  = "base"
+	indexName = "index"
+
+	// baseMost bounds what is kept, in bytes: of a file, and of a session.
+	baseMost    = 1 << 20
+	baseMostAll = 64 << 20
+)
+
+// baseEntry is a line of the index.
+type baseEntry struct {
+	Root int     `json:"root"`
+	Path rawText `json:"path"`
+	File int     `json:"file"`
+	Size int64   `json:"size"`
+}
+
+// Preserve keeps the project's versions of modified text files, as long as nobody else
+// has changed them, for CommitOptions.Prefer Merge. The changes are what Changes yielded
+// when the command had ended. What is not text, or larger than a mebibyte, is left out.
+func (s *Session) Preserve(ctx context.Context, changes []Change) error {
+	const op = "keep versions"
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.mu.Lock()
+	err := s.usable(op, true)
+	created := s.meta.Created.UnixNano()
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	var b *bases
+	for _, c := range changes {
+		if c.Kind != Modified || c.Aspects&Content == 0 || !c.Mode.IsRegular() || !c.OldMode.IsRegular() || c.OldSize > baseMost {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if b == nil {
+			if b, err = s.openBases(); err != nil {
+				return &Error{Op: op, Path: s.path, Err: err}
+			}
+			defer b.close()
+		}
+		if err := b.keep(s, c, created); err != nil {
+			return &Error{Op: op, Path: s.path, Err: err}
+		}
+	}
+	return nil
+}
+
+// bases is the open directory of kept versions.
+type bases struct {
+	dir, index *handle
+	known      map[place]baseEntry
+	next       int
+	total      int64
+}
+
+func (b *bases) close() {
+	b.dir.close()
+	b.index.close()
+}
+
+func (s *Session) openBases() (_ *bases, err error) {
+	if err := unix.Mkdirat(s.dir.fd, baseName, 0o700); err != nil && err != unix.EEXIST {
+		return nil, err
+	}
+	b := &bases{known: map[place]baseEntry{}}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	if b.dir, err = s.dir.openDir(baseName); err != nil {
+		return nil, err
+	}
+	if err := b.read(len(s.roots)); err != nil {
+		return nil, err
+	}
+	b.index, err = b.dir.append(indexName)
+	return b, err
+}
+
+// read reads the index. A line that is cut short ends it.
+func (b *bases) read(roots int) error {
+	data, err := b.dir.readFile(indexName, metaMost)
+	if err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for line := range bytes.Lines(data) {
+		var e baseEntry
+		if strictJSON(line, &e) != nil || checkPlace(e.Root, string(e.Path), roots) != nil || e.File < 0 {
+			continue
+		}
+		b.next = max(b.next, e.File+1)
+		b.total += e.Size
+		if at := (place{e.Root, string(e.Path)}); b.known[at].Path == "" {
+			b.known[at] = e
+		}
+	}
+	return nil
+}
+
+// keep stores the project's version of one file, the first time.
+func (b *bases) keep(s *Session, c Change, created int64) error {
+	root := 0
+	for i, r := range s.roots {
+		if r.Path == c.Root {
+			root = i
+		}
+	}
+	at := place{root, c.Path}
+	if b.known[at].Path != "" || b.total+c.OldSize > baseMostAll {
+		return nil
+	}
+	f, err := s.File(c, Before)
+	if err != nil {
+		if errors.Is(err, ErrMoved) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return nil // somebody is changing it: then it is not what the session had
+		}
+		return err
+	}
+	defer f.Close()
+	h := &handle{int(f.Fd())}
+	st, err := h.stat()
+	if err != nil {
+		return err
+	}
+	if st.ctime > created && !s.settledAt(at, st.ctime) {
+		return nil
+	}
+	data, err := io.ReadAll(io.LimitReader(f, baseMost+1))
+	if err != nil {
+		return err
+	}
+	if now, err := h.stat(); err != nil || !now.same(st) || now.ctime != st.ctime || !textdiff.IsText(data) {
+		return err
+	}
+	e := baseEntry{Root: root, Path: rawText(c.Path), File: b.next, Size: int64(len(data))}
+	out, err := b.dir.create(strconv.Itoa(e.File))
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	if err := writeAll(out, data); err != nil {
+		return err
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	if err := writeAll(b.index, append(line, '\n')); err != nil {
+		return err
+	}
+	b.next++
+	b.total += e.Size
+	b.known[at] = e
+	return nil
+}
+
+// settledAt reports whether a ctime in the project is our own doing.
+func (s *Session) settledAt(at place, ctime int64) bool {
+	for _, st := range s.meta.Settled {
+		if st.Root == at.root && string(st.Path) == at.path {
+			return st.Lower == ctime
+		}
+	}
+	return false
+}
+
+// baseOf returns the version of a file that the project had, and whether it was kept.
+func (s *Session) baseOf(at place) ([]byte, bool, error) {
+	d, err := s.dir.openDir(baseName)
+	if err == unix.ENOENT {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	b := bases{dir: d, known: map[place]baseEntry{}}
+	defer b.close()
+	if err := b.read(len(s.roots)); err != nil {
+		return nil, false, err
+	}
+	e, ok := b.known[at]
+	if !ok {
+		return nil, false, nil
+	}
+	data, err := d.readFile(strconv.Itoa(e.File), baseMost)
+	if err == nil && int64(len(data)) != e.Size {
+		err = ErrMoved
+	}
+	return data, err == nil, err
+}

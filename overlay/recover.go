@@ -1,0 +1,402 @@
+package overlay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// pendingName is the directory of the state directory that holds a file for each
+// session that something is being done with: if nobody holds its lock any more, that
+// was interrupted. It is what makes looking for such sessions cheap.
+const pendingName = "pending"
+
+// markPending puts the session on the list of those to be looked after.
+func (s *Session) markPending() error {
+	if err := unix.Mkdirat(s.state.fd, pendingName, 0o700); err != nil && err != unix.EEXIST {
+		return err
+	}
+	f, err := s.state.append(pendingName + "/" + s.id)
+	if err != nil {
+		return err
+	}
+	f.close()
+	return nil
+}
+
+// unmark takes the session off the list.
+func (s *Session) unmark() error {
+	err := unix.Unlinkat(s.state.fd, pendingName+"/"+s.id, 0)
+	if err == unix.ENOENT {
+		err = nil
+	}
+	return err
+}
+
+// Recovered tells what became of a session that something was interrupted in.
+type Recovered struct {
+	ID   string
+	What string // such as "a commit was taken back"; empty: nothing had to be done
+}
+
+// Recover finishes or takes back what was interrupted, in all sessions of the state
+// directory dir, of which an empty one means DefaultDir. Sessions that are in use are
+// passed over. Create, Open and List do it as well; this tells of it.
+//
+// An error is about the session of the Recovered it comes with: it is looked after
+// again next time.
+func Recover(dir string) iter.Seq2[Recovered, error] {
+	return func(yield func(Recovered, error) bool) {
+		statePath, state, err := openStateDir(dir, false)
+		if errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if err != nil {
+			yield(Recovered{}, err)
+			return
+		}
+		defer state.close()
+		recoverAll(statePath, state, yield)
+	}
+}
+
+// recoverAll is Recover in an open state directory.
+func recoverAll(statePath string, state *handle, yield func(Recovered, error) bool) {
+	d, err := state.openDir(pendingName)
+	if err == unix.ENOENT {
+		return
+	}
+	var names []string
+	if err == nil {
+		names, err = d.names()
+		d.close()
+	}
+	if err != nil {
+		yield(Recovered{}, &Error{Op: "look for interrupted sessions", Path: statePath, Err: err})
+		return
+	}
+	slices.Sort(names)
+	for _, id := range names {
+		if !isName(id) {
+			continue
+		}
+		r, err := recoverOne(statePath, state, id)
+		if errors.Is(err, ErrBusy) || err == nil && r.What == "" {
+			continue
+		}
+		if !yield(r, err) {
+			return
+		}
+	}
+}
+
+// mend looks after interrupted sessions before a new one begins. One that could not be
+// is an error if it has to do with the same roots: nothing may begin on half a commit.
+func (s *Session) mend(statePath string) (err error) {
+	recoverAll(statePath, s.state, func(r Recovered, rerr error) bool {
+		if rerr == nil {
+			return true
+		}
+		info, ierr := readInfo(s.state, statePath, r.ID)
+		for _, mine := range s.meta.Roots {
+			for _, root := range info.Roots {
+				if ierr == nil && (inside(root.Path, string(mine.Path)) || inside(string(mine.Path), root.Path)) {
+					err = rerr
+				}
+			}
+		}
+		return true
+	})
+	return err
+}
+
+// interrupted reports whether the session is to be looked after.
+func (s *Session) interrupted() bool {
+	if _, found, err := s.dir.lstatIf(bookName); found || err != nil {
+		return true
+	}
+	return unix.Faccessat(s.state.fd, pendingName+"/"+s.id, unix.F_OK, 0) == nil
+}
+
+// recoverOne looks after one session.
+func recoverOne(statePath string, state *handle, id string) (Recovered, error) {
+	r := Recovered{ID: id}
+	fail := func(err error) (Recovered, error) {
+		return r, &Error{Op: "recover session", Path: filepath.Join(statePath, id), Err: err}
+	}
+	own, err := state.open(".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return fail(err)
+	}
+	s := &Session{state: own}
+	defer s.release()
+	if s.dir, err = openOwned(state, id); err == unix.ENOENT {
+		return r, bare(unix.Unlinkat(state.fd, pendingName+"/"+id, 0)) // it was removed
+	}
+	if err == nil {
+		s.lock, err = openLock(s.dir, unix.O_RDWR)
+	}
+	if err == nil {
+		err = takeLock(s.lock)
+	}
+	if err == nil {
+		s.meta, err = readMeta(s.dir)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	s.name(id, statePath)
+	r.What, err = s.recover()
+	if err != nil {
+		return fail(err)
+	}
+	return r, nil
+}
+
+// recover finishes or takes back what was interrupted, and tells what it did. The
+// session is locked.
+func (s *Session) recover() (what string, err error) {
+	if err := s.closeDoors(); err != nil {
+		return "", err
+	}
+	if what, err = s.finishDiscard(); err != nil {
+		return what, err
+	}
+	list, err := s.transactions()
+	if err != nil {
+		return what, err
+	}
+	for _, n := range slices.Backward(list) {
+		done := slices.Contains(s.meta.Done, n)
+		did, err := s.recoverTx(n, done)
+		if did != "" {
+			what = did
+		}
+		if err != nil {
+			return what, err
+		}
+	}
+	return what, s.unmark()
+}
+
+// transactions lists the directories of transactions, the oldest first.
+func (s *Session) transactions() ([]int, error) {
+	d, err := s.dir.openDir(txName)
+	if err == unix.ENOENT {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	names, err := d.names()
+	if err != nil {
+		return nil, err
+	}
+	var list []int
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil && n > 0 && strconv.Itoa(n) == name {
+			list = append(list, n)
+		}
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+func (s *Session) recoverTx(n int, done bool) (string, error) {
+	t, err := s.openTx(n)
+	if err != nil {
+		return "", err
+	}
+	defer t.close()
+	if done {
+		if t.j == nil {
+			return "", &Error{Op: "read journal", Path: s.path, Err: fs.ErrNotExist}
+		}
+		if err := t.redo(); err != nil {
+			return "", err
+		}
+		return "a commit was finished", errors.Join(t.flushProject(), t.dropStages())
+	}
+	if t.j == nil {
+		return "a commit was taken back", errors.Join(t.dropStages(), t.remove())
+	}
+	var l ledger
+	l.load(s.meta)
+	return "a commit was taken back", t.abandon(&l)
+}
+
+// redo makes sure that the project is as after the transaction. Where somebody did
+// something since, that stands.
+func (t *tx) redo() error {
+	for i := range t.j.Moves {
+		err := t.put(i, false)
+		if _, ok := errors.AsType[*ConflictError](err); err != nil && !ok && err != unix.ENOENT {
+			return t.moveError(i, err)
+		}
+	}
+	if err := t.setTimes(true); err != nil {
+		return err
+	}
+	if err := t.setAttrs(true); err != nil {
+		return err
+	}
+	return t.doors.relock()
+}
+
+// abandon makes the project be as before the transaction, and removes that. The ledger
+// learns what was done to the project by us.
+func (t *tx) abandon(l *ledger) error {
+	if err := t.backward(); err != nil {
+		return err // the next command tries again
+	}
+	t.noteBack(l)
+	m := *t.s.meta
+	m.Settled = l.list()
+	// If this cannot be written, the next commit sees conflicts that are none, and
+	// does nothing: safe.
+	if written, _ := writeMeta(t.s.dir, &m, false); written {
+		t.s.meta = &m
+	}
+	if err := t.flushProject(); err != nil {
+		return err
+	}
+	return t.end()
+}
+
+// end removes the transaction, which is not in force any more, but for what could not
+// be put back.
+func (t *tx) end() error {
+	left := t.left
+	if len(left) > 0 || t.keep {
+		if err := t.keepStages(); err != nil {
+			return err
+		}
+		top, err := t.s.dir.openDir(txName)
+		if err != nil {
+			return err
+		}
+		defer top.close()
+		if err := top.rename(strconv.Itoa(t.n), "kept-"+strconv.Itoa(t.n), unix.RENAME_NOREPLACE); err != nil {
+			return err
+		}
+		if err := t.s.unmark(); err != nil {
+			return err
+		}
+		var errs []error
+		for _, e := range left {
+			errs = append(errs, e)
+		}
+		return errors.Join(errs...)
+	}
+	if err := t.dropStages(); err != nil {
+		return err
+	}
+	if err := t.remove(); err != nil {
+		return err
+	}
+	return t.s.unmark()
+}
+
+// keepStages brings what is in the stages of projects to where it can stay.
+func (t *tx) keepStages() error {
+	for i, h := range t.stages {
+		if h == nil {
+			continue
+		}
+		name := "stage-" + strconv.Itoa(i)
+		if err := removeTree(t.dir, name); err != nil {
+			return err
+		}
+		src := &realTree{h: h}
+		top, err := src.top()
+		if err != nil {
+			return err
+		}
+		st, err := top.stat()
+		if err == nil {
+			k := copier{ctx: context.Background(), lax: true, special: isRoot()}
+			if err = k.tree(top, ".", st, t.dir, name); err == nil {
+				err = cmp.Or(k.finishDirs(), k.settle())
+			}
+			k.close()
+		}
+		top.close()
+		if err != nil {
+			return &Error{Op: "keep", Path: t.s.path, Err: err}
+		}
+	}
+	return t.dropStages()
+}
+
+// tidy removes what a transaction that is done does not need any more.
+func (t *tx) tidy() error {
+	if err := t.dropStages(); err != nil {
+		return err
+	}
+	if err := t.s.unmark(); err != nil {
+		return &Error{Op: "tidy up", Path: t.s.path, Err: err}
+	}
+	return nil
+}
+
+// flushProject waits until what was renamed in the project is on disk.
+func (t *tx) flushProject() error {
+	if len(t.j.Moves) > fsyncMost {
+		return t.syncRoots()
+	}
+	seen := map[place]bool{}
+	flush := func(at place) error {
+		if seen[at] {
+			return nil
+		}
+		seen[at] = true
+		err := t.low[at.root].flushDir(at.path)
+		switch err {
+		case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
+			return nil
+		case unix.EACCES: // we may not list it, hence not open it for this
+			return t.syncRoots()
+		}
+		return &Error{Op: "flush", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err}
+	}
+	for _, m := range t.j.Moves {
+		n := t.j.Nodes[m.First]
+		dir, _ := splitPath(string(n.Path))
+		if err := flush(place{n.Root, dir}); err != nil {
+			return err
+		}
+	}
+	for _, a := range t.j.Attrs {
+		n := t.j.Nodes[a.Node]
+		if err := flush(place{n.Root, string(n.Path)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncRoots flushes the whole file systems of the roots.
+func (t *tx) syncRoots() error {
+	for i, low := range t.low {
+		d, err := low.openDir(".")
+		if err == unix.EACCES {
+			continue
+		}
+		if err == nil {
+			err = unix.Syncfs(d.fd)
+			d.close()
+		}
+		if err != nil {
+			return &Error{Op: "flush", Path: t.s.roots[i].Path, Err: err}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,651 @@
+package overlay
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// A transaction owns the directory tx/N of its session:
+//
+//	journal   what is moved where
+//	objects/  new objects until they are moved into the project, and the old ones
+//	          they took the place of from then on: the backup
+//	copies/   copies of old objects, where the project is on another file system: there
+//	          the objects' place is a stage in the project, which goes with the end of
+//	          the transaction
+//	stages    names of these
+type tx struct {
+	s   *Session
+	n   int
+	j   *journal
+	dir *handle // tx/N
+
+	low     []*handle // the roots
+	objects *handle
+	staged  []stage
+	stages  []*handle // by stage; nil: it is gone
+
+	doors doors
+	plain bool // rename only as every file system can; for tests
+	force bool // what somebody else put into a place is moved away
+
+	seen   *handle // the project's directory that was looked at last
+	seenAt place
+
+	// left are objects that could not be put back since somebody else's are in their
+	// place; with keep there is something of theirs in the stage.
+	left []*Error
+	keep bool
+}
+
+const (
+	txName      = "tx"
+	objectsName = "objects"
+	copiesName  = "copies"
+)
+
+// newTx makes the directory of the next transaction.
+func (s *Session) newTx() (_ *tx, err error) {
+	if err := unix.Mkdirat(s.dir.fd, txName, 0o700); err != nil && err != unix.EEXIST {
+		return nil, err
+	}
+	top, err := s.dir.openDir(txName)
+	if err != nil {
+		return nil, err
+	}
+	defer top.close()
+	for _, n := range s.meta.Done {
+		s.lastTx = max(s.lastTx, n)
+	}
+	t := &tx{s: s, j: &journal{Version: journalVersion}}
+	for {
+		s.lastTx++
+		err := unix.Mkdirat(top.fd, strconv.Itoa(s.lastTx), 0o700)
+		if err == nil {
+			break
+		}
+		if err != unix.EEXIST {
+			return nil, err
+		}
+	}
+	t.n = s.lastTx
+	defer func() {
+		if err != nil {
+			t.close()
+			_ = removeTree(top, strconv.Itoa(t.n))
+		}
+	}()
+	if t.dir, err = openOwned(top, strconv.Itoa(t.n)); err != nil {
+		return nil, err
+	}
+	if err := unix.Mkdirat(t.dir.fd, objectsName, 0o700); err != nil {
+		return nil, err
+	}
+	if t.objects, err = t.dir.openDir(objectsName); err != nil {
+		return nil, err
+	}
+	return t, t.openRoots()
+}
+
+// openTx opens a transaction that was begun before.
+func (s *Session) openTx(n int) (_ *tx, err error) {
+	t := &tx{s: s, n: n}
+	defer func() {
+		if err != nil {
+			t.close()
+		}
+	}()
+	if t.dir, err = openOwned(s.dir, txName+"/"+strconv.Itoa(n)); err != nil {
+		return nil, err
+	}
+	if data, err := t.dir.readFile(stagesName, metaMost); err == nil {
+		if t.staged, err = decodeStages(data, len(s.roots)); err != nil {
+			return nil, err
+		}
+	} else if err != unix.ENOENT {
+		return nil, err
+	}
+	data, err := t.dir.readFile(journalName, metaMost)
+	if err == nil {
+		if t.j, err = decodeJournal(data, len(s.roots)); err != nil {
+			return nil, err
+		}
+	} else if err != unix.ENOENT { // without one nothing was done yet
+		return nil, err
+	}
+	if t.objects, err = t.dir.openDir(objectsName); err != nil && err != unix.ENOENT {
+		return nil, err
+	}
+	if err := t.openRoots(); err != nil {
+		return nil, err
+	}
+	return t, t.openStages()
+}
+
+// openRoots opens the projects' directories, those that the session was made for.
+func (t *tx) openRoots() error {
+	t.low = make([]*handle, len(t.s.roots))
+	t.doors = doors{s: t.s, low: t.low}
+	for i := range t.s.roots {
+		low, err := t.s.root(i)
+		if err != nil {
+			return err
+		}
+		if t.low[i], err = low.open(".", unix.O_PATH|unix.O_DIRECTORY); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) openStages() error {
+	t.stages = make([]*handle, len(t.staged))
+	for i, st := range t.staged {
+		h, err := t.low[st.Root].openDir(joinPath(string(st.Dir), st.Name))
+		if err != nil && err != unix.ENOENT {
+			return err
+		}
+		t.stages[i] = h
+	}
+	return nil
+}
+
+func (t *tx) close() {
+	_ = t.doors.relock() // where that fails, the book tells whoever comes next
+	for _, list := range [][]*handle{t.low, t.stages, {t.objects, t.dir, t.seen}} {
+		for _, h := range list {
+			h.close()
+		}
+	}
+}
+
+func (t *tx) abs(n jnode) string { return filepath.Join(t.s.roots[n.Root].Path, string(n.Path)) }
+
+// stage is where the objects of a move wait; nil where that is gone.
+func (t *tx) stage(m move) *handle {
+	if m.Stage == 0 {
+		return t.objects
+	}
+	if m.Stage > len(t.stages) {
+		return nil
+	}
+	return t.stages[m.Stage-1]
+}
+
+// seal writes the journal, and flushes all that a crash must not take: nothing in
+// the project was changed before. The session is in the list of those that are to be
+// looked after from then on.
+func (t *tx) seal() error {
+	data, err := json.Marshal(t.j)
+	if err != nil {
+		return err
+	}
+	if int64(len(data)) >= metaMost {
+		return unix.EFBIG
+	}
+	if err := t.s.markPending(); err != nil {
+		return err
+	}
+	if err := t.dir.replaceFile(journalName, data, true); err != nil {
+		return err
+	}
+	for _, d := range []struct {
+		h    *handle
+		name string
+	}{{t.dir, objectsName}, {t.dir, "."}, {t.s.dir, txName}, {t.s.dir, "."}, {t.s.state, pendingName}} {
+		if err := d.h.flushDir(d.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forward makes the project be as after the transaction. With fresh nothing was done
+// yet: then whatever is not as planned is a conflict.
+func (t *tx) forward(fresh bool) error {
+	for i := range t.j.Moves {
+		if err := t.put(i, fresh); err != nil {
+			return t.moveError(i, err)
+		}
+	}
+	if err := t.setTimes(true); err != nil {
+		return err
+	}
+	if err := t.setAttrs(true); err != nil {
+		return err
+	}
+	return t.doors.relock()
+}
+
+// backward makes the project be as before the transaction. It goes on where something
+// cannot be put back, and tells.
+func (t *tx) backward() error {
+	var errs []error
+	for i := len(t.j.Moves) - 1; i >= 0; i-- {
+		if err := t.takeBack(i); err != nil {
+			errs = append(errs, t.moveError(i, err))
+		}
+	}
+	errs = append(errs, t.setTimes(false), t.setAttrs(false), t.doors.relock())
+	return errors.Join(errs...)
+}
+
+func (t *tx) moveError(i int, err error) error {
+	if conflict, ok := errors.AsType[*ConflictError](err); ok {
+		return conflict
+	}
+	return &Error{Op: "put into place", Path: t.abs(t.j.Nodes[t.j.Moves[i].First]), Err: err}
+}
+
+// exchange swaps two names.
+func (t *tx) exchange(a *handle, from string, b *handle, to string) error {
+	if t.plain {
+		return unix.EINVAL
+	}
+	return a.renameTo(from, b, to, unix.RENAME_EXCHANGE)
+}
+
+// across exchanges or moves directories among other objects: x goes from a to b, y the
+// other way. A directory that gets another parent must be writable, for whoever is not
+// root (rename(2)): it is made so for the moment.
+func across(a *handle, from string, x ident, b *handle, to string, y ident, rename func() error) error {
+	if !x.closed() && !y.closed() {
+		return rename()
+	}
+	if err := cmpErr(x.chmod(a, from, 0o200), y.chmod(b, to, 0o200)); err != nil {
+		return err
+	}
+	if err := rename(); err != nil {
+		_, _ = x.chmod(a, from, 0), y.chmod(b, to, 0)
+		return err
+	}
+	return cmpErr(x.chmod(b, to, 0), y.chmod(a, from, 0))
+}
+
+// closed reports whether the object is a directory that we own and may not write to.
+func (id ident) closed() bool {
+	return id.Mode&unix.S_IFMT == unix.S_IFDIR && id.Mode&0o200 == 0 && !isRoot() && stat{uid: id.UID}.owned()
+}
+
+// chmod sets the mode of the directory name to what it is to be, and more, if it is
+// closed otherwise. That something else is there, or nothing, is no error.
+func (id ident) chmod(d *handle, name string, more uint32) error {
+	if !id.closed() {
+		return nil
+	}
+	h, err := d.open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		if err == unix.ENOENT || swapped(err) {
+			err = nil
+		}
+		return err
+	}
+	defer h.close()
+	st, err := h.stat()
+	if want := id.Mode&0o7777 | more; err == nil && id.is(st) && st.perm() != want && st.perm()|0o200 == want|0o200 {
+		err = h.chmod(want)
+	}
+	return err
+}
+
+// moveNew renames to a name at which nothing is.
+func (t *tx) moveNew(a *handle, from string, b *handle, to string) error {
+	if !t.plain {
+		if err := a.renameTo(from, b, to, unix.RENAME_NOREPLACE); err != unix.EINVAL {
+			return err
+		}
+	}
+	// Not every file system can do it in one step.
+	if _, found, err := b.lstatIf(to); err != nil || found {
+		return cmp.Or[error](err, unix.EEXIST)
+	}
+	return a.renameTo(from, b, to, 0)
+}
+
+const (
+	whyChanged  = "was changed in the project since the session began"
+	whyBelow    = "was changed in the project since the session began, in a directory that the session removed"
+	whyReplaced = "is another directory than when the session began"
+	whyNow      = "is being changed in the project"
+	whyMade     = "was made in the project meanwhile"
+	whyGone     = "was removed from the project since the session began"
+)
+
+func (t *tx) conflict(n jnode, why string) error {
+	return &ConflictError{[]Conflict{{Root: t.s.roots[n.Root].Path, Path: string(n.Path), Why: why}}}
+}
+
+// spare is where an old object is on its way, where two names cannot be exchanged.
+func spare(obj string) string { return obj + ".old" }
+
+// theirs is where what somebody else put in the place of an object goes by force.
+func theirs(obj string) string { return obj + ".theirs" }
+
+// put does a move, as far as it is not done.
+func (t *tx) put(i int, fresh bool) error {
+	m := t.j.Moves[i]
+	n := t.j.Nodes[m.First]
+	dir, name := splitPath(string(n.Path))
+	d, err := t.doors.open(place{n.Root, dir})
+	if err != nil {
+		return err
+	}
+	st, obj := t.stage(m), strconv.Itoa(i)
+	if !fresh {
+		now, found, err := d.lstatIf(name)
+		switch {
+		case err != nil:
+			return err
+		case n.New.Ino != 0 && found && n.New.is(now), n.New.Ino == 0 && !found:
+			if st != nil {
+				_ = n.Old.chmod(st, obj, 0)
+			}
+			return n.New.chmod(d, name, 0) // done
+		case n.Old.Ino != 0 && found && n.Old.is(now), n.Old.Ino == 0 && !found:
+		case n.Old.Ino != 0 && !found && st != nil:
+			// Between the two steps that an exchange takes here.
+		default:
+			return t.conflict(n, whyNow)
+		}
+	}
+	if st == nil {
+		return unix.ENOENT
+	}
+	switch {
+	case n.Old.Ino == 0:
+		err := t.carry(st, obj, n.New, d, name)
+		if err == unix.EEXIST {
+			return t.conflict(n, whyMade)
+		}
+		return err
+	case n.New.Ino == 0:
+		return t.moveAway(d, name, st, obj, n)
+	}
+	err = across(st, obj, n.New, d, name, n.Old, func() error { return t.exchange(st, obj, d, name) })
+	if err == unix.EINVAL {
+		// For a moment there is nothing at the name.
+		if err := t.moveAway(d, name, st, spare(obj), n); err != nil {
+			return err
+		}
+		err := t.carry(st, obj, n.New, d, name)
+		if err == unix.EEXIST {
+			return t.conflict(n, whyNow)
+		}
+		return err
+	}
+	if err == unix.ENOENT {
+		return t.conflict(n, whyNow)
+	}
+	if err != nil {
+		return err
+	}
+	// What was there must be what was compared: somebody may have saved a file a
+	// moment ago.
+	if got, err := st.lstat(obj); err != nil || !n.Old.same(got) {
+		if back := across(d, name, n.New, st, obj, ident{}, func() error { return t.exchange(st, obj, d, name) }); back != nil {
+			return errors.Join(orMoved(err), back)
+		}
+		return t.conflict(n, whyNow)
+	}
+	return nil
+}
+
+// carry moves an object to a name at which nothing is.
+func (t *tx) carry(a *handle, from string, id ident, b *handle, to string) error {
+	return across(a, from, id, b, to, ident{}, func() error { return t.moveNew(a, from, b, to) })
+}
+
+// moveAway moves the old object out of the project.
+func (t *tx) moveAway(d *handle, name string, st *handle, to string, n jnode) error {
+	if err := t.carry(d, name, n.Old, st, to); err != nil {
+		if err == unix.EEXIST { // it was moved before
+			if got, err := st.lstat(to); err == nil && n.Old.is(got) {
+				return nil
+			}
+		}
+		if err == unix.ENOENT {
+			if got, err := st.lstat(to); err == nil && n.Old.is(got) {
+				return nil
+			}
+			return t.conflict(n, whyNow)
+		}
+		return err
+	}
+	if got, err := st.lstat(to); err != nil || !n.Old.same(got) {
+		if back := t.moveNew(st, to, d, name); back != nil {
+			return errors.Join(orMoved(err), back)
+		}
+		return t.conflict(n, whyNow)
+	}
+	return nil
+}
+
+// takeBack undoes a move, as far as it was done. What somebody else put in the place
+// stays there; then the old object stays in the stage.
+func (t *tx) takeBack(i int) error {
+	m := t.j.Moves[i]
+	n := t.j.Nodes[m.First]
+	dir, name := splitPath(string(n.Path))
+	st, obj := t.stage(m), strconv.Itoa(i)
+	if st == nil {
+		return nil // it was never made, or is gone since all is done
+	}
+	d, err := t.doors.open(place{n.Root, dir})
+	if err != nil {
+		if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
+			return t.leave(n, st, obj)
+		}
+		return err
+	}
+	now, found, err := d.lstatIf(name)
+	if err != nil {
+		return err
+	}
+	if n.Old.Ino == 0 {
+		if found && !n.New.is(now) && t.force {
+			return t.moveNew(d, name, st, theirs(obj))
+		}
+		if !found || !n.New.is(now) {
+			return nil
+		}
+		t.keep = t.keep || !n.New.same(now)
+		return t.carry(d, name, n.New, st, obj)
+	}
+	if found && n.Old.is(now) {
+		return n.Old.chmod(d, name, 0)
+	}
+	old := obj
+	got, have, err := st.lstatIf(old)
+	if err == nil && !(have && n.Old.is(got)) {
+		old = spare(obj)
+		got, have, err = st.lstatIf(old)
+	}
+	switch {
+	case err != nil:
+		return err
+	case (!have || !n.Old.is(got)) && !(found && n.New.is(now)):
+		return nil // we never had it: somebody else took it away
+	case !have || !n.Old.is(got):
+		return unix.ENOENT
+	case !found:
+		return t.carry(st, old, n.Old, d, name)
+	case n.New.Ino == 0 || !n.New.is(now):
+		if !t.force {
+			return t.leave(n, st, old)
+		}
+		if err := t.moveNew(d, name, st, theirs(obj)); err != nil {
+			return err
+		}
+		return t.carry(st, old, n.Old, d, name)
+	}
+	t.keep = t.keep || !n.New.same(now)
+	if old == obj {
+		err := across(st, obj, n.Old, d, name, n.New, func() error { return t.exchange(st, obj, d, name) })
+		if err != unix.EINVAL {
+			return err
+		}
+		// Exchanged before, but not now: another kernel.
+		if err := t.moveNew(st, obj, st, spare(obj)); err != nil {
+			return err
+		}
+	}
+	if err := t.carry(d, name, n.New, st, obj); err != nil {
+		return err
+	}
+	return t.carry(st, spare(obj), n.Old, d, name)
+}
+
+// leave notes that an old object stays where it is.
+func (t *tx) leave(n jnode, st *handle, obj string) error {
+	if n.Old.Ino == 0 {
+		return nil
+	}
+	if got, found, err := st.lstatIf(obj); err != nil || !found || !n.Old.is(got) {
+		return err
+	}
+	t.left = append(t.left, &Error{Op: "put back", Path: t.abs(n), Err: errors.New("something else is there; what was there is kept in the session, as " + obj)})
+	return nil
+}
+
+// setTimes gives the objects that stay their modification times. That somebody changes
+// one meanwhile, or that it belongs to somebody else, is no error.
+func (t *tx) setTimes(after bool) error {
+	for _, r := range slices.Backward(t.j.Times) {
+		ns := r.Before
+		if after {
+			ns = r.After
+		}
+		dir, name := splitPath(string(r.Path))
+		if r.Path == "." {
+			dir, name = ".", "."
+		}
+		err := func() error {
+			d, err := t.doors.open(place{r.Root, dir})
+			if err != nil {
+				return err
+			}
+			h, err := d.open(name, unix.O_PATH|unix.O_NOFOLLOW)
+			if err != nil {
+				return err
+			}
+			defer h.close()
+			st, err := h.stat()
+			if err != nil || st.ino != r.Ino || st.mtime.Nano() == ns {
+				return err
+			}
+			return h.setMtime(unix.NsecToTimespec(ns))
+		}()
+		switch err {
+		case nil, unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EPERM, unix.EACCES:
+		default:
+			return &Error{Op: "set time of", Path: filepath.Join(t.s.roots[r.Root].Path, string(r.Path)), Err: err}
+		}
+	}
+	return nil
+}
+
+// setAttrs gives directories that stay the attributes from before or after.
+func (t *tx) setAttrs(after bool) error {
+	for _, a := range slices.Backward(t.j.Attrs) {
+		n := t.j.Nodes[a.Node]
+		want := a.Before
+		if after {
+			want = a.After
+		}
+		if err := t.setAccess(n, want); err != nil && !(!after && (err == unix.ENOENT || err == ErrMoved)) {
+			return &Error{Op: "set attributes of", Path: t.abs(n), Err: err}
+		}
+	}
+	return nil
+}
+
+func (t *tx) setAccess(n jnode, want access) error {
+	at := place{n.Root, string(n.Path)}
+	top := t.low[n.Root]
+	d, err := top.openDirOrPath(at.path)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	st, err := d.stat()
+	if err != nil {
+		return err
+	}
+	if n.Path != "." && !n.Old.is(st) {
+		return ErrMoved
+	}
+	if !want.Keep {
+		x := xattrs{}
+		for name, v := range want.Xattrs {
+			x[name] = string(v)
+		}
+		if err := d.setXattrs(x); err != nil {
+			return err
+		}
+	}
+	if st.uid != want.UID || st.gid != want.GID {
+		if err := d.chown(want.UID, want.GID); err != nil {
+			return err
+		}
+		if st, err = d.stat(); err != nil {
+			return err
+		}
+	}
+	if _, open := t.doors.widened[at]; st.perm() == want.Mode && !open {
+		return nil
+	}
+	return t.doors.setMode(at, d, st, want.Mode)
+}
+
+// dropStages removes the stages that were made in projects, and what is left in them.
+// Their directories' times are as they were.
+func (t *tx) dropStages() error {
+	if len(t.staged) == 0 {
+		return nil
+	}
+	var errs []error
+	for i, st := range t.staged {
+		t.stages[i].close()
+		t.stages[i] = nil
+		d, err := t.doors.open(place{st.Root, string(st.Dir)})
+		if err == nil {
+			if _, found, lerr := d.lstatIf(st.Name); lerr != nil || !found {
+				err = lerr
+			} else {
+				err = removeTree(d, st.Name)
+			}
+			if h, herr := d.open(".", unix.O_PATH|unix.O_DIRECTORY); err == nil && herr == nil {
+				_ = h.setMtime(unix.NsecToTimespec(st.Before)) // it may be somebody else's
+				h.close()
+			}
+		}
+		if err != nil && err != unix.ENOENT {
+			errs = append(errs, &Error{Op: "remove", Path: filepath.Join(t.s.roots[st.Root].Path, string(st.Dir), st.Name), Err: err})
+		}
+	}
+	if err := t.doors.relock(); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	t.staged, t.stages = nil, nil
+	return t.dir.unlink(stagesName, 0)
+}
+
+// remove removes the transaction's directory, and closes it.
+func (t *tx) remove() error {
+	top, err := t.s.dir.openDir(txName)
+	if err != nil {
+		return err
+	}
+	defer top.close()
+	t.close()
+	return removeTree(top, strconv.Itoa(t.n))
+}

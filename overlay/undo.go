@@ -1,0 +1,281 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoCommit is what Undo wraps where there is nothing to take back.
+var ErrNoCommit = errors.New("no commit to take back")
+
+// Undo takes the last commit back that was not taken back yet: what it replaced and
+// deleted is put back, what it made is taken out again. Whatever it did not touch stays
+// as it is. The session is Kept then: its changes can be committed again.
+//
+// Where the project was changed since in what the commit did, the error is a
+// *ConflictError and nothing is done, unless that is forced. As with Commit every error
+// but a *CommitError means that nothing was done.
+func (s *Session) Undo(ctx context.Context, o UndoOptions) error {
+	const op = "undo"
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir == nil || s.readOnly {
+		return &Error{Op: op, Path: s.path, Err: s.closed()}
+	}
+	if len(s.meta.Done) == 0 {
+		return &Error{Op: op, Path: s.path, Err: ErrNoCommit}
+	}
+	t, err := s.openTx(s.meta.Done[len(s.meta.Done)-1])
+	if err == nil && (t.j == nil || t.objects == nil) {
+		t.close()
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	defer t.close()
+	t.plain, t.force = s.plain, o.Force
+	if err := t.sinceThen(ctx); err != nil {
+		return err
+	}
+	if err := t.restage(ctx); err != nil {
+		return errors.Join(err, t.dropStages(), s.unmark())
+	}
+	if err := t.takeAllBack(); err != nil {
+		return err
+	}
+	return t.end()
+}
+
+// takeAllBack makes the project be as before, or leaves it as it was.
+func (t *tx) takeAllBack() error {
+	s := t.s
+	err := s.markPending()
+	if err == nil {
+		err = s.state.flushDir(pendingName)
+	}
+	if err != nil {
+		return &Error{Op: "undo", Path: s.path, Err: err}
+	}
+	if err = t.backward(); err == nil {
+		err = t.undone()
+	}
+	if err != nil && slices.Contains(s.meta.Done, t.n) {
+		if again := t.redo(); again != nil {
+			return &CommitError{Err: errors.Join(err, again)}
+		}
+		return errors.Join(err, t.dropStages(), s.unmark())
+	}
+	return errors.Join(err, t.flushProject())
+}
+
+// undone writes down that the transaction is not in force any more.
+func (t *tx) undone() error {
+	var l ledger
+	l.load(t.s.meta)
+	t.noteBack(&l)
+	m := *t.s.meta
+	m.Done = m.Done[:len(m.Done)-1]
+	m.Settled = l.list()
+	if m.State == Committed {
+		m.State = Kept
+	}
+	m.Roots = slices.Clone(m.Roots)
+	for _, a := range t.j.Attrs {
+		if n := t.j.Nodes[a.Node]; n.Path == "." && a.Base != nil {
+			m.Roots[n.Root].Mode, m.Roots[n.Root].UID, m.Roots[n.Root].GID = a.Base.Mode, a.Base.UID, a.Base.GID
+		}
+	}
+	if err := t.s.setMeta(&m); err != nil {
+		return &Error{Op: "write session's data", Path: t.s.path, Err: err}
+	}
+	return nil
+}
+
+// sinceThen looks for what was changed since the commit in what it did: a conflict, or
+// if it is forced, something to be kept.
+func (t *tx) sinceThen(ctx context.Context) error {
+	var list []Conflict
+	add := func(n jnode, path, why string, now stat, found bool) {
+		k := Conflict{Root: t.s.roots[n.Root].Path, Path: path, Why: why, Kind: n.Kind}
+		if found {
+			k.Project = version(now)
+		}
+		list = append(list, k)
+	}
+	inside := map[place]map[string]bool{} // what is in new directories
+	for _, n := range t.j.Nodes {
+		if dir, name := splitPath(string(n.Path)); n.New.Ino != 0 {
+			at := place{n.Root, dir}
+			if inside[at] == nil {
+				inside[at] = map[string]bool{}
+			}
+			inside[at][name] = true
+		}
+	}
+	for _, m := range t.j.Moves {
+		for k := m.First; k < m.End; k++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n := t.j.Nodes[k]
+			at := place{n.Root, string(n.Path)}
+			now, found := t.look(at)
+			switch {
+			case n.New.Ino == 0 && found:
+				add(n, at.path, whyMadeThen, now, true)
+			case n.New.Ino == 0:
+			case !found:
+				add(n, at.path, whyGoneThen, now, false)
+			case !n.New.unchanged(now):
+				add(n, at.path, whyThen, now, true)
+			case now.isDir():
+				names, err := t.list(at)
+				if err != nil {
+					return &Error{Op: "list", Path: t.abs(n), Err: err}
+				}
+				for _, name := range names {
+					if !inside[at][name] {
+						p := joinPath(at.path, name)
+						now, found := t.look(place{n.Root, p})
+						add(n, p, whyMadeThen, now, found)
+					}
+				}
+			}
+		}
+	}
+	for _, a := range t.j.Attrs {
+		n := t.j.Nodes[a.Node]
+		now, found := t.look(place{n.Root, string(n.Path)})
+		if !found {
+			add(n, string(n.Path), whyGoneThen, now, false)
+		} else if now.perm() != a.After.Mode || now.uid != a.After.UID || now.gid != a.After.GID {
+			add(n, string(n.Path), whyThen, now, true)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	if !t.force {
+		return &ConflictError{list}
+	}
+	t.keep = true
+	return nil
+}
+
+const (
+	whyThen     = "was changed in the project since the commit"
+	whyMadeThen = "was made in the project since the commit"
+	whyGoneThen = "was removed from the project since the commit"
+)
+
+// unchanged reports whether st is this object, and nobody did anything to it.
+func (id ident) unchanged(st stat) bool {
+	return id.same(st) && id.Mode == st.mode && id.UID == st.uid && id.GID == st.gid
+}
+
+func (t *tx) list(at place) ([]string, error) {
+	d, err := t.readable(at)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	return d.names()
+}
+
+// readable opens a directory of the project to read what is in it: what its owner cannot
+// read is unlocked for that.
+func (t *tx) readable(at place) (dir, error) {
+	s := t.s
+	tree := &realTree{h: t.low[at.root], unlock: true, book: s.bookFor(false, at.root), unbook: s.unnote}
+	return tree.at(at.path)
+}
+
+// restage copies backups to where they can be renamed from, for roots on other file
+// systems than the session.
+func (t *tx) restage(ctx context.Context) error {
+	if !slices.ContainsFunc(t.j.Moves, func(m move) bool { return m.Stage != 0 }) {
+		return nil
+	}
+	for i := range t.j.Moves {
+		t.j.Moves[i].Stage = 0
+	}
+	copies, err := t.dir.open(copiesName, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil && err != unix.ENOENT {
+		return &Error{Op: "undo", Path: t.s.path, Err: err}
+	}
+	src := &realTree{h: copies, unlock: true}
+	defer src.close()
+	apart := map[place]bool{}
+	for _, m := range t.j.Moves {
+		n := t.j.Nodes[m.First]
+		dir, _ := splitPath(string(n.Path))
+		at := place{n.Root, dir}
+		if _, err := t.doors.open(at); err != nil {
+			return &Error{Op: "open", Path: t.abs(n), Err: err}
+		}
+		root, err := t.low[n.Root].stat()
+		if err != nil {
+			return &Error{Op: "open", Path: t.abs(n), Err: err}
+		}
+		if t.doors.lastStat.dev != root.dev {
+			apart[at] = true
+		}
+	}
+	if err := t.makeStages(apart); err != nil {
+		return err
+	}
+	for i, m := range t.j.Moves {
+		n := &t.j.Nodes[m.First]
+		if n.Old.Ino == 0 {
+			continue
+		}
+		err := func() error {
+			top, err := src.top()
+			if err != nil {
+				return err
+			}
+			defer top.close()
+			st, ok, err := top.lstat(strconv.Itoa(i))
+			if err != nil || !ok {
+				return cmpErr(err, unix.ENOENT)
+			}
+			k := copier{ctx: ctx, lax: true, special: isRoot(), inherit: true}
+			defer k.close()
+			if err := k.tree(top, strconv.Itoa(i), st, t.stage(m), strconv.Itoa(i)); err != nil {
+				return err
+			}
+			if err := k.finishDirs(); err != nil {
+				return err
+			}
+			if err := k.settle(); err != nil {
+				return err
+			}
+			made, err := t.stage(m).lstat(strconv.Itoa(i))
+			n.Old = identify(made)
+			return err
+		}()
+		if err != nil {
+			return &Error{Op: "put back", Path: t.abs(*n), Err: err}
+		}
+	}
+	if err := t.seal(); err != nil {
+		return &Error{Op: "write journal", Path: t.s.path, Err: err}
+	}
+	return nil
+}
+
+// cmpErr is err, or what stands for none.
+func cmpErr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
