@@ -538,7 +538,7 @@ func (s *Session) release() {
 	if s.lock != nil {
 		// Overlayfs leaves a directory that its owner cannot enter, nor remove with rm.
 		for i := range s.roots {
-			_ = unix.Unlinkat(s.dir.fd, workName(i)+"/work", unix.AT_REMOVEDIR)
+			_ = removeTree(s.dir, workName(i)+"/work")
 		}
 	}
 	s.dir.close()
