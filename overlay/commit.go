@@ -88,6 +88,9 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := s.checkBase(op); err != nil {
+		return err
+	}
 	c, err := s.planCommit(ctx, o.Paths)
 	if err != nil {
 		return err

@@ -73,6 +73,8 @@ type meta struct {
 	State   State      `json:"state"`
 	Roots   []metaRoot `json:"roots"`
 	Settled []settled  `json:"settled,omitempty"`
+	On      string     `json:"on,omitempty"`     // the session below; empty: the project
+	Engine  Engine     `json:"engine,omitempty"` // missing: EngineOverlay
 }
 
 // metaRoot is a root, and how its upper directory looked when it was made: the
@@ -147,6 +149,12 @@ func decodeMeta(data []byte) (*meta, error) {
 	}
 	if len(m.Roots) == 0 {
 		return nil, errors.New("the session has no roots")
+	}
+	if m.On != "" && !isName(m.On) {
+		return nil, fmt.Errorf("not a session: %q", m.On)
+	}
+	if m.Engine == 0 {
+		m.Engine = EngineOverlay
 	}
 	for _, r := range m.Roots {
 		p := string(r.Path)

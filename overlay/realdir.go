@@ -63,33 +63,7 @@ func (t *realTree) unlockTo(path string) (dir, error) {
 	if d, err = t.enter(t.h, ".", ".", st); err != nil {
 		return nil, err
 	}
-	for rest := path; rest != "" && rest != "."; {
-		name := rest
-		rest = ""
-		for i := range len(name) {
-			if name[i] == '/' {
-				name, rest = name[:i], name[i+1:]
-				break
-			}
-		}
-		st, ok, err := d.lstat(name)
-		if err == nil && !ok {
-			err = unix.ENOENT
-		}
-		if err == nil && !st.isDir() {
-			err = unix.ENOTDIR
-		}
-		var sub dir
-		if err == nil {
-			sub, err = d.dir(name, st)
-		}
-		d.close()
-		if err != nil {
-			return nil, err
-		}
-		d = sub
-	}
-	return d, nil
+	return descend(d, path)
 }
 
 // enter opens the directory name, which is path from the top and as want says.

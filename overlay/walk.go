@@ -129,7 +129,11 @@ func (s *Session) trees(i int) (up, low tree, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &realTree{h: u, upper: true, unlock: !s.readOnly}, &realTree{h: l}, nil
+	if low, err = s.lowerTree(i, l); err != nil {
+		u.close()
+		return nil, nil, err
+	}
+	return &realTree{h: u, upper: true, unlock: !s.readOnly}, low, nil
 }
 
 // openLayers opens the two directories of root i.
