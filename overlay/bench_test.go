@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -35,7 +36,7 @@ func changed(b *testing.B, files, changed int) *Session {
 				if i >= changed {
 					continue
 				}
-				text = "new content"
+				text = "new content, longer"
 			}
 			p := filepath.Join(dir, name)
 			if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
@@ -49,19 +50,33 @@ func changed(b *testing.B, files, changed int) *Session {
 	return s
 }
 
+// The two sizes that are promised something of: what changes takes does not depend on
+// the project, and is little more than what finding the changed files takes.
 func BenchmarkChanges(b *testing.B) {
-	s := changed(b, 10_000, 20)
-	for b.Loop() {
-		n := 0
-		for _, err := range s.Changes() {
-			if err != nil {
-				b.Fatal(err)
+	for _, size := range []struct{ files, changed int }{{100_000, 20}, {10_000, 10_000}} {
+		s := changed(b, size.files, size.changed)
+		b.Run(fmt.Sprintf("%d of %d", size.changed, size.files), func(b *testing.B) {
+			for b.Loop() {
+				n := 0
+				for _, err := range s.Changes() {
+					if err != nil {
+						b.Fatal(err)
+					}
+					n++
+				}
+				if n != size.changed {
+					b.Fatalf("%d changes", n)
+				}
 			}
-			n++
-		}
-		if n != 20 {
-			b.Fatalf("%d changes", n)
-		}
+		})
+		// What there is to compare it with: every object's name, and its type and size.
+		b.Run(fmt.Sprintf("find %d", size.changed), func(b *testing.B) {
+			for b.Loop() {
+				if err := exec.Command("find", s.Roots()[0].Upper, "-printf", "%y %s %p\n").Run(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

@@ -86,6 +86,9 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := s.checkBase(op); err != nil {
+		return err
+	}
 	c := newCommit(s, o)
 	defer c.close()
 	if err := c.find(ctx); err != nil {
@@ -114,6 +117,7 @@ type commit struct {
 	layers  []layer
 	ledger  ledger
 	twins   []map[inode]twin
+	below   map[place]trace   // of the commits of the session that this one stands on
 	shared  map[inode][]place // names of the project's files that have several
 
 	tx     *tx
@@ -192,6 +196,9 @@ func (c *commit) find(ctx context.Context) error {
 		c.layers[i].replaced, c.layers[i].dev = st.ino != s.meta.Roots[i].Ino, st.dev
 	}
 	c.ledger.load(s.meta)
+	if err := c.traces(); err != nil {
+		return &Error{Op: "commit", Path: s.path, Err: err}
+	}
 	c.twins = make([]map[inode]twin, len(s.roots))
 	for i := range c.twins {
 		c.twins[i] = map[inode]twin{}

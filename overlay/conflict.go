@@ -4,7 +4,10 @@ import (
 	"context"
 	"path"
 	"slices"
+	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/textdiff"
 )
@@ -132,8 +135,76 @@ func (c *commit) changed(at place, st stat) bool {
 	if st.ctime <= c.s.meta.Created.UnixNano() {
 		return false
 	}
-	own, ok := c.ledger.at[at]
-	return !ok || own.Lower != st.ctime
+	if own, ok := c.ledger.at[at]; ok && own.Lower == st.ctime {
+		return false
+	}
+	return !c.below[at].holds(st)
+}
+
+// A trace is what the commit of the session below left at a place.
+type trace struct {
+	made  ident  // zero: nothing
+	touch retime // zero Ino: nothing
+}
+
+// holds reports whether st is as the commit left it.
+func (tr trace) holds(st stat) bool {
+	return tr.made.unchanged(st) || tr.touch.Ino != 0 && tr.touch.Ino == st.ino && tr.touch.After == st.mtime.Nano()
+}
+
+// traces reads what the commits of the session that s stands on did to the project:
+// that is no conflict.
+func (c *commit) traces() error {
+	s := c.s
+	if s.meta.On == "" {
+		return nil
+	}
+	d, err := openOwned(s.state, s.meta.On)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	m, err := readMeta(d)
+	if err != nil {
+		return err
+	}
+	c.below = map[place]trace{}
+	for _, n := range m.Done {
+		data, err := d.readFile(txName+"/"+strconv.Itoa(n)+"/"+journalName, metaMost)
+		if err != nil {
+			return err
+		}
+		j, err := decodeJournal(data, len(m.Roots))
+		if err != nil {
+			return err
+		}
+		// Roots are those of the session below, or some of them.
+		at := func(root int, p rawText) (place, bool) {
+			i, ok := s.meta.rootOf(m.Roots[root].Path)
+			return place{i, string(p)}, ok
+		}
+		for _, n := range j.Nodes {
+			if pl, ok := at(n.Root, n.Path); ok && n.New.Ino != 0 {
+				c.below[pl] = trace{made: n.New}
+			}
+		}
+		for _, a := range j.Attrs {
+			n := j.Nodes[a.Node]
+			if pl, ok := at(n.Root, n.Path); ok {
+				id := n.Old
+				id.Mode, id.UID, id.GID = id.Mode&unix.S_IFMT|a.After.Mode, a.After.UID, a.After.GID
+				c.below[pl] = trace{made: id}
+			}
+		}
+		for _, r := range j.Times {
+			if pl, ok := at(r.Root, r.Path); ok {
+				tr := c.below[pl]
+				tr.touch = r
+				c.below[pl] = tr
+			}
+		}
+	}
+	return nil
 }
 
 func version(st stat) Version {

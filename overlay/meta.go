@@ -68,6 +68,8 @@ type meta struct {
 	State   State      `json:"state"`
 	Roots   []metaRoot `json:"roots"`
 	Settled []settled  `json:"settled,omitempty"`
+	On      string     `json:"on,omitempty"`     // the session below; empty: the project
+	Engine  Engine     `json:"engine,omitempty"` // missing: EngineOverlay
 
 	// Done are the transactions that were done and not taken back, in order. What
 	// stands in a directory tx/N and not here never was.
@@ -139,6 +141,12 @@ func decodeMeta(data []byte) (*meta, error) {
 	}
 	if len(m.Roots) == 0 {
 		return nil, errors.New("the session has no roots")
+	}
+	if m.On != "" && !isName(m.On) {
+		return nil, fmt.Errorf("not a session: %q", m.On)
+	}
+	if m.Engine == 0 {
+		m.Engine = EngineOverlay
 	}
 	for _, r := range m.Roots {
 		p := string(r.Path)

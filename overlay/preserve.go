@@ -48,7 +48,7 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 	if err != nil {
 		return err
 	}
-	var b *bases
+	var b *kept
 	for _, c := range changes {
 		if c.Kind != Modified || c.Aspects&Content == 0 || !c.Mode.IsRegular() || !c.OldMode.IsRegular() || c.OldSize > baseMost {
 			continue
@@ -57,7 +57,7 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 			return err
 		}
 		if b == nil {
-			if b, err = s.openBases(); err != nil {
+			if b, err = s.openKept(); err != nil {
 				return &Error{Op: op, Path: s.path, Err: err}
 			}
 			defer b.close()
@@ -69,24 +69,24 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 	return nil
 }
 
-// bases is the open directory of kept versions.
-type bases struct {
+// kept is the open directory of kept versions.
+type kept struct {
 	dir, index *handle
 	known      map[place]baseEntry
 	next       int
 	total      int64
 }
 
-func (b *bases) close() {
+func (b *kept) close() {
 	b.dir.close()
 	b.index.close()
 }
 
-func (s *Session) openBases() (_ *bases, err error) {
+func (s *Session) openKept() (_ *kept, err error) {
 	if err := unix.Mkdirat(s.dir.fd, baseName, 0o700); err != nil && err != unix.EEXIST {
 		return nil, err
 	}
-	b := &bases{known: map[place]baseEntry{}}
+	b := &kept{known: map[place]baseEntry{}}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -103,7 +103,7 @@ func (s *Session) openBases() (_ *bases, err error) {
 }
 
 // read reads the index. A line that is cut short ends it.
-func (b *bases) read(roots int) error {
+func (b *kept) read(roots int) error {
 	data, err := b.dir.readFile(indexName, metaMost)
 	if err == unix.ENOENT {
 		return nil
@@ -126,7 +126,7 @@ func (b *bases) read(roots int) error {
 }
 
 // keep stores the project's version of one file, the first time.
-func (b *bases) keep(s *Session, c Change, created int64) error {
+func (b *kept) keep(s *Session, c Change, created int64) error {
 	root := 0
 	for i, r := range s.roots {
 		if r.Path == c.Root {
@@ -201,7 +201,7 @@ func (s *Session) baseOf(at place) ([]byte, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	b := bases{dir: d, known: map[place]baseEntry{}}
+	b := kept{dir: d, known: map[place]baseEntry{}}
 	defer b.close()
 	if err := b.read(len(s.roots)); err != nil {
 		return nil, false, err

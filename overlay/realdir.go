@@ -1,6 +1,8 @@
 package overlay
 
 import (
+	"sync"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -30,7 +32,7 @@ func (t *realTree) close() { t.h.close() }
 func (t *realTree) top() (dir, error) { return t.at(".") }
 
 func (t *realTree) at(path string) (dir, error) {
-	d := &realDir{t: t, path: path}
+	d := t.newDir(path)
 	var err error
 	if d.h, err = t.open(path); err == unix.EACCES && t.unlock && !isRoot() {
 		return t.unlockTo(path)
@@ -64,38 +66,13 @@ func (t *realTree) unlockTo(path string) (dir, error) {
 	if d, err = t.enter(t.h, ".", ".", st); err != nil {
 		return nil, err
 	}
-	for rest := path; rest != "" && rest != "."; {
-		name := rest
-		rest = ""
-		for i := range len(name) {
-			if name[i] == '/' {
-				name, rest = name[:i], name[i+1:]
-				break
-			}
-		}
-		st, ok, err := d.lstat(name)
-		if err == nil && !ok {
-			err = unix.ENOENT
-		}
-		if err == nil && !st.isDir() {
-			err = unix.ENOTDIR
-		}
-		var sub dir
-		if err == nil {
-			sub, err = d.dir(name, st)
-		}
-		d.close()
-		if err != nil {
-			return nil, err
-		}
-		d = sub
-	}
-	return d, nil
+	return descend(d, path)
 }
 
 // enter opens the directory name, which is path from the top and as want says.
 func (t *realTree) enter(at *handle, name, path string, want stat) (_ dir, err error) {
-	d := &realDir{t: t, path: path, st: want}
+	d := t.newDir(path)
+	d.st = want
 	defer func() {
 		if err != nil {
 			d.close()
@@ -136,11 +113,18 @@ func (t *realTree) tell(path string, st stat) error {
 type realDir struct {
 	t      *realTree
 	path   string
-	h      *handle // nil while parked
-	st     stat    // when it was opened
-	relock bool    // the mode was widened until close
-	mark   string  // overlayfs' mark, see readMark
-	marked bool    // mark was read
+	h      *handle                // nil while parked
+	st     stat                   // when it was opened
+	relock bool                   // the mode was widened until close
+	mark   func() (string, error) // overlayfs' mark, see readMark; upper only
+}
+
+func (t *realTree) newDir(path string) *realDir {
+	d := &realDir{t: t, path: path}
+	if t.upper {
+		d.mark = sync.OnceValues(d.readMark)
+	}
+	return d
 }
 
 // widen makes the directory accessible to its owner until it is closed.
@@ -230,7 +214,7 @@ func (d *realDir) lstat(name string) (stat, bool, error) {
 	}
 	// A whiteout can also be an empty file with an attribute, in a directory that
 	// says so.
-	mark, err := d.readMark()
+	mark, err := d.mark()
 	if err != nil || mark != "x" {
 		return st, err == nil, err
 	}
@@ -249,18 +233,15 @@ func (d *realDir) lstat(name string) (stat, bool, error) {
 // readMark returns the mark that overlayfs put on the directory: "y" if it is opaque,
 // "x" if whiteouts in it may be files with an attribute, and empty for none.
 func (d *realDir) readMark() (string, error) {
-	if d.marked || !d.t.upper {
-		return d.mark, nil
-	}
 	mark, _, err := d.h.getXattr(overlayPrefix + "opaque")
-	if err == nil {
-		d.mark, d.marked = mark, true
-	}
-	return d.mark, err
+	return mark, err
 }
 
 func (d *realDir) opaque() (bool, error) {
-	mark, err := d.readMark()
+	if !d.t.upper {
+		return false, nil
+	}
+	mark, err := d.mark()
 	return mark == "y", err
 }
 

@@ -32,6 +32,12 @@ type Options struct {
 	// Dir is the state directory. Empty: DefaultDir. It is made, mode 0700, if
 	// it is missing, and refused if it is not the caller's own.
 	Dir string
+
+	// On is another session of the state directory, named as for Open, on which this one
+	// is to stand: the command sees the project with that one's changes. The roots must
+	// be that session's, or some of them. It must not be in use, and nothing can write to
+	// it as long as this one has changes. Empty: the project itself.
+	On string
 }
 
 // A Root is one directory of a session.
@@ -49,7 +55,8 @@ type Info struct {
 	Command []string // nil: unknown
 	State   State    // zero: Kept
 	Roots   []Root
-	Busy    bool // somebody holds the session open
+	Busy    bool   // somebody holds the session open
+	On      string // the session that it was begun on; empty: none
 }
 
 // A Session is one overlay over one or more roots. It holds the session's lock
@@ -77,6 +84,7 @@ type Session struct {
 	meta  *meta
 	roots []Root
 	lower []*handle // by root; nil until it is first needed
+	below []base    // what it stands on, for Mounts; their handles are closed
 }
 
 const lockName = "lock"
@@ -104,6 +112,14 @@ func Create(o Options) (_ *Session, err error) {
 	if err := s.mend(statePath); err != nil {
 		return nil, err
 	}
+	if o.On != "" {
+		lock, err := s.standOn(statePath, o.On)
+		if err != nil {
+			return nil, err
+		}
+		defer lock.close()
+	}
+	s.meta.Engine = EngineOverlay
 	for _, arg := range o.Command {
 		s.meta.Command = append(s.meta.Command, rawText(arg))
 	}
@@ -260,7 +276,12 @@ func (s *Session) makeUpper(i int) error {
 		return err
 	}
 	defer up.close()
-	st, err := s.lower[i].stat()
+	shown, err := s.shownRoot(i)
+	if err != nil {
+		return err
+	}
+	defer shown.close()
+	st, err := shown.stat()
 	if err != nil {
 		return err
 	}
@@ -275,7 +296,7 @@ func (s *Session) makeUpper(i int) error {
 	}
 	// An access control list matters to what is made below it, but a file system
 	// without them is no reason to refuse; a commit never looks at the root's.
-	if low, err := s.lower[i].openDir("."); err == nil {
+	if low, err := shown.openDir("."); err == nil {
 		if x, err := low.xattrs(); err == nil {
 			_ = up.setXattrs(x)
 		}
@@ -291,6 +312,17 @@ func (s *Session) makeUpper(i int) error {
 	r := &s.meta.Roots[i]
 	r.Mode, r.UID, r.GID = own.perm(), own.uid, own.gid
 	return err
+}
+
+// shownRoot opens the directory whose mode, owner and times root i shows: the
+// project's, or that of the session below.
+func (s *Session) shownRoot(i int) (*handle, error) {
+	for _, b := range s.below {
+		if k, ok := b.meta.rootOf(s.meta.Roots[i].Path); ok {
+			return s.state.open(b.id+"/"+upperName(k), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		}
+	}
+	return s.lower[i].open(".", unix.O_PATH|unix.O_DIRECTORY)
 }
 
 // name fills in what follows from the session's name.
@@ -390,6 +422,12 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 	}
 	if s.meta, err = readMeta(s.dir); err != nil {
 		return fail(err)
+	}
+	if s.meta.On != "" && s.meta.State == Kept {
+		if s.below, err = bases(state, statePath, s.meta); err != nil {
+			return fail(err)
+		}
+		closeBases(s.below)
 	}
 	s.name(name, statePath)
 	if !readOnly && s.interrupted() {
@@ -496,7 +534,7 @@ func (s *Session) Info() Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info := Info{
-		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State,
+		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State, On: s.meta.On,
 		Roots: slices.Clone(s.roots), Busy: s.lock != nil || s.busy,
 	}
 	for _, arg := range s.meta.Command {
@@ -514,7 +552,7 @@ func (s *Session) Info() Info {
 func (s *Session) Mounts() []mounts.Mount {
 	list := make([]mounts.Mount, len(s.roots))
 	for i, r := range s.roots {
-		list[i] = mounts.Overlay(r.Path, r.Upper, r.Work, r.Path)
+		list[i] = mounts.Overlay(r.Path, r.Upper, r.Work, s.lowerPaths(i)...)
 	}
 	return list
 }
@@ -585,6 +623,9 @@ func (s *Session) Discard() error {
 	defer s.mu.Unlock()
 	if err := s.usable(op, true); err != nil && (s.dir == nil || s.readOnly || s.meta.State != Discarded) {
 		return err
+	}
+	if err := s.checkDependents(); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	if err := s.discard(); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
@@ -657,6 +698,9 @@ func (s *Session) Remove() error {
 	defer s.mu.Unlock()
 	if s.dir == nil || s.readOnly {
 		return &Error{Op: op, Path: s.path, Err: s.closed()}
+	}
+	if err := s.checkDependents(); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	// Away first: nobody sees a part of it. Calling again goes on with that.
 	gone := ".gone-" + s.id

@@ -7,6 +7,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -446,15 +448,16 @@ func splitNames(list []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00")
 }
 
+// noListxattrat is set where the kernel does not know listxattrat(2).
+var noListxattrat atomic.Bool
+
 // xattrNamesOf lists all attributes of name in the directory h, following no link; it
 // needs no right to read the object. A file system without any is no error.
 func (h *handle) xattrNamesOf(name string) ([]string, error) {
-	// There is a call for this from Linux 6.13 on only. h may be an O_PATH descriptor.
-	path := h.procPath() + "/" + name
 	var small [256]byte
 	buf := small[:]
 	for {
-		n, err := unix.Llistxattr(path, buf)
+		n, err := h.listxattrat(name, buf)
 		switch {
 		case err == unix.ERANGE && len(buf) < 1<<20:
 			buf = make([]byte, max(1<<10, len(buf)*8))
@@ -466,6 +469,26 @@ func (h *handle) xattrNamesOf(name string) ([]string, error) {
 			return splitNames(buf[:n]), nil
 		}
 	}
+}
+
+func (h *handle) listxattrat(name string, buf []byte) (int, error) {
+	if !noListxattrat.Load() {
+		p, err := unix.BytePtrFromString(name)
+		if err != nil {
+			return 0, err
+		}
+		n, _, errno := unix.Syscall6(unix.SYS_LISTXATTRAT, uintptr(h.fd), uintptr(unsafe.Pointer(p)),
+			unix.AT_SYMLINK_NOFOLLOW, uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), 0)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.ENOSYS, unix.EPERM:
+			noListxattrat.Store(true) // before Linux 6.13, or in another sandbox
+		default:
+			return 0, errno
+		}
+	}
+	return unix.Llistxattr(h.procPath()+"/"+name, buf)
 }
 
 // getXattr returns one attribute of h, and whether it is there.

@@ -58,7 +58,7 @@ func helper() int {
 		return fail(exitNoMount, err)
 	}
 	for _, m := range in.Mounts {
-		data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", m.Lower[0], m.Upper, m.Work)
+		data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
 		if err := unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
 			return fail(exitNoMount, fmt.Errorf("mount overlay at %s: %w", m.Target, err))
 		}

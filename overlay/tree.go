@@ -22,7 +22,7 @@ type tree interface {
 // looked at: everything that is opened is compared with what lstat told before.
 //
 // A dir belongs to whoever opened it, and is good until it is closed; what was opened
-// below it stays good.
+// below it stays good. All that looks and opens may be called by several goroutines.
 type dir interface {
 	stat() (stat, error)
 

@@ -4,7 +4,9 @@ import (
 	"iter"
 	"maps"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -131,11 +133,15 @@ func (s *Session) trees(i int) (up, low tree, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if low, err = s.lowerTree(i, l); err != nil {
+		u.close()
+		return nil, nil, err
+	}
 	t := &realTree{h: u, upper: true}
 	if !s.readOnly {
 		t.unlock, t.book, t.unbook = true, s.bookFor(true, i), s.unnote
 	}
-	return t, &realTree{h: l}, nil
+	return t, low, nil
 }
 
 // openLayers opens the two directories of root i.
@@ -171,6 +177,7 @@ type walker struct {
 	twins   map[inode]twin     // nil: not wanted
 	times   bool               // what differs in nothing but its time is wanted
 	yield   func(node, error) bool
+	spare   [][]sight // buffers that are not in use
 }
 
 // A frame is one directory of the upper layer during a walk.
@@ -217,14 +224,12 @@ func (w *walker) run() bool {
 	was := n.low
 	was.mode, was.uid, was.gid = was.typ()|w.base.Mode, w.base.UID, w.base.GID
 	n.Aspects = accessAspects(n.up, was)
-	if !w.emitModified(n, ".") {
-		return false
-	}
-	return w.list(f)
+	w.fillModified(&n, ".")
+	return w.emit(&n) && w.list(f)
 }
 
-// emit yields one change.
-func (w *walker) emit(n node, kind Kind, path string) bool {
+// fill says of n what kind of change it is, and all that follows from that.
+func (w *walker) fill(n *node, kind Kind, path string) {
 	st := n.up
 	if kind == Deleted {
 		st = n.low
@@ -242,27 +247,29 @@ func (w *walker) emit(n node, kind Kind, path string) bool {
 			n.OldSize = n.low.size
 		}
 		if n.low.isDir() && !(n.hasUp && n.up.isDir()) {
-			w.below(&n)
+			w.below(n)
 		}
 	}
 	if n.hasUp && n.Special == "" {
 		n.Special = special(n.up)
 	}
-	return w.yield(n, nil)
 }
 
-// emitModified yields a change of an object that both sides have with the same type,
-// if there is one.
-func (w *walker) emitModified(n node, path string) bool {
+// fillModified is fill for an object that both sides have with the same type; there
+// may be no change.
+func (w *walker) fillModified(n *node, path string) {
 	switch {
 	case n.Aspects != 0:
 	case w.times && n.up.mtime != n.low.mtime:
 		n.timeOnly = true
 	default:
-		return true
+		return
 	}
-	return w.emit(n, Modified, path)
+	w.fill(n, Modified, path)
 }
+
+// emit yields n if it is a change.
+func (w *walker) emit(n *node) bool { return n.Kind == 0 || w.yield(*n, nil) }
 
 // special says why an object gives its user more than a file does.
 func special(st stat) string {
@@ -348,70 +355,144 @@ func (w *walker) list(f *frame) bool {
 		names = append(names, low...)
 	}
 	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		if err := f.wake(); err != nil {
-			return w.fail("open", f.path, err)
-		}
-		if !w.entry(f, name) {
+	for chunk := range slices.Chunk(slices.Compact(names), maxSights) {
+		if !w.chunk(f, chunk) {
 			return false
 		}
 	}
 	return true
 }
 
-// entry yields the changes at and below one name of the directory f.
-func (w *walker) entry(f *frame, name string) bool {
-	path := joinPath(f.path, name)
-	if len(path) > maxPath {
-		return w.fail("look at", path, unix.ENAMETOOLONG)
+const (
+	// maxSights is at how many names the walk sights before it goes into the first
+	// directory among them.
+	maxSights = 512
+
+	// fewSights is how many are not worth another thread.
+	fewSights = 32
+)
+
+// A sight is what was found at one name.
+type sight struct {
+	n    node // n.Kind is zero if there is no change
+	path string
+	dir  bool   // it is a directory of the upper layer: nothing is known but n.up, n.low
+	twin bool   // it is a twin
+	op   string // what failed
+	err  error
+}
+
+// chunk yields the changes at and below some names of the directory f.
+func (w *walker) chunk(f *frame, names []string) bool {
+	if err := f.wake(); err != nil {
+		return w.fail("open", f.path, err)
 	}
-	n := node{root: w.index}
-	var err error
+	var sights []sight
+	if n := len(w.spare); n > 0 {
+		sights, w.spare = w.spare[n-1], w.spare[:n-1]
+	}
+	sights = slices.Grow(sights[:0], len(names))[:len(names)]
+	defer func() {
+		clear(sights)
+		w.spare = append(w.spare, sights)
+	}()
+	// Nearly all of the time is spent in the kernel.
+	workers := max(1, min(runtime.GOMAXPROCS(0), len(names)/fewSights))
+	var wg sync.WaitGroup
+	part := (len(names) + workers - 1) / workers
+	for k := 1; k < workers; k++ {
+		wg.Go(func() { w.look(f, names, sights, k*part, min((k+1)*part, len(names))) })
+	}
+	w.look(f, names, sights, 0, min(part, len(names)))
+	wg.Wait()
+
+	for i, name := range names {
+		l := &sights[i]
+		if l.twin && w.twins != nil {
+			w.twins[inode{l.n.up.dev, l.n.up.ino}] = twin{l.path, l.n.low}
+		}
+		more := true
+		switch {
+		case l.err != nil:
+			more = w.fail(l.op, l.path, l.err)
+		case l.dir:
+			if err := f.wake(); err != nil {
+				return w.fail("open", f.path, err)
+			}
+			more = w.directory(f, name, l.path, l.n)
+		default:
+			more = w.emit(&l.n)
+		}
+		if !more {
+			return false
+		}
+	}
+	return true
+}
+
+// look looks at some of the names.
+func (w *walker) look(f *frame, names []string, sights []sight, from, to int) {
+	for i := from; i < to; i++ {
+		l := &sights[i]
+		l.path, l.n.root = joinPath(f.path, names[i]), w.index
+		if len(l.path) > maxPath {
+			l.op, l.err = "look at", unix.ENAMETOOLONG
+			continue
+		}
+		l.op, l.err = w.entry(f, names[i], l)
+	}
+}
+
+// entry sights at one name of the directory f. It fails with what could not be done.
+func (w *walker) entry(f *frame, name string, l *sight) (op string, err error) {
+	n := &l.n
 	if n.up, n.hasUp, err = f.up.lstat(name); err != nil {
-		return w.fail("look at", path, err)
+		return "look at", err
 	}
 	if !n.hasUp && !f.opaque {
-		return true // it is gone; the command is still running
+		return "", nil // it is gone; the command is still running
 	}
 	n.hasUp = n.hasUp && !n.up.isWhiteout()
-	if st, ok := w.settled[path]; ok && n.hasUp && !n.up.isDir() && st.Upper == n.up.ctime {
-		return true
+	settled, isSettled := w.settled[l.path]
+	if isSettled && n.hasUp && !n.up.isDir() && settled.Upper == n.up.ctime {
+		return "", nil
 	}
 	if f.low != nil {
 		if n.low, n.hasLow, err = f.low.lstat(name); err != nil {
-			return w.fail("look at", path, err)
+			return "look at", err
 		}
 	}
-	if !n.hasUp {
-		if st, ok := w.settled[path]; !n.hasLow || ok && st.Upper == 0 {
-			return true
+	switch {
+	case !n.hasUp:
+		if n.hasLow && !(isSettled && settled.Upper == 0) {
+			w.fill(n, Deleted, l.path)
 		}
-		return w.emit(n, Deleted, path)
-	}
-	if n.up.isDir() {
-		return w.directory(f, name, path, n)
-	}
-	if !n.hasLow || n.up.typ() != n.low.typ() {
-		t, err := f.up.traits(name, n.up)
-		if err == unix.ENOENT {
-			return true // as above
+		return "", nil
+	case n.up.isDir():
+		l.dir = true
+		return "", nil
+	case n.hasLow && n.up.typ() == n.low.typ():
+		if err := w.compare(f, name, n); err != nil {
+			return "compare", err
 		}
-		if err != nil {
-			return w.fail("read attributes", path, err)
-		}
-		n.note(t)
-		if n.hasLow {
-			return w.emit(n, TypeChanged, path)
-		}
-		return w.emit(n, Added, path)
+		l.twin = n.Aspects == 0 && n.up.isReg() && n.up.nlink > 1
+		w.fillModified(n, l.path)
+		return "", nil
 	}
-	if err := w.compare(f, name, &n); err != nil {
-		return w.fail("compare", path, err)
+	t, err := f.up.traits(name, n.up)
+	if err == unix.ENOENT {
+		return "", nil // as above
 	}
-	if w.twins != nil && n.Aspects == 0 && n.up.isReg() && n.up.nlink > 1 {
-		w.twins[inode{n.up.dev, n.up.ino}] = twin{path, n.low}
+	if err != nil {
+		return "read attributes", err
 	}
-	return w.emitModified(n, path)
+	n.note(t)
+	if n.hasLow {
+		w.fill(n, TypeChanged, l.path)
+	} else {
+		w.fill(n, Added, l.path)
+	}
+	return "", nil
 }
 
 // directory yields the change of a directory, if there is one, and those in it.
@@ -426,19 +507,21 @@ func (w *walker) directory(f *frame, name, path string, n node) bool {
 		return false
 	}
 	// That it is there is known, even if what is in it is not.
-	more := true
 	st, ok := w.settled[path]
 	switch {
 	case ok && st.Upper != 0 && st.Upper == n.up.ctime: // it was dropped
 	case !n.hasLow:
-		more = w.emit(n, Added, path)
+		w.fill(&n, Added, path)
 	case !n.low.isDir():
-		more = w.emit(n, TypeChanged, path)
+		w.fill(&n, TypeChanged, path)
 	case err == nil:
-		more = w.emitModified(n, path)
+		w.fillModified(&n, path)
 	}
-	if !more || err != nil {
-		return more
+	if !w.emit(&n) {
+		return false
+	}
+	if err != nil {
+		return true
 	}
 	if f.depth >= maxHeld {
 		f.park()

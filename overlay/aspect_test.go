@@ -1,0 +1,205 @@
+package overlay
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// details is a change with everything that Changes says of it.
+func details(c Change) string {
+	s := c.String()
+	for i, name := range []string{"content", "mode", "owner", "attributes"} {
+		if c.Aspects&(1<<i) != 0 {
+			s += " " + name
+		}
+	}
+	if c.Below > 0 {
+		s += fmt.Sprintf(" below:%d", c.Below)
+	}
+	if c.Links > 1 {
+		s += fmt.Sprintf(" links:%d", c.Links)
+	}
+	if c.Sparse {
+		s += " sparse"
+	}
+	if c.Special != "" {
+		s += " (" + c.Special + ")"
+	}
+	return s
+}
+
+func TestDetails(t *testing.T) {
+	for _, tt := range []struct{ name, before, script, want string }{
+		{"content of the same length", `echo a > f`, `echo b > f`, "M f content"},
+		{"content of another length", `echo a > f`, `echo bb > f`, "M f content"},
+		{"mode", `echo a > f`, `chmod 755 f`, "M f mode"},
+		{"mode and content", `echo a > f`, `echo b > f; chmod 755 f`, "M f content mode"},
+		{"mode of a directory", `mkdir d; echo a > d/f`, `chmod 700 d`, "M d/ mode"},
+		{"link", `ln -s a l`, `ln -sfn b l`, "M l content"},
+		{"the same", `echo a > f`, `echo a > g; mv g f`, ""},
+		{"a directory is deleted", `mkdir -p d/e/f; touch d/a d/e/b d/e/f/c`, `rm -r d`, "D d/ below:5"},
+		{"a directory is replaced", `mkdir -p d/e; touch d/e/b`, `rm -r d; echo a > d`, "T d below:2"},
+		{"an opaque directory", `mkdir -p d/e; touch d/e/b d/c`, `rm -r d; mkdir d; touch d/n`, "D d/c|D d/e/ below:1|A d/n"},
+		{"names", ``, `echo a > f; ln f g`, "A f links:2|A g links:2"},
+		{"sparse", ``, `truncate -s 1M f`, "A f sparse"},
+		{"setuid", ``, `echo a > f; chmod 4755 f; mkdir d; chmod 2755 d`, "A d/|A f (is setuid)"},
+		{"setgid", `echo a > f`, `chmod 2755 f`, "M f mode (is setgid)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := create(t, project(t, tt.before))
+			sandbox(t, s, tt.script)
+			var got []string
+			for c, err := range s.Changes() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, details(c))
+			}
+			if g := strings.Join(got, "|"); g != tt.want {
+				t.Errorf("got %q, want %q", g, tt.want)
+			}
+		})
+	}
+}
+
+func TestAttributesAspect(t *testing.T) {
+	root := project(t, `echo a > f; echo a > g; mkdir d`)
+	for _, f := range []string{"f", "g"} {
+		if err := unix.Setxattr(filepath.Join(root, f), "user.x", []byte("1"), 0); err == unix.EOPNOTSUPP {
+			t.Log("no attributes here")
+			return
+		}
+	}
+	s := create(t, root)
+	sandbox(t, s, `echo bb > f; touch g d`)
+	up := s.Roots()[0].Upper
+	for _, err := range []error{
+		unix.Removexattr(filepath.Join(up, "f"), "user.x"),
+		unix.Setxattr(filepath.Join(up, "g"), "user.x", []byte("2"), 0),
+		unix.Setxattr(filepath.Join(up, "d"), "user.y", []byte("2"), 0),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for c := range s.Changes() {
+		got = append(got, details(c))
+	}
+	if g := strings.Join(got, "|"); g != "M d/ attributes|M f content attributes|M g attributes" {
+		t.Error(g)
+	}
+}
+
+// A capability is seen wherever it is, and shown before anybody tries to commit it.
+func TestCapabilitySeen(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // only root can make one
+	}
+	s := create(t, project(t, `echo a > f`))
+	sandbox(t, s, `echo b > f; echo c > g`)
+	value := []byte("\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+	for _, f := range []string{"f", "g"} {
+		if err := unix.Setxattr(filepath.Join(s.Roots()[0].Upper, f), capabilityXattr, value, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for c, err := range s.Changes() {
+		if err != nil || c.Special != "has capabilities" {
+			t.Errorf("%s, error %v", details(c), err)
+		}
+	}
+}
+
+// What only a commit wants to know: times, and what the project lost or got meanwhile.
+func TestTimesOriginsAndLateObjects(t *testing.T) {
+	root := project(t, `mkdir d e gone; echo a > f; echo a > d/x; touch -d @1 f e; echo a > gone/x; echo a > lost; ln -s a l`)
+	s := create(t, root)
+	sandbox(t, s, `touch f; touch -h l; echo b > d/y; rm -r gone; chmod 600 lost; echo n > new`)
+	outside(t, root, `rm lost; echo late > gone/late`)
+	var got []string
+	for n, err := range s.nodes(walkOptions{times: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := n.String()
+		if n.timeOnly {
+			line += " time"
+		}
+		if n.origin {
+			line += " origin"
+		}
+		for _, l := range n.late {
+			line += " late:" + l.path
+		}
+		got = append(got, line)
+	}
+	want := "M ./ time|M d/ time|A d/y|M f time|D gone/ late:gone/late|M l time|A lost origin|A new"
+	if g := strings.Join(got, "|"); g != want {
+		t.Errorf("got  %q\nwant %q", g, want)
+	}
+	wantChanges(t, s, "A d/y", "D gone/", "A lost", "A new")
+}
+
+// Each mode that is widened for a while is told before, and set back.
+func TestBook(t *testing.T) {
+	if isRoot() {
+		return // nothing is closed to root
+	}
+	s := create(t, project(t, `true`))
+	up := s.Roots()[0].Upper
+	outside(t, up, `mkdir -p d/e; echo a > d/e/f; chmod 000 d/e/f; chmod 100 d/e; chmod 000 d`)
+	u, low, err := s.trees(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer low.close()
+	defer u.close()
+	var booked []string
+	u.(*realTree).book = func(path string, ino uint64, mode uint32) error {
+		booked = append(booked, fmt.Sprintf("%s %o", path, mode))
+		return nil
+	}
+	d, err := u.at("d/e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, _, err := d.lstat("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := d.file("f", st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+	d.close()
+	if got := strings.Join(booked, "|"); got != "d 0|d/e 100|d/e/f 0" {
+		t.Errorf("booked %q", got)
+	}
+	var after unix.Stat_t
+	if err := unix.Lstat(filepath.Join(up, "d"), &after); err != nil || after.Mode&0o777 != 0 {
+		t.Errorf("mode %o, %v", after.Mode, err)
+	}
+}
+
+// A whiteout may be an empty file with an attribute, in a directory that says so.
+func TestAttributeWhiteout(t *testing.T) {
+	s := create(t, project(t, `mkdir d; echo a > d/f; echo a > d/g; echo a > f`))
+	up := s.Roots()[0].Upper
+	outside(t, up, `mkdir d; : > d/f; : > d/g; : > f`)
+	for path, name := range map[string]string{"d": "opaque", "d/f": "whiteout", "f": "whiteout"} {
+		if err := unix.Setxattr(filepath.Join(up, path), overlayPrefix+name, []byte("x"), 0); err == unix.EOPNOTSUPP {
+			t.Log("no attributes here")
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantChanges(t, s, "D d/f", "M d/g", "M f")
+}

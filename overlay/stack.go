@@ -1,0 +1,273 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// stoodName is a file in the directory of a session that others were begun on.
+const stoodName = "stood"
+
+// maxStack bounds how many sessions stand on each other: overlayfs takes no more layers
+// than fit into its options.
+const maxStack = 32
+
+// A base is a session below another one, whose changes are not in the project.
+type base struct {
+	id   string
+	path string // of the session's directory
+	dir  *handle
+	meta *meta
+}
+
+func closeBases(list []base) {
+	for _, b := range list {
+		b.dir.close()
+	}
+}
+
+// bases opens the sessions that the session with the data m stands on, the nearest
+// first. Where one was committed, the project is what is below.
+func bases(state *handle, statePath string, m *meta) (list []base, err error) {
+	defer func() {
+		if err != nil {
+			closeBases(list)
+			list = nil
+		}
+	}()
+	for on := m.On; on != ""; {
+		if len(list) == maxStack {
+			return list, errors.New("too many sessions stand on each other")
+		}
+		b := base{id: on, path: filepath.Join(statePath, on)}
+		if b.dir, err = openOwned(state, on); err != nil {
+			if err == unix.ENOENT {
+				err = fmt.Errorf("the session that it stands on, %s, is gone: %w", on, fs.ErrNotExist)
+			}
+			return list, err
+		}
+		list = append(list, b)
+		last := &list[len(list)-1]
+		if last.meta, err = readMeta(b.dir); err != nil {
+			return list, fmt.Errorf("session %s, which it stands on: %w", on, err)
+		}
+		switch last.meta.State {
+		case Committed:
+			b.dir.close()
+			return list[:len(list)-1], nil
+		case Discarded:
+			return list, fmt.Errorf("the session that it stands on, %s, was discarded", on)
+		}
+		on = last.meta.On
+	}
+	return list, nil
+}
+
+// rootOf returns the number of the root with this path.
+func (m *meta) rootOf(path rawText) (int, bool) {
+	for i, r := range m.Roots {
+		if r.Path == path {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// lowerPaths returns the lower directories of root i, the topmost first.
+func (s *Session) lowerPaths(i int) []string {
+	var list []string
+	for _, b := range s.below {
+		if k, ok := b.meta.rootOf(s.meta.Roots[i].Path); ok {
+			list = append(list, filepath.Join(b.path, upperName(k)))
+		}
+	}
+	return append(list, s.roots[i].Path)
+}
+
+// lowerTree returns what is below root i; project is the project's own directory, and
+// belongs to the tree then.
+func (s *Session) lowerTree(i int, project *handle) (tree, error) {
+	low := tree(&realTree{h: project})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.meta.On == "" {
+		return low, nil
+	}
+	// What became of them may have changed since the session was opened.
+	list, err := bases(s.state, filepath.Dir(s.path), s.meta)
+	if err != nil {
+		low.close()
+		return nil, &Error{Op: "open session", Path: s.path, Err: err}
+	}
+	defer closeBases(list)
+	t := &mergedTree{}
+	for _, b := range list {
+		k, ok := b.meta.rootOf(s.meta.Roots[i].Path)
+		if !ok {
+			continue
+		}
+		h, err := b.dir.open(upperName(k), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		if err != nil {
+			t.close()
+			low.close()
+			return nil, &Error{Op: "open session", Path: filepath.Join(b.path, upperName(k)), Err: err}
+		}
+		t.layers = append(t.layers, &realTree{h: h, upper: true})
+	}
+	if len(t.layers) == 0 {
+		return low, nil
+	}
+	t.layers = append(t.layers, low)
+	return t, nil
+}
+
+// baseState returns the session that s was begun on, and what became of it: while it is
+// Kept, s cannot be committed; when it is Committed, the project has its changes, and
+// is what s is compared with. An empty id: s was begun on none.
+func (s *Session) baseState() (id string, state State, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.meta.On == "" {
+		return "", Kept, nil
+	}
+	if s.state == nil {
+		return "", Kept, fs.ErrClosed
+	}
+	d, err := openOwned(s.state, s.meta.On)
+	if err == unix.ENOENT {
+		return s.meta.On, Discarded, fmt.Errorf("the session that it stands on, %s, is gone: %w", s.meta.On, fs.ErrNotExist)
+	}
+	if err != nil {
+		return s.meta.On, Kept, err
+	}
+	defer d.close()
+	m, err := readMeta(d)
+	if err != nil {
+		return s.meta.On, Kept, err
+	}
+	return s.meta.On, m.State, nil
+}
+
+// checkBase says why s cannot be committed, if that is because of what it stands on.
+func (s *Session) checkBase(op string) error {
+	id, state, err := s.baseState()
+	switch {
+	case err != nil:
+	case id != "" && state == Kept:
+		err = fmt.Errorf("it builds on session %s: commit that first", id)
+	case id != "" && state == Discarded:
+		err = fmt.Errorf("it builds on session %s, which was discarded", id)
+	default:
+		return nil
+	}
+	return &Error{Op: op, Path: s.path, Err: err}
+}
+
+// Dependents lists the sessions that were begun on this one and still have changes:
+// while there are any, nothing may write to this one, and it cannot be discarded.
+func (s *Session) Dependents() ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir == nil {
+		return nil, &Error{Op: "look for sessions on", Path: s.path, Err: fs.ErrClosed}
+	}
+	list, err := dependents(s.state, s.dir, s.id)
+	if err != nil {
+		return nil, &Error{Op: "look for sessions on", Path: s.path, Err: err}
+	}
+	return list, nil
+}
+
+// dependents is Dependents for the session id with the directory dir.
+func dependents(state, dir *handle, id string) ([]string, error) {
+	if _, stood, err := dir.lstatIf(stoodName); err != nil || !stood {
+		return nil, err
+	}
+	names, err := sessionNames(state)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, name := range names {
+		d, err := openOwned(state, name)
+		if err != nil {
+			continue // gone, or somebody else's
+		}
+		m, err := readMeta(d)
+		d.close()
+		if err == nil && m.On == id && m.State == Kept {
+			list = append(list, name)
+		}
+	}
+	return list, nil
+}
+
+// checkDependents refuses what would pull the ground from under other sessions. The
+// caller holds s.mu.
+func (s *Session) checkDependents() error {
+	list, err := dependents(s.state, s.dir, s.id)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	return fmt.Errorf("other sessions build on it: %s", shortList(list))
+}
+
+// standOn begins s on the session that id names: its roots must be those of that one,
+// or some of them. The returned handle holds that session's lock, until s has its name.
+func (s *Session) standOn(statePath, id string) (lock *handle, err error) {
+	fail := func(err error) (*handle, error) {
+		lock.close()
+		return nil, &Error{Op: "stand on session", Path: id, Err: err}
+	}
+	name, err := findSession(s.state, id)
+	if err != nil {
+		return fail(err)
+	}
+	dir, err := openOwned(s.state, name)
+	if err != nil {
+		return fail(err)
+	}
+	defer dir.close()
+	if lock, err = openLock(dir, unix.O_RDWR); err != nil {
+		return fail(err)
+	}
+	if err = takeLock(lock); err != nil {
+		return fail(err)
+	}
+	s.meta.On = name
+	if s.below, err = bases(s.state, statePath, s.meta); err != nil {
+		return fail(err)
+	}
+	defer closeBases(s.below)
+	below, err := readMeta(dir)
+	if err != nil {
+		return fail(err)
+	}
+	for _, r := range s.meta.Roots {
+		i, ok := below.rootOf(r.Path)
+		if !ok {
+			return fail(fmt.Errorf("%s is no root of it", quotePath(string(r.Path))))
+		}
+		if below.Roots[i].Ino != r.Ino {
+			return fail(fmt.Errorf("%s is another directory than it was for that session", quotePath(string(r.Path))))
+		}
+	}
+	for _, b := range s.below {
+		if b.meta.Engine != EngineOverlay {
+			return fail(fmt.Errorf("session %s is not stored as layers can be: commit it first", b.id))
+		}
+	}
+	f, err := dir.open(stoodName, unix.O_PATH|unix.O_NOFOLLOW)
+	if err == unix.ENOENT {
+		f, err = dir.create(stoodName)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	f.close()
+	return lock, nil
+}
