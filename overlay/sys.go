@@ -564,15 +564,47 @@ func (h *handle) setXattrs(want xattrs) error {
 	if err != nil {
 		return err
 	}
+	// Users' attributes first: changing them takes the right to write, which an access
+	// control list may take from the owner.
+	if err := h.unlocked(func() error { return h.changeXattrs(have, want, true) }); err != nil {
+		return err
+	}
+	return h.changeXattrs(have, want, false)
+}
+
+// unlocked calls do, and if its owner (us) may not write to h, once more with that
+// right.
+func (h *handle) unlocked(do func() error) error {
+	err := do()
+	if err != unix.EACCES || isRoot() {
+		return err
+	}
+	st, e := h.stat()
+	if e != nil || !st.owned() || st.perm()&0o200 != 0 {
+		return err
+	}
+	if err := h.chmod(st.perm() | 0o200); err != nil {
+		return err
+	}
+	err = do()
+	if e := h.chmod(st.perm()); err == nil {
+		err = e
+	}
+	return err
+}
+
+// changeXattrs makes the attributes have be want: those of users, or the others.
+func (h *handle) changeXattrs(have, want xattrs, users bool) error {
 	for name := range have {
-		if _, ok := want[name]; !ok {
-			if err := unix.Fremovexattr(h.fd, name); err != nil && err != unix.ENODATA {
-				return err
-			}
+		if _, ok := want[name]; ok || strings.HasPrefix(name, "user.") != users {
+			continue
+		}
+		if err := unix.Fremovexattr(h.fd, name); err != nil && err != unix.ENODATA {
+			return err
 		}
 	}
 	for name, v := range want {
-		if w, ok := have[name]; ok && w == v {
+		if w, ok := have[name]; ok && w == v || strings.HasPrefix(name, "user.") != users {
 			continue
 		}
 		if err := unix.Fsetxattr(h.fd, name, []byte(v), 0); err != nil {
