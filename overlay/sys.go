@@ -21,7 +21,14 @@ import (
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
 // A handle owns one descriptor. The nil handle owns none.
-type handle struct{ fd int }
+type handle struct {
+	fd int
+
+	// attrs are all extended attributes of a file that had to be made readable for
+	// the moment of opening it: reading them takes the right to read now, not
+	// when it was opened. Nil: they are where they always are.
+	attrs map[string]string
+}
 
 // close closes the descriptor; closing again does nothing.
 func (h *handle) close() {
@@ -39,7 +46,7 @@ func openat2(dirfd int, name string, flags, mode, resolve uint64) (*handle, erro
 		fd, err := unix.Openat2(dirfd, name, &how)
 		switch {
 		case err == nil:
-			return &handle{fd}, nil
+			return &handle{fd: fd}, nil
 		case err == unix.EINTR:
 		case err == unix.EAGAIN && tries < 100 && flags&unix.O_NONBLOCK == 0:
 		default:
@@ -50,6 +57,15 @@ func openat2(dirfd int, name string, flags, mode, resolve uint64) (*handle, erro
 
 // open opens name, a relative path, below h.
 func (h *handle) open(name string, flags int) (*handle, error) {
+	if name == "." && flags&unix.O_PATH != 0 {
+		// Looking it up takes the right to search h, which even its owner may
+		// not have before he gives it to himself.
+		fd, err := unix.FcntlInt(uintptr(h.fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		return &handle{fd: fd}, nil
+	}
 	return openat2(h.fd, name, uint64(flags), 0, beneath)
 }
 
@@ -355,10 +371,14 @@ func (h *handle) openFile(name string, want stat, unlock func(want stat) error) 
 		if err := p.chmod(want.perm() | 0o400); err != nil {
 			return nil, err
 		}
-		f, err = h.open(name, flags)
-		if err2 := p.chmod(want.perm()); err == nil && err2 != nil {
-			f.close()
+		if f, err = h.open(name, flags); err == nil {
+			err = f.keepXattrs()
+		}
+		if err2 := p.chmod(want.perm()); err == nil {
 			err = err2
+		}
+		if err != nil {
+			f.close()
 		}
 	}
 	if err != nil {
@@ -493,6 +513,10 @@ func (h *handle) listxattrat(name string, buf []byte) (int, error) {
 
 // getXattr returns one attribute of h, and whether it is there.
 func (h *handle) getXattr(name string) (string, bool, error) {
+	if h.attrs != nil {
+		v, found := h.attrs[name]
+		return v, found, nil
+	}
 	for size := 256; ; size = 64 << 10 {
 		buf := make([]byte, size)
 		n, err := unix.Fgetxattr(h.fd, name, buf)
@@ -506,6 +530,26 @@ func (h *handle) getXattr(name string) (string, bool, error) {
 			return string(buf[:n]), true, nil
 		}
 	}
+}
+
+// keepXattrs reads all attributes of h, for a time when they cannot be read.
+func (h *handle) keepXattrs() error {
+	names, err := h.xattrNames()
+	if err != nil {
+		return err
+	}
+	all := map[string]string{}
+	for _, name := range names {
+		v, found, err := h.getXattr(name)
+		if err != nil {
+			return err
+		}
+		if found {
+			all[name] = v
+		}
+	}
+	h.attrs = all
+	return nil
 }
 
 // xattrs returns the attributes of h that belong to the project.
@@ -543,15 +587,47 @@ func (h *handle) setXattrs(want xattrs) error {
 	if err != nil {
 		return err
 	}
+	// Users' attributes first: changing them takes the right to write, which an access
+	// control list may take from the owner.
+	if err := h.unlocked(func() error { return h.changeXattrs(have, want, true) }); err != nil {
+		return err
+	}
+	return h.changeXattrs(have, want, false)
+}
+
+// unlocked calls do, and if its owner (us) may not write to h, once more with that
+// right.
+func (h *handle) unlocked(do func() error) error {
+	err := do()
+	if err != unix.EACCES || isRoot() {
+		return err
+	}
+	st, e := h.stat()
+	if e != nil || !st.owned() || st.perm()&0o200 != 0 {
+		return err
+	}
+	if err := h.chmod(st.perm() | 0o200); err != nil {
+		return err
+	}
+	err = do()
+	if e := h.chmod(st.perm()); err == nil {
+		err = e
+	}
+	return err
+}
+
+// changeXattrs makes the attributes have be want: those of users, or the others.
+func (h *handle) changeXattrs(have, want xattrs, users bool) error {
 	for name := range have {
-		if _, ok := want[name]; !ok {
-			if err := unix.Fremovexattr(h.fd, name); err != nil && err != unix.ENODATA {
-				return err
-			}
+		if _, ok := want[name]; ok || strings.HasPrefix(name, "user.") != users {
+			continue
+		}
+		if err := unix.Fremovexattr(h.fd, name); err != nil && err != unix.ENODATA {
+			return err
 		}
 	}
 	for name, v := range want {
-		if w, ok := have[name]; ok && w == v {
+		if w, ok := have[name]; ok && w == v || strings.HasPrefix(name, "user.") != users {
 			continue
 		}
 		if err := unix.Fsetxattr(h.fd, name, []byte(v), 0); err != nil {
