@@ -1,0 +1,38 @@
+// Package textdiff compares texts by lines: it finds what differs, writes it as a
+// unified diff or as a patch that git apply takes, and merges two changes of one text.
+//
+// What is compared may be hostile. The time is bounded: about proportional to the
+// sizes whatever the texts are, at the price that two texts that have little in common
+// may be shown as one replaced by the other. The result is exact all the same.
+package textdiff
+
+import "bytes"
+
+const (
+	// MaxBytes and MaxLines are how large texts may be to be compared by lines.
+	MaxBytes = 64 << 20
+	MaxLines = 1 << 20
+)
+
+// IsText reports whether data looks like text, by git's rule: no NUL among the first
+// 8000 bytes.
+func IsText(data []byte) bool {
+	return bytes.IndexByte(data[:min(len(data), 8000)], 0) < 0
+}
+
+// Comparable reports whether two contents are texts, and small enough to be compared by
+// lines.
+func Comparable(old, new []byte) bool {
+	for _, data := range [...][]byte{old, new} {
+		if !IsText(data) || tooLarge(data) {
+			return false
+		}
+	}
+	return true
+}
+
+func tooLarge(data []byte) bool {
+	return len(data) > MaxBytes || len(data) > MaxLines && bytes.Count(data, newline) > MaxLines
+}
+
+var newline = []byte{'\n'}
