@@ -3,6 +3,7 @@ module github.com/nsrun/nsrun
 go 1.26.0
 
 require (
+	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/syndtr/gocapability v0.0.0-20200815063812-42c35b437635
 	github.com/vishvananda/netns v0.0.5

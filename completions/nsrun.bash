@@ -89,6 +89,7 @@ _nsrun_verbs='
 run
 ls
 show
+diff
 commit
 discard
 doctor
@@ -173,6 +174,7 @@ _nsrun_flag() {
 	'run ro') kinds=(path) ;;
 	'run rw') kinds=(path) ;;
 	'run timeout') kinds=(none) ;;
+	'diff color') kinds=(none) ;;
 	*) kinds=() ;;
 	esac
 }
@@ -183,6 +185,7 @@ _nsrun_flags() {
 	run) flags='-C --block -c --clear-env --commit --dir --direct --discard --env --explain --keep --net --project -q --report --ro --rw --timeout' rest=(command none+) ;;
 	ls) flags='--json' rest=() ;;
 	show) flags='--json' rest=(session) ;;
+	diff) flags='--color --name-status --patch --stat' rest=(session path+) ;;
 	commit) flags='-q' rest=(session path+) ;;
 	discard) flags='-q' rest=(session+) ;;
 	doctor) flags='--json' rest=() ;;

@@ -94,6 +94,7 @@ function __nsrun_verbs
 		'run	run a command in a sandbox over the project' \
 		'ls	list sessions' \
 		'show	show what a session changed' \
+		'diff	show what a session changed in files' \
 		'commit	copy a session\'s changes to the project' \
 		'discard	throw a session\'s changes away' \
 		'doctor	tell what this machine can do' \
@@ -200,6 +201,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'run timeout'
 		echo none
+	case 'diff color'
+		echo none
 	end
 end
 
@@ -232,6 +235,12 @@ function __nsrun_flags -a verb
 	case show
 		printf '%s\n' \
 			'--json	print JSON'
+	case diff
+		printf '%s\n' \
+			'--color	when to use colours: auto, always or never' \
+			'--name-status	print a letter and a path for each change' \
+			'--patch	print a patch for git apply' \
+			'--stat	print how many lines were changed in which file'
 	case commit
 		printf '%s\n' \
 			'-q	say nothing on success'
@@ -252,6 +261,8 @@ function __nsrun_rest -a verb
 	case ls
 	case show
 		printf '%s\n' session
+	case diff
+		printf '%s\n' session path+
 	case commit
 		printf '%s\n' session path+
 	case discard

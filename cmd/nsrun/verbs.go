@@ -27,6 +27,9 @@ var verbs = [...]verb{
 also meant where none is named. A stands for added, M for modified, D for
 deleted, T for another type of file.`,
 		flags: func(fs *flag.FlagSet) { jsonFlag(fs, new(bool)) }},
+	{name: "diff", usage: "[flags] [SESSION] [PATH…]", short: "show what a session changed in files",
+		long:  diffHelp,
+		flags: func(fs *flag.FlagSet) { new(diffFlags).define(fs) }},
 	{name: "commit", usage: "[-q] [SESSION] [PATH…]", short: "copy a session's changes to the project",
 		long: `All of them, or those at and below the paths, which are absolute or relative to
 the project. Where something else changed the same files meanwhile, nothing is
@@ -53,6 +56,8 @@ func action(name string) func(args []string) int {
 		return ls
 	case "show":
 		return show
+	case "diff":
+		return diff
 	case "commit":
 		return commit
 	case "discard":

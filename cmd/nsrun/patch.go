@@ -1,0 +1,329 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/textdiff"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// A patch holds what git knows of a change: contents, symbolic links and whether a file
+// can be executed. Everything else is said on standard error, and what git would refuse
+// is left out, because it would refuse all of the patch for it.
+
+// writePatch writes a patch for git apply, and says what is not in it.
+func writePatch(w io.Writer, s *overlay.Session, changes []overlay.Change) error {
+	if roots := rootsOf(changes); len(roots) > 1 {
+		return &usageError{"diff", fmt.Sprintf("the changes are in %d roots, and a patch is for one: name one of %s",
+			len(roots), strings.Join(roots, ", "))}
+	}
+	p := patcher{p: textdiff.NewPatch(w), s: s, umask: umask(), uid: os.Geteuid(),
+		made: map[string]bool{}, removed: map[string]bool{}}
+	err := p.write(changes)
+	if err == nil {
+		err = p.emptied(changes)
+	}
+	if err != nil {
+		return errors.Join(err, p.p.Break())
+	}
+	for _, n := range p.notes {
+		say("not in the patch: %s", n)
+	}
+	if n := p.p.Written(); n > textdiff.MaxGitPatch {
+		say("the patch has %d bytes, and git apply takes %d at most", n, textdiff.MaxGitPatch)
+	}
+	return nil
+}
+
+func rootsOf(changes []overlay.Change) (list []string) {
+	for _, c := range changes {
+		if r := quote(c.Root); len(list) == 0 || list[len(list)-1] != r {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// umask is the caller's, with which git apply will make files.
+func umask() fs.FileMode {
+	m := unix.Umask(0o077)
+	unix.Umask(m)
+	return fs.FileMode(m)
+}
+
+// A patcher writes changes to a patch.
+type patcher struct {
+	p     *textdiff.Patch
+	s     *overlay.Session
+	umask fs.FileMode
+	uid   int
+	notes []*note
+
+	// made and removed hold all directories below which the patch makes or changes a
+	// file, or deletes one.
+	made, removed map[string]bool
+
+	// blocked is a path at which git cannot remove what is in the way.
+	blocked string
+}
+
+// A note is one kind of thing that is not in the patch.
+type note struct {
+	one, many string // "empty directory", "empty directories"
+	names     []string
+}
+
+// mostNames is up to how many things are named; more are counted.
+const mostNames = 10
+
+func (n *note) String() string {
+	if len(n.names) == 1 {
+		return n.one + ": " + n.names[0]
+	}
+	text := fmt.Sprintf("%d %s", len(n.names), n.many)
+	if len(n.names) <= mostNames {
+		text += ": " + strings.Join(n.names, ", ")
+	}
+	return text
+}
+
+// lacks notes that something about c is not in the patch.
+func (p *patcher) lacks(c overlay.Change, detail, one, many string) {
+	i := slices.IndexFunc(p.notes, func(n *note) bool { return n.one == one })
+	if i < 0 {
+		i = len(p.notes)
+		p.notes = append(p.notes, &note{one: one, many: many})
+	}
+	name := c.Path
+	if c.Mode.IsDir() {
+		name += "/"
+	}
+	name = quote(name)
+	if detail != "" {
+		name += " (" + detail + ")"
+	}
+	p.notes[i].names = append(p.notes[i].names, name)
+}
+
+func (p *patcher) write(changes []overlay.Change) error {
+	for _, c := range changes {
+		if err := p.change(c); err != nil {
+			return err
+		}
+	}
+	// Whether a new directory is empty is known when all files are.
+	for _, c := range changes {
+		if c.Kind != overlay.Deleted && c.Kind != overlay.Modified && c.Mode.IsDir() && !p.made[c.Path] {
+			p.lacks(c, "", "empty directory", "empty directories")
+		}
+	}
+	return nil
+}
+
+// gitMode is the mode that git has for an object, zero for what it does not know.
+func gitMode(m fs.FileMode) uint32 {
+	switch {
+	case m.IsRegular() && m&0o100 != 0:
+		return textdiff.Executable
+	case m.IsRegular():
+		return textdiff.Regular
+	case isLink(m):
+		return textdiff.Symlink
+	}
+	return 0
+}
+
+func (p *patcher) change(c overlay.Change) error {
+	if p.blocked != "" && strings.HasPrefix(c.Path, p.blocked+"/") {
+		p.lacks(c, "", "object below what git cannot put there", "objects below what git cannot put there")
+		return nil
+	}
+	old, new := sides(c)
+	f := textdiff.File{OldPath: c.Path, NewPath: c.Path, OldMode: gitMode(old), NewMode: gitMode(new)}
+	for _, mode := range [...]uint32{f.OldMode, f.NewMode} {
+		if mode == 0 {
+			continue
+		}
+		if why := textdiff.GitRefuses(c.Path, mode); why != "" {
+			p.lacks(c, "", "path, since "+why, "paths, since "+why)
+			return nil
+		}
+	}
+	if c.Kind != overlay.Added && c.Kind != overlay.Modified {
+		ok, err := p.remove(c, old)
+		if err != nil {
+			return err
+		}
+		if !ok && c.Kind == overlay.TypeChanged {
+			p.blocked = c.Path
+			p.lacks(c, "", "object in the place of what git cannot delete", "objects in the place of what git cannot delete")
+			return nil
+		}
+	}
+	if f.NewMode == 0 && c.Kind != overlay.Deleted && !new.IsDir() {
+		p.lacks(c, "", typeName(new), typeName(new)+"s")
+	}
+	same := c.Kind == overlay.Modified && f.OldMode == f.NewMode && c.Aspects != 0 && c.Aspects&overlay.Content == 0
+	if err := p.attached(c, new, same); err != nil {
+		return err
+	}
+	if same || f.OldMode == 0 && f.NewMode == 0 {
+		return nil
+	}
+	var err error
+	if f.Old, err = p.content(c, overlay.Before, f.OldMode); err != nil {
+		return err
+	}
+	if f.New, err = p.content(c, overlay.After, f.NewMode); err != nil {
+		return err
+	}
+	if f.NewMode != 0 {
+		above(p.made, c.Path)
+	} else {
+		above(p.removed, c.Path)
+	}
+	if err := p.p.Add(f); err != nil {
+		return p.fail(c, err)
+	}
+	return nil
+}
+
+// remove writes the deletion of a directory, or says that something cannot be deleted. It
+// returns whether nothing will be left at the path.
+func (p *patcher) remove(c overlay.Change, old fs.FileMode) (bool, error) {
+	if !old.IsDir() {
+		if gitMode(old) == 0 {
+			p.lacks(c, "", typeName(old)+" that is to be deleted", typeName(old)+"s that are to be deleted")
+			return false, nil
+		}
+		return true, nil
+	}
+	all := true
+	dirs := []overlay.Change{}
+	if c.Kind == overlay.Deleted {
+		dirs = append(dirs, c)
+	}
+	for below, err := range p.s.Below(c) {
+		if err != nil {
+			return false, err
+		}
+		if below.Mode.IsDir() {
+			dirs = append(dirs, below)
+			continue
+		}
+		notes := len(p.notes)
+		if err := p.change(below); err != nil {
+			return false, err
+		}
+		all = all && notes == len(p.notes) && gitMode(below.Mode) != 0 && textdiff.GitRefuses(below.Path, gitMode(below.Mode)) == ""
+	}
+	for _, d := range dirs {
+		if !p.removed[d.Path] {
+			p.lacks(d, "", "empty directory that is to be deleted", "empty directories that are to be deleted")
+			all = false
+		}
+	}
+	return all, nil
+}
+
+// above adds the directories above a path.
+func above(dirs map[string]bool, name string) {
+	for dir := path.Dir(name); dir != "." && !dirs[dir]; dir = path.Dir(dir) {
+		dirs[dir] = true
+	}
+}
+
+// attached says what else belongs to the session's object. A file that is the same to git
+// keeps the mode it has; others get what git gives them.
+func (p *patcher) attached(c overlay.Change, new fs.FileMode, same bool) error {
+	if c.Kind == overlay.Deleted {
+		return nil
+	}
+	want := 0o666 &^ p.umask
+	if new.IsDir() || new&0o100 != 0 {
+		want = 0o777 &^ p.umask
+	}
+	if same || new.IsDir() && c.Kind == overlay.Modified {
+		want = c.OldMode
+	}
+	if (new.IsRegular() || new.IsDir()) && octal(new) != octal(want) {
+		p.lacks(c, octal(new), "mode that git does not know", "modes that git does not know")
+	}
+	if c.Links > 1 {
+		p.lacks(c, "", "hard link", "hard links")
+	}
+	owner, attributes := c.Aspects&overlay.Owner != 0, c.Aspects&overlay.Attributes != 0
+	if c.Kind != overlay.Modified {
+		a, err := p.s.Access(c, overlay.After)
+		if err != nil {
+			return err
+		}
+		owner, attributes = int(a.UID) != p.uid, len(a.Attributes) > 0
+	}
+	if owner {
+		p.lacks(c, "", "owner", "owners")
+	}
+	if attributes {
+		p.lacks(c, "", "object's attributes", "objects' attributes")
+	}
+	return nil
+}
+
+// content is what one side holds. A file is opened when it is written.
+func (p *patcher) content(c overlay.Change, side overlay.Side, mode uint32) (textdiff.Content, error) {
+	size := c.Size
+	if side == overlay.Before {
+		size = c.OldSize
+	}
+	switch mode {
+	case 0:
+		return textdiff.Content{}, nil
+	case textdiff.Symlink:
+		text, err := p.s.Link(c, side)
+		return textdiff.Bytes([]byte(text)), err
+	}
+	return textdiff.Content{Size: size, Open: func() (io.ReadCloser, error) { return p.s.File(c, side) }}, nil
+}
+
+// fail says which file an error is about.
+func (p *patcher) fail(c overlay.Change, err error) error {
+	if errors.Is(err, textdiff.ErrChanged) {
+		return &overlay.Error{Op: "read", Path: c.Root + "/" + c.Path, Err: err}
+	}
+	return err
+}
+
+// emptied says which directories git removes because it removes all that is in them.
+func (p *patcher) emptied(changes []overlay.Change) error {
+	deleted := map[string]bool{}
+	for _, c := range changes {
+		if c.Kind == overlay.Deleted && gitMode(c.Mode) != 0 {
+			deleted[c.Path] = true
+		}
+	}
+	seen := map[string]bool{".": true}
+	for _, c := range changes {
+		dir := overlay.Change{Root: c.Root, Path: path.Dir(c.Path), Mode: fs.ModeDir}
+		if !deleted[c.Path] || seen[dir.Path] || p.made[dir.Path] {
+			continue
+		}
+		seen[dir.Path] = true
+		names, err := p.s.Names(dir, overlay.Before)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(names, func(n string) bool { return !deleted[dir.Path+"/"+n] }) {
+			p.lacks(dir, "", "empty directory, which git deletes", "empty directories, which git deletes")
+		}
+	}
+	return nil
+}

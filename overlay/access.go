@@ -1,0 +1,146 @@
+package overlay
+
+import (
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// Access is who owns one version of an object, and what else is attached to it.
+type Access struct {
+	UID, GID uint32
+
+	// Attributes are those extended attributes that belong to the project, access
+	// control lists among them. Nil: there are none.
+	Attributes map[string]string
+}
+
+// Access returns the owner and the attributes of one version of what changed. A side
+// that has nothing at this path is fs.ErrNotExist.
+func (s *Session) Access(c Change, side Side) (Access, error) {
+	a, err := s.access(c, side)
+	if err != nil {
+		return Access{}, s.versionError("look at", c, err)
+	}
+	return a, nil
+}
+
+func (s *Session) access(c Change, side Side) (Access, error) {
+	if c.Path == "." {
+		t, err := s.side(c, side)
+		if err != nil {
+			return Access{}, err
+		}
+		defer t.close()
+		top, err := t.top()
+		if err != nil {
+			return Access{}, err
+		}
+		return accessOf(top)
+	}
+	d, name, st, err := s.version(c, side)
+	if err != nil {
+		return Access{}, err
+	}
+	defer d.close()
+	a := Access{UID: st.uid, GID: st.gid}
+	switch {
+	case st.isDir():
+		sub, err := d.dir.dir(name, st)
+		if err != nil {
+			return Access{}, err
+		}
+		return accessOf(sub)
+	case st.isReg():
+		// Only files that have attributes need to be opened for them.
+		if t, err := d.traits(name, st); err != nil || !t.project {
+			return a, err
+		}
+		f, err := d.file(name, st)
+		if err != nil {
+			return Access{}, err
+		}
+		defer f.close()
+		x, err := f.xattrs()
+		a.Attributes = x
+		return a, err
+	}
+	return a, nil
+}
+
+// accessOf is that of a directory, which it closes.
+func accessOf(d dir) (Access, error) {
+	defer d.close()
+	st, err := d.stat()
+	if err != nil {
+		return Access{}, err
+	}
+	x, err := d.xattrs()
+	return Access{UID: st.uid, GID: st.gid, Attributes: x}, err
+}
+
+// Names lists one version of a directory, unsorted; of c, Root and Path are looked at.
+// For After that is what the session made or changed in it.
+func (s *Session) Names(c Change, side Side) ([]string, error) {
+	names, err := s.names(c, side)
+	if err == unix.ENOTDIR || err == unix.ELOOP {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, s.versionError("list", c, err)
+	}
+	return names, nil
+}
+
+func (s *Session) names(c Change, side Side) ([]string, error) {
+	t, err := s.side(c, side)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	d, err := t.at(c.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	names, err := d.names()
+	if err != nil || side == Before {
+		return names, err
+	}
+	here := names[:0]
+	for _, name := range names {
+		st, found, err := d.lstat(name)
+		if err != nil {
+			return nil, err
+		}
+		if found && !st.isWhiteout() {
+			here = append(here, name)
+		}
+	}
+	return here, nil
+}
+
+// Choose returns those changes, which are in the order of Changes, that paths mean, as
+// CommitOptions.Paths have it, and the new directories above them.
+func (s *Session) Choose(changes []Change, paths []string) ([]Change, error) {
+	index := map[string]int{}
+	for i, r := range s.roots {
+		index[r.Path] = i
+	}
+	all := make([]node, len(changes))
+	for i, c := range changes {
+		all[i] = node{Change: c, root: index[c.Root]}
+		if c.Kind != Deleted && c.Mode.IsDir() {
+			all[i].up.mode = unix.S_IFDIR
+		}
+	}
+	chosen, err := s.choose(all, paths)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Change, len(chosen))
+	for i, n := range chosen {
+		list[i] = n.Change
+	}
+	return list, nil
+}
