@@ -12,12 +12,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -42,6 +44,10 @@ type deed struct {
 	ID    string
 	Do    string // "commit", "undo", "discard", "drop", "recover", "naive"
 	Paths []string
+
+	// Plain lets the process see a file system that cannot exchange two names, nor rename
+	// without replacing.
+	Plain bool
 }
 
 // How a struck process ends if nobody kills it.
@@ -77,12 +83,17 @@ var errUnusable = errors.New("cannot be opened")
 
 // do does the deed, and tells strike where it begins and ends.
 func (d deed) do() error {
+	if d.Plain && os.Getenv(crashEnv) != "" { // not in the test's own process
+		if err := plainRename(); err != nil {
+			return err
+		}
+	}
 	if d.Do == "recover" {
 		if err := strike.Begin(); err != nil {
 			return err
 		}
 		defer strike.End()
-		return recoverAll(d.State)
+		return recoverState(d.State)
 	}
 	s, err := openSoon(d.State, d.ID)
 	if err != nil {
@@ -109,6 +120,31 @@ func (d deed) do() error {
 	return errors.Join(err, s.Close())
 }
 
+// plainRename lets renameat2 fail for good where it has flags, as file systems do that know
+// none.
+func plainRename() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const load, equal, ret = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
+	const flags = 16 + 4*8 // the offset of the fifth argument
+	prog := []unix.SockFilter{
+		{Code: load, K: 0},
+		{Code: equal, K: unix.SYS_RENAMEAT2, Jf: 3},
+		{Code: load, K: flags},
+		{Code: equal, K: 0, Jt: 1},
+		{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EINVAL)},
+		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	p := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
+	if _, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&p))); e != 0 {
+		return e
+	}
+	return nil
+}
+
 // openSoon is Open. For a moment after a session was closed its lock may still be held: by a
 // child process that was made before, and has not come to close what it must not inherit.
 func openSoon(state, id string) (s *Session, err error) {
@@ -123,7 +159,7 @@ func openSoon(state, id string) (s *Session, err error) {
 func (st *stand) mend(turn int) error {
 	switch turn % 3 {
 	case 0:
-		return recoverAll(st.state)
+		return recoverState(st.state)
 	case 1:
 		s, err := openSoon(st.state, st.id)
 		if err != nil {
@@ -140,8 +176,8 @@ func (st *stand) mend(turn int) error {
 	}
 }
 
-// recoverAll mends what was interrupted.
-func recoverAll(state string) error {
+// recoverState mends what was interrupted.
+func recoverState(state string) error {
 	var errs []error
 	for r, err := range Recover(state) {
 		if err != nil {
@@ -416,7 +452,7 @@ func (tr *trial) point(t testing.TB, p strike.Plan, sum *tally) {
 	r, out := st.deed(tr.deed).strikeIt(t, p)
 	wasAfter, detail := tr.judge(t, st, p, r, out, r.Killed || p.Stay)
 	st.drop(t)
-	sum.add(wasAfter, finding{p, r.Call, detail})
+	sum.add(wasAfter, finding{p, r.Call.String(), detail})
 }
 
 func (sum *tally) add(after bool, f finding) {
@@ -441,7 +477,7 @@ func (tr *trial) judge(t testing.TB, st *stand, p strike.Plan, r strike.Result, 
 	if out != "" && !r.Killed {
 		defer func() {
 			if len(detail) > 0 {
-				detail = append(detail, "it said: "+strings.TrimSpace(out))
+				detail = append(detail, "it said: "+strings.TrimSpace(out[:min(len(out), 400)]))
 			}
 		}()
 	}
@@ -473,7 +509,7 @@ func (tr *trial) judge(t testing.TB, st *stand, p strike.Plan, r strike.Result, 
 			}
 		case r.ExitCode == exitError && after:
 			note("it said that it failed, and it was done")
-		case r.ExitCode == exitUntidy && !after:
+		case r.ExitCode == exitUntidy && !after && !mended:
 			note("it said that something was applied, and nothing was")
 		case r.ExitCode != exitDone && r.ExitCode != exitError && r.ExitCode != exitUntidy:
 			note("exit status %d", r.ExitCode)
@@ -591,7 +627,7 @@ func each(points []int, do func(k int)) {
 // at so many points of each.
 func (tr *trial) tryRecovery(t *testing.T, deeds, many int) {
 	n := tr.run(t, false)
-	mending := deed{Do: "recover"}
+	mending := deed{Do: "recover", Plain: tr.deed.Plain}
 	for _, way := range strikes {
 		t.Run(strings.ReplaceAll(way.name, " ", "-"), func(t *testing.T) {
 			sum := &tally{}
@@ -615,7 +651,7 @@ func (tr *trial) tryRecovery(t *testing.T, deeds, many int) {
 					r.ExitCode = -1 // what it says is not asked
 					wasAfter, detail := tr.judge(t, st, p, r, out, true)
 					st.drop(t)
-					sum.add(wasAfter, finding{p, fmt.Sprintf("%s, of the recovery of what was killed at %d", r.Call, k), detail})
+					sum.add(wasAfter, finding{p, fmt.Sprintf("%v, of the recovery of what was killed at %d", r.Call, k), detail})
 				}
 			})
 			sum.report(t, tr, n)
@@ -657,15 +693,34 @@ func (sum *tally) report(t *testing.T, tr *trial, calls int) {
 		return
 	}
 	slices.SortFunc(sum.findings, func(a, b finding) int { return a.plan.At - b.plan.At })
-	most := 5
-	if v, err := strconv.Atoi(os.Getenv("NSRUN_CRASH_SHOW")); err == nil {
-		most = v
+	// What is wrong in the same way is told once.
+	like := map[string][]finding{}
+	var kinds []string
+	for _, f := range sum.findings {
+		var k string
+		for _, d := range f.detail {
+			if !strings.HasPrefix(d, "it said: ") {
+				k += numbers.ReplaceAllString(d, "N") + "\n"
+			}
+		}
+		if like[k] == nil {
+			kinds = append(kinds, k)
+		}
+		like[k] = append(like[k], f)
 	}
-	for i, f := range sum.findings {
+	const most = 8
+	for i, k := range kinds {
 		if i == most {
-			t.Errorf("and %d more", len(sum.findings)-most)
+			t.Errorf("and %d more kinds", len(kinds)-most)
 			break
 		}
-		t.Errorf("%v", f)
+		at := ""
+		for _, f := range like[k] {
+			at += " " + strconv.Itoa(f.plan.At)
+		}
+		t.Errorf("%d points:%s; %v", len(like[k]), at, like[k][0])
 	}
 }
+
+// numbers are what differs from one run to the next.
+var numbers = regexp.MustCompile(`[0-9]{8}T[0-9]{6}Z-[a-z2-7]{8}|json\.[a-z2-7]{8}|[0-9]+`)

@@ -170,7 +170,9 @@ func copyTree(from, to string) error {
 // type, mode, owner, attributes, modification time, content, and which names are one file.
 func fingerprint(root string) ([]string, error) {
 	var list []string
-	first := map[uint64]string{}
+	// A backup may be one more name of a file: only names in the tree count.
+	names := map[uint64][]string{}
+	at := map[int]uint64{} // which lines are about which file
 	var visit func(path, rel string) error
 	visit = func(path, rel string) error {
 		var st unix.Stat_t
@@ -203,10 +205,8 @@ func fingerprint(root string) ([]string, error) {
 				fmt.Fprintf(&b, " %d bytes %x", len(data), hash(data))
 			}
 			if st.Nlink > 1 {
-				if _, ok := first[st.Ino]; !ok {
-					first[st.Ino] = rel
-				}
-				fmt.Fprintf(&b, " is %q, %d names", first[st.Ino], st.Nlink)
+				names[st.Ino] = append(names[st.Ino], rel)
+				at[len(list)] = st.Ino
 			}
 		case unix.S_IFLNK:
 			text, err := os.Readlink(path)
@@ -233,7 +233,13 @@ func fingerprint(root string) ([]string, error) {
 		}
 		return nil
 	}
-	return list, visit(root, ".")
+	err := visit(root, ".")
+	for i, ino := range at {
+		if n := names[ino]; len(n) > 1 {
+			list[i] += fmt.Sprintf(" is %q, %d names", n[0], len(n))
+		}
+	}
+	return list, err
 }
 
 // hash is FNV-1a.

@@ -41,6 +41,8 @@ var deeds = []struct {
 	{"commit the rest", []deed{{Do: "commit", Paths: some}}, deed{Do: "commit"}, []deed{{Do: "undo"}}},
 	{"undo a part", []deed{{Do: "commit", Paths: some}}, deed{Do: "undo"}, []deed{{Do: "commit", Paths: some}}},
 	{"drop", nil, deed{Do: "drop", Paths: some}, nil},
+	{"commit plainly", nil, deed{Do: "commit", Plain: true}, []deed{{Do: "undo"}}},
+	{"undo plainly", []deed{{Do: "commit"}}, deed{Do: "undo", Plain: true}, []deed{{Do: "commit"}}},
 }
 
 // TestCrashControl: that something is broken is found, and what is not is not.

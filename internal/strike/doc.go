@@ -7,7 +7,7 @@
 //	whole, err := strike.Run(command(), strike.Plan{})
 //	for k := 1; k <= whole.Calls; k++ {
 //		r, err := strike.Run(command(), strike.Plan{At: k, Do: strike.Kill})
-//		…                       // r.Call: `renameat2 "new" "old"`
+//		…                       // r.Call: `renameat2 "/d/new" "/d/old"`
 //	}
 //
 // The program says which part of it is meant, by Begin and End; nothing before,

@@ -54,16 +54,16 @@ type Plan struct {
 	Opens bool
 
 	// Trace is called with every call that counts, and its number. Nil: it is not.
-	Trace func(k int, call string)
+	Trace func(k int, c Call)
 }
 
 // A Result says how the program ended.
 type Result struct {
-	Calls    int    // how many calls were counted; with a program that was killed, until then
-	Call     string // the call that was struck, with its paths; empty: none was
-	Failed   int    // how many calls failed
-	Killed   bool   // by us
-	ExitCode int    // -1: it was killed, by us or a signal
+	Calls    int  // how many calls were counted; with a program that was killed, until then
+	Call     Call // the call that was struck; zero: none was
+	Failed   int  // how many calls failed
+	Killed   bool // by us
+	ExitCode int  // -1: it was killed, by us or a signal
 }
 
 // ErrNotPermitted is what Run wraps where programs cannot be traced.
@@ -270,17 +270,18 @@ func (t *tracer) entered(tid int, th *thread) error {
 		}
 		return t.resume(tid, 0)
 	}
-	c, ok := calls[uintptr(nr)]
+	f, ok := calls[uintptr(nr)]
 	if !ok || !t.on {
 		return t.resume(tid, 0)
 	}
-	k := c.of(tid, args)
+	c := f.read(tid, args)
+	k := f.of(c, args)
 	if k == 0 || k == opens && !t.plan.Opens {
 		return t.resume(tid, 0)
 	}
 	t.result.Calls++
 	if t.plan.Trace != nil {
-		t.plan.Trace(t.result.Calls, c.text(tid, args))
+		t.plan.Trace(t.result.Calls, c)
 	}
 	switch p := t.plan; {
 	case p.At == 0 || t.result.Calls < p.At:
@@ -289,7 +290,7 @@ func (t *tracer) entered(tid int, th *thread) error {
 			return t.fail(tid)
 		}
 	default:
-		t.result.Call = c.text(tid, args)
+		t.result.Call = c
 		switch p.Do {
 		case Kill:
 			t.result.Killed = true

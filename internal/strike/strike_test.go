@@ -144,7 +144,7 @@ func TestStrike(t *testing.T) {
 		name     string
 		plan     Plan
 		calls    int
-		call     string // how the call that is struck begins
+		call     string // the name of the one that is struck
 		killed   bool
 		exitCode int
 		left     string
@@ -170,8 +170,8 @@ func TestStrike(t *testing.T) {
 			if r.Calls != test.calls || r.Killed != test.killed || r.ExitCode != test.exitCode {
 				t.Errorf("got %+v\n%s", r, out)
 			}
-			if name, _, _ := strings.Cut(r.Call, " "); name != test.call {
-				t.Errorf("struck %q, want %s", r.Call, test.call)
+			if r.Call.Name != test.call {
+				t.Errorf("struck %v, want %s", r.Call, test.call)
 			}
 			if got := strings.Join(left, " "); got != test.left {
 				t.Errorf("left %s, want %s", got, test.left)
@@ -185,9 +185,8 @@ func TestStrike(t *testing.T) {
 
 func TestCallsAreNamed(t *testing.T) {
 	var got []string
-	r, _, _ := strikeAt(t, "steps", Plan{At: 5, Trace: func(k int, call string) {
-		name, _, _ := strings.Cut(call, " ")
-		got = append(got, name)
+	r, _, _ := strikeAt(t, "steps", Plan{At: 5, Trace: func(k int, c Call) {
+		got = append(got, c.Name)
 		if k != len(got) {
 			t.Errorf("call %d is told of as %d", len(got), k)
 		}
@@ -195,8 +194,8 @@ func TestCallsAreNamed(t *testing.T) {
 	if want := []string{"mkdirat", "symlinkat", "openat", "write", "renameat2"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if !strings.Contains(r.Call, `/3"`) || !strings.Contains(r.Call, `/5"`) {
-		t.Errorf("%q does not name the paths", r.Call)
+	if f := r.Call.Files; len(f) != 2 || filepath.Base(f[0]) != "3" || filepath.Base(f[1]) != "5" {
+		t.Errorf("%v does not name the paths", r.Call)
 	}
 }
 
