@@ -44,6 +44,7 @@ var mayImport = map[string][]string{
 	"test/clients/recorder": {},
 	"internal/differ":       {},
 	"internal/differ/probe": {},
+	"internal/strike":       {},
 }
 
 // thirdParty is what packages import of other modules. A new one needs a reason in
@@ -58,6 +59,7 @@ var thirdParty = map[string][]string{
 	"nsexec":                {"golang.org/x/sys/unix"},
 	"cmd/nsrun":             {"github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 	"internal/differ/probe": {"golang.org/x/sys/unix"},
+	"internal/strike":       {"golang.org/x/sys/unix"},
 }
 
 // thirdPartyTests is what tests import beyond that.

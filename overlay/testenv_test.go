@@ -30,6 +30,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv(helperEnv) != "" {
 		os.Exit(helper())
 	}
+	if os.Getenv(crashEnv) != "" {
+		os.Exit(crashHelper())
+	}
+	if os.Getenv(sceneEnv) != "" {
+		os.Exit(sceneHelper())
+	}
 	unix.Umask(0o022)
 	testenv.Main(m)
 }

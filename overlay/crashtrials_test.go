@@ -1,0 +1,119 @@
+package overlay
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// memory is a directory on a tmpfs, or on the disk where there is none.
+func memory(t testing.TB) string {
+	t.Helper()
+	var fs unix.Statfs_t
+	if unix.Statfs("/dev/shm", &fs) == nil && fs.Type == unix.TMPFS_MAGIC {
+		if dir, err := os.MkdirTemp("/dev/shm", "nsrun-crash-"); err == nil {
+			t.Cleanup(func() { removeAll(t, dir) })
+			return dir
+		}
+	}
+	return tempDir(t)
+}
+
+// some is what a partial commit, or a drop, is about.
+var some = []string{"1:new", "1:changed", "1:old", "1:becomes-file", "1:alone2", "2:attrs", "2:locked", "2:src", "2:secret"}
+
+// deeds are what is struck.
+var deeds = []struct {
+	name    string
+	prepare []deed
+	deed    deed
+	again   []deed
+}{
+	{"commit", nil, deed{Do: "commit"}, []deed{{Do: "undo"}}},
+	{"undo", []deed{{Do: "commit"}}, deed{Do: "undo"}, []deed{{Do: "commit"}}},
+	{"discard", nil, deed{Do: "discard"}, nil},
+	{"commit a part", nil, deed{Do: "commit", Paths: some}, []deed{{Do: "undo"}}},
+	{"commit the rest", []deed{{Do: "commit", Paths: some}}, deed{Do: "commit"}, []deed{{Do: "undo"}}},
+	{"undo a part", []deed{{Do: "commit", Paths: some}}, deed{Do: "undo"}, []deed{{Do: "commit", Paths: some}}},
+	{"drop", nil, deed{Do: "drop", Paths: some}, nil},
+	{"commit plainly", nil, deed{Do: "commit", Plain: true}, []deed{{Do: "undo"}}},
+	{"undo plainly", []deed{{Do: "commit"}}, deed{Do: "undo", Plain: true}, []deed{{Do: "commit"}}},
+}
+
+// TestCrashControl: that something is broken is found, and what is not is not.
+func TestCrashControl(t *testing.T) {
+	testenv.Leaks(t)
+	dir := memory(t)
+	tr := &trial{name: "naive", scene: newScene(t, mustMkdir(filepath.Join(dir, "scene")), true), base: dir, state: dir,
+		deed: deed{Do: "naive"}, control: true}
+	tr.tryAll(t, 100, "kill", "EIO", "ENOSPC for good")
+}
+
+// TestCommitIsWhatWasSeen: what the trials take for the outcome is right.
+func TestCommitIsWhatWasSeen(t *testing.T) {
+	testenv.Leaks(t)
+	for _, small := range []bool{true, false} {
+		dir := memory(t)
+		tr := &trial{name: "commit", scene: newScene(t, mustMkdir(filepath.Join(dir, "scene")), small), base: dir, state: dir, deed: deed{Do: "commit"}}
+		tr.run(t, false)
+		if d := difference(tr.after.project, tr.scene.wantAfter(t, dir)); len(d) > 0 {
+			t.Errorf("%d differences:\n%s", len(d), strings.Join(d, "\n"))
+		}
+	}
+}
+
+// crash strikes all deeds on a scene: projects in base, sessions in state.
+func crash(t *testing.T, base, state string, small bool, many int, only ...string) {
+	sc := newScene(t, mustMkdir(filepath.Join(base, "scene")), small)
+	for _, d := range deeds {
+		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
+			tr := &trial{name: d.name, scene: sc, base: base, state: state, prepare: d.prepare, deed: d.deed, again: d.again}
+			tr.tryAll(t, many, only...)
+		})
+	}
+}
+
+// TestCrashSmall tries each point of few changes, one of each kind.
+func TestCrashSmall(t *testing.T) {
+	testenv.Leaks(t)
+	dir := memory(t)
+	crash(t, dir, dir, true, 60)
+}
+
+// TestCrash tries points of some 300 changes.
+func TestCrash(t *testing.T) {
+	testenv.Leaks(t)
+	dir := memory(t)
+	crash(t, dir, dir, false, 15)
+}
+
+// TestCrashApart has the sessions on another file system than the projects.
+func TestCrashApart(t *testing.T) {
+	testenv.Leaks(t)
+	crash(t, memory(t), tempDir(t), true, 15)
+}
+
+// TestCrashDisk has all of it on the disk.
+func TestCrashDisk(t *testing.T) {
+	testenv.Leaks(t)
+	dir := tempDir(t)
+	crash(t, dir, dir, true, 5)
+}
+
+// TestCrashRecovery strikes what mends.
+func TestCrashRecovery(t *testing.T) {
+	testenv.Leaks(t)
+	dir := memory(t)
+	sc := newScene(t, mustMkdir(filepath.Join(dir, "scene")), true)
+	for _, d := range deeds {
+		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
+			tr := &trial{name: d.name, scene: sc, base: dir, state: dir, prepare: d.prepare, deed: d.deed, again: d.again}
+			tr.tryRecovery(t, 4, 4)
+		})
+	}
+}
