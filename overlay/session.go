@@ -112,7 +112,7 @@ func Create(o Options) (_ *Session, err error) {
 	// and Open never see half of one.
 	var tmp string
 	for {
-		tmp = ".new-" + newName(time.Now())
+		tmp = newPrefix + newName(time.Now())
 		if err = unix.Mkdirat(state.fd, tmp, 0o700); err != unix.EEXIST && err != unix.EINTR {
 			break
 		}
@@ -659,7 +659,7 @@ func (s *Session) Remove() error {
 		return &Error{Op: op, Path: s.path, Err: s.closed()}
 	}
 	// Away first: nobody sees a part of it. Calling again goes on with that.
-	gone := ".gone-" + s.id
+	gone := gonePrefix + s.id
 	if err := s.state.rename(s.id, gone, 0); err != nil && err != unix.ENOENT {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
