@@ -29,6 +29,7 @@ import (
 type runOptions struct {
 	dir                   string
 	projects              []string
+	session               string
 	shell                 string
 	shellSet              bool
 	direct                bool
@@ -71,6 +72,13 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.StringVar(&o.dir, "C", "", "working `directory`")
 	fs.StringVar(&o.dir, "dir", "", "working `directory`")
 	fs.Var((*listFlag)(&o.projects), "project", "project root `directory` (repeatable; default: the git work tree, else the current directory)")
+	fs.Func("session", "add to a `SESSION` that was kept; its roots are the project", func(s string) error {
+		if s == "" {
+			return errors.New("empty id")
+		}
+		o.session = s
+		return nil
+	})
 	fs.Func("c", "run a shell `string` with /bin/sh -c", func(s string) error { o.shell, o.shellSet = s, true; return nil })
 	fs.BoolVar(&o.direct, "direct", false, "write straight into the project, no overlay; .git is read-only, but for objects, refs and logs")
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes afterwards, if the command succeeds")
@@ -116,6 +124,12 @@ func parseRun(args []string) (*runOptions, error) {
 		return nil, &usageError{"run", "--commit, --discard and --keep exclude each other"}
 	case o.direct && n > 0:
 		return nil, &usageError{"run", "--direct leaves nothing to commit, discard or keep"}
+	case o.session != "" && len(o.projects) > 0:
+		return nil, &usageError{"run", "--session has roots of its own: no --project with it"}
+	case o.session != "" && o.direct:
+		return nil, &usageError{"run", "--session and --direct exclude each other"}
+	case o.session != "" && o.discard:
+		return nil, &usageError{"run", "--discard would throw away what the session held before: use nsrun discard"}
 	case o.net != "none" && o.net != "host":
 		return nil, &usageError{"run", fmt.Sprintf("--net %s: only none and host", quote(o.net))}
 	case o.timeout < 0:
@@ -183,6 +197,7 @@ type runner struct {
 	o       *runOptions
 	began   time.Time
 	session *overlay.Session // nil: --direct
+	resumed bool             // the session was there before
 	spec    nsrunlib.Spec
 	cmd     *nsexec.Cmd
 	cancel  context.CancelFunc
@@ -209,7 +224,7 @@ func (r *runner) close() {
 		return
 	}
 	drop := r.session.DropScratch
-	if !r.started() {
+	if !r.started() && !r.resumed {
 		drop = r.session.Remove
 	}
 	if err := drop(); err != nil && !errors.Is(err, os.ErrClosed) {
@@ -236,8 +251,15 @@ func (r *runner) prepare() error {
 		}
 	}
 	roots := o.projects
-	if len(roots) == 0 {
+	switch {
+	case len(roots) > 0 || o.session != "":
+	case o.direct:
 		roots = []string{workTree(dir)}
+	default:
+		var notice string
+		if roots, notice = defaultRoots(dir); notice != "" && !o.quiet {
+			say("%s", notice)
+		}
 	}
 	plan := nsrunlib.BaseMounts()
 	var table []mounts.Info
@@ -253,7 +275,7 @@ func (r *runner) prepare() error {
 		}
 		plan = append(plan, direct...)
 	} else if !o.explain {
-		if r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: o.command}); err != nil {
+		if err := r.openSession(roots); err != nil {
 			return err
 		}
 		for _, root := range r.session.Roots() {
@@ -266,6 +288,13 @@ func (r *runner) prepare() error {
 			return err
 		}
 		plan = append(append(plan, caches...), r.session.Mounts()...)
+	} else if o.session != "" {
+		s, err := overlay.OpenReadOnly("", o.session)
+		if err != nil {
+			return err
+		}
+		plan = append(plan, s.Mounts()...)
+		_ = s.Close()
 	} else {
 		for i, root := range roots {
 			if root, err = realPath(root); err != nil {
@@ -320,6 +349,24 @@ func (r *runner) prepare() error {
 		return err
 	}
 	r.cmd.WaitDelay = 2 * time.Second
+	return nil
+}
+
+// openSession begins a session, or goes on with one.
+func (r *runner) openSession(roots []string) (err error) {
+	if r.o.session == "" {
+		r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: r.o.command})
+		return err
+	}
+	s, err := overlay.Open("", r.o.session)
+	if err != nil {
+		return err
+	}
+	if err := s.Resume(r.o.command); err != nil {
+		_ = s.Close()
+		return err
+	}
+	r.session, r.resumed, r.state = s, true, overlay.Kept.String()
 	return nil
 }
 
@@ -656,6 +703,9 @@ func (r *runner) finish(status int) error {
 		return nil
 	}
 	if !r.started() {
+		if r.resumed {
+			return nil
+		}
 		return r.drop()
 	}
 	r.state = overlay.Kept.String()
@@ -666,6 +716,9 @@ func (r *runner) finish(status int) error {
 		r.changes = append(r.changes, c)
 	}
 	if len(r.changes) == 0 {
+		if r.resumed {
+			return nil
+		}
 		r.state = overlay.Discarded.String()
 		return r.drop()
 	}
