@@ -91,6 +91,7 @@ ls
 show
 commit
 discard
+gc
 doctor
 completion
 man
@@ -172,7 +173,10 @@ _nsrun_flag() {
 	'run report') kinds=(path) ;;
 	'run ro') kinds=(path) ;;
 	'run rw') kinds=(path) ;;
+	'run session') kinds=(session) ;;
 	'run timeout') kinds=(none) ;;
+	'commit exclude') kinds=(path) ;;
+	'gc older') kinds=(none) ;;
 	*) kinds=() ;;
 	esac
 }
@@ -180,12 +184,13 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --block -c --clear-env --commit --dir --direct --discard --env --explain --keep --net --project -q --report --ro --rw --timeout' rest=(command none+) ;;
-	ls) flags='--json' rest=() ;;
+	run) flags='-C --block -c --clear-env --commit --dir --direct --discard --env --explain --keep --net --project -q --report --ro --rw --session --timeout' rest=(command none+) ;;
+	ls) flags='--json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
-	commit) flags='-q' rest=(session path+) ;;
+	commit) flags='--allow-special --exclude --merge --ours -q --theirs' rest=(session path+) ;;
 	discard) flags='-q' rest=(session+) ;;
-	doctor) flags='--json' rest=() ;;
+	gc) flags='--dry-run --keep-committed --kept --older -q' rest=(session+) ;;
+	doctor) flags='--json --sessions' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='' rest=() ;;
 	version) flags='' rest=() ;;

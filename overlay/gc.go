@@ -272,13 +272,11 @@ func (c *cleaner) older(t time.Time, d time.Duration) bool {
 
 // lastUse is when a session was ended, or used last: its data is written then.
 func lastUse(d *handle, m *meta) time.Time {
-	last := m.Created
-	if st, err := d.lstat(metaName); err == nil {
-		if t := time.Unix(st.mtime.Unix()); t.After(last) {
-			last = t
-		}
+	st, err := d.lstat(metaName)
+	if err != nil {
+		return m.Created
 	}
-	return last
+	return time.Unix(st.mtime.Unix())
 }
 
 // damaged reports whether err, which readMeta returned, says that the data is gone: not
@@ -288,11 +286,11 @@ func damaged(err error) bool {
 	return err == unix.ENOENT || err == errCut || errors.As(err, &syntax)
 }
 
-// removeWhole removes a session's directory. It is renamed first, so that nobody sees a
+// removeWhole removes a directory. A session's is renamed first, so that nobody sees a
 // part of it.
 func removeWhole(state *handle, name string) error {
-	if !strings.HasPrefix(name, gonePrefix) {
-		gone := gonePrefix + strings.TrimPrefix(name, newPrefix)
+	if name[0] != '.' {
+		gone := gonePrefix + name
 		if err := state.rename(name, gone, 0); err != nil {
 			return err
 		}

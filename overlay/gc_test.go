@@ -41,7 +41,6 @@ func newHeap(t *testing.T) heap {
 		}
 		h.label[s.Dir()] = label
 		data := filepath.Join(s.Dir(), metaName)
-		// The clock of Created is that of the lock.
 		has := func(word string) bool { return strings.Contains(label, word) }
 		if has("kept") || has("changes") {
 			if err := os.WriteFile(filepath.Join(s.Roots()[0].Upper, "f"), []byte("2"), 0o644); err != nil {
@@ -57,9 +56,6 @@ func newHeap(t *testing.T) heap {
 			}
 		}
 		m := *s.meta
-		if has("old") {
-			m.Created = old
-		}
 		if has("999") {
 			m.Version = 999
 		}

@@ -2,27 +2,81 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/overlay"
 )
 
+const commitHelp = `All of them, or those at and below the paths, which are absolute or relative to
+the project and may be patterns: *, ?, [a-z], and ** for any number of directories.
+It is all or nothing. Where something else changed the same files meanwhile, that is
+said and nothing is done, unless one of --theirs, --ours and --merge decides. nsrun
+undo takes a commit back.`
+
+type commitOptions struct {
+	overlay.CommitOptions
+	theirs, ours, merge bool
+	quiet               bool
+}
+
+func commitFlags(fs *flag.FlagSet, o *commitOptions) {
+	fs.Var((*listFlag)(&o.Exclude), "exclude", "leave out a `path`, a pattern, or a name in any directory (repeatable)")
+	fs.BoolVar(&o.theirs, "theirs", false, "where both changed a file, take the session's")
+	fs.BoolVar(&o.ours, "ours", false, "where both changed a file, leave the project's")
+	fs.BoolVar(&o.merge, "merge", false, "where both changed a text, put both changes into it")
+	fs.BoolVar(&o.AllowSpecial, "allow-special", false, "commit setuid files, device nodes and the like too")
+	quietFlag(fs, &o.quiet)
+}
+
+// prefer is what the flags say about conflicts.
+func (o *commitOptions) prefer() (p overlay.Preference, err error) {
+	n := 0
+	for _, f := range [...]struct {
+		given  bool
+		prefer overlay.Preference
+	}{{o.theirs, overlay.Theirs}, {o.ours, overlay.Ours}, {o.merge, overlay.Merge}} {
+		if f.given {
+			p = f.prefer
+			n++
+		}
+	}
+	if n > 1 {
+		err = &usageError{"commit", "--theirs, --ours and --merge exclude each other"}
+	}
+	return p, err
+}
+
 func commit(args []string) int {
-	var quiet bool
-	rest, status, ok := parseVerb("commit", args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
+	var o commitOptions
+	rest, status, ok := parseVerb("commit", args, func(fs *flag.FlagSet) { commitFlags(fs, &o) })
 	if !ok {
 		return status
 	}
-	id, paths := sessionArg(rest)
+	var err error
+	if o.Prefer, err = o.prefer(); err != nil {
+		return fail(err)
+	}
+	var id string
+	id, o.Paths = sessionArg(rest)
 	s, err := overlay.Open("", id)
 	if err != nil {
 		return fail(err)
 	}
 	defer s.Close()
-	if err := s.Commit(context.Background(), paths...); err != nil {
-		return fail(err)
+	bar := newBar("committing", o.quiet)
+	o.Progress = bar.progress()
+	ctx, stop := interruptible()
+	err = s.CommitWith(ctx, o.CommitOptions)
+	stop()
+	bar.end()
+	if err != nil {
+		return failCommit(err, s.ID())
 	}
-	if !quiet {
+	if !o.quiet {
 		switch s.State() {
 		case overlay.Committed:
 			say("committed %s", s.ID())
@@ -30,7 +84,42 @@ func commit(args []string) int {
 			say("committed a part of %s: nsrun show %s", s.ID(), s.ID())
 		}
 	}
+	tidy()
 	return 0
+}
+
+// interruptible is a context that ends when the user has had enough. Until stop is
+// called signals do nothing else: what must not be interrupted is not.
+func interruptible() (ctx context.Context, stop func()) {
+	return signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+}
+
+// failCommit is fail, with all that a commit met in lines of its own.
+func failCommit(err error, id string) int {
+	if errors.Is(err, context.Canceled) {
+		say("interrupted: nothing was done")
+		return 128 + int(unix.SIGINT)
+	}
+	if e, ok := errors.AsType[*overlay.ConflictError](err); ok {
+		for _, c := range e.Conflicts {
+			say("%s", conflictText(c))
+		}
+		say("%s, nothing was done (try: nsrun commit %s with --theirs, --ours or --merge)", plural(len(e.Conflicts), "conflict"), id)
+		return exitFailed
+	}
+	if e, ok := errors.AsType[*overlay.SpecialError](err); ok {
+		for _, s := range e.Specials {
+			say("special: %s %s", quote(s.Path), s.Why)
+		}
+		say("nothing was done (try: nsrun commit %s with --exclude PATH or --allow-special)", id)
+		return exitFailed
+	}
+	return fail(err)
+}
+
+// conflictText tells both sides of a conflict.
+func conflictText(c overlay.Conflict) string {
+	return "conflict: " + quote(c.Path) + " " + c.Why
 }
 
 func discard(args []string) int {
@@ -56,5 +145,6 @@ func discard(args []string) int {
 			say("discarded %s", s.ID())
 		}
 	}
+	tidy()
 	return status
 }

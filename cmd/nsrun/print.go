@@ -117,9 +117,6 @@ func hint(err error) string {
 	if errors.Is(err, overlay.ErrEnded) {
 		return "try: nsrun ls"
 	}
-	if c, ok := errors.AsType[*overlay.ConflictError](err); ok && len(c.Conflicts) > 0 {
-		return "try: nsrun show, or nsrun discard"
-	}
 	return ""
 }
 

@@ -72,7 +72,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.StringVar(&o.dir, "C", "", "working `directory`")
 	fs.StringVar(&o.dir, "dir", "", "working `directory`")
 	fs.Var((*listFlag)(&o.projects), "project", "project root `directory` (repeatable; default: the git work tree, else the current directory)")
-	fs.Func("session", "add to a `SESSION` that was kept; its roots are the project", func(s string) error {
+	fs.Func("session", "add to a `SESSION` that was kept; its roots are the project, the first one is the working directory", func(s string) error {
 		if s == "" {
 			return errors.New("empty id")
 		}
@@ -147,6 +147,9 @@ func run(args []string) int {
 		return fail(err)
 	}
 	r := &runner{o: o, began: time.Now(), state: overlay.Discarded.String()}
+	if o.session != "" {
+		r.state = overlay.Kept.String()
+	}
 	defer r.close()
 	if o.explain {
 		if err := r.prepare(); err != nil {
@@ -161,6 +164,9 @@ func run(args []string) int {
 		return fail(err)
 	}
 	status := r.all()
+	if r.state != overlay.Kept.String() && r.started() && !r.dropped {
+		tidy()
+	}
 	if err := r.writeReport(status); err != nil {
 		return fail(err)
 	}
@@ -187,7 +193,7 @@ func (r *runner) all() int {
 	status := r.run()
 	before.restore()
 	if err := r.finish(status); err != nil {
-		return fail(err)
+		return failCommit(err, r.session.ID())
 	}
 	return status
 }
@@ -278,6 +284,7 @@ func (r *runner) prepare() error {
 		if err := r.openSession(roots); err != nil {
 			return err
 		}
+		dir = sessionDir(o, r.session, dir)
 		for _, root := range r.session.Roots() {
 			if sub := mountBelow(table, root.Path); sub != "" {
 				return &mountError{root.Path, sub}
@@ -294,6 +301,7 @@ func (r *runner) prepare() error {
 			return err
 		}
 		plan = append(plan, s.Mounts()...)
+		dir = sessionDir(o, s, dir)
 		_ = s.Close()
 	} else {
 		for i, root := range roots {
@@ -366,8 +374,20 @@ func (r *runner) openSession(roots []string) (err error) {
 		_ = s.Close()
 		return err
 	}
-	r.session, r.resumed, r.state = s, true, overlay.Kept.String()
+	r.session, r.resumed = s, true
 	return nil
+}
+
+// sessionDir is where a command runs in a session that was there before: in the first
+// root, if the current directory is in none and no other one was given.
+func sessionDir(o *runOptions, s *overlay.Session, dir string) string {
+	if o.session == "" || o.dir != "" {
+		return dir
+	}
+	if real, err := realPath(dir); err == nil && within(s, real) {
+		return dir
+	}
+	return s.Roots()[0].Path
 }
 
 // workingDir is the directory that -C names.
@@ -728,7 +748,12 @@ func (r *runner) finish(status int) error {
 	}
 	switch r.decide(status) {
 	case "commit":
-		if err := r.session.Commit(context.Background()); err != nil {
+		bar := newBar("committing", r.o.quiet)
+		ctx, stop := interruptible()
+		err := r.session.CommitWith(ctx, overlay.CommitOptions{Progress: bar.progress()})
+		stop()
+		bar.end()
+		if err != nil {
 			say("the changes are kept as session %s", id)
 			return err
 		}

@@ -25,11 +25,9 @@ var verbs = [...]verb{
 	{name: "show", usage: "[--json] [SESSION]", short: "show what a session changed",
 		long:  showHelp,
 		flags: func(fs *flag.FlagSet) { jsonFlag(fs, new(bool)) }},
-	{name: "commit", usage: "[-q] [SESSION] [PATH…]", short: "copy a session's changes to the project",
-		long: `All of them, or those at and below the paths, which are absolute or relative to
-the project. Where something else changed the same files meanwhile, nothing is
-done.`,
-		flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) }},
+	{name: "commit", usage: "[flags] [SESSION] [PATH…]", short: "copy a session's changes to the project",
+		long:  commitHelp,
+		flags: func(fs *flag.FlagSet) { commitFlags(fs, &commitOptions{}) }},
 	{name: "discard", usage: "[-q] [SESSION…]", short: "throw a session's changes away",
 		flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) }},
 	{name: "gc", usage: "[flags] [SESSION…]", short: "remove old sessions",

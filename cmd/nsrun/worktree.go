@@ -55,7 +55,7 @@ func outerGitDir(root string) (string, error) {
 		return "", nil
 	}
 	dir, err := realPath(resolve(root, name))
-	if err != nil {
+	if err != nil || !isDir(dir) {
 		return "", nil
 	}
 	refuse := func(why string) (string, error) { return "", fmt.Errorf("%s %s", quote(dir), why) }
