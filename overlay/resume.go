@@ -53,10 +53,14 @@ func (s *Session) Resume(command []string) error {
 			m.Command = append(m.Command, rawText(arg))
 		}
 	}
-	// Written even if it is the same: that is when the session was used last.
-	if err := writeMeta(s.dir, &m, false); err != nil {
+	// Written even if it is the same: that is when the session was used last. A full disk
+	// is no reason to refuse: what fills it may be what the command is to remove.
+	err := writeMeta(s.dir, &m, false)
+	switch {
+	case err == nil:
+		s.meta = &m
+	case !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT):
 		return fail(s.path, err)
 	}
-	s.meta = &m
 	return nil
 }

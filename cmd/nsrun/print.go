@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode"
@@ -114,8 +115,17 @@ func hint(err error) string {
 	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as project" {
 		return "try: nsrun run --project DIR"
 	}
+	if e, ok := errors.AsType[*overlay.Error](err); ok && (e.Op == "open session" || e.Op == "remove session") && errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(e.Path); err == nil && !filepath.IsAbs(e.Path) {
+			return "a session comes before paths: last is the newest one"
+		}
+		return "try: nsrun ls"
+	}
 	if errors.Is(err, overlay.ErrEnded) {
 		return "try: nsrun ls"
+	}
+	if errors.Is(err, overlay.ErrNoChange) {
+		return "try: nsrun show"
 	}
 	return ""
 }
