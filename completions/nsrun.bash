@@ -91,6 +91,8 @@ ls
 show
 commit
 discard
+drop
+undo
 gc
 doctor
 completion
@@ -189,6 +191,8 @@ _nsrun_flags() {
 	show) flags='--json' rest=(session) ;;
 	commit) flags='--allow-special --exclude --merge --ours -q --theirs' rest=(session path+) ;;
 	discard) flags='-q' rest=(session+) ;;
+	drop) flags='-q' rest=(session path+) ;;
+	undo) flags='--force -q' rest=(session) ;;
 	gc) flags='--dry-run --keep-committed --kept --older -q' rest=(session+) ;;
 	doctor) flags='--json --sessions' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;

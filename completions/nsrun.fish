@@ -96,6 +96,8 @@ function __nsrun_verbs
 		'show	show what a session changed' \
 		'commit	copy a session\'s changes to the project' \
 		'discard	throw a session\'s changes away' \
+		'drop	throw a part of a session\'s changes away' \
+		'undo	take a session\'s last commit back' \
 		'gc	remove old sessions' \
 		'doctor	tell what this machine can do, and what is with the sessions' \
 		'completion	print a shell\'s completion script' \
@@ -253,6 +255,13 @@ function __nsrun_flags -a verb
 	case discard
 		printf '%s\n' \
 			'-q	say nothing on success'
+	case drop
+		printf '%s\n' \
+			'-q	say nothing on success'
+	case undo
+		printf '%s\n' \
+			'--force	take it back even where the project was changed since' \
+			'-q	say nothing on success'
 	case gc
 		printf '%s\n' \
 			'--dry-run	remove nothing, say what would be removed' \
@@ -279,6 +288,10 @@ function __nsrun_rest -a verb
 		printf '%s\n' session path+
 	case discard
 		printf '%s\n' session+
+	case drop
+		printf '%s\n' session path+
+	case undo
+		printf '%s\n' session
 	case gc
 		printf '%s\n' session+
 	case doctor

@@ -87,6 +87,7 @@ func Clean(dir string, o CleanOptions) iter.Seq2[Cleaned, error] {
 			return
 		}
 		defer state.close()
+		recoverAll(statePath, state, func(Recovered, error) bool { return true })
 		c := cleaner{state: state, path: statePath, o: o, now: time.Now()}
 		if o.Ended == 0 {
 			c.o.Ended = Retention
@@ -212,6 +213,9 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 	if err != nil || st.nlink == 0 {
 		return found, false, err
 	}
+	if !orphan && pending(c.state, name) {
+		return found, false, errInterrupted // what the project lacks may be in it
+	}
 	found.Last = time.Unix(st.mtime.Unix())
 	switch {
 	case orphan:
@@ -278,6 +282,8 @@ func lastUse(d *handle, m *meta) time.Time {
 	}
 	return time.Unix(st.mtime.Unix())
 }
+
+var errInterrupted = errors.New("something was interrupted in it, and could neither be finished nor taken back")
 
 // damaged reports whether err, which readMeta returned, says that the data is gone: not
 // that it could not be got at, and not that a newer program wrote it.

@@ -55,9 +55,9 @@ func (s *Session) Resume(command []string) error {
 	}
 	// Written even if it is the same: that is when the session was used last. A full disk
 	// is no reason to refuse: what fills it may be what the command is to remove.
-	err := writeMeta(s.dir, &m, false)
+	written, err := writeMeta(s.dir, &m, false)
 	switch {
-	case err == nil:
+	case written:
 		s.meta = &m
 	case !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT):
 		return fail(s.path, err)

@@ -50,6 +50,10 @@ type Info struct {
 	State   State    // zero: Kept
 	Roots   []Root
 	Busy    bool // somebody holds the session open
+
+	// Interrupted says that something was begun with the session, and could be neither
+	// finished nor taken back: Recover tells why.
+	Interrupted bool
 }
 
 // A Session is one overlay over one or more roots. It holds the session's lock
@@ -472,6 +476,7 @@ func readInfo(state *handle, statePath, name string) (Info, error) {
 	if info.Busy, err = locked(dir); err != nil {
 		return fail(err)
 	}
+	info.Interrupted = !info.Busy && pending(state, name)
 	return info, nil
 }
 
@@ -499,6 +504,7 @@ func (s *Session) Info() Info {
 		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State,
 		Roots: slices.Clone(s.roots), Busy: s.lock != nil || s.busy,
 	}
+	info.Interrupted = !info.Busy && s.state != nil && pending(s.state, s.id)
 	for _, arg := range s.meta.Command {
 		info.Command = append(info.Command, string(arg))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os/signal"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +63,7 @@ func commit(args []string) int {
 	}
 	var id string
 	id, o.Paths = sessionArg(rest)
+	tellRecovered()
 	s, err := overlay.Open("", id)
 	if err != nil {
 		return fail(err)
@@ -74,7 +76,7 @@ func commit(args []string) int {
 	stop()
 	bar.end()
 	if err != nil {
-		return failCommit(err, s.ID())
+		return failDecision("commit", err, s)
 	}
 	if !o.quiet {
 		switch s.State() {
@@ -94,24 +96,36 @@ func interruptible() (ctx context.Context, stop func()) {
 	return signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 }
 
-// failCommit is fail, with all that a commit met in lines of its own.
-func failCommit(err error, id string) int {
+// failDecision is fail for what was to be done with a session's changes: all that it met
+// is told, in lines of its own.
+func failDecision(verb string, err error, s *overlay.Session) int {
 	if errors.Is(err, context.Canceled) {
 		say("interrupted: nothing was done")
 		return 128 + int(unix.SIGINT)
 	}
+	several := len(s.Roots()) > 1
+	at := func(root, path string) string {
+		if several {
+			return quote(root) + ": " + quote(path)
+		}
+		return quote(path)
+	}
 	if e, ok := errors.AsType[*overlay.ConflictError](err); ok {
 		for _, c := range e.Conflicts {
-			say("%s", conflictText(c))
+			say("conflict: %s %s", at(c.Root, c.Path), conflictText(c))
 		}
-		say("%s, nothing was done (try: nsrun commit %s with --theirs, --ours or --merge)", plural(len(e.Conflicts), "conflict"), id)
+		try := "nsrun commit " + s.ID() + " with --theirs, --ours or --merge"
+		if verb == "undo" {
+			try = "nsrun undo --force " + s.ID()
+		}
+		say("%s, nothing was done (try: %s)", plural(len(e.Conflicts), "conflict"), try)
 		return exitFailed
 	}
 	if e, ok := errors.AsType[*overlay.SpecialError](err); ok {
-		for _, s := range e.Specials {
-			say("special: %s %s", quote(s.Path), s.Why)
+		for _, sp := range e.Specials {
+			say("special: %s %s", at(sp.Root, sp.Path), sp.Why)
 		}
-		say("nothing was done (try: nsrun commit %s with --exclude PATH or --allow-special)", id)
+		say("nothing was done (try: nsrun commit %s with --exclude PATH or --allow-special)", s.ID())
 		return exitFailed
 	}
 	return fail(err)
@@ -119,7 +133,32 @@ func failCommit(err error, id string) int {
 
 // conflictText tells both sides of a conflict.
 func conflictText(c overlay.Conflict) string {
-	return "conflict: " + quote(c.Path) + " " + c.Why
+	did := ""
+	switch c.Kind {
+	case overlay.Added:
+		did = "made " + versionText(c.Session)
+	case overlay.Modified:
+		did = "made it " + versionText(c.Session)
+	case overlay.Deleted:
+		did = "deleted it"
+	case overlay.TypeChanged:
+		did = "put " + versionText(c.Session) + " in its place"
+	default:
+		return c.Why
+	}
+	return fmt.Sprintf("%s: the session %s, the project has %s", c.Why, did, versionText(c.Project))
+}
+
+// versionText describes one side of a conflict.
+func versionText(v overlay.Version) string {
+	if !v.Exists {
+		return "nothing"
+	}
+	text := typeName(v.Mode)
+	if v.Mode.IsRegular() {
+		text += " of " + plural(int(v.Size), "byte")
+	}
+	return text + " from " + v.ModTime.Local().Format("2006-01-02 15:04:05")
 }
 
 func discard(args []string) int {
@@ -131,6 +170,7 @@ func discard(args []string) int {
 	if len(rest) == 0 {
 		rest = []string{"last"}
 	}
+	tellRecovered()
 	for _, id := range rest {
 		s, err := overlay.Open("", id)
 		if err == nil {

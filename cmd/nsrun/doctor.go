@@ -22,7 +22,9 @@ what was interrupted and what came of that, what can be removed. The exit status
 1 where commands cannot be run in a sandbox at all.
 JSON is an array of objects, a feature each. With --sessions it is an object with
 the keys dir, size (bytes), complete (false: size is only what was counted in a few
-seconds), kept, committed, discarded (how many), busy (an array of ids), removable
+seconds), kept, committed, discarded (how many), recovered (an array of
+objects with session, what, error: what was interrupted, what was done about it, and
+why it could not be, if so), busy (an array of ids), removable
 (an array of objects with dir and size: what nsrun gc would remove), damaged (an
 array of objects with dir and why).`
 
@@ -90,9 +92,17 @@ type stateReport struct {
 	Kept      int               `json:"kept"`
 	Committed int               `json:"committed"`
 	Discarded int               `json:"discarded"`
+	Recovered []recoveredReport `json:"recovered"`
 	Busy      []string          `json:"busy"`
 	Removable []removableReport `json:"removable"`
 	Damaged   []damagedReport   `json:"damaged"`
+}
+
+// recoveredReport is a session in which something was interrupted.
+type recoveredReport struct {
+	ID    string `json:"session"`
+	What  string `json:"what"`  // what was done about it
+	Error string `json:"error"` // empty: all is well again
 }
 
 type removableReport struct {
@@ -110,12 +120,22 @@ const patientMost = 5 * time.Second
 
 // examine looks at all sessions.
 func examine() (stateReport, error) {
-	r := stateReport{Complete: true, Busy: []string{}, Removable: []removableReport{}, Damaged: []damagedReport{}}
+	r := stateReport{Complete: true, Recovered: []recoveredReport{}, Busy: []string{}, Removable: []removableReport{}, Damaged: []damagedReport{}}
 	dir, err := overlay.DefaultDir()
 	if err != nil {
 		return r, err
 	}
 	r.Dir = dir
+	for found, err := range overlay.Recover("") {
+		if found.ID == "" {
+			break // listing says why
+		}
+		rec := recoveredReport{ID: found.ID, What: found.What}
+		if err != nil {
+			rec.Error = err.Error()
+		}
+		r.Recovered = append(r.Recovered, rec)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patientMost)
 	defer cancel()
 	for in, err := range overlay.List("") {
@@ -173,6 +193,13 @@ func (r stateReport) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%s in %s: %d kept, %d committed, %d discarded, %s%s on disk\n",
 		plural(n, "session"), quote(r.Dir), r.Kept, r.Committed, r.Discarded, least, sizeText(r.Size))
+	for _, rec := range r.Recovered {
+		if rec.Error != "" {
+			fmt.Fprintf(w, "%9sinterrupted: %s: %s\n", "", rec.ID, printable(rec.Error))
+		} else {
+			fmt.Fprintf(w, "%9swas interrupted: %s: %s\n", "", rec.ID, rec.What)
+		}
+	}
 	if len(r.Busy) > 0 {
 		fmt.Fprintf(w, "%9sin use: %s\n", "", strings.Join(r.Busy, ", "))
 	}

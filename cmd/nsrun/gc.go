@@ -78,6 +78,7 @@ func gc(args []string) int {
 			c.Kept = c.Ended
 		}
 	}
+	tellRecovered()
 	verb := "removed"
 	if o.dryRun {
 		verb = "would remove"

@@ -124,6 +124,9 @@ func hint(err error) string {
 	if errors.Is(err, overlay.ErrEnded) {
 		return "try: nsrun ls"
 	}
+	if errors.Is(err, overlay.ErrNoCommit) {
+		return "try: nsrun ls, and nsrun undo SESSION"
+	}
 	if errors.Is(err, overlay.ErrNoChange) {
 		return "try: nsrun show"
 	}

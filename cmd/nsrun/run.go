@@ -183,6 +183,9 @@ func (r *runner) all() int {
 			return exitFailed
 		}
 	}
+	if !r.o.direct {
+		tellRecovered()
+	}
 	if err := r.prepare(); err != nil {
 		return fail(err)
 	}
@@ -193,7 +196,7 @@ func (r *runner) all() int {
 	status := r.run()
 	before.restore()
 	if err := r.finish(status); err != nil {
-		return failCommit(err, r.session.ID())
+		return failDecision("commit", err, r.session)
 	}
 	return status
 }
@@ -770,6 +773,10 @@ func (r *runner) finish(status int) error {
 			say("discarded %s", plural(len(r.changes), "change"))
 		}
 	default:
+		// What can be merged later depends on it; nothing else does.
+		if err := r.session.Preserve(context.Background(), r.changes); err != nil {
+			say("%s", err)
+		}
 		if !r.o.quiet {
 			say("kept %s: nsrun commit %s, or nsrun discard %s", plural(len(r.changes), "change"), id, id)
 		}

@@ -44,6 +44,29 @@ func parseVerb(name string, args []string, define func(*flag.FlagSet)) (rest []s
 	}
 }
 
+// tellRecovered finishes or takes back what was interrupted, which opening sessions does
+// as well, and says so.
+func tellRecovered() {
+	for r, err := range overlay.Recover("") {
+		if text := recoveredText(r, err); text != "" {
+			say("%s", text)
+		}
+	}
+}
+
+// recoveredText is empty where there is nothing to be told about a session.
+func recoveredText(r overlay.Recovered, err error) string {
+	switch {
+	case r.ID == "": // the state directory: whoever opens it next has to say it
+		return ""
+	case err != nil:
+		return fmt.Sprintf("session %s was interrupted, and stays so: %s", r.ID, err)
+	case r.What == "":
+		return ""
+	}
+	return fmt.Sprintf("session %s was interrupted: %s", r.ID, r.What)
+}
+
 func printJSON(v any) int {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err == nil {
@@ -65,10 +88,13 @@ type sessionReport struct {
 	Roots   []string      `json:"roots"`
 	Busy    bool          `json:"busy"` // a command runs in it, or somebody decides about it
 	Size    *int64        `json:"size"` // bytes on disk; null: not measured
+
+	interrupted bool
 }
 
 func describe(in overlay.Info) sessionReport {
 	r := sessionReport{ID: in.ID, State: in.State, Created: in.Created, Command: in.Command, Roots: []string{}, Busy: in.Busy}
+	r.interrupted = in.Interrupted
 	if r.Command == nil {
 		r.Command = []string{}
 	}
@@ -81,8 +107,11 @@ func describe(in overlay.Info) sessionReport {
 // state is what people are told: whoever holds a session open runs a command in it,
 // or decides about it.
 func (r sessionReport) state() string {
-	if r.Busy {
+	switch {
+	case r.Busy:
 		return "running"
+	case r.interrupted:
+		return "interrupted"
 	}
 	return r.State.String()
 }
@@ -96,8 +125,9 @@ func (r sessionReport) size() string {
 }
 
 const lsHelp = `A line each, the oldest first: id, state, age, size on disk, project, command.
-Sizes that take long to measure are - without --size. The states are running,
-kept, committed and discarded. JSON is an array of objects with the keys session,
+Sizes that take long to measure are - without --size. The states are running, kept,
+committed, discarded, and interrupted for one in which something was begun that could
+be neither finished nor taken back: nsrun doctor tells. JSON is an array of objects with the keys session,
 state, created, command (an array), roots (an array), busy (a command runs in it),
 size (bytes, or null if it was not measured).`
 
@@ -124,6 +154,7 @@ func ls(args []string) int {
 	if o.quiet && (o.json || o.size) {
 		return fail(&usageError{"ls", "-q excludes --json and --size"})
 	}
+	tellRecovered()
 	var infos []overlay.Info
 	for in, err := range overlay.List("") {
 		if err != nil {

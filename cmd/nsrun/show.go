@@ -35,6 +35,7 @@ func show(args []string) int {
 	if len(rest) > 0 {
 		return fail(&usageError{"show", "takes one session"})
 	}
+	tellRecovered()
 	s, err := overlay.OpenReadOnly("", id)
 	if err != nil {
 		return fail(err)

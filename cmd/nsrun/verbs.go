@@ -30,6 +30,12 @@ var verbs = [...]verb{
 		flags: func(fs *flag.FlagSet) { commitFlags(fs, &commitOptions{}) }},
 	{name: "discard", usage: "[-q] [SESSION…]", short: "throw a session's changes away",
 		flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) }},
+	{name: "drop", usage: "[-q] SESSION PATH…", short: "throw a part of a session's changes away",
+		long:  dropHelp,
+		flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) }},
+	{name: "undo", usage: "[--force] [-q] [SESSION]", short: "take a session's last commit back",
+		long:  undoHelp,
+		flags: func(fs *flag.FlagSet) { undoFlags(fs, &undoOptions{}) }},
 	{name: "gc", usage: "[flags] [SESSION…]", short: "remove old sessions",
 		long:  gcHelp,
 		flags: func(fs *flag.FlagSet) { gcFlags(fs, &gcOptions{}) }},
@@ -56,6 +62,10 @@ func action(name string) func(args []string) int {
 		return commit
 	case "discard":
 		return discard
+	case "drop":
+		return drop
+	case "undo":
+		return undo
 	case "gc":
 		return gc
 	case "doctor":
