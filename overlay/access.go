@@ -134,7 +134,7 @@ func (s *Session) Choose(changes []Change, paths []string) ([]Change, error) {
 			all[i].up.mode = unix.S_IFDIR
 		}
 	}
-	chosen, err := s.choose(all, paths)
+	chosen, err := s.choose(all, paths, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -130,12 +130,14 @@ type stages struct {
 
 const stagesName = "stages"
 
+var errCut = errors.New("the file is cut short")
+
 // strictJSON decodes one value, and nothing behind it.
 func strictJSON(data []byte, to any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if err := dec.Decode(to); err != nil {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			err = errors.New("the file is cut short")
+			err = errCut
 		}
 		return err
 	}

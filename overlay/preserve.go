@@ -145,7 +145,7 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 		return err
 	}
 	defer f.Close()
-	h := &handle{int(f.Fd())}
+	h := &handle{fd: int(f.Fd())}
 	st, err := h.stat()
 	if err != nil {
 		return err

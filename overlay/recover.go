@@ -122,7 +122,12 @@ func (s *Session) interrupted() bool {
 	if _, found, err := s.dir.lstatIf(bookName); found || err != nil {
 		return true
 	}
-	return unix.Faccessat(s.state.fd, pendingName+"/"+s.id, unix.F_OK, 0) == nil
+	return pending(s.state, s.id)
+}
+
+// pending reports whether the session is on the list of those to be looked after.
+func pending(state *handle, id string) bool {
+	return unix.Faccessat(state.fd, pendingName+"/"+id, unix.F_OK, 0) == nil
 }
 
 // recoverOne looks after one session.

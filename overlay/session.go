@@ -57,6 +57,10 @@ type Info struct {
 	Roots   []Root
 	Busy    bool   // somebody holds the session open
 	On      string // the session that it was begun on; empty: none
+
+	// Interrupted says that something was begun with the session, and could be neither
+	// finished nor taken back: Recover tells why.
+	Interrupted bool
 }
 
 // A Session is one overlay over one or more roots. It holds the session's lock
@@ -128,7 +132,7 @@ func Create(o Options) (_ *Session, err error) {
 	// and Open never see half of one.
 	var tmp string
 	for {
-		tmp = ".new-" + newName(time.Now())
+		tmp = newPrefix + newName(time.Now())
 		if err = unix.Mkdirat(state.fd, tmp, 0o700); err != unix.EEXIST && err != unix.EINTR {
 			break
 		}
@@ -510,6 +514,7 @@ func readInfo(state *handle, statePath, name string) (Info, error) {
 	if info.Busy, err = locked(dir); err != nil {
 		return fail(err)
 	}
+	info.Interrupted = !info.Busy && pending(state, name)
 	return info, nil
 }
 
@@ -537,6 +542,7 @@ func (s *Session) Info() Info {
 		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State, On: s.meta.On,
 		Roots: slices.Clone(s.roots), Busy: s.lock != nil || s.busy,
 	}
+	info.Interrupted = !info.Busy && s.state != nil && pending(s.state, s.id)
 	for _, arg := range s.meta.Command {
 		info.Command = append(info.Command, string(arg))
 	}
@@ -703,7 +709,7 @@ func (s *Session) Remove() error {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	// Away first: nobody sees a part of it. Calling again goes on with that.
-	gone := ".gone-" + s.id
+	gone := gonePrefix + s.id
 	if err := s.state.rename(s.id, gone, 0); err != nil && err != unix.ENOENT {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}

@@ -1,43 +1,216 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/overlay"
 )
+
+const doctorHelp = `Each feature is tried, and what is missing is explained. Then it is said what is
+with the sessions: how many there are, what they take on disk, which are in use,
+what was interrupted and what came of that, what can be removed. The exit status is
+1 where commands cannot be run in a sandbox at all.
+JSON is an array of objects, a feature each. With --sessions it is an object with
+the keys dir, size (bytes), complete (false: size is only what was counted in a few
+seconds), kept, committed, discarded (how many), recovered (an array of
+objects with session, what, error: what was interrupted, what was done about it, and
+why it could not be, if so), busy (an array of ids), removable
+(an array of objects with dir and size: what nsrun gc would remove), damaged (an
+array of objects with dir and why).`
+
+type doctorOptions struct{ json, sessions bool }
+
+func doctorFlags(fs *flag.FlagSet, o *doctorOptions) {
+	jsonFlag(fs, &o.json)
+	fs.BoolVar(&o.sessions, "sessions", false, "tell about the sessions only")
+}
 
 // doctor tells what this machine can do, and what to do about the rest. Its exit
 // status is 1 where commands cannot be run in a sandbox at all.
 func doctor(args []string) int {
-	var asJSON bool
-	rest, status, ok := parseVerb("doctor", args, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) })
+	var o doctorOptions
+	rest, status, ok := parseVerb("doctor", args, func(fs *flag.FlagSet) { doctorFlags(fs, &o) })
 	if !ok {
 		return status
 	}
 	if len(rest) > 0 {
 		return fail(&usageError{"doctor", "takes no arguments"})
 	}
-	list := features.Probe()
-	for _, f := range list {
-		if f.Required && f.Status != features.Yes {
-			status = 1
+	if !o.sessions {
+		list := features.Probe()
+		for _, f := range list {
+			if f.Required && f.Status != features.Yes {
+				status = 1
+			}
 		}
+		if o.json {
+			return max(status, printJSON(list))
+		}
+		printFeatures(os.Stdout, list)
+		fmt.Println()
 	}
-	if asJSON {
-		return max(status, printJSON(list))
+	r, err := examine()
+	if err != nil {
+		return max(status, fail(err))
 	}
+	if o.json {
+		return max(status, printJSON(r))
+	}
+	r.print(os.Stdout)
+	return status
+}
+
+func printFeatures(w io.Writer, list []features.Feature) {
 	for _, f := range list {
-		fmt.Fprintf(os.Stdout, "%-8s %-24s %s\n", f.Status, f.Name, f.For)
+		fmt.Fprintf(w, "%-8s %-24s %s\n", f.Status, f.Name, f.For)
 		if f.Status != features.Yes {
 			if f.Why != "" {
-				fmt.Fprintf(os.Stdout, "%9s%s\n", "", f.Why)
+				fmt.Fprintf(w, "%9s%s\n", "", f.Why)
 			}
 			if f.Remedy != "" {
-				fmt.Fprintf(os.Stdout, "%9s%s\n", "", f.Remedy)
+				fmt.Fprintf(w, "%9s%s\n", "", f.Remedy)
 			}
 		}
 	}
-	return status
+}
+
+// stateReport is what `doctor --sessions --json` prints. The keys are stable.
+type stateReport struct {
+	Dir       string            `json:"dir"`
+	Size      int64             `json:"size"`
+	Complete  bool              `json:"complete"`
+	Kept      int               `json:"kept"`
+	Committed int               `json:"committed"`
+	Discarded int               `json:"discarded"`
+	Recovered []recoveredReport `json:"recovered"`
+	Busy      []string          `json:"busy"`
+	Removable []removableReport `json:"removable"`
+	Damaged   []damagedReport   `json:"damaged"`
+}
+
+// recoveredReport is a session in which something was interrupted.
+type recoveredReport struct {
+	ID    string `json:"session"`
+	What  string `json:"what"`  // what was done about it
+	Error string `json:"error"` // empty: all is well again
+}
+
+type removableReport struct {
+	Dir  string `json:"dir"`
+	Size int64  `json:"size"`
+}
+
+type damagedReport struct {
+	Dir string `json:"dir"`
+	Why string `json:"why"`
+}
+
+// patientMost bounds for how long doctor measures.
+const patientMost = 5 * time.Second
+
+// examine looks at all sessions.
+func examine() (stateReport, error) {
+	r := stateReport{Complete: true, Recovered: []recoveredReport{}, Busy: []string{}, Removable: []removableReport{}, Damaged: []damagedReport{}}
+	dir, err := overlay.DefaultDir()
+	if err != nil {
+		return r, err
+	}
+	r.Dir = dir
+	for found, err := range overlay.Recover("") {
+		if found.ID == "" {
+			break // listing says why
+		}
+		rec := recoveredReport{ID: found.ID, What: found.What}
+		if err != nil {
+			rec.Error = err.Error()
+		}
+		r.Recovered = append(r.Recovered, rec)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patientMost)
+	defer cancel()
+	for in, err := range overlay.List("") {
+		if err != nil && in.Dir == "" {
+			return r, err
+		}
+		n, uerr := in.Usage(ctx)
+		r.Size += n
+		r.Complete = r.Complete && (uerr == nil || ctx.Err() == nil)
+		if err != nil {
+			r.Damaged = append(r.Damaged, damagedReport{in.Dir, cause(err)})
+			continue
+		}
+		switch in.State {
+		case overlay.Kept:
+			r.Kept++
+		case overlay.Committed:
+			r.Committed++
+		case overlay.Discarded:
+			r.Discarded++
+		}
+		if in.Busy {
+			r.Busy = append(r.Busy, in.ID)
+		}
+	}
+	for found, err := range overlay.Clean("", overlay.CleanOptions{DryRun: true}) {
+		if err != nil {
+			continue // it is damaged, which is known
+		}
+		if found.ID == "" {
+			r.Size += found.Size
+		}
+		r.Removable = append(r.Removable, removableReport{found.Dir, found.Size})
+	}
+	return r, nil
+}
+
+// cause is an error without the path that is printed with it.
+func cause(err error) string {
+	if e, ok := errors.AsType[*overlay.Error](err); ok {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+func (r stateReport) print(w io.Writer) {
+	n := r.Kept + r.Committed + r.Discarded + len(r.Damaged)
+	if _, err := os.Lstat(r.Dir); errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(w, "sessions will be kept in %s\n", quote(r.Dir))
+		return
+	}
+	least := ""
+	if !r.Complete {
+		least = "at least "
+	}
+	fmt.Fprintf(w, "%s in %s: %d kept, %d committed, %d discarded, %s%s on disk\n",
+		plural(n, "session"), quote(r.Dir), r.Kept, r.Committed, r.Discarded, least, sizeText(r.Size))
+	for _, rec := range r.Recovered {
+		if rec.Error != "" {
+			fmt.Fprintf(w, "%9sinterrupted: %s: %s\n", "", rec.ID, printable(rec.Error))
+		} else {
+			fmt.Fprintf(w, "%9swas interrupted: %s: %s\n", "", rec.ID, rec.What)
+		}
+	}
+	if len(r.Busy) > 0 {
+		fmt.Fprintf(w, "%9sin use: %s\n", "", strings.Join(r.Busy, ", "))
+	}
+	for _, d := range r.Damaged {
+		fmt.Fprintf(w, "%9sdamaged: %s: %s\n", "", quote(filepath.Base(d.Dir)), printable(d.Why))
+	}
+	if len(r.Removable) > 0 {
+		var size int64
+		for _, d := range r.Removable {
+			size += d.Size
+		}
+		fmt.Fprintf(w, "%9s%s can be removed, %s: nsrun gc\n", "", plural(len(r.Removable), "old session"), sizeText(size))
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode"
@@ -114,11 +115,20 @@ func hint(err error) string {
 	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as project" {
 		return "try: nsrun run --project DIR"
 	}
+	if e, ok := errors.AsType[*overlay.Error](err); ok && (e.Op == "open session" || e.Op == "remove session") && errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(e.Path); err == nil && !filepath.IsAbs(e.Path) {
+			return "a session comes before paths: last is the newest one"
+		}
+		return "try: nsrun ls"
+	}
 	if errors.Is(err, overlay.ErrEnded) {
 		return "try: nsrun ls"
 	}
-	if c, ok := errors.AsType[*overlay.ConflictError](err); ok && len(c.Conflicts) > 0 {
-		return "try: nsrun show, or nsrun discard"
+	if errors.Is(err, overlay.ErrNoCommit) {
+		return "try: nsrun ls, and nsrun undo SESSION"
+	}
+	if errors.Is(err, overlay.ErrNoChange) {
+		return "try: nsrun show"
 	}
 	return ""
 }
@@ -146,7 +156,7 @@ func quoteCommand(args []string) string {
 }
 
 // printChanges prints changes, deletions first, a new or deleted directory as one
-// line. Nothing is cut off. It returns how many changes there were.
+// line. Nothing is cut off.
 func printChanges(w io.Writer, prefix string, changes []overlay.Change, several bool) {
 	out := bufio.NewWriter(w)
 	defer out.Flush()
@@ -158,18 +168,67 @@ func printChanges(w io.Writer, prefix string, changes []overlay.Change, several 
 			}
 			line := c.String()
 			if several {
-				line = c.String()[:2] + quote(c.Root) + ": " + c.String()[2:]
+				line = line[:2] + quote(c.Root) + ": " + line[2:]
 			}
 			if c.Kind == overlay.Added && c.Mode.IsDir() {
-				n := below(changes[i:])
+				// What is not as usual below it has a line of its own.
+				n := 0
+				for _, in := range changes[i+1 : i+1+below(changes[i:])] {
+					if in.Special != "" {
+						break
+					}
+					n++
+				}
 				if n > 0 {
 					line += fmt.Sprintf(" (and %d below)", n)
 				}
 				i += n
 			}
-			fmt.Fprintf(out, "%s%s\n", prefix, line)
+			fmt.Fprintf(out, "%s%s%s\n", prefix, line, details(c))
 		}
 	}
+}
+
+// details is what a change's letter does not tell, in parentheses.
+func details(c overlay.Change) string {
+	var list []string
+	switch {
+	case c.Kind == overlay.Deleted && c.Below > 0:
+		list = append(list, fmt.Sprintf("and %d below", c.Below))
+	case c.Kind == overlay.TypeChanged:
+		was := "was a " + typeName(c.OldMode)
+		if c.Below > 0 {
+			was += fmt.Sprintf(" with %d below", c.Below)
+		}
+		list = append(list, was)
+	case c.Kind == overlay.Modified && c.Aspects&^overlay.Content != 0:
+		for _, a := range aspects(c) {
+			if a == "mode" && c.Mode != c.OldMode {
+				a += " " + octal(c.OldMode) + " → " + octal(c.Mode)
+			}
+			list = append(list, a)
+		}
+	}
+	if c.Special != "" {
+		list = append(list, c.Special)
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(list, ", ") + ")"
+}
+
+// aspects are the names of what is different about a modified object.
+func aspects(c overlay.Change) (list []string) {
+	for _, a := range [...]struct {
+		is   overlay.Aspect
+		name string
+	}{{overlay.Content, "content"}, {overlay.Mode, "mode"}, {overlay.Owner, "owner"}, {overlay.Attributes, "attributes"}} {
+		if c.Aspects&a.is != 0 {
+			list = append(list, a.name)
+		}
+	}
+	return list
 }
 
 // below counts the changes that lie in the new directory changes[0]. All are

@@ -39,19 +39,22 @@ type outputReport struct {
 	Truncated bool `json:"truncated"`
 }
 
-// changeReport is one change.
+// changeReport is one change. Keys without a value are left out from aspects on.
 type changeReport struct {
-	Kind overlay.Kind `json:"kind"`
-	Root string       `json:"root"`
-	Path string       `json:"path"`
-	Mode string       `json:"mode"` // octal, as stat(1) has it
-	Size int64        `json:"size"`
+	Kind    overlay.Kind `json:"kind"`
+	Root    string       `json:"root"`
+	Path    string       `json:"path"`
+	Mode    string       `json:"mode"` // octal, as stat(1) has it
+	Size    int64        `json:"size"`
+	Aspects []string     `json:"aspects,omitempty"` // of what was modified: content, mode, owner, attributes
+	Below   int          `json:"below,omitempty"`   // how many objects were deleted with this directory
+	Special string       `json:"special,omitempty"` // why it is not committed without --allow-special
 }
 
 func changeReports(changes []overlay.Change) []changeReport {
 	list := make([]changeReport, len(changes))
 	for i, c := range changes {
-		list[i] = changeReport{c.Kind, c.Root, c.Path, octal(c.Mode), c.Size}
+		list[i] = changeReport{c.Kind, c.Root, c.Path, octal(c.Mode), c.Size, aspects(c), c.Below, c.Special}
 	}
 	return list
 }

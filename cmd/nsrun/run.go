@@ -29,6 +29,7 @@ import (
 type runOptions struct {
 	dir                   string
 	projects              []string
+	session               string
 	shell                 string
 	shellSet              bool
 	direct                bool
@@ -71,6 +72,13 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.StringVar(&o.dir, "C", "", "working `directory`")
 	fs.StringVar(&o.dir, "dir", "", "working `directory`")
 	fs.Var((*listFlag)(&o.projects), "project", "project root `directory` (repeatable; default: the git work tree, else the current directory)")
+	fs.Func("session", "add to a `SESSION` that was kept; its roots are the project, the first one is the working directory", func(s string) error {
+		if s == "" {
+			return errors.New("empty id")
+		}
+		o.session = s
+		return nil
+	})
 	fs.Func("c", "run a shell `string` with /bin/sh -c", func(s string) error { o.shell, o.shellSet = s, true; return nil })
 	fs.BoolVar(&o.direct, "direct", false, "write straight into the project, no overlay; .git is read-only, but for objects, refs and logs")
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes afterwards, if the command succeeds")
@@ -116,6 +124,12 @@ func parseRun(args []string) (*runOptions, error) {
 		return nil, &usageError{"run", "--commit, --discard and --keep exclude each other"}
 	case o.direct && n > 0:
 		return nil, &usageError{"run", "--direct leaves nothing to commit, discard or keep"}
+	case o.session != "" && len(o.projects) > 0:
+		return nil, &usageError{"run", "--session has roots of its own: no --project with it"}
+	case o.session != "" && o.direct:
+		return nil, &usageError{"run", "--session and --direct exclude each other"}
+	case o.session != "" && o.discard:
+		return nil, &usageError{"run", "--discard would throw away what the session held before: use nsrun discard"}
 	case o.net != "none" && o.net != "host":
 		return nil, &usageError{"run", fmt.Sprintf("--net %s: only none and host", quote(o.net))}
 	case o.timeout < 0:
@@ -133,6 +147,9 @@ func run(args []string) int {
 		return fail(err)
 	}
 	r := &runner{o: o, began: time.Now(), state: overlay.Discarded.String()}
+	if o.session != "" {
+		r.state = overlay.Kept.String()
+	}
 	defer r.close()
 	if o.explain {
 		if err := r.prepare(); err != nil {
@@ -147,6 +164,9 @@ func run(args []string) int {
 		return fail(err)
 	}
 	status := r.all()
+	if r.state != overlay.Kept.String() && r.started() && !r.dropped {
+		tidy()
+	}
 	if err := r.writeReport(status); err != nil {
 		return fail(err)
 	}
@@ -163,6 +183,9 @@ func (r *runner) all() int {
 			return exitFailed
 		}
 	}
+	if !r.o.direct {
+		tellRecovered()
+	}
 	if err := r.prepare(); err != nil {
 		return fail(err)
 	}
@@ -173,7 +196,7 @@ func (r *runner) all() int {
 	status := r.run()
 	before.restore()
 	if err := r.finish(status); err != nil {
-		return fail(err)
+		return failDecision("commit", err, r.session)
 	}
 	return status
 }
@@ -183,6 +206,7 @@ type runner struct {
 	o       *runOptions
 	began   time.Time
 	session *overlay.Session // nil: --direct
+	resumed bool             // the session was there before
 	spec    nsrunlib.Spec
 	cmd     *nsexec.Cmd
 	cancel  context.CancelFunc
@@ -209,7 +233,7 @@ func (r *runner) close() {
 		return
 	}
 	drop := r.session.DropScratch
-	if !r.started() {
+	if !r.started() && !r.resumed {
 		drop = r.session.Remove
 	}
 	if err := drop(); err != nil && !errors.Is(err, os.ErrClosed) {
@@ -236,8 +260,15 @@ func (r *runner) prepare() error {
 		}
 	}
 	roots := o.projects
-	if len(roots) == 0 {
+	switch {
+	case len(roots) > 0 || o.session != "":
+	case o.direct:
 		roots = []string{workTree(dir)}
+	default:
+		var notice string
+		if roots, notice = defaultRoots(dir); notice != "" && !o.quiet {
+			say("%s", notice)
+		}
 	}
 	plan := nsrunlib.BaseMounts()
 	var table []mounts.Info
@@ -253,9 +284,10 @@ func (r *runner) prepare() error {
 		}
 		plan = append(plan, direct...)
 	} else if !o.explain {
-		if r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: o.command}); err != nil {
+		if err := r.openSession(roots); err != nil {
 			return err
 		}
+		dir = sessionDir(o, r.session, dir)
 		for _, root := range r.session.Roots() {
 			if sub := mountBelow(table, root.Path); sub != "" {
 				return &mountError{root.Path, sub}
@@ -266,6 +298,14 @@ func (r *runner) prepare() error {
 			return err
 		}
 		plan = append(append(plan, caches...), r.session.Mounts()...)
+	} else if o.session != "" {
+		s, err := overlay.OpenReadOnly("", o.session)
+		if err != nil {
+			return err
+		}
+		plan = append(plan, s.Mounts()...)
+		dir = sessionDir(o, s, dir)
+		_ = s.Close()
 	} else {
 		for i, root := range roots {
 			if root, err = realPath(root); err != nil {
@@ -321,6 +361,36 @@ func (r *runner) prepare() error {
 	}
 	r.cmd.WaitDelay = 2 * time.Second
 	return nil
+}
+
+// openSession begins a session, or goes on with one.
+func (r *runner) openSession(roots []string) (err error) {
+	if r.o.session == "" {
+		r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: r.o.command})
+		return err
+	}
+	s, err := overlay.Open("", r.o.session)
+	if err != nil {
+		return err
+	}
+	if err := s.Resume(r.o.command); err != nil {
+		_ = s.Close()
+		return err
+	}
+	r.session, r.resumed = s, true
+	return nil
+}
+
+// sessionDir is where a command runs in a session that was there before: in the first
+// root, if the current directory is in none and no other one was given.
+func sessionDir(o *runOptions, s *overlay.Session, dir string) string {
+	if o.session == "" || o.dir != "" {
+		return dir
+	}
+	if real, err := realPath(dir); err == nil && within(s, real) {
+		return dir
+	}
+	return s.Roots()[0].Path
 }
 
 // workingDir is the directory that -C names.
@@ -656,6 +726,9 @@ func (r *runner) finish(status int) error {
 		return nil
 	}
 	if !r.started() {
+		if r.resumed {
+			return nil
+		}
 		return r.drop()
 	}
 	r.state = overlay.Kept.String()
@@ -666,6 +739,9 @@ func (r *runner) finish(status int) error {
 		r.changes = append(r.changes, c)
 	}
 	if len(r.changes) == 0 {
+		if r.resumed {
+			return nil
+		}
 		r.state = overlay.Discarded.String()
 		return r.drop()
 	}
@@ -675,7 +751,12 @@ func (r *runner) finish(status int) error {
 	}
 	switch r.decide(status) {
 	case "commit":
-		if err := r.session.Commit(context.Background()); err != nil {
+		bar := newBar("committing", r.o.quiet)
+		ctx, stop := interruptible()
+		err := r.session.CommitWith(ctx, overlay.CommitOptions{Progress: bar.progress()})
+		stop()
+		bar.end()
+		if err != nil {
 			say("the changes are kept as session %s", id)
 			return err
 		}
@@ -692,6 +773,10 @@ func (r *runner) finish(status int) error {
 			say("discarded %s", plural(len(r.changes), "change"))
 		}
 	default:
+		// What can be merged later depends on it; nothing else does.
+		if err := r.session.Preserve(context.Background(), r.changes); err != nil {
+			say("%s", err)
+		}
 		if !r.o.quiet {
 			say("kept %s: nsrun commit %s, or nsrun discard %s", plural(len(r.changes), "change"), id, id)
 		}

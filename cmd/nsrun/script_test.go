@@ -343,8 +343,8 @@ func listen(ts *testscript.TestScript, neg bool, args []string) {
 
 func sessions(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, false, args, 1, "sessions N")
-	entries, _ := os.ReadDir(filepath.Join(ts.Getenv("HOME"), ".local/state/nsrun/sessions"))
-	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name() == "pending" })
+	// Sessions have a time in their names.
+	entries, _ := filepath.Glob(filepath.Join(ts.Getenv("HOME"), ".local/state/nsrun/sessions/[0-9]*"))
 	if strconv.Itoa(len(entries)) != args[0] {
 		ts.Fatalf("there are %d sessions: %v", len(entries), entries)
 	}

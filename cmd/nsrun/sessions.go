@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -18,21 +20,51 @@ import (
 // The verbs that work on sessions. A session is named by its id, the beginning of
 // it, or "last", which is also meant where none is named.
 
-// parseVerb parses the flags of a verb; ok is false if that was all.
+// parseVerb parses the flags of a verb, which may stand between its other words, up to
+// "--"; ok is false if that was all.
 func parseVerb(name string, args []string, define func(*flag.FlagSet)) (rest []string, status int, ok bool) {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	if define != nil {
 		define(fs)
 	}
-	err := fs.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return nil, help([]string{name}), false
+	for {
+		err := fs.Parse(args)
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, help([]string{name}), false
+		}
+		if err != nil {
+			return nil, fail(&usageError{name, flagText(err)}), false
+		}
+		left := fs.Args()
+		if n := len(args) - len(left); len(left) == 0 || n > 0 && args[n-1] == "--" {
+			return append(rest, left...), 0, true
+		}
+		rest, args = append(rest, left[0]), left[1:]
 	}
-	if err != nil {
-		return nil, fail(&usageError{name, flagText(err)}), false
+}
+
+// tellRecovered finishes or takes back what was interrupted, which opening sessions does
+// as well, and says so.
+func tellRecovered() {
+	for r, err := range overlay.Recover("") {
+		if text := recoveredText(r, err); text != "" {
+			say("%s", text)
+		}
 	}
-	return fs.Args(), 0, true
+}
+
+// recoveredText is empty where there is nothing to be told about a session.
+func recoveredText(r overlay.Recovered, err error) string {
+	switch {
+	case r.ID == "": // the state directory: whoever opens it next has to say it
+		return ""
+	case err != nil:
+		return fmt.Sprintf("session %s was interrupted, and stays so: %s", r.ID, err)
+	case r.What == "":
+		return ""
+	}
+	return fmt.Sprintf("session %s was interrupted: %s", r.ID, r.What)
 }
 
 func printJSON(v any) int {
@@ -49,17 +81,20 @@ func printJSON(v any) int {
 // sessionReport is a session in `ls --json` and `show --json`. The keys are
 // stable.
 type sessionReport struct {
-	ID      string         `json:"session"`
-	State   overlay.State  `json:"state"`
-	Created time.Time      `json:"created"`
-	Command []string       `json:"command"`
-	Roots   []string       `json:"roots"`
-	Busy    bool           `json:"busy"`
-	Changes []changeReport `json:"changes,omitempty"`
+	ID      string        `json:"session"`
+	State   overlay.State `json:"state"`
+	Created time.Time     `json:"created"`
+	Command []string      `json:"command"`
+	Roots   []string      `json:"roots"`
+	Busy    bool          `json:"busy"` // a command runs in it, or somebody decides about it
+	Size    *int64        `json:"size"` // bytes on disk; null: not measured
+
+	interrupted bool
 }
 
 func describe(in overlay.Info) sessionReport {
 	r := sessionReport{ID: in.ID, State: in.State, Created: in.Created, Command: in.Command, Roots: []string{}, Busy: in.Busy}
+	r.interrupted = in.Interrupted
 	if r.Command == nil {
 		r.Command = []string{}
 	}
@@ -72,44 +107,108 @@ func describe(in overlay.Info) sessionReport {
 // state is what people are told: whoever holds a session open runs a command in it,
 // or decides about it.
 func (r sessionReport) state() string {
-	if r.Busy {
+	switch {
+	case r.Busy:
 		return "running"
+	case r.interrupted:
+		return "interrupted"
 	}
 	return r.State.String()
 }
 
+// size is what people are told of the size.
+func (r sessionReport) size() string {
+	if r.Size == nil {
+		return "-"
+	}
+	return sizeText(*r.Size)
+}
+
+const lsHelp = `A line each, the oldest first: id, state, age, size on disk, project, command.
+Sizes that take long to measure are - without --size. The states are running, kept,
+committed, discarded, and interrupted for one in which something was begun that could
+be neither finished nor taken back: nsrun doctor tells. JSON is an array of objects with the keys session,
+state, created, command (an array), roots (an array), busy (a command runs in it),
+size (bytes, or null if it was not measured).`
+
+// sizesMost bounds for how long ls measures sessions that nobody asked the size of.
+const sizesMost = 200 * time.Millisecond
+
+type lsOptions struct{ json, size, quiet bool }
+
+func lsFlags(fs *flag.FlagSet, o *lsOptions) {
+	jsonFlag(fs, &o.json)
+	fs.BoolVar(&o.size, "size", false, "measure all sessions, however long that takes")
+	fs.BoolVar(&o.quiet, "q", false, "print ids only")
+}
+
 func ls(args []string) int {
-	var asJSON bool
-	rest, status, ok := parseVerb("ls", args, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) })
+	var o lsOptions
+	rest, status, ok := parseVerb("ls", args, func(fs *flag.FlagSet) { lsFlags(fs, &o) })
 	if !ok {
 		return status
 	}
 	if len(rest) > 0 {
 		return fail(&usageError{"ls", "takes no arguments"})
 	}
-	list := []sessionReport{}
+	if o.quiet && (o.json || o.size) {
+		return fail(&usageError{"ls", "-q excludes --json and --size"})
+	}
+	tellRecovered()
+	var infos []overlay.Info
 	for in, err := range overlay.List("") {
 		if err != nil {
 			status = fail(err)
 			continue
 		}
-		list = append(list, describe(in))
+		infos = append(infos, in)
 	}
-	if asJSON {
+	list := make([]sessionReport, len(infos))
+	for i, in := range infos {
+		list[i] = describe(in)
+	}
+	if !o.quiet {
+		measure(infos, list, o.size)
+	}
+	if o.json {
 		return max(status, printJSON(list))
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	out := bufio.NewWriter(os.Stdout)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, s := range list {
+		if o.quiet {
+			fmt.Fprintln(out, s.ID)
+			continue
+		}
 		roots := make([]string, len(s.Roots))
 		for i, r := range s.Roots {
 			roots[i] = quote(r)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.ID, s.state(), age(s.Created), strings.Join(roots, " "), quoteCommand(s.Command))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.state(), age(s.Created), s.size(), strings.Join(roots, " "), quoteCommand(s.Command))
 	}
-	if err := w.Flush(); err != nil {
+	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
 		return fail(err)
 	}
 	return status
+}
+
+// measure fills in the sizes, those of the newest sessions first, which are at the
+// bottom of the screen: all of them, or what can be had at once.
+func measure(infos []overlay.Info, list []sessionReport, all bool) {
+	ctx := context.Background()
+	if !all {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, sizesMost)
+		defer cancel()
+	}
+	for i := range slices.Backward(infos) {
+		if n, err := infos[i].Usage(ctx); err == nil {
+			list[i].Size = &n
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
 }
 
 // age is how long ago t was, roughly.
@@ -126,6 +225,29 @@ func age(t time.Time) string {
 	}
 }
 
+// ago is age in a sentence.
+func ago(t time.Time) string {
+	if a := age(t); a != "now" {
+		return a + " ago"
+	}
+	return "just now"
+}
+
+// sizeText is a number of bytes as ls -h has it.
+func sizeText(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%dB", n)
+	}
+	f, unit := float64(n)/1024, 0
+	for ; f >= 999.5 && unit < len("KMGTPE")-1; unit++ {
+		f /= 1024
+	}
+	if f < 9.95 {
+		return fmt.Sprintf("%.1f%c", f, "KMGTPE"[unit])
+	}
+	return fmt.Sprintf("%.0f%c", f, "KMGTPE"[unit])
+}
+
 // sessionArg splits off the session that the first argument names, if it names
 // one.
 func sessionArg(args []string) (id string, rest []string) {
@@ -133,91 +255,4 @@ func sessionArg(args []string) (id string, rest []string) {
 		return "last", nil
 	}
 	return args[0], args[1:]
-}
-
-func show(args []string) int {
-	var asJSON bool
-	rest, status, ok := parseVerb("show", args, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) })
-	if !ok {
-		return status
-	}
-	id, rest := sessionArg(rest)
-	if len(rest) > 0 {
-		return fail(&usageError{"show", "takes one session"})
-	}
-	s, err := overlay.OpenReadOnly("", id)
-	if err != nil {
-		return fail(err)
-	}
-	defer s.Close()
-	var changes []overlay.Change
-	if s.State() == overlay.Kept {
-		for c, err := range s.Changes() {
-			if err != nil {
-				return fail(err)
-			}
-			changes = append(changes, c)
-		}
-	}
-	if asJSON {
-		r := describe(s.Info())
-		r.Changes = changeReports(changes)
-		return printJSON(r)
-	}
-	in := s.Info()
-	fmt.Printf("%s  %s  %s\n", in.ID, describe(in).state(), quoteCommand(in.Command))
-	printChanges(os.Stdout, "", changes, len(in.Roots) > 1)
-	return 0
-}
-
-func commit(args []string) int {
-	var quiet bool
-	rest, status, ok := parseVerb("commit", args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
-	if !ok {
-		return status
-	}
-	id, paths := sessionArg(rest)
-	s, err := overlay.Open("", id)
-	if err != nil {
-		return fail(err)
-	}
-	defer s.Close()
-	if err := s.Commit(context.Background(), paths...); err != nil {
-		return fail(err)
-	}
-	if !quiet {
-		switch s.State() {
-		case overlay.Committed:
-			say("committed %s", s.ID())
-		default:
-			say("committed a part of %s: nsrun show %s", s.ID(), s.ID())
-		}
-	}
-	return 0
-}
-
-func discard(args []string) int {
-	var quiet bool
-	rest, status, ok := parseVerb("discard", args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
-	if !ok {
-		return status
-	}
-	if len(rest) == 0 {
-		rest = []string{"last"}
-	}
-	for _, id := range rest {
-		s, err := overlay.Open("", id)
-		if err == nil {
-			err = s.Discard()
-			_ = s.Close()
-		}
-		if err != nil {
-			status = fail(err)
-			continue
-		}
-		if !quiet {
-			say("discarded %s", s.ID())
-		}
-	}
-	return status
 }

@@ -19,27 +19,32 @@ var verbs = [...]verb{
 	{name: "run", usage: "[flags] [--] COMMAND [ARG…]", short: "run a command in a sandbox over the project",
 		long:  runHelp,
 		flags: func(fs *flag.FlagSet) { runFlags(fs, &runOptions{}) }},
-	{name: "ls", usage: "[--json]", short: "list sessions",
-		long:  "A line each: id, state, age, project, command.",
-		flags: func(fs *flag.FlagSet) { jsonFlag(fs, new(bool)) }},
+	{name: "ls", usage: "[--json] [--size] [-q]", short: "list sessions",
+		long:  lsHelp,
+		flags: func(fs *flag.FlagSet) { lsFlags(fs, &lsOptions{}) }},
 	{name: "show", usage: "[--json] [SESSION]", short: "show what a session changed",
-		long: `SESSION is an id that nsrun ls lists, the beginning of one, or last, which is
-also meant where none is named. A stands for added, M for modified, D for
-deleted, T for another type of file.`,
+		long:  showHelp,
 		flags: func(fs *flag.FlagSet) { jsonFlag(fs, new(bool)) }},
 	{name: "diff", usage: "[flags] [SESSION] [PATH…]", short: "show what a session changed in files",
 		long:  diffHelp,
 		flags: func(fs *flag.FlagSet) { new(diffFlags).define(fs) }},
-	{name: "commit", usage: "[-q] [SESSION] [PATH…]", short: "copy a session's changes to the project",
-		long: `All of them, or those at and below the paths, which are absolute or relative to
-the project. Where something else changed the same files meanwhile, nothing is
-done.`,
-		flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) }},
+	{name: "commit", usage: "[flags] [SESSION] [PATH…]", short: "copy a session's changes to the project",
+		long:  commitHelp,
+		flags: func(fs *flag.FlagSet) { commitFlags(fs, &commitOptions{}) }},
 	{name: "discard", usage: "[-q] [SESSION…]", short: "throw a session's changes away",
 		flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) }},
-	{name: "doctor", usage: "[--json]", short: "tell what this machine can do",
-		long:  "The exit status is 1 where commands cannot be run in a sandbox at all.",
-		flags: func(fs *flag.FlagSet) { jsonFlag(fs, new(bool)) }},
+	{name: "drop", usage: "[-q] SESSION PATH…", short: "throw a part of a session's changes away",
+		long:  dropHelp,
+		flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) }},
+	{name: "undo", usage: "[--force] [-q] [SESSION]", short: "take a session's last commit back",
+		long:  undoHelp,
+		flags: func(fs *flag.FlagSet) { undoFlags(fs, &undoOptions{}) }},
+	{name: "gc", usage: "[flags] [SESSION…]", short: "remove old sessions",
+		long:  gcHelp,
+		flags: func(fs *flag.FlagSet) { gcFlags(fs, &gcOptions{}) }},
+	{name: "doctor", usage: "[--sessions] [--json]", short: "tell what this machine can do, and what is with the sessions",
+		long:  doctorHelp,
+		flags: func(fs *flag.FlagSet) { doctorFlags(fs, &doctorOptions{}) }},
 	{name: "completion", usage: "bash|zsh|fish", short: "print a shell's completion script",
 		long: "It completes bwrap too where that is a link to nsrun."},
 	{name: "man", short: "print the man page", long: "it is shown by nsrun man | man -l -."},
@@ -62,6 +67,12 @@ func action(name string) func(args []string) int {
 		return commit
 	case "discard":
 		return discard
+	case "drop":
+		return drop
+	case "undo":
+		return undo
+	case "gc":
+		return gc
 	case "doctor":
 		return doctor
 	case "completion":

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay"
+)
+
+const commitHelp = `All of them, or those at and below the paths, which are absolute or relative to
+the project and may be patterns: *, ?, [a-z], and ** for any number of directories.
+It is all or nothing. Where something else changed the same files meanwhile, that is
+said and nothing is done, unless one of --theirs, --ours and --merge decides. nsrun
+undo takes a commit back.`
+
+type commitOptions struct {
+	overlay.CommitOptions
+	theirs, ours, merge bool
+	quiet               bool
+}
+
+func commitFlags(fs *flag.FlagSet, o *commitOptions) {
+	fs.Var((*listFlag)(&o.Exclude), "exclude", "leave out a `path`, a pattern, or a name in any directory (repeatable)")
+	fs.BoolVar(&o.theirs, "theirs", false, "where both changed a file, take the session's")
+	fs.BoolVar(&o.ours, "ours", false, "where both changed a file, leave the project's")
+	fs.BoolVar(&o.merge, "merge", false, "where both changed a text, put both changes into it")
+	fs.BoolVar(&o.AllowSpecial, "allow-special", false, "commit setuid files, device nodes and the like too")
+	quietFlag(fs, &o.quiet)
+}
+
+// prefer is what the flags say about conflicts.
+func (o *commitOptions) prefer() (p overlay.Preference, err error) {
+	n := 0
+	for _, f := range [...]struct {
+		given  bool
+		prefer overlay.Preference
+	}{{o.theirs, overlay.Theirs}, {o.ours, overlay.Ours}, {o.merge, overlay.Merge}} {
+		if f.given {
+			p = f.prefer
+			n++
+		}
+	}
+	if n > 1 {
+		err = &usageError{"commit", "--theirs, --ours and --merge exclude each other"}
+	}
+	return p, err
+}
+
+func commit(args []string) int {
+	var o commitOptions
+	rest, status, ok := parseVerb("commit", args, func(fs *flag.FlagSet) { commitFlags(fs, &o) })
+	if !ok {
+		return status
+	}
+	var err error
+	if o.Prefer, err = o.prefer(); err != nil {
+		return fail(err)
+	}
+	var id string
+	id, o.Paths = sessionArg(rest)
+	tellRecovered()
+	s, err := overlay.Open("", id)
+	if err != nil {
+		return fail(err)
+	}
+	defer s.Close()
+	bar := newBar("committing", o.quiet)
+	o.Progress = bar.progress()
+	ctx, stop := interruptible()
+	err = s.CommitWith(ctx, o.CommitOptions)
+	stop()
+	bar.end()
+	if err != nil {
+		return failDecision("commit", err, s)
+	}
+	if !o.quiet {
+		switch s.State() {
+		case overlay.Committed:
+			say("committed %s", s.ID())
+		default:
+			say("committed a part of %s: nsrun show %s", s.ID(), s.ID())
+		}
+	}
+	tidy()
+	return 0
+}
+
+// interruptible is a context that ends when the user has had enough. Until stop is
+// called signals do nothing else: what must not be interrupted is not.
+func interruptible() (ctx context.Context, stop func()) {
+	return signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+}
+
+// failDecision is fail for what was to be done with a session's changes: all that it met
+// is told, in lines of its own.
+func failDecision(verb string, err error, s *overlay.Session) int {
+	if errors.Is(err, context.Canceled) {
+		say("interrupted: nothing was done")
+		return 128 + int(unix.SIGINT)
+	}
+	several := len(s.Roots()) > 1
+	at := func(root, path string) string {
+		if several {
+			return quote(root) + ": " + quote(path)
+		}
+		return quote(path)
+	}
+	if e, ok := errors.AsType[*overlay.ConflictError](err); ok {
+		for _, c := range e.Conflicts {
+			say("conflict: %s %s", at(c.Root, c.Path), conflictText(c))
+		}
+		try := "nsrun commit " + s.ID() + " with --theirs, --ours or --merge"
+		if verb == "undo" {
+			try = "nsrun undo --force " + s.ID()
+		}
+		say("%s, nothing was done (try: %s)", plural(len(e.Conflicts), "conflict"), try)
+		return exitFailed
+	}
+	if e, ok := errors.AsType[*overlay.SpecialError](err); ok {
+		for _, sp := range e.Specials {
+			say("special: %s %s", at(sp.Root, sp.Path), sp.Why)
+		}
+		say("nothing was done (try: nsrun commit %s with --exclude PATH or --allow-special)", s.ID())
+		return exitFailed
+	}
+	return fail(err)
+}
+
+// conflictText tells both sides of a conflict.
+func conflictText(c overlay.Conflict) string {
+	did := ""
+	switch c.Kind {
+	case overlay.Added:
+		did = "made " + versionText(c.Session)
+	case overlay.Modified:
+		did = "made it " + versionText(c.Session)
+	case overlay.Deleted:
+		did = "deleted it"
+	case overlay.TypeChanged:
+		did = "put " + versionText(c.Session) + " in its place"
+	default:
+		return c.Why
+	}
+	return fmt.Sprintf("%s: the session %s, the project has %s", c.Why, did, versionText(c.Project))
+}
+
+// versionText describes one side of a conflict.
+func versionText(v overlay.Version) string {
+	if !v.Exists {
+		return "nothing"
+	}
+	text := "a " + typeName(v.Mode)
+	if v.Mode.IsRegular() {
+		text += " of " + plural(int(v.Size), "byte")
+	}
+	return text + " from " + v.ModTime.Local().Format("2006-01-02 15:04:05")
+}
+
+func discard(args []string) int {
+	var quiet bool
+	rest, status, ok := parseVerb("discard", args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
+	if !ok {
+		return status
+	}
+	if len(rest) == 0 {
+		rest = []string{"last"}
+	}
+	tellRecovered()
+	for _, id := range rest {
+		s, err := overlay.Open("", id)
+		if err == nil {
+			err = s.Discard()
+			_ = s.Close()
+		}
+		if err != nil {
+			status = fail(err)
+			continue
+		}
+		if !quiet {
+			say("discarded %s", s.ID())
+		}
+	}
+	tidy()
+	return status
+}

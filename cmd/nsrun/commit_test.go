@@ -1,0 +1,176 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// TestInterruptedCommit: Ctrl-C while a commit is being prepared means that nothing was
+// done; later it is too late, and all of it is.
+func TestInterruptedCommit(t *testing.T) {
+	testenv.Leaks(t, reap)
+	const files = 3000
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "home/", "p/1: old\n")
+	p, env := filepath.Join(dir, "p"), []string{"HOME=" + filepath.Join(dir, "home")}
+	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); echo new >$i; done", files)
+	if status, out := nsrunIn(t, p, env, "run", "-q", "sh", "-c", script); status != 0 {
+		t.Fatal(status, out)
+	}
+	before := testenv.Listing(t, p)
+	count := func() int {
+		entries, err := os.ReadDir(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	interrupted := 0
+	for tries := 0; tries < 5 && count() == 1; tries++ {
+		cmd := exec.Command(filepath.Join(bin, "nsrun"), "commit")
+		cmd.Dir, cmd.Env = p, append(os.Environ(), env...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		testenv.Eventually(t, "objects in the project", func() bool { return count() > 1 })
+		_ = cmd.Process.Signal(unix.SIGINT)
+		_ = cmd.Wait()
+		switch status := cmd.ProcessState.ExitCode(); status {
+		case 130:
+			interrupted++
+			if d := testenv.Difference(t, p, before); d != "" {
+				t.Fatalf("interrupted:\n%s", d)
+			}
+		case 0:
+			if n := count(); n != files {
+				t.Errorf("%d files in the project", n)
+			}
+		default:
+			t.Fatalf("exit status %d", status)
+		}
+	}
+	t.Logf("interrupted %d times", interrupted)
+}
+
+func TestBar(t *testing.T) {
+	for _, c := range []struct {
+		p       overlay.Progress
+		columns int
+		want    string
+	}{
+		{overlay.Progress{}, 80, "nsrun: committing [....................] 0 of 0, 0B"},
+		{overlay.Progress{Done: 3, Total: 6, Bytes: 1 << 20}, 80, "nsrun: committing [##########..........] 3 of 6, 1.0M"},
+		{overlay.Progress{Done: 7, Total: 6}, 80, "nsrun: committing [####################] 6 of 6, 0B"},
+		{overlay.Progress{Done: -1, Total: 6}, 12, "nsrun: commi"},
+		{overlay.Progress{}, -1, ""},
+	} {
+		if got := barText("committing", c.p, c.columns); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.p, got, c.want)
+		}
+	}
+	// Nothing is drawn at first, and what was drawn is erased.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	stderr := os.Stderr
+	os.Stderr = w
+	b := &bar{what: "committing", began: time.Now()}
+	b.progress()(overlay.Progress{Done: 1, Total: 2})
+	b.end()
+	b.began = b.began.Add(-time.Minute)
+	b.progress()(overlay.Progress{Done: 1, Total: 2})
+	b.progress()(overlay.Progress{Done: 2, Total: 2})
+	b.end()
+	os.Stderr = stderr
+	w.Close()
+	got, err := io.ReadAll(r)
+	want := "\r" + barText("committing", overlay.Progress{Done: 1, Total: 2}, 79) + "\x1b[K\r\x1b[K"
+	if err != nil || string(got) != want {
+		t.Errorf("%q, want %q, %v", got, want, err)
+	}
+	b = nil
+	if b.progress() != nil {
+		t.Error("the nil bar shows something")
+	}
+	b.end()
+}
+
+func TestSizeText(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0B", 1023: "1023B", 1024: "1.0K", 10180: "9.9K", 10200: "10K", 1<<20 - 1: "1.0M", 1000 << 10: "1.0M", 999 << 10: "999K",
+		5 << 30: "5.0G", 1<<63 - 1: "8.0E",
+	} {
+		if got := sizeText(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestParseDays(t *testing.T) {
+	const day = 24 * time.Hour
+	for text, want := range map[string]time.Duration{
+		"0": 0, "0d": 0, "1d": day, "30d": 30 * day, "2w": 14 * day, "12h": day / 2, "1h30m": 90 * time.Minute, "36500d": 36500 * day,
+		"": -1, "d": -1, "-1d": -1, "-1h": -1, "1.5d": -1, "3x": -1, "99999999d": -1, "9999999999999999999999w": -1, "2000000h": -1, "7": -1,
+	} {
+		got, err := parseDays(text)
+		if (err != nil) != (want < 0) || err == nil && got != want {
+			t.Errorf("%q: %s, %v", text, got, err)
+		}
+	}
+}
+
+// TestDetails: what a letter does not tell is in parentheses.
+func TestDetails(t *testing.T) {
+	const dir = os.ModeDir | 0o755
+	changes := []overlay.Change{
+		{Kind: overlay.Added, Path: "d", Mode: dir},
+		{Kind: overlay.Added, Path: "d/a", Mode: 0o644},
+		{Kind: overlay.Added, Path: "d/su", Mode: os.ModeSetuid | 0o755, Special: "is setuid"},
+		{Kind: overlay.Modified, Path: "exe", Mode: 0o755, OldMode: 0o644, Aspects: overlay.Content | overlay.Mode},
+		{Kind: overlay.Modified, Path: "file", Mode: 0o644, OldMode: 0o644, Aspects: overlay.Content},
+		{Kind: overlay.Modified, Path: "mine", Mode: 0o644, OldMode: 0o644, Aspects: overlay.Owner | overlay.Attributes},
+		{Kind: overlay.Deleted, Path: "old", Mode: dir, OldMode: dir, Below: 312},
+		{Kind: overlay.TypeChanged, Path: "was", Mode: 0o644, OldMode: dir, Below: 2},
+	}
+	var out strings.Builder
+	printChanges(&out, "", changes, false)
+	want := "D old/ (and 312 below)\nA d/ (and 1 below)\nA d/su (is setuid)\nM exe (content, mode 0644 → 0755)\nM file\n" +
+		"M mine (owner, attributes)\nT was (was a directory with 2 below)\n"
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", &out, want)
+	}
+}
+
+// TestPrefer: one answer to conflicts at most.
+func TestPrefer(t *testing.T) {
+	for _, c := range []struct {
+		o    commitOptions
+		want overlay.Preference
+		ok   bool
+	}{
+		{commitOptions{}, overlay.Refuse, true},
+		{commitOptions{theirs: true}, overlay.Theirs, true},
+		{commitOptions{ours: true}, overlay.Ours, true},
+		{commitOptions{merge: true}, overlay.Merge, true},
+		{commitOptions{theirs: true, merge: true}, 0, false},
+	} {
+		got, err := c.o.prefer()
+		if _, usage := errors.AsType[*usageError](err); usage == c.ok || c.ok && got != c.want {
+			t.Errorf("%+v: %v, %v", c.o, got, err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nsrun/nsrun/overlay"
+)
+
+const gcHelp = `Removed are sessions that were committed or discarded at least seven days ago,
+which cannot be undone then, and what killed processes left behind. Sessions that
+are kept are never removed, unless they are named, or --kept and --older are
+given. What is in use, or belongs to somebody else, stays. The same is done once
+a day after nsrun has committed or discarded something.`
+
+type gcOptions struct {
+	older               time.Duration
+	olderSet            bool
+	kept, keepCommitted bool
+	dryRun, quiet       bool
+}
+
+func gcFlags(fs *flag.FlagSet, o *gcOptions) {
+	fs.Func("older", "remove what ended, or with --kept was used last, this `duration` ago: 30d, 12h, 0", func(s string) (err error) {
+		o.older, err = parseDays(s)
+		o.olderSet = true
+		return err
+	})
+	fs.BoolVar(&o.kept, "kept", false, "remove sessions that are kept too; their changes are lost")
+	fs.BoolVar(&o.keepCommitted, "keep-committed", false, "do not remove sessions that can be undone")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "remove nothing, say what would be removed")
+	quietFlag(fs, &o.quiet)
+}
+
+// parseDays is time.ParseDuration, with days and weeks.
+func parseDays(s string) (time.Duration, error) {
+	unit := time.Duration(0)
+	number, ok := strings.CutSuffix(s, "d")
+	if ok {
+		unit = 24 * time.Hour
+	} else if number, ok = strings.CutSuffix(s, "w"); ok {
+		unit = 7 * 24 * time.Hour
+	}
+	const most = 100 * 365 * 24 * time.Hour // as good as forever
+	if unit > 0 {
+		if n, err := strconv.ParseUint(number, 10, 32); err == nil && time.Duration(n) <= most/unit {
+			return time.Duration(n) * unit, nil
+		}
+	} else if d, err := time.ParseDuration(s); err == nil && d >= 0 && d <= most {
+		return d, nil
+	}
+	return 0, errors.New("not a duration like 30d or 12h")
+}
+
+func gc(args []string) int {
+	var o gcOptions
+	rest, status, ok := parseVerb("gc", args, func(fs *flag.FlagSet) { gcFlags(fs, &o) })
+	if !ok {
+		return status
+	}
+	switch {
+	case len(rest) > 0 && (o.olderSet || o.kept || o.keepCommitted):
+		return fail(&usageError{"gc", "sessions that are named are removed whatever their age and state"})
+	case o.kept && !o.olderSet:
+		return fail(&usageError{"gc", "--kept needs --older: the changes of these sessions are lost"})
+	}
+	c := overlay.CleanOptions{Sessions: rest, KeepCommitted: o.keepCommitted, DryRun: o.dryRun}
+	if o.olderSet {
+		if c.Ended = o.older; c.Ended == 0 {
+			c.Ended = -1
+		}
+		if o.kept {
+			c.Kept = c.Ended
+		}
+	}
+	tellRecovered()
+	verb := "removed"
+	if o.dryRun {
+		verb = "would remove"
+	}
+	var n int
+	var size int64
+	for found, err := range overlay.Clean("", c) {
+		if err != nil {
+			status = fail(err)
+			continue
+		}
+		n, size = n+1, size+found.Size
+		if !o.quiet {
+			say("%s %s", verb, cleanedText(found))
+		}
+	}
+	if n > 1 && !o.quiet {
+		say("%s %s in all", verb, sizeText(size))
+	}
+	return status
+}
+
+// cleanedText is what was removed, and how much that was.
+func cleanedText(c overlay.Cleaned) string {
+	if c.ID == "" {
+		return fmt.Sprintf("%s: left behind by a process that was killed, %s", filepath.Base(c.Dir), sizeText(c.Size))
+	}
+	state := c.State.String()
+	if c.State == overlay.Kept {
+		state = "last used"
+	}
+	return fmt.Sprintf("%s: %s %s, %s", c.ID, state, ago(c.Last), sizeText(c.Size))
+}
+
+// tidy removes old sessions that have ended, if that was not done today. What fails is
+// nothing that the user asked for: gc and doctor tell.
+func tidy() { _ = overlay.CleanDaily("") }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay"
+)
+
+const (
+	barAfter = 500 * time.Millisecond // what is done by then needs no bar
+	barEvery = 100 * time.Millisecond
+	barWidth = 20
+)
+
+// A bar shows on the terminal how far a commit has come. The nil bar shows nothing.
+type bar struct {
+	what  string // "committing"
+	began time.Time
+	drawn time.Time // zero: never
+}
+
+// newBar returns nil where nobody would see it.
+func newBar(what string, quiet bool) *bar {
+	if quiet || os.Getenv("TERM") == "dumb" || !isTerminal(os.Stderr) {
+		return nil
+	}
+	return &bar{what: what, began: time.Now()}
+}
+
+// progress is what a commit calls, nil for the nil bar.
+func (b *bar) progress() func(overlay.Progress) {
+	if b == nil {
+		return nil
+	}
+	return func(p overlay.Progress) {
+		now := time.Now()
+		if now.Sub(b.began) < barAfter || now.Sub(b.drawn) < barEvery {
+			return
+		}
+		b.drawn = now
+		columns := 80
+		if size, err := unix.IoctlGetWinsize(int(os.Stderr.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+			columns = int(size.Col)
+		}
+		_, _ = os.Stderr.WriteString("\r" + barText(b.what, p, columns-1) + "\x1b[K")
+	}
+}
+
+// end makes the line empty again.
+func (b *bar) end() {
+	if b != nil && !b.drawn.IsZero() {
+		_, _ = os.Stderr.WriteString("\r\x1b[K")
+	}
+}
+
+// barText is the line, in at most that many columns.
+func barText(what string, p overlay.Progress, columns int) string {
+	done := max(0, min(p.Done, p.Total))
+	part := 0
+	if p.Total > 0 {
+		part = int(int64(barWidth) * int64(done) / int64(p.Total))
+	}
+	text := fmt.Sprintf("nsrun: %s [%s%s] %d of %d, %s", what,
+		strings.Repeat("#", part), strings.Repeat(".", barWidth-part), done, p.Total, sizeText(p.Bytes))
+	return text[:max(0, min(len(text), columns))]
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"flag"
+
+	"github.com/nsrun/nsrun/overlay"
+)
+
+const undoHelp = `What the session's last commit replaced and deleted is put back, what it made is
+taken out again. The changes are kept then, and can be committed again. Where the
+project was changed since, that is said and nothing is done, but with --force. It works
+until nsrun gc removes the session, which is a week later.`
+
+type undoOptions struct{ force, quiet bool }
+
+func undoFlags(fs *flag.FlagSet, o *undoOptions) {
+	fs.BoolVar(&o.force, "force", false, "take it back even where the project was changed since")
+	quietFlag(fs, &o.quiet)
+}
+
+func undo(args []string) int {
+	var o undoOptions
+	rest, status, ok := parseVerb("undo", args, func(fs *flag.FlagSet) { undoFlags(fs, &o) })
+	if !ok {
+		return status
+	}
+	id, rest := sessionArg(rest)
+	if len(rest) > 0 {
+		return fail(&usageError{"undo", "takes one session, and takes all of its last commit back"})
+	}
+	tellRecovered()
+	s, err := overlay.Open("", id)
+	if err != nil {
+		return fail(err)
+	}
+	defer s.Close()
+	bar := newBar("taking back", o.quiet)
+	ctx, stop := interruptible()
+	err = s.Undo(ctx, overlay.UndoOptions{Force: o.force, Progress: bar.progress()})
+	stop()
+	bar.end()
+	if err != nil {
+		return failDecision("undo", err, s)
+	}
+	if !o.quiet {
+		say("took back the commit of %s: nsrun commit %s, or nsrun discard %s", s.ID(), s.ID(), s.ID())
+	}
+	return 0
+}
+
+const dropHelp = `The changes at and below the paths, which may be patterns as for nsrun commit, are
+taken out of the session, for good. The project is not touched, and the other changes
+stay.`
+
+// drop throws a part of a session's changes away.
+func drop(args []string) int {
+	var quiet bool
+	rest, status, ok := parseVerb("drop", args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
+	if !ok {
+		return status
+	}
+	if len(rest) < 2 {
+		return fail(&usageError{"drop", "takes a session and paths: what is dropped is lost"})
+	}
+	tellRecovered()
+	s, err := overlay.Open("", rest[0])
+	if err != nil {
+		return fail(err)
+	}
+	defer s.Close()
+	if err := s.Drop(context.Background(), rest[1:]...); err != nil {
+		return failDecision("drop", err, s)
+	}
+	if !quiet {
+		switch s.State() {
+		case overlay.Kept:
+			say("dropped a part of %s: nsrun show %s", s.ID(), s.ID())
+		default:
+			say("nothing is left of %s: it is %s", s.ID(), s.State())
+		}
+	}
+	return 0
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A linked work tree's git directory, and a submodule's, is outside of it: .git is a
+// file that names it. So that git works in the sandbox, and what it does is kept apart
+// too, it becomes another root of the session.
+//
+// That file is a part of the project, where commands of former sessions may have written
+// it. So it alone decides nothing: the git directory must be the caller's own, and name
+// this work tree in turn.
+
+// gitFileMost bounds how much is read of git's files, in bytes.
+const gitFileMost = 1 << 20
+
+// defaultRoots are the roots of a session whose project is looked for from dir. A
+// notice says why git cannot write there, where it is in order to know.
+func defaultRoots(dir string) (roots []string, notice string) {
+	root := workTree(dir)
+	real, err := realPath(root)
+	if err != nil {
+		return []string{root}, ""
+	}
+	git, err := outerGitDir(real)
+	switch {
+	case err != nil:
+		return []string{root}, fmt.Sprintf("git cannot write in the sandbox: %s (try: nsrun run --project . --project DIR)", err)
+	case git == "" || inside(git, real):
+		return []string{root}, ""
+	case inside(real, git):
+		return []string{git}, "" // a work tree in a bare repository
+	}
+	return []string{root, git}, ""
+}
+
+// outerGitDir is the git directory that root/.git, if it is a file, names: for a linked
+// work tree, that of the main one. Empty: there is none, which git can tell better. It
+// is an error if there is one that had better not be used.
+func outerGitDir(root string) (string, error) {
+	text, err := readOwn(filepath.Join(root, ".git"))
+	if err != nil {
+		return "", nil
+	}
+	name, ok := strings.CutPrefix(text, "gitdir: ")
+	if !ok {
+		return "", nil
+	}
+	dir, err := realPath(resolve(root, name))
+	if err != nil || !isDir(dir) {
+		return "", nil
+	}
+	refuse := func(why string) (string, error) { return "", fmt.Errorf("%s %s", quote(dir), why) }
+	if !own(dir) {
+		return refuse("is not yours")
+	}
+	back, found := "", dir
+	if common, err := readOwn(filepath.Join(dir, "commondir")); err == nil {
+		if found, err = realPath(resolve(dir, common)); err != nil || filepath.Dir(dir) != filepath.Join(found, "worktrees") {
+			return refuse("is not where git has those of work trees")
+		}
+		if back, err = readOwn(filepath.Join(dir, "gitdir")); err != nil || filepath.Base(back) != ".git" {
+			return refuse("names no work tree")
+		}
+		back = filepath.Dir(resolve(dir, back))
+	} else {
+		config, _ := readOwn(filepath.Join(dir, "config"))
+		if back = coreWorkTree(config); back == "" {
+			return refuse("names no work tree")
+		}
+		back = resolve(dir, back)
+	}
+	if real, err := realPath(back); err != nil || real != root {
+		return refuse("names another work tree")
+	}
+	if !own(found) || !isDir(filepath.Join(found, "objects")) || !isDir(filepath.Join(found, "refs")) || !own(filepath.Join(found, "HEAD")) {
+		return "", fmt.Errorf("%s is no git directory of yours", quote(found))
+	}
+	return found, nil
+}
+
+// resolve is a path that a file in dir names.
+func resolve(dir, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return dir + "/" + name // not cleaned: what comes before ".." may be a link
+}
+
+// readOwn reads a small regular file of the caller's, which is no link, without the
+// newline at its end.
+func readOwn(name string) (string, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Size > gitFileMost {
+		return "", errors.New("not a file of git's")
+	}
+	b := make([]byte, st.Size)
+	n, err := f.ReadAt(b, 0)
+	if n < len(b) {
+		return "", err
+	}
+	return string(bytes.TrimRight(b, "\r\n")), nil
+}
+
+// coreWorkTree finds the value of core.worktree in a git configuration, as git itself
+// writes it. Empty: there is none, or it is written in a way that people write.
+func coreWorkTree(config string) (value string) {
+	section := ""
+	for line := range strings.SplitSeq(config, "\n") {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "[") {
+			section = strings.ToLower(line)
+			continue
+		}
+		name, text, ok := strings.Cut(line, "=")
+		if section != "[core]" || !ok || !strings.EqualFold(strings.TrimSpace(name), "worktree") {
+			continue
+		}
+		if value = strings.TrimSpace(text); strings.ContainsAny(value, `"\#;`) {
+			return ""
+		}
+	}
+	return value
+}

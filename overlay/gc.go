@@ -1,0 +1,306 @@
+package overlay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Retention is how long a session that has ended stays unless CleanOptions say
+// otherwise: for so long a commit can be taken back.
+const Retention = 7 * 24 * time.Hour
+
+const (
+	// orphanAge is how old something must be that may be half of what another
+	// process is making right now.
+	orphanAge = time.Hour
+
+	// damagedAge is how old a session without readable data must be.
+	damagedAge = 24 * time.Hour
+
+	cleanEvery = 24 * time.Hour
+	stampName  = "cleaned" // of when CleanDaily last did something, in the state directory
+
+	newPrefix  = ".new-"
+	gonePrefix = ".gone-"
+)
+
+// CleanOptions say what Clean removes. The zero value stands for what nobody misses:
+// sessions that ended longer ago than Retention, and what killed processes left.
+type CleanOptions struct {
+	// Sessions are the ones to remove, named as for Open, whatever their age and
+	// state: the changes of one that is Kept are lost. None: as the other fields say.
+	Sessions []string
+
+	// Ended is how long ago a session must have been committed or discarded. Zero:
+	// Retention. Negative: at any time.
+	Ended time.Duration
+
+	// Kept is how long ago a session that is still Kept must have been used last. Its
+	// changes are lost. Zero: these are not removed. Negative: at any time.
+	Kept time.Duration
+
+	// KeepCommitted leaves sessions alone that were committed, so that they can be
+	// taken back. False: they are like those that were discarded.
+	KeepCommitted bool
+
+	// DryRun yields what would be removed, and removes nothing.
+	DryRun bool
+}
+
+// Cleaned is something that Clean removed.
+type Cleaned struct {
+	ID   string    // of a session; empty: what a killed process left behind
+	Dir  string    // the directory that was removed
+	Size int64     // how many bytes it took on disk
+	Last time.Time // when the session ended, or was used last
+
+	// State is what had become of the session. Kept for one whose data could not be
+	// read, and for what is no session.
+	State State
+}
+
+// Clean removes old sessions from the state directory dir, the newest first, and
+// yields what it removed. An empty dir means DefaultDir.
+//
+// It never removes what belongs to somebody else, what somebody has open, or what
+// another session stands on. A session whose data cannot be read is removed only if
+// it holds nothing, or is named. What could not be removed is yielded as an error, with
+// ID and Dir set as far as they are known; the others follow.
+func Clean(dir string, o CleanOptions) iter.Seq2[Cleaned, error] {
+	return func(yield func(Cleaned, error) bool) {
+		statePath, state, err := openStateDir(dir, false)
+		if errors.Is(err, fs.ErrNotExist) && len(o.Sessions) == 0 {
+			return
+		}
+		if err != nil {
+			yield(Cleaned{}, err)
+			return
+		}
+		defer state.close()
+		recoverAll(statePath, state, func(Recovered, error) bool { return true })
+		c := cleaner{state: state, path: statePath, o: o, now: time.Now()}
+		if o.Ended == 0 {
+			c.o.Ended = Retention
+		}
+		names, named, err := c.choose()
+		if err != nil {
+			yield(Cleaned{}, err)
+			return
+		}
+		for _, name := range names {
+			found, ok, err := c.remove(name, named)
+			if err != nil {
+				err = &Error{Op: "remove session", Path: found.Dir, Err: err}
+			}
+			if (ok || err != nil) && !yield(found, err) {
+				return
+			}
+		}
+	}
+}
+
+// CleanDaily is Clean with the zero CleanOptions, if it was not called within the last
+// day. Else it costs next to nothing. The error is the first one.
+func CleanDaily(dir string) error {
+	statePath, state, err := openStateDir(dir, false)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	}
+	defer state.close()
+	if st, err := state.lstat(stampName); err == nil {
+		if age := time.Since(time.Unix(st.mtime.Unix())); age >= 0 && age < cleanEvery {
+			return nil
+		}
+	}
+	// The stamp comes first: others need not do the same meanwhile.
+	if err := state.unlink(stampName, 0); err != nil && err != unix.ENOENT {
+		return &Error{Op: "remove", Path: filepath.Join(statePath, stampName), Err: err}
+	}
+	f, err := state.create(stampName)
+	if err != nil {
+		if err == unix.EEXIST {
+			return nil
+		}
+		return &Error{Op: "make", Path: filepath.Join(statePath, stampName), Err: err}
+	}
+	f.close()
+	var first error
+	for _, err := range Clean(statePath, CleanOptions{}) {
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// A cleaner is one call of Clean.
+type cleaner struct {
+	state *handle
+	path  string
+	o     CleanOptions
+	now   time.Time
+}
+
+// choose lists what is to be looked at, the newest first: what stands on another
+// session is newer than that.
+func (c *cleaner) choose() (names []string, named bool, err error) {
+	if len(c.o.Sessions) > 0 {
+		for _, id := range c.o.Sessions {
+			name, err := findSession(c.state, id)
+			if err != nil {
+				return nil, true, &Error{Op: "remove session", Path: id, Err: err}
+			}
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		names = slices.Compact(names)
+		slices.Reverse(names)
+		return names, true, nil
+	}
+	all, err := c.state.names()
+	if err != nil {
+		return nil, false, &Error{Op: "list sessions", Path: c.path, Err: err}
+	}
+	names = slices.DeleteFunc(all, func(n string) bool {
+		return !isName(n) && !isName(strings.TrimPrefix(n, newPrefix)) && !isName(strings.TrimPrefix(n, gonePrefix))
+	})
+	slices.Sort(names)
+	slices.Reverse(names)
+	return names, false, nil
+}
+
+// remove removes one directory, if it is to be removed; ok says that it was.
+func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err error) {
+	found.Dir = filepath.Join(c.path, name)
+	orphan := name[0] == '.'
+	if !orphan {
+		found.ID = name
+	}
+	d, err := openOwned(c.state, name)
+	if err != nil {
+		if !named && (err == unix.ENOENT || errors.Is(err, unix.EPERM)) {
+			err = nil // gone meanwhile, or somebody else's
+		}
+		return found, false, err
+	}
+	defer d.close()
+	lock, err := openLock(d, unix.O_RDWR)
+	unlocked := err == unix.ENOENT // half of a session: nobody can have it open
+	if err == nil {
+		defer lock.close()
+		err = takeLock(lock)
+	}
+	if errors.Is(err, ErrBusy) && !named {
+		return found, false, nil
+	}
+	if err != nil && !unlocked {
+		return found, false, err
+	}
+	st, err := d.stat()
+	if err != nil || st.nlink == 0 {
+		return found, false, err
+	}
+	if !orphan && pending(c.state, name) {
+		return found, false, errInterrupted // what the project lacks may be in it
+	}
+	found.Last = time.Unix(st.mtime.Unix())
+	switch {
+	case orphan:
+		// A process makes the lock first, removes it last, and holds it in between.
+		ok = !unlocked && c.older(found.Last, time.Minute) || c.older(found.Last, orphanAge)
+	default:
+		if ok, err = c.expired(d, &found, named); err != nil {
+			return found, false, err
+		}
+	}
+	if !ok {
+		return found, false, nil
+	}
+	if found.Size, err = diskUsage(context.Background(), d); err != nil {
+		return found, false, err
+	}
+	if c.o.DryRun {
+		return found, true, nil
+	}
+	return found, true, removeWhole(c.state, name)
+}
+
+// expired reports whether the session in d, which nobody else has open, is to be
+// removed.
+func (c *cleaner) expired(d *handle, found *Cleaned, named bool) (bool, error) {
+	m, err := readMeta(d)
+	if err != nil {
+		if named {
+			return true, nil
+		}
+		if !damaged(err) {
+			return false, err
+		}
+		if !c.older(found.Last, damagedAge) {
+			return false, nil
+		}
+		if data, derr := holdsData(d); data || derr != nil {
+			return false, fmt.Errorf("its data cannot be read, and there are changes in it: %w", err)
+		}
+		return true, nil
+	}
+	found.State, found.Last = m.State, lastUse(d, m)
+	switch {
+	case named:
+		return true, nil
+	case m.State == Kept:
+		return c.o.Kept != 0 && c.older(found.Last, c.o.Kept), nil
+	case m.State == Committed && c.o.KeepCommitted:
+		return false, nil
+	}
+	return c.older(found.Last, c.o.Ended), nil
+}
+
+// older reports whether t is at least d ago. What is negative is always ago.
+func (c *cleaner) older(t time.Time, d time.Duration) bool {
+	return d < 0 || c.now.Sub(t) >= d
+}
+
+// lastUse is when a session was ended, or used last: its data is written then.
+func lastUse(d *handle, m *meta) time.Time {
+	st, err := d.lstat(metaName)
+	if err != nil {
+		return m.Created
+	}
+	return time.Unix(st.mtime.Unix())
+}
+
+var errInterrupted = errors.New("something was interrupted in it, and could neither be finished nor taken back")
+
+// damaged reports whether err, which readMeta returned, says that the data is gone: not
+// that it could not be got at, and not that a newer program wrote it.
+func damaged(err error) bool {
+	var syntax *json.SyntaxError
+	return err == unix.ENOENT || err == errCut || errors.As(err, &syntax)
+}
+
+// removeWhole removes a directory. A session's is renamed first, so that nobody sees a
+// part of it.
+func removeWhole(state *handle, name string) error {
+	if name[0] != '.' {
+		gone := gonePrefix + name
+		if err := state.rename(name, gone, 0); err != nil {
+			return err
+		}
+		name = gone
+	}
+	return removeTree(state, name)
+}

@@ -1,0 +1,66 @@
+package overlay
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// Resume makes s ready for another command, whose writes are added to what the session
+// holds already. From now on List shows that command; nil leaves the one before.
+//
+// A session that has ended is ErrEnded. So that nothing is laid over what it was not
+// written for, a root that is another directory than when the session began is an
+// error. What changed in the project since then is not: the command sees it, but where
+// it writes to the same file, a commit reports a conflict.
+func (s *Session) Resume(command []string) error {
+	const op = "resume session"
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(op, true); err != nil {
+		return err
+	}
+	fail := func(path string, err error) error { return &Error{Op: op, Path: path, Err: err} }
+	for i, r := range s.roots {
+		low, err := s.root(i)
+		if err != nil {
+			return err
+		}
+		st, err := low.stat()
+		if err == nil && st.ino != s.meta.Roots[i].Ino {
+			err = errors.New("it " + whyReplaced)
+		}
+		if err != nil {
+			return fail(r.Path, err)
+		}
+		// The kernel empties the work directory of an overlay that was used before.
+		for _, name := range []string{"work", workName(i)} {
+			if err := unix.Mkdirat(s.dir.fd, name, 0o700); err != nil && err != unix.EEXIST {
+				return fail(r.Work, err)
+			}
+		}
+	}
+	// Of a command that was killed, together with whoever would have removed it.
+	if err := removeTree(s.dir, scratchName); err != nil {
+		return fail(s.path, err)
+	}
+	m := *s.meta
+	if command != nil {
+		m.Command = nil
+		for _, arg := range command {
+			m.Command = append(m.Command, rawText(arg))
+		}
+	}
+	// Written even if it is the same: that is when the session was used last. A full disk
+	// is no reason to refuse: what fills it may be what the command is to remove.
+	written, err := writeMeta(s.dir, &m, false)
+	switch {
+	case written:
+		s.meta = &m
+	case !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT):
+		return fail(s.path, err)
+	}
+	return nil
+}
