@@ -92,6 +92,9 @@ show
 diff
 commit
 discard
+drop
+undo
+gc
 doctor
 completion
 man
@@ -173,8 +176,11 @@ _nsrun_flag() {
 	'run report') kinds=(path) ;;
 	'run ro') kinds=(path) ;;
 	'run rw') kinds=(path) ;;
+	'run session') kinds=(session) ;;
 	'run timeout') kinds=(none) ;;
 	'diff color') kinds=(none) ;;
+	'commit exclude') kinds=(path) ;;
+	'gc older') kinds=(none) ;;
 	*) kinds=() ;;
 	esac
 }
@@ -182,13 +188,16 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --block -c --clear-env --commit --dir --direct --discard --env --explain --keep --net --project -q --report --ro --rw --timeout' rest=(command none+) ;;
-	ls) flags='--json' rest=() ;;
+	run) flags='-C --block -c --clear-env --commit --dir --direct --discard --env --explain --keep --net --project -q --report --ro --rw --session --timeout' rest=(command none+) ;;
+	ls) flags='--json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
 	diff) flags='--color --name-status --patch --stat' rest=(session path+) ;;
-	commit) flags='-q' rest=(session path+) ;;
+	commit) flags='--allow-special --exclude --merge --ours -q --theirs' rest=(session path+) ;;
 	discard) flags='-q' rest=(session+) ;;
-	doctor) flags='--json' rest=() ;;
+	drop) flags='-q' rest=(session path+) ;;
+	undo) flags='--force -q' rest=(session) ;;
+	gc) flags='--dry-run --keep-committed --kept --older -q' rest=(session+) ;;
+	doctor) flags='--json --sessions' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='' rest=() ;;
 	version) flags='' rest=() ;;

@@ -97,7 +97,10 @@ function __nsrun_verbs
 		'diff	show what a session changed in files' \
 		'commit	copy a session\'s changes to the project' \
 		'discard	throw a session\'s changes away' \
-		'doctor	tell what this machine can do' \
+		'drop	throw a part of a session\'s changes away' \
+		'undo	take a session\'s last commit back' \
+		'gc	remove old sessions' \
+		'doctor	tell what this machine can do, and what is with the sessions' \
 		'completion	print a shell\'s completion script' \
 		'man	print the man page' \
 		'version	print the version' \
@@ -199,9 +202,15 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'run rw'
 		echo path
+	case 'run session'
+		echo session
 	case 'run timeout'
 		echo none
 	case 'diff color'
+		echo none
+	case 'commit exclude'
+		echo path
+	case 'gc older'
 		echo none
 	end
 end
@@ -228,10 +237,13 @@ function __nsrun_flags -a verb
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
 			'--ro	make a path read-only' \
 			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \
+			'--session	add to a SESSION that was kept; its roots are the project, the first one is the working directory' \
 			'--timeout	end the command after this duration'
 	case ls
 		printf '%s\n' \
-			'--json	print JSON'
+			'--json	print JSON' \
+			'-q	print ids only' \
+			'--size	measure all sessions, however long that takes'
 	case show
 		printf '%s\n' \
 			'--json	print JSON'
@@ -243,13 +255,33 @@ function __nsrun_flags -a verb
 			'--stat	print how many lines were changed in which file'
 	case commit
 		printf '%s\n' \
-			'-q	say nothing on success'
+			'--allow-special	commit setuid files, device nodes and the like too' \
+			'--exclude	leave out a path, a pattern, or a name in any directory (repeatable)' \
+			'--merge	where both changed a text, put both changes into it' \
+			'--ours	where both changed a file, leave the project\'s' \
+			'-q	say nothing on success' \
+			'--theirs	where both changed a file, take the session\'s'
 	case discard
 		printf '%s\n' \
 			'-q	say nothing on success'
+	case drop
+		printf '%s\n' \
+			'-q	say nothing on success'
+	case undo
+		printf '%s\n' \
+			'--force	take it back even where the project was changed since' \
+			'-q	say nothing on success'
+	case gc
+		printf '%s\n' \
+			'--dry-run	remove nothing, say what would be removed' \
+			'--keep-committed	do not remove sessions that can be undone' \
+			'--kept	remove sessions that are kept too; their changes are lost' \
+			'--older	remove what ended, or with --kept was used last, this duration ago: 30d, 12h, 0' \
+			'-q	say nothing on success'
 	case doctor
 		printf '%s\n' \
-			'--json	print JSON'
+			'--json	print JSON' \
+			'--sessions	tell about the sessions only'
 	end
 end
 
@@ -266,6 +298,12 @@ function __nsrun_rest -a verb
 	case commit
 		printf '%s\n' session path+
 	case discard
+		printf '%s\n' session+
+	case drop
+		printf '%s\n' session path+
+	case undo
+		printf '%s\n' session
+	case gc
 		printf '%s\n' session+
 	case doctor
 	case completion
