@@ -51,6 +51,7 @@ var mayImport = map[string][]string{
 // RATIONALE.md.
 var thirdParty = map[string][]string{
 	"internal/testenv":      {"golang.org/x/sys/unix"},
+	"internal/sys":          {"golang.org/x/sys/unix"},
 	"features":              {"golang.org/x/sys/unix"},
 	"internal/textdiff":     {"github.com/aymanbagabas/go-udiff/lcs"},
 	"overlay":               {"github.com/bmatcuk/doublestar/v4", "golang.org/x/sys/unix"},
