@@ -27,18 +27,9 @@ func BenchmarkCreateRemove(b *testing.B) {
 func changed(b *testing.B, files, changed int) *Session {
 	b.Helper()
 	root := project(b, `true`)
-	s := create(b, root)
-	for i := range files {
-		name := fmt.Sprintf("d%d/f%d", i%100, i)
-		for _, dir := range []string{root, s.Roots()[0].Upper} {
-			text := "old content"
-			if dir != root {
-				if i >= changed {
-					continue
-				}
-				text = "new content, longer"
-			}
-			p := filepath.Join(dir, name)
+	fill := func(dir, text string, n int) {
+		for i := range n {
+			p := filepath.Join(dir, fmt.Sprintf("d%d/f%d", i%100, i))
 			if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 				b.Fatal(err)
 			}
@@ -47,6 +38,9 @@ func changed(b *testing.B, files, changed int) *Session {
 			}
 		}
 	}
+	fill(root, "old content", files)
+	s := create(b, root)
+	fill(s.Roots()[0].Upper, "new content, longer", changed)
 	return s
 }
 
