@@ -98,7 +98,7 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) error {
 }
 
 func newCommit(s *Session, o CommitOptions) *commit {
-	return &commit{s: s, o: o, apart: map[place]bool{}, shared: map[inode][]place{}}
+	return &commit{s: s, o: o, apart: map[place]bool{}}
 }
 
 // A place is a path in one of the roots.
@@ -117,11 +117,11 @@ type commit struct {
 	layers  []layer
 	ledger  ledger
 	twins   []map[inode]twin
-	below   map[place]trace   // of the commits of the session that this one stands on
-	shared  map[inode][]place // names of the project's files that have several
+	below   map[place]trace // of the commits of the session that this one stands on
 
 	tx     *tx
 	copier copier
+	begun  bool           // something may have been renamed in the project
 	apart  map[place]bool // directories that objects cannot be renamed to from elsewhere
 	made   int
 
@@ -212,10 +212,6 @@ func (c *commit) find(ctx context.Context) error {
 			return err
 		}
 		all = append(all, n)
-		if n.hasLow && n.low.nlink > 1 && !n.low.isDir() {
-			id := inode{n.low.dev, n.low.ino}
-			c.shared[id] = append(c.shared[id], place{n.root, n.Path})
-		}
 	}
 	chosen, err := s.choose(all, c.o.Paths, c.o.Exclude)
 	if err != nil {
@@ -246,6 +242,7 @@ func (c *commit) run(ctx context.Context) (err error) {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
+	c.begun = true
 	err = c.tx.forward(true)
 	if err == nil {
 		err = c.endMark()
@@ -291,8 +288,12 @@ func (c *commit) changes() (list []Change) {
 // failed takes back what was done, and returns err or what is worse.
 func (c *commit) failed(err error) error {
 	c.copier.close()
-	if undo := c.tx.abandon(&c.ledger); undo != nil {
+	undo := c.tx.abandon(&c.ledger)
+	if undo != nil && c.begun {
 		return &CommitError{Applied: c.changes(), Err: errors.Join(err, undo)}
+	}
+	if undo != nil {
+		return errors.Join(err, undo)
 	}
 	return err
 }
@@ -320,20 +321,13 @@ func (c *commit) endMark() error {
 			if n.Kind == 0 {
 				continue
 			}
-			upper, done := n.Upper, n.Path != "."
+			upper, done := c.upperTime(n), n.Path != "."
 			if n.New.Ino != 0 && n.New.Mode&unix.S_IFMT == unix.S_IFDIR || n.New.Ino == 0 && n.Upper == 0 && n.Kind != Deleted {
 				upper, done = 0, false // what is in a directory decides, every time
 			}
 			t.note(&c.ledger, place{n.Root, string(n.Path)}, upper, done)
 		}
 		t.noteTimes(&c.ledger)
-		for _, n := range c.nodes {
-			if n.hasLow && n.low.nlink > 1 {
-				for _, at := range c.shared[inode{n.low.dev, n.low.ino}] {
-					t.refresh(&c.ledger, at)
-				}
-			}
-		}
 		for _, n := range c.dropped {
 			if !n.hasUp {
 				c.ledger.set(place{n.root, n.Path}, settled{Lower: n.low.ctime, Done: true})
@@ -341,7 +335,8 @@ func (c *commit) endMark() error {
 				c.ledger.set(place{n.root, n.Path}, settled{Lower: n.low.ctime, Upper: n.up.ctime, Done: true})
 			}
 		}
-		m.Settled = c.ledger.list()
+		t.noteFiles(&c.ledger)
+		c.ledger.store(&m)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -349,6 +344,21 @@ func (c *commit) endMark() error {
 		return &Error{Op: "write session's data", Path: s.path, Err: err}
 	}
 	return nil
+}
+
+// upperTime is the ctime of the session's object. One that had to be opened to its owner
+// to be copied has another one now.
+func (c *commit) upperTime(n jnode) int64 {
+	if isRoot() || n.Upper == 0 || n.New.Mode&0o400 != 0 {
+		return n.Upper
+	}
+	dir, name := splitPath(string(n.Path))
+	if d, err := c.layers[n.Root].source(dir); err == nil {
+		if st, ok, err := d.lstat(name); err == nil && ok && st.size == n.New.Size && st.mtime.Nano() == n.New.Mtime {
+			return st.ctime
+		}
+	}
+	return n.Upper
 }
 
 // progress tells that n more objects were made.

@@ -51,6 +51,25 @@ func (k *copier) close() {
 // copy is like; a directory gets its attributes from finishDirs.
 func (k *copier) object(src dir, name string, st stat, dir *handle, path string, dst *handle) (stat, error) {
 	_, to := splitPath(path)
+	if st.isDir() || st.nlink < 2 {
+		return k.one(src, name, st, dir, path, dst, to)
+	}
+	id := inode{st.dev, st.ino}
+	if made, ok, err := k.link(id, dst, to); ok || err != nil {
+		return made, err
+	}
+	made, err := k.one(src, name, st, dir, path, dst, to)
+	if err == nil {
+		if k.links == nil {
+			k.links = map[inode]copied{}
+		}
+		k.links[id] = copied{dir, path, made.ino}
+	}
+	return made, err
+}
+
+// one copies an object that is no further name of another.
+func (k *copier) one(src dir, name string, st stat, dir *handle, path string, dst *handle, to string) (stat, error) {
 	switch typ := st.typ(); typ {
 	case unix.S_IFDIR:
 		d, err := src.dir(name, st)
@@ -74,7 +93,7 @@ func (k *copier) object(src dir, name string, st stat, dir *handle, path string,
 		made.uid, made.gid = st.uid, st.gid
 		return made, nil
 	case unix.S_IFREG:
-		return k.file(src, name, st, dir, path, dst, to)
+		return k.file(src, name, st, dst, to)
 	case unix.S_IFLNK:
 		text, err := src.link(name, st)
 		if err != nil {
@@ -85,8 +104,28 @@ func (k *copier) object(src dir, name string, st stat, dir *handle, path string,
 		}
 		return k.finishNode(dst, to, st)
 	case unix.S_IFIFO, unix.S_IFSOCK:
+		f, err := src.file(name, st)
+		if err != nil {
+			return stat{}, err
+		}
+		x, err := f.xattrs()
+		f.close()
+		if err != nil {
+			return stat{}, err
+		}
 		if err := unix.Mknodat(dst.fd, to, typ|0o600, 0); err != nil {
 			return stat{}, err
+		}
+		if len(x) > 0 || k.inherit {
+			h, err := dst.open(to, unix.O_PATH|unix.O_NOFOLLOW)
+			if err != nil {
+				return stat{}, err
+			}
+			err = h.setXattrs(x)
+			h.close()
+			if err != nil {
+				return stat{}, err
+			}
 		}
 		return k.finishNode(dst, to, st)
 	case unix.S_IFCHR, unix.S_IFBLK:
@@ -137,13 +176,7 @@ func (k *copier) finish(h *handle, want stat) (stat, error) {
 	return h.stat()
 }
 
-func (k *copier) file(src dir, name string, st stat, dir *handle, path string, dst *handle, to string) (stat, error) {
-	id := inode{st.dev, st.ino}
-	if st.nlink > 1 {
-		if made, ok, err := k.link(id, dst, to); ok || err != nil {
-			return made, err
-		}
-	}
+func (k *copier) file(src dir, name string, st stat, dst *handle, to string) (stat, error) {
 	f, err := src.file(name, st)
 	if err != nil {
 		return stat{}, err
@@ -193,12 +226,6 @@ func (k *copier) file(src dir, name string, st stat, dir *handle, path string, d
 		}
 	}
 	k.bytes += st.size
-	if st.nlink > 1 {
-		if k.links == nil {
-			k.links = map[inode]copied{}
-		}
-		k.links[id] = copied{dir, path, made.ino}
-	}
 	if !k.many {
 		// Begun now, waited for when all are: then the disk is asked once.
 		_ = unix.SyncFileRange(t.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
@@ -222,8 +249,8 @@ func (k *copier) link(id inode, dst *handle, to string) (stat, bool, error) {
 	}
 	defer d.close()
 	if err := unix.Linkat(d.fd, name, dst.fd, to, 0); err != nil {
-		if err == unix.EMLINK || err == unix.EPERM || err == unix.EXDEV || err == unix.EOPNOTSUPP {
-			return stat{}, false, nil // a copy will do
+		if noLink(err) {
+			err = nil
 		}
 		return stat{}, false, err
 	}
@@ -232,6 +259,11 @@ func (k *copier) link(id inode, dst *handle, to string) (stat, bool, error) {
 		return stat{}, false, orMoved(err)
 	}
 	return st, true, nil
+}
+
+// noLink reports that the file system makes no link here: a copy will do.
+func noLink(err error) bool {
+	return err == unix.EMLINK || err == unix.EPERM || err == unix.EXDEV || err == unix.EOPNOTSUPP
 }
 
 // finishDirs gives the directories that were made their attributes, the innermost

@@ -61,7 +61,7 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 		return nil
 	}
 	m := *s.meta
-	m.Settled = l.list()
+	l.store(&m)
 	if left == 0 {
 		m.State = Committed
 	}

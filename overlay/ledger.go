@@ -1,15 +1,30 @@
 package overlay
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
 // A ledger holds what is settled, see the type of that name.
-type ledger struct{ at map[place]settled }
+type ledger struct {
+	at    map[place]settled
+	files map[rootFile]int64
+}
+
+// A rootFile is a file of a root, whatever its names.
+type rootFile struct {
+	root int
+	ino  uint64
+}
 
 func (l *ledger) load(m *meta) {
+	l.files = make(map[rootFile]int64, len(m.Files))
+	for _, f := range m.Files {
+		l.files[rootFile{f.Root, f.Ino}] = f.Ctime
+	}
 	l.at = make(map[place]settled, len(m.Settled))
 	for _, st := range m.Settled {
 		l.at[place{st.Root, string(st.Path)}] = st
@@ -21,7 +36,19 @@ func (l *ledger) set(at place, st settled) {
 	l.at[at] = st
 }
 
-// list returns all that is settled, in path order.
+// store puts what is settled into m.
+func (l *ledger) store(m *meta) {
+	m.Settled = l.list()
+	m.Files = nil
+	for f, ctime := range l.files {
+		m.Files = append(m.Files, settledFile{f.root, f.ino, ctime})
+	}
+	slices.SortFunc(m.Files, func(a, b settledFile) int {
+		return cmp.Or(cmp.Compare(a.Root, b.Root), cmp.Compare(a.Ino, b.Ino))
+	})
+}
+
+// list returns all paths that are settled, in order.
 func (l *ledger) list() []settled {
 	list := make([]settled, 0, len(l.at))
 	for _, st := range l.at {
@@ -51,6 +78,22 @@ func (t *tx) refresh(l *ledger, at place) {
 	t.note(l, at, old.Upper, old.Done)
 }
 
+// noteFiles notes the ctimes of old objects that may have other names in the project.
+func (t *tx) noteFiles(l *ledger) {
+	for i, m := range t.j.Moves {
+		n := t.j.Nodes[m.First]
+		st := t.stage(m)
+		if n.Old.Ino == 0 || n.Old.Mode&unix.S_IFMT == unix.S_IFDIR || st == nil {
+			continue
+		}
+		for _, name := range [...]string{strconv.Itoa(i), spare(strconv.Itoa(i))} {
+			if now, err := st.lstat(name); err == nil && n.Old.is(now) && now.nlink > 1 {
+				l.files[rootFile{n.Root, now.ino}] = now.ctime
+			}
+		}
+	}
+}
+
 // noteTimes notes that of all objects that stay and were touched.
 func (t *tx) noteTimes(l *ledger) {
 	for _, r := range t.j.Times {
@@ -69,6 +112,9 @@ func (t *tx) noteBack(l *ledger) {
 		}
 		if at := (place{n.Root, string(n.Path)}); n.Old.Ino != 0 {
 			t.note(l, at, 0, false)
+			if now, ok := t.look(at); ok && now.nlink > 1 && !now.isDir() {
+				l.files[rootFile{n.Root, now.ino}] = now.ctime
+			}
 		} else {
 			delete(l.at, at)
 		}

@@ -68,8 +68,10 @@ type meta struct {
 	State   State      `json:"state"`
 	Roots   []metaRoot `json:"roots"`
 	Settled []settled  `json:"settled,omitempty"`
-	On      string     `json:"on,omitempty"`     // the session below; empty: the project
-	Engine  Engine     `json:"engine,omitempty"` // missing: EngineOverlay
+
+	Files  []settledFile `json:"files,omitempty"`
+	On     string        `json:"on,omitempty"`     // the session below; empty: the project
+	Engine Engine        `json:"engine,omitempty"` // missing: EngineOverlay
 
 	// Done are the transactions that were done and not taken back, in order. What
 	// stands in a directory tx/N and not here never was.
@@ -100,6 +102,14 @@ type settled struct {
 	// Done says that the session's object was committed. False: only the
 	// project's ctime is ours, as after a commit that was taken back.
 	Done bool `json:"done,omitempty"`
+}
+
+// settledFile is written for each file of the project with several names of which a
+// commit moved one: its ctime is our own doing, whatever name it is found under.
+type settledFile struct {
+	Root  int    `json:"root"`
+	Ino   uint64 `json:"ino"`
+	Ctime int64  `json:"ctime"` // nanoseconds since 1970
 }
 
 // rawText is a string that may hold any bytes. In JSON it is a string, or an
@@ -157,6 +167,11 @@ func decodeMeta(data []byte) (*meta, error) {
 	for _, s := range m.Settled {
 		if err := checkPlace(s.Root, string(s.Path), len(m.Roots)); err != nil {
 			return nil, err
+		}
+	}
+	for _, f := range m.Files {
+		if f.Root < 0 || f.Root >= len(m.Roots) {
+			return nil, fmt.Errorf("no root number %d", f.Root)
 		}
 	}
 	for i, n := range m.Done {

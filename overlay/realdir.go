@@ -34,11 +34,12 @@ func (t *realTree) top() (dir, error) { return t.at(".") }
 func (t *realTree) at(path string) (dir, error) {
 	d := t.newDir(path)
 	var err error
-	if d.h, err = t.open(path); err == unix.EACCES && t.unlock && !isRoot() {
-		return t.unlockTo(path)
-	}
-	if err == nil {
+	if d.h, err = t.open(path); err == nil {
 		d.st, err = d.h.stat()
+	}
+	if t.unlock && !isRoot() && (err == unix.EACCES || err == nil && d.st.owned() && d.st.perm()&0o500 != 0o500) {
+		d.h.close()
+		return t.unlockTo(path)
 	}
 	if err != nil {
 		d.close()
@@ -274,9 +275,25 @@ func (d *realDir) open(name string, want stat) (*handle, error) {
 }
 
 func (d *realDir) file(name string, want stat) (*file, error) {
+	if !want.isReg() {
+		return d.node(name, want)
+	}
 	h, err := d.open(name, want)
 	if err != nil {
 		return nil, err
+	}
+	return &file{handle: h, st: want}, nil
+}
+
+// node opens a FIFO or a socket, for its attributes only.
+func (d *realDir) node(name string, want stat) (*file, error) {
+	h, err := d.h.open(name, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := h.stat(); err != nil || !st.same(want) {
+		h.close()
+		return nil, orMoved(err)
 	}
 	return &file{handle: h, st: want}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -174,6 +175,9 @@ func (s *Session) recover() (what string, err error) {
 	if what, err = s.finishDiscard(); err != nil {
 		return what, err
 	}
+	if err := s.dropTemporary(); err != nil {
+		return what, err
+	}
 	list, err := s.transactions()
 	if err != nil {
 		return what, err
@@ -189,6 +193,22 @@ func (s *Session) recover() (what string, err error) {
 		}
 	}
 	return what, s.unmark()
+}
+
+// dropTemporary removes files that were to replace the session's data.
+func (s *Session) dropTemporary() error {
+	names, err := s.dir.names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "."+metaName+".") {
+			if err := s.dir.unlink(name, 0); err != nil && err != unix.ENOENT {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // transactions lists the directories of transactions, the oldest first.
@@ -264,7 +284,7 @@ func (t *tx) abandon(l *ledger) error {
 	}
 	t.noteBack(l)
 	m := *t.s.meta
-	m.Settled = l.list()
+	l.store(&m)
 	// If this cannot be written, the next commit sees conflicts that are none, and
 	// does nothing: safe.
 	if written, _ := writeMeta(t.s.dir, &m, false); written {

@@ -91,6 +91,9 @@ func (c *commit) plan() error {
 			}
 			a.Node = first
 			t.j.Attrs = append(t.j.Attrs, a)
+			if err := c.touch(place{n.root, n.Path}, n.low, n.up.mtime.Nano(), touched); err != nil {
+				return err
+			}
 			continue
 		}
 		if n.Path == "." {
@@ -222,8 +225,11 @@ func (c *commit) twin(n node, st *handle, path string, dst *handle, to string) (
 		return stat{}, false, err
 	}
 	defer d.close()
-	if unix.Linkat(d.fd, name, dst.fd, to, 0) != nil {
-		return stat{}, false, nil
+	if err := unix.Linkat(d.fd, name, dst.fd, to, 0); err != nil {
+		if noLink(err) {
+			err = nil
+		}
+		return stat{}, false, err
 	}
 	made, err := dst.lstat(to)
 	if err != nil || !made.same(w.low) {
@@ -421,7 +427,7 @@ func (t *tx) buildStages() error {
 	if err != nil {
 		return err
 	}
-	if err := t.s.markPending(); err != nil {
+	if err := t.s.markPending(); err != nil { // as in seal
 		return &Error{Op: "write", Path: t.s.path, Err: err}
 	}
 	if err := t.dir.replaceFile(stagesName, data, true); err != nil {

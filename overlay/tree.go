@@ -33,7 +33,8 @@ type dir interface {
 	// (stat.isWhiteout) in a layer that hides others, and missing everywhere else.
 	lstat(name string) (st stat, found bool, err error)
 
-	// dir opens the directory name, file the regular file: ErrMoved if it is another
+	// dir opens the directory name, file the regular file, or for its attributes only a
+	// FIFO or a socket: ErrMoved if it is another
 	// object than want, or has become another type.
 	dir(name string, want stat) (dir, error)
 	file(name string, want stat) (*file, error)

@@ -79,8 +79,12 @@ func (s *Session) newTx() (_ *tx, err error) {
 		if err != nil {
 			t.close()
 			_ = removeTree(top, strconv.Itoa(t.n))
+			_ = s.unmark()
 		}
 	}()
+	if err := s.markPending(); err != nil {
+		return nil, err
+	}
 	if t.dir, err = openOwned(top, strconv.Itoa(t.n)); err != nil {
 		return nil, err
 	}
@@ -189,7 +193,7 @@ func (t *tx) seal() error {
 	if int64(len(data)) >= metaMost {
 		return unix.EFBIG
 	}
-	if err := t.s.markPending(); err != nil {
+	if err := t.s.markPending(); err != nil { // an undo may begin with this
 		return err
 	}
 	if err := t.dir.replaceFile(journalName, data, true); err != nil {

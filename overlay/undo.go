@@ -51,7 +51,10 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) error {
 	if err := t.takeAllBack(); err != nil {
 		return err
 	}
-	return t.end()
+	if err := errors.Join(t.flushProject(), t.end()); err != nil {
+		return &CommitError{Err: err}
+	}
+	return nil
 }
 
 // takeAllBack makes the project be as before, or leaves it as it was.
@@ -73,7 +76,10 @@ func (t *tx) takeAllBack() error {
 		}
 		return errors.Join(err, t.dropStages(), s.unmark())
 	}
-	return errors.Join(err, t.flushProject())
+	if err != nil {
+		return &CommitError{Err: err}
+	}
+	return nil
 }
 
 // undone writes down that the transaction is not in force any more.
@@ -83,7 +89,7 @@ func (t *tx) undone() error {
 	t.noteBack(&l)
 	m := *t.s.meta
 	m.Done = m.Done[:len(m.Done)-1]
-	m.Settled = l.list()
+	l.store(&m)
 	if m.State == Committed {
 		m.State = Kept
 	}

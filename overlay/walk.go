@@ -592,7 +592,7 @@ func sameXattrs(a, b interface{ xattrs() (xattrs, error) }) (bool, error) {
 func (w *walker) compare(f *frame, name string, n *node) error {
 	n.Aspects = accessAspects(n.up, n.low)
 	switch n.up.typ() {
-	case unix.S_IFREG:
+	case unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
 		return w.compareFiles(f, name, n)
 	case unix.S_IFLNK:
 		if n.up.size != n.low.size {
@@ -616,7 +616,7 @@ func (w *walker) compare(f *frame, name string, n *node) error {
 	return nil
 }
 
-// compareFiles is compare for regular files.
+// compareFiles is compare for regular files, and for what has attributes and no data.
 func (w *walker) compareFiles(f *frame, name string, n *node) error {
 	up, err := f.up.traits(name, n.up)
 	if err != nil {
@@ -627,7 +627,7 @@ func (w *walker) compareFiles(f *frame, name string, n *node) error {
 	if err != nil {
 		return err
 	}
-	if up.project != low.project {
+	if up.project != low.project || up.capable && !low.capable {
 		n.Aspects |= Attributes
 	}
 	values := up.project && low.project
