@@ -291,7 +291,11 @@ func (c *commit) changes() (list []Change) {
 // failed takes back what was done, and returns err or what is worse.
 func (c *commit) failed(err error) error {
 	c.copier.close()
-	if undo := c.tx.abandon(&c.ledger); undo != nil {
+	undo := c.tx.abandon(&c.ledger)
+	if undo != nil && !c.tx.begun {
+		return errors.Join(err, undo)
+	}
+	if undo != nil {
 		return &CommitError{Applied: c.changes(), Err: errors.Join(err, undo)}
 	}
 	return err

@@ -222,8 +222,12 @@ func (c *commit) twin(n node, st *handle, path string, dst *handle, to string) (
 		return stat{}, false, err
 	}
 	defer d.close()
-	if unix.Linkat(d.fd, name, dst.fd, to, 0) != nil {
-		return stat{}, false, nil
+	switch err := unix.Linkat(d.fd, name, dst.fd, to, 0); err {
+	case nil:
+	case unix.EMLINK, unix.EPERM, unix.EXDEV, unix.EOPNOTSUPP:
+		return stat{}, false, nil // a copy will do
+	default:
+		return stat{}, false, err
 	}
 	made, err := dst.lstat(to)
 	if err != nil || !made.same(w.low) {
