@@ -121,7 +121,6 @@ type commit struct {
 
 	tx     *tx
 	copier copier
-	begun  bool           // something may have been renamed in the project
 	apart  map[place]bool // directories that objects cannot be renamed to from elsewhere
 	made   int
 
@@ -242,7 +241,6 @@ func (c *commit) run(ctx context.Context) (err error) {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
-	c.begun = true
 	err = c.tx.forward(true)
 	if err == nil {
 		err = c.endMark()
@@ -289,7 +287,7 @@ func (c *commit) changes() (list []Change) {
 func (c *commit) failed(err error) error {
 	c.copier.close()
 	undo := c.tx.abandon(&c.ledger)
-	if undo != nil && c.begun {
+	if undo != nil && c.tx.begun {
 		return &CommitError{Applied: c.changes(), Err: errors.Join(err, undo)}
 	}
 	if undo != nil {

@@ -117,13 +117,17 @@ func (e *SpecialError) Error() string {
 
 // CommitError is returned by a commit that stopped after the project had been
 // changed and could not be taken back whole, or that did its work and failed to
-// tidy up. A commit that fails with any other error has changed nothing.
+// tidy up; and by an undo likewise. One that fails with any other error has changed
+// nothing.
 type CommitError struct {
-	Applied []Change // what is in the project now, in path order
+	Applied []Change // of a commit: what is in the project now, in path order
 	Err     error
 }
 
 func (e *CommitError) Error() string {
+	if len(e.Applied) == 0 {
+		return e.Err.Error()
+	}
 	list := make([]string, len(e.Applied))
 	for i, c := range e.Applied {
 		list[i] = c.String()

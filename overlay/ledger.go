@@ -119,6 +119,18 @@ func (t *tx) noteBack(l *ledger) {
 			delete(l.at, at)
 		}
 	}
+	// Copies that were put back are new below, too.
+	for _, m := range t.j.Moves {
+		n := t.j.Nodes[m.First]
+		if m.Stage == 0 || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR {
+			continue
+		}
+		low := &realTree{h: t.low[n.Root]}
+		_, _ = walkBelow(low, string(n.Path), func(f found) bool {
+			l.set(place{n.Root, f.path}, settled{Lower: f.st.ctime})
+			return true
+		})
+	}
 	t.noteTimes(l)
 }
 

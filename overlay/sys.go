@@ -109,11 +109,17 @@ func (h *handle) readFile(name string, most int64) ([]byte, error) {
 }
 
 // replaceFile gives the file name new content, all or nothing, under a temporary name
-// until it is complete. With durable it is on disk when replaceFile returns, as
-// far as it is not for the directory, which is to be flushed too.
+// until it is complete: always the same, so that crashes leave one at most. The caller
+// sees to it that nobody else does this. With durable it is on disk when replaceFile
+// returns, as far as it is not for the directory, which is to be flushed too.
 func (h *handle) replaceFile(name string, data []byte, durable bool) (err error) {
-	tmp := "." + name + "." + randomText(8)
+	tmp := "." + name + ".new"
 	f, err := h.create(tmp)
+	if err == unix.EEXIST {
+		if err = h.unlink(tmp, 0); err == nil {
+			f, err = h.create(tmp)
+		}
+	}
 	if err != nil {
 		return err
 	}

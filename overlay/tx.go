@@ -32,6 +32,7 @@ type tx struct {
 	stages  []*handle // by stage; nil: it is gone
 
 	doors doors
+	begun bool // the project may have been changed
 	plain bool // rename only as every file system can; for tests
 	force bool // what somebody else put into a place is moved away
 
@@ -50,8 +51,12 @@ const (
 	copiesName  = "copies"
 )
 
-// newTx makes the directory of the next transaction.
+// newTx makes the directory of the next transaction. The session is in the list of those
+// that are to be looked after before: what is made from then on is removed after a crash.
 func (s *Session) newTx() (_ *tx, err error) {
+	if err := s.markPending(); err != nil {
+		return nil, err
+	}
 	if err := unix.Mkdirat(s.dir.fd, txName, 0o700); err != nil && err != unix.EEXIST {
 		return nil, err
 	}
@@ -183,8 +188,7 @@ func (t *tx) stage(m move) *handle {
 }
 
 // seal writes the journal, and flushes all that a crash must not take: nothing in
-// the project was changed before. The session is in the list of those that are to be
-// looked after from then on.
+// the project was changed before.
 func (t *tx) seal() error {
 	data, err := json.Marshal(t.j)
 	if err != nil {
@@ -213,6 +217,7 @@ func (t *tx) seal() error {
 // forward makes the project be as after the transaction. With fresh nothing was done
 // yet: then whatever is not as planned is a conflict.
 func (t *tx) forward(fresh bool) error {
+	t.begun = true
 	for i := range t.j.Moves {
 		if err := t.put(i, fresh); err != nil {
 			return t.moveError(i, err)
@@ -341,6 +346,7 @@ func (t *tx) put(i int, fresh bool) error {
 		return err
 	}
 	st, obj := t.stage(m), strconv.Itoa(i)
+	away := false // the old object is out of the way already
 	if !fresh {
 		now, found, err := d.lstatIf(name)
 		switch {
@@ -353,7 +359,8 @@ func (t *tx) put(i int, fresh bool) error {
 			return n.New.chmod(d, name, 0) // done
 		case n.Old.Ino != 0 && found && n.Old.is(now), n.Old.Ino == 0 && !found:
 		case n.Old.Ino != 0 && !found && st != nil:
-			// Between the two steps that an exchange takes here.
+			// Between the two steps that an exchange took.
+			away = true
 		default:
 			return t.conflict(n, whyNow)
 		}
@@ -362,7 +369,7 @@ func (t *tx) put(i int, fresh bool) error {
 		return unix.ENOENT
 	}
 	switch {
-	case n.Old.Ino == 0:
+	case n.Old.Ino == 0, away && n.New.Ino != 0:
 		err := t.carry(st, obj, n.New, d, name)
 		if err == unix.EEXIST {
 			return t.conflict(n, whyMade)

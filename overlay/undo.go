@@ -48,13 +48,14 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) error {
 	if err := t.restage(ctx); err != nil {
 		return errors.Join(err, t.dropStages(), s.unmark())
 	}
-	if err := t.takeAllBack(); err != nil {
-		return err
+	err = t.takeAllBack()
+	if err == nil {
+		err = errors.Join(t.flushProject(), t.end())
 	}
-	if err := errors.Join(t.flushProject(), t.end()); err != nil {
+	if commitErr := new(CommitError); err != nil && !slices.Contains(s.meta.Done, t.n) && !errors.As(err, &commitErr) {
 		return &CommitError{Err: err}
 	}
-	return nil
+	return err
 }
 
 // takeAllBack makes the project be as before, or leaves it as it was.
