@@ -216,6 +216,10 @@ func (c *commit) find(ctx context.Context) error {
 			id := inode{n.low.dev, n.low.ino}
 			c.shared[id] = append(c.shared[id], place{n.root, n.Path})
 		}
+		for _, f := range n.linked {
+			id := inode{f.st.dev, f.st.ino}
+			c.shared[id] = append(c.shared[id], place{n.root, f.path})
+		}
 	}
 	chosen, err := s.choose(all, c.o.Paths, c.o.Exclude)
 	if err != nil {

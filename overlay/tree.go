@@ -69,6 +69,10 @@ type traits struct {
 	project bool // some belong to the project
 	capable bool // it has capabilities
 	origin  bool // it was copied up from the layer below
+
+	// lists are the attributes that belong to the project, for FIFOs, sockets and
+	// device nodes, which have access control lists only. Files are asked themselves.
+	lists xattrs
 }
 
 // traitsOf sorts the names of attributes.

@@ -41,6 +41,9 @@ type node struct {
 	// whose ctime is after the beginning of the session.
 	late []found
 
+	// linked are those of them, whenever they were changed, that have several names.
+	linked []found
+
 	// merged is what a commit makes of a file that both sides changed. Nil: the
 	// session's version.
 	merged []byte
@@ -297,6 +300,9 @@ func (n *node) note(t traits) {
 func (w *walker) below(n *node) {
 	at, err := walkBelow(w.low, n.Path, func(f found) bool {
 		n.Below++
+		if f.st.nlink > 1 && !f.st.isDir() {
+			n.linked = append(n.linked, f)
+		}
 		if f.st.ctime > w.created {
 			n.late = append(n.late, f)
 		}
@@ -608,9 +614,21 @@ func (w *walker) compare(f *frame, name string, n *node) error {
 			n.Aspects |= Content
 		}
 		return err
-	case unix.S_IFCHR, unix.S_IFBLK:
+	default:
 		if n.up.rdev != n.low.rdev {
 			n.Aspects |= Content
+		}
+		up, err := f.up.traits(name, n.up)
+		if err != nil {
+			return err
+		}
+		n.note(up)
+		low, err := f.low.traits(name, n.low)
+		if err != nil {
+			return err
+		}
+		if !maps.Equal(up.lists, low.lists) {
+			n.Aspects |= Attributes
 		}
 	}
 	return nil
