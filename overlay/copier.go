@@ -102,51 +102,46 @@ func (k *copier) one(src dir, name string, st stat, dir *handle, path string, ds
 		if err := unix.Symlinkat(text, dst.fd, to); err != nil {
 			return stat{}, err
 		}
-		return k.finishNode(dst, to, st)
-	case unix.S_IFIFO, unix.S_IFSOCK:
-		f, err := src.file(name, st)
+		return k.finishNode(dst, to, st, nil)
+	case unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR, unix.S_IFBLK:
+		dev := 0
+		if typ == unix.S_IFCHR || typ == unix.S_IFBLK {
+			if !k.special {
+				return stat{}, unix.EPERM
+			}
+			dev = int(st.rdev)
+		}
+		t, err := src.traits(name, st)
 		if err != nil {
 			return stat{}, err
 		}
-		x, err := f.xattrs()
-		f.close()
-		if err != nil {
+		if err := unix.Mknodat(dst.fd, to, typ|0o600, dev); err != nil {
 			return stat{}, err
 		}
-		if err := unix.Mknodat(dst.fd, to, typ|0o600, 0); err != nil {
-			return stat{}, err
-		}
-		if len(x) > 0 || k.inherit {
-			h, err := dst.open(to, unix.O_PATH|unix.O_NOFOLLOW)
-			if err != nil {
-				return stat{}, err
-			}
-			err = h.setXattrs(x)
-			h.close()
-			if err != nil {
-				return stat{}, err
-			}
-		}
-		return k.finishNode(dst, to, st)
-	case unix.S_IFCHR, unix.S_IFBLK:
-		if !k.special {
-			return stat{}, unix.EPERM
-		}
-		if err := unix.Mknodat(dst.fd, to, typ|0o600, int(st.rdev)); err != nil {
-			return stat{}, err
-		}
-		return k.finishNode(dst, to, st)
+		return k.finishNode(dst, to, st, t.lists)
 	}
 	return stat{}, unix.EINVAL
 }
 
-// finishNode sets owner, mode and time of a new link, FIFO, socket or device node.
-func (k *copier) finishNode(dst *handle, name string, want stat) (stat, error) {
+// finishNode sets owner, mode and time of a new link, FIFO, socket or device node, and
+// its access control list.
+func (k *copier) finishNode(dst *handle, name string, want stat, lists xattrs) (stat, error) {
 	h, err := dst.open(name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return stat{}, err
 	}
 	defer h.close()
+	if k.inherit && want.typ() != unix.S_IFLNK {
+		err := unix.Removexattr(h.procPath(), "system.posix_acl_access")
+		if err != nil && err != unix.ENODATA && err != unix.EOPNOTSUPP {
+			return stat{}, err
+		}
+	}
+	for name, v := range lists {
+		if err := unix.Setxattr(h.procPath(), name, []byte(v), 0); err != nil {
+			return stat{}, err
+		}
+	}
 	return k.finish(h, want)
 }
 

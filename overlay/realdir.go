@@ -45,7 +45,17 @@ func (t *realTree) at(path string) (dir, error) {
 		d.close()
 		return nil, err
 	}
+	if t.unlock && d.st.closed() {
+		d.close() // it can be listed, but nothing in it be looked at
+		return t.unlockTo(path)
+	}
 	return d, nil
+}
+
+// closed reports whether a directory is closed to us, who own it.
+func (s stat) closed() bool {
+	const need = 0o500
+	return s.perm()&need != need && s.owned() && !isRoot()
 }
 
 // open opens the directory path; one of a project that may not be listed, for looking
@@ -79,8 +89,7 @@ func (t *realTree) enter(at *handle, name, path string, want stat) (_ dir, err e
 			d.close()
 		}
 	}()
-	const need = 0o500
-	if t.unlock && want.perm()&need != need && want.owned() && !isRoot() {
+	if t.unlock && want.closed() {
 		if err := d.widen(at, name); err != nil {
 			return nil, err
 		}
@@ -275,25 +284,9 @@ func (d *realDir) open(name string, want stat) (*handle, error) {
 }
 
 func (d *realDir) file(name string, want stat) (*file, error) {
-	if !want.isReg() {
-		return d.node(name, want)
-	}
 	h, err := d.open(name, want)
 	if err != nil {
 		return nil, err
-	}
-	return &file{handle: h, st: want}, nil
-}
-
-// node opens a FIFO or a socket, for its attributes only.
-func (d *realDir) node(name string, want stat) (*file, error) {
-	h, err := d.h.open(name, unix.O_PATH|unix.O_NOFOLLOW)
-	if err != nil {
-		return nil, err
-	}
-	if st, err := h.stat(); err != nil || !st.same(want) {
-		h.close()
-		return nil, orMoved(err)
 	}
 	return &file{handle: h, st: want}, nil
 }
@@ -308,7 +301,36 @@ func (d *realDir) traits(name string, want stat) (traits, error) {
 	if err != nil || len(names) == 0 {
 		return traits{}, err
 	}
-	return traitsOf(names)
+	t, err := traitsOf(names)
+	if err == nil && t.project && !want.isReg() {
+		t.lists, err = d.listsOf(name, want, names)
+	}
+	return t, err
+}
+
+// listsOf reads the access control lists of an object that is not to be opened.
+func (d *realDir) listsOf(name string, want stat, names []string) (xattrs, error) {
+	h, err := d.h.open(name, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, err
+	}
+	defer h.close()
+	if st, err := h.stat(); err != nil || st.ino != want.ino || st.typ() != want.typ() {
+		return nil, orMoved(err)
+	}
+	lists := xattrs{}
+	for _, name := range names {
+		if !wantedXattr(name) {
+			continue
+		}
+		buf := make([]byte, 64<<10)
+		n, err := unix.Getxattr(h.procPath(), name, buf)
+		if err != nil {
+			return nil, err
+		}
+		lists[name] = string(buf[:n])
+	}
+	return lists, nil
 }
 
 func (d *realDir) xattrs() (xattrs, error) { return d.h.xattrs() }

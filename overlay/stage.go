@@ -187,7 +187,24 @@ func (c *commit) make(i, k int) error {
 		return err
 	}
 	t.j.Nodes[k].New = identify(made)
+	if n.up.isReg() && n.up.perm()&0o400 == 0 && !isRoot() {
+		// Opening it took another mode for the moment, and that another ctime.
+		if st, ok := c.now(n); ok && st.same(n.up) {
+			t.j.Nodes[k].Upper = st.ctime
+		}
+	}
 	return nil
+}
+
+// now looks at the session's object again.
+func (c *commit) now(n node) (stat, bool) {
+	dir, name := splitPath(n.Path)
+	src, err := c.layers[n.root].source(dir)
+	if err != nil {
+		return stat{}, false
+	}
+	st, ok, err := src.lstat(name)
+	return st, ok && err == nil
 }
 
 func (c *commit) makeAt(n node, st *handle, path string, dst *handle) (stat, error) {
@@ -318,7 +335,7 @@ func (c *commit) regard(n node) (regard, error) {
 	if err != nil {
 		return regard{}, err
 	}
-	low, err := c.tx.low[n.root].openDirOrPath(n.Path)
+	low, err := c.tx.readable(place{n.root, n.Path})
 	if err != nil {
 		return regard{}, err
 	}

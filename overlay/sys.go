@@ -456,14 +456,11 @@ func (h *handle) xattrNames() ([]string, error) {
 	for size := 1 << 10; ; size *= 8 {
 		buf = make([]byte, size)
 		n, err := unix.Flistxattr(h.fd, buf)
-		if err == unix.EBADF { // O_PATH
-			n, err = unix.Listxattr(h.procPath(), buf)
-		}
 		if err == unix.ERANGE && size < 1<<20 {
 			continue
 		}
-		if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EACCES {
-			return nil, nil // EACCES: something we may not read
+		if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EBADF {
+			return nil, nil // EBADF: h is O_PATH, on something we may not read
 		}
 		if err != nil || n == 0 {
 			return nil, err
@@ -529,14 +526,9 @@ func (h *handle) getXattr(name string) (string, bool, error) {
 	for size := 256; ; size = 64 << 10 {
 		buf := make([]byte, size)
 		n, err := unix.Fgetxattr(h.fd, name, buf)
-		if err == unix.EBADF { // O_PATH
-			if n, err = unix.Getxattr(h.procPath(), name, buf); err == unix.EACCES {
-				return "", false, nil // something we may not read
-			}
-		}
 		switch {
 		case err == unix.ERANGE && size < 64<<10:
-		case err == unix.ENODATA || err == unix.EOPNOTSUPP || err == unix.ENOSYS:
+		case err == unix.ENODATA || err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EBADF:
 			return "", false, nil
 		case err != nil:
 			return "", false, err
@@ -637,9 +629,6 @@ func (h *handle) changeXattrs(have, want xattrs, users bool) error {
 			continue
 		}
 		err := unix.Fremovexattr(h.fd, name)
-		if err == unix.EBADF {
-			err = unix.Removexattr(h.procPath(), name)
-		}
 		if err != nil && err != unix.ENODATA {
 			return err
 		}
@@ -649,9 +638,6 @@ func (h *handle) changeXattrs(have, want xattrs, users bool) error {
 			continue
 		}
 		err := unix.Fsetxattr(h.fd, name, []byte(v), 0)
-		if err == unix.EBADF {
-			err = unix.Setxattr(h.procPath(), name, []byte(v), 0)
-		}
 		if err != nil {
 			return err
 		}

@@ -33,8 +33,7 @@ type dir interface {
 	// (stat.isWhiteout) in a layer that hides others, and missing everywhere else.
 	lstat(name string) (st stat, found bool, err error)
 
-	// dir opens the directory name, file the regular file, or for its attributes only a
-	// FIFO or a socket: ErrMoved if it is another
+	// dir opens the directory name, file the regular file: ErrMoved if it is another
 	// object than want, or has become another type.
 	dir(name string, want stat) (dir, error)
 	file(name string, want stat) (*file, error)
@@ -70,6 +69,10 @@ type traits struct {
 	project bool // some belong to the project
 	capable bool // it has capabilities
 	origin  bool // it was copied up from the layer below
+
+	// lists are the attributes that belong to the project, for FIFOs, sockets and
+	// device nodes, which have access control lists only. Files are asked themselves.
+	lists xattrs
 }
 
 // traitsOf sorts the names of attributes.

@@ -592,7 +592,7 @@ func sameXattrs(a, b interface{ xattrs() (xattrs, error) }) (bool, error) {
 func (w *walker) compare(f *frame, name string, n *node) error {
 	n.Aspects = accessAspects(n.up, n.low)
 	switch n.up.typ() {
-	case unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
+	case unix.S_IFREG:
 		return w.compareFiles(f, name, n)
 	case unix.S_IFLNK:
 		if n.up.size != n.low.size {
@@ -608,15 +608,27 @@ func (w *walker) compare(f *frame, name string, n *node) error {
 			n.Aspects |= Content
 		}
 		return err
-	case unix.S_IFCHR, unix.S_IFBLK:
+	default:
 		if n.up.rdev != n.low.rdev {
 			n.Aspects |= Content
+		}
+		up, err := f.up.traits(name, n.up)
+		if err != nil {
+			return err
+		}
+		n.note(up)
+		low, err := f.low.traits(name, n.low)
+		if err != nil {
+			return err
+		}
+		if !maps.Equal(up.lists, low.lists) {
+			n.Aspects |= Attributes
 		}
 	}
 	return nil
 }
 
-// compareFiles is compare for regular files, and for what has attributes and no data.
+// compareFiles is compare for regular files.
 func (w *walker) compareFiles(f *frame, name string, n *node) error {
 	up, err := f.up.traits(name, n.up)
 	if err != nil {
