@@ -11,7 +11,7 @@ import (
 //
 // A session that has ended is ErrEnded. So that nothing is laid over what it was not
 // written for, a root that is another directory than when the session began is an
-// error. What changed in the project since then is not: the command sees it, but where
+// error, and so is a session that another one stands on. What changed in the project since then is not: the command sees it, but where
 // it writes to the same file, a commit reports a conflict.
 func (s *Session) Resume(command []string) error {
 	const op = "resume session"
@@ -21,6 +21,9 @@ func (s *Session) Resume(command []string) error {
 	defer s.mu.Unlock()
 	if err := s.usable(op, true); err != nil {
 		return err
+	}
+	if err := s.checkDependents(); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	fail := func(path string, err error) error { return &Error{Op: op, Path: path, Err: err} }
 	for i, r := range s.roots {

@@ -29,7 +29,7 @@ import (
 type runOptions struct {
 	dir                   string
 	projects              []string
-	session               string
+	session, on           string
 	shell                 string
 	shellSet              bool
 	direct                bool
@@ -72,13 +72,8 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.StringVar(&o.dir, "C", "", "working `directory`")
 	fs.StringVar(&o.dir, "dir", "", "working `directory`")
 	fs.Var((*listFlag)(&o.projects), "project", "project root `directory` (repeatable; default: the git work tree, else the current directory)")
-	fs.Func("session", "add to a `SESSION` that was kept; its roots are the project, the first one is the working directory", func(s string) error {
-		if s == "" {
-			return errors.New("empty id")
-		}
-		o.session = s
-		return nil
-	})
+	fs.Func("session", "add to a `SESSION` that was kept; its roots are the project, the first one is the working directory", sessionValue(&o.session))
+	fs.Func("on", "begin a session on top of another `SESSION`, whose changes the command sees", sessionValue(&o.on))
 	fs.Func("c", "run a shell `string` with /bin/sh -c", func(s string) error { o.shell, o.shellSet = s, true; return nil })
 	fs.BoolVar(&o.direct, "direct", false, "write straight into the project, no overlay; .git is read-only, but for objects, refs and logs")
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes afterwards, if the command succeeds")
@@ -94,6 +89,18 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
 	fs.BoolVar(&o.explain, "explain", false, "print what would be done, do nothing")
 	fs.BoolVar(&o.quiet, "q", false, "do not say what changed")
+}
+
+// sessionValue takes the id of a session. An empty one is a mistake, that of a script
+// whose variable is not set.
+func sessionValue(to *string) func(string) error {
+	return func(s string) error {
+		if s == "" {
+			return errors.New("empty id")
+		}
+		*to = s
+		return nil
+	}
 }
 
 func parseRun(args []string) (*runOptions, error) {
@@ -126,8 +133,8 @@ func parseRun(args []string) (*runOptions, error) {
 		return nil, &usageError{"run", "--direct leaves nothing to commit, discard or keep"}
 	case o.session != "" && len(o.projects) > 0:
 		return nil, &usageError{"run", "--session has roots of its own: no --project with it"}
-	case o.session != "" && o.direct:
-		return nil, &usageError{"run", "--session and --direct exclude each other"}
+	case o.session != "" && o.direct, o.session != "" && o.on != "", o.on != "" && o.direct:
+		return nil, &usageError{"run", "--session, --on and --direct exclude each other"}
 	case o.session != "" && o.discard:
 		return nil, &usageError{"run", "--discard would throw away what the session held before: use nsrun discard"}
 	case o.net != "none" && o.net != "host":
@@ -261,7 +268,7 @@ func (r *runner) prepare() error {
 	}
 	roots := o.projects
 	switch {
-	case len(roots) > 0 || o.session != "":
+	case len(roots) > 0 || o.session != "" || o.on != "":
 	case o.direct:
 		roots = []string{workTree(dir)}
 	default:
@@ -298,12 +305,19 @@ func (r *runner) prepare() error {
 			return err
 		}
 		plan = append(append(plan, caches...), r.session.Mounts()...)
-	} else if o.session != "" {
-		s, err := overlay.OpenReadOnly("", o.session)
+	} else if id := o.session + o.on; id != "" {
+		s, err := overlay.OpenReadOnly("", id)
 		if err != nil {
 			return err
 		}
-		plan = append(plan, s.Mounts()...)
+		for i, m := range s.Mounts() {
+			if o.on != "" {
+				n := strconv.Itoa(i + 1)
+				m.Lower = append([]string{m.Upper}, m.Lower...)
+				m.Upper, m.Work = "/SESSION/upper/overlay"+n, "/SESSION/work/overlay"+n
+			}
+			plan = append(plan, m)
+		}
 		dir = sessionDir(o, s, dir)
 		_ = s.Close()
 	} else {
@@ -365,8 +379,18 @@ func (r *runner) prepare() error {
 
 // openSession begins a session, or goes on with one.
 func (r *runner) openSession(roots []string) (err error) {
+	if r.o.on != "" && len(roots) == 0 {
+		s, err := overlay.OpenReadOnly("", r.o.on)
+		if err != nil {
+			return err
+		}
+		for _, root := range s.Roots() {
+			roots = append(roots, root.Path)
+		}
+		_ = s.Close()
+	}
 	if r.o.session == "" {
-		r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: r.o.command})
+		r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: r.o.command, On: r.o.on})
 		return err
 	}
 	s, err := overlay.Open("", r.o.session)
@@ -381,10 +405,10 @@ func (r *runner) openSession(roots []string) (err error) {
 	return nil
 }
 
-// sessionDir is where a command runs in a session that was there before: in the first
-// root, if the current directory is in none and no other one was given.
+// sessionDir is where a command runs in a session whose roots another one had: in the
+// first, if the current directory is in none and no other one was given.
 func sessionDir(o *runOptions, s *overlay.Session, dir string) string {
-	if o.session == "" || o.dir != "" {
+	if o.session == "" && o.on == "" || o.dir != "" {
 		return dir
 	}
 	if real, err := realPath(dir); err == nil && within(s, real) {
