@@ -375,7 +375,7 @@ func locked(dir *handle) (bool, error) {
 
 // Open opens a session of the state directory dir and locks it until Close;
 // where somebody else holds it, the error wraps ErrBusy. An empty dir means
-// DefaultDir. The id may be cut short at either end, down to the beginning of
+// DefaultDir. The id may be cut short at either end, down to four characters of
 // its random part, as long as it means one session only; "last" is the newest.
 func Open(dir, id string) (*Session, error) { return open(dir, id, false) }
 
