@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"context"
 	"errors"
 
 	"golang.org/x/sys/unix"
@@ -38,12 +39,18 @@ func (s *Session) Resume(command []string) error {
 		if err != nil {
 			return fail(r.Path, err)
 		}
+		if s.stored() {
+			continue
+		}
 		// The kernel empties the work directory of an overlay that was used before.
 		for _, name := range []string{"work", workName(i)} {
 			if err := unix.Mkdirat(s.dir.fd, name, 0o700); err != nil && err != unix.EEXIST {
 				return fail(r.Work, err)
 			}
 		}
+	}
+	if err := s.rearm(context.Background()); err != nil {
+		return fail(s.path, err)
 	}
 	// Of a command that was killed, together with whoever would have removed it.
 	if err := removeTree(s.dir, scratchName); err != nil {
