@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -32,6 +33,7 @@ type runOptions struct {
 	session, on           string
 	shell                 string
 	shellSet              bool
+	engine                overlay.Engine
 	direct                bool
 	commit, discard, keep bool
 	paths                 []pathRule
@@ -79,6 +81,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes afterwards, if the command succeeds")
 	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
 	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
+	fs.Func("engine", "how the changes are kept apart: `overlay|tmpfs|copy` (default: as suits the file systems)", o.setEngine)
 	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)")
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make a `path` read-only")
 	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide a `path`")
@@ -137,6 +140,8 @@ func parseRun(args []string) (*runOptions, error) {
 		return nil, &usageError{"run", "--session, --on and --direct exclude each other"}
 	case o.session != "" && o.discard:
 		return nil, &usageError{"run", "--discard would throw away what the session held before: use nsrun discard"}
+	case o.engine != 0 && (o.session != "" || o.direct):
+		return nil, &usageError{"run", "--engine is for a new session"}
 	case o.net != "none" && o.net != "host":
 		return nil, &usageError{"run", fmt.Sprintf("--net %s: only none and host", quote(o.net))}
 	case o.timeout < 0:
@@ -213,6 +218,7 @@ type runner struct {
 	o       *runOptions
 	began   time.Time
 	session *overlay.Session // nil: --direct
+	engine  overlay.Engine   // that was found to work; zero: as overlay chooses
 	resumed bool             // the session was there before
 	spec    nsrunlib.Spec
 	cmd     *nsexec.Cmd
@@ -223,6 +229,7 @@ type runner struct {
 
 	report   *os.File // nil: none
 	dropped  bool     // the session is no more
+	unstored error    // why the changes are in memory only; nil: they are not
 	changes  []overlay.Change
 	signal   os.Signal
 	timedOut bool
@@ -364,6 +371,9 @@ func (r *runner) prepare() error {
 		r.ctx, r.cancel = context.WithTimeout(r.ctx, o.timeout)
 	}
 	r.cmd = r.spec.CommandContext(r.ctx, o.command[0], o.command[1:]...)
+	if r.session != nil {
+		r.cmd.Layers = r.session.Layers()
+	}
 	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// As timeout(1): a request first, and no patience after that.
 	r.cmd.Cancel = func() error {
@@ -390,7 +400,7 @@ func (r *runner) openSession(roots []string) (err error) {
 		_ = s.Close()
 	}
 	if r.o.session == "" {
-		r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: r.o.command, On: r.o.on})
+		r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: r.o.command, On: r.o.on, Engine: max(r.engine, r.o.engine)})
 		return err
 	}
 	s, err := overlay.Open("", r.o.session)
@@ -703,7 +713,16 @@ func (r *runner) run() int {
 		}
 	}
 	defer signal.Stop(signals)
-	if err := r.cmd.Start(); errors.Is(err, context.DeadlineExceeded) {
+	err := r.cmd.Start()
+	for err != nil {
+		again, other := r.otherEngine(err)
+		if !again {
+			err = cmp.Or(other, err)
+			break
+		}
+		err = r.cmd.Start()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
 		return r.timeOut()
 	} else if err != nil {
 		return fail(err)
@@ -719,7 +738,7 @@ func (r *runner) run() int {
 			}
 		}
 	}()
-	err := r.cmd.Wait()
+	err = r.cmd.Wait()
 	close(done)
 	if ps := r.cmd.ProcessState; ps != nil {
 		if ws, ok := ps.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -756,6 +775,7 @@ func (r *runner) finish(status int) error {
 		return r.drop()
 	}
 	r.state = overlay.Kept.String()
+	r.collect()
 	for c, err := range r.session.Changes() {
 		if err != nil {
 			return err
@@ -798,7 +818,9 @@ func (r *runner) finish(status int) error {
 		}
 	default:
 		// What can be merged later depends on it; nothing else does.
-		if err := r.session.Preserve(context.Background(), r.changes); err != nil {
+		if err := r.preserve(); r.unstored != nil {
+			return err
+		} else if err != nil {
 			say("%s", err)
 		}
 		if !r.o.quiet {

@@ -83,6 +83,7 @@ func printJSON(v any) int {
 type sessionReport struct {
 	ID      string        `json:"session"`
 	State   overlay.State `json:"state"`
+	Engine  string        `json:"engine"` // overlay, tmpfs or copy
 	Created time.Time     `json:"created"`
 	Command []string      `json:"command"`
 	Roots   []string      `json:"roots"`
@@ -94,7 +95,7 @@ type sessionReport struct {
 }
 
 func describe(in overlay.Info) sessionReport {
-	r := sessionReport{ID: in.ID, State: in.State, Created: in.Created, Command: in.Command, Roots: []string{}, Busy: in.Busy, On: in.On}
+	r := sessionReport{ID: in.ID, State: in.State, Engine: in.Engine.String(), Created: in.Created, Command: in.Command, Roots: []string{}, Busy: in.Busy, On: in.On}
 	r.interrupted = in.Interrupted
 	if r.Command == nil {
 		r.Command = []string{}
