@@ -172,6 +172,7 @@ _nsrun_flag() {
 	'run dir') kinds=(dir) ;;
 	'run env') kinds=(var) ;;
 	'run net') kinds=(choice:none,host) ;;
+	'run on') kinds=(session) ;;
 	'run project') kinds=(dir) ;;
 	'run report') kinds=(path) ;;
 	'run ro') kinds=(path) ;;
@@ -188,7 +189,7 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --block -c --clear-env --commit --dir --direct --discard --env --explain --keep --net --project -q --report --ro --rw --session --timeout' rest=(command none+) ;;
+	run) flags='-C --block -c --clear-env --commit --dir --direct --discard --env --explain --keep --net --on --project -q --report --ro --rw --session --timeout' rest=(command none+) ;;
 	ls) flags='--json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
 	diff) flags='--color --name-status --patch --stat' rest=(session path+) ;;

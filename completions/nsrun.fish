@@ -194,6 +194,8 @@ function __nsrun_flag -a verb flag
 		echo var
 	case 'run net'
 		echo choice:none,host
+	case 'run on'
+		echo session
 	case 'run project'
 		echo dir
 	case 'run report'
@@ -232,6 +234,7 @@ function __nsrun_flags -a verb
 			'--explain	print what would be done, do nothing' \
 			'--keep	keep the changes as a session, without asking' \
 			'--net	network: none|host; host is the host\'s own, and has to be approved every time' \
+			'--on	begin a session on top of another SESSION, whose changes the command sees' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'-q	do not say what changed' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \

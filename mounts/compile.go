@@ -30,6 +30,10 @@ type Options struct {
 	// a user namespace (user_namespaces(7)).
 	UserNamespace bool
 
+	// FirstLayer is the number of the first descriptor in the child that KindLayer can
+	// attach, Layers how many there are.
+	FirstLayer, Layers int
+
 	// ScratchFd is a descriptor number that is free in the child, for the classic
 	// form.
 	ScratchFd int
@@ -153,6 +157,9 @@ func (p Plan) compile(b *prog.Builder, o Options) error {
 	c.statx = b.Zero(statxSize)
 	if p.inPlace() && o.UserNamespace && !o.Classic {
 		return c.inPlace(p)
+	}
+	if err := c.layers(p); err != nil {
+		return err
 	}
 	c.findSources(p)
 	c.prepare(p)

@@ -19,7 +19,7 @@ func (p Plan) inPlace() bool {
 	binds := 0
 	for i := range p[1:] {
 		switch m := &p[1+i]; m.Kind {
-		case KindOverlay, KindBlock, KindData:
+		case KindOverlay, KindBlock, KindData, KindLayer:
 			return false
 		case KindBind:
 			binds++

@@ -21,6 +21,7 @@ const (
 	KindBlock        // whatever is at Target can be neither read nor listed
 	KindChmod        // the mode of what is at Target
 	KindData         // a file with given content, mounted over Target
+	KindLayer        // a mount of the caller's, where only later steps see it
 )
 
 // A Mount is one step of a Plan: plain data that can be copied and compared by
@@ -87,6 +88,9 @@ type Mount struct {
 	// Hide are paths, relative to an overlay, of its lower directories that it does not
 	// show. Nil: none.
 	Hide []string
+
+	// Layer says which of the caller's mounts a KindLayer attaches.
+	Layer int
 
 	// Data is the content of a KindFile or KindData.
 	Data []byte

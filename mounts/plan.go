@@ -39,7 +39,7 @@ var (
 var kindNames = [...]string{
 	KindBind: "bind", KindTmpfs: "tmpfs", KindProc: "proc", KindDev: "dev", KindMqueue: "mqueue",
 	KindOverlay: "overlay", KindDir: "dir", KindFile: "file", KindSymlink: "symlink",
-	KindRemount: "remount", KindBlock: "block", KindChmod: "chmod", KindData: "data",
+	KindRemount: "remount", KindBlock: "block", KindChmod: "chmod", KindData: "data", KindLayer: "layer",
 }
 
 // String is the kind's name, as errors begin with.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,9 @@ type Cmd struct {
 	Stdout, Stderr io.Writer
 	// ExtraFiles become descriptors 3, 4, …; a nil entry is a closed one.
 	ExtraFiles []*os.File
+	// Layers are detached mounts, see fsmount(2), that mounts.Layer attaches: the command
+	// does not have them. With Inherit there can be none.
+	Layers []*os.File
 
 	// Process is PID 1 of the sandbox, or the command itself where AsPID1 is set
 	// or the PID namespace is shared; set by Start.
@@ -400,7 +404,7 @@ func (c *Cmd) files() ([]*os.File, error) {
 			return nil, err
 		}
 	}
-	return append([]*os.File{in, out, errFile}, c.ExtraFiles...), nil
+	return slices.Concat([]*os.File{in, out, errFile}, c.ExtraFiles, c.Layers), nil
 }
 
 // sameWriter compares without the panic of types that cannot be compared.

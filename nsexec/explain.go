@@ -14,7 +14,7 @@ func (c *Cmd) Explain(w io.Writer) error {
 		return c.Err
 	}
 	p := c.beginning()
-	n := 3 + len(c.ExtraFiles)
+	n := 3 + len(c.ExtraFiles) + len(c.Layers)
 	b := prog.New(prog.Native())
 	b.SetNFds(n + 1)
 	fds := make([]int, n)

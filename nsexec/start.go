@@ -194,6 +194,8 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 		// Who joins one may have another root than the root of the mounts.
 		UserNamespace: p.flags&unix.CLONE_NEWUSER != 0,
 		ScratchFd:     status + scratchFd,
+		FirstLayer:    3 + len(c.ExtraFiles),
+		Layers:        len(c.Layers),
 		Bubblewrap:    c.Bubblewrap,
 	}
 	if o.Classic {

@@ -121,7 +121,7 @@ func TestTimesOriginsAndLateObjects(t *testing.T) {
 	root := project(t, `mkdir d e gone; echo a > f; echo a > d/x; touch -d @1 f e; echo a > gone/x; echo a > lost; ln -s a l`)
 	s := create(t, root)
 	sandbox(t, s, `touch f; touch -h l; echo b > d/y; rm -r gone; chmod 600 lost; echo n > new`)
-	outside(t, root, `rm lost; echo late > gone/late`)
+	outside(t, root, `rm lost; echo late > gone/late; touch -d @5 .`)
 	var got []string
 	for n, err := range s.nodes(walkOptions{times: true}) {
 		if err != nil {

@@ -97,12 +97,31 @@ func Clean(dir string, o CleanOptions) iter.Seq2[Cleaned, error] {
 			yield(Cleaned{}, err)
 			return
 		}
-		for _, name := range names {
-			found, ok, err := c.remove(name, named)
-			if err != nil {
-				err = &Error{Op: "remove session", Path: found.Dir, Err: err}
+		for len(names) > 0 {
+			var held []string // which are free when what stands on them is gone
+			last := true
+			for _, name := range names {
+				found, ok, err := c.remove(name, named)
+				if errors.Is(err, errHeld) {
+					held = append(held, name)
+					continue
+				}
+				last = last && (!ok || o.DryRun)
+				if err != nil {
+					err = &Error{Op: "remove session", Path: found.Dir, Err: err}
+				}
+				if (ok || err != nil) && !yield(found, err) {
+					return
+				}
 			}
-			if (ok || err != nil) && !yield(found, err) {
+			names = held
+			if last {
+				break
+			}
+		}
+		for _, name := range names {
+			found := Cleaned{ID: name, Dir: filepath.Join(statePath, name)}
+			if named && !yield(found, &Error{Op: "remove session", Path: found.Dir, Err: errHeld}) {
 				return
 			}
 		}
@@ -154,8 +173,7 @@ type cleaner struct {
 	now   time.Time
 }
 
-// choose lists what is to be looked at, the newest first: what stands on another
-// session is newer than that.
+// choose lists what is to be looked at, the newest first.
 func (c *cleaner) choose() (names []string, named bool, err error) {
 	if len(c.o.Sessions) > 0 {
 		for _, id := range c.o.Sessions {
@@ -226,6 +244,15 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 			return found, false, err
 		}
 	}
+	if ok && !orphan {
+		on, err := dependents(c.state, d, name)
+		if err == nil && len(on) > 0 {
+			err = errHeld
+		}
+		if err != nil {
+			return found, false, err
+		}
+	}
 	if !ok {
 		return found, false, nil
 	}
@@ -282,6 +309,8 @@ func lastUse(d *handle, m *meta) time.Time {
 	}
 	return time.Unix(st.mtime.Unix())
 }
+
+var errHeld = errors.New("another session was begun on it: that one is to be removed before it, or committed after it")
 
 var errInterrupted = errors.New("something was interrupted in it, and could neither be finished nor taken back")
 

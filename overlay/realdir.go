@@ -60,11 +60,13 @@ func (s stat) closed() bool {
 
 // open opens the directory path; one of a project that may not be listed, for looking
 // names up in it.
-func (t *realTree) open(path string) (*handle, error) {
+func (t *realTree) open(path string) (*handle, error) { return t.openIn(t.h, path) }
+
+func (t *realTree) openIn(at *handle, path string) (*handle, error) {
 	if t.upper || t.unlock {
-		return t.h.openDir(path)
+		return at.openDir(path)
 	}
-	return t.h.openDirOrPath(path)
+	return at.openDirOrPath(path)
 }
 
 // unlockTo opens a directory step by step: each one on the way may have to be unlocked.
@@ -94,12 +96,7 @@ func (t *realTree) enter(at *handle, name, path string, want stat) (_ dir, err e
 			return nil, err
 		}
 	}
-	if t.upper || t.unlock {
-		d.h, err = at.openDir(name)
-	} else {
-		d.h, err = at.openDirOrPath(name)
-	}
-	if err != nil {
+	if d.h, err = t.openIn(at, name); err != nil {
 		if swapped(err) {
 			err = ErrMoved
 		}

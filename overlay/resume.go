@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"context"
 	"errors"
 
 	"golang.org/x/sys/unix"
@@ -11,7 +12,7 @@ import (
 //
 // A session that has ended is ErrEnded. So that nothing is laid over what it was not
 // written for, a root that is another directory than when the session began is an
-// error. What changed in the project since then is not: the command sees it, but where
+// error, and so is a session that another one stands on. What changed in the project since then is not: the command sees it, but where
 // it writes to the same file, a commit reports a conflict.
 func (s *Session) Resume(command []string) error {
 	const op = "resume session"
@@ -21,6 +22,9 @@ func (s *Session) Resume(command []string) error {
 	defer s.mu.Unlock()
 	if err := s.usable(op, true); err != nil {
 		return err
+	}
+	if err := s.checkDependents(); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	fail := func(path string, err error) error { return &Error{Op: op, Path: path, Err: err} }
 	for i, r := range s.roots {
@@ -35,12 +39,18 @@ func (s *Session) Resume(command []string) error {
 		if err != nil {
 			return fail(r.Path, err)
 		}
+		if s.stored() {
+			continue
+		}
 		// The kernel empties the work directory of an overlay that was used before.
 		for _, name := range []string{"work", workName(i)} {
 			if err := unix.Mkdirat(s.dir.fd, name, 0o700); err != nil && err != unix.EEXIST {
 				return fail(r.Work, err)
 			}
 		}
+	}
+	if err := s.rearm(context.Background()); err != nil {
+		return fail(s.path, err)
 	}
 	// Of a command that was killed, together with whoever would have removed it.
 	if err := removeTree(s.dir, scratchName); err != nil {

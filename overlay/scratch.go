@@ -15,7 +15,7 @@ const scratchName = "scratch"
 
 // Scratch returns an overlay over dir for what need not be kept, such as the
 // caches of build tools: what is written there is no change of the session.
-// DropScratch removes it.
+// DropScratch removes it. Where no overlay can be mounted (EngineCopy) it is read-only.
 func (s *Session) Scratch(dir string) (mounts.Mount, error) {
 	const op = "make scratch directory"
 	s.mu.Lock()
@@ -23,18 +23,22 @@ func (s *Session) Scratch(dir string) (mounts.Mount, error) {
 	if err := s.usable(op, true); err != nil {
 		return mounts.Mount{}, err
 	}
-	if err := unix.Mkdirat(s.dir.fd, scratchName, 0o700); err != nil && err != unix.EEXIST {
+	if s.meta.Engine == EngineCopy {
+		return mounts.ROBind(dir, dir), nil
+	}
+	at := s.area()
+	if err := unix.Mkdirat(at.fd, scratchName, 0o700); err != nil && err != unix.EEXIST {
 		return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
 	}
 	for n := 1; ; n++ {
 		upper := scratchName + "/upper" + strconv.Itoa(n)
-		err := unix.Mkdirat(s.dir.fd, upper, 0o700)
+		err := unix.Mkdirat(at.fd, upper, 0o700)
 		if err == unix.EEXIST {
 			continue
 		}
 		work := scratchName + "/work" + strconv.Itoa(n)
 		if err == nil {
-			err = unix.Mkdirat(s.dir.fd, work, 0o700)
+			err = unix.Mkdirat(at.fd, work, 0o700)
 		}
 		if err != nil {
 			return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
@@ -44,10 +48,10 @@ func (s *Session) Scratch(dir string) (mounts.Mount, error) {
 		if err := unix.Stat(dir, &st); err != nil {
 			return mounts.Mount{}, &Error{Op: op, Path: dir, Err: err}
 		}
-		if err := unix.Fchmodat(s.dir.fd, upper, st.Mode&0o777, 0); err != nil {
+		if err := unix.Fchmodat(at.fd, upper, st.Mode&0o777, 0); err != nil {
 			return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
 		}
-		return mounts.Overlay(dir, filepath.Join(s.path, upper), filepath.Join(s.path, work), dir), nil
+		return mounts.Overlay(dir, filepath.Join(s.areaPath(), upper), filepath.Join(s.areaPath(), work), dir), nil
 	}
 }
 
@@ -59,7 +63,7 @@ func (s *Session) DropScratch() error {
 	if s.dir == nil || s.readOnly {
 		return nil
 	}
-	if err := removeTree(s.dir, scratchName); err != nil {
+	if err := removeTree(s.area(), scratchName); err != nil {
 		return &Error{Op: "remove scratch directory", Path: s.path, Err: err}
 	}
 	return nil

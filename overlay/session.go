@@ -2,10 +2,12 @@ package overlay
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -38,6 +40,10 @@ type Options struct {
 	// be that session's, or some of them. It must not be in use, and nothing can write to
 	// it as long as this one has changes. Empty: the project itself.
 	On string
+
+	// Engine says how what is written is kept apart from the project. Zero: as suits
+	// the file systems, see Info.Engine.
+	Engine Engine
 }
 
 // A Root is one directory of a session.
@@ -57,6 +63,7 @@ type Info struct {
 	Roots   []Root
 	Busy    bool   // somebody holds the session open
 	On      string // the session that it was begun on; empty: none
+	Engine  Engine
 
 	// Interrupted says that something was begun with the session, and could be neither
 	// finished nor taken back: Recover tells why.
@@ -89,6 +96,12 @@ type Session struct {
 	roots []Root
 	lower []*handle // by root; nil until it is first needed
 	below []base    // what it stands on, for Mounts; their handles are closed
+
+	// Of engines that store what was written when the command has ended.
+	armed  bool         // a command may run, or has written something that is not stored yet
+	mem    *handle      // the session's tmpfs; nil: none
+	layer  *os.File     // the same, for others
+	copies []copyRecord // what the copies were like
 }
 
 const lockName = "lock"
@@ -123,7 +136,6 @@ func Create(o Options) (_ *Session, err error) {
 		}
 		defer lock.close()
 	}
-	s.meta.Engine = EngineOverlay
 	for _, arg := range o.Command {
 		s.meta.Command = append(s.meta.Command, rawText(arg))
 	}
@@ -166,16 +178,23 @@ func Create(o Options) (_ *Session, err error) {
 		return fail("lock session", err)
 	}
 	s.meta.Created = time.Unix(0, st.ctime).UTC()
-	for _, name := range []string{"upper", "work"} {
-		if err = unix.Mkdirat(s.dir.fd, name, 0o700); err != nil {
-			return fail("make session directory", err)
-		}
+	if err = s.begin(o); err != nil {
+		return fail("make session directory", err)
 	}
 	for i := range s.meta.Roots {
-		if err = s.makeUpper(i); err != nil {
+		if s.meta.Engine == EngineCopy {
+			err = s.makeCopy(context.Background(), i)
+			if err == nil {
+				err = s.noteBase(i, s.copies[i].own.st)
+			}
+		} else {
+			err = s.makeUpper(i)
+		}
+		if err != nil {
 			return fail("make upper directory", err)
 		}
 	}
+	s.armed = s.stored()
 	if _, err = writeMeta(s.dir, s.meta, false); err != nil {
 		return fail("write session's data", err)
 	}
@@ -271,11 +290,11 @@ func inside(p, dir string) bool {
 // those of the project's, as far as the caller may.
 func (s *Session) makeUpper(i int) error {
 	for _, name := range []string{workName(i), upperName(i)} {
-		if err := unix.Mkdirat(s.dir.fd, name, 0o700); err != nil {
+		if err := unix.Mkdirat(s.area().fd, name, 0o700); err != nil {
 			return err
 		}
 	}
-	up, err := s.dir.openDir(upperName(i))
+	up, err := s.area().openDir(upperName(i))
 	if err != nil {
 		return err
 	}
@@ -312,10 +331,17 @@ func (s *Session) makeUpper(i int) error {
 	if err := up.setMtime(st.mtime); err != nil {
 		return err
 	}
-	own, err = up.stat()
+	if own, err = up.stat(); err != nil {
+		return err
+	}
+	return s.noteBase(i, own)
+}
+
+// noteBase notes what the directory of root i looked like when it was made.
+func (s *Session) noteBase(i int, own stat) error {
 	r := &s.meta.Roots[i]
 	r.Mode, r.UID, r.GID = own.perm(), own.uid, own.gid
-	return err
+	return nil
 }
 
 // shownRoot opens the directory whose mode, owner and times root i shows: the
@@ -332,12 +358,13 @@ func (s *Session) shownRoot(i int) (*handle, error) {
 // name fills in what follows from the session's name.
 func (s *Session) name(id, statePath string) {
 	s.id, s.path = id, filepath.Join(statePath, id)
+	area := s.areaPath()
 	s.roots = make([]Root, len(s.meta.Roots))
 	for i, r := range s.meta.Roots {
 		s.roots[i] = Root{
 			Path:  string(r.Path),
-			Upper: filepath.Join(s.path, upperName(i)),
-			Work:  filepath.Join(s.path, workName(i)),
+			Upper: filepath.Join(area, upperName(i)),
+			Work:  filepath.Join(area, workName(i)),
 		}
 	}
 	if s.lower == nil {
@@ -375,7 +402,7 @@ func locked(dir *handle) (bool, error) {
 
 // Open opens a session of the state directory dir and locks it until Close;
 // where somebody else holds it, the error wraps ErrBusy. An empty dir means
-// DefaultDir. The id may be cut short at either end, down to the beginning of
+// DefaultDir. The id may be cut short at either end, down to four characters of
 // its random part, as long as it means one session only; "last" is the newest.
 func Open(dir, id string) (*Session, error) { return open(dir, id, false) }
 
@@ -441,6 +468,9 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 	}
 	return s, nil
 }
+
+// statePath is the path of the state directory.
+func (s *Session) statePath() string { return filepath.Dir(s.path) }
 
 func openLock(dir *handle, access int) (*handle, error) {
 	return dir.open(lockName, access|unix.O_NOFOLLOW|unix.O_NONBLOCK)
@@ -539,7 +569,7 @@ func (s *Session) Info() Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info := Info{
-		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State, On: s.meta.On,
+		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State, On: s.meta.On, Engine: s.meta.Engine,
 		Roots: slices.Clone(s.roots), Busy: s.lock != nil || s.busy,
 	}
 	info.Interrupted = !info.Busy && s.state != nil && pending(s.state, s.id)
@@ -549,16 +579,24 @@ func (s *Session) Info() Info {
 	return info
 }
 
-// Mounts returns one overlay per root, to be put into a plan: each root appears
-// at its own path, and what is written there goes to the session.
+// Mounts returns one overlay or bind per root, to be put into a plan: each root appears
+// at its own path, and what is written there goes to the session. They may need what
+// Layers returns.
 //
 // The mounts hold paths, which are looked up again when the sandbox is set up:
 // whoever can rename a root's parents decides what the sandbox finds there.
 // Changes and Commit of this Session work on the directories that Create found.
 func (s *Session) Mounts() []mounts.Mount {
-	list := make([]mounts.Mount, len(s.roots))
+	var list []mounts.Mount
+	if s.mem != nil {
+		list = append(list, mounts.Layer(0, s.areaPath()))
+	}
 	for i, r := range s.roots {
-		list[i] = mounts.Overlay(r.Path, r.Upper, r.Work, s.lowerPaths(i)...)
+		if s.meta.Engine == EngineCopy {
+			list = append(list, mounts.Bind(r.Upper, r.Path))
+		} else {
+			list = append(list, mounts.Overlay(r.Path, r.Upper, r.Work, s.lowerPaths(i)...))
+		}
 	}
 	return list
 }
@@ -585,6 +623,7 @@ func (s *Session) release() {
 			_ = removeTree(s.dir, workName(i)+"/work")
 		}
 	}
+	s.disarm()
 	s.dir.close()
 	s.state.close()
 	s.lock.close() // last: then others may have it
@@ -648,7 +687,15 @@ func (s *Session) discard() error {
 	if err := s.markPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 		return err
 	}
-	if err := s.dir.rename("upper", goneName, 0); err != nil && err != unix.ENOENT {
+	kept := "upper"
+	if s.stored() {
+		kept = packedName
+	}
+	err := s.dir.rename(kept, goneName, 0)
+	if err == unix.ENOENT && s.stored() {
+		err = unix.Mkdirat(s.dir.fd, goneName, 0o700) // what was written was lost
+	}
+	if err != nil && err != unix.ENOENT && err != unix.EEXIST {
 		return err
 	}
 	if _, err := s.finishDiscard(); err != nil {
@@ -686,7 +733,7 @@ func (s *Session) finishDiscard() (what string, err error) {
 		}
 		s.meta = &m
 	}
-	for _, name := range [...]string{goneName, "work", scratchName, baseName} {
+	for _, name := range [...]string{goneName, "upper", "work", memName, packedName, scratchName, baseName} {
 		if err := removeTree(s.dir, name); err != nil {
 			return what, fmt.Errorf("remove %s: %w", name, err)
 		}

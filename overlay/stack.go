@@ -89,11 +89,9 @@ func (s *Session) lowerPaths(i int) []string {
 }
 
 // lowerTree returns what is below root i; project is the project's own directory, and
-// belongs to the tree then.
+// belongs to the tree then. The caller holds s.mu.
 func (s *Session) lowerTree(i int, project *handle) (tree, error) {
 	low := tree(&realTree{h: project})
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.meta.On == "" {
 		return low, nil
 	}

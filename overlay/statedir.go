@@ -225,8 +225,12 @@ func sessionNames(state *handle) ([]string, error) {
 	return names, nil
 }
 
+// shortest is how many characters of a session's random part mean it.
+const shortest = 4
+
 // findSession returns the name of the session that id means: its name, its
-// beginning or end, the beginning of its random part, or "last".
+// beginning, its end or the beginning of its random part, both of at least four
+// characters, or "last".
 func findSession(state *handle, id string) (string, error) {
 	names, err := sessionNames(state)
 	if err != nil {
@@ -241,7 +245,8 @@ func findSession(state *handle, id string) (string, error) {
 			return n, nil
 		}
 		_, random, _ := strings.Cut(n, "-")
-		if strings.HasPrefix(n, id) || strings.HasPrefix(random, id) || strings.HasSuffix(n, id) {
+		long := len(id) >= shortest // what is shorter was meant as something else, such as a path
+		if strings.HasPrefix(n, id) || long && (strings.HasPrefix(random, id) || strings.HasSuffix(n, id)) {
 			found = append(found, n)
 		}
 	}

@@ -73,6 +73,18 @@ func helper() int {
 		return fail(exitNoMount, err)
 	}
 	for _, m := range in.Mounts {
+		switch m.Kind {
+		case mounts.KindLayer:
+			if err := unix.MoveMount(3+m.Layer, "", unix.AT_FDCWD, m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+				return fail(1, fmt.Errorf("attach at %s: %w", m.Target, err))
+			}
+			continue
+		case mounts.KindBind:
+			if err := unix.Mount(m.Source, m.Target, "", unix.MS_BIND, ""); err != nil {
+				return fail(1, fmt.Errorf("bind at %s: %w", m.Target, err))
+			}
+			continue
+		}
 		data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
 		if err := unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
 			return fail(exitNoMount, fmt.Errorf("mount overlay at %s: %w", m.Target, err))
@@ -106,7 +118,11 @@ func sandbox(t testing.TB, s *Session, script string) string {
 	for _, r := range s.Roots() {
 		roots = append(roots, r.Path)
 	}
-	return runHelper(t, helperInput{s.Mounts(), script, roots})
+	saw := runHelper(t, helperInput{s.Mounts(), script, roots}, s.Layers()...)
+	if err := s.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return saw
 }
 
 // look is what the roots look like without a session. It looks from a user
@@ -116,7 +132,7 @@ func look(t testing.TB, roots ...string) string {
 	return runHelper(t, helperInput{Roots: roots})
 }
 
-func runHelper(t testing.TB, input helperInput) string {
+func runHelper(t testing.TB, input helperInput, layers ...*os.File) string {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -129,6 +145,7 @@ func runHelper(t testing.TB, input helperInput) string {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), helperEnv+"=1")
+	cmd.ExtraFiles = layers
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
 	cmd.SysProcAttr = userNamespace()
 	err = cmd.Run()

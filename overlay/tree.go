@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -155,14 +156,16 @@ func listInto(todo []found, t tree, path string) ([]found, error) {
 type file struct {
 	*handle
 	st    stat
-	attrs xattrs // for a stored copy
+	attrs xattrs // for a stored copy, capabilities included
 	copy  bool   // the handle is open on a stored copy, which nobody changes
 }
 
 // xattrs returns the attributes of the file that belong to the project.
 func (f *file) xattrs() (xattrs, error) {
 	if f.copy {
-		return f.attrs, nil
+		x := maps.Clone(f.attrs)
+		delete(x, capabilityXattr)
+		return x, nil
 	}
 	return f.handle.xattrs()
 }

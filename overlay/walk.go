@@ -129,19 +129,42 @@ func (s *Session) prepare(w *walker) (err error) {
 // trees opens the two sides of root i. They have their own descriptors, so that a walk
 // can go on while the session is used or closed.
 func (s *Session) trees(i int) (up, low tree, err error) {
-	u, l, err := s.openLayers(i)
+	const op = "open session"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(op, false); err != nil {
+		return nil, nil, err
+	}
+	root, err := s.root(i)
 	if err != nil {
 		return nil, nil, err
 	}
+	l, err := root.open(".", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, nil, &Error{Op: op, Path: s.roots[i].Path, Err: err}
+	}
 	if low, err = s.lowerTree(i, l); err != nil {
-		u.close()
 		return nil, nil, err
 	}
-	t := &realTree{h: u, upper: true}
-	if !s.readOnly {
-		t.unlock, t.book, t.unbook = true, s.bookFor(true, i), s.unnote
+	if s.stored() && !(s.armed && s.meta.Engine == EngineTmpfs) {
+		up, err = s.packed(i)
+	} else {
+		var u *handle
+		u, err = s.area().open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		t := &realTree{h: u, upper: true}
+		if !s.readOnly {
+			t.unlock = true
+			if !s.stored() { // else the tmpfs is gone before anybody could mend modes in it
+				t.book, t.unbook = s.bookFor(true, i), s.unnote
+			}
+		}
+		up = t
 	}
-	return t, low, nil
+	if err != nil {
+		low.close()
+		return nil, nil, &Error{Op: op, Path: s.roots[i].Upper, Err: err}
+	}
+	return up, low, nil
 }
 
 // openLayers opens the two directories of root i.

@@ -17,51 +17,115 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
+// committing is a project with a session that changes many files of it.
+type committing struct {
+	bin, project string
+	env          []string
+	before       []string // how the project is
+}
+
+const manyFiles = 3000
+
+func newCommitting(t *testing.T) committing {
+	t.Helper()
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "home/", "p/1: old\n")
+	c := committing{bin: installed(t), project: filepath.Join(dir, "p"), env: []string{"HOME=" + filepath.Join(dir, "home")}}
+	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); echo new >$i; done", manyFiles)
+	if status, out := nsrunIn(t, c.project, c.env, "run", "-q", "sh", "-c", script); status != 0 {
+		t.Fatal(status, out)
+	}
+	c.before = testenv.Listing(t, c.project)
+	return c
+}
+
+// underway reports whether a commit has begun and not ended.
+func (c committing) underway() bool {
+	entries, _ := os.ReadDir(filepath.Join(c.project, "../home/.local/state/nsrun/sessions/pending"))
+	return len(entries) > 0
+}
+
+// stop starts a commit, and sends a signal as soon as it has begun.
+func (c committing) stop(t *testing.T, s os.Signal) (status int) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(c.bin, "nsrun"), "commit")
+	cmd.Dir, cmd.Env = c.project, append(os.Environ(), c.env...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "a commit", func() bool { return c.underway() || !testenv.Alive(cmd.Process.Pid) })
+	_ = cmd.Process.Signal(s)
+	_ = cmd.Wait()
+	return cmd.ProcessState.ExitCode()
+}
+
+// committed reports whether the project is as the session made it; if it is not as it
+// was either, the test ends.
+func (c committing) committed(t *testing.T) bool {
+	t.Helper()
+	if entries, err := os.ReadDir(c.project); err == nil && len(entries) == manyFiles {
+		return true
+	}
+	if d := testenv.Difference(t, c.project, c.before); d != "" {
+		t.Fatal(d)
+	}
+	return false
+}
+
 // TestInterruptedCommit: Ctrl-C while a commit is being prepared means that nothing was
 // done; later it is too late, and all of it is.
 func TestInterruptedCommit(t *testing.T) {
 	testenv.Leaks(t, reap)
-	const files = 3000
-	bin, dir := installed(t), testenv.Dir(t)
-	testenv.Tree(t, dir, "home/", "p/1: old\n")
-	p, env := filepath.Join(dir, "p"), []string{"HOME=" + filepath.Join(dir, "home")}
-	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); echo new >$i; done", files)
-	if status, out := nsrunIn(t, p, env, "run", "-q", "sh", "-c", script); status != 0 {
-		t.Fatal(status, out)
-	}
-	before := testenv.Listing(t, p)
-	count := func() int {
-		entries, err := os.ReadDir(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(entries)
-	}
-	interrupted := 0
-	for tries := 0; tries < 5 && count() == 1; tries++ {
-		cmd := exec.Command(filepath.Join(bin, "nsrun"), "commit")
-		cmd.Dir, cmd.Env = p, append(os.Environ(), env...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		testenv.Eventually(t, "objects in the project", func() bool { return count() > 1 })
-		_ = cmd.Process.Signal(unix.SIGINT)
-		_ = cmd.Wait()
-		switch status := cmd.ProcessState.ExitCode(); status {
+	c := newCommitting(t)
+	for range 3 {
+		switch status := c.stop(t, unix.SIGINT); status {
 		case 130:
-			interrupted++
-			if d := testenv.Difference(t, p, before); d != "" {
-				t.Fatalf("interrupted:\n%s", d)
+			if c.committed(t) {
+				t.Fatal("it is committed")
 			}
 		case 0:
-			if n := count(); n != files {
-				t.Errorf("%d files in the project", n)
+			if !c.committed(t) {
+				t.Fatal("it is not committed")
 			}
+			return
 		default:
 			t.Fatalf("exit status %d", status)
 		}
+		if c.underway() {
+			t.Error("it is still under way")
+		}
 	}
-	t.Logf("interrupted %d times", interrupted)
+}
+
+// TestKilledCommit: what a killed commit left is told by the next command, and the
+// project is as before or as after.
+func TestKilledCommit(t *testing.T) {
+	testenv.Leaks(t, reap)
+	c := newCommitting(t)
+	told := false
+	for tries := 0; tries < 10 && !told; tries++ {
+		c.stop(t, unix.SIGKILL)
+		verb := []string{"doctor", "--sessions"}
+		if tries%2 == 1 {
+			verb = []string{"ls"}
+		}
+		status, out := nsrunIn(t, c.project, c.env, verb...)
+		told = strings.Contains(out, "was interrupted: ")
+		if status != 0 || c.underway() {
+			t.Fatalf("status %d, still under way: %v\n%s", status, c.underway(), out)
+		}
+		if again, out := nsrunIn(t, c.project, c.env, verb...); again != 0 || strings.Contains(out, "interrupted") {
+			t.Errorf("status %d\n%s", again, out)
+		}
+		if c.committed(t) {
+			if status, out := nsrunIn(t, c.project, c.env, "undo"); status != 0 {
+				t.Fatalf("status %d\n%s", status, out)
+			}
+		}
+	}
+	if !told {
+		t.Error("nothing was interrupted")
+	}
 }
 
 func TestBar(t *testing.T) {

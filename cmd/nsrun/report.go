@@ -26,6 +26,7 @@ type report struct {
 	Changes    []changeReport `json:"changes"`
 	Denied     []struct{}     `json:"denied"`
 	State      string         `json:"state"`
+	Engine     string         `json:"engine"` // how the changes were kept apart; empty: --direct
 	Backups    []struct{}     `json:"backups"`
 	Output     outputReport   `json:"output"`
 }
@@ -146,6 +147,9 @@ func (r *runner) writeReport(status int) error {
 		DurationMS: time.Since(r.began).Milliseconds(), Backend: "native", Missing: []string{},
 		Network: network{Mode: r.o.net, Decisions: []struct{}{}},
 		Changes: changeReports(r.changes), Denied: []struct{}{}, State: r.state, Backups: []struct{}{},
+	}
+	if r.session != nil {
+		rep.Engine = r.session.Info().Engine.String()
 	}
 	if r.session != nil && !r.dropped {
 		rep.Session = r.session.ID()

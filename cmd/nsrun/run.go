@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -29,9 +30,10 @@ import (
 type runOptions struct {
 	dir                   string
 	projects              []string
-	session               string
+	session, on           string
 	shell                 string
 	shellSet              bool
+	engine                overlay.Engine
 	direct                bool
 	commit, discard, keep bool
 	paths                 []pathRule
@@ -72,18 +74,14 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.StringVar(&o.dir, "C", "", "working `directory`")
 	fs.StringVar(&o.dir, "dir", "", "working `directory`")
 	fs.Var((*listFlag)(&o.projects), "project", "project root `directory` (repeatable; default: the git work tree, else the current directory)")
-	fs.Func("session", "add to a `SESSION` that was kept; its roots are the project, the first one is the working directory", func(s string) error {
-		if s == "" {
-			return errors.New("empty id")
-		}
-		o.session = s
-		return nil
-	})
+	fs.Func("session", "add to a `SESSION` that was kept; its roots are the project, the first one is the working directory", sessionValue(&o.session))
+	fs.Func("on", "begin a session on top of another `SESSION`, whose changes the command sees", sessionValue(&o.on))
 	fs.Func("c", "run a shell `string` with /bin/sh -c", func(s string) error { o.shell, o.shellSet = s, true; return nil })
 	fs.BoolVar(&o.direct, "direct", false, "write straight into the project, no overlay; .git is read-only, but for objects, refs and logs")
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes afterwards, if the command succeeds")
 	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
 	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
+	fs.Func("engine", "how the changes are kept apart: `overlay|tmpfs|copy` (default: as suits the file systems)", o.setEngine)
 	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)")
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make a `path` read-only")
 	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide a `path`")
@@ -94,6 +92,18 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
 	fs.BoolVar(&o.explain, "explain", false, "print what would be done, do nothing")
 	fs.BoolVar(&o.quiet, "q", false, "do not say what changed")
+}
+
+// sessionValue takes the id of a session. An empty one is a mistake, that of a script
+// whose variable is not set.
+func sessionValue(to *string) func(string) error {
+	return func(s string) error {
+		if s == "" {
+			return errors.New("empty id")
+		}
+		*to = s
+		return nil
+	}
 }
 
 func parseRun(args []string) (*runOptions, error) {
@@ -126,10 +136,12 @@ func parseRun(args []string) (*runOptions, error) {
 		return nil, &usageError{"run", "--direct leaves nothing to commit, discard or keep"}
 	case o.session != "" && len(o.projects) > 0:
 		return nil, &usageError{"run", "--session has roots of its own: no --project with it"}
-	case o.session != "" && o.direct:
-		return nil, &usageError{"run", "--session and --direct exclude each other"}
+	case o.session != "" && o.direct, o.session != "" && o.on != "", o.on != "" && o.direct:
+		return nil, &usageError{"run", "--session, --on and --direct exclude each other"}
 	case o.session != "" && o.discard:
 		return nil, &usageError{"run", "--discard would throw away what the session held before: use nsrun discard"}
+	case o.engine != 0 && (o.session != "" || o.direct):
+		return nil, &usageError{"run", "--engine is for a new session"}
 	case o.net != "none" && o.net != "host":
 		return nil, &usageError{"run", fmt.Sprintf("--net %s: only none and host", quote(o.net))}
 	case o.timeout < 0:
@@ -206,6 +218,7 @@ type runner struct {
 	o       *runOptions
 	began   time.Time
 	session *overlay.Session // nil: --direct
+	engine  overlay.Engine   // that was found to work; zero: as overlay chooses
 	resumed bool             // the session was there before
 	spec    nsrunlib.Spec
 	cmd     *nsexec.Cmd
@@ -216,6 +229,7 @@ type runner struct {
 
 	report   *os.File // nil: none
 	dropped  bool     // the session is no more
+	unstored error    // why the changes are in memory only; nil: they are not
 	changes  []overlay.Change
 	signal   os.Signal
 	timedOut bool
@@ -261,7 +275,7 @@ func (r *runner) prepare() error {
 	}
 	roots := o.projects
 	switch {
-	case len(roots) > 0 || o.session != "":
+	case len(roots) > 0 || o.session != "" || o.on != "":
 	case o.direct:
 		roots = []string{workTree(dir)}
 	default:
@@ -298,12 +312,19 @@ func (r *runner) prepare() error {
 			return err
 		}
 		plan = append(append(plan, caches...), r.session.Mounts()...)
-	} else if o.session != "" {
-		s, err := overlay.OpenReadOnly("", o.session)
+	} else if id := o.session + o.on; id != "" {
+		s, err := overlay.OpenReadOnly("", id)
 		if err != nil {
 			return err
 		}
-		plan = append(plan, s.Mounts()...)
+		for i, m := range s.Mounts() {
+			if o.on != "" {
+				n := strconv.Itoa(i + 1)
+				m.Lower = append([]string{m.Upper}, m.Lower...)
+				m.Upper, m.Work = "/SESSION/upper/overlay"+n, "/SESSION/work/overlay"+n
+			}
+			plan = append(plan, m)
+		}
 		dir = sessionDir(o, s, dir)
 		_ = s.Close()
 	} else {
@@ -350,6 +371,9 @@ func (r *runner) prepare() error {
 		r.ctx, r.cancel = context.WithTimeout(r.ctx, o.timeout)
 	}
 	r.cmd = r.spec.CommandContext(r.ctx, o.command[0], o.command[1:]...)
+	if r.session != nil {
+		r.cmd.Layers = r.session.Layers()
+	}
 	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// As timeout(1): a request first, and no patience after that.
 	r.cmd.Cancel = func() error {
@@ -365,8 +389,18 @@ func (r *runner) prepare() error {
 
 // openSession begins a session, or goes on with one.
 func (r *runner) openSession(roots []string) (err error) {
+	if r.o.on != "" && len(roots) == 0 {
+		s, err := overlay.OpenReadOnly("", r.o.on)
+		if err != nil {
+			return err
+		}
+		for _, root := range s.Roots() {
+			roots = append(roots, root.Path)
+		}
+		_ = s.Close()
+	}
 	if r.o.session == "" {
-		r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: r.o.command})
+		r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: r.o.command, On: r.o.on, Engine: max(r.engine, r.o.engine)})
 		return err
 	}
 	s, err := overlay.Open("", r.o.session)
@@ -381,10 +415,10 @@ func (r *runner) openSession(roots []string) (err error) {
 	return nil
 }
 
-// sessionDir is where a command runs in a session that was there before: in the first
-// root, if the current directory is in none and no other one was given.
+// sessionDir is where a command runs in a session whose roots another one had: in the
+// first, if the current directory is in none and no other one was given.
 func sessionDir(o *runOptions, s *overlay.Session, dir string) string {
-	if o.session == "" || o.dir != "" {
+	if o.session == "" && o.on == "" || o.dir != "" {
 		return dir
 	}
 	if real, err := realPath(dir); err == nil && within(s, real) {
@@ -679,7 +713,16 @@ func (r *runner) run() int {
 		}
 	}
 	defer signal.Stop(signals)
-	if err := r.cmd.Start(); errors.Is(err, context.DeadlineExceeded) {
+	err := r.cmd.Start()
+	for err != nil {
+		again, other := r.otherEngine(err)
+		if !again {
+			err = cmp.Or(other, err)
+			break
+		}
+		err = r.cmd.Start()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
 		return r.timeOut()
 	} else if err != nil {
 		return fail(err)
@@ -695,7 +738,7 @@ func (r *runner) run() int {
 			}
 		}
 	}()
-	err := r.cmd.Wait()
+	err = r.cmd.Wait()
 	close(done)
 	if ps := r.cmd.ProcessState; ps != nil {
 		if ws, ok := ps.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -732,6 +775,7 @@ func (r *runner) finish(status int) error {
 		return r.drop()
 	}
 	r.state = overlay.Kept.String()
+	r.collect()
 	for c, err := range r.session.Changes() {
 		if err != nil {
 			return err
@@ -774,7 +818,9 @@ func (r *runner) finish(status int) error {
 		}
 	default:
 		// What can be merged later depends on it; nothing else does.
-		if err := r.session.Preserve(context.Background(), r.changes); err != nil {
+		if err := r.preserve(); r.unstored != nil {
+			return err
+		} else if err != nil {
 			say("%s", err)
 		}
 		if !r.o.quiet {

@@ -83,17 +83,19 @@ func printJSON(v any) int {
 type sessionReport struct {
 	ID      string        `json:"session"`
 	State   overlay.State `json:"state"`
+	Engine  string        `json:"engine"` // overlay, tmpfs or copy
 	Created time.Time     `json:"created"`
 	Command []string      `json:"command"`
 	Roots   []string      `json:"roots"`
 	Busy    bool          `json:"busy"` // a command runs in it, or somebody decides about it
 	Size    *int64        `json:"size"` // bytes on disk; null: not measured
+	On      string        `json:"on"`   // the session that it was begun on; empty: none
 
 	interrupted bool
 }
 
 func describe(in overlay.Info) sessionReport {
-	r := sessionReport{ID: in.ID, State: in.State, Created: in.Created, Command: in.Command, Roots: []string{}, Busy: in.Busy}
+	r := sessionReport{ID: in.ID, State: in.State, Engine: in.Engine.String(), Created: in.Created, Command: in.Command, Roots: []string{}, Busy: in.Busy, On: in.On}
 	r.interrupted = in.Interrupted
 	if r.Command == nil {
 		r.Command = []string{}
@@ -129,7 +131,8 @@ Sizes that take long to measure are - without --size. The states are running, ke
 committed, discarded, and interrupted for one in which something was begun that could
 be neither finished nor taken back: nsrun doctor tells. JSON is an array of objects with the keys session,
 state, created, command (an array), roots (an array), busy (a command runs in it),
-size (bytes, or null if it was not measured).`
+size (bytes, or null if it was not measured), on (the session that it was begun on, or
+empty).`
 
 // sizesMost bounds for how long ls measures sessions that nobody asked the size of.
 const sizesMost = 200 * time.Millisecond

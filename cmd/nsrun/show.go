@@ -63,6 +63,10 @@ func show(args []string) int {
 	out := bufio.NewWriter(os.Stdout)
 	fmt.Fprintf(out, "session  %s\nstate    %s\nbegan    %s (%s)\nsize     %s\n",
 		r.ID, r.state(), r.Created.Local().Format("2006-01-02 15:04:05"), ago(r.Created), r.size())
+	fmt.Fprintf(out, "engine   %s\n", r.Engine)
+	if r.On != "" {
+		fmt.Fprintf(out, "on       %s\n", r.On)
+	}
 	for _, root := range r.Roots {
 		fmt.Fprintf(out, "root     %s\n", quote(root))
 	}

@@ -1,0 +1,245 @@
+package overlay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// createWith begins a session with an engine, and skips where the kernel has not what
+// that takes.
+func createWith(t testing.TB, e Engine, roots ...string) *Session {
+	t.Helper()
+	s, err := Create(Options{Roots: roots, Dir: filepath.Join(tempDir(t), "state"), Engine: e})
+	if errors.Is(err, errors.ErrUnsupported) {
+		testenv.Skip(t, "tmpfs", err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+var engines = []Engine{EngineOverlay, EngineTmpfs, EngineCopy}
+
+// What each engine has of one script: the changes, and all files of both versions.
+func TestEngines(t *testing.T) {
+	const before = `mkdir -p d/e/f gone o same closed; echo a > d/f; echo a > d/e/x; echo a > gone/x; echo a > o/old
+		echo a > same/f; ln -s a l; ln -s a d/l; mkfifo p; echo h > h1; ln h1 h2; echo t > typ; mkdir typd; echo x > typd/x
+		echo a > mode; echo r > replaced; touch -d @1000 d/f d/e same; echo a > moved; mkdir -p md/x; echo a > md/x/f`
+	for _, tt := range []struct{ name, script, also string }{
+		{"nothing", ``, ``},
+		{"content", `echo b > d/f; echo bb > d/e/x; printf n > new; echo a > same/f`, ``},
+		{"deletions", `rm d/f l p; rm -r gone; rm h1`, ``},
+		{"opaque", `rm -r o; mkdir o; echo n > o/new`, ``},
+		{"types", `rm typ; mkdir typ; echo x > typ/y; rm -r typd; echo f > typd; rm l; echo f > l; rm p; ln -s x p`, ``},
+		{"modes and times", `chmod 700 mode d; touch -d @2000 same/f; chmod 1777 o`, ``},
+		{"new directories", `mkdir -p n/a/b; echo x > n/a/b/c; ln -s ../x n/l; mkfifo n/p; mkdir n/empty; chmod 555 n/a`, ``},
+		{"links", `echo x > n1; ln n1 n2; mkdir n; ln n1 n/n3; ln -sfn b l`, ``},
+		{"moves", `mv moved moved2; mv md md2; mv replaced d/replaced`, ``},
+		{"closed", `echo x > closed/x; mkdir closed/y; echo z > closed/y/z; chmod 000 closed/x closed/y closed`, ``},
+		{"sparse", `truncate -s 1M s; printf end >> s`, ``},
+		{"names", "echo x > 'a b'; echo y > '\\'; printf '' > \"$(printf 'n\\nl')\"", ``},
+		{"twice", `echo one > d/f; rm gone/x; mkdir nn; echo q > nn/q; rm -r o`, `echo two > d/f; echo again > gone/x; rm nn/q; mkdir o; echo 2 > o/2; rm l`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			want := ""
+			for _, e := range engines {
+				s := createWith(t, e, project(t, before))
+				saw := sandbox(t, s, tt.script)
+				if tt.also != "" {
+					if err := s.Resume(nil); err != nil {
+						t.Fatalf("%s: %v", e, err)
+					}
+					if got := sandbox(t, s, ``); withoutTimes(got) != withoutTimes(saw) {
+						t.Errorf("%s: put back:", e)
+						wantSame(t, withoutTimes(got), withoutTimes(saw))
+					}
+					if err := s.Resume(nil); err != nil {
+						t.Fatalf("%s: %v", e, err)
+					}
+					sandbox(t, s, tt.also)
+				}
+				got := versions(t, s)
+				if e == EngineOverlay {
+					want = got
+				} else if got != want {
+					t.Errorf("%s and overlay differ:", e)
+					wantSame(t, got, want)
+				}
+				root := s.Roots()[0].Path
+				was := look(t, root)
+				commitAll(t, s)
+				// A backup is another name of what was deleted.
+				saw = strings.ReplaceAll(saw, " 2 names", "")
+				if now := strings.ReplaceAll(look(t, root), " 2 names", ""); tt.also == "" && now != saw {
+					t.Errorf("%s: committed:", e)
+					wantSame(t, now, saw)
+				}
+				if err := s.Undo(t.Context(), UndoOptions{}); err != nil {
+					t.Errorf("%s: undo: %v", e, err)
+				}
+				if now := look(t, root); now != was {
+					t.Errorf("%s: undone:", e)
+					wantSame(t, now, was)
+				}
+				if s.Info().Engine != e {
+					t.Errorf("engine %s", s.Info().Engine)
+				}
+			}
+		})
+	}
+}
+
+// withoutTimes is a snapshot without what the time of the test is in.
+func withoutTimes(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		lines[i], _, _ = strings.Cut(l, " at ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// versions is everything that can be asked of a session's changes.
+func versions(t testing.TB, s *Session) string {
+	t.Helper()
+	var b strings.Builder
+	for c, err := range s.Changes() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s %v %d, was %v %d", details(c), c.Mode, c.Size, c.OldMode, c.OldSize)
+		for _, side := range []Side{Before, After} {
+			if f, err := s.File(c, side); err == nil {
+				var data bytes.Buffer
+				_, err = data.ReadFrom(f)
+				if err = errors.Join(err, f.Close()); err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(&b, " %q", data.Bytes()[:min(50, data.Len())])
+			} else if text, err := s.Link(c, side); err == nil {
+				fmt.Fprintf(&b, " -> %q", text)
+			}
+		}
+		for d := range s.Below(c) {
+			b.WriteString(" " + d.String())
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// A stored session is opened by another process.
+func TestStoredSessionOpens(t *testing.T) {
+	for _, e := range engines {
+		s := createWith(t, e, project(t, `echo a > f`))
+		sandbox(t, s, `echo b > f; echo c > g`)
+		want := versions(t, s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		again := reopen(t, s)
+		if got := versions(t, again); got != want || again.Info().Engine != e {
+			t.Errorf("%s: %s", e, got)
+		}
+		if err := again.Discard(); err != nil {
+			t.Fatal(err)
+		}
+		names, err := os.ReadDir(again.Dir())
+		if err != nil || len(names) > 2 {
+			t.Errorf("%s: left behind: %v, %v", e, names, err)
+		}
+	}
+}
+
+// What was in memory when the program was killed is gone, and that is said.
+func TestLostSession(t *testing.T) {
+	s := createWith(t, EngineTmpfs, project(t, `echo a > f`))
+	runHelper(t, helperInput{s.Mounts(), `echo b > f`, []string{s.Roots()[0].Path}}, s.Layers()...)
+	_ = s.Close()
+	for _, err := range reopen(t, s).Changes() {
+		if !errors.Is(err, errLost) {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+// Changes to the project while the command runs are not the command's.
+func TestCopyAndOutside(t *testing.T) {
+	root := project(t, `echo a > f; echo a > g; echo a > h`)
+	s := createWith(t, EngineCopy, root)
+	outside(t, root, `echo late > g; rm h; echo late > i`)
+	sandbox(t, s, `echo b > f`)
+	wantChanges(t, s, "M f")
+}
+
+func TestEngineChosen(t *testing.T) {
+	for _, tt := range []struct {
+		typ        uint32
+		upper, yes bool
+	}{
+		{unix.EXT4_SUPER_MAGIC, true, true},
+		{unix.OVERLAYFS_SUPER_MAGIC, false, true},
+		{unix.NFS_SUPER_MAGIC, false, true},
+		{magicFAT, false, true},
+		{unix.TMPFS_MAGIC, false, false},
+		{0x12345678, false, false},
+	} {
+		if ok, sure := isUpper(tt.typ); ok != tt.upper || sure != tt.yes {
+			t.Errorf("%#x: %v, %v", tt.typ, ok, sure)
+		}
+	}
+	for i, e := range engines {
+		text, err := e.MarshalText()
+		var back Engine
+		if err != nil || back.UnmarshalText(text) != nil || back != e || int(e) != i+1 {
+			t.Errorf("%v %s %v", e, text, err)
+		}
+	}
+}
+
+func FuzzReadIndex(f *testing.F) {
+	var b bytes.Buffer
+	file := &packedNode{name: "f", st: stat{mode: unix.S_IFREG | 0o644, size: 3, nlink: 1}, xattrs: xattrs{"user.x": "1"}, data: 7}
+	link := &packedNode{name: "l", st: stat{mode: unix.S_IFLNK | 0o777}, link: "a"}
+	white := &packedNode{name: "w", st: stat{mode: unix.S_IFCHR}}
+	root := &packedNode{name: ".", st: stat{mode: unix.S_IFDIR | 0o755, ctime: -1}, opaque: true, children: []*packedNode{file, link, white}}
+	if err := writeIndex(&b, []*packedNode{root, root}); err != nil {
+		f.Fatal(err)
+	}
+	roots, err := readIndex(bytes.NewReader(b.Bytes()))
+	if err != nil || len(roots) != 2 || roots[1].child("f").data != 7 || !roots[0].opaque {
+		f.Fatal(roots, err)
+	}
+	f.Add(b.Bytes()[:b.Len()-4])
+	f.Add([]byte(indexMagic))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		data = appendSum(data)
+		roots, err := readIndex(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		var again bytes.Buffer
+		if err := writeIndex(&again, roots); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readIndex(&again); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func appendSum(data []byte) []byte {
+	sum := newSum()
+	_, _ = sum.Write(data)
+	return sum.Sum(bytes.Clone(data))
+}

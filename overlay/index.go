@@ -1,0 +1,287 @@
+package overlay
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The index of a packed session: a line with the version, the number of roots, for each
+// root its objects, a directory before what is in it, names in order, and the CRC-32C of
+// all that. Numbers are varints; strings have their length before them.
+//
+//	object: name, mode, uid, gid, nlink, ino, rdev, size, blocks, mtime (seconds,
+//	        nanoseconds), ctime, flags, number of attributes, their names and values,
+//	        then for a file the number of its content, for a link its text, for a
+//	        directory the number of objects in it
+//
+// We write it, but what is in it the sandboxed command chose: everything is checked that
+// is used as a name, a number or a type later.
+
+const (
+	indexMagic = "nsrun packed 1\n"
+
+	flagOpaque = 1 << iota >> 1
+	flagOrigin
+	flagsAll = flagOpaque | flagOrigin
+
+	indexDepth = maxPath / 2 // no path is longer
+	attrMost   = 64 << 10    // bytes of a value, see xattr(7)
+)
+
+var errIndex = errors.New("the index of the stored changes is damaged")
+
+// A checksum is a hash.Hash.
+type checksum interface {
+	io.Writer
+	Sum([]byte) []byte
+}
+
+func newSum() checksum { return crc32.New(crc32.MakeTable(crc32.Castagnoli)) }
+
+// writeIndex writes the index of the roots to w.
+func writeIndex(w io.Writer, roots []*packedNode) error {
+	sum := newSum()
+	buf := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
+	e := indexWriter{w: buf}
+	_, _ = buf.WriteString(indexMagic)
+	e.number(uint64(len(roots)))
+	for _, r := range roots {
+		e.node(r)
+	}
+	// The first error stays with the buffer.
+	if err := buf.Flush(); err != nil {
+		return err
+	}
+	_, err := w.Write(sum.Sum(nil))
+	return err
+}
+
+type indexWriter struct {
+	w   *bufio.Writer
+	buf [binary.MaxVarintLen64]byte
+}
+
+func (e *indexWriter) number(v uint64) { _, _ = e.w.Write(e.buf[:binary.PutUvarint(e.buf[:], v)]) }
+func (e *indexWriter) signed(v int64)  { _, _ = e.w.Write(e.buf[:binary.PutVarint(e.buf[:], v)]) }
+
+func (e *indexWriter) text(s string) {
+	e.number(uint64(len(s)))
+	_, _ = e.w.WriteString(s)
+}
+
+func (e *indexWriter) node(n *packedNode) {
+	e.text(n.name)
+	st := n.st
+	for _, v := range []uint64{
+		uint64(st.mode), uint64(st.uid), uint64(st.gid), st.nlink, st.ino, st.rdev, uint64(st.size), uint64(st.blocks),
+	} {
+		e.number(v)
+	}
+	e.signed(int64(st.mtime.Sec))
+	e.number(uint64(st.mtime.Nsec))
+	e.signed(st.ctime)
+	flags := uint64(0)
+	if n.opaque {
+		flags |= flagOpaque
+	}
+	if n.origin {
+		flags |= flagOrigin
+	}
+	e.number(flags)
+	e.number(uint64(len(n.xattrs)))
+	for _, name := range slices.Sorted(maps.Keys(n.xattrs)) {
+		e.text(name)
+		e.text(n.xattrs[name])
+	}
+	switch st.typ() {
+	case unix.S_IFREG:
+		e.number(uint64(n.data))
+	case unix.S_IFLNK:
+		e.text(n.link)
+	case unix.S_IFDIR:
+		e.number(uint64(len(n.children)))
+		for _, c := range n.children {
+			e.node(c)
+		}
+	}
+}
+
+// readIndex reads what writeIndex wrote.
+func readIndex(r io.Reader) ([]*packedNode, error) {
+	d := indexReader{r: bufio.NewReaderSize(r, 64<<10), sum: newSum()}
+	magic := make([]byte, len(indexMagic))
+	d.bytes(magic)
+	if d.err == nil && string(magic) != indexMagic {
+		if strings.HasPrefix(string(magic), "nsrun packed ") {
+			return nil, errors.New("the stored changes have a form that is not known to this program")
+		}
+		return nil, errIndex
+	}
+	var roots []*packedNode
+	for range d.number(1 << 16) {
+		n := d.node(0)
+		if d.err == nil && (n.name != "." || !n.st.isDir()) {
+			d.err = errIndex
+		}
+		if d.err != nil {
+			return nil, d.err
+		}
+		roots = append(roots, n)
+	}
+	want := d.sum.Sum(nil)
+	got := make([]byte, len(want))
+	d.bytes(got)
+	if d.err == nil && string(got) != string(want) {
+		d.err = errIndex
+	}
+	if d.err == nil {
+		if _, err := d.r.ReadByte(); err != io.EOF {
+			d.err = errIndex
+		}
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	return roots, nil
+}
+
+// An indexReader reads values until the first error.
+type indexReader struct {
+	r   *bufio.Reader
+	sum checksum
+	one [1]byte
+	err error
+}
+
+func (d *indexReader) fail(err error) {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = errIndex
+	}
+	if d.err == nil {
+		d.err = err
+	}
+}
+
+func (d *indexReader) bytes(p []byte) {
+	if d.err != nil {
+		return
+	}
+	if _, err := io.ReadFull(d.r, p); err != nil {
+		d.fail(err)
+		return
+	}
+	_, _ = d.sum.Write(p)
+}
+
+// ReadByte is for binary.ReadUvarint.
+func (d *indexReader) ReadByte() (byte, error) {
+	d.bytes(d.one[:])
+	return d.one[0], d.err
+}
+
+// number reads a number that is at most most.
+func (d *indexReader) number(most uint64) uint64 {
+	if d.err != nil {
+		return 0
+	}
+	v, err := binary.ReadUvarint(d)
+	if err != nil || v > most {
+		d.fail(errIndex)
+		return 0
+	}
+	return v
+}
+
+func (d *indexReader) signed() int64 {
+	if d.err != nil {
+		return 0
+	}
+	v, err := binary.ReadVarint(d)
+	if err != nil {
+		d.fail(errIndex)
+	}
+	return v
+}
+
+func (d *indexReader) text(most uint64) string {
+	p := make([]byte, d.number(most))
+	d.bytes(p)
+	return string(p)
+}
+
+// node reads one object and all that is in it.
+func (d *indexReader) node(depth int) *packedNode {
+	const most32, most64, mostInt = 1<<32 - 1, 1<<64 - 1, 1<<63 - 1
+	n := &packedNode{name: d.text(255)}
+	n.st = stat{
+		mode: uint32(d.number(most32)), uid: uint32(d.number(most32)), gid: uint32(d.number(most32)),
+		nlink: d.number(most64), ino: d.number(most64), rdev: d.number(most64),
+		size: int64(d.number(mostInt)), blocks: int64(d.number(mostInt >> 9)), dev: packedDev,
+	}
+	sec := d.signed()
+	n.st.mtime = unix.NsecToTimespec(0)
+	n.st.mtime.Sec = sec
+	n.st.mtime.Nsec = int64(d.number(999_999_999))
+	n.st.ctime = d.signed()
+	flags := d.number(flagsAll)
+	n.opaque, n.origin = flags&flagOpaque != 0, flags&flagOrigin != 0
+	for range d.number(1 << 12) {
+		name := d.text(255)
+		value := d.text(attrMost)
+		if d.err != nil {
+			return n
+		}
+		if !wantedXattr(name) && name != capabilityXattr || strings.ContainsRune(name, 0) {
+			d.fail(errIndex)
+			return n
+		}
+		if n.xattrs == nil {
+			n.xattrs = xattrs{}
+		}
+		n.xattrs[name] = value
+	}
+	switch n.st.typ() {
+	case unix.S_IFREG:
+		n.data = int(d.number(1 << 40))
+	case unix.S_IFLNK:
+		if n.link = d.text(4096); strings.ContainsRune(n.link, 0) || n.link == "" {
+			d.fail(errIndex)
+		}
+	case unix.S_IFDIR:
+		if depth == indexDepth {
+			d.fail(errIndex)
+			return n
+		}
+		last := ""
+		for range d.number(1 << 40) {
+			c := d.node(depth + 1)
+			if d.err == nil && (c.name <= last || !isEntry(c.name)) {
+				d.fail(errIndex)
+			}
+			if d.err != nil {
+				return n
+			}
+			last = c.name
+			n.children = append(n.children, c)
+		}
+		n.seal()
+	case unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR, unix.S_IFBLK:
+	default:
+		d.fail(fmt.Errorf("%w: type %o", errIndex, n.st.typ()))
+	}
+	return n
+}
+
+// isEntry reports whether name can be one in a directory.
+func isEntry(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
+}

@@ -1,0 +1,157 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// A putter makes real objects of packed ones: an upper directory again, with overlayfs'
+// marks, or with merge the change of a directory that is what the session was written
+// over.
+type putter struct {
+	ctx   context.Context
+	from  *handle // the packed directory
+	top   *handle // where it goes
+	merge bool
+	links map[uint64]string // the first path of a file with several, by number in the index
+}
+
+// directory makes d be as n says, with all that is in it.
+func (p *putter) directory(n *packedNode, d *handle, path string) error {
+	if err := p.ctx.Err(); err != nil {
+		return err
+	}
+	for _, c := range n.children {
+		if err := p.object(c, d, joinPath(path, c.name)); err != nil {
+			if e := new(Error); errors.As(err, &e) {
+				return err
+			}
+			return &Error{Op: "put back", Path: joinPath(path, c.name), Err: err}
+		}
+	}
+	if n.opaque && !p.merge {
+		if err := unix.Fsetxattr(d.fd, overlayPrefix+"opaque", []byte("y"), 0); err != nil {
+			return err
+		}
+	}
+	if err := d.setXattrs(n.xattrs); err != nil {
+		return err
+	}
+	return finishOwn(d, n.st)
+}
+
+// finishOwn sets owner, mode and time, in the order in which none undoes another. An
+// owner that we cannot give is left.
+func finishOwn(h *handle, want stat) error {
+	have, err := h.stat()
+	if err != nil {
+		return err
+	}
+	if have.uid != want.uid || have.gid != want.gid {
+		if err := h.chown(want.uid, want.gid); err != nil && err != unix.EPERM {
+			return err
+		}
+	}
+	if want.typ() != unix.S_IFLNK {
+		if err := h.chmod(want.perm()); err != nil {
+			return err
+		}
+	}
+	return h.setMtime(want.mtime)
+}
+
+// object makes one object in the directory d.
+func (p *putter) object(n *packedNode, d *handle, path string) error {
+	there, found, err := d.lstatIf(n.name)
+	if err != nil {
+		return err
+	}
+	stays := found && there.isDir() && n.st.isDir() && !n.opaque
+	if found && !stays {
+		if err := removeTree(d, n.name); err != nil {
+			return err
+		}
+	}
+	switch typ := n.st.typ(); {
+	case typ == unix.S_IFDIR:
+		if !stays {
+			if err := unix.Mkdirat(d.fd, n.name, 0o700); err != nil {
+				return err
+			}
+		}
+		sub, err := openForRemoval(d, n.name) // which its owner may not be able to open
+		if err != nil {
+			return err
+		}
+		defer sub.close()
+		return p.directory(n, sub, path)
+	case typ == unix.S_IFREG:
+		return p.file(n, d, path)
+	case typ == unix.S_IFLNK:
+		if err := unix.Symlinkat(n.link, d.fd, n.name); err != nil {
+			return err
+		}
+	case n.st.isWhiteout() && p.merge:
+		return nil
+	case n.st.isWhiteout():
+		return unix.Mknodat(d.fd, n.name, unix.S_IFCHR, 0)
+	default:
+		if err := unix.Mknodat(d.fd, n.name, typ|0o600, int(n.st.rdev)); err != nil {
+			return err
+		}
+	}
+	h, err := d.open(n.name, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	return finishOwn(h, n.st)
+}
+
+// file makes a regular file, or a further name of one.
+func (p *putter) file(n *packedNode, d *handle, path string) error {
+	if first, ok := p.links[n.st.ino]; ok && n.st.nlink > 1 {
+		// Where that is not possible (any more), a copy has to do.
+		if unix.Linkat(p.top.fd, first, d.fd, n.name, 0) == nil {
+			return nil
+		}
+	}
+	pd := packedDir{t: &packedTree{h: p.from}, n: &packedNode{byName: map[string]*packedNode{n.name: n}}}
+	f, err := pd.file(n.name, n.st)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	to, err := d.create(n.name)
+	if err != nil {
+		return err
+	}
+	defer to.close()
+	if err := copyData(p.ctx, to, f.handle, n.st); err != nil {
+		return err
+	}
+	x, err := f.xattrs()
+	if err != nil {
+		return err
+	}
+	if err := to.setXattrs(x); err != nil {
+		return err
+	}
+	if err := finishOwn(to, n.st); err != nil {
+		return err
+	}
+	if v, ok := n.xattrs[capabilityXattr]; ok {
+		if err := unix.Fsetxattr(to.fd, capabilityXattr, []byte(v), 0); err != nil {
+			return err
+		}
+	}
+	if n.st.nlink > 1 {
+		if p.links == nil {
+			p.links = map[uint64]string{}
+		}
+		p.links[n.st.ino] = path
+	}
+	return nil
+}

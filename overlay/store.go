@@ -1,0 +1,227 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// memName is the directory of a session at which the sandbox, and nobody else, sees the
+// session's tmpfs.
+const memName = "mem"
+
+var errLost = errors.New("what its command wrote was in memory, and is lost: the program was killed before it could store it")
+
+// begin makes what the session's engine needs before a command can run.
+func (s *Session) begin(o Options) error {
+	s.meta.Engine = o.Engine
+	if o.Engine == 0 {
+		engine, err := s.chooseEngine()
+		if err != nil {
+			return err
+		}
+		s.meta.Engine = engine
+	}
+	err := s.arm()
+	if err != nil && s.meta.Engine == EngineTmpfs && o.Engine == 0 {
+		s.meta.Engine = EngineCopy
+		err = s.arm()
+	}
+	return err
+}
+
+// arm makes the place for what the command will write.
+func (s *Session) arm() error {
+	memory := s.meta.Engine == EngineTmpfs
+	if s.meta.Engine == EngineCopy {
+		typ, err := fsType(s.dir)
+		if err != nil {
+			return err
+		}
+		memory = !holdsModes(typ)
+	}
+	if memory {
+		h, err := newTmpfs()
+		if err != nil {
+			return err
+		}
+		s.mem = h
+		if err := unix.Mkdirat(s.dir.fd, memName, 0o700); err != nil && err != unix.EEXIST {
+			return err
+		}
+	}
+	for _, name := range []string{"upper", "work"} {
+		if err := unix.Mkdirat(s.area().fd, name, 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// area is the directory that holds upper and work directories.
+func (s *Session) area() *handle {
+	if s.mem != nil {
+		return s.mem
+	}
+	return s.dir
+}
+
+// areaPath is its path: for the sandbox, where it is on the session's tmpfs.
+func (s *Session) areaPath() string {
+	if s.mem != nil {
+		return s.path + "/" + memName
+	}
+	return s.path
+}
+
+// stored reports whether the session's changes are packed as soon as the command has
+// ended.
+func (s *Session) stored() bool { return s.meta.Engine == EngineTmpfs || s.meta.Engine == EngineCopy }
+
+// Layers returns the descriptors that Mounts needs: they are to be nsexec.Cmd's. They
+// belong to the session. Nil: none.
+func (s *Session) Layers() []*os.File {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mem == nil {
+		return nil
+	}
+	if s.layer == nil {
+		fd, err := unix.FcntlInt(uintptr(s.mem.fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil // then the kind of mount that needs it fails
+		}
+		s.layer = os.NewFile(uintptr(fd), "tmpfs")
+	}
+	return []*os.File{s.layer}
+}
+
+// Collect stores what the command has written. It is to be called when the command has
+// ended, before anything else is asked of the session; until then a session that is not
+// kept by an overlay of its own directory (see Info.Engine) has no changes to show. For
+// other sessions it does nothing, and neither if it was called already.
+func (s *Session) Collect(ctx context.Context) error {
+	const op = "store changes"
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(op, true); err != nil {
+		return err
+	}
+	if !s.stored() || !s.armed {
+		return nil
+	}
+	err := pack(ctx, s.dir, len(s.roots), func(p *packer, i int) (*packedNode, error) {
+		if s.meta.Engine == EngineCopy {
+			return s.compareCopy(p, i)
+		}
+		h, err := s.mem.open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		if err != nil {
+			return nil, err
+		}
+		t := &realTree{h: h, upper: true, unlock: true}
+		defer t.close()
+		return p.tree(t)
+	})
+	if err != nil {
+		if e := new(Error); errors.As(err, &e) {
+			return err
+		}
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	s.armed = false
+	s.disarm()
+	if s.meta.Engine == EngineCopy {
+		// What is left of it takes place only.
+		_ = removeTree(s.dir, "upper")
+	}
+	return nil
+}
+
+// disarm lets go of the session's tmpfs.
+func (s *Session) disarm() {
+	s.mem.close()
+	s.mem = nil
+	if s.layer != nil {
+		_ = s.layer.Close()
+		s.layer = nil
+	}
+}
+
+// rearm makes a session with stored changes ready for another command, which sees them.
+// The caller holds s.mu.
+func (s *Session) rearm(ctx context.Context) error {
+	if !s.stored() || s.armed {
+		return nil
+	}
+	h, roots, err := unpacked(s.dir)
+	if err == unix.ENOENT {
+		return errLost
+	}
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	if len(roots) != len(s.meta.Roots) {
+		return errIndex
+	}
+	for i := range s.roots {
+		if _, err := s.root(i); err != nil {
+			return err
+		}
+	}
+	if err := removeTree(s.dir, "upper"); err != nil {
+		return err
+	}
+	if err := removeTree(s.dir, "work"); err != nil {
+		return err
+	}
+	if err := s.arm(); err != nil {
+		return err
+	}
+	for i := range roots {
+		if s.meta.Engine == EngineCopy {
+			if err := s.makeCopy(ctx, i); err != nil {
+				return err
+			}
+		}
+		for _, name := range []string{workName(i), upperName(i)} {
+			if err := unix.Mkdirat(s.area().fd, name, 0o700); err != nil && err != unix.EEXIST {
+				return err
+			}
+		}
+		up, err := openForRemoval(s.area(), upperName(i))
+		if err != nil {
+			return err
+		}
+		p := putter{ctx: ctx, from: h, top: up, merge: s.meta.Engine == EngineCopy}
+		err = p.directory(roots[i], up, ".")
+		up.close()
+		if err != nil {
+			return err
+		}
+	}
+	s.armed = true
+	s.name(s.id, s.statePath())
+	return nil
+}
+
+// packed opens the stored upper side of root i.
+func (s *Session) packed(i int) (tree, error) {
+	h, roots, err := unpacked(s.dir)
+	switch {
+	case err == unix.ENOENT && s.busy:
+		return nil, errors.New("its changes are seen when its command has ended")
+	case err == unix.ENOENT:
+		return nil, errLost
+	case err != nil:
+		return nil, err
+	case len(roots) != len(s.meta.Roots):
+		h.close()
+		return nil, errIndex
+	}
+	return &packedTree{root: roots[i], h: h}, nil
+}
