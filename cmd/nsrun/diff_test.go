@@ -134,7 +134,7 @@ func TestPatchAppliesRandom(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for i := range 12 {
-		script := randomChanges(r)
+		script := fmt.Sprintf("echo %d > stamp\n%s", i, randomChanges(r)) // one change at least
 		patch, lacks := w.session(t, script)
 		want := gitView(t, w.path("p"))
 		for _, line := range strings.Split(lacks, "\n") {
