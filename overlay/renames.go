@@ -20,6 +20,7 @@ import (
 type Rename struct {
 	Root       string // the root, absolute
 	From, To   string // relative to Root
+	Directory  bool   // it is one, with all that is in it
 	Similarity int    // how much is equal, in percent
 }
 
@@ -145,7 +146,7 @@ func (r *renamer) nest(list []*moved) {
 }
 
 func (r *renamer) add(from, to *moved, similarity int) {
-	r.found = append(r.found, Rename{Root: r.root, From: from.Path, To: to.Path, Similarity: similarity})
+	r.found = append(r.found, Rename{Root: r.root, From: from.Path, To: to.Path, Directory: to.Mode.IsDir(), Similarity: similarity})
 	from.use()
 	to.use()
 }

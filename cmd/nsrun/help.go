@@ -62,7 +62,8 @@ failed), 126 (cannot execute), 127 (not found), 128+n (signal n).`
 
 const diffHelp = `Of everything, or of what is at and below the paths, which are absolute or
 relative to the project; they may be patterns (*, ?, [a-z], and ** for any
-number of directories). Deletions come first in --stat and --name-status.
+number of directories). Deletions come first in --stat and --name-status; what
+was moved follows them (R, and how many percent are equal).
 
 nsrun diff --patch | git apply, at the top of another copy of the project, makes
 there what the session made here: contents, binary ones too, symbolic links and
