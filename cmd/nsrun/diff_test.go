@@ -267,3 +267,47 @@ func TestPatchLacks(t *testing.T) {
 		})
 	}
 }
+
+func TestEscapeControls(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"plain\ttext", "plain\ttext"},
+		{"ümläut ✓", "ümläut ✓"},
+		{"\x1b[31mred\x1b]0;title\x07", `\x1b[31mred\x1b]0;title\a`},
+		{"crlf\r", `crlf\r`},
+		{"back\b\b\x7f", `back\b\b\x7f`},
+		{"\x9b31m \xc2\x9b31m", `\x9b31m \u009b31m`}, // what begins a sequence to some terminals
+		{"a\u202eb", `a\u202eb`},                     // which shows code in another order
+		{"\t\x00", "\t" + `\x00`},
+	} {
+		if got := string(escapeControls([]byte(tt.text))); got != tt.want {
+			t.Errorf("%q is %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}
+
+// TestDiffAtTerminal: what is in files and in names does nothing to a terminal.
+func TestDiffAtTerminal(t *testing.T) {
+	s := atTerminal(t, "run", "--keep", "--", "sh", "-c", `printf '\033]0;evil\007\tx\n' > old; ln -s "$(printf 'a\033b')" "$(printf 'z\033[2J')"`)
+	s.ends(t, 0)
+	for _, colour := range []bool{true, false} {
+		term := testenv.NewTerminal(t)
+		c := exec.Command(s.cmd.Path, "diff")
+		c.Dir, c.Env = s.cmd.Dir, slices.Clone(s.cmd.Env)
+		if !colour {
+			c.Env = append(c.Env, "NO_COLOR=1")
+		}
+		term.Attach(c)
+		if err := c.Run(); err != nil {
+			t.Fatal(err)
+		}
+		term.Await(`\x1b]0;evil\a` + "\t")
+		term.Await(`→ "a\x1bb"`) // the last line
+		sequences := strings.Count(term.Screen(), "\x1b")
+		for _, known := range []string{bold, red, green, cyan, normal} {
+			sequences -= strings.Count(term.Screen(), known)
+		}
+		if sequences > 0 || colour != strings.Contains(term.Screen(), green) {
+			t.Errorf("colour %v: the terminal shows %q", colour, term.Screen())
+		}
+	}
+}
