@@ -212,6 +212,9 @@ func writeDiff(w io.Writer, s *overlay.Session, c overlay.Change, o diffOptions)
 			if err = berr; err == nil && !o.renames.inside(below) {
 				err = d.change(below)
 			}
+			if err == nil {
+				err = d.w.Flush() // nobody may want the rest
+			}
 			if err != nil {
 				break
 			}

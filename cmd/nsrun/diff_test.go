@@ -311,3 +311,50 @@ func TestDiffAtTerminal(t *testing.T) {
 		}
 	}
 }
+
+// TestDiffSwapped: while a diff is made, directories and files of the project and of the
+// session are exchanged with links to somebody's secret. It is not in the output.
+func TestDiffSwapped(t *testing.T) {
+	testenv.Leaks(t, reap)
+	w := newWorld(t)
+	w.bin = installed(t)
+	nsrun := filepath.Join(w.bin, "nsrun")
+	testenv.Tree(t, w.dir, "others/", "victim/f: secret\n", "victim/sub/f: secret\n")
+	testenv.Tree(t, w.path("p"), "d/f: old\n", "d/sub/f: old\n", "f: old\n", "gone/sub/f: old\n")
+	w.must(t, "p", "", nsrun, "run", "-q", "--project", ".", "--", "sh", "-euc", "echo new > d/f; echo new > d/sub/f; echo new > f; rm -r gone; mkdir made; echo new > made/f")
+	list, _ := filepath.Glob(w.path("home/.local/state/nsrun/sessions/*/upper/overlay1"))
+	if len(list) != 1 {
+		t.Fatalf("sessions: %q", list)
+	}
+	upper, victim := list[0], w.path("victim")
+	others := w.path("others")
+	var pairs []testenv.Pair
+	for i, at := range []string{
+		w.path("p/d"), w.path("p/f"), w.path("p/gone/sub"),
+		filepath.Join(upper, "d/sub"), filepath.Join(upper, "f"), filepath.Join(upper, "made"),
+	} {
+		other := filepath.Join(others, fmt.Sprint(i))
+		text := victim
+		if filepath.Base(at) == "f" {
+			text += "/f"
+		}
+		relink(t, text, other)
+		pairs = append(pairs, testenv.Pair{A: at, B: other})
+	}
+	testenv.Swap(t, pairs...)
+	flags := []string{"--patch", "--stat", "--color=never"}
+	raceRuns(t, 150, func(i int) string {
+		stdout, stderr, err := w.command(t, "p", "", nsrun, "diff", flags[i%len(flags)])
+		if strings.Contains(stdout+stderr, "secret") {
+			t.Fatalf("%s shows it:\n%s%s", flags[i%len(flags)], stdout, stderr)
+		}
+		if err != nil {
+			return "refused"
+		}
+		return "shown"
+	}, "shown")
+	testenv.Fooled(t, func() bool { return isDir(pairs[0].A) }, func() bool {
+		b, _ := os.ReadFile(filepath.Join(pairs[0].A, "f"))
+		return string(b) == "secret\n"
+	})
+}
