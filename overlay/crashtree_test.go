@@ -41,9 +41,9 @@ func listXattrs(p string) (map[string]string, error) {
 	return set, nil
 }
 
-// copyObject makes the object at from, which is as st says, at to, without what is in it
+// copyTo makes the object at from, which is as st says, at to, without what is in it
 // if it is a directory, and without its time.
-func copyObject(from, to string, st *unix.Stat_t) error {
+func copyTo(from, to string, st *unix.Stat_t) error {
 	var err error
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
@@ -131,7 +131,7 @@ func copyTree(from, to string) error {
 			if st.Nlink > 1 && !isDir {
 				links[st.Ino] = t
 			}
-			if err := copyObject(f, t, &st); err != nil {
+			if err := copyTo(f, t, &st); err != nil {
 				return err
 			}
 			if isDir {
@@ -347,7 +347,7 @@ func makeUpperTree(before, after, upper string, was family) error {
 		if err := need(filepath.Dir(rel)); err != nil {
 			return err
 		}
-		return copyObject(filepath.Join(after, rel), filepath.Join(upper, rel), lstat(filepath.Join(after, rel)))
+		return copyTo(filepath.Join(after, rel), filepath.Join(upper, rel), lstat(filepath.Join(after, rel)))
 	}
 	// dir writes what differs in one directory; merged: it is seen together with the
 	// project's.
@@ -425,7 +425,7 @@ func makeUpperTree(before, after, upper string, was family) error {
 				continue
 			}
 			links[a.Ino] = up
-			if err := copyObject(filepath.Join(after, p), up, a); err != nil {
+			if err := copyTo(filepath.Join(after, p), up, a); err != nil {
 				return err
 			}
 			if err := finishObject(up, a); err != nil {

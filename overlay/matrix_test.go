@@ -130,8 +130,8 @@ func wantMatrix(set changeSet, before, after view) (list []string) {
 	return list
 }
 
-// engines are the ways in which a session keeps what is written apart.
-var engines = []struct {
+// matrixEngines are the ways in which a session keeps what is written apart.
+var matrixEngines = []struct {
 	name string
 	set  func(*Options)
 }{
@@ -148,7 +148,7 @@ func TestMatrix(t *testing.T) {
 		matrixPart = 1
 	}
 	w := startWorker(t)
-	for _, engine := range engines {
+	for _, engine := range matrixEngines {
 		for _, way := range []string{"at once", "directories", "paths"} {
 			t.Run(engine.name+"/"+way, func(t *testing.T) {
 				base := tempDir(t)

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -73,15 +75,25 @@ func diff(args []string) int {
 	}
 	out := bufio.NewWriterSize(os.Stdout, 64<<10)
 	o := diffOptions{colour: colour, escape: terminal, several: len(s.Roots()) > 1}
+	var list []overlay.Rename
+	if !f.patch {
+		if list, err = s.Renames(changes); err != nil {
+			return fail(err)
+		}
+		o.renames = indexRenames(list)
+	}
 	switch {
 	case f.patch:
 		err = writePatch(out, s, changes)
 	case f.nameStatus:
-		writeNameStatus(out, changes, o)
+		writeNameStatus(out, changes, list, o)
 	case f.stat:
-		err = writeStat(out, s, changes, o)
+		err = writeStat(out, s, changes, list, o)
 	default:
 		for _, c := range changes {
+			if o.renames.inside(c) {
+				continue
+			}
 			if err := writeDiff(out, s, c, o); err != nil {
 				if out.Flush() != nil {
 					break
@@ -140,6 +152,50 @@ type diffOptions struct {
 	escape   bool  // control characters in contents are escaped, but tabs
 	maxBytes int64 // larger files are not shown. Zero: textdiff.MaxBytes
 	several  bool  // the session has more than one root: it is named
+
+	renames *renames // what was moved; nil: that is not known
+}
+
+// renames are what was moved, by where it was and by where it is. What is in a directory
+// that was moved is equal, and not among them.
+type renames struct{ from, to map[renamed]overlay.Rename }
+
+type renamed struct{ root, path string }
+
+func indexRenames(list []overlay.Rename) *renames {
+	r := &renames{map[renamed]overlay.Rename{}, map[renamed]overlay.Rename{}}
+	for _, m := range list {
+		r.from[renamed{m.Root, m.From}] = m
+		r.to[renamed{m.Root, m.To}] = m
+	}
+	return r
+}
+
+// of returns the rename that c is one end of.
+func (r *renames) of(c overlay.Change) (m overlay.Rename, ok bool) {
+	if r == nil {
+		return m, false
+	}
+	switch c.Kind {
+	case overlay.Deleted:
+		m, ok = r.from[renamed{c.Root, c.Path}]
+	case overlay.Added:
+		m, ok = r.to[renamed{c.Root, c.Path}]
+	}
+	return m, ok
+}
+
+// inside reports whether c is in a directory that was moved.
+func (r *renames) inside(c overlay.Change) bool {
+	if r == nil || len(r.to) == 0 {
+		return false
+	}
+	for c.Path = path.Dir(c.Path); c.Path != "."; c.Path = path.Dir(c.Path) {
+		if _, ok := r.of(c); ok {
+			return true
+		}
+	}
+	return false
 }
 
 // writeDiff writes what is different about one change, for people: a line with its
@@ -151,10 +207,13 @@ func writeDiff(w io.Writer, s *overlay.Session, c overlay.Change, o diffOptions)
 		d.o.maxBytes = textdiff.MaxBytes
 	}
 	err := d.change(c)
-	if err == nil {
+	if _, moved := o.renames.of(c); err == nil && !moved {
 		for below, berr := range s.Below(c) {
-			if err = berr; err == nil {
+			if err = berr; err == nil && !o.renames.inside(below) {
 				err = d.change(below)
+			}
+			if err == nil {
+				err = d.w.Flush() // nobody may want the rest
 			}
 			if err != nil {
 				break
@@ -227,12 +286,25 @@ func escapeControls(text []byte) []byte {
 func (d *diffWriter) change(c overlay.Change) error {
 	words, err := d.words(c)
 	old, new := sides(c)
+	before := c
+	if m, ok := d.o.renames.of(c); ok && c.Kind == overlay.Deleted {
+		words = append(words, "renamed to "+quote(m.To))
+		old = fs.ModeIrregular // what became of it stands there
+	} else if ok {
+		words = append(words, "renamed from "+quote(m.From))
+		before.Path, before.OldSize = m.From, c.Size
+		if old = new; m.Similarity == 100 {
+			old, new = fs.ModeIrregular, fs.ModeIrregular
+		} else {
+			words = append(words, fmt.Sprintf("%d %% equal", m.Similarity))
+		}
+	}
 	var hunks func()
 	switch {
 	case err != nil:
 	case old.IsRegular() || new.IsRegular():
 		var note string
-		if note, hunks, err = d.contents(c, old, new); note != "" {
+		if note, hunks, err = d.contents(before, c, old, new); note != "" {
 			words = append(words, note)
 		}
 	}
@@ -386,14 +458,14 @@ func attributeWords(before, after map[string]string) (list []string) {
 }
 
 // contents compares two versions of which one at least is a file; hunks writes what
-// differs.
-func (d *diffWriter) contents(c overlay.Change, old, new fs.FileMode) (note string, hunks func(), err error) {
+// differs. The old version is that of before, which is c unless something was moved.
+func (d *diffWriter) contents(before, c overlay.Change, old, new fs.FileMode) (note string, hunks func(), err error) {
 	if c.Kind == overlay.Modified && c.Aspects != 0 && c.Aspects&overlay.Content == 0 {
 		return "", nil, nil
 	}
 	var oldSize, newSize int64
 	if old.IsRegular() {
-		oldSize = c.OldSize
+		oldSize = before.OldSize
 	}
 	if new.IsRegular() {
 		newSize = c.Size
@@ -411,7 +483,7 @@ func (d *diffWriter) contents(c overlay.Change, old, new fs.FileMode) (note stri
 	if oldSize == 0 && newSize == 0 {
 		return "empty", nil, nil
 	}
-	a, err := d.read(c, overlay.Before, old)
+	a, err := d.read(before, overlay.Before, old)
 	if err != nil {
 		return "", nil, err
 	}
@@ -427,7 +499,7 @@ func (d *diffWriter) contents(c overlay.Change, old, new fs.FileMode) (note stri
 	case bytes.Equal(a, b):
 		return "", nil, nil
 	}
-	from, to := textdiff.Quote("a/"+c.Path), textdiff.Quote("b/"+c.Path)
+	from, to := textdiff.Quote("a/"+before.Path), textdiff.Quote("b/"+c.Path)
 	if !old.IsRegular() {
 		from = "/dev/null"
 	}
@@ -493,14 +565,15 @@ func readVersion(s *overlay.Session, c overlay.Change, side overlay.Side, most i
 	return buf.Bytes(), nil
 }
 
-// inSummary yields changes as summaries have them: deletions first.
-func inSummary(changes []overlay.Change) func(yield func(overlay.Change) bool) {
+// inSummary yields the deletions, or all other changes, but not what was moved.
+func inSummary(changes []overlay.Change, deletions bool, o diffOptions) iter.Seq[overlay.Change] {
 	return func(yield func(overlay.Change) bool) {
-		for _, deletions := range [...]bool{true, false} {
-			for _, c := range changes {
-				if (c.Kind == overlay.Deleted) == deletions && !yield(c) {
-					return
-				}
+		for _, c := range changes {
+			if _, moved := o.renames.of(c); moved || o.renames.inside(c) {
+				continue
+			}
+			if (c.Kind == overlay.Deleted) == deletions && !yield(c) {
+				return
 			}
 		}
 	}
@@ -519,15 +592,35 @@ func summaryName(c overlay.Change, o diffOptions) string {
 	return textdiff.Quote(name)
 }
 
-// writeNameStatus writes a line per change: letter, tab, path.
-func writeNameStatus(w *bufio.Writer, changes []overlay.Change, o diffOptions) {
-	for c := range inSummary(changes) {
+// movedNames are the two names of something that was moved, in a summary.
+func movedNames(m overlay.Rename, o diffOptions) (from, to string) {
+	c := overlay.Change{Root: m.Root}
+	if m.Directory {
+		c.Mode = fs.ModeDir
+	}
+	c.Path = m.From
+	from = summaryName(c, o)
+	c.Path = m.To
+	return from, summaryName(c, o)
+}
+
+// writeNameStatus writes a line per change: letter, tab, path. What was moved has both
+// paths and stands behind the deletions, which it is one of.
+func writeNameStatus(w *bufio.Writer, changes []overlay.Change, moved []overlay.Rename, o diffOptions) {
+	for c := range inSummary(changes, true, o) {
+		fmt.Fprintf(w, "%c\t%s\n", c.Kind.Letter(), summaryName(c, o))
+	}
+	for _, m := range moved {
+		from, to := movedNames(m, o)
+		fmt.Fprintf(w, "R%03d\t%s\t%s\n", m.Similarity, from, to)
+	}
+	for c := range inSummary(changes, false, o) {
 		fmt.Fprintf(w, "%c\t%s\n", c.Kind.Letter(), summaryName(c, o))
 	}
 }
 
 // writeStat writes how much was changed in each file, and in words what else is different.
-func writeStat(w *bufio.Writer, s *overlay.Session, changes []overlay.Change, o diffOptions) error {
+func writeStat(w *bufio.Writer, s *overlay.Session, changes []overlay.Change, moved []overlay.Rename, o diffOptions) error {
 	d := diffWriter{w: w, s: s, o: o}
 	d.o.maxBytes = textdiff.MaxBytes
 	var stats []textdiff.Stat
@@ -538,9 +631,35 @@ func writeStat(w *bufio.Writer, s *overlay.Session, changes []overlay.Change, o 
 		}
 		return err
 	}
-	for c := range inSummary(changes) {
+	for c := range inSummary(changes, true, o) {
 		if err := add(c); err != nil {
 			return err
+		}
+		for below, err := range s.Below(c) {
+			if _, moved := o.renames.of(below); moved || o.renames.inside(below) {
+				continue
+			}
+			if err == nil {
+				err = add(below)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for _, m := range moved {
+		st, err := d.movedStat(m)
+		if err != nil {
+			return err
+		}
+		stats = append(stats, st)
+	}
+	for c := range inSummary(changes, false, o) {
+		if err := add(c); err != nil {
+			return err
+		}
+		if c.Kind != overlay.TypeChanged {
+			continue
 		}
 		for below, err := range s.Below(c) {
 			if err == nil {
@@ -560,6 +679,28 @@ func writeStat(w *bufio.Writer, s *overlay.Session, changes []overlay.Change, o 
 		colours = textdiff.Colours{Added: green, Deleted: red, Reset: normal}
 	}
 	return textdiff.WriteStats(w, stats, width, colours)
+}
+
+// movedStat counts the lines of something that was moved.
+func (d *diffWriter) movedStat(m overlay.Rename) (st textdiff.Stat, err error) {
+	from, to := movedNames(m, d.o)
+	st.Name = from + " => " + to
+	if m.Directory {
+		st.Note = "renamed"
+	}
+	if m.Similarity == 100 {
+		return st, nil
+	}
+	a, err := d.read(overlay.Change{Root: m.Root, Path: m.From}, overlay.Before, 0)
+	if err != nil {
+		return st, err
+	}
+	b, err := d.read(overlay.Change{Root: m.Root, Path: m.To}, overlay.After, 0)
+	if err != nil {
+		return st, err
+	}
+	st.Added, st.Deleted = textdiff.Count(a, b)
+	return st, nil
 }
 
 // stat counts the lines of one change. A directory of which there is nothing else to say

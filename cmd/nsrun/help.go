@@ -62,13 +62,14 @@ failed), 126 (cannot execute), 127 (not found), 128+n (signal n).`
 
 const diffHelp = `Of everything, or of what is at and below the paths, which are absolute or
 relative to the project; they may be patterns (*, ?, [a-z], and ** for any
-number of directories). Deletions come first in --stat and --name-status.
+number of directories). Deletions come first in --stat and --name-status; what
+was moved follows them (R, and how many percent are equal).
 
 nsrun diff --patch | git apply, at the top of another copy of the project, makes
 there what the session made here: contents, binary ones too, symbolic links and
-whether files can be executed. What git has no words for (empty directories,
-named pipes, other modes, owners, attributes) is said on standard error. Times
-are not in the patch.`
+whether files can be executed. (Below the top of a git work tree git apply needs
+--directory.) What git has no words for (empty directories, named pipes, other
+modes, owners, attributes) is said on standard error. Times are not in the patch.`
 
 // printFlags prints flags the way they are typed.
 func printFlags(fs *flag.FlagSet) {

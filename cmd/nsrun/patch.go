@@ -27,7 +27,7 @@ func writePatch(w io.Writer, s *overlay.Session, changes []overlay.Change) error
 			len(roots), strings.Join(roots, ", "))}
 	}
 	p := patcher{p: textdiff.NewPatch(w), s: s, umask: umask(), uid: os.Geteuid(),
-		made: map[string]bool{}, removed: map[string]bool{}}
+		made: map[string]bool{}, removed: map[string]bool{}, blocked: map[string]bool{}, links: map[string]bool{}}
 	err := p.write(changes)
 	if err == nil {
 		err = p.emptied(changes)
@@ -72,8 +72,9 @@ type patcher struct {
 	// file, or deletes one.
 	made, removed map[string]bool
 
-	// blocked is a path at which git cannot remove what is in the way.
-	blocked string
+	// blocked are paths at which git cannot remove what is in the way, links those of
+	// links that become directories.
+	blocked, links map[string]bool
 }
 
 // A note is one kind of thing that is not in the patch.
@@ -122,11 +123,21 @@ func (p *patcher) write(changes []overlay.Change) error {
 	}
 	// Whether a new directory is empty is known when all files are.
 	for _, c := range changes {
-		if c.Kind != overlay.Deleted && c.Kind != overlay.Modified && c.Mode.IsDir() && !p.made[c.Path] {
+		if c.Kind != overlay.Deleted && c.Kind != overlay.Modified && c.Mode.IsDir() && !p.made[c.Path] && !inAny(p.blocked, c.Path) {
 			p.lacks(c, "", "empty directory", "empty directories")
 		}
 	}
 	return nil
+}
+
+// inAny reports whether a path is one of the dirs, or below one.
+func inAny(dirs map[string]bool, name string) bool {
+	for ; len(dirs) > 0 && name != "."; name = path.Dir(name) {
+		if dirs[name] {
+			return true
+		}
+	}
+	return false
 }
 
 // gitMode is the mode that git has for an object, zero for what it does not know.
@@ -143,9 +154,18 @@ func gitMode(m fs.FileMode) uint32 {
 }
 
 func (p *patcher) change(c overlay.Change) error {
-	if p.blocked != "" && strings.HasPrefix(c.Path, p.blocked+"/") {
+	if inAny(p.blocked, c.Path) {
 		p.lacks(c, "", "object below what git cannot put there", "objects below what git cannot put there")
 		return nil
+	}
+	if inAny(p.links, c.Path) {
+		// Git looks whether there is anything yet, and still follows the link. Most of
+		// what it may find it can do with.
+		_, err := os.Lstat(path.Join(c.Root, c.Path))
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+			p.lacks(c, "", "object below what was a link that git cannot follow", "objects below what was a link that git cannot follow")
+			return nil
+		}
 	}
 	old, new := sides(c)
 	f := textdiff.File{OldPath: c.Path, NewPath: c.Path, OldMode: gitMode(old), NewMode: gitMode(new)}
@@ -164,10 +184,13 @@ func (p *patcher) change(c overlay.Change) error {
 			return err
 		}
 		if !ok && c.Kind == overlay.TypeChanged {
-			p.blocked = c.Path
+			p.blocked[c.Path] = true
 			p.lacks(c, "", "object in the place of what git cannot delete", "objects in the place of what git cannot delete")
 			return nil
 		}
+	}
+	if isLink(old) && new.IsDir() {
+		p.links[c.Path] = true
 	}
 	if f.NewMode == 0 && c.Kind != overlay.Deleted && !new.IsDir() {
 		p.lacks(c, "", typeName(new), typeName(new)+"s")
@@ -202,6 +225,7 @@ func (p *patcher) change(c overlay.Change) error {
 func (p *patcher) remove(c overlay.Change, old fs.FileMode) (bool, error) {
 	if !old.IsDir() {
 		if gitMode(old) == 0 {
+			c.Mode = old
 			p.lacks(c, "", typeName(old)+" that is to be deleted", typeName(old)+"s that are to be deleted")
 			return false, nil
 		}

@@ -3,9 +3,7 @@ package textdiff
 import (
 	"bytes"
 	"compress/zlib"
-	"crypto/sha1"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -89,18 +87,6 @@ func (c Content) open(read func(r io.Reader) error) error {
 	}
 	return nil
 }
-
-// blobHash is what git calls the object with the content that read passes on.
-func blobHash(size int64, read func(w io.Writer) error) (string, error) {
-	h := sha1.New() // git's choice: it finds objects, and protects nothing here
-	fmt.Fprintf(h, "blob %d\x00", size)
-	if err := read(h); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-var noHash = strings.Repeat("0", 2*sha1.Size)
 
 // A Patch is written file after file, in the form that git apply takes. Text is
 // compared by lines. What is no text, or is larger than MaxBytes, is written whole, for

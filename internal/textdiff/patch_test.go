@@ -2,6 +2,7 @@ package textdiff
 
 import (
 	"bytes"
+	stdsha1 "crypto/sha1"
 	"fmt"
 	"io"
 	"io/fs"
@@ -419,6 +420,38 @@ func TestPatchChanged(t *testing.T) {
 		if err := git(t, dir, b.String(), "apply"); err == nil || len(readTree(t, dir)) > 0 {
 			t.Errorf("%d bytes: git apply: %v\n%.300s…%s", c.Size, err, b.String(), b.String()[max(0, b.Len()-300):])
 		}
+	}
+}
+
+func TestBlobHash(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for size := range 300 {
+		data := make([]byte, size)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		got, err := blobHash(int64(size), func(w io.Writer) error {
+			for rest := data; len(rest) > 0; {
+				n := 1 + r.IntN(len(rest))
+				if _, err := w.Write(rest[:n]); err != nil {
+					return err
+				}
+				rest = rest[n:]
+			}
+			return nil
+		})
+		want := fmt.Sprintf("%x", stdsha1.Sum(append(fmt.Appendf(nil, "blob %d\x00", size), data...)))
+		if got != want || err != nil {
+			t.Fatalf("%d bytes: %s, %v, want %s", size, got, err, want)
+		}
+	}
+}
+
+func BenchmarkBlobHash(b *testing.B) {
+	data := make([]byte, 1<<20)
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		_, _ = blobHash(int64(len(data)), func(w io.Writer) error { _, err := w.Write(data); return err })
 	}
 }
 

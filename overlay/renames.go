@@ -1,0 +1,432 @@
+package overlay
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A Rename is something that was deleted, and that was added under another name. It is a
+// guess, for people: what is equal may have been copied, or written anew.
+type Rename struct {
+	Root       string // the root, absolute
+	From, To   string // relative to Root
+	Directory  bool   // it is one, with all that is in it
+	Similarity int    // how much is equal, in percent
+}
+
+// Bounds of the search for renames. What lies beyond is not looked at.
+const (
+	maxHashed   = 1 << 30  // bytes of files of equal size, which are read for that
+	maxSimilar  = 32 << 20 // bytes of texts that may be similar
+	maxText     = 1 << 20  // bytes of one of them
+	maxCompared = 10_000   // pairs of them
+	minAlike    = 50       // percent
+)
+
+// Renames finds among changes, which are in the order of Changes, files and directories
+// that were moved: equal files, directories in which everything is equal, as one, and
+// texts of which at least a half is. The work is bounded, so that in many or large
+// changes it does not find all. Empty files are never taken for moved ones.
+func (s *Session) Renames(changes []Change) ([]Rename, error) {
+	var all []Rename
+	for len(changes) > 0 {
+		n := slices.IndexFunc(changes, func(c Change) bool { return c.Root != changes[0].Root })
+		if n < 0 {
+			n = len(changes)
+		}
+		r := renamer{s: s, root: changes[0].Root, seed: maphash.MakeSeed(), seed2: maphash.MakeSeed(), hashed: maxHashed, similar: maxSimilar}
+		if err := r.find(changes[:n]); err != nil {
+			return nil, err
+		}
+		slices.SortFunc(r.found, func(a, b Rename) int { return comparePaths(a.To, b.To) })
+		all = append(all, r.found...)
+		changes = changes[n:]
+	}
+	return all, nil
+}
+
+// A renamer looks for the renames of one root.
+type renamer struct {
+	s       *Session
+	root    string
+	seed    maphash.Seed
+	seed2   maphash.Seed
+	gone    []*moved // in path order
+	come    []*moved
+	found   []Rename
+	hashed  int64 // bytes that may still be read
+	similar int64
+}
+
+// A moved is an object that may have been.
+type moved struct {
+	Change
+	side  Side
+	below []*moved // what is in a directory, directly
+	files int      // how many files are in a directory, at any depth
+	print uint64   // equal for directories with the same names, types and sizes in them
+	used  bool     // its rename is known, or that of a directory above
+	sum   string   // of the content; empty until it is needed
+	lines map[uint64]int
+	size  int // bytes of lines
+}
+
+func (r *renamer) find(changes []Change) error {
+	for _, c := range changes {
+		if c.Kind == Added {
+			r.come = append(r.come, &moved{Change: c, side: After})
+		}
+	}
+	if len(r.come) == 0 {
+		return nil
+	}
+	for _, c := range changes {
+		if c.Kind != Deleted {
+			continue
+		}
+		r.gone = append(r.gone, &moved{Change: c, side: Before})
+		for below, err := range r.s.Below(c) {
+			if err != nil {
+				return err
+			}
+			r.gone = append(r.gone, &moved{Change: below, side: Before})
+		}
+	}
+	r.nest(r.gone)
+	r.nest(r.come)
+	for _, step := range [...]func() error{r.directories, r.equal, r.alike} {
+		if len(r.gone) == 0 {
+			return nil
+		}
+		if err := step(); err != nil {
+			return err
+		}
+		used := func(m *moved) bool { return m.used }
+		r.gone, r.come = slices.DeleteFunc(r.gone, used), slices.DeleteFunc(r.come, used)
+	}
+	return nil
+}
+
+// nest puts objects into their directories, and computes the prints of those.
+func (r *renamer) nest(list []*moved) {
+	dirs := map[string]*moved{}
+	for _, m := range list {
+		if up := dirs[path.Dir(m.Path)]; up != nil {
+			up.below = append(up.below, m)
+		}
+		if m.Mode.IsDir() {
+			dirs[m.Path] = m
+		}
+	}
+	for _, m := range slices.Backward(list) {
+		var h maphash.Hash
+		h.SetSeed(r.seed)
+		number := func(n uint64) { _, _ = h.Write(binary.LittleEndian.AppendUint64(nil, n)) }
+		number(uint64(m.Mode.Type()))
+		number(uint64(m.Size))
+		for _, b := range m.below {
+			_, _ = h.WriteString(path.Base(b.Path) + "/")
+			number(b.print)
+			m.files += b.files
+		}
+		if m.Mode.IsRegular() {
+			m.files = 1
+		}
+		m.print = h.Sum64()
+	}
+}
+
+func (r *renamer) add(from, to *moved, similarity int) {
+	r.found = append(r.found, Rename{Root: r.root, From: from.Path, To: to.Path, Directory: to.Mode.IsDir(), Similarity: similarity})
+	from.use()
+	to.use()
+}
+
+func (m *moved) use() {
+	m.used = true
+	for _, b := range m.below {
+		b.use()
+	}
+}
+
+// directories finds directories that were moved whole, the outermost.
+func (r *renamer) directories() error {
+	byPrint := map[uint64][]*moved{}
+	for _, m := range r.gone {
+		if m.Mode.IsDir() && m.files > 0 {
+			byPrint[m.print] = append(byPrint[m.print], m)
+		}
+	}
+	for _, to := range r.come {
+		if to.used || !to.Mode.IsDir() || to.files == 0 {
+			continue
+		}
+		for _, from := range r.best(byPrint[to.print], to) {
+			same, err := r.sameTree(from, to)
+			if err != nil {
+				return err
+			}
+			if same {
+				r.add(from, to, 100)
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// best returns the first few that are not used, those first that have to's name.
+func (r *renamer) best(list []*moved, to *moved) []*moved {
+	var free []*moved
+	for _, m := range list {
+		if !m.used {
+			free = append(free, m)
+		}
+	}
+	name := path.Base(to.Path)
+	slices.SortStableFunc(free, func(a, b *moved) int {
+		return cmp.Compare(btoi(path.Base(b.Path) == name), btoi(path.Base(a.Path) == name))
+	})
+	return free[:min(len(free), 8)]
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// sameTree compares all that is in two directories with equal prints.
+func (r *renamer) sameTree(a, b *moved) (bool, error) {
+	if a.used || b.used || len(a.below) != len(b.below) || a.Mode.Type() != b.Mode.Type() {
+		return false, nil
+	}
+	switch {
+	case a.Mode.IsDir():
+		for i := range a.below {
+			if path.Base(a.below[i].Path) != path.Base(b.below[i].Path) {
+				return false, nil
+			}
+			if same, err := r.sameTree(a.below[i], b.below[i]); !same || err != nil {
+				return false, err
+			}
+		}
+	case a.Mode.IsRegular():
+		return r.sameFile(a, b)
+	case a.Mode.Type() == fs.ModeSymlink:
+		old, err := r.s.Link(a.Change, Before)
+		if err != nil {
+			return false, skippable(err)
+		}
+		text, err := r.s.Link(b.Change, After)
+		return err == nil && old == text, skippable(err)
+	}
+	return true, nil
+}
+
+// skippable is nil for an error that only means that one object cannot be compared.
+func skippable(err error) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrMoved) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (r *renamer) sameFile(a, b *moved) (bool, error) {
+	if a.Size != b.Size {
+		return false, nil
+	}
+	for _, m := range [...]*moved{a, b} {
+		if err := r.hash(m); err != nil || m.sum == "" {
+			return false, err
+		}
+	}
+	return a.sum == b.sum, nil
+}
+
+// hash computes the sum of a file, if that is still within the bounds and it can be
+// read.
+func (r *renamer) hash(m *moved) error {
+	if m.sum != "" || m.Size > r.hashed {
+		return nil
+	}
+	r.hashed -= m.Size
+	f, err := r.s.File(m.Change, m.side)
+	if err != nil {
+		return skippable(err)
+	}
+	defer f.Close()
+	// Nobody can make files for which both of these are equal, not knowing the seeds; and
+	// a cryptographic hash would cost every start of the program.
+	var h, h2 maphash.Hash
+	h.SetSeed(r.seed)
+	h2.SetSeed(r.seed2)
+	if _, err := io.CopyN(io.MultiWriter(&h, &h2), f, m.Size); err != nil {
+		if err == io.EOF {
+			return nil // it became shorter
+		}
+		return err
+	}
+	m.sum = string(h2.Sum(h.Sum(nil)))
+	return nil
+}
+
+// equal finds files that were moved without a change.
+func (r *renamer) equal() error {
+	bySize := map[int64][]*moved{}
+	for _, m := range r.gone {
+		if m.Mode.IsRegular() && m.Size > 0 {
+			bySize[m.Size] = append(bySize[m.Size], m)
+		}
+	}
+	bySum := map[string][]*moved{}
+	read := map[int64]bool{} // sizes of which all that went are in bySum
+	for _, to := range r.come {
+		if !to.Mode.IsRegular() || len(bySize[to.Size]) == 0 {
+			continue
+		}
+		if err := r.hash(to); err != nil {
+			return err
+		}
+		if read[to.Size] {
+			continue
+		}
+		read[to.Size] = true
+		for _, from := range bySize[to.Size] {
+			if err := r.hash(from); err != nil {
+				return err
+			}
+			if from.sum != "" {
+				bySum[from.sum] = append(bySum[from.sum], from)
+			}
+		}
+	}
+	for _, to := range r.come {
+		if to.sum == "" || !to.Mode.IsRegular() || to.Size == 0 {
+			continue
+		}
+		if list := r.best(bySum[to.sum], to); len(list) > 0 {
+			r.add(list[0], to, 100)
+		}
+	}
+	return nil
+}
+
+// alike finds texts that were moved and changed. Files that kept their name are looked
+// at first, since not all can be.
+func (r *renamer) alike() error {
+	type pair struct {
+		from, to *moved
+		percent  int
+	}
+	text := func(m *moved) bool { return m.Mode.IsRegular() && m.Size > 0 && m.Size <= maxText }
+	byName := map[string][]*moved{}
+	var gone []*moved
+	for _, m := range r.gone {
+		if text(m) {
+			gone = append(gone, m)
+			byName[path.Base(m.Path)] = append(byName[path.Base(m.Path)], m)
+		}
+	}
+	compared := 0
+	var pairs []pair
+	compare := func(from, to *moved) error {
+		if compared >= maxCompared || 100*min(from.Size, to.Size) < minAlike*max(from.Size, to.Size) {
+			return nil
+		}
+		compared++
+		for _, m := range [...]*moved{from, to} {
+			if err := r.read(m); err != nil {
+				return err
+			}
+		}
+		if p := alikeness(from, to); p >= minAlike {
+			pairs = append(pairs, pair{from, to, p})
+		}
+		return nil
+	}
+	for _, sameName := range [...]bool{true, false} {
+		for _, to := range r.come {
+			if !text(to) {
+				continue
+			}
+			list := gone
+			if sameName {
+				list = byName[path.Base(to.Path)]
+			}
+			for _, from := range list {
+				if !sameName && path.Base(from.Path) == path.Base(to.Path) {
+					continue
+				}
+				if err := compare(from, to); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int { return b.percent - a.percent })
+	for _, p := range pairs {
+		if !p.from.used && !p.to.used {
+			r.add(p.from, p.to, p.percent)
+		}
+	}
+	return nil
+}
+
+// read counts the lines of a text, if it is one, and within the bounds.
+func (r *renamer) read(m *moved) error {
+	if m.lines != nil || m.Size > r.similar {
+		return nil
+	}
+	r.similar -= m.Size
+	m.lines = map[uint64]int{}
+	f, err := r.s.File(m.Change, m.side)
+	if err != nil {
+		return skippable(err)
+	}
+	defer f.Close()
+	in := bufio.NewReader(io.LimitReader(f, maxText))
+	if head, _ := in.Peek(8000); bytes.IndexByte(head, 0) >= 0 {
+		return nil
+	}
+	for {
+		line, err := in.ReadString('\n')
+		if line != "" {
+			m.lines[maphash.String(r.seed, strings.TrimRight(line, "\r\n"))] += len(line)
+			m.size += len(line)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// alikeness is how many bytes are in lines that both texts have, in percent of the
+// longer one. Texts that are not equal are never all alike.
+func alikeness(a, b *moved) int {
+	if len(a.lines) > len(b.lines) {
+		a, b = b, a
+	}
+	common := 0
+	for line, n := range a.lines {
+		common += min(n, b.lines[line])
+	}
+	longer := max(a.size, b.size)
+	if longer == 0 {
+		return 0
+	}
+	return min(common*100/longer, 99)
+}
