@@ -20,13 +20,7 @@ const doctorHelp = `Each feature is tried, and what is missing is explained. The
 with the sessions: how many there are, what they take on disk, what was
 interrupted and what came of that, which are in use, what can be removed. The
 exit status is 1 where commands cannot be run in a sandbox at all.
-JSON is an array of objects, a feature each. With --sessions it is an object
-with the keys dir, size (bytes), complete (false: size is what was counted in a
-few seconds), kept, committed, discarded (how many), recovered (an array of
-objects with session, what, error: what was interrupted, what was done about it,
-why it could not be), busy (an array of ids), removable (an array of objects
-with dir, size: what nsrun gc would remove), damaged (an array of objects with
-dir, why).`
+The keys of JSON are listed in docs/json.md of the source tree.`
 
 type doctorOptions struct{ json, sessions bool }
 

@@ -130,9 +130,7 @@ const lsHelp = `A line each, the oldest first: id, state, age, size on disk, pro
 Sizes that take long to measure are - without --size. The states are running,
 kept, committed, discarded, and interrupted for one in which something was begun
 that could be neither finished nor taken back: nsrun doctor tells why.
-JSON is an array of objects with the keys session, state, created, command (an
-array), roots (an array), busy (a command runs in it), size (bytes, or null if
-it was not measured), on (the session that it was begun on, or empty).`
+The keys of JSON are listed in docs/json.md of the source tree.`
 
 // sizesMost bounds for how long ls measures sessions that nobody asked the size of.
 const sizesMost = 200 * time.Millisecond
