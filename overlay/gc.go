@@ -231,9 +231,6 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 	if err != nil || st.nlink == 0 {
 		return found, false, err
 	}
-	if !orphan && pending(c.state, name) {
-		return found, false, errInterrupted // what the project lacks may be in it
-	}
 	found.Last = time.Unix(st.mtime.Unix())
 	switch {
 	case orphan:
@@ -245,6 +242,9 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 		}
 	}
 	if ok && !orphan {
+		if pending(c.state, name) {
+			return found, false, errInterrupted // what the project lacks may be in it
+		}
 		on, err := dependents(c.state, d, name)
 		if err == nil && len(on) > 0 {
 			err = errHeld

@@ -13,10 +13,10 @@ import (
 )
 
 const commitHelp = `All of them, or those at and below the paths, which are absolute or relative to
-the project and may be patterns: *, ?, [a-z], and ** for any number of directories.
-It is all or nothing. Where something else changed the same files meanwhile, that is
-said and nothing is done, unless one of --theirs, --ours and --merge decides. nsrun
-undo takes a commit back.`
+the project and may be patterns: *, ?, [a-z], and ** for any number of
+directories. It is all or nothing. Where something else changed the same files
+meanwhile, that is said and nothing is done, unless one of --theirs, --ours and
+--merge decides. nsrun undo takes a commit back.`
 
 type commitOptions struct {
 	overlay.CommitOptions

@@ -72,6 +72,38 @@ func (c committing) committed(t *testing.T) bool {
 	return false
 }
 
+// away moves the project away for a while: what was interrupted can neither be finished
+// nor taken back then. That is said, and the session stays.
+func (c committing) away(t *testing.T) {
+	t.Helper()
+	other := filepath.Dir(c.project)
+	if err := os.Rename(c.project, c.project+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"ls"}, 0, "  interrupted  "},
+		{[]string{"ls"}, 0, " was interrupted, and stays so: "},
+		{[]string{"show"}, 125, "state    interrupted"},
+		{[]string{"doctor", "--sessions"}, 0, " interrupted: 2"},
+		{[]string{"gc", "last"}, 125, "could neither be finished nor taken back"},
+		{[]string{"gc"}, 0, "stays so"},
+		{[]string{"gc", "--kept", "--older", "0"}, 125, "could neither be finished nor taken back"},
+		{[]string{"commit"}, 125, "open "},
+		{[]string{"discard"}, 125, "open "},
+	} {
+		if status, out := nsrunIn(t, other, c.env, v.args...); status != v.status || !strings.Contains(out, v.says) {
+			t.Errorf("%q: status %d\n%s", v.args, status, out)
+		}
+	}
+	if err := os.Rename(c.project+".away", c.project); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestInterruptedCommit: Ctrl-C while a commit is being prepared means that nothing was
 // done; later it is too late, and all of it is.
 func TestInterruptedCommit(t *testing.T) {
@@ -105,6 +137,9 @@ func TestKilledCommit(t *testing.T) {
 	told := false
 	for tries := 0; tries < 10 && !told; tries++ {
 		c.stop(t, unix.SIGKILL)
+		if c.underway() {
+			c.away(t)
+		}
 		verb := []string{"doctor", "--sessions"}
 		if tries%2 == 1 {
 			verb = []string{"ls"}

@@ -17,16 +17,10 @@ import (
 )
 
 const doctorHelp = `Each feature is tried, and what is missing is explained. Then it is said what is
-with the sessions: how many there are, what they take on disk, which are in use,
-what was interrupted and what came of that, what can be removed. The exit status is
-1 where commands cannot be run in a sandbox at all.
-JSON is an array of objects, a feature each. With --sessions it is an object with
-the keys dir, size (bytes), complete (false: size is only what was counted in a few
-seconds), kept, committed, discarded (how many), recovered (an array of
-objects with session, what, error: what was interrupted, what was done about it, and
-why it could not be, if so), busy (an array of ids), removable
-(an array of objects with dir and size: what nsrun gc would remove), damaged (an
-array of objects with dir and why).`
+with the sessions: how many there are, what they take on disk, what was
+interrupted and what came of that, which are in use, what can be removed. The
+exit status is 1 where commands cannot be run in a sandbox at all.
+The keys of JSON are listed in docs/json.md of the source tree.`
 
 type doctorOptions struct{ json, sessions bool }
 

@@ -13,10 +13,11 @@ import (
 )
 
 const gcHelp = `Removed are sessions that were committed or discarded at least seven days ago,
-which cannot be undone then, and what killed processes left behind. Sessions that
-are kept are never removed, unless they are named, or --kept and --older are
-given. What is in use, or belongs to somebody else, stays. The same is done once
-a day after nsrun has committed or discarded something.`
+which cannot be undone then, and what killed processes left behind. Sessions
+that are kept are never removed, unless they are named, or --kept and --older
+are given. What is in use, what another session was begun on, and what belongs
+to somebody else stays. The same is done once a day after nsrun has committed or
+discarded something.`
 
 type gcOptions struct {
 	older               time.Duration

@@ -127,12 +127,10 @@ func (r sessionReport) size() string {
 }
 
 const lsHelp = `A line each, the oldest first: id, state, age, size on disk, project, command.
-Sizes that take long to measure are - without --size. The states are running, kept,
-committed, discarded, and interrupted for one in which something was begun that could
-be neither finished nor taken back: nsrun doctor tells. JSON is an array of objects with the keys session,
-state, created, command (an array), roots (an array), busy (a command runs in it),
-size (bytes, or null if it was not measured), on (the session that it was begun on, or
-empty).`
+Sizes that take long to measure are - without --size. The states are running,
+kept, committed, discarded, and interrupted for one in which something was begun
+that could be neither finished nor taken back: nsrun doctor tells why.
+The keys of JSON are listed in docs/json.md of the source tree.`
 
 // sizesMost bounds for how long ls measures sessions that nobody asked the size of.
 const sizesMost = 200 * time.Millisecond

@@ -14,10 +14,7 @@ const showHelp = `SESSION is an id that nsrun ls lists, the beginning of one, or
 also meant where none is named. A stands for added, M for modified, D for
 deleted, T for another type of file. What is modified but for the content, and
 what is special (setuid, a device), is said in parentheses.
-JSON is the object of nsrun ls with one more key, changes: an array of objects
-with the keys kind (added, modified, deleted, type), root, path, mode (octal), size,
-and where they apply aspects (an array of content, mode, owner, attributes), below
-(how many objects were deleted with a directory), special.`
+The keys of JSON are listed in docs/json.md of the source tree.`
 
 // shownSession is what `show --json` prints. The keys are stable.
 type shownSession struct {

@@ -8,9 +8,9 @@ import (
 )
 
 const undoHelp = `What the session's last commit replaced and deleted is put back, what it made is
-taken out again. The changes are kept then, and can be committed again. Where the
-project was changed since, that is said and nothing is done, but with --force. It works
-until nsrun gc removes the session, which is a week later.`
+taken out again. The changes are kept then, and can be committed again. Where
+the project was changed since, that is said and nothing is done, but with
+--force. It works until nsrun gc removes the session, which is a week later.`
 
 type undoOptions struct{ force, quiet bool }
 
@@ -49,9 +49,9 @@ func undo(args []string) int {
 	return 0
 }
 
-const dropHelp = `The changes at and below the paths, which may be patterns as for nsrun commit, are
-taken out of the session, for good. The project is not touched, and the other changes
-stay.`
+const dropHelp = `The changes at and below the paths, which may be patterns as for nsrun commit,
+are taken out of the session, for good. The project is not touched, and the
+other changes stay.`
 
 // drop throws a part of a session's changes away.
 func drop(args []string) int {
