@@ -63,7 +63,7 @@ func TestPanic(t *testing.T) {
 		t.Fatal("it did not panic")
 	}
 	term.Await("as the test wants it")
-	if out := term.Screen(); strings.Index(out, end) < 0 || strings.Index(out, end) > strings.Index(out, "as the test wants it") {
+	if out := term.Screen(); !strings.Contains(out, end) || strings.Index(out, end) > strings.Index(out, "as the test wants it") {
 		t.Errorf("the terminal got %q", out)
 	}
 	if got := mode(); got != before {
