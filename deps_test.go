@@ -22,6 +22,7 @@ var mayImport = map[string][]string{
 	"internal/sys":      {},
 	"internal/rlimit":   {},
 	"internal/textdiff": {},
+	"internal/screen":   {},
 	"internal/bwrap":    {},
 	"internal/manual":   {"internal/bwrap"},
 	"internal/reexec":   {"internal/prog"},
@@ -52,6 +53,7 @@ var mayImport = map[string][]string{
 var thirdParty = map[string][]string{
 	"internal/testenv":      {"golang.org/x/sys/unix"},
 	"internal/sys":          {"golang.org/x/sys/unix"},
+	"internal/screen":       {"golang.org/x/sys/unix"},
 	"features":              {"golang.org/x/sys/unix"},
 	"internal/textdiff":     {"github.com/aymanbagabas/go-udiff/lcs"},
 	"overlay":               {"github.com/bmatcuk/doublestar/v4", "golang.org/x/sys/unix"},

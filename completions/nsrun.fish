@@ -95,6 +95,7 @@ function __nsrun_verbs
 		'ls	list sessions' \
 		'show	show what a session changed' \
 		'diff	show what a session changed in files' \
+		'review	choose in the terminal what to commit and what to drop' \
 		'commit	copy a session\'s changes to the project' \
 		'discard	throw a session\'s changes away' \
 		'drop	throw a part of a session\'s changes away' \
@@ -190,6 +191,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'run dir'
 		echo dir
+	case 'run engine'
+		echo choice:overlay,tmpfs,copy
 	case 'run env'
 		echo var
 	case 'run net'
@@ -230,6 +233,7 @@ function __nsrun_flags -a verb
 			'--dir	working directory' \
 			'--direct	write straight into the project, no overlay; .git is read-only, but for objects, refs and logs' \
 			'--discard	discard the changes afterwards' \
+			'--engine	how the changes are kept apart: overlay|tmpfs|copy (default: as suits the file systems)' \
 			'--env	set K=V, or pass K on (repeatable)' \
 			'--explain	print what would be done, do nothing' \
 			'--keep	keep the changes as a session, without asking' \
@@ -256,6 +260,9 @@ function __nsrun_flags -a verb
 			'--name-status	print a letter and a path for each change' \
 			'--patch	print a patch for git apply' \
 			'--stat	print how many lines were changed in which file'
+	case review
+		printf '%s\n' \
+			'--allow-special	commit setuid files, device nodes and the like too'
 	case commit
 		printf '%s\n' \
 			'--allow-special	commit setuid files, device nodes and the like too' \
@@ -298,6 +305,8 @@ function __nsrun_rest -a verb
 		printf '%s\n' session
 	case diff
 		printf '%s\n' session path+
+	case review
+		printf '%s\n' session
 	case commit
 		printf '%s\n' session path+
 	case discard

@@ -29,7 +29,7 @@ func commitFlags(fs *flag.FlagSet, o *commitOptions) {
 	fs.BoolVar(&o.theirs, "theirs", false, "where both changed a file, take the session's")
 	fs.BoolVar(&o.ours, "ours", false, "where both changed a file, leave the project's")
 	fs.BoolVar(&o.merge, "merge", false, "where both changed a text, put both changes into it")
-	fs.BoolVar(&o.AllowSpecial, "allow-special", false, "commit setuid files, device nodes and the like too")
+	allowSpecialFlag(fs, &o.AllowSpecial)
 	quietFlag(fs, &o.quiet)
 }
 

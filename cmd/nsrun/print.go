@@ -115,6 +115,9 @@ func hint(err error) string {
 	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as project" {
 		return "try: nsrun run --project DIR"
 	}
+	if r, ok := errors.AsType[*reviewError](err); ok {
+		return "try: nsrun commit " + r.id + " PATH…"
+	}
 	if e, ok := errors.AsType[*overlay.Error](err); ok && (e.Op == "open session" || e.Op == "remove session") && errors.Is(err, os.ErrNotExist) {
 		if _, err := os.Lstat(e.Path); err == nil && !filepath.IsAbs(e.Path) {
 			return "a session comes before paths: last is the newest one"

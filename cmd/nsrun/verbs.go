@@ -28,6 +28,9 @@ var verbs = [...]verb{
 	{name: "diff", usage: "[flags] [SESSION] [PATH…]", short: "show what a session changed in files",
 		long:  diffHelp,
 		flags: func(fs *flag.FlagSet) { new(diffFlags).define(fs) }},
+	{name: "review", usage: "[flags] [SESSION]", short: "choose in the terminal what to commit and what to drop",
+		long:  reviewHelp,
+		flags: func(fs *flag.FlagSet) { allowSpecialFlag(fs, new(bool)) }},
 	{name: "commit", usage: "[flags] [SESSION] [PATH…]", short: "copy a session's changes to the project",
 		long:  commitHelp,
 		flags: func(fs *flag.FlagSet) { commitFlags(fs, &commitOptions{}) }},
@@ -63,6 +66,8 @@ func action(name string) func(args []string) int {
 		return show
 	case "diff":
 		return diff
+	case "review":
+		return review
 	case "commit":
 		return commit
 	case "discard":

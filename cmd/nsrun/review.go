@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/screen"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+const reviewHelp = `A list of the changes, and the diff of the one under the cursor. Space marks it
+to be committed, d to be dropped, which is for good; c does it, after a question.
+What is not marked stays in the session. ? lists all keys. Without a terminal,
+nsrun commit SESSION PATH… chooses.`
+
+func allowSpecialFlag(fs *flag.FlagSet, to *bool) {
+	fs.BoolVar(to, "allow-special", false, "commit setuid files, device nodes and the like too")
+}
+
+func review(args []string) int {
+	var special bool
+	rest, status, ok := parseVerb("review", args, func(fs *flag.FlagSet) { allowSpecialFlag(fs, &special) })
+	if !ok {
+		return status
+	}
+	id, rest := sessionArg(rest)
+	if len(rest) > 0 {
+		return fail(&usageError{"review", "takes one session"})
+	}
+	tellRecovered()
+	s, err := overlay.Open("", id)
+	if err != nil {
+		return fail(err)
+	}
+	defer s.Close()
+	r := &reviewer{s: s, special: special}
+	var changes []overlay.Change
+	var bad []error
+	for c, err := range s.Changes() {
+		switch {
+		case errors.Is(err, overlay.ErrEnded):
+			return fail(err)
+		case err != nil:
+			bad = append(bad, err)
+		default:
+			changes = append(changes, c)
+		}
+	}
+	if len(changes) == 0 {
+		for _, err := range bad {
+			status = fail(err)
+		}
+		if status == 0 {
+			say("%s changed nothing", s.ID())
+		}
+		return status
+	}
+	r.model = newReview(s.ID(), changes, len(s.Roots()) > 1)
+	if bad != nil {
+		r.model.page = errorsPage(bad)
+	}
+	return r.run()
+}
+
+// reviewer is the model with a session and a terminal around it. All of it but the
+// making of diffs and the commit is done by one goroutine.
+type reviewer struct {
+	s       *overlay.Session
+	special bool
+	model   *reviewModel
+	screen  *screen.Screen
+
+	work   sync.WaitGroup // goroutines that use the session
+	wanted int            // the row whose diff was asked for last
+	making bool           // a diff is being made
+	stale  *atomic.Bool   // tells that one to stop
+	diffs  chan madeDiff
+
+	cancel   context.CancelFunc // stops the commit; nil: there is none
+	progress chan overlay.Progress
+	results  chan reviewResult
+}
+
+type madeDiff struct {
+	row  int
+	diff *diffText
+}
+
+// reviewResult is what came of a commit.
+type reviewResult struct {
+	committed, dropped int
+	err                error
+}
+
+// run shows the screen until all is done, and returns the exit status.
+func (r *reviewer) run() int {
+	scr, err := screen.Open()
+	if errors.Is(err, screen.ErrNoTerminal) || errors.Is(err, screen.ErrDumb) {
+		return fail(&reviewError{r.s.ID(), err})
+	}
+	if err != nil {
+		return fail(err)
+	}
+	r.screen = scr
+	defer scr.Close()
+	defer scr.Guard()
+	r.diffs = make(chan madeDiff, 1)
+	r.progress = make(chan overlay.Progress, 1)
+	r.results = make(chan reviewResult, 1)
+	end := r.loop()
+	// The terminal first: what is still being read may take a while.
+	err = scr.Close()
+	if r.stale != nil {
+		r.stale.Store(true)
+	}
+	r.work.Wait()
+	status := end()
+	if err != nil {
+		status = max(status, fail(err))
+	}
+	return status
+}
+
+// reviewError says that there is no screen, and what can be done without.
+type reviewError struct {
+	id  string
+	err error
+}
+
+func (e *reviewError) Error() string { return "review: " + e.err.Error() }
+func (e *reviewError) Unwrap() error { return e.err }
+
+// loop works until something ends it; what it returns tells about that, once the terminal
+// is what it was.
+func (r *reviewer) loop() (end func() int) {
+	m := r.model
+	m.resize(r.screen.Size())
+	var dying syscall.Signal // it came while a commit is going on
+	for {
+		r.wantDiff()
+		if err := r.screen.Draw(m.view()); err != nil && r.cancel == nil {
+			return func() int { return fail(err) }
+		}
+		select {
+		case e := <-r.screen.Events():
+			for more := true; more; {
+				switch {
+				case e.Err != nil:
+					dying = unix.SIGHUP
+				case e.Signal != 0:
+					dying = e.Signal
+				case e.Key != "":
+					if end := r.act(m.key(e.Key)); end != nil {
+						return end
+					}
+				case e.Paste != "":
+					m.paste(e.Paste)
+				default:
+					m.resize(r.screen.Size())
+				}
+				select { // a key that is held down is drawn once
+				case e = <-r.screen.Events():
+				default:
+					more = false
+				}
+			}
+			if dying != 0 {
+				if r.cancel == nil {
+					return func() int { return 128 + int(dying) }
+				}
+				r.cancel()
+			}
+		case d := <-r.diffs:
+			r.making = false
+			if d.row == m.current() && !r.stale.Load() {
+				m.setDiff(d.row, d.diff)
+			}
+		case p := <-r.progress:
+			if m.busy != "" && p.Total > 0 {
+				m.busy = fmt.Sprintf("committing %d of %d", p.Done, p.Total)
+			}
+		case res := <-r.results:
+			r.cancel()
+			r.cancel = nil
+			if res.err == nil || dying != 0 || res.committed+res.dropped > 0 || isPartial(res.err) || errors.Is(res.err, context.Canceled) {
+				return func() int { return r.report(res, dying) }
+			}
+			m.failed(res.err)
+		}
+	}
+}
+
+// isPartial reports whether the project was changed by a commit that failed.
+func isPartial(err error) bool {
+	_, ok := errors.AsType[*overlay.CommitError](err)
+	return ok
+}
+
+// act does what a key asked for; what it returns ends the loop.
+func (r *reviewer) act(a reviewAction) func() int {
+	switch a {
+	case actQuit:
+		return func() int { return 0 }
+	case actInterrupt:
+		return func() int { return 128 + int(unix.SIGINT) }
+	case actSuspend:
+		if err := r.screen.Suspend(); err != nil {
+			return func() int { return fail(err) }
+		}
+		r.model.resize(r.screen.Size())
+	case actApply:
+		r.apply()
+	case actCancel:
+		r.cancel()
+	}
+	return nil
+}
+
+// wantDiff has the diff of the change under the cursor made, if it is not there: one at a
+// time, so that running through a list makes the first and the last.
+func (r *reviewer) wantDiff() {
+	row := r.model.current()
+	if row < 0 || row == r.model.diffOf || r.model.busy != "" {
+		return
+	}
+	if r.making {
+		if row != r.wanted {
+			r.stale.Store(true)
+		}
+		return
+	}
+	r.making, r.wanted, r.stale = true, row, &atomic.Bool{}
+	c, stale := r.model.rows[row].Change, r.stale
+	r.work.Go(func() {
+		defer r.screen.Guard()
+		r.diffs <- madeDiff{row, makeDiff(r.s, c, stale)}
+	})
+}
+
+// apply commits and drops what is marked.
+func (r *reviewer) apply() {
+	m := r.model
+	choice, _ := m.choice()
+	commit, drop, _ := m.counts()
+	m.busy = "committing"
+	var ctx context.Context
+	ctx, r.cancel = context.WithCancel(context.Background())
+	o := overlay.CommitOptions{
+		Paths: choice.commit, Exclude: choice.exclude, Prefer: m.prefer, AllowSpecial: r.special,
+		Progress: func(p overlay.Progress) {
+			select {
+			case r.progress <- p:
+			default:
+			}
+		},
+	}
+	r.work.Go(func() {
+		defer r.screen.Guard()
+		var res reviewResult
+		if len(choice.commit) > 0 {
+			if res.err = r.s.CommitWith(ctx, o); res.err == nil {
+				res.committed = commit
+			}
+		}
+		if len(choice.drop) > 0 && res.err == nil {
+			if res.err = r.s.Drop(ctx, choice.drop...); res.err == nil {
+				res.dropped = drop
+			}
+		}
+		r.results <- res
+	})
+}
+
+// report tells what was done.
+func (r *reviewer) report(res reviewResult, dying syscall.Signal) (status int) {
+	if res.err != nil {
+		status = fail(res.err)
+	}
+	what := ""
+	if res.committed > 0 {
+		what = "committed " + plural(res.committed, "change")
+		switch r.model.prefer {
+		case overlay.Theirs:
+			what += " (conflicts: the session's)"
+		case overlay.Ours:
+			what += " (conflicts: the project's)"
+		case overlay.Merge:
+			what += " (conflicts: merged)"
+		}
+	}
+	if res.dropped > 0 {
+		if what != "" {
+			what += ", "
+		}
+		what += "dropped " + plural(res.dropped, "change")
+	}
+	if what != "" {
+		what += " of " + r.s.ID()
+		if r.s.State() == overlay.Kept {
+			what += ": nsrun review " + r.s.ID()
+		}
+		say("%s", what)
+	}
+	if dying != 0 {
+		status = 128 + int(dying)
+	}
+	return status
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nsrun/nsrun/internal/screen"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// The pages of `nsrun review` that stand in the place of list and diff: help, the question
+// before anything is done, and what prevented it.
+
+// reviewPage is text to be read, and the keys that lead on.
+type reviewPage struct {
+	title string
+	lines []pageLine
+	keys  string // for the last line
+	press func(m *reviewModel, k screen.Key) reviewAction
+	top   int
+}
+
+// pageLine is a line of a page. What is in it may be hostile.
+type pageLine struct {
+	text  string
+	style screen.Style
+}
+
+func (p *reviewPage) add(style screen.Style, format string, args ...any) {
+	p.lines = append(p.lines, pageLine{fmt.Sprintf(format, args...), style})
+}
+
+func (m *reviewModel) pageHeight() int { return max(m.height-2, 1) }
+
+func (m *reviewModel) pageKey(k screen.Key) reviewAction {
+	p := m.page
+	if scroll(k, &p.top, m.pageHeight(), len(p.lines)) {
+		return actNone
+	}
+	return p.press(m, k)
+}
+
+// back closes the page on the keys that people use for that.
+func back(m *reviewModel, k screen.Key) reviewAction {
+	switch k {
+	case "esc", "q", "n", "enter", "?", "b":
+		m.page = nil
+	}
+	return actNone
+}
+
+func helpPage() *reviewPage {
+	p := &reviewPage{title: "keys", keys: "q back", press: back}
+	for _, line := range []string{
+		"j k, arrows        move, or scroll the diff when that has the keys",
+		"g G, Home End      to the first, to the last",
+		"PgUp PgDn          a page",
+		"tab, enter         from the list to the diff and back",
+		"J K                scroll the diff by a line",
+		"ctrl-d ctrl-u      scroll the diff by half a page",
+		"h l, left right    look at the rest of long lines",
+		"/                  show only names that hold a text, and deletions; esc: all",
+		"n N                next and previous name that the filter meets",
+		"",
+		"space              commit this change, or not; a new directory: all in it",
+		"a                  commit all that the filter meets, or none",
+		"d                  drop this change: it will be lost",
+		"u                  neither: it stays in the session",
+		"c                  do it, after a question",
+		"",
+		"q, ctrl-C          quit without doing anything",
+		"ctrl-Z             suspend",
+		"",
+		"A added  M modified  D deleted  T another type of file",
+		"[+] commit  [-] drop  [ ] keep  [~] some of what is in it",
+	} {
+		p.add(0, "%s", line)
+	}
+	return p
+}
+
+// errorsPage tells what is not in the list.
+func errorsPage(list []error) *reviewPage {
+	p := &reviewPage{title: "not all changes could be looked at", keys: "q go on", press: back}
+	for _, err := range list {
+		p.add(screen.Red, "%v", err)
+	}
+	return p
+}
+
+// confirm asks, or says why there is nothing to ask.
+func (m *reviewModel) confirm() {
+	commit, drop, keep := m.counts()
+	if commit+drop == 0 {
+		m.message = "nothing is marked: space commits, d drops, a is all"
+		return
+	}
+	if _, problem := m.choice(); problem != "" {
+		m.message = problem
+		return
+	}
+	m.prefer = overlay.Refuse
+	p := &reviewPage{title: fmt.Sprintf("commit %d, drop %d, keep %d?", commit, drop, keep), keys: "y yes   n no"}
+	p.press = func(m *reviewModel, k screen.Key) reviewAction {
+		switch k {
+		case "y", "Y":
+			m.page = nil
+			return actApply
+		case "n", "N", "q", "esc":
+			m.page = nil
+		}
+		return actNone
+	}
+	section := func(title string, want mark, style screen.Style) {
+		p.add(screen.Bold, "%s", title)
+		for _, deletions := range [...]bool{true, false} {
+			for i := range m.rows {
+				r := &m.rows[i]
+				got := r.mark
+				if r.group {
+					got = m.groupFate(i)
+				}
+				if got == want && (r.Kind == overlay.Deleted) == deletions {
+					p.add(style, "  %c %s%s", r.Kind.Letter(), r.name, r.note())
+				}
+			}
+		}
+	}
+	if commit > 0 {
+		section("into the project:", markCommit, 0)
+	}
+	if drop > 0 {
+		section("dropped from the session:", markDrop, screen.Red)
+	}
+	if keep > 0 {
+		p.add(0, "%s in the session", plural(keep, "change")+" left")
+	}
+	m.page = p
+}
+
+// failed is told why a commit did nothing.
+func (m *reviewModel) failed(err error) {
+	m.busy = ""
+	m.prefer = overlay.Refuse
+	m.diff, m.diffOf = nil, -1 // somebody may have changed it meanwhile
+	if c, ok := errors.AsType[*overlay.ConflictError](err); ok {
+		m.page = m.conflictPage(c.Conflicts)
+	} else if s, ok := errors.AsType[*overlay.SpecialError](err); ok {
+		m.page = m.specialPage(s.Specials)
+	} else {
+		m.page = &reviewPage{title: "nothing was done", keys: "q back", press: back}
+		m.page.add(screen.Red, "%v", err)
+	}
+	m.settle()
+}
+
+// conflictPage lists both sides of what both sides changed.
+func (m *reviewModel) conflictPage(list []overlay.Conflict) *reviewPage {
+	p := &reviewPage{
+		title: "nothing was done: " + plural(len(list), "conflict"),
+		keys:  "t theirs, the session's   o ours, the project's   m merge   q back",
+	}
+	for _, c := range list {
+		p.add(screen.Bold, "%s %s", m.pathText(c.Root, c.Path), c.Why)
+		p.add(0, "  ours, the project's    %s", versionText(c.Project))
+		p.add(0, "  theirs, the session's  %s", versionText(c.Session))
+	}
+	p.press = func(m *reviewModel, k screen.Key) reviewAction {
+		switch k {
+		case "t":
+			m.prefer = overlay.Theirs
+		case "o":
+			m.prefer = overlay.Ours
+		case "m":
+			m.prefer = overlay.Merge
+		default:
+			return back(m, k)
+		}
+		m.page = nil
+		return actApply
+	}
+	return p
+}
+
+// specialPage lists what is committed only if that was asked for.
+func (m *reviewModel) specialPage(list []overlay.Special) *reviewPage {
+	p := &reviewPage{title: "nothing was done: not all of it may get into a project", keys: "u unmark these   q back"}
+	for _, s := range list {
+		p.add(screen.Red, "%s %s", m.pathText(s.Root, s.Path), s.Why)
+	}
+	p.add(0, "")
+	p.add(0, "nsrun review --allow-special commits them nevertheless")
+	p.press = func(m *reviewModel, k screen.Key) reviewAction {
+		if k != "u" {
+			return back(m, k)
+		}
+		type place struct{ root, path string }
+		these := make(map[place]bool)
+		for _, s := range list {
+			these[place{s.Root, s.Path}] = true
+		}
+		for i := range m.rows {
+			if r := &m.rows[i]; these[place{r.Root, r.Path}] {
+				r.mark = markKeep
+			}
+		}
+		m.page = nil
+		m.message = plural(len(list), "change") + " unmarked"
+		return actNone
+	}
+	return p
+}
