@@ -23,6 +23,14 @@
 // with the bytes, mode, owner and extended attributes it has in the project is
 // no change, and neither is a new modification time alone.
 //
+// # Engines
+//
+// Where the state directory's file system cannot hold an upper directory, that is
+// on a tmpfs, and where no overlay can be mounted the command works on a copy
+// ([Engine]). The command then needs [Session.Layers] beside [Session.Mounts], and
+// [Session.Collect] stores what it wrote when it has ended. Everything else is the
+// same; to call both for every session does no harm.
+//
 // # Commit
 //
 // A commit first compares, refuses what must not be committed ([SpecialError])

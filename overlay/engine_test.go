@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -242,4 +243,90 @@ func appendSum(data []byte) []byte {
 	sum := newSum()
 	_, _ = sum.Write(data)
 	return sum.Sum(bytes.Clone(data))
+}
+
+// What was dropped stays dropped when another command has run, unless that wrote it.
+func TestDropAndResume(t *testing.T) {
+	for _, e := range engines {
+		s := createWith(t, e, project(t, `echo a > f; echo a > g; echo a > h; echo a > gone`))
+		sandbox(t, s, `echo b > f; echo b > g; echo b > h; rm gone`)
+		if err := s.Drop(t.Context(), "f", "g", "gone"); err != nil {
+			t.Fatal(err)
+		}
+		wantChanges(t, s, "M h")
+		if err := s.Resume(nil); err != nil {
+			t.Fatal(err)
+		}
+		sandbox(t, s, `echo c > g`)
+		wantChanges(t, s, "M g", "M h")
+	}
+}
+
+// A state directory on an overlay, as in a container, cannot hold an upper directory.
+func TestStateOnOverlay(t *testing.T) {
+	if !isRoot() {
+		return // only root mounts here
+	}
+	dir := tempDir(t)
+	testenv.Tree(t, dir, "lower/", "merged/")
+	mount := func(source, target, fstype, data string) {
+		t.Helper()
+		if err := unix.Mount(source, target, fstype, 0, data); err != nil {
+			testenv.Skip(t, fstype, err.Error())
+		}
+		t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
+	}
+	outside(t, dir, `mkdir upper work`)
+	mount("overlay", dir+"/merged", "overlay", "lowerdir="+dir+"/lower,upperdir="+dir+"/upper,workdir="+dir+"/work")
+	root := project(t, `echo a > f; mkdir d; echo a > d/f`)
+	s, err := Create(Options{Roots: []string{root}, Dir: dir + "/merged/state"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if e := s.Info().Engine; e != EngineTmpfs {
+		t.Fatalf("engine %s", e)
+	}
+	saw := sandbox(t, s, `echo b > f; rm -r d; mkdir d; echo n > d/n`)
+	wantChanges(t, s, "D d/f", "A d/n", "M f")
+	commitAll(t, s)
+	wantSame(t, look(t, root), saw)
+}
+
+// What cannot hold modes and names as Unix has them holds what is stored all the same, and
+// a project on it is copied.
+func TestFAT(t *testing.T) {
+	if !isRoot() {
+		return // only root mounts here
+	}
+	dir := tempDir(t)
+	testenv.Tree(t, dir, "fat/")
+	mkfs := exec.Command("sh", "-euc", `truncate -s 64M img; PATH=$PATH:/sbin:/usr/sbin mkfs.vfat img; mount -o loop,umask=077 img fat`)
+	mkfs.Dir = dir
+	if out, err := mkfs.CombinedOutput(); err != nil {
+		testenv.Skip(t, "vfat", string(out))
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir+"/fat", unix.MNT_DETACH) })
+	testenv.Tree(t, dir, "fat/project/", "fat/project/f: a", "fat/project/d/g: a")
+	for _, tt := range []struct {
+		root, state string
+		want        Engine
+	}{
+		{project(t, `echo a > f; mkdir d; echo a > d/g`), dir + "/fat/state", EngineTmpfs},
+		{dir + "/fat/project", dir + "/state", EngineCopy},
+		{dir + "/fat/project", dir + "/fat/state", EngineCopy},
+	} {
+		s, err := Create(Options{Roots: []string{tt.root}, Dir: tt.state})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := s.Info().Engine; e != tt.want {
+			t.Errorf("engine %s, want %s", e, tt.want)
+		}
+		sandbox(t, s, `echo b > f; rm -r d; mkdir n; echo n > n/n`)
+		wantChanges(t, s, "D d/", "M f", "A n/", "A n/n")
+		if err := s.Remove(); err != nil {
+			t.Error(err)
+		}
+	}
 }

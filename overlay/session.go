@@ -102,6 +102,10 @@ type Session struct {
 	mem    *handle      // the session's tmpfs; nil: none
 	layer  *os.File     // the same, for others
 	copies []copyRecord // what the copies were like
+
+	// renewed are the ctimes that objects of meta.Settled got when they were put back,
+	// by index.
+	renewed map[int]int64
 }
 
 const lockName = "lock"

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,7 +14,10 @@ import (
 // session's tmpfs.
 const memName = "mem"
 
-var errLost = errors.New("what its command wrote was in memory, and is lost: the program was killed before it could store it")
+var (
+	errLost    = errors.New("what its command wrote was in memory, and is lost: the program was killed before it could store it")
+	errUnknown = errors.New("what its command wrote was not compared with the project: the program was killed before it could do that")
+)
 
 // begin makes what the session's engine needs before a command can run.
 func (s *Session) begin(o Options) error {
@@ -138,6 +143,55 @@ func (s *Session) Collect(ctx context.Context) error {
 		// What is left of it takes place only.
 		_ = removeTree(s.dir, "upper")
 	}
+	if len(s.renewed) == 0 {
+		return nil
+	}
+	m := *s.meta
+	m.Settled = slices.Clone(m.Settled)
+	for i, ctime := range s.renewed {
+		if i < len(m.Settled) {
+			m.Settled[i].Upper = ctime
+		}
+	}
+	s.renewed = nil
+	if _, err := writeMeta(s.dir, &m, false); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	s.meta = &m
+	return nil
+}
+
+// renew notes which ctimes settled objects have now, after they were put back: they are
+// what they were.
+func (s *Session) renew(root int, packed *packedNode, top *handle) error {
+	for i, st := range s.meta.Settled {
+		if st.Root != root || st.Upper == 0 {
+			continue
+		}
+		n := packed
+		for name := range strings.SplitSeq(string(st.Path), "/") {
+			if n != nil {
+				n = n.child(name)
+			}
+		}
+		if n == nil || n.st.ctime != st.Upper {
+			continue
+		}
+		dir, name := splitPath(string(st.Path))
+		d, err := top.open(dir, unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			return err
+		}
+		now, err := d.lstat(name)
+		d.close()
+		if err != nil {
+			return err
+		}
+		if s.renewed == nil {
+			s.renewed = map[int]int64{}
+		}
+		s.renewed[i] = now.ctime
+	}
 	return nil
 }
 
@@ -159,7 +213,7 @@ func (s *Session) rearm(ctx context.Context) error {
 	}
 	h, roots, err := unpacked(s.dir)
 	if err == unix.ENOENT {
-		return errLost
+		return s.lost()
 	}
 	if err != nil {
 		return err
@@ -198,7 +252,9 @@ func (s *Session) rearm(ctx context.Context) error {
 			return err
 		}
 		p := putter{ctx: ctx, from: h, top: up, merge: s.meta.Engine == EngineCopy}
-		err = p.directory(roots[i], up, ".")
+		if err = p.directory(roots[i], up, "."); err == nil {
+			err = s.renew(i, roots[i], up)
+		}
 		up.close()
 		if err != nil {
 			return err
@@ -209,6 +265,14 @@ func (s *Session) rearm(ctx context.Context) error {
 	return nil
 }
 
+// lost says why there are no stored changes.
+func (s *Session) lost() error {
+	if s.meta.Engine == EngineCopy {
+		return errUnknown
+	}
+	return errLost
+}
+
 // packed opens the stored upper side of root i.
 func (s *Session) packed(i int) (tree, error) {
 	h, roots, err := unpacked(s.dir)
@@ -216,7 +280,7 @@ func (s *Session) packed(i int) (tree, error) {
 	case err == unix.ENOENT && s.busy:
 		return nil, errors.New("its changes are seen when its command has ended")
 	case err == unix.ENOENT:
-		return nil, errLost
+		return nil, s.lost()
 	case err != nil:
 		return nil, err
 	case len(roots) != len(s.meta.Roots):

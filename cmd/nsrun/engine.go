@@ -66,7 +66,9 @@ func (r *runner) collect() {
 	if err := r.session.Collect(ctx); err != nil {
 		r.unstored = err
 		say("%s", err)
-		say("the changes can be committed now, or are lost")
+		if r.session.Info().Engine == overlay.EngineTmpfs {
+			say("the changes can be committed now, or are lost")
+		}
 	}
 }
 

@@ -81,7 +81,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes afterwards, if the command succeeds")
 	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
 	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
-	fs.Func("engine", "how the changes are kept apart: `overlay|tmpfs|copy` (default: as suits the file systems)", o.setEngine)
+	fs.Func("engine", "keep the changes apart by `overlay|tmpfs|copy` (default: what suits the file systems)", o.setEngine)
 	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)")
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make a `path` read-only")
 	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide a `path`")
