@@ -170,6 +170,7 @@ _nsrun_flag() {
 	'run block') kinds=(path) ;;
 	'run c') kinds=(none) ;;
 	'run dir') kinds=(dir) ;;
+	'run engine') kinds=(choice:overlay,tmpfs,copy) ;;
 	'run env') kinds=(var) ;;
 	'run net') kinds=(choice:none,host) ;;
 	'run on') kinds=(session) ;;
@@ -189,7 +190,7 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --block -c --clear-env --commit --dir --direct --discard --env --explain --keep --net --on --project -q --report --ro --rw --session --timeout' rest=(command none+) ;;
+	run) flags='-C --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --keep --net --on --project -q --report --ro --rw --session --timeout' rest=(command none+) ;;
 	ls) flags='--json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
 	diff) flags='--color --name-status --patch --stat' rest=(session path+) ;;

@@ -190,6 +190,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'run dir'
 		echo dir
+	case 'run engine'
+		echo choice:overlay,tmpfs,copy
 	case 'run env'
 		echo var
 	case 'run net'
@@ -230,6 +232,7 @@ function __nsrun_flags -a verb
 			'--dir	working directory' \
 			'--direct	write straight into the project, no overlay; .git is read-only, but for objects, refs and logs' \
 			'--discard	discard the changes afterwards' \
+			'--engine	how the changes are kept apart: overlay|tmpfs|copy (default: as suits the file systems)' \
 			'--env	set K=V, or pass K on (repeatable)' \
 			'--explain	print what would be done, do nothing' \
 			'--keep	keep the changes as a session, without asking' \
