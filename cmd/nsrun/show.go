@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/nsrun/nsrun/overlay"
@@ -12,14 +13,33 @@ import (
 
 const showHelp = `SESSION is an id that nsrun ls lists, the beginning of one, or last, which is
 also meant where none is named. A stands for added, M for modified, D for
-deleted, T for another type of file. What is modified but for the content, and
-what is special (setuid, a device), is said in parentheses.
+deleted, T for another type of file, R for what seems to have been moved. What
+is modified but for the content, and what is special (setuid, a device), is said
+in parentheses.
 The keys of JSON are listed in docs/json.md of the source tree.`
 
 // shownSession is what `show --json` prints. The keys are stable.
 type shownSession struct {
 	sessionReport
 	Changes []changeReport `json:"changes"`
+	Renames []renameReport `json:"renames"`
+}
+
+// renameReport is a deletion and an addition that look like something that was moved.
+type renameReport struct {
+	Root       string `json:"root"`
+	From       string `json:"from"`
+	To         string `json:"to"`
+	Directory  bool   `json:"directory"`
+	Similarity int    `json:"similarity"` // percent
+}
+
+func renameReports(moved []overlay.Rename) []renameReport {
+	list := make([]renameReport, len(moved))
+	for i, m := range moved {
+		list[i] = renameReport{m.Root, m.From, m.To, m.Directory, m.Similarity}
+	}
+	return list
 }
 
 func show(args []string) int {
@@ -49,13 +69,17 @@ func show(args []string) int {
 			changes = append(changes, c)
 		}
 	}
+	moved, err := s.Renames(changes)
+	if err != nil {
+		status = fail(err)
+	}
 	in := s.Info()
 	r := describe(in)
 	if n, err := in.Usage(context.Background()); err == nil {
 		r.Size = &n
 	}
 	if asJSON {
-		return max(status, printJSON(shownSession{r, changeReports(changes)}))
+		return max(status, printJSON(shownSession{r, changeReports(changes), renameReports(moved)}))
 	}
 	out := bufio.NewWriter(os.Stdout)
 	fmt.Fprintf(out, "session  %s\nstate    %s\nbegan    %s (%s)\nsize     %s\n",
@@ -70,10 +94,44 @@ func show(args []string) int {
 	fmt.Fprintf(out, "command  %s\n", quoteCommand(r.Command))
 	if len(changes) > 0 {
 		fmt.Fprintln(out)
-		printChanges(out, "", changes, len(in.Roots) > 1)
+		printMoved(out, changes, moved, len(in.Roots) > 1)
 	}
 	if err := out.Flush(); err != nil {
 		return fail(err)
 	}
 	return status
+}
+
+// printMoved is printChanges, but that what was moved is one line, behind the deletions.
+// What is special has a line of its own wherever it is.
+func printMoved(w io.Writer, changes []overlay.Change, moved []overlay.Rename, several bool) {
+	index := indexRenames(moved)
+	var gone, rest []overlay.Change
+	for _, c := range changes {
+		if _, ok := index.of(c); (ok || index.inside(c)) && c.Special == "" {
+			continue
+		}
+		if c.Kind == overlay.Deleted {
+			gone = append(gone, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	printChanges(w, "", gone, several)
+	for _, m := range moved {
+		line := "R "
+		if several {
+			line += quote(m.Root) + ": "
+		}
+		slash := ""
+		if m.Directory {
+			slash = "/"
+		}
+		line += quote(m.From+slash) + " → " + quote(m.To+slash)
+		if m.Similarity < 100 {
+			line += fmt.Sprintf(" (%d%% equal)", m.Similarity)
+		}
+		fmt.Fprintln(w, line)
+	}
+	printChanges(w, "", rest, several)
 }
