@@ -159,10 +159,13 @@ func (d *doors) open(at place) (*handle, error) {
 	if err == unix.EACCES && !isRoot() {
 		// One of the directories above may be closed to us, who own it.
 		for i := range len(at.path) {
-			if at.path[i] != '/' {
+			path := at.path[:i]
+			if i == 0 {
+				path = "."
+			} else if at.path[i] != '/' {
 				continue
 			}
-			above, err := d.openOne(place{at.root, at.path[:i]}, 0o100)
+			above, err := d.openOne(place{at.root, path}, 0o100)
 			if err != nil {
 				return nil, err
 			}
@@ -214,9 +217,12 @@ func (d *doors) widen(at place, h *handle, st stat, need uint32) error {
 // setMode gives the directory h a mode for good: at once, or if that would close it to
 // us, when relock is called.
 func (d *doors) setMode(at place, h *handle, st stat, mode uint32) error {
-	if w, ok := d.widened[at]; ok && mode&0o700 != 0o700 {
-		w.mode = mode
-		d.widened[at] = w
+	if mode&0o700 != 0o700 && !isRoot() && st.owned() {
+		// Others below it may still have to be closed.
+		if d.widened == nil {
+			d.widened = map[place]widened{}
+		}
+		d.widened[at] = widened{st.ino, mode}
 		return nil
 	}
 	delete(d.widened, at)

@@ -187,7 +187,24 @@ func (c *commit) make(i, k int) error {
 		return err
 	}
 	t.j.Nodes[k].New = identify(made)
+	if n.up.isReg() && n.up.perm()&0o400 == 0 && !isRoot() {
+		// Opening it took another mode for the moment, and that another ctime.
+		if st, ok := c.now(n); ok && st.same(n.up) {
+			t.j.Nodes[k].Upper = st.ctime
+		}
+	}
 	return nil
+}
+
+// now looks at the session's object again.
+func (c *commit) now(n node) (stat, bool) {
+	dir, name := splitPath(n.Path)
+	src, err := c.layers[n.root].source(dir)
+	if err != nil {
+		return stat{}, false
+	}
+	st, ok, err := src.lstat(name)
+	return st, ok && err == nil
 }
 
 func (c *commit) makeAt(n node, st *handle, path string, dst *handle) (stat, error) {
@@ -318,7 +335,7 @@ func (c *commit) regard(n node) (regard, error) {
 	if err != nil {
 		return regard{}, err
 	}
-	low, err := c.tx.low[n.root].openDirOrPath(n.Path)
+	low, err := c.tx.readable(place{n.root, n.Path})
 	if err != nil {
 		return regard{}, err
 	}
@@ -423,6 +440,7 @@ func (t *tx) buildStages() error {
 	if len(t.staged) == 0 {
 		return nil
 	}
+	t.stages = make([]*handle, len(t.staged))
 	data, err := json.Marshal(stages{journalVersion, t.staged})
 	if err != nil {
 		return err
@@ -436,7 +454,6 @@ func (t *tx) buildStages() error {
 	if err := t.dir.fsync(); err != nil {
 		return &Error{Op: "write", Path: t.s.path, Err: err}
 	}
-	t.stages = make([]*handle, len(t.staged))
 	for i, st := range t.staged {
 		err := func() error {
 			d, err := t.doors.open(place{st.Root, string(st.Dir)})

@@ -579,6 +579,15 @@ func (t *tx) setAttrs(after bool) error {
 func (t *tx) setAccess(n jnode, want access) error {
 	at := place{n.Root, string(n.Path)}
 	top := t.low[n.Root]
+	if !want.Keep && !isRoot() {
+		// Attributes of a directory that is closed to us, who own it, would seem to
+		// be none.
+		h, err := t.doors.openOne(at, 0o700)
+		if err != nil {
+			return err
+		}
+		h.close()
+	}
 	d, err := top.openDirOrPath(at.path)
 	if err != nil {
 		return err
