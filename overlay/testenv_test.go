@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +26,17 @@ import (
 const helperEnv = "NSRUN_OVERLAY_TEST_HELPER"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(helperEnv) != "" {
+	switch os.Getenv(helperEnv) {
+	case "":
+	case "serve":
+		os.Exit(serve())
+	case "full":
+		if err := fullDisk(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	default:
 		os.Exit(helper())
 	}
 	if os.Getenv(crashEnv) != "" {
@@ -121,11 +130,7 @@ func runHelper(t testing.TB, input helperInput) string {
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), helperEnv+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
+	cmd.SysProcAttr = userNamespace()
 	err = cmd.Run()
 	if cmd.ProcessState == nil {
 		testenv.Skip(t, "userns", err.Error())
