@@ -1,0 +1,372 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// A model is a project and what is done to it: in a session, and on a copy.
+type model struct {
+	seed  uint64
+	roots int
+	weak  bool   // the command has no rights beyond its user's
+	parts int    // commits by which the changes come in; 1: all at once
+	build []op   // what makes the project
+	runs  [][]op // what the commands do, with a commit after each
+}
+
+// String is what one needs to see what went wrong.
+func (m model) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, %d roots, weak %v, %d parts", m.seed, m.roots, m.weak, m.parts)
+	for i, ops := range append([][]op{m.build}, m.runs...) {
+		fmt.Fprintf(&b, "\n  %s:", []string{"project", "run", "second run"}[i])
+		for _, o := range ops {
+			fmt.Fprintf(&b, "\n\t%v", o)
+		}
+	}
+	return b.String()
+}
+
+// newModel makes up the model of a seed.
+func newModel(seed uint64) model {
+	r := rand.New(rand.NewPCG(seed, 1))
+	m := model{seed: seed, roots: 1, parts: 1, weak: r.IntN(2) == 0}
+	if r.IntN(5) == 0 {
+		m.roots = 2
+	}
+	runs := 1
+	switch r.IntN(4) {
+	case 0:
+		m.parts = 2 + r.IntN(3)
+	case 1:
+		runs = 2
+	}
+	// What is closed to its owner in the project cannot be compared with any more by
+	// somebody whom modes stop.
+	a := newAuthor(seed, m.roots, true)
+	m.build = a.write(10 + r.IntN(30))
+	a.tame = (m.parts > 1 || runs > 1) && !isRoot()
+	for range runs {
+		m.runs = append(m.runs, a.write(50/runs))
+	}
+	return m
+}
+
+// A modelError says what is wrong, and at which stage.
+type modelError struct {
+	stage string
+	lines []string
+}
+
+func (e *modelError) Error() string { return e.stage + ":\n" + strings.Join(e.lines, "\n") }
+
+// wrong is the error of a stage at which something differs, nil if nothing does.
+func wrong(stage string, lines []string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	return &modelError{stage, lines}
+}
+
+// run does all of it.
+func (m model) run(w *worker) (err error) {
+	base, err := os.MkdirTemp("", "model-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := dropTemp(base); e != nil && err == nil {
+			err = e
+		}
+	}()
+	var roots, plain []string
+	for i := range m.roots {
+		p := filepath.Join(base, "r"+strconv.Itoa(i))
+		if err := os.Mkdir(p, 0o755); err != nil {
+			return err
+		}
+		roots, plain = append(roots, p), append(plain, filepath.Join(base, "p"+strconv.Itoa(i)))
+	}
+	r, err := w.do(job{Build: m.build, Copy: plain, Roots: roots})
+	if err != nil {
+		return fmt.Errorf("build: %w", err)
+	}
+	before := r.Seen
+	began := time.Now().Add(-time.Minute).UnixNano()
+
+	s, err := Create(Options{Roots: roots, Dir: filepath.Join(base, "state")})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	views := []view{before} // the project before each commit
+	last := before
+	for n, ops := range m.runs {
+		stage := func(name string) string { return fmt.Sprintf("run %d, %s", n+1, name) }
+		if s.State() != Kept {
+			break // all of the first run was committed
+		}
+		if n > 0 {
+			if err := s.Resume(nil); err != nil {
+				return fmt.Errorf("%s: %w", stage("resume"), err)
+			}
+		}
+		r, err := w.do(job{Mounts: s.Mounts(), Roots: roots, Plain: plain, Ops: ops, Weak: m.weak})
+		if err != nil {
+			return fmt.Errorf("%s: %w", stage("work"), err)
+		}
+		set, err := s.changeSet()
+		if err != nil {
+			return fmt.Errorf("%s: %w", stage("changes"), err)
+		}
+		err = wrong(stage("sandbox and plain copy"), compared{
+			got: r.Seen, want: r.Plain,
+			time:   func(_ string, got, want object) bool { return got.Mtime > began && want.Mtime > began },
+			linked: func(k string) bool { return set.changed[k] },
+		}.differences())
+		if err != nil {
+			return err
+		}
+		now, err := w.do(job{Roots: roots})
+		if err != nil {
+			return err
+		}
+		if err := wrong(stage("the project before the commit"), compared{got: now.Seen, want: last}.differences()); err != nil {
+			return err
+		}
+		if len(set.lines) == 0 {
+			continue
+		}
+		err = m.commit(s, set, n, func() error {
+			now, err := w.do(job{Roots: roots})
+			last = now.Seen
+			views = append(views, last)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", stage("commit"), err)
+		}
+		if err := wrong(stage("the project after the commit"), m.compare(set, last, r.Seen, before)); err != nil {
+			return fmt.Errorf("%w\nchanges were %q", err, set.lines)
+		}
+		if n == len(m.runs)-1 && s.State() != Committed {
+			var left []string
+			for c := range s.Changes() {
+				left = append(left, c.String())
+			}
+			return fmt.Errorf("%s: the session is %v; left: %q", stage("end"), s.State(), left)
+		}
+	}
+	return undoAll(s, w, roots, views)
+}
+
+// compare compares the project after all of a run was committed. Links are kept within
+// one commit.
+func (m model) compare(set changeSet, project, seen, before view) []string {
+	all := m.parts == 1 && len(m.runs) == 1
+	if !all {
+		project, seen = project.unlinked(), seen.unlinked()
+	}
+	return set.committed(project, seen, before, all)
+}
+
+// undoAll takes commits back, the last one first. Views are what the project was
+// before each of them, and after the last.
+func undoAll(s *Session, w *worker, roots []string, views []view) error {
+	u, ok := any(s).(interface {
+		Undo(context.Context, UndoOptions) error
+	})
+	if !ok {
+		return nil
+	}
+	for n := len(views) - 2; n >= 0; n-- {
+		if err := u.Undo(context.Background(), UndoOptions{}); err != nil {
+			return fmt.Errorf("undo %d: %w", n+1, err)
+		}
+		now, err := w.do(job{Roots: roots})
+		if err != nil {
+			return err
+		}
+		if err := wrong(fmt.Sprintf("the project after undo %d", n+1), compared{got: now.Seen, want: views[n]}.differences()); err != nil {
+			return err
+		}
+	}
+	if s.State() != Kept {
+		return fmt.Errorf("undone: the session is %v", s.State())
+	}
+	return nil
+}
+
+// commit commits all changes, in parts if there are to be any. Between two runs the
+// first part is left, so that the session is still there.
+func (m model) commit(s *Session, set changeSet, n int, done func() error) error {
+	ctx := context.Background()
+	parts := m.parts
+	keep := n < len(m.runs)-1
+	if parts == 1 && !keep {
+		if err := s.Commit(ctx); err != nil {
+			return err
+		}
+		return done()
+	}
+	var paths []string
+	for c, err := range s.Changes() {
+		if err != nil {
+			return err
+		}
+		paths = append(paths, filepath.Join(c.Root, c.Path))
+	}
+	r := rand.New(rand.NewPCG(m.seed, 2))
+	r.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
+	for len(paths) > 0 && s.State() == Kept {
+		k := 1 + r.IntN(1+2*len(paths)/parts)
+		k = min(k, len(paths))
+		err := s.Commit(ctx, paths[:k]...)
+		if errors.Is(err, ErrNoChange) && k == 1 { // it went with another one
+			paths = paths[1:]
+			continue
+		}
+		if errors.Is(err, ErrNoChange) {
+			for _, p := range paths[:k] {
+				if err := s.Commit(ctx, p); err != nil && !errors.Is(err, ErrNoChange) && !errors.Is(err, ErrEnded) {
+					return err
+				} else if err == nil {
+					if err := done(); err != nil {
+						return err
+					}
+				}
+			}
+			err = nil
+		} else if err == nil {
+			err = done()
+		}
+		if err != nil {
+			return err
+		}
+		paths = paths[k:]
+	}
+	return nil
+}
+
+// dropTemp removes a directory of tests, whatever its modes are.
+func dropTemp(dir string) error {
+	parent, err := openAbs(path.Dir(dir), 0o10000000) // O_PATH
+	if err != nil {
+		return err
+	}
+	defer parent.close()
+	return removeTree(parent, path.Base(dir))
+}
+
+// TestModel does random operations in a session and on a plain copy of the project.
+// What is committed is what the sandbox saw, and undone it is as it was.
+//
+// NSRUN_MODEL says how many models there are to be, NSRUN_MODEL_SEED with which to
+// begin.
+func TestModel(t *testing.T) {
+	testenv.Leaks(t)
+	number := func(name string, n uint64) uint64 {
+		if s := os.Getenv(name); s != "" {
+			var err error
+			if n, err = strconv.ParseUint(s, 10, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return n
+	}
+	count := number("NSRUN_MODEL", 150)
+	if testing.Short() {
+		count = min(count, 20)
+	}
+	first := number("NSRUN_MODEL_SEED", rand.Uint64N(1_000_000_000))
+	t.Logf("NSRUN_MODEL_SEED=%d NSRUN_MODEL=%d", first, count)
+	if _, err := startWorker(t).do(job{Mounts: nil}); err != nil {
+		t.Fatal(err)
+	}
+	var next, failures atomic.Uint64
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), 4) {
+		w := startWorker(t)
+		wg.Go(func() {
+			for {
+				i := next.Add(1) - 1
+				if i >= count || failures.Load() >= 3 {
+					return
+				}
+				m := newModel(first + i)
+				err := m.run(w)
+				if err == nil {
+					continue
+				}
+				if errors.Is(err, io.EOF) {
+					t.Error("the worker is gone")
+					return
+				}
+				failures.Add(1)
+				m, err = m.shrink(w, err)
+				t.Errorf("%v\n%v", m, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// stageOf is what must be the same for a smaller model to fail as a larger one did.
+func stageOf(err error) string {
+	if e, ok := errors.AsType[*modelError](err); ok {
+		return e.stage
+	}
+	head, _, _ := strings.Cut(err.Error(), ":")
+	return head
+}
+
+// shrink leaves operations out for as long as the model fails in the same way.
+func (m model) shrink(w *worker, err error) (model, error) {
+	end := time.Now().Add(time.Minute)
+	again := true
+	for again {
+		again = false
+		for k := range 1 + len(m.runs) {
+			get := func(m *model) *[]op {
+				if k == 0 {
+					return &m.build
+				}
+				return &m.runs[k-1]
+			}
+			for size := max(1, len(*get(&m))/2); size > 0; size /= 2 {
+				for i := 0; i < len(*get(&m)); {
+					if time.Now().After(end) {
+						return m, err
+					}
+					less := m
+					less.runs = slices.Clone(m.runs)
+					list := get(&less)
+					*list = slices.Delete(slices.Clone(*list), i, min(i+size, len(*list)))
+					if e := less.run(w); e != nil && stageOf(e) == stageOf(err) {
+						m, err, again = less, e, true
+					} else {
+						i += size
+					}
+				}
+			}
+		}
+	}
+	return m, err
+}
