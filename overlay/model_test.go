@@ -123,6 +123,11 @@ func (m model) run(w *worker) (err error) {
 		if s.State() != Kept {
 			break // all of the first run was committed
 		}
+		if n > 0 {
+			if err := s.Resume(nil); err != nil {
+				return fmt.Errorf("%s: %w", stage("resume"), err)
+			}
+		}
 		r, err := w.do(job{Mounts: s.Mounts(), Roots: roots, Plain: plain, Ops: ops, Weak: m.weak})
 		if err != nil {
 			return fmt.Errorf("%s: %w", stage("work"), err)

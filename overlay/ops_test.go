@@ -41,9 +41,9 @@ func (o op) String() string {
 	return s
 }
 
-// An effect is what came of an op in the sandbox, so that it can be done to a plain
+// What happened is what came of an op in the sandbox, so that it can be done to a plain
 // copy in the same way.
-type effect struct {
+type happened struct {
 	Errno   unix.Errno
 	Copied  bool // a rename was refused (EXDEV), and done as mv does it
 	skipped bool
@@ -100,10 +100,10 @@ func (m *machine) parent(key string) (*handle, string, error) {
 	return d, name, err
 }
 
-// do does one operation; how is the effect it had elsewhere, nil: that is not known.
-func (m *machine) do(o op, how *effect) effect {
+// do does one operation; how is what came of it elsewhere, nil: that is not known.
+func (m *machine) do(o op, how *happened) happened {
 	if how != nil && how.Errno != 0 && o.Do != "rmtree" && !how.Copied {
-		return effect{skipped: true}
+		return happened{skipped: true}
 	}
 	copied := how != nil && how.Copied
 	err := m.try(o, &copied)
@@ -111,7 +111,7 @@ func (m *machine) do(o op, how *effect) effect {
 	if err != nil && !ok {
 		errno = unix.EIO
 	}
-	return effect{Errno: errno, Copied: copied}
+	return happened{Errno: errno, Copied: copied}
 }
 
 // openDirs is the text of a chmod that closes no directory to its owner.
@@ -307,7 +307,7 @@ func moveByCopy(d *handle, name string, e *handle, other string) error {
 	if err != nil {
 		return err
 	}
-	if err := copyObject(d, name, e, other); err != nil {
+	if err := plainCopy(d, name, e, other); err != nil {
 		return err
 	}
 	return rmtree(d, name)
@@ -328,11 +328,11 @@ func copyPath(from, to string) error {
 		return err
 	}
 	defer e.close()
-	return copyObject(d, path.Base(from), e, path.Base(to))
+	return plainCopy(d, path.Base(from), e, path.Base(to))
 }
 
-// copyObject is cp -a without hard links.
-func copyObject(d *handle, name string, e *handle, other string) error {
+// plainCopy is cp -a without hard links.
+func plainCopy(d *handle, name string, e *handle, other string) error {
 	st, err := d.lstat(name)
 	if err != nil {
 		return err
@@ -358,7 +358,7 @@ func copyObject(d *handle, name string, e *handle, other string) error {
 		}
 		slices.Sort(names)
 		for _, n := range names {
-			if err := copyObject(a, n, b, n); err != nil {
+			if err := plainCopy(a, n, b, n); err != nil {
 				return err
 			}
 		}

@@ -440,6 +440,7 @@ func (t *tx) buildStages() error {
 	if len(t.staged) == 0 {
 		return nil
 	}
+	t.stages = make([]*handle, len(t.staged))
 	data, err := json.Marshal(stages{journalVersion, t.staged})
 	if err != nil {
 		return err
@@ -453,7 +454,6 @@ func (t *tx) buildStages() error {
 	if err := t.dir.fsync(); err != nil {
 		return &Error{Op: "write", Path: t.s.path, Err: err}
 	}
-	t.stages = make([]*handle, len(t.staged))
 	for i, st := range t.staged {
 		err := func() error {
 			d, err := t.doors.open(place{st.Root, string(st.Dir)})

@@ -47,7 +47,7 @@ type job struct {
 type result struct {
 	Err      string
 	NoMount  bool // Err is of a mount
-	Outcomes []effect
+	Outcomes []happened
 	Seen     view // the roots, with the mounts
 	Plain    view // the copies
 }
@@ -232,7 +232,7 @@ func (j *job) run(r *result) (err error) {
 	return nil
 }
 
-func (j *job) perform(roots []string, how []effect) ([]effect, error) {
+func (j *job) perform(roots []string, how []happened) ([]happened, error) {
 	m, err := newMachine(roots)
 	if err != nil {
 		return nil, err
@@ -245,9 +245,9 @@ func (j *job) perform(roots []string, how []effect) ([]effect, error) {
 		}
 		defer back()
 	}
-	var list []effect
+	var list []happened
 	for i, o := range j.Ops {
-		var h *effect
+		var h *happened
 		if how != nil {
 			h = &how[i]
 		}
@@ -282,7 +282,7 @@ func weaken() (back func(), err error) {
 }
 
 func mountOne(m mounts.Mount) error {
-	data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", m.Lower[0], m.Upper, m.Work)
+	data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
 	if err := unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
 		return fmt.Errorf("mount overlay at %s: %w", m.Target, err)
 	}

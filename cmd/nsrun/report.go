@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -159,11 +158,10 @@ func (r *runner) writeReport(status int) error {
 			rep.Signal = unix.SignalName(s)
 		}
 	}
-	b, err := json.MarshalIndent(rep, "", "  ")
+	b, err := marshal(rep)
 	if err != nil {
 		return err
 	}
-	b = append(b, '\n')
 	_, err = r.report.Write(b)
 	return err
 }
