@@ -112,6 +112,7 @@ type commit struct {
 	s       *Session
 	o       CommitOptions
 	nodes   []node // what was chosen, in path order
+	planned []node // what the journal's nodes were made of
 	dropped []node // what the project's version was preferred for
 	full    bool   // nothing else is left in the session
 	layers  []layer
@@ -133,6 +134,7 @@ type layer struct {
 	up, low  tree
 	base     metaRoot
 	dev      uint64
+	stiff    bool // on overlayfs: directories cannot be renamed
 	replaced bool // the root is not the directory that the session was made for
 
 	last   dir // of up
@@ -192,6 +194,11 @@ func (c *commit) find(ctx context.Context) error {
 		if err != nil {
 			return &Error{Op: "commit", Path: s.roots[i].Path, Err: err}
 		}
+		typ, err := fsType(h)
+		if err != nil {
+			return &Error{Op: "commit", Path: s.roots[i].Path, Err: err}
+		}
+		c.layers[i].stiff = typ == unix.OVERLAYFS_SUPER_MAGIC || s.stiff
 		c.layers[i].replaced, c.layers[i].dev = st.ino != s.meta.Roots[i].Ino, st.dev
 	}
 	c.ledger.load(s.meta)

@@ -19,7 +19,8 @@ type copier struct {
 	bytes   int64
 	dirs    []copiedDir
 	links   map[inode]copied
-	flush   []*handle // files to be flushed one by one
+	names   map[inode]int // how many names of a file were copied; nil: not wanted
+	flush   []*handle     // files to be flushed one by one
 }
 
 // copied is the first copy of a file that has several names.
@@ -27,6 +28,8 @@ type copied struct {
 	dir  *handle // borrowed; what path is relative to
 	path string
 	ino  uint64
+
+	nlink uint64 // of the original
 }
 
 // copiedDir is a new directory whose attributes are still to be set: its mode may forbid
@@ -51,10 +54,13 @@ func (k *copier) close() {
 // copy is like; a directory gets its attributes from finishDirs.
 func (k *copier) object(src dir, name string, st stat, dir *handle, path string, dst *handle) (stat, error) {
 	_, to := splitPath(path)
-	if st.isDir() || st.nlink < 2 {
+	id := inode{st.dev, st.ino}
+	if _, known := k.links[id]; st.isDir() || st.nlink < 2 && !known {
 		return k.one(src, name, st, dir, path, dst, to)
 	}
-	id := inode{st.dev, st.ino}
+	if k.names != nil {
+		k.names[id]++
+	}
 	if made, ok, err := k.link(id, dst, to); ok || err != nil {
 		return made, err
 	}
@@ -63,7 +69,7 @@ func (k *copier) object(src dir, name string, st stat, dir *handle, path string,
 		if k.links == nil {
 			k.links = map[inode]copied{}
 		}
-		k.links[id] = copied{dir, path, made.ino}
+		k.links[id] = copied{dir, path, made.ino, st.nlink}
 	}
 	return made, err
 }

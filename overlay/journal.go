@@ -26,6 +26,7 @@ type journal struct {
 	Moves   []move   `json:"moves"`
 	Attrs   []regard `json:"attrs,omitempty"`
 	Times   []retime `json:"times,omitempty"`
+	Stays   []stay   `json:"stays,omitempty"`
 }
 
 const (
@@ -78,6 +79,17 @@ type move struct {
 	First int `json:"f"` // the nodes it deals with: Nodes[First:End]; the first is what is moved
 	End   int `json:"e"`
 	Stage int `json:"s,omitempty"` // zero: the transaction's own; else index+1 in stages
+
+	// Dir is set where nothing is moved: an empty directory is removed, or made again
+	// with these attributes. Directories of a project that is on overlayfs cannot be
+	// renamed (EXDEV, see overlayfs.rst), so what is in them is moved.
+	Dir *emptied `json:"d,omitempty"`
+}
+
+// emptied is a directory that is removed when it is empty.
+type emptied struct {
+	Access access `json:"a"`
+	Mtime  int64  `json:"t"` // nanoseconds since 1970
 }
 
 // regard is a change of the attributes of a directory that stays.
@@ -108,6 +120,15 @@ type retime struct {
 	Before int64   `json:"b"` // nanoseconds since 1970
 	After  int64   `json:"a"`
 	Clean  bool    `json:"c,omitempty"` // nobody had changed the object since the session began
+}
+
+// A stay is a name of a file, other names of which were copied to the backup, that stays
+// in the project: undo makes links to it again.
+type stay struct {
+	Root int     `json:"r,omitempty"`
+	Path rawText `json:"p"`
+	File ident   `json:"f"`
+	Copy rawText `json:"c"` // below copies/
 }
 
 // A stage is a directory for a transaction's objects in a project, for where renaming
@@ -173,6 +194,11 @@ func decodeJournal(data []byte, roots int) (*journal, error) {
 	for _, a := range j.Attrs {
 		if a.Node < 0 || a.Node >= len(j.Nodes) {
 			return nil, fmt.Errorf("no node %d", a.Node)
+		}
+	}
+	for _, s := range j.Stays {
+		if err := cmpErr(checkPlace(s.Root, string(s.Path), roots), checkPlace(0, string(s.Copy), 1)); err != nil {
+			return nil, err
 		}
 	}
 	for _, r := range j.Times {

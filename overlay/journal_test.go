@@ -16,7 +16,7 @@ func TestDecodeJournal(t *testing.T) {
 			{Kind: Deleted, Root: 1, Path: "c", Old: ident{Ino: 3, Mode: 0o100600}},
 			{Kind: Modified, Path: ".", Old: ident{Ino: 4, Mode: 0o40755}},
 		},
-		Moves: []move{{0, 2, 0}, {2, 3, 1}},
+		Moves: []move{{First: 0, End: 2}, {First: 2, End: 3, Stage: 1}},
 		Attrs: []regard{{Node: 3, After: access{Mode: 0o700, Xattrs: map[string][]byte{"user.x": {0, 255}}}}},
 		Times: []retime{{Path: ".", Ino: 4, Before: 1, After: 2, Clean: true}},
 	}

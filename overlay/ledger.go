@@ -122,7 +122,7 @@ func (t *tx) noteBack(l *ledger) {
 	// Copies that were put back are new below, too.
 	for _, m := range t.j.Moves {
 		n := t.j.Nodes[m.First]
-		if m.Stage == 0 || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if m.Stage == 0 && m.Dir == nil || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Kind == 0 {
 			continue
 		}
 		low := &realTree{h: t.low[n.Root]}

@@ -78,8 +78,9 @@ type Session struct {
 	readOnly bool
 	busy     bool // read-only: somebody else held the lock
 
-	// For tests: rename only as every file system can; stages in the project always.
-	plain, farStages bool
+	// For tests: rename only as every file system can; stages in the project always;
+	// directories are never renamed.
+	plain, farStages, stiff bool
 
 	work sync.Mutex // held while changes are committed or thrown away
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,7 +38,7 @@ func (c *commit) stage(ctx context.Context) error {
 				return err
 			}
 			if err := c.make(i, k); err != nil {
-				return c.makeError(c.nodes[k], err)
+				return c.makeError(c.planned[k], err)
 			}
 			c.progress(1)
 		}
@@ -72,7 +73,7 @@ func (c *commit) plan() error {
 			if err := c.touch(place{n.root, n.Path}, n.low, n.up.mtime.Nano(), touched); err != nil {
 				return err
 			}
-			t.j.Nodes = append(t.j.Nodes, jnode{Root: n.root, Path: rawText(n.Path)})
+			c.note(jnode{Root: n.root, Path: rawText(n.Path)}, n)
 			continue
 		}
 		j := jnode{Kind: n.Kind, Root: n.root, Path: rawText(n.Path)}
@@ -82,8 +83,7 @@ func (c *commit) plan() error {
 		if n.hasUp && !n.up.isDir() {
 			j.Upper = n.up.ctime
 		}
-		first := len(t.j.Nodes)
-		t.j.Nodes = append(t.j.Nodes, j)
+		first := c.note(j, n)
 		if n.hasUp && n.hasLow && n.up.isDir() && n.low.isDir() {
 			a, err := c.regard(n)
 			if err != nil {
@@ -103,6 +103,16 @@ func (c *commit) plan() error {
 		if err := c.touchDir(place{n.root, dir}, touched); err != nil {
 			return err
 		}
+		if n.hasLow && n.low.isDir() && c.layers[n.root].stiff {
+			if err := c.empty(first, n); err != nil {
+				return &Error{Op: "look at", Path: c.abs(place{n.root, n.Path}), Err: err}
+			}
+			if !n.hasUp {
+				continue
+			}
+			// What takes the directory's place finds nothing there.
+			first = c.note(jnode{Root: n.root, Path: rawText(n.Path)}, n)
+		}
 		m := move{First: first, End: first + 1}
 		if n.hasUp && n.up.isDir() {
 			for i+1 < len(c.nodes) && c.nodes[i+1].root == n.root && under(c.nodes[i+1].Path, n.Path) {
@@ -112,13 +122,69 @@ func (c *commit) plan() error {
 				if !in.up.isDir() {
 					j.Upper = in.up.ctime
 				}
-				t.j.Nodes = append(t.j.Nodes, j)
+				c.note(j, in)
 				m.End++
 			}
 		}
 		t.j.Moves = append(t.j.Moves, m)
 	}
 	return nil
+}
+
+// note adds an object to the journal, and returns its number.
+func (c *commit) note(j jnode, n node) int {
+	c.tx.j.Nodes = append(c.tx.j.Nodes, j)
+	c.planned = append(c.planned, n)
+	return len(c.planned) - 1
+}
+
+// empty plans the removal of a directory that cannot be renamed: what is in it is moved,
+// and then it is removed, and all directories in it before.
+func (c *commit) empty(first int, n node) error {
+	t := c.tx
+	dirs := []int{first}
+	_, err := walkBelow(c.layers[n.root].low, n.Path, func(f found) bool {
+		in := node{root: n.root, low: f.st, hasLow: true}
+		in.Root, in.Path = n.Root, f.path
+		k := c.note(jnode{Root: n.root, Path: rawText(f.path), Old: identify(f.st)}, in)
+		if f.st.isDir() {
+			dirs = append(dirs, k)
+		} else {
+			t.j.Moves = append(t.j.Moves, move{First: k, End: k + 1})
+		}
+		return true
+	})
+	for _, k := range slices.Backward(dirs) {
+		if err != nil {
+			break
+		}
+		var e *emptied
+		if e, err = c.emptied(place{n.root, string(t.j.Nodes[k].Path)}); err == nil {
+			t.j.Moves = append(t.j.Moves, move{First: k, End: k + 1, Dir: e})
+		}
+	}
+	return err
+}
+
+// emptied reads what a directory is to be made again with.
+func (c *commit) emptied(at place) (*emptied, error) {
+	d, err := c.tx.readable(at)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	st, err := d.stat()
+	if err != nil {
+		return nil, err
+	}
+	if !isRoot() && !st.owned() {
+		return nil, unix.EPERM // it could not be given to its owner again
+	}
+	x, err := d.xattrs()
+	if err != nil {
+		return nil, err
+	}
+	return &emptied{access{Mode: st.perm(), UID: st.uid, GID: st.gid, Xattrs: x.raw()}, st.mtime.Nano()}, nil
 }
 
 // touchDir notes that the entries of a directory change, and what its time is to be.
@@ -162,13 +228,13 @@ func (c *commit) touch(at place, low stat, after int64, touched map[place]bool) 
 // make makes the new object of node k, which belongs to move i.
 func (c *commit) make(i, k int) error {
 	t := c.tx
-	n := c.nodes[k]
-	if !n.hasUp {
+	n := c.planned[k]
+	m := t.j.Moves[i]
+	if !n.hasUp || m.Dir != nil {
 		return nil
 	}
-	m := t.j.Moves[i]
 	st := t.stage(m)
-	path := strconv.Itoa(i) + strings.TrimPrefix(n.Path, c.nodes[m.First].Path)
+	path := strconv.Itoa(i) + strings.TrimPrefix(n.Path, c.planned[m.First].Path)
 	dst := st
 	if dir, _ := splitPath(path); dir != "." {
 		if c.lastDst == nil || c.lastDstAt != dir {
@@ -259,7 +325,7 @@ func (c *commit) twin(n node, st *handle, path string, dst *handle, to string) (
 	if c.copier.links == nil {
 		c.copier.links = map[inode]copied{}
 	}
-	c.copier.links[id] = copied{st, path, made.ino}
+	c.copier.links[id] = copied{st, path, made.ino, n.up.nlink}
 	return made, true, nil
 }
 
@@ -478,9 +544,11 @@ func (c *commit) backUp() error {
 	t := c.tx
 	var copies *handle
 	defer func() { copies.close() }()
+	k := copier{ctx: c.copier.ctx, lax: true, special: isRoot(), many: c.copier.many, names: map[inode]int{}}
+	defer k.close()
 	for i, m := range t.j.Moves {
-		n := c.nodes[m.First]
-		if m.Stage == 0 || !n.hasLow {
+		n := c.planned[m.First]
+		if m.Stage == 0 || m.Dir != nil || t.j.Nodes[m.First].Old.Ino == 0 {
 			continue
 		}
 		if copies == nil {
@@ -499,15 +567,7 @@ func (c *commit) backUp() error {
 				return err
 			}
 			defer src.close()
-			k := copier{ctx: c.copier.ctx, lax: true, special: isRoot(), many: c.copier.many}
-			defer k.close()
-			if err := k.tree(src, name, n.low, copies, strconv.Itoa(i)); err != nil {
-				return err
-			}
-			if err := k.finishDirs(); err != nil {
-				return err
-			}
-			return k.settle()
+			return k.tree(src, name, n.low, copies, strconv.Itoa(i))
 		}()
 		if err != nil {
 			return &Error{Op: "back up", Path: c.abs(place{n.root, n.Path}), Err: err}
@@ -516,8 +576,61 @@ func (c *commit) backUp() error {
 	if copies == nil {
 		return nil
 	}
-	if err := copies.fsync(); err != nil {
+	err := cmpErr(k.finishDirs(), k.settle())
+	if err == nil && k.many {
+		err = unix.Syncfs(copies.fd)
+	}
+	if err == nil {
+		err = copies.fsync()
+	}
+	if err == nil {
+		err = c.findStays(&k)
+	}
+	if err != nil {
 		return &Error{Op: "back up", Path: c.s.path, Err: err}
+	}
+	return nil
+}
+
+// findStays looks for names that stay in the project of files that were backed up under
+// others. That takes a walk through the project, and is seldom needed.
+func (c *commit) findStays(k *copier) error {
+	t := c.tx
+	wanted := map[inode]copied{}
+	for id, first := range k.links {
+		if uint64(k.names[id]) < first.nlink {
+			wanted[id] = first
+		}
+	}
+	moved := map[place]bool{}
+	for _, m := range t.j.Moves {
+		if n := t.j.Nodes[m.First]; n.Old.Ino != 0 {
+			moved[place{n.Root, string(n.Path)}] = true
+		}
+	}
+	for i := range c.layers {
+		if len(wanted) == 0 {
+			break
+		}
+		skip := "" // what is in a directory that is moved
+		_, err := walkBelow(t.reader(i), ".", func(f found) bool {
+			if skip != "" && under(f.path, skip) {
+				return true
+			}
+			if moved[place{i, f.path}] {
+				skip = f.path
+				return true
+			}
+			id := inode{f.st.dev, f.st.ino}
+			if first, ok := wanted[id]; ok && !f.st.isDir() {
+				t.j.Stays = append(t.j.Stays, stay{Root: i, Path: rawText(f.path), File: identify(f.st), Copy: rawText(first.path)})
+				delete(wanted, id)
+			}
+			return len(wanted) > 0
+		})
+		if err != nil && err != unix.EACCES {
+			return err
+		}
 	}
 	return nil
 }

@@ -241,7 +241,7 @@ func (t *tx) backward() error {
 			errs = append(errs, t.moveError(i, err))
 		}
 	}
-	errs = append(errs, t.setTimes(false), t.setAttrs(false), t.doors.relock())
+	errs = append(errs, t.setEmptied(), t.setTimes(false), t.setAttrs(false), t.doors.relock())
 	return errors.Join(errs...)
 }
 
@@ -344,6 +344,9 @@ func (t *tx) put(i int, fresh bool) error {
 	d, err := t.doors.open(place{n.Root, dir})
 	if err != nil {
 		return err
+	}
+	if m.Dir != nil {
+		return t.removeEmptied(d, name, n)
 	}
 	st, obj := t.stage(m), strconv.Itoa(i)
 	away := false // the old object is out of the way already
@@ -454,6 +457,9 @@ func (t *tx) takeBack(i int) error {
 		}
 		return err
 	}
+	if m.Dir != nil {
+		return t.makeEmptied(d, name, n)
+	}
 	now, found, err := d.lstatIf(name)
 	if err != nil {
 		return err
@@ -556,6 +562,61 @@ func (t *tx) setTimes(after bool) error {
 		case nil, unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EPERM, unix.EACCES:
 		default:
 			return &Error{Op: "set time of", Path: filepath.Join(t.s.roots[r.Root].Path, string(r.Path)), Err: err}
+		}
+	}
+	return nil
+}
+
+// removeEmptied removes a directory that what was in it was moved out of.
+func (t *tx) removeEmptied(d *handle, name string, n jnode) error {
+	switch err := d.unlink(name, unix.AT_REMOVEDIR); err {
+	case nil, unix.ENOENT, unix.ENOTDIR: // gone, or what takes its place is there
+		return nil
+	case unix.ENOTEMPTY, unix.EEXIST:
+		return t.conflict(n, whyNow)
+	default:
+		return err
+	}
+}
+
+// makeEmptied makes a directory again, open to us: setEmptied gives it its attributes
+// when all is in it.
+func (t *tx) makeEmptied(d *handle, name string, n jnode) error {
+	err := unix.Mkdirat(d.fd, name, 0o700)
+	if err != unix.EEXIST {
+		return err
+	}
+	if now, err := d.lstat(name); err != nil || now.isDir() {
+		return err
+	}
+	t.left = append(t.left, &Error{Op: "put back", Path: t.abs(n), Err: errors.New("something else is there; what was in this directory is kept in the session")})
+	return nil
+}
+
+// setEmptied gives the directories that were made again their attributes, the innermost
+// first, as they stand in the journal.
+func (t *tx) setEmptied() error {
+	for _, m := range t.j.Moves {
+		if m.Dir == nil {
+			continue
+		}
+		n := t.j.Nodes[m.First]
+		err := func() error {
+			if now, ok := t.look(place{n.Root, string(n.Path)}); ok {
+				n.Old.Ino, n.Old.Mode = now.ino, now.mode
+			}
+			if err := t.setAccess(n, m.Dir.Access); err != nil {
+				return err
+			}
+			h, err := t.low[n.Root].open(string(n.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+			if err != nil {
+				return err
+			}
+			defer h.close()
+			return h.setMtime(unix.NsecToTimespec(m.Dir.Mtime))
+		}()
+		if err != nil && err != unix.ENOENT && !swapped(err) && err != ErrMoved {
+			return &Error{Op: "set attributes of", Path: t.abs(n), Err: err}
 		}
 	}
 	return nil

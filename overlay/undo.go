@@ -118,7 +118,11 @@ func (t *tx) sinceThen(ctx context.Context) error {
 		list = append(list, k)
 	}
 	inside := map[place]map[string]bool{} // what is in new directories
+	made := map[place]ident{}
 	for _, n := range t.j.Nodes {
+		if n.New.Ino != 0 {
+			made[place{n.Root, string(n.Path)}] = n.New
+		}
 		if dir, name := splitPath(string(n.Path)); n.New.Ino != 0 {
 			at := place{n.Root, dir}
 			if inside[at] == nil {
@@ -136,6 +140,7 @@ func (t *tx) sinceThen(ctx context.Context) error {
 			at := place{n.Root, string(n.Path)}
 			now, found := t.look(at)
 			switch {
+			case m.Dir != nil && found && made[at].is(now): // what took its place is looked at itself
 			case n.New.Ino == 0 && found:
 				add(n, at.path, whyMadeThen, now, true)
 			case n.New.Ino == 0:
@@ -200,9 +205,12 @@ func (t *tx) list(at place) ([]string, error) {
 // readable opens a directory of the project to read what is in it: what its owner cannot
 // read is unlocked for that.
 func (t *tx) readable(at place) (dir, error) {
-	s := t.s
-	tree := &realTree{h: t.low[at.root], unlock: true, book: s.bookFor(false, at.root), unbook: s.unnote}
-	return tree.at(at.path)
+	return t.reader(at.root).at(at.path)
+}
+
+// reader is a project to read from, with readable directories.
+func (t *tx) reader(root int) *realTree {
+	return &realTree{h: t.low[root], unlock: true, book: t.s.bookFor(false, root), unbook: t.s.unnote}
 }
 
 // restage copies backups to where they can be renamed from, for roots on other file
@@ -225,7 +233,9 @@ func (t *tx) restage(ctx context.Context) error {
 		n := t.j.Nodes[m.First]
 		dir, _ := splitPath(string(n.Path))
 		at := place{n.Root, dir}
-		if _, err := t.doors.open(at); err != nil {
+		if _, err := t.doors.open(at); err == unix.ENOENT || swapped(err) {
+			continue // it is made again first
+		} else if err != nil {
 			return &Error{Op: "open", Path: t.abs(n), Err: err}
 		}
 		root, err := t.low[n.Root].stat()
@@ -239,9 +249,11 @@ func (t *tx) restage(ctx context.Context) error {
 	if err := t.makeStages(apart); err != nil {
 		return err
 	}
+	k := copier{ctx: ctx, lax: true, special: isRoot(), inherit: true, links: t.stays(copies)}
+	defer k.close()
 	for i, m := range t.j.Moves {
 		n := &t.j.Nodes[m.First]
-		if n.Old.Ino == 0 {
+		if n.Old.Ino == 0 || m.Dir != nil {
 			continue
 		}
 		err := func() error {
@@ -254,15 +266,10 @@ func (t *tx) restage(ctx context.Context) error {
 			if err != nil || !ok {
 				return cmpErr(err, unix.ENOENT)
 			}
-			k := copier{ctx: ctx, lax: true, special: isRoot(), inherit: true}
-			defer k.close()
 			if err := k.tree(top, strconv.Itoa(i), st, t.stage(m), strconv.Itoa(i)); err != nil {
 				return err
 			}
-			if err := k.finishDirs(); err != nil {
-				return err
-			}
-			if err := k.settle(); err != nil {
+			if err := cmpErr(k.finishDirs(), k.settle()); err != nil {
 				return err
 			}
 			made, err := t.stage(m).lstat(strconv.Itoa(i))
@@ -277,6 +284,33 @@ func (t *tx) restage(ctx context.Context) error {
 		return &Error{Op: "write journal", Path: t.s.path, Err: err}
 	}
 	return nil
+}
+
+// stays tells which copies need not be made again: another name of the file is in the
+// project still, as it was.
+func (t *tx) stays(copies *handle) map[inode]copied {
+	links := map[inode]copied{}
+	for _, s := range t.j.Stays {
+		now, found := t.look(place{s.Root, string(s.Path)})
+		for _, r := range t.j.Times { // the commit may have given it another time
+			if r.Root == s.Root && r.Path == s.Path && r.After == now.mtime.Nano() {
+				now.mtime = unix.NsecToTimespec(r.Before)
+			}
+		}
+		if !found || !s.File.unchanged(now) {
+			continue
+		}
+		dir, name := splitPath(string(s.Copy))
+		d, err := copies.open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		if err != nil {
+			continue
+		}
+		if st, err := d.lstat(name); err == nil {
+			links[inode{st.dev, st.ino}] = copied{t.low[s.Root], string(s.Path), now.ino, st.nlink}
+		}
+		d.close()
+	}
+	return links
 }
 
 // cmpErr is err, or what stands for none.
