@@ -181,7 +181,7 @@ _nsrun_flag() {
 	'run rw') kinds=(path) ;;
 	'run session') kinds=(session) ;;
 	'run timeout') kinds=(none) ;;
-	'diff color') kinds=(none) ;;
+	'diff color') kinds=(choice:auto,always,never) ;;
 	'commit exclude') kinds=(path) ;;
 	'gc older') kinds=(none) ;;
 	*) kinds=() ;;

@@ -212,7 +212,7 @@ function __nsrun_flag -a verb flag
 	case 'run timeout'
 		echo none
 	case 'diff color'
-		echo none
+		echo choice:auto,always,never
 	case 'commit exclude'
 		echo path
 	case 'gc older'
@@ -256,7 +256,7 @@ function __nsrun_flags -a verb
 			'--json	print JSON'
 	case diff
 		printf '%s\n' \
-			'--color	when to use colours: auto, always or never' \
+			'--color	use colours: auto|always|never' \
 			'--name-status	print a letter and a path for each change' \
 			'--patch	print a patch for git apply' \
 			'--stat	print how many lines were changed in which file'

@@ -29,7 +29,7 @@ type diffFlags struct {
 }
 
 func (f *diffFlags) define(fs *flag.FlagSet) {
-	fs.StringVar(&f.colour, "color", "auto", "`when` to use colours: auto, always or never")
+	fs.StringVar(&f.colour, "color", "auto", "use colours: `auto|always|never`")
 	fs.BoolVar(&f.nameStatus, "name-status", false, "print a letter and a path for each change")
 	fs.BoolVar(&f.patch, "patch", false, "print a patch for git apply")
 	fs.BoolVar(&f.stat, "stat", false, "print how many lines were changed in which file")

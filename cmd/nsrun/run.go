@@ -793,6 +793,12 @@ func (r *runner) finish(status int) error {
 	if !r.o.quiet {
 		printChanges(os.Stderr, "nsrun: ", r.changes, len(r.session.Roots()) > 1)
 	}
+	// What can be merged later depends on it, so it is done before anybody is asked; where
+	// nothing is to be kept, only if that fails.
+	var preserved error
+	if kept := !r.o.discard && (!r.o.commit || status != 0); kept {
+		preserved = r.preserve()
+	}
 	switch r.decide(status) {
 	case "commit":
 		bar := newBar("committing", r.o.quiet)
@@ -801,7 +807,15 @@ func (r *runner) finish(status int) error {
 		stop()
 		bar.end()
 		if err != nil {
-			say("the changes are kept as session %s", id)
+			if _, applied := errors.AsType[*overlay.CommitError](err); applied {
+				return err
+			}
+			if perr := r.preserve(); perr != nil {
+				say("%s", perr)
+			}
+			if r.unstored == nil {
+				say("the changes are kept as session %s", id)
+			}
 			return err
 		}
 		r.state = overlay.Committed.String()
@@ -817,11 +831,11 @@ func (r *runner) finish(status int) error {
 			say("discarded %s", plural(len(r.changes), "change"))
 		}
 	default:
-		// What can be merged later depends on it; nothing else does.
-		if err := r.preserve(); r.unstored != nil {
-			return err
-		} else if err != nil {
-			say("%s", err)
+		if r.unstored != nil {
+			return preserved
+		}
+		if preserved != nil {
+			say("%s", preserved)
 		}
 		if !r.o.quiet {
 			say("kept %s: nsrun commit %s, or nsrun discard %s", plural(len(r.changes), "change"), id, id)
