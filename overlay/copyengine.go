@@ -160,6 +160,7 @@ func (c *projectCopier) list(path string, d *handle, rec copyRecord) (xattrs, er
 // and no change later.
 func (c *projectCopier) object(from dir, path, name string, d *handle, low, own *packedNode) (made bool, err error) {
 	st := low.st
+	var lists xattrs
 	switch typ := st.typ(); typ {
 	case unix.S_IFDIR:
 		return true, unix.Mkdirat(d.fd, name, 0o700)
@@ -193,7 +194,12 @@ func (c *projectCopier) object(from dir, path, name string, d *handle, low, own 
 			return false, err
 		}
 	default:
-		err := unix.Mknodat(d.fd, name, typ|0o600, int(st.rdev))
+		t, err := from.traits(name, st)
+		if err != nil {
+			return false, err
+		}
+		lists = t.lists
+		err = unix.Mknodat(d.fd, name, typ|0o600, int(st.rdev))
 		if err == unix.EPERM || err == unix.EACCES {
 			return false, nil
 		}
@@ -201,15 +207,7 @@ func (c *projectCopier) object(from dir, path, name string, d *handle, low, own 
 			return false, err
 		}
 	}
-	h, err := d.open(name, unix.O_PATH|unix.O_NOFOLLOW)
-	if err != nil {
-		return false, err
-	}
-	defer h.close()
-	if err := finishOwn(h, st); err != nil {
-		return false, err
-	}
-	own.st, err = h.stat()
+	own.st, err = finishing.finishNode(d, name, st, lists)
 	return true, err
 }
 
