@@ -13,6 +13,9 @@ import (
 // what has another inode or ctime afterwards was touched, what is missing was deleted.
 // What is found makes the same packed form as an upper directory, so that the project is
 // compared with it afterwards as always.
+//
+// Of a file with several names each one is copied by itself, so that a write changes one
+// of them, as it does in an overlay.
 
 // A copyRecord is what is known of the copy of a root: two trees of the same shape.
 type copyRecord struct {
@@ -22,16 +25,8 @@ type copyRecord struct {
 
 // A projectCopier makes the copy of one root.
 type projectCopier struct {
-	ctx   context.Context
-	from  tree
-	top   *handle
-	links map[inode]*copiedLink
-}
-
-// A copiedLink is a file with several names.
-type copiedLink struct {
-	path  string
-	names []*packedNode
+	ctx  context.Context
+	from tree
 }
 
 // makeCopy makes the copy of root i.
@@ -53,7 +48,7 @@ func (s *Session) makeCopy(ctx context.Context, i int) error {
 		return err
 	}
 	defer top.close()
-	c := projectCopier{ctx: ctx, from: from, top: top, links: map[inode]*copiedLink{}}
+	c := projectCopier{ctx: ctx, from: from}
 	rec := copyRecord{&packedNode{name: "."}, &packedNode{name: "."}}
 	d, err := from.top()
 	if err != nil {
@@ -141,7 +136,7 @@ func (c *projectCopier) list(path string, d *handle, rec copyRecord) (xattrs, er
 			continue
 		}
 		low, own := &packedNode{name: name, st: st}, &packedNode{name: name}
-		made, err := c.object(from, path, name, d, low, own)
+		made, err := c.object(from, name, d, low, own)
 		if err == unix.ENOENT {
 			continue // it went away
 		}
@@ -158,32 +153,17 @@ func (c *projectCopier) list(path string, d *handle, rec copyRecord) (xattrs, er
 
 // object copies one object; a directory is only made. What we may not make is left out,
 // and no change later.
-func (c *projectCopier) object(from dir, path, name string, d *handle, low, own *packedNode) (made bool, err error) {
+func (c *projectCopier) object(from dir, name string, d *handle, low, own *packedNode) (made bool, err error) {
 	st := low.st
 	var lists xattrs
 	switch typ := st.typ(); typ {
 	case unix.S_IFDIR:
 		return true, unix.Mkdirat(d.fd, name, 0o700)
 	case unix.S_IFREG:
-		id := inode{st.dev, st.ino}
-		if first, ok := c.links[id]; ok && st.nlink > 1 {
-			if err := unix.Linkat(c.top.fd, first.path, d.fd, name, 0); err == nil {
-				// The other names have a new ctime with this one.
-				own.st, err = d.lstat(name)
-				for _, n := range first.names {
-					n.st = own.st
-				}
-				first.names = append(first.names, own)
-				return true, err
-			}
-		}
 		if err := c.file(from, name, d, st); err != nil {
 			return false, err
 		}
 		own.st, err = d.lstat(name)
-		if st.nlink > 1 {
-			c.links[id] = &copiedLink{joinPath(path, name), []*packedNode{own}}
-		}
 		return true, err
 	case unix.S_IFLNK:
 		text, err := from.link(name, st)
