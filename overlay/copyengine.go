@@ -3,6 +3,7 @@ package overlay
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -67,6 +68,65 @@ func (s *Session) makeCopy(ctx context.Context, i int) error {
 	}
 	s.copies[i] = rec
 	return nil
+}
+
+// copiedName is a file of a session: the index of what is known of its copies, first all
+// that the project had, then all that the copies were like. It is there as long as the
+// copies were not compared.
+const copiedName = "copied"
+
+// noteCopies writes down what is known of the copies, so that they can be compared even
+// if we are killed. Copies in memory would be gone.
+func (s *Session) noteCopies() error {
+	if s.mem != nil {
+		return nil
+	}
+	var list []*packedNode
+	for _, r := range s.copies {
+		list = append(list, r.low)
+	}
+	for _, r := range s.copies {
+		list = append(list, r.own)
+	}
+	if err := removeTree(s.dir, copiedName); err != nil {
+		return err
+	}
+	h, err := s.dir.create(copiedName)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(h.fd), copiedName)
+	return errors.Join(writeIndex(f, list), f.Close())
+}
+
+// recollect stores what a command wrote to copies when the program that began it was
+// killed. That there is nothing of that kind is no error.
+func (s *Session) recollect() error {
+	h, err := s.dir.open(copiedName, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(h.fd), copiedName)
+	defer f.Close()
+	list, err := readIndex(f)
+	if err != nil {
+		return err
+	}
+	n := len(s.meta.Roots)
+	if len(list) != 2*n {
+		return errIndex
+	}
+	s.copies = make([]copyRecord, n)
+	for i := range n {
+		s.copies[i] = copyRecord{list[i], list[n+i]}
+	}
+	s.armed = true
+	err = s.Collect(context.Background())
+	s.armed = false
+	return err
 }
 
 // directory copies what is in the directory path to d, and finishes that.
@@ -167,6 +227,7 @@ func (c *projectCopier) object(from dir, name string, d *handle, low, own *packe
 		return true, err
 	case unix.S_IFLNK:
 		text, err := from.link(name, st)
+		low.link, own.link = text, text
 		if err == nil {
 			err = unix.Symlinkat(text, d.fd, name)
 		}
