@@ -3,6 +3,7 @@ package overlay
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +14,9 @@ import (
 // what has another inode or ctime afterwards was touched, what is missing was deleted.
 // What is found makes the same packed form as an upper directory, so that the project is
 // compared with it afterwards as always.
+//
+// Of a file with several names each one is copied by itself, so that a write changes one
+// of them, as it does in an overlay.
 
 // A copyRecord is what is known of the copy of a root: two trees of the same shape.
 type copyRecord struct {
@@ -22,16 +26,8 @@ type copyRecord struct {
 
 // A projectCopier makes the copy of one root.
 type projectCopier struct {
-	ctx   context.Context
-	from  tree
-	top   *handle
-	links map[inode]*copiedLink
-}
-
-// A copiedLink is a file with several names.
-type copiedLink struct {
-	path  string
-	names []*packedNode
+	ctx  context.Context
+	from tree
 }
 
 // makeCopy makes the copy of root i.
@@ -53,7 +49,7 @@ func (s *Session) makeCopy(ctx context.Context, i int) error {
 		return err
 	}
 	defer top.close()
-	c := projectCopier{ctx: ctx, from: from, top: top, links: map[inode]*copiedLink{}}
+	c := projectCopier{ctx: ctx, from: from}
 	rec := copyRecord{&packedNode{name: "."}, &packedNode{name: "."}}
 	d, err := from.top()
 	if err != nil {
@@ -72,6 +68,65 @@ func (s *Session) makeCopy(ctx context.Context, i int) error {
 	}
 	s.copies[i] = rec
 	return nil
+}
+
+// copiedName is a file of a session: the index of what is known of its copies, first all
+// that the project had, then all that the copies were like. It is there as long as the
+// copies were not compared.
+const copiedName = "copied"
+
+// noteCopies writes down what is known of the copies, so that they can be compared even
+// if we are killed. Copies in memory would be gone.
+func (s *Session) noteCopies() error {
+	if s.mem != nil {
+		return nil
+	}
+	var list []*packedNode
+	for _, r := range s.copies {
+		list = append(list, r.low)
+	}
+	for _, r := range s.copies {
+		list = append(list, r.own)
+	}
+	if err := removeTree(s.dir, copiedName); err != nil {
+		return err
+	}
+	h, err := s.dir.create(copiedName)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(h.fd), copiedName)
+	return errors.Join(writeIndex(f, list), f.Close())
+}
+
+// recollect stores what a command wrote to copies when the program that began it was
+// killed. That there is nothing of that kind is no error.
+func (s *Session) recollect() error {
+	h, err := s.dir.open(copiedName, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(h.fd), copiedName)
+	defer f.Close()
+	list, err := readIndex(f)
+	if err != nil {
+		return err
+	}
+	n := len(s.meta.Roots)
+	if len(list) != 2*n {
+		return errIndex
+	}
+	s.copies = make([]copyRecord, n)
+	for i := range n {
+		s.copies[i] = copyRecord{list[i], list[n+i]}
+	}
+	s.armed = true
+	err = s.Collect(context.Background())
+	s.armed = false
+	return err
 }
 
 // directory copies what is in the directory path to d, and finishes that.
@@ -141,7 +196,7 @@ func (c *projectCopier) list(path string, d *handle, rec copyRecord) (xattrs, er
 			continue
 		}
 		low, own := &packedNode{name: name, st: st}, &packedNode{name: name}
-		made, err := c.object(from, path, name, d, low, own)
+		made, err := c.object(from, name, d, low, own)
 		if err == unix.ENOENT {
 			continue // it went away
 		}
@@ -158,34 +213,21 @@ func (c *projectCopier) list(path string, d *handle, rec copyRecord) (xattrs, er
 
 // object copies one object; a directory is only made. What we may not make is left out,
 // and no change later.
-func (c *projectCopier) object(from dir, path, name string, d *handle, low, own *packedNode) (made bool, err error) {
+func (c *projectCopier) object(from dir, name string, d *handle, low, own *packedNode) (made bool, err error) {
 	st := low.st
+	var lists xattrs
 	switch typ := st.typ(); typ {
 	case unix.S_IFDIR:
 		return true, unix.Mkdirat(d.fd, name, 0o700)
 	case unix.S_IFREG:
-		id := inode{st.dev, st.ino}
-		if first, ok := c.links[id]; ok && st.nlink > 1 {
-			if err := unix.Linkat(c.top.fd, first.path, d.fd, name, 0); err == nil {
-				// The other names have a new ctime with this one.
-				own.st, err = d.lstat(name)
-				for _, n := range first.names {
-					n.st = own.st
-				}
-				first.names = append(first.names, own)
-				return true, err
-			}
-		}
 		if err := c.file(from, name, d, st); err != nil {
 			return false, err
 		}
 		own.st, err = d.lstat(name)
-		if st.nlink > 1 {
-			c.links[id] = &copiedLink{joinPath(path, name), []*packedNode{own}}
-		}
 		return true, err
 	case unix.S_IFLNK:
 		text, err := from.link(name, st)
+		low.link, own.link = text, text
 		if err == nil {
 			err = unix.Symlinkat(text, d.fd, name)
 		}
@@ -193,7 +235,12 @@ func (c *projectCopier) object(from dir, path, name string, d *handle, low, own 
 			return false, err
 		}
 	default:
-		err := unix.Mknodat(d.fd, name, typ|0o600, int(st.rdev))
+		t, err := from.traits(name, st)
+		if err != nil {
+			return false, err
+		}
+		lists = t.lists
+		err = unix.Mknodat(d.fd, name, typ|0o600, int(st.rdev))
 		if err == unix.EPERM || err == unix.EACCES {
 			return false, nil
 		}
@@ -201,15 +248,7 @@ func (c *projectCopier) object(from dir, path, name string, d *handle, low, own 
 			return false, err
 		}
 	}
-	h, err := d.open(name, unix.O_PATH|unix.O_NOFOLLOW)
-	if err != nil {
-		return false, err
-	}
-	defer h.close()
-	if err := finishOwn(h, st); err != nil {
-		return false, err
-	}
-	own.st, err = h.stat()
+	own.st, err = finishing.finishNode(d, name, st, lists)
 	return true, err
 }
 

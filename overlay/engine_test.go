@@ -174,6 +174,29 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
+// What was written to a copy is found when the program was killed.
+func TestKilledCopy(t *testing.T) {
+	root := project(t, `mkdir -p d/e; echo a > d/f; echo a > g; ln -s a l; echo a > h`)
+	s := createWith(t, EngineCopy, root)
+	run := func(s *Session, script string) {
+		t.Helper()
+		runHelper(t, helperInput{s.Mounts(), script, []string{root}})
+		_ = s.Close()
+	}
+	run(s, `echo b > d/f; rm g; mkdir d/e/n; ln -sfn b l`)
+	again := reopen(t, s)
+	wantChanges(t, again, "A d/e/n/", "M d/f", "D g", "M l")
+	if err := again.Resume(nil); err != nil {
+		t.Fatal(err)
+	}
+	run(again, `echo c > g; rm h`)
+	again = reopen(t, s)
+	wantChanges(t, again, "A d/e/n/", "M d/f", "M g", "D h", "M l")
+	if err := again.Discard(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Changes to the project while the command runs are not the command's.
 func TestCopyAndOutside(t *testing.T) {
 	root := project(t, `echo a > f; echo a > g; echo a > h`)

@@ -179,6 +179,14 @@ func (p *packer) object(d dir, c *packedNode) (err error) {
 		if err = p.file(d, c); err == nil && c.st.nlink > 1 {
 			p.links[id] = c
 		}
+	default:
+		if c.st.isWhiteout() {
+			return nil
+		}
+		var t traits
+		if t, err = d.traits(c.name, c.st); err == nil {
+			c.xattrs, c.origin = t.lists, t.origin
+		}
 	}
 	return err
 }

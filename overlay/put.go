@@ -42,24 +42,10 @@ func (p *putter) directory(n *packedNode, d *handle, path string) error {
 	return finishOwn(d, n.st)
 }
 
-// finishOwn sets owner, mode and time, in the order in which none undoes another. An
-// owner that we cannot give is left.
+// finishOwn sets owner, mode and time. An owner that we cannot give is left.
 func finishOwn(h *handle, want stat) error {
-	have, err := h.stat()
-	if err != nil {
-		return err
-	}
-	if have.uid != want.uid || have.gid != want.gid {
-		if err := h.chown(want.uid, want.gid); err != nil && err != unix.EPERM {
-			return err
-		}
-	}
-	if want.typ() != unix.S_IFLNK {
-		if err := h.chmod(want.perm()); err != nil {
-			return err
-		}
-	}
-	return h.setMtime(want.mtime)
+	_, err := finishing.finish(h, want)
+	return err
 }
 
 // object makes one object in the directory d.
@@ -102,13 +88,12 @@ func (p *putter) object(n *packedNode, d *handle, path string) error {
 			return err
 		}
 	}
-	h, err := d.open(n.name, unix.O_PATH|unix.O_NOFOLLOW)
-	if err != nil {
-		return err
-	}
-	defer h.close()
-	return finishOwn(h, n.st)
+	_, err = finishing.finishNode(d, n.name, n.st, n.xattrs)
+	return err
 }
+
+// finishing is for objects that are made like others, as far as we may.
+var finishing = &copier{lax: true, inherit: true}
 
 // file makes a regular file, or a further name of one.
 func (p *putter) file(n *packedNode, d *handle, path string) error {

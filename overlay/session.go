@@ -199,6 +199,11 @@ func Create(o Options) (_ *Session, err error) {
 			return fail("make upper directory", err)
 		}
 	}
+	if s.meta.Engine == EngineCopy {
+		if err = s.noteCopies(); err != nil {
+			return fail("note what was copied", err)
+		}
+	}
 	s.armed = s.stored()
 	if _, err = writeMeta(s.dir, s.meta, false); err != nil {
 		return fail("write session's data", err)
@@ -471,6 +476,9 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 			return fail(err)
 		}
 	}
+	if !readOnly && s.meta.State == Kept && s.meta.Engine == EngineCopy {
+		_ = s.recollect() // whoever asks for the changes is told that there are none
+	}
 	return s, nil
 }
 
@@ -738,7 +746,7 @@ func (s *Session) finishDiscard() (what string, err error) {
 		}
 		s.meta = &m
 	}
-	for _, name := range [...]string{goneName, "upper", "work", memName, packedName, scratchName, baseName} {
+	for _, name := range [...]string{goneName, "upper", "work", memName, packedName, copiedName, scratchName, baseName} {
 		if err := removeTree(s.dir, name); err != nil {
 			return what, fmt.Errorf("remove %s: %w", name, err)
 		}

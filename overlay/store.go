@@ -141,6 +141,7 @@ func (s *Session) Collect(ctx context.Context) error {
 	s.disarm()
 	if s.meta.Engine == EngineCopy {
 		// What is left of it takes place only.
+		_ = removeTree(s.dir, copiedName)
 		_ = removeTree(s.dir, "upper")
 	}
 	if len(s.renewed) == 0 {
@@ -257,6 +258,11 @@ func (s *Session) rearm(ctx context.Context) error {
 		}
 		up.close()
 		if err != nil {
+			return err
+		}
+	}
+	if s.meta.Engine == EngineCopy {
+		if err := s.noteCopies(); err != nil {
 			return err
 		}
 	}

@@ -107,10 +107,15 @@ func tmpfsFromOutside() (*handle, error) {
 		}
 		return nil, bare(err)
 	}
+	return receive(ours)
+}
+
+// receive receives one descriptor that was sent already.
+func receive(socket sys.FD) (*handle, error) {
 	data, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	n := 0
-	err = sys.Retry(func() (err error) {
-		_, n, _, _, err = unix.Recvmsg(int(ours), data, rights, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+	err := sys.Retry(func() (err error) {
+		_, n, _, _, err = unix.Recvmsg(int(socket), data, rights, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
 		return err
 	})
 	if err != nil {

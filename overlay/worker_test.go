@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"context"
 	"encoding/gob"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -24,10 +26,11 @@ import (
 // than a process for each.
 type worker struct {
 	cmd *exec.Cmd
-	in  io.WriteCloser
+	to  io.WriteCloser
 	enc *gob.Encoder
 	dec *gob.Decoder
 	err *strings.Builder
+	fds sys.FD // through which it gets layers
 }
 
 // A job is done in this order; what is empty is left out.
@@ -60,10 +63,19 @@ func startWorker(t testing.TB) *worker {
 		t.Fatal(err)
 	}
 	w := &worker{cmd: exec.Command(exe), err: &strings.Builder{}}
+	ours, theirs, err := sys.SeqPacket()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.fds = ours
+	t.Cleanup(w.fds.Close)
+	socket := os.NewFile(uintptr(theirs), "socket")
+	defer socket.Close()
+	w.cmd.ExtraFiles = []*os.File{socket} // layerSocket
 	w.cmd.Env = append(os.Environ(), helperEnv+"=serve")
 	w.cmd.Stderr = w.err
 	w.cmd.SysProcAttr = userNamespace()
-	if w.in, err = w.cmd.StdinPipe(); err != nil {
+	if w.to, err = w.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
 	out, err := w.cmd.StdoutPipe()
@@ -73,9 +85,9 @@ func startWorker(t testing.TB) *worker {
 	if err := w.cmd.Start(); err != nil {
 		testenv.Skip(t, "userns", err.Error())
 	}
-	w.enc, w.dec = gob.NewEncoder(w.in), gob.NewDecoder(out)
+	w.enc, w.dec = gob.NewEncoder(w.to), gob.NewDecoder(out)
 	t.Cleanup(func() {
-		_ = w.in.Close()
+		_ = w.to.Close()
 		if err := w.cmd.Wait(); err != nil {
 			t.Errorf("worker: %v\n%s", err, w.err)
 		}
@@ -101,6 +113,29 @@ func (w *worker) do(j job) (result, error) {
 		return r, errors.New(r.Err)
 	}
 	return r, nil
+}
+
+// layerSocket is where the worker gets what a session's layers are.
+const layerSocket = 3
+
+// in is do with a session's mounts. What was written is stored afterwards.
+func (w *worker) in(s *Session, j job) (result, error) {
+	if s.stored() && !s.armed {
+		if err := s.Resume(nil); err != nil {
+			return result{}, err
+		}
+	}
+	j.Mounts = s.Mounts()
+	for _, l := range s.Layers() {
+		if err := w.fds.Send([]byte{0}, int(l.Fd())); err != nil {
+			return result{}, err
+		}
+	}
+	r, err := w.do(j)
+	if err == nil {
+		err = s.Collect(context.Background())
+	}
+	return r, err
 }
 
 // must is do for what cannot fail, but for want of overlays.
@@ -186,7 +221,11 @@ func (j *job) run(r *result) (err error) {
 			return err
 		}
 		defer func() {
-			if e := unix.Unmount(m.Target, 0); err == nil && e != nil {
+			flags := 0
+			if m.Kind == mounts.KindLayer {
+				flags = unix.MNT_DETACH // the session has it open
+			}
+			if e := unix.Unmount(m.Target, flags); err == nil && e != nil {
 				err = fmt.Errorf("unmount: %w", e)
 			}
 		}()
@@ -282,6 +321,17 @@ func weaken() (back func(), err error) {
 }
 
 func mountOne(m mounts.Mount) error {
+	switch m.Kind {
+	case mounts.KindLayer:
+		h, err := receive(layerSocket)
+		if err != nil {
+			return fmt.Errorf("receive a layer: %w", err)
+		}
+		defer h.close()
+		return unix.MoveMount(h.fd, "", unix.AT_FDCWD, m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	case mounts.KindBind:
+		return unix.Mount(m.Source, m.Target, "", unix.MS_BIND, "")
+	}
 	data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
 	if err := unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
 		return fmt.Errorf("mount overlay at %s: %w", m.Target, err)
