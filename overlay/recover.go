@@ -21,7 +21,13 @@ const pendingName = "pending"
 
 // markPending puts the session on the list of those to be looked after.
 func (s *Session) markPending() error {
-	if err := unix.Mkdirat(s.state.fd, pendingName, 0o700); err != nil && err != unix.EEXIST {
+	switch err := unix.Mkdirat(s.state.fd, pendingName, 0o700); err {
+	case unix.EEXIST:
+	case nil:
+		if err := s.state.flushDir("."); err != nil {
+			return err
+		}
+	default:
 		return err
 	}
 	f, err := s.state.append(pendingName + "/" + s.id)
@@ -376,6 +382,10 @@ func (t *tx) tidy() error {
 func (t *tx) flushProject() error {
 	if len(t.j.Moves) > fsyncMost {
 		return t.syncRoots()
+	}
+	// The backup, too.
+	if err := t.dir.flushDir(objectsName); err != nil && err != unix.ENOENT {
+		return &Error{Op: "flush", Path: t.s.path, Err: err}
 	}
 	seen := map[place]bool{}
 	flush := func(at place) error {
