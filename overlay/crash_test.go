@@ -32,8 +32,8 @@ import (
 // mended, as the next command would, and must be what it was before or what it should have
 // become: in the project and in the session.
 //
-// NSRUN_CRASH_POINTS says how many points of each large trial are tried: a number, or
-// "all". Unset: as many as a test that others wait for can do.
+// NSRUN_CRASH_POINTS says how many points of each trial are tried: a number, or "all"; and all
+// ways of striking are tried then. Unset: as many as a test that others wait for can do.
 
 // crashEnv makes the test binary do one thing to a session, to be struck.
 const crashEnv = "NSRUN_OVERLAY_TEST_CRASH"
