@@ -19,8 +19,26 @@ import (
 // was interrupted. It is what makes looking for such sessions cheap.
 const pendingName = "pending"
 
-// markPending puts the session on the list of those to be looked after.
+// markPending puts the session on the list of those to be looked after, until unmark.
 func (s *Session) markPending() error {
+	s.bookMu.Lock()
+	defer s.bookMu.Unlock()
+	s.pending = true
+	return s.list()
+}
+
+// unmark takes the session off the list, unless the book keeps it there.
+func (s *Session) unmark() error {
+	s.bookMu.Lock()
+	defer s.bookMu.Unlock()
+	s.pending = false
+	if s.noted > 0 && s.listed {
+		return nil
+	}
+	return s.unlist()
+}
+
+func (s *Session) list() error {
 	switch err := unix.Mkdirat(s.state.fd, pendingName, 0o700); err {
 	case unix.EEXIST:
 	case nil:
@@ -38,8 +56,7 @@ func (s *Session) markPending() error {
 	return nil
 }
 
-// unmark takes the session off the list.
-func (s *Session) unmark() error {
+func (s *Session) unlist() error {
 	err := unix.Unlinkat(s.state.fd, pendingName+"/"+s.id, 0)
 	if err == unix.ENOENT {
 		err = nil
