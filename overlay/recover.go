@@ -192,6 +192,10 @@ func recoverOne(statePath string, state *handle, id string) (Recovered, error) {
 // recover finishes or takes back what was interrupted, and tells what it did. The
 // session is locked.
 func (s *Session) recover() (what string, err error) {
+	// Whoever comes after a crash of this one must find the session on the list, too.
+	if err := s.markPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT && err != unix.EROFS {
+		return "", err
+	}
 	if err := s.closeDoors(); err != nil {
 		return "", err
 	}
