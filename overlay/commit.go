@@ -343,6 +343,9 @@ func (c *commit) endMark() error {
 		t.noteFiles(&c.ledger)
 		c.ledger.store(&m)
 	}
+	if t.lookErr != nil {
+		return t.lookErr
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.setMeta(&m); err != nil {

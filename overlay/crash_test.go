@@ -32,8 +32,8 @@ import (
 // mended, as the next command would, and must be what it was before or what it should have
 // become: in the project and in the session.
 //
-// NSRUN_CRASH_POINTS says how many points of each large trial are tried: a number, or
-// "all". Unset: as many as a test that others wait for can do.
+// NSRUN_CRASH_POINTS says how many points of each trial are tried: a number, or "all"; and all
+// ways of striking are tried then. Unset: as many as a test that others wait for can do.
 
 // crashEnv makes the test binary do one thing to a session, to be struck.
 const crashEnv = "NSRUN_OVERLAY_TEST_CRASH"
@@ -343,6 +343,7 @@ type trial struct {
 	deed    deed
 	again   []deed // after the deed was done; must lead back to the outcome before
 	control bool   // it must be found broken; times are not compared
+	apart   bool   // backups are copies: which names are one file is not compared
 	brief   bool   // one goes on with it at every fifth point only
 
 	before, after outcome
@@ -389,13 +390,18 @@ func (st *stand) deed(d deed) deed {
 func (tr *trial) look(t testing.TB, st *stand) (outcome, error) {
 	t.Helper()
 	o, err := st.outcome(t)
-	if tr.control {
-		for i, l := range o.project {
+	for i, l := range o.project {
+		if tr.control {
 			o.project[i] = timeOf.ReplaceAllString(l, "")
+		}
+		if tr.apart {
+			o.project[i] = namesOf.ReplaceAllString(l, "")
 		}
 	}
 	return o, err
 }
+
+var namesOf = regexp.MustCompile(` is "[^"]*", [0-9]+ names$`)
 
 var timeOf = regexp.MustCompile(` at -?[0-9]+\.[0-9]{9}`)
 
@@ -460,7 +466,8 @@ func (tr *trial) point(t testing.TB, p strike.Plan, sum *tally) {
 	t.Helper()
 	st := tr.prepared(t)
 	r, out := st.deed(tr.deed).strikeIt(t, p)
-	wasAfter, detail := tr.judge(t, st, p, r, out, r.Killed || p.Stay)
+	// Whoever could not tidy up, and says so, leaves that to the next command.
+	wasAfter, detail := tr.judge(t, st, p, r, out, r.Killed || p.Stay || r.ExitCode == exitUntidy)
 	st.drop(t)
 	sum.add(wasAfter, finding{p, r.Call.String(), detail})
 }
@@ -520,7 +527,7 @@ func (tr *trial) judge(t testing.TB, st *stand, p strike.Plan, r strike.Result, 
 			}
 		case r.ExitCode == exitError && after:
 			note("it said that it failed, and it was done")
-		case r.ExitCode == exitUntidy && !after && !mended:
+		case r.ExitCode == exitUntidy && !after && !p.Stay:
 			note("it said that something was applied, and nothing was")
 		case r.ExitCode != exitDone && r.ExitCode != exitError && r.ExitCode != exitUntidy:
 			note("exit status %d", r.ExitCode)

@@ -76,7 +76,7 @@ func crash(t *testing.T, base, state string, small bool, many int, which func(de
 			continue
 		}
 		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
-			tr := &trial{name: d.name, scene: sc, base: base, state: state, prepare: d.prepare, deed: d.deed, again: d.again, brief: !small}
+			tr := &trial{name: d.name, scene: sc, base: base, state: state, prepare: d.prepare, deed: d.deed, again: d.again, brief: !small, apart: base != state}
 			tr.tryAll(t, many, ways...)
 		})
 	}
@@ -101,7 +101,8 @@ func TestCrash(t *testing.T) {
 	crash(t, dir, dir, false, 6, whole, "kill", "kill after", "ENOSPC", "EIO")
 }
 
-// TestCrashApart has the sessions on another file system than the projects.
+// TestCrashApart has the sessions on another file system than the projects. Then a backup is a
+// copy, which is no further name of a file any more when it is put back.
 func TestCrashApart(t *testing.T) {
 	testenv.Leaks(t)
 	crash(t, memory(t), tempDir(t), true, 6, whole, "kill", "EIO")

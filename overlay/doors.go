@@ -37,6 +37,13 @@ func (s *Session) note(e bookEntry) error {
 	}
 	s.bookMu.Lock()
 	defer s.bookMu.Unlock()
+	if !e.Upper && !s.listed {
+		// The project's owner must not wait until somebody opens this session again.
+		if err := s.list(); err != nil {
+			return err
+		}
+		s.listed = true
+	}
 	f, err := s.dir.append(bookName)
 	if err != nil {
 		return err
@@ -58,7 +65,11 @@ func (s *Session) unnote(n int) {
 	s.bookMu.Lock()
 	defer s.bookMu.Unlock()
 	if s.noted -= n; s.noted == 0 && s.dir != nil {
-		_ = s.dir.unlink(bookName, 0)
+		err := s.dir.unlink(bookName, 0)
+		if err == nil && s.listed && !s.pending {
+			_ = s.unlist()
+		}
+		s.listed = false
 	}
 }
 

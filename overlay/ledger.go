@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"cmp"
+	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -134,6 +135,38 @@ func (t *tx) noteBack(l *ledger) {
 	t.noteTimes(l)
 }
 
+// noteCopies settles what is in directories of which copies were put back: all of it has
+// new ctimes. It fails if the project could not be looked at.
+func (t *tx) noteCopies(l *ledger) error {
+	var below func(at place) error
+	below = func(at place) error {
+		names, err := t.list(at)
+		if err != nil {
+			return &Error{Op: "list", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err}
+		}
+		for _, name := range names {
+			sub := place{at.root, joinPath(at.path, name)}
+			t.note(l, sub, 0, false)
+			if now, ok := t.look(sub); ok && now.isDir() {
+				if err := below(sub); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	for _, m := range t.j.Moves {
+		n := t.j.Nodes[m.First]
+		if m.Stage == 0 || n.Old.Ino == 0 || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR {
+			continue
+		}
+		if err := below(place{n.Root, string(n.Path)}); err != nil {
+			return err
+		}
+	}
+	return t.lookErr
+}
+
 // look tells what is at a place of the project.
 func (t *tx) look(at place) (stat, bool) {
 	dir, name := splitPath(at.path)
@@ -155,13 +188,24 @@ func (t *tx) look(at place) (stat, bool) {
 			}
 		}
 		if err != nil {
+			t.noteLook(at, err)
 			return stat{}, false
 		}
 		t.seen, t.seenAt = d, place{at.root, dir}
 	}
 	st, err := t.seen.lstat(name)
+	t.noteLook(at, err)
 	if w, ok := t.doors.widened[at]; ok && w.ino == st.ino {
 		st.mode = st.typ() | w.mode
 	}
 	return st, err == nil
+}
+
+// noteLook keeps the first error of look that does not say that nothing is there.
+func (t *tx) noteLook(at place, err error) {
+	switch err {
+	case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EACCES:
+	default:
+		t.lookErr = cmpErr(t.lookErr, &Error{Op: "look at", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err})
+	}
 }

@@ -19,9 +19,33 @@ import (
 // was interrupted. It is what makes looking for such sessions cheap.
 const pendingName = "pending"
 
-// markPending puts the session on the list of those to be looked after.
+// markPending puts the session on the list of those to be looked after, until unmark.
 func (s *Session) markPending() error {
-	if err := unix.Mkdirat(s.state.fd, pendingName, 0o700); err != nil && err != unix.EEXIST {
+	s.bookMu.Lock()
+	defer s.bookMu.Unlock()
+	s.pending = true
+	return s.list()
+}
+
+// unmark takes the session off the list, unless the book keeps it there.
+func (s *Session) unmark() error {
+	s.bookMu.Lock()
+	defer s.bookMu.Unlock()
+	s.pending = false
+	if s.noted > 0 && s.listed {
+		return nil
+	}
+	return s.unlist()
+}
+
+func (s *Session) list() error {
+	switch err := unix.Mkdirat(s.state.fd, pendingName, 0o700); err {
+	case unix.EEXIST:
+	case nil:
+		if err := s.state.flushDir("."); err != nil {
+			return err
+		}
+	default:
 		return err
 	}
 	f, err := s.state.append(pendingName + "/" + s.id)
@@ -32,8 +56,7 @@ func (s *Session) markPending() error {
 	return nil
 }
 
-// unmark takes the session off the list.
-func (s *Session) unmark() error {
+func (s *Session) unlist() error {
 	err := unix.Unlinkat(s.state.fd, pendingName+"/"+s.id, 0)
 	if err == unix.ENOENT {
 		err = nil
@@ -169,6 +192,10 @@ func recoverOne(statePath string, state *handle, id string) (Recovered, error) {
 // recover finishes or takes back what was interrupted, and tells what it did. The
 // session is locked.
 func (s *Session) recover() (what string, err error) {
+	// Whoever comes after a crash of this one must find the session on the list, too.
+	if err := s.markPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT && err != unix.EROFS {
+		return "", err
+	}
 	if err := s.closeDoors(); err != nil {
 		return "", err
 	}
@@ -376,6 +403,10 @@ func (t *tx) tidy() error {
 func (t *tx) flushProject() error {
 	if len(t.j.Moves) > fsyncMost {
 		return t.syncRoots()
+	}
+	// The backup, too.
+	if err := t.dir.flushDir(objectsName); err != nil && err != unix.ENOENT {
+		return &Error{Op: "flush", Path: t.s.path, Err: err}
 	}
 	seen := map[place]bool{}
 	flush := func(at place) error {

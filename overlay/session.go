@@ -84,8 +84,10 @@ type Session struct {
 
 	work sync.Mutex // held while changes are committed or thrown away
 
-	bookMu sync.Mutex
-	noted  int // entries of the book that are in force
+	bookMu  sync.Mutex
+	noted   int  // entries of the book that are in force
+	listed  bool // the book has put the session on the list of those to be looked after
+	pending bool // a transaction or the like has
 
 	lastTx int // the number of the transaction that was begun last
 

@@ -36,8 +36,9 @@ type tx struct {
 	plain bool // rename only as every file system can; for tests
 	force bool // what somebody else put into a place is moved away
 
-	seen   *handle // the project's directory that was looked at last
-	seenAt place
+	lookErr error   // of look
+	seen    *handle // the project's directory that was looked at last
+	seenAt  place
 
 	// left are objects that could not be put back since somebody else's are in their
 	// place; with keep there is something of theirs in the stage.

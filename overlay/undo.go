@@ -42,7 +42,9 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) error {
 	}
 	defer t.close()
 	t.plain, t.force = s.plain, o.Force
-	if err := t.sinceThen(ctx); err != nil {
+	err = t.sinceThen(ctx)
+	// What was opened to look may be moved now: then nobody would find it to close it.
+	if err := cmpErr(err, t.doors.relock()); err != nil {
 		return err
 	}
 	if err := t.restage(ctx); err != nil {
@@ -88,6 +90,9 @@ func (t *tx) undone() error {
 	var l ledger
 	l.load(t.s.meta)
 	t.noteBack(&l)
+	if err := t.noteCopies(&l); err != nil {
+		return err
+	}
 	m := *t.s.meta
 	m.Done = m.Done[:len(m.Done)-1]
 	l.store(&m)

@@ -157,7 +157,8 @@ func (f form) read(tid int, args [6]uint64) Call {
 	return c
 }
 
-const atCwd = ^uint64(0) - 99 // AT_FDCWD
+// atCwd is AT_FDCWD, as an argument.
+var atCwd = uint64(unix.AT_FDCWD & (1<<64 - 1))
 
 // fileOf is where a descriptor of the thread leads to.
 func fileOf(tid int, fd uint64) string {

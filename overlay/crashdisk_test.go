@@ -1,0 +1,152 @@
+package overlay
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/strike"
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// Whoever pulls the plug takes all that was not flushed. That cannot be tried here, but
+// what a process flushes can be seen, and when.
+
+// A memo is what a machine that loses its power now may forget: by path, the call that
+// made or changed it. A directory stands for the names in it.
+type memo map[string]strike.Call
+
+func (m memo) see(c strike.Call) {
+	name := func(p string) { m[filepath.Dir(p)] = c }
+	f := func(i int) string { return c.Files[i] }
+	switch c.Name {
+	case "openat", "openat2":
+		if c.Flags&unix.O_CREAT != 0 {
+			name(f(0))
+		}
+	case "mkdirat":
+		if _, err := os.Lstat(f(0)); err == nil {
+			return // it fails
+		}
+		m[f(0)] = c
+		name(f(0))
+	case "symlinkat", "mknodat":
+		name(f(0))
+	case "linkat":
+		name(f(1))
+	case "renameat", "renameat2":
+		m.exchange(f(0), f(1))
+		name(f(0))
+		name(f(1))
+	case "unlinkat":
+		for p := range m {
+			if inside(p, f(0)) {
+				delete(m, p)
+			}
+		}
+		name(f(0))
+	case "fsync", "fdatasync":
+		delete(m, f(0))
+	case "syncfs":
+		clear(m) // there is one file system
+	case "fcntl", "flock":
+	case "utimensat": // nobody waits for a time
+	default:
+		m[f(0)] = c
+	}
+}
+
+func (m memo) exchange(a, b string) {
+	moved := memo{}
+	for p, c := range m {
+		switch {
+		case inside(p, a):
+			moved[b+p[len(a):]] = c
+			delete(m, p)
+		case inside(p, b):
+			moved[a+p[len(b):]] = c
+			delete(m, p)
+		}
+	}
+	maps.Copy(m, moved)
+}
+
+// below lists what may be forgotten at and below dirs.
+func (m memo) below(dirs ...string) (list []string) {
+	for p, c := range m {
+		// What its owner may not open he cannot flush alone, when it is closed again.
+		if strings.HasPrefix(c.Name, "fchmod") && slices.ContainsFunc(closedObjects, func(o closedObject) bool { return strings.HasSuffix(p, "/"+o.path) }) {
+			continue
+		}
+		if slices.ContainsFunc(dirs, func(d string) bool { return inside(p, d) }) {
+			list = append(list, p+" since "+c.String())
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// TestCrashFlush: before anything changes in the project, all that is needed to go on or
+// back is on the disk; before it is told that all is done, that is.
+func TestCrashFlush(t *testing.T) {
+	testenv.Leaks(t)
+	dir := memory(t)
+	for _, small := range []bool{true, false} {
+		at := filepath.Join(dir, map[bool]string{true: "small", false: "large"}[small])
+		sc := newScene(t, mustMkdir(at), small)
+		for _, d := range deeds {
+			if d.deed.Do != "commit" && d.deed.Do != "undo" {
+				continue
+			}
+			t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
+				tr := &trial{name: d.name, scene: sc, base: dir, state: dir, prepare: d.prepare, deed: d.deed}
+				st := tr.prepared(t)
+				defer st.drop(t)
+				m := memo{}
+				calls, touched, decided := 0, false, false
+				r, out := st.deed(tr.deed).strikeIt(t, strike.Plan{Trace: func(_ int, c strike.Call) {
+					calls++
+					if strings.HasPrefix(c.Name, "rename") {
+						to := c.Files[1]
+						if !touched && slices.ContainsFunc(c.Files, func(f string) bool { return inside(f, st.projects[0]) || inside(f, st.projects[1]) }) {
+							touched = true
+							session := filepath.Join(st.state, st.id)
+							list := m.below(st.state+"/"+pendingName, session+"/"+txName, session+"/"+metaName)
+							if c, ok := m[st.state]; ok { // the name "pending"
+								list = append(list, "the state directory since "+c.String())
+							}
+							if len(list) > 0 {
+								t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
+							}
+						}
+						if filepath.Base(to) == metaName {
+							decided = true
+							if list := m.below(c.Files[0]); len(list) > 0 {
+								t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
+							}
+						}
+					}
+					if c.Name == "unlinkat" && decided && filepath.Base(filepath.Dir(c.Files[0])) == pendingName {
+						if list := m.below(append(st.projects[:], filepath.Join(st.state, st.id, metaName))...); len(list) > 0 {
+							t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
+						}
+					}
+					m.see(c)
+				}})
+				if r.ExitCode != exitDone || !touched || !decided {
+					t.Fatalf("%+v %s", r, out)
+				}
+				backup := filepath.Join(st.state, st.id, txName, strconv.Itoa(1+len(d.prepare)), objectsName)
+				if list := m.below(st.projects[0], st.projects[1], filepath.Join(st.state, st.id, metaName), backup); len(list) > 0 {
+					t.Errorf("at the end: not on disk:\n\t%s", strings.Join(list, "\n\t"))
+				}
+			})
+		}
+	}
+}
