@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -130,14 +131,6 @@ func wantMatrix(set changeSet, before, after view) (list []string) {
 	return list
 }
 
-// matrixEngines are the ways in which a session keeps what is written apart.
-var matrixEngines = []struct {
-	name string
-	set  func(*Options)
-}{
-	{"overlay", func(o *Options) {}},
-}
-
 // matrixPart is the most that a partial commit of the matrix takes. With NSRUN_LONG it is
 // one path.
 var matrixPart = 40
@@ -148,9 +141,9 @@ func TestMatrix(t *testing.T) {
 		matrixPart = 1
 	}
 	w := startWorker(t)
-	for _, engine := range matrixEngines {
+	for _, engine := range engines {
 		for _, way := range []string{"at once", "directories", "paths"} {
-			t.Run(engine.name+"/"+way, func(t *testing.T) {
+			t.Run(engine.String()+"/"+way, func(t *testing.T) {
 				base := tempDir(t)
 				roots := []string{filepath.Join(base, "r0"), filepath.Join(base, "r1")}
 				for _, r := range roots {
@@ -162,14 +155,19 @@ func TestMatrix(t *testing.T) {
 				// with any more.
 				build, run, dirs := matrix(way != "at once" && !isRoot())
 				before := w.must(t, job{Build: build, Roots: roots}).Seen
-				o := Options{Roots: roots, Dir: filepath.Join(base, "state")}
-				engine.set(&o)
-				s, err := Create(o)
+				s, err := Create(Options{Roots: roots, Dir: filepath.Join(base, "state"), Engine: engine})
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer s.Close()
-				seen := w.must(t, job{Mounts: s.Mounts(), Roots: roots, Ops: run}).Seen
+				saw, err := w.work(s, job{Roots: roots, Ops: run})
+				if errors.Is(err, errNoMount) {
+					testenv.Skip(t, engine.String(), err.Error())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen := saw.Seen
 				set, err := s.changeSet()
 				if err != nil {
 					t.Fatal(err)

@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"context"
 	"encoding/gob"
 	"errors"
 	"fmt"
@@ -52,35 +53,72 @@ type result struct {
 	Plain    view // the copies
 }
 
-// startWorker starts a worker that ends with the test.
-func startWorker(t testing.TB) *worker {
-	t.Helper()
+// newWorker starts a worker. It may attach layers, see Session.Layers.
+func newWorker(layers []*os.File) (*worker, error) {
 	exe, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	w := &worker{cmd: exec.Command(exe), err: &strings.Builder{}}
 	w.cmd.Env = append(os.Environ(), helperEnv+"=serve")
-	w.cmd.Stderr = w.err
+	w.cmd.Stderr, w.cmd.ExtraFiles = w.err, layers
 	w.cmd.SysProcAttr = userNamespace()
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if err := w.cmd.Start(); err != nil {
-		testenv.Skip(t, "userns", err.Error())
+		return nil, fmt.Errorf("%w: %w", errNoMount, err)
 	}
 	w.enc, w.dec = gob.NewEncoder(w.in), gob.NewDecoder(out)
+	return w, nil
+}
+
+// close ends the worker.
+func (w *worker) close() error {
+	_ = w.in.Close()
+	if err := w.cmd.Wait(); err != nil {
+		return fmt.Errorf("worker: %w\n%s", err, w.err)
+	}
+	return nil
+}
+
+// startWorker starts a worker that ends with the test.
+func startWorker(t testing.TB) *worker {
+	t.Helper()
+	w, err := newWorker(nil)
+	if err != nil {
+		testenv.Skip(t, "userns", err.Error())
+	}
 	t.Cleanup(func() {
-		_ = w.in.Close()
-		if err := w.cmd.Wait(); err != nil {
-			t.Errorf("worker: %v\n%s", err, w.err)
+		if err := w.close(); err != nil {
+			t.Error(err)
 		}
 	})
 	return w
+}
+
+// work has a job done in a session, and what was written stored.
+func (w *worker) work(s *Session, j job) (r result, err error) {
+	j.Mounts = s.Mounts()
+	if layers := s.Layers(); len(layers) > 0 {
+		// Descriptors are inherited only.
+		if w, err = newWorker(layers); err != nil {
+			return r, err
+		}
+		defer func() {
+			if e := w.close(); err == nil {
+				err = e
+			}
+		}()
+	}
+	if r, err = w.do(j); err != nil {
+		return r, err
+	}
+	return r, s.Collect(context.Background())
 }
 
 var errNoMount = errors.New("no overlay can be mounted")
@@ -185,8 +223,12 @@ func (j *job) run(r *result) (err error) {
 			r.NoMount = true
 			return err
 		}
+		flags := 0
+		if m.Kind == mounts.KindLayer {
+			flags = unix.MNT_DETACH // our own descriptor is open on it
+		}
 		defer func() {
-			if e := unix.Unmount(m.Target, 0); err == nil && e != nil {
+			if e := unix.Unmount(m.Target, flags); err == nil && e != nil {
 				err = fmt.Errorf("unmount: %w", e)
 			}
 		}()
@@ -282,9 +324,18 @@ func weaken() (back func(), err error) {
 }
 
 func mountOne(m mounts.Mount) error {
-	data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
-	if err := unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
-		return fmt.Errorf("mount overlay at %s: %w", m.Target, err)
+	var err error
+	switch m.Kind {
+	case mounts.KindLayer:
+		err = unix.MoveMount(3+m.Layer, "", unix.AT_FDCWD, m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	case mounts.KindBind:
+		err = unix.Mount(m.Source, m.Target, "", unix.MS_BIND, "")
+	default:
+		data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
+		err = unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data)
+	}
+	if err != nil {
+		return fmt.Errorf("mount %v at %s: %w", m.Kind, m.Target, err)
 	}
 	return nil
 }
