@@ -179,6 +179,10 @@ func (p *packer) object(d dir, c *packedNode) (err error) {
 		if err = p.file(d, c); err == nil && c.st.nlink > 1 {
 			p.links[id] = c
 		}
+	default:
+		var t traits
+		t, err = d.traits(c.name, c.st)
+		c.xattrs, c.origin = t.lists, t.origin
 	}
 	return err
 }

@@ -145,6 +145,9 @@ func (d *packedDir) traits(name string, _ stat) (traits, error) {
 		t.capable = t.capable || name == capabilityXattr
 		t.project = t.project || name != capabilityXattr
 	}
+	if !c.st.isReg() {
+		t.lists = c.xattrs
+	}
 	return t, nil
 }
 

@@ -34,7 +34,8 @@ type worker struct {
 // A job is done in this order; what is empty is left out.
 type job struct {
 	Build  []op     // done in the roots without mounts; then everything in them gets a time long ago
-	Copy   []string // new directories that become copies of the roots, a name for each hard link
+	Copy   []string // new directories that become copies of the roots
+	Linked bool     // names that are linked are linked in the copies too
 	Mounts []mounts.Mount
 	Script string // of the shell, in the first root; ROOT1, ROOT2, … are all
 	Ops    []op   // done in the roots, then in the copies
@@ -214,7 +215,7 @@ func (j *job) run(r *result) (err error) {
 		}
 	}
 	for i, to := range j.Copy {
-		if err := copyPath(j.Roots[i], to); err != nil {
+		if err := copyPath(j.Roots[i], to, j.Linked); err != nil {
 			return err
 		}
 	}
