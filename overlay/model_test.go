@@ -24,8 +24,8 @@ import (
 // A model is a project and what is done to it: in a session, and on a copy.
 type model struct {
 	seed   uint64
-	roots  int
 	engine Engine
+	roots  int
 	weak   bool   // the command has no rights beyond its user's
 	parts  int    // commits by which the changes come in; 1: all at once
 	build  []op   // what makes the project
@@ -35,7 +35,7 @@ type model struct {
 // String is what one needs to see what went wrong.
 func (m model) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %s, %d roots, weak %v, %d parts", m.seed, m.engine, m.roots, m.weak, m.parts)
+	fmt.Fprintf(&b, "seed %d, engine %v, %d roots, weak %v, %d parts", m.seed, m.engine, m.roots, m.weak, m.parts)
 	for i, ops := range append([][]op{m.build}, m.runs...) {
 		fmt.Fprintf(&b, "\n  %s:", []string{"project", "run", "second run"}[i])
 		for _, o := range ops {
@@ -48,7 +48,13 @@ func (m model) String() string {
 // newModel makes up the model of a seed.
 func newModel(seed uint64) model {
 	r := rand.New(rand.NewPCG(seed, 1))
-	m := model{seed: seed, engine: engines[seed%3], roots: 1, parts: 1, weak: r.IntN(2) == 0}
+	m := model{seed: seed, engine: EngineOverlay, roots: 1, parts: 1, weak: r.IntN(2) == 0}
+	switch r.IntN(6) {
+	case 0:
+		m.engine = EngineTmpfs
+	case 1:
+		m.engine = EngineCopy
+	}
 	if r.IntN(5) == 0 {
 		m.roots = 2
 	}
@@ -105,7 +111,8 @@ func (m model) run(w *worker) (err error) {
 		}
 		roots, plain = append(roots, p), append(plain, filepath.Join(base, "p"+strconv.Itoa(i)))
 	}
-	r, err := w.do(job{Build: m.build, Copy: plain, Roots: roots})
+	// Where an overlay copies a file up it becomes one of its own.
+	r, err := w.do(job{Build: m.build, Copy: plain, Linked: m.engine == EngineCopy, Roots: roots})
 	if err != nil {
 		return fmt.Errorf("build: %w", err)
 	}
@@ -129,7 +136,7 @@ func (m model) run(w *worker) (err error) {
 				return fmt.Errorf("%s: %w", stage("resume"), err)
 			}
 		}
-		r, err := w.in(s, job{Roots: roots, Plain: plain, Ops: ops, Weak: m.weak})
+		r, err := w.work(s, job{Roots: roots, Plain: plain, Ops: ops, Weak: m.weak})
 		if err != nil {
 			return fmt.Errorf("%s: %w", stage("work"), err)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -227,13 +228,18 @@ func (m *machine) try(o op, copied *bool) error {
 	switch o.Do {
 	case "link":
 		st, err := d.lstat(name)
-		if err != nil || !st.isReg() {
+		if err != nil || st.isDir() {
 			return cmp.Or[error](err, unix.EPERM)
 		}
 		// Where a file of the lower directory gets another name, an overlay has an
 		// inode for each, one of which does not hear of the other's new mode. What is
 		// in the upper directory already has one.
-		if err := unix.Fchmodat(d.fd, name, st.perm(), 0); err != nil {
+		if st.typ() == unix.S_IFLNK {
+			err = setTime(d.fd, name, st.mtime.Nano())
+		} else {
+			err = unix.Fchmodat(d.fd, name, st.perm(), 0)
+		}
+		if err != nil {
 			return err
 		}
 		return unix.Linkat(d.fd, name, e.fd, other, 0)
@@ -307,14 +313,14 @@ func moveByCopy(d *handle, name string, e *handle, other string) error {
 	if err != nil {
 		return err
 	}
-	if err := plainCopy(d, name, e, other); err != nil {
+	if err := plainCopy(d, name, e, other, nil); err != nil {
 		return err
 	}
 	return rmtree(d, name)
 }
 
-// copyPath copies a directory to a new one.
-func copyPath(from, to string) error {
+// copyPath copies a directory to a new one, with hard links if that is wanted.
+func copyPath(from, to string, linked bool) error {
 	open := func(p string) (*handle, error) {
 		return openat2(unix.AT_FDCWD, path.Dir(p), unix.O_PATH|unix.O_DIRECTORY, 0, 0)
 	}
@@ -328,14 +334,30 @@ func copyPath(from, to string) error {
 		return err
 	}
 	defer e.close()
-	return plainCopy(d, path.Base(from), e, path.Base(to))
+	var links map[inode]string
+	if linked {
+		links = map[inode]string{}
+	}
+	return plainCopy(d, path.Base(from), e, path.Base(to), links)
 }
 
-// plainCopy is cp -a without hard links.
-func plainCopy(d *handle, name string, e *handle, other string) error {
+// plainCopy is cp -a; links are the paths of copies of files that have several names,
+// nil: each gets a copy.
+func plainCopy(d *handle, name string, e *handle, other string, links map[inode]string) error {
 	st, err := d.lstat(name)
 	if err != nil {
 		return err
+	}
+	if links != nil && st.isReg() && st.nlink > 1 {
+		id := inode{st.dev, st.ino}
+		if first, ok := links[id]; ok {
+			return unix.Linkat(unix.AT_FDCWD, first, e.fd, other, 0)
+		}
+		dir, err := os.Readlink(e.procPath())
+		if err != nil {
+			return err
+		}
+		links[id] = dir + "/" + other
 	}
 	switch st.typ() {
 	case unix.S_IFDIR:
@@ -358,7 +380,7 @@ func plainCopy(d *handle, name string, e *handle, other string) error {
 		}
 		slices.Sort(names)
 		for _, n := range names {
-			if err := plainCopy(a, n, b, n); err != nil {
+			if err := plainCopy(a, n, b, n, links); err != nil {
 				return err
 			}
 		}

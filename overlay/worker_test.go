@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -26,17 +25,17 @@ import (
 // than a process for each.
 type worker struct {
 	cmd *exec.Cmd
-	to  io.WriteCloser
+	in  io.WriteCloser
 	enc *gob.Encoder
 	dec *gob.Decoder
 	err *strings.Builder
-	fds sys.FD // through which it gets layers
 }
 
 // A job is done in this order; what is empty is left out.
 type job struct {
 	Build  []op     // done in the roots without mounts; then everything in them gets a time long ago
-	Copy   []string // new directories that become copies of the roots, a name for each hard link
+	Copy   []string // new directories that become copies of the roots
+	Linked bool     // names that are linked are linked in the copies too
 	Mounts []mounts.Mount
 	Script string // of the shell, in the first root; ROOT1, ROOT2, … are all
 	Ops    []op   // done in the roots, then in the copies
@@ -55,44 +54,72 @@ type result struct {
 	Plain    view // the copies
 }
 
-// startWorker starts a worker that ends with the test.
-func startWorker(t testing.TB) *worker {
-	t.Helper()
+// newWorker starts a worker. It may attach layers, see Session.Layers.
+func newWorker(layers []*os.File) (*worker, error) {
 	exe, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	w := &worker{cmd: exec.Command(exe), err: &strings.Builder{}}
-	ours, theirs, err := sys.SeqPacket()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.fds = ours
-	t.Cleanup(w.fds.Close)
-	socket := os.NewFile(uintptr(theirs), "socket")
-	defer socket.Close()
-	w.cmd.ExtraFiles = []*os.File{socket} // layerSocket
 	w.cmd.Env = append(os.Environ(), helperEnv+"=serve")
-	w.cmd.Stderr = w.err
+	w.cmd.Stderr, w.cmd.ExtraFiles = w.err, layers
 	w.cmd.SysProcAttr = userNamespace()
-	if w.to, err = w.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
+	if w.in, err = w.cmd.StdinPipe(); err != nil {
+		return nil, err
 	}
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if err := w.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoMount, err)
+	}
+	w.enc, w.dec = gob.NewEncoder(w.in), gob.NewDecoder(out)
+	return w, nil
+}
+
+// close ends the worker.
+func (w *worker) close() error {
+	_ = w.in.Close()
+	if err := w.cmd.Wait(); err != nil {
+		return fmt.Errorf("worker: %w\n%s", err, w.err)
+	}
+	return nil
+}
+
+// startWorker starts a worker that ends with the test.
+func startWorker(t testing.TB) *worker {
+	t.Helper()
+	w, err := newWorker(nil)
+	if err != nil {
 		testenv.Skip(t, "userns", err.Error())
 	}
-	w.enc, w.dec = gob.NewEncoder(w.to), gob.NewDecoder(out)
 	t.Cleanup(func() {
-		_ = w.to.Close()
-		if err := w.cmd.Wait(); err != nil {
-			t.Errorf("worker: %v\n%s", err, w.err)
+		if err := w.close(); err != nil {
+			t.Error(err)
 		}
 	})
 	return w
+}
+
+// work has a job done in a session, and what was written stored.
+func (w *worker) work(s *Session, j job) (r result, err error) {
+	j.Mounts = s.Mounts()
+	if layers := s.Layers(); len(layers) > 0 {
+		// Descriptors are inherited only.
+		if w, err = newWorker(layers); err != nil {
+			return r, err
+		}
+		defer func() {
+			if e := w.close(); err == nil {
+				err = e
+			}
+		}()
+	}
+	if r, err = w.do(j); err != nil {
+		return r, err
+	}
+	return r, s.Collect(context.Background())
 }
 
 var errNoMount = errors.New("no overlay can be mounted")
@@ -113,29 +140,6 @@ func (w *worker) do(j job) (result, error) {
 		return r, errors.New(r.Err)
 	}
 	return r, nil
-}
-
-// layerSocket is where the worker gets what a session's layers are.
-const layerSocket = 3
-
-// in is do with a session's mounts. What was written is stored afterwards.
-func (w *worker) in(s *Session, j job) (result, error) {
-	if s.stored() && !s.armed {
-		if err := s.Resume(nil); err != nil {
-			return result{}, err
-		}
-	}
-	j.Mounts = s.Mounts()
-	for _, l := range s.Layers() {
-		if err := w.fds.Send([]byte{0}, int(l.Fd())); err != nil {
-			return result{}, err
-		}
-	}
-	r, err := w.do(j)
-	if err == nil {
-		err = s.Collect(context.Background())
-	}
-	return r, err
 }
 
 // must is do for what cannot fail, but for want of overlays.
@@ -211,7 +215,7 @@ func (j *job) run(r *result) (err error) {
 		}
 	}
 	for i, to := range j.Copy {
-		if err := copyPath(j.Roots[i], to); err != nil {
+		if err := copyPath(j.Roots[i], to, j.Linked); err != nil {
 			return err
 		}
 	}
@@ -220,11 +224,11 @@ func (j *job) run(r *result) (err error) {
 			r.NoMount = true
 			return err
 		}
+		flags := 0
+		if m.Kind == mounts.KindLayer {
+			flags = unix.MNT_DETACH // our own descriptor is open on it
+		}
 		defer func() {
-			flags := 0
-			if m.Kind == mounts.KindLayer {
-				flags = unix.MNT_DETACH // the session has it open
-			}
 			if e := unix.Unmount(m.Target, flags); err == nil && e != nil {
 				err = fmt.Errorf("unmount: %w", e)
 			}
@@ -321,20 +325,18 @@ func weaken() (back func(), err error) {
 }
 
 func mountOne(m mounts.Mount) error {
+	var err error
 	switch m.Kind {
 	case mounts.KindLayer:
-		h, err := receive(layerSocket)
-		if err != nil {
-			return fmt.Errorf("receive a layer: %w", err)
-		}
-		defer h.close()
-		return unix.MoveMount(h.fd, "", unix.AT_FDCWD, m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH)
+		err = unix.MoveMount(3+m.Layer, "", unix.AT_FDCWD, m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 	case mounts.KindBind:
-		return unix.Mount(m.Source, m.Target, "", unix.MS_BIND, "")
+		err = unix.Mount(m.Source, m.Target, "", unix.MS_BIND, "")
+	default:
+		data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
+		err = unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data)
 	}
-	data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
-	if err := unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
-		return fmt.Errorf("mount overlay at %s: %w", m.Target, err)
+	if err != nil {
+		return fmt.Errorf("mount %v at %s: %w", m.Kind, m.Target, err)
 	}
 	return nil
 }
