@@ -322,6 +322,15 @@ func (k *copier) finishDirs() error {
 
 // settle waits until the files that were copied are on disk.
 func (k *copier) settle() error {
+	// The data of all of them first: where the sizes of the files follow when that is
+	// there, as with ext4, one commit of the file system's journal then has them all.
+	const wait = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	for _, f := range k.flush {
+		switch err := unix.SyncFileRange(f.fd, 0, 0, wait); err {
+		case unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.ESTALE, unix.ENOMEM:
+			return err // which is told once: fsync may not tell it again
+		}
+	}
 	for _, f := range k.flush {
 		if err := f.fsync(); err != nil {
 			return err
