@@ -3,7 +3,8 @@
 # make test    all tests; as root: once as root, once as an ordinary user
 # make test-bwrap, make test-clients
 #              bubblewrap's own tests, and programs that call it, with nsrun in its place
-# make bench   all benchmarks once, then side by side with bwrap
+# make bench   all benchmarks once, then side by side with bwrap, and sessions side by
+#              side with cp, find and others
 # make lint    gofmt, vet, staticcheck, govulncheck
 # make fuzz    every fuzz test for FUZZTIME
 # make cross   arm64: compiles, and is vetted
@@ -20,6 +21,7 @@ GO ?= go
 FUZZTIME ?= 30s
 BENCHTIME ?= 10x
 RUNS ?= 300
+SESSION_RUNS ?= 11
 PREFIX ?= /usr/local
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -127,6 +129,8 @@ bench: build
 	$(GO) test -run='^$$' -bench=. -benchtime=$(BENCHTIME) ./...
 	@$(need); need bwrap bubblewrap
 	$(GO) run ./bench/compare -n $(RUNS)
+	@$(need); need rsync rsync || true # it is told what is not measured without it
+	$(GO) run ./bench/sessions -n $(SESSION_RUNS)
 
 lint:
 	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \

@@ -40,6 +40,7 @@ var mayImport = map[string][]string{
 	"cmd/nsrun":         {"*"},
 	"bench":             {"*"},
 	"bench/compare":     {"mounts", "nsexec"},
+	"bench/sessions":    {"mounts", "overlay"},
 	// Only for tests.
 	"internal/testenv":      {"internal/sys", "features"},
 	"test/clients/recorder": {},
@@ -59,6 +60,7 @@ var thirdParty = map[string][]string{
 	"overlay":               {"github.com/bmatcuk/doublestar/v4", "golang.org/x/sys/unix"},
 	"nsexec":                {"golang.org/x/sys/unix"},
 	"cmd/nsrun":             {"github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+	"bench/sessions":        {"golang.org/x/sys/unix"},
 	"internal/differ/probe": {"golang.org/x/sys/unix"},
 	"internal/strike":       {"golang.org/x/sys/unix"},
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A copier makes copies of objects, one after the other, in directories that nobody
@@ -15,12 +17,33 @@ type copier struct {
 	many    bool // files are flushed together, by the caller
 	inherit bool // the directory may pass attributes on to what is made in it
 
-	noClone bool // sharing data was tried, and the file system cannot
+	noClone map[pair]bool // between these, sharing data was tried, and is not possible
 	bytes   int64
 	dirs    []copiedDir
 	links   map[inode]copied
 	names   map[inode]int // how many names of a file were copied; nil: not wanted
 	flush   []*handle     // files to be flushed one by one
+}
+
+// A pair is the file system that is copied from, and the directory that is copied to.
+type pair struct {
+	dev uint64
+	dir *handle
+}
+
+// share makes t share the data of f, and reports whether it does.
+func (k *copier) share(t, f *handle, between pair) bool {
+	if k.noClone[between] {
+		return false
+	}
+	err := sys.Retry(func() error { return unix.IoctlFileClone(t.fd, f.fd) })
+	if err == unix.EOPNOTSUPP || err == unix.EXDEV || err == unix.ENOTTY {
+		if k.noClone == nil {
+			k.noClone = map[pair]bool{}
+		}
+		k.noClone[between] = true
+	}
+	return err == nil
 }
 
 // copied is the first copy of a file that has several names.
@@ -99,7 +122,7 @@ func (k *copier) one(src dir, name string, st stat, dir *handle, path string, ds
 		made.uid, made.gid = st.uid, st.gid
 		return made, nil
 	case unix.S_IFREG:
-		return k.file(src, name, st, dst, to)
+		return k.file(src, name, st, dir, dst, to)
 	case unix.S_IFLNK:
 		text, err := src.link(name, st)
 		if err != nil {
@@ -151,9 +174,12 @@ func (k *copier) finishNode(dst *handle, name string, want stat, lists xattrs) (
 	return k.finish(h, want)
 }
 
-// finish sets owner, mode and time, in the order in which none undoes another, and
+// finish sets time, owner and mode, in the order in which none undoes another, and
 // returns what came of it.
 func (k *copier) finish(h *handle, want stat) (stat, error) {
+	if err := h.setMtime(want.mtime); err != nil {
+		return stat{}, err
+	}
 	st, err := h.stat()
 	if err != nil || st.typ() != want.typ() {
 		return stat{}, orMoved(err)
@@ -170,14 +196,12 @@ func (k *copier) finish(h *handle, want stat) (stat, error) {
 		if err := h.chmod(want.perm()); err != nil {
 			return stat{}, err
 		}
+		return h.stat()
 	}
-	if err := h.setMtime(want.mtime); err != nil {
-		return stat{}, err
-	}
-	return h.stat()
+	return st, nil
 }
 
-func (k *copier) file(src dir, name string, st stat, dst *handle, to string) (stat, error) {
+func (k *copier) file(src dir, name string, st stat, dir, dst *handle, to string) (stat, error) {
 	f, err := src.file(name, st)
 	if err != nil {
 		return stat{}, err
@@ -187,7 +211,7 @@ func (k *copier) file(src dir, name string, st stat, dst *handle, to string) (st
 	if err != nil {
 		return stat{}, err
 	}
-	t, err := dst.create(to)
+	t, err := dst.createMode(to, st.perm())
 	if err != nil {
 		return stat{}, err
 	}
@@ -198,8 +222,7 @@ func (k *copier) file(src dir, name string, st stat, dst *handle, to string) (st
 		}
 	}()
 	if st.size > 0 {
-		if k.noClone || unix.IoctlFileClone(t.fd, f.fd) != nil {
-			k.noClone = true
+		if !k.share(t, f.handle, pair{st.dev, dir}) {
 			if err := copyData(k.ctx, t, f.handle, st); err != nil {
 				return stat{}, err
 			}
@@ -305,6 +328,15 @@ func (k *copier) finishDirs() error {
 
 // settle waits until the files that were copied are on disk.
 func (k *copier) settle() error {
+	// The data of all of them first: where the sizes of the files follow when that is
+	// there, as with ext4, one commit of the file system's journal then has them all.
+	const wait = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	for _, f := range k.flush {
+		switch err := unix.SyncFileRange(f.fd, 0, 0, wait); err {
+		case unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.ESTALE, unix.ENOMEM:
+			return err // which is told once: fsync may not tell it again
+		}
+	}
 	for _, f := range k.flush {
 		if err := f.fsync(); err != nil {
 			return err

@@ -92,14 +92,8 @@ func writeFull(f *handle, p []byte, off int64) error {
 }
 
 // copyData copies the content of src, which is as st says, to the empty file
-// dst: by sharing it where the file system can, else the data without the holes.
+// dst: the data without the holes.
 func copyData(ctx context.Context, dst, src *handle, st stat) error {
-	if st.size == 0 {
-		return nil
-	}
-	if unix.IoctlFileClone(dst.fd, src.fd) == nil {
-		return nil
-	}
 	if st.blocks*512 >= st.size {
 		return copyRange(ctx, dst, src, 0, st.size)
 	}

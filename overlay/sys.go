@@ -70,8 +70,12 @@ func (h *handle) open(name string, flags int) (*handle, error) {
 }
 
 // create makes the regular file name in h for writing, mode 0600.
-func (h *handle) create(name string) (*handle, error) {
-	return openat2(h.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600, beneath)
+func (h *handle) create(name string) (*handle, error) { return h.createMode(name, 0o600) }
+
+// createMode is create with more permissions, as far as the umask and the directory's
+// access control list allow: never set-user-ID and the like.
+func (h *handle) createMode(name string, perm uint32) (*handle, error) {
+	return openat2(h.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, uint64(perm&0o777|0o600), beneath)
 }
 
 // append opens the regular file name in h for appending, made if it is missing.

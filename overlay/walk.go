@@ -364,26 +364,34 @@ func (f *frame) wake() error {
 
 // list yields the changes in the directory f.
 func (w *walker) list(f *frame) bool {
-	names, err := f.up.names()
+	names, lowErr, err := f.names()
 	if err != nil {
 		return w.fail("list", f.path, err)
 	}
-	if f.opaque && f.low != nil {
-		low, err := f.low.names()
-		if err != nil {
-			if !w.fail("list", f.path, err) {
-				return false
-			}
-		}
-		names = append(names, low...)
+	if lowErr != nil && !w.fail("list", f.path, lowErr) {
+		return false
 	}
-	slices.Sort(names)
-	for chunk := range slices.Chunk(slices.Compact(names), maxSights) {
+	for chunk := range slices.Chunk(names, maxSights) {
 		if !w.chunk(f, chunk) {
 			return false
 		}
 	}
 	return true
+}
+
+// names lists the directory, in order. That the project's could not be listed is an
+// error of its own.
+func (f *frame) names() (names []string, lowErr, err error) {
+	if names, err = f.up.names(); err != nil {
+		return nil, nil, err
+	}
+	if f.opaque && f.low != nil {
+		var low []string
+		low, lowErr = f.low.names()
+		names = append(names, low...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), lowErr, nil
 }
 
 const (
@@ -410,15 +418,8 @@ func (w *walker) chunk(f *frame, names []string) bool {
 	if err := f.wake(); err != nil {
 		return w.fail("open", f.path, err)
 	}
-	var sights []sight
-	if n := len(w.spare); n > 0 {
-		sights, w.spare = w.spare[n-1], w.spare[:n-1]
-	}
-	sights = slices.Grow(sights[:0], len(names))[:len(names)]
-	defer func() {
-		clear(sights)
-		w.spare = append(w.spare, sights)
-	}()
+	sights := slices.Grow(w.buffer(), len(names))[:len(names)]
+	defer w.giveBack(sights)
 	// Nearly all of the time is spent in the kernel.
 	workers := max(1, min(runtime.GOMAXPROCS(0), len(names)/fewSights))
 	var wg sync.WaitGroup
@@ -428,8 +429,29 @@ func (w *walker) chunk(f *frame, names []string) bool {
 	}
 	w.look(f, names, sights, 0, min(part, len(names)))
 	wg.Wait()
+	return w.tell(f, names, sights)
+}
 
-	for i, name := range names {
+// buffer returns an empty buffer, to be given back.
+func (w *walker) buffer() []sight {
+	if n := len(w.spare); n > 0 {
+		b := w.spare[n-1]
+		w.spare = w.spare[:n-1]
+		return b
+	}
+	return nil
+}
+
+func (w *walker) giveBack(sights []sight) {
+	clear(sights)
+	w.spare = append(w.spare, sights[:0])
+}
+
+// tell yields the changes at and below names that were looked at.
+func (w *walker) tell(f *frame, names []string, sights []sight) bool {
+	scouts := w.scouts(f, names, sights)
+	defer scouts.end()
+	for i := range names {
 		l := &sights[i]
 		if l.twin && w.twins != nil {
 			w.twins[inode{l.n.up.dev, l.n.up.ino}] = twin{l.path, l.n.low}
@@ -442,7 +464,7 @@ func (w *walker) chunk(f *frame, names []string) bool {
 			if err := f.wake(); err != nil {
 				return w.fail("open", f.path, err)
 			}
-			more = w.directory(f, name, l.path, l.n)
+			more = w.directory(f, names[i], l, scouts.next(i))
 		default:
 			more = w.emit(&l.n)
 		}
@@ -518,11 +540,19 @@ func (w *walker) entry(f *frame, name string, l *sight) (op string, err error) {
 	return "", nil
 }
 
-// directory yields the change of a directory, if there is one, and those in it.
-func (w *walker) directory(f *frame, name, path string, n node) bool {
+// directory yields the change of a directory, if there is one, and those in it. A
+// scout may have been there before.
+func (w *walker) directory(f *frame, name string, l *sight, before *scout) bool {
+	path, n := l.path, l.n
 	sub := &frame{path: path, depth: f.depth + 1, opaque: f.opaque}
+	var err error
+	if before != nil {
+		before.wait()
+		sub, n, err = before.sub, before.n, before.err
+	} else {
+		err = w.enter(f, sub, name, &n)
+	}
 	defer sub.close()
-	err := w.enter(f, sub, name, &n)
 	if err == unix.ENOENT {
 		return true // it is gone; the command is still running
 	}
@@ -545,6 +575,10 @@ func (w *walker) directory(f *frame, name, path string, n node) bool {
 	}
 	if err != nil {
 		return true
+	}
+	if before != nil && before.seen {
+		defer w.giveBack(before.sights)
+		return w.tell(sub, before.names, before.sights)
 	}
 	if f.depth >= maxHeld {
 		f.park()

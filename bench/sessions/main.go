@@ -1,0 +1,469 @@
+// Sessions measures sessions on a disk, side by side with what does the same work
+// without them, in one run, the two taking turns, and prints medians. Started by root
+// it measures as an ordinary user.
+//
+//	go run ./bench/sessions [-n RUNS] [-nsrun FILE] [-files FILES] [-other DIR] [-only LETTERS]
+//
+// What is measured (the letters of -only):
+//
+//	a  20 changed files of 100,000: changes, commit and undo, against copying those
+//	   files with fsync
+//	b  `nsrun run --commit -- true` in a project of 100,000 files, against one of 100
+//	c  10,000 changed files: changes against find, commit and undo against cp -a and
+//	   sync, over what the session wrote
+//	d  what else people do with 20 changed files of 100,000: git status and git stash,
+//	   rsync of a copy
+//	o  a and c with sessions on another file system than the project
+//
+// All is made below $TMPDIR, and removed afterwards: that should be on a disk, and have
+// room for 300,000 small files. Before each measurement, what was written is flushed.
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+var (
+	runs  = flag.Int("n", 21, "`runs` of each")
+	nsrun = flag.String("nsrun", "", "the nsrun `file`; built if empty")
+	files = flag.Int("files", 100_000, "how many `files` the large project has")
+	other = flag.String("other", "/dev/shm", "a `directory` on another file system")
+	only  = flag.String("only", "abcdo", "which measurements, as `letters`")
+)
+
+const (
+	nobody = 65534
+
+	few, many = 20, 10_000 // changed files
+	small     = 100        // files of the small project
+)
+
+func main() {
+	flag.Parse()
+	if os.Getuid() == 0 {
+		os.Exit(asUser())
+	}
+	if *nsrun == "" {
+		fail(fmt.Errorf("-nsrun is needed by an ordinary user"))
+	}
+	os.Exit(measure())
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "sessions:", err)
+	os.Exit(1)
+}
+
+// failure is what check panics with, so that directories are removed.
+type failure struct{ err error }
+
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// failed prints the error of a check, and makes the status be 1.
+func failed(status *int) {
+	switch r := recover().(type) {
+	case nil:
+	case failure:
+		fmt.Fprintln(os.Stderr, "sessions:", r.err)
+		*status = 1
+	default:
+		panic(r)
+	}
+}
+
+// asUser builds nsrun where everybody can read it, and runs this program again as
+// an ordinary user.
+func asUser() (status int) {
+	defer failed(&status)
+	dir, err := os.MkdirTemp("", "nsrun-sessions")
+	check(err)
+	defer os.RemoveAll(dir)
+	check(os.Chown(dir, nobody, nobody))
+	self := filepath.Join(dir, "sessions")
+	b, err := os.ReadFile("/proc/self/exe")
+	check(err)
+	check(os.WriteFile(self, b, 0o755))
+	if *nsrun == "" {
+		*nsrun = filepath.Join(dir, "nsrun")
+		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w -E nsrun_early", "-o", *nsrun, "github.com/nsrun/nsrun/cmd/nsrun")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the Makefile does it
+		build.Stderr = os.Stderr
+		check(build.Run())
+	}
+	cmd := exec.Command(self, "-n", strconv.Itoa(*runs), "-nsrun", *nsrun, "-files", strconv.Itoa(*files), "-other", *other, "-only", *only)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	check(cmd.Run())
+	return 0
+}
+
+// A bench is where all is measured: projects and sessions in one directory.
+type bench struct {
+	dir   string // on the disk
+	large string // the project of many files; empty until it is needed
+}
+
+func measure() (status int) {
+	defer failed(&status)
+	dir, err := os.MkdirTemp("", "nsrun-sessions")
+	check(err)
+	defer os.RemoveAll(dir)
+	dir, err = filepath.EvalSymlinks(dir)
+	check(err)
+	fmt.Printf("medians of %d alternating runs, as uid %d, %d cores, on %s\n", *runs, os.Getuid(), runtime.NumCPU(), fileSystem(dir))
+	b := &bench{dir: dir}
+	state := filepath.Join(dir, "state")
+	for _, m := range []struct {
+		letter string
+		run    func()
+	}{
+		{"a", func() { b.fewOfMany("a", state) }},
+		{"b", b.command},
+		{"c", func() { b.manyChanges("c", state) }},
+		{"o", b.apart},
+		{"d", b.others},
+	} {
+		if strings.Contains(*only, m.letter) {
+			m.run()
+		}
+	}
+	return 0
+}
+
+// fileSystem names the file system that a path is on.
+func fileSystem(path string) string {
+	table, err := mounts.ReadMountinfo()
+	check(err)
+	best := mounts.Info{}
+	for _, m := range table {
+		if (path == m.Target || strings.HasPrefix(path, strings.TrimSuffix(m.Target, "/")+"/")) && len(m.Target) >= len(best.Target) {
+			best = m
+		}
+	}
+	return cmp.Or(best.FSType, "an unknown file system")
+}
+
+// A race is several things that are done in turns.
+type race struct {
+	dirs  []string // whose file systems are flushed before each
+	times map[string][]time.Duration
+	cold  bool // what is measured now only warms caches
+}
+
+// rounds calls one for each run, and a few times before.
+func (r *race) rounds(n int, one func()) {
+	r.times = map[string][]time.Duration{}
+	for i := range n + min(n, 3) {
+		r.cold = i < min(n, 3)
+		one()
+	}
+}
+
+// time measures f.
+func (r *race) time(name string, f func() error) {
+	for _, dir := range r.dirs {
+		check(flush(dir))
+	}
+	begin := time.Now()
+	err := f()
+	d := time.Since(begin)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	check(err)
+	if !r.cold {
+		r.times[name] = append(r.times[name], d)
+	}
+}
+
+func flush(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.Syncfs(int(d.Fd()))
+}
+
+func quantile(t []time.Duration, percent int) time.Duration {
+	t = slices.Sorted(slices.Values(t))
+	return t[min(len(t)-1, len(t)*percent/100)]
+}
+
+func ms(d time.Duration) float64 { return float64(d) / 1e6 }
+
+// show prints what was measured, and as a ratio to base if there is one, and what it
+// is promised to be at most.
+func (r *race) show(name, base, promise string) {
+	t := r.times[name]
+	fmt.Printf("  %-34s %9.3f ms   p95 %9.3f", name, ms(quantile(t, 50)), ms(quantile(t, 95)))
+	if base != "" {
+		fmt.Printf("   %6.3f of %s", float64(quantile(t, 50))/float64(quantile(r.times[base], 50)), base)
+	}
+	if promise != "" {
+		fmt.Printf(" (at most %s)", promise)
+	}
+	fmt.Println()
+}
+
+// fill makes a project of n files in directories of a hundred.
+func fill(dir string, n int) {
+	for i := range n {
+		p := filepath.Join(dir, name(i))
+		if i%100 == 0 {
+			check(os.MkdirAll(filepath.Dir(p), 0o755))
+		}
+		// Not all different, for git's sake.
+		check(os.WriteFile(p, fmt.Appendf(nil, "%512d\n", i%1000), 0o644))
+	}
+}
+
+func name(i int) string { return fmt.Sprintf("d%d/f%d", i/100, i) }
+
+func (b *bench) project() string {
+	if b.large == "" {
+		b.large = filepath.Join(b.dir, "large")
+		fill(b.large, *files)
+	}
+	return b.large
+}
+
+// session makes a session with what a shell script does in a sandbox.
+func (b *bench) session(project, state, script string) *overlay.Session {
+	check(os.MkdirAll(state, 0o700))
+	cmd := b.nsrun(project, state, "run", "-q", "--keep", "-c", script)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	check(err)
+	s, err := overlay.Open(filepath.Join(state, "nsrun", "sessions"), "last")
+	check(err)
+	return s
+}
+
+func (b *bench) nsrun(project, state string, args ...string) *exec.Cmd {
+	cmd := exec.Command(*nsrun, args...)
+	cmd.Dir = project
+	cmd.Env = append(os.Environ(), "HOME="+b.dir, "XDG_STATE_HOME="+state)
+	return cmd
+}
+
+// changes counts the session's changes.
+func changes(s *overlay.Session, want int) error {
+	n := 0
+	for _, err := range s.Changes() {
+		if err != nil {
+			return err
+		}
+		n++
+	}
+	if n != want {
+		return fmt.Errorf("%d changes, not %d", n, want)
+	}
+	return nil
+}
+
+// fewChanges is what changes 20 files all over a large project, as a shell script.
+func fewChanges() string {
+	var script strings.Builder
+	for i := range few {
+		fmt.Fprintf(&script, "printf '%%8192s\\n' %d >%s\n", i, name(i**files/few))
+	}
+	return script.String()
+}
+
+func (b *bench) fewOfMany(letter, state string) {
+	project := b.project()
+	s := b.session(project, state, fewChanges())
+	defer s.Close()
+	copies := filepath.Join(b.dir, "copies")
+	upper := s.Roots()[0].Upper
+	r := race{dirs: []string{b.dir, state}}
+	ctx := context.Background()
+	r.rounds(*runs, func() {
+		r.time("changes", func() error { return changes(s, few) })
+		r.time("commit", func() error { return s.Commit(ctx) })
+		r.time("undo", func() error { return s.Undo(ctx, overlay.UndoOptions{}) })
+		check(os.Mkdir(copies, 0o755))
+		r.time("copying with fsync", func() error {
+			for i := range few {
+				if err := copyFile(filepath.Join(copies, strconv.Itoa(i)), filepath.Join(upper, name(i**files/few))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		check(os.RemoveAll(copies))
+	})
+	check(s.Discard())
+	fmt.Printf("%s: %d changed files of %d, sessions on %s, the project on %s\n", letter, few, *files, fileSystem(state), fileSystem(b.dir))
+	r.show("changes", "", "2 ms")
+	r.show("commit", "copying with fsync", "1.3")
+	r.show("undo", "copying with fsync", "1.3")
+	r.show("copying with fsync", "", "")
+}
+
+// copyFile copies a file, and waits until it is on disk.
+func copyFile(to, from string) (err error) {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, dst.Close()) }()
+	if _, err := io.Copy(dst, src); err != nil {
+		return err
+	}
+	return dst.Sync()
+}
+
+func (b *bench) command() {
+	large := b.project()
+	tiny := filepath.Join(b.dir, "tiny")
+	fill(tiny, small)
+	state := filepath.Join(b.dir, "state-b")
+	check(os.MkdirAll(state, 0o700))
+	in := func(n int) string { return fmt.Sprintf("in a project of %d", n) }
+	r := race{dirs: []string{b.dir}}
+	r.rounds(5**runs, func() {
+		r.time(in(*files), b.nsrun(large, state, "run", "--commit", "--", "true").Run)
+		r.time(in(small), b.nsrun(tiny, state, "run", "--commit", "--", "true").Run)
+	})
+	fmt.Printf("b: nsrun run --commit -- true (%d runs)\n", 5**runs)
+	r.show(in(*files), in(small), "1.2")
+	r.show(in(small), "", "")
+}
+
+func (b *bench) manyChanges(letter, state string) {
+	project := filepath.Join(b.dir, "project-"+letter)
+	fill(project, many)
+	// Half of them are modified, half are new.
+	s := b.session(project, state, `d=0
+while [ $d -lt 100 ]; do
+	f=0
+	while [ $f -lt 50 ]; do
+		printf '%1023s\n' $f >d$d/f$((d * 100 + f))
+		printf '%1023s\n' $f >d$d/new$f
+		f=$((f + 1))
+	done
+	d=$((d + 1))
+done`)
+	defer s.Close()
+	upper, copied := s.Roots()[0].Upper, filepath.Join(b.dir, "copied")
+	r := race{dirs: []string{b.dir, state}}
+	ctx := context.Background()
+	n := max(3, *runs/2)
+	r.rounds(n, func() {
+		r.time("changes", func() error { return changes(s, many) })
+		r.time("find", exec.Command("find", upper, "-printf", "%y %s %p\n").Run)
+		r.time("commit", func() error { return s.Commit(ctx) })
+		r.time("undo", func() error { return s.Undo(ctx, overlay.UndoOptions{}) })
+		r.time("cp -a and sync -f", func() error {
+			if err := exec.Command("cp", "-a", upper, copied).Run(); err != nil {
+				return err
+			}
+			return exec.Command("sync", "-f", copied).Run()
+		})
+		check(os.RemoveAll(copied))
+	})
+	check(s.Discard())
+	check(os.RemoveAll(project))
+	fmt.Printf("%s: %d changed files, sessions on %s, the project on %s (%d runs)\n", letter, many, fileSystem(state), fileSystem(b.dir), n)
+	r.show("changes", "find", "1.5")
+	r.show("find", "", "")
+	r.show("commit", "cp -a and sync -f", "1.5")
+	r.show("undo", "cp -a and sync -f", "1.5")
+	r.show("cp -a and sync -f", "", "")
+}
+
+// apart is a and c with sessions on another file system: what is copied into the
+// project is copied across, and so is the backup.
+func (b *bench) apart() {
+	state, err := os.MkdirTemp(*other, "nsrun-sessions")
+	if err != nil {
+		fmt.Printf("o: not measured: %v\n", err)
+		return
+	}
+	defer os.RemoveAll(state)
+	b.fewOfMany("o", state)
+	b.manyChanges("o", state)
+}
+
+// others is what people do without sessions.
+func (b *bench) others() {
+	project := b.project()
+	fmt.Printf("d: %d changed files of %d, without sessions\n", few, *files)
+	change := func(dir string) error {
+		cmd := exec.Command("/bin/sh", "-c", fewChanges())
+		cmd.Dir = dir
+		return cmd.Run()
+	}
+	r := race{dirs: []string{b.dir}}
+	if _, err := exec.LookPath("git"); err != nil {
+		fmt.Println("  git is missing: not measured")
+	} else {
+		git := func(args ...string) func() error {
+			cmd := exec.Command("git", append([]string{"-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0", "-c", "maintenance.auto=false"}, args...)...)
+			cmd.Dir = project
+			return cmd.Run
+		}
+		for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"commit", "-qm", "all"}} {
+			check(git(args...)())
+		}
+		r.rounds(*runs, func() {
+			check(change(project))
+			r.time("git status", git("status", "--porcelain"))
+			r.time("git stash", git("stash", "-q"))
+			r.time("git stash pop", git("stash", "pop", "-q"))
+			check(git("checkout", "-q", "--", ".")())
+		})
+		check(os.RemoveAll(filepath.Join(project, ".git")))
+		for _, name := range []string{"git status", "git stash", "git stash pop"} {
+			r.show(name, "", "")
+		}
+	}
+	if _, err := exec.LookPath("rsync"); err != nil {
+		fmt.Println("  rsync is missing (the package rsync): not measured")
+		return
+	}
+	copied := filepath.Join(b.dir, "rsync")
+	begin := time.Now()
+	check(exec.Command("cp", "-a", project, copied).Run())
+	fmt.Printf("  %-34s %9.3f ms   (once)\n", "cp -a, the copy for rsync", ms(time.Since(begin)))
+	r.rounds(*runs, func() {
+		check(change(copied))
+		r.time("rsync -a --delete", exec.Command("rsync", "-a", "--delete", copied+"/", project+"/").Run)
+		// The next round's are of another size again.
+		check(exec.Command("/bin/sh", "-c", "cd "+project+" && "+strings.ReplaceAll(fewChanges(), "8192", "512")).Run())
+	})
+	r.show("rsync -a --delete", "", "")
+}
