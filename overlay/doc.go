@@ -34,12 +34,22 @@
 // # Commit
 //
 // A commit first compares, refuses what must not be committed ([SpecialError])
-// and what the project's owner changed meanwhile ([ConflictError]), then makes
-// every new object under a temporary name beside its destination, and only then
-// renames. Objects that are replaced or deleted are kept under a temporary name
-// until all renames are done, so that a failure in the middle is taken back.
-// Nothing is ever truncated or overwritten in place, and a commit never changes
-// the session's own copy.
+// and what the project's owner changed meanwhile ([ConflictError], unless
+// [CommitOptions] says who is right). Then it makes every new object in the
+// session's own directory, writes a journal, and exchanges the objects with the
+// project's: what was replaced or deleted is in the session's directory by that,
+// as the backup. Nothing is ever truncated or overwritten in place, and a commit
+// never changes what the session wrote.
+//
+// It is all or nothing, whenever it is interrupted: the next call of Create, Open,
+// List or [Recover] finishes it or takes it back. [Session.Undo] takes a commit back
+// that was done; the session is then what it was before.
+//
+// # Who holds what
+//
+// A Session holds the state directory, its own directory, its lock and the roots. A
+// walk, a commit (its tx) and an undo have descriptors of their own, and close them
+// before they return; a dir belongs to whoever opened it.
 //
 // # Trust
 //
