@@ -54,6 +54,9 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.checkDependents(); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
 	if left == 0 && len(s.meta.Done) == 0 {
 		if err := s.discard(); err != nil {
 			return &Error{Op: op, Path: s.path, Err: err}

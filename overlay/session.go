@@ -65,6 +65,9 @@ type Info struct {
 	On      string // the session that it was begun on; empty: none
 	Engine  Engine
 
+	// Commits is how many commits Undo can take back.
+	Commits int
+
 	// Interrupted says that something was begun with the session, and could be neither
 	// finished nor taken back: Recover tells why.
 	Interrupted bool
@@ -585,7 +588,7 @@ func (s *Session) Info() Info {
 	defer s.mu.Unlock()
 	info := Info{
 		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State, On: s.meta.On, Engine: s.meta.Engine,
-		Roots: slices.Clone(s.roots), Busy: s.lock != nil || s.busy,
+		Roots: slices.Clone(s.roots), Commits: len(s.meta.Done), Busy: s.lock != nil || s.busy,
 	}
 	info.Interrupted = !info.Busy && s.state != nil && pending(s.state, s.id)
 	for _, arg := range s.meta.Command {

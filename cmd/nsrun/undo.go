@@ -10,7 +10,8 @@ import (
 const undoHelp = `What the session's last commit replaced and deleted is put back, what it made is
 taken out again. The changes are kept then, and can be committed again. Where
 the project was changed since, that is said and nothing is done, but with
---force. It works until nsrun gc removes the session, which is a week later.`
+--force. It works until nsrun gc removes the session, which is a week later.
+Where no session is named the newest one is meant that was committed.`
 
 type undoOptions struct{ force, quiet bool }
 
@@ -25,11 +26,20 @@ func undo(args []string) int {
 	if !ok {
 		return status
 	}
+	named := len(rest) > 0
 	id, rest := sessionArg(rest)
 	if len(rest) > 0 {
 		return fail(&usageError{"undo", "takes one session, and takes all of its last commit back"})
 	}
 	tellRecovered()
+	if !named {
+		// The newest session of those that there is something to take back of.
+		for in, err := range overlay.List("") {
+			if err == nil && in.Commits > 0 {
+				id = in.ID
+			}
+		}
+	}
 	s, err := overlay.Open("", id)
 	if err != nil {
 		return fail(err)
