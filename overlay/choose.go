@@ -26,10 +26,10 @@ func (s *Session) choose(all []node, paths, exclude []string) ([]node, error) {
 		}
 	}
 	for _, p := range exclude {
-		match, err := s.excluder(p)
-		if err != nil {
-			return nil, &Error{Op: "exclude", Path: p, Err: err}
+		if p == "" {
+			return nil, &Error{Op: "exclude", Path: p, Err: errors.New("it is neither a path nor a pattern")}
 		}
+		match := s.excluder(p)
 		for i, n := range all {
 			chosen[i] = chosen[i] && !match(n)
 		}
@@ -86,11 +86,8 @@ func (s *Session) include(all []node, chosen []bool, p string) error {
 	if found >= 0 {
 		return nil
 	}
-	if !isPattern(p) {
+	if !isPattern(p) || !doublestar.ValidatePattern(p) {
 		return &Error{Op: "choose", Path: p, Err: ErrNoChange}
-	}
-	if !doublestar.ValidatePattern(p) {
-		return &Error{Op: "choose", Path: p, Err: errors.New("the pattern is not one")}
 	}
 	hit := false
 	for _, at := range s.places(p) {
@@ -125,10 +122,7 @@ func matches(pattern, p string) bool {
 
 // excluder returns what a path or pattern excludes: one without a slash stands for
 // objects of that name in any directory.
-func (s *Session) excluder(p string) (func(node) bool, error) {
-	if p == "" || !doublestar.ValidatePattern(p) {
-		return nil, errors.New("it is neither a path nor a pattern")
-	}
+func (s *Session) excluder(p string) func(node) bool {
 	if !strings.Contains(strings.TrimSuffix(p, "/"), "/") {
 		name := strings.TrimSuffix(p, "/")
 		return func(n node) bool {
@@ -138,7 +132,7 @@ func (s *Session) excluder(p string) (func(node) bool, error) {
 				}
 			}
 			return false
-		}, nil
+		}
 	}
 	list := s.places(p)
 	return func(n node) bool {
@@ -148,7 +142,7 @@ func (s *Session) excluder(p string) (func(node) bool, error) {
 			}
 		}
 		return false
-	}, nil
+	}
 }
 
 // places returns what a user's path may mean.

@@ -138,7 +138,7 @@ func (c *commit) changed(at place, st stat) bool {
 	if own, ok := c.ledger.at[at]; ok && own.Lower == st.ctime {
 		return false
 	}
-	if ctime, ok := c.ledger.files[rootFile{at.root, st.ino}]; ok && st.nlink > 1 && ctime == st.ctime {
+	if ctime, ok := c.ledger.files[st.ino]; ok && st.nlink > 1 && ctime == st.ctime {
 		return false
 	}
 	return !c.below[at].holds(st)

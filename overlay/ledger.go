@@ -12,19 +12,13 @@ import (
 // A ledger holds what is settled, see the type of that name.
 type ledger struct {
 	at    map[place]settled
-	files map[rootFile]int64
-}
-
-// A rootFile is a file of a root, whatever its names.
-type rootFile struct {
-	root int
-	ino  uint64
+	files map[uint64]int64 // ctimes of files with several names, which may be in other roots, by inode number
 }
 
 func (l *ledger) load(m *meta) {
-	l.files = make(map[rootFile]int64, len(m.Files))
+	l.files = make(map[uint64]int64, len(m.Files))
 	for _, f := range m.Files {
-		l.files[rootFile{f.Root, f.Ino}] = f.Ctime
+		l.files[f.Ino] = f.Ctime
 	}
 	l.at = make(map[place]settled, len(m.Settled))
 	for _, st := range m.Settled {
@@ -41,11 +35,11 @@ func (l *ledger) set(at place, st settled) {
 func (l *ledger) store(m *meta) {
 	m.Settled = l.list()
 	m.Files = nil
-	for f, ctime := range l.files {
-		m.Files = append(m.Files, settledFile{f.root, f.ino, ctime})
+	for ino, ctime := range l.files {
+		m.Files = append(m.Files, settledFile{ino, ctime})
 	}
 	slices.SortFunc(m.Files, func(a, b settledFile) int {
-		return cmp.Or(cmp.Compare(a.Root, b.Root), cmp.Compare(a.Ino, b.Ino))
+		return cmp.Compare(a.Ino, b.Ino)
 	})
 }
 
@@ -89,7 +83,7 @@ func (t *tx) noteFiles(l *ledger) {
 		}
 		for _, name := range [...]string{strconv.Itoa(i), spare(strconv.Itoa(i))} {
 			if now, err := st.lstat(name); err == nil && n.Old.is(now) && now.nlink > 1 {
-				l.files[rootFile{n.Root, now.ino}] = now.ctime
+				l.files[now.ino] = now.ctime
 			}
 		}
 	}
@@ -114,7 +108,7 @@ func (t *tx) noteBack(l *ledger) {
 		if at := (place{n.Root, string(n.Path)}); n.Old.Ino != 0 {
 			t.note(l, at, 0, false)
 			if now, ok := t.look(at); ok && now.nlink > 1 && !now.isDir() {
-				l.files[rootFile{n.Root, now.ino}] = now.ctime
+				l.files[now.ino] = now.ctime
 			}
 		} else {
 			delete(l.at, at)

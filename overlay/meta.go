@@ -107,7 +107,6 @@ type settled struct {
 // settledFile is written for each file of the project with several names of which a
 // commit moved one: its ctime is our own doing, whatever name it is found under.
 type settledFile struct {
-	Root  int    `json:"root"`
 	Ino   uint64 `json:"ino"`
 	Ctime int64  `json:"ctime"` // nanoseconds since 1970
 }
@@ -167,11 +166,6 @@ func decodeMeta(data []byte) (*meta, error) {
 	for _, s := range m.Settled {
 		if err := checkPlace(s.Root, string(s.Path), len(m.Roots)); err != nil {
 			return nil, err
-		}
-	}
-	for _, f := range m.Files {
-		if f.Root < 0 || f.Root >= len(m.Roots) {
-			return nil, fmt.Errorf("no root number %d", f.Root)
 		}
 	}
 	for i, n := range m.Done {

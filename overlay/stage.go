@@ -43,6 +43,7 @@ func (c *commit) stage(ctx context.Context) error {
 			c.progress(1)
 		}
 	}
+	c.retimed()
 	if err := c.copier.finishDirs(); err != nil {
 		return err
 	}
@@ -63,13 +64,29 @@ func (c *commit) stage(ctx context.Context) error {
 	return nil
 }
 
+// retimed corrects the identities of new names of files that get another time.
+func (c *commit) retimed() {
+	after := map[uint64]int64{}
+	for _, r := range c.tx.j.Times {
+		after[r.Ino] = r.After
+	}
+	for i := range c.tx.j.Nodes {
+		n := &c.tx.j.Nodes[i]
+		if ns, ok := after[n.New.Ino]; ok && n.New.Mtime != 0 {
+			n.New.Mtime = ns
+		}
+	}
+}
+
 // plan fills in the journal, but for the identities of what is not made yet.
 func (c *commit) plan() error {
 	t := c.tx
 	touched := map[place]bool{}
 	for i := 0; i < len(c.nodes); i++ {
 		n := c.nodes[i]
-		if n.timeOnly {
+		// A file with other names gets its time alone only if it is another file then, as
+		// it was in the sandbox.
+		if n.timeOnly && (n.low.isDir() || n.low.nlink == 1) {
 			if err := c.touch(place{n.root, n.Path}, n.low, n.up.mtime.Nano(), touched); err != nil {
 				return err
 			}

@@ -167,28 +167,6 @@ func (s *Session) trees(i int) (up, low tree, err error) {
 	return up, low, nil
 }
 
-// openLayers opens the two directories of root i.
-func (s *Session) openLayers(i int) (up, low *handle, err error) {
-	const op = "open session"
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(op, false); err != nil {
-		return nil, nil, err
-	}
-	root, err := s.root(i)
-	if err != nil {
-		return nil, nil, err
-	}
-	if low, err = root.open(".", unix.O_PATH|unix.O_DIRECTORY); err != nil {
-		return nil, nil, &Error{Op: op, Path: s.roots[i].Path, Err: err}
-	}
-	if up, err = s.dir.open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW); err != nil {
-		low.close()
-		return nil, nil, &Error{Op: op, Path: s.roots[i].Upper, Err: err}
-	}
-	return up, low, nil
-}
-
 // A walker compares one root's upper directory with the project.
 type walker struct {
 	index   int
