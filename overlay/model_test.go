@@ -111,8 +111,7 @@ func (m model) run(w *worker) (err error) {
 		}
 		roots, plain = append(roots, p), append(plain, filepath.Join(base, "p"+strconv.Itoa(i)))
 	}
-	// Where an overlay copies a file up it becomes one of its own.
-	r, err := w.do(job{Build: m.build, Copy: plain, Linked: m.engine == EngineCopy, Roots: roots})
+	r, err := w.do(job{Build: m.build, Copy: plain, Roots: roots})
 	if err != nil {
 		return fmt.Errorf("build: %w", err)
 	}

@@ -228,7 +228,7 @@ func (m *machine) try(o op, copied *bool) error {
 	switch o.Do {
 	case "link":
 		st, err := d.lstat(name)
-		if err != nil || st.isDir() {
+		if err != nil || st.isDir() || o.A[0] != o.B[0] { // roots are on their own
 			return cmp.Or[error](err, unix.EPERM)
 		}
 		// Where a file of the lower directory gets another name, an overlay has an

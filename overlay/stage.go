@@ -316,7 +316,8 @@ func (c *commit) twin(n node, st *handle, path string, dst *handle, to string) (
 		return stat{}, false, nil
 	}
 	w, ok := c.twins[n.root][id]
-	if !ok || w.low.nlink != 1 {
+	if !ok || w.low.nlink != 1 || w.low.mtime != n.up.mtime {
+		// Nor where the file gets another time, for then both names would.
 		return stat{}, false, nil
 	}
 	dir, name := splitPath(w.path)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -162,8 +163,9 @@ func runHelper(t testing.TB, input helperInput, layers ...*os.File) string {
 }
 
 // snapshot prints a tree, a line per object: path, type, mode, and for a file
-// its content, the number of its names and its modification time. (Which names
-// belong together an overlay does not show: the inode numbers differ.)
+// its content, the number of its names, its modification time and its attributes. (Which
+// names belong together an overlay does not show: the inode numbers differ. See view for
+// more.)
 func snapshot(w io.Writer, root string) error {
 	return filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, p)
@@ -196,8 +198,13 @@ func snapshot(w io.Writer, root string) error {
 			}
 			fmt.Fprintf(w, " -> %q", text)
 		}
-		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			fmt.Fprintf(w, " at %d.%09d", st.Mtim.Sec, st.Mtim.Nsec)
+		fmt.Fprintf(w, " at %d.%09d", st.Mtim.Sec, st.Mtim.Nsec)
+		o := object{Mode: st.Mode}
+		if err := o.readXattrs(p); err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(o.Xattrs)) {
+			fmt.Fprintf(w, " %s=%q", name, o.Xattrs[name])
 		}
 		fmt.Fprintln(w)
 		return nil

@@ -703,7 +703,7 @@ func (t *tx) dropStages() error {
 				err = removeTree(d, st.Name)
 			}
 			if h, herr := d.open(".", unix.O_PATH|unix.O_DIRECTORY); err == nil && herr == nil {
-				_ = h.setMtime(unix.NsecToTimespec(st.Before)) // it may be somebody else's
+				_ = h.setMtime(unix.NsecToTimespec(t.timeOf(st))) // it may be somebody else's
 				h.close()
 			}
 		}
@@ -719,6 +719,24 @@ func (t *tx) dropStages() error {
 	}
 	t.staged, t.stages = nil, nil
 	return t.dir.unlink(stagesName, 0)
+}
+
+// timeOf is the modification time that a stage's directory is to have when the stage is
+// gone: from before it was made, or what the transaction gives it.
+func (t *tx) timeOf(st stage) int64 {
+	if t.j == nil {
+		return st.Before
+	}
+	for _, r := range t.j.Times {
+		if r.Root != st.Root || r.Path != st.Dir {
+			continue
+		}
+		if slices.Contains(t.s.meta.Done, t.n) {
+			return r.After
+		}
+		return r.Before
+	}
+	return st.Before
 }
 
 // remove removes the transaction's directory, and closes it.

@@ -25,6 +25,7 @@ type object struct {
 	Mtime    int64 // nanoseconds since 1970
 	Xattrs   map[string]string
 	Twin     string // the first of the names that the object has in the view; "": it has one
+	Shared   bool   // it has several, whatever Twin says
 }
 
 // A view is what somebody saw of one or more trees: "0" is the first root, "0/a/b"
@@ -45,7 +46,7 @@ func takeView(v view, key, root, upper string) error {
 		}
 		for _, n := range names {
 			o := v[n]
-			o.Twin = names[0]
+			o.Twin, o.Shared = names[0], true
 			v[n] = o
 		}
 	}
@@ -312,7 +313,7 @@ func (c changeSet) committed(project, seen, before view, all bool) []string {
 			switch {
 			case c.changed[k] || c.around[k]:
 				return false
-			case project[k].Twin != "" && seen[k].Twin == "":
+			case project[k].Shared:
 				return true
 			}
 			return !all && got.Mtime == before[k].Mtime
