@@ -316,8 +316,7 @@ func (c *commit) twin(n node, st *handle, path string, dst *handle, to string) (
 		return stat{}, false, nil
 	}
 	w, ok := c.twins[n.root][id]
-	if !ok || w.low.nlink != 1 || w.low.mtime != n.up.mtime {
-		// Nor where the file gets another time, for then both names would.
+	if !ok || w.low.nlink != 1 {
 		return stat{}, false, nil
 	}
 	dir, name := splitPath(w.path)
@@ -336,8 +335,10 @@ func (c *commit) twin(n node, st *handle, path string, dst *handle, to string) (
 	if err != nil || !made.same(w.low) {
 		return stat{}, false, orMoved(err)
 	}
-	// The link gave the file a new ctime, which is no sign of a conflict.
-	if err := c.touch(place{n.root, w.path}, w.low, w.low.mtime.Nano(), map[place]bool{}); err != nil {
+	// The link gives the file a new ctime, which is no sign of a conflict, and both
+	// names have one time.
+	known := slices.ContainsFunc(c.tx.j.Times, func(r retime) bool { return r.Root == n.root && string(r.Path) == w.path })
+	if err := c.touch(place{n.root, w.path}, w.low, n.up.mtime.Nano(), map[place]bool{{n.root, w.path}: known}); err != nil {
 		return stat{}, false, err
 	}
 	if c.copier.links == nil {
