@@ -89,6 +89,19 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) error {
 	if err := s.checkBase(op); err != nil {
 		return err
 	}
+	err = s.commit(ctx, o)
+	if errors.Is(err, unix.EXDEV) && !s.farStages {
+		if _, half := errors.AsType[*CommitError](err); !half {
+			// One mount, and yet no renaming: project quotas, or encrypted directories.
+			s.farStages = true
+			err = s.commit(ctx, o)
+			s.farStages = false
+		}
+	}
+	return err
+}
+
+func (s *Session) commit(ctx context.Context, o CommitOptions) error {
 	c := newCommit(s, o)
 	defer c.close()
 	if err := c.find(ctx); err != nil {
@@ -117,6 +130,8 @@ type commit struct {
 	full    bool   // nothing else is left in the session
 	layers  []layer
 	ledger  ledger
+	kept    map[place]baseEntry // what the project had when the command had ended; nil: not read
+	deletes bool                // something was deleted, or moved, in the session
 	twins   []map[inode]twin
 	below   map[place]trace // of the commits of the session that this one stands on
 
@@ -218,6 +233,7 @@ func (c *commit) find(ctx context.Context) error {
 			return err
 		}
 		all = append(all, n)
+		c.deletes = c.deletes || n.Kind == Deleted
 	}
 	chosen, err := s.choose(all, c.o.Paths, c.o.Exclude)
 	if err != nil {
@@ -293,7 +309,9 @@ func (c *commit) changes() (list []Change) {
 // failed takes back what was done, and returns err or what is worse.
 func (c *commit) failed(err error) error {
 	c.copier.close()
+	c.s.mu.Lock()
 	undo := c.tx.abandon(&c.ledger)
+	c.s.mu.Unlock()
 	if undo != nil && c.tx.begun {
 		return &CommitError{Applied: c.changes(), Err: errors.Join(err, undo)}
 	}

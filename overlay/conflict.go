@@ -90,7 +90,7 @@ func (c *commit) conflictsOf(n *node) (list []Conflict) {
 	case l.replaced:
 		add(".", whyReplaced, stat{}, false)
 	case !n.hasLow:
-		if n.origin && c.removed(n) {
+		if c.removed(n) {
 			add(n.Path, whyGone, stat{}, false)
 		}
 	case n.Path == ".":
@@ -113,9 +113,23 @@ func (c *commit) conflictsOf(n *node) (list []Conflict) {
 	return list
 }
 
-// removed reports whether an object that was copied up from the project may have been
-// removed there: something was done in the directory that it was in.
+// removed reports whether the project had an object where the session has one, when the
+// command had ended, and has none any more.
 func (c *commit) removed(n *node) bool {
+	if c.kept == nil {
+		var err error
+		if c.kept, err = c.s.known(); err != nil || c.kept == nil {
+			c.kept = map[place]baseEntry{}
+		}
+	}
+	if _, ok := c.kept[place{n.root, n.Path}]; ok {
+		return true
+	}
+	// Where nobody kept account: it was copied up from the project, not renamed in the
+	// session, and something was done in the directory that it was in.
+	if !n.origin || len(c.kept) > 0 || c.deletes {
+		return false
+	}
 	for dir := path.Dir(n.Path); ; dir = path.Dir(dir) {
 		d, err := c.layers[n.root].low.at(dir)
 		if err == nil {
@@ -158,11 +172,19 @@ func (tr trace) holds(st stat) bool {
 // traces reads what the commits of the session that s stands on did to the project:
 // that is no conflict.
 func (c *commit) traces() error {
-	s := c.s
-	if s.meta.On == "" {
+	c.below = map[place]trace{}
+	return c.tracesOf(c.s.meta.On, 0)
+}
+
+// tracesOf reads those of the session on, and of what that one stands on before.
+func (c *commit) tracesOf(on string, depth int) error {
+	if on == "" || depth > maxStack {
 		return nil
 	}
-	d, err := openOwned(s.state, s.meta.On)
+	d, err := openOwned(c.s.state, on)
+	if err == unix.ENOENT && depth > 0 {
+		return nil // it ended long ago
+	}
 	if err != nil {
 		return err
 	}
@@ -171,7 +193,9 @@ func (c *commit) traces() error {
 	if err != nil {
 		return err
 	}
-	c.below = map[place]trace{}
+	if err := c.tracesOf(m.On, depth+1); err != nil {
+		return err
+	}
 	for _, n := range m.Done {
 		data, err := d.readFile(txName+"/"+strconv.Itoa(n)+"/"+journalName, metaMost)
 		if err != nil {
@@ -181,33 +205,38 @@ func (c *commit) traces() error {
 		if err != nil {
 			return err
 		}
-		// Roots are those of the session below, or some of them.
-		at := func(root int, p rawText) (place, bool) {
-			i, ok := s.meta.rootOf(m.Roots[root].Path)
-			return place{i, string(p)}, ok
-		}
-		for _, n := range j.Nodes {
-			if pl, ok := at(n.Root, n.Path); ok && n.New.Ino != 0 {
-				c.below[pl] = trace{made: n.New}
-			}
-		}
-		for _, a := range j.Attrs {
-			n := j.Nodes[a.Node]
-			if pl, ok := at(n.Root, n.Path); ok {
-				id := n.Old
-				id.Mode, id.UID, id.GID = id.Mode&unix.S_IFMT|a.After.Mode, a.After.UID, a.After.GID
-				c.below[pl] = trace{made: id}
-			}
-		}
-		for _, r := range j.Times {
-			if pl, ok := at(r.Root, r.Path); ok {
-				tr := c.below[pl]
-				tr.touch = r
-				c.below[pl] = tr
-			}
-		}
+		c.addTraces(m, j)
 	}
 	return nil
+}
+
+// addTraces adds what a transaction of the session with the data m did.
+func (c *commit) addTraces(m *meta, j *journal) {
+	// Roots are those of the session below, or some of them.
+	at := func(root int, p rawText) (place, bool) {
+		i, ok := c.s.meta.rootOf(m.Roots[root].Path)
+		return place{i, string(p)}, ok
+	}
+	for _, n := range j.Nodes {
+		if pl, ok := at(n.Root, n.Path); ok && n.New.Ino != 0 {
+			c.below[pl] = trace{made: n.New}
+		}
+	}
+	for _, a := range j.Attrs {
+		n := j.Nodes[a.Node]
+		if pl, ok := at(n.Root, n.Path); ok {
+			id := n.Old
+			id.Mode, id.UID, id.GID = id.Mode&unix.S_IFMT|a.After.Mode, a.After.UID, a.After.GID
+			c.below[pl] = trace{made: id}
+		}
+	}
+	for _, r := range j.Times {
+		if pl, ok := at(r.Root, r.Path); ok {
+			tr := c.below[pl]
+			tr.touch = r
+			c.below[pl] = tr
+		}
+	}
 }
 
 func version(st stat) Version {

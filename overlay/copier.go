@@ -255,6 +255,9 @@ func (k *copier) file(src dir, name string, st stat, dir, dst *handle, to string
 		_ = unix.SyncFileRange(t.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 		k.flush = append(k.flush, t)
 		keep = true
+		if len(k.flush) >= fsyncMost {
+			return made, k.settle()
+		}
 	}
 	return made, nil
 }

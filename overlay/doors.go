@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -44,12 +45,15 @@ func (s *Session) note(e bookEntry) error {
 		}
 		s.listed = true
 	}
+	if s.dir == nil {
+		return fs.ErrClosed
+	}
 	f, err := s.dir.append(bookName)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	if err := writeAll(f, append(line, '\n')); err != nil {
+	if err := writeAll(f, slices.Concat([]byte{'\n'}, line, []byte{'\n'})); err != nil {
 		return err
 	}
 	s.noted++
@@ -116,7 +120,7 @@ func (s *Session) closeDoors() error {
 			defer top.close()
 			return restoreMode(top, string(e.Path), e.Ino, e.Mode)
 		}()
-		if err != nil && err != unix.ENOENT {
+		if err != nil && err != unix.ENOENT && !swapped(err) {
 			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(s.roots[e.Root].Path, string(e.Path)), Err: err})
 		}
 	}
@@ -249,7 +253,7 @@ func (d *doors) relock() error {
 	var errs []error
 	for _, at := range list {
 		w := d.widened[at]
-		if err := restoreMode(d.low[at.root], at.path, w.ino, w.mode); err != nil && err != unix.ENOENT {
+		if err := restoreMode(d.low[at.root], at.path, w.ino, w.mode); err != nil && err != unix.ENOENT && !swapped(err) {
 			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(d.s.roots[at.root].Path, at.path), Err: err})
 		}
 	}

@@ -42,6 +42,14 @@ type jnode struct {
 	New   ident   `json:"n,omitzero"` // in the project afterwards; zero: nothing is there, or a directory that stays
 	Old   ident   `json:"o,omitzero"` // in the project before; zero: nothing was there
 	Upper int64   `json:"c,omitempty"`
+
+	// Below and Newest are how many objects were in an old directory, and the latest
+	// ctime of the files with one name. Newest zero: not known.
+	Below  int   `json:"b,omitempty"`
+	Newest int64 `json:"w,omitempty"`
+
+	// Clean says that nobody had changed the old object since the session began.
+	Clean bool `json:"l,omitempty"`
 }
 
 // An ident tells one object from another, and from what it was before somebody wrote

@@ -92,7 +92,7 @@ func (t *tx) noteFiles(l *ledger) {
 // noteTimes notes that of all objects that stay and were touched.
 func (t *tx) noteTimes(l *ledger) {
 	for _, r := range t.j.Times {
-		if r.Clean {
+		if now, ok := t.look(place{r.Root, string(r.Path)}); ok && r.Clean && now.ino == r.Ino && (now.isDir() || now.mtime.Nano() == r.Before || now.mtime.Nano() == r.After) {
 			t.refresh(l, place{r.Root, string(r.Path)})
 		}
 	}
@@ -101,13 +101,28 @@ func (t *tx) noteTimes(l *ledger) {
 // noteBack settles what was put back into the project: that it has a new ctime is our
 // doing, and what the session has for it is a change again.
 func (t *tx) noteBack(l *ledger) {
+	again := map[place]bool{} // directories that were made again
+	for _, m := range t.j.Moves {
+		if n := t.j.Nodes[m.First]; m.Dir != nil {
+			again[place{n.Root, string(n.Path)}] = true
+		}
+	}
 	for _, n := range t.j.Nodes {
 		if n.Kind == 0 {
 			continue
 		}
 		if at := (place{n.Root, string(n.Path)}); n.Old.Ino != 0 {
+			now, ok := t.look(at)
+			if !ok || !n.Clean || !n.Old.same(now) && !again[at] {
+				// Somebody else's doing: a conflict as before.
+				if own, was := l.at[at]; was {
+					own.Done = false
+					l.set(at, own)
+				}
+				continue
+			}
 			t.note(l, at, 0, false)
-			if now, ok := t.look(at); ok && now.nlink > 1 && !now.isDir() {
+			if now.nlink > 1 && !now.isDir() {
 				l.files[now.ino] = now.ctime
 			}
 		} else {

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // State says what became of a session. The zero State is Kept.
@@ -86,6 +88,32 @@ type metaRoot struct {
 	Mode uint32  `json:"mode"`
 	UID  uint32  `json:"uid"`
 	GID  uint32  `json:"gid"`
+
+	// Disk tells one file system from another (statfs(2), f_type and f_fsid): another
+	// one may be mounted there. Zero: it is not known.
+	Disk uint64 `json:"disk,omitempty"`
+}
+
+// check fails if the directory h is not the one that the session was made for.
+func (r metaRoot) check(h *handle) error {
+	st, err := h.stat()
+	if err != nil {
+		return err
+	}
+	disk, err := diskOf(h)
+	if err == nil && (st.ino != r.Ino || r.Disk != 0 && disk != r.Disk) {
+		err = errors.New(whyReplaced)
+	}
+	return err
+}
+
+// diskOf returns what tells the file system of h from others.
+func diskOf(h *handle) (uint64, error) {
+	var st unix.Statfs_t
+	if err := sys.Retry(func() error { return unix.Fstatfs(h.fd, &st) }); err != nil {
+		return 0, err
+	}
+	return uint64(uint32(st.Fsid.Val[0]))<<32 | uint64(uint32(st.Fsid.Val[1])), nil
 }
 
 // settled is written for each path that a partial commit dealt with: the

@@ -551,6 +551,9 @@ func testUndo(t *testing.T, plain bool) {
 			t.Fatal(err)
 		}
 		err := c.tx.forward(true)
+		if n < len(j.Moves) {
+			_ = c.tx.objects.unlink(strconv.Itoa(n), unix.AT_REMOVEDIR)
+		}
 		if err == nil {
 			t.Fatalf("move %d did not fail", n)
 		}

@@ -30,8 +30,8 @@ const (
 type baseEntry struct {
 	Root int     `json:"root"`
 	Path rawText `json:"path"`
-	File int     `json:"file"`
-	Size int64   `json:"size"`
+	File int     `json:"file,omitempty"` // zero: it was there, and its content was not kept
+	Size int64   `json:"size,omitempty"`
 }
 
 // Preserve keeps the project's versions of modified text files, as long as nobody else
@@ -50,7 +50,7 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 	}
 	var b *kept
 	for _, c := range changes {
-		if c.Kind != Modified || c.Aspects&Content == 0 || !c.Mode.IsRegular() || !c.OldMode.IsRegular() || c.OldSize > baseMost {
+		if c.Kind != Modified && c.Kind != TypeChanged || c.Path == "." {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -86,7 +86,7 @@ func (s *Session) openKept() (_ *kept, err error) {
 	if err := unix.Mkdirat(s.dir.fd, baseName, 0o700); err != nil && err != unix.EEXIST {
 		return nil, err
 	}
-	b := &kept{known: map[place]baseEntry{}}
+	b := &kept{known: map[place]baseEntry{}, next: 1}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -118,9 +118,7 @@ func (b *kept) read(roots int) error {
 		}
 		b.next = max(b.next, e.File+1)
 		b.total += e.Size
-		if at := (place{e.Root, string(e.Path)}); b.known[at].Path == "" {
-			b.known[at] = e
-		}
+		b.known[place{e.Root, string(e.Path)}] = e
 	}
 	return nil
 }
@@ -134,7 +132,15 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 		}
 	}
 	at := place{root, c.Path}
-	if b.known[at].Path != "" || b.total+c.OldSize > baseMostAll {
+	if b.known[at].File > 0 {
+		return nil
+	}
+	if b.known[at].Path == "" {
+		if err := b.write(baseEntry{Root: root, Path: rawText(c.Path)}); err != nil {
+			return err
+		}
+	}
+	if c.Aspects&Content == 0 || !c.Mode.IsRegular() || !c.OldMode.IsRegular() || c.OldSize > baseMost || b.total+c.OldSize > baseMostAll {
 		return nil
 	}
 	f, err := s.File(c, Before)
@@ -169,6 +175,13 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 	if err := writeAll(out, data); err != nil {
 		return err
 	}
+	b.next++
+	b.total += e.Size
+	return b.write(e)
+}
+
+// write adds an entry to the index. The last one for a path counts.
+func (b *kept) write(e baseEntry) error {
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -176,9 +189,7 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 	if err := writeAll(b.index, append(line, '\n')); err != nil {
 		return err
 	}
-	b.next++
-	b.total += e.Size
-	b.known[at] = e
+	b.known[place{e.Root, string(e.Path)}] = e
 	return nil
 }
 
@@ -192,25 +203,32 @@ func (s *Session) settledAt(at place, ctime int64) bool {
 	return false
 }
 
-// baseOf returns the version of a file that the project had, and whether it was kept.
-func (s *Session) baseOf(at place) ([]byte, bool, error) {
+// known reads what the project had when the session's commands had ended, of what they
+// modified. Nil: nobody kept account.
+func (s *Session) known() (map[place]baseEntry, error) {
 	d, err := s.dir.openDir(baseName)
 	if err == unix.ENOENT {
-		return nil, false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	b := kept{dir: d, known: map[place]baseEntry{}}
 	defer b.close()
-	if err := b.read(len(s.roots)); err != nil {
+	return b.known, b.read(len(s.roots))
+}
+
+// baseOf returns the version of a file that the project had, and whether it was kept.
+func (s *Session) baseOf(at place) ([]byte, bool, error) {
+	known, err := s.known()
+	if err != nil {
 		return nil, false, err
 	}
-	e, ok := b.known[at]
-	if !ok {
+	e := known[at]
+	if e.File == 0 {
 		return nil, false, nil
 	}
-	data, err := d.readFile(strconv.Itoa(e.File), baseMost)
+	data, err := s.dir.readFile(baseName+"/"+strconv.Itoa(e.File), baseMost)
 	if err == nil && int64(len(data)) != e.Size {
 		err = ErrMoved
 	}

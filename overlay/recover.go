@@ -209,9 +209,15 @@ func (s *Session) recover() (what string, err error) {
 	if err != nil {
 		return what, err
 	}
-	for _, n := range slices.Backward(list) {
+	for i, n := range slices.Backward(list) {
 		done := slices.Contains(s.meta.Done, n)
+		if done && i < len(list)-1 {
+			break // what came after it shows that it was finished
+		}
 		did, err := s.recoverTx(n, done)
+		if done && what != "" {
+			did = "" // something else was interrupted
+		}
 		if did != "" {
 			what = did
 		}
@@ -272,6 +278,7 @@ func (s *Session) recoverTx(n int, done bool) (string, error) {
 		if t.j == nil {
 			return "", &Error{Op: "read journal", Path: s.path, Err: fs.ErrNotExist}
 		}
+		t.careful = true
 		if err := t.redo(); err != nil {
 			return "", err
 		}
@@ -279,6 +286,15 @@ func (s *Session) recoverTx(n int, done bool) (string, error) {
 	}
 	if t.j == nil {
 		return "a commit was taken back", errors.Join(t.dropStages(), t.remove())
+	}
+	// A stage that somebody removed is made again from the copies.
+	for _, m := range t.j.Moves {
+		if m.Stage != 0 && t.stage(m) == nil {
+			if err := t.restage(context.Background()); err != nil {
+				return "", err
+			}
+			break
+		}
 	}
 	var l ledger
 	l.load(s.meta)
@@ -326,25 +342,20 @@ func (t *tx) abandon(l *ledger) error {
 // end removes the transaction, which is not in force any more, but for what could not
 // be put back.
 func (t *tx) end() error {
-	left := t.left
-	if len(left) > 0 || t.keep {
-		if err := t.keepStages(); err != nil {
+	strange, err := t.strange()
+	if err != nil {
+		return &Error{Op: "look at", Path: t.s.path, Err: err}
+	}
+	if strange || len(t.left) > 0 {
+		if err := t.keepAside(); err != nil {
 			return err
 		}
-		top, err := t.s.dir.openDir(txName)
-		if err != nil {
-			return err
-		}
-		defer top.close()
-		if err := top.rename(strconv.Itoa(t.n), "kept-"+strconv.Itoa(t.n), unix.RENAME_NOREPLACE); err != nil {
-			return err
-		}
-		if err := t.s.unmark(); err != nil {
-			return err
-		}
-		var errs []error
-		for _, e := range left {
+		errs := []error{}
+		for _, e := range t.left {
 			errs = append(errs, e)
+		}
+		if !t.force { // else it was asked for
+			errs = append(errs, &Error{Op: "keep", Path: filepath.Join(t.s.path, txName, t.aside), Err: errAside})
 		}
 		return errors.Join(errs...)
 	}

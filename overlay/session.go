@@ -281,7 +281,11 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			return fail(fmt.Errorf("it is the same directory as %s", quotePath(other)))
 		}
 		seen[id{st.dev, st.ino}] = p
-		s.meta.Roots = append(s.meta.Roots, metaRoot{Path: rawText(p), Ino: st.ino})
+		disk, err := diskOf(h)
+		if err != nil {
+			return fail(err)
+		}
+		s.meta.Roots = append(s.meta.Roots, metaRoot{Path: rawText(p), Ino: st.ino, Disk: disk})
 	}
 	return nil
 }

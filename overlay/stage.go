@@ -97,6 +97,10 @@ func (c *commit) plan() error {
 		if n.hasLow {
 			j.Old = identify(n.low)
 		}
+		if n.hasLow {
+			j.Clean = !c.changed(place{n.root, n.Path}, n.low)
+			j.Below, j.Newest = n.Below, n.newest
+		}
 		if n.hasUp && !n.up.isDir() {
 			j.Upper = n.up.ctime
 		}
@@ -476,6 +480,9 @@ func (t *tx) makeStages(apart map[place]bool) error {
 	}
 	for i := range t.j.Moves {
 		m := &t.j.Moves[i]
+		if m.Stage != 0 {
+			continue // an undo has that one already
+		}
 		n := t.j.Nodes[m.First]
 		dir, _ := splitPath(string(n.Path))
 		at := place{n.Root, dir}
@@ -525,7 +532,8 @@ func (t *tx) buildStages() error {
 	if len(t.staged) == 0 {
 		return nil
 	}
-	t.stages = make([]*handle, len(t.staged))
+	have := len(t.stages)
+	t.stages = slices.Grow(t.stages, len(t.staged)-have)[:len(t.staged)]
 	data, err := json.Marshal(stages{journalVersion, t.staged})
 	if err != nil {
 		return err
@@ -540,6 +548,9 @@ func (t *tx) buildStages() error {
 		return &Error{Op: "write", Path: t.s.path, Err: err}
 	}
 	for i, st := range t.staged {
+		if i < have {
+			continue
+		}
 		err := func() error {
 			d, err := t.doors.open(place{st.Root, string(st.Dir)})
 			if err != nil {

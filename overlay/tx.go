@@ -36,14 +36,16 @@ type tx struct {
 	plain bool // rename only as every file system can; for tests
 	force bool // what somebody else put into a place is moved away
 
+	careful bool // the project may have been used since: what was set may have been changed
+
 	lookErr error   // of look
 	seen    *handle // the project's directory that was looked at last
 	seenAt  place
 
 	// left are objects that could not be put back since somebody else's are in their
-	// place; with keep there is something of theirs in the stage.
-	left []*Error
-	keep bool
+	// place. Nil: none. Where the transaction was kept aside for that, aside is its name.
+	left  []*Error
+	aside string
 }
 
 const (
@@ -129,6 +131,7 @@ func (s *Session) openTx(n int) (_ *tx, err error) {
 	} else if err != unix.ENOENT { // without one nothing was done yet
 		return nil, err
 	}
+	t.begun = t.j != nil
 	if t.objects, err = t.dir.openDir(objectsName); err != nil && err != unix.ENOENT {
 		return nil, err
 	}
@@ -149,6 +152,9 @@ func (t *tx) openRoots() error {
 		}
 		if t.low[i], err = low.open(".", unix.O_PATH|unix.O_DIRECTORY); err != nil {
 			return err
+		}
+		if err := t.s.meta.Roots[i].check(low); err != nil {
+			return &Error{Op: "open root", Path: t.s.roots[i].Path, Err: err}
 		}
 	}
 	return nil
@@ -363,7 +369,10 @@ func (t *tx) put(i int, fresh bool) error {
 			return n.New.chmod(d, name, 0) // done
 		case n.Old.Ino != 0 && found && n.Old.is(now), n.Old.Ino == 0 && !found:
 		case n.Old.Ino != 0 && !found && st != nil:
-			// Between the two steps that an exchange took.
+			// Between the two steps that an exchange took; or somebody removed it since.
+			if got, have, err := st.lstatIf(obj); err != nil || !have || !n.New.is(got) {
+				return cmpErr(err, t.conflict(n, whyNow))
+			}
 			away = true
 		default:
 			return t.conflict(n, whyNow)
@@ -380,12 +389,12 @@ func (t *tx) put(i int, fresh bool) error {
 		}
 		return err
 	case n.New.Ino == 0:
-		return t.moveAway(d, name, st, obj, n)
+		return t.moveAway(d, name, st, obj, n, fresh)
 	}
 	err = across(st, obj, n.New, d, name, n.Old, func() error { return t.exchange(st, obj, d, name) })
 	if err == unix.EINVAL {
 		// For a moment there is nothing at the name.
-		if err := t.moveAway(d, name, st, spare(obj), n); err != nil {
+		if err := t.moveAway(d, name, st, spare(obj), n, fresh); err != nil {
 			return err
 		}
 		err := t.carry(st, obj, n.New, d, name)
@@ -402,7 +411,7 @@ func (t *tx) put(i int, fresh bool) error {
 	}
 	// What was there must be what was compared: somebody may have saved a file a
 	// moment ago.
-	if got, err := st.lstat(obj); err != nil || !n.Old.same(got) {
+	if got, err := st.lstat(obj); err != nil || !n.Old.unchanged(got) || !t.asFound(st, obj, n, fresh) {
 		if back := across(d, name, n.New, st, obj, ident{}, func() error { return t.exchange(st, obj, d, name) }); back != nil {
 			return errors.Join(orMoved(err), back)
 		}
@@ -417,7 +426,7 @@ func (t *tx) carry(a *handle, from string, id ident, b *handle, to string) error
 }
 
 // moveAway moves the old object out of the project.
-func (t *tx) moveAway(d *handle, name string, st *handle, to string, n jnode) error {
+func (t *tx) moveAway(d *handle, name string, st *handle, to string, n jnode, fresh bool) error {
 	if err := t.carry(d, name, n.Old, st, to); err != nil {
 		if err == unix.EEXIST { // it was moved before
 			if got, err := st.lstat(to); err == nil && n.Old.is(got) {
@@ -432,13 +441,30 @@ func (t *tx) moveAway(d *handle, name string, st *handle, to string, n jnode) er
 		}
 		return err
 	}
-	if got, err := st.lstat(to); err != nil || !n.Old.same(got) {
+	if got, err := st.lstat(to); err != nil || !n.Old.unchanged(got) || !t.asFound(st, to, n, fresh) {
 		if back := t.moveNew(st, to, d, name); back != nil {
 			return errors.Join(orMoved(err), back)
 		}
 		return t.conflict(n, whyNow)
 	}
 	return nil
+}
+
+// asFound reports whether a directory that was moved away holds what it held when it was
+// looked at: somebody may have made or changed something in it meanwhile.
+func (t *tx) asFound(st *handle, name string, n jnode, fresh bool) bool {
+	if !fresh || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Newest == 0 {
+		return true
+	}
+	below, newest := 0, int64(1)
+	_, err := walkBelow(&realTree{h: st, unlock: true}, name, func(f found) bool {
+		below++
+		if !f.st.isDir() && f.st.nlink == 1 {
+			newest = max(newest, f.st.ctime)
+		}
+		return true
+	})
+	return err == nil && below == n.Below && newest <= n.Newest
 }
 
 // takeBack undoes a move, as far as it was done. What somebody else put in the place
@@ -472,7 +498,6 @@ func (t *tx) takeBack(i int) error {
 		if !found || !n.New.is(now) {
 			return nil
 		}
-		t.keep = t.keep || !n.New.same(now)
 		return t.carry(d, name, n.New, st, obj)
 	}
 	if found && n.Old.is(now) {
@@ -487,10 +512,8 @@ func (t *tx) takeBack(i int) error {
 	switch {
 	case err != nil:
 		return err
-	case (!have || !n.Old.is(got)) && !(found && n.New.is(now)):
-		return nil // we never had it: somebody else took it away
 	case !have || !n.Old.is(got):
-		return unix.ENOENT
+		return t.giveBack(d, name, st, obj, n, now, found)
 	case !found:
 		return t.carry(st, old, n.Old, d, name)
 	case n.New.Ino == 0 || !n.New.is(now):
@@ -502,7 +525,6 @@ func (t *tx) takeBack(i int) error {
 		}
 		return t.carry(st, old, n.Old, d, name)
 	}
-	t.keep = t.keep || !n.New.same(now)
 	if old == obj {
 		err := across(st, obj, n.Old, d, name, n.New, func() error { return t.exchange(st, obj, d, name) })
 		if err != unix.EINVAL {
@@ -517,6 +539,31 @@ func (t *tx) takeBack(i int) error {
 		return err
 	}
 	return t.carry(st, spare(obj), n.Old, d, name)
+}
+
+// giveBack is takeBack where the old object is neither in the project nor in the stage:
+// somebody put another one in its place just before it was to be moved away. That one may
+// be in the stage, and goes back.
+func (t *tx) giveBack(d *handle, name string, st *handle, obj string, n jnode, now stat, found bool) error {
+	got, have, err := st.lstatIf(obj)
+	switch {
+	case err != nil:
+		return err
+	case found && n.New.is(now) && have && !n.New.is(got):
+		err := t.exchange(st, obj, d, name)
+		if err != unix.EINVAL {
+			return err
+		}
+		if err := t.moveNew(d, name, st, spare(obj)); err != nil {
+			return err
+		}
+		return t.moveNew(st, obj, d, name)
+	case found && n.New.is(now):
+		return t.carry(d, name, n.New, st, obj)
+	case !found && have && !n.New.is(got):
+		return t.moveNew(st, obj, d, name)
+	}
+	return nil // we never had it
 }
 
 // leave notes that an old object stays where it is.
@@ -556,6 +603,9 @@ func (t *tx) setTimes(after bool) error {
 			st, err := h.stat()
 			if err != nil || st.ino != r.Ino || st.mtime.Nano() == ns {
 				return err
+			}
+			if !st.isDir() && st.mtime.Nano() != r.Before && st.mtime.Nano() != r.After {
+				return nil // somebody wrote to it
 			}
 			return h.setMtime(unix.NsecToTimespec(ns))
 		}()
@@ -631,6 +681,9 @@ func (t *tx) setAttrs(after bool) error {
 		if after {
 			want = a.After
 		}
+		if t.careful && !t.stillAs(n, a) {
+			continue // somebody changed them since
+		}
 		if err := t.setAccess(n, want); err != nil && !(!after && (err == unix.ENOENT || err == ErrMoved)) {
 			return &Error{Op: "set attributes of", Path: t.abs(n), Err: err}
 		}
@@ -638,6 +691,14 @@ func (t *tx) setAttrs(after bool) error {
 	return nil
 }
 
+// stillAs reports whether a directory has modes and owners that the journal knows.
+func (t *tx) stillAs(n jnode, a regard) bool {
+	now, ok := t.look(place{n.Root, string(n.Path)})
+	return ok && (now.perm() == a.Before.Mode || now.perm() == a.After.Mode) &&
+		(now.uid == a.Before.UID || now.uid == a.After.UID) && (now.gid == a.Before.GID || now.gid == a.After.GID)
+}
+
+// setAccess gives a directory that stays its mode, owner and extended attributes.
 func (t *tx) setAccess(n jnode, want access) error {
 	at := place{n.Root, string(n.Path)}
 	top := t.low[n.Root]

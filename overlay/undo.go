@@ -120,6 +120,9 @@ func (t *tx) sinceThen(ctx context.Context) error {
 		if found {
 			k.Project = version(now)
 		}
+		if n.New.Ino != 0 && path == string(n.Path) {
+			k.Session = version(stat{mode: n.New.Mode, size: n.New.Size, mtime: unix.NsecToTimespec(n.New.Mtime)})
+		}
 		list = append(list, k)
 	}
 	inside := map[place]map[string]bool{} // what is in new directories
@@ -175,16 +178,46 @@ func (t *tx) sinceThen(ctx context.Context) error {
 			add(n, string(n.Path), whyGoneThen, now, false)
 		} else if now.perm() != a.After.Mode || now.uid != a.After.UID || now.gid != a.After.GID {
 			add(n, string(n.Path), whyThen, now, true)
+		} else if same, err := t.hasXattrs(n, a.After); err != nil {
+			return &Error{Op: "read attributes", Path: t.abs(n), Err: err}
+		} else if !same {
+			add(n, string(n.Path), whyThen, now, true)
 		}
 	}
+	// The time of a directory that somebody did something in since stays.
+	t.j.Times = slices.DeleteFunc(t.j.Times, func(r retime) bool {
+		now, found := t.look(place{r.Root, string(r.Path)})
+		return found && now.isDir() && now.mtime.Nano() != r.After
+	})
 	if len(list) == 0 {
 		return nil
 	}
 	if !t.force {
 		return &ConflictError{list}
 	}
-	t.keep = true
 	return nil
+}
+
+// hasXattrs reports whether a directory has the extended attributes that it was given.
+func (t *tx) hasXattrs(n jnode, want access) (bool, error) {
+	if want.Keep {
+		return true, nil
+	}
+	d, err := t.readable(place{n.Root, string(n.Path)})
+	if err != nil {
+		return false, err
+	}
+	defer d.close()
+	x, err := d.xattrs()
+	if err != nil || len(x) != len(want.Xattrs) {
+		return false, err
+	}
+	for name, v := range want.Xattrs {
+		if w, ok := x[name]; !ok || w != string(v) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 const (
@@ -221,11 +254,15 @@ func (t *tx) reader(root int) *realTree {
 // restage copies backups to where they can be renamed from, for roots on other file
 // systems than the session.
 func (t *tx) restage(ctx context.Context) error {
-	if !slices.ContainsFunc(t.j.Moves, func(m move) bool { return m.Stage != 0 }) {
-		return nil
+	lost := map[int]bool{} // moves whose stage is gone
+	for i, m := range t.j.Moves {
+		if m.Stage != 0 && t.stage(m) == nil {
+			lost[i] = true
+			t.j.Moves[i].Stage = 0
+		}
 	}
-	for i := range t.j.Moves {
-		t.j.Moves[i].Stage = 0
+	if len(lost) == 0 {
+		return nil
 	}
 	copies, err := t.dir.open(copiesName, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil && err != unix.ENOENT {
@@ -258,8 +295,11 @@ func (t *tx) restage(ctx context.Context) error {
 	defer k.close()
 	for i, m := range t.j.Moves {
 		n := &t.j.Nodes[m.First]
-		if n.Old.Ino == 0 || m.Dir != nil {
+		if !lost[i] || n.Old.Ino == 0 || m.Dir != nil {
 			continue
+		}
+		if now, ok := t.look(place{n.Root, string(n.Path)}); ok && n.Old.is(now) {
+			continue // it was never moved
 		}
 		err := func() error {
 			top, err := src.top()
@@ -283,6 +323,14 @@ func (t *tx) restage(ctx context.Context) error {
 		}()
 		if err != nil {
 			return &Error{Op: "put back", Path: t.abs(*n), Err: err}
+		}
+	}
+	for _, h := range t.stages {
+		if h == nil {
+			continue
+		}
+		if err := h.fsync(); err != nil {
+			return &Error{Op: "flush", Path: t.s.path, Err: err}
 		}
 	}
 	if err := t.seal(); err != nil {

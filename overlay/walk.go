@@ -45,6 +45,10 @@ type node struct {
 	// session's version.
 	merged []byte
 
+	// newest is the latest ctime of what is in such a directory and no directory itself;
+	// at least one, if it was looked at.
+	newest int64
+
 	// belowErr says why not all that is in such a directory could be looked at.
 	belowErr error
 }
@@ -296,8 +300,12 @@ func (n *node) note(t traits) {
 
 // below counts what is in the project's directory of n.
 func (w *walker) below(n *node) {
+	n.newest = 1
 	at, err := walkBelow(w.low, n.Path, func(f found) bool {
 		n.Below++
+		if !f.st.isDir() && f.st.nlink == 1 { // another name may be moved before
+			n.newest = max(n.newest, f.st.ctime)
+		}
 		if f.st.ctime > w.created {
 			n.late = append(n.late, f)
 		}

@@ -1,0 +1,136 @@
+package overlay
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is in the way of a transaction, or came into its stage since somebody used the
+// project at the same moment, is never removed: a stage goes only if all that is in it is
+// what the transaction made itself.
+
+const keptPrefix = "kept-"
+
+// strange reports whether a stage holds anything that the transaction did not make, or
+// that somebody changed since it did.
+func (t *tx) strange() (bool, error) {
+	if t.j == nil || !t.begun {
+		return false, nil // nothing of the project was ever moved
+	}
+	for k, st := range append([]*handle{t.objects}, t.stages...) {
+		if st == nil {
+			continue
+		}
+		names, err := st.names()
+		if err != nil {
+			return false, err
+		}
+		for _, name := range names {
+			if own, err := t.own(k, st, name); err != nil || !own {
+				return !own, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// own reports whether an object in the stage k is the transaction's own.
+func (t *tx) own(k int, st *handle, name string) (bool, error) {
+	number, _, spared := strings.Cut(name, ".")
+	i, err := strconv.Atoi(number)
+	if err != nil || i < 0 || i >= len(t.j.Moves) || t.j.Moves[i].Stage != k {
+		return false, nil
+	}
+	m := t.j.Moves[i]
+	n := t.j.Nodes[m.First]
+	if n.New.Ino == 0 || spared && name != spare(number) {
+		return false, nil
+	}
+	return t.pristine(st, name, m)
+}
+
+// pristine reports whether the object name of a stage, and all that is in it, is what
+// the transaction made for a move.
+func (t *tx) pristine(st *handle, name string, m move) (bool, error) {
+	top := t.j.Nodes[m.First]
+	now, err := st.lstat(name)
+	if err != nil || !t.made(top.New, now) {
+		return false, err
+	}
+	if !now.isDir() {
+		return true, nil
+	}
+	made := map[string]ident{}
+	for _, n := range t.j.Nodes[m.First+1 : m.End] {
+		made[name+strings.TrimPrefix(string(n.Path), string(top.Path))] = n.New
+	}
+	same := true
+	tree := &realTree{h: st, unlock: true} // in our own directory: nobody's modes matter
+	_, err = walkBelow(tree, name, func(f found) bool {
+		id, ok := made[f.path]
+		same = ok && t.made(id, f.st)
+		delete(made, f.path)
+		return same
+	})
+	return same && len(made) == 0, err
+}
+
+// made reports whether st is a new object as it was made. One that is a name of a file of
+// the project too may have that one's times.
+func (t *tx) made(id ident, st stat) bool {
+	if id.same(st) || !id.is(st) || id.Size != st.size {
+		return id.same(st)
+	}
+	return slices.ContainsFunc(t.j.Times, func(r retime) bool {
+		return r.Ino == id.Ino && (r.Before == st.mtime.Nano() || r.After == st.mtime.Nano())
+	})
+}
+
+// keepAside puts a transaction that is not in force aside, with all that is in its stages.
+func (t *tx) keepAside() error {
+	if err := t.keepStages(); err != nil {
+		return err
+	}
+	top, err := t.s.dir.openDir(txName)
+	if err != nil {
+		return err
+	}
+	defer top.close()
+	for k := 0; ; k++ {
+		name := keptPrefix + strconv.Itoa(t.n)
+		if k > 0 {
+			name += "." + strconv.Itoa(k)
+		}
+		err := top.rename(strconv.Itoa(t.n), name, unix.RENAME_NOREPLACE)
+		if err == unix.EEXIST {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		t.aside = name
+		return t.s.unmark()
+	}
+}
+
+// errAside is wrapped by the error of a commit that was taken back, or of an undo, that found
+// something of somebody else's in its way.
+var errAside = errors.New("what somebody else changed meanwhile is kept in the session's directory")
+
+// hasAside reports whether the session in dir keeps something of somebody else's.
+func hasAside(dir *handle) (bool, error) {
+	d, err := dir.openDir(txName)
+	if err == unix.ENOENT {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer d.close()
+	names, err := d.names()
+	return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, keptPrefix) }), err
+}
