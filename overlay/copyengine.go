@@ -274,7 +274,7 @@ func (c *projectCopier) file(from dir, name string, d *handle, st stat) error {
 			return err
 		}
 		x, err := f.xattrs()
-		if err != nil {
+		if err != nil && err != errLayer { // no overlay is mounted, no mark means anything
 			return err
 		}
 		if err := to.setXattrs(x); err != nil && err != unix.EOPNOTSUPP {
@@ -322,7 +322,7 @@ func (p *packer) compared(t tree, path string, n *packedNode, rec copyRecord) er
 			return err
 		}
 		defer d.close()
-		if n.xattrs, err = d.xattrs(); err != nil {
+		if n.xattrs, err = d.xattrs(); err != nil && err != errLayer { // as above
 			return err
 		}
 		names, err := d.names()

@@ -285,9 +285,13 @@ func (c *cleaner) expired(d *handle, found *Cleaned, named bool) (bool, error) {
 		return true, nil
 	}
 	found.State, found.Last = m.State, lastUse(d, m)
-	switch {
-	case named:
+	if named {
 		return true, nil
+	}
+	if aside, err := hasAside(d); err != nil || aside {
+		return false, err // what is there is somebody's, and nowhere else
+	}
+	switch {
 	case m.State == Kept:
 		return c.o.Kept != 0 && c.older(found.Last, c.o.Kept), nil
 	case m.State == Committed && c.o.KeepCommitted:

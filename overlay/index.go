@@ -33,8 +33,8 @@ const (
 	flagOrigin
 	flagsAll = flagOpaque | flagOrigin
 
-	indexDepth = maxPath / 2 // no path is longer
-	attrMost   = 64 << 10    // bytes of a value, see xattr(7)
+	indexDepth = maxPath/2 + 8 // no path is longer
+	attrMost   = 64 << 10      // bytes of a value, see xattr(7)
 )
 
 var errIndex = errors.New("the index of the stored changes is damaged")
@@ -234,7 +234,7 @@ func (d *indexReader) node(depth int) *packedNode {
 	n.st.ctime = d.signed()
 	flags := d.number(flagsAll)
 	n.opaque, n.origin = flags&flagOpaque != 0, flags&flagOrigin != 0
-	for range d.number(1 << 12) {
+	for range d.number(1 << 16) {
 		name := d.text(255)
 		value := d.text(attrMost)
 		if d.err != nil {

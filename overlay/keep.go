@@ -2,6 +2,8 @@ package overlay
 
 import (
 	"errors"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,16 +123,43 @@ func (t *tx) keepAside() error {
 // something of somebody else's in its way.
 var errAside = errors.New("what somebody else changed meanwhile is kept in the session's directory")
 
-// hasAside reports whether the session in dir keeps something of somebody else's.
-func hasAside(dir *handle) (bool, error) {
+// Aside returns the directories in which the session keeps what somebody else changed in
+// the project where a commit was taken back, by force or after a crash. Clean leaves such
+// sessions alone unless they are named.
+func (s *Session) Aside() ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir == nil {
+		return nil, &Error{Op: "look at", Path: s.path, Err: fs.ErrClosed}
+	}
+	names, err := aside(s.dir)
+	if err != nil {
+		return nil, &Error{Op: "look at", Path: s.path, Err: err}
+	}
+	for i, name := range names {
+		names[i] = filepath.Join(s.path, txName, name, objectsName)
+	}
+	return names, nil
+}
+
+// aside lists what a session keeps of somebody else's.
+func aside(dir *handle) ([]string, error) {
 	d, err := dir.openDir(txName)
 	if err == unix.ENOENT {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer d.close()
 	names, err := d.names()
-	return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, keptPrefix) }), err
+	names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, keptPrefix) })
+	slices.Sort(names)
+	return names, err
+}
+
+// hasAside reports whether the session in dir keeps something of somebody else's.
+func hasAside(dir *handle) (bool, error) {
+	names, err := aside(dir)
+	return len(names) > 0, err
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A packer writes a packed session.
@@ -21,6 +23,9 @@ type packer struct {
 
 // pack stores upper sides, one for each root, in the session directory at.
 func pack(ctx context.Context, at *handle, roots int, read func(p *packer, i int) (*packedNode, error)) (err error) {
+	if err := adopt(at); err != nil {
+		return err
+	}
 	if err := removeTree(at, packingOf); err != nil {
 		return err
 	}
@@ -55,15 +60,49 @@ func pack(ctx context.Context, at *handle, roots int, read func(p *packer, i int
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
+	// What is in memory is let go of after this.
+	if err := sys.Retry(func() error { return unix.Syncfs(p.dir.fd) }); err != nil {
+		return err
+	}
 	// One that is there already is what was put back into memory before.
+	switch err := at.rename(packingOf, packedName, unix.RENAME_EXCHANGE); err {
+	case nil:
+		return cmpErr(at.flushDir("."), removeTree(at, packingOf))
+	case unix.ENOENT, unix.EINVAL, unix.ENOSYS:
+	default:
+		return err
+	}
 	if err := removeTree(at, packedName); err != nil {
 		return err
+	}
+	if err := at.rename(packingOf, packedName, 0); err != nil {
+		return err
+	}
+	return at.flushDir(".")
+}
+
+// adopt finishes what was interrupted between removing old stored changes and giving the
+// new ones their name.
+func adopt(at *handle) error {
+	if _, found, err := at.lstatIf(packedName); found || err != nil {
+		return err
+	}
+	h, err := at.open(packingOf+"/"+packedIndex, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err != nil {
+		return nil // there is none, or not all of it
+	}
+	f := os.NewFile(uintptr(h.fd), packedIndex)
+	_, err = readIndex(f)
+	_ = f.Close()
+	if err != nil {
+		return nil
 	}
 	return at.rename(packingOf, packedName, 0)
 }
 
 // unpacked reads the index of the packed session in the session directory at.
 func unpacked(at *handle) (*handle, []*packedNode, error) {
+	_ = adopt(at) // on a disk that cannot be written to there is nothing to adopt
 	h, err := at.openDir(packedName)
 	if err != nil {
 		return nil, nil, err

@@ -212,6 +212,9 @@ func (s *Session) rearm(ctx context.Context) error {
 	if !s.stored() || s.armed {
 		return nil
 	}
+	if _, left, err := s.dir.lstatIf(copiedName); err != nil || left {
+		return cmpErr(err, errors.New("what its last command wrote could not be stored"))
+	}
 	h, roots, err := unpacked(s.dir)
 	if err == unix.ENOENT {
 		return s.lost()

@@ -62,7 +62,10 @@ func commit(args []string) int {
 		return fail(err)
 	}
 	var id string
-	id, o.Paths = sessionArg(rest)
+	id, o.Paths = decideArg(rest)
+	if id == "" {
+		return fail(errNoneHere)
+	}
 	tellRecovered()
 	s, err := overlay.Open("", id)
 	if err != nil {
@@ -168,7 +171,11 @@ func discard(args []string) int {
 		return status
 	}
 	if len(rest) == 0 {
-		rest = []string{"last"}
+		id := newestHere(func(in overlay.Info) bool { return in.State == overlay.Kept })
+		if id == "" {
+			return fail(errNoneHere)
+		}
+		rest = []string{id}
 	}
 	tellRecovered()
 	for _, id := range rest {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -63,6 +64,7 @@ func diff(args []string) int {
 		return fail(&usageError{"diff", "--stat, --name-status and --patch exclude each other"})
 	}
 	id, paths := sessionArg(rest)
+	id = cmp.Or(id, "last")
 	s, changes, err := openChanges(id)
 	if err != nil {
 		return fail(err)

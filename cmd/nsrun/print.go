@@ -124,6 +124,9 @@ func hint(err error) string {
 		}
 		return "try: nsrun ls"
 	}
+	if errors.Is(err, errNoneHere) {
+		return "try: nsrun ls, and name one"
+	}
 	if errors.Is(err, overlay.ErrEnded) {
 		return "try: nsrun ls"
 	}

@@ -30,9 +30,12 @@ func review(args []string) int {
 	if !ok {
 		return status
 	}
-	id, rest := sessionArg(rest)
+	id, rest := decideArg(rest)
 	if len(rest) > 0 {
 		return fail(&usageError{"review", "takes one session"})
+	}
+	if id == "" {
+		return fail(errNoneHere)
 	}
 	tellRecovered()
 	s, err := overlay.Open("", id)

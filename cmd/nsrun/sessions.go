@@ -21,7 +21,8 @@ import (
 )
 
 // The verbs that work on sessions. A session is named by its id, the beginning of
-// it, or "last", which is also meant where none is named.
+// it, or "last", the newest. Where none is named the newest of the project is meant that
+// we are in; to look at one, where there is none, the newest of all.
 
 // parseVerb parses the flags of a verb, which may stand between its other words, up to
 // "--"; ok is false if that was all.
@@ -275,10 +276,48 @@ func sizeText(n int64) string {
 }
 
 // sessionArg splits off the session that the first argument names, if it names
-// one.
+// one. Where none does it is the newest of the project that we are in, or empty.
 func sessionArg(args []string) (id string, rest []string) {
-	if len(args) == 0 {
-		return "last", nil
+	if len(args) > 0 {
+		return args[0], args[1:]
 	}
-	return args[0], args[1:]
+	return newestHere(func(overlay.Info) bool { return true }), nil
+}
+
+// decideArg is sessionArg for what decides about a session: where none is named it is the
+// newest one that is still to be decided about.
+func decideArg(args []string) (id string, rest []string) {
+	if len(args) == 0 {
+		if id := newestHere(func(in overlay.Info) bool { return in.State == overlay.Kept }); id != "" {
+			return id, nil
+		}
+	}
+	return sessionArg(args)
+}
+
+// errNoneHere is what is said where a session is to be decided about and none was named:
+// another project's is not taken for it.
+var errNoneHere = errors.New("no session of this project")
+
+// newestHere is the newest session of the project that we are in, of those that wanted
+// takes, or empty.
+func newestHere(wanted func(overlay.Info) bool) (id string) {
+	wd, err := os.Getwd()
+	if err == nil {
+		wd, err = realPath(wd)
+	}
+	if err != nil {
+		return ""
+	}
+	for in, err := range overlay.List("") {
+		if err != nil || !wanted(in) {
+			continue
+		}
+		for _, r := range in.Roots {
+			if inside(wd, r.Path) {
+				id = in.ID
+			}
+		}
+	}
+	return id
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -11,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-const showHelp = `SESSION is an id that nsrun ls lists, the beginning of one, or last, which is
-also meant where none is named. A stands for added, M for modified, D for
+const showHelp = `SESSION is an id that nsrun ls lists, the beginning of one, or last, the newest.
+Where none is named the newest of the project is meant that one is in. A stands for added, M for modified, D for
 deleted, T for another type of file, R for what seems to have been moved. What
 is modified but for the content, and what is special (setuid, a device), is said
 in parentheses.
@@ -49,6 +50,7 @@ func show(args []string) int {
 		return status
 	}
 	id, rest := sessionArg(rest)
+	id = cmp.Or(id, "last")
 	if len(rest) > 0 {
 		return fail(&usageError{"show", "takes one session"})
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 
@@ -10,8 +11,8 @@ import (
 const undoHelp = `What the session's last commit replaced and deleted is put back, what it made is
 taken out again. The changes are kept then, and can be committed again. Where
 the project was changed since, that is said and nothing is done, but with
---force. It works until nsrun gc removes the session, which is a week later.
-Where no session is named the newest one is meant that was committed.`
+--force: what was changed is kept then, and it is said where. It works until nsrun gc removes the session, which is a week later.
+Where no session is named the project's newest is meant that was committed.`
 
 type undoOptions struct{ force, quiet bool }
 
@@ -33,12 +34,10 @@ func undo(args []string) int {
 	}
 	tellRecovered()
 	if !named {
-		// The newest session of those that there is something to take back of.
-		for in, err := range overlay.List("") {
-			if err == nil && in.Commits > 0 {
-				id = in.ID
-			}
-		}
+		id = cmp.Or(newestHere(func(in overlay.Info) bool { return in.Commits > 0 }), id)
+	}
+	if id == "" {
+		return fail(errNoneHere)
 	}
 	s, err := overlay.Open("", id)
 	if err != nil {
@@ -52,6 +51,9 @@ func undo(args []string) int {
 	bar.end()
 	if err != nil {
 		return failDecision("undo", err, s)
+	}
+	if dirs, err := s.Aside(); o.force && !o.quiet && err == nil && len(dirs) > 0 {
+		say("what was changed since is kept in %s", quote(dirs[len(dirs)-1]))
 	}
 	if !o.quiet {
 		say("took back the commit of %s: nsrun commit %s, or nsrun discard %s", s.ID(), s.ID(), s.ID())

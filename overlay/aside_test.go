@@ -1,0 +1,115 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// What somebody wrote into the way of an undo is not lost by force, however often.
+func TestUndoByForce(t *testing.T) {
+	testenv.Leaks(t)
+	root := project(t, `echo old > f; mkdir d; echo 1 > d/a`)
+	s := create(t, root)
+	sandbox(t, s, `echo new > f; mkdir n; echo n > n/x; rm -r d`)
+	before := look(t, root)
+	for round := range 3 {
+		commitAll(t, s)
+		outside(t, root, `echo mine > f; echo mine > n/y; mkdir d; echo mine > d/z`)
+		if err := s.Undo(context.Background(), UndoOptions{}); !errors.As(err, new(*ConflictError)) {
+			t.Fatalf("without force: %v", err)
+		}
+		if err := s.Undo(context.Background(), UndoOptions{Force: true}); err != nil {
+			t.Fatal(err)
+		}
+		wantSame(t, noDirTimes(look(t, root)), noDirTimes(before))
+		dirs, err := s.Aside()
+		if err != nil || len(dirs) != round+1 {
+			t.Fatalf("kept: %q, %v", dirs, err)
+		}
+		found := 0
+		err = filepath.WalkDir(dirs[round], func(p string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				if data, err := os.ReadFile(p); err == nil && string(data) == "mine\n" {
+					found++
+				}
+			}
+			return err
+		})
+		if err != nil || found != 3 {
+			t.Errorf("%d of three files are kept, %v", found, err)
+		}
+	}
+	for _, err := range Clean(filepath.Dir(s.Dir()), CleanOptions{}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(s.Dir()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A conflict that was decided once is one again when that commit was taken back.
+func TestUndoOfDecided(t *testing.T) {
+	testenv.Leaks(t)
+	root := project(t, `echo old > f`)
+	s := create(t, root)
+	sandbox(t, s, `echo session > f`)
+	untilNewer(t, s, root)
+	outside(t, root, `echo mine > f`)
+	mine := look(t, root)
+	if err := s.CommitWith(context.Background(), CommitOptions{Prefer: Theirs}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Undo(context.Background(), UndoOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantSame(t, look(t, root), mine)
+	if err := s.Commit(context.Background()); !errors.As(err, new(*ConflictError)) {
+		t.Errorf("again: %v", err)
+	}
+	wantSame(t, look(t, root), mine)
+}
+
+// What the session renamed was never at its new name in the project.
+func TestRenamedIsNoConflict(t *testing.T) {
+	testenv.Leaks(t)
+	for _, kept := range []bool{false, true} {
+		root := project(t, `echo data > b; mkdir s; echo 1 > m; echo 1 > gone`)
+		s := create(t, root)
+		want := sandbox(t, s, `mv b c; echo 2 > m`)
+		if kept {
+			var list []Change
+			for c, err := range s.Changes() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				list = append(list, c)
+			}
+			if err := s.Preserve(context.Background(), list); err != nil {
+				t.Fatal(err)
+			}
+		}
+		untilNewer(t, s, root)
+		outside(t, root, `echo 1 > unrelated; rm unrelated`)
+		commitAll(t, s)
+		wantSame(t, withoutTimes(look(t, root)), withoutTimes(want))
+		if err := s.Undo(context.Background(), UndoOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if !kept {
+			continue
+		}
+		outside(t, root, `rm m`)
+		var ce *ConflictError
+		if err := s.Commit(context.Background()); !errors.As(err, &ce) || len(ce.Conflicts) != 1 || ce.Conflicts[0].Path != "m" {
+			t.Errorf("removed: %v", err)
+		}
+	}
+}
