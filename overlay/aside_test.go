@@ -113,3 +113,61 @@ func TestRenamedIsNoConflict(t *testing.T) {
 		}
 	}
 }
+
+// What somebody did between a crash and the next command stays, or is kept aside.
+func TestRecoverKeeps(t *testing.T) {
+	testenv.Leaks(t)
+	root := project(t, `echo old > f; echo 1 > gone`)
+	before := noDirTimes(look(t, root))
+	s := create(t, root)
+	sandbox(t, s, `mkdir d; echo 1 > d/a; echo new > f; rm gone`)
+	c := newCommit(s, CommitOptions{})
+	if err := c.find(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.tx.forward(true); err != nil {
+		t.Fatal(err)
+	}
+	c.close() // the process is killed
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	outside(t, root, `echo mine > d/notes; echo mine >> d/a; echo mine > f`)
+
+	dir := filepath.Dir(s.Dir())
+	told := 0
+	for r, err := range Recover(dir) {
+		if told++; r.ID != s.ID() || !errors.Is(err, errAside) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+	s = reopen(t, s)
+	aside, err := s.Aside()
+	if err != nil || len(aside) != 1 {
+		t.Fatalf("%q, %v", aside, err)
+	}
+	in := 0
+	for _, top := range append(aside, root) {
+		err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				if data, _ := os.ReadFile(p); string(data) == "mine\n" || string(data) == "1\nmine\n" {
+					in++
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if in != 3 {
+		t.Errorf("%d of three files are anywhere", in)
+	}
+	wantSame(t, noDirTimes(look(t, root)), before)
+}

@@ -36,6 +36,8 @@ type tx struct {
 	plain bool // rename only as every file system can; for tests
 	force bool // what somebody else put into a place is moved away
 
+	progress func(Progress) // nil: nobody wants to know
+
 	careful bool // the project may have been used since: what was set may have been changed
 
 	lookErr error   // of look
@@ -244,6 +246,9 @@ func (t *tx) forward(fresh bool) error {
 func (t *tx) backward() error {
 	var errs []error
 	for i := len(t.j.Moves) - 1; i >= 0; i-- {
+		if t.progress != nil {
+			t.progress(Progress{Done: len(t.j.Moves) - 1 - i, Total: len(t.j.Moves)})
+		}
 		if err := t.takeBack(i); err != nil {
 			errs = append(errs, t.moveError(i, err))
 		}

@@ -15,7 +15,8 @@ var ErrNoCommit = errors.New("no commit to take back")
 
 // Undo takes the last commit back that was not taken back yet: what it replaced and
 // deleted is put back, what it made is taken out again. Whatever it did not touch stays
-// as it is. The session is Kept then: its changes can be committed again.
+// as it is. The session is Kept then, unless the rest of it was Discarded: its changes can
+// be committed again.
 //
 // Where the project was changed since in what the commit did, the error is a
 // *ConflictError and nothing is done, unless that is forced. As with Commit every error
@@ -41,7 +42,7 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) error {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	defer t.close()
-	t.plain, t.force = s.plain, o.Force
+	t.plain, t.force, t.progress = s.plain, o.Force, o.Progress
 	err = t.sinceThen(ctx)
 	// What was opened to look may be moved now: then nobody would find it to close it.
 	if err := cmpErr(err, t.doors.relock()); err != nil {

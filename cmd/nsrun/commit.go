@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os/signal"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +17,8 @@ const commitHelp = `All of them, or those at and below the paths, which are abso
 the project and may be patterns: *, ?, [a-z], and ** for any number of
 directories. It is all or nothing. Where something else changed the same files
 meanwhile, that is said and nothing is done, unless one of --theirs, --ours and
---merge decides. nsrun undo takes a commit back.`
+--merge decides. Times are not shown, but they come with the changes. nsrun undo
+takes a commit back.`
 
 type commitOptions struct {
 	overlay.CommitOptions
@@ -130,6 +132,9 @@ func failDecision(verb string, err error, s *overlay.Session) int {
 		}
 		say("nothing was done (try: nsrun commit %s with --exclude PATH or --allow-special)", s.ID())
 		return exitFailed
+	}
+	if _, half := errors.AsType[*overlay.CommitError](err); !half && (errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)) {
+		err = fmt.Errorf("%w; nothing was done", err)
 	}
 	return fail(err)
 }

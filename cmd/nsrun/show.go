@@ -71,7 +71,12 @@ func show(args []string) int {
 			changes = append(changes, c)
 		}
 	}
-	moved, err := s.Renames(changes)
+	var moved []overlay.Rename
+	if s.State() == overlay.Committed {
+		changes, err = s.Committed()
+	} else {
+		moved, err = s.Renames(changes)
+	}
 	if err != nil {
 		status = fail(err)
 	}
