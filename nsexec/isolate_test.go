@@ -408,14 +408,18 @@ func TestLauncherIsClosed(t *testing.T) {
 // launcher is the process id of this process's launcher.
 func launcher(t testing.TB) int {
 	t.Helper()
-	for _, p := range testenv.Processes() {
-		b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.Pid), "cmdline"))
-		if p.Parent == os.Getpid() && strings.HasPrefix(string(b), "nsrun:launcher\x00") && isLauncher(p.Pid) {
-			return p.Pid
+	pid := 0
+	// One that was just started has its name soon.
+	testenv.Eventually(t, "there is no launcher", func() bool {
+		for _, p := range testenv.Processes() {
+			b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.Pid), "cmdline"))
+			if p.Parent == os.Getpid() && strings.HasPrefix(string(b), "nsrun:launcher\x00") && isLauncher(p.Pid) {
+				pid = p.Pid
+			}
 		}
-	}
-	t.Fatal("there is no launcher")
-	return 0
+		return pid != 0
+	})
+	return pid
 }
 
 // isLauncher tells the launcher from its clones, which have its name: it is in

@@ -92,8 +92,8 @@ func (c committing) away(t *testing.T) {
 		{[]string{"gc", "last"}, 125, "could neither be finished nor taken back"},
 		{[]string{"gc"}, 0, "stays so"},
 		{[]string{"gc", "--kept", "--older", "0"}, 125, "could neither be finished nor taken back"},
-		{[]string{"commit"}, 125, "open "},
-		{[]string{"discard"}, 125, "open "},
+		{[]string{"commit", "last"}, 125, "open "},
+		{[]string{"discard", "last"}, 125, "open "},
 	} {
 		if status, out := nsrunIn(t, other, c.env, v.args...); status != v.status || !strings.Contains(out, v.says) {
 			t.Errorf("%q: status %d\n%s", v.args, status, out)
