@@ -327,7 +327,7 @@ func TestFAT(t *testing.T) {
 	mkfs := exec.Command("sh", "-euc", `truncate -s 64M img; PATH=$PATH:/sbin:/usr/sbin mkfs.vfat img; mount -o loop,umask=077 img fat`)
 	mkfs.Dir = dir
 	if out, err := mkfs.CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: this kernel cannot mount vfat: %s", out)
+		testenv.Skip(t, "vfat", string(out))
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir+"/fat", unix.MNT_DETACH) })
 	testenv.Tree(t, dir, "fat/project/", "fat/project/f: a", "fat/project/d/g: a")

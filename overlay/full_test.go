@@ -163,7 +163,7 @@ func TestAttack33Quota(t *testing.T) {
 			testenv.Tree(t, dir, "project/", "state/")
 			small := filepath.Join(dir, "project")
 			if err := unix.Mount("small", small, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "usrquota,usrquota_block_hardlimit=2m,size=50m,mode=777"); err != nil {
-				t.Skipf("SKIPPED: this kernel has no quota on tmpfs: %v", err)
+				testenv.Skip(t, "tmpfs-quota", err.Error())
 			}
 			defer func() {
 				if err := unix.Unmount(small, 0); err != nil {
