@@ -269,8 +269,18 @@ func (k *copier) link(id inode, dst *handle, to string) (stat, bool, error) {
 	if !ok {
 		return stat{}, false, nil
 	}
-	at, name := splitPath(first.path)
-	d, err := first.dir.open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	st, ok, err := linkTo(first.dir, first.path, dst, to)
+	if ok && st.ino != first.ino {
+		return stat{}, false, ErrMoved
+	}
+	return st, ok, err
+}
+
+// linkTo makes the name to in dst for what is at path below top, and reports whether the
+// file system could.
+func linkTo(top *handle, path string, dst *handle, to string) (stat, bool, error) {
+	dir, name := splitPath(path)
+	d, err := top.open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return stat{}, false, err
 	}
@@ -282,10 +292,7 @@ func (k *copier) link(id inode, dst *handle, to string) (stat, bool, error) {
 		return stat{}, false, err
 	}
 	st, err := dst.lstat(to)
-	if err != nil || st.ino != first.ino {
-		return stat{}, false, orMoved(err)
-	}
-	return st, true, nil
+	return st, err == nil, err
 }
 
 // noLink reports that the file system makes no link here: a copy will do.

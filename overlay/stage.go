@@ -323,21 +323,12 @@ func (c *commit) twin(n node, st *handle, path string, dst *handle, to string) (
 	if !ok || w.low.nlink != 1 {
 		return stat{}, false, nil
 	}
-	dir, name := splitPath(w.path)
-	d, err := c.tx.low[n.root].open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-	if err != nil {
+	made, ok, err := linkTo(c.tx.low[n.root], w.path, dst, to)
+	if !ok {
 		return stat{}, false, err
 	}
-	defer d.close()
-	if err := unix.Linkat(d.fd, name, dst.fd, to, 0); err != nil {
-		if noLink(err) {
-			err = nil
-		}
-		return stat{}, false, err
-	}
-	made, err := dst.lstat(to)
-	if err != nil || !made.same(w.low) {
-		return stat{}, false, orMoved(err)
+	if !made.same(w.low) {
+		return stat{}, false, ErrMoved
 	}
 	// The link gives the file a new ctime, which is no sign of a conflict, and both
 	// names have one time.
