@@ -129,23 +129,11 @@ func (t *tx) noteBack(l *ledger) {
 			delete(l.at, at)
 		}
 	}
-	// Copies that were put back are new below, too.
-	for _, m := range t.j.Moves {
-		n := t.j.Nodes[m.First]
-		if m.Stage == 0 && m.Dir == nil || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Kind == 0 {
-			continue
-		}
-		low := &realTree{h: t.low[n.Root]}
-		_, _ = walkBelow(low, string(n.Path), func(f found) bool {
-			l.set(place{n.Root, f.path}, settled{Lower: f.st.ctime})
-			return true
-		})
-	}
 	t.noteTimes(l)
 }
 
-// noteCopies settles what is in directories of which copies were put back: all of it has
-// new ctimes. It fails if the project could not be looked at.
+// noteCopies settles what is in directories of which copies were put back, or that were made
+// again: all of it has new ctimes. It fails if the project could not be looked at.
 func (t *tx) noteCopies(l *ledger) error {
 	var below func(at place) error
 	below = func(at place) error {
@@ -166,10 +154,14 @@ func (t *tx) noteCopies(l *ledger) error {
 	}
 	for _, m := range t.j.Moves {
 		n := t.j.Nodes[m.First]
-		if m.Stage == 0 || n.Old.Ino == 0 || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if m.Stage == 0 && m.Dir == nil || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Kind == 0 {
 			continue
 		}
-		if err := below(place{n.Root, string(n.Path)}); err != nil {
+		at := place{n.Root, string(n.Path)}
+		if now, ok := t.look(at); !ok || !now.isDir() {
+			continue // something else is in its place
+		}
+		if err := below(at); err != nil {
 			return err
 		}
 	}
