@@ -183,6 +183,7 @@ func (l *layer) close() {
 }
 
 func (c *commit) close() {
+	c.copier.close()
 	c.lastDst.close()
 	for i := range c.layers {
 		c.layers[i].close()
@@ -272,7 +273,7 @@ func (c *commit) run(ctx context.Context) (err error) {
 		return c.failed(err)
 	}
 	// From here on the project is as the session wants it, whatever happens.
-	err = errors.Join(err, c.tx.flushProject(), c.tx.tidy())
+	err = errors.Join(err, c.tx.tidy())
 	if err != nil {
 		return &CommitError{Applied: c.changes(), Err: err}
 	}
@@ -286,7 +287,7 @@ func (c *commit) begin(ctx context.Context) (err error) {
 	}
 	c.tx.plain = c.s.plain
 	if err = c.stage(ctx); err == nil {
-		if err = c.tx.seal(); err != nil {
+		if err = c.tx.seal(&c.copier.flush); err != nil {
 			err = &Error{Op: "write journal", Path: c.s.path, Err: err}
 		}
 	}
@@ -321,9 +322,15 @@ func (c *commit) failed(err error) error {
 	return err
 }
 
-// endMark writes down that the commit is done: one rename of the session's data.
+// endMark writes down that the commit is done: one rename of the session's data, once all
+// of it is on disk.
 func (c *commit) endMark() error {
 	s, t := c.s, c.tx
+	var project flusher
+	defer project.close()
+	if err := t.flushProject(&project); err != nil {
+		return err
+	}
 	m := *s.meta
 	m.Done = append(slices.Clone(m.Done), t.n)
 	for i := range t.j.Attrs {
@@ -366,7 +373,7 @@ func (c *commit) endMark() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.setMeta(&m); err != nil {
+	if err := s.setMeta(&m, &project); err != nil {
 		return &Error{Op: "write session's data", Path: s.path, Err: err}
 	}
 	return nil
@@ -414,9 +421,10 @@ func (c *commit) checkSpecials() error {
 
 func (c *commit) abs(at place) string { return filepath.Join(c.s.roots[at.root].Path, at.path) }
 
-// setMeta replaces the session's data, on disk too. The caller holds s.mu.
-func (s *Session) setMeta(m *meta) error {
-	renamed, err := writeMeta(s.dir, m, true)
+// setMeta replaces the session's data, on disk too, and after all that before has. The
+// caller holds s.mu.
+func (s *Session) setMeta(m *meta, before *flusher) error {
+	renamed, err := writeMeta(s.dir, m, before)
 	if renamed {
 		s.meta = m
 	}

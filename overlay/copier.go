@@ -22,7 +22,7 @@ type copier struct {
 	dirs    []copiedDir
 	links   map[inode]copied
 	names   map[inode]int // how many names of a file were copied; nil: not wanted
-	flush   []*handle     // files to be flushed one by one
+	flush   flusher       // nothing with many
 }
 
 // A pair is the file system that is copied from, and the directory that is copied to.
@@ -65,12 +65,7 @@ type copiedDir struct {
 	xattrs xattrs
 }
 
-func (k *copier) close() {
-	for _, h := range k.flush {
-		h.close()
-	}
-	k.flush = nil
-}
+func (k *copier) close() { k.flush.close() }
 
 // object copies the object name of src, which is as st says, to dst, which is dir at
 // the directory of path; only the object itself if it is a directory. It returns what the
@@ -251,13 +246,8 @@ func (k *copier) file(src dir, name string, st stat, dir, dst *handle, to string
 	}
 	k.bytes += st.size
 	if !k.many {
-		// Begun now, waited for when all are: then the disk is asked once.
-		_ = unix.SyncFileRange(t.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
-		k.flush = append(k.flush, t)
 		keep = true
-		if len(k.flush) >= fsyncMost {
-			return made, k.settle()
-		}
+		return made, k.flush.addFile(t)
 	}
 	return made, nil
 }
@@ -310,7 +300,12 @@ func (k *copier) finishDirs() error {
 			if err != nil {
 				return err
 			}
-			defer d.close()
+			keep := false
+			defer func() {
+				if !keep {
+					d.close()
+				}
+			}()
 			st, err := d.stat()
 			if err != nil || st.ino != m.ino {
 				return orMoved(err)
@@ -326,34 +321,14 @@ func (k *copier) finishDirs() error {
 			if k.many {
 				return nil
 			}
-			return d.fsync()
+			keep = true
+			return k.flush.addOpen(d)
 		}()
 		if err != nil {
 			return &Error{Op: "make", Path: m.path, Err: err}
 		}
 	}
 	k.dirs = nil
-	return nil
-}
-
-// settle waits until the files that were copied are on disk.
-func (k *copier) settle() error {
-	// The data of all of them first: where the sizes of the files follow when that is
-	// there, as with ext4, one commit of the file system's journal then has them all.
-	const wait = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
-	for _, f := range k.flush {
-		switch err := unix.SyncFileRange(f.fd, 0, 0, wait); err {
-		case unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.ESTALE, unix.ENOMEM:
-			return err // which is told once: fsync may not tell it again
-		}
-	}
-	for _, f := range k.flush {
-		if err := f.fsync(); err != nil {
-			return err
-		}
-		f.close()
-	}
-	k.flush = nil
 	return nil
 }
 

@@ -48,6 +48,10 @@ type deed struct {
 	// Plain lets the process see a file system that cannot exchange two names, nor rename
 	// without replacing.
 	Plain bool
+
+	// Each lets objects be flushed one by one, as where others write much. False: whole file
+	// systems are. (More than fsyncMost objects always are.)
+	Each bool
 }
 
 // How a struck process ends if nobody kills it.
@@ -87,6 +91,9 @@ func (d deed) do() error {
 		if err := plainRename(); err != nil {
 			return err
 		}
+	}
+	if os.Getenv(crashEnv) != "" {
+		unwritten = func() (uint64, bool) { return 0, !d.Each }
 	}
 	if d.Do == "recover" {
 		if err := strike.Begin(); err != nil {
@@ -649,7 +656,7 @@ func each(points []int, do func(k int)) {
 // at so many points of each.
 func (tr *trial) tryRecovery(t *testing.T, deeds, many int, only ...string) {
 	n := tr.run(t, false)
-	mending := deed{Do: "recover", Plain: tr.deed.Plain}
+	mending := deed{Do: "recover", Plain: tr.deed.Plain, Each: tr.deed.Each}
 	for _, way := range strikes {
 		if len(only) > 0 && !slices.Contains(only, way.name) && os.Getenv("NSRUN_CRASH_POINTS") == "" {
 			continue

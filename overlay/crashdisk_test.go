@@ -104,49 +104,55 @@ func TestCrashFlush(t *testing.T) {
 			if d.deed.Do != "commit" && d.deed.Do != "undo" {
 				continue
 			}
-			t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
-				tr := &trial{name: d.name, scene: sc, base: dir, state: dir, prepare: d.prepare, deed: d.deed}
-				st := tr.prepared(t)
-				defer st.drop(t)
-				m := memo{}
-				calls, touched, decided := 0, false, false
-				r, out := st.deed(tr.deed).strikeIt(t, strike.Plan{Trace: func(_ int, c strike.Call) {
-					calls++
-					if strings.HasPrefix(c.Name, "rename") {
-						to := c.Files[1]
-						if !touched && slices.ContainsFunc(c.Files, func(f string) bool { return inside(f, st.projects[0]) || inside(f, st.projects[1]) }) {
-							touched = true
-							session := filepath.Join(st.state, st.id)
-							list := m.below(st.state+"/"+pendingName, session+"/"+txName, session+"/"+metaName)
-							if c, ok := m[st.state]; ok { // the name "pending"
-								list = append(list, "the state directory since "+c.String())
+			flushed := func(each bool) func(*testing.T) {
+				return func(t *testing.T) {
+					d.deed.Each = each
+					tr := &trial{name: d.name, scene: sc, base: dir, state: dir, prepare: d.prepare, deed: d.deed}
+					st := tr.prepared(t)
+					defer st.drop(t)
+					m := memo{}
+					calls, touched, decided := 0, false, false
+					r, out := st.deed(tr.deed).strikeIt(t, strike.Plan{Trace: func(_ int, c strike.Call) {
+						calls++
+						if strings.HasPrefix(c.Name, "rename") {
+							to := c.Files[1]
+							if !touched && slices.ContainsFunc(c.Files, func(f string) bool { return inside(f, st.projects[0]) || inside(f, st.projects[1]) }) {
+								touched = true
+								session := filepath.Join(st.state, st.id)
+								list := m.below(st.state+"/"+pendingName, session+"/"+txName, session+"/"+metaName)
+								if c, ok := m[st.state]; ok { // the name "pending"
+									list = append(list, "the state directory since "+c.String())
+								}
+								if len(list) > 0 {
+									t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
+								}
 							}
-							if len(list) > 0 {
+							if filepath.Base(to) == metaName {
+								decided = true
+								if list := m.below(c.Files[0]); len(list) > 0 {
+									t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
+								}
+							}
+						}
+						if c.Name == "unlinkat" && decided && filepath.Base(filepath.Dir(c.Files[0])) == pendingName {
+							if list := m.below(append(st.projects[:], filepath.Join(st.state, st.id, metaName))...); len(list) > 0 {
 								t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
 							}
 						}
-						if filepath.Base(to) == metaName {
-							decided = true
-							if list := m.below(c.Files[0]); len(list) > 0 {
-								t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
-							}
-						}
+						m.see(c)
+					}})
+					if r.ExitCode != exitDone || !touched || !decided {
+						t.Fatalf("%+v %s", r, out)
 					}
-					if c.Name == "unlinkat" && decided && filepath.Base(filepath.Dir(c.Files[0])) == pendingName {
-						if list := m.below(append(st.projects[:], filepath.Join(st.state, st.id, metaName))...); len(list) > 0 {
-							t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
-						}
+					backup := filepath.Join(st.state, st.id, txName, strconv.Itoa(1+len(d.prepare)), objectsName)
+					if list := m.below(st.projects[0], st.projects[1], filepath.Join(st.state, st.id, metaName), backup); len(list) > 0 {
+						t.Errorf("at the end: not on disk:\n\t%s", strings.Join(list, "\n\t"))
 					}
-					m.see(c)
-				}})
-				if r.ExitCode != exitDone || !touched || !decided {
-					t.Fatalf("%+v %s", r, out)
 				}
-				backup := filepath.Join(st.state, st.id, txName, strconv.Itoa(1+len(d.prepare)), objectsName)
-				if list := m.below(st.projects[0], st.projects[1], filepath.Join(st.state, st.id, metaName), backup); len(list) > 0 {
-					t.Errorf("at the end: not on disk:\n\t%s", strings.Join(list, "\n\t"))
-				}
-			})
+			}
+			name := strings.ReplaceAll(d.name, " ", "-")
+			t.Run(name+", each", flushed(true))
+			t.Run(name+", file systems", flushed(false))
 		}
 	}
 }

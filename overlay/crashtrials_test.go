@@ -37,12 +37,12 @@ var deeds = []struct {
 	{"commit", nil, deed{Do: "commit"}, []deed{{Do: "undo"}}},
 	{"undo", []deed{{Do: "commit"}}, deed{Do: "undo"}, []deed{{Do: "commit"}}},
 	{"discard", nil, deed{Do: "discard"}, nil},
-	{"commit a part", nil, deed{Do: "commit", Paths: some}, []deed{{Do: "undo"}}},
+	{"commit a part", nil, deed{Do: "commit", Paths: some, Each: true}, []deed{{Do: "undo"}}},
 	{"commit the rest", []deed{{Do: "commit", Paths: some}}, deed{Do: "commit"}, []deed{{Do: "undo"}}},
-	{"undo a part", []deed{{Do: "commit", Paths: some}}, deed{Do: "undo"}, []deed{{Do: "commit", Paths: some}}},
+	{"undo a part", []deed{{Do: "commit", Paths: some}}, deed{Do: "undo", Each: true}, []deed{{Do: "commit", Paths: some}}},
 	{"drop", nil, deed{Do: "drop", Paths: some}, nil},
-	{"commit plainly", nil, deed{Do: "commit", Plain: true}, []deed{{Do: "undo"}}},
-	{"undo plainly", []deed{{Do: "commit"}}, deed{Do: "undo", Plain: true}, []deed{{Do: "commit"}}},
+	{"commit plainly", nil, deed{Do: "commit", Plain: true, Each: true}, []deed{{Do: "undo"}}},
+	{"undo plainly", []deed{{Do: "commit"}}, deed{Do: "undo", Plain: true, Each: true}, []deed{{Do: "commit"}}},
 }
 
 // TestCrashControl: that something is broken is found, and what is not is not.
@@ -105,7 +105,7 @@ func TestCrash(t *testing.T) {
 // copy, which is no further name of a file any more when it is put back.
 func TestCrashApart(t *testing.T) {
 	testenv.Leaks(t)
-	crash(t, memory(t), tempDir(t), true, 6, whole, "kill", "EIO")
+	crash(t, memory(t), tempDir(t), true, 12, whole, "kill", "EIO")
 }
 
 // TestCrashDisk has all of it on the disk.

@@ -68,7 +68,7 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 	if left == 0 {
 		m.State = Committed
 	}
-	if err := s.setMeta(&m); err != nil {
+	if err := s.setMeta(&m, new(flusher)); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	return nil

@@ -59,7 +59,7 @@ func newHeap(t *testing.T) heap {
 		if has("999") {
 			m.Version = 999
 		}
-		if _, err := writeMeta(s.dir, &m, false); err != nil {
+		if _, err := writeMeta(s.dir, &m, nil); err != nil {
 			t.Fatal(err)
 		}
 		if has("no file") {

@@ -56,7 +56,8 @@ func (t *tx) own(k int, st *handle, name string) (bool, error) {
 }
 
 // pristine reports whether the object name of a stage, and all that is in it, is what
-// the transaction made for a move.
+// the transaction made for a move. Of that something may be missing: removing a stage may
+// have been interrupted.
 func (t *tx) pristine(st *handle, name string, m move) (bool, error) {
 	top := t.j.Nodes[m.First]
 	now, err := st.lstat(name)
@@ -75,10 +76,9 @@ func (t *tx) pristine(st *handle, name string, m move) (bool, error) {
 	_, err = walkBelow(tree, name, func(f found) bool {
 		id, ok := made[f.path]
 		same = ok && t.made(id, f.st)
-		delete(made, f.path)
 		return same
 	})
-	return same && len(made) == 0, err
+	return same, err
 }
 
 // made reports whether st is a new object as it was made. One that is a name of a file of

@@ -207,6 +207,6 @@ func (t *tx) noteLook(at place, err error) {
 	switch err {
 	case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EACCES:
 	default:
-		t.lookErr = cmpErr(t.lookErr, &Error{Op: "look at", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err})
+		t.lookErr = cmp.Or[error](t.lookErr, &Error{Op: "look at", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err})
 	}
 }

@@ -216,21 +216,52 @@ func readMeta(dir *handle) (*meta, error) {
 	return decodeMeta(data)
 }
 
-// writeMeta replaces the meta file of the session directory dir, and reports whether
-// it did: an error may be about what comes after that. With durable, it is on
-// disk when writeMeta returns.
-func writeMeta(dir *handle, m *meta, durable bool) (written bool, err error) {
+// writeFirst writes the data of a session that has no name yet, and so no reader.
+func (s *Session) writeFirst() error {
+	if !s.reused {
+		_, err := writeMeta(s.dir, s.meta, nil)
+		return err
+	}
+	// What is there is written over: a new file takes the file system longer.
+	data, err := s.meta.encode()
+	if err != nil {
+		return err
+	}
+	f, err := s.dir.open(metaName, unix.O_WRONLY|unix.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if err := writeAll(f, data); err != nil {
+		return err
+	}
+	return sys.Retry(func() error { return unix.Ftruncate(f.fd, int64(len(data))) })
+}
+
+// encode is what session.json holds.
+func (m *meta) encode() ([]byte, error) {
 	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) >= metaMost {
+		return nil, fs.ErrInvalid
+	}
+	return append(data, '\n'), nil
+}
+
+// writeMeta replaces the meta file of the session directory dir, and reports whether
+// it did: an error may be about what comes after that. Where there is a flusher, all that
+// it has is on disk before that, and the meta file is when writeMeta returns.
+func writeMeta(dir *handle, m *meta, before *flusher) (written bool, err error) {
+	data, err := m.encode()
 	if err != nil {
 		return false, err
 	}
-	if len(data) >= metaMost {
-		return false, fs.ErrInvalid
-	}
-	if err := dir.replaceFile(metaName, append(data, '\n'), durable); err != nil {
+	if err := dir.replaceFile(metaName, data, before); err != nil {
 		return false, err
 	}
-	if !durable {
+	if before == nil {
 		return true, nil
 	}
 	return true, dir.flushDir(".")

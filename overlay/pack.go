@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -67,7 +68,7 @@ func pack(ctx context.Context, at *handle, roots int, read func(p *packer, i int
 	// One that is there already is what was put back into memory before.
 	switch err := at.rename(packingOf, packedName, unix.RENAME_EXCHANGE); err {
 	case nil:
-		return cmpErr(at.flushDir("."), removeTree(at, packingOf))
+		return cmp.Or(at.flushDir("."), removeTree(at, packingOf))
 	case unix.ENOENT, unix.EINVAL, unix.ENOSYS:
 	default:
 		return err

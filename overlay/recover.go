@@ -282,7 +282,7 @@ func (s *Session) recoverTx(n int, done bool) (string, error) {
 		if err := t.redo(); err != nil {
 			return "", err
 		}
-		return "a commit was finished", errors.Join(t.flushProject(), t.dropStages())
+		return "a commit was finished", errors.Join(t.flush(), t.dropStages())
 	}
 	if t.j == nil {
 		return "a commit was taken back", errors.Join(t.dropStages(), t.remove())
@@ -331,10 +331,10 @@ func (t *tx) abandon(l *ledger) error {
 	l.store(&m)
 	// If this cannot be written, the next commit sees conflicts that are none, and
 	// does nothing: safe.
-	if written, _ := writeMeta(t.s.dir, &m, false); written {
+	if written, _ := writeMeta(t.s.dir, &m, nil); written {
 		t.s.meta = &m
 	}
-	if err := t.flushProject(); err != nil {
+	if err := t.flush(); err != nil {
 		return err
 	}
 	return t.end()
@@ -388,7 +388,7 @@ func (t *tx) keepStages() error {
 		if err == nil {
 			k := copier{ctx: context.Background(), lax: true, special: isRoot()}
 			if err = k.tree(top, ".", st, t.dir, name); err == nil {
-				err = cmp.Or(k.finishDirs(), k.settle())
+				err = cmp.Or(k.finishDirs(), k.flush.wait())
 			}
 			k.close()
 		}
@@ -411,22 +411,35 @@ func (t *tx) tidy() error {
 	return nil
 }
 
-// flushProject waits until what was renamed in the project is on disk.
-func (t *tx) flushProject() error {
+// flush waits until what was renamed in the project is on disk.
+func (t *tx) flush() error {
+	var f flusher
+	defer f.close()
+	if err := t.flushProject(&f); err != nil {
+		return err
+	}
+	if err := f.wait(); err != nil {
+		return &Error{Op: "flush", Path: t.s.path, Err: err}
+	}
+	return nil
+}
+
+// flushProject gives f what was renamed in the project, as far as it does not wait itself.
+func (t *tx) flushProject(f *flusher) error {
 	if len(t.j.Moves) > fsyncMost {
 		return t.syncRoots()
 	}
 	// The backup, too.
-	if err := t.dir.flushDir(objectsName); err != nil && err != unix.ENOENT {
+	if err := f.addDir(t.dir, objectsName); err != nil && err != unix.ENOENT {
 		return &Error{Op: "flush", Path: t.s.path, Err: err}
 	}
 	seen := map[place]bool{}
-	flush := func(at place) error {
+	add := func(at place) error {
 		if seen[at] {
 			return nil
 		}
 		seen[at] = true
-		err := t.low[at.root].flushDir(at.path)
+		err := f.addDir(t.low[at.root], at.path)
 		switch err {
 		case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
 			return nil
@@ -438,13 +451,13 @@ func (t *tx) flushProject() error {
 	for _, m := range t.j.Moves {
 		n := t.j.Nodes[m.First]
 		dir, _ := splitPath(string(n.Path))
-		if err := flush(place{n.Root, dir}); err != nil {
+		if err := add(place{n.Root, dir}); err != nil {
 			return err
 		}
 	}
 	for _, a := range t.j.Attrs {
 		n := t.j.Nodes[a.Node]
-		if err := flush(place{n.Root, string(n.Path)}); err != nil {
+		if err := add(place{n.Root, string(n.Path)}); err != nil {
 			return err
 		}
 	}

@@ -53,6 +53,7 @@ func (s *Session) Resume(command []string) error {
 		return fail(s.path, err)
 	}
 	// Of a command that was killed, together with whoever would have removed it.
+	s.scratch = 0
 	if err := removeTree(s.dir, scratchName); err != nil {
 		return fail(s.path, err)
 	}
@@ -65,7 +66,7 @@ func (s *Session) Resume(command []string) error {
 	}
 	// Written even if it is the same: that is when the session was used last. A full disk
 	// is no reason to refuse: what fills it may be what the command is to remove.
-	written, err := writeMeta(s.dir, &m, false)
+	written, err := writeMeta(s.dir, &m, nil)
 	switch {
 	case written:
 		s.meta = &m

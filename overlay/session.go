@@ -44,6 +44,10 @@ type Options struct {
 	// Engine says how what is written is kept apart from the project. Zero: as suits
 	// the file systems, see Info.Engine.
 	Engine Engine
+
+	// Spare is what another session left, which is used if it is Ready and of the same
+	// roots, and is removed if not. It is Create's from then on. Nil: all is made anew.
+	Spare *Spare
 }
 
 // A Root is one directory of a session.
@@ -109,6 +113,9 @@ type Session struct {
 	layer  *os.File     // the same, for others
 	copies []copyRecord // what the copies were like
 
+	scratch int  // how many pairs of scratch directories are there and not in use; the first ones
+	reused  bool // the directories were a Spare's
+
 	// renewed are the ctimes that objects of meta.Settled got when they were put back,
 	// by index.
 	renewed map[int]int64
@@ -128,7 +135,11 @@ func Create(o Options) (_ *Session, err error) {
 		return nil, err
 	}
 	s := &Session{state: state, meta: &meta{Version: metaVersion}}
+	spare := o.Spare
 	defer func() {
+		if spare != nil {
+			_ = spare.Remove()
+		}
 		if err != nil {
 			s.release()
 		}
@@ -150,35 +161,25 @@ func Create(o Options) (_ *Session, err error) {
 		s.meta.Command = append(s.meta.Command, rawText(arg))
 	}
 
-	// The directory appears under its name when it is complete, so that List
-	// and Open never see half of one.
-	var tmp string
-	for {
-		tmp = newPrefix + newName(time.Now())
-		if err = unix.Mkdirat(state.fd, tmp, 0o700); err != unix.EEXIST && err != unix.EINTR {
-			break
-		}
-	}
-	if err != nil {
-		return nil, &Error{Op: "make session directory", Path: filepath.Join(statePath, tmp), Err: err}
-	}
-	made := tmp
+	made := ""
 	defer func() {
-		if err != nil {
+		if err != nil && made != "" {
 			_ = removeTree(state, made)
 		}
 	}()
 	fail := func(op string, err error) (*Session, error) {
 		return nil, &Error{Op: op, Path: filepath.Join(statePath, made), Err: err}
 	}
-	if s.dir, err = openOwned(state, tmp); err != nil {
-		return fail("open session directory", err)
+	// The directory appears under its name when it is complete, so that List
+	// and Open never see half of one.
+	if spare != nil && spare.ready && spare.fits(o, state, s.meta.Roots) {
+		made = spare.name
+		err, spare = spare.take(s), nil
+	} else {
+		made, err = s.makeDir()
 	}
-	if s.lock, err = s.dir.create(lockName); err != nil {
-		return fail("make lock", err)
-	}
-	if err = takeLock(s.lock); err != nil {
-		return fail("lock session", err)
+	if err != nil {
+		return fail("make session directory", err)
 	}
 	// The time of the beginning is read off a file: the kernel stamps files with
 	// a clock that lags behind the one that time.Now reads, and a file that is
@@ -210,14 +211,14 @@ func Create(o Options) (_ *Session, err error) {
 		}
 	}
 	s.armed = s.stored()
-	if _, err = writeMeta(s.dir, s.meta, false); err != nil {
+	if err = s.writeFirst(); err != nil {
 		return fail("write session's data", err)
 	}
 	for {
 		name := newName(s.meta.Created)
-		err = state.rename(tmp, name, unix.RENAME_NOREPLACE)
+		err = state.rename(made, name, unix.RENAME_NOREPLACE)
 		if err == unix.EINVAL { // a file system that cannot do it
-			err = state.rename(tmp, name, 0)
+			err = state.rename(made, name, 0)
 		}
 		if err == unix.EEXIST || err == unix.ENOTEMPTY {
 			continue
@@ -229,6 +230,38 @@ func Create(o Options) (_ *Session, err error) {
 		s.name(name, statePath)
 		return s, nil
 	}
+}
+
+// makeDir makes the session's directory and its lock; made is what there is to be removed
+// again.
+func (s *Session) makeDir() (made string, err error) {
+	for {
+		name := newPrefix + newName(time.Now())
+		err = unix.Mkdirat(s.state.fd, name, 0o700)
+		if err == nil {
+			made = name
+			break
+		}
+		if err != unix.EEXIST && err != unix.EINTR {
+			return "", err
+		}
+	}
+	if s.dir, err = openOwned(s.state, made); err != nil {
+		return made, err
+	}
+	if s.lock, err = s.dir.create(lockName); err != nil {
+		return made, err
+	}
+	return made, takeLock(s.lock)
+}
+
+// makeSub makes a directory in the session's; a Spare has it.
+func (s *Session) makeSub(name string) error {
+	err := unix.Mkdirat(s.area().fd, name, 0o700)
+	if err == unix.EEXIST && s.reused {
+		return nil
+	}
+	return err
 }
 
 // openRoots checks the roots and holds them.
@@ -309,7 +342,7 @@ func inside(p, dir string) bool {
 // those of the project's, as far as the caller may.
 func (s *Session) makeUpper(i int) error {
 	for _, name := range []string{workName(i), upperName(i)} {
-		if err := unix.Mkdirat(s.area().fd, name, 0o700); err != nil {
+		if err := s.makeSub(name); err != nil {
 			return err
 		}
 	}
@@ -739,7 +772,7 @@ func (s *Session) finishDiscard() (what string, err error) {
 		what = "the session was discarded"
 		m := *s.meta
 		m.State = Discarded
-		_, err := writeMeta(s.dir, &m, false)
+		_, err := writeMeta(s.dir, &m, nil)
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			// What fills the disk may be what is to be removed. Its directory stays,
 			// to tell what was decided.
@@ -748,7 +781,7 @@ func (s *Session) finishDiscard() (what string, err error) {
 					return what, fmt.Errorf("remove upper: %w", err)
 				}
 			}
-			_, err = writeMeta(s.dir, &m, false)
+			_, err = writeMeta(s.dir, &m, nil)
 		}
 		if err != nil {
 			return what, err
@@ -766,27 +799,37 @@ func (s *Session) finishDiscard() (what string, err error) {
 // Remove discards the session and removes every trace of it, and closes it.
 // That is for sessions that changed nothing, and for clearing away old ones.
 func (s *Session) Remove() error {
-	const op = "remove session"
 	s.work.Lock()
 	defer s.work.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dir == nil || s.readOnly {
-		return &Error{Op: op, Path: s.path, Err: s.closed()}
-	}
-	if err := s.checkDependents(); err != nil {
-		return &Error{Op: op, Path: s.path, Err: err}
-	}
-	// Away first: nobody sees a part of it. Calling again goes on with that.
-	gone := gonePrefix + s.id
-	if err := s.state.rename(s.id, gone, 0); err != nil && err != unix.ENOENT {
-		return &Error{Op: op, Path: s.path, Err: err}
+	gone, err := s.away()
+	if err != nil {
+		return err
 	}
 	if err := removeTree(s.state, gone); err != nil {
-		return &Error{Op: op, Path: s.path, Err: err}
+		return &Error{Op: opRemove, Path: s.path, Err: err}
 	}
 	s.release()
 	return nil
+}
+
+const opRemove = "remove session"
+
+// away gives the session's directory another name, so that nobody sees a part of it.
+// Calling it again does nothing.
+func (s *Session) away() (name string, err error) {
+	if s.dir == nil || s.readOnly {
+		return "", &Error{Op: opRemove, Path: s.path, Err: s.closed()}
+	}
+	if err := s.checkDependents(); err != nil {
+		return "", &Error{Op: opRemove, Path: s.path, Err: err}
+	}
+	name = gonePrefix + s.id
+	if err := s.state.rename(s.id, name, 0); err != nil && err != unix.ENOENT {
+		return "", &Error{Op: opRemove, Path: s.path, Err: err}
+	}
+	return name, nil
 }
 
 // closed says why the session cannot be changed.

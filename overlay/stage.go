@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -14,17 +15,13 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// fsyncMost is up to how many objects are flushed one by one; for more, their
-// whole file system is, which then is faster.
-const fsyncMost = 64
-
 // stage makes everything new where it can be renamed from, backs up what could not be
 // renamed to where it is safe, and plans the moves. What can fail for want of space,
-// rights or time fails here; in the project nothing but stages is made.
+// rights or time fails here; in the project nothing but stages is made. What is to be on
+// disk then is in the copier's flusher.
 func (c *commit) stage(ctx context.Context) error {
 	t := c.tx
 	c.copier = copier{ctx: ctx, special: c.o.AllowSpecial, many: len(c.nodes) > fsyncMost}
-	defer c.copier.close()
 	if err := c.plan(); err != nil {
 		return err
 	}
@@ -53,11 +50,8 @@ func (c *commit) stage(ctx context.Context) error {
 	if c.copier.many {
 		return c.flush()
 	}
-	if err := c.copier.settle(); err != nil {
-		return &Error{Op: "flush", Path: c.s.path, Err: err}
-	}
 	for _, h := range t.stages {
-		if err := h.fsync(); err != nil {
+		if err := c.copier.flush.addDir(h, "."); err != nil {
 			return &Error{Op: "flush", Path: c.s.path, Err: err}
 		}
 	}
@@ -348,7 +342,12 @@ func (c *commit) makeMerged(n node, dst *handle, to string) (stat, error) {
 	if err != nil {
 		return stat{}, err
 	}
-	defer t.close()
+	keep := false
+	defer func() {
+		if !keep {
+			t.close()
+		}
+	}()
 	if err := writeFull(t, n.merged, 0); err != nil {
 		return stat{}, err
 	}
@@ -373,7 +372,8 @@ func (c *commit) makeMerged(n node, dst *handle, to string) (stat, error) {
 	if err != nil {
 		return stat{}, err
 	}
-	return made, t.fsync()
+	keep = true
+	return made, c.copier.flush.addFile(t)
 }
 
 func (c *commit) makeError(n node, err error) error {
@@ -532,7 +532,7 @@ func (t *tx) buildStages() error {
 	if err := t.s.markPending(); err != nil { // as in seal
 		return &Error{Op: "write", Path: t.s.path, Err: err}
 	}
-	if err := t.dir.replaceFile(stagesName, data, true); err != nil {
+	if err := t.dir.replaceFile(stagesName, data, new(flusher)); err != nil {
 		return &Error{Op: "write", Path: t.s.path, Err: err}
 	}
 	if err := t.dir.fsync(); err != nil {
@@ -597,12 +597,9 @@ func (c *commit) backUp() error {
 	if copies == nil {
 		return nil
 	}
-	err := cmpErr(k.finishDirs(), k.settle())
+	err := cmp.Or(k.finishDirs(), k.flush.addDir(copies, "."), k.flush.wait())
 	if err == nil && k.many {
 		err = unix.Syncfs(copies.fd)
-	}
-	if err == nil {
-		err = copies.fsync()
 	}
 	if err == nil {
 		err = c.findStays(&k)

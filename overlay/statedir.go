@@ -10,7 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/nsrun/nsrun/internal/owndir"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // DefaultDir returns where sessions are kept unless Options.Dir says otherwise:
@@ -27,148 +28,19 @@ func DefaultDir() (string, error) {
 	return filepath.Join(base, "nsrun", "sessions"), nil
 }
 
-// openStateDir opens the directory that holds the sessions and returns its path
-// without symbolic links. With create, what is missing is made, mode 0700.
-//
-// Whoever owns a directory on the way could put another one in its place, so
-// each must belong to root or to the caller, and if everybody can write to it
-// it must be sticky, as /tmp is. The directory itself must be the caller's.
+// openStateDir opens the directory that holds the sessions, see owndir.Open, and returns
+// its path without symbolic links. With create, what is missing is made, mode 0700.
 func openStateDir(dir string, create bool) (path string, h *handle, err error) {
 	if dir == "" {
 		if dir, err = DefaultDir(); err != nil {
 			return "", nil, err
 		}
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return "", nil, &Error{Op: "open state directory", Path: dir, Err: err}
+	fd, path, err := owndir.Open(dir, create)
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return "", nil, &Error{Op: "open state directory", Path: e.Path, Err: e.Err}
 	}
-	// Links on the way are the user's business (/home may be one), but the last
-	// name must not be one, and what is made is made below no link.
-	var missing []string
-	existing := filepath.Dir(dir)
-	for {
-		p, err := resolveLinks(existing)
-		if err == nil {
-			existing = p
-			break
-		}
-		if !errors.Is(err, fs.ErrNotExist) || existing == "/" {
-			return "", nil, &Error{Op: "open state directory", Path: existing, Err: bare(err)}
-		}
-		missing = append(missing, filepath.Base(existing))
-		existing = filepath.Dir(existing)
-	}
-	slices.Reverse(missing)
-	missing = append(missing, filepath.Base(dir))
-
-	path = "/"
-	h, err = openAbs("/", unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return "", nil, &Error{Op: "open state directory", Path: path, Err: err}
-	}
-	top, err := h.stat()
-	if err != nil {
-		h.close()
-		return "", nil, &Error{Op: "open state directory", Path: path, Err: err}
-	}
-	step := func(name string, make bool) error {
-		path = filepath.Join(path, name)
-		open := func() (*handle, error) {
-			return openat2(h.fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0,
-				unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
-		}
-		next, err := open()
-		if err == unix.ENOENT && make {
-			if err = unix.Mkdirat(h.fd, name, 0o700); err == nil || err == unix.EEXIST {
-				next, err = open()
-			}
-		}
-		if err != nil {
-			return err
-		}
-		h.close()
-		h = next
-		st, err := h.stat()
-		if err != nil {
-			return err
-		}
-		// In a user namespace root's files may seem to be nobody's: then "/"
-		// seems so as well.
-		if !st.owned() && st.uid != 0 && st.uid != top.uid {
-			return fmt.Errorf("it belongs to user %d: %w", st.uid, unix.EPERM)
-		}
-		if st.mode&0o002 != 0 && st.mode&unix.S_ISVTX == 0 {
-			return fmt.Errorf("everybody can write to it: %w", unix.EPERM)
-		}
-		return nil
-	}
-	for name := range strings.SplitSeq(strings.Trim(existing, "/"), "/") {
-		if name == "" {
-			continue
-		}
-		if err := step(name, false); err != nil {
-			h.close()
-			return "", nil, &Error{Op: "open state directory", Path: path, Err: err}
-		}
-	}
-	for _, name := range missing {
-		if err := step(name, create); err != nil {
-			h.close()
-			return "", nil, &Error{Op: "open state directory", Path: path, Err: err}
-		}
-	}
-	last, err := openOwned(h, ".")
-	h.close()
-	if err != nil {
-		return "", nil, &Error{Op: "open state directory", Path: path, Err: err}
-	}
-	return path, last, nil
-}
-
-// resolveLinks is filepath.EvalSymlinks, but for links that somebody else put into a
-// directory that all can write to: what fs.protected_symlinks is against
-// (proc_sys_fs(5)), which resolving in user space, and some hosts, do without.
-func resolveLinks(path string) (string, error) {
-	at, rest := "/", strings.Split(path, "/")
-	for links := 0; len(rest) > 0; {
-		name := rest[0]
-		rest = rest[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			at = filepath.Dir(at)
-			continue
-		}
-		next := filepath.Join(at, name)
-		var st, dir unix.Stat_t
-		if err := unix.Lstat(next, &st); err != nil {
-			return "", err
-		}
-		if st.Mode&unix.S_IFMT != unix.S_IFLNK {
-			at = next
-			continue
-		}
-		if links++; links > 40 {
-			return "", unix.ELOOP
-		}
-		if err := unix.Lstat(at, &dir); err != nil {
-			return "", err
-		}
-		const shared = unix.S_ISVTX | unix.S_IWOTH
-		if dir.Mode&shared == shared && st.Uid != dir.Uid && st.Uid != uint32(unix.Geteuid()) {
-			return "", fmt.Errorf("%s is a link of user %d's: %w", next, st.Uid, unix.EPERM)
-		}
-		text, err := os.Readlink(next)
-		if err != nil {
-			return "", err
-		}
-		if filepath.IsAbs(text) {
-			at = "/"
-		}
-		rest = append(strings.Split(text, "/"), rest...)
-	}
-	return at, nil
+	return path, &handle{fd: int(fd)}, err
 }
 
 // openOwned opens a directory that must be the caller's own and writable by
@@ -178,15 +50,7 @@ func openOwned(at *handle, name string) (*handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := h.stat()
-	switch {
-	case err != nil:
-	case !st.owned():
-		err = fmt.Errorf("it belongs to user %d: %w", st.uid, unix.EPERM)
-	case st.mode&0o022 != 0:
-		err = fmt.Errorf("others can write to it: %w", unix.EPERM)
-	}
-	if err != nil {
+	if err := owndir.Check(sys.FD(h.fd)); err != nil {
 		h.close()
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -22,7 +23,9 @@ var (
 // begin makes what the session's engine needs before a command can run.
 func (s *Session) begin(o Options) error {
 	s.meta.Engine = o.Engine
-	if o.Engine == 0 {
+	if s.reused {
+		s.meta.Engine = EngineOverlay // which did for the same roots
+	} else if o.Engine == 0 {
 		engine, err := s.chooseEngine()
 		if err != nil {
 			return err
@@ -58,7 +61,7 @@ func (s *Session) arm() error {
 		}
 	}
 	for _, name := range []string{"upper", "work"} {
-		if err := unix.Mkdirat(s.area().fd, name, 0o700); err != nil {
+		if err := s.makeSub(name); err != nil {
 			return err
 		}
 	}
@@ -155,7 +158,7 @@ func (s *Session) Collect(ctx context.Context) error {
 		}
 	}
 	s.renewed = nil
-	if _, err := writeMeta(s.dir, &m, false); err != nil {
+	if _, err := writeMeta(s.dir, &m, nil); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	s.meta = &m
@@ -213,7 +216,7 @@ func (s *Session) rearm(ctx context.Context) error {
 		return nil
 	}
 	if _, left, err := s.dir.lstatIf(copiedName); err != nil || left {
-		return cmpErr(err, errors.New("what its last command wrote could not be stored"))
+		return cmp.Or(err, errors.New("what its last command wrote could not be stored"))
 	}
 	h, roots, err := unpacked(s.dir)
 	if err == unix.ENOENT {

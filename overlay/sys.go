@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -114,9 +115,10 @@ func (h *handle) readFile(name string, most int64) ([]byte, error) {
 
 // replaceFile gives the file name new content, all or nothing, under a temporary name
 // until it is complete: always the same, so that crashes leave one at most. The caller
-// sees to it that nobody else does this. With durable it is on disk when replaceFile
-// returns, as far as it is not for the directory, which is to be flushed too.
-func (h *handle) replaceFile(name string, data []byte, durable bool) (err error) {
+// sees to it that nobody else does this. Where there is a flusher, all that it has, and
+// the content, are on disk before the name stands for it; the directory then is to be
+// flushed too.
+func (h *handle) replaceFile(name string, data []byte, before *flusher) (err error) {
 	tmp := "." + name + ".new"
 	f, err := h.create(tmp)
 	if err == unix.EEXIST {
@@ -127,19 +129,19 @@ func (h *handle) replaceFile(name string, data []byte, durable bool) (err error)
 	if err != nil {
 		return err
 	}
-	defer f.close()
 	defer func() {
 		if err != nil {
 			_ = h.unlink(tmp, 0)
 		}
 	}()
-	if err := writeAll(f, data); err != nil {
-		return err
+	err = writeAll(f, data)
+	if err != nil || before == nil {
+		f.close()
+	} else {
+		err = cmp.Or(before.addFile(f), before.wait())
 	}
-	if durable {
-		if err := f.fsync(); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	return h.rename(tmp, name, 0)
 }

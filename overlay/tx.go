@@ -196,9 +196,9 @@ func (t *tx) stage(m move) *handle {
 	return t.stages[m.Stage-1]
 }
 
-// seal writes the journal, and flushes all that a crash must not take: nothing in
-// the project was changed before.
-func (t *tx) seal() error {
+// seal writes the journal, and flushes all that a crash must not take, what staged has
+// among it: nothing in the project was changed before.
+func (t *tx) seal(staged *flusher) error {
 	data, err := json.Marshal(t.j)
 	if err != nil {
 		return err
@@ -209,18 +209,20 @@ func (t *tx) seal() error {
 	if err := t.s.markPending(); err != nil { // an undo may begin with this
 		return err
 	}
-	if err := t.dir.replaceFile(journalName, data, true); err != nil {
+	if err := t.dir.replaceFile(journalName, data, staged); err != nil {
 		return err
 	}
+	var names flusher
+	defer names.close()
 	for _, d := range []struct {
 		h    *handle
 		name string
 	}{{t.dir, objectsName}, {t.dir, "."}, {t.s.dir, txName}, {t.s.dir, "."}, {t.s.state, pendingName}} {
-		if err := d.h.flushDir(d.name); err != nil {
+		if err := names.addDir(d.h, d.name); err != nil {
 			return err
 		}
 	}
-	return nil
+	return names.wait()
 }
 
 // forward makes the project be as after the transaction. With fresh nothing was done
@@ -279,14 +281,14 @@ func across(a *handle, from string, x ident, b *handle, to string, y ident, rena
 	if !x.closed() && !y.closed() {
 		return rename()
 	}
-	if err := cmpErr(x.chmod(a, from, 0o200), y.chmod(b, to, 0o200)); err != nil {
+	if err := cmp.Or(x.chmod(a, from, 0o200), y.chmod(b, to, 0o200)); err != nil {
 		return err
 	}
 	if err := rename(); err != nil {
 		_, _ = x.chmod(a, from, 0), y.chmod(b, to, 0)
 		return err
 	}
-	return cmpErr(x.chmod(b, to, 0), y.chmod(a, from, 0))
+	return cmp.Or(x.chmod(b, to, 0), y.chmod(a, from, 0))
 }
 
 // closed reports whether the object is a directory that we own and may not write to.
@@ -376,7 +378,7 @@ func (t *tx) put(i int, fresh bool) error {
 		case n.Old.Ino != 0 && !found && st != nil:
 			// Between the two steps that an exchange took; or somebody removed it since.
 			if got, have, err := st.lstatIf(obj); err != nil || !have || !n.New.is(got) {
-				return cmpErr(err, t.conflict(n, whyNow))
+				return cmp.Or(err, t.conflict(n, whyNow))
 			}
 			away = true
 		default:
@@ -769,7 +771,9 @@ func (t *tx) dropStages() error {
 				err = removeTree(d, st.Name)
 			}
 			if h, herr := d.open(".", unix.O_PATH|unix.O_DIRECTORY); err == nil && herr == nil {
-				_ = h.setMtime(unix.NsecToTimespec(t.timeOf(st))) // it may be somebody else's
+				if err = h.setMtime(unix.NsecToTimespec(t.timeOf(st))); err == unix.EPERM || err == unix.EACCES {
+					err = nil // it is somebody else's
+				}
 				h.close()
 			}
 		}

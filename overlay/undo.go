@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -45,7 +46,7 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) error {
 	t.plain, t.force, t.progress = s.plain, o.Force, o.Progress
 	err = t.sinceThen(ctx)
 	// What was opened to look may be moved now: then nobody would find it to close it.
-	if err := cmpErr(err, t.doors.relock()); err != nil {
+	if err := cmp.Or(err, t.doors.relock()); err != nil {
 		return err
 	}
 	if err := t.restage(ctx); err != nil {
@@ -53,7 +54,7 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) error {
 	}
 	err = t.takeAllBack()
 	if err == nil {
-		err = errors.Join(t.flushProject(), t.end())
+		err = errors.Join(t.flush(), t.end())
 	}
 	if commitErr := new(CommitError); err != nil && !slices.Contains(s.meta.Done, t.n) && !errors.As(err, &commitErr) {
 		return &CommitError{Err: err}
@@ -69,7 +70,7 @@ func (t *tx) takeAllBack() error {
 		err = s.state.flushDir(pendingName)
 	}
 	if err != nil {
-		return &Error{Op: "undo", Path: s.path, Err: err}
+		return errors.Join(&Error{Op: "undo", Path: s.path, Err: err}, t.dropStages(), s.unmark())
 	}
 	if err = t.backward(); err == nil {
 		err = t.undone()
@@ -106,7 +107,7 @@ func (t *tx) undone() error {
 			m.Roots[n.Root].Mode, m.Roots[n.Root].UID, m.Roots[n.Root].GID = a.Base.Mode, a.Base.UID, a.Base.GID
 		}
 	}
-	if err := t.s.setMeta(&m); err != nil {
+	if err := t.s.setMeta(&m, new(flusher)); err != nil {
 		return &Error{Op: "write session's data", Path: t.s.path, Err: err}
 	}
 	return nil
@@ -310,12 +311,12 @@ func (t *tx) restage(ctx context.Context) error {
 			defer top.close()
 			st, ok, err := top.lstat(strconv.Itoa(i))
 			if err != nil || !ok {
-				return cmpErr(err, unix.ENOENT)
+				return cmp.Or[error](err, unix.ENOENT)
 			}
 			if err := k.tree(top, strconv.Itoa(i), st, t.stage(m), strconv.Itoa(i)); err != nil {
 				return err
 			}
-			if err := cmpErr(k.finishDirs(), k.settle()); err != nil {
+			if err := cmp.Or(k.finishDirs(), k.flush.wait()); err != nil {
 				return err
 			}
 			made, err := t.stage(m).lstat(strconv.Itoa(i))
@@ -326,15 +327,17 @@ func (t *tx) restage(ctx context.Context) error {
 			return &Error{Op: "put back", Path: t.abs(*n), Err: err}
 		}
 	}
+	var restaged flusher
+	defer restaged.close()
 	for _, h := range t.stages {
 		if h == nil {
 			continue
 		}
-		if err := h.fsync(); err != nil {
+		if err := restaged.addDir(h, "."); err != nil {
 			return &Error{Op: "flush", Path: t.s.path, Err: err}
 		}
 	}
-	if err := t.seal(); err != nil {
+	if err := t.seal(&restaged); err != nil {
 		return &Error{Op: "write journal", Path: t.s.path, Err: err}
 	}
 	return nil
@@ -365,12 +368,4 @@ func (t *tx) stays(copies *handle) map[inode]copied {
 		d.close()
 	}
 	return links
-}
-
-// cmpErr is err, or what stands for none.
-func cmpErr(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }

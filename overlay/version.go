@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"errors"
 	"io/fs"
 	"iter"
 	"os"
@@ -35,6 +36,47 @@ func (s *Session) File(c Change, side Side) (*os.File, error) {
 		return nil, s.versionError("open", c, err)
 	}
 	return os.NewFile(uintptr(f.fd), filepath.Join(c.Root, c.Path)), nil
+}
+
+// Mode tells what one version of an object is: what the project has at its path, or what
+// the session made of it. A side that has nothing there is fs.ErrNotExist: before a change
+// that adds it, after one that deletes it, or if the session did not change it. Of c only
+// Root and Path are looked at.
+func (s *Session) Mode(c Change, side Side) (fs.FileMode, error) {
+	d, _, st, err := s.version(c, side)
+	if err != nil {
+		return 0, s.versionError("look at", c, err)
+	}
+	d.close()
+	return st.fileMode(), nil
+}
+
+// Removed reports whether the session has removed what the project has at the path of c, of
+// which only Root and Path are looked at. What lies in a directory that it removed, and
+// made again, is not looked for.
+func (s *Session) Removed(c Change) (bool, error) {
+	top, err := s.side(c, After)
+	if err != nil {
+		return false, s.versionError("look at", c, err)
+	}
+	defer top.close()
+	at, name := splitPath(c.Path)
+	if c.Path == "." {
+		return false, nil
+	}
+	d, err := top.at(at)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return false, s.versionError("look at", c, err)
+	}
+	defer d.close()
+	st, ok, err := d.lstat(name)
+	if err != nil {
+		return false, s.versionError("look at", c, err)
+	}
+	return ok && st.isWhiteout(), nil
 }
 
 // Link returns the text of one version of a changed symbolic link. A side that has

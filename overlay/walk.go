@@ -471,6 +471,12 @@ func (w *walker) look(f *frame, names []string, sights []sight, from, to int) {
 			continue
 		}
 		l.op, l.err = w.entry(f, names[i], l)
+		// Somebody else's commit replaces a file once; who does it all the time is not
+		// waited for.
+		for tries := 0; l.err == ErrMoved && tries < 4; tries++ {
+			*l = sight{path: l.path, n: node{root: w.index}}
+			l.op, l.err = w.entry(f, names[i], l)
+		}
 	}
 }
 

@@ -1,0 +1,62 @@
+package overlay
+
+import (
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+func TestParseDirty(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want uint64
+		ok   bool
+	}{
+		{"MemTotal:       24681528 kB\nDirty:               100 kB\nWriteback:            20 kB\nWritebackTmp:         7 kB\n", 120 << 10, true},
+		{"Dirty: 0 kB\nWriteback: 0 kB\n", 0, true},
+		{"Dirty: 0 kB\n", 0, false},
+		{"Writeback: 0 kB\nDirty: many kB\n", 0, false},
+		{"Dirty: 18014398509481985 kB\nWriteback: 0 kB\n", 0, false},
+		{"", 0, false},
+	} {
+		if got, ok := parseDirty(test.text); got != test.want || ok != test.ok {
+			t.Errorf("parseDirty(%q) = %d, %v, want %d, %v", test.text, got, ok, test.want, test.ok)
+		}
+	}
+	if _, ok := dirty(); !ok {
+		t.Error("this system does not say how much is to be written")
+	}
+}
+
+// TestFlusherBound: however much there is to flush, few descriptors are open.
+func TestFlusherBound(t *testing.T) {
+	testenv.Leaks(t)
+	dir, err := openAbs(tempDir(t), unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.close()
+	var f flusher
+	defer f.close()
+	for i := range 3 * fsyncMost {
+		h, err := dir.create(strconv.Itoa(i))
+		if err == nil {
+			err = f.addFile(h)
+		}
+		if err == nil {
+			err = f.addDir(dir, ".")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(f.files) + len(f.dirs); n >= fsyncMost {
+			t.Fatalf("%d are open", n)
+		}
+	}
+	if err := f.wait(); err != nil || len(f.files)+len(f.dirs) > 0 {
+		t.Fatalf("%d are open, %v", len(f.files)+len(f.dirs), err)
+	}
+}

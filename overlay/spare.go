@@ -1,0 +1,148 @@
+package overlay
+
+import (
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Spare is what is left of a session that was retired. If nothing was written to it, its
+// directories are as good as new for the next one over the same roots: making and removing
+// them takes about as long as a short command. Nobody sees it as a session; it is locked,
+// and where its holder dies Clean removes it.
+type Spare struct {
+	state, dir, lock *handle
+	name             string // in the state directory
+	path             string
+	meta             *meta
+	scratch          int // how many pairs of scratch directories it has
+	ready            bool
+}
+
+// Retire discards the session and closes it, like Remove, and leaves what that takes time
+// for to Spare.Ready or Spare.Remove.
+func (s *Session) Retire() (*Spare, error) {
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name, err := s.away()
+	if err != nil {
+		return nil, err
+	}
+	sp := &Spare{state: s.state, dir: s.dir, lock: s.lock, name: name, path: s.path, meta: s.meta}
+	s.state, s.dir, s.lock = nil, nil, nil
+	s.release()
+	return sp, nil
+}
+
+// Ready reports whether the next session can use it: the session was a plain one, and
+// nothing was written to it, even if that was no change.
+func (sp *Spare) Ready() bool {
+	m := sp.meta
+	if sp.ready || m.Engine != EngineOverlay || m.On != "" || m.State != Kept || len(m.Done)+len(m.Settled)+len(m.Files) > 0 {
+		return sp.ready
+	}
+	names, err := sp.dir.names()
+	if err != nil || slices.ContainsFunc(names, func(n string) bool {
+		return n != lockName && n != metaName && n != "upper" && n != "work" && n != scratchName
+	}) {
+		return false // transactions and the like
+	}
+	for i := range m.Roots {
+		if !sp.untouched(i) {
+			return false
+		}
+	}
+	sp.ready = !slices.Contains(names, scratchName) || sp.emptyScratch() == nil
+	return sp.ready
+}
+
+// untouched reports whether the upper directory of root i is as it was made, but for
+// what makeUpper will set, and what overlayfs notes of a mount.
+func (sp *Spare) untouched(i int) bool {
+	up, err := sp.dir.openDir(upperName(i))
+	if err != nil {
+		return false
+	}
+	defer up.close()
+	names, err := up.names()
+	if err != nil || len(names) > 0 {
+		return false
+	}
+	attrs, err := up.xattrNames()
+	return err == nil && !slices.ContainsFunc(attrs, func(a string) bool {
+		if wantedXattr(a) {
+			return false
+		}
+		mark, ok := strings.CutPrefix(strings.TrimPrefix(a, "trusted."), "overlay.")
+		if strings.HasPrefix(a, overlayPrefix) {
+			mark, ok = a[len(overlayPrefix):], true
+		}
+		return !ok || mark != "origin" && mark != "impure" && mark != "uuid"
+	})
+}
+
+// emptyScratch removes what was written to scratch overlays.
+func (sp *Spare) emptyScratch() error {
+	for n := 1; ; n++ {
+		up, err := sp.dir.openDir(scratchUpper(n))
+		if err == unix.ENOENT {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		names, err := up.names()
+		up.close()
+		if err != nil {
+			return err
+		}
+		if len(names) > 0 {
+			sp.scratch = 0
+			return removeTree(sp.dir, scratchName)
+		}
+		// A mark of the kernel's in it says that what was written may not be on disk.
+		if err := removeTree(sp.dir, scratchWork(n)+"/work"); err != nil {
+			return err
+		}
+		sp.scratch = n
+	}
+}
+
+// fits reports whether a session over roots can have the Spare. What overlayfs noted in
+// the upper directories is of these.
+func (sp *Spare) fits(o Options, state *handle, roots []metaRoot) bool {
+	if o.On != "" || o.Engine != 0 && o.Engine != EngineOverlay {
+		return false
+	}
+	a, err := sp.state.stat()
+	if err != nil {
+		return false
+	}
+	b, err := state.stat()
+	return err == nil && a.dev == b.dev && a.ino == b.ino &&
+		slices.EqualFunc(sp.meta.Roots, roots, func(x, y metaRoot) bool {
+			return x.Path == y.Path && x.Ino == y.Ino && x.Disk == y.Disk && x.Disk != 0
+		})
+}
+
+// Remove removes it. It must not have been given to Create, which does that itself.
+func (sp *Spare) Remove() error {
+	err := removeTree(sp.state, sp.name)
+	for _, h := range [...]*handle{sp.dir, sp.state, sp.lock} {
+		h.close()
+	}
+	if err != nil {
+		return &Error{Op: opRemove, Path: sp.path, Err: err}
+	}
+	return nil
+}
+
+// take makes it the directory of a session that is being made, and begins its time.
+func (sp *Spare) take(s *Session) error {
+	s.dir, s.lock, s.scratch, s.reused = sp.dir, sp.lock, sp.scratch, true
+	sp.state.close()
+	return s.lock.chmod(0o600) // which sets its ctime
+}
