@@ -199,7 +199,7 @@ func (m *Mount) isMount() bool {
 
 // hides reports whether m needs a place that the sandbox does not show.
 func (m *Mount) hides() bool {
-	return m.Kind == KindData || m.Kind == KindOverlay && (m.Temporary || len(m.Hide) > 0)
+	return m.Kind == KindData || m.Kind == KindOverlay && (m.Temporary || len(m.Hide)+len(m.Dirs) > 0)
 }
 
 // prepare makes a tmpfs the root of the namespace that holds the host's root as h

@@ -93,8 +93,8 @@ func (c *compiler) overlay(m *Mount) error {
 	for i, l := range m.Lower {
 		lower[i] = escapeLayer(l)
 	}
-	if len(m.Hide) > 0 {
-		lower = append([]string{c.whiteouts(m)}, lower...)
+	if len(m.Hide)+len(m.Dirs) > 0 {
+		lower = append([]string{c.front(m)}, lower...)
 	}
 	opts := []option{{key: "lowerdir", value: strings.Join(lower, ":")}}
 	switch {
@@ -109,6 +109,9 @@ func (c *compiler) overlay(m *Mount) error {
 		opts = append(opts, option{key: "upperdir", value: "u" + n}, option{key: "workdir", value: "w" + n})
 	case m.Upper != "":
 		opts = append(opts, option{key: "upperdir", value: escapeLayer(m.Upper)}, option{key: "workdir", value: escapeLayer(m.Work)})
+	}
+	if m.Volatile {
+		opts = append(opts, option{key: "volatile"})
 	}
 	// Marks as user.overlay.*, which a user namespace may write too; this also
 	// switches off redirects and metacopy, which the sandboxed side could forge.
@@ -125,14 +128,14 @@ func (c *compiler) overlay(m *Mount) error {
 	return nil
 }
 
-// whiteouts makes a layer in which what m hides is marked as deleted, by character
-// devices 0:0 as the kernel's overlayfs documentation has it, and returns its name
-// in base, which is the working directory then.
-func (c *compiler) whiteouts(m *Mount) string {
+// front makes the topmost lower layer: what m hides is marked as deleted in it, by
+// character devices 0:0 as the kernel's overlayfs documentation has it, and what m adds
+// is there. It returns the layer's name in base, which is the working directory then.
+func (c *compiler) front(m *Mount) string {
 	name := "h" + strconv.Itoa(c.hidden)
 	c.hidden++
 	layer := c.Slot()
-	c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(0o755))
+	c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(m.perm(defaultParentPerm)))
 	c.Call(prog.SysOpenat, c.base.Arg(), c.String(name), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(layer)
 	for _, path := range m.Hide {
 		if i := strings.LastIndexByte(path, '/'); i > 0 {
@@ -141,6 +144,11 @@ func (c *compiler) whiteouts(m *Mount) string {
 			c.Close(dir)
 		}
 		c.Call(prog.SysMknodat, layer.Arg(), c.String(path), prog.Int(sIFCHR), prog.Int(0)).Tolerate(syscall.EEXIST)
+	}
+	for _, path := range m.Dirs {
+		dir := c.Slot()
+		c.Call(prog.MakeDirs, layer.Arg(), c.String(path), prog.Int(m.parentPerm())).To(dir)
+		c.Close(dir)
 	}
 	c.Close(layer)
 	c.Call(prog.SysFchdir, c.base.Arg())

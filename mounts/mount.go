@@ -85,9 +85,23 @@ type Mount struct {
 	// False: it has Upper and Work, or is read-only.
 	Temporary bool
 
+	// Volatile lets an overlay with an upper directory write nothing to disk for its own
+	// sake: its end does not wait until the whole file system is written back, and
+	// fsync(2) in it does nothing. What is in the upper directory may be cut off after a
+	// power cut, and the work directory can be used again only if its work/incompat is
+	// removed (Documentation/filesystems/overlayfs.rst, Linux 5.10). False: it is as durable
+	// as the file system.
+	Volatile bool
+
 	// Hide are paths, relative to an overlay, of its lower directories that it does not
 	// show. Nil: none.
 	Hide []string
+
+	// Dirs are paths, relative to an overlay, of directories that it shows though its lower
+	// directories may have none: mount points. Their mode is ParentPerm, and what else is
+	// at such a path they cover. The root of an overlay without Upper has the mode Perm
+	// then. Nil: none.
+	Dirs []string
 
 	// Layer says which of the caller's mounts a KindLayer attaches.
 	Layer int

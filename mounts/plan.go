@@ -30,7 +30,7 @@ var (
 	ErrRootTarget   = errors.New("cannot be at the root")
 	ErrLayers       = errors.New("a writable overlay has a lower, an upper and a work directory (or is temporary and has neither), a read-only one at least two lower directories")
 	errManyNames    = errors.New("too many names in a directory to mirror it")
-	ErrHide         = errors.New("what an overlay hides is a relative path without . and ..")
+	ErrHide         = errors.New("what an overlay hides or adds is a relative path without . and ..")
 	ErrLongLayers   = errors.New("the paths of an overlay's layers are too long together")
 	ErrNoSymlinkTxt = errors.New("a symbolic link needs a text")
 	ErrRootNoMount  = errors.New("the caller's root directory is no mount, so that its flags are not known to the classic form")
@@ -95,7 +95,7 @@ func (m *Mount) validate() error {
 		switch {
 		case m.Temporary && (writable || len(m.Lower) < 1),
 			writable && (m.Upper == "" || m.Work == "" || len(m.Lower) < 1),
-			!m.Temporary && !writable && len(m.Lower) < 2 && (len(m.Lower) < 1 || len(m.Hide) == 0):
+			!m.Temporary && !writable && len(m.Lower) < 2 && (len(m.Lower) < 1 || len(m.Hide)+len(m.Dirs) == 0):
 			return bad(m.Target, ErrLayers)
 		}
 		for _, l := range m.Lower {
@@ -103,9 +103,11 @@ func (m *Mount) validate() error {
 				return err
 			}
 		}
-		for _, h := range m.Hide {
-			if h == "" || path.IsAbs(h) || path.Clean(h) != h || h == "." || h == ".." || strings.HasPrefix(h, "../") || strings.IndexByte(h, 0) >= 0 {
-				return bad(h, ErrHide)
+		for _, list := range [...][]string{m.Hide, m.Dirs} {
+			for _, h := range list {
+				if h == "" || path.IsAbs(h) || path.Clean(h) != h || h == "." || h == ".." || strings.HasPrefix(h, "../") || strings.IndexByte(h, 0) >= 0 {
+					return bad(h, ErrHide)
+				}
 			}
 		}
 		if writable {

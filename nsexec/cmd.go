@@ -76,6 +76,8 @@ type Cmd struct {
 	// Seccomp are filters, all of which the command and all that it executes must
 	// pass, see DefaultFilter. Nil: none.
 	Seccomp []Filter
+	// Supervisor has some system calls decided outside of the sandbox. Nil: none.
+	Supervisor *Supervisor
 	// Rlimits are resource limits, see setrlimit(2). Nil: the caller's.
 	Rlimits []Rlimit
 	// Umask of the command. Nil: the caller's (for an embedding program, as it was
@@ -129,6 +131,14 @@ type Cmd struct {
 	Forget []byte
 	// Join are namespaces to enter instead of those that would be shared or made.
 	Join Join
+	// Cgroup is an open directory of a cgroup v2 hierarchy, in which the sandbox begins: no
+	// instruction of it is executed elsewhere. A new cgroup namespace has it as its root.
+	// Not with Inherit. Nil: the caller's cgroups.
+	Cgroup *os.File
+	// HideAbstract has the kernel refuse connections to abstract unix sockets (unix(7)) that
+	// were not made by the command: where the network namespace is shared, all of the host's can be
+	// named. It takes Linux 6.12 with Landlock. False: they can be reached.
+	HideAbstract bool
 	// NoUserNamespaces lets nothing inside make user namespaces. It costs another
 	// one, in which the command runs, and needs a new one (Share without User).
 	NoUserNamespaces bool
@@ -512,7 +522,16 @@ func (c *Cmd) Start() error {
 	if err != nil {
 		return &Error{Op: "start", Path: c.Path, Err: err}
 	}
+	supervisor, files, err := c.supervise(files)
+	if err != nil {
+		return err
+	}
+	defer supervisor.Close()
 	if c.sb, err = start(c, files); err != nil {
+		return err
+	}
+	if err := c.handedOver(supervisor); err != nil {
+		c.sb.close()
 		return err
 	}
 	ok = true

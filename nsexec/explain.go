@@ -15,6 +15,9 @@ func (c *Cmd) Explain(w io.Writer) error {
 	}
 	p := c.beginning()
 	n := 3 + len(c.ExtraFiles) + len(c.Layers)
+	if c.Supervisor != nil {
+		n++
+	}
 	b := prog.New(prog.Native())
 	b.SetNFds(n + 1)
 	fds := make([]int, n)

@@ -34,10 +34,13 @@ type beginning struct {
 	created func(pid int) error
 	later   bool // created has the maps written
 	join    Join
+	cgroup  *os.File
 }
 
 // common reports whether it can be made before it is wanted.
-func (p *beginning) common() bool { return p.created == nil && !p.later && !p.joins() }
+func (p *beginning) common() bool {
+	return p.created == nil && !p.later && !p.joins() && p.cgroup == nil
+}
 
 func (c *Cmd) beginning() *beginning {
 	p := beginning{
@@ -45,7 +48,7 @@ func (c *Cmd) beginning() *beginning {
 			flags: (All &^ c.Share).flags(), bounding: c.Capabilities,
 			inherit: c.Inherit, keyring: c.Bubblewrap, loopback: c.LoopbackOptional,
 		},
-		created: c.Created, later: c.MapLater, join: c.Join,
+		created: c.Created, later: c.MapLater, join: c.Join, cgroup: c.Cgroup,
 	}
 	p.join.UserAfter = nil // which the second Program enters
 	if c.keepsBounding(os.Geteuid() == 0) {
@@ -83,13 +86,34 @@ func (p *beginning) joins() bool { return p.join != Join{} }
 // right to, it makes the other namespaces on its own: many clones of one launcher
 // then do not wait for each other.
 func (p *beginning) cloneFlags() uint64 {
+	flags := p.flags
+	if p.cgroup != nil {
+		// Made by the clone, its root would be the cgroup of the process that clones.
+		flags &^= unix.CLONE_NEWCGROUP
+	}
 	switch {
 	case p.created != nil:
-		return p.flags | unix.CLONE_NEWNS
+		return flags | unix.CLONE_NEWNS
 	case p.waits():
-		return p.flags
+		return flags
 	}
-	return p.flags & (unix.CLONE_NEWUSER | unix.CLONE_NEWPID)
+	return flags & (unix.CLONE_NEWUSER | unix.CLONE_NEWPID)
+}
+
+// into is the flag that goes with Cmd.Cgroup, for the first clone.
+func (p *beginning) into() uint64 {
+	if p.cgroup == nil {
+		return 0
+	}
+	return unix.CLONE_INTO_CGROUP
+}
+
+// withCgroup adds the descriptor that reexec.Spawn takes for that flag.
+func (p *beginning) withCgroup(fds []int) []int {
+	if p.cgroup == nil {
+		return fds
+	}
+	return append(fds, int(p.cgroup.Fd()))
 }
 
 // mounts says that the first Program makes the mount namespace.
@@ -163,7 +187,7 @@ func (p *beginning) namespaces(b *prog.Builder) {
 		}
 		b.Close(procDir)
 	}
-	if rest := p.flags &^ (unix.CLONE_NEWUSER | unix.CLONE_NEWPID); rest != 0 && !p.waits() {
+	if rest := p.flags &^ (p.cloneFlags() | unix.CLONE_NEWUSER | unix.CLONE_NEWPID); rest != 0 {
 		stepClone(b, rest)
 		b.Call(prog.SysUnshare, prog.Int(rest))
 	}

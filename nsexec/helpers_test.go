@@ -26,7 +26,7 @@ func init() {
 		"nested": helpNested, "embed": helpEmbed, "terminal": helpTerminal,
 		"calls": helpCalls, "loopback": helpLoopback, "trace": helpTrace, "tiocsti": helpTiocsti,
 		"files": helpFiles, "group": helpGroup, "chrooted": helpChrooted, "climb": helpClimb,
-		"hold": helpHold, "victim": helpVictim, "scan": helpScan,
+		"hold": helpHold, "victim": helpVictim, "scan": helpScan, "abstract": helpAbstract,
 	}
 }
 
@@ -366,5 +366,28 @@ func helpGroup(args []string) int {
 	c := shell("kill -USR1 0; echo done")
 	c.SameSession = args[0] == "true"
 	_ = c.Run()
+	return 0
+}
+
+// helpAbstract connects to an abstract socket of the host's, and to one of its own.
+func helpAbstract(args []string) int {
+	connect := func(what, name string) {
+		c, err := net.Dial("unix", name)
+		if err == nil {
+			c.Close()
+		}
+		for e := errors.Unwrap(err); e != nil; e = errors.Unwrap(err) {
+			err = e
+		}
+		fmt.Printf("%s: %v\n", what, err)
+	}
+	connect("host's", args[0])
+	own, err := net.Listen("unix", args[0]+"-inside")
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer own.Close()
+	connect("own", args[0]+"-inside")
 	return 0
 }

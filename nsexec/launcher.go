@@ -246,7 +246,7 @@ func spawnOnce(p *beginning, clone cloneFunc) (*sandbox, error) {
 	if !reexec.InProcess {
 		flags |= unix.CLONE_PARENT
 	}
-	b.SetFlags(flags)
+	b.SetFlags(flags | p.into())
 	if p.waits() {
 		// What is done for it is done when the first thing is said on the socket.
 		b.Step("start", "")
@@ -255,8 +255,8 @@ func spawnOnce(p *beginning, clone cloneFunc) (*sandbox, error) {
 	p.namespaces(b)
 	b.Step("start", "")
 	b.Call(prog.Receive, sock)
-	fds = append(fds, int(w))
-	b.SetNFds(len(fds))
+	b.SetNFds(len(fds) + 1)
+	fds = append(p.withCgroup(fds), int(w))
 	s.first = b.Program()
 
 	if s.pid, err = clone(s.first, fds); err != nil {

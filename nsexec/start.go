@@ -149,6 +149,8 @@ var (
 
 var errInherit = errors.New("descriptors can be inherited only from a program that is its own launcher, with its own standard descriptors")
 
+var errCgroupInherit = errors.New("with Inherit there can be no Cgroup")
+
 var errGone = errors.New("the sandbox went away before the command was executed")
 
 // readRecord reads one Record; the end of them is errGone.
@@ -263,6 +265,10 @@ func (c *Cmd) emit(b *prog.Builder, o mounts.Options, fds []int, status int, hav
 	if n := len(c.Mounts); n > fewMounts {
 		b.Grow(14*n, 256*n) // roughly what a bind takes
 	}
+	var sockets []prog.Slot
+	if c.Supervisor != nil {
+		sockets = c.Supervisor.network(b)
+	}
 	umask := b.Slot()
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
 	procDir := c.prepareNested(b)
@@ -305,7 +311,7 @@ func (c *Cmd) emit(b *prog.Builder, o mounts.Options, fds []int, status int, hav
 	if c.forks() {
 		c.fork(b)
 	}
-	return c.execute(b, envv, umask, status)
+	return c.execute(b, envv, umask, status, sockets)
 }
 
 // forks says that there is a process above the command.
@@ -513,7 +519,7 @@ const (
 
 // execute adds the command's execution, and before it what the command must not
 // share with the set-up. status is the number of the status pipe.
-func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status int) error {
+func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status int, sockets []prog.Slot) error {
 	if !b.Fixed() && c.holdsNUL() {
 		return &Error{Op: "exec", Path: c.Path, Err: syscall.EINVAL}
 	}
@@ -548,6 +554,12 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 		// about to be, to be told from a process that somebody killed before.
 		b.Call(prog.SysWrite, prog.Int(status), b.Words(prog.RecordStarted, 0).Arg(), prog.Int(prog.RecordSize)).Full()
 	}
+	if c.HideAbstract {
+		hideAbstract(b)
+	}
+	if c.Supervisor != nil {
+		c.Supervisor.install(b, status-1, sockets) // the last of the command's descriptors
+	}
 	// Last, so that filters need not let the set-up pass, nor PID 1.
 	for _, f := range c.Seccomp {
 		f.install(b, c.Bubblewrap)
@@ -568,6 +580,16 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 	}
 	b.Call(prog.ExecFail)
 	return nil
+}
+
+// hideAbstract adds a Landlock domain that restricts nothing else.
+func hideAbstract(b *prog.Builder) {
+	b.Step("landlock", "abstract sockets")
+	rules := b.Slot()
+	attr := b.Words(0, 0, unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET) // struct landlock_ruleset_attr
+	b.Call(prog.SysLandlockCreate, attr.Arg(), prog.Int(24), prog.Int(0)).To(rules)
+	b.Call(prog.SysLandlockRestrict, rules.Arg(), prog.Int(0))
+	b.Close(rules)
 }
 
 // signalMask is the mask of blocked signals that the command inherits: the
@@ -633,6 +655,9 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 			return nil, &Error{Op: "start", Path: c.Path, Err: errInherit}
 		}
 		fds = nil
+	}
+	if c.Cgroup != nil && c.Inherit {
+		return nil, &Error{Op: "start", Path: c.Path, Err: errCgroupInherit}
 	}
 	for _, f := range c.Seccomp {
 		if len(f) == 0 || len(f) > maxFilter {
@@ -727,7 +752,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*sandbox, error) {
 	defer w.Close()
 	b := prog.New(prog.Native())
 	b.SetNFds(len(fds) + 1)
-	b.SetFlags(p.cloneFlags())
+	b.SetFlags(p.cloneFlags() | p.into())
 	status := int(w)
 	if c.Inherit {
 		b.Call(prog.SysClose, prog.Int(r.Fd()))
@@ -741,7 +766,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*sandbox, error) {
 		return nil, err
 	}
 	program := b.Program()
-	pid, errno := reexec.Spawn(program.Block(), append(fds, int(w)))
+	pid, errno := reexec.Spawn(program.Block(), append(p.withCgroup(fds), int(w)))
 	if errno != 0 {
 		_ = r.Close()
 		return nil, &Error{Op: "clone", Path: names(p.flags), Err: errno}

@@ -120,13 +120,14 @@ func findAll(name string) (found []int) {
 
 func (s *scene) running(name string) func() bool { return func() bool { return find(name) != 0 } }
 
-// settled waits until the processes that are left stay the same.
+// settled waits until the processes that are left stay the same: all of them asleep, for
+// one that is about to end may have to wait for a processor.
 func (s *scene) settled() string {
 	last, since := "", time.Now()
-	testenv.Poll(time.Second, func() bool {
+	testenv.Poll(5*time.Second, func() bool {
 		s.reap()
 		now := tree(os.Getpid())
-		if now != last {
+		if now != last || working() {
 			last, since = now, time.Now()
 		}
 		return now == "" || time.Since(since) > 60*time.Millisecond
@@ -135,6 +136,25 @@ func (s *scene) settled() string {
 		return "nobody"
 	}
 	return last
+}
+
+// working reports whether a process below this one is doing something.
+func working() bool {
+	parents, states := make(map[int]int), make(map[int]string)
+	for _, p := range testenv.Processes() {
+		parents[p.Pid], states[p.Pid] = p.Parent, p.State
+	}
+	for pid, state := range states {
+		if state != "R" && state != "D" {
+			continue
+		}
+		for at := parents[pid]; at > 1; at = parents[at] {
+			if at == os.Getpid() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // reap waits for those who have ended, but not for monitors: that is done by wait.

@@ -66,6 +66,11 @@ const (
 	SysUnlinkat
 	SysFchmodat2
 	SysSigaction
+	SysBind
+	SysListen
+	SysSendmsg
+	SysLandlockCreate
+	SysLandlockRestrict
 
 	// The rest are done by the child itself; see the child's file.
 	Install  // arrange the passed descriptors, close all others
@@ -172,6 +177,12 @@ var sysTable = [numSys]sysInfo{
 	SysUnlinkat:     {"unlinkat", [2]uint32{263, 35}, "fsd"},
 	SysFchmodat2:    {"fchmodat2", [2]uint32{452, 452}, "fsmx"},
 	SysSigaction:    {"rt_sigaction", [2]uint32{13, 134}, "dppd"},
+	SysBind:         {"bind", [2]uint32{49, 200}, "fpd"},
+	SysListen:       {"listen", [2]uint32{50, 201}, "fd"},
+	SysSendmsg:      {"sendmsg", [2]uint32{46, 211}, "fpx"},
+
+	SysLandlockCreate:   {"landlock_create_ruleset", [2]uint32{444, 444}, "pdx"},
+	SysLandlockRestrict: {"landlock_restrict_self", [2]uint32{446, 446}, "fx"},
 
 	Install:  {"install", [2]uint32{NrInstall, NrInstall}, "d"},
 	Receive:  {"receive", [2]uint32{NrReceive, NrReceive}, "d"},

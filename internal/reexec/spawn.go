@@ -19,10 +19,18 @@ func afterFork()
 //go:noescape
 func vfork() (pid, errno uintptr)
 
-// cloneArgs is struct clone_args of clone3(2), its first version.
+// cloneArgs is struct clone_args of clone3(2).
 type cloneArgs struct {
 	flags, pidfd, childTid, parentTid, exitSignal, stack, stackSize, tls uint64
+
+	setTid, setTidSize, cgroup uint64 // only for cloneIntoCgroup
 }
+
+// cloneArgsSize is the size of its first version.
+const cloneArgsSize = unsafe.Offsetof(cloneArgs{}.setTid)
+
+// cloneIntoCgroup puts the child into a cgroup (Linux 5.7).
+const cloneIntoCgroup = 0x200000000
 
 const sysClone3 = 435
 
@@ -33,17 +41,27 @@ const cloneClearSighand = 0x100000000
 // Spawn runs the Program in block in a clone of this process and returns the
 // clone's process id. fds are the descriptors that the Program wants, the write
 // end of the status pipe last; -1 stands for a closed one. The caller keeps its
-// copies. The block is changed and can be run only once.
+// copies. The block is changed and can be run only once. Where its flags have
+// CLONE_INTO_CGROUP the cgroup's descriptor is the last but one; the Program, which
+// does not get it, does not count it.
 //
 // The clone is a copy of this process's memory: call it in small processes only
 // (the launcher, the nsrun command). It dies when the calling thread does, so
 // that thread must live as long as the process.
 func Spawn(block []byte, fds []int) (pid int, err syscall.Errno) {
 	base := unsafe.Pointer(unsafe.SliceData(block))
+	a := cloneArgs{exitSignal: uint64(syscall.SIGCHLD)}
+	if n := len(fds) - 2; len(block) >= int(prog.HeaderSize) && header(base).Flags&cloneIntoCgroup != 0 {
+		if n < 0 {
+			return 0, syscall.EBADMSG
+		}
+		a.cgroup = uint64(fds[n])
+		fds = append(fds[:n:n], fds[n+1])
+	}
 	if errno := prepare(base, len(block), fds); errno != 0 {
 		return 0, errno
 	}
-	a := cloneArgs{flags: header(base).Flags | cloneClearSighand, exitSignal: uint64(syscall.SIGCHLD)}
+	a.flags = header(base).Flags | cloneClearSighand
 	if a.flags&syscall.CLONE_PARENT != 0 {
 		a.exitSignal = 0 // the clone inherits it
 	}
@@ -91,8 +109,12 @@ func prepare(base unsafe.Pointer, size int, fds []int) syscall.Errno {
 //go:norace
 //go:nocheckptr
 func forkAndRun(a *cloneArgs, base unsafe.Pointer) (pid uintptr, errno syscall.Errno) {
-	pid, _, errno = syscall.RawSyscall(sysClone3, uintptr(unsafe.Pointer(a)), unsafe.Sizeof(*a), 0)
-	if errno == syscall.ENOSYS || errno == syscall.EPERM {
+	size := cloneArgsSize
+	if a.flags&cloneIntoCgroup != 0 {
+		size = unsafe.Sizeof(*a)
+	}
+	pid, _, errno = syscall.RawSyscall(sysClone3, uintptr(unsafe.Pointer(a)), size, 0)
+	if (errno == syscall.ENOSYS || errno == syscall.EPERM) && a.flags&cloneIntoCgroup == 0 {
 		// Filters of containers refuse it so, for they cannot look at the flags.
 		flags := uintptr(a.flags&^cloneClearSighand) | uintptr(a.exitSignal)
 		if pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, flags, 0, 0, 0, 0, 0); errno == 0 && pid == 0 {

@@ -257,9 +257,9 @@ func NeedUser(t testing.TB) {
 	}
 }
 
-// kernelChoice are features that a kernel has or not as it was configured, whatever is
-// installed: NSRUN_MUST_WORK=1 does not promise them, their names do.
-var kernelChoice = []string{"vfat", "tmpfs-quota"}
+// kernelChoice are features that a kernel has or not as it was configured, or that depend on
+// where the tests are started, whatever is installed: NSRUN_MUST_WORK=1 does not promise them, their names do.
+var kernelChoice = []string{"vfat", "tmpfs-quota", "no-terminal"}
 
 // Skip skips a test that needs a feature this machine does not have. Where the
 // environment promises the feature, that is a failure.

@@ -1,0 +1,230 @@
+package nsexec
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Supervisor has some of a command's system calls decided outside of the sandbox,
+// see seccomp_unotify(2). It needs a new network namespace and a PID 1 that nobody
+// can trace: neither Inherit nor Bubblewrap, Share without Net, Join without Net.
+type Supervisor struct {
+	// Filter is installed first. What it answers with SECCOMP_RET_USER_NOTIF is told
+	// to the listener. It must let sendmsg(2) pass where the upper half of its flags,
+	// which the kernel ignores, is HandOver: so the listener leaves the sandbox.
+	Filter Filter
+	// Seal is installed when the listener has left, before Cmd.Seccomp and the
+	// command. It must refuse what Filter lets pass for that.
+	Seal Filter
+	// Links are sent to rtnetlink(7) in the new network namespace. Nil: there is
+	// only the loopback device.
+	Links []Link
+	// Sockets are made there, in this order, after Links. The command does not have them.
+	Sockets []Socket
+	// NoConnect has the kernel refuse every TCP connect(2) of the command (Landlock,
+	// Linux 6.7), whatever Filter and who answers for it say.
+	NoConnect bool
+	// Started gets the listener, and the sockets behind it, and has to close them. It is
+	// called by Start after the command was executed; its error ends the sandbox.
+	Started func(listener *os.File, sockets []*os.File) error
+}
+
+// HandOver marks the sendmsg(2) by which the listener leaves.
+const HandOver = 0x6e73686f
+
+// Link is a list of messages for rtnetlink(7), made so that only errors are answered.
+type Link struct {
+	Messages []byte
+	// Optional goes on where the kernel refuses one; those after it are sent all the same.
+	Optional bool
+}
+
+// Socket is a socket to be made.
+type Socket struct {
+	Domain, Type, Protocol int
+	// Addr is what it is bound to, as the kernel has it. Nil: it is not bound.
+	Addr []byte
+	// Backlog makes it listen. 0: it does not.
+	Backlog int
+}
+
+// maxSockets is what one message has room for, the listener included.
+const maxSockets = 64
+
+var errSupervisor = errors.New("a supervisor needs a network namespace of the sandbox's own and its own PID 1: no shared or joined network, no Inherit, no Bubblewrap")
+
+// supervise adds the socket over which the listener leaves to the command's
+// descriptors; ours is what it returns.
+func (c *Cmd) supervise(files []*os.File) (ours sys.FD, _ []*os.File, err error) {
+	s := c.Supervisor
+	if s == nil {
+		return sys.None, files, nil
+	}
+	if c.Inherit || c.Bubblewrap || c.Share&Net != 0 || c.Join.Net != nil || len(s.Sockets) >= maxSockets {
+		return sys.None, nil, &Error{Op: "supervise", Path: c.Path, Err: errSupervisor}
+	}
+	ours, theirs, err := sys.SeqPacket()
+	if err != nil {
+		return sys.None, nil, &Error{Op: "supervise", Path: c.Path, Err: err}
+	}
+	f := os.NewFile(uintptr(theirs), "supervisor")
+	c.childFiles = append(c.childFiles, f)
+	return ours, append(files, f), nil
+}
+
+// handedOver gives what the sandbox sent to whom it is for.
+func (c *Cmd) handedOver(ours sys.FD) error {
+	if c.Supervisor == nil {
+		return nil
+	}
+	var got []*os.File
+	for {
+		// Where a sandbox had to be made twice the first one may have sent too.
+		files, err := receiveFiles(ours)
+		if err != nil {
+			break
+		}
+		closeFiles(got)
+		got = files
+	}
+	if len(got) != 1+len(c.Supervisor.Sockets) {
+		closeFiles(got)
+		return &Error{Op: "supervise", Path: c.Path, Err: errGone}
+	}
+	return c.Supervisor.Started(got[0], got[1:])
+}
+
+// receiveFiles is what one message on the socket carries, which is there already.
+func receiveFiles(sock sys.FD) (files []*os.File, err error) {
+	var b [1]byte
+	control := make([]byte, unix.CmsgSpace(4*maxSockets))
+	n, oobn := 0, 0
+	err = sys.Retry(func() (err error) {
+		n, oobn, _, _, err = unix.Recvmsg(int(sock), b[:], control, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		return nil, errGone
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:oobn])
+	if err != nil {
+		return nil, err
+	}
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "sandbox"))
+		}
+	}
+	return files, nil
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// network adds what is made in the new network namespace for the supervisor, and
+// returns the sockets.
+func (s *Supervisor) network(b *prog.Builder) []prog.Slot {
+	for _, l := range s.Links {
+		b.Step("network", "rtnetlink")
+		nl := b.Slot()
+		b.Call(prog.SysSocket, prog.Int(unix.AF_NETLINK), prog.Int(unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK), prog.Int(unix.NETLINK_ROUTE)).To(nl)
+		text := b.TextBytes(l.Messages)
+		b.Call(prog.SysWrite, nl.Arg(), text.Arg(), text.Len()).Full()
+		if !l.Optional {
+			s.answer(b, nl)
+		}
+		b.Close(nl)
+	}
+	sockets := make([]prog.Slot, len(s.Sockets))
+	for i, k := range s.Sockets {
+		b.Step("network", "socket")
+		sockets[i] = b.Slot()
+		fd := sockets[i].Arg()
+		b.Call(prog.SysSocket, prog.Int(k.Domain), prog.Int(k.Type|unix.SOCK_CLOEXEC), prog.Int(k.Protocol)).To(sockets[i])
+		if k.Addr != nil {
+			b.Call(prog.SysBind, fd, b.Data(k.Addr).Arg(), prog.Int(len(k.Addr)))
+		}
+		if k.Backlog > 0 {
+			b.Call(prog.SysListen, fd, prog.Int(k.Backlog))
+		}
+	}
+	return sockets
+}
+
+// answer adds the check that rtnetlink, which has done its work when write(2) returns,
+// had nothing to say.
+func (s *Supervisor) answer(b *prog.Builder, nl prog.Slot) {
+	const size = 1024
+	reply := b.Zero(size)
+	none := b.Call(prog.SysRead, nl.Arg(), reply.Arg(), prog.Int(size)).Tolerate(syscall.EAGAIN).OnTolerated()
+	// struct nlmsghdr, then the negative errno of struct nlmsgerr.
+	for _, e := range [...]syscall.Errno{syscall.EPERM, syscall.EOPNOTSUPP, syscall.EEXIST, syscall.ENODEV, syscall.ERANGE} {
+		is := b.If(reply+16, 1<<32-1, -uint32(e))
+		other := b.Jump()
+		b.Here(is)
+		b.Fail(e)
+		b.Here(other)
+	}
+	b.Fail(syscall.EINVAL)
+	b.Here(none)
+}
+
+// install adds the filter, and the sending of its listener and of the sockets; sock is
+// where to. Nothing of the command's has run yet.
+func (s *Supervisor) install(b *prog.Builder, sock int, sockets []prog.Slot) {
+	b.Step("supervise", "")
+	listener := b.Slot()
+	program := s.Filter.program(b)
+	// A call that somebody is working on is interrupted by what kills only: else each
+	// signal with a handler would have it done twice. Linux 5.19.
+	done := b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV),
+		program.Arg()).To(listener).Tolerate(syscall.EINVAL).OnSuccess()
+	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER), program.Arg()).To(listener)
+	b.Here(done)
+	fds := append([]prog.Slot{listener}, sockets...)
+	// struct cmsghdr, and behind it the descriptors, with room for one too many.
+	control := b.Words(uint64(unix.CmsgLen(4*len(fds))), unix.SOL_SOCKET|unix.SCM_RIGHTS<<32)
+	b.Zero(4*len(fds) + 8)
+	for i, fd := range fds {
+		// Eight bytes each time: the next one goes over the upper half.
+		b.Call(prog.Store, (control + prog.Ptr(16+4*i)).Arg(), fd.Arg())
+	}
+	iov := b.Words(0, 1)
+	b.Relocate(iov, 0, control.Arg())                                        // any byte will do
+	message := b.Words(0, 0, 0, 1, 0, uint64(unix.CmsgSpace(4*len(fds))), 0) // struct msghdr
+	b.Relocate(message, 2, iov.Arg())
+	b.Relocate(message, 4, control.Arg())
+	b.Call(prog.SysSendmsg, prog.Int(sock), message.Arg(), prog.Int(uint64(HandOver)<<32|unix.MSG_NOSIGNAL))
+	for _, fd := range fds {
+		b.Close(fd)
+	}
+	b.Call(prog.SysClose, prog.Int(sock))
+	seal := s.Seal.program(b)
+	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(0), seal.Arg())
+	if s.NoConnect {
+		b.Step("landlock", "")
+		rules := b.Slot()
+		// struct landlock_ruleset_attr: no file system access, one network access is
+		// handled, and no rule allows it.
+		attr := b.Words(0, unix.LANDLOCK_ACCESS_NET_CONNECT_TCP)
+		b.Call(prog.SysLandlockCreate, attr.Arg(), prog.Int(16), prog.Int(0)).To(rules)
+		b.Call(prog.SysLandlockRestrict, rules.Arg(), prog.Int(0))
+		b.Close(rules)
+	}
+}
