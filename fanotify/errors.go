@@ -1,0 +1,61 @@
+package fanotify
+
+import (
+	"errors"
+	"strconv"
+)
+
+// An Error says which step failed for which path, and why. Err keeps the errno, so that
+// errors.Is(err, fs.ErrPermission) and the like work.
+type Error struct {
+	Op   string // the step, such as "watch" or "list"
+	Path string // what it was done with, absolute where that is known; may be empty
+	Err  error
+}
+
+func (e *Error) Error() string {
+	s := e.Op
+	if e.Path != "" {
+		s += " " + quotePath(e.Path)
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns e.Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+var (
+	// ErrOverflow comes from the iterator where events were lost because nobody took
+	// them fast enough. Events for what changed meanwhile follow.
+	ErrOverflow = errors.New("the queue of events was full; looking for what changed meanwhile")
+
+	// ErrRootGone comes from the iterator where a root was removed, or renamed: what is at
+	// its path now is something else. Of what was removed nothing more is told; what was
+	// renamed goes on being watched at its new place.
+	ErrRootGone = errors.New("the directory that is watched was removed or renamed")
+
+	// ErrClosed comes from the iterator of a Watcher that was closed.
+	ErrClosed = errors.New("the watcher was closed")
+
+	// ErrBusy comes from the iterator where another one is going on.
+	ErrBusy = errors.New("somebody else reads the events")
+)
+
+// A limitError is an errno that says that a limit of the kernel was reached.
+type limitError struct {
+	err  error
+	hint string
+}
+
+func (e *limitError) Error() string { return e.err.Error() + " (" + e.hint + ")" }
+func (e *limitError) Unwrap() error { return e.err }
+
+// quotePath makes a name that may be a hostile one safe to print.
+func quotePath(s string) string {
+	for _, r := range s {
+		if !strconv.IsPrint(r) || r == '\uFFFD' {
+			return strconv.Quote(s)
+		}
+	}
+	return s
+}

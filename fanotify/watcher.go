@@ -1,0 +1,255 @@
+package fanotify
+
+import (
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An Engine is a way to get events from the kernel.
+type Engine uint8
+
+// The engines.
+const (
+	// Auto: Fanotify where it can be had for all roots, else Inotify.
+	Auto Engine = iota
+	Fanotify
+	Inotify
+)
+
+// String returns "auto", "fanotify" or "inotify".
+func (e Engine) String() string {
+	switch e {
+	case Fanotify:
+		return "fanotify"
+	case Inotify:
+		return "inotify"
+	}
+	return "auto"
+}
+
+// MarshalText returns what String does.
+func (e Engine) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (e *Engine) UnmarshalText(b []byte) error {
+	for _, v := range [...]Engine{Auto, Fanotify, Inotify} {
+		if v.String() == string(b) {
+			*e = v
+			return nil
+		}
+	}
+	return errors.New("not an engine (auto, fanotify, inotify): " + quotePath(string(b)))
+}
+
+// Options say what to watch. The zero Options are of no use: there must be a root.
+type Options struct {
+	// Roots are the directories to watch, none inside of another. Symbolic links on the
+	// way to them are followed, once.
+	Roots []string
+
+	// Engine is which engine to use; an error if it cannot be had. The zero value
+	// chooses.
+	Engine Engine
+
+	// Unlimited asks for a queue in the kernel without an end, for Fanotify only and
+	// with CAP_SYS_ADMIN: no overflow, but whoever writes faster than the events are
+	// taken fills the kernel's memory.
+	Unlimited bool
+
+	// Sweep makes Stop look through the roots for what changed since it was last told:
+	// for what the kernel does not tell. These are writes through a mapping (mmap(2)),
+	// and on some kernels those through an overlay whose upper directory is watched;
+	// Linux 6.18 tells the latter.
+	Sweep bool
+}
+
+// A Watcher watches directories from New to Close.
+type Watcher struct {
+	engine Engine
+	eng    engine
+	out    out
+
+	mu     sync.Mutex
+	busy   bool // somebody iterates
+	closed bool
+}
+
+// engine is what the two have in common. All but stop and abort are called by one goroutine
+// at a time.
+type engine interface {
+	// step waits until there is something to do, does a part of it and puts what it
+	// found into out.
+	step(o *out)
+	// stop makes step end when all that the kernel has queued by now is taken in. It
+	// may be called at any time, more than once.
+	stop()
+	// abort makes step return soon.
+	abort()
+	// close gives everything back. It may take a while.
+	close()
+}
+
+// out is what waits for being told.
+type out struct {
+	items []item
+	ended bool // nothing more will come
+	told  told
+}
+
+type item struct {
+	ev  Event
+	err error
+}
+
+func (o *out) event(ev Event) {
+	// Writes in small pieces are one.
+	if n := len(o.items); n > 0 && ev.Op == Written {
+		if last := &o.items[n-1].ev; last.Op == Written && last.Path == ev.Path && last.Root == ev.Root && last.PID == ev.PID {
+			return
+		}
+	}
+	o.told.note(&ev)
+	o.items = append(o.items, item{ev: ev})
+}
+
+func (o *out) error(err error) { o.items = append(o.items, item{err: err}) }
+
+// New begins to watch. What happens after it has returned will be told.
+func New(o Options) (*Watcher, error) {
+	roots, err := openRoots(o.Roots)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watcher{}
+	if o.Sweep {
+		w.out.told = told{}
+	}
+	if o.Engine != Inotify {
+		eng, err := newMarks(roots, o)
+		if err == nil {
+			w.engine, w.eng = Fanotify, eng
+			return w, nil
+		}
+		if o.Engine == Fanotify || !cannot(err) {
+			closeRoots(roots)
+			return nil, err
+		}
+	}
+	eng, err := newWatches(roots, o)
+	if err != nil {
+		closeRoots(roots)
+		return nil, err
+	}
+	w.engine, w.eng = Inotify, eng
+	return w, nil
+}
+
+// cannot reports whether an error says that the kernel or the file system cannot do it, or
+// that we may not, rather than that something went wrong.
+func cannot(err error) bool {
+	for _, e := range [...]error{unix.EPERM, unix.ENOSYS, unix.EINVAL, unix.EOPNOTSUPP, unix.ENODEV, unix.EXDEV, unix.EOVERFLOW, unix.EMFILE, unix.ENOSPC, unix.EACCES} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// Engine is the engine in use.
+func (w *Watcher) Engine() Engine { return w.engine }
+
+// Events returns what happens, waiting for it, until Stop or Close is called or all roots
+// are gone. An error does not end it, except the last. To break off and begin again later
+// loses nothing. There may be one iteration at a time, and that may be in any goroutine; it
+// is what does the work, no other goroutine does.
+func (w *Watcher) Events() iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		if err := w.enter(); err != nil {
+			yield(Event{}, &Error{Op: "read events", Err: err})
+			return
+		}
+		defer w.leave()
+		for {
+			for i := range w.out.items {
+				it := w.out.items[i]
+				if !yield(it.ev, it.err) {
+					w.out.items = append(w.out.items[:0], w.out.items[i+1:]...)
+					return
+				}
+				if w.isClosed() {
+					return
+				}
+			}
+			clear(w.out.items)
+			w.out.items = w.out.items[:0]
+			if w.out.ended || w.isClosed() {
+				return
+			}
+			w.eng.step(&w.out)
+		}
+	}
+}
+
+func (w *Watcher) enter() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed:
+		return ErrClosed
+	case w.busy:
+		return ErrBusy
+	}
+	w.busy = true
+	return nil
+}
+
+func (w *Watcher) leave() {
+	w.mu.Lock()
+	w.busy = false
+	last := w.closed
+	w.mu.Unlock()
+	if last {
+		go w.eng.close()
+	}
+}
+
+func (w *Watcher) isClosed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
+}
+
+// Stop makes the iteration end when everything that happened before is told. It does not
+// wait for that, and may be called from anywhere, also before the iteration.
+func (w *Watcher) Stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.eng.stop()
+	}
+}
+
+// Close gives back what the Watcher holds, and ends an iteration that goes on, which may
+// be the caller's own. It returns at once: the kernel takes some milliseconds until nothing
+// uses its marks any more, which nobody has to wait for. Closing again does nothing.
+func (w *Watcher) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.closed = true
+	if w.busy {
+		w.eng.abort() // who iterates closes
+		return
+	}
+	go w.eng.close()
+}
+
+// gather is how long events are left to gather after some were taken. The kernel puts
+// several for one file into one, and writers are not interrupted for each.
+const gather = 5 * time.Millisecond

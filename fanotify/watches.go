@@ -1,0 +1,789 @@
+package fanotify
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// watches is the engine Inotify: each directory has a watch, through fsnotify.
+//
+// fsnotify knows watches by their paths, and follows links. So every directory is held
+// open, and its path is that of its descriptor in /proc: nobody can put something else
+// there, and it stays right when the directory is renamed. What fsnotify does not tell is
+// found out: what is a directory by opening it; the other name of what was renamed in the
+// text of the event, the only place where it has it.
+type watches struct {
+	fs    *fsnotify.Watcher
+	halt  chan struct{} // closed: stop was called
+	quit  chan struct{} // closed: abort was called
+	once  [2]sync.Once
+	wake  sys.FD // an eventfd: one of them was
+	roots []root
+
+	places
+	tops  []*place
+	byFD  map[int]*watch
+	byID  map[id]*watch
+	loose []*watch // are nowhere, unless what is queued says where
+
+	// renames are the first halves, by what fsnotify calls the path, of renames of which
+	// the second did not come yet.
+	renames map[string]half
+	listed  []*watch // with names that were told and may still be queued
+	dead    []*watch // removed, but events for their descriptors may still be queued
+
+	bar    bar  // for what waits until all that is queued now has come
+	mend   file // the same after an overflow
+	finish file // the same for stop
+
+	before [2]string // the last rename
+
+	most     int // so many descriptors at most
+	tasks    []task
+	start    int64  // when the watcher began, nanoseconds since 1970
+	quiet    int64  // when nothing was queued
+	lost     bool   // the queue was full; what comes until mend does is left out
+	rounds   int    // how often, since it was healed
+	scanned  int    // paths of now were told; until this bar, renames of before may come
+	holes    bool   // there are directories without a watch
+	denied   bool   // there are some that we may not read
+	restless bool   // there were events since the last rest
+	early    []item // what was wrong before anybody iterated
+	ending   bool   // stop was noticed
+	sweep    bool
+	swept    bool
+	done     bool         // what is left are tasks
+	check    *time.Ticker // nil until the first event is waited for
+}
+
+// A watch is a directory that is watched.
+type watch struct {
+	place
+	fd     sys.FD // O_PATH
+	id     id
+	listed map[string]struct{} // names that were told because they were found by listing
+	batch  int                 // the serial number of the bar that decides what becomes of it
+}
+
+// id is what a directory is recognised by; while it is held open nothing else has it.
+type id struct{ dev, ino uint64 }
+
+// half is the first half of a rename.
+type half struct {
+	root  int
+	path  string
+	dir   bool
+	batch int
+}
+
+// A file is one that nobody else has. Changing it makes an event that comes when all that was
+// queued before has come.
+type file struct {
+	fd   sys.FD // a memfd; None until it is needed
+	name string
+}
+
+// bar is a file and what waits for it.
+type bar struct {
+	file
+	serial int   // how often it was changed
+	fresh  bool  // there were events since
+	sent   bool  // it was changed, and the event did not come yet
+	at     int64 // when
+}
+
+// idle is how often it is looked whether a root is still there, which inotify does not tell
+// of a directory that somebody holds open.
+const idle = 2 * time.Second
+
+func newWatches(roots []root, o Options) (_ *watches, err error) {
+	fs, err := fsnotify.NewBufferedWatcher(buffered)
+	if err != nil {
+		if errors.Is(err, unix.EMFILE) {
+			err = &limitError{unix.EMFILE, "too many watchers: raise /proc/sys/fs/inotify/max_user_instances, or ulimit -n"}
+		}
+		return nil, &Error{Op: "inotify_init", Err: err}
+	}
+	w := &watches{
+		fs: fs, halt: make(chan struct{}), quit: make(chan struct{}), sweep: o.Sweep,
+		byFD: make(map[int]*watch), byID: make(map[id]*watch), renames: make(map[string]half),
+		start: time.Now().Add(-slack).UnixNano(),
+	}
+	w.quiet = w.start
+	w.bar.fd, w.mend.fd, w.finish.fd = sys.None, sys.None, sys.None
+	w.most = mostWatches()
+	w.wake = sys.None
+	defer func() {
+		if err != nil {
+			w.roots = nil // the caller's still
+			go w.close()
+		}
+	}()
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, &Error{Op: "eventfd", Err: err}
+	}
+	w.wake = sys.FD(wake)
+	for i := range roots {
+		r := &roots[i]
+		d := &watch{fd: sys.None, id: id{r.dev, r.ino}}
+		d.place.root, d.place.watch = i, d
+		fd, err := unix.FcntlInt(uintptr(r.fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, &Error{Op: "watch", Path: r.name, Err: err}
+		}
+		d.fd = sys.FD(fd)
+		w.tops = append(w.tops, &d.place)
+		if err := w.add(d); err != nil {
+			d.fd.Close()
+			return nil, &Error{Op: "watch", Path: r.name, Err: err}
+		}
+		w.roots = roots[:i+1]
+		w.tasks = append(w.tasks, task{root: i, place: &d.place, since: never})
+	}
+	// What is there now has to be watched before New returns.
+	w.roots = roots
+	var quiet out
+	for len(w.tasks) > 0 && !w.holes {
+		w.task(&quiet)
+	}
+	for _, it := range quiet.items {
+		if _, ok := errors.AsType[*limitError](it.err); ok {
+			return nil, it.err
+		}
+	}
+	w.early = quiet.items
+	return w, nil
+}
+
+// mostWatches is half of the descriptors that the process may have: whoever can make
+// directories must not take all of them.
+func mostWatches() int {
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		return 512
+	}
+	return int(min(lim.Cur, 1<<30) / 2)
+}
+
+// buffered is how many events fsnotify reads ahead. Few: what is in the kernel's queue is
+// read at once, later.
+const buffered = 16
+
+// never is later than any time of a file, always is earlier.
+const (
+	never  = 1<<63 - 1
+	always = 1
+)
+
+func (w *watches) stop()  { w.once[0].Do(func() { w.tell(w.halt) }) }
+func (w *watches) abort() { w.once[1].Do(func() { w.tell(w.quit) }) }
+
+func (w *watches) tell(c chan struct{}) {
+	close(c)
+	one := [8]byte{1}
+	_, _ = unix.Write(int(w.wake), one[:])
+}
+
+// rest lets events gather in the kernel's queue: fsnotify would read each one by itself as
+// soon as it comes, which takes many times as long. As nobody takes what it has read it
+// waits, and a system call is waited in: a timer of the runtime would make that look for events
+// meanwhile.
+func (w *watches) rest() {
+	fds := [...]unix.PollFd{{Fd: int32(w.wake), Events: unix.POLLIN}}
+	_, _ = unix.Poll(fds[:], int(gather/time.Millisecond))
+}
+
+func (w *watches) close() {
+	_ = w.fs.Close()
+	for _, d := range w.byFD {
+		d.fd.Close()
+	}
+	for _, d := range w.dead {
+		d.fd.Close()
+	}
+	w.bar.fd.Close()
+	w.mend.fd.Close()
+	w.finish.fd.Close()
+	w.wake.Close()
+	closeRoots(w.roots)
+	if w.check != nil {
+		w.check.Stop()
+	}
+}
+
+// add has d watched.
+func (w *watches) add(d *watch) error {
+	if len(w.byFD)+len(w.dead) >= w.most {
+		return &limitError{unix.EMFILE, "too many directories: raise ulimit -n"}
+	}
+	err := w.fs.Add(procPath(int(d.fd)))
+	switch {
+	case err == nil:
+		w.byFD[int(d.fd)] = d
+		w.byID[d.id] = d
+		return nil
+	case errors.Is(err, unix.ENOSPC):
+		return &limitError{unix.ENOSPC, "too many directories: raise /proc/sys/fs/inotify/max_user_watches"}
+	}
+	return err
+}
+
+// forget ends the watch of d, and of all below it.
+func (w *watches) forget(d *watch) {
+	w.places.take(&d.place)
+	for _, p := range d.all() {
+		d := p.watch
+		if w.byFD[int(d.fd)] != d {
+			continue
+		}
+		_ = w.fs.Remove(procPath(int(d.fd))) // it may have none any more
+		delete(w.byFD, int(d.fd))
+		if w.byID[d.id] == d {
+			delete(w.byID, d.id)
+		}
+		d.batch = w.bar.serial + 1
+		w.dead = append(w.dead, d)
+	}
+}
+
+// loosen takes d away from where it was. What is queued may say where it is.
+func (w *watches) loosen(d *watch) {
+	w.places.take(&d.place)
+	d.batch = w.bar.serial + 1
+	w.loose = append(w.loose, d)
+}
+
+func (w *watches) step(o *out) {
+	switch {
+	case len(w.early) > 0:
+		o.items, w.early = append(o.items, w.early...), nil
+		return
+	case len(w.tasks) > 0:
+		w.task(o)
+		return
+	case w.done:
+		o.ended = true
+		return
+	}
+	halt := w.halt
+	if w.ending {
+		halt = nil
+	}
+	select {
+	case <-halt: // first: there may always be events
+		w.stopping(o)
+		return
+	default:
+	}
+	for range 4 {
+		select {
+		case ev, ok := <-w.fs.Events:
+			w.take(ev, ok, o)
+			return
+		case err, ok := <-w.fs.Errors:
+			w.failed(err, ok, o)
+			return
+		default:
+			runtime.Gosched() // fsnotify may have more in its hand
+		}
+	}
+	if w.restless && !w.ending {
+		w.restless = false
+		w.rest()
+		return
+	}
+	if w.bar.fresh && !w.bar.sent && !w.lost {
+		w.bar.serial++
+		w.bar.at = time.Now().Add(-slack).UnixNano()
+		w.bar.sent, w.bar.fresh = true, false
+		w.send(&w.bar.file, o)
+	}
+	if w.check == nil {
+		w.check = time.NewTicker(idle)
+	}
+	select {
+	case ev, ok := <-w.fs.Events:
+		w.take(ev, ok, o)
+	case err, ok := <-w.fs.Errors:
+		w.failed(err, ok, o)
+	case <-halt:
+		w.stopping(o)
+	case <-w.quit:
+		o.ended = true
+	case <-w.check.C:
+		for i := range w.roots {
+			if !w.roots[i].gone && w.roots[i].removed() {
+				gone(w.roots, i, o)
+			}
+		}
+	}
+}
+
+func (w *watches) stopping(o *out) {
+	w.ending = true
+	if w.lost {
+		w.heal(o)
+		return
+	}
+	w.send(&w.finish, o)
+}
+
+// send changes a file.
+func (w *watches) send(f *file, o *out) {
+	err := w.open(f)
+	if err == nil {
+		err = unix.Fchmod(int(f.fd), 0o600)
+	}
+	if err != nil {
+		o.error(&Error{Op: "watch", Err: err})
+		o.ended = true
+	}
+}
+
+func (w *watches) open(f *file) error {
+	if f.fd != sys.None {
+		return nil
+	}
+	fd, err := unix.MemfdCreate("nsrun-watch", unix.MFD_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	f.fd, f.name = sys.FD(fd), procPath(fd)
+	return w.fs.Add(f.name)
+}
+
+// reached is called when the bar's event came: all that was queued at the time has come.
+func (w *watches) reached(o *out) {
+	serial := w.bar.serial
+	w.bar.sent = false
+	w.quiet = w.bar.at
+	if w.scanned <= serial {
+		w.scanned = 0
+	}
+	for name, h := range w.renames {
+		if h.batch <= serial {
+			w.left(name, h, o)
+		}
+	}
+	w.loose = slices.DeleteFunc(w.loose, func(d *watch) bool {
+		if d.batch > serial {
+			return false
+		}
+		if d.parent == nil {
+			w.forget(d)
+		}
+		return true
+	})
+	w.listed = slices.DeleteFunc(w.listed, func(d *watch) bool {
+		if d.batch <= serial {
+			d.listed = nil
+		}
+		return d.listed == nil
+	})
+	w.dead = slices.DeleteFunc(w.dead, func(d *watch) bool {
+		if d.batch <= serial {
+			d.fd.Close()
+		}
+		return d.fd == sys.None
+	})
+	if len(w.loose)+len(w.listed)+len(w.dead)+len(w.renames) > 0 {
+		w.bar.fresh = true
+	}
+}
+
+// left tells that something was renamed to where nobody watches.
+func (w *watches) left(name string, h half, o *out) {
+	delete(w.renames, name)
+	o.event(Event{Op: Removed, Root: w.roots[h.root].name, Path: h.path, Dir: h.dir, Time: time.Now()})
+}
+
+// end is called when all that was queued at the time of stop has come.
+func (w *watches) end(o *out) {
+	for name, h := range w.renames {
+		w.left(name, h, o)
+	}
+	if (w.sweep || w.holes) && !w.swept {
+		w.swept = true
+		for i := range w.roots {
+			if !w.roots[i].gone {
+				w.tasks = append(w.tasks, task{root: i, path: ".", since: w.start, sweep: w.sweep})
+			}
+		}
+		w.holes = false
+	}
+	w.done = true
+}
+
+func (w *watches) failed(err error, ok bool, o *out) {
+	switch {
+	case !ok:
+		o.ended = true
+	case errors.Is(err, fsnotify.ErrEventOverflow):
+		w.overflow(o)
+	default:
+		o.error(&Error{Op: "read events", Err: err})
+	}
+}
+
+// overflow is called where the queue was full. What comes from now on is left out until it
+// was emptied once: between these events there are more that were lost, and what they did
+// will be found.
+func (w *watches) overflow(o *out) {
+	const most = 8 // whoever goes on filling the queue must not keep us
+	w.lost = true
+	if w.rounds++; w.ending || w.rounds > most {
+		w.heal(o)
+		return
+	}
+	w.send(&w.mend, o)
+}
+
+// heal begins to look for what was lost.
+func (w *watches) heal(o *out) {
+	w.lost, w.rounds = false, 0
+	since := w.quiet
+	w.quiet = time.Now().Add(-slack).UnixNano()
+	for _, d := range w.listed {
+		d.listed = nil
+	}
+	w.listed = w.listed[:0]
+	o.error(&Error{Op: "read events", Err: ErrOverflow})
+	for name, h := range w.renames {
+		w.left(name, h, o)
+	}
+	for i, top := range w.tops {
+		if w.roots[i].removed() {
+			gone(w.roots, i, o)
+		}
+		if !w.roots[i].gone {
+			w.tasks = append(w.tasks, task{root: i, place: top, since: since})
+		}
+	}
+	// The bar's event may have been lost too. That of stop need not be waited for: what was
+	// queued is found now, and whoever goes on writing must not keep us.
+	w.bar.sent, w.bar.fresh = false, true
+	if w.ending {
+		w.end(o)
+	}
+}
+
+// addTask adds a task, but not a second time.
+func (w *watches) addTask(t task) {
+	if !slices.Contains(w.tasks, t) {
+		w.tasks = append(w.tasks, t)
+	}
+}
+
+// task looks through a directory. It is watched already, so what is not found now will have
+// events.
+func (w *watches) task(o *out) {
+	n := len(w.tasks)
+	t := w.tasks[n-1]
+	w.tasks = w.tasks[:n-1]
+	if t.place == nil {
+		w.tasks = t.do(w.roots, w.tasks, o, nil)
+		return
+	}
+	d := t.place.watch
+	root, path := w.where(&d.place)
+	if root == outside || w.byFD[int(d.fd)] != d {
+		return
+	}
+	t.root, t.path = root, path
+	fd, err := openAt(int(d.fd), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	if err == nil {
+		defer fd.Close()
+		now := time.Now()
+		if t.since != never {
+			w.scanned, w.bar.fresh = w.bar.serial+1, true
+		}
+		if t.since != never && !t.all {
+			// What was left out may be that it was moved, and so lost its watch.
+			if err := w.add(d); err != nil {
+				w.hole(d, ".", err, o)
+			}
+		}
+		t.self(int(fd), o, w.roots, now)
+		seen := make(map[string]bool)
+		err = list(int(fd), !t.all && t.since != never, func(f found) {
+			t.event(o, w.roots, &f, now)
+			if t.all {
+				if d.listed == nil {
+					d.listed, d.batch = make(map[string]struct{}), w.bar.serial+1
+					w.listed = append(w.listed, d)
+					w.bar.fresh = true
+				}
+				d.listed[f.name] = struct{}{}
+			}
+			if !f.dir {
+				return
+			}
+			seen[f.name] = true
+			if sub, moved := w.settle(d, f.name, o); sub != nil {
+				next := t
+				next.place = &sub.place
+				next.all = t.all || moved && t.since != never // all in it has new paths
+				w.tasks = append(w.tasks, next)
+			}
+		})
+		for name, kid := range d.kids {
+			if err == nil && !seen[name] {
+				w.loosen(kid.watch)
+			}
+		}
+	}
+	if err != nil && !elsewhere(err) {
+		o.error(&Error{Op: "list", Path: absolute(w.roots[root].name, path), Err: err})
+	}
+}
+
+// settle finds out whether a name is a directory, and has it watched. The result is nil if
+// it is none, or cannot be watched; moved says that it was not known to be there.
+func (w *watches) settle(dir *watch, name string, o *out) (d *watch, moved bool) {
+	fd, err := openAt(int(dir.fd), name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		if !elsewhere(err) {
+			w.hole(dir, name, err, o)
+		}
+		return nil, false
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(fd), &st); err != nil {
+		fd.Close()
+		w.hole(dir, name, err, o)
+		return nil, false
+	}
+	i := id{uint64(st.Dev), st.Ino}
+	if d = w.byID[i]; d != nil {
+		fd.Close()
+	} else {
+		d = &watch{fd: fd, id: i}
+		d.place.watch = d
+		if err := w.add(d); err != nil {
+			d.fd.Close()
+			w.hole(dir, name, err, o)
+			return nil, false
+		}
+	}
+	if slices.Contains(w.tops, &d.place) {
+		return nil, false // a root inside of itself: there is no such thing
+	}
+	moved = d.parent != &dir.place || d.name != name
+	if old := w.put(&d.place, &dir.place, name); old != nil {
+		old.watch.batch = w.bar.serial + 1
+		w.loose = append(w.loose, old.watch)
+	}
+	return d, moved
+}
+
+// hole tells that a directory is not watched. What changed in it will be told at the end.
+func (w *watches) hole(dir *watch, name string, err error, o *out) {
+	root, path := w.where(&dir.place)
+	if err == unix.EACCES && root != outside {
+		// It is told of each: they are few, and nothing in them can be looked for.
+		w.denied = true
+		o.error(&Error{Op: "watch", Path: absolute(w.roots[root].name, join(path, name)), Err: err})
+		return
+	}
+	if !w.holes && root != outside {
+		o.error(&Error{Op: "watch", Path: absolute(w.roots[root].name, join(path, name)), Err: err})
+	}
+	w.holes = true
+}
+
+// split takes the path of a descriptor in /proc, and a name in it or none, apart.
+func split(path string) (fd int, name string, ok bool) {
+	path, ok = strings.CutPrefix(path, "/proc/self/fd/")
+	if !ok {
+		return 0, "", false
+	}
+	number, name, _ := strings.Cut(path, "/")
+	fd, err := strconv.Atoi(number)
+	return fd, name, err == nil
+}
+
+// renamedFrom returns what fsnotify says that a new name was before. It is part of
+// the event's text only.
+func renamedFrom(ev fsnotify.Event) string {
+	return cutFrom(ev.String())
+}
+
+// cutFrom: the text is the operation, the quoted name, and where that was renamed an
+// arrow and the quoted old name.
+func cutFrom(text string) string {
+	i := strings.IndexByte(text, '"')
+	if i < 0 {
+		return ""
+	}
+	name, err := strconv.QuotedPrefix(text[i:])
+	if err != nil {
+		return ""
+	}
+	quoted, ok := strings.CutPrefix(text[i+len(name):], " ← ")
+	if !ok {
+		return ""
+	}
+	from, err := strconv.Unquote(quoted)
+	if err != nil {
+		return ""
+	}
+	return from
+}
+
+// take makes events of one of fsnotify's.
+func (w *watches) take(ev fsnotify.Event, ok bool, o *out) {
+	if !ok {
+		o.ended = true
+		return
+	}
+	if ev.Name == "" {
+		return // that a watch has ended, or an overflow
+	}
+	switch ev.Name {
+	case w.bar.name:
+		if w.bar.sent {
+			w.reached(o)
+		}
+		return
+	case w.mend.name:
+		if w.lost {
+			w.heal(o)
+		}
+		return
+	case w.finish.name:
+		w.end(o)
+		return
+	}
+	w.bar.fresh, w.restless = true, true
+	fd, name, ok := split(ev.Name)
+	d := w.byFD[fd]
+	if !ok || d == nil || w.lost && name != "" {
+		return
+	}
+	root, path := w.where(&d.place)
+	if root == outside {
+		return
+	}
+	now := time.Now()
+	tell := Event{Root: w.roots[root].name, Path: path, Dir: true, Time: now}
+	if name == "" {
+		w.self(d, root, ev, tell, o)
+		return
+	}
+	tell.Path = join(path, name)
+	kid := d.kids[name]
+	tell.Dir = kid != nil
+	switch {
+	case ev.Has(fsnotify.Create):
+		w.created(d, name, ev, tell, o)
+	case ev.Has(fsnotify.Rename):
+		delete(d.listed, name)
+		w.renames[ev.Name] = half{root, tell.Path, tell.Dir, w.bar.serial + 1}
+		if kid != nil {
+			w.loosen(kid.watch)
+		}
+	case ev.Has(fsnotify.Remove):
+		delete(d.listed, name)
+		if kid != nil {
+			w.loosen(kid.watch)
+		}
+		tell.Op = Removed
+		o.event(tell)
+	case ev.Has(fsnotify.Write):
+		tell.Op = Written
+		o.event(tell)
+	case ev.Has(fsnotify.Chmod):
+		if w.denied && kid == nil {
+			// Maybe we may read it now.
+			if sub, _ := w.settle(d, name, &out{}); sub != nil {
+				tell.Dir = true
+				w.tasks = append(w.tasks, task{place: &sub.place, all: true})
+			}
+		}
+		tell.Op = Attributes
+		o.event(tell)
+	}
+}
+
+// self is about what happened to a directory itself.
+func (w *watches) self(d *watch, root int, ev fsnotify.Event, tell Event, o *out) {
+	top := w.tops[root] == &d.place
+	switch {
+	case ev.Has(fsnotify.Rename):
+		// It was moved, and fsnotify has ended the watch.
+		if top {
+			gone(w.roots, root, o)
+		}
+		if err := w.add(d); err != nil {
+			w.hole(d, ".", err, o)
+			return
+		}
+		w.tasks = append(w.tasks, task{place: &d.place, since: w.quiet})
+	case ev.Has(fsnotify.Chmod) && top && w.roots[root].removed():
+		gone(w.roots, root, o)
+	case ev.Has(fsnotify.Chmod) && top: // others have it from the directory that they are in
+		tell.Op = Attributes
+		o.event(tell)
+	}
+}
+
+// exchanged reports whether a rename is the second of two that RENAME_EXCHANGE comes as. By
+// them what was first at the second's new name would be lost.
+func (w *watches) exchanged(root int, from, path string) bool {
+	is := w.before == [2]string{path, from}
+	w.before = [2]string{from, path}
+	if !is {
+		return false
+	}
+	fd, err := openAt(int(w.roots[root].fd), from, unix.O_PATH)
+	fd.Close()
+	return err == nil
+}
+
+// created is about a name that has come up in a directory.
+func (w *watches) created(d *watch, name string, ev fsnotify.Event, tell Event, o *out) {
+	var from half
+	if len(w.renames) > 0 {
+		if old := renamedFrom(ev); old != "" {
+			from = w.renames[old]
+			delete(w.renames, old)
+		}
+	}
+	if _, ok := d.listed[name]; ok {
+		delete(d.listed, name)
+		if from.path == "" {
+			return
+		}
+	}
+	sub, _ := w.settle(d, name, o)
+	tell.Dir = sub != nil
+	tell.Op = Created
+	switch {
+	case from.path == "":
+	case w.roots[from.root].name == tell.Root:
+		if !w.exchanged(from.root, from.path, tell.Path) {
+			tell.Op, tell.From = Renamed, from.path
+		}
+	default:
+		o.event(Event{Op: Removed, Root: w.roots[from.root].name, Path: from.path, Dir: from.dir, Time: tell.Time})
+	}
+	o.event(tell)
+	if sub != nil && (tell.Op == Created || !from.dir || w.scanned > 0) {
+		t := task{place: &sub.place, all: true}
+		if tell.Op == Renamed && w.scanned > 0 {
+			t.since = always // it may have been passed over, and names have gone from it
+		}
+		w.addTask(t)
+	}
+}
