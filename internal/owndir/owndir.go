@@ -1,0 +1,217 @@
+// Package owndir opens directories in which a program keeps what is nobody else's
+// business: nobody else can have put another one in their place.
+package owndir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Open opens the directory at path for reading; it must be the caller's, and writable by
+// nobody else. It returns where that is, without symbolic links. With create, what is
+// missing is made, mode 0700. An error is a *fs.PathError with the path that it is about.
+//
+// Whoever owns a directory on the way could put another one in its place, so each must
+// belong to root or to the caller, and if everybody can write to it it must be sticky, as
+// /tmp is. Links on the way are the user's business (/home may be one), but the last name
+// must not be one, and what is made is made below no link.
+func Open(path string, create bool) (_ sys.FD, real string, err error) {
+	if path, err = filepath.Abs(path); err != nil {
+		return sys.None, "", &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	var missing []string
+	existing := filepath.Dir(path)
+	for {
+		p, err := ResolveLinks(existing)
+		if err == nil {
+			existing = p
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) || existing == "/" {
+			return sys.None, "", &fs.PathError{Op: "open", Path: existing, Err: bare(err)}
+		}
+		missing = append(missing, filepath.Base(existing))
+		existing = filepath.Dir(existing)
+	}
+	slices.Reverse(missing)
+	missing = append(missing, filepath.Base(path))
+	w := way{path: "/"}
+	if err := w.begin(); err != nil {
+		return sys.None, "", &fs.PathError{Op: "open", Path: w.path, Err: err}
+	}
+	defer func() { w.at.Close() }()
+	for name := range strings.SplitSeq(strings.Trim(existing, "/"), "/") {
+		if name == "" {
+			continue
+		}
+		if err := w.step(name, false); err != nil {
+			return sys.None, "", &fs.PathError{Op: "open", Path: w.path, Err: err}
+		}
+	}
+	for _, name := range missing {
+		if err := w.step(name, create); err != nil {
+			return sys.None, "", &fs.PathError{Op: "open", Path: w.path, Err: err}
+		}
+	}
+	fd, err := w.last()
+	if err != nil {
+		return sys.None, "", &fs.PathError{Op: "open", Path: w.path, Err: err}
+	}
+	return fd, w.path, nil
+}
+
+// A way is how far Open has come.
+type way struct {
+	at   sys.FD
+	path string
+	top  uint32 // who owns "/"
+}
+
+func (w *way) begin() error {
+	fd, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	w.at = sys.FD(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	w.top = st.Uid
+	return nil
+}
+
+// open opens what is at name, through no link.
+func (w *way) open(name string, flags uint64) (fd sys.FD, err error) {
+	how := unix.OpenHow{
+		Flags:   flags | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	fd = sys.None
+	err = sys.Retry(func() error {
+		n, err := unix.Openat2(int(w.at), name, &how)
+		if err == nil {
+			fd = sys.FD(n)
+		}
+		return err
+	})
+	return fd, err
+}
+
+func (w *way) step(name string, create bool) error {
+	fd, err := w.open(name, unix.O_PATH)
+	if err == unix.ENOENT && create {
+		if err = unix.Mkdirat(int(w.at), name, 0o700); err == nil || err == unix.EEXIST {
+			fd, err = w.open(name, unix.O_PATH)
+		}
+	}
+	w.path = filepath.Join(w.path, name)
+	if err != nil {
+		return err
+	}
+	w.at.Close()
+	w.at = fd
+	var st unix.Stat_t
+	if err := unix.Fstat(int(fd), &st); err != nil {
+		return err
+	}
+	// In a user namespace root's files may seem to be nobody's: then "/" seems so as well.
+	if st.Uid != uint32(os.Geteuid()) && st.Uid != 0 && st.Uid != w.top {
+		return fmt.Errorf("it belongs to user %d: %w", st.Uid, unix.EPERM)
+	}
+	if st.Mode&0o002 != 0 && st.Mode&unix.S_ISVTX == 0 {
+		return fmt.Errorf("everybody can write to it: %w", unix.EPERM)
+	}
+	return nil
+}
+
+// last opens for reading where the way ends.
+func (w *way) last() (sys.FD, error) {
+	fd, err := w.open(".", unix.O_RDONLY)
+	if err != nil {
+		return sys.None, err
+	}
+	if err := Check(fd); err != nil {
+		fd.Close()
+		return sys.None, err
+	}
+	return fd, nil
+}
+
+// Check refuses what belongs to somebody else, or what others can write to.
+func Check(fd sys.FD) error {
+	var st unix.Stat_t
+	if err := sys.Retry(func() error { return unix.Fstat(int(fd), &st) }); err != nil {
+		return err
+	}
+	switch {
+	case st.Uid != uint32(os.Geteuid()):
+		return fmt.Errorf("it belongs to user %d: %w", st.Uid, unix.EPERM)
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("others can write to it: %w", unix.EPERM)
+	}
+	return nil
+}
+
+// ResolveLinks is filepath.EvalSymlinks, but for links that somebody else put into a
+// directory that all can write to: what fs.protected_symlinks is against
+// (proc_sys_fs(5)), which resolving in user space, and some hosts, do without.
+func ResolveLinks(path string) (string, error) {
+	at, rest := "/", strings.Split(path, "/")
+	for links := 0; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		var st, dir unix.Stat_t
+		if err := unix.Lstat(next, &st); err != nil {
+			return "", err
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+			at = next
+			continue
+		}
+		if links++; links > 40 {
+			return "", unix.ELOOP
+		}
+		if err := unix.Lstat(at, &dir); err != nil {
+			return "", err
+		}
+		const shared = unix.S_ISVTX | unix.S_IWOTH
+		if dir.Mode&shared == shared && st.Uid != dir.Uid && st.Uid != uint32(unix.Geteuid()) {
+			return "", fmt.Errorf("%s is a link of user %d's: %w", next, st.Uid, unix.EPERM)
+		}
+		text, err := os.Readlink(next)
+		if err != nil {
+			return "", err
+		}
+		if filepath.IsAbs(text) {
+			at = "/"
+		}
+		rest = append(strings.Split(text, "/"), rest...)
+	}
+	return at, nil
+}
+
+// bare is the reason alone.
+func bare(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}

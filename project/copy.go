@@ -1,0 +1,79 @@
+package project
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// copyChunk is how much is copied before the context is looked at again, in bytes.
+const copyChunk = 64 << 20
+
+// regular reports what is open as f, if that is a regular file.
+func regular(f *os.File) (st unix.Stat_t, err error) {
+	if err = unix.Fstat(int(f.Fd()), &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = errNotRegular
+	}
+	return st, err
+}
+
+// copyData copies the content of src to the empty file dst: by reference where the file
+// system can (ioctl_ficlone(2)), else the data without the holes, in the kernel where that
+// can (copy_file_range(2), which package os calls).
+func copyData(ctx context.Context, dst, src *os.File) (size int64, err error) {
+	st, err := regular(src)
+	if err != nil {
+		return 0, err
+	}
+	if st.Size > 0 && sys.Retry(func() error { return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) }) == nil {
+		return st.Size, nil
+	}
+	for off := int64(0); off < st.Size; {
+		data, err := unix.Seek(int(src.Fd()), off, unix.SEEK_DATA)
+		if err == unix.ENXIO { // a hole until the end
+			break
+		}
+		hole := st.Size
+		if err == nil {
+			if hole, err = unix.Seek(int(src.Fd()), data, unix.SEEK_HOLE); err != nil {
+				return 0, err
+			}
+		} else {
+			data = off // the file system does not tell
+		}
+		if data >= st.Size {
+			break
+		}
+		if err := copyRange(ctx, dst, src, data, min(hole, st.Size)); err != nil {
+			return 0, err
+		}
+		off = hole
+	}
+	return st.Size, sys.Retry(func() error { return unix.Ftruncate(int(dst.Fd()), st.Size) })
+}
+
+func copyRange(ctx context.Context, dst, src *os.File, from, to int64) error {
+	for _, f := range [...]*os.File{dst, src} {
+		if _, err := f.Seek(from, io.SeekStart); err != nil {
+			return bare(err)
+		}
+	}
+	for from < to {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.CopyN(dst, src, min(to-from, copyChunk))
+		from += n
+		if err == io.EOF {
+			return nil // it became shorter: what is left is zeros, as in the file
+		}
+		if err != nil {
+			return bare(err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package project
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+	boltErrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+const dbName = "registry.db"
+
+// view calls fn with a transaction that reads. Where there is no database yet fn is not
+// called.
+func (r *Registry) view(fn func(*bbolt.Tx) error) error {
+	if err := r.mergeForReading(); err != nil {
+		return err
+	}
+	return r.viewAsIs(fn)
+}
+
+// viewAsIs is view without what is still in the journal.
+func (r *Registry) viewAsIs(fn func(*bbolt.Tx) error) error {
+	r.db.Lock()
+	defer r.db.Unlock()
+	d, err := r.directory(false)
+	if missing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		err := r.transact(d, false, nil, func(tx *bbolt.Tx) error {
+			v, err := version(tx)
+			if err != nil {
+				return err
+			}
+			if v < current {
+				return errOld
+			}
+			return fn(tx)
+		})
+		switch err {
+		case unix.ENOENT:
+			return nil
+		case errOld:
+			if err := r.transact(d, true, nil, migrate); err != nil {
+				return wrap("migrate registry", filepath.Join(d.path, dbName), err)
+			}
+			continue
+		}
+		return wrap("read registry", filepath.Join(d.path, dbName), err)
+	}
+}
+
+var errOld = errors.New("an older version of nsrun wrote it")
+
+// update takes the journal into the database, and then calls fn, if it is not nil, in the
+// same transaction. When it returns the database is on disk.
+func (r *Registry) update(fn func(*bbolt.Tx) error) error {
+	r.db.Lock()
+	defer r.db.Unlock()
+	d, err := r.directory(fn != nil)
+	if missing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if fn == nil && !hasJournal(d) {
+		return nil
+	}
+	var m merge
+	err = r.transact(d, true, func() error { return m.done(d) }, func(tx *bbolt.Tx) error {
+		if err := migrate(tx); err != nil {
+			return err
+		}
+		if err := m.take(tx, d, r.o.Wait); err != nil {
+			return err
+		}
+		if fn == nil {
+			return nil
+		}
+		return fn(tx)
+	})
+	return wrap("write registry", filepath.Join(d.path, dbName), err)
+}
+
+// transact opens the database, calls fn with one transaction, then done if that is on disk
+// and done is not nil, and closes it: so long it is locked.
+func (r *Registry) transact(d *dir, write bool, done func() error, fn func(*bbolt.Tx) error) (err error) {
+	var f *os.File
+	var db *bbolt.DB
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		// bbolt panics where a page is not what it says, and reading a file that
+		// became shorter faults. Then nothing in db can be relied on, not even Close.
+		if p := recover(); p != nil {
+			if f != nil {
+				// The mapping stays, and the lock would with it.
+				_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+				_ = f.Close()
+			}
+			err = fmt.Errorf("%w: %v", ErrDamaged, p)
+			return
+		}
+		if db != nil {
+			if cerr := db.Close(); err == nil {
+				err = bare(cerr)
+			}
+		}
+	}()
+	db, err = bbolt.Open(dbName, 0o600, &bbolt.Options{
+		ReadOnly:     !write,
+		FreelistType: bbolt.FreelistMapType,
+		NoStatistics: true,
+		Timeout:      r.o.Wait,
+		OpenFile: func(name string, flags int, _ os.FileMode) (_ *os.File, err error) {
+			f, err = r.openDB(d, name, flags)
+			return f, err
+		},
+	})
+	if err != nil {
+		db = nil
+		if write || !missing(err) {
+			err = refused(err)
+		}
+		return err
+	}
+	if write {
+		if err := db.Update(fn); err != nil || done == nil {
+			return err
+		}
+		return done()
+	}
+	return db.View(fn)
+}
+
+// refused tells damage from other reasons for which bbolt does not open a file.
+func refused(err error) error {
+	for _, e := range []error{boltErrors.ErrInvalid, boltErrors.ErrVersionMismatch, boltErrors.ErrChecksum} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %v", ErrDamaged, err)
+		}
+	}
+	return bare(err)
+}
+
+// openDB opens the file of the database, locks it, and looks at all of it, the first time.
+func (r *Registry) openDB(d *dir, name string, flags int) (_ *os.File, err error) {
+	end := time.Now().Add(r.o.Wait)
+	for {
+		f, err := d.file(name, flags&^os.O_CREATE)
+		made := err == unix.ENOENT && flags&os.O_CREATE != 0
+		if made {
+			f, err = d.file(name, flags|os.O_CREATE)
+		}
+		if err != nil {
+			return nil, err
+		}
+		how := unix.LOCK_SH
+		if flags&os.O_RDWR != 0 {
+			how = unix.LOCK_EX
+		}
+		if err := lock(f, how, end); err != nil {
+			_ = f.Close()
+			return nil, err
+		}
+		same, err := isAt(d, name, f)
+		if err == nil && same {
+			if made {
+				err = d.sync() // bbolt writes the file; its name is ours to keep
+			}
+			if err == nil && !r.verified {
+				err = verifyFile(f)
+				r.verified = err == nil
+			}
+			if err == nil && flags&os.O_RDWR == 0 {
+				// Nothing to be read: whoever made it was killed before it had anything.
+				if st, serr := f.Stat(); serr == nil && st.Size() == 0 {
+					err = unix.ENOENT
+				}
+			}
+			if err == nil {
+				return f, nil
+			}
+		}
+		_ = f.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// isAt reports whether f is what is at name in d now.
+func isAt(d *dir, name string, f *os.File) (bool, error) {
+	var have unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &have); err != nil {
+		return false, err
+	}
+	st, err := d.lstat(name)
+	if err == unix.ENOENT {
+		return false, nil
+	}
+	return st.Dev == have.Dev && st.Ino == have.Ino, err
+}
+
+// lock takes a lock on f (flock(2)), asking again and again until the time is over:
+// a lock that is waited for cannot be given up on. bbolt itself asks every 50 ms, which
+// is longer than a hundred transactions.
+func lock(f *os.File, how int, end time.Time) error {
+	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
+		err := sys.Retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
+		if err != unix.EWOULDBLOCK {
+			return err
+		}
+		if time.Now().After(end) {
+			return ErrBusy
+		}
+		time.Sleep(pause)
+	}
+}
+
+// verifyFile maps f for a moment and verifies it.
+func verifyFile(f *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Size == 0 {
+		return err
+	}
+	if st.Size > maxDB {
+		return fmt.Errorf("%w: it is too large", ErrDamaged)
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(st.Size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	defer unix.Munmap(data)
+	return verify(data)
+}
+
+// mergeForReading takes the journal into the database, so that readers see it. Where that
+// cannot be written readers see what was there before.
+func (r *Registry) mergeForReading() error {
+	err := r.update(nil)
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,83 @@
+package project
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// An Error says which step failed on which file, and why. Err keeps the errno,
+// so that errors.Is(err, fs.ErrPermission) and the like work.
+type Error struct {
+	Op   string // the step, such as "open registry" or "back up"
+	Path string // the file; empty: none
+	Err  error
+}
+
+func (e *Error) Error() string {
+	s := e.Op
+	if e.Path != "" {
+		s += " " + quotePath(e.Path)
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns e.Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+var (
+	// ErrNewer is wrapped where a newer program wrote the database.
+	ErrNewer = errors.New("a newer version of nsrun wrote it")
+
+	// ErrDamaged is wrapped where the database cannot be what this package wrote.
+	ErrDamaged = errors.New("the registry is damaged")
+
+	// ErrBusy is wrapped where another process kept the database locked for longer
+	// than Options.Wait.
+	ErrBusy = errors.New("another process is using it")
+
+	// ErrNoVersion is wrapped where there is no backup of a file to be restored.
+	ErrNoVersion = errors.New("there is no backup of it")
+
+	// ErrNetwork is returned where a permission about the network was to be stored:
+	// that is asked for every time.
+	ErrNetwork = errors.New("permission for the network is given once, and never stored")
+)
+
+// wrap makes an Error of err, but for one that already says which step it was.
+func wrap(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*Error](err); ok {
+		return err
+	}
+	return &Error{op, path, bare(err)}
+}
+
+// bare is err without the path that package os adds.
+func bare(err error) error {
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*os.SyscallError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// quotePath returns a path that is safe to print: names come from the sandbox.
+func quotePath(path string) string {
+	plain := path != "" && utf8.ValidString(path) && path[0] != '"' &&
+		strings.IndexFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+	if plain {
+		return path
+	}
+	return strconv.Quote(path)
+}

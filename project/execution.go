@@ -1,0 +1,377 @@
+package project
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
+)
+
+// Kind says how an object differs from the project's. The zero Kind is no kind.
+type Kind uint8
+
+// The kinds of change.
+const (
+	Added       Kind = iota + 1 // nothing is there in the project
+	Modified                    // other content, mode, owner or attributes
+	Deleted                     // the project has it, the session does not
+	TypeChanged                 // a file became a directory, a link a file, and so on
+)
+
+var kindNames = [...]string{Added: "added", Modified: "modified", Deleted: "deleted", TypeChanged: "type"}
+
+func (k Kind) known() bool { return k > 0 && int(k) < len(kindNames) }
+
+// String returns "added", "modified", "deleted" or "type".
+func (k Kind) String() string {
+	if !k.known() {
+		return "kind(" + strconv.Itoa(int(k)) + ")"
+	}
+	return kindNames[k]
+}
+
+// Letter returns 'A', 'M', 'D' or 'T', and '?' for what is no kind.
+func (k Kind) Letter() byte {
+	if !k.known() {
+		return '?'
+	}
+	return "?AMDT"[k]
+}
+
+// MarshalText returns what String does, so that JSON holds the name.
+func (k Kind) MarshalText() ([]byte, error) {
+	if !k.known() {
+		return nil, fmt.Errorf("no such kind of change: %d", k)
+	}
+	return []byte(kindNames[k]), nil
+}
+
+// UnmarshalText reads what MarshalText wrote.
+func (k *Kind) UnmarshalText(data []byte) error {
+	for i, name := range kindNames {
+		if name != "" && name == string(data) {
+			*k = Kind(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("no such kind of change: %q", data)
+}
+
+// A Change is one object of a project that a command changed.
+type Change struct {
+	Kind Kind
+	Root string // of the project, absolute
+	Path string // relative to Root
+
+	// Mode and OldMode are type and permissions after and before. Zero: there is none
+	// on that side; a regular file that nobody may read is taken for one that may.
+	Mode, OldMode fs.FileMode
+
+	// Size and OldSize are the lengths of regular files, in bytes.
+	Size, OldSize int64
+
+	// Before is where the version before the change is kept, an absolute path. Empty:
+	// nowhere. Record sets it, and does not read it.
+	Before string
+}
+
+// Name is the absolute path of what changed.
+func (c Change) Name() string { return filepath.Join(c.Root, c.Path) }
+
+// wasFile and isFile report whether there was, and is, a regular file. A deletion of
+// which nobody said what it was may be one.
+func (c Change) wasFile() bool { return c.Kind != Added && c.OldMode.IsRegular() }
+func (c Change) isFile() bool  { return c.Kind != Deleted && c.Mode.IsRegular() }
+
+// An Execution is one command that was run: a line of the audit log.
+type Execution struct {
+	// ID names it. Empty: Record makes one.
+	ID string
+
+	Session string   // empty: none
+	Command []string // its words
+	Dir     string   // where it ran
+	Roots   []string // of the projects
+
+	Began, Ended time.Time
+	ExitCode     int
+	Signal       string // that ended it; empty: none
+	TimedOut     bool
+	Denied       []string // what it was refused, or, if it was not run, why
+
+	Network string // "none", "host", or what else the caller calls it
+	Backend string
+	Engine  string
+
+	// State is what became of its changes: "kept", "committed", "discarded".
+	State string
+
+	// Changes are the first of its changes, and More is how many there are beyond.
+	Changes []Change
+	More    int
+}
+
+// The states that this package writes itself.
+const (
+	StateKept      = "kept"
+	StateCommitted = "committed"
+	StatePart      = "committed in part"
+	StateDiscarded = "discarded"
+)
+
+const idLayout = "20060102T150405.000Z"
+
+// newExecution makes an id: ids are in the order of time, to the millisecond.
+func newExecution(t time.Time) string {
+	return t.UTC().Format(idLayout) + "-" + randomText(8)
+}
+
+const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
+
+func randomText(n int) string {
+	b := make([]byte, n)
+	if _, err := unix.Getrandom(b, 0); err != nil {
+		panic("BUG: getrandom: " + err.Error()) // getrandom(2): not for so few bytes
+	}
+	for i := range b {
+		b[i] = idLetters[b[i]&31]
+	}
+	return string(b)
+}
+
+// isExecution reports whether name is an id that newExecution could have made. It is a
+// name of a directory too.
+func isExecution(name string) bool {
+	when, random, ok := strings.Cut(name, "-")
+	if !ok || len(random) != 8 || strings.Trim(random, idLetters) != "" {
+		return false
+	}
+	t, err := time.Parse(idLayout, when)
+	return err == nil && t.Format(idLayout) == when
+}
+
+// executionTime is when the execution with this id began.
+func executionTime(id string) time.Time {
+	when, _, _ := strings.Cut(id, "-")
+	t, _ := time.Parse(idLayout, when)
+	return t
+}
+
+func (e *Execution) record() *executionRecord {
+	rec := &executionRecord{
+		ID: e.ID, Session: text(e.Session), Command: texts(e.Command), Dir: text(e.Dir), Roots: texts(e.Roots),
+		Began: nanos(e.Began), Ended: nanos(e.Ended), ExitCode: e.ExitCode, Signal: text(e.Signal), TimedOut: e.TimedOut,
+		Denied: texts(e.Denied), Network: text(e.Network), Backend: text(e.Backend), Engine: text(e.Engine), State: text(e.State),
+		More: e.More,
+	}
+	return rec
+}
+
+// execution is what a record says. temp is where before-versions are.
+func (rec *executionRecord) execution(temp string) Execution {
+	e := Execution{
+		ID: rec.ID, Session: string(rec.Session), Command: plain(rec.Command), Dir: string(rec.Dir), Roots: plain(rec.Roots),
+		Began: moment(rec.Began), Ended: moment(rec.Ended), ExitCode: rec.ExitCode, Signal: string(rec.Signal), TimedOut: rec.TimedOut,
+		Denied: plain(rec.Denied), Network: string(rec.Network), Backend: string(rec.Backend), Engine: string(rec.Engine), State: string(rec.State),
+		More: rec.More,
+	}
+	for _, c := range rec.Changes {
+		ch := Change{Kind: c.Kind, Root: e.Roots[c.Root], Path: string(c.Path), Mode: unbits(c.Mode), OldMode: unbits(c.OldMode), Size: c.Size, OldSize: c.OldSize}
+		if c.Before != "" {
+			ch.Before = filepath.Join(temp, rec.ID, string(c.Before))
+		}
+		e.Changes = append(e.Changes, ch)
+	}
+	return e
+}
+
+// A Filter chooses executions. The zero Filter takes all.
+type Filter struct {
+	// ID is an execution's id, its end or the beginning of its random part (at least
+	// four characters), or "last".
+	ID string
+
+	Session string // whose executions; empty: any
+	Path    string // absolute: those that changed what is at or below it; empty: any
+	Most    int    // how many; zero: all
+}
+
+func (f *Filter) takes(e *Execution) bool {
+	if f.ID != "" && f.ID != "last" && !idMeans(e.ID, f.ID) || f.Session != "" && e.Session != f.Session {
+		return false
+	}
+	if f.Path == "" {
+		return true
+	}
+	for _, c := range e.Changes {
+		if inside(c.Name(), f.Path) {
+			return true
+		}
+	}
+	// What is not listed could be anywhere in the projects.
+	if e.More > 0 {
+		for _, root := range e.Roots {
+			if inside(root, f.Path) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// idMeans reports whether said means the execution with that id.
+func idMeans(id, said string) bool {
+	_, random, _ := strings.Cut(id, "-")
+	return id == said || len(said) >= 4 && strings.HasPrefix(random, said)
+}
+
+// inside reports whether the absolute path p is dir or lies below it.
+func inside(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// IsExecution reports whether word could be an execution's id, in whole.
+func IsExecution(word string) bool { return isExecution(word) }
+
+// Executions yields what was run, the newest first. What cannot be read is yielded as an
+// error, and the others follow. The registry may be used meanwhile.
+func (r *Registry) Executions(f Filter) iter.Seq2[Execution, error] {
+	return func(yield func(Execution, error) bool) {
+		if f.ID == "last" {
+			f.Most = 1
+		}
+		temp := filepath.Join(r.o.Cache, tempName)
+		if f.Session != "" {
+			r.ofSession(f, temp, yield)
+			return
+		}
+		view := r.view // the journal is merged once
+		var before []byte
+		n := 0
+		for {
+			// A part at a time: the database is not kept locked while the caller works.
+			type found struct {
+				e   Execution
+				err error
+			}
+			const part = 256
+			var list []found
+			seen := 0
+			err := view(func(tx *bbolt.Tx) error {
+				c := bucket(tx, executionBucket).Cursor()
+				k, v := c.Last()
+				if before != nil {
+					if k, v = c.Seek(before); k == nil {
+						k, v = c.Last()
+					}
+					for k != nil && bytes.Compare(k, before) >= 0 {
+						k, v = c.Prev()
+					}
+				}
+				for ; k != nil && seen < part; k, v = c.Prev() {
+					seen++
+					before = bytes.Clone(k)
+					var rec executionRecord
+					if err := decode(v, &rec); err != nil {
+						list = append(list, found{err: &Error{"read execution", string(k), err}})
+						continue
+					}
+					if e := rec.execution(temp); f.takes(&e) {
+						list = append(list, found{e: e})
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				yield(Execution{}, err)
+				return
+			}
+			for _, found := range list {
+				if !yield(found.e, found.err) {
+					return
+				}
+				if found.err == nil {
+					n++
+				}
+				if f.Most > 0 && n >= f.Most {
+					return
+				}
+			}
+			if seen < part {
+				return
+			}
+			view = r.viewAsIs
+		}
+	}
+}
+
+// ofSession is Executions for one session: there is an index.
+func (r *Registry) ofSession(f Filter, temp string, yield func(Execution, error) bool) {
+	var list []Execution
+	var errs []error
+	err := r.view(func(tx *bbolt.Tx) error {
+		prefix := sessionKey(f.Session, "")
+		c := bucket(tx, sessionBucket).Cursor()
+		for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+			var rec executionRecord
+			v := bucket(tx, executionBucket).Get(k[len(prefix):])
+			if v == nil {
+				continue
+			}
+			if err := decode(v, &rec); err != nil {
+				errs = append(errs, &Error{"read execution", string(k[len(prefix):]), err})
+			} else if e := rec.execution(temp); f.takes(&e) {
+				list = append(list, e)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, err := range errs {
+		if !yield(Execution{}, err) {
+			return
+		}
+	}
+	n := 0
+	for _, e := range slices.Backward(list) {
+		if n++; f.Most > 0 && n > f.Most || !yield(e, nil) {
+			return
+		}
+	}
+}
+
+// OpenBefore opens the version of a file from before an execution changed it. One that
+// was not kept, or that Clean removed, is fs.ErrNotExist.
+func (r *Registry) OpenBefore(c Change) (*os.File, error) {
+	const op = "open version"
+	if c.Before == "" {
+		return nil, &Error{op, c.Name(), fs.ErrNotExist}
+	}
+	id, name := filepath.Base(filepath.Dir(c.Before)), filepath.Base(c.Before)
+	if !isExecution(id) || !isBefore(name) {
+		return nil, &Error{op, c.Before, fs.ErrNotExist}
+	}
+	temp, err := r.copies(tempName, false)
+	if err != nil {
+		return nil, err
+	}
+	defer temp.close()
+	d, err := temp.sub(id, false)
+	if err != nil {
+		return nil, wrap(op, c.Before, err)
+	}
+	defer d.close()
+	f, err := d.file(name, unix.O_RDONLY)
+	return f, wrap(op, c.Before, err)
+}

@@ -1,0 +1,281 @@
+package project
+
+import (
+	"encoding/binary"
+	"io/fs"
+	"iter"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// A File is one that is registered.
+type File struct {
+	ID      int64  // greater than zero, for ever the same
+	Path    string // absolute
+	Project string // the root through which it was registered
+
+	// LastModified is the file's time when that was looked at last. Zero: it never was.
+	LastModified time.Time
+
+	// LastApprovedCopyPath is its newest backup. Empty: there is none.
+	LastApprovedCopyPath string
+
+	// Deleted says that it was deleted. The record stays until the backup is gone.
+	Deleted bool
+
+	Mode    fs.FileMode // when it was looked at last
+	Backups []Backup    // the newest first
+}
+
+// A Backup is a copy of a file as it was before it was changed on one day, the first time.
+type Backup struct {
+	Path string // of the file, absolute
+	Copy string // of the backup, absolute
+	Date string // YY-MM-DD, of the local time zone
+	Size int64  // bytes
+	Mode fs.FileMode
+
+	// Execution is what changed the file. Empty: it is not known.
+	Execution string
+
+	// Made says that Record made it, and did not find it there.
+	Made bool
+
+	owner *ownerRecord
+}
+
+func idOf(tx *bbolt.Tx, path string) (uint64, bool) {
+	v := bucket(tx, pathBucket).Get([]byte(path))
+	if len(v) != 8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(v), true
+}
+
+// getFile reads a file's record. One that cannot be read is as none.
+func getFile(tx *bbolt.Tx, id uint64) (*fileRecord, bool, error) {
+	v := bucket(tx, fileBucket).Get(number(id))
+	if v == nil {
+		return nil, false, nil
+	}
+	rec := new(fileRecord)
+	err := decode(v, rec)
+	return rec, err == nil, err
+}
+
+func putFile(tx *bbolt.Tx, id uint64, rec *fileRecord) error {
+	return bucket(tx, fileBucket).Put(number(id), encode(rec))
+}
+
+// dropFile removes a file's record, and those of its backups.
+func dropFile(tx *bbolt.Tx, id uint64, rec *fileRecord) error {
+	if other, ok := idOf(tx, string(rec.Path)); ok && other == id {
+		if err := bucket(tx, pathBucket).Delete([]byte(rec.Path)); err != nil {
+			return err
+		}
+	}
+	for key := range backupsOf(tx, id) {
+		if err := bucket(tx, backupBucket).Delete(key); err != nil {
+			return err
+		}
+	}
+	return bucket(tx, fileBucket).Delete(number(id))
+}
+
+// backupsOf yields the records of a file's backups, the oldest first.
+func backupsOf(tx *bbolt.Tx, id uint64) iter.Seq2[[]byte, backupRecord] {
+	type pair struct {
+		key []byte
+		rec backupRecord
+	}
+	var list []pair // taken down first: the caller may delete
+	prefix := number(id)
+	c := bucket(tx, backupBucket).Cursor()
+	for k, v := c.Seek(prefix); len(k) > 8 && string(k[:8]) == string(prefix); k, v = c.Next() {
+		var rec backupRecord
+		if decode(v, &rec) == nil {
+			list = append(list, pair{append([]byte(nil), k...), rec})
+		}
+	}
+	return func(yield func([]byte, backupRecord) bool) {
+		for _, p := range list {
+			if !yield(p.key, p.rec) {
+				return
+			}
+		}
+	}
+}
+
+// register gives ids to the paths that have none. It is known afterwards which had one.
+func register(tx *bbolt.Tx, project string, rec *fileRecord) (id uint64, known bool, err error) {
+	if id, known := idOf(tx, string(rec.Path)); known {
+		return id, true, nil
+	}
+	b := bucket(tx, fileBucket)
+	id, err = b.NextSequence()
+	if err != nil {
+		return 0, false, err
+	}
+	rec.Project = text(project)
+	if err := bucket(tx, pathBucket).Put([]byte(rec.Path), number(id)); err != nil {
+		return 0, false, err
+	}
+	return id, false, putFile(tx, id, rec)
+}
+
+// see notes that there is a project.
+func see(tx *bbolt.Tx, root string, now time.Time, scanned bool) error {
+	b := bucket(tx, projectBucket)
+	rec := projectRecord{Seen: nanos(now)}
+	if v := b.Get([]byte(root)); v != nil {
+		var old projectRecord
+		if decode(v, &old) == nil {
+			if !scanned {
+				return nil
+			}
+			rec = old
+		}
+	}
+	if scanned {
+		rec.Scanned = nanos(now)
+	}
+	return b.Put([]byte(root), encode(&rec))
+}
+
+// A Root is a project that is known.
+type Root struct {
+	Path    string
+	Seen    time.Time // the first time
+	Scanned time.Time // the last time; zero: never
+}
+
+// Projects lists the projects that are known, in the order of their paths.
+func (r *Registry) Projects() (list []Root, err error) {
+	err = r.view(func(tx *bbolt.Tx) error {
+		return bucket(tx, projectBucket).ForEach(func(k, v []byte) error {
+			var rec projectRecord
+			if err := decode(v, &rec); err != nil {
+				return err
+			}
+			list = append(list, Root{string(k), moment(rec.Seen), moment(rec.Scanned)})
+			return nil
+		})
+	})
+	return list, err
+}
+
+// Files yields what is registered at and below path, which is absolute, in the order of
+// paths; an empty path means everything. What cannot be read is yielded as an error, and
+// the others follow.
+func (r *Registry) Files(path string) iter.Seq2[File, error] {
+	return func(yield func(File, error) bool) {
+		view := r.view
+		after, first := []byte(nil), true
+		below := strings.TrimSuffix(path, "/") + "/"
+		for {
+			type found struct {
+				f   File
+				err error
+			}
+			const part = 1024
+			var list []found
+			more := false
+			err := view(func(tx *bbolt.Tx) error {
+				c := bucket(tx, pathBucket).Cursor()
+				k, v := c.Seek([]byte(path))
+				if !first {
+					if k, v = c.Seek(after); k != nil && string(k) == string(after) {
+						k, v = c.Next()
+					}
+				}
+				for ; k != nil; k, v = c.Next() {
+					name := string(k)
+					if path != "" && name != path && !strings.HasPrefix(name, below) {
+						if name > below && !strings.HasPrefix(name, path) {
+							return nil
+						}
+						continue // "a-b" stands between "a" and "a/b"
+					}
+					if len(list) == part {
+						more = true
+						return nil
+					}
+					after, first = append(after[:0], k...), false
+					if len(v) != 8 {
+						list = append(list, found{err: &Error{"read record", name, ErrDamaged}})
+						continue
+					}
+					f, ok, err := r.file(tx, binary.BigEndian.Uint64(v))
+					switch {
+					case err != nil:
+						list = append(list, found{err: &Error{"read record", name, err}})
+					case ok:
+						list = append(list, found{f: f})
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				yield(File{}, err)
+				return
+			}
+			for _, found := range list {
+				if !yield(found.f, found.err) {
+					return
+				}
+			}
+			if !more {
+				return
+			}
+			view = r.viewAsIs
+		}
+	}
+}
+
+// File returns the record of the file at path, which is absolute. One that is not
+// registered is fs.ErrNotExist.
+func (r *Registry) File(path string) (f File, err error) {
+	ok := false
+	err = r.view(func(tx *bbolt.Tx) (err error) {
+		if id, found := idOf(tx, path); found {
+			f, ok, err = r.file(tx, id)
+		}
+		return err
+	})
+	if err == nil && !ok {
+		err = &Error{"find", path, errNotRegistered}
+	}
+	return f, err
+}
+
+var errNotRegistered = notRegistered{}
+
+type notRegistered struct{}
+
+func (notRegistered) Error() string        { return "it is not registered" }
+func (notRegistered) Is(target error) bool { return target == fs.ErrNotExist }
+
+func (r *Registry) file(tx *bbolt.Tx, id uint64) (File, bool, error) {
+	rec, ok, err := getFile(tx, id)
+	if !ok || err != nil {
+		return File{}, false, err
+	}
+	f := File{
+		ID: int64(id), Path: string(rec.Path), Project: string(rec.Project), LastModified: moment(rec.Modified),
+		LastApprovedCopyPath: string(rec.Copy), Deleted: rec.Deleted, Mode: unbits(rec.Mode),
+	}
+	for key, b := range backupsOf(tx, id) {
+		f.Backups = append(f.Backups, Backup{
+			Path: f.Path, Copy: filepath.Join(r.o.Cache, editedName, string(b.Name)), Date: string(key[8:]),
+			Size: b.Size, Mode: unbits(b.Mode), Execution: b.Whose, owner: b.Owner,
+		})
+	}
+	// The newest first; days are in order until the century ends.
+	for i, j := 0, len(f.Backups)-1; i < j; i, j = i+1, j-1 {
+		f.Backups[i], f.Backups[j] = f.Backups[j], f.Backups[i]
+	}
+	return f, true, nil
+}

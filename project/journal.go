@@ -1,0 +1,272 @@
+package project
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
+)
+
+// The journal holds what is not in the database yet. Whoever appends holds a shared
+// lock; whoever takes it into the database renames it under an exclusive one, so that
+// nobody waits for the disk:
+//
+//	registry.journal   lines are appended here
+//	registry.merging   was that; there is nobody who appends to it any more
+//
+// The second is removed when its lines are on disk. A process that is killed before that
+// leaves it to the next one, which takes the lines once more; that changes nothing.
+const (
+	journalName = "registry.journal"
+	mergingName = "registry.merging"
+
+	// journalMost is how long the journal becomes before it is merged in the background,
+	// in bytes. Reading it takes some milliseconds.
+	journalMost = 1 << 20
+)
+
+// hasJournal reports whether there is anything to be merged.
+func hasJournal(d *dir) bool {
+	for _, name := range [...]string{mergingName, journalName} {
+		if st, err := d.lstat(name); err == nil && (st.Size > 0 || name == mergingName) {
+			return true
+		}
+	}
+	return false
+}
+
+// append adds one line to the journal. It is there when append returns, for other
+// processes too, whatever becomes of this one; it is not on disk.
+func (r *Registry) append(o *op) error {
+	line := encodeLine(o)
+	d, err := r.directory(true)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return &Error{"write journal", r.o.Dir, os.ErrClosed}
+	}
+	size, err := r.write(d, line)
+	if err != nil {
+		return wrap("write journal", filepath.Join(d.path, journalName), err)
+	}
+	if size > journalMost && r.merging.CompareAndSwap(false, true) {
+		r.merges.Go(func() {
+			defer r.merging.Store(false)
+			err := r.update(nil)
+			if errors.Is(err, os.ErrClosed) {
+				err = nil // it stays in the journal
+			}
+			r.db.Lock()
+			r.mergeErr = err
+			r.db.Unlock()
+		})
+	}
+	return nil
+}
+
+// write appends a line to the file that is the journal now, and returns how long that is.
+func (r *Registry) write(d *dir, line []byte) (size int64, err error) {
+	end := time.Now().Add(r.o.Wait)
+	for {
+		if r.journal == nil {
+			f, err := d.file(journalName, unix.O_RDWR|unix.O_APPEND|unix.O_CREAT)
+			if err != nil {
+				return 0, err
+			}
+			r.journal = f
+		}
+		if err := lock(r.journal, unix.LOCK_SH, end); err != nil {
+			return 0, err
+		}
+		same, err := isAt(d, journalName, r.journal)
+		if err != nil || !same {
+			_ = r.journal.Close() // and with it the lock
+			r.journal = nil
+			if err != nil {
+				return 0, err
+			}
+			continue
+		}
+		n, err := r.journal.Write(line) // a file on which nothing waits: no deadline, no poller
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Fstat(int(r.journal.Fd()), &st)
+		}
+		if uerr := unix.Flock(int(r.journal.Fd()), unix.LOCK_UN); err == nil {
+			err = uerr
+		}
+		if n > 0 && n < len(line) {
+			err = errors.Join(err, io.ErrShortWrite)
+		}
+		return st.Size, bare(err)
+	}
+}
+
+// merge is what one transaction takes out of the journal.
+type merge struct{ taken bool }
+
+// take applies what is in the journal. The database is locked: nobody else does.
+func (m *merge) take(tx *bbolt.Tx, d *dir, wait time.Duration) error {
+	// What a killed process left comes first.
+	if _, err := d.lstat(mergingName); err == unix.ENOENT {
+		if ok, err := rotate(d, wait); err != nil || !ok {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	m.taken = true
+	return applyAll(tx, d)
+}
+
+// rotate renames the journal, if there is one and nobody is stuck while he appends.
+func rotate(d *dir, wait time.Duration) (bool, error) {
+	f, err := d.file(journalName, unix.O_RDWR)
+	if err == unix.ENOENT {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || st.Size() == 0 {
+		return false, err
+	}
+	// Whoever appends takes microseconds; who is stopped meanwhile stops only this.
+	switch err := lock(f, unix.LOCK_EX, time.Now().Add(min(wait, time.Second))); err {
+	case nil:
+	case ErrBusy:
+		return false, nil
+	default:
+		return false, err
+	}
+	return true, unix.Renameat(int(d.fd), journalName, int(d.fd), mergingName)
+}
+
+// done removes what was taken, which is on disk now. The database is still locked: else
+// another process's could be meant.
+func (m *merge) done(d *dir) error {
+	if !m.taken {
+		return nil
+	}
+	return d.unlink(mergingName, 0)
+}
+
+func applyAll(tx *bbolt.Tx, d *dir) error {
+	f, err := d.file(mergingName, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return bare(err)
+	}
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimSuffix(line, []byte{'\n'})
+		if len(line) == 0 {
+			continue
+		}
+		o, err := decodeLine(line)
+		if err != nil {
+			continue // a process was killed while it wrote it: then nobody was told that it is there
+		}
+		if err := apply(tx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply takes one op into the database. That it was taken before changes nothing.
+func apply(tx *bbolt.Tx, o *op) error {
+	if e := o.Execution; e != nil {
+		b := bucket(tx, executionBucket)
+		if b.Get([]byte(e.ID)) == nil {
+			if err := b.Put([]byte(e.ID), encode(e)); err != nil {
+				return err
+			}
+			if e.Session != "" {
+				if err := bucket(tx, sessionBucket).Put(sessionKey(string(e.Session), e.ID), nil); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for i := range o.Files {
+		if err := applyFile(tx, &o.Files[i]); err != nil {
+			return err
+		}
+	}
+	if o.Settle != nil {
+		return applySettle(tx, o.Settle)
+	}
+	return nil
+}
+
+func applyFile(tx *bbolt.Tx, f *fileOp) error {
+	id := f.ID
+	if id == 0 {
+		var ok bool
+		if id, ok = idOf(tx, string(f.Path)); !ok {
+			return nil // dropped meanwhile
+		}
+	}
+	rec, ok, err := getFile(tx, id)
+	if err != nil || !ok {
+		return err
+	}
+	if f.Backup != nil {
+		key := backupKey(id, f.Date)
+		if b := bucket(tx, backupBucket); b.Get(key) == nil {
+			if err := b.Put(key, encode(f.Backup)); err != nil {
+				return err
+			}
+		}
+		// Names of one file differ in the day, and days are in order.
+		if rec.Copy == "" || copyDate(rec.Copy) <= f.Date {
+			rec.Copy = f.Copy
+		}
+	}
+	if f.Time != 0 && f.Time >= rec.Updated {
+		rec.Updated, rec.Deleted = f.Time, !f.There
+		if f.There {
+			rec.Modified, rec.Mode = f.Modified, f.Mode
+		} else if rec.Copy == "" {
+			return dropFile(tx, id, rec) // there is nothing to keep it for
+		}
+	}
+	return putFile(tx, id, rec)
+}
+
+func copyDate(copy text) string {
+	_, date, _ := parseBackup(filepath.Base(string(copy)))
+	return date
+}
+
+func applySettle(tx *bbolt.Tx, s *settleOp) error {
+	executions := bucket(tx, executionBucket)
+	prefix := sessionKey(string(s.Session), "")
+	c := bucket(tx, sessionBucket).Cursor()
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		id := bytes.Clone(k[len(prefix):])
+		v := executions.Get(id)
+		var e executionRecord
+		if v == nil || decode(v, &e) != nil || e.Settled > s.Time {
+			continue
+		}
+		e.State, e.Settled = s.State, s.Time
+		if err := executions.Put(id, encode(&e)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

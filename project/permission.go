@@ -1,0 +1,153 @@
+package project
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// An Action is what a permission is about. There is none for the network, and Set takes
+// no other than these: access to the network is asked for every time, and a yes to it
+// must not be found again.
+type Action string
+
+// The actions.
+const (
+	Read        Action = "read"        // a path outside of the project
+	Write       Action = "write"       // a path outside of the project, or past the overlay
+	Execute     Action = "execute"     // a command
+	Environment Action = "environment" // a variable
+)
+
+func (a Action) check() error {
+	switch a {
+	case Read, Write, Execute, Environment:
+		return nil
+	}
+	if strings.Contains(strings.ToLower(string(a)), "net") {
+		return ErrNetwork
+	}
+	return fmt.Errorf("no such action: %q", string(a))
+}
+
+// A Decision is an answer. The zero Decision is none.
+type Decision uint8
+
+// The decisions.
+const (
+	Allow Decision = iota + 1
+	Deny
+)
+
+// String returns "allow", "deny" or "none".
+func (d Decision) String() string {
+	switch d {
+	case Allow:
+		return "allow"
+	case Deny:
+		return "deny"
+	}
+	return "none"
+}
+
+// A Permission was given, or refused, for good: until Forget.
+type Permission struct {
+	Project  string // the root for which it holds, absolute; empty: for all projects
+	Action   Action
+	Target   string // the path, the command, the variable, as it was asked for
+	Decision Decision
+	Time     time.Time // zero for Set: now
+}
+
+func permissionKey(project string, a Action, target string) []byte {
+	return []byte(project + "\x00" + string(a) + "\x00" + target)
+}
+
+// check refuses what must not be stored.
+func (p Permission) check() error {
+	if err := p.Action.check(); err != nil {
+		return &Error{"store permission", p.Target, err}
+	}
+	switch {
+	case p.Decision != Allow && p.Decision != Deny:
+		return &Error{"store permission", p.Target, fmt.Errorf("%s is no decision", p.Decision)}
+	case p.Project != "" && (!filepath.IsAbs(p.Project) || !clean(p.Project)):
+		return &Error{"store permission", p.Project, fmt.Errorf("a project is an absolute path")}
+	case p.Target == "" || strings.ContainsRune(p.Target, 0):
+		return &Error{"store permission", p.Target, fmt.Errorf("a target is neither empty nor has a NUL")}
+	}
+	return nil
+}
+
+// Set stores a permission. It is on disk when Set returns. One about the network is
+// ErrNetwork.
+func (r *Registry) Set(p Permission) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	if p.Time.IsZero() {
+		p.Time = r.now()
+	}
+	rec := permissionRecord{text(p.Project), p.Action, text(p.Target), p.Decision, nanos(p.Time)}
+	return r.update(func(tx *bbolt.Tx) error {
+		return bucket(tx, permissionBucket).Put(permissionKey(p.Project, p.Action, p.Target), encode(&rec))
+	})
+}
+
+// Get returns what was decided about exactly this target: for the project, else for all
+// projects. Decision is zero where nothing was.
+func (r *Registry) Get(project string, a Action, target string) (p Permission, err error) {
+	if a.check() != nil || strings.ContainsRune(project, 0) {
+		return Permission{}, nil
+	}
+	err = r.viewAsIs(func(tx *bbolt.Tx) error {
+		for _, scope := range [...]string{project, ""} {
+			v := bucket(tx, permissionBucket).Get(permissionKey(scope, a, target))
+			if v == nil {
+				continue
+			}
+			var rec permissionRecord
+			if err := decode(v, &rec); err != nil {
+				return err
+			}
+			// What the key says counts, if the record says the same.
+			if string(rec.Project) != scope || rec.Action != a || string(rec.Target) != target {
+				return damaged("a permission is in another's place")
+			}
+			p = rec.permission()
+			return nil
+		}
+		return nil
+	})
+	return p, err
+}
+
+// Permissions lists all permissions, in the order of project, action, target.
+func (r *Registry) Permissions() (list []Permission, err error) {
+	err = r.viewAsIs(func(tx *bbolt.Tx) error {
+		return bucket(tx, permissionBucket).ForEach(func(_, v []byte) error {
+			var rec permissionRecord
+			if err := decode(v, &rec); err != nil {
+				return err
+			}
+			list = append(list, rec.permission())
+			return nil
+		})
+	})
+	return list, err
+}
+
+// Forget removes what was decided about a target, if anything was. It is on disk when
+// Forget returns.
+func (r *Registry) Forget(project string, a Action, target string) error {
+	return r.update(func(tx *bbolt.Tx) error {
+		return bucket(tx, permissionBucket).Delete(permissionKey(project, a, target))
+	})
+}
+
+func (rec *permissionRecord) permission() Permission {
+	return Permission{string(rec.Project), rec.Action, string(rec.Target), rec.Decision, moment(rec.Time)}
+}

@@ -1,0 +1,537 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
+)
+
+// Recorded is what Record did.
+type Recorded struct {
+	ID string // of the execution
+
+	// Backups are those that hold today's originals of the files that changed, in the
+	// order of the changes. Made tells new ones.
+	Backups []Backup
+
+	// Omitted are files without a backup or a before-version, because of a limit.
+	Omitted []Omitted
+}
+
+// Omitted is a file of which something was not kept.
+type Omitted struct {
+	Path string // absolute
+	What string // "backup" or "before-version"
+	Why  error
+}
+
+// Record notes what was run, and keeps what it changed. It is called when the command has
+// ended, and before anything is committed.
+//
+// Files that are not registered yet are registered first. Of a file that was registered
+// before, and is modified, deleted or replaced by something else, there is one backup for
+// each day, of what it was when it was changed first; new files have none. And of each
+// change that is listed the version before it is kept for the execution, an empty
+// file if there was none, modified and deleted ones first, within the limits.
+//
+// Changes are of single objects: a deleted directory has to be followed by what was in it.
+// original opens what the project has at a change's path, such as from the lower side of an
+// overlay; it is called for Modified, Deleted and TypeChanged, at most twice for each. It
+// may be nil if there are no such changes.
+//
+// After an error the rest was done: the errors of several files are joined, the first
+// few of them, and Recorded says what there is.
+func (r *Registry) Record(ctx context.Context, e Execution, changes []Change, original func(Change) (*os.File, error)) (Recorded, error) {
+	w := &recorder{r: r, ctx: ctx, original: original, mostFile: r.o.BeforeFile, mostAll: r.o.BeforeAll}
+	return w.record(e, changes)
+}
+
+func (w *recorder) record(e Execution, changes []Change) (Recorded, error) {
+	r := w.r
+	if e.ID == "" {
+		t := e.Began
+		if t.IsZero() {
+			t = r.now()
+		}
+		e.ID = newExecution(t)
+	}
+	if !isExecution(e.ID) {
+		return Recorded{}, &Error{"record", e.ID, errors.New("it is no execution's id")}
+	}
+	w.rec, w.out = e.record(), Recorded{ID: e.ID}
+	if len(changes) == 0 {
+		return w.out, r.append(&op{Execution: w.rec})
+	}
+	w.roots, w.date = map[string]int{}, r.now().Local().Format(dateLayout)
+	for i, root := range e.Roots {
+		w.roots[root] = i
+	}
+	for _, c := range changes {
+		w.take(c)
+	}
+	if err := w.register(); err != nil {
+		w.failed(err) // without ids there are no backups; the rest goes on
+	} else {
+		w.backups()
+	}
+	w.befores()
+	w.list()
+	if err := r.appendFiles(op{Execution: w.rec}, w.files); err != nil {
+		w.failed(err)
+	}
+	return w.out, w.err()
+}
+
+// recorder is one call of Record.
+type recorder struct {
+	r        *Registry
+	ctx      context.Context
+	rec      *executionRecord
+	original func(Change) (*os.File, error)
+	roots    map[string]int
+	date     string
+
+	mostFile, mostAll int64 // of before-versions
+
+	items []item
+	files []fileOp
+	out   Recorded
+	errs  []error
+	more  int // errors that are not in errs
+}
+
+// item is a change, and what there is of it.
+type item struct {
+	Change
+	root   int
+	id     uint64 // zero: it is not registered
+	known  bool   // it was registered before this execution
+	listed bool
+	backup string // made by this execution: a name
+	before string // a name
+}
+
+func (w *recorder) failed(err error) {
+	const most = 5
+	if slices.ContainsFunc(w.errs, func(e error) bool { return e.Error() == err.Error() }) {
+		return // said already
+	}
+	if len(w.errs) < most {
+		w.errs = append(w.errs, err)
+	} else {
+		w.more++
+	}
+}
+
+func (w *recorder) err() error {
+	if w.more > 0 {
+		return errors.Join(append(w.errs, fmt.Errorf("and %d more errors", w.more))...)
+	}
+	return errors.Join(w.errs...)
+}
+
+// take checks a change.
+func (w *recorder) take(c Change) {
+	if !c.Kind.known() || !filepath.IsAbs(c.Root) || !clean(c.Root) || !goodPath(c.Path) && c.Path != "." {
+		w.failed(&Error{"record change", filepath.Join(c.Root, c.Path), errors.New("it is no change of a project")})
+		return
+	}
+	if c.Path == "." {
+		return // the root itself: no file, and nothing to have back
+	}
+	i, ok := w.roots[c.Root]
+	if !ok {
+		i = len(w.rec.Roots)
+		w.roots[c.Root] = i
+		w.rec.Roots = append(w.rec.Roots, text(c.Root))
+	}
+	w.items = append(w.items, item{Change: c, root: i})
+}
+
+// registerPart is how many files are registered in one transaction: others may want to
+// do something in between.
+const registerPart = 10_000
+
+// register finds the ids of files, and gives one to those that have none.
+func (w *recorder) register() error {
+	lacking := 0
+	var unknown []int
+	find := func(tx *bbolt.Tx) error {
+		for _, i := range unknown {
+			it := &w.items[i]
+			if it.id, it.known = idOf(tx, it.Name()); !it.known {
+				lacking++
+			}
+		}
+		return nil
+	}
+	for i, it := range w.items {
+		if it.wasFile() || it.isFile() {
+			unknown = append(unknown, i)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	// Ids never change, so what the journal still holds does not matter.
+	if err := w.r.viewAsIs(find); err != nil {
+		return err
+	}
+	unknown = slices.DeleteFunc(unknown, func(i int) bool { return w.items[i].known })
+	for part := range slices.Chunk(unknown, registerPart) {
+		if err := canceled(w.ctx, "register files of", w.items[part[0]].Root); err != nil {
+			return err
+		}
+		now := w.r.now()
+		err := w.r.update(func(tx *bbolt.Tx) error {
+			seen := map[string]bool{}
+			for _, i := range part {
+				it := &w.items[i]
+				if !seen[it.Root] {
+					seen[it.Root] = true
+					if err := see(tx, it.Root, now, false); err != nil {
+						return err
+					}
+				}
+				rec := &fileRecord{Path: text(it.Name()), Registered: nanos(now), Mode: bits(it.Mode)}
+				var err error
+				if it.id, it.known, err = register(tx, it.Root, rec); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open opens what the project has, if that is a regular file.
+func (w *recorder) open(c Change) (*os.File, unix.Stat_t, error) {
+	if w.original == nil {
+		return nil, unix.Stat_t{}, errors.New("nobody opens the original")
+	}
+	f, err := w.original(c)
+	if err != nil {
+		return nil, unix.Stat_t{}, bare(err)
+	}
+	st, err := regular(f)
+	if err != nil {
+		_ = f.Close()
+		return nil, st, err
+	}
+	return f, st, nil
+}
+
+// backups copies the originals of files that were registered before.
+func (w *recorder) backups() {
+	var v *vault
+	for i := range w.items {
+		it := &w.items[i]
+		if !it.known || !it.wasFile() {
+			continue
+		}
+		if err := canceled(w.ctx, "back up", it.Name()); err != nil {
+			w.failed(err)
+			break
+		}
+		if v == nil {
+			d, err := w.r.copies(editedName, true)
+			if err != nil {
+				w.failed(err)
+				return
+			}
+			v = &vault{d: d}
+			defer v.close()
+		}
+		w.backup(v, it)
+	}
+	if v == nil {
+		return
+	}
+	if err := v.flush(); err != nil {
+		w.failed(wrap("back up to", v.d.path, err))
+		// What was named may not be on disk: it is not said to be a backup.
+		w.files, w.out.Backups = nil, nil
+		return
+	}
+	order := make(map[string]int, len(w.items))
+	for i := range w.items {
+		order[w.items[i].Name()] = i
+	}
+	slices.SortStableFunc(w.out.Backups, func(a, b Backup) int { return order[a.Path] - order[b.Path] })
+}
+
+func (w *recorder) backup(v *vault, it *item) {
+	name := backupName(it.id, w.date, it.Path)
+	path := filepath.Join(v.d.path, name)
+	note := func(there bool, size int64, mode uint32, owner *ownerRecord) {
+		w.files = append(w.files, fileOp{ID: it.id, Date: w.date, Copy: text(path), Backup: &backupRecord{
+			Name: text(name), Size: size, Mode: mode, Made: nanos(w.r.now()), Whose: w.rec.ID, Owner: owner,
+		}})
+		w.out.Backups = append(w.out.Backups, Backup{
+			Path: it.Name(), Copy: path, Date: w.date, Size: size, Mode: unbits(mode), Execution: w.rec.ID, Made: !there,
+		})
+	}
+	size, ok, err := v.has(name)
+	if err != nil {
+		w.failed(wrap("back up to", path, err))
+		return
+	}
+	if ok { // today's was made: one for each file and day
+		note(true, size, bits(it.OldMode), nil)
+		return
+	}
+	f, st, err := w.open(it.Change)
+	if err != nil {
+		w.failed(&Error{"back up", it.Name(), err})
+		return
+	}
+	defer f.Close()
+	if st.Size > w.r.o.BackupFile {
+		w.out.Omitted = append(w.out.Omitted, Omitted{it.Name(), "backup", &tooLarge{"backups", st.Size, w.r.o.BackupFile}})
+		return
+	}
+	v.add(w.ctx, name, f, func(there bool, size int64, err error) {
+		if err != nil {
+			w.failed(wrap("back up to", path, err))
+			return
+		}
+		if !there {
+			it.backup = name
+		}
+		note(there, size, st.Mode&0o777, &ownerRecord{st.Uid, st.Gid})
+	})
+}
+
+// befores keeps the versions before the changes that are listed.
+func (w *recorder) befores() {
+	// What cannot be made again comes first, and is listed first if not all can be.
+	order := make([]int, 0, len(w.items))
+	for _, first := range [...]bool{true, false} {
+		for i, it := range w.items {
+			if (it.Kind != Added) == first {
+				order = append(order, i)
+			}
+		}
+	}
+	for _, i := range order[:min(len(order), w.r.o.Changes)] {
+		w.items[i].listed = true
+	}
+	w.rec.More += len(order) - min(len(order), w.r.o.Changes)
+
+	var d, edited *dir
+	defer func() { d.close(); edited.close() }()
+	left := w.mostAll
+	for n, i := range order {
+		it := &w.items[i]
+		if !it.wasFile() && (it.Kind != Added || !it.isFile()) {
+			continue
+		}
+		if !it.listed {
+			if it.wasFile() {
+				w.omit(it, fmt.Errorf("it is one of more than %d changes", w.r.o.Changes))
+			}
+			continue
+		}
+		if err := canceled(w.ctx, "keep version of", it.Name()); err != nil {
+			w.failed(err)
+			return
+		}
+		if d == nil {
+			temp, err := w.r.copies(tempName, true)
+			if err != nil {
+				w.failed(err)
+				return
+			}
+			d, err = temp.sub(w.rec.ID, true)
+			temp.close()
+			if err != nil {
+				w.failed(wrap("make directory", filepath.Join(w.r.o.Cache, tempName, w.rec.ID), err))
+				return
+			}
+			edited, _ = w.r.copies(editedName, false) // without it files are copied
+		}
+		name := fitName(strconv.Itoa(n)+"-", filepath.Base(it.Path))
+		if it.backup != "" && edited != nil && unix.Linkat(int(edited.fd), it.backup, int(d.fd), name, 0) == nil {
+			it.before = name // the same content, and no room
+			continue
+		}
+		size, err := w.before(d, name, it, left)
+		if e, ok := errors.AsType[*tooLarge](err); ok {
+			w.omit(it, e)
+			continue
+		}
+		if err != nil {
+			w.failed(wrap("keep version of", it.Name(), err))
+			continue
+		}
+		it.before = name
+		left -= size
+	}
+}
+
+func (w *recorder) omit(it *item, why error) {
+	w.out.Omitted = append(w.out.Omitted, Omitted{it.Name(), "before-version", why})
+}
+
+func (w *recorder) before(d *dir, name string, it *item, left int64) (size int64, err error) {
+	var src *os.File
+	if it.wasFile() {
+		f, st, err := w.open(it.Change)
+		if err != nil {
+			return 0, err
+		}
+		defer f.Close()
+		if st.Size > w.mostFile {
+			return 0, &tooLarge{"before-versions", st.Size, w.mostFile}
+		}
+		if st.Size > left {
+			return 0, &tooLarge{"before-versions of one execution", st.Size + w.mostAll - left, w.mostAll}
+		}
+		src = f
+	}
+	dst, err := d.file(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
+	if err != nil {
+		return 0, err
+	}
+	defer dst.Close()
+	if src == nil {
+		return 0, nil
+	}
+	if size, err = copyData(w.ctx, dst, src); err != nil {
+		_ = d.unlink(name, 0)
+	}
+	return size, err
+}
+
+// list puts the changes that are to be listed into the record.
+func (w *recorder) list() {
+	for _, it := range w.items {
+		if it.listed {
+			w.rec.Changes = append(w.rec.Changes, changeRecord{
+				Kind: it.Kind, Root: it.root, Path: text(it.Path), Mode: bits(it.Mode), OldMode: bits(it.OldMode),
+				Size: it.Size, OldSize: it.OldSize, Before: text(it.before),
+			})
+		}
+	}
+}
+
+// Committed notes that changes of a session are in the project now, all of them or some.
+// Files of which the project has none any more are marked as deleted, for as long as
+// there is a backup.
+func (r *Registry) Committed(ctx context.Context, session string, all bool, changes []Change) error {
+	state := StateCommitted
+	if !all {
+		state = StatePart
+	}
+	return r.settle(ctx, session, state, changes)
+}
+
+// Undone notes that changes of a session were taken out of the project again.
+func (r *Registry) Undone(ctx context.Context, session string, changes []Change) error {
+	return r.settle(ctx, session, StateKept, changes)
+}
+
+// Discarded notes that the changes of a session were thrown away. Files that were
+// registered because of them, and never came to be, are forgotten.
+func (r *Registry) Discarded(ctx context.Context, session string, changes []Change) error {
+	return r.settle(ctx, session, StateDiscarded, changes)
+}
+
+// settle looks what the project has at the changes' paths now: whatever was done, in part or
+// twice, that is what is recorded. Of a directory that was deleted, what is registered below it
+// is looked at too.
+func (r *Registry) settle(ctx context.Context, session, state string, changes []Change) error {
+	now := nanos(r.now())
+	var o op
+	var files []fileOp
+	if session != "" {
+		o.Settle = &settleOp{text(session), text(state), now}
+	}
+	roots := map[string]*dir{}
+	defer func() {
+		for _, d := range roots {
+			d.close()
+		}
+	}()
+	note := func(d *dir, root, path string) {
+		f := fileOp{Path: text(filepath.Join(root, path)), Time: now}
+		if st, ok := look(d, path); ok {
+			f.There, f.Modified, f.Mode = true, st.Mtim.Nano(), st.Mode&0o777
+		}
+		files = append(files, f)
+	}
+	for _, c := range changes {
+		if err := canceled(ctx, "look at", c.Name()); err != nil {
+			return err
+		}
+		if !filepath.IsAbs(c.Root) || !clean(c.Root) || !goodPath(c.Path) {
+			continue
+		}
+		d, ok := roots[c.Root]
+		if !ok {
+			d, _ = openRoot(c.Root) // that there is none any more is an answer
+			roots[c.Root] = d
+		}
+		note(d, c.Root, c.Path)
+		// A directory stands for what was in it.
+		if c.Kind != Added && c.Kind != Modified && (c.OldMode.IsDir() || c.Mode.IsDir()) {
+			for f, err := range r.Files(c.Name()) {
+				if err == nil && f.Path != c.Name() {
+					note(d, c.Root, f.Path[len(strings.TrimSuffix(c.Root, "/"))+1:])
+				}
+			}
+		}
+	}
+	if o.Settle == nil && len(files) == 0 {
+		return nil
+	}
+	return r.appendFiles(o, files)
+}
+
+// appendFiles appends an op with what was found out about files: several, if these are
+// many.
+func (r *Registry) appendFiles(o op, files []fileOp) error {
+	for len(files) > registerPart {
+		if err := r.append(&op{Files: files[:registerPart]}); err != nil {
+			return err
+		}
+		files = files[registerPart:]
+	}
+	o.Files = files
+	return r.append(&o)
+}
+
+// openRoot opens the top of a project, whoever owns it.
+func openRoot(root string) (*dir, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, root, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return nil, err
+	}
+	return newDir(fd, root), nil
+}
+
+// look reports whether there is a regular file at path below d, and what it is like.
+func look(d *dir, path string) (st unix.Stat_t, ok bool) {
+	if d == nil {
+		return st, false
+	}
+	fd, err := openat(d.fd, path, unix.O_PATH, 0)
+	if err != nil {
+		return st, false
+	}
+	defer fd.Close()
+	err = unix.Fstat(int(fd), &st)
+	return st, err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+}

@@ -1,0 +1,200 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options say where a registry is and what it keeps. The zero value is the user's own
+// registry with the limits named here.
+type Options struct {
+	// Dir holds the database. Empty: $XDG_STATE_HOME/nsrun, or ~/.local/state/nsrun.
+	Dir string
+
+	// Cache holds backups and before-versions, in "edited" and "temp-files". Empty:
+	// $XDG_CACHE_HOME/nsrun, or ~/.cache/nsrun.
+	Cache string
+
+	// Retention is for how long backups and before-versions stay. Zero: 7 days.
+	Retention time.Duration
+
+	// LogRetention is for how long executions stay in the audit log, and LogMost how
+	// many of them. Zero: 90 days, and 20,000.
+	LogRetention time.Duration
+	LogMost      int
+
+	// BackupFile is how large a file may be of which there is a backup, in bytes.
+	// Zero: 1 GiB. What is larger is named in Recorded.Omitted.
+	BackupFile int64
+
+	// BeforeFile and BeforeAll are how large a before-version may be, and those of one
+	// execution together, in bytes. Zero: 16 MiB and 64 MiB. What is left out is named in
+	// Recorded.Omitted.
+	BeforeFile, BeforeAll int64
+
+	// Changes is how many changes of an execution are listed in the log, and have
+	// before-versions; the others are counted. Zero: 1000.
+	Changes int
+
+	// Wait is how long to wait for another process that has the database locked. Zero:
+	// 10 seconds.
+	Wait time.Duration
+}
+
+// DefaultDirs returns where the database and the copies are kept unless Options say
+// otherwise.
+func DefaultDirs() (dir, cache string, err error) {
+	home, herr := os.UserHomeDir()
+	if herr == nil && !filepath.IsAbs(home) {
+		herr = errors.New("it is no absolute path")
+	}
+	find := func(variable string, below ...string) (string, error) {
+		base := os.Getenv(variable)
+		if !filepath.IsAbs(base) { // the specification says to ignore others
+			if herr != nil {
+				return "", herr
+			}
+			base = filepath.Join(append([]string{home}, below...)...)
+		}
+		return filepath.Join(base, "nsrun"), nil
+	}
+	if dir, err = find("XDG_STATE_HOME", ".local", "state"); err != nil {
+		return "", "", &Error{Op: "find state directory", Err: err}
+	}
+	if cache, err = find("XDG_CACHE_HOME", ".cache"); err != nil {
+		return "", "", &Error{Op: "find cache directory", Err: err}
+	}
+	return dir, cache, nil
+}
+
+// A Registry is safe for use by several goroutines, and by several processes that have
+// opened the same one.
+type Registry struct {
+	o    Options
+	now  func() time.Time
+	fail error // of Open, told by the first use
+
+	mu       sync.Mutex
+	state    *dir     // nil: not open yet
+	journal  *os.File // nil: not open yet
+	closed   bool
+	verified bool
+
+	db sync.Mutex // one transaction at a time; the lock of the file is for other processes
+
+	merging  atomic.Bool
+	merges   sync.WaitGroup
+	mergeErr error // the last one of a merge in the background; db guards it
+}
+
+// Open returns a registry. It does no input or output: the first use does, and reports
+// what is wrong with the directories.
+func Open(o Options) *Registry {
+	r := &Registry{o: o, now: time.Now}
+	if o.Dir == "" || o.Cache == "" {
+		dir, cache, err := DefaultDirs()
+		r.fail = err
+		if o.Dir == "" {
+			r.o.Dir = dir
+		}
+		if o.Cache == "" {
+			r.o.Cache = cache
+		}
+	}
+	const day = 24 * time.Hour
+	set(&r.o.Retention, 7*day)
+	set(&r.o.LogRetention, 90*day)
+	set(&r.o.LogMost, 20_000)
+	set(&r.o.BackupFile, 1<<30)
+	set(&r.o.BeforeFile, 16<<20)
+	set(&r.o.BeforeAll, 64<<20)
+	set(&r.o.Changes, 1000)
+	set(&r.o.Wait, 10*time.Second)
+	return r
+}
+
+func set[T int | int64 | time.Duration](v *T, otherwise T) {
+	if *v == 0 {
+		*v = otherwise
+	}
+}
+
+// Private lists the directories that a sandboxed command must neither read nor write,
+// and that must not be moved away by it either.
+func (r *Registry) Private() []string { return []string{r.o.Dir, r.o.Cache} }
+
+// Close releases what the registry holds. It does not wait for the disk: what was
+// recorded is in the journal, and safe from the end of the process. Flush waits.
+func (r *Registry) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	r.mu.Unlock()
+	r.merges.Wait()
+	r.db.Lock()
+	defer r.db.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.close()
+	if r.journal != nil {
+		_ = r.journal.Close() // nothing is buffered
+	}
+	return r.mergeErr
+}
+
+// Flush takes the journal into the database, and returns when that is on disk.
+func (r *Registry) Flush() error {
+	return r.update(nil)
+}
+
+// directory opens the directory of the database. Without create one that is not there is
+// fs.ErrNotExist.
+func (r *Registry) directory(create bool) (*dir, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, &Error{"open registry", r.o.Dir, fs.ErrClosed}
+	}
+	if r.fail != nil {
+		return nil, r.fail
+	}
+	if r.state == nil {
+		d, err := openPrivate(r.o.Dir, create)
+		if err != nil {
+			return nil, err
+		}
+		r.state = d
+	}
+	return r.state, nil
+}
+
+// copies opens a directory of copies, "edited" or "temp-files".
+func (r *Registry) copies(name string, create bool) (*dir, error) {
+	if r.fail != nil {
+		return nil, r.fail
+	}
+	top, err := openPrivate(r.o.Cache, create)
+	if err != nil {
+		return nil, err
+	}
+	defer top.close()
+	d, err := top.sub(name, create)
+	return d, wrap("open directory", filepath.Join(top.path, name), err)
+}
+
+// canceled is the context's error with what was being done.
+func canceled(ctx context.Context, op, path string) error {
+	if err := ctx.Err(); err != nil {
+		return &Error{op, path, context.Cause(ctx)}
+	}
+	return nil
+}

@@ -1,0 +1,353 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Version is a copy of a file that can be put back.
+type Version struct {
+	Path string // of the file, absolute
+	Copy string // where the copy is, absolute
+	Size int64  // bytes
+	Mode fs.FileMode
+
+	// Date is the day on which the file was changed, YY-MM-DD; Time is more exact, and
+	// zero where it is not known.
+	Date string
+	Time time.Time
+
+	// Execution is what changed it. Empty: it is not known.
+	Execution string
+
+	// Before says that this is the version before that execution. False: it is the
+	// backup of its day.
+	Before bool
+
+	owner *ownerRecord
+}
+
+// Versions lists the copies that there are of the file at path, which is absolute: its
+// backups, the newest first, then versions before executions, the newest first.
+func (r *Registry) Versions(path string) (list []Version, err error) {
+	f, err := r.File(path)
+	if err != nil && !missing(err) {
+		return nil, err
+	}
+	edited, err := r.copies(editedName, false)
+	if err != nil && !missing(err) {
+		return nil, err
+	}
+	defer edited.close()
+	for _, b := range f.Backups {
+		if copyThere(edited, b.Copy) {
+			v := Version{Path: path, Copy: b.Copy, Size: b.Size, Mode: b.Mode, Date: b.Date, Execution: b.Execution, owner: b.owner}
+			if isExecution(b.Execution) {
+				v.Time = executionTime(b.Execution)
+			}
+			list = append(list, v)
+		}
+	}
+	for e, err := range r.Executions(Filter{Path: path}) {
+		if err != nil {
+			continue // other versions are to be had all the same
+		}
+		for _, c := range e.Changes {
+			if c.Name() != path || c.Before == "" || c.Kind == Added {
+				continue
+			}
+			old, err := r.OpenBefore(c)
+			if err != nil {
+				continue
+			}
+			st, err := regular(old)
+			_ = old.Close()
+			if err != nil {
+				continue
+			}
+			t := executionTime(e.ID)
+			list = append(list, Version{Path: path, Copy: c.Before, Size: st.Size, Mode: c.OldMode, Date: t.Local().Format(dateLayout), Time: t, Execution: e.ID, Before: true})
+		}
+	}
+	return list, nil
+}
+
+// OpenVersion opens a copy. One that is not as long as it was is ErrDamaged.
+func (r *Registry) OpenVersion(v Version) (*os.File, error) {
+	if v.Before {
+		return r.OpenBefore(Change{Root: "/", Path: strings.TrimPrefix(v.Path, "/"), Before: v.Copy})
+	}
+	name := filepath.Base(v.Copy)
+	if _, _, ok := parseBackup(name); !ok {
+		return nil, &Error{"open backup", v.Copy, fs.ErrNotExist}
+	}
+	d, err := r.copies(editedName, false)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	f, err := d.file(name, unix.O_RDONLY)
+	if err != nil {
+		return nil, &Error{"open backup", v.Copy, err}
+	}
+	if st, err := regular(f); err != nil || st.Size != v.Size {
+		_ = f.Close()
+		return nil, &Error{"open backup", v.Copy, errors.Join(err, ErrDamaged)}
+	}
+	return f, nil
+}
+
+// Choose returns the version that is meant: of a day (YY-MM-DD), of an execution, or, with
+// both empty, the newest backup, and where there is none the version before the newest
+// execution. None is ErrNoVersion.
+func Choose(list []Version, date, execution string) (Version, error) {
+	i := slices.IndexFunc(list, func(v Version) bool {
+		if execution != "" {
+			return v.Before && idMeans(v.Execution, execution)
+		}
+		return date == "" || v.Date == date
+	})
+	if i < 0 {
+		return Version{}, ErrNoVersion
+	}
+	return list[i], nil
+}
+
+// Restored is what Restore did.
+type Restored struct {
+	Path string
+
+	// Execution is under which it stands in the log. What was there before is its
+	// version before the change.
+	Execution string
+
+	// Saved is where that is. Empty: nothing was there.
+	Saved string
+}
+
+// Restore puts a version back, at its path or at another one, which is absolute and has no
+// symbolic links on the way. What is there now is kept first; if it cannot be, or if it
+// changes meanwhile, nothing is done. Directories that are missing are made. The file
+// has the mode it had, and for root the owner; other attributes are not kept. When Restore
+// returns it is on disk.
+func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Restored, err error) {
+	const step = "restore"
+	if path == "" {
+		path = v.Path
+	}
+	out.Path = path
+	fail := func(err error) (Restored, error) { return out, wrap(step, path, err) }
+	if !filepath.IsAbs(path) || !clean(path) || path == "/" {
+		return fail(errors.New("it is no absolute path of a file"))
+	}
+	src, err := r.OpenVersion(v)
+	if err != nil {
+		return out, err
+	}
+	defer src.Close()
+	parent, err := makeParents(path)
+	if err != nil {
+		return fail(err)
+	}
+	defer parent.close()
+	name := filepath.Base(path)
+
+	now, have, err := openCurrent(parent, name)
+	if err != nil {
+		return fail(err)
+	}
+	defer now.Close() // of nil: nothing
+	temp := ".nsrun-restore-" + randomText(8)
+	fd, err := openat(parent.fd, temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
+		return fail(err)
+	}
+	dst := os.NewFile(uintptr(fd), filepath.Join(parent.path, temp))
+	defer dst.Close()
+	defer func() { _ = parent.unlink(temp, 0) }() // ours, or what was exchanged with it
+	if _, err := copyData(ctx, dst, src); err != nil {
+		return fail(err)
+	}
+	if err := dress(dst, parent, v, now != nil, &have); err != nil {
+		return fail(err)
+	}
+	if err := dst.Sync(); err != nil {
+		return fail(err)
+	}
+	// Last of all that may fail: what could not be done is not in the log.
+	if out, err = r.saveCurrent(ctx, path, v, now); err != nil {
+		return out, err
+	}
+	if now == nil {
+		err = renameNew(parent, temp, name)
+	} else {
+		err = exchange(parent, temp, name, &have)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	_ = parent.unlink(temp, 0)
+	if err := parent.sync(); err != nil {
+		return fail(err)
+	}
+	st, err := regular(dst)
+	if err != nil {
+		return fail(err)
+	}
+	return out, r.append(&op{Files: []fileOp{{Path: text(path), Time: nanos(r.now()), There: true, Modified: st.Mtim.Nano(), Mode: st.Mode & 0o777}}})
+}
+
+// errMoved is what stops a restoration.
+var errMoved = errors.New("it changed meanwhile, and nothing was done")
+
+// makeParents opens the directory of path, step by step without following links. What is
+// missing is made.
+func makeParents(path string) (*dir, error) {
+	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	d := newDir(fd, "/")
+	for name := range strings.SplitSeq(strings.Trim(filepath.Dir(path), "/"), "/") {
+		if name == "" {
+			continue
+		}
+		next, err := openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err == unix.ENOENT {
+			if err = unix.Mkdirat(int(d.fd), name, 0o777); err == nil || err == unix.EEXIST {
+				next, err = openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+			}
+		}
+		if err != nil {
+			d.close()
+			return nil, wrap("open directory", filepath.Join(d.path, name), err)
+		}
+		d.fd.Close()
+		d.fd, d.path = next, filepath.Join(d.path, name)
+	}
+	// A descriptor that can be flushed.
+	last, err := openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	d.close()
+	if err != nil {
+		return nil, wrap("open directory", d.path, err)
+	}
+	return &dir{last, d.path}, nil
+}
+
+// openCurrent opens what is at name now; nil: nothing.
+func openCurrent(parent *dir, name string) (*os.File, unix.Stat_t, error) {
+	st, err := parent.lstat(name)
+	if err == unix.ENOENT {
+		return nil, st, nil
+	}
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = errNotRegular // not even opened: it may be a device
+	}
+	if err != nil {
+		return nil, st, err
+	}
+	fd, err := openat(parent.fd, name, unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, st, err
+	}
+	f := os.NewFile(uintptr(fd), filepath.Join(parent.path, name))
+	if st, err = regular(f); err != nil {
+		_ = f.Close()
+		return nil, st, err
+	}
+	return f, st, nil
+}
+
+// saveCurrent records the restoration, and keeps what is at path now.
+func (r *Registry) saveCurrent(ctx context.Context, path string, v Version, now *os.File) (Restored, error) {
+	out := Restored{Path: path}
+	root := filepath.Dir(path)
+	if f, err := r.File(v.Path); err == nil && inside(path, f.Project) && path != f.Project {
+		root = f.Project
+	}
+	below, err := filepath.Rel(root, path)
+	if err != nil {
+		return out, &Error{"restore", path, err}
+	}
+	c := Change{Kind: Added, Root: root, Path: below, Mode: v.Mode.Perm(), Size: v.Size}
+	if now != nil {
+		st, err := regular(now)
+		if err != nil {
+			return out, &Error{"restore", path, err}
+		}
+		c.Kind, c.OldMode, c.OldSize = Modified, fs.FileMode(st.Mode&0o777), st.Size
+	}
+	e := Execution{Command: []string{"nsrun", "restore", path}, Dir: root, Roots: []string{root}, Began: r.now(), Ended: r.now(), State: StateCommitted}
+	// It is nowhere else: no limit holds.
+	w := &recorder{r: r, ctx: ctx, mostFile: 1 << 62, mostAll: 1 << 62, original: func(Change) (*os.File, error) {
+		fd, err := unix.FcntlInt(now.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		return os.NewFile(uintptr(fd), path), nil
+	}}
+	rec, err := w.record(e, []Change{c})
+	out.Execution = rec.ID
+	if len(w.rec.Changes) == 1 && w.rec.Changes[0].Before != "" && now != nil {
+		out.Saved = filepath.Join(r.o.Cache, tempName, rec.ID, string(w.rec.Changes[0].Before))
+	}
+	if err == nil && now != nil && out.Saved == "" {
+		err = &Error{"keep version of", path, errors.New("it was not kept")}
+	}
+	return out, err
+}
+
+// dress gives a restored file mode and owner.
+func dress(dst *os.File, parent *dir, v Version, had bool, have *unix.Stat_t) error {
+	if os.Geteuid() == 0 {
+		owner := v.owner
+		if owner == nil {
+			st := *have
+			if !had {
+				if err := unix.Fstat(int(parent.fd), &st); err != nil {
+					return err
+				}
+			}
+			owner = &ownerRecord{st.Uid, st.Gid}
+		}
+		if err := dst.Chown(int(owner.UID), int(owner.GID)); err != nil {
+			return bare(err)
+		}
+	}
+	return bare(dst.Chmod(v.Mode.Perm()))
+}
+
+// exchange puts temp at name, and what was there at temp, if that is still what was kept.
+func exchange(parent *dir, temp, name string, have *unix.Stat_t) error {
+	same := func(at string) bool {
+		st, err := parent.lstat(at)
+		return err == nil && st.Dev == have.Dev && st.Ino == have.Ino && st.Size == have.Size && st.Mtim == have.Mtim
+	}
+	swap := func() error {
+		return unix.Renameat2(int(parent.fd), temp, int(parent.fd), name, unix.RENAME_EXCHANGE)
+	}
+	err := swap()
+	if err == unix.EINVAL || err == unix.ENOSYS { // some file systems have only renames
+		if !same(name) {
+			return errMoved
+		}
+		return unix.Renameat(int(parent.fd), temp, int(parent.fd), name)
+	}
+	if err == unix.ENOENT {
+		return errMoved
+	}
+	if err == nil && !same(temp) {
+		if err = swap(); err == nil {
+			err = errMoved
+		}
+	}
+	return err
+}

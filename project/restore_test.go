@@ -1,0 +1,151 @@
+package project
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+func (p *place) versions(path string) []Version {
+	p.t.Helper()
+	list, err := p.Versions(p.at(path))
+	p.must(err)
+	return list
+}
+
+func TestRestore(t *testing.T) {
+	p := newPlace(t)
+	p.tree("d/a: one")
+	p.must(os.Chmod(p.at("d/a"), 0o750))
+	p.scan()
+	p.record(Execution{}, p.change(Modified, "d/a"))
+	p.tree("d/a: two")
+	v, err := Choose(p.versions("d/a"), "", "")
+	p.must(err)
+	out, err := p.Restore(ctx, v, "")
+	p.must(err)
+	fi, err := os.Lstat(p.at("d/a"))
+	p.must(err)
+	if p.read(p.at("d/a")) != "one" || fi.Mode() != 0o750 {
+		t.Errorf("%q, %v", p.read(p.at("d/a")), fi.Mode())
+	}
+	if p.read(out.Saved) != "two" {
+		t.Error("what was there is lost")
+	}
+	// And back again.
+	v, err = Choose(p.versions("d/a"), "", out.Execution)
+	p.must(err)
+	_, err = p.Restore(ctx, v, "")
+	p.must(err)
+	if p.read(p.at("d/a")) != "two" {
+		t.Errorf("%q", p.read(p.at("d/a")))
+	}
+	if names, _ := os.ReadDir(p.at("d")); len(names) != 1 {
+		t.Errorf("there is %v", names)
+	}
+}
+
+func TestRestoreDeleted(t *testing.T) {
+	p := newPlace(t)
+	p.tree("d/e/a: one")
+	p.scan()
+	dir := Change{Kind: Deleted, Root: p.root, Path: "d", Mode: os.ModeDir | 0o755, OldMode: os.ModeDir | 0o755}
+	p.record(Execution{Session: "s"}, dir, p.change(Deleted, "d/e/a"))
+	p.must(os.RemoveAll(p.at("d")))
+	p.must(p.Committed(ctx, "s", true, []Change{dir}))
+	if f := p.file("d/e/a"); !f.Deleted {
+		t.Errorf("a directory stands for what was in it: %+v", f)
+	}
+	v, err := Choose(p.versions("d/e/a"), time.Now().Format(dateLayout), "")
+	p.must(err)
+	_, err = p.Restore(ctx, v, "")
+	p.must(err)
+	if f := p.file("d/e/a"); f.Deleted || p.read(p.at("d/e/a")) != "one" {
+		t.Errorf("%+v", f)
+	}
+	if _, err := Choose(p.versions("d/e/a"), "20-01-01", ""); !errors.Is(err, ErrNoVersion) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRestoreWithoutBackup: the version before the first change of a file that nobody had
+// registered.
+func TestRestoreWithoutBackup(t *testing.T) {
+	p := newPlace(t)
+	p.tree("a: one")
+	p.record(Execution{}, p.change(Modified, "a"))
+	p.tree("a: two")
+	v, err := Choose(p.versions("a"), "", "")
+	p.must(err)
+	_, err = p.Restore(ctx, v, "")
+	p.must(err)
+	if !v.Before || p.read(p.at("a")) != "one" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestRestoreKeepsWhatIsThereWhateverItsSize: no limit may lose it.
+func TestRestoreKeepsWhatIsThereWhateverItsSize(t *testing.T) {
+	p := newPlace(t)
+	p.o.BeforeFile, p.o.BeforeAll, p.o.BackupFile = 3, 3, 3
+	p.reopen()
+	p.tree("a: one")
+	p.scan()
+	p.record(Execution{}, p.change(Modified, "a"))
+	p.tree("a: much more")
+	out, err := p.Restore(ctx, p.versions("a")[0], "")
+	p.must(err)
+	if p.read(out.Saved) != "much more" {
+		t.Errorf("%+v", out)
+	}
+}
+
+// TestRestoreThroughLinks: a parent is a link, or becomes one.
+func TestRestoreThroughLinks(t *testing.T) {
+	p := newPlace(t)
+	p.tree("d/a: one")
+	p.scan()
+	p.record(Execution{}, p.change(Modified, "d/a"))
+	victim := filepath.Join(filepath.Dir(p.root), "victim")
+	testenv.Tree(t, victim, "a: theirs")
+	testenv.Unchanged(t, victim)
+	v := p.versions("d/a")[0]
+	p.must(os.Symlink(victim, p.at("link")))
+	if _, err := p.Restore(ctx, v, p.at("link/a")); !errors.Is(err, unix.ELOOP) && !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("a link above: %v", err)
+	}
+	p.must(os.Symlink(filepath.Join(victim, "a"), p.at("file")))
+	if _, err := p.Restore(ctx, v, p.at("file")); err == nil {
+		t.Error("a link was replaced")
+	}
+	testenv.Swap(t, testenv.Pair{A: p.at("d"), B: p.at("link")})
+	done := 0
+	for range 100 {
+		if _, err := p.Restore(ctx, v, ""); err == nil {
+			done++
+		}
+	}
+	t.Logf("%d of 100", done)
+	testenv.Fooled(t, func() bool { fi, err := os.Lstat(p.at("d")); return err == nil && fi.IsDir() }, func() bool {
+		return os.WriteFile(p.at("d/x"), nil, 0o600) == nil && os.Remove(filepath.Join(victim, "x")) == nil
+	})
+}
+
+// TestRestoreDamaged: a backup that is shorter than it was is none.
+func TestRestoreDamaged(t *testing.T) {
+	p := newPlace(t)
+	p.tree("a: one")
+	p.scan()
+	rec := p.record(Execution{}, p.change(Modified, "a"))
+	p.must(os.Truncate(rec.Backups[0].Copy, 1))
+	p.tree("a: two")
+	if _, err := p.Restore(ctx, p.versions("a")[0], ""); !errors.Is(err, ErrDamaged) || p.read(p.at("a")) != "two" {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,245 @@
+package project
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
+)
+
+// Scan registers the regular files of a project, and forgets those that are gone: not
+// those that are marked as deleted, and not those of which there is a backup. It
+// follows no links, stays on the root's file system, and leaves out what is in
+// directories called .git: git has that back itself.
+//
+// Directories that cannot be read are left out, what is registered in them stays, and
+// the first such error is returned when all else is done.
+func (r *Registry) Scan(ctx context.Context, root string) error {
+	if !filepath.IsAbs(root) || !clean(root) {
+		return &Error{"scan", root, errors.New("it is no absolute path")}
+	}
+	top, err := openRoot(root)
+	if err != nil {
+		return &Error{"scan", root, err}
+	}
+	defer top.close()
+	s := &scan{root: root, began: nanos(r.now()), there: map[string]bool{}}
+	if err := s.walk(ctx, top); err != nil {
+		return err
+	}
+	if err := s.compare(r); err != nil {
+		return err
+	}
+	// A part in one transaction: others may want to do something in between.
+	for part := range slices.Chunk(append(s.files, scanned{}), registerPart) {
+		if err := canceled(ctx, "scan", root); err != nil {
+			return err
+		}
+		if err := r.update(func(tx *bbolt.Tx) error { return s.put(tx, part) }); err != nil {
+			return err
+		}
+	}
+	if len(s.gone) > 0 {
+		edited, err := r.copies(editedName, false)
+		if err != nil && !missing(err) {
+			return err
+		}
+		defer edited.close()
+		if err := r.update(func(tx *bbolt.Tx) error { return s.forget(tx, edited) }); err != nil {
+			return err
+		}
+	}
+	return s.first
+}
+
+// scan is one call of Scan.
+type scan struct {
+	root   string
+	began  int64
+	files  []scanned       // what is new or different
+	there  map[string]bool // all paths, relative
+	unread []string        // directories that could not be read, relative
+	gone   []string        // absolute
+	first  error
+}
+
+// scanned is a regular file that a scan met.
+type scanned struct {
+	path     string // relative; empty: none
+	modified int64
+	mode     uint32
+}
+
+// walk looks at every directory by its path below top, so that a descriptor is enough
+// however deep they are.
+func (s *scan) walk(ctx context.Context, top *dir) error {
+	var at unix.Stat_t
+	if err := unix.Fstat(int(top.fd), &at); err != nil {
+		return &Error{"scan", s.root, err}
+	}
+	for todo := []string{"."}; len(todo) > 0; {
+		path := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if err := canceled(ctx, "scan", s.root); err != nil {
+			return err
+		}
+		below, err := s.directory(top, path, at.Dev)
+		switch {
+		case err == nil:
+		case (err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP) && path != ".":
+			continue // it was there a moment ago, and is not what it was: as if it never were
+		default:
+			s.unread = append(s.unread, path)
+			if s.first == nil {
+				s.first = &Error{"scan", filepath.Join(s.root, path), bare(err)}
+			}
+		}
+		todo = append(todo, below...)
+	}
+	return nil
+}
+
+func (s *scan) directory(top *dir, path string, dev uint64) (below []string, err error) {
+	fd, err := openat(top.fd, path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(fd), &st); err != nil || st.Dev != dev {
+		return nil, err
+	}
+	for {
+		names, err := f.Readdirnames(512)
+		for _, name := range names {
+			var st unix.Stat_t
+			if unix.Fstatat(int(fd), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+				continue // gone meanwhile
+			}
+			p := filepath.Join(path, name)
+			switch st.Mode & unix.S_IFMT {
+			case unix.S_IFREG:
+				s.there[p] = true
+				s.files = append(s.files, scanned{p, st.Mtim.Nano(), st.Mode & 0o777})
+			case unix.S_IFDIR:
+				if name == ".git" {
+					s.unread = append(s.unread, p)
+					continue
+				}
+				below = append(below, p)
+			}
+		}
+		if err == io.EOF {
+			return below, nil
+		}
+		if err != nil {
+			return below, err
+		}
+	}
+}
+
+// compare leaves in files what is not recorded as it is, and finds what is gone.
+func (s *scan) compare(r *Registry) error {
+	return r.view(func(tx *bbolt.Tx) error {
+		s.files = slices.DeleteFunc(s.files, func(f scanned) bool {
+			id, ok := idOf(tx, filepath.Join(s.root, f.path))
+			if !ok {
+				return false
+			}
+			rec, ok, err := getFile(tx, id)
+			return err == nil && ok && !rec.Deleted && rec.Modified == f.modified && rec.Mode == f.mode
+		})
+		below := []byte(strings.TrimSuffix(s.root, "/") + "/")
+		c := bucket(tx, pathBucket).Cursor()
+		for k, v := c.Seek(below); k != nil && strings.HasPrefix(string(k), string(below)); k, v = c.Next() {
+			path := string(k[len(below):])
+			if s.there[path] || s.hidden(path) || len(v) != 8 {
+				continue
+			}
+			s.gone = append(s.gone, string(k))
+		}
+		return nil
+	})
+}
+
+// hidden reports whether path is where the scan did not look.
+func (s *scan) hidden(path string) bool {
+	for _, d := range s.unread {
+		if d == "." || inside(path, d) {
+			return true
+		}
+	}
+	return false
+}
+
+// put registers files, and notes what is new about those that are.
+func (s *scan) put(tx *bbolt.Tx, part []scanned) error {
+	if err := see(tx, s.root, moment(s.began), true); err != nil {
+		return err
+	}
+	for _, f := range part {
+		if f.path == "" {
+			continue
+		}
+		rec := &fileRecord{Path: text(filepath.Join(s.root, f.path)), Registered: s.began, Modified: f.modified, Mode: f.mode, Updated: s.began}
+		id, known, err := register(tx, s.root, rec)
+		if err != nil {
+			return err
+		}
+		if !known {
+			continue
+		}
+		old, ok, err := getFile(tx, id)
+		switch {
+		case err != nil || !ok:
+			old = rec // it cannot be read: begun anew
+			old.Project = text(s.root)
+		case old.Updated > s.began:
+			continue // somebody knows better
+		}
+		old.Modified, old.Mode, old.Deleted, old.Updated = f.modified, f.mode, false, s.began
+		if err := putFile(tx, id, old); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget drops the records of what is gone, but for those that somebody could want back.
+func (s *scan) forget(tx *bbolt.Tx, edited *dir) error {
+	for _, path := range s.gone {
+		v := bucket(tx, pathBucket).Get([]byte(path))
+		if len(v) != 8 {
+			continue
+		}
+		id := binary.BigEndian.Uint64(v)
+		rec, ok, err := getFile(tx, id)
+		if err != nil || !ok {
+			continue
+		}
+		if rec.Deleted || rec.Registered >= s.began || rec.Updated > s.began || rec.Copy != "" && copyThere(edited, string(rec.Copy)) {
+			continue
+		}
+		if err := dropFile(tx, id, rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyThere reports whether a backup is there; what cannot be looked at is.
+func copyThere(edited *dir, path string) bool {
+	if edited == nil {
+		return false
+	}
+	_, err := edited.lstat(filepath.Base(path))
+	return err != unix.ENOENT
+}
