@@ -1,0 +1,40 @@
+package nettest
+
+import (
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/netcases"
+)
+
+// Controls does every try of the table that has an address, without any sandbox: all must
+// succeed, or the cases show nothing. It needs the World. What kinds of sockets
+// there are is up to the kernel; the result says how many of "open" were.
+func Controls(t *testing.T) (tried, opened int) {
+	done := make(map[string]bool)
+	for _, c := range netcases.All() {
+		for _, line := range c.Tries {
+			try := netcases.ParseTry(line)
+			if _, ok := try.Want(); !ok || done[try.How+try.Target] {
+				continue
+			}
+			done[try.How+try.Target] = true
+			if try.How == "open" {
+				if Try(Attempt{How: "open", Kind: try.Target}).OK {
+					opened++
+				} else if try.Target == "abstract" {
+					t.Error("the socket without a file is not there")
+				}
+				continue
+			}
+			a, ok := byAddress(try)
+			if !ok {
+				continue
+			}
+			tried++
+			if out := Try(a); !out.OK {
+				t.Errorf("without a sandbox, %s: %s", line, out.Err)
+			}
+		}
+	}
+	return tried, opened
+}

@@ -1,0 +1,22 @@
+package nettest
+
+import (
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	testenv.Main(m)
+}
+
+func TestControls(t *testing.T) {
+	testenv.Leaks(t)
+	World(t)
+	tried, opened := Controls(t)
+	t.Logf("%d tries, %d other sockets", tried, opened)
+	if tried < 120 {
+		t.Errorf("only %d tries", tried)
+	}
+}

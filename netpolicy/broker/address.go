@@ -1,0 +1,72 @@
+package broker
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSockaddr is the size of struct sockaddr_storage.
+const maxSockaddr = 128
+
+// sockaddr is our copy of an address that a caller wrote.
+type sockaddr struct {
+	b [maxSockaddr]byte
+	n int
+}
+
+// family is the address family; AF_UNSPEC where there is not even room for one.
+func (a *sockaddr) family() uint16 {
+	if a.n < 2 {
+		return unix.AF_UNSPEC
+	}
+	return binary.NativeEndian.Uint16(a.b[:])
+}
+
+// addrPort is the address and port, with IPv4-mapped addresses as IPv4 ones. The zero
+// one: it is no whole IP address.
+func (a *sockaddr) addrPort() netip.AddrPort {
+	port := binary.BigEndian.Uint16(a.b[2:])
+	switch {
+	case a.family() == unix.AF_INET && a.n >= unix.SizeofSockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(a.b[4:8])), port)
+	case a.family() == unix.AF_INET6 && a.n >= sizeofSockaddrIn6RFC2133:
+		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(a.b[8:24])).Unmap(), port)
+	}
+	return netip.AddrPort{}
+}
+
+// sizeofSockaddrIn6RFC2133: without the scope, which the kernel does not insist on.
+const sizeofSockaddrIn6RFC2133 = 24
+
+// connect is connect(2) for a socket that does not wait.
+func (a *sockaddr) connect(fd int) syscall.Errno {
+	_, _, e := syscall.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&a.b)), uintptr(a.n))
+	return e
+}
+
+// read copies a sockaddr of a caller, all of it or nothing.
+func (a *sockaddr) read(pid uint32, at, n uint64) syscall.Errno {
+	if a.n = int(int32(n)); a.n < 0 || a.n > maxSockaddr {
+		return syscall.EINVAL
+	}
+	return readMemory(pid, uintptr(at), a.b[:a.n])
+}
+
+// readMemory copies a caller's memory. It may take as long as the caller's page faults,
+// which is why the scheduler is told.
+func readMemory(pid uint32, at uintptr, to []byte) syscall.Errno {
+	if len(to) == 0 {
+		return 0
+	}
+	local := unix.Iovec{Base: &to[0], Len: uint64(len(to))}
+	remote := unix.RemoteIovec{Base: at, Len: len(to)}
+	n, _, e := syscall.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
+	if e == 0 && int(n) != len(to) {
+		e = syscall.EFAULT
+	}
+	return e
+}

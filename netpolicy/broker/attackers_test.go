@@ -1,0 +1,262 @@
+package broker_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// helpThreads connects on several threads that are not the first one.
+func helpThreads(args []string) int {
+	var all sync.WaitGroup
+	var good atomic.Int32
+	for range 8 {
+		all.Go(func() {
+			runtime.LockOSThread()
+			for range 20 {
+				fd := tcp(args[0])
+				if unix.Connect(fd, sockaddr(args[0])) == nil {
+					var b [6]byte
+					if n, _ := unix.Read(fd, b[:]); string(b[:n]) == "hello\n" {
+						good.Add(1)
+					}
+				}
+				_ = unix.Close(fd)
+			}
+		})
+	}
+	all.Wait()
+	fmt.Println(good.Load())
+	return 0
+}
+
+// helpMany connects with Go's own network package, whose sockets are in an epoll instance
+// before they are connected.
+func helpMany(args []string) int {
+	var all sync.WaitGroup
+	var good atomic.Int32
+	for range 8 {
+		all.Go(func() {
+			for range 20 {
+				c, err := net.Dial("tcp", args[0])
+				if err != nil {
+					fmt.Println(err)
+					continue
+				}
+				if line, _ := bufio.NewReader(c).ReadString('\n'); line == "hello\n" {
+					good.Add(1)
+				}
+				_ = c.Close()
+			}
+		})
+	}
+	all.Wait()
+	fmt.Println(good.Load())
+	return 0
+}
+
+// helpFork connects in processes of its own.
+func helpFork(args []string) int {
+	for _, to := range args {
+		c := exec.Command("/proc/self/exe", to)
+		c.Env = append(os.Environ(), helperEnv+"=connect")
+		c.Stdout, c.Stderr = os.Stdout, os.Stderr
+		must(0, c.Run())
+	}
+	return 0
+}
+
+// helpSwap connects while another thread changes the address between an allowed and a denied
+// one. What it was connected to is to be seen from outside.
+func helpSwap(args []string) int {
+	allowed, denied := portOf(args[0]), portOf(args[1])
+	a := &unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: [4]byte{127, 0, 0, 1}, Port: allowed}
+	var done atomic.Bool
+	var flip sync.WaitGroup
+	flip.Go(func() {
+		runtime.LockOSThread()
+		port := (*[2]uint16)(unsafe.Pointer(a))
+		for i := 0; !done.Load(); i++ {
+			for _, p := range [...]uint16{denied, allowed} {
+				port[1] = p
+				for range i % 256 {
+					runtime.KeepAlive(port)
+				}
+			}
+		}
+	})
+	good := 0
+	for range 2000 {
+		fd := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0))
+		if _, _, e := syscall.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(a)), unix.SizeofSockaddrInet4); e == 0 {
+			good++
+		}
+		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		_ = unix.Close(fd)
+	}
+	done.Store(true)
+	flip.Wait()
+	fmt.Println(good > 0)
+	return 0
+}
+
+// portOf is an address's port as it is in memory.
+func portOf(to string) uint16 {
+	p := sockaddr(to).(*unix.SockaddrInet4).Port
+	return uint16(p<<8 | p>>8)
+}
+
+// helpDup2Race connects a unix socket, while another thread puts a disconnected socket of the host over
+// it and makes the address that of a denied server: until it was connected to that, or
+// time is up.
+func helpDup2Race(args []string) int {
+	allowed, denied := args[0], args[1]
+	patience := must(time.ParseDuration(args[2]))
+	host := tcp(allowed)
+	must(0, unix.Connect(host, sockaddr(allowed)))
+	must(0, rawConnect(host, unix.AF_UNSPEC))
+	const number = 50
+	plain := must(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0))
+	var a [unix.SizeofSockaddrInet4]byte
+	in := (*unix.RawSockaddrInet4)(unsafe.Pointer(&a))
+	in.Addr, in.Port = [4]byte{127, 0, 0, 1}, portOf(denied)
+	must(0, unix.Dup3(plain, number, 0))
+	var done atomic.Bool
+	var flip sync.WaitGroup
+	flip.Go(func() {
+		runtime.LockOSThread()
+		for !done.Load() {
+			in.Family = unix.AF_UNIX
+			_ = unix.Dup3(plain, number, 0)
+			_ = unix.Dup3(host, number, 0)
+			in.Family = unix.AF_INET
+		}
+	})
+	won := false
+	for end := time.Now().Add(patience); !won && time.Now().Before(end); {
+		_, _, e := syscall.Syscall(unix.SYS_CONNECT, number, uintptr(unsafe.Pointer(&a)), unsafe.Sizeof(a))
+		if to, err := unix.Getpeername(host); e == 0 && err == nil {
+			won = fmt.Sprint(to) == fmt.Sprint(sockaddr(denied))
+		}
+		_ = rawConnect(host, unix.AF_UNSPEC)
+	}
+	done.Store(true)
+	flip.Wait()
+	fmt.Println(won)
+	return 0
+}
+
+// helpOrphan connects, says so, waits to be told to go on, and connects again.
+func helpOrphan(args []string) int {
+	fd := tcp(args[0])
+	say("before", unix.Connect(fd, sockaddr(args[0])))
+	var b [1]byte
+	_, _ = os.Stdin.Read(b[:])
+	say("connect", unix.Connect(tcp(args[0]), sockaddr(args[0])))
+	u := udp(args[0])
+	say("sendto", unix.Sendto(u, []byte("x"), 0, sockaddr(args[0])))
+	say("listen", unix.Listen(tcp(args[0]), 1))
+	_, err := unix.Write(fd, []byte("x"))
+	say("write", err)
+	return 0
+}
+
+// helpMagic sends as only the set-up may.
+func helpMagic([]string) int {
+	p := must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0))
+	m := unix.Msghdr{}
+	for _, flags := range []uint64{0, nsexec.HandOver << 32, nsexec.HandOver<<32 | unix.MSG_FASTOPEN} {
+		_, _, e := syscall.Syscall(unix.SYS_SENDMSG, uintptr(p[0]), uintptr(unsafe.Pointer(&m)), uintptr(flags))
+		say(strconv.FormatUint(flags, 16), e)
+	}
+	return 0
+}
+
+// helpPassed passes a connected socket on to itself and uses it.
+func helpPassed(args []string) int {
+	allowed, denied := args[0], args[1]
+	p := must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0))
+	fd := tcp(allowed)
+	say("connect", unix.Connect(fd, sockaddr(allowed)))
+	must(0, unix.Sendmsg(p[0], []byte{0}, unix.UnixRights(fd), nil, 0))
+	_ = unix.Close(fd)
+	var b [1]byte
+	control := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := unix.Recvmsg(p[1], b[:], control, 0)
+	must(0, err)
+	got := must(unix.ParseUnixRights(&must(unix.ParseSocketControlMessage(control[:n]))[0]))[0]
+	hello(got)
+	say("denied", unix.Connect(got, sockaddr(denied)))
+	_ = unix.Shutdown(got, unix.SHUT_RDWR)
+	say("listen", unix.Listen(got, 1))
+	return 0
+}
+
+// helpHostListen has the server end a connection, and tries to listen on what is left.
+func helpHostListen(args []string) int {
+	fd := tcp(args[0])
+	say("connect", unix.Connect(fd, sockaddr(args[0])))
+	hello(fd)
+	_ = unix.Shutdown(fd, unix.SHUT_WR)
+	var b [8]byte
+	for {
+		if n, err := unix.Read(fd, b[:]); n <= 0 || err != nil {
+			break
+		}
+	}
+	_ = rawConnect(fd, unix.AF_UNSPEC)
+	say("listen", unix.Listen(fd, 1))
+	return 0
+}
+
+// helpBench connects and prints the median in nanoseconds. As the programs that are no Go ones
+// do, without a scheduler of its own that looks at how long a call takes.
+func helpBench(args []string) int {
+	runtime.LockOSThread()
+	n := must(strconv.Atoi(args[1]))
+	all := make([]time.Duration, 0, n)
+	a := unix.RawSockaddrInet4{Family: unix.AF_INET, Port: portOf(args[0]), Addr: [4]byte{127, 0, 0, 1}}
+	for range n {
+		fd := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
+		t := time.Now()
+		_, _, e := syscall.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&a)), unix.SizeofSockaddrInet4)
+		all = append(all, time.Since(t))
+		must(0, func() error {
+			if e != 0 {
+				return e
+			}
+			return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		}())
+		_ = unix.Close(fd)
+	}
+	slices.Sort(all)
+	fmt.Println(all[len(all)/2].Nanoseconds(), all[len(all)*99/100].Nanoseconds())
+	return 0
+}
+
+// helpAcceptor accepts connections, for ever.
+func helpAcceptor([]string) int {
+	l := tcp("127.0.0.1:0")
+	must(0, unix.Bind(l, sockaddr("127.0.0.1:0")))
+	must(0, unix.Listen(l, 1024))
+	fmt.Printf("127.0.0.1:%d\n", must(unix.Getsockname(l)).(*unix.SockaddrInet4).Port)
+	for {
+		if fd, _, e := syscall.RawSyscall6(unix.SYS_ACCEPT4, uintptr(l), 0, 0, 0, 0, 0); e == 0 {
+			_ = unix.Close(int(fd))
+		}
+	}
+}

@@ -1,0 +1,324 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/netpolicy"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// Options say what a Broker does. All functions are called from several goroutines and
+// must not wait.
+type Options struct {
+	// Decide says whether a port may be reached. It gets no address inside of the
+	// sandbox. Nil: nothing may be reached.
+	Decide func(p netpolicy.Proto, to netip.AddrPort) bool
+	// Report is told of each decision that something depended on: for each connect, each UDP message
+	// with an address of its own, and each UDP flow. Nil: nobody is told.
+	Report func(p netpolicy.Proto, to netip.AddrPort, allowed bool)
+	// HostLoopback says that a loopback address is the host's, not the sandbox's: for TCP
+	// only. Nil: none is.
+	HostLoopback func(to netip.AddrPort) bool
+	// Resolve answers DNS on 127.0.0.1:53 of the sandbox until the sockets are closed, and is
+	// called on a goroutine of its own. Nil: nobody listens there.
+	Resolve func(udp net.PacketConn, tcp net.Listener)
+	// Publish are ports of the sandbox that can be reached from the host. Nil: none.
+	Publish []Port
+	// NoUDP leaves out what UDP beyond the sandbox needs: where no rule allows any.
+	NoUDP bool
+}
+
+// A Port is a TCP port of the sandbox, on its loopback device, and where to listen for it on
+// the host.
+type Port struct {
+	Inside uint16
+	Host   netip.AddrPort
+}
+
+// A Broker makes the network connections of one sandbox.
+type Broker struct {
+	o        Options
+	landlock bool
+	pid      uintptr // this process
+
+	published []published
+
+	mu      sync.Mutex
+	started bool
+	closed  bool
+	listen  *os.File
+	sockets []*os.File // of the sandbox's network namespace, see sockets
+	udp     net.PacketConn
+	tcp     net.Listener
+	relay   *relay
+	stop    sys.FD // an eventfd: readable when all is to end
+	running sync.WaitGroup
+
+	usual4, usual6 usual // the server's
+
+	linkOnce sync.Once
+	linkErr  error
+
+	cookie uint64 // of the sandbox's network namespace
+	slow   chan struct{}
+}
+
+// Error is what did not work, and on what.
+type Error struct {
+	Op, Path string
+	Err      error
+}
+
+func (e *Error) Error() string {
+	if e.Path == "" {
+		return e.Op + ": " + e.Err.Error()
+	}
+	return e.Op + " " + e.Path + ": " + e.Err.Error()
+}
+
+// Unwrap is the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// maxSlow is how many connects of a sandbox can be under way at once.
+const maxSlow = 1024
+
+// New returns a Broker that is not attached to a command yet. Without a Close it leaks.
+func New(o Options) (*Broker, error) {
+	if err := possible(); err != nil {
+		return nil, err
+	}
+	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, &Error{"broker", "eventfd", err}
+	}
+	b := &Broker{o: o, pid: uintptr(os.Getpid()), landlock: landlock(), stop: sys.FD(stop), slow: make(chan struct{}, maxSlow)}
+	if err := b.publish(); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+var errOld = fmt.Errorf("%w: the network broker needs Linux 5.14", errors.ErrUnsupported)
+
+// possible tells whether the kernel can do it, by trying what came last.
+func possible() error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return &Error{"broker", "socket", err}
+	}
+	s := sys.FD(fd)
+	defer s.Close()
+	if _, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE); err != nil {
+		return &Error{"broker", "", errOld}
+	}
+	return nil
+}
+
+// landlock reports whether the kernel can refuse TCP connects, Linux 6.7.
+func landlock() bool {
+	const version = 1 // LANDLOCK_CREATE_RULESET_VERSION
+	abi, _, e := syscall.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, version)
+	return e == 0 && abi >= 4
+}
+
+// Attach makes c a command whose network is this Broker. c must not be started yet.
+func (b *Broker) Attach(c *nsexec.Cmd) {
+	c.Supervisor = &nsexec.Supervisor{
+		Filter:    traps(),
+		Seal:      seal(),
+		Links:     addresses(hasIPv6()),
+		Sockets:   b.wanted(),
+		NoConnect: b.landlock,
+		Started:   b.start,
+	}
+}
+
+// Which socket is where among those of the sandbox.
+const (
+	udpSocket = iota // for DNS
+	tcpSocket
+	routeSocket
+	packetSocket
+	seedSocket     // see seed
+	seedListener   // see seed
+	resolverPort   = 53
+	resolveBacklog = 64
+)
+
+// wanted are the sockets that the sandbox makes for the Broker.
+func (b *Broker) wanted() []nsexec.Socket {
+	port53 := []byte{unix.AF_INET, 0, 0, resolverPort, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0} // struct sockaddr_in
+	all := []nsexec.Socket{
+		udpSocket:   {Domain: unix.AF_INET, Type: unix.SOCK_DGRAM, Addr: port53},
+		tcpSocket:   {Domain: unix.AF_INET, Type: unix.SOCK_STREAM, Addr: port53, Backlog: resolveBacklog},
+		routeSocket: {Domain: unix.AF_NETLINK, Type: unix.SOCK_RAW, Protocol: unix.NETLINK_ROUTE},
+		// Told about no packets until it is bound.
+		packetSocket: {Domain: unix.AF_PACKET, Type: unix.SOCK_RAW},
+	}
+	if b.o.NoUDP {
+		all[packetSocket] = nsexec.Socket{Domain: unix.AF_UNIX, Type: unix.SOCK_DGRAM} // in its place
+	}
+	if len(b.published) > 0 {
+		family := unix.AF_INET
+		if supports(unix.AF_INET6) {
+			family = unix.AF_INET6
+		}
+		all = append(all, nsexec.Socket{Domain: family, Type: unix.SOCK_STREAM},
+			nsexec.Socket{Domain: family, Type: unix.SOCK_STREAM, Backlog: resolveBacklog})
+	}
+	return all
+}
+
+// supports reports whether there are sockets of a family.
+func supports(family int) bool {
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err == nil
+}
+
+// hasIPv6 reports whether the host has a way to anywhere by IPv6. Nothing is sent for that.
+func hasIPv6() bool {
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	s := sys.FD(fd)
+	defer s.Close()
+	return unix.Connect(fd, &unix.SockaddrInet6{Port: 9, Addr: documentation6}) == nil
+}
+
+// documentation6 is an address that nobody has, 2001:db8::1 of RFC 3849.
+var documentation6 = [16]byte{0x20, 0x01, 0x0d, 0xb8, 15: 1}
+
+var errTwice = errors.New("a Broker serves one sandbox")
+
+// start begins to serve a sandbox.
+func (b *Broker) start(l *os.File, sockets []*os.File) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	refuse := func(err error) error {
+		_ = l.Close()
+		for _, s := range sockets {
+			_ = s.Close()
+		}
+		return err
+	}
+	if b.closed {
+		return refuse(&Error{"broker", "", os.ErrClosed})
+	}
+	if b.started {
+		return refuse(&Error{"broker", "", errTwice})
+	}
+	cookie, err := unix.GetsockoptUint64(int(sockets[0].Fd()), unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return refuse(&Error{"broker", "network namespace", err})
+	}
+	udp, err := net.FilePacketConn(sockets[udpSocket])
+	if err != nil {
+		return refuse(&Error{"broker", "resolver", err})
+	}
+	tcp, err := net.FileListener(sockets[tcpSocket])
+	if err != nil {
+		_ = udp.Close()
+		return refuse(&Error{"broker", "resolver", err})
+	}
+	b.started, b.listen, b.sockets, b.cookie = true, l, sockets, cookie
+	if b.o.Resolve != nil {
+		b.udp, b.tcp = udp, tcp
+		b.running.Go(func() { b.o.Resolve(udp, tcp) })
+	} else {
+		_ = udp.Close()
+		_ = tcp.Close()
+		b.drop(udpSocket)
+		b.drop(tcpSocket)
+	}
+	s := &server{b: b, l: listener(l.Fd())}
+	s.l.wakeHere()
+	b.running.Go(s.serve)
+	b.servePublished()
+	return nil
+}
+
+// drop closes one of the sockets.
+func (b *Broker) drop(which int) { _ = b.sockets[which].Close() }
+
+// Close ends the Broker: from then on all that it would have decided fails with
+// ENOSYS, UDP goes nowhere, and published ports are closed. TCP connections that the sandbox
+// has made stay.
+func (b *Broker) Close() {
+	b.mu.Lock()
+	first := !b.closed
+	b.closed = true
+	relay := b.relay
+	b.mu.Unlock()
+	if !first {
+		return
+	}
+	_, _ = unix.Write(int(b.stop), []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	if b.udp != nil {
+		_ = b.udp.Close()
+		_ = b.tcp.Close()
+	}
+	if relay != nil {
+		_ = relay.link.SetReadDeadline(time.Unix(1, 0))
+	}
+	b.unpublish()
+	b.running.Wait()
+	if b.listen != nil {
+		_ = b.listen.Close()
+	}
+	for i, s := range b.sockets {
+		if i == packetSocket {
+			discard(s)
+		}
+		_ = s.Close()
+	}
+	if relay != nil {
+		_ = relay.link.Close()
+	}
+	b.stop.Close()
+}
+
+// discard has the kernel close a file when it has time. Closing a packet socket waits until no
+// processor can be in a packet's way any more, which takes 10 ms and more. So it goes
+// into a pair of unix sockets that nobody has any more, which the kernel finds by and by; before
+// Linux 6.10 it finds them at once, and nothing is won.
+func discard(f *os.File) {
+	a, b, err := sys.SeqPacket()
+	if err != nil {
+		return
+	}
+	defer a.Close()
+	defer b.Close()
+	_ = a.Send([]byte{0}, int(f.Fd()), int(b))
+}
+
+// allowed asks about a port, and reports what was said.
+func (b *Broker) allowed(p netpolicy.Proto, to netip.AddrPort) bool {
+	ok := b.may(p, to)
+	b.report(p, to, ok)
+	return ok
+}
+
+func (b *Broker) may(p netpolicy.Proto, to netip.AddrPort) bool {
+	return b.o.Decide != nil && b.o.Decide(p, to)
+}
+
+func (b *Broker) report(p netpolicy.Proto, to netip.AddrPort, allowed bool) {
+	if b.o.Report != nil {
+		b.o.Report(p, to, allowed)
+	}
+}

@@ -1,0 +1,237 @@
+package broker
+
+import (
+	"net/netip"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/netpolicy"
+)
+
+// A connect is a caller's connect(2) that is being worked on.
+type connect struct {
+	b      *Broker
+	l      listener
+	id     uint64
+	number int // of the caller's descriptor
+	to     sockaddr
+
+	task   *task  // borrowed
+	old    sys.FD // our copy of the caller's socket
+	fresh  sys.FD // what takes its place, if anything does
+	domain int
+	flags  int // of the caller's open file
+}
+
+func (c *connect) close() {
+	c.fresh.Close()
+	c.old.Close()
+}
+
+// connect answers connect(2).
+func (s *server) connect(n *notification) {
+	c := &connect{b: s.b, l: s.l, id: n.id, number: int(int32(n.args[0])), old: sys.None, fresh: sys.None}
+	e := c.to.read(n.pid, n.args[1], n.args[2])
+	if e == 0 {
+		c.task, c.old, e = s.copy(n.pid, c.number)
+	}
+	// All of that was of the caller only if it still waits.
+	if !c.l.valid(c.id) {
+		c.close()
+		return
+	}
+	if e == 0 {
+		var later bool
+		if e, later = c.begin(); later {
+			return
+		}
+	}
+	if e != answered {
+		c.l.answer(c.id, e)
+	}
+	c.close()
+}
+
+// answered is no error: the caller has its answer.
+const answered = ^syscall.Errno(0)
+
+// begin decides what becomes of a connect, and does what does not take long. What is
+// to go on later belongs to somebody else.
+func (c *connect) begin() (e syscall.Errno, later bool) {
+	if c.domain, e = option(c.old, unix.SOL_SOCKET, unix.SO_DOMAIN); e != 0 {
+		return e, false // ENOTSOCK, EBADF
+	}
+	if c.domain != unix.AF_INET && c.domain != unix.AF_INET6 {
+		if !c.b.landlock {
+			return syscall.EPERM, false
+		}
+		c.l.proceed(c.id) // see doc.go
+		return answered, false
+	}
+	protocol, e := option(c.old, unix.SOL_SOCKET, unix.SO_PROTOCOL)
+	if e != 0 {
+		return e, false
+	}
+	if c.flags, e = fcntl(c.old, unix.F_GETFL, 0); e != 0 {
+		return e, false
+	}
+	if c.to.family() == unix.AF_UNSPEC {
+		return c.to.connect(int(c.old)), false // a disconnect
+	}
+	to := c.to.addrPort()
+	if !c.fits(protocol) {
+		return syscall.EAFNOSUPPORT, false
+	}
+	if !to.IsValid() {
+		return syscall.EINVAL, false
+	}
+	if protocol != unix.IPPROTO_TCP {
+		return c.udp(to), false
+	}
+	return c.tcp(to)
+}
+
+// fits reports whether the address is of a family that the socket takes.
+func (c *connect) fits(protocol int) bool {
+	switch c.to.family() {
+	case unix.AF_INET:
+		return c.domain == unix.AF_INET || protocol != unix.IPPROTO_TCP
+	case unix.AF_INET6:
+		return c.domain == unix.AF_INET6
+	}
+	return false
+}
+
+// tcp connects a TCP socket.
+func (c *connect) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
+	ours := c.b.sandboxed(c.old)
+	if inside(to.Addr()) && !c.b.hostLoopback(to) {
+		if !ours {
+			// It is, or was, connected to the host's network.
+			return c.state(syscall.EADDRNOTAVAIL), false
+		}
+		return c.within()
+	}
+	if !c.b.allowed(netpolicy.TCP, to) {
+		return syscall.ECONNREFUSED, false
+	}
+	if !ours {
+		if e := c.state(0); e != 0 {
+			return e, false
+		}
+	}
+	fd, err := unix.Socket(c.domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
+	if err != nil {
+		return err.(syscall.Errno), false
+	}
+	c.fresh = sys.FD(fd)
+	c.b.copyOptions(c.old, c.fresh, c.domain)
+	e = c.to.connect(fd)
+	waits := c.flags&unix.O_NONBLOCK == 0
+	if waits && e == syscall.EINPROGRESS {
+		// What is near has answered by now.
+		e = c.to.connect(fd)
+	}
+	switch {
+	case e == 0:
+		return c.replace(), false
+	case waits && e == syscall.EALREADY:
+		return c.later(c.fresh)
+	case waits || e != syscall.EINPROGRESS:
+		return e, false
+	}
+	if e := c.replace(); e != 0 {
+		return e, false
+	}
+	return syscall.EINPROGRESS, false
+}
+
+// udp connects a UDP socket, which sends nothing: what is sent later is looked at by the
+// relay. C libraries connect to the TCP ports that they are asked for, to see which address they would
+// have then; that is not worth a report.
+func (c *connect) udp(to netip.AddrPort) syscall.Errno {
+	if !inside(to.Addr()) {
+		switch {
+		case c.b.may(netpolicy.UDP, to):
+			c.b.report(netpolicy.UDP, to, true)
+			if e := c.b.open(); e != 0 {
+				return e
+			}
+		case !c.b.may(netpolicy.TCP, to):
+			c.b.report(netpolicy.UDP, to, false)
+			return syscall.ECONNREFUSED
+		}
+	}
+	return c.to.connect(int(c.old))
+}
+
+// within connects the caller's own socket, in its own network namespace.
+func (c *connect) within() (e syscall.Errno, later bool) {
+	if c.flags&unix.O_NONBLOCK != 0 {
+		return c.to.connect(int(c.old)), false
+	}
+	// Nobody else sees that for a moment it does not wait, but for other threads of
+	// the caller.
+	if _, e := fcntl(c.old, unix.F_SETFL, c.flags|unix.O_NONBLOCK); e != 0 {
+		return e, false
+	}
+	if e = c.to.connect(int(c.old)); e == syscall.EINPROGRESS {
+		e = c.to.connect(int(c.old))
+	}
+	if e == syscall.EALREADY {
+		return c.later(c.old)
+	}
+	_, _ = fcntl(c.old, unix.F_SETFL, c.flags)
+	return e, false
+}
+
+// state is what a socket of the host, on which connect(2) was called once already,
+// answers to one more; none where it is not connected any more.
+func (c *connect) state(none syscall.Errno) syscall.Errno {
+	const synSent, synRecv, closed = 2, 3, 7
+	var info [8]byte
+	n := uint32(len(info))
+	_, _, e := syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(c.old), unix.IPPROTO_TCP, unix.TCP_INFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&n)), 0)
+	switch {
+	case e != 0:
+		return e
+	case info[0] == closed:
+		// Of the connect before, which did not wait; a disconnect leaves one too.
+		if pending, _ := option(c.old, unix.SOL_SOCKET, unix.SO_ERROR); pending != 0 && pending != int(syscall.ECONNRESET) {
+			return syscall.Errno(pending)
+		}
+		return none
+	case info[0] == synSent || info[0] == synRecv:
+		return syscall.EALREADY
+	}
+	return syscall.EISCONN
+}
+
+// sandboxed reports whether a socket is of the sandbox's network namespace.
+func (b *Broker) sandboxed(fd sys.FD) bool {
+	var cookie uint64
+	n := uint32(8)
+	_, _, e := syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_NETNS_COOKIE,
+		uintptr(unsafe.Pointer(&cookie)), uintptr(unsafe.Pointer(&n)), 0)
+	return e == 0 && cookie == b.cookie
+}
+
+// inside reports whether an address is the sandbox's own.
+func inside(a netip.Addr) bool {
+	return a.IsLoopback() || a.IsUnspecified() || a == address4 || a == address6
+}
+
+// The addresses of the sandbox, beside the loopback ones: the dummy address of RFC 7600,
+// and a random unique local one.
+var (
+	address4 = netip.AddrFrom4([4]byte{192, 0, 0, 8})
+	address6 = netip.AddrFrom16([16]byte{0xfd, 0x6e, 0x73, 0x72, 0x75, 0x6e, 15: 1})
+)
+
+func (b *Broker) hostLoopback(to netip.AddrPort) bool {
+	return to.Addr().IsLoopback() && b.o.HostLoopback != nil && b.o.HostLoopback(to)
+}

@@ -1,0 +1,194 @@
+package broker_test
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// A kase is a helper with its arguments, and what it prints. ALLOWED and DENIED are servers on the host's
+// loopback device, OUTSIDE is elsewhere.
+type kase struct {
+	name, helper string
+	args         []string
+	want         string
+}
+
+// outside is an address that nobody has (RFC 5737). Nothing is ever sent there, for no rule
+// allows it.
+var outside = netip.MustParseAddrPort("198.51.100.1:80")
+
+func TestConnect(t *testing.T) {
+	for _, c := range []kase{
+		{"connect", "connect", []string{"ALLOWED", "OUTSIDE"}, "hello\nECONNREFUSED"},
+		{"nonblock", "nonblock", []string{"ALLOWED", "OUTSIDE"}, "hello\nECONNREFUSED"},
+		{"mapped", "connect", []string{"[::ffff:ALLOWED", "[::ffff:OUTSIDE"}, "hello\nECONNREFUSED"},
+		{"options", "options", []string{"ALLOWED"}, `keepalive: ok
+nodelay: ok
+keepidle: ok
+tos: ok
+rcvbuf: ok
+usertimeout: ok
+connect: ok
+keepalive 1
+nodelay 1
+keepidle 77
+tos 16
+rcvbuf 60000
+usertimeout 5000
+rcvtimeo 9
+cloexec 0 nonblock 0
+connect: ok
+cloexec 1
+hello`},
+		{"epoll", "epoll", []string{"ALLOWED"}, `add: ok
+add: ok
+1 100 -7 true false
+mod: ok
+9
+del: ok
+1 101 -8 true false
+mod: ok
+9
+del: ok
+hello`},
+		{"dup", "dup", []string{"ALLOWED"}, "connect: ok\nok 0\nok 0\nok 1\nhello"},
+		{"again", "again", []string{"ALLOWED", "OUTSIDE"}, `first: ok
+second: EISCONN
+denied: ECONNREFUSED
+hello
+denied: ECONNREFUSED
+allowed: ok
+hello`},
+		{"threads", "threads", []string{"ALLOWED"}, "160"},
+		{"go", "many", []string{"ALLOWED"}, "160"},
+		{"processes", "fork", []string{"ALLOWED", "OUTSIDE"}, "hello\nECONNREFUSED"},
+		{"inside", "inside", []string{"127.0.0.1:1", "[::1]:1", "0.0.0.0:1", "192.0.0.8:1"}, `127.0.0.1:1: ECONNREFUSED
+[::1]:1: ECONNREFUSED
+0.0.0.0:1: ECONNREFUSED
+192.0.0.8:1: ECONNREFUSED`},
+		{"unix", "unix", nil, "listen: ok\nconnect: ok\nnetlink: ok\nsendto: ok"},
+		{"bad", "bad", []string{"ALLOWED"}, `nowhere: EINVAL
+fault: EFAULT
+short: EINVAL
+negative: EINVAL
+closed: EBADF
+file: ENOTSOCK
+family: EAFNOSUPPORT
+unix: EAFNOSUPPORT
+none: EINVAL`},
+		{"listen", "listen", nil, strings.TrimSuffix(strings.Repeat("bind: ok\nlisten: ok\n"+strings.Repeat("connect: ok\ntrue\naccept: ok\nhello\n", 2), 3), "\n")},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t) })
+	}
+}
+
+// run runs the helper in a sandbox with two servers outside, one of which is allowed.
+func (k kase) run(t *testing.T) {
+	allowed, denied := echo(t, "127.0.0.1:0"), echo(t, "127.0.0.1:0")
+	c := helper(t, k.helper, fill(k.args, allowed, denied)...)
+	attach(t, c, allow("tcp:"+allowed.String()))
+	if got := output(t, c); got != k.want {
+		t.Errorf("got\n%s\nwant\n%s", got, k.want)
+	}
+}
+
+// fill puts the servers into arguments.
+func fill(args []string, allowed, denied netip.AddrPort) []string {
+	var all []string
+	for _, a := range args {
+		for name, s := range map[string]netip.AddrPort{"ALLOWED": allowed, "DENIED": denied, "OUTSIDE": outside} {
+			if rest, ok := strings.CutSuffix(a, name); ok {
+				a = s.String()
+				if rest != "" { // an IPv4-mapped one
+					a = rest + strings.Replace(a, ":", "]:", 1)
+				}
+			}
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// What the process that decides leaves undone, the kernel does not do either.
+func TestClosed(t *testing.T) {
+	server := echo(t, "127.0.0.1:0")
+	c := helper(t, "orphan", server.String())
+	b := attach(t, c, allow("tcp:"+server.String()))
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, len("before: ok\n"))
+	if _, err := io.ReadFull(stdout, buf); err != nil || string(buf) != "before: ok\n" {
+		t.Fatalf("%q, %v", buf, err)
+	}
+	b.Close()
+	if _, err := stdin.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(stdout)
+	if want := "connect: ENOSYS\nsendto: ENOSYS\nlisten: ENOSYS\nwrite: ok\n"; err != nil || string(rest) != want {
+		t.Errorf("got %q, %v, want %q", rest, err, want)
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPublish(t *testing.T) {
+	for _, at := range []string{"127.0.0.1:8000", "[::1]:8000"} {
+		t.Run(at, func(t *testing.T) {
+			c := helper(t, "serve", at, "3")
+			b := attachOptions(t, c, publishing(8000))
+			stdout, err := c.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ready := make([]byte, len("ready\n"))
+			if _, err := io.ReadFull(stdout, ready); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				conn, err := net.Dial("tcp", b.Published()[0].String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := conn.Write([]byte("shout")); err != nil {
+					t.Error(err)
+				}
+				got, err := io.ReadAll(conn)
+				if err != nil || string(got) != "SHOUT" {
+					t.Errorf("got %q, %v", got, err)
+				}
+				_ = conn.Close()
+			}
+			if err := c.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestNeedsOwnNetwork(t *testing.T) {
+	c := helper(t, "connect")
+	attach(t, c, allow())
+	c.Share = nsexec.Net
+	if err := c.Run(); err == nil {
+		t.Error("a supervisor for the host's network namespace")
+	}
+}

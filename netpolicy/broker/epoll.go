@@ -1,0 +1,146 @@
+package broker
+
+import (
+	"bytes"
+	"runtime"
+	"slices"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// A registration is a socket in an epoll instance, under the number that the caller
+// has for it.
+type registration struct {
+	instance sys.FD
+	number   int
+	event    unix.EpollEvent
+}
+
+// move registers the fresh socket in the caller's epoll instances where the old one is
+// registered.
+func (c *connect) move(numbers, polls []int) syscall.Errno {
+	if len(polls) == 0 {
+		return 0
+	}
+	var found []registration
+	defer func() {
+		for i := range found {
+			found[i].instance.Close()
+		}
+	}()
+	for _, poll := range polls {
+		for _, r := range c.task.registrations(poll) {
+			if !slices.Contains(numbers, r.number) {
+				continue
+			}
+			var e syscall.Errno
+			if r.instance, e = c.task.copy(poll); e != 0 {
+				continue // closed meanwhile
+			}
+			found = append(found, r)
+		}
+	}
+	if len(found) == 0 {
+		return 0
+	}
+	return swap(found, c.old, c.fresh)
+}
+
+// registrations are what is in an epoll instance, as /proc/pid/fdinfo has it.
+func (t *task) registrations(poll int) (all []registration) {
+	b := make([]byte, 64<<10)
+	for line := range bytes.Lines(t.file("fdinfo/"+strconv.Itoa(poll), b)) {
+		f := bytes.Fields(line)
+		// tfd: 5 events: 80000005 data: 7f… pos:0 ino:… sdev:…
+		if len(f) < 6 || string(f[0]) != "tfd:" || string(f[2]) != "events:" || string(f[4]) != "data:" {
+			continue
+		}
+		number, err := strconv.Atoi(string(f[1]))
+		events, err1 := strconv.ParseUint(string(f[3]), 16, 32)
+		data, err2 := strconv.ParseUint(string(f[5]), 16, 64)
+		if err == nil && err1 == nil && err2 == nil {
+			all = append(all, registration{number: number, event: unix.EpollEvent{
+				Events: uint32(events), Fd: int32(uint32(data)), Pad: int32(uint32(data >> 32)),
+			}})
+		}
+	}
+	return all
+}
+
+// swap replaces old by fresh in epoll instances. The kernel knows a registration by the open file
+// and the number, and the number has to be the caller's. So it is done with a table of descriptors that is nobody
+// else's, on a thread that ends afterwards.
+func swap(regs []registration, old, fresh sys.FD) syscall.Errno {
+	done := make(chan syscall.Errno)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The first thread cannot end: it would keep the copies of all descriptors, and
+			// /proc/self would show them. As long as it is held the next one is another.
+			done <- swap(regs, old, fresh)
+			runtime.UnlockOSThread()
+			return
+		}
+		done <- swapHere(regs, int(old), int(fresh)) // never unlocked: the thread ends
+	}()
+	return <-done
+}
+
+// swapHere is swap on a thread that is not used any more. While a number means something
+// else than to the rest of the program no signal interrupts it, so that the Go runtime, which
+// has descriptors of its own, is not asked to do anything here.
+func swapHere(regs []registration, old, fresh int) (e syscall.Errno) {
+	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
+		return err.(syscall.Errno)
+	}
+	high := 0
+	for _, r := range regs {
+		high = max(high, r.number+1)
+	}
+	for i := range regs {
+		// Where none of the numbers is.
+		r := &regs[i]
+		var in [3]int
+		for k, fd := range [...]int{int(r.instance), old, fresh} {
+			n, e := fcntl(sys.FD(fd), unix.F_DUPFD_CLOEXEC, high)
+			if e != 0 {
+				return e
+			}
+			in[k] = n
+		}
+		saved, missing := fcntl(sys.FD(r.number), unix.F_DUPFD_CLOEXEC, high)
+		if missing != 0 {
+			saved = -1
+		}
+		if e = swapOne(in[0], in[1], in[2], r.number, saved, &r.event); e != 0 {
+			return e
+		}
+	}
+	return 0
+}
+
+// swapOne does it for one registration.
+func swapOne(instance, old, fresh, number, saved int, event *unix.EpollEvent) (e syscall.Errno) {
+	all, before := ^uint64(0), uint64(0)
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&before)), 8, 0, 0)
+	_, _, e = syscall.RawSyscall(unix.SYS_DUP3, uintptr(old), uintptr(number), unix.O_CLOEXEC)
+	if e == 0 {
+		_, _, _ = syscall.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(instance), unix.EPOLL_CTL_DEL, uintptr(number), 0, 0, 0)
+		_, _, e = syscall.RawSyscall(unix.SYS_DUP3, uintptr(fresh), uintptr(number), unix.O_CLOEXEC)
+	}
+	if e == 0 {
+		_, _, e = syscall.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(instance), unix.EPOLL_CTL_ADD, uintptr(number), uintptr(unsafe.Pointer(event)), 0, 0)
+	}
+	if saved >= 0 {
+		_, _, _ = syscall.RawSyscall(unix.SYS_DUP3, uintptr(saved), uintptr(number), unix.O_CLOEXEC)
+	} else {
+		_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, uintptr(number), 0, 0)
+	}
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&before)), 0, 8, 0, 0)
+	return e
+}

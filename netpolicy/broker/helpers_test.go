@@ -1,0 +1,520 @@
+package broker_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// helpers are the programs that this binary is besides being the test. Each prints what
+// became of what it tried, a line each.
+func helpers() map[string]func(args []string) int {
+	return map[string]func([]string) int{
+		"connect": helpConnect, "udp": helpUDP, "options": helpOptions, "epoll": helpEpoll, "dup": helpDup,
+		"nonblock": helpNonblock, "again": helpAgain, "sockets": helpSockets, "listen": helpListen, "serve": helpServe,
+		"inside": helpInside, "unix": helpUnix, "threads": helpThreads, "fork": helpFork, "swap": helpSwap,
+		"dup2race": helpDup2Race, "hostlisten": helpHostListen, "unspec": helpUnspec, "fastopen": helpFastOpen,
+		"bad": helpBad, "orphan": helpOrphan, "passed": helpPassed, "magic": helpMagic,
+		"bench": helpBench, "many": helpMany, "messages": helpMessages, "world": helpWorld, "brokered": helpBrokered, "sizes": helpSizes, "udpswap": helpUDPSwap, "acceptor": helpAcceptor,
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		fmt.Println("helper:", err)
+		os.Exit(1)
+	}
+	return v
+}
+
+func say(name string, err error) { fmt.Printf("%s: %s\n", name, word(err)) }
+
+// sockaddr is an address as system calls take it.
+func sockaddr(to string) unix.Sockaddr {
+	a := netip.MustParseAddrPort(to)
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+}
+
+func family(to string) int {
+	if netip.MustParseAddrPort(to).Addr().Is6() {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
+// tcp is a socket for the family of an address.
+func tcp(to string) int { return must(unix.Socket(family(to), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)) }
+
+// udp is one for datagrams.
+func udp(to string) int { return must(unix.Socket(family(to), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)) }
+
+// word is an error in a word.
+func word(err error) string {
+	if err == nil || err == syscall.Errno(0) {
+		return "ok"
+	}
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
+		return unix.ErrnoName(e)
+	}
+	return err.Error()
+}
+
+// hello prints what a server says first.
+func hello(fd int) {
+	var b [6]byte
+	n, err := unix.Read(fd, b[:])
+	if err != nil {
+		fmt.Println(word(err))
+		return
+	}
+	fmt.Print(string(b[:n]))
+}
+
+// helpConnect connects to each address.
+func helpConnect(args []string) int {
+	for _, to := range args {
+		fd := tcp(to)
+		if err := unix.Connect(fd, sockaddr(to)); err != nil {
+			fmt.Println(word(err))
+			continue
+		}
+		hello(fd)
+	}
+	return 0
+}
+
+// helpUDP sends to each address, with and without connecting, and prints what comes back.
+func helpUDP(args []string) int {
+	for i, to := range args {
+		for _, connected := range []bool{false, true} {
+			if i == 2 && !connected {
+				continue // it would never hear of it that nobody is there
+			}
+			fd := udp(to)
+			var err error
+			if connected {
+				if err = unix.Connect(fd, sockaddr(to)); err == nil {
+					_, err = unix.Write(fd, []byte("ping"))
+				}
+			} else {
+				err = unix.Sendto(fd, []byte("ping"), 0, sockaddr(to))
+			}
+			if err != nil {
+				fmt.Println(word(err))
+				continue
+			}
+			var b [64]byte
+			n, from, err := unix.Recvfrom(fd, b[:], 0)
+			if err != nil {
+				fmt.Println("receive:", word(err))
+				continue
+			}
+			same := "another"
+			if fmt.Sprint(from) == fmt.Sprint(sockaddr(to)) {
+				same = "same"
+			}
+			fmt.Println(string(b[:n]), same)
+			_ = unix.Close(fd)
+		}
+	}
+	return 0
+}
+
+// helpMessages sends with sendmsg and sendmmsg.
+func helpMessages(args []string) int {
+	allowed, denied := args[0], args[1]
+	fd := udp(allowed)
+	say("sendmsg allowed", unix.Sendmsg(fd, []byte("ping"), nil, sockaddr(allowed), 0))
+	var b [64]byte
+	n := must(unix.Read(fd, b[:]))
+	fmt.Println(string(b[:n]))
+	say("sendmsg denied", unix.Sendmsg(fd, []byte("ping"), nil, sockaddr(denied), 0))
+	say("sendmmsg allowed", sendmmsg(fd, allowed, allowed))
+	for range 2 {
+		n = must(unix.Read(fd, b[:]))
+		fmt.Println(string(b[:n]))
+	}
+	say("sendmmsg denied", sendmmsg(fd, allowed, denied))
+	return 0
+}
+
+// sendmmsg sends one message to each.
+func sendmmsg(fd int, to ...string) error {
+	type mmsghdr struct {
+		unix.Msghdr
+		n uint32
+		_ uint32
+	}
+	var names [2]unix.RawSockaddrInet4
+	iov := unix.Iovec{Base: &[]byte("ping")[0], Len: 4}
+	list := make([]mmsghdr, len(to))
+	for i := range to {
+		a := netip.MustParseAddrPort(to[i])
+		p := a.Port()
+		names[i] = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: p<<8 | p>>8, Addr: a.Addr().As4()}
+		list[i].Name, list[i].Namelen = (*byte)(unsafe.Pointer(&names[i])), unix.SizeofSockaddrInet4
+		list[i].Iov, list[i].Iovlen = &iov, 1
+	}
+	_, _, e := syscall.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&list[0])), uintptr(len(list)), 0, 0, 0)
+	if e != 0 {
+		return e
+	}
+	return nil
+}
+
+// helpOptions sets options before it connects, and prints them afterwards.
+func helpOptions(args []string) int {
+	to := args[0]
+	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0))
+	type option struct {
+		name        string
+		level, n, v int
+	}
+	options := []option{
+		{"keepalive", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1}, {"nodelay", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{"keepidle", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 77}, {"tos", unix.IPPROTO_IP, unix.IP_TOS, 0x10},
+		{"rcvbuf", unix.SOL_SOCKET, unix.SO_RCVBUF, 30000}, {"usertimeout", unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 5000},
+	}
+	for _, o := range options {
+		say(o.name, unix.SetsockoptInt(fd, o.level, o.n, o.v))
+	}
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 3})
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 9})
+	say("connect", unix.Connect(fd, sockaddr(to)))
+	for _, o := range options {
+		fmt.Println(o.name, must(unix.GetsockoptInt(fd, o.level, o.n)))
+	}
+	tv := must(unix.GetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO))
+	fmt.Println("rcvtimeo", tv.Sec)
+	flags := must(unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0))
+	fl := must(unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0))
+	fmt.Println("cloexec", flags&unix.FD_CLOEXEC, "nonblock", fl&unix.O_NONBLOCK)
+	other := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
+	say("connect", unix.Connect(other, sockaddr(to)))
+	flags = must(unix.FcntlInt(uintptr(other), unix.F_GETFD, 0))
+	fmt.Println("cloexec", flags&unix.FD_CLOEXEC)
+	hello(fd)
+	return 0
+}
+
+// helpNonblock connects without waiting, and polls.
+func helpNonblock(args []string) int {
+	for _, to := range args {
+		fd := must(unix.Socket(family(to), unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0))
+		err := unix.Connect(fd, sockaddr(to))
+		if err != nil && err != unix.EINPROGRESS {
+			fmt.Println(word(err))
+			continue
+		}
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		must(unix.Poll(p, -1))
+		if e := must(unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)); e != 0 {
+			fmt.Println("so_error", word(syscall.Errno(e)))
+			continue
+		}
+		p[0].Events = unix.POLLIN
+		must(unix.Poll(p, -1))
+		hello(fd)
+	}
+	return 0
+}
+
+// helpEpoll registers a socket in two epoll instances before it connects, as Go does.
+func helpEpoll(args []string) int {
+	to := args[0]
+	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0))
+	var instances [2]int
+	for i := range instances {
+		instances[i] = must(unix.EpollCreate1(unix.EPOLL_CLOEXEC))
+		flags := uint32(unix.EPOLLOUT)
+		if i == 1 {
+			flags = unix.EPOLLOUT | unix.EPOLLIN | unix.EPOLLET&0xffffffff
+		}
+		say("add", unix.EpollCtl(instances[i], unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: flags, Fd: int32(100 + i), Pad: int32(-7 - i)}))
+	}
+	if err := unix.Connect(fd, sockaddr(to)); err != nil && err != unix.EINPROGRESS {
+		say("connect", err)
+		return 0
+	}
+	for _, in := range instances {
+		var events [4]unix.EpollEvent
+		n := must(unix.EpollWait(in, events[:], -1))
+		fmt.Println(n, events[0].Fd, events[0].Pad, events[0].Events&unix.EPOLLOUT != 0, events[0].Events&unix.EPOLLHUP != 0)
+		say("mod", unix.EpollCtl(in, unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: 9}))
+		must(unix.EpollWait(in, events[:], -1))
+		fmt.Println(events[0].Fd)
+		say("del", unix.EpollCtl(in, unix.EPOLL_CTL_DEL, fd, nil))
+	}
+	hello(fd)
+	return 0
+}
+
+// helpDup connects a socket that has three numbers, one of them close-on-exec.
+func helpDup(args []string) int {
+	to := args[0]
+	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0))
+	second := must(unix.Dup(fd))
+	third := must(unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 100))
+	say("connect", unix.Connect(second, sockaddr(to)))
+	for _, n := range []int{fd, second, third} {
+		_, err := unix.Getpeername(n)
+		fmt.Println(word(err), must(unix.FcntlInt(uintptr(n), unix.F_GETFD, 0)))
+	}
+	hello(third)
+	return 0
+}
+
+// helpAgain connects a connected socket, and one that failed.
+func helpAgain(args []string) int {
+	allowed, denied := args[0], args[1]
+	fd := tcp(allowed)
+	say("first", unix.Connect(fd, sockaddr(allowed)))
+	say("second", unix.Connect(fd, sockaddr(allowed)))
+	say("denied", unix.Connect(fd, sockaddr(denied)))
+	hello(fd)
+	fd = tcp(denied)
+	say("denied", unix.Connect(fd, sockaddr(denied)))
+	say("allowed", unix.Connect(fd, sockaddr(allowed)))
+	hello(fd)
+	return 0
+}
+
+// helpUnspec disconnects a host socket and tries what could be done with it.
+func helpUnspec(args []string) int {
+	allowed, denied := args[0], args[1]
+	fd := tcp(allowed)
+	say("connect", unix.Connect(fd, sockaddr(allowed)))
+	hello(fd)
+	say("unspec", rawConnect(fd, unix.AF_UNSPEC))
+	_, err := unix.Getpeername(fd)
+	say("peer", err)
+	say("denied", unix.Connect(fd, sockaddr(denied)))
+	say("listen", unix.Listen(fd, 1))
+	say("again", unix.Connect(fd, sockaddr(allowed)))
+	hello(fd)
+	return 0
+}
+
+// rawConnect is connect(2) with an address of nothing but a family.
+func rawConnect(fd int, family uint16) error {
+	a := unix.RawSockaddrInet4{Family: family}
+	_, _, e := syscall.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&a)), unix.SizeofSockaddrInet4)
+	if e != 0 {
+		return e
+	}
+	return nil
+}
+
+// helpSockets makes sockets of all kinds.
+func helpSockets([]string) int {
+	for _, s := range []struct {
+		name                   string
+		domain, kind, protocol int
+	}{
+		{"tcp", unix.AF_INET, unix.SOCK_STREAM, 0}, {"udp6", unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_UDP},
+		{"unix", unix.AF_UNIX, unix.SOCK_SEQPACKET, 0}, {"netlink", unix.AF_NETLINK, unix.SOCK_RAW, 0},
+		{"raw", unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_UDP}, {"packet", unix.AF_PACKET, unix.SOCK_DGRAM, 0},
+		{"sctp", unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}, {"seqpacket", unix.AF_INET, unix.SOCK_SEQPACKET, unix.IPPROTO_SCTP},
+		{"mptcp", unix.AF_INET, unix.SOCK_STREAM, 262}, {"udplite", unix.AF_INET, unix.SOCK_DGRAM, 136},
+		{"dccp", unix.AF_INET, 6, 33}, {"vsock", unix.AF_VSOCK, unix.SOCK_STREAM, 0}, {"alg", unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
+	} {
+		_, err := unix.Socket(s.domain, s.kind|unix.SOCK_CLOEXEC, s.protocol)
+		say(s.name, err)
+	}
+	for i, nr := range []uintptr{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
+		_, _, e := syscall.Syscall(nr, 1, 0, 0)
+		say("io_uring "+strconv.Itoa(i), e)
+	}
+	return 0
+}
+
+// helpFastOpen sends data along with what would be a connect.
+func helpFastOpen(args []string) int {
+	to := args[0]
+	fd := tcp(to)
+	say("sendto", unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN, sockaddr(to)))
+	say("sendmsg", unix.Sendmsg(fd, []byte("x"), nil, sockaddr(to), unix.MSG_FASTOPEN))
+	_, _, e := syscall.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), 0, 0, unix.MSG_FASTOPEN, 0, 0)
+	say("sendmmsg", e)
+	say("option", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT, 1))
+	err := unix.Connect(fd, sockaddr(to))
+	say("connect", err)
+	_, err = unix.Write(fd, []byte("x"))
+	say("write", err)
+	return 0
+}
+
+// helpListen serves inside the sandbox and connects there.
+func helpListen([]string) int {
+	for _, at := range []string{"127.0.0.1:0", "[::1]:0", "192.0.0.8:0"} {
+		fd := tcp(at)
+		say("bind", unix.Bind(fd, sockaddr(at)))
+		say("listen", unix.Listen(fd, 5))
+		to := must(unix.Getsockname(fd))
+		for _, flags := range []int{0, unix.SOCK_NONBLOCK} {
+			client := must(unix.Socket(family(at), unix.SOCK_STREAM|flags, 0))
+			err := unix.Connect(client, to)
+			if err == unix.EINPROGRESS {
+				err = nil
+			}
+			say("connect", err)
+			fl := must(unix.FcntlInt(uintptr(client), unix.F_GETFL, 0))
+			fmt.Println(fl&unix.O_NONBLOCK == flags)
+			server, _, err := unix.Accept(fd)
+			say("accept", err)
+			_, _ = unix.Write(server, []byte("hello\n"))
+			p := []unix.PollFd{{Fd: int32(client), Events: unix.POLLIN}}
+			must(unix.Poll(p, -1))
+			hello(client)
+		}
+	}
+	return 0
+}
+
+// helpServe serves one connection at a port inside, and says so when it can.
+func helpServe(args []string) int {
+	fd := tcp(args[0])
+	must(0, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+	must(0, unix.Bind(fd, sockaddr(args[0])))
+	must(0, unix.Listen(fd, 5))
+	fmt.Println("ready")
+	for range must(strconv.Atoi(args[1])) {
+		c, _, err := unix.Accept(fd)
+		must(0, err)
+		var b [64]byte
+		n := must(unix.Read(c, b[:]))
+		must(unix.Write(c, bytes.ToUpper(b[:n])))
+		_ = unix.Close(c)
+	}
+	return 0
+}
+
+// helpInside connects to addresses of the sandbox where nobody listens.
+func helpInside(args []string) int {
+	for _, to := range args {
+		fd := tcp(to)
+		say(to, unix.Connect(fd, sockaddr(to)))
+	}
+	return 0
+}
+
+// helpUnix connects unix sockets.
+func helpUnix([]string) int {
+	l := must(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0))
+	must(0, unix.Bind(l, &unix.SockaddrUnix{Name: "/mnt/socket"}))
+	say("listen", unix.Listen(l, 1))
+	c := must(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0))
+	say("connect", unix.Connect(c, &unix.SockaddrUnix{Name: "/mnt/socket"}))
+	n := must(unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, 0))
+	say("netlink", unix.Connect(n, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
+	d := must(unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0))
+	must(0, unix.Bind(d, &unix.SockaddrUnix{Name: "@abstract"}))
+	say("sendto", unix.Sendto(must(unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0)), []byte("x"), 0, &unix.SockaddrUnix{Name: "@abstract"}))
+	return 0
+}
+
+// helpBad calls with what is no address.
+func helpBad(args []string) int {
+	to := args[0]
+	fd := tcp(to)
+	a := unix.RawSockaddrInet4{Family: unix.AF_INET}
+	connect := func(fd int, at unsafe.Pointer, n uintptr) error {
+		_, _, e := syscall.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(at), n)
+		if e != 0 {
+			return e
+		}
+		return nil
+	}
+	page := must(unix.Mmap(-1, 0, 2*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE))
+	must(0, unix.Munmap(page)) // and so nothing is there
+	page = must(unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE))
+	say("nowhere", connect(fd, unsafe.Pointer(&page[0]), 1<<20))
+	none := must(unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE))
+	say("fault", connect(fd, unsafe.Pointer(&none[0]), 16))
+	say("short", connect(fd, unsafe.Pointer(&a), 8))
+	say("negative", connect(fd, unsafe.Pointer(&a), 1<<31))
+	say("closed", connect(1000, unsafe.Pointer(&a), 16))
+	say("file", connect(must(unix.Open("/dev/null", unix.O_RDONLY, 0)), unsafe.Pointer(&a), 16))
+	a.Family = unix.AF_INET6
+	say("family", connect(fd, unsafe.Pointer(&a), 28))
+	a.Family = unix.AF_UNIX
+	say("unix", connect(fd, unsafe.Pointer(&a), 16))
+	say("none", connect(fd, nil, 0))
+	return 0
+}
+
+// helpSizes sends messages of several sizes, and several in one with UDP_SEGMENT.
+func helpSizes(args []string) int {
+	fd := udp(args[0])
+	must(0, unix.Connect(fd, sockaddr(args[0])))
+	b := make([]byte, 70000)
+	var all []string
+	for _, n := range []int{0, 1, 1472, 9000, 65000} {
+		must(unix.Write(fd, b[:n]))
+		got := must(unix.Read(fd, b))
+		all = append(all, strconv.Itoa(got-len("re:")))
+	}
+	fmt.Println(strings.Join(all, " "))
+	must(0, unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, 1000))
+	must(unix.Write(fd, b[:10000]))
+	count, size := 0, 0
+	for range 10 {
+		size = must(unix.Read(fd, b)) - len("re:")
+		count++
+	}
+	fmt.Println("segments:", count, "of", size)
+	return 0
+}
+
+// helpUDPSwap sends while another thread changes the address. Answers come only from where a message
+// came to.
+func helpUDPSwap(args []string) int {
+	a := &unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: netip.MustParseAddrPort(args[0]).Addr().As4(), Port: portOf(args[0])}
+	var done atomic.Bool
+	var flip sync.WaitGroup
+	flip.Go(func() {
+		runtime.LockOSThread()
+		port := (*[2]uint16)(unsafe.Pointer(a))
+		for !done.Load() {
+			port[1] = portOf(args[1])
+			port[1] = portOf(args[0])
+		}
+	})
+	fd := udp(args[0])
+	good, bad := false, false
+	for range 2000 {
+		_, _, _ = syscall.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&[]byte("ping")[0])), 4, 0, uintptr(unsafe.Pointer(a)), unix.SizeofSockaddrInet4)
+		var b [16]byte
+		for {
+			_, from, err := unix.Recvfrom(fd, b[:], unix.MSG_DONTWAIT)
+			if err != nil {
+				break
+			}
+			if fmt.Sprint(from) == fmt.Sprint(sockaddr(args[0])) {
+				good = true
+			} else {
+				bad = true
+			}
+		}
+	}
+	done.Store(true)
+	flip.Wait()
+	if fmt.Print(good); !bad {
+		fmt.Println(" only")
+	}
+	return 0
+}

@@ -1,0 +1,80 @@
+package broker
+
+import (
+	"encoding/binary"
+	"syscall"
+
+	"github.com/nsrun/nsrun/netpolicy"
+)
+
+const (
+	sizeofMsghdr  = 56
+	sizeofMmsghdr = 64
+	maxMessages   = 1024 // UIO_MAXIOV
+)
+
+// Messages with an address of their own are only looked at here, so that what is
+// denied fails at once and in words. That a caller can change the address afterwards
+// does not matter: no host socket that could send anywhere is ever in the sandbox,
+// what leaves is looked at again by the relay, and what would be a connect (MSG_FASTOPEN) is
+// seen in a register.
+
+// sendTo answers sendto(2).
+func (s *server) sendTo(n *notification) {
+	var a sockaddr
+	s.verdict(n, a.read(n.pid, n.args[4], n.args[5]), &a)
+}
+
+// verdict answers for an address that was read.
+func (s *server) verdict(n *notification, e syscall.Errno, a *sockaddr) {
+	switch {
+	case e != 0:
+		s.l.answer(n.id, e)
+	case !s.l.valid(n.id):
+	default:
+		if e := s.maySend(a); e != 0 {
+			s.l.answer(n.id, e)
+		} else {
+			s.l.proceed(n.id)
+		}
+	}
+}
+
+// maySend decides about the address of a message.
+func (s *server) maySend(a *sockaddr) syscall.Errno {
+	to := a.addrPort()
+	switch {
+	case !to.IsValid() || inside(to.Addr()):
+		return 0 // what is no IP address stays in the sandbox too
+	case !s.b.allowed(netpolicy.UDP, to):
+		return syscall.EPERM
+	}
+	return s.b.open()
+}
+
+// sendMessages answers sendmsg(2) and sendmmsg(2). Of several all must be allowed.
+func (s *server) sendMessages(n *notification, count, size int) {
+	headers := make([]byte, count*size)
+	if e := readMemory(n.pid, uintptr(n.args[1]), headers); e != 0 {
+		s.l.answer(n.id, e)
+		return
+	}
+	for ; len(headers) > 0; headers = headers[size:] {
+		name, namelen := binary.NativeEndian.Uint64(headers), binary.NativeEndian.Uint32(headers[8:])
+		if name == 0 || namelen == 0 {
+			continue
+		}
+		var a sockaddr
+		if e := a.read(n.pid, name, uint64(min(namelen, maxSockaddr))); e != 0 {
+			s.l.answer(n.id, e)
+			return
+		}
+		if e := s.maySend(&a); e != 0 {
+			s.l.answer(n.id, e)
+			return
+		}
+	}
+	if s.l.valid(n.id) {
+		s.l.proceed(n.id)
+	}
+}

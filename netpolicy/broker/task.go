@@ -1,0 +1,118 @@
+package broker
+
+import (
+	"bytes"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// pidfdThread is PIDFD_THREAD, Linux 6.9.
+const pidfdThread = unix.O_EXCL
+
+// A task is a thread that waits in a system call.
+type task struct {
+	pid   uint32
+	pidfd sys.FD
+	proc  sys.FD // its directory in /proc
+	fds   sys.FD // its descriptors, in there
+}
+
+// openTask opens a caller. It may have ended: what is then found belongs to somebody else, so
+// the caller's notification has to be valid after it.
+func openTask(pid uint32) (*task, syscall.Errno) {
+	proc, err := unix.Open("/proc/"+strconv.FormatUint(uint64(pid), 10), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, syscall.ESRCH
+	}
+	t := &task{pid: pid, proc: sys.FD(proc), pidfd: sys.None, fds: sys.None}
+	fd, err := unix.Openat(proc, "fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.close()
+		return nil, syscall.ESRCH
+	}
+	t.fds = sys.FD(fd)
+	fd, err = unix.PidfdOpen(int(pid), pidfdThread)
+	if err == unix.EINVAL {
+		fd, err = unix.PidfdOpen(t.group(), 0)
+	}
+	if err != nil {
+		t.close()
+		return nil, syscall.ESRCH
+	}
+	t.pidfd = sys.FD(fd)
+	return t, 0
+}
+
+func (t *task) close() {
+	t.pidfd.Close()
+	t.proc.Close()
+	t.fds.Close()
+}
+
+// copy is a copy of a descriptor of the task.
+func (t *task) copy(number int) (sys.FD, syscall.Errno) {
+	fd, _, e := syscall.RawSyscall(unix.SYS_PIDFD_GETFD, uintptr(t.pidfd), uintptr(number), 0)
+	if e != 0 {
+		return sys.None, e
+	}
+	return sys.FD(fd), 0
+}
+
+// file reads a small file of the task's directory in /proc into b.
+func (t *task) file(name string, b []byte) []byte {
+	fd, err := unix.Openat(int(t.proc), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	f := sys.FD(fd)
+	defer f.Close()
+	n := 0
+	for n < len(b) {
+		k, err := f.Read(b[n:])
+		if err != nil || k == 0 {
+			break
+		}
+		n += k
+	}
+	return b[:n]
+}
+
+// field is a line of a file of /proc, without its name; nil if it is not there.
+func field(b []byte, name string) []byte {
+	for line := range bytes.Lines(b) {
+		if v, ok := bytes.CutPrefix(line, []byte(name)); ok {
+			return bytes.TrimSpace(v)
+		}
+	}
+	return nil
+}
+
+// number is a field that is a number; 0 where it is none.
+func number(b []byte, name string, base int) uint64 {
+	n, _ := strconv.ParseUint(string(field(b, name)), base, 64)
+	return n
+}
+
+// group is the task's thread group.
+func (t *task) group() int {
+	var b [4096]byte
+	return int(number(t.file("status", b[:]), "Tgid:", 10))
+}
+
+// signalled reports whether a signal waits that the task has a handler for and does not block.
+func (t *task) signalled() bool {
+	var b [4096]byte
+	status := t.file("status", b[:])
+	pending := number(status, "SigPnd:", 16) | number(status, "ShdPnd:", 16)
+	return pending&number(status, "SigCgt:", 16)&^number(status, "SigBlk:", 16) != 0
+}
+
+// cloexec reports whether a descriptor of the task is closed by execve(2).
+func (t *task) cloexec(fd int) bool {
+	var b [512]byte
+	return number(t.file("fdinfo/"+strconv.Itoa(fd), b[:]), "flags:", 8)&unix.O_CLOEXEC != 0
+}

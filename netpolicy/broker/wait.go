@@ -1,0 +1,113 @@
+package broker
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// How often somebody looks whether a caller that waits for its connection is still
+// there, and whether a signal waits for it.
+const lookEvery = 100 * time.Millisecond
+
+// later has a goroutine wait for the end of a connect, for a caller that waits too.
+func (c *connect) later(fd sys.FD) (e syscall.Errno, later bool) {
+	select {
+	case c.b.slow <- struct{}{}:
+	default:
+		c.restore()
+		return syscall.EAGAIN, false
+	}
+	// The server's may be closed meanwhile.
+	t, e := openTask(c.task.pid)
+	if e != 0 {
+		<-c.b.slow
+		c.restore()
+		return e, false
+	}
+	c.task = t
+	c.b.running.Go(func() {
+		defer func() { <-c.b.slow }()
+		defer t.close()
+		defer c.close()
+		if e := c.await(fd); e != answered {
+			c.l.answer(c.id, e)
+		}
+	})
+	return 0, true
+}
+
+// restore gives the caller's own socket its flags back.
+func (c *connect) restore() {
+	if c.fresh == sys.None {
+		_, _ = fcntl(c.old, unix.F_SETFL, c.flags)
+	}
+}
+
+// await waits for fd to be connected, and does the rest.
+func (c *connect) await(fd sys.FD) syscall.Errno {
+	defer c.restore()
+	// Another descriptor for the poller: whose end this socket is does not change.
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err.(syscall.Errno)
+	}
+	f := os.NewFile(uintptr(dup), "connect")
+	defer f.Close()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return syscall.EIO
+	}
+	timeout, started := c.timeout(), time.Now()
+	for {
+		_ = f.SetWriteDeadline(time.Now().Add(lookEvery))
+		err := raw.Write(func(fd uintptr) bool { return connected(int(fd)) })
+		switch {
+		case err == nil:
+			pending, e := option(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+			if e == 0 {
+				e = syscall.Errno(pending)
+			}
+			if e == 0 && c.fresh != sys.None {
+				e = c.replace()
+			}
+			return e
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return syscall.EIO
+		case !c.l.valid(c.id) || c.b.ending():
+			return answered
+		case timeout > 0 && time.Since(started) >= timeout:
+			return syscall.EINPROGRESS // as the kernel says it
+		case c.task.signalled():
+			return restart
+		}
+	}
+}
+
+// timeout is how long the caller wants to wait; 0: as long as it takes.
+func (c *connect) timeout() time.Duration {
+	tv, err := unix.GetsockoptTimeval(int(c.old), unix.SOL_SOCKET, unix.SO_SNDTIMEO)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(tv.Nano())
+}
+
+// connected reports whether a connect has ended, well or not.
+func connected(fd int) bool {
+	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	n, err := unix.Poll(p[:], 0)
+	return err == nil && n > 0
+}
+
+// ending reports whether the Broker is being closed.
+func (b *Broker) ending() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}

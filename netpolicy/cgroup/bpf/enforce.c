@@ -1,0 +1,526 @@
+// The programs of the enforcer. They are attached to one cgroup, in whose children the sandboxes
+// are: nothing has to be loaded or attached for one more sandbox.
+//
+//	socket()        create       only TCP and UDP
+//	connect()       connect4/6   the address and port are allowed, or a server of the sandbox's own
+//	sendto() …      sendmsg4/6   the same
+//	bind()          bind4/6      no port, or one that is published
+//	packets out     egress       the backstop: first packets of TCP, and all of UDP, are looked at again
+//	packets in      ingress      no connection and no datagram from where it may not come
+//
+// Ports and addresses are in network byte order, IPv4 addresses as IPv4-mapped IPv6 ones.
+#include "kernel.h"
+
+enum {
+	AF_INET = 2,
+	AF_INET6 = 10,
+	SOCK_STREAM = 1,
+	SOCK_DGRAM = 2,
+	TCP = 6,
+	UDP = 17,
+	ECONNREFUSED = 111,
+	LOOPBACK = 1, // the index of lo in every network namespace
+	SECOND = 1000000000,
+
+	EVENTS_A_SECOND = 1000, // for each sandbox; others are counted
+};
+
+struct addr {
+	u64 hi, lo;
+};
+
+// Which hook decided, for reports. Package cgroup has the same list.
+enum hook { CONNECT, SEND, BIND, CREATE, EGRESS, INGRESS };
+
+enum flags { ALLOW_ALL = 1 };
+
+// A sandbox, by the id of its cgroup. All its rules carry the number of their generation: to write
+// another one here replaces all of them at once.
+struct sandbox {
+	u32 generation;
+	u16 flags;
+	u16 resolver_port;
+	struct addr resolver;
+	u64 until;    // for so long
+	u32 previous; // a first packet may go by the rules before: connect(2) was called under them
+	u32 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 10);
+	__type(key, u64);
+	__type(value, struct sandbox);
+} sandboxes SEC(".maps");
+
+// What is known of a socket that is bound, or a connected one of UDP. To note something of every
+// socket would cost more than all else that is done for a connection.
+struct socket {
+	u64 sandbox;      // for bound ones
+	struct addr peer; // where it was allowed to go, whatever becomes of the rules
+	u16 port;         // of the peer; 0: there is none
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct socket);
+} sockets SEC(".maps");
+
+// Prefix of addresses → set of ports. A prefix inside of another one hides it, so its set has all.
+struct block {
+	u32 bits;
+	u32 generation;
+	struct addr addr;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 20);
+	__type(key, struct block);
+	__type(value, u32);
+} blocks SEC(".maps");
+
+// Address that a name has → set of ports. All bits count, but a hash table of this size would take
+// milliseconds to make.
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 21);
+	__type(key, struct block);
+	__type(value, u32);
+} learned SEC(".maps");
+
+// Sets of ports: what has a prefix here is in the set.
+struct port {
+	u32 bits;
+	u32 generation, set;
+	u8 proto, zero;
+	u16 port;
+} __attribute__((packed));
+
+enum { PORT_BITS = 96, BLOCK_BITS = 160 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 20);
+	__type(key, struct port);
+	__type(value, u8);
+} ports SEC(".maps");
+
+// Ports on which servers inside can be reached from the host.
+struct published {
+	u64 sandbox;
+	u32 port, zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 12);
+	__type(key, struct published);
+	__type(value, u8);
+} published SEC(".maps");
+
+// Decisions: each is told once, then once a second with how often it was made since.
+struct decision {
+	u64 sandbox;
+	struct addr addr;
+	u16 port;
+	u8 proto, hook, allowed, zero[3];
+};
+
+struct seen {
+	u64 last;
+	u64 count; // not told yet
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 10);
+	__type(key, struct decision);
+	__type(value, struct seen);
+} seen SEC(".maps");
+
+struct event {
+	struct decision what;
+	u64 count;
+	u32 pid, zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} events SEC(".maps");
+
+// How much a sandbox may tell.
+struct budget {
+	u64 since;
+	u64 told; // since then
+	u64 lost; // ever
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 10);
+	__type(key, u64);
+	__type(value, struct budget);
+} budgets SEC(".maps");
+
+static inline struct addr v4(u32 ip) {
+	return (struct addr){0, (u64)ip << 32 | 0xffff0000};
+}
+
+static inline struct addr v6(const u32 ip[4]) {
+	return (struct addr){(u64)ip[1] << 32 | ip[0], (u64)ip[3] << 32 | ip[2]};
+}
+
+static inline int is_v4(const struct addr *a) {
+	return a->hi == 0 && (u32)a->lo == 0xffff0000;
+}
+
+static inline int same(const struct addr *a, const struct addr *b) {
+	return a->hi == b->hi && a->lo == b->lo;
+}
+
+// tell has user space told of a decision, within the sandbox's budget.
+static inline int tell(const struct decision *what) {
+	u64 now = bpf_ktime_get_coarse_ns();
+	struct event e = {.what = *what, .count = 1};
+	struct seen *s = bpf_map_lookup_elem(&seen, what);
+	if (s) {
+		__sync_fetch_and_add(&s->count, 1);
+		if (now - s->last < SECOND)
+			return 0;
+		s->last = now;
+		e.count = __sync_lock_test_and_set(&s->count, 0);
+	} else {
+		struct seen first = {.last = now};
+		bpf_map_update_elem(&seen, what, &first, BPF_ANY);
+	}
+	struct budget *b = bpf_map_lookup_elem(&budgets, &what->sandbox);
+	if (!b)
+		return 0;
+	if (now - b->since > SECOND) {
+		b->since = now;
+		b->told = 0;
+	}
+	e.pid = bpf_get_current_pid_tgid() >> 32;
+	if (b->told >= EVENTS_A_SECOND || bpf_ringbuf_output(&events, &e, sizeof(e), 0)) {
+		__sync_fetch_and_add(&b->lost, e.count);
+		return 0;
+	}
+	b->told++;
+	return 0;
+}
+
+static inline int in_set(u32 generation, const u32 *set, u8 proto, u16 port) {
+	if (!set)
+		return 0;
+	struct port p = {PORT_BITS, generation, *set, proto, 0, port};
+	return bpf_map_lookup_elem(&ports, &p) != 0;
+}
+
+// in_generation says whether a rule of one generation allows it, by_rule one that is in force.
+static inline int in_generation(u32 generation, const struct addr *a, u32 proto, u32 port) {
+	struct block k = {BLOCK_BITS, generation, *a};
+	if (in_set(generation, bpf_map_lookup_elem(&learned, &k), proto, port))
+		return 1;
+	return in_set(generation, bpf_map_lookup_elem(&blocks, &k), proto, port);
+}
+
+static inline int by_rule(const struct sandbox *b, const struct addr *a, u32 proto, u32 port) {
+	return in_generation(b->generation, a, proto, port);
+}
+
+static inline int resolver(const struct sandbox *b, const struct addr *a, u16 port) {
+	return b->resolver_port && port == b->resolver_port && same(a, &b->resolver);
+}
+
+static inline int loopback(const struct addr *a) {
+	if (is_v4(a)) {
+		u8 first = a->lo >> 32;
+		return first == 127 || a->lo >> 32 == 0; // to connect to 0.0.0.0 means 127.0.0.1
+	}
+	return a->hi == 0 && (a->lo == (u64)be32(1) << 32 || a->lo == 0);
+}
+
+// receiver finds the socket that gets what is sent from one address to the other. It has to be
+// released.
+static inline struct bpf_sock *receiver(void *ctx, u32 proto, const struct addr *from, u16 sport, const struct addr *to, u16 dport) {
+	union tuple t = {};
+	u32 size;
+	if (is_v4(to)) {
+		t.v4.saddr = from->lo >> 32;
+		t.v4.daddr = to->lo >> 32;
+		if (!t.v4.daddr)
+			t.v4.daddr = be32(0x7f000001);
+		t.v4.sport = sport;
+		t.v4.dport = dport;
+		size = sizeof(t.v4);
+	} else {
+		t.v6.saddr[0] = from->hi;
+		t.v6.saddr[1] = from->lo;
+		t.v6.daddr[1] = to->lo ? to->lo : (u64)be32(1) << 32;
+		t.v6.daddr[0] = to->hi;
+		t.v6.sport = sport;
+		t.v6.dport = dport;
+		size = sizeof(t.v6);
+	}
+	if (proto == TCP)
+		return bpf_sk_lookup_tcp(ctx, &t, size, BPF_F_CURRENT_NETNS, 0);
+	return bpf_sk_lookup_udp(ctx, &t, size, BPF_F_CURRENT_NETNS, 0);
+}
+
+// own_server says whether a TCP server of the sandbox's own is there. It may be gone in a moment, and
+// another one be there: the first packet is looked at again.
+static inline int own_server(struct bpf_sock_addr *ctx, u64 sandbox, const struct addr *a, u16 port) {
+	if (!loopback(a))
+		return 0;
+	struct addr any = {};
+	struct bpf_sock *sk = receiver(ctx, TCP, &any, 0, a, port);
+	if (!sk)
+		return 0;
+	struct socket *s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	int own = s && s->sandbox == sandbox;
+	bpf_sk_release(sk);
+	return own;
+}
+
+// own_receiver says whether a packet goes to a socket of the sandbox's own.
+static inline int own_receiver(struct __sk_buff *skb, u64 sandbox, u32 proto, const struct addr *from, u16 sport, const struct addr *to, u16 dport) {
+	struct bpf_sock *sk = receiver(skb, proto, from, sport, to, dport);
+	if (!sk)
+		return 0;
+	int own = bpf_sk_cgroup_id(sk) == sandbox;
+	bpf_sk_release(sk);
+	return own;
+}
+
+// reach decides about an address that a program named. Both the program's sandbox and the one that made
+// the socket have a say: here the former, in egress the latter.
+static inline int reach(struct bpf_sock_addr *ctx, const struct addr *a, u8 hook) {
+	u64 sandbox = bpf_get_current_cgroup_id();
+	struct sandbox *b = bpf_map_lookup_elem(&sandboxes, &sandbox);
+	if (!b)
+		return 0;
+	u16 port = ctx->user_port;
+	u32 proto = ctx->protocol;
+	if (resolver(b, a, port))
+		return 1;
+	int ok = by_rule(b, a, proto, port) || b->flags & ALLOW_ALL;
+	if (!ok && proto == UDP && loopback(a))
+		return 1; // who gets it, only egress can see; what that drops is an error here, too
+	if (!ok && proto == TCP && own_server(ctx, sandbox, a, port))
+		return 1;
+	struct decision what = {sandbox, *a, port, proto, hook, ok};
+	tell(&what);
+	if (ok && proto == UDP && hook == CONNECT) {
+		struct bpf_sock *sk = ctx->sk;
+		struct socket *s = sk ? bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE) : 0;
+		if (s) {
+			s->port = 0;
+			s->peer = *a;
+			s->port = port;
+		}
+	}
+	return ok;
+}
+
+static inline int connecting(struct bpf_sock_addr *ctx, struct addr a) {
+	if (reach(ctx, &a, CONNECT))
+		return 1;
+	bpf_set_retval(-ECONNREFUSED);
+	return 0;
+}
+
+SEC("cgroup/connect4")
+int connect4(struct bpf_sock_addr *ctx) {
+	return connecting(ctx, v4(ctx->user_ip4));
+}
+
+SEC("cgroup/connect6")
+int connect6(struct bpf_sock_addr *ctx) {
+	u32 ip[4] = {ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]};
+	return connecting(ctx, v6(ip));
+}
+
+SEC("cgroup/sendmsg4")
+int sendmsg4(struct bpf_sock_addr *ctx) {
+	struct addr a = v4(ctx->user_ip4);
+	return reach(ctx, &a, SEND);
+}
+
+SEC("cgroup/sendmsg6")
+int sendmsg6(struct bpf_sock_addr *ctx) {
+	u32 ip[4] = {ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]};
+	struct addr a = v6(ip);
+	return reach(ctx, &a, SEND);
+}
+
+static inline int is_published(u64 sandbox, u16 port) {
+	struct published p = {sandbox, port};
+	return bpf_map_lookup_elem(&published, &p) != 0;
+}
+
+// binding decides about the port of a server. The sandbox shares the host's ports: one that is not
+// published could take the place of a server of the host, or be reached by others.
+static inline int binding(struct bpf_sock_addr *ctx, struct addr a) {
+	u64 sandbox = bpf_get_current_cgroup_id();
+	struct bpf_sock *sk = ctx->sk;
+	if (!sk || !bpf_map_lookup_elem(&sandboxes, &sandbox))
+		return 0;
+	u16 port = ctx->user_port;
+	if (port && (ctx->protocol != TCP || !is_published(sandbox, port))) {
+		struct decision what = {sandbox, a, port, ctx->protocol, BIND, 0};
+		tell(&what);
+		return 0;
+	}
+	struct socket *s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (s)
+		s->sandbox = sandbox;
+	return 1;
+}
+
+SEC("cgroup/bind4")
+int bind4(struct bpf_sock_addr *ctx) {
+	return binding(ctx, v4(ctx->user_ip4));
+}
+
+SEC("cgroup/bind6")
+int bind6(struct bpf_sock_addr *ctx) {
+	u32 ip[4] = {ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]};
+	return binding(ctx, v6(ip));
+}
+
+// Sockets of other families than these two do not come here: SocketFilter refuses them.
+SEC("cgroup/sock_create")
+int create(struct bpf_sock *ctx) {
+	u64 sandbox = bpf_get_current_cgroup_id();
+	if (!bpf_map_lookup_elem(&sandboxes, &sandbox))
+		return 0;
+	if (!(ctx->type == SOCK_STREAM && ctx->protocol == TCP) && !(ctx->type == SOCK_DGRAM && ctx->protocol == UDP)) {
+		struct decision what = {sandbox, {}, 0, ctx->protocol, CREATE, 0};
+		tell(&what);
+		return 0;
+	}
+	return 1;
+}
+
+struct packet {
+	struct addr from, to;
+	u16 sport, dport;
+	u32 proto;
+	int opens; // the first packet of a TCP connection
+};
+
+// parse reads a packet's headers. Zero says that it is one that no program has a reason to send: not
+// TCP or UDP, a fragment, or with options, which can send it elsewhere.
+static inline int parse(struct __sk_buff *skb, struct packet *p) {
+	u32 header;
+	if (skb->protocol == be16(0x0800)) {
+		struct { u8 version, tos; u16 len, id, fragment; u8 ttl, proto; u16 sum; u32 from, to; } ip;
+		if (bpf_skb_load_bytes(skb, 0, &ip, sizeof(ip)) || ip.version != 0x45 || ip.fragment & be16(0x3fff))
+			return 0;
+		p->proto = ip.proto;
+		p->from = v4(ip.from);
+		p->to = v4(ip.to);
+		header = sizeof(ip);
+	} else if (skb->protocol == be16(0x86dd)) {
+		struct { u32 version; u16 len; u8 next, hops; struct addr from, to; } ip;
+		if (bpf_skb_load_bytes(skb, 0, &ip, sizeof(ip)))
+			return 0;
+		p->proto = ip.next;
+		p->from = ip.from;
+		p->to = ip.to;
+		header = sizeof(ip);
+		if (p->proto == 0) {
+			// The kernel's own, for packets above 64 KiB that are cut up later.
+			struct { u8 next, len, type, size; u32 jumbo; } hop;
+			if (bpf_skb_load_bytes(skb, sizeof(ip), &hop, sizeof(hop)) || hop.len || hop.type != 0xc2 || hop.size != 4)
+				return 0;
+			p->proto = hop.next;
+			header += sizeof(hop);
+		}
+	} else
+		return 0;
+	struct { u16 sport, dport; u32 seq, ack; u8 offset, flags; } tcp = {};
+	if (p->proto == TCP) {
+		if (bpf_skb_load_bytes(skb, header, &tcp, 14))
+			return 0;
+		p->opens = (tcp.flags & 0x12) == 0x02;
+	} else if (p->proto != UDP || bpf_skb_load_bytes(skb, header, &tcp, 4))
+		return 0;
+	p->sport = tcp.sport;
+	p->dport = tcp.dport;
+	return 1;
+}
+
+// to_peer says whether a socket was once connected to this address.
+static inline int to_peer(struct __sk_buff *skb, const struct addr *a, u16 port) {
+	struct bpf_sock *sk = skb->sk;
+	if (!sk)
+		return 0;
+	sk = bpf_sk_fullsock(sk);
+	if (!sk)
+		return 0;
+	struct socket *s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	return s && s->port && s->port == port && same(&s->peer, a);
+}
+
+static inline int drop(u64 sandbox, const struct addr *a, u16 port, u8 proto, u8 hook) {
+	struct decision what = {sandbox, *a, port, proto, hook, 0};
+	tell(&what);
+	return 0;
+}
+
+SEC("cgroup_skb/egress")
+int egress(struct __sk_buff *skb) {
+	struct packet p = {};
+	if (!parse(skb, &p))
+		return 0;
+	if (p.proto == TCP && !p.opens)
+		return 1;
+	u64 sandbox = bpf_skb_cgroup_id(skb);
+	struct sandbox *b = bpf_map_lookup_elem(&sandboxes, &sandbox);
+	if (!b)
+		return 0;
+	if (resolver(b, &p.to, p.dport) || by_rule(b, &p.to, p.proto, p.dport) || b->flags & ALLOW_ALL)
+		return 1;
+	if (p.proto == UDP ? to_peer(skb, &p.to, p.dport)
+			: bpf_ktime_get_coarse_ns() < b->until && in_generation(b->previous, &p.to, TCP, p.dport))
+		return 1;
+	if (loopback(&p.to) && own_receiver(skb, sandbox, p.proto, &p.from, p.sport, &p.to, p.dport))
+		return 1;
+	return drop(sandbox, &p.to, p.dport, p.proto, EGRESS);
+}
+
+SEC("cgroup_skb/ingress")
+int ingress(struct __sk_buff *skb) {
+	struct packet p = {};
+	if (!parse(skb, &p))
+		return 0;
+	if (p.proto == TCP && !p.opens)
+		return 1;
+	u64 sandbox = bpf_skb_cgroup_id(skb);
+	if (skb->ifindex == LOOPBACK) {
+		if (p.proto == TCP && is_published(sandbox, p.dport))
+			return 1;
+		// The sender's socket is the one that gets what is sent to it.
+		if (own_receiver(skb, sandbox, p.proto, &p.to, p.dport, &p.from, p.sport))
+			return 1;
+	}
+	if (p.proto == UDP) {
+		struct sandbox *b = bpf_map_lookup_elem(&sandboxes, &sandbox);
+		if (!b)
+			return 0;
+		if (resolver(b, &p.from, p.sport) || by_rule(b, &p.from, UDP, p.sport) || b->flags & ALLOW_ALL || to_peer(skb, &p.from, p.sport))
+			return 1;
+	}
+	return drop(sandbox, &p.from, p.sport, p.proto, INGRESS);
+}

@@ -1,0 +1,45 @@
+// Package cgroup enforces a netpolicy.Table by programs in the kernel, for who has
+// CAP_BPF and CAP_NET_ADMIN. Nothing stands between a program and the network: what is allowed
+// goes at native speed, what is not fails at once.
+//
+//	programs, err := cgroup.Load()                 // once: loaded, verified and attached
+//	e, err := programs.Enforce(table, cgroup.Options{})
+//	cmd.Cgroup = e.Cgroup()                        // the command is cloned into the cgroup
+//	cmd.Share |= nsexec.Net                        // the network is the host's
+//	cmd.Seccomp = append(cmd.Seccomp, cgroup.SocketFilter())
+//	…
+//	err = e.Close()
+//
+// # How
+//
+// The sandbox shares the host's network namespace. The programs (bpf/enforce.c) are attached to a
+// cgroup of ours, in which each sandbox gets a child. They see every socket that is made in there. An
+// address is judged by the rules of who names it, a packet by those of who made its socket: a socket
+// that is passed to another sandbox reaches what both may, and one that is passed outside nothing new.
+//
+//   - connect(2) and sendto(2) to what is not allowed fail: with ECONNREFUSED, and EPERM. What a
+//     program looks at is the kernel's own copy of the address, so nobody can change it afterwards.
+//   - Datagrams to loopback addresses, where servers of the sandbox's own may be, are judged as packets
+//     only: EPERM comes from sendto(2), and after connect(2) from the first write(2).
+//   - The first packet of each TCP connection and every datagram is looked at again as it leaves. That
+//     catches what has not named an address (TCP Fast Open on old kernels), and whatever would
+//     send packets elsewhere than it named: IP options, extension headers. A connection
+//     that was allowed stays when rules or addresses go.
+//   - From outside come only answers: the kernel's programs for recvmsg(2) cannot refuse anything, so
+//     incoming packets are looked at, too.
+//   - Ports are the host's, so a server inside could be reached by others, or take the place of one
+//     of the host. Therefore bind(2) to a port fails with EPERM, unless that is published: then
+//     the host's own programs can connect to it, and nobody else. Without a port, where the kernel
+//     chooses one, it is allowed; such a server can be reached from inside the same sandbox only, and one that was not bound at
+//     all from nowhere.
+//   - Only TCP and UDP sockets can be made. Families other than IP never come to the programs:
+//     SocketFilter refuses them. Abstract unix sockets are the host's where the network namespace
+//     is: nsexec.Cmd.HideAbstract closes them.
+//
+// # What holds it
+//
+// The sandbox cannot leave its cgroup: that takes a cgroup file system that can be written to. What
+// it makes below its own cgroup gets no sockets at all. The programs are attached to the cgroup, not
+// held by a descriptor: if this process dies, they stay, with the rules as they were, until
+// everything inside is gone; the next Load removes what is left of it.
+package cgroup

@@ -1,0 +1,238 @@
+package cgroup
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"os"
+	"sync"
+
+	"github.com/nsrun/nsrun/netpolicy"
+)
+
+// Options of an Enforcer. The zero Options are those of a sandbox that reaches what the table
+// allows, and nothing else.
+type Options struct {
+	// Resolver is where the sandbox may ask for names, besides what the table says. Zero: nowhere.
+	Resolver netip.AddrPort
+	// Publish are TCP ports on which servers inside can be reached from this host. Nil: none.
+	Publish []uint16
+	// AllowAll allows everything that programs ask for, to learn what they need. Ports of servers
+	// are as without it.
+	AllowAll bool
+	// Decided is called with each decision, one after the other. Nil: nobody is told.
+	Decided func(Decision)
+}
+
+// An Enforcer makes the kernel follow a table for the processes in one cgroup.
+type Enforcer struct {
+	programs *Programs
+	owned    bool // the programs are closed with it
+	table    *netpolicy.Table
+	options  Options
+	group    *group
+	id       uint64
+	closing  sync.Once
+	closed   error
+
+	generation uint32 // in force; 0: none
+	keys       *keys  // its keys
+	previous   *keys  // of the generation before
+}
+
+// New is Load and Enforce, for one sandbox.
+func New(t *netpolicy.Table, o Options) (*Enforcer, error) {
+	p, err := Load()
+	if err != nil {
+		return nil, err
+	}
+	e, err := p.Enforce(t, o)
+	if err != nil {
+		_ = p.Close()
+		return nil, err
+	}
+	e.owned = true
+	return e, nil
+}
+
+// Enforce makes a cgroup in which the table is enforced, and follows the table until Close. A table
+// can have one enforcer.
+func (p *Programs) Enforce(t *netpolicy.Table, o Options) (*Enforcer, error) {
+	g, err := p.top.child()
+	if err != nil {
+		return nil, failed("cgroup", "", err)
+	}
+	e := &Enforcer{programs: p, table: t, options: o, group: g}
+	if e.id, err = g.id(); err == nil {
+		err = e.begin()
+	}
+	if err != nil {
+		_ = e.Close()
+		return nil, failed("enforce", "", err)
+	}
+	return e, nil
+}
+
+// begin tells the programs of the sandbox.
+func (e *Enforcer) begin() error {
+	p := e.programs
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return errClosed
+	}
+	p.sandboxes[e.id] = e
+	p.mu.Unlock()
+	if e.options.Decided != nil {
+		if err := put(p.maps[mapBudgets], &e.id, &[budgetSize]byte{}); err != nil {
+			return err
+		}
+	}
+	for _, port := range e.options.Publish {
+		key, value := newPublishedKey(e.id, port), byte(1)
+		if err := put(p.maps[mapPublished], &key, &value); err != nil {
+			return err
+		}
+	}
+	return e.table.Attach(e.sink())
+}
+
+// Cgroup is the open directory of the sandbox's cgroup, which the Enforcer closes.
+func (e *Enforcer) Cgroup() *os.File { return e.group.dir }
+
+// Close kills what is still in the cgroup, and removes it. The table is free for another enforcer.
+func (e *Enforcer) Close() error {
+	e.closing.Do(func() { e.closed = e.close() })
+	return e.closed
+}
+
+func (e *Enforcer) close() error {
+	p := e.programs
+	if err := e.group.end(); err != nil {
+		// Whoever is inside stays under the rules as they are.
+		return failed("kill", e.group.name, err)
+	}
+	_ = e.table.Attach(nil)
+	e.flush()
+	_ = remove(p.maps[mapSandboxes], &e.id)
+	_ = remove(p.maps[mapBudgets], &e.id)
+	for _, port := range e.options.Publish {
+		key := newPublishedKey(e.id, port)
+		_ = remove(p.maps[mapPublished], &key)
+	}
+	for _, k := range [...]*keys{e.keys, e.previous} {
+		if k != nil {
+			_ = k.delete(&p.maps)
+		}
+	}
+	err := e.group.remove()
+	p.mu.Lock()
+	delete(p.sandboxes, e.id)
+	p.mu.Unlock()
+	if err != nil {
+		return failed("remove", e.group.name, err)
+	}
+	if e.owned {
+		return p.Close()
+	}
+	return nil
+}
+
+// sink is the Enforcer as the table sees it. The table calls its methods one after the other.
+func (e *Enforcer) sink() netpolicy.Sink { return (*sink)(e) }
+
+type sink Enforcer
+
+// Switch writes a generation beside the one in force, and then its number.
+func (s *sink) Switch(g *netpolicy.Generation) error {
+	m := &s.programs.maps
+	number := s.programs.count.Add(1)
+	k := &keys{learned: make(map[netip.Addr]blockKey)}
+	err := s.fill(m, k, number, g)
+	if err == nil {
+		value := newSandbox(number, s.generation, &s.options)
+		err = put(m[mapSandboxes], &s.id, &value)
+	}
+	if err != nil {
+		_ = k.delete(m)
+		return failed("switch", "", err)
+	}
+	old := s.previous
+	s.generation, s.keys, s.previous = number, k, s.keys
+	if old != nil {
+		s.programs.old <- old
+	}
+	return nil
+}
+
+// fill writes the maps of a generation, and notes in k what it may have written.
+func (s *sink) fill(m *maps, k *keys, number uint32, g *netpolicy.Generation) error {
+	for id, set := range g.Sets {
+		for p := range set.Prefixes() {
+			k.ports = append(k.ports, newPortKey(number, uint32(id), p))
+		}
+	}
+	sets := make([]uint32, len(g.Blocks))
+	for i, b := range g.Blocks {
+		k.blocks = append(k.blocks, newBlockKey(number, b.Prefix))
+		sets[i] = b.Set
+	}
+	var addrs []blockKey
+	var ids []uint32
+	for a, id := range g.Learned {
+		key := newAddrKey(number, a)
+		k.learned[a] = key
+		addrs, ids = append(addrs, key), append(ids, id)
+	}
+	if err := putAll(m[mapPorts], k.ports, make([]byte, len(k.ports))); err != nil {
+		return err
+	}
+	if err := putAll(m[mapBlocks], k.blocks, sets); err != nil {
+		return err
+	}
+	return putAll(m[mapLearned], addrs, ids)
+}
+
+// AddSet adds a set of ports.
+func (s *sink) AddSet(id uint32, set netpolicy.Set) error {
+	var more []portKey
+	for p := range set.Prefixes() {
+		more = append(more, newPortKey(s.generation, id, p))
+	}
+	s.keys.ports = append(s.keys.ports, more...)
+	if err := putAll(s.programs.maps[mapPorts], more, make([]byte, len(more))); err != nil {
+		return failed("learn", "", err)
+	}
+	return nil
+}
+
+// Learn gives an address a set.
+func (s *sink) Learn(a netip.Addr, id uint32) error {
+	key := newAddrKey(s.generation, a)
+	s.keys.learned[a] = key
+	if err := put(s.programs.maps[mapLearned], &key, &id); err != nil {
+		return failed("learn", a.String(), err)
+	}
+	return nil
+}
+
+// Forget takes it away.
+func (s *sink) Forget(a netip.Addr) error {
+	key, ok := s.keys.learned[a]
+	if !ok {
+		return nil
+	}
+	if err := remove(s.programs.maps[mapLearned], &key); err != nil {
+		return failed("forget", a.String(), err)
+	}
+	delete(s.keys.learned, a)
+	return nil
+}
+
+// Lost is how many decisions nobody was told of, because there were too many.
+func (e *Enforcer) Lost() uint64 {
+	var b [budgetSize]byte
+	if lookup(e.programs.maps[mapBudgets], &e.id, &b) != nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b[16:])
+}

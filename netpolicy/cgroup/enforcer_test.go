@@ -1,0 +1,441 @@
+package cgroup_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/netpolicy"
+	"github.com/nsrun/nsrun/netpolicy/cgroup"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// TestDecisions: each is told once, with how often it was made, and who asked.
+func TestDecisions(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	serve(t, 80)
+	var got decisions
+	e := enforce(t, p, newTable(t, "tcp:203.0.113.1:80"), cgroup.Options{Decided: got.add})
+	b := newBox(t, e)
+	for range 100 {
+		b.want("tcp 203.0.113.1:80", "yes")
+		b.want("tcp 203.0.113.2:80", "connection refused")
+	}
+	b.want("udp 203.0.113.1:80", "operation not permitted")
+	b.want("bind 127.0.0.1:8080", "operation not permitted")
+	b.want("open mptcp", "operation not permitted")
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []struct {
+		hook    cgroup.Hook
+		dst     string
+		allowed bool
+		want    uint64
+	}{
+		{cgroup.Connect, "203.0.113.1:80", true, 100},
+		{cgroup.Connect, "203.0.113.2:80", false, 100},
+		{cgroup.Send, "203.0.113.1:80", false, 1},
+		{cgroup.Bind, "127.0.0.1:8080", false, 1},
+		{cgroup.Create, "[::]:0", false, 1},
+	} {
+		if n := got.count(d.hook, d.dst, d.allowed); n != d.want {
+			t.Errorf("%v %s, allowed %t: told %d times, want %d", d.hook, d.dst, d.allowed, n, d.want)
+		}
+	}
+	if len(got.list) > 15 {
+		t.Errorf("told in %d pieces", len(got.list))
+	}
+	if got.list[0].PID == 0 || got.list[0].Proto != netpolicy.TCP || got.list[0].Time.IsZero() {
+		t.Errorf("the first one is %+v", got.list[0])
+	}
+}
+
+// TestFlood: who asks for ever more does not drown whoever listens, nor others.
+func TestFlood(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	var got decisions
+	e := enforce(t, p, newTable(t), cgroup.Options{Decided: got.add})
+	b := newBox(t, e)
+	const many = 3000
+	for i := range many {
+		b.want(fmt.Sprintf("udp 203.0.%d.%d:53", i>>8, i&255), "operation not permitted")
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	told := uint64(0)
+	for _, d := range got.list {
+		told += d.Count
+	}
+	if told == 0 || told > many {
+		t.Errorf("told of %d of %d", told, many)
+	}
+}
+
+// TestAllowAll: everything that is asked for is allowed, and told.
+func TestAllowAll(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	serve(t, 80)
+	var got decisions
+	e := enforce(t, p, newTable(t), cgroup.Options{AllowAll: true, Decided: got.add})
+	b := newBox(t, e)
+	b.want("tcp 203.0.113.1:80", "yes")
+	b.want("udp 2001:db8::1:80", "yes")
+	b.want("bind 0.0.0.0:8080", "operation not permitted")
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := got.count(cgroup.Connect, "203.0.113.1:80", true); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+}
+
+// TestResolver: one address and port more, that nobody is told of.
+func TestResolver(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	serve(t, 53)
+	var got decisions
+	e := enforce(t, p, newTable(t), cgroup.Options{Resolver: netip.MustParseAddrPort("127.0.0.2:53"), Decided: got.add})
+	b := newBox(t, e)
+	for _, how := range []string{"tcp", "udp", "udp-connect", "udp-mapped", "tcp-mapped"} {
+		b.want(how+" 127.0.0.2:53", "yes")
+	}
+	b.want("tcp 127.0.0.1:53", "connection refused")
+	b.want("udp 127.0.0.1:53", "operation not permitted")
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := got.count(cgroup.Connect, "127.0.0.2:53", true) + got.count(cgroup.Send, "127.0.0.2:53", true); n != 0 {
+		t.Errorf("told %d times", n)
+	}
+}
+
+// TestOwnServers: servers inside can be reached from inside, and from nowhere else.
+func TestOwnServers(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	one := newBox(t, enforce(t, p, newTable(t), cgroup.Options{}))
+	two := newBox(t, enforce(t, p, newTable(t), cgroup.Options{}))
+	for _, kind := range []string{"tcp", "tcp6", "udp", "udp6"} {
+		one.want("own "+kind, "yes")
+	}
+	for _, at := range []string{"127.0.0.1:0", "0.0.0.0:0"} {
+		server := newBox(t, nil) // the control
+		if addr := server.do("listen " + at); !reached(addr) {
+			t.Errorf("the control %s cannot be reached", addr)
+		}
+		addr := one.do("listen " + at)
+		to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), netip.MustParseAddrPort(addr).Port()).String()
+		if reached(to) {
+			t.Errorf("the host reaches %s", to)
+		}
+		two.want("tcp "+to, "connection refused")
+		one.want("", "yes") // its end
+	}
+}
+
+// reached says whether a server answers.
+func reached(addr string) bool {
+	d := net.Dialer{Timeout: patience}
+	c, err := d.Dial("tcp", addr)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	answer, _ := io.ReadAll(c)
+	return string(answer) == "answer\n"
+}
+
+// TestPublish: a published port can be bound, and reached from this host.
+func TestPublish(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	e := enforce(t, p, newTable(t), cgroup.Options{Publish: []uint16{8080}})
+	b := newBox(t, e)
+	b.want("bind 0.0.0.0:8081", "operation not permitted")
+	b.want("bind [::]:8081", "operation not permitted")
+	b.want("bind 127.0.0.1:0", "yes")
+	if got := b.do("listen 0.0.0.0:8080"); got != "0.0.0.0:8080" {
+		t.Fatalf("listen: %s", got)
+	}
+	if !reached("127.0.0.1:8080") {
+		t.Error("it cannot be reached")
+	}
+	b.want("", "yes")
+	newBox(t, enforce(t, p, newTable(t), cgroup.Options{})).want("bind 0.0.0.0:8080", "operation not permitted")
+	newBox(t, nil).want("bind 0.0.0.0:8081", "yes")
+}
+
+// TestEstablished: a connection stays when its rule goes, and no new one is made.
+func TestEstablished(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	serve(t, 80)
+	table := newTable(t, "203.0.113.1:80")
+	b := newBox(t, enforce(t, p, table, cgroup.Options{}))
+	b.want("connection open 203.0.113.1:80", "yes")
+	if err := table.Update(policy(t)); err != nil {
+		t.Fatal(err)
+	}
+	b.want("connection use", "yes")
+	b.want("tcp 203.0.113.1:80", "connection refused")
+}
+
+// TestOptions: packets with IP options go nowhere; they may have another way to go.
+func TestOptions(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	serve(t, 80)
+	b := newBox(t, enforce(t, p, newTable(t, "203.0.113.1:80"), cgroup.Options{}))
+	b.want("udp-connect 203.0.113.1:80", "yes")
+	b.want("options 203.0.113.1:80", "operation not permitted")
+	newBox(t, nil).want("options 203.0.113.1:80", "yes")
+}
+
+// TestKinds: what no program needs cannot be made, whatever the kernel has of it.
+func TestKinds(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	serve(t)
+	b := newBox(t, enforce(t, p, newTable(t, "*"), cgroup.Options{}))
+	host := newBox(t, nil)
+	opened := 0
+	for _, kind := range []string{"icmp", "mptcp", "vsock", "udplite", "netlink", "abstract", "raw", "packet"} {
+		if got := b.do("open " + kind); got == "yes" {
+			t.Errorf("%s can be opened", kind)
+		}
+		if host.do("open "+kind) == "yes" {
+			opened++
+		}
+	}
+	if opened < 3 {
+		t.Errorf("the control opens only %d", opened)
+	}
+	b.want("open route", "yes")
+}
+
+// TestPassed: a socket is of no use to those who have no sandbox.
+func TestPassed(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	serve(t, 80)
+	e := enforce(t, p, newTable(t, "203.0.113.1:80"), cgroup.Options{})
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(ends[0]), "ours"), os.NewFile(uintptr(ends[1]), "theirs")
+	defer ours.Close()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := nsexec.Command(exe)
+	c.Env = append(nsexec.BaseEnv(), helperEnv+"=pass", "GORACE=atexit_sleep_ms=0")
+	c.Mounts = hostFiles
+	c.Share, c.Cgroup = nsexec.Net, e.Cgroup()
+	c.ExtraFiles = []*os.File{theirs}
+	if err := c.Run(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	for _, try := range []struct {
+		addr string
+		want error
+	}{{"203.0.113.2:80", unix.ECONNREFUSED}, {"203.0.113.1:80", unix.ECONNREFUSED}} {
+		var b [1]byte
+		control := make([]byte, unix.CmsgSpace(4))
+		_, n, _, _, err := unix.Recvmsg(ends[0], b[:], control, unix.MSG_CMSG_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages, err := unix.ParseSocketControlMessage(control[:n])
+		if err != nil || len(messages) != 1 {
+			t.Fatal(messages, err)
+		}
+		fds, err := unix.ParseUnixRights(&messages[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Connect(fds[0], sockaddr(netip.MustParseAddrPort(try.addr))); !errors.Is(err, try.want) {
+			t.Errorf("connect to %s: %v, want %v", try.addr, err, try.want)
+		}
+		unix.Close(fds[0])
+	}
+}
+
+// TestCloseKills: nothing in the cgroup outlives the enforcer.
+func TestCloseKills(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	e := enforce(t, p, newTable(t), cgroup.Options{})
+	c := nsexec.Command("sh", "-c", "sleep 1000 & sleep 1000 & wait")
+	c.Mounts = hostFiles
+	c.Share, c.Cgroup = nsexec.Net, e.Cgroup()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := c.Wait(); err == nil {
+		t.Error("it ended by itself")
+	}
+}
+
+// TestProgramsInUse: programs that sandboxes need are not closed.
+func TestProgramsInUse(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	e := enforce(t, p, newTable(t), cgroup.Options{})
+	if err := p.Close(); err == nil {
+		t.Error("they were closed")
+	}
+	serve(t, 80)
+	newBox(t, e).want("tcp 203.0.113.1:80", "connection refused")
+}
+
+// TestStale: what a killed process left is removed by the next one; what one that lives has is not.
+func TestStale(t *testing.T) {
+	leaks(t)
+	testenv.NeedRoot(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func() *exec.Cmd {
+		c := exec.Command(exe)
+		c.Env = append(os.Environ(), helperEnv+"=load")
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(out).ReadString('\n'); line != "loaded\n" {
+			t.Fatal(line, err)
+		}
+		return c
+	}
+	killed, alive := start(), start()
+	_ = killed.Process.Kill()
+	_ = killed.Wait()
+	before := groups(t)
+	p := load(t)
+	after := groups(t)
+	if len(after) != len(before) { // one less, and p's
+		t.Errorf("before there were %q, after %q", before, after)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := len(groups(t)); n != len(before)-1 {
+		t.Errorf("%d cgroups are left, want %d", n, len(before)-1)
+	}
+	_ = alive.Process.Signal(unix.SIGTERM)
+	if err := alive.Wait(); err != nil {
+		t.Errorf("the one that lived: %v", err)
+	}
+}
+
+// TestOrphan: who kills the process that enforces opens nothing.
+func TestOrphan(t *testing.T) {
+	leaks(t)
+	load(t)
+	serve(t, 80)
+	before := len(groups(t))
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(exe)
+	c.Env = append(os.Environ(), helperEnv+"=orphan")
+	b := &box{t: t}
+	if b.in, err = c.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	b.out = bufio.NewReader(r)
+	c.Stdout, c.Stderr = w, w
+	err = c.Start()
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func() {
+		t.Helper()
+		b.want("tcp 203.0.113.1:80", "yes")
+		b.want("tcp 203.0.113.2:80", "connection refused")
+		b.want("udp 203.0.113.2:80", "operation not permitted")
+	}
+	check()
+	in, err := unix.FcntlInt(b.in.(*os.File).Fd(), unix.F_DUPFD_CLOEXEC, 0) // Wait closes the other one
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.in = os.NewFile(uintptr(in), "in")
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	check()
+	if n := len(groups(t)); n != before+1 {
+		t.Errorf("%d cgroups, want %d", n, before+1)
+	}
+	b.in.Close()
+	_, _ = b.out.ReadString('\n') // its end
+	testenv.Eventually(t, "what was left is removed", func() bool {
+		q, err := cgroup.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := q.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return len(groups(t)) == before
+	})
+}
+
+// groups are our cgroups below this process's own.
+func groups(t *testing.T) []string {
+	t.Helper()
+	infos, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, at, _ := strings.Cut(string(own), "0::")
+	for line := range strings.Lines(string(infos)) {
+		if left, _, ok := strings.Cut(line, " - cgroup2 "); ok {
+			list, err := filepath.Glob(filepath.Join(strings.Fields(left)[4], strings.TrimSpace(at), "nsrun-*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return list
+		}
+	}
+	testenv.Skip(t, "cgroup2", "no cgroup v2 is mounted")
+	return nil
+}

@@ -1,0 +1,337 @@
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// prefix begins the names of all our cgroups.
+const prefix = "nsrun-"
+
+// A group is a cgroup that was made here.
+type group struct {
+	dir    *os.File
+	parent sys.FD // owned
+	name   string
+}
+
+// open opens a directory.
+func open(at int, name string) (sys.FD, error) {
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return sys.None, err
+	}
+	return sys.FD(fd), nil
+}
+
+// findTree opens the root of the cgroup v2 file system as this process may see it, and says
+// where in it its own cgroup is, "." for the root itself.
+func findTree() (root sys.FD, own string, err error) {
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return sys.None, "", err
+	}
+	own = "/"
+	for line := range bytes.Lines(b) {
+		if rest, ok := bytes.CutPrefix(line, []byte("0::")); ok {
+			own = strings.TrimSuffix(string(rest), "\n")
+		}
+	}
+	infos, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return sys.None, "", err
+	}
+	for line := range bytes.Lines(infos) {
+		top, at, ok := parseMount(string(line))
+		if !ok {
+			continue
+		}
+		if root, err = open(unix.AT_FDCWD, at); err != nil {
+			continue
+		}
+		// Something else may be mounted over it.
+		var st unix.Statfs_t
+		if unix.Fstatfs(int(root), &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
+			return root, inside(top, own), nil
+		}
+		root.Close()
+	}
+	// Only where there is none: to mount one more would set the options of all (nsdelegate …).
+	if root, err = mountTree(); err != nil {
+		return sys.None, "", errors.Join(errNoTree, err)
+	}
+	return root, inside("/", own), nil
+}
+
+// parseMount reads a line of mountinfo (proc_pid_mountinfo(5)): the root and the mount point of a
+// cgroup v2 file system.
+func parseMount(line string) (top, at string, ok bool) {
+	left, right, _ := strings.Cut(line, " - ")
+	f := strings.Fields(left)
+	if len(f) < 6 || !strings.HasPrefix(right, "cgroup2 ") {
+		return "", "", false
+	}
+	return unescape(f[3]), unescape(f[4]), true
+}
+
+// unescape undoes \040 and the like.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// inside is a cgroup as seen from the root of a mount; "." where it is not below that.
+func inside(top, own string) string {
+	rest, ok := strings.CutPrefix(own, strings.TrimSuffix(top, "/"))
+	if !ok || !strings.HasPrefix(rest, "/") || strings.Contains(rest+"/", "/../") {
+		return "."
+	}
+	if rest = strings.Trim(rest, "/"); rest == "" {
+		return "."
+	}
+	return rest
+}
+
+// mountTree mounts the cgroup v2 file system where nobody sees it.
+func mountTree() (sys.FD, error) {
+	fs, err := unix.Fsopen("cgroup2", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return sys.None, err
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return sys.None, err
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return sys.None, err
+	}
+	return sys.FD(fd), nil
+}
+
+// makeTop makes a cgroup below the caller's own, or where that cannot be, below the root, and
+// removes what others have left there.
+func makeTop() (*group, error) {
+	root, own, err := findTree()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	places := []string{own, "."}
+	if own == "." {
+		places = places[:1]
+	}
+	for _, place := range places {
+		var parent sys.FD
+		if parent, err = open(int(root), place); err != nil {
+			continue
+		}
+		clean(parent)
+		var g *group
+		if g, err = makeGroup(parent); err != nil {
+			parent.Close()
+			continue
+		}
+		if g.holdsProcesses() {
+			return g, nil
+		}
+		err = unix.EOPNOTSUPP
+		_ = g.remove()
+	}
+	return nil, err
+}
+
+// makeGroup makes a cgroup; parent is its own then.
+func makeGroup(parent sys.FD) (*group, error) {
+	for {
+		name := prefix + strconv.FormatUint(rand.Uint64(), 36)
+		err := unix.Mkdirat(int(parent), name, 0o755)
+		if err == unix.EEXIST {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		dir, err := open(int(parent), name)
+		if err == unix.ENOENT {
+			continue // somebody took it for a stale one
+		}
+		if err == nil {
+			err = unix.Flock(int(dir), unix.LOCK_EX|unix.LOCK_NB)
+		}
+		if err != nil {
+			dir.Close()
+			_ = unix.Unlinkat(int(parent), name, unix.AT_REMOVEDIR)
+			return nil, err
+		}
+		var st unix.Stat_t
+		if err := unix.Fstatat(int(parent), name, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
+			dir.Close()
+			continue
+		}
+		return &group{dir: os.NewFile(uintptr(dir), name), parent: parent, name: name}, nil
+	}
+}
+
+// child makes a cgroup in g.
+func (g *group) child() (*group, error) {
+	parent, err := open(int(g.dir.Fd()), ".")
+	if err != nil {
+		return nil, err
+	}
+	c, err := makeGroup(parent)
+	if err != nil {
+		parent.Close()
+	}
+	return c, err
+}
+
+// id is the kernel's number of the cgroup.
+func (g *group) id() (uint64, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(int(g.dir.Fd()), &st)
+	return st.Ino, err
+}
+
+// holdsProcesses says whether processes can be in the cgroup: not where its parent is one for
+// threads.
+func (g *group) holdsProcesses() bool {
+	kind, err := g.read("cgroup.type")
+	return err == nil && strings.TrimSpace(kind) == "domain"
+}
+
+func (g *group) read(name string) (string, error) {
+	fd, err := unix.Openat(int(g.dir.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	f := sys.FD(fd)
+	defer f.Close()
+	var b [4096]byte
+	n, err := f.Read(b[:])
+	return string(b[:max(n, 0)]), err
+}
+
+// endLimit is how long processes that were killed may take to be gone.
+const endLimit = 10 * time.Second
+
+// end kills all processes in the cgroup and waits until they are gone.
+func (g *group) end() error {
+	fd, err := unix.Openat(int(g.dir.Fd()), "cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	events := sys.FD(fd)
+	defer events.Close()
+	for deadline := time.Now().Add(endLimit); ; {
+		var b [256]byte
+		n, err := unix.Pread(int(events), b[:], 0)
+		if err != nil {
+			return err
+		}
+		if !bytes.Contains(b[:n], []byte("populated 1")) {
+			return nil
+		}
+		if err := g.kill(); err != nil {
+			return err
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return errStays
+		}
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(events), Events: unix.POLLPRI}}, int(left.Milliseconds())+1)
+	}
+}
+
+// kill kills all processes in the cgroup: at once where the kernel can (5.14), else those that are
+// there now.
+func (g *group) kill() error {
+	fd, err := unix.Openat(int(g.dir.Fd()), "cgroup.kill", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		f := sys.FD(fd)
+		defer f.Close()
+		_, err = unix.Write(fd, []byte("1"))
+		return err
+	}
+	list, err := g.read("cgroup.procs")
+	for pid := range strings.FieldsSeq(list) {
+		if n, err := strconv.Atoi(pid); err == nil && n > 0 {
+			_ = unix.Kill(n, unix.SIGKILL)
+		}
+	}
+	return err
+}
+
+// remove removes the cgroup, which must be empty, and closes everything.
+func (g *group) remove() error {
+	removeChildren(int(g.dir.Fd()))
+	err := unix.Unlinkat(int(g.parent), g.name, unix.AT_REMOVEDIR)
+	_ = g.dir.Close()
+	g.parent.Close()
+	return err
+}
+
+// removeChildren removes empty cgroups that somebody inside made.
+func removeChildren(at int) {
+	for _, name := range subdirs(at) {
+		if dir, err := open(at, name); err == nil {
+			removeChildren(int(dir))
+			dir.Close()
+		}
+		_ = unix.Unlinkat(at, name, unix.AT_REMOVEDIR)
+	}
+}
+
+// clean removes cgroups of ours that nobody holds and nobody is in.
+func clean(parent sys.FD) {
+	for _, name := range subdirs(int(parent)) {
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		dir, err := open(int(parent), name)
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(dir), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			clean(dir)
+			_ = unix.Unlinkat(int(parent), name, unix.AT_REMOVEDIR)
+		}
+		dir.Close()
+	}
+}
+
+// subdirs lists the directories in a directory.
+func subdirs(at int) (names []string) {
+	dir, err := open(at, ".")
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(dir), ".")
+	defer f.Close()
+	entries, _ := f.ReadDir(-1)
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}

@@ -1,0 +1,120 @@
+package cgroup
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/netpolicy"
+)
+
+func TestParseMount(t *testing.T) {
+	for _, c := range []struct{ line, top, at string }{
+		{"41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw", "/", "/sys/fs/cgroup/unified"},
+		{"31 23 0:28 / /sys/fs/cgroup rw shared:9 master:1 - cgroup2 none rw,nsdelegate", "/", "/sys/fs/cgroup"},
+		{"41 31 0:38 /../.. /mnt/a\\040b\\134 rw - cgroup2 cgroup2 rw", "/../..", "/mnt/a b\\"},
+		{"31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755", "", ""},
+		{"32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu", "", ""},
+		{"- cgroup2", "", ""},
+		{"", "", ""},
+	} {
+		top, at, ok := parseMount(c.line)
+		if top != c.top || at != c.at || ok != (c.at != "") {
+			t.Errorf("%q: %q, %q, %t", c.line, top, at, ok)
+		}
+	}
+}
+
+func TestInside(t *testing.T) {
+	for _, c := range []struct{ top, own, want string }{
+		{"/", "/", "."},
+		{"/", "/user.slice/session-1.scope", "user.slice/session-1.scope"},
+		{"/docker/x", "/docker/x", "."},
+		{"/docker/x", "/docker/x/y", "y"},
+		{"/docker/x", "/docker/xy", "."},
+		{"/docker/x", "/other", "."},
+		{"/", "/../other", "."},
+		{"/..", "/a", "."},
+	} {
+		if got := inside(c.top, c.own); got != c.want {
+			t.Errorf("%s seen from %s: %s, want %s", c.own, c.top, got, c.want)
+		}
+	}
+}
+
+// TestMountTree: where no cgroup v2 is mounted, one that nobody sees will do.
+func TestMountTree(t *testing.T) {
+	testenv.Leaks(t)
+	testenv.NeedRoot(t)
+	root, err := mountTree()
+	if err != nil {
+		testenv.Skip(t, "cgroup2", err.Error())
+	}
+	parent, err := open(int(root), ".")
+	root.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := makeGroup(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !g.holdsProcesses() {
+		t.Error("it cannot hold processes")
+	}
+	// Nobody in use is taken away, and nobody's is.
+	clean(g.parent)
+	if _, err := g.read("cgroup.procs"); err != nil {
+		t.Errorf("it was removed: %v", err)
+	}
+	if err := unix.Mkdirat(int(g.dir.Fd()), "inner", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.remove(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRefused: who may not is told what it takes.
+func TestRefused(t *testing.T) {
+	testenv.Leaks(t)
+	testenv.NeedUser(t)
+	p, err := Load()
+	if err == nil {
+		_ = p.Close()
+		t.Fatal("an ordinary user loaded the programs")
+	}
+	e, ok := errors.AsType[*netpolicy.Error](err)
+	if !ok || !errors.Is(err, os.ErrPermission) || !strings.Contains(e.Error(), "root") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestOlder: the programs do without what older kernels do not have.
+func TestOlder(t *testing.T) {
+	testenv.Leaks(t)
+	testenv.NeedRoot(t)
+	var m maps
+	for i := range m {
+		m[i].fd = -1
+	}
+	defer m.close()
+	if err := m.create(); err != nil {
+		testenv.Skip(t, "bpf", err.Error())
+	}
+	v := &verifier{maps: &m, old: true}
+	defer v.close()
+	if err := v.finish(); err != nil {
+		t.Error(err)
+	}
+	text := []byte("\x85\x00\x00\x00\xbb\x00\x00\x00\x18\x01\x00\x00\x85\x00\x00\x00\x85\x00\x00\x00\xbb\x00\x00\x00\x85\x00\x00\x00\x05\x00\x00\x00")
+	older(text)
+	want := "\xb7\x00\x00\x00\x00\x00\x00\x00\x18\x01\x00\x00\x85\x00\x00\x00\x85\x00\x00\x00\xbb\x00\x00\x00\x85\x00\x00\x00\x05\x00\x00\x00"
+	if string(text) != want {
+		t.Errorf("got  %x\nwant %x", text, want)
+	}
+}

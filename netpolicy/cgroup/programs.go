@@ -1,0 +1,191 @@
+package cgroup
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Programs are the programs in the kernel with their maps, attached to a cgroup of their own. They
+// serve any number of sandboxes.
+type Programs struct {
+	top   *group
+	maps  maps
+	ring  *ring
+	count atomic.Uint32 // generations so far
+	old   chan *keys    // to be deleted
+	done  sync.WaitGroup
+
+	taking sync.Mutex // who takes from the ring
+
+	mu        sync.Mutex
+	sandboxes map[uint64]*Enforcer
+	closed    bool
+}
+
+// maps are the maps, by the order of allMaps.
+type maps [len(allMaps)]bpfMap
+
+func (m *maps) close() {
+	for i := range m {
+		m[i].fd.Close()
+	}
+}
+
+// Load loads the programs and attaches them to a new cgroup below the caller's own.
+func Load() (*Programs, error) {
+	p := &Programs{old: make(chan *keys, 64), sandboxes: make(map[uint64]*Enforcer)}
+	for i := range p.maps {
+		p.maps[i].fd = sys.None
+	}
+	if err := p.load(); err != nil {
+		p.maps.close()
+		if p.top != nil {
+			_ = p.top.remove()
+		}
+		return nil, failed("load", "", err)
+	}
+	p.done.Add(2)
+	go p.read()
+	go p.reap()
+	return p, nil
+}
+
+// load makes maps and cgroup, and loads and attaches the programs.
+func (p *Programs) load() error {
+	if err := p.maps.create(); err != nil {
+		return err
+	}
+	// Another thread begins with the programs meanwhile.
+	v := &verifier{maps: &p.maps}
+	v.all.Go(v.work)
+	top, err := makeTop()
+	if err != nil {
+		_ = v.finish()
+		v.close()
+		return err
+	}
+	p.top = top
+	if err = v.finish(); err != nil && !errors.Is(err, unix.EPERM) {
+		v.close()
+		v = &verifier{maps: &p.maps, old: true}
+		err = v.finish()
+	}
+	defer v.close()
+	if err != nil {
+		return err
+	}
+	// Attached so, and not by links, they do not go when this process is killed: it may be gone
+	// before what is in the sandbox.
+	for i, one := range v.programs {
+		if err := attach(int(p.top.dir.Fd()), one, allPrograms[i].attach); err != nil {
+			return &os.PathError{Op: "attach", Path: allPrograms[i].name, Err: err}
+		}
+	}
+	p.ring, err = newRing(p.maps[mapEvents], allMaps[mapEvents].entries)
+	return err
+}
+
+func (m *maps) create() error {
+	types, err := loadTypes(allMaps[mapSockets].value)
+	if err != nil {
+		return err
+	}
+	defer types.Close()
+	for i := range allMaps {
+		btf := 0
+		if i == mapSockets {
+			btf = int(types)
+		}
+		if m[i], err = newMap(&allMaps[i], btf); err != nil {
+			return &os.PathError{Op: "map", Path: allMaps[i].name, Err: err}
+		}
+	}
+	return nil
+}
+
+// A verifier has the kernel verify and compile the programs. That is what takes the time, so two
+// threads do it.
+type verifier struct {
+	maps     *maps
+	old      bool
+	next     atomic.Int32
+	all      sync.WaitGroup
+	programs [len(allPrograms)]sys.FD
+	errs     [len(allPrograms)]error
+}
+
+// work takes programs until there are no more; the largest ones are the first.
+func (v *verifier) work() {
+	for {
+		i := int(v.next.Add(1)) - 1
+		if i >= len(allPrograms) {
+			return
+		}
+		var err error
+		if v.programs[i], err = loadProgram(&allPrograms[i], v.maps, v.old); err != nil {
+			v.errs[i] = &os.PathError{Op: "program", Path: allPrograms[i].name, Err: err}
+		}
+	}
+}
+
+// finish helps, and waits until all is done.
+func (v *verifier) finish() error {
+	v.work()
+	v.all.Wait()
+	for _, err := range v.errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verifier) close() {
+	for i := range v.programs {
+		v.programs[i].Close()
+	}
+}
+
+// Close detaches and forgets the programs. All sandboxes must have been closed.
+func (p *Programs) Close() error {
+	p.mu.Lock()
+	if len(p.sandboxes) > 0 {
+		p.mu.Unlock()
+		return failed("close", "", errBusy)
+	}
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	p.mu.Unlock()
+	close(p.old)
+	_ = p.ring.file.Close()
+	p.done.Wait()
+	p.ring.unmap()
+	p.maps.close()
+	if err := p.top.remove(); err != nil {
+		return failed("remove", p.top.name, err)
+	}
+	return nil
+}
+
+// membarrierGlobal is MEMBARRIER_CMD_GLOBAL: it returns after an RCU grace period.
+const membarrierGlobal = 1
+
+// reap deletes generations that nobody uses any more.
+func (p *Programs) reap() {
+	defer p.done.Done()
+	for k := range p.old {
+		// A program that is running may have read the number of the old generation just before
+		// it was replaced. This waits until no such program is running.
+		_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0)
+		_ = k.delete(&p.maps)
+	}
+}

@@ -1,0 +1,42 @@
+package netpolicy
+
+import (
+	"errors"
+	"strconv"
+)
+
+// An Error says which step failed with what, and why.
+type Error struct {
+	Op   string // the step, such as "rule" or "learn"
+	Path string // what it was done with: a rule, a name, an address; may be empty
+	Err  error
+}
+
+func (e *Error) Error() string {
+	s := e.Op
+	if e.Path != "" {
+		s += " " + quote(e.Path)
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns e.Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+var (
+	// ErrNotAllowed says that no rule allows a name.
+	ErrNotAllowed = errors.New("no rule allows this name")
+
+	// ErrFull says that a table has as many addresses as it may.
+	ErrFull = errors.New("too many addresses are known already")
+)
+
+// quote makes a text that may be a hostile one safe to print.
+func quote(s string) string {
+	for _, r := range s {
+		if !strconv.IsPrint(r) || r == '\uFFFD' {
+			return strconv.Quote(s)
+		}
+	}
+	return s
+}

@@ -1,0 +1,72 @@
+package netpolicy
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// ParseHosts reads a file of the form of /etc/hosts: the addresses of names. Lines that
+// are not understood are left out, as programs do.
+func ParseHosts(text string) map[string][]netip.Addr {
+	hosts := make(map[string][]netip.Addr)
+	for fields := range lines(text) {
+		addr, err := netip.ParseAddr(fields[0])
+		if err != nil || addr.Zone() != "" {
+			continue
+		}
+		for _, f := range fields[1:] {
+			if name, err := CanonicalName(f); err == nil {
+				hosts[name] = append(hosts[name], addr.Unmap())
+			}
+		}
+	}
+	return hosts
+}
+
+// ParseResolvConf reads the name servers in a file of the form of /etc/resolv.conf. If
+// there is none it is the one of this machine, as resolv.conf(5) says.
+func ParseResolvConf(text string) []netip.AddrPort {
+	var servers []netip.AddrPort
+	for fields := range lines(text) {
+		if fields[0] != "nameserver" || len(fields) < 2 {
+			continue
+		}
+		if addr, err := netip.ParseAddr(fields[1]); err == nil {
+			servers = append(servers, netip.AddrPortFrom(addr, 53))
+		}
+	}
+	if servers == nil {
+		servers = append(servers, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 53))
+	}
+	return servers
+}
+
+// lines yields the words of each line that has any, without comments.
+func lines(text string) func(yield func([]string) bool) {
+	return func(yield func([]string) bool) {
+		for line := range strings.Lines(text) {
+			if i := strings.IndexAny(line, "#;"); i >= 0 {
+				line = line[:i]
+			}
+			if fields := strings.Fields(line); len(fields) > 0 && !yield(fields) {
+				return
+			}
+		}
+	}
+}
+
+// OwnAddrs returns the addresses that the host has now, for Policy.HostAddrs.
+func OwnAddrs() ([]netip.Addr, error) {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, &Error{Op: "list own addresses", Err: err}
+	}
+	var own []netip.Addr
+	for _, a := range list {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			own = append(own, p.Addr())
+		}
+	}
+	return own, nil
+}

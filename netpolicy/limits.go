@@ -1,0 +1,92 @@
+package netpolicy
+
+import (
+	"math"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What "*.suffix" lets a sandbox ask for can carry data out: the parts of the name
+// that no rule wrote are read by the name's server. It cannot be told from an honest name,
+// but it can be made slow: a new name costs its characters.
+const (
+	freeChars      = 4096             // what may be spent at once
+	charsPerSecond = 16               // what comes back
+	maxFree        = 120              // characters of a name that no rule wrote
+	maxRandom      = 40               // a label longer than that must not look random
+	randomBits     = 3.7              // what looks random: so many bits per character
+	maxSeen        = 4096             // names that are remembered and cost nothing the second time
+	forwardBurst   = 2000             // queries at once
+	forwardsASec   = 500              // and per second
+	limitsForget   = 10 * time.Minute // names are remembered so long, more or less
+)
+
+// limits is what a sandbox may still ask.
+type limits struct {
+	mu       sync.Mutex
+	last     time.Time
+	chars    float64
+	forwards float64
+	seen     map[string]bool // names asked for since forgot
+	before   map[string]bool // and in the time before that
+	forgot   time.Time
+}
+
+// take says whether a name may be asked for now. free is how many characters of it are the
+// sandbox's own choice.
+func (l *limits) take(name string, free int, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seen == nil {
+		l.chars, l.forwards, l.last, l.forgot = freeChars, forwardBurst, now, now
+		l.seen = make(map[string]bool)
+	}
+	passed := max(0, now.Sub(l.last).Seconds())
+	l.last = now
+	l.chars = min(freeChars, l.chars+passed*charsPerSecond)
+	l.forwards = min(forwardBurst, l.forwards+passed*forwardsASec)
+	if len(l.seen) >= maxSeen || now.Sub(l.forgot) > limitsForget {
+		l.before, l.seen, l.forgot = l.seen, make(map[string]bool), now
+	}
+	if l.forwards < 1 {
+		return false
+	}
+	if free > 0 && !l.seen[name] && !l.before[name] {
+		if free > maxFree || looksRandom(name[:free]) || l.chars < float64(free) {
+			return false
+		}
+		l.chars -= float64(free)
+	}
+	if free > 0 {
+		l.seen[name] = true
+	}
+	l.forwards--
+	return true
+}
+
+// looksRandom says whether a label is long and has little order in it.
+func looksRandom(name string) bool {
+	for label := range strings.SplitSeq(name, ".") {
+		if len(label) > maxRandom && entropy(label) > randomBits {
+			return true
+		}
+	}
+	return false
+}
+
+// entropy returns the bits per character of a text, judged by itself.
+func entropy(s string) float64 {
+	var count [256]int
+	for i := range len(s) {
+		count[s[i]]++
+	}
+	var bits float64
+	for _, n := range count {
+		if n > 0 {
+			p := float64(n) / float64(len(s))
+			bits -= p * math.Log2(p)
+		}
+	}
+	return bits
+}

@@ -1,0 +1,196 @@
+package netpolicy
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxDecisions is how many different decisions a Log keeps.
+const maxDecisions = 4096
+
+// A Decision is something that the sandbox wanted to reach, and whether it might.
+type Decision struct {
+	Time      time.Time `json:"time"`              // the first time
+	Proto     string    `json:"proto"`             // "tcp", "udp", or "dns": it asked for a name
+	Host      string    `json:"host,omitempty"`    // the name, if one is known
+	Address   string    `json:"address,omitempty"` // none where only a name was asked for
+	Port      uint16    `json:"port,omitempty"`
+	Allowed   bool      `json:"allowed"`
+	Count     int       `json:"count"`
+	AllowWith string    `json:"allow_with,omitempty"` // the flag that would allow it
+}
+
+// A Log keeps every decision once, with a count. The zero Log is empty and ready. What a
+// sandbox does cannot make it larger than some megabytes: it keeps the first few thousand
+// different decisions, and counts the others.
+type Log struct {
+	mu      sync.Mutex
+	seen    map[logKey]*logged
+	order   []*logged
+	omitted int
+}
+
+// logKey is what makes decisions different. The name is not in it for addresses: two names
+// of one address are one target.
+type logKey struct {
+	dst     netip.AddrPort
+	name    string
+	proto   Proto
+	allowed bool
+}
+
+type logged struct {
+	logKey
+	verdict Verdict
+	time    time.Time
+	count   int
+}
+
+// Add notes a verdict of Table.Decide.
+func (l *Log) Add(p Proto, dst netip.AddrPort, v Verdict) { l.AddCount(p, dst, v, 1) }
+
+// AddCount is Add for n verdicts at once, such as a program in the kernel has counted.
+func (l *Log) AddCount(p Proto, dst netip.AddrPort, v Verdict, n int) {
+	dst = netip.AddrPortFrom(dst.Addr().Unmap().WithZone(""), dst.Port())
+	l.add(logKey{dst: dst, proto: p, allowed: v.Allowed}, v, n)
+}
+
+// addName notes that the sandbox was told no when it asked for a name.
+func (l *Log) addName(name string) {
+	l.add(logKey{name: name}, Verdict{Host: name}, 1)
+}
+
+// addBlocked notes that a name has an address that names do not open.
+func (l *Log) addBlocked(name string, addr netip.Addr, what string) {
+	l.add(logKey{name: name, dst: netip.AddrPortFrom(addr, 0)}, Verdict{Host: name, Special: what}, 1)
+}
+
+func (l *Log) add(k logKey, v Verdict, n int) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if d := l.seen[k]; d != nil {
+		d.count += n
+		if v.Host != "" {
+			d.verdict.Host = v.Host
+		}
+		return
+	}
+	if len(l.order) >= maxDecisions {
+		l.omitted += n
+		return
+	}
+	if l.seen == nil {
+		l.seen = make(map[logKey]*logged)
+	}
+	d := &logged{k, v, time.Now(), n}
+	l.seen[k] = d
+	l.order = append(l.order, d)
+}
+
+// Decisions returns what was noted, the earliest first, and how many times something was
+// decided that is not among it.
+func (l *Log) Decisions() (list []Decision, omitted int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range l.order {
+		list = append(list, d.decision())
+	}
+	return list, l.omitted
+}
+
+func (d *logged) decision() Decision {
+	out := Decision{
+		Time:    d.time,
+		Proto:   d.proto.String(),
+		Host:    d.verdict.Host,
+		Port:    d.dst.Port(),
+		Allowed: d.allowed,
+		Count:   d.count,
+	}
+	if d.proto == AnyProto {
+		out.Proto = "dns"
+	}
+	if d.dst.Addr().IsValid() {
+		out.Address = d.dst.Addr().String()
+	}
+	if !d.allowed {
+		if r, ok := d.rule(); ok {
+			out.AllowWith = "--allow-net " + r.String()
+		}
+	}
+	return out
+}
+
+// rule returns the narrowest rule that allows what was decided about.
+func (d *logged) rule() (Rule, bool) {
+	r := Rule{Proto: d.proto, First: d.dst.Port(), Last: d.dst.Port()}
+	addr := d.dst.Addr()
+	switch {
+	case d.verdict.Host != "" && (!addr.IsValid() || d.verdict.Special == ""):
+		r.Host = d.verdict.Host
+	case addr.IsValid() && !addr.IsUnspecified():
+		r.Prefix = netip.PrefixFrom(addr, addr.BitLen())
+	}
+	again, err := Parse(r.String()) // a hostile name gives no flag
+	return r, err == nil && again == r
+}
+
+// Rules returns the fewest rules that allow everything that was allowed, by name where
+// one is known: what a sandbox that might do all turned out to need.
+func (l *Log) Rules() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var rules []Rule
+	for _, d := range l.order {
+		if r, ok := d.rule(); d.allowed && ok {
+			rules = append(rules, r)
+		}
+	}
+	rules = joinPorts(rules)
+	texts := make([]string, 0, len(rules))
+	for _, r := range rules {
+		texts = append(texts, r.String())
+	}
+	return texts
+}
+
+// joinPorts makes one rule of those for the same host whose ports follow each other.
+func joinPorts(rules []Rule) []Rule {
+	slices.SortFunc(rules, func(a, b Rule) int {
+		for _, c := range []int{
+			strings.Compare(a.Host, b.Host), a.Prefix.Addr().Compare(b.Prefix.Addr()),
+			int(a.Proto) - int(b.Proto), int(a.First) - int(b.First),
+		} {
+			if c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+	out := rules[:0]
+	for _, r := range rules {
+		if n := len(out) - 1; n >= 0 && out[n].Host == r.Host && out[n].Prefix == r.Prefix && out[n].Proto == r.Proto &&
+			r.First > 0 && int(r.First) <= int(out[n].Last)+1 {
+			out[n].Last = max(out[n].Last, r.Last)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// Everything returns a Policy that allows all names and addresses, special ones too: for
+// finding out with a Log what a program needs.
+func Everything(own []netip.Addr) Policy {
+	p := Policy{Rules: []Rule{{Any: true}}, HostAddrs: own}
+	for _, s := range allSpecial(own) {
+		p.Rules = append(p.Rules, Rule{Prefix: s.prefix})
+	}
+	return p
+}

@@ -1,0 +1,9 @@
+package netpolicy
+
+import (
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }

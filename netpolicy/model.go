@@ -1,0 +1,55 @@
+package netpolicy
+
+import "net/netip"
+
+// Allows says whether the policy lets a sandbox reach a port of an address. The names are
+// those, in canonical form, for which the sandbox was given the address by the
+// resolver, and which are still valid.
+//
+// This is the reference model: what it says is right, and Table and the enforcers must say
+// the same.
+func (p Policy) Allows(proto Proto, dst netip.AddrPort, names ...string) bool {
+	addr := dst.Addr().Unmap().WithZone("")
+	if !addr.IsValid() {
+		return false
+	}
+	inside, what := special(addr, p.HostAddrs)
+	for _, r := range p.Rules {
+		if !r.matchesPort(proto, dst.Port()) {
+			continue
+		}
+		switch {
+		case r.Any:
+			if what == "" {
+				return true
+			}
+		case r.Prefix.IsValid():
+			if r.Prefix.Contains(addr) && (what == "" || within(r.Prefix, inside)) {
+				return true
+			}
+		default:
+			for _, name := range names {
+				if what == "" && r.MatchesName(name) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// AllowsName says whether the sandbox may ask for the addresses of a name, which must
+// be canonical.
+func (p Policy) AllowsName(name string) bool {
+	for _, r := range p.Rules {
+		if r.MatchesName(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// within says whether all of p is in q.
+func within(p, q netip.Prefix) bool {
+	return p.Bits() >= q.Bits() && q.Contains(p.Addr())
+}

@@ -1,0 +1,34 @@
+package netpolicy
+
+import "net/netip"
+
+// A Policy is what a sandbox may reach. The zero Policy allows nothing.
+type Policy struct {
+	Rules []Rule
+
+	// HostAddrs are the host's own addresses, which are special. Nil says that it has
+	// none beside loopback ones.
+	HostAddrs []netip.Addr
+}
+
+// ParsePolicy returns a Policy with these rules.
+func ParsePolicy(rules ...string) (Policy, error) {
+	var p Policy
+	for _, text := range rules {
+		r, err := Parse(text)
+		if err != nil {
+			return Policy{}, err
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	return p, nil
+}
+
+// MustParse is ParsePolicy for rules that stand in a program. It panics if one is wrong.
+func MustParse(rules ...string) Policy {
+	p, err := ParsePolicy(rules...)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}

@@ -1,0 +1,568 @@
+package netpolicy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/nsrun/nsrun/internal/nettest"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/netpolicy"
+)
+
+func newTable(t testing.TB, rules ...string) *netpolicy.Table {
+	t.Helper()
+	table, err := netpolicy.NewTable(nettest.Policy(t, rules, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// serve runs a resolver on loopback and returns where; its result comes when it stops.
+func serve(t testing.TB, r *netpolicy.Resolver) (address string, stop context.CancelFunc, result <-chan error) {
+	t.Helper()
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", pc.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx, pc, l) }()
+	t.Cleanup(func() {
+		stop()
+		select {
+		case <-done:
+		default:
+		}
+	})
+	return pc.LocalAddr().String(), stop, done
+}
+
+func question(name string, typ uint16) *dns.Msg { return new(dns.Msg).SetQuestion(dns.Fqdn(name), typ) }
+
+func TestServe(t *testing.T) {
+	testenv.Leaks(t)
+	var zone []string
+	for i := range 60 {
+		zone = append(zone, fmt.Sprintf("big.test. 0 AAAA 2001:db8::%x", i+1))
+	}
+	up := nettest.StartDNS(t, append(zone, "a.test. 100000 A 203.0.113.1"), nil)
+	table := newTable(t, "*.test:443")
+	r := &netpolicy.Resolver{Table: table, Upstreams: []netip.AddrPort{up.Addr}, MixCase: true}
+	address, stop, result := serve(t, r)
+
+	udp := &dns.Client{}
+	m, _, err := udp.Exchange(question("a.test", dns.TypeA), address)
+	if err != nil || len(m.Answer) != 1 || m.Answer[0].Header().Ttl != 300 || m.IsEdns0() != nil || !m.RecursionAvailable || m.Authoritative {
+		t.Fatalf("%v, %v", m, err)
+	}
+	if !table.Decide(netpolicy.TCP, netip.MustParseAddrPort("203.0.113.1:443")).Allowed {
+		t.Error("the table does not know what was answered")
+	}
+
+	// Upper and lower case come back as they were.
+	m, _, err = udp.Exchange(question("A.tEsT", dns.TypeA), address)
+	if err != nil || len(m.Answer) != 1 || m.Question[0].Name != "A.tEsT." || m.Answer[0].Header().Name != "A.tEsT." {
+		t.Errorf("%v, %v", m, err)
+	}
+
+	// What does not fit is asked for over TCP; several questions on one connection.
+	m, _, err = udp.Exchange(question("big.test", dns.TypeAAAA), address)
+	if err != nil || !m.Truncated || len(m.Answer) != 0 {
+		t.Errorf("%v, %v", m, err)
+	}
+	q := question("big.test", dns.TypeAAAA)
+	q.SetEdns0(4096, true)
+	m, _, err = udp.Exchange(q, address)
+	if err != nil || !m.Truncated || m.IsEdns0() == nil {
+		t.Errorf("%v, %v", m, err)
+	}
+	c, err := dns.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 3 {
+		m, _, err := (&dns.Client{Net: "tcp"}).ExchangeWithConn(question("big.test", dns.TypeAAAA), c)
+		if err != nil || len(m.Answer) != 60 || m.Answer[0].Header().Ttl != 0 {
+			t.Errorf("%v, %v", m, err)
+		}
+	}
+
+	stop()
+	if err := <-result; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if _, _, err := (&dns.Client{Timeout: 200 * time.Millisecond}).Exchange(question("a.test", dns.TypeA), address); err == nil {
+		t.Error("there is an answer after the end")
+	}
+}
+
+// TestServeBreaks: a socket that is gone ends Serve with an error.
+func TestServeBreaks(t *testing.T) {
+	testenv.Leaks(t)
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pc.Close()
+	r := &netpolicy.Resolver{Table: newTable(t)}
+	if err := r.Serve(t.Context(), pc, nil); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+// TestUpstreams: the next server is asked where one does not answer.
+func TestUpstreams(t *testing.T) {
+	good := nettest.StartDNS(t, []string{"a.test. 60 A 203.0.113.1"}, nil)
+	bad := nettest.StartDNS(t, nil, []string{"a.test servfail"})
+	gone := netip.MustParseAddrPort("127.0.0.1:1")
+	for _, c := range []struct {
+		servers []netip.AddrPort
+		code    int
+	}{
+		{[]netip.AddrPort{bad.Addr, good.Addr}, dns.RcodeSuccess},
+		{[]netip.AddrPort{gone, good.Addr}, dns.RcodeSuccess},
+		{[]netip.AddrPort{gone}, dns.RcodeServerFailure},
+		{[]netip.AddrPort{bad.Addr}, dns.RcodeServerFailure},
+		{nil, dns.RcodeServerFailure},
+	} {
+		r := &netpolicy.Resolver{Table: newTable(t, "a.test:443"), Upstreams: c.servers}
+		if m := answer(t, r, question("a.test", dns.TypeA)); m.Rcode != c.code || len(m.Answer) != map[bool]int{true: 1}[m.Rcode == 0] {
+			t.Errorf("%v: %v", c.servers, m)
+		}
+	}
+}
+
+// TestSilentServer: a server that says nothing, or only lies, costs a bounded time.
+func TestSilentServer(t *testing.T) {
+	up := nettest.StartDNS(t, []string{"lie.test. 60 A 203.0.113.1"}, []string{"silent.test silent", "lie.test wrong-id"})
+	r := &netpolicy.Resolver{Table: newTable(t, "*.test:443"), Upstreams: []netip.AddrPort{up.Addr}}
+	var wg sync.WaitGroup
+	for _, name := range []string{"silent.test", "lie.test"} {
+		wg.Go(func() {
+			start := time.Now()
+			if m := answer(t, r, question(name, dns.TypeA)); m.Rcode != dns.RcodeServerFailure {
+				t.Errorf("%s: %v", name, m)
+			}
+			if d := time.Since(start); d > 12*time.Second {
+				t.Errorf("%s took %v", name, d)
+			}
+		})
+	}
+	wg.Wait()
+	if r.Table.Decide(netpolicy.TCP, netip.MustParseAddrPort(nettest.Forged+":443")).Allowed {
+		t.Error("a forged answer was believed")
+	}
+}
+
+func answer(t testing.TB, r *netpolicy.Resolver, q *dns.Msg) *dns.Msg {
+	t.Helper()
+	b, err := q.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := new(dns.Msg)
+	if err := m.Unpack(r.Answer(t.Context(), b, false)); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestHostilePackets: what is not one plain question gets an error or nothing, and is not
+// forwarded.
+func TestHostilePackets(t *testing.T) {
+	up := nettest.StartDNS(t, []string{"a.test. 60 A 203.0.113.1"}, nil)
+	r := &netpolicy.Resolver{Table: newTable(t, "a.test:443"), Upstreams: []netip.AddrPort{up.Addr}}
+	change := func(f func(*dns.Msg)) []byte {
+		m := question("a.test", dns.TypeA)
+		f(m)
+		b, err := m.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	rr, err := dns.NewRR("a.test. 60 TXT data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := change(func(*dns.Msg) {})
+	for _, c := range []struct {
+		name   string
+		packet []byte
+		code   int // -1: no answer
+	}{
+		{"nothing", nil, -1},
+		{"short", plain[:11], -1},
+		{"half", plain[:len(plain)-5], dns.RcodeFormatError},
+		{"a response", change(func(m *dns.Msg) { m.Response = true }), -1},
+		{"an update", change(func(m *dns.Msg) { m.Opcode = dns.OpcodeUpdate }), dns.RcodeNotImplemented},
+		{"a notification", change(func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }), dns.RcodeNotImplemented},
+		{"truncated", change(func(m *dns.Msg) { m.Truncated = true }), dns.RcodeFormatError},
+		{"no question", change(func(m *dns.Msg) { m.Question = nil }), dns.RcodeFormatError},
+		{"two questions", change(func(m *dns.Msg) {
+			m.Question = append(m.Question, dns.Question{Name: "secret.evil.example.", Qtype: dns.TypeA, Qclass: dns.ClassINET})
+		}), dns.RcodeFormatError},
+		{"an answer", change(func(m *dns.Msg) { m.Answer = append(m.Answer, rr) }), dns.RcodeFormatError},
+		{"an authority", change(func(m *dns.Msg) { m.Ns = append(m.Ns, rr) }), dns.RcodeFormatError},
+		{"an addition", change(func(m *dns.Msg) { m.Extra = append(m.Extra, rr) }), dns.RcodeFormatError},
+		{"class CH", change(func(m *dns.Msg) { m.Question[0].Qclass = dns.ClassCHAOS }), dns.RcodeRefused},
+		{"class ANY", change(func(m *dns.Msg) { m.Question[0].Qclass = dns.ClassANY }), dns.RcodeRefused},
+		{"later EDNS", change(func(m *dns.Msg) { m.SetEdns0(1232, false); m.IsEdns0().SetVersion(1) }), dns.RcodeFormatError},
+		{"a NUL", change(func(m *dns.Msg) { m.Question[0].Name = `a.test\000.evil.example.` }), dns.RcodeNameError},
+		{"a space", change(func(m *dns.Msg) { m.Question[0].Name = `a\ .test.` }), dns.RcodeNameError},
+		{"UTF-8", change(func(m *dns.Msg) { m.Question[0].Name = `b\195\188cher.test.` }), dns.RcodeNameError},
+		{"the root", change(func(m *dns.Msg) { m.Question[0].Name = "." }), dns.RcodeNameError},
+		{"a dot in a label", change(func(m *dns.Msg) { m.Question[0].Name = `a\.test.` }), dns.RcodeFormatError},
+		{"a loop of pointers", append(append([]byte{}, plain[:12]...), 0xc0, 12, 0, 1, 0, 1), dns.RcodeFormatError},
+	} {
+		b := r.Answer(t.Context(), c.packet, false)
+		m := new(dns.Msg)
+		switch {
+		case c.code == -1 && b != nil:
+			t.Errorf("%s: there is an answer: %x", c.name, b)
+		case c.code == -1:
+		case b == nil:
+			t.Errorf("%s: there is no answer", c.name)
+		case m.Unpack(b) != nil || m.Rcode != c.code || !m.Response || len(m.Answer) != 0:
+			t.Errorf("%s: %v, want code %d", c.name, m, c.code)
+		}
+	}
+	if asked := up.Asked(); len(asked) != 0 {
+		t.Errorf("the server was asked for %q", asked)
+	}
+	// The control, with EDNS and its options, which go no further.
+	q := question("a.test", dns.TypeA)
+	q.SetEdns0(1232, true)
+	q.IsEdns0().Option = append(q.IsEdns0().Option, &dns.EDNS0_LOCAL{Code: dns.EDNS0LOCALSTART, Data: []byte("data")})
+	if m := answer(t, r, q); len(m.Answer) != 1 {
+		t.Errorf("%v", m)
+	}
+}
+
+// FuzzAnswer: no packet makes the resolver ask for what is not allowed.
+func FuzzAnswer(f *testing.F) {
+	for _, typ := range []uint16{dns.TypeA, dns.TypeHTTPS, dns.TypePTR, dns.TypeTXT} {
+		q := question("b.test", typ)
+		q.SetEdns0(1232, false)
+		b, err := q.Pack()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	table := newTable(f, "a.test:443")
+	if _, err := table.Learn("a.test", []netpolicy.Answer{{Addr: netip.MustParseAddr("203.0.113.1"), TTL: time.Hour}}); err != nil {
+		f.Fatal(err)
+	}
+	r := &netpolicy.Resolver{Table: table, Hosts: netpolicy.ParseHosts("203.0.113.1 a.test")}
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		b := r.Answer(t.Context(), packet, false)
+		if b == nil {
+			return
+		}
+		m := new(dns.Msg)
+		if err := m.Unpack(b); err != nil {
+			t.Fatalf("%x was answered by what is no answer: %x: %v", packet, b, err)
+		}
+		if len(packet) < 12 || !m.Response || m.Id != binary.BigEndian.Uint16(packet) || len(b) > 1232 {
+			t.Fatalf("%x was answered by %v", packet, m)
+		}
+	})
+}
+
+// TestTunnel: what a sandbox can say by asking for names is little.
+func TestTunnel(t *testing.T) {
+	up := nettest.StartDNS(t, []string{"exact.test. 60 A 203.0.113.1"}, nil)
+	r := &netpolicy.Resolver{Table: newTable(t, "*.b.test", "exact.test"), Upstreams: []netip.AddrPort{up.Addr}}
+	sent := 0
+	for i := range 1000 {
+		name := fmt.Sprintf("some-words-that-say-something-%04d.b.test", i)
+		if m := answer(t, r, question(name, dns.TypeA)); m.Rcode == dns.RcodeNameError {
+			sent += len(name) - len(".b.test")
+		} else if m.Rcode != dns.RcodeServerFailure {
+			t.Fatal(m)
+		}
+	}
+	if sent < 2000 || sent > 5000 {
+		t.Errorf("%d characters got out", sent)
+	}
+	// What was asked for before goes on, and so do names that rules have in full.
+	if m := answer(t, r, question("some-words-that-say-something-0001.b.test", dns.TypeA)); m.Rcode != dns.RcodeNameError {
+		t.Errorf("a name of before: %v", m)
+	}
+	if m := answer(t, r, question("exact.test", dns.TypeA)); len(m.Answer) != 1 {
+		t.Errorf("a name of a rule: %v", m)
+	}
+	fresh := &netpolicy.Resolver{Table: newTable(t, "*.b.test"), Upstreams: r.Upstreams}
+	for name, want := range map[string]int{
+		"d111111abcdef8.b.test":                                 dns.RcodeNameError, // the server said so
+		strings.Repeat("x", 41) + ".b.test":                     dns.RcodeNameError,
+		"mzxw6ytboi2tmnzyhfqwczdfmnvgk3dpobsxg5dfn.b.test":      dns.RcodeServerFailure,
+		strings.Repeat("four.", 25) + "b.test":                  dns.RcodeServerFailure,
+		"0f8fad5b-d9cb-469f-a165-70867728950e.b.test":           dns.RcodeNameError,
+		"a-long-name-made-of-words-as-there-are-some-of.b.test": dns.RcodeNameError,
+	} {
+		if m := answer(t, fresh, question(name, dns.TypeA)); m.Rcode != want {
+			t.Errorf("%s: %v", name, m)
+		}
+	}
+	// Where everything is open, counting would keep nothing in.
+	open := &netpolicy.Resolver{Table: newTable(t, "*"), Upstreams: r.Upstreams}
+	for i := range 300 {
+		if m := answer(t, open, question(fmt.Sprintf("some-words-that-say-something-%04d.b.test", i), dns.TypeA)); m.Rcode != dns.RcodeNameError {
+			t.Fatal(m)
+		}
+	}
+}
+
+// TestRepeat: who asks again is answered from memory, as long as the server said; not if
+// it said that the answer is good for once.
+func TestRepeat(t *testing.T) {
+	up := nettest.StartDNS(t, []string{"a.test. 60 A 203.0.113.1", "zero.test. 0 A 203.0.113.2"}, nil)
+	table := newTable(t, "*.test:443")
+	r := &netpolicy.Resolver{Table: table, Upstreams: []netip.AddrPort{up.Addr}}
+	for i := range 5000 {
+		if m := answer(t, r, question("a.test", dns.TypeA)); len(m.Answer) != 1 {
+			t.Fatalf("question %d: %v", i, m)
+		}
+	}
+	if n := up.Questions(); n != 1 {
+		t.Errorf("the server was asked %d times", n)
+	}
+	for range 10 {
+		answer(t, r, question("zero.test", dns.TypeA))
+	}
+	if n := up.Questions(); n != 11 {
+		t.Errorf("the server was asked %d times", n)
+	}
+	// What is remembered is judged by the rules of now.
+	if err := table.Update(nettest.Policy(t, []string{"*.test:443"}, []string{"203.0.113.1"})); err != nil {
+		t.Fatal(err)
+	}
+	if m := answer(t, r, question("a.test", dns.TypeA)); len(m.Answer) != 0 {
+		t.Errorf("%v", m)
+	}
+}
+
+// TestFlood: too many questions at once are answered by a failure, and the resolver goes on.
+func TestFlood(t *testing.T) {
+	testenv.Leaks(t)
+	up := nettest.StartDNS(t, []string{"a.test. 60 A 203.0.113.1"}, []string{"silent.test silent"})
+	r := &netpolicy.Resolver{Table: newTable(t, "silent.test", "a.test"), Upstreams: []netip.AddrPort{up.Addr}}
+	address, stop, result := serve(t, r)
+	c, err := net.Dial("udp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	q, err := question("silent.test", dns.TypeA).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	failures := 0
+	buf := make([]byte, 512)
+	for range 300 {
+		if _, err := c.Write(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	for failures < 100 {
+		if _, err := c.Read(buf); err != nil {
+			t.Fatalf("after %d failures: %v", failures, err)
+		}
+		failures++
+	}
+	stop()
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLog(t *testing.T) {
+	up := nettest.StartDNS(t, []string{"a.test. 60 A 203.0.113.1", "in.test. 60 A 10.0.0.1", "in.test. 60 A 203.0.113.2"}, nil)
+	table := newTable(t, "a.test:443", "in.test:443", "udp:203.0.113.9:53")
+	log := new(netpolicy.Log)
+	r := &netpolicy.Resolver{Table: table, Upstreams: []netip.AddrPort{up.Addr}, Log: log}
+	for _, name := range []string{"evil.example", "a.test", "in.test", "evil.example"} {
+		answer(t, r, question(name, dns.TypeA))
+	}
+	for _, c := range []struct {
+		p   netpolicy.Proto
+		dst string
+	}{
+		{netpolicy.TCP, "203.0.113.1:443"}, {netpolicy.TCP, "[::ffff:203.0.113.1]:443"}, {netpolicy.TCP, "203.0.113.1:22"},
+		{netpolicy.TCP, "10.0.0.1:443"}, {netpolicy.UDP, "[2001:db8::1]:53"}, {netpolicy.UDP, "203.0.113.9:53"}, {netpolicy.TCP, "0.0.0.0:80"},
+	} {
+		dst := netip.MustParseAddrPort(c.dst)
+		log.Add(c.p, dst, table.Decide(c.p, dst))
+	}
+	got, omitted := log.Decisions()
+	type d = netpolicy.Decision
+	want := []d{
+		{Proto: "dns", Host: "evil.example", Count: 2, AllowWith: "--allow-net evil.example"},
+		{Proto: "dns", Host: "in.test", Address: "10.0.0.1", Count: 1, AllowWith: "--allow-net 10.0.0.1"},
+		{Proto: "tcp", Host: "a.test", Address: "203.0.113.1", Port: 443, Allowed: true, Count: 2},
+		{Proto: "tcp", Host: "a.test", Address: "203.0.113.1", Port: 22, Count: 1, AllowWith: "--allow-net tcp:a.test:22"},
+		{Proto: "tcp", Address: "10.0.0.1", Port: 443, Count: 1, AllowWith: "--allow-net tcp:10.0.0.1:443"},
+		{Proto: "udp", Address: "2001:db8::1", Port: 53, Count: 1, AllowWith: "--allow-net udp:[2001:db8::1]:53"},
+		{Proto: "udp", Address: "203.0.113.9", Port: 53, Allowed: true, Count: 1},
+		{Proto: "tcp", Address: "0.0.0.0", Port: 80, Count: 1},
+	}
+	for i := range got {
+		if got[i].Time.IsZero() {
+			t.Error("a decision without a time")
+		}
+		got[i].Time = time.Time{}
+	}
+	if !reflect.DeepEqual(got, want) || omitted != 0 {
+		g, _ := json.MarshalIndent(got, "", " ")
+		t.Errorf("got %s", g)
+	}
+	// The flag does what it says.
+	for _, d := range got {
+		if d.AllowWith == "" || d.Proto == "dns" {
+			continue
+		}
+		table := newTable(t, strings.TrimPrefix(d.AllowWith, "--allow-net "))
+		if d.Host != "" {
+			if _, err := table.Learn(d.Host, []netpolicy.Answer{{Addr: netip.MustParseAddr(d.Address)}}); err != nil {
+				t.Error(err)
+			}
+		}
+		p := map[string]netpolicy.Proto{"tcp": netpolicy.TCP, "udp": netpolicy.UDP}[d.Proto]
+		if !table.Decide(p, netip.AddrPortFrom(netip.MustParseAddr(d.Address), d.Port)).Allowed {
+			t.Errorf("%q does not allow %+v", d.AllowWith, d)
+		}
+	}
+	b, err := json.Marshal(got[2])
+	if err != nil || !bytes.Contains(b, []byte(`"proto":"tcp","host":"a.test","address":"203.0.113.1","port":443,"allowed":true,"count":2`)) {
+		t.Errorf("%s, %v", b, err)
+	}
+	if got, want := log.Rules(), []string{"udp:203.0.113.9:53", "tcp:a.test:443"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("rules %q, want %q", got, want)
+	}
+}
+
+// TestLogIsBounded: a scan does not fill the memory.
+func TestLogIsBounded(t *testing.T) {
+	log := new(netpolicy.Log)
+	for i := range 20000 {
+		log.Add(netpolicy.TCP, netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, byte(i >> 8), byte(i)}), 80), netpolicy.Verdict{})
+	}
+	if list, omitted := log.Decisions(); len(list)+omitted != 20000 || len(list) > 5000 {
+		t.Errorf("%d decisions and %d omitted", len(list), omitted)
+	}
+}
+
+// TestLearning: what was seen where everything is allowed is allowed by the rules that
+// come of it, and those are few.
+func TestLearning(t *testing.T) {
+	own := []netip.Addr{netip.MustParseAddr("198.51.100.200")}
+	table, err := netpolicy.NewTable(netpolicy.Everything(own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.Learn("a.test", []netpolicy.Answer{{Addr: netip.MustParseAddr("203.0.113.1"), TTL: time.Minute}}); err != nil {
+		t.Fatal(err)
+	}
+	log := new(netpolicy.Log)
+	for _, dst := range []string{
+		"203.0.113.1:443", "203.0.113.1:444", "203.0.113.1:443", "127.0.0.1:80", "169.254.169.254:80", "198.51.100.200:22", "10.0.0.1:53",
+		"[::1]:80", "[fd00:ec2::254]:80", "[2001:db8::1]:443", "[64:ff9b::a00:1]:80", "255.255.255.255:67", "224.0.0.1:5353",
+	} {
+		dst := netip.MustParseAddrPort(dst)
+		v := table.Decide(netpolicy.TCP, dst)
+		if !v.Allowed {
+			t.Errorf("%v is not allowed", dst)
+		}
+		log.Add(netpolicy.TCP, dst, v)
+	}
+	rules := log.Rules()
+	if len(rules) != 11 || rules[len(rules)-1] != "tcp:a.test:443-444" {
+		t.Errorf("%q", rules)
+	}
+	p := nettest.Policy(t, rules, nil)
+	p.HostAddrs = own
+	list, _ := log.Decisions()
+	for _, d := range list {
+		if !p.Allows(netpolicy.TCP, netip.AddrPortFrom(netip.MustParseAddr(d.Address), d.Port), d.Host) {
+			t.Errorf("%q do not allow %+v", rules, d)
+		}
+	}
+}
+
+// TestSlowClient: a connection that sends half a question does not hold up others, nor the
+// end.
+func TestSlowClient(t *testing.T) {
+	testenv.Leaks(t)
+	r := &netpolicy.Resolver{Table: newTable(t, "a.test"), Hosts: netpolicy.ParseHosts("203.0.113.1 a.test")}
+	address, stop, result := serve(t, r)
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte{0, 40, 1}); err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := (&dns.Client{Net: "tcp"}).Exchange(question("a.test", dns.TypeA), address)
+	if err != nil || len(m.Answer) != 1 {
+		t.Errorf("%v, %v", m, err)
+	}
+	stop()
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection is still there: %v", err)
+	}
+}
+
+// BenchmarkResolve is a question over UDP, asked again and again, as by a
+// program that makes many connections; direct is the server without a resolver between.
+func BenchmarkResolve(b *testing.B) {
+	up := nettest.StartDNS(b, []string{"a.test. 60 A 203.0.113.1"}, nil)
+	table := newTable(b, "a.test:443")
+	address, _, _ := serve(b, &netpolicy.Resolver{Table: table, Upstreams: []netip.AddrPort{up.Addr}})
+	for _, v := range []struct{ name, address string }{{"direct", up.Addr.String()}, {"resolver", address}} {
+		b.Run(v.name, func(b *testing.B) {
+			c, err := dns.Dial("udp", v.address)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			client := new(dns.Client)
+			for b.Loop() {
+				m, _, err := client.ExchangeWithConn(question("a.test", dns.TypeA), c)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if len(m.Answer) != 1 {
+					b.Fatal(m)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,379 @@
+package netpolicy
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// Grace is how much longer than its time to live an address stays usable: programs
+	// connect some time after they have asked, and try the next address after that.
+	Grace = 2 * time.Minute
+
+	// maxTTL is the longest time to live that is believed.
+	maxTTL = 24 * time.Hour
+
+	// MaxLearned is how many addresses a Table learns. Then there is room only as others
+	// expire.
+	MaxLearned = 1 << 17
+)
+
+// A Table is a Policy made fast, with the addresses of names in it. Decide takes no
+// lock, and like all methods may be called at any time by anyone.
+type Table struct {
+	state atomic.Pointer[state]
+	clock func() time.Duration // since the table was made
+
+	mu    sync.Mutex // for all that changes something
+	known map[netip.Addr]*known
+	due   map[int64][]netip.Addr // which addresses to look at in which second
+	swept int64                  // the seconds below are done
+	sink  Sink
+	sent  int // how many sets the sink has
+	gen   uint32
+}
+
+// state is one generation.
+type state struct {
+	*compiled
+	policy  Policy
+	learned *learned
+}
+
+// known is what is known about one address.
+type known struct {
+	names []givenFor // the latest last
+	due   int64      // the second in which it stands in Table.due; 0: in none
+	sent  uint32     // the set that the sink has for it
+}
+
+// A givenFor is a name that an address was given out for.
+type givenFor struct {
+	name  string
+	until time.Duration
+}
+
+// A Verdict is the answer of Decide.
+type Verdict struct {
+	Allowed bool
+	Host    string // the name that the address was last given out for; "" if none is known
+	Special string // what the address is if it is special: "private", "loopback", …
+}
+
+// NewTable returns a table for a policy.
+func NewTable(p Policy) (*Table, error) {
+	made := time.Now()
+	t := &Table{
+		clock: func() time.Duration { return time.Since(made) },
+		known: make(map[netip.Addr]*known),
+		due:   make(map[int64][]netip.Addr),
+	}
+	if err := t.Update(p); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Decide says whether a port may be reached.
+func (t *Table) Decide(p Proto, dst netip.AddrPort) Verdict {
+	addr := dst.Addr().Unmap().WithZone("")
+	if !addr.IsValid() {
+		return Verdict{}
+	}
+	s := t.state.Load()
+	block := s.find(addr)
+	v := Verdict{Allowed: block.ports.Allows(p, dst.Port()), Special: block.what}
+	if e := s.learned.find(addr); e != nil {
+		if t.clock() >= e.until {
+			t.refresh(addr)
+			return t.Decide(p, dst)
+		}
+		v.Host = e.host
+		v.Allowed = v.Allowed || e.ports.Allows(p, dst.Port())
+	}
+	return v
+}
+
+// refresh brings the entry of an address up to date after a name of it has expired. If
+// the sink cannot follow, Expire tells it again.
+func (t *Table) refresh(addr netip.Addr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_ = t.relearn(addr, t.clock())
+}
+
+// Policy returns the policy in force.
+func (t *Table) Policy() Policy { return t.state.Load().policy }
+
+// AllowsName says whether the sandbox may ask for the addresses of a name, which must be
+// canonical.
+func (t *Table) AllowsName(name string) bool {
+	for range t.state.Load().matching(name) {
+		return true
+	}
+	return false
+}
+
+// Names returns the names that an address was given out for and that are still valid, the
+// latest last.
+func (t *Table) Names(addr netip.Addr) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []string
+	if k := t.known[addr.Unmap().WithZone("")]; k != nil {
+		for _, n := range k.names {
+			if t.clock() < n.until {
+				list = append(list, n.name)
+			}
+		}
+	}
+	return list
+}
+
+// Update replaces the policy: whoever asks gets its answer from either the old one or the
+// new one as a whole. Learned addresses are kept, and judged by the new rules. After
+// an error the old policy is in force.
+func (t *Table) Update(p Policy) error {
+	c, err := compile(p)
+	if err != nil {
+		return &Error{Op: "update", Err: err}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p.Rules, p.HostAddrs = slices.Clone(p.Rules), slices.Clone(p.HostAddrs)
+	s := &state{compiled: c, policy: p, learned: newLearned(len(t.known))}
+	now := t.clock()
+	for addr, k := range t.known {
+		e, err := s.judge(addr, k.names, now)
+		if err != nil {
+			return &Error{Op: "update", Err: err}
+		}
+		if e != nil {
+			s.learned.put(e)
+		}
+	}
+	if t.sink != nil {
+		if err := t.sink.Switch(s.generation(t.gen + 1)); err != nil {
+			return &Error{Op: "update", Err: err}
+		}
+		t.switched(s)
+	}
+	t.gen++
+	t.state.Store(s)
+	return nil
+}
+
+// An Answer is an address of a name, and for how long it is one.
+type Answer struct {
+	Addr netip.Addr
+	TTL  time.Duration
+}
+
+// Learn takes in the addresses of a name, which must be canonical, and returns those
+// that the sandbox may be told: special addresses are none of them, unless a rule opens
+// them by themselves. When Learn has returned, the enforcers know them. They stay
+// usable for their time to live and Grace. With an error nothing may be told.
+func (t *Table) Learn(name string, answers []Answer) ([]Answer, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.AllowsName(name) {
+		return nil, &Error{"learn", name, ErrNotAllowed}
+	}
+	now := t.clock()
+	t.expire(now)
+	var told []Answer
+	for _, a := range answers {
+		addr := a.Addr.Unmap().WithZone("")
+		if !addr.IsValid() {
+			continue
+		}
+		if b := t.state.Load().find(addr); b.what != "" && b.Set == 0 {
+			continue
+		}
+		k := t.known[addr]
+		if k == nil {
+			if len(t.known) >= MaxLearned {
+				return nil, &Error{"learn", name, ErrFull}
+			}
+			k = new(known)
+			t.known[addr] = k
+		}
+		k.give(name, now+min(max(a.TTL, 0), maxTTL)+Grace)
+		if err := t.relearn(addr, now); err != nil {
+			return nil, &Error{"learn", name, err}
+		}
+		told = append(told, Answer{addr, a.TTL})
+	}
+	return told, nil
+}
+
+// give notes a name as the latest.
+func (k *known) give(name string, until time.Duration) {
+	for i, n := range k.names {
+		if n.name == name {
+			until = max(until, n.until)
+			k.names = slices.Delete(k.names, i, i+1)
+			break
+		}
+	}
+	k.names = append(k.names, givenFor{name, until})
+}
+
+// relearn makes the entry of an address anew, here and at the sink.
+func (t *Table) relearn(addr netip.Addr, now time.Duration) error {
+	k := t.known[addr]
+	if k == nil {
+		return nil
+	}
+	k.names = slices.DeleteFunc(k.names, func(n givenFor) bool { return now >= n.until })
+	s := t.state.Load()
+	e, err := s.judge(addr, k.names, now)
+	var id uint32
+	if e != nil {
+		id = e.id
+		s.learned.put(e)
+		t.schedule(addr, k, int64(e.until/time.Second)+1)
+	} else {
+		s.learned.remove(addr)
+	}
+	if t.sink != nil && id != k.sent {
+		if failed := t.tell(s, addr, id); failed != nil {
+			// Until the sink has followed, the address is not forgotten.
+			t.schedule(addr, k, int64(now/time.Second)+1)
+			return failed
+		}
+		k.sent = id
+	}
+	if len(k.names) == 0 {
+		delete(t.known, addr)
+	}
+	return err
+}
+
+// tell gives the sink the set of an address.
+func (t *Table) tell(s *state, addr netip.Addr, id uint32) error {
+	for ; t.sent < len(s.sets.list); t.sent++ {
+		if err := t.sink.AddSet(uint32(t.sent), s.sets.list[t.sent]); err != nil {
+			return err
+		}
+	}
+	if id == 0 {
+		return t.sink.Forget(addr)
+	}
+	return t.sink.Learn(addr, id)
+}
+
+// schedule makes expire look at an address in some second, or before.
+func (t *Table) schedule(addr netip.Addr, k *known, second int64) {
+	if k.due == 0 || k.due > second {
+		k.due = second
+		t.due[second] = append(t.due[second], addr)
+	}
+}
+
+// Expire forgets what has expired. Decide does not need it, sinks do; the Resolver calls
+// it every second.
+func (t *Table) Expire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expire(t.clock())
+}
+
+func (t *Table) expire(now time.Duration) {
+	for ; t.swept <= int64(now/time.Second); t.swept++ {
+		for _, addr := range t.due[t.swept] {
+			if k := t.known[addr]; k != nil && k.due == t.swept {
+				k.due = 0
+				_ = t.relearn(addr, now) // what fails is scheduled again
+			}
+		}
+		delete(t.due, t.swept)
+	}
+}
+
+// judge makes the entry of an address from its names; nil if none is valid.
+func (s *state) judge(addr netip.Addr, names []givenFor, now time.Duration) (*entry, error) {
+	var e *entry
+	open := s.find(addr).what == ""
+	for _, n := range names {
+		if now >= n.until {
+			continue
+		}
+		if e == nil {
+			e = &entry{addr: addr, until: n.until}
+		}
+		e.host = n.name
+		e.until = min(e.until, n.until)
+		if !open {
+			continue
+		}
+		id, _, err := s.name(n.name)
+		if err == nil {
+			e.id, err = s.sets.union(e.id, id)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if e != nil {
+		e.ports = s.sets.list[e.id]
+	}
+	return e, nil
+}
+
+// A Sink mirrors a table, for an enforcer that does not ask Decide. What it allows is what
+// the set of the smallest Block allows, or the set of a learned address. All calls are
+// made one after the other.
+type Sink interface {
+	// Switch replaces everything by another generation, in one step. If it fails, all
+	// must be as before.
+	Switch(*Generation) error
+	// AddSet adds a set to the current generation.
+	AddSet(id uint32, s Set) error
+	// Learn gives an address a set, in place of the one it may have had.
+	Learn(addr netip.Addr, id uint32) error
+	// Forget takes the set of an address away.
+	Forget(addr netip.Addr) error
+}
+
+// A Generation is all that a Sink needs to know, at one moment.
+type Generation struct {
+	Number  uint32
+	Sets    []Set // by their number; number 0 is empty
+	Blocks  []Block
+	Learned iter.Seq2[netip.Addr, uint32] // none with set 0
+}
+
+// Attach makes s follow the table from now on; it begins with a Switch. A table has at
+// most one Sink: nil takes it off.
+func (t *Table) Attach(s Sink) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s != nil {
+		if err := s.Switch(t.state.Load().generation(t.gen)); err != nil {
+			return &Error{Op: "attach", Err: err}
+		}
+		t.switched(t.state.Load())
+	}
+	t.sink = s
+	return nil
+}
+
+// switched notes what the sink has after a Switch.
+func (t *Table) switched(s *state) {
+	t.sent = len(s.sets.list)
+	for addr, k := range t.known {
+		k.sent = 0
+		if e := s.learned.find(addr); e != nil {
+			k.sent = e.id
+		}
+	}
+}
+
+func (s *state) generation(n uint32) *Generation {
+	return &Generation{Number: n, Sets: slices.Clone(s.sets.list), Blocks: s.blocks, Learned: s.learned.all()}
+}
