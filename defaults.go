@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -46,14 +48,27 @@ func isDir(path string) bool {
 // HideSecrets blocks those of HiddenPaths that exist, for each of Homes. If there
 // is none, only the system's are hidden.
 func HideSecrets() mounts.Plan {
-	var paths []string
-	for _, home := range Homes() {
-		paths = append(paths, belowHome(home)...)
-	}
 	var p mounts.Plan
-	for _, h := range append(paths, HiddenPaths("")...) {
-		if _, err := os.Lstat(h); err == nil {
-			p = append(p, mounts.Block(h))
+	var st unix.Stat_t
+	// Most are not there: looked up from their home directory, that is soon known.
+	for _, home := range Homes() {
+		fd, err := unix.Open(home, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err == unix.ENOENT || err == unix.ENOTDIR {
+			continue
+		}
+		for _, name := range homeSecrets {
+			// What cannot be looked up is better hidden.
+			if err != nil || unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+				p = append(p, mounts.Block(filepath.Join(home, name)))
+			}
+		}
+		if err == nil {
+			unix.Close(fd)
+		}
+	}
+	for _, name := range HiddenPaths("") {
+		if unix.Lstat(name, &st) == nil {
+			p = append(p, mounts.Block(name))
 		}
 	}
 	return p

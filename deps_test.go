@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 const module = "github.com/nsrun/nsrun"
@@ -20,29 +22,44 @@ const module = "github.com/nsrun/nsrun"
 var mayImport = map[string][]string{
 	"internal/prog":     {},
 	"internal/sys":      {},
+	"internal/owndir":   {"internal/sys"},
 	"internal/rlimit":   {},
 	"internal/textdiff": {},
 	"internal/screen":   {},
+	"internal/escape":   {},
+	"internal/ask":      {},
 	"internal/bwrap":    {},
 	"internal/manual":   {"internal/bwrap"},
+	"internal/mcpargs":  {"internal/escape"},
+	"internal/jsonform": {"overlay"},
 	"internal/reexec":   {"internal/prog"},
 	"internal/early":    {"internal/prog", "internal/reexec"},
 	"features":          {"internal/sys"},
 	"mounts":            {"internal/prog", "internal/sys", "features"},
 	"fanotify":          {"internal/sys", "features"},
 	"netpolicy":         {"internal/sys", "features"},
-	"overlay":           {"internal/sys", "internal/textdiff", "features", "mounts", "fanotify"},
+	"netpolicy/cgroup":  {"internal/sys", "netpolicy"},
+	"overlay":           {"internal/owndir", "internal/sys", "internal/textdiff", "features", "mounts", "fanotify"},
 	"nsexec":            {"internal/prog", "internal/reexec", "internal/rlimit", "internal/early", "internal/sys", "features", "mounts", "netpolicy"},
+	"netpolicy/broker":  {"netpolicy", "internal/sys", "nsexec"},
 	"internal/dropin":   {"internal/bwrap", "mounts", "nsexec"},
 	"internal/instant":  {"internal/bwrap", "internal/dropin", "internal/prog", "internal/reexec", "mounts", "nsexec"},
-	"project":           {"internal/sys"},
-	"":                  {"internal/sys", "features", "mounts", "fanotify", "netpolicy", "overlay", "nsexec", "project"},
+	"project":           {"internal/owndir", "internal/sys"},
+	"":                  {"internal/ask", "internal/escape", "internal/sys", "features", "mounts", "fanotify", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "overlay", "nsexec", "project"},
 	"cmd/nsrun":         {"*"},
+	"cmd/nsrun-mcp":     {"", "internal/escape", "internal/jsonform", "internal/mcpargs", "nsexec", "overlay", "project"},
 	"bench":             {"*"},
 	"bench/compare":     {"mounts", "nsexec"},
 	"bench/sessions":    {"mounts", "overlay"},
+	"bench/runner":      {"", "project"},
+	"bench/watch":       {"fanotify", "internal/storm"},
 	// Only for tests.
-	"internal/testenv":      {"internal/sys", "features"},
+	"internal/storm":    {},
+	"internal/testenv":  {"internal/sys", "features"},
+	"internal/netcases": {},
+	"internal/nettest":  {"internal/netcases", "internal/testenv", "netpolicy"},
+	// Makes files of netpolicy/cgroup.
+	"netpolicy/cgroup/gen":  {},
 	"test/clients/recorder": {},
 	"internal/differ":       {},
 	"internal/differ/probe": {},
@@ -54,30 +71,52 @@ var mayImport = map[string][]string{
 var thirdParty = map[string][]string{
 	"internal/testenv":      {"golang.org/x/sys/unix"},
 	"internal/sys":          {"golang.org/x/sys/unix"},
+	"internal/owndir":       {"golang.org/x/sys/unix"},
 	"internal/screen":       {"golang.org/x/sys/unix"},
+	"internal/ask":          {"golang.org/x/sys/unix"},
+	"":                      {"golang.org/x/sys/unix"},
 	"features":              {"golang.org/x/sys/unix"},
 	"internal/textdiff":     {"github.com/aymanbagabas/go-udiff/lcs"},
+	"fanotify":              {"github.com/fsnotify/fsnotify", "golang.org/x/sys/unix"},
 	"overlay":               {"github.com/bmatcuk/doublestar/v4", "golang.org/x/sys/unix"},
+	"netpolicy/cgroup":      {"golang.org/x/sys/unix"},
+	"netpolicy/cgroup/gen":  {"github.com/cilium/ebpf"},
+	"netpolicy":             {"golang.org/x/net/dns/dnsmessage", "golang.org/x/net/idna", "golang.org/x/sys/unix"},
 	"nsexec":                {"golang.org/x/sys/unix"},
+	"netpolicy/broker":      {"golang.org/x/sys/unix"},
+	"project":               {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "golang.org/x/sys/unix"},
 	"cmd/nsrun":             {"github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+	"cmd/nsrun-mcp":         {"github.com/modelcontextprotocol/go-sdk/mcp", "golang.org/x/sys/unix"},
 	"bench/sessions":        {"golang.org/x/sys/unix"},
+	"bench/watch":           {"golang.org/x/sys/unix"},
+	"internal/storm":        {"golang.org/x/sys/unix"},
+	"internal/nettest":      {"github.com/miekg/dns", "golang.org/x/sys/unix"},
 	"internal/differ/probe": {"golang.org/x/sys/unix"},
 	"internal/strike":       {"golang.org/x/sys/unix"},
 }
 
 // thirdPartyTests is what tests import beyond that.
 var thirdPartyTests = map[string][]string{
-	"nsexec":    {"github.com/syndtr/gocapability/capability"},
-	"cmd/nsrun": {"github.com/rogpeppe/go-internal/testscript"},
+	"nsexec":        {"github.com/syndtr/gocapability/capability"},
+	"cmd/nsrun":     {"github.com/rogpeppe/go-internal/testscript"},
+	"cmd/nsrun-mcp": {"github.com/modelcontextprotocol/go-sdk/mcp"},
+	"project":       {"go.etcd.io/bbolt"},
+	"fanotify":      {"github.com/fsnotify/fsnotify"},
+	"netpolicy":     {"github.com/miekg/dns", "golang.org/x/net/dns/dnsmessage"},
 }
 
 // onlyIn are packages that have one place.
 var onlyIn = map[string][]string{
-	"github.com/cilium/ebpf":       {"netpolicy"},
-	"github.com/fsnotify/fsnotify": {"fanotify"},
-	"log":                          {},
-	"log/slog":                     {},
+	"github.com/cilium/ebpf":                 {"netpolicy/cgroup/gen"},
+	"github.com/fsnotify/fsnotify":           {"fanotify"},
+	"github.com/modelcontextprotocol/go-sdk": {"cmd/nsrun-mcp"},
+	"go.etcd.io/bbolt":                       {"project"},
+	"log":                                    {},
+	"log/slog":                               {},
 }
+
+// forTests are packages that no library or command is made of.
+var forTests = []string{"internal/testenv", "internal/netcases", "internal/nettest"}
 
 // imports of a package: what its files import, and which of that only its tests do.
 type imports struct{ code, tests map[string]bool }
@@ -135,6 +174,7 @@ func own(p string) (pkg string, ok bool) {
 }
 
 func TestImports(t *testing.T) {
+	testenv.NeedCheckout(t)
 	found := readImports(t)
 	if len(found) < 10 {
 		t.Fatalf("found only %d packages", len(found))
@@ -150,7 +190,7 @@ func TestImports(t *testing.T) {
 				if !slices.Contains(allowed, o) && !slices.Contains(allowed, "*") {
 					t.Errorf("%q must not import %s", pkg, p)
 				}
-				if strings.HasPrefix(o, "cmd/") || o == "internal/testenv" && pkg != "internal/testenv" {
+				if strings.HasPrefix(o, "cmd/") || slices.Contains(forTests, o) && !slices.Contains(forTests, pkg) {
 					t.Errorf("%q must not import %s: it is no library", pkg, p)
 				}
 			}
@@ -187,6 +227,7 @@ func isThirdParty(p string) bool {
 }
 
 func TestThirdParty(t *testing.T) {
+	testenv.NeedCheckout(t)
 	check := func(pkg, what string, got map[string]bool, want []string, not map[string]bool) {
 		var list []string
 		for _, p := range slices.Sorted(maps.Keys(got)) {
@@ -215,6 +256,7 @@ func TestThirdParty(t *testing.T) {
 
 // TestRationale: every module in go.mod has its line.
 func TestRationale(t *testing.T) {
+	testenv.NeedCheckout(t)
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,12 @@
 //	cmd := spec.Command("go", "test", "./...") // fields and methods as in os/exec.Cmd
 //	err := cmd.Run()                           // *nsexec.Error: the sandbox; *exec.ExitError: the program
 //
+// For agents there is Runner: it does session, approval, run and report in one call.
+//
+//	r := nsrun.NewRunner(nsrun.Config{Project: "/home/me/src"})
+//	res, err := r.Run(ctx, nsrun.Request{Command: "make test"})
+//	fmt.Println(res) // stdout, stderr, and the exit code if not zero: what a model reads
+//
 // A Spec is plain data. Its zero value shares nothing with the host, and shows
 // nothing of it: no file, no network, no capability.
 //

@@ -2,7 +2,10 @@ package nsrun
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/mounts"
@@ -12,6 +15,12 @@ import (
 // directories that are private anyway: whoever can see a socket can connect to it,
 // on a read-only mount too. Sockets that come into being later are not hidden.
 func HideSockets() mounts.Plan {
+	return slices.DeleteFunc(hostSockets(), func(m mounts.Mount) bool { return inPrivatePlace(m.Target) })
+}
+
+// hostSockets blocks those in private directories too: folders and rules can show what is
+// there.
+func hostSockets() mounts.Plan {
 	b, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
 		return nil // no /proc, and no way to know
@@ -28,12 +37,15 @@ func HideSockets() mounts.Plan {
 // privatePlaces are replaced in BaseMounts.
 var privatePlaces = [...]string{"/run/", "/var/run/", "/tmp/", "/var/tmp/", "/dev/", "/proc/"}
 
+func inPrivatePlace(name string) bool {
+	return slices.ContainsFunc(privatePlaces[:], func(place string) bool { return strings.HasPrefix(name, place) })
+}
+
 // socketNames are the absolute names in a /proc/net/unix file (unix(7)), each
-// once, without those in private places.
+// once.
 func socketNames(b []byte) []string {
 	var names []string
 	seen := make(map[string]bool)
-lines:
 	for line := range bytes.Lines(b) {
 		// Num RefCount Protocol Flags Type St Inode Path; a path may hold spaces.
 		f := bytes.SplitN(bytes.TrimSuffix(line, []byte("\n")), []byte(" /"), 2)
@@ -41,15 +53,34 @@ lines:
 			continue
 		}
 		name := "/" + string(f[1])
-		for _, place := range privatePlaces {
-			if strings.HasPrefix(name, place) {
-				continue lines
-			}
-		}
 		if !seen[name] {
 			seen[name] = true
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// unixMount shows one of them.
+func unixMount(path string) (mounts.Mount, error) {
+	fail := func(err error) (mounts.Mount, error) { return mounts.Mount{}, &Error{"allow unix socket", path, err} }
+	if !filepath.IsAbs(path) {
+		return fail(errNotAbsolute)
+	}
+	real, err := realPath(path)
+	if err != nil {
+		return fail(err)
+	}
+	fi, err := os.Lstat(real)
+	if err != nil {
+		return fail(bare(err))
+	}
+	if fi.Mode()&os.ModeSocket == 0 {
+		return fail(errors.New("it is no socket"))
+	}
+	m, err := bindReal(real, false)
+	if err != nil {
+		return fail(bare(err))
+	}
+	return m, nil
 }

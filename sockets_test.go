@@ -14,7 +14,7 @@ func TestSocketNames(t *testing.T) {
 		"0000000000000000: 00000002 00000000 00010000 0001 01 12349 @abstract\n" +
 		"0000000000000000: 00000002 00000000 00010000 0001 01 12350\n" +
 		"0000000000000000: 00000002 00000000 00010000 0001 01 12351 relative\n"
-	want := []string{"/home/me/agent.sock", "/home/me/with space"}
+	want := []string{"/home/me/agent.sock", "/home/me/with space", "/run/user/1000/bus"}
 	if got := socketNames([]byte(file)); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q", got)
 	}

@@ -95,8 +95,13 @@ commit
 discard
 drop
 undo
+files
+log
+restore
+watch
 gc
 doctor
+mcp
 completion
 man
 version
@@ -168,14 +173,19 @@ _nsrun_kinds() {
 _nsrun_flag() {
 	case "$1 $2" in
 	'run C') kinds=(dir) ;;
+	'run allow-net') kinds=(none) ;;
+	'run allow-unix') kinds=(path) ;;
 	'run block') kinds=(path) ;;
 	'run c') kinds=(none) ;;
 	'run dir') kinds=(dir) ;;
 	'run engine') kinds=(choice:overlay,tmpfs,copy) ;;
 	'run env') kinds=(var) ;;
 	'run net') kinds=(choice:none,host) ;;
+	'run net-by') kinds=(choice:kernel,broker) ;;
 	'run on') kinds=(session) ;;
+	'run preset') kinds=(choice:default,build,test,git) ;;
 	'run project') kinds=(dir) ;;
+	'run publish') kinds=(none) ;;
 	'run report') kinds=(path) ;;
 	'run ro') kinds=(path) ;;
 	'run rw') kinds=(path) ;;
@@ -183,7 +193,21 @@ _nsrun_flag() {
 	'run timeout') kinds=(none) ;;
 	'diff color') kinds=(choice:auto,always,never) ;;
 	'commit exclude') kinds=(path) ;;
+	'log n') kinds=(none) ;;
+	'log session') kinds=(session) ;;
+	'restore date') kinds=(none) ;;
+	'restore from') kinds=(none) ;;
+	'restore to') kinds=(path) ;;
+	'watch engine') kinds=(choice:auto,fanotify,inotify) ;;
 	'gc older') kinds=(none) ;;
+	'mcp ask-timeout') kinds=(none) ;;
+	'mcp block') kinds=(path) ;;
+	'mcp env') kinds=(var) ;;
+	'mcp max-output') kinds=(none) ;;
+	'mcp project') kinds=(dir) ;;
+	'mcp ro') kinds=(path) ;;
+	'mcp rw') kinds=(path) ;;
+	'mcp timeout') kinds=(none) ;;
 	*) kinds=() ;;
 	esac
 }
@@ -191,7 +215,7 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --keep --net --on --project -q --report --ro --rw --session --timeout' rest=(command none+) ;;
+	run) flags='-C --allow-net --allow-unix --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --keep --learn-net --net --net-by --on --preset --project --publish -q --report --ro --rw --session --timeout --watch' rest=(command none+) ;;
 	ls) flags='--json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
 	diff) flags='--color --name-status --patch --stat' rest=(session path+) ;;
@@ -200,8 +224,13 @@ _nsrun_flags() {
 	discard) flags='-q' rest=(session+) ;;
 	drop) flags='-q' rest=(session path+) ;;
 	undo) flags='--force -q' rest=(session) ;;
-	gc) flags='--dry-run --keep-committed --kept --older -q' rest=(session+) ;;
+	files) flags='--backups --json --scan' rest=(path+) ;;
+	log) flags='--json -n -p --patch --session' rest=(none path) ;;
+	restore) flags='--date --from --json --list -q --to' rest=(path) ;;
+	watch) flags='--engine --json -q' rest=(dir+) ;;
+	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;
 	doctor) flags='--json --sessions' rest=() ;;
+	mcp) flags='--ask-timeout --block --commit --discard --env --keep --max-output --project --ro --rw --text-only --timeout' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='' rest=() ;;
 	version) flags='' rest=() ;;

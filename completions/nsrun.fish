@@ -100,8 +100,13 @@ function __nsrun_verbs
 		'discard	throw a session\'s changes away' \
 		'drop	throw a part of a session\'s changes away' \
 		'undo	take a session\'s last commit back' \
-		'gc	remove old sessions' \
+		'files	list files that are registered, and how many backups there are' \
+		'log	show what was run, and what it changed' \
+		'restore	put a file back as it was' \
+		'watch	print what changes in directories, while it does' \
+		'gc	remove old sessions and backups' \
 		'doctor	tell what this machine can do, and what is with the sessions' \
+		'mcp	serve agents: a tool that runs commands, over the Model Context Protocol' \
 		'completion	print a shell\'s completion script' \
 		'man	print the man page' \
 		'version	print the version' \
@@ -185,6 +190,10 @@ function __nsrun_flag -a verb flag
 	switch "$verb $flag"
 	case 'run C'
 		echo dir
+	case 'run allow-net'
+		echo none
+	case 'run allow-unix'
+		echo path
 	case 'run block'
 		echo path
 	case 'run c'
@@ -197,10 +206,16 @@ function __nsrun_flag -a verb flag
 		echo var
 	case 'run net'
 		echo choice:none,host
+	case 'run net-by'
+		echo choice:kernel,broker
 	case 'run on'
 		echo session
+	case 'run preset'
+		echo choice:default,build,test,git
 	case 'run project'
 		echo dir
+	case 'run publish'
+		echo none
 	case 'run report'
 		echo path
 	case 'run ro'
@@ -215,7 +230,35 @@ function __nsrun_flag -a verb flag
 		echo choice:auto,always,never
 	case 'commit exclude'
 		echo path
+	case 'log n'
+		echo none
+	case 'log session'
+		echo session
+	case 'restore date'
+		echo none
+	case 'restore from'
+		echo none
+	case 'restore to'
+		echo path
+	case 'watch engine'
+		echo choice:auto,fanotify,inotify
 	case 'gc older'
+		echo none
+	case 'mcp ask-timeout'
+		echo none
+	case 'mcp block'
+		echo path
+	case 'mcp env'
+		echo var
+	case 'mcp max-output'
+		echo none
+	case 'mcp project'
+		echo dir
+	case 'mcp ro'
+		echo path
+	case 'mcp rw'
+		echo path
+	case 'mcp timeout'
 		echo none
 	end
 end
@@ -226,6 +269,8 @@ function __nsrun_flags -a verb
 	case run
 		printf '%s\n' \
 			'-C	working directory' \
+			'--allow-net	let the command reach what a RULE says, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
+			'--allow-unix	let the command connect to the unix socket at a path (repeatable)' \
 			'--block	hide a path' \
 			'-c	run a shell string with /bin/sh -c' \
 			'--clear-env	pass nothing of the environment but PATH and HOME' \
@@ -237,15 +282,20 @@ function __nsrun_flags -a verb
 			'--env	set K=V, or pass K on (repeatable)' \
 			'--explain	print what would be done, do nothing' \
 			'--keep	keep the changes as a session, without asking' \
+			'--learn-net	let the command reach everything, which has to be approved, and print the rules that would do' \
 			'--net	network: none|host; host is the host\'s own, and has to be approved every time' \
+			'--net-by	enforce these rules by kernel|broker (default: the kernel, where that is allowed)' \
 			'--on	begin a session on top of another SESSION, whose changes the command sees' \
+			'--preset	for commands of a kind: default|build|test|git; build writes to caches, test discards, git with --direct to all of .git' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
+			'--publish	let this host reach a server of the command\'s on a TCP port, at 127.0.0.1 (repeatable)' \
 			'-q	do not say what changed' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
 			'--ro	make a path read-only' \
 			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \
 			'--session	add to a SESSION that was kept; its roots are the project, the first one is the working directory' \
-			'--timeout	end the command after this duration'
+			'--timeout	end the command after this duration' \
+			'--watch	say what the command changes while it does'
 	case ls
 		printf '%s\n' \
 			'--json	print JSON' \
@@ -281,17 +331,58 @@ function __nsrun_flags -a verb
 		printf '%s\n' \
 			'--force	take it back even where the project was changed since' \
 			'-q	say nothing on success'
+	case files
+		printf '%s\n' \
+			'--backups	only files of which there is a backup' \
+			'--json	print JSON' \
+			'--scan	register all files first, and forget those that are gone and have no backup'
+	case log
+		printf '%s\n' \
+			'--json	print JSON' \
+			'-n	show so many, NUMBER; 0: all (default 20)' \
+			'-p	show what changed in files' \
+			'--patch	show what changed in files' \
+			'--session	only those in this SESSION'
+	case restore
+		printf '%s\n' \
+			'--date	the backup of this day: YY-MM-DD or YYYY-MM-DD' \
+			'--from	the version before this EXECUTION, as nsrun log names it' \
+			'--json	print JSON' \
+			'--list	list what could be put back, and do nothing' \
+			'-q	say nothing on success' \
+			'--to	write it to another file; - is standard output'
+	case watch
+		printf '%s\n' \
+			'--engine	how: auto|fanotify|inotify' \
+			'--json	print a line of JSON for each' \
+			'-q	do not say when it begins'
 	case gc
 		printf '%s\n' \
 			'--dry-run	remove nothing, say what would be removed' \
 			'--keep-committed	do not remove sessions that can be undone' \
 			'--kept	remove sessions that are kept too; their changes are lost' \
 			'--older	remove what ended, or with --kept was used last, this duration ago: 30d, 12h, 0' \
-			'-q	say nothing on success'
+			'--playground	empty the playground' \
+			'-q	say nothing on success' \
+			'--yes	with --playground: do not ask'
 	case doctor
 		printf '%s\n' \
 			'--json	print JSON' \
 			'--sessions	tell about the sessions only'
+	case mcp
+		printf '%s\n' \
+			'--ask-timeout	how long a question to the user waits for its answer, as a duration; no answer is a no (default 5m)' \
+			'--block	hide a path' \
+			'--commit	commit what a command changed when it has ended, whatever its exit status (the default); nsrun undo takes it back' \
+			'--discard	throw away what a command changed' \
+			'--env	set K=V, or pass K on (repeatable)' \
+			'--keep	keep what all commands change in one session, until nsrun commit or nsrun discard' \
+			'--max-output	keep so much of standard output, and of standard error: a SIZE like 64K or 1M (default 64K)' \
+			'--project	project root directory (repeatable; commands begin in the first; default: the git work tree, else the current directory)' \
+			'--ro	make a path read-only' \
+			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \
+			'--text-only	results are texts alone, for clients that show models the structured half where there is one' \
+			'--timeout	end commands after this duration (default: when the client gives them up)'
 	end
 end
 
@@ -315,9 +406,18 @@ function __nsrun_rest -a verb
 		printf '%s\n' session path+
 	case undo
 		printf '%s\n' session
+	case files
+		printf '%s\n' path+
+	case log
+		printf '%s\n' none path
+	case restore
+		printf '%s\n' path
+	case watch
+		printf '%s\n' dir+
 	case gc
 		printf '%s\n' session+
 	case doctor
+	case mcp
 	case completion
 		printf '%s\n' choice:bash,zsh,fish
 	case man

@@ -83,6 +83,7 @@ func commit(args []string) int {
 	if err != nil {
 		return failDecision("commit", err, s)
 	}
+	registerCommit(s)
 	if !o.quiet {
 		switch s.State() {
 		case overlay.Committed:
@@ -193,6 +194,7 @@ func discard(args []string) int {
 			status = fail(err)
 			continue
 		}
+		registerDiscard(s.ID())
 		if !quiet {
 			say("discarded %s", s.ID())
 		}

@@ -45,6 +45,13 @@ func (c committing) underway() bool {
 	return len(entries) > 0
 }
 
+// staging reports whether a commit that is under way has made something: before that there
+// is nothing to finish or to take back.
+func (c committing) staging() bool {
+	made, _ := filepath.Glob(filepath.Join(c.project, "../home/.local/state/nsrun/sessions/*/tx/*/objects/*"))
+	return len(made) > 0 && c.underway()
+}
+
 // stop starts a commit, and sends a signal as soon as it has begun.
 func (c committing) stop(t *testing.T, s os.Signal) (status int) {
 	t.Helper()
@@ -53,7 +60,7 @@ func (c committing) stop(t *testing.T, s os.Signal) (status int) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "a commit", func() bool { return c.underway() || !testenv.Alive(cmd.Process.Pid) })
+	testenv.Eventually(t, "a commit", func() bool { return c.staging() || !testenv.Alive(cmd.Process.Pid) })
 	_ = cmd.Process.Signal(s)
 	_ = cmd.Wait()
 	return cmd.ProcessState.ExitCode()

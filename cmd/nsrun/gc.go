@@ -1,29 +1,40 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
 )
 
 const gcHelp = `Removed are sessions that were committed or discarded at least seven days ago,
 which cannot be undone then, and what killed processes left behind. Sessions
 that are kept are never removed, unless they are named, or --kept and --older
 are given. What is in use, what another session was begun on, and what belongs
-to somebody else stays. The same is done once a day after nsrun has committed or
-discarded something.`
+to somebody else stays. Without names, backups and versions of files older than
+seven days go too, and what the log holds beyond 90 days. All that is done once a
+day after nsrun has committed or discarded something.
+
+With --playground it is about what commands left in $HOME/playground, which is
+$XDG_DATA_HOME/nsrun/playground, instead: it says how much that is, and removes
+all of it after a yes on a terminal, or with --yes. Links are removed, never
+followed.`
 
 type gcOptions struct {
 	older               time.Duration
 	olderSet            bool
 	kept, keepCommitted bool
 	dryRun, quiet       bool
+	playground, yes     bool
 }
 
 func gcFlags(fs *flag.FlagSet, o *gcOptions) {
@@ -35,6 +46,8 @@ func gcFlags(fs *flag.FlagSet, o *gcOptions) {
 	fs.BoolVar(&o.kept, "kept", false, "remove sessions that are kept too; their changes are lost")
 	fs.BoolVar(&o.keepCommitted, "keep-committed", false, "do not remove sessions that can be undone")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "remove nothing, say what would be removed")
+	fs.BoolVar(&o.playground, "playground", false, "empty the playground")
+	fs.BoolVar(&o.yes, "yes", false, "with --playground: do not ask")
 	quietFlag(fs, &o.quiet)
 }
 
@@ -65,6 +78,12 @@ func gc(args []string) int {
 		return status
 	}
 	switch {
+	case o.yes && !o.playground:
+		return fail(&usageError{"gc", "--yes is for --playground"})
+	case o.playground && (len(rest) > 0 || o.olderSet || o.kept || o.keepCommitted):
+		return fail(&usageError{"gc", "--playground is not about sessions"})
+	case o.playground:
+		return gcPlayground(o)
 	case len(rest) > 0 && (o.olderSet || o.kept || o.keepCommitted):
 		return fail(&usageError{"gc", "sessions that are named are removed whatever their age and state"})
 	case o.kept && !o.olderSet:
@@ -99,7 +118,65 @@ func gc(args []string) int {
 	if n > 1 && !o.quiet {
 		say("%s %s in all", verb, sizeText(size))
 	}
+	if len(rest) == 0 && !o.dryRun {
+		tellRegistry(func(ctx context.Context, reg nsrunlib.Registry) error {
+			c, err := reg.Registry.Clean(ctx)
+			if text := cleanedCopies(c); text != "" && !o.quiet {
+				say("removed %s", text)
+			}
+			return err
+		})
+	}
 	return status
+}
+
+// gcPlayground says how much there is in the playground, and removes it.
+func gcPlayground(o gcOptions) int {
+	u, err := nsrunlib.MeasurePlayground("")
+	if err != nil && !errors.Is(err, os.ErrPermission) { // closed directories are opened when they are removed
+		return fail(err)
+	}
+	if u.Files == 0 && u.Bytes == 0 && err == nil {
+		return 0
+	}
+	text := func(u nsrunlib.PlaygroundUsage) string {
+		return fmt.Sprintf("%s: %s, %s", quote(u.Dir), plural(u.Files, "file"), sizeText(u.Bytes))
+	}
+	switch {
+	case o.dryRun:
+		say("would remove what is in %s", text(u))
+		return 0
+	case o.yes:
+	default:
+		switch ask("remove what is in " + text(u) + "? [y/N]") {
+		case "y", "yes":
+		default:
+			say("%s: not removed without a yes on a terminal (try: nsrun gc --playground --yes)", text(u))
+			return exitFailed
+		}
+	}
+	if u, err = nsrunlib.CleanPlayground(""); err != nil {
+		return fail(err)
+	}
+	if !o.quiet {
+		say("removed what was in %s", text(u))
+	}
+	return 0
+}
+
+// cleanedCopies is what the registry removed, empty if it was nothing.
+func cleanedCopies(c project.Cleaned) string {
+	var list []string
+	if c.Backups > 0 {
+		list = append(list, plural(c.Backups, "old backup"))
+	}
+	if c.Befores > 0 {
+		list = append(list, "file versions of "+plural(c.Befores, "old execution"))
+	}
+	if c.Executions > 0 {
+		list = append(list, "the log of "+plural(c.Executions, "execution"))
+	}
+	return strings.Join(list, ", ")
 }
 
 // cleanedText is what was removed, and how much that was.
@@ -116,4 +193,9 @@ func cleanedText(c overlay.Cleaned) string {
 
 // tidy removes old sessions that have ended, if that was not done today. What fails is
 // nothing that the user asked for: gc and doctor tell.
-func tidy() { _ = overlay.CleanDaily("") }
+func tidy() {
+	_ = overlay.CleanDaily("")
+	reg := project.Open(project.Options{})
+	_ = reg.CleanDaily(context.Background())
+	_ = reg.Close()
+}

@@ -76,3 +76,8 @@ func TestHome(t *testing.T) {
 		t.Errorf("status %d\n%s", status, out)
 	}
 }
+
+func isDir(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
+}

@@ -9,13 +9,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/jsonform"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
 )
 
 // Exit statuses of our own, as timeout(1) and env(1) have them.
@@ -32,26 +34,7 @@ func say(format string, args ...any) {
 	_, _ = os.Stderr.WriteString("nsrun: " + printable(fmt.Sprintf(format, args...)) + "\n")
 }
 
-// printable is s with escapes for what is not.
-func printable(s string) string {
-	if strings.IndexFunc(s, unprintable) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		if c := s[:n]; unprintable(r) {
-			c = strconv.Quote(c)
-			b.WriteString(c[1 : len(c)-1])
-		} else {
-			b.WriteString(c)
-		}
-		s = s[n:]
-	}
-	return b.String()
-}
-
-func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
+func printable(s string) string { return escape.Printable(s) }
 
 // fail prints what went wrong, with what to type where that is known, and returns
 // the exit status for it.
@@ -109,8 +92,11 @@ func hint(err error) string {
 			return "try: nsrun run -C DIR, or --ro DIR to show it"
 		}
 	}
-	if _, ok := errors.AsType[*mountError](err); ok {
+	if _, ok := errors.AsType[*nsrunlib.MountError](err); ok {
 		return "try: nsrun run --direct"
+	}
+	if e, ok := errors.AsType[*nsrunlib.Error](err); ok && e.Op == "use as project" {
+		return "try: nsrun run --project DIR"
 	}
 	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as project" {
 		return "try: nsrun run --project DIR"
@@ -133,33 +119,21 @@ func hint(err error) string {
 	if errors.Is(err, overlay.ErrNoCommit) {
 		return "try: nsrun ls, and nsrun undo SESSION"
 	}
+	if e, ok := errors.AsType[*project.Error](err); ok && errors.Is(err, project.ErrNoVersion) {
+		return "try: " + quoteCommand([]string{"nsrun", "restore", "--list", e.Path})
+	}
+	if e, ok := errors.AsType[*project.Error](err); ok && errors.Is(err, project.ErrDamaged) && filepath.Base(e.Path) == "registry.db" {
+		return "try: mv " + quoteCommand([]string{e.Path, e.Path + ".damaged"})
+	}
 	if errors.Is(err, overlay.ErrNoChange) {
 		return "try: nsrun show"
 	}
 	return ""
 }
 
-// quote makes a name of somebody else's safe to print.
-func quote(s string) string {
-	if s != "" && strings.IndexFunc(s, unprintable) < 0 && s[0] != '"' {
-		return s
-	}
-	return strconv.Quote(s)
-}
+func quote(s string) string { return escape.Quote(s) }
 
-// quoteCommand is a command as one could type it.
-func quoteCommand(args []string) string {
-	words := make([]string, len(args))
-	for i, a := range args {
-		switch {
-		case a == "" || strings.ContainsAny(a, " \t\"'`$&|;<>()*?[]#~!{}\\") && quote(a) == a:
-			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		default:
-			words[i] = quote(a)
-		}
-	}
-	return strings.Join(words, " ")
-}
+func quoteCommand(args []string) string { return escape.Command(args) }
 
 // printChanges prints changes, deletions first, a new or deleted directory as one
 // line. Nothing is cut off.
@@ -208,7 +182,7 @@ func details(c overlay.Change) string {
 		}
 		list = append(list, was)
 	case c.Kind == overlay.Modified && c.Aspects&^overlay.Content != 0:
-		for _, a := range aspects(c) {
+		for _, a := range jsonform.Aspects(c) {
 			if a == "mode" && c.Mode != c.OldMode {
 				a += " " + octal(c.OldMode) + " → " + octal(c.Mode)
 			}
@@ -222,19 +196,6 @@ func details(c overlay.Change) string {
 		return ""
 	}
 	return " (" + strings.Join(list, ", ") + ")"
-}
-
-// aspects are the names of what is different about a modified object.
-func aspects(c overlay.Change) (list []string) {
-	for _, a := range [...]struct {
-		is   overlay.Aspect
-		name string
-	}{{overlay.Content, "content"}, {overlay.Mode, "mode"}, {overlay.Owner, "owner"}, {overlay.Attributes, "attributes"}} {
-		if c.Aspects&a.is != 0 {
-			list = append(list, a.name)
-		}
-	}
-	return list
 }
 
 // below counts the changes that lie in the new directory changes[0]. All are

@@ -8,6 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/jsonform"
+	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -23,55 +26,38 @@ type report struct {
 	Missing    []string       `json:"missing"`
 	Network    network        `json:"network"`
 	Changes    []changeReport `json:"changes"`
-	Denied     []struct{}     `json:"denied"`
+	Denied     []deniedReport `json:"denied"`
 	State      string         `json:"state"`
-	Engine     string         `json:"engine"` // how the changes were kept apart; empty: --direct
-	Backups    []struct{}     `json:"backups"`
+	Engine     string         `json:"engine"`  // how the changes were kept apart; empty: --direct
+	Backups    []backupReport `json:"backups"` // that hold what was there before
 	Output     outputReport   `json:"output"`
 }
 
 type network struct {
-	Mode      string     `json:"mode"`
-	Decisions []struct{} `json:"decisions"`
+	Mode      string               `json:"mode"`
+	Decisions []netpolicy.Decision `json:"decisions"`
+	Omitted   int                  `json:"omitted,omitempty"` // decisions that are not listed
+	Rules     []string             `json:"rules,omitempty"`   // --learn-net
+}
+
+// deniedReport is something that the command was refused.
+type deniedReport struct {
+	Op        string `json:"op"`
+	Path      string `json:"path"`
+	Why       string `json:"why"`
+	AllowWith string `json:"allow_with"`
 }
 
 type outputReport struct {
 	Truncated bool `json:"truncated"`
 }
 
-// changeReport is one change. Keys without a value are left out from aspects on.
-type changeReport struct {
-	Kind    overlay.Kind `json:"kind"`
-	Root    string       `json:"root"`
-	Path    string       `json:"path"`
-	Mode    string       `json:"mode"` // octal, as stat(1) has it
-	Size    int64        `json:"size"`
-	Aspects []string     `json:"aspects,omitempty"` // of what was modified: content, mode, owner, attributes
-	Below   int          `json:"below,omitempty"`   // how many objects were deleted with this directory
-	Special string       `json:"special,omitempty"` // why it is not committed without --allow-special
-}
+// changeReport is one change.
+type changeReport = jsonform.Change
 
-func changeReports(changes []overlay.Change) []changeReport {
-	list := make([]changeReport, len(changes))
-	for i, c := range changes {
-		list[i] = changeReport{c.Kind, c.Root, c.Path, octal(c.Mode), c.Size, aspects(c), c.Below, c.Special}
-	}
-	return list
-}
+func changeReports(changes []overlay.Change) []changeReport { return jsonform.Changes(changes) }
 
-// octal is a mode as chmod(1) takes it.
-func octal(m os.FileMode) string {
-	bits := uint64(m.Perm())
-	for _, b := range [...]struct {
-		mode os.FileMode
-		bit  uint64
-	}{{os.ModeSetuid, 0o4000}, {os.ModeSetgid, 0o2000}, {os.ModeSticky, 0o1000}} {
-		if m&b.mode != 0 {
-			bits |= b.bit
-		}
-	}
-	return "0" + strconv.FormatUint(bits, 8)
-}
+func octal(m os.FileMode) string { return jsonform.Octal(m) }
 
 // openReport opens what --report names, so that a name that is none costs no run.
 // It comes before anything else is opened.
@@ -116,7 +102,7 @@ func (r *runner) reportPlace(name string) error {
 	}
 	roots := r.o.projects
 	if len(roots) == 0 {
-		roots = []string{workTree(r.dir())}
+		roots = []string{nsrunlib.FindProject(r.dir())}
 	}
 	for _, root := range roots {
 		if real, err := realPath(root); err == nil && inside(dir, real) {
@@ -128,7 +114,7 @@ func (r *runner) reportPlace(name string) error {
 
 // dir is where the project is looked for.
 func (r *runner) dir() string {
-	if r.o.dir != "" {
+	if r.o.dir != "" && r.o.dir != playground {
 		if dir, err := workingDir(r.o.dir); err == nil {
 			return dir
 		}
@@ -144,19 +130,23 @@ func (r *runner) writeReport(status int) error {
 	rep := report{
 		Command: r.o.command, ExitCode: status, TimedOut: r.timedOut,
 		DurationMS: time.Since(r.began).Milliseconds(), Backend: "native", Missing: []string{},
-		Network: network{Mode: r.o.net, Decisions: []struct{}{}},
-		Changes: changeReports(r.changes), Denied: []struct{}{}, State: r.state, Backups: []struct{}{},
+		Network: network{r.network.Mode, append([]netpolicy.Decision{}, r.network.Decisions...), r.network.Omitted, r.network.Rules},
+		Changes: changeReports(r.changes), Denied: []deniedReport{}, State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
 	}
-	if r.session != nil {
-		rep.Engine = r.session.Info().Engine.String()
+	if rep.Network.Mode == "" { // the command was not run
+		rep.Network.Mode = r.o.net
+	}
+	for _, d := range r.network.Denied() {
+		op := "connect"
+		if d.Proto == netpolicy.UDP.String() {
+			op = "send"
+		} else if d.Address == "" {
+			op = "resolve"
+		}
+		rep.Denied = append(rep.Denied, deniedReport{op, target(d), "no rule allows it", d.AllowWith})
 	}
 	if r.session != nil && !r.dropped {
 		rep.Session = r.session.ID()
-	}
-	if r.signal != nil {
-		if s, ok := r.signal.(unix.Signal); ok {
-			rep.Signal = unix.SignalName(s)
-		}
 	}
 	b, err := marshal(rep)
 	if err != nil {

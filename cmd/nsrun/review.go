@@ -99,6 +99,7 @@ type madeDiff struct {
 // reviewResult is what came of a commit.
 type reviewResult struct {
 	committed, dropped int
+	registered         bool // something was committed
 	err                error
 }
 
@@ -270,6 +271,7 @@ func (r *reviewer) apply() {
 		if len(choice.commit) > 0 {
 			if res.err = r.s.CommitWith(ctx, o); res.err == nil {
 				res.committed = commit
+				res.registered = true
 			}
 		}
 		if len(choice.drop) > 0 && res.err == nil {
@@ -285,6 +287,9 @@ func (r *reviewer) apply() {
 func (r *reviewer) report(res reviewResult, dying syscall.Signal) (status int) {
 	if res.err != nil {
 		status = fail(res.err)
+	}
+	if res.registered {
+		registerCommit(r.s)
 	}
 	what := ""
 	if res.committed > 0 {

@@ -1,29 +1,23 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	nsrunlib "github.com/nsrun/nsrun"
-	"github.com/nsrun/nsrun/mounts"
-	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
 )
 
 // runOptions are the flags of `nsrun run`.
@@ -34,20 +28,32 @@ type runOptions struct {
 	shell                 string
 	shellSet              bool
 	engine                overlay.Engine
+	preset                nsrunlib.Preset
 	direct                bool
 	commit, discard, keep bool
 	paths                 []pathRule
 	net                   string
+	allowNet              []netpolicy.Rule
+	learnNet              bool
+	enforcer              nsrunlib.Enforcer
+	publish               []uint16
+	allowUnix             []string
 	env                   []string
 	clearEnv              bool
 	timeout               time.Duration
 	report                string
-	explain, quiet        bool
+	explain, quiet, watch bool
 	command               []string
 }
 
 // pathRule is one --rw, --ro or --block, in the order given.
 type pathRule struct{ kind, pattern string }
+
+// ruleModes are what the kinds mean.
+var ruleModes = [...]struct {
+	kind string
+	mode nsrunlib.Mode
+}{{"rw", nsrunlib.Direct}, {"ro", nsrunlib.ReadOnly}, {"block", nsrunlib.Blocked}}
 
 // ruleFlag collects path rules of one kind.
 type ruleFlag struct {
@@ -82,15 +88,22 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
 	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
 	fs.Func("engine", "keep the changes apart by `overlay|tmpfs|copy` (default: what suits the file systems)", o.setEngine)
+	fs.Func("preset", "for commands of a kind: `default|build|test|git`; build writes to caches, test discards, git with --direct to all of .git", o.setPreset)
 	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)")
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make a `path` read-only")
 	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide a `path`")
 	fs.StringVar(&o.net, "net", "none", "network: `none|host`; host is the host's own, and has to be approved every time")
+	fs.Func("allow-net", "let the command reach what a `RULE` says, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", o.addRule)
+	fs.BoolVar(&o.learnNet, "learn-net", false, "let the command reach everything, which has to be approved, and print the rules that would do")
+	fs.Func("net-by", "enforce these rules by `kernel|broker` (default: the kernel, where that is allowed)", o.setEnforcer)
+	fs.Func("publish", "let this host reach a server of the command's on a TCP `port`, at 127.0.0.1 (repeatable)", o.addPort)
+	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "let the command connect to the unix socket at a `path` (repeatable)")
 	fs.Var((*listFlag)(&o.env), "env", "set `K=V`, or pass K on (repeatable)")
 	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass nothing of the environment but PATH and HOME")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")
 	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
 	fs.BoolVar(&o.explain, "explain", false, "print what would be done, do nothing")
+	fs.BoolVar(&o.watch, "watch", false, "say what the command changes while it does")
 	fs.BoolVar(&o.quiet, "q", false, "do not say what changed")
 }
 
@@ -140,14 +153,60 @@ func parseRun(args []string) (*runOptions, error) {
 		return nil, &usageError{"run", "--session, --on and --direct exclude each other"}
 	case o.session != "" && o.discard:
 		return nil, &usageError{"run", "--discard would throw away what the session held before: use nsrun discard"}
+	case o.preset == nsrunlib.TestPreset && (o.commit || o.keep || o.session != ""):
+		return nil, &usageError{"run", "--preset test discards the changes"}
 	case o.engine != 0 && (o.session != "" || o.direct):
 		return nil, &usageError{"run", "--engine is for a new session"}
 	case o.net != "none" && o.net != "host":
 		return nil, &usageError{"run", fmt.Sprintf("--net %s: only none and host", quote(o.net))}
+	case o.net == "host" && (len(o.allowNet) > 0 || o.learnNet || len(o.publish) > 0):
+		return nil, &usageError{"run", "--net host has no rules: no --allow-net, --learn-net or --publish with it"}
 	case o.timeout < 0:
 		return nil, &usageError{"run", "--timeout is negative"}
 	}
+	o.discard = o.discard || o.preset == nsrunlib.TestPreset && !o.direct
 	return o, nil
+}
+
+// addRule is --allow-net.
+func (o *runOptions) addRule(text string) error {
+	r, err := netpolicy.Parse(text)
+	if err == nil {
+		o.allowNet = append(o.allowNet, r)
+	}
+	return err
+}
+
+// addPort is --publish.
+func (o *runOptions) addPort(text string) error {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return errors.New("a port is a number from 1 to 65535")
+	}
+	o.publish = append(o.publish, uint16(n))
+	return nil
+}
+
+// setEnforcer is --net-by.
+func (o *runOptions) setEnforcer(name string) error {
+	for _, e := range [...]nsrunlib.Enforcer{nsrunlib.KernelEnforcer, nsrunlib.BrokerEnforcer} {
+		if e.String() == name {
+			o.enforcer = e
+			return nil
+		}
+	}
+	return errors.New("only kernel and broker")
+}
+
+// setPreset is --preset.
+func (o *runOptions) setPreset(name string) error {
+	for i, preset := range [...]string{nsrunlib.DefaultPreset: "default", nsrunlib.BuildPreset: "build", nsrunlib.TestPreset: "test", nsrunlib.GitPreset: "git"} {
+		if preset == name {
+			o.preset = nsrunlib.Preset(i)
+			return nil
+		}
+	}
+	return errors.New("only default, build, test and git")
 }
 
 func run(args []string) int {
@@ -158,17 +217,18 @@ func run(args []string) int {
 	if err != nil {
 		return fail(err)
 	}
-	r := &runner{o: o, began: time.Now(), state: overlay.Discarded.String()}
+	r := &runner{o: o, began: time.Now(), state: overlay.Discarded.String(), registry: project.Open(project.Options{})}
 	if o.session != "" {
 		r.state = overlay.Kept.String()
 	}
 	defer r.close()
 	if o.explain {
-		if err := r.prepare(); err != nil {
-			return fail(err)
+		c, q, err := r.request()
+		if err == nil {
+			err = nsrunlib.NewRunner(c).Explain(context.Background(), os.Stdout, q)
 		}
-		if err := r.cmd.Explain(os.Stdout); err != nil {
-			return fail(err)
+		if err != nil {
+			return fail(r.typed(err))
 		}
 		return 0
 	}
@@ -176,7 +236,7 @@ func run(args []string) int {
 		return fail(err)
 	}
 	status := r.all()
-	if r.state != overlay.Kept.String() && r.started() && !r.dropped {
+	if r.state != overlay.Kept.String() && r.session != nil && !r.dropped {
 		tidy()
 	}
 	if err := r.writeReport(status); err != nil {
@@ -187,25 +247,18 @@ func run(args []string) int {
 
 // all is everything but the report.
 func (r *runner) all() int {
-	if r.o.net == "host" {
-		switch ask(fmt.Sprintf("run with network access: %s? [y/N]", quoteCommand(r.o.command))) {
-		case "y", "yes":
-		default:
-			say("network access was not approved: it needs a yes on a terminal, every time")
-			return exitFailed
-		}
-	}
 	if !r.o.direct {
 		tellRecovered()
 	}
-	if err := r.prepare(); err != nil {
+	c, q, err := r.request()
+	if err != nil {
 		return fail(err)
 	}
 	var before *terminal
 	if r.asks() {
 		before = saveTerminal()
 	}
-	status := r.run()
+	status := r.run(c, q)
 	before.restore()
 	if err := r.finish(status); err != nil {
 		return failDecision("commit", err, r.session)
@@ -217,225 +270,132 @@ func (r *runner) all() int {
 type runner struct {
 	o       *runOptions
 	began   time.Time
-	session *overlay.Session // nil: --direct
-	engine  overlay.Engine   // that was found to work; zero: as overlay chooses
-	resumed bool             // the session was there before
-	spec    nsrunlib.Spec
-	cmd     *nsexec.Cmd
-	cancel  context.CancelFunc
-	ctx     context.Context
+	given   map[string]string // folders as they were typed, by absolute path
+	signals chan os.Signal
 
-	canceled atomic.Bool // the command was asked to end, because its time was up
+	execution *nsrunlib.Execution // nil: the command was not started
+	watched   chan struct{}       // closed when all is told that was seen; nil: nobody looks
+	session   *overlay.Session    // nil: there is none, or the command was not started
+	engine    string              // how changes were kept apart
 
 	report   *os.File // nil: none
 	dropped  bool     // the session is no more
-	unstored error    // why the changes are in memory only; nil: they are not
+	registry *project.Registry
 	changes  []overlay.Change
-	signal   os.Signal
+	backups  []backupReport
+	network  nsrunlib.Network
+	signal   string
 	timedOut bool
 	state    string
 }
 
-// started reports whether the command was executed.
-func (r *runner) started() bool { return r.cmd != nil && r.cmd.Process != nil }
-
 func (r *runner) close() {
-	if r.cancel != nil {
-		r.cancel()
+	if err := r.registry.Close(); err != nil {
+		say("registry: %s", err)
 	}
 	if r.session == nil {
 		return
 	}
-	drop := r.session.DropScratch
-	if !r.started() && !r.resumed {
-		drop = r.session.Remove
-	}
-	if err := drop(); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := r.session.DropScratch(); err != nil && !errors.Is(err, os.ErrClosed) {
 		say("%s", err)
 	}
 	_ = r.session.Close()
 }
 
-// prepare makes the session and the command.
-func (r *runner) prepare() error {
+// request is what the flags mean.
+func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	o := r.o
-	homes := nsrunlib.Homes()
-	if len(homes) == 0 {
-		return errors.New("find home directory: neither /etc/passwd nor HOME has one, and secrets below it could not be hidden")
-	}
 	wd, err := os.Getwd()
 	if err != nil {
-		return err
+		return c, q, err
 	}
 	dir := wd
-	if o.dir != "" {
+	if o.dir != "" && o.dir != playground {
 		if dir, err = workingDir(o.dir); err != nil {
-			return err
+			return c, q, err
 		}
 	}
-	roots := o.projects
-	switch {
-	case len(roots) > 0 || o.session != "" || o.on != "":
-	case o.direct:
-		roots = []string{workTree(dir)}
-	default:
-		var notice string
-		if roots, notice = defaultRoots(dir); notice != "" && !o.quiet {
-			say("%s", notice)
-		}
+	r.given = make(map[string]string)
+	c = nsrunlib.Config{
+		Session: o.session, On: o.on, Engine: o.engine, Preset: o.preset, After: nsrunlib.Hold,
+		Env: o.env, ClearEnv: o.clearEnv, Timeout: o.timeout, Approver: r, Watch: o.watch,
+		Net: netpolicy.Policy{Rules: o.allowNet}, Enforcer: o.enforcer, Publish: o.publish,
 	}
-	plan := nsrunlib.BaseMounts()
-	var table []mounts.Info
-	if !o.direct {
-		if table, err = mounts.ReadMountinfo(); err != nil {
-			return err
+	for _, path := range o.allowUnix {
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return c, q, err
 		}
+		r.given[abs] = path
+		c.AllowUnix = append(c.AllowUnix, abs)
+	}
+	if _, _, err := project.DefaultDirs(); err == nil {
+		c.Recorder = nsrunlib.Registry{Registry: r.registry}
 	}
 	if o.direct {
-		direct, err := directMounts(roots)
+		c.Mode = nsrunlib.Direct
+	}
+	for _, root := range o.projects {
+		abs, err := filepath.Abs(root)
 		if err != nil {
-			return err
+			return c, q, err
 		}
-		plan = append(plan, direct...)
-	} else if !o.explain {
-		if err := r.openSession(roots); err != nil {
-			return err
-		}
-		dir = sessionDir(o, r.session, dir)
-		for _, root := range r.session.Roots() {
-			if sub := mountBelow(table, root.Path); sub != "" {
-				return &mountError{root.Path, sub}
-			}
-		}
-		caches, err := r.cacheMounts(table)
+		r.given[abs] = root
+		c.Shared = append(c.Shared, nsrunlib.Folder{Path: abs, Mode: c.Mode})
+	}
+	if len(o.projects) == 0 && o.session == "" && o.on == "" {
+		c.Project = nsrunlib.FindProject(dir)
+	}
+	for _, rule := range o.paths {
+		pattern, err := filepath.Abs(rule.pattern)
 		if err != nil {
-			return err
+			return c, q, err
 		}
-		plan = append(append(plan, caches...), r.session.Mounts()...)
-	} else if id := o.session + o.on; id != "" {
-		s, err := overlay.OpenReadOnly("", id)
-		if err != nil {
-			return err
-		}
-		for i, m := range s.Mounts() {
-			if o.on != "" {
-				n := strconv.Itoa(i + 1)
-				m.Lower = append([]string{m.Upper}, m.Lower...)
-				m.Upper, m.Work = "/SESSION/upper/overlay"+n, "/SESSION/work/overlay"+n
+		for _, m := range ruleModes {
+			if m.kind == rule.kind {
+				c.Rules = append(c.Rules, nsrunlib.Rule{Mode: m.mode, Pattern: pattern})
 			}
-			plan = append(plan, m)
-		}
-		dir = sessionDir(o, s, dir)
-		_ = s.Close()
-	} else {
-		for i, root := range roots {
-			if root, err = realPath(root); err != nil {
-				return err
-			}
-			if sub := mountBelow(table, root); sub != "" {
-				return &mountError{root, sub}
-			}
-			n := strconv.Itoa(i + 1)
-			plan = append(plan, mounts.Overlay(root, "/SESSION/upper/overlay"+n, "/SESSION/work/overlay"+n, root))
 		}
 	}
-	plan = append(plan, nsrunlib.HideSecrets()...)
-	for _, m := range nsrunlib.HideSockets() {
-		// A socket's copy in an overlay leads nowhere.
-		if r.session == nil || !within(r.session, m.Target) {
-			plan = append(plan, m)
+	if id := o.session + o.on; id != "" && o.dir == "" {
+		if dir, err = sessionDir(id, dir); err != nil {
+			return c, q, err
 		}
 	}
-	rules, err := ruleMounts(o.paths)
-	if err != nil {
-		return err
+	if o.dir == playground {
+		dir = playground
 	}
-	plan = append(plan, rules...)
-	if o.net == "host" {
-		r.spec.Share |= nsexec.Net
-		plan = append(plan, mounts.ROBind("/run/systemd/resolve", "/run/systemd/resolve").Try())
+	q = nsrunlib.Request{
+		Args: o.command, WorkingDir: dir, Network: o.net == "host", LearnNet: o.learnNet,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Passthrough: true,
 	}
-	// Sessions are no business of what runs in one, whatever the rules say.
-	if state, err := overlay.DefaultDir(); err == nil {
-		if err := keepState(state, plan); err != nil {
-			return err
-		}
-		plan = append(plan, mounts.Block(filepath.Dir(state)))
-	}
-	if err := standardFiles(); err != nil {
-		return err
-	}
-	r.spec.Mounts, r.spec.Dir, r.spec.Env = plan, dir, environment(o, table)
-	r.ctx = context.Background()
-	if o.timeout > 0 {
-		r.ctx, r.cancel = context.WithTimeout(r.ctx, o.timeout)
-	}
-	r.cmd = r.spec.CommandContext(r.ctx, o.command[0], o.command[1:]...)
-	if r.session != nil {
-		r.cmd.Layers = r.session.Layers()
-	}
-	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	// As timeout(1): a request first, and no patience after that.
-	r.cmd.Cancel = func() error {
-		err := r.cmd.Process.Signal(syscall.SIGTERM)
-		if err == nil {
-			r.canceled.Store(true)
-		}
-		return err
-	}
-	r.cmd.WaitDelay = 2 * time.Second
-	return nil
+	return c, q, nil
 }
 
-// openSession begins a session, or goes on with one.
-func (r *runner) openSession(roots []string) (err error) {
-	if r.o.on != "" && len(roots) == 0 {
-		s, err := overlay.OpenReadOnly("", r.o.on)
-		if err != nil {
-			return err
-		}
-		for _, root := range s.Roots() {
-			roots = append(roots, root.Path)
-		}
-		_ = s.Close()
-	}
-	if r.o.session == "" {
-		r.session, err = overlay.Create(overlay.Options{Roots: roots, Command: r.o.command, On: r.o.on, Engine: max(r.engine, r.o.engine)})
-		return err
-	}
-	s, err := overlay.Open("", r.o.session)
-	if err != nil {
-		return err
-	}
-	if err := s.Resume(r.o.command); err != nil {
-		_ = s.Close()
-		return err
-	}
-	r.session, r.resumed = s, true
-	return nil
-}
+// playground is the word for $HOME/playground.
+const playground = "playground"
 
 // sessionDir is where a command runs in a session whose roots another one had: in the
-// first, if the current directory is in none and no other one was given.
-func sessionDir(o *runOptions, s *overlay.Session, dir string) string {
-	if o.session == "" && o.on == "" || o.dir != "" {
-		return dir
+// first, if the current directory is in none.
+func sessionDir(id, dir string) (string, error) {
+	s, err := overlay.OpenReadOnly("", id)
+	if err != nil {
+		return "", err
 	}
-	if real, err := realPath(dir); err == nil && within(s, real) {
-		return dir
+	defer s.Close()
+	roots := s.Roots()
+	if real, err := realPath(dir); err == nil {
+		for _, root := range roots {
+			if inside(real, root.Path) {
+				return dir, nil
+			}
+		}
 	}
-	return s.Roots()[0].Path
+	return roots[0].Path, nil
 }
 
 // workingDir is the directory that -C names.
 func workingDir(name string) (string, error) {
-	if name == "playground" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", err
-		}
-		name = filepath.Join(home, "playground")
-	}
 	dir, err := filepath.Abs(name)
 	if err != nil {
 		return "", err
@@ -450,60 +410,37 @@ func workingDir(name string) (string, error) {
 	return dir, nil
 }
 
-// keepState refuses to make writable what holds the state directory: it could be
-// moved away, and another one put in its place.
-func keepState(state string, plan mounts.Plan) error {
-	real := state
-	for {
-		// What does not exist yet is found by its parents.
-		resolved, err := filepath.EvalSymlinks(real)
-		if err == nil {
-			real = resolved
-			break
-		}
-		if real == filepath.Dir(real) {
-			break
-		}
-		real = filepath.Dir(real)
+// typed is an error about what was typed, in the words in which it was.
+func (r *runner) typed(err error) error {
+	if e, ok := errors.AsType[*nsrunlib.RuleError](err); ok && e.Index < len(r.o.paths) {
+		rule := r.o.paths[e.Index]
+		return &usageError{"run", fmt.Sprintf("--%s %s: %s", rule.kind, quote(rule.pattern), e.Err)}
 	}
-	for _, m := range plan {
-		if m.Kind == mounts.KindBind && !m.ReadOnly && (inside(real, m.Target) || inside(state, m.Target)) {
-			return fmt.Errorf("%s would be writable, and the sessions' directory %s with it", quote(m.Target), quote(state))
+	if e, ok := errors.AsType[*nsrunlib.Error](err); ok {
+		if given, ok := r.given[e.Path]; ok {
+			e.Path = given
 		}
 	}
-	return nil
+	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as project" {
+		if given, ok := r.given[e.Path]; ok {
+			e.Path = given
+		}
+	}
+	if e, ok := errors.AsType[*nsrunlib.DirError](err); ok && r.o.dir != playground {
+		return e.Err // with more about it
+	}
+	if _, ok := errors.AsType[*nsrunlib.DeniedError](err); ok {
+		return errors.New("network access was not approved: it needs a yes on a terminal, every time")
+	}
+	return err
 }
 
-// standardFiles refuses directories as standard input, output or error: through
-// one the command could reach all that is below it.
-func standardFiles() error {
-	for fd, name := range [...]string{"standard input", "standard output", "standard error"} {
-		var st unix.Stat_t
-		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			return fmt.Errorf("%s is a directory", name)
-		}
-	}
-	return nil
-}
-
-// workTree is the git work tree around dir, or dir itself. Directories of others
-// are no work tree of the caller's, whatever somebody put into them.
-func workTree(dir string) string {
-	for d := dir; own(d); d = filepath.Dir(d) {
-		if git := filepath.Join(d, ".git"); own(git) {
-			return d
-		}
-		if d == filepath.Dir(d) {
-			break
-		}
-	}
-	return dir
-}
-
-// own reports whether there is a file of that name and it is the caller's.
-func own(name string) bool {
-	var st unix.Stat_t
-	return unix.Lstat(name, &st) == nil && int(st.Uid) == os.Geteuid()
+// Approve asks on the terminal. Ctrl-C is an answer too: signals are not the command's
+// before there is one.
+func (r *runner) Approve(ctx context.Context, q nsrunlib.Question) (nsrunlib.Answer, error) {
+	signal.Stop(r.signals)
+	defer r.notify()
+	return nsrunlib.Terminal{Prefix: "nsrun: "}.Approve(ctx, q)
 }
 
 // realPath is a path of the host, absolute and without symbolic links.
@@ -512,33 +449,7 @@ func realPath(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	real, err := filepath.EvalSymlinks(abs)
-	if pe, ok := errors.AsType[*os.PathError](err); ok {
-		err = pe.Err
-	}
-	return real, err
-}
-
-// bindReal is a bind of what is at real, a path without symbolic links, at the same
-// path. A path is looked up again when it is mounted: if it leads elsewhere by then,
-// that is an error.
-func bindReal(real string, writable bool) (mounts.Mount, error) {
-	m := mounts.ROBind(real, real)
-	if writable {
-		m = mounts.Bind(real, real)
-	}
-	fail := func(err error) (mounts.Mount, error) { return m, &os.PathError{Op: "open", Path: real, Err: err} }
-	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
-	if err != nil {
-		return fail(err)
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fail(err)
-	}
-	m.Same = fileID(&st)
-	return m, nil
+	return filepath.EvalSymlinks(abs)
 }
 
 // inside reports whether the absolute path p is dir or lies below it.
@@ -546,214 +457,98 @@ func inside(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// caches are directories below the home directory that build tools cannot do
-// without. They are readable as they are; what is written to them is gone
-// afterwards.
-var caches = [...]string{".cache", "go/pkg", ".npm", ".cargo", ".rustup", ".m2/repository", ".gradle", ".ccache", ".yarn", ".bun"}
-
-// mountBelow is a mount point below dir that can be seen, "" if there is none.
-func mountBelow(table []mounts.Info, dir string) string {
-	if below := mounts.Below(table, dir); len(below) > 1 {
-		return filepath.Join(dir, below[1].Target)
-	}
-	return ""
-}
-
-// mountError is a project that the kernel takes for no layer of an overlay: in a
-// user namespace it could show what the other file system hides.
-type mountError struct{ root, sub string }
-
-func (e *mountError) Error() string {
-	return fmt.Sprintf("project %s has another file system mounted at %s: an overlay cannot hold it", quote(e.root), quote(e.sub))
-}
-
-// cacheMounts makes the caches writable, but for those that an overlay cannot hold.
-func (r *runner) cacheMounts(table []mounts.Info) (p mounts.Plan, err error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return nil, nil // nothing below it then
-	}
-	for _, c := range caches {
-		dir := filepath.Join(home, c)
-		if fi, err := os.Lstat(dir); err != nil || !fi.IsDir() || within(r.session, dir) || inside(r.session.Dir(), dir) {
-			continue
-		}
-		if real, err := realPath(dir); err != nil || mountBelow(table, real) != "" {
-			continue
-		}
-		m, err := r.session.Scratch(dir)
-		if err != nil {
-			return nil, err
-		}
-		p = append(p, m)
-	}
-	return p, nil
-}
-
-// within reports whether dir is a root of the session or lies in one.
-func within(s *overlay.Session, dir string) bool {
-	for _, root := range s.Roots() {
-		if inside(dir, root.Path) {
-			return true
-		}
-	}
-	return false
-}
-
-// ruleMounts are --rw, --ro and --block in their order. A rule for a directory
-// does not show the secrets in it: that takes one that names them.
-func ruleMounts(rules []pathRule) (p mounts.Plan, err error) {
-	if len(rules) == 0 {
-		return nil, nil
-	}
-	secrets := nsrunlib.HideSecrets()
-	for _, rule := range rules {
-		pattern, err := filepath.Abs(rule.pattern)
-		if err != nil {
-			return nil, err
-		}
-		paths, err := filepath.Glob(pattern)
-		if err != nil {
-			return nil, &usageError{"run", fmt.Sprintf("--%s %s: %s", rule.kind, quote(rule.pattern), err)}
-		}
-		if len(paths) == 0 {
-			return nil, &usageError{"run", fmt.Sprintf("--%s %s: no such path", rule.kind, quote(rule.pattern))}
-		}
-		for _, path := range paths {
-			if rule.kind == "block" {
-				p = append(p, mounts.Block(path))
-				continue
-			}
-			real, err := filepath.EvalSymlinks(path)
-			if err != nil {
-				return nil, err
-			}
-			m, err := bindReal(real, rule.kind == "rw")
-			if err != nil {
-				return nil, err
-			}
-			p = append(p, m)
-			for _, secret := range secrets {
-				if at, err := filepath.EvalSymlinks(secret.Target); err == nil && at != real && inside(at, real) {
-					p = append(p, mounts.Block(at))
-				}
-			}
-		}
-	}
-	return p, nil
-}
-
-// writableCache reports whether cacheMounts makes ~/.cache writable. Where it does
-// not, because there is none yet or no session to keep it in, programs are told
-// of another place.
-func writableCache(o *runOptions, table []mounts.Info) bool {
-	home, err := os.UserHomeDir()
-	if err != nil || o.direct {
-		return false
-	}
-	dir, err := realPath(filepath.Join(home, ".cache"))
-	return err == nil && isDir(filepath.Join(home, ".cache")) && mountBelow(table, dir) == ""
-}
-
-// environment is what the command gets.
-func environment(o *runOptions, table []mounts.Info) []string {
-	var env []string
-	if o.clearEnv {
-		for _, name := range [...]string{"PATH", "HOME"} {
-			if v, ok := os.LookupEnv(name); ok {
-				env = append(env, name+"="+v)
-			}
-		}
-	} else {
-		env = slices.DeleteFunc(nsrunlib.SafeEnv(os.Environ()), func(kv string) bool {
-			// Such a directory is not there, or not writable; /tmp is.
-			name, _, _ := strings.Cut(kv, "=")
-			return name == "TMPDIR" || name == "TMP" || name == "TEMP" || name == "TEMPDIR"
-		})
-		if _, given := os.LookupEnv("XDG_CACHE_HOME"); !given && !writableCache(o, table) {
-			env = append(env, "XDG_CACHE_HOME=/tmp/.cache")
-		}
-	}
-	for _, kv := range o.env {
-		name, _, assigned := strings.Cut(kv, "=")
-		if !assigned {
-			v, ok := os.LookupEnv(name)
-			if !ok {
-				continue
-			}
-			kv = name + "=" + v
-		}
-		kept := env[:0]
-		for _, e := range env {
-			if n, _, _ := strings.Cut(e, "="); n != name {
-				kept = append(kept, e)
-			}
-		}
-		env = append(kept, kv)
-	}
-	if env == nil {
-		env = []string{}
-	}
-	return env
-}
-
 // forwarded are the signals that go on to the command.
 var forwarded = [...]os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
-// run runs the command and returns its exit status.
-func (r *runner) run() int {
-	signals := make(chan os.Signal, 16)
+func (r *runner) notify() {
 	for _, s := range forwarded {
 		// What our caller ignores the command ignores too (nohup): a handler of ours
 		// would be the default in it.
 		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
+			signal.Notify(r.signals, s)
 		}
 	}
-	defer signal.Stop(signals)
-	err := r.cmd.Start()
-	for err != nil {
-		again, other := r.otherEngine(err)
-		if !again {
-			err = cmp.Or(other, err)
+}
+
+// run runs the command and returns its exit status.
+func (r *runner) run(c nsrunlib.Config, q nsrunlib.Request) int {
+	r.signals = make(chan os.Signal, 16)
+	r.notify()
+	defer signal.Stop(r.signals)
+	runner := nsrunlib.NewRunner(c)
+	defer func() {
+		if err := runner.Close(); err != nil {
+			say("%s", err)
+		}
+	}()
+	x, err := runner.Start(context.Background(), q)
+	if s := x.Session(); s != nil {
+		r.engine = s.Info().Engine.String()
+	}
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return r.timeOut()
+		}
+		if _, ok := errors.AsType[*nsrunlib.DirError](err); ok && r.o.dir == playground {
+			for _, notice := range x.Notices() { // why it does not exist
+				say("%s", notice)
+			}
+		}
+		return fail(r.typed(err))
+	}
+	r.execution, r.session = x, x.Session()
+	for _, notice := range x.Notices() {
+		if r.o.quiet {
 			break
 		}
-		err = r.cmd.Start()
+		if strings.HasPrefix(notice, "git ") {
+			notice += " (try: nsrun run --project . --project DIR)"
+		}
+		say("%s", notice)
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return r.timeOut()
-	} else if err != nil {
-		return fail(err)
+	if r.o.watch {
+		r.watched = make(chan struct{})
+		go r.watch(x.Events())
 	}
 	done := make(chan struct{})
 	go func() {
 		for {
 			select {
-			case s := <-signals:
-				_ = r.cmd.Process.Signal(s)
+			case s := <-r.signals:
+				_ = x.Signal(s)
 			case <-done:
 				return
 			}
 		}
 	}()
-	err = r.cmd.Wait()
+	res, err := x.Wait()
 	close(done)
-	if ps := r.cmd.ProcessState; ps != nil {
-		if ws, ok := ps.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-			r.signal = ws.Signal()
-		}
+	if r.session == nil { // else Collect records
+		r.tell(res)
 	}
-	switch _, exited := errors.AsType[*exec.ExitError](err); {
-	case r.canceled.Load():
+	r.signal, r.network = res.SignalName(), res.Network
+	r.tellNetwork()
+	switch {
+	case res.TimedOut:
 		return r.timeOut()
-	case exited:
-		return exitStatus(r.cmd.ProcessState)
 	case err != nil:
 		return fail(err)
 	}
-	return 0
+	return res.ExitCode
+}
+
+// tell says what could not be recorded.
+func (r *runner) tell(res nsrunlib.Result) {
+	for _, notice := range res.Notices[len(r.execution.Notices()):] {
+		if !r.o.quiet || strings.HasPrefix(notice, "registry: ") {
+			say("%s", strings.ReplaceAll(notice, "\n", "; "))
+		}
+	}
+	for _, b := range res.Backups {
+		r.backups = append(r.backups, backupReport{b.Path, b.Copy})
+	}
 }
 
 // timeOut says that the command's time was up.
@@ -768,22 +563,12 @@ func (r *runner) finish(status int) error {
 	if r.session == nil {
 		return nil
 	}
-	if !r.started() {
-		if r.resumed {
-			return nil
-		}
-		return r.drop()
-	}
 	r.state = overlay.Kept.String()
-	r.collect()
-	for c, err := range r.session.Changes() {
-		if err != nil {
-			return err
-		}
-		r.changes = append(r.changes, c)
+	if err := r.collect(); err != nil {
+		return err
 	}
 	if len(r.changes) == 0 {
-		if r.resumed {
+		if r.o.session != "" {
 			return nil
 		}
 		r.state = overlay.Discarded.String()
@@ -813,12 +598,13 @@ func (r *runner) finish(status int) error {
 			if perr := r.preserve(); perr != nil {
 				say("%s", perr)
 			}
-			if r.unstored == nil {
+			if r.execution.Unstored() == nil {
 				say("the changes are kept as session %s", id)
 			}
 			return err
 		}
 		r.state = overlay.Committed.String()
+		registerCommit(r.session)
 		if !r.o.quiet {
 			say("committed %s", plural(len(r.changes), "change"))
 		}
@@ -827,11 +613,12 @@ func (r *runner) finish(status int) error {
 			return err
 		}
 		r.state = overlay.Discarded.String()
+		registerDiscard(id)
 		if !r.o.quiet {
 			say("discarded %s", plural(len(r.changes), "change"))
 		}
 	default:
-		if r.unstored != nil {
+		if r.execution.Unstored() != nil {
 			return preserved
 		}
 		if preserved != nil {
@@ -869,7 +656,7 @@ func (r *runner) decide(status int) string {
 
 // asks reports whether the user decides, once there are changes.
 func (r *runner) asks() bool {
-	return r.session != nil && !r.o.commit && !r.o.discard && !r.o.keep && isTerminal(os.Stdin) && isTerminal(os.Stderr)
+	return !r.o.direct && !r.o.commit && !r.o.discard && !r.o.keep && isTerminal(os.Stdin) && isTerminal(os.Stderr)
 }
 
 // drop removes a session that has nothing in it.

@@ -89,6 +89,11 @@ func marshal(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return append(escapeJSON(b), '\n'), nil
+}
+
+// escapeJSON writes what a terminal would act on as its number.
+func escapeJSON(b []byte) []byte {
 	out := make([]byte, 0, len(b)+1)
 	for _, r := range string(b) {
 		switch {
@@ -101,7 +106,7 @@ func marshal(v any) ([]byte, error) {
 			out = fmt.Appendf(out, `\u%04x`, r)
 		}
 	}
-	return append(out, '\n'), nil
+	return out
 }
 
 // sessionReport is a session in `ls --json` and `show --json`. The keys are

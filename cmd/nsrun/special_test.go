@@ -133,6 +133,8 @@ func TestHostileTerminal(t *testing.T) {
 		term.Attach(c)
 		if err := c.Run(); err != nil {
 			t.Logf("%s: %v", hostile, err)
+		} else {
+			term.Await("end\r\n") // a terminal shows things when it gets around to it
 		}
 		return term.Screen()
 	}

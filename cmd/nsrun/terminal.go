@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"fmt"
+	"context"
 	"os"
 	"os/signal"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	askpkg "github.com/nsrun/nsrun/internal/ask"
 )
 
 // What the command did to the terminal must not decide what becomes of its changes:
@@ -20,23 +20,6 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// openTerminal opens the controlling terminal.
-func openTerminal() (*os.File, error) {
-	return os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
-}
-
-// control calls f with the descriptor, which stays as it is.
-func control(tty *os.File, f func(fd int) error) error {
-	c, err := tty.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if cerr := c.Control(func(fd uintptr) { err = f(int(fd)) }); cerr != nil {
-		return cerr
-	}
-	return err
-}
-
 // terminal is how the terminal was.
 type terminal struct {
 	mode       *unix.Termios
@@ -45,13 +28,13 @@ type terminal struct {
 
 // saveTerminal returns nil if there is none.
 func saveTerminal() *terminal {
-	tty, err := openTerminal()
+	tty, err := askpkg.Open()
 	if err != nil {
 		return nil
 	}
 	defer tty.Close()
 	t := &terminal{}
-	err = control(tty, func(fd int) error {
+	err = askpkg.Control(tty, func(fd int) error {
 		group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		if err != nil {
 			return err
@@ -71,7 +54,7 @@ func (t *terminal) restore() {
 	if t == nil || !t.foreground {
 		return
 	}
-	tty, err := openTerminal()
+	tty, err := askpkg.Open()
 	if err != nil {
 		return
 	}
@@ -79,7 +62,7 @@ func (t *terminal) restore() {
 	// Who is in the background and changes the terminal is stopped otherwise.
 	signal.Ignore(unix.SIGTTOU)
 	defer signal.Reset(unix.SIGTTOU)
-	_ = control(tty, func(fd int) error {
+	_ = askpkg.Control(tty, func(fd int) error {
 		group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		if err != nil {
 			return err
@@ -99,22 +82,8 @@ func (t *terminal) restore() {
 }
 
 // ask asks on the terminal, whatever standard input is, and returns the answer in
-// lower case: "" if there is none, or no terminal. What was typed before the
-// question is no answer.
+// lower case: "" if there is none, or no terminal.
 func ask(question string) string {
-	tty, err := openTerminal()
-	if err != nil {
-		return ""
-	}
-	defer tty.Close()
-	if err := control(tty, func(fd int) error { return unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCIFLUSH) }); err != nil {
-		return ""
-	}
-	fmt.Fprintf(tty, "nsrun: %s ", question)
-	line, err := bufio.NewReader(tty).ReadString('\n')
-	if err != nil {
-		fmt.Fprintln(tty)
-		return ""
-	}
-	return strings.ToLower(strings.TrimSpace(line))
+	answer, _ := askpkg.Line(context.Background(), "nsrun: "+question)
+	return answer
 }

@@ -146,7 +146,7 @@ func TestHostNetwork(t *testing.T) {
 	}{{"y\n", 0}, {"yes\n", 0}, {"n\n", 125}, {"\n", 125}, {"\x04", 125}} {
 		t.Run(strconv.Quote(c.answer), func(t *testing.T) {
 			s := atTerminal(t, "run", "--net", "host", "--commit", "--", "sh", "-c", "readlink /proc/self/ns/net; touch new")
-			s.Await("run with network access: sh -c ")
+			s.Await("Run command with network access: sh -c ")
 			s.Await("[y/N] ")
 			s.Type(c.answer)
 			s.ends(t, c.status)

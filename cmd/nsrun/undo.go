@@ -44,6 +44,7 @@ func undo(args []string) int {
 		return fail(err)
 	}
 	defer s.Close()
+	committed, cerr := s.Committed()
 	bar := newBar("taking back", o.quiet)
 	ctx, stop := interruptible()
 	err = s.Undo(ctx, overlay.UndoOptions{Force: o.force, Progress: bar.progress()})
@@ -51,6 +52,9 @@ func undo(args []string) int {
 	bar.end()
 	if err != nil {
 		return failDecision("undo", err, s)
+	}
+	if cerr == nil { // else the registry learns it from the next scan
+		registerUndo(s, committed)
 	}
 	if dirs, err := s.Aside(); o.force && !o.quiet && err == nil && len(dirs) > 0 {
 		say("what was changed since is kept in %s", quote(dirs[len(dirs)-1]))

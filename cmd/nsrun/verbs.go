@@ -1,6 +1,10 @@
 package main
 
-import "flag"
+import (
+	"flag"
+
+	"github.com/nsrun/nsrun/internal/mcpargs"
+)
 
 // verb is a word that os.Args[1] may be: what help, the man page and the
 // completions tell of it. The words of usage say what can be completed there, see
@@ -42,12 +46,27 @@ var verbs = [...]verb{
 	{name: "undo", usage: "[--force] [-q] [SESSION]", short: "take a session's last commit back",
 		long:  undoHelp,
 		flags: func(fs *flag.FlagSet) { undoFlags(fs, &undoOptions{}) }},
-	{name: "gc", usage: "[flags] [SESSION…]", short: "remove old sessions",
+	{name: "files", usage: "[flags] [PATH…]", short: "list files that are registered, and how many backups there are",
+		long:  filesHelp,
+		flags: func(fs *flag.FlagSet) { filesFlags(fs, &filesOptions{}) }},
+	{name: "log", usage: "[flags] [EXECUTION] [PATH]", short: "show what was run, and what it changed",
+		long:  logHelp,
+		flags: func(fs *flag.FlagSet) { logFlags(fs, &logOptions{}) }},
+	{name: "restore", usage: "[flags] PATH", short: "put a file back as it was",
+		long:  restoreHelp,
+		flags: func(fs *flag.FlagSet) { restoreFlags(fs, &restoreOptions{}) }},
+	{name: "watch", usage: "[flags] DIR…", short: "print what changes in directories, while it does",
+		long:  watchHelp,
+		flags: func(fs *flag.FlagSet) { watchFlags(fs, &watchOptions{}) }},
+	{name: "gc", usage: "[flags] [SESSION…]", short: "remove old sessions and backups",
 		long:  gcHelp,
 		flags: func(fs *flag.FlagSet) { gcFlags(fs, &gcOptions{}) }},
 	{name: "doctor", usage: "[--sessions] [--json]", short: "tell what this machine can do, and what is with the sessions",
 		long:  doctorHelp,
 		flags: func(fs *flag.FlagSet) { doctorFlags(fs, &doctorOptions{}) }},
+	{name: "mcp", usage: "[flags]", short: "serve agents: a tool that runs commands, over the Model Context Protocol",
+		long:  mcpHelp,
+		flags: func(fs *flag.FlagSet) { mcpargs.Define(fs, &mcpargs.Options{}) }},
 	{name: "completion", usage: "bash|zsh|fish", short: "print a shell's completion script",
 		long: "It completes bwrap too where that is a link to nsrun."},
 	{name: "man", short: "print the man page", long: "it is shown by nsrun man | man -l -."},
@@ -76,10 +95,20 @@ func action(name string) func(args []string) int {
 		return drop
 	case "undo":
 		return undo
+	case "files":
+		return files
+	case "log":
+		return showLog
+	case "restore":
+		return restore
+	case "watch":
+		return watch
 	case "gc":
 		return gc
 	case "doctor":
 		return doctor
+	case "mcp":
+		return mcp
 	case "completion":
 		return completion
 	case "man":

@@ -1,4 +1,4 @@
-package main
+package nsrun
 
 import (
 	"errors"
@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/mounts"
-	"github.com/nsrun/nsrun/overlay"
 )
 
 // What --direct keeps from the command is what git would execute on behalf of
@@ -25,8 +24,9 @@ import (
 // gitData are the directories in a git directory that hold nothing but data.
 var gitData = [...]string{"objects", "refs", "logs"}
 
-// directMounts makes the roots writable, but for their git directories.
-func directMounts(roots []string) (mounts.Plan, error) {
+// directMounts makes the roots writable, but for their git directories, unless those are
+// to be written to as well.
+func directMounts(roots []string, git bool) (mounts.Plan, error) {
 	d := direct{at: make(map[string]bool)}
 	for _, root := range roots {
 		abs, err := directRoot(root)
@@ -35,11 +35,14 @@ func directMounts(roots []string) (mounts.Plan, error) {
 			d.at[abs] = true
 			continue
 		}
-		return nil, &overlay.Error{Op: "use as project", Path: root, Err: err}
+		return nil, &Error{Op: "use as project", Path: root, Err: err}
 	}
 	for i, root := range d.roots {
+		if git {
+			break
+		}
 		if err := d.git(filepath.Join(root, ".git")); err != nil {
-			return nil, &overlay.Error{Op: "use as project", Path: roots[i], Err: err}
+			return nil, &Error{Op: "use as project", Path: roots[i], Err: err}
 		}
 	}
 	d.pin()
@@ -64,7 +67,7 @@ func directRoot(root string) (string, error) {
 	if abs == "/" {
 		return "", errors.New("the whole file system cannot be a root")
 	}
-	for _, home := range nsrunlib.Homes() {
+	for _, home := range Homes() {
 		if real, err := realPath(home); err == nil && inside(real, abs) {
 			return "", errors.New("it holds the home directory")
 		}
@@ -75,11 +78,6 @@ func directRoot(root string) (string, error) {
 		}
 	}
 	return abs, nil
-}
-
-func isDir(path string) bool {
-	fi, err := os.Lstat(path)
-	return err == nil && fi.IsDir()
 }
 
 // comparePaths sorts directories before what is in them.
@@ -159,7 +157,7 @@ func (d *direct) follow(file, prefix string) error {
 	}
 	name, ok := strings.CutPrefix(strings.TrimRight(string(b), "\r\n"), prefix)
 	if !ok || name == "" {
-		return fmt.Errorf("%s names no git directory", quote(file))
+		return fmt.Errorf("%s names no git directory", escape.Quote(file))
 	}
 	dir, err := d.target(file, name)
 	if err != nil || !d.holds(dir) {
@@ -179,11 +177,11 @@ func (d *direct) target(file, text string) (string, error) {
 	real, err := filepath.EvalSymlinks(name)
 	switch clean := filepath.Clean(name); {
 	case err == nil && real != clean && (d.holds(real) || d.holds(clean)):
-		return "", fmt.Errorf("%s leads through a symbolic link to %s", quote(file), quote(real))
+		return "", fmt.Errorf("%s leads through a symbolic link to %s", escape.Quote(file), escape.Quote(real))
 	case err == nil:
 		return real, nil
 	case d.canMake(name):
-		return "", fmt.Errorf("%s leads to %s, where nothing is", quote(file), quote(clean))
+		return "", fmt.Errorf("%s leads to %s, where nothing is", escape.Quote(file), escape.Quote(clean))
 	}
 	return "", nil
 }

@@ -1,4 +1,4 @@
-package main
+package nsrun
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/escape"
 )
 
 // A linked work tree's git directory, and a submodule's, is outside of it: .git is a
@@ -22,24 +24,19 @@ import (
 // gitFileMost bounds how much is read of git's files, in bytes.
 const gitFileMost = 1 << 20
 
-// defaultRoots are the roots of a session whose project is looked for from dir. A
+// projectRoots are the roots of a session over a project, whose path is free of links. A
 // notice says why git cannot write there, where it is in order to know.
-func defaultRoots(dir string) (roots []string, notice string) {
-	root := workTree(dir)
-	real, err := realPath(root)
-	if err != nil {
-		return []string{root}, ""
-	}
+func projectRoots(real string) (roots []string, notice string) {
 	git, err := outerGitDir(real)
 	switch {
 	case err != nil:
-		return []string{root}, fmt.Sprintf("git cannot write in the sandbox: %s (try: nsrun run --project . --project DIR)", err)
+		return []string{real}, "git cannot write in the sandbox: " + err.Error()
 	case git == "" || inside(git, real):
-		return []string{root}, ""
+		return []string{real}, ""
 	case inside(real, git):
 		return []string{git}, "" // a work tree in a bare repository
 	}
-	return []string{root, git}, ""
+	return []string{real, git}, ""
 }
 
 // outerGitDir is the git directory that root/.git, if it is a file, names: for a linked
@@ -58,7 +55,7 @@ func outerGitDir(root string) (string, error) {
 	if err != nil || !isDir(dir) {
 		return "", nil
 	}
-	refuse := func(why string) (string, error) { return "", fmt.Errorf("%s %s", quote(dir), why) }
+	refuse := func(why string) (string, error) { return "", fmt.Errorf("%s %s", escape.Quote(dir), why) }
 	if !own(dir) {
 		return refuse("is not yours")
 	}
@@ -82,7 +79,7 @@ func outerGitDir(root string) (string, error) {
 		return refuse("names another work tree")
 	}
 	if !own(found) || !isDir(filepath.Join(found, "objects")) || !isDir(filepath.Join(found, "refs")) || !own(filepath.Join(found, "HEAD")) {
-		return "", fmt.Errorf("%s is no git directory of yours", quote(found))
+		return "", fmt.Errorf("%s is no git directory of yours", escape.Quote(found))
 	}
 	return found, nil
 }

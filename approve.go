@@ -1,0 +1,258 @@
+package nsrun
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/ask"
+	"github.com/nsrun/nsrun/internal/escape"
+)
+
+// Action is what a Request may ask for beyond its Config.
+type Action string
+
+// The actions; there are no others.
+const (
+	ActionNetwork Action = "network" // use the host's network
+	ActionWrite   Action = "write"   // write to a path, which is the target
+	ActionShow    Action = "show"    // see a path that may be hidden, which is the target
+)
+
+// Question is what an Approver is asked.
+type Question struct {
+	Action Action
+	// Target is what the action is about: a path; for the network a text that is
+	// different each time, so that no answer can be found again by it.
+	Target string
+	// Project is Config.Project, without symbolic links.
+	Project string
+	// Command is what would be run, with its control characters escaped.
+	Command string
+	// OneTime says that only Allow and Deny are answers: anything else counts as the one
+	// of them that it is a kind of, and is not remembered.
+	OneTime bool
+}
+
+// String is the question for people: one line in which nothing acts on a terminal. Where
+// the command is long, so that its end could look like a question about another one, how
+// it begins is said once more behind it.
+func (q Question) String() string {
+	kind, to := "network access", ""
+	switch q.Action {
+	case ActionWrite:
+		kind, to = "write access", " to "+escape.Quote(q.Target)
+	case ActionShow:
+		kind, to = "read access", " to "+escape.Quote(q.Target)
+	}
+	text := "Run command with " + kind + to + ": " + q.Command + "?"
+	if utf8.RuneCountInString(text) < longQuestion {
+		return text
+	}
+	start := []rune(strings.Join(strings.Fields(q.Command), " "))
+	return text + fmt.Sprintf(" That was one command of %d characters, which would have %s; it begins with: %s",
+		utf8.RuneCountInString(q.Command), kind, string(start[:min(len(start), longQuestion/4)]))
+}
+
+// longQuestion is from how many characters on a window may not show a whole question, or
+// not so that it looks like one.
+const longQuestion = 240
+
+// Answer is what becomes of a Question. The zero Answer is Deny.
+type Answer uint8
+
+// The answers. Session: as long as the Runner. Always: until somebody changes it where
+// Config.Permissions keeps it, which takes a Config.Project.
+const (
+	Deny Answer = iota
+	Allow
+	DenySession
+	AllowSession
+	DenyAlways
+	AllowAlways
+)
+
+// Allows reports whether a is one of those that allow.
+func (a Answer) Allows() bool { return a == Allow || a == AllowSession || a == AllowAlways }
+
+// An Approver decides what commands may do beyond a Config. It may be called from several
+// goroutines, for several commands; ctx ends with the request. An error denies.
+type Approver interface {
+	Approve(ctx context.Context, q Question) (Answer, error)
+}
+
+// Permissions keep answers beyond the life of a Runner, for a project, an Action and a
+// target. It may be called from several goroutines. The network is never looked up.
+type Permissions interface {
+	Permission(project, action, target string) (allow, found bool, err error)
+	SetPermission(project, action, target string, allow bool) error
+}
+
+// DeniedError says that something was not approved. The command was not run.
+type DeniedError struct {
+	Question Question
+	Err      error // why there was no answer; nil: it was no
+}
+
+func (e *DeniedError) Error() string {
+	text := "network access"
+	switch e.Question.Action {
+	case ActionWrite:
+		text = "write access to " + escape.Quote(e.Question.Target)
+	case ActionShow:
+		text = "read access to " + escape.Quote(e.Question.Target)
+	}
+	text += " was denied: the command was not run"
+	if e.Err != nil {
+		text += " (" + e.Err.Error() + ")"
+	}
+	return text
+}
+
+// Unwrap returns e.Err.
+func (e *DeniedError) Unwrap() error { return e.Err }
+
+// permission is what is remembered of an answer.
+type permission struct {
+	action Action
+	target string
+}
+
+// approve asks for all that a request wants beyond the Config.
+func (r *Runner) approve(ctx context.Context, q *Request) error {
+	about := Question{Command: q.text()}
+	if r.config.Project != "" {
+		var err error
+		if about.Project, err = realFolder(r.config.Project); err != nil {
+			return err
+		}
+	}
+	for _, rule := range q.Paths {
+		about.Target = rule.Pattern
+		switch rule.Mode {
+		case Direct:
+			about.Action = ActionWrite
+		case ReadOnly:
+			about.Action = ActionShow
+		default:
+			continue
+		}
+		if err := r.ask(ctx, about); err != nil {
+			return err
+		}
+	}
+	if !q.Network && !q.LearnNet {
+		return nil
+	}
+	about.Action, about.OneTime = ActionNetwork, true
+	about.Target = unique()
+	return r.ask(ctx, about)
+}
+
+// unique is a target that no other question has.
+func unique() string {
+	var b [16]byte
+	for n := 0; n < len(b); {
+		k, err := unix.Getrandom(b[n:], 0)
+		if err != nil && err != unix.EINTR {
+			break // the time is enough: nothing is kept by it
+		}
+		n += max(k, 0)
+	}
+	return fmt.Sprintf("network-%d-%x", time.Now().UnixNano(), b)
+}
+
+// ask returns nil if the answer allows it.
+func (r *Runner) ask(ctx context.Context, q Question) error {
+	denied := func(err error) error { return &DeniedError{q, err} }
+	key := permission{q.Action, q.Target}
+	store := r.config.Permissions
+	if !q.OneTime {
+		r.mu.Lock()
+		allow, found := r.answers[key]
+		r.mu.Unlock()
+		if !found && store != nil {
+			var err error
+			if allow, found, err = store.Permission(q.Project, string(q.Action), q.Target); err != nil {
+				return denied(err)
+			}
+		}
+		switch {
+		case found && allow:
+			return nil
+		case found:
+			return denied(nil)
+		}
+	}
+	if r.config.Approver == nil {
+		return denied(errNobody)
+	}
+	answer, err := r.config.Approver.Approve(ctx, q)
+	switch {
+	case err != nil:
+		return denied(err)
+	case answer > AllowAlways:
+		return denied(fmt.Errorf("BUG: answer %d", answer))
+	}
+	if !q.OneTime && answer > Allow {
+		r.mu.Lock()
+		if r.answers == nil {
+			r.answers = make(map[permission]bool)
+		}
+		r.answers[key] = answer.Allows()
+		r.mu.Unlock()
+		// Without a project it would be for all of them.
+		if answer >= DenyAlways && store != nil && q.Project != "" {
+			err = store.SetPermission(q.Project, string(q.Action), q.Target, answer.Allows())
+		}
+	}
+	if !answer.Allows() {
+		return denied(nil)
+	}
+	if err != nil {
+		return &Error{Op: "keep permission", Path: q.Target, Err: err}
+	}
+	return nil
+}
+
+// Terminal is an Approver that asks on the controlling terminal, whatever standard input
+// is. Only words that say so are a yes; without a terminal there is none. Questions of all
+// Terminals are asked one after the other. The zero Terminal is ready for use.
+type Terminal struct {
+	// Prefix is written before each question. Empty: nothing.
+	Prefix string
+}
+
+// Approve asks.
+func (t Terminal) Approve(ctx context.Context, q Question) (Answer, error) {
+	choice := "[y/N]"
+	if !q.OneTime {
+		choice = "[y]es, [s]ession, [a]lways, [N]o, [ns] not this session, [na] never"
+	}
+	line, err := ask.Line(ctx, escape.Printable(t.Prefix+q.String())+" "+choice)
+	if err != nil {
+		return Deny, err
+	}
+	switch line {
+	case "y", "yes":
+		return Allow, nil
+	}
+	if q.OneTime {
+		return Deny, nil
+	}
+	switch line {
+	case "s", "session":
+		return AllowSession, nil
+	case "a", "always":
+		return AllowAlways, nil
+	case "ns":
+		return DenySession, nil
+	case "na", "never":
+		return DenyAlways, nil
+	}
+	return Deny, nil
+}

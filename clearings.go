@@ -1,0 +1,85 @@
+package nsrun
+
+import (
+	"sync"
+
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// clearings deal with what is left of sessions that are gone, which the next command need
+// not wait for: what was not written to is kept for it, the rest removed. What cannot be
+// removed is left to overlay.Clean.
+type clearings struct {
+	slots chan struct{} // of those under way: who writes much must not get ahead of them
+	all   sync.Mutex    // held by who wants all slots
+
+	mu     sync.Mutex
+	spares []*overlay.Spare
+	closed bool
+}
+
+const (
+	maxClearings = 2
+	maxSpares    = 4 // of how many commands at once each finds one
+)
+
+func newClearings() clearings { return clearings{slots: make(chan struct{}, maxClearings)} }
+
+// retire discards s.
+func (c *clearings) retire(s *overlay.Session) error {
+	left, err := s.Retire()
+	if err != nil {
+		return err
+	}
+	c.slots <- struct{}{}
+	go func() {
+		defer func() { <-c.slots }()
+		if !left.Ready() || !c.put(left) {
+			_ = left.Remove()
+		}
+	}()
+	return nil
+}
+
+// put reports whether there is room for sp.
+func (c *clearings) put(sp *overlay.Spare) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || len(c.spares) == maxSpares {
+		return false
+	}
+	c.spares = append(c.spares, sp)
+	return true
+}
+
+// spare returns what a new session can use, or nil.
+func (c *clearings) spare() (sp *overlay.Spare) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.spares); n > 0 {
+		sp, c.spares = c.spares[n-1], c.spares[:n-1]
+	}
+	return sp
+}
+
+// close removes all that is there, and waits for that.
+func (c *clearings) close() (err error) {
+	c.mu.Lock()
+	spares := c.spares
+	c.spares, c.closed = nil, true
+	c.mu.Unlock()
+	for _, sp := range spares {
+		if rerr := sp.Remove(); err == nil {
+			err = rerr
+		}
+	}
+	c.all.Lock()
+	defer c.all.Unlock()
+	for range cap(c.slots) {
+		c.slots <- struct{}{}
+	}
+	for range cap(c.slots) {
+		<-c.slots
+	}
+	return err
+}

@@ -1,0 +1,201 @@
+// The runtime would open files of the cgroup, to find a limit for processors that does
+// not matter here.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
+// Nsrun-mcp serves the Model Context Protocol on standard input and output. `nsrun mcp`
+// executes it, and nsrun help mcp explains it; it is a program of its own so that nsrun
+// does not pay for its libraries.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/mcpargs"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
+)
+
+// Standard output belongs to the protocol. Our lines go to standard error, which clients
+// keep as a log, begin with "nsrun: ", and are few.
+
+// Exit statuses, as nsrun has them.
+const exitFailed = 125
+
+func main() { os.Exit(serve(os.Args[1:])) }
+
+func say(format string, args ...any) {
+	_, _ = os.Stderr.WriteString("nsrun: " + escape.Printable(fmt.Sprintf(format, args...)) + "\n")
+}
+
+func fail(err error) int {
+	say("mcp: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	return exitFailed
+}
+
+// serve serves until the client is gone, or a signal ends it.
+func serve(args []string) int {
+	o, err := mcpargs.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		say("try: nsrun help mcp")
+		return 0
+	}
+	if err != nil {
+		return fail(err)
+	}
+	config, err := configure(o)
+	if err != nil {
+		return fail(err)
+	}
+	if _, err := unix.IoctlGetTermios(0, unix.TCGETS); err == nil {
+		say("serving the Model Context Protocol on standard input, which an agent's program does better than a terminal (try: nsrun help mcp)")
+	}
+	life, end := context.WithCancel(context.Background())
+	defer end()
+	defer signals(end)()
+	if _, _, err := project.DefaultDirs(); err == nil {
+		registry := project.Open(project.Options{})
+		defer registry.Close()
+		config.Recorder = nsrun.Registry{Registry: registry}
+	}
+	s := newServer(life, o, config)
+	// What is written to a client that is gone, or does not read, waits for ever; the end
+	// does not wait for it.
+	done := make(chan error, 1)
+	go func() {
+		done <- s.protocol.Run(life, &mcp.IOTransport{Reader: &watched{File: os.Stdin, end: end}, Writer: os.Stdout})
+	}()
+	select {
+	case err = <-done:
+	case <-life.Done():
+	}
+	end()
+	if cerr := s.close(); cerr != nil {
+		say("mcp: %s", cerr)
+	}
+	nsexec.Shutdown()
+	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, io.EOF) {
+		return fail(err)
+	}
+	return 0
+}
+
+// signals makes those that ask a server to end, end it. A client that is gone is told by
+// errors, not by SIGPIPE.
+func signals(end func()) (stop func()) {
+	c := make(chan os.Signal, 4)
+	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	go func() {
+		if _, ok := <-c; ok {
+			end()
+		}
+	}()
+	return func() {
+		signal.Stop(c)
+		signal.Stop(pipe)
+		close(c)
+	}
+}
+
+// watched is what the client writes. Its end, or an error, ends all that is done for it.
+type watched struct {
+	*os.File
+	end  func()
+	once sync.Once
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.File.Read(p)
+	if err != nil {
+		w.once.Do(w.end)
+	}
+	return n, err
+}
+
+// configure is what the flags mean. What is wrong with them is said now, not to the
+// first command.
+func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return c, err
+	}
+	projects := o.Projects
+	if len(projects) == 0 {
+		projects = []string{nsrun.FindProject(wd)}
+	}
+	state, err := overlay.DefaultDir()
+	if err != nil {
+		return c, err
+	}
+	for i, dir := range projects {
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(wd, dir)
+		}
+		real, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			var fi os.FileInfo
+			if fi, err = os.Stat(real); err == nil && !fi.IsDir() {
+				err = syscall.ENOTDIR
+			}
+		}
+		if pe, ok := errors.AsType[*os.PathError](err); ok {
+			err = pe.Err
+		}
+		switch {
+		case err != nil:
+			return c, &nsrun.Error{Op: "use as project", Path: dir, Err: err}
+		case strings.HasPrefix(state, strings.TrimSuffix(real, "/")+"/"):
+			// That is where some programs start their servers: / or the home directory.
+			return c, fmt.Errorf("the project would be %s, and sessions in it (try: --project DIR)", real)
+		case i == 0:
+			c.Project = real
+		default:
+			c.Shared = append(c.Shared, nsrun.Folder{Path: real})
+		}
+	}
+	for _, p := range o.Paths {
+		mode := map[string]nsrun.Mode{"rw": nsrun.Direct, "ro": nsrun.ReadOnly, "block": nsrun.Blocked}[p.Kind]
+		pattern := p.Pattern
+		if !filepath.IsAbs(pattern) {
+			pattern = filepath.Join(wd, pattern)
+		}
+		c.Rules = append(c.Rules, nsrun.Rule{Mode: mode, Pattern: pattern})
+	}
+	c.After = [...]nsrun.After{mcpargs.Commit: nsrun.Commit, mcpargs.Keep: nsrun.Keep, mcpargs.Discard: nsrun.Discard}[o.After]
+	c.Env, c.Timeout, c.MaxOutput = o.Env, o.Timeout, o.MaxOutput
+	// What else there is to say depends on when a command is run, and is said then.
+	err = nsrun.NewRunner(c).Explain(context.Background(), io.Discard, nsrun.Request{Command: "true"})
+	if e, ok := errors.AsType[*nsrun.RuleError](err); ok {
+		rule := o.Paths[e.Index]
+		return c, fmt.Errorf("--%s %s: %w", rule.Kind, escape.Quote(rule.Pattern), e.Err)
+	}
+	return c, nil
+}
+
+// version is that of this program's module.
+func version() string {
+	if bi, ok := debug.ReadBuildInfo(); ok && bi.Main.Version != "" && bi.Main.Version != "(devel)" {
+		return bi.Main.Version
+	}
+	return "devel"
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/mcpargs"
+)
+
+// What models are told.
+
+const toolName = "run_command"
+
+// about are the sentences that depend on the flags.
+func about(o *mcpargs.Options, c nsrun.Config) (project, changes, end string) {
+	project = "the project directory, " + escape.Printable(c.Project)
+	for _, f := range c.Shared {
+		project += ", and " + escape.Printable(f.Path)
+	}
+	switch o.After {
+	case mcpargs.Commit:
+		changes = "What a command changes there is in the project when it has ended; the user can take it back."
+	case mcpargs.Keep:
+		changes = "What commands change there is seen by the commands that follow, and by nobody else until the user commits it: other tools see the files as they were."
+	case mcpargs.Discard:
+		changes = "What a command changes there is thrown away when it has ended."
+	}
+	end = "A command ends with all that it started: nothing goes on in the background."
+	if o.Timeout > 0 {
+		end += fmt.Sprintf(" After %s it is ended.", o.Timeout)
+	}
+	return project, changes, end
+}
+
+func instructions(o *mcpargs.Options, c nsrun.Config) string {
+	project, changes, _ := about(o, c)
+	return "Runs shell commands in a sandbox: " + toolName + ". They can write to " + project +
+		", and to $HOME/playground; everything else is read-only, and secrets are hidden. " + changes +
+		" There is no network, unless `network` is true and the user allows it, who is asked every time."
+}
+
+func description(o *mcpargs.Options, c nsrun.Config) string {
+	project, changes, end := about(o, c)
+	var more strings.Builder
+	for _, p := range c.Rules {
+		if p.Mode == nsrun.Direct {
+			fmt.Fprintf(&more, "\n  - %s", escape.Printable(p.Pattern))
+		}
+	}
+	return `Run a terminal command in the project's root directory (or specified working directory) and return the output: standard output, then standard error, then the exit code if it is not zero. Text that starts with "ERROR: " says why a command was not run, or not to its end.
+
+File System Permissions:
+- The command normally works in the project directory and has read-write access to:
+  - ` + project + `
+  - $HOME/playground (playground directory for experiments, where $HOME is the user's home directory)
+  - /tmp, which is private to each command, and gone after it` + more.String() + `
+- Everything else is read-only, and files with secrets (keys, tokens) cannot be read.
+- ` + changes + `
+
+Network Access:
+- By default, this tool does not have access to the network.
+- If you require access to the network, you must set the ` + "`network`" + ` parameter to ` + "`true`" + `. The user is asked every time, for this one command, and it is not run if they say no.
+- For fetching websites or web content, use a tool that is made for it instead of this one, if you have one.
+
+Standard input is empty. ` + end + `
+
+If the command fails, you should handle the error gracefully and provide a helpful error message to the user.`
+}
+
+const inputSchema = `{
+  "type": "object",
+  "properties": {
+    "command": {
+      "type": "string",
+      "description": "The terminal command to run, by /bin/sh -c."
+    },
+    "working_dir": {
+      "type": "string",
+      "description": "The working directory where the command will be executed. Should be an absolute path. Defaults to the project directory. Special case: \"playground\" is normalized to $HOME/playground (user's home directory)."
+    },
+    "network": {
+      "type": "boolean",
+      "default": false,
+      "description": "Whether to allow network access. Defaults to false. The user is asked every time. For fetching websites or web content, use a tool that is made for it instead."
+    }
+  },
+  "required": ["command"],
+  "additionalProperties": false
+}`
+
+// outputSchema is for report.
+const outputSchema = `{
+  "type": "object",
+  "properties": {
+    "text": {"type": "string", "description": "Standard output, then standard error, then the exit code if it is not zero; ERROR: and why, if the command was not run, or not to its end."},
+    "exit_code": {"type": ["integer", "null"], "description": "null: the command was not run."},
+    "signal": {"type": "string"},
+    "timed_out": {"type": "boolean"},
+    "not_approved": {"type": "boolean"},
+    "error": {"type": "string"},
+    "duration_ms": {"type": "integer"},
+    "network": {"type": "object", "properties": {"mode": {"type": "string", "enum": ["none", "host"]}}, "required": ["mode"]},
+    "session": {"type": "string"},
+    "state": {"type": "string", "enum": ["kept", "committed", "discarded"]},
+    "engine": {"type": "string"},
+    "changes": {"type": "array", "items": {"type": "object", "properties": {
+      "kind": {"type": "string", "enum": ["added", "modified", "deleted", "type"]},
+      "root": {"type": "string"},
+      "path": {"type": "string"},
+      "mode": {"type": "string"},
+      "size": {"type": "integer"},
+      "aspects": {"type": "array", "items": {"type": "string"}},
+      "below": {"type": "integer"},
+      "special": {"type": "string"}
+    }, "required": ["kind", "root", "path", "mode", "size"]}},
+    "changes_total": {"type": "integer", "description": "How many changes there are; the list ends after the first ones."},
+    "notices": {"type": "array", "items": {"type": "string"}},
+    "output": {"type": "object", "properties": {"truncated": {"type": "boolean"}}, "required": ["truncated"]}
+  },
+  "required": ["text", "exit_code", "signal", "timed_out", "not_approved", "error", "duration_ms", "network", "session", "state", "engine", "changes", "changes_total", "notices", "output"]
+}`
+
+func tool(o *mcpargs.Options, c nsrun.Config) *mcp.Tool {
+	t := &mcp.Tool{
+		Name:        toolName,
+		Title:       "Run a command in a sandbox",
+		Description: description(o, c),
+		InputSchema: json.RawMessage(inputSchema),
+		// What the defaults of the protocol say is so: it can destroy (what is committed),
+		// and reach the network (where that is allowed).
+		Annotations: &mcp.ToolAnnotations{},
+	}
+	if !o.TextOnly {
+		t.OutputSchema = json.RawMessage(outputSchema)
+	}
+	return t
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/project"
+)
+
+const filesHelp = `Those at and below the paths; without one, of the project that one is in. A line
+each: id, state, last modification, how many backups there are, path. The states
+are there, deleted, and new for what is not in the project yet. Files are
+registered when a command changes them for the first time, or all of them with
+--scan; from then on there is a backup of what each was when it was changed
+first on a day, for seven days: nsrun restore.
+The keys of JSON are listed in docs/json.md of the source tree.`
+
+type filesOptions struct{ scan, backups, json bool }
+
+func filesFlags(fs *flag.FlagSet, o *filesOptions) {
+	fs.BoolVar(&o.scan, "scan", false, "register all files first, and forget those that are gone and have no backup")
+	fs.BoolVar(&o.backups, "backups", false, "only files of which there is a backup")
+	jsonFlag(fs, &o.json)
+}
+
+// fileReport is a file in `files --json`. The keys are stable.
+type fileReport struct {
+	ID           int64           `json:"id"`
+	Path         string          `json:"path"`
+	Project      string          `json:"project"`
+	LastModified *time.Time      `json:"last_modified"` // null: not known
+	Copy         string          `json:"last_approved_copy_path"`
+	Deleted      bool            `json:"is_deleted"`
+	Backups      []versionReport `json:"backups"`
+}
+
+// versionReport is a copy of a file that can be put back.
+type versionReport struct {
+	Date      string     `json:"date"` // YY-MM-DD
+	Time      *time.Time `json:"time"` // null: not known
+	Copy      string     `json:"backup"`
+	Size      int64      `json:"size"`
+	Mode      string     `json:"mode"`
+	Execution string     `json:"execution"`
+	Before    bool       `json:"before"` // the version before that execution, not the backup of its day
+}
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func files(args []string) int {
+	var o filesOptions
+	rest, status, ok := parseVerb("files", args, func(fs *flag.FlagSet) { filesFlags(fs, &o) })
+	if !ok {
+		return status
+	}
+	if len(rest) == 0 {
+		wd, err := os.Getwd()
+		if err != nil {
+			return fail(err)
+		}
+		rest = []string{nsrunlib.FindProject(wd)}
+	}
+	reg := project.Open(project.Options{})
+	defer reg.Close()
+	list := []fileReport{}
+	for _, name := range rest {
+		path, err := filePath(name)
+		if err != nil {
+			return fail(err)
+		}
+		if o.scan {
+			ctx, stop := interruptible()
+			err := reg.Scan(ctx, path)
+			stop()
+			if err != nil {
+				status = fail(err)
+			}
+		}
+		for f, err := range reg.Files(path) {
+			if err != nil {
+				status = fail(err)
+				continue
+			}
+			if o.backups && len(f.Backups) == 0 {
+				continue
+			}
+			if f.LastModified.IsZero() && !f.Deleted {
+				// Registered by a session that is not decided yet, which need not have made it.
+				if fi, err := os.Lstat(f.Path); err == nil && fi.Mode().IsRegular() {
+					f.LastModified = fi.ModTime()
+				}
+			}
+			r := fileReport{ID: f.ID, Path: f.Path, Project: f.Project, LastModified: moment(f.LastModified), Copy: f.LastApprovedCopyPath, Deleted: f.Deleted, Backups: []versionReport{}}
+			for _, b := range f.Backups {
+				r.Backups = append(r.Backups, versionReport{Date: b.Date, Copy: b.Copy, Size: b.Size, Mode: octal(b.Mode), Execution: b.Execution})
+			}
+			list = append(list, r)
+		}
+	}
+	if o.json {
+		return max(status, printJSON(list))
+	}
+	out := bufio.NewWriter(os.Stdout)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range list {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\n", f.ID, f.state(), f.when(), len(f.Backups), quote(f.Path))
+	}
+	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
+		return fail(err)
+	}
+	return status
+}
+
+func (f *fileReport) state() string {
+	switch {
+	case f.Deleted:
+		return "deleted"
+	case f.LastModified == nil:
+		return "new"
+	}
+	return "there"
+}
+
+func (f *fileReport) when() string {
+	if f.LastModified == nil {
+		return "-"
+	}
+	return f.LastModified.Local().Format("2006-01-02 15:04:05")
+}

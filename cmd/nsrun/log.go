@@ -1,0 +1,346 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/textdiff"
+	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
+)
+
+const logHelp = `A line each, the newest first: id, time, exit status, what became of the
+changes, how many there were, command. With an id, or its last eight characters,
+or last, the one execution and its changes; with a path, absolute or relative,
+those that changed what is at and below it.
+
+With -p what the execution changed in files: from what they were before it to
+what its session holds, as long as that is kept, else to what they are now. That
+is said on standard error. Executions stay in the log for 90 days, versions of
+files for seven.
+The keys of JSON are listed in docs/json.md of the source tree.`
+
+type logOptions struct {
+	most        int
+	session     string
+	json, patch bool
+}
+
+func logFlags(fs *flag.FlagSet, o *logOptions) {
+	fs.Func("n", "show so many, `NUMBER`; 0: all (default 20)", func(s string) error {
+		n, err := strconv.ParseUint(s, 10, 31)
+		if err != nil {
+			return errors.New("not a number")
+		}
+		o.most = int(n)
+		return nil
+	})
+	fs.Func("session", "only those in this `SESSION`", sessionValue(&o.session))
+	fs.BoolVar(&o.patch, "p", false, "show what changed in files")
+	fs.BoolVar(&o.patch, "patch", false, "show what changed in files")
+	jsonFlag(fs, &o.json)
+}
+
+// executionReport is an execution in `log --json`. The keys are stable.
+type executionReport struct {
+	ID       string            `json:"execution"`
+	Session  string            `json:"session"`
+	Command  []string          `json:"command"`
+	Dir      string            `json:"dir"`
+	Roots    []string          `json:"roots"`
+	Began    time.Time         `json:"began"`
+	Ended    time.Time         `json:"ended"`
+	ExitCode int               `json:"exit_code"`
+	Signal   string            `json:"signal"`
+	TimedOut bool              `json:"timed_out"`
+	Denied   []string          `json:"denied"`
+	Network  string            `json:"network"`
+	Backend  string            `json:"backend"`
+	Engine   string            `json:"engine"`
+	State    string            `json:"state"`
+	Changes  []loggedChange    `json:"changes"`
+	More     int               `json:"more"` // changes that are not listed
+	rec      project.Execution `json:"-"`
+}
+
+type loggedChange struct {
+	Kind   project.Kind `json:"kind"`
+	Root   string       `json:"root"`
+	Path   string       `json:"path"`
+	Mode   string       `json:"mode"`
+	Size   int64        `json:"size"`
+	Before string       `json:"before"` // where the version before is kept; empty: nowhere
+}
+
+func reportExecution(e project.Execution) executionReport {
+	r := executionReport{
+		ID: e.ID, Session: e.Session, Command: e.Command, Dir: e.Dir, Roots: e.Roots, Began: e.Began, Ended: e.Ended, ExitCode: e.ExitCode,
+		Signal: e.Signal, TimedOut: e.TimedOut, Denied: e.Denied, Network: e.Network, Backend: e.Backend, Engine: e.Engine, State: e.State,
+		Changes: []loggedChange{}, More: e.More, rec: e,
+	}
+	for _, c := range e.Changes {
+		r.Changes = append(r.Changes, loggedChange{c.Kind, c.Root, c.Path, octal(c.Mode), c.Size, c.Before})
+	}
+	return r
+}
+
+// shortExecution is the end of an execution's id, which means it too.
+func shortExecution(id string) string { return id[strings.LastIndexByte(id, '-')+1:] }
+
+func showLog(args []string) int {
+	o := logOptions{most: 20}
+	rest, status, ok := parseVerb("log", args, func(fs *flag.FlagSet) { logFlags(fs, &o) })
+	if !ok {
+		return status
+	}
+	f := project.Filter{Session: o.session, Most: o.most}
+	if o.session != "" {
+		// The log may know sessions that are no more: by their whole ids.
+		if s, err := overlay.OpenReadOnly("", o.session); err == nil {
+			f.Session = s.ID()
+			_ = s.Close()
+		}
+	}
+	reg := project.Open(project.Options{})
+	defer reg.Close()
+	if len(rest) > 0 && isExecution(reg, rest[0]) {
+		f.ID, f.Most, rest = rest[0], 1, rest[1:]
+	}
+	switch {
+	case len(rest) > 1:
+		return fail(&usageError{"log", "takes one execution, one path, or both"})
+	case o.patch && o.json:
+		return fail(&usageError{"log", "-p and --json exclude each other"})
+	case len(rest) == 1:
+		path, err := filePath(rest[0])
+		if err != nil {
+			return fail(err)
+		}
+		f.Path = path
+	}
+	list := []executionReport{}
+	for e, err := range reg.Executions(f) {
+		if err != nil {
+			status = fail(err)
+			continue
+		}
+		list = append(list, reportExecution(e))
+	}
+	out := bufio.NewWriter(os.Stdout)
+	var err error
+	switch {
+	case o.json:
+		return max(status, printJSON(list))
+	case o.patch:
+		for i := range list {
+			if err == nil {
+				err = printPatch(out, reg, &list[i].rec, f.Path)
+			}
+		}
+	case f.ID != "":
+		for i := range list {
+			list[i].print(out)
+		}
+	default:
+		err = printLog(out, list)
+	}
+	if err := errors.Join(err, out.Flush()); err != nil {
+		return fail(err)
+	}
+	return status
+}
+
+// isExecution reports whether a word means an execution: a file of that name is meant only
+// where none is.
+func isExecution(reg *project.Registry, word string) bool {
+	if word == "last" || project.IsExecution(word) {
+		return true
+	}
+	if len(word) != 8 || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz234567") != "" {
+		return false
+	}
+	for _, err := range reg.Executions(project.Filter{ID: word, Most: 1}) {
+		return err == nil
+	}
+	return false
+}
+
+func printLog(out io.Writer, list []executionReport) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for i := range list {
+		e := &list[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", shortExecution(e.ID), e.Began.Local().Format("2006-01-02 15:04:05"), e.exit(),
+			cmp.Or(quoteWord(e.State), "-"), plural(len(e.Changes)+e.More, "change"), quoteCommand(e.Command))
+	}
+	return w.Flush()
+}
+
+// quoteWord is quote, but that nothing stays nothing.
+func quoteWord(s string) string {
+	if s == "" {
+		return ""
+	}
+	return quote(s)
+}
+
+// exit is how the command ended, in a word.
+func (e *executionReport) exit() string {
+	switch {
+	case e.TimedOut:
+		return "timeout"
+	case e.Signal != "":
+		return quote(e.Signal)
+	}
+	return strconv.Itoa(e.ExitCode)
+}
+
+// print prints all about one execution.
+func (e *executionReport) print(out io.Writer) {
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(out, "%-9s %s\n", name, value)
+		}
+	}
+	line("execution", e.ID)
+	line("session", quoteWord(e.Session))
+	line("command", quoteCommand(e.Command))
+	line("in", quoteWord(e.Dir))
+	for _, root := range e.Roots {
+		line("root", quote(root))
+	}
+	line("began", fmt.Sprintf("%s (%s)", e.Began.Local().Format("2006-01-02 15:04:05"), ago(e.Began)))
+	line("took", e.Ended.Sub(e.Began).Round(time.Millisecond).String())
+	line("exit", e.exit())
+	line("network", quoteWord(e.Network))
+	line("backend", strings.TrimSpace(quoteWord(e.Backend)+" "+quoteWord(e.Engine)))
+	line("state", quoteWord(e.State))
+	for _, d := range e.Denied {
+		line("denied", quote(d))
+	}
+	if len(e.Changes) > 0 {
+		fmt.Fprintln(out)
+	}
+	for _, c := range e.Changes {
+		name := c.Path
+		if len(e.Roots) > 1 {
+			name = filepath.Join(c.Root, c.Path)
+		}
+		fmt.Fprintf(out, "%c %s\n", c.Kind.Letter(), quote(name))
+	}
+	if e.More > 0 {
+		fmt.Fprintf(out, "and %s more\n", plural(e.More, "change"))
+	}
+}
+
+// printPatch prints what an execution changed, at and below path if that is not empty.
+func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path string) error {
+	after, done := laterFiles(e)
+	defer done()
+	p := textdiff.NewPatch(out)
+	for _, c := range e.Changes {
+		if path != "" && !inside(c.Name(), path) {
+			continue
+		}
+		if c.Before == "" {
+			if c.Kind != project.Added && c.OldMode.IsRegular() {
+				say("no version of %s was kept", quote(c.Name()))
+			}
+			continue
+		}
+		f := textdiff.File{OldPath: c.Path, NewPath: c.Path}
+		if c.Kind != project.Added {
+			old, err := reg.OpenBefore(c)
+			if errors.Is(err, fs.ErrNotExist) {
+				say("the version of %s is kept no more", quote(c.Name()))
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			defer old.Close()
+			f.OldMode = gitMode(c.OldMode)
+			if f.Old, err = fileContent(old); err != nil {
+				return err
+			}
+		}
+		if now, err := after(c); err == nil {
+			defer now.Close()
+			fi, err := now.Stat()
+			if err != nil {
+				return err
+			}
+			f.NewMode = gitMode(fi.Mode())
+			if f.New, err = fileContent(now); err != nil {
+				return err
+			}
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			say("%s", err)
+			continue
+		}
+		if f.OldMode == 0 && f.NewMode == 0 {
+			continue
+		}
+		if err := p.Add(f); err != nil {
+			return errors.Join(err, p.Break())
+		}
+	}
+	return nil
+}
+
+// fileContent is what an open file holds.
+func fileContent(f *os.File) (textdiff.Content, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return textdiff.Content{}, err
+	}
+	return textdiff.Content{Size: fi.Size(), Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(f, 0, fi.Size())), nil
+	}}, nil
+}
+
+// laterFiles opens what an execution made of files: what its session holds, or what is in
+// the project now.
+func laterFiles(e *project.Execution) (open func(project.Change) (*os.File, error), done func()) {
+	if e.Session != "" {
+		if s, err := overlay.OpenReadOnly("", e.Session); err == nil {
+			if s.State() == overlay.Kept {
+				return func(c project.Change) (*os.File, error) {
+					return s.File(overlay.Change{Kind: overlay.Kind(c.Kind), Root: c.Root, Path: c.Path}, overlay.After)
+				}, func() { _ = s.Close() }
+			}
+			_ = s.Close()
+		}
+	}
+	say("%s is compared with the files as they are now", shortExecution(e.ID))
+	return func(c project.Change) (*os.File, error) {
+		fd, err := unix.Openat2(unix.AT_FDCWD, c.Name(), &unix.OpenHow{
+			Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY,
+			Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		})
+		if err == unix.ELOOP || err == unix.ENOTDIR {
+			err = unix.ENOENT // something else took its place
+		}
+		if err != nil {
+			return nil, &fs.PathError{Op: "open", Path: c.Name(), Err: err}
+		}
+		f := os.NewFile(uintptr(fd), c.Name())
+		if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+			_ = f.Close()
+			return nil, &fs.PathError{Op: "open", Path: c.Name(), Err: cmp.Or(err, fs.ErrNotExist)}
+		}
+		return f, nil
+	}, func() {}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/nsrun/nsrun/internal/mcpargs"
+)
+
+const mcpHelp = `It serves the Model Context Protocol on standard input and output, with one
+tool: run_command {command, working_dir, network}. An agent's program starts it,
+from its configuration:
+
+  {"mcpServers": {"nsrun": {"command": "nsrun", "args": ["mcp", "--project", "/home/me/src"]}}}
+
+Commands run as with nsrun run: the host's files read-only and without secrets,
+the project behind an overlay, $HOME/playground for experiments, no network.
+With network: true the user is asked in the agent's program, every time; where
+that cannot ask (elicitation), the answer is no.`
+
+// mcp becomes the program that serves: its libraries would cost every other verb
+// start-up time.
+func mcp(args []string) int {
+	if _, err := mcpargs.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return help([]string{"mcp"})
+	} else if err != nil {
+		return fail(&usageError{"mcp", flagText(err)})
+	}
+	path, err := beside(mcpargs.Program)
+	if err == nil {
+		err = syscall.Exec(path, append([]string{path}, args...), os.Environ())
+		err = &os.PathError{Op: "exec", Path: path, Err: err}
+	}
+	return fail(err)
+}
+
+// beside finds a program that is installed with this one: in the same directory (go
+// install), or in ../libexec/nsrun (make install).
+func beside(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Dir(self)
+	for _, path := range [...]string{filepath.Join(dir, name), filepath.Join(filepath.Dir(dir), "libexec", "nsrun", name)} {
+		fi, err := os.Stat(path)
+		switch {
+		case err == nil && fi.Mode().IsRegular():
+			return path, nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("mcp: %s is not installed beside %s (try: go install github.com/nsrun/nsrun/cmd/...@latest, or make install)", name, self)
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nsrun/nsrun/project"
+)
+
+const restoreHelp = `The newest backup: what the file was when it was changed first on that day. Where
+there is none it is the version before the last command that changed the file.
+What is there now is kept first, and nsrun restore --from brings it back; if that
+cannot be done, nothing is. The file gets the mode that it had; directories that
+are missing are made. Backups are kept for seven days.
+The keys of JSON are listed in docs/json.md of the source tree.`
+
+type restoreOptions struct {
+	date, from, to    string
+	list, json, quiet bool
+}
+
+func restoreFlags(fs *flag.FlagSet, o *restoreOptions) {
+	fs.Func("date", "the backup of this day: `YY-MM-DD` or YYYY-MM-DD", func(s string) (err error) {
+		o.date, err = parseDate(s)
+		return err
+	})
+	fs.StringVar(&o.from, "from", "", "the version before this `EXECUTION`, as nsrun log names it")
+	fs.StringVar(&o.to, "to", "", "write it to another `file`; - is standard output")
+	fs.BoolVar(&o.list, "list", false, "list what could be put back, and do nothing")
+	jsonFlag(fs, &o.json)
+	quietFlag(fs, &o.quiet)
+}
+
+var errNoCopy = errors.New("there is no backup of it, nor another version")
+
+// parseDate returns a day as backups name it.
+func parseDate(s string) (string, error) {
+	for _, layout := range [...]string{"06-01-02", "2006-01-02"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.Format("06-01-02"), nil
+		}
+	}
+	return "", errors.New("not a date like 26-01-31")
+}
+
+func restore(args []string) int {
+	var o restoreOptions
+	rest, status, ok := parseVerb("restore", args, func(fs *flag.FlagSet) { restoreFlags(fs, &o) })
+	if !ok {
+		return status
+	}
+	switch {
+	case len(rest) != 1:
+		return fail(&usageError{"restore", "takes the path of one file"})
+	case o.date != "" && o.from != "":
+		return fail(&usageError{"restore", "--date and --from exclude each other"})
+	case o.list && o.to != "":
+		return fail(&usageError{"restore", "--list writes no file"})
+	case o.json && !o.list:
+		return fail(&usageError{"restore", "--json is for --list"})
+	}
+	path, err := filePath(rest[0])
+	if err != nil {
+		return fail(err)
+	}
+	reg := project.Open(project.Options{})
+	defer reg.Close()
+	versions, err := reg.Versions(path)
+	if err != nil {
+		return fail(err)
+	}
+	if len(versions) == 0 && !o.json {
+		return fail(fmt.Errorf("restore %s: %w (try: nsrun files --backups)", quote(path), errNoCopy))
+	}
+	if o.list {
+		return listVersions(versions, o.json)
+	}
+	v, err := project.Choose(versions, o.date, o.from)
+	if err != nil {
+		return fail(&project.Error{Op: "restore", Path: path, Err: err})
+	}
+	if o.to == "-" {
+		return printVersion(reg, v)
+	}
+	to := path
+	if o.to != "" {
+		if to, err = filePath(o.to); err != nil {
+			return fail(err)
+		}
+	}
+	ctx, stop := interruptible()
+	done, err := reg.Restore(ctx, v, to)
+	stop()
+	if err != nil {
+		return fail(err)
+	}
+	if !o.quiet {
+		text := fmt.Sprintf("restored %s as it was %s", quote(done.Path), versionTime(v))
+		if done.Saved != "" {
+			text += ": what was there, nsrun restore --from " + shortExecution(done.Execution) + " " + quote(done.Path) + " puts back"
+		}
+		say("%s", text)
+	}
+	return 0
+}
+
+func printVersion(reg *project.Registry, v project.Version) int {
+	f, err := reg.OpenVersion(v)
+	if err != nil {
+		return fail(err)
+	}
+	defer f.Close()
+	if _, err := io.Copy(os.Stdout, f); err != nil {
+		return fail(err)
+	}
+	return 0
+}
+
+// versionTime is when a version was the file's.
+func versionTime(v project.Version) string {
+	if v.Before {
+		return "before " + shortExecution(v.Execution)
+	}
+	return "on " + v.Date
+}
+
+func listVersions(versions []project.Version, asJSON bool) int {
+	if asJSON {
+		list := make([]versionReport, len(versions))
+		for i, v := range versions {
+			list[i] = versionReport{v.Date, moment(v.Time), v.Copy, v.Size, octal(v.Mode), v.Execution, v.Before}
+		}
+		return printJSON(list)
+	}
+	out := bufio.NewWriter(os.Stdout)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, v := range versions {
+		how := "--date " + v.Date
+		if v.Before {
+			how = "--from " + shortExecution(v.Execution)
+		}
+		when := v.Date
+		if !v.Time.IsZero() {
+			when = v.Time.Local().Format("2006-01-02 15:04:05")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", how, when, octal(v.Mode), sizeText(v.Size))
+	}
+	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
+		return fail(err)
+	}
+	return 0
+}

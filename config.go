@@ -1,0 +1,189 @@
+package nsrun
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nsrun/nsrun/netpolicy"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// Config says what the commands of a Runner see and may do. It can be copied.
+//
+// The zero Config gives commands the host's files, read-only and without secrets, private
+// places to write to (/tmp, /var/tmp, /run, /dev, $HOME/playground), and no network.
+type Config struct {
+	// Project is the directory that commands work in; an absolute path that exists. Where
+	// it is a linked git work tree, or a submodule, the git directory outside of it is
+	// written to in the same way. Empty: none.
+	Project string
+	// Mode says how commands write to Project. Zero: Overlay.
+	Mode Mode
+	// Shared are more folders. Nil: none.
+	Shared []Folder
+	// Rules are for more paths, in order: later ones win, over folders too. Nil: none.
+	Rules []Rule
+	// Preset says what kind of commands these are. Zero: DefaultPreset.
+	Preset Preset
+
+	// After says what becomes of what commands write to folders with an overlay. Zero:
+	// Keep.
+	After After
+	// Session is a session that was kept (see overlay.Open), to go on with; its roots are
+	// the folders with an overlay, and there must be no others. Empty: a new one.
+	Session string
+	// On is a session that new ones stand on (see overlay.Options). Empty: none.
+	On string
+	// Engine says how writes are kept apart. Zero: as suits the file systems.
+	Engine overlay.Engine
+	// StateDir is the directory of the sessions. Empty: overlay.DefaultDir.
+	StateDir string
+
+	// Net is what commands reach of the network, with any program, and without being asked:
+	// see netpolicy.ParsePolicy. HostAddrs may be nil: they are found then. Zero: nothing.
+	Net netpolicy.Policy
+	// Enforcer says how. Zero: as this process may.
+	Enforcer Enforcer
+	// Publish are TCP ports of commands' servers that can be reached from this host, at
+	// 127.0.0.1. Nil: none.
+	Publish []uint16
+	// AllowUnix are unix sockets of the host that commands can connect to, absolute paths that
+	// exist. Nil: none.
+	AllowUnix []string
+
+	// Env is added to the environment of this program without its secrets (SafeEnv):
+	// "K=V", or "K" to pass on what SafeEnv leaves out. Nil: nothing.
+	Env []string
+	// ClearEnv passes nothing on but PATH and HOME. False: see Env.
+	ClearEnv bool
+	// Timeout ends commands that take longer. Zero: no limit.
+	Timeout time.Duration
+	// Watch lets what commands write be seen while they run: Execution.Events, and
+	// Result.Touched. False: nothing is watched.
+	Watch bool
+	// MaxOutput is how much of standard output, and of standard error, a Result keeps, in
+	// bytes: one half from the beginning, one from the end. Zero: DefaultMaxOutput.
+	// Negative: all, however much memory it takes.
+	MaxOutput int
+
+	// Playground is what commands have as $HOME/playground, an absolute path. It is made
+	// if it is missing. Empty: DefaultPlayground.
+	Playground string
+	// NoPlayground leaves it away. False: it is always there.
+	NoPlayground bool
+
+	// Approver answers what a Request asks for beyond this Config. Nil: all is denied.
+	Approver Approver
+	// Permissions keep answers for later, for this project. Nil: they last as long as
+	// the Runner.
+	Permissions Permissions
+	// Recorder is told what each command did. Nil: nobody is.
+	Recorder Recorder
+}
+
+// Mode says how a folder appears to commands.
+type Mode uint8
+
+// The modes.
+const (
+	Overlay  Mode = iota // what is written is kept apart, in a session
+	Direct               // it is written to; of a git directory only objects, refs and logs
+	ReadOnly             // it is seen as it is
+	Blocked              // it cannot be entered, a file not be read
+)
+
+var modeNames = [...]string{"overlay", "direct", "read-only", "blocked"}
+
+// String returns "overlay", "direct", "read-only" or "blocked".
+func (m Mode) String() string {
+	if int(m) >= len(modeNames) {
+		return "mode?"
+	}
+	return modeNames[m]
+}
+
+// A Folder is a directory that commands have.
+type Folder struct {
+	// Path is absolute, and must exist. Symbolic links in it are resolved.
+	Path string
+	// Mode says how. Zero: Overlay.
+	Mode Mode
+}
+
+// A Rule is about paths of the host, whatever folder they lie in. A rule for a directory
+// does not show the secrets in it: that takes one that names them.
+type Rule struct {
+	// Mode is Direct, ReadOnly or Blocked. The zero Mode is a mistake.
+	Mode Mode
+	// Pattern is an absolute path, or a pattern (filepath.Match) of such paths. Something
+	// must be there.
+	Pattern string
+}
+
+// After says what becomes of what a command wrote to folders with an overlay.
+type After uint8
+
+const (
+	// Keep runs all commands of a Runner in one session, one at a time: each sees what
+	// the ones before it wrote, and nothing of that is in the folders until Runner.Commit.
+	Keep After = iota
+	// Commit gives each command a session, and commits it when the command has ended,
+	// whatever its exit status: as if it had been run without a sandbox, but that it can
+	// be undone. Where somebody else changed the same files meanwhile, it is kept.
+	Commit
+	// Discard gives each command a session that is thrown away: what it wrote is in the
+	// Result's list, and nowhere else.
+	Discard
+	// Hold gives each command a session, and leaves it to the caller, open:
+	// Execution.Session.
+	Hold
+)
+
+// check finds what no part of a Config can be. What Discard or Commit was meant to be
+// must not become another one of them.
+func (c *Config) check() error {
+	text := ""
+	switch {
+	case c.After > Hold:
+		text = "there is no such After"
+	case c.Preset > GitPreset:
+		text = "there is no such preset"
+	case c.Timeout < 0:
+		text = errNegative
+	case c.Enforcer > BrokerEnforcer:
+		text = "there is no such Enforcer"
+	case slices.Contains(c.Publish, 0):
+		text = "port 0 cannot be published"
+	}
+	for _, v := range [...]any{c.Recorder, c.Permissions} {
+		if g, ok := v.(Registry); ok && g.Registry == nil {
+			text = "a Registry without a project.Registry"
+		}
+	}
+	if text == "" {
+		return nil
+	}
+	return &Error{Op: "configure", Err: errors.New(text)}
+}
+
+const errNegative = "the time limit is negative"
+
+// Preset is a kind of commands.
+type Preset uint8
+
+const (
+	// DefaultPreset is for any command.
+	DefaultPreset Preset = iota
+	// BuildPreset is for build commands: those caches of build tools below the home
+	// directory that are there (.cache/go-build, go/pkg, .npm/_cacache, …) are written to
+	// directly, so that the next build finds them. What later builds outside of the
+	// sandbox take from there is what commands put there.
+	BuildPreset
+	// TestPreset is for test commands: what they write to folders with an overlay is
+	// thrown away, as with Discard.
+	TestPreset
+	// GitPreset is for git commands: with Direct all of a git directory can be written
+	// to, hooks and configuration too, which whoever uses git there next executes.
+	GitPreset
+)

@@ -1,0 +1,39 @@
+package nsrun
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What cannot have been meant is refused, and nothing is made for it.
+func TestMistakes(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name, want string
+		config     Config
+		request    Request
+	}{
+		{"after", "configure: there is no such After", Config{After: Hold + 1}, Request{}},
+		{"preset", "configure: there is no such preset", Config{Preset: GitPreset + 1}, Request{}},
+		{"time limit of all", "configure: the time limit is negative", Config{Timeout: -1}, Request{}},
+		{"recorder", "configure: a Registry without a project.Registry", Config{Recorder: Registry{}}, Request{}},
+		{"permissions", "configure: a Registry without a project.Registry", Config{Permissions: Registry{}}, Request{}},
+		{"time limit", "run: the time limit is negative", Config{}, Request{Timeout: -time.Second}},
+		{"zero byte", "run: a command has no zero bytes", Config{}, Request{Command: "a\x00b"}},
+	} {
+		c.config.Project, c.config.StateDir = dir, dir+"/missing"
+		if c.request.Command == "" {
+			c.request.Command = "true"
+		}
+		r := NewRunner(c.config)
+		res, err := r.Run(t.Context(), c.request)
+		if _, ok := errors.AsType[*Error](err); !ok || err.Error() != c.want || res.Started || !strings.HasPrefix(res.String(), "ERROR: ") {
+			t.Errorf("%s: %v, %q", c.name, err, res)
+		}
+		if err := r.Close(); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}

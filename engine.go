@@ -1,0 +1,54 @@
+package nsrun
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// otherEngine makes a new session with the next engine where the mounts of this one were
+// refused, and reports whether it did. Nothing of the command was executed.
+func (x *Execution) otherEngine(err error) (bool, error) {
+	r := x.runner
+	if x.session == nil || x.resumed || r.config.Engine != 0 || !refusesMount(err) {
+		return false, nil
+	}
+	last := x.session.Info().Engine
+	if last == overlay.EngineCopy {
+		return false, nil
+	}
+	if err := x.session.Remove(); err != nil {
+		return false, err
+	}
+	x.session = nil
+	for engine := last + 1; ; engine++ {
+		err := x.prepare(engine)
+		if err == nil {
+			r.mu.Lock()
+			r.engine = engine // sessions after this one need not try
+			r.mu.Unlock()
+			return true, nil
+		}
+		if engine == overlay.EngineCopy || !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EPERM) {
+			return false, err
+		}
+	}
+}
+
+// refusesMount reports whether err says that the kernel refused one of a session's
+// mounts.
+func refusesMount(err error) bool {
+	e := new(nsexec.Error)
+	if !errors.As(err, &e) || e.Op != mounts.KindOverlay.String() && e.Op != mounts.KindLayer.String() {
+		return false
+	}
+	for _, errno := range [...]syscall.Errno{syscall.EINVAL, syscall.EPERM, syscall.EACCES, syscall.ENODEV, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EREMOTE} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,62 @@
+package nsrun
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// homeDir is the home directory that commands have: $HOME, else what /etc/passwd says.
+// Empty: there is none.
+func homeDir() string {
+	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Clean(home)
+	}
+	if homes := Homes(); len(homes) > 0 {
+		return homes[0]
+	}
+	return ""
+}
+
+// environment is what a command gets.
+func (c *Config) environment(q *Request, home string, writableCache bool) []string {
+	var env []string
+	if c.ClearEnv {
+		if v, ok := os.LookupEnv("PATH"); ok {
+			env = append(env, "PATH="+v)
+		}
+	} else {
+		env = slices.DeleteFunc(SafeEnv(os.Environ()), func(kv string) bool {
+			// Such a directory is not there, or not writable; /tmp is.
+			name, _, _ := strings.Cut(kv, "=")
+			return name == "HOME" || name == "TMPDIR" || name == "TMP" || name == "TEMP" || name == "TEMPDIR"
+		})
+		if _, given := os.LookupEnv("XDG_CACHE_HOME"); !given && !writableCache {
+			env = append(env, "XDG_CACHE_HOME=/tmp/.cache")
+		}
+	}
+	if home != "" {
+		env = append(env, "HOME="+home)
+	}
+	for _, list := range [...][]string{c.Env, q.Env} {
+		for _, kv := range list {
+			name, _, assigned := strings.Cut(kv, "=")
+			if !assigned {
+				v, ok := os.LookupEnv(name)
+				if !ok {
+					continue
+				}
+				kv = name + "=" + v
+			}
+			env = append(slices.DeleteFunc(env, func(e string) bool {
+				n, _, _ := strings.Cut(e, "=")
+				return n == name
+			}), kv)
+		}
+	}
+	if env == nil {
+		env = []string{}
+	}
+	return env
+}

@@ -1,0 +1,89 @@
+package nsrun
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/nsrun/nsrun/internal/escape"
+)
+
+// Error says what could not be done, with which path, and why. Err keeps the errno.
+type Error struct {
+	Op   string
+	Path string // empty: none
+	Err  error
+}
+
+func (e *Error) Error() string {
+	s := e.Op
+	if e.Path != "" {
+		s += " " + escape.Quote(e.Path)
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns e.Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// DirError says that the working directory of a Request is none. Nothing was run.
+type DirError struct {
+	Path string
+	Err  error // usually *nsexec.Error
+}
+
+func (e *DirError) Error() string {
+	why := "does not exist"
+	switch {
+	case errors.Is(e.Err, errNotDir):
+		why = "is not a directory"
+	case errors.Is(e.Err, errAccess):
+		why = "cannot be entered"
+	}
+	return "working directory " + why + ": " + escape.Printable(e.Path)
+}
+
+// Unwrap returns e.Err.
+func (e *DirError) Unwrap() error { return e.Err }
+
+// RuleError is a mistake in a rule. Nothing was run.
+type RuleError struct {
+	Rule  Rule
+	Index int // of the rule, in Config.Rules or Request.Paths
+	Err   error
+}
+
+func (e *RuleError) Error() string {
+	return fmt.Sprintf("rule %s %s: %s", e.Rule.Mode, escape.Quote(e.Rule.Pattern), e.Err)
+}
+
+// Unwrap returns e.Err.
+func (e *RuleError) Unwrap() error { return e.Err }
+
+// MountError is a folder that the kernel takes for no layer of an overlay: in a user
+// namespace it could show what the other file system hides.
+type MountError struct {
+	Folder string
+	Below  string // where something is mounted in it
+}
+
+func (e *MountError) Error() string {
+	return fmt.Sprintf("project %s has another file system mounted at %s: an overlay cannot hold it", escape.Quote(e.Folder), escape.Quote(e.Below))
+}
+
+// RecordError says that something was done, and that the Recorder could not be told.
+type RecordError struct{ Err error }
+
+func (e *RecordError) Error() string { return "record: " + e.Err.Error() }
+
+// Unwrap returns e.Err.
+func (e *RecordError) Unwrap() error { return e.Err }
+
+// ErrorText is an error as a model reads it: one line that starts with "ERROR: ".
+func ErrorText(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ") // errors that were joined
+	r, n := utf8.DecodeRuneInString(text)
+	return "ERROR: " + escape.Printable(string(unicode.ToUpper(r))+text[n:])
+}

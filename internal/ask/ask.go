@@ -1,0 +1,71 @@
+// Package ask asks people on their terminal.
+//
+// The controlling terminal is opened anew for each question: standard input may be
+// anything, and belongs to commands. What was typed before the question is no answer to
+// it, and silence is never a yes.
+package ask
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoTerminal says that there is nobody to ask.
+var ErrNoTerminal = errors.New("no terminal")
+
+// turn is the terminal: there is one, whoever asks in this program.
+var turn = make(chan struct{}, 1)
+
+// Open opens the controlling terminal.
+func Open() (*os.File, error) { return os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0) }
+
+// Control calls f with the descriptor, which stays as it is.
+func Control(tty *os.File, f func(fd int) error) error {
+	c, err := tty.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if cerr := c.Control(func(fd uintptr) { err = f(int(fd)) }); cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+// Line asks on the terminal and returns the answer in lower case, without space around
+// it. Without a terminal the error is ErrNoTerminal; where ctx ends first, its error.
+// Questions of several goroutines are asked one after the other. The question must be
+// printable, see package escape.
+func Line(ctx context.Context, question string) (string, error) {
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	tty, err := Open()
+	if err != nil {
+		return "", ErrNoTerminal
+	}
+	defer tty.Close()
+	if err := Control(tty, func(fd int) error { return unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCIFLUSH) }); err != nil {
+		return "", err
+	}
+	defer context.AfterFunc(ctx, func() { _ = tty.SetReadDeadline(time.Now()) })()
+	fmt.Fprintf(tty, "%s ", question)
+	line, err := bufio.NewReader(tty).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(tty)
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return "", err
+	}
+	return strings.ToLower(strings.TrimSpace(line)), nil
+}

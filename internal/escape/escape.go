@@ -1,0 +1,92 @@
+// Package escape writes texts of somebody else's so that a terminal shows them and acts
+// on nothing in them: names of files, commands, messages.
+package escape
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Printable is s with escapes for what is not.
+func Printable(s string) string {
+	if strings.IndexFunc(s, unprintable) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if c := s[:n]; unprintable(r) {
+			c = quote(c)
+			b.WriteString(c[1 : len(c)-1])
+		} else {
+			b.WriteString(c)
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// Exact is Printable, but where anything is escaped backslashes are doubled: what was a
+// newline cannot be taken for a backslash and an n.
+func Exact(s string) string {
+	if strings.IndexFunc(s, unprintable) < 0 {
+		return s
+	}
+	return Printable(strings.ReplaceAll(s, `\`, `\\`))
+}
+
+func unprintable(r rune) bool {
+	return !unicode.IsPrint(r) || r == unicode.ReplacementChar || blank(r)
+}
+
+// blank reports whether r is a letter or sign that looks like nothing (default ignorable
+// ones, and the empty Braille pattern), whatever unicode.IsPrint says.
+func blank(r rune) bool {
+	switch r {
+	case 0x034f, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x2800, 0x3164, 0xffa0:
+		return true
+	}
+	return 0x180b <= r && r <= 0x180f || 0xe0100 <= r && r <= 0xe01ef
+}
+
+// Quote makes a name safe to print: as it is, or in quotes.
+func Quote(s string) string {
+	if s != "" && strings.IndexFunc(s, unprintable) < 0 && s[0] != '"' {
+		return s
+	}
+	return quote(s)
+}
+
+// quote is strconv.Quote, without what looks like nothing.
+func quote(s string) string {
+	s = strconv.Quote(s)
+	if strings.IndexFunc(s, blank) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if blank(r) {
+			c := strconv.QuoteToASCII(string(r))
+			b.WriteString(c[1 : len(c)-1])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// Command is a command as one could type it.
+func Command(args []string) string {
+	words := make([]string, len(args))
+	for i, a := range args {
+		switch {
+		case a == "" || strings.ContainsAny(a, " \t\"'`$&|;<>()*?[]#~!{}\\") && Quote(a) == a:
+			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		default:
+			words[i] = Quote(a)
+		}
+	}
+	return strings.Join(words, " ")
+}

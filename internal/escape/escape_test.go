@@ -1,0 +1,28 @@
+package escape
+
+import "testing"
+
+func TestEscape(t *testing.T) {
+	for in, want := range map[string]struct{ printable, quote string }{
+		"plain":      {"plain", "plain"},
+		"ä b":        {"ä b", "ä b"},
+		"":           {"", `""`},
+		"a\x1b[2Jb":  {`a\x1b[2Jb`, `"a\x1b[2Jb"`},
+		"a\nb\r":     {`a\nb\r`, `"a\nb\r"`},
+		"\xff":       {`\xff`, `"\xff"`},
+		"\u202e":     {`\u202e`, `"\u202e"`},
+		`"`:          {`"`, `"\""`},
+		"a\u3164b":   {`a\u3164b`, `"a\u3164b"`},
+		"\u2800\x1b": {`\u2800\x1b`, `"\u2800\x1b"`},
+	} {
+		if got := Printable(in); got != want.printable {
+			t.Errorf("Printable(%q) = %s, want %s", in, got, want.printable)
+		}
+		if got := Quote(in); got != want.quote {
+			t.Errorf("Quote(%q) = %s, want %s", in, got, want.quote)
+		}
+	}
+	if got, want := Command([]string{"sh", "-c", "echo 'a'", "", "x\x1b"}), `sh -c 'echo '\''a'\''' '' "x\x1b"`; got != want {
+		t.Errorf("Command: %s, want %s", got, want)
+	}
+}

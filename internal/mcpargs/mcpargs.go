@@ -1,0 +1,132 @@
+// Package mcpargs is what others write for `nsrun mcp`: its command line, for the two
+// programs that read it (nsrun, which explains it, and nsrun-mcp, which nsrun executes),
+// and the arguments of a call.
+package mcpargs
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Program is the name of the program that serves.
+const Program = "nsrun-mcp"
+
+// After is what becomes of what a command changed in the project.
+type After uint8
+
+// What can become of it.
+const (
+	Commit  After = iota // it is committed when the command has ended
+	Keep                 // all commands write to one session, until somebody decides
+	Discard              // it is thrown away
+)
+
+// Path is one --rw, --ro or --block, in the order given.
+type Path struct{ Kind, Pattern string }
+
+// Options are the flags.
+type Options struct {
+	// Projects are the directories. Nil: where the program was started.
+	Projects []string
+	// After is of the last of --commit, --keep and --discard. Zero: Commit.
+	After After
+	// Paths are more paths.
+	Paths []Path
+	// Env is added to the environment, "K=V" or "K".
+	Env []string
+	// Timeout ends a command. Zero: no limit.
+	Timeout time.Duration
+	// AskTimeout is how long a question waits for its answer, which is no after that.
+	AskTimeout time.Duration
+	// MaxOutput is how much is kept of standard output, and of standard error, in bytes.
+	// Zero: nsrun.DefaultMaxOutput.
+	MaxOutput int
+	// TextOnly leaves the structured half of results away.
+	TextOnly bool
+}
+
+// defaultAsk is longer than people are away for without having left.
+const defaultAsk = 5 * time.Minute
+
+// Define adds the flags to fs, for o.
+func Define(fs *flag.FlagSet, o *Options) {
+	policy := func(to After) func(string) error {
+		return func(string) error { o.After = to; return nil }
+	}
+	path := func(kind string) func(string) error {
+		return func(s string) error {
+			if s == "" {
+				return errors.New("empty path")
+			}
+			o.Paths = append(o.Paths, Path{kind, s})
+			return nil
+		}
+	}
+	list := func(to *[]string, what string) func(string) error {
+		return func(s string) error {
+			if s == "" {
+				return errors.New("empty " + what)
+			}
+			*to = append(*to, s)
+			return nil
+		}
+	}
+	fs.Func("project", "project root `directory` (repeatable; commands begin in the first; default: the git work tree, else the current directory)", list(&o.Projects, "path"))
+	fs.BoolFunc("commit", "commit what a command changed when it has ended, whatever its exit status (the default); nsrun undo takes it back", policy(Commit))
+	fs.BoolFunc("keep", "keep what all commands change in one session, until nsrun commit or nsrun discard", policy(Keep))
+	fs.BoolFunc("discard", "throw away what a command changed", policy(Discard))
+	fs.Func("rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)", path("rw"))
+	fs.Func("ro", "make a `path` read-only", path("ro"))
+	fs.Func("block", "hide a `path`", path("block"))
+	fs.Func("env", "set `K=V`, or pass K on (repeatable)", list(&o.Env, "variable"))
+	fs.DurationVar(&o.Timeout, "timeout", 0, "end commands after this `duration` (default: when the client gives them up)")
+	fs.DurationVar(&o.AskTimeout, "ask-timeout", defaultAsk, "how long a question to the user waits for its answer, as a `duration`; no answer is a no (default 5m)")
+	fs.Func("max-output", "keep so much of standard output, and of standard error: a `SIZE` like 64K or 1M (default 64K)", func(s string) (err error) {
+		o.MaxOutput, err = Size(s)
+		return err
+	})
+	fs.BoolVar(&o.TextOnly, "text-only", false, "results are texts alone, for clients that show models the structured half where there is one")
+}
+
+// Parse reads the words behind `nsrun mcp`. The error is flag.ErrHelp where help was asked
+// for.
+func Parse(args []string) (*Options, error) {
+	o := &Options{}
+	fs := flag.NewFlagSet("mcp", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	Define(fs, o)
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	switch {
+	case fs.NArg() > 0:
+		return nil, errors.New("takes no arguments: the agent's program gives the commands")
+	case o.Timeout < 0:
+		return nil, errors.New("--timeout is negative")
+	case o.AskTimeout <= 0:
+		return nil, errors.New("--ask-timeout is no time")
+	}
+	return o, nil
+}
+
+// maxSize is more than anybody reads, and fits in memory.
+const maxSize = 1 << 30
+
+// Size is a number of bytes: "100", "64K", "1M".
+func Size(s string) (int, error) {
+	number, unit := s, 1
+	for i, suffix := range [...]string{"K", "M", "G"} {
+		if rest, ok := strings.CutSuffix(strings.ToUpper(s), suffix); ok {
+			number, unit = rest, 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseUint(number, 10, 31)
+	if err != nil || n == 0 || n > uint64(maxSize/unit) {
+		return 0, errors.New("not a size like 64K or 1M, of at most 1G")
+	}
+	return int(n) * unit, nil
+}

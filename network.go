@@ -1,0 +1,286 @@
+package nsrun
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/netpolicy"
+	"github.com/nsrun/nsrun/netpolicy/broker"
+	"github.com/nsrun/nsrun/netpolicy/cgroup"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// Enforcer says how Config.Net is enforced.
+type Enforcer uint8
+
+// The enforcers. Both reach the same verdicts.
+const (
+	// AutoEnforcer is KernelEnforcer where this process may do that, else BrokerEnforcer.
+	AutoEnforcer Enforcer = iota
+	// KernelEnforcer has the kernel decide, by programs on a cgroup, see netpolicy/cgroup:
+	// for root. Commands have the host's network namespace, so ports are the host's: servers
+	// can be bound to those in Publish only.
+	KernelEnforcer
+	// BrokerEnforcer has this process decide, see netpolicy/broker: for everybody. Commands
+	// have a network namespace of their own.
+	BrokerEnforcer
+)
+
+// String returns "auto", "kernel" or "broker".
+func (e Enforcer) String() string {
+	switch e {
+	case AutoEnforcer:
+		return "auto"
+	case KernelEnforcer:
+		return "kernel"
+	case BrokerEnforcer:
+		return "broker"
+	}
+	return "enforcer?"
+}
+
+// Network is what a command had of the network.
+type Network struct {
+	// Mode is "none", "host", or the Enforcer of Config.Net: "kernel" or "broker".
+	Mode string
+	// Decisions are what the command tried to reach, each once, and whether it might. There
+	// are none with "host". Nil: it tried nothing.
+	Decisions []netpolicy.Decision
+	// Omitted is how many times something was decided that is not among Decisions.
+	Omitted int
+	// Rules are what would have been enough, with Request.LearnNet. Nil: nothing.
+	Rules []string
+}
+
+// Denied are the decisions against what the command tried.
+func (n Network) Denied() (list []netpolicy.Decision) {
+	for _, d := range n.Decisions {
+		if !d.Allowed {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// network is the network of one command, by rules.
+type network struct {
+	mode    Enforcer
+	table   *netpolicy.Table
+	log     netpolicy.Log
+	learn   bool
+	servers resolvConf
+	mounts  mounts.Plan
+	attach  func(*nsexec.Cmd)
+	stop    []func() // in reverse order
+}
+
+// byRules reports whether a request has a network by rules.
+func (c *Config) byRules(q *Request) bool {
+	return !q.Network && (q.LearnNet || len(c.Net.Rules) > 0 || len(c.Publish) > 0)
+}
+
+// openNetwork makes what a command needs to have a network by rules; nothing of it is in
+// force yet.
+func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
+	c := &r.config
+	policy := c.Net
+	if policy.HostAddrs == nil {
+		if policy.HostAddrs, err = netpolicy.OwnAddrs(); err != nil {
+			return nil, err
+		}
+	}
+	if q.LearnNet {
+		policy = netpolicy.Everything(policy.HostAddrs)
+	}
+	n := &network{mode: c.Enforcer, learn: q.LearnNet, servers: readResolvConf()}
+	if n.table, err = netpolicy.NewTable(policy); err != nil {
+		return nil, err
+	}
+	hosts, err := n.learnHosts()
+	if err != nil {
+		return nil, err
+	}
+	resolver := &netpolicy.Resolver{Table: n.table, Upstreams: n.servers.upstreams, Hosts: hosts, Log: &n.log}
+	if explain {
+		if n.mode == AutoEnforcer {
+			n.mode = BrokerEnforcer
+			if os.Geteuid() == 0 {
+				n.mode = KernelEnforcer
+			}
+		}
+		n.attach = func(cmd *nsexec.Cmd) {
+			if n.mode == KernelEnforcer {
+				cmd.Share |= nsexec.Net
+			}
+		}
+		return n, nil
+	}
+	if n.mode != BrokerEnforcer {
+		programs, perr := r.kernel.load()
+		switch {
+		case perr == nil:
+			n.mode = KernelEnforcer
+			err = n.byKernel(programs, resolver, c.Publish)
+		case n.mode == AutoEnforcer:
+			n.mode = BrokerEnforcer
+		default:
+			err = perr
+		}
+	}
+	if err == nil && n.mode == BrokerEnforcer {
+		err = n.byBroker(resolver, c.Publish)
+	}
+	if err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// learnHosts has the table know what programs read in /etc/hosts by themselves.
+func (n *network) learnHosts() (map[string][]netip.Addr, error) {
+	text, err := os.ReadFile("/etc/hosts")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	hosts := netpolicy.ParseHosts(string(text))
+	for name, addrs := range hosts {
+		if !n.table.AllowsName(name) {
+			continue
+		}
+		answers := make([]netpolicy.Answer, 0, len(addrs))
+		for _, a := range addrs {
+			answers = append(answers, netpolicy.Answer{Addr: a, TTL: 24 * time.Hour})
+		}
+		if _, err := n.table.Learn(name, answers); err != nil {
+			return nil, err
+		}
+	}
+	return hosts, nil
+}
+
+// byKernel enforces by programs in the kernel. The resolver is on a loopback address of
+// the host, which the programs know.
+func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, publish []uint16) error {
+	udp, tcp, addr, err := listenDNS()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = resolver.Serve(ctx, udp, tcp) // without it no name leads anywhere
+	}()
+	n.stop = append(n.stop, func() { cancel(); <-done })
+	e, err := p.Enforce(n.table, cgroup.Options{Resolver: addr, Publish: publish, AllowAll: n.learn, Decided: func(d cgroup.Decision) {
+		if d.Hook == cgroup.PacketIn || d.Hook == cgroup.Create || d.Hook == cgroup.Bind || d.Dst == addr {
+			return // not what the command tried to reach
+		}
+		v := n.table.Decide(d.Proto, d.Dst)
+		v.Allowed = d.Allowed
+		n.log.AddCount(d.Proto, d.Dst, v, int(d.Count))
+	}})
+	if err != nil {
+		return err
+	}
+	n.stop = append(n.stop, func() { _ = e.Close() })
+	n.attach = func(cmd *nsexec.Cmd) {
+		cmd.Cgroup, cmd.HideAbstract = e.Cgroup(), true
+		cmd.Share |= nsexec.Net
+		cmd.Seccomp = append(slices.Clone(cmd.Seccomp), cgroup.SocketFilter())
+	}
+	n.mounts = n.servers.mount(addr.Addr())
+	return nil
+}
+
+// byBroker has this process decide.
+func (n *network) byBroker(resolver *netpolicy.Resolver, publish []uint16) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	n.stop = append(n.stop, cancel)
+	o := broker.Options{
+		Decide: func(p netpolicy.Proto, to netip.AddrPort) bool {
+			return n.table.Decide(p, to).Allowed
+		},
+		Report: func(p netpolicy.Proto, to netip.AddrPort, allowed bool) {
+			v := n.table.Decide(p, to)
+			v.Allowed = allowed
+			n.log.Add(p, to, v)
+		},
+		HostLoopback: func(to netip.AddrPort) bool {
+			return !n.learn && n.table.Decide(netpolicy.TCP, to).Allowed
+		},
+		Resolve: func(udp net.PacketConn, tcp net.Listener) { _ = resolver.Serve(ctx, udp, tcp) },
+		NoUDP: !n.learn && !slices.ContainsFunc(n.table.Policy().Rules, func(r netpolicy.Rule) bool {
+			return r.Proto != netpolicy.TCP
+		}),
+	}
+	for _, port := range publish {
+		o.Publish = append(o.Publish, broker.Port{Inside: port, Host: netip.AddrPortFrom(loopback, port)})
+	}
+	b, err := broker.New(o)
+	if err != nil {
+		return err
+	}
+	n.stop = append(n.stop, b.Close)
+	n.attach = b.Attach
+	n.mounts = n.servers.mount(loopback)
+	return nil
+}
+
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// close ends it. The command has ended.
+func (n *network) close() {
+	if n == nil {
+		return
+	}
+	for _, f := range slices.Backward(n.stop) {
+		f()
+	}
+	n.stop = nil
+}
+
+// result is what became of it.
+func (n *network) result() Network {
+	res := Network{Mode: n.mode.String()}
+	res.Decisions, res.Omitted = n.log.Decisions()
+	if n.learn {
+		res.Rules = n.log.Rules()
+	}
+	return res
+}
+
+// kernel are the programs of a Runner: loading them takes longer than a command.
+type kernel struct {
+	mu       sync.Mutex
+	programs *cgroup.Programs
+	err      error
+}
+
+func (k *kernel) load() (*cgroup.Programs, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.programs == nil && k.err == nil {
+		k.programs, k.err = cgroup.Load()
+	}
+	return k.programs, k.err
+}
+
+func (k *kernel) close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p := k.programs
+	k.programs = nil
+	if p == nil {
+		return nil
+	}
+	return p.Close()
+}

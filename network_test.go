@@ -1,0 +1,279 @@
+package nsrun_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/netpolicy"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// enforcers runs a test with each that this user can have.
+func enforcers(t *testing.T, f func(t *testing.T, e nsrun.Enforcer)) {
+	t.Helper()
+	testenv.Leaks(t, nsexec.Shutdown)
+	for _, e := range []nsrun.Enforcer{nsrun.KernelEnforcer, nsrun.BrokerEnforcer} {
+		t.Run(e.String(), func(t *testing.T) {
+			if e == nsrun.KernelEnforcer {
+				testenv.NeedRoot(t)
+			}
+			f(t, e)
+		})
+	}
+}
+
+// server serves HTTP on this host, and returns its address.
+func server(t *testing.T) netip.AddrPort {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") }))
+	t.Cleanup(s.Close)
+	return netip.MustParseAddrPort(s.Listener.Addr().String())
+}
+
+// fetch is a shell command that fetches from a port of 127.0.0.1, in bash's own words.
+func fetch(port uint16) string {
+	return fmt.Sprintf(`bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d && printf "GET / HTTP/1.0\r\n\r\n" >&3 && cat <&3'`, port)
+}
+
+// TestAllowNet: a command reaches what a rule names, and nothing else, and what it was
+// refused is told with what would allow it.
+func TestAllowNet(t *testing.T) {
+	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
+		p := filepath.Join(place(t), "p")
+		allowed, other := server(t), server(t)
+		r := nsrun.NewRunner(nsrun.Config{Project: p, After: nsrun.Discard, Enforcer: e, Net: netpolicy.MustParse("tcp:" + allowed.String())})
+		defer func() {
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		var wg sync.WaitGroup
+		for range 3 { // at once, too
+			wg.Go(func() {
+				res, err := r.Run(t.Context(), nsrun.Request{Command: fetch(allowed.Port()) + "; " + fetch(other.Port())})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := strings.Count(res.Stdout.String(), "served"); n != 1 || res.ExitCode == 0 {
+					t.Errorf("served %d times: %s", n, res)
+				}
+				if res.Network.Mode != e.String() {
+					t.Errorf("the mode is %q", res.Network.Mode)
+				}
+				denied := res.Network.Denied()
+				// With the broker another port of 127.0.0.1 is the sandbox's own.
+				if e == nsrun.BrokerEnforcer {
+					if len(denied) > 0 {
+						t.Errorf("denied: %+v", denied)
+					}
+					return
+				}
+				want := "--allow-net tcp:" + other.String()
+				if len(denied) != 1 || denied[0].AllowWith != want || denied[0].Port != other.Port() {
+					t.Errorf("denied: %+v, not with %q", denied, want)
+				}
+			})
+		}
+		wg.Wait()
+		// What no rule names is not reached, by number or by name, and at once.
+		res, err := r.Run(t.Context(), nsrun.Request{Command: `bash -c 'exec 3<>/dev/tcp/192.0.2.1/80'; getent ahosts www.example.com`})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var with []string
+		for _, d := range res.Network.Denied() {
+			with = append(with, d.AllowWith)
+		}
+		slices.Sort(with)
+		if !slices.Equal(with, []string{"--allow-net tcp:192.0.2.1:80", "--allow-net www.example.com"}) {
+			t.Errorf("denied: %q\n%s", with, res)
+		}
+	})
+}
+
+// TestNoRules: without rules there is no network, and it is said.
+func TestNoRules(t *testing.T) {
+	r := runner(t, nsrun.Config{Project: filepath.Join(place(t), "p"), After: nsrun.Discard})
+	at := server(t)
+	res, err := r.Run(t.Context(), nsrun.Request{Command: fetch(at.Port())})
+	if err != nil || res.ExitCode == 0 || res.Network.Mode != "none" || len(res.Network.Decisions) > 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// TestLearnNet: it takes a yes, lets everything through, and says which rules would do.
+func TestLearnNet(t *testing.T) {
+	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
+		p := filepath.Join(place(t), "p")
+		at := server(t)
+		own := ownAddress(t)
+		q := nsrun.Request{Command: "bash -c 'exec 3<>/dev/tcp/" + own.String() + "/1'; true", LearnNet: true}
+		if e == nsrun.KernelEnforcer {
+			q.Command = fetch(at.Port()) + ";" + q.Command
+		}
+		if _, err := runner(t, nsrun.Config{Project: p, After: nsrun.Discard, Enforcer: e}).Run(t.Context(), q); err == nil {
+			t.Error("nobody was asked")
+		}
+		r := runner(t, nsrun.Config{Project: p, After: nsrun.Discard, Enforcer: e, Approver: yes{}})
+		res, err := r.Run(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"tcp:" + netip.AddrPortFrom(own, 1).String()}
+		if e == nsrun.KernelEnforcer {
+			want = append(want, "tcp:"+at.String())
+		}
+		slices.Sort(want)
+		got := slices.Clone(res.Network.Rules)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("rules %q, not %q\n%s", got, want, res)
+		}
+		if _, err := netpolicy.ParsePolicy(res.Network.Rules...); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// yes says yes.
+type yes struct{}
+
+func (yes) Approve(context.Context, nsrun.Question) (nsrun.Answer, error) { return nsrun.Allow, nil }
+
+// ownAddress is one of this host's that is not a loopback one.
+func ownAddress(t *testing.T) netip.Addr {
+	own, err := netpolicy.OwnAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range own {
+		if a.Is4() && !a.IsLoopback() {
+			return a
+		}
+	}
+	testenv.Skip(t, "own-address", "this host has no address of its own")
+	return netip.Addr{}
+}
+
+// TestPublish: a server inside can be reached from here on the ports that are published.
+func TestPublish(t *testing.T) {
+	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
+		p := filepath.Join(place(t), "p")
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r := runner(t, nsrun.Config{Project: p, After: nsrun.Discard, Enforcer: e, Publish: []uint16{uint16(port)}})
+		ready := make(chan struct{})
+		var got []byte
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			<-ready
+			c, err := net.Dial("tcp4", "127.0.0.1:"+strconv.Itoa(port))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			buf := make([]byte, 100)
+			n, _ := c.Read(buf)
+			got = buf[:n]
+		})
+		var once sync.Once
+		res, err := r.Run(t.Context(), nsrun.Request{
+			Command: `python3 -c '
+import socket
+s = socket.create_server(("127.0.0.1", ` + strconv.Itoa(port) + `))
+print("ready", flush=True)
+c, _ = s.accept()
+c.sendall(b"from inside")
+c.close()'`,
+			Stdout: writer(func() { once.Do(func() { close(ready) }) }),
+		})
+		once.Do(func() { close(ready) })
+		wg.Wait()
+		if err != nil || res.ExitCode != 0 || string(got) != "from inside" {
+			t.Errorf("got %q: %s, %v", got, res, err)
+		}
+	})
+}
+
+// TestAllowUnix: the host's sockets are closed, but for those that are named.
+func TestAllowUnix(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	sockets := []string{filepath.Join(dir, "named"), filepath.Join(dir, "other")}
+	for _, name := range sockets {
+		l, err := net.Listen("unix", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_ = c.Close()
+			}
+		}()
+	}
+	for _, net := range []netpolicy.Policy{{}, netpolicy.MustParse("192.0.2.1")} {
+		r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, AllowUnix: sockets[:1], Net: net, Enforcer: nsrun.BrokerEnforcer})
+		res, err := r.Run(t.Context(), nsrun.Request{Command: `python3 -c '
+import socket, sys
+for name in sys.argv[1:]:
+    s = socket.socket(socket.AF_UNIX)
+    try:
+        s.connect(name)
+        print("open")
+    except OSError as e:
+        print("closed")' ` + strings.Join(sockets, " ")})
+		if err != nil || res.Stdout.String() != "open\nclosed\n" {
+			t.Errorf("%s, %v", res, err)
+		}
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{file, filepath.Join(dir, "missing"), "relative"} {
+		r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, AllowUnix: []string{name}})
+		if res, err := r.Run(t.Context(), nsrun.Request{Command: "true"}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v, %v", name, res, err)
+		}
+	}
+}
+
+// TestNetworkAndEngines: the network is made anew where the engine is changed.
+func TestNetworkAndEngines(t *testing.T) {
+	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
+		at := server(t)
+		for _, engine := range []overlay.Engine{overlay.EngineTmpfs, overlay.EngineCopy} {
+			r := runner(t, nsrun.Config{Project: filepath.Join(place(t), "p"), After: nsrun.Discard, Enforcer: e, Engine: engine, Net: netpolicy.MustParse(at.String())})
+			res, err := r.Run(t.Context(), nsrun.Request{Command: fetch(at.Port())})
+			if err != nil || !strings.Contains(res.Stdout.String(), "served") {
+				t.Errorf("%v: %s, %v", engine, res, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,179 @@
+package nsrun
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// DefaultMaxOutput is how much output of each kind is kept, in bytes: about what a model
+// can be expected to read.
+const DefaultMaxOutput = 64 << 10
+
+// Output is what a command wrote to a descriptor: all of it, or its beginning and end.
+type Output struct {
+	Head, Tail []byte // as they were written, whatever that is
+	Cut        int64  // how many bytes between the two are gone; zero: none
+}
+
+// Bytes returns what was kept, without a word about what was not.
+func (o Output) Bytes() []byte {
+	if len(o.Tail) == 0 {
+		return o.Head
+	}
+	return append(bytes.Clone(o.Head), o.Tail...)
+}
+
+// String is what was kept as people and models read it: valid UTF-8, other bytes and
+// control characters as \x1b and the like, with a line that says what was cut. Lines that
+// were cut in two are cut whole, if they are not long.
+func (o Output) String() string {
+	if o.Cut == 0 {
+		return clean(o.Bytes())
+	}
+	head, tail := o.Head, o.Tail
+	if i := bytes.LastIndexByte(head, '\n'); i >= 0 && len(head)-i < longLine {
+		head = head[:i+1]
+	} else {
+		head = wholeRunes(head)
+	}
+	if i := bytes.IndexByte(tail, '\n'); i >= 0 && i < longLine {
+		tail = tail[i+1:]
+	} else {
+		for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
+			tail = tail[1:]
+		}
+	}
+	cut := o.Cut + int64(len(o.Head)-len(head)+len(o.Tail)-len(tail))
+	var b strings.Builder
+	b.WriteString(clean(head))
+	if b.Len() > 0 && head[len(head)-1] != '\n' {
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "[%d bytes of output were cut here]\n", cut)
+	b.WriteString(clean(tail))
+	return b.String()
+}
+
+const longLine = 1 << 10
+
+// wholeRunes is b without the beginning of a character at its end.
+func wholeRunes(b []byte) []byte {
+	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+		if c := b[len(b)-i]; utf8.RuneStart(c) {
+			if !utf8.FullRune(b[len(b)-i:]) {
+				return b[:len(b)-i]
+			}
+			break
+		}
+	}
+	return b
+}
+
+// clean makes a text of bytes. Tabs and ends of lines stay, CR LF becomes LF.
+func clean(b []byte) string {
+	plain := true
+	for _, c := range b {
+		if c < ' ' && c != '\n' && c != '\t' || c >= 0x7f {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return string(b)
+	}
+	var s strings.Builder
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		switch {
+		case r == utf8.RuneError && n == 1, r < ' ' && r != '\n' && r != '\t' && r != '\r', r >= 0x7f && r < 0xa0:
+			for _, c := range b[:n] {
+				fmt.Fprintf(&s, `\x%02x`, c)
+			}
+		case r == '\r' && len(b) > 1 && b[1] == '\n':
+		case r == '\r':
+			s.WriteString(`\r`)
+		default:
+			s.Write(b[:n])
+		}
+		b = b[n:]
+	}
+	return s.String()
+}
+
+// capture keeps the beginning and the end of what is written to it, and passes it on.
+type capture struct {
+	passing sync.Mutex // held while to is written to, which can take for ever
+	to      io.Writer  // nil: nobody
+
+	mu    sync.Mutex // of what follows
+	limit int        // bytes; negative: none
+	head  []byte
+	ring  []byte // the end; once it is full, from next on around
+	next  int
+	total int64
+}
+
+func newCapture(limit int, to io.Writer) *capture {
+	if limit == 0 {
+		limit = DefaultMaxOutput
+	}
+	return &capture{limit: limit, to: to}
+}
+
+// Write never fails: who reads the output must not decide what becomes of the command.
+func (c *capture) Write(p []byte) (int, error) {
+	c.keep(p)
+	c.passing.Lock()
+	defer c.passing.Unlock()
+	if c.to != nil {
+		if _, err := c.to.Write(p); err != nil {
+			c.to = nil
+		}
+	}
+	return len(p), nil
+}
+
+func (c *capture) keep(p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total += int64(len(p))
+	if c.limit < 0 {
+		c.head = append(c.head, p...)
+		return
+	}
+	room := c.limit - c.limit/2 - len(c.head)
+	if room > 0 {
+		k := min(room, len(p))
+		c.head = append(c.head, p[:k]...)
+		p = p[k:]
+	}
+	size := c.limit / 2
+	if len(p) > size {
+		p = p[len(p)-size:]
+	}
+	if k := min(size-len(c.ring), len(p)); k > 0 {
+		c.ring = append(c.ring, p[:k]...)
+		p = p[k:]
+	}
+	for len(p) > 0 {
+		k := copy(c.ring[c.next:], p)
+		c.next = (c.next + k) % size
+		p = p[k:]
+	}
+}
+
+// output is what was kept. Something may still be written: the tail is a copy.
+func (c *capture) output() Output {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tail := slices.Concat(c.ring[c.next:], c.ring[:c.next])
+	if len(tail) == 0 {
+		tail = nil
+	}
+	return Output{Head: c.head, Tail: tail, Cut: c.total - int64(len(c.head)) - int64(len(tail))}
+}

@@ -1,0 +1,313 @@
+package nsrun
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// The playground is a directory for experiments: what commands write to $HOME/playground
+// stays, and is neither in a project nor behind an overlay. On the host it is elsewhere,
+// and nothing is left in the home directory: where a mount point is missing there, the
+// sandbox sees the home directory through an overlay with one more directory in it.
+
+// playgroundName is the playground's name in the home directory, and the word for it.
+const playgroundName = "playground"
+
+// DefaultPlayground is $XDG_DATA_HOME/nsrun/playground, or the same in ~/.local/share.
+func DefaultPlayground() (string, error) {
+	dir := dataDir(homeDir())
+	if dir == "" {
+		return "", &Error{Op: "find playground", Err: errNoHome}
+	}
+	return filepath.Join(dir, playgroundName), nil
+}
+
+var errNoHome = errors.New("there is no home directory")
+
+// dataDir is where nsrun keeps data, empty if there is no place for it.
+func dataDir(home string) string { return ownDir("XDG_DATA_HOME", home, ".local/share") }
+
+// cacheDir is where nsrun keeps copies.
+func cacheDir(home string) string { return ownDir("XDG_CACHE_HOME", home, ".cache") }
+
+// ownDir is nsrun's directory in a base directory (XDG Base Directory Specification).
+func ownDir(variable, home, otherwise string) string {
+	base := os.Getenv(variable)
+	if !filepath.IsAbs(base) { // the specification says to ignore others
+		if home == "" {
+			return ""
+		}
+		base = filepath.Join(home, otherwise)
+	}
+	return filepath.Join(base, "nsrun")
+}
+
+// openPlayground opens the directory, and makes it if it is missing and that is wanted.
+func openPlayground(dir string, create bool) (fd int, st unix.Stat_t, err error) {
+	fail := func(err error) (int, unix.Stat_t, error) {
+		return -1, st, &Error{Op: "open playground", Path: dir, Err: err}
+	}
+	if !filepath.IsAbs(dir) {
+		return fail(errNotAbsolute)
+	}
+	open := func() (int, error) {
+		return unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	}
+	fd, err = open()
+	if err == unix.ENOENT && create {
+		if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+			return fail(bare(err))
+		}
+		if err := unix.Mkdir(dir, 0o700); err != nil && err != unix.EEXIST {
+			return fail(err)
+		}
+		fd, err = open()
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if err = unix.Fstat(fd, &st); err == nil && int(st.Uid) != os.Geteuid() {
+		err = errors.New("it is not yours")
+	}
+	if err != nil {
+		unix.Close(fd)
+		return fail(err)
+	}
+	return fd, st, nil
+}
+
+// bare takes the path off an error that gets one anyway.
+func bare(err error) error {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		return pe.Err
+	}
+	return err
+}
+
+// playgroundDir is where the playground of c is on the host.
+func (c *Config) playgroundDir() (string, error) {
+	if c.Playground != "" {
+		return c.Playground, nil
+	}
+	return DefaultPlayground()
+}
+
+// addPlayground puts the playground into a plan that has all folders. mirror does without
+// an overlay over the home directory, create is false if nothing is to be done on the
+// host, table the host's mounts, if they were read. It returns where it is on the host, without symbolic links.
+func (c *Config) addPlayground(plan mounts.Plan, home string, mirror, create bool, table []mounts.Info) (_ mounts.Plan, real string, err error) {
+	if home == "" {
+		return plan, "", errNoHome
+	}
+	dir, err := c.playgroundDir()
+	if err != nil {
+		return plan, "", err
+	}
+	real = dir
+	bind := mounts.Bind(dir, "")
+	fd, st, err := openPlayground(dir, create)
+	switch {
+	case err == nil:
+		bind.Same = fileID(&st)
+		if text, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && filepath.IsAbs(text) {
+			real = text
+		}
+		unix.Close(fd)
+	case create || !errors.Is(err, unix.ENOENT):
+		return plan, "", err
+	}
+	atHome, err := filepath.EvalSymlinks(home)
+	if err != nil {
+		return plan, "", &Error{Op: "open home directory", Path: home, Err: bare(err)}
+	}
+	if atHome == "/" {
+		return plan, "", errors.New("the home directory is /")
+	}
+	bind.Target = filepath.Join(atHome, playgroundName)
+	plan, err = mountPoint(plan, bind, atHome, mirror, table)
+	return plan, real, err
+}
+
+// mountPoint adds a bind to a plan, and the directory that it needs.
+func mountPoint(plan mounts.Plan, bind mounts.Mount, home string, mirror bool, table []mounts.Info) (_ mounts.Plan, err error) {
+	at := -1
+	for i := range plan {
+		switch plan[i].Kind {
+		case mounts.KindBind, mounts.KindTmpfs, mounts.KindOverlay, mounts.KindDev, mounts.KindProc:
+			if inside(bind.Target, plan[i].Target) {
+				at = i
+			}
+		}
+	}
+	if at < 0 {
+		return append(plan, bind), nil
+	}
+	// Changed plans are new ones: the caller's may be used again.
+	plan = slices.Clone(plan)
+	cover := &plan[at]
+	exists := isDir(bind.Target)
+	switch {
+	case cover.Kind == mounts.KindTmpfs, exists:
+	case cover.Kind == mounts.KindOverlay:
+		rel, err := filepath.Rel(cover.Target, bind.Target)
+		if err != nil {
+			return nil, err
+		}
+		cover.Dirs = append(slices.Clip(cover.Dirs), rel)
+	case cover.Kind != mounts.KindBind || !cover.ReadOnly || cover.Source != cover.Target:
+		return plan, fmt.Errorf("%s is missing, and would have to be made in a directory that commands write to", escape.Quote(bind.Target))
+	default:
+		if table == nil {
+			if table, err = mounts.ReadMountinfo(); err != nil {
+				return plan, err
+			}
+		}
+		if mirror || mountBelow(table, home) != "" {
+			if _, err := os.Lstat(bind.Target); err == nil {
+				return plan, fmt.Errorf("%s is not a directory", escape.Quote(bind.Target))
+			}
+			made, err := append(slices.Clip(plan[:at+1]), bind).CreateMountPoints()
+			if err != nil {
+				return plan, err
+			}
+			return append(made, plan[at+1:]...), nil
+		}
+		fi, err := os.Stat(home)
+		if err != nil {
+			return plan, err
+		}
+		over := mounts.Mount{
+			Kind: mounts.KindOverlay, Target: home, Lower: []string{home}, ReadOnly: true, Dirs: []string{playgroundName},
+		}
+		plan = slices.Insert(plan, at+1, over.WithPerm(fi.Mode()&(os.ModePerm|os.ModeSticky)))
+	}
+	return append(plan, bind), nil
+}
+
+// PlaygroundUsage is how much there is in a playground.
+type PlaygroundUsage struct {
+	Dir   string
+	Files int   // directories not counted
+	Bytes int64 // on disk
+}
+
+// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. One that
+// is missing holds nothing.
+func MeasurePlayground(dir string) (PlaygroundUsage, error) {
+	return eachInPlayground(dir, false)
+}
+
+// CleanPlayground removes what is in a playground, and tells what that was. Links are
+// removed, never followed, and what is mounted in it stays, which is an error.
+func CleanPlayground(dir string) (PlaygroundUsage, error) {
+	return eachInPlayground(dir, true)
+}
+
+func eachInPlayground(dir string, remove bool) (u PlaygroundUsage, err error) {
+	if dir == "" {
+		if dir, err = DefaultPlayground(); err != nil {
+			return u, err
+		}
+	}
+	u.Dir = dir
+	fd, st, err := openPlayground(dir, false)
+	if errors.Is(err, unix.ENOENT) {
+		return u, nil
+	}
+	if err != nil {
+		return u, err
+	}
+	defer unix.Close(fd)
+	s := sweep{usage: &u, remove: remove, dev: st.Dev, seen: make(map[uint64]bool)}
+	if err := s.dir(fd, ".", dir); err != nil {
+		return u, err
+	}
+	return u, s.first
+}
+
+// sweep walks a tree whose owner may be changing it.
+type sweep struct {
+	usage  *PlaygroundUsage
+	remove bool
+	dev    uint64
+	seen   map[uint64]bool // files with several names, by inode number
+	first  error           // what stayed
+}
+
+// dir does what is in one directory. path is for errors.
+func (s *sweep) dir(at int, name, path string) error {
+	open := func() (int, error) {
+		return unix.Openat2(at, name, &unix.OpenHow{
+			Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+		})
+	}
+	fd, err := open()
+	if err == unix.EACCES && s.remove {
+		// Closed to its owner.
+		if err = unix.Fchmodat(at, name, 0o700, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+			fd, err = open()
+		}
+	}
+	if err != nil {
+		return &Error{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	var st unix.Stat_t
+	if s.remove && unix.Fstat(fd, &st) == nil && st.Mode&0o700 != 0o700 {
+		_ = unix.Fchmod(fd, st.Mode&0o7777|0o700)
+	}
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return &Error{Op: "read", Path: path, Err: bare(err)}
+	}
+	for _, name := range names {
+		in := filepath.Join(path, name)
+		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			continue // it has gone
+		}
+		isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+		if isDir {
+			if err := s.dir(fd, name, in); err != nil {
+				s.stays(err)
+				continue
+			}
+		}
+		if !isDir {
+			s.usage.Files++
+		}
+		if st.Nlink < 2 || isDir || !s.seen[st.Ino] {
+			s.usage.Bytes += st.Blocks * 512
+		}
+		if st.Nlink > 1 && !isDir {
+			s.seen[st.Ino] = true
+		}
+		if !s.remove {
+			continue
+		}
+		flags := 0
+		if isDir {
+			flags = unix.AT_REMOVEDIR
+		}
+		if err := unix.Unlinkat(fd, name, flags); err != nil && err != unix.ENOENT {
+			s.stays(&Error{Op: "remove", Path: in, Err: err})
+		}
+	}
+	return nil
+}
+
+func (s *sweep) stays(err error) {
+	if s.first == nil {
+		s.first = err
+	}
+}

@@ -1,0 +1,163 @@
+package nsrun
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
+)
+
+// Registry keeps what commands did in a project.Registry: the audit log, backups of files
+// before they are changed, and permissions that were given for good. It is a Recorder
+// and Permissions. It stops no command and no commit: what it cannot keep is a Notice.
+//
+// Several Runners, and processes, can use one.
+type Registry struct {
+	// Registry is what keeps it. Nil is a mistake.
+	Registry *project.Registry
+}
+
+// Record is for Recorder.
+func (g Registry) Record(ctx context.Context, rec Record) error {
+	res := rec.Result
+	e := project.Execution{
+		Command: rec.Args, Dir: rec.Dir, Began: res.began, Ended: res.began.Add(res.Duration),
+		ExitCode: res.ExitCode, Signal: res.SignalName(), TimedOut: res.TimedOut,
+		Network: res.Network.Mode, Backend: "native",
+	}
+	if res.Err != nil {
+		e.Denied = []string{res.Err.Error()}
+	}
+	var original func(project.Change) (*os.File, error)
+	var changes []project.Change
+	var err error
+	if s := rec.Session; s != nil {
+		e.Engine = s.Info().Engine.String()
+		for _, root := range s.Roots() {
+			e.Roots = append(e.Roots, root.Path)
+		}
+		if len(res.Changes) > 0 {
+			e.Session, e.State = s.ID(), project.StateKept
+		}
+		changes, err = registryChanges(s, res.Changes)
+		original = func(c project.Change) (*os.File, error) {
+			return s.File(overlay.Change{Kind: overlay.Kind(c.Kind), Root: c.Root, Path: c.Path}, overlay.Before)
+		}
+	}
+	note := func(what string, err error) {
+		if err != nil {
+			res.Notices = append(res.Notices, what+": "+err.Error())
+		}
+	}
+	note("registry", err)
+	out, err := g.Registry.Record(ctx, e, changes, original)
+	note("registry", err)
+	res.Execution = out.ID
+	for _, b := range out.Backups {
+		res.Backups = append(res.Backups, Backup{b.Path, b.Copy})
+	}
+	for _, o := range out.Omitted {
+		if o.What == "backup" {
+			note("no backup of "+escape.Quote(o.Path), o.Why)
+		}
+	}
+	return nil
+}
+
+// Committed is for Recorder.
+func (g Registry) Committed(ctx context.Context, s *overlay.Session) error {
+	changes, err := s.Committed()
+	if err != nil {
+		return err
+	}
+	list, _ := registryChanges(nil, changes)
+	return g.Registry.Committed(ctx, s.ID(), s.State() == overlay.Committed, list)
+}
+
+// Undone notes that changes, those of Session.Committed before, were taken out of the
+// project again.
+func (g Registry) Undone(ctx context.Context, session string, changes []overlay.Change) error {
+	list, _ := registryChanges(nil, changes)
+	return g.Registry.Undone(ctx, session, list)
+}
+
+// Discarded is for Recorder.
+func (g Registry) Discarded(ctx context.Context, session string) error {
+	var list []project.Change
+	for e, err := range g.Registry.Executions(project.Filter{Session: session}) {
+		if err == nil { // what cannot be read is as if it was not there
+			list = append(list, e.Changes...)
+		}
+	}
+	return g.Registry.Discarded(ctx, session, list)
+}
+
+// registryChanges are a session's changes as the registry wants them: with all that was in
+// a deleted directory, where there is a session to look.
+func registryChanges(s *overlay.Session, changes []overlay.Change) (list []project.Change, err error) {
+	add := func(c overlay.Change) {
+		list = append(list, project.Change{
+			Kind: project.Kind(c.Kind), Root: c.Root, Path: c.Path, Mode: c.Mode, OldMode: c.OldMode, Size: c.Size, OldSize: c.OldSize,
+		})
+	}
+	for _, c := range changes {
+		add(c)
+		if s == nil || c.Kind != overlay.Deleted && c.Kind != overlay.TypeChanged {
+			continue
+		}
+		for below, berr := range s.Below(c) {
+			if berr != nil {
+				err = fmt.Errorf("look at what was deleted: %w", berr)
+				break
+			}
+			add(below)
+		}
+	}
+	return list, err
+}
+
+// registryActions are the actions as the registry knows them. It takes none about the
+// network.
+var registryActions = map[string]project.Action{
+	string(ActionWrite): project.Write,
+	string(ActionShow):  project.Read,
+}
+
+// Permission is for Permissions.
+func (g Registry) Permission(root, action, target string) (allow, found bool, err error) {
+	a, ok := registryActions[action]
+	if !ok {
+		return false, false, nil
+	}
+	p, err := g.Registry.Get(root, a, target)
+	return p.Decision == project.Allow, p.Decision != 0, err
+}
+
+// SetPermission is for Permissions.
+func (g Registry) SetPermission(root, action, target string, allow bool) error {
+	p := project.Permission{Project: root, Action: registryActions[action], Target: target, Decision: project.Deny}
+	if allow {
+		p.Decision = project.Allow
+	}
+	return g.Registry.Set(p)
+}
+
+// keepsRegistry is a Registry, a pointer to one, and what embeds either.
+type keepsRegistry interface{ registry() *project.Registry }
+
+func (g Registry) registry() *project.Registry { return g.Registry }
+
+// registries are the directories of registries, which commands must not see.
+func (c *Config) registries() (dirs []string) {
+	for _, v := range [...]any{c.Recorder, c.Permissions} {
+		if g, ok := v.(keepsRegistry); ok {
+			dirs = append(dirs, g.registry().Private()...)
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}

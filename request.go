@@ -1,0 +1,97 @@
+package nsrun
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/escape"
+)
+
+// Request is one command.
+type Request struct {
+	// Command is run by /bin/sh -c.
+	Command string
+	// Args are a program and its arguments, run as they are, instead of Command.
+	Args []string
+
+	// WorkingDir is a directory of the sandbox. Relative ones are relative to the
+	// project; "playground" is $HOME/playground; "~" and "$HOME" at the beginning are
+	// the home directory. Empty: the project, without one the playground,
+	// without either "/".
+	WorkingDir string
+	// Network asks for the host's network, which takes an Approver's yes every time.
+	// False: there is none.
+	Network bool
+	// LearnNet lets the command reach everything, and tells in Result.Network which rules of
+	// Config.Net would have been enough. It takes the same yes. False: the rules hold.
+	LearnNet bool
+	// Paths asks for more paths; those that open something take an Approver's yes. They
+	// are no patterns, and the one that is approved is free of symbolic links. "/", and
+	// what is in /proc, /sys and /dev, are mistakes.
+	Paths []Rule
+
+	// Env is added to the environment, "K=V"; others are mistakes. Nil: nothing.
+	Env []string
+	// Timeout ends the command if it takes longer, and Config.Timeout is not shorter.
+	// Zero: that.
+	Timeout time.Duration
+
+	// Stdin is what the command reads. It may be left unread; a Read that does not return
+	// keeps a goroutine, and nothing else. Nil: /dev/null.
+	Stdin io.Reader
+	// Stdout and Stderr get all output as it comes, beside the Result. A slow writer slows
+	// the command down; one that fails is not written to again. Nil: nobody does.
+	Stdout, Stderr io.Writer
+	// Merge makes standard error the same pipe as standard output, so that all of it is
+	// in Result.Stdout in the order in which it was written. False: they are two.
+	Merge bool
+	// Passthrough gives Stdin, Stdout and Stderr, which must be *os.File or nil, to the
+	// command itself: a terminal stays one, and the Result has no output. False: pipes.
+	Passthrough bool
+}
+
+// args are the words that are executed.
+func (q *Request) args() ([]string, error) {
+	for _, kv := range q.Env {
+		// A name alone would pass on what SafeEnv leaves out, which is for Config to decide.
+		if name, _, assigned := strings.Cut(kv, "="); name == "" || !assigned || strings.Contains(kv, "\x00") {
+			return nil, &Error{Op: "run", Err: fmt.Errorf("the environment has %s, which is not K=V", escape.Quote(kv))}
+		}
+	}
+	switch {
+	case q.Command != "" && len(q.Args) > 0:
+		return nil, &Error{Op: "run", Err: errors.New("a request has Command or Args, not both")}
+	case strings.Contains(q.Command, "\x00") || slices.ContainsFunc(q.Args, func(s string) bool { return strings.Contains(s, "\x00") }):
+		return nil, &Error{Op: "run", Err: errors.New("a command has no zero bytes")}
+	case q.Timeout < 0:
+		return nil, &Error{Op: "run", Err: errors.New(errNegative)}
+	case q.Network && q.LearnNet:
+		return nil, &Error{Op: "run", Err: errors.New("the host's network has no rules to learn")}
+	case len(q.Args) > 0:
+		return q.Args, nil
+	case q.Command != "":
+		return []string{"/bin/sh", "-c", q.Command}, nil
+	}
+	return nil, &Error{Op: "run", Err: errors.New("no command was given")}
+}
+
+// text is the command as people are shown it, with what the request adds to its
+// environment: nothing in it acts on a terminal, and what is escaped is told from what
+// looks like it.
+func (q *Request) text() string {
+	var b strings.Builder
+	for _, kv := range q.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		b.WriteString(escape.Exact(name) + "=" + escape.Command([]string{value}) + " ")
+	}
+	if q.Command != "" {
+		b.WriteString(escape.Exact(q.Command))
+	} else {
+		b.WriteString(escape.Command(q.Args))
+	}
+	return b.String()
+}

@@ -1,0 +1,113 @@
+package nsrun
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// Result is what became of a Request.
+type Result struct {
+	// Stdout and Stderr are what the command wrote, see Config.MaxOutput.
+	Stdout, Stderr Output
+	// ExitCode is the command's exit status; 128+n if signal n ended it. It means nothing
+	// if Started is false.
+	ExitCode int
+	// Signal is what ended the command. Nil: it ended by itself.
+	Signal os.Signal
+	// TimedOut says that the command was ended because its time was up.
+	TimedOut bool
+	// Started says that the command was executed.
+	Started bool
+	// Denied says that it was not, because something was not approved.
+	Denied bool
+	// Err is what Run returned. Nil: all went well, whatever the exit status.
+	Err error
+
+	// Changes are what the session changed in the project: with Keep since it began, with
+	// the others by this command. Nil: nothing.
+	Changes []overlay.Change
+	// Touched are the paths, absolute, that the command created, wrote to or renamed
+	// something to, in the order of the first time, what is gone again among them;
+	// TouchedMore is how many there were beyond the first 10,000. They are for
+	// Config.Watch and Run only, and tell what was seen: Changes tells what is there. Nil:
+	// nothing.
+	Touched     []string
+	TouchedMore int
+	// Session is the id of the session. Empty: there is none, or none that was kept or can
+	// be undone.
+	Session string
+	// State says what became of the changes. Zero: Kept; without Changes it means nothing.
+	State overlay.State
+	// Engine is how they were kept apart. Zero: there was no overlay.
+	Engine overlay.Engine
+
+	// Network is what the command had of the network, and tried to reach.
+	Network Network
+
+	// Backups are copies of what was there before, where the Recorder makes any.
+	Backups []Backup
+	// Execution is what the Recorder calls this command. Empty: there is no Recorder.
+	Execution string
+
+	began    time.Time
+	Duration time.Duration // from when nothing else had to be waited for to the command's end
+	timeout  time.Duration
+	// Notices say what is not as it usually is, and is no error. Nil: nothing.
+	Notices []string
+}
+
+// String is what a model reads: standard output, then standard error, then the exit
+// status if it is not zero. If the command was not run, or something failed afterwards, a
+// line says so that starts with "ERROR: ".
+func (r Result) String() string {
+	var b strings.Builder
+	add := func(text string) {
+		if text == "" {
+			return
+		}
+		if s := b.String(); s != "" && s[len(s)-1] != '\n' {
+			b.WriteByte('\n')
+		}
+		b.WriteString(text)
+	}
+	if r.Started {
+		add(r.Stdout.String())
+		add(r.Stderr.String())
+		switch {
+		case r.TimedOut:
+		case r.Signal != nil:
+			add(fmt.Sprintf("exit code: %d (%s)\n", r.ExitCode, r.Signal))
+		case r.ExitCode != 0:
+			add(fmt.Sprintf("exit code: %d\n", r.ExitCode))
+		}
+	}
+	if r.TimedOut {
+		add(fmt.Sprintf("ERROR: Timed out after %s: the command was ended\n", r.timeout))
+	}
+	if r.Err != nil && (r.Started || !r.TimedOut) {
+		add(ErrorText(r.Err) + "\n")
+	}
+	return b.String()
+}
+
+// Report is the list of changes, a line each: "M a.go", "A dir/", "D b.go". With several
+// roots the paths are absolute.
+func (r Result) Report() string {
+	roots := make(map[string]bool)
+	for _, c := range r.Changes {
+		roots[c.Root] = true
+	}
+	var b strings.Builder
+	for _, c := range r.Changes {
+		line := c.String()
+		if len(roots) > 1 {
+			line = line[:2] + c.Root + "/" + line[2:]
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
