@@ -1,15 +1,17 @@
 # make demo    what nsrun does, on this very module
-# make build   ./nsrun
+# make build   ./nsrun, and ./nsrun-mcp, which `nsrun mcp` executes
 # make test    all tests; as root: once as root, once as an ordinary user
 # make test-bwrap, make test-clients
-#              bubblewrap's own tests, and programs that call it, with nsrun in its place
-# make bench   all benchmarks once, then side by side with bwrap, and sessions side by
-#              side with cp, find and others
+#              bubblewrap's own tests, and programs that call it, with nsrun in its place;
+#              an MCP client that is not ours
+# make bench   all benchmarks once, then side by side with bwrap, sessions side by side
+#              with cp, find and others, and writing with and without a watcher
 # make lint    gofmt, vet, staticcheck, govulncheck
 # make fuzz    every fuzz test for FUZZTIME
 # make cross   arm64: compiles, and is vetted
 # make generate
-#              the man page and the completions, from the tables
+#              the man page and the completions, from the tables; the kernel's programs,
+#              from C
 # make install, make uninstall
 #              what was built, below DESTDIR and PREFIX; make install-bwrap: a link
 #              to it that is called bwrap
@@ -22,6 +24,7 @@ FUZZTIME ?= 30s
 BENCHTIME ?= 10x
 RUNS ?= 300
 SESSION_RUNS ?= 11
+WATCH_RUNS ?= 5
 PREFIX ?= /usr/local
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -35,6 +38,9 @@ endif
 # The entry point is package internal/early's; that takes a static program.
 STATIC = CGO_ENABLED=0
 EARLY = -E nsrun_early
+
+# Some packages take minutes, and on a busy machine several times as long.
+SLOW = -timeout 30m
 
 # need COMMAND PACKAGE: the Debian package is installed if the command is missing.
 need = need() { \
@@ -55,25 +61,35 @@ all: build
 
 build:
 	$(STATIC) $(GO) build -trimpath -ldflags="-s -w $(EARLY)" -o nsrun ./cmd/nsrun
+	$(STATIC) $(GO) build -trimpath -ldflags="-s -w" -o nsrun-mcp ./cmd/nsrun-mcp
+
+CLANG = clang-14
+BPF2GO = github.com/cilium/ebpf/cmd/bpf2go@v0.22.0
 
 generate: build
+	@$(need); need $(CLANG) $(CLANG); need llvm-strip-14 llvm-14
+	cd netpolicy/cgroup && GOPACKAGE=main $(GO) run $(BPF2GO) -cc $(CLANG) -strip llvm-strip-14 -target bpfel \
+		-no-global-types -output-dir gen enforce bpf/enforce.c -- -O2 -Wall -Wextra -Werror -Wno-missing-field-initializers
+	cd netpolicy/cgroup && $(GO) run ./gen
 	./nsrun man >man/nsrun.1
 	./nsrun completion bash >completions/nsrun.bash
 	./nsrun completion zsh >completions/_nsrun
 	./nsrun completion fish >completions/nsrun.fish
 
 # Root may have no Go: what is there is installed as it is.
-nsrun:
+nsrun nsrun-mcp:
 	@$(MAKE) --no-print-directory build
 
 BIN = $(DESTDIR)$(PREFIX)/bin
+LIBEXEC = $(DESTDIR)$(PREFIX)/libexec/nsrun
 SHARE = $(DESTDIR)$(PREFIX)/share
 BASH = $(SHARE)/bash-completion/completions
 ZSH = $(SHARE)/zsh/site-functions
 FISH = $(SHARE)/fish/vendor_completions.d
 
-install: nsrun
+install: nsrun nsrun-mcp
 	install -D -m 755 nsrun $(BIN)/nsrun
+	install -D -m 755 nsrun-mcp $(LIBEXEC)/nsrun-mcp
 	install -D -m 644 man/nsrun.1 $(SHARE)/man/man1/nsrun.1
 	install -D -m 644 completions/nsrun.bash $(BASH)/nsrun
 	install -D -m 644 completions/_nsrun $(ZSH)/_nsrun
@@ -89,7 +105,8 @@ install-bwrap: install
 	printf '#compdef bwrap\n_nsrun "$$@"\n' >$(ZSH)/_bwrap
 
 uninstall:
-	rm -f $(BIN)/nsrun $(SHARE)/man/man1/nsrun.1 $(BASH)/nsrun $(ZSH)/_nsrun $(FISH)/nsrun.fish
+	rm -f $(BIN)/nsrun $(LIBEXEC)/nsrun-mcp $(SHARE)/man/man1/nsrun.1 $(BASH)/nsrun $(ZSH)/_nsrun $(FISH)/nsrun.fish
+	rmdir $(LIBEXEC) 2>/dev/null || true
 	if [ "$$(readlink $(BIN)/bwrap)" = nsrun ]; then rm -f $(BIN)/bwrap $(BASH)/bwrap $(FISH)/bwrap.fish $(ZSH)/_bwrap; fi
 
 demo: build
@@ -106,15 +123,15 @@ deps:
 test:
 	@$(need); need bwrap bubblewrap || [ -z "$$NSRUN_MUST_WORK" ]
 	$(GO) vet ./...
-	$(GO) test -count=1 ./...
+	$(GO) test -count=1 $(SLOW) ./...
 	@echo "with the entry point of the nsrun command:"
-	$(STATIC) $(GO) test -count=1 -ldflags="$(EARLY)" ./cmd/nsrun
+	$(STATIC) $(GO) test -count=1 $(SLOW) -ldflags="$(EARLY)" ./cmd/nsrun
 	@$(MAKE) --no-print-directory race
 
 # Without gcc there is no race detector, and then it is said.
 race:
 	@$(need); if need gcc "gcc libc6-dev"; then \
-		echo "$(GO) test -race -count=1 ./..." && CGO_ENABLED=1 $(GO) test -race -count=1 ./...; \
+		echo "$(GO) test -race -count=1 $(SLOW) ./..." && CGO_ENABLED=1 $(GO) test -race -count=1 $(SLOW) ./...; \
 	elif [ -n "$$NSRUN_MUST_WORK" ]; then exit 1; \
 	else echo "SKIPPED: the tests with the race detector" >&2; fi
 
@@ -124,13 +141,16 @@ test-bwrap: build
 
 test-clients: build
 	@test/clients/run.sh || [ $$? = 77 ]
+	@test/mcp/run.sh || [ $$? = 77 ]
 
 bench: build
-	$(GO) test -run='^$$' -bench=. -benchtime=$(BENCHTIME) ./...
+	$(GO) test $(SLOW) -run='^$$' -bench=. -benchtime=$(BENCHTIME) ./...
 	@$(need); need bwrap bubblewrap
 	$(GO) run ./bench/compare -n $(RUNS)
+	$(GO) run ./bench/runner -n $(RUNS)
 	@$(need); need rsync rsync || true # it is told what is not measured without it
 	$(GO) run ./bench/sessions -n $(SESSION_RUNS)
+	$(GO) run ./bench/watch -n $(WATCH_RUNS)
 
 lint:
 	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
@@ -159,4 +179,4 @@ cross:
 	else echo "SKIPPED: tests on arm64 (they need the package qemu-user-static)"; fi
 
 clean:
-	rm -f nsrun
+	rm -f nsrun nsrun-mcp
