@@ -605,6 +605,9 @@ func leftovers(state string) (left []string) {
 
 // points are those to try of n: all, or so many, spread evenly.
 func points(n, many int) (list []int) {
+	if testenv.RaceDetector {
+		many = (many + 3) / 4
+	}
 	switch v := os.Getenv("NSRUN_CRASH_POINTS"); {
 	case v == "all":
 		many = n

@@ -300,7 +300,7 @@ func TestModel(t *testing.T) {
 		return n
 	}
 	count := number("NSRUN_MODEL", 150)
-	if testing.Short() {
+	if testing.Short() || testenv.RaceDetector {
 		count = min(count, 20)
 	}
 	first := number("NSRUN_MODEL_SEED", rand.Uint64N(1_000_000_000))

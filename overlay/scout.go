@@ -3,6 +3,7 @@ package overlay
 import (
 	"runtime"
 	"slices"
+	"sync"
 )
 
 const (
@@ -12,10 +13,13 @@ const (
 	// scoutDepth is down to how many levels of directories that is done: scouts hold
 	// directories open. It is less than maxHeld, so that none is parked meanwhile.
 	scoutDepth = 8
+
+	// maxAhead is how many directories scouts may be ahead of the walk.
+	maxAhead = 16
 )
 
-// A scout is in a directory before the walk gets there: it sights what is in it, and
-// yields nothing.
+// A scout has been in a directory before the walk gets there: it has sighted what is in
+// it, and yielded nothing.
 type scout struct {
 	sub    *frame
 	n      node // the directory, compared
@@ -23,91 +27,133 @@ type scout struct {
 	names  []string
 	sights []sight
 	seen   bool // names and sights are all that is in it, and listing it was no trouble
-
-	done chan struct{}
+	back   bool // the scout is; the rest is good from then on
 }
 
-// wait waits until the scout is back.
-func (c *scout) wait() { <-c.done }
-
-// scouts are those of one chunk of names.
+// scouts look at the directories among the names of one chunk. The walk is one of them:
+// while another one is where it wants to go, it looks at the next directory. So nobody
+// waits for anybody but at the ends: a processor that sleeps can take as long to wake as
+// a directory takes.
 type scouts struct {
-	w     *walker
-	f     *frame
-	names []string
-	all   []sight
+	w      *walker
+	f      *frame
+	names  []string
+	sights []sight
+	dirs   []int // the indexes of the directories; none: they are not worth it
+	team   sync.WaitGroup
 
-	sent []*scout // that are not back, or were not asked yet; in order
-	at   []int    // the index of each one's name
-	to   int      // up to which name they were sent
-	most int      // zero: they are not worth it
+	mu    sync.Mutex
+	found []scout    // for each of dirs
+	taken int        // to how many of dirs somebody went
+	told  int        // to how many the walk has come
+	over  bool       // no more are wanted
+	moved *sync.Cond // any of these has changed so that somebody may go on
 }
 
 // scouts sends the first scouts into the directories among some names.
 func (w *walker) scouts(f *frame, names []string, sights []sight) *scouts {
-	s := &scouts{w: w, f: f, names: names, all: sights}
-	if f.depth < scoutDepth {
-		s.most = min(runtime.GOMAXPROCS(0), maxScouts)
+	s := &scouts{w: w, f: f, names: names, sights: sights}
+	team := min(runtime.GOMAXPROCS(0), maxScouts) - 1
+	if team < 1 || f.depth >= scoutDepth {
+		return s
 	}
-	dirs := 0
 	for i := range sights {
 		if sights[i].dir {
-			dirs++
+			s.dirs = append(s.dirs, i)
 		}
 	}
-	if dirs < 2 || s.most < 2 {
-		s.most = 0
+	if len(s.dirs) < 2 {
+		s.dirs = nil
+		return s
+	}
+	s.found = make([]scout, len(s.dirs))
+	s.moved = sync.NewCond(&s.mu)
+	for range min(team, len(s.dirs)-1) {
+		s.team.Go(s.run)
 	}
 	return s
 }
 
-// next returns the scout that was sent to the directory at name i, and sends others into
-// the next ones. Nil: none was sent.
-func (s *scouts) next(i int) *scout {
-	if s.most == 0 {
-		return nil
-	}
-	for ; len(s.sent) <= s.most && s.to < len(s.names); s.to++ {
-		if s.all[s.to].dir {
-			s.sent = append(s.sent, s.send(s.to))
-			s.at = append(s.at, s.to)
+// run goes into one directory after the other.
+func (s *scouts) run() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.taken-s.told >= maxAhead {
+			for !s.over && s.taken-s.told > maxAhead/2 {
+				s.moved.Wait()
+			}
 		}
-	}
-	if len(s.sent) == 0 || s.at[0] != i {
-		return nil
-	}
-	first := s.sent[0]
-	s.sent, s.at = s.sent[1:], s.at[1:]
-	return first
-}
-
-func (s *scouts) send(i int) *scout {
-	w, f, name, l := s.w, s.f, s.names[i], &s.all[i]
-	c := &scout{
-		sub: &frame{path: l.path, depth: f.depth + 1, opaque: f.opaque},
-		n:   l.n, sights: w.buffer(), done: make(chan struct{}),
-	}
-	go func() {
-		defer close(c.done)
-		if c.err = w.enter(f, c.sub, name, &c.n); c.err != nil {
+		if s.over || s.taken == len(s.dirs) {
 			return
 		}
-		names, lowErr, err := c.sub.names()
-		if err != nil || lowErr != nil || len(names) > maxSights {
-			return // the walk will see to it
+		s.goOn()
+	}
+}
+
+// goOn goes into the next directory. The caller holds mu, which is free meanwhile.
+func (s *scouts) goOn() {
+	c, i := &s.found[s.taken], s.dirs[s.taken]
+	s.taken++
+	s.mu.Unlock()
+	s.w.scout(c, s.f, s.names[i], &s.sights[i])
+	s.mu.Lock()
+	c.back = true
+	s.moved.Broadcast()
+}
+
+// next returns the scout that was in the directory at name i. The walk asks for every
+// directory, in order. Nil: none was sent.
+func (s *scouts) next(i int) *scout {
+	if len(s.dirs) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &s.found[s.told]
+	for !c.back {
+		if s.taken < len(s.dirs) && s.taken-s.told < maxAhead {
+			s.goOn()
+		} else {
+			s.moved.Wait()
 		}
-		c.names, c.seen = names, true
-		c.sights = slices.Grow(c.sights, len(names))[:len(names)]
-		w.look(c.sub, names, c.sights, 0, len(names))
-	}()
+	}
+	s.told++
+	if s.taken-s.told <= maxAhead/2 {
+		s.moved.Broadcast()
+	}
 	return c
 }
 
 // end gives up what was not asked for.
 func (s *scouts) end() {
-	for _, c := range s.sent {
-		c.wait()
-		c.sub.close()
+	if len(s.dirs) == 0 {
+		return
 	}
-	s.sent = nil
+	s.mu.Lock()
+	s.over = true
+	s.moved.Broadcast()
+	s.mu.Unlock()
+	s.team.Wait()
+	for i := s.told; i < s.taken; i++ {
+		s.found[i].sub.close()
+	}
+}
+
+// scout goes into the directory name of f, at which was sighted l.
+func (w *walker) scout(c *scout, f *frame, name string, l *sight) {
+	c.sub, c.n = &frame{path: l.path, depth: f.depth + 1, opaque: f.opaque}, l.n
+	if c.err = w.enter(f, c.sub, name, &c.n); c.err != nil {
+		return
+	}
+	names, lowErr, err := c.sub.names()
+	if err != nil || lowErr != nil || len(names) > maxSights {
+		return // the walk will see to it
+	}
+	c.names, c.seen = names, true
+	c.sights = slices.Grow(w.buffer(), len(names))[:len(names)]
+	w.look(c.sub, names, c.sights, 0, len(names))
+	if f.depth > 0 || !slices.ContainsFunc(c.sights, func(l sight) bool { return l.dir }) {
+		c.sub.park() // not to hold too many open; the walk opens again what it needs
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"syscall"
 	"sync/atomic"
 	"unsafe"
 
@@ -244,12 +245,34 @@ func (h *handle) stat() (stat, error) {
 
 // lstat looks at one name in the directory h; name holds no slash.
 func (h *handle) lstat(name string) (stat, error) {
-	var st unix.Stat_t
-	err := sys.Retry(func() error { return unix.Fstatat(h.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) })
+	// A walk asks this twice for each name: nothing is to be allocated for it.
+	var buf [256]byte
+	p, err := zeroed(&buf, name)
 	if err != nil {
 		return stat{}, err
 	}
-	return makeStat(&st), nil
+	for {
+		var st unix.Stat_t
+		_, _, e := syscall.Syscall6(unix.SYS_NEWFSTATAT, uintptr(h.fd), uintptr(unsafe.Pointer(p)),
+			uintptr(unsafe.Pointer(&st)), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, 0)
+		switch e {
+		case 0:
+			return makeStat(&st), nil
+		case unix.EINTR:
+		default:
+			return stat{}, e
+		}
+	}
+}
+
+// zeroed returns a name with a zero byte behind it: in buf, where it is as short as nearly
+// all are.
+func zeroed(buf *[256]byte, name string) (*byte, error) {
+	if len(name) >= len(buf) || strings.IndexByte(name, 0) >= 0 {
+		return unix.BytePtrFromString(name)
+	}
+	buf[copy(buf[:], name)] = 0
+	return &buf[0], nil
 }
 
 // lstatIf is lstat, where a name that is not there is no error.
@@ -505,11 +528,12 @@ func (h *handle) xattrNamesOf(name string) ([]string, error) {
 
 func (h *handle) listxattrat(name string, buf []byte) (int, error) {
 	if !noListxattrat.Load() {
-		p, err := unix.BytePtrFromString(name)
+		var zero [256]byte
+		p, err := zeroed(&zero, name)
 		if err != nil {
 			return 0, err
 		}
-		n, _, errno := unix.Syscall6(unix.SYS_LISTXATTRAT, uintptr(h.fd), uintptr(unsafe.Pointer(p)),
+		n, _, errno := syscall.Syscall6(unix.SYS_LISTXATTRAT, uintptr(h.fd), uintptr(unsafe.Pointer(p)),
 			unix.AT_SYMLINK_NOFOLLOW, uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), 0)
 		switch errno {
 		case 0:

@@ -182,7 +182,9 @@ type walker struct {
 	twins   map[inode]twin     // nil: not wanted
 	times   bool               // what differs in nothing but its time is wanted
 	yield   func(node, error) bool
-	spare   [][]sight // buffers that are not in use
+
+	mu    sync.Mutex
+	spare [][]sight // buffers that are not in use
 }
 
 // A frame is one directory of the upper layer during a walk.
@@ -420,6 +422,8 @@ func (w *walker) chunk(f *frame, names []string) bool {
 
 // buffer returns an empty buffer, to be given back.
 func (w *walker) buffer() []sight {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if n := len(w.spare); n > 0 {
 		b := w.spare[n-1]
 		w.spare = w.spare[:n-1]
@@ -430,6 +434,8 @@ func (w *walker) buffer() []sight {
 
 func (w *walker) giveBack(sights []sight) {
 	clear(sights)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.spare = append(w.spare, sights[:0])
 }
 
@@ -539,7 +545,6 @@ func (w *walker) directory(f *frame, name string, l *sight, before *scout) bool 
 	sub := &frame{path: path, depth: f.depth + 1, opaque: f.opaque}
 	var err error
 	if before != nil {
-		before.wait()
 		sub, n, err = before.sub, before.n, before.err
 	} else {
 		err = w.enter(f, sub, name, &n)
