@@ -15,7 +15,7 @@ import (
 // mount, no file, no session, and no memory.
 func TestThousandRuns(t *testing.T) {
 	runs := 1000
-	if raceEnabled {
+	if testenv.RaceDetector {
 		runs = 100
 	}
 	testenv.Leaks(t, nsexec.Shutdown)

@@ -92,7 +92,7 @@ var tools = []struct {
 // commit, and directly: same output, same files. All run at the same path, one after the
 // other, so that nothing of what they write has to be left out.
 func TestTools(t *testing.T) {
-	if raceEnabled {
+	if testenv.RaceDetector {
 		return // it takes long, and the tools are no concern of the detector
 	}
 	testenv.Leaks(t, nsexec.Shutdown)

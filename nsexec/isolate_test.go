@@ -434,7 +434,7 @@ func isLauncher(pid int) bool {
 func TestPrivateMemory(t *testing.T) {
 	testenv.NeedRoot(t) // nobody else may look
 	leaks(t)
-	if raceEnabled {
+	if testenv.RaceDetector {
 		t.Log("the race detector's memory is counted too")
 		return
 	}

@@ -24,7 +24,7 @@ import (
 func TestMany(t *testing.T) {
 	bothWays(t, func(t *testing.T, classic bool) {
 		n := 500
-		if testing.Short() || raceEnabled {
+		if testing.Short() || testenv.RaceDetector {
 			n = 50
 		}
 		for i := range n {

@@ -303,7 +303,7 @@ func scenes() (jobs []job) {
 			jobs = append(jobs, play(name("background"), "user", func(s *scene) {
 				x := run(s, "", "sh -c sleep·60·<&-·>&-·2>&-·&·echo·$?")
 				s.await("sleep", s.running("sleep"))
-				s.note("monitor waits", !exits(x, 60*time.Millisecond))
+				s.note("monitor waits", !exits(x, enough))
 				s.note("left", s.settled())
 				if pid := find("sleep"); pid != 0 {
 					_ = unix.Kill(pid, unix.SIGKILL)
@@ -312,7 +312,7 @@ func scenes() (jobs []job) {
 				s.note("left after", s.settled())
 			}), play(name("background, die with parent"), "user", func(s *scene) {
 				x := run(s, "--die-with-parent", "sh -c sleep·60·<&-·>&-·2>&-·&·sleep·0.05")
-				s.note("monitor waits", !exits(x, 200*time.Millisecond))
+				s.note("monitor waits", !exits(x, enough))
 				s.note("left", s.settled())
 				if pid := find("sleep"); pid != 0 {
 					_ = unix.Kill(pid, unix.SIGKILL)
@@ -332,7 +332,7 @@ func scenes() (jobs []job) {
 				if pid := find("sleep"); pid != 0 {
 					_ = unix.Kill(pid, sig)
 				}
-				if !exits(x, 100*time.Millisecond) { // PID 1 does not die of every signal
+				if !exits(x, enough) { // PID 1 does not die of every signal
 					s.note("lives", tree(os.Getpid()))
 					_ = unix.Kill(find("sleep"), unix.SIGKILL)
 				}
@@ -356,6 +356,10 @@ func scenes() (jobs []job) {
 	}
 	return append(jobs, held()...)
 }
+
+// enough is how long who is about to exit may take for it on a busy machine. It passes
+// where somebody stays.
+const enough = 800 * time.Millisecond
 
 // exits reports whether the monitor ends within that time.
 func exits(x *running, limit time.Duration) bool {

@@ -5,7 +5,6 @@ package differ
 import (
 	"os"
 	"strings"
-	"time"
 
 	"github.com/nsrun/nsrun/internal/testenv"
 )
@@ -44,7 +43,7 @@ func terminals() (jobs []job) {
 				s.await("sleep", s.running("sleep"))
 				_ = s.settled()
 				term.Type(key.key)
-				if exits(x, 60*time.Millisecond) {
+				if exits(x, enough) {
 					s.note("exit", x.wait())
 				}
 				s.note("left", s.settled())

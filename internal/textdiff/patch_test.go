@@ -356,6 +356,9 @@ func randomObject(r *rand.Rand) object {
 // TestPatchLarge: what is too large to be compared is written whole, without being read
 // into memory.
 func TestPatchLarge(t *testing.T) {
+	if testenv.RaceDetector {
+		return // nothing in it runs beside anything
+	}
 	const size = MaxBytes + 12345
 	content := func(letter byte) Content {
 		return Content{size, func() (io.ReadCloser, error) {
@@ -390,6 +393,9 @@ func (c repeat) Read(b []byte) (int, error) {
 // TestPatchChanged: a file that changes while the patch is written is an error, and git
 // does not take such a patch.
 func TestPatchChanged(t *testing.T) {
+	if testenv.RaceDetector {
+		return // nothing in it runs beside anything
+	}
 	text := func(said int64, data string) Content {
 		return Content{said, func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(data)), nil }}
 	}

@@ -145,6 +145,9 @@ func TestQuality(t *testing.T) {
 
 // TestBounded: no text takes long.
 func TestBounded(t *testing.T) {
+	if testenv.RaceDetector {
+		return // nothing in it runs beside anything
+	}
 	const n = 100_000
 	text := func(line func(i int) string) string {
 		var b strings.Builder

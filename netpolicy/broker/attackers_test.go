@@ -3,6 +3,7 @@ package broker_test
 import (
 	"bufio"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -135,15 +136,27 @@ func helpDup2Race(args []string) int {
 	in := (*unix.RawSockaddrInet4)(unsafe.Pointer(&a))
 	in.Addr, in.Port = [4]byte{127, 0, 0, 1}, portOf(denied)
 	must(0, unix.Dup3(plain, number, 0))
+	var cpus unix.CPUSet
+	must(0, unix.SchedGetaffinity(0, &cpus))
+	runtime.LockOSThread()
+	pin(cpus, 0)
 	var done atomic.Bool
 	var flip sync.WaitGroup
 	flip.Go(func() {
 		runtime.LockOSThread()
+		pin(cpus, 1)
+		// How long it is between the broker's look and the kernel's is not known.
+		hold := func() {
+			for end := time.Now().Add(rand.N(40 * time.Microsecond)); time.Now().Before(end); {
+			}
+		}
 		for !done.Load() {
 			in.Family = unix.AF_UNIX
 			_ = unix.Dup3(plain, number, 0)
+			hold()
 			_ = unix.Dup3(host, number, 0)
 			in.Family = unix.AF_INET
+			hold()
 		}
 	})
 	won := false
@@ -158,6 +171,24 @@ func helpDup2Race(args []string) int {
 	flip.Wait()
 	fmt.Println(won)
 	return 0
+}
+
+// pin has the thread run on the i-th of some processors: who swaps has to run at the
+// same time as who is fooled, and some kernels put both on one.
+func pin(cpus unix.CPUSet, i int) {
+	i %= cpus.Count()
+	for cpu := 0; ; cpu++ {
+		if !cpus.IsSet(cpu) {
+			continue
+		}
+		if i == 0 {
+			var one unix.CPUSet
+			one.Set(cpu)
+			must(0, unix.SchedSetaffinity(0, &one))
+			return
+		}
+		i--
+	}
 }
 
 // helpOrphan connects, says so, waits to be told to go on, and connects again.

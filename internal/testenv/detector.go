@@ -1,0 +1,6 @@
+//go:build race
+
+package testenv
+
+// RaceDetector says that the tests run under the race detector, several times as slowly.
+const RaceDetector = true

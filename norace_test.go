@@ -1,5 +1,0 @@
-//go:build !race
-
-package nsrun_test
-
-const raceEnabled = false

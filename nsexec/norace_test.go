@@ -1,5 +1,0 @@
-//go:build !race
-
-package nsexec_test
-
-const raceEnabled = false
