@@ -441,6 +441,11 @@ func (w *walker) giveBack(sights []sight) {
 
 // tell yields the changes at and below names that were looked at.
 func (w *walker) tell(f *frame, names []string, sights []sight) bool {
+	if slices.ContainsFunc(sights, func(l sight) bool { return l.dir }) {
+		if err := f.wake(); err != nil {
+			return w.fail("open", f.path, err)
+		}
+	}
 	scouts := w.scouts(f, names, sights)
 	defer scouts.end()
 	for i := range names {
