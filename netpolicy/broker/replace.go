@@ -40,9 +40,14 @@ func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
 	}
 	var entries [4096]byte
 	for {
+		// A signal for us, such as the Go runtime's, ends a reading early: what is behind it
+		// comes with the next one, until there is nothing.
 		n, err := unix.Getdents(dir, entries[:])
 		if err != nil {
 			return nil, nil, err.(syscall.Errno)
+		}
+		if n == 0 {
+			return numbers, polls, 0
 		}
 		for b := entries[:n]; len(b) > 0; {
 			size := binary.NativeEndian.Uint16(b[16:]) // struct linux_dirent64
@@ -56,9 +61,6 @@ func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
 			case c.flags&unix.O_NONBLOCK != 0 && c.isPoll(name):
 				polls = append(polls, number)
 			}
-		}
-		if n < len(entries)/2 {
-			return numbers, polls, 0 // there was room for more
 		}
 	}
 }
