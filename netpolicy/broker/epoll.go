@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -18,6 +19,7 @@ import (
 type registration struct {
 	instance sys.FD
 	number   int
+	ino      uint64 // of the socket
 	event    unix.EpollEvent
 }
 
@@ -27,6 +29,10 @@ func (c *connect) move(numbers, polls []int) syscall.Errno {
 	if len(polls) == 0 {
 		return 0
 	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(c.old), &st); err != nil {
+		return err.(syscall.Errno)
+	}
 	var found []registration
 	defer func() {
 		for i := range found {
@@ -35,7 +41,7 @@ func (c *connect) move(numbers, polls []int) syscall.Errno {
 	}()
 	for _, poll := range polls {
 		for _, r := range c.task.registrations(poll) {
-			if !slices.Contains(numbers, r.number) {
+			if r.ino != st.Ino || !slices.Contains(numbers, r.number) {
 				continue
 			}
 			var e syscall.Errno
@@ -56,15 +62,16 @@ func (t *task) registrations(poll int) (all []registration) {
 	b := make([]byte, 64<<10)
 	for line := range bytes.Lines(t.file("fdinfo/"+strconv.Itoa(poll), b)) {
 		f := bytes.Fields(line)
-		// tfd: 5 events: 80000005 data: 7f… pos:0 ino:… sdev:…
-		if len(f) < 6 || string(f[0]) != "tfd:" || string(f[2]) != "events:" || string(f[4]) != "data:" {
+		// tfd: 5 events: 80000005 data: 7f… pos:0 ino:8f1 sdev:9
+		if len(f) < 8 || string(f[0]) != "tfd:" || string(f[2]) != "events:" || string(f[4]) != "data:" {
 			continue
 		}
 		number, err := strconv.Atoi(string(f[1]))
 		events, err1 := strconv.ParseUint(string(f[3]), 16, 32)
 		data, err2 := strconv.ParseUint(string(f[5]), 16, 64)
-		if err == nil && err1 == nil && err2 == nil {
-			all = append(all, registration{number: number, event: unix.EpollEvent{
+		ino, err3 := strconv.ParseUint(strings.TrimPrefix(string(f[7]), "ino:"), 16, 64)
+		if err == nil && err1 == nil && err2 == nil && err3 == nil {
+			all = append(all, registration{number: number, ino: ino, event: unix.EpollEvent{
 				Events: uint32(events), Fd: int32(uint32(data)), Pad: int32(uint32(data >> 32)),
 			}})
 		}

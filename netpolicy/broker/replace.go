@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"syscall"
 	"unsafe"
@@ -31,14 +32,16 @@ func (c *connect) replace() syscall.Errno {
 	return 0
 }
 
-// find looks through the caller's descriptors for the old socket and for epoll instances, which
-// only sockets that do not wait are in.
+// find looks through the caller's descriptors for the old socket, and for epoll instances in
+// which it is registered: a socket that waits is in none.
 func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
 	dir := int(c.task.fds)
 	if _, err := unix.Seek(dir, 0, 0); err != nil {
 		return nil, nil, err.(syscall.Errno)
 	}
 	var entries [4096]byte
+	var small [64]int
+	others := small[:0]
 	for {
 		// A signal for us, such as the Go runtime's, ends a reading early: what is behind it
 		// comes with the next one, until there is nothing.
@@ -47,7 +50,7 @@ func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
 			return nil, nil, err.(syscall.Errno)
 		}
 		if n == 0 {
-			return numbers, polls, 0
+			break
 		}
 		for b := entries[:n]; len(b) > 0; {
 			size := binary.NativeEndian.Uint16(b[16:]) // struct linux_dirent64
@@ -58,24 +61,49 @@ func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
 			case err != nil: // "." and ".."
 			case number == c.number || c.same(number):
 				numbers = append(numbers, number)
-			case c.flags&unix.O_NONBLOCK != 0 && c.isPoll(name):
-				polls = append(polls, number)
+			default:
+				others = append(others, number)
 			}
 		}
 	}
+	if !slices.Contains(numbers, c.number) {
+		return nil, nil, syscall.EBADF // another thread has closed it
+	}
+	if c.flags&unix.O_NONBLOCK == 0 {
+		return numbers, nil, 0
+	}
+	for _, other := range others {
+		if slices.ContainsFunc(numbers, func(number int) bool { return c.registered(other, number) }) {
+			polls = append(polls, other)
+		}
+	}
+	return numbers, polls, 0
 }
 
 // same reports whether a descriptor of the caller is the old socket.
 func (c *connect) same(number int) bool {
 	const file = 0 // KCMP_FILE
-	order, _, e := syscall.RawSyscall6(unix.SYS_KCMP, c.b.pid, uintptr(c.task.pid), file, uintptr(c.old), uintptr(number), 0)
+	order, e := c.compare(file, uintptr(number))
 	return e == 0 && order == 0
 }
 
-// isPoll reports whether a descriptor, whose number ends with a zero, is an epoll instance.
-func (c *connect) isPoll(name []byte) bool {
-	var target [32]byte
-	n, _, e := syscall.RawSyscall6(unix.SYS_READLINKAT, uintptr(c.task.fds), uintptr(unsafe.Pointer(&name[0])),
-		uintptr(unsafe.Pointer(&target)), uintptr(len(target)), 0, 0)
-	return e == 0 && string(target[:n]) == "anon_inode:[eventpoll]"
+// registered reports whether a descriptor of the caller is an epoll instance that knows the
+// old socket by a number.
+func (c *connect) registered(poll, number int) bool {
+	const registration = 7 // KCMP_EPOLL_TFD, Linux 4.13
+	slot := struct{ poll, number, skip uint32 }{uint32(poll), uint32(number), 0}
+	for ; ; slot.skip++ { // what had the number before may still be there
+		order, e := c.compare(registration, uintptr(unsafe.Pointer(&slot)))
+		if e != 0 || order == 0 {
+			return e == 0
+		}
+	}
+}
+
+// compare compares the old socket with something of the caller's, see kcmp(2).
+//
+//go:uintptrescapes
+func (c *connect) compare(kind, with uintptr) (order uintptr, e syscall.Errno) {
+	order, _, e = syscall.RawSyscall6(unix.SYS_KCMP, c.b.pid, uintptr(c.task.pid), kind, uintptr(c.old), with, 0)
+	return order, e
 }
