@@ -5,7 +5,8 @@
 #              bubblewrap's own tests, and programs that call it, with nsrun in its place;
 #              an MCP client that is not ours
 # make bench   all benchmarks once, then side by side with bwrap, sessions side by side
-#              with cp, find and others, and writing with and without a watcher
+#              with cp, find and others, writing with and without a watcher, and a
+#              network by rules with none and with a proxy
 # make lint    gofmt, vet, staticcheck, govulncheck
 # make fuzz    every fuzz test for FUZZTIME
 # make cross   arm64: compiles, and is vetted
@@ -25,6 +26,7 @@ BENCHTIME ?= 10x
 RUNS ?= 300
 SESSION_RUNS ?= 11
 WATCH_RUNS ?= 5
+NETWORK_RUNS ?= 7
 PREFIX ?= /usr/local
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -151,6 +153,7 @@ bench: build
 	@$(need); need rsync rsync || true # it is told what is not measured without it
 	$(GO) run ./bench/sessions -n $(SESSION_RUNS)
 	$(GO) run ./bench/watch -n $(WATCH_RUNS)
+	$(GO) run ./bench/network -n $(NETWORK_RUNS)
 
 lint:
 	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \

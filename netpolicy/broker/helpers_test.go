@@ -26,7 +26,7 @@ func helpers() map[string]func(args []string) int {
 		"inside": helpInside, "unix": helpUnix, "threads": helpThreads, "fork": helpFork, "swap": helpSwap,
 		"dup2race": helpDup2Race, "hostlisten": helpHostListen, "unspec": helpUnspec, "fastopen": helpFastOpen,
 		"bad": helpBad, "orphan": helpOrphan, "passed": helpPassed, "magic": helpMagic,
-		"bench": helpBench, "many": helpMany, "messages": helpMessages, "world": helpWorld, "brokered": helpBrokered, "sizes": helpSizes, "udpswap": helpUDPSwap, "acceptor": helpAcceptor,
+		"storm": helpStorm, "bench": helpBench, "many": helpMany, "messages": helpMessages, "world": helpWorld, "brokered": helpBrokered, "sizes": helpSizes, "udpswap": helpUDPSwap, "acceptor": helpAcceptor,
 	}
 }
 
