@@ -53,6 +53,7 @@ var mayImport = map[string][]string{
 	"bench/sessions":    {"mounts", "overlay"},
 	"bench/runner":      {"", "project"},
 	"bench/watch":       {"fanotify", "internal/storm"},
+	"bench/network":     {"", "netpolicy"},
 	// Only for tests.
 	"internal/storm":    {},
 	"internal/testenv":  {"internal/sys", "features"},
@@ -89,6 +90,7 @@ var thirdParty = map[string][]string{
 	"cmd/nsrun-mcp":         {"github.com/modelcontextprotocol/go-sdk/mcp", "golang.org/x/sys/unix"},
 	"bench/sessions":        {"golang.org/x/sys/unix"},
 	"bench/watch":           {"golang.org/x/sys/unix"},
+	"bench/network":         {"golang.org/x/sys/unix"},
 	"internal/storm":        {"golang.org/x/sys/unix"},
 	"internal/nettest":      {"github.com/miekg/dns", "golang.org/x/sys/unix"},
 	"internal/differ/probe": {"golang.org/x/sys/unix"},

@@ -222,6 +222,9 @@ func (n *network) byBroker(resolver *netpolicy.Resolver, publish []uint16) error
 			return r.Proto != netpolicy.TCP
 		}),
 	}
+	if !n.learn {
+		o.LocalUDP = localUDP(n.table.Policy().Rules)
+	}
 	for _, port := range publish {
 		o.Publish = append(o.Publish, broker.Port{Inside: port, Host: netip.AddrPortFrom(loopback, port)})
 	}
@@ -233,6 +236,20 @@ func (n *network) byBroker(resolver *netpolicy.Resolver, publish []uint16) error
 	n.attach = b.Attach
 	n.mounts = n.servers.mount(loopback)
 	return nil
+}
+
+// localUDP are the UDP ports on loopback addresses that rules name, one by one: what a
+// range or a prefix allows there stays the sandbox's own.
+func localUDP(rules []netpolicy.Rule) (ports []netip.AddrPort) {
+	for _, r := range rules {
+		if r.Proto == netpolicy.TCP || !r.Prefix.IsSingleIP() || !r.Prefix.Addr().IsLoopback() || r.First == 0 || r.First != r.Last {
+			continue
+		}
+		if at := netip.AddrPortFrom(r.Prefix.Addr(), r.First); !slices.Contains(ports, at) && at != netip.AddrPortFrom(loopback, 53) {
+			ports = append(ports, at)
+		}
+	}
+	return ports
 }
 
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})

@@ -26,9 +26,12 @@ type Options struct {
 	// Report is told of each decision that something depended on: for each connect, each UDP message
 	// with an address of its own, and each UDP flow. Nil: nobody is told.
 	Report func(p netpolicy.Proto, to netip.AddrPort, allowed bool)
-	// HostLoopback says that a loopback address is the host's, not the sandbox's: for TCP
-	// only. Nil: none is.
+	// HostLoopback says that a loopback address is the host's, not the sandbox's, for TCP.
+	// Nil: none is.
 	HostLoopback func(to netip.AddrPort) bool
+	// LocalUDP are ports of loopback addresses that are the host's, not the sandbox's, for
+	// UDP, where Decide allows them: at most 16. Nil: none is.
+	LocalUDP []netip.AddrPort
 	// Resolve answers DNS on 127.0.0.1:53 of the sandbox until the sockets are closed, and is
 	// called on a goroutine of its own. Nil: nobody listens there.
 	Resolve func(udp net.PacketConn, tcp net.Listener)
@@ -61,10 +64,13 @@ type Broker struct {
 	udp     net.PacketConn
 	tcp     net.Listener
 	relay   *relay
+	locals  []*local
 	stop    sys.FD // an eventfd: readable when all is to end
 	running sync.WaitGroup
 
 	usual4, usual6 usual // the server's
+
+	localSockets int // the first of them in sockets
 
 	linkOnce sync.Once
 	linkErr  error
@@ -94,6 +100,9 @@ const maxSlow = 1024
 
 // New returns a Broker that is not attached to a command yet. Without a Close it leaks.
 func New(o Options) (*Broker, error) {
+	if len(o.LocalUDP) > maxLocal {
+		return nil, &Error{"broker", "loopback", errLocal}
+	}
 	if err := possible(); err != nil {
 		return nil, err
 	}
@@ -177,6 +186,10 @@ func (b *Broker) wanted() []nsexec.Socket {
 		all = append(all, nsexec.Socket{Domain: family, Type: unix.SOCK_STREAM},
 			nsexec.Socket{Domain: family, Type: unix.SOCK_STREAM, Backlog: resolveBacklog})
 	}
+	b.localSockets = len(all)
+	for _, at := range b.o.LocalUDP {
+		all = append(all, localSocket(at))
+	}
 	return all
 }
 
@@ -202,6 +215,8 @@ func hasIPv6() bool {
 
 // documentation6 is an address that nobody has, 2001:db8::1 of RFC 3849.
 var documentation6 = [16]byte{0x20, 0x01, 0x0d, 0xb8, 15: 1}
+
+var errLocal = fmt.Errorf("at most %d UDP ports of the host's loopback device can be had", maxLocal)
 
 var errTwice = errors.New("a Broker serves one sandbox")
 
@@ -245,6 +260,9 @@ func (b *Broker) start(l *os.File, sockets []*os.File) error {
 		b.drop(udpSocket)
 		b.drop(tcpSocket)
 	}
+	if err := b.serveLocal(); err != nil {
+		return &Error{"broker", "loopback", err} // Close does the rest
+	}
 	s := &server{b: b, l: listener(l.Fd())}
 	s.l.wakeHere()
 	b.running.Go(s.serve)
@@ -274,6 +292,9 @@ func (b *Broker) Close() {
 	}
 	if relay != nil {
 		_ = relay.link.SetReadDeadline(time.Unix(1, 0))
+	}
+	for _, l := range b.locals {
+		_ = l.conn.Close()
 	}
 	b.unpublish()
 	b.running.Wait()

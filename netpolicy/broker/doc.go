@@ -37,6 +37,9 @@
 // destination, which take answers from that destination only. What is denied is EPERM at once where the message
 // has an address of its own, and else an ICMP error, which is ECONNREFUSED.
 //
+// For UDP ports of the host's loopback device (Options.LocalUDP) sockets of the sandbox stand under the
+// same addresses, and this process relays between them and the host's; what is denied there is lost.
+//
 // # Why it holds
 //
 // The command and all it starts may do the following at any time: write to memory that is being read,

@@ -21,7 +21,7 @@ import (
 // became of what it tried, a line each.
 func helpers() map[string]func(args []string) int {
 	return map[string]func([]string) int{
-		"connect": helpConnect, "udp": helpUDP, "options": helpOptions, "epoll": helpEpoll, "dup": helpDup,
+		"connect": helpConnect, "udp": helpUDP, "udpnone": helpUDPNone, "options": helpOptions, "epoll": helpEpoll, "dup": helpDup,
 		"nonblock": helpNonblock, "again": helpAgain, "sockets": helpSockets, "listen": helpListen, "serve": helpServe,
 		"inside": helpInside, "unix": helpUnix, "threads": helpThreads, "fork": helpFork, "swap": helpSwap,
 		"dup2race": helpDup2Race, "hostlisten": helpHostListen, "unspec": helpUnspec, "fastopen": helpFastOpen,
@@ -516,5 +516,16 @@ func helpUDPSwap(args []string) int {
 	if fmt.Print(good); !bad {
 		fmt.Println(" only")
 	}
+	return 0
+}
+
+// helpUDPNone sends to an address from which nothing is to come.
+func helpUDPNone(args []string) int {
+	fd := udp(args[0])
+	must(0, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 300_000}))
+	must(0, unix.Sendto(fd, []byte("ping"), 0, sockaddr(args[0])))
+	var b [16]byte
+	_, _, err := unix.Recvfrom(fd, b[:], 0)
+	fmt.Println(word(err))
 	return 0
 }
