@@ -95,9 +95,11 @@ func (s *scouts) run() {
 func (s *scouts) goOn() {
 	c, i := &s.found[s.taken], s.dirs[s.taken]
 	s.taken++
-	s.mu.Unlock()
-	s.w.scout(c, s.f, s.names[i], &s.sights[i])
-	s.mu.Lock()
+	func() {
+		s.mu.Unlock()
+		defer s.mu.Lock()
+		s.w.scout(c, s.f, s.names[i], &s.sights[i])
+	}()
 	c.back = true
 	s.moved.Broadcast()
 }
@@ -148,6 +150,7 @@ func (w *walker) scout(c *scout, f *frame, name string, l *sight) {
 	}
 	names, lowErr, err := c.sub.names()
 	if err != nil || lowErr != nil || len(names) > maxSights {
+		c.sub.park()
 		return // the walk will see to it
 	}
 	c.names, c.seen = names, true

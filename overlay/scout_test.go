@@ -42,6 +42,14 @@ func TestWide(t *testing.T) {
 		}
 	}
 	fill(upper, 3*maxAhead, 4)
+	// Too large for a scout, and for one chunk, on two levels.
+	for _, dir := range []string{"d1", "d1/d2"} {
+		for i := range maxSights {
+			if err := os.Mkdir(filepath.Join(upper, dir, "n"+strconv.Itoa(i)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	var want []string
 	err = filepath.WalkDir(upper, func(path string, _ fs.DirEntry, err error) error {
 		if rel, _ := filepath.Rel(upper, path); err == nil && rel != "." {

@@ -341,13 +341,18 @@ func (f *frame) wake() error {
 	if !f.parked {
 		return nil
 	}
-	f.parked = false
 	if f.low != nil {
-		if err := f.low.wake(); err != nil {
+		if err := f.low.wake(); err == unix.ENOENT {
+			return ErrMoved
+		} else if err != nil {
 			return err
 		}
 	}
-	return f.up.wake()
+	if err := f.up.wake(); err != nil {
+		return err
+	}
+	f.parked = false
+	return nil
 }
 
 // list yields the changes in the directory f.
@@ -404,7 +409,7 @@ type sight struct {
 // chunk yields the changes at and below some names of the directory f.
 func (w *walker) chunk(f *frame, names []string) bool {
 	if err := f.wake(); err != nil {
-		return w.fail("open", f.path, err)
+		return w.lost(f, err)
 	}
 	sights := slices.Grow(w.buffer(), len(names))[:len(names)]
 	defer w.giveBack(sights)
@@ -443,7 +448,7 @@ func (w *walker) giveBack(sights []sight) {
 func (w *walker) tell(f *frame, names []string, sights []sight) bool {
 	if slices.ContainsFunc(sights, func(l sight) bool { return l.dir }) {
 		if err := f.wake(); err != nil {
-			return w.fail("open", f.path, err)
+			return w.lost(f, err)
 		}
 	}
 	scouts := w.scouts(f, names, sights)
@@ -459,7 +464,7 @@ func (w *walker) tell(f *frame, names []string, sights []sight) bool {
 			more = w.fail(l.op, l.path, l.err)
 		case l.dir:
 			if err := f.wake(); err != nil {
-				return w.fail("open", f.path, err)
+				return w.lost(f, err)
 			}
 			more = w.directory(f, names[i], l, scouts.next(i))
 		default:
@@ -470,6 +475,15 @@ func (w *walker) tell(f *frame, names []string, sights []sight) bool {
 		}
 	}
 	return true
+}
+
+// lost tells of a directory that could not be opened again, and reports whether the walk is
+// to go on.
+func (w *walker) lost(f *frame, err error) bool {
+	if err == unix.ENOENT {
+		return true // it is gone; the command is still running
+	}
+	return w.fail("open", f.path, err)
 }
 
 // look looks at some of the names.
@@ -549,6 +563,10 @@ func (w *walker) directory(f *frame, name string, l *sight, before *scout) bool 
 	path, n := l.path, l.n
 	sub := &frame{path: path, depth: f.depth + 1, opaque: f.opaque}
 	var err error
+	if before != nil && (before.err == unix.EMFILE || before.err == unix.ENFILE) {
+		before.sub.close() // the walk alone needs fewer
+		before = nil
+	}
 	if before != nil {
 		sub, n, err = before.sub, before.n, before.err
 	} else {
@@ -584,6 +602,9 @@ func (w *walker) directory(f *frame, name string, l *sight, before *scout) bool 
 	}
 	if f.depth >= maxHeld {
 		f.park()
+	}
+	if err := sub.wake(); err != nil { // a scout found it too large
+		return w.lost(sub, err)
 	}
 	return w.list(sub)
 }
