@@ -239,14 +239,21 @@ func (n *network) byBroker(resolver *netpolicy.Resolver, publish []uint16) error
 }
 
 // localUDP are the UDP ports on loopback addresses that rules name, one by one: what a
-// range or a prefix allows there stays the sandbox's own.
+// range or a prefix allows there stays the sandbox's own. Rules for UDP alone come first; of
+// those for any protocol, which mostly mean TCP, there are as many as may be.
 func localUDP(rules []netpolicy.Rule) (ports []netip.AddrPort) {
-	for _, r := range rules {
-		if r.Proto == netpolicy.TCP || !r.Prefix.IsSingleIP() || !r.Prefix.Addr().IsLoopback() || r.First == 0 || r.First != r.Last {
-			continue
-		}
-		if at := netip.AddrPortFrom(r.Prefix.Addr(), r.First); !slices.Contains(ports, at) && at != netip.AddrPortFrom(loopback, 53) {
-			ports = append(ports, at)
+	for _, proto := range []netpolicy.Proto{netpolicy.UDP, netpolicy.AnyProto} {
+		for _, r := range rules {
+			if r.Proto != proto || !r.Prefix.IsSingleIP() || !r.Prefix.Addr().IsLoopback() || r.First == 0 || r.First != r.Last {
+				continue
+			}
+			at := netip.AddrPortFrom(r.Prefix.Addr(), r.First)
+			if at == netip.AddrPortFrom(loopback, 53) || slices.Contains(ports, at) {
+				continue
+			}
+			if proto == netpolicy.UDP || len(ports) < broker.MaxLocalUDP {
+				ports = append(ports, at)
+			}
 		}
 	}
 	return ports

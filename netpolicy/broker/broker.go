@@ -30,7 +30,7 @@ type Options struct {
 	// Nil: none is.
 	HostLoopback func(to netip.AddrPort) bool
 	// LocalUDP are ports of loopback addresses that are the host's, not the sandbox's, for
-	// UDP, where Decide allows them: at most 16. Nil: none is.
+	// UDP, where Decide allows them: at most MaxLocalUDP. Nil: none is.
 	LocalUDP []netip.AddrPort
 	// Resolve answers DNS on 127.0.0.1:53 of the sandbox until the sockets are closed, and is
 	// called on a goroutine of its own. Nil: nobody listens there.
@@ -100,7 +100,7 @@ const maxSlow = 1024
 
 // New returns a Broker that is not attached to a command yet. Without a Close it leaks.
 func New(o Options) (*Broker, error) {
-	if len(o.LocalUDP) > maxLocal {
+	if o.LocalUDP = localPorts(o.LocalUDP); len(o.LocalUDP) > MaxLocalUDP {
 		return nil, &Error{"broker", "loopback", errLocal}
 	}
 	if err := possible(); err != nil {
@@ -130,6 +130,10 @@ func possible() error {
 	defer s.Close()
 	if _, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE); err != nil {
 		return &Error{"broker", "", errOld}
+	}
+	self := uintptr(os.Getpid())
+	if _, _, e := syscall.RawSyscall6(unix.SYS_KCMP, self, self, kcmpFile, uintptr(fd), uintptr(fd), 0); e != 0 {
+		return &Error{"broker", "kcmp", e}
 	}
 	return nil
 }
@@ -216,7 +220,7 @@ func hasIPv6() bool {
 // documentation6 is an address that nobody has, 2001:db8::1 of RFC 3849.
 var documentation6 = [16]byte{0x20, 0x01, 0x0d, 0xb8, 15: 1}
 
-var errLocal = fmt.Errorf("at most %d UDP ports of the host's loopback device can be had", maxLocal)
+var errLocal = fmt.Errorf("at most %d UDP ports of the host's loopback device can be had", MaxLocalUDP)
 
 var errTwice = errors.New("a Broker serves one sandbox")
 

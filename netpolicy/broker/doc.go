@@ -19,6 +19,10 @@
 // nobody is in between: data goes at the speed of the host. What may not be reached is ECONNREFUSED.
 // Addresses of the sandbox itself (127.0.0.0/8, ::1, 0.0.0.0, ::) are connected inside.
 //
+// Where a socket was in an epoll instance before connect(2), a thread of this process ends. Whoever starts
+// children with a signal for the parent's end (SysProcAttr.Pdeathsig) has to keep the
+// thread that starts them locked: for the kernel the thread is the parent.
+//
 // What is not as without a Broker:
 //
 //   - what a socket was bound to before connect(2) (address, port, device) is not kept;

@@ -34,21 +34,30 @@ func (c *connect) move(numbers, polls []int) syscall.Errno {
 		return err.(syscall.Errno)
 	}
 	var found []registration
+	var instances []sys.FD
 	defer func() {
-		for i := range found {
-			found[i].instance.Close()
+		for i := range instances {
+			instances[i].Close()
 		}
 	}()
 	for _, poll := range polls {
+		instance, e := c.task.copy(poll)
+		if e == syscall.EBADF {
+			continue // closed meanwhile
+		}
+		if e != 0 {
+			return e
+		}
+		instances = append(instances, instance)
+		before := len(found)
 		for _, r := range c.task.registrations(poll) {
-			if r.ino != st.Ino || !slices.Contains(numbers, r.number) {
-				continue
+			if r.ino == st.Ino && slices.Contains(numbers, r.number) {
+				r.instance = instance
+				found = append(found, r)
 			}
-			var e syscall.Errno
-			if r.instance, e = c.task.copy(poll); e != 0 {
-				continue // closed meanwhile
-			}
-			found = append(found, r)
+		}
+		if n := len(found); n == before || n > maxSame {
+			return syscall.ENOBUFS // or nobody would hear of the connection
 		}
 	}
 	if len(found) == 0 {
@@ -57,10 +66,18 @@ func (c *connect) move(numbers, polls []int) syscall.Errno {
 	return swap(found, c.old, c.fresh)
 }
 
+// maxInfo is how much is read of what an epoll instance knows, in bytes: about 80 for each.
+const maxInfo = 16 << 20
+
 // registrations are what is in an epoll instance, as /proc/pid/fdinfo has it.
 func (t *task) registrations(poll int) (all []registration) {
-	b := make([]byte, 64<<10)
-	for line := range bytes.Lines(t.file("fdinfo/"+strconv.Itoa(poll), b)) {
+	var b []byte
+	for size := 16 << 10; size <= maxInfo; size *= 8 {
+		if b = t.file("fdinfo/"+strconv.Itoa(poll), make([]byte, size)); len(b) < size {
+			break
+		}
+	}
+	for line := range bytes.Lines(b) {
 		f := bytes.Fields(line)
 		// tfd: 5 events: 80000005 data: 7f… pos:0 ino:8f1 sdev:9
 		if len(f) < 8 || string(f[0]) != "tfd:" || string(f[2]) != "events:" || string(f[4]) != "data:" {

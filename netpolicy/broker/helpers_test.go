@@ -233,7 +233,8 @@ func helpNonblock(args []string) int {
 	return 0
 }
 
-// helpEpoll registers a socket in two epoll instances before it connects, as Go does.
+// helpEpoll registers a socket in two epoll instances before it connects, of which one knows many
+// files.
 func helpEpoll(args []string) int {
 	to := args[0]
 	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0))
@@ -245,6 +246,12 @@ func helpEpoll(args []string) int {
 			flags = unix.EPOLLOUT | unix.EPOLLIN | unix.EPOLLET&0xffffffff
 		}
 		say("add", unix.EpollCtl(instances[i], unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: flags, Fd: int32(100 + i), Pad: int32(-7 - i)}))
+		must(unix.FcntlInt(uintptr(instances[i]), unix.F_DUPFD_CLOEXEC, 0)) // two numbers for one instance
+	}
+	// More than 64 KiB of /proc/self/fdinfo.
+	for range 900 {
+		other := must(unix.Eventfd(0, unix.EFD_CLOEXEC))
+		must(0, unix.EpollCtl(instances[1], unix.EPOLL_CTL_ADD, other, &unix.EpollEvent{Events: unix.EPOLLIN}))
 	}
 	if err := unix.Connect(fd, sockaddr(to)); err != nil && err != unix.EINPROGRESS {
 		say("connect", err)

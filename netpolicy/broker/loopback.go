@@ -5,8 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
-	"sync"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,20 +14,30 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// maxLocal is how many UDP ports of the host's loopback device a sandbox can have.
-const maxLocal = 16
+// MaxLocalUDP is how many UDP ports of the host's loopback device a sandbox can have.
+const MaxLocalUDP = 16
+
+// maxLocalFlows is how many clients one of them has at once.
+const maxLocalFlows = 128
 
 // A local is a UDP port of the host's loopback device that the sandbox has under the same
-// address on its own, where a socket of its own stands for it. Each client has a
-// socket on the host, connected to the port: nobody else can answer.
+// address on its own, where a socket of its own stands for it. Each client is a flow.
 type local struct {
-	b    *Broker
-	to   netip.AddrPort
-	conn *net.UDPConn // the sandbox's
+	b     *Broker
+	to    netip.AddrPort
+	conn  *net.UDPConn // the sandbox's
+	flows flows
+	out   [64 << 10]byte // one message on its way back, under mu of flows
+}
 
-	mu    sync.Mutex
-	flows map[netip.AddrPort]*flow // by client
-	ended sync.WaitGroup
+// localPorts are those of some that there can be: each once.
+func localPorts(ports []netip.AddrPort) (list []netip.AddrPort) {
+	for _, at := range ports {
+		if !slices.Contains(list, at) && (at.Addr().Is4() || supports(unix.AF_INET6)) {
+			list = append(list, at)
+		}
+	}
+	return list
 }
 
 // localSocket is what stands for a port inside.
@@ -52,7 +61,8 @@ func (b *Broker) serveLocal() error {
 		if err != nil {
 			return err
 		}
-		l := &local{b: b, to: to, conn: conn.(*net.UDPConn), flows: make(map[netip.AddrPort]*flow)}
+		l := &local{b: b, to: to, conn: conn.(*net.UDPConn)}
+		l.flows.most, l.flows.back = maxLocalFlows, l.back
 		b.locals = append(b.locals, l)
 	}
 	for _, l := range b.locals {
@@ -63,8 +73,7 @@ func (b *Broker) serveLocal() error {
 
 // run relays what the sandbox sends, until the socket is closed.
 func (l *local) run() {
-	defer l.ended.Wait()
-	defer l.close()
+	defer l.flows.end()
 	message := make([]byte, 64<<10)
 	for {
 		n, client, err := l.conn.ReadFromUDPAddrPort(message)
@@ -74,66 +83,27 @@ func (l *local) run() {
 		if err != nil {
 			continue // of a message that was sent before, and could not be delivered
 		}
-		if f := l.flow(client); f != nil {
+		p := pair{client, l.to}
+		f := l.flows.get(p)
+		if f == nil && l.b.allowed(netpolicy.UDP, l.to) {
+			f = l.flows.open(p)
+		}
+		if f != nil {
 			// What does not fit is lost, as on any other link.
 			_, _ = f.conn.Write(message[:n])
 		}
 	}
 }
 
-// flow is a client's; nil if there must be none. An existing one was allowed, and stays.
-func (l *local) flow(client netip.AddrPort) *flow {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if f := l.flows[client]; f != nil {
+// back relays one message, if there is one.
+func (l *local) back(f *flow, fd int) bool {
+	n, _, err := unix.Recvfrom(fd, l.out[:], unix.MSG_DONTWAIT)
+	if err == unix.EAGAIN {
+		return false
+	}
+	if err == nil { // else it was of a message that could not be delivered
 		f.used = time.Now()
-		return f
+		_, _ = l.conn.WriteToUDPAddrPort(l.out[:n], f.client)
 	}
-	if len(l.flows) >= maxFlows || !l.b.allowed(netpolicy.UDP, l.to) {
-		return nil
-	}
-	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(l.to))
-	if err != nil {
-		return nil
-	}
-	f := &flow{pair: pair{client, l.to}, conn: conn, used: time.Now()}
-	l.flows[client] = f
-	l.ended.Go(func() { l.answer(f) })
-	return f
-}
-
-// answer relays what comes back to a client, as long as anything does.
-func (l *local) answer(f *flow) {
-	defer func() {
-		_ = f.conn.Close()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.flows, f.client)
-	}()
-	message := make([]byte, 64<<10)
-	for {
-		_ = f.conn.SetReadDeadline(time.Now().Add(idle))
-		n, err := f.conn.Read(message)
-		l.mu.Lock()
-		unused := time.Since(f.used) >= idle
-		if err == nil {
-			f.used = time.Now()
-		}
-		l.mu.Unlock()
-		switch {
-		case err == nil:
-			_, _ = l.conn.WriteToUDPAddrPort(message[:n], f.client)
-		case errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) && unused:
-			return
-		}
-	}
-}
-
-func (l *local) close() {
-	_ = l.conn.Close()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, f := range l.flows {
-		_ = f.conn.Close()
-	}
+	return true
 }

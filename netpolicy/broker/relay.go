@@ -2,10 +2,7 @@ package broker
 
 import (
 	"errors"
-	"net"
-	"net/netip"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -14,35 +11,22 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// What a relay has at once, and for how long nothing may go over a flow.
-const (
-	maxFlows = 1024
-	idle     = 2 * time.Minute
-)
+// maxFlows is how many flows a relay has at once.
+const maxFlows = 1024
 
 // A relay takes the UDP messages that come over a sandbox's link to the host's network and
-// back. Each pair of client and destination is a flow with a socket of its own, connected to the
-// destination: nobody else can answer.
+// back. Each pair of client and destination is a flow.
 type relay struct {
-	b    *Broker
-	link *os.File // a packet socket at the other end of the link
-
-	mu     sync.Mutex
-	flows  map[pair]*flow
-	closed bool
-	out    [etherSize + linkMTU]byte // one message on its way back, under mu
-	ended  sync.WaitGroup
+	b     *Broker
+	link  *os.File // a packet socket at the other end of the link
+	flows flows
+	out   [etherSize + linkMTU]byte // one message on its way back, under mu of flows
 }
 
-// A pair is who sends, and where to.
-type pair struct{ client, to netip.AddrPort }
-
-// A flow is one pair's socket on the host.
-type flow struct {
-	pair
-	conn *net.UDPConn
-	raw  syscall.RawConn // conn's
-	used time.Time       // under the relay's mu
+func newRelay(b *Broker, link *os.File) *relay {
+	r := &relay{b: b, link: link}
+	r.flows.most, r.flows.back = maxFlows, r.back
+	return r
 }
 
 // run relays what the sandbox sends, until the link's deadline.
@@ -60,13 +44,7 @@ func (r *relay) run() {
 			r.send(&d)
 		}
 	}
-	r.mu.Lock()
-	r.closed = true
-	for _, f := range r.flows {
-		_ = f.conn.Close()
-	}
-	r.mu.Unlock()
-	r.ended.Wait()
+	r.flows.end()
 }
 
 // send relays a message of the sandbox, or says that it cannot be.
@@ -95,78 +73,15 @@ func (r *relay) refuse(d *datagram) { _, _ = r.link.Write(unreachable(d)) }
 // allowed, and stays.
 func (r *relay) flow(d *datagram) *flow {
 	p := pair{d.from, d.to}
-	r.mu.Lock()
-	f := r.flows[p]
-	if f != nil {
-		f.used = time.Now()
-	}
-	r.mu.Unlock()
+	f := r.flows.get(p)
 	if f != nil || d.protocol != unix.IPPROTO_UDP || !r.b.allowed(netpolicy.UDP, d.to) {
 		return f
 	}
-	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(d.to))
-	if err != nil {
-		return nil
-	}
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		_ = conn.Close()
-		return nil
-	}
-	f = &flow{pair: p, conn: conn, raw: raw, used: time.Now()}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.flows) >= maxFlows {
-		r.evict()
-	}
-	r.flows[p] = f
-	r.ended.Go(func() { r.answer(f) })
-	return f
-}
-
-// evict ends the flow that was not used for longest.
-func (r *relay) evict() {
-	var oldest *flow
-	for _, f := range r.flows {
-		if oldest == nil || f.used.Before(oldest.used) {
-			oldest = f
-		}
-	}
-	delete(r.flows, oldest.pair)
-	_ = oldest.conn.Close()
-}
-
-// answer relays what comes back over a flow, as long as it is used.
-func (r *relay) answer(f *flow) {
-	defer func() {
-		_ = f.conn.Close()
-		r.mu.Lock()
-		if r.flows[f.pair] == f {
-			delete(r.flows, f.pair)
-		}
-		r.mu.Unlock()
-	}()
-	for {
-		_ = f.conn.SetReadDeadline(time.Now().Add(idle))
-		err := f.raw.Read(func(fd uintptr) bool { return r.back(f, int(fd)) })
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			r.mu.Lock()
-			unused := time.Since(f.used) >= idle
-			r.mu.Unlock()
-			if !unused {
-				continue
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
+	return r.flows.open(p)
 }
 
 // back relays one message, if there is one.
 func (r *relay) back(f *flow, fd int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	at := headers(f.client.Addr())
 	n, _, err := unix.Recvfrom(fd, r.out[at:], unix.MSG_DONTWAIT)
 	switch {
@@ -234,7 +149,7 @@ func (b *Broker) openLink() error {
 		_ = unix.Close(dup)
 		return err
 	}
-	b.relay = &relay{b: b, link: os.NewFile(uintptr(dup), "link"), flows: make(map[pair]*flow)}
+	b.relay = newRelay(b, os.NewFile(uintptr(dup), "link"))
 	b.running.Go(b.relay.run)
 	return nil
 }

@@ -59,7 +59,12 @@ func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
 			number, err := strconv.Atoi(string(name[:bytes.IndexByte(name, 0)]))
 			switch {
 			case err != nil: // "." and ".."
+			case c.gone(len(others)):
+				return nil, nil, syscall.ESRCH
 			case number == c.number || c.same(number):
+				if len(numbers) == maxSame {
+					return nil, nil, syscall.EMFILE
+				}
 				numbers = append(numbers, number)
 			default:
 				others = append(others, number)
@@ -69,36 +74,80 @@ func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
 	if !slices.Contains(numbers, c.number) {
 		return nil, nil, syscall.EBADF // another thread has closed it
 	}
-	if c.flags&unix.O_NONBLOCK == 0 {
-		return numbers, nil, 0
+	if c.flags&unix.O_NONBLOCK != 0 {
+		polls, e = c.polls(others, numbers)
 	}
-	for _, other := range others {
-		if slices.ContainsFunc(numbers, func(number int) bool { return c.registered(other, number) }) {
-			polls = append(polls, other)
-		}
-	}
-	return numbers, polls, 0
+	return numbers, polls, e
+}
+
+// maxSame is how many numbers a socket, and how many epoll instances, registrations of a
+// socket and of a number in one are dealt with: beyond that nobody but an attacker goes.
+const maxSame = 64
+
+// gone reports whether nobody waits for the answer any more. The caller can have as many
+// descriptors as there may be, so what looks at all of them asks now and then.
+func (c *connect) gone(step int) bool {
+	return step%256 == 255 && (c.b.ending() || !c.l.valid(c.id))
 }
 
 // same reports whether a descriptor of the caller is the old socket.
 func (c *connect) same(number int) bool {
-	const file = 0 // KCMP_FILE
-	order, e := c.compare(file, uintptr(number))
+	order, e := c.compare(kcmpFile, uintptr(number))
 	return e == 0 && order == 0
 }
 
+// polls finds the epoll instances among the caller's descriptors that know the old socket by
+// one of its numbers, each once.
+func (c *connect) polls(among, numbers []int) (polls []int, e syscall.Errno) {
+	for i, poll := range among {
+		if c.gone(i) {
+			return nil, syscall.ESRCH
+		}
+		known, e := c.registered(poll, numbers)
+		if e != 0 {
+			return nil, e
+		}
+		if !known || slices.ContainsFunc(polls, func(other int) bool { return c.task.same(poll, other) }) {
+			continue
+		}
+		if len(polls) == maxSame {
+			return nil, syscall.EMFILE
+		}
+		polls = append(polls, poll)
+	}
+	return polls, 0
+}
+
 // registered reports whether a descriptor of the caller is an epoll instance that knows the
-// old socket by a number.
-func (c *connect) registered(poll, number int) bool {
-	const registration = 7 // KCMP_EPOLL_TFD, Linux 4.13
-	slot := struct{ poll, number, skip uint32 }{uint32(poll), uint32(number), 0}
-	for ; ; slot.skip++ { // what had the number before may still be there
-		order, e := c.compare(registration, uintptr(unsafe.Pointer(&slot)))
-		if e != 0 || order == 0 {
-			return e == 0
+// old socket by one of the numbers.
+func (c *connect) registered(poll int, numbers []int) (bool, syscall.Errno) {
+	for _, number := range numbers {
+		slot := struct{ poll, number, skip uint32 }{uint32(poll), uint32(number), 0}
+		// What had the number before may still be there.
+		for ; ; slot.skip++ {
+			order, e := c.compare(kcmpRegistration, uintptr(unsafe.Pointer(&slot)))
+			if e == syscall.ENOENT {
+				break
+			}
+			if e != 0 {
+				return false, 0 // it is no epoll instance, or closed by now
+			}
+			if order == 0 {
+				return true, 0
+			}
+			if slot.skip == maxSame {
+				return false, syscall.EMFILE
+			}
 		}
 	}
+	return false, 0
 }
+
+// See kcmp(2); kcmpRegistration is KCMP_EPOLL_TFD, Linux 4.13.
+const (
+	kcmpFile         = 0
+	kcmpRegistration = 7
+)
 
 // compare compares the old socket with something of the caller's, see kcmp(2).
 //

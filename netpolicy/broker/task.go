@@ -62,6 +62,12 @@ func (t *task) copy(number int) (sys.FD, syscall.Errno) {
 	return sys.FD(fd), 0
 }
 
+// same reports whether two descriptors of the task are one open file.
+func (t *task) same(a, b int) bool {
+	order, _, e := syscall.RawSyscall6(unix.SYS_KCMP, uintptr(t.pid), uintptr(t.pid), kcmpFile, uintptr(a), uintptr(b), 0)
+	return e == 0 && order == 0
+}
+
 // file reads a small file of the task's directory in /proc into b.
 func (t *task) file(name string, b []byte) []byte {
 	fd, err := unix.Openat(int(t.proc), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)

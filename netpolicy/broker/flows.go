@@ -1,0 +1,127 @@
+package broker
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// idle is for how long nothing may go over a flow.
+const idle = 2 * time.Minute
+
+// A pair is who sends, and where to.
+type pair struct{ client, to netip.AddrPort }
+
+// A flow is one pair's socket on the host, connected to the destination: nobody else can
+// answer.
+type flow struct {
+	pair
+	conn *net.UDPConn
+	raw  syscall.RawConn // conn's
+	used time.Time       // under mu of flows
+}
+
+// flows are those of one relay. The one that was not used for longest makes room for
+// another one.
+type flows struct {
+	most int
+	// back relays one message to the client, if there is one. It is called with mu held.
+	back func(f *flow, fd int) bool
+
+	mu    sync.Mutex
+	all   map[pair]*flow
+	ended sync.WaitGroup
+}
+
+// get returns a flow that is about to be used. Nil: there is none.
+func (s *flows) get(p pair) *flow {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.all[p]
+	if f != nil {
+		f.used = time.Now()
+	}
+	return f
+}
+
+// open makes a flow. Nil: that was not possible.
+func (s *flows) open(p pair) *flow {
+	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(p.to))
+	if err != nil {
+		return nil
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		_ = conn.Close()
+		return nil
+	}
+	f := &flow{pair: p, conn: conn, raw: raw, used: time.Now()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) >= s.most {
+		s.evict()
+	}
+	if s.all == nil {
+		s.all = make(map[pair]*flow)
+	}
+	s.all[p] = f
+	s.ended.Go(func() { s.answer(f) })
+	return f
+}
+
+// evict ends the flow that was not used for longest.
+func (s *flows) evict() {
+	var oldest *flow
+	for _, f := range s.all {
+		if oldest == nil || f.used.Before(oldest.used) {
+			oldest = f
+		}
+	}
+	delete(s.all, oldest.pair)
+	_ = oldest.conn.Close()
+}
+
+// answer relays what comes back over a flow, as long as it is used.
+func (s *flows) answer(f *flow) {
+	defer func() {
+		_ = f.conn.Close()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.all[f.pair] == f {
+			delete(s.all, f.pair)
+		}
+	}()
+	for {
+		_ = f.conn.SetReadDeadline(time.Now().Add(idle))
+		err := f.raw.Read(func(fd uintptr) bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.back(f, int(fd))
+		})
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			s.mu.Lock()
+			unused := time.Since(f.used) >= idle
+			s.mu.Unlock()
+			if !unused {
+				continue
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// end ends all flows. None is opened meanwhile, or later.
+func (s *flows) end() {
+	s.mu.Lock()
+	for _, f := range s.all {
+		_ = f.conn.Close()
+	}
+	s.mu.Unlock()
+	s.ended.Wait()
+}
