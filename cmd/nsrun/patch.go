@@ -158,14 +158,9 @@ func (p *patcher) change(c overlay.Change) error {
 		p.lacks(c, "", "object below what git cannot put there", "objects below what git cannot put there")
 		return nil
 	}
-	if inAny(p.links, c.Path) {
-		// Git looks whether there is anything yet, and still follows the link. Most of
-		// what it may find it can do with.
-		_, err := os.Lstat(path.Join(c.Root, c.Path))
-		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
-			p.lacks(c, "", "object below what was a link that git cannot follow", "objects below what was a link that git cannot follow")
-			return nil
-		}
+	if inAny(p.links, c.Path) && !p.gitFollows(c) {
+		p.lacks(c, "", "object below what was a link that git cannot follow", "objects below what was a link that git cannot follow")
+		return nil
 	}
 	old, new := sides(c)
 	f := textdiff.File{OldPath: c.Path, NewPath: c.Path, OldMode: gitMode(old), NewMode: gitMode(new)}
@@ -218,6 +213,23 @@ func (p *patcher) change(c overlay.Change) error {
 		return p.fail(c, err)
 	}
 	return nil
+}
+
+// gitFollows reports whether git can put there an object below what was a link. It looks
+// whether there is anything yet, and whether a directory on the way is a link that stays, and still
+// follows the one that goes away for that. Most of what it may find it can do with.
+func (p *patcher) gitFollows(c overlay.Change) bool {
+	_, err := os.Lstat(path.Join(c.Root, c.Path))
+	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+		return false
+	}
+	for dir := path.Dir(c.Path); dir != "."; dir = path.Dir(dir) {
+		fi, err := os.Lstat(path.Join(c.Root, dir))
+		if err == nil && isLink(fi.Mode()) && !p.links[dir] {
+			return false
+		}
+	}
+	return true
 }
 
 // remove writes the deletion of a directory, or says that something cannot be deleted. It
