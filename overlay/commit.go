@@ -366,11 +366,14 @@ func (c *commit) endMark() error {
 			}
 		}
 		t.noteFiles(&c.ledger)
-		c.ledger.store(&m)
 	}
 	if t.lookErr != nil {
 		return t.lookErr
 	}
+	if err := t.noteDoors(&c.ledger); err != nil {
+		return err
+	}
+	c.ledger.store(&m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.setMeta(&m, &project); err != nil {

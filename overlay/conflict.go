@@ -146,6 +146,9 @@ func (c *commit) removed(n *node) bool {
 // changed reports whether somebody else changed the project's object st since
 // the session began.
 func (c *commit) changed(at place, st stat) bool {
+	if c.tx != nil {
+		st.ctime = c.tx.doors.ctimes.before(at, st.ctime)
+	}
 	if st.ctime <= c.s.meta.Created.UnixNano() {
 		return false
 	}

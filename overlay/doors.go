@@ -118,7 +118,7 @@ func (s *Session) closeDoors() error {
 				return err
 			}
 			defer top.close()
-			return restoreMode(top, string(e.Path), e.Ino, e.Mode)
+			return restoreMode(top, string(e.Path), e.Ino, e.Mode, nil)
 		}()
 		if err != nil && err != unix.ENOENT && !swapped(err) {
 			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(s.roots[e.Root].Path, string(e.Path)), Err: err})
@@ -130,8 +130,9 @@ func (s *Session) closeDoors() error {
 	return s.dir.unlink(bookName, 0)
 }
 
-// restoreMode sets the mode of an object below top, if it still is the one meant.
-func restoreMode(top *handle, path string, ino uint64, mode uint32) error {
+// restoreMode sets the mode of an object below top, if it still is the one meant. Where it
+// was another one, changed is called, unless it is nil, with the ctime from before.
+func restoreMode(top *handle, path string, ino uint64, mode uint32, changed func(h *handle, before int64)) error {
 	h, err := top.open(path, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return err
@@ -141,7 +142,41 @@ func restoreMode(top *handle, path string, ino uint64, mode uint32) error {
 	if err != nil || st.ino != ino || st.perm() == mode {
 		return err
 	}
-	return h.chmod(mode)
+	if err := h.chmod(mode); err != nil {
+		return err
+	}
+	if changed != nil {
+		changed(h, st.ctime)
+	}
+	return nil
+}
+
+// ctimes are those that directories of a project got since they were opened and closed by
+// us, each after the one that it had before: nobody else changed them.
+type ctimes map[place][]int64
+
+// follow notes that we changed the mode of a directory, which had the ctime before.
+func (c *ctimes) follow(at place, before int64, h *handle) {
+	now, err := h.stat()
+	if err != nil {
+		return // taken for somebody else's doing
+	}
+	list := (*c)[at]
+	if len(list) == 0 || list[len(list)-1] != before {
+		list = []int64{before}
+	}
+	if *c == nil {
+		*c = ctimes{}
+	}
+	(*c)[at] = append(list, now.ctime)
+}
+
+// before returns the ctime that a directory had before we did anything to it.
+func (c ctimes) before(at place, ctime int64) int64 {
+	if list := c[at]; slices.Contains(list, ctime) {
+		return list[0]
+	}
+	return ctime
 }
 
 // doors opens directories of the project to change what is in them.
@@ -150,6 +185,7 @@ type doors struct {
 	low     []*handle // the roots; borrowed
 	widened map[place]widened
 	noted   int
+	ctimes  ctimes
 
 	last     *handle // the directory that was opened last
 	lastAt   place
@@ -226,7 +262,11 @@ func (d *doors) widen(at place, h *handle, st stat, need uint32) error {
 		}
 		d.widened[at] = widened{st.ino, st.perm()}
 	}
-	return h.chmod(st.perm() | 0o700)
+	if err := h.chmod(st.perm() | 0o700); err != nil {
+		return err
+	}
+	d.ctimes.follow(at, st.ctime, h)
+	return nil
 }
 
 // setMode gives the directory h a mode for good: at once, or if that would close it to
@@ -253,7 +293,7 @@ func (d *doors) relock() error {
 	var errs []error
 	for _, at := range list {
 		w := d.widened[at]
-		if err := restoreMode(d.low[at.root], at.path, w.ino, w.mode); err != nil && err != unix.ENOENT && !swapped(err) {
+		if err := restoreMode(d.low[at.root], at.path, w.ino, w.mode, func(h *handle, before int64) { d.ctimes.follow(at, before, h) }); err != nil && err != unix.ENOENT && !swapped(err) {
 			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(d.s.roots[at.root].Path, at.path), Err: err})
 		}
 	}

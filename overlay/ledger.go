@@ -168,6 +168,22 @@ func (t *tx) noteCopies(l *ledger) error {
 	return t.lookErr
 }
 
+// noteDoors notes that the ctimes of directories that had to be opened are our doing. It is
+// to be called after whatever else looks at the project.
+func (t *tx) noteDoors(l *ledger) error {
+	if err := t.doors.relock(); err != nil {
+		return err
+	}
+	for at, list := range t.doors.ctimes {
+		own, ok := l.at[at]
+		if ok && slices.Contains(list, own.Lower) || !ok && list[0] <= t.s.meta.Created.UnixNano() {
+			own.Lower = list[len(list)-1]
+			l.set(at, own)
+		}
+	}
+	return nil
+}
+
 // look tells what is at a place of the project.
 func (t *tx) look(at place) (stat, bool) {
 	dir, name := splitPath(at.path)

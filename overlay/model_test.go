@@ -299,7 +299,7 @@ func TestModel(t *testing.T) {
 		}
 		return n
 	}
-	count := number("NSRUN_MODEL", 150)
+	count := number("NSRUN_MODEL", 2000)
 	if testing.Short() || testenv.RaceDetector {
 		count = min(count, 20)
 	}

@@ -25,6 +25,10 @@ type realTree struct {
 
 	// unbook is called when n of these objects have their modes again. Nil as book.
 	unbook func(n int)
+
+	// changed is called when a directory got another mode for a while, or its own one
+	// again, with the ctime from before. Nil: nobody wants to know.
+	changed func(path string, before int64, h *handle)
 }
 
 func (t *realTree) close() { t.h.close() }
@@ -151,6 +155,9 @@ func (d *realDir) widen(at *handle, name string) error {
 		return err
 	}
 	d.relock = true
+	if d.t.changed != nil {
+		d.t.changed(d.path, d.st.ctime, p)
+	}
 	return nil
 }
 
@@ -164,6 +171,9 @@ func (d *realDir) close() {
 			st, err := h.stat()
 			if err == nil && st.ino == d.st.ino && st.dev == d.st.dev {
 				err = h.chmod(d.st.perm())
+				if err == nil && d.t.changed != nil {
+					d.t.changed(d.path, st.ctime, h)
+				}
 			}
 			if err == nil && d.t.unbook != nil {
 				d.t.unbook(1)
@@ -330,7 +340,13 @@ func (d *realDir) listsOf(name string, want stat, names []string) (xattrs, error
 	return lists, nil
 }
 
-func (d *realDir) xattrs() (xattrs, error) { return d.h.xattrs() }
+func (d *realDir) xattrs() (xattrs, error) {
+	x, err := d.h.xattrs()
+	if d.relock {
+		x.setOwner(d.st.perm())
+	}
+	return x, err
+}
 
 // openDirOrPath opens a directory for listing, or if that is not allowed, for looking
 // names up in it.

@@ -326,7 +326,7 @@ func (t *tx) abandon(l *ledger) error {
 		return err // the next command tries again
 	}
 	t.noteBack(l)
-	_ = t.noteCopies(l) // as below
+	_ = cmp.Or(t.noteCopies(l), t.noteDoors(l)) // as below
 	m := *t.s.meta
 	l.store(&m)
 	// If this cannot be written, the next commit sees conflicts that are none, and

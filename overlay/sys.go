@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"os"
@@ -470,6 +471,24 @@ const overlayPrefix = "user.overlay."
 func wantedXattr(name string) bool {
 	return strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, overlayPrefix) ||
 		name == "system.posix_acl_access" || name == "system.posix_acl_default"
+}
+
+// setOwner makes the access control list, if there is one, say of the owner what a mode
+// does: that is where chmod(2) writes it.
+func (x xattrs) setOwner(mode uint32) {
+	const (
+		name    = "system.posix_acl_access"
+		head    = 4 // the version
+		entry   = 8 // tag, permissions, id: include/uapi/linux/posix_acl_xattr.h
+		userObj = 1
+	)
+	acl := []byte(x[name])
+	for at := head; at+entry <= len(acl); at += entry {
+		if e := acl[at:]; binary.LittleEndian.Uint16(e) == userObj {
+			binary.LittleEndian.PutUint16(e[2:], uint16(mode>>6&7))
+			x[name] = string(acl)
+		}
+	}
 }
 
 // capabilityXattr holds a file's capabilities.

@@ -92,7 +92,7 @@ func (t *tx) undone() error {
 	var l ledger
 	l.load(t.s.meta)
 	t.noteBack(&l)
-	if err := t.noteCopies(&l); err != nil {
+	if err := cmp.Or(t.noteCopies(&l), t.noteDoors(&l)); err != nil {
 		return err
 	}
 	m := *t.s.meta
@@ -214,6 +214,9 @@ func (t *tx) hasXattrs(n jnode, want access) (bool, error) {
 	if err != nil || len(x) != len(want.Xattrs) {
 		return false, err
 	}
+	if w, ok := t.doors.widened[place{n.Root, string(n.Path)}]; ok {
+		x.setOwner(w.mode)
+	}
 	for name, v := range want.Xattrs {
 		if w, ok := x[name]; !ok || w != string(v) {
 			return false, nil
@@ -250,7 +253,10 @@ func (t *tx) readable(at place) (dir, error) {
 
 // reader is a project to read from, with readable directories.
 func (t *tx) reader(root int) *realTree {
-	return &realTree{h: t.low[root], unlock: true, book: t.s.bookFor(false, root), unbook: t.s.unnote}
+	return &realTree{h: t.low[root], unlock: true, book: t.s.bookFor(false, root), unbook: t.s.unnote,
+		changed: func(path string, before int64, h *handle) {
+			t.doors.ctimes.follow(place{root, path}, before, h)
+		}}
 }
 
 // restage copies backups to where they can be renamed from, for roots on other file
