@@ -284,7 +284,10 @@ func (c *cleaner) expired(d *handle, found *Cleaned, named bool) (bool, error) {
 		}
 		return true, nil
 	}
-	found.State, found.Last = m.State, lastUse(d, m)
+	found.State = m.State
+	if found.Last, err = lastUse(d, m); err != nil {
+		return false, err
+	}
 	if named {
 		return true, nil
 	}
@@ -303,15 +306,6 @@ func (c *cleaner) expired(d *handle, found *Cleaned, named bool) (bool, error) {
 // older reports whether t is at least d ago. What is negative is always ago.
 func (c *cleaner) older(t time.Time, d time.Duration) bool {
 	return d < 0 || c.now.Sub(t) >= d
-}
-
-// lastUse is when a session was ended, or used last: its data is written then.
-func lastUse(d *handle, m *meta) time.Time {
-	st, err := d.lstat(metaName)
-	if err != nil {
-		return m.Created
-	}
-	return time.Unix(st.mtime.Unix())
 }
 
 var errHeld = errors.New("another session was begun on it: that one is to be removed before it, or committed after it")

@@ -166,6 +166,18 @@ func (t *rawText) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(t))
 }
 
+// rawTexts is list as it is stored; nil for nil.
+func rawTexts(list []string) []rawText {
+	if list == nil {
+		return nil
+	}
+	raw := make([]rawText, len(list))
+	for i, s := range list {
+		raw[i] = rawText(s)
+	}
+	return raw
+}
+
 // decodeMeta reads a meta file's content and checks everything that is used as
 // a path or an index later.
 func decodeMeta(data []byte) (*meta, error) {

@@ -57,20 +57,9 @@ func (s *Session) Resume(command []string) error {
 	if err := removeTree(s.dir, scratchName); err != nil {
 		return fail(s.path, err)
 	}
-	m := *s.meta
-	if command != nil {
-		m.Command = nil
-		for _, arg := range command {
-			m.Command = append(m.Command, rawText(arg))
-		}
-	}
-	// Written even if it is the same: that is when the session was used last. A full disk
-	// is no reason to refuse: what fills it may be what the command is to remove.
-	written, err := writeMeta(s.dir, &m, nil)
-	switch {
-	case written:
-		s.meta = &m
-	case !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT):
+	// A full disk is no reason to refuse: what fills it may be what the command is to
+	// remove.
+	if err := s.used(command); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 		return fail(s.path, err)
 	}
 	return nil

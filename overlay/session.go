@@ -157,9 +157,7 @@ func Create(o Options) (_ *Session, err error) {
 		}
 		defer lock.close()
 	}
-	for _, arg := range o.Command {
-		s.meta.Command = append(s.meta.Command, rawText(arg))
-	}
+	s.meta.Command = rawTexts(o.Command)
 
 	made := ""
 	defer func() {
@@ -625,12 +623,9 @@ func (s *Session) Info() Info {
 	defer s.mu.Unlock()
 	info := Info{
 		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State, On: s.meta.On, Engine: s.meta.Engine,
-		Roots: slices.Clone(s.roots), Commits: len(s.meta.Done), Busy: s.lock != nil || s.busy,
+		Roots: slices.Clone(s.roots), Commits: len(s.meta.Done), Busy: s.lock != nil || s.busy, Command: s.command(),
 	}
 	info.Interrupted = !info.Busy && s.state != nil && pending(s.state, s.id)
-	for _, arg := range s.meta.Command {
-		info.Command = append(info.Command, string(arg))
-	}
 	return info
 }
 

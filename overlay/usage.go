@@ -81,7 +81,7 @@ func holdsData(d *handle) (bool, error) {
 	}
 	for _, name := range names {
 		switch {
-		case name == lockName, name == metaName, name == "work", name == scratchName, name == memName:
+		case name == lockName, name == metaName, name == lastName, name == "work", name == scratchName, name == memName:
 		case strings.HasPrefix(name, "."+metaName+"."): // half of it, see writeMeta
 		case name == "upper":
 			up, err := d.openDir(name)

@@ -1,0 +1,81 @@
+package overlay
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// lastName is the file that holds the command a session was resumed with last, as a line
+// of JSON; what follows that line is left of a longer one. Its modification time is when
+// that was. It is written over in place, since replacing a file takes some file systems
+// longer than a short command takes: nothing depends on it, and one that was cut short
+// counts as none.
+const lastName = "last.json"
+
+// lastMost bounds a command that is kept, in bytes; of a longer one only the time is.
+const lastMost = 1 << 20
+
+// used notes that the session is used now, by command; nil: by the one before.
+func (s *Session) used(command []string) error {
+	f, err := s.dir.open(lastName, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err == unix.ENOENT {
+		f, err = s.dir.create(lastName)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	line, err := json.Marshal(rawTexts(command)) // of nil "null": the one it was made for
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	st, err := f.stat()
+	if err != nil || !st.isReg() {
+		return orMoved(err)
+	}
+	if len(line) > lastMost || command == nil && st.size > 0 {
+		return f.setMtime(unix.Timespec{Nsec: unix.UTIME_NOW})
+	}
+	if err := writeAll(f, line); err != nil || st.size <= int64(len(line)) {
+		return err
+	}
+	return sys.Retry(func() error { return unix.Ftruncate(f.fd, int64(len(line))) })
+}
+
+// command returns what the session was used for last.
+func (s *Session) command() []string {
+	list := s.meta.Command
+	if s.dir != nil {
+		var last []rawText
+		data, err := s.dir.readFile(lastName, 2*lastMost)
+		if line, _, ok := bytes.Cut(data, []byte{'\n'}); err == nil && ok && json.Unmarshal(line, &last) == nil && last != nil {
+			list = last
+		}
+	}
+	var args []string
+	for _, arg := range list {
+		args = append(args, string(arg))
+	}
+	return args
+}
+
+// lastUse is when the session in d was ended, or used last.
+func lastUse(d *handle, m *meta) (time.Time, error) {
+	last := m.Created
+	for _, name := range [...]string{metaName, lastName} {
+		st, found, err := d.lstatIf(name)
+		if err != nil {
+			return last, err
+		}
+		if t := time.Unix(st.mtime.Unix()); found && (name == metaName || t.After(last)) {
+			last = t
+		}
+	}
+	return last, nil
+}
