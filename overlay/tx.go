@@ -735,6 +735,9 @@ func (t *tx) setAccess(n jnode, want access) error {
 		for name, v := range want.Xattrs {
 			x[name] = string(v)
 		}
+		if st.owned() && !isRoot() {
+			x.setOwner(0o700) // as in setMode: what the list says of us is to come last
+		}
 		if err := d.setXattrs(x); err != nil {
 			return err
 		}
