@@ -200,6 +200,7 @@ func (x *Execution) end(err error) (Result, error) {
 	}
 	res, r := &x.result, x.runner
 	x.settleNetwork()
+	kept := false
 	if s := x.session; s != nil && !x.gone {
 		after := r.after()
 		switch {
@@ -210,20 +211,25 @@ func (x *Execution) end(err error) (Result, error) {
 			}
 			_ = s.Close()
 		default:
+			if kept = after == Keep && r.keep(s); kept {
+				break
+			}
 			if derr := s.DropScratch(); derr != nil && !errors.Is(derr, os.ErrClosed) {
 				err = cmp.Or(err, derr)
 			}
-			if after != Keep {
-				_ = s.Close()
-			} else if !r.keep(s) {
-				_ = s.Close()
-			}
+			_ = s.Close()
 		}
 	}
 	if r.after() != Hold || x.session == nil || !res.Started {
 		x.watch.tell()
 	}
-	if x.turn {
+	switch {
+	case kept: // only the next command has to wait for that
+		go func() {
+			_ = x.session.ClearScratch() // else Resume does it
+			<-r.turn
+		}()
+	case x.turn:
 		<-r.turn
 	}
 	res.Err, res.timeout = err, x.timeout

@@ -53,9 +53,11 @@ func (s *Session) Resume(command []string) error {
 		return fail(s.path, err)
 	}
 	// Of a command that was killed, together with whoever would have removed it.
-	s.scratch = 0
-	if err := removeTree(s.dir, scratchName); err != nil {
-		return fail(s.path, err)
+	if !s.cleared {
+		s.scratch = 0
+		if err := removeTree(s.dir, scratchName); err != nil {
+			return fail(s.path, err)
+		}
 	}
 	// A full disk is no reason to refuse: what fills it may be what the command is to
 	// remove.

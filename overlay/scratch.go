@@ -2,7 +2,9 @@ package overlay
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +32,7 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 	if err := unix.Mkdirat(at.fd, scratchName, 0o700); err != nil && err != unix.EEXIST {
 		return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
 	}
+	s.cleared = false
 	n := s.scratch
 	if n > 0 {
 		s.scratch--
@@ -66,6 +69,62 @@ func makePair(at *handle) (n int, err error) {
 
 func scratchUpper(n int) string { return scratchName + "/upper" + strconv.Itoa(n) }
 func scratchWork(n int) string  { return scratchName + "/work" + strconv.Itoa(n) }
+
+// clearScratch removes what was written to scratch overlays, and returns how many pairs of
+// directories are there for the next ones: those that nothing was written to, if there are
+// no others.
+func clearScratch(at *handle) (n int, err error) {
+	for n = 0; ; n++ {
+		clean, err := clearPair(at, n+1)
+		if err == unix.ENOENT {
+			return n, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if !clean {
+			return 0, removeTree(at, scratchName)
+		}
+	}
+}
+
+// clearPair makes a pair of directories be as new, and reports whether it can: they are not
+// if something was written, or if the kernel has noted what they were used over.
+func clearPair(at *handle, n int) (bool, error) {
+	up, err := at.openDir(scratchUpper(n))
+	if err != nil {
+		return false, err
+	}
+	defer up.close()
+	names, err := up.names()
+	if err != nil || len(names) > 0 {
+		return false, err
+	}
+	attrs, err := up.xattrNames()
+	if err != nil || slices.ContainsFunc(attrs, func(a string) bool { return strings.HasSuffix(a, ".overlay.origin") }) {
+		return false, err
+	}
+	// A mark of the kernel's in it says that what was written may not be on disk.
+	return true, removeTree(at, scratchWork(n)+"/work")
+}
+
+// ClearScratch is DropScratch for a session that is to be resumed: what the next command
+// can use is kept for it, until Close.
+func (s *Session) ClearScratch() (err error) {
+	if s.meta.Engine != EngineOverlay {
+		return s.DropScratch()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir == nil || s.readOnly || s.cleared {
+		return nil
+	}
+	if s.scratch, err = clearScratch(s.area()); err != nil {
+		return &Error{Op: "clear scratch directory", Path: s.path, Err: err}
+	}
+	s.cleared = true
+	return nil
+}
 
 // DropScratch removes what was written to scratch overlays. None of them may be
 // in use.

@@ -114,6 +114,7 @@ type Session struct {
 	copies []copyRecord // what the copies were like
 
 	scratch int  // how many pairs of scratch directories are there and not in use; the first ones
+	cleared bool // nothing was written to any pair
 	reused  bool // the directories were a Spare's
 
 	// renewed are the ctimes that objects of meta.Settled got when they were put back,
@@ -671,6 +672,9 @@ func (s *Session) release() {
 		// Overlayfs leaves a directory that its owner cannot enter, nor remove with rm.
 		for i := range s.roots {
 			_ = removeTree(s.dir, workName(i)+"/work")
+		}
+		if s.cleared {
+			_ = removeTree(s.dir, scratchName)
 		}
 	}
 	s.disarm()

@@ -3,8 +3,6 @@ package overlay
 import (
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // A Spare is what is left of a session that was retired. If nothing was written to it, its
@@ -55,8 +53,13 @@ func (sp *Spare) Ready() bool {
 			return false
 		}
 	}
-	sp.ready = !slices.Contains(names, scratchName) || sp.emptyScratch() == nil
-	return sp.ready
+	if slices.Contains(names, scratchName) {
+		if sp.scratch, err = clearScratch(sp.dir); err != nil {
+			return false
+		}
+	}
+	sp.ready = true
+	return true
 }
 
 // untouched reports whether the upper directory of root i is as it was made, but for
@@ -82,33 +85,6 @@ func (sp *Spare) untouched(i int) bool {
 		}
 		return !ok || mark != "origin" && mark != "impure" && mark != "uuid"
 	})
-}
-
-// emptyScratch removes what was written to scratch overlays.
-func (sp *Spare) emptyScratch() error {
-	for n := 1; ; n++ {
-		up, err := sp.dir.openDir(scratchUpper(n))
-		if err == unix.ENOENT {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		names, err := up.names()
-		up.close()
-		if err != nil {
-			return err
-		}
-		if len(names) > 0 {
-			sp.scratch = 0
-			return removeTree(sp.dir, scratchName)
-		}
-		// A mark of the kernel's in it says that what was written may not be on disk.
-		if err := removeTree(sp.dir, scratchWork(n)+"/work"); err != nil {
-			return err
-		}
-		sp.scratch = n
-	}
 }
 
 // fits reports whether a session over roots can have the Spare. What overlayfs noted in
