@@ -35,13 +35,58 @@ func (c *connect) replace() syscall.Errno {
 // find looks through the caller's descriptors for the old socket, and for epoll instances in
 // which it is registered: a socket that waits is in none.
 func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
+	var small [64]int
+	others := small[:0]
+	numbers, others, ok := c.try(others)
+	if !ok {
+		if numbers, others, e = c.list(others[:0]); e != 0 {
+			return nil, nil, e
+		}
+	}
+	if !slices.Contains(numbers, c.number) {
+		return nil, nil, syscall.EBADF // another thread has closed it
+	}
+	if c.flags&unix.O_NONBLOCK != 0 {
+		polls, e = c.polls(others, numbers)
+	}
+	return numbers, polls, e
+}
+
+// try finds out by trying which of the lowest numbers are the caller's descriptors, which is
+// faster than to list them where there are few and all of them are low. It reports whether it
+// has found all.
+func (c *connect) try(others []int) (numbers, rest []int, ok bool) {
+	left := c.task.open()
+	if left > cap(others) {
+		return nil, others, false
+	}
+	for number, most := 0, 2*left; left > 0; number++ {
+		if number > most {
+			return nil, others, false
+		}
+		order, e := c.compare(kcmpFile, uintptr(number))
+		switch {
+		case e == syscall.EBADF:
+			continue
+		case e != 0:
+			return nil, others, false
+		case order == 0:
+			numbers = append(numbers, number)
+		default:
+			others = append(others, number)
+		}
+		left--
+	}
+	return numbers, others, len(numbers) > 0
+}
+
+// list is try for any number of descriptors.
+func (c *connect) list(others []int) (numbers, rest []int, e syscall.Errno) {
 	dir := int(c.task.fds)
 	if _, err := unix.Seek(dir, 0, 0); err != nil {
 		return nil, nil, err.(syscall.Errno)
 	}
 	var entries [4096]byte
-	var small [64]int
-	others := small[:0]
 	for {
 		// A signal for us, such as the Go runtime's, ends a reading early: what is behind it
 		// comes with the next one, until there is nothing.
@@ -50,7 +95,7 @@ func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
 			return nil, nil, err.(syscall.Errno)
 		}
 		if n == 0 {
-			break
+			return numbers, others, 0
 		}
 		for b := entries[:n]; len(b) > 0; {
 			size := binary.NativeEndian.Uint16(b[16:]) // struct linux_dirent64
@@ -71,13 +116,6 @@ func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
 			}
 		}
 	}
-	if !slices.Contains(numbers, c.number) {
-		return nil, nil, syscall.EBADF // another thread has closed it
-	}
-	if c.flags&unix.O_NONBLOCK != 0 {
-		polls, e = c.polls(others, numbers)
-	}
-	return numbers, polls, e
 }
 
 // maxSame is how many numbers a socket, and how many epoll instances, registrations of a

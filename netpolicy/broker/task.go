@@ -19,6 +19,9 @@ type task struct {
 	pidfd sys.FD
 	proc  sys.FD // its directory in /proc
 	fds   sys.FD // its descriptors, in there
+
+	info   sys.FD // what is known of a descriptor of that number, whatever it is at the time
+	infoOf int
 }
 
 // openTask opens a caller. It may have ended: what is then found belongs to somebody else, so
@@ -28,7 +31,7 @@ func openTask(pid uint32) (*task, syscall.Errno) {
 	if err != nil {
 		return nil, syscall.ESRCH
 	}
-	t := &task{pid: pid, proc: sys.FD(proc), pidfd: sys.None, fds: sys.None}
+	t := &task{pid: pid, proc: sys.FD(proc), pidfd: sys.None, fds: sys.None, info: sys.None}
 	fd, err := unix.Openat(proc, "fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.close()
@@ -51,6 +54,7 @@ func (t *task) close() {
 	t.pidfd.Close()
 	t.proc.Close()
 	t.fds.Close()
+	t.info.Close()
 }
 
 // copy is a copy of a descriptor of the task.
@@ -117,8 +121,40 @@ func (t *task) signalled() bool {
 	return pending&number(status, "SigCgt:", 16)&^number(status, "SigBlk:", 16) != 0
 }
 
+// open is how many descriptors the task has; 0: the kernel does not tell, before Linux 6.2.
+func (t *task) open() int {
+	var st unix.Stat_t
+	if unix.Fstat(int(t.fds), &st) != nil {
+		return 0
+	}
+	return int(st.Size)
+}
+
 // cloexec reports whether a descriptor of the task is closed by execve(2).
 func (t *task) cloexec(fd int) bool {
 	var b [512]byte
-	return number(t.file("fdinfo/"+strconv.Itoa(fd), b[:]), "flags:", 8)&unix.O_CLOEXEC != 0
+	if n := t.readInfo(fd, b[:]); n > 0 {
+		return number(b[:n], "flags:", 8)&unix.O_CLOEXEC != 0
+	}
+	// The thread that the file was opened for may be gone, and this one have its number.
+	t.info.Close()
+	t.infoOf = fd
+	info, err := unix.Openat(int(t.proc), "fdinfo/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	t.info = sys.FD(info)
+	return number(b[:t.readInfo(fd, b[:])], "flags:", 8)&unix.O_CLOEXEC != 0
+}
+
+// readInfo reads the file that was opened last, if it is that of the descriptor.
+func (t *task) readInfo(fd int, b []byte) int {
+	if t.info == sys.None || t.infoOf != fd {
+		return 0
+	}
+	n, err := unix.Pread(int(t.info), b, 0)
+	if err != nil {
+		return 0
+	}
+	return n
 }
