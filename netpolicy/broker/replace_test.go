@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // What is found by trying is what a list of the descriptors says, and where there are gaps it
@@ -19,7 +20,7 @@ func TestFind(t *testing.T) {
 	}
 	defer task.close()
 	if task.open() == 0 {
-		t.Skip("the kernel does not tell how many descriptors there are")
+		testenv.Skip(t, "Linux 6.2", "the kernel does not tell how many descriptors there are")
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
