@@ -44,7 +44,7 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		return err
 	}
 	x.notices = f.notices
-	// What has to be hidden is looked for while the session is made.
+	// What has to be hidden is looked for while the session and the network are made.
 	hidden := make(chan hiding, 1)
 	go func() { hidden <- hiding{HideSecrets(), hostSockets()} }()
 	plan := BaseMounts()
@@ -94,6 +94,13 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	for _, dir := range f.blocked {
 		plan = append(plan, mounts.Block(dir))
 	}
+	x.net.close()
+	x.net = nil
+	if c.byRules(&x.request) {
+		if x.net, err = x.runner.openNetwork(&x.request, x.explain); err != nil {
+			return err
+		}
+	}
 	hide := <-hidden
 	private := c.private(home, playground)
 	for _, m := range hide.secrets {
@@ -124,16 +131,11 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		plan = append(plan, m)
 	}
 	spec := Spec{}
-	x.net.close()
-	x.net = nil
 	switch {
 	case x.request.Network:
 		spec.Share |= nsexec.Net
 		plan = append(plan, mounts.ROBind("/run/systemd/resolve", "/run/systemd/resolve").Try())
-	case c.byRules(&x.request):
-		if x.net, err = x.runner.openNetwork(&x.request, x.explain); err != nil {
-			return err
-		}
+	case x.net != nil:
 		plan = append(plan, x.net.mounts...)
 	}
 	// Sessions, and what else is ours, are no business of what runs in one, whatever the

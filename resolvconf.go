@@ -1,6 +1,7 @@
 package nsrun
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -77,12 +78,14 @@ func (c resolvConf) mount(server netip.Addr) mounts.Plan {
 
 // listenDNS listens on port 53 of a loopback address that nobody uses.
 func listenDNS() (udp net.PacketConn, tcp net.Listener, at netip.AddrPort, err error) {
+	var plain net.ListenConfig
+	plain.SetMultipathTCP(false) // on a loopback device
 	for range 20 {
 		// Not in 127.0.0.0/16, where servers of the host are.
 		n := rand.Uint32()
 		at = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, byte(n>>16) | 1, byte(n >> 8), byte(n) | 1}), 53)
 		if udp, err = net.ListenPacket("udp4", at.String()); err == nil {
-			if tcp, err = net.Listen("tcp4", at.String()); err == nil {
+			if tcp, err = plain.Listen(context.Background(), "tcp4", at.String()); err == nil {
 				return udp, tcp, at, nil
 			}
 			_ = udp.Close()

@@ -23,6 +23,7 @@ type Block struct {
 type compiled struct {
 	sets   *interned
 	blocks []Block // sorted; both 0.0.0.0/0 and ::/0 are there
+	matter []Block // those that allow other ports than the next larger one, if there is none than nothing
 	begin4 begins[uint32]
 	begin6 begins[uint128]
 	exact  map[string]uint32
@@ -152,8 +153,11 @@ func (c *compiled) nest() error {
 		for len(open) > 0 && !c.blocks[open[len(open)-1]].Prefix.Contains(b.Prefix.Addr()) {
 			shut()
 		}
+		var around Block
+		if len(open) > 0 {
+			around = c.blocks[open[len(open)-1]]
+		}
 		if len(open) > 0 && b.what == "" {
-			around := c.blocks[open[len(open)-1]]
 			var err error
 			if b.Set, err = c.sets.union(around.Set, b.Set); err != nil {
 				return err
@@ -161,6 +165,9 @@ func (c *compiled) nest() error {
 			b.what = around.what
 		}
 		b.ports = c.sets.list[b.Set]
+		if b.Set != around.Set {
+			c.matter = append(c.matter, *b)
+		}
 		open = append(open, int32(i))
 		begin(b.Prefix.Addr(), int32(i))
 	}

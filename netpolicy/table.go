@@ -343,8 +343,8 @@ type Sink interface {
 // A Generation is all that a Sink needs to know, at one moment.
 type Generation struct {
 	Number  uint32
-	Sets    []Set // by their number; number 0 is empty
-	Blocks  []Block
+	Sets    []Set                         // by their number; number 0 is empty
+	Blocks  []Block                       // an address in none of them has set 0
 	Learned iter.Seq2[netip.Addr, uint32] // none with set 0
 }
 
@@ -375,5 +375,5 @@ func (t *Table) switched(s *state) {
 }
 
 func (s *state) generation(n uint32) *Generation {
-	return &Generation{Number: n, Sets: slices.Clone(s.sets.list), Blocks: s.blocks, Learned: s.learned.all()}
+	return &Generation{Number: n, Sets: slices.Clone(s.sets.list), Blocks: s.matter, Learned: s.learned.all()}
 }

@@ -57,7 +57,7 @@ func New(t *netpolicy.Table, o Options) (*Enforcer, error) {
 // Enforce makes a cgroup in which the table is enforced, and follows the table until Close. A table
 // can have one enforcer.
 func (p *Programs) Enforce(t *netpolicy.Table, o Options) (*Enforcer, error) {
-	g, err := p.top.child()
+	g, err := p.child()
 	if err != nil {
 		return nil, failed("cgroup", "", err)
 	}
@@ -119,18 +119,23 @@ func (e *Enforcer) close() error {
 		key := newPublishedKey(e.id, port)
 		_ = remove(p.maps[mapPublished], &key)
 	}
+	w := waste{group: e.group}
 	for _, k := range [...]*keys{e.keys, e.previous} {
 		if k != nil {
-			_ = k.delete(&p.maps)
+			w.keys = append(w.keys, k)
 		}
 	}
-	err := e.group.remove()
+	p.mu.Lock()
+	begun := p.sandboxes[e.id] == e
+	p.mu.Unlock()
+	if begun {
+		p.waste <- w // open as long as there are sandboxes
+	} else {
+		p.clear(w)
+	}
 	p.mu.Lock()
 	delete(p.sandboxes, e.id)
 	p.mu.Unlock()
-	if err != nil {
-		return failed("remove", e.group.name, err)
-	}
 	if e.owned {
 		return p.Close()
 	}
@@ -159,7 +164,7 @@ func (s *sink) Switch(g *netpolicy.Generation) error {
 	old := s.previous
 	s.generation, s.keys, s.previous = number, k, s.keys
 	if old != nil {
-		s.programs.old <- old
+		s.programs.waste <- waste{keys: []*keys{old}}
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ type Programs struct {
 	maps  maps
 	ring  *ring
 	count atomic.Uint32 // generations so far
-	old   chan *keys    // to be deleted
+	waste chan waste
+	spare chan *group // for the next sandbox
 	done  sync.WaitGroup
 
 	taking sync.Mutex // who takes from the ring
@@ -26,6 +27,7 @@ type Programs struct {
 	mu        sync.Mutex
 	sandboxes map[uint64]*Enforcer
 	closed    bool
+	left      error // of what could not be removed
 }
 
 // maps are the maps, by the order of allMaps.
@@ -39,7 +41,7 @@ func (m *maps) close() {
 
 // Load loads the programs and attaches them to a new cgroup below the caller's own.
 func Load() (*Programs, error) {
-	p := &Programs{old: make(chan *keys, 64), sandboxes: make(map[uint64]*Enforcer)}
+	p := &Programs{waste: make(chan waste, 64), spare: make(chan *group, 1), sandboxes: make(map[uint64]*Enforcer)}
 	for i := range p.maps {
 		p.maps[i].fd = sys.None
 	}
@@ -165,27 +167,95 @@ func (p *Programs) Close() error {
 	}
 	p.closed = true
 	p.mu.Unlock()
-	close(p.old)
+	close(p.waste)
 	_ = p.ring.file.Close()
 	p.done.Wait()
+	select {
+	case g := <-p.spare:
+		_ = g.remove()
+	default:
+	}
 	p.ring.unmap()
 	p.maps.close()
 	if err := p.top.remove(); err != nil {
-		return failed("remove", p.top.name, err)
+		return errors.Join(p.left, failed("remove", p.top.name, err))
 	}
-	return nil
+	return p.left
 }
 
 // membarrierGlobal is MEMBARRIER_CMD_GLOBAL: it returns after an RCU grace period.
 const membarrierGlobal = 1
 
-// reap deletes generations that nobody uses any more.
+// waste is what nobody needs any more: the keys of generations, and the cgroup of a sandbox that
+// has ended; nil for one that goes on.
+type waste struct {
+	keys  []*keys
+	group *group
+}
+
+// reap deletes waste: commands need not wait for that.
 func (p *Programs) reap() {
 	defer p.done.Done()
-	for k := range p.old {
+	for w := range p.waste {
+		var replaced []*keys
+		for more := true; more; {
+			if w.group != nil {
+				p.clear(w)
+			} else {
+				replaced = append(replaced, w.keys...)
+			}
+			select {
+			case w, more = <-p.waste:
+			default:
+				more = false
+			}
+		}
+		if len(replaced) == 0 {
+			continue
+		}
 		// A program that is running may have read the number of the old generation just before
 		// it was replaced. This waits until no such program is running.
 		_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0)
+		for _, k := range replaced {
+			_ = k.delete(&p.maps)
+		}
+	}
+}
+
+// clear removes what is left of a sandbox, and makes a cgroup for the next one, since there will
+// be one: which takes about as long as all else that is done for it.
+func (p *Programs) clear(w waste) {
+	for _, k := range w.keys {
 		_ = k.delete(&p.maps)
+	}
+	if err := w.group.remove(); err != nil {
+		p.mu.Lock()
+		p.left = errors.Join(p.left, failed("remove", w.group.name, err))
+		p.mu.Unlock()
+	}
+	p.mu.Lock()
+	enough := p.closed || len(p.spare) > 0
+	p.mu.Unlock()
+	if enough {
+		return
+	}
+	g, err := p.top.child()
+	if err != nil {
+		return // the next sandbox finds out
+	}
+	select {
+	case p.spare <- g:
+	default:
+		_ = g.remove()
+	}
+}
+
+// child is a cgroup for a sandbox.
+func (p *Programs) child() (*group, error) {
+	select {
+	case g := <-p.spare:
+		return g, nil
+	default:
+		return p.top.child()
 	}
 }
