@@ -23,7 +23,7 @@ type Block struct {
 type compiled struct {
 	sets   *interned
 	blocks []Block // sorted; both 0.0.0.0/0 and ::/0 are there
-	matter []Block // those that allow other ports than the next larger one, if there is none than nothing
+	matter []Block // the two, and those that allow other ports than the next larger one
 	begin4 begins[uint32]
 	begin6 begins[uint128]
 	exact  map[string]uint32
@@ -165,7 +165,7 @@ func (c *compiled) nest() error {
 			b.what = around.what
 		}
 		b.ports = c.sets.list[b.Set]
-		if b.Set != around.Set {
+		if len(open) == 0 || b.Set != around.Set {
 			c.matter = append(c.matter, *b)
 		}
 		open = append(open, int32(i))
