@@ -344,7 +344,7 @@ type Sink interface {
 type Generation struct {
 	Number  uint32
 	Sets    []Set                         // by their number; number 0 is empty
-	Blocks  []Block                       // an address in none of them has set 0
+	Blocks  []Block                       // as far as they matter; 0.0.0.0/0 and ::/0 always do
 	Learned iter.Seq2[netip.Addr, uint32] // none with set 0
 }
 
