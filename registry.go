@@ -2,6 +2,7 @@ package nsrun
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -83,6 +84,19 @@ func (g Registry) Committed(ctx context.Context, s *overlay.Session) error {
 func (g Registry) Undone(ctx context.Context, session string, changes []overlay.Change) error {
 	list, _ := registryChanges(nil, changes)
 	return g.Registry.Undone(ctx, session, list)
+}
+
+// Dropped notes that changes were taken out of the session (overlay.Session.Drop), for good.
+func (g Registry) Dropped(ctx context.Context, s *overlay.Session, changes []overlay.Change) error {
+	if s.State() == overlay.Discarded { // nothing is left
+		return g.Discarded(ctx, s.ID())
+	}
+	list, err := registryChanges(s, changes)
+	err = errors.Join(err, g.Registry.Dropped(ctx, s.ID(), list))
+	if s.State() == overlay.Committed { // what is left is in the project
+		err = errors.Join(err, g.Registry.Committed(ctx, s.ID(), true, nil))
+	}
+	return err
 }
 
 // Discarded is for Recorder.

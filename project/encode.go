@@ -105,6 +105,7 @@ type changeRecord struct {
 	Size    int64  `json:"size,omitempty"`
 	OldSize int64  `json:"old_size,omitempty"`
 	Before  text   `json:"before,omitempty"` // a name in the execution's directory
+	Dropped bool   `json:"dropped,omitempty"`
 }
 
 type executionRecord struct {
@@ -230,6 +231,7 @@ type op struct {
 	Execution *executionRecord `json:"execution,omitempty"`
 	Files     []fileOp         `json:"files,omitempty"`
 	Settle    *settleOp        `json:"settle,omitempty"`
+	Drop      *dropOp          `json:"drop,omitempty"`
 }
 
 // fileOp is what was found out about a registered file.
@@ -251,6 +253,13 @@ type settleOp struct {
 	Session text  `json:"session"`
 	State   text  `json:"state"`
 	Time    int64 `json:"time"`
+}
+
+// dropOp is what was taken out of a session.
+type dropOp struct {
+	Session text   `json:"session"`
+	Names   []text `json:"names"` // absolute
+	Time    int64  `json:"time"`
 }
 
 const maxLine = 64 << 20 // bytes

@@ -82,6 +82,10 @@ type Change struct {
 	// Before is where the version before the change is kept, an absolute path. Empty:
 	// nowhere. Record sets it, and does not read it.
 	Before string
+
+	// Dropped tells that it was thrown away later, see Registry.Dropped. Record does not
+	// read it.
+	Dropped bool
 }
 
 // Name is the absolute path of what changed.
@@ -185,7 +189,7 @@ func (rec *executionRecord) execution(temp string) Execution {
 		More: rec.More,
 	}
 	for _, c := range rec.Changes {
-		ch := Change{Kind: c.Kind, Root: e.Roots[c.Root], Path: string(c.Path), Mode: unbits(c.Mode), OldMode: unbits(c.OldMode), Size: c.Size, OldSize: c.OldSize}
+		ch := Change{Kind: c.Kind, Root: e.Roots[c.Root], Path: string(c.Path), Mode: unbits(c.Mode), OldMode: unbits(c.OldMode), Size: c.Size, OldSize: c.OldSize, Dropped: c.Dropped}
 		if c.Before != "" {
 			ch.Before = filepath.Join(temp, rec.ID, string(c.Before))
 		}

@@ -209,6 +209,9 @@ func apply(tx *bbolt.Tx, o *op) error {
 	if o.Settle != nil {
 		return applySettle(tx, o.Settle)
 	}
+	if o.Drop != nil {
+		return applyDrop(tx, o.Drop)
+	}
 	return nil
 }
 
@@ -253,17 +256,45 @@ func copyDate(copy text) string {
 }
 
 func applySettle(tx *bbolt.Tx, s *settleOp) error {
+	return inSession(tx, s.Session, func(e *executionRecord) bool {
+		if e.Settled > s.Time {
+			return false
+		}
+		e.State, e.Settled = s.State, s.Time
+		return true
+	})
+}
+
+func applyDrop(tx *bbolt.Tx, o *dropOp) error {
+	dropped := make(map[string]bool, len(o.Names))
+	for _, name := range o.Names {
+		dropped[string(name)] = true
+	}
+	return inSession(tx, o.Session, func(e *executionRecord) (changed bool) {
+		if e.Began > o.Time {
+			return false // it wrote there again
+		}
+		for i, c := range e.Changes {
+			if !c.Dropped && dropped[filepath.Join(string(e.Roots[c.Root]), string(c.Path))] {
+				e.Changes[i].Dropped, changed = true, true
+			}
+		}
+		return changed
+	})
+}
+
+// inSession stores those executions of a session that change wants to be stored.
+func inSession(tx *bbolt.Tx, session text, change func(*executionRecord) bool) error {
 	executions := bucket(tx, executionBucket)
-	prefix := sessionKey(string(s.Session), "")
+	prefix := sessionKey(string(session), "")
 	c := bucket(tx, sessionBucket).Cursor()
 	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
 		id := bytes.Clone(k[len(prefix):])
 		v := executions.Get(id)
 		var e executionRecord
-		if v == nil || decode(v, &e) != nil || e.Settled > s.Time {
+		if v == nil || decode(v, &e) != nil || !change(&e) {
 			continue
 		}
-		e.State, e.Settled = s.State, s.Time
 		if err := executions.Put(id, encode(&e)); err != nil {
 			return err
 		}

@@ -449,6 +449,22 @@ func (r *Registry) Discarded(ctx context.Context, session string, changes []Chan
 	return r.settle(ctx, session, StateDiscarded, changes)
 }
 
+// Dropped notes that changes of a session were thrown away, whatever becomes of its others.
+// The executions that made them say so. Files are forgotten as by Discarded.
+func (r *Registry) Dropped(ctx context.Context, session string, changes []Change) error {
+	now := nanos(r.now())
+	for part := range slices.Chunk(changes, registerPart) {
+		o := dropOp{Session: text(session), Time: now}
+		for _, c := range part {
+			o.Names = append(o.Names, text(c.Name()))
+		}
+		if err := r.append(&op{Drop: &o}); err != nil {
+			return err
+		}
+	}
+	return r.settle(ctx, "", "", changes)
+}
+
 // settle looks what the project has at the changes' paths now: whatever was done, in part or
 // twice, that is what is recorded. Of a directory that was deleted, what is registered below it
 // is looked at too.

@@ -410,11 +410,24 @@ func TestSessionsLaterFate(t *testing.T) {
 	if _, err := p.File(p.at("n")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("undone, a new file: %v", err)
 	}
+	thrown := p.change(Added, "thrown")
+	p.record(Execution{Session: "s", State: StateKept}, thrown)
+	p.file("thrown")
+	p.must(p.Dropped(ctx, "s", []Change{thrown}))
+	if _, err := p.File(p.at("thrown")); !errors.Is(err, fs.ErrNotExist) || state() != StateKept {
+		t.Errorf("dropped: %v, %s", err, state())
+	}
+	p.record(Execution{Session: "s", State: StateKept}, thrown)
+	for i, e := range p.executions(Filter{Session: "s"})[:2] { // the newer one wrote it again
+		if e.Changes[0].Dropped != (i == 1) {
+			t.Errorf("dropped: %+v", e)
+		}
+	}
 	p.must(p.Discarded(ctx, "s", nil))
 	if state() != StateDiscarded || p.executions(Filter{Session: "other"})[0].State != StateKept {
 		t.Error(state())
 	}
-	if n := len(p.executions(Filter{})); n != 2 {
+	if n := len(p.executions(Filter{})); n != 4 {
 		t.Errorf("%d executions", n)
 	}
 }

@@ -83,6 +83,8 @@ type loggedChange struct {
 	Mode   string       `json:"mode"`
 	Size   int64        `json:"size"`
 	Before string       `json:"before"` // where the version before is kept; empty: nowhere
+
+	Dropped bool `json:"dropped"` // it was taken out of the session
 }
 
 func reportExecution(e project.Execution) executionReport {
@@ -92,7 +94,7 @@ func reportExecution(e project.Execution) executionReport {
 		Changes: []loggedChange{}, More: e.More, rec: e,
 	}
 	for _, c := range e.Changes {
-		r.Changes = append(r.Changes, loggedChange{c.Kind, c.Root, c.Path, octal(c.Mode), c.Size, c.Before})
+		r.Changes = append(r.Changes, loggedChange{c.Kind, c.Root, c.Path, octal(c.Mode), c.Size, c.Before, c.Dropped})
 	}
 	return r
 }
@@ -238,7 +240,11 @@ func (e *executionReport) print(out io.Writer) {
 		if len(e.Roots) > 1 {
 			name = filepath.Join(c.Root, c.Path)
 		}
-		fmt.Fprintf(out, "%c %s\n", c.Kind.Letter(), quote(name))
+		dropped := ""
+		if c.Dropped {
+			dropped = " (dropped)"
+		}
+		fmt.Fprintf(out, "%c %s%s\n", c.Kind.Letter(), quote(name), dropped)
 	}
 	if e.More > 0 {
 		fmt.Fprintf(out, "and %s more\n", plural(e.More, "change"))
@@ -258,6 +264,10 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 			if c.Kind != project.Added && c.OldMode.IsRegular() {
 				say("no version of %s was kept", quote(c.Name()))
 			}
+			continue
+		}
+		if c.Dropped {
+			say("the change of %s was dropped", quote(c.Name()))
 			continue
 		}
 		f := textdiff.File{OldPath: c.Path, NewPath: c.Path}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	nsrunlib "github.com/nsrun/nsrun"
@@ -44,6 +46,36 @@ func registerCommit(s *overlay.Session) {
 // registerUndo tells the registry that changes were taken out of the project again.
 func registerUndo(s *overlay.Session, changes []overlay.Change) {
 	tellRegistry(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Undone(ctx, s.ID(), changes) })
+}
+
+// dropChanges takes what is at the paths out of a session, and returns it for registerDrop.
+// Where it could not be listed the registry learns it from the next scan.
+func dropChanges(ctx context.Context, s *overlay.Session, paths ...string) (dropped []overlay.Change, err error) {
+	type place struct{ root, path string }
+	left := map[place]bool{}
+	var lerr error
+	for c, err := range s.Changes() {
+		lerr = cmp.Or(lerr, err)
+		dropped = append(dropped, c)
+	}
+	if err := s.Drop(ctx, paths...); err != nil {
+		return nil, err
+	}
+	if s.State() == overlay.Kept {
+		for c, err := range s.Changes() {
+			lerr = cmp.Or(lerr, err)
+			left[place{c.Root, c.Path}] = true
+		}
+	}
+	if lerr != nil {
+		return nil, nil
+	}
+	return slices.DeleteFunc(dropped, func(c overlay.Change) bool { return left[place{c.Root, c.Path}] }), nil
+}
+
+// registerDrop tells the registry that changes were taken out of a session.
+func registerDrop(s *overlay.Session, dropped []overlay.Change) {
+	tellRegistry(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Dropped(ctx, s, dropped) })
 }
 
 // registerDiscard tells the registry that a session's changes are no more.

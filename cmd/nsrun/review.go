@@ -99,7 +99,8 @@ type madeDiff struct {
 // reviewResult is what came of a commit.
 type reviewResult struct {
 	committed, dropped int
-	registered         bool // something was committed
+	registered         bool             // something was committed
+	gone               []overlay.Change // what was dropped
 	err                error
 }
 
@@ -275,7 +276,7 @@ func (r *reviewer) apply() {
 			}
 		}
 		if len(choice.drop) > 0 && res.err == nil {
-			if res.err = r.s.Drop(ctx, choice.drop...); res.err == nil {
+			if res.gone, res.err = dropChanges(ctx, r.s, choice.drop...); res.err == nil {
 				res.dropped = drop
 			}
 		}
@@ -290,6 +291,9 @@ func (r *reviewer) report(res reviewResult, dying syscall.Signal) (status int) {
 	}
 	if res.registered {
 		registerCommit(r.s)
+	}
+	if res.dropped > 0 {
+		registerDrop(r.s, res.gone)
 	}
 	what := ""
 	if res.committed > 0 {

@@ -382,6 +382,9 @@ func TestReviewDrop(t *testing.T) {
 	if err != nil || strings.Contains(out, "M mod") || strings.Contains(out, "D gone") || !strings.Contains(out, "A dir") {
 		t.Errorf("left are %v\n%s", err, out)
 	}
+	if out, err := r.nsrun("log", "last"); err != nil || !strings.Contains(out, "M mod (dropped)") || !strings.Contains(out, "A zlast\n") {
+		t.Errorf("the log: %v\n%s", err, out)
+	}
 	// And the rest: then there is nothing left.
 	r2 := reviewIn(t, filepath.Dir(r.cmd.Path), filepath.Dir(r.project), r.cmd.Env)
 	r2.shows("A dir/sub/two")

@@ -85,9 +85,11 @@ func drop(args []string) int {
 		return fail(err)
 	}
 	defer s.Close()
-	if err := s.Drop(context.Background(), rest[1:]...); err != nil {
+	dropped, err := dropChanges(context.Background(), s, rest[1:]...)
+	if err != nil {
 		return failDecision("drop", err, s)
 	}
+	registerDrop(s, dropped)
 	if !quiet {
 		switch s.State() {
 		case overlay.Kept:
