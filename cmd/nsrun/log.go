@@ -328,7 +328,11 @@ func laterFiles(e *project.Execution) (open func(project.Change) (*os.File, erro
 		if s, err := overlay.OpenReadOnly("", e.Session); err == nil {
 			if s.State() == overlay.Kept {
 				return func(c project.Change) (*os.File, error) {
-					return s.File(overlay.Change{Kind: overlay.Kind(c.Kind), Root: c.Root, Path: c.Path}, overlay.After)
+					f, err := s.File(overlay.Change{Kind: overlay.Kind(c.Kind), Root: c.Root, Path: c.Path}, overlay.After)
+					if errors.Is(err, unix.ENOTDIR) {
+						err = fs.ErrNotExist // it went with its directory
+					}
+					return f, err
 				}, func() { _ = s.Close() }
 			}
 			_ = s.Close()
