@@ -346,7 +346,7 @@ function __nsrun_flags -a verb
 	case restore
 		printf '%s\n' \
 			'--date	the backup of this day: YY-MM-DD or YYYY-MM-DD' \
-			'--from	the version before this EXECUTION, as nsrun log names it' \
+			'--from	the version before this EXECUTION, as nsrun log names it; last: the newest that changed the file' \
 			'--json	print JSON' \
 			'--list	list what could be put back, and do nothing' \
 			'-q	say nothing on success' \

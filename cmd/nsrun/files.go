@@ -64,7 +64,8 @@ func files(args []string) int {
 	if !ok {
 		return status
 	}
-	if len(rest) == 0 {
+	named := len(rest) > 0
+	if !named {
 		wd, err := os.Getwd()
 		if err != nil {
 			return fail(err)
@@ -78,6 +79,10 @@ func files(args []string) int {
 		path, err := filePath(name)
 		if err != nil {
 			return fail(err)
+		}
+		if named && !known(reg, path) {
+			status = fail(&unknownError{"no such file, and none is registered: " + quote(path), "nsrun files"})
+			continue
 		}
 		if o.scan {
 			ctx, stop := interruptible()

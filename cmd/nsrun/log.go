@@ -141,6 +141,11 @@ func showLog(args []string) int {
 		}
 		list = append(list, reportExecution(e))
 	}
+	if len(list) == 0 && status == 0 {
+		if err := notInLog(reg, f); err != nil {
+			return fail(err)
+		}
+	}
 	out := bufio.NewWriter(os.Stdout)
 	var err error
 	switch {
@@ -165,6 +170,69 @@ func showLog(args []string) int {
 	return status
 }
 
+// An unknownError names what there is not, and where it was looked for.
+type unknownError struct{ what, try string }
+
+func (e *unknownError) Error() string { return e.what }
+
+// notInLog says what is wrong with a filter that took nothing. Nil: there was nothing to be
+// found, of something that there is.
+func notInLog(reg *project.Registry, f project.Filter) error {
+	if f.ID != "" {
+		id, err := executionID(reg, f.ID, "")
+		if err == nil && f.Path != "" {
+			err = &unknownError{shortExecution(id) + " changed nothing at " + quote(f.Path), "nsrun log " + shortExecution(id)}
+		}
+		if err != nil || f.Session == "" {
+			return err
+		}
+		return &unknownError{shortExecution(id) + " is not in session " + quote(f.Session), "nsrun log " + shortExecution(id)}
+	}
+	if f.Session != "" {
+		if s, err := overlay.OpenReadOnly("", f.Session); err == nil {
+			return s.Close()
+		}
+		for range reg.Executions(project.Filter{Session: f.Session, Most: 1}) {
+			return nil
+		}
+		return &unknownError{"no such session: " + quote(f.Session), "nsrun log, or nsrun ls"}
+	}
+	if f.Path == "" || known(reg, f.Path) {
+		return nil
+	}
+	return &unknownError{"no such execution, nor a file: " + quote(f.Path), "nsrun log, or nsrun files"}
+}
+
+// executionID is the whole id of the execution that a word means. Last is the newest one
+// that changed what is at path, if that is not empty.
+func executionID(reg *project.Registry, word, path string) (string, error) {
+	if word != "last" {
+		path = ""
+	}
+	for e, err := range reg.Executions(project.Filter{ID: word, Path: path, Most: 1}) {
+		return e.ID, err
+	}
+	switch {
+	case path != "":
+		return "", &unknownError{"nothing changed it yet", ""}
+	case word == "last":
+		return "", &unknownError{"nothing was run yet", ""}
+	}
+	return "", &unknownError{"no such execution: " + quote(word), "nsrun log"}
+}
+
+// known reports whether there is something at a path, or a file at or below it is
+// registered.
+func known(reg *project.Registry, path string) bool {
+	if _, err := os.Lstat(path); err == nil {
+		return true
+	}
+	for range reg.Files(path) {
+		return true
+	}
+	return false
+}
+
 // isExecution reports whether a word means an execution: a file of that name is meant only
 // where none is.
 func isExecution(reg *project.Registry, word string) bool {
@@ -174,10 +242,8 @@ func isExecution(reg *project.Registry, word string) bool {
 	if len(word) != 8 || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz234567") != "" {
 		return false
 	}
-	for _, err := range reg.Executions(project.Filter{ID: word, Most: 1}) {
-		return err == nil
-	}
-	return false
+	_, err := executionID(reg, word, "")
+	return err == nil
 }
 
 func printLog(out io.Writer, list []executionReport) error {

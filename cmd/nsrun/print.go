@@ -110,6 +110,9 @@ func hint(err error) string {
 		}
 		return "try: nsrun ls"
 	}
+	if u, ok := errors.AsType[*unknownError](err); ok && u.try != "" {
+		return "try: " + u.try
+	}
 	if errors.Is(err, errNoneHere) {
 		return "try: nsrun ls, and name one"
 	}
@@ -118,9 +121,6 @@ func hint(err error) string {
 	}
 	if errors.Is(err, overlay.ErrNoCommit) {
 		return "try: nsrun ls, and nsrun undo SESSION"
-	}
-	if e, ok := errors.AsType[*project.Error](err); ok && errors.Is(err, project.ErrNoVersion) {
-		return "try: " + quoteCommand([]string{"nsrun", "restore", "--list", e.Path})
 	}
 	if e, ok := errors.AsType[*project.Error](err); ok && errors.Is(err, project.ErrDamaged) && filepath.Base(e.Path) == "registry.db" {
 		return "try: mv " + quoteCommand([]string{e.Path, e.Path + ".damaged"})

@@ -30,7 +30,13 @@ func restoreFlags(fs *flag.FlagSet, o *restoreOptions) {
 		o.date, err = parseDate(s)
 		return err
 	})
-	fs.StringVar(&o.from, "from", "", "the version before this `EXECUTION`, as nsrun log names it")
+	fs.Func("from", "the version before this `EXECUTION`, as nsrun log names it; last: the newest that changed the file", func(s string) error {
+		if s == "" {
+			return errors.New("empty id")
+		}
+		o.from = s
+		return nil
+	})
 	fs.StringVar(&o.to, "to", "", "write it to another `file`; - is standard output")
 	fs.BoolVar(&o.list, "list", false, "list what could be put back, and do nothing")
 	jsonFlag(fs, &o.json)
@@ -60,6 +66,8 @@ func restore(args []string) int {
 		return fail(&usageError{"restore", "takes the path of one file"})
 	case o.date != "" && o.from != "":
 		return fail(&usageError{"restore", "--date and --from exclude each other"})
+	case o.list && (o.date != "" || o.from != ""):
+		return fail(&usageError{"restore", "--list lists all versions, without --date and --from"})
 	case o.list && o.to != "":
 		return fail(&usageError{"restore", "--list writes no file"})
 	case o.json && !o.list:
@@ -81,9 +89,19 @@ func restore(args []string) int {
 	if o.list {
 		return listVersions(versions, o.json)
 	}
+	what := "there is no backup of it"
+	switch {
+	case o.date != "":
+		what += " from " + o.date
+	case o.from != "":
+		if o.from, err = executionID(reg, o.from, path); err != nil {
+			return fail(fmt.Errorf("restore %s: %w", quote(path), err))
+		}
+		what = "no version of it from before " + shortExecution(o.from) + " is kept"
+	}
 	v, err := project.Choose(versions, o.date, o.from)
 	if err != nil {
-		return fail(&project.Error{Op: "restore", Path: path, Err: err})
+		return fail(&unknownError{"restore " + quote(path) + ": " + what, quoteCommand([]string{"nsrun", "restore", "--list", path})})
 	}
 	if o.to == "-" {
 		return printVersion(reg, v)
