@@ -2,6 +2,7 @@ package nsrun
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -37,7 +38,7 @@ type Config struct {
 	On string
 	// Engine says how writes are kept apart. Zero: as suits the file systems.
 	Engine overlay.Engine
-	// StateDir is the directory of the sessions. Empty: overlay.DefaultDir.
+	// StateDir is the directory of the sessions, an absolute path. Empty: overlay.DefaultDir.
 	StateDir string
 
 	// Net is what commands reach of the network, with any program, and without being asked:
@@ -149,6 +150,8 @@ func (c *Config) check() error {
 		text = "there is no such After"
 	case c.Preset > GitPreset:
 		text = "there is no such preset"
+	case c.Engine > overlay.EngineCopy:
+		text = "there is no such Engine"
 	case c.Timeout < 0:
 		text = errNegative
 	case c.Enforcer > BrokerEnforcer:
@@ -161,10 +164,13 @@ func (c *Config) check() error {
 			text = "a Registry without a project.Registry"
 		}
 	}
-	if text == "" {
-		return nil
+	switch {
+	case text != "":
+		return &Error{Op: "configure", Err: errors.New(text)}
+	case c.StateDir != "" && !filepath.IsAbs(c.StateDir):
+		return &Error{Op: "use as state directory", Path: c.StateDir, Err: errNotAbsolute}
 	}
-	return &Error{Op: "configure", Err: errors.New(text)}
+	return nil
 }
 
 const errNegative = "the time limit is negative"

@@ -1,10 +1,14 @@
 package nsrun
 
 import (
+	"cmp"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nsrun/nsrun/overlay"
 )
 
 // What cannot have been meant is refused, and nothing is made for it.
@@ -20,10 +24,12 @@ func TestMistakes(t *testing.T) {
 		{"time limit of all", "configure: the time limit is negative", Config{Timeout: -1}, Request{}},
 		{"recorder", "configure: a Registry without a project.Registry", Config{Recorder: Registry{}}, Request{}},
 		{"permissions", "configure: a Registry without a project.Registry", Config{Permissions: Registry{}}, Request{}},
+		{"engine", "configure: there is no such Engine", Config{Engine: overlay.EngineCopy + 1}, Request{}},
+		{"state directory", "use as state directory state: path is not absolute", Config{StateDir: "state"}, Request{}},
 		{"time limit", "run: the time limit is negative", Config{}, Request{Timeout: -time.Second}},
 		{"zero byte", "run: a command has no zero bytes", Config{}, Request{Command: "a\x00b"}},
 	} {
-		c.config.Project, c.config.StateDir = dir, dir+"/missing"
+		c.config.Project, c.config.StateDir = dir, cmp.Or(c.config.StateDir, dir+"/missing")
 		if c.request.Command == "" {
 			c.request.Command = "true"
 		}
@@ -34,6 +40,9 @@ func TestMistakes(t *testing.T) {
 		}
 		if err := r.Close(); err != nil {
 			t.Errorf("%s: %v", c.name, err)
+		}
+		if _, err := os.Lstat(c.config.StateDir); err == nil {
+			t.Errorf("%s: the state directory was made", c.name)
 		}
 	}
 }
