@@ -87,7 +87,7 @@ var thirdParty = map[string][]string{
 	"netpolicy/broker":      {"golang.org/x/sys/unix"},
 	"project":               {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "golang.org/x/sys/unix"},
 	"cmd/nsrun":             {"github.com/vishvananda/netns", "golang.org/x/sys/unix"},
-	"cmd/nsrun-mcp":         {"github.com/modelcontextprotocol/go-sdk/mcp", "golang.org/x/sys/unix"},
+	"cmd/nsrun-mcp":         {"github.com/modelcontextprotocol/go-sdk/jsonrpc", "github.com/modelcontextprotocol/go-sdk/mcp", "golang.org/x/sys/unix"},
 	"bench/sessions":        {"golang.org/x/sys/unix"},
 	"bench/watch":           {"golang.org/x/sys/unix"},
 	"bench/network":         {"golang.org/x/sys/unix"},

@@ -81,7 +81,9 @@ func serve(args []string) int {
 	// does not wait for it.
 	done := make(chan error, 1)
 	go func() {
-		done <- s.protocol.Run(life, &mcp.IOTransport{Reader: &watched{File: os.Stdin, end: end}, Writer: os.Stdout})
+		out := &stdout{File: os.Stdout}
+		in := newLines(&watched{File: os.Stdin, end: end}, out)
+		done <- s.protocol.Run(life, &mcp.IOTransport{Reader: in, Writer: out, MaxLineLength: -1}) // lines has a limit
 	}()
 	select {
 	case err = <-done:

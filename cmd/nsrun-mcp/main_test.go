@@ -312,7 +312,13 @@ func (r *raw) send(lines ...string) {
 // hello is the handshake; what answers it is read.
 func (r *raw) hello() {
 	r.t.Helper()
-	r.send(`{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`,
+	r.helloIn("2025-06-18")
+}
+
+// helloIn is hello in that version of the protocol.
+func (r *raw) helloIn(version string) {
+	r.t.Helper()
+	r.send(`{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	r.answer(`"hello"`)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -506,7 +507,6 @@ func TestDisconnect(t *testing.T) {
 		"term": func(r *raw) { _ = r.cmd.Process.Signal(syscall.SIGTERM) },
 		"int":  func(r *raw) { _ = r.cmd.Process.Signal(syscall.SIGINT) },
 		"kill": func(r *raw) { _ = r.cmd.Process.Kill() },
-		"junk": func(r *raw) { r.send("this is no JSON") },
 	} {
 		r := p.raw()
 		r.hello()
@@ -523,12 +523,12 @@ func TestDisconnect(t *testing.T) {
 		}
 		err := r.cmd.Wait()
 		code := r.cmd.ProcessState.ExitCode()
-		want := map[string]int{"kill": -1, "junk": exitFailed}[name]
+		want := map[string]int{"kill": -1}[name]
 		if code != want || want == 0 && r.stderr.String() != "" {
 			t.Errorf("%s: the server ended with %v, and said %q", name, err, r.stderr.String())
 		}
 		testenv.Eventually(t, name+": nothing of the commands runs", func() bool { return !running(word) })
-		if left := p.sessions(); name != "kill" && name != "junk" && len(left) != 0 {
+		if left := p.sessions(); name != "kill" && len(left) != 0 {
 			t.Errorf("%s: there are the sessions %q", name, left)
 		}
 		for _, s := range p.sessions() { // what a killed server leaves nsrun ls shows
@@ -696,23 +696,99 @@ func TestHostileClient(t *testing.T) {
 	}
 }
 
-// TestFlood: more than the server takes ends the connection, not the machine's memory.
+// TestNoMessage: a line that is no message is answered by an error, and the next one as ever.
+func TestNoMessage(t *testing.T) {
+	p := newPlace(t)
+	const parse, invalid = -32700, -32600
+	ping := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}` }
+	call := func(word string) string {
+		return `{"jsonrpc":"2.0","id":"` + word + `","method":"tools/call","params":{"name":"run_command","arguments":{"command":"echo ` + word + `"}}}`
+	}
+	for _, c := range []struct {
+		name, version, line, id string
+		code                    int
+	}{
+		{"words", "", "this is no JSON", "null", parse},
+		{"half a message", "", `{"jsonrpc":"2.0","id":1,`, "null", parse},
+		{"two messages", "", ping("1") + ping("2"), "null", parse},
+		{"zero bytes", "", "\x00\x00", "null", parse},
+		{"much nesting", "", strings.Repeat("[", 1<<20), "null", parse},
+		{"a long line", "", `{"jsonrpc":"2.0","id":"x","method":"` + strings.Repeat("x", lineMost) + `"}`, "null", parse},
+		{"a number", "", `7`, "null", invalid},
+		{"null", "", `null`, "null", invalid},
+		{"no version", "", `{"id":"x","method":"ping"}`, `"x"`, invalid},
+		{"another version", "", `{"jsonrpc":"1.0","id":7,"method":"ping"}`, `7`, invalid},
+		{"a method of another type", "", `{"jsonrpc":"2.0","id":7,"method":{}}`, `7`, invalid},
+		{"an id of another type", "", `{"jsonrpc":"2.0","id":{},"method":"ping"}`, "null", invalid},
+		{"an answer without an id", "", `{"jsonrpc":"2.0","result":{}}`, "null", invalid},
+		{"an answer of another kind", "", `{"id":7,"result":{}}`, "null", invalid},
+		{"a batch", "", "[" + ping("1") + "]", "null", invalid},
+		{"an empty batch", "2025-03-26", "[]", "null", invalid},
+		{"a batch of numbers", "2025-03-26", "[1]", "null", invalid},
+		{"a batch with an id twice", "2025-03-26", "[" + ping("1") + "," + ping("1") + "]", "null", invalid},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := place{t, p.dir}
+			r := p.raw()
+			r.helloIn(cmp.Or(c.version, "2025-06-18"))
+			r.send("", "\r", c.line)
+			var got struct{ Error struct{ Code int } }
+			if line := r.answer(c.id); json.Unmarshal([]byte(line), &got) != nil || got.Error.Code != c.code {
+				t.Errorf("%s, want the code %d", line, c.code)
+			}
+			r.send(call("after") + "\r")
+			if got := r.answer(`"after"`); !strings.Contains(got, `after\n`) {
+				t.Error(got)
+			}
+			_ = r.in.Close()
+			for line := range r.lines {
+				t.Errorf("there is the line %s", line)
+			}
+			if err := r.cmd.Wait(); err != nil || r.stderr.String() != "" {
+				t.Errorf("the server ended with %v, and said %q", err, r.stderr.String())
+			}
+		})
+	}
+}
+
+// TestBatch is the control: where the protocol has batches they are answered.
+func TestBatch(t *testing.T) {
+	r := newPlace(t).raw()
+	r.helloIn("2025-03-26")
+	r.send(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
+	if line := <-r.lines; !strings.HasPrefix(line, "[") || !strings.Contains(line, `"id":1`) || !strings.Contains(line, `"id":2`) {
+		t.Error(line)
+	}
+}
+
+// TestFlood: what a client writes without an end, and without reading, takes no memory; its
+// end is seen.
 func TestFlood(t *testing.T) {
 	p := newPlace(t)
 	r := p.raw()
 	r.hello()
-	go func() {
-		for range 40 {
-			if _, err := io.WriteString(r.in, strings.Repeat("[", 1<<20)); err != nil {
-				return
-			}
+	for range 40 {
+		if _, err := io.WriteString(r.in, strings.Repeat("[", 1<<20)); err != nil {
+			t.Fatal(err)
 		}
-	}()
-	for range r.lines {
 	}
-	_ = r.cmd.Wait()
-	if code := r.cmd.ProcessState.ExitCode(); code != exitFailed || strings.Contains(r.stderr.String(), "goroutine") {
-		t.Errorf("the server ended with %d, and said %.500q", code, r.stderr.String())
+	for range 100 {
+		if _, err := io.WriteString(r.in, strings.Repeat("x\n", 10<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var most int // KiB
+	_, peak, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err := fmt.Sscan(peak, &most); err != nil || most > 160<<10 {
+		t.Errorf("it took %d KiB, %v", most, err)
+	}
+	_ = r.in.Close()
+	if err := r.cmd.Wait(); err != nil || r.stderr.String() != "" {
+		t.Errorf("the server ended with %v, and said %.500q", err, r.stderr.String())
 	}
 }
 

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// The SDK gives a connection up at the first line that is no message. So it gets none:
+//
+//	standard input ──► lines ──► the SDK ──► stdout ──► standard output
+//	                     └── errors about what is no message ──┘
+//
+// What lines lets pass is what the SDK can decode.
+
+// lineMost is how long a line may be, in bytes. What is longer is not held.
+const lineMost = 16 << 20
+
+// lines reads messages, one in each line, and answers what is none.
+type lines struct {
+	in      *bufio.Reader
+	from    io.Closer
+	rest    []byte // of a message that was read
+	batches bool   // the client speaks a version of the protocol that has them
+	errors  chan []byte
+}
+
+// newLines reads from in. Errors are written to out beside that: a client that does not
+// read must not keep us from seeing that it is gone.
+func newLines(in io.ReadCloser, out io.Writer) *lines {
+	l := &lines{in: bufio.NewReaderSize(in, 64<<10), from: in, errors: make(chan []byte, 64)}
+	go func() {
+		for line := range l.errors {
+			_, _ = out.Write(line)
+		}
+	}()
+	return l
+}
+
+// Close closes what is read from.
+func (l *lines) Close() error { return l.from.Close() }
+
+func (l *lines) Read(p []byte) (int, error) {
+	for len(l.rest) == 0 {
+		line, whole, err := l.next()
+		if err != nil {
+			return 0, err
+		}
+		line = bytes.TrimSpace(line)
+		switch {
+		case !whole:
+			l.answer(nil, jsonrpc.CodeParseError, "the line has more than "+strconv.Itoa(lineMost)+" bytes")
+		case len(line) == 0:
+		case !json.Valid(line):
+			l.answer(nil, jsonrpc.CodeParseError, "the line is no JSON")
+		case line[0] == '[':
+			if text := l.checkBatch(line); text != "" {
+				l.answer(nil, jsonrpc.CodeInvalidRequest, text)
+				continue
+			}
+			l.rest = append(line, '\n')
+		default:
+			m, err := jsonrpc.DecodeMessage(line)
+			if err != nil {
+				l.answer(requestID(line), jsonrpc.CodeInvalidRequest, err.Error())
+				continue
+			}
+			l.notice(m)
+			l.rest = append(line, '\n')
+		}
+	}
+	n := copy(p, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
+}
+
+// next reads a line; whole is false for one that is too long.
+func (l *lines) next() (line []byte, whole bool, err error) {
+	whole = true
+	for {
+		part, err := l.in.ReadSlice('\n')
+		if whole = whole && len(line)+len(part) <= lineMost; whole {
+			line = append(line, part...)
+		} else {
+			line = nil
+		}
+		switch {
+		case err == bufio.ErrBufferFull:
+		case err != nil && (len(line) == 0 || err != io.EOF):
+			return nil, true, err
+		default:
+			return line, whole, nil
+		}
+	}
+}
+
+// notice notes what the client says of itself.
+func (l *lines) notice(m jsonrpc.Message) {
+	if r, ok := m.(*jsonrpc.Request); ok && r.Method == "initialize" {
+		var p struct {
+			Version string `json:"protocolVersion"`
+		}
+		l.batches = json.Unmarshal(r.Params, &p) == nil && (p.Version == "2024-11-05" || p.Version == "2025-03-26")
+	}
+}
+
+// checkBatch says what is wrong with a batch. Empty: nothing.
+func (l *lines) checkBatch(line []byte) string {
+	if !l.batches {
+		return "there are no batches in this version of the protocol"
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(line, &list); err != nil || len(list) == 0 {
+		return "the batch is empty"
+	}
+	ids := map[any]bool{}
+	for _, data := range list {
+		m, err := jsonrpc.DecodeMessage(data)
+		if err != nil {
+			return err.Error()
+		}
+		if r, ok := m.(*jsonrpc.Request); ok {
+			if ids[r.ID.Raw()] { // the SDK takes notifications for requests of one id
+				return "an id is in the batch twice"
+			}
+			ids[r.ID.Raw()] = true
+		}
+	}
+	return ""
+}
+
+// requestID is the id of what was meant to be a request, nil where it cannot be told.
+func requestID(line []byte) json.RawMessage {
+	var r struct{ ID, Method json.RawMessage }
+	if json.Unmarshal(line, &r) != nil || r.Method == nil || len(r.ID) == 0 || !bytes.ContainsRune([]byte(`"-0123456789`), rune(r.ID[0])) {
+		return nil
+	}
+	return r.ID
+}
+
+// answer answers what is no message. Who sends much of that, and does not read, gets no
+// more answers.
+func (l *lines) answer(id json.RawMessage, code int64, text string) {
+	line, err := json.Marshal(map[string]any{
+		"jsonrpc": "2.0", "id": id, "error": jsonrpc.Error{Code: code, Message: text},
+	})
+	if err != nil {
+		panic("BUG: " + err.Error()) // nothing in it can fail
+	}
+	select {
+	case l.errors <- append(line, '\n'):
+	default:
+	}
+}
+
+// stdout writes whole messages, whoever writes them.
+type stdout struct {
+	*os.File
+	mu sync.Mutex
+}
+
+func (o *stdout) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.File.Write(p)
+}
