@@ -63,6 +63,11 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		}
 		plan = append(plan, over...)
 	}
+	if x.session != nil {
+		for _, root := range x.session.Unmapped() {
+			x.notices = append(x.notices, "group of "+escape.Quote(root)+" does not exist in the sandbox: what belongs to it cannot be changed in an overlay")
+		}
+	}
 	if len(f.direct) > 0 {
 		direct, err := directMounts(f.direct, c.Preset == GitPreset)
 		if err != nil {

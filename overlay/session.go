@@ -107,6 +107,8 @@ type Session struct {
 	lower []*handle // by root; nil until it is first needed
 	below []base    // what it stands on, for Mounts; their handles are closed
 
+	unmapped []string // see Unmapped
+
 	// Of engines that store what was written when the command has ended.
 	armed  bool         // a command may run, or has written something that is not stored yet
 	mem    *handle      // the session's tmpfs; nil: none
@@ -313,6 +315,9 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			return fail(fmt.Errorf("it is the same directory as %s", quotePath(other)))
 		}
 		seen[id{st.dev, st.ino}] = p
+		if e := os.Geteuid(); e != 0 && int(st.gid) != os.Getegid() && (int(st.uid) == e || st.perm()&0o022 != 0) {
+			s.unmapped = append(s.unmapped, p)
+		}
 		disk, err := diskOf(h)
 		if err != nil {
 			return fail(err)
@@ -616,6 +621,19 @@ func (s *Session) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.meta.State
+}
+
+// Unmapped returns roots that the caller may write to, and whose group is none that a user
+// namespace of an ordinary user has: the kernel refuses (EOVERFLOW) to change what belongs
+// to that group through an overlay. With EngineCopy it can be changed. It is known of a
+// session that Create made.
+func (s *Session) Unmapped() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.meta.Engine == EngineCopy {
+		return nil
+	}
+	return slices.Clone(s.unmapped)
 }
 
 // Info describes the session.

@@ -503,8 +503,11 @@ func (r *runner) run(c nsrunlib.Config, q nsrunlib.Request) int {
 		if r.o.quiet {
 			break
 		}
-		if strings.HasPrefix(notice, "git ") {
+		switch {
+		case strings.HasPrefix(notice, "git "):
 			notice += " (try: nsrun run --project . --project DIR)"
+		case strings.HasPrefix(notice, "group of "):
+			notice += " (try: nsrun run --engine copy)"
 		}
 		say("%s", notice)
 	}

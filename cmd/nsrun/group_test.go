@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// TestGroup: a user namespace has an ordinary user's own group and no other one. That a
+// project belongs to another of his groups is said, and what can be done about it works.
+func TestGroup(t *testing.T) {
+	testenv.NeedRoot(t) // to have another group
+	testenv.Leaks(t, reap)
+	const user, group = 65534, 54321
+	t.Setenv("TMPDIR", "/tmp") // root's own cannot be reached by others
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "p/file: old\n", "home/", "bin/")
+	exe, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bin/nsrun"), exe, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, gid := range map[string]int{"p": group, "p/file": group, "home": user} {
+		if err := os.Chown(filepath.Join(dir, name), user, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	notice := "nsrun: group of " + filepath.Join(dir, "p") + " does not exist in the sandbox: what belongs to it cannot be changed in an overlay (try: nsrun run --engine copy)\n"
+	for _, c := range []struct {
+		args    string
+		gid     uint32
+		told    bool
+		content string
+	}{
+		{"--engine overlay", user, true, "old\n"}, // the control: it is true
+		{"-q --engine overlay", user, false, "old\n"},
+		{"--engine overlay", group, false, "new\n"},
+		{"--engine copy", user, false, "new\n"},
+		{"--direct", user, false, "new\n"},
+	} {
+		file := filepath.Join(dir, "p/file")
+		if err := os.WriteFile(file, []byte("old\n"), 0); err != nil {
+			t.Fatal(err)
+		}
+		args := append([]string{"run"}, strings.Fields(c.args)...)
+		if c.args != "--direct" {
+			args = append(args, "--commit")
+		}
+		cmd := exec.Command(filepath.Join(dir, "bin/nsrun"), append(args, "--", "sh", "-c", "echo new >file; true")...)
+		cmd.Dir = filepath.Join(dir, "p")
+		cmd.Env = []string{"HOME=" + filepath.Join(dir, "home"), "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: c.gid, Groups: []uint32{group}}}
+		out, err := cmd.CombinedOutput()
+		if err != nil || strings.Contains(string(out), notice) != c.told {
+			t.Errorf("%s, group %d: %v\n%s", c.args, c.gid, err, out)
+		}
+		if b, err := os.ReadFile(file); string(b) != c.content {
+			t.Errorf("%s, group %d: there is %q, %v\n%s", c.args, c.gid, b, err, out)
+		}
+	}
+}
