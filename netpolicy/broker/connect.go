@@ -129,18 +129,19 @@ func (c *connect) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
 	}
 	c.fresh = sys.FD(fd)
 	c.b.copyOptions(c.old, c.fresh, c.domain)
-	if e = c.to.connect(fd); e == syscall.EINPROGRESS {
-		// What is near has answered by now. Who does not want to wait need not then, either:
-		// connect(2) may be done at once.
+	e = c.to.connect(fd)
+	waits := c.flags&unix.O_NONBLOCK == 0
+	if waits && e == syscall.EINPROGRESS {
+		// What is near has answered by now.
 		e = c.to.connect(fd)
 	}
 	switch {
 	case e == 0:
 		return c.replace(), false
-	case e != syscall.EALREADY:
-		return e, false
-	case c.flags&unix.O_NONBLOCK == 0:
+	case waits && e == syscall.EALREADY:
 		return c.later(c.fresh)
+	case waits || e != syscall.EINPROGRESS:
+		return e, false
 	}
 	if e := c.replace(); e != 0 {
 		return e, false
