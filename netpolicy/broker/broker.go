@@ -255,14 +255,15 @@ func (b *Broker) start(l *os.File, sockets []*os.File) error {
 		return refuse(&Error{"broker", "resolver", err})
 	}
 	b.started, b.listen, b.sockets, b.cookie = true, l, sockets, cookie
+	// Copies would keep questions waiting, where nobody answers any more.
+	b.drop(udpSocket)
+	b.drop(tcpSocket)
 	if b.o.Resolve != nil {
 		b.udp, b.tcp = udp, tcp
 		b.running.Go(func() { b.o.Resolve(udp, tcp) })
 	} else {
 		_ = udp.Close()
 		_ = tcp.Close()
-		b.drop(udpSocket)
-		b.drop(tcpSocket)
 	}
 	if err := b.serveLocal(); err != nil {
 		return &Error{"broker", "loopback", err} // Close does the rest
