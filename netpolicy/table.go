@@ -275,8 +275,8 @@ func (t *Table) schedule(addr netip.Addr, k *known, second int64) {
 	}
 }
 
-// Expire forgets what has expired. Decide does not need it, sinks do; the Resolver calls
-// it every second.
+// Expire forgets what has expired. Decide does not need it, sinks do; the Resolver and the
+// Enforcer of package cgroup call it every second.
 func (t *Table) Expire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/nsrun/nsrun/netpolicy"
 )
@@ -33,6 +34,8 @@ type Enforcer struct {
 	id       uint64
 	closing  sync.Once
 	closed   error
+	stop     chan struct{} // closed when expire is to end
+	expiring sync.WaitGroup
 
 	generation uint32 // in force; 0: none
 	keys       *keys  // its keys
@@ -61,7 +64,7 @@ func (p *Programs) Enforce(t *netpolicy.Table, o Options) (*Enforcer, error) {
 	if err != nil {
 		return nil, failed("cgroup", "", err)
 	}
-	e := &Enforcer{programs: p, table: t, options: o, group: g}
+	e := &Enforcer{programs: p, table: t, options: o, group: g, stop: make(chan struct{})}
 	if e.id, err = g.id(); err == nil {
 		err = e.begin()
 	}
@@ -93,7 +96,26 @@ func (e *Enforcer) begin() error {
 			return err
 		}
 	}
-	return e.table.Attach(e.sink())
+	if err := e.table.Attach(e.sink()); err != nil {
+		return err
+	}
+	e.expiring.Go(e.expire)
+	return nil
+}
+
+// expire has the table forget what has expired. A Resolver does so too, but the kernel knows of no time:
+// where nobody resolves names any more, what was learned would stay open for ever.
+func (e *Enforcer) expire() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			e.table.Expire()
+		case <-e.stop:
+			return
+		}
+	}
 }
 
 // Cgroup is the open directory of the sandbox's cgroup, which the Enforcer closes.
@@ -111,6 +133,8 @@ func (e *Enforcer) close() error {
 		// Whoever is inside stays under the rules as they are.
 		return failed("kill", e.group.name, err)
 	}
+	close(e.stop)
+	e.expiring.Wait()
 	_ = e.table.Attach(nil)
 	e.flush()
 	_ = remove(p.maps[mapSandboxes], &e.id)
