@@ -3,7 +3,7 @@ package netcases
 // All returns the table.
 func All() []Case {
 	var all []Case
-	for _, part := range [][]Case{addresses, special, names, resolved, lies, questions, sockets, changes} {
+	for _, part := range [][]Case{addresses, special, direct, names, resolved, lies, questions, sockets, changes, ends} {
 		all = append(all, part...)
 	}
 	return all
@@ -366,6 +366,45 @@ var special = []Case{
 	},
 }
 
+// direct: there is no proxy that a program could leave out, or use for more than its own. No try knows of
+// any: all go straight to where they want to be. The host's loopback device is where somebody
+// else's proxy would be.
+var direct = []Case{
+	{
+		Name:  "a proxy on the host's loopback device",
+		Rules: "203.0.113.1:443 *:3128",
+		Tries: []string{
+			"tcp 203.0.113.1:443 yes",
+			"tcp 203.0.113.2:443 no",
+			"tcp 203.0.113.2:3128 yes",
+			"tcp 127.0.0.1:3128 no",
+			"tcp-nonblock 127.0.0.1:3128 no",
+			"tcp-mapped 127.0.0.1:3128 no",
+			"tcp 127.9.9.9:3128 no",
+			"tcp ::1:3128 no",
+			"tcp 0.0.0.0:3128 no",
+			"udp-connect 127.0.0.1:3128 no",
+			"tcp 127.0.0.1:443 no",
+		},
+	},
+	{
+		Name:  "a proxy that a rule names",
+		Rules: "tcp:127.0.0.1:3128",
+		Tries: []string{
+			"tcp 127.0.0.1:3128 yes",
+			"tcp-nonblock 127.0.0.1:3128 yes",
+			"tcp-mapped 127.0.0.1:3128 yes",
+			"tcp 127.0.0.1:1080 no",
+			"tcp 127.0.0.2:3128 no",
+			"tcp ::1:3128 no",
+			"udp-connect 127.0.0.1:3128 no",
+			"tcp 203.0.113.1:443 no",
+			"update",
+			"tcp 127.0.0.1:3128 no",
+		},
+	},
+}
+
 // names: which names a rule is for. What the server says is harmless.
 var names = []Case{
 	{
@@ -482,6 +521,32 @@ var names = []Case{
 			"tcp evil.example:443 no",
 			"tcp 203.0.113.1:22 no",
 		},
+	},
+	{
+		// Whoever else is at the address of a name is reached by its number, on the ports of that
+		// name: see doc.go of netpolicy. Its own name leads nowhere, and opens nothing.
+		Name:  "an address that is shared with somebody else",
+		Rules: "a.test:443",
+		Zone: []string{
+			"a.test. 60 CNAME edge.cdn.example.", "edge.cdn.example. 60 A 203.0.113.1", "edge.cdn.example. 60 AAAA 2001:db8::1",
+			"evil.example. 60 CNAME edge.cdn.example.",
+		},
+		Tries: []string{
+			"dns A evil.example nxdomain",
+			"dns AAAA evil.example nxdomain",
+			"dns A edge.cdn.example nxdomain",
+			"tcp evil.example:443 no",
+			"tcp 203.0.113.1:443 no",
+			"tcp a.test:443 yes",
+			"tcp evil.example:443 no",
+			"tcp6 evil.example:443 no",
+			"tcp 203.0.113.1:443 yes",
+			"tcp 203.0.113.1:80 no",
+			"tcp 203.0.113.1:22 no",
+			"tcp 2001:db8::1:443 no",
+			"dns PTR 1.113.0.203.in-addr.arpa a.test.",
+		},
+		Asked: "a.test",
 	},
 	{
 		Name:  "search domains",
@@ -786,6 +851,8 @@ var sockets = []Case{
 		},
 	},
 	{
+		// What has a file is not an enforcer's to refuse: it is reached where the file is. That the
+		// commands of nsrun see no such file is TestHostSockets of cmd/nsrun.
 		Name:  "sockets of the host without a file",
 		Rules: "*",
 		Tries: []string{
@@ -832,6 +899,106 @@ var changes = []Case{
 			"tcp 203.0.113.2:443 no",
 			"tcp 203.0.113.2:80 yes",
 			"tcp b.test:80 yes",
+		},
+	},
+	{
+		// Those that were made outside, before the sandbox, are not the same to both enforcers: TestInherited
+		// of each shows what they are.
+		Name:  "sockets from before the rules changed",
+		Rules: "203.0.113.1:443 [2001:db8::1]:443",
+		Tries: []string{
+			"make tcp", "make tcp", "make tcp", "make tcp6", "make tcp6", "make udp", "make udp", "make udp",
+			"tcp-made 203.0.113.1:443 yes",
+			"tcp-made 2001:db8::1:443 yes",
+			"udp-made 203.0.113.1:443 yes",
+			"update 203.0.113.2:443",
+			"tcp-made 203.0.113.1:443 no",
+			"tcp-made 203.0.113.2:443 yes",
+			"tcp-made 2001:db8::1:443 no",
+			"udp-made 203.0.113.1:443 no",
+			"udp-made 203.0.113.2:443 yes",
+		},
+	},
+	{
+		Name:  "sockets of another process",
+		Rules: "203.0.113.1:443",
+		Tries: []string{
+			"make tcp-passed", "make tcp-passed", "make tcp-passed", "make udp-passed", "make udp-passed", "make udp-passed",
+			"tcp-made 203.0.113.1:443 yes",
+			"tcp-made 203.0.113.2:443 no",
+			"udp-made 203.0.113.1:443 yes",
+			"udp-made 203.0.113.2:443 no",
+			"update",
+			"tcp-made 203.0.113.1:443 no",
+			"udp-made 203.0.113.1:443 no",
+		},
+	},
+	{
+		// See doc.go of netpolicy. A UDP socket that was connected and has sent nothing by then is not the same
+		// to both enforcers: TestUnused of each shows what it is.
+		Name:  "connections outlast their rules",
+		Rules: "203.0.113.1:443",
+		Tries: []string{
+			"tcp-keep 203.0.113.1:443 yes",
+			"tcp-keep 203.0.113.2:443 no",
+			"udp-keep 203.0.113.1:443 yes",
+			"update 203.0.113.2:443",
+			"tcp-kept 203.0.113.1:443 yes",
+			"udp-kept 203.0.113.1:443 yes",
+			"tcp 203.0.113.1:443 no",
+			"udp 203.0.113.1:443 no",
+			"udp-connect 203.0.113.1:443 no",
+			"tcp-again 203.0.113.1:443 no",
+		},
+	},
+}
+
+// ends: what helps the sandbox is gone. What becomes of connections that are open then is not the same
+// everywhere: a Broker that is closed leaves them, an Enforcer of package cgroup ends the sandbox. Where
+// the whole process is killed, the broker's sandboxes have nothing but them, and the kernel's keep their
+// rules: TestOrphan of package cgroup. The commands of nsrun end with it: TestKilledNetwork of cmd/nsrun.
+var ends = []Case{
+	{
+		Name:  "the resolver ends",
+		Rules: "a.test:443 b.test:443",
+		Zone:  []string{"a.test. 60 A 203.0.113.1", "b.test. 60 A 203.0.113.2"},
+		Tries: []string{
+			"tcp a.test:443 yes",
+			"mute",
+			"tcp b.test:443 no",
+			"tcp 203.0.113.2:443 no",
+			"tcp a.test:443 no",
+			"tcp 203.0.113.1:443 yes",
+			"tcp 203.0.113.1:80 no",
+			"udp 203.0.113.53:53 no",
+			"wait 200s",
+			"tcp 203.0.113.1:443 no",
+		},
+		Asked: "a.test",
+	},
+	{
+		Name:  "what enforces ends",
+		Rules: "203.0.113.1 a.test:443 *:8080",
+		Zone:  []string{"a.test. 60 A 203.0.113.2"},
+		Tries: []string{
+			"tcp 203.0.113.1:443 yes",
+			"udp 203.0.113.1:53 yes",
+			"tcp a.test:443 yes",
+			"make tcp", "make udp",
+			"stop",
+			"tcp-made 203.0.113.1:443 no",
+			"udp-made 203.0.113.1:53 no",
+			"tcp 203.0.113.1:443 no",
+			"tcp-nonblock 203.0.113.1:443 no",
+			"tcp-fastopen 203.0.113.1:443 no",
+			"udp 203.0.113.1:53 no",
+			"udp-connect 203.0.113.1:53 no",
+			"udp-sendmsg 203.0.113.1:53 no",
+			"udp-sendmmsg 203.0.113.1:53 no",
+			"tcp a.test:443 no",
+			"tcp 203.0.113.2:443 no",
+			"tcp 198.51.100.77:8080 no",
+			"tcp 2001:db8::1:8080 no",
 		},
 	},
 }

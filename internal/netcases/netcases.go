@@ -9,6 +9,10 @@
 //	open KIND no             a socket that must not come into being, or not be of use
 //	update RULE…             the rules are replaced, from then on
 //	wait DURATION            time passes; only where there is a clock that can be set
+//	make KIND                a socket for a later try with -made: tcp, tcp6 or udp; with -passed
+//	                         behind it one that another process of the sandbox makes and passes on
+//	mute                     the resolver ends
+//	stop                     what enforces ends; not where there is nothing that could
 //
 // with HOW one of
 //
@@ -20,6 +24,10 @@
 //	udp-connect    connect and send
 //	udp-sendmsg, udp-sendmmsg
 //	udp-reconnect  connect to nothing (AF_UNSPEC), then sendto
+//	tcp-made, udp-made       on the socket that was made first, which is gone then
+//	tcp-keep, udp-keep       connect, and keep it
+//	tcp-kept, udp-kept       over what was kept, until the end
+//	tcp-again                disconnect what was kept (AF_UNSPEC), and connect it again
 //
 // A name is looked up first, as programs do: tcp4 and tcp6 and the like say which family
 // is asked for, otherwise it is IPv4. The first address is tried. A suffix "-mapped" uses
@@ -75,18 +83,27 @@ func ParseTry(line string) Try {
 
 // Want says whether the try is to succeed. It is for lines that end in yes or no.
 func (t Try) Want() (want, ok bool) {
-	if len(t.Args) == 0 || t.How == "update" || t.How == "dns" {
+	if len(t.Args) == 0 || t.Step() || t.How == "dns" {
 		return false, false
 	}
 	last := t.Args[len(t.Args)-1]
 	return last == "yes", last == "yes" || last == "no"
 }
 
+// Step says that the try is none, but a change of what is around it.
+func (t Try) Step() bool {
+	switch t.How {
+	case "update", "wait", "make", "mute", "stop":
+		return true
+	}
+	return false
+}
+
 // Count returns how many tries of a table say what must come of them.
 func Count(cases []Case) (n int) {
 	for _, c := range cases {
 		for _, line := range c.Tries {
-			if t := ParseTry(line); t.How != "update" && t.How != "wait" {
+			if !ParseTry(line).Step() {
 				n++
 			}
 		}

@@ -14,7 +14,7 @@
 //		nettest.Run(t, func(t testing.TB, table *netpolicy.Table, resolver *netpolicy.Resolver) nettest.Sandbox {
 //			// Attach an enforcer to the table, serve the resolver, start this binary with
 //			// ProbeEnv set in a sandbox; then
-//			return nettest.NewPipe(t, stdin, stdout, whereTheResolverIs)
+//			return nettest.NewPipe(t, stdin, stdout, nettest.PipeOptions{…})
 //		})
 //	}
 package nettest

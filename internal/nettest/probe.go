@@ -17,8 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProbeEnv makes a test binary whose TestMain begins with Main a probe.
-const ProbeEnv = "NSRUN_NETTEST_PROBE"
+// ProbeEnv makes a test binary whose TestMain begins with Main a probe, or what a probe starts
+// to have sockets of it.
+const (
+	ProbeEnv = "NSRUN_NETTEST_PROBE"
+	passer   = "pass"
+)
 
 // patience is how long a probe waits for what may never come.
 const patience = 2 * time.Second
@@ -27,9 +31,10 @@ const patience = 2 * time.Second
 // its input. It is what runs inside of a sandbox.
 func Probe(in io.Reader, out io.Writer) {
 	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
+	var k kept
 	for {
 		var a Attempt
-		if dec.Decode(&a) != nil || enc.Encode(Try(a)) != nil {
+		if dec.Decode(&a) != nil || enc.Encode(k.try(a)) != nil {
 			return
 		}
 	}
@@ -37,27 +42,47 @@ func Probe(in io.Reader, out io.Writer) {
 
 // A Pipe is a Sandbox with a Probe in it.
 type Pipe struct {
-	t   testing.TB
-	enc *json.Encoder
-	dec *json.Decoder
-	dns netip.AddrPort
+	t       testing.TB
+	enc     *json.Encoder
+	dec     *json.Decoder
+	o       PipeOptions
+	stopped bool
 }
 
-// NewPipe returns a Sandbox whose probe reads from in and writes to out; dns is where it
-// finds its resolver. A probe that does not answer is fatal to the test.
-func NewPipe(t testing.TB, in io.Writer, out io.Reader, dns netip.AddrPort) *Pipe {
-	return &Pipe{t, json.NewEncoder(in), json.NewDecoder(out), dns}
+// PipeOptions say what is around a probe.
+type PipeOptions struct {
+	DNS  netip.AddrPort // where its resolver is
+	Mute func()         // ends the resolver
+	Stop func()         // ends what enforces, and maybe the probe with it
+}
+
+// NewPipe returns a Sandbox whose probe reads from in and writes to out. A probe that does
+// not answer is fatal to the test, except after Stop.
+func NewPipe(t testing.TB, in io.Writer, out io.Reader, o PipeOptions) *Pipe {
+	return &Pipe{t: t, enc: json.NewEncoder(in), dec: json.NewDecoder(out), o: o}
+}
+
+// Mute ends the resolver.
+func (p *Pipe) Mute() { p.o.Mute() }
+
+// Stop ends what enforces.
+func (p *Pipe) Stop() {
+	p.stopped = true
+	p.o.Stop()
 }
 
 // Do has the probe do an attempt.
 func (p *Pipe) Do(a Attempt) (out Outcome) {
 	p.t.Helper()
 	if a.How == "dns" {
-		a.Addr = p.dns
+		a.Addr = p.o.DNS
 	}
 	err := p.enc.Encode(a)
 	if err == nil {
 		err = p.dec.Decode(&out)
+	}
+	if err != nil && p.stopped {
+		return Outcome{Err: "the probe is gone with what enforces"}
 	}
 	if err != nil {
 		p.t.Fatalf("the probe is gone: %v", err)
@@ -65,10 +90,17 @@ func (p *Pipe) Do(a Attempt) (out Outcome) {
 	return out
 }
 
-// Try does an attempt in this process. The runtime's signal for preemption is kept from
+// Try does an attempt that needs none before it in this process.
+func Try(a Attempt) Outcome {
+	var k kept
+	defer k.close()
+	return k.try(a)
+}
+
+// try does an attempt. The runtime's signal for preemption is kept from
 // the thread: a call on a socket with a timeout is not begun again after a signal
 // (signal(7)), and then what the sandbox says is not what is seen.
-func Try(a Attempt) Outcome {
+func (k *kept) try(a Attempt) Outcome {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var urg, old unix.Sigset_t
@@ -78,7 +110,7 @@ func Try(a Attempt) Outcome {
 	}
 	defer unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
 	start := time.Now()
-	packet, err := try(a)
+	packet, err := k.do(a)
 	out := Outcome{OK: err == nil, Packet: packet, Took: time.Since(start)}
 	if err != nil {
 		out.Err = err.Error()
@@ -86,12 +118,24 @@ func Try(a Attempt) Outcome {
 	return out
 }
 
-func try(a Attempt) ([]byte, error) {
+func (k *kept) do(a Attempt) ([]byte, error) {
+	switch a.How {
+	case "tcp-keep", "udp-keep", "tcp-kept", "udp-kept", "tcp-again":
+		return nil, k.tryKept(a)
+	}
 	switch base, _, _ := strings.Cut(a.How, "-"); base {
-	case "tcp":
-		return nil, tryTCP(a)
-	case "udp":
-		return nil, tryUDP(a)
+	case "tcp", "udp":
+		fd, sa, err := k.socket(a)
+		if err != nil {
+			return nil, err
+		}
+		defer unix.Close(fd)
+		if base == "tcp" {
+			return nil, tryTCP(a, fd, sa)
+		}
+		return nil, tryUDP(a, fd, sa)
+	case "make":
+		return nil, k.make(a.Kind)
 	case "dns":
 		return tryDNS(a)
 	case "open":
@@ -100,24 +144,43 @@ func try(a Attempt) ([]byte, error) {
 	return nil, fmt.Errorf("there is no %q", a.How)
 }
 
-// open makes a socket for an address that does not wait for ever.
-func open(a Attempt, typ int) (int, unix.Sockaddr, error) {
-	domain := unix.AF_INET6
-	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(a.Addr.Port()), Addr: a.Addr.Addr().As16()}
+// socket is a new socket for an attempt, or the one that was made for it, and its address.
+func (k *kept) socket(a Attempt) (fd int, sa unix.Sockaddr, err error) {
+	sa = &unix.SockaddrInet6{Port: int(a.Addr.Port()), Addr: a.Addr.Addr().As16()}
 	if a.Addr.Addr().Is4() && !a.Mapped {
-		domain, sa = unix.AF_INET, &unix.SockaddrInet4{Port: int(a.Addr.Port()), Addr: a.Addr.Addr().As4()}
+		sa = &unix.SockaddrInet4{Port: int(a.Addr.Port()), Addr: a.Addr.Addr().As4()}
+	}
+	if strings.HasSuffix(a.How, "-made") {
+		fd, err = k.take(madeKind(a))
+	} else {
+		fd, err = open(madeKind(a))
+	}
+	return fd, sa, err
+}
+
+// open makes a socket that does not wait for ever: "tcp", "udp", "tcp6", "udp6".
+func open(kind string) (int, error) {
+	domain, typ := unix.AF_INET, unix.SOCK_STREAM
+	if strings.HasSuffix(kind, "6") {
+		domain = unix.AF_INET6
+	}
+	if strings.HasPrefix(kind, "udp") {
+		typ = unix.SOCK_DGRAM
 	}
 	fd, err := unix.Socket(domain, typ|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return -1, nil, err
+		return -1, err
 	}
-	tv := unix.NsecToTimeval(patience.Nanoseconds())
-	err = errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tv))
-	if err != nil {
+	if err := impatient(fd); err != nil {
 		unix.Close(fd)
-		return -1, nil, err
+		return -1, err
 	}
-	return fd, sa, nil
+	return fd, nil
+}
+
+func impatient(fd int) error {
+	tv := unix.NsecToTimeval(patience.Nanoseconds())
+	return errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tv))
 }
 
 func eintr(f func() error) error {
@@ -145,14 +208,9 @@ func send(fd int) error {
 	return eintr(func() error { _, err := unix.Write(fd, []byte(ping)); return err })
 }
 
-func tryTCP(a Attempt) error {
-	fd, sa, err := open(a, unix.SOCK_STREAM)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
+func tryTCP(a Attempt, fd int, sa unix.Sockaddr) error {
 	switch a.How {
-	case "tcp":
+	case "tcp", "tcp-made":
 		if err := unix.Connect(fd, sa); err != nil {
 			return err
 		}
@@ -200,14 +258,9 @@ func connectNonblock(fd int, sa unix.Sockaddr) error {
 	return unix.SetNonblock(fd, false)
 }
 
-func tryUDP(a Attempt) error {
-	fd, sa, err := open(a, unix.SOCK_DGRAM)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
+func tryUDP(a Attempt, fd int, sa unix.Sockaddr) (err error) {
 	switch a.How {
-	case "udp":
+	case "udp", "udp-made":
 		err = unix.Sendto(fd, []byte(ping), 0, sa)
 	case "udp-connect":
 		if err = unix.Connect(fd, sa); err == nil {
@@ -218,11 +271,9 @@ func tryUDP(a Attempt) error {
 	case "udp-sendmmsg":
 		err = sendmmsg(fd, sa)
 	case "udp-reconnect":
-		unspec := make([]byte, 16)
-		if _, _, e := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&unspec[0])), 16); e != 0 {
-			return e
+		if err = disconnect(fd); err == nil {
+			err = unix.Sendto(fd, []byte(ping), 0, sa)
 		}
-		err = unix.Sendto(fd, []byte(ping), 0, sa)
 	default:
 		err = fmt.Errorf("there is no %q", a.How)
 	}
@@ -230,6 +281,15 @@ func tryUDP(a Attempt) error {
 		return err
 	}
 	return pong(fd)
+}
+
+// disconnect is connect(2) to nothing.
+func disconnect(fd int) error {
+	unspec := make([]byte, 16)
+	if _, _, e := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&unspec[0])), 16); e != 0 {
+		return e
+	}
+	return nil
 }
 
 // sendmmsg sends one packet with sendmmsg(2).

@@ -16,10 +16,10 @@ import (
 
 // An Attempt is one thing for the sandboxed side to do.
 type Attempt struct {
-	How    string         // as in netcases; "dns" sends Packet to the resolver
+	How    string         // as in netcases, of a Step only "make"; "dns" sends Packet to the resolver
 	Mapped bool           // through an IPv6 socket
 	Addr   netip.AddrPort // where to
-	Kind   string         // of "open"
+	Kind   string         // of "open" and "make"
 	Packet []byte         // of "dns"
 	TCP    bool           // of "dns": over TCP
 }
@@ -40,6 +40,16 @@ type Sandbox interface {
 // A Clock is a Sandbox whose table's time can be set.
 type Clock interface {
 	Advance(time.Duration)
+}
+
+// A Mutable Sandbox can do without its resolver.
+type Mutable interface {
+	Mute()
+}
+
+// A Stoppable Sandbox is held by something that can end.
+type Stoppable interface {
+	Stop()
 }
 
 // A Picky Sandbox does not do all kinds of attempts: it has no sockets, say.
@@ -109,6 +119,21 @@ func run(t *testing.T, start Start, c netcases.Case) (tried int) {
 				t.Fatal(err)
 			}
 			clock.Advance(d)
+			continue
+		case "mute":
+			s.(Mutable).Mute()
+			continue
+		case "stop":
+			held, ok := s.(Stoppable)
+			if !ok {
+				return tried
+			}
+			held.Stop()
+			continue
+		case "make":
+			if out := s.Do(Attempt{How: try.How, Kind: try.Target}); !out.OK {
+				t.Fatalf("%s: %s", line, out.Err)
+			}
 			continue
 		}
 		if p, ok := s.(Picky); ok && !p.Does(try) {

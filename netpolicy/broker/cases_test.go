@@ -2,10 +2,13 @@ package broker_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/netip"
 	"os"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/nettest"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -16,10 +19,8 @@ import (
 // resolverAt is where programs of the sandbox find their resolver.
 var resolverAt = netip.MustParseAddrPort("127.0.0.1:53")
 
-// forTable are the options of a Broker that enforces a table.
-func forTable(t testing.TB, table *netpolicy.Table, resolver *netpolicy.Resolver) broker.Options {
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
+// forTable are the options of a Broker that enforces a table, with a resolver until the context ends.
+func forTable(ctx context.Context, table *netpolicy.Table, resolver *netpolicy.Resolver) broker.Options {
 	return broker.Options{
 		Decide:       func(p netpolicy.Proto, to netip.AddrPort) bool { return table.Decide(p, to).Allowed },
 		HostLoopback: func(to netip.AddrPort) bool { return table.Decide(netpolicy.TCP, to).Allowed },
@@ -45,7 +46,14 @@ func TestCases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		attachOptions(t, c, forTable(t, table, resolver))
+		ctx, cancel := context.WithCancel(t.Context())
+		o := forTable(ctx, table, resolver)
+		resolve, silent := o.Resolve, make(chan struct{})
+		o.Resolve = func(udp net.PacketConn, tcp net.Listener) {
+			defer close(silent)
+			resolve(udp, tcp)
+		}
+		b := attachOptions(t, c, o)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +63,79 @@ func TestCases(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		return nettest.NewPipe(t, stdin, stdout, resolverAt)
+		return nettest.NewPipe(t, stdin, stdout, nettest.PipeOptions{
+			DNS:  resolverAt,
+			Mute: func() { cancel(); <-silent },
+			Stop: b.Close,
+		})
 	})
 	t.Logf("%d tries", tried)
+}
+
+// TestUnused: a UDP socket that was connected while a rule was there, and has sent nothing before that went,
+// may not send. With the programs in the kernel it may.
+func TestUnused(t *testing.T) {
+	nettest.World(t)
+	table, err := netpolicy.NewTable(nettest.Policy(t, []string{"udp:203.0.113.1:53"}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := helper(t, "unused", "203.0.113.1:53")
+	attachOptions(t, c, forTable(t.Context(), table, &netpolicy.Resolver{Table: table}))
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, len("before: ok\n"))
+	if _, err := io.ReadFull(stdout, buf); err != nil || string(buf) != "before: ok\n" {
+		t.Fatalf("%q, %v", buf, err)
+	}
+	if err := table.Update(netpolicy.Policy{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdin.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(stdout)
+	if want := "used: ok\nunused: ECONNREFUSED\n"; err != nil || string(rest) != want {
+		t.Errorf("got %q, %v, want %q", rest, err, want)
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestInherited: sockets that were made outside reach no more than others. With the programs in the kernel
+// they do.
+func TestInherited(t *testing.T) {
+	nettest.World(t)
+	for _, allowed := range []bool{true, false} {
+		var files []*os.File
+		for _, typ := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM} {
+			fd, err := unix.Socket(unix.AF_INET, typ|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := os.NewFile(uintptr(fd), "socket")
+			defer f.Close()
+			files = append(files, f)
+		}
+		c := helper(t, "inherited", "203.0.113.1:53")
+		c.ExtraFiles = files
+		r, want := allow(), "connect: ECONNREFUSED\nsendto: EPERM\nudp connect: ECONNREFUSED"
+		if allowed { // the control
+			r, want = allow("tcp:203.0.113.1:53", "udp:203.0.113.1:53"), "connect: ok\nsendto: ok\nudp connect: ok"
+		}
+		attach(t, c, r)
+		if got := output(t, c); got != want {
+			t.Errorf("allowed %v: got %q, want %q", allowed, got, want)
+		}
+	}
 }

@@ -41,8 +41,15 @@
 // destination, which take answers from that destination only. What is denied is EPERM at once where the message
 // has an address of its own, and else an ICMP error, which is ECONNREFUSED.
 //
+// A flow that was allowed stays until nothing goes over it for two minutes. A socket that was connected, and
+// has sent nothing before its rule went, has none.
+//
 // For UDP ports of the host's loopback device (Options.LocalUDP) sockets of the sandbox stand under the
 // same addresses, and this process relays between them and the host's; what is denied there is lost.
+//
+// A UDP socket that was made outside, and that the command is given by inheritance or over a unix socket, is
+// not one of the sandbox: what is sent on it is decided about, but the address can be another one in the
+// moment after.
 //
 // # Why it holds
 //

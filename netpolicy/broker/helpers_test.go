@@ -27,6 +27,7 @@ func helpers() map[string]func(args []string) int {
 		"dup2race": helpDup2Race, "hostlisten": helpHostListen, "unspec": helpUnspec, "fastopen": helpFastOpen,
 		"bad": helpBad, "orphan": helpOrphan, "passed": helpPassed, "magic": helpMagic,
 		"storm": helpStorm, "bench": helpBench, "many": helpMany, "messages": helpMessages, "world": helpWorld, "brokered": helpBrokered, "sizes": helpSizes, "udpswap": helpUDPSwap, "acceptor": helpAcceptor,
+		"unused": helpUnused, "inherited": helpInherited,
 	}
 }
 
@@ -534,5 +535,33 @@ func helpUDPNone(args []string) int {
 	var b [16]byte
 	_, _, err := unix.Recvfrom(fd, b[:], 0)
 	fmt.Println(word(err))
+	return 0
+}
+
+// helpUnused connects two UDP sockets, sends on one, waits to be told to go on, and sends on both.
+func helpUnused(args []string) int {
+	used, unused := udp(args[0]), udp(args[0])
+	var b [64]byte
+	ask := func(fd int) error {
+		if _, err := unix.Write(fd, []byte("ping")); err != nil {
+			return err
+		}
+		_, err := unix.Read(fd, b[:])
+		return err
+	}
+	must(0, unix.Connect(used, sockaddr(args[0])))
+	must(0, unix.Connect(unused, sockaddr(args[0])))
+	say("before", ask(used))
+	_, _ = os.Stdin.Read(b[:1])
+	say("used", ask(used))
+	say("unused", ask(unused))
+	return 0
+}
+
+// helpInherited uses a TCP socket and a UDP one that it was started with.
+func helpInherited(args []string) int {
+	say("connect", unix.Connect(3, sockaddr(args[0])))
+	say("sendto", unix.Sendto(4, []byte("x"), 0, sockaddr(args[0])))
+	say("udp connect", unix.Connect(4, sockaddr(args[0])))
 	return 0
 }

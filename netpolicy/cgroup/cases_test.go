@@ -21,7 +21,7 @@ func TestCases(t *testing.T) {
 	p := load(t)
 	nettest.World(t)
 	tried := nettest.Run(t, func(t testing.TB, table *netpolicy.Table, r *netpolicy.Resolver) nettest.Sandbox {
-		at := serveNames(t, r)
+		at, mute := serveNames(t, r)
 		e := enforce(t, p, table, cgroup.Options{Resolver: at})
 		exe, err := os.Executable()
 		if err != nil {
@@ -45,7 +45,11 @@ func TestCases(t *testing.T) {
 			in.Close()
 			_ = c.Wait()
 		})
-		return nettest.NewPipe(t, in, out, at)
+		return nettest.NewPipe(t, in, out, nettest.PipeOptions{DNS: at, Mute: mute, Stop: func() {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		}})
 	})
 	t.Logf("%d tries", tried)
 	if tried < 250 {
@@ -53,14 +57,14 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// serveNames serves a resolver until the end of the test.
-func serveNames(t testing.TB, r *netpolicy.Resolver) netip.AddrPort {
+// serveNames serves a resolver until the end of the test, or before.
+func serveNames(t testing.TB, r *netpolicy.Resolver) (at netip.AddrPort, end func()) {
 	t.Helper()
 	conns, err := net.Listen("tcp", "127.0.0.53:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := netip.MustParseAddrPort(conns.Addr().String())
+	at = netip.MustParseAddrPort(conns.Addr().String())
 	packets, err := net.ListenPacket("udp", at.String())
 	if err != nil {
 		t.Fatal(err)
@@ -68,11 +72,12 @@ func serveNames(t testing.TB, r *netpolicy.Resolver) netip.AddrPort {
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { _ = r.Serve(ctx, packets, conns) })
-	t.Cleanup(func() {
+	end = func() {
 		stop()
 		done.Wait()
 		packets.Close()
 		conns.Close()
-	})
-	return at
+	}
+	t.Cleanup(end)
+	return at, end
 }

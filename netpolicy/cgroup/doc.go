@@ -21,6 +21,7 @@
 //     program looks at is the kernel's own copy of the address, so nobody can change it afterwards.
 //   - Datagrams to loopback addresses, where servers of the sandbox's own may be, are judged as packets
 //     only: EPERM comes from sendto(2), and after connect(2) from the first write(2).
+//   - What was learned for a name expires, even if nobody resolves names any more.
 //   - The first packet of each TCP connection and every datagram is looked at again as it leaves. That
 //     catches what has not named an address (TCP Fast Open on old kernels), and whatever would
 //     send packets elsewhere than it named: IP options, extension headers. A connection
@@ -41,5 +42,9 @@
 // The sandbox cannot leave its cgroup: that takes a cgroup file system that can be written to. What
 // it makes below its own cgroup gets no sockets at all. The programs are attached to the cgroup, not
 // held by a descriptor: if this process dies, they stay, with the rules as they were, until
-// everything inside is gone; the next Load removes what is left of it.
+// everything inside is gone; the next Load removes what is left of it. Addresses that were learned do not
+// expire then.
+//
+// A socket that was made outside is not seen by the programs: whoever gives one to the sandbox, by
+// inheritance or over a unix socket, gives what that socket reaches.
 package cgroup

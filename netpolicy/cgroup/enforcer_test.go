@@ -11,7 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -195,6 +198,91 @@ func TestEstablished(t *testing.T) {
 	}
 	b.want("connection use", "yes")
 	b.want("tcp 203.0.113.1:80", "connection refused")
+}
+
+// TestUnused: a UDP socket that was connected while a rule was there may send when it has gone, though it
+// has not sent before. With the broker it may not.
+func TestUnused(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	serve(t, 80)
+	table := newTable(t, "203.0.113.1:80")
+	b := newBox(t, enforce(t, p, table, cgroup.Options{}))
+	b.want("connected 203.0.113.1:80", "yes")
+	if err := table.Update(policy(t)); err != nil {
+		t.Fatal(err)
+	}
+	b.want("connected use", "yes")
+	b.want("udp-connect 203.0.113.1:80", "connection refused")
+}
+
+// TestInherited: a socket that was made outside reaches what it reached there, doc.go says so. One that is
+// made inside does not.
+func TestInherited(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	serve(t, 80)
+	e := enforce(t, p, newTable(t), cgroup.Options{})
+	s, err := socket(netip.MustParseAddrPort("203.0.113.1:80"), unix.SOCK_STREAM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(s), "socket")
+	defer f.Close()
+	b := newBox(t, e, f)
+	b.want("tcp 203.0.113.1:80", "connection refused")
+	b.want("inherited 203.0.113.1:80", "yes")
+}
+
+// TestExpired: what was learned is closed when its time is over, though no resolver is there to say so.
+func TestExpired(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	serve(t, 80)
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t, "a.test:80")
+		e := enforce(t, p, table, cgroup.Options{})
+		b := newPlain(t, e)
+		b.want("tcp 203.0.113.1:80", "connection refused")
+		if _, err := table.Learn("a.test", []netpolicy.Answer{{Addr: netip.MustParseAddr("203.0.113.1"), TTL: time.Minute}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute + netpolicy.Grace - time.Second) // nobody waits: the time is synctest's
+		b.want("tcp 203.0.113.1:80", "yes")
+		time.Sleep(3 * time.Second)
+		b.want("tcp 203.0.113.1:80", "connection refused")
+	})
+}
+
+// newPlain is a box without a sandbox, in the cgroup of an enforcer.
+func newPlain(t testing.TB, e *cgroup.Enforcer) *box {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(exe)
+	c.Env = append(os.Environ(), helperEnv+"=try", "GODEBUG=asyncpreemptoff=1")
+	c.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(e.Cgroup().Fd()), Pdeathsig: syscall.SIGKILL}
+	b := &box{t: t}
+	if b.in, err = c.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.out = bufio.NewReader(out)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.in.Close()
+		if err := c.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
 }
 
 // TestOptions: packets with IP options go nowhere; they may have another way to go.

@@ -65,6 +65,16 @@ func attempt(how string, args []string) error {
 		return tryBench(args[0], args[1], args[2])
 	case "connection":
 		return tryConnection(args[0], args[1:])
+	case "connected":
+		return tryConnected(args[0])
+	case "inherited":
+		if err := unix.Connect(3, sockaddr(netip.MustParseAddrPort(args[0]))); err != nil {
+			return err
+		}
+		if _, err := unix.Write(3, []byte("ask\n")); err != nil {
+			return err
+		}
+		return answer(3)
 	}
 	base, rest, _ := strings.Cut(how, "-")
 	mapped := false

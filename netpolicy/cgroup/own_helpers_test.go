@@ -191,6 +191,24 @@ func tryConnection(what string, args []string) (err error) {
 	return answer(connection)
 }
 
+// connected is the UDP socket that tryConnected connected.
+var connected int
+
+// tryConnected connects a UDP socket, or uses it.
+func tryConnected(what string) (err error) {
+	if what == "use" {
+		if _, err := unix.Write(connected, []byte("ask\n")); err != nil {
+			return err
+		}
+		return answer(connected)
+	}
+	a := netip.MustParseAddrPort(what)
+	if connected, err = socket(a, unix.SOCK_DGRAM); err != nil {
+		return err
+	}
+	return unix.Connect(connected, sockaddr(a))
+}
+
 // helpLoad loads the programs, and waits for its end.
 func helpLoad([]string) int {
 	p, err := cgroup.Load()

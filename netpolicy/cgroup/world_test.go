@@ -125,7 +125,8 @@ type box struct {
 }
 
 // newBox starts one, which no signal of its Go runtime interrupts; without an enforcer it is a sandbox with the host's network.
-func newBox(t testing.TB, e *cgroup.Enforcer) *box {
+// It inherits these files.
+func newBox(t testing.TB, e *cgroup.Enforcer, files ...*os.File) *box {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -134,6 +135,7 @@ func newBox(t testing.TB, e *cgroup.Enforcer) *box {
 	b := &box{t: t, cmd: nsexec.Command(exe)}
 	b.cmd.Env = append(nsexec.BaseEnv(), helperEnv+"=try", "GORACE=atexit_sleep_ms=0", "GODEBUG=asyncpreemptoff=1")
 	inside(b.cmd, e)
+	b.cmd.ExtraFiles = files
 	b.cmd.Stderr = &b.err
 	if b.in, err = b.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
