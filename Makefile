@@ -115,10 +115,11 @@ demo: build
 	@bash demo.sh
 
 # What is not on every machine: bwrap to compare with, gcc for the race detector,
-# readers of the man page, shells for the completions.
+# readers of the man page, shells for the completions, programs that use a network.
 deps:
 	@$(need); need bwrap bubblewrap; need gcc "gcc libc6-dev"; need mandoc mandoc; need groff groff-base; \
 	need zsh zsh; need fish fish; \
+	need git git; need ssh openssh-client; need /usr/sbin/sshd openssh-server; need psql postgresql-client; need dig bind9-dnsutils; \
 	[ -e /usr/share/bash-completion/bash_completion ] || need bash_completion bash-completion
 	@test/bwrap/fetch.sh >/dev/null || [ $$? = 77 ]
 
