@@ -56,9 +56,15 @@ func StartDNS(t testing.TB, zone, lies []string) *DNS {
 		name, lie, _ := strings.Cut(line, " ")
 		d.lies[dns.Fqdn(name)] = lie
 	}
-	pc, l := listenBoth(t)
+	pc, l := listenBoth(t, "127.0.0.1")
 	d.Addr = netip.MustParseAddrPort(pc.LocalAddr().String())
-	for _, s := range []*dns.Server{{PacketConn: pc, Handler: d}, {Listener: l, Handler: d}} {
+	serveDNS(t, &dns.Server{PacketConn: pc, Handler: d}, &dns.Server{Listener: l, Handler: d})
+	return d
+}
+
+// serveDNS runs servers until the end of the test.
+func serveDNS(t testing.TB, servers ...*dns.Server) {
+	for _, s := range servers {
 		started, done := make(chan struct{}), make(chan struct{})
 		s.NotifyStartedFunc = func() { close(started) }
 		go func() {
@@ -71,14 +77,13 @@ func StartDNS(t testing.TB, zone, lies []string) *DNS {
 			<-done
 		})
 	}
-	return d
 }
 
 // listenBoth listens on the same port of UDP and TCP.
-func listenBoth(t testing.TB) (net.PacketConn, net.Listener) {
+func listenBoth(t testing.TB, addr string) (net.PacketConn, net.Listener) {
 	t.Helper()
 	for range 100 {
-		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+		pc, err := net.ListenPacket("udp", addr+":0")
 		if err != nil {
 			t.Fatal(err)
 		}

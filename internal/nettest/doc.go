@@ -1,7 +1,8 @@
 // Package nettest drives whatever enforces netpolicy with the cases of
 // internal/netcases. It has the world that they happen in, a network namespace in which
 // every address answers, a DNS server that can lie, the Probe that tries things inside of
-// a sandbox, and the loop that compares. Only tests import it.
+// a sandbox, and the loop that compares. Programs has real programs in its place, with
+// servers for each. Only tests import it.
 //
 //	func TestMain(m *testing.M) {
 //		nettest.Main() // the world around all tests; or a probe

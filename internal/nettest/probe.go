@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProbeEnv makes a test binary whose TestMain begins with Main a probe, or what a probe starts
-// to have sockets of it.
+// ProbeEnv makes a test binary whose TestMain begins with Main a probe, or one of its helpers.
 const (
 	ProbeEnv = "NSRUN_NETTEST_PROBE"
-	passer   = "pass"
+	passer   = "pass"   // see pass
+	renamer  = "rename" // see rename
 )
 
 // patience is how long a probe waits for what may never come.

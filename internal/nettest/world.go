@@ -32,16 +32,20 @@ const (
 // namespace of its own, in which every address leads to the machine itself, and exits.
 // Else it returns.
 func Main() {
-	switch os.Getenv(ProbeEnv) {
-	case "":
-	case passer:
-		if err := pass(os.Args[1:]); err != nil {
+	if what := os.Getenv(ProbeEnv); what != "" {
+		var err error
+		switch what {
+		case passer:
+			err = pass(os.Args[1:])
+		case renamer:
+			err = rename(os.Args[1:])
+		default:
+			Probe(os.Stdin, os.Stdout)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "nettest:", err)
 			os.Exit(1)
 		}
-		os.Exit(0)
-	default:
-		Probe(os.Stdin, os.Stdout)
 		os.Exit(0)
 	}
 	switch {
@@ -137,9 +141,7 @@ func localRoute(family byte) error {
 // addresses: what comes over TCP or UDP goes back. They stop at the end of the test.
 func World(t testing.TB, more ...uint16) {
 	t.Helper()
-	if os.Getenv(worldEnv) != "here" {
-		testenv.Skip(t, "world", "the tests were not started as root")
-	}
+	needWorld(t)
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
 	for _, port := range append(ports(), more...) {
@@ -168,6 +170,13 @@ func World(t testing.TB, more ...uint16) {
 	}
 	t.Cleanup(func() { l.Close() })
 	wg.Go(func() { echoTCP(l) })
+}
+
+func needWorld(t testing.TB) {
+	t.Helper()
+	if os.Getenv(worldEnv) != "here" {
+		testenv.Skip(t, "world", "the tests were not started as root")
+	}
 }
 
 // ports lists the ports of all tries.

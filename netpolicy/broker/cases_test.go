@@ -6,11 +6,13 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/nettest"
+	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/netpolicy/broker"
 	"github.com/nsrun/nsrun/nsexec"
@@ -138,4 +140,25 @@ func TestInherited(t *testing.T) {
 			t.Errorf("allowed %v: got %q, want %q", allowed, got, want)
 		}
 	}
+}
+
+// TestRealPrograms has programs reach servers by rules about names.
+func TestRealPrograms(t *testing.T) {
+	nettest.Programs(t, func(t testing.TB, table *netpolicy.Table, resolver *netpolicy.Resolver, env []string, argv ...string) string {
+		c := command(argv[0], argv[1:]...)
+		c.Mounts = append(c.Mounts, resolvConf(t)...)
+		c.Env = env
+		attachOptions(t, c, forTable(t.Context(), table, resolver))
+		return output(t, c)
+	})
+}
+
+// resolvConf makes programs ask the sandbox's resolver.
+func resolvConf(t testing.TB) mounts.Plan {
+	t.Helper()
+	path, err := filepath.EvalSymlinks("/etc/resolv.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mounts.Plan{mounts.Data(path, []byte("nameserver "+resolverAt.Addr().String()+"\n")).RO().WithPerm(0o644)}
 }

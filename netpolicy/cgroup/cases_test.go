@@ -1,14 +1,18 @@
 package cgroup_test
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/nettest"
+	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/netpolicy/cgroup"
 	"github.com/nsrun/nsrun/nsexec"
@@ -21,7 +25,7 @@ func TestCases(t *testing.T) {
 	p := load(t)
 	nettest.World(t)
 	tried := nettest.Run(t, func(t testing.TB, table *netpolicy.Table, r *netpolicy.Resolver) nettest.Sandbox {
-		at, mute := serveNames(t, r)
+		at, mute := serveNames(t, r, 0)
 		e := enforce(t, p, table, cgroup.Options{Resolver: at})
 		exe, err := os.Executable()
 		if err != nil {
@@ -58,9 +62,9 @@ func TestCases(t *testing.T) {
 }
 
 // serveNames serves a resolver until the end of the test, or before.
-func serveNames(t testing.TB, r *netpolicy.Resolver) (at netip.AddrPort, end func()) {
+func serveNames(t testing.TB, r *netpolicy.Resolver, port uint16) (at netip.AddrPort, end func()) {
 	t.Helper()
-	conns, err := net.Listen("tcp", "127.0.0.53:0")
+	conns, err := net.Listen("tcp", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 53}), port).String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,4 +84,29 @@ func serveNames(t testing.TB, r *netpolicy.Resolver) (at netip.AddrPort, end fun
 	}
 	t.Cleanup(end)
 	return at, end
+}
+
+// TestRealPrograms has programs reach servers by rules about names.
+func TestRealPrograms(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	nettest.Programs(t, func(t testing.TB, table *netpolicy.Table, r *netpolicy.Resolver, env []string, argv ...string) string {
+		at, _ := serveNames(t, r, 53)
+		c := nsexec.Command(argv[0], argv[1:]...)
+		c.Env = env
+		inside(c, enforce(t, p, table, cgroup.Options{Resolver: at}))
+		path, err := filepath.EvalSymlinks("/etc/resolv.conf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Mounts = append(slices.Clone(hostFiles), mounts.Tmpfs(nettest.Home),
+			mounts.Data(path, []byte("nameserver "+at.Addr().String()+"\n")).RO().WithPerm(0o644))
+		var stderr bytes.Buffer
+		c.Stderr = &stderr
+		out, err := c.Output()
+		if err != nil {
+			t.Fatalf("%v\n%s%s", err, out, stderr.Bytes())
+		}
+		return string(out)
+	})
 }
