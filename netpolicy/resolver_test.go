@@ -35,14 +35,7 @@ func newTable(t testing.TB, rules ...string) *netpolicy.Table {
 // serve runs a resolver on loopback and returns where; its result comes when it stops.
 func serve(t testing.TB, r *netpolicy.Resolver) (address string, stop context.CancelFunc, result <-chan error) {
 	t.Helper()
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", pc.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pc, l := nettest.ListenBoth(t, "127.0.0.1", 0)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx, pc, l) }()

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -56,7 +57,7 @@ func StartDNS(t testing.TB, zone, lies []string) *DNS {
 		name, lie, _ := strings.Cut(line, " ")
 		d.lies[dns.Fqdn(name)] = lie
 	}
-	pc, l := listenBoth(t, "127.0.0.1")
+	pc, l := ListenBoth(t, "127.0.0.1", 0)
 	d.Addr = netip.MustParseAddrPort(pc.LocalAddr().String())
 	serveDNS(t, &dns.Server{PacketConn: pc, Handler: d}, &dns.Server{Listener: l, Handler: d})
 	return d
@@ -79,11 +80,11 @@ func serveDNS(t testing.TB, servers ...*dns.Server) {
 	}
 }
 
-// listenBoth listens on the same port of UDP and TCP.
-func listenBoth(t testing.TB, addr string) (net.PacketConn, net.Listener) {
+// ListenBoth listens on the same port of UDP and TCP; 0 is one that is free for both.
+func ListenBoth(t testing.TB, addr string, port uint16) (net.PacketConn, net.Listener) {
 	t.Helper()
 	for range 100 {
-		pc, err := net.ListenPacket("udp", addr+":0")
+		pc, err := net.ListenPacket("udp", net.JoinHostPort(addr, strconv.Itoa(int(port))))
 		if err != nil {
 			t.Fatal(err)
 		}

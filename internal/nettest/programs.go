@@ -105,7 +105,7 @@ func lookPath(name string) string {
 // serve listens on a port of an address.
 func serve(t testing.TB, addr string) *service {
 	t.Helper()
-	pc, l := listenBoth(t, addr)
+	pc, l := ListenBoth(t, addr, 0)
 	t.Cleanup(func() {
 		pc.Close()
 		l.Close()

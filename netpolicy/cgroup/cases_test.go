@@ -3,7 +3,6 @@ package cgroup_test
 import (
 	"bytes"
 	"context"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -64,15 +63,8 @@ func TestCases(t *testing.T) {
 // serveNames serves a resolver until the end of the test, or before.
 func serveNames(t testing.TB, r *netpolicy.Resolver, port uint16) (at netip.AddrPort, end func()) {
 	t.Helper()
-	conns, err := net.Listen("tcp", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 53}), port).String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	packets, conns := nettest.ListenBoth(t, "127.0.0.53", port)
 	at = netip.MustParseAddrPort(conns.Addr().String())
-	packets, err := net.ListenPacket("udp", at.String())
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { _ = r.Serve(ctx, packets, conns) })
