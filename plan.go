@@ -416,20 +416,30 @@ func workingDir(name, project, home string, playground bool) string {
 	return name
 }
 
-// noDirectory refuses directories as standard input, output or error: through one the
-// command could reach all that is below it.
-func noDirectory(name string, file any) error {
+// opensNothing refuses as standard input, output or error what is a way to more: a directory, through which
+// the command could reach all that is below it; and a network socket, which is of the host's network
+// whatever the command has, and which it could disconnect and connect to anybody.
+func opensNothing(name string, file any, network bool) error {
 	f, ok := file.(*os.File)
 	if !ok || f == nil {
 		return nil
 	}
 	var st unix.Stat_t
+	domain := unix.AF_UNIX
 	c, err := f.SyscallConn()
 	if err == nil {
-		err = c.Control(func(fd uintptr) { _ = unix.Fstat(int(fd), &st) })
+		err = c.Control(func(fd uintptr) {
+			_ = unix.Fstat(int(fd), &st)
+			if d, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN); err == nil {
+				domain = d
+			}
+		})
 	}
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return fmt.Errorf("%s is a directory", name)
+	}
+	if err == nil && domain != unix.AF_UNIX && !network {
+		return fmt.Errorf("%s is a network socket, which can be connected to anybody: put a pipe in between", name)
 	}
 	return nil
 }
@@ -441,7 +451,7 @@ func (x *Execution) connect() error {
 		name string
 		file any
 	}{{"standard input", q.Stdin}, {"standard output", q.Stdout}, {"standard error", q.Stderr}} {
-		if err := noDirectory(s.name, s.file); err != nil {
+		if err := opensNothing(s.name, s.file, q.Network); err != nil {
 			return err
 		}
 		if _, isFile := s.file.(*os.File); q.Passthrough && s.file != nil && !isFile {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -156,4 +157,63 @@ func connections(t *testing.T) (port int, opened, open *atomic.Int32) {
 		}
 	})
 	return l.Addr().(*net.TCPAddr).Port, opened, open
+}
+
+// TestNetworkSocket: a connection as standard input, output or error, as inetd has it, is of the host's network:
+// it can be connected again, to somebody else.
+func TestNetworkSocket(t *testing.T) {
+	testenv.Leaks(t, reap)
+	if _, err := exec.LookPath("perl"); err != nil {
+		testenv.Skip(t, "perl", "not installed")
+	}
+	w := newWorld(t)
+	w.bin = installed(t)
+	first, _, _ := connections(t)
+	second, reached, _ := connections(t)
+	attack := []string{"perl", "-MSocket", "-e", `
+connect($_, "\0" x 16) and connect($_, pack_sockaddr_in(shift, inet_aton("127.0.0.1"))) and exit 0 for *STDIN, *STDOUT, *STDERR;
+exit 1`, strconv.Itoa(second)}
+	run := func(std int, args ...string) (status int, stderr string) {
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", first))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		f, err := conn.(*net.TCPConn).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		var said strings.Builder
+		c := exec.Command(args[0], args[1:]...)
+		c.Stderr = &said
+		switch std {
+		case 0:
+			c.Stdin = f
+		case 1:
+			c.Stdout = f
+		case 2:
+			c.Stderr = f
+		}
+		c.Dir = w.path("p")
+		c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.path("home"), "GORACE=atexit_sleep_ms=0"}
+		_ = c.Run()
+		return c.ProcessState.ExitCode(), said.String()
+	}
+	for std, name := range []string{"input", "output", "error"} {
+		if status, stderr := run(std, attack...); status != 0 {
+			t.Errorf("the control: status %d, %s", status, stderr)
+		}
+		testenv.Eventually(t, "the control's connection", func() bool { return int(reached.Load()) == std+1 })
+		for how, options := range networks(second + 1) {
+			args := slices.Concat([]string{w.bin + "/nsrun", "run", "-q", "--discard"}, options, []string{"--"}, attack)
+			status, stderr := run(std, args...)
+			if status != 125 || std != 2 && !strings.Contains(stderr, "standard "+name+" is a network socket") {
+				t.Errorf("%s, standard %s: status %d, %s", how, name, status, stderr)
+			}
+		}
+	}
+	if n := reached.Load(); n != 3 {
+		t.Errorf("%d connections, of which 3 are the control's", n)
+	}
 }
