@@ -131,8 +131,8 @@ func (s *Session) closeDoors() error {
 }
 
 // restoreMode sets the mode of an object below top, if it still is the one meant. Where it
-// was another one, changed is called, unless it is nil, with the ctime from before.
-func restoreMode(top *handle, path string, ino uint64, mode uint32, changed func(h *handle, before int64)) error {
+// was another one, changed is called, unless it is nil, with what it was like before.
+func restoreMode(top *handle, path string, ino uint64, mode uint32, changed func(h *handle, before stat)) error {
 	h, err := top.open(path, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func restoreMode(top *handle, path string, ino uint64, mode uint32, changed func
 		return err
 	}
 	if changed != nil {
-		changed(h, st.ctime)
+		changed(h, st)
 	}
 	return nil
 }
@@ -155,15 +155,16 @@ func restoreMode(top *handle, path string, ino uint64, mode uint32, changed func
 // us, each after the one that it had before: nobody else changed them.
 type ctimes map[place][]int64
 
-// follow notes that we changed the mode of a directory, which had the ctime before.
-func (c *ctimes) follow(at place, before int64, h *handle) {
+// follow notes that we changed the mode of a directory, which was so before. Where somebody
+// else did something to it meanwhile the new ctime is his.
+func (c *ctimes) follow(at place, before stat, h *handle) {
 	now, err := h.stat()
-	if err != nil {
-		return // taken for somebody else's doing
+	if err != nil || now.mtime != before.mtime || now.uid != before.uid || now.gid != before.gid {
+		return
 	}
 	list := (*c)[at]
-	if len(list) == 0 || list[len(list)-1] != before {
-		list = []int64{before}
+	if len(list) == 0 || list[len(list)-1] != before.ctime {
+		list = []int64{before.ctime}
 	}
 	if *c == nil {
 		*c = ctimes{}
@@ -262,10 +263,14 @@ func (d *doors) widen(at place, h *handle, st stat, need uint32) error {
 		}
 		d.widened[at] = widened{st.ino, st.perm()}
 	}
+	before, err := h.stat() // to note it took its time
+	if err != nil {
+		return err
+	}
 	if err := h.chmod(st.perm() | 0o700); err != nil {
 		return err
 	}
-	d.ctimes.follow(at, st.ctime, h)
+	d.ctimes.follow(at, before, h)
 	return nil
 }
 
@@ -293,7 +298,7 @@ func (d *doors) relock() error {
 	var errs []error
 	for _, at := range list {
 		w := d.widened[at]
-		if err := restoreMode(d.low[at.root], at.path, w.ino, w.mode, func(h *handle, before int64) { d.ctimes.follow(at, before, h) }); err != nil && err != unix.ENOENT && !swapped(err) {
+		if err := restoreMode(d.low[at.root], at.path, w.ino, w.mode, func(h *handle, before stat) { d.ctimes.follow(at, before, h) }); err != nil && err != unix.ENOENT && !swapped(err) {
 			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(d.s.roots[at.root].Path, at.path), Err: err})
 		}
 	}

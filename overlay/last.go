@@ -3,6 +3,7 @@ package overlay
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,12 +14,15 @@ import (
 // lastName is the file that holds the command a session was resumed with last, as a line
 // of JSON; what follows that line is left of a longer one. Its modification time is when
 // that was. It is written over in place, since replacing a file takes some file systems
-// longer than a short command takes: nothing depends on it, and one that was cut short
-// counts as none.
+// longer than a short command takes. No change depends on it; a line that was cut short counts
+// as none.
 const lastName = "last.json"
 
-// lastMost bounds a command that is kept, in bytes; of a longer one only the time is.
-const lastMost = 1 << 20
+// Of a command no more is kept than commandMost, in bytes; lastMost bounds the file.
+const (
+	commandMost = 128 << 10
+	lastMost    = 1 << 20
+)
 
 // used notes that the session is used now, by command; nil: by the one before.
 func (s *Session) used(command []string) error {
@@ -30,7 +34,7 @@ func (s *Session) used(command []string) error {
 		return err
 	}
 	defer f.close()
-	line, err := json.Marshal(rawTexts(command)) // of nil "null": the one it was made for
+	line, err := json.Marshal(rawTexts(shorten(command))) // of nil "null": the one it was made for
 	if err != nil {
 		return err
 	}
@@ -39,7 +43,7 @@ func (s *Session) used(command []string) error {
 	if err != nil || !st.isReg() {
 		return orMoved(err)
 	}
-	if len(line) > lastMost || command == nil && st.size > 0 {
+	if command == nil && st.size > 0 {
 		return f.setMtime(unix.Timespec{Nsec: unix.UTIME_NOW})
 	}
 	if err := writeAll(f, line); err != nil || st.size <= int64(len(line)) {
@@ -48,12 +52,23 @@ func (s *Session) used(command []string) error {
 	return sys.Retry(func() error { return unix.Ftruncate(f.fd, int64(len(line))) })
 }
 
+// shorten leaves out what is too much of a command, and says so by a "…" at its end.
+func shorten(command []string) []string {
+	size := 0
+	for i, arg := range command {
+		if size += len(arg) + 1; size > commandMost {
+			return append(slices.Clone(command[:i]), "…")
+		}
+	}
+	return command
+}
+
 // command returns what the session was used for last.
 func (s *Session) command() []string {
 	list := s.meta.Command
 	if s.dir != nil {
 		var last []rawText
-		data, err := s.dir.readFile(lastName, 2*lastMost)
+		data, err := s.dir.readFile(lastName, lastMost)
 		if line, _, ok := bytes.Cut(data, []byte{'\n'}); err == nil && ok && json.Unmarshal(line, &last) == nil && last != nil {
 			list = last
 		}

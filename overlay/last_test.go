@@ -57,8 +57,10 @@ func TestLastCommand(t *testing.T) {
 	if st, err := os.Stat(file); err != nil || time.Since(st.ModTime()) > time.Minute {
 		t.Errorf("used again, the time is %v, %v", st.ModTime(), err)
 	}
-	resume(strings.Repeat("y", lastMost))
-	want("a command that is too long to be kept", "short")
+	resume("long", strings.Repeat("\x01", commandMost))
+	want("a command that is too long to be kept", "long", "…")
+	resume(strings.Repeat("\x01", commandMost-1))
+	want("one that is just short enough", strings.Repeat("\x01", commandMost-1))
 	for _, text := range []string{"", "\n", `["cut`, `["cut"]`, "[1]\n", "{}\n", "\x00\x00\x00\x00\x00\n", strings.Repeat("\n", 3*lastMost)} {
 		write(text)
 		want("damaged: "+text[:min(len(text), 10)], "test")

@@ -27,8 +27,8 @@ type realTree struct {
 	unbook func(n int)
 
 	// changed is called when a directory got another mode for a while, or its own one
-	// again, with the ctime from before. Nil: nobody wants to know.
-	changed func(path string, before int64, h *handle)
+	// again, with what it was like before. Nil: nobody wants to know.
+	changed func(path string, before stat, h *handle)
 }
 
 func (t *realTree) close() { t.h.close() }
@@ -151,12 +151,16 @@ func (d *realDir) widen(at *handle, name string) error {
 	if err := d.t.tell(d.path, d.st); err != nil {
 		return err
 	}
+	before, err := p.stat() // to tell took its time
+	if err != nil {
+		return err
+	}
 	if err := p.chmod(d.st.perm() | 0o700); err != nil {
 		return err
 	}
 	d.relock = true
 	if d.t.changed != nil {
-		d.t.changed(d.path, d.st.ctime, p)
+		d.t.changed(d.path, before, p)
 	}
 	return nil
 }
@@ -172,7 +176,7 @@ func (d *realDir) close() {
 			if err == nil && st.ino == d.st.ino && st.dev == d.st.dev {
 				err = h.chmod(d.st.perm())
 				if err == nil && d.t.changed != nil {
-					d.t.changed(d.path, st.ctime, h)
+					d.t.changed(d.path, st, h)
 				}
 			}
 			if err == nil && d.t.unbook != nil {

@@ -1,10 +1,10 @@
 package overlay
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -88,20 +88,24 @@ func clearScratch(at *handle) (n int, err error) {
 	}
 }
 
-// clearPair makes a pair of directories be as new, and reports whether it can: they are not
-// if something was written, or if the kernel has noted what they were used over.
+// clearPair makes a pair of directories be as new, and reports whether it can: not if something
+// was written, or given to the directory itself, or if the kernel has noted what it was over.
 func clearPair(at *handle, n int) (bool, error) {
 	up, err := at.openDir(scratchUpper(n))
 	if err != nil {
 		return false, err
 	}
 	defer up.close()
+	st, err := up.stat()
+	if err != nil || int(st.uid) != os.Geteuid() {
+		return false, err
+	}
 	names, err := up.names()
 	if err != nil || len(names) > 0 {
 		return false, err
 	}
 	attrs, err := up.xattrNames()
-	if err != nil || slices.ContainsFunc(attrs, func(a string) bool { return strings.HasSuffix(a, ".overlay.origin") }) {
+	if err != nil || slices.ContainsFunc(attrs, func(a string) bool { return !isMark(a, "impure", "uuid") }) {
 		return false, err
 	}
 	// A mark of the kernel's in it says that what was written may not be on disk.

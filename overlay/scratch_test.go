@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -60,6 +62,14 @@ func TestClearScratch(t *testing.T) {
 	end(begin(), "upper2/new")
 	if _, err := os.Stat(top); !os.IsNotExist(err) {
 		t.Errorf("what was written to is there: %v", err)
+	}
+	list := begin()
+	if err := unix.Setxattr(filepath.Join(top, "upper2"), "user.x", []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	end(list, "")
+	if _, err := os.Stat(top); !os.IsNotExist(err) {
+		t.Errorf("a directory that was given an attribute is there: %v", err)
 	}
 	end(begin(), "")
 	begin()

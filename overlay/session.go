@@ -691,9 +691,7 @@ func (s *Session) release() {
 		for i := range s.roots {
 			_ = removeTree(s.dir, workName(i)+"/work")
 		}
-		if s.cleared {
-			_ = removeTree(s.dir, scratchName)
-		}
+		_ = removeTree(s.dir, scratchName)
 	}
 	s.disarm()
 	s.dir.close()

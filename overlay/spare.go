@@ -76,15 +76,14 @@ func (sp *Spare) untouched(i int) bool {
 	}
 	attrs, err := up.xattrNames()
 	return err == nil && !slices.ContainsFunc(attrs, func(a string) bool {
-		if wantedXattr(a) {
-			return false
-		}
-		mark, ok := strings.CutPrefix(strings.TrimPrefix(a, "trusted."), "overlay.")
-		if strings.HasPrefix(a, overlayPrefix) {
-			mark, ok = a[len(overlayPrefix):], true
-		}
-		return !ok || mark != "origin" && mark != "impure" && mark != "uuid"
+		return !wantedXattr(a) && !isMark(a, "origin", "impure", "uuid")
 	})
+}
+
+// isMark reports whether an attribute is one of these marks of overlayfs.
+func isMark(attr string, marks ...string) bool {
+	mark, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimPrefix(attr, "trusted."), "user."), "overlay.")
+	return ok && slices.Contains(marks, mark)
 }
 
 // fits reports whether a session over roots can have the Spare. What overlayfs noted in

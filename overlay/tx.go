@@ -736,7 +736,7 @@ func (t *tx) setAccess(n jnode, want access) error {
 			x[name] = string(v)
 		}
 		if st.owned() && !isRoot() {
-			x.setOwner(0o700) // as in setMode: what the list says of us is to come last
+			x.setOwner(0o700) // else the list would close it before what is in it is done, see setMode
 		}
 		if err := d.setXattrs(x); err != nil {
 			return err

@@ -254,7 +254,7 @@ func (t *tx) readable(at place) (dir, error) {
 // reader is a project to read from, with readable directories.
 func (t *tx) reader(root int) *realTree {
 	return &realTree{h: t.low[root], unlock: true, book: t.s.bookFor(false, root), unbook: t.s.unnote,
-		changed: func(path string, before int64, h *handle) {
+		changed: func(path string, before stat, h *handle) {
 			t.doors.ctimes.follow(place{root, path}, before, h)
 		}}
 }

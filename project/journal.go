@@ -265,21 +265,43 @@ func applySettle(tx *bbolt.Tx, s *settleOp) error {
 	})
 }
 
+// applyDrop marks what was dropped in the execution that changed it last, and in those before
+// of which nothing is known to be in the project.
 func applyDrop(tx *bbolt.Tx, o *dropOp) error {
-	dropped := make(map[string]bool, len(o.Names))
+	newest := make(map[string]string, len(o.Names)) // name → id of an execution
 	for _, name := range o.Names {
-		dropped[string(name)] = true
+		newest[string(name)] = ""
 	}
-	return inSession(tx, o.Session, func(e *executionRecord) (changed bool) {
-		if e.Began > o.Time {
-			return false // it wrote there again
-		}
-		for i, c := range e.Changes {
-			if !c.Dropped && dropped[filepath.Join(string(e.Roots[c.Root]), string(c.Path))] {
-				e.Changes[i].Dropped, changed = true, true
+	each := func(do func(e *executionRecord, i int, name string) bool) error {
+		return inSession(tx, o.Session, func(e *executionRecord) (changed bool) {
+			if e.Began > o.Time {
+				return false // it wrote there again
 			}
+			for i, c := range e.Changes {
+				if name := filepath.Join(string(e.Roots[c.Root]), string(c.Path)); !c.Dropped {
+					changed = do(e, i, name) || changed
+				}
+			}
+			return changed
+		})
+	}
+	began := map[string]int64{}
+	err := each(func(e *executionRecord, _ int, name string) bool {
+		if id, ok := newest[name]; ok && (id == "" || e.Began >= began[name]) {
+			newest[name], began[name] = e.ID, e.Began
 		}
-		return changed
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	return each(func(e *executionRecord, i int, name string) bool {
+		id, ok := newest[name]
+		if !ok || id != e.ID && (e.State == StatePart || e.State == StateCommitted) {
+			return false
+		}
+		e.Changes[i].Dropped = true
+		return true
 	})
 }
 

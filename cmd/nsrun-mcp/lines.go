@@ -17,18 +17,20 @@ import (
 //	standard input ──► lines ──► the SDK ──► stdout ──► standard output
 //	                     └── errors about what is no message ──┘
 //
-// What lines lets pass is what the SDK can decode.
+// What lines lets pass are single messages that the SDK can decode. The batches that one version of
+// the protocol had (2025-03-26) are taken apart: the SDK does not answer a batch that has a
+// notification in it, and gives up at two of them. So the answers are single, too.
 
 // lineMost is how long a line may be, in bytes. What is longer is not held.
 const lineMost = 16 << 20
 
 // lines reads messages, one in each line, and answers what is none.
 type lines struct {
-	in      *bufio.Reader
-	from    io.Closer
-	rest    []byte // of a message that was read
-	batches bool   // the client speaks a version of the protocol that has them
-	errors  chan []byte
+	in     *bufio.Reader
+	from   io.Closer
+	rest   []byte            // of a message that was read
+	batch  []json.RawMessage // what is left of one
+	errors chan []byte
 }
 
 // newLines reads from in. Errors are written to out beside that: a client that does not
@@ -48,6 +50,12 @@ func (l *lines) Close() error { return l.from.Close() }
 
 func (l *lines) Read(p []byte) (int, error) {
 	for len(l.rest) == 0 {
+		if len(l.batch) > 0 {
+			m := l.batch[0]
+			l.batch = l.batch[1:]
+			l.take(m)
+			continue
+		}
 		line, whole, err := l.next()
 		if err != nil {
 			return 0, err
@@ -60,24 +68,30 @@ func (l *lines) Read(p []byte) (int, error) {
 		case !json.Valid(line):
 			l.answer(nil, jsonrpc.CodeParseError, "the line is no JSON")
 		case line[0] == '[':
-			if text := l.checkBatch(line); text != "" {
-				l.answer(nil, jsonrpc.CodeInvalidRequest, text)
-				continue
+			if err := json.Unmarshal(line, &l.batch); err != nil || len(l.batch) == 0 {
+				l.answer(nil, jsonrpc.CodeInvalidRequest, "the batch is empty")
 			}
-			l.rest = append(line, '\n')
 		default:
-			m, err := jsonrpc.DecodeMessage(line)
-			if err != nil {
-				l.answer(requestID(line), jsonrpc.CodeInvalidRequest, err.Error())
-				continue
-			}
-			l.notice(m)
-			l.rest = append(line, '\n')
+			l.take(line)
 		}
 	}
 	n := copy(p, l.rest)
 	l.rest = l.rest[n:]
 	return n, nil
+}
+
+// take has a message read, if it is one.
+func (l *lines) take(m []byte) {
+	if _, err := jsonrpc.DecodeMessage(m); err != nil {
+		l.answer(requestID(m), jsonrpc.CodeInvalidRequest, err.Error())
+		return
+	}
+	var one bytes.Buffer // of a batch, which may have line feeds inside
+	if json.Compact(&one, m) != nil {
+		panic("BUG: JSON that was valid is not")
+	}
+	one.WriteByte('\n')
+	l.rest = one.Bytes()
 }
 
 // next reads a line; whole is false for one that is too long.
@@ -98,41 +112,6 @@ func (l *lines) next() (line []byte, whole bool, err error) {
 			return line, whole, nil
 		}
 	}
-}
-
-// notice notes what the client says of itself.
-func (l *lines) notice(m jsonrpc.Message) {
-	if r, ok := m.(*jsonrpc.Request); ok && r.Method == "initialize" {
-		var p struct {
-			Version string `json:"protocolVersion"`
-		}
-		l.batches = json.Unmarshal(r.Params, &p) == nil && (p.Version == "2024-11-05" || p.Version == "2025-03-26")
-	}
-}
-
-// checkBatch says what is wrong with a batch. Empty: nothing.
-func (l *lines) checkBatch(line []byte) string {
-	if !l.batches {
-		return "there are no batches in this version of the protocol"
-	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(line, &list); err != nil || len(list) == 0 {
-		return "the batch is empty"
-	}
-	ids := map[any]bool{}
-	for _, data := range list {
-		m, err := jsonrpc.DecodeMessage(data)
-		if err != nil {
-			return err.Error()
-		}
-		if r, ok := m.(*jsonrpc.Request); ok {
-			if ids[r.ID.Raw()] { // the SDK takes notifications for requests of one id
-				return "an id is in the batch twice"
-			}
-			ids[r.ID.Raw()] = true
-		}
-	}
-	return ""
 }
 
 // requestID is the id of what was meant to be a request, nil where it cannot be told.

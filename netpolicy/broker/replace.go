@@ -54,10 +54,10 @@ func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
 
 // try finds out by trying which of the lowest numbers are the caller's descriptors, which is
 // faster than to list them where there are few and all of them are low. It reports whether it
-// has found all.
+// has found all: not where other threads may open and close some meanwhile.
 func (c *connect) try(others []int) (numbers, rest []int, ok bool) {
 	left := c.task.open()
-	if left > cap(others) {
+	if left > cap(others) || !c.task.alone() {
 		return nil, others, false
 	}
 	for number, most := 0, 2*left; left > 0; number++ {

@@ -19,6 +19,7 @@ type task struct {
 	pidfd sys.FD
 	proc  sys.FD // its directory in /proc
 	fds   sys.FD // its descriptors, in there
+	group sys.FD // all threads of its process, in there
 
 	info   sys.FD // what is known of a descriptor of that number, whatever it is at the time
 	infoOf int
@@ -31,16 +32,21 @@ func openTask(pid uint32) (*task, syscall.Errno) {
 	if err != nil {
 		return nil, syscall.ESRCH
 	}
-	t := &task{pid: pid, proc: sys.FD(proc), pidfd: sys.None, fds: sys.None, info: sys.None}
+	t := &task{pid: pid, proc: sys.FD(proc), pidfd: sys.None, fds: sys.None, group: sys.None, info: sys.None}
 	fd, err := unix.Openat(proc, "fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.close()
 		return nil, syscall.ESRCH
 	}
 	t.fds = sys.FD(fd)
+	if fd, err = unix.Openat(proc, "task", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		t.close()
+		return nil, syscall.ESRCH
+	}
+	t.group = sys.FD(fd)
 	fd, err = unix.PidfdOpen(int(pid), pidfdThread)
 	if err == unix.EINVAL {
-		fd, err = unix.PidfdOpen(t.group(), 0)
+		fd, err = unix.PidfdOpen(t.leader(), 0)
 	}
 	if err != nil {
 		t.close()
@@ -54,6 +60,7 @@ func (t *task) close() {
 	t.pidfd.Close()
 	t.proc.Close()
 	t.fds.Close()
+	t.group.Close()
 	t.info.Close()
 }
 
@@ -107,8 +114,8 @@ func number(b []byte, name string, base int) uint64 {
 	return n
 }
 
-// group is the task's thread group.
-func (t *task) group() int {
+// leader is the number of the task's process.
+func (t *task) leader() int {
 	var b [4096]byte
 	return int(number(t.file("status", b[:]), "Tgid:", 10))
 }
@@ -128,6 +135,13 @@ func (t *task) open() int {
 		return 0
 	}
 	return int(st.Size)
+}
+
+// alone reports whether the task is the only thread of its process: then nobody changes its
+// descriptors as long as it waits, but a process that was made to share them.
+func (t *task) alone() bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(t.group), &st) == nil && st.Nlink == 2+1
 }
 
 // cloexec reports whether a descriptor of the task is closed by execve(2).

@@ -121,7 +121,8 @@ func (e *Enforcer) expire() {
 // Cgroup is the open directory of the sandbox's cgroup, which the Enforcer closes.
 func (e *Enforcer) Cgroup() *os.File { return e.group.dir }
 
-// Close kills what is still in the cgroup, and removes it. The table is free for another enforcer.
+// Close kills what is still in the cgroup, which is removed then while nobody waits: that it cannot be
+// is an error of Programs.Close. The table is free for another enforcer.
 func (e *Enforcer) Close() error {
 	e.closing.Do(func() { e.closed = e.close() })
 	return e.closed
@@ -143,7 +144,7 @@ func (e *Enforcer) close() error {
 		key := newPublishedKey(e.id, port)
 		_ = remove(p.maps[mapPublished], &key)
 	}
-	w := waste{group: e.group}
+	w := waste{group: e.group, last: e.owned}
 	for _, k := range [...]*keys{e.keys, e.previous} {
 		if k != nil {
 			w.keys = append(w.keys, k)
@@ -155,6 +156,7 @@ func (e *Enforcer) close() error {
 	if begun {
 		p.waste <- w // open as long as there are sandboxes
 	} else {
+		w.last = true
 		p.clear(w)
 	}
 	p.mu.Lock()

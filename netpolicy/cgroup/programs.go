@@ -27,7 +27,7 @@ type Programs struct {
 	mu        sync.Mutex
 	sandboxes map[uint64]*Enforcer
 	closed    bool
-	left      error // of what could not be removed
+	left      error // of the first cgroup that could not be removed
 }
 
 // maps are the maps, by the order of allMaps.
@@ -191,6 +191,7 @@ const membarrierGlobal = 1
 type waste struct {
 	keys  []*keys
 	group *group
+	last  bool // no other sandbox is to be expected
 }
 
 // reap deletes waste: commands need not wait for that.
@@ -228,13 +229,12 @@ func (p *Programs) clear(w waste) {
 	for _, k := range w.keys {
 		_ = k.delete(&p.maps)
 	}
-	if err := w.group.remove(); err != nil {
-		p.mu.Lock()
-		p.left = errors.Join(p.left, failed("remove", w.group.name, err))
-		p.mu.Unlock()
-	}
+	err := w.group.remove()
 	p.mu.Lock()
-	enough := p.closed || len(p.spare) > 0
+	if err != nil && p.left == nil {
+		p.left = failed("remove", w.group.name, err)
+	}
+	enough := p.closed || w.last || len(p.spare) > 0
 	p.mu.Unlock()
 	if enough {
 		return

@@ -1,0 +1,59 @@
+package overlay
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// That a directory was opened and closed again is our doing; what somebody else did
+// meanwhile is not.
+func TestFollow(t *testing.T) {
+	dir := tempDir(t)
+	h, err := openAbs(dir, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.close()
+	var list ctimes
+	at := place{0, "d"}
+	step := func(mode uint32, meanwhile func()) (before, after int64) {
+		t.Helper()
+		st, err := h.stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		meanwhile()
+		if err := h.chmod(mode); err != nil {
+			t.Fatal(err)
+		}
+		list.follow(at, st, h)
+		now, err := h.stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.ctime, now.ctime
+	}
+	write := func() {
+		if err := os.WriteFile(filepath.Join(dir, "f"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nothing := func() {}
+
+	first, _ := step(0o700, nothing)
+	if _, now := step(0o755, nothing); list.before(at, now) != first {
+		t.Error("opened and closed, it is taken for changed")
+	}
+	if _, now := step(0o700, write); list.before(at, now) != now {
+		t.Error("somebody made a file in it, and it is not taken for changed")
+	}
+	if _, now := step(0o755, nothing); list.before(at, now) == first {
+		t.Error("closed after that, it is not taken for changed")
+	}
+	if list.before(place{1, "d"}, first) != first {
+		t.Error("another one")
+	}
+}

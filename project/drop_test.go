@@ -1,0 +1,46 @@
+package project
+
+import "testing"
+
+// What was committed is not dropped because the same file was changed, and that dropped, later.
+func TestDropped(t *testing.T) {
+	p := newPlace(t)
+	p.tree("f: 1", "g: 1")
+	p.scan()
+	f, g := p.change(Modified, "f"), p.change(Modified, "g")
+	p.record(Execution{Session: "s", State: StateKept}, g)
+	p.record(Execution{Session: "s", State: StateKept}, f, g)
+	p.must(p.Committed(ctx, "s", false, []Change{f}))
+	p.record(Execution{Session: "s", State: StateKept}, f)
+	p.must(p.Dropped(ctx, "s", []Change{f}))
+	dropped := func() (list []bool) { // the newest first
+		for _, e := range p.executions(Filter{Session: "s"}) {
+			for _, c := range e.Changes {
+				list = append(list, c.Dropped)
+			}
+		}
+		return list
+	}
+	same := func(what string, want ...bool) {
+		t.Helper()
+		got := dropped()
+		for i := range want {
+			if len(got) != len(want) || got[i] != want[i] {
+				t.Fatalf("%s: %v, want %v", what, got, want)
+			}
+		}
+	}
+	same("f, which was committed in between", true, false, false, false)
+	p.must(p.Dropped(ctx, "s", []Change{g}))
+	same("g", true, false, true, false)
+
+	p.record(Execution{Session: "t", State: StateKept}, f)
+	p.record(Execution{Session: "t", State: StateKept}, f)
+	p.must(p.Dropped(ctx, "t", []Change{f}))
+	for _, e := range p.executions(Filter{Session: "t"}) {
+		if !e.Changes[0].Dropped {
+			t.Error("where nothing was committed both are dropped")
+		}
+	}
+	same("another session", true, false, true, false)
+}
