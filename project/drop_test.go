@@ -1,6 +1,9 @@
 package project
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // What was committed is not dropped because the same file was changed, and that dropped, later.
 func TestDropped(t *testing.T) {
@@ -8,10 +11,15 @@ func TestDropped(t *testing.T) {
 	p.tree("f: 1", "g: 1")
 	p.scan()
 	f, g := p.change(Modified, "f"), p.change(Modified, "g")
-	p.record(Execution{Session: "s", State: StateKept}, g)
-	p.record(Execution{Session: "s", State: StateKept}, f, g)
+	began := p.now().Add(-time.Hour)
+	record := func(session string, changes ...Change) {
+		began = began.Add(time.Second)
+		p.record(Execution{Session: session, State: StateKept, Began: began}, changes...)
+	}
+	record("s", g)
+	record("s", f, g)
 	p.must(p.Committed(ctx, "s", false, []Change{f}))
-	p.record(Execution{Session: "s", State: StateKept}, f)
+	record("s", f)
 	p.must(p.Dropped(ctx, "s", []Change{f}))
 	dropped := func() (list []bool) { // the newest first
 		for _, e := range p.executions(Filter{Session: "s"}) {
@@ -34,8 +42,8 @@ func TestDropped(t *testing.T) {
 	p.must(p.Dropped(ctx, "s", []Change{g}))
 	same("g", true, false, true, false)
 
-	p.record(Execution{Session: "t", State: StateKept}, f)
-	p.record(Execution{Session: "t", State: StateKept}, f)
+	record("t", f)
+	record("t", f)
 	p.must(p.Dropped(ctx, "t", []Change{f}))
 	for _, e := range p.executions(Filter{Session: "t"}) {
 		if !e.Changes[0].Dropped {
