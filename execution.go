@@ -205,6 +205,13 @@ func (x *Execution) end(err error) (Result, error) {
 		after := r.after()
 		switch {
 		case after == Hold && res.Started: // the caller's now
+		case !res.Started && !x.resumed && after != Discard && x.wrote():
+			res.Engine, res.Session, res.State = s.Info().Engine, s.ID(), overlay.Kept
+			res.Notices = append(res.Notices, "the command was given up when it had just begun: what it wrote is kept in session "+s.ID())
+			if derr := s.DropScratch(); derr != nil {
+				err = cmp.Or(err, derr)
+			}
+			_ = s.Close()
 		case !res.Started && !x.resumed:
 			if rerr := s.Remove(); rerr != nil && !errors.Is(rerr, os.ErrClosed) {
 				err = cmp.Or(err, rerr)
@@ -238,6 +245,21 @@ func (x *Execution) end(err error) (Result, error) {
 		x.note(r.record(context.WithoutCancel(x.parent), x))
 	}
 	return *res, err
+}
+
+// wrote reports whether a command that is not known to have been started has changed
+// something: one that is given up while it is started may have begun already.
+func (x *Execution) wrote() bool {
+	if x.cmd == nil {
+		return false
+	}
+	if err := x.session.Collect(context.WithoutCancel(x.parent)); err != nil {
+		return true // what cannot be looked at is not thrown away
+	}
+	for range x.session.Changes() {
+		return true
+	}
+	return false
 }
 
 // settle finds out what changed, and does with it what After says. After a command that

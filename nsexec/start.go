@@ -791,7 +791,7 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 			}
 		}()
 	}
-	executing := false
+	executing, given := false, false
 	for {
 		r, err := readRecord(s.status)
 		if errors.Is(err, errGone) && executing {
@@ -801,17 +801,24 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 			}
 			return nil // the status pipe was closed by execve
 		}
+		if errors.Is(err, os.ErrDeadlineExceeded) && !given {
+			// The command may have begun, and what it did is not to be taken for nothing. Once
+			// it is killed, all that will ever be reported comes soon.
+			given = true
+			s.kill()
+			_ = s.status.SetReadDeadline(time.Now().Add(patience))
+			continue
+		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if s.pid > 0 {
-				_ = unix.Kill(s.pid, unix.SIGKILL)
-			}
 			_ = s.status.SetReadDeadline(time.Time{})
 			go s.close()
 			return &Error{Op: "start", Path: c.Path, Err: c.ctx.Err()}
 		}
 		if err != nil {
 			s.unknown = s.pid == 0
-			if status := s.close(); errors.Is(err, errGone) && status.Signaled() {
+			if status := s.close(); given {
+				err = c.ctx.Err()
+			} else if errors.Is(err, errGone) && status.Signaled() {
 				err = &KilledError{status.Signal()}
 			}
 			return &Error{Op: "start", Path: c.Path, Err: err}
@@ -826,6 +833,9 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 				s.pid = 0
 				s.close()
 				return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+			}
+			if given {
+				s.kill()
 			}
 		case prog.RecordStarted:
 			if !c.forks() {
@@ -853,6 +863,17 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 				return &Error{Op: "start", Path: c.Path, Err: err}
 			}
 		}
+	}
+}
+
+// patience is how long a sandbox that is killed before it was ready may take to be gone: its
+// set-up may hang in a mount.
+const patience = time.Second
+
+// kill kills the first process, if it is known.
+func (s *sandbox) kill() {
+	if s.pid > 0 {
+		_ = unix.Kill(s.pid, unix.SIGKILL)
 	}
 }
 

@@ -489,6 +489,9 @@ func (r *runner) run(c nsrunlib.Config, q nsrunlib.Request) int {
 	}
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
+			if res, _ := x.Wait(); res.Session != "" {
+				say("it had just begun: what it wrote is kept in session %s", res.Session)
+			}
 			return r.timeOut()
 		}
 		if _, ok := errors.AsType[*nsrunlib.DirError](err); ok && r.o.dir == playground {
