@@ -216,9 +216,9 @@ func helpLoad([]string) int {
 		fmt.Println(err)
 		return 1
 	}
-	fmt.Println("loaded")
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGTERM)
+	fmt.Println("loaded")
 	<-ended
 	if err := p.Close(); err != nil {
 		fmt.Println(err)
