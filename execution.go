@@ -182,7 +182,8 @@ func (x *Execution) Wait() (Result, error) {
 	if _, exited := errors.AsType[*exec.ExitError](err); exited || errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
-	if x.canceled.Load() {
+	// Start kills a command that has just begun, and does not ask first.
+	if x.canceled.Load() || res.Signal == syscall.SIGKILL && x.ctx.Err() != nil {
 		if err = x.parent.Err(); err == nil {
 			res.TimedOut = true
 		}
