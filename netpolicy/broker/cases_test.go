@@ -2,7 +2,6 @@ package broker_test
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -84,34 +83,7 @@ func TestUnused(t *testing.T) {
 	}
 	c := helper(t, "unused", "203.0.113.1:53")
 	attachOptions(t, c, forTable(t.Context(), table, &netpolicy.Resolver{Table: table}))
-	stdin, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, len("before: ok\n"))
-	if _, err := io.ReadFull(stdout, buf); err != nil || string(buf) != "before: ok\n" {
-		t.Fatalf("%q, %v", buf, err)
-	}
-	if err := table.Update(netpolicy.Policy{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stdin.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	rest, err := io.ReadAll(stdout)
-	if want := "used: ok\nunused: ECONNREFUSED\n"; err != nil || string(rest) != want {
-		t.Errorf("got %q, %v, want %q", rest, err, want)
-	}
-	if err := c.Wait(); err != nil {
-		t.Error(err)
-	}
+	inTwoParts(t, c, func() error { return table.Update(netpolicy.Policy{}) }, "used: ok\nunused: ECONNREFUSED\n")
 }
 
 // TestInherited: sockets that were made outside reach no more than others. With the programs in the kernel

@@ -119,32 +119,7 @@ func TestClosed(t *testing.T) {
 	server := echo(t, "127.0.0.1:0")
 	c := helper(t, "orphan", server.String())
 	b := attach(t, c, allow("tcp:"+server.String()))
-	stdin, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, len("before: ok\n"))
-	if _, err := io.ReadFull(stdout, buf); err != nil || string(buf) != "before: ok\n" {
-		t.Fatalf("%q, %v", buf, err)
-	}
-	b.Close()
-	if _, err := stdin.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	rest, err := io.ReadAll(stdout)
-	if want := "connect: ENOSYS\nsendto: ENOSYS\nlisten: ENOSYS\nwrite: ok\n"; err != nil || string(rest) != want {
-		t.Errorf("got %q, %v, want %q", rest, err, want)
-	}
-	if err := c.Wait(); err != nil {
-		t.Error(err)
-	}
+	inTwoParts(t, c, func() error { b.Close(); return nil }, "connect: ENOSYS\nsendto: ENOSYS\nlisten: ENOSYS\nwrite: ok\n")
 }
 
 func TestPublish(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"runtime"
@@ -12,9 +13,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/nsexec"
 )
 
 // helpers are the programs that this binary is besides being the test. Each prints what
@@ -564,4 +568,36 @@ func helpInherited(args []string) int {
 	say("sendto", unix.Sendto(4, []byte("x"), 0, sockaddr(args[0])))
 	say("udp connect", unix.Connect(4, sockaddr(args[0])))
 	return 0
+}
+
+// inTwoParts runs a helper that says "before: ok", and goes on when between is over; then it says want.
+func inTwoParts(t *testing.T, c *nsexec.Cmd, between func() error, want string) {
+	t.Helper()
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, len("before: ok\n"))
+	if _, err := io.ReadFull(stdout, buf); err != nil || string(buf) != "before: ok\n" {
+		t.Fatalf("%q, %v", buf, err)
+	}
+	if err := between(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdin.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(stdout); err != nil || string(rest) != want {
+		t.Errorf("got %q, %v, want %q", rest, err, want)
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
 }

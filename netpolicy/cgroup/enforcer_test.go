@@ -185,35 +185,31 @@ func TestPublish(t *testing.T) {
 	newBox(t, nil).want("bind 0.0.0.0:8081", "yes")
 }
 
-// TestEstablished: a connection stays when its rule goes, and no new one is made.
-func TestEstablished(t *testing.T) {
+// afterwards does something with a rule, and again when that has gone, and then something new.
+func afterwards(t *testing.T, first, again, fresh string) {
+	t.Helper()
 	leaks(t)
 	p := load(t)
 	serve(t, 80)
 	table := newTable(t, "203.0.113.1:80")
 	b := newBox(t, enforce(t, p, table, cgroup.Options{}))
-	b.want("connection open 203.0.113.1:80", "yes")
+	b.want(first, "yes")
 	if err := table.Update(policy(t)); err != nil {
 		t.Fatal(err)
 	}
-	b.want("connection use", "yes")
-	b.want("tcp 203.0.113.1:80", "connection refused")
+	b.want(again, "yes")
+	b.want(fresh, "connection refused")
+}
+
+// TestEstablished: a connection stays when its rule goes, and no new one is made.
+func TestEstablished(t *testing.T) {
+	afterwards(t, "connection open 203.0.113.1:80", "connection use", "tcp 203.0.113.1:80")
 }
 
 // TestUnused: a UDP socket that was connected while a rule was there may send when it has gone, though it
 // has not sent before. With the broker it may not.
 func TestUnused(t *testing.T) {
-	leaks(t)
-	p := load(t)
-	serve(t, 80)
-	table := newTable(t, "203.0.113.1:80")
-	b := newBox(t, enforce(t, p, table, cgroup.Options{}))
-	b.want("connected 203.0.113.1:80", "yes")
-	if err := table.Update(policy(t)); err != nil {
-		t.Fatal(err)
-	}
-	b.want("connected use", "yes")
-	b.want("udp-connect 203.0.113.1:80", "connection refused")
+	afterwards(t, "connected 203.0.113.1:80", "connected use", "udp-connect 203.0.113.1:80")
 }
 
 // TestInherited: a socket that was made outside reaches what it reached there, doc.go says so. One that is
