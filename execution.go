@@ -206,7 +206,7 @@ func (x *Execution) end(err error) (Result, error) {
 		after := r.after()
 		switch {
 		case after == Hold && res.Started: // the caller's now
-		case !res.Started && !x.resumed && after != Discard && x.wrote():
+		case !res.Started && !x.resumed && after != Discard && x.wrote(err):
 			res.Engine, res.Session, res.State = s.Info().Engine, s.ID(), overlay.Kept
 			res.Notices = append(res.Notices, "the command was given up when it had just begun: what it wrote is kept in session "+s.ID())
 			if derr := s.DropScratch(); derr != nil {
@@ -249,9 +249,10 @@ func (x *Execution) end(err error) (Result, error) {
 }
 
 // wrote reports whether a command that is not known to have been started has changed
-// something: one that is given up while it is started may have begun already.
-func (x *Execution) wrote() bool {
-	if x.cmd == nil {
+// something: one that is given up, or killed, while it is started may have begun already.
+func (x *Execution) wrote(err error) bool {
+	_, killed := errors.AsType[*nsexec.KilledError](err)
+	if x.cmd == nil || x.ctx.Err() == nil && !killed {
 		return false
 	}
 	if err := x.session.Collect(context.WithoutCancel(x.parent)); err != nil {
