@@ -19,11 +19,14 @@ hello
 unspec: ok
 peer: ENOTCONN
 denied: ECONNREFUSED
-listen: EPERM
 again: ok
-hello`},
-		{"passed", "passed", []string{"ALLOWED", "OUTSIDE"}, "connect: ok\nhello\ndenied: ECONNREFUSED\nlisten: EPERM"},
-		{"listen on the host", "hostlisten", []string{"ALLOWED"}, "connect: ok\nhello\nlisten: EPERM"},
+hello
+unspec: ok
+bind: ok
+listen: ok
+inside: true`},
+		{"passed", "passed", []string{"ALLOWED", "OUTSIDE"}, "connect: ok\nhello\ndenied: ECONNREFUSED\nlisten: ok\ninside: true"},
+		{"listen on the host", "hostlisten", []string{"ALLOWED"}, "connect: ok\nhello\nlisten: ok\ninside: true"},
 		{"fastopen", "fastopen", []string{"OUTSIDE"}, `sendto: ENOTSUP
 sendmsg: ENOTSUP
 sendmmsg: ENOTSUP

@@ -193,15 +193,18 @@ func pin(cpus unix.CPUSet, i int) {
 
 // helpOrphan connects, says so, waits to be told to go on, and connects again.
 func helpOrphan(args []string) int {
-	fd := tcp(args[0])
+	fd, unused := tcp(args[0]), tcp(args[0])
 	say("before", unix.Connect(fd, sockaddr(args[0])))
 	var b [1]byte
 	_, _ = os.Stdin.Read(b[:])
-	say("connect", unix.Connect(tcp(args[0]), sockaddr(args[0])))
+	_, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	say("socket", err)
+	say("connect", unix.Connect(unused, sockaddr(args[0])))
 	u := udp(args[0])
 	say("sendto", unix.Sendto(u, []byte("x"), 0, sockaddr(args[0])))
-	say("listen", unix.Listen(tcp(args[0]), 1))
-	_, err := unix.Write(fd, []byte("x"))
+	say("bind", unix.Bind(unused, sockaddr("127.0.0.1:0")))
+	say("listen", unix.Listen(unused, 1))
+	_, err = unix.Write(fd, []byte("x"))
 	say("write", err)
 	return 0
 }
@@ -232,8 +235,8 @@ func helpPassed(args []string) int {
 	got := must(unix.ParseUnixRights(&must(unix.ParseSocketControlMessage(control[:n]))[0]))[0]
 	hello(got)
 	say("denied", unix.Connect(got, sockaddr(denied)))
-	_ = unix.Shutdown(got, unix.SHUT_RDWR)
-	say("listen", unix.Listen(got, 1))
+	must(0, rawConnect(got, unix.AF_UNSPEC))
+	listenInside(got)
 	return 0
 }
 
@@ -250,7 +253,7 @@ func helpHostListen(args []string) int {
 		}
 	}
 	_ = rawConnect(fd, unix.AF_UNSPEC)
-	say("listen", unix.Listen(fd, 1))
+	listenInside(fd)
 	return 0
 }
 

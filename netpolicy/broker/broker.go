@@ -68,9 +68,8 @@ type Broker struct {
 	stop    sys.FD // an eventfd: readable when all is to end
 	running sync.WaitGroup
 
-	usual4, usual6 usual // the server's
-
-	localSockets int // the first of them in sockets
+	seeds        []*seed // by family: IPv4, and IPv6 where there is any
+	localSockets int     // the first of them in sockets
 
 	linkOnce sync.Once
 	linkErr  error
@@ -163,8 +162,8 @@ const (
 	tcpSocket
 	routeSocket
 	packetSocket
-	seedSocket     // see seed
-	seedListener   // see seed
+	seedFirst // of the seeds
+
 	resolverPort   = 53
 	resolveBacklog = 64
 )
@@ -182,13 +181,12 @@ func (b *Broker) wanted() []nsexec.Socket {
 	if b.o.NoUDP {
 		all[packetSocket] = nsexec.Socket{Domain: unix.AF_UNIX, Type: unix.SOCK_DGRAM} // in its place
 	}
-	if len(b.published) > 0 {
-		family := unix.AF_INET
-		if supports(unix.AF_INET6) {
-			family = unix.AF_INET6
-		}
-		all = append(all, nsexec.Socket{Domain: family, Type: unix.SOCK_STREAM},
-			nsexec.Socket{Domain: family, Type: unix.SOCK_STREAM, Backlog: resolveBacklog})
+	b.seeds = []*seed{{domain: unix.AF_INET}}
+	if supports(unix.AF_INET6) {
+		b.seeds = append(b.seeds, &seed{domain: unix.AF_INET6})
+	}
+	for _, s := range b.seeds {
+		all = append(all, seedSockets(s.domain)...)
 	}
 	b.localSockets = len(all)
 	for _, at := range b.o.LocalUDP {
@@ -264,6 +262,11 @@ func (b *Broker) start(l *os.File, sockets []*os.File) error {
 	} else {
 		_ = udp.Close()
 		_ = tcp.Close()
+	}
+	for i, s := range b.seeds {
+		if err := s.start(int(sockets[seedFirst+2*i].Fd()), int(sockets[seedFirst+2*i+1].Fd())); err != nil {
+			return &Error{"broker", "sockets inside", err} // Close does the rest
+		}
 	}
 	if err := b.serveLocal(); err != nil {
 		return &Error{"broker", "loopback", err} // Close does the rest

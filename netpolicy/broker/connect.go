@@ -11,41 +11,21 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// A connect is a caller's connect(2) that is being worked on.
-type connect struct {
-	b      *Broker
-	l      listener
-	id     uint64
-	number int // of the caller's descriptor
-	to     sockaddr
-
-	task   *task  // borrowed
-	old    sys.FD // our copy of the caller's socket
-	fresh  sys.FD // what takes its place, if anything does
-	domain int
-	flags  int // of the caller's open file
-}
-
-func (c *connect) close() {
-	c.fresh.Close()
-	c.old.Close()
-}
-
 // connect answers connect(2).
 func (s *server) connect(n *notification) {
-	c := &connect{b: s.b, l: s.l, id: n.id, number: int(int32(n.args[0])), old: sys.None, fresh: sys.None}
-	e := c.to.read(n.pid, n.args[1], n.args[2])
-	if e == 0 {
-		c.task, c.old, e = s.copy(n.pid, c.number)
-	}
-	// All of that was of the caller only if it still waits.
-	if !c.l.valid(c.id) {
-		c.close()
+	var to sockaddr
+	fault := to.read(n.pid, n.args[1], n.args[2])
+	c, e := s.begin(n)
+	if c == nil {
 		return
+	}
+	c.to = to
+	if fault != 0 {
+		e = fault
 	}
 	if e == 0 {
 		var later bool
-		if e, later = c.begin(); later {
+		if e, later = c.connect(); later {
 			return
 		}
 	}
@@ -58,82 +38,65 @@ func (s *server) connect(n *notification) {
 // answered is no error: the caller has its answer.
 const answered = ^syscall.Errno(0)
 
-// begin decides what becomes of a connect, and does what does not take long. What is
+// connect decides what becomes of a connect, and does what does not take long. What is
 // to go on later belongs to somebody else.
-func (c *connect) begin() (e syscall.Errno, later bool) {
-	if c.domain, e = option(c.old, unix.SOL_SOCKET, unix.SO_DOMAIN); e != 0 {
-		return e, false // ENOTSOCK, EBADF
-	}
-	if c.domain != unix.AF_INET && c.domain != unix.AF_INET6 {
+func (c *call) connect() (e syscall.Errno, later bool) {
+	if !c.ip() {
 		if !c.b.landlock {
 			return syscall.EPERM, false
 		}
 		c.l.proceed(c.id) // see doc.go
 		return answered, false
 	}
-	protocol, e := option(c.old, unix.SOL_SOCKET, unix.SO_PROTOCOL)
-	if e != 0 {
-		return e, false
-	}
-	if c.flags, e = fcntl(c.old, unix.F_GETFL, 0); e != 0 {
-		return e, false
-	}
 	if c.to.family() == unix.AF_UNSPEC {
 		return c.to.connect(int(c.old)), false // a disconnect
 	}
 	to := c.to.addrPort()
-	if !c.fits(protocol) {
+	if !c.fits() {
 		return syscall.EAFNOSUPPORT, false
 	}
 	if !to.IsValid() {
 		return syscall.EINVAL, false
 	}
-	if protocol != unix.IPPROTO_TCP {
+	if !c.tcpip() {
 		return c.udp(to), false
 	}
 	return c.tcp(to)
 }
 
 // fits reports whether the address is of a family that the socket takes.
-func (c *connect) fits(protocol int) bool {
+func (c *call) fits() bool {
 	switch c.to.family() {
 	case unix.AF_INET:
-		return c.domain == unix.AF_INET || protocol != unix.IPPROTO_TCP
+		return c.domain == unix.AF_INET || !c.tcpip()
 	case unix.AF_INET6:
 		return c.domain == unix.AF_INET6
 	}
 	return false
 }
 
-// tcp connects a TCP socket.
-func (c *connect) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
-	ours := c.b.sandboxed(c.old)
-	if inside(to.Addr()) && !c.b.hostLoopback(to) {
-		if !ours {
-			// It is, or was, connected to the host's network.
-			return c.state(syscall.EADDRNOTAVAIL), false
-		}
-		return c.within()
-	}
-	if !c.b.allowed(netpolicy.TCP, to) {
+// tcp connects a TCP socket, which has to be of the network that the address is in: where it is
+// not, another one takes its place.
+func (c *call) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
+	inward := inside(to.Addr()) && !c.b.hostLoopback(to)
+	if !inward && !c.b.allowed(netpolicy.TCP, to) {
 		return syscall.ECONNREFUSED, false
 	}
-	if !ours {
-		if e := c.state(0); e != 0 {
-			return e, false
-		}
+	c.s.inward = inward
+	if c.b.sandboxed(c.old) == inward {
+		return c.itself()
 	}
-	fd, err := unix.Socket(c.domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
-	if err != nil {
-		return err.(syscall.Errno), false
+	if e := c.state(0); e != 0 {
+		return e, false
 	}
-	c.fresh = sys.FD(fd)
-	c.b.copyOptions(c.old, c.fresh, c.domain)
-	e = c.to.connect(fd)
+	if e := c.make(inward); e != 0 {
+		return e, false
+	}
+	e = c.to.connect(int(c.fresh))
 	waits := c.flags&unix.O_NONBLOCK == 0
 	if waits && e == syscall.EINPROGRESS {
 		// What is near has answered by now.
-		e = c.to.connect(fd)
+		e = c.to.connect(int(c.fresh))
 	}
 	switch {
 	case e == 0:
@@ -152,7 +115,7 @@ func (c *connect) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
 // udp connects a UDP socket, which sends nothing: what is sent later is looked at by the
 // relay. C libraries connect to the TCP ports that they are asked for, to see which address they would
 // have then; that is not worth a report.
-func (c *connect) udp(to netip.AddrPort) syscall.Errno {
+func (c *call) udp(to netip.AddrPort) syscall.Errno {
 	if !inside(to.Addr()) {
 		switch {
 		case c.b.may(netpolicy.UDP, to):
@@ -168,8 +131,8 @@ func (c *connect) udp(to netip.AddrPort) syscall.Errno {
 	return c.to.connect(int(c.old))
 }
 
-// within connects the caller's own socket, in its own network namespace.
-func (c *connect) within() (e syscall.Errno, later bool) {
+// itself connects the caller's own socket.
+func (c *call) itself() (e syscall.Errno, later bool) {
 	if c.flags&unix.O_NONBLOCK != 0 {
 		return c.to.connect(int(c.old)), false
 	}
@@ -178,19 +141,24 @@ func (c *connect) within() (e syscall.Errno, later bool) {
 	if _, e := fcntl(c.old, unix.F_SETFL, c.flags|unix.O_NONBLOCK); e != 0 {
 		return e, false
 	}
-	if e = c.to.connect(int(c.old)); e == syscall.EINPROGRESS {
+	e = c.to.connect(int(c.old))
+	if e == syscall.EINPROGRESS || e == syscall.EALREADY {
+		// What is near has answered by now.
 		e = c.to.connect(int(c.old))
 	}
 	if e == syscall.EALREADY {
 		return c.later(c.old)
 	}
-	_, _ = fcntl(c.old, unix.F_SETFL, c.flags)
+	c.restore()
 	return e, false
 }
 
-// state is what a socket of the host, on which connect(2) was called once already,
-// answers to one more; none where it is not connected any more.
-func (c *connect) state(none syscall.Errno) syscall.Errno {
+// restore gives the caller's own socket its flags back.
+func (c *call) restore() { _, _ = fcntl(c.old, unix.F_SETFL, c.flags) }
+
+// state is what a socket answers to a connect(2) that is not the first one; none where it is not
+// connected, or not any more.
+func (c *call) state(none syscall.Errno) syscall.Errno {
 	const synSent, synRecv, closed = 2, 3, 7
 	var info [8]byte
 	n := uint32(len(info))

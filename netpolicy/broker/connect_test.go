@@ -119,7 +119,7 @@ func TestClosed(t *testing.T) {
 	server := echo(t, "127.0.0.1:0")
 	c := helper(t, "orphan", server.String())
 	b := attach(t, c, allow("tcp:"+server.String()))
-	inTwoParts(t, c, func() error { b.Close(); return nil }, "connect: ENOSYS\nsendto: ENOSYS\nlisten: ENOSYS\nwrite: ok\n")
+	inTwoParts(t, c, func() error { b.Close(); return nil }, "socket: ENOSYS\nconnect: ENOSYS\nsendto: ENOSYS\nbind: ENOSYS\nlisten: ENOSYS\nwrite: ok\n")
 }
 
 func TestPublish(t *testing.T) {

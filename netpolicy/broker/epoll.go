@@ -25,7 +25,7 @@ type registration struct {
 
 // move registers the fresh socket in the caller's epoll instances where the old one is
 // registered.
-func (c *connect) move(numbers, polls []int) syscall.Errno {
+func (c *call) move(numbers, polls []int) syscall.Errno {
 	if len(polls) == 0 {
 		return 0
 	}

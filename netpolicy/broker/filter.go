@@ -67,6 +67,7 @@ func traps() nsexec.Filter {
 	var c coder
 	c.begin()
 	c.call(unix.SYS_CONNECT, c.notify)
+	c.call(unix.SYS_BIND, c.notify)
 	c.call(unix.SYS_LISTEN, c.notify)
 	// Data that goes along with the SYN is a connect of its own.
 	noFastOpen := func(arg uint32) {
@@ -93,6 +94,7 @@ func traps() nsexec.Filter {
 		c.notify()
 	})
 	c.call(unix.SYS_SOCKET, func() { c.socket() })
+	c.call(unix.SYS_SETSOCKOPT, func() { c.option() })
 	for _, nr := range [...]uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
 		c.call(nr, func() { c.errno(unix.ENOSYS) })
 	}
@@ -100,8 +102,8 @@ func traps() nsexec.Filter {
 	return c.f
 }
 
-// socket adds which sockets there are: of the unix and netlink families, and of the IP ones TCP,
-// UDP and ICMP echo ones.
+// socket adds which sockets there are: of the unix and netlink families, and of the IP ones UDP and ICMP
+// echo ones, and TCP ones, which the broker makes.
 func (c *coder) socket() {
 	c.lower(0)
 	c.when(jeq, unix.AF_UNIX, c.allow)
@@ -110,17 +112,47 @@ func (c *coder) socket() {
 	c.add(jeq, 2, 0, unix.AF_INET)
 	c.add(jeq, 1, 0, unix.AF_INET6)
 	c.errno(unix.EAFNOSUPPORT)
+	protocols := func(verdict func(), known ...uint32) {
+		c.lower(2)
+		for _, protocol := range known {
+			c.when(jeq, protocol, verdict)
+		}
+		c.errno(unix.EPROTONOSUPPORT)
+	}
 	c.lower(1)
 	c.add(and, 0, 0, sockTypeMask)
-	c.add(jeq, 2, 0, unix.SOCK_STREAM)
-	c.add(jeq, 1, 0, unix.SOCK_DGRAM)
+	c.when(jeq, unix.SOCK_STREAM, func() { protocols(c.notify, 0, unix.IPPROTO_TCP) })
+	c.when(jeq, unix.SOCK_DGRAM, func() {
+		protocols(c.allow, 0, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6)
+	})
 	c.errno(unix.EPERM)
-	c.lower(2)
-	for _, protocol := range [...]uint32{0, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6} {
-		c.when(jeq, protocol, c.allow)
-	}
-	c.errno(unix.EPROTONOSUPPORT)
 }
+
+// option adds which options no socket gets: those that have its packets go to other hosts on the
+// way (source routes), and the one that makes a write a connect.
+func (c *coder) option() {
+	c.lower(1)
+	c.when(jeq, unix.IPPROTO_IP, func() {
+		c.lower(2)
+		c.when(jeq, unix.IP_OPTIONS, func() { c.errno(unix.EPERM) })
+		c.allow()
+	})
+	c.when(jeq, unix.IPPROTO_IPV6, func() {
+		c.lower(2)
+		c.when(jeq, unix.IPV6_RTHDR, func() { c.errno(unix.EPERM) })
+		c.when(jeq, ipv6PacketOptions, func() { c.errno(unix.EPERM) })
+		c.allow()
+	})
+	c.when(jeq, unix.IPPROTO_TCP, func() {
+		c.lower(2)
+		c.when(jeq, unix.TCP_FASTOPEN_CONNECT, func() { c.errno(0) }) // as if it were set
+		c.allow()
+	})
+	c.allow()
+}
+
+// ipv6PacketOptions is IPV6_2292PKTOPTIONS, which can hold a routing header too.
+const ipv6PacketOptions = 6
 
 // seal is the filter that ends the one exception of traps.
 func seal() nsexec.Filter {

@@ -315,11 +315,22 @@ func helpUnspec(args []string) int {
 	_, err := unix.Getpeername(fd)
 	say("peer", err)
 	say("denied", unix.Connect(fd, sockaddr(denied)))
-	say("listen", unix.Listen(fd, 1))
 	say("again", unix.Connect(fd, sockaddr(allowed)))
 	hello(fd)
+	say("unspec", rawConnect(fd, unix.AF_UNSPEC))
+	say("bind", unix.Bind(fd, &unix.SockaddrInet4{}))
+	listenInside(fd)
 	return 0
 }
+
+// listenInside listens, and says whether it is inside of the sandbox, as UDP sockets are.
+func listenInside(fd int) {
+	say("listen", unix.Listen(fd, 1))
+	fmt.Println("inside:", cookie(fd) == cookie(must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0))))
+}
+
+// cookie says in which network namespace a socket is.
+func cookie(fd int) uint64 { return must(unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)) }
 
 // rawConnect is connect(2) with an address of nothing but a family.
 func rawConnect(fd int, family uint16) error {

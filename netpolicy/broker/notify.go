@@ -82,6 +82,16 @@ func (l listener) place(id uint64, fd, number int, cloexec bool) syscall.Errno {
 	return e
 }
 
+// give gives the caller our descriptor fd under a number of its own, with which the call ends.
+func (l listener) give(id uint64, fd int, cloexec bool) syscall.Errno {
+	a := addition{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, source: uint32(fd)}
+	if cloexec {
+		a.numFlags = unix.O_CLOEXEC
+	}
+	_, _, e := syscall.RawSyscall(unix.SYS_IOCTL, uintptr(l), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&a)))
+	return e
+}
+
 // wakeHere has callers and us woken on the processor where the other one is. Linux 6.6.
 func (l listener) wakeHere() {
 	_, _, _ = syscall.RawSyscall(unix.SYS_IOCTL, uintptr(l), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)

@@ -29,40 +29,48 @@ func fcntl(fd sys.FD, command, arg int) (int, syscall.Errno) {
 	return int(r), e
 }
 
-// A setting is a socket option that programs set before they connect.
+// A setting is a socket option that programs set before they connect or listen.
 type setting struct{ level, name int }
 
 // settings are the numbers among them: those for IPv4 first, then those for IPv6.
 var settings = [...]setting{
+	{unix.SOL_SOCKET, unix.SO_REUSEADDR},
+	{unix.SOL_SOCKET, unix.SO_REUSEPORT},
 	{unix.SOL_SOCKET, unix.SO_KEEPALIVE},
 	{unix.SOL_SOCKET, unix.SO_OOBINLINE},
 	{unix.SOL_SOCKET, unix.SO_RCVLOWAT},
 	{unix.SOL_SOCKET, unix.SO_PRIORITY},
-	{unix.SOL_SOCKET, unix.SO_SNDBUF},
-	{unix.SOL_SOCKET, unix.SO_RCVBUF},
+	{unix.SOL_SOCKET, unix.SO_DONTROUTE},
+	{unix.SOL_SOCKET, unix.SO_ZEROCOPY},
 	{unix.IPPROTO_TCP, unix.TCP_NODELAY},
 	{unix.IPPROTO_TCP, unix.TCP_CORK},
 	{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT},
 	{unix.IPPROTO_TCP, unix.TCP_SYNCNT},
 	{unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT},
-	{unix.IPPROTO_IP, unix.IP_TOS},
-	{unix.IPPROTO_IP, unix.IP_TTL},
-	{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY},
-	{unix.IPPROTO_IPV6, unix.IPV6_TCLASS},
-	{unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS},
-}
-
-// settings4 is how many of settings there are for IPv4.
-const settings4 = 13
-
-// keepalive are those that mean something only with SO_KEEPALIVE.
-var keepalive = [...]setting{
 	{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE},
 	{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL},
 	{unix.IPPROTO_TCP, unix.TCP_KEEPCNT},
+	{unix.IPPROTO_TCP, unix.TCP_MAXSEG},
+	{unix.IPPROTO_TCP, unix.TCP_LINGER2},
+	{unix.IPPROTO_TCP, unix.TCP_WINDOW_CLAMP},
+	{unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT},
+	{unix.IPPROTO_TCP, unix.TCP_FASTOPEN},
+	{unix.IPPROTO_IP, unix.IP_TOS},
+	{unix.IPPROTO_IP, unix.IP_TTL},
+	{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER},
+	{unix.IPPROTO_IP, unix.IP_RECVERR},
+	{unix.IPPROTO_IP, unix.IP_FREEBIND},
+	{unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT},
+	{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY},
+	{unix.IPPROTO_IPV6, unix.IPV6_TCLASS},
+	{unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS},
+	{unix.IPPROTO_IPV6, unix.IPV6_FREEBIND},
 }
 
-// usual are the values that a fresh socket has for settings.
+// settings4 is how many of settings there are for IPv4.
+const settings4 = 27
+
+// usual are the values that nobody has set.
 type usual struct {
 	v     [len(settings)]int
 	known bool
@@ -70,60 +78,73 @@ type usual struct {
 	congestion [16]byte // a name, see TCP_CONGESTION
 }
 
-// copyOptions gives a fresh socket what was set on the one whose place it takes. What
-// the host does not let ordinary users set is left out, as are what it was bound to (an
-// address, port or device of the sandbox), and options of other protocols.
-func (b *Broker) copyOptions(old, fresh sys.FD, domain int) {
-	n, usual := settings4, &b.usual4
+// usual are those of a family.
+func (s *server) usual(domain int) *usual {
+	u, n := &s.usual4, settings4
 	if domain == unix.AF_INET6 {
-		n, usual = len(settings), &b.usual6
+		u, n = &s.usual6, len(settings)
 	}
-	// Only the first time, before anything is set.
-	if !usual.known {
-		for i, o := range settings[:n] {
-			usual.v[i], _ = option(fresh, o.level, o.name)
-		}
-		size := uint32(len(usual.congestion))
-		_, _, _ = syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fresh), unix.IPPROTO_TCP, unix.TCP_CONGESTION,
-			uintptr(unsafe.Pointer(&usual.congestion)), uintptr(unsafe.Pointer(&size)), 0)
-		usual.known = true
+	if u.known {
+		return u
+	}
+	fd, err := unix.Socket(domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	if err != nil {
+		return u
+	}
+	plain := sys.FD(fd)
+	defer plain.Close()
+	for i, o := range settings[:n] {
+		u.v[i], _ = option(plain, o.level, o.name)
+	}
+	u.congestion, _, _ = bytesOption(plain, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+	u.known = true
+	return u
+}
+
+// copyOptions gives a socket what was set on the one whose place it takes. What the host does not let
+// ordinary users set is left out, as are what it was bound to, and options of other protocols.
+func copyOptions(old, fresh sys.FD, domain int, u *usual) {
+	n := settings4
+	if domain == unix.AF_INET6 {
+		n = len(settings)
 	}
 	for i, o := range settings[:n] {
-		v, e := option(old, o.level, o.name)
-		if e != 0 || v == usual.v[i] {
-			continue
+		if v, e := option(old, o.level, o.name); e == 0 && v != u.v[i] {
+			setOption(fresh, o.level, o.name, v)
 		}
-		if o.level == unix.SOL_SOCKET && (o.name == unix.SO_SNDBUF || o.name == unix.SO_RCVBUF) {
-			v /= 2 // the kernel doubles what it is told
-		}
-		setOption(fresh, o.level, o.name, v)
-		if o.level == unix.SOL_SOCKET && o.name == unix.SO_KEEPALIVE {
-			copyNumbers(old, fresh, keepalive[:])
+	}
+	// Their sizes change by themselves unless they were set; since Linux 5.15 the kernel tells.
+	if set, e := option(old, unix.SOL_SOCKET, unix.SO_BUF_LOCK); e == 0 {
+		for _, o := range [...]struct{ bit, name int }{{sndbufLock, unix.SO_SNDBUF}, {rcvbufLock, unix.SO_RCVBUF}} {
+			if v, e := option(old, unix.SOL_SOCKET, o.name); e == 0 && set&o.bit != 0 {
+				setOption(fresh, unix.SOL_SOCKET, o.name, v/2) // the kernel doubles what it is told
+			}
 		}
 	}
 	for _, name := range [...]int{unix.SO_LINGER, unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
 		copyBytes(old, fresh, unix.SOL_SOCKET, name, [16]byte{})
 	}
-	copyBytes(old, fresh, unix.IPPROTO_TCP, unix.TCP_CONGESTION, usual.congestion)
+	copyBytes(old, fresh, unix.IPPROTO_TCP, unix.TCP_CONGESTION, u.congestion)
 }
+
+// SOCK_SNDBUF_LOCK and SOCK_RCVBUF_LOCK, linux/socket.h.
+const (
+	sndbufLock = 1
+	rcvbufLock = 2
+)
 
 // copyBytes copies an option that is no number, if it is not as usual.
 func copyBytes(old, fresh sys.FD, level, name int, usual [16]byte) {
-	var v [16]byte
-	n := uint32(len(v))
-	_, _, e := syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(old), uintptr(level), uintptr(name),
-		uintptr(unsafe.Pointer(&v)), uintptr(unsafe.Pointer(&n)), 0)
-	if e == 0 && v != usual {
+	if v, n, e := bytesOption(old, level, name); e == 0 && v != usual {
 		_, _, _ = syscall.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(fresh), uintptr(level), uintptr(name),
 			uintptr(unsafe.Pointer(&v)), uintptr(n), 0)
 	}
 }
 
-// copyNumbers copies numbers.
-func copyNumbers(old, fresh sys.FD, settings []setting) {
-	for _, o := range settings {
-		if v, e := option(old, o.level, o.name); e == 0 {
-			setOption(fresh, o.level, o.name, v)
-		}
-	}
+// bytesOption is a socket option that is no number.
+func bytesOption(fd sys.FD, level, name int) (v [16]byte, n uint32, e syscall.Errno) {
+	n = uint32(len(v))
+	_, _, e = syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(name),
+		uintptr(unsafe.Pointer(&v)), uintptr(unsafe.Pointer(&n)), 0)
+	return v, n, e
 }

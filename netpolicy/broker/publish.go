@@ -3,14 +3,8 @@ package broker
 import (
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"sync"
-	"time"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A published is a port of the sandbox with its listener on the host.
@@ -49,19 +43,13 @@ func (b *Broker) unpublish() {
 
 // servePublished begins to connect who comes to a published port with the sandbox.
 func (b *Broker) servePublished() {
-	if len(b.published) == 0 {
-		return
-	}
-	s := &seed{socket: int(b.sockets[seedSocket].Fd()), listener: int(b.sockets[seedListener].Fd())}
-	_ = unix.SetNonblock(s.socket, true)
-	_ = unix.SetNonblock(s.listener, true)
 	for _, p := range b.published {
-		b.running.Go(func() { b.accept(p, s) })
+		b.running.Go(func() { b.accept(p) })
 	}
 }
 
 // accept serves one published port until its listener is closed.
-func (b *Broker) accept(p published, s *seed) {
+func (b *Broker) accept(p published) {
 	open := conns{all: make(map[net.Conn]bool)}
 	var running sync.WaitGroup
 	for {
@@ -74,7 +62,7 @@ func (b *Broker) accept(p published, s *seed) {
 		}
 		running.Go(func() {
 			defer open.close(c)
-			inside, err := s.dial(p.Inside)
+			inside, err := b.dialInside(p.Inside)
 			if err != nil {
 				_ = c.(*net.TCPConn).SetLinger(0) // a reset: nobody is there
 				return
@@ -137,141 +125,26 @@ func (c *conns) closeAll() {
 	}
 }
 
-// A seed makes sockets in the sandbox's network namespace, in which nobody outside can make
-// any. It has two that the sandbox made before the command ran: one is connected to the
-// other, and what is accepted there is a socket of that namespace too, which after a disconnect is
-// like new.
-type seed struct {
-	mu               sync.Mutex
-	socket, listener int
-}
-
-// insidePatience is how long a connect inside may take.
-const insidePatience = 10 * time.Second
-
-// dial connects to a port of the sandbox, by IPv4 and else by IPv6.
-func (s *seed) dial(port uint16) (net.Conn, error) {
-	c, err := s.dialTo(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)
-	if err != nil {
-		// With another socket: one that has tried IPv4 does not leave it.
-		c, err = s.dialTo(netip.IPv6Loopback(), port)
+// dialInside connects to a port of the sandbox, by IPv4 and else by IPv6.
+func (b *Broker) dialInside(port uint16) (c net.Conn, err error) {
+	for _, s := range b.seeds {
+		if c, err = s.dial(port); err == nil {
+			return c, nil
+		}
 	}
-	return c, err
+	return nil, err
 }
 
-func (s *seed) dialTo(a netip.Addr, port uint16) (net.Conn, error) {
+// dial connects to a port of the sandbox with a socket of the seed's family.
+func (s *seed) dial(port uint16) (net.Conn, error) {
 	fd, err := s.make()
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "published")
 	defer f.Close()
-	domain, e := option(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	switch {
-	case e != 0:
-		return nil, e
-	case domain == unix.AF_INET && a.Is6():
-		return nil, unix.EAFNOSUPPORT
-	}
-	if err := dial(int(fd), sockaddrOf(domain, a, port)); err != nil {
+	if err := dial(int(fd), loopback(s.domain, port)); err != nil {
 		return nil, err
 	}
 	return net.FileConn(f)
-}
-
-// make makes a socket.
-func (s *seed) make() (sys.FD, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at, err := unix.Getsockname(s.listener)
-	if err != nil {
-		return sys.None, err
-	}
-	to := at
-	switch a := at.(type) {
-	case *unix.SockaddrInet4:
-		to = &unix.SockaddrInet4{Port: a.Port, Addr: [4]byte{127, 0, 0, 1}}
-	case *unix.SockaddrInet6:
-		to = &unix.SockaddrInet6{Port: a.Port, Addr: netip.IPv6Loopback().As16()}
-	}
-	if err := dial(s.socket, to); err != nil {
-		return sys.None, err
-	}
-	defer func() { _ = disconnect(s.socket) }()
-	us, err := unix.Getsockname(s.socket)
-	if err != nil {
-		return sys.None, err
-	}
-	for {
-		n, peer, err := unix.Accept4(s.listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-		if err == unix.EINTR || err == unix.ECONNABORTED {
-			continue
-		}
-		if err != nil {
-			return sys.None, err
-		}
-		fd := sys.FD(n)
-		// The command can find the listener and connect to it too.
-		if portOf(peer) == portOf(us) {
-			if err := disconnect(n); err != nil {
-				fd.Close()
-				return sys.None, err
-			}
-			return fd, nil
-		}
-		fd.Close()
-	}
-}
-
-// dial is connect(2) on a socket that does not wait, with waiting.
-func dial(fd int, to unix.Sockaddr) error {
-	err := unix.Connect(fd, to)
-	if err != unix.EINPROGRESS {
-		return err
-	}
-	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-	n := 0
-	err = sys.Retry(func() (err error) {
-		n, err = unix.Poll(p[:], int(insidePatience.Milliseconds()))
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if n == 0 {
-		return unix.ETIMEDOUT
-	}
-	pending, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
-	if err == nil && pending != 0 {
-		err = unix.Errno(pending)
-	}
-	return err
-}
-
-// disconnect makes a TCP socket one that was never connected.
-func disconnect(fd int) error {
-	var a sockaddr
-	a.n = 16 // AF_UNSPEC
-	if e := a.connect(fd); e != 0 {
-		return e
-	}
-	return nil
-}
-
-// sockaddrOf is an address for sockets of a family.
-func sockaddrOf(domain int, a netip.Addr, port uint16) unix.Sockaddr {
-	if domain == unix.AF_INET {
-		return &unix.SockaddrInet4{Port: int(port), Addr: a.As4()}
-	}
-	return &unix.SockaddrInet6{Port: int(port), Addr: a.As16()}
-}
-
-func portOf(a unix.Sockaddr) int {
-	switch a := a.(type) {
-	case *unix.SockaddrInet4:
-		return a.Port
-	case *unix.SockaddrInet6:
-		return a.Port
-	}
-	return -1
 }

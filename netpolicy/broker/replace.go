@@ -13,9 +13,15 @@ import (
 
 // replace puts the fresh socket where the caller's old one is: under all numbers that
 // the caller has for it, and in all epoll instances in which it is.
-func (c *connect) replace() syscall.Errno {
+func (c *call) replace() syscall.Errno {
 	if _, e := fcntl(c.fresh, unix.F_SETFL, c.flags); e != 0 {
 		return e
+	}
+	if e := c.task.look(); e != 0 {
+		return e
+	}
+	if !c.l.valid(c.id) {
+		return syscall.ESRCH
 	}
 	numbers, polls, e := c.find()
 	if e != 0 {
@@ -34,7 +40,7 @@ func (c *connect) replace() syscall.Errno {
 
 // find looks through the caller's descriptors for the old socket, and for epoll instances in
 // which it is registered: a socket that waits is in none.
-func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
+func (c *call) find() (numbers, polls []int, e syscall.Errno) {
 	var small [64]int
 	others := small[:0]
 	numbers, others, ok := c.try(others)
@@ -55,7 +61,7 @@ func (c *connect) find() (numbers, polls []int, e syscall.Errno) {
 // try finds out by trying which of the lowest numbers are the caller's descriptors, which is
 // faster than to list them where there are few and all of them are low. It reports whether it
 // has found all: not where other threads may open and close some meanwhile.
-func (c *connect) try(others []int) (numbers, rest []int, ok bool) {
+func (c *call) try(others []int) (numbers, rest []int, ok bool) {
 	left := c.task.open()
 	if left > cap(others) || !c.task.alone() {
 		return nil, others, false
@@ -81,7 +87,7 @@ func (c *connect) try(others []int) (numbers, rest []int, ok bool) {
 }
 
 // list is try for any number of descriptors.
-func (c *connect) list(others []int) (numbers, rest []int, e syscall.Errno) {
+func (c *call) list(others []int) (numbers, rest []int, e syscall.Errno) {
 	dir := int(c.task.fds)
 	if _, err := unix.Seek(dir, 0, 0); err != nil {
 		return nil, nil, err.(syscall.Errno)
@@ -124,19 +130,19 @@ const maxSame = 64
 
 // gone reports whether nobody waits for the answer any more. The caller can have as many
 // descriptors as there may be, so what looks at all of them asks now and then.
-func (c *connect) gone(step int) bool {
+func (c *call) gone(step int) bool {
 	return step%256 == 255 && (c.b.ending() || !c.l.valid(c.id))
 }
 
 // same reports whether a descriptor of the caller is the old socket.
-func (c *connect) same(number int) bool {
+func (c *call) same(number int) bool {
 	order, e := c.compare(kcmpFile, uintptr(number))
 	return e == 0 && order == 0
 }
 
 // polls finds the epoll instances among the caller's descriptors that know the old socket by
 // one of its numbers, each once.
-func (c *connect) polls(among, numbers []int) (polls []int, e syscall.Errno) {
+func (c *call) polls(among, numbers []int) (polls []int, e syscall.Errno) {
 	for i, poll := range among {
 		if c.gone(i) {
 			return nil, syscall.ESRCH
@@ -158,7 +164,7 @@ func (c *connect) polls(among, numbers []int) (polls []int, e syscall.Errno) {
 
 // registered reports whether a descriptor of the caller is an epoll instance that knows the
 // old socket by one of the numbers.
-func (c *connect) registered(poll int, numbers []int) (bool, syscall.Errno) {
+func (c *call) registered(poll int, numbers []int) (bool, syscall.Errno) {
 	for _, number := range numbers {
 		slot := struct{ poll, number, skip uint32 }{uint32(poll), uint32(number), 0}
 		// What had the number before may still be there.
@@ -190,7 +196,7 @@ const (
 // compare compares the old socket with something of the caller's, see kcmp(2).
 //
 //go:uintptrescapes
-func (c *connect) compare(kind, with uintptr) (order uintptr, e syscall.Errno) {
+func (c *call) compare(kind, with uintptr) (order uintptr, e syscall.Errno) {
 	order, _, e = syscall.RawSyscall6(unix.SYS_KCMP, c.b.pid, uintptr(c.task.pid), kind, uintptr(c.old), with, 0)
 	return order, e
 }

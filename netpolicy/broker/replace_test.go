@@ -47,13 +47,16 @@ func TestFind(t *testing.T) {
 			t.Fatal(err)
 		}
 		task, e := openTask(uint32(cmd.Process.Pid))
+		if e == 0 {
+			e = task.look()
+		}
 		if e != 0 {
 			t.Fatal(e)
 		}
 		if task.open() == 0 {
 			testenv.Skip(t, "Linux 6.2", "the kernel does not tell how many descriptors there are")
 		}
-		k := &connect{b: &Broker{pid: uintptr(os.Getpid())}, task: task, old: sys.FD(fd), number: -1}
+		k := &call{b: &Broker{pid: uintptr(os.Getpid())}, task: task, old: sys.FD(fd), number: -1}
 		listed, rest, e := k.list(nil)
 		slices.Sort(listed)
 		slices.Sort(rest)
@@ -76,6 +79,9 @@ func TestFind(t *testing.T) {
 	}
 
 	self, e := openTask(uint32(unix.Gettid()))
+	if e == 0 {
+		e = self.look()
+	}
 	if e != 0 {
 		t.Fatal(e)
 	}

@@ -17,6 +17,10 @@ type server struct {
 	n notification
 
 	tasks map[uint32]*task // who has called before
+
+	inward bool // whether the last TCP socket was used inside of the sandbox
+
+	usual4, usual6 usual // see usual
 }
 
 // maxTasks is how many callers are remembered.
@@ -59,6 +63,7 @@ func (s *server) serve() {
 	// On a thread of its own: the kernel wakes it on the processor of the caller.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	defer quiet()()
 	s.tasks = make(map[uint32]*task, maxTasks)
 	defer s.forget()
 	for s.wait() {
@@ -66,6 +71,21 @@ func (s *server) serve() {
 			s.handle()
 		}
 	}
+}
+
+// quiet has no signal come to this thread until it is undone, such as the Go runtime's, which can
+// do without: one that came while a descriptor is given would end the caller's socket(2) with 0, see
+// seccomp_notify_addfd in kernel/seccomp.c.
+func quiet() (undo func()) {
+	var all, before unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^uint64(0)
+	}
+	for _, fault := range [...]unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP} {
+		all.Val[0] &^= 1 << (fault - 1)
+	}
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before)
+	return func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }
 }
 
 // wait waits for a system call, and reports that there is one.
@@ -90,8 +110,12 @@ func (s *server) wait() bool {
 func (s *server) handle() {
 	n := &s.n
 	switch n.nr {
+	case unix.SYS_SOCKET:
+		s.socket(n)
 	case unix.SYS_CONNECT:
 		s.connect(n)
+	case unix.SYS_BIND:
+		s.bind(n)
 	case unix.SYS_LISTEN:
 		s.listen(n)
 	case unix.SYS_SENDTO:

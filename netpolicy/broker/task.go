@@ -17,6 +17,8 @@ const pidfdThread = unix.O_EXCL
 type task struct {
 	pid   uint32
 	pidfd sys.FD
+
+	// What look opens.
 	proc  sys.FD // its directory in /proc
 	fds   sys.FD // its descriptors, in there
 	group sys.FD // all threads of its process, in there
@@ -28,24 +30,12 @@ type task struct {
 // openTask opens a caller. It may have ended: what is then found belongs to somebody else, so
 // the caller's notification has to be valid after it.
 func openTask(pid uint32) (*task, syscall.Errno) {
-	proc, err := unix.Open("/proc/"+strconv.FormatUint(uint64(pid), 10), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, syscall.ESRCH
-	}
-	t := &task{pid: pid, proc: sys.FD(proc), pidfd: sys.None, fds: sys.None, group: sys.None, info: sys.None}
-	fd, err := unix.Openat(proc, "fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.close()
-		return nil, syscall.ESRCH
-	}
-	t.fds = sys.FD(fd)
-	if fd, err = unix.Openat(proc, "task", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-		t.close()
-		return nil, syscall.ESRCH
-	}
-	t.group = sys.FD(fd)
-	fd, err = unix.PidfdOpen(int(pid), pidfdThread)
+	t := &task{pid: pid, pidfd: sys.None, proc: sys.None, fds: sys.None, group: sys.None, info: sys.None}
+	fd, err := unix.PidfdOpen(int(pid), pidfdThread)
 	if err == unix.EINVAL {
+		if e := t.look(); e != 0 {
+			return nil, e
+		}
 		fd, err = unix.PidfdOpen(t.leader(), 0)
 	}
 	if err != nil {
@@ -56,12 +46,43 @@ func openTask(pid uint32) (*task, syscall.Errno) {
 	return t, 0
 }
 
-func (t *task) close() {
-	t.pidfd.Close()
+// look opens the task's directory in /proc, for what needs it; as openTask does.
+func (t *task) look() syscall.Errno {
+	if t.group != sys.None {
+		return 0
+	}
+	dir := unix.AT_FDCWD
+	for _, d := range [...]struct {
+		fd    *sys.FD
+		name  string
+		flags int
+	}{
+		{&t.proc, "/proc/" + strconv.FormatUint(uint64(t.pid), 10), unix.O_PATH},
+		{&t.fds, "fd", unix.O_RDONLY},
+		{&t.group, "task", unix.O_PATH},
+	} {
+		fd, err := unix.Openat(dir, d.name, d.flags|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.forget()
+			return syscall.ESRCH
+		}
+		*d.fd = sys.FD(fd)
+		dir = int(t.proc)
+	}
+	return 0
+}
+
+// forget closes what look has opened.
+func (t *task) forget() {
 	t.proc.Close()
 	t.fds.Close()
 	t.group.Close()
 	t.info.Close()
+}
+
+func (t *task) close() {
+	t.pidfd.Close()
+	t.forget()
 }
 
 // copy is a copy of a descriptor of the task.

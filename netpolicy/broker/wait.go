@@ -16,21 +16,26 @@ import (
 const lookEvery = 100 * time.Millisecond
 
 // later has a goroutine wait for the end of a connect, for a caller that waits too.
-func (c *connect) later(fd sys.FD) (e syscall.Errno, later bool) {
+func (c *call) later(fd sys.FD) (e syscall.Errno, later bool) {
 	select {
 	case c.b.slow <- struct{}{}:
 	default:
-		c.restore()
+		c.giveUp()
 		return syscall.EAGAIN, false
 	}
 	// The server's may be closed meanwhile.
 	t, e := openTask(c.task.pid)
+	if e == 0 {
+		if e = t.look(); e != 0 {
+			t.close()
+		}
+	}
 	if e != 0 {
 		<-c.b.slow
-		c.restore()
+		c.giveUp()
 		return e, false
 	}
-	c.task = t
+	c.task, c.s = t, nil
 	c.b.running.Go(func() {
 		defer func() { <-c.b.slow }()
 		defer t.close()
@@ -42,16 +47,16 @@ func (c *connect) later(fd sys.FD) (e syscall.Errno, later bool) {
 	return 0, true
 }
 
-// restore gives the caller's own socket its flags back.
-func (c *connect) restore() {
+// giveUp ends what later has begun.
+func (c *call) giveUp() {
 	if c.fresh == sys.None {
-		_, _ = fcntl(c.old, unix.F_SETFL, c.flags)
+		c.restore()
 	}
 }
 
 // await waits for fd to be connected, and does the rest.
-func (c *connect) await(fd sys.FD) syscall.Errno {
-	defer c.restore()
+func (c *call) await(fd sys.FD) syscall.Errno {
+	defer c.giveUp()
 	// Another descriptor for the poller: whose end this socket is does not change.
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -69,9 +74,13 @@ func (c *connect) await(fd sys.FD) syscall.Errno {
 		err := raw.Write(func(fd uintptr) bool { return connected(int(fd)) })
 		switch {
 		case err == nil:
-			pending, e := option(fd, unix.SOL_SOCKET, unix.SO_ERROR)
-			if e == 0 {
-				e = syscall.Errno(pending)
+			// The second one tells how the first one ended.
+			e := c.to.connect(int(fd))
+			switch {
+			case e == syscall.EALREADY || e == syscall.EINPROGRESS:
+				continue // another thread of the caller has begun anew
+			case e == syscall.EISCONN:
+				e = 0 // and told another one
 			}
 			if e == 0 && c.fresh != sys.None {
 				e = c.replace()
@@ -90,7 +99,7 @@ func (c *connect) await(fd sys.FD) syscall.Errno {
 }
 
 // timeout is how long the caller wants to wait; 0: as long as it takes.
-func (c *connect) timeout() time.Duration {
+func (c *call) timeout() time.Duration {
 	tv, err := unix.GetsockoptTimeval(int(c.old), unix.SOL_SOCKET, unix.SO_SNDTIMEO)
 	if err != nil {
 		return 0

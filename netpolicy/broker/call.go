@@ -1,0 +1,66 @@
+package broker
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// A call is a caller's system call on a socket, which is being worked on.
+type call struct {
+	b      *Broker
+	s      *server // nil for what goes on later
+	l      listener
+	id     uint64
+	number int // of the caller's descriptor
+	to     sockaddr
+
+	task     *task  // borrowed
+	old      sys.FD // our copy of the caller's socket
+	fresh    sys.FD // what takes its place, if anything does
+	domain   int
+	protocol int // of IP sockets
+	flags    int // of the caller's open file, of IP sockets
+}
+
+// begin begins with a call whose first argument is a descriptor. No call: the caller is gone. With an
+// error the call fails.
+func (s *server) begin(n *notification) (*call, syscall.Errno) {
+	c := &call{b: s.b, s: s, l: s.l, id: n.id, number: int(int32(n.args[0])), old: sys.None, fresh: sys.None}
+	var e syscall.Errno
+	c.task, c.old, e = s.copy(n.pid, c.number)
+	// What was found by its number was the caller's only if it still waits.
+	if !c.l.valid(c.id) {
+		c.close()
+		return nil, 0
+	}
+	if e == 0 {
+		e = c.look()
+	}
+	return c, e
+}
+
+// look finds out what socket it is: ENOTSOCK, EBADF.
+func (c *call) look() (e syscall.Errno) {
+	if c.domain, e = option(c.old, unix.SOL_SOCKET, unix.SO_DOMAIN); e != 0 || !c.ip() {
+		return e
+	}
+	if c.protocol, e = option(c.old, unix.SOL_SOCKET, unix.SO_PROTOCOL); e != 0 {
+		return e
+	}
+	c.flags, e = fcntl(c.old, unix.F_GETFL, 0)
+	return e
+}
+
+// ip reports whether it is an IP socket.
+func (c *call) ip() bool { return c.domain == unix.AF_INET || c.domain == unix.AF_INET6 }
+
+// tcpip reports whether it is a TCP socket.
+func (c *call) tcpip() bool { return c.ip() && c.protocol == unix.IPPROTO_TCP }
+
+func (c *call) close() {
+	c.fresh.Close()
+	c.old.Close()
+}

@@ -1,0 +1,123 @@
+package broker
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// socket answers socket(2) for a TCP socket: with one of the host's network, for that is where most
+// connect to. What is used inside of the sandbox gets one of the sandbox in its place, in connect,
+// bind and listen. Where the last one was used inside this one will be too, and the kernel
+// makes it there.
+func (s *server) socket(n *notification) {
+	if s.inward {
+		s.l.proceed(n.id)
+		return
+	}
+	kind := int(int32(n.args[1]))
+	fd, err := unix.Socket(int(int32(n.args[0])), kind|unix.SOCK_CLOEXEC, int(int32(n.args[2])))
+	if err != nil {
+		s.l.answer(n.id, err.(syscall.Errno))
+		return
+	}
+	f := sys.FD(fd)
+	defer f.Close()
+	if e := s.l.give(n.id, fd, kind&unix.SOCK_CLOEXEC != 0); e != 0 {
+		s.l.answer(n.id, e) // EMFILE
+	}
+}
+
+// bind answers bind(2): a TCP socket of the host becomes one of the sandbox first. The rest is the
+// kernel's, see doc.go.
+func (s *server) bind(n *notification) {
+	c, e := s.begin(n)
+	if c == nil {
+		return
+	}
+	defer c.close()
+	if e == 0 {
+		e = c.bring()
+	}
+	if e != 0 {
+		c.l.answer(c.id, e)
+		return
+	}
+	c.l.proceed(c.id)
+}
+
+// listen answers listen(2): on our copy, and never on a socket of the host's network.
+func (s *server) listen(n *notification) {
+	c, e := s.begin(n)
+	if c == nil {
+		return
+	}
+	defer c.close()
+	if e == 0 {
+		e = c.bring()
+	}
+	if e == 0 {
+		e = c.listen(n.args[1])
+	}
+	c.l.answer(c.id, e)
+}
+
+func (c *call) listen(backlog uint64) syscall.Errno {
+	fd := c.old
+	switch {
+	case c.fresh != sys.None:
+		fd = c.fresh
+	case c.domain != unix.AF_UNIX && !c.b.sandboxed(fd):
+		return syscall.EPERM
+	}
+	_, _, e := syscall.RawSyscall(unix.SYS_LISTEN, uintptr(fd), uintptr(backlog), 0)
+	return e
+}
+
+// bring brings a TCP socket of the host's network, which is not connected, into the sandbox. What
+// is connected stays where it is: bind(2) and listen(2) fail with it.
+func (c *call) bring() syscall.Errno {
+	if !c.tcpip() || c.b.sandboxed(c.old) {
+		return 0
+	}
+	if e := c.state(0); e != 0 {
+		return syscall.EINVAL
+	}
+	c.s.inward = true
+	if e := c.make(true); e != 0 {
+		return e
+	}
+	return c.replace()
+}
+
+// make makes the socket that takes the place of the caller's old one.
+func (c *call) make(inward bool) syscall.Errno {
+	if inward {
+		return c.makeInside()
+	}
+	fd, err := unix.Socket(c.domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
+	if err != nil {
+		return err.(syscall.Errno)
+	}
+	c.fresh = sys.FD(fd)
+	copyOptions(c.old, c.fresh, c.domain, c.s.usual(c.domain))
+	return 0
+}
+
+func (c *call) makeInside() syscall.Errno {
+	for _, s := range c.b.seeds {
+		if s.domain != c.domain {
+			continue
+		}
+		fd, err := s.make()
+		if err != nil {
+			return syscall.ENOBUFS
+		}
+		c.fresh = fd
+		copyOptions(c.old, c.fresh, c.domain, c.s.usual(c.domain))
+		return 0
+	}
+	return syscall.EAFNOSUPPORT
+}
