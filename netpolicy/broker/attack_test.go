@@ -33,6 +33,17 @@ sendmmsg: ENOTSUP
 option: ok
 connect: ECONNREFUSED
 write: EPIPE`},
+		{"options", "refused", nil, `device: EPERM
+device index: EPERM
+source route: EPERM
+unicast device: EPERM
+routing header: EPERM
+packet options: EPERM
+unicast device: EPERM
+protocol: ENOENT
+fast open: ok
+0
+another: ok`},
 		{"hand over", "magic", nil, "0: ok\n6e73686f00000000: EINVAL\n6e73686f20000000: EINVAL"},
 		{"sockets", "sockets", nil, `tcp: ok
 udp6: ok

@@ -29,10 +29,10 @@ func (s *server) connect(n *notification) {
 			return
 		}
 	}
+	c.close() // first: or what the caller closes would stay open until we do
 	if e != answered {
 		c.l.answer(c.id, e)
 	}
-	c.close()
 }
 
 // answered is no error: the caller has its answer.
@@ -42,7 +42,7 @@ const answered = ^syscall.Errno(0)
 // to go on later belongs to somebody else.
 func (c *call) connect() (e syscall.Errno, later bool) {
 	if !c.ip() {
-		if !c.b.landlock {
+		if !c.b.landlock || c.domain != unix.AF_UNIX && c.domain != unix.AF_NETLINK {
 			return syscall.EPERM, false
 		}
 		c.l.proceed(c.id) // see doc.go

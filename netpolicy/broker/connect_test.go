@@ -22,12 +22,9 @@ type kase struct {
 // allows it.
 var outside = netip.MustParseAddrPort("198.51.100.1:80")
 
-func TestConnect(t *testing.T) {
-	for _, c := range []kase{
-		{"connect", "connect", []string{"ALLOWED", "OUTSIDE"}, "hello\nECONNREFUSED"},
-		{"nonblock", "nonblock", []string{"ALLOWED", "OUTSIDE"}, "hello\nECONNREFUSED"},
-		{"mapped", "connect", []string{"[::ffff:ALLOWED", "[::ffff:OUTSIDE"}, "hello\nECONNREFUSED"},
-		{"options", "options", []string{"ALLOWED"}, `keepalive: ok
+// What helpers say that connect sockets which something was done to.
+const (
+	options = `keepalive: ok
 nodelay: ok
 keepidle: ok
 tos: ok
@@ -44,8 +41,8 @@ rcvtimeo 9
 cloexec 0 nonblock 0
 connect: ok
 cloexec 1
-hello`},
-		{"epoll", "epoll", []string{"ALLOWED"}, `add: ok
+hello`
+	registered = `add: ok
 add: ok
 1 100 -7 true false
 mod: ok
@@ -55,8 +52,30 @@ del: ok
 mod: ok
 9
 del: ok
-hello`},
-		{"dup", "dup", []string{"ALLOWED"}, "connect: ok\nok 0\nok 0\nok 1\nhello"},
+hello`
+	duplicated = "connect: ok\nok 0\nok 0\nok 1\nhello"
+)
+
+// A socket of the host's network that is connected inside is exchanged, and so is one of the sandbox's
+// that is connected outside.
+func TestExchange(t *testing.T) {
+	for name, want := range map[string]string{
+		"connect": "hello", "nonblock": "hello", "options": options, "epoll": registered, "dup": duplicated, "threads": "160", "many": "160",
+	} {
+		for _, way := range []string{"within", "guess"} {
+			t.Run(way+"/"+name, kase{way, way, []string{"ALLOWED", name}, want}.run)
+		}
+	}
+}
+
+func TestConnect(t *testing.T) {
+	for _, c := range []kase{
+		{"connect", "connect", []string{"ALLOWED", "OUTSIDE"}, "hello\nECONNREFUSED"},
+		{"nonblock", "nonblock", []string{"ALLOWED", "OUTSIDE"}, "hello\nECONNREFUSED"},
+		{"mapped", "connect", []string{"[::ffff:ALLOWED", "[::ffff:OUTSIDE"}, "hello\nECONNREFUSED"},
+		{"options", "options", []string{"ALLOWED"}, options},
+		{"epoll", "epoll", []string{"ALLOWED"}, registered},
+		{"dup", "dup", []string{"ALLOWED"}, duplicated},
 		{"again", "again", []string{"ALLOWED", "OUTSIDE"}, `first: ok
 second: EISCONN
 denied: ECONNREFUSED
@@ -81,6 +100,14 @@ file: ENOTSOCK
 family: EAFNOSUPPORT
 unix: EAFNOSUPPORT
 none: EINVAL`},
+		{"server", "server", nil, `bind: ok
+listen: ok
+options: true inside: true
+in use: EADDRINUSE
+connect: ok
+1 7
+accept: ok
+privileged: EACCES`},
 		{"listen", "listen", nil, strings.TrimSuffix(strings.Repeat("bind: ok\nlisten: ok\n"+strings.Repeat("connect: ok\ntrue\naccept: ok\nhello\n", 2), 3), "\n")},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t) })

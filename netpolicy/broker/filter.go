@@ -128,31 +128,34 @@ func (c *coder) socket() {
 	c.errno(unix.EPERM)
 }
 
-// option adds which options no socket gets: those that have its packets go to other hosts on the
-// way (source routes), and the one that makes a write a connect.
-func (c *coder) option() {
-	c.lower(1)
-	c.when(jeq, unix.IPPROTO_IP, func() {
-		c.lower(2)
-		c.when(jeq, unix.IP_OPTIONS, func() { c.errno(unix.EPERM) })
-		c.allow()
-	})
-	c.when(jeq, unix.IPPROTO_IPV6, func() {
-		c.lower(2)
-		c.when(jeq, unix.IPV6_RTHDR, func() { c.errno(unix.EPERM) })
-		c.when(jeq, ipv6PacketOptions, func() { c.errno(unix.EPERM) })
-		c.allow()
-	})
-	c.when(jeq, unix.IPPROTO_TCP, func() {
-		c.lower(2)
-		c.when(jeq, unix.TCP_FASTOPEN_CONNECT, func() { c.errno(0) }) // as if it were set
-		c.allow()
-	})
-	c.allow()
+// refused are the options that no socket gets, with the error: those that have packets go another way than
+// that to the address that was decided about (source routes, devices), those that make another kind of
+// socket of it (TCP_ULP: SMC), and the one that makes a write a connect, which is as if it were set.
+var refused = [...]struct {
+	level uint32
+	names []uint32
+	err   unix.Errno
+}{
+	{unix.SOL_SOCKET, []uint32{unix.SO_BINDTODEVICE, unix.SO_BINDTOIFINDEX}, unix.EPERM},
+	{unix.IPPROTO_IP, []uint32{unix.IP_OPTIONS, unix.IP_UNICAST_IF}, unix.EPERM},
+	{unix.IPPROTO_IPV6, []uint32{unix.IPV6_RTHDR, unix.IPV6_2292PKTOPTIONS, unix.IPV6_UNICAST_IF}, unix.EPERM},
+	{unix.IPPROTO_TCP, []uint32{unix.TCP_ULP}, unix.ENOENT}, // as where there is no such module
+	{unix.IPPROTO_TCP, []uint32{unix.TCP_FASTOPEN_CONNECT}, 0},
 }
 
-// ipv6PacketOptions is IPV6_2292PKTOPTIONS, which can hold a routing header too.
-const ipv6PacketOptions = 6
+// option adds what refused says.
+func (c *coder) option() {
+	for _, r := range refused {
+		c.lower(1)
+		c.when(jeq, r.level, func() {
+			c.lower(2)
+			for _, name := range r.names {
+				c.when(jeq, name, func() { c.errno(r.err) })
+			}
+		})
+	}
+	c.allow()
+}
 
 // seal is the filter that ends the one exception of traps.
 func seal() nsexec.Filter {

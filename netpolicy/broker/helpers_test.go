@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -31,7 +33,8 @@ func helpers() map[string]func(args []string) int {
 		"dup2race": helpDup2Race, "hostlisten": helpHostListen, "unspec": helpUnspec, "fastopen": helpFastOpen,
 		"bad": helpBad, "orphan": helpOrphan, "passed": helpPassed, "magic": helpMagic,
 		"storm": helpStorm, "bench": helpBench, "many": helpMany, "messages": helpMessages, "world": helpWorld, "brokered": helpBrokered, "sizes": helpSizes, "udpswap": helpUDPSwap, "acceptor": helpAcceptor,
-		"unused": helpUnused, "inherited": helpInherited,
+		"unused": helpUnused, "inherited": helpInherited, "refused": helpRefused, "within": helpWithin, "guess": helpGuess, "hello": helpHello,
+		"server": helpServer,
 	}
 }
 
@@ -330,7 +333,9 @@ func listenInside(fd int) {
 }
 
 // cookie says in which network namespace a socket is.
-func cookie(fd int) uint64 { return must(unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)) }
+func cookie(fd int) uint64 {
+	return must(unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE))
+}
 
 // rawConnect is connect(2) with an address of nothing but a family.
 func rawConnect(fd int, family uint16) error {
@@ -611,4 +616,99 @@ func inTwoParts(t *testing.T, c *nsexec.Cmd, between func() error, want string) 
 	if err := c.Wait(); err != nil {
 		t.Error(err)
 	}
+}
+
+// helpRefused sets options that would have packets go another way, or make another socket.
+func helpRefused([]string) int {
+	fd := tcp("127.0.0.1:1")
+	fd6 := tcp("[::1]:1")
+	route := []byte{unix.IPPROTO_NONE, 0, 0, 0, 0, 0, 0, 0}
+	say("device", unix.BindToDevice(fd, "lo"))
+	say("device index", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, 1))
+	say("source route", unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_OPTIONS, "\x83\x07\x04\x7f\x00\x00\x01\x00"))
+	say("unicast device", unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_UNICAST_IF, 1<<24))
+	say("routing header", unix.SetsockoptString(fd6, unix.IPPROTO_IPV6, unix.IPV6_RTHDR, string(route)))
+	say("packet options", unix.SetsockoptString(fd6, unix.IPPROTO_IPV6, unix.IPV6_2292PKTOPTIONS, string(route)))
+	say("unicast device", unix.SetsockoptInt(fd6, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_IF, 1<<24))
+	say("protocol", unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_ULP, "smc"))
+	say("fast open", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT, 1))
+	fmt.Println(must(unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT)))
+	say("another", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+	return 0
+}
+
+// helpWithin connects to an address outside, and goes on as another helper with that of a server inside.
+func helpWithin(args []string) int {
+	outside, name := args[0], args[1]
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), helperEnv+"=hello")
+	out := must(c.StdoutPipe())
+	must(0, c.Start())
+	at := ""
+	must(fmt.Fscan(out, &at))
+	must(0, unix.Connect(tcp(outside), sockaddr(outside)))
+	return become(name, at)
+}
+
+// helpGuess connects inside, where nobody is, and goes on as another helper.
+func helpGuess(args []string) int {
+	_ = unix.Connect(tcp("127.0.0.1:1"), sockaddr("127.0.0.1:1"))
+	return become(args[1], args[0])
+}
+
+// become goes on as another helper.
+func become(name string, args ...string) int {
+	must(0, os.Setenv(helperEnv, name))
+	must(0, syscall.Exec("/proc/self/exe", append([]string{os.Args[0]}, args...), os.Environ()))
+	return 1
+}
+
+// helpHello says hello to whoever connects, inside.
+func helpHello([]string) int {
+	l := must(net.Listen("tcp4", "127.0.0.1:0"))
+	fmt.Println(l.Addr())
+	for {
+		c := must(l.Accept())
+		go func() {
+			_, _ = c.Write([]byte("hello\n"))
+			_, _ = io.Copy(io.Discard, c)
+			_ = c.Close()
+		}()
+	}
+}
+
+// helpServer sets options as servers do, and looks at them where it listens.
+func helpServer([]string) int {
+	fd := must(unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0))
+	second := must(unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0))
+	poll := must(unix.EpollCreate1(0))
+	must(0, unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: 7}))
+	options := []struct{ level, name, v int }{
+		{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}, {unix.SOL_SOCKET, unix.SO_REUSEPORT, 1}, {unix.SOL_SOCKET, unix.SO_RCVBUF, 40000},
+		{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0}, {unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, 1}, {unix.IPPROTO_TCP, unix.TCP_FASTOPEN, 5},
+	}
+	var before []int
+	for _, o := range options {
+		must(0, unix.SetsockoptInt(fd, o.level, o.name, o.v))
+		before = append(before, must(unix.GetsockoptInt(fd, o.level, o.name)))
+	}
+	say("bind", unix.Bind(fd, &unix.SockaddrInet6{}))
+	port := must(unix.Getsockname(second)).(*unix.SockaddrInet6).Port
+	say("listen", unix.Listen(second, 5))
+	same := true
+	for i, o := range options {
+		same = same && must(unix.GetsockoptInt(fd, o.level, o.name)) == before[i]
+	}
+	fmt.Println("options:", same, "inside:", cookie(fd) == cookie(udp("127.0.0.1:1")))
+	again := must(unix.Socket(unix.AF_INET6, unix.SOCK_STREAM, 0))
+	say("in use", unix.Bind(again, &unix.SockaddrInet6{Port: port}))
+	client := tcp("127.0.0.1:1")
+	say("connect", unix.Connect(client, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}))
+	must(unix.Write(client, []byte("x")))
+	var events [4]unix.EpollEvent
+	fmt.Println(must(unix.EpollWait(poll, events[:], -1)), events[0].Fd)
+	_, _, err := unix.Accept(fd)
+	say("accept", err)
+	say("privileged", unix.Bind(tcp("127.0.0.1:1"), sockaddr("127.0.0.1:80")))
+	return 0
 }

@@ -37,10 +37,10 @@ func (s *server) bind(n *notification) {
 	if c == nil {
 		return
 	}
-	defer c.close()
 	if e == 0 {
 		e = c.bring()
 	}
+	c.close()
 	if e != 0 {
 		c.l.answer(c.id, e)
 		return
@@ -54,13 +54,13 @@ func (s *server) listen(n *notification) {
 	if c == nil {
 		return
 	}
-	defer c.close()
 	if e == 0 {
 		e = c.bring()
 	}
 	if e == 0 {
 		e = c.listen(n.args[1])
 	}
+	c.close()
 	c.l.answer(c.id, e)
 }
 

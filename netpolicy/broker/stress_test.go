@@ -3,6 +3,7 @@ package broker_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"strconv"
@@ -108,19 +109,26 @@ func policy(t *testing.T, ports ...netip.AddrPort) (p netpolicy.Policy) {
 	return p
 }
 
-// helpStorm connects to an allowed server, a denied one, and one that is allowed at
-// times, until its time is up, on two threads.
+// helpStorm connects to an allowed server, a denied one, one that is allowed at times, and one inside,
+// until its time is up, on two threads.
 func helpStorm(args []string) int {
 	end := time.Now().Add(must(time.ParseDuration(args[3])))
+	l := must(net.Listen("tcp", "192.0.0.8:0"))
+	go func() {
+		for {
+			_ = must(l.Accept()).Close()
+		}
+	}()
+	servers := append(args[:3:3], l.Addr().String())
 	var tries [2]int
 	var wrong [2]error
 	var all sync.WaitGroup
 	for i := range tries {
 		all.Go(func() {
 			for ; wrong[i] == nil && time.Now().Before(end); tries[i]++ {
-				k := rand.IntN(3)
-				err := attempt(args[k], rand.IntN(2) == 0)
-				if k == 0 && err != nil || k == 1 && err == nil || err != nil && err != unix.ECONNREFUSED {
+				k := rand.IntN(len(servers))
+				err := attempt(servers[k], rand.IntN(2) == 0)
+				if k == 0 && err != nil || k == 1 && err == nil || k == 3 && err != nil || err != nil && err != unix.ECONNREFUSED {
 					wrong[i] = fmt.Errorf("server %d: %v", k, err)
 				}
 			}
