@@ -2,9 +2,9 @@
 // privilege.
 //
 // The sandbox has a network namespace of its own with nothing in it but a loopback device. A
-// seccomp filter has a thread of this process told of the command's connect(2), listen(2),
-// and of sendto(2), sendmsg(2), sendmmsg(2) with an address; it
-// answers in their place, see seccomp_unotify(2).
+// seccomp filter has a thread of this process told of the command's socket(2) for TCP, of connect(2), bind(2),
+// listen(2), and of sendto(2), sendmsg(2), sendmmsg(2) with an address; it answers in their place,
+// see seccomp_unotify(2).
 //
 //	b, err := broker.New(broker.Options{Decide: …})
 //	b.Attach(cmd)           // an nsexec.Cmd with a network namespace of its own
@@ -13,24 +13,30 @@
 //
 // # TCP
 //
-// The address is copied once, and all that follows is done with the copy. Where it may be reached
-// the Broker connects a socket of the host's network, gives it the options of the caller's one, and puts
-// it under the caller's number, or numbers, and into the epoll instances in which that was. From then on
-// nobody is in between: data goes at the speed of the host. What may not be reached is ECONNREFUSED.
-// Addresses of the sandbox itself (127.0.0.0/8, ::1, 0.0.0.0, ::) are connected inside.
+// A TCP socket is one of the host's network from the beginning. On connect(2) the address is copied once, and
+// all that follows is done with the copy. Where it may be reached the Broker connects the socket, and nobody is in
+// between from then on: data goes at the speed of the host. What may not be reached is ECONNREFUSED.
 //
-// Where a socket was in an epoll instance before connect(2), a thread of this process ends. Whoever starts
+// Addresses of the sandbox itself (127.0.0.0/8, ::1, 0.0.0.0, ::) are connected inside, and bind(2) and listen(2)
+// are for sockets inside: before any of them a socket of the sandbox's network takes the place of the host's. It gets
+// the options of the old one, and is put under the caller's number, or numbers, and into the epoll instances in
+// which that was. Who has used its last socket inside is thought to use the next one there too, and gets
+// one of the sandbox, for which nothing has to be exchanged; if that was wrong, one of the host takes its place.
+//
+// Where a socket is exchanged that was in an epoll instance, a thread of this process ends. Whoever starts
 // children with a signal for the parent's end (SysProcAttr.Pdeathsig) has to keep the
 // thread that starts them locked: for the kernel the thread is the parent.
 //
 // What is not as without a Broker:
 //
-//   - what a socket was bound to before connect(2) (address, port, device) is not kept;
-//   - another process that shares the unconnected socket keeps the unconnected one;
+//   - what a socket was bound to before it is connected to the outside (address, port) is not kept;
+//   - another process that shares a socket which is exchanged keeps the old one;
 //   - a call that waits is interrupted by a signal handler up to 100 ms late;
-//   - MSG_FASTOPEN is EOPNOTSUPP, and TCP_FASTOPEN_CONNECT has no effect;
+//   - MSG_FASTOPEN is EOPNOTSUPP, TCP_FASTOPEN_CONNECT has no effect, and sockets get no device of
+//     their own, no source route and no other protocol above TCP (SO_BINDTODEVICE, IP_OPTIONS, TCP_ULP, see filter.go);
 //   - a host socket shows the host's addresses (getsockname(2), and the ioctls of
 //     netdevice(7) on it);
+//   - a network namespace that the command makes has no TCP of its own;
 //   - for peers inside, the owner of a unix listener is process 0, see SO_PEERCRED in unix(7);
 //   - sendmmsg(2) sends nothing where one of its messages is denied.
 //
@@ -56,20 +62,22 @@
 // The command and all it starts may do the following at any time: write to memory that is being read,
 // put another file under a number that is being looked at, fork, pass sockets around, end.
 //
-//  1. A socket of the host comes into the sandbox in one way: connected, by the Broker, to an address that
-//     it decided about in its own memory. It reads nothing twice, and asks whether the caller still
+//  1. A socket of the host comes into the sandbox in one way: made by the Broker, for TCP, not connected. The only way
+//     to connect it is the Broker's connect(2), on its own copy of the socket, to an address
+//     that it decided about in its own memory. It reads nothing twice, and asks whether the caller still
 //     waits after it has looked at anything that is found by the caller's number.
-//  2. Such a socket can be disconnected (AF_UNSPEC), and is then good for another connect or a
-//     listen. listen(2) is done by the Broker on its own copy of the socket, and only if the kernel says
-//     that it is of the sandbox's network namespace (SO_NETNS_COOKIE) or a unix one. So bind(2) needs no
-//     trap: a socket of the host that is bound neither gets nor sends anything. It can keep a port of the host
-//     from others, as any program of this user can.
-//  3. connect(2) on a disconnected one is the Broker's, and is decided as the first.
+//  2. listen(2) is done by the Broker on its own copy too, and only if the kernel says that it is of the sandbox's
+//     network namespace (SO_NETNS_COOKIE) or a unix one. bind(2) goes on in the kernel, and can come to a socket of the
+//     host where another thread puts one under the number meanwhile: a TCP socket that is bound, and neither
+//     connected nor listens, gets and sends nothing. It can keep a port of the host from others, as any
+//     program of this user can.
+//  3. A connected one can be disconnected (AF_UNSPEC), and is as in the beginning. What its options can do to where
+//     its packets go is seen in registers, and refused by the filter.
 //  4. Calls that the kernel does itself (SECCOMP_USER_NOTIF_FLAG_CONTINUE) are done with memory and
 //     descriptors as they are then, not as they were looked at. For connects of unix and netlink sockets that
-//     is so. They are safe because the command is in a Landlock domain that may not connect TCP at all
-//     (Linux 6.7): whatever is put under the number, the kernel refuses it. Without Landlock such connects
-//     are EPERM.
+//     is so (for bind(2) see 2, and what socket(2) is called with is in registers). They are safe because the
+//     command is in a Landlock domain that may not connect TCP at all (Linux 6.7): whatever is put under the number,
+//     the kernel refuses it. Without Landlock such connects are EPERM.
 //  5. sendto(2) and its like go on in the kernel too. On a UDP socket, which is the sandbox's, they end
 //     at the relay, which decides by the packet. On a TCP socket of the host an address
 //     means something only with MSG_FASTOPEN, and flags are in a register: the filter sees them.
