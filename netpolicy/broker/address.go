@@ -42,9 +42,10 @@ func (a *sockaddr) addrPort() netip.AddrPort {
 // sizeofSockaddrIn6RFC2133: without the scope, which the kernel does not insist on.
 const sizeofSockaddrIn6RFC2133 = 24
 
-// connect is connect(2) for a socket that does not wait.
+// connect is connect(2) for a socket that does not wait, unless another thread of the caller has the kernel
+// lock it, or has it wait: so the scheduler is told.
 func (a *sockaddr) connect(fd int) syscall.Errno {
-	_, _, e := syscall.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&a.b)), uintptr(a.n))
+	_, _, e := syscall.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&a.b)), uintptr(a.n))
 	return e
 }
 

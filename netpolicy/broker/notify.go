@@ -46,15 +46,24 @@ type listener int
 // receive waits for a system call. ENOENT: it has gone away meanwhile.
 func (l listener) receive(n *notification) syscall.Errno {
 	*n = notification{}
-	_, _, e := syscall.Syscall(unix.SYS_IOCTL, uintptr(l), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(n)))
-	return e
+	return l.ioctl(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(n))
+}
+
+// ioctl is ioctl(2). The kernel has a lock for all callers of the filter, and puts descriptors into a caller's table when that
+// runs: with little of a processor that takes as long as the caller likes, which is why the scheduler is told. A signal that comes
+// while somebody else has the lock is EINTR, and nothing is done.
+func (l listener) ioctl(request uintptr, arg unsafe.Pointer) syscall.Errno {
+	for {
+		if _, _, e := syscall.Syscall(unix.SYS_IOCTL, uintptr(l), request, uintptr(arg)); e != syscall.EINTR {
+			return e
+		}
+	}
 }
 
 // valid reports whether the caller still waits, and so is still the process that its
 // number names.
 func (l listener) valid(id uint64) bool {
-	_, _, e := syscall.RawSyscall(unix.SYS_IOCTL, uintptr(l), unix.SECCOMP_IOCTL_NOTIF_ID_VALID, uintptr(unsafe.Pointer(&id)))
-	return e == 0
+	return l.ioctl(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id)) == 0
 }
 
 // answer ends the call: with 0 or an error.
@@ -69,27 +78,26 @@ func (l listener) proceed(id uint64) {
 
 func (l listener) send(r *reply) {
 	// It can fail only where the caller is gone.
-	_, _, _ = syscall.RawSyscall(unix.SYS_IOCTL, uintptr(l), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(r)))
+	_ = l.ioctl(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(r))
 }
 
 // place puts our descriptor fd over the caller's one of that number.
 func (l listener) place(id uint64, fd, number int, cloexec bool) syscall.Errno {
 	a := addition{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SETFD, source: uint32(fd), number: uint32(number)}
-	if cloexec {
-		a.numFlags = unix.O_CLOEXEC
-	}
-	_, _, e := syscall.RawSyscall(unix.SYS_IOCTL, uintptr(l), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&a)))
-	return e
+	return l.add(&a, cloexec)
 }
 
 // give gives the caller our descriptor fd under a number of its own, with which the call ends.
 func (l listener) give(id uint64, fd int, cloexec bool) syscall.Errno {
 	a := addition{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, source: uint32(fd)}
+	return l.add(&a, cloexec)
+}
+
+func (l listener) add(a *addition, cloexec bool) syscall.Errno {
 	if cloexec {
 		a.numFlags = unix.O_CLOEXEC
 	}
-	_, _, e := syscall.RawSyscall(unix.SYS_IOCTL, uintptr(l), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&a)))
-	return e
+	return l.ioctl(unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(a))
 }
 
 // wakeHere has callers and us woken on the processor where the other one is. Linux 6.6.

@@ -13,7 +13,8 @@ import (
 func option(fd sys.FD, level, name int) (v int, e syscall.Errno) {
 	var value int32
 	n := uint32(4)
-	_, _, e = syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(name),
+	// Some of them are read under the socket's lock, which a thread of the caller can have: the scheduler is told.
+	_, _, e = syscall.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(name),
 		uintptr(unsafe.Pointer(&value)), uintptr(unsafe.Pointer(&n)), 0)
 	return int(value), e
 }
