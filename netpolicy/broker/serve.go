@@ -75,14 +75,16 @@ func (s *server) serve() {
 
 // quiet has no signal come to this thread until it is undone, such as the Go runtime's, which can
 // do without: one that came while a descriptor is given would end the caller's socket(2) with 0, see
-// seccomp_notify_addfd in kernel/seccomp.c.
+// seccomp_notify_addfd in kernel/seccomp.c. Not those that a fault in the thread itself is, and not those by which
+// syscall.AllThreadsSyscall (33) and the setuid(2) of C libraries (glibc's 33, musl's 34) have all threads do
+// something, and wait until they have.
 func quiet() (undo func()) {
 	var all, before unix.Sigset_t
 	for i := range all.Val {
 		all.Val[i] = ^uint64(0)
 	}
-	for _, fault := range [...]unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP} {
-		all.Val[0] &^= 1 << (fault - 1)
+	for _, s := range [...]unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGSYS, 32, 33, 34} {
+		all.Val[0] &^= 1 << (s - 1)
 	}
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before)
 	return func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }
