@@ -76,6 +76,7 @@ type Broker struct {
 
 	cookie uint64 // of the sandbox's network namespace
 	slow   chan struct{}
+	watch  watch
 }
 
 // Error is what did not work, and on what.

@@ -20,7 +20,7 @@ func (s *server) connect(n *notification) {
 		return
 	}
 	c.to = to
-	if fault != 0 {
+	if fault != 0 && e != syscall.EBADF {
 		e = fault
 	}
 	if e == 0 {
@@ -86,7 +86,7 @@ func (c *call) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
 	if c.b.sandboxed(c.old) == inward {
 		return c.itself()
 	}
-	if e := c.state(0); e != 0 {
+	if e := c.used(); e != 0 {
 		return e, false
 	}
 	if e := c.make(inward); e != 0 {
@@ -134,19 +134,19 @@ func (c *call) udp(to netip.AddrPort) syscall.Errno {
 // itself connects the caller's own socket.
 func (c *call) itself() (e syscall.Errno, later bool) {
 	if c.flags&unix.O_NONBLOCK != 0 {
-		return c.to.connect(int(c.old)), false
+		return c.attempt(c.old), false
 	}
 	// Nobody else sees that for a moment it does not wait, but for other threads of
 	// the caller.
 	if _, e := fcntl(c.old, unix.F_SETFL, c.flags|unix.O_NONBLOCK); e != 0 {
 		return e, false
 	}
-	e = c.to.connect(int(c.old))
+	e = c.attempt(c.old)
 	if e == syscall.EINPROGRESS || e == syscall.EALREADY {
 		// What is near has answered by now.
-		e = c.to.connect(int(c.old))
+		e = c.attempt(c.old)
 	}
-	if e == syscall.EALREADY {
+	if e == syscall.EINPROGRESS || e == syscall.EALREADY {
 		return c.later(c.old)
 	}
 	c.restore()
@@ -156,27 +156,33 @@ func (c *call) itself() (e syscall.Errno, later bool) {
 // restore gives the caller's own socket its flags back.
 func (c *call) restore() { _, _ = fcntl(c.old, unix.F_SETFL, c.flags) }
 
-// state is what a socket answers to a connect(2) that is not the first one; none where it is not
-// connected, or not any more.
-func (c *call) state(none syscall.Errno) syscall.Errno {
-	const synSent, synRecv, closed = 2, 3, 7
-	var info [8]byte
-	n := uint32(len(info))
-	_, _, e := syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(c.old), unix.IPPROTO_TCP, unix.TCP_INFO,
-		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&n)), 0)
-	switch {
+// used is what a socket answers to a connect(2) that is not the first one; 0 where it is not connected, or not
+// any more.
+func (c *call) used() syscall.Errno {
+	const synSent, synRecv = 2, 3
+	switch state, e := c.state(); {
 	case e != 0:
 		return e
-	case info[0] == closed:
+	case state == closed:
 		// Of the connect before, which did not wait; a disconnect leaves one too.
-		if pending, _ := option(c.old, unix.SOL_SOCKET, unix.SO_ERROR); pending != 0 && pending != int(syscall.ECONNRESET) {
+		if pending, _ := option(c.old, unix.SOL_SOCKET, unix.SO_ERROR); pending != int(syscall.ECONNRESET) {
 			return syscall.Errno(pending)
 		}
-		return none
-	case info[0] == synSent || info[0] == synRecv:
+		return 0
+	case state == synSent || state == synRecv:
 		return syscall.EALREADY
 	}
 	return syscall.EISCONN
+}
+
+// closed is TCP_CLOSE, net/tcp_states.h.
+const closed = 7
+
+// state is what state the caller's TCP socket is in.
+func (c *call) state() (byte, syscall.Errno) {
+	// The first field of struct tcp_info.
+	info, e := option(c.old, unix.IPPROTO_TCP, unix.TCP_INFO)
+	return byte(info), e
 }
 
 // sandboxed reports whether a socket is of the sandbox's network namespace.

@@ -5,7 +5,10 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -99,7 +102,8 @@ closed: EBADF
 file: ENOTSOCK
 family: EAFNOSUPPORT
 unix: EAFNOSUPPORT
-none: EINVAL`},
+none: EINVAL
+closed, fault: EBADF`},
 		{"server", "server", nil, `bind: ok
 listen: ok
 options: true inside: true
@@ -111,6 +115,21 @@ privileged: EACCES`},
 		{"listen", "listen", nil, strings.TrimSuffix(strings.Repeat("bind: ok\nlisten: ok\n"+strings.Repeat("connect: ok\ntrue\naccept: ok\nhello\n", 2), 3), "\n")},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t) })
+	}
+}
+
+// TestListenAfterFailure: a connect that failed does not keep anybody from listening.
+func TestListenAfterFailure(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	_ = l.Close()
+	c := helper(t, "failed", at)
+	attach(t, c, allow("tcp:"+at))
+	if got, want := output(t, c), "connect: EINPROGRESS\nbind: ok\nlisten: ok\ninside: true"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -139,6 +158,20 @@ func fill(args []string, allowed, denied netip.AddrPort) []string {
 		all = append(all, a)
 	}
 	return all
+}
+
+// TestAllThreads: what has all threads of this process do something does not wait for one of the Broker's for ever.
+func TestAllThreads(t *testing.T) {
+	server := echo(t, "127.0.0.1:0")
+	c := helper(t, "orphan", server.String())
+	b := attach(t, c, allow("tcp:"+server.String()))
+	inTwoParts(t, c, func() error {
+		if _, _, e := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0); e != 0 && e != syscall.ENOTSUP { // with cgo
+			return e
+		}
+		b.Close()
+		return nil
+	}, "socket: ENOSYS\nconnect: ENOSYS\nsendto: ENOSYS\nbind: ENOSYS\nlisten: ENOSYS\nwrite: ok\n")
 }
 
 // What the process that decides leaves undone, the kernel does not do either.

@@ -34,7 +34,7 @@ func helpers() map[string]func(args []string) int {
 		"bad": helpBad, "orphan": helpOrphan, "passed": helpPassed, "magic": helpMagic,
 		"storm": helpStorm, "bench": helpBench, "many": helpMany, "messages": helpMessages, "world": helpWorld, "brokered": helpBrokered, "sizes": helpSizes, "udpswap": helpUDPSwap, "acceptor": helpAcceptor,
 		"unused": helpUnused, "inherited": helpInherited, "refused": helpRefused, "within": helpWithin, "guess": helpGuess, "hello": helpHello,
-		"server": helpServer,
+		"server": helpServer, "errqueue": helpErrQueue, "flip": helpFlip, "failed": helpFailed,
 	}
 }
 
@@ -308,6 +308,16 @@ func helpAgain(args []string) int {
 	return 0
 }
 
+// helpFailed does not ask how a connect to where nobody is has ended, and listens.
+func helpFailed(args []string) int {
+	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0))
+	say("connect", unix.Connect(fd, sockaddr(args[0])))
+	must(unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1))
+	say("bind", unix.Bind(fd, sockaddr("127.0.0.1:0")))
+	listenInside(fd)
+	return 0
+}
+
 // helpUnspec disconnects a host socket and tries what could be done with it.
 func helpUnspec(args []string) int {
 	allowed, denied := args[0], args[1]
@@ -482,6 +492,7 @@ func helpBad(args []string) int {
 	a.Family = unix.AF_UNIX
 	say("unix", connect(fd, unsafe.Pointer(&a), 16))
 	say("none", connect(fd, nil, 0))
+	say("closed, fault", connect(1000, unsafe.Pointer(&none[0]), 16))
 	return 0
 }
 

@@ -72,7 +72,7 @@ func (c *call) listen(backlog uint64) syscall.Errno {
 	case c.domain != unix.AF_UNIX && !c.b.sandboxed(fd):
 		return syscall.EPERM
 	}
-	_, _, e := syscall.RawSyscall(unix.SYS_LISTEN, uintptr(fd), uintptr(backlog), 0)
+	_, _, e := syscall.Syscall(unix.SYS_LISTEN, uintptr(fd), uintptr(backlog), 0)
 	return e
 }
 
@@ -82,7 +82,7 @@ func (c *call) bring() syscall.Errno {
 	if !c.tcpip() || c.b.sandboxed(c.old) {
 		return 0
 	}
-	if e := c.state(0); e != 0 {
+	if state, e := c.state(); e != 0 || state != closed {
 		return syscall.EINVAL
 	}
 	c.s.inward = true

@@ -75,19 +75,16 @@ func (c *call) await(fd sys.FD) syscall.Errno {
 		switch {
 		case err == nil:
 			// The second one tells how the first one ended.
-			e := c.to.connect(int(fd))
-			switch {
-			case e == syscall.EALREADY || e == syscall.EINPROGRESS:
-				continue // another thread of the caller has begun anew
-			case e == syscall.EISCONN:
-				e = 0 // and told another one
+			if e := c.attempt(fd); e != syscall.EALREADY {
+				return c.settle(fd, e)
 			}
-			if e == 0 && c.fresh != sys.None {
-				e = c.replace()
-			}
-			return e
+			// Another thread of the caller has begun anew. Or what is ready is a message in the socket's error
+			// queue, which stays there.
+			time.Sleep(lookEvery)
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return syscall.EIO
+		}
+		switch {
 		case !c.l.valid(c.id) || c.b.ending():
 			return answered
 		case timeout > 0 && time.Since(started) >= timeout:
@@ -96,6 +93,22 @@ func (c *call) await(fd sys.FD) syscall.Errno {
 			return restart
 		}
 	}
+}
+
+// settle does what is left when a connect has ended; e is how, as one more says.
+func (c *call) settle(fd sys.FD, e syscall.Errno) syscall.Errno {
+	switch e {
+	case syscall.EINPROGRESS:
+		// Another thread of the caller has ended it, and this is a new one, which nobody decided about.
+		_ = disconnect(int(fd))
+		return syscall.ECONNABORTED
+	case syscall.EISCONN:
+		e = 0 // another thread was told
+	}
+	if e == 0 && c.fresh != sys.None {
+		e = c.replace()
+	}
+	return e
 }
 
 // timeout is how long the caller wants to wait; 0: as long as it takes.

@@ -1,0 +1,118 @@
+package broker_test
+
+import (
+	"io"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A caller's other threads can change its socket while the Broker connects it. That costs nobody but the
+// caller anything: the embedding program goes on, and the Broker can be closed.
+func TestChangedMeanwhile(t *testing.T) {
+	for _, name := range []string{"errqueue", "flip"} {
+		t.Run(name, func(t *testing.T) {
+			at := full(t)
+			c := helper(t, name, at.String())
+			b := attach(t, c, allow("tcp:"+at.String()))
+			stdout, err := c.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(stdout, make([]byte, len("before: ok\n"))); err != nil {
+				t.Fatal(err)
+			}
+			before := cpu(t)
+			end := time.Now().Add(time.Second)
+			for time.Now().Before(end) {
+				began := time.Now()
+				runtime.GC() // stops all threads
+				if d := time.Since(began); d > 500*time.Millisecond {
+					t.Errorf("the embedding program stood still for %v", d)
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			if d := cpu(t) - before; name == "errqueue" && d > 500*time.Millisecond {
+				t.Errorf("a connect that waits has taken %v of a processor's time in a second", d)
+			}
+			_ = c.Process.Kill()
+			_ = c.Wait()
+			closed := time.Now()
+			b.Close()
+			if d := time.Since(closed); d > 5*time.Second {
+				t.Errorf("Close took %v", d)
+			}
+		})
+	}
+}
+
+// cpu is how much time of processors this process has had.
+func cpu(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// crowded is a server inside that answers nobody any more.
+func crowded() (at unix.Sockaddr, accept func() int) {
+	l := tcp("127.0.0.1:1")
+	must(0, unix.Bind(l, sockaddr("127.0.0.1:0")))
+	must(0, unix.Listen(l, 0))
+	at = must(unix.Getsockname(l))
+	return at, func() int {
+		fd, _, err := unix.Accept(l)
+		return must(fd, err)
+	}
+}
+
+// crowd fills it.
+func crowd(at unix.Sockaddr) {
+	for range 3 {
+		_ = unix.Connect(must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)), at)
+	}
+}
+
+// helpErrQueue connects where nobody answers a socket that poll(2) calls ready all the time: it has a message in
+// its error queue.
+func helpErrQueue([]string) int {
+	at, accept := crowded()
+	fd := tcp("127.0.0.1:1")
+	must(0, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ZEROCOPY, 1))
+	must(0, unix.Connect(fd, at))
+	accept()
+	must(unix.SendmsgN(fd, make([]byte, 4096), nil, nil, unix.MSG_ZEROCOPY))
+	p := []unix.PollFd{{Fd: int32(fd)}}
+	must(unix.Poll(p, -1))
+	must(0, rawConnect(fd, unix.AF_UNSPEC))
+	crowd(at)
+	say("before", nil)
+	say("connect", unix.Connect(fd, at))
+	return 0
+}
+
+// helpFlip has one thread take O_NONBLOCK away from a socket that another one connects to where nobody answers.
+func helpFlip(args []string) int {
+	fd := tcp(args[0])
+	var flip sync.WaitGroup
+	flip.Go(func() {
+		runtime.LockOSThread()
+		for {
+			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0)
+		}
+	})
+	say("before", nil)
+	for {
+		_ = rawConnect(fd, unix.AF_UNSPEC)
+		_ = unix.SetNonblock(fd, true)
+		_ = unix.Connect(fd, sockaddr(args[0]))
+	}
+}
