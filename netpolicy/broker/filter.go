@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"math"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/nsexec"
@@ -44,7 +46,11 @@ func (c *coder) when(jump uint16, k uint32, body func()) {
 	at := len(c.f)
 	c.add(jump, 0, 0, k)
 	body()
-	c.f[at].Jf = uint8(len(c.f) - at - 1)
+	over := len(c.f) - at - 1
+	if over > math.MaxUint8 {
+		panic("BUG: a jump over more than a filter can have")
+	}
+	c.f[at].Jf = uint8(over)
 }
 
 // begin adds what refuses system calls of other architectures, and loads the number.

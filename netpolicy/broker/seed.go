@@ -78,6 +78,8 @@ func (s *seed) make() (sys.FD, error) {
 				fd.Close()
 				return sys.None, err
 			}
+			// That leaves ECONNRESET, which a new one has not, and who asks first gets.
+			_, _ = option(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 			return fd, nil
 		}
 		fd.Close()
