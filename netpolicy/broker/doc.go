@@ -31,7 +31,11 @@
 //
 //   - what a socket was bound to before it is connected to the outside (address, port) is not kept;
 //   - another process that shares a socket which is exchanged keeps the old one;
-//   - a call that waits is interrupted by a signal handler up to 100 ms late;
+//   - a call that waits is interrupted by a signal handler up to 100 ms late (before Linux 5.19 any call at once, and a
+//     connect(2) that is begun anew after it may be EISCONN);
+//   - as long as a connect(2) waits, whoever else has the socket sees that it does not (O_NONBLOCK), and what they set of that is
+//     undone behind it;
+//   - where this process is stopped (SIGSTOP, a freezer) just as it gives somebody a TCP socket, socket(2) may be 0;
 //   - MSG_FASTOPEN is EOPNOTSUPP, TCP_FASTOPEN_CONNECT has no effect, and sockets get no device of
 //     their own, no source route and no other protocol above TCP (SO_BINDTODEVICE, IP_OPTIONS, TCP_ULP, see filter.go);
 //   - a host socket shows the host's addresses (getsockname(2), and the ioctls of
@@ -62,15 +66,15 @@
 // The command and all it starts may do the following at any time: write to memory that is being read,
 // put another file under a number that is being looked at, fork, pass sockets around, end.
 //
-//  1. A socket of the host comes into the sandbox in one way: made by the Broker, for TCP, not connected. The only way
-//     to connect it is the Broker's connect(2), on its own copy of the socket, to an address
-//     that it decided about in its own memory. It reads nothing twice, and asks whether the caller still
-//     waits after it has looked at anything that is found by the caller's number.
+//  1. A socket of the host comes into the sandbox in one way: made by the Broker, for TCP, and not connected, or, in
+//     an exchange, to an address that it decided about. The only way to connect it is the Broker's connect(2), on its own copy
+//     of the socket, to an address that it decided about in its own memory. It reads nothing twice, and asks whether the
+//     caller still waits after it has looked at anything that is found by the caller's number.
 //  2. listen(2) is done by the Broker on its own copy too, and only if the kernel says that it is of the sandbox's
 //     network namespace (SO_NETNS_COOKIE) or a unix one. bind(2) goes on in the kernel, and can come to a socket of the
 //     host where another thread puts one under the number meanwhile: a TCP socket that is bound, and neither
-//     connected nor listens, gets and sends nothing. It can keep a port of the host from others, as any
-//     program of this user can.
+//     connected nor listens, gets and sends nothing. It can keep a port of the host from others, and be connected from
+//     there to what may be reached, as any program of this user can.
 //  3. A connected one can be disconnected (AF_UNSPEC), and is as in the beginning. What its options can do to where
 //     its packets go is seen in registers, and refused by the filter.
 //  4. Calls that the kernel does itself (SECCOMP_USER_NOTIF_FLAG_CONTINUE) are done with memory and
