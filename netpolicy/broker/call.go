@@ -62,5 +62,23 @@ func (c *call) tcpip() bool { return c.ip() && c.protocol == unix.IPPROTO_TCP }
 
 func (c *call) close() {
 	c.fresh.Close()
+	// struct linger: a flag, and how long.
+	if v, _, e := bytesOption(c.old, unix.SOL_SOCKET, unix.SO_LINGER); e == 0 && c.tcpip() && [4]byte(v[4:]) != [4]byte{} {
+		leave(&c.old)
+	}
 	c.old.Close()
+}
+
+// leave closes a socket that lingers, of which ours may be the last descriptor by now: the kernel would wait for its data to
+// be taken, as long as the caller has said. It does not for a thread that ends.
+func leave(fd *sys.FD) {
+	has, closed := make(chan struct{}), make(chan struct{})
+	go apart(func() {
+		_ = unix.Unshare(unix.CLONE_FILES)
+		close(has)
+		<-closed
+	})
+	<-has
+	fd.Close()
+	close(closed)
 }

@@ -99,20 +99,27 @@ func (t *task) registrations(poll int) (all []registration) {
 // swap replaces old by fresh in epoll instances. The kernel knows a registration by the open file
 // and the number, and the number has to be the caller's. So it is done with a table of descriptors that is nobody
 // else's, on a thread that ends afterwards.
-func swap(regs []registration, old, fresh sys.FD) syscall.Errno {
-	done := make(chan syscall.Errno)
+func swap(regs []registration, old, fresh sys.FD) (e syscall.Errno) {
+	apart(func() { e = swapHere(regs, int(old), int(fresh)) })
+	return e
+}
+
+// apart runs f on a thread that ends behind it.
+func apart(f func()) {
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
 			// The first thread cannot end: it would keep the copies of all descriptors, and
 			// /proc/self would show them. As long as it is held the next one is another.
-			done <- swap(regs, old, fresh)
+			apart(f)
 			runtime.UnlockOSThread()
 			return
 		}
-		done <- swapHere(regs, int(old), int(fresh)) // never unlocked: the thread ends
+		f() // never unlocked: the thread ends
 	}()
-	return <-done
+	<-done
 }
 
 // swapHere is swap on a thread that is not used any more. While a number means something

@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"io"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
@@ -49,6 +50,59 @@ func TestChangedMeanwhile(t *testing.T) {
 				t.Errorf("Close took %v", d)
 			}
 		})
+	}
+}
+
+// A caller can close its socket while the Broker has a copy, whose end the kernel then waits for (SO_LINGER).
+func TestLinger(t *testing.T) {
+	c := helper(t, "linger")
+	b := attach(t, c, allow())
+	stdout, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(stdout, make([]byte, len("before: ok\n"))); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	began := time.Now()
+	b.Close()
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("Close took %v", d)
+	}
+	_ = c.Process.Kill()
+	_ = c.Wait()
+}
+
+// helpLinger has one thread close a socket whose data nobody takes while another one connects it.
+func helpLinger([]string) int {
+	at, accept := crowded()
+	say("before", nil)
+	sockets := make(chan int)
+	go func() {
+		for fd := range sockets {
+			for end := time.Now().Add(rand.N(120 * time.Microsecond)); time.Now().Before(end); {
+			}
+			_ = unix.Close(fd)
+		}
+	}()
+	for {
+		fd := tcp("127.0.0.1:1")
+		must(0, unix.Connect(fd, at))
+		peer := accept()
+		must(0, unix.SetNonblock(fd, true))
+		for b := make([]byte, 64<<10); ; {
+			if _, err := unix.Write(fd, b); err != nil {
+				break
+			}
+		}
+		must(0, unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 20}))
+		sockets <- fd
+		_ = unix.Connect(fd, at)
+		_ = unix.Close(peer)
 	}
 }
 
