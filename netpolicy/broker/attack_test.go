@@ -43,6 +43,12 @@ unicast device: EPERM
 protocol: ENOENT
 fast open: ok
 0
+group: EPERM
+group of IPv6: EPERM
+group of UDP: ok
+source: EPERM
+source: EPERM
+source: EPERM
 another: ok`},
 		{"hand over", "magic", nil, "0: ok\n6e73686f00000000: EINVAL\n6e73686f20000000: EINVAL"},
 		{"sockets", "sockets", nil, `tcp: ok

@@ -76,7 +76,8 @@
 //     connected nor listens, gets and sends nothing. It can keep a port of the host from others, and be connected from
 //     there to what may be reached, as any program of this user can.
 //  3. A connected one can be disconnected (AF_UNSPEC), and is as in the beginning. What its options can do to where
-//     its packets go is seen in registers, and refused by the filter.
+//     its packets go is seen in registers, and refused by the filter; multicast groups are joined by the Broker, on its
+//     own copy, and only by sockets of the sandbox.
 //  4. Calls that the kernel does itself (SECCOMP_USER_NOTIF_FLAG_CONTINUE) are done with memory and
 //     descriptors as they are then, not as they were looked at. For connects of unix and netlink sockets that
 //     is so (for bind(2) see 2, and what socket(2) is called with is in registers). They are safe because the

@@ -149,8 +149,27 @@ var refused = [...]struct {
 	{unix.IPPROTO_TCP, []uint32{unix.TCP_FASTOPEN_CONNECT}, 0},
 }
 
-// option adds what refused says.
+// joins are the options by which a socket joins a multicast group, and which the kernel takes for TCP ones too: a host's
+// would have the host tell its network so, in packets whose contents the caller chooses. The broker sets them.
+var joins = [...]struct {
+	level uint32
+	names []uint32
+}{
+	{unix.IPPROTO_IP, []uint32{unix.MCAST_JOIN_GROUP, unix.MCAST_JOIN_SOURCE_GROUP, unix.IP_ADD_SOURCE_MEMBERSHIP}},
+	{unix.IPPROTO_IPV6, []uint32{unix.MCAST_JOIN_GROUP, unix.MCAST_JOIN_SOURCE_GROUP}},
+}
+
+// option adds what refused and joins say.
 func (c *coder) option() {
+	for _, j := range joins {
+		c.lower(1)
+		c.when(jeq, j.level, func() {
+			c.lower(2)
+			for _, name := range j.names {
+				c.when(jeq, name, c.notify)
+			}
+		})
+	}
 	for _, r := range refused {
 		c.lower(1)
 		c.when(jeq, r.level, func() {

@@ -644,6 +644,25 @@ func helpRefused([]string) int {
 	say("protocol", unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_ULP, "smc"))
 	say("fast open", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT, 1))
 	fmt.Println(must(unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT)))
+	for _, j := range []struct {
+		name    string
+		fd      int
+		level   int
+		address string // struct sockaddr
+	}{
+		{"group", fd, unix.IPPROTO_IP, "\x02\x00\x00\x00\xef\x42\x42\x01"},
+		{"group of IPv6", fd6, unix.IPPROTO_IPV6, "\x0a\x00\x00\x00\x00\x00\x00\x00\xff\x15\x0e: nsrun test"},
+		{"group of UDP", udp("127.0.0.1:1"), unix.IPPROTO_IP, "\x02\x00\x00\x00\xef\x42\x42\x01"},
+	} {
+		var group [136]byte // struct group_req
+		group[0] = 1        // the loopback device
+		copy(group[8:], j.address)
+		say(j.name, unix.SetsockoptString(j.fd, j.level, unix.MCAST_JOIN_GROUP, string(group[:])))
+	}
+	source := make([]byte, 264) // struct group_source_req
+	say("source", unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.MCAST_JOIN_SOURCE_GROUP, string(source)))
+	say("source", unix.SetsockoptString(fd6, unix.IPPROTO_IPV6, unix.MCAST_JOIN_SOURCE_GROUP, string(source)))
+	say("source", unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_ADD_SOURCE_MEMBERSHIP, "\xef\x42\x42\x01\x7f\x00\x00\x01\x7f\x00\x00\x01"))
 	say("another", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
 	return 0
 }

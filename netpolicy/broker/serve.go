@@ -121,6 +121,8 @@ func (s *server) handle() {
 		s.bind(n)
 	case unix.SYS_LISTEN:
 		s.listen(n)
+	case unix.SYS_SETSOCKOPT:
+		s.join(n)
 	case unix.SYS_SENDTO:
 		s.sendTo(n)
 	case unix.SYS_SENDMSG:

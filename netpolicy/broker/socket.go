@@ -2,6 +2,7 @@ package broker
 
 import (
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -74,6 +75,38 @@ func (c *call) listen(backlog uint64) syscall.Errno {
 	}
 	_, _, e := syscall.Syscall(unix.SYS_LISTEN, uintptr(fd), uintptr(backlog), 0)
 	return e
+}
+
+// maxJoin is the size of struct group_source_req.
+const maxJoin = 264
+
+// join answers setsockopt(2) for what is in joins: on our copies of the socket and of the value, and never on a
+// socket of the host's network.
+func (s *server) join(n *notification) {
+	var value [maxJoin]byte
+	size := min(int(int32(n.args[4])), maxJoin)
+	fault := syscall.EINVAL
+	if size >= 0 {
+		fault = readMemory(n.pid, uintptr(n.args[3]), value[:size])
+	}
+	c, e := s.begin(n)
+	if c == nil {
+		return
+	}
+	switch {
+	case e != 0:
+	case !c.ip():
+		e = syscall.ENOPROTOOPT
+	case fault != 0:
+		e = fault
+	case !c.b.sandboxed(c.old):
+		e = syscall.EPERM
+	default:
+		_, _, e = syscall.Syscall6(unix.SYS_SETSOCKOPT, uintptr(c.old), uintptr(int32(n.args[1])), uintptr(int32(n.args[2])),
+			uintptr(unsafe.Pointer(&value)), uintptr(size), 0)
+	}
+	c.close()
+	c.l.answer(c.id, e)
 }
 
 // bring brings a TCP socket of the host's network, which is not connected, into the sandbox. What
