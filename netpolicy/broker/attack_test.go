@@ -50,6 +50,8 @@ source: EPERM
 source: EPERM
 source: EPERM
 another: ok`},
+		{"who waits", "unblock", nil, "answered"},
+		{"ended by another thread", "abort", nil, "connect: ECONNRESET\nbind: ok"},
 		{"hand over", "magic", nil, "0: ok\n6e73686f00000000: EINVAL\n6e73686f20000000: EINVAL"},
 		{"sockets", "sockets", nil, `tcp: ok
 udp6: ok

@@ -209,6 +209,75 @@ func helpOrphan(args []string) int {
 	return 0
 }
 
+// helpUnblock has a socket wait, at the moment at which it is connected to a listener that answers nobody: it
+// tells whether others get answers meanwhile.
+func helpUnblock([]string) int {
+	l := tcp("127.0.0.1:0")
+	must(0, unix.Bind(l, sockaddr("127.0.0.1:0")))
+	must(0, unix.Listen(l, 0))
+	to := must(unix.Getsockname(l))
+	quick := func() int {
+		fd := tcp("127.0.0.1:0")
+		must(0, unix.SetNonblock(fd, true))
+		must(0, unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_SYNCNT, 127))
+		return fd
+	}
+	for range 4 {
+		_ = unix.Connect(quick(), to)
+	}
+	var next, ended atomic.Int32
+	go func() {
+		runtime.LockOSThread()
+		for {
+			if fd := next.Swap(0); fd != 0 {
+				_ = unix.Connect(int(fd), to)
+				ended.Store(fd)
+			}
+		}
+	}()
+	time.AfterFunc(8*time.Second, func() {
+		fmt.Println("hangs")
+		os.Exit(0)
+	})
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		fd := quick()
+		next.Store(int32(fd))
+		for t, n := time.Now(), rand.N(60*time.Microsecond); time.Since(t) < n; {
+		}
+		must(0, unix.SetNonblock(fd, false))
+		_ = unix.Close(tcp("127.0.0.1:0"))
+		for ended.Load() != int32(fd) {
+			_ = unix.Shutdown(fd, unix.SHUT_RDWR) // where it waits, and as it has to
+		}
+		ended.Store(0)
+		_ = unix.Close(fd)
+	}
+	fmt.Println("answered")
+	return 0
+}
+
+// helpAbort ends a connect to a listener that answers nobody, from another thread.
+func helpAbort([]string) int {
+	l := tcp("127.0.0.1:0")
+	must(0, unix.Bind(l, sockaddr("127.0.0.1:0")))
+	must(0, unix.Listen(l, 0))
+	to := must(unix.Getsockname(l))
+	for range 4 {
+		fd := tcp("127.0.0.1:0")
+		must(0, unix.SetNonblock(fd, true))
+		_ = unix.Connect(fd, to)
+	}
+	fd := tcp("127.0.0.1:0")
+	time.AfterFunc(200*time.Millisecond, func() { _ = unix.Shutdown(fd, unix.SHUT_RDWR) })
+	time.AfterFunc(5*time.Second, func() {
+		fmt.Println("hangs")
+		os.Exit(0)
+	})
+	say("connect", unix.Connect(fd, to))
+	say("bind", unix.Bind(fd, sockaddr("127.0.0.1:0"))) // as one that was never connected
+	return 0
+}
+
 // helpMagic sends as only the set-up may.
 func helpMagic([]string) int {
 	p := must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0))

@@ -160,7 +160,7 @@ func (c *call) restore() { _, _ = fcntl(c.old, unix.F_SETFL, c.flags) }
 // any more.
 func (c *call) used() syscall.Errno {
 	const synSent, synRecv = 2, 3
-	switch state, e := c.state(); {
+	switch state, e := state(c.old); {
 	case e != 0:
 		return e
 	case state == closed:
@@ -178,10 +178,10 @@ func (c *call) used() syscall.Errno {
 // closed is TCP_CLOSE, net/tcp_states.h.
 const closed = 7
 
-// state is what state the caller's TCP socket is in.
-func (c *call) state() (byte, syscall.Errno) {
+// state is what state a TCP socket is in.
+func state(fd sys.FD) (byte, syscall.Errno) {
 	// The first field of struct tcp_info.
-	info, e := option(c.old, unix.IPPROTO_TCP, unix.TCP_INFO)
+	info, e := option(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	return byte(info), e
 }
 

@@ -34,7 +34,7 @@ func helpers() map[string]func(args []string) int {
 		"bad": helpBad, "orphan": helpOrphan, "passed": helpPassed, "magic": helpMagic,
 		"storm": helpStorm, "bench": helpBench, "many": helpMany, "messages": helpMessages, "world": helpWorld, "brokered": helpBrokered, "sizes": helpSizes, "udpswap": helpUDPSwap, "acceptor": helpAcceptor,
 		"unused": helpUnused, "inherited": helpInherited, "refused": helpRefused, "within": helpWithin, "guess": helpGuess, "hello": helpHello,
-		"server": helpServer, "errqueue": helpErrQueue, "flip": helpFlip, "failed": helpFailed, "linger": helpLinger,
+		"server": helpServer, "errqueue": helpErrQueue, "flip": helpFlip, "failed": helpFailed, "unblock": helpUnblock, "abort": helpAbort, "linger": helpLinger,
 	}
 }
 

@@ -115,7 +115,7 @@ func (c *call) bring() syscall.Errno {
 	if !c.tcpip() || c.b.sandboxed(c.old) {
 		return 0
 	}
-	if state, e := c.state(); e != 0 || state != closed {
+	if now, e := state(c.old); e != 0 || now != closed {
 		return syscall.EINVAL
 	}
 	c.s.inward = true

@@ -74,8 +74,7 @@ func (c *call) await(fd sys.FD) syscall.Errno {
 		err := raw.Write(func(fd uintptr) bool { return connected(int(fd)) })
 		switch {
 		case err == nil:
-			// The second one tells how the first one ended.
-			if e := c.attempt(fd); e != syscall.EALREADY {
+			if e := c.outcome(fd); e != syscall.EALREADY {
 				return c.settle(fd, e)
 			}
 			// Another thread of the caller has begun anew. Or what is ready is a message in the socket's error
@@ -95,11 +94,25 @@ func (c *call) await(fd sys.FD) syscall.Errno {
 	}
 }
 
-// settle does what is left when a connect has ended; e is how, as one more says.
+// outcome is how a connect ended, as the kernel tells who waits in it. One more tells too, but would begin anew
+// where another thread of the caller has ended the first one with shutdown(2).
+func (c *call) outcome(fd sys.FD) syscall.Errno {
+	if now, e := state(fd); e != 0 || now != closed {
+		return c.attempt(fd)
+	}
+	pending, _ := option(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	_ = disconnect(int(fd))
+	if pending == 0 { // another thread was told
+		return syscall.ECONNABORTED
+	}
+	return syscall.Errno(pending)
+}
+
+// settle does what is left when a connect has ended; e is how.
 func (c *call) settle(fd sys.FD, e syscall.Errno) syscall.Errno {
 	switch e {
 	case syscall.EINPROGRESS:
-		// Another thread of the caller has ended it, and this is a new one, which nobody decided about.
+		// Another thread of the caller has ended it just now, and this is a new one, which nobody decided about.
 		_ = disconnect(int(fd))
 		return syscall.ECONNABORTED
 	case syscall.EISCONN:
