@@ -160,3 +160,19 @@ func TestSwapDescriptor(t *testing.T) {
 		})
 	}
 }
+
+// TestStopped: whoever gets sockets while the Broker's process is stopped and goes on gets no 0 for one.
+func TestStopped(t *testing.T) {
+	c := helper(t, "plenty")
+	attach(t, c, allow())
+	stop := exec.Command("/bin/sh", "-c", "for i in $(seq 300); do kill -STOP $PPID; kill -CONT $PPID; sleep 0.005; done")
+	if err := stop.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := output(t, c), "0 of them were none"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if err := stop.Wait(); err != nil {
+		t.Error(err)
+	}
+}

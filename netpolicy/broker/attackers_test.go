@@ -278,6 +278,20 @@ func helpAbort([]string) int {
 	return 0
 }
 
+// helpPlenty makes sockets for two seconds.
+func helpPlenty([]string) int {
+	none := 0
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		if fd := tcp("127.0.0.1:1"); fd <= 2 {
+			none++
+		} else {
+			_ = unix.Close(fd)
+		}
+	}
+	fmt.Println(none, "of them were none")
+	return 0
+}
+
 // helpMagic sends as only the set-up may.
 func helpMagic([]string) int {
 	p := must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0))

@@ -83,7 +83,11 @@ func (c *call) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
 		return syscall.ECONNREFUSED, false
 	}
 	c.s.inward = inward
-	if c.b.sandboxed(c.old) == inward {
+	network := c.s.host
+	if inward {
+		network = c.b.cookie
+	}
+	if cookie(c.old) == network {
 		return c.itself()
 	}
 	if e := c.used(); e != 0 {
@@ -185,14 +189,16 @@ func state(fd sys.FD) (byte, syscall.Errno) {
 	return byte(info), e
 }
 
-// sandboxed reports whether a socket is of the sandbox's network namespace.
-func (b *Broker) sandboxed(fd sys.FD) bool {
-	var cookie uint64
+// cookie says which network namespace a socket is of; 0: it is none.
+func cookie(fd sys.FD) (v uint64) {
 	n := uint32(8)
-	_, _, e := syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_NETNS_COOKIE,
-		uintptr(unsafe.Pointer(&cookie)), uintptr(unsafe.Pointer(&n)), 0)
-	return e == 0 && cookie == b.cookie
+	_, _, _ = syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_NETNS_COOKIE,
+		uintptr(unsafe.Pointer(&v)), uintptr(unsafe.Pointer(&n)), 0)
+	return v
 }
+
+// sandboxed reports whether a socket is of the sandbox's network namespace.
+func (b *Broker) sandboxed(fd sys.FD) bool { return cookie(fd) == b.cookie }
 
 // inside reports whether an address is the sandbox's own.
 func inside(a netip.Addr) bool {

@@ -35,7 +35,9 @@
 //     connect(2) that is begun anew after it may be EISCONN);
 //   - as long as a connect(2) waits, whoever else has the socket sees that it does not (O_NONBLOCK), and what they set of that is
 //     undone behind it;
-//   - where this process is stopped (SIGSTOP, a freezer) just as it gives somebody a TCP socket, socket(2) may be 0;
+//   - socket(2), bind(2) and listen(2) are EINTR now and then where a handler without SA_RESTART is called very often: until
+//     the call is received the kernel lets any signal interrupt it;
+//   - bind(2) is EBADF for a number that RLIMIT_NOFILE has been lowered under;
 //   - MSG_FASTOPEN is EOPNOTSUPP, TCP_FASTOPEN_CONNECT has no effect, and sockets get no device of
 //     their own, no source route and no other protocol above TCP (SO_BINDTODEVICE, IP_OPTIONS, TCP_ULP, see filter.go);
 //   - a host socket shows the host's addresses (getsockname(2), and the ioctls of

@@ -34,7 +34,7 @@ func helpers() map[string]func(args []string) int {
 		"bad": helpBad, "orphan": helpOrphan, "passed": helpPassed, "magic": helpMagic,
 		"storm": helpStorm, "bench": helpBench, "many": helpMany, "messages": helpMessages, "world": helpWorld, "brokered": helpBrokered, "sizes": helpSizes, "udpswap": helpUDPSwap, "acceptor": helpAcceptor,
 		"unused": helpUnused, "inherited": helpInherited, "refused": helpRefused, "within": helpWithin, "guess": helpGuess, "hello": helpHello,
-		"server": helpServer, "errqueue": helpErrQueue, "flip": helpFlip, "failed": helpFailed, "unblock": helpUnblock, "abort": helpAbort, "linger": helpLinger,
+		"server": helpServer, "errqueue": helpErrQueue, "flip": helpFlip, "failed": helpFailed, "unblock": helpUnblock, "abort": helpAbort, "plenty": helpPlenty, "linger": helpLinger,
 	}
 }
 
@@ -709,7 +709,7 @@ func helpHello([]string) int {
 
 // helpServer sets options as servers do, and looks at them where it listens.
 func helpServer([]string) int {
-	fd := must(unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0))
+	fd := must(unix.Socket(unix.AF_INET6, unix.SOCK_STREAM, 0))
 	second := must(unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0))
 	poll := must(unix.EpollCreate1(0))
 	must(0, unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: 7}))

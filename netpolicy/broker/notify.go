@@ -46,16 +46,17 @@ type listener int
 // receive waits for a system call. ENOENT: it has gone away meanwhile.
 func (l listener) receive(n *notification) syscall.Errno {
 	*n = notification{}
-	return l.ioctl(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(n))
+	_, e := l.ioctl(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(n))
+	return e
 }
 
 // ioctl is ioctl(2). The kernel has a lock for all callers of the filter, and puts descriptors into a caller's table when that
 // runs: with little of a processor that takes as long as the caller likes, which is why the scheduler is told. A signal that comes
 // while somebody else has the lock is EINTR, and nothing is done.
-func (l listener) ioctl(request uintptr, arg unsafe.Pointer) syscall.Errno {
+func (l listener) ioctl(request uintptr, arg unsafe.Pointer) (int, syscall.Errno) {
 	for {
-		if _, _, e := syscall.Syscall(unix.SYS_IOCTL, uintptr(l), request, uintptr(arg)); e != syscall.EINTR {
-			return e
+		if n, _, e := syscall.Syscall(unix.SYS_IOCTL, uintptr(l), request, uintptr(arg)); e != syscall.EINTR {
+			return int(n), e
 		}
 	}
 }
@@ -63,7 +64,8 @@ func (l listener) ioctl(request uintptr, arg unsafe.Pointer) syscall.Errno {
 // valid reports whether the caller still waits, and so is still the process that its
 // number names.
 func (l listener) valid(id uint64) bool {
-	return l.ioctl(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id)) == 0
+	_, e := l.ioctl(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id))
+	return e == 0
 }
 
 // answer ends the call: with 0 or an error.
@@ -78,22 +80,30 @@ func (l listener) proceed(id uint64) {
 
 func (l listener) send(r *reply) {
 	// It can fail only where the caller is gone.
-	_ = l.ioctl(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(r))
+	_, _ = l.ioctl(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(r))
 }
 
 // place puts our descriptor fd over the caller's one of that number.
 func (l listener) place(id uint64, fd, number int, cloexec bool) syscall.Errno {
 	a := addition{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SETFD, source: uint32(fd), number: uint32(number)}
-	return l.add(&a, cloexec)
+	_, e := l.add(&a, cloexec)
+	return e
 }
 
-// give gives the caller our descriptor fd under a number of its own, with which the call ends.
+// give gives the caller our descriptor fd under a number of its own, with which the call ends. Not in one step
+// (SECCOMP_ADDFD_FLAG_SEND): if a signal, a stop (Ctrl-Z) or a freezer interrupts us in that one, the call ends with 0.
+// In two the first one is begun anew. Before Linux 5.19 a signal for the caller between them leaves it
+// a descriptor that it knows nothing of.
 func (l listener) give(id uint64, fd int, cloexec bool) syscall.Errno {
-	a := addition{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, source: uint32(fd)}
-	return l.add(&a, cloexec)
+	number, e := l.add(&addition{id: id, source: uint32(fd)}, cloexec)
+	if e == 0 {
+		l.send(&reply{id: id, val: int64(number)})
+	}
+	return e
 }
 
-func (l listener) add(a *addition, cloexec bool) syscall.Errno {
+// add is SECCOMP_IOCTL_NOTIF_ADDFD.
+func (l listener) add(a *addition, cloexec bool) (number int, e syscall.Errno) {
 	if cloexec {
 		a.numFlags = unix.O_CLOEXEC
 	}

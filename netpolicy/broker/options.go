@@ -80,17 +80,17 @@ type usual struct {
 }
 
 // usual are those of a family.
-func (s *server) usual(domain int) *usual {
+func (s *server) usual(domain int) (*usual, syscall.Errno) {
 	u, n := &s.usual4, settings4
 	if domain == unix.AF_INET6 {
 		u, n = &s.usual6, len(settings)
 	}
 	if u.known {
-		return u
+		return u, 0
 	}
 	fd, err := unix.Socket(domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	if err != nil {
-		return u
+		return nil, err.(syscall.Errno)
 	}
 	plain := sys.FD(fd)
 	defer plain.Close()
@@ -99,14 +99,18 @@ func (s *server) usual(domain int) *usual {
 	}
 	u.congestion, _, _ = bytesOption(plain, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 	u.known = true
-	return u
+	return u, 0
 }
 
-// copyOptions gives a socket what was set on the one whose place it takes. What the host does not let
+// copyOptions gives the fresh socket what was set on the one whose place it takes. What the host does not let
 // ordinary users set is left out, as are what it was bound to, and options of other protocols.
-func copyOptions(old, fresh sys.FD, domain int, u *usual) {
-	n := settings4
-	if domain == unix.AF_INET6 {
+func (c *call) copyOptions() syscall.Errno {
+	u, e := c.s.usual(c.domain)
+	if e != 0 {
+		return e
+	}
+	old, fresh, n := c.old, c.fresh, settings4
+	if c.domain == unix.AF_INET6 {
 		n = len(settings)
 	}
 	for i, o := range settings[:n] {
@@ -126,6 +130,7 @@ func copyOptions(old, fresh sys.FD, domain int, u *usual) {
 		copyBytes(old, fresh, unix.SOL_SOCKET, name, [16]byte{})
 	}
 	copyBytes(old, fresh, unix.IPPROTO_TCP, unix.TCP_CONGESTION, u.congestion)
+	return 0
 }
 
 // SOCK_SNDBUF_LOCK and SOCK_RCVBUF_LOCK, linux/socket.h.

@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
 	"sync"
+	"time"
 )
 
 // A published is a port of the sandbox with its listener on the host.
@@ -54,8 +56,12 @@ func (b *Broker) accept(p published) {
 	var running sync.WaitGroup
 	for {
 		c, err := p.l.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			break
+		}
+		if err != nil { // no descriptors, or no memory: some may be free later
+			time.Sleep(acceptAgain)
+			continue
 		}
 		if !open.add(c) {
 			continue
@@ -77,6 +83,9 @@ func (b *Broker) accept(p published) {
 	open.closeAll()
 	running.Wait()
 }
+
+// acceptAgain is how long nobody is accepted after that failed.
+const acceptAgain = 50 * time.Millisecond
 
 // join copies both ways until both ends have ended.
 func join(a, b *net.TCPConn) {

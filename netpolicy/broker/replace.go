@@ -31,6 +31,13 @@ func (c *call) replace() syscall.Errno {
 		return e
 	}
 	for _, number := range numbers {
+		if !c.same(number) {
+			// Another thread has closed it, and what has the number now is something else.
+			if number == c.number {
+				return syscall.EBADF
+			}
+			continue
+		}
 		if e := c.l.place(c.id, int(c.fresh), number, c.task.cloexec(number)); e != 0 {
 			return e
 		}
@@ -39,7 +46,7 @@ func (c *call) replace() syscall.Errno {
 }
 
 // find looks through the caller's descriptors for the old socket, and for epoll instances in
-// which it is registered: a socket that waits is in none.
+// which it is registered.
 func (c *call) find() (numbers, polls []int, e syscall.Errno) {
 	var small [64]int
 	others := small[:0]
@@ -52,9 +59,7 @@ func (c *call) find() (numbers, polls []int, e syscall.Errno) {
 	if !slices.Contains(numbers, c.number) {
 		return nil, nil, syscall.EBADF // another thread has closed it
 	}
-	if c.flags&unix.O_NONBLOCK != 0 {
-		polls, e = c.polls(others, numbers)
-	}
+	polls, e = c.polls(others, numbers)
 	return numbers, polls, e
 }
 

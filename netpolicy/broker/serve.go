@@ -18,7 +18,8 @@ type server struct {
 
 	tasks map[uint32]*task // who has called before
 
-	inward bool // whether the last TCP socket was used inside of the sandbox
+	host   uint64 // which network namespace the sockets are of that it makes
+	inward bool   // whether the last TCP socket was used inside of the sandbox
 
 	usual4, usual6 usual // see usual
 }
@@ -63,7 +64,7 @@ func (s *server) serve() {
 	// On a thread of its own: the kernel wakes it on the processor of the caller.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	defer quiet()()
+	s.host = here()
 	s.tasks = make(map[uint32]*task, maxTasks)
 	defer s.forget()
 	for s.wait() {
@@ -73,22 +74,15 @@ func (s *server) serve() {
 	}
 }
 
-// quiet has no signal come to this thread until it is undone, such as the Go runtime's, which can
-// do without: one that came while a descriptor is given would end the caller's socket(2) with 0, see
-// seccomp_notify_addfd in kernel/seccomp.c. (So does a stop, SIGSTOP or a freezer, which nobody can refuse: one in a hundred under a
-// command that does nothing but make sockets. In two steps, descriptor and answer, it does not, and a request takes 15 % longer.) Not those that a fault in the thread itself is, and not those by which
-// syscall.AllThreadsSyscall (33) and the setuid(2) of C libraries (glibc's 33, musl's 34) have all threads do
-// something, and wait until they have.
-func quiet() (undo func()) {
-	var all, before unix.Sigset_t
-	for i := range all.Val {
-		all.Val[i] = ^uint64(0)
+// here says which network namespace this thread is in; 0: it cannot be told.
+func here() uint64 {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0
 	}
-	for _, s := range [...]unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGSYS, 32, 33, 34} {
-		all.Val[0] &^= 1 << (s - 1)
-	}
-	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before)
-	return func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }
+	s := sys.FD(fd)
+	defer s.Close()
+	return cookie(s)
 }
 
 // wait waits for a system call, and reports that there is one.

@@ -109,7 +109,7 @@ func (s *server) join(n *notification) {
 	c.l.answer(c.id, e)
 }
 
-// bring brings a TCP socket of the host's network, which is not connected, into the sandbox. What
+// bring brings a TCP socket of another network than the sandbox's, which is not connected, into it. What
 // is connected stays where it is: bind(2) and listen(2) fail with it.
 func (c *call) bring() syscall.Errno {
 	if !c.tcpip() || c.b.sandboxed(c.old) {
@@ -135,8 +135,7 @@ func (c *call) make(inward bool) syscall.Errno {
 		return err.(syscall.Errno)
 	}
 	c.fresh = sys.FD(fd)
-	copyOptions(c.old, c.fresh, c.domain, c.s.usual(c.domain))
-	return 0
+	return c.copyOptions()
 }
 
 func (c *call) makeInside() syscall.Errno {
@@ -149,8 +148,7 @@ func (c *call) makeInside() syscall.Errno {
 			return syscall.ENOBUFS
 		}
 		c.fresh = fd
-		copyOptions(c.old, c.fresh, c.domain, c.s.usual(c.domain))
-		return 0
+		return c.copyOptions()
 	}
 	return syscall.EAFNOSUPPORT
 }
