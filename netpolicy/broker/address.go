@@ -49,6 +49,12 @@ func (a *sockaddr) connect(fd int) syscall.Errno {
 	return e
 }
 
+// bind is bind(2).
+func (a *sockaddr) bind(fd int) syscall.Errno {
+	_, _, e := syscall.RawSyscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&a.b)), uintptr(a.n))
+	return e
+}
+
 // read copies a sockaddr of a caller, all of it or nothing.
 func (a *sockaddr) read(pid uint32, at, n uint64) syscall.Errno {
 	if a.n = int(int32(n)); a.n < 0 || a.n > maxSockaddr {

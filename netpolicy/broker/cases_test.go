@@ -114,6 +114,35 @@ func TestInherited(t *testing.T) {
 	}
 }
 
+// TestSource: which of the host's addresses a connection comes from can be said, for none but TCP
+// sockets that are connected to the outside, and not the port.
+func TestSource(t *testing.T) {
+	nettest.World(t)
+	c := helper(t, "source", "203.0.113.1:53", "203.0.113.7:0", "[::ffff:203.0.113.8]:0", "203.0.113.7:4711")
+	attach(t, c, allow("tcp:203.0.113.1:53"))
+	want := `bind: ok
+connect: ok
+203.0.113.7
+bind: ok
+connect: ok
+::ffff:203.0.113.8
+bind: EADDRNOTAVAIL
+connect: ok
+203.0.113.1
+bind: ok
+listen: EADDRNOTAVAIL
+inside: ok
+again: EADDRNOTAVAIL
+free: ok
+connect: ok
+false
+: ECONNREFUSED
+`
+	if got := output(t, c); got+"\n" != want+want {
+		t.Errorf("got %s", got)
+	}
+}
+
 // TestRealPrograms has programs reach servers by rules about names.
 func TestRealPrograms(t *testing.T) {
 	nettest.Programs(t, func(t testing.TB, table *netpolicy.Table, resolver *netpolicy.Resolver, env []string, argv ...string) string {

@@ -182,6 +182,12 @@ func (c *call) used() syscall.Errno {
 // closed is TCP_CLOSE, net/tcp_states.h.
 const closed = 7
 
+// unconnected reports whether the caller's TCP socket is neither connected nor listens.
+func (c *call) unconnected() bool {
+	now, e := state(c.old)
+	return e == 0 && now == closed
+}
+
 // state is what state a TCP socket is in.
 func state(fd sys.FD) (byte, syscall.Errno) {
 	// The first field of struct tcp_info.

@@ -29,7 +29,8 @@
 //
 // What is not as without a Broker:
 //
-//   - what a socket was bound to before it is connected to the outside (address, port) is not kept;
+//   - what a socket was bound to before it is connected to the outside is not kept, but for an address of the
+//     host without a port: that it comes from. With a port it is EADDRNOTAVAIL, as is listen(2) there, and UDP;
 //   - another process that shares a socket which is exchanged keeps the old one;
 //   - a call that waits is interrupted by a signal handler up to 100 ms late (before Linux 5.19 any call at once, and a
 //     connect(2) that is begun anew after it may be EISCONN);
@@ -71,7 +72,8 @@
 //  1. A socket of the host comes into the sandbox in one way: made by the Broker, for TCP, and not connected, or, in
 //     an exchange, to an address that it decided about. The only way to connect it is the Broker's connect(2), on its own copy
 //     of the socket, to an address that it decided about in its own memory. It reads nothing twice, and asks whether the
-//     caller still waits after it has looked at anything that is found by the caller's number.
+//     caller still waits after it has looked at anything that is found by the caller's number. Where it binds one for
+//     bind(2) it is to an address without a port, and never to one that has a device.
 //  2. listen(2) is done by the Broker on its own copy too, and only if the kernel says that it is of the sandbox's
 //     network namespace (SO_NETNS_COOKIE) or a unix one. bind(2) goes on in the kernel, and can come to a socket of the
 //     host where another thread puts one under the number meanwhile: a TCP socket that is bound, and neither

@@ -35,6 +35,7 @@ func helpers() map[string]func(args []string) int {
 		"storm": helpStorm, "bench": helpBench, "many": helpMany, "messages": helpMessages, "world": helpWorld, "brokered": helpBrokered, "sizes": helpSizes, "udpswap": helpUDPSwap, "acceptor": helpAcceptor,
 		"unused": helpUnused, "inherited": helpInherited, "refused": helpRefused, "within": helpWithin, "guess": helpGuess, "hello": helpHello,
 		"server": helpServer, "errqueue": helpErrQueue, "flip": helpFlip, "failed": helpFailed, "unblock": helpUnblock, "abort": helpAbort, "plenty": helpPlenty, "linger": helpLinger,
+		"source": helpSource,
 	}
 }
 
@@ -594,6 +595,41 @@ func helpInherited(args []string) int {
 	say("connect", unix.Connect(3, sockaddr(args[0])))
 	say("sendto", unix.Sendto(4, []byte("x"), 0, sockaddr(args[0])))
 	say("udp connect", unix.Connect(4, sockaddr(args[0])))
+	return 0
+}
+
+// helpSource connects from addresses of the host, and tries to listen on one.
+func helpSource(args []string) int {
+	for range 2 {
+		for _, from := range args[1:] {
+			fd := tcp(from)
+			say("bind", unix.Bind(fd, sockaddr(from)))
+			to := netip.MustParseAddrPort(args[0])
+			if family(from) == unix.AF_INET6 {
+				to = netip.AddrPortFrom(netip.AddrFrom16(to.Addr().As16()), to.Port())
+			}
+			say("connect", unix.Connect(fd, sockaddr(to.String())))
+			switch a := must(unix.Getsockname(fd)).(type) {
+			case *unix.SockaddrInet4:
+				fmt.Println(netip.AddrFrom4(a.Addr))
+			case *unix.SockaddrInet6:
+				fmt.Println(netip.AddrFrom16(a.Addr))
+			}
+		}
+		fd := tcp(args[1])
+		say("bind", unix.Bind(fd, sockaddr(args[1])))
+		say("listen", unix.Listen(fd, 1))
+		fd = tcp(args[1])
+		say("inside", unix.Bind(fd, sockaddr("127.0.0.1:0")))
+		say("again", unix.Bind(fd, sockaddr(args[1])))
+		fd = tcp(args[1])
+		must(0, unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_FREEBIND, 1))
+		say("free", unix.Bind(fd, sockaddr(args[1])))
+		say("connect", unix.Connect(fd, sockaddr(args[0])))
+		fmt.Println(must(unix.Getsockname(fd)).(*unix.SockaddrInet4).Addr == netip.MustParseAddrPort(args[1]).Addr().As4())
+		// From here on the next one is guessed to be used inside.
+		say("", unix.Connect(tcp("127.0.0.1:1"), sockaddr("127.0.0.1:1")))
+	}
 	return 0
 }
 

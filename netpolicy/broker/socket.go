@@ -31,29 +31,14 @@ func (s *server) socket(n *notification) {
 	}
 }
 
-// bind answers bind(2): a TCP socket of the host becomes one of the sandbox first. The rest is the
-// kernel's, see doc.go.
-func (s *server) bind(n *notification) {
-	c, e := s.begin(n)
-	if c == nil {
-		return
-	}
-	if e == 0 {
-		e = c.bring()
-	}
-	c.close()
-	if e != 0 {
-		c.l.answer(c.id, e)
-		return
-	}
-	c.l.proceed(c.id)
-}
-
 // listen answers listen(2): on our copy, and never on a socket of the host's network.
 func (s *server) listen(n *notification) {
 	c, e := s.begin(n)
 	if c == nil {
 		return
+	}
+	if e == 0 && c.sourced() {
+		e = syscall.EADDRNOTAVAIL
 	}
 	if e == 0 {
 		e = c.bring()
@@ -115,7 +100,7 @@ func (c *call) bring() syscall.Errno {
 	if !c.tcpip() || c.b.sandboxed(c.old) {
 		return 0
 	}
-	if now, e := state(c.old); e != 0 || now != closed {
+	if !c.unconnected() {
 		return syscall.EINVAL
 	}
 	c.s.inward = true

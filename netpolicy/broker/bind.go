@@ -1,0 +1,91 @@
+package broker
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// bind answers bind(2): a TCP socket of the host becomes one of the sandbox first. The rest is the
+// kernel's, see doc.go.
+func (s *server) bind(n *notification) {
+	var to sockaddr
+	fault := to.read(n.pid, n.args[1], n.args[2])
+	c, e := s.begin(n)
+	if c == nil {
+		return
+	}
+	c.to = to
+	if e == 0 && fault == 0 && c.source() {
+		e = c.bindSource()
+		c.close()
+		c.l.answer(c.id, e)
+		return
+	}
+	if e == 0 {
+		e = c.bring()
+	}
+	c.close()
+	if e != 0 {
+		c.l.answer(c.id, e)
+		return
+	}
+	c.l.proceed(c.id)
+}
+
+// source reports whether a bind says which of the host's addresses a connect is to come from: a
+// TCP socket, which is not bound, is bound to one of them and no port. Addresses that have a device
+// are left out, and those that nobody needs to have (IP_FREEBIND).
+func (c *call) source() bool {
+	at := c.to.addrPort()
+	if !c.tcpip() || !c.fits() || at.Port() != 0 || !at.Addr().IsGlobalUnicast() || inside(at.Addr()) {
+		return false
+	}
+	if address, port := bound(c.old); address || port != 0 {
+		return false
+	}
+	free, e := option(c.old, unix.IPPROTO_IP, unix.IP_FREEBIND)
+	return e == 0 && free == 0 && c.unconnected()
+}
+
+// bindSource is bind(2) on a socket of the host, which takes no port there: that it gets when it is
+// connected. For listen(2) it is of no use.
+func (c *call) bindSource() syscall.Errno {
+	fd := c.old
+	if c.b.sandboxed(c.old) {
+		if e := c.make(false); e != 0 {
+			return e
+		}
+		fd = c.fresh
+	}
+	late, _ := option(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT)
+	setOption(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+	e := c.to.bind(int(fd))
+	setOption(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, late)
+	if e == 0 && c.fresh != sys.None {
+		e = c.replace()
+	}
+	return e
+}
+
+// bound is what a socket is bound to. A socket that was disconnected has still got its port.
+func bound(fd sys.FD) (address bool, port int) {
+	switch a, _ := unix.Getsockname(int(fd)); a := a.(type) {
+	case *unix.SockaddrInet4:
+		return a.Addr != [4]byte{}, a.Port
+	case *unix.SockaddrInet6:
+		return a.Addr != [16]byte{}, a.Port
+	}
+	return false, 0
+}
+
+// sourced reports whether it is a socket that bindSource has bound, not connected.
+func (c *call) sourced() bool {
+	if !c.tcpip() || c.b.sandboxed(c.old) || !c.unconnected() {
+		return false
+	}
+	address, _ := bound(c.old)
+	return address
+}
