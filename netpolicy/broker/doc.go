@@ -23,9 +23,10 @@
 // which that was. Who has used its last socket inside is thought to use the next one there too, and gets
 // one of the sandbox, for which nothing has to be exchanged; if that was wrong, one of the host takes its place.
 //
-// Where a socket is exchanged that was in an epoll instance, a thread of this process ends. Whoever starts
-// children with a signal for the parent's end (SysProcAttr.Pdeathsig) has to keep the
-// thread that starts them locked: for the kernel the thread is the parent.
+// Where a socket is exchanged that was in an epoll instance, a thread of this process ends: none that has children,
+// if the kernel tells (CONFIG_PROC_CHILDREN). Where it does not, whoever starts children with a signal for the
+// parent's end (SysProcAttr.Pdeathsig) has to keep the thread that starts them locked: for the kernel the thread is
+// the parent.
 //
 // What is not as without a Broker:
 //

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"bytes"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,24 +101,6 @@ func (t *task) registrations(poll int) (all []registration) {
 func swap(regs []registration, old, fresh sys.FD) (e syscall.Errno) {
 	apart(func() { e = swapHere(regs, int(old), int(fresh)) })
 	return e
-}
-
-// apart runs f on a thread that ends behind it.
-func apart(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			// The first thread cannot end: it would keep the copies of all descriptors, and
-			// /proc/self would show them. As long as it is held the next one is another.
-			apart(f)
-			runtime.UnlockOSThread()
-			return
-		}
-		f() // never unlocked: the thread ends
-	}()
-	<-done
 }
 
 // swapHere is swap on a thread that is not used any more. While a number means something
