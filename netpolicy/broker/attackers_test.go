@@ -212,18 +212,13 @@ func helpOrphan(args []string) int {
 // helpUnblock has a socket wait, at the moment at which it is connected to a listener that answers nobody: it
 // tells whether others get answers meanwhile.
 func helpUnblock([]string) int {
-	l := tcp("127.0.0.1:0")
-	must(0, unix.Bind(l, sockaddr("127.0.0.1:0")))
-	must(0, unix.Listen(l, 0))
-	to := must(unix.Getsockname(l))
+	to, _ := crowded()
+	crowd(to)
 	quick := func() int {
 		fd := tcp("127.0.0.1:0")
 		must(0, unix.SetNonblock(fd, true))
 		must(0, unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_SYNCNT, 127))
 		return fd
-	}
-	for range 4 {
-		_ = unix.Connect(quick(), to)
 	}
 	var next, ended atomic.Int32
 	go func() {
@@ -235,7 +230,7 @@ func helpUnblock([]string) int {
 			}
 		}
 	}()
-	time.AfterFunc(8*time.Second, func() {
+	time.AfterFunc(30*time.Second, func() {
 		fmt.Println("hangs")
 		os.Exit(0)
 	})
@@ -258,18 +253,11 @@ func helpUnblock([]string) int {
 
 // helpAbort ends a connect to a listener that answers nobody, from another thread.
 func helpAbort([]string) int {
-	l := tcp("127.0.0.1:0")
-	must(0, unix.Bind(l, sockaddr("127.0.0.1:0")))
-	must(0, unix.Listen(l, 0))
-	to := must(unix.Getsockname(l))
-	for range 4 {
-		fd := tcp("127.0.0.1:0")
-		must(0, unix.SetNonblock(fd, true))
-		_ = unix.Connect(fd, to)
-	}
+	to, _ := crowded()
+	crowd(to)
 	fd := tcp("127.0.0.1:0")
 	time.AfterFunc(200*time.Millisecond, func() { _ = unix.Shutdown(fd, unix.SHUT_RDWR) })
-	time.AfterFunc(5*time.Second, func() {
+	time.AfterFunc(30*time.Second, func() {
 		fmt.Println("hangs")
 		os.Exit(0)
 	})

@@ -11,13 +11,10 @@ import (
 // bind answers bind(2): a TCP socket of the host becomes one of the sandbox first. The rest is the
 // kernel's, see doc.go.
 func (s *server) bind(n *notification) {
-	var to sockaddr
-	fault := to.read(n.pid, n.args[1], n.args[2])
-	c, e := s.begin(n)
+	c, fault, e := s.beginTo(n)
 	if c == nil {
 		return
 	}
-	c.to = to
 	if e == 0 && fault == 0 && c.source() {
 		e = c.bindSource()
 		c.close()

@@ -42,6 +42,16 @@ func (s *server) begin(n *notification) (*call, syscall.Errno) {
 	return c, e
 }
 
+// beginTo is begin for a call with an address behind the descriptor; fault is what became of reading that.
+func (s *server) beginTo(n *notification) (c *call, fault, e syscall.Errno) {
+	var to sockaddr
+	fault = to.read(n.pid, n.args[1], n.args[2])
+	if c, e = s.begin(n); c != nil {
+		c.to = to
+	}
+	return c, fault, e
+}
+
 // look finds out what socket it is: ENOTSOCK, EBADF.
 func (c *call) look() (e syscall.Errno) {
 	if c.domain, e = option(c.old, unix.SOL_SOCKET, unix.SO_DOMAIN); e != 0 || !c.ip() {

@@ -13,13 +13,10 @@ import (
 
 // connect answers connect(2).
 func (s *server) connect(n *notification) {
-	var to sockaddr
-	fault := to.read(n.pid, n.args[1], n.args[2])
-	c, e := s.begin(n)
+	c, fault, e := s.beginTo(n)
 	if c == nil {
 		return
 	}
-	c.to = to
 	if fault != 0 && e != syscall.EBADF {
 		e = fault
 	}

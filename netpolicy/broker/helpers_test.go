@@ -633,13 +633,9 @@ func helpSource(args []string) int {
 	return 0
 }
 
-// inTwoParts runs a helper that says "before: ok", and goes on when between is over; then it says want.
-func inTwoParts(t *testing.T, c *nsexec.Cmd, between func() error, want string) {
+// startBefore starts a helper, and waits until it says "before: ok".
+func startBefore(t *testing.T, c *nsexec.Cmd) (stdout io.Reader) {
 	t.Helper()
-	stdin, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	stdout, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -651,6 +647,17 @@ func inTwoParts(t *testing.T, c *nsexec.Cmd, between func() error, want string) 
 	if _, err := io.ReadFull(stdout, buf); err != nil || string(buf) != "before: ok\n" {
 		t.Fatalf("%q, %v", buf, err)
 	}
+	return stdout
+}
+
+// inTwoParts runs a helper that says "before: ok", and goes on when between is over; then it says want.
+func inTwoParts(t *testing.T, c *nsexec.Cmd, between func() error, want string) {
+	t.Helper()
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := startBefore(t, c)
 	if err := between(); err != nil {
 		t.Fatal(err)
 	}
