@@ -157,7 +157,8 @@ func TestPatchAppliesRandom(t *testing.T) {
 			if _, names, ok := strings.Cut(line, "that git cannot follow: "); ok {
 				t.Logf("left out: %s", names)
 				for name := range strings.SplitSeq(names, ", ") {
-					if u, err := strconv.Unquote(name); err == nil {
+					// Not what is in single quotes, which names are.
+					if u, err := strconv.Unquote(name); err == nil && name[0] == '"' {
 						name = u
 					}
 					delete(want, name)

@@ -348,7 +348,10 @@ func randomObject(r *rand.Rand) object {
 		o.content = strings.Repeat("line\r\n", r.IntN(4)) + "end"
 	}
 	if o.mode == Symlink {
-		o.content = "to " + strings.ReplaceAll(o.content, "\x00", "")
+		// No longer than a name can be: git stops at what is below a link that it cannot follow for another reason
+		// than that nothing is there.
+		text := strings.ReplaceAll(o.content, "\x00", "")
+		o.content = "to " + text[:min(len(text), 200)]
 	}
 	return o
 }
