@@ -226,6 +226,7 @@ func randomChanges(r *rand.Rand) string {
 			fmt.Fprintf(&b, "[ ! -f %s -o -L %s -o -e %s -o -L %s ] || ln %s %s\n", other, other, at, at, other, at)
 		}
 	}
+	b.WriteString("true\n") // whatever became of the last one
 	return b.String()
 }
 
