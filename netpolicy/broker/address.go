@@ -49,9 +49,9 @@ func (a *sockaddr) connect(fd int) syscall.Errno {
 	return e
 }
 
-// bind is bind(2).
+// bind is bind(2), which takes the kernel's lock too.
 func (a *sockaddr) bind(fd int) syscall.Errno {
-	_, _, e := syscall.RawSyscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&a.b)), uintptr(a.n))
+	_, _, e := syscall.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&a.b)), uintptr(a.n))
 	return e
 }
 

@@ -187,17 +187,7 @@ func TestPublish(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			c := helper(t, "serve", at, "3")
 			b := attachOptions(t, c, publishing(8000))
-			stdout, err := c.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
-			ready := make([]byte, len("ready\n"))
-			if _, err := io.ReadFull(stdout, ready); err != nil {
-				t.Fatal(err)
-			}
+			startBefore(t, c)
 			for range 3 {
 				conn, err := net.Dial("tcp", b.Published()[0].String())
 				if err != nil {

@@ -21,7 +21,7 @@ func option(fd sys.FD, level, name int) (v int, e syscall.Errno) {
 
 func setOption(fd sys.FD, level, name, v int) {
 	value := int32(v)
-	_, _, _ = syscall.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(fd), uintptr(level), uintptr(name), uintptr(unsafe.Pointer(&value)), 4, 0)
+	_, _, _ = syscall.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), uintptr(level), uintptr(name), uintptr(unsafe.Pointer(&value)), 4, 0)
 }
 
 // fcntl is fcntl(2).
@@ -142,7 +142,7 @@ const (
 // copyBytes copies an option that is no number, if it is not as usual.
 func copyBytes(old, fresh sys.FD, level, name int, usual [16]byte) {
 	if v, n, e := bytesOption(old, level, name); e == 0 && v != usual {
-		_, _, _ = syscall.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(fresh), uintptr(level), uintptr(name),
+		_, _, _ = syscall.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fresh), uintptr(level), uintptr(name),
 			uintptr(unsafe.Pointer(&v)), uintptr(n), 0)
 	}
 }
