@@ -49,6 +49,9 @@ func (c *call) connect() (e syscall.Errno, later bool) {
 		return c.to.connect(int(c.old)), false // a disconnect
 	}
 	to := c.to.addrPort()
+	if c.short() {
+		return syscall.EINVAL, false
+	}
 	if !c.fits() {
 		return syscall.EAFNOSUPPORT, false
 	}
@@ -59,6 +62,15 @@ func (c *call) connect() (e syscall.Errno, later bool) {
 		return c.udp(to), false
 	}
 	return c.tcp(to)
+}
+
+// short reports whether the address is too short for one of the socket's family, which the kernel finds before it looks
+// at the family.
+func (c *call) short() bool {
+	if c.domain == unix.AF_INET6 && (c.tcpip() || c.to.family() != unix.AF_INET) {
+		return c.to.n < sizeofSockaddrIn6RFC2133
+	}
+	return c.to.n < unix.SizeofSockaddrInet4
 }
 
 // fits reports whether the address is of a family that the socket takes.
@@ -113,14 +125,14 @@ func (c *call) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
 	return syscall.EINPROGRESS, false
 }
 
-// udp connects a UDP socket, which sends nothing: what is sent later is looked at by the
-// relay. C libraries connect to the TCP ports that they are asked for, to see which address they would
-// have then; that is not worth a report.
+// udp connects a UDP socket, which sends nothing: what is sent later is looked at, and reported, by the
+// relay. C libraries connect to the TCP ports that they are asked for, or to port 0, to sort addresses by whether they
+// are reached; that is not worth a report, nor the link.
 func (c *call) udp(to netip.AddrPort) syscall.Errno {
 	if !inside(to.Addr()) {
 		switch {
+		case to.Port() == 0:
 		case c.b.may(netpolicy.UDP, to):
-			c.b.report(netpolicy.UDP, to, true)
 			if e := c.b.open(); e != 0 {
 				return e
 			}

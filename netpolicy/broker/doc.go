@@ -19,8 +19,8 @@
 //
 // Addresses of the sandbox itself (127.0.0.0/8, ::1, 0.0.0.0, ::) are connected inside, and bind(2) and listen(2)
 // are for sockets inside: before any of them a socket of the sandbox's network takes the place of the host's. It gets
-// the options of the old one, and is put under the caller's number, or numbers, and into the epoll instances in
-// which that was. Who has used its last socket inside is thought to use the next one there too, and gets
+// the options of the old one (options.go), and is put under the caller's number, or numbers, and into the epoll instances in
+// which that was. Where the last socket was used inside the next one is thought to be too, and is
 // one of the sandbox, for which nothing has to be exchanged; if that was wrong, one of the host takes its place.
 //
 // Where a socket is exchanged that was in an epoll instance, a thread of this process ends: none that has children,
@@ -32,6 +32,7 @@
 //
 //   - what a socket was bound to before it is connected to the outside is not kept, but for an address of the
 //     host without a port: that it comes from. With a port it is EADDRNOTAVAIL, as is listen(2) there, and UDP;
+//   - what is exchanged has no socket filter, no owner for signals (F_SETOWN) and no time stamps any more;
 //   - another process that shares a socket which is exchanged keeps the old one;
 //   - a call that waits is interrupted by a signal handler up to 100 ms late (before Linux 5.19 any call at once, and a
 //     connect(2) that is begun anew after it may be EISCONN);

@@ -43,6 +43,8 @@ var settings = [...]setting{
 	{unix.SOL_SOCKET, unix.SO_PRIORITY},
 	{unix.SOL_SOCKET, unix.SO_DONTROUTE},
 	{unix.SOL_SOCKET, unix.SO_ZEROCOPY},
+	{unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE},
+	{unix.SOL_SOCKET, unix.SO_RXQ_OVFL},
 	{unix.IPPROTO_TCP, unix.TCP_NODELAY},
 	{unix.IPPROTO_TCP, unix.TCP_CORK},
 	{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT},
@@ -56,10 +58,17 @@ var settings = [...]setting{
 	{unix.IPPROTO_TCP, unix.TCP_WINDOW_CLAMP},
 	{unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT},
 	{unix.IPPROTO_TCP, unix.TCP_FASTOPEN},
+	{unix.IPPROTO_TCP, unix.TCP_SAVE_SYN},
+	{unix.IPPROTO_TCP, unix.TCP_INQ},
+	{unix.IPPROTO_TCP, unix.TCP_THIN_LINEAR_TIMEOUTS},
 	{unix.IPPROTO_IP, unix.IP_TOS},
 	{unix.IPPROTO_IP, unix.IP_TTL},
 	{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER},
 	{unix.IPPROTO_IP, unix.IP_RECVERR},
+	{unix.IPPROTO_IP, unix.IP_RECVTOS},
+	{unix.IPPROTO_IP, unix.IP_PKTINFO},
+	{unix.IPPROTO_IP, unix.IP_MINTTL},
+	{unix.IPPROTO_IP, unix.IP_LOCAL_PORT_RANGE},
 	{unix.IPPROTO_IP, unix.IP_FREEBIND},
 	{unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT},
 	{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY},
@@ -69,7 +78,7 @@ var settings = [...]setting{
 }
 
 // settings4 is how many of settings there are for IPv4.
-const settings4 = 27
+const settings4 = 36
 
 // usual are the values that nobody has set.
 type usual struct {
@@ -79,22 +88,34 @@ type usual struct {
 	congestion [16]byte // a name, see TCP_CONGESTION
 }
 
-// usual are those of a family.
-func (s *server) usual(domain int) (*usual, syscall.Errno) {
-	u, n := &s.usual4, settings4
+// settingsOf are the settings of a family.
+func settingsOf(domain int) []setting {
 	if domain == unix.AF_INET6 {
-		u, n = &s.usual6, len(settings)
+		return settings[:]
 	}
+	return settings[:settings4]
+}
+
+// usual are those of sockets like the caller's old one. The host's and the sandbox's network have defaults of their
+// own (net.ipv4.tcp_keepalive_time and the like).
+func (c *call) usual() (*usual, syscall.Errno) {
+	i, inward := 0, c.b.sandboxed(c.old)
+	if c.domain == unix.AF_INET6 {
+		i = 1
+	}
+	if inward {
+		i += 2
+	}
+	u := &c.s.usual[i]
 	if u.known {
 		return u, 0
 	}
-	fd, err := unix.Socket(domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
-	if err != nil {
-		return nil, err.(syscall.Errno)
+	plain, e := c.plain(inward)
+	if e != 0 {
+		return nil, e
 	}
-	plain := sys.FD(fd)
 	defer plain.Close()
-	for i, o := range settings[:n] {
+	for i, o := range settingsOf(c.domain) {
 		u.v[i], _ = option(plain, o.level, o.name)
 	}
 	u.congestion, _, _ = bytesOption(plain, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
@@ -105,15 +126,12 @@ func (s *server) usual(domain int) (*usual, syscall.Errno) {
 // copyOptions gives the fresh socket what was set on the one whose place it takes. What the host does not let
 // ordinary users set is left out, as are what it was bound to, and options of other protocols.
 func (c *call) copyOptions() syscall.Errno {
-	u, e := c.s.usual(c.domain)
+	u, e := c.usual()
 	if e != 0 {
 		return e
 	}
-	old, fresh, n := c.old, c.fresh, settings4
-	if c.domain == unix.AF_INET6 {
-		n = len(settings)
-	}
-	for i, o := range settings[:n] {
+	old, fresh := c.old, c.fresh
+	for i, o := range settingsOf(c.domain) {
 		if v, e := option(old, o.level, o.name); e == 0 && v != u.v[i] {
 			setOption(fresh, o.level, o.name, v)
 		}

@@ -83,7 +83,7 @@ func (r *relay) flow(d *datagram) *flow {
 // back relays one message, if there is one.
 func (r *relay) back(f *flow, fd int) bool {
 	at := headers(f.client.Addr())
-	n, _, err := unix.Recvfrom(fd, r.out[at:], unix.MSG_DONTWAIT)
+	n, _, err := unix.Recvfrom(fd, r.out[at:], unix.MSG_DONTWAIT|unix.MSG_TRUNC)
 	switch {
 	case err == unix.EAGAIN:
 		return false
@@ -94,6 +94,8 @@ func (r *relay) back(f *flow, fd int) bool {
 		return true
 	case err != nil:
 		return true // of one message: what was not delivered, and the like
+	case n > len(r.out)-at:
+		return true // it does not fit into a packet of the link
 	}
 	f.used = time.Now()
 	frame := r.out[:at+n]

@@ -19,6 +19,8 @@ const (
 // what leaves is looked at again by the relay, and what would be a connect (MSG_FASTOPEN) is
 // seen in a register.
 
+// Programs give connected TCP sockets an address too, which the kernel ignores.
+
 // sendTo answers sendto(2).
 func (s *server) sendTo(n *notification) {
 	var a sockaddr
@@ -32,7 +34,7 @@ func (s *server) verdict(n *notification, e syscall.Errno, a *sockaddr) {
 		s.l.answer(n.id, e)
 	case !s.l.valid(n.id):
 	default:
-		if e := s.maySend(a); e != 0 {
+		if e := s.maySend(n, a); e != 0 {
 			s.l.answer(n.id, e)
 		} else {
 			s.l.proceed(n.id)
@@ -41,15 +43,30 @@ func (s *server) verdict(n *notification, e syscall.Errno, a *sockaddr) {
 }
 
 // maySend decides about the address of a message.
-func (s *server) maySend(a *sockaddr) syscall.Errno {
+func (s *server) maySend(n *notification, a *sockaddr) syscall.Errno {
 	to := a.addrPort()
-	switch {
-	case !to.IsValid() || inside(to.Addr()):
+	if !to.IsValid() || inside(to.Addr()) {
 		return 0 // what is no IP address stays in the sandbox too
-	case !s.b.allowed(netpolicy.UDP, to):
+	}
+	ok := s.b.may(netpolicy.UDP, to)
+	if !ok && s.ofTCP(n) {
+		return 0
+	}
+	s.b.report(netpolicy.UDP, to, ok)
+	if !ok {
 		return syscall.EPERM
 	}
 	return s.b.open()
+}
+
+// ofTCP reports whether a call is on a TCP socket. What else is under the number when the kernel does it goes to the relay.
+func (s *server) ofTCP(n *notification) bool {
+	c, e := s.begin(n)
+	if c == nil {
+		return false
+	}
+	defer c.close()
+	return e == 0 && c.tcpip()
 }
 
 // sendMessages answers sendmsg(2) and sendmmsg(2). Of several all must be allowed.
@@ -69,7 +86,7 @@ func (s *server) sendMessages(n *notification, count, size int) {
 			s.l.answer(n.id, e)
 			return
 		}
-		if e := s.maySend(&a); e != 0 {
+		if e := s.maySend(n, &a); e != 0 {
 			s.l.answer(n.id, e)
 			return
 		}

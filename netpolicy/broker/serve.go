@@ -21,7 +21,7 @@ type server struct {
 	host   uint64 // which network namespace the sockets are of that it makes
 	inward bool   // whether the last TCP socket was used inside of the sandbox
 
-	usual4, usual6 usual // see usual
+	usual [4]usual // see call.usual
 }
 
 // maxTasks is how many callers are remembered.

@@ -111,29 +111,31 @@ func (c *call) bring() syscall.Errno {
 }
 
 // make makes the socket that takes the place of the caller's old one.
-func (c *call) make(inward bool) syscall.Errno {
-	if inward {
-		return c.makeInside()
+func (c *call) make(inward bool) (e syscall.Errno) {
+	if c.fresh, e = c.plain(inward); e != 0 {
+		return e
 	}
-	fd, err := unix.Socket(c.domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
-	if err != nil {
-		return err.(syscall.Errno)
-	}
-	c.fresh = sys.FD(fd)
 	return c.copyOptions()
 }
 
-func (c *call) makeInside() syscall.Errno {
+// plain makes a socket like the caller's, on which nothing was set, and which does not wait.
+func (c *call) plain(inward bool) (sys.FD, syscall.Errno) {
+	if !inward {
+		fd, err := unix.Socket(c.domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
+		if err != nil {
+			return sys.None, err.(syscall.Errno)
+		}
+		return sys.FD(fd), 0
+	}
 	for _, s := range c.b.seeds {
 		if s.domain != c.domain {
 			continue
 		}
 		fd, err := s.make()
 		if err != nil {
-			return syscall.ENOBUFS
+			return sys.None, syscall.ENOBUFS
 		}
-		c.fresh = fd
-		return c.copyOptions()
+		return fd, 0
 	}
-	return syscall.EAFNOSUPPORT
+	return sys.None, syscall.EAFNOSUPPORT
 }

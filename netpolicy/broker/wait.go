@@ -39,8 +39,9 @@ func (c *call) later(fd sys.FD) (e syscall.Errno, later bool) {
 	c.b.running.Go(func() {
 		defer func() { <-c.b.slow }()
 		defer t.close()
-		defer c.close()
-		if e := c.await(fd); e != answered {
+		e := c.await(fd)
+		c.close() // first, as in connect
+		if e != answered {
 			c.l.answer(c.id, e)
 		}
 	})
