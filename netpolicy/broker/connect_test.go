@@ -86,6 +86,7 @@ hello
 denied: ECONNREFUSED
 allowed: ok
 hello`},
+		{"addressed", "addressed", []string{"ALLOWED", "203.0.113.9:9"}, "sendto: ok\nsendmsg: ok\nprobe: ENETUNREACH"},
 		{"threads", "threads", []string{"ALLOWED"}, "160"},
 		{"go", "many", []string{"ALLOWED"}, "160"},
 		{"processes", "fork", []string{"ALLOWED", "OUTSIDE"}, "hello\nECONNREFUSED"},
@@ -101,6 +102,7 @@ negative: EINVAL
 closed: EBADF
 file: ENOTSOCK
 family: EAFNOSUPPORT
+other family: EINVAL
 unix: EAFNOSUPPORT
 none: EINVAL
 closed, fault: EBADF`},

@@ -28,7 +28,7 @@ import (
 func helpers() map[string]func(args []string) int {
 	return map[string]func([]string) int{
 		"connect": helpConnect, "udp": helpUDP, "udpnone": helpUDPNone, "options": helpOptions, "epoll": helpEpoll, "dup": helpDup,
-		"nonblock": helpNonblock, "again": helpAgain, "sockets": helpSockets, "listen": helpListen, "serve": helpServe,
+		"nonblock": helpNonblock, "addressed": helpAddressed, "defaults": helpDefaults, "again": helpAgain, "sockets": helpSockets, "listen": helpListen, "serve": helpServe,
 		"inside": helpInside, "unix": helpUnix, "threads": helpThreads, "fork": helpFork, "swap": helpSwap,
 		"dup2race": helpDup2Race, "hostlisten": helpHostListen, "unspec": helpUnspec, "fastopen": helpFastOpen,
 		"bad": helpBad, "orphan": helpOrphan, "passed": helpPassed, "magic": helpMagic,
@@ -490,10 +490,32 @@ func helpBad(args []string) int {
 	say("file", connect(must(unix.Open("/dev/null", unix.O_RDONLY, 0)), unsafe.Pointer(&a), 16))
 	a.Family = unix.AF_INET6
 	say("family", connect(fd, unsafe.Pointer(&a), 28))
+	a.Family = unix.AF_INET
+	say("other family", connect(tcp("[::1]:1"), unsafe.Pointer(&a), 16))
 	a.Family = unix.AF_UNIX
 	say("unix", connect(fd, unsafe.Pointer(&a), 16))
 	say("none", connect(fd, nil, 0))
 	say("closed, fault", connect(1000, unsafe.Pointer(&none[0]), 16))
+	return 0
+}
+
+// helpAddressed sends on a connected TCP socket to another address, which the kernel ignores, and looks with a UDP socket
+// which address it would have.
+func helpAddressed(args []string) int {
+	fd := tcp(args[0])
+	must(0, unix.Connect(fd, sockaddr(args[0])))
+	say("sendto", unix.Sendto(fd, []byte("x"), 0, sockaddr(args[1])))
+	say("sendmsg", unix.Sendmsg(fd, []byte("x"), nil, sockaddr(args[1]), 0))
+	say("probe", unix.Connect(udp(args[1]), sockaddr(netip.AddrPortFrom(netip.MustParseAddrPort(args[1]).Addr(), 0).String())))
+	return 0
+}
+
+// helpDefaults uses a socket inside, and then connects one that the kernel has made there.
+func helpDefaults(args []string) int {
+	say("inside", unix.Listen(tcp(args[0]), 1))
+	fd := tcp(args[0])
+	say("connect", unix.Connect(fd, sockaddr(args[0])))
+	fmt.Println(must(unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE)))
 	return 0
 }
 

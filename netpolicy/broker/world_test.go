@@ -47,9 +47,9 @@ func inWorld(t *testing.T, name string, args ...string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// helpWorld gives the loopback device addresses and goes on as another helper.
+// helpWorld gives the loopback device addresses, and TCP a default of its own, and goes on as another helper.
 func helpWorld(args []string) int {
-	script := "ip link set lo up"
+	script := "ip link set lo up && echo 600 > /proc/sys/net/ipv4/tcp_keepalive_time"
 	for _, a := range worldAddresses {
 		script += " && ip addr add " + a + " dev lo nodad"
 	}
@@ -89,7 +89,9 @@ func helpBrokered(args []string) int {
 	denied, stop := udpEcho(args[1])
 	defer stop()
 	silent := netip.AddrPortFrom(allowed.Addr(), 9) // allowed, and nobody is there
-	r := allow("udp:"+allowed.String(), "udp:"+silent.String())
+	r := allow("udp:"+allowed.String(), "udp:"+silent.String(), "tcp:"+allowed.String())
+	l := must(net.Listen("tcp", allowed.String()))
+	defer l.Close()
 	b := must(broker.New(r.options()))
 	defer b.Close()
 	c := nsexec.Command(must(os.Executable()), allowed.String(), denied.String(), silent.String())
@@ -103,6 +105,13 @@ func helpBrokered(args []string) int {
 		return 1
 	}
 	return 0
+}
+
+// TestDefaults: what the host's network has for sockets on which nothing was set is not what the sandbox's has.
+func TestDefaults(t *testing.T) {
+	if got, want := inWorld(t, "brokered", "defaults", worldAddresses[0]), "inside: ok\nconnect: ok\n600"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 func TestUDP(t *testing.T) {
