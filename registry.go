@@ -1,13 +1,17 @@
 package nsrun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
+	"strconv"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
@@ -32,6 +36,12 @@ func (g Registry) Record(ctx context.Context, rec Record) error {
 	}
 	if res.Err != nil {
 		e.Denied = []string{res.Err.Error()}
+	}
+	for i, d := range res.Network.Denied() {
+		if i == mostDenied {
+			break
+		}
+		e.Denied = append(e.Denied, deniedText(d))
 	}
 	var original func(project.Change) (*os.File, error)
 	var changes []project.Change
@@ -67,6 +77,21 @@ func (g Registry) Record(ctx context.Context, rec Record) error {
 		}
 	}
 	return nil
+}
+
+// mostDenied is how many refusals of the network are recorded: a command can have any number.
+const mostDenied = 100
+
+// deniedText is what a command wanted to reach.
+func deniedText(d netpolicy.Decision) string {
+	if d.Address == "" {
+		return d.Proto + " " + d.Host
+	}
+	text := d.Proto + " " + net.JoinHostPort(cmp.Or(d.Host, d.Address), strconv.Itoa(int(d.Port)))
+	if d.Host != "" {
+		text += " at " + d.Address
+	}
+	return text
 }
 
 // Committed is for Recorder.

@@ -289,7 +289,7 @@ function __nsrun_flags -a verb
 			'--preset	for commands of a kind: default|build|test|git; build writes to caches, test discards, git with --direct to all of .git' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	let this host reach a server of the command\'s on a TCP port, at 127.0.0.1 (repeatable)' \
-			'-q	do not say what changed' \
+			'-q	do not say what changed, nor what was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
 			'--ro	make a path read-only' \
 			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \

@@ -64,12 +64,16 @@ func flagText(err error) string {
 	if strings.HasSuffix(text, "timeout: parse error") {
 		text = strings.Replace(text, "parse error", "not a duration like 10s or 5m", 1)
 	}
-	i := strings.LastIndex(text, " -") + 2
-	if i < 2 {
-		return text
-	}
-	if name, _, _ := strings.Cut(text[i:], ":"); len(name) > 1 && name[0] != '-' {
-		text = text[:i] + "-" + text[i:]
+	for _, before := range [...]string{`" for flag -`, `" for -`, "flag needs an argument: -", "unknown flag -"} {
+		i := strings.Index(text, before)
+		if i < 0 {
+			continue
+		}
+		i += len(before)
+		if name, _, _ := strings.Cut(text[i:], ":"); len(name) > 1 && name[0] != '-' {
+			text = text[:i] + "-" + text[i:]
+		}
+		break
 	}
 	return text
 }

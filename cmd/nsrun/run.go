@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -104,7 +105,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
 	fs.BoolVar(&o.explain, "explain", false, "print what would be done, do nothing")
 	fs.BoolVar(&o.watch, "watch", false, "say what the command changes while it does")
-	fs.BoolVar(&o.quiet, "q", false, "do not say what changed")
+	fs.BoolVar(&o.quiet, "q", false, "do not say what changed, nor what was denied")
 }
 
 // sessionValue takes the id of a session. An empty one is a mistake, that of a script
@@ -134,6 +135,8 @@ func parseRun(args []string) (*runOptions, error) {
 	if o.shellSet {
 		o.command = append([]string{"/bin/sh", "-c", o.shell}, o.command...)
 	}
+	netSet := false
+	fs.Visit(func(f *flag.Flag) { netSet = netSet || f.Name == "net" })
 	n := 0
 	for _, b := range [...]bool{o.commit, o.discard, o.keep} {
 		if b {
@@ -159,8 +162,10 @@ func parseRun(args []string) (*runOptions, error) {
 		return nil, &usageError{"run", "--engine is for a new session"}
 	case o.net != "none" && o.net != "host":
 		return nil, &usageError{"run", fmt.Sprintf("--net %s: only none and host", quote(o.net))}
-	case o.net == "host" && (len(o.allowNet) > 0 || o.learnNet || len(o.publish) > 0):
-		return nil, &usageError{"run", "--net host has no rules: no --allow-net, --learn-net or --publish with it"}
+	case netSet && o.byRules():
+		return nil, &usageError{"run", fmt.Sprintf("--net %s has no rules: no --allow-net, --learn-net or --publish with it", o.net)}
+	case o.enforcer != nsrunlib.AutoEnforcer && !o.byRules():
+		return nil, &usageError{"run", "--net-by enforces rules: --allow-net, --learn-net or --publish"}
 	case o.timeout < 0:
 		return nil, &usageError{"run", "--timeout is negative"}
 	}
@@ -183,9 +188,14 @@ func (o *runOptions) addPort(text string) error {
 	if err != nil || n == 0 {
 		return errors.New("a port is a number from 1 to 65535")
 	}
-	o.publish = append(o.publish, uint16(n))
+	if !slices.Contains(o.publish, uint16(n)) {
+		o.publish = append(o.publish, uint16(n))
+	}
 	return nil
 }
+
+// byRules reports whether there is a network by rules.
+func (o *runOptions) byRules() bool { return len(o.allowNet) > 0 || o.learnNet || len(o.publish) > 0 }
 
 // setEnforcer is --net-by.
 func (o *runOptions) setEnforcer(name string) error {
