@@ -105,6 +105,9 @@ func parsePorts(s string) (first, last uint16, err error) {
 }
 
 func parsePort(s string) (uint16, error) {
+	if s == "" {
+		return 0, errors.New("a port is missing; ports are 1 to 65535")
+	}
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 || s != strconv.FormatUint(n, 10) {
 		return 0, errors.New(quote(s) + " is not a port; ports are 1 to 65535")
@@ -119,7 +122,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 			if strings.Contains(s, "@") {
 				return netip.Prefix{}, errUser
 			}
-			return netip.Prefix{}, errors.New(quote(s) + " is not an address")
+			return netip.Prefix{}, errors.New(quote(s) + " is not an address; protocols are tcp: and udp:, and with a port it is [address]:port")
 		}
 		return onePrefix(a)
 	}
