@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -160,7 +161,11 @@ var probes = []probe{
 		Remedy: "a kernel with CONFIG_SECCOMP_FILTER"}, try: trySeccomp},
 	{Feature: Feature{Name: "landlock", For: "a second wall around files", Since: "5.13",
 		Remedy: "add landlock to the kernel's lsm= parameter"}, try: tryLandlock},
-	{Feature: Feature{Name: "cgroup v2", For: "limits of memory and processes", Since: "4.5",
+	{Feature: Feature{Name: "seccomp notification", For: "network rules by the broker", Since: "5.0",
+		Remedy: "as root the kernel enforces them without"}, try: tryNotification},
+	{Feature: Feature{Name: "bpf", For: "network rules by the kernel", Since: "4.11",
+		Remedy: "root, or CAP_BPF, CAP_NET_ADMIN and a cgroup of one's own; the broker does without"}, try: tryBPF},
+	{Feature: Feature{Name: "cgroup v2", For: "network rules by the kernel", Since: "4.5",
 		Remedy: "mount cgroup2, or boot with systemd.unified_cgroup_hierarchy=1"}, try: tryCgroup2},
 	{Feature: Feature{Name: "bwrap", For: "hosts that allow namespaces to bwrap only",
 		Remedy: "install the package bubblewrap"}, try: tryBwrap},
@@ -196,6 +201,23 @@ func trySeccomp() error {
 	// A filter at address 0 is EFAULT from whoever has filters.
 	_, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0)
 	return exceptFor(e, unix.EFAULT)
+}
+
+func tryNotification() error {
+	var sizes [3]uint16 // struct seccomp_notif_sizes
+	_, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_NOTIF_SIZES, 0, uintptr(unsafe.Pointer(&sizes)))
+	return exceptFor(e, 0)
+}
+
+func tryBPF() error {
+	// A table of prefixes, which takes CAP_BPF.
+	const keySize, noPrealloc = 8, 1
+	attr := [5]uint32{unix.BPF_MAP_TYPE_LPM_TRIE, keySize, 1, 1, noPrealloc}
+	fd, _, e := unix.Syscall(unix.SYS_BPF, unix.BPF_MAP_CREATE, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	if e == 0 {
+		_ = unix.Close(int(fd))
+	}
+	return exceptFor(e, 0)
 }
 
 func tryLandlock() error {
