@@ -206,22 +206,27 @@ type batch struct {
 	_, _         uint64 // flags
 }
 
+// noBatches says that a kernel, or a kind of map, has no calls for many elements: tries have them since
+// Linux 5.13. Its number for that is one that programs were not meant to see.
+func noBatches(err error) bool {
+	const ENOTSUPP = unix.Errno(524)
+	return err == ENOTSUPP || err == unix.ENOTSUP || err == unix.EINVAL
+}
+
 // putAll adds elements. With an error any of them may be there.
 func putAll[K, V any](m bpfMap, keys []K, values []V) error {
-	for len(keys) > 0 {
-		attr := batch{keys: unsafe.Pointer(&keys[0]), values: unsafe.Pointer(&values[0]), count: uint32(len(keys)), fd: uint32(m.fd)}
-		_, err := bpf(unix.BPF_MAP_UPDATE_BATCH, &attr)
-		if err == nil {
-			return nil
-		}
-		if err != unix.EINVAL && err != unix.ENOTSUP {
+	if len(keys) == 0 {
+		return nil
+	}
+	attr := batch{keys: unsafe.Pointer(&keys[0]), values: unsafe.Pointer(&values[0]), count: uint32(len(keys)), fd: uint32(m.fd)}
+	_, err := bpf(unix.BPF_MAP_UPDATE_BATCH, &attr)
+	if !noBatches(err) {
+		return err
+	}
+	for i := range keys {
+		if err := put(m, &keys[i], &values[i]); err != nil {
 			return err
 		}
-		// A kernel without batches (before 5.6).
-		if err := put(m, &keys[0], &values[0]); err != nil {
-			return err
-		}
-		keys, values = keys[1:], values[1:]
 	}
 	return nil
 }
@@ -234,12 +239,17 @@ func removeAll[K any](m bpfMap, keys []K) error {
 		if err == nil {
 			return nil
 		}
-		// A batch ends at the first one that is not there.
-		keys = keys[min(int(attr.count), len(keys)-1):]
-		if err := remove(m, &keys[0]); err != nil {
-			return err
+		alone := len(keys)
+		if !noBatches(err) { // else the count is what it was
+			keys = keys[min(int(attr.count), len(keys)-1):]
+			alone = 1 // a batch ends at the first one that is not there
 		}
-		keys = keys[1:]
+		for i := range alone {
+			if err := remove(m, &keys[i]); err != nil {
+				return err
+			}
+		}
+		keys = keys[alone:]
 	}
 	return nil
 }
