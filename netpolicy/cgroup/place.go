@@ -178,6 +178,10 @@ func makeGroup(parent sys.FD) (*group, error) {
 		if err == nil {
 			err = unix.Flock(int(dir), unix.LOCK_EX|unix.LOCK_NB)
 		}
+		if err == unix.EWOULDBLOCK {
+			dir.Close()
+			continue // somebody takes it for one, and removes it
+		}
 		if err != nil {
 			dir.Close()
 			_ = unix.Unlinkat(int(parent), name, unix.AT_REMOVEDIR)

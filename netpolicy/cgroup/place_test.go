@@ -4,10 +4,12 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/netpolicy"
 )
@@ -75,6 +77,46 @@ func TestMountTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := g.remove(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCleaners: a cgroup is made, whoever takes it for a stale one meanwhile.
+func TestCleaners(t *testing.T) {
+	testenv.Leaks(t)
+	testenv.NeedRoot(t)
+	top, err := makeTop()
+	if err != nil {
+		testenv.Skip(t, "cgroup2", err.Error())
+	}
+	ended := make(chan struct{})
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+					clean(sys.FD(top.dir.Fd()))
+				}
+			}
+		})
+	}
+	for range 3000 {
+		g, err := top.child()
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if err := g.remove(); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(ended)
+	all.Wait()
+	if err := top.remove(); err != nil {
 		t.Error(err)
 	}
 }
