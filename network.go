@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/nsrun/nsrun/mounts"
@@ -286,16 +287,27 @@ func (n *network) result() Network {
 type kernel struct {
 	mu       sync.Mutex
 	programs *cgroup.Programs
-	err      error
+	err      error // that stays
 }
 
 func (k *kernel) load() (*cgroup.Programs, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.programs == nil && k.err == nil {
-		k.programs, k.err = cgroup.Load()
+	if k.programs != nil || k.err != nil {
+		return k.programs, k.err
 	}
-	return k.programs, k.err
+	programs, err := cgroup.Load()
+	if lasting(err) {
+		k.err = err
+	}
+	k.programs = programs
+	return programs, err
+}
+
+// lasting reports whether the programs could not be loaded another time either: this process may not,
+// or the kernel cannot (it answers EINVAL to what it does not know).
+func lasting(err error) bool {
+	return errors.Is(err, os.ErrPermission) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL)
 }
 
 func (k *kernel) close() error {
