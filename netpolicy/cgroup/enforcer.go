@@ -64,27 +64,42 @@ func (p *Programs) Enforce(t *netpolicy.Table, o Options) (*Enforcer, error) {
 	if err != nil {
 		return nil, failed("cgroup", "", err)
 	}
+	return p.enforceIn(g, t, o)
+}
+
+// enforceIn has the table enforced in a cgroup, which is the Enforcer's own then.
+func (p *Programs) enforceIn(g *group, t *netpolicy.Table, o Options) (*Enforcer, error) {
 	e := &Enforcer{programs: p, table: t, options: o, group: g, stop: make(chan struct{})}
-	if e.id, err = g.id(); err == nil {
-		err = e.begin()
+	err := e.register()
+	if err != nil {
+		_ = g.remove() // the maps and the ring may be gone
+	} else if err = e.begin(); err != nil {
+		_ = e.Close()
 	}
 	if err != nil {
-		_ = e.Close()
 		return nil, failed("enforce", "", err)
 	}
 	return e, nil
 }
 
-// begin tells the programs of the sandbox.
-func (e *Enforcer) begin() error {
+// register keeps the programs from being closed, as long as the Enforcer is not.
+func (e *Enforcer) register() (err error) {
+	if e.id, err = e.group.id(); err != nil {
+		return err
+	}
 	p := e.programs
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.closed {
-		p.mu.Unlock()
 		return errClosed
 	}
 	p.sandboxes[e.id] = e
-	p.mu.Unlock()
+	return nil
+}
+
+// begin tells the programs of the sandbox.
+func (e *Enforcer) begin() error {
+	p := e.programs
 	if e.options.Decided != nil {
 		if err := put(p.maps[mapBudgets], &e.id, &[budgetSize]byte{}); err != nil {
 			return err
@@ -150,15 +165,7 @@ func (e *Enforcer) close() error {
 			w.keys = append(w.keys, k)
 		}
 	}
-	p.mu.Lock()
-	begun := p.sandboxes[e.id] == e
-	p.mu.Unlock()
-	if begun {
-		p.waste <- w // open as long as there are sandboxes
-	} else {
-		w.last = true
-		p.clear(w)
-	}
+	p.waste <- w // open as long as there are sandboxes
 	p.mu.Lock()
 	delete(p.sandboxes, e.id)
 	p.mu.Unlock()
