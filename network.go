@@ -75,6 +75,7 @@ type network struct {
 	mode    Enforcer
 	table   *netpolicy.Table
 	log     netpolicy.Log
+	lost    int // decisions that the log was not told of
 	learn   bool
 	servers resolvConf
 	mounts  mounts.Plan
@@ -192,7 +193,10 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 	if err != nil {
 		return err
 	}
-	n.stop = append(n.stop, func() { _ = e.Close() })
+	n.stop = append(n.stop, func() {
+		_ = e.Close()
+		n.lost = int(e.Lost())
+	})
 	n.attach = func(cmd *nsexec.Cmd) {
 		cmd.Cgroup, cmd.HideAbstract = e.Cgroup(), true
 		cmd.Share |= nsexec.Net
@@ -277,6 +281,7 @@ func (n *network) close() {
 func (n *network) result() Network {
 	res := Network{Mode: n.mode.String()}
 	res.Decisions, res.Omitted = n.log.Decisions()
+	res.Omitted += n.lost
 	if n.learn {
 		res.Rules = n.log.Rules()
 	}

@@ -37,6 +37,9 @@ type Enforcer struct {
 	stop     chan struct{} // closed when expire is to end
 	expiring sync.WaitGroup
 
+	ended bool   // under programs.mu: the maps have nothing of it
+	lost  uint64 // then
+
 	generation uint32 // in force; 0: none
 	keys       *keys  // its keys
 	previous   *keys  // of the generation before
@@ -153,6 +156,9 @@ func (e *Enforcer) close() error {
 	e.expiring.Wait()
 	_ = e.table.Attach(nil)
 	e.flush()
+	p.mu.Lock()
+	e.lost, e.ended = e.countLost(), true
+	p.mu.Unlock()
 	_ = remove(p.maps[mapSandboxes], &e.id)
 	_ = remove(p.maps[mapBudgets], &e.id)
 	for _, port := range e.options.Publish {
@@ -266,8 +272,18 @@ func (s *sink) Forget(a netip.Addr) error {
 	return nil
 }
 
-// Lost is how many decisions nobody was told of, because there were too many.
+// Lost is how many decisions nobody was told of, because there were too many. After Close it is known
+// for good.
 func (e *Enforcer) Lost() uint64 {
+	e.programs.mu.Lock()
+	defer e.programs.mu.Unlock()
+	if e.ended {
+		return e.lost
+	}
+	return e.countLost()
+}
+
+func (e *Enforcer) countLost() uint64 {
 	var b [budgetSize]byte
 	if lookup(e.programs.maps[mapBudgets], &e.id, &b) != nil {
 		return 0
