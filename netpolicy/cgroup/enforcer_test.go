@@ -343,25 +343,47 @@ func TestPassed(t *testing.T) {
 		addr string
 		want error
 	}{{"203.0.113.2:80", unix.ECONNREFUSED}, {"203.0.113.1:80", unix.ECONNREFUSED}} {
-		var b [1]byte
-		control := make([]byte, unix.CmsgSpace(4))
-		_, n, _, _, err := unix.Recvmsg(ends[0], b[:], control, unix.MSG_CMSG_CLOEXEC)
+		fd, err := receive(ends[0])
 		if err != nil {
 			t.Fatal(err)
 		}
-		messages, err := unix.ParseSocketControlMessage(control[:n])
-		if err != nil || len(messages) != 1 {
-			t.Fatal(messages, err)
-		}
-		fds, err := unix.ParseUnixRights(&messages[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Connect(fds[0], sockaddr(netip.MustParseAddrPort(try.addr))); !errors.Is(err, try.want) {
+		if err := unix.Connect(fd, sockaddr(netip.MustParseAddrPort(try.addr))); !errors.Is(err, try.want) {
 			t.Errorf("connect to %s: %v, want %v", try.addr, err, try.want)
 		}
-		unix.Close(fds[0])
+		unix.Close(fd)
 	}
+}
+
+// TestPassedBetween: a UDP socket that another sandbox connected reaches what both may.
+func TestPassedBetween(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	serve(t, 80)
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(ends[0]), "ours"), os.NewFile(uintptr(ends[1]), "theirs")
+	defer ours.Close()
+	defer theirs.Close()
+	table := newTable(t, "203.0.113.1:80", "203.0.113.3:80")
+	maker := newBox(t, enforce(t, p, table, cgroup.Options{}), ours)
+	other := newBox(t, enforce(t, p, newTable(t, "203.0.113.2:80", "203.0.113.3:80"), cgroup.Options{}), theirs)
+	for _, try := range []struct{ addr, adopt, use string }{
+		{"203.0.113.1:80", "connection refused", "destination address required"},
+		{"203.0.113.2:80", "yes", "operation not permitted"},
+		{"203.0.113.3:80", "yes", "yes"},
+	} {
+		maker.want("pass", "yes")
+		other.want("adopt "+try.addr, try.adopt)
+		maker.want("connected use", try.use)
+		other.want("connected use", try.use)
+	}
+	// That the other one may still go there is not the maker's affair.
+	if err := table.Update(policy(t)); err != nil {
+		t.Fatal(err)
+	}
+	maker.want("connected use", "operation not permitted")
 }
 
 // TestCloseKills: nothing in the cgroup outlives the enforcer.

@@ -67,6 +67,10 @@ func attempt(how string, args []string) error {
 		return tryConnection(args[0], args[1:])
 	case "connected":
 		return tryConnected(args[0])
+	case "pass":
+		return tryPass()
+	case "adopt":
+		return tryAdopt(args[0])
 	case "inherited":
 		if err := unix.Connect(3, sockaddr(netip.MustParseAddrPort(args[0]))); err != nil {
 			return err

@@ -2,6 +2,7 @@ package cgroup_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -207,6 +208,46 @@ func tryConnected(what string) (err error) {
 		return err
 	}
 	return unix.Connect(connected, sockaddr(a))
+}
+
+// tryPass makes the UDP socket of tryConnected, and sends it over descriptor 3.
+func tryPass() (err error) {
+	if connected, err = socket(netip.MustParseAddrPort("0.0.0.0:0"), unix.SOCK_DGRAM); err != nil {
+		return err
+	}
+	return unix.Sendmsg(3, []byte{0}, unix.UnixRights(connected), nil, 0)
+}
+
+// tryAdopt connects a socket from descriptor 3.
+func tryAdopt(addr string) error {
+	s, err := receive(3)
+	if err != nil {
+		return err
+	}
+	connected = s
+	return unix.Connect(s, sockaddr(netip.MustParseAddrPort(addr)))
+}
+
+// receive takes a socket that was sent over a unix one.
+func receive(from int) (int, error) {
+	var b [1]byte
+	control := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := unix.Recvmsg(from, b[:], control, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:n])
+	if err != nil {
+		return -1, err
+	}
+	if len(messages) != 1 {
+		return -1, errors.New("no socket came")
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return -1, err
+	}
+	return fds[0], nil
 }
 
 // helpLoad loads the programs, and waits for its end.

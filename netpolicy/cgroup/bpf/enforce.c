@@ -58,7 +58,8 @@ struct {
 // socket would cost more than all else that is done for a connection.
 struct socket {
 	u64 sandbox;      // for bound ones
-	struct addr peer; // where it was allowed to go, whatever becomes of the rules
+	u64 connected;    // by this sandbox's rules
+	struct addr peer; // where they let it go, whatever becomes of them
 	u16 port;         // of the peer; 0: there is none
 };
 
@@ -325,6 +326,7 @@ static inline int reach(struct bpf_sock_addr *ctx, const struct addr *a, u8 hook
 		struct socket *s = sk ? bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE) : 0;
 		if (s) {
 			s->port = 0;
+			s->connected = sandbox;
 			s->peer = *a;
 			s->port = port;
 		}
@@ -474,8 +476,9 @@ static inline int goes_on(struct __sk_buff *skb) {
 	return 0;
 }
 
-// to_peer says whether a socket was once connected to this address.
-static inline int to_peer(struct __sk_buff *skb, const struct addr *a, u16 port) {
+// to_peer says whether a socket of this sandbox's was once connected to this address, by rules of its own: not
+// by those of another one that it was passed to.
+static inline int to_peer(struct __sk_buff *skb, u64 sandbox, const struct addr *a, u16 port) {
 	struct bpf_sock *sk = skb->sk;
 	if (!sk)
 		return 0;
@@ -483,7 +486,7 @@ static inline int to_peer(struct __sk_buff *skb, const struct addr *a, u16 port)
 	if (!sk)
 		return 0;
 	struct socket *s = bpf_sk_storage_get(&sockets, sk, 0, 0);
-	return s && s->port && s->port == port && same(&s->peer, a);
+	return s && s->connected == sandbox && s->port && s->port == port && same(&s->peer, a);
 }
 
 static inline int drop(u64 sandbox, const struct addr *a, u16 port, u8 proto, u8 hook) {
@@ -507,7 +510,7 @@ int egress(struct __sk_buff *skb) {
 		return 0;
 	if (resolver(b, &p.to, p.dport) || by_rule(b, &p.to, p.proto, p.dport) || b->flags & ALLOW_ALL)
 		return 1;
-	if (p.proto == UDP ? to_peer(skb, &p.to, p.dport)
+	if (p.proto == UDP ? to_peer(skb, sandbox, &p.to, p.dport)
 			: bpf_ktime_get_coarse_ns() < b->until && in_generation(b->previous, &p.to, TCP, p.dport))
 		return 1;
 	if (loopback(&p.to) && own_receiver(skb, sandbox, p.proto, &p.from, p.sport, &p.to, p.dport))
@@ -536,7 +539,7 @@ int ingress(struct __sk_buff *skb) {
 		struct sandbox *b = bpf_map_lookup_elem(&sandboxes, &sandbox);
 		if (!b)
 			return 0;
-		if (resolver(b, &p.from, p.sport) || by_rule(b, &p.from, UDP, p.sport) || b->flags & ALLOW_ALL || to_peer(skb, &p.from, p.sport))
+		if (resolver(b, &p.from, p.sport) || by_rule(b, &p.from, UDP, p.sport) || b->flags & ALLOW_ALL || to_peer(skb, sandbox, &p.from, p.sport))
 			return 1;
 	}
 	return drop(sandbox, &p.from, p.sport, p.proto, INGRESS);
