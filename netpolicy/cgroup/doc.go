@@ -19,6 +19,9 @@
 //
 //   - connect(2) and sendto(2) to what is not allowed fail: with ECONNREFUSED, and EPERM. What a
 //     program looks at is the kernel's own copy of the address, so nobody can change it afterwards.
+//   - A UDP socket that is connected sends nothing. C libraries do that to see which address they would have,
+//     with port 0 or the TCP port that they are asked for: to any address with port 0, and to what is allowed
+//     by TCP, it is done, and not told. What is sent then is judged as packets.
 //   - Datagrams to loopback addresses, where servers of the sandbox's own may be, are judged as packets
 //     only: EPERM comes from sendto(2), and after connect(2) from the first write(2).
 //   - What was learned for a name expires, even if nobody resolves names any more.

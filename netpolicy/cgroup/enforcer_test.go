@@ -212,6 +212,52 @@ func TestUnused(t *testing.T) {
 	afterwards(t, "connected 203.0.113.1:80", "connected use", "udp-connect 203.0.113.1:80")
 }
 
+// TestProbes: C libraries connect UDP sockets to see which address they would have. That is let through and
+// not told; what is sent then is decided and told.
+func TestProbes(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	serve(t, 443)
+	var got decisions
+	table := newTable(t, "tcp:203.0.113.1:443", "tcp:[2001:db8::1]:443", "tcp:a.test:443", "203.0.113.4")
+	if _, err := table.Learn("a.test", []netpolicy.Answer{{Addr: netip.MustParseAddr("203.0.113.3"), TTL: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	e := enforce(t, p, table, cgroup.Options{Decided: got.add})
+	b := newBox(t, e)
+	for _, addr := range []string{
+		"203.0.113.1:0", "203.0.113.1:443", "[2001:db8::1]:0", "[2001:db8::1]:443", "203.0.113.3:443", "203.0.113.9:0", "[2001:db8::9]:0", "203.0.113.4:0",
+	} {
+		b.want("connected "+addr, "yes")
+	}
+	b.want("udp-connect 203.0.113.4:443", "yes")
+	denied := []string{"203.0.113.1:80", "[2001:db8::1]:80", "203.0.113.3:80", "203.0.113.9:443", "[2001:db8::9]:443"}
+	for _, addr := range denied {
+		b.want("connected "+addr, "connection refused")
+	}
+	sent := []string{"203.0.113.1:443", "[2001:db8::1]:443", "203.0.113.9:0"}
+	for _, addr := range sent {
+		b.want("udp-connect "+addr, "operation not permitted")
+	}
+	b.want("udp 203.0.113.1:443", "operation not permitted")
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range denied {
+		if n := got.count(cgroup.Connect, addr, false); n != 1 {
+			t.Errorf("connecting to %s was told %d times", addr, n)
+		}
+	}
+	for _, addr := range sent {
+		if n := got.count(cgroup.PacketOut, addr, false); n != 1 {
+			t.Errorf("sending to %s was told %d times", addr, n)
+		}
+	}
+	if want := len(denied) + len(sent) + 2; len(got.list) != want {
+		t.Errorf("told %d, want %d: %v", len(got.list), want, got.list)
+	}
+}
+
 // TestInherited: a socket that was made outside reaches what it reached there, doc.go says so. One that is
 // made inside does not.
 func TestInherited(t *testing.T) {

@@ -314,7 +314,14 @@ static inline int reach(struct bpf_sock_addr *ctx, const struct addr *a, u8 hook
 	u32 proto = ctx->protocol;
 	if (resolver(b, a, port))
 		return 1;
+	// What sends nothing is let through, and egress decides about what is sent: C libraries connect UDP
+	// sockets to port 0, or the TCP port that they are asked for, to see which address they would have.
+	int probe = proto == UDP && hook == CONNECT;
+	if (probe && !port)
+		return 1;
 	int ok = by_rule(b, a, proto, port) || b->flags & ALLOW_ALL;
+	if (!ok && probe && by_rule(b, a, TCP, port))
+		return 1;
 	if (!ok && proto == UDP && loopback(a))
 		return 1; // who gets it, only egress can see; what that drops is an error here, too
 	if (!ok && proto == TCP && own_server(ctx, sandbox, a, port))
