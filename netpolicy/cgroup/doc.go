@@ -37,8 +37,12 @@
 //     chooses one, it is allowed; such a server can be reached from inside the same sandbox only, and one that was not bound at
 //     all from nowhere.
 //   - Only TCP and UDP sockets can be made. Families other than IP never come to the programs:
-//     SocketFilter refuses them. Abstract unix sockets are the host's where the network namespace
-//     is: nsexec.Cmd.HideAbstract closes them.
+//     SocketFilter refuses them.
+//   - Unix sockets are not decided about here, and none of the programs is one for their connect(2): it would
+//     see a path as it was written, not which file that leads to. A socket with a file is reached where the
+//     sandbox's mounts show it: package nsrun blocks those of the host, and shows those in
+//     Config.AllowUnix. Abstract ones are the host's where the network namespace is:
+//     nsexec.Cmd.HideAbstract, a scope of Landlock, closes them, and Start fails where there is none.
 //
 // # What holds it
 //
