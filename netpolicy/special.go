@@ -19,7 +19,8 @@ var specialRanges = [...]struct{ prefix, what string }{
 	{"168.63.129.16/32", "metadata"}, // Azure
 	{"169.254.0.0/16", "link-local"},
 	{"169.254.169.254/32", "metadata"},
-	{"169.254.170.2/32", "metadata"}, // AWS, for containers
+	{"169.254.170.2/32", "metadata"},  // AWS, for containers
+	{"169.254.170.23/32", "metadata"}, // AWS, for pods
 	{"172.16.0.0/12", "private"},
 	{"192.0.0.0/24", "reserved"},
 	{"192.0.0.192/32", "metadata"}, // Oracle
@@ -38,6 +39,7 @@ var specialRanges = [...]struct{ prefix, what string }{
 	{"2001::/32", "translated"}, // Teredo
 	{"5f00::/16", "reserved"},
 	{"fc00::/7", "private"},
+	{"fd00:ec2::23/128", "metadata"},  // AWS, for pods
 	{"fd00:ec2::254/128", "metadata"}, // AWS
 	{"fd20:ce::254/128", "metadata"},  // Google
 	{"fe80::/10", "link-local"},

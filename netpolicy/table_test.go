@@ -233,6 +233,38 @@ func TestTableIsTheModel(t *testing.T) {
 	}
 }
 
+// TestMetadata: what hands out a machine's credentials is opened by its own address, and by
+// no range around it.
+func TestMetadata(t *testing.T) {
+	around, err := NewTable(MustParse("*", "0.0.0.0/0", "::/0", "100.64.0.0/10", "169.254.0.0/16", "192.0.0.0/24", "fd00::/8"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"100.100.100.200", "168.63.129.16", "169.254.169.254", "169.254.170.2", "169.254.170.23", "192.0.0.192",
+		"fd00:ec2::23", "fd00:ec2::254", "fd20:ce::254",
+		"64:ff9b::a9fe:aa17", "2002:a9fe:aa17::",
+	} {
+		addr := netip.MustParseAddr(text)
+		if v := around.Decide(TCP, netip.AddrPortFrom(addr, 80)); v.Allowed || v.Special != "metadata" {
+			t.Errorf("%s: %+v", text, v)
+		}
+		alone, err := NewTable(Policy{Rules: []Rule{{Prefix: netip.PrefixFrom(addr, addr.BitLen())}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := alone.Decide(TCP, netip.AddrPortFrom(addr, 80)); !v.Allowed {
+			t.Errorf("%s by its own address: %+v", text, v)
+		}
+	}
+	// The control: what is next to them in the ranges is open.
+	for _, text := range []string{"169.254.170.22", "169.254.170.24", "fd00:ec2::22", "fd00:ec2::253"} {
+		if v := around.Decide(TCP, netip.AddrPortFrom(netip.MustParseAddr(text), 80)); !v.Allowed {
+			t.Errorf("%s: %+v", text, v)
+		}
+	}
+}
+
 // TestSinkFails: what a sink did not take is not told, and tried again.
 func TestSinkFails(t *testing.T) {
 	table, err := NewTable(MustParse("a.test:80"))
