@@ -127,8 +127,13 @@ func (d *logged) decision() Decision {
 	return out
 }
 
-// rule returns the narrowest rule that allows what was decided about.
+// rule returns the narrowest rule that allows what was decided about. There is none for port
+// 0 by itself: without a port a rule would open all of them. A connect(2) there, over UDP,
+// is how getaddrinfo(3) finds out which addresses have a route.
 func (d *logged) rule() (Rule, bool) {
+	if d.proto != AnyProto && d.dst.Port() == 0 {
+		return Rule{}, false
+	}
 	r := Rule{Proto: d.proto, First: d.dst.Port(), Last: d.dst.Port()}
 	addr := d.dst.Addr()
 	switch {
@@ -141,8 +146,8 @@ func (d *logged) rule() (Rule, bool) {
 	return r, err == nil && again == r
 }
 
-// Rules returns the fewest rules that allow everything that was allowed, by name where
-// one is known: what a sandbox that might do all turned out to need.
+// Rules returns the fewest rules that allow everything that was allowed but port 0, by name
+// where one is known: what a sandbox that might do all turned out to need.
 func (l *Log) Rules() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

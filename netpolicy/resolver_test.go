@@ -406,6 +406,7 @@ func TestLog(t *testing.T) {
 	}{
 		{netpolicy.TCP, "203.0.113.1:443"}, {netpolicy.TCP, "[::ffff:203.0.113.1]:443"}, {netpolicy.TCP, "203.0.113.1:22"},
 		{netpolicy.TCP, "10.0.0.1:443"}, {netpolicy.UDP, "[2001:db8::1]:53"}, {netpolicy.UDP, "203.0.113.9:53"}, {netpolicy.TCP, "0.0.0.0:80"},
+		{netpolicy.UDP, "203.0.113.1:0"}, {netpolicy.UDP, "198.51.100.1:0"},
 	} {
 		dst := netip.MustParseAddrPort(c.dst)
 		log.Add(c.p, dst, table.Decide(c.p, dst))
@@ -421,6 +422,8 @@ func TestLog(t *testing.T) {
 		{Proto: "udp", Address: "2001:db8::1", Port: 53, Count: 1, AllowWith: "--allow-net udp:[2001:db8::1]:53"},
 		{Proto: "udp", Address: "203.0.113.9", Port: 53, Allowed: true, Count: 1},
 		{Proto: "tcp", Address: "0.0.0.0", Port: 80, Count: 1},
+		{Proto: "udp", Host: "a.test", Address: "203.0.113.1", Count: 1},
+		{Proto: "udp", Address: "198.51.100.1", Count: 1},
 	}
 	for i := range got {
 		if got[i].Time.IsZero() {
@@ -491,6 +494,9 @@ func TestLearning(t *testing.T) {
 		}
 		log.Add(netpolicy.TCP, dst, v)
 	}
+	// As getaddrinfo(3) does, to see what has a route.
+	sorted := netip.MustParseAddrPort("203.0.113.1:0")
+	log.Add(netpolicy.UDP, sorted, table.Decide(netpolicy.UDP, sorted))
 	rules := log.Rules()
 	if len(rules) != 11 || rules[len(rules)-1] != "tcp:a.test:443-444" {
 		t.Errorf("%q", rules)
@@ -499,6 +505,9 @@ func TestLearning(t *testing.T) {
 	p.HostAddrs = own
 	list, _ := log.Decisions()
 	for _, d := range list {
+		if d.Port == 0 {
+			continue
+		}
 		if !p.Allows(netpolicy.TCP, netip.AddrPortFrom(netip.MustParseAddr(d.Address), d.Port), d.Host) {
 			t.Errorf("%q do not allow %+v", rules, d)
 		}
