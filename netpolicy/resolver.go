@@ -157,6 +157,7 @@ func (r *Resolver) serveConns(ctx context.Context, conns net.Listener) error {
 				default:
 					b = failed(query)
 				}
+				c.SetDeadline(time.Now().Add(idle)) // the answer may have taken most of it
 				if b == nil || writeTCP(c, b) != nil {
 					return
 				}

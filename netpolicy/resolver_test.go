@@ -542,6 +542,84 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
+// TestTCPDeadlines: what the question and the search for its answer took is not taken off
+// the time to write it.
+func TestTCPDeadlines(t *testing.T) {
+	testenv.Leaks(t)
+	r := &netpolicy.Resolver{Table: newTable(t, "a.test"), Hosts: netpolicy.ParseHosts("203.0.113.1 a.test")}
+	here, there := net.Pipe()
+	defer here.Close()
+	calls := &watched{Conn: there}
+	conns := &oneConn{c: make(chan net.Conn, 1), done: make(chan struct{})}
+	conns.c <- calls
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx, nil, conns) }()
+	for range 2 {
+		m, _, err := (&dns.Client{Net: "tcp"}).ExchangeWithConn(question("a.test", dns.TypeA), &dns.Conn{Conn: here})
+		if err != nil || len(m.Answer) != 1 {
+			t.Errorf("%v, %v", m, err)
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(calls.list, " "); !strings.HasPrefix(got, "deadline read deadline write deadline read deadline write") {
+		t.Errorf("calls: %s", got)
+	}
+}
+
+// watched notes in which order a connection is used. Reads in a row count once.
+type watched struct {
+	net.Conn
+	list []string
+}
+
+func (w *watched) note(call string) {
+	if len(w.list) == 0 || w.list[len(w.list)-1] != call {
+		w.list = append(w.list, call)
+	}
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	w.note("read")
+	return w.Conn.Read(b)
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.note("write")
+	return w.Conn.Write(b)
+}
+
+func (w *watched) SetDeadline(at time.Time) error {
+	w.note("deadline")
+	return w.Conn.SetDeadline(at)
+}
+
+// oneConn accepts one connection.
+type oneConn struct {
+	c    chan net.Conn
+	done chan struct{}
+	once sync.Once
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.c:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *oneConn) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+func (l *oneConn) Addr() net.Addr { return nil }
+
 // BenchmarkResolve is a question over UDP, asked again and again, as by a
 // program that makes many connections; direct is the server without a resolver between.
 func BenchmarkResolve(b *testing.B) {
