@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -146,7 +145,8 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	return n, nil
 }
 
-// learnHosts has the table know what programs read in /etc/hosts by themselves.
+// learnHosts has the table know what programs read in /etc/hosts by themselves: they
+// never ask the resolver for it, however long they run.
 func (n *network) learnHosts() (map[string][]netip.Addr, error) {
 	text, err := os.ReadFile("/etc/hosts")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -159,7 +159,7 @@ func (n *network) learnHosts() (map[string][]netip.Addr, error) {
 		}
 		answers := make([]netpolicy.Answer, 0, len(addrs))
 		for _, a := range addrs {
-			answers = append(answers, netpolicy.Answer{Addr: a, TTL: 24 * time.Hour})
+			answers = append(answers, netpolicy.Answer{Addr: a, TTL: netpolicy.Always})
 		}
 		if _, err := n.table.Learn(name, answers); err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package netpolicy
 
 import (
 	"iter"
+	"math"
 	"net/netip"
 	"slices"
 	"sync"
@@ -14,7 +15,11 @@ const (
 	// connect some time after they have asked, and try the next address after that.
 	Grace = 2 * time.Minute
 
-	// maxTTL is the longest time to live that is believed.
+	// Always is a time to live that does not end: of names that programs look up by
+	// themselves, such as those in /etc/hosts.
+	Always time.Duration = math.MaxInt64
+
+	// maxTTL is the longest time to live that is believed of a server.
 	maxTTL = 24 * time.Hour
 
 	// MaxLearned is how many addresses a Table learns. Then there is room only as others
@@ -176,7 +181,8 @@ type Answer struct {
 // Learn takes in the addresses of a name, which must be canonical, and returns those
 // that the sandbox may be told: special addresses are none of them, unless a rule opens
 // them by themselves. When Learn has returned, the enforcers know them. They stay
-// usable for their time to live and Grace. With an error nothing may be told.
+// usable for their time to live and Grace, and with Always as long as the rules allow the
+// name. With an error nothing may be told.
 func (t *Table) Learn(name string, answers []Answer) ([]Answer, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,7 +208,11 @@ func (t *Table) Learn(name string, answers []Answer) ([]Answer, error) {
 			k = new(known)
 			t.known[addr] = k
 		}
-		k.give(name, now+min(max(a.TTL, 0), maxTTL)+Grace)
+		until := Always
+		if a.TTL != Always {
+			until = now + min(max(a.TTL, 0), maxTTL) + Grace
+		}
+		k.give(name, until)
 		if err := t.relearn(addr, now); err != nil {
 			return nil, &Error{"learn", name, err}
 		}
@@ -236,7 +246,9 @@ func (t *Table) relearn(addr netip.Addr, now time.Duration) error {
 	if e != nil {
 		id = e.id
 		s.learned.put(e)
-		t.schedule(addr, k, int64(e.until/time.Second)+1)
+		if e.until != Always {
+			t.schedule(addr, k, int64(e.until/time.Second)+1)
+		}
 	} else {
 		s.learned.remove(addr)
 	}

@@ -186,6 +186,9 @@ func TestTableIsTheModel(t *testing.T) {
 			default:
 				name := pick(r, someHosts)
 				a := Answer{netip.MustParseAddr(pick(r, someAddrs)), time.Duration(r.IntN(200)) * time.Second}
+				if r.IntN(8) == 0 {
+					a.TTL = Always
+				}
 				told, err := table.Learn(name, []Answer{a})
 				if got, want := err == nil, p.AllowsName(name); got != want {
 					t.Fatalf("%v: Learn(%s) = %v", p.Rules, name, err)
@@ -197,7 +200,11 @@ func TestTableIsTheModel(t *testing.T) {
 				if until[addr] == nil {
 					until[addr] = make(map[string]time.Duration)
 				}
-				until[addr][name] = max(until[addr][name], now+a.TTL+Grace)
+				end := a.TTL
+				if end != Always {
+					end += now + Grace
+				}
+				until[addr][name] = max(until[addr][name], end)
 			}
 			for range 60 {
 				proto, addr := pick(r, someProtos), netip.MustParseAddr(pick(r, someAddrs))
@@ -230,6 +237,63 @@ func TestTableIsTheModel(t *testing.T) {
 	}
 	if allowed < 500 {
 		t.Errorf("only %d of the questions were answered with yes", allowed)
+	}
+}
+
+// TestAlways: a name that is learned for always outlives every time to live, and goes and
+// comes with its rule.
+func TestAlways(t *testing.T) {
+	with := MustParse("a.test:80", "b.test:80")
+	table, err := NewTable(with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Duration(0)
+	table.clock = func() time.Duration { return now }
+	sink := &mirror{t: t}
+	if err := table.Attach(sink); err != nil {
+		t.Fatal(err)
+	}
+	static, other := netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("203.0.113.2")
+	learn := func(name string, a Answer) {
+		t.Helper()
+		if _, err := table.Learn(name, []Answer{a}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	learn("a.test", Answer{static, Always})
+	learn("a.test", Answer{static, time.Minute}) // as it is when it is asked for, too
+	learn("b.test", Answer{static, time.Minute})
+	learn("a.test", Answer{other, maxTTL})
+	for _, step := range []struct {
+		after          time.Duration
+		policy         Policy
+		static, others bool
+	}{
+		{0, with, true, true},
+		{maxTTL, with, true, true},
+		{Grace + time.Minute, with, true, false},
+		{time.Hour, MustParse("b.test:80"), false, false},
+		{3 * maxTTL, MustParse("*.test:80"), true, false},
+		{3 * maxTTL, with, true, false},
+	} {
+		now += step.after
+		table.Expire()
+		if err := table.Update(step.policy); err != nil {
+			t.Fatal(err)
+		}
+		for addr, want := range map[netip.Addr]bool{static: step.static, other: step.others} {
+			at := netip.AddrPortFrom(addr, 80)
+			if got := table.Decide(TCP, at).Allowed; got != want || sink.allows(TCP, at) != want {
+				t.Errorf("after %v with %v: %v: %v, the sink %v", now, step.policy.Rules, addr, got, sink.allows(TCP, at))
+			}
+		}
+	}
+	if names := table.Names(static); len(names) != 1 || names[0] != "a.test" {
+		t.Errorf("names: %q", names)
+	}
+	if len(table.due) != 0 {
+		t.Errorf("still due: %v", table.due)
 	}
 }
 
