@@ -184,6 +184,28 @@ var addresses = []Case{
 		},
 	},
 	{
+		// C libraries do that to see which address they would have. What is sent is another matter. The first
+		// try opens what the broker's sandbox has for UDP: before, the kernel has no route in there.
+		Name:  "connected without sending",
+		Rules: "tcp:203.0.113.1:443 tcp:[2001:db8::1]:443 udp:203.0.113.2:53",
+		Tries: []string{
+			"udp-probe 203.0.113.2:53 yes",
+			"udp-probe 203.0.113.1:443 yes",
+			"udp-probe-mapped 203.0.113.1:443 yes",
+			"udp-probe 2001:db8::1:443 yes",
+			"udp-probe 203.0.113.1:0 yes",
+			"udp-probe 203.0.113.9:0 yes",
+			"udp-probe 2001:db8::9:0 yes",
+			"udp-probe 203.0.113.1:80 no",
+			"udp-probe 203.0.113.2:443 no",
+			"udp-probe 203.0.113.9:443 no",
+			"udp-probe 2001:db8::1:80 no",
+			"udp-connect 203.0.113.1:443 no",
+			"udp-connect 2001:db8::1:443 no",
+			"udp 203.0.113.1:443 no",
+		},
+	},
+	{
 		Name:  "data before the connection",
 		Rules: "tcp:203.0.113.1:443",
 		Tries: []string{

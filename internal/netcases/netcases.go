@@ -22,6 +22,7 @@
 //	tcp-sendmsg    sendmsg with MSG_FASTOPEN
 //	udp            sendto
 //	udp-connect    connect and send
+//	udp-probe      connect, and send nothing
 //	udp-sendmsg, udp-sendmmsg
 //	udp-reconnect  connect to nothing (AF_UNSPEC), then sendto
 //	tcp-made, udp-made       on the socket that was made first, which is gone then

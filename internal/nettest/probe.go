@@ -265,6 +265,8 @@ func tryUDP(a Attempt, fd int, sa unix.Sockaddr) (err error) {
 		if err = unix.Connect(fd, sa); err == nil {
 			err = send(fd)
 		}
+	case "udp-probe":
+		return unix.Connect(fd, sa)
 	case "udp-sendmsg":
 		_, err = unix.SendmsgN(fd, []byte(ping), nil, sa, 0)
 	case "udp-sendmmsg":
