@@ -99,12 +99,19 @@ func TestAllowAll(t *testing.T) {
 	b := newBox(t, e)
 	b.want("tcp 203.0.113.1:80", "yes")
 	b.want("udp 2001:db8::1:80", "yes")
+	b.want("udp-connect 203.0.113.1:80", "yes")
+	b.want("connected 203.0.113.1:443", "yes") // nothing is sent
 	b.want("bind 0.0.0.0:8080", "operation not permitted")
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := got.count(cgroup.Connect, "203.0.113.1:80", true); n != 1 {
-		t.Errorf("told %d times", n)
+	for _, hook := range []cgroup.Hook{cgroup.Connect, cgroup.Send} {
+		if n := got.count(hook, "203.0.113.1:80", true); n != 1 {
+			t.Errorf("%v: told %d times", hook, n)
+		}
+	}
+	if n := got.count(cgroup.Connect, "203.0.113.1:443", true); n != 0 {
+		t.Errorf("a socket that sent nothing: told %d times", n)
 	}
 }
 

@@ -317,6 +317,8 @@ static inline int reach(struct bpf_sock_addr *ctx, const struct addr *a, u8 hook
 	// What sends nothing is let through, and egress decides about what is sent: C libraries connect UDP
 	// sockets to port 0, or the TCP port that they are asked for, to see which address they would have.
 	int probe = proto == UDP && hook == CONNECT;
+	if (proto == UDP && b->flags & ALLOW_ALL)
+		return 1; // egress tells of what is sent
 	if (probe && !port)
 		return 1;
 	int ok = by_rule(b, a, proto, port) || b->flags & ALLOW_ALL;
@@ -515,7 +517,15 @@ int egress(struct __sk_buff *skb) {
 	struct sandbox *b = bpf_map_lookup_elem(&sandboxes, &sandbox);
 	if (!b)
 		return 0;
-	if (resolver(b, &p.to, p.dport) || by_rule(b, &p.to, p.proto, p.dport) || b->flags & ALLOW_ALL)
+	if (resolver(b, &p.to, p.dport))
+		return 1;
+	if (b->flags & ALLOW_ALL) {
+		struct decision what = {sandbox, p.to, p.dport, UDP, SEND, 1};
+		if (p.proto == UDP)
+			tell(&what);
+		return 1;
+	}
+	if (by_rule(b, &p.to, p.proto, p.dport))
 		return 1;
 	if (p.proto == UDP ? to_peer(skb, sandbox, &p.to, p.dport)
 			: bpf_ktime_get_coarse_ns() < b->until && in_generation(b->previous, &p.to, TCP, p.dport))
