@@ -7,8 +7,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// maxCached is how many answers of servers are kept.
-const maxCached = 2048
+const (
+	maxCached = 2048 // answers of servers that are kept
+
+	// How long answers are kept of names that cost something, so that a program
+	// that asks again and again can go on: at least, and if there is no address.
+	keepLeast = 5 * time.Second
+	keepNone  = 30 * time.Second
+)
 
 // A cache keeps what servers answered, for the time to live they gave: a program that
 // connects a thousand times a second asks a thousand times a second. What is kept is
@@ -25,33 +31,43 @@ type cacheKey struct {
 
 type cached struct {
 	answers []Answer
+	code    dnsmessage.RCode
 	at      time.Time
 	until   time.Time
 }
 
 // get returns the answers, with what is left of their time to live.
-func (c *cache) get(k cacheKey, now time.Time) ([]Answer, bool) {
+func (c *cache) get(k cacheKey, now time.Time) ([]Answer, dnsmessage.RCode, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.m[k]
 	if !ok || !now.Before(e.until) {
-		return nil, false
+		return nil, 0, false
 	}
-	answers := make([]Answer, len(e.answers))
-	for i, a := range e.answers {
-		answers[i] = Answer{a.Addr, (a.TTL - now.Sub(e.at)).Truncate(time.Second)}
+	var answers []Answer
+	for _, a := range e.answers {
+		answers = append(answers, Answer{a.Addr, max(0, a.TTL-now.Sub(e.at)).Truncate(time.Second)})
 	}
-	return answers, true
+	return answers, e.code, true
 }
 
-// put keeps answers until the first of them ends.
-func (c *cache) put(k cacheKey, answers []Answer, now time.Time) {
-	if len(answers) == 0 {
-		return
-	}
+// put keeps answers until the first of them ends. Those of a name that costs are kept for
+// some time even so, and so is that there are none. Failures are not kept.
+func (c *cache) put(k cacheKey, answers []Answer, code dnsmessage.RCode, costs bool, now time.Time) {
 	ttl := maxToldTTL
 	for _, a := range answers {
 		ttl = min(ttl, a.TTL)
+	}
+	switch {
+	case code != dnsmessage.RCodeSuccess && code != dnsmessage.RCodeNameError:
+		return
+	case len(answers) == 0:
+		ttl = 0
+		if costs {
+			ttl = keepNone
+		}
+	case costs:
+		ttl = max(ttl, keepLeast)
 	}
 	if ttl <= 0 {
 		return
@@ -61,5 +77,5 @@ func (c *cache) put(k cacheKey, answers []Answer, now time.Time) {
 	if c.m == nil || len(c.m) >= maxCached {
 		c.m = make(map[cacheKey]cached)
 	}
-	c.m[k] = cached{answers, now, now.Add(ttl)}
+	c.m[k] = cached{answers, code, now, now.Add(ttl)}
 }

@@ -28,8 +28,8 @@
 // They are about addresses. Whoever else is served at an address that was learned for a
 // name is reached as well, if its ports are: shared hosts and content networks do that.
 // What an allowed server passes on, it passes on. Names below an allowed suffix reach
-// that suffix's servers, a few characters a second (limits.go). A connection that was
-// allowed lasts when its rule or its name has gone.
+// that suffix's servers: 2.8 kB of data at once and then 11 bytes a second can leave in
+// them (limits.go). A connection that was allowed lasts when its rule or its name has gone.
 //
 // # Who asks
 //

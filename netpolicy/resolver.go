@@ -291,17 +291,18 @@ func (r *Resolver) lookUp(ctx context.Context, q *query) ([]Answer, dnsmessage.R
 		return answers, dnsmessage.RCodeSuccess
 	}
 	k := cacheKey{q.name, q.question.Type}
-	if answers, ok := r.cache.get(k, time.Now()); ok {
-		return answers, dnsmessage.RCodeSuccess
+	if answers, code, ok := r.cache.get(k, time.Now()); ok {
+		return answers, code
 	}
-	if !r.limits.take(q.name, r.Table.freeChars(q.name), time.Now()) {
+	free := r.Table.freeChars(q.name)
+	if !r.limits.take(q.name, free, time.Now()) {
 		r.Log.addName(q.name)
 		return nil, dnsmessage.RCodeServerFailure
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	answers, code := r.forward(ctx, q.name, q.question.Type)
-	r.cache.put(k, answers, time.Now())
+	r.cache.put(k, answers, code, free > 0, time.Now())
 	return answers, code
 }
 

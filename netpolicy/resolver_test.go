@@ -328,11 +328,34 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
-// TestRepeat: who asks again is answered from memory, as long as the server said; not if
-// it said that the answer is good for once.
+// TestTunnelOfFewNames: names that are asked for again and again say which of them it
+// was, so that they are counted, too: what was not there is not asked for anew at once.
+func TestTunnelOfFewNames(t *testing.T) {
+	up := nettest.StartDNS(t, nil, []string{"xx.f.test servfail"})
+	r := &netpolicy.Resolver{Table: newTable(t, "*.n.test", "*.f.test"), Upstreams: []netip.AddrPort{up.Addr}}
+	const alphabet = "abcdefghijklmnopqrstuvwxyz012345"
+	start := time.Now()
+	for range 5 {
+		for i := range 1024 {
+			answer(t, r, question(fmt.Sprintf("%c%c.n.test", alphabet[i/32], alphabet[i%32]), dns.TypeA))
+		}
+	}
+	different := up.Questions()
+	for range 5000 { // failures are not remembered
+		answer(t, r, question("xx.f.test", dns.TypeA))
+	}
+	// 4 characters each: of 4096, and 16 a second.
+	if n, most := up.Questions(), 2*1024+2*4*int(time.Since(start).Seconds()+1); n > most || different < 1024 {
+		t.Errorf("the server was asked %d times, then %d: more than %d", different, n, most)
+	}
+}
+
+// TestRepeat: who asks again is answered from memory, as long as the server said. If it
+// said that the answer is good for once it is asked again, but for names that a tunnel could
+// be made of.
 func TestRepeat(t *testing.T) {
 	up := nettest.StartDNS(t, []string{"a.test. 60 A 203.0.113.1", "zero.test. 0 A 203.0.113.2"}, nil)
-	table := newTable(t, "*.test:443")
+	table := newTable(t, "*.test:443", "zero.test:443")
 	r := &netpolicy.Resolver{Table: table, Upstreams: []netip.AddrPort{up.Addr}}
 	for i := range 5000 {
 		if m := answer(t, r, question("a.test", dns.TypeA)); len(m.Answer) != 1 {
@@ -346,6 +369,17 @@ func TestRepeat(t *testing.T) {
 		answer(t, r, question("zero.test", dns.TypeA))
 	}
 	if n := up.Questions(); n != 11 {
+		t.Errorf("the server was asked %d times", n)
+	}
+	// This name is asked for once in five seconds, and told as what it is.
+	tunnel := &netpolicy.Resolver{Table: newTable(t, "*.test:443"), Upstreams: []netip.AddrPort{up.Addr}}
+	start, before := time.Now(), up.Questions()
+	for range 1000 {
+		if m := answer(t, tunnel, question("zero.test", dns.TypeA)); len(m.Answer) != 1 || m.Answer[0].Header().Ttl != 0 {
+			t.Fatal(m)
+		}
+	}
+	if n := up.Questions() - before; n > 1+int(time.Since(start)/(5*time.Second)) {
 		t.Errorf("the server was asked %d times", n)
 	}
 	// What is remembered is judged by the rules of now.
