@@ -104,6 +104,9 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	if n.table, err = netpolicy.NewTable(policy); err != nil {
 		return nil, err
 	}
+	if n.learn {
+		n.log.Names = n.table.Names
+	}
 	hosts, err := n.learnHosts()
 	if err != nil {
 		return nil, err

@@ -8,8 +8,11 @@ import (
 	"time"
 )
 
-// maxDecisions is how many different decisions a Log keeps.
-const maxDecisions = 4096
+const (
+	maxDecisions = 4096             // different decisions that a Log keeps
+	maxNames     = 64               // names of one of them
+	maxAllNames  = 4 * maxDecisions // and of all together
+)
 
 // A Decision is something that the sandbox wanted to reach, and whether it might.
 type Decision struct {
@@ -27,14 +30,19 @@ type Decision struct {
 // sandbox does cannot make it larger than some megabytes: it keeps the first few thousand
 // different decisions, and counts the others.
 type Log struct {
+	// Names returns the names of an address, such as Table.Names: any of them may be the one
+	// that was meant, so Rules has all. Nil: those of the verdicts will do.
+	Names func(netip.Addr) []string
+
 	mu      sync.Mutex
 	seen    map[logKey]*logged
 	order   []*logged
+	names   int // of all in order
 	omitted int
 }
 
 // logKey is what makes decisions different. The name is not in it for addresses: two names
-// of one address are one target.
+// of one address are one target, with two rules.
 type logKey struct {
 	dst     netip.AddrPort
 	name    string
@@ -45,6 +53,7 @@ type logKey struct {
 type logged struct {
 	logKey
 	verdict Verdict
+	names   []string // that it had when it was allowed; "" if it had none
 	time    time.Time
 	count   int
 }
@@ -54,8 +63,18 @@ func (l *Log) Add(p Proto, dst netip.AddrPort, v Verdict) { l.AddCount(p, dst, v
 
 // AddCount is Add for n verdicts at once, such as a program in the kernel has counted.
 func (l *Log) AddCount(p Proto, dst netip.AddrPort, v Verdict, n int) {
+	if l == nil {
+		return
+	}
 	dst = netip.AddrPortFrom(dst.Addr().Unmap().WithZone(""), dst.Port())
-	l.add(logKey{dst: dst, proto: p, allowed: v.Allowed}, v, n)
+	var names []string
+	if v.Allowed {
+		if l.Names != nil {
+			names = l.Names(dst.Addr())
+		}
+		names = append(names, v.Host)
+	}
+	l.add(logKey{dst: dst, proto: p, allowed: v.Allowed}, v, n, names...)
 }
 
 // addName notes that the sandbox was told no when it asked for a name.
@@ -68,7 +87,7 @@ func (l *Log) addBlocked(name string, addr netip.Addr, what string) {
 	l.add(logKey{name: name, dst: netip.AddrPortFrom(addr, 0)}, Verdict{Host: name, Special: what}, 1)
 }
 
-func (l *Log) add(k logKey, v Verdict, n int) {
+func (l *Log) add(k logKey, v Verdict, n int, names ...string) {
 	if l == nil {
 		return
 	}
@@ -79,6 +98,7 @@ func (l *Log) add(k logKey, v Verdict, n int) {
 		if v.Host != "" {
 			d.verdict.Host = v.Host
 		}
+		l.addNames(d, names)
 		return
 	}
 	if len(l.order) >= maxDecisions {
@@ -88,9 +108,24 @@ func (l *Log) add(k logKey, v Verdict, n int) {
 	if l.seen == nil {
 		l.seen = make(map[logKey]*logged)
 	}
-	d := &logged{k, v, time.Now(), n}
+	d := &logged{logKey: k, verdict: v, time: time.Now(), count: n}
+	l.addNames(d, names)
 	l.seen[k] = d
 	l.order = append(l.order, d)
+}
+
+// addNames notes names, of which the latest is the last, as long as there is room. There is
+// for one.
+func (l *Log) addNames(d *logged, names []string) {
+	for _, name := range slices.Backward(names) {
+		if n := len(d.names); n > 0 && (n >= maxNames || l.names >= maxAllNames) {
+			return
+		}
+		if !slices.Contains(d.names, name) {
+			d.names = append(d.names, name)
+			l.names++
+		}
+	}
 }
 
 // Decisions returns what was noted, the earliest first, and how many times something was
@@ -120,25 +155,25 @@ func (d *logged) decision() Decision {
 		out.Address = d.dst.Addr().String()
 	}
 	if !d.allowed {
-		if r, ok := d.rule(); ok {
+		if r, ok := d.rule(d.verdict.Host); ok {
 			out.AllowWith = "--allow-net " + r.String()
 		}
 	}
 	return out
 }
 
-// rule returns the narrowest rule that allows what was decided about. There is none for port
-// 0 by itself: without a port a rule would open all of them. A connect(2) there, over UDP,
-// is how getaddrinfo(3) finds out which addresses have a route.
-func (d *logged) rule() (Rule, bool) {
+// rule returns the narrowest rule that allows what was decided about, by a name unless that
+// is "". There is none for port 0 by itself: without a port a rule would open all of them. A
+// connect(2) there, over UDP, is how getaddrinfo(3) finds out which addresses have a route.
+func (d *logged) rule(name string) (Rule, bool) {
 	if d.proto != AnyProto && d.dst.Port() == 0 {
 		return Rule{}, false
 	}
 	r := Rule{Proto: d.proto, First: d.dst.Port(), Last: d.dst.Port()}
 	addr := d.dst.Addr()
 	switch {
-	case d.verdict.Host != "" && (!addr.IsValid() || d.verdict.Special == ""):
-		r.Host = d.verdict.Host
+	case name != "" && (!addr.IsValid() || d.verdict.Special == ""):
+		r.Host = name
 	case addr.IsValid() && !addr.IsUnspecified():
 		r.Prefix = netip.PrefixFrom(addr, addr.BitLen())
 	}
@@ -146,15 +181,21 @@ func (d *logged) rule() (Rule, bool) {
 	return r, err == nil && again == r
 }
 
-// Rules returns the fewest rules that allow everything that was allowed but port 0, by name
-// where one is known: what a sandbox that might do all turned out to need.
+// Rules returns rules that allow everything that was allowed but port 0: by name where one
+// was known, by each if there were several, and by address where none was. It is what a
+// sandbox that might do all turned out to need.
 func (l *Log) Rules() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var rules []Rule
 	for _, d := range l.order {
-		if r, ok := d.rule(); d.allowed && ok {
-			rules = append(rules, r)
+		if !d.allowed {
+			continue
+		}
+		for _, name := range d.names {
+			if r, ok := d.rule(name); ok {
+				rules = append(rules, r)
+			}
 		}
 	}
 	rules = joinPorts(rules)

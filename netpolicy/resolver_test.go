@@ -503,6 +503,17 @@ func TestLogIsBounded(t *testing.T) {
 	if list, omitted := log.Decisions(); len(list)+omitted != 20000 || len(list) > 5000 {
 		t.Errorf("%d decisions and %d omitted", len(list), omitted)
 	}
+	// Nor do names, of one address or of many.
+	for _, addrs := range []int{1, 1000} {
+		log := new(netpolicy.Log)
+		for i := range 200_000 {
+			dst := netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, byte(i % addrs >> 8), byte(i % addrs)}), 80)
+			log.Add(netpolicy.TCP, dst, netpolicy.Verdict{Allowed: true, Host: fmt.Sprintf("n%d.test", i)})
+		}
+		if n := len(log.Rules()); n < min(addrs, 64) || n > 64*addrs || n > 20_000 {
+			t.Errorf("%d rules for %d addresses", n, addrs)
+		}
+	}
 }
 
 // TestLearning: what was seen where everything is allowed is allowed by the rules that
@@ -544,6 +555,67 @@ func TestLearning(t *testing.T) {
 		}
 		if !p.Allows(netpolicy.TCP, netip.AddrPortFrom(netip.MustParseAddr(d.Address), d.Port), d.Host) {
 			t.Errorf("%q do not allow %+v", rules, d)
+		}
+	}
+}
+
+// TestLearningNames: the rules are by all names that may have been meant.
+func TestLearningNames(t *testing.T) {
+	const at = "203.0.113.1:443"
+	addr := netip.MustParseAddr("203.0.113.1")
+	for _, c := range []struct {
+		name  string
+		steps []string // learn a name, wait, or reach the port
+		want  []string
+	}{
+		{"one", []string{"a.test", at}, []string{"tcp:a.test:443"}},
+		{"one after the other", []string{"a.test", at, "b.test", at}, []string{"tcp:a.test:443", "tcp:b.test:443"}},
+		{"both at first", []string{"a.test", "b.test", at}, []string{"tcp:a.test:443", "tcp:b.test:443"}},
+		{"again and again", []string{"a.test", "b.test", at, "a.test", at, at}, []string{"tcp:a.test:443", "tcp:b.test:443"}},
+		{"the first has gone", []string{"a.test", "1h", "b.test", at}, []string{"tcp:b.test:443"}},
+		{"by its address", []string{at, "a.test", at}, []string{"tcp:" + at, "tcp:a.test:443"}},
+		{"for longer than it may", []string{"a.test", at, "1h", at}, []string{"tcp:" + at, "tcp:a.test:443"}},
+		{"several ports", []string{"a.test", "b.test", at, "203.0.113.1:444"}, []string{"tcp:a.test:443-444", "tcp:b.test:443-444"}},
+		{"not the network's", []string{"a.test", "127.0.0.1:80", "a.test"}, []string{"tcp:127.0.0.1:80"}},
+		{"not reached", []string{"a.test"}, []string{}},
+	} {
+		table, err := netpolicy.NewTable(netpolicy.Everything(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var passed time.Duration
+		table.SetClock(func() time.Duration { return passed })
+		log := &netpolicy.Log{Names: table.Names}
+		// Then the same is done under the rules that came of it.
+		var under *netpolicy.Table
+		play := func(table *netpolicy.Table) (allowed bool) {
+			passed, allowed = 0, true
+			for _, step := range c.steps {
+				if d, err := time.ParseDuration(step); err == nil {
+					passed += d
+				} else if dst, err := netip.ParseAddrPort(step); err == nil {
+					v := table.Decide(netpolicy.TCP, dst)
+					allowed = allowed && v.Allowed
+					if table != under {
+						log.Add(netpolicy.TCP, dst, v)
+					}
+				} else if table.AllowsName(step) { // what was not reached need not be
+					if _, err := table.Learn(step, []netpolicy.Answer{{Addr: addr, TTL: time.Minute}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			return allowed
+		}
+		play(table)
+		got := log.Rules()
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %q", c.name, got)
+		}
+		under = newTable(t, got...)
+		under.SetClock(func() time.Duration { return passed })
+		if !play(under) {
+			t.Errorf("%s: %q do not suffice", c.name, got)
 		}
 	}
 }
