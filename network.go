@@ -104,12 +104,12 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	if n.table, err = netpolicy.NewTable(policy); err != nil {
 		return nil, err
 	}
-	if n.learn {
-		n.log.Names = n.table.Names
-	}
 	hosts, err := n.learnHosts()
 	if err != nil {
 		return nil, err
+	}
+	if n.learn {
+		n.log.Names, n.log.Hosts = n.table.Names, hosts
 	}
 	resolver := &netpolicy.Resolver{Table: n.table, Upstreams: n.servers.upstreams, Hosts: hosts, Log: &n.log}
 	if explain {

@@ -33,6 +33,8 @@ type Log struct {
 	// Names returns the names of an address, such as Table.Names: any of them may be the one
 	// that was meant, so Rules has all. Nil: those of the verdicts will do.
 	Names func(netip.Addr) []string
+	// Hosts are names that no Resolver is asked for, such as those of Resolver.Hosts.
+	Hosts map[string][]netip.Addr
 
 	mu      sync.Mutex
 	seen    map[logKey]*logged
@@ -169,20 +171,27 @@ func (d *logged) rule(name string) (Rule, bool) {
 	if d.proto != AnyProto && d.dst.Port() == 0 {
 		return Rule{}, false
 	}
-	r := Rule{Proto: d.proto, First: d.dst.Port(), Last: d.dst.Port()}
 	addr := d.dst.Addr()
 	switch {
 	case name != "" && (!addr.IsValid() || d.verdict.Special == ""):
-		r.Host = name
+		return d.byName(name)
 	case addr.IsValid() && !addr.IsUnspecified():
-		r.Prefix = netip.PrefixFrom(addr, addr.BitLen())
+		return d.checked(Rule{Prefix: netip.PrefixFrom(addr, addr.BitLen())})
 	}
-	again, err := Parse(r.String()) // a hostile name gives no flag
+	return Rule{}, false
+}
+
+func (d *logged) byName(name string) (Rule, bool) { return d.checked(Rule{Host: name}) }
+
+// checked completes a rule, if it can be written: a hostile name gives no flag.
+func (d *logged) checked(r Rule) (Rule, bool) {
+	r.Proto, r.First, r.Last = d.proto, d.dst.Port(), d.dst.Port()
+	again, err := Parse(r.String())
 	return r, err == nil && again == r
 }
 
 // Rules returns rules that allow everything that was allowed but port 0: by name where one
-// was known, by each if there were several, and by address where none was. It is what a
+// was known, by each if there were several, and by address where none was, or names do not open it. It is what a
 // sandbox that might do all turned out to need.
 func (l *Log) Rules() []string {
 	l.mu.Lock()
@@ -195,6 +204,12 @@ func (l *Log) Rules() []string {
 		for _, name := range d.names {
 			if r, ok := d.rule(name); ok {
 				rules = append(rules, r)
+			}
+			// That was by address, and names that are not allowed do not exist.
+			if _, own := l.Hosts[name]; d.verdict.Special != "" && name != "" && !own {
+				if r, ok := d.byName(name); ok {
+					rules = append(rules, r)
+				}
 			}
 		}
 	}
