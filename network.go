@@ -186,7 +186,11 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 	}()
 	n.stop = append(n.stop, func() { cancel(); <-done })
 	e, err := p.Enforce(n.table, cgroup.Options{Resolver: addr, Publish: publish, AllowAll: n.learn, Decided: func(d cgroup.Decision) {
-		if d.Hook == cgroup.PacketIn || d.Hook == cgroup.Create || d.Hook == cgroup.Bind || d.Dst == addr {
+		switch {
+		case d.Hook == cgroup.Bind:
+			n.log.AddServer(d.Proto, d.Dst, int(d.Count))
+			return
+		case d.Hook == cgroup.PacketIn || d.Hook == cgroup.Create || d.Dst == addr:
 			return // not what the command tried to reach
 		}
 		v := n.table.Decide(d.Proto, d.Dst)

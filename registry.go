@@ -84,7 +84,10 @@ const mostDenied = 100
 
 // deniedText is what a command wanted to reach.
 func deniedText(d netpolicy.Decision) string {
-	if d.Address == "" {
+	switch {
+	case d.Server:
+		return "server at " + d.Proto + " " + net.JoinHostPort(d.Address, strconv.Itoa(int(d.Port)))
+	case d.Address == "":
 		return d.Proto + " " + d.Host
 	}
 	text := d.Proto + " " + net.JoinHostPort(cmp.Or(d.Host, d.Address), strconv.Itoa(int(d.Port)))

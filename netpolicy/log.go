@@ -3,6 +3,7 @@ package netpolicy
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,13 +15,15 @@ const (
 	maxAllNames  = 4 * maxDecisions // and of all together
 )
 
-// A Decision is something that the sandbox wanted to reach, and whether it might.
+// A Decision is something that the sandbox wanted to reach, or a port that it wanted to be reached at, and whether
+// it might.
 type Decision struct {
 	Time      time.Time `json:"time"`              // the first time
 	Proto     string    `json:"proto"`             // "tcp", "udp", or "dns": it asked for a name
 	Host      string    `json:"host,omitempty"`    // the name, if one is known
 	Address   string    `json:"address,omitempty"` // none where only a name was asked for
 	Port      uint16    `json:"port,omitempty"`
+	Server    bool      `json:"server,omitempty"` // it wanted to be a server there
 	Allowed   bool      `json:"allowed"`
 	Count     int       `json:"count"`
 	AllowWith string    `json:"allow_with,omitempty"` // the flag that would allow it
@@ -50,6 +53,7 @@ type logKey struct {
 	name    string
 	proto   Proto
 	allowed bool
+	server  bool
 }
 
 type logged struct {
@@ -77,6 +81,11 @@ func (l *Log) AddCount(p Proto, dst netip.AddrPort, v Verdict, n int) {
 		names = append(names, v.Host)
 	}
 	l.add(logKey{dst: dst, proto: p, allowed: v.Allowed}, v, n, names...)
+}
+
+// AddServer notes n times that the sandbox might not be a server at a port, which is not published.
+func (l *Log) AddServer(p Proto, at netip.AddrPort, n int) {
+	l.add(logKey{dst: at, proto: p, server: true}, Verdict{}, n)
 }
 
 // addName notes that the sandbox was told no when it asked for a name.
@@ -147,6 +156,7 @@ func (d *logged) decision() Decision {
 		Proto:   d.proto.String(),
 		Host:    d.verdict.Host,
 		Port:    d.dst.Port(),
+		Server:  d.server,
 		Allowed: d.allowed,
 		Count:   d.count,
 	}
@@ -156,7 +166,10 @@ func (d *logged) decision() Decision {
 	if d.dst.Addr().IsValid() {
 		out.Address = d.dst.Addr().String()
 	}
-	if !d.allowed {
+	switch {
+	case d.server && d.proto == TCP:
+		out.AllowWith = "--publish " + strconv.Itoa(int(out.Port))
+	case !d.allowed && !d.server:
 		if r, ok := d.rule(d.verdict.Host); ok {
 			out.AllowWith = "--allow-net " + r.String()
 		}

@@ -56,6 +56,8 @@ func deniedText(d netpolicy.Decision) string {
 func target(d netpolicy.Decision) string {
 	host := escape.Quote(d.Host)
 	switch {
+	case d.Server:
+		return "a server at " + d.Proto + " " + net.JoinHostPort(d.Address, strconv.Itoa(int(d.Port)))
 	case d.Address == "":
 		return d.Proto + " " + host
 	case d.Port == 0 && d.Host != "":

@@ -137,13 +137,16 @@ func (r *runner) writeReport(status int) error {
 		rep.Network.Mode = r.o.net
 	}
 	for _, d := range r.network.Denied() {
-		op := "connect"
-		if d.Proto == netpolicy.UDP.String() {
+		op, why := "connect", "no rule allows it"
+		switch {
+		case d.Server:
+			op, why = "bind", "the port is not published"
+		case d.Proto == netpolicy.UDP.String():
 			op = "send"
-		} else if d.Address == "" {
+		case d.Address == "":
 			op = "resolve"
 		}
-		rep.Denied = append(rep.Denied, deniedReport{op, target(d), "no rule allows it", d.AllowWith})
+		rep.Denied = append(rep.Denied, deniedReport{op, target(d), why, d.AllowWith})
 	}
 	if r.session != nil && !r.dropped {
 		rep.Session = r.session.ID()
