@@ -150,6 +150,22 @@ func (m *mirror) allows(p Proto, dst netip.AddrPort) bool {
 	return false
 }
 
+// clocked is a table with a clock of the test's, and a sink.
+func clocked(t *testing.T, p Policy) (table *Table, now *time.Duration, sink *mirror) {
+	t.Helper()
+	table, err := NewTable(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = new(time.Duration)
+	table.clock = func() time.Duration { return *now }
+	sink = &mirror{t: t}
+	if err := table.Attach(sink); err != nil {
+		t.Fatal(err)
+	}
+	return table, now, sink
+}
+
 // TestTableIsTheModel drives tables with random policies, names and times, and compares
 // them, and what a sink was told, with the model. With NSRUN_LONG there are more of them.
 func TestTableIsTheModel(t *testing.T) {
@@ -162,16 +178,7 @@ func TestTableIsTheModel(t *testing.T) {
 	}
 	for range policies {
 		p := randomPolicy(t, r)
-		table, err := NewTable(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		now := time.Duration(0)
-		table.clock = func() time.Duration { return now }
-		sink := &mirror{t: t}
-		if err := table.Attach(sink); err != nil {
-			t.Fatal(err)
-		}
+		table, now, sink := clocked(t, p)
 		until := make(map[netip.Addr]map[string]time.Duration)
 		for range 12 {
 			switch r.IntN(4) {
@@ -181,7 +188,7 @@ func TestTableIsTheModel(t *testing.T) {
 					t.Fatal(err)
 				}
 			case 1:
-				now += time.Duration(r.IntN(200)) * time.Second
+				*now += time.Duration(r.IntN(200)) * time.Second
 				table.Expire()
 			default:
 				name := pick(r, someHosts)
@@ -202,7 +209,7 @@ func TestTableIsTheModel(t *testing.T) {
 				}
 				end := a.TTL
 				if end != Always {
-					end += now + Grace
+					end += *now + Grace
 				}
 				until[addr][name] = max(until[addr][name], end)
 			}
@@ -211,7 +218,7 @@ func TestTableIsTheModel(t *testing.T) {
 				dst := netip.AddrPortFrom(addr, pick(r, []uint16{0, 1, 53, 79, 80, 81, 443, 444, 1000, 1001, 65534, 65535}))
 				var names []string
 				for name, end := range until[addr.Unmap()] {
-					if now < end {
+					if *now < end {
 						names = append(names, name)
 					}
 				}
@@ -244,16 +251,7 @@ func TestTableIsTheModel(t *testing.T) {
 // comes with its rule.
 func TestAlways(t *testing.T) {
 	with := MustParse("a.test:80", "b.test:80")
-	table, err := NewTable(with)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Duration(0)
-	table.clock = func() time.Duration { return now }
-	sink := &mirror{t: t}
-	if err := table.Attach(sink); err != nil {
-		t.Fatal(err)
-	}
+	table, now, sink := clocked(t, with)
 	static, other := netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("203.0.113.2")
 	learn := func(name string, a Answer) {
 		t.Helper()
@@ -277,7 +275,7 @@ func TestAlways(t *testing.T) {
 		{3 * maxTTL, MustParse("*.test:80"), true, false},
 		{3 * maxTTL, with, true, false},
 	} {
-		now += step.after
+		*now += step.after
 		table.Expire()
 		if err := table.Update(step.policy); err != nil {
 			t.Fatal(err)
@@ -285,7 +283,7 @@ func TestAlways(t *testing.T) {
 		for addr, want := range map[netip.Addr]bool{static: step.static, other: step.others} {
 			at := netip.AddrPortFrom(addr, 80)
 			if got := table.Decide(TCP, at).Allowed; got != want || sink.allows(TCP, at) != want {
-				t.Errorf("after %v with %v: %v: %v, the sink %v", now, step.policy.Rules, addr, got, sink.allows(TCP, at))
+				t.Errorf("after %v with %v: %v: %v, the sink %v", *now, step.policy.Rules, addr, got, sink.allows(TCP, at))
 			}
 		}
 	}

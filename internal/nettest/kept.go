@@ -124,9 +124,18 @@ func passed(kind string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
+	fd, err := Receive(ends[0])
+	if err != nil {
+		return -1, err
+	}
+	return fd, impatient(fd)
+}
+
+// Receive takes a socket that was sent over a unix one.
+func Receive(from int) (int, error) {
 	var b [1]byte
 	control := make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := unix.Recvmsg(ends[0], b[:], control, unix.MSG_CMSG_CLOEXEC)
+	_, n, _, _, err := unix.Recvmsg(from, b[:], control, unix.MSG_CMSG_CLOEXEC)
 	if err != nil {
 		return -1, err
 	}
@@ -141,7 +150,7 @@ func passed(kind string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	return fds[0], impatient(fds[0])
+	return fds[0], nil
 }
 
 // pass is the other process.

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/nettest"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/netpolicy/cgroup"
@@ -396,7 +397,7 @@ func TestPassed(t *testing.T) {
 		addr string
 		want error
 	}{{"203.0.113.2:80", unix.ECONNREFUSED}, {"203.0.113.1:80", unix.ECONNREFUSED}} {
-		fd, err := receive(ends[0])
+		fd, err := nettest.Receive(ends[0])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package cgroup_test
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -10,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/nettest"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/netpolicy/cgroup"
 	"github.com/nsrun/nsrun/nsexec"
@@ -220,34 +220,12 @@ func tryPass() (err error) {
 
 // tryAdopt connects a socket from descriptor 3.
 func tryAdopt(addr string) error {
-	s, err := receive(3)
+	s, err := nettest.Receive(3)
 	if err != nil {
 		return err
 	}
 	connected = s
 	return unix.Connect(s, sockaddr(netip.MustParseAddrPort(addr)))
-}
-
-// receive takes a socket that was sent over a unix one.
-func receive(from int) (int, error) {
-	var b [1]byte
-	control := make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := unix.Recvmsg(from, b[:], control, unix.MSG_CMSG_CLOEXEC)
-	if err != nil {
-		return -1, err
-	}
-	messages, err := unix.ParseSocketControlMessage(control[:n])
-	if err != nil {
-		return -1, err
-	}
-	if len(messages) != 1 {
-		return -1, errors.New("no socket came")
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil {
-		return -1, err
-	}
-	return fds[0], nil
 }
 
 // helpLoad loads the programs, and waits for its end.
