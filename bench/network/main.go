@@ -66,6 +66,9 @@ func main() {
 	case "client":
 		check(client(flag.Args()))
 		return
+	case "filtered":
+		check(filtered(flag.Args()))
+		return
 	}
 	if *in != "" {
 		check(measure(*in))
@@ -180,6 +183,7 @@ func measure(dir string) error {
 	ways := []way{
 		{"direct", direct},
 		{"CONNECT proxy", func(args ...string) (string, error) { return direct(append(args, via.String())...) }},
+		{"notified", notified(self, self, "-role", "client")},
 	}
 	rule, err := netpolicy.Parse("tcp:" + at.String())
 	if err != nil {
