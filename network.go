@@ -87,6 +87,27 @@ func (c *Config) byRules(q *Request) bool {
 	return !q.Network && (q.LearnNet || len(c.Net.Rules) > 0 || len(c.Publish) > 0)
 }
 
+// openNetwork begins to make a network by rules, where there is one. The function that it returns waits
+// for it.
+func (x *Execution) openNetwork() func() error {
+	x.net.close()
+	x.net = nil
+	if !x.runner.config.byRules(&x.request) {
+		return func() error { return nil }
+	}
+	var err error
+	opened := make(chan *network, 1)
+	go func() {
+		var n *network
+		n, err = x.runner.openNetwork(&x.request, x.explain)
+		opened <- n
+	}()
+	return sync.OnceValue(func() error {
+		x.net = <-opened
+		return err
+	})
+}
+
 // openNetwork makes what a command needs to have a network by rules; nothing of it is in
 // force yet.
 func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {

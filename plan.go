@@ -44,6 +44,8 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		return err
 	}
 	x.notices = f.notices
+	network := x.openNetwork()
+	defer func() { _ = network() }() // where another error comes first
 	// What has to be hidden is looked for while the session and the network are made.
 	hidden := make(chan hiding, 1)
 	go func() { hidden <- hiding{HideSecrets(), hostSockets()} }()
@@ -99,13 +101,6 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	for _, dir := range f.blocked {
 		plan = append(plan, mounts.Block(dir))
 	}
-	x.net.close()
-	x.net = nil
-	if c.byRules(&x.request) {
-		if x.net, err = x.runner.openNetwork(&x.request, x.explain); err != nil {
-			return err
-		}
-	}
 	hide := <-hidden
 	private := c.private(home, playground)
 	for _, m := range hide.secrets {
@@ -134,6 +129,9 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 			return err
 		}
 		plan = append(plan, m)
+	}
+	if err := network(); err != nil {
+		return err
 	}
 	spec := Spec{}
 	switch {

@@ -16,7 +16,7 @@ type entry struct {
 	until time.Duration // the first of its names expires then
 	ports Set
 	host  string // the latest of its names
-	id    uint32
+	id    uint32 // of what a Sink allows: ports, and what is allowed around the address; 0: no ports
 }
 
 type link = atomic.Pointer[entry]

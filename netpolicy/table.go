@@ -310,7 +310,8 @@ func (t *Table) expire(now time.Duration) {
 // judge makes the entry of an address from its names; nil if none is valid.
 func (s *state) judge(addr netip.Addr, names []givenFor, now time.Duration) (*entry, error) {
 	var e *entry
-	open := s.find(addr).what == ""
+	var id uint32 // of what its names allow
+	block := s.find(addr)
 	for _, n := range names {
 		if now >= n.until {
 			continue
@@ -320,25 +321,31 @@ func (s *state) judge(addr netip.Addr, names []givenFor, now time.Duration) (*en
 		}
 		e.host = n.name
 		e.until = min(e.until, n.until)
-		if !open {
+		if block.what != "" {
 			continue
 		}
-		id, _, err := s.name(n.name)
+		more, _, err := s.name(n.name)
 		if err == nil {
-			e.id, err = s.sets.union(e.id, id)
+			id, err = s.sets.union(id, more)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	if e != nil {
-		e.ports = s.sets.list[e.id]
+	if e == nil {
+		return nil, nil
 	}
-	return e, nil
+	e.ports = s.sets.list[id]
+	if id == 0 {
+		return e, nil
+	}
+	var err error
+	e.id, err = s.sets.union(id, block.Set)
+	return e, err
 }
 
 // A Sink mirrors a table, for an enforcer that does not ask Decide. What it allows is what
-// the set of the smallest Block allows, or the set of a learned address. All calls are
+// the set of a learned address allows, and else that of the smallest Block around the address. All calls are
 // made one after the other.
 type Sink interface {
 	// Switch replaces everything by another generation, in one step. If it fails, all
@@ -346,7 +353,7 @@ type Sink interface {
 	Switch(*Generation) error
 	// AddSet adds a set to the current generation.
 	AddSet(id uint32, s Set) error
-	// Learn gives an address a set, in place of the one it may have had.
+	// Learn gives an address a set, in place of the one it may have had, and of its Block's.
 	Learn(addr netip.Addr, id uint32) error
 	// Forget takes the set of an address away.
 	Forget(addr netip.Addr) error

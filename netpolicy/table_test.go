@@ -137,8 +137,8 @@ func (m *mirror) allows(p Proto, dst netip.AddrPort) bool {
 		}
 		return false
 	}
-	if in(m.learned[addr]) {
-		return true
+	if id, ok := m.learned[addr]; ok {
+		return in(id)
 	}
 	for bits := addr.BitLen(); bits >= 0; bits-- {
 		prefix, _ := addr.Prefix(bits)

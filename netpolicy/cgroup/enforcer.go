@@ -190,7 +190,7 @@ type sink Enforcer
 func (s *sink) Switch(g *netpolicy.Generation) error {
 	m := &s.programs.maps
 	number := s.programs.count.Add(1)
-	k := &keys{learned: make(map[netip.Addr]blockKey)}
+	k := &keys{single: make(map[blockKey]uint32), learned: make(map[netip.Addr]blockKey)}
 	err := s.fill(m, k, number, g)
 	if err == nil {
 		value := newSandbox(number, s.generation, &s.options)
@@ -217,8 +217,12 @@ func (s *sink) fill(m *maps, k *keys, number uint32, g *netpolicy.Generation) er
 	}
 	sets := make([]uint32, len(g.Blocks))
 	for i, b := range g.Blocks {
-		k.blocks = append(k.blocks, newBlockKey(number, b.Prefix))
+		key := newBlockKey(number, b.Prefix)
+		k.blocks = append(k.blocks, key)
 		sets[i] = b.Set
+		if b.Prefix.IsSingleIP() {
+			k.single[key] = b.Set
+		}
 	}
 	var addrs []blockKey
 	var ids []uint32
@@ -233,7 +237,7 @@ func (s *sink) fill(m *maps, k *keys, number uint32, g *netpolicy.Generation) er
 	if err := putAll(m[mapBlocks], k.blocks, sets); err != nil {
 		return err
 	}
-	return putAll(m[mapLearned], addrs, ids)
+	return putAll(m[mapBlocks], addrs, ids)
 }
 
 // AddSet adds a set of ports.
@@ -253,19 +257,26 @@ func (s *sink) AddSet(id uint32, set netpolicy.Set) error {
 func (s *sink) Learn(a netip.Addr, id uint32) error {
 	key := newAddrKey(s.generation, a)
 	s.keys.learned[a] = key
-	if err := put(s.programs.maps[mapLearned], &key, &id); err != nil {
+	if err := put(s.programs.maps[mapBlocks], &key, &id); err != nil {
 		return failed("learn", a.String(), err)
 	}
 	return nil
 }
 
-// Forget takes it away.
+// Forget takes it away; a rule for the address stays.
 func (s *sink) Forget(a netip.Addr) error {
 	key, ok := s.keys.learned[a]
 	if !ok {
 		return nil
 	}
-	if err := remove(s.programs.maps[mapLearned], &key); err != nil {
+	blocks := s.programs.maps[mapBlocks]
+	var err error
+	if set, ok := s.keys.single[key]; ok {
+		err = put(blocks, &key, &set)
+	} else {
+		err = remove(blocks, &key)
+	}
+	if err != nil {
 		return failed("forget", a.String(), err)
 	}
 	delete(s.keys.learned, a)

@@ -80,6 +80,7 @@ const allowAll = 1 // enum flags
 // keys are all keys of one generation.
 type keys struct {
 	blocks  []blockKey
+	single  map[blockKey]uint32 // blocks of one address, with their sets
 	ports   []portKey
 	learned map[netip.Addr]blockKey
 }
@@ -90,5 +91,5 @@ func (k *keys) delete(m *maps) error {
 	for _, a := range k.learned {
 		addrs = append(addrs, a)
 	}
-	return errors.Join(removeAll(m[mapBlocks], k.blocks), removeAll(m[mapPorts], k.ports), removeAll(m[mapLearned], addrs))
+	return errors.Join(removeAll(m[mapBlocks], k.blocks), removeAll(m[mapPorts], k.ports), removeAll(m[mapBlocks], addrs))
 }

@@ -148,10 +148,12 @@ func TestOlder(t *testing.T) {
 	if err := m.create(); err != nil {
 		testenv.Skip(t, "bpf", err.Error())
 	}
-	v := &verifier{maps: &m, old: true}
-	defer v.close()
-	if err := v.finish(); err != nil {
-		t.Error(err)
+	for i := range allPrograms {
+		fd, err := loadProgram(&allPrograms[i], &m, true)
+		if err != nil {
+			t.Errorf("%s: %v", allPrograms[i].name, err)
+		}
+		fd.Close()
 	}
 	text := []byte("\x85\x00\x00\x00\xbb\x00\x00\x00\x18\x01\x00\x00\x85\x00\x00\x00\x85\x00\x00\x00\xbb\x00\x00\x00\x85\x00\x00\x00\x05\x00\x00\x00")
 	older(text)

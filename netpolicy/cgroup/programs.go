@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"sync"
@@ -60,34 +61,17 @@ func Load() (*Programs, error) {
 
 // load makes maps and cgroup, and loads and attaches the programs.
 func (p *Programs) load() error {
-	if err := p.maps.create(); err != nil {
+	var beside sync.WaitGroup
+	var err error
+	beside.Go(func() { p.top, err = makeTop() })
+	merr := p.maps.create()
+	beside.Wait()
+	if err = cmp.Or(merr, err); err != nil {
 		return err
 	}
-	// Another thread begins with the programs meanwhile.
-	v := &verifier{maps: &p.maps}
-	v.all.Go(v.work)
-	top, err := makeTop()
-	if err != nil {
-		_ = v.finish()
-		v.close()
+	l := &loader{maps: &p.maps, cgroup: int(p.top.dir.Fd())}
+	if err = l.run(); err != nil {
 		return err
-	}
-	p.top = top
-	if err = v.finish(); err != nil && !errors.Is(err, unix.EPERM) {
-		v.close()
-		v = &verifier{maps: &p.maps, old: true}
-		err = v.finish()
-	}
-	defer v.close()
-	if err != nil {
-		return err
-	}
-	// Attached so, and not by links, they do not go when this process is killed: it may be gone
-	// before what is in the sandbox.
-	for i, one := range v.programs {
-		if err := attach(int(p.top.dir.Fd()), one, allPrograms[i].attach); err != nil {
-			return &os.PathError{Op: "attach", Path: allPrograms[i].name, Err: err}
-		}
 	}
 	p.ring, err = newRing(p.maps[mapEvents], allMaps[mapEvents].entries)
 	return err
@@ -111,47 +95,51 @@ func (m *maps) create() error {
 	return nil
 }
 
-// A verifier has the kernel verify and compile the programs. That is what takes the time, so two
+// A loader has the kernel verify, compile and attach the programs. The first takes the time, so two
 // threads do it.
-type verifier struct {
-	maps     *maps
-	old      bool
-	next     atomic.Int32
-	all      sync.WaitGroup
-	programs [len(allPrograms)]sys.FD
-	errs     [len(allPrograms)]error
+type loader struct {
+	maps   *maps
+	cgroup int
+	next   atomic.Int32
+	failed atomic.Bool
+}
+
+func (l *loader) run() error {
+	var beside sync.WaitGroup
+	var err error
+	beside.Go(func() { err = l.work() })
+	own := l.work()
+	beside.Wait()
+	return cmp.Or(own, err)
 }
 
 // work takes programs until there are no more; the largest ones are the first.
-func (v *verifier) work() {
-	for {
-		i := int(v.next.Add(1)) - 1
+func (l *loader) work() error {
+	for !l.failed.Load() {
+		i := int(l.next.Add(1)) - 1
 		if i >= len(allPrograms) {
-			return
+			break
 		}
-		var err error
-		if v.programs[i], err = loadProgram(&allPrograms[i], v.maps, v.old); err != nil {
-			v.errs[i] = &os.PathError{Op: "program", Path: allPrograms[i].name, Err: err}
-		}
-	}
-}
-
-// finish helps, and waits until all is done.
-func (v *verifier) finish() error {
-	v.work()
-	v.all.Wait()
-	for _, err := range v.errs {
-		if err != nil {
-			return err
+		if err := l.one(&allPrograms[i]); err != nil {
+			l.failed.Store(true)
+			return &os.PathError{Op: "program", Path: allPrograms[i].name, Err: err}
 		}
 	}
 	return nil
 }
 
-func (v *verifier) close() {
-	for i := range v.programs {
-		v.programs[i].Close()
+func (l *loader) one(spec *programSpec) error {
+	fd, err := loadProgram(spec, l.maps, false)
+	if err != nil && err != unix.EPERM {
+		fd, err = loadProgram(spec, l.maps, true)
 	}
+	if err != nil {
+		return err
+	}
+	defer fd.Close()
+	// Attached so, and not by links, they do not go when this process is killed: it may be gone
+	// before what is in the sandbox.
+	return attach(l.cgroup, fd, spec.attach)
 }
 
 // Close detaches and forgets the programs. All sandboxes must have been closed.

@@ -70,7 +70,8 @@ struct {
 	__type(value, struct socket);
 } sockets SEC(".maps");
 
-// Prefix of addresses → set of ports. A prefix inside of another one hides it, so its set has all.
+// Prefix of addresses → set of ports. A prefix inside of another one hides it, so its set has all. The
+// addresses that names have are here too: a hash table of this size would take milliseconds to make.
 struct block {
 	u32 bits;
 	u32 generation;
@@ -80,20 +81,10 @@ struct block {
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 3 << 20);
 	__type(key, struct block);
 	__type(value, u32);
 } blocks SEC(".maps");
-
-// Address that a name has → set of ports. All bits count, but a hash table of this size would take
-// milliseconds to make.
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 21);
-	__type(key, struct block);
-	__type(value, u32);
-} learned SEC(".maps");
 
 // Sets of ports: what has a prefix here is in the set.
 struct port {
@@ -173,6 +164,9 @@ struct {
 	__type(value, struct budget);
 } budgets SEC(".maps");
 
+// What the verifier forgets: behind a branch on it there is one state to verify, not one for each way there.
+typedef volatile u8 opaque;
+
 static inline struct addr v4(u32 ip) {
 	return (struct addr){0, (u64)ip << 32 | 0xffff0000};
 }
@@ -189,53 +183,56 @@ static inline int same(const struct addr *a, const struct addr *b) {
 	return a->hi == b->hi && a->lo == b->lo;
 }
 
-// tell has user space told of a decision, within the sandbox's budget.
-static inline int tell(const struct decision *what) {
+// tell has user space told of a decision, within the sandbox's budget; e->count is 1.
+static inline void tell(struct event *e) {
 	u64 now = bpf_ktime_get_coarse_ns();
-	struct event e = {.what = *what, .count = 1};
-	struct seen *s = bpf_map_lookup_elem(&seen, what);
+	struct seen *s = bpf_map_lookup_elem(&seen, &e->what);
 	if (s) {
 		__sync_fetch_and_add(&s->count, 1);
 		if (now - s->last < SECOND)
-			return 0;
+			return;
 		s->last = now;
-		e.count = __sync_lock_test_and_set(&s->count, 0);
+		e->count = __sync_lock_test_and_set(&s->count, 0);
 	} else {
 		struct seen first = {.last = now};
-		bpf_map_update_elem(&seen, what, &first, BPF_ANY);
+		bpf_map_update_elem(&seen, &e->what, &first, BPF_ANY);
 	}
-	struct budget *b = bpf_map_lookup_elem(&budgets, &what->sandbox);
+	struct budget *b = bpf_map_lookup_elem(&budgets, &e->what.sandbox);
 	if (!b)
-		return 0;
+		return;
 	if (now - b->since > SECOND) {
 		b->since = now;
 		b->told = 0;
 	}
-	e.pid = bpf_get_current_pid_tgid() >> 32;
-	if (b->told >= EVENTS_A_SECOND || bpf_ringbuf_output(&events, &e, sizeof(e), 0)) {
-		__sync_fetch_and_add(&b->lost, e.count);
-		return 0;
-	}
-	b->told++;
+	e->pid = bpf_get_current_pid_tgid() >> 32;
+	if (b->told++ >= EVENTS_A_SECOND || bpf_ringbuf_output(&events, e, sizeof(*e), 0))
+		__sync_fetch_and_add(&b->lost, e->count);
+}
+
+// denied has it told that something is not allowed.
+static inline int denied(u64 sandbox, const struct addr *a, u16 port, u8 proto, u8 hook) {
+	struct event e = {{sandbox, *a, port, proto, hook}, 1};
+	tell(&e);
 	return 0;
 }
 
-static inline int in_set(u32 generation, const u32 *set, u8 proto, u16 port) {
-	if (!set)
-		return 0;
-	struct port p = {PORT_BITS, generation, *set, proto, 0, port};
+static inline u32 set_of(u32 generation, const struct addr *a) {
+	struct block k = {BLOCK_BITS, generation, *a};
+	u32 *set = bpf_map_lookup_elem(&blocks, &k);
+	return set ? *set : 0; // which is empty
+}
+
+static inline int in_set(u32 generation, u32 set, u8 proto, u16 port) {
+	struct port p = {PORT_BITS, generation, set, proto, 0, port};
 	return bpf_map_lookup_elem(&ports, &p) != 0;
 }
 
 // in_generation says whether a rule of one generation allows it, by_rule one that is in force.
-static inline int in_generation(u32 generation, const struct addr *a, u32 proto, u32 port) {
-	struct block k = {BLOCK_BITS, generation, *a};
-	if (in_set(generation, bpf_map_lookup_elem(&blocks, &k), proto, port))
-		return 1;
-	return in_set(generation, bpf_map_lookup_elem(&learned, &k), proto, port);
+static inline int in_generation(u32 generation, const struct addr *a, u8 proto, u16 port) {
+	return in_set(generation, set_of(generation, a), proto, port);
 }
 
-static inline int by_rule(const struct sandbox *b, const struct addr *a, u32 proto, u32 port) {
+static inline int by_rule(const struct sandbox *b, const struct addr *a, u8 proto, u16 port) {
 	return in_generation(b->generation, a, proto, port);
 }
 
@@ -303,51 +300,67 @@ static inline int own_receiver(struct __sk_buff *skb, u64 sandbox, u32 proto, co
 	return own;
 }
 
-// reach decides about an address that a program named. Both the program's sandbox and the one that made
-// the socket have a say: here the former, in egress the latter.
-static inline int reach(struct bpf_sock_addr *ctx, const struct addr *a, u8 hook) {
+// Both the sandbox of the program that names an address and the one that made the socket have a say: in
+// connecting and sending the former, in egress the latter.
+
+// connecting decides about connect(2).
+static inline int connecting(struct bpf_sock_addr *ctx, struct addr a) {
 	u64 sandbox = bpf_get_current_cgroup_id();
 	struct sandbox *b = bpf_map_lookup_elem(&sandboxes, &sandbox);
 	if (!b)
-		return 0;
+		goto refuse;
 	u16 port = ctx->user_port;
-	u32 proto = ctx->protocol;
-	if (resolver(b, a, port))
+	opaque proto = ctx->protocol;
+	if (resolver(b, &a, port))
 		return 1;
-	// What sends nothing is let through, and egress decides about what is sent: C libraries connect UDP
-	// sockets to port 0, or the TCP port that they are asked for, to see which address they would have.
-	int probe = proto == UDP && hook == CONNECT;
-	if (proto == UDP && b->flags & ALLOW_ALL)
-		return 1; // egress tells of what is sent
-	if (probe && !port)
+	int all = b->flags & ALLOW_ALL;
+	// A UDP socket that is connected sends nothing: egress decides, and tells, about what is sent. C libraries
+	// connect to port 0, or the TCP port that they are asked for, to see which address they would have.
+	if (proto == UDP && (!port || all))
 		return 1;
-	int ok = by_rule(b, a, proto, port) || b->flags & ALLOW_ALL;
-	if (!ok && probe && by_rule(b, a, TCP, port))
+	u32 generation = b->generation, set = set_of(generation, &a);
+	opaque ok = all != 0;
+	if (in_set(generation, set, proto, port))
+		ok = 1;
+	if (!ok && proto == UDP && (loopback(&a) || in_set(generation, set, TCP, port)))
+		return 1; // who gets it on a loopback address, only egress can see; what that drops is an error here, too
+	if (!ok && proto == TCP && own_server(ctx, sandbox, &a, port))
 		return 1;
-	if (!ok && proto == UDP && loopback(a))
-		return 1; // who gets it, only egress can see; what that drops is an error here, too
-	if (!ok && proto == TCP && own_server(ctx, sandbox, a, port))
-		return 1;
-	struct decision what = {sandbox, *a, port, proto, hook, ok};
-	tell(&what);
-	if (ok && proto == UDP && hook == CONNECT) {
+	struct event e = {{sandbox, a, port, proto, CONNECT, ok}, 1};
+	tell(&e);
+	if (!ok)
+		goto refuse;
+	if (proto == UDP) {
 		struct bpf_sock *sk = ctx->sk;
 		struct socket *s = sk ? bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE) : 0;
 		if (s) {
 			s->port = 0;
 			s->connected = sandbox;
-			s->peer = *a;
+			s->peer = a;
 			s->port = port;
 		}
 	}
-	return ok;
-}
-
-static inline int connecting(struct bpf_sock_addr *ctx, struct addr a) {
-	if (reach(ctx, &a, CONNECT))
-		return 1;
+	return 1;
+refuse:
 	bpf_set_retval(-ECONNREFUSED);
 	return 0;
+}
+
+// sending decides about a message with an address, which is UDP.
+static inline int sending(struct bpf_sock_addr *ctx, struct addr a) {
+	u64 sandbox = bpf_get_current_cgroup_id();
+	struct sandbox *b = bpf_map_lookup_elem(&sandboxes, &sandbox);
+	if (!b)
+		return 0;
+	u16 port = ctx->user_port;
+	if (b->flags & ALLOW_ALL || resolver(b, &a, port))
+		return 1;
+	opaque ok = by_rule(b, &a, UDP, port);
+	if (!ok && loopback(&a))
+		return 1; // as in connecting
+	struct event e = {{sandbox, a, port, UDP, SEND, ok}, 1};
+	tell(&e);
+	return ok & 1;
 }
 
 SEC("cgroup/connect4")
@@ -363,15 +376,13 @@ int connect6(struct bpf_sock_addr *ctx) {
 
 SEC("cgroup/sendmsg4")
 int sendmsg4(struct bpf_sock_addr *ctx) {
-	struct addr a = v4(ctx->user_ip4);
-	return reach(ctx, &a, SEND);
+	return sending(ctx, v4(ctx->user_ip4));
 }
 
 SEC("cgroup/sendmsg6")
 int sendmsg6(struct bpf_sock_addr *ctx) {
 	u32 ip[4] = {ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]};
-	struct addr a = v6(ip);
-	return reach(ctx, &a, SEND);
+	return sending(ctx, v6(ip));
 }
 
 static inline int is_published(u64 sandbox, u16 port) {
@@ -387,11 +398,8 @@ static inline int binding(struct bpf_sock_addr *ctx, struct addr a) {
 	if (!sk || !bpf_map_lookup_elem(&sandboxes, &sandbox))
 		return 0;
 	u16 port = ctx->user_port;
-	if (port && (ctx->protocol != TCP || !is_published(sandbox, port))) {
-		struct decision what = {sandbox, a, port, ctx->protocol, BIND, 0};
-		tell(&what);
-		return 0;
-	}
+	if (port && (ctx->protocol != TCP || !is_published(sandbox, port)))
+		return denied(sandbox, &a, port, ctx->protocol, BIND);
 	struct socket *s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (s)
 		s->sandbox = sandbox;
@@ -415,12 +423,10 @@ int create(struct bpf_sock *ctx) {
 	u64 sandbox = bpf_get_current_cgroup_id();
 	if (!bpf_map_lookup_elem(&sandboxes, &sandbox))
 		return 0;
-	if (!(ctx->type == SOCK_STREAM && ctx->protocol == TCP) && !(ctx->type == SOCK_DGRAM && ctx->protocol == UDP)) {
-		struct decision what = {sandbox, {}, 0, ctx->protocol, CREATE, 0};
-		tell(&what);
-		return 0;
-	}
-	return 1;
+	if ((ctx->type == SOCK_STREAM && ctx->protocol == TCP) || (ctx->type == SOCK_DGRAM && ctx->protocol == UDP))
+		return 1;
+	struct addr none = {};
+	return denied(sandbox, &none, 0, ctx->protocol, CREATE);
 }
 
 struct packet {
@@ -434,15 +440,8 @@ struct packet {
 // TCP or UDP, a fragment, or with options, which can send it elsewhere.
 static inline int parse(struct __sk_buff *skb, struct packet *p) {
 	u32 header;
-	if (skb->protocol == be16(0x0800)) {
-		struct { u8 version, tos; u16 len, id, fragment; u8 ttl, proto; u16 sum; u32 from, to; } ip;
-		if (bpf_skb_load_bytes(skb, 0, &ip, sizeof(ip)) || ip.version != 0x45 || ip.fragment & be16(0x3fff))
-			return 0;
-		p->proto = ip.proto;
-		p->from = v4(ip.from);
-		p->to = v4(ip.to);
-		header = sizeof(ip);
-	} else if (skb->protocol == be16(0x86dd)) {
+	// IPv6 first: what the verifier knows of IPv4 addresses is a part of what it knows of these.
+	if (__builtin_expect(skb->protocol == be16(0x86dd), 1)) {
 		struct { u32 version; u16 len; u8 next, hops; struct addr from, to; } ip;
 		if (bpf_skb_load_bytes(skb, 0, &ip, sizeof(ip)))
 			return 0;
@@ -458,6 +457,14 @@ static inline int parse(struct __sk_buff *skb, struct packet *p) {
 			p->proto = hop.next;
 			header += sizeof(hop);
 		}
+	} else if (skb->protocol == be16(0x0800)) {
+		struct { u8 version, tos; u16 len, id, fragment; u8 ttl, proto; u16 sum; u32 from, to; } ip;
+		if (bpf_skb_load_bytes(skb, 0, &ip, sizeof(ip)) || ip.version != 0x45 || ip.fragment & be16(0x3fff))
+			return 0;
+		p->proto = ip.proto;
+		p->from = v4(ip.from);
+		p->to = v4(ip.to);
+		header = sizeof(ip);
 	} else
 		return 0;
 	struct { u16 sport, dport; u32 seq, ack; u8 offset, flags; } tcp = {};
@@ -498,12 +505,6 @@ static inline int to_peer(struct __sk_buff *skb, u64 sandbox, const struct addr 
 	return s && s->connected == sandbox && s->port && s->port == port && same(&s->peer, a);
 }
 
-static inline int drop(u64 sandbox, const struct addr *a, u16 port, u8 proto, u8 hook) {
-	struct decision what = {sandbox, *a, port, proto, hook, 0};
-	tell(&what);
-	return 0;
-}
-
 SEC("cgroup_skb/egress")
 int egress(struct __sk_buff *skb) {
 	struct packet p = {};
@@ -519,20 +520,22 @@ int egress(struct __sk_buff *skb) {
 		return 0;
 	if (resolver(b, &p.to, p.dport))
 		return 1;
-	if (b->flags & ALLOW_ALL) {
-		struct decision what = {sandbox, p.to, p.dport, UDP, SEND, 1};
-		if (p.proto == UDP)
-			tell(&what);
-		return 1;
+	opaque ok = b->flags & ALLOW_ALL;
+	if (ok) {
+		if (p.proto == TCP)
+			return 1;
+	} else {
+		if (by_rule(b, &p.to, p.proto, p.dport))
+			return 1;
+		if (p.proto == UDP ? to_peer(skb, sandbox, &p.to, p.dport)
+				: bpf_ktime_get_coarse_ns() < b->until && in_generation(b->previous, &p.to, TCP, p.dport))
+			return 1;
+		if (loopback(&p.to) && own_receiver(skb, sandbox, p.proto, &p.from, p.sport, &p.to, p.dport))
+			return 1;
 	}
-	if (by_rule(b, &p.to, p.proto, p.dport))
-		return 1;
-	if (p.proto == UDP ? to_peer(skb, sandbox, &p.to, p.dport)
-			: bpf_ktime_get_coarse_ns() < b->until && in_generation(b->previous, &p.to, TCP, p.dport))
-		return 1;
-	if (loopback(&p.to) && own_receiver(skb, sandbox, p.proto, &p.from, p.sport, &p.to, p.dport))
-		return 1;
-	return drop(sandbox, &p.to, p.dport, p.proto, EGRESS);
+	struct event e = {{sandbox, p.to, p.dport, p.proto, ok ? SEND : EGRESS, ok}, 1};
+	tell(&e);
+	return ok & 1;
 }
 
 SEC("cgroup_skb/ingress")
@@ -559,5 +562,5 @@ int ingress(struct __sk_buff *skb) {
 		if (resolver(b, &p.from, p.sport) || by_rule(b, &p.from, UDP, p.sport) || b->flags & ALLOW_ALL || to_peer(skb, sandbox, &p.from, p.sport))
 			return 1;
 	}
-	return drop(sandbox, &p.from, p.sport, p.proto, INGRESS);
+	return denied(sandbox, &p.from, p.sport, p.proto, INGRESS);
 }

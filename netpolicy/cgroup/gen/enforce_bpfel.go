@@ -19,7 +19,6 @@ const (
 	enforceMapBlocks    = "blocks"
 	enforceMapBudgets   = "budgets"
 	enforceMapEvents    = "events"
-	enforceMapLearned   = "learned"
 	enforceMapPorts     = "ports"
 	enforceMapPublished = "published"
 	enforceMapSandboxes = "sandboxes"
@@ -96,7 +95,6 @@ type enforceMapSpecs struct {
 	Blocks    *ebpf.MapSpec `ebpf:"blocks"`
 	Budgets   *ebpf.MapSpec `ebpf:"budgets"`
 	Events    *ebpf.MapSpec `ebpf:"events"`
-	Learned   *ebpf.MapSpec `ebpf:"learned"`
 	Ports     *ebpf.MapSpec `ebpf:"ports"`
 	Published *ebpf.MapSpec `ebpf:"published"`
 	Sandboxes *ebpf.MapSpec `ebpf:"sandboxes"`
@@ -133,7 +131,6 @@ type enforceMaps struct {
 	Blocks    *ebpf.Map `ebpf:"blocks"`
 	Budgets   *ebpf.Map `ebpf:"budgets"`
 	Events    *ebpf.Map `ebpf:"events"`
-	Learned   *ebpf.Map `ebpf:"learned"`
 	Ports     *ebpf.Map `ebpf:"ports"`
 	Published *ebpf.Map `ebpf:"published"`
 	Sandboxes *ebpf.Map `ebpf:"sandboxes"`
@@ -146,7 +143,6 @@ func (m *enforceMaps) Close() error {
 		m.Blocks,
 		m.Budgets,
 		m.Events,
-		m.Learned,
 		m.Ports,
 		m.Published,
 		m.Sandboxes,
