@@ -112,6 +112,9 @@ func (x *Execution) openNetwork() func() error {
 // force yet.
 func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	c := &r.config
+	if c.Enforcer != BrokerEnforcer && !explain {
+		go func() { _, _ = r.kernel.load() }() // it takes the longest
+	}
 	policy := c.Net
 	if policy.HostAddrs == nil {
 		if policy.HostAddrs, err = netpolicy.OwnAddrs(); err != nil {

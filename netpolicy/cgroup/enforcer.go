@@ -165,7 +165,7 @@ func (e *Enforcer) close() error {
 		key := newPublishedKey(e.id, port)
 		_ = remove(p.maps[mapPublished], &key)
 	}
-	w := waste{group: e.group, last: e.owned}
+	w := waste{group: e.group}
 	for _, k := range [...]*keys{e.keys, e.previous} {
 		if k != nil {
 			w.keys = append(w.keys, k)

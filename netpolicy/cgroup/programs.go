@@ -27,6 +27,7 @@ type Programs struct {
 
 	mu        sync.Mutex
 	sandboxes map[uint64]*Enforcer
+	served    int // sandboxes that have ended
 	closed    bool
 	left      error // of the first cgroup that could not be removed
 }
@@ -179,7 +180,6 @@ const membarrierGlobal = 1
 type waste struct {
 	keys  []*keys
 	group *group
-	last  bool // no other sandbox is to be expected
 }
 
 // reap deletes waste: commands need not wait for that.
@@ -211,8 +211,8 @@ func (p *Programs) reap() {
 	}
 }
 
-// clear removes what is left of a sandbox, and makes a cgroup for the next one, since there will
-// be one: which takes about as long as all else that is done for it.
+// clear removes what is left of a sandbox, and makes a cgroup for the next one, which takes about as long as all
+// else that is done for it; not behind the first one, which is the only one of a command line.
 func (p *Programs) clear(w waste) {
 	for _, k := range w.keys {
 		_ = k.delete(&p.maps)
@@ -222,7 +222,8 @@ func (p *Programs) clear(w waste) {
 	if err != nil && p.left == nil {
 		p.left = failed("remove", w.group.name, err)
 	}
-	enough := p.closed || w.last || len(p.spare) > 0
+	p.served++
+	enough := p.closed || p.served < 2 || len(p.spare) > 0
 	p.mu.Unlock()
 	if enough {
 		return
