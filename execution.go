@@ -85,6 +85,9 @@ func (x *Execution) start() error {
 		}
 		return err
 	}
+	if x.net != nil && x.net.started != nil {
+		x.net.started(x.cmd)
+	}
 	if r, w := x.stdin[0], x.stdin[1]; r != nil {
 		_ = r.Close()
 		go feed(w, x.request.Stdin)

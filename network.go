@@ -79,7 +79,8 @@ type network struct {
 	servers resolvConf
 	mounts  mounts.Plan
 	attach  func(*nsexec.Cmd)
-	stop    []func() // in reverse order
+	started func(*nsexec.Cmd) // nil: there is nothing to do when it was
+	stop    []func()          // in reverse order
 }
 
 // byRules reports whether a request has a network by rules.
@@ -233,6 +234,7 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 		cmd.Share |= nsexec.Net
 		cmd.Seccomp = append(slices.Clone(cmd.Seccomp), cgroup.SocketFilter())
 	}
+	n.started = func(cmd *nsexec.Cmd) { go p.Spare(cmd.Ready, nsexec.Unready) }
 	n.mounts = n.servers.mount(addr.Addr())
 	return nil
 }

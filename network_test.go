@@ -61,7 +61,10 @@ func TestAllowNet(t *testing.T) {
 			}
 		}()
 		var wg sync.WaitGroup
-		for range 3 { // at once, too
+		for i := range 6 { // at once, too, and again, where something was made ready meanwhile
+			if i == 3 {
+				wg.Wait()
+			}
 			wg.Go(func() {
 				res, err := r.Run(t.Context(), nsrun.Request{Command: fetch(allowed.Port()) + "; " + fetch(other.Port())})
 				if err != nil {

@@ -86,6 +86,66 @@ func TestCgroup(t *testing.T) {
 	check(t, shell("grep -c nsexec-test /proc/self/cgroup || true"), "0")
 }
 
+// TestCgroupReady: what was made ready in a cgroup is the sandbox of the next command in there that is alike.
+// Where that is not, or it was killed, another one is made, and it is gone.
+func TestCgroupReady(t *testing.T) {
+	leaks(t)
+	dir := newCgroup(t)
+	waiting := func() string { return strings.TrimSpace(procs(t, dir)) }
+	command := func() *nsexec.Cmd {
+		c := shell("read line")
+		c.Cgroup = dir
+		return c
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*nsexec.Cmd)
+		same   bool
+	}{
+		{"alike", func(*nsexec.Cmd) {}, true},
+		{"unlike", func(c *nsexec.Cmd) { c.Share = nsexec.IPC }, false},
+		{"killed", func(*nsexec.Cmd) {
+			pid, _ := strconv.Atoi(waiting())
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}, false},
+	} {
+		command().Ready(dir)
+		ready := waiting()
+		if strings.Contains(ready, "\n") || ready == "" {
+			t.Fatalf("%s: in the cgroup wait %q", tc.name, ready)
+		}
+		c := command()
+		tc.change(c)
+		in, err := c.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+		pid := strconv.Itoa(c.Process.Pid)
+		if (pid == ready) != tc.same {
+			t.Errorf("%s: the sandbox is %s, %s was ready", tc.name, pid, ready)
+		}
+		if list := strings.Fields(procs(t, dir)); len(list) != 2 {
+			t.Errorf("%s: in the cgroup are %v", tc.name, list)
+		}
+		in.Close()
+		_ = c.Wait()
+	}
+	command().Ready(dir)
+	if waiting() == "" {
+		t.Error("nothing is ready")
+	}
+	nsexec.Unready(dir)
+	if left := waiting(); left != "" {
+		t.Errorf("%s was ended, and is there", left)
+	}
+	nsexec.Unready(dir)
+}
+
 // TestCgroupStays: not even root with all its capabilities in there gets out of it. What it can mount
 // has its own cgroup as the root.
 func TestCgroupStays(t *testing.T) {

@@ -26,6 +26,7 @@ type profile struct {
 	inherit  bool // descriptors stay as they are
 	keyring  bool // the session key ring is shared
 	loopback bool // it may fail
+	cgroup   *os.File
 }
 
 // beginning is a profile, and what makes a first Program one of a kind.
@@ -34,21 +35,20 @@ type beginning struct {
 	created func(pid int) error
 	later   bool // created has the maps written
 	join    Join
-	cgroup  *os.File
 }
 
 // common reports whether it can be made before it is wanted.
 func (p *beginning) common() bool {
-	return p.created == nil && !p.later && !p.joins() && p.cgroup == nil
+	return p.created == nil && !p.later && !p.joins()
 }
 
 func (c *Cmd) beginning() *beginning {
 	p := beginning{
 		profile: profile{
 			flags: (All &^ c.Share).flags(), bounding: c.Capabilities,
-			inherit: c.Inherit, keyring: c.Bubblewrap, loopback: c.LoopbackOptional,
+			inherit: c.Inherit, keyring: c.Bubblewrap, loopback: c.LoopbackOptional, cgroup: c.Cgroup,
 		},
-		created: c.Created, later: c.MapLater, join: c.Join, cgroup: c.Cgroup,
+		created: c.Created, later: c.MapLater, join: c.Join,
 	}
 	p.join.UserAfter = nil // which the second Program enters
 	if c.keepsBounding(os.Geteuid() == 0) {

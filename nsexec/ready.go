@@ -1,7 +1,10 @@
 package nsexec
 
 import (
+	"os"
 	"sync"
+
+	"github.com/nsrun/nsrun/internal/reexec"
 )
 
 // readySet keeps sandboxes that have their namespaces and wait for a command:
@@ -42,22 +45,30 @@ const maxReady = 4
 // take returns a sandbox of the profile, one that waited if there is one.
 func (r *readySet) take(p *beginning) (*sandbox, error) {
 	if p.common() {
-		r.mu.Lock()
-		s := r.waiting[p.profile]
-		delete(r.waiting, p.profile)
-		r.mu.Unlock()
-		if s != nil {
+		if s := r.remove(p.profile); s != nil {
 			s.waited = true
 			return s, nil
 		}
 	}
+	if p.cgroup != nil {
+		Unready(p.cgroup) // what is not alike
+	}
 	return spawnFirst(p, cloneInLauncher)
+}
+
+// remove takes out the sandbox that waits.
+func (r *readySet) remove(p profile) *sandbox {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.waiting[p]
+	delete(r.waiting, p)
+	return s
 }
 
 // refill makes a sandbox for the next command with this profile, while the
 // current one runs. An error is none: the next Start will meet it.
 func (r *readySet) refill(first *beginning) {
-	if !first.common() {
+	if !first.common() || first.cgroup != nil {
 		return
 	}
 	p := first.profile
@@ -67,26 +78,74 @@ func (r *readySet) refill(first *beginning) {
 		return
 	}
 	r.making[p] = true
-	r.begin(func() {
-		s, err := spawnFirst(&beginning{profile: p}, cloneInLauncher)
-		if err == nil && s.pid == 0 {
-			err = s.awaitPid()
+	r.begin(func() { r.fill(p) })
+}
+
+// fill is refill in the background.
+func (r *readySet) fill(p profile) {
+	s, err := spawnFirst(&beginning{profile: p}, cloneInLauncher)
+	if err == nil && s.pid == 0 {
+		err = s.awaitPid()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.making, p)
+	if err != nil {
+		return
+	}
+	if p.cgroup == nil {
+		r.evict()
+	}
+	r.waiting[p] = s
+}
+
+// evict makes room for one more, not of those that somebody takes or ends (Unready). r.mu is held.
+func (r *readySet) evict() {
+	n := 0
+	for p, s := range r.waiting {
+		if p.cgroup != nil {
+			continue
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.making, p)
-		if err != nil {
-			return
+		if n++; n >= maxReady {
+			delete(r.waiting, p)
+			r.begin(func() { s.close() })
 		}
-		for old, o := range r.waiting {
-			if len(r.waiting) < maxReady {
-				break
-			}
-			delete(r.waiting, old)
-			r.begin(func() { o.close() })
-		}
-		r.waiting[p] = s
+	}
+}
+
+// Ready makes a sandbox like that of c in another cgroup, and returns when it is there: a later Cmd that is alike and
+// has this very File as its Cgroup needs not make it then. What does not work is left to that one. Where there is no
+// such Cmd, Unready has to be called, before the File is closed.
+func (c *Cmd) Ready(cgroup *os.File) {
+	p := c.beginning()
+	if reexec.InProcess || !p.common() {
+		return
+	}
+	p.cgroup = cgroup
+	done := make(chan struct{})
+	ready.mu.Lock()
+	ready.begin(func() {
+		defer close(done)
+		ready.fill(p.profile)
 	})
+	ready.mu.Unlock()
+	<-done
+}
+
+// Unready ends what Ready has made in a cgroup, if no Cmd has it.
+func Unready(cgroup *os.File) {
+	ready.mu.Lock()
+	var left []*sandbox
+	for p, s := range ready.waiting {
+		if p.cgroup == cgroup {
+			left = append(left, s)
+			delete(ready.waiting, p)
+		}
+	}
+	ready.mu.Unlock()
+	for _, s := range left {
+		s.close()
+	}
 }
 
 // Shutdown ends the launcher and the sandboxes that wait for a command, and

@@ -97,6 +97,7 @@ func (e *Enforcer) register() (err error) {
 		return errClosed
 	}
 	p.sandboxes[e.id] = e
+	p.served++
 	return nil
 }
 

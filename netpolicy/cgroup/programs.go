@@ -20,14 +20,15 @@ type Programs struct {
 	ring  *ring
 	count atomic.Uint32 // generations so far
 	waste chan waste
-	spare chan *group // for the next sandbox
+	spare chan spare // for the next sandbox
 	done  sync.WaitGroup
 
 	taking sync.Mutex // who takes from the ring
 
 	mu        sync.Mutex
 	sandboxes map[uint64]*Enforcer
-	served    int // sandboxes that have ended
+	served    int  // sandboxes so far
+	sparing   bool // a spare is being made
 	closed    bool
 	left      error // of the first cgroup that could not be removed
 }
@@ -43,7 +44,7 @@ func (m *maps) close() {
 
 // Load loads the programs and attaches them to a new cgroup below the caller's own.
 func Load() (*Programs, error) {
-	p := &Programs{waste: make(chan waste, 64), spare: make(chan *group, 1), sandboxes: make(map[uint64]*Enforcer)}
+	p := &Programs{waste: make(chan waste, 64), spare: make(chan spare, 1), sandboxes: make(map[uint64]*Enforcer)}
 	for i := range p.maps {
 		p.maps[i].fd = sys.None
 	}
@@ -160,8 +161,8 @@ func (p *Programs) Close() error {
 	_ = p.ring.file.Close()
 	p.done.Wait()
 	select {
-	case g := <-p.spare:
-		_ = g.remove()
+	case s := <-p.spare:
+		s.discard()
 	default:
 	}
 	p.ring.unmap()
@@ -211,39 +212,64 @@ func (p *Programs) reap() {
 	}
 }
 
-// clear removes what is left of a sandbox, and makes a cgroup for the next one, which takes about as long as all
-// else that is done for it; not behind the first one, which is the only one of a command line.
+// clear removes what is left of a sandbox.
 func (p *Programs) clear(w waste) {
 	for _, k := range w.keys {
 		_ = k.delete(&p.maps)
 	}
-	err := w.group.remove()
-	p.mu.Lock()
-	if err != nil && p.left == nil {
-		p.left = failed("remove", w.group.name, err)
+	if err := w.group.remove(); err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.left == nil {
+			p.left = failed("remove", w.group.name, err)
+		}
 	}
-	p.served++
-	enough := p.closed || p.served < 2 || len(p.spare) > 0
-	p.mu.Unlock()
-	if enough {
+}
+
+// A spare is a cgroup that was made for the next sandbox, and what somebody has in it.
+type spare struct {
+	*group
+	drop func(cgroup *os.File)
+}
+
+// discard removes it.
+func (s spare) discard() {
+	s.drop(s.dir)
+	_ = s.end()
+	_ = s.remove()
+}
+
+// Spare makes a cgroup for the next sandbox, where there is none: which takes as long as all else that is done for one. Where
+// there was one sandbox so far, it does nothing: that may be the only one. prepare is called with the cgroup before
+// anybody can have it, and may begin a process in there that executes nothing of a sandbox's yet; drop, if nobody is going
+// to have it. If no cgroup can be made the next sandbox finds out.
+func (p *Programs) Spare(prepare, drop func(cgroup *os.File)) {
+	p.mu.Lock()
+	if p.closed || p.sparing || p.served < 2 || len(p.spare) > 0 {
+		p.mu.Unlock()
 		return
 	}
+	p.sparing = true
+	p.done.Add(1)
+	p.mu.Unlock()
+	defer p.done.Done()
 	g, err := p.top.child()
-	if err != nil {
-		return // the next sandbox finds out
+	if err == nil {
+		prepare(g.dir)
 	}
-	select {
-	case p.spare <- g:
-	default:
-		_ = g.remove()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sparing = false
+	if err == nil {
+		p.spare <- spare{g, drop}
 	}
 }
 
 // child is a cgroup for a sandbox.
 func (p *Programs) child() (*group, error) {
 	select {
-	case g := <-p.spare:
-		return g, nil
+	case s := <-p.spare:
+		return s.group, nil
 	default:
 		return p.top.child()
 	}

@@ -1,0 +1,69 @@
+package cgroup
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/netpolicy"
+)
+
+// TestSpare: from the second sandbox on the next one's cgroup can be made before it is wanted. It is had by one, and
+// what nobody has is dropped.
+func TestSpare(t *testing.T) {
+	testenv.Leaks(t)
+	testenv.NeedRoot(t)
+	p, err := Load()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EPERM) {
+		testenv.Skip(t, "bpf", err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var prepared, dropped []*os.File
+	spare := func() {
+		p.Spare(func(f *os.File) { prepared = append(prepared, f) }, func(f *os.File) { dropped = append(dropped, f) })
+	}
+	enforce := func() *Enforcer {
+		table, err := netpolicy.NewTable(netpolicy.Policy{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := p.Enforce(table, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	first := enforce()
+	if spare(); len(prepared) != 0 {
+		t.Error("behind the first sandbox a cgroup was made")
+	}
+	second := enforce()
+	spare()
+	if spare(); len(prepared) != 1 {
+		t.Fatalf("%d cgroups were made, want 1", len(prepared))
+	}
+	third, fourth := enforce(), enforce()
+	if third.Cgroup() != prepared[0] || fourth.Cgroup() == prepared[0] {
+		t.Error("the cgroup is not had by the next sandbox, and it alone")
+	}
+	for _, e := range []*Enforcer{first, second, third, fourth} {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	spare()
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(prepared) != 2 || len(dropped) != 1 || dropped[0] != prepared[1] {
+		t.Errorf("%d were made, %d dropped", len(prepared), len(dropped))
+	}
+	if spare(); len(prepared) != 2 {
+		t.Error("behind Close a cgroup was made")
+	}
+}
