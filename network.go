@@ -204,12 +204,8 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = resolver.Serve(ctx, udp, tcp) // without it no name leads anywhere
-	}()
-	n.stop = append(n.stop, func() { cancel(); <-done })
+	go func() { _ = resolver.Serve(ctx, udp, tcp) }() // without it no name leads anywhere
+	n.stop = append(n.stop, cancel)                   // nobody is left who could ask: its end need not be waited for
 	e, err := p.Enforce(n.table, cgroup.Options{Resolver: addr, Publish: publish, AllowAll: n.learn, Decided: func(d cgroup.Decision) {
 		switch {
 		case d.Hook == cgroup.Bind:

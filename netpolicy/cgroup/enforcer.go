@@ -35,7 +35,6 @@ type Enforcer struct {
 	closing  sync.Once
 	closed   error
 	stop     chan struct{} // closed when expire is to end
-	expiring sync.WaitGroup
 
 	ended bool   // under programs.mu: the maps have nothing of it
 	lost  uint64 // then
@@ -118,7 +117,7 @@ func (e *Enforcer) begin() error {
 	if err := e.table.Attach(e.sink()); err != nil {
 		return err
 	}
-	e.expiring.Go(e.expire)
+	e.programs.done.Go(e.expire)
 	return nil
 }
 
@@ -154,7 +153,6 @@ func (e *Enforcer) close() error {
 		return failed("kill", e.group.name, err)
 	}
 	close(e.stop)
-	e.expiring.Wait()
 	_ = e.table.Attach(nil)
 	e.flush()
 	p.mu.Lock()
