@@ -114,7 +114,7 @@ func (x *Execution) openNetwork() func() error {
 func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	c := &r.config
 	if c.Enforcer != BrokerEnforcer && !explain {
-		go func() { _, _ = r.kernel.load() }() // it takes the longest
+		go r.kernel.load() // it takes the longest
 	}
 	policy := c.Net
 	if policy.HostAddrs == nil {
@@ -322,6 +322,7 @@ type kernel struct {
 	mu       sync.Mutex
 	programs *cgroup.Programs
 	err      error // that stays
+	closed   bool
 }
 
 func (k *kernel) load() (*cgroup.Programs, error) {
@@ -329,6 +330,9 @@ func (k *kernel) load() (*cgroup.Programs, error) {
 	defer k.mu.Unlock()
 	if k.programs != nil || k.err != nil {
 		return k.programs, k.err
+	}
+	if k.closed {
+		return nil, errClosed
 	}
 	programs, err := cgroup.Load()
 	if lasting(err) {
@@ -348,7 +352,7 @@ func (k *kernel) close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p := k.programs
-	k.programs = nil
+	k.programs, k.closed = nil, true
 	if p == nil {
 		return nil
 	}

@@ -124,6 +124,15 @@ func (r *Runner) begin(x *Execution) (err error) {
 	return x.start()
 }
 
+// Preload begins to load what the first command with a network by rules would have to wait for, the programs in the
+// kernel (for root), and does not wait for it. It need not be called. Where Config has no rules, or the broker is
+// to enforce them, it does nothing.
+func (r *Runner) Preload() {
+	if r.config.byRules(&Request{}) && r.config.Enforcer != BrokerEnforcer {
+		go r.kernel.load()
+	}
+}
+
 // Explain writes what a request would do, and does nothing; nobody is asked.
 func (r *Runner) Explain(ctx context.Context, w io.Writer, q Request) (err error) {
 	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now(), explain: true}

@@ -33,7 +33,7 @@
 // internal/reexec): a small process that clones sandboxes, because a clone of the
 // program would copy its page tables, and hold its secrets. It keeps one sandbox
 // ready whose namespaces exist already, for the next Start with the same
-// namespaces and ids. The launcher has the credentials, the root directory, the
+// namespaces and ids; with a cgroup, if it is asked to (Cmd.Ready). The launcher has the credentials, the root directory, the
 // limits and the control group that the program had at the first Start; Shutdown
 // ends it.
 //

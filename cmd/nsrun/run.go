@@ -257,18 +257,24 @@ func run(args []string) int {
 
 // all is everything but the report.
 func (r *runner) all() int {
-	if !r.o.direct {
+	resumes := r.o.session != "" || r.o.on != ""
+	if resumes {
 		tellRecovered()
 	}
 	c, q, err := r.request()
 	if err != nil {
 		return fail(err)
 	}
+	n := nsrunlib.NewRunner(c)
+	n.Preload()
+	if !resumes && !r.o.direct {
+		tellRecovered()
+	}
 	var before *terminal
 	if r.asks() {
 		before = saveTerminal()
 	}
-	status := r.run(c, q)
+	status := r.run(n, q)
 	before.restore()
 	if err := r.finish(status); err != nil {
 		return failDecision("commit", err, r.session)
@@ -483,11 +489,10 @@ func (r *runner) notify() {
 }
 
 // run runs the command and returns its exit status.
-func (r *runner) run(c nsrunlib.Config, q nsrunlib.Request) int {
+func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 	r.signals = make(chan os.Signal, 16)
 	r.notify()
 	defer signal.Stop(r.signals)
-	runner := nsrunlib.NewRunner(c)
 	defer func() {
 		if err := runner.Close(); err != nil {
 			say("%s", err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -97,7 +98,7 @@ func (m *maps) create() error {
 	return nil
 }
 
-// A loader has the kernel verify, compile and attach the programs. The first takes the time, so two
+// A loader has the kernel verify, compile and attach the programs. The first takes the time, so several
 // threads do it.
 type loader struct {
 	maps   *maps
@@ -106,13 +107,17 @@ type loader struct {
 	failed atomic.Bool
 }
 
+// loaders is how many threads there are at most: the largest program takes a quarter of the time.
+const loaders = 4
+
 func (l *loader) run() error {
-	var beside sync.WaitGroup
-	var err error
-	beside.Go(func() { err = l.work() })
-	own := l.work()
-	beside.Wait()
-	return cmp.Or(own, err)
+	errs := make([]error, min(loaders, runtime.GOMAXPROCS(0)))
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { errs[i] = l.work() })
+	}
+	all.Wait()
+	return cmp.Or(errs...)
 }
 
 // work takes programs until there are no more; the largest ones are the first.
