@@ -117,7 +117,7 @@ func (e *Enforcer) begin() error {
 	if err := e.table.Attach(e.sink()); err != nil {
 		return err
 	}
-	e.programs.done.Go(e.expire)
+	go e.expire()
 	return nil
 }
 
@@ -153,7 +153,7 @@ func (e *Enforcer) close() error {
 		return failed("kill", e.group.name, err)
 	}
 	close(e.stop)
-	_ = e.table.Attach(nil)
+	_ = e.table.Attach(nil) // from here on expire does nothing here
 	e.flush()
 	p.mu.Lock()
 	e.lost, e.ended = e.countLost(), true

@@ -288,19 +288,39 @@ func TestInherited(t *testing.T) {
 func TestExpired(t *testing.T) {
 	leaks(t)
 	p := load(t)
-	serve(t, 80)
+	serve(t, 80, 81, 82)
 	synctest.Test(t, func(t *testing.T) {
-		table := newTable(t, "a.test:80")
+		table := newTable(t, "a.test:80", "203.0.113.1:81", "203.0.113.0/24:82")
 		e := enforce(t, p, table, cgroup.Options{})
 		b := newPlain(t, e)
-		b.want("tcp 203.0.113.1:80", "connection refused")
-		if _, err := table.Learn("a.test", []netpolicy.Answer{{Addr: netip.MustParseAddr("203.0.113.1"), TTL: time.Minute}}); err != nil {
-			t.Fatal(err)
+		// By a rule for one address, for others, and for none.
+		ports := func(addr, by80, by81, by82 string) {
+			t.Helper()
+			b.want("tcp "+addr+":80", by80)
+			b.want("tcp "+addr+":81", by81)
+			b.want("tcp "+addr+":82", by82)
+		}
+		const yes, no = "yes", "connection refused"
+		addrs := []string{"203.0.113.1", "203.0.113.2"}
+		ports(addrs[0], no, yes, yes)
+		ports(addrs[1], no, no, yes)
+		for _, addr := range addrs {
+			if _, err := table.Learn("a.test", []netpolicy.Answer{{Addr: netip.MustParseAddr(addr), TTL: time.Minute}}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		time.Sleep(time.Minute + netpolicy.Grace - time.Second) // nobody waits: the time is synctest's
-		b.want("tcp 203.0.113.1:80", "yes")
+		ports(addrs[0], yes, yes, yes)
+		ports(addrs[1], yes, no, yes)
+		// Other rules know the address, too.
+		if err := table.Update(policy(t, "a.test:80", "203.0.113.1:82")); err != nil {
+			t.Fatal(err)
+		}
+		ports(addrs[0], yes, no, yes)
+		ports(addrs[1], yes, no, no)
 		time.Sleep(3 * time.Second)
-		b.want("tcp 203.0.113.1:80", "connection refused")
+		ports(addrs[0], no, no, yes)
+		ports(addrs[1], no, no, no)
 	})
 }
 
