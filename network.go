@@ -152,9 +152,10 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 		return n, nil
 	}
 	if n.mode != BrokerEnforcer {
-		programs, perr := r.kernel.load()
+		programs, perr := r.kernel.take()
 		switch {
 		case perr == nil:
+			n.stop = append(n.stop, r.kernel.release)
 			n.mode = KernelEnforcer
 			err = n.byKernel(programs, resolver, c.Publish)
 		case n.mode == AutoEnforcer:
@@ -322,12 +323,38 @@ type kernel struct {
 	mu       sync.Mutex
 	programs *cgroup.Programs
 	err      error // that stays
-	closed   bool
+	users    int   // commands that have them
+	closed   bool  // with the last of them they are closed
 }
 
-func (k *kernel) load() (*cgroup.Programs, error) {
+// load has them loaded for whoever takes them.
+func (k *kernel) load() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	_, _ = k.have()
+}
+
+// take returns the programs, for a command: release has to be called then.
+func (k *kernel) take() (*cgroup.Programs, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, err := k.have()
+	if err == nil {
+		k.users++
+	}
+	return p, err
+}
+
+func (k *kernel) release() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.users--; k.users == 0 && k.closed {
+		_ = k.end()
+	}
+}
+
+// have returns the programs, which are loaded if they are not; k.mu is held.
+func (k *kernel) have() (*cgroup.Programs, error) {
 	if k.programs != nil || k.err != nil {
 		return k.programs, k.err
 	}
@@ -348,12 +375,21 @@ func lasting(err error) bool {
 	return errors.Is(err, os.ErrPermission) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL)
 }
 
+// close closes the programs: now, or when the last command that has them ends.
 func (k *kernel) close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.closed = true
+	if k.users > 0 {
+		return nil
+	}
+	return k.end()
+}
+
+// end closes the programs, which no command has; k.mu is held.
+func (k *kernel) end() error {
 	p := k.programs
-	k.programs, k.closed = nil, true
-	if p == nil {
+	if k.programs = nil; p == nil {
 		return nil
 	}
 	return p.Close()

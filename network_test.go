@@ -2,7 +2,9 @@ package nsrun_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -106,6 +110,61 @@ func TestAllowNet(t *testing.T) {
 			t.Errorf("denied: %q\n%s", with, res)
 		}
 	})
+}
+
+// TestNothingLeft: commands that are not started, or run when the Runner is closed, leave nothing, though the next sandbox
+// is made before it is wanted.
+func TestNothingLeft(t *testing.T) {
+	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
+		r := nsrun.NewRunner(nsrun.Config{
+			Project: filepath.Join(place(t), "p"), After: nsrun.Discard, Enforcer: e, Net: netpolicy.MustParse("tcp:127.0.0.1:1"),
+		})
+		for range 4 {
+			for _, timeout := range []time.Duration{0, 1} {
+				_, err := r.Run(t.Context(), nsrun.Request{Command: "true", Timeout: timeout})
+				if errors.Is(err, context.DeadlineExceeded) != (timeout > 0) {
+					t.Errorf("with a timeout of %d: %v", timeout, err)
+				}
+			}
+		}
+		x, err := r.Start(t.Context(), nsrun.Request{Command: "read line", Stdin: blocked(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			t.Errorf("while a command runs: %v", err)
+		}
+		if err := x.Signal(syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		if _, err := x.Wait(); err != nil {
+			t.Error(err)
+		}
+		// Before nsexec.Shutdown: what waits in vain is no leak behind it.
+		testenv.Eventually(t, "no child waits to be waited for", func() bool {
+			stats, err := filepath.Glob("/proc/[0-9]*/stat")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return !slices.ContainsFunc(stats, func(stat string) bool {
+				b, _ := os.ReadFile(stat)
+				return strings.Contains(string(b), fmt.Sprintf(") Z %d ", os.Getpid()))
+			})
+		})
+	})
+}
+
+// blocked is a standard input on which nothing comes.
+func blocked(t *testing.T) io.Reader {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.Close()
+		w.Close()
+	})
+	return r
 }
 
 // TestNoRules: without rules there is no network, and it is said.

@@ -89,7 +89,8 @@ func normal(ranges []portRange) []portRange {
 }
 
 // maxRanges bounds what the sets of one generation need. A policy needs so many only if
-// thousands of its rules lie in each other with thousands of different ports.
+// thousands of its rules lie in each other with thousands of different ports, or names with
+// hundreds of ports lead to thousands of addresses that have rules of their own.
 const maxRanges = 1 << 20
 
 var errRanges = errors.New("the rules have too many different sets of ports")

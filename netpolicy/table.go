@@ -340,8 +340,10 @@ func (s *state) judge(addr netip.Addr, names []givenFor, now time.Duration) (*en
 		return e, nil
 	}
 	var err error
-	e.id, err = s.sets.union(id, block.Set)
-	return e, err
+	if e.id, err = s.sets.union(id, block.Set); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // A Sink mirrors a table, for an enforcer that does not ask Decide. What it allows is what

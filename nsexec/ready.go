@@ -96,6 +96,9 @@ func (r *readySet) fill(p profile) {
 	if p.cgroup == nil {
 		r.evict()
 	}
+	if old := r.waiting[p]; old != nil { // Ready was called twice
+		r.begin(func() { old.close() })
+	}
 	r.waiting[p] = s
 }
 

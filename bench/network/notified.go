@@ -114,10 +114,12 @@ func proceed(l int) {
 	}
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(l), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 	for {
-		if p := []unix.PollFd{{Fd: int32(l), Events: unix.POLLIN}}; true {
-			if _, err := unix.Poll(p, -1); err == nil && p[0].Revents&unix.POLLIN == 0 {
-				return
-			}
+		p := []unix.PollFd{{Fd: int32(l), Events: unix.POLLIN}}
+		if _, err := unix.Poll(p, -1); err != nil {
+			continue // a signal
+		}
+		if p[0].Revents&unix.POLLIN == 0 {
+			return
 		}
 		var call struct { // struct seccomp_notif, and struct seccomp_notif_resp
 			id uint64

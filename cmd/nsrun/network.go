@@ -33,7 +33,11 @@ func (r *runner) tellNetwork() {
 	denied := r.network.Denied()
 	for i, d := range denied {
 		if i == mostDenied {
-			say("%d more were denied: --report has them all", len(denied)-i)
+			if more := len(denied) - i; r.network.Omitted > 0 {
+				say("%d more were denied, which --report has, and others that it only counts", more)
+			} else {
+				say("%d more were denied: --report has them all", more)
+			}
 			break
 		}
 		say("%s", deniedText(d))

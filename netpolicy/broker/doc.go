@@ -56,6 +56,9 @@
 // destination, which take answers from that destination only. What is denied is EPERM at once where the message
 // has an address of its own, and else an ICMP error, which is ECONNREFUSED.
 //
+// The link is made for the first message that a rule allows. Until then connect(2) of a UDP socket, which sends nothing, is
+// ENETUNREACH where C libraries only ask for their own address (port 0, or the port of a TCP rule).
+//
 // A flow that was allowed stays until nothing goes over it for two minutes. A socket that was connected, and
 // has sent nothing before its rule went, has none.
 //

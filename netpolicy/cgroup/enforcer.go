@@ -74,7 +74,7 @@ func (p *Programs) enforceIn(g *group, t *netpolicy.Table, o Options) (*Enforcer
 	e := &Enforcer{programs: p, table: t, options: o, group: g, stop: make(chan struct{})}
 	err := e.register()
 	if err != nil {
-		_ = g.remove() // the maps and the ring may be gone
+		g.discard() // the maps and the ring may be gone
 	} else if err = e.begin(); err != nil {
 		_ = e.Close()
 	}

@@ -22,6 +22,7 @@ type group struct {
 	dir    *os.File
 	parent sys.FD // owned
 	name   string
+	drop   func(cgroup *os.File) // ends what somebody may have in it, see Programs.Spare; nil: nobody has
 }
 
 // open opens a directory.
@@ -238,8 +239,17 @@ func (g *group) read(name string) (string, error) {
 // endLimit is how long processes that were killed may take to be gone.
 const endLimit = 10 * time.Second
 
+// discard removes the cgroup of a sandbox that does not begin.
+func (g *group) discard() {
+	_ = g.end()
+	_ = g.remove()
+}
+
 // end kills all processes in the cgroup and waits until they are gone.
 func (g *group) end() error {
+	if g.drop != nil {
+		g.drop(g.dir)
+	}
 	fd, err := unix.Openat(int(g.dir.Fd()), "cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err

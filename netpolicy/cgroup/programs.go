@@ -21,7 +21,7 @@ type Programs struct {
 	ring  *ring
 	count atomic.Uint32 // generations so far
 	waste chan waste
-	spare chan spare // for the next sandbox
+	spare chan *group // for the next sandbox
 	done  sync.WaitGroup
 
 	taking sync.Mutex // who takes from the ring
@@ -45,7 +45,7 @@ func (m *maps) close() {
 
 // Load loads the programs and attaches them to a new cgroup below the caller's own.
 func Load() (*Programs, error) {
-	p := &Programs{waste: make(chan waste, 64), spare: make(chan spare, 1), sandboxes: make(map[uint64]*Enforcer)}
+	p := &Programs{waste: make(chan waste, 64), spare: make(chan *group, 1), sandboxes: make(map[uint64]*Enforcer)}
 	for i := range p.maps {
 		p.maps[i].fd = sys.None
 	}
@@ -166,8 +166,8 @@ func (p *Programs) Close() error {
 	_ = p.ring.file.Close()
 	p.done.Wait()
 	select {
-	case s := <-p.spare:
-		s.discard()
+	case g := <-p.spare:
+		g.discard()
 	default:
 	}
 	p.ring.unmap()
@@ -231,23 +231,10 @@ func (p *Programs) clear(w waste) {
 	}
 }
 
-// A spare is a cgroup that was made for the next sandbox, and what somebody has in it.
-type spare struct {
-	*group
-	drop func(cgroup *os.File)
-}
-
-// discard removes it.
-func (s spare) discard() {
-	s.drop(s.dir)
-	_ = s.end()
-	_ = s.remove()
-}
-
 // Spare makes a cgroup for the next sandbox, where there is none: which takes as long as all else that is done for one. Where
 // there was one sandbox so far, it does nothing: that may be the only one. prepare is called with the cgroup before
-// anybody can have it, and may begin a process in there that executes nothing of a sandbox's yet; drop, if nobody is going
-// to have it. If no cgroup can be made the next sandbox finds out.
+// anybody can have it, and may begin a process in there that executes nothing of a sandbox's yet; drop, before the cgroup
+// goes, whether that was had or not. If no cgroup can be made the next sandbox finds out.
 func (p *Programs) Spare(prepare, drop func(cgroup *os.File)) {
 	p.mu.Lock()
 	if p.closed || p.sparing || p.served < 2 || len(p.spare) > 0 {
@@ -266,15 +253,16 @@ func (p *Programs) Spare(prepare, drop func(cgroup *os.File)) {
 	defer p.mu.Unlock()
 	p.sparing = false
 	if err == nil {
-		p.spare <- spare{g, drop}
+		g.drop = drop
+		p.spare <- g
 	}
 }
 
 // child is a cgroup for a sandbox.
 func (p *Programs) child() (*group, error) {
 	select {
-	case s := <-p.spare:
-		return s.group, nil
+	case g := <-p.spare:
+		return g, nil
 	default:
 		return p.top.child()
 	}

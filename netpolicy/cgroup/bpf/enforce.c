@@ -205,8 +205,10 @@ static inline void tell(struct event *e) {
 		b->told = 0;
 	}
 	e->pid = bpf_get_current_pid_tgid() >> 32;
-	if (b->told++ >= EVENTS_A_SECOND || bpf_ringbuf_output(&events, e, sizeof(*e), 0))
+	if (b->told >= EVENTS_A_SECOND || bpf_ringbuf_output(&events, e, sizeof(*e), 0))
 		__sync_fetch_and_add(&b->lost, e->count);
+	else
+		b->told++;
 }
 
 // denied has it told that something is not allowed.
