@@ -10,8 +10,9 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// TestCloseMeanwhile: programs that are closed while a sandbox begins refuse it, and nothing is left.
-func TestCloseMeanwhile(t *testing.T) {
+// loaded are programs, in a test that leaves nothing.
+func loaded(t *testing.T) *Programs {
+	t.Helper()
 	testenv.Leaks(t)
 	testenv.NeedRoot(t)
 	p, err := Load()
@@ -21,6 +22,12 @@ func TestCloseMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+// TestCloseMeanwhile: programs that are closed while a sandbox begins refuse it, and nothing is left.
+func TestCloseMeanwhile(t *testing.T) {
+	p := loaded(t)
 	table, err := netpolicy.NewTable(netpolicy.Policy{})
 	if err != nil {
 		t.Fatal(err)

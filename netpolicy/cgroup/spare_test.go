@@ -1,29 +1,17 @@
 package cgroup
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
 // TestSpare: from the second sandbox on the next one's cgroup can be made before it is wanted. It is had by one, and
 // what was prepared in it is dropped when it goes.
 func TestSpare(t *testing.T) {
-	testenv.Leaks(t)
-	testenv.NeedRoot(t)
-	p, err := Load()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EPERM) {
-		testenv.Skip(t, "bpf", err.Error())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := loaded(t)
 	var prepared, dropped []*os.File
 	spare := func() {
 		p.Spare(func(f *os.File) { prepared = append(prepared, f) }, func(f *os.File) { dropped = append(dropped, f) })
