@@ -16,7 +16,7 @@ type entry struct {
 	until time.Duration // the first of its names expires then
 	ports Set
 	host  string // the latest of its names
-	id    uint32 // of what a Sink allows: ports, and what is allowed around the address; 0: no ports
+	id    uint32 // what a Sink is told: the set of ports, and of its Block; 0 where ports is empty
 }
 
 type link = atomic.Pointer[entry]

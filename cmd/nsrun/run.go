@@ -257,6 +257,7 @@ func run(args []string) int {
 
 // all is everything but the report.
 func (r *runner) all() int {
+	// First where a session is opened, which may be one of those; else while programs load.
 	resumes := r.o.session != "" || r.o.on != ""
 	if resumes {
 		tellRecovered()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -87,9 +88,9 @@ type keys struct {
 
 // delete takes them out of the maps.
 func (k *keys) delete(m *maps) error {
-	addrs := make([]blockKey, 0, len(k.learned))
-	for _, a := range k.learned {
-		addrs = append(addrs, a)
+	blocks := slices.Clone(k.blocks)
+	for _, key := range k.learned {
+		blocks = append(blocks, key)
 	}
-	return errors.Join(removeAll(m[mapBlocks], k.blocks), removeAll(m[mapPorts], k.ports), removeAll(m[mapBlocks], addrs))
+	return errors.Join(removeAll(m[mapBlocks], blocks), removeAll(m[mapPorts], k.ports))
 }
