@@ -28,20 +28,20 @@ import (
 // dropIn runs what bubblewrap's command line asks for. With extensions our own
 // options are known too.
 func dropIn(argv []string, extensions bool) int {
+	d := dropped{words: argv[1:], own: extensions}
 	if len(argv) == 2 && argv[1] == "--version" {
-		return version012()
+		return d.version()
 	}
 	if err := privileges(); err != "" {
-		_, _ = os.Stderr.WriteString(bwrap.Message(false, bwrap.SeverityError, err))
+		d.say(false, bwrap.SeverityError, err)
 		return 1
 	}
-	d := dropped{plainShm: !extensions}
 	cfg, err := bwrap.Parse(argv[1:], bwrap.Env{
 		UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Caps: effectiveCaps(), Extensions: extensions,
 		ReadFD: d.readFD, UserNamespaces: haveUserNamespaces,
 	})
 	for _, w := range cfg.Warnings {
-		_, _ = os.Stderr.WriteString(bwrap.Message(w.LevelPrefix, bwrap.SeverityWarning, w.Text))
+		d.say(w.LevelPrefix, bwrap.SeverityWarning, w.Text)
 	}
 	if stop, ok := errors.AsType[bwrap.Stop](err); ok {
 		switch stop {
@@ -49,7 +49,7 @@ func dropIn(argv []string, extensions bool) int {
 			_, _ = os.Stdout.WriteString(bwrap.Usage(argv[0], extensions))
 			return 0
 		case bwrap.StopVersion:
-			return version012()
+			return d.version()
 		}
 		_, _ = os.Stderr.WriteString(bwrap.Usage(argv[0], extensions))
 		d.cfg = cfg
@@ -68,13 +68,32 @@ func dropIn(argv []string, extensions bool) int {
 	if killed, ok := errors.AsType[*nsexec.KilledError](err); ok {
 		return 128 + int(killed.Signal) // as where it dies a moment later
 	}
-	_, _ = os.Stderr.WriteString(bwrap.Message(cfg.LevelPrefix, bwrap.SeverityError, d.message(err)))
+	text := d.message(err)
+	if d.own {
+		if hint := bwrapHint(d.words, text); hint != "" {
+			text += " (" + hint + ")"
+		}
+	}
+	d.say(cfg.LevelPrefix, bwrap.SeverityError, text)
 	return d.failed(err)
 }
 
-func version012() int {
+// version prints what bubblewrap prints, or what we do.
+func (d *dropped) version() int {
+	if d.own {
+		return version(nil)
+	}
 	_, _ = os.Stdout.WriteString("bubblewrap 0.12.0\n")
 	return 0
+}
+
+// say prints one of bubblewrap's messages, under the name that we were called by.
+func (d *dropped) say(levelPrefix bool, severity int, text string) {
+	program := "bwrap"
+	if d.own {
+		program = "nsrun"
+	}
+	_, _ = os.Stderr.WriteString(bwrap.Message(program, levelPrefix, severity, text))
 }
 
 // privileges says why this process may not do what it is asked for: as a program
@@ -141,8 +160,9 @@ type dropped struct {
 	block   bwrap.Opt[int]
 	signals chan os.Signal // to be passed on
 	read    []int          // descriptors that were read while parsing
-	// plainShm gives /dev/shm the mode that bubblewrap gives it.
-	plainShm bool
+	words   []string       // the command line
+	// own is set where we are called by our own name: not all is bubblewrap's then.
+	own bool
 }
 
 // prepare says in terms of package nsexec what the options ask for.
@@ -426,7 +446,7 @@ func (d *dropped) wait() int {
 	if _, exited := errors.AsType[*exec.ExitError](err); exited {
 		status = exitStatus(d.cmd.ProcessState)
 	} else if err != nil {
-		_, _ = os.Stderr.WriteString(bwrap.Message(d.cfg.LevelPrefix, bwrap.SeverityError, err.Error()))
+		d.say(d.cfg.LevelPrefix, bwrap.SeverityError, err.Error())
 		status = 1
 	}
 	if d.cfg.JSONStatusFD.Set {

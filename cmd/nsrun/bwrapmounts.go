@@ -28,7 +28,7 @@ func (d *dropped) mounts() error {
 			continue // which does not exist
 		}
 		var m mounts.Mount
-		dropin.Mount(&m, op, d.cfg.UnsharePID || d.cfg.PIDNS.Set, d.plainShm)
+		dropin.Mount(&m, op, d.cfg.UnsharePID || d.cfg.PIDNS.Set, !d.own)
 		if !path.IsAbs(m.Target) {
 			m.Target = "/" + m.Target
 		}

@@ -51,7 +51,7 @@ func help(args []string) int {
 		}
 		return 0
 	}
-	return fail(&usageError{"help", "no verb " + quote(args[0])})
+	return fail(&usageError{"help", "no verb " + quote(args[0]) + didYouMean(nearVerb(args[0]))})
 }
 
 const runHelp = `The command sees the host's files, read-only, without secrets; the project
@@ -75,10 +75,6 @@ modes, owners, attributes) is said on standard error. Times are not in the patch
 func printFlags(fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		arg, usage := flag.UnquoteUsage(f)
-		dashes := "--"
-		if len(f.Name) == 1 {
-			dashes = "-"
-		}
-		fmt.Fprintf(os.Stdout, "  %-22s %s\n", strings.TrimRight(dashes+f.Name+" "+arg, " "), usage)
+		fmt.Fprintf(os.Stdout, "  %-22s %s\n", strings.TrimRight(dashed(f.Name)+" "+arg, " "), usage)
 	})
 }

@@ -38,16 +38,13 @@ func main() {
 		if run := action(os.Args[1]); run != nil {
 			os.Exit(run(os.Args[2:]))
 		}
-		first := os.Args[1]
-		if first == "-h" {
+		switch first := os.Args[1]; {
+		case first == "-h":
 			os.Exit(help(nil))
+		case first != "" && first[0] != '-' && !isProgram(first):
+			os.Exit(noVerb(os.Args[1:]))
 		}
-		status := dropIn(os.Args, true)
-		if status != 0 && first != "" && first[0] != '-' {
-			// A command without any option has nothing mounted to be found in.
-			_ = help([]string{first})
-		}
-		os.Exit(status)
+		os.Exit(dropIn(os.Args, true))
 	}
 	os.Exit(help(nil))
 }

@@ -29,7 +29,7 @@ func mcp(args []string) int {
 	if _, err := mcpargs.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return help([]string{"mcp"})
 	} else if err != nil {
-		return fail(&usageError{"mcp", flagText(err)})
+		return fail(wrongFlag("mcp", err))
 	}
 	path, err := beside(mcpargs.Program)
 	if err == nil {

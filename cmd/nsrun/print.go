@@ -92,6 +92,10 @@ func hint(err error) string {
 			return "try: nsrun doctor"
 		case "overlay":
 			return "try: nsrun doctor, or nsrun run --direct"
+		case "exec":
+			if errors.Is(e.Err, unix.ENOENT) && shellText(e.Path) {
+				return "a line for a shell is run by: " + quoteCommand([]string{"nsrun", "run", "-c", e.Path})
+			}
 		case "chdir":
 			return "try: nsrun run -C DIR, or --ro DIR to show it"
 		}
@@ -109,10 +113,7 @@ func hint(err error) string {
 		return "try: nsrun commit " + r.id + " PATH…"
 	}
 	if e, ok := errors.AsType[*overlay.Error](err); ok && (e.Op == "open session" || e.Op == "remove session") && errors.Is(err, os.ErrNotExist) {
-		if _, err := os.Lstat(e.Path); err == nil && !filepath.IsAbs(e.Path) {
-			return "a session comes before paths: last is the newest one"
-		}
-		return "try: nsrun ls"
+		return noSessionHint(e.Path)
 	}
 	if u, ok := errors.AsType[*unknownError](err); ok && u.try != "" {
 		return "try: " + u.try

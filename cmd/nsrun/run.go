@@ -129,7 +129,7 @@ func parseRun(args []string) (*runOptions, error) {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, err
 		}
-		return nil, &usageError{"run", flagText(err)}
+		return nil, wrongFlag("run", err)
 	}
 	o.command = fs.Args()
 	if o.shellSet {

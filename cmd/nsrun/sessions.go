@@ -38,7 +38,7 @@ func parseVerb(name string, args []string, define func(*flag.FlagSet)) (rest []s
 			return nil, help([]string{name}), false
 		}
 		if err != nil {
-			return nil, fail(&usageError{name, flagText(err)}), false
+			return nil, fail(wrongFlag(name, err)), false
 		}
 		left := fs.Args()
 		if n := len(args) - len(left); len(left) == 0 || n > 0 && args[n-1] == "--" {

@@ -71,11 +71,12 @@ const (
 	SeverityWarning = 4
 )
 
-// Message returns a line for standard error. Every message starts with "bwrap",
-// whatever the program is called.
-func Message(levelPrefix bool, severity int, text string) string {
+// Message returns a line for standard error. Bubblewrap's start with "bwrap", whatever
+// it is called; ours with the program's name.
+func Message(program string, levelPrefix bool, severity int, text string) string {
+	line := program + ": " + text + "\n"
 	if levelPrefix {
-		return "<" + string(rune('0'+severity)) + ">bwrap: " + text + "\n"
+		line = "<" + string(rune('0'+severity)) + ">" + line
 	}
-	return "bwrap: " + text + "\n"
+	return line
 }

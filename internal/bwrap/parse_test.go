@@ -192,15 +192,17 @@ func TestErrors(t *testing.T) {
 
 func TestMessage(t *testing.T) {
 	for _, tc := range []struct {
+		program  string
 		prefix   bool
 		severity int
 		want     string
 	}{
-		{false, SeverityError, "bwrap: x\n"},
-		{true, SeverityError, "<3>bwrap: x\n"},
-		{true, SeverityWarning, "<4>bwrap: x\n"},
+		{"bwrap", false, SeverityError, "bwrap: x\n"},
+		{"bwrap", true, SeverityError, "<3>bwrap: x\n"},
+		{"bwrap", true, SeverityWarning, "<4>bwrap: x\n"},
+		{"nsrun", false, SeverityError, "nsrun: x\n"},
 	} {
-		if got := Message(tc.prefix, tc.severity, "x"); got != tc.want {
+		if got := Message(tc.program, tc.prefix, tc.severity, "x"); got != tc.want {
 			t.Errorf("%q, want %q", got, tc.want)
 		}
 	}

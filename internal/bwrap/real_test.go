@@ -83,7 +83,7 @@ func agree(t *testing.T, real string, args []string, tc parseCase) {
 // printed is what a program has to print of a result without a command to run.
 func printed(name string, c *Config, err error) (stdout, stderr string, exit int) {
 	for _, w := range c.Warnings {
-		stderr += Message(w.LevelPrefix, SeverityWarning, w.Text)
+		stderr += Message("bwrap", w.LevelPrefix, SeverityWarning, w.Text)
 	}
 	switch err {
 	case StopHelp:
@@ -93,7 +93,7 @@ func printed(name string, c *Config, err error) (stdout, stderr string, exit int
 	case StopNoCommand:
 		return "", stderr + onlyUsage(Usage(name, false)), 1
 	}
-	return "", stderr + Message(c.LevelPrefix, SeverityError, err.Error()), 1
+	return "", stderr + Message("bwrap", c.LevelPrefix, SeverityError, err.Error()), 1
 }
 
 // onlyUsage cuts a help text after its first line.

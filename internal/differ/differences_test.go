@@ -49,6 +49,8 @@ var allMeant = []*meant{
 		reason: "The monitor is a Go program, with threads and handlers for signals; PID 1 blocks all signals but those it acts upon."},
 	{name: "Called as nsrun", line: `.*\(as nsrun\)`, key: "in.file./.*/shm", real: `"040755 .*"`, ours: `"041777 .*"`,
 		reason: "In a /dev of --dev the directory shm has mode 1777, as hosts have it. Called as bwrap it has 0755, as bubblewrap's."},
+	{name: "Called as nsrun", line: `.*\(as nsrun\)`, key: `(\d+\.)?stderr`, real: `"(.*\\n)?(<\d>)?bwrap: .*"`, ours: `"(.*\\n)?(<\d>)?nsrun: .*"`,
+		reason: "Messages begin with nsrun:, and may end with a hint."},
 	{name: "Mount propagation", key: `in.mount.* propagation`, real: `"master"`, ours: `""`, root: true,
 		reason: "What the host mounts or unmounts after the start does not arrive in the sandbox: mounts are private, where bubblewrap's are slaves. Otherwise it would appear in read-only trees, writable."},
 	{name: "What is read-only in /proc", key: `in.mount.*( root| source| super| propagation|/bus|/irq)`, real: missing, ours: anything, root: true,
