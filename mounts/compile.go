@@ -124,6 +124,7 @@ type compiler struct {
 
 	plan   Plan
 	index  int               // of the mount that is being added
+	on     []footing         // of the mounts; nil: none needs one
 	kept   []keptMount       // for later remounts
 	hidden int               // names in base that are taken
 	flags  map[string]uint64 // classic: of the mounts made so far, by target
@@ -155,6 +156,9 @@ func (p Plan) Compile(b *prog.Builder, o Options) error {
 func (p Plan) compile(b *prog.Builder, o Options) error {
 	c := compiler{Builder: b, o: o, plan: p}
 	c.statx = b.Zero(statxSize)
+	if !o.Bubblewrap { // which has nothing of the kind
+		c.on = p.footings()
+	}
 	if p.inPlace() && o.UserNamespace && !o.Classic {
 		return c.inPlace(p)
 	}

@@ -388,14 +388,21 @@ func (c *compiler) data(m *Mount) {
 }
 
 func (c *compiler) block(m *Mount) {
+	c.pin(m)
 	c.Step("block", m.Target)
 	rel := relative(m.Target)
 	dst := c.Slot()
-	// A link at the target is followed: what it leads to is what is meant. What
-	// the caller may not reach, the command cannot reach either.
-	how, size := c.howIn(2)
-	open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst)
-	gone := open.Tolerate(enoent, enotdir, syscall.EACCES).OnTolerated()
+	var gone prog.Label
+	if f := c.footing(); f.base != "" {
+		// Nor is what the caller may not reach left as it is: the command could open it up.
+		gone = c.below(f.base, m.Target, dst, m.Optional)
+	} else {
+		// A link at the target is followed: what it leads to is what is meant. What
+		// the caller may not reach, the command cannot reach either.
+		how, size := c.howIn(2)
+		open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst)
+		gone = open.Tolerate(enoent, enotdir, syscall.EACCES).OnTolerated()
+	}
 	c.statMode(dst)
 	isDir := c.If(c.statx+statxModeOffset&^3, sIFMT, sIFDIR)
 	c.cover(dst, "f")

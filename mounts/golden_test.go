@@ -46,6 +46,10 @@ func TestCompile(t *testing.T) {
 		{"block", mounts.Plan{
 			mounts.ROBind("/", "/"), mounts.Block("/home/me/.ssh"), mounts.Chmod(0, "/gone").Try(), mounts.Remount("/x").Try(),
 		}, mounts.Options{UserNamespace: true}},
+		{"pins", mounts.Plan{
+			mounts.ROBind("/", "/"), mounts.Bind("/home/me/src", "/home/me/src"), mounts.Block("/home/me/src/a/.env"), mounts.ROBind("/opt", "/home/me/src/a/b/c"),
+			mounts.Tmpfs("/tmp"), mounts.ROBind("/opt", "/tmp/x/y"),
+		}, mounts.Options{UserNamespace: true}},
 		{"devices", mounts.Plan{
 			mounts.Dev("/dev"), mounts.Mqueue("/dev/mqueue"),
 		}, mounts.Options{UserNamespace: true}},

@@ -28,6 +28,10 @@ const (
 // eye. Make one with Bind, Tmpfs, Proc and so on; the modifiers (Mount.RO,
 // Mount.Try, …) return changed copies.
 //
+// A directory between a writable mount and what a later step mounts below it cannot be
+// renamed or removed, and behind the target of a bind or an overlay that is writable no
+// link is followed: commands could have put it there.
+//
 // Sources are paths of the host, resolved in the sandbox's own copy of the
 // host's mounts just before they are needed. Targets are paths of the sandbox;
 // symbolic links in their parents are followed inside the new root only, and a

@@ -87,8 +87,23 @@ func (c *compiler) done(dir prog.Slot) {
 // target leaves a descriptor of where a mount goes, made if it is missing. t is
 // the tree that will go there.
 func (c *compiler) target(m *Mount, t tree, s shape) prog.Slot {
+	c.pin(m)
 	rel := relative(m.Target)
 	dst := c.Slot()
+	like := prog.Int(-1)
+	if s == likeTree {
+		like = t.fd.Arg()
+	}
+	if f := c.footing(); f.base != "" {
+		if m.MustExist {
+			c.below(f.base, m.Target, dst, false)
+			return dst
+		}
+		c.made(f.base, m.Target, dst, func() {
+			c.Call(prog.Target, c.root.Arg(), c.String(rel), like, prog.Int(m.parentPerm())).To(dst)
+		})
+		return dst
+	}
 	how, size := c.howIn(0)
 	plain := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst).TolerateAny().OnSuccess()
 	if m.MustExist {
@@ -96,10 +111,6 @@ func (c *compiler) target(m *Mount, t tree, s shape) prog.Slot {
 		c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst)
 		c.refuseLink(dst)
 	} else {
-		like := prog.Int(-1)
-		if s == likeTree {
-			like = t.fd.Arg()
-		}
 		c.Call(prog.Target, c.root.Arg(), c.String(rel), like, prog.Int(m.parentPerm())).To(dst)
 	}
 	c.Here(plain)
