@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -85,6 +86,9 @@ func (r *Runner) Start(ctx context.Context, q Request) (*Execution, error) {
 }
 
 func (r *Runner) begin(x *Execution) (err error) {
+	if secureexec.On() {
+		return &Error{Op: "run", Err: secureexec.Err}
+	}
 	if err := r.config.check(); err != nil {
 		return err
 	}

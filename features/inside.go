@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/secureexec"
 )
 
 // insideName is argv[0] of this program, started again to try things in
@@ -16,7 +18,7 @@ import (
 const insideName = "nsrun:probe"
 
 func init() {
-	if len(os.Args) > 0 && os.Args[0] == insideName {
+	if len(os.Args) > 0 && os.Args[0] == insideName && !secureexec.On() {
 		inside()
 		os.Exit(0)
 	}
@@ -111,7 +113,7 @@ func pidProc(dir string) error {
 }
 
 func init() {
-	if len(os.Args) == 2 && os.Args[0] == insideName+"-proc" {
+	if len(os.Args) == 2 && os.Args[0] == insideName+"-proc" && !secureexec.On() {
 		if err := unix.Mount("proc", os.Args[1], "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 			_, _ = os.Stdout.WriteString(err.Error())
 		}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -508,6 +509,9 @@ func (c *Cmd) Start() error {
 	}()
 	if c.Err != nil {
 		return c.Err
+	}
+	if secureexec.On() {
+		return &Error{Op: "start", Path: c.Path, Err: secureexec.Err}
 	}
 	if c.Path == "" && !c.Bubblewrap {
 		return &Error{Op: "exec", Err: errors.New("no command")}

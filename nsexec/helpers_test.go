@@ -27,6 +27,7 @@ func init() {
 		"calls": helpCalls, "loopback": helpLoopback, "trace": helpTrace, "tiocsti": helpTiocsti,
 		"files": helpFiles, "group": helpGroup, "chrooted": helpChrooted, "climb": helpClimb,
 		"hold": helpHold, "victim": helpVictim, "scan": helpScan, "abstract": helpAbstract,
+		"elevated": helpElevated,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -23,7 +24,7 @@ const tmpfsName = "nsrun:tmpfs"
 const tmpfsSocket = 3
 
 func init() {
-	if len(os.Args) > 0 && os.Args[0] == tmpfsName {
+	if len(os.Args) > 0 && os.Args[0] == tmpfsName && !secureexec.On() {
 		os.Exit(sendTmpfs())
 	}
 }

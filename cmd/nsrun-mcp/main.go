@@ -29,6 +29,7 @@ import (
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/mcpargs"
+	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
@@ -53,6 +54,9 @@ func fail(err error) int {
 
 // serve serves until the client is gone, or a signal ends it.
 func serve(args []string) int {
+	if secureexec.On() {
+		return fail(secureexec.Err)
+	}
 	o, err := mcpargs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		say("try: nsrun help mcp")

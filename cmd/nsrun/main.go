@@ -11,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/secureexec"
 )
 
 // How this program speaks:
@@ -31,6 +33,9 @@ func init() {
 }
 
 func main() {
+	if secureexec.On() {
+		os.Exit(refuseElevated(os.Args))
+	}
 	if filepath.Base(os.Args[0]) == "bwrap" {
 		os.Exit(dropIn(os.Args, false))
 	}
@@ -47,4 +52,18 @@ func main() {
 		os.Exit(dropIn(os.Args, true))
 	}
 	os.Exit(help(nil))
+}
+
+// refuseElevated says that this program does nothing for a caller who has less rights, whatever it is
+// asked for.
+func refuseElevated(argv []string) int {
+	if len(argv) == 0 || filepath.Base(argv[0]) != "bwrap" {
+		return fail(secureexec.Err)
+	}
+	text := privileges()
+	if text == "" {
+		text = secureexec.Err.Error()
+	}
+	(&dropped{}).say(false, bwrap.SeverityError, text)
+	return 1
 }

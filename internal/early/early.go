@@ -21,6 +21,7 @@ import (
 	"unsafe"
 
 	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/secureexec"
 )
 
 // The rules of package reexec's child apply to all of this file, and more: there
@@ -63,7 +64,7 @@ func start(stack unsafe.Pointer) (clone bool) {
 	argc := *(*int)(stack)
 	argv := unsafe.Add(stack, 8)
 	flags := uintptr(0)
-	if argc >= 3 {
+	if argc >= 3 && !secureexec.OnStack(stack) {
 		flags = wanted(argc, argv)
 	}
 	if flags == 0 {

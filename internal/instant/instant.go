@@ -27,6 +27,7 @@ import (
 	"github.com/nsrun/nsrun/internal/dropin"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -75,7 +76,9 @@ var environment [2]uintptr
 // number of arguments, the arguments, a null pointer, the environment, a null
 // pointer. It returns where the usual way has to be gone.
 func run(stack unsafe.Pointer) {
-	try(stack)
+	if !secureexec.OnStack(stack) { // main refuses that
+		try(stack)
+	}
 	// The runtime takes signals over, also those that are ignored; bubblewrap lets
 	// only SIGCHLD be what it always is.
 	for n := uintptr(1); n <= 64; n++ {

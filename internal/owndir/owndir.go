@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -25,6 +26,9 @@ import (
 // /tmp is. Links on the way are the user's business (/home may be one), but the last name
 // must not be one, and what is made is made below no link.
 func Open(path string, create bool) (_ sys.FD, real string, err error) {
+	if secureexec.On() {
+		return sys.None, "", &fs.PathError{Op: "open", Path: path, Err: secureexec.Err}
+	}
 	if path, err = filepath.Abs(path); err != nil {
 		return sys.None, "", &fs.PathError{Op: "open", Path: path, Err: err}
 	}

@@ -122,7 +122,7 @@ func TestImports(t *testing.T) {
 		}
 		for _, imp := range f.Imports {
 			switch imp.Path.Value {
-			case `"os"`, `"syscall"`, `"unsafe"`, `"github.com/nsrun/nsrun/internal/prog"`:
+			case `"os"`, `"syscall"`, `"unsafe"`, `"github.com/nsrun/nsrun/internal/prog"`, `"github.com/nsrun/nsrun/internal/secureexec"`:
 			default:
 				t.Errorf("%s imports %s", e.Name(), imp.Path.Value)
 			}

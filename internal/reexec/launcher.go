@@ -29,6 +29,7 @@ import (
 	"unsafe"
 
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/secureexec"
 )
 
 // LauncherName is argv[0] of the launcher.
@@ -43,7 +44,7 @@ const ControlFd = 3
 var InProcess bool
 
 func init() {
-	if len(os.Args) > 0 && os.Args[0] == LauncherName {
+	if len(os.Args) > 0 && os.Args[0] == LauncherName && !secureexec.On() {
 		launch()
 	}
 }
