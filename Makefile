@@ -9,10 +9,10 @@
 #              network by rules with none and with a proxy
 # make lint    gofmt, vet, staticcheck, govulncheck
 # make fuzz    every fuzz test for FUZZTIME
-# make cross   arm64: compiles, and is vetted
+# make cross   arm64, and other systems: compiles, and is vetted
 # make generate
 #              the man page and the completions, from the tables; the kernel's programs,
-#              from C
+#              from C; the stubs for other systems, from what is exported on Linux
 # make install, make uninstall
 #              what was built, below DESTDIR and PREFIX; make install-bwrap: a link
 #              to it that is called bwrap
@@ -56,7 +56,7 @@ need = need() { \
 		echo "$$1 is missing: install the package $$2" >&2; return 1; \
 	fi; }
 
-.PHONY: all build generate install install-bwrap uninstall demo test test-bwrap test-clients race bench lint fuzz cross deps clean
+.PHONY: all build generate stubs install install-bwrap uninstall demo test test-bwrap test-clients race bench lint fuzz cross deps clean
 .NOTPARALLEL:
 
 all: build
@@ -68,7 +68,10 @@ build:
 CLANG = clang-14
 BPF2GO = github.com/cilium/ebpf/cmd/bpf2go@v0.22.0
 
-generate: build
+stubs:
+	$(GO) run ./internal/linuxonly/gen
+
+generate: build stubs
 	@$(need); need $(CLANG) $(CLANG); need llvm-strip-14 llvm-14
 	cd netpolicy/cgroup && GOPACKAGE=main $(GO) run $(BPF2GO) -cc $(CLANG) -strip llvm-strip-14 -target bpfel \
 		-no-global-types -output-dir gen enforce bpf/enforce.c -- -O2 -Wall -Wextra -Werror -Wno-missing-field-initializers
@@ -178,6 +181,9 @@ cross:
 	$(STATIC) GOARCH=arm64 $(GO) build -trimpath -ldflags="-s -w $(EARLY)" -o /dev/null ./cmd/nsrun
 	GOARCH=arm64 $(GO) build ./...
 	GOARCH=arm64 $(GO) vet ./...
+	for os in darwin windows; do for arch in amd64 arm64; do \
+		echo "$$os $$arch"; GOOS=$$os GOARCH=$$arch $(GO) build ./... && GOOS=$$os GOARCH=$$arch $(GO) vet ./... || \
+		{ echo "a file that needs Linux begins with //go:build linux; then make generate" >&2; exit 1; }; done; done
 	@if command -v qemu-aarch64-static >/dev/null; then \
 		GOARCH=arm64 $(GO) test -exec qemu-aarch64-static ./internal/prog ./mounts; \
 	else echo "SKIPPED: tests on arm64 (they need the package qemu-user-static)"; fi

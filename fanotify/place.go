@@ -1,3 +1,5 @@
+//go:build linux
+
 package fanotify
 
 // A place is where a directory is: a name in another one. Renaming a directory changes one

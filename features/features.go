@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package features finds out what this kernel, as it is configured and as far as
 // this process may use it, can do: by trying, never by its version.
 package features

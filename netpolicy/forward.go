@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -61,10 +60,9 @@ func (r *Resolver) ask(ctx context.Context, server netip.AddrPort, name string, 
 // exchange asks once. The socket is a new one for each question, so that whoever wants to
 // forge an answer has to guess its port too.
 func (r *Resolver) exchange(ctx context.Context, network string, server netip.AddrPort, name string, typ dnsmessage.Type) (*dnsmessage.Message, error) {
-	// Not crypto/rand: a dozen packages are initialised with it at each start.
-	var random [2 + 254]byte // so many come all at once
-	if n, err := unix.Getrandom(random[:], 0); err != nil || n != len(random) {
-		return nil, errors.New("getrandom gives nothing")
+	var random [2 + 254]byte
+	if err := fill(random[:]); err != nil {
+		return nil, err
 	}
 	wire := name + "."
 	if r.MixCase {

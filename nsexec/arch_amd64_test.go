@@ -1,3 +1,5 @@
+//go:build linux
+
 package nsexec_test
 
 // auditX32: this architecture has a second set of system calls.

@@ -43,6 +43,8 @@ const (
 	PartMade    = prog.PartMade    // the target is there and is something else
 )
 
+var errGone = errors.New("the sandbox went away before the command was executed")
+
 // KilledError is the cause where PID 1, or what stands in for it, ended by a
 // signal before it could say that the command was executed. It may have been, a
 // moment ago.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package nsexec
 
 import (
@@ -150,8 +152,6 @@ var (
 var errInherit = errors.New("descriptors can be inherited only from a program that is its own launcher, with its own standard descriptors")
 
 var errCgroupInherit = errors.New("with Inherit there can be no Cgroup")
-
-var errGone = errors.New("the sandbox went away before the command was executed")
 
 // readRecord reads one Record; the end of them is errGone.
 func readRecord(f *os.File) (r prog.Record, err error) {

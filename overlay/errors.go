@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // An Error says which step failed on which file, and why. Err keeps the errno,
@@ -26,9 +25,9 @@ func (e *Error) Error() string {
 	s += ": " + e.Err.Error()
 	// What these two say by themselves does not help anybody here.
 	switch {
-	case errors.Is(e.Err, unix.ELOOP):
+	case errors.Is(e.Err, syscall.ELOOP):
 		s += " (a symbolic link is where a directory or file was expected)"
-	case errors.Is(e.Err, unix.EXDEV):
+	case errors.Is(e.Err, syscall.EXDEV):
 		s += " (something is mounted inside the root)"
 	}
 	return s

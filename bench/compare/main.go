@@ -1,3 +1,5 @@
+//go:build linux
+
 // Compare measures nsrun side by side with bwrap, in one run, the two taking
 // turns, and prints medians. Started by root it measures as an ordinary user.
 //

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Network measures what a network by rules costs, side by side with none of it and with an
 // HTTP CONNECT proxy, the ways taking turns, and prints medians: on the loopback device, from
 // a server in another process. Started by root it measures as root, with programs in

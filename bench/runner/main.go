@@ -1,3 +1,5 @@
+//go:build linux
+
 // Runner measures nsrun.Runner.Run("true") with an overlay over a project, side by side
 // with exec.Command("true"), the ways taking turns, and prints medians, and what the
 // fastest tenth stayed below. Started by root it measures as root and once more as an

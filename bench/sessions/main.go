@@ -1,3 +1,5 @@
+//go:build linux
+
 // Sessions measures sessions on a disk, side by side with what does the same work
 // without them, in one run, the two taking turns, and prints medians. Started by root
 // it measures as an ordinary user.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Watch measures what watching costs those who write: 4 processes create, write, rename
 // and remove files in new nested directories, unwatched and watched by each engine, taking
 // turns, and prints medians.

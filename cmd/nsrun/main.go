@@ -1,3 +1,5 @@
+//go:build linux
+
 // The runtime would open files of the cgroup, to find a limit for processors that does
 // not matter here; options could name the numbers of their descriptors.
 //

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package ask asks people on their terminal.
 //
 // The controlling terminal is opened anew for each question: standard input may be

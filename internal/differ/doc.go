@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package differ compares nsrun with bubblewrap 0.12.0, by running both.
 //
 // Every command line of a table, and as many more from a generator, is given to

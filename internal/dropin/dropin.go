@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package dropin says in terms of packages nsexec and mounts what bubblewrap's
 // options ask for, as far as that is possible with the options alone. What takes
 // descriptors, or questions to the system, its callers add.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package early begins a sandbox before the Go runtime of the nsrun command does.
 //
 // Starting the runtime costs about as much as making namespaces. The two do not

@@ -1,3 +1,5 @@
+//go:build linux
+
 #include "textflag.h"
 
 // nsrun_early is the entry point of the nsrun command: it calls run, which does all

@@ -1,3 +1,5 @@
+//go:build linux
+
 #include "textflag.h"
 
 // nsrun_early is the entry point of the nsrun command: see entry_amd64.s. g is a

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package instant runs bubblewrap's common command lines without the Go runtime.
 //
 // Starting the runtime takes a process about as long as bubblewrap takes for all it

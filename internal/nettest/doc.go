@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package nettest drives whatever enforces netpolicy with the cases of
 // internal/netcases. It has the world that they happen in, a network namespace in which
 // every address answers, a DNS server that can lie, the Probe that tries things inside of

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package owndir opens directories in which a program keeps what is nobody else's
 // business: nobody else can have put another one in their place.
 package owndir

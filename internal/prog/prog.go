@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package prog builds Programs: flat lists of system calls, laid out in memory
 // before a process is cloned, which the clone runs without allocating, without
 // locks and without the Go scheduler.
@@ -110,23 +112,6 @@ func (s *Step) path() string {
 
 // Where is the step's operation and path.
 func (s *Step) Where() (op, path string) { return s.Op, s.path() }
-
-// Part is the part of a step that failed, where that makes a difference.
-type Part uint8
-
-// The parts.
-const (
-	PartNone    Part = iota
-	PartSource       // finding the source
-	PartParents      // making the parents of the target
-	PartTarget       // making or opening the target
-	PartSymlink      // the target is a symbolic link
-	PartNotDir       // a directory goes where something else is
-	PartNotFile      // something else goes where a directory is
-	PartContent      // filling what was made
-	PartChanged      // the source is not what it was to be
-	PartMade         // the target exists, and is something else
-)
 
 // partShift is where a Record's errno has the part, if the operation knows it
 // better than the step.

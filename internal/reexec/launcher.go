@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package reexec is the second stage of a program that embeds nsrun: started
 // again under another name, the program is a small process, the launcher, that
 // clones sandboxes for it, so that the program itself, with its heap and its

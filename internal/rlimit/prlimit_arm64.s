@@ -1,3 +1,5 @@
+//go:build linux
+
 #include "textflag.h"
 
 // func prlimit(resource uintptr, old *Limit)

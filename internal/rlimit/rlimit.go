@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package rlimit knows the limit of open files that the process was executed with.
 // Package syscall raises it when a Go program starts, and only that package knows
 // what it was, for the commands that it executes itself.

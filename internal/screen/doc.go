@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package screen shows lines of text on a terminal and reads keys from it, for programs
 // that take the whole window.
 //

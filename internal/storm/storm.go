@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package storm makes much happen in a directory at once, for tests and measurements of
 // what watches it: processes create, write, rename and remove files in new nested
 // directories, some of which are renamed while they are filled.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package strike runs a program and lets something go wrong at one of its system
 // calls: it is killed there, or the call fails. Only tests import it.
 //

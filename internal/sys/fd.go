@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package sys wraps system calls: descriptors that have an owner, and the one
 // loop that repeats what a signal interrupted.
 package sys

@@ -1,3 +1,5 @@
+//go:build linux
+
 package broker
 
 // WithoutLandlock makes b as it is where the kernel has no Landlock.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Probe prints what a process can find out about the sandbox it is in, as one JSON
 // object of strings. The differential test runs it inside of bubblewrap's sandboxes
 // and of ours.

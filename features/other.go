@@ -1,0 +1,8 @@
+//go:build !linux
+
+package features
+
+// Probe says that this is not Linux.
+func Probe() []Feature {
+	return []Feature{{Name: "linux", For: "all sandboxes", Required: true, Status: No, Why: "this is another system"}}
+}
