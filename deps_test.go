@@ -68,9 +68,9 @@ var mayImport = map[string][]string{
 	// For other systems, see everywhere.
 	"internal/linuxonly":     {},
 	"internal/linuxonly/gen": {},
-	"internal/differ":       {},
-	"internal/differ/probe": {},
-	"internal/strike":       {},
+	"internal/differ":        {},
+	"internal/differ/probe":  {},
+	"internal/strike":        {},
 }
 
 // everywhere is what every package may import: it imports nothing.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package secureexec tells a process that has more rights than its caller: one whose
 // file is set-user-id, set-group-id or has capabilities, or that a security module put into
 // another domain. The caller chooses its arguments, environment, descriptors and limits;
