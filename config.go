@@ -91,7 +91,7 @@ type Mode uint8
 // The modes.
 const (
 	Overlay  Mode = iota // what is written is kept apart, in a session
-	Direct               // it is written to; of a git directory only objects, refs and logs
+	Direct               // it is written to, but for its git directory
 	ReadOnly             // it is seen as it is
 	Blocked              // it cannot be entered, a file not be read
 )

@@ -15,16 +15,14 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// What --direct keeps from the command is what git would execute on behalf of
-// whoever uses the repository next: hooks, and commands that configuration names.
-// Git finds both in many places below .git, and in new ones with each version, so
-// all of it is read-only, but for what holds data only.
-//
-// A mount point can be neither renamed nor removed, but a directory above it can:
-// those between a root and what is protected in it are mount points too.
+// What --direct keeps from the command is a git directory: git executes what is in it on
+// behalf of whoever uses the repository next (hooks, commands that configuration names),
+// and follows and appends to what is in it (links among refs and logs, alternates). That
+// is in many places below .git, and in new ones with each version, so all of it is
+// read-only.
 
-// gitData are the directories in a git directory that hold nothing but data.
-var gitData = [...]string{"objects", "refs", "logs"}
+// protectedDirs are those in a git directory whose links are followed, too.
+var protectedDirs = [...]string{"", "info", "hooks"}
 
 // directMounts makes the roots writable, but for their git directories, unless those are
 // to be written to as well.
@@ -47,7 +45,6 @@ func directMounts(roots []string, git bool) (mounts.Plan, error) {
 			return nil, &Error{Op: "use as project", Path: roots[i], Err: err}
 		}
 	}
-	d.pin()
 	var p mounts.Plan
 	// Parents first: a bind covers what was mounted below it before.
 	for _, path := range slices.SortedFunc(maps.Keys(d.at), comparePaths) {
@@ -117,13 +114,8 @@ func (d *direct) gitDir(dir string) error {
 		return nil
 	}
 	d.at[dir] = false
-	for _, name := range gitData {
-		if data := filepath.Join(dir, name); isDir(data) {
-			d.at[data] = true
-		}
-	}
 	// Parts of it can lie elsewhere: hooks that are kept in the project.
-	for _, sub := range [...]string{"", "info"} {
+	for _, sub := range protectedDirs {
 		entries, err := os.ReadDir(filepath.Join(dir, sub))
 		if err != nil && sub == "" {
 			return err
@@ -206,25 +198,4 @@ func (d *direct) canMake(name string) bool {
 // holds reports whether the path lies in a root.
 func (d *direct) holds(path string) bool {
 	return slices.ContainsFunc(d.roots, func(root string) bool { return inside(path, root) })
-}
-
-// pin makes mount points of the writable directories above what is read-only.
-func (d *direct) pin() {
-	for path := range maps.Clone(d.at) {
-		if d.at[path] {
-			continue
-		}
-		var above []string
-		for dir := filepath.Dir(path); d.holds(dir); dir = filepath.Dir(dir) {
-			above = append(above, dir)
-		}
-		writable := false
-		for _, dir := range slices.Backward(above) {
-			if w, ok := d.at[dir]; ok {
-				writable = w
-			} else if writable {
-				d.at[dir] = true
-			}
-		}
-	}
 }

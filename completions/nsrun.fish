@@ -276,7 +276,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass nothing of the environment but PATH and HOME' \
 			'--commit	commit the changes afterwards, if the command succeeds' \
 			'--dir	working directory' \
-			'--direct	write straight into the project, no overlay; .git is read-only, but for objects, refs and logs' \
+			'--direct	write straight into the project, no overlay; .git is read-only (with --preset git it is not)' \
 			'--discard	discard the changes afterwards' \
 			'--engine	keep the changes apart by overlay|tmpfs|copy (default: what suits the file systems)' \
 			'--env	set K=V, or pass K on (repeatable)' \
