@@ -52,7 +52,8 @@ type Config struct {
 	// 127.0.0.1. Nil: none.
 	Publish []uint16
 	// AllowUnix are unix sockets of the host that commands can connect to, absolute paths that
-	// exist. Nil: none.
+	// exist; AbstractSockets are those without a path, of whatever name, for commands with Request.Network
+	// (others have a namespace of their own for them, or rules). Nil: none.
 	AllowUnix []string
 
 	// Env is added to the environment of this program without its secrets (SafeEnv):

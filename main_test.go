@@ -12,7 +12,12 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, nsexec.Shutdown) }
+func TestMain(m *testing.M) {
+	if name := os.Getenv(insideEnv); name != "" {
+		os.Exit(insides[name](os.Args[1:]))
+	}
+	testenv.Main(m, nsexec.Shutdown)
+}
 
 // place is a directory with a project p and a home directory, which is what HOME says.
 func place(t testing.TB, project ...string) string {

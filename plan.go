@@ -126,6 +126,9 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		plan = append(plan, p...)
 	}
 	for _, path := range c.AllowUnix {
+		if path == AbstractSockets {
+			continue
+		}
 		m, err := unixMount(path)
 		if err != nil {
 			return err
@@ -139,6 +142,7 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	switch {
 	case x.request.Network:
 		spec.Share |= nsexec.Net
+		spec.AbstractSockets = slices.Contains(c.AllowUnix, AbstractSockets)
 		plan = append(plan, mounts.ROBind("/run/systemd/resolve", "/run/systemd/resolve").Try())
 	case x.net != nil:
 		plan = append(plan, x.net.mounts...)

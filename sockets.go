@@ -13,6 +13,9 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
+// AbstractSockets stands for all abstract unix sockets of the host in Config.AllowUnix.
+const AbstractSockets = "@"
+
 // HideSockets blocks the unix sockets of the host that have a name outside of the
 // directories that are private anyway: whoever can see a socket can connect to it,
 // on a read-only mount too. Sockets that come into being later are not hidden.

@@ -17,6 +17,10 @@ type Spec struct {
 	// Share are the namespaces shared with the host. Zero: none.
 	Share nsexec.Namespace
 
+	// AbstractSockets leaves those of the host (unix(7)) reachable where Share has the network: the
+	// kernel can close all of them, or none. False: they are closed, which takes Linux 6.12 with Landlock.
+	AbstractSockets bool
+
 	// Env is the environment, "key=value". Nil: SafeEnv of the caller's.
 	Env []string
 
@@ -59,6 +63,7 @@ func (s Spec) CommandContext(ctx context.Context, name string, arg ...string) *n
 func (s Spec) apply(c *nsexec.Cmd) *nsexec.Cmd {
 	c.Mounts = s.Mounts
 	c.Share = s.Share
+	c.HideAbstract = s.Share&nsexec.Net != 0 && !s.AbstractSockets
 	c.Env = s.Env
 	if c.Env == nil {
 		c.Env = SafeEnv(os.Environ())

@@ -270,7 +270,7 @@ function __nsrun_flags -a verb
 		printf '%s\n' \
 			'-C	working directory' \
 			'--allow-net	let the command reach what a RULE says, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
-			'--allow-unix	let the command connect to the unix socket at a path (repeatable)' \
+			'--allow-unix	let the command connect to the unix socket at a path, or with --net host to all abstract ones: @ (repeatable)' \
 			'--block	hide a path' \
 			'-c	run a shell string with /bin/sh -c' \
 			'--clear-env	pass nothing of the environment but PATH and HOME' \

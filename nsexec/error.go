@@ -27,6 +27,9 @@ type Error struct {
 	Text string
 }
 
+// AbstractSockets is the Path of an Error with Op "landlock" that is about Cmd.HideAbstract.
+const AbstractSockets = "abstract sockets"
+
 // Part is a part of a step of the set-up.
 type Part = prog.Part
 

@@ -584,7 +584,7 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 
 // hideAbstract adds a Landlock domain that restricts nothing else.
 func hideAbstract(b *prog.Builder) {
-	b.Step("landlock", "abstract sockets")
+	b.Step("landlock", AbstractSockets)
 	rules := b.Slot()
 	attr := b.Words(0, 0, unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET) // struct landlock_ruleset_attr
 	b.Call(prog.SysLandlockCreate, attr.Arg(), prog.Int(24), prog.Int(0)).To(rules)

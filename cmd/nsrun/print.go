@@ -92,6 +92,10 @@ func hint(err error) string {
 		switch e.Op {
 		case "clone", "uid map", "gid map", "launcher", "seccomp":
 			return "try: nsrun doctor"
+		case "landlock":
+			if e.Path == nsexec.AbstractSockets {
+				return "try: --net-by broker with rules, --allow-unix @ with --net host"
+			}
 		case "overlay":
 			return "try: nsrun doctor, or nsrun run --direct"
 		case "exec":

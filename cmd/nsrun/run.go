@@ -100,7 +100,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.BoolVar(&o.learnNet, "learn-net", false, "let the command reach everything, which has to be approved, and print the rules that would do")
 	fs.Func("net-by", "enforce these rules by `kernel|broker` (default: the kernel, where that is allowed)", o.setEnforcer)
 	fs.Func("publish", "let this host reach a server of the command's on a TCP `port`, at 127.0.0.1 (repeatable)", o.addPort)
-	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "let the command connect to the unix socket at a `path` (repeatable)")
+	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "let the command connect to the unix socket at a `path`, or with --net host to all abstract ones: @ (repeatable)")
 	fs.Var((*listFlag)(&o.env), "env", "set `K=V`, or pass K on (repeatable)")
 	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass nothing of the environment but PATH and HOME")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")
@@ -166,6 +166,8 @@ func parseRun(args []string) (*runOptions, error) {
 		return nil, &usageError{"run", fmt.Sprintf("--net %s: only none and host", quote(o.net))}
 	case netSet && o.byRules():
 		return nil, &usageError{"run", fmt.Sprintf("--net %s has no rules: no --allow-net, --learn-net or --publish with it", o.net)}
+	case o.net != "host" && slices.Contains(o.allowUnix, nsrunlib.AbstractSockets):
+		return nil, &usageError{"run", "--allow-unix @ is about the network of --net host"}
 	case o.enforcer != nsrunlib.AutoEnforcer && !o.byRules():
 		return nil, &usageError{"run", "--net-by enforces rules: --allow-net, --learn-net or --publish"}
 	case o.timeout < 0:
@@ -344,6 +346,9 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 		abs, err := filepath.Abs(path)
 		if err != nil {
 			return c, q, err
+		}
+		if path == nsrunlib.AbstractSockets {
+			abs = path
 		}
 		r.given[abs] = path
 		c.AllowUnix = append(c.AllowUnix, abs)
