@@ -136,6 +136,8 @@ type commit struct {
 	deletes bool                // something was deleted, or moved, in the session
 	twins   []map[inode]twin
 	below   map[place]trace // of the commits of the session that this one stands on
+	taken   map[place]bool  // what was chosen; nil: not made yet
+	left    map[string]bool // objects of git that were not chosen, see gitObject
 
 	tx     *tx
 	copier copier
@@ -244,6 +246,9 @@ func (c *commit) find(ctx context.Context) error {
 	}
 	c.nodes = chosen
 	c.full = changesIn(chosen) == changesIn(all)
+	if !c.full {
+		c.leaveOut(all)
+	}
 	return nil
 }
 
@@ -262,6 +267,9 @@ func (c *commit) run(ctx context.Context) (err error) {
 		return err
 	}
 	if err := c.resolveConflicts(ctx); err != nil {
+		return err
+	}
+	if err := c.checkIndexes(); err != nil {
 		return err
 	}
 	if err := c.begin(ctx); err != nil {

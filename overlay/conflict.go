@@ -29,7 +29,20 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 			continue
 		}
 		replaced := found[0].Why == whyReplaced
+		what := verdict(0)
+		if !n.timeOnly && !replaced && !drop[i] {
+			list, err := []Conflict(nil), error(nil)
+			if what, list, err = c.reconcile(n); err != nil {
+				return err
+			}
+			if list != nil {
+				found = list
+			}
+		}
 		switch {
+		case what == takeTheirs, what == takeMerged:
+		case what == takeOurs:
+			drop[i] = true
 		case n.timeOnly:
 			drop[i] = true // the project's time is the newer one
 		case replaced:
@@ -43,7 +56,7 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 					drop[k] = true
 				}
 			}
-		case c.o.Prefer == Merge && !drop[i]:
+		case c.o.Prefer == Merge && !drop[i] && what != askedOfBoth:
 			ok, err := c.merge(n)
 			if err != nil {
 				return err
@@ -265,19 +278,14 @@ func (c *commit) merge(n *node) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	var sides [2][]byte
-	for i, side := range []struct {
-		t  tree
-		st stat
-	}{{c.layers[n.root].low, n.low}, {c.layers[n.root].up, n.up}} {
-		if sides[i], err = readFrom(side.t, n.Path, side.st); err != nil {
-			return false, &Error{Op: "merge", Path: c.abs(place{n.root, n.Path}), Err: err}
-		}
+	ours, theirs, err := c.bothSides(n)
+	if err != nil {
+		return false, err
 	}
-	if slices.ContainsFunc([][]byte{base, sides[0], sides[1]}, func(b []byte) bool { return !textdiff.IsText(b) }) {
+	if slices.ContainsFunc([][]byte{base, ours, theirs}, func(b []byte) bool { return !textdiff.IsText(b) }) {
 		return false, nil
 	}
-	merged, ok := textdiff.Merge(base, sides[0], sides[1])
+	merged, ok := textdiff.Merge(base, ours, theirs)
 	if !ok {
 		return false, nil
 	}

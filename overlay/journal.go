@@ -53,6 +53,9 @@ type jnode struct {
 
 	// Clean says that nobody had changed the old object since the session began.
 	Clean bool `json:"l,omitempty"`
+
+	// Staged is the digest of what is staged in the new object, if it is an index of git.
+	Staged string `json:"g,omitempty"`
 }
 
 // An ident tells one object from another, and from what it was before somebody wrote

@@ -37,8 +37,9 @@ type baseEntry struct {
 }
 
 // Preserve keeps the project's versions of modified text files, as long as nobody else
-// has changed them, for CommitOptions.Prefer Merge. The changes are what Changes yielded
-// when the command had ended. What is not text, or larger than a mebibyte, is left out.
+// has changed them, for CommitOptions.Prefer Merge, and those of git's index, which is merged
+// without being asked for. The changes are what Changes yielded when the command had ended.
+// What else is not text, or larger than a mebibyte, is left out.
 func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 	const op = "keep versions"
 	s.work.Lock()
@@ -134,6 +135,7 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 		}
 	}
 	at := place{root, c.Path}
+	index := s.gitFileAt(at) == gitIndex
 	if b.known[at].File > 0 {
 		return nil
 	}
@@ -142,30 +144,17 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 			return err
 		}
 	}
-	if c.Aspects&Content == 0 || !c.Mode.IsRegular() || !c.OldMode.IsRegular() || c.OldSize > baseMost || b.total+c.OldSize > baseMostAll {
+	most := int64(baseMost)
+	if index {
+		most = indexMost
+	} else if b.total+c.OldSize > baseMostAll {
 		return nil
 	}
-	f, err := s.File(c, Before)
-	if err != nil {
-		if errors.Is(err, ErrMoved) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			return nil // somebody is changing it: then it is not what the session had
-		}
-		return err
-	}
-	defer f.Close()
-	h := &handle{fd: int(f.Fd())}
-	st, err := h.stat()
-	if err != nil {
-		return err
-	}
-	if st.ctime > created && !s.settledAt(at, st.ctime) {
+	if c.Aspects&Content == 0 || !c.Mode.IsRegular() || !c.OldMode.IsRegular() || c.OldSize > most {
 		return nil
 	}
-	data, err := io.ReadAll(io.LimitReader(f, baseMost+1))
-	if err != nil {
-		return err
-	}
-	if now, err := h.stat(); err != nil || !now.same(st) || now.ctime != st.ctime || !textdiff.IsText(data) {
+	data, err := s.before(c, at, index, created)
+	if err != nil || data == nil {
 		return err
 	}
 	e := baseEntry{Root: root, Path: rawText(c.Path), File: b.next, Size: int64(len(data))}
@@ -180,6 +169,39 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 	b.next++
 	b.total += e.Size
 	return b.write(e)
+}
+
+// before reads the project's version that the session's was made from. Nil: it is not known, or is not to be kept.
+func (s *Session) before(c Change, at place, index bool, created int64) ([]byte, error) {
+	if index {
+		if data := s.heldIndex(at); data != nil {
+			return data, nil
+		}
+	}
+	f, err := s.File(c, Before)
+	if err != nil {
+		if errors.Is(err, ErrMoved) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return nil, nil // somebody is changing it: then it is not what the session had
+		}
+		return nil, err
+	}
+	defer f.Close()
+	h := &handle{fd: int(f.Fd())}
+	st, err := h.stat()
+	if err != nil || st.ctime > created && !s.settledAt(at, st.ctime) {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, c.OldSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if now, err := h.stat(); err != nil || !now.same(st) || now.ctime != st.ctime {
+		return nil, err
+	}
+	if index && !isIndex(data) || !index && !textdiff.IsText(data) {
+		return nil, nil
+	}
+	return data, nil
 }
 
 // write adds an entry to the index. The last one for a path counts.
@@ -230,7 +252,7 @@ func (s *Session) baseOf(at place) ([]byte, bool, error) {
 	if e.File == 0 {
 		return nil, false, nil
 	}
-	data, err := s.dir.readFile(baseName+"/"+strconv.Itoa(e.File), baseMost)
+	data, err := s.dir.readFile(baseName+"/"+strconv.Itoa(e.File), indexMost)
 	if err == nil && int64(len(data)) != e.Size {
 		err = ErrMoved
 	}

@@ -54,6 +54,8 @@ func (s *Session) Resume(command []string) error {
 	if err := s.rearm(context.Background()); err != nil {
 		return fail(s.path, err)
 	}
+	s.fresh = false
+	s.holdIndexes()
 	// Of a command that was killed, together with whoever would have removed it.
 	if !s.cleared {
 		s.scratch = 0

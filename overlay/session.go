@@ -111,6 +111,9 @@ type Session struct {
 
 	unmapped []string // see Unmapped
 
+	indexes map[place]*handle // of git, as they were when the command began
+	fresh   bool              // no command has run yet
+
 	// Of engines that store what was written when the command has ended.
 	armed  bool         // a command may run, or has written something that is not stored yet
 	mem    *handle      // the session's tmpfs; nil: none
@@ -231,6 +234,8 @@ func Create(o Options) (_ *Session, err error) {
 		}
 		made = name
 		s.name(name, statePath)
+		s.fresh = true
+		s.holdIndexes()
 		return s, nil
 	}
 }
@@ -688,6 +693,7 @@ func (s *Session) release() {
 		h.close()
 	}
 	s.lower = make([]*handle, len(s.lower))
+	s.dropIndexes()
 	if s.lock != nil {
 		// Overlayfs leaves a directory that its owner cannot enter, nor remove with rm.
 		for i := range s.roots {

@@ -150,6 +150,11 @@ func (c *commit) plan() error {
 
 // note adds an object to the journal, and returns its number.
 func (c *commit) note(j jnode, n node) int {
+	if j.Kind != 0 && n.hasUp && c.s.gitFileAt(place{n.root, n.Path}) == gitIndex {
+		if x, err := c.indexOf(&n, true); err == nil && x != nil {
+			j.Staged = x.Digest()
+		}
+	}
 	c.tx.j.Nodes = append(c.tx.j.Nodes, j)
 	c.planned = append(c.planned, n)
 	return len(c.planned) - 1

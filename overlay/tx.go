@@ -46,6 +46,8 @@ type tx struct {
 	seen    *handle // the project's directory that was looked at last
 	seenAt  place
 
+	asIs []int // moves that an undo leaves alone
+
 	// left are objects that could not be put back since somebody else's are in their
 	// place. Nil: none. Where the transaction was kept aside for that, aside is its name.
 	left  []*Error
@@ -479,6 +481,9 @@ func (t *tx) asFound(st *handle, name string, n jnode, fresh bool) bool {
 // takeBack undoes a move, as far as it was done. What somebody else put in the place
 // stays there; then the old object stays in the stage.
 func (t *tx) takeBack(i int) error {
+	if slices.Contains(t.asIs, i) {
+		return nil
+	}
 	m := t.j.Moves[i]
 	n := t.j.Nodes[m.First]
 	dir, name := splitPath(string(n.Path))

@@ -11,6 +11,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/gitindex"
 )
 
 // ErrNoCommit is what Undo wraps where there is nothing to take back.
@@ -143,7 +145,7 @@ func (t *tx) sinceThen(ctx context.Context) error {
 			inside[at][name] = true
 		}
 	}
-	for _, m := range t.j.Moves {
+	for i, m := range t.j.Moves {
 		for k := m.First; k < m.End; k++ {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -152,6 +154,12 @@ func (t *tx) sinceThen(ctx context.Context) error {
 			at := place{n.Root, string(n.Path)}
 			now, found := t.look(at)
 			switch {
+			case found && now.isReg() && !n.New.unchanged(now) && t.s.gitFileAt(at) == gitNote:
+				if k == m.First {
+					t.asIs = append(t.asIs, i)
+				}
+			case found && !n.New.unchanged(now) && t.refreshed(n, now):
+				t.j.Nodes[k].New = identify(now)
 			case m.Dir != nil && found && made[at].is(now): // what took its place is looked at itself
 			case n.New.Ino == 0 && found:
 				add(n, at.path, whyMadeThen, now, true)
@@ -200,6 +208,20 @@ func (t *tx) sinceThen(ctx context.Context) error {
 		return &ConflictError{list}
 	}
 	return nil
+}
+
+// refreshed reports whether an index of git is another one now, in which the same is staged.
+func (t *tx) refreshed(n jnode, now stat) bool {
+	if n.Staged == "" || !now.isReg() || n.New.Mode != now.mode || n.New.UID != now.uid || n.New.GID != now.gid || now.size > indexMost {
+		return false
+	}
+	tree := &realTree{h: t.low[n.Root]}
+	data, err := readFrom(tree, string(n.Path), now)
+	if err != nil {
+		return false
+	}
+	x, err := gitindex.Parse(data)
+	return err == nil && x.Digest() == n.Staged
 }
 
 // hasXattrs reports whether a directory has the extended attributes that it was given.

@@ -1,0 +1,231 @@
+package gitindex
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"strings"
+)
+
+// ErrSplit is why an index that is divided into several files is neither compared nor merged.
+var ErrSplit = errors.New("it is split (see core.splitIndex)")
+
+var (
+	errHashes = errors.New("its objects are named in different ways")
+	errSparse = errors.New("it is sparse in different ways")
+)
+
+// Same reports whether the same is staged in both.
+func Same(a, b *Index) bool {
+	return comparable(a, b) == nil && equal(a.Entries, b.Entries)
+}
+
+// comparable says why two indexes cannot be compared by their entries.
+func comparable(a, b *Index) error {
+	switch {
+	case a.Split || b.Split:
+		return ErrSplit
+	case a.idSize != b.idSize && a.idSize != 0 && b.idSize != 0:
+		return errHashes
+	}
+	return nil
+}
+
+// equal compares entries without what git found when it looked at the files.
+func equal(a, b []Entry) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		x, y := &a[i], &b[i]
+		if x.ID != y.ID || x.Mode != y.Mode || x.Stage != y.Stage || x.Flags != y.Flags || x.Path != y.Path {
+			return false
+		}
+	}
+	return true
+}
+
+// A Clash is a path that both sides staged differently. An object's name that is empty stands for nothing at that path;
+// of a merge that is not finished, the first side's is told.
+type Clash struct {
+	Path               string
+	Base, Ours, Theirs string
+}
+
+// A Side is one of the two that are merged. The zero Side is neither.
+type Side uint8
+
+// The sides.
+const (
+	Ours Side = iota + 1
+	Theirs
+)
+
+// MergeOptions say how to merge. The zero value decides no Clash, and has git look at all files again.
+type MergeOptions struct {
+	// Choose decides what both sides staged differently. Nil, or zero: it is a Clash.
+	Choose func(path string) Side
+
+	// Written is when the file of ours was, in seconds since 1970: what git had found before that of the other files is
+	// kept, but not of those that are Touched. Zero: nothing is.
+	Written int64
+
+	// Touched reports whether there is another file at a path now. Nil: nowhere.
+	Touched func(path string) bool
+}
+
+// Merge makes of two indexes that were one, base, an index in which what either side staged is staged, path by path.
+// What both staged in different ways is a Clash. With any, merged is nil.
+func Merge(base, ours, theirs *Index, o MergeOptions) (merged *Index, clashes []Clash, err error) {
+	for _, pair := range [...][2]*Index{{base, ours}, {base, theirs}, {ours, theirs}} {
+		if err := comparable(pair[0], pair[1]); err != nil {
+			return nil, nil, err
+		}
+	}
+	if ours.Sparse || theirs.Sparse {
+		if !sameDirs(base, ours) || !sameDirs(ours, theirs) {
+			return nil, nil, errSparse
+		}
+	}
+	m := &Index{Version: ours.Version, Sparse: ours.Sparse, idSize: max(ours.idSize, theirs.idSize)}
+	b, a, t := base.Entries, ours.Entries, theirs.Entries
+	for len(b) > 0 || len(a) > 0 || len(t) > 0 {
+		path := least(b, a, t)
+		var was, mine, yours []Entry
+		was, b = take(b, path)
+		mine, a = take(a, path)
+		yours, t = take(t, path)
+		side := Side(0)
+		switch {
+		case equal(mine, yours), equal(was, yours):
+			side = Ours
+		case equal(was, mine):
+			side = Theirs
+		case o.Choose != nil:
+			side = o.Choose(path)
+		}
+		use := mine
+		switch side {
+		case Ours:
+		case Theirs:
+			use = yours
+		default:
+			clashes = append(clashes, Clash{path, idOf(was), idOf(mine), idOf(yours)})
+		}
+		for _, e := range use {
+			if side != Ours || !e.settled(o.Written) || o.Touched != nil && o.Touched(path) {
+				e.stat = statData{}
+			}
+			m.Entries = append(m.Entries, e)
+		}
+	}
+	if len(clashes) == 0 {
+		clashes = m.nested(ours)
+	}
+	if len(clashes) > 0 {
+		return nil, clashes, nil
+	}
+	return m, nil, nil
+}
+
+// settled reports whether the file's time is before that of the index: else git reads the file, which may have been
+// written again in the same moment. The merged index has another time, so that git could not know.
+func (e *Entry) settled(written int64) bool { return int64(e.stat[statMtime]) < written }
+
+// least is the path that comes first.
+func least(lists ...[]Entry) string {
+	path, found := "", false
+	for _, l := range lists {
+		if len(l) > 0 && (!found || l[0].Path < path) {
+			path, found = l[0].Path, true
+		}
+	}
+	return path
+}
+
+// take divides a list into the entries of a path, which it may begin with, and the rest.
+func take(list []Entry, path string) (of, rest []Entry) {
+	n := 0
+	for n < len(list) && list[n].Path == path {
+		n++
+	}
+	return list[:n], list[n:]
+}
+
+func idOf(list []Entry) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0].ID
+}
+
+// nested finds files that stand where a directory is needed: either is from one side only.
+func (x *Index) nested(ours *Index) (list []Clash) {
+	files := make(map[string]*Entry, len(x.Entries))
+	for i := range x.Entries {
+		files[strings.TrimSuffix(x.Entries[i].Path, "/")] = &x.Entries[i]
+	}
+	told := map[string]bool{}
+	for i := range x.Entries {
+		dir := strings.TrimSuffix(x.Entries[i].Path, "/")
+		for {
+			end := strings.LastIndexByte(dir, '/')
+			if end < 0 {
+				break
+			}
+			dir = dir[:end]
+			e, ok := files[dir]
+			if !ok || told[dir] || e.Stage != 0 || x.Entries[i].Stage != 0 {
+				continue
+			}
+			told[dir] = true
+			c := Clash{Path: dir, Theirs: e.ID}
+			if has(ours.Entries, dir) {
+				c.Ours, c.Theirs = e.ID, ""
+			}
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func has(list []Entry, path string) bool {
+	for i := range list {
+		if list[i].Path == path {
+			return true
+		}
+	}
+	return false
+}
+
+// sameDirs reports whether both leave out the same directories of the work tree.
+func sameDirs(a, b *Index) bool {
+	dirs := func(x *Index) (list []Entry) {
+		for _, e := range x.Entries {
+			if e.Mode == modeDir {
+				list = append(list, e)
+			}
+		}
+		return list
+	}
+	return equal(dirs(a), dirs(b))
+}
+
+// Digest names what is staged: it is equal for two indexes only if they are the Same. Empty: the index is Split.
+func (x *Index) Digest() string {
+	if x.Split {
+		return ""
+	}
+	h := newSHA256()
+	var head [8]byte
+	for i := range x.Entries {
+		e := &x.Entries[i]
+		binary.BigEndian.PutUint32(head[:], e.Mode)
+		head[4], head[5] = e.Stage, byte(e.Flags)
+		binary.BigEndian.PutUint16(head[6:], uint16(len(e.Path)))
+		h.write(head[:])
+		h.write([]byte(e.ID))
+		h.write([]byte(e.Path))
+	}
+	return hex.EncodeToString(h.sum())
+}

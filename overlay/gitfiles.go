@@ -1,0 +1,154 @@
+package overlay
+
+import (
+	"bytes"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/gitindex"
+)
+
+// Some files of git's are written again though nothing was done that anybody would call a change, by every git status
+// as likely as not. Where both sides wrote one of them that is no conflict if it can be told what they mean.
+
+// A gitFile is a file of a git directory that is understood. The zero gitFile is any other file.
+type gitFile uint8
+
+const (
+	gitIndex gitFile = iota + 1 // what is staged, and what git found when it looked at the files
+	gitLog                      // of a reference: lines are added at its end
+	gitNote                     // of the last command, which the next one writes over
+)
+
+// indexMost is up to how many bytes an index of git is read: that of a million files is not larger.
+const indexMost = 128 << 20
+
+// gitFileAt tells by its path what a file is. That it is an index, its content must show.
+func (s *Session) gitFileAt(at place) gitFile {
+	dir, name := splitPath(at.path)
+	inGit := func() bool {
+		for e := range strings.SplitSeq(filepath.Join(s.roots[at.root].Path, dir), "/") {
+			if strings.HasSuffix(e, ".git") {
+				return true
+			}
+		}
+		return false
+	}
+	switch name {
+	case "index":
+		return gitIndex // a git directory may have any name
+	case "FETCH_HEAD", "ORIG_HEAD", "COMMIT_EDITMSG", "gc.log":
+		if inGit() {
+			return gitNote
+		}
+	default:
+		if elements := strings.Split(dir, "/"); slices.Contains(elements, "logs") && inGit() {
+			return gitLog
+		}
+	}
+	return 0
+}
+
+// isIndex reports whether data begins as an index does.
+func isIndex(data []byte) bool { return bytes.HasPrefix(data, []byte(gitindex.Magic)) }
+
+// A repository's index may be written by git status, outside, at any moment while a command runs. Git puts a new file
+// in its place, so that a descriptor of the one that was there when the command began is a version to merge with, at
+// the cost of opening it.
+
+// indexesMost bounds how many of them are held for a root.
+const indexesMost = 16
+
+// holdIndexes opens the indexes that the session has not changed yet. The caller holds s.mu, or nobody else has s.
+func (s *Session) holdIndexes() {
+	s.dropIndexes()
+	if s.meta.On != "" {
+		return // what the command sees may be that session's
+	}
+	for i := range s.roots {
+		low, err := s.root(i)
+		if err != nil {
+			continue
+		}
+		for _, path := range indexPaths(low, s.roots[i].Path) {
+			if s.written(i, path) {
+				continue
+			}
+			h, err := low.open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+			if err != nil {
+				continue
+			}
+			if s.indexes == nil {
+				s.indexes = map[place]*handle{}
+			}
+			s.indexes[place{i, path}] = h
+		}
+	}
+}
+
+func (s *Session) dropIndexes() {
+	for _, h := range s.indexes {
+		h.close()
+	}
+	clear(s.indexes)
+}
+
+// indexPaths are where the indexes of a root are: of its repository and the submodules, or, if it is a git directory,
+// of that and of the work trees that are linked to it.
+func indexPaths(root *handle, path string) []string {
+	list, dir := []string{".git/index"}, ".git/modules"
+	if strings.HasSuffix(path, ".git") {
+		list, dir = []string{"index"}, "worktrees"
+	}
+	d, err := root.openDir(dir)
+	if err != nil {
+		return list
+	}
+	defer d.close()
+	names, err := d.names()
+	if err != nil {
+		return list
+	}
+	for _, name := range names[:min(len(names), indexesMost)] {
+		list = append(list, dir+"/"+name+"/index")
+	}
+	return list
+}
+
+// written reports whether a command of the session may have written the file already.
+func (s *Session) written(root int, path string) bool {
+	if s.fresh {
+		return false
+	}
+	if s.stored() {
+		return true
+	}
+	up, err := s.area().open(upperName(root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return true
+	}
+	defer up.close()
+	h, err := up.open(path, unix.O_PATH|unix.O_NOFOLLOW)
+	h.close()
+	return err != unix.ENOENT
+}
+
+// heldIndex reads the index that was at a place when the command began. Nil: it is not known.
+func (s *Session) heldIndex(at place) []byte {
+	h := s.indexes[at]
+	if h == nil {
+		return nil
+	}
+	st, err := h.stat()
+	if err != nil || !st.isReg() || st.size > indexMost {
+		return nil
+	}
+	data := make([]byte, st.size)
+	if readFull(h, data, 0) != nil || !isIndex(data) {
+		return nil
+	}
+	return data
+}

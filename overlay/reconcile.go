@@ -1,0 +1,313 @@
+package overlay
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/gitindex"
+)
+
+var (
+	// ErrLeftOut is what Commit wraps where it would take an index of git that names objects which it leaves out.
+	ErrLeftOut = errors.New("it names objects of git that are left out")
+
+	// ErrNoBase is why two versions cannot be merged: what they were made from was not kept. See Preserve.
+	ErrNoBase = errors.New("the version that both began with was not kept")
+)
+
+// A verdict is what is to become of a file that both sides changed. The zero verdict is that it is a conflict.
+type verdict uint8
+
+const (
+	takeOurs    verdict = iota + 1 // nothing is lost with the session's version
+	takeTheirs                     // nothing is lost with the project's version
+	takeMerged                     // node.merged
+	askedOfBoth                    // a conflict whose parts were told
+)
+
+// reconcile decides what both sides did to a file of git's, where that can be decided.
+func (c *commit) reconcile(n *node) (verdict, []Conflict, error) {
+	at := place{n.root, n.Path}
+	kind := c.s.gitFileAt(at)
+	if kind == 0 || !n.hasUp || !n.hasLow || !n.up.isReg() || !n.low.isReg() || n.up.size > indexMost || n.low.size > indexMost {
+		return 0, nil, nil
+	}
+	if kind == gitNote {
+		if c.o.Prefer == Theirs {
+			return 0, nil, nil
+		}
+		return takeOurs, nil, nil
+	}
+	ours, theirs, err := c.bothSides(n)
+	if err != nil {
+		return 0, nil, err
+	}
+	if kind == gitLog {
+		merged, ok := mergeLogs(ours, theirs)
+		if ok {
+			n.merged = merged
+			return takeMerged, nil, nil
+		}
+		return 0, nil, nil
+	}
+	if !isIndex(ours) || !isIndex(theirs) {
+		return 0, nil, nil
+	}
+	return c.reconcileIndex(n, ours, theirs)
+}
+
+// bothSides reads the project's version of a file and the session's.
+func (c *commit) bothSides(n *node) (ours, theirs []byte, err error) {
+	for _, side := range []struct {
+		t    tree
+		st   stat
+		data *[]byte
+	}{{c.layers[n.root].low, n.low, &ours}, {c.layers[n.root].up, n.up, &theirs}} {
+		if *side.data, err = readFrom(side.t, n.Path, side.st); err != nil {
+			return nil, nil, &Error{Op: "merge", Path: c.abs(place{n.root, n.Path}), Err: err}
+		}
+	}
+	return ours, theirs, nil
+}
+
+// reconcileIndex merges two versions of git's index entry by entry. What git found when it looked at the files is no
+// difference.
+func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []Conflict, error) {
+	fail := func(err error) (verdict, []Conflict, error) {
+		return askedOfBoth, []Conflict{{Root: n.Root, Path: n.Path, Why: whyChanged + ", and cannot be merged: " + err.Error(),
+			Kind: n.Kind, Session: version(n.up), Project: version(n.low)}}, nil
+	}
+	ours, err := gitindex.Parse(ourData)
+	if err != nil {
+		return fail(err)
+	}
+	theirs, err := gitindex.Parse(theirData)
+	if err != nil {
+		return fail(err)
+	}
+	if gitindex.Same(ours, theirs) {
+		return takeOurs, nil, nil
+	}
+	data, ok, err := c.s.baseOf(place{n.root, n.Path})
+	if err != nil {
+		return 0, nil, err
+	}
+	if !ok {
+		data = c.s.heldIndex(place{n.root, n.Path})
+	}
+	if data == nil {
+		return fail(ErrNoBase)
+	}
+	base, err := gitindex.Parse(data)
+	if err != nil {
+		return fail(err)
+	}
+	switch {
+	case gitindex.Same(base, theirs):
+		return takeOurs, nil, nil
+	case gitindex.Same(base, ours):
+		return takeTheirs, nil, nil
+	}
+	work, known := workTree(n.Path)
+	merged, clashes, err := gitindex.Merge(base, ours, theirs, gitindex.MergeOptions{
+		Written: n.low.mtime.Nano() / 1e9,
+		Touched: func(path string) bool { return !known || c.takes(place{n.root, joinPath(work, path)}) },
+		Choose: func(path string) gitindex.Side {
+			switch c.o.Prefer {
+			case Theirs:
+				return gitindex.Theirs
+			case Ours:
+				return gitindex.Ours
+			}
+			return 0
+		},
+	})
+	if err != nil {
+		return fail(err)
+	}
+	var list []Conflict
+	for _, k := range clashes {
+		list = append(list, Conflict{Root: n.Root, Path: joinPath(work, k.Path), Why: clashText(k, n.Path)})
+	}
+	if len(list) > 0 {
+		return askedOfBoth, list, nil
+	}
+	n.merged = merged.Encode()
+	return takeMerged, nil, nil
+}
+
+// clashText tells what both sides staged.
+func clashText(k gitindex.Clash, index string) string {
+	what := func(id string) string {
+		if id == "" {
+			return "nothing"
+		}
+		id = hex.EncodeToString([]byte(id))
+		return id[:min(len(id), 8)]
+	}
+	return "is staged in two ways in " + index + ": the session has " + what(k.Theirs) + ", the project has " + what(k.Ours)
+}
+
+// workTree is the directory that the entries of an index are in, where that can be told by the index's path.
+func workTree(index string) (dir string, ok bool) {
+	dir, ok = strings.CutSuffix(index, ".git/index")
+	dir = strings.TrimSuffix(dir, "/")
+	if !ok || dir != "" && strings.HasSuffix(index, "/"+dir+".git/index") {
+		return ".", false
+	}
+	if dir == "" {
+		dir = "."
+	}
+	return dir, true
+}
+
+// takes reports whether the commit changes the object at a place.
+func (c *commit) takes(at place) bool {
+	if c.taken == nil {
+		c.taken = make(map[place]bool, len(c.nodes))
+		for i := range c.nodes {
+			c.taken[place{c.nodes[i].root, c.nodes[i].Path}] = true
+		}
+	}
+	for !c.taken[at] {
+		dir, _ := splitPath(at.path)
+		if dir == "." {
+			return false
+		}
+		at.path = dir
+	}
+	return true
+}
+
+// mergeLogs puts what both sides added to a log behind what they have in common: ours first. Where a side is no log,
+// or has lost lines that the other has, false.
+func mergeLogs(ours, theirs []byte) ([]byte, bool) {
+	same := 0
+	for {
+		end := bytes.IndexByte(ours[same:], '\n') + 1
+		if end == 0 || !bytes.HasPrefix(theirs[same:], ours[same:same+end]) {
+			break
+		}
+		same += end
+	}
+	a, b := ours[same:], theirs[same:]
+	if !isLog(ours) || !isLog(theirs) || same == 0 && len(a) > 0 && len(b) > 0 {
+		return nil, false
+	}
+	return append(ours[:len(ours):len(ours)], b...), true
+}
+
+// isLog reports whether all lines are as git writes them: two names of objects, who, when, and why.
+func isLog(data []byte) bool {
+	for line := range bytes.Lines(data) {
+		id, rest, ok := bytes.Cut(line, []byte{' '})
+		if !ok || len(id) < 40 || len(rest) < len(id) || line[len(line)-1] != '\n' {
+			return false
+		}
+		for _, c := range append(id[:len(id):len(id)], rest[:len(id)]...) {
+			if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// checkIndexes refuses to take an index without the objects that it names.
+func (c *commit) checkIndexes() error {
+	if len(c.left) == 0 {
+		return nil
+	}
+	packed := false
+	for name := range c.left {
+		packed = packed || strings.HasPrefix(name, "pack/")
+	}
+	comes := map[string]bool{}
+	for i := range c.nodes {
+		if name, ok := gitObject(&c.nodes[i]); ok {
+			comes[name] = true
+		}
+	}
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		if !n.hasUp || !n.up.isReg() || n.timeOnly || c.s.gitFileAt(place{n.root, n.Path}) != gitIndex {
+			continue
+		}
+		x, err := c.indexOf(n, true)
+		if err != nil {
+			return &Error{Op: "read", Path: c.abs(place{n.root, n.Path}), Err: err}
+		}
+		if x == nil {
+			continue // no index, or none that names objects in a way that is known
+		}
+		had := map[string]bool{}
+		if old, err := c.indexOf(n, false); err == nil && old != nil {
+			for _, e := range old.Entries {
+				had[e.ID] = true
+			}
+		}
+		for _, e := range x.Entries {
+			id := hex.EncodeToString([]byte(e.ID))
+			id = id[:2] + "/" + id[2:]
+			if c.left[id] || packed && !had[e.ID] && !comes[id] { // it may be in that pack
+				return &Error{Op: "commit", Path: c.abs(place{n.root, n.Path}), Err: ErrLeftOut}
+			}
+		}
+	}
+	return nil
+}
+
+// indexOf reads an index of git: what the commit makes of it, or what the project has. Nil: it is none.
+func (c *commit) indexOf(n *node, after bool) (x *gitindex.Index, err error) {
+	t, st, data := c.layers[n.root].low, n.low, []byte(nil)
+	if after {
+		t, st, data = c.layers[n.root].up, n.up, n.merged
+	} else if !n.hasLow {
+		return nil, nil
+	}
+	if !st.isReg() || st.size > indexMost {
+		return nil, nil
+	}
+	if data == nil {
+		if data, err = readFrom(t, n.Path, st); err != nil {
+			return nil, err
+		}
+	}
+	if x, err = gitindex.Parse(data); err != nil {
+		x = nil
+	}
+	return x, nil
+}
+
+// gitObject is the name of a new object of git, or of a pack of them, below the directory of objects.
+func gitObject(n *node) (name string, ok bool) {
+	_, name, ok = strings.Cut("/"+n.Path, "/objects/")
+	ok = ok && n.Kind == Added && n.up.isReg() && (len(name) > 40 && name[2] == '/' || strings.HasPrefix(name, "pack/"))
+	return name, ok
+}
+
+// leaveOut notes which objects of git a commit of a part leaves out.
+func (c *commit) leaveOut(all []node) {
+	left := all
+	for _, n := range c.nodes {
+		for left[0].root != n.root || left[0].Path != n.Path {
+			c.leaveOutOne(&left[0])
+			left = left[1:]
+		}
+		left = left[1:]
+	}
+	for i := range left {
+		c.leaveOutOne(&left[i])
+	}
+}
+
+func (c *commit) leaveOutOne(n *node) {
+	if name, ok := gitObject(n); ok {
+		if c.left == nil {
+			c.left = map[string]bool{}
+		}
+		c.left[name] = true
+	}
+}
