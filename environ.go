@@ -21,8 +21,8 @@ func homeDir() string {
 	return ""
 }
 
-// environment is what a command gets.
-func (c *Config) environment(q *Request, home string, writableCache bool) []string {
+// environment is what a command that runs in dir gets.
+func (c *Config) environment(q *Request, home, dir string, writableCache bool) []string {
 	var env []string
 	if c.ClearEnv {
 		if v, ok := os.LookupEnv("PATH"); ok {
@@ -30,10 +30,13 @@ func (c *Config) environment(q *Request, home string, writableCache bool) []stri
 		}
 	} else {
 		env = slices.DeleteFunc(SafeEnv(os.Environ()), func(kv string) bool {
-			// Such a directory is not there, or not writable; /tmp is.
+			// Such a directory is not there, or not writable; /tmp is. And this program's
+			// working directory is not the command's.
 			name, _, _ := strings.Cut(kv, "=")
-			return name == "HOME" || name == "TMPDIR" || name == "TMP" || name == "TEMP" || name == "TEMPDIR"
+			return name == "HOME" || name == "TMPDIR" || name == "TMP" || name == "TEMP" || name == "TEMPDIR" ||
+				name == "PWD" || name == "OLDPWD"
 		})
+		env = append(env, "PWD="+dir)
 		if _, given := os.LookupEnv("XDG_CACHE_HOME"); !given && !writableCache {
 			env = append(env, "XDG_CACHE_HOME=/tmp/.cache")
 		}

@@ -122,8 +122,9 @@ func (x *Execution) closeStdin() {
 	x.stdin = [2]*os.File{}
 }
 
-// Signal sends a signal to the command.
-func (x *Execution) Signal(s os.Signal) error { return x.cmd.Process.Signal(s) }
+// Signal sends a signal to the command. SIGSTOP stops everything in the sandbox, and
+// SIGCONT continues it.
+func (x *Execution) Signal(s os.Signal) error { return x.cmd.Signal(s) }
 
 // Session is the session that the command writes to: with Hold the caller's, to be closed
 // by it; else it must not be closed. Nil: there is no overlay.

@@ -174,7 +174,7 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	}
 	x.dir = workingDir(x.request.WorkingDir, first, home, playground != "")
 	spec.Mounts, spec.Dir = plan, x.dir
-	spec.Env = c.environment(&x.request, home, layered && writableCache(home, table))
+	spec.Env = c.environment(&x.request, home, x.dir, layered && writableCache(home, table))
 	return x.command(spec)
 }
 

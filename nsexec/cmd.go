@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ type Cmd struct {
 	Path string
 	// Args are the arguments, the name of the command first. Empty: only Path.
 	Args []string
-	// Env is the environment, "key=value". Nil: BaseEnv.
+	// Env is the environment, "key=value". Nil: BaseEnv, and PWD where Dir is set.
 	Env []string
 	// Dir is the working directory, in the sandbox; it must exist. Empty: the
 	// caller's, where the sandbox has that path, else "/".
@@ -45,10 +46,12 @@ type Cmd struct {
 	Layers []*os.File
 
 	// Process is PID 1 of the sandbox, or the command itself where AsPID1 is set
-	// or the PID namespace is shared; set by Start.
+	// or the PID namespace is shared; set by Start. PID 1 passes signals on to the
+	// command, except SIGKILL and SIGSTOP: see Signal.
 	Process *os.Process
 	// ProcessState is the command's end; set by Wait. Times and resource usage
-	// include PID 1.
+	// include PID 1. They are zero where something else in this program has waited
+	// for the process, for example by wait4(-1).
 	ProcessState *os.ProcessState
 	// Err is a mistake made before Start, which returns it.
 	Err error
@@ -261,10 +264,13 @@ func (c *Cmd) String() string {
 
 // Environ is the environment that the command gets.
 func (c *Cmd) Environ() []string {
-	if c.Env == nil {
-		return BaseEnv()
+	switch {
+	case c.Env != nil:
+		return c.Env
+	case c.Dir != "" && !c.Bubblewrap: // see chdir
+		return append(BaseEnv(), "PWD="+path.Join("/", c.Dir))
 	}
-	return c.Env
+	return BaseEnv()
 }
 
 // Run starts the command and waits for it.
@@ -541,7 +547,7 @@ func (c *Cmd) Start() error {
 		return err
 	}
 	ok = true
-	c.Process = &os.Process{Pid: c.sb.pid}
+	c.Process = process(c.sb.pid)
 	if len(c.copies) > 0 {
 		c.copyErrs = make(chan error, len(c.copies))
 		for _, f := range c.copies {
@@ -552,6 +558,14 @@ func (c *Cmd) Start() error {
 		c.watch()
 	}
 	return nil
+}
+
+// context is the one of CommandContext.
+func (c *Cmd) context() context.Context {
+	if c.ctx == nil {
+		return context.Background()
+	}
+	return c.ctx
 }
 
 // watch cancels the command when the context ends. What it sends on ctxDone is
@@ -603,14 +617,18 @@ func (c *Cmd) Wait() error {
 	var err error
 	if told && c.Background {
 		// PID 1 may stay for long. Somebody has to wait for it all the same.
-		if state = newState(ws); state == nil {
-			err = &Error{Op: "wait", Path: c.Path, Err: errors.New("ended with wait status " + itoa(int64(ws)))}
-		}
+		state, err = c.newState(ws)
 		go func() { _, _ = c.Process.Wait() }()
 	} else {
 		state, err = c.Process.Wait()
-		if told && state != nil {
+		switch {
+		case told && state != nil:
 			setStatus(state, ws)
+		case !errors.Is(err, unix.ECHILD):
+		case told: // somebody else has waited for PID 1, but it has said how the command ended
+			state, err = c.newState(ws)
+		default:
+			err = &Error{Op: "wait", Path: c.Path, Err: errStolen}
 		}
 	}
 	c.ProcessState = state

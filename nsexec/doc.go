@@ -23,7 +23,8 @@
 //   - The command is the child of a small PID 1, which is Process. A signal sent
 //     to Process reaches the command; SIGKILL, and the command's end, end
 //     everything in the sandbox, background processes included. So does the end of
-//     the calling process, however it comes about.
+//     the calling process, however it comes about. SIGSTOP needs Cmd.Signal, which
+//     stops everything in the sandbox.
 //
 // A command that exits badly is an *exec.ExitError, as always.
 //

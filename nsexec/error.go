@@ -2,6 +2,8 @@ package nsexec
 
 import (
 	"errors"
+	"os/exec"
+	"strings"
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
@@ -67,6 +69,25 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// notFound reports whether the program was looked for along PATH and is in none of the directories.
+func (e *Error) notFound() bool {
+	return e.Op == "exec" && e.Path != "" && !strings.Contains(e.Path, "/") &&
+		(errors.Is(e.Err, syscall.ENOENT) || errors.Is(e.Err, syscall.ENOTDIR))
+}
+
+// Is makes errors.Is(err, exec.ErrNotFound) true where the program is not in PATH.
+func (e *Error) Is(target error) bool { return target == exec.ErrNotFound && e.notFound() }
+
+// As lets errors.As find the *exec.Error that os/exec would return where the program is not in PATH.
+func (e *Error) As(target any) bool {
+	to, ok := target.(**exec.Error)
+	if !ok || !e.notFound() {
+		return false
+	}
+	*to = &exec.Error{Name: e.Path, Err: exec.ErrNotFound}
+	return true
+}
 
 // explain puts a cause that is known into words.
 func explain(e *Error) string {

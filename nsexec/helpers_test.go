@@ -30,6 +30,7 @@ func init() {
 		"files": helpFiles, "group": helpGroup, "chrooted": helpChrooted, "climb": helpClimb,
 		"hold": helpHold, "victim": helpVictim, "scan": helpScan, "abstract": helpAbstract,
 		"elevated": helpElevated,
+		"reaper":   helpReaper,
 	}
 }
 

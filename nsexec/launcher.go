@@ -3,6 +3,7 @@
 package nsexec
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -26,11 +27,12 @@ import (
 // launcher is the small process that clones for this one. One serves the whole
 // process: it holds nothing that belongs to one command.
 type launcher struct {
-	mu   sync.Mutex
+	mu   turn
 	sock sys.FD // None: not running
 	proc *os.Process
 	gen  atomic.Int64 // how many there were
 	who  string       // the credentials it was started with
+	end  string       // how the last one ended
 }
 
 // credentials are those that the launcher inherits and cannot change later.
@@ -39,7 +41,23 @@ func credentials() string {
 	return fmt.Sprint(unix.Geteuid(), unix.Getegid(), groups)
 }
 
-var theLauncher = launcher{sock: sys.None}
+var theLauncher = launcher{mu: make(turn, 1), sock: sys.None}
+
+// turn is a mutex that can be waited for as long as a context lasts.
+type turn chan struct{}
+
+func (t turn) Lock()   { t <- struct{}{} }
+func (t turn) Unlock() { <-t }
+
+// take is Lock; its error is the context's.
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // parent is the thread that all sandboxes are children of: the launcher clones
 // with CLONE_PARENT, and "the parent died" (PR_SET_PDEATHSIG) is said of threads.
@@ -58,8 +76,10 @@ var parent = sync.OnceValue(func() chan<- func() {
 
 // clone asks the launcher to run a first Program in a clone, with its
 // descriptors, starting the launcher if need be.
-func (l *launcher) clone(block []byte, fds []int) error {
-	l.mu.Lock()
+func (l *launcher) clone(ctx context.Context, block []byte, fds []int) error {
+	if err := l.mu.take(ctx); err != nil {
+		return &Error{Op: "start", Err: err}
+	}
 	defer l.mu.Unlock()
 	if who := credentials(); who != l.who {
 		l.stop()
@@ -71,14 +91,34 @@ func (l *launcher) clone(block []byte, fds []int) error {
 				return &Error{Op: "launcher", Path: "/proc/self/exe", Err: err}
 			}
 		}
-		err := l.sock.Send(block, fds...)
+		err := l.send(ctx, block, fds)
 		if err == nil {
 			return nil
 		}
-		l.stop()
-		if try > 0 {
-			return &Error{Op: "launcher", Path: "/proc/self/exe", Err: err}
+		if ctx.Err() != nil {
+			return &Error{Op: "start", Err: ctx.Err()}
 		}
+		end := l.stop()
+		if try > 0 {
+			return &Error{Op: "launcher", Path: "/proc/self/exe", Err: fmt.Errorf("%w: %s", err, end)}
+		}
+	}
+}
+
+// send sends a message to the launcher. One that takes nothing for a while is no use.
+func (l *launcher) send(ctx context.Context, block []byte, fds []int) error {
+	for began := time.Now(); ; {
+		err := l.sock.TrySend(block, fds...)
+		if err != unix.EAGAIN {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if time.Since(began) > launcherEnd {
+			return errors.New("it does not answer")
+		}
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(l.sock), Events: unix.POLLOUT}}, int(launcherPatience.Milliseconds()))
 	}
 }
 
@@ -158,30 +198,52 @@ func (l *launcher) gone(gen int64) bool {
 	return err != nil || info.Signo != 0
 }
 
+// obituary says how the launcher of a generation ended, if it has.
+func (l *launcher) obituary(gen int64) string {
+	if !l.gone(gen) {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gen.Load() == gen && l.proc != nil {
+		l.stop()
+	}
+	return l.end
+}
+
 // launcherEnd is how long the launcher may take to end after its socket was closed.
 const launcherEnd = 2 * time.Second
 
-// stop ends the launcher and waits for it. Sandboxes that run are not touched. It
-// first does what it was asked for: a clone that nobody is told of would be lost.
-func (l *launcher) stop() {
+// stop ends the launcher, waits for it and says how it ended. Sandboxes that run are not
+// touched. It first does what it was asked for: a clone that nobody is told of would be
+// lost.
+func (l *launcher) stop() (end string) {
 	l.sock.Close()
 	if l.proc != nil {
 		proc := l.proc
 		kill := time.AfterFunc(launcherEnd, func() { _ = proc.Kill() })
-		_, _ = proc.Wait()
+		state, err := proc.Wait()
 		kill.Stop()
 		l.proc = nil
+		if end = "unknown"; err == nil {
+			end = state.String()
+		}
+		if !kill.Stop() && end == "signal: killed" {
+			end = "it did not end by itself and was killed"
+		}
+		l.end = end
 	}
+	return l.end
 }
 
 // cloneFunc runs a first Program in a clone: in the launcher, or here.
-type cloneFunc func(first *prog.Program, fds []int) (pid int, err error)
+type cloneFunc func(ctx context.Context, first *prog.Program, fds []int) (pid int, err error)
 
-func cloneInLauncher(first *prog.Program, fds []int) (int, error) {
-	return 0, theLauncher.clone(first.Block(), fds)
+func cloneInLauncher(ctx context.Context, first *prog.Program, fds []int) (int, error) {
+	return 0, theLauncher.clone(ctx, first.Block(), fds)
 }
 
-func cloneHere(first *prog.Program, fds []int) (int, error) {
+func cloneHere(_ context.Context, first *prog.Program, fds []int) (int, error) {
 	pid, errno := reexec.Spawn(first.Block(), fds)
 	if errno != 0 {
 		return 0, &Error{Op: "clone", Path: names(first.Flags), Err: errno}
@@ -190,19 +252,19 @@ func cloneHere(first *prog.Program, fds []int) (int, error) {
 }
 
 // spawnFirst makes a sandbox that has its namespaces and waits for the rest.
-func spawnFirst(p *beginning, clone cloneFunc) (*sandbox, error) {
+func spawnFirst(ctx context.Context, p *beginning, clone cloneFunc) (*sandbox, error) {
 	gen := theLauncher.gen.Load()
-	s, err := spawnOnce(p, clone)
+	s, err := spawnOnce(ctx, p, clone)
 	if errors.Is(err, errGone) {
 		// The launcher was killed before it cloned.
 		theLauncher.drop(gen)
-		s, err = spawnOnce(p, clone)
+		s, err = spawnOnce(ctx, p, clone)
 	}
 	return s, err
 }
 
-func spawnOnce(p *beginning, clone cloneFunc) (*sandbox, error) {
-	s := &sandbox{sock: sys.None, mounts: p.mounts()}
+func spawnOnce(ctx context.Context, p *beginning, clone cloneFunc) (*sandbox, error) {
+	s := &sandbox{sock: sys.None, mounts: p.mounts(), ctx: ctx}
 	ours, theirs, err := sys.SeqPacket()
 	if err != nil {
 		return nil, &Error{Op: "start", Err: err}
@@ -261,22 +323,22 @@ func spawnOnce(p *beginning, clone cloneFunc) (*sandbox, error) {
 	fds = append(p.withCgroup(fds), int(w))
 	s.first = b.Program()
 
-	if s.pid, err = clone(s.first, fds); err != nil {
+	if s.pid, err = clone(ctx, s.first, fds); err != nil {
 		w.Close()
 		s.close()
 		return nil, err
 	}
 	s.gen = theLauncher.gen.Load()
 	w.Close()
+	defer s.bound()()
 	if p.joins() {
 		if err := s.awaitJoined(p.twice()); err != nil {
-			return nil, err
+			return nil, s.giveUp(err)
 		}
 	}
 	if p.waits() {
 		if err := s.serve(p); err != nil {
-			s.close()
-			return nil, err
+			return nil, s.giveUp(err)
 		}
 	}
 	return s, nil
@@ -284,10 +346,8 @@ func spawnOnce(p *beginning, clone cloneFunc) (*sandbox, error) {
 
 // serve does what has to be done for a clone that waits.
 func (s *sandbox) serve(p *beginning) error {
-	if s.pid == 0 {
-		if err := s.awaitPid(); err != nil {
-			return err
-		}
+	if err := s.awaitPid(); err != nil {
+		return err
 	}
 	if p.created != nil {
 		if err := p.created(s.pid); err != nil {
@@ -315,7 +375,7 @@ func begun(p *beginning) *sandbox {
 	_ = unix.SetNonblock(e.Status, true)
 	s := &sandbox{
 		pid: e.Pid, sock: sys.FD(e.Sock), status: os.NewFile(uintptr(e.Status), "status"), childStatus: e.ChildStatus,
-		waited: true, mounts: true,
+		waited: true, mounts: true, ctx: context.Background(),
 	}
 	ids := func(n int) string { return text([]IDMap{{uint32(n), uint32(n), 1}}) }
 	mine := profile{flags: uint64(e.Flags), uid: ids(e.UID), gid: ids(e.GID), self: true, inherit: e.Inherit, keyring: e.Inherit}
@@ -334,7 +394,7 @@ func (s *sandbox) writeMaps(p *beginning) error {
 	} {
 		err := underlying(os.WriteFile(m.name, []byte(m.data), 0))
 		if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
-			err = mapHelper(m.helper, s.pid, m.data)
+			err = mapHelper(s.ctx, m.helper, s.pid, m.data)
 		}
 		if err != nil {
 			return &Error{Op: m.op, Path: oneLine(m.data), Err: underlying(err)}
@@ -345,11 +405,14 @@ func (s *sandbox) writeMaps(p *beginning) error {
 
 // mapHelper has a map written by newuidmap(1) or newgidmap(1), which let a user
 // have what /etc/subuid and /etc/subgid give it.
-func mapHelper(name string, pid int, data string) error {
+func mapHelper(ctx context.Context, name string, pid int, data string) error {
 	args := append([]string{itoa(int64(pid))}, strings.Fields(data)...)
-	out, err := exec.Command(name, args...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err == nil {
 		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	if _, failed := errors.AsType[*exec.ExitError](err); !failed {
 		return unix.EPERM // there is no such program

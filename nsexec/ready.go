@@ -3,8 +3,10 @@
 package nsexec
 
 import (
+	"context"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/reexec"
 )
@@ -45,17 +47,17 @@ func (r *readySet) begin(f func()) {
 const maxReady = 4
 
 // take returns a sandbox of the profile, one that waited if there is one.
-func (r *readySet) take(p *beginning) (*sandbox, error) {
+func (r *readySet) take(ctx context.Context, p *beginning) (*sandbox, error) {
 	if p.common() {
 		if s := r.remove(p.profile); s != nil {
-			s.waited = true
+			s.waited, s.ctx = true, ctx
 			return s, nil
 		}
 	}
 	if p.cgroup != nil {
 		Unready(p.cgroup) // what is not alike
 	}
-	return spawnFirst(p, cloneInLauncher)
+	return spawnFirst(ctx, p, cloneInLauncher)
 }
 
 // remove takes out the sandbox that waits.
@@ -83,11 +85,19 @@ func (r *readySet) refill(first *beginning) {
 	r.begin(func() { r.fill(p) })
 }
 
+// fillPatience is how long making a sandbox in advance may take.
+const fillPatience = 10 * time.Second
+
 // fill is refill in the background.
 func (r *readySet) fill(p profile) {
-	s, err := spawnFirst(&beginning{profile: p}, cloneInLauncher)
-	if err == nil && s.pid == 0 {
-		err = s.awaitPid()
+	ctx, cancel := context.WithTimeout(context.Background(), fillPatience)
+	defer cancel()
+	s, err := spawnFirst(ctx, &beginning{profile: p}, cloneInLauncher)
+	if err == nil {
+		if err = s.awaitPid(); err != nil {
+			err = s.giveUp(err)
+		}
+		s.ctx = context.Background()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

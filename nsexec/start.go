@@ -35,6 +35,7 @@ const stage1 = 1 << 31
 
 // sandbox is a running clone and our end of its status pipe.
 type sandbox struct {
+	ctx    context.Context // bounds every wait until the command was executed
 	pid    int
 	status *os.File // read end, closed by exit; nil: none
 	sock   sys.FD   // to the clone, until it got its second Program
@@ -56,7 +57,14 @@ func (s *sandbox) close() (status unix.WaitStatus) {
 	// Which process it is, the launcher may not have said yet. Without its socket
 	// it ends in any case; with both the reports end.
 	for s.pid == 0 && s.status != nil {
+		_ = s.status.SetReadDeadline(time.Now().Add(patience))
 		r, err := readRecord(s.status)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if s.pid = s.sender(); s.pid == 0 {
+				theLauncher.drop(s.gen) // it hangs
+			}
+			continue
+		}
 		if err != nil {
 			break
 		}
@@ -78,6 +86,36 @@ func (s *sandbox) close() (status unix.WaitStatus) {
 	return status
 }
 
+// giveUp ends a sandbox in which no command was executed, and returns why: err, or that
+// the context has ended. Then nobody waits for what may hang.
+func (s *sandbox) giveUp(err error) error {
+	if cerr := s.ctx.Err(); cerr != nil {
+		go s.close()
+		return &Error{Op: "start", Err: cerr}
+	}
+	if unknown := s.pid == 0; unknown && errors.Is(err, errGone) {
+		s.close()
+		return s.unborn()
+	}
+	s.close()
+	return err
+}
+
+// unborn is the error where the reports ended before anybody said the process id.
+func (s *sandbox) unborn() error {
+	s.unknown = true
+	err := errGone
+	if end := theLauncher.obituary(s.gen); end != "" {
+		err = fmt.Errorf("%w: the launcher ended: %s", errGone, end)
+	}
+	return &Error{Op: "start", Err: err}
+}
+
+// bound makes reports be read only as long as the context lasts, until release is called.
+func (s *sandbox) bound() (release func() bool) {
+	return context.AfterFunc(s.ctx, func() { _ = s.status.SetReadDeadline(time.Unix(1, 0)) })
+}
+
 // endSocket tells the clone that nothing more is to be expected.
 func (s *sandbox) endSocket() {
 	if s.sock != sys.None {
@@ -88,16 +126,13 @@ func (s *sandbox) endSocket() {
 // sender is the process id of the clone as the kernel has it from the one byte
 // that every clone sends first; 0 if there is none. The launcher is quicker to say
 // it, but may be killed before it does.
-func (s *sandbox) sender() int { return s.credentials(unix.MSG_DONTWAIT) }
-
-// credentials is the process id of the sender of the next message on the socket.
-func (s *sandbox) credentials(flags int) int {
+func (s *sandbox) sender() int {
 	if s.sock == sys.None {
 		return 0
 	}
 	var b [1]byte
 	var control [64]byte
-	_, n, _, _, err := unix.Recvmsg(int(s.sock), b[:], control[:], flags)
+	_, n, _, _, err := unix.Recvmsg(int(s.sock), b[:], control[:], unix.MSG_DONTWAIT)
 	if err != nil {
 		return 0
 	}
@@ -570,7 +605,11 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 		path = bubblewrapPath
 	}
 	try := func(dir, separator string) {
-		b.Call(prog.Exec, b.Concat(dir, separator, c.Path), argv.Arg(), envv.Arg(), shell).
+		exact := prog.Int(0)
+		if separator != "" && !c.Bubblewrap {
+			exact = prog.Int(1) // what cannot be looked for there is not there
+		}
+		b.Call(prog.Exec, b.Concat(dir, separator, c.Path), argv.Arg(), envv.Arg(), shell, exact).
 			Tolerate(syscall.ENOENT, syscall.EACCES, syscall.ENOTDIR, syscall.ENODEV, syscall.ETIMEDOUT, syscall.ELOOP, syscall.ENAMETOOLONG)
 	}
 	if strings.IndexByte(c.Path, '/') >= 0 || c.Path == "" {
@@ -665,7 +704,7 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 		}
 	}
 	if !reexec.InProcess {
-		s, err := ready.take(p)
+		s, err := ready.take(c.context(), p)
 		if err == nil {
 			s, err = c.complete(s, p, fds, cloneInLauncher)
 		}
@@ -680,7 +719,7 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 	if !p.waits() && !p.joins() {
 		return startHere(c, p, fds)
 	}
-	s, err := spawnFirst(p, cloneHere)
+	s, err := spawnFirst(c.context(), p, cloneHere)
 	if err != nil {
 		return nil, err
 	}
@@ -718,7 +757,7 @@ func (c *Cmd) complete(s *sandbox, p *beginning, fds []int, clone cloneFunc) (*s
 			return nil, err
 		}
 		theLauncher.drop(gen)
-		if s, err = spawnFirst(p, clone); err != nil {
+		if s, err = spawnFirst(c.context(), p, clone); err != nil {
 			return nil, err
 		}
 		if second, err = c.secondProgram(s, p, fds); err != nil {
@@ -772,7 +811,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*sandbox, error) {
 		return nil, &Error{Op: "clone", Path: names(p.flags), Err: errno}
 	}
 	w.Close()
-	s := &sandbox{pid: pid, status: r, sock: sys.None}
+	s := &sandbox{pid: pid, status: r, sock: sys.None, ctx: c.context()}
 	if err := s.await(program, c); err != nil {
 		return nil, err
 	}
@@ -815,10 +854,13 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 			return &Error{Op: "start", Path: c.Path, Err: c.ctx.Err()}
 		}
 		if err != nil {
-			s.unknown = s.pid == 0
-			if status := s.close(); given {
+			unknown := s.pid == 0
+			switch status := s.close(); {
+			case given:
 				err = c.ctx.Err()
-			} else if errors.Is(err, errGone) && status.Signaled() {
+			case unknown && errors.Is(err, errGone):
+				return s.unborn()
+			case errors.Is(err, errGone) && status.Signaled():
 				err = &KilledError{status.Signal()}
 			}
 			return &Error{Op: "start", Path: c.Path, Err: err}
@@ -842,18 +884,13 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 				executing = true // or about to
 				continue
 			}
-			if s.pid > 0 {
-				return nil
-			}
 			if err := s.awaitPid(); err != nil {
-				return err
+				return s.giveUp(err)
 			}
 			return nil
 		case prog.RecordFail:
-			if s.pid == 0 {
-				if err := s.awaitPid(); err != nil {
-					return err
-				}
+			if err := s.awaitPid(); err != nil {
+				return s.giveUp(err)
 			}
 			s.close()
 			return s.failure(r, second)
@@ -884,9 +921,12 @@ func readText(f *os.File, n int) (string, error) {
 	return string(b), err
 }
 
-// awaitPid reads the process id, which another process reports, or the clone's
-// first byte.
+// awaitPid reads the process id, if it is not known yet: another process reports it,
+// or the clone's first byte tells.
 func (s *sandbox) awaitPid() error {
+	if s.pid > 0 {
+		return nil
+	}
 	defer func() { _ = s.status.SetReadDeadline(time.Time{}) }()
 	gone := false
 	for s.pid == 0 {
@@ -896,6 +936,9 @@ func (s *sandbox) awaitPid() error {
 			if s.pid = s.sender(); s.pid != 0 {
 				continue
 			}
+			if s.ctx.Err() != nil {
+				return &Error{Op: "start", Err: s.ctx.Err()}
+			}
 			if gone {
 				s.endSocket() // without which what it has cloned ends
 			}
@@ -904,13 +947,10 @@ func (s *sandbox) awaitPid() error {
 			continue
 		}
 		if err != nil {
-			s.unknown = true
-			s.close()
 			return &Error{Op: "start", Err: err}
 		}
 		if r.Kind == prog.RecordPid {
 			if r.Errno != 0 {
-				s.close()
 				return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
 			}
 			s.pid = int(r.Value)
@@ -927,15 +967,11 @@ func (s *sandbox) awaitJoined(twice bool) error {
 		r, err := readRecord(s.status)
 		switch {
 		case err != nil:
-			s.close()
 			return &Error{Op: "start", Err: err}
 		case r.Kind == prog.RecordFail:
-			err := s.failure(r, nil)
-			s.close()
-			return err
+			return s.failure(r, nil)
 		case r.Kind == prog.RecordPid && r.Errno != 0:
 			s.pid = 0
-			s.close()
 			return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
 		case r.Kind == prog.RecordPid && r.Op == 0: // the launcher's
 			s.pid = int(r.Value)
@@ -960,15 +996,24 @@ func (s *sandbox) awaitJoined(twice bool) error {
 // awaitLast reads the process id of a clone whose number was said in another PID
 // namespace.
 func (s *sandbox) awaitLast() error {
-	if err := unix.SetsockoptTimeval(int(s.sock), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {
-		return &Error{Op: "start", Err: err}
+	s.pid = 0
+	for began := time.Now(); time.Since(began) < lastPatience && s.ctx.Err() == nil; {
+		if s.pid = s.sender(); s.pid != 0 {
+			return nil
+		}
+		fds := []unix.PollFd{{Fd: int32(s.sock), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, int(launcherPatience.Milliseconds())); err == nil && fds[0].Revents&unix.POLLHUP != 0 {
+			if s.pid = s.sender(); s.pid != 0 {
+				return nil
+			}
+			break
+		}
 	}
-	if s.pid = s.credentials(0); s.pid == 0 {
-		s.close()
-		return &Error{Op: "start", Err: errGone}
-	}
-	return nil
+	return &Error{Op: "start", Err: errGone}
 }
+
+// lastPatience is how long a clone may take to send its first byte.
+const lastPatience = 10 * time.Second
 
 // failure is a report as an error.
 func (s *sandbox) failure(r prog.Record, second *prog.Program) error {

@@ -3,6 +3,7 @@
 package nsexec
 
 import (
+	"errors"
 	"os"
 	"reflect"
 	"strconv"
@@ -36,14 +37,14 @@ func setStatus(ps *os.ProcessState, ws syscall.WaitStatus) {
 	}
 }
 
-// newState is the end of a command whose PID 1 is not waited for. Its resource
-// usage is not known, and zero. It is nil where it cannot be made.
-func newState(ws syscall.WaitStatus) *os.ProcessState {
+// newState is the end of a command whose PID 1 is not waited for, or was waited for
+// by something else. Its resource usage is not known, and zero.
+func (c *Cmd) newState(ws syscall.WaitStatus) (*os.ProcessState, error) {
 	if !stateLayout.ok {
-		return nil
+		return nil, &Error{Op: "wait", Path: c.Path, Err: errors.New("ended with wait status " + itoa(int64(ws)))}
 	}
 	ps := new(os.ProcessState)
 	setStatus(ps, ws)
 	*(**syscall.Rusage)(unsafe.Add(unsafe.Pointer(ps), stateLayout.rusage)) = new(syscall.Rusage)
-	return ps
+	return ps, nil
 }

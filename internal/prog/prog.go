@@ -59,6 +59,21 @@ const (
 	ForkForward             // it passes signals on to the command
 )
 
+// Request is a siginfo_t that asks PID 1 for something: see sigqueue(3).
+type Request struct {
+	Signo, Errno, Code, _ int32
+	Pid, UID              uint32 // the kernel makes Pid 0 where the sender is outside
+	Value                 uint64
+	_                     [12]uint64
+}
+
+// What the fields of a Request are.
+const (
+	RequestSignal = 64           // SIGRTMAX: it is queued, and programs do not use it
+	RequestCode   = -1           // SI_QUEUE
+	RequestStop   = 0x6e7372756e // Value: stop the command
+)
+
 // Magic begins every Program, and changes with its layout.
 const Magic = 0x6e737205
 

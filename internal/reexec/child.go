@@ -39,6 +39,7 @@ const (
 	sysClock       = syscall.SYS_CLOCK_GETTIME
 	sysExecve      = syscall.SYS_EXECVE
 	sysCloseRange  = 436
+	atFdcwd        = ^uintptr(99)
 	sysOpenat2     = 437
 	capVersion3    = 0x20080522
 	clockMonotonic = 1
@@ -226,6 +227,12 @@ func run(base unsafe.Pointer) {
 			if argv := arg(base, o, 3); e == syscall.ENOEXEC && argv != 0 {
 				*(*uint64)(pointer(argv + 8)) = uint64(path)
 				_, _, e = syscall.RawSyscall(sysExecve, uintptr(*(*uint64)(pointer(argv))), argv, arg(base, o, 2))
+			}
+			if e == syscall.EACCES && arg(base, o, 4) != 0 {
+				// Is it not executable, or in a directory that cannot be searched?
+				if _, _, found := syscall.RawSyscall(syscall.SYS_FACCESSAT, atFdcwd, path, 0); found != 0 {
+					e = syscall.ENOENT
+				}
 			}
 			// As execvp(3): what was found but cannot be run tells more than what
 			// was not found further on.
@@ -517,6 +524,28 @@ func await(h *prog.Header, cmd, status uintptr) {
 	}
 }
 
+// isInit says that this is PID 1, and not only the command's parent.
+//
+//go:nosplit
+//go:norace
+func isInit() bool {
+	self, _, _ := syscall.RawSyscall(syscall.SYS_GETPID, 0, 0, 0)
+	return self == 1
+}
+
+// outside says that the sender of a signal is: it has no number in here, or, where the
+// PID namespace is shared, is who started the sandbox.
+//
+//go:nosplit
+//go:norace
+func outside(sender uint32) bool {
+	if sender == 0 {
+		return true
+	}
+	parent, _, _ := syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0)
+	return parent == uintptr(sender) && !isInit()
+}
+
 // exitCode is how shells number the end of a process.
 //
 //go:nosplit
@@ -548,6 +577,7 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 	h := header(base)
 	info := &h.Scratch // siginfo_t
 	var now [2]int64
+	stopped := false   // everything in the sandbox was, on request
 	var echoOf uintptr // the last signal that came from the kernel, and when
 	var echoAt int64
 	code := uintptr(0) // the command's, when it has ended
@@ -585,7 +615,7 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 		}
 		origin := int32(info[1])  // si_code
 		sender := uint32(info[2]) // in this namespace; 0: outside
-		if sender != 0 && origin <= 0 || h.Fork&prog.ForkForward == 0 {
+		if origin <= 0 && !outside(sender) || h.Fork&prog.ForkForward == 0 {
 			continue
 		}
 		syscall.RawSyscall(sysClock, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0)
@@ -598,7 +628,19 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 			echoOf = 0
 			continue
 		}
-		if cmd != 0 {
+		to := cmd
+		if isInit() {
+			to = ^uintptr(0) // -1: everything else in the sandbox
+		}
+		switch {
+		case cmd == 0:
+		case sig == prog.RequestSignal && origin == prog.RequestCode && info[3] == prog.RequestStop:
+			syscall.RawSyscall(sysKill, to, uintptr(syscall.SIGSTOP), 0)
+			stopped = true
+		case sig == uintptr(syscall.SIGCONT) && stopped:
+			syscall.RawSyscall(sysKill, to, sig, 0)
+			stopped = false
+		default:
 			syscall.RawSyscall(sysKill, cmd, sig, 0)
 		}
 	}

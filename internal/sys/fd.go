@@ -70,12 +70,17 @@ func Wait(pid int) (status unix.WaitStatus) {
 
 // Send sends one message with descriptors; a closed other end is EPIPE, not a
 // signal.
-func (f FD) Send(b []byte, fds ...int) error {
+func (f FD) Send(b []byte, fds ...int) error { return f.send(b, fds, 0) }
+
+// TrySend is Send without waiting: EAGAIN where there is no room for the message.
+func (f FD) TrySend(b []byte, fds ...int) error { return f.send(b, fds, unix.MSG_DONTWAIT) }
+
+func (f FD) send(b []byte, fds []int, flags int) error {
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
 	return Retry(func() error {
-		var rights []byte
-		if len(fds) > 0 {
-			rights = unix.UnixRights(fds...)
-		}
-		return unix.Sendmsg(int(f), b, rights, nil, unix.MSG_NOSIGNAL)
+		return unix.Sendmsg(int(f), b, rights, nil, unix.MSG_NOSIGNAL|flags)
 	})
 }

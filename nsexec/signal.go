@@ -1,0 +1,66 @@
+//go:build linux
+
+package nsexec
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/reexec"
+)
+
+// errStolen is the cause where Wait cannot tell how the command ended.
+var errStolen = fmt.Errorf("%w (something else in this program has waited for the process: how it ended is not known)", unix.ECHILD)
+
+// process is a handle for a child of this process that nobody has waited for. It
+// holds a pidfd, so that no signal goes to a process that has the same number later.
+// A program that is its own launcher is small: nothing else in it waits for children.
+func process(pid int) *os.Process {
+	if !reexec.InProcess {
+		if p, err := os.FindProcess(pid); err == nil {
+			return p
+		}
+	}
+	return &os.Process{Pid: pid}
+}
+
+// Signal sends a signal to the command, through PID 1 where there is one. It is
+// Process.Signal, except that SIGSTOP stops the command: Process.Signal would stop
+// PID 1, which could not pass it on. As nothing in the sandbox is to go on meanwhile,
+// SIGSTOP stops everything in it, and the next SIGCONT continues everything; where the
+// PID namespace is shared, only the command. With HoldSignals it is Process.Signal.
+func (c *Cmd) Signal(sig os.Signal) error {
+	if c.Process == nil {
+		return &Error{Op: "signal", Path: c.Path, Err: errors.New("not started")}
+	}
+	if sig != syscall.SIGSTOP || !c.forks() || c.HoldSignals {
+		return c.Process.Signal(sig)
+	}
+	// A signal with a value asks PID 1 to do it.
+	info := prog.Request{Signo: prog.RequestSignal, Code: prog.RequestCode, Value: prog.RequestStop}
+	send := func(handle uintptr) error {
+		return unix.PidfdSendSignal(int(handle), unix.Signal(info.Signo), (*unix.Siginfo)(unsafe.Pointer(&info)), 0)
+	}
+	var err error
+	werr := c.Process.WithHandle(func(handle uintptr) { err = send(handle) })
+	if errors.Is(werr, os.ErrNoHandle) {
+		var fd int
+		if fd, werr = unix.PidfdOpen(c.Process.Pid, 0); werr == nil {
+			err = send(uintptr(fd))
+			_ = unix.Close(fd)
+		}
+	}
+	if werr != nil {
+		err = werr
+	}
+	if errors.Is(err, unix.ESRCH) {
+		err = os.ErrProcessDone
+	}
+	return err
+}

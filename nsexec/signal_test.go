@@ -1,0 +1,255 @@
+//go:build linux
+
+package nsexec_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// below are the processes of a sandbox: PID 1, and all that descends from it.
+func below(pid1 int) (list []testenv.Process) {
+	in := map[int]bool{pid1: true}
+	for more := true; more; {
+		more = false
+		for _, p := range testenv.Processes() {
+			if !in[p.Pid] && in[p.Parent] {
+				in[p.Pid], more = true, true
+			}
+		}
+	}
+	for _, p := range testenv.Processes() {
+		if in[p.Pid] {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// TestSignalStop: SIGSTOP stops the command and what it has started, also in another
+// session, and not PID 1, which reaps and passes on meanwhile.
+func TestSignalStop(t *testing.T) {
+	leaks(t)
+	for _, share := range []nsexec.Namespace{0, nsexec.PID} {
+		c := shell("setsid sleep 1000 & trap 'echo got' USR1; echo; while :; do sleep 0.01; done")
+		c.Share, c.Reaper = share, true
+		if share != 0 {
+			c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev")}
+		}
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		if _, err := lines.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		command := commandOf(t, c.Process.Pid)
+		states := func(want bool) func() bool {
+			return func() bool {
+				for _, p := range below(c.Process.Pid) {
+					stops := p.Pid != c.Process.Pid && share == 0 || p.Pid == command
+					if stopped := p.State == "T"; stopped != (want && stops) {
+						return false
+					}
+				}
+				return true
+			}
+		}
+		for range 3 {
+			if err := c.Signal(unix.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			testenv.Eventually(t, "all is stopped but PID 1", states(true))
+			if err := c.Signal(unix.SIGUSR1); err != nil { // it is for later
+				t.Fatal(err)
+			}
+			if err := c.Signal(unix.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			if line, err := lines.ReadString('\n'); line != "got\n" {
+				t.Errorf("%q, %v", line, err)
+			}
+			testenv.Eventually(t, "all goes on", states(false))
+		}
+		for _, p := range below(c.Process.Pid) {
+			if share != 0 && p.Pid != c.Process.Pid {
+				_ = unix.Kill(p.Pid, unix.SIGKILL) // nobody else ends what it left
+			}
+		}
+		_ = c.Process.Kill()
+		if err := c.Wait(); err == nil {
+			t.Error("no error")
+		}
+		if err := c.Signal(unix.SIGSTOP); !errors.Is(err, os.ErrProcessDone) {
+			t.Errorf("a signal after the end: %v", err)
+		}
+	}
+}
+
+// TestSignalNobody: before Start there is nobody.
+func TestSignalNobody(t *testing.T) {
+	if err := shell("true").Signal(unix.SIGSTOP); err == nil {
+		t.Error("no error")
+	}
+}
+
+// TestNotFound: callers of os/exec look for its errors.
+func TestNotFound(t *testing.T) {
+	leaks(t)
+	for _, path := range []string{"no-such-program", "/no/such/program"} {
+		_, want := exec.Command(path).Output()
+		c := nsexec.Command(path)
+		c.Mounts = base()
+		err := c.Run()
+		for _, target := range []error{exec.ErrNotFound, fs.ErrNotExist} {
+			// The errno is not lost where it is found along PATH.
+			if is := errors.Is(want, target) || target == fs.ErrNotExist; errors.Is(err, target) != is {
+				t.Errorf("%s: %v is %v: %v", path, err, target, !is)
+			}
+		}
+		var got, plain *exec.Error
+		if found := errors.As(want, &plain); errors.As(err, &got) != found || found && (got.Name != plain.Name || got.Err != plain.Err) {
+			t.Errorf("%s: %v, os/exec has %v", path, got, plain)
+		}
+	}
+}
+
+// TestPWD: where only Dir is set PWD says so, as with os/exec.
+func TestPWD(t *testing.T) {
+	leaks(t)
+	t.Setenv("PWD", "/stale")
+	env := func(dir string, env []string) string {
+		c := nsexec.Command("/usr/bin/env")
+		c.Mounts, c.Dir, c.Env = base(), dir, env
+		for line := range strings.Lines(output(t, c) + "\n") {
+			if v, ok := strings.CutPrefix(line, "PWD="); ok {
+				return strings.TrimSpace(v)
+			}
+		}
+		return ""
+	}
+	for _, c := range []struct {
+		dir  string
+		env  []string
+		want string
+	}{
+		{"/usr", nil, "/usr"}, {"/usr/../mnt", nil, "/mnt"}, {"", nil, ""}, {"/usr", []string{"A=1"}, ""}, {"/usr", []string{"PWD=/x"}, "/x"},
+	} {
+		if got := env(c.dir, c.env); got != c.want {
+			t.Errorf("Dir %q, Env %q: PWD is %q, want %q", c.dir, c.env, got, c.want)
+		}
+	}
+}
+
+// helpReaper starts sandboxes while something else waits for every child that ends.
+func helpReaper([]string) int {
+	var reaped atomic.Int64
+	stop := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if pid, _ := unix.Wait4(-1, nil, 0, nil); pid > 0 {
+				reaped.Add(1)
+			}
+		}
+	}()
+	lost := 0
+	for i := range 40 {
+		c := shell(fmt.Sprintf("exit %d", i%3))
+		if i%3 == 2 {
+			c = shell("kill -KILL $$")
+		}
+		if i >= 30 {
+			c.AsPID1 = true
+		}
+		err := c.Run()
+		code := 0
+		ee, exited := errors.AsType[*exec.ExitError](err)
+		if exited {
+			code = ee.ExitCode()
+			if ws, ok := ee.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+				code = -int(ws.Signal())
+			}
+		}
+		want := []int{0, 1, -9}[i%3]
+		switch {
+		case c.AsPID1 && !exited && errors.Is(err, unix.ECHILD):
+			lost++ // and it is said
+		case c.AsPID1 && i%3 == 2: // a PID 1 does not kill itself
+		case code != want || err != nil && !exited:
+			fmt.Printf("%d: %v, want %d\n", i, err, want)
+			return 1
+		}
+	}
+	nsexec.Shutdown()
+	close(stop)
+	fmt.Println("reaped:", reaped.Load() > 0, "lost:", lost > 0)
+	return 0
+}
+
+// TestForeignWait: programs that wait for all their children do not take the result.
+func TestForeignWait(t *testing.T) {
+	leaks(t)
+	c := exec.Command(exe)
+	c.Env = append(os.Environ(), helperVars("reaper")...)
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "reaped: true") {
+		t.Errorf("%v, %s", err, out)
+	}
+}
+
+// TestStoppedLauncher: a launcher that does nothing holds up nobody for longer than
+// the context says, and is replaced.
+func TestStoppedLauncher(t *testing.T) {
+	leaks(t)
+	if err := shell("true").Run(); err != nil {
+		t.Fatal(err)
+	}
+	spare(t)
+	if err := unix.Kill(launcher(t), unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		c := nsexec.CommandContext(ctx, "true")
+		c.Mounts, c.Share = base(), nsexec.Net // no sandbox like that waits
+		done := make(chan error, 1)
+		go func() { done <- c.Run() }()
+		select {
+		case err := <-done:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%d: %v", i, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("Start waits for the launcher")
+		}
+		cancel()
+	}
+	c := shell("echo fine")
+	c.Share = nsexec.Net
+	check(t, c, "fine")
+}
