@@ -81,7 +81,7 @@ func (x *Execution) start() error {
 	}
 	if err != nil {
 		x.watch.end()
-		x.result.TimedOut = errors.Is(err, context.DeadlineExceeded) && x.parent.Err() == nil
+		x.result.TimedOut = x.timeIsUp(err)
 		if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == "chdir" {
 			err = &DirError{x.dir, err}
 		}
@@ -95,6 +95,11 @@ func (x *Execution) start() error {
 		go feed(w, x.request.Stdin)
 	}
 	return nil
+}
+
+// timeIsUp reports whether err says that the command's time was up before it began.
+func (x *Execution) timeIsUp(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) && x.parent.Err() == nil
 }
 
 // mirror reports whether err says that no overlay could be laid over the home directory;

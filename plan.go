@@ -36,6 +36,7 @@ const cancelDelay = 2 * time.Second
 // matters: the host, caches, folders, the playground, secrets, rules, and over all of it
 // what is nsrun's own.
 func (x *Execution) prepare(engine overlay.Engine) error {
+	x.limit()
 	c := &x.runner.config
 	home := homeDir()
 	if home == "" {
@@ -181,20 +182,22 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 // hiding is what is hidden in any case.
 type hiding struct{ secrets, sockets mounts.Plan }
 
-// command makes the command.
-func (x *Execution) command(spec Spec) error {
-	c, q := &x.runner.config, &x.request
-	if x.cancel != nil {
-		x.cancel()
+// limit begins the command's time, once: a project that has to be copied takes of it.
+func (x *Execution) limit() {
+	if x.ctx != nil {
+		return
 	}
-	x.ctx, x.cancel = x.parent, nil
-	x.timeout = c.Timeout
-	if q.Timeout > 0 && (x.timeout <= 0 || q.Timeout < x.timeout) {
-		x.timeout = q.Timeout
+	x.ctx, x.timeout = x.parent, x.runner.config.Timeout
+	if t := x.request.Timeout; t > 0 && (x.timeout <= 0 || t < x.timeout) {
+		x.timeout = t
 	}
 	if x.timeout > 0 {
 		x.ctx, x.cancel = context.WithDeadline(x.parent, x.began.Add(x.timeout))
 	}
+}
+
+// command makes the command.
+func (x *Execution) command(spec Spec) error {
 	cmd := spec.CommandContext(x.ctx, x.args[0], x.args[1:]...)
 	if x.session != nil {
 		cmd.Layers = x.session.Layers()
@@ -290,14 +293,14 @@ func (x *Execution) openSession(roots []string, engine overlay.Engine) (err erro
 		_ = s.Close()
 	}
 	if c.Session == "" {
-		x.session, err = overlay.Create(overlay.Options{Roots: roots, Command: x.args, Dir: c.StateDir, On: c.On, Engine: max(engine, c.Engine), Spare: x.runner.clearings.spare()})
+		x.session, err = overlay.CreateContext(x.ctx, overlay.Options{Roots: roots, Command: x.args, Dir: c.StateDir, On: c.On, Engine: max(engine, c.Engine), Spare: x.runner.clearings.spare()})
 		return err
 	}
 	s, err := overlay.Open(c.StateDir, c.Session)
 	if err != nil {
 		return err
 	}
-	if err := s.Resume(x.args); err != nil {
+	if err := s.ResumeContext(x.ctx, x.args); err != nil {
 		_ = s.Close()
 		return err
 	}

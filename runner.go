@@ -122,7 +122,9 @@ func (r *Runner) begin(x *Execution) (err error) {
 		return errClosed
 	}
 	if session := r.Session(); session != nil {
-		if err := session.Resume(x.args); err != nil {
+		x.limit()
+		if err := session.ResumeContext(x.ctx, x.args); err != nil {
+			x.result.TimedOut = x.timeIsUp(err)
 			return err
 		}
 		x.session, x.resumed = session, true

@@ -82,16 +82,13 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) error {
 	const op = "commit"
 	s.work.Lock()
 	defer s.work.Unlock()
-	s.mu.Lock()
-	err := s.usable(op, true)
-	s.mu.Unlock()
-	if err != nil {
+	if err := s.usable(op, true); err != nil {
 		return err
 	}
 	if err := s.checkBase(op); err != nil {
 		return err
 	}
-	err = s.commit(ctx, o)
+	err := s.commit(ctx, o)
 	if errors.Is(err, unix.EXDEV) && !s.farStages {
 		if _, half := errors.AsType[*CommitError](err); !half {
 			// One mount, and yet no renaming: project quotas, or encrypted directories.
@@ -320,9 +317,7 @@ func (c *commit) changes() (list []Change) {
 // failed takes back what was done, and returns err or what is worse.
 func (c *commit) failed(err error) error {
 	c.copier.close()
-	c.s.mu.Lock()
 	undo := c.tx.abandon(&c.ledger)
-	c.s.mu.Unlock()
 	if undo != nil && c.tx.begun {
 		return &CommitError{Applied: c.changes(), Err: errors.Join(err, undo)}
 	}
@@ -384,8 +379,6 @@ func (c *commit) endMark() error {
 		return err
 	}
 	c.ledger.store(&m)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.setMeta(&m, &project); err != nil {
 		return &Error{Op: "write session's data", Path: s.path, Err: err}
 	}
@@ -435,11 +428,18 @@ func (c *commit) checkSpecials() error {
 func (c *commit) abs(at place) string { return filepath.Join(c.s.roots[at.root].Path, at.path) }
 
 // setMeta replaces the session's data, on disk too, and after all that before has. The
-// caller holds s.mu.
+// caller holds s.work, and not s.mu.
 func (s *Session) setMeta(m *meta, before *flusher) error {
 	renamed, err := writeMeta(s.dir, m, before)
 	if renamed {
-		s.meta = m
+		s.setLoaded(m)
 	}
 	return err
+}
+
+// setLoaded makes m, which is on disk, the session's data.
+func (s *Session) setLoaded(m *meta) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.meta = m
 }

@@ -190,6 +190,9 @@ func (c *projectCopier) list(path string, d *handle, rec copyRecord) (xattrs, er
 	}
 	slices.Sort(names)
 	for _, name := range names {
+		if err := c.ctx.Err(); err != nil {
+			return nil, err
+		}
 		st, ok, err := from.lstat(name)
 		if err != nil {
 			return nil, err

@@ -14,10 +14,7 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 	const op = "drop"
 	s.work.Lock()
 	defer s.work.Unlock()
-	s.mu.Lock()
-	err := s.usable(op, true)
-	s.mu.Unlock()
-	if err != nil {
+	if err := s.usable(op, true); err != nil {
 		return err
 	}
 	if len(paths) == 0 {
@@ -54,8 +51,6 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 		}
 		l.set(at, st)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.checkDependents(); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}

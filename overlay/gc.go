@@ -217,32 +217,35 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 		return found, false, err
 	}
 	defer d.close()
-	lock, err := openLock(d, unix.O_RDWR)
-	unlocked := err == unix.ENOENT // half of a session: nobody can have it open
-	if err == nil {
-		defer lock.close()
-		err = takeLock(lock)
+	expired := func() (bool, error) {
+		st, err := d.stat()
+		if err != nil {
+			return false, err
+		}
+		found.Last = time.Unix(st.mtime.Unix())
+		if orphan {
+			return c.older(found.Last, time.Minute), nil
+		}
+		return c.expired(d, &found, named)
 	}
-	if errors.Is(err, ErrBusy) && !named {
+	// What is to stay is not locked: somebody may be about to open it.
+	if ok, err := expired(); err == nil && !ok {
+		return found, false, nil
+	}
+	lock, err := c.lock(name, d)
+	unlocked := err == unix.ENOENT // half of a session: nobody can have it open
+	if !named && (errors.Is(err, ErrBusy) || err == errGone) {
 		return found, false, nil
 	}
 	if err != nil && !unlocked {
 		return found, false, err
 	}
-	st, err := d.stat()
-	if err != nil || st.nlink == 0 {
+	defer lock.close()
+	if ok, err = expired(); err != nil {
 		return found, false, err
 	}
-	found.Last = time.Unix(st.mtime.Unix())
-	switch {
-	case orphan:
-		// A process makes the lock first, removes it last, and holds it in between.
-		ok = !unlocked && c.older(found.Last, time.Minute) || c.older(found.Last, orphanAge)
-	default:
-		if ok, err = c.expired(d, &found, named); err != nil {
-			return found, false, err
-		}
-	}
+	// A process makes the lock first, removes it last, and holds it in between.
+	ok = ok && (!orphan || !unlocked || c.older(found.Last, orphanAge))
 	if ok && !orphan {
 		if pending(c.state, name) {
 			return found, false, errInterrupted // what the project lacks may be in it
@@ -265,6 +268,18 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 		return found, true, nil
 	}
 	return found, true, removeWhole(c.state, name)
+}
+
+// lock takes the lock of what is to be removed; with DryRun it only looks at it.
+func (c *cleaner) lock(name string, d *handle) (*handle, error) {
+	if !c.o.DryRun {
+		return lockDir(c.state, name, d, caretaker)
+	}
+	who, err := locked(d)
+	if err == nil && who != unheld {
+		err = ErrBusy
+	}
+	return nil, orGone(c.state, name, d, err)
 }
 
 // expired reports whether the session in d, which nobody else has open, is to be
@@ -326,7 +341,7 @@ func damaged(err error) bool {
 func removeWhole(state *handle, name string) error {
 	if name[0] != '.' {
 		gone := gonePrefix + name
-		if err := state.rename(name, gone, 0); err != nil {
+		if err := state.rename(name, gone, 0); err != nil && err != unix.ENOENT {
 			return err
 		}
 		name = gone

@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -44,14 +46,12 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 	const op = "keep versions"
 	s.work.Lock()
 	defer s.work.Unlock()
-	s.mu.Lock()
-	err := s.usable(op, true)
-	created := s.meta.Created.UnixNano()
-	s.mu.Unlock()
-	if err != nil {
+	if err := s.usable(op, true); err != nil {
 		return err
 	}
+	created := s.meta.Created.UnixNano()
 	var b *kept
+	var err error
 	for _, c := range changes {
 		if c.Kind != Modified && c.Kind != TypeChanged || c.Path == "." {
 			continue
@@ -128,11 +128,9 @@ func (b *kept) read(roots int) error {
 
 // keep stores the project's version of one file, the first time.
 func (b *kept) keep(s *Session, c Change, created int64) error {
-	root := 0
-	for i, r := range s.roots {
-		if r.Path == c.Root {
-			root = i
-		}
+	root := slices.IndexFunc(s.roots, func(r Root) bool { return r.Path == c.Root })
+	if root < 0 {
+		return fmt.Errorf("%s is no root of the session", quotePath(c.Root))
 	}
 	at := place{root, c.Path}
 	index := s.gitFileAt(at) == gitIndex

@@ -168,19 +168,18 @@ func recoverOne(statePath string, state *handle, id string) (Recovered, error) {
 	}
 	s := &Session{state: own}
 	defer s.release()
-	if s.dir, err = openOwned(state, id); err == unix.ENOENT {
-		return r, bare(unix.Unlinkat(state.fd, pendingName+"/"+id, 0)) // it was removed
-	}
-	if err == nil {
-		s.lock, err = openLock(s.dir, unix.O_RDWR)
-	}
-	if err == nil {
-		err = takeLock(s.lock)
-	}
-	if err == nil {
-		s.meta, err = readMeta(s.dir)
+	if s.dir, s.lock, err = lockSession(state, id, caretaker); err == errGone {
+		if err = state.unlink(pendingName+"/"+id, 0); err == nil || err == unix.ENOENT {
+			return r, nil
+		}
 	}
 	if err != nil {
+		return fail(err)
+	}
+	if !s.interrupted() {
+		return r, nil // its owner has just done it
+	}
+	if s.meta, err = readMeta(s.dir); err != nil {
 		return fail(err)
 	}
 	s.name(id, statePath)
@@ -333,9 +332,7 @@ func (t *tx) abandon(l *ledger) error {
 	l.store(&m)
 	// If this cannot be written, the next commit sees conflicts that are none, and
 	// does nothing: safe.
-	if written, _ := writeMeta(t.s.dir, &m, nil); written {
-		t.s.meta = &m
-	}
+	_ = t.s.setMeta(&m, nil)
 	if err := t.flush(); err != nil {
 		return err
 	}

@@ -17,11 +17,14 @@ import (
 // error, and so is a session that another one stands on. What changed in the project since then is not: the command sees it, but where
 // it writes to the same file, a commit reports a conflict.
 func (s *Session) Resume(command []string) error {
+	return s.ResumeContext(context.Background(), command)
+}
+
+// ResumeContext is Resume, which ctx ends: with EngineCopy the project is copied.
+func (s *Session) ResumeContext(ctx context.Context, command []string) error {
 	const op = "resume session"
 	s.work.Lock()
 	defer s.work.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.usable(op, true); err != nil {
 		return err
 	}
@@ -29,7 +32,7 @@ func (s *Session) Resume(command []string) error {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	fail := func(path string, err error) error { return &Error{Op: op, Path: path, Err: err} }
-	for i, r := range s.roots {
+	for i, r := range s.rootList() {
 		low, err := s.root(i)
 		if err != nil {
 			return err
@@ -51,17 +54,14 @@ func (s *Session) Resume(command []string) error {
 			}
 		}
 	}
-	if err := s.rearm(context.Background()); err != nil {
+	if err := s.rearm(ctx); err != nil {
 		return fail(s.path, err)
 	}
 	s.fresh = false
 	s.holdIndexes()
 	// Of a command that was killed, together with whoever would have removed it.
-	if !s.cleared {
-		s.scratch = 0
-		if err := removeTree(s.dir, scratchName); err != nil {
-			return fail(s.path, err)
-		}
+	if err := s.staleScratch(); err != nil {
+		return fail(s.path, err)
 	}
 	// A full disk is no reason to refuse: what fills it may be what the command is to
 	// remove.

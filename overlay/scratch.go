@@ -117,11 +117,11 @@ func clearPair(at *handle, n int) (bool, error) {
 // ClearScratch is DropScratch for a session that is to be resumed: what the next command
 // can use is kept for it, until Close.
 func (s *Session) ClearScratch() (err error) {
-	if s.meta.Engine != EngineOverlay {
-		return s.DropScratch()
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.meta.Engine != EngineOverlay {
+		return s.dropScratch()
+	}
 	if s.dir == nil || s.readOnly || s.cleared {
 		return nil
 	}
@@ -137,6 +137,11 @@ func (s *Session) ClearScratch() (err error) {
 func (s *Session) DropScratch() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.dropScratch()
+}
+
+// dropScratch is DropScratch for who holds s.mu.
+func (s *Session) dropScratch() error {
 	if s.dir == nil || s.readOnly {
 		return nil
 	}
@@ -145,4 +150,15 @@ func (s *Session) DropScratch() error {
 		return &Error{Op: "remove scratch directory", Path: s.path, Err: err}
 	}
 	return nil
+}
+
+// staleScratch removes what was written to scratch overlays unless it was cleared.
+func (s *Session) staleScratch() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cleared {
+		return nil
+	}
+	s.scratch = 0
+	return removeTree(s.dir, scratchName)
 }

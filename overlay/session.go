@@ -100,14 +100,19 @@ type Session struct {
 
 	lastTx int // the number of the transaction that was begun last
 
-	mu    sync.Mutex // guards what follows
-	state *handle    // the directory of all sessions
-	dir   *handle    // the session's own
+	roots []Root // Path only, which never changes; see rootList
+
+	// What follows is written under both locks, and read under either: who does something
+	// that takes time holds work alone, so that nobody who only asks has to wait for it.
+	mu    sync.Mutex
+	state *handle // the directory of all sessions
+	dir   *handle // the session's own
 	lock  *handle
 	meta  *meta
-	roots []Root
-	lower []*handle // by root; nil until it is first needed
-	below []base    // what it stands on, for Mounts; their handles are closed
+	below []base // what it stands on, for Mounts; their handles are closed
+
+	lowerMu sync.Mutex
+	lower   []*handle // by root; nil until it is first needed
 
 	unmapped []string // see Unmapped
 
@@ -129,15 +134,16 @@ type Session struct {
 	renewed map[int]int64
 }
 
-const lockName = "lock"
-
 // upperName and workName are paths in the session's directory.
 func upperName(i int) string { return "upper/overlay" + strconv.Itoa(i+1) }
 func workName(i int) string  { return "work/overlay" + strconv.Itoa(i+1) }
 
 // Create begins a session. It costs a few system calls however large the roots
 // are, and does not wait for a disk. The session is locked until Close.
-func Create(o Options) (_ *Session, err error) {
+func Create(o Options) (*Session, error) { return CreateContext(context.Background(), o) }
+
+// CreateContext is Create, which ctx ends: with EngineCopy the project is copied.
+func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	statePath, state, err := openStateDir(o.Dir, true)
 	if err != nil {
 		return nil, err
@@ -200,7 +206,7 @@ func Create(o Options) (_ *Session, err error) {
 	}
 	for i := range s.meta.Roots {
 		if s.meta.Engine == EngineCopy {
-			err = s.makeCopy(context.Background(), i)
+			err = s.makeCopy(ctx, i)
 			if err == nil {
 				err = s.noteBase(i, s.copies[i].own.st)
 			}
@@ -260,7 +266,7 @@ func (s *Session) makeDir() (made string, err error) {
 	if s.lock, err = s.dir.create(lockName); err != nil {
 		return made, err
 	}
-	return made, takeLock(s.lock)
+	return made, takeLock(s.lock, owner)
 }
 
 // makeSub makes a directory in the session's; a Spare has it.
@@ -421,46 +427,23 @@ func (s *Session) shownRoot(i int) (*handle, error) {
 // name fills in what follows from the session's name.
 func (s *Session) name(id, statePath string) {
 	s.id, s.path = id, filepath.Join(statePath, id)
-	area := s.areaPath()
 	s.roots = make([]Root, len(s.meta.Roots))
 	for i, r := range s.meta.Roots {
-		s.roots[i] = Root{
-			Path:  string(r.Path),
-			Upper: filepath.Join(area, upperName(i)),
-			Work:  filepath.Join(area, workName(i)),
-		}
+		s.roots[i].Path = string(r.Path)
 	}
 	if s.lower == nil {
 		s.lower = make([]*handle, len(s.roots))
 	}
 }
 
-// takeLock locks the open file f for as long as it is open, or fails with
-// ErrBusy. It is a lock of the open file description, like flock's, so that
-// it holds between goroutines too; unlike flock's it can be looked at without
-// taking it.
-func takeLock(f *handle) error {
-	lk := unix.Flock_t{Type: unix.F_WRLCK}
-	err := unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_SETLK, &lk)
-	if err == unix.EAGAIN || err == unix.EACCES {
-		return ErrBusy
+// rootList returns the roots with the paths at which a sandbox finds the session. The caller
+// holds s.mu or s.work.
+func (s *Session) rootList() []Root {
+	area, list := s.areaPath(), slices.Clone(s.roots)
+	for i := range list {
+		list[i].Upper, list[i].Work = filepath.Join(area, upperName(i)), filepath.Join(area, workName(i))
 	}
-	return err
-}
-
-// locked reports whether somebody else holds the lock of the session in dir. It
-// opens nothing for writing: the disk may be read-only.
-func locked(dir *handle) (bool, error) {
-	f, err := openLock(dir, unix.O_RDONLY)
-	if err != nil {
-		return false, err
-	}
-	defer f.close()
-	lk := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_GETLK, &lk); err != nil {
-		return false, err
-	}
-	return lk.Type != unix.F_UNLCK, nil
+	return list
 }
 
 // Open opens a session of the state directory dir and locks it until Close;
@@ -495,26 +478,20 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 	fail := func(err error) (*Session, error) {
 		return nil, &Error{Op: "open session", Path: filepath.Join(statePath, name), Err: err}
 	}
-	if s.dir, err = openOwned(state, name); err != nil {
+	if readOnly {
+		if s.dir, err = openSession(state, name); err != nil {
+			return fail(err)
+		}
+		who, err := locked(s.dir)
+		if err = orGone(state, name, s.dir, err); err != nil {
+			return fail(err)
+		}
+		s.busy = who == owner
+	} else if s.dir, s.lock, err = lockSession(state, name, owner); err != nil {
 		return fail(err)
 	}
-	if readOnly {
-		if s.busy, err = locked(s.dir); err != nil {
-			return fail(err)
-		}
-	} else {
-		if s.lock, err = openLock(s.dir, unix.O_RDWR); err != nil {
-			return fail(err)
-		}
-		if err = takeLock(s.lock); err != nil {
-			return fail(err)
-		}
-		// It may have been removed between finding and locking it.
-		if st, err := s.dir.stat(); err != nil || st.nlink == 0 {
-			return fail(cmp.Or[error](err, fs.ErrNotExist))
-		}
-	}
-	if s.meta, err = readMeta(s.dir); err != nil {
+	s.meta, err = readMeta(s.dir)
+	if err = orGone(state, name, s.dir, err); err != nil {
 		return fail(err)
 	}
 	if s.meta.On != "" && s.meta.State == Kept {
@@ -533,13 +510,6 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 		_ = s.recollect() // whoever asks for the changes is told that there are none
 	}
 	return s, nil
-}
-
-// statePath is the path of the state directory.
-func (s *Session) statePath() string { return filepath.Dir(s.path) }
-
-func openLock(dir *handle, access int) (*handle, error) {
-	return dir.open(lockName, access|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 }
 
 // List yields the sessions of the state directory dir, the oldest first. An
@@ -593,24 +563,25 @@ func readInfo(state *handle, statePath, name string) (Info, error) {
 	fail := func(err error) (Info, error) {
 		return info, &Error{Op: "read session", Path: info.Dir, Err: err}
 	}
-	dir, err := openOwned(state, name)
-	if err != nil {
-		return fail(err)
-	}
+	marked := pending(state, name)
+	dir, m, err := openMeta(state, name)
 	defer dir.close()
-	s := Session{dir: dir}
-	if s.meta, err = readMeta(dir); err != nil {
+	if err != nil {
 		if err == unix.ENOENT { // not the whole session is gone
 			err = errors.New("the session's data is missing")
 		}
 		return fail(err)
 	}
+	s := Session{dir: dir, meta: m}
 	s.name(name, statePath)
 	info = s.Info()
-	if info.Busy, err = locked(dir); err != nil {
+	who, err := locked(dir)
+	if err = orGone(state, name, dir, err); err != nil {
 		return fail(err)
 	}
-	info.Interrupted = !info.Busy && pending(state, name)
+	info.Busy = who == owner
+	// It was on the list before and is after: whoever used it in between did not end yet.
+	info.Interrupted = marked && who == unheld && pending(state, name)
 	return info, nil
 }
 
@@ -621,7 +592,11 @@ func (s *Session) ID() string { return s.id }
 func (s *Session) Dir() string { return s.path }
 
 // Roots returns the session's roots, in the order they were given.
-func (s *Session) Roots() []Root { return slices.Clone(s.roots) }
+func (s *Session) Roots() []Root {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rootList()
+}
 
 // State says what became of the session.
 func (s *Session) State() State {
@@ -649,7 +624,7 @@ func (s *Session) Info() Info {
 	defer s.mu.Unlock()
 	info := Info{
 		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State, On: s.meta.On, Engine: s.meta.Engine,
-		Roots: slices.Clone(s.roots), Commits: len(s.meta.Done), Busy: s.lock != nil || s.busy, Command: s.command(),
+		Roots: s.rootList(), Commits: len(s.meta.Done), Busy: s.lock != nil || s.busy, Command: s.command(),
 	}
 	info.Interrupted = !info.Busy && s.state != nil && pending(s.state, s.id)
 	return info
@@ -663,11 +638,13 @@ func (s *Session) Info() Info {
 // whoever can rename a root's parents decides what the sandbox finds there.
 // Changes and Commit of this Session work on the directories that Create found.
 func (s *Session) Mounts() []mounts.Mount {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var list []mounts.Mount
 	if s.mem != nil {
 		list = append(list, mounts.Layer(0, s.areaPath()))
 	}
-	for i, r := range s.roots {
+	for i, r := range s.rootList() {
 		if s.meta.Engine == EngineCopy {
 			list = append(list, mounts.Bind(r.Upper, r.Path))
 		} else {
@@ -701,7 +678,10 @@ func (s *Session) release() {
 		}
 		_ = removeTree(s.dir, scratchName)
 	}
-	s.disarm()
+	s.armed = false
+	s.closeMem()
+	s.bookMu.Lock()
+	defer s.bookMu.Unlock()
 	s.dir.close()
 	s.state.close()
 	s.lock.close() // last: then others may have it
@@ -710,6 +690,8 @@ func (s *Session) release() {
 
 // root returns the project's directory of root i, opening it on first use.
 func (s *Session) root(i int) (*handle, error) {
+	s.lowerMu.Lock()
+	defer s.lowerMu.Unlock()
 	if s.lower[i] == nil {
 		h, err := openAbs(s.roots[i].Path, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
@@ -720,7 +702,8 @@ func (s *Session) root(i int) (*handle, error) {
 	return s.lower[i], nil
 }
 
-// usable says why the session has no changes to work with, if so.
+// usable says why the session has no changes to work with, if so. The caller holds s.mu or
+// s.work.
 func (s *Session) usable(op string, write bool) error {
 	var err error
 	switch {
@@ -742,8 +725,6 @@ func (s *Session) Discard() error {
 	const op = "discard"
 	s.work.Lock()
 	defer s.work.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.usable(op, true); err != nil && (s.dir == nil || s.readOnly || s.meta.State != Discarded) {
 		return err
 	}
@@ -809,7 +790,7 @@ func (s *Session) finishDiscard() (what string, err error) {
 		if err != nil {
 			return what, err
 		}
-		s.meta = &m
+		s.setLoaded(&m)
 	}
 	for _, name := range [...]string{goneName, "upper", "work", memName, packedName, copiedName, scratchName, baseName} {
 		if err := removeTree(s.dir, name); err != nil {

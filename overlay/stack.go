@@ -46,17 +46,17 @@ func bases(state *handle, statePath string, m *meta) (list []base, err error) {
 			return list, errors.New("too many sessions stand on each other")
 		}
 		b := base{id: on, path: filepath.Join(statePath, on)}
-		if b.dir, err = openOwned(state, on); err != nil {
-			if err == unix.ENOENT {
-				err = fmt.Errorf("the session that it stands on, %s, is gone: %w", on, fs.ErrNotExist)
-			}
-			return list, err
+		b.dir, b.meta, err = openMeta(state, on)
+		if err == errGone {
+			err = fmt.Errorf("the session that it stands on, %s, is gone: %w", on, fs.ErrNotExist)
+		} else if err != nil {
+			err = fmt.Errorf("session %s, which it stands on: %w", on, err)
 		}
 		list = append(list, b)
-		last := &list[len(list)-1]
-		if last.meta, err = readMeta(b.dir); err != nil {
-			return list, fmt.Errorf("session %s, which it stands on: %w", on, err)
+		if err != nil {
+			return list, err
 		}
+		last := &list[len(list)-1]
 		switch last.meta.State {
 		case Committed:
 			b.dir.close()
@@ -137,15 +137,11 @@ func (s *Session) baseState() (id string, state State, err error) {
 	if s.state == nil {
 		return "", Kept, fs.ErrClosed
 	}
-	d, err := openOwned(s.state, s.meta.On)
-	if err == unix.ENOENT {
+	d, m, err := openMeta(s.state, s.meta.On)
+	d.close()
+	if err == errGone {
 		return s.meta.On, Discarded, fmt.Errorf("the session that it stands on, %s, is gone: %w", s.meta.On, fs.ErrNotExist)
 	}
-	if err != nil {
-		return s.meta.On, Kept, err
-	}
-	defer d.close()
-	m, err := readMeta(d)
 	if err != nil {
 		return s.meta.On, Kept, err
 	}
@@ -193,12 +189,9 @@ func dependents(state, dir *handle, id string) ([]string, error) {
 	}
 	var list []string
 	for _, name := range names {
-		d, err := openOwned(state, name)
-		if err != nil {
-			continue // gone, or somebody else's
-		}
-		m, err := readMeta(d)
+		d, m, err := openMeta(state, name)
 		d.close()
+		// Else it is gone, or somebody else's.
 		if err == nil && m.On == id && m.State == Kept {
 			list = append(list, name)
 		}
@@ -207,7 +200,7 @@ func dependents(state, dir *handle, id string) ([]string, error) {
 }
 
 // checkDependents refuses what would pull the ground from under other sessions. The
-// caller holds s.mu.
+// caller holds s.work.
 func (s *Session) checkDependents() error {
 	list, err := dependents(s.state, s.dir, s.id)
 	if err != nil || len(list) == 0 {
@@ -227,17 +220,11 @@ func (s *Session) standOn(statePath, id string) (lock *handle, err error) {
 	if err != nil {
 		return fail(err)
 	}
-	dir, err := openOwned(s.state, name)
+	dir, lock, err := lockSession(s.state, name, caretaker)
 	if err != nil {
 		return fail(err)
 	}
 	defer dir.close()
-	if lock, err = openLock(dir, unix.O_RDWR); err != nil {
-		return fail(err)
-	}
-	if err = takeLock(lock); err != nil {
-		return fail(err)
-	}
 	s.meta.On = name
 	if s.below, err = bases(s.state, statePath, s.meta); err != nil {
 		return fail(err)

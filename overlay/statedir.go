@@ -137,11 +137,7 @@ func lastSession(state *handle, names []string) (string, error) {
 		if !strings.HasPrefix(n, second) {
 			break
 		}
-		dir, err := openOwned(state, n)
-		if err != nil {
-			continue
-		}
-		m, err := readMeta(dir)
+		dir, m, err := openMeta(state, n)
 		dir.close()
 		if err == nil && m.Created.After(newest) {
 			last, newest = n, m.Created

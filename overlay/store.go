@@ -57,7 +57,9 @@ func (s *Session) arm() error {
 		if err != nil {
 			return err
 		}
+		s.mu.Lock()
 		s.mem = h
+		s.mu.Unlock()
 		if err := unix.Mkdirat(s.dir.fd, memName, 0o700); err != nil && err != unix.EEXIST {
 			return err
 		}
@@ -116,8 +118,6 @@ func (s *Session) Collect(ctx context.Context) error {
 	const op = "store changes"
 	s.work.Lock()
 	defer s.work.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.usable(op, true); err != nil {
 		return err
 	}
@@ -142,7 +142,6 @@ func (s *Session) Collect(ctx context.Context) error {
 		}
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
-	s.armed = false
 	s.disarm()
 	if s.meta.Engine == EngineCopy {
 		// What is left of it takes place only.
@@ -160,10 +159,9 @@ func (s *Session) Collect(ctx context.Context) error {
 		}
 	}
 	s.renewed = nil
-	if _, err := writeMeta(s.dir, &m, nil); err != nil {
+	if err := s.setMeta(&m, nil); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
-	s.meta = &m
 	return nil
 }
 
@@ -201,8 +199,16 @@ func (s *Session) renew(root int, packed *packedNode, top *handle) error {
 	return nil
 }
 
-// disarm lets go of the session's tmpfs.
+// disarm lets go of the session's tmpfs: nothing of a command is in it any more.
 func (s *Session) disarm() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = false
+	s.closeMem()
+}
+
+// closeMem closes it, for who holds s.mu.
+func (s *Session) closeMem() {
 	s.mem.close()
 	s.mem = nil
 	if s.layer != nil {
@@ -212,8 +218,8 @@ func (s *Session) disarm() {
 }
 
 // rearm makes a session with stored changes ready for another command, which sees them.
-// The caller holds s.mu.
-func (s *Session) rearm(ctx context.Context) error {
+// The caller holds s.work.
+func (s *Session) rearm(ctx context.Context) (err error) {
 	if !s.stored() || s.armed {
 		return nil
 	}
@@ -242,6 +248,11 @@ func (s *Session) rearm(ctx context.Context) error {
 	if err := removeTree(s.dir, "work"); err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			s.disarm()
+		}
+	}()
 	if err := s.arm(); err != nil {
 		return err
 	}
@@ -274,8 +285,9 @@ func (s *Session) rearm(ctx context.Context) error {
 			return err
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.armed = true
-	s.name(s.id, s.statePath())
 	return nil
 }
 

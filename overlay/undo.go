@@ -30,8 +30,6 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) error {
 	const op = "undo"
 	s.work.Lock()
 	defer s.work.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.dir == nil || s.readOnly {
 		return &Error{Op: op, Path: s.path, Err: s.closed()}
 	}

@@ -168,7 +168,7 @@ func (s *Session) trees(i int) (up, low tree, err error) {
 	}
 	if err != nil {
 		low.close()
-		return nil, nil, &Error{Op: op, Path: s.roots[i].Upper, Err: err}
+		return nil, nil, &Error{Op: op, Path: filepath.Join(s.areaPath(), upperName(i)), Err: err}
 	}
 	return up, low, nil
 }

@@ -1,0 +1,158 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The lock of a session is what everything that changes its directory is done under. Whoever uses
+// the session holds it from Create or Open until Close: the owner. Who looks after sessions that
+// nobody uses, to recover or remove them or to begin another one on them, holds it for a
+// moment: a caretaker. A caretaker never waits, and passes over what somebody has locked; an
+// owner waits for a caretaker, so that nobody is told that a session is in use when it is not.
+//
+// It is a lock of the open file description, like flock's, so that it holds between
+// goroutines too; unlike flock's it can be looked at without taking it, and has a range, which
+// tells the two apart.
+
+const lockName = "lock"
+
+// A holder is somebody who may have a session locked: the length of the locked range, which
+// begins with the file.
+type holder int64
+
+const (
+	owner     holder = 0 // to the end of the file, wherever that is
+	caretaker holder = 1 << 32
+	unheld    holder = -1
+)
+
+// caretakerMost is how long an owner waits for caretakers.
+const caretakerMost = 30 * time.Second
+
+func openLock(dir *handle, access int) (*handle, error) {
+	return dir.open(lockName, access|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+}
+
+// takeLock locks the open file f for as long as it is open, or fails with ErrBusy.
+func takeLock(f *handle, as holder) error {
+	lk := unix.Flock_t{Type: unix.F_WRLCK, Len: int64(as)}
+	err := unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_SETLK, &lk)
+	if err == unix.EAGAIN || err == unix.EACCES {
+		return ErrBusy
+	}
+	return err
+}
+
+// holderOf tells who else holds the lock f.
+func holderOf(f *handle) (holder, error) {
+	lk := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_GETLK, &lk); err != nil {
+		return unheld, err
+	}
+	switch {
+	case lk.Type == unix.F_UNLCK:
+		return unheld, nil
+	case lk.Len == int64(caretaker):
+		return caretaker, nil
+	}
+	return owner, nil
+}
+
+// locked tells who holds the lock of the session in dir. It opens nothing for writing: the disk
+// may be read-only.
+func locked(dir *handle) (holder, error) {
+	f, err := openLock(dir, unix.O_RDONLY)
+	if err != nil {
+		return unheld, err
+	}
+	defer f.close()
+	return holderOf(f)
+}
+
+// errGone is that a session was removed, maybe a moment ago.
+var errGone = fmt.Errorf("it was removed: %w", fs.ErrNotExist)
+
+// openSession opens the directory of a session; errGone where there is none.
+func openSession(state *handle, name string) (*handle, error) {
+	dir, err := openOwned(state, name)
+	if err == unix.ENOENT {
+		err = errGone
+	}
+	return dir, err
+}
+
+// lockSession opens the session's directory and its lock, and takes that. Nothing is open where
+// it fails: with ErrBusy if somebody else has it, with errGone if there is no such session.
+func lockSession(state *handle, name string, as holder) (dir, lock *handle, err error) {
+	if dir, err = openSession(state, name); err != nil {
+		return nil, nil, err
+	}
+	if lock, err = lockDir(state, name, dir, as); err != nil {
+		dir.close()
+		return nil, nil, err
+	}
+	return dir, lock, nil
+}
+
+// lockDir takes the lock of the session name, which has the directory dir.
+func lockDir(state *handle, name string, dir *handle, as holder) (lock *handle, err error) {
+	lock, err = openLock(dir, unix.O_RDWR)
+	pause := time.Millisecond
+	for until := time.Now().Add(caretakerMost); err == nil; {
+		if err = takeLock(lock, as); !errors.Is(err, ErrBusy) || as == caretaker {
+			break
+		}
+		who, werr := holderOf(lock)
+		if werr != nil || who == owner || time.Now().After(until) {
+			break
+		}
+		err = nil
+		time.Sleep(pause)
+		pause = min(2*pause, 20*time.Millisecond)
+	}
+	// It may have been removed, or have become another one's, before it was locked.
+	if err = orGone(state, name, dir, err); err != nil {
+		lock.close()
+		return nil, err
+	}
+	return lock, nil
+}
+
+// orGone returns err, or errGone if the directory dir is not the session name any more: what
+// was found in it is not about that then.
+func orGone(state *handle, name string, dir *handle, err error) error {
+	same, serr := isNamed(state, name, dir)
+	switch {
+	case serr != nil:
+		return serr
+	case !same:
+		return errGone
+	}
+	return err
+}
+
+// isNamed reports whether dir is what name stands for in state.
+func isNamed(state *handle, name string, dir *handle) (bool, error) {
+	a, err := dir.stat()
+	if err != nil {
+		return false, err
+	}
+	b, found, err := state.lstatIf(name)
+	return err == nil && found && a.dev == b.dev && a.ino == b.ino, err
+}
+
+// openMeta opens the session name, without locking it, and reads its data. There is a
+// directory where only the data cannot be read.
+func openMeta(state *handle, name string) (dir *handle, m *meta, err error) {
+	if dir, err = openSession(state, name); err != nil {
+		return nil, nil, err
+	}
+	m, err = readMeta(dir)
+	// What is no session any more may be another one that is being made.
+	return dir, m, orGone(state, name, dir, err)
+}
