@@ -63,6 +63,10 @@ func makePair(at *handle) (n int, err error) {
 			continue
 		}
 		if err == nil {
+			// Who was to remove an earlier pair may have been killed in the middle of it.
+			err = removeTree(at, scratchWork(n))
+		}
+		if err == nil {
 			err = unix.Mkdirat(at.fd, scratchWork(n), 0o700)
 		}
 		return n, err

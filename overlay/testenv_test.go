@@ -48,6 +48,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(sceneEnv) != "" {
 		os.Exit(sceneHelper())
 	}
+	if os.Getenv(atOnceEnv) != "" {
+		os.Exit(atOnceHelper())
+	}
 	unix.Umask(0o022)
 	testenv.Main(m)
 }

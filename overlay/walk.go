@@ -185,6 +185,8 @@ type walker struct {
 	times   bool               // what differs in nothing but its time is wanted
 	yield   func(node, error) bool
 
+	held    []node // directories above that are changes if anything in them is one
+
 	mu    sync.Mutex
 	spare [][]sight // buffers that are not in use
 }
@@ -277,8 +279,19 @@ func (w *walker) fillModified(n *node, path string) {
 	w.fill(n, Modified, path)
 }
 
-// emit yields n if it is a change.
-func (w *walker) emit(n *node) bool { return n.Kind == 0 || w.yield(*n, nil) }
+// emit yields n if it is a change, after the directories above that are held back.
+func (w *walker) emit(n *node) bool {
+	if n.Kind == 0 {
+		return true
+	}
+	for _, dir := range w.held {
+		if !w.yield(dir, nil) {
+			return false
+		}
+	}
+	w.held = w.held[:0]
+	return w.yield(*n, nil)
+}
 
 // special says why an object gives its user more than a file does.
 func special(st stat) string {
@@ -583,16 +596,21 @@ func (w *walker) directory(f *frame, name string, l *sight, before *scout) bool 
 	}
 	// That it is there is known, even if what is in it is not.
 	st, ok := w.settled[path]
+	dropped := ok && st.Upper != 0 && st.Upper == n.up.ctime
 	switch {
-	case ok && st.Upper != 0 && st.Upper == n.up.ctime: // it was dropped
 	case !n.hasLow:
 		w.fill(&n, Added, path)
 	case !n.low.isDir():
 		w.fill(&n, TypeChanged, path)
-	case err == nil:
+	case err == nil && !dropped:
 		w.fillModified(&n, path)
 	}
-	if !w.emit(&n) {
+	if dropped && n.Kind != 0 {
+		// It is a change again if something was written to it since.
+		held := len(w.held)
+		w.held = append(w.held, n)
+		defer func() { w.held = w.held[:min(held, len(w.held))] }()
+	} else if !w.emit(&n) {
 		return false
 	}
 	if err != nil {
