@@ -136,7 +136,7 @@ func (w *modelWorker) trace() string {
 	return b.String()
 }
 
-func (w *modelWorker) end() error         { w.Step = nil; return w.save() }
+func (w *modelWorker) end() error { w.Step = nil; return w.save() }
 
 // paths are the files that a worker may change.
 func (w *modelWorker) paths() (list []string) {

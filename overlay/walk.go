@@ -185,7 +185,7 @@ type walker struct {
 	times   bool               // what differs in nothing but its time is wanted
 	yield   func(node, error) bool
 
-	held    []node // directories above that are changes if anything in them is one
+	held []node // directories above that are changes if anything in them is one
 
 	mu    sync.Mutex
 	spare [][]sight // buffers that are not in use
