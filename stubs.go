@@ -26,6 +26,9 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
+// AbstractSockets stands for all abstract unix sockets of the host in Config.AllowUnix.
+const AbstractSockets = "@"
+
 // Action is what a Request may ask for beyond its Config.
 type Action string
 
@@ -81,7 +84,7 @@ type Backup struct {
 // The modes.
 const (
 	Overlay  Mode = iota // what is written is kept apart, in a session
-	Direct               // it is written to; of a git directory only objects, refs and logs
+	Direct               // it is written to, but for its git directory
 	ReadOnly             // it is seen as it is
 	Blocked              // it cannot be entered, a file not be read
 )
@@ -158,7 +161,8 @@ type Config struct {
 	// 127.0.0.1. Nil: none.
 	Publish []uint16
 	// AllowUnix are unix sockets of the host that commands can connect to, absolute paths that
-	// exist. Nil: none.
+	// exist; AbstractSockets are those without a path, of whatever name, for commands with Request.Network
+	// (others have a namespace of their own for them, or rules). Nil: none.
 	AllowUnix []string
 
 	// Env is added to the environment of this program without its secrets (SafeEnv):

@@ -109,6 +109,14 @@ const (
 	EngineCopy                      // a copy of the project, compared when the command has ended
 )
 
+var (
+	// ErrLeftOut is what Commit wraps where it would take an index of git that names objects which it leaves out.
+	ErrLeftOut = errors.New("it names objects of git that are left out")
+
+	// ErrNoBase is why two versions cannot be merged: what they were made from was not kept. See Preserve.
+	ErrNoBase = errors.New("the version that both began with was not kept")
+)
+
 // ErrNoCommit is what Undo wraps where there is nothing to take back.
 var ErrNoCommit = errors.New("no commit to take back")
 
@@ -604,8 +612,9 @@ func (*Session) Names(c Change, side Side) (r0 []string, r1 error) {
 }
 
 // Preserve keeps the project's versions of modified text files, as long as nobody else
-// has changed them, for CommitOptions.Prefer Merge. The changes are what Changes yielded
-// when the command had ended. What is not text, or larger than a mebibyte, is left out.
+// has changed them, for CommitOptions.Prefer Merge, and those of git's index, which is merged
+// without being asked for. The changes are what Changes yielded when the command had ended.
+// What else is not text, or larger than a mebibyte, is left out.
 func (*Session) Preserve(ctx context.Context, changes []Change) (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Preserve")
 	return
