@@ -49,6 +49,7 @@ type Execution struct {
 
 	canceled atomic.Bool // the command was asked to end, because its time was up
 	unstored error       // why the changes are in memory only; nil: they are not
+	settled  bool        // what it had of the network is in the result
 	waited   bool
 	gone     bool // the session is no more
 	result   Result
@@ -320,15 +321,20 @@ func (x *Execution) settle(gaveUp bool) error {
 
 // settleNetwork ends the network, if that was not done before.
 func (x *Execution) settleNetwork() {
-	switch {
-	case x.net != nil:
-		x.net.close()
-		x.result.Network = x.net.result()
-	case x.request.Network:
-		x.result.Network.Mode = "host"
-	default:
-		x.result.Network.Mode = "none"
+	if x.settled {
+		return
 	}
+	x.settled = true
+	x.net.close()
+	x.result.Network = Network{Mode: "none"}
+	if x.net != nil || x.request.Network || x.failed() {
+		x.result.Network = x.Network()
+	}
+}
+
+// failed reports whether the command was executed, and did not succeed.
+func (x *Execution) failed() bool {
+	return x.cmd != nil && x.cmd.ProcessState != nil && !x.cmd.ProcessState.Success()
 }
 
 // retire discards the session.

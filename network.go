@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/nsrun/nsrun/mounts"
@@ -59,6 +60,32 @@ type Network struct {
 	Omitted int
 	// Rules are what would have been enough, with Request.LearnNet. Nil: nothing.
 	Rules []string
+	// Refused is how many times a command that failed, with "none", tried to reach something:
+	// connections and datagrams, as the kernel counted them, lookups of names among them. Zero:
+	// it did not, it succeeded, or the kernel does not tell.
+	Refused int
+}
+
+// Network is what the command had of the network so far; Refused is counted as if it had failed.
+func (x *Execution) Network() Network {
+	switch {
+	case x.net != nil:
+		return x.net.result()
+	case x.request.Network:
+		return Network{Mode: "host"}
+	}
+	return Network{Mode: "none", Refused: refused(x.cmd.Unsent())}
+}
+
+// refused is how many of the things that were not sent were for others than the sandbox itself.
+// Name servers on loopback are the host's, so that what goes to a port there that nobody has
+// counts too, where there are no others.
+func refused(u nsexec.Unsent) int {
+	n := u.NoRoute
+	if u.NoPort > 0 && !slices.ContainsFunc(readResolvConf().upstreams, func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() }) {
+		n += u.NoPort
+	}
+	return n
 }
 
 // Denied are the decisions against what the command tried.
@@ -76,7 +103,7 @@ type network struct {
 	mode    Enforcer
 	table   *netpolicy.Table
 	log     netpolicy.Log
-	lost    int // decisions that the log was not told of
+	lost    atomic.Int64 // decisions that the log was not told of
 	learn   bool
 	servers resolvConf
 	mounts  mounts.Plan
@@ -226,7 +253,7 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 	}
 	n.stop = append(n.stop, func() {
 		_ = e.Close()
-		n.lost = int(e.Lost())
+		n.lost.Store(int64(e.Lost()))
 	})
 	n.attach = func(cmd *nsexec.Cmd) {
 		cmd.Cgroup, cmd.HideAbstract = e.Cgroup(), true
@@ -313,7 +340,7 @@ func (n *network) close() {
 func (n *network) result() Network {
 	res := Network{Mode: n.mode.String()}
 	res.Decisions, res.Omitted = n.log.Decisions()
-	res.Omitted += n.lost
+	res.Omitted += int(n.lost.Load())
 	if n.learn {
 		res.Rules = n.log.Rules()
 	}

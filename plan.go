@@ -199,6 +199,7 @@ func (x *Execution) limit() {
 // command makes the command.
 func (x *Execution) command(spec Spec) error {
 	cmd := spec.CommandContext(x.ctx, x.args[0], x.args[1:]...)
+	cmd.CountUnsent = x.net == nil && !x.request.Network
 	if x.session != nil {
 		cmd.Layers = x.session.Layers()
 	}

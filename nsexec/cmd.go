@@ -154,6 +154,9 @@ type Cmd struct {
 	// LoopbackOptional goes on where the loopback device of a new network namespace
 	// cannot be brought up. False: that is an error.
 	LoopbackOptional bool
+	// CountUnsent has Unsent tell what the kernel did not send for the command, in a network
+	// namespace of its own. False: nobody looks.
+	CountUnsent bool
 	// KeepCapabilities leaves the capability sets what they are in the sandbox's user
 	// namespace. False: see Capabilities.
 	KeepCapabilities bool
@@ -635,6 +638,7 @@ func (c *Cmd) Wait() error {
 	if err == nil && !state.Success() {
 		err = &exec.ExitError{ProcessState: state}
 	}
+	c.sb.counters.close(err != nil)
 	if c.ctxDone != nil {
 		// As in os/exec: a bad exit status, which SIGKILL makes, says more.
 		if cerr := <-c.ctxDone; err == nil {

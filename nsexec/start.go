@@ -46,6 +46,8 @@ type sandbox struct {
 	unknown bool // the reports ended before anybody said its pid
 	mounts  bool // it has a mount namespace already
 
+	counters *counters // nil: nobody asks for them
+
 	childStatus int    // the number of the clone's end of the status pipe, if it inherited it
 	text        string // what a failed operation found
 }
@@ -53,6 +55,7 @@ type sandbox struct {
 // close gives up a sandbox that did not start a command, and waits for its end,
 // whose status it returns: it may have ended by itself before.
 func (s *sandbox) close() (status unix.WaitStatus) {
+	s.counters.close(false)
 	s.endSocket()
 	// Which process it is, the launcher may not have said yet. Without its socket
 	// it ends in any case; with both the reports end.
@@ -737,10 +740,12 @@ func (c *Cmd) complete(s *sandbox, p *beginning, fds []int, clone cloneFunc) (*s
 	for try := 0; ; try++ {
 		sendErr := s.send(second, fds)
 		s.endSocket()
+		c.count(s)
 		// Also where nothing could be sent: then the first Program says why.
 		err := s.await(second, c)
 		if err == nil {
 			s.sock.Close()
+			c.count(s)
 			return s, nil
 		}
 		if !errors.Is(err, errGone) {
@@ -812,6 +817,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*sandbox, error) {
 	}
 	w.Close()
 	s := &sandbox{pid: pid, status: r, sock: sys.None, ctx: c.context()}
+	c.count(s)
 	if err := s.await(program, c); err != nil {
 		return nil, err
 	}

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
+	"sync"
+	"time"
 
+	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/netpolicy"
 )
@@ -32,7 +36,12 @@ func (r *runner) tellNetwork() {
 	if r.o.quiet {
 		return
 	}
-	denied := r.network.Denied()
+	if r.network.Refused > 0 && !r.refusal.told {
+		say("%s", noNetwork)
+	}
+	denied := slices.DeleteFunc(r.network.Denied(), func(d netpolicy.Decision) bool {
+		return r.refusal.told && target(d) == r.refusal.target
+	})
 	for i, d := range denied {
 		if i == mostDenied {
 			if more := len(denied) - i; r.network.Omitted > 0 {
@@ -44,6 +53,63 @@ func (r *runner) tellNetwork() {
 		}
 		say("%s", deniedText(d))
 	}
+}
+
+// noNetwork is said where there are no rules: what it tried to reach nobody knows then.
+const noNetwork = "network: there is none, and the command tried to use it (try: --allow-net RULE, or --learn-net to find the rules)"
+
+// refusal is the first thing that the command was refused of the network, once it was told.
+type refusal struct {
+	told   bool
+	target string // empty: there are no rules
+}
+
+// soon is how long a command runs before somebody looks whether it was refused something: who
+// ends before is told of it all at the end. Later on it is looked less and less often.
+const soon = 300 * time.Millisecond
+
+// lookForRefusals says the first refusal while the command runs, which may wait for long
+// before it gives up. It returns a function that ends that.
+func (r *runner) lookForRefusals(x *nsrunlib.Execution) (stop func()) {
+	if r.o.quiet || r.o.learnNet || r.o.net == "host" {
+		return func() {}
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		wait := time.NewTimer(soon)
+		defer wait.Stop()
+		for after := soon; ; after = min(after*3/2, 10*time.Second) {
+			select {
+			case <-end:
+				return
+			case <-wait.C:
+			}
+			if r.tellRefusal(x.Network()) {
+				return
+			}
+			wait.Reset(after)
+		}
+	}()
+	return sync.OnceFunc(func() { close(end); <-ended })
+}
+
+// tellRefusal says the first refusal, if there was one and the command does not draw on the
+// terminal just now.
+func (r *runner) tellRefusal(n nsrunlib.Network) bool {
+	denied := n.Denied()
+	if len(denied) == 0 && n.Refused == 0 || drawnOn(os.Stderr) {
+		return false
+	}
+	r.refusal.told = true
+	if n.Refused > 0 {
+		say("%s", noNetwork)
+		return true
+	}
+	d := denied[0]
+	r.refusal.target, d.Count = target(d), 1
+	say("%s", deniedText(d))
+	return true
 }
 
 // deniedText is a line about something that was denied.

@@ -40,6 +40,7 @@ type network struct {
 	Decisions []netpolicy.Decision `json:"decisions"`
 	Omitted   int                  `json:"omitted,omitempty"` // decisions that are not listed
 	Rules     []string             `json:"rules,omitempty"`   // --learn-net
+	Refused   int                  `json:"refused,omitempty"` // without a network
 }
 
 // deniedReport is something that the command was refused.
@@ -132,7 +133,7 @@ func (r *runner) writeReport(status int) error {
 	rep := report{
 		Command: r.o.command, ExitCode: status, TimedOut: r.timedOut,
 		DurationMS: time.Since(r.began).Milliseconds(), Backend: "native", Missing: []string{},
-		Network: network{r.network.Mode, append([]netpolicy.Decision{}, r.network.Decisions...), r.network.Omitted, r.network.Rules},
+		Network: network{r.network.Mode, append([]netpolicy.Decision{}, r.network.Decisions...), r.network.Omitted, r.network.Rules, r.network.Refused},
 		Changes: changeReports(r.changes), Denied: []deniedReport{}, State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
 	}
 	if rep.Network.Mode == "" { // the command was not run

@@ -305,6 +305,7 @@ type runner struct {
 	changes  []overlay.Change
 	backups  []backupReport
 	network  nsrunlib.Network
+	refusal  refusal
 	signal   string
 	timedOut bool
 	state    string
@@ -552,7 +553,9 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 			}
 		}
 	}()
+	stopLooking := r.lookForRefusals(x)
 	res, err := x.Wait()
+	stopLooking()
 	close(done)
 	if r.session == nil { // else Collect records
 		r.tell(res)

@@ -22,6 +22,13 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
+// drawnOn reports whether f is a terminal that a program reads single keys from: most of
+// those fill the window.
+func drawnOn(f *os.File) bool {
+	mode, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil && mode.Lflag&unix.ICANON == 0
+}
+
 // terminal is how the terminal was.
 type terminal struct {
 	mode       *unix.Termios

@@ -1,0 +1,157 @@
+package nsexec
+
+import (
+	"bytes"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// counters are the two files in which the kernel counts what became of packets in a network
+// namespace. Open, they keep the namespace, and can be read when all processes in it have
+// ended.
+type counters struct {
+	mu    sync.Mutex
+	files [2]sys.FD // "snmp" and "snmp6"; None where there is none
+	last  Unsent
+}
+
+// Unsent is what the kernel did not send for a command, see Cmd.Unsent.
+type Unsent struct {
+	// NoRoute is how many times there was no way out of the network namespace: connects and
+	// datagrams to other addresses than its own. In a new namespace that is every one.
+	NoRoute int
+	// NoPort is how many UDP datagrams went to a port of the namespace's own addresses that
+	// nobody had, such as that of a name server on 127.0.0.53.
+	NoPort int
+}
+
+// count opens the counters of a sandbox, if that is wanted, while it is set up: when the
+// command was executed it may have ended before anybody looks.
+func (c *Cmd) count(s *sandbox) {
+	for range countTries {
+		if !c.CountUnsent || s.counters != nil || s.pid <= 0 {
+			return
+		}
+		var early bool
+		if s.counters, early = countersOf("/proc/" + itoa(int64(s.pid))); !early {
+			return
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+}
+
+// countTries are more than making a namespace takes.
+const countTries = 40
+
+// countersOf opens them for a process; it is too early while that has our network namespace.
+func countersOf(process string) (_ *counters, early bool) {
+	c := &counters{files: [2]sys.FD{sys.None, sys.None}}
+	for i, name := range [...]string{"/net/snmp", "/net/snmp6"} {
+		fd, err := unix.Open(process+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue // the process has ended, or the kernel has no such protocol
+		}
+		c.files[i] = sys.FD(fd)
+		// Each namespace has files of its own.
+		var theirs, own unix.Stat_t
+		if i == 0 && (unix.Fstat(fd, &theirs) != nil || unix.Stat("/proc/self"+name, &own) == nil && theirs.Ino == own.Ino) {
+			c.close(false)
+			return nil, true
+		}
+	}
+	if c.files[0] < 0 {
+		c.close(false)
+		return nil, false
+	}
+	return c, false
+}
+
+// read returns what was counted so far, and what it was at the end where that was.
+func (c *counters) read() Unsent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.files[0] < 0 {
+		return c.last
+	}
+	buf := make([]byte, 16<<10)
+	var u Unsent
+	for i, parse := range [...]func(*Unsent, []byte){(*Unsent).addTable, (*Unsent).addList} {
+		if c.files[i] < 0 {
+			continue
+		}
+		if n, err := unix.Pread(int(c.files[i]), buf, 0); err == nil {
+			parse(&u, buf[:n])
+		}
+	}
+	c.last = u
+	return u
+}
+
+// close reads a last time, if that is wanted, and gives the namespace back.
+func (c *counters) close(read bool) {
+	if c == nil {
+		return
+	}
+	if read {
+		c.read()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.files {
+		c.files[i].Close()
+		c.files[i] = sys.None
+	}
+}
+
+// addTable adds what stands in /proc/net/snmp: for each protocol a line of names, and one of numbers.
+func (u *Unsent) addTable(text []byte) {
+	var names [][]byte
+	for line := range bytes.Lines(text) {
+		fields := bytes.Fields(line)
+		if len(names) == 0 || len(fields) != len(names) || !bytes.Equal(fields[0], names[0]) {
+			names = fields
+			continue
+		}
+		for i, name := range names {
+			u.add(string(fields[0])+string(name), fields[i])
+		}
+		names = nil
+	}
+}
+
+// addList adds what stands in /proc/net/snmp6: a name and a number on each line.
+func (u *Unsent) addList(text []byte) {
+	for line := range bytes.Lines(text) {
+		if f := bytes.Fields(line); len(f) == 2 {
+			u.add(string(f[0]), f[1])
+		}
+	}
+}
+
+func (u *Unsent) add(name string, number []byte) {
+	n, err := strconv.Atoi(string(number))
+	if err != nil {
+		return
+	}
+	switch name {
+	case "Ip:OutNoRoutes", "Ip6OutNoRoutes":
+		u.NoRoute += n
+	case "Udp:NoPorts", "Udp6NoPorts":
+		u.NoPort += n
+	}
+}
+
+// Unsent returns what the kernel did not send, of all that the command's network namespace
+// was to send so far. After Wait that is the last word, but where the command succeeded it
+// may be an earlier one. It is zero without CountUnsent, and where /proc does not tell.
+func (c *Cmd) Unsent() Unsent {
+	if c.sb == nil || c.sb.counters == nil {
+		return Unsent{}
+	}
+	return c.sb.counters.read()
+}
