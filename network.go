@@ -9,10 +9,12 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/netpolicy/broker"
@@ -96,6 +98,22 @@ func (n Network) Denied() (list []netpolicy.Decision) {
 		}
 	}
 	return list
+}
+
+// TargetText is what a decision is about, in words: "tcp example.org:443 at 192.0.2.1".
+func TargetText(d netpolicy.Decision) string {
+	host := escape.Quote(d.Host)
+	switch {
+	case d.Server:
+		return "a server at " + d.Proto + " " + net.JoinHostPort(d.Address, strconv.Itoa(int(d.Port)))
+	case d.Address == "":
+		return d.Proto + " " + host
+	case d.Port == 0 && d.Host != "":
+		return d.Proto + " " + host + ", which is " + d.Address + ","
+	case d.Host == "":
+		return d.Proto + " " + net.JoinHostPort(d.Address, strconv.Itoa(int(d.Port)))
+	}
+	return d.Proto + " " + net.JoinHostPort(host, strconv.Itoa(int(d.Port))) + " at " + d.Address
 }
 
 // network is the network of one command, by rules.

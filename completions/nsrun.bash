@@ -200,11 +200,16 @@ _nsrun_flag() {
 	'restore to') kinds=(path) ;;
 	'watch engine') kinds=(choice:auto,fanotify,inotify) ;;
 	'gc older') kinds=(none) ;;
+	'mcp allow-net') kinds=(none) ;;
+	'mcp allow-unix') kinds=(path) ;;
 	'mcp ask-timeout') kinds=(none) ;;
 	'mcp block') kinds=(path) ;;
 	'mcp env') kinds=(var) ;;
 	'mcp max-output') kinds=(none) ;;
+	'mcp net-by') kinds=(choice:kernel,broker) ;;
+	'mcp preset') kinds=(choice:default,build) ;;
 	'mcp project') kinds=(dir) ;;
+	'mcp publish') kinds=(none) ;;
 	'mcp ro') kinds=(path) ;;
 	'mcp rw') kinds=(path) ;;
 	'mcp timeout') kinds=(none) ;;
@@ -230,7 +235,7 @@ _nsrun_flags() {
 	watch) flags='--engine --json -q' rest=(dir+) ;;
 	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;
 	doctor) flags='--json --sessions' rest=() ;;
-	mcp) flags='--ask-timeout --block --commit --discard --env --keep --max-output --project --ro --rw --text-only --timeout' rest=() ;;
+	mcp) flags='--allow-net --allow-unix --ask-timeout --block --clear-env --commit --discard --env --keep --max-output --net-by --preset --project --publish --ro --rw --text-only --timeout' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='' rest=() ;;
 	version) flags='' rest=() ;;

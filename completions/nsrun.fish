@@ -244,6 +244,10 @@ function __nsrun_flag -a verb flag
 		echo choice:auto,fanotify,inotify
 	case 'gc older'
 		echo none
+	case 'mcp allow-net'
+		echo none
+	case 'mcp allow-unix'
+		echo path
 	case 'mcp ask-timeout'
 		echo none
 	case 'mcp block'
@@ -252,8 +256,14 @@ function __nsrun_flag -a verb flag
 		echo var
 	case 'mcp max-output'
 		echo none
+	case 'mcp net-by'
+		echo choice:kernel,broker
+	case 'mcp preset'
+		echo choice:default,build
 	case 'mcp project'
 		echo dir
+	case 'mcp publish'
+		echo none
 	case 'mcp ro'
 		echo path
 	case 'mcp rw'
@@ -371,14 +381,20 @@ function __nsrun_flags -a verb
 			'--sessions	tell about the sessions only'
 	case mcp
 		printf '%s\n' \
+			'--allow-net	let commands reach what a RULE says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
+			'--allow-unix	let commands connect to the unix socket at a path (repeatable)' \
 			'--ask-timeout	how long a question to the user waits for its answer, as a duration; no answer is a no (default 5m)' \
 			'--block	hide a path' \
+			'--clear-env	pass nothing of the environment but PATH and HOME' \
 			'--commit	commit what a command changed when it has ended, whatever its exit status (the default); nsrun undo takes it back' \
 			'--discard	throw away what a command changed' \
 			'--env	set K=V, or pass K on (repeatable)' \
 			'--keep	keep what all commands change in one session, until nsrun commit or nsrun discard' \
 			'--max-output	keep so much of standard output, and of standard error: a SIZE like 64K or 1M (default 64K)' \
+			'--net-by	enforce these rules by kernel|broker (default: the kernel, where that is allowed)' \
+			'--preset	for commands of a kind: default|build; build writes to the caches of build tools' \
 			'--project	project root directory (repeatable; commands begin in the first; default: the git work tree, else the current directory)' \
+			'--publish	let this host reach a server of a command\'s on a TCP port, at 127.0.0.1 (repeatable)' \
 			'--ro	make a path read-only' \
 			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \
 			'--text-only	results are texts alone, for clients that show models the structured half where there is one' \

@@ -32,6 +32,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/mcpargs"
 	"github.com/nsrun/nsrun/internal/secureexec"
+	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
@@ -190,6 +191,17 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 		c.Rules = append(c.Rules, nsrun.Rule{Mode: mode, Pattern: pattern})
 	}
 	c.After = [...]nsrun.After{mcpargs.Commit: nsrun.Commit, mcpargs.Keep: nsrun.Keep, mcpargs.Discard: nsrun.Discard}[o.After]
+	for _, path := range o.AllowUnix {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(wd, path)
+		}
+		c.AllowUnix = append(c.AllowUnix, path)
+	}
+	c.Net, c.Publish, c.ClearEnv = netpolicy.Policy{Rules: o.Net}, o.Publish, o.ClearEnv
+	c.Enforcer = map[string]nsrun.Enforcer{"kernel": nsrun.KernelEnforcer, "broker": nsrun.BrokerEnforcer}[o.NetBy]
+	if o.Build {
+		c.Preset = nsrun.BuildPreset
+	}
 	c.Env, c.Timeout, c.MaxOutput = o.Env, o.Timeout, o.MaxOutput
 	// What else there is to say depends on when a command is run, and is said then.
 	err = nsrun.NewRunner(c).Explain(context.Background(), io.Discard, nsrun.Request{Command: "true"})

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -58,6 +59,9 @@ func (s *server) result(res nsrun.Result, in mcpargs.Input) *mcp.CallToolResult 
 	case !res.Started: // one line about it
 		text = strings.TrimSuffix(text, "\n")
 	}
+	if notes := s.notes(res, in); notes != "" {
+		text = strings.TrimSuffix(text, "\n") + "\n" + notes
+	}
 	r := &mcp.CallToolResult{
 		Content: []mcp.Content{&mcp.TextContent{Text: text}},
 		IsError: res.Err != nil || res.TimedOut,
@@ -74,10 +78,7 @@ func (s *server) result(res nsrun.Result, in mcpargs.Input) *mcp.CallToolResult 
 		Output:  output{res.Stdout.Cut > 0 || res.Stderr.Cut > 0},
 	}
 	if res.Started {
-		rep.ExitCode = &res.ExitCode
-		if in.Network {
-			rep.Network.Mode = "host"
-		}
+		rep.ExitCode, rep.Network.Mode = &res.ExitCode, res.Network.Mode
 	}
 	if res.Session == "" { // nothing was kept
 		rep.State = overlay.Discarded.String()
@@ -90,4 +91,27 @@ func (s *server) result(res nsrun.Result, in mcpargs.Input) *mcp.CallToolResult 
 	}
 	r.StructuredContent = rep
 	return r
+}
+
+// notes are lines about what a model, or its user, can do about a result that is not what was
+// wanted. Each begins with "NOTE: ".
+func (s *server) notes(res nsrun.Result, in mcpargs.Input) string {
+	var b strings.Builder
+	if d := res.Network.Denied(); len(d) > 0 {
+		more, with := "", d[0].AllowWith
+		if len(d) > 1 {
+			more = fmt.Sprintf(", and %d more", len(d)-1)
+		}
+		if with != "" {
+			with = ": the user can allow it with nsrun mcp " + with
+		}
+		fmt.Fprintf(&b, "NOTE: network: %s was denied%s%s\n", nsrun.TargetText(d[0]), more, with)
+	}
+	if res.Network.Refused > 0 && !in.Network {
+		b.WriteString("NOTE: network: there is none, and the command tried to use it: `network` set to true asks the user; the user can allow hosts with nsrun mcp --allow-net RULE\n")
+	}
+	if res.Err != nil && res.Started && res.Session != "" && res.State == overlay.Kept && s.options.After == mcpargs.Commit {
+		fmt.Fprintf(&b, "NOTE: The changes are not in the project, and not lost: they are kept as session %[1]s; the user sees them with nsrun diff %[1]s and decides with nsrun review %[1]s, or nsrun commit %[1]s --merge\n", res.Session)
+	}
+	return b.String()
 }

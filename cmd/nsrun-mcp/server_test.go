@@ -247,6 +247,110 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
+// TestLoser: of two calls that write one file the second is told where its changes are, and
+// what to do with them.
+func TestLoser(t *testing.T) {
+	p := newPlace(t, "f: 1")
+	c := p.connect("", nil)
+	done := make(chan *mcp.CallToolResult)
+	go func() {
+		res, err := c.try(t.Context(), args{"command": "echo theirs >f; touch ~/playground/written; until [ -e ~/playground/go ]; do sleep 0.01; done"})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- res
+	}()
+	await(t, p.playground("written"))
+	c.sh("echo mine >f")
+	testenv.Tree(t, filepath.Dir(p.playground("go")), "go")
+	r := structured(t, <-done)
+	for _, want := range []string{"ERROR: Conflict", "NOTE: The changes are not in the project, and not lost: they are kept as session " + r.Session, "nsrun review " + r.Session, "--merge"} {
+		if !strings.Contains(r.Text, want) {
+			t.Errorf("%q is not in %q", want, r.Text)
+		}
+	}
+	if r.State != "kept" || r.Session == "" || p.content("p/f") != "mine\n" {
+		t.Errorf("%+v, the project has %q", r, p.content("p/f"))
+	}
+}
+
+// TestRefusedNetwork: what was refused is said in one line, without rules too; and nothing
+// where nothing was.
+func TestRefusedNetwork(t *testing.T) {
+	p := newPlace(t)
+	if _, err := exec.LookPath("bash"); err != nil {
+		testenv.Skip(t, "bash", "nothing else opens a connection")
+	}
+	c := p.connect("", nil)
+	notes := func(c client, command string) (list []string) {
+		for line := range strings.Lines(text(c.call(args{"command": command}))) {
+			if strings.HasPrefix(line, "NOTE: ") {
+				list = append(list, line)
+			}
+		}
+		return list
+	}
+	// Somebody has to look before it ends, which takes well under the time that a program
+	// takes to be loaded ten times.
+	const try, load = "bash -c ': </dev/tcp/192.0.2.1/80'; ", "for i in 1 2 3 4 5 6 7 8 9 10; do bash -c :; done; "
+	if got := notes(c, try+load+"exit 1"); len(got) != 1 || !strings.Contains(got[0], "`network` set to true") || !strings.Contains(got[0], "nsrun mcp --allow-net RULE") {
+		t.Errorf("without rules: %q", got)
+	}
+	for _, command := range []string{try + "true", "exit 1", "bash -c ': </dev/tcp/127.0.0.1/9'; exit 1"} {
+		if got := notes(c, command); got != nil {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+	c = p.connect("", nil, "--allow-net", "tcp:192.0.2.9", "--net-by", "broker")
+	if got := notes(c, try+"exit 0"); len(got) != 1 || got[0] != "NOTE: network: tcp 192.0.2.1:80 was denied: the user can allow it with nsrun mcp --allow-net tcp:192.0.2.1:80\n" {
+		t.Errorf("with rules: %q", got)
+	}
+}
+
+// TestRules: hosts, ports and sockets that flags name, and nothing else, are reached without
+// a question.
+func TestRules(t *testing.T) {
+	p := newPlace(t)
+	command := listen(t) // cat </dev/tcp/127.0.0.1/PORT
+	_, port, _ := strings.Cut(command, "127.0.0.1/")
+	port = strings.Trim(port, "'")
+	rule := "tcp:127.0.0.1:" + port
+	c := p.connect("", nil, "--allow-net", rule, "--clear-env", "--env", "A=1")
+	if got := c.sh(command + "; echo $A"); got != "hello\n1\n" {
+		t.Errorf("%q", got)
+	}
+	res := structured(t, c.call(args{"command": "true"}))
+	if res.Network.Mode != "kernel" && res.Network.Mode != "broker" {
+		t.Errorf("the mode is %s", res.Network.Mode)
+	}
+	list, err := c.ListTools(t.Context(), nil)
+	if err != nil || !strings.Contains(list.Tools[0].Description, "network but "+rule) || !strings.Contains(c.InitializeResult().Instructions, rule) {
+		t.Errorf("%v: the rule is not said", err)
+	}
+	l, err := net.Listen("unix", p.at("s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	for _, flags := range [][]string{nil, {"--allow-unix", "../s"}} {
+		c := p.connect("", nil, append(flags, "--ro", p.dir)...)
+		want := "no"
+		if flags != nil {
+			want = "yes"
+		}
+		if got := strings.TrimSpace(c.sh("test -S " + p.at("s") + " && echo yes || echo no")); got != want {
+			t.Errorf("%q: %q, want %q", flags, got, want)
+		}
+	}
+	for _, bad := range [][]string{{"--allow-net", "x:0"}, {"--publish", "0"}, {"--net-by", "broker"}, {"--preset", "git"}, {"--allow-unix", ""}} {
+		cmd := p.command(bad...)
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.HasPrefix(string(out), "nsrun: mcp: ") || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("%q: %v, %s", bad, err, out)
+		}
+	}
+}
+
 func TestLimits(t *testing.T) {
 	p := newPlace(t)
 	c := p.connect("", nil, "--max-output", "1K")

@@ -43,7 +43,19 @@ func instructions(o *mcpargs.Options, c nsrun.Config) string {
 	project, changes, _ := about(o, c)
 	return "Runs shell commands in a sandbox: " + toolName + ". They can write to " + project +
 		", and to $HOME/playground; everything else is read-only, and secrets are hidden. " + changes +
-		" There is no network, unless `network` is true and the user allows it, who is asked every time."
+		" There is no network" + reached(c) + ", unless `network` is true and the user allows it, who is asked every time."
+}
+
+// reached is what commands reach of the network without being asked, if there is anything.
+func reached(c nsrun.Config) string {
+	if len(c.Net.Rules) == 0 {
+		return ""
+	}
+	list := make([]string, len(c.Net.Rules))
+	for i, r := range c.Net.Rules {
+		list[i] = r.String()
+	}
+	return " but " + escape.Printable(strings.Join(list, ", "))
 }
 
 func description(o *mcpargs.Options, c nsrun.Config) string {
@@ -65,7 +77,7 @@ File System Permissions:
 - ` + changes + `
 
 Network Access:
-- By default, this tool does not have access to the network.
+- By default, this tool does not have access to the network` + reached(c) + `.
 - If you require access to the network, you must set the ` + "`network`" + ` parameter to ` + "`true`" + `. The user is asked every time, for this one command, and it is not run if they say no.
 - For fetching websites or web content, use a tool that is made for it instead of this one, if you have one.
 
@@ -106,7 +118,7 @@ const outputSchema = `{
     "not_approved": {"type": "boolean"},
     "error": {"type": "string"},
     "duration_ms": {"type": "integer"},
-    "network": {"type": "object", "properties": {"mode": {"type": "string", "enum": ["none", "host"]}}, "required": ["mode"]},
+    "network": {"type": "object", "properties": {"mode": {"type": "string", "enum": ["none", "host", "kernel", "broker"]}}, "required": ["mode"]},
     "session": {"type": "string"},
     "state": {"type": "string", "enum": ["kept", "committed", "discarded"]},
     "engine": {"type": "string"},

@@ -23,7 +23,8 @@ from its configuration:
 Commands run as with nsrun run: the host's files read-only and without secrets,
 the project behind an overlay, $HOME/playground for experiments, no network.
 With network: true the user is asked in the agent's program, every time; where
-that cannot ask (elicitation), the answer is no.`
+that cannot ask (elicitation), the answer is no. What --allow-net names is
+reached without a question.`
 
 // mcp becomes the program that serves: its libraries would cost every other verb
 // start-up time.

@@ -4,10 +4,8 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -40,7 +38,7 @@ func (r *runner) tellNetwork() {
 		say("%s", noNetwork)
 	}
 	denied := slices.DeleteFunc(r.network.Denied(), func(d netpolicy.Decision) bool {
-		return r.refusal.told && target(d) == r.refusal.target
+		return r.refusal.told && nsrunlib.TargetText(d) == r.refusal.target
 	})
 	for i, d := range denied {
 		if i == mostDenied {
@@ -107,14 +105,14 @@ func (r *runner) tellRefusal(n nsrunlib.Network) bool {
 		return true
 	}
 	d := denied[0]
-	r.refusal.target, d.Count = target(d), 1
+	r.refusal.target, d.Count = nsrunlib.TargetText(d), 1
 	say("%s", deniedText(d))
 	return true
 }
 
 // deniedText is a line about something that was denied.
 func deniedText(d netpolicy.Decision) string {
-	text := "network: " + target(d) + " was denied"
+	text := "network: " + nsrunlib.TargetText(d) + " was denied"
 	if d.Count > 1 {
 		text += fmt.Sprintf(" (%d times)", d.Count)
 	}
@@ -122,20 +120,4 @@ func deniedText(d netpolicy.Decision) string {
 		text += " (try: " + d.AllowWith + ")"
 	}
 	return text
-}
-
-// target is what a decision is about.
-func target(d netpolicy.Decision) string {
-	host := escape.Quote(d.Host)
-	switch {
-	case d.Server:
-		return "a server at " + d.Proto + " " + net.JoinHostPort(d.Address, strconv.Itoa(int(d.Port)))
-	case d.Address == "":
-		return d.Proto + " " + host
-	case d.Port == 0 && d.Host != "":
-		return d.Proto + " " + host + ", which is " + d.Address + ","
-	case d.Host == "":
-		return d.Proto + " " + net.JoinHostPort(d.Address, strconv.Itoa(int(d.Port)))
-	}
-	return d.Proto + " " + net.JoinHostPort(host, strconv.Itoa(int(d.Port))) + " at " + d.Address
 }

@@ -149,7 +149,7 @@ func (r *runner) writeReport(status int) error {
 		case d.Address == "":
 			op = "resolve"
 		}
-		rep.Denied = append(rep.Denied, deniedReport{op, target(d), why, d.AllowWith})
+		rep.Denied = append(rep.Denied, deniedReport{op, nsrunlib.TargetText(d), why, d.AllowWith})
 	}
 	if r.session != nil && !r.dropped {
 		rep.Session = r.session.ID()

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/nsrun/nsrun/netpolicy"
 )
 
 // Program is the name of the program that serves.
@@ -36,6 +39,19 @@ type Options struct {
 	After After
 	// Paths are more paths.
 	Paths []Path
+	// Net are network rules: what commands reach without being asked.
+	Net []netpolicy.Rule
+	// NetBy is who enforces them, "kernel" or "broker". Empty: the kernel, where that is
+	// allowed.
+	NetBy string
+	// Publish are TCP ports of commands' servers that this host can reach.
+	Publish []uint16
+	// AllowUnix are paths of unix sockets that commands can connect to.
+	AllowUnix []string
+	// Build is --preset build: commands write to the caches of build tools.
+	Build bool
+	// ClearEnv passes nothing of the environment on but PATH and HOME.
+	ClearEnv bool
 	// Env is added to the environment, "K=V" or "K".
 	Env []string
 	// Timeout ends a command. Zero: no limit.
@@ -82,6 +98,37 @@ func Define(fs *flag.FlagSet, o *Options) {
 	fs.Func("rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)", path("rw"))
 	fs.Func("ro", "make a `path` read-only", path("ro"))
 	fs.Func("block", "hide a `path`", path("block"))
+	fs.Func("allow-net", "let commands reach what a `RULE` says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", func(s string) error {
+		r, err := netpolicy.Parse(s)
+		if err == nil {
+			o.Net = append(o.Net, r)
+		}
+		return err
+	})
+	fs.Func("net-by", "enforce these rules by `kernel|broker` (default: the kernel, where that is allowed)", func(s string) error {
+		if o.NetBy = s; s != "kernel" && s != "broker" {
+			return errors.New("only kernel and broker")
+		}
+		return nil
+	})
+	fs.Func("publish", "let this host reach a server of a command's on a TCP `port`, at 127.0.0.1 (repeatable)", func(s string) error {
+		n, err := strconv.ParseUint(s, 10, 16)
+		if err != nil || n == 0 {
+			return errors.New("a port is a number from 1 to 65535")
+		}
+		if !slices.Contains(o.Publish, uint16(n)) {
+			o.Publish = append(o.Publish, uint16(n))
+		}
+		return nil
+	})
+	fs.Func("allow-unix", "let commands connect to the unix socket at a `path` (repeatable)", list(&o.AllowUnix, "path"))
+	fs.Func("preset", "for commands of a kind: `default|build`; build writes to the caches of build tools", func(s string) error {
+		if o.Build = s == "build"; !o.Build && s != "default" {
+			return errors.New("only default and build")
+		}
+		return nil
+	})
+	fs.BoolVar(&o.ClearEnv, "clear-env", false, "pass nothing of the environment but PATH and HOME")
 	fs.Func("env", "set `K=V`, or pass K on (repeatable)", list(&o.Env, "variable"))
 	fs.DurationVar(&o.Timeout, "timeout", 0, "end commands after this `duration` (default: when the client gives them up)")
 	fs.DurationVar(&o.AskTimeout, "ask-timeout", defaultAsk, "how long a question to the user waits for its answer, as a `duration`; no answer is a no (default 5m)")
@@ -105,6 +152,8 @@ func Parse(args []string) (*Options, error) {
 	switch {
 	case fs.NArg() > 0:
 		return nil, errors.New("takes no arguments: the agent's program gives the commands")
+	case o.NetBy != "" && len(o.Net)+len(o.Publish) == 0:
+		return nil, errors.New("--net-by enforces rules: --allow-net or --publish")
 	case o.Timeout < 0:
 		return nil, errors.New("--timeout is negative")
 	case o.AskTimeout <= 0:
