@@ -106,6 +106,8 @@ func TargetText(d netpolicy.Decision) string {
 	switch {
 	case d.Server:
 		return "a server at " + d.Proto + " " + net.JoinHostPort(d.Address, strconv.Itoa(int(d.Port)))
+	case d.Group:
+		return "joining the group " + d.Address
 	case d.Address == "":
 		return d.Proto + " " + host
 	case d.Port == 0 && d.Host != "":
@@ -258,6 +260,9 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 		switch {
 		case d.Hook == cgroup.Bind:
 			n.log.AddServer(d.Proto, d.Dst, int(d.Count))
+			return
+		case d.Hook == cgroup.Join:
+			n.log.AddGroup(d.Proto, d.Dst.Addr(), int(d.Count))
 			return
 		case d.Hook == cgroup.PacketIn || d.Hook == cgroup.Create || d.Dst == addr:
 			return // not what the command tried to reach

@@ -89,6 +89,8 @@ func deniedText(d netpolicy.Decision) string {
 	switch {
 	case d.Server:
 		return "server at " + d.Proto + " " + net.JoinHostPort(d.Address, strconv.Itoa(int(d.Port)))
+	case d.Group:
+		return "group " + d.Address
 	case d.Address == "":
 		return d.Proto + " " + d.Host
 	}

@@ -25,7 +25,7 @@ func (p *paper) Advance(d time.Duration) { p.passed += d }
 func (p *paper) Mute() { p.mute = true }
 
 func (p *paper) Does(try netcases.Try) bool {
-	return try.How != "open" && try.How != "tcp-kept" && try.How != "udp-kept" && try.How != "udp-probe"
+	return try.How != "open" && try.How != "join" && try.How != "tcp-kept" && try.How != "udp-kept" && try.How != "udp-probe"
 }
 
 func (p *paper) Do(a nettest.Attempt) nettest.Outcome {

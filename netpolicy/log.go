@@ -24,6 +24,7 @@ type Decision struct {
 	Address   string    `json:"address,omitempty"` // none where only a name was asked for
 	Port      uint16    `json:"port,omitempty"`
 	Server    bool      `json:"server,omitempty"` // it wanted to be a server there
+	Group     bool      `json:"group,omitempty"`  // it wanted to join the multicast or anycast group of this address
 	Allowed   bool      `json:"allowed"`
 	Count     int       `json:"count"`
 	AllowWith string    `json:"allow_with,omitempty"` // the flag that would allow it
@@ -54,6 +55,7 @@ type logKey struct {
 	proto   Proto
 	allowed bool
 	server  bool
+	group   bool
 }
 
 type logged struct {
@@ -86,6 +88,11 @@ func (l *Log) AddCount(p Proto, dst netip.AddrPort, v Verdict, n int) {
 // AddServer notes n times that the sandbox might not be a server at a port, which is not published.
 func (l *Log) AddServer(p Proto, at netip.AddrPort, n int) {
 	l.add(logKey{dst: at, proto: p, server: true}, Verdict{}, n)
+}
+
+// AddGroup notes n times that the sandbox might not join a multicast group, which no rule is about.
+func (l *Log) AddGroup(p Proto, group netip.Addr, n int) {
+	l.add(logKey{dst: netip.AddrPortFrom(group, 0), proto: p, group: true}, Verdict{}, n)
 }
 
 // addName notes that the sandbox was told no when it asked for a name.
@@ -157,6 +164,7 @@ func (d *logged) decision() Decision {
 		Host:    d.verdict.Host,
 		Port:    d.dst.Port(),
 		Server:  d.server,
+		Group:   d.group,
 		Allowed: d.allowed,
 		Count:   d.count,
 	}
@@ -169,7 +177,7 @@ func (d *logged) decision() Decision {
 	switch {
 	case d.server && d.proto == TCP:
 		out.AllowWith = "--publish " + strconv.Itoa(int(out.Port))
-	case !d.allowed && !d.server:
+	case !d.allowed && !d.server && !d.group:
 		if r, ok := d.rule(d.verdict.Host); ok {
 			out.AllowWith = "--allow-net " + r.String()
 		}

@@ -144,6 +144,8 @@ func (r *runner) writeReport(status int) error {
 		switch {
 		case d.Server:
 			op, why = "bind", "the port is not published"
+		case d.Group:
+			op, why = "join", "the host would tell its network of it"
 		case d.Proto == netpolicy.UDP.String():
 			op = "send"
 		case d.Address == "":

@@ -875,6 +875,34 @@ var sockets = []Case{
 		},
 	},
 	{
+		// The host would tell its network so, in packets of its own, with groups of the caller's choice.
+		Name:  "groups, though everything is allowed",
+		Rules: "* udp:224.0.0.0/4 udp:ff00::/8",
+		Tries: []string{
+			"join udp-ip-add no",
+			"join udp-ip-source no",
+			"join udp-ip-msfilter no",
+			"join udp-ip-group no",
+			"join udp-ip-group-source no",
+			"join udp-ip-group-msfilter no",
+			"join tcp-ip-add no",
+			"join tcp-ip-source no",
+			"join tcp-ip-group no",
+			"join tcp-ip-group-source no",
+			"join udp6-ip-add no",
+			"join udp6-ip-group no",
+			"join udp6-ip6-add no",
+			"join udp6-ip6-group no",
+			"join udp6-ip6-group-source no",
+			"join udp6-ip6-group-msfilter no",
+			"join udp6-ip6-anycast no",
+			"join tcp6-ip6-add no",
+			"join tcp6-ip6-group no",
+			"join tcp6-ip6-group-source no",
+			"udp 203.0.113.1:53 yes",
+		},
+	},
+	{
 		// What has a file is not an enforcer's to refuse: it is reached where the file is. That the
 		// commands of nsrun see no such file is TestHostSockets of cmd/nsrun.
 		Name:  "sockets of the host without a file",

@@ -6,6 +6,8 @@
 //
 //	HOW HOST:PORT yes|no     a connection or a packet; HOST is a name or an address
 //	dns TYPE NAME ANSWER     a question: addresses, or nxdomain, refused, servfail, empty
+//	join KIND no             a multicast or anycast group of which the host must not become a member: tcp, udp or udp6
+//	                         with -ip or -ip6, and the option that joins
 //	open KIND no             a socket that must not come into being, or not be of use
 //	update RULE…             the rules are replaced, from then on
 //	wait DURATION            time passes; only where there is a clock that can be set

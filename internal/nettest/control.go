@@ -11,8 +11,8 @@ import (
 
 // Controls does every try of the table that has an address, without any sandbox: all must
 // succeed, or the cases show nothing. It needs the World. What kinds of sockets
-// there are is up to the kernel; the result says how many of "open" were.
-func Controls(t *testing.T) (tried, opened int) {
+// there are, and which options join a group, is up to the kernel; the result says how many of "open" were, and of "join" did.
+func Controls(t *testing.T) (tried, opened, groups int) {
 	var k kept
 	defer k.close()
 	done := make(map[string]bool)
@@ -31,6 +31,12 @@ func Controls(t *testing.T) (tried, opened int) {
 				}
 				continue
 			}
+			if try.How == "join" {
+				if joined(k.try(Attempt{How: try.How, Kind: try.Target}), try.Target).OK {
+					groups++
+				}
+				continue
+			}
 			a, ok := byAddress(try)
 			if !ok {
 				continue
@@ -44,5 +50,5 @@ func Controls(t *testing.T) (tried, opened int) {
 			}
 		}
 	}
-	return tried, opened
+	return tried, opened, groups
 }

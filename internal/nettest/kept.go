@@ -17,6 +17,7 @@ import (
 type kept struct {
 	made      map[string][]int // "tcp", "tcp6", "udp", the first one first
 	connected map[string]map[netip.AddrPort]int
+	groups    []int // sockets that were to join one
 }
 
 // madeKind is the kind of socket that an attempt needs.
@@ -106,6 +107,9 @@ func (k *kept) close() {
 		for _, fd := range all {
 			unix.Close(fd)
 		}
+	}
+	for _, fd := range k.groups {
+		unix.Close(fd)
 	}
 }
 

@@ -16,8 +16,11 @@ func TestMain(m *testing.M) {
 func TestControls(t *testing.T) {
 	testenv.Leaks(t)
 	World(t)
-	tried, opened := Controls(t)
-	t.Logf("%d tries, %d other sockets", tried, opened)
+	tried, opened, groups := Controls(t)
+	t.Logf("%d tries, %d other sockets, %d groups", tried, opened, groups)
+	if groups < 15 {
+		t.Errorf("only %d groups were joined", groups)
+	}
 	if tried < 120 {
 		t.Errorf("only %d tries", tried)
 	}

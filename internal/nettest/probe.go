@@ -141,6 +141,8 @@ func (k *kept) do(a Attempt) ([]byte, error) {
 		return tryDNS(a)
 	case "open":
 		return nil, tryOpen(a.Kind)
+	case "join":
+		return nil, k.join(a.Kind)
 	}
 	return nil, fmt.Errorf("there is no %q", a.How)
 }

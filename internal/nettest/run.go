@@ -21,7 +21,7 @@ type Attempt struct {
 	How    string         // as in netcases, of a Step only "make"; "dns" sends Packet to the resolver
 	Mapped bool           // through an IPv6 socket
 	Addr   netip.AddrPort // where to
-	Kind   string         // of "open" and "make"
+	Kind   string         // of "open", "join" and "make"
 	Packet []byte         // of "dns"
 	TCP    bool           // of "dns": over TCP
 }
@@ -173,8 +173,11 @@ func run(t *testing.T, start Start, c netcases.Case) (tried int) {
 // attempt looks the name up, if there is one, and tries.
 func attempt(t testing.TB, s Sandbox, try netcases.Try) Outcome {
 	t.Helper()
-	if try.How == "open" {
+	switch try.How {
+	case "open":
 		return s.Do(Attempt{How: try.How, Kind: try.Target})
+	case "join":
+		return joined(s.Do(Attempt{How: try.How, Kind: try.Target}), try.Target)
 	}
 	a, ok := byAddress(try)
 	if !ok {

@@ -21,12 +21,13 @@ const (
 	Create                 // socket(2), for another protocol
 	PacketOut              // a packet on its way out
 	PacketIn               // a packet from where none may come
+	Join                   // setsockopt(2), to join a multicast or anycast group
 	knownHooks             // how many there are
 )
 
 func (h Hook) String() string {
 	if h < knownHooks {
-		return [...]string{"connect", "send", "bind", "socket", "packet out", "packet in"}[h]
+		return [...]string{"connect", "send", "bind", "socket", "packet out", "packet in", "join"}[h]
 	}
 	return "unknown"
 }
@@ -36,7 +37,7 @@ func (h Hook) String() string {
 type Decision struct {
 	Time    time.Time // when it was told
 	Proto   netpolicy.Proto
-	Dst     netip.AddrPort // for PacketIn the source; none for Create
+	Dst     netip.AddrPort // for PacketIn the source, for Join the group; none for Create
 	Hook    Hook
 	Allowed bool
 	Count   uint64
@@ -78,7 +79,7 @@ func (p *Programs) take() {
 		}
 		sandbox, d := decode(record)
 		d.Count = binary.LittleEndian.Uint64(record[decisionSize:])
-		if d.Hook < PacketOut {
+		if d.Hook != PacketOut && d.Hook != PacketIn {
 			d.PID = int(binary.LittleEndian.Uint32(record[decisionSize+8:]))
 		}
 		p.mu.Lock()

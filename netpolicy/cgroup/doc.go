@@ -36,6 +36,8 @@
 //     the host's own programs can connect to it, and nobody else. Without a port, where the kernel
 //     chooses one, it is allowed; such a server can be reached from inside the same sandbox only, and one that was not bound at
 //     all from nowhere.
+//   - No multicast or anycast group is joined (setsockopt(2) fails with EPERM): the host would tell its network so, in
+//     packets of its own.
 //   - Only TCP and UDP sockets can be made. Families other than IP never come to the programs:
 //     SocketFilter refuses them.
 //   - Unix sockets are not decided about here, and none of the programs is one for their connect(2): it would

@@ -42,6 +42,9 @@ func TestDecisions(t *testing.T) {
 	b.want("udp 203.0.113.1:80", "operation not permitted")
 	b.want("bind 127.0.0.1:8080", "operation not permitted")
 	b.want("open mptcp", "operation not permitted")
+	b.want("join 239.66.66.1", "operation not permitted")
+	b.want("join ff15::66:1", "operation not permitted")
+	b.want("set", "yes")
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +59,8 @@ func TestDecisions(t *testing.T) {
 		{cgroup.Send, "203.0.113.1:80", false, 1},
 		{cgroup.Bind, "127.0.0.1:8080", false, 1},
 		{cgroup.Create, "[::]:0", false, 1},
+		{cgroup.Join, "239.66.66.1:0", false, 2},
+		{cgroup.Join, "[ff15::66:1]:0", false, 2},
 	} {
 		if n := got.count(d.hook, d.dst, d.allowed); n != d.want {
 			t.Errorf("%v %s, allowed %t: told %d times, want %d", d.hook, d.dst, d.allowed, n, d.want)

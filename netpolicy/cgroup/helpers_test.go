@@ -59,6 +59,10 @@ func attempt(how string, args []string) error {
 		return tryOpen(args[0])
 	case "bind":
 		return tryBind(args[0])
+	case "join":
+		return tryJoin(args[0])
+	case "set":
+		return trySet()
 	case "own":
 		return tryOwn(args[0])
 	case "options":

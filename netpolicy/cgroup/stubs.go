@@ -21,6 +21,7 @@ const (
 	Create                 // socket(2), for another protocol
 	PacketOut              // a packet on its way out
 	PacketIn               // a packet from where none may come
+	Join                   // setsockopt(2), to join a multicast or anycast group
 	knownHooks             // how many there are
 )
 
@@ -29,7 +30,7 @@ const (
 type Decision struct {
 	Time    time.Time // when it was told
 	Proto   netpolicy.Proto
-	Dst     netip.AddrPort // for PacketIn the source; none for Create
+	Dst     netip.AddrPort // for PacketIn the source, for Join the group; none for Create
 	Hook    Hook
 	Allowed bool
 	Count   uint64
@@ -106,7 +107,7 @@ func (*Enforcer) Lost() (r0 uint64) {
 
 func (h Hook) String() string {
 	if h < knownHooks {
-		return [...]string{"connect", "send", "bind", "socket", "packet out", "packet in"}[h]
+		return [...]string{"connect", "send", "bind", "socket", "packet out", "packet in", "join"}[h]
 	}
 	return "unknown"
 }

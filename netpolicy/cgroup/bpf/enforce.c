@@ -5,6 +5,7 @@
 //	connect()       connect4/6   the address and port are allowed, or a server of the sandbox's own
 //	sendto() …      sendmsg4/6   the same
 //	bind()          bind4/6      no port, or one that is published
+//	setsockopt() setsockopt   no multicast or anycast group is joined
 //	packets out     egress       the backstop: first packets of TCP, and all of UDP, are looked at again
 //	packets in      ingress      no connection and no datagram from where it may not come
 //
@@ -30,7 +31,7 @@ struct addr {
 };
 
 // Which hook decided, for reports. Package cgroup has the same list.
-enum hook { CONNECT, SEND, BIND, CREATE, EGRESS, INGRESS };
+enum hook { CONNECT, SEND, BIND, CREATE, EGRESS, INGRESS, JOIN };
 
 enum flags { ALLOW_ALL = 1 };
 
@@ -429,6 +430,63 @@ int create(struct bpf_sock *ctx) {
 		return 1;
 	struct addr none = {};
 	return denied(sandbox, &none, 0, ctx->protocol, CREATE);
+}
+
+// Options by which a socket joins a group, or chooses whom it hears in one: the numbers of IP, of IPv6, and those that
+// both have.
+enum {
+	SOL_IP = 0,
+	SOL_IPV6 = 41,
+	IP_ADD_MEMBERSHIP = 35,
+	IP_UNBLOCK_SOURCE = 37,
+	IP_BLOCK_SOURCE = 38,
+	IP_ADD_SOURCE_MEMBERSHIP = 39,
+	IP_MSFILTER = 41,
+	IPV6_JOIN_GROUP = 20,
+	IPV6_JOIN_ANYCAST = 27,
+	MCAST_JOIN_GROUP = 42,
+	MCAST_BLOCK_SOURCE = 43,
+	MCAST_UNBLOCK_SOURCE = 44,
+	MCAST_JOIN_SOURCE_GROUP = 46,
+	MCAST_MSFILTER = 48,
+};
+
+static inline int joins(int level, int name) {
+	if (level == SOL_IP && (name == IP_ADD_MEMBERSHIP || name == IP_ADD_SOURCE_MEMBERSHIP || name == IP_BLOCK_SOURCE || name == IP_UNBLOCK_SOURCE || name == IP_MSFILTER))
+		return 1;
+	if (level == SOL_IPV6 && (name == IPV6_JOIN_GROUP || name == IPV6_JOIN_ANYCAST))
+		return 1;
+	return (level == SOL_IP || level == SOL_IPV6) && (name == MCAST_JOIN_GROUP || name == MCAST_JOIN_SOURCE_GROUP || name == MCAST_BLOCK_SOURCE ||
+			name == MCAST_UNBLOCK_SOURCE || name == MCAST_MSFILTER);
+}
+
+// A socket that joins a group has the host tell its network so, in packets of the host's own (IGMP, MLD): egress does
+// not see them, and what is in them the caller chooses.
+SEC("cgroup/setsockopt")
+int setsockopt(struct bpf_sockopt *ctx) {
+	int name = ctx->optname, level = ctx->level;
+	if (!joins(level, name)) {
+		ctx->optlen = 0; // the caller's own is used, however large
+		return 1;
+	}
+	u64 sandbox = bpf_get_current_cgroup_id();
+	struct bpf_sock *sk = ctx->sk;
+	if (!sk || !bpf_map_lookup_elem(&sandboxes, &sandbox))
+		return 0;
+	// The group: an address, or behind an interface a struct sockaddr_storage.
+	struct addr group = {};
+	u8 *value = ctx->optval, *end = ctx->optval_end;
+	u32 *ip = (void *)value;
+	if (name >= MCAST_JOIN_GROUP) {
+		struct { u32 interface, zero; u16 family, port; u32 ip4, ip6[4]; } *of = (void *)value;
+		if ((void *)(of + 1) <= (void *)end)
+			group = level == SOL_IP ? v4(of->ip4) : v6(of->ip6);
+	} else if (level == SOL_IP) {
+		if (value + 4 <= end)
+			group = v4(*ip);
+	} else if (value + 16 <= end)
+		group = v6(ip);
+	return denied(sandbox, &group, 0, sk->protocol, JOIN);
 }
 
 struct packet {

@@ -55,6 +55,13 @@ struct __sk_buff {
 	struct bpf_sock *sk __attribute__((aligned(8)));
 };
 
+struct bpf_sockopt {
+	struct bpf_sock *sk __attribute__((aligned(8)));
+	void *optval __attribute__((aligned(8)));
+	void *optval_end __attribute__((aligned(8)));
+	int level, optname, optlen, retval;
+};
+
 // Whose packet: from source to destination.
 union tuple {
 	struct { u32 saddr, daddr; u16 sport, dport; } v4;

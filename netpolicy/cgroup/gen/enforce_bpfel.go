@@ -16,23 +16,24 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	enforceMapBlocks    = "blocks"
-	enforceMapBudgets   = "budgets"
-	enforceMapEvents    = "events"
-	enforceMapPorts     = "ports"
-	enforceMapPublished = "published"
-	enforceMapSandboxes = "sandboxes"
-	enforceMapSeen      = "seen"
-	enforceMapSockets   = "sockets"
-	enforceProgBind4    = "bind4"
-	enforceProgBind6    = "bind6"
-	enforceProgConnect4 = "connect4"
-	enforceProgConnect6 = "connect6"
-	enforceProgCreate   = "create"
-	enforceProgEgress   = "egress"
-	enforceProgIngress  = "ingress"
-	enforceProgSendmsg4 = "sendmsg4"
-	enforceProgSendmsg6 = "sendmsg6"
+	enforceMapBlocks      = "blocks"
+	enforceMapBudgets     = "budgets"
+	enforceMapEvents      = "events"
+	enforceMapPorts       = "ports"
+	enforceMapPublished   = "published"
+	enforceMapSandboxes   = "sandboxes"
+	enforceMapSeen        = "seen"
+	enforceMapSockets     = "sockets"
+	enforceProgBind4      = "bind4"
+	enforceProgBind6      = "bind6"
+	enforceProgConnect4   = "connect4"
+	enforceProgConnect6   = "connect6"
+	enforceProgCreate     = "create"
+	enforceProgEgress     = "egress"
+	enforceProgIngress    = "ingress"
+	enforceProgSendmsg4   = "sendmsg4"
+	enforceProgSendmsg6   = "sendmsg6"
+	enforceProgSetsockopt = "setsockopt"
 )
 
 // loadEnforce returns the embedded CollectionSpec for enforce.
@@ -77,15 +78,16 @@ type enforceSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type enforceProgramSpecs struct {
-	Bind4    *ebpf.ProgramSpec `ebpf:"bind4"`
-	Bind6    *ebpf.ProgramSpec `ebpf:"bind6"`
-	Connect4 *ebpf.ProgramSpec `ebpf:"connect4"`
-	Connect6 *ebpf.ProgramSpec `ebpf:"connect6"`
-	Create   *ebpf.ProgramSpec `ebpf:"create"`
-	Egress   *ebpf.ProgramSpec `ebpf:"egress"`
-	Ingress  *ebpf.ProgramSpec `ebpf:"ingress"`
-	Sendmsg4 *ebpf.ProgramSpec `ebpf:"sendmsg4"`
-	Sendmsg6 *ebpf.ProgramSpec `ebpf:"sendmsg6"`
+	Bind4      *ebpf.ProgramSpec `ebpf:"bind4"`
+	Bind6      *ebpf.ProgramSpec `ebpf:"bind6"`
+	Connect4   *ebpf.ProgramSpec `ebpf:"connect4"`
+	Connect6   *ebpf.ProgramSpec `ebpf:"connect6"`
+	Create     *ebpf.ProgramSpec `ebpf:"create"`
+	Egress     *ebpf.ProgramSpec `ebpf:"egress"`
+	Ingress    *ebpf.ProgramSpec `ebpf:"ingress"`
+	Sendmsg4   *ebpf.ProgramSpec `ebpf:"sendmsg4"`
+	Sendmsg6   *ebpf.ProgramSpec `ebpf:"sendmsg6"`
+	Setsockopt *ebpf.ProgramSpec `ebpf:"setsockopt"`
 }
 
 // enforceMapSpecs contains maps before they are loaded into the kernel.
@@ -161,15 +163,16 @@ type enforceVariables struct {
 //
 // It can be passed to loadEnforceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type enforcePrograms struct {
-	Bind4    *ebpf.Program `ebpf:"bind4"`
-	Bind6    *ebpf.Program `ebpf:"bind6"`
-	Connect4 *ebpf.Program `ebpf:"connect4"`
-	Connect6 *ebpf.Program `ebpf:"connect6"`
-	Create   *ebpf.Program `ebpf:"create"`
-	Egress   *ebpf.Program `ebpf:"egress"`
-	Ingress  *ebpf.Program `ebpf:"ingress"`
-	Sendmsg4 *ebpf.Program `ebpf:"sendmsg4"`
-	Sendmsg6 *ebpf.Program `ebpf:"sendmsg6"`
+	Bind4      *ebpf.Program `ebpf:"bind4"`
+	Bind6      *ebpf.Program `ebpf:"bind6"`
+	Connect4   *ebpf.Program `ebpf:"connect4"`
+	Connect6   *ebpf.Program `ebpf:"connect6"`
+	Create     *ebpf.Program `ebpf:"create"`
+	Egress     *ebpf.Program `ebpf:"egress"`
+	Ingress    *ebpf.Program `ebpf:"ingress"`
+	Sendmsg4   *ebpf.Program `ebpf:"sendmsg4"`
+	Sendmsg6   *ebpf.Program `ebpf:"sendmsg6"`
+	Setsockopt *ebpf.Program `ebpf:"setsockopt"`
 }
 
 func (p *enforcePrograms) Close() error {
@@ -183,6 +186,7 @@ func (p *enforcePrograms) Close() error {
 		p.Ingress,
 		p.Sendmsg4,
 		p.Sendmsg6,
+		p.Setsockopt,
 	)
 }
 
