@@ -33,6 +33,10 @@ type Config struct {
 	// After says what becomes of what commands write to folders with an overlay. Zero:
 	// Keep.
 	After After
+	// AllowExec has After: Commit commit what runs later too (overlay.Change.Runs): hooks,
+	// settings of editors, and the like, which are executed outside of the sandbox. False:
+	// that is held back, see Result.Held.
+	AllowExec bool
 	// Session is a session that was kept (see overlay.Open), to go on with; its roots are
 	// the folders with an overlay, and there must be no others. Empty: a new one.
 	Session string
@@ -134,7 +138,8 @@ const (
 	Keep After = iota
 	// Commit gives each command a session, and commits it when the command has ended,
 	// whatever its exit status: as if it had been run without a sandbox, but that it can
-	// be undone. Where somebody else changed the same files meanwhile, it is kept.
+	// be undone. Where somebody else changed the same files meanwhile, it is kept, and so is
+	// what would run later (Config.AllowExec).
 	Commit
 	// Discard gives each command a session that is thrown away: what it wrote is in the
 	// Result's list, and nowhere else.

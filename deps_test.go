@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"fanotify":            {"internal/sys", "features"},
 	"netpolicy":           {"internal/sys", "features"},
 	"netpolicy/cgroup":    {"internal/sys", "netpolicy"},
+	"internal/runslater":  {},
 	"overlay":             {"internal/gitindex", "internal/owndir", "internal/secureexec", "internal/sys", "internal/textdiff", "features", "mounts", "fanotify"},
 	"nsexec":              {"internal/prog", "internal/reexec", "internal/secureexec", "internal/rlimit", "internal/early", "internal/sys", "features", "mounts", "netpolicy"},
 	"netpolicy/broker":    {"netpolicy", "internal/sys", "nsexec"},

@@ -305,11 +305,20 @@ func (x *Execution) settle(gaveUp bool) error {
 		x.note(r.discarded(ctx, s.ID()))
 		return err
 	case after == Commit && !gaveUp:
-		if err := s.CommitWith(ctx, overlay.CommitOptions{}); err != nil {
+		err := s.CommitWith(ctx, overlay.CommitOptions{AllowExec: r.config.AllowExec})
+		res.Held = s.Held()
+		if _, nothing := errors.AsType[*overlay.HeldError](err); nothing {
+			return x.preserve(ctx)
+		}
+		if err != nil {
+			res.Held = nil // it is kept with all the others
 			if _, applied := errors.AsType[*overlay.CommitError](err); !applied {
 				_ = x.preserve(ctx)
 			}
 			return err
+		}
+		if res.Held != nil {
+			x.note(s.Preserve(ctx, res.Held))
 		}
 		res.State = overlay.Committed
 		x.note(r.committed(ctx, s))

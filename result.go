@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -30,6 +31,10 @@ type Result struct {
 	// Changes are what the session changed in the project: with Keep since it began, with
 	// the others by this command. Nil: nothing.
 	Changes []overlay.Change
+	// Held are those of the Changes that After: Commit did not commit, because they would run
+	// later (overlay.Change.Runs): hooks, settings of editors, and the like. They are kept in
+	// Session. Nil: none.
+	Held []overlay.Change
 	// Touched are the paths, absolute, that the command created, wrote to or renamed
 	// something to, in the order of the first time, what is gone again among them;
 	// TouchedMore is how many there were beyond the first 10,000. They are for
@@ -40,7 +45,8 @@ type Result struct {
 	// Session is the id of the session. Empty: there is none, or none that was kept or can
 	// be undone.
 	Session string
-	// State says what became of the changes. Zero: Kept; without Changes it means nothing.
+	// State says what became of the changes, but for those that are Held. Zero: Kept; without
+	// Changes it means nothing.
 	State overlay.State
 	// Engine is how they were kept apart. Zero: there was no overlay.
 	Engine overlay.Engine
@@ -62,7 +68,8 @@ type Result struct {
 
 // String is what a model reads: standard output, then standard error, then the exit
 // status if it is not zero. If the command was not run, or something failed afterwards, a
-// line says so that starts with "ERROR: ".
+// line says so that starts with "ERROR: "; one that starts with "HELD BACK: " says what
+// was not committed with the rest.
 func (r Result) String() string {
 	var b strings.Builder
 	add := func(text string) {
@@ -91,7 +98,28 @@ func (r Result) String() string {
 	if r.Err != nil && (r.Started || !r.TimedOut) {
 		add(ErrorText(r.Err) + "\n")
 	}
+	if len(r.Held) > 0 {
+		add(r.HeldText() + "\n")
+	}
 	return b.String()
+}
+
+// HeldText is one line about what is Held, and how the user takes it. Empty: nothing is.
+func (r Result) HeldText() string {
+	if len(r.Held) == 0 {
+		return ""
+	}
+	const most = 5
+	list := make([]string, 0, most+1)
+	for i, c := range r.Held {
+		if i == most {
+			list = append(list, fmt.Sprintf("%d more", len(r.Held)-most))
+			break
+		}
+		list = append(list, escape.Quote(c.Path)+" ("+c.Runs+")")
+	}
+	return "HELD BACK: not in the project, because it would be run later: " + strings.Join(list, ", ") +
+		". The user can look at it and commit it: nsrun review " + r.Session
 }
 
 // Report is the list of changes, a line each: "M a.go", "A dir/", "D b.go". With several

@@ -136,7 +136,7 @@ func (s *Session) Choose(changes []Change, paths []string) ([]Change, error) {
 			all[i].up.mode = unix.S_IFDIR
 		}
 	}
-	chosen, err := s.choose(all, paths, nil)
+	chosen, _, err := s.choose(all, paths, nil, true)
 	if err != nil {
 		return nil, err
 	}

@@ -98,6 +98,10 @@ type Change struct {
 	// "is setuid". Empty: it is nothing special.
 	Special string
 
+	// Runs says why the object is executed, or obeyed, without anybody having asked for the
+	// project's code: "git hook", "direnv". Empty: it is not.
+	Runs string
+
 	// Links is how many names a new regular file has. Zero and one: this one.
 	Links uint64
 

@@ -14,8 +14,9 @@ import (
 )
 
 // choose returns the nodes that paths and patterns mean, without those that are
-// excluded, and the new directories above them.
-func (s *Session) choose(all []node, paths, exclude []string) ([]node, error) {
+// excluded, and the new directories above them; and what is held back of that because it
+// would run later, unless everything is allowed.
+func (s *Session) choose(all []node, paths, exclude []string, allow bool) (list, held []node, err error) {
 	chosen := make([]bool, len(all))
 	if len(paths) == 0 {
 		for i := range chosen {
@@ -24,17 +25,20 @@ func (s *Session) choose(all []node, paths, exclude []string) ([]node, error) {
 	}
 	for _, p := range paths {
 		if err := s.include(all, chosen, p); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	for _, p := range exclude {
 		if p == "" {
-			return nil, &Error{Op: "exclude", Path: p, Err: errors.New("it is neither a path nor a pattern")}
+			return nil, nil, &Error{Op: "exclude", Path: p, Err: errors.New("it is neither a path nor a pattern")}
 		}
 		match := s.excluder(p)
 		for i, n := range all {
 			chosen[i] = chosen[i] && !match(n)
 		}
+	}
+	if !allow {
+		held = s.holdBack(all, chosen, paths)
 	}
 	// A new directory stands before everything in it.
 	need := map[place]bool{}
@@ -52,13 +56,55 @@ func (s *Session) choose(all []node, paths, exclude []string) ([]node, error) {
 			need[place{n.root, dir}] = true
 		}
 	}
-	var list []node
 	for i, n := range all {
 		if chosen[i] {
 			list = append(list, n)
 		}
 	}
-	return list, nil
+	return list, held, nil
+}
+
+// holdBack takes out of what was chosen what runs later, but for objects that a path
+// names, and new directories that have nothing else in them.
+func (s *Session) holdBack(all []node, chosen []bool, paths []string) (held []node) {
+	named := map[place]bool{}
+	for i, n := range all {
+		if !chosen[i] || n.Runs == "" {
+			continue
+		}
+		if len(named) == 0 {
+			for _, p := range paths {
+				for _, at := range s.places(p) {
+					named[at] = true
+				}
+			}
+			named[place{root: -1}] = true // it is filled
+		}
+		if !named[place{n.root, n.Path}] {
+			chosen[i] = false
+			held = append(held, n)
+		}
+	}
+	if held == nil {
+		return nil
+	}
+	above := map[place]bool{}
+	for _, n := range held {
+		for dir := path.Dir(n.Path); dir != "." && !above[place{n.root, dir}]; dir = path.Dir(dir) {
+			above[place{n.root, dir}] = true
+		}
+	}
+	for i, n := range slices.Backward(all) {
+		if !chosen[i] || !above[place{n.root, n.Path}] || n.Kind == Modified {
+			continue
+		}
+		rest := false
+		for k := i + 1; k < len(all) && all[k].root == n.root && under(all[k].Path, n.Path) && !rest; k++ {
+			rest = chosen[k]
+		}
+		chosen[i] = rest
+	}
+	return held
 }
 
 // include chooses what a user's path or pattern means. A change at exactly this path

@@ -43,6 +43,10 @@ type CommitOptions struct {
 	// nodes too. False: they are a *SpecialError, and nothing is done.
 	AllowSpecial bool
 
+	// AllowExec commits what runs later (Change.Runs) too. False: it is held back, and stays
+	// in the session, but for objects that Paths names, not by a pattern or a directory above.
+	AllowExec bool
+
 	// Progress is called now and then, from one goroutine. Nil: it is not.
 	Progress func(Progress)
 }
@@ -76,6 +80,9 @@ func (s *Session) Commit(ctx context.Context, paths ...string) error {
 // objects are being written; once they are being renamed into place it is not
 // looked at any more.
 //
+// What runs later (Change.Runs) is held back, unless o says otherwise: Held tells. If
+// nothing else was chosen that is a *HeldError, and nothing is done.
+//
 // When no change is left the session is Committed; until then it is Kept, and Changes
 // yields the rest. Undo takes it back.
 func (s *Session) CommitWith(ctx context.Context, o CommitOptions) error {
@@ -103,10 +110,21 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) error {
 func (s *Session) commit(ctx context.Context, o CommitOptions) error {
 	c := newCommit(s, o)
 	defer c.close()
-	if err := c.find(ctx); err != nil {
+	err := c.find(ctx)
+	s.mu.Lock()
+	s.held = c.held
+	s.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	return c.run(ctx)
+}
+
+// Held returns what the last CommitWith held back because it would run later.
+func (s *Session) Held() []Change {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.held)
 }
 
 func newCommit(s *Session, o CommitOptions) *commit {
@@ -126,7 +144,8 @@ type commit struct {
 	nodes   []node // what was chosen, in path order
 	planned []node // what the journal's nodes were made of
 	dropped []node // what the project's version was preferred for
-	full    bool   // nothing else is left in the session
+	held    []Change
+	full    bool // nothing else is left in the session
 	layers  []layer
 	ledger  ledger
 	kept    map[place]baseEntry // what the project had when the command had ended; nil: not read
@@ -237,12 +256,15 @@ func (c *commit) find(ctx context.Context) error {
 		all = append(all, n)
 		c.deletes = c.deletes || n.Kind == Deleted
 	}
-	chosen, err := s.choose(all, c.o.Paths, c.o.Exclude)
+	chosen, held, err := s.choose(all, c.o.Paths, c.o.Exclude, c.o.AllowExec)
 	if err != nil {
 		return err
 	}
-	c.nodes = chosen
+	c.nodes, c.held = chosen, changesOf(held)
 	c.full = changesIn(chosen) == changesIn(all)
+	if held != nil && changesIn(chosen) == 0 {
+		return &HeldError{c.held}
+	}
 	if !c.full {
 		c.leaveOut(all)
 	}
@@ -305,8 +327,10 @@ func (c *commit) begin(ctx context.Context) (err error) {
 }
 
 // changes lists what is committed.
-func (c *commit) changes() (list []Change) {
-	for _, n := range c.nodes {
+func (c *commit) changes() (list []Change) { return changesOf(c.nodes) }
+
+func changesOf(nodes []node) (list []Change) {
+	for _, n := range nodes {
 		if !n.timeOnly {
 			list = append(list, n.Change)
 		}

@@ -114,6 +114,20 @@ func (e *SpecialError) Error() string {
 	return "not committed: " + shortList(list)
 }
 
+// HeldError lists changes that run later (Change.Runs), where a commit would have
+// committed nothing else. Nothing was committed.
+type HeldError struct {
+	Changes []Change // in path order, never empty
+}
+
+func (e *HeldError) Error() string {
+	list := make([]string, len(e.Changes))
+	for i, c := range e.Changes {
+		list[i] = quotePath(c.Path) + " (" + c.Runs + ")"
+	}
+	return "not committed, for it would run later: " + shortList(list)
+}
+
 // CommitError is returned by a commit that stopped after the project had been
 // changed and could not be taken back whole, or that did its work and failed to
 // tidy up; and by an undo likewise. One that fails with any other error has changed

@@ -129,6 +129,8 @@ type Session struct {
 	cleared bool // nothing was written to any pair
 	reused  bool // the directories were a Spare's
 
+	held []Change // see Held
+
 	// renewed are the ctimes that objects of meta.Settled got when they were put back,
 	// by index.
 	renewed map[int]int64

@@ -91,8 +91,16 @@ type twin struct {
 // nodes walks all roots.
 func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {
 	return func(yield func(node, error) bool) {
+		runs := newRunsFinder(s)
+		defer runs.close()
 		for i := range s.roots {
-			w := walker{index: i, root: s.roots[i].Path, times: o.times, yield: yield}
+			w := walker{index: i, root: s.roots[i].Path, times: o.times}
+			w.yield = func(n node, err error) bool {
+				if err == nil {
+					runs.mark(&n, w.takeRepos())
+				}
+				return yield(n, err)
+			}
 			if o.twins != nil {
 				w.twins = o.twins[i]
 			}
@@ -189,6 +197,7 @@ type walker struct {
 
 	mu    sync.Mutex
 	spare [][]sight // buffers that are not in use
+	repos []string  // directories that have a .git in the project, and nobody knows yet
 }
 
 // A frame is one directory of the upper layer during a walk.
@@ -501,6 +510,15 @@ func (w *walker) lost(f *frame, err error) bool {
 	return w.fail("open", f.path, err)
 }
 
+// takeRepos returns the repositories that were met since it was called last.
+func (w *walker) takeRepos() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.repos
+	w.repos = nil
+	return list
+}
+
 // look looks at some of the names.
 func (w *walker) look(f *frame, names []string, sights []sight, from, to int) {
 	for i := from; i < to; i++ {
@@ -653,6 +671,11 @@ func (w *walker) enter(f, sub *frame, name string, n *node) (err error) {
 			err = ErrMoved
 		}
 		return err
+	}
+	if _, ok, err := sub.low.lstat(".git"); ok && err == nil {
+		w.mu.Lock()
+		w.repos = append(w.repos, filepath.Join(w.root, sub.path))
+		w.mu.Unlock()
 	}
 	n.Aspects = accessAspects(n.up, n.low)
 	same, err := sameXattrs(sub.up, sub.low)

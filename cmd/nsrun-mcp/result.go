@@ -31,6 +31,7 @@ type report struct {
 	Engine       string            `json:"engine"`
 	Changes      []jsonform.Change `json:"changes"`
 	ChangesTotal int               `json:"changes_total"`
+	Held         []jsonform.Held   `json:"held"`
 	Notices      []string          `json:"notices"`
 	Output       output            `json:"output"`
 }
@@ -74,6 +75,7 @@ func (s *server) result(res nsrun.Result, in mcpargs.Input) *mcp.CallToolResult 
 		DurationMS: res.Duration.Milliseconds(), Network: network{"none"},
 		Session: res.Session, State: res.State.String(),
 		ChangesTotal: len(res.Changes), Changes: jsonform.Changes(res.Changes[:min(len(res.Changes), maxChanges)]),
+		Held:    jsonform.HeldBack(res.Held[:min(len(res.Held), maxChanges)]),
 		Notices: append([]string{}, res.Notices...),
 		Output:  output{res.Stdout.Cut > 0 || res.Stderr.Cut > 0},
 	}

@@ -26,7 +26,7 @@ func about(o *mcpargs.Options, c nsrun.Config) (project, changes, end string) {
 	}
 	switch o.After {
 	case mcpargs.Commit:
-		changes = "What a command changes there is in the project when it has ended; the user can take it back."
+		changes = "What a command changes there is in the project when it has ended; the user can take it back. What would be run there by itself later (git hooks, settings of editors and agents, .envrc and the like) is held back until the user commits it."
 	case mcpargs.Keep:
 		changes = "What commands change there is seen by the commands that follow, and by nobody else until the user commits it: other tools see the files as they were."
 	case mcpargs.Discard:
@@ -130,13 +130,19 @@ const outputSchema = `{
       "size": {"type": "integer"},
       "aspects": {"type": "array", "items": {"type": "string"}},
       "below": {"type": "integer"},
-      "special": {"type": "string"}
+      "special": {"type": "string"},
+      "runs": {"type": "string"}
     }, "required": ["kind", "root", "path", "mode", "size"]}},
     "changes_total": {"type": "integer", "description": "How many changes there are; the list ends after the first ones."},
+    "held": {"type": "array", "description": "Changes that are not in the project, because they would be run there later; the user decides.", "items": {"type": "object", "properties": {
+      "root": {"type": "string"},
+      "path": {"type": "string"},
+      "reason": {"type": "string"}
+    }, "required": ["root", "path", "reason"]}},
     "notices": {"type": "array", "items": {"type": "string"}},
     "output": {"type": "object", "properties": {"truncated": {"type": "boolean"}}, "required": ["truncated"]}
   },
-  "required": ["text", "exit_code", "signal", "timed_out", "not_approved", "error", "duration_ms", "network", "session", "state", "engine", "changes", "changes_total", "notices", "output"]
+  "required": ["text", "exit_code", "signal", "timed_out", "not_approved", "error", "duration_ms", "network", "session", "state", "engine", "changes", "changes_total", "held", "notices", "output"]
 }`
 
 func tool(o *mcpargs.Options, c nsrun.Config) *mcp.Tool {

@@ -19,7 +19,8 @@ const commitHelp = `All of them, or those at and below the paths, which are abso
 the project and may be patterns: *, ?, [a-z], and ** for any number of
 directories. It is all or nothing. Where something else changed the same files
 meanwhile, that is said and nothing is done, unless one of --theirs, --ours and
---merge decides. Times are not shown, but they come with the changes. nsrun undo
+--merge decides. What would run later (hooks, settings of editors: nsrun show marks
+it) stays in the session, unless a path names the very file, or with --allow-exec. Times are not shown, but they come with the changes. nsrun undo
 takes a commit back.`
 
 type commitOptions struct {
@@ -34,6 +35,7 @@ func commitFlags(fs *flag.FlagSet, o *commitOptions) {
 	fs.BoolVar(&o.ours, "ours", false, "where both changed a file, leave the project's")
 	fs.BoolVar(&o.merge, "merge", false, "where both changed a text, put both changes into it")
 	allowSpecialFlag(fs, &o.AllowSpecial)
+	allowExecFlag(fs, &o.AllowExec)
 	quietFlag(fs, &o.quiet)
 }
 
@@ -94,8 +96,27 @@ func commit(args []string) int {
 			say("committed a part of %s: nsrun show %s", s.ID(), s.ID())
 		}
 	}
+	sayHeld(s, s.Held())
 	tidy()
 	return 0
+}
+
+func allowExecFlag(fs *flag.FlagSet, to *bool) {
+	fs.BoolVar(to, "allow-exec", false, "commit what would run later too: hooks, settings of editors and the like")
+}
+
+// sayHeld tells what was not committed because it would run later, and how it can be.
+func sayHeld(s *overlay.Session, held []overlay.Change) {
+	for _, c := range held {
+		name := quote(c.Path)
+		if len(s.Roots()) > 1 {
+			name = quote(c.Root) + ": " + name
+		}
+		say("held back: %s would run later (%s)", name, c.Runs)
+	}
+	if len(held) > 0 {
+		say("%s held back in %s (try: nsrun review %s, or nsrun commit --allow-exec %s)", plural(len(held), "change"), s.ID(), s.ID(), s.ID())
+	}
 }
 
 // interruptible is a context that ends when the user has had enough. Until stop is
@@ -134,6 +155,11 @@ func failDecision(verb string, err error, s *overlay.Session) int {
 			say("special: %s %s", at(sp.Root, sp.Path), sp.Why)
 		}
 		say("nothing was done (try: nsrun commit %s with --exclude PATH or --allow-special)", s.ID())
+		return exitFailed
+	}
+	if e, ok := errors.AsType[*overlay.HeldError](err); ok {
+		sayHeld(s, e.Changes)
+		say("nothing was done")
 		return exitFailed
 	}
 	if _, half := errors.AsType[*overlay.CommitError](err); !half && (errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)) {

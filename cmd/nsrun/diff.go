@@ -416,6 +416,9 @@ func (d *diffWriter) words(c overlay.Change) (list []string, err error) {
 	if c.Special != "" {
 		add("%s", c.Special)
 	}
+	if c.Runs != "" {
+		add("runs later: %s", c.Runs)
+	}
 	if c.Links > 1 {
 		add("%s by hard links", plural(int(c.Links), "name"))
 	}

@@ -165,7 +165,7 @@ func printChanges(w io.Writer, prefix string, changes []overlay.Change, several 
 				// What is not as usual below it has a line of its own.
 				n := 0
 				for _, in := range changes[i+1 : i+1+below(changes[i:])] {
-					if in.Special != "" {
+					if in.Special != "" || in.Runs != "" {
 						break
 					}
 					n++
@@ -202,6 +202,9 @@ func details(c overlay.Change) string {
 	}
 	if c.Special != "" {
 		list = append(list, c.Special)
+	}
+	if c.Runs != "" {
+		list = append(list, "runs later: "+c.Runs)
 	}
 	if len(list) == 0 {
 		return ""

@@ -28,6 +28,7 @@ type report struct {
 	Missing    []string       `json:"missing"`
 	Network    network        `json:"network"`
 	Changes    []changeReport `json:"changes"`
+	Held       []heldReport   `json:"held"` // changes that were not committed with the others
 	Denied     []deniedReport `json:"denied"`
 	State      string         `json:"state"`
 	Engine     string         `json:"engine"`  // how the changes were kept apart; empty: --direct
@@ -59,6 +60,8 @@ type outputReport struct {
 type changeReport = jsonform.Change
 
 func changeReports(changes []overlay.Change) []changeReport { return jsonform.Changes(changes) }
+
+type heldReport = jsonform.Held
 
 func octal(m os.FileMode) string { return jsonform.Octal(m) }
 
@@ -134,7 +137,7 @@ func (r *runner) writeReport(status int) error {
 		Command: r.o.command, ExitCode: status, TimedOut: r.timedOut,
 		DurationMS: time.Since(r.began).Milliseconds(), Backend: "native", Missing: []string{},
 		Network: network{r.network.Mode, append([]netpolicy.Decision{}, r.network.Decisions...), r.network.Omitted, r.network.Rules, r.network.Refused},
-		Changes: changeReports(r.changes), Denied: []deniedReport{}, State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
+		Changes: changeReports(r.changes), Held: jsonform.HeldBack(r.held), Denied: []deniedReport{}, State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
 	}
 	if rep.Network.Mode == "" { // the command was not run
 		rep.Network.Mode = r.o.net

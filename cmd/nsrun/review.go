@@ -260,7 +260,7 @@ func (r *reviewer) apply() {
 	var ctx context.Context
 	ctx, r.cancel = context.WithCancel(context.Background())
 	o := overlay.CommitOptions{
-		Paths: choice.commit, Exclude: choice.exclude, Prefer: m.prefer, AllowSpecial: r.special,
+		Paths: choice.commit, Exclude: choice.exclude, Prefer: m.prefer, AllowSpecial: r.special, AllowExec: true,
 		Progress: func(p overlay.Progress) {
 			select {
 			case r.progress <- p:

@@ -147,6 +147,9 @@ func (r *reviewRow) note() string {
 	if r.Special != "" {
 		list = append(list, r.Special)
 	}
+	if r.Runs != "" {
+		list = append(list, "runs later: "+r.Runs)
+	}
 	if r.Below > 0 {
 		list = append(list, fmt.Sprintf("and %d below", r.Below))
 	}

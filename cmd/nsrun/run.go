@@ -34,6 +34,7 @@ type runOptions struct {
 	preset                nsrunlib.Preset
 	direct                bool
 	commit, discard, keep bool
+	allowExec             bool
 	paths                 []pathRule
 	net                   string
 	allowNet              []netpolicy.Rule
@@ -88,6 +89,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Func("c", "run a shell `string` with /bin/sh -c", func(s string) error { o.shell, o.shellSet = s, true; return nil })
 	fs.BoolVar(&o.direct, "direct", false, "write straight into the project, no overlay; .git is read-only (with --preset git it is not)")
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes afterwards, if the command succeeds")
+	allowExecFlag(fs, &o.allowExec)
 	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
 	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
 	fs.Func("engine", "keep the changes apart by `overlay|tmpfs|copy` (default: what suits the file systems)", o.setEngine)
@@ -303,6 +305,7 @@ type runner struct {
 	dropped  bool     // the session is no more
 	registry *project.Registry
 	changes  []overlay.Change
+	held     []overlay.Change // that were not committed with the others
 	backups  []backupReport
 	network  nsrunlib.Network
 	refusal  refusal
@@ -620,10 +623,19 @@ func (r *runner) finish(status int) error {
 	case "commit":
 		bar := newBar("committing", r.o.quiet)
 		ctx, stop := interruptible()
-		err := r.session.CommitWith(ctx, overlay.CommitOptions{Progress: bar.progress()})
+		err := r.session.CommitWith(ctx, overlay.CommitOptions{Progress: bar.progress(), AllowExec: r.o.allowExec})
 		stop()
 		bar.end()
+		r.held = r.session.Held()
+		if _, nothing := errors.AsType[*overlay.HeldError](err); nothing {
+			sayHeld(r.session, r.held)
+			if perr := r.preserve(); perr != nil {
+				say("%s", perr)
+			}
+			return nil
+		}
 		if err != nil {
+			r.held = nil
 			if _, applied := errors.AsType[*overlay.CommitError](err); applied {
 				return err
 			}
@@ -638,7 +650,13 @@ func (r *runner) finish(status int) error {
 		r.state = overlay.Committed.String()
 		registerCommit(r.session)
 		if !r.o.quiet {
-			say("committed %s", plural(len(r.changes), "change"))
+			say("committed %s", plural(len(r.changes)-len(r.held), "change"))
+		}
+		if r.held != nil {
+			sayHeld(r.session, r.held)
+			if err := r.session.Preserve(context.Background(), r.held); err != nil {
+				say("%s", err)
+			}
 		}
 	case "discard":
 		if err := r.session.Discard(); err != nil {

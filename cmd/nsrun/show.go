@@ -117,7 +117,7 @@ func printMoved(w io.Writer, changes []overlay.Change, moved []overlay.Rename, s
 	index := indexRenames(moved)
 	var gone, rest []overlay.Change
 	for _, c := range changes {
-		if _, ok := index.of(c); (ok || index.inside(c)) && c.Special == "" {
+		if _, ok := index.of(c); (ok || index.inside(c)) && c.Special == "" && c.Runs == "" {
 			continue
 		}
 		if c.Kind == overlay.Deleted {

@@ -19,13 +19,30 @@ type Change struct {
 	Aspects []string     `json:"aspects,omitempty"` // of what was modified: content, mode, owner, attributes
 	Below   int          `json:"below,omitempty"`   // how many objects were deleted with this directory
 	Special string       `json:"special,omitempty"` // why it is not committed with the others
+	Runs    string       `json:"runs,omitempty"`    // why it would run later
 }
 
 // Changes are changes; nil makes an empty list.
 func Changes(changes []overlay.Change) []Change {
 	list := make([]Change, len(changes))
 	for i, c := range changes {
-		list[i] = Change{c.Kind, c.Root, c.Path, Octal(c.Mode), c.Size, Aspects(c), c.Below, c.Special}
+		list[i] = Change{c.Kind, c.Root, c.Path, Octal(c.Mode), c.Size, Aspects(c), c.Below, c.Special, c.Runs}
+	}
+	return list
+}
+
+// Held is a change that was not committed with the others, because it would run later.
+type Held struct {
+	Root   string `json:"root"`
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// HeldBack are such changes; nil makes an empty list.
+func HeldBack(changes []overlay.Change) []Held {
+	list := make([]Held, len(changes))
+	for i, c := range changes {
+		list[i] = Held{c.Root, c.Path, c.Runs}
 	}
 	return list
 }

@@ -1,0 +1,192 @@
+package runslater
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A Change is one object that differs, and is no directory.
+type Change struct {
+	Path string // absolute
+	Kind Kind   // what it is now; Missing: it was deleted
+	// Content says that it is new, or has another content or type; Executable that it can be
+	// executed, and could not before.
+	Content, Executable bool
+}
+
+// A Classifier tells which changes of some roots run later. It is for one goroutine.
+type Classifier struct {
+	Roots    []string // absolute
+	Old, New View
+
+	watched map[string]watched // by path
+	linked  bool               // the roots' own links are in it
+	git     map[string]isGit   // what is known of directories
+	last    string             // the directory of the last change
+	elems   []string           // its elements, in lower case
+	plain   bool               // nothing is known about any of them
+	repos   []string           // work trees that nobody has looked at yet
+}
+
+// watched is a path that something that runs leads to.
+type watched struct {
+	reason string
+	config bool // it is git configuration
+}
+
+var names = sync.OnceValue(newTable)
+
+// special are names that git knows.
+var special = map[string]bool{
+	"hooks": true, "config": true, "config.worktree": true, "commondir": true, "head": true,
+	"objects": true, "refs": true,
+}
+
+// Repository says that a work tree of git is at a path, other than the roots: its
+// configuration may name more files.
+func (c *Classifier) Repository(dir string) { c.repos = append(c.repos, dir) }
+
+// Reason says in a few words why a change runs later. Empty: it does not.
+func (c *Classifier) Reason(ch Change) string {
+	if ch.Kind == Missing || ch.Kind == Directory || !ch.Content && !ch.Executable {
+		return ""
+	}
+	c.lead()
+	if reason := c.led(ch); reason != "" {
+		return reason
+	}
+	dir, base := path.Split(ch.Path)
+	c.enter(strings.TrimSuffix(dir, "/"))
+	base = strings.ToLower(base)
+	if c.plain && !c.interesting(base) {
+		return ""
+	}
+	elems := append(slices.Clip(c.elems), base)
+	if reason := c.gitReason(ch, elems); reason != "" {
+		return reason
+	}
+	return c.nameReason(ch, elems)
+}
+
+// enter notes which directory the next change is in: there are many in each.
+func (c *Classifier) enter(dir string) {
+	if dir == c.last && c.elems != nil {
+		return
+	}
+	c.last, c.plain = dir, true
+	c.elems = strings.Split(strings.ToLower(strings.TrimPrefix(dir, "/")), "/")
+	for _, e := range c.elems {
+		c.plain = c.plain && !c.interesting(e)
+	}
+}
+
+// interesting reports whether anything is known about a name.
+func (c *Classifier) interesting(name string) bool {
+	return special[name] || strings.HasPrefix(name, ".git") || !names().at(name, func(*pattern) bool { return false })
+}
+
+// nameReason goes by the path alone, and for some files by their lines.
+func (c *Classifier) nameReason(ch Change, elems []string) (reason string) {
+	root := c.root(ch.Path)
+	below := len(strings.Split(root, "/")) - 1 // how many elements the root has
+	if root == "/" {
+		below = 0
+	}
+	for i := range elems {
+		names().at(elems[i], func(p *pattern) bool {
+			got := p.fits(elems[i:])
+			if got == no || got == leading && ch.Kind == File || !c.means(p, ch.Path, elems, i, below) {
+				return true
+			}
+			if got == yes && ch.Kind == File && p.lines != nil && !c.newLines(ch.Path, p.lines) {
+				return true
+			}
+			reason = p.reason
+			return false
+		})
+		if reason != "" {
+			return reason
+		}
+	}
+	if !strings.HasPrefix(ch.Path, "/etc/") && !strings.HasPrefix(ch.Path, "/var/spool/") && !strings.HasPrefix(ch.Path, "/usr/local/") {
+		return ""
+	}
+	for _, text := range strings.Fields(anchored.patterns) {
+		text, below := strings.CutSuffix(text, "/**")
+		p := &pattern{elements: strings.Split(text[1:], "/"), below: below}
+		if got := p.fits(elems); got == yes || got == leading && ch.Kind != File {
+			return anchored.reason
+		}
+	}
+	return ""
+}
+
+// root is the root that holds a path.
+func (c *Classifier) root(p string) (root string) {
+	for _, r := range c.Roots {
+		if inside(p, r) && len(r) >= len(root) {
+			root = r
+		}
+	}
+	return root
+}
+
+// means reports whether a pattern that begins at element i of a path means something
+// there; below is how many elements the root has.
+func (c *Classifier) means(p *pattern, at string, elems []string, i, below int) bool {
+	if p.elements[0] == ".claude" && len(elems) > i+1 && slices.Contains(notClaude, elems[i+1]) {
+		return false
+	}
+	if p.scope == anywhere || i < below {
+		return true
+	}
+	for _, e := range elems[below:i] {
+		if dependencies[e] {
+			return false
+		}
+	}
+	if p.scope == own || i == below {
+		return true
+	}
+	dir := "/" + strings.Join(strings.Split(at[1:], "/")[:i], "/")
+	return c.New.Kind(dir+"/.git") != Missing
+}
+
+// newLines reports whether a file has a setting of some names that it did not have.
+func (c *Classifier) newLines(p string, words []string) bool {
+	now, ok := c.New.Read(p)
+	if !ok {
+		return true
+	}
+	old, _ := c.Old.Read(p)
+	before := strings.Split(old, "\n")
+	for line := range strings.SplitSeq(now, "\n") {
+		if isSetting(line, words) && !slices.Contains(before, line) {
+			return true
+		}
+	}
+	return false
+}
+
+func isSetting(line string, words []string) bool {
+	line = strings.ToLower(strings.TrimSpace(line))
+	if line == "" || line[0] == '#' || line[0] == ';' {
+		return false
+	}
+	key := line
+	if i := strings.IndexAny(line, "= \t"); i >= 0 {
+		key = line[:i]
+	}
+	if strings.ContainsAny(key, `\$`) || strings.HasSuffix(line, `\`) {
+		return true // the name is written in another way
+	}
+	key = strings.ReplaceAll(strings.Trim(key, `"':[]`), "_", "-")
+	return slices.ContainsFunc(words, func(w string) bool {
+		if text, ok := strings.CutPrefix(w, "*"); ok {
+			return strings.Contains(line, text)
+		}
+		return key == w || strings.HasSuffix(key, "."+w) || strings.HasSuffix(key, ":"+w) || strings.HasPrefix(key, w+".")
+	})
+}

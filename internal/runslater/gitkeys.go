@@ -1,0 +1,104 @@
+package runslater
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// executingNames are names of keys, in any section, whose value is a command, or the path
+// of one. Programs beside git keep their settings in its configuration too, so that what
+// is called like a command counts as one.
+var executingNames = []string{
+	"askpass", "browser", "clean", "command", "driver", "editor", "external", "fsmonitor", "helper", "hookspath",
+	"pager", "process", "program", "receivepack", "smudge", "textconv", "tunnel", "uploadpack", "vcs",
+}
+
+// executingEnds are ends of such names.
+var executingEnds = []string{"cmd", "command", "hook", "program", "prog", "askpass", "editor", "pager", "helper"}
+
+// executingKeys are more of them, by section and name.
+var executingKeys = map[string]bool{
+	"core.gitproxy": true, "core.sshcommand": true, "interactive.difffilter": true, "init.templatedir": true,
+	"include.path": true, "includeif.path": true, "http.cookiefile": true, "sendemail.smtpserver": true,
+	"difftool.path": true, "mergetool.path": true, "man.path": true, "browser.path": true, "instaweb.httpd": true,
+	"instaweb.modulepath": true, "lfs.path": true, "lfs.args": true, "lfs.standalonetransferagent": true,
+	"svn.authorsprog": true, "svn-remote.authorsprog": true,
+}
+
+// executingSections have nothing but commands in them. An alias can also be git's own
+// options, -c among them.
+var executingSections = []string{"alias", "pager", "tig"}
+
+// executes reports whether a program executes something, because the configuration at a
+// path has this entry.
+func (e *entry) executes(at string, roots []string) bool {
+	section, sub, name := e.parts()
+	switch {
+	case e.bare: // true
+		return false
+	case section == "core" && name == "worktree":
+		return !submodulePlace(at, e.value, roots)
+	case section == "submodule" && name == "update":
+		return strings.HasPrefix(e.value, "!")
+	case section == "protocol" && name == "allow":
+		return e.value != "never" && (sub == "" || sub == "ext" || sub == "fd")
+	case section == "url":
+		return strings.Contains(sub, "::")
+	case section == "remote" && (name == "url" || name == "pushurl"):
+		return strings.HasPrefix(e.value, "ext::")
+	case e.value == "" || isBool(e.value) && (section == "pager" || name == "pager" || name == "fsmonitor"):
+		return false
+	}
+	return slices.Contains(executingSections, section) || slices.Contains(executingNames, name) ||
+		executingKeys[section+"."+name] ||
+		slices.ContainsFunc(executingEnds, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+func isBool(value string) bool {
+	switch strings.ToLower(value) {
+	case "true", "yes", "on", "1", "false", "no", "off", "0":
+		return true
+	}
+	return false
+}
+
+// submodulePlace reports whether core.worktree is what git writes for a submodule: its own
+// work tree in the project. With any other git checkout writes to where nobody expects it.
+func submodulePlace(config, value string, roots []string) bool {
+	dir := path.Dir(config)
+	if !strings.Contains(dir, "/.git/modules/") {
+		return false
+	}
+	if !path.IsAbs(value) {
+		value = dir + "/" + value
+	}
+	value = path.Clean(value)
+	return slices.ContainsFunc(roots, func(root string) bool { return inside(value, root) && value != root }) &&
+		!strings.Contains(strings.ToLower(value)+"/", "/.git/")
+}
+
+// addedKeys returns the first executing key that is in a new configuration, and not in
+// the old one. Empty: there is none.
+func addedKeys(at, old, now string, roots []string) string {
+	list, err := parseConfig(now)
+	if err != nil || strings.ContainsRune(now, 0) {
+		return "what git cannot read"
+	}
+	list = slices.DeleteFunc(list, func(e entry) bool { return !e.executes(at, roots) })
+	if len(list) == 0 {
+		return ""
+	}
+	before, _ := parseConfig(old)
+	for _, e := range list {
+		if !slices.Contains(before, e) {
+			return e.key
+		}
+	}
+	return ""
+}
+
+// inside reports whether the path p is dir, or lies below it.
+func inside(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}

@@ -1,0 +1,183 @@
+package runslater
+
+import (
+	"path"
+	"strings"
+)
+
+// The owner of a project may have made something that runs later of files with other
+// names: by links, by core.hooksPath, by an include, or by a command that the
+// configuration names. Those are found once, from what the project had before.
+
+// maxLed bounds how many entries of one directory are looked at.
+const maxLed = 256
+
+// hookNames are what git executes in a directory of hooks.
+var hookNames = []string{
+	"applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-commit",
+	"pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update", "proc-receive", "post-receive", "post-update",
+	"reference-transaction", "push-to-checkout", "pre-auto-gc", "post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change",
+}
+
+// lead finds them for the roots, and for repositories that were met since.
+func (c *Classifier) lead() {
+	if !c.linked {
+		c.linked = true
+		c.watched = map[string]watched{}
+		for _, root := range c.Roots {
+			c.leadLinks(root)
+			c.leadGit(root)
+		}
+	}
+	for len(c.repos) > 0 {
+		dir := c.repos[0]
+		c.repos = c.repos[1:]
+		c.leadGit(dir)
+	}
+}
+
+// led is the reason for a change at, in or above such a path.
+func (c *Classifier) led(ch Change) string {
+	if len(c.watched) == 0 {
+		return ""
+	}
+	for p := ch.Path; p != "/"; p = path.Dir(p) {
+		w, ok := c.watched[p]
+		if !ok {
+			continue
+		}
+		if w.config && p == ch.Path {
+			return c.config(ch)
+		}
+		return w.reason
+	}
+	if ch.Kind == File {
+		return ""
+	}
+	for p, w := range c.watched {
+		if inside(p, ch.Path) {
+			return w.reason // a link where a directory above was
+		}
+	}
+	return ""
+}
+
+// watch notes where a path leads.
+func (c *Classifier) watch(p string, w watched) (end string) {
+	if p == "" {
+		return ""
+	}
+	return resolve(c.Old, p, func(at string) {
+		if _, known := c.watched[at]; !known && c.root(at) != "" && c.root(at) != at {
+			c.watched[at] = w
+		}
+	})
+}
+
+// leadLinks follows links at the top of a root whose names are known, and those in such
+// directories.
+func (c *Classifier) leadLinks(root string) {
+	for _, name := range c.Old.Names(root) {
+		names().at(strings.ToLower(name), func(p *pattern) bool {
+			c.leadLink(p, []string{strings.ToLower(name)}, path.Join(root, name))
+			return true
+		})
+	}
+}
+
+func (c *Classifier) leadLink(p *pattern, elems []string, at string) {
+	got := p.fits(elems)
+	if got == no {
+		return
+	}
+	switch c.Old.Kind(at) {
+	case Link:
+		c.watch(at, watched{reason: p.reason})
+	case Directory:
+		list := c.Old.Names(at)
+		for _, name := range list[:min(len(list), maxLed)] {
+			if len(elems) < 4 {
+				c.leadLink(p, append(elems[:len(elems):len(elems)], strings.ToLower(name)), path.Join(at, name))
+			}
+		}
+	}
+}
+
+// leadGit is for the repository of a work tree, or a bare one.
+func (c *Classifier) leadGit(top string) {
+	dir := path.Join(top, ".git")
+	switch c.Old.Kind(dir) {
+	case Directory:
+	case File:
+		text, _ := c.Old.Read(dir)
+		name, ok := strings.CutPrefix(strings.TrimRight(text, "\r\n"), "gitdir: ")
+		if dir = absolute(top, name); !ok || dir == "" {
+			return
+		}
+	case Link:
+		dir = c.watch(dir, watched{reason: reasonElse})
+	default:
+		if !c.isGit(top).old {
+			return
+		}
+		dir = top
+	}
+	common := dir
+	if text, ok := c.Old.Read(path.Join(dir, "commondir")); ok {
+		common = absolute(dir, strings.TrimRight(text, "\r\n"))
+	}
+	c.leadConfig(path.Join(common, "config"), top, 0)
+	c.leadConfig(path.Join(dir, "config.worktree"), top, 0)
+	hooks := path.Join(common, "hooks")
+	if c.Old.Kind(hooks) == Link {
+		hooks = c.watch(hooks, watched{reason: reasonHook})
+	}
+	c.leadHooks(hooks)
+}
+
+// leadHooks follows the links in a directory of hooks.
+func (c *Classifier) leadHooks(dir string) {
+	list := c.Old.Names(dir)
+	for _, name := range list[:min(len(list), maxLed)] {
+		if at := path.Join(dir, name); c.Old.Kind(at) == Link {
+			c.watch(at, watched{reason: reasonHook})
+		}
+	}
+}
+
+// leadConfig looks for files that a configuration names; top is where its relative
+// commands are executed.
+func (c *Classifier) leadConfig(at, top string, depth int) {
+	if c.Old.Kind(at) == Link {
+		at = c.watch(at, watched{reason: reasonConfig, config: true})
+	}
+	text, ok := c.Old.Read(at)
+	if !ok || depth > 10 {
+		return
+	}
+	list, _ := parseConfig(text)
+	for _, e := range list {
+		switch {
+		case e.key == "core.hookspath":
+			dir := absolute(top, e.value)
+			if end := c.watch(dir, watched{reason: reasonHook}); end != "" && c.root(end) == end {
+				for _, name := range hookNames {
+					c.watch(path.Join(end, name), watched{reason: reasonHook})
+				}
+			}
+			c.leadHooks(dir)
+		case e.key == "include.path" || strings.HasPrefix(e.key, "includeif.") && strings.HasSuffix(e.key, ".path"):
+			file := absolute(path.Dir(at), e.value)
+			c.watch(file, watched{reason: reasonConfig, config: true})
+			if file != "" {
+				c.leadConfig(file, top, depth+1)
+			}
+		case e.key != "core.worktree" && e.executes(at, c.Roots):
+			for _, word := range strings.FieldsFunc(e.value, func(r rune) bool { return strings.ContainsRune(" \t\n!;|&()'\"$`", r) }) {
+				if strings.Contains(word, "/") {
+					c.watch(absolute(top, word), watched{reason: "executed by " + e.key})
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package overlay
+
+import (
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/runslater"
+)
+
+// A runsFinder says of changes whether they run later. It opens what it has to look at
+// when it has to.
+type runsFinder struct {
+	s     *Session
+	c     runslater.Classifier
+	sides []runsSide
+}
+
+// A runsSide is a root, as the project has it and as the session makes it. Nil: not open.
+type runsSide struct{ up, low tree }
+
+func newRunsFinder(s *Session) *runsFinder {
+	f := &runsFinder{s: s, sides: make([]runsSide, len(s.roots))}
+	for _, r := range s.roots {
+		f.c.Roots = append(f.c.Roots, r.Path)
+	}
+	f.c.Old, f.c.New = &runsView{f: f}, &runsView{f: f, now: true}
+	return f
+}
+
+func (f *runsFinder) close() {
+	for _, v := range [...]runslater.View{f.c.Old, f.c.New} {
+		v.(*runsView).leave()
+	}
+	for _, side := range f.sides {
+		if side.up != nil {
+			side.up.close()
+			side.low.close()
+		}
+	}
+}
+
+// mark fills in n.Runs. The repositories are work trees that were met on the way.
+func (f *runsFinder) mark(n *node, repos []string) {
+	for _, dir := range repos {
+		f.c.Repository(dir)
+	}
+	if n.Kind == 0 || n.Kind == Deleted || n.timeOnly || n.up.isDir() {
+		return
+	}
+	n.Runs = f.c.Reason(runslater.Change{
+		Path: filepath.Join(n.Root, n.Path), Kind: runsKind(n.up),
+		Content:    n.Kind != Modified || n.Aspects&Content != 0,
+		Executable: n.Aspects&Mode != 0 && n.up.perm()&^n.low.perm()&0o111 != 0,
+	})
+}
+
+func runsKind(st stat) runslater.Kind {
+	switch st.typ() {
+	case unix.S_IFREG:
+		return runslater.File
+	case unix.S_IFDIR:
+		return runslater.Directory
+	case unix.S_IFLNK:
+		return runslater.Link
+	}
+	return runslater.Other
+}
+
+// A runsView is one state of all roots.
+type runsView struct {
+	f   *runsFinder
+	now bool // with the session's changes
+
+	dir   dir // that was looked into last
+	dirAt string
+}
+
+func (v *runsView) leave() {
+	if v.dir != nil {
+		v.dir.close()
+	}
+	v.dir, v.dirAt = nil, ""
+}
+
+// tree is the view of one root; nobody closes it.
+func (v *runsView) tree(i int) tree {
+	side := &v.f.sides[i]
+	if side.up == nil {
+		up, low, err := v.f.s.trees(i)
+		if err != nil {
+			return nil
+		}
+		*side = runsSide{up, low}
+	}
+	if v.now {
+		return &mergedTree{layers: []tree{side.up, side.low}}
+	}
+	return side.low
+}
+
+// open opens the directory at a path; it is good until the next call. Nil: there is none.
+func (v *runsView) open(p string) dir {
+	if v.dir != nil && v.dirAt == p {
+		return v.dir
+	}
+	v.leave()
+	at := -1
+	for i, r := range v.f.s.roots {
+		if inside(p, r.Path) && (at < 0 || len(r.Path) > len(v.f.s.roots[at].Path)) {
+			at = i
+		}
+	}
+	if at < 0 {
+		return nil
+	}
+	t := v.tree(at)
+	if t == nil {
+		return nil
+	}
+	rel := path.Clean(strings.TrimPrefix(strings.TrimPrefix(p, v.f.s.roots[at].Path), "/"))
+	if d, err := t.at(rel); err == nil {
+		v.dir, v.dirAt = d, p
+	}
+	return v.dir
+}
+
+// look looks at the object at a path, and returns the directory that it is in.
+func (v *runsView) look(p string) (d dir, name string, st stat, ok bool) {
+	name = path.Base(p)
+	if d = v.open(path.Dir(p)); d == nil {
+		return nil, name, st, false
+	}
+	st, ok, err := d.lstat(name)
+	return d, name, st, ok && err == nil && !st.isWhiteout()
+}
+
+// Kind is for runslater.View.
+func (v *runsView) Kind(p string) runslater.Kind {
+	if _, _, st, ok := v.look(p); ok {
+		return runsKind(st)
+	}
+	for _, r := range v.f.s.roots {
+		if r.Path == p {
+			return runslater.Directory
+		}
+	}
+	return runslater.Missing
+}
+
+// Read is for runslater.View.
+func (v *runsView) Read(p string) (string, bool) {
+	d, name, st, ok := v.look(p)
+	if !ok || !st.isReg() || st.size > runslater.MaxFile {
+		return "", false
+	}
+	f, err := d.file(name, st)
+	if err != nil {
+		return "", false
+	}
+	defer f.close()
+	text := make([]byte, st.size)
+	if err := readFull(f.handle, text, 0); err != nil {
+		return "", false
+	}
+	return string(text), true
+}
+
+// Target is for runslater.View.
+func (v *runsView) Target(p string) string {
+	d, name, st, ok := v.look(p)
+	if !ok || st.typ() != unix.S_IFLNK {
+		return ""
+	}
+	text, err := d.link(name, st)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// mostNames is the size of a directory, in bytes, above which it is not listed: no
+// program looks for its settings in one like that.
+const mostNames = 1 << 20
+
+// Names is for runslater.View.
+func (v *runsView) Names(p string) []string {
+	d := v.open(p)
+	if d == nil {
+		return nil
+	}
+	if st, err := d.stat(); err != nil || st.size > mostNames {
+		return nil
+	}
+	names, err := d.names()
+	if err != nil {
+		return nil
+	}
+	return names
+}
