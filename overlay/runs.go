@@ -86,25 +86,29 @@ func (v *runsView) leave() {
 }
 
 // tree is the view of one root; nobody closes it.
-func (v *runsView) tree(i int) tree {
+func (v *runsView) tree(i int) (tree, error) {
 	side := &v.f.sides[i]
 	if side.up == nil {
 		up, low, err := v.f.s.trees(i)
 		if err != nil {
-			return nil
+			return nil, err
+		}
+		if t, ok := up.(*realTree); ok {
+			t.unlock = false // the walk would see other modes
 		}
 		*side = runsSide{up, low}
 	}
 	if v.now {
-		return &mergedTree{layers: []tree{side.up, side.low}}
+		return &mergedTree{layers: []tree{side.up, side.low}}, nil
 	}
-	return side.low
+	return side.low, nil
 }
 
-// open opens the directory at a path; it is good until the next call. Nil: there is none.
-func (v *runsView) open(p string) dir {
+// open opens the directory at a path; it is good until the next call. With neither a
+// directory nor an error nothing is there.
+func (v *runsView) open(p string) (dir, error) {
 	if v.dir != nil && v.dirAt == p {
-		return v.dir
+		return v.dir, nil
 	}
 	v.leave()
 	at := -1
@@ -114,33 +118,41 @@ func (v *runsView) open(p string) dir {
 		}
 	}
 	if at < 0 {
-		return nil
+		return nil, nil
 	}
-	t := v.tree(at)
-	if t == nil {
-		return nil
+	t, err := v.tree(at)
+	if err != nil {
+		return nil, err
 	}
 	rel := path.Clean(strings.TrimPrefix(strings.TrimPrefix(p, v.f.s.roots[at].Path), "/"))
-	if d, err := t.at(rel); err == nil {
+	d, err := t.at(rel)
+	switch err {
+	case nil:
 		v.dir, v.dirAt = d, p
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
+		err = nil
 	}
-	return v.dir
+	return v.dir, err
 }
 
 // look looks at the object at a path, and returns the directory that it is in.
-func (v *runsView) look(p string) (d dir, name string, st stat, ok bool) {
+func (v *runsView) look(p string) (d dir, name string, st stat, ok bool, err error) {
 	name = path.Base(p)
-	if d = v.open(path.Dir(p)); d == nil {
-		return nil, name, st, false
+	if d, err = v.open(path.Dir(p)); d == nil {
+		return nil, name, st, false, err
 	}
-	st, ok, err := d.lstat(name)
-	return d, name, st, ok && err == nil && !st.isWhiteout()
+	st, ok, err = d.lstat(name)
+	return d, name, st, ok && err == nil && !st.isWhiteout(), err
 }
 
-// Kind is for runslater.View.
+// Kind is for runslater.View. Where nobody can look there may be anything.
 func (v *runsView) Kind(p string) runslater.Kind {
-	if _, _, st, ok := v.look(p); ok {
+	_, _, st, ok, err := v.look(p)
+	switch {
+	case ok:
 		return runsKind(st)
+	case err != nil:
+		return runslater.Other
 	}
 	for _, r := range v.f.s.roots {
 		if r.Path == p {
@@ -152,7 +164,7 @@ func (v *runsView) Kind(p string) runslater.Kind {
 
 // Read is for runslater.View.
 func (v *runsView) Read(p string) (string, bool) {
-	d, name, st, ok := v.look(p)
+	d, name, st, ok, _ := v.look(p)
 	if !ok || !st.isReg() || st.size > runslater.MaxFile {
 		return "", false
 	}
@@ -170,7 +182,7 @@ func (v *runsView) Read(p string) (string, bool) {
 
 // Target is for runslater.View.
 func (v *runsView) Target(p string) string {
-	d, name, st, ok := v.look(p)
+	d, name, st, ok, _ := v.look(p)
 	if !ok || st.typ() != unix.S_IFLNK {
 		return ""
 	}
@@ -187,7 +199,7 @@ const mostNames = 1 << 20
 
 // Names is for runslater.View.
 func (v *runsView) Names(p string) []string {
-	d := v.open(p)
+	d, _ := v.open(p)
 	if d == nil {
 		return nil
 	}

@@ -60,7 +60,7 @@ func (c *Classifier) Reason(ch Change) string {
 	dir, base := path.Split(ch.Path)
 	c.enter(strings.TrimSuffix(dir, "/"))
 	base = strings.ToLower(base)
-	if c.plain && !c.interesting(base) {
+	if c.plain && !c.interesting(base) && !isSystem(ch.Path) {
 		return ""
 	}
 	elems := append(slices.Clip(c.elems), base)
@@ -110,7 +110,7 @@ func (c *Classifier) nameReason(ch Change, elems []string) (reason string) {
 			return reason
 		}
 	}
-	if !strings.HasPrefix(ch.Path, "/etc/") && !strings.HasPrefix(ch.Path, "/var/spool/") && !strings.HasPrefix(ch.Path, "/usr/local/") {
+	if !isSystem(ch.Path) {
 		return ""
 	}
 	for _, text := range strings.Fields(anchored.patterns) {
@@ -121,6 +121,11 @@ func (c *Classifier) nameReason(ch Change, elems []string) (reason string) {
 		}
 	}
 	return ""
+}
+
+// isSystem reports whether the path may be one of those that are anchored.
+func isSystem(p string) bool {
+	return strings.HasPrefix(p, "/etc/") || strings.HasPrefix(p, "/var/spool/")
 }
 
 // root is the root that holds a path.

@@ -125,7 +125,7 @@ func (c *Classifier) config(ch Change) string {
 	}
 	now, ok := c.New.Read(ch.Path)
 	if !ok {
-		return reasonConfig + "too large"
+		return reasonConfig + "cannot be read"
 	}
 	old, _ := c.Old.Read(ch.Path)
 	if key := addedKeys(ch.Path, old, now, c.Roots); key != "" {

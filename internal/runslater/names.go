@@ -103,7 +103,7 @@ var classes = []class{
 var anchored = class{reason: "run by the system", patterns: `
 	/etc/cron* /etc/cron*/** /etc/profile /etc/profile.d/** /etc/bash.bashrc /etc/zsh/** /etc/fish/** /etc/systemd/** /etc/init.d/** /etc/rc.local /etc/ld.so.preload
 	/etc/ld.so.conf /etc/ld.so.conf.d/** /etc/sudoers /etc/sudoers.d/** /etc/udev/** /etc/xdg/** /etc/ssh/** /etc/apt/** /etc/pam.d/** /etc/gitconfig /etc/environment
-	/var/spool/cron/** /usr/local/bin/** /usr/local/sbin/**`}
+	/var/spool/cron/**`}
 
 // notClaude are directories of .claude that nothing is executed from, or that hold
 // projects of their own.

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Kind is what is at a path. The zero Kind is that nothing is there, or that it cannot be
-// looked at.
+// Kind is what is at a path. The zero Kind is that nothing is there.
 type Kind uint8
 
 // The kinds.
@@ -15,7 +14,7 @@ const (
 	File
 	Directory
 	Link
-	Other
+	Other // a device, a socket, or what cannot be looked at
 )
 
 // MaxFile bounds the files that are read, in bytes. A larger one is held to execute

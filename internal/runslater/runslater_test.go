@@ -1,0 +1,182 @@
+package runslater
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A tree is a View made of texts: a directory is what something lies in, and "=>" begins
+// a link.
+type tree map[string]string
+
+func (t tree) Kind(p string) Kind {
+	text, ok := t[p]
+	switch {
+	case ok && strings.HasPrefix(text, "=>"):
+		return Link
+	case ok:
+		return File
+	}
+	for name := range t {
+		if strings.HasPrefix(name, strings.TrimSuffix(p, "/")+"/") {
+			return Directory
+		}
+	}
+	return Missing
+}
+
+func (t tree) Read(p string) (string, bool) {
+	text, ok := t[p]
+	return text, ok && t.Kind(p) == File
+}
+
+func (t tree) Target(p string) string {
+	to, _ := strings.CutPrefix(t[p], "=>")
+	return to
+}
+
+func (t tree) Names(p string) (list []string) {
+	for name := range t {
+		if rest, ok := strings.CutPrefix(name, p+"/"); ok {
+			first, _, _ := strings.Cut(rest, "/")
+			list = append(list, first)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// reasons classifies what differs between two trees at /p.
+func reasons(old, now tree) map[string]string {
+	c := Classifier{Roots: []string{"/p"}, Old: old, New: now}
+	got := map[string]string{}
+	for _, p := range slices.Sorted(maps.Keys(now)) {
+		if text, ok := old[p]; ok && text == now[p] {
+			continue
+		}
+		if reason := c.Reason(Change{Path: p, Kind: now.Kind(p), Content: true}); reason != "" {
+			got[strings.TrimPrefix(p, "/p/")] = reason
+		}
+	}
+	return got
+}
+
+// at puts a tree to /p; base is added to it.
+func at(base tree, lines ...string) tree {
+	t := maps.Clone(base)
+	if t == nil {
+		t = tree{}
+	}
+	for _, line := range lines {
+		name, text, _ := strings.Cut(line, ": ")
+		t[path.Join("/p", name)] = text
+	}
+	return t
+}
+
+const plainConfig = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
+
+var repository = at(nil, ".git/HEAD: ref: refs/heads/main", ".git/config: "+plainConfig, ".git/objects/x: ", ".git/refs/x: ", "a.c: ")
+
+func TestReasons(t *testing.T) {
+	linked := at(repository, ".git/hooks/pre-commit: =>../../scripts/check", "scripts/check: x", "scripts/other: x",
+		".vscode: =>tools/vscode", "tools/vscode/tasks.json: x", ".envrc: =>env.sh", "env.sh: x", ".github/workflows/ci.yml: =>../../ci/all.yml", "ci/all.yml: x")
+	configured := at(repository, ".git/config: [core]\nhooksPath = .hooks\nfsmonitor = ./tools/watch --all\n[include]\npath = ../.shared\n[filter \"x\"]\nclean = \"sh bin/clean %f\"\n",
+		".hooks/pre-commit: x", "tools/watch: x", ".shared: [user]\nname = x", "bin/clean: x")
+	for _, c := range []struct {
+		name string
+		old  tree
+		new  []string // what is added
+		want []string // what runs later
+	}{
+		{"sources", repository, []string{"b.c: x", "Makefile: x", "package.json: {}", "src/hooks/useFoo.ts: x", "config: [core]\nfsmonitor=x", "hooks/pre-commit: x", "HEAD: x", ".gitignore: x",
+			".gitattributes: * filter=x", ".editorconfig: x", ".nvmrc: 20", ".tool-versions: node 20", "setup.py: x", ".github/dependabot.yml: x", ".github/ISSUE_TEMPLATE/x.md: x"}, nil},
+		{"data of git", repository, []string{".git/index: x", ".git/refs/heads/hooks/x: 1", ".git/refs/heads/config: 1", ".git/logs/HEAD: x", ".git/objects/ab/cd: x", ".git/HEAD: ref: refs/heads/x", ".git/COMMIT_EDITMSG: x", ".git/packed-refs: x"}, nil},
+		{"hooks", repository, []string{".git/hooks/pre-commit: x", ".git/hooks/pre-push.sample: x", ".git/hooks/lib/x.sh: x", ".git/modules/a/b/hooks/update: x", "sub/.git/hooks/post-checkout: x", "X/.GIT/hooks/pre-push: x"},
+			[]string{".git/hooks/lib/x.sh", ".git/hooks/pre-commit", ".git/modules/a/b/hooks/update", "X/.GIT/hooks/pre-push", "sub/.git/hooks/post-checkout"}},
+		{"links in git", repository, []string{".git/hooks: =>../evil", "sub/.git: =>../evil", ".git/logs/HEAD: =>/home/me/.bashrc", ".git/refs/heads/x: =>../../../y"},
+			[]string{".git/hooks", ".git/logs/HEAD", ".git/refs/heads/x", "sub/.git"}},
+		{"keys", repository, []string{".git/config: " + plainConfig + "[user]\nname=x\n[remote \"o\"]\nurl=https://x.org\nfetch=+refs/heads/*:refs/remotes/o/*\n[branch \"x\"]\nremote=o\nmerge=refs/heads/x\n"}, nil},
+		{"executing keys", repository, []string{".git/config: " + plainConfig + "[Core]FSMonitor=./x", "s/.git/config.worktree: [alias]\nx=!y", ".gitconfig: [credential]\nhelper=!x"}, []string{".git/config", ".gitconfig", "s/.git/config.worktree"}},
+		{"the same keys", configured, []string{".git/config: " + configured["/p/.git/config"] + "[user]\nname = y"}, nil},
+		{"led by configuration", configured, []string{".hooks/pre-push: x", ".hooks/pre-commit: y", "tools/watch: y", "tools/other: y", "bin/clean: y", ".shared: [core]\npager = x"}, []string{".hooks/pre-commit", ".hooks/pre-push", ".shared", "bin/clean", "tools/watch"}},
+		{"included, harmless", configured, []string{".shared: [user]\nname = y"}, nil},
+		{"led by links", linked, []string{"scripts/check: y", "scripts/other: y", "tools/vscode/tasks.json: y", "tools/vscode/new.json: y", "env.sh: y", "ci/all.yml: y"},
+			[]string{"ci/all.yml", "env.sh", "scripts/check", "tools/vscode/new.json", "tools/vscode/tasks.json"}},
+		{"a directory on the way becomes a link", linked, []string{"scripts: =>evil"}, []string{"scripts"}},
+		{"bare", nil, []string{"b/HEAD: x", "b/objects/x: ", "b/refs/x: ", "b/config: [core]\nsshCommand=x", "b/hooks/update: x", "b/hooks/x.sample: x", "b/description: x"}, []string{"b/config", "b/hooks/update"}},
+		{"becomes a repository", at(nil, "b/config: [core]\nfsmonitor=x", "b/HEAD: x", "b/refs/x: "), []string{"b/objects/x: "}, []string{"b/objects/x"}},
+		{"becomes a repository with hooks", at(nil, "b/hooks/update: x"), []string{"b/HEAD: x", "b/commondir: ../c"}, []string{"b/HEAD", "b/commondir"}},
+		{"work tree and submodule", at(repository, ".git/worktrees/w/HEAD: x", ".git/worktrees/w/commondir: ../.."),
+			[]string{"w/.git: gitdir: /p/.git/worktrees/w", ".git/worktrees/v/commondir: ../..\n", ".git/worktrees/v/gitdir: /p/v/.git", "v/.git: gitdir: ../.git/worktrees/v\n",
+				".git/modules/s/config: [core]\nworktree = ../../../s\n", "s/.git: gitdir: ../.git/modules/s"}, nil},
+		{".git elsewhere", repository, []string{"w/.git: gitdir: /tmp/x", "v/.git: gitdir: ../evil.git", "evil.git/HEAD: x", "evil.git/objects/x: ", "evil.git/refs/x: ", "evil.git/config: [core]\npager=x", ".git/worktrees/v/commondir: ../../../evil", ".git/commondir: evil"},
+			[]string{".git/commondir", ".git/worktrees/v/commondir", "evil.git/config", "v/.git", "w/.git"}},
+		{"core.worktree", repository, []string{".git/config: [core]\nworktree = /home/me", ".git/modules/s/config: [core]\nworktree = ../../hooks", ".git/modules/t/config: [core]\nworktree = ../../../../.."}, []string{".git/config", ".git/modules/s/config", ".git/modules/t/config"}},
+		{"rebase", repository, []string{".git/rebase-merge/git-rebase-todo: pick 1\nexec evil\n", ".git/rebase-merge/done: pick 1"}, []string{".git/rebase-merge/git-rebase-todo"}},
+		{"dependencies", repository, []string{"node_modules/x/.vscode/tasks.json: x", "node_modules/x/.travis.yml: x", "node_modules/x/CLAUDE.md: x", "node_modules/x/.npmrc: git=x", "vendor/x/.idea/workspace.xml: x",
+			"node_modules/x/.envrc: x", "node_modules/x/.git/config: [core]\npager=x", "node_modules/config/index.js: x", "node_modules/hooks/x.js: x"}, []string{"node_modules/x/.envrc", "node_modules/x/.git/config"}},
+		{"CI at the top only", at(repository, "nested/.git/HEAD: x"), []string{".travis.yml: x", "sub/.travis.yml: x", "sub/.github/workflows/x.yml: x", "nested/.github/workflows/x.yml: x"}, []string{".travis.yml", "nested/.github/workflows/x.yml"}},
+		{"links with names", repository, []string{".vscode: =>sub", ".envrc: =>x", ".husky: =>x", ".claude: =>x", ".config: =>x", "sub/.idea: =>x"}, []string{".claude", ".config", ".envrc", ".husky", ".vscode", "sub/.idea"}},
+		{"lines", at(repository, ".npmrc: script-shell=old\nregistry=x"), []string{".npmrc: script-shell=old\nregistry=y", "a/.npmrc: save-exact=true\nregistry=https://git.example.org/", "b/.npmrc: Script_Shell = x",
+			"c/.npmrc: \"script-sh\\u0065ll\"=x", "d/.npmrc: //x/:tokenHelper=/x", "e/.npmrc: ${E}script-shell=x", ".tool-versions: node path:./x", "rust-toolchain.toml: [toolchain]\nchannel=\"1.80\"", "f/rust-toolchain.toml: [toolchain]\npath=\"x\"",
+			".yarnrc.yml: nodeLinker: node-modules", "g/.yarnrc.yml: yarnPath: .yarn/x.cjs", "gradle.properties: version=2", "h/gradle.properties: org.gradle.jvmargs=-javaagent:x"},
+			[]string{".tool-versions", "b/.npmrc", "c/.npmrc", "d/.npmrc", "e/.npmrc", "f/rust-toolchain.toml", "g/.yarnrc.yml", "h/gradle.properties"}},
+		{"work trees of Claude", repository, []string{".claude/settings.json: x", ".claude/worktrees/a/main.c: x", ".claude/worktrees/a/.envrc: x", ".claude/hooks/x.sh: x"}, []string{".claude/hooks/x.sh", ".claude/settings.json", ".claude/worktrees/a/.envrc"}},
+	} {
+		got := reasons(c.old, at(c.old, c.new...))
+		if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, c.want) {
+			t.Errorf("%s: got %q\nwant %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestNamesAreLower checks the table itself: names are compared in lower case.
+func TestNamesAreLower(t *testing.T) {
+	for _, c := range append(slices.Clone(classes), anchored) {
+		if c.patterns != strings.ToLower(c.patterns) {
+			t.Errorf("%s: there is upper case in its patterns", c.reason)
+		}
+	}
+}
+
+// TestOutside says that a root's own path counts too, and others' do not.
+func TestOutside(t *testing.T) {
+	for _, c := range []struct{ root, path, want string }{
+		{"/home/me/.config", "/home/me/.config/fish/config.fish", "shell startup file"},
+		{"/home/me/.git", "/home/me/.git/hooks/update", reasonHook},
+		{"/home/me/.git/modules/x", "/home/me/.git/modules/x/hooks/update", reasonHook},
+		{"/home/me/vendor/p", "/home/me/vendor/p/.vscode/tasks.json", "VS Code settings"},
+		{"/etc", "/etc/profile.d/x.sh", "run by the system"},
+		{"/srv/rootfs", "/srv/rootfs/etc/profile.d/x.sh", ""},
+		{"/home/me/p", "/home/me/p/etc/cron.d/x", ""},
+	} {
+		v := tree{c.path: "x"}
+		k := Classifier{Roots: []string{c.root}, Old: tree{}, New: v}
+		if got := k.Reason(Change{Path: c.path, Kind: File, Content: true}); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.path, got, c.want)
+		}
+	}
+}
+
+// TestModes says which changes count where the content is the same.
+func TestModes(t *testing.T) {
+	v := at(repository, ".git/hooks/update: x", ".envrc: x")
+	k := Classifier{Roots: []string{"/p"}, Old: v, New: v}
+	for _, c := range []struct {
+		ch   Change
+		want string
+	}{
+		{Change{Path: "/p/.git/hooks/update", Kind: File, Executable: true}, reasonHook},
+		{Change{Path: "/p/.git/hooks/update", Kind: File}, ""},
+		{Change{Path: "/p/.git/hooks/update"}, ""}, // deleted
+		{Change{Path: "/p/.git/config", Kind: File, Executable: true}, ""},
+	} {
+		if got := k.Reason(c.ch); got != c.want {
+			t.Errorf("%v: got %q, want %q", c.ch, got, c.want)
+		}
+	}
+}
