@@ -279,6 +279,7 @@ function __nsrun_flags -a verb
 	case run
 		printf '%s\n' \
 			'-C	working directory' \
+			'--allow-exec	commit what would run later too: hooks, settings of editors and the like' \
 			'--allow-net	let the command reach what a RULE says, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-unix	let the command connect to the unix socket at a path, or with --net host to all abstract ones: @ (repeatable)' \
 			'--block	hide a path' \
@@ -325,6 +326,7 @@ function __nsrun_flags -a verb
 			'--allow-special	commit setuid files, device nodes and the like too'
 	case commit
 		printf '%s\n' \
+			'--allow-exec	commit what would run later too: hooks, settings of editors and the like' \
 			'--allow-special	commit setuid files, device nodes and the like too' \
 			'--exclude	leave out a path, a pattern, or a name in any directory (repeatable)' \
 			'--merge	where both changed a text, put both changes into it' \
