@@ -90,7 +90,7 @@ var thirdParty = map[string][]string{
 	"features":              {"golang.org/x/sys/unix"},
 	"internal/textdiff":     {"github.com/aymanbagabas/go-udiff/lcs"},
 	"fanotify":              {"github.com/fsnotify/fsnotify", "golang.org/x/sys/unix"},
-	"overlay":               {"internal/runslater", "internal/gitindex", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys/unix"},
+	"overlay":               {"github.com/bmatcuk/doublestar/v4", "golang.org/x/sys/unix"},
 	"netpolicy/cgroup":      {"golang.org/x/sys/unix"},
 	"netpolicy/cgroup/gen":  {"github.com/cilium/ebpf"},
 	"netpolicy":             {"golang.org/x/net/dns/dnsmessage", "golang.org/x/net/idna", "golang.org/x/sys/unix"},
