@@ -329,10 +329,10 @@ function __nsrun_flags -a verb
 			'--allow-exec	commit what would run later too: hooks, settings of editors and the like' \
 			'--allow-special	commit setuid files, device nodes and the like too' \
 			'--exclude	leave out a path, a pattern, or a name in any directory (repeatable)' \
-			'--merge	where both changed a text, put both changes into it' \
-			'--ours	where both changed a file, leave the project\'s' \
+			'--merge	where both changed a text, put both changes into it; with =PATH at that path only (repeatable)' \
+			'--ours	where both changed a file, leave the project\'s; with =PATH at that path only (repeatable)' \
 			'-q	say nothing on success' \
-			'--theirs	where both changed a file, take the session\'s'
+			'--theirs	where both changed a file, take the session\'s; with =PATH at that path only (repeatable)'
 	case discard
 		printf '%s\n' \
 			'-q	say nothing on success'

@@ -39,6 +39,10 @@ type CommitOptions struct {
 	// Prefer decides conflicts. Zero: Refuse.
 	Prefer Preference
 
+	// Choices decide conflicts at some paths in another way. Where several mean a path the last one
+	// does. One that means neither a change nor a conflict is ErrNoChange.
+	Choices []Choice
+
 	// AllowSpecial commits setuid and setgid files, files with capabilities and device
 	// nodes too. False: they are a *SpecialError, and nothing is done.
 	AllowSpecial bool
@@ -153,6 +157,8 @@ type commit struct {
 	twins   []map[inode]twin
 	below   map[place]trace // of the commits of the session that this one stands on
 	taken   map[place]bool  // what was chosen; nil: not made yet
+	chosen  [][]place       // by choice: what it means
+	asked   []bool          // by choice: it means something
 	left    map[string]bool // objects of git that were not chosen, see gitObject
 
 	tx     *tx

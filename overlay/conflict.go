@@ -17,6 +17,7 @@ import (
 // resolveConflicts looks for changes that were made in the project, and does about
 // them what was asked for.
 func (c *commit) resolveConflicts(ctx context.Context) error {
+	c.lookUpChoices()
 	var list []Conflict
 	drop := map[int]bool{} // nodes
 	for i := range c.nodes {
@@ -39,6 +40,7 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 				found = list
 			}
 		}
+		prefer := c.preference(place{n.root, n.Path})
 		switch {
 		case what == takeTheirs, what == takeMerged:
 		case what == takeOurs:
@@ -49,19 +51,22 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 			if len(list) == 0 || list[len(list)-1] != found[0] {
 				list = append(list, found[0])
 			}
-		case c.o.Prefer == Theirs:
-		case c.o.Prefer == Ours:
+		case prefer == Theirs:
+		case prefer == Ours:
 			for k := i; k < len(c.nodes) && c.nodes[k].root == n.root && under(c.nodes[k].Path, n.Path); k++ {
 				if k == i || !n.hasLow || n.Kind == TypeChanged {
 					drop[k] = true
 				}
 			}
-		case c.o.Prefer == Merge && !drop[i] && what != askedOfBoth:
-			ok, err := c.merge(n)
+		case prefer == Merge && !drop[i] && what != askedOfBoth:
+			why, err := c.merge(n)
 			if err != nil {
 				return err
 			}
-			if !ok {
+			if why != nil {
+				for k := range found {
+					found[k].Unmerged = why
+				}
 				list = append(list, found...)
 			}
 		default:
@@ -70,6 +75,9 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 	}
 	if len(list) > 0 {
 		return &ConflictError{list}
+	}
+	if i := slices.Index(c.asked, false); i >= 0 {
+		return &Error{Op: "choose", Path: c.o.Choices[i].Path, Err: ErrNoChange}
 	}
 	if len(drop) == 0 {
 		return nil
@@ -131,13 +139,7 @@ func (c *commit) conflictsOf(n *node) (list []Conflict) {
 // removed reports whether the project had an object where the session has one, when the
 // command had ended, and has none any more.
 func (c *commit) removed(n *node) bool {
-	if c.kept == nil {
-		var err error
-		if c.kept, err = c.s.known(); err != nil || c.kept == nil {
-			c.kept = map[place]baseEntry{}
-		}
-	}
-	if _, ok := c.kept[place{n.root, n.Path}]; ok {
+	if _, ok := c.entry(place{n.root, n.Path}); ok {
 		return true
 	}
 	// Where nobody kept account: it was copied up from the project, not renamed in the
@@ -156,6 +158,24 @@ func (c *commit) removed(n *node) bool {
 			return true
 		}
 	}
+}
+
+// entry tells what was kept of the project's object at a place.
+func (c *commit) entry(at place) (baseEntry, bool) {
+	if c.kept == nil {
+		var err error
+		if c.kept, err = c.s.known(); err != nil || c.kept == nil {
+			c.kept = map[place]baseEntry{}
+		}
+	}
+	e, ok := c.kept[at]
+	return e, ok
+}
+
+// base reads the version of a file that both sides began with, if it was kept.
+func (c *commit) base(at place) ([]byte, bool, error) {
+	e, _ := c.entry(at)
+	return c.s.readBase(e)
 }
 
 // changed reports whether somebody else changed the project's object st since
@@ -268,29 +288,29 @@ func version(st stat) Version {
 // mergeMost is up to how many bytes files are merged.
 const mergeMost = 16 << 20
 
-// merge makes one text of both versions of a file, and reports whether that was
-// possible without deciding for one of them.
-func (c *commit) merge(n *node) (bool, error) {
+// merge makes one text of both versions of a file; why says what prevented that without deciding
+// for one of them.
+func (c *commit) merge(n *node) (why, err error) {
 	if !n.hasUp || !n.hasLow || !n.up.isReg() || !n.low.isReg() || n.up.size > mergeMost || n.low.size > mergeMost {
-		return false, nil
-	}
-	base, ok, err := c.s.baseOf(place{n.root, n.Path})
-	if err != nil || !ok {
-		return false, err
+		return ErrNotText, nil
 	}
 	ours, theirs, err := c.bothSides(n)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	if slices.ContainsFunc([][]byte{base, ours, theirs}, func(b []byte) bool { return !textdiff.IsText(b) }) {
-		return false, nil
+	if !textdiff.IsText(ours) || !textdiff.IsText(theirs) {
+		return ErrNotText, nil
+	}
+	base, ok, err := c.base(place{n.root, n.Path})
+	if err != nil || !ok {
+		return ErrNoBase, err
 	}
 	merged, ok := textdiff.Merge(base, ours, theirs)
 	if !ok {
-		return false, nil
+		return ErrOverlap, nil
 	}
 	n.merged = merged
-	return true, nil
+	return nil, nil
 }
 
 // readFrom reads a whole file of a tree.

@@ -51,6 +51,17 @@ var (
 	// ErrNoChange is what Commit wraps for a path at which nothing changed.
 	ErrNoChange = errors.New("no change at this path")
 
+	// ErrOverlap is why two versions cannot be merged that changed the same lines.
+	ErrOverlap = errors.New("both changed the same lines")
+
+	// ErrNoBase is why two versions cannot be merged: what they were made from was not kept, see
+	// Preserve.
+	ErrNoBase = errors.New("the version that both began with was not kept")
+
+	// ErrNotText is why two versions cannot be merged: not both of them are texts, or one is too
+	// large.
+	ErrNotText = errors.New("not both are texts of a moderate size")
+
 	// ErrMoved is wrapped when an object became another one while it was
 	// looked at.
 	ErrMoved = errors.New("changed while it was being looked at")
@@ -68,6 +79,14 @@ type Conflict struct {
 
 	// Session and Project are the two versions that there are now.
 	Session, Project Version
+
+	// Index is the index of git, relative to Root, in which Path is staged in two ways. Empty: the
+	// object itself is meant.
+	Index string
+
+	// Unmerged is why Prefer Merge did not make one text of both: ErrOverlap, ErrNoBase, ErrNotText
+	// or another. Nil: it was not asked to. Overlaps tells more.
+	Unmerged error
 }
 
 // A Version is one side of a conflict. The zero Version is that nothing is there.

@@ -36,6 +36,11 @@ type baseEntry struct {
 	Path rawText `json:"path"`
 	File int     `json:"file,omitempty"` // zero: it was there, and its content was not kept
 	Size int64   `json:"size,omitempty"`
+
+	// Mode, with the type, and who owned it. Mode zero: not known.
+	Mode uint32 `json:"mode,omitempty"`
+	UID  uint32 `json:"uid,omitempty"`
+	GID  uint32 `json:"gid,omitempty"`
 }
 
 // Preserve keeps the project's versions of modified text files, as long as nobody else
@@ -151,11 +156,11 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 	if c.Aspects&Content == 0 || !c.Mode.IsRegular() || !c.OldMode.IsRegular() || c.OldSize > most {
 		return nil
 	}
-	data, err := s.before(c, at, index, created)
+	data, st, err := s.before(c, at, index, created)
 	if err != nil || data == nil {
 		return err
 	}
-	e := baseEntry{Root: root, Path: rawText(c.Path), File: b.next, Size: int64(len(data))}
+	e := baseEntry{Root: root, Path: rawText(c.Path), File: b.next, Size: int64(len(data)), Mode: st.mode, UID: st.uid, GID: st.gid}
 	out, err := b.dir.create(strconv.Itoa(e.File))
 	if err != nil {
 		return err
@@ -170,36 +175,36 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 }
 
 // before reads the project's version that the session's was made from. Nil: it is not known, or is not to be kept.
-func (s *Session) before(c Change, at place, index bool, created int64) ([]byte, error) {
+func (s *Session) before(c Change, at place, index bool, created int64) (data []byte, st stat, err error) {
 	if index {
 		if data := s.heldIndex(at); data != nil {
-			return data, nil
+			return data, st, nil
 		}
 	}
 	f, err := s.File(c, Before)
 	if err != nil {
 		if errors.Is(err, ErrMoved) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			return nil, nil // somebody is changing it: then it is not what the session had
+			return nil, st, nil // somebody is changing it: then it is not what the session had
 		}
-		return nil, err
+		return nil, st, err
 	}
 	defer f.Close()
 	h := &handle{fd: int(f.Fd())}
-	st, err := h.stat()
+	st, err = h.stat()
 	if err != nil || st.ctime > created && !s.settledAt(at, st.ctime) {
-		return nil, err
+		return nil, st, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, c.OldSize+1))
+	data, err = io.ReadAll(io.LimitReader(f, c.OldSize+1))
 	if err != nil {
-		return nil, err
+		return nil, st, err
 	}
 	if now, err := h.stat(); err != nil || !now.same(st) || now.ctime != st.ctime {
-		return nil, err
+		return nil, st, err
 	}
 	if index && !isIndex(data) || !index && !textdiff.IsText(data) {
-		return nil, nil
+		return nil, st, nil
 	}
-	return data, nil
+	return data, st, nil
 }
 
 // write adds an entry to the index. The last one for a path counts.
@@ -246,7 +251,10 @@ func (s *Session) baseOf(at place) ([]byte, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	e := known[at]
+	return s.readBase(known[at])
+}
+
+func (s *Session) readBase(e baseEntry) ([]byte, bool, error) {
 	if e.File == 0 {
 		return nil, false, nil
 	}

@@ -11,13 +11,8 @@ import (
 	"github.com/nsrun/nsrun/internal/gitindex"
 )
 
-var (
-	// ErrLeftOut is what Commit wraps where it would take an index of git that names objects which it leaves out.
-	ErrLeftOut = errors.New("it names objects of git that are left out")
-
-	// ErrNoBase is why two versions cannot be merged: what they were made from was not kept. See Preserve.
-	ErrNoBase = errors.New("the version that both began with was not kept")
-)
+// ErrLeftOut is what Commit wraps where it would take an index of git that names objects which it leaves out.
+var ErrLeftOut = errors.New("it names objects of git that are left out")
 
 // A verdict is what is to become of a file that both sides changed. The zero verdict is that it is a conflict.
 type verdict uint8
@@ -33,12 +28,15 @@ const (
 func (c *commit) reconcile(n *node) (verdict, []Conflict, error) {
 	at := place{n.root, n.Path}
 	kind := c.s.gitFileAt(at)
-	if kind == 0 || !n.hasUp || !n.hasLow || !n.up.isReg() || !n.low.isReg() || n.up.size > indexMost || n.low.size > indexMost {
+	if !n.hasUp || !n.hasLow || !n.up.isReg() || !n.low.isReg() || n.up.size > indexMost || n.low.size > indexMost {
 		return 0, nil, nil
 	}
+	if kind == 0 {
+		return c.asItWas(n)
+	}
 	if kind == gitNote {
-		if c.o.Prefer == Theirs {
-			return 0, nil, nil
+		if c.preference(at) == Theirs {
+			return takeTheirs, nil, nil
 		}
 		return takeOurs, nil, nil
 	}
@@ -60,6 +58,28 @@ func (c *commit) reconcile(n *node) (verdict, []Conflict, error) {
 	return c.reconcileIndex(n, ours, theirs)
 }
 
+// asItWas decides for the session where the project's file was written again as it had been: by git switching to
+// another branch and back, by an editor that saves what was not changed, by touch.
+func (c *commit) asItWas(n *node) (verdict, []Conflict, error) {
+	at := place{n.root, n.Path}
+	e, _ := c.entry(at)
+	if e.File == 0 || e.Mode != n.low.mode || e.UID != n.low.uid || e.GID != n.low.gid || e.Size != n.low.size || n.Aspects&Attributes != 0 {
+		return 0, nil, nil
+	}
+	base, ok, err := c.base(at)
+	if err != nil || !ok {
+		return 0, nil, err
+	}
+	ours, err := readFrom(c.layers[n.root].low, n.Path, n.low)
+	if err != nil {
+		return 0, nil, &Error{Op: "read", Path: c.abs(at), Err: err}
+	}
+	if !bytes.Equal(base, ours) {
+		return 0, nil, nil
+	}
+	return takeTheirs, nil, nil
+}
+
 // bothSides reads the project's version of a file and the session's.
 func (c *commit) bothSides(n *node) (ours, theirs []byte, err error) {
 	for _, side := range []struct {
@@ -78,8 +98,8 @@ func (c *commit) bothSides(n *node) (ours, theirs []byte, err error) {
 // difference.
 func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []Conflict, error) {
 	fail := func(err error) (verdict, []Conflict, error) {
-		return askedOfBoth, []Conflict{{Root: n.Root, Path: n.Path, Why: whyChanged + ", and cannot be merged: " + err.Error(),
-			Kind: n.Kind, Session: version(n.up), Project: version(n.low)}}, nil
+		return askedOfBoth, []Conflict{{Root: n.Root, Path: n.Path, Why: whyChanged, Kind: n.Kind,
+			Session: version(n.up), Project: version(n.low), Unmerged: err}}, nil
 	}
 	ours, err := gitindex.Parse(ourData)
 	if err != nil {
@@ -92,7 +112,7 @@ func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []
 	if gitindex.Same(ours, theirs) {
 		return takeOurs, nil, nil
 	}
-	data, ok, err := c.s.baseOf(place{n.root, n.Path})
+	data, ok, err := c.base(place{n.root, n.Path})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -117,7 +137,7 @@ func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []
 		Written: n.low.mtime.Nano() / 1e9,
 		Touched: func(path string) bool { return !known || c.takes(place{n.root, joinPath(work, path)}) },
 		Choose: func(path string) gitindex.Side {
-			switch c.o.Prefer {
+			switch c.preference(place{n.root, joinPath(work, path)}, place{n.root, n.Path}) {
 			case Theirs:
 				return gitindex.Theirs
 			case Ours:
@@ -131,7 +151,7 @@ func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []
 	}
 	var list []Conflict
 	for _, k := range clashes {
-		list = append(list, Conflict{Root: n.Root, Path: joinPath(work, k.Path), Why: clashText(k, n.Path)})
+		list = append(list, Conflict{Root: n.Root, Path: joinPath(work, k.Path), Index: n.Path, Why: clashText(k, n.Path)})
 	}
 	if len(list) > 0 {
 		return askedOfBoth, list, nil

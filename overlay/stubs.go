@@ -33,6 +33,12 @@ const (
 	After                  // what the session made of it
 )
 
+// A Choice decides the conflicts at a path, and below it.
+type Choice struct {
+	Path   string // absolute or relative to a root; it may be a pattern, see CommitOptions.Paths
+	Prefer Preference
+}
+
 // CleanOptions say what Clean removes. The zero value stands for what nobody misses:
 // sessions that ended longer ago than Retention, and what killed processes left.
 type CleanOptions struct {
@@ -83,6 +89,10 @@ type CommitOptions struct {
 	// Prefer decides conflicts. Zero: Refuse.
 	Prefer Preference
 
+	// Choices decide conflicts at some paths in another way. Where several mean a path the last one
+	// does. One that means neither a change nor a conflict is ErrNoChange.
+	Choices []Choice
+
 	// AllowSpecial commits setuid and setgid files, files with capabilities and device
 	// nodes too. False: they are a *SpecialError, and nothing is done.
 	AllowSpecial bool
@@ -109,16 +119,17 @@ const (
 	EngineCopy                      // a copy of the project, compared when the command has ended
 )
 
-var (
-	// ErrLeftOut is what Commit wraps where it would take an index of git that names objects which it leaves out.
-	ErrLeftOut = errors.New("it names objects of git that are left out")
-
-	// ErrNoBase is why two versions cannot be merged: what they were made from was not kept. See Preserve.
-	ErrNoBase = errors.New("the version that both began with was not kept")
-)
+// ErrLeftOut is what Commit wraps where it would take an index of git that names objects which it leaves out.
+var ErrLeftOut = errors.New("it names objects of git that are left out")
 
 // ErrNoCommit is what Undo wraps where there is nothing to take back.
 var ErrNoCommit = errors.New("no commit to take back")
+
+// A Hunk is where the two versions of a text that both sides changed exclude each other.
+type Hunk struct {
+	Line                   int      // of the first line in the project's version, from 1
+	Base, Project, Session []string // lines, without their ends
+}
 
 // Info describes a session.
 type Info struct {
@@ -343,6 +354,12 @@ func CleanDaily(dir string) (r0 error) {
 // are, and does not wait for a disk. The session is locked until Close.
 func Create(o Options) (r0 *Session, r1 error) {
 	r1 = linuxonly.Error("overlay.Create")
+	return
+}
+
+// CreateContext is Create, which ctx ends: with EngineCopy the project is copied.
+func CreateContext(ctx context.Context, o Options) (r0 *Session, r1 error) {
+	r1 = linuxonly.Error("overlay.CreateContext")
 	return
 }
 
@@ -611,6 +628,14 @@ func (*Session) Names(c Change, side Side) (r0 []string, r1 error) {
 	return
 }
 
+// Overlaps compares the two versions that are there now of a file that a Conflict is about. It yields the hunks that a
+// merge would have to decide; none: Prefer Merge works. Where ErrNoBase is returned too, the hunks are those in which
+// the versions differ, without a Base. ErrNotText: they cannot be compared.
+func (*Session) Overlaps(c Conflict) (r0 []Hunk, r1 error) {
+	r1 = linuxonly.Error("overlay.Session.Overlaps")
+	return
+}
+
 // Preserve keeps the project's versions of modified text files, as long as nobody else
 // has changed them, for CommitOptions.Prefer Merge, and those of git's index, which is merged
 // without being asked for. The changes are what Changes yielded when the command had ended.
@@ -653,6 +678,12 @@ func (*Session) Renames(changes []Change) (r0 []Rename, r1 error) {
 // it writes to the same file, a commit reports a conflict.
 func (*Session) Resume(command []string) (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Resume")
+	return
+}
+
+// ResumeContext is Resume, which ctx ends: with EngineCopy the project is copied.
+func (*Session) ResumeContext(ctx context.Context, command []string) (r0 error) {
+	r0 = linuxonly.Error("overlay.Session.ResumeContext")
 	return
 }
 

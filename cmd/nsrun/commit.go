@@ -18,22 +18,35 @@ import (
 const commitHelp = `All of them, or those at and below the paths, which are absolute or relative to
 the project and may be patterns: *, ?, [a-z], and ** for any number of
 directories. It is all or nothing. Where something else changed the same files
-meanwhile, that is said and nothing is done, unless one of --theirs, --ours and
---merge decides. What would run later (hooks, settings of editors: nsrun show marks
-it) stays in the session, unless a path names the very file, or with --allow-exec. Times are not shown, but they come with the changes. nsrun undo
+meanwhile, that is said and nothing is done, unless --theirs, --ours or --merge
+decides: for all of them, or with a path, as in --ours=go.mod, at and below that
+path, which may be a pattern too; what was given last counts. What would run
+later (hooks, settings of editors: nsrun show marks it) stays in the session,
+unless a path names the very file, or with --allow-exec. Times are not shown,
+but they come with the changes. nsrun undo
 takes a commit back.`
 
 type commitOptions struct {
 	overlay.CommitOptions
-	theirs, ours, merge bool
+	theirs, ours, merge preferFlag
 	quiet               bool
 }
 
 func commitFlags(fs *flag.FlagSet, o *commitOptions) {
 	fs.Var((*listFlag)(&o.Exclude), "exclude", "leave out a `path`, a pattern, or a name in any directory (repeatable)")
-	fs.BoolVar(&o.theirs, "theirs", false, "where both changed a file, take the session's")
-	fs.BoolVar(&o.ours, "ours", false, "where both changed a file, leave the project's")
-	fs.BoolVar(&o.merge, "merge", false, "where both changed a text, put both changes into it")
+	for _, f := range [...]struct {
+		flag   *preferFlag
+		prefer overlay.Preference
+		name   string
+		usage  string
+	}{
+		{&o.theirs, overlay.Theirs, "theirs", "where both changed a file, take the session's; with =PATH at that path only (repeatable)"},
+		{&o.ours, overlay.Ours, "ours", "where both changed a file, leave the project's; with =PATH at that path only (repeatable)"},
+		{&o.merge, overlay.Merge, "merge", "where both changed a text, put both changes into it; with =PATH at that path only (repeatable)"},
+	} {
+		*f.flag = preferFlag{o: o, prefer: f.prefer}
+		fs.Var(f.flag, f.name, f.usage)
+	}
 	allowSpecialFlag(fs, &o.AllowSpecial)
 	allowExecFlag(fs, &o.AllowExec)
 	quietFlag(fs, &o.quiet)
@@ -42,17 +55,14 @@ func commitFlags(fs *flag.FlagSet, o *commitOptions) {
 // prefer is what the flags say about conflicts.
 func (o *commitOptions) prefer() (p overlay.Preference, err error) {
 	n := 0
-	for _, f := range [...]struct {
-		given  bool
-		prefer overlay.Preference
-	}{{o.theirs, overlay.Theirs}, {o.ours, overlay.Ours}, {o.merge, overlay.Merge}} {
+	for _, f := range [...]preferFlag{o.theirs, o.ours, o.merge} {
 		if f.given {
 			p = f.prefer
 			n++
 		}
 	}
 	if n > 1 {
-		err = &usageError{"commit", "--theirs, --ours and --merge exclude each other"}
+		err = &usageError{"commit", "--theirs, --ours and --merge without a path exclude each other"}
 	}
 	return p, err
 }
@@ -140,14 +150,7 @@ func failDecision(verb string, err error, s *overlay.Session) int {
 		return quote(path)
 	}
 	if e, ok := errors.AsType[*overlay.ConflictError](err); ok {
-		for _, c := range e.Conflicts {
-			say("conflict: %s %s", at(c.Root, c.Path), conflictText(c))
-		}
-		try := "nsrun commit " + s.ID() + " with --theirs, --ours or --merge"
-		if verb == "undo" {
-			try = "nsrun undo --force " + s.ID()
-		}
-		say("%s, nothing was done (try: %s)", plural(len(e.Conflicts), "conflict"), try)
+		sayConflicts(verb, e.Conflicts, s, at)
 		return exitFailed
 	}
 	if e, ok := errors.AsType[*overlay.SpecialError](err); ok {
@@ -166,36 +169,6 @@ func failDecision(verb string, err error, s *overlay.Session) int {
 		err = fmt.Errorf("%w; nothing was done", err)
 	}
 	return fail(err)
-}
-
-// conflictText tells both sides of a conflict.
-func conflictText(c overlay.Conflict) string {
-	did := ""
-	switch c.Kind {
-	case overlay.Added:
-		did = "made " + versionText(c.Session)
-	case overlay.Modified:
-		did = "made it " + versionText(c.Session)
-	case overlay.Deleted:
-		did = "deleted it"
-	case overlay.TypeChanged:
-		did = "put " + versionText(c.Session) + " in its place"
-	default:
-		return c.Why
-	}
-	return fmt.Sprintf("%s: the session %s, the project has %s", c.Why, did, versionText(c.Project))
-}
-
-// versionText describes one side of a conflict.
-func versionText(v overlay.Version) string {
-	if !v.Exists {
-		return "nothing"
-	}
-	text := "a " + typeName(v.Mode)
-	if v.Mode.IsRegular() {
-		text += " of " + plural(int(v.Size), "byte")
-	}
-	return text + " from " + v.ModTime.Local().Format("2006-01-02 15:04:05")
 }
 
 func discard(args []string) int {

@@ -3,12 +3,13 @@
 package main
 
 import (
-	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -263,22 +264,33 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// TestPrefer: one answer to conflicts at most.
+// TestPrefer: one answer to conflicts at most, and others for paths.
 func TestPrefer(t *testing.T) {
-	for _, c := range []struct {
-		o    commitOptions
-		want overlay.Preference
-		ok   bool
+	for args, c := range map[string]struct {
+		want    overlay.Preference
+		choices []overlay.Choice
+		ok      bool
 	}{
-		{commitOptions{}, overlay.Refuse, true},
-		{commitOptions{theirs: true}, overlay.Theirs, true},
-		{commitOptions{ours: true}, overlay.Ours, true},
-		{commitOptions{merge: true}, overlay.Merge, true},
-		{commitOptions{theirs: true, merge: true}, 0, false},
+		"":                 {overlay.Refuse, nil, true},
+		"--theirs":         {overlay.Theirs, nil, true},
+		"--ours":           {overlay.Ours, nil, true},
+		"--merge":          {overlay.Merge, nil, true},
+		"--theirs --merge": {0, nil, false},
+		"--theirs=":        {0, nil, false},
+		"--merge --ours=a --theirs=b/*.go --merge=./true": {overlay.Merge,
+			[]overlay.Choice{{Path: "a", Prefer: overlay.Ours}, {Path: "b/*.go", Prefer: overlay.Theirs}, {Path: "./true", Prefer: overlay.Merge}}, true},
 	} {
-		got, err := c.o.prefer()
-		if _, usage := errors.AsType[*usageError](err); usage == c.ok || c.ok && got != c.want {
-			t.Errorf("%+v: %v, %v", c.o, got, err)
+		var o commitOptions
+		fs := flag.NewFlagSet("", flag.ContinueOnError)
+		fs.SetOutput(io.Discard)
+		commitFlags(fs, &o)
+		err := fs.Parse(strings.Fields(args))
+		var got overlay.Preference
+		if err == nil {
+			got, err = o.prefer()
+		}
+		if (err == nil) != c.ok || c.ok && (got != c.want || !slices.Equal(o.Choices, c.choices)) {
+			t.Errorf("%s: %v, %v, %v", args, got, o.Choices, err)
 		}
 	}
 }

@@ -136,6 +136,9 @@ func hint(err error) string {
 	if e, ok := errors.AsType[*project.Error](err); ok && errors.Is(err, project.ErrDamaged) && filepath.Base(e.Path) == "registry.db" {
 		return "try: mv " + quoteCommand([]string{e.Path, e.Path + ".damaged"})
 	}
+	if errors.Is(err, overlay.ErrLeftOut) {
+		return "try: nsrun commit with .git/objects, or without the index"
+	}
 	if errors.Is(err, overlay.ErrNoChange) {
 		return "try: nsrun show"
 	}

@@ -1,6 +1,9 @@
 package textdiff
 
-import "bytes"
+import (
+	"bytes"
+	"errors"
+)
 
 // Merge puts two changes of the text base into one text: those that lead to ours and
 // those that lead to theirs. Where both changed the same lines in the same way that is
@@ -11,13 +14,49 @@ import "bytes"
 // Merge(base, x, base) and Merge(base, base, x) are x, and exchanging the sides makes
 // no difference. The result may share memory with the arguments.
 func Merge(base, ours, theirs []byte) (merged []byte, ok bool) {
+	merged, clashes, err := merge(base, ours, theirs, true)
+	return merged, err == nil && clashes == nil
+}
+
+// A Clash is where two sides changed the same lines, or lines next to each other, in different ways.
+type Clash struct {
+	Line               int      // of the first of them in ours, from 1
+	Base, Ours, Theirs [][]byte // lines with their ends; they share memory with the texts
+}
+
+// ErrNotText is what Clashes returns for contents that are no texts or are too large, see MaxBytes.
+var ErrNotText = errors.New("not a text, or too large")
+
+// Clashes returns what prevents a Merge, in the order of lines. None: nothing does.
+func Clashes(base, ours, theirs []byte) ([]Clash, error) {
+	_, clashes, err := merge(base, ours, theirs, false)
+	return clashes, err
+}
+
+// Differences returns where two texts differ as clashes without a base.
+func Differences(ours, theirs []byte) ([]Clash, error) {
+	if !Comparable(ours, theirs) {
+		return nil, ErrNotText
+	}
+	a, b := split(ours), split(theirs)
+	t := newTable(len(a))
+	an, bn := t.numbers(a), t.numbers(b)
+	var list []Clash
+	for _, e := range findEdits(an, bn, len(t.lines)) {
+		list = append(list, Clash{Line: e.oldStart + 1, Ours: a[e.oldStart:e.oldEnd], Theirs: b[e.newStart:e.newEnd]})
+	}
+	return list, nil
+}
+
+// merge merges, or finds all that prevents it; with first, the first.
+func merge(base, ours, theirs []byte, first bool) (merged []byte, clashes []Clash, err error) {
 	switch {
 	case bytes.Equal(ours, theirs), bytes.Equal(base, theirs):
-		return ours, true
+		return ours, nil, nil
 	case bytes.Equal(base, ours):
-		return theirs, true
+		return theirs, nil, nil
 	case !Comparable(base, ours) || !Comparable(base, theirs):
-		return nil, false
+		return nil, nil, ErrNotText
 	}
 	o, a, b := split(base), split(ours), split(theirs)
 	t := newTable(len(o))
@@ -51,7 +90,10 @@ func Merge(base, ours, theirs []byte) (merged []byte, ok bool) {
 		case equalLines(l, r):
 			use = l
 		default:
-			return nil, false
+			clashes = append(clashes, Clash{Line: start + left.shift + 1, Base: o[start:end], Ours: l, Theirs: r})
+			if first {
+				return nil, clashes, nil
+			}
 		}
 		for _, line := range use {
 			merged = append(merged, line...)
@@ -63,7 +105,10 @@ func Merge(base, ours, theirs []byte) (merged []byte, ok bool) {
 	for _, line := range o[at:] {
 		merged = append(merged, line...)
 	}
-	return merged, true
+	if clashes != nil {
+		merged = nil
+	}
+	return merged, clashes, nil
 }
 
 // A side is one of the two changes during a merge.

@@ -1,0 +1,132 @@
+//go:build linux
+
+package overlay
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"io/fs"
+
+	"github.com/nsrun/nsrun/internal/textdiff"
+)
+
+// A Choice decides the conflicts at a path, and below it.
+type Choice struct {
+	Path   string // absolute or relative to a root; it may be a pattern, see CommitOptions.Paths
+	Prefer Preference
+}
+
+// lookUpChoices finds out which choices mean a change.
+func (c *commit) lookUpChoices() {
+	c.asked = make([]bool, len(c.o.Choices))
+	c.chosen = make([][]place, len(c.o.Choices))
+	for i, choice := range c.o.Choices {
+		c.chosen[i] = c.s.places(choice.Path)
+		for k := range c.nodes {
+			if c.means(i, place{c.nodes[k].root, c.nodes[k].Path}) {
+				c.asked[i] = true
+				break
+			}
+		}
+	}
+}
+
+// means reports whether choice i is about the object at a place.
+func (c *commit) means(i int, at place) bool {
+	for _, p := range c.chosen[i] {
+		if p.root == at.root && (under(at.path, p.path) || isPattern(p.path) && matches(p.path, at.path)) {
+			return true
+		}
+	}
+	return false
+}
+
+// preference is what to do about a conflict at one of the places: the first one that a choice is about decides.
+func (c *commit) preference(places ...place) Preference {
+	for _, at := range places {
+		for i := len(c.o.Choices) - 1; i >= 0; i-- {
+			if c.means(i, at) {
+				c.asked[i] = true
+				return c.o.Choices[i].Prefer
+			}
+		}
+	}
+	return c.o.Prefer
+}
+
+// A Hunk is where the two versions of a text that both sides changed exclude each other.
+type Hunk struct {
+	Line                   int      // of the first line in the project's version, from 1
+	Base, Project, Session []string // lines, without their ends
+}
+
+// Overlaps compares the two versions that are there now of a file that a Conflict is about. It yields the hunks that a
+// merge would have to decide; none: Prefer Merge works. Where ErrNoBase is returned too, the hunks are those in which
+// the versions differ, without a Base. ErrNotText: they cannot be compared.
+func (s *Session) Overlaps(c Conflict) ([]Hunk, error) {
+	if c.Index != "" || !c.Session.Mode.IsRegular() || !c.Project.Mode.IsRegular() || !c.Session.Exists || !c.Project.Exists {
+		return nil, ErrNotText
+	}
+	change := Change{Root: c.Root, Path: c.Path}
+	ours, err := s.content(change, Before)
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := s.content(change, After)
+	if err != nil {
+		return nil, err
+	}
+	root := -1
+	for i, r := range s.roots {
+		if r.Path == c.Root {
+			root = i
+		}
+	}
+	base, ok, err := s.baseOf(place{root, c.Path})
+	if err != nil {
+		return nil, err
+	}
+	var clashes []textdiff.Clash
+	if ok {
+		clashes, err = textdiff.Clashes(base, ours, theirs)
+	} else if clashes, err = textdiff.Differences(ours, theirs); err == nil {
+		err = ErrNoBase
+	}
+	if errors.Is(err, textdiff.ErrNotText) {
+		return nil, ErrNotText
+	}
+	hunks := make([]Hunk, len(clashes))
+	for i, k := range clashes {
+		hunks[i] = Hunk{Line: k.Line, Base: texts(k.Base), Project: texts(k.Ours), Session: texts(k.Theirs)}
+	}
+	return hunks, err
+}
+
+// content reads one version of a file.
+func (s *Session) content(c Change, side Side) ([]byte, error) {
+	f, err := s.File(c, side)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = ErrNotText
+		}
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, mergeMost+1))
+	if err = cmp.Or(err, f.Close()); err == nil && len(data) > mergeMost {
+		err = ErrNotText
+	}
+	return data, err
+}
+
+// texts are lines without their ends.
+func texts(lines [][]byte) []string {
+	var list []string
+	for _, l := range lines {
+		if n := len(l); n > 0 && l[n-1] == '\n' {
+			l = l[:n-1]
+		}
+		list = append(list, string(l))
+	}
+	return list
+}
