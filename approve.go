@@ -129,7 +129,7 @@ func (r *Runner) approve(ctx context.Context, q *Request) error {
 	about := Question{Command: q.text()}
 	if r.config.Project != "" {
 		var err error
-		if about.Project, err = realFolder(r.config.Project); err != nil {
+		if about.Project, err = realFolder(r.config.Project, r.config.suspect(nil)); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -51,7 +52,7 @@ func buildMounts(home string) (p mounts.Plan, err error) {
 	}
 	for _, c := range buildCaches {
 		real, err := realPath(filepath.Join(home, c))
-		if err != nil || real != filepath.Join(home, c) || !own(real) || !isDir(real) {
+		if err != nil || real != filepath.Join(home, c) || !links.Own(real) || !isDir(real) {
 			continue
 		}
 		m, err := bindReal(real, true)

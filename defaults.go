@@ -18,7 +18,8 @@ import (
 // private /tmp, /var/tmp, /run, /dev and /proc, and without the secrets that
 // HiddenPaths names.
 func DefaultMounts() mounts.Plan {
-	return append(append(BaseMounts(), HideSecrets()...), HideSockets()...)
+	hidden, _ := throughLinks(append(HideSecrets(), HideSockets()...))
+	return append(BaseMounts(), hidden...)
 }
 
 // BaseMounts is DefaultMounts with the secrets: more mounts can lie between the

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -59,7 +60,7 @@ func directMounts(roots []string, git bool) (mounts.Plan, error) {
 
 // directRoot is where a root is, if it can be one.
 func directRoot(root string) (string, error) {
-	abs, err := realPath(root)
+	abs, err := links.Resolve(root, links.Never) // it was resolved already
 	if err != nil {
 		return "", err
 	}

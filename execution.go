@@ -37,6 +37,7 @@ type Execution struct {
 	dir     string
 	cmd     *nsexec.Cmd
 	notices []string
+	direct  []string // folders that are written to directly
 
 	explain   bool
 	explained []string // the roots
@@ -151,10 +152,8 @@ func (x *Execution) Places() (list []Place) {
 			list = append(list, Place{r.Upper, r.Path})
 		}
 	}
-	if f, err := x.runner.config.folders(); err == nil {
-		for _, dir := range f.direct {
-			list = append(list, Place{dir, dir})
-		}
+	for _, dir := range x.direct {
+		list = append(list, Place{dir, dir})
 	}
 	return list
 }

@@ -5,6 +5,8 @@ package nsrun
 import (
 	"errors"
 	"path/filepath"
+
+	"github.com/nsrun/nsrun/internal/links"
 )
 
 var errNotAbsolute = errors.New("path is not absolute")
@@ -15,14 +17,15 @@ type folders struct {
 	direct   []string
 	readOnly []string
 	blocked  []string
+	project  string // empty: none
 	notices  []string
 }
 
 // opUse begins the errors of folders.
 const opUse = "use as project"
 
-// folders resolves the folders.
-func (c *Config) folders() (f folders, err error) {
+// folders resolves the folders; see links.Resolve.
+func (c *Config) folders(suspect func(dir string) bool) (f folders, err error) {
 	add := func(given, real string, mode Mode) error {
 		switch mode {
 		case Overlay:
@@ -39,10 +42,11 @@ func (c *Config) folders() (f folders, err error) {
 		return nil
 	}
 	if c.Project != "" {
-		real, err := realFolder(c.Project)
+		real, err := realFolder(c.Project, suspect)
 		if err != nil {
 			return f, err
 		}
+		f.project = real
 		roots := []string{real}
 		if c.Mode == Overlay {
 			var notice string
@@ -57,7 +61,7 @@ func (c *Config) folders() (f folders, err error) {
 		}
 	}
 	for _, folder := range c.Shared {
-		real, err := realFolder(folder.Path)
+		real, err := realFolder(folder.Path, suspect)
 		if err != nil {
 			return f, err
 		}
@@ -83,11 +87,11 @@ func (c *Config) folders() (f folders, err error) {
 
 // realFolder is where a folder is, which must be said without regard to where this program
 // is.
-func realFolder(path string) (string, error) {
+func realFolder(path string, suspect func(dir string) bool) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", &Error{opUse, path, errNotAbsolute}
 	}
-	real, err := realPath(path)
+	real, err := links.Resolve(path, suspect)
 	if err != nil {
 		return "", &Error{opUse, path, err}
 	}

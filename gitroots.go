@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/links"
 )
 
 // A linked work tree's git directory, and a submodule's, is outside of it: .git is a
@@ -58,7 +59,7 @@ func outerGitDir(root string) (string, error) {
 		return "", nil
 	}
 	refuse := func(why string) (string, error) { return "", fmt.Errorf("%s %s", escape.Quote(dir), why) }
-	if !own(dir) {
+	if !links.Own(dir) {
 		return refuse("is not yours")
 	}
 	back, found := "", dir
@@ -80,7 +81,7 @@ func outerGitDir(root string) (string, error) {
 	if real, err := realPath(back); err != nil || real != root {
 		return refuse("names another work tree")
 	}
-	if !own(found) || !isDir(filepath.Join(found, "objects")) || !isDir(filepath.Join(found, "refs")) || !own(filepath.Join(found, "HEAD")) {
+	if !links.Own(found) || !isDir(filepath.Join(found, "objects")) || !isDir(filepath.Join(found, "refs")) || !links.Own(filepath.Join(found, "HEAD")) {
 		return "", fmt.Errorf("%s is no git directory of yours", escape.Quote(found))
 	}
 	return found, nil

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -17,21 +17,10 @@ import (
 // Directories of others are no work tree of the caller's, whatever somebody put into
 // them.
 func FindProject(dir string) string {
-	for d := dir; own(d); d = filepath.Dir(d) {
-		if git := filepath.Join(d, ".git"); own(git) {
-			return d
-		}
-		if d == filepath.Dir(d) {
-			break
-		}
+	if tree, ok := links.WorkTree(dir); ok {
+		return tree
 	}
 	return dir
-}
-
-// own reports whether there is a file of that name and it is the caller's.
-func own(name string) bool {
-	var st unix.Stat_t
-	return unix.Lstat(name, &st) == nil && int(st.Uid) == os.Geteuid()
 }
 
 // realPath is a path of the host, absolute and without symbolic links.
@@ -70,9 +59,7 @@ func bindReal(real string, writable bool) (mounts.Mount, error) {
 }
 
 // inside reports whether the absolute path p is dir or lies below it.
-func inside(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
-}
+func inside(p, dir string) bool { return links.Inside(p, dir) }
 
 // mountBelow is a mount point below dir that can be seen, "" if there is none.
 func mountBelow(table []mounts.Info, dir string) string {

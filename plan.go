@@ -42,16 +42,21 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	if home == "" {
 		return errors.New("find home directory: neither /etc/passwd nor HOME has one, and secrets below it could not be hidden")
 	}
-	f, err := c.folders()
+	suspect := c.suspect(x.request.Paths)
+	f, err := c.folders(suspect)
 	if err != nil {
 		return err
 	}
-	x.notices = f.notices
+	x.notices, x.direct = f.notices, f.direct
 	network := x.openNetwork()
 	defer func() { _ = network() }() // where another error comes first
 	// What has to be hidden is looked for while the session and the network are made.
 	hidden := make(chan hiding, 1)
-	go func() { hidden <- hiding{HideSecrets(), hostSockets()} }()
+	go func() {
+		secrets, linked := throughLinks(HideSecrets())
+		sockets, _ := throughLinks(hostSockets())
+		hidden <- hiding{secrets, sockets, linked}
+	}()
 	plan := BaseMounts()
 	var table []mounts.Info
 	if err := x.makeOwn(home, f.overlay); err != nil {
@@ -120,17 +125,20 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		}
 	}
 	for i, rules := range [...][]Rule{c.Rules, x.request.Paths} {
-		p, err := ruleMounts(rules, i > 0, slices.Concat(hide.secrets, hide.sockets))
+		p, err := ruleMounts(rules, i > 0, slices.Concat(hide.secrets, hide.sockets), suspect)
 		if err != nil {
 			return err
 		}
 		plan = append(plan, p...)
 	}
+	if err := x.staysHidden(hide.linked, plan, f.overlay); err != nil {
+		return err
+	}
 	for _, path := range c.AllowUnix {
 		if path == AbstractSockets {
 			continue
 		}
-		m, err := unixMount(path)
+		m, err := unixMount(path, suspect)
 		if err != nil {
 			return err
 		}
@@ -168,10 +176,8 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 			first = list[0]
 		}
 	}
-	if c.Project != "" {
-		if first, err = realFolder(c.Project); err != nil {
-			return err
-		}
+	if f.project != "" {
+		first = f.project
 	}
 	x.dir = workingDir(x.request.WorkingDir, first, home, playground != "")
 	spec.Mounts, spec.Dir = plan, x.dir
@@ -180,7 +186,10 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 }
 
 // hiding is what is hidden in any case.
-type hiding struct{ secrets, sockets mounts.Plan }
+type hiding struct {
+	secrets, sockets mounts.Plan
+	linked           []string // names of secrets that lead through symbolic links
+}
 
 // limit begins the command's time, once: a project that has to be copied takes of it.
 func (x *Execution) limit() {

@@ -4,77 +4,127 @@ package nsrun
 
 import (
 	"errors"
-	"io/fs"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/mounts"
 )
 
-var errNoPath = errors.New("no such path")
+var (
+	errNoPath   = errors.New("no such path")
+	errRuleMode = errors.New("there are rules for direct, read-only and blocked paths only")
+	errElse     = errors.New("it leads elsewhere now")
 
-// realRules are the rules of a request with the paths that somebody can be asked about:
-// what a link leads to, not the link, which commands may change.
-func realRules(rules []Rule) ([]Rule, error) {
-	real := slices.Clone(rules)
-	for i := range real {
-		if !filepath.IsAbs(real[i].Pattern) {
-			return nil, &RuleError{rules[i], i, errNotAbsolute}
+	// errNotFiles is about paths that only a Config can open: a yes to one of them would be a
+	// yes to much more than it seems.
+	errNotFiles = errors.New("a request cannot ask for the whole file system, or for what is the kernel's")
+
+	// errHidden is about rules that would show what is hidden, and do not say so.
+	errHidden = errors.New("it is a symbolic link to what is hidden: a rule for that has to name it")
+)
+
+// suspect tells the directories in which commands can have made links, with this Config
+// and these rules or with others that were used before.
+func (c *Config) suspect(more []Rule) func(dir string) bool {
+	w := links.Written{StateDir: c.StateDir, Dirs: func() (dirs []string) {
+		if c.Mode != ReadOnly && c.Mode != Blocked && c.Project != "" {
+			dirs = append(dirs, c.Project)
 		}
-		path, err := realPath(real[i].Pattern)
+		for _, folder := range c.Shared {
+			if folder.Mode == Overlay || folder.Mode == Direct {
+				dirs = append(dirs, folder.Path)
+			}
+		}
+		for _, rule := range slices.Concat(c.Rules, more) {
+			if rule.Mode == Direct {
+				found, _ := filepath.Glob(rule.Pattern)
+				dirs = append(append(dirs, rule.Pattern), found...)
+			}
+		}
+		if dir, err := c.playgroundDir(); err == nil && !c.NoPlayground {
+			dirs = append(dirs, dir)
+		}
+		if home := homeDir(); home != "" && c.Preset == BuildPreset {
+			for _, dir := range buildCaches {
+				dirs = append(dirs, filepath.Join(home, dir))
+			}
+		}
+		return dirs
+	}}
+	return w.Suspect
+}
+
+// realRules are the rules of a request with the paths that somebody can be asked about.
+func (c *Config) realRules(rules []Rule) ([]Rule, error) {
+	real := slices.Clone(rules)
+	suspect := c.suspect(rules)
+	for i := range real {
+		fail := func(err error) ([]Rule, error) { return nil, &RuleError{rules[i], i, err} }
+		if !filepath.IsAbs(real[i].Pattern) {
+			return fail(errNotAbsolute)
+		}
+		path, err := links.Resolve(real[i].Pattern, suspect)
 		if err != nil {
-			return nil, &RuleError{rules[i], i, err}
+			return fail(err)
 		}
 		for _, dir := range [...]string{"/proc", "/sys", "/dev"} {
 			if path == "/" || inside(path, dir) {
-				return nil, &RuleError{rules[i], i, errNotFiles}
+				return fail(errNotFiles)
 			}
+		}
+		if given := filepath.Clean(real[i].Pattern); path != given && real[i].Mode != Blocked && !isHidden(given, nil, false) && isHidden(path, nil, true) {
+			return fail(errHidden)
 		}
 		real[i].Pattern = path
 	}
 	return real, nil
 }
 
-// errNotFiles is about paths that only a Config can open: a yes to one of them would be a
-// yes to much more than it seems.
-var errNotFiles = errors.New("a request cannot ask for the whole file system, or for what is the kernel's")
-
 // ruleMounts are the rules in their order. Exact ones are no patterns, and lead nowhere
-// else. What is hidden stays so below a directory that a rule shows.
-func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan) (p mounts.Plan, err error) {
+// else. What is hidden stays so below a directory that a rule shows, and where a pattern
+// or a link leads to it.
+func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir string) bool) (p mounts.Plan, err error) {
 	for i, rule := range rules {
-		fail := func(err error) (mounts.Plan, error) { return nil, &RuleError{rule, i, err} }
+		fail := func(err error) (mounts.Plan, error) { return nil, &RuleError{rule, i, bare(err)} }
 		if rule.Mode != Direct && rule.Mode != ReadOnly && rule.Mode != Blocked {
-			return fail(errors.New("there are rules for direct, read-only and blocked paths only"))
+			return fail(errRuleMode)
 		}
 		if !filepath.IsAbs(rule.Pattern) {
 			return fail(errNotAbsolute)
 		}
-		paths, err := []string{rule.Pattern}, error(nil)
+		pattern, paths := filepath.Clean(rule.Pattern), []string{rule.Pattern}
 		if !exact {
-			paths, err = filepath.Glob(rule.Pattern)
-		}
-		if err != nil {
-			return fail(err)
+			if paths, err = filepath.Glob(rule.Pattern); err != nil {
+				return fail(err)
+			}
 		}
 		if len(paths) == 0 {
 			return fail(errNoPath)
 		}
 		for _, path := range paths {
-			if rule.Mode == Blocked {
-				p = append(p, mounts.Block(path))
-				continue
-			}
-			real, err := filepath.EvalSymlinks(path)
+			real, err := links.Resolve(path, suspect)
 			if err != nil {
-				var pe *fs.PathError
-				if errors.As(err, &pe) {
-					err = pe.Err
-				}
 				return fail(err)
 			}
 			if exact && real != path {
-				return fail(errors.New("it leads elsewhere now"))
+				return fail(errElse)
+			}
+			if rule.Mode == Blocked {
+				m := mounts.Block(real)
+				m.Optional = false // it was there, and may have been moved
+				p = append(p, m)
+				continue
+			}
+			named := filepath.Clean(path) == pattern && isHidden(pattern, hidden, false)
+			if real != pattern && !named && isHidden(real, hidden, true) {
+				if filepath.Clean(path) != real {
+					return fail(errHidden)
+				}
+				continue // one of many that a pattern means
 			}
 			m, err := bindReal(real, rule.Mode == Direct)
 			if err != nil {
@@ -89,4 +139,80 @@ func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan) (p mounts.Plan, er
 		}
 	}
 	return p, nil
+}
+
+// isHidden reports whether a path is, or lies in, something that is hidden unless a rule
+// names it; with links also where the names of that lead.
+func isHidden(path string, more mounts.Plan, links bool) bool {
+	var names []string
+	for _, home := range append(Homes(), "") {
+		names = append(names, HiddenPaths(home)...)
+	}
+	for _, m := range more {
+		names = append(names, m.Target)
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		if inside(path, name) || !links {
+			return inside(path, name)
+		}
+		at, err := filepath.EvalSymlinks(name)
+		return err == nil && inside(path, at)
+	})
+}
+
+// throughLinks is a plan that blocks what paths lead to that have symbolic links in them,
+// and these paths: what is hidden there stays so, whatever becomes of a link.
+func throughLinks(p mounts.Plan) (real mounts.Plan, linked []string) {
+	real = p[:0:0]
+	for _, m := range p {
+		at, err := links.Resolve(m.Target, func(string) bool { return false })
+		switch {
+		case err == nil && at != m.Target:
+			linked = append(linked, m.Target)
+			m.Target = at
+			real = append(real, m)
+		case err == nil:
+			real = append(real, m)
+		default:
+			// What cannot be looked up is better hidden. A link to nothing hides nothing.
+			if fi, err := os.Lstat(m.Target); err != nil || fi.Mode()&os.ModeSymlink == 0 {
+				real = append(real, m)
+			}
+		}
+	}
+	return real, linked
+}
+
+// staysHidden refuses to go on where what is hidden would be shown next time, because a
+// command can remove the link that leads to it.
+func (x *Execution) staysHidden(linked []string, plan mounts.Plan, roots []string) error {
+	if len(linked) == 0 {
+		return nil
+	}
+	if x.session != nil {
+		for _, root := range x.session.Roots() {
+			roots = append(roots, root.Path)
+		}
+	}
+	written := func(dir string) bool {
+		return slices.ContainsFunc(roots, func(root string) bool { return inside(dir, root) }) ||
+			slices.ContainsFunc(plan, func(m mounts.Mount) bool { return m.Kind == mounts.KindBind && !m.ReadOnly && inside(dir, m.Target) })
+	}
+	for _, name := range linked {
+		_, err := links.Resolve(name, written)
+		link, ok := errors.AsType[*links.Error](err)
+		if !ok || x.blocks(link.To) {
+			continue
+		}
+		return &Error{"hide", name, fmt.Errorf("%s is a symbolic link in a directory that commands write to (try: --block %s)", escape.Quote(link.Link), escape.Quote(link.To))}
+	}
+	return nil
+}
+
+// blocks reports whether a rule hides a path without links.
+func (x *Execution) blocks(real string) bool {
+	return slices.ContainsFunc(slices.Concat(x.runner.config.Rules, x.request.Paths), func(r Rule) bool {
+		at, err := filepath.EvalSymlinks(r.Pattern)
+		return r.Mode == Blocked && err == nil && inside(real, at)
+	})
 }

@@ -100,7 +100,7 @@ func (r *Runner) begin(x *Execution) (err error) {
 	if err := x.parent.Err(); err != nil {
 		return err
 	}
-	if x.request.Paths, err = realRules(x.request.Paths); err != nil {
+	if x.request.Paths, err = r.config.realRules(x.request.Paths); err != nil {
 		return err
 	}
 	if r.isClosed() {
@@ -150,7 +150,7 @@ func (r *Runner) Explain(ctx context.Context, w io.Writer, q Request) (err error
 	if x.args, err = q.args(); err != nil {
 		return err
 	}
-	if x.request.Paths, err = realRules(q.Paths); err != nil {
+	if x.request.Paths, err = r.config.realRules(q.Paths); err != nil {
 		return err
 	}
 	if err := x.prepare(0); err != nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -67,12 +68,12 @@ func socketNames(b []byte) []string {
 }
 
 // unixMount shows one of them.
-func unixMount(path string) (mounts.Mount, error) {
+func unixMount(path string, suspect func(dir string) bool) (mounts.Mount, error) {
 	fail := func(err error) (mounts.Mount, error) { return mounts.Mount{}, &Error{"allow unix socket", path, err} }
 	if !filepath.IsAbs(path) {
 		return fail(errNotAbsolute)
 	}
-	real, err := realPath(path)
+	real, err := links.Resolve(path, suspect)
 	if err != nil {
 		return fail(err)
 	}

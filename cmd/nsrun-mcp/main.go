@@ -30,6 +30,7 @@ import (
 
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/mcpargs"
 	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -160,7 +161,7 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(wd, dir)
 		}
-		real, err := filepath.EvalSymlinks(dir)
+		real, err := links.Resolve(dir, new(links.Written).Suspect)
 		if err == nil {
 			var fi os.FileInfo
 			if fi, err = os.Stat(real); err == nil && !fi.IsDir() {

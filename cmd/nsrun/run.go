@@ -18,6 +18,7 @@ import (
 	"time"
 
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
@@ -347,7 +348,7 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 		Net: netpolicy.Policy{Rules: o.allowNet}, Enforcer: o.enforcer, Publish: o.publish,
 	}
 	for _, path := range o.allowUnix {
-		abs, err := filepath.Abs(path)
+		abs, err := fromHere(path)
 		if err != nil {
 			return c, q, err
 		}
@@ -364,7 +365,7 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 		c.Mode = nsrunlib.Direct
 	}
 	for _, root := range o.projects {
-		abs, err := filepath.Abs(root)
+		abs, err := fromHere(root)
 		if err != nil {
 			return c, q, err
 		}
@@ -372,10 +373,12 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 		c.Shared = append(c.Shared, nsrunlib.Folder{Path: abs, Mode: c.Mode})
 	}
 	if len(o.projects) == 0 && o.session == "" && o.on == "" {
-		c.Project = nsrunlib.FindProject(dir)
+		if c.Project, err = projectAround(dir); err != nil {
+			return c, q, err
+		}
 	}
 	for _, rule := range o.paths {
-		pattern, err := filepath.Abs(rule.pattern)
+		pattern, err := fromHere(rule.pattern)
 		if err != nil {
 			return c, q, err
 		}
@@ -424,9 +427,16 @@ func sessionDir(id, dir string) (string, error) {
 
 // workingDir is the directory that -C names.
 func workingDir(name string) (string, error) {
-	dir, err := filepath.Abs(name)
+	dir, err := fromHere(name)
 	if err != nil {
 		return "", err
+	}
+	real, err := trusted(dir)
+	if led, ok := errors.AsType[*links.Error](err); ok {
+		return "", &usageError{"run", "-C " + quote(name) + ": " + led.Error()}
+	}
+	if err == nil {
+		dir = real
 	}
 	fi, err := os.Stat(dir)
 	switch {
@@ -436,6 +446,51 @@ func workingDir(name string) (string, error) {
 		return "", fmt.Errorf("working directory is not a directory: %s", quote(name))
 	}
 	return dir, nil
+}
+
+// projectAround is the project that a directory is in. Links in its path that commands can
+// have made are not followed, but for those through which the shell came here.
+func projectAround(dir string) (string, error) {
+	if here, err := os.Getwd(); err == nil && here == dir {
+		dir = physical(dir)
+	}
+	real, err := trusted(dir)
+	if err != nil {
+		return "", err
+	}
+	return nsrunlib.FindProject(real), nil
+}
+
+// fromHere is filepath.Abs from where this program is, and not from what the shell calls
+// that: a link there is followed already.
+func fromHere(name string) (string, error) {
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(physical(""), name)
+	}
+	return filepath.Abs(name)
+}
+
+// physical is the current directory's path without symbolic links.
+func physical(otherwise string) string {
+	if dir, err := os.Readlink("/proc/self/cwd"); err == nil && filepath.IsAbs(dir) {
+		return dir
+	}
+	return otherwise
+}
+
+// trusted is where a path leads, which is not through links that commands can have made.
+func trusted(path string) (string, error) {
+	w := links.Written{Dirs: func() []string {
+		// Without git, what the current directory holds is a project; but hardly all of a home.
+		here := nsrunlib.FindProject(physical("/"))
+		for _, home := range nsrunlib.Homes() {
+			if inside(home, here) {
+				return nil
+			}
+		}
+		return []string{here}
+	}}
+	return links.Resolve(path, w.Suspect)
 }
 
 // typed is an error about what was typed, in the words in which it was.

@@ -1,0 +1,153 @@
+//go:build linux
+
+// Package links finds out where paths of the host lead that people and programs name, and
+// is not led elsewhere by symbolic links that commands in a sandbox can have made.
+package links
+
+import (
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/escape"
+)
+
+// Error is about a symbolic link that commands can have made.
+type Error struct {
+	Link string // where it is, an absolute path without links
+	To   string // where it leads
+}
+
+func (e *Error) Error() string {
+	return escape.Quote(e.Link) + " is a symbolic link to " + escape.Quote(e.To) + ", and a command in a sandbox can have made it"
+}
+
+// most is how many links a path can lead through, as in the kernel.
+const most = 40
+
+// Resolve is where an absolute path leads, without symbolic links. A link in a directory
+// that suspect reports, by its path without links, is an *Error; nobody is asked where
+// there is no link. Other errors are of type unix.Errno.
+//
+// Whoever opens the result without following links (RESOLVE_NO_SYMLINKS) gets nothing
+// from elsewhere, whatever was exchanged meanwhile.
+func Resolve(name string, suspect func(dir string) bool) (string, error) {
+	name = path.Clean(name)
+	plain, err := open(unix.AT_FDCWD, name, 0, unix.RESOLVE_NO_SYMLINKS)
+	if err == nil {
+		unix.Close(plain)
+		return name, nil
+	}
+	if err != unix.ELOOP {
+		return "", err
+	}
+	w := walk{at: -1, suspect: suspect}
+	defer w.close()
+	if err := w.follow(name); err != nil {
+		return "", err
+	}
+	return w.path, nil
+}
+
+// Never is a suspect for paths that are free of links.
+func Never(string) bool { return true }
+
+func open(at int, name string, flags, resolve uint64) (fd int, err error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: resolve | unix.RESOLVE_NO_MAGICLINKS}
+	for {
+		if fd, err = unix.Openat2(at, name, &how); err != unix.EINTR && err != unix.EAGAIN {
+			return fd, err
+		}
+	}
+}
+
+// walk is on its way: at is what is open, path where that is.
+type walk struct {
+	at      int
+	path    string
+	links   int
+	suspect func(dir string) bool
+}
+
+func (w *walk) close() {
+	if w.at >= 0 {
+		unix.Close(w.at)
+	}
+	w.at = -1
+}
+
+// step goes on to what has a name in the directory.
+func (w *walk) step(at int, name string) error {
+	fd, err := open(at, name, unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	w.close()
+	w.at = fd
+	return nil
+}
+
+func (w *walk) follow(name string) error {
+	if path.IsAbs(name) {
+		if err := w.step(unix.AT_FDCWD, "/"); err != nil {
+			return err
+		}
+		w.path = "/"
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			if err := w.step(w.at, ".."); err != nil {
+				return err
+			}
+			w.path = path.Dir(w.path)
+			continue
+		}
+		fd, err := open(w.at, part, unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return err
+		}
+		text, err := readlink(fd)
+		if err == unix.ENOENT || err == unix.EINVAL { // no link
+			w.close()
+			w.at, w.path = fd, path.Join(w.path, part)
+			continue
+		}
+		unix.Close(fd)
+		if err != nil {
+			return err
+		}
+		if w.suspect(w.path) {
+			return &Error{path.Join(w.path, part), w.leads(text)}
+		}
+		if w.links++; w.links > most {
+			return unix.ELOOP
+		}
+		if err := w.follow(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leads is where a link with that text leads, for people.
+func (w *walk) leads(text string) string {
+	if !path.IsAbs(text) {
+		text = w.path + "/" + text
+	}
+	if real, err := filepath.EvalSymlinks(text); err == nil {
+		return real
+	}
+	return path.Clean(text)
+}
+
+// readlink is the text of the link fd; ENOENT: it is no link.
+func readlink(fd int) (string, error) {
+	b := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", b)
+	return string(b[:max(n, 0)]), err
+}
