@@ -77,7 +77,7 @@ func diff(args []string) int {
 			return fail(err)
 		}
 	}
-	out := bufio.NewWriterSize(os.Stdout, 64<<10)
+	out := openOutput()
 	o := diffOptions{colour: colour, escape: terminal, several: len(s.Roots()) > 1}
 	var list []overlay.Rename
 	if !f.patch {
@@ -88,11 +88,12 @@ func diff(args []string) int {
 	}
 	switch {
 	case f.patch:
-		err = writePatch(out, s, changes)
+		to := out.shown()
+		err = errors.Join(writePatch(to, s, changes), flushShown(to))
 	case f.nameStatus:
-		writeNameStatus(out, changes, list, o)
+		writeNameStatus(out.Writer, changes, list, o)
 	case f.stat:
-		err = writeStat(out, s, changes, list, o)
+		err = writeStat(out.Writer, s, changes, list, o)
 	default:
 		for _, c := range changes {
 			if o.renames.inside(c) {
@@ -102,14 +103,17 @@ func diff(args []string) int {
 				if out.Flush() != nil {
 					break
 				}
+				if err = unwanted(err); err == nil {
+					break
+				}
 				status = fail(err)
 			}
 		}
 	}
-	if ferr := out.Flush(); err == nil {
-		err = ferr
+	if cerr := out.Close(); err == nil {
+		err = cerr
 	}
-	if err != nil {
+	if err = unwanted(err); err != nil {
 		return fail(err)
 	}
 	return status

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"flag"
@@ -31,7 +30,9 @@ those that changed what is at and below it.
 
 With -p what the execution changed in files: from what they were before it to
 what its session holds, as long as that is kept, else to what they are now. That
-is said on standard error. Executions stay in the log for 90 days, versions of
+is said on standard error. Of what is no text it shows the sizes (nsrun diff --patch
+has all of it). On a terminal $NSRUN_PAGER, $PAGER or less shows it. Of what is no text it shows the sizes; nsrun diff --patch
+has all of it, for git apply. Executions stay in the log for 90 days, versions of
 files for seven.
 The keys of JSON are listed in docs/json.md of the source tree.`
 
@@ -148,17 +149,20 @@ func showLog(args []string) int {
 			return fail(err)
 		}
 	}
-	out := bufio.NewWriter(os.Stdout)
+	if o.json {
+		return max(status, printJSON(list))
+	}
+	out := openOutput()
 	var err error
 	switch {
-	case o.json:
-		return max(status, printJSON(list))
 	case o.patch:
+		to := out.shown()
 		for i := range list {
 			if err == nil {
-				err = printPatch(out, reg, &list[i].rec, f.Path)
+				err = printPatch(to, reg, &list[i].rec, f.Path)
 			}
 		}
+		err = errors.Join(err, flushShown(to))
 	case f.ID != "":
 		for i := range list {
 			list[i].print(out)
@@ -166,7 +170,10 @@ func showLog(args []string) int {
 	default:
 		err = printLog(out, list)
 	}
-	if err := errors.Join(err, out.Flush()); err != nil {
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	if err = unwanted(err); err != nil {
 		return fail(err)
 	}
 	return status
@@ -324,6 +331,7 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 	after, done := laterFiles(e)
 	defer done()
 	p := textdiff.NewPatch(out)
+	p.NoBinaries = true
 	for _, c := range e.Changes {
 		if path != "" && !inside(c.Name(), path) {
 			continue

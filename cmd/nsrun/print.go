@@ -33,6 +33,7 @@ const (
 // say prints one of our lines. Whatever is in it, it is one line, and nothing
 // that a terminal would act on.
 func say(format string, args ...any) {
+	clearModes()
 	_, _ = os.Stderr.WriteString("nsrun: " + printable(fmt.Sprintf(format, args...)) + "\n")
 }
 
@@ -152,6 +153,9 @@ func quoteCommand(args []string) string { return escape.Command(args) }
 // printChanges prints changes, deletions first, a new or deleted directory as one
 // line. Nothing is cut off.
 func printChanges(w io.Writer, prefix string, changes []overlay.Change, several bool) {
+	if w == os.Stderr {
+		clearModes()
+	}
 	out := bufio.NewWriter(w)
 	defer out.Flush()
 	for _, deletions := range [...]bool{true, false} {

@@ -278,12 +278,10 @@ func (r *runner) all() int {
 	if !resumes && !r.o.direct {
 		tellRecovered()
 	}
-	var before *terminal
-	if r.asks() {
-		before = saveTerminal()
+	if !r.o.direct && isTerminal(os.Stderr) {
+		r.before = saveTerminal()
 	}
 	status := r.run(n, q)
-	before.restore()
 	if err := r.finish(status); err != nil {
 		return failDecision("commit", err, r.session)
 	}
@@ -296,6 +294,7 @@ type runner struct {
 	began   time.Time
 	given   map[string]string // folders as they were typed, by absolute path
 	signals chan os.Signal
+	before  *terminal // how the terminal was; nil: nothing is said on it
 
 	execution *nsrunlib.Execution // nil: the command was not started
 	watched   chan struct{}       // closed when all is told that was seen; nil: nobody looks
@@ -615,6 +614,8 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 	res, err := x.Wait()
 	stopLooking()
 	close(done)
+	r.before.restore()
+	afterCommand.Store(true)
 	if r.session == nil { // else Collect records
 		r.tell(res)
 	}

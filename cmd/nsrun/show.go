@@ -3,13 +3,11 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -90,7 +88,7 @@ func show(args []string) int {
 	if asJSON {
 		return max(status, printJSON(shownSession{r, changeReports(changes), renameReports(moved)}))
 	}
-	out := bufio.NewWriter(os.Stdout)
+	out := openOutput()
 	fmt.Fprintf(out, "session  %s\nstate    %s\nbegan    %s (%s)\nsize     %s\n",
 		r.ID, r.state(), r.Created.Local().Format("2006-01-02 15:04:05"), ago(r.Created), r.size())
 	fmt.Fprintf(out, "engine   %s\n", r.Engine)
@@ -105,7 +103,7 @@ func show(args []string) int {
 		fmt.Fprintln(out)
 		printMoved(out, changes, moved, len(in.Roots) > 1)
 	}
-	if err := out.Flush(); err != nil {
+	if err := out.Close(); err != nil {
 		return fail(err)
 	}
 	return status

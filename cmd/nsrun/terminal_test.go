@@ -29,7 +29,7 @@ func atTerminal(t *testing.T, args ...string) *session {
 	s := &session{Terminal: testenv.NewTerminal(t), project: filepath.Join(dir, "p")}
 	s.cmd = exec.Command(filepath.Join(bin, "nsrun"), args...)
 	s.cmd.Dir = s.project
-	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home")}
+	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "LC_ALL=C.UTF-8"}
 	s.Attach(s.cmd)
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestAskNot(t *testing.T) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			s := atTerminal(t, args...)
 			s.ends(t, 0)
-			if strings.Contains(s.Screen(), "?") {
+			if strings.Contains(s.Screen(), "[c/d/K]") {
 				t.Errorf("the terminal shows\n%s", s.Screen())
 			}
 		})

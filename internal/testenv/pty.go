@@ -120,6 +120,17 @@ func (p *Terminal) Screen() string {
 	return p.screen.String()
 }
 
+// Ended reports whether all ends that programs use are closed, the test's too, and everything
+// was read.
+func (p *Terminal) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Await waits until s was written.
 func (p *Terminal) Await(s string) {
 	p.t.Helper()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -92,6 +93,10 @@ func (c Content) open(read func(r io.Reader) error) error {
 // compared by lines. What is no text, or is larger than MaxBytes, is written whole, for
 // both directions; it is not read into memory.
 type Patch struct {
+	// NoBinaries writes one line about what is no text, with its sizes, and not what it
+	// holds: for people, not for git apply. False: it is there.
+	NoBinaries bool
+
 	w       io.Writer
 	zip     *zlib.Writer // nil until it is first needed
 	written int64
@@ -156,6 +161,9 @@ func (p *Patch) Add(f File) error {
 		return err
 	}
 	if !Comparable(old, new) {
+		if p.NoBinaries {
+			return p.differ(f)
+		}
 		return p.binary(Bytes(old), Bytes(new), oldHash, newHash)
 	}
 	from, to := Quote("a/"+f.OldPath), Quote("b/"+f.NewPath)
@@ -229,7 +237,24 @@ func (p *Patch) large(f File) error {
 	if err := p.header(f, oldHash, newHash); err != nil || oldHash == newHash {
 		return err
 	}
+	if p.NoBinaries {
+		return p.differ(f)
+	}
 	return p.binary(f.Old, f.New, oldHash, newHash)
+}
+
+// differ says that a file is another one.
+func (p *Patch) differ(f File) error {
+	side := func(mode uint32, prefix, path string, c Content) (name, size string) {
+		if mode == 0 {
+			return "/dev/null", "none"
+		}
+		return Quote(prefix + path), strconv.FormatInt(c.Size, 10)
+	}
+	from, before := side(f.OldMode, "a/", f.OldPath, f.Old)
+	to, after := side(f.NewMode, "b/", f.NewPath, f.New)
+	_, err := fmt.Fprintf(p, "Binary files %s and %s differ (%s -> %s bytes)\n", from, to, before, after)
+	return err
 }
 
 // binary writes two whole contents: one to apply, one to take back.

@@ -1,0 +1,142 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is long goes through a pager, where standard output is a terminal: $NSRUN_PAGER, else
+// $PAGER, else less. What others wrote acts on no terminal: where it goes to one, control
+// characters are escaped. Elsewhere every byte is as it is.
+
+// output is standard output, through a pager if there is one.
+type output struct {
+	*bufio.Writer
+	terminal bool
+	pager    *exec.Cmd // nil: none
+	pipe     io.WriteCloser
+	signals  chan os.Signal
+}
+
+// openOutput begins to write at length.
+func openOutput() *output {
+	o := &output{terminal: isTerminal(os.Stdout)}
+	to := io.Writer(os.Stdout)
+	if o.terminal && o.page() {
+		to = o.pipe
+	}
+	o.Writer = bufio.NewWriterSize(to, 64<<10)
+	return o
+}
+
+// page starts the pager.
+func (o *output) page() bool {
+	command := "less"
+	for _, name := range [...]string{"PAGER", "NSRUN_PAGER"} {
+		if value, set := os.LookupEnv(name); set {
+			command = value
+		}
+	}
+	if command = strings.TrimSpace(command); command == "" || command == "cat" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	words := strings.Fields(command)
+	if _, err := exec.LookPath(words[0]); err != nil {
+		return false
+	}
+	o.pager = exec.Command("/bin/sh", "-c", command) // which may have options
+	o.pager.Stdout, o.pager.Stderr = os.Stdout, os.Stderr
+	o.pager.Env = os.Environ()
+	if _, set := os.LookupEnv("LESS"); !set {
+		o.pager.Env = append(o.pager.Env, "LESS=FRX")
+	}
+	pipe, err := o.pager.StdinPipe()
+	if err != nil || o.pager.Start() != nil {
+		o.pager = nil
+		return false
+	}
+	o.pipe = pipe
+	// Ctrl-C is for the pager: who reads to its end has it end there.
+	o.signals = make(chan os.Signal, 1)
+	signal.Notify(o.signals, unix.SIGINT, unix.SIGQUIT)
+	return true
+}
+
+// Close writes the rest, and waits for the pager. That nobody wants the rest is no error.
+func (o *output) Close() error {
+	err := o.Flush()
+	if o.pager != nil {
+		_ = o.pipe.Close()
+		_ = o.pager.Wait() // what is wrong with it, it says itself
+		signal.Stop(o.signals)
+	}
+	return unwanted(err)
+}
+
+// unwanted is nil for an error that says that nobody reads any more.
+func unwanted(err error) error {
+	if errors.Is(err, unix.EPIPE) {
+		return nil
+	}
+	return err
+}
+
+// An escaper writes lines with escapes for what a terminal acts on, but tabs.
+type escaper struct {
+	to   io.Writer
+	rest []byte // of a character that is not complete
+}
+
+// shown is what is to be written to for texts of others.
+func (o *output) shown() io.Writer {
+	if !o.terminal {
+		return o
+	}
+	return &escaper{to: o}
+}
+
+func (e *escaper) Write(text []byte) (int, error) {
+	n := len(text)
+	text = append(e.rest, text...)
+	e.rest = nil
+	// At most three bytes may wait for the rest of their character.
+	for i := max(0, len(text)-utf8.UTFMax+1); i < len(text); i++ {
+		if utf8.RuneStart(text[i]) && !utf8.FullRune(text[i:]) {
+			text, e.rest = text[:i], bytes.Clone(text[i:])
+			break
+		}
+	}
+	for line := range bytes.Lines(text) {
+		end := line[len(bytes.TrimSuffix(line, []byte("\n"))):]
+		if _, err := e.to.Write(append(bytes.Clone(escapeControls(line[:len(line)-len(end)])), end...)); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// flush writes what is left of a character.
+func (e *escaper) flush() error {
+	_, err := e.to.Write(escapeControls(e.rest))
+	e.rest = nil
+	return err
+}
+
+// flushShown ends what shown returned.
+func flushShown(w io.Writer) error {
+	if e, ok := w.(*escaper); ok {
+		return e.flush()
+	}
+	return nil
+}
