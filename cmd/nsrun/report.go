@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -84,23 +85,77 @@ func (r *runner) openReport() (err error) {
 		}
 		r.report = os.NewFile(uintptr(fd), "report descriptor "+name)
 	default:
-		if err := r.reportPlace(name); err != nil {
-			return err
-		}
-		r.report, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+		r.report, err = r.reportFile(name)
 	}
 	return err
 }
 
-// reportPlace refuses a report that the command could write itself.
-func (r *runner) reportPlace(name string) error {
-	dir, err := realPath(filepath.Dir(name))
-	if err != nil {
-		return nil // which opening it will say
+// reportFile opens a regular file that no command has put there to lead elsewhere, or
+// makes it. What is in /dev and /proc (/dev/stderr, /dev/fd/5) is no command's, and may be
+// anything.
+func (r *runner) reportFile(name string) (*os.File, error) {
+	fail := func(err error) (*os.File, error) {
+		return nil, &usageError{"run", "--report " + quote(name) + ": " + err.Error()}
 	}
+	path, err := fromHere(name)
+	if err != nil {
+		return fail(err)
+	}
+	real, err := trusted(path)
+	if errors.Is(err, unix.ENOENT) { // of a new file the directory is there, and no link to nothing
+		var dir string
+		if dir, err = trusted(filepath.Dir(path)); err == nil {
+			real = filepath.Join(dir, filepath.Base(path))
+		}
+	}
+	if inside(path, "/dev") || inside(path, "/proc") {
+		return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if err := r.reportPlace(name, real); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{
+		Flags: unix.O_WRONLY | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC,
+		Mode:  0o666, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	switch err {
+	case nil:
+	case unix.ELOOP:
+		return fail(errors.New("it is a symbolic link"))
+	case unix.ENXIO: // a FIFO that nobody reads, or a socket
+		return fail(errNoFile)
+	default:
+		return fail(err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = errNoFile
+	}
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err != nil {
+		f.Close()
+		return fail(err)
+	}
+	return f, nil
+}
+
+var errNoFile = errors.New("it is no regular file")
+
+// reportPlace refuses a report that the command could write itself.
+func (r *runner) reportPlace(name, real string) error {
 	for _, p := range r.o.paths {
-		if real, err := realPath(p.pattern); p.kind == "rw" && err == nil && inside(dir, real) {
-			return &usageError{"run", "--report " + quote(name) + ": --rw lets the command write there"}
+		pattern, _ := fromHere(p.pattern)
+		paths, _ := filepath.Glob(pattern)
+		for _, path := range paths {
+			if at, err := realPath(path); p.kind == "rw" && err == nil && inside(real, at) {
+				return &usageError{"run", "--report " + quote(name) + ": --rw lets the command write there"}
+			}
 		}
 	}
 	if !r.o.direct {
@@ -111,7 +166,7 @@ func (r *runner) reportPlace(name string) error {
 		roots = []string{nsrunlib.FindProject(r.dir())}
 	}
 	for _, root := range roots {
-		if real, err := realPath(root); err == nil && inside(dir, real) {
+		if at, err := realPath(root); err == nil && inside(real, at) {
 			return &usageError{"run", "--report " + quote(name) + ": --direct lets the command write there"}
 		}
 	}
