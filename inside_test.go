@@ -16,7 +16,7 @@ import (
 const insideEnv = "NSRUN_TEST_INSIDE"
 
 var insides = map[string]func(args []string) int{
-	"dial": insideDial,
+	"dial": insideDial, "serve": insideServe,
 }
 
 // self is this binary.

@@ -52,10 +52,10 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	defer func() { _ = network() }() // where another error comes first
 	// What has to be hidden is looked for while the session and the network are made.
 	hidden := make(chan hiding, 1)
+	binds := c.binds(&f, &x.request)
 	go func() {
 		secrets, linked := throughLinks(HideSecrets())
-		sockets, _ := throughLinks(hostSockets())
-		hidden <- hiding{secrets, sockets, linked}
+		hidden <- hiding{secrets, hostSockets(binds), linked}
 	}()
 	plan := BaseMounts()
 	var table []mounts.Info

@@ -17,23 +17,18 @@ import (
 // AbstractSockets stands for all abstract unix sockets of the host in Config.AllowUnix.
 const AbstractSockets = "@"
 
-// HideSockets blocks the unix sockets of the host that have a name outside of the
+// HideSockets blocks the unix sockets of the host that have a file outside of the
 // directories that are private anyway: whoever can see a socket can connect to it,
-// on a read-only mount too. Sockets that come into being later are not hidden.
-func HideSockets() mounts.Plan {
-	return slices.DeleteFunc(hostSockets(), func(m mounts.Mount) bool { return inPrivatePlace(m.Target) })
-}
+// on a read-only mount too. Sockets that come into being later are not hidden, nor are those of
+// other network namespaces.
+func HideSockets() mounts.Plan { return hostSockets(false) }
 
-// hostSockets blocks those in private directories too: folders and rules can show what is
-// there.
-func hostSockets() mounts.Plan {
-	b, err := os.ReadFile("/proc/net/unix")
-	if err != nil {
-		return nil // no /proc, and no way to know
-	}
+// hostSockets, with all, blocks those of other network namespaces and in private places too: folders and rules can show
+// what is there.
+func hostSockets(all bool) mounts.Plan {
 	var p mounts.Plan
-	for _, name := range socketNames(b) {
-		if fi, err := os.Lstat(name); err == nil && fi.Mode()&os.ModeSocket != 0 {
+	for _, name := range findSockets(all) {
+		if all || !inPrivatePlace(name) {
 			p = append(p, mounts.Block(name))
 		}
 	}
@@ -65,6 +60,12 @@ func socketNames(b []byte) []string {
 		}
 	}
 	return names
+}
+
+// binds reports whether folders or rules show files of the host as they are, not through an overlay.
+func (c *Config) binds(f *folders, q *Request) bool {
+	shows := func(r Rule) bool { return r.Mode != Blocked }
+	return len(f.direct) > 0 || len(f.readOnly) > 0 || slices.ContainsFunc(c.Rules, shows) || slices.ContainsFunc(q.Paths, shows)
 }
 
 // unixMount shows one of them.

@@ -254,6 +254,10 @@ type Network struct {
 	Omitted int
 	// Rules are what would have been enough, with Request.LearnNet. Nil: nothing.
 	Rules []string
+	// Refused is how many times a command that failed, with "none", tried to reach something:
+	// connections and datagrams, as the kernel counted them, lookups of names among them. Zero:
+	// it did not, it succeeded, or the kernel does not tell.
+	Refused int
 }
 
 // Output is what a command wrote to a descriptor: all of it, or its beginning and end.
@@ -630,9 +634,10 @@ func HideSecrets() (r0 mounts.Plan) {
 	return
 }
 
-// HideSockets blocks the unix sockets of the host that have a name outside of the
+// HideSockets blocks the unix sockets of the host that have a file outside of the
 // directories that are private anyway: whoever can see a socket can connect to it,
-// on a read-only mount too. Sockets that come into being later are not hidden.
+// on a read-only mount too. Sockets that come into being later are not hidden, nor are those of
+// other network namespaces.
 func HideSockets() (r0 mounts.Plan) {
 	return
 }
@@ -667,6 +672,11 @@ func SafeEnv(env []string) []string {
 		}
 	}
 	return safe
+}
+
+// TargetText is what a decision is about, in words: "tcp example.org:443 at 192.0.2.1".
+func TargetText(d netpolicy.Decision) (r0 string) {
+	return
 }
 
 // Allows reports whether a is one of those that allow.
@@ -750,6 +760,11 @@ func (*Execution) Events() (r0 iter.Seq2[fanotify.Event, error]) {
 	return
 }
 
+// Network is what the command had of the network so far; Refused is counted as if it had failed.
+func (*Execution) Network() (r0 Network) {
+	return
+}
+
 // Notices say what is not as it usually is, and is no error.
 func (*Execution) Notices() (r0 []string) {
 	return
@@ -768,7 +783,8 @@ func (*Execution) Session() (r0 *overlay.Session) {
 	return
 }
 
-// Signal sends a signal to the command.
+// Signal sends a signal to the command. SIGSTOP stops everything in the sandbox, and
+// SIGCONT continues it.
 func (*Execution) Signal(s os.Signal) (r0 error) {
 	r0 = linuxonly.Error("nsrun.Execution.Signal")
 	return

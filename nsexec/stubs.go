@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -44,7 +45,7 @@ type Cmd struct {
 	Path string
 	// Args are the arguments, the name of the command first. Empty: only Path.
 	Args []string
-	// Env is the environment, "key=value". Nil: BaseEnv.
+	// Env is the environment, "key=value". Nil: BaseEnv, and PWD where Dir is set.
 	Env []string
 	// Dir is the working directory, in the sandbox; it must exist. Empty: the
 	// caller's, where the sandbox has that path, else "/".
@@ -61,10 +62,12 @@ type Cmd struct {
 	Layers []*os.File
 
 	// Process is PID 1 of the sandbox, or the command itself where AsPID1 is set
-	// or the PID namespace is shared; set by Start.
+	// or the PID namespace is shared; set by Start. PID 1 passes signals on to the
+	// command, except SIGKILL and SIGSTOP: see Signal.
 	Process *os.Process
 	// ProcessState is the command's end; set by Wait. Times and resource usage
-	// include PID 1.
+	// include PID 1. They are zero where something else in this program has waited
+	// for the process, for example by wait4(-1).
 	ProcessState *os.ProcessState
 	// Err is a mistake made before Start, which returns it.
 	Err error
@@ -167,6 +170,9 @@ type Cmd struct {
 	// LoopbackOptional goes on where the loopback device of a new network namespace
 	// cannot be brought up. False: that is an error.
 	LoopbackOptional bool
+	// CountUnsent has Unsent tell what the kernel did not send for the command, in a network
+	// namespace of its own. False: nobody looks.
+	CountUnsent bool
 	// KeepCapabilities leaves the capability sets what they are in the sandbox's user
 	// namespace. False: see Capabilities.
 	KeepCapabilities bool
@@ -301,6 +307,16 @@ type Supervisor struct {
 	Started func(listener *os.File, sockets []*os.File) error
 }
 
+// Unsent is what the kernel did not send for a command, see Cmd.Unsent.
+type Unsent struct {
+	// NoRoute is how many times there was no way out of the network namespace: connects and
+	// datagrams to other addresses than its own. In a new namespace that is every one.
+	NoRoute int
+	// NoPort is how many UDP datagrams went to a port of the namespace's own addresses that
+	// nobody had, such as that of a name server on 127.0.0.53.
+	NoPort int
+}
+
 // AllCapabilities are those that this kernel knows.
 func AllCapabilities() (r0 Capabilities) {
 	return
@@ -355,10 +371,13 @@ func (*Cmd) CombinedOutput() (r0 []byte, r1 error) {
 
 // Environ is the environment that the command gets.
 func (c *Cmd) Environ() []string {
-	if c.Env == nil {
-		return BaseEnv()
+	switch {
+	case c.Env != nil:
+		return c.Env
+	case c.Dir != "" && !c.Bubblewrap:
+		return append(BaseEnv(), "PWD="+path.Join("/", c.Dir))
 	}
-	return c.Env
+	return BaseEnv()
 }
 
 // Explain prints what Start would do: the system calls of both Programs. Nothing
@@ -384,6 +403,16 @@ func (*Cmd) Ready(cgroup *os.File) {
 // Run starts the command and waits for it.
 func (*Cmd) Run() (r0 error) {
 	r0 = linuxonly.Error("nsexec.Cmd.Run")
+	return
+}
+
+// Signal sends a signal to the command, through PID 1 where there is one. It is
+// Process.Signal, except that SIGSTOP stops the command: Process.Signal would stop
+// PID 1, which could not pass it on. As nothing in the sandbox is to go on meanwhile,
+// SIGSTOP stops everything in it, and the next SIGCONT continues everything; where the
+// PID namespace is shared, only the command. With HoldSignals it is Process.Signal.
+func (*Cmd) Signal(sig os.Signal) (r0 error) {
+	r0 = linuxonly.Error("nsexec.Cmd.Signal")
 	return
 }
 
@@ -418,6 +447,13 @@ func (c *Cmd) String() string {
 		return c.Path
 	}
 	return c.Path + " " + strings.Join(c.Args[1:], " ")
+}
+
+// Unsent returns what the kernel did not send, of all that the command's network namespace
+// was to send so far. After Wait that is the last word, but where the command succeeded it
+// may be an earlier one. It is zero without CountUnsent, and where /proc does not tell.
+func (*Cmd) Unsent() (r0 Unsent) {
+	return
 }
 
 // Wait waits for the command to end and for all copying from and to it. It

@@ -1,0 +1,117 @@
+package nsrun_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// insideServe is a server on sockets, until its standard input ends. It says when it is there.
+func insideServe(args []string) int {
+	for _, name := range args {
+		ln, err := net.Listen("unix", name)
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		ln.(*net.UnixListener).SetUnlinkOnClose(false)
+	}
+	fmt.Println("ready")
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	return 0
+}
+
+// serveUnix starts insideServe in a directory.
+func serveUnix(t *testing.T, dir string, attr *syscall.SysProcAttr, names ...string) {
+	t.Helper()
+	c := exec.Command(self(t), names...)
+	c.Env, c.Dir, c.SysProcAttr, c.Stderr = []string{insideEnv + "=serve"}, dir, attr, os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = c.Wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatal(line, err)
+	}
+}
+
+// newNet is another network namespace, in another mount namespace.
+func newNet() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if !testenv.Root() {
+		a.Cloneflags |= unix.CLONE_NEWUSER
+		a.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+		a.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
+	return a
+}
+
+// TestSocketsByInode: sockets of the host are hidden whatever the name says that they were bound to. The control is a
+// sandbox in which nothing is hidden.
+func TestSocketsByInode(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	shown := filepath.Join(dir, "shown")
+	link := filepath.Join(dir, "link")
+	testenv.Tree(t, dir, "shown/", "shown/sub/", "link => shown")
+	at := func(name string) string { return filepath.Join(shown, name) }
+	serveUnix(t, shown, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, at("plain"), "relative", "sub/below", "./dotted", at("old"), at("first"), filepath.Join(link, "linked"),
+		at("new\nline"), at("with space"), at("renamed and replaced"), "relative and renamed")
+	serveUnix(t, shown, newNet(), at("other network"), at("other network: new"))
+	for _, err := range []error{
+		os.Rename(at("old"), at("new")), os.Link(at("first"), at("second")),
+		os.Rename(at("renamed and replaced"), at("away")), os.WriteFile(at("renamed and replaced"), nil, 0o600),
+		os.Rename(at("relative and renamed"), at("relative and new")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := []string{at("plain"), at("relative"), at("sub/below"), at("dotted"), at("new"), at("first"), at("second"), at("linked"), at("new\nline"),
+		at("with space"), at("away"), at("relative and new"), at("other network"), at("other network: new")}
+	none := nsrun.Spec{Mounts: append(nsrun.BaseMounts(), mounts.ROBind(shown, shown), shownMount(t))}.Command(self(t), names...)
+	none.Env = []string{insideEnv + "=dial"}
+	if out, err := none.Output(); err != nil || strings.Count(string(out), "reached\n") != len(names) {
+		t.Fatalf("the control: %v\n%s", err, out)
+	}
+	for mode, config := range map[string]nsrun.Config{
+		"read-only": {Shared: []nsrun.Folder{{Path: shown, Mode: nsrun.ReadOnly}}},
+		"direct":    {Shared: []nsrun.Folder{{Path: shown, Mode: nsrun.Direct}}},
+		"overlay":   {Shared: []nsrun.Folder{{Path: shown}}, After: nsrun.Discard},
+		"rule":      {Rules: []nsrun.Rule{{Mode: nsrun.ReadOnly, Pattern: shown}}},
+		"allowed":   {Shared: []nsrun.Folder{{Path: shown, Mode: nsrun.ReadOnly}}, AllowUnix: []string{at("relative")}},
+	} {
+		config.Rules = append(config.Rules, nsrun.Rule{Mode: nsrun.ReadOnly, Pattern: self(t)})
+		got := strings.Split(strings.TrimSuffix(output(t, runner(t, config), insideRequest(t, "dial", names...)), "\n"), "\n")
+		for i, name := range names {
+			if want := slices.Contains(config.AllowUnix, name); i >= len(got) || (got[i] == "reached") != want {
+				t.Errorf("%s: %q: %q", mode, name, got)
+			}
+		}
+	}
+}
