@@ -5,6 +5,7 @@ package nsrun
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 
 	"github.com/nsrun/nsrun/internal/links"
 )
@@ -83,6 +84,12 @@ func (c *Config) folders(suspect func(dir string) bool) (f folders, err error) {
 		}
 	}
 	return f, nil
+}
+
+// layered reports whether commands have a session.
+func (c *Config) layered() bool {
+	return c.Session != "" || c.On != "" || c.Project != "" && c.Mode == Overlay ||
+		slices.ContainsFunc(c.Shared, func(f Folder) bool { return f.Mode == Overlay })
 }
 
 // realFolder is where a folder is, which must be said without regard to where this program

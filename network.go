@@ -411,7 +411,7 @@ func (k *kernel) have() (*cgroup.Programs, error) {
 		return k.programs, k.err
 	}
 	if k.closed {
-		return nil, errClosed
+		return nil, ErrClosed
 	}
 	programs, err := cgroup.Load()
 	if lasting(err) {

@@ -62,7 +62,7 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	if err := x.makeOwn(home, f.overlay); err != nil {
 		return err
 	}
-	layered := len(f.overlay) > 0 || c.Session != "" || c.On != ""
+	layered := c.layered()
 	if layered {
 		if table, err = mounts.ReadMountinfo(); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package nsrun
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -120,6 +121,24 @@ func (r Result) HeldText() string {
 	}
 	return "HELD BACK: not in the project, because it would be run later: " + strings.Join(list, ", ") +
 		". The user can look at it and commit it: nsrun review " + r.Session
+}
+
+// MarshalJSON returns all exported fields, Signal by its name and Err by its text; both are left
+// out where there is none.
+func (r Result) MarshalJSON() ([]byte, error) {
+	type fields Result
+	out := struct {
+		fields
+		Signal string `json:",omitempty"`
+		Err    string `json:",omitempty"`
+	}{fields: fields(r), Signal: r.SignalName()}
+	if r.Signal != nil && out.Signal == "" {
+		out.Signal = r.Signal.String()
+	}
+	if r.Err != nil {
+		out.Err = r.Err.Error()
+	}
+	return json.Marshal(out)
 }
 
 // Report is the list of changes, a line each: "M a.go", "A dir/", "D b.go". With several

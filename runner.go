@@ -22,7 +22,7 @@ import (
 //	fmt.Println(res) // stdout, stderr, and the exit code if not zero
 //
 // Any number of Runners, and of commands of one Runner, can be in use at once. With Keep
-// the commands of one Runner wait for each other: they share a session. Nothing of the
+// the commands of one Runner wait for each other if they have a session, which they share. Nothing of the
 // program itself changes, nor does a Runner read anything but the environment at each
 // command. Make one with NewRunner.
 type Runner struct {
@@ -41,10 +41,10 @@ type Runner struct {
 	kernel    kernel
 }
 
-var (
-	errNobody = errors.New("there is nobody to ask")
-	errClosed = errors.New("the Runner was closed")
-)
+var errNobody = errors.New("there is nobody to ask")
+
+// ErrClosed is what Run and Start return after Runner.Close.
+var ErrClosed = errors.New("the Runner was closed")
 
 // NewRunner returns a Runner. It does nothing yet: a mistake in c is what Run returns.
 func NewRunner(c Config) *Runner {
@@ -104,12 +104,12 @@ func (r *Runner) begin(x *Execution) (err error) {
 		return err
 	}
 	if r.isClosed() {
-		return errClosed // nobody is asked in vain
+		return ErrClosed // nobody is asked in vain
 	}
 	if err := r.approve(x.parent, &x.request); err != nil {
 		return err
 	}
-	if r.after() == Keep {
+	if r.after() == Keep && r.config.layered() {
 		select {
 		case r.turn <- struct{}{}:
 			x.turn = true
@@ -119,7 +119,7 @@ func (r *Runner) begin(x *Execution) (err error) {
 	}
 	x.began = time.Now() // the time in which others had to think or to end is not the command's
 	if r.isClosed() {
-		return errClosed
+		return ErrClosed
 	}
 	if session := r.Session(); session != nil {
 		x.limit()
@@ -261,7 +261,7 @@ func (r *Runner) decide(ctx context.Context, f func(*overlay.Session) (recorded,
 	return cmp.Or(s.Close(), recorded)
 }
 
-// Close ends the use of a Runner. It waits for commands that run with Keep, not for
+// Close ends the use of a Runner. It waits for commands that share a session (Keep), not for
 // others, and until what commands left behind is removed. The session that they shared
 // stays, if anything is in it: Config.Session, or nsrun commit, goes on with it. Closing
 // again does nothing.

@@ -7,6 +7,7 @@ package nsrun
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -111,7 +112,8 @@ const (
 	Keep After = iota
 	// Commit gives each command a session, and commits it when the command has ended,
 	// whatever its exit status: as if it had been run without a sandbox, but that it can
-	// be undone. Where somebody else changed the same files meanwhile, it is kept.
+	// be undone. Where somebody else changed the same files meanwhile, it is kept, and so is
+	// what would run later (Config.AllowExec).
 	Commit
 	// Discard gives each command a session that is thrown away: what it wrote is in the
 	// Result's list, and nowhere else.
@@ -142,6 +144,10 @@ type Config struct {
 	// After says what becomes of what commands write to folders with an overlay. Zero:
 	// Keep.
 	After After
+	// AllowExec has After: Commit commit what runs later too (overlay.Change.Runs): hooks,
+	// settings of editors, and the like, which are executed outside of the sandbox. False:
+	// that is held back, see Result.Held.
+	AllowExec bool
 	// Session is a session that was kept (see overlay.Open), to go on with; its roots are
 	// the folders with an overlay, and there must be no others. Empty: a new one.
 	Session string
@@ -213,6 +219,9 @@ type DirError struct {
 
 // Enforcer says how Config.Net is enforced.
 type Enforcer uint8
+
+// ErrClosed is what Run and Start return after Runner.Close.
+var ErrClosed = errors.New("the Runner was closed")
 
 // Error says what could not be done, with which path, and why. Err keeps the errno.
 type Error struct {
@@ -413,7 +422,7 @@ type RuleError struct {
 //	fmt.Println(res) // stdout, stderr, and the exit code if not zero
 //
 // Any number of Runners, and of commands of one Runner, can be in use at once. With Keep
-// the commands of one Runner wait for each other: they share a session. Nothing of the
+// the commands of one Runner wait for each other if they have a session, which they share. Nothing of the
 // program itself changes, nor does a Runner read anything but the environment at each
 // command. Make one with NewRunner.
 type Runner struct {
@@ -940,7 +949,7 @@ func (e *RuleError) Error() string {
 // Unwrap returns e.Err.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// Close ends the use of a Runner. It waits for commands that run with Keep, not for
+// Close ends the use of a Runner. It waits for commands that share a session (Keep), not for
 // others, and until what commands left behind is removed. The session that they shared
 // stays, if anything is in it: Config.Session, or nsrun commit, goes on with it. Closing
 // again does nothing.

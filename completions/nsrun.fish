@@ -323,11 +323,11 @@ function __nsrun_flags -a verb
 			'--stat	print how many lines were changed in which file'
 	case review
 		printf '%s\n' \
-			'--allow-special	commit setuid files, device nodes and the like too'
+			'--allow-special	commit setuid files, device nodes, FIFOs and the like too'
 	case commit
 		printf '%s\n' \
 			'--allow-exec	commit what would run later too: hooks, settings of editors and the like' \
-			'--allow-special	commit setuid files, device nodes and the like too' \
+			'--allow-special	commit setuid files, device nodes, FIFOs and the like too' \
 			'--exclude	leave out a path, a pattern, or a name in any directory (repeatable)' \
 			'--merge	where both changed a text, put both changes into it; with =PATH at that path only (repeatable)' \
 			'--ours	where both changed a file, leave the project\'s; with =PATH at that path only (repeatable)' \

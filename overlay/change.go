@@ -38,18 +38,18 @@ func (k Kind) Letter() byte {
 	return "?AMDT"[k]
 }
 
-// MarshalText returns what String does, so that JSON holds the name.
+// MarshalText returns what String does, so that JSON holds the name; of zero it is empty.
 func (k Kind) MarshalText() ([]byte, error) {
-	if k == 0 || int(k) >= len(kindNames) {
-		return nil, fmt.Errorf("no such kind of change: %d", k)
+	if k == 0 {
+		return nil, nil
 	}
-	return []byte(kindNames[k]), nil
+	return []byte(k.String()), nil
 }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads the name of a kind, or nothing.
 func (k *Kind) UnmarshalText(text []byte) error {
 	for i, name := range kindNames {
-		if name != "" && name == string(text) {
+		if name == string(text) {
 			*k = Kind(i)
 			return nil
 		}

@@ -43,8 +43,8 @@ type CommitOptions struct {
 	// does. One that means neither a change nor a conflict is ErrNoChange.
 	Choices []Choice
 
-	// AllowSpecial commits setuid and setgid files, files with capabilities and device
-	// nodes too. False: they are a *SpecialError, and nothing is done.
+	// AllowSpecial commits setuid and setgid files, files with capabilities, device
+	// nodes, and new FIFOs and sockets too. False: they are a *SpecialError, and nothing is done.
 	AllowSpecial bool
 
 	// AllowExec commits what runs later (Change.Runs) too. False: it is held back, and stays

@@ -114,7 +114,7 @@ func (d deed) do() error {
 	defer strike.End()
 	switch d.Do {
 	case "commit":
-		err = s.Commit(context.Background(), d.Paths...)
+		err = s.CommitWith(context.Background(), CommitOptions{Paths: d.Paths, AllowSpecial: true})
 	case "undo":
 		err = undoIt(s)
 	case "discard":

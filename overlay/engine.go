@@ -32,18 +32,18 @@ func (e Engine) String() string {
 	return engineNames[e]
 }
 
-// MarshalText returns what String does, so that JSON holds the name.
+// MarshalText returns what String does, so that JSON holds the name; of zero it is empty.
 func (e Engine) MarshalText() ([]byte, error) {
-	if e == 0 || int(e) >= len(engineNames) {
-		return nil, fmt.Errorf("no such engine: %d", e)
+	if e == 0 {
+		return nil, nil
 	}
-	return []byte(engineNames[e]), nil
+	return []byte(e.String()), nil
 }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads the name of an engine, or nothing.
 func (e *Engine) UnmarshalText(text []byte) error {
 	for i, name := range engineNames {
-		if name != "" && name == string(text) {
+		if name == string(text) {
 			*e = Engine(i)
 			return nil
 		}

@@ -62,6 +62,14 @@ var (
 	// large.
 	ErrNotText = errors.New("not both are texts of a moderate size")
 
+	// ErrBuiltOn is wrapped where other sessions were begun on this one, and still have
+	// changes: nothing may write to it, discard or remove it.
+	ErrBuiltOn = errors.New("other sessions build on it")
+
+	// ErrBaseKept is wrapped by a commit of a session that was begun on another one
+	// which is not committed.
+	ErrBaseKept = errors.New("commit that first")
+
 	// ErrMoved is wrapped when an object became another one while it was
 	// looked at.
 	ErrMoved = errors.New("changed while it was being looked at")
@@ -119,8 +127,8 @@ type Special struct {
 	Why  string
 }
 
-// SpecialError lists the setuid and setgid files, files with capabilities and
-// device nodes that a commit would have had to make. Nothing was committed.
+// SpecialError lists the setuid and setgid files, files with capabilities, device
+// nodes, FIFOs and sockets that a commit would have had to make. Nothing was committed.
 type SpecialError struct {
 	Specials []Special // in path order, never empty
 }

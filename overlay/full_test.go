@@ -96,7 +96,7 @@ func fullDisk() error {
 		}
 		f.Close()
 	}
-	first := s.Commit(context.Background())
+	first := s.CommitWith(context.Background(), CommitOptions{AllowSpecial: true})
 	after := view{}
 	if err := takeView(after, "0", root, ""); err != nil {
 		return err
@@ -128,7 +128,7 @@ func fullDisk() error {
 		return nil // nobody gives us more
 	}
 	if first != nil {
-		if err := s.Commit(context.Background()); err != nil {
+		if err := s.CommitWith(context.Background(), CommitOptions{AllowSpecial: true}); err != nil {
 			return fmt.Errorf("with room: %w", err)
 		}
 	}

@@ -325,7 +325,7 @@ func (c *cleaner) older(t time.Time, d time.Duration) bool {
 	return d < 0 || c.now.Sub(t) >= d
 }
 
-var errHeld = errors.New("another session was begun on it: that one is to be removed before it, or committed after it")
+var errHeld = fmt.Errorf("%w: they are to be removed before it, or committed after it", ErrBuiltOn)
 
 var errInterrupted = errors.New("something was interrupted in it, and could neither be finished nor taken back")
 

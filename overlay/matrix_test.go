@@ -214,10 +214,10 @@ func TestMatrix(t *testing.T) {
 					} else if len(paths) == 0 {
 						continue
 					}
-					if err := s.Commit(context.Background(), paths...); err != nil {
+					if err := s.CommitWith(context.Background(), CommitOptions{Paths: paths, AllowSpecial: true}); err != nil {
 						t.Errorf("commit %q: %v", paths, err)
 						for _, p := range paths {
-							_ = s.Commit(context.Background(), p) // all but that
+							_ = s.CommitWith(context.Background(), CommitOptions{Paths: []string{p}, AllowSpecial: true}) // all but that
 						}
 					}
 					views = append(views, w.see(t, roots...))

@@ -38,12 +38,7 @@ func (s State) String() string {
 }
 
 // MarshalText returns what String does, so that JSON holds the name.
-func (s State) MarshalText() ([]byte, error) {
-	if int(s) >= len(stateNames) {
-		return nil, fmt.Errorf("no such state: %d", uint8(s))
-	}
-	return []byte(stateNames[s]), nil
-}
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
 func (s *State) UnmarshalText(text []byte) error {

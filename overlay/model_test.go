@@ -231,7 +231,7 @@ func (m model) commit(s *Session, set changeSet, n int, done func() error) error
 	parts := m.parts
 	keep := n < len(m.runs)-1
 	if parts == 1 && !keep {
-		if err := s.Commit(ctx); err != nil {
+		if err := s.CommitWith(ctx, CommitOptions{AllowSpecial: true}); err != nil {
 			return err
 		}
 		return done()
@@ -248,14 +248,14 @@ func (m model) commit(s *Session, set changeSet, n int, done func() error) error
 	for len(paths) > 0 && s.State() == Kept {
 		k := 1 + r.IntN(1+2*len(paths)/parts)
 		k = min(k, len(paths))
-		err := s.Commit(ctx, paths[:k]...)
+		err := s.CommitWith(ctx, CommitOptions{Paths: paths[:k], AllowSpecial: true})
 		if errors.Is(err, ErrNoChange) && k == 1 { // it went with another one
 			paths = paths[1:]
 			continue
 		}
 		if errors.Is(err, ErrNoChange) {
 			for _, p := range paths[:k] {
-				if err := s.Commit(ctx, p); err != nil && !errors.Is(err, ErrNoChange) && !errors.Is(err, ErrEnded) {
+				if err := s.CommitWith(ctx, CommitOptions{Paths: []string{p}, AllowSpecial: true}); err != nil && !errors.Is(err, ErrNoChange) && !errors.Is(err, ErrEnded) {
 					return err
 				} else if err == nil {
 					if err := done(); err != nil {

@@ -361,12 +361,15 @@ func TestSpecials(t *testing.T) {
 	testenv.Leaks(t)
 	root := project(t, `printf 1 > f; mkdir d`)
 	s := create(t, root)
-	sandbox(t, s, `printf 2 > f; cp f suid; chmod 4755 suid; cp f sgid; chmod 2755 sgid; chmod 2755 d; mkdir n; cp suid n/s; chmod u+s n/s`)
-	want := []string{"n/s is setuid", "sgid is setgid", "suid is setuid"}
+	sandbox(t, s, `printf 2 > f; cp f suid; chmod 4755 suid; cp f sgid; chmod 2755 sgid; chmod 2755 d; mkdir n; cp suid n/s; chmod u+s n/s; mkfifo n/p; mkfifo p`)
+	if err := unix.Mknod(filepath.Join(s.Roots()[0].Upper, "n", "k"), unix.S_IFSOCK|0o600, 0); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"n/k is a socket", "n/p is a FIFO", "n/s is setuid", "p is a FIFO", "sgid is setgid", "suid is setuid"}
 	if os.Geteuid() == 0 {
 		err := unix.Mknod(filepath.Join(s.Roots()[0].Upper, "null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))
 		if err == nil {
-			want = slices.Insert(want, 1, "null is a device node")
+			want = slices.Insert(want, 3, "null is a device node")
 		}
 	}
 	before := look(t, root)
@@ -384,6 +387,19 @@ func TestSpecials(t *testing.T) {
 	}
 	wantSame(t, look(t, root), before)
 	commitAll(t, s, "f", "d")
+	if err := s.Commit(context.Background(), "p"); !errors.As(err, &se) || len(se.Specials) != 1 {
+		t.Errorf("a FIFO by its name: %v", err)
+	}
+	if err := s.CommitWith(context.Background(), CommitOptions{Paths: []string{"p", "n/k"}, AllowSpecial: true}); err != nil {
+		t.Error(err)
+	}
+	// One that is there already may change.
+	if err := os.Chmod(filepath.Join(s.Roots()[0].Upper, "p"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(context.Background(), "p"); err != nil {
+		t.Error(err)
+	}
 	st, err := os.Stat(filepath.Join(root, "d"))
 	if err != nil || st.Mode()&fs.ModeSetgid == 0 {
 		t.Errorf("directory: %v, %v", st.Mode(), err)

@@ -154,7 +154,7 @@ func (s *Session) checkBase(op string) error {
 	switch {
 	case err != nil:
 	case id != "" && state == Kept:
-		err = fmt.Errorf("it builds on session %s: commit that first", id)
+		err = fmt.Errorf("it builds on session %s: %w", id, ErrBaseKept)
 	case id != "" && state == Discarded:
 		err = fmt.Errorf("it builds on session %s, which was discarded", id)
 	default:
@@ -206,7 +206,7 @@ func (s *Session) checkDependents() error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	return fmt.Errorf("other sessions build on it: %s", shortList(list))
+	return fmt.Errorf("%w: %s", ErrBuiltOn, shortList(list))
 }
 
 // standOn begins s on the session that id names: its roots must be those of that one,

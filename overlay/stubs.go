@@ -93,9 +93,13 @@ type CommitOptions struct {
 	// does. One that means neither a change nor a conflict is ErrNoChange.
 	Choices []Choice
 
-	// AllowSpecial commits setuid and setgid files, files with capabilities and device
-	// nodes too. False: they are a *SpecialError, and nothing is done.
+	// AllowSpecial commits setuid and setgid files, files with capabilities, device
+	// nodes, and new FIFOs and sockets too. False: they are a *SpecialError, and nothing is done.
 	AllowSpecial bool
+
+	// AllowExec commits what runs later (Change.Runs) too. False: it is held back, and stays
+	// in the session, but for objects that Paths names, not by a pattern or a directory above.
+	AllowExec bool
 
 	// Progress is called now and then, from one goroutine. Nil: it is not.
 	Progress func(Progress)
@@ -406,12 +410,12 @@ func Recover(dir string) (r0 iter.Seq2[Recovered, error]) {
 	return
 }
 
-// MarshalText returns what String does, so that JSON holds the name.
+// MarshalText returns what String does, so that JSON holds the name; of zero it is empty.
 func (e Engine) MarshalText() ([]byte, error) {
-	if e == 0 || int(e) >= len(engineNames) {
-		return nil, fmt.Errorf("no such engine: %d", e)
+	if e == 0 {
+		return nil, nil
 	}
-	return []byte(engineNames[e]), nil
+	return []byte(e.String()), nil
 }
 
 // String returns "overlay", "tmpfs" or "copy".
@@ -422,10 +426,10 @@ func (e Engine) String() string {
 	return engineNames[e]
 }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads the name of an engine, or nothing.
 func (e *Engine) UnmarshalText(text []byte) error {
 	for i, name := range engineNames {
-		if name != "" && name == string(text) {
+		if name == string(text) {
 			*e = Engine(i)
 			return nil
 		}
@@ -520,6 +524,9 @@ func (*Session) Commit(ctx context.Context, paths ...string) (r0 error) {
 // objects are being written; once they are being renamed into place it is not
 // looked at any more.
 //
+// What runs later (Change.Runs) is held back, unless o says otherwise: Held tells. If
+// nothing else was chosen that is a *HeldError, and nothing is done.
+//
 // When no change is left the session is Committed; until then it is Kept, and Changes
 // yields the rest. Undo takes it back.
 func (*Session) CommitWith(ctx context.Context, o CommitOptions) (r0 error) {
@@ -575,6 +582,11 @@ func (*Session) DropScratch() (r0 error) {
 // ErrMoved. A side that has no regular file at this path is fs.ErrNotExist.
 func (*Session) File(c Change, side Side) (r0 *os.File, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.File")
+	return
+}
+
+// Held returns what the last CommitWith held back because it would run later.
+func (*Session) Held() (r0 []Change) {
 	return
 }
 
@@ -746,12 +758,7 @@ func (*Spare) Remove() (r0 error) {
 }
 
 // MarshalText returns what String does, so that JSON holds the name.
-func (s State) MarshalText() ([]byte, error) {
-	if int(s) >= len(stateNames) {
-		return nil, fmt.Errorf("no such state: %d", uint8(s))
-	}
-	return []byte(stateNames[s]), nil
-}
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // String returns "kept", "committed" or "discarded".
 func (s State) String() string {

@@ -292,7 +292,7 @@ func wantChanges(t testing.TB, s *Session, want ...string) {
 
 func commitAll(t testing.TB, s *Session, paths ...string) {
 	t.Helper()
-	if err := s.Commit(context.Background(), paths...); err != nil {
+	if err := s.CommitWith(context.Background(), CommitOptions{Paths: paths, AllowSpecial: true}); err != nil {
 		t.Fatal(err)
 	}
 }

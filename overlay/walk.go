@@ -273,6 +273,9 @@ func (w *walker) fill(n *node, kind Kind, path string) {
 	if n.hasUp && n.Special == "" {
 		n.Special = special(n.up)
 	}
+	if kind != Modified && kind != Deleted && n.Special == "" {
+		n.Special = endless(n.up)
+	}
 }
 
 // fillModified is fill for an object that both sides have with the same type; there
@@ -312,6 +315,18 @@ func special(st stat) string {
 	// On a directory the bit gives nobody anything: new files get its group.
 	case st.mode&unix.S_ISGID != 0 && typ != unix.S_IFDIR:
 		return "is setgid"
+	}
+	return ""
+}
+
+// endless says why a new object is none that programs expect: who reads it, as a build or a search
+// reads all files of a project, waits for somebody at the other end.
+func endless(st stat) string {
+	switch st.typ() {
+	case unix.S_IFIFO:
+		return "is a FIFO"
+	case unix.S_IFSOCK:
+		return "is a socket"
 	}
 	return ""
 }

@@ -48,7 +48,7 @@ func TestWays(t *testing.T) {
 				t.Fatal(err)
 			}
 			for round := range 2 {
-				if err := s.Commit(context.Background()); err != nil {
+				if err := s.CommitWith(context.Background(), CommitOptions{AllowSpecial: true}); err != nil {
 					t.Fatalf("commit %d: %v", round, err)
 				}
 				for _, l := range set.committed(w.see(t, roots...), seen, before, true) {

@@ -331,10 +331,12 @@ func (Kind) Letter() (r0 byte) {
 	return
 }
 
-// MarshalText returns what String does, so that JSON holds the name.
-func (Kind) MarshalText() (r0 []byte, r1 error) {
-	r1 = linuxonly.Error("project.Kind.MarshalText")
-	return
+// MarshalText returns what String does, so that JSON holds the name; of zero it is empty.
+func (k Kind) MarshalText() ([]byte, error) {
+	if k == 0 {
+		return nil, nil
+	}
+	return []byte(k.String()), nil
 }
 
 // String returns "added", "modified", "deleted" or "type".
@@ -342,10 +344,10 @@ func (Kind) String() (r0 string) {
 	return
 }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads the name of a kind, or nothing.
 func (k *Kind) UnmarshalText(data []byte) error {
 	for i, name := range kindNames {
-		if name != "" && name == string(data) {
+		if name == string(data) {
 			*k = Kind(i)
 			return nil
 		}

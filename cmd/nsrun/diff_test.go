@@ -123,7 +123,7 @@ func (w world) session(t testing.TB, script string) (patch, lacks string) {
 	if patch != "" {
 		w.must(t, "copy", patch, "git", "apply")
 	}
-	w.must(t, "p", "", nsrun, "commit", "-q")
+	w.must(t, "p", "", nsrun, "commit", "-q", "--allow-special")
 	return patch, lacks
 }
 

@@ -23,7 +23,7 @@ What is not marked stays in the session. ? lists all keys. Without a terminal,
 nsrun commit SESSION PATH… chooses.`
 
 func allowSpecialFlag(fs *flag.FlagSet, to *bool) {
-	fs.BoolVar(to, "allow-special", false, "commit setuid files, device nodes and the like too")
+	fs.BoolVar(to, "allow-special", false, "commit setuid files, device nodes, FIFOs and the like too")
 }
 
 func review(args []string) int {
