@@ -295,6 +295,13 @@ func (x *Execution) settle(gaveUp bool) error {
 		return err
 	}
 	switch {
+	case len(res.Changes) == 0 && after == Commit && !gaveUp && s.Retimed() > 0: // as make's stamps
+		if err := s.CommitWith(ctx, overlay.CommitOptions{}); err != nil {
+			return err
+		}
+		res.State = overlay.Committed
+		r.tidy()
+		return nil
 	case len(res.Changes) == 0 && !x.resumed && after != Keep:
 		return x.retire()
 	case len(res.Changes) == 0:

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -90,6 +91,8 @@ type Session struct {
 	// For tests: rename only as every file system can; stages in the project always;
 	// directories are never renamed.
 	plain, farStages, stiff bool
+
+	retimed atomic.Int64 // see Retimed
 
 	work sync.Mutex // held while changes are committed or thrown away
 

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -59,6 +60,8 @@ type node struct {
 type walkOptions struct {
 	twins []map[inode]twin // by root, to be filled; nil: not wanted
 	times bool             // nodes that are timeOnly, too
+	// retimed counts the files among those. Nil: nobody does.
+	retimed *atomic.Int64
 }
 
 // Changes yields what differs between the session and the project now: root
@@ -70,13 +73,20 @@ type walkOptions struct {
 // goes on behind it.
 func (s *Session) Changes() iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
-		for n, err := range s.nodes(walkOptions{}) {
+		var retimed atomic.Int64
+		for n, err := range s.nodes(walkOptions{retimed: &retimed}) {
 			if !yield(n.Change, err) {
 				return
 			}
 		}
+		s.retimed.Store(retimed.Load())
 	}
 }
+
+// Retimed is how many files the last complete walk of Changes met that differ in nothing but
+// their modification time. That is no change, but a commit takes it over. Zero: there was no
+// walk, or none.
+func (s *Session) Retimed() int { return int(s.retimed.Load()) }
 
 // An inode tells hard links apart from copies.
 type inode struct{ dev, ino uint64 }
@@ -94,7 +104,7 @@ func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {
 		runs := newRunsFinder(s)
 		defer runs.close()
 		for i := range s.roots {
-			w := walker{index: i, root: s.roots[i].Path, times: o.times}
+			w := walker{index: i, root: s.roots[i].Path, times: o.times, retimed: o.retimed}
 			w.yield = func(n node, err error) bool {
 				if err == nil {
 					runs.mark(&n, w.takeRepos())
@@ -191,6 +201,7 @@ type walker struct {
 	settled map[string]settled // by path, those that were committed
 	twins   map[inode]twin     // nil: not wanted
 	times   bool               // what differs in nothing but its time is wanted
+	retimed *atomic.Int64      // counts files of that kind; nil: nobody does
 	yield   func(node, error) bool
 
 	held []node // directories above that are changes if anything in them is one
@@ -281,6 +292,9 @@ func (w *walker) fill(n *node, kind Kind, path string) {
 // fillModified is fill for an object that both sides have with the same type; there
 // may be no change.
 func (w *walker) fillModified(n *node, path string) {
+	if w.retimed != nil && n.Aspects == 0 && !n.up.isDir() && n.up.mtime != n.low.mtime {
+		w.retimed.Add(1)
+	}
 	switch {
 	case n.Aspects != 0:
 	case w.times && n.up.mtime != n.low.mtime:

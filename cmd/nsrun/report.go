@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -190,7 +189,7 @@ func (r *runner) writeReport(status int) error {
 	}
 	rep := report{
 		Command: r.o.command, ExitCode: status, TimedOut: r.timedOut,
-		DurationMS: time.Since(r.began).Milliseconds(), Backend: "native", Missing: []string{},
+		DurationMS: r.took.Milliseconds(), Backend: "native", Missing: []string{},
 		Network: network{r.network.Mode, append([]netpolicy.Decision{}, r.network.Decisions...), r.network.Omitted, r.network.Rules, r.network.Refused},
 		Changes: changeReports(r.changes), Held: jsonform.HeldBack(r.held), Denied: []deniedReport{}, State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
 	}

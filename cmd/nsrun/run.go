@@ -234,7 +234,7 @@ func run(args []string) int {
 	if err != nil {
 		return fail(err)
 	}
-	r := &runner{o: o, began: time.Now(), state: overlay.Discarded.String(), registry: project.Open(project.Options{})}
+	r := &runner{o: o, state: overlay.Discarded.String(), registry: project.Open(project.Options{})}
 	if o.session != "" {
 		r.state = overlay.Kept.String()
 	}
@@ -291,7 +291,6 @@ func (r *runner) all() int {
 // runner is one `nsrun run`.
 type runner struct {
 	o       *runOptions
-	began   time.Time
 	given   map[string]string // folders as they were typed, by absolute path
 	signals chan os.Signal
 	before  *terminal // how the terminal was; nil: nothing is said on it
@@ -308,6 +307,7 @@ type runner struct {
 	held     []overlay.Change // that were not committed with the others
 	backups  []backupReport
 	network  nsrunlib.Network
+	took     time.Duration // from the start of the command to its end
 	refusal  refusal
 	signal   string
 	timedOut bool
@@ -619,7 +619,7 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 	if r.session == nil { // else Collect records
 		r.tell(res)
 	}
-	r.signal, r.network = res.SignalName(), res.Network
+	r.signal, r.network, r.took = res.SignalName(), res.Network, res.Duration
 	r.tellNetwork()
 	switch {
 	case res.TimedOut:
@@ -661,6 +661,15 @@ func (r *runner) finish(status int) error {
 	if len(r.changes) == 0 {
 		if r.o.session != "" {
 			return nil
+		}
+		if times := r.session.Retimed(); times > 0 && r.o.commit && status == 0 {
+			if err := r.session.CommitWith(context.Background(), overlay.CommitOptions{}); err != nil {
+				return err
+			}
+			r.state = overlay.Committed.String()
+			return nil
+		} else if times > 0 && !r.o.discard && !r.o.quiet {
+			say("nothing was changed but the time of %s, which --commit takes over", plural(times, "file"))
 		}
 		r.state = overlay.Discarded.String()
 		return r.drop()

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/testenv"
 )
@@ -82,6 +84,26 @@ func TestAsk(t *testing.T) {
 				t.Errorf("in the project: %v", s.has("new"))
 			}
 		})
+	}
+}
+
+// TestDuration: the report tells how long the command took, not how long somebody thought about
+// the question.
+func TestDuration(t *testing.T) {
+	started := time.Now()
+	s := atTerminal(t, "run", "--report", "../report.json", "--", "touch", "new")
+	s.Await("[c/d/K] ")
+	asked := time.Since(started)
+	time.Sleep(asked + 200*time.Millisecond) // what is thought takes longer than all before it
+	s.Type("d\n")
+	s.ends(t, 0)
+	b, err := os.ReadFile(filepath.Join(s.project, "../report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(b, &r); err != nil || r.DurationMS > asked.Milliseconds() {
+		t.Errorf("%d ms, and %s passed before the question: %v", r.DurationMS, asked, err)
 	}
 }
 
