@@ -29,8 +29,8 @@ func init() {
 		"calls": helpCalls, "loopback": helpLoopback, "trace": helpTrace, "tiocsti": helpTiocsti,
 		"files": helpFiles, "group": helpGroup, "chrooted": helpChrooted, "climb": helpClimb,
 		"hold": helpHold, "victim": helpVictim, "scan": helpScan, "abstract": helpAbstract,
-		"elevated": helpElevated,
-		"reaper":   helpReaper,
+		"elevated": helpElevated, "setid": helpSetID,
+		"reaper": helpReaper,
 	}
 }
 

@@ -118,19 +118,21 @@ func denyFilter(arch uint32, x32 bool) (f Filter) {
 	})
 	// A lease makes others who open the file wait.
 	arg(unix.SYS_FCNTL, 1, func() { deny(jeq, unix.F_SETLEASE, unix.EPERM) })
-	// Set-user-id files outlive the sandbox.
+	// Set-user-id files outlive the sandbox. A call that makes a file has no use for a set-group-id one either; chmod does,
+	// for directories.
 	arg(unix.SYS_FCHMOD, 1, func() { deny(jset, unix.S_ISUID, unix.EPERM) })
 	for _, nr := range [...]uint32{unix.SYS_FCHMODAT, sysFchmodat2} {
 		arg(nr, 2, func() { deny(jset, unix.S_ISUID, unix.EPERM) })
 	}
-	arg(unix.SYS_MKNODAT, 2, func() { deny(jset, unix.S_ISUID, unix.EPERM) })
+	const setID = unix.S_ISUID | unix.S_ISGID
+	arg(unix.SYS_MKNODAT, 2, func() { deny(jset, setID, unix.EPERM) })
 	creates := func(nr, flags, mode uint32) {
 		at := len(f)
 		add(jeq, 0, 0, nr)
 		add(ldAbs, 0, 0, dataArgs+8*flags)
-		add(jset, 0, 3, unix.O_CREAT)
+		add(jset, 0, 3, unix.O_CREAT|tmpfile)
 		add(ldAbs, 0, 0, dataArgs+8*mode)
-		add(jset, 0, 1, unix.S_ISUID)
+		add(jset, 0, 1, setID)
 		errno(unix.EPERM)
 		add(ret, 0, 0, retAllow)
 		f[at].Jf = uint8(len(f) - at - 1)
@@ -141,7 +143,11 @@ func denyFilter(arch uint32, x32 bool) (f Filter) {
 		case old.flags != 0:
 			creates(old.nr, old.flags, old.mode)
 		default:
-			arg(old.nr, old.mode, func() { deny(jset, unix.S_ISUID, unix.EPERM) })
+			bits := uint32(unix.S_ISUID)
+			if old.makes {
+				bits = setID
+			}
+			arg(old.nr, old.mode, func() { deny(jset, bits, unix.EPERM) })
 		}
 	}
 	arg(unix.SYS_CLONE, 0, func() { deny(jset, newNamespaces, unix.EPERM) })
@@ -178,11 +184,17 @@ const (
 )
 
 // oldCall is a call with a mode argument that newer architectures do not have.
-// flags is the argument with O_CREAT, 0 if there is none.
-type oldCall struct{ nr, flags, mode uint32 }
+// flags is the argument with O_CREAT, 0 if there is none; makes says that the call makes a file.
+type oldCall struct {
+	nr, flags, mode uint32
+	makes           bool
+}
+
+// tmpfile is O_TMPFILE without O_DIRECTORY, which it has in it.
+const tmpfile = unix.O_TMPFILE &^ unix.O_DIRECTORY
 
 // absentCalls fail with ENOSYS: libraries know what to do without them. clone3's
-// flags are in memory, where no filter can look.
+// flags, and openat2's mode, are in memory, where no filter can look.
 var absentCalls = [...]uint32{
-	unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+	unix.SYS_CLONE3, unix.SYS_OPENAT2, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 }

@@ -12,5 +12,5 @@ const (
 )
 
 var oldCalls = [...]oldCall{
-	{unix.SYS_CHMOD, 0, 1}, {unix.SYS_CREAT, 0, 1}, {unix.SYS_MKNOD, 0, 1}, {unix.SYS_OPEN, 1, 2},
+	{unix.SYS_CHMOD, 0, 1, false}, {unix.SYS_CREAT, 0, 1, true}, {unix.SYS_MKNOD, 0, 1, true}, {unix.SYS_OPEN, 1, 2, true},
 }

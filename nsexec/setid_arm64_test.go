@@ -1,0 +1,5 @@
+//go:build linux
+
+package nsexec_test
+
+var oldModeNumbers map[string]uintptr
