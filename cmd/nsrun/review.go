@@ -17,7 +17,8 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-const reviewHelp = `A list of the changes, and the diff of the one under the cursor. Space marks it
+const reviewHelp = `A list of the changes, and the diff of the one under the cursor. A new directory
+is one line until enter opens it. Space marks what is under the cursor
 to be committed, d to be dropped, which is for good; c does it, after a question.
 What is not marked stays in the session. ? lists all keys. Without a terminal,
 nsrun commit SESSION PATH… chooses.`
@@ -103,6 +104,7 @@ type reviewResult struct {
 	committed, dropped int
 	registered         bool             // something was committed
 	gone               []overlay.Change // what was dropped
+	details            []conflictDetail
 	err                error
 }
 
@@ -199,6 +201,7 @@ func (r *reviewer) loop() (end func() int) {
 			if res.err == nil || dying != 0 || res.committed+res.dropped > 0 || isPartial(res.err) || errors.Is(res.err, context.Canceled) {
 				return func() int { return r.report(res, dying) }
 			}
+			m.details = res.details
 			m.failed(res.err)
 		}
 	}
@@ -260,7 +263,7 @@ func (r *reviewer) apply() {
 	var ctx context.Context
 	ctx, r.cancel = context.WithCancel(context.Background())
 	o := overlay.CommitOptions{
-		Paths: choice.commit, Exclude: choice.exclude, Prefer: m.prefer, AllowSpecial: r.special, AllowExec: true,
+		Paths: choice.commit, Exclude: choice.exclude, Choices: m.choices, AllowSpecial: r.special, AllowExec: true,
 		Progress: func(p overlay.Progress) {
 			select {
 			case r.progress <- p:
@@ -275,6 +278,10 @@ func (r *reviewer) apply() {
 			if res.err = r.s.CommitWith(ctx, o); res.err == nil {
 				res.committed = commit
 				res.registered = true
+			} else if c, ok := errors.AsType[*overlay.ConflictError](res.err); ok {
+				for _, k := range c.Conflicts[:min(len(c.Conflicts), textsMost)] {
+					res.details = append(res.details, detail(r.s, k))
+				}
 			}
 		}
 		if len(choice.drop) > 0 && res.err == nil {
@@ -300,14 +307,7 @@ func (r *reviewer) report(res reviewResult, dying syscall.Signal) (status int) {
 	what := ""
 	if res.committed > 0 {
 		what = "committed " + plural(res.committed, "change")
-		switch r.model.prefer {
-		case overlay.Theirs:
-			what += " (conflicts: the session's)"
-		case overlay.Ours:
-			what += " (conflicts: the project's)"
-		case overlay.Merge:
-			what += " (conflicts: merged)"
-		}
+		what += r.model.decided()
 	}
 	if res.dropped > 0 {
 		if what != "" {

@@ -297,7 +297,7 @@ func TestReviewQuit(t *testing.T) {
 	for _, c := range []struct {
 		keys   string
 		status int
-	}{{"q", 0}, {" dq", 0}, {"\x03", 130}, {"ac\x03", 130}, {"ac\x1b", -1}} {
+	}{{"q", 0}, {" dq", 0}, {"\x03", 130}, {"ac\x03", 130}, {"=ac\x1b", -1}} {
 		t.Run(strconv.Quote(c.keys), func(t *testing.T) {
 			r := reviewing(t, reviewScript, reviewTree...)
 			r.shows("A dir/", "D gone/", "M mod", "A zlast", "commit 0, drop 0, keep 7")
@@ -330,12 +330,12 @@ func (r *reviewed) nsrun(args ...string) (string, error) {
 func TestReviewCommit(t *testing.T) {
 	r := reviewing(t, reviewScript, reviewTree...)
 	r.shows("> A dir/"[2:], "zlast")
-	r.Type(" ") // dir/ and all in it
+	r.Type("= ") // dir/ and all in it
 	r.shows("[+] A dir/", "[+] A dir/sub/two", "commit 4, drop 0, keep 3")
 	r.Type("G ")
 	r.shows("[+] A zlast", "+last")
 	r.Type("c")
-	r.shows("commit 5, drop 0, keep 2?", "A dir/sub/two", "y yes")
+	r.shows("commit 5, drop 0, keep 2?", "A dir/ (and 3 below)", "y yes")
 	r.Type("x")
 	r.Type("y")
 	r.ended(0)
@@ -366,7 +366,7 @@ func (r *reviewed) content(name string) string {
 func TestReviewDrop(t *testing.T) {
 	r := reviewing(t, reviewScript, reviewTree...)
 	r.shows("A zlast")
-	r.Type("jd/gone\r d/mod\rgjd\x1b")
+	r.Type("=jd/gone\r d/mod\rgjd\x1b")
 	r.shows("[~] A dir/", "[-] A dir/one", "[-] D gone/", "[-] M mod", "[ ] A zlast")
 	r.Type("/zl\r ")
 	r.shows("[+] A zlast")
@@ -389,7 +389,7 @@ func TestReviewDrop(t *testing.T) {
 	}
 	// And the rest: then there is nothing left.
 	r2 := reviewIn(t, filepath.Dir(r.cmd.Path), filepath.Dir(r.project), r.cmd.Env)
-	r2.shows("A dir/sub/two")
+	r2.shows("A dir/ (and 2 below)")
 	r2.Type("dcy")
 	r2.ended(0)
 	r2.Await("nsrun: dropped 3 changes of ")
@@ -555,6 +555,7 @@ func TestReviewPaste(t *testing.T) {
 func TestReviewResize(t *testing.T) {
 	r := reviewing(t, reviewScript, reviewTree...)
 	r.shows("A zlast", "q quit")
+	r.Type("=")
 	for _, size := range [][2]int{{120, 30}, {200, 60}, {40, 10}, {20, 5}, {7, 3}, {3, 2}, {1, 1}, {80, 24}} {
 		r.resize(size[0], size[1])
 		want := "[ ] A dir/"

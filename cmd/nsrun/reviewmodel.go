@@ -31,9 +31,13 @@ type reviewRow struct {
 	name  string // as it is shown, not escaped yet
 	end   int    // the row behind what lies in this directory
 	group bool   // a new directory with something in it, which has the mark of that
+	open  bool   // what is in the group has lines of its own
 	mark  mark   // not used for groups
 	match bool   // the filter is met
 }
+
+// A tally says how many rows that are no groups there are before a row, and how many of these have which mark.
+type tally struct{ rows, commit, drop int }
 
 // reviewModel is the whole state.
 type reviewModel struct {
@@ -42,9 +46,10 @@ type reviewModel struct {
 	width, height int
 
 	rows   []reviewRow
-	shown  []int // rows that are in the list
-	cursor int   // in shown
-	top    int   // in shown, the first in the window
+	tally  []tally // by row, and one more; nil: marks have changed
+	shown  []int   // rows that are in the list
+	cursor int     // in shown
+	top    int     // in shown, the first in the window
 
 	inDiff   bool // keys move the diff
 	diff     *diffText
@@ -61,7 +66,8 @@ type reviewModel struct {
 	busy    string      // what is being done; empty: nothing is
 	message string      // one line, until the next key
 
-	prefer overlay.Preference // for the next commit
+	choices []overlay.Choice // for the next commit
+	details []conflictDetail // of the conflicts that the last one met
 }
 
 // reviewAction is what a key asks of the driver.
@@ -146,22 +152,44 @@ func (m *reviewModel) markOf(i int) mark {
 	if !m.rows[i].group {
 		return m.rows[i].mark
 	}
-	first := true
-	var got mark
-	for _, r := range m.rows[i+1 : m.rows[i].end] {
-		switch {
-		case r.group:
-		case first:
-			got, first = r.mark, false
-		case r.mark != got:
-			return markMixed
-		}
+	switch in := m.in(i); {
+	case in.commit == in.rows:
+		return markCommit
+	case in.drop == in.rows:
+		return markDrop
+	case in.commit+in.drop > 0:
+		return markMixed
 	}
-	return got
+	return markKeep
+}
+
+// in counts what is in a directory.
+func (m *reviewModel) in(i int) tally {
+	if m.tally == nil {
+		m.tally = make([]tally, len(m.rows)+1)
+		var t tally
+		for k, r := range m.rows {
+			m.tally[k] = t
+			if r.group {
+				continue
+			}
+			t.rows++
+			switch r.mark {
+			case markCommit:
+				t.commit++
+			case markDrop:
+				t.drop++
+			}
+		}
+		m.tally[len(m.rows)] = t
+	}
+	a, b := m.tally[i+1], m.tally[m.rows[i].end]
+	return tally{b.rows - a.rows, b.commit - a.commit, b.drop - a.drop}
 }
 
 // setMark marks a row, and all in it if it is a group.
 func (m *reviewModel) setMark(i int, to mark) {
+	m.tally = nil
 	if !m.rows[i].group {
 		m.rows[i].mark = to
 		return
@@ -173,6 +201,7 @@ func (m *reviewModel) setMark(i int, to mark) {
 
 // toggleAll chooses all that the filter shows and nobody dropped, or none of it.
 func (m *reviewModel) toggleAll() {
+	m.tally = nil
 	to := markKeep
 	var list []int
 	for i, r := range m.rows {
@@ -213,17 +242,13 @@ func (m *reviewModel) counts() (commit, drop, keep int) {
 // groupFate is what becomes of the new directory itself: it is made as soon as
 // something in it is committed, and dropped only with all that is in it.
 func (m *reviewModel) groupFate(i int) mark {
-	all := markDrop
-	for _, r := range m.rows[i+1 : m.rows[i].end] {
-		switch {
-		case r.group:
-		case r.mark == markCommit:
-			return markCommit
-		case r.mark != markDrop:
-			all = markKeep
-		}
+	switch in := m.in(i); {
+	case in.commit > 0:
+		return markCommit
+	case in.drop == in.rows:
+		return markDrop
 	}
-	return all
+	return markKeep
 }
 
 // reviewChoice is what is to be done, in terms of package overlay.
@@ -282,28 +307,71 @@ func literal(p string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `{`, `\{`, `\`, `\\`).Replace(p)
 }
 
-// refilter makes the list anew. Deletions are in it always. The cursor goes to the row
-// at, or the next one that the filter meets.
+// refilter makes the list anew: what the filter meets, and deletions always; without one, all but what is in new
+// directories that are closed. The cursor goes to the row at, or the next one that the filter meets, or the directory
+// that hides it.
 func (m *reviewModel) refilter(at int) {
 	m.shown = m.shown[:0]
 	m.cursor = 0
 	fold := strings.IndexFunc(m.filter, unicode.IsUpper) < 0
-	found := false
+	found, closed := false, 0 // rows before closed are in a directory that is
 	for i := range m.rows {
 		r := &m.rows[i]
 		name := r.name
-		if fold {
+		if m.filter != "" && fold {
 			name = strings.ToLower(name)
 		}
-		r.match = strings.Contains(name, m.filter)
+		r.match = m.filter == "" || strings.Contains(name, m.filter)
+		if m.filter == "" {
+			if i < closed && !m.own(i) {
+				continue
+			}
+			if r.group && !r.open && i >= closed {
+				closed = r.end
+			}
+		}
 		if r.match && !found {
-			m.cursor, found = len(m.shown), i >= at
+			m.cursor, found = len(m.shown), i >= at || m.filter == "" && i < at && at < closed && !m.own(at)
 		}
 		if r.match || r.Kind == overlay.Deleted {
 			m.shown = append(m.shown, i)
 		}
 	}
 	m.settle()
+}
+
+// own reports whether a row has a line of its own even in a directory that is closed.
+func (m *reviewModel) own(i int) bool { return m.rows[i].Special != "" || m.rows[i].Runs != "" }
+
+// plain is how many rows follow a directory that are in it and have no line of their own while it is closed.
+func (m *reviewModel) plain(i int) int {
+	n := i + 1
+	for n < m.rows[i].end && !m.own(n) {
+		n++
+	}
+	return n - i - 1
+}
+
+// unfold opens or closes the new directory under the cursor, and reports whether it is one.
+func (m *reviewModel) unfold() bool {
+	i := m.current()
+	if i < 0 || !m.rows[i].group || m.filter != "" {
+		return false
+	}
+	m.rows[i].open = !m.rows[i].open
+	m.refilter(i)
+	return true
+}
+
+// unfoldAll opens or closes all new directories.
+func (m *reviewModel) unfoldAll(open bool) {
+	at := max(m.current(), 0)
+	for i := range m.rows {
+		m.rows[i].open = open && m.rows[i].group
+	}
+	if m.filter == "" {
+		m.refilter(at)
+	}
 }
 
 // jump goes to the next row that the filter meets, or the one before.
@@ -379,8 +447,14 @@ func (m *reviewModel) anyKey(k screen.Key) reviewAction {
 		return actQuit
 	case "?":
 		m.page = helpPage()
-	case "tab", "shift-tab", "enter":
+	case "enter":
+		if m.inDiff || !m.unfold() {
+			m.inDiff = !m.inDiff
+		}
+	case "tab", "shift-tab":
 		m.inDiff = !m.inDiff
+	case "=", "-":
+		m.unfoldAll(k == "=")
 	case "esc":
 		switch {
 		case m.inDiff:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -31,6 +32,13 @@ func reviewChanges(lines ...string) []overlay.Change {
 		list = append(list, c)
 	}
 	return list
+}
+
+// openReview is a review in which all directories are open.
+func openReview(lines ...string) *reviewModel {
+	m := newReview("id", reviewChanges(lines...), false)
+	m.unfoldAll(true)
+	return m
 }
 
 // press types: a character is a key, and so is a name in <>.
@@ -74,7 +82,7 @@ func TestReviewKeys(t *testing.T) {
 		{"j g ", "Cccckkk"}, {"d", "Ddddkkk"}, {"jd", "~Dkkkkk"}, {"du", "Kkkkkkk"}, {" jd", "~Dcckkk"},
 		{"a", "Ccccccc"}, {"aa", "Kkkkkkk"}, {"Gda", "ccccccD"}, {"Gdaa", "kkkkkkD"}, {"j a", "cCccccc"},
 		{"Gd ", "kkkkkkC"}, {"G d", "kkkkkkD"}, {"G u", "kkkkkkK"},
-		{"<tab>jjj", "Kkkkkkk"}, {"<enter> ", "Cccckkk"}, {"<tab><tab>j", "kKkkkkk"},
+		{"<tab>jjj", "Kkkkkkk"}, {"<tab> ", "Cccckkk"}, {"<tab><tab>j", "kKkkkkk"},
 		{"/new", "kK"}, {"/new<enter>j ", "kC"}, {"/new<enter>ag ", "Cc"}, {"/new<enter>a<esc>", "kkkkkkC"}, {"/new<esc>", "Kkkkkkk"}, {"/NEW", "K"},
 		{"/o<enter>", "Kkkk"}, {"/o<enter>n", "kKkk"}, {"/o<enter>N", "kkkK"}, {"/mod<enter>gn", "kK"}, {"/mod<enter>nn", "kK"},
 		{"/x<backspace><enter>", "Kkkkkkk"}, {"/<backspace>j", "kKkkkkk"}, {"/sub<enter>a<esc>", "~kCckkk"}, {"jj/dir<enter>", "kkKkk"},
@@ -82,7 +90,7 @@ func TestReviewKeys(t *testing.T) {
 		{"n", "Kkkkkkk"}, {"?q", "Kkkkkkk"}, {"?jj<esc>j", "kKkkkkk"},
 		{"acn", "Ccccccc"}, {"ac<esc>j", "cCccccc"}, {"c", "Kkkkkkk"},
 	} {
-		m := newReview("id", reviewChanges(reviewTestList...), false)
+		m := openReview(reviewTestList...)
 		press(m, c.keys)
 		if got := marks(m); got != c.want {
 			t.Errorf("%q: %s, want %s", c.keys, got, c.want)
@@ -100,16 +108,62 @@ func TestReviewActions(t *testing.T) {
 		{"c", actNone}, {"cy", actNone}, {"y", actNone}, {" c", actNone}, {" cy", actApply}, {" c<enter>", actNone},
 		{" c<enter>y", actApply}, {" cny", actNone}, {"dcy", actApply}, {" c<space>y", actApply},
 	} {
-		m := newReview("id", reviewChanges(reviewTestList...), false)
+		m := openReview(reviewTestList...)
 		if got := press(m, c.keys); got != c.want {
 			t.Errorf("%q: action %d, want %d", c.keys, got, c.want)
 		}
 	}
 }
 
+// TestReviewFolds: a new directory is one line until it is opened, but for what is special in it.
+func TestReviewFolds(t *testing.T) {
+	list := []string{"A dir/", "A dir/one", "A dir/sub/", "A dir/sub/two", "A dir/sub/x", "M mod", "T was/", "A was/in", "A z/"}
+	for _, c := range []struct{ keys, want, marks string }{
+		{"", "dir/ mod was/ z/", "Kkkk"},
+		{"<enter>", "dir/ dir/one dir/sub/ mod was/ z/", "Kkkkkk"},
+		{"<enter>jj<enter>", "dir/ dir/one dir/sub/ dir/sub/two dir/sub/x mod was/ z/", "kkKkkkkk"},
+		{"<enter><enter>", "dir/ mod was/ z/", "Kkkk"},
+		{"=", "dir/ dir/one dir/sub/ dir/sub/two dir/sub/x mod was/ was/in z/", "Kkkkkkkkk"},
+		{"=jjj-", "dir/ mod was/ z/", "Kkkk"},
+		{"=<end>kk-", "dir/ mod was/ z/", "kkKk"},
+		{" ", "dir/ mod was/ z/", "Ckkk"},
+		{" <enter>j ", "dir/ dir/one dir/sub/ mod was/ z/", "~Kckkk"},
+		{" <enter>j -", "dir/ mod was/ z/", "#kkk"},
+		{"<enter>jd<enter>", "dir/ dir/one dir/sub/ mod was/ z/", "~Dkkkk"},
+		{"jjd", "dir/ mod was/ z/", "kkDk"},
+		{"a", "dir/ mod was/ z/", "Cccc"},
+		{"/two<enter>", "dir/sub/two", "K"},
+		{"/two<enter> <esc>", "dir/ mod was/ z/", "#kkk"},
+		{"/sub<enter><enter>", "dir/sub/ dir/sub/two dir/sub/x", "Kkk"},
+		{"j<enter><tab>", "dir/ mod was/ z/", "kKkk"},
+	} {
+		m := newReview("id", reviewChanges(list...), false)
+		press(m, c.keys)
+		var names []string
+		for _, i := range m.shown {
+			names = append(names, m.rows[i].name)
+		}
+		if got := strings.Join(names, " "); got != c.want || marks(m) != c.marks {
+			t.Errorf("%q: %s %s, want %s %s", c.keys, got, marks(m), c.want, c.marks)
+		}
+	}
+	changes := reviewChanges(list...)
+	changes[3].Special = "is setuid"
+	m := newReview("id", changes, false)
+	m.resize(60, 20)
+	press(m, "a")
+	if text := seen(m); !strings.Contains(text, "[+] A dir/ (and 4 below)\n[+] A dir/sub/two (is setuid)\n[+] M mod\n") {
+		t.Errorf("the list:\n%s", text)
+	}
+	press(m, "c")
+	if text := seen(m); !strings.Contains(text, "  A dir/ (and 2 below)\n  A dir/sub/two (is setuid)\n  A dir/sub/x\n") {
+		t.Errorf("the question:\n%s", text)
+	}
+}
+
 // TestReviewBusy: while something is done, no key does anything but stop it.
 func TestReviewBusy(t *testing.T) {
-	m := newReview("id", reviewChanges(reviewTestList...), false)
+	m := openReview(reviewTestList...)
 	press(m, "acy")
 	m.busy = "committing"
 	for _, k := range []string{"q", "d", "y", "c", "/", "?", "t"} {
@@ -158,7 +212,7 @@ func TestReviewChoice(t *testing.T) {
 	} {
 		m := newReview("id", reviewChanges(strings.Split(c.list, ",")...), false)
 		for i := range m.rows {
-			if !m.rows[i].group {
+			if m.tally = nil; !m.rows[i].group {
 				m.rows[i].mark = mark(strings.IndexByte("kcd", c.marks[i]))
 			}
 		}
@@ -185,27 +239,35 @@ func TestReviewChoice(t *testing.T) {
 func TestReviewFails(t *testing.T) {
 	conflict := &overlay.ConflictError{Conflicts: []overlay.Conflict{{Root: "/p", Path: "mod", Why: "was changed",
 		Project: overlay.Version{Exists: true, Mode: 0o644, Size: 5}}}}
+	two := &overlay.ConflictError{Conflicts: []overlay.Conflict{conflict.Conflicts[0], {Root: "/p", Path: "new", Why: "was made"}}}
 	special := &overlay.SpecialError{Specials: []overlay.Special{{Root: "/p", Path: "new", Why: "is setuid"}}}
 	for _, c := range []struct {
 		err    error
 		shows  []string
 		keys   string
 		want   reviewAction
-		prefer overlay.Preference
+		prefer string
 		marks  string
 	}{
-		{conflict, []string{"1 conflict", "mod was changed", "ours", "theirs", "5 bytes", "nothing\n"}, "t", actApply, overlay.Theirs, "Ccccccc"},
-		{conflict, nil, "o", actApply, overlay.Ours, "Ccccccc"},
-		{conflict, nil, "m", actApply, overlay.Merge, "Ccccccc"},
-		{conflict, nil, "q", actNone, overlay.Refuse, "Ccccccc"},
-		{conflict, nil, "xy", actNone, overlay.Refuse, "Ccccccc"},
-		{conflict, nil, "tc", actNone, overlay.Refuse, "Ccccccc"},
-		{special, []string{"new is setuid", "--allow-special"}, "u", actNone, overlay.Refuse, "Cccccck"},
-		{special, nil, "q", actNone, overlay.Refuse, "Ccccccc"},
-		{errors.New("disk full\x1b[2J"), []string{"nothing was done", `disk full\x1b[2J`}, "q", actNone, overlay.Refuse, "Ccccccc"},
+		{conflict, []string{"1 conflict", "mod was changed", "ours", "theirs", "5 bytes", "nothing\n"}, "t", actApply, "mod theirs", "Ccccccc"},
+		{conflict, nil, "o", actApply, "mod ours", "Ccccccc"},
+		{conflict, nil, "m", actApply, "mod merge", "Ccccccc"},
+		{conflict, nil, "q", actNone, "", "Ccccccc"},
+		{conflict, nil, "xy", actNone, "", "Ccccccc"},
+		{conflict, nil, "tc", actNone, "", "Ccccccc"},
+		{two, []string{"2 conflicts", "[?] mod", "[?] new", "line 3"}, "t", actNone, "", "Ccccccc"},
+		{two, nil, "tm", actApply, "mod theirs new merge", "Ccccccc"},
+		{two, nil, "jokt", actApply, "mod theirs new ours", "Ccccccc"},
+		{two, nil, "tkuto", actApply, "mod theirs new ours", "Ccccccc"},
+		{two, nil, "tjjkO", actApply, "mod ours new ours", "Ccccccc"},
+		{two, nil, "tq", actNone, "", "Ccccccc"},
+		{special, []string{"new is setuid", "--allow-special"}, "u", actNone, "", "Cccccck"},
+		{special, nil, "q", actNone, "", "Ccccccc"},
+		{errors.New("disk full\x1b[2J"), []string{"nothing was done", `disk full\x1b[2J`}, "q", actNone, "", "Ccccccc"},
 	} {
-		m := newReview("id", reviewChanges(reviewTestList...), false)
+		m := openReview(reviewTestList...)
 		press(m, "acy")
+		m.details = []conflictDetail{{lines: []string{"line 3 was x"}}}
 		m.failed(c.err)
 		text := seen(m)
 		for _, want := range c.shows {
@@ -213,8 +275,13 @@ func TestReviewFails(t *testing.T) {
 				t.Errorf("%v: %q is not in\n%s", c.err, want, text)
 			}
 		}
-		if got := press(m, c.keys); got != c.want || m.prefer != c.prefer || marks(m) != c.marks {
-			t.Errorf("%v, %q: action %d, preference %d, marks %s", c.err, c.keys, got, m.prefer, marks(m))
+		got := press(m, c.keys)
+		var chosen []string
+		for _, k := range m.choices {
+			chosen = append(chosen, filepath.Base(k.Path), preferNames[k.Prefer])
+		}
+		if text := strings.Join(chosen, " "); got != c.want || text != c.prefer || marks(m) != c.marks {
+			t.Errorf("%v, %q: action %d, choices %q, marks %s", c.err, c.keys, got, text, marks(m))
 		}
 	}
 }
@@ -229,6 +296,7 @@ func seen(m *reviewModel) string {
 
 func TestReviewView(t *testing.T) {
 	m := newReview("20260102T030405Z-abcdefgh", reviewChanges(reviewTestList...), false)
+	m.unfoldAll(true)
 	m.resize(40, 12)
 	d := &diffText{}
 	d.add([]byte("diff --git a/dir b/dir\n--- a/dir\n+++ b/dir\n@@ -1 +1 @@\n-old\n+new\ttab\n"))
@@ -343,6 +411,7 @@ func BenchmarkReviewScroll(b *testing.B) {
 	}
 	changes[0] = overlay.Change{Kind: overlay.Added, Root: "/p", Path: "d", Mode: fs.ModeDir | 0o755}
 	m := newReview("id", changes, false)
+	m.unfoldAll(true)
 	m.resize(200, 60)
 	d := &diffText{}
 	d.add(bytes.Repeat([]byte("+a line of a file as there are many\n"), 100_000))

@@ -20,6 +20,9 @@ type reviewPage struct {
 	keys  string // for the last line
 	press func(m *reviewModel, k screen.Key) reviewAction
 	top   int
+
+	// first is asked about each key before it scrolls. Nil: nobody is.
+	first func(m *reviewModel, k screen.Key) (a reviewAction, ok bool)
 }
 
 // pageLine is a line of a page. What is in it may be hostile.
@@ -36,6 +39,11 @@ func (m *reviewModel) pageHeight() int { return max(m.height-2, 1) }
 
 func (m *reviewModel) pageKey(k screen.Key) reviewAction {
 	p := m.page
+	if p.first != nil {
+		if a, ok := p.first(m, k); ok {
+			return a
+		}
+	}
 	if scroll(k, &p.top, m.pageHeight(), len(p.lines)) {
 		return actNone
 	}
@@ -57,7 +65,9 @@ func helpPage() *reviewPage {
 		"j k, arrows        move, or scroll the diff when that has the keys",
 		"g G, Home End      to the first, to the last",
 		"PgUp PgDn          a page",
-		"tab, enter         from the list to the diff and back",
+		"tab                from the list to the diff and back",
+		"enter              open or close a new directory; else as tab",
+		"= -                open all new directories, close all",
 		"J K                scroll the diff by a line",
 		"ctrl-d ctrl-u      scroll the diff by half a page",
 		"h l, left right    look at the rest of long lines",
@@ -101,7 +111,7 @@ func (m *reviewModel) confirm() {
 		m.message = problem
 		return
 	}
-	m.prefer = overlay.Refuse
+	m.choices = nil
 	p := &reviewPage{title: fmt.Sprintf("commit %d, drop %d, keep %d?", commit, drop, keep), keys: "y yes   n no"}
 	p.press = func(m *reviewModel, k screen.Key) reviewAction {
 		switch k {
@@ -116,14 +126,20 @@ func (m *reviewModel) confirm() {
 	section := func(title string, want mark, style screen.Style) {
 		p.add(screen.Bold, "%s", title)
 		for _, deletions := range [...]bool{true, false} {
-			for i := range m.rows {
+			for i := 0; i < len(m.rows); i++ {
 				r := &m.rows[i]
-				got := r.mark
+				got, note := r.mark, ""
 				if r.group {
 					got = m.groupFate(i)
+					if n := m.plain(i); got == want && m.markOf(i) == want && n > 0 {
+						note = fmt.Sprintf(" (and %d below)", n)
+					}
 				}
 				if got == want && (r.Kind == overlay.Deleted) == deletions {
-					p.add(style, "  %c %s%s", r.Kind.Letter(), r.name, r.note())
+					p.add(style, "  %c %s%s%s", r.Kind.Letter(), r.name, r.note(), note)
+				}
+				if note != "" {
+					i += m.plain(i)
 				}
 			}
 		}
@@ -143,7 +159,6 @@ func (m *reviewModel) confirm() {
 // failed is told why a commit did nothing.
 func (m *reviewModel) failed(err error) {
 	m.busy = ""
-	m.prefer = overlay.Refuse
 	m.diff, m.diffOf = nil, -1 // somebody may have changed it meanwhile
 	if c, ok := errors.AsType[*overlay.ConflictError](err); ok {
 		m.page = m.conflictPage(c.Conflicts)
@@ -154,34 +169,6 @@ func (m *reviewModel) failed(err error) {
 		m.page.add(screen.Red, "%v", err)
 	}
 	m.settle()
-}
-
-// conflictPage lists both sides of what both sides changed.
-func (m *reviewModel) conflictPage(list []overlay.Conflict) *reviewPage {
-	p := &reviewPage{
-		title: "nothing was done: " + plural(len(list), "conflict"),
-		keys:  "t theirs, the session's   o ours, the project's   m merge   q back",
-	}
-	for _, c := range list {
-		p.add(screen.Bold, "%s %s", m.pathText(c.Root, c.Path), c.Why)
-		p.add(0, "  ours, the project's    %s", versionText(c.Project))
-		p.add(0, "  theirs, the session's  %s", versionText(c.Session))
-	}
-	p.press = func(m *reviewModel, k screen.Key) reviewAction {
-		switch k {
-		case "t":
-			m.prefer = overlay.Theirs
-		case "o":
-			m.prefer = overlay.Ours
-		case "m":
-			m.prefer = overlay.Merge
-		default:
-			return back(m, k)
-		}
-		m.page = nil
-		return actApply
-	}
-	return p
 }
 
 // specialPage lists what is committed only if that was asked for.
@@ -206,6 +193,7 @@ func (m *reviewModel) specialPage(list []overlay.Special) *reviewPage {
 				r.mark = markKeep
 			}
 		}
+		m.tally = nil
 		m.page = nil
 		m.message = plural(len(list), "change") + " unmarked"
 		return actNone

@@ -199,6 +199,9 @@ func (m *reviewModel) rowLine(at, width int) screen.Line {
 		return line
 	}
 	note := r.note()
+	if r.group && !r.open && m.filter == "" {
+		note = fmt.Sprintf(" (and %d below)", r.end-i-1) + note
+	}
 	room := width - before
 	name := screen.FitEnd(r.name, all, max(room-len(note), min(room, 12)))
 	line = append(line, name...)

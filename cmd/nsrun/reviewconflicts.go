@@ -1,0 +1,124 @@
+//go:build linux
+
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/nsrun/nsrun/internal/screen"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// The page of `nsrun review` on which conflicts are decided, one by one or all at once.
+
+// reviewConflict is a conflict, and what is to be done about it.
+type reviewConflict struct {
+	overlay.Conflict
+	lines  []string           // what more there is to tell
+	prefer overlay.Preference // Refuse: that is not decided
+}
+
+// preferNames are what decisions are called.
+var preferNames = [...]string{overlay.Refuse: "?", overlay.Theirs: "theirs", overlay.Ours: "ours", overlay.Merge: "merge"}
+
+// conflictPage lists both sides of what both sides changed.
+func (m *reviewModel) conflictPage(list []overlay.Conflict) *reviewPage {
+	all := make([]reviewConflict, len(list))
+	for i, c := range list {
+		all[i] = reviewConflict{Conflict: c}
+		if i < len(m.details) {
+			all[i].lines = m.details[i].lines
+		}
+	}
+	at := 0
+	p := &reviewPage{title: "nothing was done: " + plural(len(list), "conflict")}
+	p.keys = "t theirs, the session's   o ours, the project's   m merge   q back"
+	if len(list) > 1 {
+		p.keys = "t theirs, the session's   o ours, the project's   m merge   T O M all   j k move   q back"
+	}
+	show := func() {
+		p.lines = p.lines[:0]
+		first, last := 0, 0
+		for i, c := range all {
+			style := screen.Bold
+			if i == at {
+				first = len(p.lines)
+				style = screen.Reverse
+			}
+			p.add(style, "[%s] %s %s", preferNames[c.prefer], m.pathText(c.Root, c.Path), c.Why)
+			if c.Index == "" {
+				p.add(0, "  ours, the project's    %s", versionText(c.Project))
+				p.add(0, "  theirs, the session's  %s", versionText(c.Session))
+			}
+			for _, line := range c.lines {
+				p.add(0, "  %s", line)
+			}
+			if i == at {
+				last = len(p.lines)
+			}
+		}
+		p.top = max(min(p.top, first), min(last-m.pageHeight(), first))
+	}
+	show()
+	decide := func() reviewAction {
+		for i := range all {
+			if all[i].prefer == overlay.Refuse {
+				at = i
+				show()
+				return actNone
+			}
+		}
+		for _, c := range all {
+			m.choices = append(m.choices, overlay.Choice{Path: filepath.Join(c.Root, literal(c.Path)), Prefer: c.prefer})
+		}
+		m.page = nil
+		return actApply
+	}
+	keys := map[screen.Key]overlay.Preference{"t": overlay.Theirs, "o": overlay.Ours, "m": overlay.Merge}
+	allKeys := map[screen.Key]overlay.Preference{"T": overlay.Theirs, "O": overlay.Ours, "M": overlay.Merge}
+	p.first = func(m *reviewModel, k screen.Key) (reviewAction, bool) {
+		if prefer, ok := keys[k]; ok {
+			all[at].prefer = prefer
+			return decide(), true
+		}
+		if prefer, ok := allKeys[k]; ok {
+			for i := range all {
+				all[i].prefer = prefer
+			}
+			return decide(), true
+		}
+		switch k {
+		case "j", "down":
+			at = min(at+1, len(all)-1)
+		case "k", "up":
+			at = max(at-1, 0)
+		case "u":
+			all[at].prefer = overlay.Refuse
+		default:
+			return actNone, false
+		}
+		show()
+		return actNone, true
+	}
+	p.press = back
+	return p
+}
+
+// decided tells how conflicts were decided; empty: there were none.
+func (m *reviewModel) decided() string {
+	if len(m.choices) == 0 {
+		return ""
+	}
+	for _, c := range m.choices {
+		if c.Prefer != m.choices[0].Prefer {
+			return " (conflicts: as chosen)"
+		}
+	}
+	switch m.choices[0].Prefer {
+	case overlay.Theirs:
+		return " (conflicts: the session's)"
+	case overlay.Ours:
+		return " (conflicts: the project's)"
+	}
+	return " (conflicts: merged)"
+}
