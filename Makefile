@@ -12,7 +12,7 @@
 # make cross   arm64, and other systems: compiles, and is vetted
 # make generate
 #              the man page and the completions, from the tables; the kernel's programs,
-#              from C; the stubs for other systems, from what is exported on Linux
+#              from C; the launcher's image; the stubs for other systems, from what is exported on Linux
 # make install, make uninstall
 #              what was built, below DESTDIR and PREFIX; make install-bwrap: a link
 #              to it that is called bwrap
@@ -76,6 +76,7 @@ generate: build stubs
 	cd netpolicy/cgroup && GOPACKAGE=main $(GO) run $(BPF2GO) -cc $(CLANG) -strip llvm-strip-14 -target bpfel \
 		-no-global-types -output-dir gen enforce bpf/enforce.c -- -O2 -Wall -Wextra -Werror -Wno-missing-field-initializers
 	cd netpolicy/cgroup && $(GO) run ./gen
+	$(GO) run ./internal/reexec/gen
 	./nsrun man >man/nsrun.1
 	./nsrun completion bash >completions/nsrun.bash
 	./nsrun completion zsh >completions/_nsrun

@@ -19,6 +19,6 @@
 // writes apart until it is committed or discarded, features tells what this
 // kernel can do.
 //
-// A program that imports this package is started once more, as a small process
-// that makes the sandboxes; see package nsexec.
+// Sandboxes are made by a small process that runs nothing of the program that imports
+// this package; see package nsexec.
 package nsrun

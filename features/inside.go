@@ -3,122 +3,70 @@
 package features
 
 import (
-	"bytes"
-	"errors"
 	"os"
-	"os/exec"
-	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/internal/secureexec"
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/reexec"
 )
 
-// insideName is argv[0] of this program, started again to try things in
-// namespaces of its own.
-const insideName = "nsrun:probe"
-
-func init() {
-	if len(os.Args) > 0 && os.Args[0] == insideName && !secureexec.On() {
-		inside()
-		os.Exit(0)
-	}
-}
-
-// tryInside starts this program again in new namespaces and returns what it could
-// do there, by name. The error of starting it stands under "".
+// tryInside tries things in new namespaces, each in a process of its own, and returns what
+// could be done, by name. The error of making a user namespace stands under "".
 func tryInside() map[string]error {
 	results := make(map[string]error)
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{insideName}
-	cmd.Env = []string{}
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	uid, gid := os.Geteuid(), os.Getegid()
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
-	}
-	err := cmd.Run()
-	results[""] = err
-	if err != nil {
-		if pe, ok := errors.AsType[*os.PathError](err); ok {
-			results[""] = pe.Err
+	for _, probe := range [...]struct {
+		name string
+		add  func(b *prog.Builder)
+	}{
+		{"", func(*prog.Builder) {}},
+		{nameNet, func(b *prog.Builder) { b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNET)) }},
+		{nameMount, tmpfs},
+		{nameOverlay, overlay},
+		{namePID, pidProc},
+	} {
+		b := prog.New(prog.Native())
+		b.SetNFds(1)
+		b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWUSER))
+		procDir := b.OpenProc()
+		b.WriteIDMaps(procDir, b.OneID(0, uint32(os.Geteuid())), b.OneID(0, uint32(os.Getegid())))
+		b.Close(procDir)
+		probe.add(b)
+		b.Call(prog.SysExitGroup, prog.Int(0))
+		err := reexec.Perform(b.Program(), nil)
+		results[probe.name] = err
+		if err != nil && (probe.name == "" || probe.name == nameMount) {
+			break // the others stand on it
 		}
-		return results
-	}
-	for line := range strings.Lines(out.String()) {
-		name, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-		var err error
-		if text != "" {
-			err = errors.New(text)
-		}
-		results[name] = err
 	}
 	return results
 }
 
-// inside tries one thing after the other; each stands on those before it.
-func inside() {
-	try := func(name string, err error) bool {
-		text := ""
-		if err != nil {
-			text = err.Error()
-		}
-		_, werr := os.Stdout.WriteString(name + "\t" + text + "\n")
-		return err == nil && werr == nil
-	}
-	try(nameNet, unix.Unshare(unix.CLONE_NEWNET))
-	if !try(nameMount, unix.Unshare(unix.CLONE_NEWNS)) {
-		return
-	}
-	if err := unix.Mount("tmpfs", "/tmp", "tmpfs", 0, ""); err != nil {
-		try(nameMount, err)
-		return
-	}
-	try(nameOverlay, overlay("/tmp"))
-	try(namePID, pidProc("/tmp"))
+// tmpfs adds a mount namespace with a tmpfs at /tmp.
+func tmpfs(b *prog.Builder) {
+	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
+	b.Call(prog.SysMount, b.String("tmpfs"), b.String("/tmp"), b.String("tmpfs"), prog.Int(0), prog.Null)
 }
 
-// overlay mounts an overlay on a tmpfs.
-func overlay(dir string) error {
-	for _, d := range [...]string{"/lower", "/upper", "/work", "/merged"} {
-		if err := unix.Mkdir(dir+d, 0o755); err != nil {
-			return err
-		}
-	}
-	return unix.Mount("overlay", dir+"/merged", "overlay", 0,
-		"lowerdir="+dir+"/lower,upperdir="+dir+"/upper,workdir="+dir+"/work,userxattr")
+func mkdir(b *prog.Builder, name string) {
+	b.Call(prog.SysMkdirat, prog.AtCwd, b.String(name), prog.Int(0o755))
 }
 
-// pidProc mounts the procfs of a new PID namespace, which is where containers that
-// mask parts of /proc stop.
-func pidProc(dir string) error {
-	if err := unix.Mkdir(dir+"/proc", 0o755); err != nil {
-		return err
+// overlay adds an overlay on a tmpfs.
+func overlay(b *prog.Builder) {
+	tmpfs(b)
+	for _, dir := range [...]string{"/tmp/lower", "/tmp/upper", "/tmp/work", "/tmp/merged"} {
+		mkdir(b, dir)
 	}
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{insideName + "-proc", dir + "/proc"}
-	cmd.Env = []string{}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.Output()
-	if err != nil {
-		return err
-	}
-	if len(out) > 0 {
-		return errors.New(string(out))
-	}
-	return nil
+	b.Call(prog.SysMount, b.String("overlay"), b.String("/tmp/merged"), b.String("overlay"), prog.Int(0),
+		b.String("lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work,userxattr"))
 }
 
-func init() {
-	if len(os.Args) == 2 && os.Args[0] == insideName+"-proc" && !secureexec.On() {
-		if err := unix.Mount("proc", os.Args[1], "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-			_, _ = os.Stdout.WriteString(err.Error())
-		}
-		os.Exit(0)
-	}
+// pidProc adds the procfs of a new PID namespace, which is where containers that mask
+// parts of /proc stop.
+func pidProc(b *prog.Builder) {
+	tmpfs(b)
+	mkdir(b, "/tmp/proc")
+	b.Call(prog.Clone, prog.Int(unix.CLONE_NEWPID))
+	b.Call(prog.SysMount, b.String("proc"), b.String("/tmp/proc"), b.String("proc"), prog.Int(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC), prog.Null)
 }

@@ -30,9 +30,10 @@
 //
 // # Where it runs
 //
-// The first Start executes the program itself once more, as launcher (package
-// internal/reexec): a small process that clones sandboxes, because a clone of the
-// program would copy its page tables, and hold its secrets. It keeps one sandbox
+// The first Start executes a launcher (package internal/reexec): a small process that
+// clones sandboxes, because a clone of the program would copy its page tables, and hold
+// its secrets. The launcher is an image of this package's own, not the program: no init
+// function and no C constructor runs there. It keeps one sandbox
 // ready whose namespaces exist already, for the next Start with the same
 // namespaces and ids; with a cgroup, if it is asked to (Cmd.Ready). The launcher has the credentials, the root directory, the
 // limits and the control group that the program had at the first Start; Shutdown

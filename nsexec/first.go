@@ -4,7 +4,6 @@ package nsexec
 
 import (
 	"os"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -180,12 +179,12 @@ func (p *beginning) namespaces(b *prog.Builder) {
 	b.Step("start", "")
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
 	if p.self && p.flags&unix.CLONE_NEWUSER != 0 {
-		procDir := openProc(b)
+		procDir := b.OpenProc()
 		if p.uid != "" {
-			writeProc(b, procDir, b.Text(p.uid), b.Text(p.gid))
+			b.WriteIDMaps(procDir, b.Text(p.uid), b.Text(p.gid))
 		} else {
 			u, g := p.one[0], p.one[1]
-			writeProc(b, procDir, oneID(b, u.Inside, u.Outside), oneID(b, g.Inside, g.Outside))
+			b.WriteIDMaps(procDir, b.OneID(u.Inside, u.Outside), b.OneID(g.Inside, g.Outside))
 		}
 		b.Close(procDir)
 	}
@@ -226,44 +225,6 @@ func dropBounding(b *prog.Builder, keep Capabilities) {
 		}
 	}
 	b.Here(last[:]...)
-}
-
-// writeProc adds the writing of a process's own id maps, in the procfs that at is a
-// descriptor of. Names are looked up inside of it: what else is mounted at the
-// caller's /proc, or below it, is not meant.
-func writeProc(b *prog.Builder, at prog.Slot, uid, gid prog.Text) {
-	b.Step("uid map", "/proc")
-	b.Call(prog.Procfs, at.Arg())
-	how, size := b.How(prog.WriteOnly|prog.CloseOnExec, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS|unix.RESOLVE_NO_XDEV)
-	for _, f := range [...]struct {
-		op, name string
-		data     prog.Text
-	}{
-		{"uid map", "self/uid_map", uid}, {"gid map", "self/setgroups", b.Text("deny")}, {"gid map", "self/gid_map", gid},
-	} {
-		b.StepIn(f.op, "/proc", f.name)
-		fd := b.Slot()
-		b.Call(prog.SysOpenat2, at.Arg(), b.String(f.name), how.Arg(), size).To(fd)
-		b.Call(prog.SysWrite, fd.Arg(), f.data.Arg(), f.data.Len()).Full()
-		b.Close(fd)
-	}
-}
-
-// openProc opens the caller's /proc.
-func openProc(b *prog.Builder) prog.Slot {
-	b.Step("uid map", "/proc")
-	at := b.Slot()
-	b.Call(prog.SysOpenat, prog.AtCwd, b.String("/proc"), b.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(at)
-	return at
-}
-
-// oneID is an id map of one id.
-func oneID(b *prog.Builder, inside, outside uint32) prog.Text {
-	var line [32]byte
-	text := strconv.AppendUint(line[:0], uint64(inside), 10)
-	text = append(text, ' ')
-	text = strconv.AppendUint(text, uint64(outside), 10)
-	return b.TextBytes(append(text, " 1\n"...))
 }
 
 // loopback brings lo up; the kernel then gives it its addresses (netdevice(7)).

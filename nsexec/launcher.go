@@ -88,7 +88,7 @@ func (l *launcher) clone(ctx context.Context, block []byte, fds []int) error {
 	for try := 0; ; try++ {
 		if l.sock == sys.None {
 			if err := l.start(); err != nil {
-				return &Error{Op: "launcher", Path: "/proc/self/exe", Err: err}
+				return &Error{Op: "launcher", Err: err}
 			}
 		}
 		err := l.send(ctx, block, fds)
@@ -100,7 +100,7 @@ func (l *launcher) clone(ctx context.Context, block []byte, fds []int) error {
 		}
 		end := l.stop()
 		if try > 0 {
-			return &Error{Op: "launcher", Path: "/proc/self/exe", Err: fmt.Errorf("%w: %s", err, end)}
+			return &Error{Op: "launcher", Err: fmt.Errorf("%w: %s", err, end)}
 		}
 	}
 }
@@ -143,11 +143,7 @@ func (l *launcher) start() error {
 		var old unix.Sigset_t
 		all := unix.Sigset_t{Val: [16]uint64{^uint64(0)}}
 		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old)
-		l.proc, err = os.StartProcess("/proc/self/exe", []string{reexec.LauncherName}, &os.ProcAttr{
-			Env:   launcherEnv(),
-			Files: []*os.File{null, null, null, control},
-			Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
-		})
+		l.proc, err = reexec.Start([]*os.File{null, null, null, control}, "", &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL})
 		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
 		done <- err
 	}
@@ -158,18 +154,6 @@ func (l *launcher) start() error {
 	l.sock = ours
 	l.gen.Add(1)
 	return nil
-}
-
-// launcherEnv is the launcher's environment: nothing of the program's but what it
-// may need to be started at all.
-func launcherEnv() []string {
-	env := []string{"GOMAXPROCS=1"}
-	for _, kv := range os.Environ() {
-		if strings.HasPrefix(kv, "LD_") || strings.HasPrefix(kv, "GODEBUG=") {
-			env = append(env, kv)
-		}
-	}
-	return env
 }
 
 // drop stops the launcher of a generation that loses messages. Its socket may take

@@ -383,17 +383,32 @@ func TestCancelWhileStarting(t *testing.T) {
 	}
 }
 
-// TestLauncherIsQuiet: of the program nothing but the launcher runs in it, though
-// it is the whole program: its init functions of packages that come later, its
-// flags and its output are not.
-func TestLauncherIsQuiet(t *testing.T) {
+// TestLauncherIsSmall: the launcher is not this program, has one thread, nothing of this
+// program's environment, and no descriptor but its socket.
+func TestLauncherIsSmall(t *testing.T) {
+	testenv.NeedRoot(t) // nobody else may look
 	leaks(t)
-	c := exec.Command(exe, "-no-such-flag")
+	t.Setenv("NSRUN_TEST_SECRET", "do not tell")
+	if err := shell("true").Run(); err != nil {
+		t.Fatal(err)
+	}
+	dir := fmt.Sprintf("/proc/%d/", launcher(t))
+	if link, err := os.Readlink(dir + "exe"); err != nil || !strings.HasPrefix(link, "/memfd:nsrun") {
+		t.Errorf("it executes %s, %v", link, err)
+	}
+	if env, err := os.ReadFile(dir + "environ"); err != nil || len(env) > 0 {
+		t.Errorf("its environment is %q, %v", env, err)
+	}
+	for what, want := range map[string]int{"task": 1, "fd": 4} {
+		testenv.Eventually(t, fmt.Sprintf("%d in %s", want, what), func() bool { // it may be about to clone
+			list, err := os.ReadDir(dir + what)
+			return err == nil && len(list) == want
+		})
+	}
+	// The name alone means nothing any more.
+	c := exec.Command(exe, "-test.run=^$")
 	c.Args[0] = "nsrun:launcher"
-	c.Env = []string{helperEnv + "=nonsense"}
-	// Its descriptor 3 is no socket: it ends at once.
-	out, err := c.CombinedOutput()
-	if len(out) != 0 || err != nil {
+	if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") && !strings.Contains(string(out), "no tests") {
 		t.Errorf("%v, %q", err, out)
 	}
 }

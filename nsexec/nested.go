@@ -88,7 +88,7 @@ func (c *Cmd) nest(b *prog.Builder, procDir prog.Slot) {
 	uid, gid := c.insideUID(), inside(c.GIDMap, uint32(os.Getegid()))
 	b.Step("nested user namespace", "")
 	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWUSER))
-	writeProc(b, procDir, oneID(b, uid, uid), oneID(b, gid, gid))
+	b.WriteIDMaps(procDir, b.OneID(uid, uid), b.OneID(gid, gid))
 	b.Close(procDir)
 	b.Step("capabilities", "")
 	dropBounding(b, c.Capabilities)

@@ -47,7 +47,7 @@ func below(pid1 int) (list []testenv.Process) {
 func TestSignalStop(t *testing.T) {
 	leaks(t)
 	for _, share := range []nsexec.Namespace{0, nsexec.PID} {
-		c := shell("setsid sleep 1000 & trap 'echo got' USR1; echo; while :; do sleep 0.01; done")
+		c := shell("setsid sleep 1000 & trap 'echo got' USR1; echo; while :; do wait; done")
 		c.Share, c.Reaper = share, true
 		if share != 0 {
 			c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev")}

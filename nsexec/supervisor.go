@@ -200,19 +200,7 @@ func (s *Supervisor) install(b *prog.Builder, sock int, sockets []prog.Slot) {
 	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER), program.Arg()).To(listener)
 	b.Here(done)
 	fds := append([]prog.Slot{listener}, sockets...)
-	// struct cmsghdr, and behind it the descriptors, with room for one too many.
-	control := b.Words(uint64(unix.CmsgLen(4*len(fds))), unix.SOL_SOCKET|unix.SCM_RIGHTS<<32)
-	b.Zero(4*len(fds) + 8)
-	for i, fd := range fds {
-		// Eight bytes each time: the next one goes over the upper half.
-		b.Call(prog.Store, (control + prog.Ptr(16+4*i)).Arg(), fd.Arg())
-	}
-	iov := b.Words(0, 1)
-	b.Relocate(iov, 0, control.Arg())                                        // any byte will do
-	message := b.Words(0, 0, 0, 1, 0, uint64(unix.CmsgSpace(4*len(fds))), 0) // struct msghdr
-	b.Relocate(message, 2, iov.Arg())
-	b.Relocate(message, 4, control.Arg())
-	b.Call(prog.SysSendmsg, prog.Int(sock), message.Arg(), prog.Int(uint64(HandOver)<<32|unix.MSG_NOSIGNAL))
+	b.SendFiles(prog.Int(sock), prog.Int(uint64(HandOver)<<32|unix.MSG_NOSIGNAL), fds)
 	for _, fd := range fds {
 		b.Close(fd)
 	}

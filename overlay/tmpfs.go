@@ -6,46 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/internal/secureexec"
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/reexec"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A tmpfs that outlives the sandbox's mount namespace is held by a descriptor. Where we
-// may not make one ourselves, this program, started again in namespaces of its own, makes
-// it and sends us the descriptor.
+// may not make one ourselves, a process in namespaces of its own makes it and sends us the
+// descriptor.
 
-// tmpfsName is argv[0] of this program for that.
-const tmpfsName = "nsrun:tmpfs"
-
-// tmpfsSocket is the descriptor that the mount is sent through.
-const tmpfsSocket = 3
-
-func init() {
-	if len(os.Args) > 0 && os.Args[0] == tmpfsName && !secureexec.On() {
-		os.Exit(sendTmpfs())
-	}
-}
-
-// sendTmpfs returns the errno of what failed.
-func sendTmpfs() int {
-	fd, err := mountTmpfs()
-	if err == nil {
-		err = sys.FD(tmpfsSocket).Send([]byte{0}, fd)
-	}
-	if err == nil {
-		return 0
-	}
-	var errno unix.Errno
-	if errors.As(err, &errno) && errno < 256 {
-		return int(errno)
-	}
-	return int(unix.EIO)
-}
+// tmpfsOptions are its options, see tmpfs(5).
+var tmpfsOptions = [...][2]string{{"source", "nsrun"}, {"mode", "700"}}
 
 // mountTmpfs makes a tmpfs that is attached nowhere.
 func mountTmpfs() (int, error) {
@@ -54,7 +28,7 @@ func mountTmpfs() (int, error) {
 		return -1, err
 	}
 	defer unix.Close(fs)
-	for _, o := range [...][2]string{{"source", "nsrun"}, {"mode", "700"}} {
+	for _, o := range tmpfsOptions {
 		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
 			return -1, err
 		}
@@ -86,31 +60,26 @@ func newTmpfs() (_ *handle, err error) {
 }
 
 // tmpfsFromOutside has it made in a new user namespace, for those who may not do it here.
-func tmpfsFromOutside() (*handle, error) {
-	ours, theirs, err := sys.SeqPacket()
-	if err != nil {
-		return nil, err
+func tmpfsFromOutside() (h *handle, err error) {
+	b := prog.New(prog.Native())
+	b.SetNFds(1)
+	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWUSER|unix.CLONE_NEWNS))
+	procDir := b.OpenProc()
+	b.WriteIDMaps(procDir, b.OneID(0, uint32(os.Geteuid())), b.OneID(0, uint32(os.Getegid())))
+	fs, root := b.Slot(), b.Slot()
+	b.Call(prog.SysFsopen, b.String("tmpfs"), prog.Int(unix.FSOPEN_CLOEXEC)).To(fs)
+	for _, o := range tmpfsOptions {
+		b.Call(prog.SysFsconfig, fs.Arg(), prog.Int(unix.FSCONFIG_SET_STRING), b.String(o[0]), b.String(o[1]), prog.Int(0))
 	}
-	defer ours.Close()
-	socket := os.NewFile(uintptr(theirs), "socket")
-	defer socket.Close()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{tmpfsName}
-	cmd.Env = []string{}
-	cmd.ExtraFiles = []*os.File{socket} // tmpfsSocket
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
-	}
-	if err := cmd.Run(); err != nil {
-		exit := new(exec.ExitError)
-		if errors.As(err, &exit) && exit.ExitCode() > 0 {
-			err = unix.Errno(exit.ExitCode())
-		}
-		return nil, bare(err)
-	}
-	return receive(ours)
+	b.Call(prog.SysFsconfig, fs.Arg(), prog.Int(unix.FSCONFIG_CMD_CREATE), prog.Null, prog.Null, prog.Int(0))
+	b.Call(prog.SysFsmount, fs.Arg(), prog.Int(unix.FSMOUNT_CLOEXEC), prog.Int(unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)).To(root)
+	b.SendFiles(prog.Int(reexec.ControlFd), prog.Int(unix.MSG_NOSIGNAL), []prog.Slot{root})
+	b.Call(prog.SysExitGroup, prog.Int(0))
+	err = reexec.Perform(b.Program(), func(sock int) (err error) {
+		h, err = receive(sys.FD(sock))
+		return err
+	})
+	return h, err
 }
 
 // receive receives one descriptor that was sent already.

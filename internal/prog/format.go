@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && !nsrun_image
 
 package prog
 
@@ -146,6 +146,14 @@ func tolerated(o *Op) (list []syscall.Errno) {
 		}
 	}
 	return list
+}
+
+// String is the call's name as in its manual page.
+func (s Sys) String() string {
+	if s < numSys {
+		return sysTable[s].name
+	}
+	return "sys" + strconv.Itoa(int(s))
 }
 
 // maxText is how much of a text or of a list is shown.

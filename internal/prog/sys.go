@@ -2,8 +2,6 @@
 
 package prog
 
-import "strconv"
-
 // Arch is a processor architecture a Program can be laid out for. Numbers of
 // system calls and a few open flags differ.
 type Arch uint8
@@ -71,6 +69,7 @@ const (
 	SysBind
 	SysListen
 	SysSendmsg
+	SysExitGroup
 	SysLandlockCreate
 	SysLandlockRestrict
 
@@ -182,6 +181,7 @@ var sysTable = [numSys]sysInfo{
 	SysBind:         {"bind", [2]uint32{49, 200}, "fpd"},
 	SysListen:       {"listen", [2]uint32{50, 201}, "fd"},
 	SysSendmsg:      {"sendmsg", [2]uint32{46, 211}, "fpx"},
+	SysExitGroup:    {"exit_group", [2]uint32{231, 94}, "d"},
 
 	SysLandlockCreate:   {"landlock_create_ruleset", [2]uint32{444, 444}, "pdx"},
 	SysLandlockRestrict: {"landlock_restrict_self", [2]uint32{446, 446}, "fx"},
@@ -205,14 +205,6 @@ var sysTable = [numSys]sysInfo{
 	Device:   {"device", [2]uint32{NrDevice, NrDevice}, "fdd"},
 	Procfs:   {"procfs", [2]uint32{NrProcfs, NrProcfs}, "f"},
 	SameMnt:  {"same_mount", [2]uint32{NrSameMnt, NrSameMnt}, "ff"},
-}
-
-// String is the call's name as in its manual page.
-func (s Sys) String() string {
-	if s < numSys {
-		return sysTable[s].name
-	}
-	return "sys" + strconv.Itoa(int(s))
 }
 
 // OpenFlag is a flag of openat(2) whatever its number on the architecture.

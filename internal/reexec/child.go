@@ -46,6 +46,7 @@ const (
 	cmsgCloexec    = 0x40000000
 	siKernel       = 0x80
 	echoWindow     = 500e6 // nanoseconds, see reap
+	cloneParent    = 0x8000
 	prSetSeccomp   = 22
 	seccompFilter  = 2
 
@@ -199,7 +200,7 @@ func run(base unsafe.Pointer) {
 		case prog.NrHold:
 			e = hold(h, uint32(arg(base, o, 0)))
 		case prog.NrClone:
-			r, _, e = syscall.RawSyscall6(syscall.SYS_CLONE, arg(base, o, 0)|syscall.CLONE_PARENT|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+			r, _, e = syscall.RawSyscall6(syscall.SYS_CLONE, arg(base, o, 0)|cloneParent|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 			if e == 0 && r != 0 {
 				report(status, prog.RecordPid, uint32(r), 0, i)
 				exit(0)
