@@ -91,6 +91,7 @@ var thirdParty = map[string][]string{
 	"internal/owndir":       {"golang.org/x/sys/unix"},
 	"internal/screen":       {"golang.org/x/sys/unix"},
 	"internal/ask":          {"golang.org/x/sys/unix"},
+	"internal/links":        {"golang.org/x/sys/unix"},
 	"":                      {"golang.org/x/sys/unix"},
 	"features":              {"golang.org/x/sys/unix"},
 	"internal/textdiff":     {"github.com/aymanbagabas/go-udiff/lcs"},
