@@ -1,0 +1,5 @@
+//go:build nsrun_image
+
+package main
+
+import _ "github.com/nsrun/nsrun/internal/reexec"
