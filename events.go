@@ -4,7 +4,9 @@ package nsrun
 
 import (
 	"fmt"
+	"io"
 	"iter"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,9 +57,29 @@ func (w *watch) begin(x *Execution) {
 			roots = append(roots, p.Dir)
 		}
 	}
-	if len(roots) > 0 {
-		w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots})
+	if len(roots) == 0 {
+		return
 	}
+	if !slices.ContainsFunc(roots, func(dir string) bool { return !empty(dir) }) {
+		// Fanotify tells each watcher of everything on the file system, and so of what all
+		// other commands write. In a new session there is nothing that inotify would have to
+		// go through; fewer can have it at once.
+		if w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots, Engine: fanotify.Inotify}); w.err == nil {
+			return
+		}
+	}
+	w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots})
+}
+
+// empty reports whether a directory has nothing in it.
+func empty(dir string) bool {
+	d, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	_, err = d.Readdirnames(1)
+	return err == io.EOF
 }
 
 // end gives the watcher back.

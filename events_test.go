@@ -3,6 +3,8 @@
 package nsrun_test
 
 import (
+	"iter"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -145,5 +147,50 @@ func TestListsOfWrittenPaths(t *testing.T) {
 	}
 	if res, err := r.Run(t.Context(), nsrun.Request{Command: "true"}); err != nil || len(res.Touched) > 0 {
 		t.Errorf("%q, %v", res.Touched, err)
+	}
+}
+
+// TestWatchedAlone: a command in a new session is watched by what tells nothing of others, so
+// that many at once cost as much as one after the other.
+func TestWatchedAlone(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	groups := func() (n int) {
+		fds, err := filepath.Glob("/proc/self/fd/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range fds {
+			if to, _ := os.Readlink(fd); to == "anon_inode:[fanotify]" {
+				n++
+			}
+		}
+		return n
+	}
+	before := groups()
+	p := filepath.Join(place(t), "p")
+	for range 3 {
+		r := runner(t, nsrun.Config{Project: p, After: nsrun.Discard, Watch: true})
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer read.Close()
+		x, err := r.Start(t.Context(), nsrun.Request{Command: "echo >f; read end", Stdin: read})
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, stop := iter.Pull2(x.Events())
+		ev, err, ok := next()
+		if err != nil || !ok || ev.Path != "f" {
+			t.Errorf("%v, %v", ev, err)
+		}
+		if n := groups() - before; n != 0 {
+			t.Errorf("%d groups of fanotify, each of which is told of the whole file system", n)
+		}
+		stop()
+		write.Close()
+		if _, err := x.Wait(); err != nil {
+			t.Error(err)
+		}
 	}
 }

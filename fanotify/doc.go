@@ -21,7 +21,8 @@
 //
 // The engine Inotify is for everybody else. It goes through fsnotify. Each directory has
 // a watch and a descriptor of its own; a new one is watched first and listed then, so
-// that what was created in between is told. It does not know processes, and not of files
+// that what was created in between is told; what also went in between is not, and the
+// directory has an event Written in its place. It does not know processes, and not of files
 // that are written through a mapping (mmap(2)).
 //
 // # What is certain
@@ -36,8 +37,10 @@
 // /proc/sys/fs/fanotify/max_queued_events and /proc/sys/fs/inotify/max_queued_events),
 // the iterator says ErrOverflow, then looks through the roots, and goes on with events
 // for all that changed since the queue was last empty; of a directory that may have got
-// another name in that time, for all that is in it. What has gone is not told by name: the
-// directory that it was in has an event Written, and has to be listed by who keeps a list.
+// another name in that time, for all that is in it. Inotify tells what has gone by its name, if
+// it was there when the Watcher began or was told since. Of what came and went meanwhile, and
+// with Fanotify of all that has gone, only the directory tells: it has an event Written, and has
+// to be listed by who keeps a list.
 //
 // Nothing here follows a symbolic link or goes into another file system that is mounted
 // below a root. Names are as the file system has them: whoever prints them has to escape
@@ -54,8 +57,10 @@
 //
 // Nothing is read, and nothing kept, unless somebody iterates: the kernel's queue holds
 // what comes meanwhile. In memory are the directories that something happened in
-// (Fanotify), or all there are (Inotify): about 40 words for each, and two more for each
-// name found in a directory that has just come up; beyond that the events of one read(2),
-// or of one directory that is listed. With Options.Sweep also four words for each path
-// that was told.
+// (Fanotify), or all there are (Inotify): about 40 words for each. Inotify also keeps the
+// names of all that is in them: their bytes and one more, and eight words for each that came or
+// went since its directory was listed. Beyond that there are the events of one read(2), or of
+// one directory that is listed. With Options.Sweep also four words for each path that was
+// told. What bounds it is how much there is in the roots: how late somebody reads does not
+// matter.
 package fanotify

@@ -12,8 +12,8 @@ type Op uint8
 const (
 	// Created: the path is there now and was not before, or had another file.
 	Created Op = 1 + iota
-	// Written: the content may be another one. Of a directory: names in it have come
-	// or gone that are not told one by one; only after an overflow.
+	// Written: the content may be another one. Of a directory: names in it may have come
+	// and gone that are not told one by one; only after an overflow, and where it is new.
 	Written
 	// Removed: the path is not there any more.
 	Removed

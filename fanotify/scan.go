@@ -36,6 +36,7 @@ type found struct {
 	name               string
 	dir, regular       bool
 	born, ctime, mtime int64 // nanoseconds since 1970; zero: unknown, or not asked for
+	ino                uint64
 }
 
 // look looks at a name in a directory.
@@ -43,13 +44,13 @@ func look(dir int, name string) (f found, err error) {
 	var st unix.Statx_t
 	err = sys.Retry(func() error {
 		return unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC,
-			unix.STATX_TYPE|unix.STATX_CTIME|unix.STATX_MTIME|unix.STATX_BTIME, &st)
+			unix.STATX_TYPE|unix.STATX_INO|unix.STATX_CTIME|unix.STATX_MTIME|unix.STATX_BTIME, &st)
 	})
 	if err != nil {
 		return f, err
 	}
 	f = found{name: name, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, regular: st.Mode&unix.S_IFMT == unix.S_IFREG,
-		ctime: nano(st.Ctime), mtime: nano(st.Mtime)}
+		ctime: nano(st.Ctime), mtime: nano(st.Mtime), ino: st.Ino}
 	if st.Mask&unix.STATX_BTIME != 0 {
 		f.born = nano(st.Btime)
 	}
@@ -157,6 +158,16 @@ func (t *task) self(fd int, o *out, roots []root, now time.Time) {
 		return
 	}
 	o.event(Event{Op: Written, Root: roots[t.root].name, Path: t.path, Dir: true, Time: now})
+}
+
+// unseen reports whether names may have come to a directory, or gone from it, before it was
+// watched: it was changed after it was made.
+func unseen(fd int) bool {
+	var st unix.Statx_t
+	err := sys.Retry(func() error {
+		return unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MTIME|unix.STATX_BTIME, &st)
+	})
+	return err == nil && (st.Mask&unix.STATX_BTIME == 0 || st.Mtime != st.Btime)
 }
 
 // lookFD looks at what is open.

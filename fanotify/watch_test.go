@@ -111,6 +111,13 @@ func TestEvents(t *testing.T) {
 				if len(errs) > 0 {
 					t.Errorf("errors: %v", errs)
 				}
+				if e == Inotify {
+					// That something may have come and gone in a new directory unseen.
+					got = slices.DeleteFunc(got, func(line string) bool {
+						dir, ok := strings.CutPrefix(line, "written ")
+						return ok && strings.HasSuffix(dir, "/") && slices.Contains(got, "created "+dir)
+					})
+				}
 				// What is found by listing and what was queued may come in another order.
 				want := slices.Sorted(slices.Values(test.want))
 				if slices.Sort(got); !slices.Equal(compact(got), want) {

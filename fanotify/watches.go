@@ -74,7 +74,8 @@ type watch struct {
 	fd     sys.FD // O_PATH
 	id     id
 	listed map[string]struct{} // names that were told because they were found by listing
-	batch  int                 // the serial number of the bar that decides what becomes of it
+	names  nameSet
+	batch  int // the serial number of the bar that decides what becomes of it
 }
 
 // id is what a directory is recognised by; while it is held open nothing else has it.
@@ -432,6 +433,11 @@ func (w *watches) failed(err error, ok bool, o *out) {
 	case !ok:
 		o.ended = true
 	case errors.Is(err, fsnotify.ErrEventOverflow):
+		// What fsnotify has read before it comes through another channel.
+		for range len(w.fs.Events) {
+			ev, ok := <-w.fs.Events
+			w.take(ev, ok, o)
+		}
 		w.overflow(o)
 	default:
 		o.error(&Error{Op: "read events", Err: err})
@@ -517,8 +523,20 @@ func (w *watches) task(o *out) {
 			}
 		}
 		t.self(int(fd), o, w.roots, now)
+		if t.all && t.since == 0 && unseen(int(fd)) {
+			o.event(Event{Op: Written, Root: w.roots[root].name, Path: path, Dir: true, Time: now})
+		}
+		var l listing
+		if t.since != never && t.since != 0 {
+			l.set = make(map[string]struct{})
+		}
 		seen := make(map[string]bool)
 		err = list(int(fd), !t.all && t.since != never, func(f found) {
+			l.add(f.name)
+			if kid := d.kids[f.name]; l.set != nil && kid != nil && (!f.dir || f.ino != kid.watch.id.ino) {
+				// Something else is there now: what was in the directory has gone with it.
+				o.event(Event{Op: Removed, Root: w.roots[root].name, Path: join(path, f.name), Dir: true, Time: now})
+			}
 			t.event(o, w.roots, &f, now)
 			if t.all {
 				if d.listed == nil {
@@ -539,6 +557,11 @@ func (w *watches) task(o *out) {
 				w.tasks = append(w.tasks, next)
 			}
 		})
+		if err == nil {
+			d.names.listed(&l, func(name string) {
+				o.event(Event{Op: Removed, Root: w.roots[root].name, Path: join(path, name), Dir: d.kids[name] != nil, Time: now})
+			})
+		}
 		for name, kid := range d.kids {
 			if err == nil && !seen[name] {
 				w.loosen(kid.watch)
@@ -654,7 +677,8 @@ func (w *watches) take(ev fsnotify.Event, ok bool, o *out) {
 	}
 	switch ev.Name {
 	case w.bar.name:
-		if w.bar.sent {
+		// Some of what came before it was left out where the queue was full since.
+		if w.bar.sent && !w.lost {
 			w.reached(o)
 		}
 		return
@@ -688,15 +712,18 @@ func (w *watches) take(ev fsnotify.Event, ok bool, o *out) {
 	tell.Dir = kid != nil
 	switch {
 	case ev.Has(fsnotify.Create):
+		d.names.add(name)
 		w.created(d, name, ev, tell, o)
 	case ev.Has(fsnotify.Rename):
 		delete(d.listed, name)
+		d.names.remove(name)
 		w.renames[ev.Name] = half{root, tell.Path, tell.Dir, w.bar.serial + 1}
 		if kid != nil {
 			w.loosen(kid.watch)
 		}
 	case ev.Has(fsnotify.Remove):
 		delete(d.listed, name)
+		d.names.remove(name)
 		if kid != nil {
 			w.loosen(kid.watch)
 		}
