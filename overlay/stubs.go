@@ -699,6 +699,13 @@ func (*Session) ResumeContext(ctx context.Context, command []string) (r0 error) 
 	return
 }
 
+// Retimed is how many files the last complete walk of Changes met that differ in nothing but
+// their modification time. That is no change, but a commit takes it over. Zero: there was no
+// walk, or none.
+func (*Session) Retimed() (r0 int) {
+	return
+}
+
 // Retire discards the session and closes it, like Remove, and leaves what that takes time
 // for to Spare.Ready or Spare.Remove.
 func (*Session) Retire() (r0 *Spare, r1 error) {
