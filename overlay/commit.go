@@ -21,7 +21,7 @@ const (
 	Refuse Preference = iota // a *ConflictError, and nothing is done
 	Theirs                   // the session's version; the project's is backed up
 	Ours                     // the project's version; the session's change is dropped
-	Merge                    // both, for text; Refuse where that does not work out
+	Merge                    // both, for text that was kept by Preserve; Refuse where that does not work out, see Conflict.Unmerged
 )
 
 // CommitOptions say what to commit, and how. The zero value commits all changes but

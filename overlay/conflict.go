@@ -302,8 +302,16 @@ func (c *commit) merge(n *node) (why, err error) {
 		return ErrNotText, nil
 	}
 	base, ok, err := c.base(place{n.root, n.Path})
-	if err != nil || !ok {
-		return ErrNoBase, err
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		// Without it: what was made of the project's version, and has all that is in that, has both changes.
+		if !textdiff.Contains(theirs, ours) || !c.bornAfter(n) {
+			return ErrNoBase, nil
+		}
+		n.merged = theirs
+		return nil, nil
 	}
 	merged, ok := textdiff.Merge(base, ours, theirs)
 	if !ok {

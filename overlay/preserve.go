@@ -44,7 +44,7 @@ type baseEntry struct {
 }
 
 // Preserve keeps the project's versions of modified text files, as long as nobody else
-// has changed them, for CommitOptions.Prefer Merge, and those of git's index, which is merged
+// has changed them since the command began that modified them first, for CommitOptions.Prefer Merge, and those of git's index, which is merged
 // without being asked for. The changes are what Changes yielded when the command had ended.
 // What else is not text, or larger than a mebibyte, is left out.
 func (s *Session) Preserve(ctx context.Context, changes []Change) error {
@@ -191,7 +191,7 @@ func (s *Session) before(c Change, at place, index bool, created int64) (data []
 	defer f.Close()
 	h := &handle{fd: int(f.Fd())}
 	st, err = h.stat()
-	if err != nil || st.ctime > created && !s.settledAt(at, st.ctime) {
+	if err != nil || st.ctime > created && !s.settledAt(at, st.ctime) && !s.saw(at, st.ctime) {
 		return nil, st, err
 	}
 	data, err = io.ReadAll(io.LimitReader(f, c.OldSize+1))

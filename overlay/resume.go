@@ -59,14 +59,19 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) error {
 	}
 	s.fresh = false
 	s.holdIndexes()
+	s.noteWritten()
 	// Of a command that was killed, together with whoever would have removed it.
 	if err := s.staleScratch(); err != nil {
 		return fail(s.path, err)
 	}
 	// A full disk is no reason to refuse: what fills it may be what the command is to
 	// remove.
-	if err := s.used(command); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
+	err := s.used(command)
+	if err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 		return fail(s.path, err)
+	}
+	if st, found, lerr := s.dir.lstatIf(lastName); err == nil && lerr == nil && found {
+		s.began = st.mtime.Nano()
 	}
 	return nil
 }

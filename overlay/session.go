@@ -122,6 +122,11 @@ type Session struct {
 	indexes map[place]*handle // of git, as they were when the command began
 	fresh   bool              // no command has run yet
 
+	// began is when the command began, where that is not the session's first, and had what was written before. Nil:
+	// that is not known.
+	began int64
+	had   map[place]bool
+
 	// Of engines that store what was written when the command has ended.
 	armed  bool         // a command may run, or has written something that is not stored yet
 	mem    *handle      // the session's tmpfs; nil: none

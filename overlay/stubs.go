@@ -160,7 +160,7 @@ const (
 	Refuse Preference = iota // a *ConflictError, and nothing is done
 	Theirs                   // the session's version; the project's is backed up
 	Ours                     // the project's version; the session's change is dropped
-	Merge                    // both, for text; Refuse where that does not work out
+	Merge                    // both, for text that was kept by Preserve; Refuse where that does not work out, see Conflict.Unmerged
 )
 
 // Options describes a new session. The zero value is not enough: a session has
@@ -649,7 +649,7 @@ func (*Session) Overlaps(c Conflict) (r0 []Hunk, r1 error) {
 }
 
 // Preserve keeps the project's versions of modified text files, as long as nobody else
-// has changed them, for CommitOptions.Prefer Merge, and those of git's index, which is merged
+// has changed them since the command began that modified them first, for CommitOptions.Prefer Merge, and those of git's index, which is merged
 // without being asked for. The changes are what Changes yielded when the command had ended.
 // What else is not text, or larger than a mebibyte, is left out.
 func (*Session) Preserve(ctx context.Context, changes []Change) (r0 error) {

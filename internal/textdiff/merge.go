@@ -48,6 +48,17 @@ func Differences(ours, theirs []byte) ([]Clash, error) {
 	return list, nil
 }
 
+// Contains reports whether a text has all lines of another one, in their order.
+func Contains(text, part []byte) bool {
+	list, err := Differences(part, text)
+	for _, c := range list {
+		if len(c.Ours) > 0 {
+			return false
+		}
+	}
+	return err == nil
+}
+
 // merge merges, or finds all that prevents it; with first, the first.
 func merge(base, ours, theirs []byte, first bool) (merged []byte, clashes []Clash, err error) {
 	switch {

@@ -359,3 +359,41 @@ func TestMergeRandom(t *testing.T) {
 		t.Errorf("only %d of 3000 could be merged", merged)
 	}
 }
+
+func TestClashes(t *testing.T) {
+	for _, c := range []struct{ base, ours, theirs, want string }{
+		{"1 2 3 4 5", "x 2 3 4 5", "1 2 3 4 y", ""},
+		{"1 2 3 4 5", "x 2 3 4 5", "y 2 3 4 5", "1:1|x|y"},
+		{"1 2 3 4 5", "n 1 2 3 x 5", "y 1 2 3 4 5", "1:|n|y"},
+		{"1 2 3 4 5", "a 2 3 4 b c", "d 2 3 4 e", "1:1|a|d 5:5|b c|e"},
+		{"1 2 3 4 5", "0 1 2 4 5", "1 2 x 4 5", "4:3||x"},
+		{"1 2 3", "", "1 x 3", "1:1 2 3||1 x 3"},
+	} {
+		text := func(s string) []byte { return []byte(strings.ReplaceAll(s, " ", "\n") + "\n") }
+		list, err := Clashes(text(c.base), text(c.ours), text(c.theirs))
+		if err != nil {
+			t.Error(err)
+		}
+		var got []string
+		for _, k := range list {
+			join := func(lines [][]byte) string {
+				return strings.Join(strings.Fields(string(bytes.Join(lines, nil))), " ")
+			}
+			got = append(got, fmt.Sprintf("%d:%s|%s|%s", k.Line, join(k.Base), join(k.Ours), join(k.Theirs)))
+		}
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("%+v: %s", c, s)
+		}
+		if _, ok := Merge(text(c.base), text(c.ours), text(c.theirs)); ok != (c.want == "") {
+			t.Errorf("%+v: merged %v", c, ok)
+		}
+	}
+	if _, err := Clashes([]byte("a"), []byte("\x00"), []byte("b")); err != ErrNotText {
+		t.Errorf("no text: %v", err)
+	}
+	for part, want := range map[string]bool{"": true, "1\n": true, "1\n3\n": true, "3\n1\n": false, "1\n4\n": false, "1\n2\n3\n": true} {
+		if Contains([]byte("1\n2\n3\n"), []byte(part)) != want {
+			t.Errorf("%q: %v", part, !want)
+		}
+	}
+}

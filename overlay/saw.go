@@ -1,0 +1,102 @@
+//go:build linux
+
+package overlay
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// A command that is not the session's first sees what was changed in the project before it began, but for what the
+// session had written by then. So what it changes then is no conflict with that.
+
+// writtenMost is up to how many objects of the session are remembered: looking at them takes a few milliseconds.
+const writtenMost = 2000
+
+// noteWritten remembers what the session has written, for the command that is about to begin.
+func (s *Session) noteWritten() {
+	s.had, s.began = nil, 0
+	if s.stored() || s.meta.On != "" {
+		return
+	}
+	had, seen := map[place]bool{}, 0
+	var list func(root int, d *handle, path string) bool
+	list = func(root int, d *handle, path string) bool {
+		names, err := d.names()
+		if err != nil || len(had)+seen+len(names) > writtenMost {
+			return false
+		}
+		for _, name := range names {
+			at := place{root, joinPath(path, name)}
+			sub, err := d.openDir(name)
+			if swapped(err) {
+				had[at] = true
+				continue
+			}
+			if err != nil {
+				return false
+			}
+			mark, _, err := sub.getXattr(overlayPrefix + "opaque")
+			if err != nil || mark == "y" {
+				had[at] = true // and all below is hidden
+			} else if !list(root, sub, at.path) {
+				sub.close()
+				return false
+			}
+			seen++
+			sub.close()
+		}
+		return true
+	}
+	for i := range s.roots {
+		up, err := s.area().openDir(upperName(i))
+		if err != nil {
+			return
+		}
+		ok := list(i, up, ".")
+		up.close()
+		if !ok {
+			return
+		}
+	}
+	s.had = had
+}
+
+// saw reports whether the command saw the project's object at a place, which was changed last at ctime.
+func (s *Session) saw(at place, ctime int64) bool {
+	if s.had == nil || ctime >= s.began {
+		return false
+	}
+	for !s.had[at] {
+		dir, _ := splitPath(at.path)
+		if dir == "." {
+			return true
+		}
+		at.path = dir
+	}
+	return false
+}
+
+// bornAfter reports whether the session's file was made when the project's was as it is now.
+func (c *commit) bornAfter(n *node) bool {
+	if c.s.stored() || c.s.meta.On != "" {
+		return false
+	}
+	top, err := c.s.area().openDir(upperName(n.root))
+	if err != nil {
+		return false
+	}
+	defer top.close()
+	h, err := top.open(n.Path, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return false
+	}
+	defer h.close()
+	var stx unix.Statx_t
+	err = sys.Retry(func() error {
+		return unix.Statx(h.fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_BTIME|unix.STATX_INO, &stx)
+	})
+	born := unix.StatxTimestamp(stx.Btime)
+	return err == nil && stx.Mask&unix.STATX_BTIME != 0 && stx.Ino == n.up.ino && born.Sec*1e9+int64(born.Nsec) > n.low.ctime
+}
