@@ -78,6 +78,7 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 			x.notices = append(x.notices, "group of "+escape.Quote(root)+" does not exist in the sandbox: what belongs to it cannot be changed in an overlay")
 		}
 	}
+	x.notices = append(x.notices, othersFolders(f.overlay, f.direct)...)
 	if len(f.direct) > 0 {
 		direct, err := directMounts(f.direct, c.Preset == GitPreset)
 		if err != nil {

@@ -221,7 +221,7 @@ _nsrun_flag() {
 _nsrun_flags() {
 	case $1 in
 	run) flags='-C --allow-exec --allow-net --allow-unix --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --keep --learn-net --net --net-by --on --preset --project --publish -q --report --ro --rw --session --timeout --watch' rest=(command none+) ;;
-	ls) flags='--json -q --size' rest=() ;;
+	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
 	diff) flags='--color --name-status --patch --stat' rest=(session path+) ;;
 	review) flags='--allow-special' rest=(session) ;;
@@ -290,7 +290,7 @@ _nsrun_complete() {
 			[[ -e $file && $name == "$cur"* ]] && COMPREPLY+=("$name")
 		done
 		;;
-	session) _nsrun_among "last $("${words[0]}" ls 2>/dev/null | cut -d ' ' -f 1)" ;;
+	session) _nsrun_among "last $("${words[0]}" ls --all 2>/dev/null | cut -d ' ' -f 1)" ;;
 	var) mapfile -t COMPREPLY < <(compgen -A export -- "$cur") ;;
 	verb) _nsrun_among "$_nsrun_verbs" ;;
 	choice:*)

@@ -309,6 +309,7 @@ function __nsrun_flags -a verb
 			'--watch	say what the command changes while it does'
 	case ls
 		printf '%s\n' \
+			'--all	list the sessions of all projects' \
 			'--json	print JSON' \
 			'-q	print ids only' \
 			'--size	measure all sessions, however long that takes'
@@ -467,7 +468,7 @@ function __nsrun_words -a kind nsrun cur
 		__fish_complete_path $cur
 	case session
 		printf 'last\tthe session that was made last\n'
-		command $nsrun ls 2>/dev/null | string replace -r ' +' '\t'
+		command $nsrun ls --all 2>/dev/null | string replace -r ' +' '\t'
 	case var
 		set -xn
 	case verb

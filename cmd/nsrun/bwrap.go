@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -72,7 +73,7 @@ func dropIn(argv []string, extensions bool) int {
 	}
 	text := d.message(err)
 	if d.own {
-		if hint := bwrapHint(d.words, text); hint != "" {
+		if hint := cmp.Or(bwrapHint(d.words, text), procMessage(text)); hint != "" {
 			text += " (" + hint + ")"
 		}
 	}

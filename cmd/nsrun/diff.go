@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -66,7 +65,9 @@ func diff(args []string) int {
 		return fail(&usageError{"diff", "--stat, --name-status and --patch exclude each other"})
 	}
 	id, paths := sessionArg(rest)
-	id = cmp.Or(id, "last")
+	if id == "" {
+		return fail(errNoneHere)
+	}
 	s, changes, err := openChanges(id)
 	if err != nil {
 		return fail(err)

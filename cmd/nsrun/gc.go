@@ -124,10 +124,14 @@ func gc(args []string) int {
 		tellRegistry(func(ctx context.Context, reg nsrunlib.Registry) error {
 			c, err := reg.Registry.Clean(ctx)
 			if text := cleanedCopies(c); text != "" && !o.quiet {
+				n++
 				say("removed %s", text)
 			}
 			return err
 		})
+	}
+	if n == 0 && status == 0 && !o.quiet {
+		say("nothing to remove")
 	}
 	return status
 }

@@ -89,6 +89,9 @@ func hint(err error) string {
 		}
 		return "try: nsrun help " + u.verb
 	}
+	if text := surroundings(err); text != "" {
+		return text
+	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok {
 		switch e.Op {
 		case "clone", "uid map", "gid map", "launcher", "seccomp":
@@ -126,7 +129,7 @@ func hint(err error) string {
 		return "try: " + u.try
 	}
 	if errors.Is(err, errNoneHere) {
-		return "try: nsrun ls, and name one"
+		return "try: nsrun ls --all, and name one"
 	}
 	if errors.Is(err, overlay.ErrEnded) {
 		return "try: nsrun ls"

@@ -590,6 +590,8 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 		switch {
 		case strings.HasPrefix(notice, "git "):
 			notice += " (try: nsrun run --project . --project DIR)"
+		case strings.HasPrefix(notice, "root has no privileges "):
+			notice += " (try: run nsrun as that user, with sudo -u or su)"
 		case strings.HasPrefix(notice, "group of "):
 			notice += " (try: nsrun run --engine copy)"
 		}
@@ -662,14 +664,12 @@ func (r *runner) finish(status int) error {
 		if r.o.session != "" {
 			return nil
 		}
-		if times := r.session.Retimed(); times > 0 && r.o.commit && status == 0 {
+		if r.session.Retimed() > 0 && r.o.commit && status == 0 { // as make's stamps
 			if err := r.session.CommitWith(context.Background(), overlay.CommitOptions{}); err != nil {
 				return err
 			}
 			r.state = overlay.Committed.String()
 			return nil
-		} else if times > 0 && !r.o.discard && !r.o.quiet {
-			say("nothing was changed but the time of %s, which --commit takes over", plural(times, "file"))
 		}
 		r.state = overlay.Discarded.String()
 		return r.drop()

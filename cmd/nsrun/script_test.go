@@ -142,7 +142,11 @@ func setup(e *testscript.Env, bin string) error {
 		}
 	}
 	e.Cd = project
-	e.Vars = append(e.Vars, "HOME="+home, "TMPDIR="+tmp, "PATH="+bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	e.Vars = append(e.Vars, "BIN="+bin, "SELF="+self, "HOME="+home, "TMPDIR="+tmp, "PATH="+bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
 		"XDG_STATE_HOME=", "UID="+strconv.Itoa(os.Getuid()))
 	started := make(map[string]*background)
 	e.Values[startedKey{}] = started

@@ -24,7 +24,7 @@ import (
 
 // The verbs that work on sessions. A session is named by its id, the beginning of
 // it, or "last", the newest. Where none is named the newest of the project is meant that
-// we are in; to look at one, where there is none, the newest of all.
+// we are in, and never another project's.
 
 // parseVerb parses the flags of a verb, which may stand between its other words, up to
 // "--"; ok is false if that was all.
@@ -159,20 +159,23 @@ func (r sessionReport) size() string {
 	return sizeText(*r.Size)
 }
 
-const lsHelp = `A line each, the oldest first: id, state, age, size on disk, project, command.
+const lsHelp = `The sessions of the project that one is in, or with --all of all projects. A line
+each, the newest first: id, state, age, size on disk, project, command.
 Sizes that take long to measure are - without --size. The states are running,
 kept, committed, discarded, and interrupted for one in which something was begun
 that could be neither finished nor taken back: nsrun doctor tells why.
-The keys of JSON are listed in docs/json.md of the source tree.`
+JSON has the sessions of all projects, the oldest first. Its keys are listed in
+docs/json.md of the source tree.`
 
 // sizesMost bounds for how long ls measures sessions that nobody asked the size of.
 const sizesMost = 200 * time.Millisecond
 
-type lsOptions struct{ json, size, quiet bool }
+type lsOptions struct{ json, size, quiet, all bool }
 
 func lsFlags(fs *flag.FlagSet, o *lsOptions) {
 	jsonFlag(fs, &o.json)
 	fs.BoolVar(&o.size, "size", false, "measure all sessions, however long that takes")
+	fs.BoolVar(&o.all, "all", false, "list the sessions of all projects")
 	fs.BoolVar(&o.quiet, "q", false, "print ids only")
 }
 
@@ -190,12 +193,17 @@ func ls(args []string) int {
 	}
 	tellRecovered()
 	var infos []overlay.Info
+	others := 0
+	wd := here()
 	for in, err := range overlay.List("") {
-		if err != nil {
+		switch {
+		case err != nil:
 			status = fail(err)
-			continue
+		case o.all || o.json || isHere(in, wd):
+			infos = append(infos, in)
+		default:
+			others++
 		}
-		infos = append(infos, in)
 	}
 	list := make([]sessionReport, len(infos))
 	for i, in := range infos {
@@ -207,6 +215,10 @@ func ls(args []string) int {
 	if o.json {
 		return max(status, printJSON(list))
 	}
+	if len(list) == 0 && others > 0 && !o.quiet {
+		say("no session of this project, and %d of others (try: nsrun ls --all)", others)
+	}
+	slices.Reverse(list)
 	out := bufio.NewWriter(os.Stdout)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, s := range list {
@@ -226,8 +238,8 @@ func ls(args []string) int {
 	return status
 }
 
-// measure fills in the sizes, those of the newest sessions first, which are at the
-// bottom of the screen: all of them, or what can be had at once.
+// measure fills in the sizes, those of the newest sessions, the last ones, first: all of them,
+// or what can be had at once.
 func measure(infos []overlay.Info, list []sessionReport, all bool) {
 	ctx := context.Background()
 	if !all {
@@ -309,6 +321,17 @@ var errNoneHere = errors.New("no session of this project")
 // newestHere is the newest session of the project that we are in, of those that wanted
 // takes, or empty.
 func newestHere(wanted func(overlay.Info) bool) (id string) {
+	wd := here()
+	for in, err := range overlay.List("") {
+		if err == nil && wanted(in) && isHere(in, wd) {
+			id = in.ID
+		}
+	}
+	return id
+}
+
+// here is where we are, without symbolic links, or empty.
+func here() string {
 	wd, err := os.Getwd()
 	if err == nil {
 		wd, err = realPath(wd)
@@ -316,15 +339,10 @@ func newestHere(wanted func(overlay.Info) bool) (id string) {
 	if err != nil {
 		return ""
 	}
-	for in, err := range overlay.List("") {
-		if err != nil || !wanted(in) {
-			continue
-		}
-		for _, r := range in.Roots {
-			if inside(wd, r.Path) {
-				id = in.ID
-			}
-		}
-	}
-	return id
+	return wd
+}
+
+// isHere reports whether a session is of the project that the directory wd is in.
+func isHere(in overlay.Info, wd string) bool {
+	return wd != "" && slices.ContainsFunc(in.Roots, func(r overlay.Root) bool { return inside(wd, r.Path) })
 }

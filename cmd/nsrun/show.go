@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -50,9 +49,11 @@ func show(args []string) int {
 		return status
 	}
 	id, rest := sessionArg(rest)
-	id = cmp.Or(id, "last")
 	if len(rest) > 0 {
 		return fail(&usageError{"show", "takes one session"})
+	}
+	if id == "" {
+		return fail(errNoneHere)
 	}
 	tellRecovered()
 	s, err := overlay.OpenReadOnly("", id)

@@ -25,7 +25,7 @@ var verbs = [...]verb{
 	{name: "run", usage: "[flags] [--] COMMAND [ARG…]", short: "run a command in a sandbox over the project",
 		long:  runHelp,
 		flags: func(fs *flag.FlagSet) { runFlags(fs, &runOptions{}) }},
-	{name: "ls", usage: "[--json] [--size] [-q]", short: "list sessions",
+	{name: "ls", usage: "[--all] [--json] [--size] [-q]", short: "list sessions",
 		long:  lsHelp,
 		flags: func(fs *flag.FlagSet) { lsFlags(fs, &lsOptions{}) }},
 	{name: "show", usage: "[--json] [SESSION]", short: "show what a session changed",

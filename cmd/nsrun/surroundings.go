@@ -1,0 +1,86 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/bwrap"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// What is wrong with the place that nsrun runs in: a sandbox, a container, a host without a home
+// directory.
+
+// surroundings is what to do about an error of which that is the cause, or empty.
+func surroundings(err error) string {
+	if e, ok := errors.AsType[*nsexec.Error](err); ok && errors.Is(e.Err, unix.EPERM) {
+		switch {
+		case e.Op == "clone" && inSandbox():
+			return insideHint
+		case e.Op == "proc":
+			if at := overProc(); at != "" {
+				return "the kernel refuses a new /proc while something is mounted over " + quote(at) +
+					", as containers have it; try: docker run --security-opt systempaths=unconfined, or podman run --security-opt unmask=ALL"
+			}
+		}
+	}
+	e, ok := errors.AsType[*overlay.Error](err)
+	if !ok || e.Op != "open state directory" && e.Op != "find state directory" {
+		return ""
+	}
+	switch {
+	case inSandbox():
+		return insideHint
+	case os.Getenv("XDG_STATE_HOME") != "":
+		return ""
+	}
+	for _, why := range [...]error{fs.ErrPermission, fs.ErrNotExist, unix.EROFS, unix.ENOTDIR} {
+		if e.Op == "find state directory" || errors.Is(err, why) {
+			return "sessions are kept below $HOME; try: export XDG_STATE_HOME=DIR, with a directory that can be written to"
+		}
+	}
+	return ""
+}
+
+const insideHint = "this is a sandbox already, and nsrun makes none in one: run the command as it is"
+
+// inSandbox reports whether we run in a sandbox of nsrun run: its first process is nsrun, and
+// nobody in it gets new privileges.
+func inSandbox() bool {
+	comm, err := os.ReadFile("/proc/1/comm")
+	if err != nil || !strings.HasPrefix(string(comm), "nsrun") {
+		return false
+	}
+	set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	return err == nil && set == 1
+}
+
+// overProc is a place below /proc that something is mounted over, or empty.
+func overProc() string {
+	table, err := mounts.ReadMountinfo()
+	if err != nil {
+		return ""
+	}
+	for _, m := range table {
+		if strings.HasPrefix(m.Target, "/proc/") && m.Target != "/proc/sys/fs/binfmt_misc" {
+			return m.Target
+		}
+	}
+	return ""
+}
+
+// procMessage is what is said in bubblewrap's words, and what to do.
+func procMessage(text string) string {
+	if !strings.HasPrefix(text, "Can't mount proc on ") || !strings.HasSuffix(text, bwrap.Strerror(unix.EPERM)) {
+		return ""
+	}
+	return surroundings(&nsexec.Error{Op: "proc", Err: unix.EPERM})
+}
