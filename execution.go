@@ -194,7 +194,7 @@ func (x *Execution) Wait() (Result, error) {
 		err = nil
 	}
 	// Start kills a command that has just begun, and does not ask first.
-	if x.canceled.Load() || res.Signal == syscall.SIGKILL && x.ctx.Err() != nil {
+	if x.canceled.Load() || x.cmd.TimedOut() || res.Signal == syscall.SIGKILL && x.ctx.Err() != nil {
 		if err = x.parent.Err(); err == nil {
 			res.TimedOut = true
 		}

@@ -214,7 +214,15 @@ func (x *Execution) command(spec Spec) error {
 		cmd.Layers = x.session.Layers()
 	}
 	// As timeout(1): a request first, and no patience after that.
+	if x.timeout > 0 {
+		cmd.Deadline = x.began.Add(x.timeout)
+	}
 	cmd.Cancel = func() error {
+		if x.parent.Err() == nil { // PID 1 asks, and keeps the time even where this program is stopped
+			err := cmd.Process.Signal(syscall.Signal(0))
+			x.canceled.Store(err == nil)
+			return err
+		}
 		err := cmd.Process.Signal(syscall.SIGTERM)
 		if err == nil {
 			x.canceled.Store(true)

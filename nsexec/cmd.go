@@ -62,6 +62,14 @@ type Cmd struct {
 	// pipes that others keep open. Zero: no limit.
 	WaitDelay time.Duration
 
+	// Deadline is when the command is asked to end (SIGTERM); WaitDelay later everything in
+	// the sandbox is killed. PID 1 does that, so it holds where this program is stopped, and
+	// for processes in other process groups; where the PID namespace is shared, see Reaper, it
+	// is the command alone. Not with AsPID1, and not where a filter keeps PID 1 from waiting.
+	// Zero: none. The deadline of a context is kept by PID 1 as well, as far as it kills: at
+	// once with the default Cancel, else after WaitDelay.
+	Deadline time.Time
+
 	// Mounts is the file system. Nil: an empty one.
 	Mounts mounts.Plan
 	// Share are the namespaces shared with the caller. Zero: none.
@@ -181,6 +189,7 @@ type Cmd struct {
 
 	wd      string // the caller's working directory, if it is known
 	ctx     context.Context
+	kill    func() error // what Cancel is where nobody has set it
 	started bool
 	sb      *sandbox
 	devNull *os.File
@@ -235,7 +244,8 @@ func CommandContext(ctx context.Context, name string, arg ...string) *Cmd {
 	}
 	c := Command(name, arg...)
 	c.ctx = ctx
-	c.Cancel = func() error { return c.Process.Kill() }
+	c.kill = func() error { return c.Process.Kill() }
+	c.Cancel = c.kill
 	return c
 }
 

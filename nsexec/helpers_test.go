@@ -31,6 +31,7 @@ func init() {
 		"hold": helpHold, "victim": helpVictim, "scan": helpScan, "abstract": helpAbstract,
 		"elevated": helpElevated, "setid": helpSetID,
 		"reaper": helpReaper,
+		"stop":   helpStop,
 	}
 }
 

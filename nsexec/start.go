@@ -43,6 +43,8 @@ type sandbox struct {
 	first  *prog.Program
 	waited bool // it was made before it was wanted, and may have died since
 
+	timedOut bool // the command's time was up, as PID 1 has it
+
 	unknown bool // the reports ended before anybody said its pid
 	mounts  bool // it has a mount namespace already
 
@@ -175,6 +177,9 @@ func (s *sandbox) exit() (ws syscall.WaitStatus, ok bool) {
 		r, err := readRecord(s.status)
 		if err != nil {
 			return 0, false
+		}
+		if r.Kind == prog.RecordTimeout {
+			s.timedOut = true
 		}
 		if r.Kind == prog.RecordExit {
 			return syscall.WaitStatus(r.Value), true
@@ -397,7 +402,8 @@ func (c *Cmd) fork(b *prog.Builder) {
 	if !c.HoldSignals {
 		how |= prog.ForkForward
 	}
-	b.Call(prog.Fork, prog.Int(how), filters, prog.Int(n))
+	ask, end := c.times()
+	b.Call(prog.Fork, prog.Int(how), filters, prog.Int(n), prog.Int(ask), prog.Int(end))
 	for _, f := range c.Hold {
 		b.Call(prog.SysClose, prog.Int(f.Fd()))
 	}

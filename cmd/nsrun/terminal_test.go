@@ -198,9 +198,9 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestStop: Ctrl-Z stops the command and nsrun, and both go on together.
-func TestStop(t *testing.T) {
-	// A shell with job control, as one sits in front of it.
+// jobControl is a shell with job control, as one sits in front of it.
+func jobControl(t *testing.T) (*testenv.Terminal, *exec.Cmd) {
+	t.Helper()
 	bin, dir := installed(t), testenv.Dir(t)
 	testenv.Tree(t, dir, "home/", "p/")
 	term := testenv.NewTerminal(t)
@@ -211,12 +211,18 @@ func TestStop(t *testing.T) {
 	if err := sh.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		_ = sh.Process.Kill()
 		_ = sh.Wait()
 		reap()
-	}()
+	})
 	term.Await("prompt> ")
+	return term, sh
+}
+
+// TestStop: Ctrl-Z stops the command and nsrun, and both go on together.
+func TestStop(t *testing.T) {
+	term, sh := jobControl(t)
 	term.Type("nsrun run -- sh -c 'echo rea''dy; read x; echo \"got $x\"'\n")
 	term.Await("\nready")
 	term.Type("\x1a")
@@ -224,6 +230,46 @@ func TestStop(t *testing.T) {
 	term.Type("fg\n")
 	term.Type("hello\n")
 	term.Await("\ngot hello")
+	term.Type("exit\n")
+	_ = sh.Wait()
+}
+
+// TestStopByCommand: a command that stops its process group stops nsrun too, as any other
+// program that runs a command, and both go on together.
+func TestStopByCommand(t *testing.T) {
+	term, sh := jobControl(t)
+	term.Type("nsrun run -- sh -c 'kill -STOP 0; echo \"go\"ne on'\n")
+	term.Await("Stopped")
+	term.Type("fg\n")
+	term.Await("\ngone on")
+	term.Type("exit\n")
+	_ = sh.Wait()
+}
+
+// TestStoppedTimeout: the time of a command that has stopped nsrun is kept by PID 1, also
+// for a process that has left the group.
+func TestStoppedTimeout(t *testing.T) {
+	term, sh := jobControl(t)
+	term.Type("nsrun run --timeout 1s -- sh -c 'setsid sleep 1000 & kill -STOP 0'; echo status $?.\n")
+	term.Await("Stopped")
+	var nsrun, pid1 testenv.Process
+	testenv.Eventually(t, "the end of all in the sandbox, while nsrun is stopped", func() bool {
+		left := false
+		for _, p := range testenv.Processes() {
+			switch {
+			case p.Parent == sh.Process.Pid:
+				nsrun = p
+			case nsrun.Pid != 0 && p.Parent == nsrun.Pid:
+				pid1 = p
+				left = left || p.State != "Z"
+			case pid1.Pid != 0 && p.Parent == pid1.Pid:
+				left = true
+			}
+		}
+		return nsrun.State == "T" && pid1.Pid != 0 && !left
+	})
+	term.Type("fg\n")
+	term.Await("timed out after 1s")
 	term.Type("exit\n")
 	_ = sh.Wait()
 }

@@ -45,6 +45,10 @@ type Header struct {
 	Filters  uint64 // address of the addresses of seccomp programs for PID 1
 	NFilters uint64
 
+	// Arguments of Fork too, in nanoseconds of CLOCK_MONOTONIC; 0: never.
+	Ask int64 // when PID 1 asks the command to end
+	End int64 // when it kills everything
+
 	Held    [MaxHeld]uint32 // their numbers, ascending
 	Scratch [48]uint64      // for the child, whose stack is small
 }
@@ -74,7 +78,7 @@ const (
 )
 
 // Magic begins every Program, and changes with its layout.
-const Magic = 0x6e737205
+const Magic = 0x6e737206
 
 // Op is one operation. A zero Tol tolerates nothing.
 type Op struct {
@@ -139,4 +143,5 @@ const (
 	RecordStarted            // the command was executed
 	RecordExit               // the command's wait status is Value
 	RecordText               // Value bytes follow: what a failed Same found
+	RecordTimeout            // the time was up
 )

@@ -188,7 +188,7 @@ var sysTable = [numSys]sysInfo{
 
 	Install:  {"install", [2]uint32{NrInstall, NrInstall}, "d"},
 	Receive:  {"receive", [2]uint32{NrReceive, NrReceive}, "d"},
-	Fork:     {"fork", [2]uint32{NrFork, NrFork}, "xpd"},
+	Fork:     {"fork", [2]uint32{NrFork, NrFork}, "xpddd"},
 	Exec:     {"execve", [2]uint32{NrExec, NrExec}, "svEv"},
 	Target:   {"target", [2]uint32{NrTarget, NrTarget}, "fsfm"},
 	MakeDirs: {"make_dirs", [2]uint32{NrMakeDirs, NrMakeDirs}, "fsm"},

@@ -208,6 +208,7 @@ func run(base unsafe.Pointer) {
 		case prog.NrFork:
 			h.Fork = uint32(o.Args[0])
 			h.Filters, h.NFilters = uint64(arg(base, o, 1)), o.Args[2]
+			h.Ask, h.End = int64(o.Args[3]), int64(o.Args[4])
 			pid, errno := vfork()
 			if errno != 0 {
 				e = syscall.Errno(errno)
@@ -217,7 +218,7 @@ func run(base unsafe.Pointer) {
 				// The command's process shared this stack frame until now: nothing
 				// that it may have changed is used from here on.
 				settle(base, status)
-				if header(base).Fork&prog.ForkForward != 0 {
+				if h := header(base); h.Fork&prog.ForkForward != 0 || h.Ask|h.End != 0 {
 					reap(base, pid, status)
 				}
 				await(header(base), pid, status)
@@ -525,6 +526,43 @@ func await(h *prog.Header, cmd, status uintptr) {
 	}
 }
 
+// untilEnd is how long it is, in nanoseconds, until the command's time is up, 0 if it has
+// no limit. When it is, the command is asked to end, and later everything is killed;
+// then the result is negative.
+//
+//go:nosplit
+//go:norace
+func untilEnd(h *prog.Header, now *[2]int64, cmd, status uintptr) int64 {
+	next := h.Ask
+	if next == 0 {
+		next = h.End
+	}
+	if next == 0 {
+		return 0
+	}
+	syscall.RawSyscall(sysClock, clockMonotonic, uintptr(unsafe.Pointer(now)), 0)
+	if left := next - now[0]*1e9 - now[1]; left > 0 {
+		return left
+	}
+	if cmd != 0 {
+		report(status, prog.RecordTimeout, 0, 0, 0)
+	}
+	sig := uintptr(syscall.SIGTERM)
+	if h.Ask != 0 {
+		h.Ask = 0
+	} else {
+		h.End = 0
+		sig = uintptr(syscall.SIGKILL)
+		if isInit() {
+			cmd = ^uintptr(0) // -1: everything else in the sandbox
+		}
+	}
+	if cmd != 0 {
+		syscall.RawSyscall(sysKill, cmd, sig, 0)
+	}
+	return -1
+}
+
 // isInit says that this is PID 1, and not only the command's parent.
 //
 //go:nosplit
@@ -570,6 +608,9 @@ func exitCode(ws uint32) uintptr {
 // it is in the same process group; so does PID 1 get them, from the kernel. A
 // parent outside that passes its own copy on must not make two of one.
 //
+// It also keeps the command's time: nobody else may be there to do that, because the
+// program that started the sandbox was stopped.
+//
 // It returns where a filter does not let it wait for signals.
 //
 //go:nosplit
@@ -584,8 +625,16 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 	code := uintptr(0) // the command's, when it has ended
 	all := ^uint64(0)
 	for {
-		sig, _, e := syscall.RawSyscall6(sysSigwait, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(info)), 0, 8, 0, 0)
-		if e == syscall.EINTR { // after a stop
+		wait := uintptr(0)
+		if next := untilEnd(h, &now, cmd, status); next != 0 {
+			if next < 0 {
+				continue
+			}
+			now[0], now[1] = next/1e9, next%1e9
+			wait = uintptr(unsafe.Pointer(&now))
+		}
+		sig, _, e := syscall.RawSyscall6(sysSigwait, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(info)), wait, 8, 0, 0)
+		if e == syscall.EINTR || e == syscall.EAGAIN { // after a stop; when a time has come
 			continue
 		}
 		if e != 0 {

@@ -1,0 +1,53 @@
+//go:build linux
+
+package nsexec
+
+import (
+	"reflect"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TimedOut reports, after Wait, whether PID 1 has found that the command's time was up.
+func (c *Cmd) TimedOut() bool { return c.sb != nil && c.sb.timedOut }
+
+// times are when PID 1 has to ask the command to end, and to kill everything, in
+// nanoseconds of CLOCK_MONOTONIC; 0: never.
+func (c *Cmd) times() (ask, end int64) {
+	if !c.Deadline.IsZero() {
+		ask, end = monotonic(c.Deadline), monotonic(c.Deadline.Add(c.WaitDelay))
+	}
+	if c.ctx == nil {
+		return ask, end
+	}
+	up, ok := c.ctx.Deadline()
+	switch {
+	case !ok:
+		return ask, end
+	case c.Cancel == nil || c.isDefault(c.Cancel):
+	case c.WaitDelay > 0:
+		up = up.Add(c.WaitDelay)
+	default:
+		return ask, end // Cancel alone knows what is to be done
+	}
+	if at := monotonic(up); end == 0 || at < end {
+		end = at
+	}
+	return ask, end
+}
+
+// isDefault reports whether f is what CommandContext has set.
+func (c *Cmd) isDefault(f func() error) bool {
+	return c.kill != nil && reflect.ValueOf(f).Pointer() == reflect.ValueOf(c.kill).Pointer()
+}
+
+// monotonic is a time by the clock of PID 1. It does not count the time in which the
+// machine is suspended, as timers of the Go runtime do not.
+func monotonic(t time.Time) int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0
+	}
+	return max(1, now.Nano()+int64(time.Until(t)))
+}

@@ -1,0 +1,132 @@
+//go:build linux
+
+package nsexec_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// TestDeadline: the command is asked to end, then killed with all that it has started.
+func TestDeadline(t *testing.T) {
+	leaks(t)
+	for _, c := range []struct {
+		script, want string
+		timedOut     bool
+	}{
+		{"trap 'exit 7' TERM; setsid sleep 1000 & while :; do wait; done", "exit status 7", true},
+		{"trap '' TERM; setsid sleep 1000 & while :; do wait; done", "signal: killed", true},
+		{"kill -STOP $$", "signal: killed", true},
+		{"exec sleep 1000", "signal: terminated", true},
+		{"exit 3", "exit status 3", false},
+	} {
+		cmd := shell(c.script)
+		cmd.WaitDelay = 200 * time.Millisecond
+		cmd.Deadline = time.Now().Add(300 * time.Millisecond)
+		if !c.timedOut {
+			cmd.Deadline = time.Now().Add(time.Hour)
+		}
+		// The pipe is at its end when nobody is left.
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(out).ReadByte(); err == nil {
+			t.Error("there is output")
+		}
+		if err := cmd.Wait(); err == nil || err.Error() != c.want || cmd.TimedOut() != c.timedOut {
+			t.Errorf("%s: %v, want %s; timed out: %v", c.script, err, c.want, cmd.TimedOut())
+		}
+	}
+}
+
+// helpStop starts a sandbox whose time is limited, says which its PID 1 is, and stops.
+func helpStop(args []string) int {
+	c := shell("setsid sleep 1000 & kill -STOP $$")
+	switch args[0] {
+	case "deadline":
+		c.Deadline = time.Now().Add(500 * time.Millisecond)
+	case "context":
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		defer cancel()
+		plan := c.Mounts
+		c = nsexec.CommandContext(ctx, "sh", c.Args[1:]...)
+		c.Mounts = plan
+	case "cancel":
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		defer cancel()
+		plan := c.Mounts
+		c = nsexec.CommandContext(ctx, "sh", c.Args[1:]...)
+		c.Mounts, c.WaitDelay = plan, 100*time.Millisecond
+		c.Cancel = func() error { return c.Process.Signal(unix.SIGTERM) }
+	}
+	if err := c.Start(); err != nil {
+		return complain(err)
+	}
+	fmt.Println(c.Process.Pid)
+	_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+	err := c.Wait()
+	if ee, ok := errors.AsType[*exec.ExitError](err); !ok {
+		return complain(fmt.Errorf("not killed: %v", err))
+	} else if ee.ExitCode() >= 0 || !c.TimedOut() {
+		return complain(fmt.Errorf("%v, timed out: %v", err, c.TimedOut()))
+	}
+	return 0
+}
+
+// TestDeadlineOfStopped: the time is kept where the program is stopped, and it learns of
+// that when it goes on.
+func TestDeadlineOfStopped(t *testing.T) {
+	leaks(t)
+	for _, how := range []string{"deadline", "context", "cancel"} {
+		c := exec.Command(exe, how)
+		c.Env = append(os.Environ(), helperVars("stop")...)
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Stderr = os.Stderr
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid1, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopped := func() bool {
+			p, ok := testenv.FindProcess(strconv.Itoa(c.Process.Pid))
+			return ok && p.State == "T"
+		}
+		testenv.Eventually(t, "it stops", stopped)
+		testenv.Eventually(t, "the end of the sandbox", func() bool { return !testenv.Alive(pid1) })
+		if !stopped() {
+			t.Errorf("%s: the program was not stopped all the time", how)
+		}
+		if err := c.Process.Signal(unix.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Wait(); err != nil {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+}
