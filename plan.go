@@ -313,7 +313,15 @@ func (x *Execution) openSession(roots []string, engine overlay.Engine) (err erro
 	}
 	if c.Session == "" {
 		x.session, err = overlay.CreateContext(x.ctx, overlay.Options{Roots: roots, Command: x.args, Dir: c.StateDir, On: c.On, Engine: max(engine, c.Engine), Spare: x.runner.clearings.spare()})
-		return err
+		if err != nil {
+			return err
+		}
+		for i, root := range x.session.Roots() {
+			if root.Path != roots[i] { // which is free of links, and was looked up once more
+				return &Error{opUse, roots[i], errElse}
+			}
+		}
+		return nil
 	}
 	s, err := overlay.Open(c.StateDir, c.Session)
 	if err != nil {
