@@ -118,7 +118,7 @@ func (d deed) do() error {
 	case "undo":
 		err = undoIt(s)
 	case "discard":
-		err = s.Discard()
+		err = s.Erase()
 	case "drop":
 		err = dropIt(s, d.Paths...)
 	case "naive":
@@ -237,7 +237,7 @@ func naive(s *Session) error {
 			return err
 		}
 	}
-	return s.Discard()
+	return s.Erase()
 }
 
 // command is the process that does a deed.

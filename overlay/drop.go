@@ -4,11 +4,12 @@ package overlay
 
 import (
 	"context"
+	"slices"
 )
 
 // Drop takes changes out of the session without touching the project: what is at and
 // below the paths, or means the patterns, is no change any more, as long as the
-// session does not write there again. When no change is left, the session is Discarded,
+// session does not write there again, or Undo takes it back. When no change is left, the session is Discarded,
 // or Committed if a part of it was.
 func (s *Session) Drop(ctx context.Context, paths ...string) error {
 	const op = "drop"
@@ -38,7 +39,7 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 	}
 	var l ledger
 	l.load(s.meta)
-	left := 0
+	d, left := dropped{After: s.meta.lastTx()}, 0
 	for i, n := range all {
 		if !chosen[i] {
 			left++
@@ -49,22 +50,26 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 		if n.hasUp {
 			st.Upper = n.up.ctime
 		}
+		drop := droppedPath{}
+		if was, ok := l.at[at]; ok {
+			drop.Was = &was
+		}
 		l.set(at, st)
+		drop.Now = l.at[at]
+		d.Paths = append(d.Paths, drop)
 	}
 	if err := s.checkDependents(); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
-	if left == 0 && len(s.meta.Done) == 0 {
-		if err := s.discard(); err != nil {
-			return &Error{Op: op, Path: s.path, Err: err}
-		}
-		return nil
-	}
 	m := *s.meta
 	l.store(&m)
-	if left == 0 {
+	if d.Ended = left == 0; d.Ended {
 		m.State = Committed
+		if len(m.Done) == 0 {
+			m.State, m.Thrown = Discarded, true
+		}
 	}
+	m.Dropped = append(slices.Clone(m.Dropped), d)
 	if err := s.setMeta(&m, new(flusher)); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}

@@ -154,7 +154,7 @@ func TestStoredSessionOpens(t *testing.T) {
 		if got := versions(t, again); got != want || again.Info().Engine != e {
 			t.Errorf("%s: %s", e, got)
 		}
-		if err := again.Discard(); err != nil {
+		if err := again.Erase(); err != nil {
 			t.Fatal(err)
 		}
 		names, err := os.ReadDir(again.Dir())

@@ -75,6 +75,12 @@ type meta struct {
 	// Done are the transactions that were done and not taken back, in order. What
 	// stands in a directory tx/N and not here never was.
 	Done []int `json:"done,omitempty"`
+
+	// Thrown says that what was written is still there though the session is Discarded.
+	Thrown bool `json:"thrown,omitempty"`
+
+	// Dropped are the drops that were not taken back, in order.
+	Dropped []dropped `json:"dropped,omitempty"`
 }
 
 // metaRoot is a root, and how its upper directory looked when it was made: the
@@ -202,6 +208,11 @@ func decodeMeta(data []byte) (*meta, error) {
 	}
 	for _, s := range m.Settled {
 		if err := checkPlace(s.Root, string(s.Path), len(m.Roots)); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range m.Dropped {
+		if err := d.check(len(m.Roots)); err != nil {
 			return nil, err
 		}
 	}

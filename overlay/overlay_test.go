@@ -621,12 +621,20 @@ func TestDiscard(t *testing.T) {
 			t.Errorf("changes after discard: %v", err)
 		}
 	}
+	if err := s.Discard(); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	for range 2 { // for good, and once more
+		if err := s.Erase(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	left, _ := os.ReadDir(s.Dir())
 	if len(left) != 2 || s.State() != Discarded {
 		t.Errorf("left: %v, state %v", left, s.State())
 	}
-	if err := s.Discard(); err != nil {
-		t.Errorf("again: %v", err)
+	if err := s.Undo(t.Context(), UndoOptions{}); !errors.Is(err, ErrNoCommit) {
+		t.Errorf("what is gone for good: %v", err)
 	}
 	if err := s.Remove(); err != nil {
 		t.Fatal(err)

@@ -75,6 +75,11 @@ type Info struct {
 	// Commits is how many commits Undo can take back.
 	Commits int
 
+	// Undo is what Session.Undo takes back next, and Decided when that was done. Zero: there is
+	// nothing.
+	Undo    Deed
+	Decided time.Time
+
 	// Interrupted says that something was begun with the session, and could be neither
 	// finished nor taken back: Recover tells why.
 	Interrupted bool
@@ -636,6 +641,9 @@ func (s *Session) Info() Info {
 		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State, On: s.meta.On, Engine: s.meta.Engine,
 		Roots: s.rootList(), Commits: len(s.meta.Done), Busy: s.lock != nil || s.busy, Command: s.command(),
 	}
+	if info.Undo = s.meta.last(); info.Undo != NoDeed {
+		info.Decided = s.decided()
+	}
 	info.Interrupted = !info.Busy && s.state != nil && pending(s.state, s.id)
 	return info
 }
@@ -729,28 +737,10 @@ func (s *Session) usable(op string, write bool) error {
 	return &Error{Op: op, Path: s.path, Err: err}
 }
 
-// Discard throws the session's changes away. Its data stays, for List; see
-// Remove. Discarding a session again completes what was interrupted.
-func (s *Session) Discard() error {
-	const op = "discard"
-	s.work.Lock()
-	defer s.work.Unlock()
-	if err := s.usable(op, true); err != nil && (s.dir == nil || s.readOnly || s.meta.State != Discarded) {
-		return err
-	}
-	if err := s.checkDependents(); err != nil {
-		return &Error{Op: op, Path: s.path, Err: err}
-	}
-	if err := s.discard(); err != nil {
-		return &Error{Op: op, Path: s.path, Err: err}
-	}
-	return nil
-}
-
 // goneName is where what the session wrote is, once it was decided to throw it away.
 const goneName = "gone"
 
-// discard throws away what the session wrote. One rename decides; it needs no space on
+// discard throws away what the session wrote, for good. One rename decides; it needs no space on
 // a full disk.
 func (s *Session) discard() error {
 	if err := s.markPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
@@ -779,13 +769,13 @@ func (s *Session) finishDiscard() (what string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if !gone && s.meta.State != Discarded {
+	if !gone && (s.meta.State != Discarded || s.meta.Thrown) {
 		return "", nil
 	}
 	if gone {
 		what = "the session was discarded"
 		m := *s.meta
-		m.State = Discarded
+		m.State, m.Thrown, m.Dropped = Discarded, false, nil
 		_, err := writeMeta(s.dir, &m, nil)
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			// What fills the disk may be what is to be removed. Its directory stays,

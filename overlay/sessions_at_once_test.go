@@ -190,7 +190,7 @@ func (w *modelWorker) step() (op string, err error) {
 			return "discard", w.discard(id)
 		}
 	case n < 71:
-		if id := w.any(func(_ string, p *past) bool { return p.State != Discarded && len(p.Done) > 0 }); id != "" {
+		if id := w.any(func(_ string, p *past) bool { return len(p.Done) > 0 }); id != "" {
 			s, err := w.use(id)
 			if err != nil {
 				return "open", err
@@ -310,14 +310,6 @@ func (w *modelWorker) drop(id string) error {
 		return err
 	}
 	w.dropped(id, paths)
-	return w.ended(id)
-}
-
-// ended forgets what is gone with the changes of a session.
-func (w *modelWorker) ended(id string) error {
-	if w.Sessions[id].State == Discarded {
-		delete(w.marks, id)
-	}
 	return w.end()
 }
 
@@ -332,8 +324,8 @@ func (w *modelWorker) discard(id string) error {
 	if err := meanwhile(s, s.Discard); err != nil {
 		return err
 	}
-	w.Sessions[id].State = Discarded
-	return w.ended(id)
+	w.discarded(id)
+	return w.end()
 }
 
 // remove removes a session that nobody has open.

@@ -40,11 +40,22 @@ type past struct {
 	Born    int
 	Upper   map[string]string // what was written; "" is a deletion
 	Settled map[string]bool   // of it, what was committed or dropped
-	Done    []doneTx
+	Done    []doneDeed
 }
 
-// A doneTx is a commit.
-type doneTx struct {
+// commits is how many of the deeds are commits.
+func (p *past) commits() (n int) {
+	for _, d := range p.Done {
+		if d.Kind == CommitDeed {
+			n++
+		}
+	}
+	return n
+}
+
+// A doneDeed is a commit, a drop or a discard.
+type doneDeed struct {
+	Kind  Deed
 	Clock int
 	Paths map[string]string // what it made of them
 	Was   map[string]string
@@ -197,7 +208,7 @@ func (w *modelWorker) refused(id string, paths []string) (may, must bool) {
 // applied notes a commit.
 func (w *modelWorker) applied(id string, paths []string) {
 	p := w.Sessions[id]
-	tx := doneTx{Paths: map[string]string{}, Was: map[string]string{}}
+	tx := doneDeed{Kind: CommitDeed, Paths: map[string]string{}, Was: map[string]string{}}
 	for _, path := range paths {
 		tx.Was[path], tx.Paths[path] = w.Files[p.Project][path], p.Upper[path]
 		w.touch(id, path, p.Upper[path])
@@ -223,20 +234,20 @@ func (w *modelWorker) touch(id, path, value string) {
 	}
 }
 
-// undone notes that the last commit was taken back.
+// undone notes that the last deed was taken back.
 func (w *modelWorker) undone(id string) {
 	p := w.Sessions[id]
 	tx := p.Done[len(p.Done)-1]
 	p.Done = p.Done[:len(p.Done)-1]
 	for path, value := range tx.Paths {
-		w.touch(id, path, tx.Was[path])
+		if tx.Kind == CommitDeed {
+			w.touch(id, path, tx.Was[path])
+		}
 		if p.Upper[path] == value {
 			p.Settled[path] = false
 		}
 	}
-	if p.State == Committed {
-		p.State = Kept
-	}
+	p.State = Kept
 }
 
 // dropped notes a drop.
@@ -244,14 +255,22 @@ func (w *modelWorker) dropped(id string, paths []string) {
 	p := w.Sessions[id]
 	if slices.Equal(paths, w.changed(id)) {
 		p.State = Committed
-		if len(p.Done) == 0 {
+		if p.commits() == 0 {
 			p.State = Discarded
-			return
 		}
 	}
+	d := doneDeed{Kind: DropDeed, Paths: map[string]string{}}
 	for _, path := range paths {
 		p.Settled[path] = true
+		d.Paths[path] = p.Upper[path]
 	}
+	p.Done = append(p.Done, d)
+}
+
+// discarded notes a discard.
+func (w *modelWorker) discarded(id string) {
+	p := w.Sessions[id]
+	p.State, p.Done = Discarded, append(p.Done, doneDeed{Kind: DiscardDeed})
 }
 
 // resolve finds out what became of a step whose process was killed: all or nothing of it was done.
@@ -299,29 +318,36 @@ func (w *modelWorker) resolve() error {
 			}
 		}
 	case "commit":
-		if info.Commits == len(p.Done)+1 {
+		if info.Commits == p.commits()+1 {
 			w.applied(st.Session, st.Paths)
 			w.Trace = append(w.Trace, step{Op: "it was committed"})
 		}
 	case "undo":
-		if info.Commits == len(p.Done)-1 {
+		undone := info.Commits == p.commits()-1
+		if d := p.Done[len(p.Done)-1]; d.Kind == DiscardDeed || d.Kind == DropDeed && p.State != Kept {
+			undone = info.State == Kept
+		} else if d.Kind == DropDeed {
+			still, err := changedNow(s)
+			if err != nil {
+				return err
+			}
+			undone = still[st.Paths[0]]
+		}
+		if undone {
 			w.undone(st.Session)
 		}
 	case "drop":
-		still := map[string]bool{}
-		if info.State == Kept {
-			for c, err := range s.Changes() {
-				if err != nil {
-					return err
-				}
-				still[c.Path] = true
-			}
+		still, err := changedNow(s)
+		if err != nil {
+			return err
 		}
 		if !still[st.Paths[0]] {
 			w.dropped(st.Session, st.Paths)
 		}
 	case "discard":
-		p.State = info.State
+		if info.State == Discarded {
+			w.discarded(st.Session)
+		}
 	}
 	// A commit that was taken back has touched the files.
 	for _, path := range st.Paths {
@@ -334,6 +360,21 @@ func (w *modelWorker) resolve() error {
 		return err
 	}
 	return w.end()
+}
+
+// changedNow are the paths that a session has changed.
+func changedNow(s *Session) (map[string]bool, error) {
+	list := map[string]bool{}
+	if s.State() != Kept {
+		return list, nil
+	}
+	for c, err := range s.Changes() {
+		if err != nil {
+			return nil, err
+		}
+		list[c.Path] = true
+	}
+	return list, nil
 }
 
 func has(m map[string]string, key string) bool { _, ok := m[key]; return ok }
@@ -357,8 +398,12 @@ func (w *modelWorker) wrote(id, path, value string) {
 func (w *modelWorker) check(id string, s *Session) error {
 	p := w.Sessions[id]
 	info := s.Info()
-	if info.State != p.State || info.Commits != len(p.Done) {
-		return fmt.Errorf("session %s is %s with %d commits, not %s with %d", id, info.State, info.Commits, p.State, len(p.Done))
+	deed := NoDeed
+	if n := len(p.Done); n > 0 {
+		deed = p.Done[n-1].Kind
+	}
+	if info.State != p.State || info.Commits != p.commits() || info.Undo != deed {
+		return fmt.Errorf("session %s is %s with %d commits, the last deed a %s; not %s with %d, a %s", id, info.State, info.Commits, info.Undo, p.State, p.commits(), deed)
 	}
 	if p.State == Kept {
 		var got []string
@@ -474,6 +519,9 @@ func (w *modelWorker) undo(id string, s *Session) error {
 	tx := p.Done[len(p.Done)-1]
 	may, must := false, false
 	for path, value := range tx.Paths {
+		if tx.Kind != CommitDeed {
+			break
+		}
 		a, b := w.conflict(id, path, tx.Clock, value)
 		may, must = may || a, must || b
 	}
@@ -490,7 +538,7 @@ func (w *modelWorker) undo(id string, s *Session) error {
 	case conflictsIn(err) != nil && may:
 	case errors.Is(err, errAside) && may:
 		// Somebody wrote to a hot file at the same moment: it is kept, and the rest is as wished for.
-		if s.Info().Commits < len(p.Done) {
+		if s.Info().Commits < p.commits() {
 			w.undone(id)
 		}
 	default:

@@ -16,12 +16,13 @@ import (
 )
 
 // ErrNoCommit is what Undo wraps where there is nothing to take back.
-var ErrNoCommit = errors.New("no commit to take back")
+var ErrNoCommit = errors.New("nothing to take back")
 
-// Undo takes the last commit back that was not taken back yet: what it replaced and
-// deleted is put back, what it made is taken out again. Whatever it did not touch stays
-// as it is. The session is Kept then, unless the rest of it was Discarded: its changes can
-// be committed again.
+// Undo takes back what was done last about the session's changes (Info.Undo): a commit, a drop
+// or a discard. The session is Kept then.
+//
+// Of a commit, what it replaced and deleted is put back, what it made is taken out again.
+// Whatever it did not touch stays as it is. Its changes can be committed again.
 //
 // Where the project was changed since in what the commit did, the error is a
 // *ConflictError and nothing is done, unless that is forced. As with Commit every error
@@ -33,8 +34,8 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) error {
 	if s.dir == nil || s.readOnly {
 		return &Error{Op: op, Path: s.path, Err: s.closed()}
 	}
-	if len(s.meta.Done) == 0 {
-		return &Error{Op: op, Path: s.path, Err: ErrNoCommit}
+	if other, err := s.undo(ctx); other {
+		return err
 	}
 	t, err := s.openTx(s.meta.Done[len(s.meta.Done)-1])
 	if err == nil && (t.j == nil || t.objects == nil) {

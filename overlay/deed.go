@@ -1,0 +1,201 @@
+//go:build linux
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Deed is something that was done about a session's changes, and can be taken back.
+type Deed uint8
+
+// The deeds. Zero: there is nothing to take back.
+const (
+	NoDeed      Deed = iota
+	CommitDeed       // changes were committed
+	DropDeed         // changes were dropped
+	DiscardDeed      // all that was left was discarded
+)
+
+var deedNames = [...]string{NoDeed: "nothing", CommitDeed: "commit", DropDeed: "drop", DiscardDeed: "discard"}
+
+// String returns "nothing", "commit", "drop" or "discard".
+func (d Deed) String() string {
+	if int(d) >= len(deedNames) {
+		return "deed(" + strconv.Itoa(int(d)) + ")"
+	}
+	return deedNames[d]
+}
+
+// dropped is one call of Drop, as it is stored.
+type dropped struct {
+	After int           `json:"after,omitempty"` // the last transaction in force; zero: none
+	Ended bool          `json:"ended,omitempty"` // nothing was left after it
+	Paths []droppedPath `json:"paths"`
+}
+
+// droppedPath is what was settled at a path, and is since.
+type droppedPath struct {
+	Was *settled `json:"was,omitempty"` // nil: nothing
+	Now settled  `json:"now"`
+}
+
+// check fails where a path could lead out of the roots.
+func (d dropped) check(roots int) error {
+	for _, p := range d.Paths {
+		if err := checkPlace(p.Now.Root, string(p.Now.Path), roots); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastTx is the last transaction in force; zero: there is none.
+func (m *meta) lastTx() int {
+	if len(m.Done) == 0 {
+		return 0
+	}
+	return m.Done[len(m.Done)-1]
+}
+
+// last is what Undo takes back.
+func (m *meta) last() Deed {
+	n := len(m.Dropped)
+	drop := n > 0 && m.Dropped[n-1].After == m.lastTx() && (m.State != Discarded || m.Thrown)
+	switch {
+	case m.State == Discarded && m.Thrown && !(drop && m.Dropped[n-1].Ended):
+		return DiscardDeed
+	case drop:
+		return DropDeed
+	case len(m.Done) > 0:
+		return CommitDeed
+	}
+	return NoDeed
+}
+
+// decided is when something was done about the changes last. Zero: it cannot be told.
+func (s *Session) decided() time.Time {
+	if s.dir == nil {
+		return time.Time{}
+	}
+	st, found, err := s.dir.lstatIf(metaName)
+	if err != nil || !found {
+		return time.Time{}
+	}
+	return time.Unix(st.mtime.Unix())
+}
+
+// Discard throws the session's changes away. Undo makes it Kept again until it is removed (see
+// Clean), since all that it holds stays where it is: only what a command wrote that was not
+// collected is lost, and on a full disk everything. Erase gives the space back.
+func (s *Session) Discard() error { return s.end(false) }
+
+// Erase throws the session's changes away for good. Its data stays, for List; see Remove.
+// Calling it for a session that was discarded gives the space back.
+func (s *Session) Erase() error { return s.end(true) }
+
+func (s *Session) end(good bool) error {
+	const op = "discard"
+	s.work.Lock()
+	defer s.work.Unlock()
+	if err := s.usable(op, true); err != nil && (s.dir == nil || s.readOnly || s.meta.State != Discarded) {
+		return err
+	}
+	if err := s.checkDependents(); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	good = good || s.mem != nil // which goes with us
+	if !good && s.meta.State == Discarded && s.meta.Thrown {
+		return nil
+	}
+	if !good && s.meta.State == Kept {
+		m := *s.meta
+		m.State, m.Thrown = Discarded, true
+		err := s.setMeta(&m, nil)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+			return &Error{Op: op, Path: s.path, Err: err}
+		}
+		// What fills the disk may be what is to be thrown away.
+	}
+	if err := s.discard(); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	return nil
+}
+
+// undiscard takes a discard back.
+func (s *Session) undiscard() error {
+	m := *s.meta
+	m.State, m.Thrown = Kept, false
+	return s.revive(&m)
+}
+
+// undrop takes the last drop back.
+func (s *Session) undrop() error {
+	m := *s.meta
+	m.State, m.Thrown = Kept, false
+	last := m.Dropped[len(m.Dropped)-1]
+	m.Dropped = slices.Clone(m.Dropped[:len(m.Dropped)-1])
+	var l ledger
+	l.load(&m)
+	for _, p := range last.Paths {
+		at := place{p.Now.Root, string(p.Now.Path)}
+		now, ok := l.at[at]
+		switch {
+		case ok && now.Lower != p.Now.Lower:
+			// A commit that was taken back touched the project's object since.
+			l.set(at, settled{Lower: now.Lower})
+		case p.Was == nil:
+			delete(l.at, at)
+		default:
+			l.set(at, *p.Was)
+		}
+	}
+	l.store(&m)
+	return s.revive(&m)
+}
+
+// revive makes the session Kept as m says, if what it was begun on is there.
+func (s *Session) revive(m *meta) error {
+	list, err := bases(s.state, "", m)
+	closeBases(list)
+	if err == nil && s.stored() {
+		_, packed, perr := s.dir.lstatIf(packedName)
+		_, copied, cerr := s.dir.lstatIf(copiedName)
+		if err = errors.Join(perr, cerr); err == nil && !packed && !copied {
+			err = s.lost()
+		}
+	}
+	if err == nil {
+		err = s.setMeta(m, new(flusher))
+	}
+	if err != nil {
+		return &Error{Op: "undo", Path: s.path, Err: err}
+	}
+	return nil
+}
+
+// undo takes back what was done last, unless that was a commit; ok says that it was not.
+func (s *Session) undo(ctx context.Context) (ok bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return true, err
+	}
+	switch s.meta.last() {
+	case NoDeed:
+		return true, &Error{Op: "undo", Path: s.path, Err: ErrNoCommit}
+	case DiscardDeed:
+		return true, s.undiscard()
+	case DropDeed:
+		return true, s.undrop()
+	}
+	return false, nil
+}
