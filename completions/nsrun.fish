@@ -99,7 +99,7 @@ function __nsrun_verbs
 		'commit	copy a session\'s changes to the project' \
 		'discard	throw a session\'s changes away' \
 		'drop	throw a part of a session\'s changes away' \
-		'undo	take a session\'s last commit back' \
+		'undo	take back the last commit, drop or discard' \
 		'files	list files that are registered, and how many backups there are' \
 		'log	show what was run, and what it changed' \
 		'restore	put a file back as it was' \

@@ -74,6 +74,14 @@ type Cleaned struct {
 	State State
 }
 
+// The deeds. Zero: there is nothing to take back.
+const (
+	NoDeed      Deed = iota
+	CommitDeed       // changes were committed
+	DropDeed         // changes were dropped
+	DiscardDeed      // all that was left was discarded
+)
+
 // CommitOptions say what to commit, and how. The zero value commits all changes but
 // special ones, and refuses conflicts.
 type CommitOptions struct {
@@ -112,6 +120,9 @@ const (
 	Discarded              // its changes were thrown away
 )
 
+// A Deed is something that was done about a session's changes, and can be taken back.
+type Deed uint8
+
 // An Engine is a way to keep what is written apart from the project. The zero Engine
 // is none: one is chosen.
 type Engine uint8
@@ -127,7 +138,7 @@ const (
 var ErrLeftOut = errors.New("it names objects of git that are left out")
 
 // ErrNoCommit is what Undo wraps where there is nothing to take back.
-var ErrNoCommit = errors.New("no commit to take back")
+var ErrNoCommit = errors.New("nothing to take back")
 
 // A Hunk is where the two versions of a text that both sides changed exclude each other.
 type Hunk struct {
@@ -149,6 +160,11 @@ type Info struct {
 
 	// Commits is how many commits Undo can take back.
 	Commits int
+
+	// Undo is what Session.Undo takes back next, and Decided when that was done. Zero: there is
+	// nothing.
+	Undo    Deed
+	Decided time.Time
 
 	// Interrupted says that something was begun with the session, and could be neither
 	// finished nor taken back: Recover tells why.
@@ -305,6 +321,8 @@ type dir interface {
 	close()
 }
 
+var deedNames = [...]string{NoDeed: "nothing", CommitDeed: "commit", DropDeed: "drop", DiscardDeed: "discard"}
+
 var engineNames = [...]string{EngineOverlay: "overlay", EngineTmpfs: "tmpfs", EngineCopy: "copy"}
 
 var stateNames = [...]string{Kept: "kept", Committed: "committed", Discarded: "discarded"}
@@ -408,6 +426,14 @@ func OpenReadOnly(dir, id string) (r0 *Session, r1 error) {
 func Recover(dir string) (r0 iter.Seq2[Recovered, error]) {
 	r0 = func(yield func(Recovered, error) bool) { yield(*new(Recovered), linuxonly.Error("overlay.Recover")) }
 	return
+}
+
+// String returns "nothing", "commit", "drop" or "discard".
+func (d Deed) String() string {
+	if int(d) >= len(deedNames) {
+		return "deed(" + strconv.Itoa(int(d)) + ")"
+	}
+	return deedNames[d]
 }
 
 // MarshalText returns what String does, so that JSON holds the name; of zero it is empty.
@@ -554,8 +580,9 @@ func (*Session) Dir() (r0 string) {
 	return
 }
 
-// Discard throws the session's changes away. Its data stays, for List; see
-// Remove. Discarding a session again completes what was interrupted.
+// Discard throws the session's changes away. Undo makes it Kept again until it is removed (see
+// Clean), since all that it holds stays where it is: only what a command wrote that was not
+// collected is lost, and on a full disk everything. Erase gives the space back.
 func (*Session) Discard() (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Discard")
 	return
@@ -563,7 +590,7 @@ func (*Session) Discard() (r0 error) {
 
 // Drop takes changes out of the session without touching the project: what is at and
 // below the paths, or means the patterns, is no change any more, as long as the
-// session does not write there again. When no change is left, the session is Discarded,
+// session does not write there again, or Undo takes it back. When no change is left, the session is Discarded,
 // or Committed if a part of it was.
 func (*Session) Drop(ctx context.Context, paths ...string) (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Drop")
@@ -574,6 +601,13 @@ func (*Session) Drop(ctx context.Context, paths ...string) (r0 error) {
 // in use.
 func (*Session) DropScratch() (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.DropScratch")
+	return
+}
+
+// Erase throws the session's changes away for good. Its data stays, for List; see Remove.
+// Calling it for a session that was discarded gives the space back.
+func (*Session) Erase() (r0 error) {
+	r0 = linuxonly.Error("overlay.Session.Erase")
 	return
 }
 
@@ -731,10 +765,11 @@ func (*Session) State() (r0 State) {
 	return
 }
 
-// Undo takes the last commit back that was not taken back yet: what it replaced and
-// deleted is put back, what it made is taken out again. Whatever it did not touch stays
-// as it is. The session is Kept then, unless the rest of it was Discarded: its changes can
-// be committed again.
+// Undo takes back what was done last about the session's changes (Info.Undo): a commit, a drop
+// or a discard. The session is Kept then.
+//
+// Of a commit, what it replaced and deleted is put back, what it made is taken out again.
+// Whatever it did not touch stays as it is. Its changes can be committed again.
 //
 // Where the project was changed since in what the commit did, the error is a
 // *ConflictError and nothing is done, unless that is forced. As with Commit every error

@@ -78,11 +78,10 @@ func commit(args []string) int {
 		return fail(err)
 	}
 	var id string
-	id, o.Paths = decideArg(rest)
-	if id == "" {
-		return fail(errNoneHere)
-	}
 	tellRecovered()
+	if id, o.Paths, err = decideArg("commit", rest); err != nil {
+		return fail(err)
+	}
 	s, err := overlay.Open("", id)
 	if err != nil {
 		return fail(err)
@@ -178,9 +177,9 @@ func discard(args []string) int {
 		return status
 	}
 	if len(rest) == 0 {
-		id := newestHere(func(in overlay.Info) bool { return in.State == overlay.Kept })
-		if id == "" {
-			return fail(errNoneHere)
+		id, err := decidable("discard")
+		if err != nil {
+			return fail(err)
 		}
 		rest = []string{id}
 	}
@@ -197,7 +196,7 @@ func discard(args []string) int {
 		}
 		registerDiscard(s.ID())
 		if !quiet {
-			say("discarded %s", s.ID())
+			say("discarded %s: nsrun undo %s takes it back", s.ID(), s.ID())
 		}
 	}
 	tidy()

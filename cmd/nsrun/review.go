@@ -33,14 +33,14 @@ func review(args []string) int {
 	if !ok {
 		return status
 	}
-	id, rest := decideArg(rest)
-	if len(rest) > 0 {
+	if len(rest) > 1 {
 		return fail(&usageError{"review", "takes one session"})
 	}
-	if id == "" {
-		return fail(errNoneHere)
-	}
 	tellRecovered()
+	id, _, err := decideArg("review", rest)
+	if err != nil {
+		return fail(err)
+	}
 	s, err := overlay.Open("", id)
 	if err != nil {
 		return fail(err)

@@ -282,7 +282,9 @@ func (r *runner) all() int {
 		r.before = saveTerminal()
 	}
 	status := r.run(n, q)
-	if err := r.finish(status); err != nil {
+	err = r.finish(status)
+	r.noteRun(c)
+	if err != nil {
 		return failDecision("commit", err, r.session)
 	}
 	return status
@@ -661,6 +663,9 @@ func (r *runner) finish(status int) error {
 		return err
 	}
 	if len(r.changes) == 0 {
+		if !r.o.quiet && (r.o.keep || isTerminal(os.Stderr)) {
+			say("no changes")
+		}
 		if r.o.session != "" {
 			return nil
 		}
@@ -724,13 +729,17 @@ func (r *runner) finish(status int) error {
 			}
 		}
 	case "discard":
-		if err := r.session.Discard(); err != nil {
+		end, hint := r.session.Discard, ": nsrun undo "+id+" takes it back"
+		if r.o.discard { // which was said beforehand: nobody has anything to miss
+			end, hint = r.session.Erase, ""
+		}
+		if err := end(); err != nil {
 			return err
 		}
 		r.state = overlay.Discarded.String()
 		registerDiscard(id)
 		if !r.o.quiet {
-			say("discarded %s", plural(len(r.changes), "change"))
+			say("discarded %s%s", plural(len(r.changes), "change"), hint)
 		}
 	default:
 		if r.execution.Unstored() != nil {

@@ -303,15 +303,13 @@ func sessionArg(args []string) (id string, rest []string) {
 	return newestHere(func(overlay.Info) bool { return true }), nil
 }
 
-// decideArg is sessionArg for what decides about a session: where none is named it is the
-// newest one that is still to be decided about.
-func decideArg(args []string) (id string, rest []string) {
-	if len(args) == 0 {
-		if id := newestHere(func(in overlay.Info) bool { return in.State == overlay.Kept }); id != "" {
-			return id, nil
-		}
+// decideArg is sessionArg for what decides about a session.
+func decideArg(verb string, args []string) (id string, rest []string, err error) {
+	if len(args) > 0 {
+		return args[0], args[1:], nil
 	}
-	return sessionArg(args)
+	id, err = decidable(verb)
+	return id, nil, err
 }
 
 // errNoneHere is what is said where a session is to be decided about and none was named:
@@ -321,13 +319,22 @@ var errNoneHere = errors.New("no session of this project")
 // newestHere is the newest session of the project that we are in, of those that wanted
 // takes, or empty.
 func newestHere(wanted func(overlay.Info) bool) (id string) {
-	wd := here()
-	for in, err := range overlay.List("") {
-		if err == nil && wanted(in) && isHere(in, wd) {
+	eachHere(func(in overlay.Info) {
+		if wanted(in) {
 			id = in.ID
 		}
-	}
+	})
 	return id
+}
+
+// eachHere calls f for the sessions of the project that we are in, the oldest first.
+func eachHere(f func(overlay.Info)) {
+	wd := here()
+	for in, err := range overlay.List("") {
+		if err == nil && isHere(in, wd) {
+			f(in)
+		}
+	}
 }
 
 // here is where we are, without symbolic links, or empty.

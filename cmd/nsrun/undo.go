@@ -6,15 +6,18 @@ import (
 	"cmp"
 	"context"
 	"flag"
+	"time"
 
 	"github.com/nsrun/nsrun/overlay"
 )
 
-const undoHelp = `What the session's last commit replaced and deleted is put back, what it made is
-taken out again. The changes are kept then, and can be committed again. Where
-the project was changed since, that is said and nothing is done, but with
---force: what was changed is kept then, and it is said where. It works until nsrun gc removes the session, which is a week later.
-Where no session is named the project's newest is meant that was committed.`
+const undoHelp = `What was done last about a session's changes is taken back: a commit, a drop or a
+discard. The changes are kept then, and can be committed again. Of a commit, what
+it replaced and deleted is put back, and what it made is taken out again. Where
+the project was changed since, that is said and nothing is done, unless --force
+is given: what was changed is kept then, and it is said where. It works until
+nsrun gc removes the session, which is a week later. Default: the session of
+the project about which something was done last.`
 
 type undoOptions struct{ force, quiet bool }
 
@@ -32,11 +35,11 @@ func undo(args []string) int {
 	named := len(rest) > 0
 	id, rest := sessionArg(rest)
 	if len(rest) > 0 {
-		return fail(&usageError{"undo", "takes one session, and takes all of its last commit back"})
+		return fail(&usageError{"undo", "takes one session, and takes all of what was done last back"})
 	}
 	tellRecovered()
 	if !named {
-		id = cmp.Or(newestHere(func(in overlay.Info) bool { return in.Commits > 0 }), id)
+		id = cmp.Or(decidedHere(), id)
 	}
 	if id == "" {
 		return fail(errNoneHere)
@@ -46,6 +49,7 @@ func undo(args []string) int {
 		return fail(err)
 	}
 	defer s.Close()
+	deed := s.Info().Undo
 	committed, cerr := s.Committed()
 	bar := newBar("taking back", o.quiet)
 	ctx, stop := interruptible()
@@ -55,6 +59,9 @@ func undo(args []string) int {
 	if err != nil {
 		return failDecision("undo", err, s)
 	}
+	if deed != overlay.CommitDeed {
+		committed, cerr = changesOf(s)
+	}
 	if cerr == nil { // else the registry learns it from the next scan
 		registerUndo(s, committed)
 	}
@@ -62,14 +69,34 @@ func undo(args []string) int {
 		say("what was changed since is kept in %s", quote(dirs[len(dirs)-1]))
 	}
 	if !o.quiet {
-		say("took back the commit of %s: nsrun commit %s, or nsrun discard %s", s.ID(), s.ID(), s.ID())
+		say("took back the %s of %s: nsrun commit %s, or nsrun discard %s", deed, s.ID(), s.ID(), s.ID())
 	}
 	return 0
 }
 
+// decidedHere is the session of the project that we are in about which something was done last that can be
+// taken back, or empty.
+func decidedHere() (id string) {
+	var last time.Time
+	eachHere(func(in overlay.Info) {
+		if in.Undo != overlay.NoDeed && !in.Decided.Before(last) {
+			id, last = in.ID, in.Decided
+		}
+	})
+	return id
+}
+
+// changesOf are a session's changes.
+func changesOf(s *overlay.Session) (list []overlay.Change, err error) {
+	for c, cerr := range s.Changes() {
+		list, err = append(list, c), cmp.Or(err, cerr)
+	}
+	return list, err
+}
+
 const dropHelp = `The changes at and below the paths, which may be patterns as for nsrun commit,
-are taken out of the session, for good. The project is not touched, and the
-other changes stay.`
+are taken out of the session, until nsrun undo takes that back. The project is
+not touched, and the other changes stay.`
 
 // drop throws a part of a session's changes away.
 func drop(args []string) int {
@@ -79,7 +106,7 @@ func drop(args []string) int {
 		return status
 	}
 	if len(rest) < 2 {
-		return fail(&usageError{"drop", "takes a session and paths: what is dropped is lost"})
+		return fail(&usageError{"drop", "takes a session and paths"})
 	}
 	tellRecovered()
 	s, err := overlay.Open("", rest[0])

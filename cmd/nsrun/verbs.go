@@ -45,7 +45,7 @@ var verbs = [...]verb{
 	{name: "drop", usage: "[-q] SESSION PATH…", short: "throw a part of a session's changes away",
 		long:  dropHelp,
 		flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) }},
-	{name: "undo", usage: "[--force] [-q] [SESSION]", short: "take a session's last commit back",
+	{name: "undo", usage: "[--force] [-q] [SESSION]", short: "take back the last commit, drop or discard",
 		long:  undoHelp,
 		flags: func(fs *flag.FlagSet) { undoFlags(fs, &undoOptions{}) }},
 	{name: "files", usage: "[flags] [PATH…]", short: "list files that are registered, and how many backups there are",

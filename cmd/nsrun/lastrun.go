@@ -1,0 +1,125 @@
+//go:build linux
+
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// What was run last in a project is noted beside the sessions, whether it left one or not: a verb that decides about
+// changes and names no session means those of the command that was run last. It is a file for each root, which
+// holds the session's id, and is as old as the end of the command.
+
+// lastRunName is the directory of these files in the state directory.
+const lastRunName = "last-run"
+
+func lastRunFile(root string) (string, error) {
+	dir, err := overlay.DefaultDir()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(root))
+	return filepath.Join(dir, lastRunName, hex.EncodeToString(sum[:16])), nil
+}
+
+// noteRun notes that a command was run on the roots, and left the session id; empty: it left none. Where that
+// cannot be written the newest session is taken for the last.
+func noteRun(id string, roots ...string) {
+	for _, root := range roots {
+		name, err := lastRunFile(root)
+		if err != nil {
+			return
+		}
+		// The state directory has been made where there are sessions to be mistaken.
+		_ = os.Mkdir(filepath.Dir(name), 0o700)
+		_ = os.WriteFile(name, []byte(id+"\n"), 0o600)
+	}
+}
+
+// noteRun is noteRun for what was run.
+func (r *runner) noteRun(c nsrunlib.Config) {
+	switch {
+	case r.session != nil:
+		id := r.session.ID()
+		if r.dropped {
+			id = ""
+		}
+		for _, root := range r.session.Roots() {
+			noteRun(id, root.Path)
+		}
+	case r.execution != nil && c.Project != "":
+		if real, err := realPath(c.Project); err == nil {
+			noteRun("", real)
+		}
+	}
+}
+
+// lastRun is the session that the last command on one of the roots left, and when that was. ok is false if it is not
+// known.
+func lastRun(roots []overlay.Root) (id string, at time.Time, ok bool) {
+	for _, root := range roots {
+		name, err := lastRunFile(root.Path)
+		if err != nil {
+			continue
+		}
+		fi, err := os.Stat(name)
+		if err != nil || !fi.ModTime().After(at) {
+			continue
+		}
+		if data, err := os.ReadFile(name); err == nil {
+			id, at, ok = strings.TrimSpace(string(data)), fi.ModTime(), true
+		}
+	}
+	return id, at, ok
+}
+
+// decidable is the session that a verb decides about where none was named: that of the last command. What lies
+// behind that is taken only after a yes on a terminal.
+func decidable(verb string) (id string, err error) {
+	kept := map[string]bool{}
+	var newest overlay.Info
+	eachHere(func(in overlay.Info) {
+		if id = in.ID; in.State == overlay.Kept {
+			kept[id], newest = true, in
+		}
+	})
+	switch {
+	case id == "":
+		return "", errNoneHere
+	case newest.ID == "":
+		return id, nil // for the error that says what became of it
+	case newest.Busy:
+		return newest.ID, nil // a command is being run
+	}
+	last, at, ok := lastRun(newest.Roots)
+	switch {
+	case !ok || last == newest.ID || newest.Created.After(at):
+		return newest.ID, nil
+	case kept[last]:
+		return last, nil
+	}
+	what := "changed nothing"
+	if last != "" {
+		what = "is decided about"
+	}
+	what = fmt.Sprintf("the last command %s; before it, %s, session %s: %s", what, ago(newest.Created), newest.ID, quoteCommand(newest.Command))
+	if isTerminal(os.Stdin) && isTerminal(os.Stderr) {
+		say("%s", what)
+		switch ask(verb + " that session? [y/N]") {
+		case "y", "yes":
+			return newest.ID, nil
+		}
+		return "", errors.New("nothing was done")
+	}
+	return "", fmt.Errorf("%s (try: nsrun %s %s)", what, verb, newest.ID)
+}
