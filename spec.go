@@ -42,7 +42,7 @@ type Spec struct {
 	// slice that is empty but not nil: none.
 	Seccomp []nsexec.Filter
 
-	// Rlimits are resource limits. Nil: the caller's.
+	// Rlimits are resource limits. Nil: the caller's. Where RLIMIT_CORE is not among them there are no core dumps.
 	Rlimits []nsexec.Rlimit
 
 	// NewSession gives commands no terminal. False: the caller's, if it has one.
@@ -76,7 +76,7 @@ func (s Spec) apply(c *nsexec.Cmd) *nsexec.Cmd {
 	if c.Seccomp == nil {
 		c.Seccomp = []nsexec.Filter{nsexec.DefaultFilter()}
 	}
-	c.Rlimits = s.Rlimits
+	c.Rlimits = withoutCore(s.Rlimits)
 	c.NewSession = s.NewSession
 	return c
 }

@@ -45,7 +45,7 @@ func (f Filter) program(b *prog.Builder) prog.Ptr {
 // what has been a way out of sandboxes: more namespaces and mounts, io_uring
 // (which does system calls that no filter sees), kernel keys, BPF, perf events,
 // userfaultfd, kernel modules, clocks, leases, set-user-id bits, pushing input into the terminal
-// (TIOCSTI, TIOCLINUX), sockets of other families than unix, IP and netlink, and
+// (TIOCSTI, TIOCLINUX), another limit of core dumps (which is ignored), sockets of other families than unix, IP and netlink, and
 // system calls of another architecture. Refused is EPERM, or ENOSYS where
 // programs then take another way.
 var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(auditArch, x32Bit) })
@@ -150,6 +150,18 @@ func denyFilter(arch uint32, x32 bool) (f Filter) {
 			arg(old.nr, old.mode, func() { deny(jset, bits, unix.EPERM) })
 		}
 	}
+	// The limit of core dumps stays what it is: zero would have them again where a program takes them (core(5)), for which
+	// only one means none. Programs that want none are told yes.
+	const ignored = unix.Errno(0)
+	arg(unix.SYS_SETRLIMIT, 0, func() { deny(jeq, unix.RLIMIT_CORE, ignored) })
+	arg(unix.SYS_PRLIMIT64, 1, func() {
+		add(jeq, 0, 5, unix.RLIMIT_CORE)
+		add(ldAbs, 0, 0, dataArgs+8*2)
+		add(jeq, 0, 2, 0)
+		add(ldAbs, 0, 0, dataArgs+8*2+4)
+		add(jeq, 1, 0, 0)
+		errno(ignored)
+	})
 	arg(unix.SYS_CLONE, 0, func() { deny(jset, newNamespaces, unix.EPERM) })
 	arg(unix.SYS_UNSHARE, 0, func() { deny(jset, newNamespacesUnshare, unix.EPERM) })
 	for _, nr := range [...]uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {

@@ -215,7 +215,7 @@ type Credential struct {
 // what has been a way out of sandboxes: more namespaces and mounts, io_uring
 // (which does system calls that no filter sees), kernel keys, BPF, perf events,
 // userfaultfd, kernel modules, clocks, leases, set-user-id bits, pushing input into the terminal
-// (TIOCSTI, TIOCLINUX), sockets of other families than unix, IP and netlink, and
+// (TIOCSTI, TIOCLINUX), another limit of core dumps (which is ignored), sockets of other families than unix, IP and netlink, and
 // system calls of another architecture. Refused is EPERM, or ENOSYS where
 // programs then take another way.
 var DefaultFilter = sync.OnceValue(func() Filter { return nil })

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package nsrun
+
+import "github.com/nsrun/nsrun/nsexec"
+
+func withoutCore(limits []nsexec.Rlimit) []nsexec.Rlimit { return limits }
