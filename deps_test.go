@@ -61,10 +61,11 @@ var mayImport = map[string][]string{
 	"bench/watch":         {"fanotify", "internal/storm"},
 	"bench/network":       {"", "netpolicy"},
 	// Only for tests.
-	"internal/storm":    {},
-	"internal/testenv":  {"internal/sys", "features"},
-	"internal/netcases": {},
-	"internal/nettest":  {"internal/netcases", "internal/testenv", "netpolicy"},
+	"internal/storm":      {},
+	"internal/testenv":    {"internal/sys", "features"},
+	"internal/latercases": {},
+	"internal/netcases":   {},
+	"internal/nettest":    {"internal/netcases", "internal/testenv", "netpolicy"},
 	// Make the image of internal/reexec.
 	"internal/reexec/gen":       {"internal/reexec/gen/build"},
 	"internal/reexec/gen/build": {},
@@ -135,7 +136,7 @@ var onlyIn = map[string][]string{
 }
 
 // forTests are packages that no library or command is made of.
-var forTests = []string{"internal/testenv", "internal/netcases", "internal/nettest"}
+var forTests = []string{"internal/testenv", "internal/latercases", "internal/netcases", "internal/nettest"}
 
 // imports of a package: what its files import, and which of that only its tests do.
 type imports struct{ code, tests map[string]bool }

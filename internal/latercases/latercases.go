@@ -1,0 +1,153 @@
+// Package latercases is one table of what a command can leave in a project to be executed
+// later, with the program that does, and one of ordinary work that leaves nothing of the
+// kind. The Runner, `nsrun run --commit` and `nsrun mcp` are driven with both. Only tests
+// import it.
+//
+// All are scripts of sh, in the project's directory. What is executed makes the file that
+// the variable M names, which is beside the project: ../marker.
+package latercases
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A Case is something that runs later.
+type Case struct {
+	Name  string
+	Setup string // what the owner of the project has
+	Plant string // what the command does
+	// Trigger is done by the owner afterwards, and executes what was planted. Empty: the
+	// program cannot be had, or driven, in a test.
+	Trigger string
+	Needs   string   // the program that Trigger takes; empty: those that are always there
+	Held    []string // what must not be in the project
+}
+
+// A Workflow is work that leaves nothing to be executed.
+type Workflow struct {
+	Name, Setup, Do string
+	Check           string // that it is done, in the project
+	Needs           string
+}
+
+// prelude is what scripts begin with: evil FILE makes a program that makes the marker, put
+// FILE TEXT a file, repo a repository.
+const prelude = `set -e
+export GIT_AUTHOR_NAME=n GIT_AUTHOR_EMAIL=n@example.org GIT_COMMITTER_NAME=n GIT_COMMITTER_EMAIL=n@example.org GIT_CONFIG_NOSYSTEM=1
+export GIT_CONFIG_COUNT=3 GIT_CONFIG_KEY_0=init.defaultBranch GIT_CONFIG_VALUE_0=main GIT_CONFIG_KEY_1=safe.directory GIT_CONFIG_VALUE_1='*' GIT_CONFIG_KEY_2=protocol.file.allow GIT_CONFIG_VALUE_2=always
+unset EDITOR VISUAL PAGER GIT_PAGER GIT_EDITOR GIT_ASKPASS SSH_ASKPASS ZDOTDIR XDG_CONFIG_HOME
+put() { mkdir -p "$(dirname "$1")"; printf '%s\n' "$2" >"$1"; }
+evil() { mkdir -p "$(dirname "$1")"; printf '#!/bin/sh\n: >"$M"\n' >"$1"; chmod +x "$1"; }
+repo() { git init -q "$@"; for d; do :; done; (cd "${d:-.}"; echo 1 >a; echo x >.gitignore; git add a .gitignore; git commit -q -m a); }
+`
+
+// Script is what sh executes for one of the scripts.
+func Script(text string) string { return prelude + toolchain() + text }
+
+// toolchain lets cargo find its own, which is beside it.
+var toolchain = sync.OnceValue(func() string {
+	cargo, err := exec.LookPath("cargo")
+	if err != nil || os.Getenv("RUSTUP_HOME") != "" {
+		return ""
+	}
+	return "export RUSTUP_HOME=" + filepath.Join(cargo, "../../../.rustup") + "\n"
+})
+
+// Place makes a project in a new directory, and returns its path.
+func Place(t testing.TB, dir, setup string) (project string) {
+	t.Helper()
+	project = filepath.Join(dir, "p")
+	for _, d := range []string{project, filepath.Join(dir, "home")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := Outside(project, setup); err != nil {
+		t.Fatalf("setup: %v\n%s", err, out)
+	}
+	return project
+}
+
+// Outside does a script as the owner of a project.
+func Outside(project, script string) ([]byte, error) {
+	top := filepath.Dir(project)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, "sh", "-c", Script(script))
+	c.WaitDelay = time.Second // a daemon may have the output
+	c.Dir = project
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(top, "home"), "M=" + Marker(project), "TMPDIR=" + top, "TERM=dumb", "LC_ALL=C"}
+	return c.CombinedOutput()
+}
+
+// Marker is the file that what was executed makes.
+func Marker(project string) string { return filepath.Join(filepath.Dir(project), "marker") }
+
+// Ran reports whether something was executed.
+func Ran(project string) bool {
+	_, err := os.Lstat(Marker(project))
+	return err == nil
+}
+
+// Has reports whether the program that a Trigger or a Workflow needs is here.
+func Has(program string) bool {
+	if program == "" {
+		return true
+	}
+	_, err := exec.LookPath(program)
+	return err == nil
+}
+
+// Cases are all of them. Files whose programs are known by their documentation are one.
+func Cases() []Case {
+	c := Case{Name: "documented"}
+	add := func(path, text string) {
+		c.Plant += "put '" + path + "' '" + text + "'\n"
+		c.Held = append(c.Held, path)
+	}
+	for _, path := range strings.Fields(documented) {
+		add(path, "x")
+	}
+	for _, line := range [...][2]string{
+		{".tool-versions", "node path:./evil"}, {"rust-toolchain.toml", `path = "evil"`}, {".yarnrc.yml", "yarnPath: ./evil.cjs"}, {"gradle.properties", "org.gradle.jvmargs=-javaagent:x.jar"},
+	} {
+		add(line[0], line[1])
+	}
+	return slices.Concat(gitCases, shellCases, []Case{c})
+}
+
+// Some are a few of them, for programs that do the same with all; all, where there is time.
+func Some() []Case {
+	list := Cases()
+	if os.Getenv("NSRUN_LONG") != "" {
+		return list
+	}
+	var some []Case
+	for i, c := range list {
+		if i%6 == 0 || i == len(list)-1 {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// documented are files that programs read by their documentation.
+const documented = `
+.vscode/tasks.json .vscode/settings.json .vscode/launch.json .vscode/mcp.json sub/.vscode/tasks.json x.code-workspace .idea/workspace.xml .idea/runConfigurations/x.xml .run/x.run.xml
+.zed/tasks.json .helix/languages.toml x.sublime-project .dir-locals.el .nvim.lua .devcontainer/devcontainer.json .gitpod.yml .ycm_extra_conf.py .luarc.json
+.claude/settings.json .claude/settings.local.json .claude/hooks/x.sh .claude/commands/x.md .claude/agents/x.md .claude/skills/x/SKILL.md .mcp.json CLAUDE.md AGENTS.md sub/AGENTS.md
+.cursor/mcp.json .cursor/rules/x.mdc .cursorrules .codex/config.toml .gemini/settings.json GEMINI.md .aider.conf.yml .continue/config.yaml .windsurf/hooks.json .opencode/x.ts opencode.json
+.github/copilot-instructions.md .github/workflows/x.yml .github/actions/x/action.yml .gitlab-ci.yml .circleci/config.yml Jenkinsfile azure-pipelines.yml .travis.yml bitbucket-pipelines.yml
+.drone.yml .woodpecker/x.yml .buildkite/pipeline.yml .forgejo/workflows/x.yml
+.pre-commit-config.yaml lefthook.yml .lintstagedrc.json .simple-git-hooks.cjs .overcommit.yml commitlint.config.js
+mise.toml .mise.toml .config/mise/config.toml .env .rvmrc .shadowenv.d/x.lisp .pnpmfile.cjs .yarn/releases/yarn-4.cjs .bazelrc .mvn/jvm.config gradle/wrapper/gradle-wrapper.jar
+.irbrc .pryrc .Rprofile .Renviron .RData .ghci .erlang .iex.exs .lldbinit .screenrc .ssh/config .ssh/authorized_keys .hg/hgrc .my.cnf .psqlrc .inputrc .config/environment.d/x.conf
+.config/systemd/user/x.service .config/autostart/x.desktop .local/bin/ls .emacs.d/init.el`

@@ -1,0 +1,46 @@
+package latercases
+
+// startup is a Case of a startup file that makes the marker as shells do.
+func startup(path, program, trigger string) Case {
+	return Case{Name: path, Plant: "put " + path + ` ': >"$M"'`, Trigger: trigger, Needs: program, Held: []string{path}}
+}
+
+// text is a Case of a file with a text of its own.
+func text(path, content, program, trigger string) Case {
+	return Case{Name: path, Plant: "put " + path + " '" + content + "'", Trigger: trigger, Needs: program, Held: []string{path}}
+}
+
+var shellCases = []Case{
+	startup(".bashrc", "bash", "HOME=$PWD bash -ic : </dev/null"),
+	startup(".bash_profile", "bash", "HOME=$PWD bash -lc :"),
+	startup(".bash_login", "bash", "HOME=$PWD bash -lc :"),
+	startup(".bash_logout", "bash", "HOME=$PWD bash -lc exit"),
+	startup(".profile", "sh", "HOME=$PWD sh -lc :"),
+	startup(".zshrc", "zsh", "HOME=$PWD zsh -ic : </dev/null"),
+	startup(".zshenv", "zsh", "HOME=$PWD zsh -c :"),
+	startup(".zprofile", "zsh", "HOME=$PWD zsh -lc :"),
+	startup(".zlogin", "zsh", "HOME=$PWD zsh -lc :"),
+	startup(".zlogout", "zsh", "HOME=$PWD zsh -lic exit </dev/null"),
+	text(".config/fish/config.fish", `touch "$M"`, "fish", "HOME=$PWD fish -c true"),
+	text(".config/fish/conf.d/x.fish", `touch "$M"`, "fish", "HOME=$PWD fish -c true"),
+	startup(".envrc", "direnv", "direnv allow . ; direnv exec . true"),
+	{Name: ".envrc that is a link", Plant: `put sub/x ': >"$M"'; ln -s sub/x .envrc`, Trigger: "direnv allow . ; direnv exec . true", Needs: "direnv", Held: []string{".envrc"}},
+	{Name: ".envrc, the owner's link", Setup: "put sub/x true; ln -s sub/x .envrc", Plant: `put sub/x ': >"$M"'`, Trigger: "direnv allow . ; direnv exec . true", Needs: "direnv"},
+	{Name: "the owner's linked settings", Setup: "put tools/vscode/x x; ln -s tools/vscode .vscode", Plant: "put tools/vscode/tasks.json x", Held: []string{"tools/vscode/tasks.json"}},
+	{Name: "settings that become a link", Setup: "put .vscode/x x", Plant: "mv .vscode v; put v/tasks.json x; ln -s v .vscode"},
+	{Name: "settings that are a link", Plant: "put v/tasks.json x; ln -s v .vscode", Held: []string{".vscode"}},
+	{Name: "settings under another name", Setup: "put x/tasks.json x", Plant: "mv x .vscode", Held: []string{".vscode/tasks.json"}},
+	{Name: "hard link", Setup: "put x x", Plant: "ln x .envrc", Held: []string{".envrc"}},
+	text(".vimrc", `call writefile([], $M)`, "vim", "HOME=$PWD vim --not-a-term -T dumb -c qa </dev/null"),
+	text(".exrc", `call writefile([], $M)`, "vim", "vim --not-a-term -T dumb --cmd 'set exrc' -c qa </dev/null"),
+	text(".gdbinit", `shell : >"$M"`, "gdb", "gdb -batch -iex 'set auto-load safe-path /'"),
+	text(".sqliterc", `.shell : >"$M"`, "", ""),
+	text(".perldb", `system q(: >"$M");`, "perl", "PERLDB_OPTS=NonStop=1 perl -d -e 1 </dev/null"),
+	text(".pdbrc", "import os\nopen(os.environ[\"M\"], \"w\")\nq", "/usr/bin/python3", "put x.py 1; /usr/bin/python3 -m pdb x.py </dev/null || true"),
+	text(".tmux.conf", `run-shell ": >\"$M\""`, "tmux", "HOME=$PWD TMUX_TMPDIR=$PWD tmux -L x new-session -d true; sleep 0.2; TMUX_TMPDIR=$PWD tmux -L x kill-server || true"),
+	{Name: ".npmrc", Setup: `put package.json '{"name": "x", "version": "1.0.0", "scripts": {"x": "true"}}'`, Plant: "evil tool; put .npmrc script-shell=./tool", Trigger: "npm run x", Needs: "npm", Held: []string{".npmrc"}},
+	{Name: ".cargo/config.toml", Setup: `put Cargo.toml '[package]
+name = "x"
+version = "1.0.0"'; put src/main.rs 'fn main() {}'`, Plant: `evil tool; put .cargo/config.toml '[build]
+rustc = "./tool"'`, Trigger: "cargo build --offline || true", Needs: "cargo", Held: []string{".cargo/config.toml"}},
+}
