@@ -49,11 +49,21 @@ func (s *Session) Renames(changes []Change) ([]Rename, error) {
 		if err := r.find(changes[:n]); err != nil {
 			return nil, err
 		}
+		r.keepRunning(changes[:n])
 		slices.SortFunc(r.found, func(a, b Rename) int { return comparePaths(a.To, b.To) })
 		all = append(all, r.found...)
 		changes = changes[n:]
 	}
 	return all, nil
+}
+
+// keepRunning leaves apart what would run later at its new place: nobody is to overlook it.
+func (r *renamer) keepRunning(changes []Change) {
+	for _, c := range changes {
+		if c.Runs != "" {
+			r.found = slices.DeleteFunc(r.found, func(m Rename) bool { return under(c.Path, m.To) })
+		}
+	}
 }
 
 // A renamer looks for the renames of one root.

@@ -620,15 +620,23 @@ func movedNames(m overlay.Rename, o diffOptions) (from, to string) {
 // paths and stands behind the deletions, which it is one of.
 func writeNameStatus(w *bufio.Writer, changes []overlay.Change, moved []overlay.Rename, o diffOptions) {
 	for c := range inSummary(changes, true, o) {
-		fmt.Fprintf(w, "%c\t%s\n", c.Kind.Letter(), summaryName(c, o))
+		writeStatus(w, c, o)
 	}
 	for _, m := range moved {
 		from, to := movedNames(m, o)
 		fmt.Fprintf(w, "R%03d\t%s\t%s\n", m.Similarity, from, to)
 	}
 	for c := range inSummary(changes, false, o) {
-		fmt.Fprintf(w, "%c\t%s\n", c.Kind.Letter(), summaryName(c, o))
+		writeStatus(w, c, o)
 	}
+}
+
+func writeStatus(w *bufio.Writer, c overlay.Change, o diffOptions) {
+	fmt.Fprintf(w, "%c\t%s", c.Kind.Letter(), summaryName(c, o))
+	if c.Runs != "" {
+		w.WriteString("\truns later: " + c.Runs)
+	}
+	w.WriteByte('\n')
 }
 
 // writeStat writes how much was changed in each file, and in words what else is different.
@@ -719,6 +727,9 @@ func (d *diffWriter) movedStat(m overlay.Rename) (st textdiff.Stat, err error) {
 // is shown by what is in it.
 func (d *diffWriter) stat(c overlay.Change) (st textdiff.Stat, show bool, err error) {
 	st.Name = summaryName(c, d.o)
+	if c.Runs != "" {
+		st.Name += " (runs later: " + c.Runs + ")"
+	}
 	words, err := d.words(c)
 	if err != nil {
 		return st, false, err

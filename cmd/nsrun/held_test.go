@@ -28,7 +28,7 @@ func TestHeld(t *testing.T) {
 		p := latercases.Place(t, top, c.Setup)
 		report := filepath.Join(top, "report")
 		status, out := nsrunIn(t, p, env, "run", "--commit", "--report", report, "--project", ".", "-c", latercases.Script(c.Plant))
-		if status != 0 || !strings.Contains(out, "nsrun: held back: ") || !strings.Contains(out, "(runs later: ") {
+		if status != 0 || !strings.Contains(out, "nsrun: held back: ") || !strings.Contains(out, "runs later: ") {
 			t.Errorf("%s: status %d\n%s", c.Name, status, out)
 		}
 		var r struct {

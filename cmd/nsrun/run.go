@@ -720,7 +720,7 @@ func (r *runner) finish(status int) error {
 		r.state = overlay.Committed.String()
 		registerCommit(r.session)
 		if !r.o.quiet {
-			say("committed %s", plural(len(r.changes)-len(r.held), "change"))
+			say("committed %s", plural(len(r.changes)-r.left(), "change"))
 		}
 		if r.held != nil {
 			sayHeld(r.session, r.held)
@@ -753,6 +753,20 @@ func (r *runner) finish(status int) error {
 		}
 	}
 	return nil
+}
+
+// left is how many changes a commit left: what was held back, and directories that are
+// there for nothing else.
+func (r *runner) left() (n int) {
+	if r.held == nil {
+		return 0
+	}
+	for _, err := range r.session.Changes() {
+		if err == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // decide is what to do with the changes: as the flags say; on a terminal as the

@@ -88,7 +88,7 @@ func (p *configParser) section() (string, bool) {
 		case p.eof:
 			return "", false
 		case c == ']':
-			return b.String() + ".", true
+			return b.String() + ".", b.Len() > 0
 		case isSpace(c):
 			return p.subsection(&b, c)
 		case !isKey(c) && c != '.':
@@ -145,9 +145,7 @@ func (p *configParser) entry(section string, c byte) bool {
 			return false
 		}
 	}
-	if section != "" { // git does not have it either
-		p.list = append(p.list, e)
-	}
+	p.list = append(p.list, e)
 	return true
 }
 
