@@ -3,7 +3,6 @@
 package overlay
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -70,7 +69,9 @@ func pack(ctx context.Context, at *handle, roots int, read func(p *packer, i int
 	// One that is there already is what was put back into memory before.
 	switch err := at.rename(packingOf, packedName, unix.RENAME_EXCHANGE); err {
 	case nil:
-		return cmp.Or(at.flushDir("."), removeTree(at, packingOf))
+		return inTurn(
+			func() error { return at.flushDir(".") },
+			func() error { return removeTree(at, packingOf) })
 	case unix.ENOENT, unix.EINVAL, unix.ENOSYS:
 	default:
 		return err

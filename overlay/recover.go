@@ -3,7 +3,6 @@
 package overlay
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -327,7 +326,7 @@ func (t *tx) abandon(l *ledger) error {
 		return err // the next command tries again
 	}
 	t.noteBack(l)
-	_ = cmp.Or(t.noteCopies(l), t.noteDoors(l)) // as below
+	_ = errors.Join(t.noteCopies(l), t.noteDoors(l)) // as below
 	m := *t.s.meta
 	l.store(&m)
 	// If this cannot be written, the next commit sees conflicts that are none, and
@@ -387,7 +386,7 @@ func (t *tx) keepStages() error {
 		if err == nil {
 			k := copier{ctx: context.Background(), lax: true, special: isRoot()}
 			if err = k.tree(top, ".", st, t.dir, name); err == nil {
-				err = cmp.Or(k.finishDirs(), k.flush.wait())
+				err = inTurn(k.finishDirs, k.flush.wait)
 			}
 			k.close()
 		}

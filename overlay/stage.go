@@ -3,7 +3,6 @@
 package overlay
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -604,7 +603,7 @@ func (c *commit) backUp() error {
 	if copies == nil {
 		return nil
 	}
-	err := cmp.Or(k.finishDirs(), k.flush.addDir(copies, "."), k.flush.wait())
+	err := inTurn(k.finishDirs, func() error { return k.flush.addDir(copies, ".") }, k.flush.wait)
 	if err == nil && k.many {
 		err = unix.Syncfs(copies.fd)
 	}

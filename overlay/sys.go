@@ -3,7 +3,6 @@
 package overlay
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"io/fs"
@@ -142,12 +141,22 @@ func (h *handle) replaceFile(name string, data []byte, before *flusher) (err err
 	if err != nil || before == nil {
 		f.close()
 	} else {
-		err = cmp.Or(before.addFile(f), before.wait())
+		err = inTurn(func() error { return before.addFile(f) }, before.wait)
 	}
 	if err != nil {
 		return err
 	}
 	return h.rename(tmp, name, 0)
+}
+
+// inTurn takes one step after the other, until one fails.
+func inTurn(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // renameTo moves a name to another directory; flags as for renameat2(2).

@@ -285,14 +285,17 @@ func across(a *handle, from string, x ident, b *handle, to string, y ident, rena
 	if !x.closed() && !y.closed() {
 		return rename()
 	}
-	if err := cmp.Or(x.chmod(a, from, 0o200), y.chmod(b, to, 0o200)); err != nil {
+	if err := x.chmod(a, from, 0o200); err != nil {
 		return err
+	}
+	if err := y.chmod(b, to, 0o200); err != nil {
+		return errors.Join(err, x.chmod(a, from, 0))
 	}
 	if err := rename(); err != nil {
 		_, _ = x.chmod(a, from, 0), y.chmod(b, to, 0)
 		return err
 	}
-	return cmp.Or(x.chmod(b, to, 0), y.chmod(a, from, 0))
+	return errors.Join(x.chmod(b, to, 0), y.chmod(a, from, 0))
 }
 
 // closed reports whether the object is a directory that we own and may not write to.

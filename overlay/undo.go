@@ -95,7 +95,7 @@ func (t *tx) undone() error {
 	var l ledger
 	l.load(t.s.meta)
 	t.noteBack(&l)
-	if err := cmp.Or(t.noteCopies(&l), t.noteDoors(&l)); err != nil {
+	if err := inTurn(func() error { return t.noteCopies(&l) }, func() error { return t.noteDoors(&l) }); err != nil {
 		return err
 	}
 	m := *t.s.meta
@@ -345,7 +345,7 @@ func (t *tx) restage(ctx context.Context) error {
 			if err := k.tree(top, strconv.Itoa(i), st, t.stage(m), strconv.Itoa(i)); err != nil {
 				return err
 			}
-			if err := cmp.Or(k.finishDirs(), k.flush.wait()); err != nil {
+			if err := inTurn(k.finishDirs, k.flush.wait); err != nil {
 				return err
 			}
 			made, err := t.stage(m).lstat(strconv.Itoa(i))
