@@ -142,25 +142,39 @@ func (r *Runner) Preload() {
 }
 
 // Explain writes what a request would do, and does nothing; nobody is asked.
-func (r *Runner) Explain(ctx context.Context, w io.Writer, q Request) (err error) {
+func (r *Runner) Explain(ctx context.Context, w io.Writer, q Request) error {
+	x, err := r.planned(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer x.unplan()
+	return x.cmd.Explain(w)
+}
+
+// planned is an Execution that is only looked at; unplan has to be called.
+func (r *Runner) planned(ctx context.Context, q Request) (_ *Execution, err error) {
 	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now(), explain: true}
 	if err := r.config.check(); err != nil {
-		return err
+		return nil, err
 	}
 	if x.args, err = q.args(); err != nil {
-		return err
+		return nil, err
 	}
 	if x.request.Paths, err = r.config.realRules(q.Paths); err != nil {
-		return err
+		return nil, err
 	}
 	if err := x.prepare(0); err != nil {
-		return err
+		x.unplan()
+		return nil, err
 	}
+	return x, nil
+}
+
+func (x *Execution) unplan() {
 	if x.cancel != nil {
-		defer x.cancel()
+		x.cancel()
 	}
-	defer x.net.close()
-	return x.cmd.Explain(w)
+	x.net.close()
 }
 
 func (r *Runner) isClosed() bool {

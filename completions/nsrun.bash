@@ -87,6 +87,7 @@ _nsrun_own='
 '
 _nsrun_verbs='
 run
+policy
 ls
 show
 diff
@@ -191,6 +192,25 @@ _nsrun_flag() {
 	'run rw') kinds=(path) ;;
 	'run session') kinds=(session) ;;
 	'run timeout') kinds=(none) ;;
+	'policy C') kinds=(dir) ;;
+	'policy allow-net') kinds=(none) ;;
+	'policy allow-unix') kinds=(path) ;;
+	'policy block') kinds=(path) ;;
+	'policy c') kinds=(none) ;;
+	'policy dir') kinds=(dir) ;;
+	'policy engine') kinds=(choice:overlay,tmpfs,copy) ;;
+	'policy env') kinds=(var) ;;
+	'policy net') kinds=(choice:none,host) ;;
+	'policy net-by') kinds=(choice:kernel,broker) ;;
+	'policy on') kinds=(session) ;;
+	'policy preset') kinds=(choice:default,build,test,git) ;;
+	'policy project') kinds=(dir) ;;
+	'policy publish') kinds=(none) ;;
+	'policy report') kinds=(path) ;;
+	'policy ro') kinds=(path) ;;
+	'policy rw') kinds=(path) ;;
+	'policy session') kinds=(session) ;;
+	'policy timeout') kinds=(none) ;;
 	'diff color') kinds=(choice:auto,always,never) ;;
 	'commit exclude') kinds=(path) ;;
 	'log n') kinds=(none) ;;
@@ -221,6 +241,7 @@ _nsrun_flag() {
 _nsrun_flags() {
 	case $1 in
 	run) flags='-C --allow-exec --allow-net --allow-unix --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --keep --learn-net --net --net-by --on --preset --project --publish -q --report --ro --rw --session --timeout --watch' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-unix --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --json --keep --learn-net --net --net-by --on --preset --project --publish -q --report --ro --rw --session --timeout --watch' rest=(command none+) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
 	diff) flags='--color --name-status --patch --stat' rest=(session path+) ;;

@@ -92,6 +92,7 @@ end
 function __nsrun_verbs
 	printf '%s\n' \
 		'run	run a command in a sandbox over the project' \
+		'policy	show what a command would see, write to and reach' \
 		'ls	list sessions' \
 		'show	show what a session changed' \
 		'diff	show what a session changed in files' \
@@ -226,6 +227,44 @@ function __nsrun_flag -a verb flag
 		echo session
 	case 'run timeout'
 		echo none
+	case 'policy C'
+		echo dir
+	case 'policy allow-net'
+		echo none
+	case 'policy allow-unix'
+		echo path
+	case 'policy block'
+		echo path
+	case 'policy c'
+		echo none
+	case 'policy dir'
+		echo dir
+	case 'policy engine'
+		echo choice:overlay,tmpfs,copy
+	case 'policy env'
+		echo var
+	case 'policy net'
+		echo choice:none,host
+	case 'policy net-by'
+		echo choice:kernel,broker
+	case 'policy on'
+		echo session
+	case 'policy preset'
+		echo choice:default,build,test,git
+	case 'policy project'
+		echo dir
+	case 'policy publish'
+		echo none
+	case 'policy report'
+		echo path
+	case 'policy ro'
+		echo path
+	case 'policy rw'
+		echo path
+	case 'policy session'
+		echo session
+	case 'policy timeout'
+		echo none
 	case 'diff color'
 		echo choice:auto,always,never
 	case 'commit exclude'
@@ -292,6 +331,38 @@ function __nsrun_flags -a verb
 			'--engine	keep the changes apart by overlay|tmpfs|copy (default: what suits the file systems)' \
 			'--env	set K=V, or pass K on (repeatable)' \
 			'--explain	print what would be done, do nothing' \
+			'--keep	keep the changes as a session, without asking' \
+			'--learn-net	let the command reach everything, which has to be approved, and print the rules that would do' \
+			'--net	network: none|host; host is the host\'s own, and has to be approved every time' \
+			'--net-by	enforce these rules by kernel|broker (default: the kernel, where that is allowed)' \
+			'--on	begin a session on top of another SESSION, whose changes the command sees' \
+			'--preset	for commands of a kind: default|build|test|git; build writes to caches, test discards, git with --direct to all of .git' \
+			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
+			'--publish	let this host reach a server of the command\'s on a TCP port, at 127.0.0.1 (repeatable)' \
+			'-q	do not say what changed, nor what was denied' \
+			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
+			'--ro	make a path read-only' \
+			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \
+			'--session	add to a SESSION that was kept; its roots are the project, the first one is the working directory' \
+			'--timeout	end the command after this duration' \
+			'--watch	say what the command changes while it does'
+	case policy
+		printf '%s\n' \
+			'-C	working directory' \
+			'--allow-exec	commit what would run later too: hooks, settings of editors and the like' \
+			'--allow-net	let the command reach what a RULE says, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
+			'--allow-unix	let the command connect to the unix socket at a path, or with --net host to all abstract ones: @ (repeatable)' \
+			'--block	hide a path' \
+			'-c	run a shell string with /bin/sh -c' \
+			'--clear-env	pass nothing of the environment but PATH and HOME' \
+			'--commit	commit the changes afterwards, if the command succeeds' \
+			'--dir	working directory' \
+			'--direct	write straight into the project, no overlay; .git is read-only (with --preset git it is not)' \
+			'--discard	discard the changes afterwards' \
+			'--engine	keep the changes apart by overlay|tmpfs|copy (default: what suits the file systems)' \
+			'--env	set K=V, or pass K on (repeatable)' \
+			'--explain	print what would be done, do nothing' \
+			'--json	print JSON' \
 			'--keep	keep the changes as a session, without asking' \
 			'--learn-net	let the command reach everything, which has to be approved, and print the rules that would do' \
 			'--net	network: none|host; host is the host\'s own, and has to be approved every time' \
@@ -409,6 +480,8 @@ end
 function __nsrun_rest -a verb
 	switch $verb
 	case run
+		printf '%s\n' command none+
+	case policy
 		printf '%s\n' command none+
 	case ls
 	case show

@@ -125,16 +125,19 @@ func sessionValue(to *string) func(string) error {
 	}
 }
 
-func parseRun(args []string) (*runOptions, error) {
-	o := &runOptions{}
-	fs := flag.NewFlagSet("run", flag.ContinueOnError)
+// parseRun reads the words behind `nsrun run`, or another verb that takes its flags, and more.
+func parseRun(verb string, args []string, o *runOptions, more func(*flag.FlagSet)) error {
+	fs := flag.NewFlagSet(verb, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	runFlags(fs, o)
+	if more != nil {
+		more(fs)
+	}
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			return nil, err
+			return err
 		}
-		return nil, wrongFlag("run", err)
+		return wrongFlag(verb, err)
 	}
 	o.command = fs.Args()
 	if o.shellSet {
@@ -149,35 +152,35 @@ func parseRun(args []string) (*runOptions, error) {
 		}
 	}
 	switch {
-	case len(o.command) == 0:
-		return nil, &usageError{"run", "no command"}
+	case len(o.command) == 0 && verb == "run":
+		return &usageError{verb, "no command"}
 	case n > 1:
-		return nil, &usageError{"run", "--commit, --discard and --keep exclude each other"}
+		return &usageError{verb, "--commit, --discard and --keep exclude each other"}
 	case o.direct && n > 0:
-		return nil, &usageError{"run", "--direct leaves nothing to commit, discard or keep"}
+		return &usageError{verb, "--direct leaves nothing to commit, discard or keep"}
 	case o.session != "" && len(o.projects) > 0:
-		return nil, &usageError{"run", "--session has roots of its own: no --project with it"}
+		return &usageError{verb, "--session has roots of its own: no --project with it"}
 	case o.session != "" && o.direct, o.session != "" && o.on != "", o.on != "" && o.direct:
-		return nil, &usageError{"run", "--session, --on and --direct exclude each other"}
+		return &usageError{verb, "--session, --on and --direct exclude each other"}
 	case o.session != "" && o.discard:
-		return nil, &usageError{"run", "--discard would throw away what the session held before: use nsrun discard"}
+		return &usageError{verb, "--discard would throw away what the session held before: use nsrun discard"}
 	case o.preset == nsrunlib.TestPreset && (o.commit || o.keep || o.session != ""):
-		return nil, &usageError{"run", "--preset test discards the changes"}
+		return &usageError{verb, "--preset test discards the changes"}
 	case o.engine != 0 && (o.session != "" || o.direct):
-		return nil, &usageError{"run", "--engine is for a new session"}
+		return &usageError{verb, "--engine is for a new session"}
 	case o.net != "none" && o.net != "host":
-		return nil, &usageError{"run", fmt.Sprintf("--net %s: only none and host", quote(o.net))}
+		return &usageError{verb, fmt.Sprintf("--net %s: only none and host", quote(o.net))}
 	case netSet && o.byRules():
-		return nil, &usageError{"run", fmt.Sprintf("--net %s has no rules: no --allow-net, --learn-net or --publish with it", o.net)}
+		return &usageError{verb, fmt.Sprintf("--net %s has no rules: no --allow-net, --learn-net or --publish with it", o.net)}
 	case o.net != "host" && slices.Contains(o.allowUnix, nsrunlib.AbstractSockets):
-		return nil, &usageError{"run", "--allow-unix @ is about the network of --net host"}
+		return &usageError{verb, "--allow-unix @ is about the network of --net host"}
 	case o.enforcer != nsrunlib.AutoEnforcer && !o.byRules():
-		return nil, &usageError{"run", "--net-by enforces rules: --allow-net, --learn-net or --publish"}
+		return &usageError{verb, "--net-by enforces rules: --allow-net, --learn-net or --publish"}
 	case o.timeout < 0:
-		return nil, &usageError{"run", "--timeout is negative"}
+		return &usageError{verb, "--timeout is negative"}
 	}
 	o.discard = o.discard || o.preset == nsrunlib.TestPreset && !o.direct
-	return o, nil
+	return nil
 }
 
 // addRule is --allow-net.
@@ -227,7 +230,8 @@ func (o *runOptions) setPreset(name string) error {
 }
 
 func run(args []string) int {
-	o, err := parseRun(args)
+	o := &runOptions{}
+	err := parseRun("run", args, o, nil)
 	if errors.Is(err, flag.ErrHelp) {
 		return help([]string{"run"})
 	}

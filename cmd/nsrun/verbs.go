@@ -25,6 +25,9 @@ var verbs = [...]verb{
 	{name: "run", usage: "[flags] [--] COMMAND [ARG…]", short: "run a command in a sandbox over the project",
 		long:  runHelp,
 		flags: func(fs *flag.FlagSet) { runFlags(fs, &runOptions{}) }},
+	{name: "policy", usage: "[flags] [--] [COMMAND [ARG…]]", short: "show what a command would see, write to and reach",
+		long:  policyHelp,
+		flags: func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) }},
 	{name: "ls", usage: "[--all] [--json] [--size] [-q]", short: "list sessions",
 		long:  lsHelp,
 		flags: func(fs *flag.FlagSet) { lsFlags(fs, &lsOptions{}) }},
@@ -81,6 +84,8 @@ func action(name string) func(args []string) int {
 	switch name {
 	case "run":
 		return run
+	case "policy":
+		return policy
 	case "ls":
 		return ls
 	case "show":

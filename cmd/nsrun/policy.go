@@ -1,0 +1,176 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/project"
+)
+
+const policyHelp = `It takes the flags of nsrun run, and runs nothing: what a command would see, where
+it could write and what becomes of that, what is hidden from it, what it could
+reach, and which variables it would not have. Without COMMAND it is about any.
+The keys of JSON are listed in docs/json.md of the source tree. The system calls
+are printed by nsrun run --explain.`
+
+func policyFlags(fs *flag.FlagSet, o *runOptions, asJSON *bool) {
+	runFlags(fs, o)
+	jsonFlag(fs, asJSON)
+}
+
+// policyReport is what `policy --json` prints. The keys are stable.
+type policyReport struct {
+	nsrunlib.View
+	After     string `json:"after"`      // what becomes of what is kept apart: ask, keep, commit, discard; empty: nothing is
+	TimeoutMS int64  `json:"timeout_ms"` // zero: there is none
+}
+
+func policy(args []string) int {
+	o, asJSON := &runOptions{}, false
+	err := parseRun("policy", args, o, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) })
+	if errors.Is(err, flag.ErrHelp) {
+		return help([]string{"policy"})
+	}
+	if err != nil {
+		return fail(err)
+	}
+	any := len(o.command) == 0
+	if any {
+		o.command = []string{"true"}
+	}
+	r := &runner{o: o, registry: project.Open(project.Options{})}
+	defer r.close()
+	var v nsrunlib.View
+	c, q, err := r.request()
+	if err == nil {
+		v, err = nsrunlib.NewRunner(c).View(context.Background(), q)
+	}
+	if err != nil {
+		return fail(r.typed(err))
+	}
+	if any {
+		v.Command = nil
+	}
+	p := policyReport{View: v, TimeoutMS: v.Timeout.Milliseconds(), After: o.after()}
+	if len(v.Apart) == 0 {
+		p.After = ""
+	}
+	if asJSON {
+		for _, list := range [...]*[]string{&p.Command, &p.Apart, &p.Writable, &p.Private, &p.ReadOnly, &p.Hidden, &p.HiddenSockets, &p.Rules, &p.Sockets, &p.Removed, &p.Set, &p.Notices} {
+			if *list == nil {
+				*list = []string{}
+			}
+		}
+		if p.Publish == nil {
+			p.Publish = []uint16{}
+		}
+		return printJSON(p)
+	}
+	out := bufio.NewWriter(os.Stdout)
+	p.print(out)
+	if err := out.Flush(); err != nil {
+		return fail(err)
+	}
+	return 0
+}
+
+// after is what becomes of changes.
+func (o *runOptions) after() string {
+	switch {
+	case o.commit:
+		return "commit"
+	case o.discard:
+		return "discard"
+	case o.keep:
+		return "keep"
+	}
+	return "ask"
+}
+
+// policyWidth is how wide lists are printed.
+const policyWidth = 100
+
+// print prints it for people.
+func (p *policyReport) print(w *bufio.Writer) {
+	home := os.Getenv("HOME")
+	short := func(path string) string {
+		if rest, ok := strings.CutPrefix(path, home+"/"); ok && home != "/" && home != "" {
+			path = "~/" + rest
+		}
+		return quote(path)
+	}
+	section := func(title string, list []string, text func(string) string) {
+		if len(list) == 0 {
+			return
+		}
+		fmt.Fprintf(w, "%s\n", title)
+		line := " "
+		for i, item := range list {
+			item = text(item)
+			if i < len(list)-1 {
+				item += ","
+			}
+			if len(line)+1+len(item) > policyWidth && line != " " {
+				fmt.Fprintf(w, "%s\n", line)
+				line = " "
+			}
+			line += " " + item
+		}
+		fmt.Fprintf(w, "%s\n", line)
+	}
+	command := "any command"
+	if len(p.Command) > 0 {
+		command = quoteCommand(p.Command)
+	}
+	fmt.Fprintf(w, "%s, in %s\n", command, short(p.Dir))
+	section("writable, and kept apart: "+map[string]string{
+		"ask": "you are asked afterwards (without a terminal: kept)", "keep": "kept until you decide",
+		"commit": "committed afterwards, if the command succeeds", "discard": "thrown away afterwards",
+	}[p.After], p.Apart, short)
+	section("writable, at once", p.Writable, short)
+	section("writable, empty at the start, gone at the end", p.Private, short)
+	section("readable", p.ReadOnly, func(path string) string {
+		if path == "/" {
+			return "/ (all that is not listed here)"
+		}
+		return short(path)
+	})
+	section("hidden", p.Hidden, short)
+	section("hidden sockets", p.HiddenSockets, short)
+	network := map[string]string{
+		"none": "none: its own loopback only", "host": "the host's, once you have said yes", "all": "everything, once you have said yes; rules are printed then",
+	}[p.Network]
+	if network != "" {
+		section("network", []string{network}, func(s string) string { return s })
+	} else {
+		section("network, nothing but", p.Rules, quote)
+		if len(p.Rules) == 0 {
+			section("network", []string{"none: its own loopback only"}, func(s string) string { return s })
+		}
+	}
+	ports := make([]string, len(p.Publish))
+	for i, port := range p.Publish {
+		ports[i] = "127.0.0.1:" + strconv.Itoa(int(port))
+	}
+	section("servers that this host can reach", ports, quote)
+	section("sockets of this host that it can connect to", p.Sockets, short)
+	section("variables that it does not have", p.Removed, quote)
+	section("variables that are set", p.Set, quote)
+	limits := []string{"no privileges, and no new ones", "it ends with all that it started"}
+	if p.Timeout > 0 {
+		limits = append(limits, "it is ended after "+p.Timeout.String())
+	}
+	section("limits", limits, func(s string) string { return s })
+	for _, notice := range p.Notices {
+		fmt.Fprintf(w, "note: %s\n", printable(notice))
+	}
+}

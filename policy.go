@@ -1,0 +1,147 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// View is what a command sees and may do, as people think of it. It is made of the same plan
+// that the command would be started with. Nil lists are empty.
+type View struct {
+	// Command is what would be run, and Dir where.
+	Command []string `json:"command"`
+	Dir     string   `json:"dir"`
+	// Apart are the folders that can be written to, and what is written is kept apart.
+	Apart []string `json:"apart"`
+	// Writable are other paths of the host that can be written to, at once.
+	Writable []string `json:"writable"`
+	// Private are directories that are empty at the start, and gone at the end; what is
+	// listed besides is in some of them.
+	Private []string `json:"private"`
+	// ReadOnly are paths of the host that can be read: "/" is all that is not listed.
+	ReadOnly []string `json:"read_only"`
+	// Hidden are paths that cannot be looked at, HiddenSockets those among them that are
+	// sockets of the host.
+	Hidden        []string `json:"hidden"`
+	HiddenSockets []string `json:"hidden_sockets"`
+	// Network is "none", "host", "rules" or "all" (LearnNet); with rules there are Rules, and
+	// Publish are the ports that the host can reach.
+	Network string   `json:"network"`
+	Rules   []string `json:"rules"`
+	Publish []uint16 `json:"publish"`
+	// Sockets are those of the host that can be connected to.
+	Sockets []string `json:"sockets"`
+	// Removed are the names of variables of this program that the command does not have, and
+	// Set those that it has, and this program has not, or with other values.
+	Removed []string `json:"environment_removed"`
+	Set     []string `json:"environment_set"`
+	// Timeout is when the command is ended. Zero: never.
+	Timeout time.Duration `json:"-"`
+	// Notices say what is not as it usually is.
+	Notices []string `json:"notices"`
+}
+
+// View returns what the command of a Request would see and be allowed, and does nothing of it.
+func (r *Runner) View(ctx context.Context, q Request) (View, error) {
+	x, err := r.planned(ctx, q)
+	if err != nil {
+		return View{}, err
+	}
+	defer x.unplan()
+	c := &r.config
+	v := View{Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix)}
+	v.places(x.cmd.Mounts)
+	switch {
+	case x.request.Network:
+		v.Network = "host"
+	case x.request.LearnNet:
+		v.Network = "all"
+	case x.net != nil:
+		v.Network = "rules"
+	default:
+		v.Network = "none"
+	}
+	for _, rule := range c.Net.Rules {
+		v.Rules = append(v.Rules, rule.String())
+	}
+	v.environment(os.Environ(), x.cmd.Env)
+	return v, nil
+}
+
+// places sorts what is mounted. What is mounted over a directory covers all that was below it.
+func (v *View) places(plan mounts.Plan) {
+	lists := map[string]*[]string{}
+	var order []string
+	for _, m := range plan {
+		to := &v.ReadOnly
+		switch m.Kind {
+		case mounts.KindBlock:
+			to = &v.Hidden
+			if fi, err := os.Lstat(m.Target); err == nil && fi.Mode()&os.ModeSocket != 0 {
+				to = &v.HiddenSockets
+			}
+		case mounts.KindBind, mounts.KindData:
+			if !m.ReadOnly && m.Kind == mounts.KindBind {
+				to = &v.Writable
+			}
+		case mounts.KindOverlay, mounts.KindLayer:
+			if !m.ReadOnly {
+				to = &v.Apart
+			}
+		case mounts.KindTmpfs, mounts.KindDev, mounts.KindProc, mounts.KindMqueue:
+			to = &v.Private
+		case mounts.KindRemount:
+			if lists[m.Target] != nil {
+				lists[m.Target] = &v.ReadOnly
+			}
+			continue
+		default:
+			continue
+		}
+		order = slices.DeleteFunc(order, func(path string) bool {
+			covered := inside(path, m.Target)
+			if covered {
+				delete(lists, path)
+			}
+			return covered
+		})
+		order, lists[m.Target] = append(order, m.Target), to
+	}
+	slices.Sort(order)
+	for _, path := range order {
+		list := lists[path]
+		*list = append(*list, path)
+	}
+}
+
+// environment compares the command's variables with this program's.
+func (v *View) environment(ours, theirs []string) {
+	names := func(env []string) map[string]string {
+		m := make(map[string]string, len(env))
+		for _, kv := range env {
+			name, value, _ := strings.Cut(kv, "=")
+			m[name] = value
+		}
+		return m
+	}
+	before, after := names(ours), names(theirs)
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			v.Removed = append(v.Removed, name)
+		}
+	}
+	for name, value := range after {
+		if old, ok := before[name]; !ok || old != value {
+			v.Set = append(v.Set, name)
+		}
+	}
+	slices.Sort(v.Removed)
+	slices.Sort(v.Set)
+}
