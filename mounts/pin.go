@@ -44,7 +44,7 @@ func (p Plan) footings() []footing {
 		return nil
 	}
 	var list []footing
-	order, at := 0, make(map[string]ground, len(p))
+	order, at, pinned := 0, make(map[string]ground, len(p)), make(map[string]int)
 	remounts := slices.ContainsFunc(p, func(m Mount) bool { return m.Kind == KindRemount })
 	for i := range p {
 		m := &p[i]
@@ -64,14 +64,16 @@ func (p Plan) footings() []footing {
 				list = make([]footing, len(p))
 			}
 			f := footing{base: on.base}
+			order++
 			for dir := path.Dir(target); dir != where; dir = path.Dir(dir) {
-				f.pin = append(f.pin, dir)
+				// A pin covers nothing: what is mounted in the directory is in it, too. It is
+				// there until something is mounted over it.
+				if pinned[dir] <= max(on.order, 0) {
+					f.pin = append(f.pin, dir)
+					pinned[dir] = order
+				}
 			}
 			slices.Reverse(f.pin)
-			for _, dir := range f.pin {
-				order++
-				at[dir] = ground{order, true, on.base}
-			}
 			list[i] = f
 		}
 		order++

@@ -47,7 +47,11 @@ func TestFootings(t *testing.T) {
 		"memory, writable":   {Plan{host, Tmpfs("/t"), over("/t/a/p"), rw("/t/b/q")}, nil},
 		"memory, closed":     {Plan{host, Tmpfs("/t"), ro("/t/a/p"), Block("/t/b/q")}, []string{"", "", "/t/a |", "/t/b |"}},
 		"memory, below that": {Plan{host, Tmpfs("/t"), over("/t/a/p"), Block("/t/a/p/x/y")}, []string{"", "", "", "/t/a/p/x | /t/a/p"}},
-		"an own root":        {Plan{ro("/usr"), rw("/h/p"), ro("/o/lib"), Block("/h/p/a/b")}, []string{"", "", "/o |", "/h/p/a | /h/p"}},
+		"memory, above what lasts": {Plan{host, Tmpfs("/t"), rw("/t/a/p"), ro("/t/a/x/y"), Block("/t/a/p/c/d"), Block("/t/a/p/c/e/f")},
+			[]string{"", "", "", "/t/a /t/a/x |", "/t/a/p/c | /t/a/p", "/t/a/p/c/e | /t/a/p"}},
+		"pinned, then covered": {Plan{host, rw("/p"), Block("/p/a/b/c"), rw("/p"), rw("/p/a"), Block("/p/a/b/c"), Block("/p/a/b/d/e")},
+			[]string{"", "", "/p/a /p/a/b | /p", "", "| /p", "/p/a/b | /p/a", "/p/a/b/d | /p/a"}},
+		"an own root": {Plan{ro("/usr"), rw("/h/p"), ro("/o/lib"), Block("/h/p/a/b")}, []string{"", "", "/o |", "/h/p/a | /h/p"}},
 	} {
 		var got []string
 		for _, f := range c.plan.footings() {
