@@ -1,6 +1,9 @@
 # make demo    what nsrun does, on this very module
 # make build   ./nsrun, and ./nsrun-mcp, which `nsrun mcp` executes
-# make test    all tests; as root: once as root, once as an ordinary user
+# make test    what says within minutes whether it works; as root: once as root, once as an
+#              ordinary user. The last line says what ran, and what runs the rest
+# make test-long
+#              all of that with the entry point and with the race detector, with more rounds
 # make test-bwrap, make test-clients
 #              bubblewrap's own tests, and programs that call it, with nsrun in its place;
 #              an MCP client that is not ours
@@ -41,7 +44,7 @@ endif
 STATIC = CGO_ENABLED=0
 EARLY = -E nsrun_early
 
-# Some packages take minutes, and on a busy machine several times as long.
+# On a busy machine a package takes several times as long.
 SLOW = -timeout 30m
 
 # need COMMAND PACKAGE: the Debian package is installed if the command is missing.
@@ -56,7 +59,7 @@ need = need() { \
 		echo "$$1 is missing: install the package $$2" >&2; return 1; \
 	fi; }
 
-.PHONY: all build generate stubs install install-bwrap uninstall demo test test-bwrap test-clients race bench lint fuzz cross deps clean
+.PHONY: all build generate stubs install install-bwrap uninstall demo test test-long test-bwrap test-clients race bench lint fuzz cross deps clean
 .NOTPARALLEL:
 
 all: build
@@ -127,18 +130,38 @@ deps:
 	[ -e /usr/share/bash-completion/bash_completion ] || need bash_completion bash-completion
 	@test/bwrap/fetch.sh >/dev/null || [ $$? = 77 ]
 
+# What of cmd/nsrun is run once more with the entry point, which begins sandboxes by itself,
+# and what with the race detector: where goroutines meet. make test-long runs all.
+AT_ENTRY = ^TestForged|^TestInherited$$|^TestNothingShared$$|^TestElevated$$|^TestMonitorIsClosed$$
+AT_ENTRY_SCRIPTS = ^TestScript$$/^(bwrap|status|signals|links)$$
+RACING = AtOnce|Many|Several|Spare|Shutdown|Turns|Cancel|Closed|Updates|Watched|TestTableIsTheModel|TestStop
+
+TEST_FLAGS = -vet=off -count=1 $(SLOW)
+TESTSUM = GO=$(GO) $(GO) run ./internal/testsum
+
+# Go needs gcc for the race detector.
 test:
 	@$(need); need bwrap bubblewrap || [ -z "$$NSRUN_MUST_WORK" ]
 	$(GO) vet ./...
-	$(GO) test -count=1 $(SLOW) ./...
-	@echo "with the entry point of the nsrun command:"
-	$(STATIC) $(GO) test -count=1 $(SLOW) -ldflags="$(EARLY)" ./cmd/nsrun
+	@race=; if command -v gcc >/dev/null; then \
+		race="--then CGO_ENABLED=1 -race $(TEST_FLAGS) -run $(RACING) . ./nsexec ./overlay ./project ./netpolicy ./netpolicy/broker"; \
+	elif [ -n "$$NSRUN_MUST_WORK" ]; then echo "there is no gcc: make deps" >&2; exit 1; \
+	else echo "SKIPPED: tests with the race detector, which needs gcc (make deps)" >&2; fi; \
+	set -f; IFS=' '; \
+	$(TESTSUM) $(TEST_FLAGS) ./... \
+		--then $(STATIC) $(TEST_FLAGS) '-ldflags=$(EARLY)' -run '$(AT_ENTRY)' ./cmd/nsrun \
+		--then $(STATIC) $(TEST_FLAGS) '-ldflags=$(EARLY)' -run '$(AT_ENTRY_SCRIPTS)' ./cmd/nsrun $$race
+
+test-long:
+	@$(need); need bwrap bubblewrap || [ -z "$$NSRUN_MUST_WORK" ]; need gcc "gcc libc6-dev"; \
+	export NSRUN_LONG=$${NSRUN_LONG:-1}; \
+	$(TESTSUM) $(TEST_FLAGS) ./... --then $(STATIC) $(TEST_FLAGS) '-ldflags=$(EARLY)' ./cmd/nsrun
 	@$(MAKE) --no-print-directory race
 
 # Without gcc there is no race detector, and then it is said.
 race:
 	@$(need); if need gcc "gcc libc6-dev"; then \
-		echo "$(GO) test -race -count=1 $(SLOW) ./..." && CGO_ENABLED=1 $(GO) test -race -count=1 $(SLOW) ./...; \
+		$(TESTSUM) CGO_ENABLED=1 -race $(TEST_FLAGS) ./...; \
 	elif [ -n "$$NSRUN_MUST_WORK" ]; then exit 1; \
 	else echo "SKIPPED: the tests with the race detector" >&2; fi
 

@@ -130,7 +130,7 @@ func memory(t *testing.T) string {
 // queue takes.
 func TestLate(t *testing.T) {
 	dirs, runs := 300, 1
-	if os.Getenv("NSRUN_LONG") != "" {
+	if testenv.Long() {
 		dirs, runs = 1000, 20
 	}
 	engines(t, func(t *testing.T, e Engine) {

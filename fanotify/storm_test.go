@@ -226,7 +226,7 @@ func needMarks(t testing.TB) {
 
 func TestStorm(t *testing.T) {
 	dirs, files, runs := 200, 10_000, 1
-	if os.Getenv("NSRUN_LONG") != "" {
+	if testenv.Long() {
 		dirs, files, runs = 1000, 100_000, 20
 	}
 	engines(t, func(t *testing.T, e Engine) {

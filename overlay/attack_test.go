@@ -208,7 +208,7 @@ func TestAttack27Whiteout(t *testing.T) {
 func TestAttack28Swapper(t *testing.T) {
 	testenv.Leaks(t)
 	rounds := 4
-	if os.Getenv("NSRUN_LONG") != "" {
+	if testenv.Long() {
 		rounds = 200
 	}
 	for _, side := range []string{"project", "upper"} {
@@ -622,7 +622,7 @@ func TestAttack33Endless(t *testing.T) {
 func TestAttack33Many(t *testing.T) {
 	testenv.Leaks(t)
 	count := 2_000
-	if os.Getenv("NSRUN_LONG") != "" {
+	if testenv.Long() {
 		count = 1_000_000
 	}
 	root := project(t, `mkdir d; printf 1 > d/last; printf 1 > f`)

@@ -35,7 +35,7 @@ import (
 // become: in the project and in the session.
 //
 // NSRUN_CRASH_POINTS says how many points of each trial are tried: a number, or "all"; and all
-// ways of striking are tried then. Unset: as many as a test that others wait for can do.
+// ways of striking are tried then. Unset: as many as a test that others wait for can do, and with NSRUN_LONG twice that.
 
 // crashEnv makes the test binary do one thing to a session, to be struck.
 const crashEnv = "NSRUN_OVERLAY_TEST_CRASH"
@@ -607,8 +607,11 @@ func leftovers(state string) (left []string) {
 
 // points are those to try of n: all, or so many, spread evenly.
 func points(n, many int) (list []int) {
-	if testenv.RaceDetector {
+	switch {
+	case testenv.RaceDetector:
 		many = (many + 3) / 4
+	case !testenv.Long():
+		many = (many + 1) / 2
 	}
 	switch v := os.Getenv("NSRUN_CRASH_POINTS"); {
 	case v == "all":

@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,7 +88,7 @@ func gitOps(r *rand.Rand, side string) string {
 func TestGitModel(t *testing.T) {
 	testenv.Leaks(t)
 	rounds := 8
-	if os.Getenv("NSRUN_LONG") != "" {
+	if testenv.Long() {
 		rounds = 400
 	}
 	seed := rand.Uint64()

@@ -139,13 +139,13 @@ var matrixPart = 40
 
 func TestMatrix(t *testing.T) {
 	testenv.Leaks(t)
-	if os.Getenv("NSRUN_LONG") != "" {
+	if testenv.Long() {
 		matrixPart = 1
 	}
 	w := startWorker(t)
 	for _, engine := range engines {
 		for _, way := range []string{"at once", "directories", "paths"} {
-			if engine != EngineOverlay && way != "at once" && os.Getenv("NSRUN_LONG") == "" {
+			if engine != EngineOverlay && way != "at once" && !testenv.Long() {
 				continue // what is stored is committed in the same way
 			}
 			t.Run(engine.String()+"/"+way, func(t *testing.T) {

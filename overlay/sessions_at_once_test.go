@@ -451,7 +451,7 @@ func (w *modelWorker) peek() error {
 func TestSessionsAtOnce(t *testing.T) {
 	const processes, workers = 8, 2
 	steps, kills := 30, 6
-	if os.Getenv("NSRUN_LONG") != "" {
+	if testenv.Long() {
 		steps, kills = 3000, 400
 	}
 	dir := testenv.Dir(t)

@@ -142,7 +142,7 @@ func TestOldrootLink(t *testing.T) {
 				if d := testenv.Difference(t, victim, before) + testenv.Difference(t, src, beforeSrc); d != "" {
 					t.Fatalf("%s, link to %s, %q changed the host: %s; status %d\n%s", name, text, op, d, got.status, got.out)
 				}
-				if got.status != 0 && !strings.HasPrefix(got.out, "bwrap: ") {
+				if got.status != 0 && !strings.HasPrefix(got.out, name+": ") {
 					t.Errorf("%s, link to %s, %q: status %d\n%s", name, text, op, got.status, got.out)
 				}
 			}

@@ -243,7 +243,7 @@ func TestOwnEnd(t *testing.T) {
 	if r, _, _ := strikeAt(t, "abort", Plan{At: 1}); r.Killed || r.ExitCode != -1 {
 		t.Errorf("got %+v", r)
 	}
-	if _, err := Run(exec.Command("/nonexistent"), Plan{}); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrNotPermitted) {
+	if _, err := Run(exec.Command(filepath.Join(t.TempDir(), "missing")), Plan{}); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrNotPermitted) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -243,6 +243,18 @@ func NeedRoot(t testing.TB) {
 	Skip(t, "root", "needs root")
 }
 
+// Long reports whether tests are to do much more than usual: NSRUN_LONG is set, as make test-long
+// does. Usually they end within some seconds.
+func Long() bool { return os.Getenv("NSRUN_LONG") != "" }
+
+// NeedLong skips a test that takes long, whatever it does.
+func NeedLong(t testing.TB) {
+	t.Helper()
+	if !Long() {
+		Skip(t, "long", "set NSRUN_LONG, or make test-long")
+	}
+}
+
 // NeedCheckout skips a test that reads files of other directories. The ordinary
 // user's second run has a copy of the package alone.
 func NeedCheckout(t testing.TB) {
@@ -260,10 +272,10 @@ func NeedUser(t testing.TB) {
 	}
 }
 
-// notPromised are features that a kernel has or not as it was configured, that depend on where the tests are
+// notPromised are tests that take long, and features that a kernel has or not as it was configured, that depend on where the tests are
 // started, or that are too large to be installed for a test: NSRUN_MUST_WORK=1 does not promise them, their
 // names do.
-var notPromised = []string{"vfat", "tmpfs-quota", "no-terminal", "java"}
+var notPromised = []string{"long", "vfat", "tmpfs-quota", "no-terminal", "java"}
 
 // Skip skips a test that needs a feature this machine does not have. Where the
 // environment promises the feature, that is a failure.
