@@ -30,8 +30,9 @@ func init() {
 		"files": helpFiles, "group": helpGroup, "chrooted": helpChrooted, "climb": helpClimb,
 		"hold": helpHold, "victim": helpVictim, "scan": helpScan, "abstract": helpAbstract,
 		"elevated": helpElevated, "setid": helpSetID,
-		"reaper": helpReaper,
-		"stop":   helpStop,
+		"reaper":  helpReaper,
+		"stop":    helpStop,
+		"nomemfd": helpNoMemfd, "nofiles": helpNoFiles,
 	}
 }
 
