@@ -253,8 +253,11 @@ func (c *commit) find(ctx context.Context) error {
 	}
 	var all []node
 	for n, err := range s.nodes(walkOptions{twins: c.twins, times: true}) {
+		if n.deep != nil {
+			err = nil // which matters if it is chosen
+		}
 		if err == nil {
-			err = cmp.Or(n.belowErr, ctx.Err())
+			err = ctx.Err()
 		}
 		if err != nil {
 			return err
@@ -266,13 +269,18 @@ func (c *commit) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, n := range chosen {
+		if err := cmp.Or(n.deep, n.belowErr); err != nil {
+			return err
+		}
+	}
 	c.nodes, c.held = chosen, changesOf(held)
 	c.full = changesIn(chosen) == changesIn(all)
 	if held != nil && changesIn(chosen) == 0 {
 		return &HeldError{c.held}
 	}
 	if !c.full {
-		c.leaveOut(all)
+		c.leaveOut(slices.DeleteFunc(all, func(n node) bool { return n.deep != nil }))
 	}
 	return nil
 }

@@ -23,6 +23,9 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 	}
 	var all []node
 	for n, err := range s.nodes(walkOptions{}) {
+		if n.deep != nil {
+			err = nil // it goes with a directory above it
+		}
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -43,6 +46,9 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 	for i, n := range all {
 		if !chosen[i] {
 			left++
+			continue
+		}
+		if n.deep != nil {
 			continue
 		}
 		at := place{n.root, n.Path}

@@ -655,7 +655,11 @@ func TestDeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3000 {
+	levels := 3000
+	if os.Getenv("NSRUN_LONG") != "" {
+		levels = 20_000
+	}
+	for range levels {
 		if err := unix.Mkdirat(d.fd, "dd", 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -679,10 +683,31 @@ func TestDeep(t *testing.T) {
 	if n < 1000 || !errors.Is(last, unix.ENAMETOOLONG) {
 		t.Errorf("%d changes, then %v", n, last)
 	}
-	if err := s.Commit(context.Background()); !errors.Is(err, unix.ENAMETOOLONG) {
+	before := look(t, root)
+	if err := s.Commit(context.Background()); !errors.Is(err, unix.ENAMETOOLONG) || !strings.Contains(err.Error(), "cannot be committed") {
 		t.Errorf("commit: %v", err)
 	}
-	if err := s.Discard(); err != nil {
+	wantSame(t, look(t, root), before)
+	// Nothing else of the session has to suffer for it.
+	for _, name := range []string{"f", "g"} {
+		if err := os.WriteFile(filepath.Join(s.Roots()[0].Upper, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, err := range map[string]error{
+		"a part":         s.Commit(t.Context(), "f"),
+		"without it":     s.CommitWith(t.Context(), CommitOptions{Exclude: []string{"dd"}}),
+		"undo":           s.Undo(t.Context(), UndoOptions{}),
+		"discard":        s.Discard(),
+		"undo a discard": s.Undo(t.Context(), UndoOptions{}),
+		"drop":           s.Drop(t.Context(), "dd"),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	wantChanges(t, s, "A g")
+	if err := s.Erase(); err != nil {
 		t.Error(err)
 	}
 }

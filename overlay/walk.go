@@ -3,6 +3,7 @@
 package overlay
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 	"path/filepath"
@@ -52,6 +53,10 @@ type node struct {
 	// at least one, if it was looked at.
 	newest int64
 
+	// deep says that what lies here, at a path that is too long for the kernel, was not looked at, and nothing
+	// else is known of it.
+	deep error
+
 	// belowErr says why not all that is in such a directory could be looked at.
 	belowErr error
 }
@@ -75,6 +80,9 @@ func (s *Session) Changes() iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		var retimed atomic.Int64
 		for n, err := range s.nodes(walkOptions{retimed: &retimed}) {
+			if n.deep != nil {
+				n.Change = Change{}
+			}
 			if !yield(n.Change, err) {
 				return
 			}
@@ -514,7 +522,11 @@ func (w *walker) tell(f *frame, names []string, sights []sight) bool {
 		more := true
 		switch {
 		case l.err != nil:
-			more = w.fail(l.op, l.path, l.err)
+			if len(l.path) > maxPath {
+				more = w.tooDeep(l.path)
+			} else {
+				more = w.fail(l.op, l.path, l.err)
+			}
 		case l.dir:
 			if err := f.wake(); err != nil {
 				return w.lost(f, err)
@@ -528,6 +540,18 @@ func (w *walker) tell(f *frame, names []string, sights []sight) bool {
 		}
 	}
 	return true
+}
+
+// tooDeep tells of what lies at a path that is too long, unless it was dropped with the directories above.
+func (w *walker) tooDeep(path string) bool {
+	if len(w.held) > 0 {
+		return true
+	}
+	n := node{root: w.index}
+	n.Root, n.Path = w.root, path
+	n.deep = &Error{Op: "look at", Path: filepath.Join(w.root, path[:256]+"…"),
+		Err: fmt.Errorf("its path is longer than %d bytes, and cannot be committed: %w", maxPath, unix.ENAMETOOLONG)}
+	return w.yield(n, n.deep)
 }
 
 // lost tells of a directory that could not be opened again, and reports whether the walk is
