@@ -115,6 +115,9 @@ func (e *ConflictError) Error() string {
 	list := make([]string, len(e.Conflicts))
 	for i, c := range e.Conflicts {
 		list[i] = quotePath(c.Path) + " " + c.Why
+		if c.Unmerged != nil {
+			list[i] += " and cannot be merged: " + c.Unmerged.Error()
+		}
 	}
 	return "conflict: " + shortList(list)
 }

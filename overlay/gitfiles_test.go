@@ -239,3 +239,40 @@ func TestGitNotes(t *testing.T) {
 	}
 	runGit(t, root, `git fsck`)
 }
+
+// Indexes of linked work trees and of submodules are merged as well, while git outside writes them.
+func TestGitIndexElsewhere(t *testing.T) {
+	testenv.Leaks(t)
+	const files = `for i in a b d; do echo 1 >$i; done; git add .; git commit -qm 1; `
+	for name, c := range map[string]struct{ before, work, git string }{
+		"linked":    {files + `git worktree add -q ../project/w; git config extensions.worktreeConfig true`, "w", ".git"},
+		"submodule": {`mkdir ../m; cd ../m; git init -q .; ` + files + `cd ../project; git -c protocol.file.allow=always submodule -q add ../m w >/dev/null; git commit -qm 1`, "w", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := gitProject(t, c.before)
+			roots := []string{root}
+			if c.git != "" {
+				roots = []string{filepath.Join(root, c.work), filepath.Join(root, c.git)}
+			}
+			s := create(t, roots...)
+			work := filepath.Join(root, c.work)
+			runGit(t, work, restat)
+			sandbox(t, s, "cd "+work+"\n"+gitAs+`echo 2 >a; git add a`)
+			runGit(t, work, restat+`echo 2 >b; git add b`)
+			preserve(t, s)
+			if err := s.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := runGit(t, work, "git fsck >&2; git status --porcelain"); got != "M  a\nM  b\n" {
+				t.Errorf("git status:\n%s", got)
+			}
+			runGit(t, work, restat)
+			if err := s.Undo(t.Context(), UndoOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if got := runGit(t, work, "git fsck >&2; git status --porcelain"); got != "M  b\n" {
+				t.Errorf("git status:\n%s", got)
+			}
+		})
+	}
+}

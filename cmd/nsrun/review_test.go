@@ -407,7 +407,7 @@ func TestReviewConflict(t *testing.T) {
 			r.shows("A zlast", "M mod")
 			testenv.Tree(t, r.project, "mod: 1 ours\n2\n3\n")
 			r.Type("acy")
-			r.shows("nothing was done: 1 conflict", "mod ", "ours, the project's", "theirs, the session's", "13 bytes", "t theirs")
+			r.shows("nothing was done: 1 conflict", "mod ", "ours, the project's", "theirs, the session's", "13 bytes", "do not overlap", "t theirs")
 			if r.has("zlast") || r.content("mod") != "1 ours\n2\n3\n" {
 				t.Error("something was done")
 			}
@@ -509,7 +509,8 @@ func TestReviewLarge(t *testing.T) {
 		seq 100000 >seq
 		truncate -s 70000000 zero
 	`)
-	r.shows("A many/", "keep 2003", "q quit")
+	r.shows("A many/ (and 2000 below)", "keep 2003", "q quit")
+	r.hides("A many/1")
 	r.Type("G")
 	r.shows("A zero", "too large")
 	r.Type("k")
