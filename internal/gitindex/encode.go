@@ -3,6 +3,8 @@ package gitindex
 import (
 	"encoding/binary"
 	"slices"
+
+	"github.com/nsrun/nsrun/internal/githash"
 )
 
 // Encode returns the index as a file: without extensions, but that directories may be entries, and with a checksum.
@@ -17,7 +19,7 @@ func (x *Index) Encode() []byte {
 	}
 	idSize := x.idSize
 	if idSize == 0 {
-		idSize = sha1Size
+		idSize = githash.SHA1Size
 	}
 	out := append([]byte(Magic), 0, 0, 0, byte(version))
 	out = binary.BigEndian.AppendUint32(out, uint32(len(x.Entries)))
@@ -80,4 +82,14 @@ func appendVarint(out []byte, v uint64) []byte {
 		buf[at] = 0x80 | byte(v&0x7f)
 	}
 	return append(out, buf[at:]...)
+}
+
+// checksum is what stands at the end of an index.
+func checksum(p []byte, size int) []byte {
+	h := githash.NewSHA1()
+	if size == githash.SHA256Size {
+		h = githash.NewSHA256()
+	}
+	_, _ = h.Write(p)
+	return h.Sum()
 }

@@ -13,6 +13,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/nsrun/nsrun/internal/githash"
 )
 
 // Magic is how every index begins.
@@ -75,7 +77,7 @@ func Parse(data []byte) (*Index, error) {
 		return nil, damaged("it does not begin as an index")
 	}
 	var first error
-	for _, size := range [...]int{sha1Size, sha256Size} {
+	for _, size := range [...]int{githash.SHA1Size, githash.SHA256Size} {
 		x, err := parse(data, size)
 		if err == nil {
 			return x, nil

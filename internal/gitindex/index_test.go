@@ -4,10 +4,7 @@ package gitindex
 
 import (
 	"bytes"
-	"crypto/sha1"
-	"crypto/sha256"
 	"encoding/binary"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,33 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/githash"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
-
-func TestChecksum(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for n := range 300 {
-		p := make([]byte, n)
-		for i := range p {
-			p[i] = byte(r.Uint32())
-		}
-		a, b := sha1.Sum(p), sha256.Sum256(p)
-		if !bytes.Equal(checksum(p, sha1Size), a[:]) || !bytes.Equal(checksum(p, sha256Size), b[:]) {
-			t.Fatalf("%d bytes", n)
-		}
-		h := newSHA256()
-		for rest := p; len(rest) > 0; {
-			k := min(len(rest), 1+r.IntN(100))
-			h.write(rest[:k])
-			rest = rest[k:]
-		}
-		if !bytes.Equal(h.sum(), b[:]) {
-			t.Fatalf("%d bytes in pieces", n)
-		}
-	}
-}
 
 // repo is a repository of git, in which a script is run.
 func repo(t testing.TB, script string) string {
@@ -142,9 +117,9 @@ func TestForms(t *testing.T) {
 
 // Nothing that git would refuse, or that could be understood in two ways, is read.
 func TestRefused(t *testing.T) {
-	seal := func(p []byte) []byte { return append(p, checksum(p, sha1Size)...) }
+	seal := func(p []byte) []byte { return append(p, checksum(p, githash.SHA1Size)...) }
 	entry := func(path string, mode uint32, flags uint16) []byte {
-		p := make([]byte, statSize+sha1Size, 100)
+		p := make([]byte, statSize+githash.SHA1Size, 100)
 		binary.BigEndian.PutUint32(p[modeAt:], mode)
 		p[statSize] = 1
 		p = binary.BigEndian.AppendUint16(p, flags|uint16(len(path)))
@@ -161,7 +136,7 @@ func TestRefused(t *testing.T) {
 	if _, err := Parse(seal(slices.Concat(head(2, 1), file("a")))); err != nil {
 		t.Fatal("control:", err)
 	}
-	if _, err := Parse(append(slices.Concat(head(2, 1), file("a")), make([]byte, sha1Size)...)); err != nil {
+	if _, err := Parse(append(slices.Concat(head(2, 1), file("a")), make([]byte, githash.SHA1Size)...)); err != nil {
 		t.Fatal("no checksum:", err)
 	}
 	for name, data := range map[string][]byte{
@@ -172,7 +147,7 @@ func TestRefused(t *testing.T) {
 		"more than there is": seal(slices.Concat(head(2, 2), file("a"))),
 		"far more":           seal(slices.Concat(head(2, 1<<32-1), file("a"))),
 		"less":               seal(slices.Concat(head(2, 0), file("a"))),
-		"wrong sum":          append(slices.Concat(head(2, 1), file("a")), bytes.Repeat([]byte{1}, sha1Size)...),
+		"wrong sum":          append(slices.Concat(head(2, 1), file("a")), bytes.Repeat([]byte{1}, githash.SHA1Size)...),
 		"order":              seal(slices.Concat(head(2, 2), file("b"), file("a"))),
 		"twice":              seal(slices.Concat(head(2, 2), file("a"), file("a"))),
 		"absolute":           seal(slices.Concat(head(2, 1), file("/a"))),
@@ -197,15 +172,15 @@ func TestRefused(t *testing.T) {
 
 // made is an index of entries such as "a=1" or, for a stage, "a:2=1"; "a=1!" has a flag.
 func made(text string) *Index {
-	x := &Index{Version: 2, idSize: sha1Size}
+	x := &Index{Version: 2, idSize: githash.SHA1Size}
 	for _, f := range strings.Fields(text) {
 		path, id, _ := strings.Cut(f, "=")
 		e := Entry{Mode: 0o100644}
 		if id, skip := strings.CutSuffix(id, "!"); skip {
 			e.Flags = SkipWorktree
-			e.ID = strings.Repeat(id, sha1Size)
+			e.ID = strings.Repeat(id, githash.SHA1Size)
 		} else {
-			e.ID = strings.Repeat(id, sha1Size)
+			e.ID = strings.Repeat(id, githash.SHA1Size)
 		}
 		var stage string
 		if e.Path, stage, _ = strings.Cut(path, ":"); stage != "" {
@@ -281,7 +256,7 @@ func TestMerge(t *testing.T) {
 		t.Errorf("split: %v", err)
 	}
 	other := made("")
-	other.idSize = sha256Size
+	other.idSize = githash.SHA256Size
 	if _, _, err := Merge(made(""), made("a=1"), other, MergeOptions{}); err != errHashes {
 		t.Errorf("two hashes: %v", err)
 	}
@@ -314,7 +289,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// The checksum is what a fuzzer would never find.
-		for _, size := range []int{sha1Size, sha256Size} {
+		for _, size := range []int{githash.SHA1Size, githash.SHA256Size} {
 			if len(data) > size {
 				data = append(slices.Clone(data[:len(data)-size]), make([]byte, size)...)
 			}

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+
+	"github.com/nsrun/nsrun/internal/githash"
 )
 
 // ErrSplit is why an index that is divided into several files is neither compared nor merged.
@@ -216,16 +218,16 @@ func (x *Index) Digest() string {
 	if x.Split {
 		return ""
 	}
-	h := newSHA256()
+	h := githash.NewSHA256()
 	var head [8]byte
 	for i := range x.Entries {
 		e := &x.Entries[i]
 		binary.BigEndian.PutUint32(head[:], e.Mode)
 		head[4], head[5] = e.Stage, byte(e.Flags)
 		binary.BigEndian.PutUint16(head[6:], uint16(len(e.Path)))
-		h.write(head[:])
-		h.write([]byte(e.ID))
-		h.write([]byte(e.Path))
+		_, _ = h.Write(head[:])
+		_, _ = h.Write([]byte(e.ID))
+		_, _ = h.Write([]byte(e.Path))
 	}
-	return hex.EncodeToString(h.sum())
+	return hex.EncodeToString(h.Sum())
 }

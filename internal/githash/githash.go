@@ -1,72 +1,74 @@
-package gitindex
+// Package githash has the hashes by which git finds objects, SHA-1 and SHA-256 (FIPS 180-4). They protect nothing here.
+// The standard library's bring all of its cryptography along, the initialisation of which every start of every command
+// would pay.
+package githash
 
 import (
 	"encoding/binary"
 	"math/bits"
 )
 
-// The checksums, in a few lines: the packages of the standard library would be initialised at the start of every
-// program that can merge an index, and few ever do.
-
+// The lengths of hashes, in bytes.
 const (
-	sha1Size   = 20
-	sha256Size = 32
-	blockSize  = 64
+	SHA1Size   = 20
+	SHA256Size = 32
 )
 
-// checksum is what stands at the end of an index.
-func checksum(p []byte, size int) []byte {
-	h := newSHA1()
-	if size == sha256Size {
-		h = newSHA256()
-	}
-	h.write(p)
-	return h.sum()
-}
+const blockSize = 64
 
-// A digest is SHA-1 or SHA-256 (FIPS 180-4).
-type digest struct {
+// A Hash takes what is written to it, and never fails. The zero Hash is not usable.
+type Hash struct {
 	state []uint32
 	block func(state []uint32, p []byte)
 	rest  []byte // less than a block
 	size  uint64 // bytes so far
 }
 
-func newSHA1() *digest {
-	return &digest{block: sha1Block, state: []uint32{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0}}
+// NewSHA1 begins a SHA-1.
+func NewSHA1() *Hash {
+	return &Hash{block: sha1Block, state: []uint32{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0}}
 }
 
-func newSHA256() *digest {
-	return &digest{block: sha256Block, state: []uint32{
+// NewSHA256 begins a SHA-256.
+func NewSHA256() *Hash {
+	return &Hash{block: sha256Block, state: []uint32{
 		0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
 	}}
 }
 
-func (d *digest) write(p []byte) {
-	d.size += uint64(len(p))
-	if len(d.rest) > 0 {
-		n := min(blockSize-len(d.rest), len(p))
-		d.rest = append(d.rest, p[:n]...)
-		p = p[n:]
-		if len(d.rest) < blockSize {
-			return
-		}
-		d.block(d.state, d.rest)
-		d.rest = d.rest[:0]
-	}
-	n := len(p) - len(p)%blockSize
-	d.block(d.state, p[:n])
-	d.rest = append(d.rest, p[n:]...)
+// Write adds p.
+func (h *Hash) Write(p []byte) (int, error) {
+	n := len(p)
+	h.add(p)
+	return n, nil
 }
 
-func (d *digest) sum() []byte {
-	size := d.size
+func (h *Hash) add(p []byte) {
+	h.size += uint64(len(p))
+	if len(h.rest) > 0 {
+		n := min(blockSize-len(h.rest), len(p))
+		h.rest = append(h.rest, p[:n]...)
+		p = p[n:]
+		if len(h.rest) < blockSize {
+			return
+		}
+		h.block(h.state, h.rest)
+		h.rest = h.rest[:0]
+	}
+	n := len(p) - len(p)%blockSize
+	h.block(h.state, p[:n])
+	h.rest = append(h.rest, p[n:]...)
+}
+
+// Sum ends the hash.
+func (h *Hash) Sum() []byte {
+	size := h.size
 	pad := make([]byte, (2*blockSize-9-size%blockSize)%blockSize+9)
 	pad[0] = 0x80
 	binary.BigEndian.PutUint64(pad[len(pad)-8:], size*8)
-	d.write(pad)
+	h.add(pad)
 	var out []byte
-	for _, v := range d.state {
+	for _, v := range h.state {
 		out = binary.BigEndian.AppendUint32(out, v)
 	}
 	return out
@@ -82,19 +84,17 @@ func sha1Block(s []uint32, p []byte) {
 			w[i] = bits.RotateLeft32(w[i-3]^w[i-8]^w[i-14]^w[i-16], 1)
 		}
 		a, b, c, d, e := s[0], s[1], s[2], s[3], s[4]
-		for i, v := range w {
-			var f, k uint32
-			switch {
-			case i < 20:
-				f, k = b&c|^b&d, 0x5a827999
-			case i < 40:
-				f, k = b^c^d, 0x6ed9eba1
-			case i < 60:
-				f, k = b&c|b&d|c&d, 0x8f1bbcdc
-			default:
-				f, k = b^c^d, 0xca62c1d6
-			}
-			a, b, c, d, e = bits.RotateLeft32(a, 5)+f+e+k+v, a, bits.RotateLeft32(b, 30), c, d
+		for _, v := range w[0:20] {
+			a, b, c, d, e = bits.RotateLeft32(a, 5)+(b&c|^b&d)+e+0x5a827999+v, a, bits.RotateLeft32(b, 30), c, d
+		}
+		for _, v := range w[20:40] {
+			a, b, c, d, e = bits.RotateLeft32(a, 5)+(b^c^d)+e+0x6ed9eba1+v, a, bits.RotateLeft32(b, 30), c, d
+		}
+		for _, v := range w[40:60] {
+			a, b, c, d, e = bits.RotateLeft32(a, 5)+(b&c|b&d|c&d)+e+0x8f1bbcdc+v, a, bits.RotateLeft32(b, 30), c, d
+		}
+		for _, v := range w[60:80] {
+			a, b, c, d, e = bits.RotateLeft32(a, 5)+(b^c^d)+e+0xca62c1d6+v, a, bits.RotateLeft32(b, 30), c, d
 		}
 		s[0], s[1], s[2], s[3], s[4] = s[0]+a, s[1]+b, s[2]+c, s[3]+d, s[4]+e
 	}
