@@ -52,6 +52,9 @@ func (f *runsFinder) mark(n *node, repos []string) {
 	if n.Kind == 0 || n.Kind == Deleted || n.timeOnly || n.up.isDir() {
 		return
 	}
+	if f.c.Plain(n.Root, n.Path) {
+		return
+	}
 	n.Runs = f.c.Reason(runslater.Change{
 		Path: filepath.Join(n.Root, n.Path), Kind: runsKind(n.up),
 		Content:    n.Kind != Modified || n.Aspects&Content != 0,

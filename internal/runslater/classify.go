@@ -28,6 +28,9 @@ type Classifier struct {
 	elems   []string           // its elements, in lower case
 	plain   bool               // nothing is known about any of them
 	repos   []string           // work trees that nobody has looked at yet
+
+	plainRoot, plainDir string // where Plain was last
+	plainHere           bool   // and whether the names of files decide there
 }
 
 // watched is a path that something that runs leads to.
@@ -47,6 +50,33 @@ var special = map[string]bool{
 // Repository says that a work tree of git is at a path, other than the roots: its
 // configuration may name more files.
 func (c *Classifier) Repository(dir string) { c.repos = append(c.repos, dir) }
+
+// Plain reports of most paths, at little cost, that no change there runs later. The path is
+// relative to a root.
+func (c *Classifier) Plain(root, p string) bool {
+	c.lead()
+	dir, base := "", p
+	if i := strings.LastIndexByte(p, '/'); i >= 0 {
+		dir, base = p[:i], p[i+1:]
+	}
+	if dir != c.plainDir || root != c.plainRoot {
+		c.plainRoot, c.plainDir = root, dir
+		at := path.Join(root, dir)
+		c.enter(at)
+		c.plainHere = c.plain && !isSystem(at+"/") && !c.leadsNear(at)
+	}
+	return c.plainHere && !c.interesting(strings.ToLower(base))
+}
+
+// leadsNear reports whether what something leads to is in, at or above a directory.
+func (c *Classifier) leadsNear(dir string) bool {
+	for p := range c.watched {
+		if inside(p, dir) || inside(dir, p) {
+			return true
+		}
+	}
+	return false
+}
 
 // Reason says in a few words why a change runs later. Empty: it does not.
 func (c *Classifier) Reason(ch Change) string {

@@ -30,6 +30,7 @@ func (c *Classifier) lead() {
 		}
 	}
 	for len(c.repos) > 0 {
+		c.plainRoot = "" // more is known
 		dir := c.repos[0]
 		c.repos = c.repos[1:]
 		c.leadGit(dir)

@@ -124,7 +124,7 @@ type pattern struct {
 type table struct {
 	byName   map[string][]*pattern
 	byEnd    map[string][]*pattern // "*.end", by ".end"
-	prefixes []*pattern            // "begin*"
+	prefixes [256][]*pattern       // "begin*", by the first byte
 }
 
 func newTable() *table {
@@ -150,7 +150,7 @@ func (t *table) add(c *class, text string) {
 		t.byEnd[first[1:]] = append(t.byEnd[first[1:]], p)
 	default:
 		p.first = first[:star]
-		t.prefixes = append(t.prefixes, p)
+		t.prefixes[first[0]] = append(t.prefixes[first[0]], p)
 	}
 }
 
@@ -196,7 +196,10 @@ func (t *table) at(name string, visit func(*pattern) bool) bool {
 			}
 		}
 	}
-	for _, p := range t.prefixes {
+	if name == "" {
+		return true
+	}
+	for _, p := range t.prefixes[name[0]] {
 		if strings.HasPrefix(name, p.first) && !visit(p) {
 			return false
 		}
