@@ -111,7 +111,7 @@ func (r *Runner) mirror(x *Execution, err error) bool {
 	if !ok || e.Op != mounts.KindOverlay.String() || e.Mount == 0 || r.mirrors() {
 		return false
 	}
-	if m := x.cmd.Mounts[e.Mount-1]; m.Kind != mounts.KindOverlay || !m.ReadOnly || len(m.Dirs) == 0 {
+	if m := x.cmd.Mounts[e.Mount-1]; m.Kind != mounts.KindOverlay || !m.ReadOnly || len(m.Dirs)+len(m.Hide) == 0 {
 		return false
 	}
 	r.mu.Lock()

@@ -55,7 +55,7 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	binds := c.binds(&f, &x.request)
 	go func() {
 		secrets, linked := throughLinks(HideSecrets())
-		hidden <- hiding{secrets, hostSockets(binds), linked}
+		hidden <- hiding{secrets, hostSockets(binds), linked, absentSecrets(home)}
 	}()
 	plan := BaseMounts()
 	var table []mounts.Info
@@ -181,7 +181,7 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		first = f.project
 	}
 	x.dir = workingDir(x.request.WorkingDir, first, home, playground != "")
-	spec.Mounts, spec.Dir = plan, x.dir
+	spec.Mounts, spec.Dir = hideLater(plan, home, hide.absent), x.dir
 	spec.Env = c.environment(&x.request, home, x.dir, layered && writableCache(home, table))
 	return x.command(spec)
 }
@@ -189,7 +189,8 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 // hiding is what is hidden in any case.
 type hiding struct {
 	secrets, sockets mounts.Plan
-	linked           []string // names of secrets that lead through symbolic links
+	linked           []string     // names of secrets that lead through symbolic links
+	absent           []absentName // names below the home directory that must not come up
 }
 
 // limit begins the command's time, once: a project that has to be copied takes of it.

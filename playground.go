@@ -158,7 +158,8 @@ func mountPoint(plan mounts.Plan, bind mounts.Mount, home string, mirror bool, t
 	cover := &plan[at]
 	exists := isDir(bind.Target)
 	switch {
-	case cover.Kind == mounts.KindTmpfs, exists:
+	case cover.Kind == mounts.KindTmpfs:
+	case exists && (mirror || cover.Kind != mounts.KindBind || !cover.ReadOnly || cover.Source != cover.Target):
 	case cover.Kind == mounts.KindOverlay:
 		rel, err := filepath.Rel(cover.Target, bind.Target)
 		if err != nil {
@@ -172,6 +173,9 @@ func mountPoint(plan mounts.Plan, bind mounts.Mount, home string, mirror bool, t
 			if table, err = mounts.ReadMountinfo(); err != nil {
 				return plan, err
 			}
+		}
+		if exists && mountBelow(table, home) != "" {
+			break
 		}
 		if mirror || mountBelow(table, home) != "" {
 			if _, err := os.Lstat(bind.Target); err == nil {
@@ -189,6 +193,9 @@ func mountPoint(plan mounts.Plan, bind mounts.Mount, home string, mirror bool, t
 		}
 		over := mounts.Mount{
 			Kind: mounts.KindOverlay, Target: home, Lower: []string{home}, ReadOnly: true, Dirs: []string{playgroundName},
+		}
+		if exists {
+			over.Dirs = nil // hideLater has something for it, or takes it out
 		}
 		plan = slices.Insert(plan, at+1, over.WithPerm(fi.Mode()&(os.ModePerm|os.ModeSticky)))
 	}
