@@ -116,6 +116,32 @@ func TestPerform(t *testing.T) {
 	}
 }
 
+// TestImageNumbers: whatever numbers the descriptors have that the image gets, none takes
+// the place of the image's own.
+func TestImageNumbers(t *testing.T) {
+	testenv.Leaks(t)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for n := 10; n < 40; n++ {
+		fd, err := unix.FcntlInt(null.Fd(), unix.F_DUPFD_CLOEXEC, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fd), "null")
+		p, err := Start([]*os.File{null, null, null, f}, "", nil)
+		if err == nil {
+			_, err = p.Wait()
+		}
+		if err != nil {
+			t.Errorf("with descriptor %d: %v", fd, err)
+		}
+		f.Close()
+	}
+}
+
 // TestImageFiles: the image is executed wherever it is, nobody can write to it, and where
 // it cannot be executed the error says so.
 func TestImageFiles(t *testing.T) {
@@ -132,7 +158,7 @@ func TestImageFiles(t *testing.T) {
 		if err := run(place); err != nil {
 			t.Errorf("%s: %v", place, err)
 		}
-		f, err := imageFile(place)
+		f, err := imageFile(place, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

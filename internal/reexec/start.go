@@ -32,9 +32,15 @@ func startIn(dirs []string, files []*os.File, arg string, attr *syscall.SysProcA
 	if arg != "" {
 		argv = append(argv, arg)
 	}
+	// In the new process descriptors are moved to numbers behind these, before the image is
+	// executed by its own.
+	above := 16
+	for _, f := range files {
+		above = max(above, int(f.Fd())+len(files)+4)
+	}
 	var refused error
 	for _, dir := range dirs {
-		image, err := imageFile(dir)
+		image, err := imageFile(dir, above)
 		if err != nil {
 			refused = errors.Join(refused, err)
 			continue
@@ -77,11 +83,9 @@ func imageDirs() []string {
 	return append(dirs, "/var/tmp", "/dev/shm")
 }
 
-// lowestFd is above those that the image gets: they must not take its place.
-const lowestFd = 16
-
-// imageFile is a file with the image that nobody can write to, and that has no name.
-func imageFile(dir string) (*os.File, error) {
+// imageFile is a file with the image that nobody can write to, and that has no name. Its
+// descriptor is not below above.
+func imageFile(dir string, above int) (*os.File, error) {
 	// A process that is forked meanwhile would have the descriptor for writing, until it
 	// executes something: then the file could not be executed.
 	syscall.ForkLock.RLock()
@@ -95,7 +99,7 @@ func imageFile(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the launcher's image in %s: %w", dir, err)
 	}
-	high, _, e := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, lowestFd)
+	high, _, e := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, uintptr(above))
 	_ = syscall.Close(fd)
 	if e != 0 {
 		return nil, fmt.Errorf("make the launcher's image: %w", e)
