@@ -332,7 +332,7 @@ function __nsrun_flags -a verb
 			'--env	set K=V, or pass K on (repeatable)' \
 			'--explain	print what would be done, do nothing' \
 			'--keep	keep the changes as a session, without asking' \
-			'--learn-net	let the command reach everything, which has to be approved, and print the rules that would do' \
+			'--learn-net	let the command reach everything (by the broker, not this host\'s own 127.0.0.1), which has to be approved, and print the rules that would do' \
 			'--net	network: none|host; host is the host\'s own, and has to be approved every time' \
 			'--net-by	enforce these rules by kernel|broker (default: the kernel, where that is allowed)' \
 			'--on	begin a session on top of another SESSION, whose changes the command sees' \
@@ -364,7 +364,7 @@ function __nsrun_flags -a verb
 			'--explain	print what would be done, do nothing' \
 			'--json	print JSON' \
 			'--keep	keep the changes as a session, without asking' \
-			'--learn-net	let the command reach everything, which has to be approved, and print the rules that would do' \
+			'--learn-net	let the command reach everything (by the broker, not this host\'s own 127.0.0.1), which has to be approved, and print the rules that would do' \
 			'--net	network: none|host; host is the host\'s own, and has to be approved every time' \
 			'--net-by	enforce these rules by kernel|broker (default: the kernel, where that is allowed)' \
 			'--on	begin a session on top of another SESSION, whose changes the command sees' \

@@ -283,7 +283,7 @@ func TestModesLeftOn(t *testing.T) {
 
 // TestNothingToSay: who has nothing to say writes nothing to the terminal.
 func TestNothingToSay(t *testing.T) {
-	for _, args := range [][]string{{"run", "--", "true"}, {"run", "-q", "--keep", "--", "touch", "new"}, {"run", "-q", "--direct", "--", "touch", "new"}} {
+	for _, args := range [][]string{{"run", "-q", "--", "true"}, {"run", "-q", "--keep", "--", "touch", "new"}, {"run", "-q", "--direct", "--", "touch", "new"}} {
 		s := atTerminal(t, args...)
 		s.ends(t, 0)
 		if got := s.Screen(); got != "" {

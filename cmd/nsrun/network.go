@@ -22,7 +22,11 @@ const mostDenied = 10
 func (r *runner) tellNetwork() {
 	if r.o.learnNet {
 		if len(r.network.Rules) == 0 {
-			say("no rules are needed: nothing was reached")
+			text := "no rules are needed: nothing was reached"
+			if r.network.Mode == nsrunlib.BrokerEnforcer.String() {
+				text += " (this host's servers at 127.0.0.1 are not, but for rules such as --allow-net tcp:127.0.0.1:PORT)"
+			}
+			say("%s", text)
 			return
 		}
 		say("rules that would do:")

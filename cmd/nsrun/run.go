@@ -100,7 +100,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide a `path`")
 	fs.StringVar(&o.net, "net", "none", "network: `none|host`; host is the host's own, and has to be approved every time")
 	fs.Func("allow-net", "let the command reach what a `RULE` says, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", o.addRule)
-	fs.BoolVar(&o.learnNet, "learn-net", false, "let the command reach everything, which has to be approved, and print the rules that would do")
+	fs.BoolVar(&o.learnNet, "learn-net", false, "let the command reach everything (by the broker, not this host's own 127.0.0.1), which has to be approved, and print the rules that would do")
 	fs.Func("net-by", "enforce these rules by `kernel|broker` (default: the kernel, where that is allowed)", o.setEnforcer)
 	fs.Func("publish", "let this host reach a server of the command's on a TCP `port`, at 127.0.0.1 (repeatable)", o.addPort)
 	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "let the command connect to the unix socket at a `path`, or with --net host to all abstract ones: @ (repeatable)")
@@ -667,12 +667,6 @@ func (r *runner) finish(status int) error {
 		return err
 	}
 	if len(r.changes) == 0 {
-		if !r.o.quiet && (r.o.keep || isTerminal(os.Stderr)) {
-			say("no changes")
-		}
-		if r.o.session != "" {
-			return nil
-		}
 		if r.session.Retimed() > 0 && r.o.commit && status == 0 { // as make's stamps
 			if err := r.session.CommitWith(context.Background(), overlay.CommitOptions{}); err != nil {
 				return err
@@ -680,12 +674,23 @@ func (r *runner) finish(status int) error {
 			r.state = overlay.Committed.String()
 			return nil
 		}
+		if !r.o.quiet && (r.o.keep || isTerminal(os.Stderr)) {
+			say("no changes")
+		}
+		if r.o.session != "" {
+			return nil
+		}
 		r.state = overlay.Discarded.String()
 		return r.drop()
 	}
 	id := r.session.ID()
 	if !r.o.quiet {
-		printChanges(os.Stderr, "nsrun: ", r.changes, len(r.session.Roots()) > 1)
+		var moved []overlay.Rename
+		if slices.ContainsFunc(r.changes, func(c overlay.Change) bool { return c.Kind == overlay.Deleted }) {
+			moved, _ = r.session.Renames(r.changes) // without, they are listed one by one
+		}
+		clearModes()
+		printMoved(os.Stderr, "nsrun: ", r.changes, moved, len(r.session.Roots()) > 1)
 	}
 	// What can be merged later depends on it, so it is done before anybody is asked; where
 	// nothing is to be kept, only if that fails.
@@ -693,7 +698,17 @@ func (r *runner) finish(status int) error {
 	if kept := !r.o.discard && (!r.o.commit || status != 0); kept {
 		preserved = r.preserve()
 	}
-	switch r.decide(status) {
+	decision := r.decide(status)
+	if decision == "review" && r.execution.Unstored() == nil {
+		if preserved != nil {
+			say("%s", preserved)
+		}
+		v := &reviewer{s: r.session, model: newReview(id, r.changes, len(r.session.Roots()) > 1)}
+		v.run()
+		r.state = r.session.State().String()
+		return nil
+	}
+	switch decision {
 	case "commit":
 		bar := newBar("committing", r.o.quiet)
 		ctx, stop := interruptible()
@@ -787,13 +802,50 @@ func (r *runner) decide(status int) string {
 	case !r.asks():
 		return "keep"
 	}
-	switch ask("commit, discard or keep? [c/d/K]") {
-	case "c", "commit":
-		return "commit"
-	case "d", "discard":
-		return "discard"
+	for {
+		switch ask("commit, discard or keep (r: review, v: diff, ?: help)? [c/d/K]") {
+		case "c", "commit":
+			return "commit"
+		case "d", "discard":
+			return "discard"
+		case "r", "review":
+			return "review"
+		case "v", "view", "diff":
+			if err := r.view(); err != nil {
+				say("%s", err)
+			}
+		case "?", "h", "help":
+			say("c: the changes become the project's; nsrun undo takes them back")
+			say("d: they are thrown away")
+			say("k: they are kept as a session, for nsrun diff, review, commit, discard")
+			say("r: choose one by one; v: show the diff")
+		default:
+			return "keep"
+		}
 	}
-	return "keep"
+}
+
+// view shows the diff on the terminal.
+func (r *runner) view() error {
+	moved, err := r.session.Renames(r.changes)
+	if err != nil {
+		return err
+	}
+	colour, err := (&diffFlags{colour: "auto"}).useColour(isTerminal(os.Stdout))
+	if err != nil {
+		return err
+	}
+	out := openOutput()
+	o := diffOptions{colour: colour, escape: out.terminal, several: len(r.session.Roots()) > 1, renames: indexRenames(moved)}
+	for _, c := range r.changes {
+		if err == nil && !o.renames.inside(c) {
+			err = writeDiff(out, r.session, c, o)
+		}
+	}
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	return unwanted(err)
 }
 
 // asks reports whether the user decides, once there are changes.

@@ -102,7 +102,7 @@ func show(args []string) int {
 	fmt.Fprintf(out, "command  %s\n", quoteCommand(r.Command))
 	if len(changes) > 0 {
 		fmt.Fprintln(out)
-		printMoved(out, changes, moved, len(in.Roots) > 1)
+		printMoved(out, "", changes, moved, len(in.Roots) > 1)
 	}
 	if err := out.Close(); err != nil {
 		return fail(err)
@@ -112,7 +112,7 @@ func show(args []string) int {
 
 // printMoved is printChanges, but that what was moved is one line, behind the deletions.
 // What is special has a line of its own wherever it is.
-func printMoved(w io.Writer, changes []overlay.Change, moved []overlay.Rename, several bool) {
+func printMoved(w io.Writer, prefix string, changes []overlay.Change, moved []overlay.Rename, several bool) {
 	index := indexRenames(moved)
 	var gone, rest []overlay.Change
 	for _, c := range changes {
@@ -125,9 +125,9 @@ func printMoved(w io.Writer, changes []overlay.Change, moved []overlay.Rename, s
 			rest = append(rest, c)
 		}
 	}
-	printChanges(w, "", gone, several)
+	printChanges(w, prefix, gone, several)
 	for _, m := range moved {
-		line := "R "
+		line := prefix + "R "
 		if several {
 			line += quote(m.Root) + ": "
 		}
@@ -141,5 +141,5 @@ func printMoved(w io.Writer, changes []overlay.Change, moved []overlay.Rename, s
 		}
 		fmt.Fprintln(w, line)
 	}
-	printChanges(w, "", rest, several)
+	printChanges(w, prefix, rest, several)
 }

@@ -31,7 +31,7 @@ func atTerminal(t *testing.T, args ...string) *session {
 	s := &session{Terminal: testenv.NewTerminal(t), project: filepath.Join(dir, "p")}
 	s.cmd = exec.Command(filepath.Join(bin, "nsrun"), args...)
 	s.cmd.Dir = s.project
-	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "LC_ALL=C.UTF-8"}
+	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "LC_ALL=C.UTF-8", "PAGER=cat", "TERM=xterm"}
 	s.Attach(s.cmd)
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestAsk(t *testing.T) {
 	} {
 		t.Run(strconv.Quote(c.answer), func(t *testing.T) {
 			s := atTerminal(t, "run", "--", "touch", "new")
-			s.Await("commit, discard or keep? [c/d/K] ")
+			s.Await("commit, discard or keep (r: review, v: diff, ?: help)? [c/d/K] ")
 			s.Type(c.answer)
 			s.ends(t, 0)
 			s.Await(c.says)
@@ -104,6 +104,25 @@ func TestDuration(t *testing.T) {
 	var r report
 	if err := json.Unmarshal(b, &r); err != nil || r.DurationMS > asked.Milliseconds() {
 		t.Errorf("%d ms, and %s passed before the question: %v", r.DurationMS, asked, err)
+	}
+}
+
+// TestAskMore: before the decision the diff can be seen, and the changes reviewed.
+func TestAskMore(t *testing.T) {
+	s := atTerminal(t, "run", "--", "sh", "-c", "echo more >new; mv old older")
+	s.Await("nsrun: R old → older\r\nnsrun: A new\r\n")
+	s.Await("[c/d/K] ")
+	s.Type("?\n")
+	s.Await("nsrun: r: choose one by one")
+	s.Type("v\n")
+	s.Await("+more")
+	s.Type("r\n")
+	s.Await("older") // the review's window
+	s.Await("\x1b[?1049h")
+	s.Type("q")
+	s.ends(t, 0)
+	if s.has("new") || !s.has("old") {
+		t.Error("something was committed")
 	}
 }
 
