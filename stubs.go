@@ -436,6 +436,42 @@ type Terminal struct {
 	Prefix string
 }
 
+// View is what a command sees and may do, as people think of it. It is made of the same plan
+// that the command would be started with. Nil lists are empty.
+type View struct {
+	// Command is what would be run, and Dir where.
+	Command []string `json:"command"`
+	Dir     string   `json:"dir"`
+	// Apart are the folders that can be written to, and what is written is kept apart.
+	Apart []string `json:"apart"`
+	// Writable are other paths of the host that can be written to, at once.
+	Writable []string `json:"writable"`
+	// Private are directories that are empty at the start, and gone at the end; what is
+	// listed besides is in some of them.
+	Private []string `json:"private"`
+	// ReadOnly are paths of the host that can be read: "/" is all that is not listed.
+	ReadOnly []string `json:"read_only"`
+	// Hidden are paths that cannot be looked at, HiddenSockets those among them that are
+	// sockets of the host.
+	Hidden        []string `json:"hidden"`
+	HiddenSockets []string `json:"hidden_sockets"`
+	// Network is "none", "host", "rules" or "all" (LearnNet); with rules there are Rules, and
+	// Publish are the ports that the host can reach.
+	Network string   `json:"network"`
+	Rules   []string `json:"rules"`
+	Publish []uint16 `json:"publish"`
+	// Sockets are those of the host that can be connected to.
+	Sockets []string `json:"sockets"`
+	// Removed are the names of variables of this program that the command does not have, and
+	// Set those that it has, and this program has not, or with other values.
+	Removed []string `json:"environment_removed"`
+	Set     []string `json:"environment_set"`
+	// Timeout is when the command is ended. Zero: never.
+	Timeout time.Duration `json:"-"`
+	// Notices say what is not as it usually is.
+	Notices []string `json:"notices"`
+}
+
 func belowHome(home string) []string {
 	var paths []string
 	if filepath.IsAbs(home) {
@@ -1010,6 +1046,12 @@ func (*Runner) Session() (r0 *overlay.Session) {
 // Execution is good for Wait alone, which returns a Result with it.
 func (*Runner) Start(ctx context.Context, q Request) (r0 *Execution, r1 error) {
 	r1 = linuxonly.Error("nsrun.Runner.Start")
+	return
+}
+
+// View returns what the command of a Request would see and be allowed, and does nothing of it.
+func (*Runner) View(ctx context.Context, q Request) (r0 View, r1 error) {
+	r1 = linuxonly.Error("nsrun.Runner.View")
 	return
 }
 
