@@ -4,6 +4,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -108,6 +109,7 @@ func newReview(id string, changes []overlay.Change, several bool) *reviewModel {
 		r.group = r.end > i+1 && r.Kind != overlay.Modified
 	}
 	m.refilter(0)
+	m.cursor = 0
 	return m
 }
 
@@ -309,7 +311,7 @@ func literal(p string) string {
 
 // refilter makes the list anew: what the filter meets, and deletions always; without one, all but what is in new
 // directories that are closed. The cursor goes to the row at, or the next one that the filter meets, or the directory
-// that hides it.
+// that hides it. What runs later by itself comes first.
 func (m *reviewModel) refilter(at int) {
 	m.shown = m.shown[:0]
 	m.cursor = 0
@@ -337,7 +339,23 @@ func (m *reviewModel) refilter(at int) {
 			m.shown = append(m.shown, i)
 		}
 	}
+	m.urgentFirst()
 	m.settle()
+}
+
+// urgentFirst puts what runs later by itself before the rest, and leaves the cursor on its row.
+func (m *reviewModel) urgentFirst() {
+	at := m.current()
+	slices.SortStableFunc(m.shown, func(a, b int) int {
+		switch first, second := m.rows[a].Runs != "", m.rows[b].Runs != ""; {
+		case first == second:
+			return 0
+		case first:
+			return -1
+		}
+		return 1
+	})
+	m.cursor = max(slices.Index(m.shown, at), 0)
 }
 
 // own reports whether a row has a line of its own even in a directory that is closed.

@@ -426,3 +426,24 @@ func BenchmarkReviewScroll(b *testing.B) {
 		m.view()
 	}
 }
+
+// TestReviewRunsFirst: what runs later by itself comes before the rest, whether its directory is open or not.
+func TestReviewRunsFirst(t *testing.T) {
+	list := reviewChanges("A a", "A new/", "A new/.envrc", "A new/plain", "M z", "A .mcp.json")
+	list[2].Runs, list[5].Runs = "direnv runs it", "agents start what it names"
+	m := newReview("id", list, false)
+	names := func() (names []string) {
+		for _, i := range m.shown {
+			names = append(names, m.rows[i].name)
+		}
+		return names
+	}
+	if want := []string{"new/.envrc", ".mcp.json", "a", "new/", "z"}; !slices.Equal(names(), want) || m.cursor != 0 {
+		t.Errorf("closed: %q, the cursor at %d; want %q", names(), m.cursor, want)
+	}
+	press(m, "G")
+	m.unfoldAll(true)
+	if want := []string{"new/.envrc", ".mcp.json", "a", "new/", "new/plain", "z"}; !slices.Equal(names(), want) || m.cursor != 5 {
+		t.Errorf("open: %q, the cursor at %d; want %q, and 5", names(), m.cursor, want)
+	}
+}
