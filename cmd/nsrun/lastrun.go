@@ -96,6 +96,8 @@ func decidable(verb string) (id string, err error) {
 	switch {
 	case id == "":
 		return "", errNoneHere
+	case newest.ID == "" && verb == "discard":
+		return "", errNoneHere // one that is decided about could be discarded once more
 	case newest.ID == "":
 		return id, nil // for the error that says what became of it
 	case newest.Busy:

@@ -21,6 +21,9 @@ import (
 
 // surroundings is what to do about an error of which that is the cause, or empty.
 func surroundings(err error) string {
+	if errors.Is(err, unix.ENOSYS) && inSandbox() { // openat2(2)
+		return insideHint
+	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && errors.Is(e.Err, unix.EPERM) {
 		switch {
 		case e.Op == "clone" && inSandbox():
