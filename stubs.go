@@ -510,7 +510,7 @@ func secretName(name string) bool {
 		"KRB5CCNAME", "SUDO_COMMAND":
 		return true
 	}
-	return strings.HasSuffix(upper, "_KEY") || strings.HasSuffix(upper, "JWT") || upper == "SSHPASS" ||
+	return strings.HasSuffix(upper, "_KEY") || strings.HasSuffix(upper, "JWT") || upper == "SSHPASS" || upper == "BW_SESSION" || strings.HasPrefix(upper, "OP_SESSION") ||
 		strings.Contains(upper, "WEBHOOK") || strings.HasSuffix(upper, "_AUTH") || strings.HasSuffix(upper, "_PAT") || strings.HasSuffix(upper, "_PASS") ||
 		strings.HasSuffix(upper, "_PWD") || strings.HasSuffix(upper, "_DSN")
 }
@@ -532,15 +532,19 @@ func steeringName(name string) bool {
 	return false
 }
 
-// secretURL tells values like scheme://user:password@host.
+// secretURL tells values with URLs like scheme://user:password@host or scheme://token@host, in a list
+// too. What ends such a part is not searched for: passwords hold anything. Only user names that say nothing pass.
 func secretURL(kv string) bool {
-	_, rest, found := strings.Cut(kv, "://")
-	if !found {
-		return false
+	for _, rest := range strings.Split(kv, "://")[1:] {
+		if end := strings.IndexAny(rest, " ,|;"); end >= 0 {
+			rest = rest[:end]
+		}
+		user, _, at := strings.Cut(rest, "@")
+		if at && user != "git" {
+			return true
+		}
 	}
-	authority, _, _ := strings.Cut(rest, "/")
-	user, _, at := strings.Cut(authority, "@")
-	return at && strings.Contains(user, ":")
+	return false
 }
 
 var modeNames = [...]string{"overlay", "direct", "read-only", "blocked"}
@@ -613,6 +617,11 @@ var homeSecrets = [...]string{
 	".Xauthority", ".ICEauthority", ".bitcoin", ".ethereum", ".electrum",
 
 	".1password", ".colima", ".lima", ".rd",
+
+	".claude.json", ".cursor/mcp.json", ".config/Claude", ".config/github-copilot", ".codeium", ".continue", ".local/share/opencode/auth.json",
+
+	".fly", ".config/.wrangler", ".wrangler", ".vercel", ".config/netlify", ".netlify", ".supabase", ".config/stripe", ".config/configstore",
+	".config/ngrok", ".cloudflared", ".config/helm", ".minikube", ".ansible/vault_password", ".config/pypoetry/auth.toml",
 
 	".local/state/nsrun",
 }
