@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/deep"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -228,7 +229,7 @@ func eachInPlayground(dir string, remove bool) (u PlaygroundUsage, err error) {
 		}
 	}
 	u.Dir = dir
-	fd, st, err := openPlayground(dir, false)
+	fd, _, err := openPlayground(dir, false)
 	if errors.Is(err, unix.ENOENT) {
 		return u, nil
 	}
@@ -236,87 +237,36 @@ func eachInPlayground(dir string, remove bool) (u PlaygroundUsage, err error) {
 		return u, err
 	}
 	defer unix.Close(fd)
-	s := sweep{usage: &u, remove: remove, dev: st.Dev, seen: make(map[uint64]bool)}
-	if err := s.dir(fd, ".", dir); err != nil {
-		return u, err
+	count := u.counter()
+	if remove {
+		err = deep.Empty(fd, count)
+	} else {
+		err = deep.Walk(fd, count)
 	}
-	return u, s.first
+	if failed, ok := errors.AsType[*deep.Error](err); ok {
+		op := "measure"
+		if remove {
+			op = "remove"
+		}
+		return u, &Error{Op: op, Path: filepath.Join(dir, failed.Path), Err: failed.Err}
+	}
+	return u, err
 }
 
-// sweep walks a tree whose owner may be changing it.
-type sweep struct {
-	usage  *PlaygroundUsage
-	remove bool
-	dev    uint64
-	seen   map[uint64]bool // files with several names, by inode number
-	first  error           // what stayed
-}
-
-// dir does what is in one directory. path is for errors.
-func (s *sweep) dir(at int, name, path string) error {
-	open := func() (int, error) {
-		return unix.Openat2(at, name, &unix.OpenHow{
-			Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-		})
-	}
-	fd, err := open()
-	if err == unix.EACCES && s.remove {
-		// Closed to its owner.
-		if err = unix.Fchmodat(at, name, 0o700, unix.AT_SYMLINK_NOFOLLOW); err == nil {
-			fd, err = open()
-		}
-	}
-	if err != nil {
-		return &Error{Op: "open", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	var st unix.Stat_t
-	if s.remove && unix.Fstat(fd, &st) == nil && st.Mode&0o700 != 0o700 {
-		_ = unix.Fchmod(fd, st.Mode&0o7777|0o700)
-	}
-	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return &Error{Op: "read", Path: path, Err: bare(err)}
-	}
-	for _, name := range names {
-		in := filepath.Join(path, name)
-		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			continue // it has gone
-		}
+// counter returns what adds to u, files with several names once.
+func (u *PlaygroundUsage) counter() func(*unix.Stat_t) {
+	seen := make(map[uint64]bool)
+	return func(st *unix.Stat_t) {
 		isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
-		if isDir {
-			if err := s.dir(fd, name, in); err != nil {
-				s.stays(err)
-				continue
-			}
-		}
 		if !isDir {
-			s.usage.Files++
+			u.Files++
 		}
-		if st.Nlink < 2 || isDir || !s.seen[st.Ino] {
-			s.usage.Bytes += st.Blocks * 512
+		if !isDir && seen[st.Ino] {
+			return
 		}
-		if st.Nlink > 1 && !isDir {
-			s.seen[st.Ino] = true
+		if !isDir && st.Nlink > 1 {
+			seen[st.Ino] = true
 		}
-		if !s.remove {
-			continue
-		}
-		flags := 0
-		if isDir {
-			flags = unix.AT_REMOVEDIR
-		}
-		if err := unix.Unlinkat(fd, name, flags); err != nil && err != unix.ENOENT {
-			s.stays(&Error{Op: "remove", Path: in, Err: err})
-		}
-	}
-	return nil
-}
-
-func (s *sweep) stays(err error) {
-	if s.first == nil {
-		s.first = err
+		u.Bytes += st.Blocks * 512
 	}
 }

@@ -43,20 +43,11 @@ func (h *handle) close() {
 }
 
 func openat2(dirfd int, name string, flags, mode, resolve uint64) (*handle, error) {
-	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Mode: mode, Resolve: resolve}
-	// EAGAIN means that a rename somewhere made the kernel unsure; it asks for
-	// another try. It must not be asked for ever by somebody who renames.
-	for tries := 0; ; tries++ {
-		fd, err := unix.Openat2(dirfd, name, &how)
-		switch {
-		case err == nil:
-			return &handle{fd: fd}, nil
-		case err == unix.EINTR:
-		case err == unix.EAGAIN && tries < 100 && flags&unix.O_NONBLOCK == 0:
-		default:
-			return nil, err
-		}
+	fd, err := sys.Openat2(dirfd, name, flags, mode, resolve)
+	if err != nil {
+		return nil, err
 	}
+	return &handle{fd: fd}, nil
 }
 
 // open opens name, a relative path, below h.
@@ -297,38 +288,10 @@ func (h *handle) lstatIf(name string) (st stat, found bool, err error) {
 }
 
 // names lists the directory h, unsorted, without "." and "..".
-func (h *handle) names() ([]string, error) {
-	if _, err := unix.Seek(h.fd, 0, unix.SEEK_SET); err != nil {
-		return nil, err
-	}
-	var names []string
-	buf := make([]byte, 16<<10)
-	for {
-		n := 0
-		err := sys.Retry(func() (err error) { n, err = unix.ReadDirent(h.fd, buf); return err })
-		if err != nil {
-			return nil, err
-		}
-		if n <= 0 {
-			return names, nil
-		}
-		_, _, names = unix.ParseDirent(buf[:n], -1, names)
-	}
-}
+func (h *handle) names() ([]string, error) { return sys.Names(h.fd, make([]byte, 16<<10)) }
 
 // chmod changes the mode of what h is open on, which may be an O_PATH descriptor.
-func (h *handle) chmod(mode uint32) error {
-	err := sys.Retry(func() error { return unix.Fchmod(h.fd, mode) })
-	if err != unix.EBADF {
-		return err
-	}
-	err = unix.Fchmodat(h.fd, "", mode, unix.AT_EMPTY_PATH)
-	if err == unix.EOPNOTSUPP || err == unix.EINVAL {
-		// Before Linux 6.6 only this way is open.
-		err = unix.Chmod(h.procPath(), mode)
-	}
-	return err
-}
+func (h *handle) chmod(mode uint32) error { return sys.Chmod(h.fd, mode) }
 
 func (h *handle) chown(uid, gid uint32) error {
 	return sys.Retry(func() error { return unix.Fchownat(h.fd, "", int(uid), int(gid), unix.AT_EMPTY_PATH) })

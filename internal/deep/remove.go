@@ -1,0 +1,193 @@
+//go:build linux
+
+package deep
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Remove removes name in the directory parent and everything below it. It
+// follows no link and crosses no mount. Directories that were made unreadable
+// are made readable first. That nothing is there is no error. What can be removed
+// is removed, also beside what cannot; the first error of a system call is returned.
+func Remove(parent int, name string) error {
+	for tries := 0; ; tries++ {
+		err := unlink(parent, name, 0)
+		if err == nil || err == unix.ENOENT {
+			return nil
+		}
+		if err != unix.EISDIR {
+			return err
+		}
+		r := remover{buf: make([]byte, bufSize)}
+		if err = r.dir(parent, name, 0); !Swapped(err) || tries == 100 {
+			return err
+		}
+	}
+}
+
+// Empty removes what is in the directory that fd is open on, which may be an O_PATH
+// descriptor, as Remove does. removed is called for each thing that was. An error is
+// an *Error.
+func Empty(fd int, removed func(*unix.Stat_t)) error {
+	r := remover{buf: make([]byte, bufSize), removed: removed}
+	d, _, err := OpenForRemoval(fd, ".")
+	if err == nil {
+		defer unix.Close(d)
+		err = r.contents(d, 0)
+	}
+	if err != nil {
+		return &Error{r.failed, err}
+	}
+	return nil
+}
+
+// Swapped reports that what was a directory a moment ago is none any more.
+func Swapped(err error) bool { return err == unix.ENOTDIR || err == unix.ELOOP }
+
+// A remover removes one tree. What lies too deep is moved up into top, the
+// tree's uppermost directory, and removed from there.
+type remover struct {
+	top     int
+	moved   int
+	buf     []byte
+	removed func(*unix.Stat_t)
+	path    []string // names of the directories below top
+	failed  string   // where the first error was
+}
+
+// dir removes a directory.
+func (r *remover) dir(parent int, name string, depth int) error {
+	d, st, err := OpenForRemoval(parent, name)
+	if err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(d)
+	if err := r.contents(d, depth); err != nil {
+		return err
+	}
+	switch err := unlink(parent, name, unix.AT_REMOVEDIR); err {
+	case nil:
+		if r.removed != nil {
+			r.removed(&st)
+		}
+	case unix.ENOENT:
+	default:
+		return err
+	}
+	return nil
+}
+
+// contents removes what is in a directory.
+func (r *remover) contents(d, depth int) error {
+	if depth == 0 {
+		r.top = d
+	}
+	// Until it is empty: removing entries may hide others from the listing, and
+	// deep directories may have been moved here. But somebody who makes files
+	// as fast as they are removed is not waited for.
+	for passes := 0; ; passes++ {
+		names, err := sys.Names(d, r.buf)
+		if err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			return nil
+		}
+		if passes == 1000 {
+			return unix.ENOTEMPTY
+		}
+		moved := r.moved
+		for _, n := range names {
+			r.path = append(r.path, n)
+			if e := r.entry(d, n, depth); e != nil {
+				if r.failed == "" {
+					r.failed = short(r.path)
+				}
+				if err == nil {
+					err = e
+				}
+			}
+			r.path = r.path[:len(r.path)-1]
+		}
+		switch {
+		case r.moved != moved:
+			passes = 0
+			if err != nil && depth > 0 {
+				return err
+			}
+		case err != nil:
+			return err
+		}
+	}
+}
+
+func (r *remover) entry(d int, name string, depth int) error {
+	var st unix.Stat_t
+	count := r.removed != nil && unix.Fstatat(d, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+	err := unlink(d, name, 0)
+	if err == nil && count {
+		r.removed(&st)
+	}
+	if err == nil || err == unix.ENOENT {
+		return nil
+	}
+	if err != unix.EISDIR {
+		return err
+	}
+	if depth < held {
+		if err := r.dir(d, name, depth+1); !Swapped(err) {
+			return err
+		}
+		return nil // the next pass sees what it is now
+	}
+	// Moving a directory to another parent needs write access to it.
+	sub, _, err := OpenForRemoval(d, name)
+	if Swapped(err) || err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	unix.Close(sub)
+	for {
+		r.moved++
+		err := unix.Renameat2(d, name, r.top, ".deep-"+strconv.Itoa(r.moved), unix.RENAME_NOREPLACE)
+		switch err {
+		case unix.EEXIST, unix.EINTR: // the name is taken
+		case unix.ENOENT:
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// OpenForRemoval opens a directory so that its entries can be removed.
+func OpenForRemoval(parent int, name string) (fd int, st unix.Stat_t, err error) {
+	p, err := openDir(parent, name, unix.O_PATH)
+	if err != nil {
+		return -1, st, err
+	}
+	defer unix.Close(p)
+	if err := unix.Fstat(p, &st); err != nil {
+		return -1, st, err
+	}
+	if st.Mode&0o700 != 0o700 {
+		// Fails only where it is not ours; then opening tells.
+		_ = sys.Chmod(p, 0o700)
+	}
+	fd, err = openDir(p, ".", unix.O_RDONLY)
+	return fd, st, err
+}
+
+func unlink(dir int, name string, flags int) error {
+	return sys.Retry(func() error { return unix.Unlinkat(dir, name, flags) })
+}

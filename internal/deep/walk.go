@@ -1,0 +1,176 @@
+//go:build linux
+
+// Package deep walks and removes trees of any depth: a bounded number of descriptors is
+// open at a time, and memory grows with the depth, not with the length of the paths.
+// Whoever owns such a tree may be changing it meanwhile.
+package deep
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// held is how many directories of a path are open at most, more or less.
+const held = 64
+
+const bufSize = 16 << 10
+
+// An Error tells where in a tree something went wrong.
+type Error struct {
+	Path string // below the tree's directory, shortened where it is long; empty for itself
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Path + ": " + e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// short is a path that can be shown, whatever its depth: long ones lose their middle.
+func short(names []string) string {
+	const most = 4
+	if len(names) > most {
+		names = []string{names[0], names[1], "...", names[len(names)-1]}
+	}
+	return strings.Join(names, "/")
+}
+
+func openDir(parent int, name string, flags uint64) (int, error) {
+	if name == "." && flags&unix.O_PATH != 0 {
+		// Looking it up takes the right to search it, which even its owner may not have
+		// before he gives it to himself.
+		return unix.FcntlInt(uintptr(parent), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	return sys.Openat2(parent, name, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS|unix.RESOLVE_NO_XDEV)
+}
+
+// Walk calls each for everything below the directory that fd is open on, which may be an
+// O_PATH descriptor. It follows no link and crosses no mount. What cannot be looked at is
+// left out, and the first such error returned, an *Error.
+func Walk(fd int, each func(*unix.Stat_t)) error {
+	w := walker{each: each, buf: make([]byte, bufSize)}
+	defer func() {
+		for _, l := range w.levels {
+			if l.fd >= 0 {
+				unix.Close(l.fd)
+			}
+		}
+	}()
+	w.enter(fd, ".")
+	for len(w.levels) > 0 {
+		l := &w.levels[len(w.levels)-1]
+		if n := len(l.dirs); n > 0 {
+			name := l.dirs[n-1]
+			l.dirs = l.dirs[:n-1]
+			w.enter(l.fd, name)
+		} else if !w.leave() {
+			break
+		}
+	}
+	if w.first != nil {
+		return w.first
+	}
+	return nil
+}
+
+type walker struct {
+	each   func(*unix.Stat_t)
+	buf    []byte
+	levels []level
+	first  *Error
+}
+
+// level is a directory on the way to where a walk is.
+type level struct {
+	name     string
+	fd       int // negative: closed, to be reached from below
+	dev, ino uint64
+	dirs     []string // in it, and still to be entered
+}
+
+// fail keeps the first error, which concerns name in the directory where the walk is.
+func (w *walker) fail(name string, err error) {
+	if w.first != nil || err == nil || err == unix.ENOENT {
+		return
+	}
+	var names []string
+	for _, l := range w.levels {
+		if l.name != "." {
+			names = append(names, l.name)
+		}
+	}
+	if name != "." {
+		names = append(names, name)
+	}
+	w.first = &Error{short(names), err}
+}
+
+// enter goes into a directory and looks at what is there.
+func (w *walker) enter(parent int, name string) {
+	fd, err := openDir(parent, name, unix.O_RDONLY)
+	if err != nil {
+		w.fail(name, err)
+		return
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	var names []string
+	if err == nil {
+		names, err = sys.Names(fd, w.buf)
+	}
+	if err != nil {
+		unix.Close(fd)
+		w.fail(name, err)
+		return
+	}
+	w.levels = append(w.levels, level{name: name, fd: fd, dev: uint64(st.Dev), ino: st.Ino})
+	l := &w.levels[len(w.levels)-1]
+	for _, n := range names {
+		if err := unix.Fstatat(fd, n, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			w.fail(n, err)
+			continue
+		}
+		w.each(&st)
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			l.dirs = append(l.dirs, n)
+		}
+	}
+	if at := len(w.levels) - held; at >= 0 {
+		unix.Close(w.levels[at].fd)
+		w.levels[at].fd = -1
+	}
+}
+
+// leave goes back to the directory above. It reports whether it is there.
+func (w *walker) leave() bool {
+	last := w.levels[len(w.levels)-1]
+	defer unix.Close(last.fd)
+	w.levels = w.levels[:len(w.levels)-1]
+	if len(w.levels) == 0 {
+		return false
+	}
+	up := &w.levels[len(w.levels)-1]
+	if up.fd >= 0 {
+		return true
+	}
+	// It was moved, if another one is above now.
+	fd, err := unix.Openat(last.fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	var st unix.Stat_t
+	if err == nil {
+		if err = unix.Fstat(fd, &st); err == nil && (uint64(st.Dev) != up.dev || st.Ino != up.ino) {
+			err = unix.ESTALE
+		}
+		if err != nil {
+			unix.Close(fd)
+		}
+	}
+	if err != nil {
+		w.fail("..", err)
+		return false
+	}
+	up.fd = fd
+	return true
+}

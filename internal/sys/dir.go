@@ -1,0 +1,60 @@
+//go:build linux
+
+package sys
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Openat2 is openat2(2), close-on-exec, repeated when a signal interrupted it or a rename
+// somewhere made the kernel unsure (EAGAIN): but not for ever, for somebody who renames.
+func Openat2(dir int, name string, flags, mode, resolve uint64) (int, error) {
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Mode: mode, Resolve: resolve}
+	for tries := 0; ; tries++ {
+		fd, err := unix.Openat2(dir, name, &how)
+		switch {
+		case err == nil:
+			return fd, nil
+		case err == unix.EINTR:
+		case err == unix.EAGAIN && tries < 100 && flags&unix.O_NONBLOCK == 0:
+		default:
+			return -1, err
+		}
+	}
+}
+
+// Names lists the directory that fd is open on, unsorted, without "." and "..". buf is room
+// for the kernel's answers.
+func Names(fd int, buf []byte) ([]string, error) {
+	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
+		return nil, err
+	}
+	var names []string
+	for {
+		n := 0
+		err := Retry(func() (err error) { n, err = unix.ReadDirent(fd, buf); return err })
+		if err != nil {
+			return nil, err
+		}
+		if n <= 0 {
+			return names, nil
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names)
+	}
+}
+
+// Chmod changes the mode of what fd is open on, which may be an O_PATH descriptor.
+func Chmod(fd int, mode uint32) error {
+	err := Retry(func() error { return unix.Fchmod(fd, mode) })
+	if err != unix.EBADF {
+		return err
+	}
+	err = unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
+	if err == unix.EOPNOTSUPP || err == unix.EINVAL {
+		// Before Linux 6.6 only this way is open.
+		err = unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
+	}
+	return err
+}
