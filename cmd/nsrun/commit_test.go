@@ -95,9 +95,9 @@ func (c committing) away(t *testing.T) {
 		status int
 		says   string
 	}{
-		{[]string{"ls"}, 0, "  interrupted  "},
+		{[]string{"ls", "--all"}, 0, "  interrupted  "},
 		{[]string{"ls"}, 0, " was interrupted, and stays so: "},
-		{[]string{"show"}, 125, "state    interrupted"},
+		{[]string{"show", "last"}, 125, "state    interrupted"},
 		{[]string{"doctor", "--sessions"}, 0, " interrupted: 2"},
 		{[]string{"gc", "last"}, 125, "could neither be finished nor taken back"},
 		{[]string{"gc"}, 0, "stays so"},

@@ -7,12 +7,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/owndir"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -23,26 +27,41 @@ import (
 // lastRunName is the directory of these files in the state directory.
 const lastRunName = "last-run"
 
-func lastRunFile(root string) (string, error) {
-	dir, err := overlay.DefaultDir()
+// lastRunFile opens the file of a root. The directory must be ours on all of its way, as that of the sessions: somebody
+// else could have it lead elsewhere.
+func lastRunFile(root string, flags int) (*os.File, error) {
+	sessions, err := overlay.DefaultDir()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	create := flags&os.O_CREATE != 0
+	if _, err := os.Lstat(sessions); err != nil && create {
+		return nil, err // where there are no sessions none is taken for another
+	}
+	dir, _, err := owndir.Open(filepath.Join(sessions, lastRunName), create)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
 	sum := sha256.Sum256([]byte(root))
-	return filepath.Join(dir, lastRunName, hex.EncodeToString(sum[:16])), nil
+	name := hex.EncodeToString(sum[:16])
+	fd, err := unix.Openat(int(dir), name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // noteRun notes that a command was run on the roots, and left the session id; empty: it left none. Where that
 // cannot be written the newest session is taken for the last.
 func noteRun(id string, roots ...string) {
 	for _, root := range roots {
-		name, err := lastRunFile(root)
+		f, err := lastRunFile(root, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 		if err != nil {
 			return
 		}
-		// The state directory has been made where there are sessions to be mistaken.
-		_ = os.Mkdir(filepath.Dir(name), 0o700)
-		_ = os.WriteFile(name, []byte(id+"\n"), 0o600)
+		_, _ = f.WriteString(id + "\n")
+		_ = f.Close()
 	}
 }
 
@@ -68,17 +87,17 @@ func (r *runner) noteRun(c nsrunlib.Config) {
 // known.
 func lastRun(roots []overlay.Root) (id string, at time.Time, ok bool) {
 	for _, root := range roots {
-		name, err := lastRunFile(root.Path)
+		f, err := lastRunFile(root.Path, os.O_RDONLY)
 		if err != nil {
 			continue
 		}
-		fi, err := os.Stat(name)
-		if err != nil || !fi.ModTime().After(at) {
-			continue
+		fi, err := f.Stat()
+		if err == nil && fi.Mode().IsRegular() && fi.ModTime().After(at) {
+			if data, err := io.ReadAll(io.LimitReader(f, 256)); err == nil {
+				id, at, ok = strings.TrimSpace(string(data)), fi.ModTime(), true
+			}
 		}
-		if data, err := os.ReadFile(name); err == nil {
-			id, at, ok = strings.TrimSpace(string(data)), fi.ModTime(), true
-		}
+		_ = f.Close()
 	}
 	return id, at, ok
 }

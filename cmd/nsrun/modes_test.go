@@ -252,7 +252,7 @@ func TestModesLeftOn(t *testing.T) {
 		s := atTerminal(t, "run", "--", "sh", "-c", `printf %b "$1"; : >new`, "sh", octals(seq))
 		s.Await("[c/d/K] ")
 		s.Type("d\n")
-		s.Await("discarded 1 change\r\n")
+		s.Await(" takes it back\r\n")
 		s.ends(t, 0)
 		screen := s.Screen()
 		if !strings.HasPrefix(screen, seq) {

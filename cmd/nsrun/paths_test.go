@@ -33,8 +33,8 @@ func TestSpelling(t *testing.T) {
 	// How the caller spells what is to be hidden.
 	for _, s := range []struct{ block, file string }{
 		{"src/secret", "src/secret/f"}, {"src/secret/", "src/secret/f"}, {"src/secret//", "src/secret/f"}, {"./src/./secret/.", "src/secret/f"}, {"src/../src/secret", "src/secret/f"},
-		{"src/secret/../secret", "src/secret/f"}, {p + "/src//secret/", "src/secret/f"}, {"/../.." + p + "/src/secret", "src/secret/f"}, {"link/secret", "src/secret/f"}, {"src/back/src/secret", "src/secret/f"},
-		{"../p/src/secret/", "src/secret/f"}, {"src/secr?t", "src/secret/f"}, {"s*/secret", "src/secret/f"}, {"src/secr\u00e9t", "src/secr\u00e9t/f"}, {"src/file", "src/file"}, {"link/file", "src/file"}, {"src/./file", "src/file"},
+		{"src/secret/../secret", "src/secret/f"}, {p + "/src//secret/", "src/secret/f"}, {"/../.." + p + "/src/secret", "src/secret/f"},
+		{"../p/src/secret/", "src/secret/f"}, {"src/secr?t", "src/secret/f"}, {"s*/secret", "src/secret/f"}, {"src/secr\u00e9t", "src/secr\u00e9t/f"}, {"src/file", "src/file"}, {"src/./file", "src/file"},
 		{".dot", ".dot/f"}, {".dot/", ".dot/f"}, {".d*", ".dot/f"}, {"with space", "with space/f"}, {"new\nline", "new\nline/f"}, {"src/star*", "src/star*/f"},
 	} {
 		if got := nsrun("--block", s.block, "--", "cat", s.file); got.status != 1 || !strings.Contains(got.out, "Permission denied") {
@@ -45,8 +45,14 @@ func TestSpelling(t *testing.T) {
 			t.Errorf("--block %q hides more: status %d\n%s", s.block, got.status, got.out)
 		}
 	}
-	// Through a process it is whatever that process sees.
-	if got := nsrun("--block", "/proc/self/cwd/src/secret", "--", "true"); got.status != 125 {
+	// A link in the project may be a command's own.
+	for _, block := range []string{"link/secret", "src/back/src/secret", "link/file"} {
+		if got := nsrun("--block", block, "--", "true"); got.status != 125 || !strings.Contains(got.out, " is a symbolic link to ") {
+			t.Errorf("--block %q: status %d\n%s", block, got.status, got.out)
+		}
+	}
+	// Through a process it is what that process sees: nsrun.
+	if got := nsrun("--block", "/proc/self/cwd/src/secret", "--", "cat", "src/secret/f"); got.status != 1 || !strings.Contains(got.out, "Permission denied") {
 		t.Errorf("status %d\n%s", got.status, got.out)
 	}
 	// How the command spells it.
