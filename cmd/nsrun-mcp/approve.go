@@ -48,6 +48,7 @@ var (
 	errAsk     = errors.New("the user has to be asked first")
 	errCannot  = errors.New("this client cannot ask its user: it does not have the capability elicitation; the user can run the command in a terminal, with nsrun run --net host -c")
 	errLate    = errors.New("nobody answered in time")
+	errEnded   = errors.New("nobody can answer: standard input has ended")
 	errDismiss = errors.New("the user closed the question without an answer")
 	errTicket  = errors.New("the answer that came with the call is to no question that waits for one")
 )
@@ -73,8 +74,11 @@ func (s *server) Approve(ctx context.Context, q nsrun.Question) (nsrun.Answer, e
 	if client.ProtocolVersion < sinceTickets {
 		ctx, cancel := context.WithTimeout(ctx, s.options.AskTimeout)
 		defer cancel()
+		defer context.AfterFunc(s.input, cancel)()
 		res, err := asked.session.Elicit(ctx, form)
 		switch {
+		case err != nil && s.input.Err() != nil:
+			return nsrun.Deny, errEnded
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return nsrun.Deny, errLate
 		case err != nil:

@@ -33,15 +33,17 @@ type lines struct {
 	rest   []byte            // of a message that was read
 	batch  []json.RawMessage // what is left of one
 	errors chan []byte
+	owed   *sync.WaitGroup // has those errors
 }
 
 // newLines reads from in. Errors are written to out beside that: a client that does not
-// read must not keep us from seeing that it is gone.
-func newLines(in io.ReadCloser, out io.Writer) *lines {
-	l := &lines{in: bufio.NewReaderSize(in, 64<<10), from: in, errors: make(chan []byte, 64)}
+// read must not keep us from seeing that it is gone. They are in owed until they are written.
+func newLines(in io.ReadCloser, out io.Writer, owed *sync.WaitGroup) *lines {
+	l := &lines{in: bufio.NewReaderSize(in, 64<<10), from: in, errors: make(chan []byte, 64), owed: owed}
 	go func() {
 		for line := range l.errors {
 			_, _ = out.Write(line)
+			owed.Done()
 		}
 	}()
 	return l
@@ -134,9 +136,11 @@ func (l *lines) answer(id json.RawMessage, code int64, text string) {
 	if err != nil {
 		panic("BUG: " + err.Error()) // nothing in it can fail
 	}
+	l.owed.Add(1)
 	select {
 	case l.errors <- append(line, '\n'):
 	default:
+		l.owed.Done()
 	}
 }
 

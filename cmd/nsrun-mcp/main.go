@@ -24,6 +24,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sys/unix"
@@ -76,26 +77,38 @@ func serve(args []string) int {
 	if _, err := unix.IoctlGetTermios(0, unix.TCGETS); err == nil {
 		say("serving the Model Context Protocol on standard input, which an agent's program does better than a terminal (try: nsrun help mcp)")
 	}
-	life, end := context.WithCancel(context.Background())
+	life, cancel := context.WithCancelCause(context.Background())
+	end := func() { cancel(nil) }
 	defer end()
 	defer signals(end)()
+	input, inputEnded := context.WithCancel(context.Background())
+	defer inputEnded()
+	context.AfterFunc(input, func() {
+		time.AfterFunc(grace+o.Timeout, func() { cancel(errGrace) })
+		hangup(1)
+		end()
+	})
 	if _, _, err := project.DefaultDirs(); err == nil {
 		registry := project.Open(project.Options{})
 		defer registry.Close()
 		config.Recorder = nsrun.Registry{Registry: registry}
 	}
-	s := newServer(life, o, config)
+	s := newServer(life, input, o, config)
 	// What is written to a client that is gone, or does not read, waits for ever; the end
 	// does not wait for it.
 	done := make(chan error, 1)
 	go func() {
-		out := &stdout{File: os.Stdout}
-		in := newLines(&watched{File: os.Stdin, end: end}, out)
-		done <- s.protocol.Run(life, &mcp.IOTransport{Reader: in, Writer: out, MaxLineLength: -1}) // lines has a limit
+		out, owed := &stdout{File: os.Stdout}, new(sync.WaitGroup)
+		in := newLines(os.Stdin, out, owed)
+		stdio := &mcp.IOTransport{Reader: in, Writer: out, MaxLineLength: -1} // lines has a limit
+		done <- s.protocol.Run(life, transport{stdio, in, owed, inputEnded})
 	}()
 	select {
 	case err = <-done:
 	case <-life.Done():
+	}
+	if life.Err() != nil {
+		err = context.Cause(life)
 	}
 	end()
 	if cerr := s.close(); cerr != nil {
@@ -125,21 +138,6 @@ func signals(end func()) (stop func()) {
 		signal.Stop(pipe)
 		close(c)
 	}
-}
-
-// watched is what the client writes. Its end, or an error, ends all that is done for it.
-type watched struct {
-	*os.File
-	end  func()
-	once sync.Once
-}
-
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.File.Read(p)
-	if err != nil {
-		w.once.Do(w.end)
-	}
-	return n, err
 }
 
 // configure is what the flags mean. What is wrong with them is said now, not to the

@@ -28,6 +28,9 @@ import (
 
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "nsrun-mcp" {
+		if d, err := time.ParseDuration(os.Getenv("NSRUN_TEST_GRACE")); err == nil {
+			grace = d
+		}
 		main()
 	}
 	// What a killed server leaves behind becomes a child of the test, where the search for
@@ -227,6 +230,7 @@ type raw struct {
 	t     testing.TB
 	cmd   *exec.Cmd
 	in    io.WriteCloser
+	out   *os.File    // is closed by a client that reads no more
 	lines chan string // what the server writes
 
 	stderr lockedBuffer
@@ -252,19 +256,25 @@ func (l *lockedBuffer) String() string {
 
 func (p place) raw(args ...string) *raw {
 	p.t.Helper()
-	r := &raw{t: p.t, cmd: p.command(args...), lines: make(chan string, 100)}
+	return rawOf(p.t, p.command(args...))
+}
+
+// rawOf is for a server with an environment of its own.
+func rawOf(t testing.TB, cmd *exec.Cmd) *raw {
+	t.Helper()
+	r := &raw{t: t, cmd: cmd, lines: make(chan string, 100)}
 	r.cmd.Stderr = &r.stderr
 	in, err := r.cmd.StdinPipe()
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	out, w, err := os.Pipe()
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
-	r.in, r.cmd.Stdout = in, w
+	r.in, r.out, r.cmd.Stdout = in, out, w
 	if err := r.cmd.Start(); err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	_ = w.Close()
 	go func() {
@@ -291,7 +301,7 @@ func (p place) raw(args ...string) *raw {
 			}
 		}
 	}()
-	p.t.Cleanup(func() {
+	t.Cleanup(func() {
 		_ = r.in.Close()
 		for range r.lines {
 		}

@@ -22,12 +22,13 @@ type server struct {
 	options  *mcpargs.Options
 	project  string
 	life     context.Context // ends with the client
+	input    context.Context // ends when the client can send nothing more, no answers to questions either
 	slots    chan struct{}   // has one in it for each call that is worked on
 	tickets  tickets
 }
 
-func newServer(life context.Context, o *mcpargs.Options, c nsrun.Config) *server {
-	s := &server{options: o, project: c.Project, life: life, slots: make(chan struct{}, atOnce)}
+func newServer(life, input context.Context, o *mcpargs.Options, c nsrun.Config) *server {
+	s := &server{options: o, project: c.Project, life: life, input: input, slots: make(chan struct{}, atOnce)}
 	c.Approver = s
 	s.runner = nsrun.NewRunner(c)
 	s.protocol = mcp.NewServer(

@@ -609,12 +609,17 @@ func TestCancel(t *testing.T) {
 func TestDisconnect(t *testing.T) {
 	p := newPlace(t)
 	for name, end := range map[string]func(r *raw){
-		"eof":  func(r *raw) { _ = r.in.Close() },
-		"term": func(r *raw) { _ = r.cmd.Process.Signal(syscall.SIGTERM) },
-		"int":  func(r *raw) { _ = r.cmd.Process.Signal(syscall.SIGINT) },
-		"kill": func(r *raw) { _ = r.cmd.Process.Kill() },
+		"gone":  func(r *raw) { _, _ = r.out.Close(), r.in.Close() },
+		"grace": func(r *raw) { _ = r.in.Close() }, // its standard output is held open by somebody
+		"term":  func(r *raw) { _ = r.cmd.Process.Signal(syscall.SIGTERM) },
+		"int":   func(r *raw) { _ = r.cmd.Process.Signal(syscall.SIGINT) },
+		"kill":  func(r *raw) { _ = r.cmd.Process.Kill() },
 	} {
-		r := p.raw()
+		cmd := p.command()
+		if name == "grace" {
+			cmd.Env = append(cmd.Env, "NSRUN_TEST_GRACE=1ms")
+		}
+		r := rawOf(t, cmd)
 		r.hello()
 		word := "2000.5"
 		for i := range 3 {
@@ -629,8 +634,9 @@ func TestDisconnect(t *testing.T) {
 		}
 		err := r.cmd.Wait()
 		code := r.cmd.ProcessState.ExitCode()
-		want := map[string]int{"kill": -1}[name]
-		if code != want || want == 0 && r.stderr.String() != "" {
+		want := map[string]int{"kill": -1, "grace": exitFailed}[name]
+		said := map[string]string{"grace": "nsrun: mcp: " + errGrace.Error() + "\n"}[name]
+		if code != want || r.stderr.String() != said {
 			t.Errorf("%s: the server ended with %v, and said %q", name, err, r.stderr.String())
 		}
 		testenv.Eventually(t, name+": nothing of the commands runs", func() bool { return !running(word) })
@@ -677,6 +683,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 	await(t, p.playground("seq"))
 	_ = in.Close()
+	_ = out.Close()
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
@@ -902,6 +909,8 @@ func TestFlood(t *testing.T) {
 		t.Errorf("it took %d KiB, %v", most, err)
 	}
 	_ = r.in.Close()
+	for range r.lines {
+	}
 	if err := r.cmd.Wait(); err != nil || r.stderr.String() != "" {
 		t.Errorf("the server ended with %v, and said %.500q", err, r.stderr.String())
 	}

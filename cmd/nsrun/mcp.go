@@ -24,7 +24,10 @@ Commands run as with nsrun run: the host's files read-only and without secrets,
 the project behind an overlay, $HOME/playground for experiments, no network.
 With network: true the user is asked in the agent's program, every time; where
 that cannot ask (elicitation), the answer is no. What --allow-net names is
-reached without a question.`
+reached without a question.
+
+Requests can come from a pipe or a file: all are answered. Commands that still run
+a minute (and --timeout more) after the end of standard input are ended.`
 
 // mcp becomes the program that serves: its libraries would cost every other verb
 // start-up time.
