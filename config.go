@@ -76,7 +76,7 @@ type Config struct {
 	MaxOutput int
 
 	// Playground is what commands have as $HOME/playground, an absolute path. It is made
-	// if it is missing. Empty: DefaultPlayground.
+	// if it is missing. Empty: the project's own, see ProjectPlayground.
 	Playground string
 	// NoPlayground leaves it away. False: it is always there.
 	NoPlayground bool

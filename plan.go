@@ -102,7 +102,7 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	}
 	playground := ""
 	if !c.NoPlayground {
-		plan, playground, err = c.addPlayground(plan, home, x.runner.mirrors(), !x.explain, table)
+		plan, playground, err = c.addPlayground(plan, home, x.playgroundOf(&f), x.runner.mirrors(), !x.explain, table)
 		if err != nil {
 			x.notices = append(x.notices, "no playground: "+err.Error())
 		}
@@ -184,6 +184,21 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	spec.Mounts, spec.Dir = hideLater(plan, home, hide.absent), x.dir
 	spec.Env = c.environment(&x.request, home, x.dir, layered && writableCache(home, table))
 	return x.command(spec)
+}
+
+// playgroundOf is whose playground commands have: the project's, or that of the first root
+// of a session that is gone on with.
+func (x *Execution) playgroundOf(f *folders) string {
+	c := &x.runner.config
+	if f.project == "" && (c.Session != "" || c.On != "") {
+		switch {
+		case x.session != nil:
+			return x.session.Roots()[0].Path
+		case len(x.explained) > 0:
+			return x.explained[0]
+		}
+	}
+	return f.project
 }
 
 // hiding is what is hidden in any case.

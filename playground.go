@@ -3,12 +3,15 @@
 package nsrun
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -17,21 +20,76 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// The playground is a directory for experiments: what commands write to $HOME/playground
-// stays, and is neither in a project nor behind an overlay. On the host it is elsewhere,
+// A playground is a directory for experiments: what commands write to $HOME/playground
+// stays, and is neither in a project nor behind an overlay. Each project has its own, so
+// that commands leave nothing there for those of other projects, which other rules may
+// hold for. On the host it is elsewhere,
 // and nothing is left in the home directory: where a mount point is missing there, the
 // sandbox sees the home directory through an overlay with one more directory in it.
 
 // playgroundName is the playground's name in the home directory, and the word for it.
 const playgroundName = "playground"
 
-// DefaultPlayground is $XDG_DATA_HOME/nsrun/playground, or the same in ~/.local/share.
-func DefaultPlayground() (string, error) {
+// projectPlaygrounds is the directory that holds those of projects.
+const projectPlaygrounds = "playgrounds"
+
+// DefaultPlayground is the playground of commands without a project:
+// $XDG_DATA_HOME/nsrun/playground, or the same in ~/.local/share.
+func DefaultPlayground() (string, error) { return ProjectPlayground("") }
+
+// ProjectPlayground is the playground of a project, an absolute path without symbolic
+// links: a directory in $XDG_DATA_HOME/nsrun/playgrounds. Its name ends with a digest of
+// the path. An empty project is as for DefaultPlayground.
+func ProjectPlayground(project string) (string, error) {
 	dir := dataDir(homeDir())
-	if dir == "" {
+	switch {
+	case dir == "":
 		return "", &Error{Op: "find playground", Err: errNoHome}
+	case project == "":
+		return filepath.Join(dir, playgroundName), nil
+	case !filepath.IsAbs(project):
+		return "", &Error{Op: "find playground", Path: project, Err: errNotAbsolute}
 	}
-	return filepath.Join(dir, playgroundName), nil
+	project = filepath.Clean(project)
+	sum := sha256.Sum256([]byte(project))
+	name := hex.EncodeToString(sum[:16])
+	if readable := plainName(filepath.Base(project)); readable != "" {
+		name = readable + "-" + name
+	}
+	return filepath.Join(dir, projectPlaygrounds, name), nil
+}
+
+// plainName is what of a name can stand in every file name and on every terminal.
+func plainName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
+			return r
+		}
+		return -1
+	}, name)
+	return name[:min(len(name), 32)]
+}
+
+// Playgrounds are the playgrounds that there are: that of commands without a project, then
+// those of projects, sorted by name.
+func Playgrounds() (dirs []string, err error) {
+	common, err := DefaultPlayground()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(common); err == nil {
+		dirs = append(dirs, common)
+	}
+	all := filepath.Join(filepath.Dir(common), projectPlaygrounds)
+	entries, err := os.ReadDir(all)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return dirs, &Error{Op: "find playgrounds", Path: all, Err: bare(err)}
+	}
+	for _, entry := range entries {
+		dirs = append(dirs, filepath.Join(all, entry.Name()))
+	}
+	return dirs, nil
 }
 
 var errNoHome = errors.New("there is no home directory")
@@ -96,22 +154,23 @@ func bare(err error) error {
 	return err
 }
 
-// playgroundDir is where the playground of c is on the host.
-func (c *Config) playgroundDir() (string, error) {
+// playgroundDir is where the playground of c is on the host, with the real path of the
+// project, empty if there is none.
+func (c *Config) playgroundDir(project string) (string, error) {
 	if c.Playground != "" {
 		return c.Playground, nil
 	}
-	return DefaultPlayground()
+	return ProjectPlayground(project)
 }
 
 // addPlayground puts the playground into a plan that has all folders. mirror does without
 // an overlay over the home directory, create is false if nothing is to be done on the
 // host, table the host's mounts, if they were read. It returns where it is on the host, without symbolic links.
-func (c *Config) addPlayground(plan mounts.Plan, home string, mirror, create bool, table []mounts.Info) (_ mounts.Plan, real string, err error) {
+func (c *Config) addPlayground(plan mounts.Plan, home, project string, mirror, create bool, table []mounts.Info) (_ mounts.Plan, real string, err error) {
 	if home == "" {
 		return plan, "", errNoHome
 	}
-	dir, err := c.playgroundDir()
+	dir, err := c.playgroundDir(project)
 	if err != nil {
 		return plan, "", err
 	}

@@ -156,3 +156,51 @@ func TestPlaygroundStays(t *testing.T) {
 		t.Errorf("on the mounted file system: %v", err)
 	}
 }
+
+// TestPlaygroundsApart: what one project's commands leave in the playground those of
+// another project do not reach, whatever their rules; those of the same project do, and
+// when all are emptied nothing is left.
+func TestPlaygroundsApart(t *testing.T) {
+	dir := place(t)
+	testenv.Tree(t, dir, "other/", "deep/p/", "link => p")
+	at := func(name string) nsrun.Config { return nsrun.Config{Project: filepath.Join(dir, name)} }
+	direct := at("p")
+	direct.Mode = nsrun.Direct
+	shared := at("other")
+	shared.Playground = playgroundOf(t, filepath.Join(dir, "p"))
+	secret := filepath.Join(playgroundOf(t, filepath.Join(dir, "p")), "left")
+	look := "cat ~/playground/left " + secret + " ~/.local/share/nsrun/playground*/*/left 2>/dev/null; true"
+	sh(t, runner(t, at("p")), "echo word >~/playground/left")
+	if got := content(secret); got != "word\n" {
+		t.Fatalf("on the host: %q", got)
+	}
+	for name, c := range map[string]struct {
+		config nsrun.Config
+		want   string
+	}{
+		"the same":                   {at("p"), "word\n"},
+		"the same, direct":           {direct, "word\n"},
+		"the same through a link":    {at("link"), "word\n"},
+		"another that shares it":     {shared, "word\n"},
+		"another":                    {at("other"), ""},
+		"another with its name":      {at("deep/p"), ""},
+		"one that it is in":          {at("deep"), ""},
+		"none":                       {nsrun.Config{}, ""},
+		"none, with a shared folder": {nsrun.Config{Shared: []nsrun.Folder{{Path: filepath.Join(dir, "p"), Mode: nsrun.ReadOnly}}}, ""},
+	} {
+		r := runner(t, c.config)
+		if got := sh(t, r, look); got != c.want && (c.want != "" || strings.Contains(got, "word")) {
+			t.Errorf("%s: %q", name, got)
+		}
+		if c.want == "" {
+			sh(t, r, "echo other >~/playground/left")
+		}
+	}
+	if got := content(secret); got != "word\n" {
+		t.Errorf("afterwards: %q", got)
+	}
+	dirs, err := nsrun.Playgrounds()
+	if err != nil || len(dirs) != 5 {
+		t.Errorf("%q, %v", dirs, err)
+	}
+}

@@ -45,8 +45,12 @@ func (c *Config) suspect(more []Rule) func(dir string) bool {
 				dirs = append(append(dirs, rule.Pattern), found...)
 			}
 		}
-		if dir, err := c.playgroundDir(); err == nil && !c.NoPlayground {
-			dirs = append(dirs, dir)
+		// Also what other projects' commands wrote to theirs.
+		if dir, err := DefaultPlayground(); err == nil {
+			dirs = append(dirs, dir, filepath.Join(filepath.Dir(dir), projectPlaygrounds))
+		}
+		if c.Playground != "" && !c.NoPlayground {
+			dirs = append(dirs, c.Playground)
 		}
 		if home := homeDir(); home != "" && c.Preset == BuildPreset {
 			for _, dir := range buildCaches {

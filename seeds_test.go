@@ -192,7 +192,7 @@ func TestPlayground(t *testing.T) {
 			if got := sh(t, r, `cd && echo x >playground/f && ls && (touch g 2>/dev/null; cat .ssh/id 2>/dev/null) || echo closed`); got != "notes\nplayground\nclosed\n" {
 				t.Errorf("got %q", got)
 			}
-			if got := content(home, ".local/share/nsrun/playground/f"); got != "x\n" {
+			if got := content(playgroundOf(t, config.Project), "f"); got != "x\n" {
 				t.Errorf("outside: %q", got)
 			}
 			if content(home, "playground/f") != "-" || isThere(home, "playground") {
@@ -203,6 +203,16 @@ func TestPlayground(t *testing.T) {
 			}
 		})
 	}
+}
+
+// playgroundOf is a project's playground on the host.
+func playgroundOf(t *testing.T, project string) string {
+	t.Helper()
+	dir, err := nsrun.ProjectPlayground(project)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // TestPlaygroundMirror: where something is mounted in the home directory, no overlay can be
@@ -227,7 +237,7 @@ func TestPlaygroundMirror(t *testing.T) {
 	if want := "minebelowlink\nmounted\nnotes\nplayground\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if isThere(home, "playground") || isThere(home, "g") || content(home, ".local/share/nsrun/playground/f") != "x\n" {
+	if isThere(home, "playground") || isThere(home, "g") || content(playgroundOf(t, filepath.Join(dir, "p")), "f") != "x\n" {
 		t.Error("the home directory was changed")
 	}
 }
@@ -275,7 +285,7 @@ func TestPlaygroundPlaces(t *testing.T) {
 		if got := sh(t, r, write+"; ls data/nsrun 2>/dev/null"); got != "f\nexit code: 2\n" {
 			t.Errorf("got %q", got)
 		}
-		if got := content(p, "data/nsrun/playground/f"); got != "x\n" {
+		if got := content(playgroundOf(t, p), "f"); got != "x\n" {
 			t.Errorf("outside: %q", got)
 		}
 		direct := runner(t, nsrun.Config{Project: p, Mode: nsrun.Direct})
@@ -286,9 +296,9 @@ func TestPlaygroundPlaces(t *testing.T) {
 	t.Run("somebody else's", func(t *testing.T) {
 		testenv.NeedRoot(t)
 		dir := place(t)
-		data := filepath.Join(dir, "home/.local/share/nsrun")
-		testenv.Tree(t, data, "playground/")
-		if err := os.Chown(filepath.Join(data, "playground"), 65534, 65534); err != nil {
+		play := playgroundOf(t, filepath.Join(dir, "p"))
+		testenv.Tree(t, play, "theirs: x")
+		if err := os.Chown(play, 65534, 65534); err != nil {
 			t.Fatal(err)
 		}
 		r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p")})

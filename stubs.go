@@ -187,7 +187,7 @@ type Config struct {
 	MaxOutput int
 
 	// Playground is what commands have as $HOME/playground, an absolute path. It is made
-	// if it is missing. Empty: DefaultPlayground.
+	// if it is missing. Empty: the project's own, see ProjectPlayground.
 	Playground string
 	// NoPlayground leaves it away. False: it is always there.
 	NoPlayground bool
@@ -655,7 +655,8 @@ func DefaultMounts() (r0 mounts.Plan) {
 	return
 }
 
-// DefaultPlayground is $XDG_DATA_HOME/nsrun/playground, or the same in ~/.local/share.
+// DefaultPlayground is the playground of commands without a project:
+// $XDG_DATA_HOME/nsrun/playground, or the same in ~/.local/share.
 func DefaultPlayground() (r0 string, r1 error) {
 	r1 = linuxonly.Error("nsrun.DefaultPlayground")
 	return
@@ -712,6 +713,21 @@ func MeasurePlayground(dir string) (r0 PlaygroundUsage, r1 error) {
 // NewRunner returns a Runner. It does nothing yet: a mistake in c is what Run returns.
 func NewRunner(c Config) (r0 *Runner) {
 	r0 = new(Runner)
+	return
+}
+
+// Playgrounds are the playgrounds that there are: that of commands without a project, then
+// those of projects, sorted by name.
+func Playgrounds() (r0 []string, r1 error) {
+	r1 = linuxonly.Error("nsrun.Playgrounds")
+	return
+}
+
+// ProjectPlayground is the playground of a project, an absolute path without symbolic
+// links: a directory in $XDG_DATA_HOME/nsrun/playgrounds. Its name ends with a digest of
+// the path. An empty project is as for DefaultPlayground.
+func ProjectPlayground(project string) (r0 string, r1 error) {
+	r1 = linuxonly.Error("nsrun.ProjectPlayground")
 	return
 }
 

@@ -446,7 +446,7 @@ function __nsrun_flags -a verb
 			'--keep-committed	do not remove sessions that can be undone' \
 			'--kept	remove sessions that are kept too; their changes are lost' \
 			'--older	remove what ended, or with --kept was used last, this duration ago: 30d, 12h, 0' \
-			'--playground	empty the playground' \
+			'--playground	empty all playgrounds' \
 			'-q	say nothing on success' \
 			'--yes	with --playground: do not ask'
 	case doctor

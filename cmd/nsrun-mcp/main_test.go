@@ -20,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -82,7 +83,11 @@ func (p place) at(name string) string { return filepath.Join(p.dir, name) }
 
 // playground is $HOME/playground as it is on the host.
 func (p place) playground(name string) string {
-	return p.at("home/.local/share/nsrun/playground/" + name)
+	dir, err := nsrun.ProjectPlayground(p.at("p"))
+	if err != nil {
+		panic(err)
+	}
+	return filepath.Join(p.at("home/.local/share/nsrun/playgrounds"), filepath.Base(dir), name)
 }
 
 func (p place) content(name string) string {

@@ -26,10 +26,11 @@ to somebody else stays. Without names, backups and versions of files older than
 seven days go too, and what the log holds beyond 90 days. All that is done once a
 day after nsrun has committed or discarded something.
 
-With --playground it is about what commands left in $HOME/playground, which is
-$XDG_DATA_HOME/nsrun/playground, instead: it says how much that is, and removes
-all of it after a yes on a terminal, or with --yes. Links are removed, never
-followed.`
+With --playground it is about what commands left in $HOME/playground instead. Each
+project has its own playground, a directory in $XDG_DATA_HOME/nsrun/playgrounds;
+commands without a project have $XDG_DATA_HOME/nsrun/playground. It says how much
+is in each, and removes all of it after a yes on a terminal, or with --yes. Links
+are removed, never followed.`
 
 type gcOptions struct {
 	older               time.Duration
@@ -48,7 +49,7 @@ func gcFlags(fs *flag.FlagSet, o *gcOptions) {
 	fs.BoolVar(&o.kept, "kept", false, "remove sessions that are kept too; their changes are lost")
 	fs.BoolVar(&o.keepCommitted, "keep-committed", false, "do not remove sessions that can be undone")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "remove nothing, say what would be removed")
-	fs.BoolVar(&o.playground, "playground", false, "empty the playground")
+	fs.BoolVar(&o.playground, "playground", false, "empty all playgrounds")
 	fs.BoolVar(&o.yes, "yes", false, "with --playground: do not ask")
 	quietFlag(fs, &o.quiet)
 }
@@ -136,9 +137,21 @@ func gc(args []string) int {
 	return status
 }
 
-// gcPlayground says how much there is in the playground, and removes it.
+// gcPlayground says how much there is in each playground, and removes it.
 func gcPlayground(o gcOptions) int {
-	u, err := nsrunlib.MeasurePlayground("")
+	dirs, err := nsrunlib.Playgrounds()
+	if err != nil {
+		return fail(err)
+	}
+	status := 0
+	for _, dir := range dirs {
+		status = max(status, gcOnePlayground(o, dir))
+	}
+	return status
+}
+
+func gcOnePlayground(o gcOptions, dir string) int {
+	u, err := nsrunlib.MeasurePlayground(dir)
 	if err != nil && !errors.Is(err, os.ErrPermission) { // closed directories are opened when they are removed
 		return fail(err)
 	}
@@ -161,7 +174,7 @@ func gcPlayground(o gcOptions) int {
 			return exitFailed
 		}
 	}
-	if u, err = nsrunlib.CleanPlayground(""); err != nil {
+	if u, err = nsrunlib.CleanPlayground(dir); err != nil {
 		return fail(err)
 	}
 	if !o.quiet {
