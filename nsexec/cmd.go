@@ -645,6 +645,7 @@ func (c *Cmd) Wait() error {
 		}
 	}
 	c.ProcessState = state
+	c.awaitDeadline()
 	if err == nil && !state.Success() {
 		err = &exec.ExitError{ProcessState: state}
 	}

@@ -12,6 +12,20 @@ import (
 // TimedOut reports, after Wait, whether PID 1 has found that the command's time was up.
 func (c *Cmd) TimedOut() bool { return c.sb != nil && c.sb.timedOut }
 
+// awaitDeadline waits for the context whose deadline PID 1 has kept: its timer can be a little later, and whoever asks
+// the context after Wait is to see that it is over.
+func (c *Cmd) awaitDeadline() {
+	if c.ctx == nil {
+		return
+	}
+	if up, ok := c.ctx.Deadline(); ok && !time.Now().Before(up) {
+		select {
+		case <-c.ctx.Done():
+		case <-time.After(patience): // a context of somebody's own kind
+		}
+	}
+}
+
 // times are when PID 1 has to ask the command to end, and to kill everything, in
 // nanoseconds of CLOCK_MONOTONIC; 0: never.
 func (c *Cmd) times() (ask, end int64) {
