@@ -61,7 +61,7 @@ shown nsrun run -q --discard -- touch "$HOME/nsrun-was-here" || echo "(status $?
 say "What changed, and into the work tree with it."
 shown nsrun ls
 shown nsrun show
-shown nsrun commit
+shown nsrun commit last
 shown git status --short
 [ "$(git status --porcelain)" = $' M CHANGELOG.md\n?? build.txt' ] || wrong "these are not the changes"
 bin/nsrun version >/dev/null || wrong "what was built does not work"
