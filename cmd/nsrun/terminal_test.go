@@ -117,8 +117,8 @@ func TestAskMore(t *testing.T) {
 	s.Type("v\n")
 	s.Await("+more")
 	s.Type("r\n")
-	s.Await("older") // the review's window
-	s.Await("\x1b[?1049h")
+	s.Await("\x1b[?1049h") // the review's window
+	s.Await("older")
 	s.Type("q")
 	s.ends(t, 0)
 	if s.has("new") || !s.has("old") {
