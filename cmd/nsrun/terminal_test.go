@@ -114,11 +114,12 @@ func TestAskMore(t *testing.T) {
 	s.Await("[c/d/K] ")
 	s.Type("?\n")
 	s.Await("nsrun: r: choose one by one")
+	s.Await("[c/d/K] ")
 	s.Type("v\n")
 	s.Await("+more")
+	s.Await("[c/d/K] ")
 	s.Type("r\n")
 	s.Await("\x1b[?1049h") // the review's window
-	s.Await("older")
 	s.Type("q")
 	s.ends(t, 0)
 	if s.has("new") || !s.has("old") {
