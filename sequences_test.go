@@ -287,7 +287,7 @@ func TestSequencesControl(t *testing.T) {
 // TestAttackStaysInside: outside of a sandbox the attack does not begin.
 func TestAttackStaysInside(t *testing.T) {
 	if contained() {
-		t.Skip("the root directory is read-only here")
+		testenv.Skip(t, "writable-root", "the root directory is read-only here")
 	}
 	exe, err := os.Executable()
 	if err != nil {
