@@ -200,9 +200,9 @@ func TestSetupIsClosed(t *testing.T) {
 			dir := testenv.Dir(t)
 			done := filepath.Join(dir, "done")
 			c, out := start(write(t, 0o755, string(b), dir, "scanner"), "scan", exe, done)
-			command, runs := "/bin/true", 150
+			command, runs := "/bin/true", rounds(150)
 			if control {
-				command, runs = exe, 50 // what is started stays what it was
+				command, runs = exe, 20 // what is started stays what it was
 			}
 			for range runs {
 				c, _ := start(command, "files")

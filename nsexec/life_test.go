@@ -25,9 +25,9 @@ import (
 // TestMany starts and ends many sandboxes.
 func TestMany(t *testing.T) {
 	bothWays(t, func(t *testing.T, classic bool) {
-		n := 500
-		if testing.Short() || testenv.RaceDetector {
-			n = 50
+		n := 50
+		if testenv.Long() && !testenv.RaceDetector {
+			n = 500
 		}
 		for i := range n {
 			c := nsexec.Command("true")

@@ -16,7 +16,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) { testenv.MainOnce(m) }
 
 // repo is a repository of git, in which a script is run.
 func repo(t testing.TB, script string) string {

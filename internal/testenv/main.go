@@ -33,6 +33,15 @@ func Main(m *testing.M, cleanup ...func()) {
 	os.Exit(run(m, cleanup))
 }
 
+// MainOnce is Main for a package whose code does the same whoever runs it: root has its tests run
+// once, as root. With NSRUN_LONG it is Main.
+func MainOnce(m *testing.M, cleanup ...func()) {
+	if !Long() {
+		_ = os.Setenv(onceEnv, "1")
+	}
+	Main(m, cleanup...)
+}
+
 func run(m *testing.M, cleanup []func()) int {
 	if special() {
 		return m.Run()

@@ -150,9 +150,9 @@ func checkApply(t testing.TB, old, new tree) {
 		args := []string{"apply"}
 		switch way {
 		case "repository":
-			run("", "init", "-q")
+			run("", "init", "-q", "--template=")
 		case "index":
-			run("", "init", "-q")
+			run("", "init", "-q", "--template=")
 			run("", "add", "-A", "-f")
 			args = append(args, "--index")
 		case "reverse":
@@ -281,7 +281,11 @@ func TestPatchRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	for range 12 {
+	rounds := 4
+	if testenv.Long() {
+		rounds = 40
+	}
+	for range rounds {
 		old := randomTree(r)
 		new := maps.Clone(old)
 		for range r.IntN(15) {
@@ -389,8 +393,8 @@ func TestPatchLarge(t *testing.T) {
 type repeat byte
 
 func (c repeat) Read(b []byte) (int, error) {
-	for i := range b {
-		b[i] = byte(c)
+	for n := copy(b, []byte{byte(c)}); n > 0 && n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
 	}
 	return len(b), nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) { testenv.MainOnce(m) }
 
 // unified is the whole diff as a text.
 func unified(old, new string) string {
