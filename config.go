@@ -96,7 +96,7 @@ type Mode uint8
 // The modes.
 const (
 	Overlay  Mode = iota // what is written is kept apart, in a session
-	Direct               // it is written to, but for its git directory
+	Direct               // it is written to, but for what git executes or obeys in it
 	ReadOnly             // it is seen as it is
 	Blocked              // it cannot be entered, a file not be read
 )

@@ -16,19 +16,19 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// What --direct keeps from the command is a git directory: git executes what is in it on
-// behalf of whoever uses the repository next (hooks, commands that configuration names),
-// and follows and appends to what is in it (links among refs and logs, alternates). That
-// is in many places below .git, and in new ones with each version, so all of it is
-// read-only.
+// What a command does not get to write to, where it writes in place (--direct, --rw), is a git
+// directory: git executes what is in it on behalf of whoever uses the repository next (hooks,
+// commands that configuration names), and follows and appends to what is in it (links among
+// refs and logs, alternates). That is in many places below .git, and in new ones with each
+// version, so all of it is read-only. What else git takes from the work tree is in directgit.go.
 
 // protectedDirs are those in a git directory whose links are followed, too.
 var protectedDirs = [...]string{"", "info", "hooks"}
 
 // directMounts makes the roots writable, but for their git directories, unless those are
 // to be written to as well.
-func directMounts(roots []string, git bool) (mounts.Plan, error) {
-	d := direct{at: make(map[string]bool)}
+func directMounts(roots []string, git bool) (inPlace, error) {
+	d := newDirect()
 	for _, root := range roots {
 		abs, err := directRoot(root)
 		if err == nil {
@@ -36,26 +36,42 @@ func directMounts(roots []string, git bool) (mounts.Plan, error) {
 			d.at[abs] = true
 			continue
 		}
-		return nil, &Error{Op: "use as project", Path: root, Err: err}
+		return inPlace{}, &Error{Op: "use as project", Path: root, Err: err}
 	}
 	for i, root := range d.roots {
 		if git {
 			break
 		}
-		if err := d.git(filepath.Join(root, ".git")); err != nil {
-			return nil, &Error{Op: "use as project", Path: roots[i], Err: err}
+		if err := d.tree(root); err != nil {
+			return inPlace{}, &Error{Op: "use as project", Path: roots[i], Err: err}
 		}
 	}
-	var p mounts.Plan
+	return d.mounts(true)
+}
+
+// inPlace is what directories take that are written to in place.
+type inPlace struct {
+	plan    mounts.Plan
+	known   map[string]bool // work trees that were found
+	later   []string        // paths at which nothing was, and where git would execute or obey what comes there
+	notices []string
+}
+
+// mounts are the directories with what is read-only in them, or that alone.
+func (d *direct) mounts(writable bool) (in inPlace, err error) {
+	in.known, in.later, in.notices = d.seen, d.later, d.notices
 	// Parents first: a bind covers what was mounted below it before.
 	for _, path := range slices.SortedFunc(maps.Keys(d.at), comparePaths) {
+		if d.at[path] && !writable {
+			continue
+		}
 		m, err := bindReal(path, d.at[path])
 		if err != nil {
-			return nil, err
+			return inPlace{}, err
 		}
-		p = append(p, m)
+		in.plan = append(in.plan, m)
 	}
-	return p, nil
+	return in, nil
 }
 
 // directRoot is where a root is, if it can be one.
@@ -88,24 +104,37 @@ func comparePaths(a, b string) int {
 // direct collects what is mounted over the read-only host.
 type direct struct {
 	roots []string
+	rule  bool            // a rule names the roots: git may use what they are
 	at    map[string]bool // whether it is writable, by path
+
+	seen    map[string]bool // work trees
+	global  []configuration // of all repositories; nil: not read yet
+	later   []string        // see inPlace
+	notices []string
 }
 
-// git protects what git uses for the work tree with this .git, if there is one.
-func (d *direct) git(dot string) error {
+func newDirect() *direct { return &direct{at: make(map[string]bool), seen: make(map[string]bool)} }
+
+// git protects what git uses for the work tree with this .git, if there is one, and returns
+// the git directory.
+func (d *direct) git(dot string) (dir string, err error) {
 	fi, err := os.Lstat(dot)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil
+		return "", nil
 	case err != nil:
-		return err
+		return "", err
+	case fi.IsDir() && d.holds(dot):
+		return dot, d.gitDir(dot)
 	case fi.IsDir():
-		return d.gitDir(dot)
+		return dot, nil
 	case !fi.Mode().IsRegular():
-		return errors.New("its .git is neither a directory nor a file")
+		return "", errors.New("its .git is neither a directory nor a file")
 	}
 	// Of a work tree or a submodule: it says where the git directory is.
-	d.at[dot] = false
+	if d.holds(dot) {
+		d.at[dot] = false
+	}
 	return d.follow(dot, "gitdir: ")
 }
 
@@ -117,48 +146,57 @@ func (d *direct) gitDir(dir string) error {
 	d.at[dir] = false
 	// Parts of it can lie elsewhere: hooks that are kept in the project.
 	for _, sub := range protectedDirs {
-		entries, err := os.ReadDir(filepath.Join(dir, sub))
-		if err != nil && sub == "" {
+		if err := d.links(filepath.Join(dir, sub), sub == ""); err != nil {
 			return err
-		}
-		for _, e := range entries {
-			if e.Type()&os.ModeSymlink == 0 {
-				continue
-			}
-			link := filepath.Join(dir, sub, e.Name())
-			text, err := os.Readlink(link)
-			if err != nil {
-				return err
-			}
-			if to, err := d.target(link, text); err != nil {
-				return err
-			} else if d.holds(to) {
-				d.at[to] = false
-			}
 		}
 	}
 	common := filepath.Join(dir, "commondir")
 	if _, err := os.Lstat(common); err != nil {
 		return nil
 	}
-	return d.follow(common, "")
+	_, err := d.follow(common, "")
+	return err
 }
 
-// follow protects the git directory that a file names.
-func (d *direct) follow(file, prefix string) error {
-	b, err := os.ReadFile(file)
+// links protects what the links in a directory lead to, which may have to be there.
+func (d *direct) links(dir string, must bool) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && must {
+		return err
+	}
+	for _, e := range entries {
+		if e.Type()&os.ModeSymlink == 0 {
+			continue
+		}
+		link := filepath.Join(dir, e.Name())
+		text, err := os.Readlink(link)
+		if err != nil {
+			return err
+		}
+		if to, err := d.target(link, text); err != nil {
+			return err
+		} else if d.holds(to) {
+			d.at[to] = false
+		}
+	}
+	return nil
+}
+
+// follow protects the git directory that a file names, and returns it.
+func (d *direct) follow(file, prefix string) (dir string, err error) {
+	text, err := readPlain(file)
 	if err != nil {
-		return err
+		return "", err
 	}
-	name, ok := strings.CutPrefix(strings.TrimRight(string(b), "\r\n"), prefix)
+	name, ok := strings.CutPrefix(strings.TrimRight(text, "\r\n"), prefix)
 	if !ok || name == "" {
-		return fmt.Errorf("%s names no git directory", escape.Quote(file))
+		return "", fmt.Errorf("%s names no git directory", escape.Quote(file))
 	}
-	dir, err := d.target(file, name)
+	dir, err = d.target(file, name)
 	if err != nil || !d.holds(dir) {
-		return err
+		return dir, err
 	}
-	return d.gitDir(dir)
+	return dir, d.gitDir(dir)
 }
 
 // target is where the text of a link, or of a file like it, leads to, "" if nothing
@@ -185,7 +223,7 @@ func (d *direct) target(file, text string) (string, error) {
 func (d *direct) canMake(name string) bool {
 	for {
 		if real, err := filepath.EvalSymlinks(name); err == nil {
-			return d.holds(real)
+			return d.holds(real) && !d.closed(real)
 		} else if _, err := os.Lstat(name); err == nil {
 			return true // a link, to what may be anywhere
 		}
@@ -199,4 +237,16 @@ func (d *direct) canMake(name string) bool {
 // holds reports whether the path lies in a root.
 func (d *direct) holds(path string) bool {
 	return slices.ContainsFunc(d.roots, func(root string) bool { return inside(path, root) })
+}
+
+// closed reports whether the path lies in what is read-only in a root.
+func (d *direct) closed(path string) bool {
+	for dir := path; ; dir = filepath.Dir(dir) {
+		if writable, known := d.at[dir]; known {
+			return !writable
+		}
+		if dir == filepath.Dir(dir) {
+			return false
+		}
+	}
 }

@@ -152,6 +152,7 @@ func (x *Execution) Events() iter.Seq2[fanotify.Event, error] {
 					continue
 				}
 				x.translate(&ev)
+				x.later.saw(&ev)
 			}
 			if !yield(ev, err) {
 				return

@@ -42,6 +42,7 @@ type Execution struct {
 	explain   bool
 	explained []string // the roots
 
+	later          later
 	watch          watch
 	stdout, stderr *capture // nil: passed through, or merged
 	stdin          [2]*os.File
@@ -92,6 +93,7 @@ func (x *Execution) start() error {
 	if x.net != nil && x.net.started != nil {
 		x.net.started(x.cmd)
 	}
+	x.later.begin(x)
 	if r, w := x.stdin[0], x.stdin[1]; r != nil {
 		_ = r.Close()
 		go feed(w, x.request.Stdin)
@@ -280,6 +282,9 @@ func (x *Execution) wrote(err error) bool {
 func (x *Execution) settle(gaveUp bool) error {
 	s, res, r := x.session, &x.result, x.runner
 	ctx := context.WithoutCancel(x.parent)
+	if notice := x.later.notice(); notice != "" {
+		res.Notices = append(res.Notices, notice)
+	}
 	if s == nil {
 		return r.record(ctx, x)
 	}

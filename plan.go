@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -52,6 +53,11 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	defer func() { _ = network() }() // where another error comes first
 	// What has to be hidden is looked for while the session and the network are made.
 	hidden := make(chan hiding, 1)
+	direct := func() (inPlace, error) { return inPlace{}, nil }
+	if len(f.direct) > 0 {
+		direct = sync.OnceValues(func() (inPlace, error) { return directMounts(f.direct, c.Preset == GitPreset) })
+		go direct() // git's files are read meanwhile
+	}
 	binds := c.binds(&f, &x.request)
 	go func() {
 		secrets, linked := throughLinks(HideSecrets())
@@ -79,13 +85,13 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		}
 	}
 	x.notices = append(x.notices, othersFolders(f.overlay, f.direct)...)
-	if len(f.direct) > 0 {
-		direct, err := directMounts(f.direct, c.Preset == GitPreset)
-		if err != nil {
-			return err
-		}
-		plan = append(plan, direct...)
+	in, err := direct()
+	if err != nil {
+		return err
 	}
+	plan = append(plan, in.plan...)
+	x.later.dirs, x.later.paths, x.later.known = f.direct, in.later, in.known
+	x.notices = append(x.notices, in.notices...)
 	for _, dir := range f.readOnly {
 		m, err := bindReal(dir, false)
 		if err != nil {
@@ -126,11 +132,12 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		}
 	}
 	for i, rules := range [...][]Rule{c.Rules, x.request.Paths} {
-		p, err := ruleMounts(rules, i > 0, slices.Concat(hide.secrets, hide.sockets), suspect)
+		in, err := ruleMounts(rules, i > 0, slices.Concat(hide.secrets, hide.sockets), suspect, c.Preset == GitPreset)
 		if err != nil {
 			return err
 		}
-		plan = append(plan, p...)
+		plan, x.later.paths = append(plan, in.plan...), append(x.later.paths, in.later...)
+		x.notices = append(x.notices, in.notices...)
 	}
 	if err := x.staysHidden(hide.linked, plan, f.overlay); err != nil {
 		return err

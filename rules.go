@@ -90,10 +90,11 @@ func (c *Config) realRules(rules []Rule) ([]Rule, error) {
 
 // ruleMounts are the rules in their order. Exact ones are no patterns, and lead nowhere
 // else. What is hidden stays so below a directory that a rule shows, and where a pattern
-// or a link leads to it.
-func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir string) bool) (p mounts.Plan, err error) {
+// or a link leads to it. So does what git uses, unless git says otherwise or a rule names it.
+func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir string) bool, git bool) (all inPlace, err error) {
+	var p mounts.Plan
 	for i, rule := range rules {
-		fail := func(err error) (mounts.Plan, error) { return nil, &RuleError{rule, i, bare(err)} }
+		fail := func(err error) (inPlace, error) { return inPlace{}, &RuleError{rule, i, bare(err)} }
 		if rule.Mode != Direct && rule.Mode != ReadOnly && rule.Mode != Blocked {
 			return fail(errRuleMode)
 		}
@@ -109,6 +110,8 @@ func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir s
 		if len(paths) == 0 {
 			return fail(errNoPath)
 		}
+		d := newDirect()
+		d.rule = true
 		for _, path := range paths {
 			real, err := links.Resolve(path, suspect)
 			if err != nil {
@@ -140,9 +143,26 @@ func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir s
 					p = append(p, mounts.Block(at))
 				}
 			}
+			if rule.Mode == Direct && isDir(real) {
+				d.roots, d.at[real] = append(d.roots, real), true
+			}
 		}
+		for _, root := range d.roots {
+			if git {
+				break
+			}
+			if err := d.tree(root); err != nil {
+				return fail(err)
+			}
+		}
+		in, err := d.mounts(false)
+		if err != nil {
+			return fail(err)
+		}
+		p, all.later, all.notices = append(p, in.plan...), append(all.later, in.later...), append(all.notices, in.notices...)
 	}
-	return p, nil
+	all.plan = p
+	return all, nil
 }
 
 // isHidden reports whether a path is, or lies in, something that is hidden unless a rule

@@ -41,6 +41,9 @@ type watched struct {
 
 var names = sync.OnceValue(newTable)
 
+// Load makes the table of names, which the first Classifier would have to wait for.
+func Load() { names() }
+
 // special are names that git knows.
 var special = map[string]bool{
 	"hooks": true, "config": true, "config.worktree": true, "commondir": true, "head": true,

@@ -156,29 +156,69 @@ func (c *Classifier) leadConfig(at, top string, depth int) {
 	if !ok || depth > 10 {
 		return
 	}
-	list, _ := parseConfig(text)
-	for _, e := range list {
-		switch {
-		case e.key == "core.hookspath":
-			dir := absolute(top, e.value)
+	for _, l := range Leads(text) {
+		switch l.Kind {
+		case LeadHooks:
+			dir := absolute(top, l.Path)
 			if end := c.watch(dir, watched{reason: reasonHook}); end != "" && c.root(end) == end {
 				for _, name := range hookNames {
 					c.watch(path.Join(end, name), watched{reason: reasonHook})
 				}
 			}
 			c.leadHooks(dir)
-		case e.key == "include.path" || strings.HasPrefix(e.key, "includeif.") && strings.HasSuffix(e.key, ".path"):
-			file := absolute(path.Dir(at), e.value)
+		case LeadInclude:
+			file := absolute(path.Dir(at), l.Path)
 			c.watch(file, watched{reason: reasonConfig, config: true})
 			if file != "" {
 				c.leadConfig(file, top, depth+1)
 			}
-		case e.key != "core.worktree" && e.executes(at, c.Roots):
+		case LeadCommand:
+			c.watch(absolute(top, l.Path), watched{reason: "executed by " + l.Key})
+		}
+	}
+}
+
+// A LeadKind is how git uses a path that its configuration names.
+type LeadKind uint8
+
+// The kinds. What a path is relative to follows from them.
+const (
+	LeadHooks     LeadKind = iota // a directory of hooks; to the work tree
+	LeadInclude                   // more configuration; to the file that names it
+	LeadCommand                   // a word of a command with a slash in it; to the work tree
+	LeadWorkTree                  // the work tree of this git directory; to that directory
+	LeadSubmodule                 // a submodule, in .gitmodules; to the work tree
+)
+
+// A Lead is a path that a git configuration names.
+type Lead struct {
+	Kind LeadKind
+	Key  string // section and name in lower case
+	Path string // as it is written
+}
+
+// Leads are the paths that the text of a git configuration, or of .gitmodules, names. Where
+// git would stop with an error this does too.
+func Leads(text string) (list []Lead) {
+	entries, _ := parseConfig(text)
+	for _, e := range entries {
+		section, sub, name := e.parts()
+		switch {
+		case e.key == "core.hookspath":
+			list = append(list, Lead{LeadHooks, e.key, e.value})
+		case e.key == "include.path" || section == "includeif" && name == "path":
+			list = append(list, Lead{LeadInclude, e.key, e.value})
+		case e.key == "core.worktree":
+			list = append(list, Lead{LeadWorkTree, e.key, e.value})
+		case section == "submodule" && sub != "" && name == "path":
+			list = append(list, Lead{LeadSubmodule, e.key, e.value})
+		case e.executes("", nil):
 			for _, word := range strings.FieldsFunc(e.value, func(r rune) bool { return strings.ContainsRune(" \t\n!;|&()'\"$`", r) }) {
 				if strings.Contains(word, "/") {
-					c.watch(absolute(top, word), watched{reason: "executed by " + e.key})
+					list = append(list, Lead{LeadCommand, e.key, word})
 				}
 			}
 		}
 	}
+	return list
 }

@@ -1,0 +1,348 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/runslater"
+)
+
+// A work tree has more in it that git executes or obeys than its own .git: the repositories of
+// submodules and linked work trees, directories of hooks and files that a configuration
+// names, and repositories that somebody put there. All of these are read-only where a command
+// writes in place.
+//
+// They are found by what git itself has written down, and by one look at each directory at the
+// top: nobody walks through the tree. What is not found so, or does not exist yet, cannot be
+// protected; see later.go.
+
+const (
+	maxDepth        = 10   // of files that include one another, of submodules in submodules
+	maxRepositories = 1000 // that are looked for in one place
+)
+
+// tree protects what git uses of a writable directory.
+func (d *direct) tree(root string) error {
+	top := root
+	for !exists(filepath.Join(top, ".git")) && top != filepath.Dir(top) {
+		top = filepath.Dir(top)
+	}
+	// Of a repository above the directory some may lie in it. Where the caller cannot read that,
+	// git executes nothing for the caller.
+	if err := d.repository(top, 0); err != nil && (top == root || !errors.Is(err, os.ErrPermission)) {
+		return err
+	}
+	if top != root {
+		d.note(filepath.Join(root, ".git"))
+	}
+	f, err := os.Open(root)
+	if err != nil {
+		return nil // a file
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(maxRepositories)
+	for _, name := range names {
+		if at := name + "/.git"; name != ".git" && existsAt(f, at) {
+			d.inner(filepath.Join(root, name), 0)
+		}
+	}
+	return nil
+}
+
+func exists(name string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(name, &st) == nil
+}
+
+func existsAt(dir *os.File, name string) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+}
+
+// note remembers a path at which nothing is, and where a command could put something.
+func (d *direct) note(path string) {
+	if d.holds(path) && !d.closed(path) && !exists(path) {
+		d.later = append(d.later, path)
+	}
+}
+
+// inner protects a repository that somebody may have put into the tree. What is wrong with it is
+// no reason not to run a command.
+func (d *direct) inner(top string, depth int) {
+	if err := d.repository(top, depth); err != nil {
+		d.notices = append(d.notices, fmt.Sprintf("not all that git uses in %s is read-only: %s", escape.Quote(top), bare(err)))
+	}
+}
+
+// repository protects what git uses for a work tree.
+func (d *direct) repository(top string, depth int) error {
+	if d.seen[top] || depth > maxDepth {
+		return nil
+	}
+	d.seen[top] = true
+	dir, err := d.git(filepath.Join(top, ".git"))
+	if err != nil {
+		return err
+	}
+	if dir == "" {
+		d.note(filepath.Join(top, ".git"))
+		return nil
+	}
+	common := dir
+	if text, err := readPlain(filepath.Join(dir, "commondir")); err == nil {
+		common = filepath.Clean(resolve(dir, strings.TrimRight(text, "\r\n")))
+	}
+	for _, name := range [...]string{filepath.Join(common, "config"), filepath.Join(dir, "config.worktree")} {
+		if err := d.config(name, top, 0, true); err != nil {
+			return err
+		}
+	}
+	for _, c := range d.globals() {
+		if err := d.leads(c, top, 0, false); err != nil {
+			return err
+		}
+	}
+	d.submodules(top, common, depth)
+	names, _ := readNames(filepath.Join(common, "worktrees"))
+	for _, name := range names {
+		if text, err := readPlain(filepath.Join(common, "worktrees", name, "gitdir")); err == nil {
+			d.submodule(filepath.Dir(resolve(filepath.Join(common, "worktrees", name), strings.TrimRight(text, "\r\n"))), depth)
+		}
+	}
+	return nil
+}
+
+// submodules protects those of a work tree: by .gitmodules, which is read-only so that it says
+// the same next time, and by their git directories.
+func (d *direct) submodules(top, common string, depth int) {
+	name := filepath.Join(top, ".gitmodules")
+	if text, err := readPlain(name); err == nil {
+		if d.holds(name) {
+			d.at[name] = false
+		}
+		for _, l := range runslater.Leads(text) {
+			if l.Kind == runslater.LeadSubmodule && !filepath.IsAbs(l.Path) {
+				d.submodule(filepath.Join(top, l.Path), depth)
+			}
+		}
+	}
+	left := maxRepositories
+	d.modules(filepath.Join(common, "modules"), depth, &left, 0)
+}
+
+// modules goes through the git directories of submodules, whose names can have slashes.
+func (d *direct) modules(dir string, depth int, left *int, level int) {
+	names, _ := readNames(dir)
+	for _, name := range names {
+		at := filepath.Join(dir, name)
+		if *left--; *left < 0 || level > maxDepth {
+			return
+		}
+		if !exists(filepath.Join(at, "HEAD")) {
+			d.modules(at, depth, left, level+1)
+			continue
+		}
+		text, _ := readPlain(filepath.Join(at, "config"))
+		for _, l := range runslater.Leads(text) {
+			if l.Kind == runslater.LeadWorkTree {
+				d.submodule(filepath.Clean(resolve(at, l.Path)), depth)
+			}
+		}
+	}
+}
+
+// submodule protects a work tree in another one. One that is not there yet is an empty
+// directory, which git status looks into: a repository in it would be obeyed.
+func (d *direct) submodule(top string, depth int) {
+	if !d.holds(top) || d.closed(top) {
+		return
+	}
+	if real, err := filepath.EvalSymlinks(top); err == nil && real != top {
+		return // git follows no link to a submodule
+	}
+	switch {
+	case exists(filepath.Join(top, ".git")):
+		d.inner(top, depth+1)
+	case isDir(top) && empty(top) && !d.at[top]:
+		d.at[top] = false
+	default:
+		d.note(filepath.Join(top, ".git"))
+	}
+}
+
+// A configuration is a file with what it names.
+type configuration struct {
+	name  string
+	leads []runslater.Lead
+}
+
+// globals are the configuration that all repositories have.
+func (d *direct) globals() []configuration {
+	if d.global != nil {
+		return d.global
+	}
+	d.global = []configuration{}
+	home := homeDir()
+	for _, name := range [...]string{"/etc/gitconfig", xdgConfig(home), filepath.Join(home, ".gitconfig")} {
+		if home == "" && name != "/etc/gitconfig" {
+			continue
+		}
+		real, err := links.Resolve(name, func(string) bool { return false })
+		if err != nil {
+			d.note(name)
+			continue
+		}
+		if d.holds(real) {
+			d.at[real] = false // kept in a work tree, or in a directory of --rw
+		}
+		if text, err := readPlain(name); err == nil {
+			d.global = append(d.global, configuration{name, runslater.Leads(text)})
+		}
+	}
+	return d.global
+}
+
+func xdgConfig(home string) string {
+	dir := os.Getenv("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(home, ".config")
+	}
+	return filepath.Join(dir, "git", "config")
+}
+
+// config protects what a configuration names for a work tree; own says that it is the
+// repository's own.
+func (d *direct) config(name, top string, depth int, own bool) error {
+	text, err := readPlain(name)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			return nil
+		}
+		return &os.PathError{Op: "read", Path: name, Err: bare(err)}
+	}
+	return d.leads(configuration{name, runslater.Leads(text)}, top, depth, own)
+}
+
+func (d *direct) leads(c configuration, top string, depth int, own bool) error {
+	for _, l := range c.leads {
+		from := top
+		if l.Kind == runslater.LeadInclude {
+			from = filepath.Dir(c.name)
+		}
+		if l.Kind > runslater.LeadCommand || strings.HasPrefix(l.Path, "%(") {
+			continue
+		}
+		to, err := d.named(c.name, l, from, own)
+		if err != nil {
+			return err
+		}
+		if to == "" {
+			continue
+		}
+		if l.Kind == runslater.LeadInclude {
+			if err := d.config(to, top, depth+1, own); err != nil || depth > maxDepth {
+				return err
+			}
+		}
+		if l.Kind != runslater.LeadHooks || !d.holds(to) {
+			continue
+		}
+		if err := d.hooks(to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// named protects the path that a configuration names, and returns it. Empty: nothing is there.
+func (d *direct) named(file string, l runslater.Lead, from string, own bool) (string, error) {
+	text := l.Path
+	if rest, ok := strings.CutPrefix(text, "~/"); ok {
+		text = filepath.Join(homeDir(), rest)
+	}
+	if text == "" || text[0] == '~' {
+		return "", nil
+	}
+	// A word of a command may be no path at all; and not every project has what the
+	// configuration of all of them names.
+	text = resolve(from, text)
+	if !exists(text) && (l.Kind == runslater.LeadCommand || !own) {
+		if l.Kind != runslater.LeadCommand {
+			d.note(filepath.Clean(text))
+		}
+		return "", nil
+	}
+	to, err := d.target(l.Key+" of "+file, text)
+	if err != nil && l.Kind == runslater.LeadHooks && !exists(text) {
+		err = fmt.Errorf("%w (try: mkdir -p %s)", err, escape.Quote(filepath.Clean(text)))
+	}
+	if err != nil || to == "" || !d.holds(to) {
+		return to, err
+	}
+	if isDir(to) == (l.Kind != runslater.LeadHooks) {
+		return "", nil // git makes no use of it
+	}
+	if d.at[to] && d.rule {
+		return to, nil
+	}
+	if d.at[to] {
+		return "", fmt.Errorf("%s of %s is %s, which is written to", l.Key, escape.Quote(file), escape.Quote(to))
+	}
+	d.at[to] = false
+	return to, nil
+}
+
+// hooks protects what else belongs to a directory of hooks.
+func (d *direct) hooks(dir string) error {
+	// Husky's execute the files beside that directory.
+	if up := filepath.Dir(dir); filepath.Base(dir) == "_" && filepath.Base(up) == ".husky" && d.holds(up) {
+		d.at[up] = false
+	}
+	return d.links(dir, false)
+}
+
+// readNames are the names in a directory, of the first entries.
+func readNames(dir string) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(maxRepositories)
+}
+
+// readPlain reads a regular file that is not large, through links.
+func readPlain(name string) (string, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	return readSmall(fd)
+}
+
+// readSmall reads a regular file that is not large, and closes it.
+func readSmall(fd int) (string, error) {
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > gitFileMost {
+		return "", errors.New("not a file of git's")
+	}
+	b := make([]byte, st.Size)
+	n, err := unix.Pread(fd, b, 0)
+	if err != nil {
+		return "", err
+	}
+	return string(b[:n]), nil
+}

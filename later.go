@@ -1,0 +1,213 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/fanotify"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/runslater"
+)
+
+// What a command writes in place is not held back, whatever it is. What runs later is told of
+// instead: new or changed files at the top of the folders, and in the directories there in which
+// programs look for their settings; repositories that came where git would obey them; and what
+// a watcher saw anywhere.
+
+// later is what an Execution has to do with that.
+type later struct {
+	dirs  []string        // folders that are written to
+	paths []string        // at which nothing was
+	known map[string]bool // work trees that were there
+	seen  []string        // by the watcher
+	since unix.Timespec
+}
+
+const (
+	maxLater = 1000 // entries that are looked at, and paths that the watcher saw
+	maxTold  = 5
+)
+
+// begin is called when the command was started.
+func (l *later) begin(x *Execution) {
+	if len(l.dirs)+len(l.paths) == 0 {
+		return
+	}
+	// The clock of files lags behind by as much as a tick.
+	l.since = unix.NsecToTimespec(x.began.Add(-20 * time.Millisecond).UnixNano())
+	go runslater.Load()
+}
+
+// saw takes what the watcher saw.
+func (l *later) saw(ev *fanotify.Event) {
+	if len(l.seen) < maxLater && slices.Contains(l.dirs, ev.Root) && !ev.Dir &&
+		(ev.Op == fanotify.Created || ev.Op == fanotify.Written || ev.Op == fanotify.Renamed || ev.Op == fanotify.Attributes) {
+		if path := filepath.Join(ev.Root, ev.Path); !slices.Contains(l.seen[max(0, len(l.seen)-16):], path) {
+			l.seen = append(l.seen, path)
+		}
+	}
+}
+
+// notice is one line about what runs later. Empty: nothing was found.
+func (l *later) notice() string {
+	if len(l.dirs)+len(l.paths) == 0 {
+		return ""
+	}
+	v := &hostView{slices.Concat(l.dirs, l.paths)}
+	c := runslater.Classifier{Roots: slices.Clone(l.dirs), Old: noView{}, New: v}
+	for _, path := range l.paths {
+		c.Roots = append(c.Roots, filepath.Dir(path))
+	}
+	reasons := map[string]string{}
+	take := func(path string) {
+		if reason := c.Reason(runslater.Change{Path: path, Kind: v.Kind(path), Content: true, Executable: true}); reason != "" {
+			reasons[path] = reason
+		}
+	}
+	left := maxLater
+	for _, dir := range l.dirs {
+		for _, name := range v.Names(dir) {
+			switch path := filepath.Join(dir, name); {
+			case !c.Plain(dir, name):
+				l.look(v, path, 0, &left, take)
+			case !l.known[path]:
+				l.look(v, filepath.Join(path, ".git"), 0, &left, take)
+			}
+		}
+	}
+	for _, path := range l.paths {
+		switch {
+		case filepath.Base(path) == ".git":
+			l.look(v, path, 0, &left, take)
+		case exists(path):
+			reasons[path] = "git obeys it"
+		}
+	}
+	for _, path := range l.seen {
+		take(path)
+	}
+	if len(reasons) == 0 {
+		return ""
+	}
+	list := make([]string, 0, len(reasons))
+	for path, reason := range reasons {
+		list = append(list, escape.Quote(path)+" ("+reason+")")
+	}
+	slices.Sort(list)
+	if more := len(list) - maxTold; more > 0 {
+		list = append(list[:maxTold], fmt.Sprintf("%d more", more))
+	}
+	return "written in place, and run later by itself: " + strings.Join(list, ", ")
+}
+
+// look takes what is new at or below a path.
+func (l *later) look(v *hostView, path string, depth int, left *int, take func(string)) {
+	if *left--; *left < 0 || depth > 4 {
+		return
+	}
+	st, ok := v.stat(path)
+	switch {
+	case !ok:
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		if st.Ctim.Sec > l.since.Sec || st.Ctim.Sec == l.since.Sec && st.Ctim.Nsec >= l.since.Nsec {
+			take(path)
+		}
+	case filepath.Base(path) == ".git" && l.known[filepath.Dir(path)]: // read-only
+	default:
+		for _, name := range v.Names(path) {
+			if name != "objects" {
+				l.look(v, filepath.Join(path, name), depth+1, left, take)
+			}
+		}
+	}
+}
+
+// noView has nothing in it: nobody knows what was there before.
+type noView struct{}
+
+func (noView) Kind(string) runslater.Kind { return runslater.Missing }
+func (noView) Read(string) (string, bool) { return "", false }
+func (noView) Target(string) string       { return "" }
+func (noView) Names(string) []string      { return nil }
+
+// A hostView is what is in some directories now. A command may still write to them.
+type hostView struct{ roots []string }
+
+// open opens what is at a path, and no link on the way.
+func (v *hostView) open(path string, flags uint64) (fd int, err error) {
+	if !slices.ContainsFunc(v.roots, func(root string) bool { return inside(path, root) }) {
+		return -1, unix.ENOENT
+	}
+	return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: flags | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+}
+
+func (v *hostView) stat(path string) (st unix.Stat_t, ok bool) {
+	fd, err := v.open(path, unix.O_PATH)
+	if err != nil {
+		return st, false
+	}
+	defer unix.Close(fd)
+	return st, unix.Fstat(fd, &st) == nil
+}
+
+// Kind is for runslater.View.
+func (v *hostView) Kind(path string) runslater.Kind {
+	st, ok := v.stat(path)
+	if !ok {
+		return runslater.Missing
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return runslater.File
+	case unix.S_IFDIR:
+		return runslater.Directory
+	case unix.S_IFLNK:
+		return runslater.Link
+	}
+	return runslater.Other
+}
+
+// Read is for runslater.View.
+func (v *hostView) Read(path string) (string, bool) {
+	fd, err := v.open(path, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return "", false
+	}
+	text, err := readSmall(fd)
+	return text, err == nil
+}
+
+// Target is for runslater.View.
+func (v *hostView) Target(path string) string {
+	fd, err := v.open(path, unix.O_PATH)
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd)
+	text := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", text)
+	if err != nil {
+		return ""
+	}
+	return string(text[:n])
+}
+
+// Names is for runslater.View.
+func (v *hostView) Names(path string) []string {
+	fd, err := v.open(path, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	names, _ := f.Readdirnames(maxRepositories)
+	return names
+}
