@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/runslater"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -43,6 +44,7 @@ type Execution struct {
 	explained []string // the roots
 
 	later          later
+	live           *runslater.Classifier // for RunsLater; nil: nobody has asked
 	watch          watch
 	stdout, stderr *capture // nil: passed through, or merged
 	stdin          [2]*os.File

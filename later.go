@@ -61,7 +61,10 @@ func (l *later) notice() string {
 	if len(l.dirs)+len(l.paths) == 0 {
 		return ""
 	}
-	v := &hostView{slices.Concat(l.dirs, l.paths)}
+	v := &hostView{}
+	for _, path := range slices.Concat(l.dirs, l.paths) {
+		v.roots = append(v.roots, hostRoot{path, []string{path}})
+	}
 	c := runslater.Classifier{Roots: slices.Clone(l.dirs), Old: noView{}, New: v}
 	for _, path := range l.paths {
 		c.Roots = append(c.Roots, filepath.Dir(path))
@@ -139,14 +142,30 @@ func (noView) Target(string) string       { return "" }
 func (noView) Names(string) []string      { return nil }
 
 // A hostView is what is in some directories now. A command may still write to them.
-type hostView struct{ roots []string }
+type hostView struct{ roots []hostRoot }
+
+// A hostRoot is found in the first of some directories that has something.
+type hostRoot struct {
+	path string
+	dirs []string
+}
 
 // open opens what is at a path, and no link on the way.
 func (v *hostView) open(path string, flags uint64) (fd int, err error) {
-	if !slices.ContainsFunc(v.roots, func(root string) bool { return inside(path, root) }) {
-		return -1, unix.ENOENT
+	err = unix.ENOENT
+	how := unix.OpenHow{Flags: flags | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	for _, root := range v.roots {
+		rel, ok := strings.CutPrefix(path, root.path)
+		if !ok || !inside(path, root.path) {
+			continue
+		}
+		for _, dir := range root.dirs {
+			if fd, err = unix.Openat2(unix.AT_FDCWD, dir+rel, &how); err == nil {
+				return fd, nil
+			}
+		}
 	}
-	return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: flags | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	return -1, err
 }
 
 func (v *hostView) stat(path string) (st unix.Stat_t, ok bool) {
@@ -210,4 +229,32 @@ func (v *hostView) Names(path string) []string {
 	defer f.Close()
 	names, _ := f.Readdirnames(maxRepositories)
 	return names
+}
+
+// RunsLater says in a few words why what an event of Events is about would be run later, or
+// obeyed, without anybody asking for it: as overlay.Change.Runs, but by
+// what is there now. Empty: it would not. It is for the goroutine that iterates.
+func (x *Execution) RunsLater(ev fanotify.Event) string {
+	if ev.Dir || ev.Op == fanotify.Removed {
+		return ""
+	}
+	if x.live == nil {
+		old, now := &hostView{}, &hostView{}
+		x.live = &runslater.Classifier{Old: old, New: now}
+		for _, p := range x.Places() {
+			x.live.Roots = append(x.live.Roots, p.Project)
+			if p.Dir == p.Project {
+				now.roots = append(now.roots, hostRoot{p.Project, []string{p.Project}})
+				continue
+			}
+			old.roots = append(old.roots, hostRoot{p.Project, []string{p.Project}})
+			now.roots = append(now.roots, hostRoot{p.Project, []string{p.Dir, p.Project}})
+		}
+	}
+	if x.live.Plain(ev.Root, ev.Path) {
+		return ""
+	}
+	path := filepath.Join(ev.Root, ev.Path)
+	mode := ev.Op == fanotify.Attributes
+	return x.live.Reason(runslater.Change{Path: path, Kind: x.live.New.Kind(path), Content: !mode, Executable: mode})
 }

@@ -148,6 +148,7 @@ func registryChanges(s *overlay.Session, changes []overlay.Change) (list []proje
 	add := func(c overlay.Change) {
 		list = append(list, project.Change{
 			Kind: project.Kind(c.Kind), Root: c.Root, Path: c.Path, Mode: c.Mode, OldMode: c.OldMode, Size: c.Size, OldSize: c.OldSize,
+			Runs: c.Runs,
 		})
 	}
 	for _, c := range changes {

@@ -847,6 +847,13 @@ func (*Execution) Places() (r0 []Place) {
 	return
 }
 
+// RunsLater says in a few words why what an event of Events is about would be run later, or
+// obeyed, without anybody asking for it: as overlay.Change.Runs, but by
+// what is there now. Empty: it would not. It is for the goroutine that iterates.
+func (*Execution) RunsLater(ev fanotify.Event) (r0 string) {
+	return
+}
+
 // Session is the session that the command writes to: with Hold the caller's, to be closed
 // by it; else it must not be closed. Nil: there is no overlay.
 func (*Execution) Session() (r0 *overlay.Session) {

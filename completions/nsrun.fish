@@ -330,7 +330,7 @@ function __nsrun_flags -a verb
 			'--discard	discard the changes afterwards' \
 			'--engine	keep the changes apart by overlay|tmpfs|copy (default: what suits the file systems)' \
 			'--env	set K=V, or pass K on (repeatable)' \
-			'--explain	print what would be done, do nothing' \
+			'--explain	print what would be done, do nothing; --explain=policy: as nsrun policy does' \
 			'--keep	keep the changes as a session, without asking' \
 			'--learn-net	let the command reach everything (by the broker, not this host\'s own 127.0.0.1), which has to be approved, and print the rules that would do' \
 			'--net	network: none|host; host is the host\'s own, and has to be approved every time' \
@@ -361,7 +361,7 @@ function __nsrun_flags -a verb
 			'--discard	discard the changes afterwards' \
 			'--engine	keep the changes apart by overlay|tmpfs|copy (default: what suits the file systems)' \
 			'--env	set K=V, or pass K on (repeatable)' \
-			'--explain	print what would be done, do nothing' \
+			'--explain	print what would be done, do nothing; --explain=policy: as nsrun policy does' \
 			'--json	print JSON' \
 			'--keep	keep the changes as a session, without asking' \
 			'--learn-net	let the command reach everything (by the broker, not this host\'s own 127.0.0.1), which has to be approved, and print the rules that would do' \

@@ -58,7 +58,7 @@ func (j *journal) changes(roots []Root) (list []Change) {
 		if n.New.Ino == 0 && now.mode == 0 { // it was deleted, or its place was taken later
 			now = old
 		}
-		c := Change{Kind: n.Kind, Root: roots[n.Root].Path, Path: string(n.Path), Mode: now.fileMode(), Below: n.Below}
+		c := Change{Kind: n.Kind, Root: roots[n.Root].Path, Path: string(n.Path), Mode: now.fileMode(), Below: n.Below, Runs: n.Runs}
 		if now.isReg() {
 			c.Size = now.size
 		}

@@ -56,6 +56,9 @@ type jnode struct {
 
 	// Staged is the digest of what is staged in the new object, if it is an index of git.
 	Staged string `json:"g,omitempty"`
+
+	// Runs is Change.Runs.
+	Runs string `json:"e,omitempty"`
 }
 
 // An ident tells one object from another, and from what it was before somebody wrote

@@ -88,7 +88,7 @@ func (c *commit) plan() error {
 			c.note(jnode{Root: n.root, Path: rawText(n.Path)}, n)
 			continue
 		}
-		j := jnode{Kind: n.Kind, Root: n.root, Path: rawText(n.Path)}
+		j := jnode{Kind: n.Kind, Root: n.root, Path: rawText(n.Path), Runs: n.Runs}
 		if n.hasLow {
 			j.Old = identify(n.low)
 		}
@@ -134,7 +134,7 @@ func (c *commit) plan() error {
 			for i+1 < len(c.nodes) && c.nodes[i+1].root == n.root && under(c.nodes[i+1].Path, n.Path) {
 				i++
 				in := c.nodes[i]
-				j := jnode{Kind: in.Kind, Root: in.root, Path: rawText(in.Path)}
+				j := jnode{Kind: in.Kind, Root: in.root, Path: rawText(in.Path), Runs: in.Runs}
 				if !in.up.isDir() {
 					j.Upper = in.up.ctime
 				}

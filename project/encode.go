@@ -108,6 +108,7 @@ type changeRecord struct {
 	OldSize int64  `json:"old_size,omitempty"`
 	Before  text   `json:"before,omitempty"` // a name in the execution's directory
 	Dropped bool   `json:"dropped,omitempty"`
+	Runs    text   `json:"runs,omitempty"`
 }
 
 type executionRecord struct {

@@ -88,6 +88,9 @@ type Change struct {
 	// Dropped tells that it was thrown away later, see Registry.Dropped. Record does not
 	// read it.
 	Dropped bool
+
+	// Runs says why it would run later, see overlay.Change. Empty: it would not.
+	Runs string
 }
 
 // Name is the absolute path of what changed.
@@ -191,7 +194,7 @@ func (rec *executionRecord) execution(temp string) Execution {
 		More: rec.More,
 	}
 	for _, c := range rec.Changes {
-		ch := Change{Kind: c.Kind, Root: e.Roots[c.Root], Path: string(c.Path), Mode: unbits(c.Mode), OldMode: unbits(c.OldMode), Size: c.Size, OldSize: c.OldSize, Dropped: c.Dropped}
+		ch := Change{Kind: c.Kind, Root: e.Roots[c.Root], Path: string(c.Path), Mode: unbits(c.Mode), OldMode: unbits(c.OldMode), Size: c.Size, OldSize: c.OldSize, Dropped: c.Dropped, Runs: string(c.Runs)}
 		if c.Before != "" {
 			ch.Before = filepath.Join(temp, rec.ID, string(c.Before))
 		}

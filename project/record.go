@@ -423,7 +423,7 @@ func (w *recorder) list() {
 		if it.listed {
 			w.rec.Changes = append(w.rec.Changes, changeRecord{
 				Kind: it.Kind, Root: it.root, Path: text(it.Path), Mode: bits(it.Mode), OldMode: bits(it.OldMode),
-				Size: it.Size, OldSize: it.OldSize, Before: text(it.before),
+				Size: it.Size, OldSize: it.OldSize, Before: text(it.before), Runs: text(it.Runs),
 			})
 		}
 	}

@@ -71,6 +71,9 @@ type Change struct {
 	// Dropped tells that it was thrown away later, see Registry.Dropped. Record does not
 	// read it.
 	Dropped bool
+
+	// Runs says why it would run later, see overlay.Change. Empty: it would not.
+	Runs string
 }
 
 // Cleaned is how much Clean removed.

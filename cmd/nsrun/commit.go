@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os/signal"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -90,6 +91,7 @@ func commit(args []string) int {
 	bar := newBar("committing", o.quiet)
 	o.Progress = bar.progress()
 	ctx, stop := interruptible()
+	before, _ := s.Committed()
 	err = s.CommitWith(ctx, o.CommitOptions)
 	stop()
 	bar.end()
@@ -97,6 +99,9 @@ func commit(args []string) int {
 		return failDecision("commit", err, s)
 	}
 	registerCommit(s)
+	if !o.quiet {
+		sayCommittedLater(s, before)
+	}
 	if !o.quiet {
 		switch s.State() {
 		case overlay.Committed:
@@ -108,6 +113,23 @@ func commit(args []string) int {
 	sayHeld(s, s.Held())
 	tidy()
 	return 0
+}
+
+// sayCommittedLater tells which of the session's changes are in the project now, and were not
+// before, that would run later.
+func sayCommittedLater(s *overlay.Session, before []overlay.Change) {
+	done, _ := s.Committed()
+	for _, c := range done {
+		same := func(b overlay.Change) bool { return b.Root == c.Root && b.Path == c.Path }
+		if c.Runs == "" || slices.ContainsFunc(before, same) {
+			continue
+		}
+		name := quote(c.Path)
+		if len(s.Roots()) > 1 {
+			name = quote(c.Root) + ": " + name
+		}
+		say("committed, and runs later: %s (%s)", name, c.Runs)
+	}
 }
 
 func allowExecFlag(fs *flag.FlagSet, to *bool) {

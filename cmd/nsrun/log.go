@@ -31,9 +31,8 @@ those that changed what is at and below it.
 With -p what the execution changed in files: from what they were before it to
 what its session holds, as long as that is kept, else to what they are now. That
 is said on standard error. Of what is no text it shows the sizes (nsrun diff --patch
-has all of it). On a terminal $NSRUN_PAGER, $PAGER or less shows it. Of what is no text it shows the sizes; nsrun diff --patch
-has all of it, for git apply. Executions stay in the log for 90 days, versions of
-files for seven.
+has all of it, for git apply). On a terminal $NSRUN_PAGER, $PAGER or less shows
+it. Executions stay in the log for 90 days, versions of files for seven.
 The keys of JSON are listed in docs/json.md of the source tree.`
 
 type logOptions struct {
@@ -87,7 +86,8 @@ type loggedChange struct {
 	Size   int64        `json:"size"`
 	Before string       `json:"before"` // where the version before is kept; empty: nowhere
 
-	Dropped bool `json:"dropped"` // it was taken out of the session
+	Dropped bool   `json:"dropped"`        // it was taken out of the session
+	Runs    string `json:"runs,omitempty"` // why it would run later
 }
 
 func reportExecution(e project.Execution) executionReport {
@@ -97,7 +97,7 @@ func reportExecution(e project.Execution) executionReport {
 		Changes: []loggedChange{}, More: e.More, rec: e,
 	}
 	for _, c := range e.Changes {
-		r.Changes = append(r.Changes, loggedChange{c.Kind, c.Root, c.Path, octal(c.Mode), c.Size, c.Before, c.Dropped})
+		r.Changes = append(r.Changes, loggedChange{c.Kind, c.Root, c.Path, octal(c.Mode), c.Size, c.Before, c.Dropped, c.Runs})
 	}
 	return r
 }
@@ -260,9 +260,24 @@ func printLog(out io.Writer, list []executionReport) error {
 	for i := range list {
 		e := &list[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", shortExecution(e.ID), e.Began.Local().Format("2006-01-02 15:04:05"), e.exit(),
-			cmp.Or(quoteWord(e.State), "-"), plural(len(e.Changes)+e.More, "change"), quoteCommand(e.Command))
+			cmp.Or(quoteWord(e.State), "-"), e.count(), quoteCommand(e.Command))
 	}
 	return w.Flush()
+}
+
+// count is how many changes there were, and how many of them run later.
+func (e *executionReport) count() string {
+	text := plural(len(e.Changes)+e.More, "change")
+	n := 0
+	for _, c := range e.Changes {
+		if c.Runs != "" {
+			n++
+		}
+	}
+	if n > 0 {
+		text += fmt.Sprintf(" (%d run later)", n)
+	}
+	return text
 }
 
 // quoteWord is quote, but that nothing stays nothing.
@@ -315,11 +330,18 @@ func (e *executionReport) print(out io.Writer) {
 		if len(e.Roots) > 1 {
 			name = filepath.Join(c.Root, c.Path)
 		}
-		dropped := ""
-		if c.Dropped {
-			dropped = " (dropped)"
+		var about []string
+		if c.Runs != "" {
+			about = append(about, "runs later: "+quote(c.Runs))
 		}
-		fmt.Fprintf(out, "%c %s%s\n", c.Kind.Letter(), quote(name), dropped)
+		if c.Dropped {
+			about = append(about, "dropped")
+		}
+		more := ""
+		if about != nil {
+			more = " (" + strings.Join(about, ", ") + ")"
+		}
+		fmt.Fprintf(out, "%c %s%s\n", c.Kind.Letter(), quote(name), more)
 	}
 	if e.More > 0 {
 		fmt.Fprintf(out, "and %s more\n", plural(e.More, "change"))

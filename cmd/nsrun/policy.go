@@ -20,7 +20,7 @@ const policyHelp = `It takes the flags of nsrun run, and runs nothing: what a co
 it could write and what becomes of that, what is hidden from it, what it could
 reach, and which variables it would not have. Without COMMAND it is about any.
 The keys of JSON are listed in docs/json.md of the source tree. The system calls
-are printed by nsrun run --explain.`
+are printed by nsrun run --explain; nsrun run --explain=policy is the same as this.`
 
 func policyFlags(fs *flag.FlagSet, o *runOptions, asJSON *bool) {
 	runFlags(fs, o)
@@ -49,6 +49,11 @@ func policy(args []string) int {
 	}
 	r := &runner{o: o, registry: project.Open(project.Options{})}
 	defer r.close()
+	return r.policy(any, asJSON)
+}
+
+// policy prints what the command, or any, would see.
+func (r *runner) policy(any, asJSON bool) int {
 	var v nsrunlib.View
 	c, q, err := r.request()
 	if err == nil {
@@ -60,7 +65,7 @@ func policy(args []string) int {
 	if any {
 		v.Command = nil
 	}
-	p := policyReport{View: v, TimeoutMS: v.Timeout.Milliseconds(), After: o.after()}
+	p := policyReport{View: v, TimeoutMS: v.Timeout.Milliseconds(), After: r.o.after()}
 	if len(v.Apart) == 0 {
 		p.After = ""
 	}

@@ -48,6 +48,7 @@ type runOptions struct {
 	timeout               time.Duration
 	report                string
 	explain, quiet, watch bool
+	explainPolicy         bool
 	command               []string
 }
 
@@ -81,6 +82,24 @@ type listFlag []string
 func (f *listFlag) String() string     { return "" }
 func (f *listFlag) Set(s string) error { *f = append(*f, s); return nil }
 
+// explainFlag is --explain, which can have a value.
+type explainFlag struct{ o *runOptions }
+
+func (f explainFlag) IsBoolFlag() bool { return true }
+func (f explainFlag) String() string   { return "" }
+func (f explainFlag) Set(s string) error {
+	if s == "policy" {
+		f.o.explain, f.o.explainPolicy = false, true
+		return nil
+	}
+	v, err := strconv.ParseBool(s)
+	if err != nil {
+		return errors.New("only policy")
+	}
+	f.o.explain, f.o.explainPolicy = v, false
+	return nil
+}
+
 func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.StringVar(&o.dir, "C", "", "working `directory`")
 	fs.StringVar(&o.dir, "dir", "", "working `directory`")
@@ -108,7 +127,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass nothing of the environment but PATH and HOME")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")
 	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
-	fs.BoolVar(&o.explain, "explain", false, "print what would be done, do nothing")
+	fs.Var(explainFlag{o}, "explain", "print what would be done, do nothing; --explain=policy: as nsrun policy does")
 	fs.BoolVar(&o.watch, "watch", false, "say what the command changes while it does")
 	fs.BoolVar(&o.quiet, "q", false, "do not say what changed, nor what was denied")
 }
@@ -243,6 +262,9 @@ func run(args []string) int {
 		r.state = overlay.Kept.String()
 	}
 	defer r.close()
+	if o.explainPolicy {
+		return r.policy(false, false)
+	}
 	if o.explain {
 		c, q, err := r.request()
 		if err == nil {

@@ -120,9 +120,10 @@ type sessionReport struct {
 	Created time.Time     `json:"created"`
 	Command []string      `json:"command"`
 	Roots   []string      `json:"roots"`
-	Busy    bool          `json:"busy"` // a command runs in it, or somebody decides about it
-	Size    *int64        `json:"size"` // bytes on disk; null: not measured
-	On      string        `json:"on"`   // the session that it was begun on; empty: none
+	Busy    bool          `json:"busy"`       // a command runs in it, or somebody decides about it
+	Size    *int64        `json:"size"`       // bytes on disk; null: not measured
+	On      string        `json:"on"`         // the session that it was begun on; empty: none
+	Later   *int          `json:"runs_later"` // how many of its changes would run later; null: not counted
 
 	interrupted bool
 }
@@ -148,6 +149,9 @@ func (r sessionReport) state() string {
 	case r.interrupted:
 		return "interrupted"
 	}
+	if r.Later != nil && *r.Later > 0 {
+		return fmt.Sprintf("%s, %d run later", r.State, *r.Later)
+	}
 	return r.State.String()
 }
 
@@ -163,7 +167,8 @@ const lsHelp = `The sessions of the project that one is in, or with --all of all
 each, the newest first: id, state, age, size on disk, project, command.
 Sizes that take long to measure are - without --size. The states are running,
 kept, committed, discarded, and interrupted for one in which something was begun
-that could be neither finished nor taken back: nsrun doctor tells why.
+that could be neither finished nor taken back: nsrun doctor tells why. How many
+of its changes would run later (hooks, settings of editors) stands beside kept.
 JSON has the sessions of all projects, the oldest first. Its keys are listed in
 docs/json.md of the source tree.`
 
@@ -238,7 +243,7 @@ func ls(args []string) int {
 	return status
 }
 
-// measure fills in the sizes, those of the newest sessions, the last ones, first: all of them,
+// measure fills in the sizes and what runs later, those of the newest sessions, the last ones, first: all of them,
 // or what can be had at once.
 func measure(infos []overlay.Info, list []sessionReport, all bool) {
 	ctx := context.Background()
@@ -251,10 +256,38 @@ func measure(infos []overlay.Info, list []sessionReport, all bool) {
 		if n, err := infos[i].Usage(ctx); err == nil {
 			list[i].Size = &n
 		}
+		if n, ok := runLater(ctx, infos[i]); ok {
+			list[i].Later = &n
+		}
 		if ctx.Err() != nil {
 			return
 		}
 	}
+}
+
+// runLater counts the changes of a session that would run later; ok is false where nobody
+// can say, or not in time.
+func runLater(ctx context.Context, in overlay.Info) (n int, ok bool) {
+	switch {
+	case in.Busy, in.Interrupted:
+		return 0, false
+	case in.State != overlay.Kept:
+		return 0, true
+	}
+	s, err := overlay.OpenReadOnly("", in.ID)
+	if err != nil {
+		return 0, false
+	}
+	defer s.Close()
+	for c, err := range s.Changes() {
+		if err != nil || ctx.Err() != nil {
+			return 0, false
+		}
+		if c.Runs != "" {
+			n++
+		}
+	}
+	return n, true
 }
 
 // age is how long ago t was, roughly.

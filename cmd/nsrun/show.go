@@ -86,6 +86,13 @@ func show(args []string) int {
 	if n, err := in.Usage(context.Background()); err == nil {
 		r.Size = &n
 	}
+	later := 0
+	for _, c := range changes {
+		if c.Runs != "" && s.State() == overlay.Kept {
+			later++
+		}
+	}
+	r.Later = &later
 	if asJSON {
 		return max(status, printJSON(shownSession{r, changeReports(changes), renameReports(moved)}))
 	}

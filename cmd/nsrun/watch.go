@@ -111,7 +111,11 @@ func (r *runner) watch(events iter.Seq2[fanotify.Event, error]) {
 		}
 		var line strings.Builder
 		_ = printEvent(&line, &ev, false, several)
-		say("%s", strings.TrimSuffix(line.String(), "\n"))
+		text := strings.TrimSuffix(line.String(), "\n")
+		if reason := r.execution.RunsLater(ev); reason != "" {
+			text += " (runs later: " + reason + ")"
+		}
+		say("%s", text)
 	}
 }
 
