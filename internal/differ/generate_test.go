@@ -9,12 +9,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // The generated lines depend on the seed and on their number alone.
 const (
 	defaultSeed  = 1
-	defaultCount = 250
+	defaultCount = 40
+	longCount    = 250 // with NSRUN_LONG
 )
 
 func number(t *testing.T, name string, def int) int {
@@ -30,7 +33,11 @@ func number(t *testing.T, name string, def int) int {
 }
 
 func generated(t *testing.T) []line {
-	seed, count := number(t, "NSRUN_DIFFER_SEED", defaultSeed), number(t, "NSRUN_DIFFER_COUNT", defaultCount)
+	count := defaultCount
+	if testenv.Long() {
+		count = longCount
+	}
+	seed, count := number(t, "NSRUN_DIFFER_SEED", defaultSeed), number(t, "NSRUN_DIFFER_COUNT", count)
 	t.Logf("%d lines with NSRUN_DIFFER_SEED=%d", count, seed)
 	lines := make([]line, count)
 	for i := range lines {

@@ -82,7 +82,7 @@ func programs(dir string) error {
 		{"-ldflags=-s -w -E nsrun_early", "-o", filepath.Join(dir, "ours/bwrap"), "github.com/nsrun/nsrun/cmd/nsrun"},
 		{"-o", filepath.Join(dir, "probe"), "github.com/nsrun/nsrun/internal/differ/probe"},
 	} {
-		c := exec.Command("go", append([]string{"build", "-trimpath"}, b...)...)
+		c := exec.Command("go", append([]string{"build"}, b...)...)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := c.CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w\n%s", c.Args, err, out)
