@@ -135,7 +135,11 @@ func TestPatchAppliesRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	for i := range 12 {
+	rounds := 4
+	if testenv.Long() {
+		rounds = 40
+	}
+	for i := range rounds {
 		script := fmt.Sprintf("echo %d > stamp\n%s", i, randomChanges(r)) // one change at least
 		patch, lacks := w.session(t, script)
 		want, got := gitView(t, w.path("p")), gitView(t, w.path("copy"))
@@ -267,7 +271,10 @@ func TestPatchLacks(t *testing.T) {
 		{"many", ``, `for i in 1 2 3 4 5 6 7 8 9 10 11; do mkfifo $i; done; echo 1 > f`, "11 named pipes\n", `f: file false "1\n"`},
 		{"hostile name", ``, `mkfifo "$(printf 'a\033[31m\nb')"; echo 1 > f`, `named pipe: "a\x1b[31m\nb"` + "\n", `f: file false "1\n"`},
 	}
-	for _, tt := range tests {
+	for i, tt := range tests {
+		if !testenv.Turn(i) {
+			continue
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			w.bin = bin
@@ -363,7 +370,7 @@ func TestDiffSwapped(t *testing.T) {
 	}
 	testenv.Swap(t, pairs...)
 	flags := []string{"--patch", "--stat", "--color=never"}
-	raceRuns(t, 150, func(i int) string {
+	raceRuns(t, 30, func(i int) string {
 		stdout, stderr, err := w.command(t, "p", "", nsrun, "diff", flags[i%len(flags)])
 		if strings.Contains(stdout+stderr, "secret") {
 			t.Fatalf("%s shows it:\n%s%s", flags[i%len(flags)], stdout, stderr)

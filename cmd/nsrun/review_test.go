@@ -182,6 +182,7 @@ func changed(t *testing.T, script string, tree ...string) (bin, dir string, env 
 // reviewing begins a review of what the script changed.
 func reviewing(t *testing.T, script string, tree ...string) *reviewed {
 	t.Helper()
+	testenv.Once(t)
 	testenv.Leaks(t, reap)
 	bin, dir, env := changed(t, script, tree...)
 	return reviewIn(t, bin, dir, env)

@@ -64,8 +64,11 @@ func TestScript(t *testing.T) {
 		Setup:               func(e *testscript.Env) error { return setup(e, bin) },
 		Cmds:                scriptCommands,
 		Condition: func(cond string) (bool, error) {
-			if cond == "root" {
+			switch cond {
+			case "root":
 				return testenv.Root(), nil
+			case "again": // what does not depend on the user was run as root before
+				return testenv.Again(), nil
 			}
 			if name, ok := strings.CutPrefix(cond, "have:"); ok {
 				return have(name)

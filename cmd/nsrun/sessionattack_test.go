@@ -147,6 +147,7 @@ func TestAttack31Names(t *testing.T) {
 // TestAttack32Flood: a deletion cannot be hidden behind very many other changes: where
 // changes are listed it is there, before what was added.
 func TestAttack32Flood(t *testing.T) {
+	testenv.Once(t)
 	testenv.Leaks(t, reap)
 	d := newDesk(t, "zz/important: 1", "zz/dir/a: 1", "zz/dir/b: 1", "keep: 1")
 	out := d.must("run", "--keep", "--", "sh", "-c", `mkdir flood; cd flood; seq 1000 | xargs touch; cd ..; rm zz/important; rm -r zz/dir`)

@@ -23,9 +23,12 @@ import (
 // nsrun starts.
 
 // raceRuns runs commands until each of the wanted outcomes was seen, and at least so
-// many. outcome says what came of a run.
+// many, with NSRUN_LONG five times as many. outcome says what came of a run.
 func raceRuns(t *testing.T, runs int, outcome func(i int) string, want ...string) {
 	t.Helper()
+	if testenv.Long() {
+		runs *= 5
+	}
 	end := time.Now().Add(testenv.RaceTime)
 	seen := make(map[string]int)
 	missing := func() bool {
@@ -61,7 +64,7 @@ func TestSwappedDestination(t *testing.T) {
 		pairs = append(pairs, testenv.Pair{A: filepath.Join(d, "target"), B: filepath.Join(d, "other")})
 	}
 	testenv.Swap(t, pairs...)
-	raceRuns(t, 200, func(i int) string {
+	raceRuns(t, 105, func(i int) string {
 		p := pairs[i%len(pairs)]
 		ops := creators(src, fmt.Sprint(p.A, "/new", i))
 		if i%2 == 1 {
@@ -149,9 +152,9 @@ func TestSwappedDescriptor(t *testing.T) {
 			return "else"
 		}
 	}
-	raceRuns(t, 150, bind, "inside", "it was a link")
+	raceRuns(t, 30, bind, "inside", "it was a link")
 	// Control: by its path.
-	raceRuns(t, 20, func(int) string {
+	raceRuns(t, 4, func(int) string {
 		if !isDir(p.A) {
 			return "it was a link"
 		}
@@ -173,7 +176,7 @@ func TestSwappedRule(t *testing.T) {
 	relink(t, "../home", p.B)
 	testenv.Unchanged(t, filepath.Join(home, ".ssh"))
 	testenv.Swap(t, p)
-	raceRuns(t, 200, func(i int) string {
+	raceRuns(t, 40, func(i int) string {
 		rule := []string{"--ro", "--rw"}[i%2]
 		c := command("run", "--direct", "-q", rule, out, "sh", "-c", "cat "+out+"/.ssh/id "+home+"/.ssh/id "+out+"/notes "+home+"/notes 2>&-; rm -f "+out+"/.ssh/id "+home+"/.ssh/id 2>&-; ls -A "+out+"/.local/state/nsrun "+home+"/.local/state/nsrun 2>&- | grep sessions; true")
 		c.Dir = filepath.Join(dir, "p")
@@ -212,7 +215,7 @@ func TestSwappedDevice(t *testing.T) {
 		args = append(args, "--dev-bind", "/dev/"+name, "/dev/"+name)
 	}
 	// One outer sandbox has the mounts; somebody outside of it exchanges the names.
-	script := `echo ready; read x; for i in $(seq 75); do
+	script := `echo ready; read x; for i in $(seq 20); do
 for how in "--bind / / --dev /dev --unshare-all" "run --direct"; do
 nsrun $how sh -c 'echo overwritten > /dev/null; [ -c /dev/null ] && echo device || echo none' 2>&1 || echo refused; done; done`
 	c := exec.Command(filepath.Join(bin, "bwrap"), append(args, "sh", "-c", script)...)
@@ -270,7 +273,7 @@ func TestSwappedState(t *testing.T) {
 		return runs(t, bin, "nsrun", c)
 	}
 	testenv.Swap(t, p)
-	raceRuns(t, 100, func(i int) string {
+	raceRuns(t, 20, func(i int) string {
 		switch got := run(); {
 		case got.status == 0 && (got.out == "" || strings.HasPrefix(got.out, "nsrun: registry: ")): // refused by that alone
 			return "kept"

@@ -60,6 +60,7 @@ func (s *session) has(name string) bool {
 // TestAsk: what is to become of the changes is asked at a terminal; only a clear
 // answer does anything.
 func TestAsk(t *testing.T) {
+	testenv.Once(t)
 	for _, c := range []struct {
 		answer, says string
 		committed    bool
@@ -94,7 +95,11 @@ func TestDuration(t *testing.T) {
 	s := atTerminal(t, "run", "--report", "../report.json", "--", "touch", "new")
 	s.Await("[c/d/K] ")
 	asked := time.Since(started)
-	time.Sleep(asked + 200*time.Millisecond) // what is thought takes longer than all before it
+	for time.Since(started) <= 2*asked { // to think takes longer than all before it
+		n := strings.Count(s.Screen(), "[c/d/K] ")
+		s.Type("?\n")
+		testenv.Eventually(t, "the next question", func() bool { return strings.Count(s.Screen(), "[c/d/K] ") > n })
+	}
 	s.Type("d\n")
 	s.ends(t, 0)
 	b, err := os.ReadFile(filepath.Join(s.project, "../report.json"))
@@ -109,6 +114,7 @@ func TestDuration(t *testing.T) {
 
 // TestAskMore: before the decision the diff can be seen, and the changes reviewed.
 func TestAskMore(t *testing.T) {
+	testenv.Once(t)
 	s := atTerminal(t, "run", "--", "sh", "-c", "echo more >new; mv old older")
 	s.Await("nsrun: R old → older\r\nnsrun: A new\r\n")
 	s.Await("[c/d/K] ")
@@ -269,6 +275,7 @@ func TestStopByCommand(t *testing.T) {
 // TestStoppedTimeout: the time of a command that has stopped nsrun is kept by PID 1, also
 // for a process that has left the group.
 func TestStoppedTimeout(t *testing.T) {
+	testenv.Once(t)
 	term, sh := jobControl(t)
 	term.Type("nsrun run --timeout 1s -- sh -c 'setsid sleep 1000 & kill -STOP 0'; echo status $?.\n")
 	term.Await("Stopped")

@@ -49,11 +49,14 @@ const Home = "/mnt"
 type Execute func(t testing.TB, table *netpolicy.Table, resolver *netpolicy.Resolver, env []string, argv ...string) string
 
 // Programs has real programs reach a server that is allowed, by name and by address, and one that is not.
-// Without a sandbox they reach that, too.
-func Programs(t *testing.T, run Execute) {
+// Without a sandbox they reach that, too. Those are run whose turn it is; without such a function, all.
+func Programs(t *testing.T, turn func(i int) bool, run Execute) {
 	t.Helper()
 	needWorld(t)
-	for _, p := range programs {
+	for i, p := range programs {
+		if turn != nil && !turn(i) {
+			continue
+		}
 		t.Run(strings.ReplaceAll(p.name, " ", "_"), func(t *testing.T) { p.run(t, run) })
 	}
 }

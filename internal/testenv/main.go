@@ -268,6 +268,29 @@ func NeedLong(t testing.TB) {
 	}
 }
 
+// Once skips a test in root's second run, as an ordinary user: what it shows does not depend on
+// who runs it. With NSRUN_LONG it runs twice.
+func Once(t testing.TB) {
+	t.Helper()
+	if Again() {
+		t.Skip("does not depend on the user, and was run as root before")
+	}
+}
+
+// Again reports whether this is root's second run, in which what does not depend on who runs it
+// may be left out; with NSRUN_LONG nothing is.
+func Again() bool { return os.Getenv(asUserEnv) != "" && !Long() }
+
+// Turn reports whether the i-th case of a table is to be run: of two cases next to each other one
+// is root's, and the other one that of root's second run, so that both together run each once.
+// With NSRUN_LONG, and where there is but one run because it is a user's, all are.
+func Turn(i int) bool {
+	if Long() || !Root() && os.Getenv(asUserEnv) == "" {
+		return true
+	}
+	return (i%2 == 0) == Root()
+}
+
 // NeedCheckout skips a test that reads files of other directories. The ordinary
 // user's second run has a copy of the package alone.
 func NeedCheckout(t testing.TB) {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // Attacks on servers that no rule allows, each of which helpers do as well as they can.
@@ -149,7 +151,7 @@ func TestSwapDescriptor(t *testing.T) {
 		name, patience string
 		landlock       bool
 		want           string
-	}{{"control", "20s", false, "true"}, {"landlock", "2s", true, "false"}} {
+	}{{"control", "20s", false, "true"}, {"landlock", map[bool]string{false: "500ms", true: "5s"}[testenv.Long()], true, "false"}} {
 		t.Run(c.name, func(t *testing.T) {
 			allowed, _ := counter(t)
 			denied, _ := counter(t)
@@ -167,7 +169,7 @@ func TestSwapDescriptor(t *testing.T) {
 func TestStopped(t *testing.T) {
 	c := helper(t, "plenty")
 	attach(t, c, allow())
-	stop := exec.Command("/bin/sh", "-c", "for i in $(seq 300); do kill -STOP $PPID; kill -CONT $PPID; sleep 0.005; done")
+	stop := exec.Command("/bin/sh", "-c", "for i in $(seq 100); do kill -STOP $PPID; kill -CONT $PPID; sleep 0.005; done")
 	if err := stop.Start(); err != nil {
 		t.Fatal(err)
 	}

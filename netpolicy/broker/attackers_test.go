@@ -236,7 +236,7 @@ func helpUnblock([]string) int {
 		fmt.Println("hangs")
 		os.Exit(0)
 	})
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
 		fd := quick()
 		next.Store(int32(fd))
 		for t, n := time.Now(), rand.N(60*time.Microsecond); time.Since(t) < n; {
@@ -271,7 +271,7 @@ func helpAbort([]string) int {
 // helpPlenty makes sockets for two seconds.
 func helpPlenty([]string) int {
 	none := 0
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(700 * time.Millisecond); time.Now().Before(end); {
 		if fd := tcp("127.0.0.1:1"); fd <= 2 {
 			none++
 		} else {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/nettest"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/netpolicy/broker"
@@ -147,7 +148,7 @@ false
 
 // TestRealPrograms has programs reach servers by rules about names.
 func TestRealPrograms(t *testing.T) {
-	nettest.Programs(t, func(t testing.TB, table *netpolicy.Table, resolver *netpolicy.Resolver, env []string, argv ...string) string {
+	nettest.Programs(t, testenv.Turn, func(t testing.TB, table *netpolicy.Table, resolver *netpolicy.Resolver, env []string, argv ...string) string {
 		c := command(argv[0], argv[1:]...)
 		c.Mounts = append(c.Mounts, resolvConf(t)...)
 		c.Env = env

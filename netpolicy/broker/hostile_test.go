@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // A caller's other thread can have its socket wait while the Broker connects it. That costs nobody but the
@@ -21,7 +23,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	c := helper(t, "flip", at.String())
 	b := attach(t, c, allow("tcp:"+at.String()))
 	startBefore(t, c)
-	for range 200 {
+	for range rounds(200) {
 		began := time.Now()
 		runtime.GC() // stops all threads
 		if d := time.Since(began); d > 10*time.Second {
@@ -51,6 +53,14 @@ func TestErrorQueue(t *testing.T) {
 // waits is how long helpErrQueue's connect waits.
 const waits = time.Second
 
+// rounds is n with NSRUN_LONG, and usually a tenth of it.
+func rounds(n int64) int64 {
+	if testenv.Long() {
+		return n
+	}
+	return n / 10
+}
+
 // A caller can close its socket while the Broker has a copy, whose end the kernel then waits for (SO_LINGER).
 func TestLinger(t *testing.T) {
 	c := helper(t, "linger")
@@ -58,7 +68,7 @@ func TestLinger(t *testing.T) {
 	stdout := startBefore(t, c)
 	stuck := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
 	defer stuck.Stop()
-	if _, err := io.CopyN(io.Discard, stdout, 5000); err != nil {
+	if _, err := io.CopyN(io.Discard, stdout, rounds(5000)); err != nil {
 		t.Error("the Broker stands still:", err)
 	}
 	_ = c.Process.Kill()

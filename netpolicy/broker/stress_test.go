@@ -26,7 +26,7 @@ import (
 // nobody gets stuck. With NSRUN_LONG for a minute, or as long as that says (10m).
 func TestUpdates(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
-	long := 2 * time.Second
+	long := 500 * time.Millisecond
 	if d, err := time.ParseDuration(os.Getenv("NSRUN_LONG")); err == nil {
 		long = d
 	} else if testenv.Long() {

@@ -84,7 +84,7 @@ func serveNames(t testing.TB, r *netpolicy.Resolver, port uint16) (at netip.Addr
 func TestRealPrograms(t *testing.T) {
 	leaks(t)
 	p := load(t)
-	nettest.Programs(t, func(t testing.TB, table *netpolicy.Table, r *netpolicy.Resolver, env []string, argv ...string) string {
+	nettest.Programs(t, nil, func(t testing.TB, table *netpolicy.Table, r *netpolicy.Resolver, env []string, argv ...string) string {
 		at, _ := serveNames(t, r, 53)
 		c := nsexec.Command(argv[0], argv[1:]...)
 		c.Env = env
