@@ -8,11 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -192,38 +189,4 @@ func TestLate(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestOverflowOrder gives the engine an overflow while events from before it, the bar's among
-// them, wait in fsnotify's other channel: either they are told, or they are looked for.
-func TestOverflowOrder(t *testing.T) {
-	dir := testenv.Dir(t)
-	w, err := New(Options{Roots: []string{dir}, Engine: Inotify})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	eng := w.eng.(*watches)
-	if err := errors.Join(eng.open(&eng.bar.file), eng.open(&eng.mend)); err != nil {
-		t.Fatal(err)
-	}
-	real := eng.fs
-	defer func() { eng.fs = real }()
-	events := make(chan fsnotify.Event, buffered)
-	eng.fs = &fsnotify.Watcher{Events: events, Errors: make(chan error)}
-	eng.bar.sent, eng.bar.at = true, time.Now().UnixNano()
-	for fd := range eng.byFD {
-		events <- fsnotify.Event{Name: procPath(fd) + "/file", Op: fsnotify.Write}
-	}
-	events <- fsnotify.Event{Name: eng.bar.name, Op: fsnotify.Chmod}
-	var o out
-	before := eng.quiet
-	eng.failed(fsnotify.ErrEventOverflow, true, &o)
-	for len(eng.fs.Events) > 0 {
-		eng.take(<-eng.fs.Events, true, &o)
-	}
-	told := slices.ContainsFunc(o.items, func(it item) bool { return strings.HasSuffix(it.ev.Path, "file") })
-	if !told && eng.quiet != before {
-		t.Error("an event from before the overflow was left out, and is not looked for")
-	}
 }

@@ -100,7 +100,7 @@ func newMarks(roots []root, o Options) (_ *marks, err error) {
 	m := &marks{
 		fd: sys.FD(fd), wake: sys.None,
 		dirs: make(map[string]*place), outside: make(map[string]struct{}),
-		start: time.Now().Add(-slack).UnixNano(), sweep: o.Sweep,
+		start: earliest(), sweep: o.Sweep,
 	}
 	m.quiet = m.start
 	defer func() {
@@ -243,12 +243,12 @@ func (m *marks) read(o *out) {
 	if m.buf == nil {
 		m.buf = make([]byte, bufSize)
 	}
-	now := time.Now()
+	now, quiet := time.Now(), earliest()
 	n, err := m.fd.Read(m.buf)
 	switch {
 	case err == unix.EAGAIN:
 		m.left = 0
-		m.emptied(o, now)
+		m.emptied(o, quiet)
 		return
 	case err != nil:
 		o.error(&Error{Op: "read events", Err: err})
@@ -268,16 +268,16 @@ func (m *marks) read(o *out) {
 	}
 	if n < bufSize-maxEvent {
 		m.left = 0
-		m.emptied(o, now)
+		m.emptied(o, quiet)
 	}
 }
 
-// emptied is called when there was nothing more in the queue at that time.
-func (m *marks) emptied(o *out, now time.Time) {
+// emptied is called when there was nothing more in the queue; what changed later has times from quiet on.
+func (m *marks) emptied(o *out, quiet int64) {
 	m.restful = true
 	m.scanned = false
 	if !m.lost {
-		m.quiet = now.Add(-slack).UnixNano()
+		m.quiet = quiet
 	}
 	m.settle(o)
 }
@@ -345,7 +345,7 @@ func (m *marks) heal(o *out) {
 		}
 	}
 	since := m.quiet
-	m.quiet = time.Now().Add(-slack).UnixNano()
+	m.quiet = earliest()
 	m.old = m.dirs
 	if len(m.tasks) > 0 {
 		// The last overflow is not healed yet: what has not been looked at since is as it

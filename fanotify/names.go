@@ -3,7 +3,6 @@
 package fanotify
 
 import (
-	"iter"
 	"maps"
 	"strings"
 )
@@ -35,46 +34,22 @@ func (n *nameSet) remove(name string) {
 	n.gone[strings.Clone(name)] = struct{}{}
 }
 
-// all yields each name, some of them twice.
-func (n *nameSet) all() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for name := range strings.SplitSeq(n.list, "\x00") {
-			if _, gone := n.gone[name]; name != "" && !gone && !yield(name) {
-				return
-			}
-		}
-		for name := range maps.Keys(n.come) {
-			if !yield(name) {
-				return
-			}
+// set returns them.
+func (n *nameSet) set() map[string]struct{} {
+	set := make(map[string]struct{})
+	for name := range strings.SplitSeq(n.list, "\x00") {
+		if _, gone := n.gone[name]; name != "" && !gone {
+			set[name] = struct{}{}
 		}
 	}
+	maps.Copy(set, n.come)
+	return set
 }
 
-// A listing collects the names of a directory.
-type listing struct {
-	b   strings.Builder
-	set map[string]struct{} // nil: not wanted
-}
+// A listing collects the names of a directory, as the list of a nameSet has them.
+type listing struct{ strings.Builder }
 
 func (l *listing) add(name string) {
-	l.b.WriteString(name)
-	l.b.WriteByte(0)
-	if l.set != nil {
-		l.set[name] = struct{}{}
-	}
-}
-
-// listed makes n what was listed, and calls each for the names that have gone. Without the set
-// of l there are none that would be known.
-func (n *nameSet) listed(l *listing, each func(name string)) {
-	if l.set != nil {
-		for name := range n.all() {
-			if _, ok := l.set[name]; !ok {
-				l.set[name] = struct{}{} // once
-				each(name)
-			}
-		}
-	}
-	*n = nameSet{list: l.b.String()}
+	l.WriteString(name)
+	l.WriteByte(0)
 }

@@ -28,8 +28,19 @@ type task struct {
 }
 
 // slack is how much older than it happened a file's time can be: the clock that file
-// systems go by ticks with the timer interrupt, which is 10 ms at most.
+// systems go by ticks with the timer interrupt, which is 10 ms at most, or more if a virtual
+// machine has to wait.
 const slack = 20 * time.Millisecond
+
+// earliest is the earliest time (nanoseconds since 1970) that a file can have that is changed from
+// now on. File systems go by the clock that is asked here; the slack is for those that have their own.
+func earliest() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
+		return time.Now().Add(-slack).UnixNano()
+	}
+	return now.Nano() - int64(slack)
+}
 
 // found is what a directory holds under a name.
 type found struct {

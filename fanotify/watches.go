@@ -83,6 +83,8 @@ type id struct{ dev, ino uint64 }
 
 // half is the first half of a rename.
 type half struct {
+	in    *watch
+	name  string
 	root  int
 	path  string
 	dir   bool
@@ -92,8 +94,9 @@ type half struct {
 // A file is one that nobody else has. Changing it makes an event that comes when all that was
 // queued before has come.
 type file struct {
-	fd   sys.FD // a memfd; None until it is needed
-	name string
+	fd      sys.FD // a memfd; None until it is needed
+	name    string
+	pending bool // it was changed, and the event did not come: it may be queued, or lost
 }
 
 // bar is a file and what waits for it.
@@ -110,7 +113,9 @@ type bar struct {
 const idle = 2 * time.Second
 
 func newWatches(roots []root, o Options) (_ *watches, err error) {
-	fs, err := fsnotify.NewBufferedWatcher(buffered)
+	// Without a buffer: events and overflows come through two channels, and are in order only if
+	// each is handed over before the next.
+	fs, err := fsnotify.NewBufferedWatcher(0)
 	if err != nil {
 		if errors.Is(err, unix.EMFILE) {
 			err = &limitError{unix.EMFILE, "too many watchers: raise /proc/sys/fs/inotify/max_user_instances, or ulimit -n"}
@@ -120,7 +125,7 @@ func newWatches(roots []root, o Options) (_ *watches, err error) {
 	w := &watches{
 		fs: fs, halt: make(chan struct{}), quit: make(chan struct{}), sweep: o.Sweep,
 		byFD: make(map[int]*watch), byID: make(map[id]*watch), renames: make(map[string]half),
-		start: time.Now().Add(-slack).UnixNano(),
+		start: earliest(),
 	}
 	w.quiet = w.start
 	w.bar.fd, w.mend.fd, w.finish.fd = sys.None, sys.None, sys.None
@@ -178,10 +183,6 @@ func mostWatches() int {
 	}
 	return int(min(lim.Cur, 1<<30) / 2)
 }
-
-// buffered is how many events fsnotify reads ahead. Few: what is in the kernel's queue is
-// read at once, later.
-const buffered = 16
 
 // never is later than any time of a file, always is earlier.
 const (
@@ -308,7 +309,7 @@ func (w *watches) step(o *out) {
 	}
 	if w.bar.fresh && !w.bar.sent && !w.lost {
 		w.bar.serial++
-		w.bar.at = time.Now().Add(-slack).UnixNano()
+		w.bar.at = earliest()
 		w.bar.sent, w.bar.fresh = true, false
 		w.send(&w.bar.file, o)
 	}
@@ -342,8 +343,14 @@ func (w *watches) stopping(o *out) {
 	w.send(&w.finish, o)
 }
 
-// send changes a file.
+// send changes a file. The event of an earlier change may still be queued: then it is another
+// file, so that this event is not taken for that one.
 func (w *watches) send(f *file, o *out) {
+	if f.pending {
+		_ = w.fs.Remove(f.name)
+		w.dead = append(w.dead, &watch{fd: f.fd, batch: w.bar.serial + 1})
+		*f = file{fd: sys.None}
+	}
 	err := w.open(f)
 	if err == nil {
 		err = unix.Fchmod(int(f.fd), 0o600)
@@ -352,6 +359,7 @@ func (w *watches) send(f *file, o *out) {
 		o.error(&Error{Op: "watch", Err: err})
 		o.ended = true
 	}
+	f.pending = true
 }
 
 func (w *watches) open(f *file) error {
@@ -433,11 +441,6 @@ func (w *watches) failed(err error, ok bool, o *out) {
 	case !ok:
 		o.ended = true
 	case errors.Is(err, fsnotify.ErrEventOverflow):
-		// What fsnotify has read before it comes through another channel.
-		for range len(w.fs.Events) {
-			ev, ok := <-w.fs.Events
-			w.take(ev, ok, o)
-		}
 		w.overflow(o)
 	default:
 		o.error(&Error{Op: "read events", Err: err})
@@ -457,11 +460,10 @@ func (w *watches) overflow(o *out) {
 	w.send(&w.mend, o)
 }
 
-// heal begins to look for what was lost.
+// heal begins to look for what was lost. It is not quiet then: what is queued still may undo what
+// is found now, and what did it again may get lost.
 func (w *watches) heal(o *out) {
 	w.lost, w.rounds = false, 0
-	since := w.quiet
-	w.quiet = time.Now().Add(-slack).UnixNano()
 	for _, d := range w.listed {
 		d.listed = nil
 	}
@@ -475,7 +477,7 @@ func (w *watches) heal(o *out) {
 			gone(w.roots, i, o)
 		}
 		if !w.roots[i].gone {
-			w.tasks = append(w.tasks, task{root: i, place: top, since: since})
+			w.tasks = append(w.tasks, task{root: i, place: top, since: w.quiet})
 		}
 	}
 	// The bar's event may have been lost too. That of stop need not be waited for: what was
@@ -527,17 +529,26 @@ func (w *watches) task(o *out) {
 			o.event(Event{Op: Written, Root: w.roots[root].name, Path: path, Dir: true, Time: now})
 		}
 		var l listing
+		var known map[string]struct{}
 		if t.since != never && t.since != 0 {
-			l.set = make(map[string]struct{})
+			known = d.names.set()
 		}
 		seen := make(map[string]bool)
 		err = list(int(fd), !t.all && t.since != never, func(f found) {
 			l.add(f.name)
-			if kid := d.kids[f.name]; l.set != nil && kid != nil && (!f.dir || f.ino != kid.watch.id.ino) {
+			it := t
+			if known != nil {
+				// Not every file system changes the time of what is renamed, and clocks are set.
+				_, ok := known[f.name]
+				it.all = t.all || !ok
+				delete(known, f.name)
+			}
+			if kid := d.kids[f.name]; known != nil && kid != nil && (!f.dir || f.ino != kid.watch.id.ino) {
 				// Something else is there now: what was in the directory has gone with it.
+				it.all = true
 				o.event(Event{Op: Removed, Root: w.roots[root].name, Path: join(path, f.name), Dir: true, Time: now})
 			}
-			t.event(o, w.roots, &f, now)
+			it.event(o, w.roots, &f, now)
 			if t.all {
 				if d.listed == nil {
 					d.listed, d.batch = make(map[string]struct{}), w.bar.serial+1
@@ -558,9 +569,10 @@ func (w *watches) task(o *out) {
 			}
 		})
 		if err == nil {
-			d.names.listed(&l, func(name string) {
+			d.names = nameSet{list: l.String()}
+			for name := range known {
 				o.event(Event{Op: Removed, Root: w.roots[root].name, Path: join(path, name), Dir: d.kids[name] != nil, Time: now})
-			})
+			}
 		}
 		for name, kid := range d.kids {
 			if err == nil && !seen[name] {
@@ -677,12 +689,14 @@ func (w *watches) take(ev fsnotify.Event, ok bool, o *out) {
 	}
 	switch ev.Name {
 	case w.bar.name:
+		w.bar.pending = false
 		// Some of what came before it was left out where the queue was full since.
 		if w.bar.sent && !w.lost {
 			w.reached(o)
 		}
 		return
 	case w.mend.name:
+		w.mend.pending = false
 		if w.lost {
 			w.heal(o)
 		}
@@ -717,7 +731,7 @@ func (w *watches) take(ev fsnotify.Event, ok bool, o *out) {
 	case ev.Has(fsnotify.Rename):
 		delete(d.listed, name)
 		d.names.remove(name)
-		w.renames[ev.Name] = half{root, tell.Path, tell.Dir, w.bar.serial + 1}
+		w.renames[ev.Name] = half{d, name, root, tell.Path, tell.Dir, w.bar.serial + 1}
 		if kid != nil {
 			w.loosen(kid.watch)
 		}
@@ -801,7 +815,9 @@ func (w *watches) created(d *watch, name string, ev fsnotify.Event, tell Event, 
 	switch {
 	case from.path == "":
 	case w.roots[from.root].name == tell.Root:
-		if !w.exchanged(from.root, from.path, tell.Path) {
+		if w.exchanged(from.root, from.path, tell.Path) {
+			from.in.names.add(from.name)
+		} else {
 			tell.Op, tell.From = Renamed, from.path
 		}
 	default:
