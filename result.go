@@ -1,9 +1,11 @@
 package nsrun
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,8 +35,8 @@ type Result struct {
 	// the others by this command. Nil: nothing.
 	Changes []overlay.Change
 	// Held are those of the Changes that After: Commit did not commit, because they would run
-	// later (overlay.Change.Runs): hooks, settings of editors, and the like. They are kept in
-	// Session. Nil: none.
+	// later (overlay.Change.Runs): hooks, settings of editors, and the like, or are special
+	// (overlay.Change.Special): FIFOs, set-user-id files. They are kept in Session. Nil: none.
 	Held []overlay.Change
 	// Touched are the paths, absolute, that the command created, wrote to or renamed
 	// something to, in the order of the first time, what is gone again among them;
@@ -112,15 +114,24 @@ func (r Result) HeldText() string {
 	}
 	const most = 5
 	list := make([]string, 0, most+1)
-	for i, c := range r.Held {
-		if i == most {
-			list = append(list, fmt.Sprintf("%d more", len(r.Held)-most))
-			break
-		}
-		list = append(list, escape.Quote(c.Path)+" ("+c.Runs+")")
+	var why []string
+	flag := ""
+	if slices.ContainsFunc(r.Held, func(c overlay.Change) bool { return c.Runs != "" }) {
+		why = append(why, "would be run later")
 	}
-	return "HELD BACK: not in the project, because it would be run later: " + strings.Join(list, ", ") +
-		". The user can look at it and commit it: nsrun review " + r.Session
+	if slices.ContainsFunc(r.Held, func(c overlay.Change) bool { return c.Special != "" }) {
+		why, flag = append(why, "is special"), "--allow-special "
+	}
+	for i, c := range r.Held {
+		switch {
+		case i < most:
+			list = append(list, escape.Quote(c.Path)+" ("+cmp.Or(c.Runs, c.Special)+")")
+		case i == most:
+			list = append(list, fmt.Sprintf("%d more", len(r.Held)-most))
+		}
+	}
+	return "HELD BACK: not in the project, because it " + strings.Join(why, " or ") + ": " + strings.Join(list, ", ") +
+		". The user can look at it and commit it: nsrun review " + flag + r.Session
 }
 
 // MarshalJSON returns all exported fields, Signal by its name and Err by its text; both are left

@@ -113,7 +113,7 @@ const (
 	// Commit gives each command a session, and commits it when the command has ended,
 	// whatever its exit status: as if it had been run without a sandbox, but that it can
 	// be undone. Where somebody else changed the same files meanwhile, it is kept, and so is
-	// what would run later (Config.AllowExec).
+	// what would run later (Config.AllowExec) or is special (Config.AllowSpecial).
 	Commit
 	// Discard gives each command a session that is thrown away: what it wrote is in the
 	// Result's list, and nowhere else.
@@ -148,6 +148,9 @@ type Config struct {
 	// settings of editors, and the like, which are executed outside of the sandbox. False:
 	// that is held back, see Result.Held.
 	AllowExec bool
+	// AllowSpecial has After: Commit commit special files too (overlay.Change.Special): FIFOs,
+	// sockets, set-user-id files. False: they are held back, see Result.Held.
+	AllowSpecial bool
 	// Session is a session that was kept (see overlay.Open), to go on with; its roots are
 	// the folders with an overlay, and there must be no others. Empty: a new one.
 	Session string

@@ -240,8 +240,8 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-unix --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --keep --learn-net --net --net-by --on --preset --project --publish -q --report --ro --rw --session --timeout --watch' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-unix --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --json --keep --learn-net --net --net-by --on --preset --project --publish -q --report --ro --rw --session --timeout --watch' rest=(command none+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --keep --learn-net --net --net-by --on --preset --project --publish -q --report --ro --rw --session --timeout --watch' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --json --keep --learn-net --net --net-by --on --preset --project --publish -q --report --ro --rw --session --timeout --watch' rest=(command none+) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
 	diff) flags='--color --name-status --patch --stat' rest=(session path+) ;;

@@ -320,6 +320,7 @@ function __nsrun_flags -a verb
 			'-C	working directory' \
 			'--allow-exec	commit what would run later too: hooks, settings of editors and the like' \
 			'--allow-net	let the command reach what a RULE says, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
+			'--allow-special	commit setuid files, device nodes, FIFOs and the like too' \
 			'--allow-unix	let the command connect to the unix socket at a path, or with --net host to all abstract ones: @ (repeatable)' \
 			'--block	hide a path' \
 			'-c	run a shell string with /bin/sh -c' \
@@ -351,6 +352,7 @@ function __nsrun_flags -a verb
 			'-C	working directory' \
 			'--allow-exec	commit what would run later too: hooks, settings of editors and the like' \
 			'--allow-net	let the command reach what a RULE says, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
+			'--allow-special	commit setuid files, device nodes, FIFOs and the like too' \
 			'--allow-unix	let the command connect to the unix socket at a path, or with --net host to all abstract ones: @ (repeatable)' \
 			'--block	hide a path' \
 			'-c	run a shell string with /bin/sh -c' \

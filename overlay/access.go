@@ -136,7 +136,7 @@ func (s *Session) Choose(changes []Change, paths []string) ([]Change, error) {
 			all[i].up.mode = unix.S_IFDIR
 		}
 	}
-	chosen, _, err := s.choose(all, paths, nil, true)
+	chosen, _, err := s.choose(all, CommitOptions{Paths: paths, AllowExec: true})
 	if err != nil {
 		return nil, err
 	}

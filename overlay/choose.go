@@ -14,9 +14,9 @@ import (
 )
 
 // choose returns the nodes that paths and patterns mean, without those that are
-// excluded, and the new directories above them; and what is held back of that because it
-// would run later, unless everything is allowed.
-func (s *Session) choose(all []node, paths, exclude []string, allow bool) (list, held []node, err error) {
+// excluded, and the new directories above them; and what is held back of that.
+func (s *Session) choose(all []node, o CommitOptions) (list, held []node, err error) {
+	paths := o.Paths
 	chosen := make([]bool, len(all))
 	if len(paths) == 0 {
 		for i := range chosen {
@@ -28,7 +28,7 @@ func (s *Session) choose(all []node, paths, exclude []string, allow bool) (list,
 			return nil, nil, err
 		}
 	}
-	for _, p := range exclude {
+	for _, p := range o.Exclude {
 		if p == "" {
 			return nil, nil, &Error{Op: "exclude", Path: p, Err: errors.New("it is neither a path nor a pattern")}
 		}
@@ -37,8 +37,8 @@ func (s *Session) choose(all []node, paths, exclude []string, allow bool) (list,
 			chosen[i] = chosen[i] && !match(n)
 		}
 	}
-	if !allow {
-		held = s.holdBack(all, chosen, paths)
+	if !o.AllowExec || o.HoldSpecial && !o.AllowSpecial {
+		held = s.holdBack(all, chosen, o)
 	}
 	// A new directory stands before everything in it.
 	need := map[place]bool{}
@@ -65,15 +65,24 @@ func (s *Session) choose(all []node, paths, exclude []string, allow bool) (list,
 }
 
 // holdBack takes out of what was chosen what runs later, but for objects that a path
-// names, and new directories that have nothing else in them.
-func (s *Session) holdBack(all []node, chosen []bool, paths []string) (held []node) {
+// names, and what is special; and new directories that have nothing else in them.
+func (s *Session) holdBack(all []node, chosen []bool, o CommitOptions) (held []node) {
 	named := map[place]bool{}
 	for i, n := range all {
-		if !chosen[i] || n.Runs == "" {
+		if chosen[i] && n.Special != "" && o.HoldSpecial && !o.AllowSpecial {
+			chosen[i] = false
+			held = append(held, n)
+			// A directory is held back with all that is in it, unless it was there.
+			for k := i + 1; n.up.isDir() && n.Kind != Modified && k < len(all) && all[k].root == n.root && under(all[k].Path, n.Path); k++ {
+				chosen[k] = false
+			}
+			continue
+		}
+		if !chosen[i] || n.Runs == "" || o.AllowExec {
 			continue
 		}
 		if len(named) == 0 {
-			for _, p := range paths {
+			for _, p := range o.Paths {
 				for _, at := range s.places(p) {
 					named[at] = true
 				}

@@ -47,6 +47,10 @@ type CommitOptions struct {
 	// nodes, and new FIFOs and sockets too. False: they are a *SpecialError, and nothing is done.
 	AllowSpecial bool
 
+	// HoldSpecial holds such back one by one, as what runs later is, whether they are
+	// named or not: it is for commits that nobody looks at. False: see AllowSpecial.
+	HoldSpecial bool
+
 	// AllowExec commits what runs later (Change.Runs) too. False: it is held back, and stays
 	// in the session, but for objects that Paths names, not by a pattern or a directory above.
 	AllowExec bool
@@ -84,8 +88,8 @@ func (s *Session) Commit(ctx context.Context, paths ...string) error {
 // objects are being written; once they are being renamed into place it is not
 // looked at any more.
 //
-// What runs later (Change.Runs) is held back, unless o says otherwise: Held tells. If
-// nothing else was chosen that is a *HeldError, and nothing is done.
+// What runs later (Change.Runs) is held back, unless o says otherwise, and with HoldSpecial
+// what is special: Held tells. If nothing else was chosen that is a *HeldError, and nothing is done.
 //
 // When no change is left the session is Committed; until then it is Kept, and Changes
 // yields the rest. Undo takes it back.
@@ -124,7 +128,7 @@ func (s *Session) commit(ctx context.Context, o CommitOptions) error {
 	return c.run(ctx)
 }
 
-// Held returns what the last CommitWith held back because it would run later.
+// Held returns what the last CommitWith held back because it would run later, or is special.
 func (s *Session) Held() []Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,7 +269,7 @@ func (c *commit) find(ctx context.Context) error {
 		all = append(all, n)
 		c.deletes = c.deletes || n.Kind == Deleted
 	}
-	chosen, held, err := s.choose(all, c.o.Paths, c.o.Exclude, c.o.AllowExec)
+	chosen, held, err := s.choose(all, c.o)
 	if err != nil {
 		return err
 	}

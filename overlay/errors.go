@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -144,18 +145,22 @@ func (e *SpecialError) Error() string {
 	return "not committed: " + shortList(list)
 }
 
-// HeldError lists changes that run later (Change.Runs), where a commit would have
-// committed nothing else. Nothing was committed.
+// HeldError lists changes that run later (Change.Runs), or with CommitOptions.HoldSpecial are
+// special, where a commit would have committed nothing else. Nothing was committed.
 type HeldError struct {
 	Changes []Change // in path order, never empty
 }
 
 func (e *HeldError) Error() string {
 	list := make([]string, len(e.Changes))
+	why := ", for it would run later"
 	for i, c := range e.Changes {
-		list[i] = quotePath(c.Path) + " (" + c.Runs + ")"
+		list[i] = quotePath(c.Path) + " (" + cmp.Or(c.Runs, c.Special) + ")"
+		if c.Runs == "" {
+			why = ""
+		}
 	}
-	return "not committed, for it would run later: " + shortList(list)
+	return "not committed" + why + ": " + shortList(list)
 }
 
 // CommitError is returned by a commit that stopped after the project had been

@@ -3,6 +3,7 @@
 package overlay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -354,6 +355,46 @@ func TestPartialCommit(t *testing.T) {
 	wantSame(t, noTime(look(t, root)), noTime(want))
 	if s.State() != Committed {
 		t.Errorf("state %v", s.State())
+	}
+}
+
+// TestHoldSpecial: what is special is held back one by one, and stays in the session.
+func TestHoldSpecial(t *testing.T) {
+	testenv.Leaks(t)
+	root := project(t, `printf 1 > f; mkdir d`)
+	s := create(t, root)
+	sandbox(t, s, `printf 2 > f; cp f suid; chmod 4755 suid; mkfifo p; mkdir n only sub; mkfifo n/p only/p; printf 3 > n/f; chmod u+s sub; printf 4 > sub/f; chmod u+s d; printf 5 > d/f; printf 6 > .envrc`)
+	o := CommitOptions{HoldSpecial: true}
+	if err := s.CommitWith(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range s.Held() {
+		got = append(got, c.Path+" "+cmp.Or(c.Runs, c.Special))
+	}
+	slices.Sort(got)
+	if want := []string{".envrc direnv", "d is setuid", "n/p is a FIFO", "only/p is a FIFO", "p is a FIFO", "sub is setuid", "suid is setuid"}; !slices.Equal(got, want) {
+		t.Errorf("held: %q", got)
+	}
+	for name, want := range map[string]bool{"f": true, "d/f": true, "n/f": true, "p": false, "n/p": false, "only/p": false, "suid": false, "sub": false, ".envrc": false} {
+		if _, err := os.Lstat(filepath.Join(root, name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if fi, err := os.Lstat(filepath.Join(root, "d")); err != nil || fi.Mode()&os.ModeSetuid != 0 {
+		t.Errorf("d: %v, %v", fi, err)
+	}
+	var he *HeldError
+	if err := s.CommitWith(context.Background(), o); !errors.As(err, &he) || len(he.Changes) != 7 || !strings.Contains(err.Error(), "p (is a FIFO)") {
+		t.Errorf("nothing else is left: %v", err)
+	}
+	var se *SpecialError
+	if err := s.CommitWith(context.Background(), CommitOptions{AllowExec: true}); !errors.As(err, &se) {
+		t.Errorf("without: %v", err)
+	}
+	o.AllowSpecial, o.AllowExec = true, true
+	if err := s.CommitWith(context.Background(), o); err != nil || s.State() != Committed || s.Held() != nil {
+		t.Errorf("with AllowSpecial: %v, %v", err, s.State())
 	}
 }
 

@@ -105,6 +105,10 @@ type CommitOptions struct {
 	// nodes, and new FIFOs and sockets too. False: they are a *SpecialError, and nothing is done.
 	AllowSpecial bool
 
+	// HoldSpecial holds such back one by one, as what runs later is, whether they are
+	// named or not: it is for commits that nobody looks at. False: see AllowSpecial.
+	HoldSpecial bool
+
 	// AllowExec commits what runs later (Change.Runs) too. False: it is held back, and stays
 	// in the session, but for objects that Paths names, not by a pattern or a directory above.
 	AllowExec bool
@@ -550,8 +554,8 @@ func (*Session) Commit(ctx context.Context, paths ...string) (r0 error) {
 // objects are being written; once they are being renamed into place it is not
 // looked at any more.
 //
-// What runs later (Change.Runs) is held back, unless o says otherwise: Held tells. If
-// nothing else was chosen that is a *HeldError, and nothing is done.
+// What runs later (Change.Runs) is held back, unless o says otherwise, and with HoldSpecial
+// what is special: Held tells. If nothing else was chosen that is a *HeldError, and nothing is done.
 //
 // When no change is left the session is Committed; until then it is Kept, and Changes
 // yields the rest. Undo takes it back.
@@ -619,7 +623,7 @@ func (*Session) File(c Change, side Side) (r0 *os.File, r1 error) {
 	return
 }
 
-// Held returns what the last CommitWith held back because it would run later.
+// Held returns what the last CommitWith held back because it would run later, or is special.
 func (*Session) Held() (r0 []Change) {
 	return
 }

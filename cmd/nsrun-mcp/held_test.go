@@ -50,3 +50,23 @@ func TestHeld(t *testing.T) {
 		c.close()
 	}
 }
+
+// TestHeldSpecial: special files are held back one by one, and named.
+func TestHeldSpecial(t *testing.T) {
+	p := newPlace(t)
+	c := p.connect("", nil)
+	res := c.call(args{"command": "echo x >plain; mkfifo pipe"})
+	r := structured(t, res)
+	want := []jsonform.Held{{Root: p.at("p"), Path: "pipe", Reason: "is a FIFO"}}
+	if res.IsError || !slices.Equal(r.Held, want) || !strings.Contains(r.Text, `HELD BACK: not in the project, because it is special: pipe (is a FIFO)`) ||
+		!strings.Contains(r.Text, "nsrun review --allow-special "+r.Session) {
+		t.Errorf("%+v", r)
+	}
+	if _, err := os.Lstat(p.at("p/plain")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(p.at("p/pipe")); err == nil {
+		t.Error("the FIFO is in the project")
+	}
+	c.close()
+}

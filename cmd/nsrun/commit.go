@@ -136,17 +136,25 @@ func allowExecFlag(fs *flag.FlagSet, to *bool) {
 	fs.BoolVar(to, "allow-exec", false, "commit what would run later too: hooks, settings of editors and the like")
 }
 
-// sayHeld tells what was not committed because it would run later, and how it can be.
+// sayHeld tells what was not committed because it would run later or is special, and how it can be.
 func sayHeld(s *overlay.Session, held []overlay.Change) {
+	runs, special := "", ""
 	for _, c := range held {
 		name := quote(c.Path)
 		if len(s.Roots()) > 1 {
 			name = quote(c.Root) + ": " + name
 		}
-		say("held back: %s would run later (%s)", name, c.Runs)
+		why := c.Special
+		if c.Runs != "" {
+			runs, why = "--allow-exec ", "would run later ("+c.Runs+")"
+		}
+		if c.Special != "" {
+			special = "--allow-special "
+		}
+		say("held back: %s %s", name, why)
 	}
 	if len(held) > 0 {
-		say("%s held back in %s (try: nsrun review %s, or nsrun commit --allow-exec %s)", plural(len(held), "change"), s.ID(), s.ID(), s.ID())
+		say("%s held back in %s (try: nsrun review %s%s, or nsrun commit %s%s%s)", plural(len(held), "change"), s.ID(), special, s.ID(), runs, special, s.ID())
 	}
 }
 

@@ -36,6 +36,7 @@ type runOptions struct {
 	direct                bool
 	commit, discard, keep bool
 	allowExec             bool
+	allowSpecial          bool
 	paths                 []pathRule
 	net                   string
 	allowNet              []netpolicy.Rule
@@ -110,6 +111,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.BoolVar(&o.direct, "direct", false, "write straight into the project, no overlay; .git is read-only (with --preset git it is not)")
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes afterwards, if the command succeeds")
 	allowExecFlag(fs, &o.allowExec)
+	allowSpecialFlag(fs, &o.allowSpecial)
 	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
 	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
 	fs.Func("engine", "keep the changes apart by `overlay|tmpfs|copy` (default: what suits the file systems)", o.setEngine)
@@ -734,7 +736,7 @@ func (r *runner) finish(status int) error {
 	case "commit":
 		bar := newBar("committing", r.o.quiet)
 		ctx, stop := interruptible()
-		err := r.session.CommitWith(ctx, overlay.CommitOptions{Progress: bar.progress(), AllowExec: r.o.allowExec})
+		err := r.session.CommitWith(ctx, overlay.CommitOptions{Progress: bar.progress(), AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: r.o.commit})
 		stop()
 		bar.end()
 		r.held = r.session.Held()

@@ -3,6 +3,7 @@
 package jsonform
 
 import (
+	"cmp"
 	"os"
 	"strconv"
 
@@ -31,7 +32,7 @@ func Changes(changes []overlay.Change) []Change {
 	return list
 }
 
-// Held is a change that was not committed with the others, because it would run later.
+// Held is a change that was not committed with the others, because it would run later or is special.
 type Held struct {
 	Root   string `json:"root"`
 	Path   string `json:"path"`
@@ -42,7 +43,7 @@ type Held struct {
 func HeldBack(changes []overlay.Change) []Held {
 	list := make([]Held, len(changes))
 	for i, c := range changes {
-		list[i] = Held{c.Root, c.Path, c.Runs}
+		list[i] = Held{c.Root, c.Path, cmp.Or(c.Runs, c.Special)}
 	}
 	return list
 }
