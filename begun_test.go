@@ -25,7 +25,7 @@ func TestGivenUpWhenItBegins(t *testing.T) {
 	done := filepath.Join(outside, "done")
 	r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Commit, StateDir: state, Shared: []nsrun.Folder{{Path: outside, Mode: nsrun.Direct}}})
 	wrote, early := 0, 0
-	for range 200 {
+	for range testenv.Rounds(30, 200) {
 		ctx, cancel := context.WithCancel(t.Context())
 		seen := make(chan bool)
 		go func() {

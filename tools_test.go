@@ -4,6 +4,7 @@ package nsrun_test
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"os"
@@ -24,18 +25,20 @@ var tools = []struct {
 	name   string
 	needs  []string // programs
 	once   bool     // it takes long: as root, with an overlay
+	root   bool     // of Go, which takes long without a build cache: as root
+	long   bool     // it takes longer than one waits
 	tree   []string
 	before string // makes the rest of the project, outside of any sandbox
 	script string
 }{
 	{
-		name: "go build", needs: []string{"go"},
+		name: "go build", needs: []string{"go"}, root: true,
 		tree: []string{"go.mod: module m\n\ngo 1.20\n", "main.go: package main\n\nimport \"m/a\"\n\nfunc main() { println(a.A) }\n", "a/a.go: package a\n\nconst A = 1\n"},
 		// Linking writes nothing of the time or the cache; the path is the same.
 		script: "go build -o out . && ./out",
 	},
 	{
-		name: "go test", needs: []string{"go"},
+		name: "go test", needs: []string{"go"}, root: true,
 		tree: []string{"go.mod: module m\n\ngo 1.20\n", "m_test.go: package m\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\n" +
 			"func Test(t *testing.T) {\n\tif err := os.WriteFile(t.TempDir()+\"/f\", nil, 0o600); err != nil {\n\t\tt.Fatal(err)\n\t}\n\tif err := os.WriteFile(\"golden\", []byte(\"x\"), 0o600); err != nil {\n\t\tt.Fatal(err)\n\t}\n}\n"},
 		script: "go test -vet=off -count=1 . >/dev/null && go test -vet=off -c -o t.test .",
@@ -61,7 +64,11 @@ var tools = []struct {
 	},
 	{
 		name: "python venv", needs: []string{"python3"},
-		script: "python3 -m venv env && env/bin/python -c 'import sys; print(sys.prefix)' && . env/bin/activate && pip --version >/dev/null",
+		script: "python3 -m venv --without-pip env && env/bin/python -c 'import sys; print(sys.prefix)' && . env/bin/activate && python --version",
+	},
+	{
+		name: "python venv with pip", needs: []string{"python3"}, long: true,
+		script: "python3 -m venv env && . env/bin/activate && pip --version >/dev/null",
 	},
 	{
 		name: "tar", needs: []string{"tar", "gzip"}, tree: []string{"d/a: 1\n", "d/b/c: 2\n", "d/l => a"},
@@ -75,8 +82,8 @@ var tools = []struct {
 		script: "patch -p1 <p && patch -p1 -R <p && patch -p1 -b <p",
 	},
 	{
-		name: "5,000 objects", needs: []string{"cc", "as"}, once: true,
-		before: "for i in $(seq 5000); do echo \".globl f$i; f$i: ret\" >f$i.s; done",
+		name: "many objects", needs: []string{"cc", "as"}, once: true,
+		before: "for i in $(seq $OBJECTS); do echo \".globl f$i; f$i: ret\" >f$i.s; done",
 		script: "mkdir out && ls *.s | sed 's/.s$//' | xargs -P2 -I{} as -o out/{}.o {}.s && cc -shared -nostdlib -o all.so out/*.o && ls out | wc -l",
 	},
 	{name: "pipe chain", script: "seq 1 200000 | sort -r | tee sorted | awk '{ s += $1 } END { print s }' | tee sum | cat; wc -l <sorted; yes | head -n 3; echo ${PIPESTATUS:-none}"},
@@ -100,10 +107,19 @@ func TestTools(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	home := testenv.Dir(t) // one, so that Go compiles its own packages once
 	testenv.Tree(t, home, ".npm/", ".cache/")
+	cache, _ := exec.Command("go", "env", "GOCACHE").Output() // while HOME is the user's
 	for _, tool := range tools {
 		t.Run(tool.name, func(t *testing.T) {
-			if tool.once {
+			if tool.long {
+				testenv.NeedLong(t)
+			}
+			switch {
+			case tool.once:
 				testenv.NeedRoot(t)
+			case tool.root:
+				testenv.Once(t)
+			default:
+				testenv.TakeTurns(t)
 			}
 			for _, name := range tool.needs {
 				if _, err := exec.LookPath(name); err != nil {
@@ -114,7 +130,7 @@ func TestTools(t *testing.T) {
 			t.Setenv("HOME", home)
 			p := filepath.Join(dir, "p")
 			env := []string{
-				"LC_ALL=C", "TZ=UTC", "SOURCE_DATE_EPOCH=1", "GOFLAGS=-trimpath=false", "GOPROXY=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "PYTHONHASHSEED=0",
+				fmt.Sprint("OBJECTS=", testenv.Rounds(150, 5000)), "LC_ALL=C", "TZ=UTC", "SOURCE_DATE_EPOCH=1", "GOFLAGS=-trimpath=false", "GOPROXY=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "PYTHONHASHSEED=0",
 				"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_AUTHOR_DATE=@1 +0000", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b", "GIT_COMMITTER_DATE=@1 +0000",
 			}
 			plain := func(script string) string {
@@ -127,6 +143,9 @@ func TestTools(t *testing.T) {
 				return string(out)
 			}
 			plain("true\n" + tool.before)
+			if tool.root {
+				warm(t, p, strings.TrimSpace(string(cache)), filepath.Join(home, ".cache/go-build"), env)
+			}
 			base := filepath.Join(dir, "base")
 			if err := os.Rename(p, base); err != nil {
 				t.Fatal(err)
@@ -149,6 +168,9 @@ func TestTools(t *testing.T) {
 				if tool.once && name != "overlay" {
 					continue
 				}
+				if tool.root && c.Mode == nsrun.Direct {
+					c.Preset = nsrun.BuildPreset // the others have no build cache
+				}
 				got, found := run(func() string {
 					c.Project, c.Env, c.MaxOutput = p, env, -1
 					r := runner(t, c)
@@ -169,6 +191,42 @@ func TestTools(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// warm copies from the caller's build cache what the packages in dir need, most of all Go's own, whose
+// compiling takes longer than the rest of the tests. What cannot be found there is compiled.
+func warm(t *testing.T, dir, from, to string, env []string) {
+	t.Helper()
+	list := exec.Command("go", "list", "-export", "-deps", "-test", "-f", "{{.BuildID}} {{.Export}}", "./...")
+	list.Dir, list.Env = dir, append(append(os.Environ(), env...), "GOCACHE="+from)
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		// A build's id begins with half of the key of the entry, which tells the file.
+		id, file, ok := strings.Cut(strings.TrimSpace(line), " ")
+		action, _, _ := strings.Cut(id, "/")
+		half, err := base64.RawURLEncoding.DecodeString(action)
+		if !ok || err != nil || len(half) == 0 {
+			continue
+		}
+		entries, _ := filepath.Glob(filepath.Join(from, fmt.Sprintf("%x/%x*-a", half[:1], half)))
+		for _, name := range append(entries, file) {
+			rel, err := filepath.Rel(from, name)
+			if err != nil || !filepath.IsLocal(rel) {
+				continue
+			}
+			testenv.Tree(t, to, filepath.Dir(rel)+"/")
+			b, err := os.ReadFile(name)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(to, rel), b, 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

@@ -207,10 +207,7 @@ func TestAttack27Whiteout(t *testing.T) {
 // left alone is as it was before, or as it is to be.
 func TestAttack28Swapper(t *testing.T) {
 	testenv.Leaks(t)
-	rounds := 4
-	if testenv.Long() {
-		rounds = 200
-	}
+	rounds := testenv.Rounds(4, 200)
 	for _, side := range []string{"project", "upper"} {
 		for _, target := range []string{"d", "d/e", "d/e/f", "x", "d/e/gone"} {
 			for _, decoy := range decoys {
@@ -218,6 +215,7 @@ func TestAttack28Swapper(t *testing.T) {
 					continue // it is a whiteout there
 				}
 				t.Run(side+" "+target+" and a "+decoy.name, func(t *testing.T) {
+					testenv.TakeTurns(t)
 					raceOnce(t, rounds, side, target, decoy.make)
 				})
 			}

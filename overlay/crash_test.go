@@ -670,6 +670,7 @@ func (tr *trial) tryRecovery(t *testing.T, deeds, many int, only ...string) {
 			continue
 		}
 		t.Run(strings.ReplaceAll(way.name, " ", "-"), func(t *testing.T) {
+			testenv.TakeTurns(t)
 			sum := &tally{}
 			each(points(n, deeds), func(k int) {
 				killed := func() *stand {
@@ -704,6 +705,9 @@ func (tr *trial) tryAll(t *testing.T, many int, only ...string) {
 	calls := map[bool]int{false: tr.run(t, false)}
 	for _, way := range strikes {
 		if len(only) > 0 && !slices.Contains(only, way.name) && os.Getenv("NSRUN_CRASH_POINTS") == "" {
+			continue
+		}
+		if !testenv.TurnOf(t.Name() + way.name) {
 			continue
 		}
 		n, ok := calls[way.plan.Opens]

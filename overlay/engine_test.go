@@ -55,6 +55,7 @@ func TestEngines(t *testing.T) {
 		{"twice", `echo one > d/f; rm gone/x; mkdir nn; echo q > nn/q; rm -r o`, `echo two > d/f; echo again > gone/x; rm nn/q; mkdir o; echo 2 > o/2; rm l`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			testenv.TakeTurns(t)
 			want := ""
 			for _, e := range engines {
 				s := createWith(t, e, project(t, before))

@@ -96,6 +96,7 @@ func TestGitIndex(t *testing.T) {
 		"merge with conflicts": {files + `git checkout -qb o; echo 2 >a; git commit -qam o; git checkout -q -; echo 3 >a; git commit -qam m; `, "", `git merge o >/dev/null || :`, `echo 2 >b; git add b`, "UU a M  b", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			testenv.TakeTurns(t)
 			root := gitProject(t, c.before)
 			s := create(t, root)
 			runGit(t, root, ":\n"+c.during)

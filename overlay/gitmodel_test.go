@@ -87,10 +87,7 @@ func gitOps(r *rand.Rand, side string) string {
 // is done; git finds nothing wrong; and it can be taken back.
 func TestGitModel(t *testing.T) {
 	testenv.Leaks(t)
-	rounds := 8
-	if testenv.Long() {
-		rounds = 400
-	}
+	rounds := testenv.Rounds(4, 400)
 	seed := rand.Uint64()
 	for i := range rounds {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))

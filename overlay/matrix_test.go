@@ -135,7 +135,7 @@ func wantMatrix(set changeSet, before, after view) (list []string) {
 
 // matrixPart is the most that a partial commit of the matrix takes. With NSRUN_LONG it is
 // one path.
-var matrixPart = 40
+var matrixPart = 60
 
 func TestMatrix(t *testing.T) {
 	testenv.Leaks(t)
@@ -149,6 +149,7 @@ func TestMatrix(t *testing.T) {
 				continue // what is stored is committed in the same way
 			}
 			t.Run(engine.String()+"/"+way, func(t *testing.T) {
+				testenv.TakeTurns(t)
 				base := tempDir(t)
 				roots := []string{filepath.Join(base, "r0"), filepath.Join(base, "r1")}
 				for _, r := range roots {

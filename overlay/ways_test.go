@@ -27,6 +27,7 @@ func TestWays(t *testing.T) {
 		{"another file system, directories cannot be renamed", func(s *Session) { s.farStages, s.stiff = true, true }},
 	} {
 		t.Run(way.name, func(t *testing.T) {
+			testenv.TakeTurns(t)
 			base := tempDir(t)
 			roots := []string{filepath.Join(base, "r0"), filepath.Join(base, "r1")}
 			for _, r := range roots {

@@ -11,9 +11,10 @@
 //     propagation is seen;
 //   - then, if that was root, once more as a user without any privilege.
 //
-// The environment decides two things:
+// The environment decides:
 //
 //	NSRUN_MUST_WORK=1          no test may be skipped
 //	NSRUN_MUST_WORK=overlay,…  nor one for the lack of these features
+//	NSRUN_LONG=1               each run does all cases of what takes long, and more rounds
 //	NSRUN_TEST_AS_USER=1       this is the run as a user; set by Main
 package testenv

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -260,6 +261,14 @@ func NeedRoot(t testing.TB) {
 // does. Usually they end within some seconds.
 func Long() bool { return os.Getenv("NSRUN_LONG") != "" }
 
+// Rounds is how often something is repeated: usually, or with NSRUN_LONG.
+func Rounds(usual, long int) int {
+	if Long() {
+		return long
+	}
+	return usual
+}
+
 // NeedLong skips a test that takes long, whatever it does.
 func NeedLong(t testing.TB) {
 	t.Helper()
@@ -289,6 +298,25 @@ func Turn(i int) bool {
 		return true
 	}
 	return (i%2 == 0) == Root()
+}
+
+// TurnOf is Turn for a case that is known by its name.
+func TurnOf(name string) bool {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	return Turn(int(h.Sum32() >> 8 & 1))
+}
+
+// TakeTurns skips a subtest in the run whose turn it is not, see Turn.
+func TakeTurns(t testing.TB) {
+	t.Helper()
+	switch {
+	case TurnOf(t.Name()):
+	case Root():
+		t.Skip("takes long: it is for the ordinary user, and will be run as one")
+	default:
+		t.Skip("takes long, and was run as root before")
+	}
 }
 
 // NeedCheckout skips a test that reads files of other directories. The ordinary
