@@ -108,13 +108,26 @@ func (c *churn) run(dirs int) {
 	}
 }
 
-// memory is a directory that is removed in the end, in memory where there is such a place: so
-// many files take long on a disk.
-func memory(t *testing.T) string {
+// memory is a directory that is removed in the end, in memory where there is such a place that the
+// engine can watch: so many files take long on a disk. Long tests have the disk.
+func memory(t *testing.T, e Engine) string {
+	if testenv.Long() {
+		return testenv.Dir(t)
+	}
+	return inMemory(t, e)
+}
+
+func inMemory(t *testing.T, e Engine) string {
 	dir, err := os.MkdirTemp("/dev/shm", "nsrun-test-")
 	if err != nil {
 		return testenv.Dir(t)
 	}
+	w, err := New(Options{Roots: []string{dir}, Engine: e})
+	if err != nil {
+		_ = os.Remove(dir)
+		return testenv.Dir(t)
+	}
+	w.Close()
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -132,7 +145,7 @@ func TestLate(t *testing.T) {
 	}
 	engines(t, func(t *testing.T, e Engine) {
 		for range runs {
-			c := &churn{t, memory(t), map[string]bool{}, map[string]bool{}}
+			c := &churn{t, inMemory(t, e), map[string]bool{}, map[string]bool{}}
 			c.before(dirs)
 			m := &model{}
 			for _, p := range everything(t, c.dir) {

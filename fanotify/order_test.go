@@ -26,7 +26,7 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	dir := memory(t)
+	dir := memory(t, Inotify)
 	testenv.Tree(t, dir, "fill/")
 	w := open(t, Inotify, dir)
 	s := &stage{t: t, dir: dir, w: w, eng: w.eng.(*watches)}

@@ -231,7 +231,7 @@ func TestStorm(t *testing.T) {
 	}
 	engines(t, func(t *testing.T, e Engine) {
 		for i := range runs {
-			dir := filepath.Join(testenv.Dir(t), "storm")
+			dir := filepath.Join(memory(t, e), "storm")
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}

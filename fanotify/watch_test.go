@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -289,7 +290,7 @@ func TestOverflow(t *testing.T) {
 		if limit > 1<<17 {
 			testenv.Skip(t, "small-queue", "the kernel's queue holds very much here")
 		}
-		dir := testenv.Dir(t)
+		dir := memory(t, e)
 		testenv.Tree(t, dir, "old", "gone", "keep: x", "d/gone", "d/e/keep", "n/")
 		old := time.Now().Add(-time.Hour)
 		for _, name := range []string{"old", "gone", "keep", "d/e/keep"} {
@@ -301,13 +302,7 @@ func TestOverflow(t *testing.T) {
 		w := open(t, e, dir)
 		m := &model{}
 		// inotify has what fsnotify holds besides.
-		n := limit + 8192
-		for i := range n {
-			name := filepath.Join(dir, "n", fmt.Sprint(i))
-			if err := os.WriteFile(name, nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
+		create(t, filepath.Join(dir, "n"), limit+8192)
 		// Here the queue is full.
 		for i := range 100 {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("f", i)), []byte("x"), 0o644); err != nil {
@@ -369,7 +364,7 @@ func overflowMoves(t *testing.T, e Engine, between int) {
 	if limit > 1<<17 {
 		testenv.Skip(t, "small-queue", "the kernel's queue holds very much here")
 	}
-	dir := testenv.Dir(t)
+	dir := memory(t, e)
 	testenv.Tree(t, dir, "n/")
 	w := open(t, e, dir)
 	m := &model{}
@@ -394,20 +389,13 @@ func overflowMoves(t *testing.T, e Engine, between int) {
 	age(t) // it did not change when the queue was last empty
 	do(t, dir, ": >again")
 	take(func(ev Event) bool { return ev.Path == "again" })
-	fill := func(n int) {
-		for i := range n {
-			if err := os.WriteFile(filepath.Join(dir, "n", fmt.Sprint(i)), nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	fill(limit + 8192)
+	create(t, filepath.Join(dir, "n"), limit+8192)
 	do(t, dir, "mv d/e x; mv g d/; mkdir x/new; : >x/new/file; : >d/g/new")
 	// There is room for some again, and then there is none.
 	n := 0
 	take(func(Event) bool { n++; return n == 100 })
 	do(t, dir, "mv x/new x/newer; mv d dd; : >x/newer/file2; rm again; : >again")
-	fill(between)
+	create(t, filepath.Join(dir, "n"), between)
 	do(t, dir, "mv x dd/x; : >dd/x/last")
 	w.Stop()
 	take(func(Event) bool { return false })
@@ -417,21 +405,36 @@ func overflowMoves(t *testing.T, e Engine, between int) {
 // TestUnlimited: the queue holds more than it usually does.
 func TestUnlimited(t *testing.T) {
 	needMarks(t)
-	dir := testenv.Dir(t)
+	dir := memory(t, Fanotify)
 	w, err := New(Options{Roots: []string{dir}, Engine: Fanotify, Unlimited: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
 	n := min(queueLimit(t, Fanotify), 1<<16) + 100
-	for i := range n {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	create(t, dir, n)
 	got, errs := rest(t, w)
 	if len(errs) > 0 || len(slices.DeleteFunc(got, func(s string) bool { return !strings.HasPrefix(s, "created ") })) != n {
 		t.Errorf("%d events of %d, errors: %v", len(got), n, errs)
+	}
+}
+
+// create makes n files in a directory, or opens them once more for writing.
+func create(t testing.TB, dir string, n int) {
+	t.Helper()
+	d, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for i := range n {
+		fd, err := unix.Openat(int(d.Fd()), strconv.Itoa(i), unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+		if err == nil {
+			err = unix.Close(fd)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -502,7 +505,11 @@ func TestSwap(t *testing.T) {
 				}
 			}
 		}()
-		for i := range 500 {
+		rounds := 100
+		if testenv.Long() {
+			rounds = 500
+		}
+		for i := range rounds {
 			if err := os.WriteFile(filepath.Join(top, fmt.Sprintf("out/secret%d", i%7)), nil, 0o644); err != nil {
 				t.Fatal(err)
 			}
