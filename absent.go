@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -22,41 +23,99 @@ type absentName struct {
 	from int // how long the first part of it is that is missing
 }
 
-// absentSecrets are those in a home directory.
-func absentSecrets(home string) (names []absentName) {
-	fd, err := unix.Open(home, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+// A homeView answers what is in a home directory. Most of homeSecrets are not: to list two directories says so sooner than
+// to look for each of a hundred names.
+type homeView struct {
+	fd     int
+	listed [2]map[string]bool // of the home directory, and of .config; nil: not known
+	kinds  map[string]uint32  // of directories; 0: missing
+}
+
+const configDir = ".config"
+
+func newHomeView(fd int) *homeView {
+	v := &homeView{fd: fd, kinds: make(map[string]uint32, 16)}
+	buf := make([]byte, 16<<10)
+	v.listed[0] = listNames(fd, ".", buf)
+	if v.listed[0] == nil || v.listed[0][configDir] {
+		v.listed[1] = listNames(fd, configDir, buf)
+	}
+	return v
+}
+
+// listNames lists a directory, in lower case: it may be one in which case does not matter. Nil: it is a link, too large to be
+// worth it, or has names that are others' in a way that is not known here.
+func listNames(dir int, name string, buf []byte) map[string]bool {
+	n, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
-	defer unix.Close(fd)
-	kinds := make(map[string]uint32) // of directories; 0: missing
-	kind := func(name string) uint32 {
-		if k, ok := kinds[name]; ok {
-			return k
+	fd := sys.FD(n)
+	defer fd.Close()
+	size, err := unix.ReadDirent(n, buf)
+	if err != nil {
+		return nil
+	}
+	_, _, names := unix.ParseDirent(buf[:size], -1, nil)
+	if size, err = unix.ReadDirent(n, buf); err != nil || size > 0 {
+		return nil
+	}
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		if strings.ContainsAny(name, "\u017f\u212a") { // which fold to s and k
+			return nil
 		}
+		set[strings.ToLower(name)] = true
+	}
+	return set
+}
+
+// missing reports that the first part of a name, or the one after .config, is not there. False: it may be.
+func (v *homeView) missing(name string) bool {
+	first, rest, _ := strings.Cut(name, "/")
+	if v.listed[0] != nil && !v.listed[0][strings.ToLower(first)] {
+		return true
+	}
+	if first == configDir && rest != "" && v.listed[1] != nil {
+		second, _, _ := strings.Cut(rest, "/")
+		return !v.listed[1][strings.ToLower(second)]
+	}
+	return false
+}
+
+// kind is what a directory on the way is.
+func (v *homeView) kind(name string) uint32 {
+	k, ok := v.kinds[name]
+	if !ok {
 		var st unix.Stat_t
-		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-			kinds[name] = st.Mode & unix.S_IFMT
-		} else {
-			kinds[name] = 0
+		if !v.missing(name) && unix.Fstatat(v.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			k = st.Mode & unix.S_IFMT
 		}
-		return kinds[name]
+		v.kinds[name] = k
 	}
-	for _, name := range homeSecrets {
-		for i := range len(name) + 1 {
-			if i < len(name) && name[i] != '/' {
-				continue
-			}
-			k := kind(name[:i])
-			if k == 0 {
-				names = append(names, absentName{name, i})
-			}
-			if k != unix.S_IFDIR {
-				break // a link leads elsewhere
+	return k
+}
+
+// exists reports whether something has a name.
+func (v *homeView) exists(name string) bool {
+	var st unix.Stat_t
+	return !v.missing(name) && unix.Fstatat(v.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+}
+
+// absent says of a name that does not exist from where on. Not ok: a link is on the way, and leads elsewhere.
+func (v *homeView) absent(name string) (n absentName, ok bool) {
+	for i := range len(name) {
+		if name[i] == '/' {
+			switch v.kind(name[:i]) {
+			case unix.S_IFDIR:
+			case 0:
+				return absentName{name, i}, true
+			default:
+				return n, false
 			}
 		}
 	}
-	return names
+	return absentName{name, len(name)}, true
 }
 
 // hideLater has the overlay over the home directory hide names: the first part of each that is missing, but for those at
@@ -81,18 +140,17 @@ func hideLater(plan mounts.Plan, home string, names []absentName) mounts.Plan {
 	}
 	plan = slices.Clone(plan)
 	over := &plan[at]
-	hidden := make(map[string]bool)
+	over.Hide = make([]string, 0, len(names))
 	for _, n := range names {
 		for i := n.from; i <= len(n.name); i++ {
 			if part := n.name[:i]; (i == len(n.name) || n.name[i] == '/') && !needed[part] {
-				if !hidden[part] {
-					over.Hide = append(over.Hide, part)
-				}
-				hidden[part] = true
+				over.Hide = append(over.Hide, part)
 				break
 			}
 		}
 	}
+	slices.Sort(over.Hide)
+	over.Hide = slices.Compact(over.Hide)
 	if len(over.Hide)+len(over.Dirs) == 0 {
 		return slices.Delete(plan, at, at+1)
 	}

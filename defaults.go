@@ -51,30 +51,46 @@ func isDir(path string) bool {
 // HideSecrets blocks those of HiddenPaths that exist, for each of Homes. If there
 // is none, only the system's are hidden.
 func HideSecrets() mounts.Plan {
-	var p mounts.Plan
+	p, _ := findSecrets("")
+	return p
+}
+
+// findSecrets returns also what is absent in one of the homes.
+func findSecrets(of string) (p mounts.Plan, absent []absentName) {
+	p = make(mounts.Plan, 0, 16)
 	var st unix.Stat_t
-	// Most are not there: looked up from their home directory, that is soon known.
 	for _, home := range Homes() {
 		fd, err := unix.Open(home, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err == unix.ENOENT || err == unix.ENOTDIR {
 			continue
 		}
-		for _, name := range homeSecrets {
-			// What cannot be looked up is better hidden.
-			if err != nil || unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		if err != nil {
+			for _, name := range homeSecrets { // what cannot be looked up is better hidden
 				p = append(p, mounts.Block(filepath.Join(home, name)))
 			}
+			continue
 		}
-		if err == nil {
-			unix.Close(fd)
+		view := newHomeView(fd)
+		for _, name := range homeSecrets {
+			if view.exists(name) {
+				p = append(p, mounts.Block(filepath.Join(home, name)))
+			} else if home == of {
+				if absent == nil {
+					absent = make([]absentName, 0, len(homeSecrets))
+				}
+				if n, ok := view.absent(name); ok {
+					absent = append(absent, n)
+				}
+			}
 		}
+		unix.Close(fd)
 	}
 	for _, name := range HiddenPaths("") {
 		if unix.Lstat(name, &st) == nil {
 			p = append(p, mounts.Block(name))
 		}
 	}
-	return p
+	return p, absent
 }
 
 // Homes are the home directories of the caller: the one that /etc/passwd has for

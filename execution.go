@@ -40,6 +40,11 @@ type Execution struct {
 	notices []string
 	direct  []string // folders that are written to directly
 
+	// What is found by looking through all processes, which is done meanwhile.
+	distant chan mounts.Plan
+	sockets mounts.Plan
+	looked  bool
+
 	explain   bool
 	explained []string // the roots
 
@@ -62,6 +67,9 @@ type Execution struct {
 // start starts the command, with the engine that the kernel takes.
 func (x *Execution) start() error {
 	err := x.prepare(x.runner.lastEngine())
+	if err == errMoreSockets {
+		err = x.prepare(x.runner.lastEngine())
+	}
 	for err == nil {
 		if err = x.connect(); err != nil {
 			break
@@ -73,7 +81,7 @@ func (x *Execution) start() error {
 			break
 		}
 		x.closeStdin()
-		if x.runner.mirror(x, err) {
+		if err == errMoreSockets || x.runner.mirror(x, err) {
 			err = x.prepare(x.runner.lastEngine())
 			continue
 		}

@@ -52,7 +52,7 @@ func diagSockets() ([]namedSocket, error) {
 	}
 	var list []namedSocket
 	seen := make(map[namedSocket]bool)
-	for buf := make([]byte, 64<<10); ; {
+	for buf := make([]byte, 16<<10); ; {
 		n, err := fd.Read(buf)
 		if err != nil {
 			return nil, err
@@ -108,9 +108,10 @@ type socketFinder struct {
 	found    []string
 }
 
-// findSockets returns the paths of the host's sockets, without symbolic links; those in private places, and those of other
-// network namespaces, only with all: to look through the processes for these takes milliseconds.
-func findSockets(all bool) []string {
+// findSockets returns the paths of the host's sockets, without symbolic links; those in private places only with all. What
+// may not be there is returned by more: it looks through all processes, which takes a while, for what has a relative name
+// and, with all, for other network namespaces. Nil: there is no need.
+func findSockets(all bool) (near []string, more func() []string) {
 	f := &socketFinder{private: all, known: make(map[uint32]bool), dirs: make(map[string]string), searched: make(map[string]bool)}
 	list, err := diagSockets()
 	if err != nil {
@@ -131,10 +132,20 @@ func findSockets(all bool) []string {
 		}
 	}
 	if all || len(relative) > 0 {
-		f.processes(relative)
+		more = func() []string {
+			f.processes(relative)
+			return f.result()
+		}
 	}
-	slices.Sort(f.found)
-	return slices.Compact(f.found)
+	return f.result(), more
+}
+
+// result takes what was found since it was last taken.
+func (f *socketFinder) result() []string {
+	found := f.found
+	f.found = nil
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // dir is where a directory is, "" if there is none or what is in it does not matter.
@@ -200,20 +211,28 @@ func (f *socketFinder) search(dir string) {
 // processes looks through all processes: for where those with relative names may be, and for other network
 // namespaces, whose sockets have files like any others.
 func (f *socketFinder) processes(relative []namedSocket) {
-	d, err := os.Open("/proc")
+	n, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
-	defer d.Close()
-	pids, _ := d.Readdirnames(-1)
+	proc := sys.FD(n)
+	defer proc.Close()
+	pids, _ := sys.Names(n, make([]byte, 8<<10))
+	idle := kernelThreads()
 	var st unix.Stat_t
 	nets := make(map[uint64]bool) // by the number of their list
 	if unix.Stat("/proc/self/net/unix", &st) == nil {
 		nets[st.Ino] = true
 	}
+	var ours []byte
+	if os.Geteuid() == 0 { // others may not ask for that of most processes
+		ours = make([]byte, 64)
+		ours = ours[:max(0, readlinkat(n, "self/ns/net", ours))]
+	}
+	theirs := make([]byte, 64)
 	cwds := make(map[string]bool)
 	for _, pid := range pids {
-		if pid[0] < '0' || pid[0] > '9' {
+		if pid[0] < '0' || pid[0] > '9' || idle[pid] {
 			continue
 		}
 		if len(relative) > 0 {
@@ -224,11 +243,48 @@ func (f *socketFinder) processes(relative []namedSocket) {
 				}
 			}
 		}
-		if unix.Fstatat(int(d.Fd()), pid+"/net/unix", &st, 0) == nil && !nets[st.Ino] {
+		if len(ours) > 0 { // this says it sooner
+			if size := readlinkat(n, pid+"/ns/net", theirs); size > 0 && bytes.Equal(theirs[:size], ours) {
+				continue
+			}
+		}
+		if unix.Fstatat(n, pid+"/net/unix", &st, 0) == nil && !nets[st.Ino] {
 			nets[st.Ino] = true
 			f.network(pid)
 		}
 	}
+}
+
+func readlinkat(dir int, name string, buf []byte) int {
+	n, err := unix.Readlinkat(dir, name, buf)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// kernelThreads are the kernel's own processes, which have no sockets with names. All of them are children of kthreadd,
+// the second process of the initial PID namespace; in another one the second is some program.
+func kernelThreads() map[string]bool {
+	const kernelThread = 1 << 21 // PF_KTHREAD in the kernel's include/linux/sched.h
+	stat, err := os.ReadFile("/proc/2/stat")
+	if err != nil {
+		return nil
+	}
+	_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
+	fields := strings.Fields(rest) // from the third, see proc_pid_stat(5)
+	if len(fields) < 7 {
+		return nil
+	}
+	if flags, err := strconv.ParseUint(fields[6], 10, 64); err != nil || flags&kernelThread == 0 {
+		return nil
+	}
+	children, _ := os.ReadFile("/proc/2/task/2/children")
+	threads := make(map[string]bool)
+	for _, pid := range strings.Fields(string(children)) {
+		threads[pid] = true
+	}
+	return threads
 }
 
 // network finds the sockets of a process's network namespace.

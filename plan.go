@@ -58,10 +58,11 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		direct = sync.OnceValues(func() (inPlace, error) { return directMounts(f.direct, c.Preset == GitPreset) })
 		go direct() // git's files are read meanwhile
 	}
-	binds := c.binds(&f, &x.request)
+	sockets := x.lookForSockets(c.binds(&f, &x.request))
 	go func() {
-		secrets, linked := throughLinks(HideSecrets())
-		hidden <- hiding{secrets, hostSockets(binds), linked, absentSecrets(home)}
+		secrets, absent := findSecrets(home)
+		secrets, linked := throughLinks(secrets)
+		hidden <- hiding{secrets: secrets, linked: linked, absent: absent}
 	}()
 	plan := BaseMounts()
 	var table []mounts.Info
@@ -117,6 +118,7 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		plan = append(plan, mounts.Block(dir))
 	}
 	hide := <-hidden
+	hide.sockets = <-sockets
 	private := c.private(home, playground)
 	for _, m := range hide.secrets {
 		if !slices.Contains(private, m.Target) { // which is hidden below
@@ -255,6 +257,16 @@ func (x *Execution) command(spec Spec) error {
 	cmd.WaitDelay = cancelDelay
 	if x.net != nil {
 		x.net.attach(cmd)
+	}
+	if !x.looked {
+		select {
+		case x.sockets = <-x.distant:
+			if x.looked = true; len(x.sockets) > 0 {
+				return errMoreSockets
+			}
+		default:
+			cmd.Gate = x.moreSockets
+		}
 	}
 	x.cmd = cmd
 	return nil

@@ -3,7 +3,6 @@
 package nsrun
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/deep"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/githash"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -51,7 +51,7 @@ func ProjectPlayground(project string) (string, error) {
 		return "", &Error{Op: "find playground", Path: project, Err: errNotAbsolute}
 	}
 	project = filepath.Clean(project)
-	sum := sha256.Sum256([]byte(project))
+	sum := githash.SumSHA256([]byte(project))
 	name := hex.EncodeToString(sum[:16])
 	if readable := plainName(filepath.Base(project)); readable != "" {
 		name = readable + "-" + name

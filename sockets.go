@@ -21,18 +21,63 @@ const AbstractSockets = "@"
 // directories that are private anyway: whoever can see a socket can connect to it,
 // on a read-only mount too. Sockets that come into being later are not hidden, nor are those of
 // other network namespaces.
-func HideSockets() mounts.Plan { return hostSockets(false) }
+func HideSockets() mounts.Plan {
+	near, more := findSockets(false)
+	p := blockSockets(near, false)
+	if more != nil {
+		p = append(p, blockSockets(more(), false)...)
+	}
+	return p
+}
 
-// hostSockets, with all, blocks those of other network namespaces and in private places too: folders and rules can show
-// what is there.
-func hostSockets(all bool) mounts.Plan {
-	var p mounts.Plan
-	for _, name := range findSockets(all) {
+// blockSockets blocks sockets; those in private places only with all: folders and rules can show what is there.
+func blockSockets(paths []string, all bool) (p mounts.Plan) {
+	for _, name := range paths {
 		if all || !inPrivatePlace(name) {
 			p = append(p, mounts.Block(name))
 		}
 	}
 	return p
+}
+
+// lookForSockets finds what is to be blocked, while the command is made ready. What takes longer is looked for beside all
+// of prepare, once: most often it finds nothing.
+func (x *Execution) lookForSockets(all bool) <-chan mounts.Plan {
+	c := make(chan mounts.Plan, 1)
+	first := x.distant == nil
+	if first {
+		x.distant = make(chan mounts.Plan, 1)
+	}
+	known := x.sockets
+	go func(distant chan<- mounts.Plan, explain bool) {
+		near, more := findSockets(all)
+		p := append(blockSockets(near, all), known...)
+		var rest mounts.Plan
+		if first && more != nil && explain {
+			p = append(p, blockSockets(more(), all)...)
+			more = nil
+		}
+		c <- p
+		if first {
+			if more != nil {
+				rest = blockSockets(more(), all)
+			}
+			distant <- rest
+		}
+	}(x.distant, x.explain)
+	return c
+}
+
+// errMoreSockets says that the command has to be prepared anew.
+var errMoreSockets = errors.New("there are more sockets to be blocked")
+
+// moreSockets waits for what takes longer: while the sandbox is set up, before the command is executed.
+func (x *Execution) moreSockets() error {
+	x.looked = true
+	if x.sockets = <-x.distant; len(x.sockets) > 0 {
+		return errMoreSockets
+	}
+	return nil
 }
 
 // privatePlaces are replaced in BaseMounts.

@@ -3,6 +3,7 @@
 package mounts
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -139,13 +140,26 @@ func (c *compiler) front(m *Mount) string {
 	layer := c.Slot()
 	c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(m.perm(defaultParentPerm)))
 	c.Call(prog.SysOpenat, c.base.Arg(), c.String(name), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(layer)
-	for _, path := range m.Hide {
+	dir, at := layer, "" // names of one directory follow each other
+	for _, path := range slices.Sorted(slices.Values(m.Hide)) {
+		parent, base := "", path
 		if i := strings.LastIndexByte(path, '/'); i > 0 {
-			dir := c.Slot()
-			c.Call(prog.MakeDirs, layer.Arg(), c.String(path[:i]), prog.Int(0o755)).To(dir)
-			c.Close(dir)
+			parent, base = path[:i], path[i+1:]
 		}
-		c.Call(prog.SysMknodat, layer.Arg(), c.String(path), prog.Int(sIFCHR), prog.Int(0)).Tolerate(syscall.EEXIST)
+		if parent != at {
+			if at != "" {
+				c.Close(dir)
+			}
+			dir, at = layer, parent
+			if parent != "" {
+				dir = c.Slot()
+				c.Call(prog.MakeDirs, layer.Arg(), c.String(parent), prog.Int(0o755)).To(dir)
+			}
+		}
+		c.Call(prog.SysMknodat, dir.Arg(), c.String(base), prog.Int(sIFCHR), prog.Int(0)).Tolerate(syscall.EEXIST)
+	}
+	if at != "" {
+		c.Close(dir)
 	}
 	for _, path := range m.Dirs {
 		dir := c.Slot()
@@ -159,7 +173,7 @@ func (c *compiler) front(m *Mount) string {
 
 // escapeLayer protects what separates layers in overlay's options.
 func escapeLayer(p string) string {
-	return strings.NewReplacer(`\`, `\\`, `:`, `\:`).Replace(p)
+	return strings.ReplaceAll(strings.ReplaceAll(p, `\`, `\\`), `:`, `\:`)
 }
 
 // escapeComma protects what separates options in mount(2)'s data.

@@ -351,6 +351,7 @@ func (c *Cmd) emit(b *prog.Builder, o mounts.Options, fds []int, status int, hav
 		b.Step("session", "")
 		b.Call(prog.SysSetsid)
 	}
+	c.stepGate(b, status)
 	if c.forks() {
 		c.fork(b)
 	}

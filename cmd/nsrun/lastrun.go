@@ -3,7 +3,6 @@
 package main
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/githash"
 	"github.com/nsrun/nsrun/internal/owndir"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -43,7 +43,7 @@ func lastRunFile(root string, flags int) (*os.File, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	sum := sha256.Sum256([]byte(root))
+	sum := githash.SumSHA256([]byte(root))
 	name := hex.EncodeToString(sum[:16])
 	fd, err := unix.Openat(int(dir), name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {

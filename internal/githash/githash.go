@@ -36,6 +36,13 @@ func NewSHA256() *Hash {
 	}}
 }
 
+// SumSHA256 is the SHA-256 of p.
+func SumSHA256(p []byte) []byte {
+	h := NewSHA256()
+	h.add(p)
+	return h.Sum()
+}
+
 // Write adds p.
 func (h *Hash) Write(p []byte) (int, error) {
 	n := len(p)

@@ -1,0 +1,60 @@
+//go:build linux
+
+package nsexec_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// TestGate: the command is executed when the gate has opened, and not before; where it stays closed nothing was executed.
+func TestGate(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := testenv.Dir(t)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	made := filepath.Join(dir, "made")
+	for _, reaper := range []bool{false, true} {
+		for _, ready := range []bool{false, true} {
+			cmd := func(gate func() error) *nsexec.Cmd {
+				c := nsexec.Command("sh", "-c", ": >"+made+"; ls /proc/self/fd")
+				c.Mounts = base(mounts.Bind(dir, dir))
+				c.Reaper, c.AsPID1, c.Gate = reaper, !reaper, gate
+				if ready {
+					c.Ready(nil)
+				}
+				return c
+			}
+			var early error
+			out, err := cmd(func() error { _, early = os.Lstat(made); return nil }).Output()
+			if err != nil || !errors.Is(early, os.ErrNotExist) {
+				t.Errorf("reaper %t, ready %t: %v; when it was asked %s: %v", reaper, ready, err, made, early)
+			}
+			if string(out) != "0\n1\n2\n3\n" { // the last is ls's own
+				t.Errorf("reaper %t, ready %t: the command has the descriptors %q", reaper, ready, out)
+			}
+			if err := os.Remove(made); err != nil {
+				t.Error(err)
+			}
+			no := errors.New("no")
+			if err := cmd(func() error { return no }).Run(); err != no {
+				t.Errorf("reaper %t, ready %t: refused: %v", reaper, ready, err)
+			}
+			if _, err := os.Lstat(made); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("reaper %t, ready %t: refused, and executed: %v", reaper, ready, err)
+			}
+		}
+	}
+	c := nsexec.Command("true")
+	c.Bubblewrap, c.Gate = true, func() error { return nil }
+	if err := c.Run(); err == nil {
+		t.Error("with Bubblewrap there is a gate")
+	}
+}
