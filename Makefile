@@ -29,6 +29,7 @@ BENCHTIME ?= 10x
 RUNS ?= 300
 SESSION_RUNS ?= 11
 WATCH_RUNS ?= 5
+FILES ?= 100000
 NETWORK_RUNS ?= 7
 PREFIX ?= /usr/local
 
@@ -132,37 +133,39 @@ deps:
 
 # What of cmd/nsrun is run once more with the entry point, which begins sandboxes by itself,
 # and what with the race detector: where goroutines meet. make test-long runs all.
-AT_ENTRY = ^TestForged|^TestInherited$$|^TestNothingShared$$|^TestElevated$$|^TestMonitorIsClosed$$
-AT_ENTRY_SCRIPTS = ^TestScript$$/^(bwrap|status|signals|links)$$
+AT_ENTRY = ^TestForged|^TestInherited$$|^TestNothingShared$$|^TestElevated$$|^TestMonitorIsClosed$$|^TestScript$$/^(bwrap|status|signals|links)$$
 RACING = AtOnce|Many|Several|Spare|Shutdown|Turns|Cancel|Closed|Updates|Watched|TestTableIsTheModel|TestStop
 
 TEST_FLAGS = -vet=off -count=1 $(SLOW)
 TESTSUM = GO=$(GO) $(GO) run ./internal/testsum
 
+# What takes longest begins first, and as some tests wait more than they compute there are more packages at
+# once than processors. Without cgo everything but the race detector's part is compiled once.
+TESTED = -p=3 ./overlay . ./cmd/nsrun ./nsexec ./internal/differ ./fanotify ./cmd/nsrun-mcp ./netpolicy/broker ./...
+
 # Go needs gcc for the race detector.
 test:
 	@$(need); need bwrap bubblewrap || [ -z "$$NSRUN_MUST_WORK" ]
-	$(GO) vet ./...
+	$(STATIC) $(GO) vet ./...
 	@race=; if command -v gcc >/dev/null; then \
-		race="--then CGO_ENABLED=1 NSRUN_TEST_ONCE=1 -race $(TEST_FLAGS) -run $(RACING) . ./nsexec ./overlay ./project ./netpolicy ./netpolicy/broker"; \
+		race="--then CGO_ENABLED=1 NSRUN_TEST_ONCE=1 -race $(TEST_FLAGS) -run $(RACING) ./nsexec ./overlay ./project"; \
 	elif [ -n "$$NSRUN_MUST_WORK" ]; then echo "there is no gcc: make deps" >&2; exit 1; \
 	else echo "SKIPPED: tests with the race detector, which needs gcc (make deps)" >&2; fi; \
 	set -f; IFS=' '; \
-	$(TESTSUM) $(TEST_FLAGS) ./... \
-		--then $(STATIC) $(TEST_FLAGS) '-ldflags=$(EARLY)' -run '$(AT_ENTRY)' ./cmd/nsrun \
-		--then $(STATIC) $(TEST_FLAGS) '-ldflags=$(EARLY)' -run '$(AT_ENTRY_SCRIPTS)' ./cmd/nsrun $$race
+	$(TESTSUM) $(STATIC) $(TEST_FLAGS) $(TESTED) \
+		--then $(STATIC) $(TEST_FLAGS) '-ldflags=$(EARLY)' -run '$(AT_ENTRY)' ./cmd/nsrun $$race
 
 test-long:
 	@$(need); need bwrap bubblewrap || [ -z "$$NSRUN_MUST_WORK" ]; need gcc "gcc libc6-dev"; \
 	export NSRUN_LONG=$${NSRUN_LONG:-1}; \
-	$(TESTSUM) $(TEST_FLAGS) ./... --then $(STATIC) $(TEST_FLAGS) '-ldflags=$(EARLY)' ./cmd/nsrun
+	$(TESTSUM) $(STATIC) $(TEST_FLAGS) $(TESTED) --then $(STATIC) $(TEST_FLAGS) '-ldflags=$(EARLY)' ./cmd/nsrun
 	@$(MAKE) --no-print-directory race
 
 # Without gcc there is no race detector, and then it is said. By root the tests are run once here: the code that
 # runs as an ordinary user is the same, and takes several times as long with the detector.
 race:
 	@$(need); if need gcc "gcc libc6-dev"; then \
-		$(TESTSUM) CGO_ENABLED=1 NSRUN_TEST_ONCE=1 -race $(TEST_FLAGS) ./...; \
+		$(TESTSUM) CGO_ENABLED=1 NSRUN_TEST_ONCE=1 -race $(TEST_FLAGS) $(TESTED); \
 	elif [ -n "$$NSRUN_MUST_WORK" ]; then exit 1; \
 	else echo "SKIPPED: the tests with the race detector" >&2; fi
 
@@ -175,13 +178,13 @@ test-clients: build
 	@test/mcp/run.sh || [ $$? = 77 ]
 
 bench: build
-	$(GO) test $(SLOW) -run='^$$' -bench=. -benchtime=$(BENCHTIME) ./...
+	$(STATIC) NSRUN_TEST_ONCE=1 $(GO) test $(SLOW) -vet=off -run='^$$' -bench=. -benchtime=$(BENCHTIME) ./...
 	@$(need); need bwrap bubblewrap
 	$(GO) run ./bench/compare -n $(RUNS)
 	$(GO) run ./bench/runner -n $(RUNS)
 	@$(need); need rsync rsync || true # it is told what is not measured without it
-	$(GO) run ./bench/sessions -n $(SESSION_RUNS)
-	$(GO) run ./bench/watch -n $(WATCH_RUNS)
+	$(GO) run ./bench/sessions -n $(SESSION_RUNS) -files $(FILES)
+	$(GO) run ./bench/watch -n $(WATCH_RUNS) -files $(FILES)
 	$(GO) run ./bench/network -n $(NETWORK_RUNS)
 
 lint:

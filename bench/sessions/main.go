@@ -54,12 +54,16 @@ var (
 const (
 	nobody = 65534
 
-	few, many = 20, 10_000 // changed files
-	small     = 100        // files of the small project
+	few   = 20  // changed files
+	small = 100 // files of the small project
 )
+
+// many are changed files too: at most a tenth of the large project's.
+var many = 10_000
 
 func main() {
 	flag.Parse()
+	many = min(many, *files/10)
 	if os.Getuid() == 0 {
 		os.Exit(asUser())
 	}
