@@ -108,6 +108,7 @@ func TestCrashFlush(t *testing.T) {
 			}
 			flushed := func(each bool) func(*testing.T) {
 				return func(t *testing.T) {
+					testenv.TakeTurns(t)
 					d.deed.Each = each
 					tr := &trial{name: d.name, scene: sc, base: dir, state: dir, prepare: d.prepare, deed: d.deed}
 					st := tr.prepared(t)

@@ -424,6 +424,7 @@ func (sc *scene) wantAfter(t testing.TB, dir string) []string {
 // TestSceneIsReal: a command in a sandbox, with overlays of the kernel's, leaves a
 // session with the same changes as the upper directories that are written by hand.
 func TestSceneIsReal(t *testing.T) {
+	testenv.Once(t)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

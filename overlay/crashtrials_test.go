@@ -125,7 +125,7 @@ func TestCrashRecovery(t *testing.T) {
 	for _, d := range deeds {
 		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
 			tr := &trial{name: d.name, scene: sc, base: dir, state: dir, prepare: d.prepare, deed: d.deed, again: d.again}
-			tr.tryRecovery(t, 2, 2, "kill", "EIO")
+			tr.tryRecovery(t, 4, 4, "kill", "EIO")
 		})
 	}
 }

@@ -135,7 +135,7 @@ func wantMatrix(set changeSet, before, after view) (list []string) {
 
 // matrixPart is the most that a partial commit of the matrix takes. With NSRUN_LONG it is
 // one path.
-var matrixPart = 60
+var matrixPart = 100
 
 func TestMatrix(t *testing.T) {
 	testenv.Leaks(t)

@@ -301,7 +301,7 @@ func TestModel(t *testing.T) {
 		}
 		return n
 	}
-	count := number("NSRUN_MODEL", uint64(testenv.Rounds(150, 2000)))
+	count := number("NSRUN_MODEL", uint64(testenv.Rounds(100, 2000)))
 	if testing.Short() || testenv.RaceDetector {
 		count = min(count, 20)
 	}

@@ -520,7 +520,7 @@ func TestSwapper(t *testing.T) {
 			victim := project(t, `printf secret > f; printf secret > g`)
 			before := look(t, victim)
 			done, refused, half := 0, 0, 0
-			for range 40 {
+			for range testenv.Rounds(12, 40) {
 				root := project(t, `mkdir -p d/e; printf 1 > d/e/f; printf 1 > d/e/g`)
 				s := create(t, root)
 				up := s.Roots()[0].Upper

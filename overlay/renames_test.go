@@ -72,6 +72,7 @@ func TestRenames(t *testing.T) {
 
 // TestRenamesMany: the search is bounded.
 func TestRenamesMany(t *testing.T) {
+	testenv.Once(t)
 	testenv.Leaks(t)
 	const files = `awk 'BEGIN { for (i = 0; i < 600; i++) { f = "%s" i; for (k = i; k < i+40; k++) print k "%s" > f; close(f) } }'`
 	root := project(t, "mkdir x\n"+fmt.Sprintf(files, "x/", ""))

@@ -12,6 +12,7 @@ import (
 // What the command saw when it began is no conflict with what it made of it; what it cannot have seen is one, however
 // the session came to have the file.
 func TestSawTheEdit(t *testing.T) {
+	testenv.Once(t)
 	testenv.Leaks(t)
 	const edit = `sed -i 's/^1$/mine/' f`
 	for name, c := range map[string]struct {

@@ -16,6 +16,7 @@ import (
 // TestWide: many directories beside each other, on several levels, are told in path order
 // wherever the consumer stops.
 func TestWide(t *testing.T) {
+	testenv.Once(t)
 	testenv.Leaks(t)
 	base := tempDir(t)
 	root := filepath.Join(base, "root")

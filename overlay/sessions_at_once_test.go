@@ -450,7 +450,7 @@ func (w *modelWorker) peek() error {
 // projects, kills some of them in the middle of it, and compares all that is there with a model.
 func TestSessionsAtOnce(t *testing.T) {
 	const processes, workers = 8, 2
-	steps, kills := 30, 6
+	steps, kills := 20, 4
 	if testenv.Long() {
 		steps, kills = 3000, 400
 	}
