@@ -1,0 +1,243 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"slices"
+	"strings"
+)
+
+// SafeEnv is env without the variables that hold secrets, lead to services that
+// do, or make programs run other code than they would. Secrets are known by the name of the
+// variable, and in values by what they look like.
+func SafeEnv(env []string) []string {
+	safe := make([]string, 0, len(env))
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		if !secretName(name, value) && !serviceName(name) && !steeringName(name) && !secretValue(value) {
+			safe = append(safe, kv)
+		}
+	}
+	return safe
+}
+
+// secretParts are what names of variables with secrets contain.
+var secretParts = [...]string{
+	"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASSCODE", "PASSCOMMAND", "CREDENTIAL", "CREDS", "PRIVATE_KEY", "PRIVATEKEY", "PRIVKEY",
+	"API_KEY", "APIKEY", "ACCESS_KEY", "ACCESSKEY", "AUTH_KEY", "SIGNING_KEY", "ENCRYPTION_KEY", "SESSION_KEY", "MASTER_KEY", "DATABASE_URL",
+	"CONNECTION_STRING", "CONNECTIONSTRING", "CONN_STR", "CONNSTR", "COOKIE", "WEBHOOK", "BEARER", "AUTHORIZATION", "MNEMONIC", "SEED_PHRASE",
+}
+
+// secretEnds end such names.
+var secretEnds = [...]string{"_KEY", "JWT", "_AUTH", "_PAT", "_PASS", "_PWD", "_PW", "_DSN", "_OTP", "SSHPASS"}
+
+// secretPrefixes begin the names of variables of services.
+var secretPrefixes = [...]string{"AWS_", "AZURE_", "OPENAI_", "ANTHROPIC_", "VAULT_", "PGPASS", "DOCKER_", "KUBE", "OP_SESSION"}
+
+// harmlessNames are among those, and say where something is, or how.
+var harmlessNames = [...]string{
+	"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_DEFAULT_OUTPUT", "AWS_SDK_LOAD_CONFIG", "AWS_EC2_METADATA_DISABLED",
+	"DOCKER_BUILDKIT", "DOCKER_CLI_HINTS", "DOCKER_DEFAULT_PLATFORM", "VAULT_ADDR", "VAULT_NAMESPACE", "OPENAI_BASE_URL", "OPENAI_API_BASE",
+	"OPENAI_MODEL", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
+}
+
+// secretNames are whole names.
+var secretNames = [...]string{"PASS", "PW", "KEY", "AUTH", "OTP", "BW_SESSION", "KRB5CCNAME", "SUDO_COMMAND"}
+
+func secretName(name, value string) bool {
+	upper := strings.ToUpper(name)
+	switch strings.ToLower(value) {
+	case "", "true", "false", "yes", "no", "on", "off":
+		return false // a switch
+	}
+	if slices.Contains(harmlessNames[:], upper) {
+		return false
+	}
+	// Of language models, not of services.
+	words := strings.ReplaceAll(upper, "TOKENIZER", "")
+	if strings.HasSuffix(words, "_TOKENS") && isNumber(value) {
+		words = strings.TrimSuffix(words, "_TOKENS")
+	}
+	return hasSecretPart(words) ||
+		slices.ContainsFunc(secretPrefixes[:], func(p string) bool { return strings.HasPrefix(upper, p) }) ||
+		slices.ContainsFunc(secretEnds[:], func(p string) bool { return strings.HasSuffix(upper, p) }) ||
+		slices.Contains(secretNames[:], upper)
+}
+
+// partsByByte are secretParts by their first byte: this is done for every variable of every command.
+var partsByByte = func() (list ['Z' + 1][]string) {
+	for _, p := range secretParts {
+		list[p[0]] = append(list[p[0]], p)
+	}
+	return list
+}()
+
+func hasSecretPart(name string) bool {
+	for i := range len(name) {
+		if int(name[i]) >= len(partsByByte) {
+			continue
+		}
+		for _, p := range partsByByte[name[i]] {
+			if strings.HasPrefix(name[i:], p) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// serviceName tells variables that lead to services of the caller's.
+func serviceName(name string) bool {
+	switch name {
+	case "SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS",
+		"XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "DISPLAY", "XAUTHORITY", "NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID",
+		"SESSION_MANAGER", "GNOME_KEYRING_CONTROL", "CONTAINER_HOST", "KITTY_LISTEN_ON", "NVIM", "NVIM_LISTEN_ADDRESS", "VSCODE_IPC_HOOK_CLI":
+		return true
+	}
+	return strings.HasSuffix(name, "SOCK")
+}
+
+// secretValue tells secrets by what they look like.
+func secretValue(value string) bool {
+	return strings.IndexByte(value, '@') >= 0 && (secretURL(value) || secretLogin(value)) || secretSetting(value) || secretLook(value)
+}
+
+// secretURL tells values with URLs like scheme://user:password@host or scheme://token@host, in a list
+// too. What ends such a part is not searched for: passwords hold anything. Only user names that say nothing pass.
+func secretURL(value string) bool {
+	parts := strings.Split(value, "://")
+	for i, rest := range parts[1:] {
+		if end := strings.IndexAny(rest, " ,|;"); end >= 0 {
+			rest = rest[:end]
+		}
+		user, _, at := strings.Cut(rest, "@")
+		if !at || user == "git" {
+			continue
+		}
+		// The sign may be in the path, behind a host and its port.
+		if host, _, ok := strings.Cut(user, "/"); ok {
+			name, port, _ := strings.Cut(host, ":")
+			if (name == "localhost" || strings.Contains(name, ".")) && (port == "" || isNumber(port)) {
+				continue
+			}
+		}
+		login := strings.HasSuffix(parts[i], "ssh") || strings.HasSuffix(parts[i], "sftp")
+		if !login || strings.Contains(user, ":") {
+			return true
+		}
+	}
+	return false
+}
+
+// secretLogin tells user:password@host, as proxies may be written, alone or in a list.
+func secretLogin(value string) bool {
+	for item := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ',' || r == ' ' || r == ';' }) {
+		login, host, ok := strings.Cut(item, "@")
+		user, password, both := strings.Cut(login, ":")
+		if ok && both && user != "" && password != "" && host != "" && !strings.ContainsAny(login, "/=") && !strings.HasPrefix(host, "sha256:") {
+			return true
+		}
+	}
+	return false
+}
+
+// secretKeys are the ends of names of settings in values: parameters of URLs, fields of connection
+// strings, options of programs.
+var secretKeys = [...]string{"password", "passwd", "pwd", "secret", "token", "api_key", "apikey", "accesskey", "accountkey", "signature"}
+
+func secretSetting(value string) bool {
+	for rest := value; ; {
+		i := strings.IndexByte(rest, '=')
+		if i < 0 {
+			break
+		}
+		name := rest[:i]
+		rest = rest[i+1:]
+		if rest == "" || rest[0] == '&' || rest[0] == ';' || rest[0] == ' ' {
+			continue
+		}
+		for _, key := range secretKeys {
+			if n := len(name) - len(key); n >= 0 && strings.EqualFold(name[n:], key) {
+				return true
+			}
+		}
+	}
+	for rest := value; ; {
+		i := strings.IndexByte(rest, ':')
+		if i < 0 {
+			return false
+		}
+		const key = "authorization"
+		if n := i - len(key); n >= 0 && strings.EqualFold(rest[n:i], key) {
+			return true
+		}
+		rest = rest[i+1:]
+	}
+}
+
+// secretLooks are what tokens of services begin with.
+var secretLooks = [...]string{
+	"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glrt-", "glsa_", "xoxb-", "xoxp-", "xoxa-", "xoxe-", "xapp-",
+	"sk-", "sk_live_", "sk_test_", "rk_live_", "whsec_", "AIza", "ya29.", "npm_", "pypi-", "hf_", "dop_v1_", "shpat_", "SG.", "hvs.", "hvb.",
+	"dckr_pat_", "lin_api_", "xai-", "gsk_", "r8_", "tskey-", "ATATT", "AGE-SECRET-KEY-", "nvapi-", "pul-", "sntrys_", "ntn_", "figd_", "fo1_", "FlyV1",
+}
+
+// leastLook is the least length of a token.
+const leastLook = 20
+
+func secretLook(value string) bool {
+	if len(value) < leastLook {
+		return false
+	}
+	if strings.Contains(value, "PRIVATE KEY-----") {
+		return true
+	}
+	for begin, i := 0, 0; i <= len(value); i++ {
+		if i < len(value) && wordByte[value[i]] {
+			continue
+		}
+		if i-begin >= leastLook && tokenLook(value[begin:i]) {
+			return true
+		}
+		begin = i + 1
+	}
+	return false
+}
+
+// wordByte are the bytes of tokens.
+var wordByte = func() (is [256]bool) {
+	for _, c := range "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_-." {
+		is[c] = true
+	}
+	return is
+}()
+
+// tokenLook is for words of some length.
+func tokenLook(word string) bool {
+	switch {
+	case len(word) == leastLook && (strings.HasPrefix(word, "AKIA") || strings.HasPrefix(word, "ASIA")) && strings.ToUpper(word) == word:
+		return true
+	case strings.HasPrefix(word, "eyJ") && strings.Count(word, ".") >= 2:
+		return true // a JSON Web Token
+	}
+	return slices.ContainsFunc(secretLooks[:], func(p string) bool { return strings.HasPrefix(word, p) }) && strings.ContainsAny(word, "0123456789")
+}
+
+// steeringName tells variables through which the caller's environment would
+// decide what code runs.
+func steeringName(name string) bool {
+	switch name {
+	case "LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "ENV", "PROMPT_COMMAND", "PYTHONSTARTUP", "PERL5OPT", "PERL5DB", "RUBYOPT",
+		"SSH_ASKPASS", "SUDO_ASKPASS":
+		return true
+	}
+	if strings.HasPrefix(name, "BASH_FUNC_") {
+		return true
+	}
+	if rest, ok := strings.CutPrefix(name, "GIT_"); ok {
+		return !strings.HasPrefix(rest, "AUTHOR_") && !strings.HasPrefix(rest, "COMMITTER_")
+	}
+	return false
+}
