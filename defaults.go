@@ -148,6 +148,28 @@ var homeSecrets = [...]string{
 	// Tools of clouds and hosts.
 	".fly", ".config/.wrangler", ".wrangler", ".vercel", ".config/netlify", ".netlify", ".supabase", ".config/stripe", ".config/configstore",
 	".config/ngrok", ".cloudflared", ".config/helm", ".minikube", ".ansible/vault_password", ".config/pypoetry/auth.toml",
+	".ngrok2", ".local/share/heroku", ".local/share/com.vercel.cli", ".railway", ".sentryclirc", ".config/hcloud", ".config/linode-cli", ".config/scw",
+	".config/openstack", ".config/yandex-cloud", ".aliyun", ".bluemix", ".terraformrc", ".pulumi/credentials.json", ".config/argocd", ".tsh", ".step",
+	".doppler", ".infisical", ".databrickscfg", ".snowsql", ".snowflake", ".dbt/profiles.yml", ".kaggle", ".config/io.datasette.llm", ".mc", ".gsutil",
+	".config/tea", ".subversion/auth",
+	// Agents and editors, once more. Of editors only where they keep secrets: their other settings and extensions are of use.
+	".gemini/mcp-oauth-tokens.json", ".qwen/oauth_creds.json", ".copilot", ".config/cursor/auth.json", ".config/goose/secrets.yaml", ".local/share/amp/secrets.json",
+	".config/Code/User/globalStorage", ".config/Code/User/mcp.json", ".config/VSCodium/User/globalStorage", ".config/Cursor/User/globalStorage",
+	".config/Windsurf/User/globalStorage", ".vscode-server/data/User/globalStorage", ".cursor-server/data/User/globalStorage",
+	".config/JetBrains", ".config/zed/settings.json", ".local/share/zed/db",
+	// Package managers.
+	".config/pnpm/rc", ".yarnrc", ".bunfig.toml", ".config/pip", ".pip", ".local/share/uv/credentials", ".local/share/gem/credentials", ".bundle/config", ".m2/settings-security.xml",
+	".ivy2/.credentials", ".sbt/.credentials", ".config/coursier", ".condarc",
+	// Backups, passwords, keys, wallets.
+	".config/restic", ".config/borg", ".config/gopass", ".local/share/gopass", ".config/Bitwarden", ".config/Bitwarden CLI", ".config/1Password", ".lpass", ".authinfo",
+	".authinfo.gpg", ".config/syncthing", ".local/state/syncthing", ".config/Nextcloud", ".monero", ".config/solana", ".config/Exodus", ".config/Ledger Live",
+	".foundry/keystores",
+	// Browsers, mail and chat.
+	".config/opera", ".librewolf", ".zen", ".local/share/qutebrowser", ".var/app", "snap/firefox", "snap/chromium", ".config/evolution", ".local/share/evolution", ".msmtprc",
+	".mbsyncrc", ".offlineimaprc", ".fetchmailrc", ".config/Element", ".config/teams-for-linux", ".config/weechat", ".purple",
+	// Connections to elsewhere, and histories.
+	".config/filezilla", ".config/remmina", ".local/share/remmina", ".vnc", ".cert", ".mylogin.cnf", ".local/share/DBeaverData", ".sqlite_history", ".irb_history",
+	".php_history", ".dbshell", ".zhistory", ".histfile", ".local/share/atuin",
 	// Other sessions.
 	".local/state/nsrun",
 }
