@@ -183,7 +183,8 @@ type Config struct {
 	// Timeout ends commands that take longer. Zero: no limit.
 	Timeout time.Duration
 	// Watch lets what commands write be seen while they run: Execution.Events, and
-	// Result.Touched. False: nothing is watched.
+	// Result.Touched. False: nothing is watched. Events say which process it was only where
+	// root runs another command in a session that has changes.
 	Watch bool
 	// MaxOutput is how much of standard output, and of standard error, a Result keeps, in
 	// bytes: one half from the beginning, one from the end. Zero: DefaultMaxOutput.

@@ -5,6 +5,9 @@
 // turns, and prints medians.
 //
 //	go run ./bench/watch [-n RUNS] [-dirs DIRS] [-files FILES] [-dir DIR]
+//	go run ./bench/watch -commands 1,100,500 [-dir DIR]
+//
+// With -commands it measures what a command of a Runner costs, unwatched and watched, where so many run at once.
 //
 // Root measures both engines, others inotify alone. All is made below $TMPDIR, and removed
 // afterwards. Before each run, what was written is flushed.
@@ -32,6 +35,7 @@ var (
 	runs  = flag.Int("n", 11, "`runs` of each")
 	dirs  = flag.Int("dirs", 1000, "how many `directories` are made")
 	files = flag.Int("files", 100_000, "how many `files` are made")
+	many  = flag.String("commands", "", "how many commands run at once: `numbers` separated by commas")
 	where = flag.String("dir", "", "a `directory` to do it in; empty: $TMPDIR")
 )
 
@@ -59,6 +63,9 @@ func measure() error {
 		return err
 	}
 	defer os.RemoveAll(top)
+	if *many != "" {
+		return commands(top, *many)
+	}
 	engines := []fanotify.Engine{fanotify.Fanotify, fanotify.Inotify}
 	if os.Getuid() != 0 {
 		engines = engines[1:]
