@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	"bench/compare":       {"mounts", "nsexec"},
 	"bench/sessions":      {"mounts", "overlay"},
 	"bench/runner":        {"", "project"},
-	"bench/watch":         {"fanotify", "internal/storm"},
+	"bench/watch":         {"", "fanotify", "internal/storm"},
 	"bench/network":       {"", "netpolicy"},
 	// Only for tests.
 	"internal/storm":      {},

@@ -15,13 +15,11 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun"
-	"github.com/nsrun/nsrun/nsexec"
 )
 
 // commands measures what a command of a Runner costs its program, unwatched and watched, where so
 // many run at once. Each writes 100 files, and waits a little, so that they really are at once.
 func commands(top, numbers string) error {
-	defer nsexec.Shutdown()
 	for name, value := range map[string]string{"HOME": top, "XDG_STATE_HOME": "", "XDG_DATA_HOME": "", "XDG_CACHE_HOME": ""} {
 		if err := os.Setenv(name, value); err != nil {
 			return err
