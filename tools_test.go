@@ -128,6 +128,7 @@ func TestTools(t *testing.T) {
 			}
 			dir := place(t, tool.tree...)
 			t.Setenv("HOME", home)
+			t.Setenv("GOCACHE", "") // which may be where sandboxes cannot write
 			p := filepath.Join(dir, "p")
 			env := []string{
 				fmt.Sprint("OBJECTS=", testenv.Rounds(150, 5000)), "LC_ALL=C", "TZ=UTC", "SOURCE_DATE_EPOCH=1", "GOFLAGS=-trimpath=false", "GOPROXY=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "PYTHONHASHSEED=0",

@@ -704,6 +704,9 @@ func (tr *trial) tryRecovery(t *testing.T, deeds, many int, only ...string) {
 
 // tryAll tries points of the trial in all ways, many of each.
 func (tr *trial) tryAll(t *testing.T, many int, only ...string) {
+	if tr.control {
+		many = max(many, 100) // some of them have to go well
+	}
 	calls := map[bool]int{false: tr.run(t, false)}
 	for _, way := range strikes {
 		if len(only) > 0 && !slices.Contains(only, way.name) && os.Getenv("NSRUN_CRASH_POINTS") == "" {
