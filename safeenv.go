@@ -47,8 +47,12 @@ var secretNames = [...]string{"PASS", "PW", "KEY", "AUTH", "OTP", "BW_SESSION", 
 func secretName(name, value string) bool {
 	upper := strings.ToUpper(name)
 	switch strings.ToLower(value) {
-	case "", "true", "false", "yes", "no", "on", "off":
-		return false // a switch
+	case "", "false", "no", "off":
+		return false // a switch, which is off
+	case "true", "yes", "on":
+		if !wordName(upper) {
+			return false // a switch
+		}
 	}
 	if slices.Contains(harmlessNames[:], upper) {
 		return false
@@ -62,6 +66,14 @@ func secretName(name, value string) bool {
 		slices.ContainsFunc(secretPrefixes[:], func(p string) bool { return strings.HasPrefix(upper, p) }) ||
 		slices.ContainsFunc(secretEnds[:], func(p string) bool { return strings.HasSuffix(upper, p) }) ||
 		slices.Contains(secretNames[:], upper)
+}
+
+// wordNames end the names of variables whose value is a secret, and be it the word "on".
+var wordNames = [...]string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASSCODE", "PASS", "_PWD", "_PW", "_KEY", "_OTP", "_PAT"}
+
+func wordName(upper string) bool {
+	return slices.ContainsFunc(wordNames[:], func(p string) bool { return strings.HasSuffix(upper, p) }) ||
+		strings.HasPrefix(upper, "PGPASS") || slices.Contains(secretNames[:], upper)
 }
 
 // partsByByte are secretParts by their first byte: this is done for every variable of every command.
@@ -116,12 +128,8 @@ func secretURL(value string) bool {
 		if !at || user == "git" {
 			continue
 		}
-		// The sign may be in the path, behind a host and its port.
-		if host, _, ok := strings.Cut(user, "/"); ok {
-			name, port, _ := strings.Cut(host, ":")
-			if (name == "localhost" || strings.Contains(name, ".")) && (port == "" || isNumber(port)) {
-				continue
-			}
+		if pathSign(user) {
+			continue
 		}
 		login := strings.HasSuffix(parts[i], "ssh") || strings.HasSuffix(parts[i], "sftp")
 		if !login || strings.Contains(user, ":") {
@@ -129,6 +137,23 @@ func secretURL(value string) bool {
 		}
 	}
 	return false
+}
+
+// pathSign reports whether what is in front of the sign can be nothing but a host and the beginning of a path: a
+// name in it, as of npm's scopes, begins with the sign. All else may be the user's name and a password with a slash.
+func pathSign(front string) bool {
+	host, path, ok := strings.Cut(front, "/")
+	if !ok {
+		return false
+	}
+	name, port, hasPort := strings.Cut(host, ":")
+	if hasPort && !isNumber(port) {
+		return false
+	}
+	if name == "localhost" {
+		return true
+	}
+	return !hasPort && strings.Contains(name, ".") && (path == "" || strings.HasSuffix(path, "/"))
 }
 
 // secretLogin tells user:password@host, as proxies may be written, alone or in a list.

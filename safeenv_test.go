@@ -15,6 +15,10 @@ func TestSafeEnvURLs(t *testing.T) {
 		"PIP_EXTRA_INDEX_URL=https://a/simple https://u:p@b/simple": false, "PIP_EXTRA_INDEX_URL=https://a/simple https://b/simple": true,
 		"URL=https://token@host/x": false, "URL=https://u:p/w@host": false, "URL=https://u:p@w@host": false, "URL=https://host:8080/x": true,
 		"REPO=ssh://git@host/x": true, "REPO=git@host:x": true, "X=://": true, "X=a://": true, "X=://,": true,
+		"X=postgres://bob.smith:12/ab@db.example/x": false, "X=postgres://bob.smith:12/@db.example/x": false, "X=postgres://bob.smith:/12@h": false,
+		"Y=https://u.name/pw@host/": false, "Y=https://u.name:pw@host/": false, "Y=https://a/,https://u.name/pw@host/": false,
+		"U=https://cdn.example.org/@acme/x": true, "U=https://cdn.example.org/npm/@acme/x@1.2.3": true, "U=http://localhost:8080/me@home": true,
+		"U=http://localhost:x/y@home": false, "U=https://h.example.org:8443/@acme": false,
 		"BW_SESSION=x": false, "OP_SESSION_my=x": false, "XDG_SESSION_ID=1": true, "DESKTOP_SESSION=x": true,
 	} {
 		if got := len(nsrun.SafeEnv([]string{kv})) == 1; got != passes {
@@ -37,6 +41,7 @@ func TestSafeEnv(t *testing.T) {
 		"PGPASSWORD=x", "PGPASSFILE=/x", "MYSQL_PWD=x", "REDISCLI_AUTH=x", "MONGO_INITDB_ROOT_PASSWORD=x", "DB_PASS=x", "DB_PW=x", "ConnectionStrings__Default=x", "RESTIC_PASSWORD=x", "BORG_PASSPHRASE=x", "BORG_PASSCOMMAND=x",
 		"SOPS_AGE_KEY=x", "GPG_PASSPHRASE=x", "SSHPASS=x", "ANSIBLE_VAULT_PASSWORD_FILE=/x", "KUBECONFIG=/x", "DOCKER_HOST=unix:///x", "DOCKER_AUTH_CONFIG=x", "OPENAI_API_KEY=x", "ANTHROPIC_AUTH_TOKEN=x", "GEMINI_API_KEY=x",
 		"HF_TOKEN=x", "HUGGING_FACE_HUB_TOKEN=x", "WANDB_API_KEY=x", "CI_JOB_JWT=x", "ACTIONS_ID_TOKEN_REQUEST_URL=x", "AZURE_DEVOPS_EXT_PAT=x", "WALLET_MNEMONIC=x", "DEPLOYER_PRIVATE_KEY=x", "RAILS_MASTER_KEY=x",
+		"LOGIN_PASSWORD=on", "login_password=Yes", "MY_TOKEN=true", "PGPASSWORD=on", "PASS=yes", "X_SECRET=on", "SIGNING_KEY=true", "DB_PW=on", "SSHPASS=yes",
 		"SECRET_KEY_BASE=x", "DJANGO_SECRET_KEY=x", "JWT=x", "PASS=x", "AUTH=x", "HTTP_AUTHORIZATION=x", "BW_SESSION=x", "OP_SESSION_my=x", "my_token=x",
 		// By their look, under any name.
 		"A=ghp_" + digits, "A=github_pat_" + digits, "A=x,glpat-" + digits, "A=xoxb-123-" + digits, "A=sk-ant-api03-" + digits, "A=sk-proj-" + digits, "A=sk_live_" + digits, "A=AKIAIOSFODNN7EXAMPLE",
@@ -63,7 +68,7 @@ func TestSafeEnv(t *testing.T) {
 		"npm_config_@acme:registry=https://npm.example.org/@acme/", "PYTHONPATH=/x", "PYTHONDONTWRITEBYTECODE=1", "VIRTUAL_ENV=/x/.venv", "CONDA_PREFIX=/opt/conda", "PIP_INDEX_URL=https://pypi.example.org/simple", "UV_CACHE_DIR=/x", "POETRY_VIRTUALENVS_IN_PROJECT=true",
 		"CARGO_HOME=/home/me/.cargo", "RUSTFLAGS=-C target-cpu=native", "RUST_BACKTRACE=1", "JAVA_HOME=/usr/lib/jvm/default", "MAVEN_OPTS=-Xmx1g", "GRADLE_OPTS=-Dorg.gradle.daemon=false", "JAVA_TOOL_OPTIONS=-Dfile.encoding=UTF-8", "CC=gcc", "CFLAGS=-O2 -DKEY=1", "MAKEFLAGS=-j4",
 		"DOTNET_CLI_TELEMETRY_OPTOUT=1", "CI=true", "GITHUB_ACTIONS=true", "GITHUB_REPOSITORY=me/x", "GITHUB_SHA=" + digits, "DEBUG=*", "AWS_REGION=eu-central-1", "DOCKER_BUILDKIT=1", "VAULT_ADDR=https://vault.example.org:8200",
-		"TOKENIZERS_PARALLELISM=false", "TOKENIZERS_PARALLELISM=4", "CLAUDE_CODE_MAX_OUTPUT_TOKENS=32000", "SECRET_SCANNING=true", "TF_LOG=debug", "HTTP_PROXY=http://proxy.example.org:3128", "NO_PROXY=localhost,127.0.0.1,.example.org", "REPO=git@github.com:me/x.git",
+		"TOKENIZERS_PARALLELISM=false", "TOKENIZERS_PARALLELISM=4", "CLAUDE_CODE_MAX_OUTPUT_TOKENS=32000", "SECRET_SCANNING=true", "USE_AUTH_TOKEN=false", "PASSWORD_AUTHENTICATION=on", "TOKEN_CACHE=yes", "TF_LOG=debug", "HTTP_PROXY=http://proxy.example.org:3128", "NO_PROXY=localhost,127.0.0.1,.example.org", "REPO=git@github.com:me/x.git",
 		"REPO=ssh://git@host/x", "REMOTE=ssh://me@host:22/x", "REPO=git+ssh://me@host/x", "IMAGE=alpine:3@sha256:" + digits, "IMAGE=reg.example.org/x:1@sha256:" + digits, "URL=https://cdn.example.org/npm/@acme/x@1.2.3/index.js", "URL=http://localhost:8080/@me", "EMAIL=me@example.org",
 		"GIT_AUTHOR_NAME=me", "GIT_COMMITTER_EMAIL=me@example.org", "PS1=\\u@\\h:\\w$ ", "MAILCHECK=60", "HISTFILE=/home/me/.hist", "WINDOWID=1", "UUID=6ba7b810-9dad-11d1-80b4-00c04fd430c8", "EMPTY=", "SOME_PASSWORD=",
 	} {
