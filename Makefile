@@ -134,7 +134,7 @@ deps:
 # What of cmd/nsrun is run once more with the entry point, which begins sandboxes by itself,
 # and what with the race detector: where goroutines meet. make test-long runs all.
 AT_ENTRY = ^TestForged|^TestInherited$$|^TestNothingShared$$|^TestElevated$$|^TestMonitorIsClosed$$|^TestScript$$/^(bwrap|status|signals|links)$$
-RACING = AtOnce|Many|Several|Spare|Shutdown|Turns|Cancel|Closed|Updates|Watched|TestTableIsTheModel|TestStop
+RACING = AtOnce|Many|Several|Spare|Shutdown|Turns|Cancel|Closed|Watched|LiveChanges|Gate|TestCapture|TestSocketsByInode|TestStop
 
 TEST_FLAGS = -vet=off -count=1 $(SLOW)
 TESTSUM = GO=$(GO) $(GO) run ./internal/testsum
@@ -148,21 +148,23 @@ test:
 	@$(need); need bwrap bubblewrap || [ -z "$$NSRUN_MUST_WORK" ]
 	$(STATIC) $(GO) vet ./...
 	@race=; if command -v gcc >/dev/null; then \
-		race="--then CGO_ENABLED=1 NSRUN_TEST_ONCE=1 -race $(TEST_FLAGS) -run $(RACING) ./nsexec ./overlay ./project"; \
+		race="--then CGO_ENABLED=1 NSRUN_TEST_ONCE=1 -race $(TEST_FLAGS) -run $(RACING) . ./nsexec ./overlay ./project"; \
 	elif [ -n "$$NSRUN_MUST_WORK" ]; then echo "there is no gcc: make deps" >&2; exit 1; \
 	else echo "SKIPPED: tests with the race detector, which needs gcc (make deps)" >&2; fi; \
 	set -f; IFS=' '; \
 	$(TESTSUM) $(STATIC) $(TEST_FLAGS) $(TESTED) \
 		--then $(STATIC) $(TEST_FLAGS) '-ldflags=$(EARLY)' -run '$(AT_ENTRY)' ./cmd/nsrun $$race
 
+# For all of its lines, and for the make that one of them calls.
+test-long: export NSRUN_LONG := $(or $(NSRUN_LONG),1)
+
 test-long:
 	@$(need); need bwrap bubblewrap || [ -z "$$NSRUN_MUST_WORK" ]; need gcc "gcc libc6-dev"; \
-	export NSRUN_LONG=$${NSRUN_LONG:-1}; \
 	$(TESTSUM) $(STATIC) $(TEST_FLAGS) $(TESTED) --then $(STATIC) $(TEST_FLAGS) '-ldflags=$(EARLY)' ./cmd/nsrun
 	@$(MAKE) --no-print-directory race
 
-# Without gcc there is no race detector, and then it is said. By root the tests are run once here: the code that
-# runs as an ordinary user is the same, and takes several times as long with the detector.
+# Without gcc there is no race detector, and then it is said. Root's tests are run once here, as root, with the
+# whole of their tables: as an ordinary user the same code runs, which takes several times as long with the detector.
 race:
 	@$(need); if need gcc "gcc libc6-dev"; then \
 		$(TESTSUM) CGO_ENABLED=1 NSRUN_TEST_ONCE=1 -race $(TEST_FLAGS) $(TESTED); \

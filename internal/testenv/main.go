@@ -292,9 +292,9 @@ func Again() bool { return os.Getenv(asUserEnv) != "" && !Long() }
 
 // Turn reports whether the i-th case of a table is to be run: of two cases next to each other one
 // is root's, and the other one that of root's second run, so that both together run each once.
-// With NSRUN_LONG, and where there is but one run because it is a user's, all are.
+// With NSRUN_LONG, and where there is but one run, because it is a user's or with NSRUN_TEST_ONCE, all are.
 func Turn(i int) bool {
-	if Long() || !Root() && os.Getenv(asUserEnv) == "" {
+	if Long() || os.Getenv(onceEnv) != "" || !Root() && os.Getenv(asUserEnv) == "" {
 		return true
 	}
 	return (i%2 == 0) == Root()
