@@ -3,10 +3,13 @@
 package nsrun
 
 import (
+	"bytes"
+	"encoding/binary"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +47,7 @@ func newHomeView(fd int) *homeView {
 }
 
 // listNames lists a directory, in lower case: it may be one in which case does not matter. Nil: it is a link, too large to be
-// worth it, or has names that are others' in a way that is not known here.
+// worth it, or has names that may be others' there in a way that is not known here.
 func listNames(dir int, name string, buf []byte) map[string]bool {
 	n, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -56,18 +59,32 @@ func listNames(dir int, name string, buf []byte) map[string]bool {
 	if err != nil {
 		return nil
 	}
-	_, _, names := unix.ParseDirent(buf[:size], -1, nil)
+	set := make(map[string]bool, 64)
+	// Not unix.ParseDirent, which leaves out entries without an inode number: some file systems give none.
+	for b := buf[:size]; len(b) > 0; {
+		const reclen, text = 16, 19 // in struct linux_dirent64
+		if len(b) < text || int(binary.NativeEndian.Uint16(b[reclen:])) > len(b) {
+			return nil
+		}
+		entry := b[text:binary.NativeEndian.Uint16(b[reclen:])]
+		b = b[binary.NativeEndian.Uint16(b[reclen:]):]
+		name, _, _ := bytes.Cut(entry, []byte{0})
+		if bytes.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) && foldsCase(n) {
+			return nil // Unicode has characters that do not count, and others that are s or k
+		}
+		set[strings.ToLower(string(name))] = true
+	}
 	if size, err = unix.ReadDirent(n, buf); err != nil || size > 0 {
 		return nil
 	}
-	set := make(map[string]bool, len(names))
-	for _, name := range names {
-		if strings.ContainsAny(name, "\u017f\u212a") { // which fold to s and k
-			return nil
-		}
-		set[strings.ToLower(name)] = true
-	}
 	return set
+}
+
+// foldsCase reports whether it may be that case does not matter in a directory.
+func foldsCase(fd int) bool {
+	const casefold = 0x40000000 // FS_CASEFOLD_FL
+	flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS)
+	return err != nil || flags&casefold != 0
 }
 
 // missing reports that the first part of a name, or the one after .config, is not there. False: it may be.

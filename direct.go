@@ -107,9 +107,10 @@ type direct struct {
 	rule  bool            // a rule names the roots: git may use what they are
 	at    map[string]bool // whether it is writable, by path
 
-	seen    map[string]bool // work trees
-	global  []configuration // of all repositories; nil: not read yet
-	later   []string        // see inPlace
+	seen    map[string]bool    // work trees
+	read    map[[2]string]bool // included configurations, with the work trees that they are for
+	global  []configuration    // of all repositories; nil: not read yet
+	later   []string           // see inPlace
 	notices []string
 }
 

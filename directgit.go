@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -248,8 +249,8 @@ func (d *direct) leads(c configuration, top string, depth int, own bool) error {
 		if to == "" {
 			continue
 		}
-		if l.Kind == runslater.LeadInclude {
-			if err := d.config(to, top, depth+1, own); err != nil || depth > maxDepth {
+		if l.Kind == runslater.LeadInclude && depth < maxDepth && d.first(to, top) {
+			if err := d.config(to, top, depth+1, own); err != nil {
 				return err
 			}
 		}
@@ -261,6 +262,17 @@ func (d *direct) leads(c configuration, top string, depth int, own bool) error {
 		}
 	}
 	return nil
+}
+
+// first reports whether a configuration is read for the first time for a work tree. One may include itself.
+func (d *direct) first(name, top string) bool {
+	key := [2]string{name, top}
+	was := d.read[key]
+	if d.read == nil {
+		d.read = make(map[[2]string]bool)
+	}
+	d.read[key] = true
+	return !was
 }
 
 // named protects the path that a configuration names, and returns it. Empty: nothing is there.
@@ -322,12 +334,27 @@ func readNames(dir string) ([]string, error) {
 
 // readPlain reads a regular file that is not large, through links.
 func readPlain(name string) (string, error) {
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	// To open a device or a FIFO does something.
+	path, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(path)
+	var st unix.Stat_t
+	if err := unix.Fstat(path, &st); err != nil {
+		return "", err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return "", errNotGits
+	}
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(path), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", err
 	}
 	return readSmall(fd)
 }
+
+var errNotGits = errors.New("not a file of git's")
 
 // readSmall reads a regular file that is not large, and closes it.
 func readSmall(fd int) (string, error) {
@@ -337,7 +364,7 @@ func readSmall(fd int) (string, error) {
 		return "", err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > gitFileMost {
-		return "", errors.New("not a file of git's")
+		return "", errNotGits
 	}
 	b := make([]byte, st.Size)
 	n, err := unix.Pread(fd, b, 0)

@@ -103,16 +103,19 @@ func diagnosed(b []byte) (s namedSocket, ok bool) {
 type socketFinder struct {
 	private  bool              // those in private places, too
 	known    map[uint32]bool   // the numbers of all
-	dirs     map[string]string // where directories are, by their names
+	placed   map[uint32]bool   // of those that were found, or are in private places
+	dirs     map[string]string // where directories are, by their names; "-": what is there does not matter
 	searched map[string]bool
 	found    []string
 }
 
 // findSockets returns the paths of the host's sockets, without symbolic links; those in private places only with all. What
 // may not be there is returned by more: it looks through all processes, which takes a while, for what has a relative name
-// and, with all, for other network namespaces. Nil: there is no need.
+// or was bound in another mount namespace or root and, with all, for other network namespaces. Nil: there is no need.
 func findSockets(all bool) (near []string, more func() []string) {
-	f := &socketFinder{private: all, known: make(map[uint32]bool), dirs: make(map[string]string), searched: make(map[string]bool)}
+	f := &socketFinder{
+		private: all, known: make(map[uint32]bool), placed: make(map[uint32]bool), dirs: make(map[string]string), searched: make(map[string]bool),
+	}
 	list, err := diagSockets()
 	if err != nil {
 		b, _ := os.ReadFile("/proc/net/unix") // no /proc: no way to know
@@ -123,32 +126,48 @@ func findSockets(all bool) (near []string, more func() []string) {
 	for _, s := range list {
 		f.known[s.ino] = true
 	}
-	var relative []namedSocket
+	var lost []namedSocket
 	for _, s := range list {
-		if filepath.IsAbs(s.name) {
-			f.at(s)
-		} else {
-			relative = append(relative, s)
+		if !filepath.IsAbs(s.name) || !f.at(s) {
+			lost = append(lost, s)
 		}
 	}
-	if all || len(relative) > 0 {
+	lost = slices.DeleteFunc(lost, func(s namedSocket) bool { return s.ino != 0 && f.placed[s.ino] })
+	if all || len(lost) > 0 {
 		more = func() []string {
-			f.processes(relative)
+			f.processes(lost)
 			return f.result()
 		}
 	}
 	return f.result(), more
 }
 
-// result takes what was found since it was last taken.
+// result takes what was found since it was last taken, at all paths at which mounts show it.
 func (f *socketFinder) result() []string {
 	found := f.found
 	f.found = nil
+	if len(found) > 0 {
+		ours, _ := mounts.ReadMountinfo()
+		var st, same unix.Stat_t
+		for _, path := range found {
+			if unix.Lstat(path, &st) != nil {
+				continue
+			}
+			for _, other := range elsewhere(path, ours, ours) {
+				if unix.Lstat(other, &same) == nil && same.Ino == st.Ino && same.Dev == st.Dev {
+					found = append(found, other)
+				}
+			}
+		}
+	}
 	slices.Sort(found)
 	return slices.Compact(found)
 }
 
-// dir is where a directory is, "" if there is none or what is in it does not matter.
+// nowhere is where directories are in which nothing matters.
+const nowhere = "-"
+
+// dir is where a directory is, "" if there is none here, nowhere if what is in it does not matter.
 func (f *socketFinder) dir(name string) string {
 	real, ok := f.dirs[name]
 	if ok {
@@ -157,29 +176,41 @@ func (f *socketFinder) dir(name string) string {
 	if fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
 		real, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 		unix.Close(fd)
-		if err != nil || !f.private && inPrivatePlace(real+"/") {
+		switch {
+		case err != nil:
 			real = ""
+		case !f.private && inPrivatePlace(real+"/"):
+			real = nowhere
 		}
 	}
 	f.dirs[name] = real
 	return real
 }
 
-// at looks where a socket says that it is, and if it is not there, or has other names, around it.
-func (f *socketFinder) at(s namedSocket) {
+// at looks where a socket says that it is, and if it is not there, or has other names, around it. It reports whether it
+// was found, or does not matter.
+func (f *socketFinder) at(s namedSocket) bool {
 	dir, base := filepath.Split(s.name)
-	if dir = f.dir(dir); dir == "" {
-		return
+	switch dir = f.dir(dir); dir {
+	case "":
+		return false
+	case nowhere:
+		f.placed[s.ino] = true
+		return true
 	}
 	var st unix.Stat_t
 	name := filepath.Join(dir, base)
 	if unix.Lstat(name, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
 		f.found = append(f.found, name)
-		if st.Nlink == 1 && (s.ino == uint32(st.Ino) || s.ino == 0) {
-			return
+		if s.ino == uint32(st.Ino) || s.ino == 0 {
+			f.placed[s.ino] = true
+			if st.Nlink == 1 {
+				return true
+			}
 		}
 	}
 	f.search(dir)
+	return f.placed[s.ino]
 }
 
 // search looks for known sockets in a directory.
@@ -200,6 +231,7 @@ func (f *socketFinder) search(dir string) {
 			name := filepath.Join(dir, e.Name())
 			if e.Type() == os.ModeSocket && unix.Lstat(name, &st) == nil && f.known[uint32(st.Ino)] {
 				f.found = append(f.found, name)
+				f.placed[uint32(st.Ino)] = true
 			}
 		}
 		if err != nil {
@@ -208,9 +240,9 @@ func (f *socketFinder) search(dir string) {
 	}
 }
 
-// processes looks through all processes: for where those with relative names may be, and for other network
-// namespaces, whose sockets have files like any others.
-func (f *socketFinder) processes(relative []namedSocket) {
+// processes looks through all processes: for where lost sockets may be, and for other network namespaces, whose sockets
+// have files like any others.
+func (f *socketFinder) processes(lost []namedSocket) {
 	n, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
@@ -218,39 +250,171 @@ func (f *socketFinder) processes(relative []namedSocket) {
 	proc := sys.FD(n)
 	defer proc.Close()
 	pids, _ := sys.Names(n, make([]byte, 8<<10))
-	idle := kernelThreads()
+	threads := kernelThreads()
+	pids = slices.DeleteFunc(pids, func(pid string) bool { return pid[0] < '0' || pid[0] > '9' || threads[pid] })
+	if len(lost) > 0 {
+		for _, pid := range pids {
+			f.lookIn(pid, lost, pid)
+		}
+		// Threads may have directories and roots of their own, and go on when the first one has ended.
+		lost = slices.DeleteFunc(lost, func(s namedSocket) bool { return s.ino != 0 && f.placed[s.ino] })
+		if len(lost) > 0 {
+			for _, pid := range pids {
+				for _, tid := range tasks(pid) {
+					f.lookIn(pid, lost, tid)
+				}
+			}
+		}
+	}
+	if f.private {
+		f.networks(n, pids)
+	}
+}
+
+// tasks are the threads of a process but the first, as paths below /proc.
+func tasks(pid string) (list []string) {
+	n, err := unix.Open("/proc/"+pid+"/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(n)
+	names, _ := sys.Names(n, make([]byte, 4<<10))
+	for _, tid := range names {
+		if tid != "." && tid != ".." && tid != pid {
+			list = append(list, pid+"/task/"+tid)
+		}
+	}
+	return list
+}
+
+// lookIn looks for lost sockets in the working directory and, where it is another one, the root of a process or of one of
+// its threads, whose directory below /proc is at.
+func (f *socketFinder) lookIn(pid string, lost []namedSocket, at string) {
+	var cwd, root string
+	view := func() string {
+		if root == "" {
+			root, _ = os.Readlink("/proc/" + at + "/root")
+			mnt, _ := os.Readlink("/proc/" + at + "/ns/mnt")
+			root += " " + mnt
+		}
+		return root
+	}
+	for _, s := range lost {
+		switch {
+		case s.ino != 0 && f.placed[s.ino]:
+		case filepath.IsAbs(s.name):
+			if key := "root " + view(); !f.same(key) {
+				f.seen(pid, "/proc/"+at+"/root", s)
+			}
+		default:
+			if cwd == "" {
+				cwd, _ = os.Readlink("/proc/" + at + "/cwd")
+			}
+			if cwd != "" {
+				f.seen(pid, "/proc/"+at+"/cwd/", s)
+			}
+		}
+	}
+}
+
+// same reports whether a view of the file system is ours.
+func (f *socketFinder) same(key string) bool {
+	ours, ok := f.dirs["our root"]
+	if !ok {
+		root, _ := os.Readlink("/proc/self/root")
+		mnt, _ := os.Readlink("/proc/self/ns/mnt")
+		ours = "root " + root + " " + mnt
+		f.dirs["our root"] = ours
+	}
+	return key == ours || key == "root  " // which nobody may ask for
+}
+
+// seen looks for a socket where a process has it, below a link of its in /proc, and for where that is here.
+func (f *socketFinder) seen(pid, below string, s namedSocket) {
+	dir, base := filepath.Split(s.name)
+	fd, err := unix.Open(below+dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	var there, here unix.Stat_t
+	if unix.Fstatat(fd, base, &there, unix.AT_SYMLINK_NOFOLLOW) != nil || there.Mode&unix.S_IFMT != unix.S_IFSOCK || s.ino != 0 && s.ino != uint32(there.Ino) {
+		return
+	}
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return
+	}
+	path := filepath.Join(real, base)
+	places := []string{path}
+	if unix.Lstat(path, &here) != nil || here.Ino != there.Ino || here.Dev != there.Dev {
+		ours, _ := mounts.ReadMountinfo()
+		var theirs []mounts.Info
+		if b, err := os.ReadFile("/proc/" + pid + "/mountinfo"); err == nil {
+			theirs, _ = mounts.ParseMountinfo(b)
+		}
+		places = elsewhere(path, theirs, ours)
+	}
+	for _, path := range places {
+		if unix.Lstat(path, &here) == nil && here.Ino == there.Ino && here.Dev == there.Dev {
+			f.placed[s.ino] = true
+			if f.private || !inPrivatePlace(path) {
+				f.found = append(f.found, path)
+			}
+		}
+	}
+}
+
+// networks looks for the sockets of other network namespaces. The kernel says their names, but not which files they are.
+func (f *socketFinder) networks(proc int, pids []string) {
 	var st unix.Stat_t
-	nets := make(map[uint64]bool) // by the number of their list
+	nets := make(map[uint64][]string) // the names in each, by the number of their list
 	if unix.Stat("/proc/self/net/unix", &st) == nil {
-		nets[st.Ino] = true
+		nets[st.Ino] = nil
 	}
 	var ours []byte
 	if os.Geteuid() == 0 { // others may not ask for that of most processes
 		ours = make([]byte, 64)
-		ours = ours[:max(0, readlinkat(n, "self/ns/net", ours))]
+		ours = ours[:max(0, readlinkat(proc, "self/ns/net", ours))]
 	}
 	theirs := make([]byte, 64)
-	cwds := make(map[string]bool)
-	for _, pid := range pids {
-		if pid[0] < '0' || pid[0] > '9' || idle[pid] {
-			continue
+	look := func(pid, at string) bool {
+		if len(ours) > 0 { // this says it sooner
+			if size := readlinkat(proc, at+"/ns/net", theirs); size > 0 && bytes.Equal(theirs[:size], ours) {
+				return true
+			}
 		}
-		if len(relative) > 0 {
-			if cwd, err := os.Readlink("/proc/" + pid + "/cwd"); err == nil && !cwds[cwd] {
-				cwds[cwd] = true
-				for _, s := range relative {
-					f.at(namedSocket{cwd + "/" + s.name, s.ino})
+		list := at + "/net/unix"
+		if unix.Fstatat(proc, list, &st, 0) != nil {
+			return false
+		}
+		names, ok := nets[st.Ino]
+		if !ok {
+			b, err := os.ReadFile("/proc/" + list)
+			if err != nil {
+				return true
+			}
+			names = socketNames(b)
+			nets[st.Ino] = names
+			for _, name := range names {
+				if filepath.IsAbs(name) {
+					f.at(namedSocket{name: name})
+					f.seen(pid, "/proc/"+at+"/root", namedSocket{name: name}) // here it may be elsewhere
 				}
 			}
 		}
-		if len(ours) > 0 { // this says it sooner
-			if size := readlinkat(n, pid+"/ns/net", theirs); size > 0 && bytes.Equal(theirs[:size], ours) {
-				continue
+		for _, name := range names {
+			if !filepath.IsAbs(name) {
+				f.seen(pid, "/proc/"+at+"/cwd/", namedSocket{name: name})
 			}
 		}
-		if unix.Fstatat(n, pid+"/net/unix", &st, 0) == nil && !nets[st.Ino] {
-			nets[st.Ino] = true
-			f.network(pid)
+		return true
+	}
+	for _, pid := range pids {
+		if !look(pid, pid) { // its first thread has ended
+			for _, at := range tasks(pid) {
+				look(pid, at)
+			}
 		}
 	}
 }
@@ -264,7 +428,8 @@ func readlinkat(dir int, name string, buf []byte) int {
 }
 
 // kernelThreads are the kernel's own processes, which have no sockets with names. All of them are children of kthreadd,
-// the second process of the initial PID namespace; in another one the second is some program.
+// the second process of the initial PID namespace; in another one the second is some program. So are, for a moment, the helpers that
+// the kernel executes (core(5), modprobe(8)).
 func kernelThreads() map[string]bool {
 	const kernelThread = 1 << 21 // PF_KTHREAD in the kernel's include/linux/sched.h
 	stat, err := os.ReadFile("/proc/2/stat")
@@ -285,41 +450,6 @@ func kernelThreads() map[string]bool {
 		threads[pid] = true
 	}
 	return threads
-}
-
-// network finds the sockets of a process's network namespace.
-func (f *socketFinder) network(pid string) {
-	b, err := os.ReadFile("/proc/" + pid + "/net/unix")
-	if err != nil {
-		return
-	}
-	var theirs, ours []mounts.Info
-	for _, name := range socketNames(b) {
-		f.at(namedSocket{name: name})
-		// What the process sees at that path may be elsewhere here.
-		var there, here unix.Stat_t
-		fd, err := unix.Open("/proc/"+pid+"/root"+filepath.Dir(name), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			continue
-		}
-		err = unix.Fstatat(fd, filepath.Base(name), &there, unix.AT_SYMLINK_NOFOLLOW)
-		real, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
-		unix.Close(fd)
-		if err != nil || there.Mode&unix.S_IFMT != unix.S_IFSOCK {
-			continue
-		}
-		if ours == nil {
-			ours, _ = mounts.ReadMountinfo()
-			if b, err := os.ReadFile("/proc/" + pid + "/mountinfo"); err == nil {
-				theirs, _ = mounts.ParseMountinfo(b)
-			}
-		}
-		for _, path := range elsewhere(filepath.Join(real, filepath.Base(name)), theirs, ours) {
-			if unix.Lstat(path, &here) == nil && here.Ino == there.Ino && here.Dev == there.Dev {
-				f.found = append(f.found, path)
-			}
-		}
-	}
 }
 
 // elsewhere are the paths at which our mounts may show what is at a path of theirs.

@@ -4,11 +4,13 @@ package nsrun_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -22,9 +24,48 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// insideServe is a server on sockets, until its standard input ends. It says when it is there.
+// insideServe is a server on sockets, until its standard input ends. It says when it is there. "chroot=DIR", "bind=FROM=TO"
+// and "thread=DIR" change where the names behind them are: for the process, in its mount namespace, for one thread.
 func insideServe(args []string) int {
+	runtime.LockOSThread()
 	for _, name := range args {
+		word, rest, _ := strings.Cut(name, "=")
+		switch word {
+		case "chroot":
+			if err := errors.Join(unix.Chroot(rest), unix.Chdir("/")); err != nil {
+				fmt.Println(err)
+				return 1
+			}
+			continue
+		case "bind":
+			from, to, _ := strings.Cut(rest, "=")
+			if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount(from, to, "", unix.MS_BIND, "")); err != nil {
+				fmt.Println(err)
+				return 1
+			}
+			continue
+		case "thread":
+			done := make(chan error)
+			go func() {
+				runtime.LockOSThread()
+				err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Chdir(rest))
+				if err == nil {
+					var ln net.Listener
+					if ln, err = net.Listen("unix", "of a thread"); err == nil {
+						ln.(*net.UnixListener).SetUnlinkOnClose(false)
+					}
+				}
+				done <- err
+				if err == nil {
+					_, _ = unix.Read(0, make([]byte, 1)) // the thread stays
+				}
+			}()
+			if err := <-done; err != nil {
+				fmt.Println(err)
+				return 1
+			}
+			continue
+		}
 		ln, err := net.Listen("unix", name)
 		if err != nil {
 			fmt.Println(err)
@@ -63,8 +104,10 @@ func serveUnix(t *testing.T, dir string, attr *syscall.SysProcAttr, names ...str
 }
 
 // newNet is another network namespace, in another mount namespace.
-func newNet() *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+func newNet() *syscall.SysProcAttr { return newSpace(unix.CLONE_NEWNET | unix.CLONE_NEWNS) }
+
+func newSpace(flags uintptr) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL}
 	if !testenv.Root() {
 		a.Cloneflags |= unix.CLONE_NEWUSER
 		a.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
@@ -80,11 +123,14 @@ func TestSocketsByInode(t *testing.T) {
 	dir := place(t)
 	shown := filepath.Join(dir, "shown")
 	link := filepath.Join(dir, "link")
-	testenv.Tree(t, dir, "shown/", "shown/sub/", "link => shown")
+	testenv.Tree(t, dir, "shown/", "shown/sub/", "link => shown", "shown/m/", "shown/t/", "shown/c/d/", "elsewhere/")
 	at := func(name string) string { return filepath.Join(shown, name) }
 	serveUnix(t, shown, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, at("plain"), "relative", "sub/below", "./dotted", at("old"), at("first"), filepath.Join(link, "linked"),
 		at("new\nline"), at("with space"), at("renamed and replaced"), "relative and renamed")
-	serveUnix(t, shown, newNet(), at("other network"), at("other network: new"))
+	serveUnix(t, shown, newNet(), at("other network"), at("other network: new"), "other, relative", at("other\nline"))
+	serveUnix(t, dir, newSpace(unix.CLONE_NEWNS), "bind="+at("m")+"="+filepath.Join(dir, "elsewhere"), filepath.Join(dir, "elsewhere/moved mount"))
+	serveUnix(t, dir, newSpace(unix.CLONE_NEWNS), "chroot="+at("c"), "/d/other root")
+	serveUnix(t, dir, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, "thread="+at("t"))
 	for _, err := range []error{
 		os.Rename(at("old"), at("new")), os.Link(at("first"), at("second")),
 		os.Rename(at("renamed and replaced"), at("away")), os.WriteFile(at("renamed and replaced"), nil, 0o600),
@@ -95,7 +141,8 @@ func TestSocketsByInode(t *testing.T) {
 		}
 	}
 	names := []string{at("plain"), at("relative"), at("sub/below"), at("dotted"), at("new"), at("first"), at("second"), at("linked"), at("new\nline"),
-		at("with space"), at("away"), at("relative and new"), at("other network"), at("other network: new")}
+		at("with space"), at("away"), at("relative and new"), at("other network"), at("other network: new"),
+		at("other, relative"), at("other\nline"), at("m/moved mount"), at("c/d/other root"), at("t/of a thread")}
 	none := nsrun.Spec{Mounts: append(nsrun.BaseMounts(), mounts.ROBind(shown, shown), shownMount(t))}.Command(self(t), names...)
 	none.Env = []string{insideEnv + "=dial"}
 	if out, err := none.Output(); err != nil || strings.Count(string(out), "reached\n") != len(names) {

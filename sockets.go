@@ -3,7 +3,6 @@
 package nsrun
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -87,25 +86,40 @@ func inPrivatePlace(name string) bool {
 	return slices.ContainsFunc(privatePlaces[:], func(place string) bool { return strings.HasPrefix(name, place) })
 }
 
-// socketNames are the absolute names in a /proc/net/unix file (unix(7)), each
-// once.
+// socketNames are the names in a /proc/net/unix file (unix(7)), each once, but no abstract ones. What does not look like
+// the line of a socket belongs to the name before: there may be anything in one.
 func socketNames(b []byte) []string {
 	var names []string
-	seen := make(map[string]bool)
-	for line := range bytes.Lines(b) {
-		// Num RefCount Protocol Flags Type St Inode Path; a path may hold spaces.
-		f := bytes.SplitN(bytes.TrimSuffix(line, []byte("\n")), []byte(" /"), 2)
-		if len(f) != 2 {
-			continue
-		}
-		name := "/" + string(f[1])
-		if !seen[name] {
-			seen[name] = true
+	for line := range strings.Lines(string(b)) {
+		line = strings.TrimSuffix(line, "\n")
+		if name, ok := socketLine(line); ok {
 			names = append(names, name)
+		} else if len(names) > 0 {
+			names[len(names)-1] += "\n" + line
 		}
 	}
-	return names
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" || name[0] == '@' })
+	slices.Sort(names)
+	return slices.Compact(names)
 }
+
+// socketLine reads a line: Num RefCount Protocol Flags Type St Inode Path.
+func socketLine(line string) (name string, ok bool) {
+	num, rest, ok := strings.Cut(line, ": ")
+	if !ok || !isHex(num) {
+		return "", false
+	}
+	for _, width := range [...]int{8, 8, 8, 4, 2} {
+		if len(rest) <= width || !isHex(rest[:width]) || rest[width] != ' ' {
+			return "", false
+		}
+		rest = rest[width+1:]
+	}
+	inode, name, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
+	return name, isHex(inode)
+}
+
+func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == "" }
 
 // binds reports whether folders or rules show files of the host as they are, not through an overlay.
 func (c *Config) binds(f *folders, q *Request) bool {

@@ -625,13 +625,35 @@ var homeSecrets = [...]string{
 
 	".fly", ".config/.wrangler", ".wrangler", ".vercel", ".config/netlify", ".netlify", ".supabase", ".config/stripe", ".config/configstore",
 	".config/ngrok", ".cloudflared", ".config/helm", ".minikube", ".ansible/vault_password", ".config/pypoetry/auth.toml",
+	".ngrok2", ".local/share/heroku", ".local/share/com.vercel.cli", ".railway", ".sentryclirc", ".config/hcloud", ".config/linode-cli", ".config/scw",
+	".config/openstack", ".config/yandex-cloud", ".aliyun", ".bluemix", ".terraformrc", ".pulumi/credentials.json", ".config/argocd", ".tsh", ".step",
+	".doppler", ".infisical", ".databrickscfg", ".snowsql", ".snowflake", ".dbt/profiles.yml", ".kaggle", ".config/io.datasette.llm", ".mc", ".gsutil",
+	".config/tea", ".subversion/auth",
+
+	".gemini/mcp-oauth-tokens.json", ".qwen/oauth_creds.json", ".copilot", ".config/cursor/auth.json", ".config/goose/secrets.yaml", ".local/share/amp/secrets.json",
+	".config/Code/User/globalStorage", ".config/Code/User/mcp.json", ".config/VSCodium/User/globalStorage", ".config/Cursor/User/globalStorage",
+	".config/Windsurf/User/globalStorage", ".vscode-server/data/User/globalStorage", ".cursor-server/data/User/globalStorage",
+	".config/JetBrains", ".config/zed/settings.json", ".local/share/zed/db",
+
+	".config/pnpm/rc", ".yarnrc", ".bunfig.toml", ".config/pip", ".pip", ".local/share/uv/credentials", ".local/share/gem/credentials", ".bundle/config", ".m2/settings-security.xml",
+	".ivy2/.credentials", ".sbt/.credentials", ".config/coursier", ".condarc",
+
+	".config/restic", ".config/borg", ".config/gopass", ".local/share/gopass", ".config/Bitwarden", ".config/Bitwarden CLI", ".config/1Password", ".lpass", ".authinfo",
+	".authinfo.gpg", ".config/syncthing", ".local/state/syncthing", ".config/Nextcloud", ".monero", ".config/solana", ".config/Exodus", ".config/Ledger Live",
+	".foundry/keystores",
+
+	".config/opera", ".librewolf", ".zen", ".local/share/qutebrowser", ".var/app", "snap/firefox", "snap/chromium", ".config/evolution", ".local/share/evolution", ".msmtprc",
+	".mbsyncrc", ".offlineimaprc", ".fetchmailrc", ".config/Element", ".config/teams-for-linux", ".config/weechat", ".purple",
+
+	".config/filezilla", ".config/remmina", ".local/share/remmina", ".vnc", ".cert", ".mylogin.cnf", ".local/share/DBeaverData", ".sqlite_history", ".irb_history",
+	".php_history", ".dbshell", ".zhistory", ".histfile", ".local/share/atuin",
 
 	".local/state/nsrun",
 }
 
 // harmlessNames are among those, and say where something is, or how.
 var harmlessNames = [...]string{
-	"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_DEFAULT_OUTPUT", "AWS_SDK_LOAD_CONFIG", "AWS_EC2_METADATA_DISABLED",
+	"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_DEFAULT_OUTPUT", "AWS_SDK_LOAD_CONFIG", "AWS_EC2_METADATA_DISABLED",
 	"DOCKER_BUILDKIT", "DOCKER_CLI_HINTS", "DOCKER_DEFAULT_PLATFORM", "VAULT_ADDR", "VAULT_NAMESPACE", "OPENAI_BASE_URL", "OPENAI_API_BASE",
 	"OPENAI_MODEL", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
 }

@@ -93,9 +93,9 @@ type Cmd struct {
 	// Supervisor has some system calls decided outside of the sandbox. Nil: none.
 	Supervisor *Supervisor
 	// Gate is called by Start, in a goroutine of its own, while the sandbox is set up. The
-	// command is executed when it has returned nil; Start, which waits for it, fails
-	// with the error that it returned. Nil: nothing has to be waited for. Not with
-	// Inherit or Bubblewrap.
+	// command is executed when it has returned nil; Start, which waits for it as long as
+	// the context lasts, fails with the error that it returned. Nil: nothing has to be
+	// waited for. Not with Inherit or Bubblewrap.
 	Gate func() error
 	// Rlimits are resource limits, see setrlimit(2). Nil: the caller's.
 	Rlimits []Rlimit
@@ -558,16 +558,19 @@ func (c *Cmd) Start() error {
 	}
 	supervisor, files, err := c.supervise(files)
 	if err != nil {
-		_ = answer()
+		_ = answer(false)
 		return err
 	}
 	defer supervisor.Close()
 	c.sb, err = start(c, files)
-	refused := answer()
+	refused := answer(err != nil)
+	if err == nil && refused != nil {
+		c.sb.close()
+	}
+	if refused != nil {
+		return refused
+	}
 	if err != nil {
-		if refused != nil {
-			err = refused
-		}
 		return err
 	}
 	if err := c.handedOver(supervisor); err != nil {

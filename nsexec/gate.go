@@ -12,13 +12,16 @@ import (
 // A gate keeps a sandbox that is set up from executing the command before Cmd.Gate has said yes. The sandbox reads a byte
 // from a pipe; where the pipe ends without one it fails.
 
-var errGateInherit = errors.New("a sandbox that inherits all descriptors has no gate")
+var (
+	errGateInherit = errors.New("a sandbox that inherits all descriptors has no gate")
+	errGateEnded   = errors.New("Gate did not return")
+)
 
 // gate adds the pipe's end to the command's files, of which it is the last, and calls Cmd.Gate. The answer is to be taken
 // when the sandbox has started, or failed to.
-func (c *Cmd) gate(files []*os.File) (answer func() error, _ []*os.File, err error) {
+func (c *Cmd) gate(files []*os.File) (answer func(failed bool) error, _ []*os.File, err error) {
 	if c.Gate == nil {
-		return func() error { return nil }, files, nil
+		return func(bool) error { return nil }, files, nil
 	}
 	if c.Inherit || c.Bubblewrap {
 		return nil, nil, &Error{Op: "start", Path: c.Path, Err: errGateInherit}
@@ -30,24 +33,45 @@ func (c *Cmd) gate(files []*os.File) (answer func() error, _ []*os.File, err err
 	c.childFiles = append(c.childFiles, r)
 	done := make(chan error, 1)
 	go func() {
-		err := c.Gate()
-		if err == nil {
-			_, _ = w.Write([]byte{1}) // the sandbox may be gone
+		err := errGateEnded // where Gate does not return
+		defer func() {
+			done <- err
+			_ = w.Close()
+		}()
+		if err = c.Gate(); err == nil {
+			// One for each of the sandboxes that complete may try. Who waits may be gone.
+			_, _ = w.Write([]byte{1, 1})
 		}
-		_ = w.Close()
-		done <- err
 	}()
-	return func() error { return <-done }, append(files, r), nil
+	return func(failed bool) error {
+		if failed && c.context().Err() != nil {
+			select {
+			case err := <-done:
+				return err
+			default:
+				return nil // nobody waits for Gate any more
+			}
+		}
+		return <-done
+	}, append(files, r), nil
 }
 
-// stepGate waits at the gate, whose end has a number.
-func (c *Cmd) stepGate(b *prog.Builder, status int) {
-	if c.Gate == nil {
-		return
+// gateFile is the number of the gate's end in the sandbox, -1 if there is none. That of the status pipe comes behind it.
+func (c *Cmd) gateFile(status int) int {
+	switch {
+	case c.Gate == nil:
+		return -1
+	case c.Supervisor != nil:
+		return status - 2 // its socket comes between
 	}
-	fd := status - 1
-	if c.Supervisor != nil {
-		fd-- // its socket comes behind
+	return status - 1
+}
+
+// stepGate waits at the gate.
+func (c *Cmd) stepGate(b *prog.Builder, status int) {
+	fd := c.gateFile(status)
+	if fd < 0 {
+		return
 	}
 	b.Step("start", "gate")
 	b.Call(prog.SysRead, prog.Int(fd), b.Zero(8).Arg(), prog.Int(1)).Full()

@@ -3,10 +3,12 @@
 package nsexec_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
@@ -52,7 +54,25 @@ func TestGate(t *testing.T) {
 			}
 		}
 	}
-	c := nsexec.Command("true")
+	// The time is up while the gate is closed, and nobody waits for the answer.
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	open := make(chan bool)
+	c := nsexec.CommandContext(ctx, "sh", "-c", ": >"+made)
+	c.Mounts, c.Gate = base(mounts.Bind(dir, dir)), func() error { <-open; return nil }
+	if err := c.Run(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a closed gate: %v", err)
+	}
+	close(open)
+	if _, err := os.Lstat(made); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a closed gate: %v", err)
+	}
+	c = nsexec.Command("true")
+	c.Mounts, c.Close, c.Gate = base(), []int{3}, func() error { return nil }
+	if err := c.Run(); err != nil {
+		t.Errorf("with a descriptor to be closed: %v", err)
+	}
+	c = nsexec.Command("true")
 	c.Bubblewrap, c.Gate = true, func() error { return nil }
 	if err := c.Run(); err == nil {
 		t.Error("with Bubblewrap there is a gate")

@@ -291,7 +291,7 @@ func (c *Cmd) emit(b *prog.Builder, o mounts.Options, fds []int, status int, hav
 		}
 	}
 	for _, fd := range c.Close {
-		if fd != status { // which may have the number of one that the caller has closed
+		if fd != status && fd != c.gateFile(status) { // which may have the number of one that the caller has closed
 			b.Call(prog.SysClose, prog.Int(fd)).Tolerate(syscall.EBADF)
 		}
 	}
