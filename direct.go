@@ -88,10 +88,8 @@ func directRoot(root string) (string, error) {
 			return "", errors.New("it holds the home directory")
 		}
 	}
-	if isDir(filepath.Join(abs, "objects")) && isDir(filepath.Join(abs, "refs")) {
-		if _, err := os.Lstat(filepath.Join(abs, "HEAD")); err == nil {
-			return "", errors.New("it is a git directory")
-		}
+	if isGitDir(abs) {
+		return "", errors.New("it is a git directory")
 	}
 	return abs, nil
 }

@@ -5,6 +5,7 @@ package nsrun
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,8 +28,13 @@ import (
 // protected; see later.go.
 
 const (
-	maxDepth        = 10   // of files that include one another, of submodules in submodules
-	maxRepositories = 1000 // that are looked for in one place
+	maxDepth   = 10     // of files that include one another, of submodules in submodules
+	maxModules = 10_000 // directories in .git/modules
+)
+
+var (
+	errNested = errors.New("too many repositories lie in one another")
+	errMany   = errors.New("it has too many submodules")
 )
 
 // tree protects what git uses of a writable directory.
@@ -45,18 +51,62 @@ func (d *direct) tree(root string) error {
 	if top != root {
 		d.note(filepath.Join(root, ".git"))
 	}
+	if !isDir(root) {
+		return nil
+	}
+	return d.below(root)
+}
+
+// below protects the repositories one level below a directory, however many names that has: what a
+// command puts there hides none.
+func (d *direct) below(root string) error {
 	f, err := os.Open(root)
 	if err != nil {
-		return nil // a file
+		return err
 	}
 	defer f.Close()
-	names, _ := f.Readdirnames(maxRepositories)
-	for _, name := range names {
-		if at := name + "/.git"; name != ".git" && existsAt(f, at) {
-			d.inner(filepath.Join(root, name), 0)
+	return entries(f, func(e os.DirEntry) {
+		at := filepath.Join(root, e.Name())
+		switch {
+		case e.Name() == ".git":
+			return
+		case e.IsDir():
+		case e.Type()&os.ModeSymlink == 0:
+			return
+		default:
+			if at, err = filepath.EvalSymlinks(at); err != nil || !d.holds(at) || d.closed(at) {
+				return
+			}
+		}
+		if existsAt(f, e.Name()+"/.git") {
+			d.inner(at, 0)
+		}
+		if existsAt(f, e.Name()+"/HEAD") && isGitDir(at) {
+			d.bareRepository(at)
+		}
+	})
+}
+
+// entries calls yield for all that is in a directory.
+func entries(dir *os.File, yield func(os.DirEntry)) error {
+	for {
+		list, err := dir.ReadDir(1000)
+		for _, e := range list {
+			yield(e)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return nil
+}
+
+// isGitDir reports whether git takes a directory for one of its own.
+func isGitDir(dir string) bool {
+	has := func(name string) bool { return exists(filepath.Join(dir, name)) }
+	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
 
 func exists(name string) bool {
@@ -79,15 +129,36 @@ func (d *direct) note(path string) {
 // inner protects a repository that somebody may have put into the tree. What is wrong with it is
 // no reason not to run a command.
 func (d *direct) inner(top string, depth int) {
-	if err := d.repository(top, depth); err != nil {
+	d.short(top, d.repository(top, depth))
+}
+
+// bareRepository protects a repository without a work tree.
+func (d *direct) bareRepository(dir string) {
+	if _, known := d.at[dir]; known || d.seen[dir] {
+		return
+	}
+	d.seen[dir] = true
+	err := d.gitDir(dir)
+	if err == nil {
+		err = d.uses(dir, dir, 0)
+	}
+	d.short(dir, err)
+}
+
+// short tells why not all is protected.
+func (d *direct) short(top string, err error) {
+	if err != nil {
 		d.notices = append(d.notices, fmt.Sprintf("not all that git uses in %s is read-only: %s", escape.Quote(top), bare(err)))
 	}
 }
 
 // repository protects what git uses for a work tree.
 func (d *direct) repository(top string, depth int) error {
-	if d.seen[top] || depth > maxDepth {
+	if d.seen[top] {
 		return nil
+	}
+	if depth > maxDepth {
+		return errNested
 	}
 	d.seen[top] = true
 	dir, err := d.git(filepath.Join(top, ".git"))
@@ -98,6 +169,11 @@ func (d *direct) repository(top string, depth int) error {
 		d.note(filepath.Join(top, ".git"))
 		return nil
 	}
+	return d.uses(top, dir, depth)
+}
+
+// uses protects what git uses because of a git directory, beside what is in that.
+func (d *direct) uses(top, dir string, depth int) error {
 	common := dir
 	if text, err := readPlain(filepath.Join(dir, "commondir")); err == nil {
 		common = filepath.Clean(resolve(dir, strings.TrimRight(text, "\r\n")))
@@ -112,7 +188,9 @@ func (d *direct) repository(top string, depth int) error {
 			return err
 		}
 	}
-	d.submodules(top, common, depth)
+	if err := d.submodules(top, common, depth); err != nil {
+		return err
+	}
 	names, _ := readNames(filepath.Join(common, "worktrees"))
 	for _, name := range names {
 		if text, err := readPlain(filepath.Join(common, "worktrees", name, "gitdir")); err == nil {
@@ -124,7 +202,7 @@ func (d *direct) repository(top string, depth int) error {
 
 // submodules protects those of a work tree: by .gitmodules, which is read-only so that it says
 // the same next time, and by their git directories.
-func (d *direct) submodules(top, common string, depth int) {
+func (d *direct) submodules(top, common string, depth int) error {
 	name := filepath.Join(top, ".gitmodules")
 	if text, err := readPlain(name); err == nil {
 		if d.holds(name) {
@@ -136,20 +214,22 @@ func (d *direct) submodules(top, common string, depth int) {
 			}
 		}
 	}
-	left := maxRepositories
-	d.modules(filepath.Join(common, "modules"), depth, &left, 0)
+	left := maxModules
+	return d.modules(filepath.Join(common, "modules"), depth, &left, 0)
 }
 
 // modules goes through the git directories of submodules, whose names can have slashes.
-func (d *direct) modules(dir string, depth int, left *int, level int) {
+func (d *direct) modules(dir string, depth int, left *int, level int) error {
 	names, _ := readNames(dir)
 	for _, name := range names {
 		at := filepath.Join(dir, name)
 		if *left--; *left < 0 || level > maxDepth {
-			return
+			return errMany
 		}
 		if !exists(filepath.Join(at, "HEAD")) {
-			d.modules(at, depth, left, level+1)
+			if err := d.modules(at, depth, left, level+1); err != nil {
+				return err
+			}
 			continue
 		}
 		text, _ := readPlain(filepath.Join(at, "config"))
@@ -159,6 +239,7 @@ func (d *direct) modules(dir string, depth int, left *int, level int) {
 			}
 		}
 	}
+	return nil
 }
 
 // submodule protects a work tree in another one. One that is not there yet is an empty
@@ -322,14 +403,14 @@ func (d *direct) hooks(dir string) error {
 	return d.links(dir, false)
 }
 
-// readNames are the names in a directory, of the first entries.
+// readNames are the names in a directory.
 func readNames(dir string) ([]string, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return f.Readdirnames(maxRepositories)
+	return f.Readdirnames(-1)
 }
 
 // readPlain reads a regular file that is not large, through links.

@@ -38,6 +38,7 @@ func TestWrittenInPlace(t *testing.T) {
 		script = "printf '#!/bin/sh\\necho changed >>$VICTIM\\n'"
 		hook   = script + " >$H/pre-commit; chmod +x $H/pre-commit"
 		commit = "git commit -q --allow-empty -m x"
+		many   = "$(seq -f d%.0f 2500)"
 	)
 	template := place(t)
 	git := func(dir, script string, env ...string) (string, error) {
@@ -79,6 +80,10 @@ func TestWrittenInPlace(t *testing.T) {
 		{name: "command", setup: "git config core.fsmonitor tools/mon; printf '#!/bin/sh\\nexit 1\\n' >tools/mon; chmod +x tools/mon", plant: script + " >tools/mon", use: "git status"},
 		{name: "hooksPath of the project around it", rw: true, root: "tools", setup: "git config core.hooksPath tools/hooks", plant: "H=hooks; " + hook, use: "cd .. && " + commit},
 		{name: "submodule in a directory", rw: true, root: "a", setup: "git -c protocol.file.allow=always submodule --quiet add ../up a/b/c", plant: "rm b/c/.git; git init -q b/c; printf " + evil + " >b/c/.git/config", use: "cd .. && git status"},
+		{name: "nested repository among many names", rw: true, setup: "mkdir " + many + " && mv n zz", plant: "printf " + evil + " >zz/.git/config", use: "git -C zz status"},
+		{name: "repository without a work tree", rw: true, setup: "git clone -q --bare ../up b.git", plant: "H=b.git/hooks; mkdir -p $H; " + script + " >$H/post-update; chmod +x $H/post-update", use: "git push -q ./b.git HEAD:refs/heads/new"},
+		{name: "hook in a repository without a work tree", setup: "git clone -q --bare ../up b.git; git -C b.git config core.hooksPath $PWD/tools/hooks", plant: "H=tools/hooks; " + script + " >$H/post-update; chmod +x $H/post-update", use: "git push -q ./b.git HEAD:refs/heads/new"},
+		{name: "nested repository behind a link", setup: "mkdir -p deep/er; mv n deep/er; ln -s deep/er/n l", plant: "printf " + evil + " >deep/er/n/.git/config", use: "git -C l status"},
 	} {
 		for i, way := range []string{"", "direct", "rw"} {
 			if i == 2 && !c.rw {
@@ -134,6 +139,10 @@ func TestWrittenInPlaceTold(t *testing.T) {
 		{"mkdir -p a/b/c; echo x >a/b/c/.envrc", "/p/a/b/c/.envrc (direnv)", true},
 		{"mkdir -p a/b/c; echo x >a/b/c/f", "-", true},
 		{"for i in 1 2 3 4 5 6 7; do echo x >.vimrc$i.code-workspace; done", ", 2 more", false},
+		{"mkdir $(seq -f d%.0f 2500); mkdir -p new/.git/hooks; touch new/.git/hooks/pre-commit", "/p/new/.git/hooks/pre-commit (git hook)", false},
+		{"git init -q --bare b.git; mkdir -p b.git/hooks; touch b.git/hooks/post-update", "/p/b.git/hooks/post-update (git hook)", false},
+		{"git init -q --bare b.git; git init -q a", "-", false},
+		{"mkdir .vscode; cd .vscode; seq -f f%.0f 11000 | xargs touch; echo {} >tasks.json", "too much was written", false},
 		{"rm .bashrc; mv old .envrc", "/p/.envrc (direnv)", false},
 	} {
 		dir := place(t, "old: x", ".bashrc: as it was", ".mcp.json: as it was")

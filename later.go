@@ -32,7 +32,8 @@ type later struct {
 }
 
 const (
-	maxLater = 1000 // entries that are looked at, and paths that the watcher saw
+	maxLater = 10_000 // entries that are looked at, and paths that the watcher saw
+	maxNames = 1000   // of one directory
 	maxTold  = 5
 )
 
@@ -77,14 +78,15 @@ func (l *later) notice() string {
 	}
 	left := maxLater
 	for _, dir := range l.dirs {
-		for _, name := range v.Names(dir) {
-			switch path := filepath.Join(dir, name); {
-			case !c.Plain(dir, name):
+		v.all(dir, func(e os.DirEntry) {
+			path := filepath.Join(dir, e.Name())
+			if !c.Plain(dir, e.Name()) {
 				l.look(v, path, 0, &left, take)
-			case !l.known[path]:
-				l.look(v, filepath.Join(path, ".git"), 0, &left, take)
 			}
-		}
+			if e.IsDir() && !l.known[path] {
+				l.repository(v, path, &left, take)
+			}
+		})
 	}
 	for _, path := range l.paths {
 		switch {
@@ -97,7 +99,7 @@ func (l *later) notice() string {
 	for _, path := range l.seen {
 		take(path)
 	}
-	if len(reasons) == 0 {
+	if len(reasons) == 0 && left >= 0 {
 		return ""
 	}
 	list := make([]string, 0, len(reasons))
@@ -108,28 +110,44 @@ func (l *later) notice() string {
 	if more := len(list) - maxTold; more > 0 {
 		list = append(list[:maxTold], fmt.Sprintf("%d more", more))
 	}
+	if left < 0 {
+		list = append(list, "and perhaps more: too much was written to look at all of it")
+	}
 	return "written in place, and run later by itself: " + strings.Join(list, ", ")
+}
+
+// repository takes what is new of a repository that may be one level below a folder.
+func (l *later) repository(v *hostView, path string, left *int, take func(string)) {
+	l.look(v, filepath.Join(path, ".git"), 0, left, take)
+	if _, ok := v.stat(filepath.Join(path, "HEAD")); ok && isGitDir(path) {
+		for _, name := range [...]string{"config", "config.worktree", "commondir", "hooks"} {
+			l.look(v, filepath.Join(path, name), 1, left, take)
+		}
+	}
 }
 
 // look takes what is new at or below a path.
 func (l *later) look(v *hostView, path string, depth int, left *int, take func(string)) {
-	if *left--; *left < 0 || depth > 4 {
+	if *left < 0 || depth > 4 {
 		return
 	}
 	st, ok := v.stat(path)
+	if !ok {
+		return
+	}
+	*left--
 	switch {
-	case !ok:
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		if st.Ctim.Sec > l.since.Sec || st.Ctim.Sec == l.since.Sec && st.Ctim.Nsec >= l.since.Nsec {
 			take(path)
 		}
 	case filepath.Base(path) == ".git" && l.known[filepath.Dir(path)]: // read-only
 	default:
-		for _, name := range v.Names(path) {
-			if name != "objects" {
-				l.look(v, filepath.Join(path, name), depth+1, left, take)
+		v.all(path, func(e os.DirEntry) {
+			if e.Name() != "objects" {
+				l.look(v, filepath.Join(path, e.Name()), depth+1, left, take)
 			}
-		}
+		})
 	}
 }
 
@@ -227,8 +245,19 @@ func (v *hostView) Names(path string) []string {
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	names, _ := f.Readdirnames(maxRepositories)
+	names, _ := f.Readdirnames(maxNames)
 	return names
+}
+
+// all calls yield for everything in a directory.
+func (v *hostView) all(path string, yield func(os.DirEntry)) {
+	fd, err := v.open(path, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	_ = entries(f, yield)
 }
 
 // RunsLater says in a few words why what an event of Events is about would be run later, or
