@@ -70,12 +70,8 @@ func (s *Session) holdBack(all []node, chosen []bool, o CommitOptions) (held []n
 	named := map[place]bool{}
 	for i, n := range all {
 		if chosen[i] && n.Special != "" && o.HoldSpecial && !o.AllowSpecial {
-			chosen[i] = false
 			held = append(held, n)
-			// A directory is held back with all that is in it, unless it was there.
-			for k := i + 1; n.up.isDir() && n.Kind != Modified && k < len(all) && all[k].root == n.root && under(all[k].Path, n.Path); k++ {
-				chosen[k] = false
-			}
+			letGo(all, chosen, i)
 			continue
 		}
 		if !chosen[i] || n.Runs == "" || o.AllowExec {
@@ -90,8 +86,8 @@ func (s *Session) holdBack(all []node, chosen []bool, o CommitOptions) (held []n
 			named[place{root: -1}] = true // it is filled
 		}
 		if !named[place{n.root, n.Path}] {
-			chosen[i] = false
 			held = append(held, n)
+			letGo(all, chosen, i)
 		}
 	}
 	if held == nil {
@@ -238,4 +234,13 @@ func resolveParent(p string) string {
 		}
 	}
 	return p
+}
+
+// letGo takes a node out of what was chosen; a new directory with all that is in it.
+func letGo(all []node, chosen []bool, i int) {
+	chosen[i] = false
+	n := all[i]
+	for k := i + 1; n.up.isDir() && n.Kind != Modified && k < len(all) && all[k].root == n.root && under(all[k].Path, n.Path); k++ {
+		chosen[k] = false
+	}
 }

@@ -49,7 +49,7 @@ func (f *runsFinder) mark(n *node, repos []string) {
 	for _, dir := range repos {
 		f.c.Repository(dir)
 	}
-	if n.Kind == 0 || n.Kind == Deleted || n.timeOnly || n.up.isDir() {
+	if n.Kind == 0 || n.Kind == Deleted || n.timeOnly || n.up.isDir() && (n.Kind == Modified || !runslater.MayBeGit(path.Base(n.Path))) {
 		return
 	}
 	if f.c.Plain(n.Root, n.Path) {
@@ -198,17 +198,11 @@ func (v *runsView) Target(p string) string {
 	return text
 }
 
-// mostNames is the size of a directory, in bytes, above which it is not listed: no
-// program looks for its settings in one like that.
-const mostNames = 1 << 20
-
-// Names is for runslater.View.
+// Names is for runslater.View. It lists all of a directory, however large: what is not seen
+// could not be held back.
 func (v *runsView) Names(p string) []string {
 	d, _ := v.open(p)
 	if d == nil {
-		return nil
-	}
-	if st, err := d.stat(); err != nil || st.size > mostNames {
 		return nil
 	}
 	names, err := d.names()

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// A Change is one object that differs, and is no directory.
+// A Change is one object that differs. Of directories those count that are a part of a
+// repository.
 type Change struct {
 	Path string // absolute
 	Kind Kind   // what it is now; Missing: it was deleted
@@ -24,10 +25,13 @@ type Classifier struct {
 	watched map[string]watched // by path
 	linked  bool               // the roots' own links are in it
 	git     map[string]isGit   // what is known of directories
-	last    string             // the directory of the last change
-	elems   []string           // its elements, in lower case
-	plain   bool               // nothing is known about any of them
-	repos   []string           // work trees that nobody has looked at yet
+	made    map[string]string  // and of the parts of repositories in them
+	listed  map[string][]string
+	last    string   // the directory of the last change
+	elems   []string // its elements, in lower case
+	plain   bool     // nothing is known about any of them
+	repos   []string // work trees that nobody has looked at yet
+	home    string   // see named
 
 	plainRoot, plainDir string // where Plain was last
 	plainHere           bool   // and whether the names of files decide there
@@ -40,6 +44,11 @@ type watched struct {
 }
 
 var names = sync.OnceValue(newTable)
+
+// MayBeGit reports whether a directory of this name may be a part of a repository.
+func MayBeGit(name string) bool {
+	return strings.EqualFold(name, "objects") || strings.EqualFold(name, "refs")
+}
 
 // Load makes the table of names, which the first Classifier would have to wait for.
 func Load() { names() }
@@ -83,7 +92,13 @@ func (c *Classifier) leadsNear(dir string) bool {
 
 // Reason says in a few words why a change runs later. Empty: it does not.
 func (c *Classifier) Reason(ch Change) string {
-	if ch.Kind == Missing || ch.Kind == Directory || !ch.Content && !ch.Executable {
+	if ch.Kind == Missing || !ch.Content && !ch.Executable {
+		return ""
+	}
+	if ch.Kind == Directory {
+		if dir, base := path.Split(ch.Path); ch.Content && MayBeGit(base) {
+			return c.becomesAt(path.Clean(dir), strings.ToLower(base))
+		}
 		return ""
 	}
 	c.lead()

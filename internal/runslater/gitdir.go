@@ -16,8 +16,9 @@ const (
 	reasonTodo   = "executed when the rebase goes on"
 )
 
-// isGit is what a directory is in the two views.
-type isGit struct{ old, now bool }
+// isGit is what a directory is in the two views. A part says that in one of them there is a
+// part of a repository in it: the command may make the others later.
+type isGit struct{ old, now, part bool }
 
 // gitReason is for what is in a git directory: by name below .git, by what is in it
 // elsewhere.
@@ -47,44 +48,60 @@ func (c *Classifier) gitReason(ch Change, elems []string) string {
 		return reasonLink
 	}
 	for i, e := range elems {
-		last := i == len(elems)-1
-		var what func(Change) string
-		switch {
-		case e == "hooks" && !last:
-			what = c.hook
-		case !last:
-			continue
-		case e == "config" || e == "config.worktree":
-			what = c.config
-		case e == "commondir":
-			what = c.commonDir
-		case e == "hooks" && ch.Kind != File:
-			what = func(Change) string { return reasonLink }
-		case e == "head" || e == "objects" || e == "refs":
-			what = c.becomes
-		case e == "git-rebase-todo" && named >= 0:
-			what = c.todo
-		default:
+		if !special[e] && e != "git-rebase-todo" {
 			continue
 		}
-		in := named >= 0 && named < i && !data
-		if in && (e == "head" || e == "objects" || e == "refs") {
-			continue
-		}
-		if !in && !c.isGit(upTo(i)).now {
-			continue
-		}
-		if reason := what(ch); reason != "" {
+		if reason := c.gitName(ch, elems, i, upTo(i), named >= 0 && named < i, data); reason != "" {
 			return reason
 		}
 	}
-	// A directory of objects or refs that is new has no change of its own here: the first
-	// file in it tells.
+	// A directory of objects or refs may have no change of its own here: a file in it tells.
 	for i, e := range elems[:len(elems)-1] {
-		if (e == "objects" || e == "refs") && !(named >= 0 && named < i && !data) {
-			if reason := c.becomesAt(upTo(i)); reason != "" {
+		if e == "objects" || e == "refs" {
+			if reason := c.becomesAt(upTo(i), e); reason != "" {
 				return reason
 			}
+		}
+	}
+	return ""
+}
+
+// gitName is for element i of a path, which is in dir. That is below a .git, or not; data says
+// that the path is of what git stores there.
+func (c *Classifier) gitName(ch Change, elems []string, i int, dir string, below, data bool) string {
+	e, last, in := elems[i], i == len(elems)-1, below && !data
+	if !last && e != "hooks" {
+		return ""
+	}
+	switch e {
+	case "hooks":
+		switch g := c.isGit(dir); {
+		case !last && (in || g.now):
+			return c.hook(ch)
+		case !last && g.part && i == len(elems)-2 && slices.Contains(hookNames, elems[i+1]):
+			return reasonHook
+		case last && ch.Kind != File && (in || g.part):
+			return reasonLink
+		}
+	case "config", "config.worktree":
+		switch g := c.isGit(dir); {
+		case in || g.now:
+			return c.config(ch)
+		case ch.Kind != File && g.part:
+			return reasonLink
+		case ch.Kind == File:
+			return c.maybeConfig(ch)
+		}
+	case "commondir":
+		if below && data && c.New.Kind(path.Join(dir, "HEAD")) == Missing {
+			return "" // a branch
+		}
+		return c.commonDir(dir)
+	case "head", "objects", "refs":
+		return c.becomesAt(dir, e)
+	case "git-rebase-todo":
+		if in {
+			return c.todo(ch)
 		}
 	}
 	return ""
@@ -98,14 +115,29 @@ func (c *Classifier) isGit(dir string) isGit {
 	if c.git == nil {
 		c.git = map[string]isGit{}
 	}
-	g := isGit{looksGit(c.Old, dir), looksGit(c.New, dir)}
+	has := func(v View, name string) bool { return v.Kind(path.Join(dir, name)) != Missing }
+	looks := func(v View) bool {
+		return has(v, "HEAD") && (has(v, "commondir") || has(v, "objects") && has(v, "refs"))
+	}
+	g := isGit{old: looks(c.Old) && validHead(c.Old, path.Join(dir, "HEAD")), now: looks(c.New)}
+	g.part = g.old || g.now
+	for _, name := range [...]string{"HEAD", "objects", "refs", "commondir"} {
+		g.part = g.part || has(c.New, name) || has(c.Old, name)
+	}
 	c.git[dir] = g
 	return g
 }
 
-func looksGit(v View, dir string) bool {
-	is := func(name string) bool { return v.Kind(path.Join(dir, name)) != Missing }
-	return is("HEAD") && (is("commondir") || is("objects") && is("refs"))
+// validHead reports whether git takes a file for the HEAD of a repository.
+func validHead(v View, p string) bool {
+	if v.Kind(p) == Link {
+		return strings.HasPrefix(v.Target(p), "refs/")
+	}
+	text, _ := v.Read(p)
+	if to, ok := strings.CutPrefix(text, "ref:"); ok {
+		return strings.HasPrefix(strings.TrimLeft(to, " \t\r\n"), "refs/")
+	}
+	return len(text) >= 40 && strings.Trim(text[:40], "0123456789abcdefABCDEF") == ""
 }
 
 // hook is for what is in a directory of hooks. Git makes samples, and executes none.
@@ -134,29 +166,79 @@ func (c *Classifier) config(ch Change) string {
 	return ""
 }
 
-// becomes is for what makes a directory one of git's: what was in it before runs then.
-func (c *Classifier) becomes(ch Change) string { return c.becomesAt(path.Dir(ch.Path)) }
-
-func (c *Classifier) becomesAt(dir string) string {
-	if g := c.isGit(dir); g.old || !g.now {
+// maybeConfig is for a file that is no configuration of a repository, as far as can be seen.
+// Another command can make a repository around it, and another directory can name this one
+// as the place of its configuration. Where git cannot read on it executes nothing.
+func (c *Classifier) maybeConfig(ch Change) string {
+	if !ch.Content {
 		return ""
 	}
-	if c.executesIn(c.Old, dir) {
+	now, _ := c.New.Read(ch.Path)
+	old, _ := c.Old.Read(ch.Path)
+	if key := addedEntries(ch.Path, old, now, c.Roots); key != "" {
+		return reasonConfig + key
+	}
+	return ""
+}
+
+// becomesAt is for what makes a directory one of git's, or a part of that: what was in it
+// before runs then. The name is that of the part, in lower case.
+func (c *Classifier) becomesAt(dir, name string) string {
+	if c.isGit(dir).old {
+		return ""
+	}
+	at := path.Join(dir, name)
+	reason, known := c.made[at]
+	if !known {
+		if c.made == nil {
+			c.made = map[string]string{}
+		}
+		reason = c.makes(dir, name)
+		c.made[at] = reason
+	}
+	return reason
+}
+
+func (c *Classifier) makes(dir, name string) string {
+	if name == "head" {
+		name = "HEAD"
+		if c.New.Kind(path.Join(dir, "commondir")) != Missing {
+			if reason := c.commonDir(dir); reason != "" {
+				return reason
+			}
+		}
+	}
+	if c.isGit(dir).now && c.executesIn(c.Old, dir, true) {
+		return reasonGitDir
+	}
+	at := path.Join(dir, name)
+	if known := c.Old.Kind(at) != Missing && (name != "HEAD" || validHead(c.Old, at)); !known && c.executesIn(c.Old, dir, false) {
 		return reasonGitDir
 	}
 	return ""
 }
 
-// executesIn reports whether git executes anything because of a git directory.
-func (c *Classifier) executesIn(v View, dir string) bool {
+// executesIn reports whether git executes anything because of a git directory. With whole
+// false only a part of one is there, and names that other programs use too do not count.
+func (c *Classifier) executesIn(v View, dir string, whole bool) bool {
 	for _, name := range [...]string{"config", "config.worktree"} {
 		at := path.Join(dir, name)
 		switch v.Kind(at) {
 		case Missing:
 			continue
-		case File:
-			if text, ok := v.Read(at); ok && addedKeys(at, "", text, c.Roots) == "" {
+		case Directory:
+			if !whole {
 				continue
+			}
+		case File:
+			text, ok := v.Read(at)
+			if added := addedKeys; ok {
+				if !whole {
+					added = addedEntries
+				}
+				if added(at, "", text, c.Roots) == "" {
+					continue
+				}
 			}
 		}
 		return true
@@ -166,6 +248,9 @@ func (c *Classifier) executesIn(v View, dir string) bool {
 		return false
 	} else if k != Directory {
 		return true
+	}
+	if !whole {
+		return slices.ContainsFunc(hookNames, func(name string) bool { return v.Kind(path.Join(hooks, name)) != Missing })
 	}
 	return slices.ContainsFunc(v.Names(hooks), func(name string) bool { return !strings.HasSuffix(name, ".sample") })
 }
@@ -193,17 +278,27 @@ func (c *Classifier) gitFile(ch Change) string {
 			return ""
 		}
 	}
-	if c.executesIn(c.New, dir) {
+	common := dir
+	if text, ok := c.New.Read(path.Join(dir, "commondir")); ok {
+		common = absolute(dir, strings.TrimRight(text, "\r\n"))
+	}
+	if !c.isGit(dir).now || c.executesIn(c.New, dir, true) || common != dir && c.executesIn(c.New, common, true) {
 		return reasonElse
 	}
 	return ""
 }
 
-// commonDir is for the file that says where a linked work tree's configuration is.
-func (c *Classifier) commonDir(ch Change) string {
-	text, _ := c.New.Read(ch.Path)
-	dir := path.Dir(ch.Path)
-	if ch.Kind == File && path.Base(path.Dir(dir)) == "worktrees" && absolute(dir, strings.TrimRight(text, "\r\n")) == path.Dir(path.Dir(dir)) {
+// commonDir is for the file that says where a linked work tree's configuration is. Git has one
+// only where it has those of work trees.
+func (c *Classifier) commonDir(dir string) string {
+	at := path.Join(dir, "commondir")
+	text, _ := c.New.Read(at)
+	common := path.Dir(path.Dir(dir))
+	if c.New.Kind(at) != File || path.Base(path.Dir(dir)) != "worktrees" || absolute(dir, strings.TrimRight(text, "\r\n")) != common {
+		return reasonElse
+	}
+	g := c.isGit(common)
+	if g.old || (g.now || path.Base(common) == ".git") && !c.executesIn(c.Old, common, true) {
 		return ""
 	}
 	return reasonElse

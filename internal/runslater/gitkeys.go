@@ -81,10 +81,15 @@ func submodulePlace(config, value string, roots []string) bool {
 // addedKeys returns the first executing key that is in a new configuration, and not in
 // the old one. Empty: there is none.
 func addedKeys(at, old, now string, roots []string) string {
-	list, err := parseConfig(now)
-	if err != nil || strings.ContainsRune(now, 0) {
+	if _, err := parseConfig(now); err != nil || strings.ContainsRune(now, 0) {
 		return "what git cannot read"
 	}
+	return addedEntries(at, old, now, roots)
+}
+
+// addedEntries is addedKeys for what may be no configuration of git's at all.
+func addedEntries(at, old, now string, roots []string) string {
+	list, _ := parseConfig(now)
 	list = slices.DeleteFunc(list, func(e entry) bool { return !e.executes(at, roots) })
 	if len(list) == 0 {
 		return ""

@@ -1,7 +1,9 @@
 package runslater
 
 import (
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 )
 
@@ -9,14 +11,11 @@ import (
 // names: by links, by core.hooksPath, by an include, or by a command that the
 // configuration names. Those are found once, from what the project had before.
 
-// maxLed bounds how many entries of one directory are looked at.
-const maxLed = 256
-
 // hookNames are what git executes in a directory of hooks.
 var hookNames = []string{
 	"applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-commit",
 	"pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update", "proc-receive", "post-receive", "post-update",
-	"reference-transaction", "push-to-checkout", "pre-auto-gc", "post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change",
+	"reference-transaction", "push-to-checkout", "p4-changelist", "p4-prepare-changelist", "p4-post-changelist", "p4-pre-submit", "pre-auto-gc", "post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change",
 }
 
 // lead finds them for the roots, and for repositories that were met since.
@@ -95,8 +94,15 @@ func (c *Classifier) leadLink(p *pattern, elems []string, at string) {
 	case Link:
 		c.watch(at, watched{reason: p.reason})
 	case Directory:
-		list := c.Old.Names(at)
-		for _, name := range list[:min(len(list), maxLed)] {
+		list, known := c.listed[at]
+		if !known && len(elems) < 4 {
+			if c.listed == nil {
+				c.listed = map[string][]string{}
+			}
+			list = c.Old.Names(at)
+			c.listed[at] = list
+		}
+		for _, name := range list {
 			if len(elems) < 4 {
 				c.leadLink(p, append(elems[:len(elems):len(elems)], strings.ToLower(name)), path.Join(at, name))
 			}
@@ -136,10 +142,18 @@ func (c *Classifier) leadGit(top string) {
 	c.leadHooks(hooks)
 }
 
-// leadHooks follows the links in a directory of hooks.
+// leadHooks follows the links in a directory of hooks: the hooks, wherever the directory is,
+// and what they may use.
 func (c *Classifier) leadHooks(dir string) {
-	list := c.Old.Names(dir)
-	for _, name := range list[:min(len(list), maxLed)] {
+	for _, name := range hookNames {
+		if at := path.Join(dir, name); c.Old.Kind(at) == Link {
+			c.watch(at, watched{reason: reasonHook})
+		}
+	}
+	for _, name := range c.Old.Names(dir) {
+		if strings.HasSuffix(name, ".sample") {
+			continue
+		}
 		if at := path.Join(dir, name); c.Old.Kind(at) == Link {
 			c.watch(at, watched{reason: reasonHook})
 		}
@@ -159,7 +173,7 @@ func (c *Classifier) leadConfig(at, top string, depth int) {
 	for _, l := range Leads(text) {
 		switch l.Kind {
 		case LeadHooks:
-			dir := absolute(top, l.Path)
+			dir := c.named(top, l.Path)
 			if end := c.watch(dir, watched{reason: reasonHook}); end != "" && c.root(end) == end {
 				for _, name := range hookNames {
 					c.watch(path.Join(end, name), watched{reason: reasonHook})
@@ -167,15 +181,37 @@ func (c *Classifier) leadConfig(at, top string, depth int) {
 			}
 			c.leadHooks(dir)
 		case LeadInclude:
-			file := absolute(path.Dir(at), l.Path)
+			file := c.named(path.Dir(at), l.Path)
 			c.watch(file, watched{reason: reasonConfig, config: true})
 			if file != "" {
 				c.leadConfig(file, top, depth+1)
 			}
 		case LeadCommand:
-			c.watch(absolute(top, l.Path), watched{reason: "executed by " + l.Key})
+			c.watch(c.named(top, l.Path), watched{reason: "executed by " + l.Key})
 		}
 	}
+}
+
+// named is where a path leads that the configuration has for something in dir: git, or the shell,
+// puts the owner's home directory for a tilde. Empty: nobody can say.
+func (c *Classifier) named(dir, name string) string {
+	if name == "" || name[0] != '~' {
+		return absolute(dir, name)
+	}
+	user, rest, _ := strings.Cut(name[1:], "/")
+	if user != "" && user != path.Base(os.Getenv("HOME")) && user != os.Getenv("USER") && user != os.Getenv("LOGNAME") {
+		return ""
+	}
+	if c.home == "" {
+		c.home = os.Getenv("HOME")
+		if real, err := filepath.EvalSymlinks(c.home); err == nil {
+			c.home = real // as the roots are
+		}
+	}
+	if c.home == "" {
+		return ""
+	}
+	return absolute(c.home, "./"+rest)
 }
 
 // A LeadKind is how git uses a path that its configuration names.

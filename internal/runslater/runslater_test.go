@@ -94,7 +94,7 @@ func TestReasons(t *testing.T) {
 		new  []string // what is added
 		want []string // what runs later
 	}{
-		{"sources", repository, []string{"b.c: x", "Makefile: x", "package.json: {}", "src/hooks/useFoo.ts: x", "config: [core]\nfsmonitor=x", "hooks/pre-commit: x", "HEAD: x", ".gitignore: x",
+		{"sources", repository, []string{"b.c: x", "Makefile: x", "package.json: {}", "src/hooks/useFoo.ts: x", "src/objects/a.ts: x", "config: a: b\nc", "x/config: [a]\nb=c", "x/objects/y: x", "s/hooks/pre-commit: x", "HEAD: x", ".gitignore: x",
 			".gitattributes: * filter=x", ".editorconfig: x", ".nvmrc: 20", ".tool-versions: node 20", "setup.py: x", ".github/dependabot.yml: x", ".github/ISSUE_TEMPLATE/x.md: x"}, nil},
 		{"data of git", repository, []string{".git/index: x", ".git/refs/heads/hooks/x: 1", ".git/refs/heads/config: 1", ".git/logs/HEAD: x", ".git/objects/ab/cd: x", ".git/HEAD: ref: refs/heads/x", ".git/COMMIT_EDITMSG: x", ".git/packed-refs: x"}, nil},
 		{"hooks", repository, []string{".git/hooks/pre-commit: x", ".git/hooks/pre-push.sample: x", ".git/hooks/lib/x.sh: x", ".git/modules/a/b/hooks/update: x", "sub/.git/hooks/post-checkout: x", "X/.GIT/hooks/pre-push: x"},
@@ -112,6 +112,9 @@ func TestReasons(t *testing.T) {
 		{"bare", nil, []string{"b/HEAD: x", "b/objects/x: ", "b/refs/x: ", "b/config: [core]\nsshCommand=x", "b/hooks/update: x", "b/hooks/x.sample: x", "b/description: x"}, []string{"b/config", "b/hooks/update"}},
 		{"becomes a repository", at(nil, "b/config: [core]\nfsmonitor=x", "b/HEAD: x", "b/refs/x: "), []string{"b/objects/x: "}, []string{"b/objects/x"}},
 		{"becomes a repository with hooks", at(nil, "b/hooks/update: x"), []string{"b/HEAD: x", "b/commondir: ../c"}, []string{"b/HEAD", "b/commondir"}},
+		{"parts of repositories", at(nil, "o/hooks/update: x", "r/refs/x: x", "g/commondir: ../r", "k/config: [core]\npager=x", "k/HEAD: x", "k/refs/x: ", "k/objects/x: "),
+			[]string{"a/config: [core]\npager=x", "o/refs/x: ", "r/hooks/update: x", "r/hooks/useX.ts: x", "g/HEAD: ref: refs/heads/x", "k/HEAD: ref: refs/heads/x", "v/hooks: =>w", "v/HEAD: x", "w/config: =>x"},
+			[]string{"a/config", "g/HEAD", "k/HEAD", "o/refs/x", "r/hooks/update", "v/hooks"}},
 		{"work tree and submodule", at(repository, ".git/worktrees/w/HEAD: x", ".git/worktrees/w/commondir: ../.."),
 			[]string{"w/.git: gitdir: /p/.git/worktrees/w", ".git/worktrees/v/commondir: ../..\n", ".git/worktrees/v/gitdir: /p/v/.git", "v/.git: gitdir: ../.git/worktrees/v\n",
 				".git/modules/s/config: [core]\nworktree = ../../../s\n", "s/.git: gitdir: ../.git/modules/s"}, nil},
@@ -161,6 +164,17 @@ func TestOutside(t *testing.T) {
 		if got := k.Reason(Change{Path: c.path, Kind: File, Content: true}); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.path, got, c.want)
 		}
+	}
+}
+
+// TestHome: a configuration may name what is below the owner's home directory.
+func TestHome(t *testing.T) {
+	t.Setenv("HOME", "/p")
+	t.Setenv("USER", "me")
+	old := at(repository, ".git/config: [core]\nhooksPath = ~/hk\n[include]\npath = ~me/inc\n[alias]\nx = !~/t/h.sh\ny = !~other/b\n", "hk/x: x", "inc: ", "t/h.sh: x")
+	got := reasons(old, at(old, "hk/pre-commit: x", "inc: [core]\npager = x", "t/h.sh: y", "b: x"))
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{"hk/pre-commit", "inc", "t/h.sh"}) {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -29,7 +29,7 @@ type View interface {
 	Read(path string) (text string, ok bool)
 	// Target returns the text of a link, or nothing.
 	Target(path string) string
-	// Names lists a directory, or nothing if it is very large.
+	// Names lists a directory, all of it.
 	Names(path string) []string
 }
 
