@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/dropin":     {"internal/bwrap", "mounts", "nsexec"},
 	"internal/instant":    {"internal/bwrap", "internal/dropin", "internal/prog", "internal/reexec", "internal/secureexec", "mounts", "nsexec"},
 	"project":             {"internal/owndir", "internal/sys"},
-	"":                    {"internal/ask", "internal/deep", "internal/escape", "internal/githash", "internal/links", "internal/runslater", "internal/secureexec", "internal/sys", "features", "mounts", "fanotify", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "overlay", "nsexec", "project"},
+	"":                    {"internal/ask", "internal/deep", "internal/escape", "internal/githash", "internal/gitindex", "internal/links", "internal/runslater", "internal/secureexec", "internal/sys", "features", "mounts", "fanotify", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "overlay", "nsexec", "project"},
 	"cmd/nsrun":           {"*"},
 	"cmd/nsrun-mcp":       {"", "internal/escape", "internal/jsonform", "internal/links", "internal/mcpargs", "internal/secureexec", "netpolicy", "nsexec", "overlay", "project"},
 	"bench":               {"*"},

@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/gitindex"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/runslater"
 )
@@ -28,8 +30,9 @@ import (
 // protected; see later.go.
 
 const (
-	maxDepth   = 10     // of files that include one another, of submodules in submodules
-	maxModules = 10_000 // directories in .git/modules
+	maxDepth   = 10      // of files that include one another, of submodules in submodules
+	maxModules = 10_000  // directories in .git/modules
+	indexMost  = 1 << 28 // bytes
 )
 
 var (
@@ -191,6 +194,9 @@ func (d *direct) uses(top, dir string, depth int) error {
 	if err := d.submodules(top, common, depth); err != nil {
 		return err
 	}
+	if err := d.staged(top, dir, "index", depth); err != nil {
+		return err
+	}
 	names, _ := readNames(filepath.Join(common, "worktrees"))
 	for _, name := range names {
 		if text, err := readPlain(filepath.Join(common, "worktrees", name, "gitdir")); err == nil {
@@ -216,6 +222,27 @@ func (d *direct) submodules(top, common string, depth int) error {
 	}
 	left := maxModules
 	return d.modules(filepath.Join(common, "modules"), depth, &left, 0)
+}
+
+// staged protects the submodules that an index has, which git status looks into though .gitmodules
+// has none of them. One that cannot be read could hide some: git refuses it now, but somebody may repair it.
+func (d *direct) staged(top, dir, name string, depth int) error {
+	at := filepath.Join(dir, name)
+	data, err := readRegular(at, indexMost)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		return nil
+	}
+	paths, shared, err2 := gitindex.Submodules(data)
+	if err = cmp.Or(err, err2); err != nil {
+		return &os.PathError{Op: "read", Path: at, Err: bare(err)}
+	}
+	for _, path := range paths {
+		d.submodule(filepath.Join(top, path), depth)
+	}
+	if shared == "" || name != "index" {
+		return nil
+	}
+	return d.staged(top, dir, "sharedindex."+shared, depth)
 }
 
 // modules goes through the git directories of submodules, whose names can have slashes.
@@ -415,42 +442,52 @@ func readNames(dir string) ([]string, error) {
 
 // readPlain reads a regular file that is not large, through links.
 func readPlain(name string) (string, error) {
+	b, err := readRegular(name, gitFileMost)
+	return string(b), err
+}
+
+func readRegular(name string, most int64) ([]byte, error) {
 	// To open a device or a FIFO does something.
 	path, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer unix.Close(path)
 	var st unix.Stat_t
 	if err := unix.Fstat(path, &st); err != nil {
-		return "", err
+		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return "", errNotGits
+		return nil, errNotGits
 	}
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(path), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return readSmall(fd)
+	return readClose(fd, most)
 }
 
 var errNotGits = errors.New("not a file of git's")
 
 // readSmall reads a regular file that is not large, and closes it.
 func readSmall(fd int) (string, error) {
+	b, err := readClose(fd, gitFileMost)
+	return string(b), err
+}
+
+func readClose(fd int, most int64) ([]byte, error) {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return "", err
+		return nil, err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > gitFileMost {
-		return "", errNotGits
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > most {
+		return nil, errNotGits
 	}
 	b := make([]byte, st.Size)
 	n, err := unix.Pread(fd, b, 0)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return string(b[:n]), nil
+	return b[:n], nil
 }
