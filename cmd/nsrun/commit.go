@@ -69,6 +69,7 @@ func (o *commitOptions) prefer() (p overlay.Preference, err error) {
 }
 
 func commit(args []string) int {
+	unread()
 	var o commitOptions
 	rest, status, ok := parseVerb("commit", args, func(fs *flag.FlagSet) { commitFlags(fs, &o) })
 	if !ok {
@@ -201,6 +202,7 @@ func failDecision(verb string, err error, s *overlay.Session) int {
 }
 
 func discard(args []string) int {
+	unread()
 	var quiet bool
 	rest, status, ok := parseVerb("discard", args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
 	if !ok {

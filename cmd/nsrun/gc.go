@@ -75,6 +75,7 @@ func parseDays(s string) (time.Duration, error) {
 }
 
 func gc(args []string) int {
+	unread()
 	var o gcOptions
 	rest, status, ok := parseVerb("gc", args, func(fs *flag.FlagSet) { gcFlags(fs, &o) })
 	if !ok {

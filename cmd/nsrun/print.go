@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -35,6 +36,14 @@ const (
 func say(format string, args ...any) {
 	clearModes()
 	_, _ = os.Stderr.WriteString("nsrun: " + printable(fmt.Sprintf(format, args...)) + "\n")
+}
+
+// unread has this program go on where nobody reads what it prints: what was asked for is done all the same, and the
+// exit status tells of it. A command that is run ends by SIGPIPE as ever, unless our caller ignores that.
+func unread() {
+	if !signal.Ignored(unix.SIGPIPE) {
+		signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	}
 }
 
 func printable(s string) string { return escape.Printable(s) }

@@ -114,6 +114,7 @@ func restore(args []string) int {
 			return fail(err)
 		}
 	}
+	unread()
 	ctx, stop := interruptible()
 	done, err := reg.Restore(ctx, v, to)
 	stop()

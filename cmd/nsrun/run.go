@@ -277,6 +277,7 @@ func run(args []string) int {
 		}
 		return 0
 	}
+	unread()
 	if err := r.openReport(); err != nil {
 		return fail(err)
 	}

@@ -27,6 +27,7 @@ func undoFlags(fs *flag.FlagSet, o *undoOptions) {
 }
 
 func undo(args []string) int {
+	unread()
 	var o undoOptions
 	rest, status, ok := parseVerb("undo", args, func(fs *flag.FlagSet) { undoFlags(fs, &o) })
 	if !ok {
@@ -100,6 +101,7 @@ not touched, and the other changes stay.`
 
 // drop throws a part of a session's changes away.
 func drop(args []string) int {
+	unread()
 	var quiet bool
 	rest, status, ok := parseVerb("drop", args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
 	if !ok {
