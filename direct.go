@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/mounts"
@@ -157,6 +159,16 @@ func (d *direct) gitDir(dir string) error {
 	return err
 }
 
+// single refuses a file that has another hard link: nobody can say where that is, and a command
+// could write through it. Git makes samples of hooks only, and executes none.
+func single(path string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink < 2 || strings.HasSuffix(path, ".sample") {
+		return nil
+	}
+	return fmt.Errorf("%s has another hard link, through which a command could change it (try: cp -p it to a new file, and mv that over it)", escape.Quote(path))
+}
+
 // links protects what the links in a directory lead to, which may have to be there.
 func (d *direct) links(dir string, must bool) error {
 	entries, err := os.ReadDir(dir)
@@ -164,10 +176,13 @@ func (d *direct) links(dir string, must bool) error {
 		return err
 	}
 	for _, e := range entries {
+		link := filepath.Join(dir, e.Name())
 		if e.Type()&os.ModeSymlink == 0 {
+			if err := single(link); err != nil && e.Type().IsRegular() {
+				return err
+			}
 			continue
 		}
-		link := filepath.Join(dir, e.Name())
 		text, err := os.Readlink(link)
 		if err != nil {
 			return err
@@ -175,6 +190,9 @@ func (d *direct) links(dir string, must bool) error {
 		if to, err := d.target(link, text); err != nil {
 			return err
 		} else if d.holds(to) {
+			if err := single(to); err != nil {
+				return err
+			}
 			d.at[to] = false
 		}
 	}

@@ -181,6 +181,13 @@ func (d *direct) uses(top, dir string, depth int) error {
 	if text, err := readPlain(filepath.Join(dir, "commondir")); err == nil {
 		common = filepath.Clean(resolve(dir, strings.TrimRight(text, "\r\n")))
 	}
+	if !d.holds(common) { // and what is in it may have another name that is
+		for _, name := range [...]string{"config", "hooks"} {
+			if err := d.alone(filepath.Join(common, name)); err != nil {
+				return err
+			}
+		}
+	}
 	for _, name := range [...]string{filepath.Join(common, "config"), filepath.Join(dir, "config.worktree")} {
 		if err := d.config(name, top, 0, true); err != nil {
 			return err
@@ -201,6 +208,20 @@ func (d *direct) uses(top, dir string, depth int) error {
 	for _, name := range names {
 		if text, err := readPlain(filepath.Join(common, "worktrees", name, "gitdir")); err == nil {
 			d.submodule(filepath.Dir(resolve(filepath.Join(common, "worktrees", name), strings.TrimRight(text, "\r\n"))), depth)
+		}
+	}
+	return nil
+}
+
+// alone refuses files outside of the roots that have another hard link.
+func (d *direct) alone(path string) error {
+	names, err := readNames(path)
+	if err != nil {
+		return single(path)
+	}
+	for _, name := range names {
+		if err := single(filepath.Join(path, name)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -416,6 +437,11 @@ func (d *direct) named(file string, l runslater.Lead, from string, own bool) (st
 	}
 	if d.at[to] {
 		return "", fmt.Errorf("%s of %s is %s, which is written to", l.Key, escape.Quote(file), escape.Quote(to))
+	}
+	if err := single(to); err != nil && l.Kind == runslater.LeadInclude {
+		return "", err
+	} else if err != nil {
+		d.notices = append(d.notices, err.Error()) // package managers link what is executed
 	}
 	d.at[to] = false
 	return to, nil

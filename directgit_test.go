@@ -127,6 +127,47 @@ func TestWrittenInPlace(t *testing.T) {
 	}
 }
 
+// TestHardLinkedHooks: a hook with another name, which a command could write to, is refused.
+func TestHardLinkedHooks(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	if _, err := exec.LookPath("git"); err != nil {
+		testenv.Skip(t, "git", "there is no git")
+	}
+	for name, c := range map[string]struct{ setup, root, other string }{
+		"hook":                   {"ln tools/pc .git/hooks/pre-commit", "", "tools/pc"},
+		"hook of hooksPath":      {"mkdir hooks; ln tools/pc hooks/pre-commit; git config core.hooksPath hooks", "", "tools/pc"},
+		"link to a hook":         {"ln tools/pc pc; ln -s $PWD/pc .git/hooks/pre-commit", "", "tools/pc"},
+		"hook of project around": {"ln tools/pc .git/hooks/pre-commit", "tools", "pc"},
+	} {
+		for _, control := range []bool{true, false} {
+			dir := place(t)
+			top, victim := filepath.Join(dir, "p"), filepath.Join(dir, "victim")
+			at := func(in, script string) {
+				cmd := exec.Command("/bin/sh", "-c", script)
+				cmd.Dir = in
+				cmd.Env = append(os.Environ(), "VICTIM="+victim, "GIT_TEMPLATE_DIR=", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b", "GIT_CONFIG_NOSYSTEM=1")
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v %s", name, err, out)
+				}
+			}
+			at(top, "git init -q .; mkdir -p tools .git/hooks; echo '#!/bin/sh' >tools/pc; chmod +x tools/pc; "+c.setup)
+			root, plant := filepath.Join(top, c.root), "echo 'echo changed >>$VICTIM' >>"+c.other
+			if control {
+				at(root, plant)
+			} else {
+				_, err := runner(t, nsrun.Config{Project: root, Mode: nsrun.Direct}).Run(t.Context(), nsrun.Request{Command: plant})
+				if err == nil || !strings.Contains(err.Error(), "has another hard link") {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			at(top, "git commit -q --allow-empty -m x")
+			if changed := content(victim) == "changed\n"; changed != control {
+				t.Errorf("%s, control %v: %q", name, control, content(victim))
+			}
+		}
+	}
+}
+
 // TestWrittenInPlaceTold: what a command wrote in place and runs later is told of in one line, and nothing else is.
 func TestWrittenInPlaceTold(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
