@@ -141,7 +141,7 @@ func (c *compiler) front(m *Mount) string {
 	c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(m.perm(defaultParentPerm)))
 	c.Call(prog.SysOpenat, c.base.Arg(), c.String(name), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(layer)
 	dir, at := layer, "" // names of one directory follow each other
-	for _, path := range slices.Sorted(slices.Values(m.Hide)) {
+	for _, path := range topmost(m.Hide) {
 		parent, base := "", path
 		if i := strings.LastIndexByte(path, '/'); i > 0 {
 			parent, base = path[:i], path[i+1:]
@@ -169,6 +169,19 @@ func (c *compiler) front(m *Mount) string {
 	c.Close(layer)
 	c.Call(prog.SysFchdir, c.base.Arg())
 	return name
+}
+
+// topmost are the paths that are not below another one of them, sorted.
+func topmost(paths []string) []string {
+	above := func(path string) bool {
+		for i, c := range path {
+			if c == '/' && slices.Contains(paths, path[:i]) {
+				return true
+			}
+		}
+		return false
+	}
+	return slices.DeleteFunc(slices.Sorted(slices.Values(paths)), above)
 }
 
 // escapeLayer protects what separates layers in overlay's options.

@@ -49,7 +49,11 @@ func dropIn(argv []string, extensions bool) int {
 	if stop, ok := errors.AsType[bwrap.Stop](err); ok {
 		switch stop {
 		case bwrap.StopHelp:
-			_, _ = os.Stdout.WriteString(bwrap.Usage(argv[0], extensions))
+			text := bwrap.Usage(argv[0], extensions)
+			if extensions {
+				text += "\nThese are bubblewrap's options. nsrun help lists nsrun's own verbs, nsrun help run the flags of nsrun run.\n"
+			}
+			_, _ = os.Stdout.WriteString(text)
 			return 0
 		case bwrap.StopVersion:
 			return d.version()

@@ -96,6 +96,11 @@ func commit(args []string) int {
 	err = s.CommitWith(ctx, o.CommitOptions)
 	stop()
 	bar.end()
+	if e, ok := errors.AsType[*overlay.HeldError](err); ok {
+		sayHeld(s, e.Changes, o.CommitOptions)
+		say("nothing was done")
+		return exitFailed
+	}
 	if err != nil {
 		return failDecision("commit", err, s)
 	}
@@ -111,7 +116,7 @@ func commit(args []string) int {
 			say("committed a part of %s: nsrun show %s", s.ID(), s.ID())
 		}
 	}
-	sayHeld(s, s.Held())
+	sayHeld(s, s.Held(), o.CommitOptions)
 	tidy()
 	return 0
 }
@@ -137,9 +142,11 @@ func allowExecFlag(fs *flag.FlagSet, to *bool) {
 	fs.BoolVar(to, "allow-exec", false, "commit what would run later too: hooks, settings of editors and the like")
 }
 
-// sayHeld tells what was not committed because it would run later or is special, and how it can be.
-func sayHeld(s *overlay.Session, held []overlay.Change) {
-	runs, special := "", ""
+// sayHeld tells what was not committed because it would run later or is special, and how it can be: no more than
+// was to be committed.
+func sayHeld(s *overlay.Session, held []overlay.Change, o overlay.CommitOptions) {
+	special := ""
+	var flags []string
 	for _, c := range held {
 		name := quote(c.Path)
 		if len(s.Roots()) > 1 {
@@ -147,15 +154,23 @@ func sayHeld(s *overlay.Session, held []overlay.Change) {
 		}
 		why := c.Special
 		if c.Runs != "" {
-			runs, why = "--allow-exec ", "would run later ("+c.Runs+")"
+			why = "would run later (" + c.Runs + ")"
+			flags = append(flags, "--allow-exec")
 		}
 		if c.Special != "" {
 			special = "--allow-special "
+			flags = append(flags, "--allow-special")
 		}
 		say("held back: %s %s", name, why)
 	}
 	if len(held) > 0 {
-		say("%s held back in %s (try: nsrun review %s%s, or nsrun commit %s%s%s)", plural(len(held), "change"), s.ID(), special, s.ID(), runs, special, s.ID())
+		slices.Sort(flags)
+		again := append([]string{"nsrun", "commit"}, slices.Compact(flags)...)
+		for _, path := range o.Exclude {
+			again = append(again, "--exclude="+path)
+		}
+		again = append(append(again, s.ID()), o.Paths...)
+		say("%s held back in %s (try: nsrun review %s%s, or %s)", plural(len(held), "change"), s.ID(), special, s.ID(), quoteCommand(again))
 	}
 }
 
@@ -191,7 +206,7 @@ func failDecision(verb string, err error, s *overlay.Session) int {
 		return exitFailed
 	}
 	if e, ok := errors.AsType[*overlay.HeldError](err); ok {
-		sayHeld(s, e.Changes)
+		sayHeld(s, e.Changes, overlay.CommitOptions{})
 		say("nothing was done")
 		return exitFailed
 	}

@@ -94,7 +94,9 @@ func lastRun(roots []overlay.Root) (id string, at time.Time, ok bool) {
 		fi, err := f.Stat()
 		if err == nil && fi.Mode().IsRegular() && fi.ModTime().After(at) {
 			if data, err := io.ReadAll(io.LimitReader(f, 256)); err == nil {
-				id, at, ok = strings.TrimSpace(string(data)), fi.ModTime(), true
+				// What has no end could not be written, where the disk was full: of this run it is not known.
+				id, ok = strings.CutSuffix(string(data), "\n")
+				at = fi.ModTime()
 			}
 		}
 		_ = f.Close()

@@ -125,7 +125,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Func("net-by", "enforce these rules by `kernel|broker` (default: the kernel, where that is allowed)", o.setEnforcer)
 	fs.Func("publish", "let this host reach a server of the command's on a TCP `port`, at 127.0.0.1 (repeatable)", o.addPort)
 	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "let the command connect to the unix socket at a `path`, or with --net host to all abstract ones: @ (repeatable)")
-	fs.Var((*listFlag)(&o.env), "env", "set `K=V`, or pass K on (repeatable)")
+	fs.Func("env", "set `K=V`, or pass K on (repeatable)", o.addEnv)
 	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass nothing of the environment but PATH and HOME")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")
 	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
@@ -201,6 +201,15 @@ func parseRun(verb string, args []string, o *runOptions, more func(*flag.FlagSet
 		return &usageError{verb, "--timeout is negative"}
 	}
 	o.discard = o.discard || o.preset == nsrunlib.TestPreset && !o.direct
+	return nil
+}
+
+// addEnv is --env. A name that begins like a flag is one that lacks its value.
+func (o *runOptions) addEnv(text string) error {
+	if name, _, _ := strings.Cut(text, "="); name == "" || name[0] == '-' {
+		return errors.New("not the name of a variable")
+	}
+	o.env = append(o.env, text)
 	return nil
 }
 
@@ -742,7 +751,7 @@ func (r *runner) finish(status int) error {
 		bar.end()
 		r.held = r.session.Held()
 		if _, nothing := errors.AsType[*overlay.HeldError](err); nothing {
-			sayHeld(r.session, r.held)
+			sayHeld(r.session, r.held, overlay.CommitOptions{})
 			if perr := r.preserve(); perr != nil {
 				say("%s", perr)
 			}
@@ -767,7 +776,7 @@ func (r *runner) finish(status int) error {
 			say("committed %s", plural(len(r.changes)-r.left(), "change"))
 		}
 		if r.held != nil {
-			sayHeld(r.session, r.held)
+			sayHeld(r.session, r.held, overlay.CommitOptions{})
 			if err := r.session.Preserve(context.Background(), r.held); err != nil {
 				say("%s", err)
 			}
