@@ -83,7 +83,7 @@ func (l *later) notice() string {
 			if !c.Plain(dir, e.Name()) {
 				l.look(v, path, 0, &left, take)
 			}
-			if e.IsDir() && !l.known[path] {
+			if e.IsDir() && e.Name() != ".git" && !l.known[path] {
 				l.repository(v, path, &left, take)
 			}
 		})
