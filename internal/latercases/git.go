@@ -87,6 +87,12 @@ var gitCases = []Case{
 	{Name: "link among many hooks", Setup: "repo; put tools/pc true; ln -s ../../tools/pc .git/hooks/pre-commit; i=0; while [ $i -lt 2000 ]; do : >.git/hooks/a$i.sample; i=$((i+1)); done", Plant: "evil tools/pc", Trigger: "git commit -q --allow-empty -m x", Held: []string{"tools/pc"}},
 	{Name: "hook in a large directory", Setup: "repo; put tools/pc true; ln -s ../tools/pc .git/hooks/lib; put .git/hooks/pre-commit '. .git/hooks/lib'; chmod +x .git/hooks/pre-commit; cd .git/hooks; seq -f '%0200.0f.sample' 6000 | xargs touch; cd ../..; rm .git/hooks/lib; ln -s ../../tools/pc .git/hooks/lib", Plant: "evil tools/pc", Trigger: "git commit -q --allow-empty -m x", Held: []string{"tools/pc"}},
 	{Name: "hooks below the home directory", Setup: "repo; mkdir -p ../../home; git config core.hooksPath \"~/../${PWD#\"${PWD%/*/*}/\"}/hk\"; put hk/x x", Plant: "evil hk/pre-commit", Trigger: "export HOME=$PWD/../../home; git commit -q --allow-empty -m x", Held: []string{"hk/pre-commit"}},
+	{Name: "word without a slash", Setup: "repo; put z.sh true; git config alias.z '!sh z.sh'", Plant: "evil z.sh", Trigger: "git z", Held: []string{"z.sh"}},
+	{Name: "word of a filter", Setup: "repo; put f.sh cat; git config filter.x.clean 'sh f.sh'; put .gitattributes '* filter=x'", Plant: "evil f.sh", Trigger: "echo 2 >b; git add b || true", Held: []string{"f.sh"}},
+	{Name: "word after an option", Setup: "repo; put t/pc true; put t/run 'sh \"${1#*=}\"'; git config core.sshCommand 'sh t/run --with=./t/pc -F./t/cfg'", Plant: "evil t/pc; put t/cfg x", Trigger: "git ls-remote ssh://x/y || true", Held: []string{"t/pc", "t/cfg"}},
+	{Name: "word in another directory", Setup: "repo; put t/pc true; git config alias.z '!cd t && ./pc'", Plant: "evil t/pc", Trigger: "git z", Held: []string{"t/pc"}},
+	{Name: "strategy of a rebase", Setup: "repo; git checkout -q -b y; echo 2 >b; git add b; git commit -q -m y; git checkout -q main; echo 3 >a; git commit -q -a -m m; git checkout -q y; GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i main", Plant: "evil git-merge-x/pc; put .git/rebase-merge/strategy x/pc", Trigger: "git rebase --continue || true", Held: []string{".git/rebase-merge/strategy"}},
+	{Name: "hooks of a nested repository", Setup: "repo app; git -C app config core.hooksPath ../hk; put hk/x x", Plant: "evil hk/pre-commit", Trigger: "cd app; git commit -q --allow-empty -m x", Held: []string{"hk/pre-commit"}},
 }
 
 // fsm FILE makes a configuration with a program that git executes often.

@@ -48,7 +48,7 @@ func (c *Classifier) gitReason(ch Change, elems []string) string {
 		return reasonLink
 	}
 	for i, e := range elems {
-		if !special[e] && e != "git-rebase-todo" {
+		if !special[e] && e != "git-rebase-todo" && e != "strategy" && e != "opts" {
 			continue
 		}
 		if reason := c.gitName(ch, elems, i, upTo(i), named >= 0 && named < i, data); reason != "" {
@@ -99,6 +99,10 @@ func (c *Classifier) gitName(ch Change, elems []string, i int, dir string, below
 		return c.commonDir(dir)
 	case "head", "objects", "refs":
 		return c.becomesAt(dir, e)
+	case "strategy", "opts":
+		if state := path.Base(dir); (state == "rebase-merge" || state == "sequencer") && (in || c.isGit(path.Dir(dir)).now) {
+			return c.strategy(ch)
+		}
 	case "git-rebase-todo":
 		if in {
 			return c.todo(ch)
@@ -308,6 +312,30 @@ func (c *Classifier) commonDir(dir string) string {
 func (c *Classifier) todo(ch Change) string {
 	if c.newLines(ch.Path, []string{"exec", "x"}) {
 		return reasonTodo
+	}
+	return ""
+}
+
+// strategies are what git merges by without another program.
+var strategies = []string{"", "ort", "recursive", "resolve", "octopus", "ours", "subtree"}
+
+// strategy is for the state of a rebase or a cherry-pick: that of another name is a program.
+func (c *Classifier) strategy(ch Change) string {
+	text, ok := c.New.Read(ch.Path)
+	if !ok {
+		return reasonTodo
+	}
+	list := []entry{{key: "options.strategy", value: strings.TrimSpace(text)}}
+	if path.Base(ch.Path) == "opts" {
+		var err error
+		if list, err = parseConfig(text); err != nil {
+			return reasonTodo
+		}
+	}
+	for _, e := range list {
+		if e.key == "options.strategy" && !slices.Contains(strategies, e.value) {
+			return reasonTodo
+		}
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -26,6 +27,7 @@ func (c *Classifier) lead() {
 		for _, root := range c.Roots {
 			c.leadLinks(root)
 			c.leadGit(root)
+			c.leadNested(root)
 		}
 	}
 	for len(c.repos) > 0 {
@@ -110,6 +112,18 @@ func (c *Classifier) leadLink(p *pattern, elems []string, at string) {
 	}
 }
 
+// leadNested is for the repositories one level below a root: what they lead to may be beside them.
+func (c *Classifier) leadNested(root string) {
+	dirs := slices.DeleteFunc(c.Old.Names(root), func(name string) bool {
+		return name == ".git" || c.Old.Kind(path.Join(root, name)) != Directory
+	})
+	for _, name := range dirs {
+		if dir := path.Join(root, name); c.Old.Kind(path.Join(dir, ".git")) != Missing {
+			c.leadGit(dir)
+		}
+	}
+}
+
 // leadGit is for the repository of a work tree, or a bare one.
 func (c *Classifier) leadGit(top string) {
 	dir := path.Join(top, ".git")
@@ -188,6 +202,11 @@ func (c *Classifier) leadConfig(at, top string, depth int) {
 			}
 		case LeadCommand:
 			c.watch(c.named(top, l.Path), watched{reason: "executed by " + l.Key})
+		case LeadWord:
+			// A name that is a directory's too is that of a subcommand, most of the time.
+			if p := c.named(top, l.Path); p != "" && p != top && c.Old.Kind(p) != Directory {
+				c.watch(p, watched{reason: "executed by " + l.Key})
+			}
 		}
 	}
 }
@@ -224,6 +243,7 @@ const (
 	LeadCommand                   // a word of a command with a slash in it; to the work tree
 	LeadWorkTree                  // the work tree of this git directory; to that directory
 	LeadSubmodule                 // a submodule, in .gitmodules; to the work tree
+	LeadWord                      // another word of a command that may be a file; to the work tree
 )
 
 // A Lead is a path that a git configuration names.
@@ -249,12 +269,42 @@ func Leads(text string) (list []Lead) {
 		case section == "submodule" && sub != "" && name == "path":
 			list = append(list, Lead{LeadSubmodule, e.key, e.value})
 		case e.executes("", nil):
-			for _, word := range strings.FieldsFunc(e.value, func(r rune) bool { return strings.ContainsRune(" \t\n!;|&()'\"$`", r) }) {
-				if strings.Contains(word, "/") {
-					list = append(list, Lead{LeadCommand, e.key, word})
-				}
-			}
+			list = append(list, words(e)...)
 		}
+	}
+	return list
+}
+
+// words are what may be files in a command: all words but git's own in an alias, what follows
+// "=" or an option's letter, and what is in a directory that the command changes to.
+func words(e entry) (list []Lead) {
+	ofGit := strings.HasPrefix(e.key, "alias.") && !strings.HasPrefix(e.value, "!")
+	add := func(kind LeadKind, word string) {
+		if word != "" && (!ofGit || strings.ContainsAny(word, "./")) {
+			list = append(list, Lead{kind, e.key, word})
+		}
+	}
+	dir, before := "", ""
+	for i, word := range strings.FieldsFunc(e.value, func(r rune) bool { return strings.ContainsRune(" \t\n!;|&()'\"$`<>{},", r) }) {
+		switch {
+		case strings.Contains(word, "/"):
+			add(LeadCommand, word)
+		case i > 0:
+			add(LeadWord, word)
+		}
+		if _, value, ok := strings.Cut(word, "="); ok {
+			add(LeadWord, value)
+		}
+		if len(word) > 2 && word[0] == '-' {
+			add(LeadWord, word[2:])
+		}
+		switch {
+		case before == "cd" || before == "-C":
+			dir = path.Join(dir, word)
+		case dir != "" && !path.IsAbs(word):
+			add(LeadWord, path.Join(dir, word))
+		}
+		before = word
 	}
 	return list
 }
