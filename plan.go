@@ -305,7 +305,16 @@ func (x *Execution) explainOverlays(roots []string, table []mounts.Info) (plan m
 	}
 	id := c.Session + c.On
 	if id == "" {
+		state := c.StateDir
+		if state == "" {
+			if state, err = overlay.DefaultDir(); err != nil {
+				return nil, err
+			}
+		}
 		for i, root := range roots {
+			if inside(state, root) { // as overlay.New refuses it
+				return nil, &overlay.Error{Op: "use as project", Path: root, Err: fmt.Errorf("it holds the state directory %s", escape.Quote(state))}
+			}
 			if sub := mountBelow(table, root); sub != "" {
 				return nil, &MountError{root, sub}
 			}

@@ -95,11 +95,13 @@ func (s *stage) took() {
 	s.w.out.items = s.w.out.items[:0]
 }
 
-// overflow takes events until one is an overflow. With more, fsnotify goes on before that is taken, as
-// far as it can.
-func (s *stage) overflow(more bool) {
+// overflow takes events until one is an overflow.
+func (s *stage) overflow() {
 	s.t.Helper()
 	events := s.eng.fs.Events
+	if n := cap(events); n != 0 {
+		s.t.Fatalf("%d events can be read ahead: an overflow overtakes them", n)
+	}
 	for {
 		select {
 		case ev, ok := <-events:
@@ -112,9 +114,6 @@ func (s *stage) overflow(more bool) {
 		case ev, ok := <-events:
 			s.eng.take(ev, ok, &s.w.out)
 		case err, ok := <-s.eng.fs.Errors:
-			if more {
-				testenv.Eventually(s.t, "events from behind the overflow", func() bool { return len(events) == cap(events) })
-			}
 			s.eng.failed(err, ok, &s.w.out)
 			s.took()
 			return
@@ -152,7 +151,7 @@ func TestOverflowOrder(t *testing.T) {
 	s.took()
 	s.bar()
 	s.fill(100)
-	s.overflow(true)
+	s.overflow()
 	s.end()
 }
 
@@ -170,7 +169,7 @@ func (s *stage) bar() {
 func TestOverflowTwice(t *testing.T) {
 	s := newStage(t)
 	s.full()
-	s.overflow(false)
+	s.overflow()
 	if !s.eng.lost {
 		t.Fatal("there is nothing to be healed")
 	}
@@ -188,7 +187,7 @@ func TestOverflowTwice(t *testing.T) {
 	if s.m.paths("", told); !told["x"] || !told["y"] {
 		t.Fatalf("the first overflow was healed by %v", told)
 	}
-	s.overflow(false)
+	s.overflow()
 	s.end()
 }
 
