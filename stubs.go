@@ -500,8 +500,12 @@ var systemSecrets = [...]string{
 func secretName(name, value string) bool {
 	upper := strings.ToUpper(name)
 	switch strings.ToLower(value) {
-	case "", "true", "false", "yes", "no", "on", "off":
+	case "", "false", "no", "off":
 		return false
+	case "true", "yes", "on":
+		if !wordName(upper) {
+			return false
+		}
 	}
 	if slices.Contains(harmlessNames[:], upper) {
 		return false
@@ -651,6 +655,11 @@ var homeSecrets = [...]string{
 	".local/state/nsrun",
 }
 
+func wordName(upper string) bool {
+	return slices.ContainsFunc(wordNames[:], func(p string) bool { return strings.HasSuffix(upper, p) }) ||
+		strings.HasPrefix(upper, "PGPASS") || slices.Contains(secretNames[:], upper)
+}
+
 // harmlessNames are among those, and say where something is, or how.
 var harmlessNames = [...]string{
 	"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_DEFAULT_OUTPUT", "AWS_SDK_LOAD_CONFIG", "AWS_EC2_METADATA_DISABLED",
@@ -695,12 +704,8 @@ func secretURL(value string) bool {
 		if !at || user == "git" {
 			continue
 		}
-
-		if host, _, ok := strings.Cut(user, "/"); ok {
-			name, port, _ := strings.Cut(host, ":")
-			if (name == "localhost" || strings.Contains(name, ".")) && (port == "" || isNumber(port)) {
-				continue
-			}
+		if pathSign(user) {
+			continue
 		}
 		login := strings.HasSuffix(parts[i], "ssh") || strings.HasSuffix(parts[i], "sftp")
 		if !login || strings.Contains(user, ":") {
@@ -771,6 +776,9 @@ func secretLook(value string) bool {
 	return false
 }
 
+// wordNames end the names of variables whose value is a secret, and be it the word "on".
+var wordNames = [...]string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASSCODE", "PASS", "_PWD", "_PW", "_KEY", "_OTP", "_PAT"}
+
 // partsByByte are secretParts by their first byte: this is done for every variable of every command.
 var partsByByte = func() (list ['Z' + 1][]string) {
 	for _, p := range secretParts {
@@ -778,6 +786,23 @@ var partsByByte = func() (list ['Z' + 1][]string) {
 	}
 	return list
 }()
+
+// pathSign reports whether what is in front of the sign can be nothing but a host and the beginning of a path: a
+// name in it, as of npm's scopes, begins with the sign. All else may be the user's name and a password with a slash.
+func pathSign(front string) bool {
+	host, path, ok := strings.Cut(front, "/")
+	if !ok {
+		return false
+	}
+	name, port, hasPort := strings.Cut(host, ":")
+	if hasPort && !isNumber(port) {
+		return false
+	}
+	if name == "localhost" {
+		return true
+	}
+	return !hasPort && strings.Contains(name, ".") && (path == "" || strings.HasSuffix(path, "/"))
+}
 
 // secretKeys are the ends of names of settings in values: parameters of URLs, fields of connection
 // strings, options of programs.

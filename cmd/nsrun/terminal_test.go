@@ -120,10 +120,10 @@ func TestAskMore(t *testing.T) {
 	s.Await("[c/d/K] ")
 	s.Type("?\n")
 	s.Await("nsrun: r: choose one by one")
-	s.Await("[c/d/K] ")
+	s.AwaitTimes("[c/d/K] ", 2)
 	s.Type("v\n")
 	s.Await("+more")
-	s.Await("[c/d/K] ")
+	s.AwaitTimes("[c/d/K] ", 3)
 	s.Type("r\n")
 	s.Await("\x1b[?1049h") // the review's window
 	s.Type("q")

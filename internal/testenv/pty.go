@@ -134,7 +134,13 @@ func (p *Terminal) Ended() bool {
 // Await waits until s was written.
 func (p *Terminal) Await(s string) {
 	p.t.Helper()
-	if !Poll(waitLimit, func() bool { return bytes.Contains([]byte(p.Screen()), []byte(s)) }) {
+	p.AwaitTimes(s, 1)
+}
+
+// AwaitTimes waits until s was written n times since the terminal was opened.
+func (p *Terminal) AwaitTimes(s string, n int) {
+	p.t.Helper()
+	if !Poll(waitLimit, func() bool { return bytes.Count([]byte(p.Screen()), []byte(s)) >= n }) {
 		p.t.Fatalf("%q never came; the terminal shows\n%s", s, p.Screen())
 	}
 }

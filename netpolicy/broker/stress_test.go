@@ -127,7 +127,7 @@ func helpStorm(args []string) int {
 	var all sync.WaitGroup
 	for i := range tries {
 		all.Go(func() {
-			for ; wrong[i] == nil && time.Now().Before(end); tries[i]++ {
+			for ; wrong[i] == nil && (tries[i] == 0 || time.Now().Before(end)); tries[i]++ {
 				k := rand.IntN(len(servers))
 				err := attempt(servers[k], rand.IntN(2) == 0)
 				if k == 0 && err != nil || k == 1 && err == nil || k == 3 && err != nil || err != nil && err != unix.ECONNREFUSED {
