@@ -4,7 +4,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -114,11 +113,8 @@ func (c *Classifier) leadLink(p *pattern, elems []string, at string) {
 
 // leadNested is for the repositories one level below a root: what they lead to may be beside them.
 func (c *Classifier) leadNested(root string) {
-	dirs := slices.DeleteFunc(c.Old.Names(root), func(name string) bool {
-		return name == ".git" || c.Old.Kind(path.Join(root, name)) != Directory
-	})
-	for _, name := range dirs {
-		if dir := path.Join(root, name); c.Old.Kind(path.Join(dir, ".git")) != Missing {
+	for _, name := range c.Old.Names(root) {
+		if dir := path.Join(root, name); name != ".git" && c.Old.Kind(path.Join(dir, ".git")) != Missing {
 			c.leadGit(dir)
 		}
 	}
