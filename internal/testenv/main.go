@@ -10,12 +10,14 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,9 +49,14 @@ func run(m *testing.M, cleanup []func()) int {
 	if special() {
 		return m.Run()
 	}
+	defaultSignals()
 	if os.Geteuid() != 0 || os.Getenv(asRootEnv) != "" {
 		return checked(m, cleanup)
 	}
+	if !flag.Parsed() {
+		flag.Parse()
+	}
+	begun := time.Now()
 	tmp, err := os.MkdirTemp("", "nsrun-test-")
 	if err != nil {
 		return complain(err)
@@ -59,10 +66,20 @@ func run(m *testing.M, cleanup []func()) int {
 	if os.Getenv(onceEnv) != "" {
 		return code
 	}
-	if c := asUser(tmp); code == 0 {
+	if c := asUser(tmp, begun); code == 0 {
 		code = c
 	}
 	return code
+}
+
+// defaultSignals has signals that this process was started to ignore, as nohup does and a shell for what it runs in the
+// background, reach what tests run: a shell cannot trap a signal that it was started to ignore.
+func defaultSignals() {
+	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // special reports whether this run lists tests or is a part of fuzzing, where
@@ -95,8 +112,8 @@ func asRoot(tmp string) int {
 	return runAgain(c, os.Args[0])
 }
 
-// asUser runs a copy of this binary as somebody who owns nothing here.
-func asUser(tmp string) int {
+// asUser runs a copy of this binary as somebody who owns nothing here, in what is left of the time since begun.
+func asUser(tmp string, begun time.Time) int {
 	dir := filepath.Join(tmp, "user")
 	work := filepath.Join(dir, "work")
 	binary := filepath.Join(dir, filepath.Base(os.Args[0]))
@@ -109,7 +126,7 @@ func asUser(tmp string) int {
 			return complain(err)
 		}
 	}
-	c := exec.Command(binary, userArgs()...)
+	c := exec.Command(binary, append(timeLeft(begun), userArgs()...)...)
 	c.Dir = work
 	c.Env = append(os.Environ(), asUserEnv+"=1", "HOME="+filepath.Join(dir, "home"), "TMPDIR="+filepath.Join(dir, "tmp"),
 		"USER=nobody", "LOGNAME=nobody", "XDG_STATE_HOME=", "XDG_DATA_HOME=", "XDG_RUNTIME_DIR=")
@@ -123,11 +140,23 @@ func asUser(tmp string) int {
 	return runAgain(c, binary)
 }
 
-// userArgs are the arguments without what writes files, which the first run did.
+// timeLeft is the argument that ends the second run, with all goroutines printed, before the go command
+// kills the first process, which knows nothing of them.
+func timeLeft(begun time.Time) []string {
+	limit, ok := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration)
+	if !ok || limit == 0 {
+		return nil
+	}
+	return []string{"-test.timeout=" + max(limit-time.Since(begun), time.Second).String()}
+}
+
+// userArgs are the arguments without the limit of time, and without what writes files, which the first run did.
 func userArgs() []string {
 	return slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool {
-		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		name, _, hasValue := strings.Cut(strings.TrimLeft(a, "-"), "=")
 		switch name {
+		case "test.timeout":
+			return hasValue
 		case "update", "test.coverprofile", "test.gocoverdir", "test.testlogfile", "test.cpuprofile", "test.memprofile",
 			"test.blockprofile", "test.mutexprofile", "test.trace", "test.outputdir":
 			return true
