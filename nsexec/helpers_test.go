@@ -31,6 +31,7 @@ func init() {
 		"hold": helpHold, "victim": helpVictim, "scan": helpScan, "abstract": helpAbstract,
 		"elevated": helpElevated, "setid": helpSetID,
 		"reaper":  helpReaper,
+		"counter": helpCounter,
 		"stop":    helpStop,
 		"nomemfd": helpNoMemfd, "nofiles": helpNoFiles,
 	}
@@ -185,6 +186,7 @@ func helpEmbed(args []string) int {
 func helpTerminal(args []string) int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT)
+	signal.Notify(make(chan os.Signal, 1), unix.SIGQUIT) // for the command
 	c := nsexec.Command("sh", "-c", args[1])
 	c.Mounts = base()
 	c.Env = append(nsexec.BaseEnv(), helperVars("tiocsti")...)
@@ -212,6 +214,32 @@ func helpTerminal(args []string) int {
 	}
 	fmt.Println("embedder is done")
 	return 0
+}
+
+// helpCounter says each interrupt that reaches it, and how many there were when it is asked.
+func helpCounter([]string) int {
+	interrupts, lines := make(chan os.Signal, 8), make(chan string)
+	signal.Notify(interrupts, unix.SIGINT)
+	go func() {
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			lines <- in.Text()
+		}
+		close(lines)
+	}()
+	fmt.Println("<ready>")
+	for n := 0; ; {
+		select {
+		case <-interrupts:
+			n++
+			fmt.Printf("<interrupt %d>\n", n)
+		case line := <-lines:
+			if line != "count" {
+				fmt.Println("<end>")
+				return 0
+			}
+			fmt.Printf("<count %d>\n", n)
+		}
+	}
 }
 
 func helpTiocsti([]string) int {

@@ -245,6 +245,10 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
+// idle is a script that waits for signals. Not with read: one that comes just before the system call would be seen
+// behind it only.
+const idle = "while :; do sleep 0.01; done"
+
 // TestSignals: a signal for Process reaches the command.
 func TestSignals(t *testing.T) {
 	leaks(t)
@@ -255,9 +259,9 @@ func TestSignals(t *testing.T) {
 	}{
 		{unix.SIGTERM, "echo; exec sleep 100", "signal: terminated"},
 		{unix.SIGKILL, "echo; exec sleep 100", "signal: killed"},
-		{unix.SIGINT, "trap 'exit 7' INT; echo; while :; do read x; done", "exit status 7"},
-		{unix.SIGUSR1, "trap 'exit 8' USR1; echo; while :; do read x; done", "exit status 8"},
-		{unix.SIGHUP, "trap 'exit 9' HUP; echo; while :; do read x; done", "exit status 9"},
+		{unix.SIGINT, "trap 'exit 7' INT; echo; " + idle, "exit status 7"},
+		{unix.SIGUSR1, "trap 'exit 8' USR1; echo; " + idle, "exit status 8"},
+		{unix.SIGHUP, "trap 'exit 9' HUP; echo; " + idle, "exit status 9"},
 	} {
 		for _, how := range []string{"", "pid1", "session", "shared"} {
 			if how == "pid1" && c.want == "signal: terminated" {
@@ -405,16 +409,16 @@ func TestCancel(t *testing.T) {
 		cancel       func(c *nsexec.Cmd) error
 		want         func(err error) bool
 	}{
-		{"the command ends well: the context's error", "trap 'exit 0' TERM; echo; while :; do read x; done",
+		{"the command ends well: the context's error", "trap 'exit 0' TERM; echo; " + idle,
 			func(c *nsexec.Cmd) error { return c.Process.Signal(unix.SIGTERM) },
 			func(err error) bool { return errors.Is(err, context.Canceled) }},
-		{"the command ends badly: its exit status", "trap 'exit 5' TERM; echo; while :; do read x; done",
+		{"the command ends badly: its exit status", "trap 'exit 5' TERM; echo; " + idle,
 			func(c *nsexec.Cmd) error { return c.Process.Signal(unix.SIGTERM) },
 			func(err error) bool { return err != nil && err.Error() == "exit status 5" }},
-		{"Cancel's own error", "trap 'exit 0' TERM; echo; while :; do read x; done",
+		{"Cancel's own error", "trap 'exit 0' TERM; echo; " + idle,
 			func(c *nsexec.Cmd) error { _ = c.Process.Signal(unix.SIGTERM); return mine },
 			func(err error) bool { return errors.Is(err, mine) }},
-		{"Cancel says that it is over", "trap 'exit 0' TERM; echo; while :; do read x; done",
+		{"Cancel says that it is over", "trap 'exit 0' TERM; echo; " + idle,
 			func(c *nsexec.Cmd) error { _ = c.Process.Signal(unix.SIGTERM); return os.ErrProcessDone },
 			func(err error) bool { return err == nil }},
 	} {
@@ -439,7 +443,7 @@ func TestWaitDelay(t *testing.T) {
 	leaks(t)
 	// A command that does not mind being asked to end.
 	ctx, cancel := context.WithCancel(t.Context())
-	c := waiting(ctx, "trap '' TERM; echo; while :; do read x; done")
+	c := waiting(ctx, "trap '' TERM; echo; "+idle)
 	c.Cancel = func() error { return c.Process.Signal(unix.SIGTERM) }
 	c.WaitDelay = 20 * time.Millisecond
 	if _, err := c.StdinPipe(); err != nil {

@@ -30,8 +30,7 @@ func atTerminal(t *testing.T, how, script string) (*testenv.Terminal, *exec.Cmd)
 }
 
 // counting counts the interrupts that reach the command.
-const counting = `n=0; trap 'n=$((n+1)); echo "<interrupt $n>"' INT
-	echo "<ready>"; while :; do read x; case "$x" in count) echo "<count $n>";; end) echo "<end>"; exit 0;; esac; done`
+var counting = helperEnv + `=counter exec "` + exe + `"`
 
 // TestInterrupt: Ctrl-C reaches the command, and once only, also where the
 // program passes its own on.
@@ -76,7 +75,7 @@ func TestInterruptEnds(t *testing.T) {
 // TestQuit: Ctrl-\ too.
 func TestQuit(t *testing.T) {
 	leaks(t)
-	term, _ := atTerminal(t, "plain", `trap 'echo "<quit>"; exit 0' QUIT; echo "<ready>"; while :; do read x; done`)
+	term, _ := atTerminal(t, "plain", `trap 'echo "<quit>"; exit 0' QUIT; echo "<ready>"; `+idle)
 	term.Await("<ready>")
 	term.Type("\x1c")
 	term.Await("<quit>")
@@ -137,7 +136,7 @@ func TestStop(t *testing.T) {
 // TestWindow: the command learns of a new size of the window.
 func TestWindow(t *testing.T) {
 	leaks(t)
-	term, _ := atTerminal(t, "plain", `trap 'echo "<size $(stty size)>"' WINCH; echo "<ready>"; while :; do read x; done`)
+	term, _ := atTerminal(t, "plain", `trap 'echo "<size $(stty size)>"' WINCH; echo "<ready>"; `+idle)
 	term.Await("<ready>")
 	term.Resize(33, 101)
 	term.Await("<size 33 101>")
