@@ -252,23 +252,47 @@ func (f *socketFinder) processes(lost []namedSocket) {
 	pids, _ := sys.Names(n, make([]byte, 8<<10))
 	threads := kernelThreads()
 	pids = slices.DeleteFunc(pids, func(pid string) bool { return pid[0] < '0' || pid[0] > '9' || threads[pid] })
-	if len(lost) > 0 {
-		for _, pid := range pids {
-			f.lookIn(pid, lost, pid)
-		}
-		// Threads may have directories and roots of their own, and go on when the first one has ended.
-		lost = slices.DeleteFunc(lost, func(s namedSocket) bool { return s.ino != 0 && f.placed[s.ino] })
-		if len(lost) > 0 {
-			for _, pid := range pids {
-				for _, tid := range tasks(pid) {
-					f.lookIn(pid, lost, tid)
-				}
-			}
-		}
-	}
 	if f.private {
 		f.networks(n, pids)
 	}
+	if len(lost) == 0 {
+		return
+	}
+	if euid := os.Geteuid(); euid != 0 { // others' processes say nothing to us
+		var st unix.Stat_t
+		pids = slices.DeleteFunc(pids, func(pid string) bool { return unix.Fstatat(n, pid, &st, 0) != nil || int(st.Uid) != euid })
+	}
+	for _, pid := range pids {
+		f.lookIn(pid, lost, pid)
+	}
+	lost = slices.DeleteFunc(lost, func(s namedSocket) bool { return s.ino != 0 && f.placed[s.ino] })
+	if len(lost) == 0 {
+		return
+	}
+	for _, pid := range pids {
+		for _, at := range ownViews(n, pid) {
+			f.lookIn(pid, lost, at)
+		}
+	}
+}
+
+// ownViews are the threads of a process that may have a directory or a root of their own, as paths below /proc: those
+// that do not share them with the first thread, which may have ended.
+func ownViews(proc int, pid string) []string {
+	const (
+		others = 2 + 1 // links of the directory task, which has one for each thread
+		kcmpFS = 3     // KCMP_FS in the kernel's include/uapi/linux/kcmp.h
+	)
+	var st unix.Stat_t
+	if unix.Fstatat(proc, pid+"/task", &st, 0) == nil && st.Nlink <= others {
+		return nil
+	}
+	first, _ := strconv.Atoi(pid)
+	return slices.DeleteFunc(tasks(pid), func(at string) bool {
+		tid, _ := strconv.Atoi(filepath.Base(at))
+		differs, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(first), uintptr(tid), kcmpFS, 0, 0, 0)
+		return errno == 0 && differs == 0
+	})
 }
 
 // tasks are the threads of a process but the first, as paths below /proc.
