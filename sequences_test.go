@@ -48,12 +48,9 @@ const (
 // outside is written, and what is read-only stays as it is where it is.
 func TestSequences(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
-	worlds := 8
-	if os.Getenv("NSRUN_LONG") != "" {
-		worlds = 10_000 / (worldRuns * runSequences)
-	}
-	began, refused := 0, 0
-	for seed := range uint64(worlds) {
+	runs := testenv.Rounds(24, 10_000/runSequences)
+	began, refused, seed := 0, 0, uint64(0)
+	for ; began < runs && refused <= runs; seed++ {
 		w := newWorld(t, seed)
 		for run := range worldRuns {
 			w.run(t, seed, uint64(run))
@@ -63,7 +60,7 @@ func TestSequences(t *testing.T) {
 		}
 		began, refused = began+w.started, refused+w.refused
 	}
-	t.Logf("%d worlds, %d runs of %d sequences, %d more refused", worlds, began, runSequences, refused)
+	t.Logf("%d worlds, %d runs of %d sequences, %d more refused", seed, began, runSequences, refused)
 	if began < refused {
 		t.Errorf("only %d runs were begun, %d were refused", began, refused)
 	}
