@@ -33,19 +33,19 @@ type Error struct {
 const AbstractSockets = "abstract sockets"
 
 // Part is a part of a step of the set-up.
-type Part = prog.Part
+type Part uint8
 
 // The parts. The zero value is the step as a whole.
 const (
-	PartSource  = prog.PartSource  // the source was not found
-	PartParents = prog.PartParents // the directories above the target could not be made
-	PartTarget  = prog.PartTarget  // the target could not be made or opened
-	PartSymlink = prog.PartSymlink // the target is a symbolic link
-	PartNotDir  = prog.PartNotDir  // the target is not a directory, and had to be one
-	PartNotFile = prog.PartNotFile // the target is a directory, and must not be one
-	PartContent = prog.PartContent // what was made could not be filled
-	PartChanged = prog.PartChanged // the source is not what it was to be
-	PartMade    = prog.PartMade    // the target is there and is something else
+	PartSource  = Part(prog.PartSource)  // the source was not found
+	PartParents = Part(prog.PartParents) // the directories above the target could not be made
+	PartTarget  = Part(prog.PartTarget)  // the target could not be made or opened
+	PartSymlink = Part(prog.PartSymlink) // the target is a symbolic link
+	PartNotDir  = Part(prog.PartNotDir)  // the target is not a directory, and had to be one
+	PartNotFile = Part(prog.PartNotFile) // the target is a directory, and must not be one
+	PartContent = Part(prog.PartContent) // what was made could not be filled
+	PartChanged = Part(prog.PartChanged) // the source is not what it was to be
+	PartMade    = Part(prog.PartMade)    // the target is there and is something else
 )
 
 var errGone = errors.New("the sandbox went away before the command was executed")

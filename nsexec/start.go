@@ -1041,10 +1041,10 @@ func (s *sandbox) failure(r prog.Record, second *prog.Program) error {
 	if p != nil && i < len(p.Steps) {
 		step := &p.Steps[i]
 		e.Op, e.Path = step.Where()
-		e.Mount, e.Part = int(step.Mount), step.Part
+		e.Mount, e.Part = int(step.Mount), Part(step.Part)
 	}
 	if part != 0 {
-		e.Part = part
+		e.Part = Part(part)
 	}
 	return e
 }
