@@ -16,6 +16,7 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(insideEnv); name != "" {
 		os.Exit(insides[name](os.Args[1:]))
 	}
+	testenv.OwnState()
 	testenv.Main(m, nsexec.Shutdown)
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
 )
 
 // helperEnv makes the test binary mount a session and run a script in it.
@@ -52,7 +53,7 @@ func TestMain(m *testing.M) {
 		os.Exit(atOnceHelper())
 	}
 	unix.Umask(0o022)
-	testenv.Main(m)
+	testenv.Main(m, nsexec.Shutdown)
 }
 
 // helperInput is what the helper reads from standard input.

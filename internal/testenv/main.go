@@ -26,6 +26,7 @@ const (
 	asUserEnv = "NSRUN_TEST_AS_USER"
 	asRootEnv = "NSRUN_TEST_AS_ROOT" // set by Main for the run in an own mount namespace
 	onceEnv   = "NSRUN_TEST_ONCE"    // set by the Makefile where root's run is enough
+	hereEnv   = "NSRUN_TEST_HERE"
 	nobody    = 65534
 )
 
@@ -82,9 +83,12 @@ func defaultSignals() {
 	}
 }
 
-// special reports whether this run lists tests or is a part of fuzzing, where
-// several processes run at once.
+// special reports whether this run lists tests, is a part of fuzzing, where several processes run at
+// once, or can be no other process than this one.
 func special() bool {
+	if os.Getenv(hereEnv) != "" {
+		return true
+	}
 	for _, a := range os.Args[1:] {
 		a = strings.TrimLeft(a, "-")
 		if strings.HasPrefix(a, "test.list") || strings.HasPrefix(a, "test.fuzz=") || strings.HasPrefix(a, "test.fuzzworker") {
@@ -259,6 +263,14 @@ func ownPlace() (tmp string, err error) {
 	// sandboxes with other ids in.
 	if tmp, err = filepath.EvalSymlinks(tmp); err != nil {
 		return "", err
+	}
+	if ownState {
+		for _, name := range [...]string{"XDG_STATE_HOME", "XDG_DATA_HOME"} {
+			dir := filepath.Join(tmp, strings.ToLower(name))
+			if err := errors.Join(os.Mkdir(dir, 0o700), os.Setenv(name, dir)); err != nil {
+				return "", err
+			}
+		}
 	}
 	return tmp, errors.Join(os.Chmod(tmp, 0o755), os.Setenv("TMPDIR", tmp))
 }
