@@ -396,17 +396,12 @@ func (f *socketFinder) networks(proc int, pids []string) {
 	if unix.Stat("/proc/self/net/unix", &st) == nil {
 		nets[st.Ino] = nil
 	}
-	var ours []byte
-	if os.Geteuid() == 0 { // others may not ask for that of most processes
-		ours = make([]byte, 64)
-		ours = ours[:max(0, readlinkat(proc, "self/ns/net", ours))]
-	}
-	theirs := make([]byte, 64)
+	ours, theirs := make([]byte, 64), make([]byte, 64)
+	ours = ours[:max(0, readlinkat(proc, "self/ns/net", ours))]
 	look := func(pid, at string) bool {
-		if len(ours) > 0 { // this says it sooner
-			if size := readlinkat(proc, at+"/ns/net", theirs); size > 0 && bytes.Equal(theirs[:size], ours) {
-				return true
-			}
+		// Where this may be asked for it takes half as long.
+		if size := readlinkat(proc, at+"/ns/net", theirs); size > 0 && bytes.Equal(theirs[:size], ours) {
+			return true
 		}
 		list := at + "/net/unix"
 		if unix.Fstatat(proc, list, &st, 0) != nil {
