@@ -9,43 +9,34 @@ import (
 
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// tryInside tries things in new namespaces, each in a process of its own, and returns what
-// could be done, by name. The error of making a user namespace stands under "".
-func tryInside() map[string]error {
-	results := make(map[string]error)
-	for _, probe := range [...]struct {
-		name string
-		add  func(b *prog.Builder)
-	}{
-		{"", func(*prog.Builder) {}},
-		{nameNet, func(b *prog.Builder) { b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNET)) }},
-		{nameMount, tmpfs},
-		{nameOverlay, overlay},
-		{namePID, pidProc},
-	} {
-		b := prog.New(prog.Native())
-		b.SetNFds(1)
-		b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWUSER))
-		procDir := b.OpenProc()
-		b.WriteIDMaps(procDir, b.OneID(0, uint32(os.Geteuid())), b.OneID(0, uint32(os.Getegid())))
-		b.Close(procDir)
-		probe.add(b)
-		b.Call(prog.SysExitGroup, prog.Int(0))
-		err := reexec.Perform(b.Program(), nil)
-		results[probe.name] = err
-		if err != nil && (probe.name == "" || probe.name == nameMount) {
-			break // the others stand on it
-		}
-	}
-	return results
+// inside tries what add adds, in a process of its own with a user namespace of its own. The error of a system
+// call is its errno. taken is that of reexec.Perform.
+func inside(add func(b *prog.Builder), taken func(sock int) error) error {
+	b := prog.New(prog.Native())
+	b.SetNFds(1)
+	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWUSER))
+	procDir := b.OpenProc()
+	b.WriteIDMaps(procDir, b.OneID(0, uint32(os.Geteuid())), b.OneID(0, uint32(os.Getegid())))
+	b.Close(procDir)
+	add(b)
+	b.Call(prog.SysExitGroup, prog.Int(0))
+	return reexec.Perform(b.Program(), taken)
 }
 
-// tmpfs adds a mount namespace with a tmpfs at /tmp.
+func unshares(flags uint64) error {
+	return inside(func(b *prog.Builder) { b.Call(prog.SysUnshare, prog.Int(flags)) }, nil)
+}
+
+// place is where everything is mounted: a directory that is there wherever a sandbox can be.
+const place = "/proc"
+
+// tmpfs adds a mount namespace with a tmpfs.
 func tmpfs(b *prog.Builder) {
 	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
-	b.Call(prog.SysMount, b.String("tmpfs"), b.String("/tmp"), b.String("tmpfs"), prog.Int(0), prog.Null)
+	b.Call(prog.SysMount, b.String("tmpfs"), b.String(place), b.String("tmpfs"), prog.Int(0), prog.Null)
 }
 
 func mkdir(b *prog.Builder, name string) {
@@ -55,18 +46,38 @@ func mkdir(b *prog.Builder, name string) {
 // overlay adds an overlay on a tmpfs.
 func overlay(b *prog.Builder) {
 	tmpfs(b)
-	for _, dir := range [...]string{"/tmp/lower", "/tmp/upper", "/tmp/work", "/tmp/merged"} {
-		mkdir(b, dir)
+	for _, dir := range [...]string{"/lower", "/upper", "/work", "/merged"} {
+		mkdir(b, place+dir)
 	}
-	b.Call(prog.SysMount, b.String("overlay"), b.String("/tmp/merged"), b.String("overlay"), prog.Int(0),
-		b.String("lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work,userxattr"))
+	b.Call(prog.SysMount, b.String("overlay"), b.String(place+"/merged"), b.String("overlay"), prog.Int(0),
+		b.String("lowerdir="+place+"/lower,upperdir="+place+"/upper,workdir="+place+"/work,userxattr"))
 }
 
 // pidProc adds the procfs of a new PID namespace, which is where containers that mask
 // parts of /proc stop.
 func pidProc(b *prog.Builder) {
 	tmpfs(b)
-	mkdir(b, "/tmp/proc")
+	const dir = place + "/proc"
+	mkdir(b, dir)
 	b.Call(prog.Clone, prog.Int(unix.CLONE_NEWPID))
-	b.Call(prog.SysMount, b.String("proc"), b.String("/tmp/proc"), b.String("proc"), prog.Int(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC), prog.Null)
+	b.Call(prog.SysMount, b.String("proc"), b.String(dir), b.String("proc"), prog.Int(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC), prog.Null)
+}
+
+// tryTmpfsAttributes sets an attribute of a directory on a tmpfs, from outside: who owns it may.
+func tryTmpfsAttributes() error {
+	return inside(func(b *prog.Builder) {
+		tmpfs(b)
+		const name = place + "/dir"
+		mkdir(b, name)
+		dir := b.Slot()
+		b.Call(prog.SysOpenat, prog.AtCwd, b.String(name), b.Open(prog.Directory|prog.CloseOnExec), prog.Int(0)).To(dir)
+		b.SendFiles(prog.Int(reexec.ControlFd), prog.Int(unix.MSG_NOSIGNAL), []prog.Slot{dir})
+	}, func(sock int) error {
+		dir, err := sys.ReceiveFD(sys.FD(sock))
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		return unix.Fsetxattr(int(dir), "user.nsrun", []byte("y"), 0)
+	})
 }

@@ -5,84 +5,26 @@
 package features
 
 import (
-	"errors"
-	"sync"
+	"github.com/nsrun/nsrun/internal/linuxonly"
 )
 
-// Feature is one thing that a kernel may or may not be able to do. The names of
-// its fields in JSON are stable.
-type Feature struct {
-	Name     string `json:"name"`
-	For      string `json:"for"`      // what it is needed for
-	Required bool   `json:"required"` // no sandbox without it
-	Status   Status `json:"status"`
-	Why      string `json:"why,omitempty"`    // the error that trying gave
-	Since    string `json:"since,omitempty"`  // the Linux version that brought it
-	Remedy   string `json:"remedy,omitempty"` // what can be done, where it is missing
+// Describe is what the table says of a feature, which is not tried: the Status is Unknown.
+func Describe(n Name) (r0 Feature) {
+	return
 }
 
-// MissingError says that something this machine cannot do was asked for.
-type MissingError struct{ Feature Feature }
-
-// NewMounts reports whether the kernel has open_tree, move_mount, fsopen and
-// mount_setattr, the last of which came with Linux 5.12, and lets this process
-// call them: container runtimes filter them.
-var NewMounts = sync.OnceValue(func() bool { return false })
-
-// The outcomes. The zero Status is Unknown: the probe itself could not be done.
-const (
-	Unknown Status = iota
-	Yes
-	No
-)
-
-// Status is the outcome of a probe.
-type Status uint8
-
-// Err is nil where the feature is there. Otherwise it says why not, and is an
-// errors.ErrUnsupported.
-func (f Feature) Err() error {
-	if f.Status == Yes {
-		return nil
-	}
-	return &MissingError{f}
+// Get tries a feature. Yes and No are kept for the life of this process, Unknown is tried again.
+func Get(n Name) (r0 Feature) {
+	return
 }
 
-func (e *MissingError) Error() string {
-	s := e.Feature.Name + " is not available"
-	if e.Feature.Why != "" {
-		s += ": " + e.Feature.Why
-	}
-	if e.Feature.Remedy != "" {
-		s += " (" + e.Feature.Remedy + ")"
-	}
-	return s
+// Has reports whether a feature is there. False: it is not, or that could not be told.
+func Has(n Name) (r0 bool) {
+	return
 }
 
-// Is reports that the error is errors.ErrUnsupported.
-func (e *MissingError) Is(target error) bool { return target == errors.ErrUnsupported }
-
-// MarshalText returns what String does, so that JSON holds the word.
-func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// String returns "unknown", "yes" or "no".
-func (s Status) String() string {
-	switch s {
-	case Yes:
-		return "yes"
-	case No:
-		return "no"
-	}
-	return "unknown"
-}
-
-// UnmarshalText reads what MarshalText wrote.
-func (s *Status) UnmarshalText(b []byte) error {
-	for _, v := range [...]Status{Unknown, Yes, No} {
-		if v.String() == string(b) {
-			*s = v
-			return nil
-		}
-	}
-	return errors.New("no such status: " + string(b))
+// Lacks is a *MissingError for a feature that something else than a probe has found missing, with its error.
+func Lacks(n Name, err error) (r0 error) {
+	r0 = linuxonly.Error("features.Lacks")
+	return
 }

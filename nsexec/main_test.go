@@ -94,7 +94,7 @@ func leaks(t testing.TB) {
 // bothWays runs a test with the new mount calls, and with the classic ones.
 func bothWays(t *testing.T, test func(t *testing.T, classic bool)) {
 	t.Run("new", func(t *testing.T) {
-		if !features.NewMounts() {
+		if !features.Has(features.NewMountCalls) {
 			testenv.Skip(t, "newmounts", "the kernel has no mount_setattr")
 		}
 		leaks(t)

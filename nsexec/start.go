@@ -234,7 +234,7 @@ const scratchFd = 64
 // the command itself. status is the number of the status pipe.
 func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMounts bool) error {
 	o := mounts.Options{
-		Classic:  c.ClassicMounts || !features.NewMounts(),
+		Classic:  c.ClassicMounts || !features.Has(features.NewMountCalls),
 		HostRoot: os.Geteuid() == 0,
 		// Who joins one may have another root than the root of the mounts.
 		UserNamespace: p.flags&unix.CLONE_NEWUSER != 0,

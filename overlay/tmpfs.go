@@ -3,12 +3,12 @@
 package overlay
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -54,7 +54,7 @@ func newTmpfs() (_ *handle, err error) {
 		}
 	}()
 	if !takesMarks(h) {
-		return nil, fmt.Errorf("attributes on a tmpfs: %w", errors.ErrUnsupported) // before Linux 6.6
+		return nil, features.Lacks(features.TmpfsAttributes, unix.EOPNOTSUPP)
 	}
 	return h, nil
 }
@@ -75,33 +75,14 @@ func tmpfsFromOutside() (h *handle, err error) {
 	b.Call(prog.SysFsmount, fs.Arg(), prog.Int(unix.FSMOUNT_CLOEXEC), prog.Int(unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)).To(root)
 	b.SendFiles(prog.Int(reexec.ControlFd), prog.Int(unix.MSG_NOSIGNAL), []prog.Slot{root})
 	b.Call(prog.SysExitGroup, prog.Int(0))
-	err = reexec.Perform(b.Program(), func(sock int) (err error) {
-		h, err = receive(sys.FD(sock))
+	err = reexec.Perform(b.Program(), func(sock int) error {
+		fd, err := sys.ReceiveFD(sys.FD(sock))
+		if err == nil {
+			h = &handle{fd: int(fd)}
+		}
 		return err
 	})
 	return h, err
-}
-
-// receive receives one descriptor that was sent already.
-func receive(socket sys.FD) (*handle, error) {
-	data, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
-	n := 0
-	err := sys.Retry(func() (err error) {
-		_, n, _, _, err = unix.Recvmsg(int(socket), data, rights, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	list, err := unix.ParseSocketControlMessage(rights[:n])
-	if err != nil || len(list) != 1 {
-		return nil, errors.Join(unix.EPROTO, err)
-	}
-	fds, err := unix.ParseUnixRights(&list[0])
-	if err != nil || len(fds) != 1 {
-		return nil, errors.Join(unix.EPROTO, err)
-	}
-	return &handle{fd: fds[0]}, nil
 }
 
 // takesMarks reports whether overlayfs can put its marks on directories in dir.

@@ -18,7 +18,9 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-const doctorHelp = `Each feature is tried, and what is missing is explained. Then it is said what is
+const doctorHelp = `Each feature of the kernel that nsrun uses is tried: it is there (yes), it is not
+(no), or that could not be told (unknown). For those that are not there doctor
+prints why, what does not work without, and what to do. Then it is said what is
 with the sessions: how many there are, what they take on disk, what was
 interrupted and what came of that, which are in use, what can be removed. The
 exit status is 1 where commands cannot be run in a sandbox at all.
@@ -66,15 +68,22 @@ func doctor(args []string) int {
 	return status
 }
 
+// printFeatures prints a line for each feature, and what there is to know of those that are not there.
 func printFeatures(w io.Writer, list []features.Feature) {
 	for _, f := range list {
 		fmt.Fprintf(w, "%-8s %-24s %s\n", f.Status, f.Name, f.For)
-		if f.Status != features.Yes {
-			if f.Why != "" {
-				fmt.Fprintf(w, "%9s%s\n", "", f.Why)
-			}
-			if f.Remedy != "" {
-				fmt.Fprintf(w, "%9s%s\n", "", f.Remedy)
+		switch f.Status {
+		case features.Yes:
+			continue
+		case features.Unknown: // nothing is known to be missing
+			fmt.Fprintf(w, "%9s%s\n", "", f.Why)
+			continue
+		}
+		for _, line := range [...]struct{ before, text string }{
+			{"", f.Why}, {"without it: ", f.Lost}, {"", f.Takes()}, {"try: ", f.Remedy},
+		} {
+			if line.text != "" {
+				fmt.Fprintf(w, "%9s%s%s\n", "", line.before, line.text)
 			}
 		}
 	}

@@ -1,0 +1,133 @@
+//go:build linux
+
+package features
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Probe tries everything, also what was tried before. It takes some milliseconds.
+func Probe() []Feature {
+	list := make([]Feature, len(table))
+	for i := range table {
+		outcomes[i].Store(nil)
+	}
+	for i := range table {
+		list[i] = get(i)
+	}
+	return list
+}
+
+// Get tries a feature. Yes and No are kept for the life of this process, Unknown is tried again.
+func Get(n Name) Feature {
+	if i := find(n); i >= 0 {
+		return get(i)
+	}
+	return Feature{Name: n}
+}
+
+// Has reports whether a feature is there. False: it is not, or that could not be told.
+func Has(n Name) bool {
+	i := find(n)
+	return i >= 0 && try(i).status == Yes
+}
+
+// Describe is what the table says of a feature, which is not tried: the Status is Unknown.
+func Describe(n Name) Feature {
+	if i := find(n); i >= 0 {
+		return table[i].Feature
+	}
+	return Feature{Name: n}
+}
+
+// Lacks is a *MissingError for a feature that something else than a probe has found missing, with its error.
+func Lacks(n Name, err error) error {
+	f := Describe(n)
+	f.Status = No
+	f.blame(err)
+	return f.Err()
+}
+
+func find(n Name) int {
+	for i := range table {
+		if table[i].Name == n {
+			return i
+		}
+	}
+	return -1
+}
+
+// outcome is what trying came to.
+type outcome struct {
+	status Status
+	err    error
+}
+
+// outcomes are those that stay, by the index in the table.
+var outcomes [len(table)]atomic.Pointer[outcome]
+
+// try tries the feature with an index.
+func try(i int) *outcome {
+	if o := outcomes[i].Load(); o != nil {
+		return o
+	}
+	o := &outcome{}
+	switch e := &table[i]; {
+	case e.on != "" && try(find(e.on)).status != Yes:
+		o.err = errors.New("not tried: it takes " + string(e.on))
+	default:
+		o.err = e.try()
+		o.status = says(o.err)
+	}
+	if o.status != Unknown {
+		outcomes[i].Store(o)
+	}
+	return o
+}
+
+func get(i int) Feature {
+	f, o := table[i].Feature, try(i)
+	f.Status = o.status
+	if o.err != nil {
+		f.blame(o.err)
+	}
+	switch {
+	case o.status == Yes:
+		f.Remedy = ""
+	case o.status == No && table[i].remedy != nil:
+		f.Remedy = table[i].remedy(o.err)
+	}
+	return f
+}
+
+func (f *Feature) blame(err error) { f.Why, f.cause = err.Error(), err }
+
+// says is what the error of an attempt says about the feature. Only an error that is known to say no does:
+// the kernel does not know something, was built or told to do without it, or does not let this process have it.
+// Whatever else there may be (no memory, no descriptors left, a signal) says that trying failed.
+func says(err error) Status {
+	if err == nil {
+		return Yes
+	}
+	if _, ok := errors.AsType[absentError](err); ok {
+		return No
+	}
+	e, ok := errors.AsType[unix.Errno](err)
+	if !ok {
+		return Unknown
+	}
+	switch e {
+	case unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EINVAL, unix.ENODEV, unix.EOPNOTSUPP, unix.ENOPROTOOPT,
+		unix.ENOSPC, unix.EUSERS: // the limit of namespaces
+		return No
+	}
+	return Unknown
+}
+
+// absentError says in words what is not there.
+type absentError string
+
+func (e absentError) Error() string { return string(e) }

@@ -1,0 +1,132 @@
+//go:build linux
+
+package features
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/prog"
+)
+
+// entry is a row of the table. Its Feature has no Status and no Why.
+type entry struct {
+	Feature
+	source string                 // where Since is from: a manual page, or the commit
+	on     Name                   // it is only tried where there is this; empty: always
+	try    func() error           // nil: it is there
+	remedy func(err error) string // what can be done about that error; nil: Remedy
+}
+
+// table says of everything that depends on the kernel what it is for, what it takes, and what there is not
+// without it. A feature stands here if somebody can tell whether it is there: what only takes a little longer
+// without (listxattrat, PIDFD_THREAD, …) does not.
+var table = [...]entry{
+	{Feature: Feature{Name: UserNamespaces, For: "a sandbox without privileges", Required: true,
+		Since: "3.8", Needs: "the permission to make user namespaces", Lost: "no command can be run in a sandbox",
+		Remedy: "sysctl kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), kernel.unprivileged_userns_clone=1 (Debian), " +
+			"user.max_user_namespaces=10000, or run nsrun outside of a container or chroot"},
+		source: "user_namespaces(7)", try: tryUser, remedy: userRemedy},
+	{Feature: Feature{Name: MountNamespaces, For: "a file system of its own", Required: true,
+		Since: "3.8", Needs: "a seccomp filter and an LSM that allow mount(2)", Lost: "no command can be run in a sandbox",
+		Remedy: "start the container with fewer restrictions, as docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined"},
+		source: "user_namespaces(7)", on: UserNamespaces, try: tryMount},
+	{Feature: Feature{Name: NetworkNamespaces, For: "no network", Required: true,
+		Since: "3.8", Needs: "CONFIG_NET_NS", Lost: "no command can be run without the host's network",
+		Remedy: "sysctl user.max_net_namespaces=10000"},
+		source: "user_namespaces(7)", on: UserNamespaces, try: tryNet},
+	{Feature: Feature{Name: ProcessNamespaces, For: "ending all processes of a command", Required: true,
+		Since: "3.8", Needs: "CONFIG_PID_NS with a /proc over which nothing is mounted", Lost: "no command can be run in a sandbox",
+		Remedy: "docker run --security-opt systempaths=unconfined, or podman run --security-opt unmask=ALL"},
+		source: "user_namespaces(7)", on: MountNamespaces, try: tryPID},
+	{Feature: Feature{Name: IPCNamespaces, For: "System V IPC and a host's name of its own", Required: true,
+		Since: "3.8", Needs: "CONFIG_IPC_NS and CONFIG_UTS_NS", Lost: "no command can be run in a sandbox",
+		Remedy: "sysctl user.max_ipc_namespaces=10000 user.max_uts_namespaces=10000"},
+		source: "user_namespaces(7)", on: UserNamespaces, try: tryIPC},
+	{Feature: Feature{Name: CgroupNamespaces, For: "hiding the host's cgroups", Required: true,
+		Since: "4.6", Needs: "CONFIG_CGROUPS", Lost: "no command can be run in a sandbox",
+		Remedy: "sysctl user.max_cgroup_namespaces=10000"},
+		source: "cgroup_namespaces(7)", on: UserNamespaces, try: tryCgroupNamespace},
+	{Feature: Feature{Name: Openat2, For: "paths that stay inside", Required: true,
+		Since: "5.6", Needs: callAllowed, Lost: "no command can be run in a sandbox"},
+		source: "openat2(2)", try: tryOpenat2},
+	{Feature: Feature{Name: CloseRange, For: "passing no descriptors on", Required: true,
+		Since: "5.9", Needs: callAllowed, Lost: "no command can be run in a sandbox"},
+		source: "close_range(2)", try: tryCloseRange},
+	{Feature: Feature{Name: Statx, For: "telling files apart", Required: true,
+		Since: "4.11", Needs: callAllowed, Lost: "no command can be run in a sandbox"},
+		source: "statx(2)", try: tryStatx},
+	{Feature: Feature{Name: SeccompFilters, For: "refusing dangerous system calls", Required: true,
+		Since: "3.17", Needs: "CONFIG_SECCOMP_FILTER", Lost: "no command can be run in a sandbox"},
+		source: "seccomp(2)", try: trySeccomp},
+	{Feature: Feature{Name: Renameat2, For: "sessions",
+		Since: "3.15", Needs: callAllowed, Lost: "no changes can be kept apart: nsrun run takes --direct"},
+		source: "renameat2(2)", try: tryRenameat2},
+	{Feature: Feature{Name: Overlay, For: "keeping changes apart",
+		Since: "5.11", Needs: "CONFIG_OVERLAY_FS", Lost: "a session is a copy of the project (--engine copy): it takes its time and its space",
+		Remedy: "modprobe overlay, as root"},
+		source: "commit 459c7c565ac3", on: MountNamespaces, try: tryOverlay},
+	{Feature: Feature{Name: TmpfsAttributes, For: "keeping changes apart in memory",
+		Since: "6.6", Needs: "CONFIG_TMPFS_XATTR",
+		Lost: "--engine tmpfs; and no changes can be kept apart where the state directory's file system has no attributes (FUSE, vfat)"},
+		source: "commit 2daf18a7884d", on: MountNamespaces, try: tryTmpfsAttributes},
+	{Feature: Feature{Name: NewMountCalls, For: "starting fast",
+		Since: "5.12", Needs: "a seccomp filter that allows open_tree, move_mount, fsopen and mount_setattr",
+		Lost: "mount(2) is used: starts take longer, mounts below a directory are made read-only one by one, and root has no --engine tmpfs"},
+		source: "mount_setattr(2)", try: tryNewMounts},
+	{Feature: Feature{Name: Clone3, For: "starting in a cgroup",
+		Since: "5.7", Needs: callAllowed, Lost: "the broker enforces network rules for root too; the rest is done by clone(2)"},
+		source: "clone(2), CLONE_INTO_CGROUP", try: tryClone3},
+	{Feature: Feature{Name: SessionKeys, For: "keeping the caller's keys outside",
+		Since: "2.6.10", Needs: "CONFIG_KEYS", Lost: "commands without nsrun run's seccomp filter can use the caller's session keyring"},
+		source: "keyctl(2)", try: tryKeys},
+	{Feature: Feature{Name: LandlockScopes, For: "closing abstract sockets beside the host's network",
+		Since: "6.12", Needs: "landlock among the kernel's lsm= parameter",
+		Lost: "--net host takes --allow-unix @ as well, and the broker enforces network rules for root too"},
+		source: "commit 21d52e295ad2", try: tryLandlockScopes},
+	{Feature: Feature{Name: BPF, For: "network rules by the kernel",
+		Since: "5.18", Needs: "root (CAP_BPF with CAP_NET_ADMIN)", Lost: "the broker enforces network rules"},
+		source: "commit b44123b4a3dc", try: tryBPF},
+	{Feature: Feature{Name: CgroupV2, For: "a cgroup for each command with rules",
+		Since: "4.5", Needs: "the cgroup v2 file system, mounted or to be mounted by root", Lost: "the broker enforces network rules",
+		Remedy: "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with systemd.unified_cgroup_hierarchy=1"},
+		source: "cgroups(7)", try: tryCgroup2},
+	{Feature: Feature{Name: SeccompNotification, For: "network rules by the broker",
+		Since: "5.14", Needs: "CONFIG_SECCOMP_FILTER", Lost: "network rules, except root's where the kernel enforces them"},
+		source: "commits 0ae71c7720e3 and e8b9eab99232", try: tryNotification},
+	{Feature: Feature{Name: PidfdGetfd, For: "sockets in the broker's hands",
+		Since: "5.6", Needs: callAllowed, Lost: "network rules, except root's where the kernel enforces them",
+		Remedy: "docker run --cap-add SYS_PTRACE, or podman run --cap-add SYS_PTRACE"},
+		source: "pidfd_getfd(2)", try: tryPidfd},
+	{Feature: Feature{Name: Kcmp, For: "sockets that the broker exchanges",
+		Since: "3.5", Needs: "CONFIG_KCMP with a seccomp filter that allows it", Lost: "network rules, except root's where the kernel enforces them",
+		Remedy: "docker run --cap-add SYS_PTRACE, or podman run --cap-add SYS_PTRACE"},
+		source: "kcmp(2)", try: tryKcmp},
+	{Feature: Feature{Name: KillableCalls, For: "network calls that no signal handler interrupts",
+		Since: "5.19", Needs: "CONFIG_SECCOMP_FILTER", Lost: "a signal handler of a command interrupts every network call that the broker answers"},
+		source: "commit c2aa2dfef243", try: tryKillable},
+	{Feature: Feature{Name: LandlockTCP, For: "unix sockets beside rules by the broker",
+		Since: "6.7", Needs: "landlock among the kernel's lsm= parameter",
+		Lost: "with rules by the broker a command can connect to no unix or netlink socket, not even its own"},
+		source: "commit fff69fb03dde", try: tryLandlockTCP},
+	{Feature: Feature{Name: Fanotify, For: "watching with the pid of who writes",
+		Since: "5.17", Needs: "root", Lost: "inotify watches: one watch for each directory, and no pid"},
+		source: "fanotify_mark(2), FAN_RENAME", try: tryFanotify},
+}
+
+const callAllowed = "a seccomp filter that allows it"
+
+// What is tried in a process with a user namespace of its own, see inside.
+
+func tryUser() error { return inside(func(*prog.Builder) {}, nil) }
+
+func tryMount() error { return inside(tmpfs, nil) }
+
+func tryNet() error { return unshares(unix.CLONE_NEWNET) }
+
+func tryIPC() error { return unshares(unix.CLONE_NEWIPC | unix.CLONE_NEWUTS) }
+
+func tryCgroupNamespace() error { return unshares(unix.CLONE_NEWCGROUP) }
+
+func tryOverlay() error { return inside(overlay, nil) }
+
+func tryPID() error { return inside(pidProc, nil) }

@@ -1,0 +1,231 @@
+//go:build linux
+
+package features
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is tried in this process, without changing anything in it. Most calls are made with an argument that is
+// wrong, and whoever has the call says so. None is repeated: what a signal interrupted is unknown, and tried again
+// by whoever asks next.
+
+// badFlags are flags that do not exist, badFD is no descriptor.
+const (
+	badFlags = ^uintptr(0) >> 32
+	badFD    = ^uintptr(0)
+)
+
+// call makes a system call that is to fail with an error, or to succeed.
+func call(fails unix.Errno, number uintptr, args ...uintptr) error {
+	var a [6]uintptr
+	copy(a[:], args)
+	if _, _, e := unix.RawSyscall6(number, a[0], a[1], a[2], a[3], a[4], a[5]); e != 0 && e != fails {
+		return e
+	}
+	return nil
+}
+
+func tryClone3() error { return call(unix.EINVAL, unix.SYS_CLONE3, 0, 0) } // no arguments of that size exist
+
+func tryCloseRange() error { return call(unix.EINVAL, unix.SYS_CLOSE_RANGE, 2, 1, 0) } // the wrong order
+
+func trySeccomp() error {
+	return call(unix.EFAULT, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0)
+}
+
+func tryKillable() error {
+	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	return call(unix.EFAULT, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, 0)
+}
+
+func tryPidfd() error { return call(unix.EBADF, unix.SYS_PIDFD_GETFD, badFD, 0, 0) }
+
+func tryKcmp() error {
+	const vm = 1 // KCMP_VM
+	self := uintptr(os.Getpid())
+	return call(0, unix.SYS_KCMP, self, self, vm, 0, 0)
+}
+
+func tryRenameat2() error { return call(unix.EINVAL, unix.SYS_RENAMEAT2, badFD, 0, badFD, 0, badFlags) }
+
+func tryKeys() error {
+	err := call(unix.ENOKEY, unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, uintptr(badFlags-2), 0) // KEY_SPEC_SESSION_KEYRING
+	if err == unix.EKEYREVOKED || err == unix.EKEYEXPIRED {
+		return nil
+	}
+	return err
+}
+
+func tryStatx() error {
+	var st unix.Statx_t
+	return unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_BASIC_STATS, &st)
+}
+
+func tryOpenat2() error {
+	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err
+}
+
+// tryNewMounts looks for open_tree, move_mount, fsopen, fsconfig, fsmount, and mount_setattr, the last of which
+// came with Linux 5.12: container runtimes filter them.
+func tryNewMounts() error {
+	// Flags that do not exist are an EINVAL, before any question of privilege;
+	// where the call is missing or refused it is ENOSYS or EPERM.
+	for _, nr := range [...]uintptr{unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_TREE} {
+		switch _, _, e := unix.RawSyscall6(nr, badFD, 0, badFlags, 0, 0, 0); e {
+		case unix.EINVAL:
+		case 0: // it was not looked at
+			return unix.ENOSYS
+		default:
+			return e
+		}
+	}
+	// These ask for privilege first: only a missing one can be told.
+	for _, c := range [...][5]uintptr{
+		{unix.SYS_MOVE_MOUNT, badFD, 0, badFD, 0},
+		{unix.SYS_FSOPEN, 0, badFlags},
+		{unix.SYS_FSCONFIG, badFD, badFlags},
+		{unix.SYS_FSMOUNT, badFD, badFlags},
+	} {
+		if _, _, e := unix.RawSyscall6(c[0], c[1], c[2], c[3], c[4], badFlags, 0); e == unix.ENOSYS {
+			return e
+		}
+	}
+	return nil
+}
+
+// tryNotification tries what came last of what the broker takes: the cookies of network namespaces are as old as
+// SECCOMP_ADDFD_FLAG_SEND.
+func tryNotification() error {
+	var sizes [3]uint16 // struct seccomp_notif_sizes
+	if _, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_NOTIF_SIZES, 0, uintptr(unsafe.Pointer(&sizes))); e != 0 {
+		return e
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	return err
+}
+
+func tryLandlockTCP() error { return landlock(4, "restrict TCP connections") }
+
+func tryLandlockScopes() error { return landlock(6, "close abstract sockets") }
+
+// landlock asks for the version of Landlock's interface (LANDLOCK_CREATE_RULESET_VERSION).
+func landlock(least uintptr, can string) error {
+	abi, _, e := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	switch {
+	case e != 0:
+		return e
+	case abi < least:
+		return absentError("this kernel's Landlock cannot " + can)
+	}
+	return nil
+}
+
+// tryBPF loads a program that decides about connect(2), with the helper that came last of those that
+// netpolicy/cgroup calls.
+func tryBPF() error {
+	const setRetval = 187 // BPF_FUNC_set_retval
+	type instruction struct {
+		code byte
+		regs byte
+		off  int16
+		imm  int32
+	}
+	program := [...]instruction{
+		{0xb7, 1, 0, -int32(unix.ECONNREFUSED)}, // r1 = -ECONNREFUSED
+		{0x85, 0, 0, setRetval},                 // call
+		{0xb7, 0, 0, 0},                         // r0 = 0
+		{0x95, 0, 0, 0},                         // exit
+	}
+	license := [...]byte{'G', 'P', 'L', 0}
+	attr := struct { // of BPF_PROG_LOAD
+		kind, count             uint32
+		instructions            unsafe.Pointer
+		license                 unsafe.Pointer
+		logLevel, logSize       uint32
+		log                     uint64
+		kernel, flags           uint32
+		name                    [16]byte
+		ifindex, expectedAttach uint32
+	}{
+		kind: unix.BPF_PROG_TYPE_CGROUP_SOCK_ADDR, count: uint32(len(program)),
+		instructions: unsafe.Pointer(&program), license: unsafe.Pointer(&license),
+		expectedAttach: unix.BPF_CGROUP_INET4_CONNECT,
+	}
+	fd, _, e := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	if e != 0 {
+		return e
+	}
+	_ = unix.Close(int(fd))
+	return nil
+}
+
+// tryCgroup2 looks for a cgroup v2 file system, or whether one could be mounted.
+func tryCgroup2() error {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	if strings.Contains(string(b), " - cgroup2 ") {
+		return nil
+	}
+	fd, err := unix.Fsopen("cgroup2", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		if says(err) == No {
+			return absentError("no cgroup2 file system is mounted")
+		}
+		return err
+	}
+	_ = unix.Close(fd)
+	return nil
+}
+
+// tryFanotify makes a group like package fanotify's.
+func tryFanotify() error {
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_REPORT_DFID_NAME_TARGET, unix.O_RDONLY|unix.O_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	// A mark of a whole file system takes privilege. This one cannot be watched, which is said after that.
+	err = unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, unix.FAN_CREATE|unix.FAN_RENAME|unix.FAN_ONDIR, unix.AT_FDCWD, place)
+	if err == unix.EOPNOTSUPP || err == unix.ENODEV || err == unix.EXDEV {
+		return nil
+	}
+	return err
+}
+
+// userRemedy looks for what refuses user namespaces here.
+func userRemedy(err error) string {
+	is := func(sysctl, value string) bool {
+		b, _ := os.ReadFile("/proc/sys/" + sysctl)
+		return strings.TrimSpace(string(b)) == value
+	}
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
+		return "sysctl user.max_user_namespaces=10000"
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
+		return "a kernel with CONFIG_USER_NS"
+	case os.Geteuid() != 0 && is("kernel/unprivileged_userns_clone", "0"):
+		return "sysctl kernel.unprivileged_userns_clone=1"
+	case os.Geteuid() != 0 && is("kernel/apparmor_restrict_unprivileged_userns", "1"):
+		return "sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+	case is("user/max_user_namespaces", "0"):
+		return "sysctl user.max_user_namespaces=10000"
+	}
+	return "run nsrun outside of the container or chroot, or start the container with docker run --security-opt seccomp=unconfined"
+}
