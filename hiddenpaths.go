@@ -56,6 +56,7 @@ var systemSecrets = [...]string{
 	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
 	"/etc/ssl/private", "/etc/krb5.keytab", "/etc/wireguard", "/etc/NetworkManager/system-connections",
 	"/etc/docker", "/etc/kubernetes", "/root/.ssh", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet",
+	"/var/lib/containers", "/var/lib/lxc", "/var/lib/rancher",
 	"/var/spool/cron", "/var/lib/sss/secrets", "/boot/grub/user.cfg",
 	// Sockets: whoever may connect is as good as root.
 	"/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket",
