@@ -5,6 +5,8 @@ package nsrun
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/mounts"
@@ -74,13 +76,56 @@ func within(s *overlay.Session, dir string) bool {
 	return false
 }
 
-// writableCache reports whether cacheMounts makes ~/.cache writable. Where it does
-// not, because there is none yet or no session to keep it in, programs are told
-// of another place.
-func writableCache(home string, table []mounts.Info) bool {
+// missingCaches are the variables that name another place for a cache that is not there: nsrun does
+// not make what a user's programs did not, and programs that cannot make it either fail. /tmp is the
+// sandbox's own.
+var missingCaches = [...]struct {
+	dir  string   // below the home directory
+	set  []string // "~" stands for the home directory
+	also string   // a file in which somebody may have chosen another place already; empty: none
+}{
+	{dir: ".cache", set: []string{"XDG_CACHE_HOME=/tmp/.cache"}},
+	{dir: ".npm", set: []string{"npm_config_cache=/tmp/.npm"}},
+	// What is installed is no cache, and is refused where it was.
+	{dir: "go", set: []string{"GOPATH=/tmp/go", "GOBIN=~/go/bin"}, also: ".config/go/env"},
+	{dir: ".cargo", set: []string{"CARGO_HOME=/tmp/.cargo", "CARGO_INSTALL_ROOT=~/.cargo"}},
+	{dir: ".gradle", set: []string{"GRADLE_USER_HOME=/tmp/.gradle"}},
+	{dir: ".bun", set: []string{"BUN_INSTALL_CACHE_DIR=/tmp/.bun"}},
+}
+
+// otherCaches tells programs of another place for caches that are not there, and which commands
+// cannot make where they belong: for each one the variables that are set together.
+func otherCaches(plan mounts.Plan, home string) (sets [][]string) {
 	if home == "" {
-		return false
+		return nil
 	}
-	dir, err := realPath(filepath.Join(home, ".cache"))
-	return err == nil && isDir(filepath.Join(home, ".cache")) && mountBelow(table, dir) == ""
+	for _, c := range missingCaches {
+		dir := filepath.Join(home, c.dir)
+		chosen := c.also != "" && exists(filepath.Join(home, c.also))
+		// One that can be read only is better than an empty one; but for .cache, of which most programs
+		// write all that they use.
+		if c.dir != ".cache" && exists(dir) || writes(plan, dir) || chosen {
+			continue
+		}
+		set := slices.Clone(c.set)
+		for i := range set {
+			set[i] = strings.Replace(set[i], "=~/", "="+home+"/", 1)
+		}
+		sets = append(sets, set)
+	}
+	return sets
+}
+
+// writes reports whether commands can make what they like at a path of the host: the last mount over it
+// says so.
+func writes(plan mounts.Plan, path string) (yes bool) {
+	for _, m := range plan {
+		switch m.Kind {
+		case mounts.KindBind, mounts.KindOverlay:
+			if inside(path, m.Target) {
+				yes = !m.ReadOnly
+			}
+		}
+	}
+	return yes
 }

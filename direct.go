@@ -55,6 +55,8 @@ func directMounts(roots []string, git bool) (inPlace, error) {
 type inPlace struct {
 	plan    mounts.Plan
 	known   map[string]bool // work trees that were found
+	dirs    []string        // of rules: directories that they make writable
+	files   []string        // of rules: and files
 	later   []string        // paths at which nothing was, and where git would execute or obey what comes there
 	notices []string
 }

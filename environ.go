@@ -21,8 +21,9 @@ func homeDir() string {
 	return ""
 }
 
-// environment is what a command that runs in dir gets.
-func (c *Config) environment(q *Request, home, dir string, writableCache bool) []string {
+// environment is what a command that runs in dir gets. Of the variables of caches those are set
+// of which the caller has none.
+func (c *Config) environment(q *Request, home, dir string, caches [][]string) []string {
 	var env []string
 	if c.ClearEnv {
 		if v, ok := os.LookupEnv("PATH"); ok {
@@ -37,8 +38,16 @@ func (c *Config) environment(q *Request, home, dir string, writableCache bool) [
 				name == "PWD" || name == "OLDPWD"
 		})
 		env = append(env, "PWD="+dir)
-		if _, given := os.LookupEnv("XDG_CACHE_HOME"); !given && !writableCache {
-			env = append(env, "XDG_CACHE_HOME=/tmp/.cache")
+		for _, set := range caches {
+			given := slices.ContainsFunc(set, func(kv string) bool {
+				name, _, _ := strings.Cut(kv, "=")
+				_, given := os.LookupEnv(name)
+				_, upper := os.LookupEnv(strings.ToUpper(name)) // npm takes both
+				return given || upper
+			})
+			if !given {
+				env = append(env, set...)
+			}
 		}
 	}
 	if home != "" {

@@ -4,6 +4,7 @@ package nsrun
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,11 +25,14 @@ import (
 
 // later is what an Execution has to do with that.
 type later struct {
-	dirs  []string        // folders that are written to
-	paths []string        // at which nothing was
-	known map[string]bool // work trees that were there
-	seen  []string        // by the watcher
-	since unix.Timespec
+	dirs    []string        // folders, and directories of rules, that are written to
+	files   []string        // of rules, that are written to
+	watched []string        // those folders that a watcher looks at
+	paths   []string        // at which nothing was
+	known   map[string]bool // work trees that were there
+	old     oldView
+	seen    []string // by the watcher
+	since   unix.Timespec
 }
 
 const (
@@ -37,9 +41,32 @@ const (
 	maxTold  = 5
 )
 
+// add takes what rules make writable.
+func (l *later) add(in *inPlace) {
+	l.dirs, l.files, l.paths = slices.Concat(l.dirs, in.dirs), slices.Concat(l.files, in.files), slices.Concat(l.paths, in.later)
+	if l.known == nil {
+		l.known = in.known
+		return
+	}
+	maps.Copy(l.known, in.known)
+}
+
+// remember is called before the command is started: a git directory that it may write to is known by what
+// it was.
+func (l *later) remember() {
+	for _, dir := range l.dirs {
+		if !l.known[dir] {
+			l.old.git(filepath.Join(dir, ".git"))
+		}
+		l.old.git(dir)
+	}
+}
+
+func (l *later) none() bool { return len(l.dirs)+len(l.files)+len(l.paths) == 0 }
+
 // begin is called when the command was started.
 func (l *later) begin(x *Execution) {
-	if len(l.dirs)+len(l.paths) == 0 {
+	if l.none() {
 		return
 	}
 	// The clock of files lags behind by as much as a tick.
@@ -49,7 +76,7 @@ func (l *later) begin(x *Execution) {
 
 // saw takes what the watcher saw.
 func (l *later) saw(ev *fanotify.Event) {
-	if len(l.seen) < maxLater && slices.Contains(l.dirs, ev.Root) && !ev.Dir &&
+	if len(l.seen) < maxLater && slices.Contains(l.watched, ev.Root) && !ev.Dir &&
 		(ev.Op == fanotify.Created || ev.Op == fanotify.Written || ev.Op == fanotify.Renamed || ev.Op == fanotify.Attributes) {
 		if path := filepath.Join(ev.Root, ev.Path); !slices.Contains(l.seen[max(0, len(l.seen)-16):], path) {
 			l.seen = append(l.seen, path)
@@ -59,15 +86,15 @@ func (l *later) saw(ev *fanotify.Event) {
 
 // notice is one line about what runs later. Empty: nothing was found.
 func (l *later) notice() string {
-	if len(l.dirs)+len(l.paths) == 0 {
+	if l.none() {
 		return ""
 	}
 	v := &hostView{}
-	for _, path := range slices.Concat(l.dirs, l.paths) {
+	for _, path := range slices.Concat(l.dirs, l.files, l.paths) {
 		v.roots = append(v.roots, hostRoot{path, []string{path}})
 	}
-	c := runslater.Classifier{Roots: slices.Clone(l.dirs), Old: noView{}, New: v}
-	for _, path := range l.paths {
+	c := runslater.Classifier{Roots: slices.Clone(l.dirs), Old: &l.old, New: v}
+	for _, path := range slices.Concat(l.files, l.paths) {
 		c.Roots = append(c.Roots, filepath.Dir(path))
 	}
 	reasons := map[string]string{}
@@ -80,13 +107,16 @@ func (l *later) notice() string {
 	for _, dir := range l.dirs {
 		v.all(dir, func(e os.DirEntry) {
 			path := filepath.Join(dir, e.Name())
-			if !c.Plain(dir, e.Name()) {
+			if !c.Plain(dir, e.Name()) && (e.Name() != "objects" || l.old.kinds[dir] == 0) {
 				l.look(v, path, 0, &left, take)
 			}
 			if e.IsDir() && e.Name() != ".git" && !l.known[path] {
 				l.repository(v, path, &left, take)
 			}
 		})
+	}
+	for _, path := range l.files {
+		l.look(v, path, 0, &left, take)
 	}
 	for _, path := range l.paths {
 		switch {
@@ -151,13 +181,45 @@ func (l *later) look(v *hostView, path string, depth int, left *int, take func(s
 	}
 }
 
-// noView has nothing in it: nobody knows what was there before.
-type noView struct{}
+// An oldView has what the git directories had that a command may write to, and nothing else: nobody knows
+// what was there before.
+type oldView struct {
+	kinds map[string]runslater.Kind
+	texts map[string]string
+}
 
-func (noView) Kind(string) runslater.Kind { return runslater.Missing }
-func (noView) Read(string) (string, bool) { return "", false }
-func (noView) Target(string) string       { return "" }
-func (noView) Names(string) []string      { return nil }
+// git takes what makes a directory one of git's, if it is, and its configuration.
+func (o *oldView) git(dir string) {
+	if !isGitDir(dir) {
+		return
+	}
+	if o.kinds == nil {
+		o.kinds, o.texts = map[string]runslater.Kind{}, map[string]string{}
+	}
+	o.kinds[dir] = runslater.Directory
+	v := hostView{roots: []hostRoot{{dir, []string{dir}}}}
+	for _, name := range [...]string{"HEAD", "commondir", "objects", "refs", "hooks", "config", "config.worktree"} {
+		at := filepath.Join(dir, name)
+		if o.kinds[at] = v.Kind(at); o.kinds[at] == runslater.File {
+			o.texts[at], _ = v.Read(at)
+		}
+	}
+}
+
+// Kind is for runslater.View.
+func (o *oldView) Kind(path string) runslater.Kind { return o.kinds[path] }
+
+// Read is for runslater.View.
+func (o *oldView) Read(path string) (string, bool) {
+	text, ok := o.texts[path]
+	return text, ok
+}
+
+// Target is for runslater.View.
+func (*oldView) Target(string) string { return "" }
+
+// Names is for runslater.View.
+func (*oldView) Names(string) []string { return nil }
 
 // A hostView is what is in some directories now. A command may still write to them.
 type hostView struct{ roots []hostRoot }

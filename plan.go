@@ -64,6 +64,9 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		secrets, linked := throughLinks(secrets)
 		hidden <- hiding{secrets: secrets, linked: linked, absent: absent}
 	}()
+	if err := c.keepsState(f.overlay); err != nil {
+		return err
+	}
 	plan := BaseMounts()
 	var table []mounts.Info
 	if err := x.makeOwn(home, f.overlay); err != nil {
@@ -91,7 +94,7 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		return err
 	}
 	plan = append(plan, in.plan...)
-	x.later.dirs, x.later.paths, x.later.known = f.direct, in.later, in.known
+	x.later = later{dirs: f.direct, watched: f.direct, paths: in.later, known: in.known}
 	x.notices = append(x.notices, in.notices...)
 	for _, dir := range f.readOnly {
 		m, err := bindReal(dir, false)
@@ -138,9 +141,11 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		if err != nil {
 			return err
 		}
-		plan, x.later.paths = append(plan, in.plan...), append(x.later.paths, in.later...)
+		plan = append(plan, in.plan...)
+		x.later.add(&in)
 		x.notices = append(x.notices, in.notices...)
 	}
+	x.later.remember()
 	if err := x.staysHidden(hide.linked, plan, f.overlay); err != nil {
 		return err
 	}
@@ -191,7 +196,7 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	}
 	x.dir = workingDir(x.request.WorkingDir, first, home, playground != "")
 	spec.Mounts, spec.Dir = hideLater(plan, home, hide.absent), x.dir
-	spec.Env = c.environment(&x.request, home, x.dir, layered && writableCache(home, table))
+	spec.Env = c.environment(&x.request, home, x.dir, otherCaches(plan, home))
 	return x.command(spec)
 }
 
@@ -296,6 +301,29 @@ func (x *Execution) overlays(roots []string, home string, table []mounts.Info, e
 	return append(plan, x.session.Mounts()...), nil
 }
 
+// keepsState refuses roots that hold the state directory, as a new session would: but before anything is made.
+func (c *Config) keepsState(roots []string) error {
+	if len(roots) == 0 {
+		return nil
+	}
+	state, err := c.StateDir, error(nil)
+	if state == "" {
+		state, err = overlay.DefaultDir()
+	} else {
+		state, err = filepath.Abs(state)
+	}
+	if err != nil {
+		return err
+	}
+	at := nearest(state)
+	for _, root := range roots {
+		if inside(at, root) {
+			return &overlay.Error{Op: "use as project", Path: root, Err: fmt.Errorf("it holds the state directory %s", escape.Quote(state))}
+		}
+	}
+	return nil
+}
+
 // explainOverlays is overlays without making anything.
 func (x *Execution) explainOverlays(roots []string, table []mounts.Info) (plan mounts.Plan, err error) {
 	c := &x.runner.config
@@ -305,16 +333,7 @@ func (x *Execution) explainOverlays(roots []string, table []mounts.Info) (plan m
 	}
 	id := c.Session + c.On
 	if id == "" {
-		state := c.StateDir
-		if state == "" {
-			if state, err = overlay.DefaultDir(); err != nil {
-				return nil, err
-			}
-		}
 		for i, root := range roots {
-			if inside(state, root) { // as overlay.New refuses it
-				return nil, &overlay.Error{Op: "use as project", Path: root, Err: fmt.Errorf("it holds the state directory %s", escape.Quote(state))}
-			}
 			if sub := mountBelow(table, root); sub != "" {
 				return nil, &MountError{root, sub}
 			}

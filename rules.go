@@ -5,6 +5,7 @@ package nsrun
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,6 +94,7 @@ func (c *Config) realRules(rules []Rule) ([]Rule, error) {
 // or a link leads to it. So does what git uses, unless git says otherwise or a rule names it.
 func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir string) bool, git bool) (all inPlace, err error) {
 	var p mounts.Plan
+	all.known = make(map[string]bool)
 	for i, rule := range rules {
 		fail := func(err error) (inPlace, error) { return inPlace{}, &RuleError{rule, i, bare(err)} }
 		if rule.Mode != Direct && rule.Mode != ReadOnly && rule.Mode != Blocked {
@@ -143,7 +145,14 @@ func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir s
 					p = append(p, mounts.Block(at))
 				}
 			}
-			if rule.Mode == Direct && isDir(real) {
+			switch {
+			case rule.Mode != Direct:
+			case !isDir(real):
+				all.files = append(all.files, real)
+			case filepath.Clean(path) == pattern && ofGit(real):
+				all.dirs = append(all.dirs, real) // and no part of it is kept
+			default:
+				all.dirs = append(all.dirs, real)
 				d.roots, d.at[real] = append(d.roots, real), true
 			}
 		}
@@ -160,9 +169,19 @@ func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir s
 			return fail(err)
 		}
 		p, all.later, all.notices = append(p, in.plan...), append(all.later, in.later...), append(all.notices, in.notices...)
+		maps.Copy(all.known, in.known)
 	}
 	all.plan = p
 	return all, nil
+}
+
+// ofGit reports whether a directory is one of git's, or where that has those of submodules or work trees.
+func ofGit(dir string) bool {
+	switch filepath.Base(dir) {
+	case "modules", "worktrees":
+		return isGitDir(dir) || isGitDir(filepath.Dir(dir))
+	}
+	return isGitDir(dir)
 }
 
 // isHidden reports whether a path is, or lies in, something that is hidden unless a rule
