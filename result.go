@@ -1,11 +1,9 @@
 package nsrun
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -114,24 +112,27 @@ func (r Result) HeldText() string {
 	}
 	const most = 5
 	list := make([]string, 0, most+1)
-	var why []string
 	flag := ""
-	if slices.ContainsFunc(r.Held, func(c overlay.Change) bool { return c.Runs != "" }) {
-		why = append(why, "would be run later")
-	}
-	if slices.ContainsFunc(r.Held, func(c overlay.Change) bool { return c.Special != "" }) {
-		why, flag = append(why, "is special"), "--allow-special "
-	}
 	for i, c := range r.Held {
+		why := c.Special
+		if c.Runs != "" {
+			why = "runs later: " + c.Runs
+		}
+		if c.Special != "" {
+			flag = "--allow-special "
+		}
 		switch {
 		case i < most:
-			list = append(list, escape.Quote(c.Path)+" ("+cmp.Or(c.Runs, c.Special)+")")
+			list = append(list, escape.Quote(c.Path)+" ("+why+")")
 		case i == most:
 			list = append(list, fmt.Sprintf("%d more", len(r.Held)-most))
 		}
 	}
-	return "HELD BACK: not in the project, because it " + strings.Join(why, " or ") + ": " + strings.Join(list, ", ") +
-		". The user can look at it and commit it: nsrun review " + flag + r.Session
+	is, it := " is", "it"
+	if len(r.Held) > 1 {
+		is, it = " are", "them"
+	}
+	return "HELD BACK: " + strings.Join(list, ", ") + is + " not in the project. The user can review and commit " + it + ": nsrun review " + flag + r.Session
 }
 
 // MarshalJSON returns all exported fields, Signal by its name and Err by its text; both are left

@@ -157,6 +157,7 @@ type commit struct {
 	layers  []layer
 	ledger  ledger
 	kept    map[place]baseEntry // what the project had when the command had ended; nil: not read
+	account bool                // that was noted at all
 	deletes bool                // something was deleted, or moved, in the session
 	twins   []map[inode]twin
 	below   map[place]trace // of the commits of the session that this one stands on

@@ -125,7 +125,14 @@ func (c *commit) conflictsOf(n *node) (list []Conflict) {
 		}
 	default:
 		if c.changed(place{n.root, n.Path}, n.low) {
-			add(n.Path, whyChanged, n.low, true)
+			why := whyChanged
+			made := c.bothMade(n)
+			if made {
+				why = whyMadeToo
+			}
+			if add(n.Path, why, n.low, true); made {
+				list[0].Kind = Added
+			}
 		}
 		for _, f := range n.late {
 			if c.changed(place{n.root, f.path}, f.st) {
@@ -160,11 +167,19 @@ func (c *commit) removed(n *node) bool {
 	}
 }
 
+// bothMade reports whether the project had nothing at a place when the command had ended that made
+// something there.
+func (c *commit) bothMade(n *node) bool {
+	_, ok := c.entry(place{n.root, n.Path})
+	return !ok && c.account && !n.origin && n.hasUp
+}
+
 // entry tells what was kept of the project's object at a place.
 func (c *commit) entry(at place) (baseEntry, bool) {
 	if c.kept == nil {
 		var err error
-		if c.kept, err = c.s.known(); err != nil || c.kept == nil {
+		c.kept, err = c.s.known()
+		if c.account = err == nil && c.kept != nil; !c.account {
 			c.kept = map[place]baseEntry{}
 		}
 	}

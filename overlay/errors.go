@@ -1,7 +1,6 @@
 package overlay
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -57,7 +56,7 @@ var (
 
 	// ErrNoBase is why two versions cannot be merged: what they were made from was not kept, see
 	// Preserve.
-	ErrNoBase = errors.New("the version that both began with was not kept")
+	ErrNoBase = errors.New("no version that both began with was kept")
 
 	// ErrNotText is why two versions cannot be merged: not both of them are texts, or one is too
 	// large.
@@ -153,14 +152,32 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	list := make([]string, len(e.Changes))
-	why := ", for it would run later"
+	exec, special := false, false
 	for i, c := range e.Changes {
-		list[i] = quotePath(c.Path) + " (" + cmp.Or(c.Runs, c.Special) + ")"
-		if c.Runs == "" {
-			why = ""
-		}
+		list[i] = quotePath(c.Path) + " (" + heldWhy(c) + ")"
+		exec, special = exec || c.Runs != "", special || c.Special != ""
 	}
-	return "not committed" + why + ": " + shortList(list)
+	option := "AllowExec commits"
+	switch {
+	case exec && special:
+		option = "AllowExec and AllowSpecial commit"
+	case special:
+		option = "AllowSpecial commits"
+	}
+	what := " them"
+	if len(list) == 1 {
+		what = " it"
+	}
+	return "held back: " + shortList(list) + "; " + option + what
+}
+
+// heldWhy is why a change is held back.
+func heldWhy(c Change) string {
+	why := c.Special
+	if c.Runs != "" {
+		why = strings.TrimPrefix(why+", runs later: "+c.Runs, ", ")
+	}
+	return why
 }
 
 // CommitError is returned by a commit that stopped after the project had been

@@ -385,7 +385,7 @@ func TestHoldSpecial(t *testing.T) {
 		t.Errorf("d: %v, %v", fi, err)
 	}
 	var he *HeldError
-	if err := s.CommitWith(context.Background(), o); !errors.As(err, &he) || len(he.Changes) != 7 || !strings.Contains(err.Error(), "p (is a FIFO)") {
+	if err := s.CommitWith(context.Background(), o); !errors.As(err, &he) || len(he.Changes) != 7 || !strings.Contains(err.Error(), "p (is a FIFO)") || !strings.HasSuffix(err.Error(), "; AllowExec and AllowSpecial commit them") {
 		t.Errorf("nothing else is left: %v", err)
 	}
 	var se *SpecialError

@@ -74,6 +74,11 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 			return &Error{Op: op, Path: s.path, Err: err}
 		}
 	}
+	if b == nil && len(changes) > 0 { // an account in which nothing is: the session made all that it has
+		if err := unix.Mkdirat(s.dir.fd, baseName, 0o700); err != nil && err != unix.EEXIST {
+			return &Error{Op: op, Path: s.path, Err: err}
+		}
+	}
 	return nil
 }
 

@@ -344,6 +344,7 @@ const (
 	whyReplaced = "is another directory than when the session began"
 	whyNow      = "is being changed in the project"
 	whyMade     = "was made in the project meanwhile"
+	whyMadeToo  = "was made in the project, too"
 	whyGone     = "was removed from the project since the session began"
 )
 

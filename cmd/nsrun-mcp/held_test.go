@@ -58,7 +58,7 @@ func TestHeldSpecial(t *testing.T) {
 	res := c.call(args{"command": "echo x >plain; mkfifo pipe"})
 	r := structured(t, res)
 	want := []jsonform.Held{{Root: p.at("p"), Path: "pipe", Reason: "is a FIFO"}}
-	if res.IsError || !slices.Equal(r.Held, want) || !strings.Contains(r.Text, `HELD BACK: not in the project, because it is special: pipe (is a FIFO)`) ||
+	if res.IsError || !slices.Equal(r.Held, want) || !strings.Contains(r.Text, `HELD BACK: pipe (is a FIFO) is not in the project. The user can review and commit it: `) ||
 		!strings.Contains(r.Text, "nsrun review --allow-special "+r.Session) {
 		t.Errorf("%+v", r)
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -89,6 +90,8 @@ func detail(s *overlay.Session, c overlay.Conflict) (d conflictDetail) {
 		d.merges = true
 		d.lines = append(d.lines, "the lines that both changed do not overlap")
 		return d
+	case c.Kind == overlay.Added && errors.Is(cmp.Or(c.Unmerged, err), overlay.ErrNoBase):
+		d.lines = append(d.lines, "it cannot be merged: there is no version that both began with")
 	case errors.Is(err, overlay.ErrNoBase):
 		d.lines = append(d.lines, "it cannot be merged: "+overlay.ErrNoBase.Error())
 	case c.Unmerged != nil:
