@@ -251,7 +251,7 @@ _nsrun_flags() {
 	drop) flags='-q' rest=(session path+) ;;
 	undo) flags='--force -q' rest=(session) ;;
 	files) flags='--backups --json --scan' rest=(path+) ;;
-	log) flags='--json -n -p --patch --session' rest=(none path) ;;
+	log) flags='--all --json -n -p --patch --session' rest=(none path) ;;
 	restore) flags='--date --from --json --list -q --to' rest=(path) ;;
 	watch) flags='--engine --json -q' rest=(dir+) ;;
 	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;

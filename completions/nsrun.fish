@@ -424,6 +424,7 @@ function __nsrun_flags -a verb
 			'--scan	register all files first, and forget those that are gone and have no backup'
 	case log
 		printf '%s\n' \
+			'--all	show those of all projects' \
 			'--json	print JSON' \
 			'-n	show so many, NUMBER; 0: all (default 20)' \
 			'-p	show what changed in files' \

@@ -23,7 +23,8 @@ meanwhile, that is said and nothing is done, unless --theirs, --ours or --merge
 decides: for all of them, or with a path, as in --ours=go.mod, at and below that
 path, which may be a pattern too; what was given last counts. What would run
 later (hooks, settings of editors: nsrun show marks it) stays in the session,
-unless a path names the very file, or with --allow-exec. Times are not shown,
+unless a path names the very file, or with --allow-exec. Setuid files, FIFOs and
+the like are committed with --allow-special only, named or not. Times are not shown,
 but they come with the changes. nsrun undo
 takes a commit back.`
 
@@ -124,10 +125,14 @@ func commit(args []string) int {
 // sayCommittedLater tells which of the session's changes are in the project now, and were not
 // before, that would run later.
 func sayCommittedLater(s *overlay.Session, before []overlay.Change) {
+	type place struct{ root, path string }
+	told := make(map[place]bool, len(before))
+	for _, c := range before {
+		told[place{c.Root, c.Path}] = true
+	}
 	done, _ := s.Committed()
 	for _, c := range done {
-		same := func(b overlay.Change) bool { return b.Root == c.Root && b.Path == c.Path }
-		if c.Runs == "" || slices.ContainsFunc(before, same) {
+		if c.Runs == "" || told[place{c.Root, c.Path}] {
 			continue
 		}
 		name := quote(c.Path)

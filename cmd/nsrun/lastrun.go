@@ -118,7 +118,7 @@ func decidable(verb string) (id string, err error) {
 	case id == "":
 		return "", errNoneHere
 	case newest.ID == "" && verb == "discard":
-		return "", errNoneHere // one that is decided about could be discarded once more
+		return "", errNoneLeft // one that is decided about could be discarded once more
 	case newest.ID == "":
 		return id, nil // for the error that says what became of it
 	case newest.Busy:

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -18,13 +19,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/textdiff"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
 
-const logHelp = `A line each, the newest first: id, time, exit status, what became of the
-changes, how many there were, command. With an id, or its last eight characters,
+const logHelp = `Of the project that one is in, or with --all of all projects. A line each, the
+newest first: id, time, exit status, what became of the changes, how many there
+were (direct: nobody counted), command. With an id, or its last eight characters,
 or last, the one execution and its changes; with a path, absolute or relative,
 those that changed what is at and below it.
 
@@ -39,6 +42,7 @@ type logOptions struct {
 	most        int
 	session     string
 	json, patch bool
+	all         bool
 }
 
 func logFlags(fs *flag.FlagSet, o *logOptions) {
@@ -51,6 +55,7 @@ func logFlags(fs *flag.FlagSet, o *logOptions) {
 		return nil
 	})
 	fs.Func("session", "only those in this `SESSION`", sessionValue(&o.session))
+	fs.BoolVar(&o.all, "all", false, "show those of all projects")
 	fs.BoolVar(&o.patch, "p", false, "show what changed in files")
 	fs.BoolVar(&o.patch, "patch", false, "show what changed in files")
 	jsonFlag(fs, &o.json)
@@ -137,12 +142,26 @@ func showLog(args []string) int {
 		f.Path = path
 	}
 	list := []executionReport{}
+	everywhere := o.all || o.json || f.ID != "" || f.Path != "" || f.Session != ""
+	of, others := projectFilter(), 0
+	if !everywhere {
+		f.Most = 0
+	}
 	for e, err := range reg.Executions(f) {
 		if err != nil {
 			status = fail(err)
 			continue
 		}
-		list = append(list, reportExecution(e))
+		if !everywhere && !of(&e) {
+			others++
+			continue
+		}
+		if list = append(list, reportExecution(e)); len(list) == o.most && !everywhere {
+			break
+		}
+	}
+	if len(list) == 0 && others > 0 {
+		say("nothing was run in this project, and %s in others (try: nsrun log --all)", plural(others, "command"))
 	}
 	if len(list) == 0 && status == 0 {
 		if err := notInLog(reg, f); err != nil {
@@ -177,6 +196,17 @@ func showLog(args []string) int {
 		return fail(err)
 	}
 	return status
+}
+
+// projectFilter takes the executions in the project that we are in: those that have it as a root, or, where
+// there was no session, were begun in it.
+func projectFilter() func(e *project.Execution) bool {
+	wd := here()
+	at := nsrunlib.FindProject(wd)
+	return func(e *project.Execution) bool {
+		return wd != "" && (slices.ContainsFunc(e.Roots, func(root string) bool { return inside(wd, root) }) ||
+			len(e.Roots) == 0 && (e.Dir == at || inside(e.Dir, at) && nsrunlib.FindProject(e.Dir) == at))
+	}
 }
 
 // An unknownError names what there is not, and where it was looked for.
@@ -267,6 +297,9 @@ func printLog(out io.Writer, list []executionReport) error {
 
 // count is how many changes there were, and how many of them run later.
 func (e *executionReport) count() string {
+	if e.direct() {
+		return "direct"
+	}
 	text := plural(len(e.Changes)+e.More, "change")
 	n := 0
 	for _, c := range e.Changes {
@@ -278,6 +311,11 @@ func (e *executionReport) count() string {
 		text += fmt.Sprintf(" (%d run later)", n)
 	}
 	return text
+}
+
+// direct reports whether the command was run without a session: what it changed was not counted. One that was denied took no time.
+func (e *executionReport) direct() bool {
+	return e.Session == "" && e.Engine == "" && e.Ended.After(e.Began) && len(e.Changes)+e.More == 0
 }
 
 // quoteWord is quote, but that nothing stays nothing.
@@ -319,6 +357,9 @@ func (e *executionReport) print(out io.Writer) {
 	line("network", quoteWord(e.Network))
 	line("backend", strings.TrimSpace(quoteWord(e.Backend)+" "+quoteWord(e.Engine)))
 	line("state", quoteWord(e.State))
+	if e.direct() {
+		line("changes", "direct: not counted")
+	}
 	for _, d := range e.Denied {
 		line("denied", quote(d))
 	}

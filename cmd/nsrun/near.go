@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/bwrap"
+	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
 )
 
 // What was meant by a word that is none: what is written almost like it, or begins like it.
@@ -192,9 +194,33 @@ func wrongFlag(verb string, err error) error {
 	return &usageError{verb, text}
 }
 
+// sessionOf is the session of the execution that a word means, if both still are. Empty: there is none.
+func sessionOf(word string) string {
+	if !project.IsExecution(word) && len(word) != 8 {
+		return ""
+	}
+	reg := project.Open(project.Options{})
+	defer reg.Close()
+	for e, err := range reg.Executions(project.Filter{ID: word, Most: 1}) {
+		if err != nil || e.Session == "" {
+			return ""
+		}
+		s, err := overlay.OpenReadOnly("", e.Session)
+		if err != nil {
+			return ""
+		}
+		_ = s.Close()
+		return e.Session
+	}
+	return ""
+}
+
 // noSessionHint is what to type where a word stands in a session's place and names none.
 func noSessionHint(word string) string {
 	_, err := os.Lstat(word)
+	if id := sessionOf(word); id != "" && err != nil {
+		return "that is a command in the log; its session is " + id
+	}
 	if err != nil && !strings.ContainsAny(word, "/.*") {
 		return "try: nsrun ls"
 	}

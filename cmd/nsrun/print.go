@@ -52,7 +52,7 @@ func printable(s string) string { return escape.Printable(s) }
 // the exit status for it.
 func fail(err error) int {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ") // errors that were joined
-	if hint := hint(err); hint != "" {
+	if hint := hint(err); hint != "" && !strings.Contains(text, "try: ") {
 		text += " (" + hint + ")"
 	}
 	say("%s", text)
@@ -140,7 +140,7 @@ func hint(err error) string {
 	if errors.Is(err, errNoneHere) {
 		return "try: nsrun ls --all, and name one"
 	}
-	if errors.Is(err, overlay.ErrEnded) {
+	if errors.Is(err, overlay.ErrEnded) || errors.Is(err, errNoneLeft) {
 		return "try: nsrun ls"
 	}
 	if errors.Is(err, overlay.ErrNoCommit) {

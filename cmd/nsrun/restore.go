@@ -12,11 +12,16 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
 
 const restoreHelp = `The newest backup: what the file was when it was changed first on that day. Where
 there is none it is the version before the last command that changed the file.
+--list prints for each version the flag that means it, when it was kept, its
+mode and size. What was discarded before it came to the project is not among
+them: nsrun log FILE names the commands that changed it, and nsrun log with
+one of these the session that nsrun undo brings back.
 What is there now is kept first, and nsrun restore --from brings it back; if that
 cannot be done, nothing is. The file gets the mode that it had; directories that
 are missing are made. Backups are kept for seven days.
@@ -86,7 +91,11 @@ func restore(args []string) int {
 		return fail(err)
 	}
 	if len(versions) == 0 && !o.json {
-		return fail(fmt.Errorf("restore %s: %w (try: nsrun files --backups)", quote(path), errNoCopy))
+		hint := "try: nsrun files --backups"
+		if id := discardedWith(reg, path); id != "" {
+			hint = "it was discarded with a session; try: nsrun undo " + id
+		}
+		return fail(fmt.Errorf("restore %s: %w (%s)", quote(path), errNoCopy, hint))
 	}
 	if o.list {
 		return listVersions(versions, o.json)
@@ -129,6 +138,26 @@ func restore(args []string) int {
 		say("%s", text)
 	}
 	return 0
+}
+
+// discardedWith is the newest session that changed what is at a path, was discarded, and can be taken back; or
+// empty.
+func discardedWith(reg *project.Registry, path string) string {
+	kept := map[string]bool{}
+	for in, err := range overlay.List("") {
+		if err == nil && in.State == overlay.Discarded && in.Undo != overlay.NoDeed {
+			kept[in.ID] = true
+		}
+	}
+	if len(kept) == 0 {
+		return ""
+	}
+	for e, err := range reg.Executions(project.Filter{Path: path}) {
+		if err == nil && kept[e.Session] {
+			return e.Session
+		}
+	}
+	return ""
 }
 
 func printVersion(reg *project.Registry, v project.Version) int {

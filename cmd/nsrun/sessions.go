@@ -349,6 +349,9 @@ func decideArg(verb string, args []string) (id string, rest []string, err error)
 // another project's is not taken for it.
 var errNoneHere = errors.New("no session of this project")
 
+// errNoneLeft is what is said where no session has changes that can be discarded.
+var errNoneLeft = errors.New("nothing to discard: all changes of this project were committed or discarded already")
+
 // newestHere is the newest session of the project that we are in, of those that wanted
 // takes, or empty.
 func newestHere(wanted func(overlay.Info) bool) (id string) {

@@ -62,6 +62,10 @@ func undo(args []string) int {
 	}
 	if deed != overlay.CommitDeed {
 		committed, cerr = changesOf(s)
+	} else if left, err := s.Committed(); err != nil {
+		cerr = err
+	} else {
+		committed = without(committed, left)
 	}
 	if cerr == nil { // else the registry learns it from the next scan
 		registerUndo(s, committed)
@@ -73,6 +77,24 @@ func undo(args []string) int {
 		say("took back the %s of %s: nsrun commit %s, or nsrun discard %s", deed, s.ID(), s.ID(), s.ID())
 	}
 	return 0
+}
+
+// without is what of a session's commits an undo took back: left are those of the commits before the
+// last one, whose changes come first where they are about the same path.
+func without(committed, left []overlay.Change) (list []overlay.Change) {
+	type place struct{ root, path string }
+	count := make(map[place]int, len(left))
+	for _, c := range left {
+		count[place{c.Root, c.Path}]++
+	}
+	for _, c := range committed {
+		if at := (place{c.Root, c.Path}); count[at] > 0 {
+			count[at]--
+		} else {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // decidedHere is the session of the project that we are in about which something was done last that can be
