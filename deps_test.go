@@ -62,6 +62,13 @@ var mayImport = map[string][]string{
 	"bench/runner":        {"", "project"},
 	"bench/watch":         {"", "fanotify", "internal/storm"},
 	"bench/network":       {"", "netpolicy"},
+	"examples":            {},
+	"examples/embed":      {""},
+	"examples/stream":     {""},
+	"examples/review":     {"", "overlay"},
+	"examples/network":    {"", "netpolicy"},
+	"examples/watch":      {"", "fanotify"},
+	"examples/bwrap":      {"mounts", "nsexec"},
 	// Only for tests.
 	"internal/storm":      {},
 	"internal/testenv":    {"internal/sys", "features"},

@@ -35,14 +35,18 @@ func ExampleCommand() {
 	// Output: SOME INPUT
 }
 
+// The end of the context ends everything in the sandbox.
 func ExampleCommandContext() {
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 
-	cmd := nsexec.CommandContext(ctx, "sleep", "60")
+	cmd := nsexec.CommandContext(ctx, "sleep", "1000")
 	cmd.Mounts = host
-	err := cmd.Run() // ends everything in the sandbox
-	fmt.Println(err)
+	if err := cmd.Start(); err != nil {
+		log.Fatal(err)
+	}
+	cancel()
+	fmt.Println(cmd.Wait())
 	// Output: signal: killed
 }
 
