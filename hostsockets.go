@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -250,8 +251,7 @@ func (f *socketFinder) processes(lost []namedSocket) {
 	proc := sys.FD(n)
 	defer proc.Close()
 	pids, _ := sys.Names(n, make([]byte, 8<<10))
-	threads := kernelThreads()
-	pids = slices.DeleteFunc(pids, func(pid string) bool { return pid[0] < '0' || pid[0] > '9' || threads[pid] })
+	pids = slices.DeleteFunc(pids, func(pid string) bool { return pid[0] < '0' || pid[0] > '9' })
 	if f.private {
 		f.networks(n, pids)
 	}
@@ -261,6 +261,9 @@ func (f *socketFinder) processes(lost []namedSocket) {
 	if euid := os.Geteuid(); euid != 0 { // others' processes say nothing to us
 		var st unix.Stat_t
 		pids = slices.DeleteFunc(pids, func(pid string) bool { return unix.Fstatat(n, pid, &st, 0) != nil || int(st.Uid) != euid })
+	} else {
+		threads := kernelThreads()
+		pids = slices.DeleteFunc(pids, func(pid string) bool { return threads[pid] })
 	}
 	for _, pid := range pids {
 		f.lookIn(pid, lost, pid)
@@ -393,19 +396,27 @@ func (f *socketFinder) seen(pid, below string, s namedSocket) {
 func (f *socketFinder) networks(proc int, pids []string) {
 	var st unix.Stat_t
 	nets := make(map[uint64][]string) // the names in each, by the number of their list
+	var own uint64
 	if unix.Stat("/proc/self/net/unix", &st) == nil {
-		nets[st.Ino] = nil
+		own = st.Ino
 	}
 	ours, theirs := make([]byte, 64), make([]byte, 64)
 	ours = ours[:max(0, readlinkat(proc, "self/ns/net", ours))]
+	trusted, settle := settled.search(string(ours), time.Now())
+	mine := make(map[string]bool)
 	look := func(pid, at string) bool {
 		// Where this may be asked for it takes half as long.
 		if size := readlinkat(proc, at+"/ns/net", theirs); size > 0 && bytes.Equal(theirs[:size], ours) {
+			mine[at] = true
 			return true
 		}
 		list := at + "/net/unix"
 		if unix.Fstatat(proc, list, &st, 0) != nil {
 			return false
+		}
+		if st.Ino == own {
+			mine[at] = true
+			return true
 		}
 		names, ok := nets[st.Ino]
 		if !ok {
@@ -429,8 +440,12 @@ func (f *socketFinder) networks(proc int, pids []string) {
 		}
 		return true
 	}
+	if settle != nil {
+		trusted = kernelThreads()
+		defer func() { settle(trusted, mine) }()
+	}
 	for _, pid := range pids {
-		if !look(pid, pid) { // its first thread has ended
+		if !trusted[pid] && !look(pid, pid) { // its first thread has ended
 			for _, at := range tasks(pid) {
 				look(pid, at)
 			}

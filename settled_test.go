@@ -1,0 +1,63 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSettled: who is asked again in a row of searches. Each finds the same processes in the program's own network.
+func TestSettled(t *testing.T) {
+	type search struct {
+		after   time.Duration // the one before
+		network string
+		mine    string
+		trusted string // "all are asked": but for the kernel's own
+	}
+	const all = "all are asked"
+	for _, c := range []struct {
+		name     string
+		searches []search
+	}{
+		{"twice in a row", []search{{0, "a", "1 2", all}, {time.Millisecond, "a", "", "k"}, {time.Second, "a", "1 2 3", all}, {time.Millisecond, "a", "", "1 2 k"}}},
+		{"one that came", []search{{0, "a", "1", all}, {time.Second, "a", "1 2", all}, {time.Second, "a", "1 2", all}, {0, "a", "", "1 2 k"}}},
+		{"one that went elsewhere", []search{{0, "a", "1 2", all}, {time.Second, "a", "2", all}, {time.Second, "a", "1 2", all}, {0, "a", "", "2 k"}}},
+		{"too far apart", []search{{0, "a", "1", all}, {time.Minute, "a", "1", all}, {0, "a", "", "k"}}},
+		{"another network", []search{{0, "a", "1", all}, {time.Second, "a", "1", all}, {0, "b", "1", all}, {0, "b", "", "k"}, {0, "a", "1", all}}},
+		{"a network that is not known", []search{{0, "", "1", all}, {0, "", "1", all}, {time.Second, "", "1", all}}},
+	} {
+		var s settledProcesses
+		now := time.Now()
+		for i, q := range c.searches {
+			now = now.Add(q.after)
+			trusted, settle := s.search(q.network, now)
+			got := strings.Join(slices.Sorted(maps.Keys(trusted)), " ")
+			if settle != nil {
+				got = all
+				mine := make(map[string]bool)
+				for _, pid := range strings.Fields(q.mine) {
+					mine[pid] = true
+				}
+				settle(map[string]bool{"k": true}, mine)
+			}
+			if got != q.trusted {
+				t.Errorf("%s, search %d: %q, want %q", c.name, i, got, q.trusted)
+			}
+		}
+	}
+	// Of two at once one counts.
+	var s settledProcesses
+	now := time.Now()
+	_, first := s.search("a", now)
+	_, second := s.search("a", now.Add(time.Millisecond))
+	mine := map[string]bool{"1": true}
+	first(nil, mine)
+	second(nil, mine)
+	if trusted, _ := s.search("a", now.Add(2*time.Millisecond)); len(trusted) != 0 {
+		t.Errorf("a millisecond apart: %v", trusted)
+	}
+}
