@@ -221,6 +221,9 @@ func (*oldView) Target(string) string { return "" }
 // Names is for runslater.View.
 func (*oldView) Names(string) []string { return nil }
 
+// Survey is for runslater.View.
+func (*oldView) Survey(string, string, func(string) bool) (names, holding []string) { return nil, nil }
+
 // A hostView is what is in some directories now. A command may still write to them.
 type hostView struct{ roots []hostRoot }
 
@@ -309,6 +312,19 @@ func (v *hostView) Names(path string) []string {
 	defer f.Close()
 	names, _ := f.Readdirnames(maxNames)
 	return names
+}
+
+// Survey is for runslater.View.
+func (v *hostView) Survey(path, name string, want func(string) bool) (names, holding []string) {
+	for _, dir := range v.Names(path) {
+		if want(dir) {
+			names = append(names, dir)
+		}
+		if v.Kind(filepath.Join(path, dir, name)) != runslater.Missing {
+			holding = append(holding, dir)
+		}
+	}
+	return names, holding
 }
 
 // all calls yield for everything in a directory.

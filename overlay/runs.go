@@ -16,6 +16,7 @@ import (
 // when it has to.
 type runsFinder struct {
 	s     *Session
+	again bool // surveys of this session's other listings are good enough
 	c     runslater.Classifier
 	sides []runsSide
 }
@@ -23,8 +24,8 @@ type runsFinder struct {
 // A runsSide is a root, as the project has it and as the session makes it. Nil: not open.
 type runsSide struct{ up, low tree }
 
-func newRunsFinder(s *Session) *runsFinder {
-	f := &runsFinder{s: s, sides: make([]runsSide, len(s.roots))}
+func newRunsFinder(s *Session, again bool) *runsFinder {
+	f := &runsFinder{s: s, again: again, sides: make([]runsSide, len(s.roots))}
 	for _, r := range s.roots {
 		f.c.Roots = append(f.c.Roots, r.Path)
 	}
@@ -210,4 +211,26 @@ func (v *runsView) Names(p string) []string {
 		return nil
 	}
 	return names
+}
+
+// Survey is for runslater.View.
+func (v *runsView) Survey(p, name string, want func(string) bool) (names, holding []string) {
+	d, err := v.open(p)
+	if d == nil || err != nil {
+		return nil, nil
+	}
+	sv := v.f.known(d, p)
+	if sv == nil {
+		if sv, err = surveyOf(d, name, want); err != nil {
+			return nil, nil
+		}
+		v.f.learn(d, p, sv)
+	}
+	for _, dir := range sv.maybe {
+		// No link is followed, and no mount is entered.
+		if v.Kind(path.Join(p, dir, name)) != runslater.Missing {
+			holding = append(holding, dir)
+		}
+	}
+	return sv.names, holding
 }

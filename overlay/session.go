@@ -97,7 +97,8 @@ type Session struct {
 	// directories are never renamed.
 	plain, farStages, stiff bool
 
-	retimed atomic.Int64 // see Retimed
+	retimed atomic.Int64       // see Retimed
+	surveys map[string]*survey // by root; under mu
 
 	work sync.Mutex // held while changes are committed or thrown away
 

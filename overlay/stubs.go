@@ -505,6 +505,9 @@ func (*Session) Below(c Change) (r0 iter.Seq2[Change, error]) {
 //
 // What cannot be looked at is yielded as an error, with a zero Change; the walk
 // goes on behind it.
+//
+// For Change.Runs, directories at the top of a root are searched for repositories by the first
+// listing, and again when the root has got other names. A commit always searches.
 func (*Session) Changes() (r0 iter.Seq2[Change, error]) {
 	r0 = func(yield func(Change, error) bool) { yield(*new(Change), linuxonly.Error("overlay.Session.Changes")) }
 	return

@@ -67,6 +67,8 @@ type walkOptions struct {
 	times bool             // nodes that are timeOnly, too
 	// retimed counts the files among those. Nil: nobody does.
 	retimed *atomic.Int64
+	// again says that nothing is decided by the walk: see survey.
+	again bool
 }
 
 // Changes yields what differs between the session and the project now: root
@@ -76,10 +78,13 @@ type walkOptions struct {
 //
 // What cannot be looked at is yielded as an error, with a zero Change; the walk
 // goes on behind it.
+//
+// For Change.Runs, directories at the top of a root are searched for repositories by the first
+// listing, and again when the root has got other names. A commit always searches.
 func (s *Session) Changes() iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		var retimed atomic.Int64
-		for n, err := range s.nodes(walkOptions{retimed: &retimed}) {
+		for n, err := range s.nodes(walkOptions{retimed: &retimed, again: true}) {
 			if n.deep != nil {
 				n.Change = Change{}
 			}
@@ -109,7 +114,7 @@ type twin struct {
 // nodes walks all roots.
 func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {
 	return func(yield func(node, error) bool) {
-		runs := newRunsFinder(s)
+		runs := newRunsFinder(s, o.again)
 		defer runs.close()
 		for i := range s.roots {
 			w := walker{index: i, root: s.roots[i].Path, times: o.times, retimed: o.retimed}

@@ -132,7 +132,7 @@ func (c *Classifier) enter(dir string) {
 
 // interesting reports whether anything is known about a name.
 func (c *Classifier) interesting(name string) bool {
-	return special[name] || strings.HasPrefix(name, ".git") || !names().at(name, func(*pattern) bool { return false })
+	return special[name] || strings.HasPrefix(name, ".git") || isKnown(name)
 }
 
 // nameReason goes by the path alone, and for some files by their lines.

@@ -24,9 +24,15 @@ func (c *Classifier) lead() {
 		c.linked = true
 		c.watched = map[string]watched{}
 		for _, root := range c.Roots {
-			c.leadLinks(root)
+			names, nested := c.Old.Survey(root, ".git", isKnown)
+			c.leadLinks(root, names)
 			c.leadGit(root)
-			c.leadNested(root)
+			// What a repository one level below leads to may be beside it.
+			for _, name := range nested {
+				if name != ".git" {
+					c.leadGit(path.Join(root, name))
+				}
+			}
 		}
 	}
 	for len(c.repos) > 0 {
@@ -75,10 +81,15 @@ func (c *Classifier) watch(p string, w watched) (end string) {
 	})
 }
 
+// isKnown reports whether a pattern may begin with a name.
+func isKnown(name string) bool {
+	return !names().at(strings.ToLower(name), func(*pattern) bool { return false })
+}
+
 // leadLinks follows links at the top of a root whose names are known, and those in such
 // directories.
-func (c *Classifier) leadLinks(root string) {
-	for _, name := range c.Old.Names(root) {
+func (c *Classifier) leadLinks(root string, list []string) {
+	for _, name := range list {
 		names().at(strings.ToLower(name), func(p *pattern) bool {
 			c.leadLink(p, []string{strings.ToLower(name)}, path.Join(root, name))
 			return true
@@ -111,15 +122,6 @@ func (c *Classifier) leadLink(p *pattern, elems []string, at string) {
 	}
 }
 
-// leadNested is for the repositories one level below a root: what they lead to may be beside them.
-func (c *Classifier) leadNested(root string) {
-	for _, name := range c.Old.Names(root) {
-		if dir := path.Join(root, name); name != ".git" && c.Old.Kind(path.Join(dir, ".git")) != Missing {
-			c.leadGit(dir)
-		}
-	}
-}
-
 // leadGit is for the repository of a work tree, or a bare one.
 func (c *Classifier) leadGit(top string) {
 	dir := path.Join(top, ".git")
@@ -134,7 +136,7 @@ func (c *Classifier) leadGit(top string) {
 	case Link:
 		dir = c.watch(dir, watched{reason: reasonElse})
 	default:
-		if !c.isGit(top).old {
+		if c.Old.Kind(path.Join(top, "HEAD")) == Missing || !c.isGit(top).old {
 			return
 		}
 		dir = top

@@ -51,6 +51,18 @@ func (t tree) Names(p string) (list []string) {
 	return slices.Compact(list)
 }
 
+func (t tree) Survey(p, name string, want func(string) bool) (names, holding []string) {
+	for _, dir := range t.Names(p) {
+		if want(dir) {
+			names = append(names, dir)
+		}
+		if t.Kind(path.Join(p, dir, name)) != Missing {
+			holding = append(holding, dir)
+		}
+	}
+	return names, holding
+}
+
 // reasons classifies what differs between two trees at /p.
 func reasons(old, now tree) map[string]string {
 	c := Classifier{Roots: []string{"/p"}, Old: old, New: now}

@@ -31,6 +31,9 @@ type View interface {
 	Target(path string) string
 	// Names lists a directory, all of it.
 	Names(path string) []string
+	// Survey is Names of those that are wanted, and tells in which directories, of all, something
+	// has that name.
+	Survey(path, name string, want func(string) bool) (names, holding []string)
 }
 
 // maxLinks bounds how many links are followed one after the other.

@@ -1,0 +1,165 @@
+//go:build linux
+
+package overlay
+
+import (
+	"bytes"
+	"encoding/binary"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// A survey is what was found at the top of a root. A session keeps it for its next listing, as long
+// as the root has the same names: what is decided is decided by a new one, and so is what was
+// changed below a directory in the root.
+type survey struct {
+	at    stat     // of the root, before
+	names []string // that are wanted
+	maybe []string // directories in which a name may be
+}
+
+// surveyAge is how long before a survey the root must have changed last, so that the time of a change
+// behind it is another one.
+var surveyAge = 2 * time.Second // a variable for tests
+
+// surveyOf makes a survey of a directory.
+func surveyOf(d dir, name string, want func(string) bool) (*survey, error) {
+	real, ok := d.(*realDir)
+	if !ok {
+		list, err := d.names()
+		sv := &survey{maybe: list}
+		for _, name := range list {
+			if want(name) {
+				sv.names = append(sv.names, name)
+			}
+		}
+		return sv, err
+	}
+	sv, err := &survey{}, error(nil)
+	if sv.at, err = real.h.stat(); err != nil {
+		return nil, err
+	}
+	var dirs []string
+	err = real.h.eachEntry(func(name string, typ byte) {
+		if want(name) {
+			sv.names = append(sv.names, name)
+		}
+		if typ == unix.DT_DIR || typ == unix.DT_UNKNOWN {
+			dirs = append(dirs, name)
+		}
+	})
+	sv.maybe = real.h.holding(dirs, name)
+	return sv, err
+}
+
+// known returns the survey of a root that an earlier listing made. Nil: there is none that is good.
+func (f *runsFinder) known(d dir, root string) *survey {
+	real, ok := d.(*realDir)
+	if !ok || !f.again {
+		return nil
+	}
+	f.s.mu.Lock()
+	sv := f.s.surveys[root]
+	f.s.mu.Unlock()
+	if sv == nil {
+		return nil
+	}
+	if st, err := real.h.stat(); err != nil || st.dev != sv.at.dev || st.ino != sv.at.ino || st.ctime != sv.at.ctime {
+		return nil
+	}
+	return sv
+}
+
+// learn keeps a survey of a root for the next listing.
+func (f *runsFinder) learn(d dir, root string, sv *survey) {
+	if _, ok := d.(*realDir); !ok || time.Since(time.Unix(0, sv.at.ctime)) < surveyAge {
+		return
+	}
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	if f.s.surveys == nil {
+		f.s.surveys = map[string]*survey{}
+	}
+	f.s.surveys[root] = sv
+}
+
+// eachEntry calls yield for what is in the directory h, with the type (unix.DT_DIR) that the directory has for it.
+// Some file systems say DT_UNKNOWN of everything.
+func (h *handle) eachEntry(yield func(name string, typ byte)) error {
+	if _, err := unix.Seek(h.fd, 0, unix.SEEK_SET); err != nil {
+		return err
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		n := 0
+		if err := sys.Retry(func() (err error) { n, err = unix.ReadDirent(h.fd, buf); return err }); err != nil {
+			return err
+		}
+		if n <= 0 {
+			return nil
+		}
+		// A struct linux_dirent64: inode, offset, length, type, and a name that ends in a zero byte.
+		for left := buf[:n]; len(left) > 19; {
+			size := int(binary.NativeEndian.Uint16(left[16:]))
+			name := left[19:size]
+			if name = name[:bytes.IndexByte(name, 0)]; string(name) != "." && string(name) != ".." {
+				yield(string(name), left[18])
+			}
+			left = left[size:]
+		}
+	}
+}
+
+// fewDirs is in how many directories a name is not worth another thread to look for.
+const fewDirs = 128
+
+// holding returns those of the directories in h in which a name may be: with one call for each,
+// which follows links. Where nothing is found so, nothing is.
+func (h *handle) holding(dirs []string, name string) (list []string) {
+	workers := max(1, min(runtime.GOMAXPROCS(0), len(dirs)/fewDirs))
+	found := make([][]string, workers)
+	part := (len(dirs) + workers - 1) / workers
+	look := func(k int) {
+		for _, dir := range dirs[k*part : min((k+1)*part, len(dirs))] {
+			if !h.lacks(dir, name) {
+				found[k] = append(found[k], dir)
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for k := 1; k < workers; k++ {
+		wg.Go(func() { look(k) })
+	}
+	look(0)
+	wg.Wait()
+	for _, l := range found {
+		list = append(list, l...)
+	}
+	return list
+}
+
+// lacks reports whether nothing is at dir/name in h, for certain.
+func (h *handle) lacks(dir, name string) bool {
+	var buf [512]byte
+	n := copy(buf[:], dir)
+	n += copy(buf[n:], "/")
+	if n+len(name) >= len(buf) {
+		return false
+	}
+	copy(buf[n:], name)
+	for {
+		var st unix.Stat_t
+		_, _, e := syscall.Syscall6(unix.SYS_NEWFSTATAT, uintptr(h.fd), uintptr(unsafe.Pointer(&buf[0])),
+			uintptr(unsafe.Pointer(&st)), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, 0)
+		if e != unix.EINTR {
+			return e == unix.ENOENT || e == unix.ENOTDIR
+		}
+	}
+}
