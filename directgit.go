@@ -3,7 +3,6 @@
 package nsrun
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"github.com/nsrun/nsrun/internal/gitindex"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/runslater"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A work tree has more in it that git executes or obeys than its own .git: the repositories of
@@ -249,12 +249,17 @@ func (d *direct) submodules(top, common string, depth int) error {
 // has none of them. One that cannot be read could hide some: git refuses it now, but somebody may repair it.
 func (d *direct) staged(top, dir, name string, depth int) error {
 	at := filepath.Join(dir, name)
-	data, err := readRegular(at, indexMost)
+	fd, size, err := openRegular(at, indexMost)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 		return nil
 	}
-	paths, shared, err2 := gitindex.Submodules(data)
-	if err = cmp.Or(err, err2); err != nil {
+	var paths []string
+	var shared string
+	if err == nil {
+		defer unix.Close(fd)
+		paths, shared, err = gitindex.Submodules(fileReader(fd), size)
+	}
+	if err != nil {
 		return &os.PathError{Op: "read", Path: at, Err: bare(err)}
 	}
 	for _, path := range paths {
@@ -468,52 +473,66 @@ func readNames(dir string) ([]string, error) {
 
 // readPlain reads a regular file that is not large, through links.
 func readPlain(name string) (string, error) {
-	b, err := readRegular(name, gitFileMost)
-	return string(b), err
+	fd, _, err := openRegular(name, gitFileMost)
+	if err != nil {
+		return "", err
+	}
+	return readSmall(fd)
 }
 
-func readRegular(name string, most int64) ([]byte, error) {
+// openRegular opens a regular file of at most so many bytes, through links.
+func openRegular(name string, most int64) (fd int, size int64, err error) {
 	// To open a device or a FIFO does something.
 	path, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return -1, 0, err
 	}
 	defer unix.Close(path)
 	var st unix.Stat_t
 	if err := unix.Fstat(path, &st); err != nil {
-		return nil, err
+		return -1, 0, err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, errNotGits
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > most {
+		return -1, 0, errNotGits
 	}
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(path), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
+	fd, err = unix.Open("/proc/self/fd/"+strconv.Itoa(path), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	return fd, st.Size, err
+}
+
+// A fileReader is a descriptor of a regular file.
+type fileReader int
+
+// ReadAt is for io.ReaderAt.
+func (fd fileReader) ReadAt(b []byte, at int64) (n int, err error) {
+	for n < len(b) {
+		k := 0
+		if err := sys.Retry(func() (err error) { k, err = unix.Pread(int(fd), b[n:], at+int64(n)); return err }); err != nil {
+			return n, err
+		}
+		if k == 0 {
+			return n, io.EOF
+		}
+		n += k
 	}
-	return readClose(fd, most)
+	return n, nil
 }
 
 var errNotGits = errors.New("not a file of git's")
 
 // readSmall reads a regular file that is not large, and closes it.
 func readSmall(fd int) (string, error) {
-	b, err := readClose(fd, gitFileMost)
-	return string(b), err
-}
-
-func readClose(fd int, most int64) ([]byte, error) {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, err
+		return "", err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > most {
-		return nil, errNotGits
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > gitFileMost {
+		return "", errNotGits
 	}
 	b := make([]byte, st.Size)
 	n, err := unix.Pread(fd, b, 0)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return b[:n], nil
+	return string(b[:n]), nil
 }

@@ -2,22 +2,25 @@ package gitindex
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"io"
 
 	"github.com/nsrun/nsrun/internal/githash"
 )
 
-// Submodules are the paths in an index that are those of submodules, at a small part of what Parse costs: the
-// checksum is not looked at, and nothing is kept of other entries. shared is the part of the name of another file
-// behind "sharedindex." that an index which is split has the rest of its entries in.
+// Submodules are the paths in an index of so many bytes that are those of submodules, at a small part of what Parse
+// costs: the checksum is not looked at, nothing is kept of other entries, and little of the file at a time. shared is
+// the part of the name of another file behind "sharedindex." that an index which is split has the rest of its entries in.
 //
 // Nothing in an index says which hash the names of objects have. What can be read in both ways has the paths of both.
-func Submodules(data []byte) (paths []string, shared string, err error) {
+func Submodules(index io.ReaderAt, size int64) (paths []string, shared string, err error) {
 	err = errDamaged
+	room := make([]byte, min(max(size, entryMost), 64<<10))
 	for _, idSize := range [...]int{githash.SHA1Size, githash.SHA256Size} {
-		p, s, e := submodules(data, idSize)
+		p, s, e := submodules(&walk{src: index, end: max(size-int64(idSize), 0), room: room}, idSize)
 		if e == nil {
 			paths, shared, err = append(paths, p...), s, nil
 		} else if idSize == githash.SHA1Size {
@@ -29,21 +32,64 @@ func Submodules(data []byte) (paths []string, shared string, err error) {
 
 var errSplitSub = errors.New("it is split, and a file became a submodule")
 
-// A walk is what is left of an index.
-type walk []byte
+// entryMost is more than any entry has, in bytes.
+const entryMost = 8 << 10
+
+// A walk is what is left of an index. What it returns is good until the next call.
+type walk struct {
+	src  io.ReaderAt
+	at   int64  // to where src was read
+	end  int64  // of what is to be read
+	room []byte // at least entryMost
+	data []byte // in room: read, and not gone over
+	err  error  // of reading
+}
+
+// fill sees to it that the next n bytes are in data, at most entryMost, or all that there are.
+func (w *walk) fill(n int) {
+	if len(w.data) >= n || w.at == w.end || w.err != nil {
+		return
+	}
+	have := copy(w.room, w.data)
+	more := int(min(int64(len(w.room)-have), w.end-w.at))
+	if k, err := w.src.ReadAt(w.room[have:have+more], w.at); k < more {
+		w.err = cmp.Or(err, io.ErrUnexpectedEOF)
+		if w.err == io.EOF {
+			w.err = damaged("it is cut short")
+		}
+		more = k
+	}
+	w.data, w.at = w.room[:have+more], w.at+int64(more)
+}
 
 // take goes on behind the next n bytes.
 func (w *walk) take(n int) ([]byte, error) {
-	p := *w
-	if n > len(p) {
-		return nil, damaged("it is cut short")
+	w.fill(n)
+	if n > len(w.data) {
+		return nil, w.short()
 	}
-	*w = p[n:]
-	return p[:n], nil
+	p := w.data[:n]
+	w.data = w.data[n:]
+	return p, nil
 }
 
-func submodules(data []byte, idSize int) (paths []string, shared string, err error) {
-	w := walk(data[:max(len(data)-idSize, 0)])
+// short says why there is no more.
+func (w *walk) short() error { return cmp.Or(w.err, damaged("it is cut short")) }
+
+// left is how many bytes are left.
+func (w *walk) left() int64 { return int64(len(w.data)) + w.end - w.at }
+
+// skip goes on behind the next n bytes, without reading them.
+func (w *walk) skip(n int64) error {
+	if n > w.left() {
+		return w.short()
+	}
+	in := min(n, int64(len(w.data)))
+	w.data, w.at = w.data[in:], w.at+n-in
+	return nil
+}
+
+func submodules(w *walk, idSize int) (paths []string, shared string, err error) {
 	head, err := w.take(12)
 	if err != nil {
 		return nil, "", err
@@ -75,66 +121,72 @@ func submodules(data []byte, idSize int) (paths []string, shared string, err err
 	return paths, shared, err
 }
 
-// entry reads one: name is the path of the one before, and becomes that of this one.
+// entry reads one: name is the path of the one before, and becomes that of this one, where that is needed.
 func (w *walk) entry(idSize int, packed bool, name *[]byte) (mode uint32, err error) {
-	at := statSize + idSize + 2
-	p, err := w.take(at)
-	if err != nil {
-		return 0, err
+	w.fill(entryMost)
+	p, at := w.data, statSize+idSize+2
+	if len(p) < at {
+		return 0, w.short()
 	}
 	mode = binary.BigEndian.Uint32(p[modeAt:])
 	flags := binary.BigEndian.Uint16(p[statSize+idSize:])
 	if flags&flagExtended != 0 {
 		at += 2
-		if _, err := w.take(2); err != nil {
-			return 0, err
-		}
+	}
+	if len(p) < at {
+		return 0, w.short()
 	}
 	keep := 0
 	if packed {
-		strip, n := varint(*w)
+		strip, n := varint(p[at:])
 		if n == 0 || strip > uint64(len(*name)) {
 			return 0, damaged("a name is cut short")
 		}
-		if _, err := w.take(n); err != nil {
-			return 0, err
-		}
+		at += n
 		keep = len(*name) - int(strip)
 	}
-	end := bytes.IndexByte(*w, 0)
-	if end < 0 || keep+end > pathMost {
+	text := p[at:min(len(p), at+pathMost+1-keep)]
+	end := bytes.IndexByte(text, 0)
+	if end < 0 {
 		return 0, damaged("a name has no end")
 	}
-	text, _ := w.take(end + 1)
-	*name = append((*name)[:keep], text[:end]...)
-	if int(flags&flagLength) != min(len(*name), flagLength) {
+	if packed || mode == modeSub {
+		*name = append((*name)[:keep], text[:end]...)
+	}
+	if int(flags&flagLength) != min(keep+end, flagLength) {
 		return 0, damaged("a name has another length")
 	}
-	if at += end + 1; !packed && at%8 != 0 {
-		_, err = w.take(8 - at%8)
+	if at += end + 1; !packed {
+		at = (at + 7) &^ 7
 	}
-	return mode, err
+	if at > len(p) {
+		return 0, w.short()
+	}
+	w.data = p[at:]
+	return mode, nil
 }
 
 // extensions reads what stands behind the entries.
 func (w *walk) extensions(idSize int) (shared string, err error) {
-	for len(*w) > 0 {
+	for w.left() > 0 {
 		p, err := w.take(8)
 		if err != nil {
 			return "", err
 		}
-		size := binary.BigEndian.Uint32(p[4:])
-		if uint64(size) > uint64(len(*w)) {
+		size, link := int64(binary.BigEndian.Uint32(p[4:])), string(p[:4]) == "link"
+		if size > w.left() || link && size < int64(idSize) {
 			return "", damaged("an extension is cut short")
 		}
-		body, _ := w.take(int(size))
-		if string(p[:4]) != "link" {
-			continue
+		if link {
+			id, err := w.take(idSize)
+			if err != nil {
+				return "", err
+			}
+			shared, size = hex.EncodeToString(id), size-int64(idSize)
 		}
-		if len(body) < idSize {
-			return "", damaged("an extension is cut short")
+		if err := w.skip(size); err != nil {
+			return "", err
 		}
-		shared = hex.EncodeToString(body[:idSize])
 	}
 	return shared, nil
 }

@@ -52,10 +52,14 @@ func TestSubmodules(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int{0, 3, 12, 40, 100, len(data) / 2, len(data) - 21} {
-		if paths, _, err := Submodules(data[:n]); err == nil {
+		if paths, _, err := submodulesOf(data[:n]); err == nil {
 			t.Errorf("of %d bytes: %q", n, paths)
 		}
 	}
+}
+
+func submodulesOf(data []byte) ([]string, string, error) {
+	return Submodules(bytes.NewReader(data), int64(len(data)))
 }
 
 func listed(t testing.TB, name string) ([]string, string) {
@@ -64,7 +68,7 @@ func listed(t testing.TB, name string) ([]string, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths, shared, err := Submodules(data)
+	paths, shared, err := submodulesOf(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +86,7 @@ func FuzzSubmodules(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		x, err := Parse(data)
-		got, _, err2 := Submodules(data)
+		got, _, err2 := submodulesOf(data)
 		if err != nil || x.Split {
 			return
 		}
@@ -105,7 +109,7 @@ func BenchmarkSubmodules(b *testing.B) {
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				if _, _, err := Submodules(data); err != nil {
+				if _, _, err := submodulesOf(data); err != nil {
 					b.Fatal(err)
 				}
 			}
