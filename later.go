@@ -266,15 +266,7 @@ func (v *hostView) Kind(path string) runslater.Kind {
 	if !ok {
 		return runslater.Missing
 	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return runslater.File
-	case unix.S_IFDIR:
-		return runslater.Directory
-	case unix.S_IFLNK:
-		return runslater.Link
-	}
-	return runslater.Other
+	return runslater.KindOf(st.Mode)
 }
 
 // Read is for runslater.View.

@@ -57,22 +57,10 @@ func (f *runsFinder) mark(n *node, repos []string) {
 		return
 	}
 	n.Runs = f.c.Reason(runslater.Change{
-		Path: filepath.Join(n.Root, n.Path), Kind: runsKind(n.up),
+		Path: filepath.Join(n.Root, n.Path), Kind: runslater.KindOf(n.up.mode),
 		Content:    n.Kind != Modified || n.Aspects&Content != 0,
 		Executable: n.Aspects&Mode != 0 && n.up.perm()&^n.low.perm()&0o111 != 0,
 	})
-}
-
-func runsKind(st stat) runslater.Kind {
-	switch st.typ() {
-	case unix.S_IFREG:
-		return runslater.File
-	case unix.S_IFDIR:
-		return runslater.Directory
-	case unix.S_IFLNK:
-		return runslater.Link
-	}
-	return runslater.Other
 }
 
 // A runsView is one state of all roots.
@@ -156,7 +144,7 @@ func (v *runsView) Kind(p string) runslater.Kind {
 	_, _, st, ok, err := v.look(p)
 	switch {
 	case ok:
-		return runsKind(st)
+		return runslater.KindOf(st.mode)
 	case err != nil:
 		return runslater.Other
 	}

@@ -3,16 +3,14 @@
 package main
 
 import (
-	"encoding/binary"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
 )
@@ -46,20 +44,11 @@ func TestElevated(t *testing.T) {
 		}
 		return c.ProcessState.ExitCode(), string(b)
 	}
-	for how, elevate := range map[string]func() error{
-		"":             func() error { return nil },
-		"set-user-id":  func() error { return os.Chmod(file, 0o755|os.ModeSetuid) },
-		"set-group-id": func() error { return os.Chmod(file, 0o755|os.ModeSetgid) },
-		"capability": func() error {
-			// struct vfs_cap_data: version 2 and effective, then permitted and inheritable, low and high.
-			data := make([]byte, 20)
-			binary.LittleEndian.PutUint32(data, 0x02000001)
-			binary.LittleEndian.PutUint32(data[4:], 1<<unix.CAP_NET_RAW)
-			return unix.Setxattr(file, "security.capability", data, 0)
-		},
-	} {
+	elevations := maps.Clone(testenv.Elevations)
+	elevations[""] = func(string) error { return nil }
+	for how, elevate := range elevations {
 		_ = os.Remove(file)
-		if err := errors.Join(os.WriteFile(file, self, 0o755), elevate()); err != nil {
+		if err := errors.Join(os.WriteFile(file, self, 0o755), elevate(file)); err != nil {
 			t.Fatal(how, err)
 		}
 		if how == "" {

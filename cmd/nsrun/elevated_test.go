@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"os/exec"
@@ -13,24 +12,9 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nsrun/nsrun/internal/reexec"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
-
-// elevations are ways in which a file lends its rights to whoever executes it.
-var elevations = map[string]func(name string) error{
-	"set-user-id":  func(name string) error { return os.Chmod(name, 0o755|os.ModeSetuid) },
-	"set-group-id": func(name string) error { return os.Chmod(name, 0o755|os.ModeSetgid) },
-	"capability": func(name string) error {
-		// struct vfs_cap_data: version 2 and effective, then permitted and inheritable, low and high.
-		data := make([]byte, 20)
-		binary.LittleEndian.PutUint32(data, 0x02000001)
-		binary.LittleEndian.PutUint32(data[4:], 1<<unix.CAP_NET_RAW)
-		return unix.Setxattr(name, "security.capability", data, 0)
-	},
-}
 
 // TestElevated: a copy of nsrun with more rights than its caller does nothing, under whatever
 // name and with whatever arguments. The control is the same copy without them.
@@ -92,7 +76,7 @@ func TestElevated(t *testing.T) {
 	}
 	refused = append(refused, []string{"nsrun"}, []string{"nsrun", "-h"}, []string{"nsrun", "--version"}, []string{"bwrap", "--version"}, []string{"bwrap"},
 		[]string{reexec.LauncherName}, []string{"nsrun:tmpfs"}, []string{"nsrun:probe"}, []string{"nsrun:probe-proc", home})
-	for how, elevate := range elevations {
+	for how, elevate := range testenv.Elevations {
 		if err := errors.Join(os.Remove(file), os.WriteFile(file, self, 0o755), elevate(file)); err != nil {
 			t.Fatal(how, err)
 		}

@@ -17,6 +17,20 @@ const (
 	Other // a device, a socket, or what cannot be looked at
 )
 
+// KindOf is the kind of what has a mode, as stat(2) tells it.
+func KindOf(mode uint32) Kind {
+	const typeMask, regular, directory, link = 0o170000, 0o100000, 0o040000, 0o120000
+	switch mode & typeMask {
+	case regular:
+		return File
+	case directory:
+		return Directory
+	case link:
+		return Link
+	}
+	return Other
+}
+
 // MaxFile bounds the files that are read, in bytes. A larger one is held to execute
 // something.
 const MaxFile = 1 << 20
