@@ -165,10 +165,14 @@ func (d *direct) gitDir(dir string) error {
 // could write through it. Git makes samples of hooks only, and executes none.
 func single(path string) error {
 	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink < 2 || strings.HasSuffix(path, ".sample") {
+	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink < 2 {
 		return nil
 	}
-	return fmt.Errorf("%s has another hard link, through which a command could change it (try: cp -p it to a new file, and mv that over it)", escape.Quote(path))
+	if strings.HasSuffix(path, ".sample") {
+		return nil
+	}
+	return fmt.Errorf("%s has another hard link, through which a command could change it "+
+		"(try: cp -p it to a new file, and mv that over it)", escape.Quote(path))
 }
 
 // links protects what the links in a directory lead to, which may have to be there.

@@ -326,7 +326,9 @@ func (x *Execution) settle(gaveUp bool) error {
 		x.note(r.discarded(ctx, s.ID()))
 		return err
 	case after == Commit && !gaveUp:
-		err := s.CommitWith(ctx, overlay.CommitOptions{AllowExec: r.config.AllowExec, AllowSpecial: r.config.AllowSpecial, HoldSpecial: true})
+		err := s.CommitWith(ctx, overlay.CommitOptions{
+			AllowExec: r.config.AllowExec, AllowSpecial: r.config.AllowSpecial, HoldSpecial: true,
+		})
 		res.Held = s.Held()
 		if _, nothing := errors.AsType[*overlay.HeldError](err); nothing {
 			return x.preserve(ctx)

@@ -29,7 +29,8 @@ var homeSecrets = [...]string{
 	".config/openstack", ".config/yandex-cloud", ".aliyun", ".bluemix", ".terraformrc", ".pulumi/credentials.json", ".config/argocd", ".tsh", ".step",
 	".doppler", ".infisical", ".databrickscfg", ".snowsql", ".snowflake", ".dbt/profiles.yml", ".kaggle", ".config/io.datasette.llm", ".mc", ".gsutil",
 	".config/tea", ".subversion/auth",
-	// Agents and editors, once more. Of editors only where they keep secrets: their other settings and extensions are of use.
+	// Agents and editors, once more. Of editors only where they keep secrets: their other settings and extensions are
+	// of use.
 	".gemini/mcp-oauth-tokens.json", ".qwen/oauth_creds.json", ".copilot", ".config/cursor/auth.json", ".config/goose/secrets.yaml", ".local/share/amp/secrets.json",
 	".config/Code/User/globalStorage", ".config/Code/User/mcp.json", ".config/VSCodium/User/globalStorage", ".config/Cursor/User/globalStorage",
 	".config/Windsurf/User/globalStorage", ".vscode-server/data/User/globalStorage", ".cursor-server/data/User/globalStorage",

@@ -15,8 +15,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// TestIncludesItself: configuration of a repository that includes itself, or each of several files all of them, does not
-// keep the next command from being started.
+// TestIncludesItself: configuration of a repository that includes itself, or each of several files all of them, does
+// not keep the next command from being started.
 func TestIncludesItself(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "nested/.git/HEAD: ref: refs/heads/main\n", "nested/.git/objects/", "nested/.git/refs/")
@@ -35,7 +35,8 @@ func TestIncludesItself(t *testing.T) {
 	}
 }
 
-// TestSecretsOfLargeHome: what is hidden is found in directories that take more than one look, and whatever else is there.
+// TestSecretsOfLargeHome: what is hidden is found in directories that take more than one look, and whatever else is
+// there.
 func TestSecretsOfLargeHome(t *testing.T) {
 	for _, n := range []int{0, 2000} {
 		home := testenv.Dir(t)

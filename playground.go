@@ -166,7 +166,9 @@ func (c *Config) playgroundDir(project string) (string, error) {
 // addPlayground puts the playground into a plan that has all folders. mirror does without
 // an overlay over the home directory, create is false if nothing is to be done on the
 // host, table the host's mounts, if they were read. It returns where it is on the host, without symbolic links.
-func (c *Config) addPlayground(plan mounts.Plan, home, project string, mirror, create bool, table []mounts.Info) (_ mounts.Plan, real string, err error) {
+func (c *Config) addPlayground(
+	plan mounts.Plan, home, project string, mirror, create bool, table []mounts.Info,
+) (_ mounts.Plan, real string, err error) {
 	if home == "" {
 		return plan, "", errNoHome
 	}

@@ -132,7 +132,8 @@ func (r Result) HeldText() string {
 	if len(r.Held) > 1 {
 		is, it = " are", "them"
 	}
-	return "HELD BACK: " + strings.Join(list, ", ") + is + " not in the project. The user can review and commit " + it + ": nsrun review " + flag + r.Session
+	return "HELD BACK: " + strings.Join(list, ", ") + is + " not in the project. The user can review and commit " + it +
+		": nsrun review " + flag + r.Session
 }
 
 // MarshalJSON returns all exported fields, Signal by its name and Err by its text; both are left

@@ -60,7 +60,8 @@ func pidProc(b *prog.Builder) {
 	const dir = place + "/proc"
 	mkdir(b, dir)
 	b.Call(prog.Clone, prog.Int(unix.CLONE_NEWPID))
-	b.Call(prog.SysMount, b.String("proc"), b.String(dir), b.String("proc"), prog.Int(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC), prog.Null)
+	flags := prog.Int(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	b.Call(prog.SysMount, b.String("proc"), b.String(dir), b.String("proc"), flags, prog.Null)
 }
 
 // tryTmpfsAttributes sets an attribute of a directory on a tmpfs, from outside: who owns it may.

@@ -202,7 +202,8 @@ func tryFanotify() error {
 	}
 	defer unix.Close(fd)
 	// A mark of a whole file system takes privilege. This one cannot be watched, which is said after that.
-	err = unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, unix.FAN_CREATE|unix.FAN_RENAME|unix.FAN_ONDIR, unix.AT_FDCWD, place)
+	const events = unix.FAN_CREATE | unix.FAN_RENAME | unix.FAN_ONDIR
+	err = unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, events, unix.AT_FDCWD, place)
 	if err == unix.EOPNOTSUPP || err == unix.ENODEV || err == unix.EXDEV {
 		return nil
 	}

@@ -313,7 +313,8 @@ func (e *executionReport) count() string {
 	return text
 }
 
-// direct reports whether the command was run without a session: what it changed was not counted. One that was denied took no time.
+// direct reports whether the command was run without a session: what it changed was not counted. One that was denied
+// took no time.
 func (e *executionReport) direct() bool {
 	return e.Session == "" && e.Engine == "" && e.Ended.After(e.Began) && len(e.Changes)+e.More == 0
 }

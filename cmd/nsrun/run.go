@@ -746,7 +746,9 @@ func (r *runner) finish(status int) error {
 	case "commit":
 		bar := newBar("committing", r.o.quiet)
 		ctx, stop := interruptible()
-		err := r.session.CommitWith(ctx, overlay.CommitOptions{Progress: bar.progress(), AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: r.o.commit})
+		err := r.session.CommitWith(ctx, overlay.CommitOptions{
+			Progress: bar.progress(), AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: r.o.commit,
+		})
 		stop()
 		bar.end()
 		r.held = r.session.Held()
