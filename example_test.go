@@ -394,3 +394,24 @@ func ExampleSafeEnv() {
 	// LANG=C.UTF-8
 	// EDITOR=vi
 }
+
+// What commands leave in $HOME/playground stays there until it is emptied.
+func ExampleCleanPlayground() {
+	dir, err := os.MkdirTemp("", "playground-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	r := nsrun.NewRunner(nsrun.Config{Playground: dir})
+	defer r.Close()
+	if _, err := r.Run(context.Background(), nsrun.Request{Command: "touch notes", WorkingDir: "playground"}); err != nil {
+		log.Fatal(err)
+	}
+	usage, err := nsrun.CleanPlayground(dir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("files removed:", usage.Files)
+	// Output: files removed: 1
+}

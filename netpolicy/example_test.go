@@ -94,7 +94,7 @@ func ExampleResolver() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	conns, err := net.Listen("tcp", packets.LocalAddr().String())
+	conns, err := net.Listen("tcp", "127.0.0.1:0") // for long answers
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -86,3 +86,25 @@ func ExampleLoad() {
 	// exit status 1
 	// denied: 203.0.113.1:80
 }
+
+// The zero Policy allows nothing.
+func ExampleNew() {
+	table, err := netpolicy.NewTable(netpolicy.Policy{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	enforcer, err := cgroup.New(table, cgroup.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer enforcer.Close()
+
+	cmd := nsexec.Command("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/22")
+	cmd.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev"), mounts.Proc("/proc")}
+	cmd.Share = nsexec.Net
+	cmd.HideAbstract = true
+	cmd.Cgroup = enforcer.Cgroup()
+	cmd.Seccomp = append(cmd.Seccomp, cgroup.SocketFilter())
+	fmt.Println(cmd.Run())
+	// Output: exit status 1
+}
