@@ -6,6 +6,7 @@ import (
 	"errors"
 	"syscall"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -38,6 +39,23 @@ func (x *Execution) otherEngine(err error) (bool, error) {
 			return false, err
 		}
 	}
+}
+
+// missing are the features that the command went without, see Result.Missing.
+func (x *Execution) missing() (list []features.Name) {
+	if s := x.session; s != nil && !x.resumed && x.runner.config.Engine == 0 && s.Info().Engine != overlay.EngineOverlay {
+		list = append(list, features.Overlay)
+	}
+	if !features.Has(features.NewMountCalls) {
+		list = append(list, features.NewMountCalls)
+	}
+	if n := x.net; n != nil {
+		list = append(list, n.missing...)
+		if n.mode == BrokerEnforcer && !features.Has(features.LandlockTCP) {
+			list = append(list, features.LandlockTCP)
+		}
+	}
+	return list
 }
 
 // refusesMount reports whether err says that the kernel refused one of a session's

@@ -187,6 +187,7 @@ func (x *Execution) Wait() (Result, error) {
 	x.settleNetwork()
 	res := &x.result
 	res.Started, res.Duration = true, time.Since(x.began)
+	res.Missing = x.missing()
 	if x.stdout != nil {
 		res.Stdout = x.stdout.output()
 	}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -129,6 +130,7 @@ type network struct {
 	mounts  mounts.Plan
 	attach  func(*nsexec.Cmd)
 	started func(*nsexec.Cmd) // nil: there is nothing to do when it was
+	missing []features.Name   // what root's rules would have been enforced with
 	stop    []func()          // in reverse order
 }
 
@@ -162,7 +164,7 @@ func (x *Execution) openNetwork() func() error {
 // force yet.
 func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	c := &r.config
-	if c.Enforcer != BrokerEnforcer && !explain {
+	if c.Enforcer != BrokerEnforcer && !explain && features.Has(features.LandlockScopes) {
 		go r.kernel.load() // it takes the longest
 	}
 	policy := c.Net
@@ -189,7 +191,7 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	if explain {
 		if n.mode == AutoEnforcer {
 			n.mode = BrokerEnforcer
-			if os.Geteuid() == 0 {
+			if os.Geteuid() == 0 && len(noKernelRules()) == 0 {
 				n.mode = KernelEnforcer
 			}
 		}
@@ -200,6 +202,10 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 		}
 		return n, nil
 	}
+	if n.mode == AutoEnforcer && features.Get(features.LandlockScopes).Status == features.No {
+		// The programs would be loaded, and then no command could be executed.
+		n.fallBack()
+	}
 	if n.mode != BrokerEnforcer {
 		programs, perr := r.kernel.take()
 		switch {
@@ -208,7 +214,7 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 			n.mode = KernelEnforcer
 			err = n.byKernel(programs, resolver, c.Publish)
 		case n.mode == AutoEnforcer:
-			n.mode = BrokerEnforcer
+			n.fallBack()
 		default:
 			err = perr
 		}
@@ -221,6 +227,27 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 		return nil, err
 	}
 	return n, nil
+}
+
+// fallBack has the broker enforce what the kernel cannot, which is worth telling root alone: others may not load programs.
+func (n *network) fallBack() {
+	n.mode = BrokerEnforcer
+	if os.Geteuid() != 0 {
+		return
+	}
+	if n.missing = noKernelRules(); len(n.missing) == 0 { // programs can be loaded: no cgroup can be made
+		n.missing = []features.Name{features.CgroupV2}
+	}
+}
+
+// noKernelRules is what of the features that KernelEnforcer takes is not there.
+func noKernelRules() (missing []features.Name) {
+	for _, name := range [...]features.Name{features.Clone3, features.LandlockScopes, features.BPF, features.CgroupV2} {
+		if features.Get(name).Status == features.No {
+			missing = append(missing, name)
+		}
+	}
+	return missing
 }
 
 // learnHosts has the table know what programs read in /etc/hosts by themselves: they

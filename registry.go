@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
@@ -34,7 +35,10 @@ func (g Registry) Record(ctx context.Context, rec Record) error {
 	e := project.Execution{
 		Command: rec.Args, Dir: rec.Dir, Began: res.began, Ended: res.began.Add(res.Duration),
 		ExitCode: res.ExitCode, Signal: res.SignalName(), TimedOut: res.TimedOut,
-		Network: res.Network.Mode, Backend: "native",
+		Network: res.Network.Mode,
+	}
+	if res.Started {
+		e.Backend = features.Native
 	}
 	if res.Err != nil {
 		e.Denied = []string{res.Err.Error()}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -54,6 +55,13 @@ type Result struct {
 
 	// Network is what the command had of the network, and tried to reach.
 	Network Network
+
+	// Missing are the features that would have been used for this command and were not there, so that something
+	// else was done: features.Describe says what is lost. They are of these: features.Overlay (Engine is another one),
+	// features.NewMountCalls, features.LandlockTCP (with rules by the broker), and, where AutoEnforcer had to be the
+	// broker for root, features.BPF, features.CgroupV2, features.Clone3, features.LandlockScopes. Nil: none, or the
+	// command was not executed.
+	Missing []features.Name
 
 	// Backups are copies of what was there before, where the Recorder makes any.
 	Backups []Backup

@@ -84,7 +84,7 @@ var table = [...]entry{
 		Lost: "--net host takes --allow-unix @ as well, and the broker enforces network rules for root too"},
 		source: "commit 21d52e295ad2", try: tryLandlockScopes},
 	{Feature: Feature{Name: BPF, For: "network rules by the kernel",
-		Since: "5.18", Needs: "root (CAP_BPF with CAP_NET_ADMIN)", Lost: "the broker enforces network rules"},
+		Since: "5.18", Needs: "root (CAP_BPF, CAP_NET_ADMIN and a cgroup of one's own)", Lost: "the broker enforces network rules"},
 		source: "commit b44123b4a3dc", try: tryBPF},
 	{Feature: Feature{Name: CgroupV2, For: "a cgroup for each command with rules",
 		Since: "4.5", Needs: "the cgroup v2 file system, mounted or to be mounted by root", Lost: "the broker enforces network rules",

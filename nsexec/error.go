@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
@@ -102,8 +103,10 @@ func explain(e *Error) string {
 		why = "the kernel or its configuration does not let this user make namespaces"
 	case e.Op == "clone" && (errno == syscall.ENOSPC || errno == syscall.EUSERS):
 		why = "the limit of namespaces is reached (user.max_*_namespaces)"
+	case e.Op == "landlock" && e.Path == AbstractSockets:
+		why = features.Describe(features.LandlockScopes).Takes()
 	case e.Op == "landlock":
-		why = "it takes Linux 6.12, and landlock among the kernel's lsm= parameter"
+		why = features.Describe(features.LandlockTCP).Takes()
 	case e.Op == "overlay" && errno == syscall.EINVAL:
 		why = "a lower directory has another mount inside, which a user namespace may not uncover; or the file system of the upper directory cannot hold an overlay's changes"
 	case e.Op == "overlay" && errno == syscall.ELOOP:

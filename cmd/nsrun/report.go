@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/jsonform"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
@@ -18,22 +19,22 @@ import (
 
 // report is what --report writes. The keys are stable.
 type report struct {
-	Session    string         `json:"session"`
-	Command    []string       `json:"command"`
-	ExitCode   int            `json:"exit_code"`
-	Signal     string         `json:"signal"`
-	TimedOut   bool           `json:"timed_out"`
-	DurationMS int64          `json:"duration_ms"`
-	Backend    string         `json:"backend"`
-	Missing    []string       `json:"missing"`
-	Network    network        `json:"network"`
-	Changes    []changeReport `json:"changes"`
-	Held       []heldReport   `json:"held"` // changes that were not committed with the others
-	Denied     []deniedReport `json:"denied"`
-	State      string         `json:"state"`
-	Engine     string         `json:"engine"`  // how the changes were kept apart; empty: --direct
-	Backups    []backupReport `json:"backups"` // that hold what was there before
-	Output     outputReport   `json:"output"`
+	Session    string          `json:"session"`
+	Command    []string        `json:"command"`
+	ExitCode   int             `json:"exit_code"`
+	Signal     string          `json:"signal"`
+	TimedOut   bool            `json:"timed_out"`
+	DurationMS int64           `json:"duration_ms"`
+	Backend    string          `json:"backend"`
+	Missing    []features.Name `json:"missing"`
+	Network    network         `json:"network"`
+	Changes    []changeReport  `json:"changes"`
+	Held       []heldReport    `json:"held"` // changes that were not committed with the others
+	Denied     []deniedReport  `json:"denied"`
+	State      string          `json:"state"`
+	Engine     string          `json:"engine"`  // how the changes were kept apart; empty: --direct
+	Backups    []backupReport  `json:"backups"` // that hold what was there before
+	Output     outputReport    `json:"output"`
 }
 
 type network struct {
@@ -189,9 +190,12 @@ func (r *runner) writeReport(status int) error {
 	}
 	rep := report{
 		Command: r.o.command, ExitCode: status, TimedOut: r.timedOut,
-		DurationMS: r.took.Milliseconds(), Backend: "native", Missing: []string{},
+		DurationMS: r.took.Milliseconds(), Missing: append([]features.Name{}, r.missing...),
 		Network: network{r.network.Mode, append([]netpolicy.Decision{}, r.network.Decisions...), r.network.Omitted, r.network.Rules, r.network.Refused},
 		Changes: changeReports(r.changes), Held: jsonform.HeldBack(r.held), Denied: []deniedReport{}, State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
+	}
+	if r.execution != nil { // it was executed
+		rep.Backend = features.Native
 	}
 	if rep.Network.Mode == "" { // the command was not run
 		rep.Network.Mode = r.o.net

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
@@ -347,6 +348,7 @@ type runner struct {
 	held     []overlay.Change // that were not committed with the others
 	backups  []backupReport
 	network  nsrunlib.Network
+	missing  []features.Name
 	took     time.Duration // from the start of the command to its end
 	refusal  refusal
 	signal   string
@@ -662,6 +664,7 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 		r.tell(res)
 	}
 	r.signal, r.network, r.took = res.SignalName(), res.Network, res.Duration
+	r.missing = res.Missing
 	r.tellNetwork()
 	switch {
 	case res.TimedOut:

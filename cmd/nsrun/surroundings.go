@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -31,9 +32,12 @@ func surroundings(err error) string {
 		case e.Op == "proc":
 			if at := overProc(); at != "" {
 				return "the kernel refuses a new /proc while something is mounted over " + quote(at) +
-					", as containers have it; try: docker run --security-opt systempaths=unconfined, or podman run --security-opt unmask=ALL"
+					", as containers have it; try: " + features.Describe(features.ProcessNamespaces).Remedy
 			}
 		}
+	}
+	if text := refusedCall(err); text != "" {
+		return text
 	}
 	e, ok := errors.AsType[*overlay.Error](err)
 	if !ok || e.Op != "open state directory" && e.Op != "find state directory" {
@@ -48,6 +52,22 @@ func surroundings(err error) string {
 	for _, why := range [...]error{fs.ErrPermission, fs.ErrNotExist, unix.EROFS, unix.ENOTDIR} {
 		if e.Op == "find state directory" || errors.Is(err, why) {
 			return "sessions are kept below $HOME; try: export XDG_STATE_HOME=DIR, with a directory that can be written to"
+		}
+	}
+	return ""
+}
+
+// refusedCall names the call that nothing works without, where an error may be that it is not there, or that a filter
+// refuses it: the errors themselves are about a path. Empty: none is missing.
+func refusedCall(err error) string {
+	if !errors.Is(err, unix.ENOSYS) {
+		return ""
+	}
+	for _, name := range [...]features.Name{
+		features.Openat2, features.CloseRange, features.Statx, features.SeccompFilters, features.Renameat2,
+	} {
+		if f := features.Get(name); f.Status == features.No {
+			return f.Err().Error()
 		}
 	}
 	return ""

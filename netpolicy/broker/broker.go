@@ -9,11 +9,11 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
@@ -112,7 +112,7 @@ func New(o Options) (*Broker, error) {
 	if err != nil {
 		return nil, &Error{"broker", "eventfd", err}
 	}
-	b := &Broker{o: o, pid: uintptr(os.Getpid()), landlock: landlock(), stop: sys.FD(stop), slow: make(chan struct{}, maxSlow)}
+	b := &Broker{o: o, pid: uintptr(os.Getpid()), landlock: features.Has(features.LandlockTCP), stop: sys.FD(stop), slow: make(chan struct{}, maxSlow)}
 	if err := b.publish(); err != nil {
 		b.Close()
 		return nil, err
@@ -120,31 +120,14 @@ func New(o Options) (*Broker, error) {
 	return b, nil
 }
 
-var errOld = fmt.Errorf("%w: the network broker needs Linux 5.14", errors.ErrUnsupported)
-
-// possible tells whether the kernel can do it, by trying what came last.
+// possible tells whether this machine has what a Broker takes.
 func possible() error {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return &Error{"broker", "socket", err}
-	}
-	s := sys.FD(fd)
-	defer s.Close()
-	if _, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE); err != nil {
-		return &Error{"broker", "", errOld}
-	}
-	self := uintptr(os.Getpid())
-	if _, _, e := syscall.RawSyscall6(unix.SYS_KCMP, self, self, kcmpFile, uintptr(fd), uintptr(fd), 0); e != 0 {
-		return &Error{"broker", "kcmp", e}
+	for _, name := range [...]features.Name{features.SeccompNotification, features.PidfdGetfd, features.Kcmp} {
+		if err := features.Get(name).Err(); err != nil {
+			return &Error{"broker", "", err}
+		}
 	}
 	return nil
-}
-
-// landlock reports whether the kernel can refuse TCP connects, Linux 6.7.
-func landlock() bool {
-	const version = 1 // LANDLOCK_CREATE_RULESET_VERSION
-	abi, _, e := syscall.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, version)
-	return e == 0 && abi >= 4
 }
 
 // Attach makes c a command whose network is this Broker. c must not be started yet.

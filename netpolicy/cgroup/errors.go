@@ -7,14 +7,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
 // failed is an error with what it means, where that is known.
 func failed(op, path string, err error) error {
 	switch {
-	case errors.Is(err, unix.EPERM):
-		err = &hinted{err, "it takes root, or CAP_BPF, CAP_NET_ADMIN, and a cgroup of one's own"}
+	case errors.Is(err, unix.EPERM), op == "load" && errors.Is(err, unix.EINVAL): // what an old kernel does not know
+		err = &hinted{err, features.Describe(features.BPF).Takes()}
 	case errors.Is(err, unix.EACCES):
 		err = &hinted{err, "it takes root, or a cgroup of one's own"}
 	case errors.Is(err, unix.EROFS):
