@@ -317,7 +317,7 @@ func (c *Config) keepsState(roots []string) error {
 	}
 	at := nearest(state)
 	for _, root := range roots {
-		if inside(at, root) {
+		if root != "/" && inside(at, root) { // the whole file system is no root in any case, and the session says so
 			return &overlay.Error{Op: "use as project", Path: root, Err: fmt.Errorf("it holds the state directory %s", escape.Quote(state))}
 		}
 	}
