@@ -7,9 +7,7 @@ import (
 	"encoding/binary"
 	"runtime"
 	"sync"
-	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -147,19 +145,9 @@ func (h *handle) holding(dirs []string, name string) (list []string) {
 
 // lacks reports whether nothing is at dir/name in h, for certain.
 func (h *handle) lacks(dir, name string) bool {
-	var buf [512]byte
-	n := copy(buf[:], dir)
-	n += copy(buf[n:], "/")
-	if n+len(name) >= len(buf) {
-		return false
-	}
-	copy(buf[n:], name)
-	for {
-		var st unix.Stat_t
-		_, _, e := syscall.Syscall6(unix.SYS_NEWFSTATAT, uintptr(h.fd), uintptr(unsafe.Pointer(&buf[0])),
-			uintptr(unsafe.Pointer(&st)), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, 0)
-		if e != unix.EINTR {
-			return e == unix.ENOENT || e == unix.ENOTDIR
-		}
-	}
+	var st unix.Stat_t
+	err := sys.Retry(func() error {
+		return unix.Fstatat(h.fd, dir+"/"+name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
+	})
+	return err == unix.ENOENT || err == unix.ENOTDIR
 }
