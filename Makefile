@@ -210,7 +210,7 @@ cross:
 		echo "$$os $$arch"; GOOS=$$os GOARCH=$$arch $(GO) build ./... && GOOS=$$os GOARCH=$$arch $(GO) vet ./... || \
 		{ echo "a file that needs Linux begins with //go:build linux; then make generate" >&2; exit 1; }; done; done
 	@if command -v qemu-aarch64-static >/dev/null; then \
-		NSRUN_TEST_HERE=1 GOARCH=arm64 $(GO) test -exec qemu-aarch64-static -skip ^Example ./internal/prog ./mounts; \
+		NSRUN_TEST_HERE=1 GOARCH=arm64 $(GO) test -exec qemu-aarch64-static -skip ^Example ./internal/prog ./internal/mountprog ./mounts; \
 	else echo "SKIPPED: tests on arm64 (they need the package qemu-user-static)"; fi
 
 clean:

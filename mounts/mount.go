@@ -203,6 +203,12 @@ func Chmod(mode fs.FileMode, target string) Mount {
 	return Mount{Kind: KindChmod, Target: target, Perm: mode, HasPerm: true, MustExist: true}
 }
 
+// Layer attaches a mount that the caller made and keeps a descriptor of (fsmount(2)),
+// at dir, a directory of the host that holds no symbolic link: in the sandbox's own copy
+// of the host's mounts only, and before anything else, so that sources of binds and
+// layers of overlays can lie in it. n is the descriptor's index in nsexec.Cmd.Layers.
+func Layer(n int, dir string) Mount { return Mount{Kind: KindLayer, Layer: n, Target: dir} }
+
 // RO returns a copy of m that is read-only.
 func (m Mount) RO() Mount { m.ReadOnly = true; return m }
 

@@ -45,7 +45,8 @@ func (p Plan) mirror(i int) (steps Plan, at int, err error) {
 	target := path.Clean(m.Target)
 	at = -1
 	for j := range p[:i] {
-		if p[j].isMount() || p[j].Kind == KindProc || p[j].Kind == KindDev {
+		switch p[j].Kind {
+		case KindBind, KindTmpfs, KindOverlay, KindProc, KindDev:
 			if t := path.Clean(p[j].Target); t == "/" || strings.HasPrefix(target, t+"/") {
 				at = j
 			}

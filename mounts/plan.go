@@ -3,6 +3,7 @@ package mounts
 import (
 	"errors"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -126,7 +127,7 @@ func (m *Mount) validate() error {
 		if err := tooLong(m.Source); err != nil {
 			return err
 		}
-		if relative(m.Target) == "" {
+		if isRoot(m.Target) {
 			return bad(m.Target, ErrRootTarget)
 		}
 	case KindProc, KindDev:
@@ -134,90 +135,14 @@ func (m *Mount) validate() error {
 			return check(m.Source)
 		}
 	case KindFile, KindData, KindBlock:
-		if relative(m.Target) == "" {
+		if isRoot(m.Target) {
 			return bad(m.Target, ErrRootTarget)
 		}
 	}
 	return nil
 }
 
-// relative is target below the root: without leading and doubled slashes and
-// without "." components. ".." stays: only the kernel can say where it leads
-// when a component before it is a link.
-func relative(target string) string {
-	for target != "" && target[0] == '/' {
-		target = target[1:]
-	}
-	if plain(target) {
-		return target
-	}
-	parts := strings.Split(target, "/")
-	keep := parts[:0]
-	for _, p := range parts {
-		if p != "" && p != "." {
-			keep = append(keep, p)
-		}
-	}
-	return strings.Join(keep, "/")
-}
-
-// plain reports whether a relative path has no empty and no "." components.
-func plain(p string) bool {
-	begin := 0
-	for i := 0; i <= len(p); i++ {
-		if i < len(p) && p[i] != '/' {
-			continue
-		}
-		if i == begin && p != "" || i == begin+1 && p[begin] == '.' {
-			return false
-		}
-		begin = i + 1
-	}
-	return true
-}
-
-// tooComplex is the error of a Plan that cannot be compiled without allocating.
-type tooComplex struct{}
-
-func (tooComplex) Error() string { return "too complex to be compiled without allocating" }
-
-// simple reports whether p is valid and of the kinds that are compiled without
-// allocating anything.
-func (p Plan) simple() bool {
-	for i := range p {
-		m := &p[i]
-		if !absolute(m.Target) {
-			return false
-		}
-		rel := m.Target[1:]
-		switch m.Kind {
-		case KindBind:
-			if !absolute(m.Source) {
-				return false
-			}
-		case KindTmpfs, KindDir, KindChmod, KindMqueue:
-		case KindProc, KindDev:
-			if m.Source != "" && !absolute(m.Source) {
-				return false
-			}
-		case KindRemount:
-			if rel != "" {
-				return false
-			}
-		case KindSymlink:
-			if rel == "" || m.Source == "" || len(m.Source) >= pathMax {
-				return false
-			}
-		default:
-			return false
-		}
-		if !plain(rel) {
-			return false
-		}
-	}
-	return true
-}
-
-func absolute(path string) bool {
-	return path != "" && path[0] == '/' && len(path) < pathMax
+// isRoot reports whether a target is the sandbox's root. One with ".." may be it too, but only the kernel knows.
+func isRoot(target string) bool {
+	return !slices.ContainsFunc(strings.Split(target, "/"), func(name string) bool { return name != "" && name != "." })
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/mountprog"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -85,29 +86,13 @@ func TestValidate(t *testing.T) {
 			if c.text != "" && err.Error() != c.text {
 				t.Errorf("got %q, want %q", err, c.text)
 			}
-			if cerr := (mounts.Plan{c.m}).Compile(prog.New(prog.AMD64), mounts.Options{}); !errors.Is(cerr, c.err) {
+			if cerr := mountprog.Compile(prog.New(prog.AMD64), mounts.Plan{c.m}, mountprog.Options{}); !errors.Is(cerr, c.err) {
 				t.Errorf("Compile says %v", cerr)
 			}
 		})
 	}
 	if err := (mounts.Plan)(nil).Validate(); err != nil {
 		t.Errorf("the empty plan: %v", err)
-	}
-}
-
-// TestLongLayers: what the kernel would cut off is an error, in both forms.
-func TestLongLayers(t *testing.T) {
-	for _, classic := range []bool{false, true} {
-		o := mounts.Options{Classic: classic, Infos: table("1 0 /")}
-		layer := "/" + strings.Repeat("x", 1300)
-		fits := mounts.ROOverlay("/o", layer, layer, layer)
-		if err := (mounts.Plan{fits}).Compile(prog.New(prog.AMD64), o); err != nil {
-			t.Errorf("classic %v: %v", classic, err)
-		}
-		long := mounts.ROOverlay("/o", layer, layer, layer, layer)
-		if err := (mounts.Plan{long}).Compile(prog.New(prog.AMD64), o); !errors.Is(err, mounts.ErrLongLayers) {
-			t.Errorf("classic %v: got %v", classic, err)
-		}
 	}
 }
 

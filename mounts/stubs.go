@@ -33,54 +33,12 @@ type Info struct {
 // MountFlags are flags of a mount, numbered as the flags argument of mount(2).
 type MountFlags uint64
 
-// Options say how a Plan is compiled.
-type Options struct {
-	// Classic uses mount(2) only, for kernels before 5.12. False: the new calls.
-	Classic bool
-
-	// Infos are the host's mounts, which only the classic form needs.
-	Infos []Info
-
-	// Resolve makes a source path free of symbolic links, for the classic form,
-	// which has to find it in Infos. Nil: it is taken as it is.
-	Resolve func(string) (string, error)
-
-	// HostRoot says that the sandbox's user id 0 is root on the host: then procfs
-	// lets it write what concerns the whole host, unless that is mounted read-only.
-	HostRoot bool
-
-	// UserNamespace says that a new user namespace was made. Then the kernel has
-	// made all mounts private or slaves already, and it has made sure that the
-	// caller's root is the root of its mount namespace: nobody with another one gets
-	// a user namespace (user_namespaces(7)).
-	UserNamespace bool
-
-	// FirstLayer is the number of the first descriptor in the child that KindLayer can
-	// attach, Layers how many there are.
-	FirstLayer, Layers int
-
-	// ScratchFd is a descriptor number that is free in the child, for the classic
-	// form.
-	ScratchFd int
-
-	// Bubblewrap makes the details as bubblewrap 0.12 has them: the devices of
-	// KindDev are writable mounts, and of KindProc only what bubblewrap covers is
-	// covered.
-	Bubblewrap bool
-}
-
 // Below lists the mounts at and below dir that can be seen, each as its path
 // relative to dir ("" for dir's own), with parents before children. The first is
 // the mount that holds dir. dir is absolute and free of symbolic links.
 func Below(infos []Info, dir string) (r0 []Info) {
 	return
 }
-
-// Layer attaches a mount that the caller made and keeps a descriptor of (fsmount(2)),
-// at dir, a directory of the host that holds no symbolic link: in the sandbox's own copy
-// of the host's mounts only, and before anything else, so that sources of binds and
-// layers of overlays can lie in it. n is the descriptor's index in nsexec.Cmd.Layers.
-func Layer(n int, dir string) Mount { return Mount{Kind: KindLayer, Layer: n, Target: dir} }
 
 // ParseMountinfo parses the content of a mountinfo file.
 func ParseMountinfo(b []byte) (r0 []Info, r1 error) {

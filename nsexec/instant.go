@@ -3,8 +3,8 @@
 package nsexec
 
 import (
+	"github.com/nsrun/nsrun/internal/mountprog"
 	"github.com/nsrun/nsrun/internal/prog"
-	"github.com/nsrun/nsrun/mounts"
 )
 
 // Instant is what Cmd.Instant has to be told, because it asks nobody.
@@ -33,7 +33,7 @@ func (c *Cmd) Instant(room *prog.Room, i *Instant) []byte {
 	b.SetFlags(p.cloneFlags())
 	b.Call(prog.SysClose, prog.Int(i.Other))
 	p.namespaces(b)
-	o := mounts.Options{HostRoot: i.HostRoot, UserNamespace: c.Share&User == 0, Bubblewrap: true}
+	o := mountprog.Options{HostRoot: i.HostRoot, UserNamespace: c.Share&User == 0, Bubblewrap: true}
 	if c.emit(b, o, nil, i.Status, false) != nil {
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/mountprog"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
 	"github.com/nsrun/nsrun/internal/rlimit"
@@ -233,7 +234,7 @@ const scratchFd = 64
 // setup adds the second Program's operations: mounts, credentials, limits, and
 // the command itself. status is the number of the status pipe.
 func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMounts bool) error {
-	o := mounts.Options{
+	o := mountprog.Options{
 		Classic:  c.ClassicMounts || !features.Has(features.NewMountCalls),
 		HostRoot: os.Geteuid() == 0,
 		// Who joins one may have another root than the root of the mounts.
@@ -284,7 +285,7 @@ func freePair(status int) int {
 
 // emit is setup without questions to the system, and without allocating where the
 // Builder is a fixed one: see Instant.
-func (c *Cmd) emit(b *prog.Builder, o mounts.Options, fds []int, status int, haveMounts bool) error {
+func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, haveMounts bool) error {
 	for i, fd := range fds {
 		if fd < 0 {
 			b.Call(prog.SysClose, prog.Int(i)).Tolerate(syscall.EBADF)
@@ -315,7 +316,7 @@ func (c *Cmd) emit(b *prog.Builder, o mounts.Options, fds []int, status int, hav
 	umask := b.Slot()
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
 	procDir := c.prepareNested(b)
-	if err := c.Mounts.Compile(b, o); err != nil {
+	if err := mountprog.Compile(b, c.Mounts, o); err != nil {
 		return err
 	}
 	if c.Hostname != "" || c.NoHostname {

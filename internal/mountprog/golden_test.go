@@ -1,14 +1,17 @@
 //go:build linux
 
-package mounts_test
+package mountprog_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"testing"
 	"unsafe"
 
+	"github.com/nsrun/nsrun/internal/mountprog"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
@@ -18,46 +21,49 @@ import (
 // new calls and with the classic ones, for both architectures. No kernel is
 // asked. Behind each operation stands the number of its system call.
 func TestCompile(t *testing.T) {
-	infos := table("1 0 /", "2 1 /home", "3 2 /home/me/mnt", "4 3 /home/me/mnt/deep ro")
+	infos := []mounts.Info{
+		{ID: 1, Target: "/"}, {ID: 2, Parent: 1, Target: "/home"}, {ID: 3, Parent: 2, Target: "/home/me/mnt"},
+		{ID: 4, Parent: 3, Target: "/home/me/mnt/deep", Flags: mounts.FlagReadOnly},
+	}
 	for _, c := range []struct {
 		name string
 		plan mounts.Plan
-		o    mounts.Options
+		o    mountprog.Options
 	}{
-		{"empty", nil, mounts.Options{}},
+		{"empty", nil, mountprog.Options{}},
 		{"host", mounts.Plan{
 			mounts.ROBind("/", "/"), mounts.Dev("/dev"), mounts.Proc("/proc"), mounts.Tmpfs("/tmp"),
 			mounts.Bind("/home/me/src", "/home/me/src"),
-		}, mounts.Options{UserNamespace: true}},
+		}, mountprog.Options{UserNamespace: true}},
 		{"host-as-root", mounts.Plan{
 			mounts.ROBind("/", "/"), mounts.Proc("/proc"), mounts.Remount("/tmp"),
-		}, mounts.Options{HostRoot: true}},
+		}, mountprog.Options{HostRoot: true}},
 		{"built", mounts.Plan{
 			mounts.Tmpfs("/").WithSize(1 << 20), mounts.ROBind("/usr", "/usr"), mounts.Symlink("usr/bin", "/bin"),
 			mounts.Dir("/var/lib/x").WithPerm(0o700), mounts.File("/etc/passwd", []byte("root:x:0:0\n")).WithPerm(0o444),
 			mounts.Chmod(fs.ModeSticky|0o777, "/var"), mounts.Remount("/"),
-		}, mounts.Options{UserNamespace: true}},
+		}, mountprog.Options{UserNamespace: true}},
 		{"binds", mounts.Plan{
 			mounts.Bind("/home/me", "/home/me"), mounts.DevBind("/dev/fuse", "/dev/fuse"), mounts.ROBind("/opt", "/opt").Try(),
 			{Kind: mounts.KindBind, Source: "/srv", Target: "/srv", NonRecursive: true, MustExist: true},
 			{Kind: mounts.KindBind, Source: "/a", Target: "/b/c", ParentPerm: 0o700},
-		}, mounts.Options{UserNamespace: true}},
+		}, mountprog.Options{UserNamespace: true}},
 		{"overlay", mounts.Plan{
 			mounts.Overlay("/src", "/state/up:per", "/state/wo,rk", "/src", `/a\b`), mounts.ROOverlay("/ro", "/1", "/2"),
-		}, mounts.Options{UserNamespace: true}},
+		}, mountprog.Options{UserNamespace: true}},
 		{"block", mounts.Plan{
 			mounts.ROBind("/", "/"), mounts.Block("/home/me/.ssh"), mounts.Chmod(0, "/gone").Try(), mounts.Remount("/x").Try(),
-		}, mounts.Options{UserNamespace: true}},
+		}, mountprog.Options{UserNamespace: true}},
 		{"pins", mounts.Plan{
 			mounts.ROBind("/", "/"), mounts.Bind("/home/me/src", "/home/me/src"), mounts.Block("/home/me/src/a/.env"), mounts.ROBind("/opt", "/home/me/src/a/b/c"),
 			mounts.Tmpfs("/tmp"), mounts.ROBind("/opt", "/tmp/x/y"),
-		}, mounts.Options{UserNamespace: true}},
+		}, mountprog.Options{UserNamespace: true}},
 		{"devices", mounts.Plan{
 			mounts.Dev("/dev"), mounts.Mqueue("/dev/mqueue"),
-		}, mounts.Options{UserNamespace: true}},
+		}, mountprog.Options{UserNamespace: true}},
 		{"spelling", mounts.Plan{
 			mounts.Tmpfs("//a/./b//../c/"), mounts.Dir("/new\nline"), mounts.Tmpfs("/x/.."),
-		}, mounts.Options{UserNamespace: true}},
+		}, mountprog.Options{UserNamespace: true}},
 	} {
 		for _, arch := range []struct {
 			arch prog.Arch
@@ -72,7 +78,7 @@ func TestCompile(t *testing.T) {
 				}
 				t.Run(name, func(t *testing.T) {
 					b := prog.New(arch.arch)
-					if err := c.plan.Compile(b, o); err != nil {
+					if err := mountprog.Compile(b, c.plan, o); err != nil {
 						t.Fatal(err)
 					}
 					testenv.Golden(t, name, text(t, b.Program()))
@@ -105,4 +111,20 @@ func text(t *testing.T, p *prog.Program) []byte {
 		t.Errorf("%d operations were not printed", len(ops))
 	}
 	return out.Bytes()
+}
+
+// TestLongLayers: what the kernel would cut off is an error, in both forms.
+func TestLongLayers(t *testing.T) {
+	for _, classic := range []bool{false, true} {
+		o := mountprog.Options{Classic: classic, Infos: []mounts.Info{{ID: 1, Target: "/"}}}
+		layer := "/" + strings.Repeat("x", 1300)
+		fits := mounts.ROOverlay("/o", layer, layer, layer)
+		if err := mountprog.Compile(prog.New(prog.AMD64), mounts.Plan{fits}, o); err != nil {
+			t.Errorf("classic %v: %v", classic, err)
+		}
+		long := mounts.ROOverlay("/o", layer, layer, layer, layer)
+		if err := mountprog.Compile(prog.New(prog.AMD64), mounts.Plan{long}, o); !errors.Is(err, mounts.ErrLongLayers) {
+			t.Errorf("classic %v: got %v", classic, err)
+		}
+	}
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package mounts
+package mountprog
 
 import (
 	"path"
@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // A mount point can be neither renamed nor removed where it is mounted, but a directory
@@ -38,17 +39,17 @@ type ground struct {
 
 // footings are what the steps of p stand on. Nil: none of them lies in something that can
 // be written to.
-func (p Plan) footings() []footing {
-	first := slices.IndexFunc(p, func(m Mount) bool { return m.writes() })
+func footings(p mounts.Plan) []footing {
+	first := slices.IndexFunc(p, func(m mounts.Mount) bool { return writes(&m) })
 	if first < 0 {
 		return nil
 	}
 	var list []footing
 	order, at, pinned := 0, make(map[string]ground, len(p)), make(map[string]int)
-	remounts := slices.ContainsFunc(p, func(m Mount) bool { return m.Kind == KindRemount })
+	remounts := slices.ContainsFunc(p, func(m mounts.Mount) bool { return m.Kind == mounts.KindRemount })
 	for i := range p {
 		m := &p[i]
-		if !m.covers() {
+		if !covers(m) {
 			continue
 		}
 		target := path.Clean("/" + m.Target)
@@ -59,7 +60,7 @@ func (p Plan) footings() []footing {
 				on, where = g, dir
 			}
 		}
-		if i > first && target != "/" && on.writes && (on.base != "" || m.closed()) {
+		if i > first && target != "/" && on.writes && (on.base != "" || closed(m)) {
 			if list == nil {
 				list = make([]footing, len(p))
 			}
@@ -77,8 +78,8 @@ func (p Plan) footings() []footing {
 			list[i] = f
 		}
 		order++
-		g := ground{order: order, writes: m.writes() && !(remounts && p.remounted(i))}
-		if g.writes && m.lasts() {
+		g := ground{order: order, writes: writes(m) && !(remounts && remounted(p, i))}
+		if g.writes && lasts(m) {
 			g.base = target
 		}
 		at[target] = g
@@ -87,22 +88,22 @@ func (p Plan) footings() []footing {
 }
 
 // covers reports whether something is mounted over the target of m.
-func (m *Mount) covers() bool {
+func covers(m *mounts.Mount) bool {
 	switch m.Kind {
-	case KindBind, KindTmpfs, KindProc, KindDev, KindMqueue, KindOverlay, KindBlock, KindData:
+	case mounts.KindBind, mounts.KindTmpfs, mounts.KindProc, mounts.KindDev, mounts.KindMqueue, mounts.KindOverlay, mounts.KindBlock, mounts.KindData:
 		return true
 	}
 	return false
 }
 
 // writes reports whether a command can make and rename things in what m mounts.
-func (m *Mount) writes() bool {
+func writes(m *mounts.Mount) bool {
 	switch m.Kind {
-	case KindBind, KindTmpfs:
+	case mounts.KindBind, mounts.KindTmpfs:
 		return !m.ReadOnly
-	case KindOverlay:
+	case mounts.KindOverlay:
 		return !m.ReadOnly && (m.Upper != "" || m.Temporary)
-	case KindDev:
+	case mounts.KindDev:
 		return true
 	}
 	return false
@@ -110,16 +111,16 @@ func (m *Mount) writes() bool {
 
 // lasts reports whether what is written to m, or was before, can be there when a sandbox
 // begins.
-func (m *Mount) lasts() bool { return m.Kind == KindBind || m.Kind == KindOverlay }
+func lasts(m *mounts.Mount) bool { return m.Kind == mounts.KindBind || m.Kind == mounts.KindOverlay }
 
 // closed reports whether m keeps a command from writing or reading. Where it does not, it
 // is of no use to move it away inside of a file system that is gone afterwards.
-func (m *Mount) closed() bool { return m.Kind == KindBlock || m.ReadOnly }
+func closed(m *mounts.Mount) bool { return m.Kind == mounts.KindBlock || m.ReadOnly }
 
 // remounted reports whether a later step makes what step i mounts read-only.
-func (p Plan) remounted(i int) bool {
+func remounted(p mounts.Plan, i int) bool {
 	for j := i + 1; j < len(p); j++ {
-		if p[j].Kind == KindRemount && relative(p[j].Target) == relative(p[i].Target) {
+		if p[j].Kind == mounts.KindRemount && relative(p[j].Target) == relative(p[i].Target) {
 			return true
 		}
 	}
@@ -136,14 +137,14 @@ func (c *compiler) footing() *footing {
 
 // pin binds the directories above the target of m onto themselves, where that is called
 // for. Those that are missing are made, if m makes its target.
-func (c *compiler) pin(m *Mount) {
+func (c *compiler) pin(m *mounts.Mount) {
 	f := c.footing()
 	for _, dir := range f.pin {
 		c.Step("pin", dir)
 		under := c.Slot()
 		var missing prog.Label
 		makeDirs := func() {
-			c.Call(prog.MakeDirs, c.root.Arg(), c.String(relative(dir)), prog.Int(m.parentPerm())).To(under)
+			c.Call(prog.MakeDirs, c.root.Arg(), c.String(relative(dir)), prog.Int(parentPerm(m))).To(under)
 		}
 		switch {
 		case f.base == "":

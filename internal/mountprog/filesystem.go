@@ -1,6 +1,6 @@
 //go:build linux
 
-package mounts
+package mountprog
 
 import (
 	"slices"
@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // New file systems, and what they are filled with.
@@ -76,20 +77,20 @@ func (c *compiler) newFS(fstype string, attrs uint64, opts ...option) tree {
 	return t
 }
 
-func (c *compiler) tmpfs(m *Mount) {
+func (c *compiler) tmpfs(m *mounts.Mount) {
 	c.Step("tmpfs", m.Target)
 	dst := c.dirTarget(m)
-	mode := option{key: "mode", base: 8, number: uint64(m.perm(defaultTmpfsPerm))}
+	mode := option{key: "mode", base: 8, number: uint64(perm(m, defaultTmpfsPerm))}
 	var t tree
 	if m.Size != 0 {
-		t = c.newFS("tmpfs", m.attrs(), mode, option{key: "size", base: 10, number: m.Size})
+		t = c.newFS("tmpfs", attrs(m), mode, option{key: "size", base: 10, number: m.Size})
 	} else {
-		t = c.newFS("tmpfs", m.attrs(), mode)
+		t = c.newFS("tmpfs", attrs(m), mode)
 	}
 	c.attach(t, m, dst)
 }
 
-func (c *compiler) overlay(m *Mount) error {
+func (c *compiler) overlay(m *mounts.Mount) error {
 	c.Step("overlay", m.Target)
 	dst := c.dirTarget(m)
 	lower := make([]string, len(m.Lower))
@@ -119,13 +120,13 @@ func (c *compiler) overlay(m *Mount) error {
 	// Marks as user.overlay.*, which a user namespace may write too; this also
 	// switches off redirects and metacopy, which the sandboxed side could forge.
 	opts = append(opts, option{key: "userxattr", value: ""})
-	attrs := m.attrs()
+	attrs := attrs(m)
 	if c.o.Bubblewrap {
 		attrs &^= attrReadOnly // without an upper directory it is anyway
 	}
 	t := c.newFS("overlay", attrs, opts...)
 	if len(t.data) >= maxData {
-		return &Error{m.Kind.String(), m.Target, ErrLongLayers} // the kernel would cut it off
+		return &mounts.Error{Op: m.Kind.String(), Path: m.Target, Err: mounts.ErrLongLayers} // the kernel would cut it off
 	}
 	c.attach(t, m, dst)
 	return nil
@@ -134,11 +135,11 @@ func (c *compiler) overlay(m *Mount) error {
 // front makes the topmost lower layer: what m hides is marked as deleted in it, by
 // character devices 0:0 as the kernel's overlayfs documentation has it, and what m adds
 // is there. It returns the layer's name in base, which is the working directory then.
-func (c *compiler) front(m *Mount) string {
+func (c *compiler) front(m *mounts.Mount) string {
 	name := "h" + strconv.Itoa(c.hidden)
 	c.hidden++
 	layer := c.Slot()
-	c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(m.perm(defaultParentPerm)))
+	c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(perm(m, defaultParentPerm)))
 	c.Call(prog.SysOpenat, c.base.Arg(), c.String(name), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(layer)
 	dir, at := layer, "" // names of one directory follow each other
 	for _, path := range topmost(m.Hide) {
@@ -163,7 +164,7 @@ func (c *compiler) front(m *Mount) string {
 	}
 	for _, path := range m.Dirs {
 		dir := c.Slot()
-		c.Call(prog.MakeDirs, layer.Arg(), c.String(path), prog.Int(m.parentPerm())).To(dir)
+		c.Call(prog.MakeDirs, layer.Arg(), c.String(path), prog.Int(parentPerm(m))).To(dir)
 		c.Close(dir)
 	}
 	c.Close(layer)
@@ -201,7 +202,7 @@ var hostProc = [...]string{
 
 const bubblewrapProc = 4
 
-func (c *compiler) proc(m *Mount) {
+func (c *compiler) proc(m *mounts.Mount) {
 	c.Step("proc", m.Target)
 	dst := c.dirTarget(m)
 	var t tree
@@ -239,7 +240,7 @@ func (c *compiler) proc(m *Mount) {
 func (c *compiler) hostTree(source string, flags uint64) tree {
 	t := tree{fd: c.Slot(), source: source, flags: flags, classic: c.o.Classic}
 	if c.o.Classic {
-		t.below = Below(c.o.Infos, source)
+		t.below = mounts.Below(c.o.Infos, source)
 		c.Call(prog.SysOpenat, prog.AtCwd, c.String(source), c.Open(prog.PathOnly|prog.CloseOnExec), prog.Int(0)).To(t.fd)
 		return t
 	}
@@ -287,7 +288,7 @@ type deviceName struct {
 	major, minor uint32
 }
 
-func (c *compiler) dev(m *Mount) {
+func (c *compiler) dev(m *mounts.Mount) {
 	c.Step("dev", m.Target)
 	dst := c.dirTarget(m)
 	c.keep(c.newFS("tmpfs", attrNoSuid|attrNoDev, option{key: "mode", value: "755"}), m, dst, func(dev prog.Slot) {
@@ -309,7 +310,7 @@ func (c *compiler) dev(m *Mount) {
 		for _, l := range deviceLinks {
 			c.Call(prog.SysSymlinkat, c.String(l.text), dev.Arg(), c.String(l.name))
 		}
-		c.Call(prog.SysMkdirat, dev.Arg(), c.String("shm"), prog.Int(m.perm(shmPerm)))
+		c.Call(prog.SysMkdirat, dev.Arg(), c.String("shm"), prog.Int(perm(m, shmPerm)))
 		c.Call(prog.SysMkdirat, dev.Arg(), c.String("pts"), prog.Int(0o755))
 		c.StepIn("devpts", m.Target, "pts")
 		pts := c.newFS("devpts", attrNoSuid|attrNoExec, option{key: "newinstance", value: ""}, option{key: "ptmxmode", value: "0666"}, option{key: "mode", value: "620"})
@@ -327,7 +328,7 @@ var deviceLinks = [...]struct{ text, name string }{
 }
 
 // console makes the caller's terminal appear as the console.
-func (c *compiler) console(m *Mount, dir prog.Slot) {
+func (c *compiler) console(m *mounts.Mount, dir prog.Slot) {
 	c.StepIn("dev", m.Target, "console")
 	n := c.String("console")
 	c.Call(prog.SysMknodat, dir.Arg(), n, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0))
@@ -335,7 +336,7 @@ func (c *compiler) console(m *Mount, dir prog.Slot) {
 	switch {
 	case c.o.Classic:
 		t.fd = c.Slot()
-		t.below = Below(c.o.Infos, m.Source)[:1]
+		t.below = mounts.Below(c.o.Infos, m.Source)[:1]
 		c.Call(prog.SysOpenat, prog.AtCwd, c.String(m.Source), c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t.fd)
 		c.mustBe(t.fd, m.Same)
 	case c.devicesOpen:
@@ -348,7 +349,7 @@ func (c *compiler) console(m *Mount, dir prog.Slot) {
 }
 
 // openConsole clones the caller's terminal.
-func (c *compiler) openConsole(m *Mount, to prog.Slot) {
+func (c *compiler) openConsole(m *mounts.Mount, to prog.Slot) {
 	c.StepIn("dev", m.Target, "console")
 	c.Call(prog.SysOpenTree, prog.AtCwd, c.String(m.Source), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(to)
 	c.mustBe(to, m.Same)
@@ -365,13 +366,13 @@ func (c *compiler) openDevice(name *deviceName, to prog.Slot) {
 }
 
 // device makes a node of the host appear in dir.
-func (c *compiler) device(m *Mount, dir prog.Slot, name *deviceName) {
+func (c *compiler) device(m *mounts.Mount, dir prog.Slot, name *deviceName) {
 	c.StepIn("dev", m.Target, name.name)
 	n := c.String(name.name)
 	c.Call(prog.SysMknodat, dir.Arg(), n, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0))
 	if c.o.Classic {
 		source := "/dev/" + name.name
-		t := tree{classic: true, source: source, flags: deviceAttrs, fd: c.Slot(), below: Below(c.o.Infos, source)[:1]}
+		t := tree{classic: true, source: source, flags: deviceAttrs, fd: c.Slot(), below: mounts.Below(c.o.Infos, source)[:1]}
 		if c.o.Bubblewrap {
 			t.flags = attrNoSuid
 		}
@@ -394,20 +395,20 @@ func (c *compiler) device(m *Mount, dir prog.Slot, name *deviceName) {
 
 // data puts a file with the content of m over the target. The file is in a place
 // that is gone when the set-up is done, and has no name any more.
-func (c *compiler) data(m *Mount) {
+func (c *compiler) data(m *mounts.Mount) {
 	c.Step("data", m.Target)
 	c.Part(prog.PartContent)
 	name := c.String("t" + strconv.Itoa(c.hidden))
 	c.hidden++
 	f := c.Slot()
 	c.Call(prog.SysOpenat, c.base.Arg(), name, c.Open(prog.WriteOnly|prog.Create|prog.Exclusive|prog.NoFollow|prog.CloseOnExec),
-		prog.Int(m.perm(defaultDataPerm))).To(f)
+		prog.Int(perm(m, defaultDataPerm))).To(f)
 	c.write(f, m.Data)
 	c.Close(f)
 	c.Step("data", m.Target)
-	t := tree{fd: c.Slot(), flags: m.attrs(), classic: c.o.Classic}
+	t := tree{fd: c.Slot(), flags: attrs(m), classic: c.o.Classic}
 	if c.o.Classic {
-		t.below = []Info{{}}
+		t.below = []mounts.Info{{}}
 		c.Call(prog.SysOpenat, c.base.Arg(), name, c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t.fd)
 	} else {
 		c.Call(prog.SysOpenTree, c.base.Arg(), name, prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(t.fd)
@@ -416,7 +417,7 @@ func (c *compiler) data(m *Mount) {
 	c.keep(t, m, c.likeTarget(t, m), func(prog.Slot) { c.Call(prog.SysUnlinkat, c.base.Arg(), name, prog.Int(0)) })
 }
 
-func (c *compiler) block(m *Mount) {
+func (c *compiler) block(m *mounts.Mount) {
 	c.pin(m)
 	c.Step("block", m.Target)
 	rel := relative(m.Target)

@@ -1,32 +1,27 @@
 //go:build linux
 
-package mounts
+package mountprog
 
 import (
 	"errors"
 
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 var errLayer = errors.New("there is no such descriptor of a mount")
 
-// Layer attaches a mount that the caller made and keeps a descriptor of (fsmount(2)),
-// at dir, a directory of the host that holds no symbolic link: in the sandbox's own copy
-// of the host's mounts only, and before anything else, so that sources of binds and
-// layers of overlays can lie in it. n is the descriptor's index in nsexec.Cmd.Layers.
-func Layer(n int, dir string) Mount { return Mount{Kind: KindLayer, Layer: n, Target: dir} }
-
 // layers attaches what p has of them. Descriptors are closed: the command must not have
 // them.
-func (c *compiler) layers(p Plan) error {
+func (c *compiler) layers(p mounts.Plan) error {
 	private := c.o.UserNamespace // the kernel has seen to it
 	for i := range p {
 		m := &p[i]
-		if m.Kind != KindLayer {
+		if m.Kind != mounts.KindLayer {
 			continue
 		}
 		if m.Layer < 0 || m.Layer >= c.o.Layers {
-			return &Error{m.Kind.String(), m.Target, errLayer}
+			return &mounts.Error{Op: m.Kind.String(), Path: m.Target, Err: errLayer}
 		}
 		c.Mount(i)
 		c.Step(m.Kind.String(), m.Target)

@@ -1,8 +1,11 @@
 //go:build linux
 
-package mounts
+package mountprog
 
-import "github.com/nsrun/nsrun/internal/prog"
+import (
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/mounts"
+)
 
 // A Plan that begins with the host's root needs no other root: the copy of the
 // host's mounts that the new mount namespace already is becomes the sandbox's.
@@ -14,32 +17,32 @@ import "github.com/nsrun/nsrun/internal/prog"
 // becomes read-only, for they would be read-only too, and devices before it
 // becomes nodev; layers of an overlay, and
 // what Block needs, cannot be prepared like that.
-func (p Plan) inPlace() bool {
-	if len(p) == 0 || p[0].Kind != KindBind || p[0].Source != "/" || relative(p[0].Target) != "" || p[0].NonRecursive {
+func inPlace(p mounts.Plan) bool {
+	if len(p) == 0 || p[0].Kind != mounts.KindBind || p[0].Source != "/" || relative(p[0].Target) != "" || p[0].NonRecursive {
 		return false
 	}
 	binds := 0
 	for i := range p[1:] {
 		switch m := &p[1+i]; m.Kind {
-		case KindOverlay, KindBlock, KindData, KindLayer:
+		case mounts.KindOverlay, mounts.KindBlock, mounts.KindData, mounts.KindLayer:
 			return false
-		case KindBind:
+		case mounts.KindBind:
 			binds++
 		}
-		if p[1+i].isMount() && relative(p[1+i].Target) == "" {
+		if isMount(&p[1+i]) && relative(p[1+i].Target) == "" {
 			return false
 		}
 	}
 	return binds <= manySources
 }
 
-func (c *compiler) inPlace(p Plan) error {
+func (c *compiler) inPlace(p mounts.Plan) error {
 	binds, devs := 0, 0
 	for i := range p[1:] {
 		switch p[1+i].Kind {
-		case KindBind:
+		case mounts.KindBind:
 			binds++
-		case KindDev:
+		case mounts.KindDev:
 			devs++
 		}
 	}
@@ -53,10 +56,10 @@ func (c *compiler) inPlace(p Plan) error {
 	for i := range p[1:] {
 		c.Mount(1 + i)
 		switch m := &p[1+i]; m.Kind {
-		case KindBind:
+		case mounts.KindBind:
 			c.openSource(m, source)
 			source++
-		case KindDev:
+		case mounts.KindDev:
 			for i := range deviceNames {
 				c.StepIn("dev", m.Target, deviceNames[i].name)
 				c.openDevice(&deviceNames[i], device)
@@ -72,7 +75,7 @@ func (c *compiler) inPlace(p Plan) error {
 	c.Step("bind", "/")
 	c.root = c.Slot()
 	c.Call(prog.SysOpenat, prog.AtCwd, c.String("/"), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(c.root)
-	c.setattr(c.root, atRecursive, p[0].attrs())
+	c.setattr(c.root, atRecursive, attrs(&p[0]))
 	c.attached = true
 	if err := c.mountAll(p, 1); err != nil {
 		return err

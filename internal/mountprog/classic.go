@@ -1,6 +1,6 @@
 //go:build linux
 
-package mounts
+package mountprog
 
 import (
 	"path"
@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // The classic form: mount(2), which takes paths. A descriptor is given to it as
@@ -55,17 +56,17 @@ func mountFlags(attrs uint64) uint64 {
 
 // classicSource finds the mounts inside the source of a bind, whose flags have
 // to be set one by one.
-func (c *compiler) classicSource(m *Mount, t *tree) error {
+func (c *compiler) classicSource(m *mounts.Mount, t *tree) error {
 	source := m.Source
 	if c.o.Resolve != nil {
 		resolved, err := c.o.Resolve(source)
 		if err != nil {
-			t.below = []Info{{}} // opening it will say so
+			t.below = []mounts.Info{{}} // opening it will say so
 			return nil
 		}
 		source = resolved
 	}
-	t.below = Below(c.o.Infos, source)
+	t.below = mounts.Below(c.o.Infos, source)
 	if m.NonRecursive {
 		t.below = t.below[:1]
 	}

@@ -1,23 +1,24 @@
 //go:build linux
 
-package mounts
+package mountprog
 
 import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // Steps that make something on the file system that is there, not a mount.
 
-func (c *compiler) dir(m *Mount) {
+func (c *compiler) dir(m *mounts.Mount) {
 	c.Step("dir", m.Target)
 	if relative(m.Target) == "" {
 		return
 	}
 	dir, leaf := c.parent(m)
 	c.Part(prog.PartTarget)
-	c.Call(prog.SysMkdirat, dir.Arg(), c.String(leaf), prog.Int(m.perm(0o755))).Tolerate(syscall.EEXIST)
+	c.Call(prog.SysMkdirat, dir.Arg(), c.String(leaf), prog.Int(perm(m, 0o755))).Tolerate(syscall.EEXIST)
 	c.done(dir)
 	// What exists must be a directory, or lead to one.
 	c.Part(prog.PartNotDir)
@@ -30,14 +31,14 @@ func (c *compiler) dir(m *Mount) {
 	c.Close(at)
 }
 
-func (c *compiler) file(m *Mount) {
+func (c *compiler) file(m *mounts.Mount) {
 	c.Step("file", m.Target)
 	dir, leaf := c.parent(m)
 	c.Part(prog.PartTarget)
 	f := c.Slot()
 	// Nobody can make this wait with a FIFO.
 	c.Call(prog.SysOpenat, dir.Arg(), c.String(leaf),
-		c.Open(prog.WriteOnly|prog.Create|prog.Truncate|prog.NoFollow|prog.NonBlock|prog.CloseOnExec), prog.Int(m.perm(defaultFilePerm))).To(f)
+		c.Open(prog.WriteOnly|prog.Create|prog.Truncate|prog.NoFollow|prog.NonBlock|prog.CloseOnExec), prog.Int(perm(m, defaultFilePerm))).To(f)
 	c.Part(prog.PartContent)
 	c.write(f, m.Data)
 	c.Close(f)
@@ -51,7 +52,7 @@ func (c *compiler) write(f prog.Slot, data []byte) {
 	}
 }
 
-func (c *compiler) symlink(m *Mount) {
+func (c *compiler) symlink(m *mounts.Mount) {
 	c.Step("symlink", m.Target)
 	dir, leaf := c.parent(m)
 	c.Part(prog.PartTarget)
@@ -69,7 +70,7 @@ func (c *compiler) symlink(m *Mount) {
 	c.done(dir)
 }
 
-func (c *compiler) chmod(m *Mount) {
+func (c *compiler) chmod(m *mounts.Mount) {
 	c.Step("chmod", m.Target)
 	rel := relative(m.Target)
 	if rel == "" {
@@ -85,7 +86,7 @@ func (c *compiler) chmod(m *Mount) {
 		skip = open.Tolerate(enoent).OnTolerated()
 	}
 	c.Part(prog.PartContent)
-	mode := prog.Int(m.perm(0))
+	mode := prog.Int(perm(m, 0))
 	done := c.Call(prog.SysFchmodat2, at.Arg(), c.String(""), mode, prog.Int(atEmptyPath)).Tolerate(syscall.ENOSYS, syscall.EPERM).OnSuccess()
 	// Before Linux 6.6, and behind some filters, a file must be opened for more than its place.
 	c.Close(at)

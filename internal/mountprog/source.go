@@ -1,9 +1,10 @@
 //go:build linux
 
-package mounts
+package mountprog
 
 import (
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // Sources of binds and layers of overlays. They are looked for before anything is
@@ -21,14 +22,14 @@ type tree struct {
 	fstype  string // … "" for a bind
 	flags   uint64
 	data    string
-	below   []Info // classic bind: the mounts in it
+	below   []mounts.Info // classic bind: the mounts in it
 }
 
 // findSources looks for all sources of p, and opens them if they are not too many.
-func (c *compiler) findSources(p Plan) {
+func (c *compiler) findSources(p mounts.Plan) {
 	binds := 0
 	for i := range p {
-		if p[i].Kind == KindBind {
+		if p[i].Kind == mounts.KindBind {
 			binds++
 		}
 	}
@@ -38,11 +39,11 @@ func (c *compiler) findSources(p Plan) {
 	for i := range p {
 		c.Mount(i)
 		switch m := &p[i]; m.Kind {
-		case KindBind:
+		case mounts.KindBind:
 			if c.opened == 0 && !m.Optional {
 				c.find(m, m.Source)
 			}
-		case KindOverlay:
+		case mounts.KindOverlay:
 			for n := len(m.Lower) - 1; n >= 0; n-- {
 				c.find(m, m.Lower[n])
 			}
@@ -56,18 +57,18 @@ func (c *compiler) findSources(p Plan) {
 }
 
 // find fails where there is no such source.
-func (c *compiler) find(m *Mount, source string) {
+func (c *compiler) find(m *mounts.Mount, source string) {
 	c.Step(m.Kind.String(), source)
 	c.Part(prog.PartSource)
 	c.Call(prog.SysStatx, prog.AtCwd, c.String(source), prog.Int(dontSync), prog.Int(0), c.statx.Arg())
 }
 
 // openAll opens the sources of all n binds of p.
-func (c *compiler) openAll(p Plan, n int) {
+func (c *compiler) openAll(p mounts.Plan, n int) {
 	c.sources, c.opened = c.Slots(n), n
 	at := c.sources
 	for i := range p {
-		if m := &p[i]; m.Kind == KindBind {
+		if m := &p[i]; m.Kind == mounts.KindBind {
 			c.Mount(i)
 			c.openSource(m, at)
 			at++
@@ -78,14 +79,14 @@ func (c *compiler) openAll(p Plan, n int) {
 
 // openSource leaves the source of m, with the flags it will have, in a slot, which
 // holds no descriptor where it does not exist and m is optional.
-func (c *compiler) openSource(m *Mount, to prog.Slot) {
+func (c *compiler) openSource(m *mounts.Mount, to prog.Slot) {
 	c.Step(m.Kind.String(), m.Source)
 	c.Part(prog.PartSource)
 	var open prog.Ref
 	if c.o.Classic {
 		open = c.Call(prog.SysOpenat, prog.AtCwd, c.String(m.Source), c.Open(prog.PathOnly|prog.CloseOnExec), prog.Int(0)).To(to)
 	} else {
-		open = c.Call(prog.SysOpenTree, prog.AtCwd, c.String(m.Source), prog.Int(openTreeClone|openTreeCloexec|m.recursive())).To(to)
+		open = c.Call(prog.SysOpenTree, prog.AtCwd, c.String(m.Source), prog.Int(openTreeClone|openTreeCloexec|recursive(m))).To(to)
 	}
 	var missing prog.Label
 	if m.Optional {
@@ -94,14 +95,14 @@ func (c *compiler) openSource(m *Mount, to prog.Slot) {
 	c.mustBe(to, m.Same)
 	if !c.o.Classic {
 		c.Step(m.Kind.String(), m.Source)
-		c.setattr(to, m.recursive(), m.attrs())
+		c.setattr(to, recursive(m), attrs(m))
 	}
 	c.Here(missing)
 }
 
 // mustBe fails with ESTALE where fd is not the file that it should be.
-func (c *compiler) mustBe(fd prog.Slot, id FileID) {
-	if id == (FileID{}) {
+func (c *compiler) mustBe(fd prog.Slot, id mounts.FileID) {
+	if id == (mounts.FileID{}) {
 		return
 	}
 	c.Part(prog.PartChanged)
@@ -120,15 +121,15 @@ func (c *compiler) mustBe(fd prog.Slot, id FileID) {
 	c.Part(prog.PartNone)
 }
 
-func (m *Mount) recursive() int {
+func recursive(m *mounts.Mount) int {
 	if m.NonRecursive {
 		return 0
 	}
 	return atRecursive
 }
 
-func (c *compiler) bind(m *Mount) error {
-	t := tree{source: m.Source, flags: m.attrs(), classic: c.o.Classic}
+func (c *compiler) bind(m *mounts.Mount) error {
+	t := tree{source: m.Source, flags: attrs(m), classic: c.o.Classic}
 	if c.o.Classic {
 		if err := c.classicSource(m, &t); err != nil {
 			return err

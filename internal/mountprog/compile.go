@@ -1,6 +1,6 @@
 //go:build linux
 
-package mounts
+package mountprog
 
 import (
 	"io/fs"
@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // Options say how a Plan is compiled.
@@ -16,7 +17,7 @@ type Options struct {
 	Classic bool
 
 	// Infos are the host's mounts, which only the classic form needs.
-	Infos []Info
+	Infos []mounts.Info
 
 	// Resolve makes a source path free of symbolic links, for the classic form,
 	// which has to find it in Infos. Nil: it is taken as it is.
@@ -124,7 +125,7 @@ type compiler struct {
 	devicesOpen              bool
 	consoleFd                prog.Slot // the terminal, if devicesOpen
 
-	plan   Plan
+	plan   mounts.Plan
 	index  int               // of the mount that is being added
 	on     []footing         // of the mounts; nil: none needs one
 	kept   []keptMount       // for later remounts
@@ -139,29 +140,29 @@ type compiler struct {
 
 // Compile adds to b the operations that set up p and make it the root of the
 // calling process, with the working directory at "/". The umask must be zero.
-func (p Plan) Compile(b *prog.Builder, o Options) error {
+func Compile(b *prog.Builder, p mounts.Plan, o Options) error {
 	if b.Fixed() {
-		if !p.simple() {
+		if !simple(p) {
 			return tooComplex{}
 		}
-		return p.compile(b, o)
+		return compile(b, p, o)
 	}
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	if o.Classic && !slices.ContainsFunc(o.Infos, func(in Info) bool { return in.Target == "/" }) {
-		return &Error{"mount", "/", ErrRootNoMount}
+	if o.Classic && !slices.ContainsFunc(o.Infos, func(in mounts.Info) bool { return in.Target == "/" }) {
+		return &mounts.Error{Op: "mount", Path: "/", Err: mounts.ErrRootNoMount}
 	}
-	return p.compile(b, o)
+	return compile(b, p, o)
 }
 
-func (p Plan) compile(b *prog.Builder, o Options) error {
+func compile(b *prog.Builder, p mounts.Plan, o Options) error {
 	c := compiler{Builder: b, o: o, plan: p}
 	c.statx = b.Zero(statxSize)
 	if !o.Bubblewrap { // which has nothing of the kind
-		c.on = p.footings()
+		c.on = footings(p)
 	}
-	if p.inPlace() && o.UserNamespace && !o.Classic {
+	if inPlace(p) && o.UserNamespace && !o.Classic {
 		return c.inPlace(p)
 	}
 	if err := c.layers(p); err != nil {
@@ -169,8 +170,8 @@ func (p Plan) compile(b *prog.Builder, o Options) error {
 	}
 	c.findSources(p)
 	c.prepare(p)
-	if len(p) == 0 || relative(p[0].Target) != "" || !p[0].isMount() {
-		base := Tmpfs("/")
+	if len(p) == 0 || relative(p[0].Target) != "" || !isMount(&p[0]) {
+		base := mounts.Tmpfs("/")
 		if err := c.mount(&base); err != nil {
 			return err
 		}
@@ -183,7 +184,7 @@ func (p Plan) compile(b *prog.Builder, o Options) error {
 }
 
 // mountAll adds the steps of p from the given one on.
-func (c *compiler) mountAll(p Plan, from int) error {
+func (c *compiler) mountAll(p mounts.Plan, from int) error {
 	for i := from; i < len(p); i++ {
 		c.Mount(i)
 		c.index = i
@@ -195,17 +196,17 @@ func (c *compiler) mountAll(p Plan, from int) error {
 	return nil
 }
 
-func (m *Mount) isMount() bool {
+func isMount(m *mounts.Mount) bool {
 	switch m.Kind {
-	case KindBind, KindTmpfs, KindOverlay:
+	case mounts.KindBind, mounts.KindTmpfs, mounts.KindOverlay:
 		return true
 	}
 	return false
 }
 
 // hides reports whether m needs a place that the sandbox does not show.
-func (m *Mount) hides() bool {
-	return m.Kind == KindData || m.Kind == KindOverlay && (m.Temporary || len(m.Hide)+len(m.Dirs) > 0)
+func hides(m *mounts.Mount) bool {
+	return m.Kind == mounts.KindData || m.Kind == mounts.KindOverlay && (m.Temporary || len(m.Hide)+len(m.Dirs) > 0)
 }
 
 // prepare makes a tmpfs the root of the namespace that holds the host's root as h
@@ -213,17 +214,17 @@ func (m *Mount) hides() bool {
 // process's root stays the host's: absolute paths, those in links of sources
 // included, lead where they led, and a bind of "/" holds nothing of this. Nothing
 // may be mounted over the new root: ".." would lead there.
-func (c *compiler) prepare(p Plan) {
-	block, hides := false, false
+func (c *compiler) prepare(p mounts.Plan) {
+	block, hidden := false, false
 	for i := range p {
-		block = block || p[i].Kind == KindBlock
-		hides = hides || p[i].hides()
+		block = block || p[i].Kind == mounts.KindBlock
+		hidden = hidden || hides(&p[i])
 	}
 	c.Step("prepare", "/")
 	host := c.Slot()
 	c.Call(prog.SysOpenat, prog.AtCwd, c.String("/"), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(host)
 	var base tree
-	if hides {
+	if hidden {
 		base = c.newFS("tmpfs", attrNoSuid|attrNoDev, option{key: "mode", value: "700"})
 	} else {
 		base = c.newFS("tmpfs", attrNoSuid|attrNoDev|attrNoExec, option{key: "mode", value: "700"}, option{key: "size", value: "4096"})
@@ -282,21 +283,21 @@ func (c *compiler) pivot() {
 	c.Close(c.root)
 }
 
-func (c *compiler) mount(m *Mount) error {
+func (c *compiler) mount(m *mounts.Mount) error {
 	switch m.Kind {
-	case KindBind:
+	case mounts.KindBind:
 		return c.bind(m)
-	case KindTmpfs:
+	case mounts.KindTmpfs:
 		c.tmpfs(m)
-	case KindData:
+	case mounts.KindData:
 		c.data(m)
-	case KindOverlay:
+	case mounts.KindOverlay:
 		return c.overlay(m)
-	case KindProc:
+	case mounts.KindProc:
 		c.proc(m)
-	case KindDev:
+	case mounts.KindDev:
 		c.dev(m)
-	case KindMqueue:
+	case mounts.KindMqueue:
 		c.Step("mqueue", m.Target)
 		flags := uint64(attrNoSuid | attrNoDev | attrNoExec)
 		if c.o.Bubblewrap {
@@ -304,23 +305,23 @@ func (c *compiler) mount(m *Mount) error {
 		}
 		dst := c.dirTarget(m)
 		c.attach(c.newFS("mqueue", flags), m, dst)
-	case KindDir:
+	case mounts.KindDir:
 		c.dir(m)
-	case KindFile:
+	case mounts.KindFile:
 		c.file(m)
-	case KindSymlink:
+	case mounts.KindSymlink:
 		c.symlink(m)
-	case KindRemount:
+	case mounts.KindRemount:
 		c.remount(m)
-	case KindBlock:
+	case mounts.KindBlock:
 		c.block(m)
-	case KindChmod:
+	case mounts.KindChmod:
 		c.chmod(m)
 	}
 	return nil
 }
 
-func (m *Mount) perm(otherwise uint32) uint32 {
+func perm(m *mounts.Mount, otherwise uint32) uint32 {
 	if m.HasPerm || m.Perm != 0 {
 		return unixMode(m.Perm)
 	}
@@ -342,7 +343,7 @@ func unixMode(mode fs.FileMode) uint32 {
 	return m
 }
 
-func (m *Mount) attrs() uint64 {
+func attrs(m *mounts.Mount) uint64 {
 	a := uint64(attrNoSuid)
 	if !m.Devices {
 		a |= attrNoDev
@@ -386,7 +387,7 @@ type keptMount struct {
 // it: who owns what is above it could put something else in its place.
 func (c *compiler) release(root prog.Slot) {
 	for i := c.index + 1; i < len(c.plan); i++ {
-		if m := &c.plan[i]; m.Kind == KindRemount && relative(m.Target) == relative(c.plan[c.index].Target) {
+		if m := &c.plan[i]; m.Kind == mounts.KindRemount && relative(m.Target) == relative(c.plan[c.index].Target) {
 			c.kept = append(c.kept, keptMount{i, root})
 			return
 		}
@@ -404,7 +405,7 @@ func (c *compiler) keptFor() (root prog.Slot, ok bool) {
 	return root, ok
 }
 
-func (c *compiler) remount(m *Mount) {
+func (c *compiler) remount(m *mounts.Mount) {
 	c.Step("remount", m.Target)
 	rel := relative(m.Target)
 	var skip prog.Label
@@ -428,7 +429,7 @@ func (c *compiler) remount(m *Mount) {
 	c.Step("remount", m.Target)
 	if c.o.Classic {
 		// What is not said again is lost, and some of it the kernel does not let go.
-		flags := c.flags[rel] | uint64(FlagReadOnly|FlagNoSuid|FlagNoDev)
+		flags := c.flags[rel] | uint64(mounts.FlagReadOnly|mounts.FlagNoSuid|mounts.FlagNoDev)
 		c.mountOn(dst, "", "", msRemount|msBind|flags, "", noSource)
 	} else {
 		// EINVAL: not a mount point.

@@ -1,12 +1,13 @@
 //go:build linux
 
-package mounts
+package mountprog
 
 import (
 	"strings"
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // Targets: how a path of the sandbox becomes a descriptor, and what is made
@@ -49,7 +50,7 @@ func (c *compiler) statMode(fd prog.Slot) {
 }
 
 // parentPerm is the mode of parents that have to be made.
-func (m *Mount) parentPerm() uint32 {
+func parentPerm(m *mounts.Mount) uint32 {
 	if m.ParentPerm != 0 {
 		return uint32(m.ParentPerm.Perm())
 	}
@@ -58,7 +59,7 @@ func (m *Mount) parentPerm() uint32 {
 
 // parent leaves a descriptor of the directory that holds target, made if it is
 // missing, and returns the last component.
-func (c *compiler) parent(m *Mount) (dir prog.Slot, leaf string) {
+func (c *compiler) parent(m *mounts.Mount) (dir prog.Slot, leaf string) {
 	rel := relative(m.Target)
 	cut := strings.LastIndexByte(rel, '/')
 	if cut < 0 {
@@ -74,7 +75,7 @@ func (c *compiler) parent(m *Mount) (dir prog.Slot, leaf string) {
 		c.Here(found)
 		return dir, leaf
 	}
-	c.Call(prog.MakeDirs, c.root.Arg(), c.String(rel), prog.Int(m.parentPerm())).To(dir)
+	c.Call(prog.MakeDirs, c.root.Arg(), c.String(rel), prog.Int(parentPerm(m))).To(dir)
 	c.Here(found)
 	return dir, leaf
 }
@@ -88,7 +89,7 @@ func (c *compiler) done(dir prog.Slot) {
 
 // target leaves a descriptor of where a mount goes, made if it is missing. t is
 // the tree that will go there.
-func (c *compiler) target(m *Mount, t tree, s shape) prog.Slot {
+func (c *compiler) target(m *mounts.Mount, t tree, s shape) prog.Slot {
 	c.pin(m)
 	rel := relative(m.Target)
 	dst := c.Slot()
@@ -102,7 +103,7 @@ func (c *compiler) target(m *Mount, t tree, s shape) prog.Slot {
 			return dst
 		}
 		c.made(f.base, m.Target, dst, func() {
-			c.Call(prog.Target, c.root.Arg(), c.String(rel), like, prog.Int(m.parentPerm())).To(dst)
+			c.Call(prog.Target, c.root.Arg(), c.String(rel), like, prog.Int(parentPerm(m))).To(dst)
 		})
 		return dst
 	}
@@ -113,7 +114,7 @@ func (c *compiler) target(m *Mount, t tree, s shape) prog.Slot {
 		c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst)
 		c.refuseLink(dst)
 	} else {
-		c.Call(prog.Target, c.root.Arg(), c.String(rel), like, prog.Int(m.parentPerm())).To(dst)
+		c.Call(prog.Target, c.root.Arg(), c.String(rel), like, prog.Int(parentPerm(m))).To(dst)
 	}
 	c.Here(plain)
 	return dst
@@ -133,7 +134,7 @@ func (c *compiler) refuseLink(fd prog.Slot) {
 
 // dirTarget is target for a mount whose root is a directory: it is looked up, and
 // made, before there is anything to mount.
-func (c *compiler) dirTarget(m *Mount) prog.Slot {
+func (c *compiler) dirTarget(m *mounts.Mount) prog.Slot {
 	if relative(m.Target) == "" {
 		return 0
 	}
@@ -144,10 +145,10 @@ func (c *compiler) dirTarget(m *Mount) prog.Slot {
 }
 
 // attach puts a tree at the target of m, whose descriptor is dst.
-func (c *compiler) attach(t tree, m *Mount, dst prog.Slot) { c.keep(t, m, dst, nil) }
+func (c *compiler) attach(t tree, m *mounts.Mount, dst prog.Slot) { c.keep(t, m, dst, nil) }
 
 // keep is attach, and lets use work on the root of the attached tree.
-func (c *compiler) keep(t tree, m *Mount, dst prog.Slot, use func(root prog.Slot)) {
+func (c *compiler) keep(t tree, m *mounts.Mount, dst prog.Slot, use func(root prog.Slot)) {
 	c.remember(t, relative(m.Target))
 	if relative(m.Target) == "" {
 		// The tree becomes the root that later targets are looked up in.
@@ -179,7 +180,7 @@ func (c *compiler) keep(t tree, m *Mount, dst prog.Slot, use func(root prog.Slot
 }
 
 // likeTarget is target for a mount that is a directory or not, as t is.
-func (c *compiler) likeTarget(t tree, m *Mount) prog.Slot {
+func (c *compiler) likeTarget(t tree, m *mounts.Mount) prog.Slot {
 	if relative(m.Target) == "" {
 		return 0
 	}
