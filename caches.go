@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/overlay"
@@ -32,10 +33,10 @@ func cacheMounts(s *overlay.Session, home string, table []mounts.Info) (p mounts
 	}
 	for _, c := range caches {
 		dir := filepath.Join(home, c)
-		if fi, err := os.Lstat(dir); err != nil || !fi.IsDir() || within(s, dir) || inside(s.Dir(), dir) {
+		if fi, err := os.Lstat(dir); err != nil || !fi.IsDir() || within(s, dir) || links.Inside(s.Dir(), dir) {
 			continue
 		}
-		if real, err := realPath(dir); err != nil || mountBelow(table, real) != "" {
+		if real, err := host.RealPath(dir); err != nil || host.MountBelow(table, real) != "" {
 			continue
 		}
 		m, err := s.Scratch(dir)
@@ -53,11 +54,11 @@ func buildMounts(home string) (p mounts.Plan, err error) {
 		return nil, nil
 	}
 	for _, c := range buildCaches {
-		real, err := realPath(filepath.Join(home, c))
-		if err != nil || real != filepath.Join(home, c) || !links.Own(real) || !isDir(real) {
+		real, err := host.RealPath(filepath.Join(home, c))
+		if err != nil || real != filepath.Join(home, c) || !links.Own(real) || !host.IsDir(real) {
 			continue
 		}
-		m, err := bindReal(real, true)
+		m, err := host.Bind(real, true)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +70,7 @@ func buildMounts(home string) (p mounts.Plan, err error) {
 // within reports whether dir is a root of the session or lies in one.
 func within(s *overlay.Session, dir string) bool {
 	for _, root := range s.Roots() {
-		if inside(dir, root.Path) {
+		if links.Inside(dir, root.Path) {
 			return true
 		}
 	}
@@ -101,10 +102,10 @@ func otherCaches(plan mounts.Plan, home string) (sets [][]string) {
 	}
 	for _, c := range missingCaches {
 		dir := filepath.Join(home, c.dir)
-		chosen := c.also != "" && exists(filepath.Join(home, c.also))
+		chosen := c.also != "" && host.Exists(filepath.Join(home, c.also))
 		// One that can be read only is better than an empty one; but for .cache, of which most programs
 		// write all that they use.
-		if c.dir != ".cache" && exists(dir) || writes(plan, dir) || chosen {
+		if c.dir != ".cache" && host.Exists(dir) || writes(plan, dir) || chosen {
 			continue
 		}
 		set := slices.Clone(c.set)
@@ -122,7 +123,7 @@ func writes(plan mounts.Plan, path string) (yes bool) {
 	for _, m := range plan {
 		switch m.Kind {
 		case mounts.KindBind, mounts.KindOverlay:
-			if inside(path, m.Target) {
+			if links.Inside(path, m.Target) {
 				yes = !m.ReadOnly
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -180,7 +181,7 @@ func (c *Config) check() error {
 	case text != "":
 		return &Error{Op: "configure", Err: errors.New(text)}
 	case c.StateDir != "" && !filepath.IsAbs(c.StateDir):
-		return &Error{Op: "use as state directory", Path: c.StateDir, Err: errNotAbsolute}
+		return &Error{Op: "use as state directory", Path: c.StateDir, Err: host.ErrNotAbsolute}
 	}
 	return nil
 }

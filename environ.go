@@ -4,22 +4,9 @@ package nsrun
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
-
-// homeDir is the home directory that commands have: $HOME, else what /etc/passwd says.
-// Empty: there is none.
-func homeDir() string {
-	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
-		return filepath.Clean(home)
-	}
-	if homes := Homes(); len(homes) > 0 {
-		return homes[0]
-	}
-	return ""
-}
 
 // environment is what a command that runs in dir gets. Of the variables of caches those are set
 // of which the caller has none.

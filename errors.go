@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
 )
 
 // Error says what could not be done, with which path, and why. Err keeps the errno.
@@ -88,4 +89,12 @@ func ErrorText(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ") // errors that were joined
 	r, n := utf8.DecodeRuneInString(text)
 	return "ERROR: " + escape.Printable(string(unicode.ToUpper(r))+text[n:])
+}
+
+// public is an error of the rooms below as embedders know it.
+func public(err error) error {
+	if e, ok := err.(*host.Error); ok {
+		return &Error{e.Op, e.Path, e.Err}
+	}
+	return err
 }

@@ -4,9 +4,7 @@ package nsrun
 
 import (
 	"fmt"
-	"io"
 	"iter"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/fanotify"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -50,7 +50,7 @@ func (w *watch) begin(x *Execution) {
 	places := x.Places()
 	var roots []string
 	for _, p := range places {
-		nested := slices.ContainsFunc(places, func(q Place) bool { return q != p && inside(p.Dir, q.Dir) })
+		nested := slices.ContainsFunc(places, func(q Place) bool { return q != p && links.Inside(p.Dir, q.Dir) })
 		hidden := p.Dir != p.Project && x.session.Info().Engine == overlay.EngineTmpfs
 		if !nested && !hidden {
 			w.places[p.Dir] = p
@@ -60,7 +60,7 @@ func (w *watch) begin(x *Execution) {
 	if len(roots) == 0 {
 		return
 	}
-	if !slices.ContainsFunc(roots, func(dir string) bool { return !empty(dir) }) {
+	if !slices.ContainsFunc(roots, func(dir string) bool { return !host.Empty(dir) }) {
 		// Fanotify tells each watcher of everything on the file system, and so of what all
 		// other commands write. In a new session there is nothing that inotify would have to
 		// go through; fewer can have it at once.
@@ -69,17 +69,6 @@ func (w *watch) begin(x *Execution) {
 		}
 	}
 	w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots})
-}
-
-// empty reports whether a directory has nothing in it.
-func empty(dir string) bool {
-	d, err := os.Open(dir)
-	if err != nil {
-		return false
-	}
-	defer d.Close()
-	_, err = d.Readdirnames(1)
-	return err == io.EOF
 }
 
 // end gives the watcher back.

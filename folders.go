@@ -7,10 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/links"
 )
-
-var errNotAbsolute = errors.New("path is not absolute")
 
 // folders are a Config's folders, by what is done with them. All paths are real.
 type folders struct {
@@ -51,7 +50,7 @@ func (c *Config) folders(suspect func(dir string) bool) (f folders, err error) {
 		roots := []string{real}
 		if c.Mode == Overlay {
 			var notice string
-			if roots, notice = projectRoots(real); notice != "" {
+			if roots, notice = host.ProjectRoots(real); notice != "" {
 				f.notices = append(f.notices, notice)
 			}
 		}
@@ -78,7 +77,7 @@ func (c *Config) folders(suspect func(dir string) bool) (f folders, err error) {
 	}
 	for _, root := range f.overlay {
 		for _, other := range f.direct {
-			if inside(root, other) {
+			if links.Inside(root, other) {
 				return f, &Error{opUse, root, errors.New("it lies in " + other + ", which commands write to directly")}
 			}
 		}
@@ -96,7 +95,7 @@ func (c *Config) layered() bool {
 // is.
 func realFolder(path string, suspect func(dir string) bool) (string, error) {
 	if !filepath.IsAbs(path) {
-		return "", &Error{opUse, path, errNotAbsolute}
+		return "", &Error{opUse, path, host.ErrNotAbsolute}
 	}
 	real, err := links.Resolve(path, suspect)
 	if err != nil {

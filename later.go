@@ -15,6 +15,8 @@ import (
 
 	"github.com/nsrun/nsrun/fanotify"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/runslater"
 )
 
@@ -42,13 +44,13 @@ const (
 )
 
 // add takes what rules make writable.
-func (l *later) add(in *inPlace) {
-	l.dirs, l.files, l.paths = slices.Concat(l.dirs, in.dirs), slices.Concat(l.files, in.files), slices.Concat(l.paths, in.later)
+func (l *later) add(in *host.InPlace) {
+	l.dirs, l.files, l.paths = slices.Concat(l.dirs, in.Dirs), slices.Concat(l.files, in.Files), slices.Concat(l.paths, in.Later)
 	if l.known == nil {
-		l.known = in.known
+		l.known = in.Known
 		return
 	}
-	maps.Copy(l.known, in.known)
+	maps.Copy(l.known, in.Known)
 }
 
 // remember is called before the command is started: a git directory that it may write to is known by what
@@ -122,7 +124,7 @@ func (l *later) notice() string {
 		switch {
 		case filepath.Base(path) == ".git":
 			l.look(v, path, 0, &left, take)
-		case exists(path):
+		case host.Exists(path):
 			reasons[path] = "git obeys it"
 		}
 	}
@@ -149,7 +151,7 @@ func (l *later) notice() string {
 // repository takes what is new of a repository that may be one level below a folder.
 func (l *later) repository(v *hostView, path string, left *int, take func(string)) {
 	l.look(v, filepath.Join(path, ".git"), 0, left, take)
-	if _, ok := v.stat(filepath.Join(path, "HEAD")); ok && isGitDir(path) {
+	if _, ok := v.stat(filepath.Join(path, "HEAD")); ok && host.IsGitDir(path) {
 		for _, name := range [...]string{"config", "config.worktree", "commondir", "hooks"} {
 			l.look(v, filepath.Join(path, name), 1, left, take)
 		}
@@ -190,7 +192,7 @@ type oldView struct {
 
 // git takes what makes a directory one of git's, if it is, and its configuration.
 func (o *oldView) git(dir string) {
-	if !isGitDir(dir) {
+	if !host.IsGitDir(dir) {
 		return
 	}
 	if o.kinds == nil {
@@ -239,7 +241,7 @@ func (v *hostView) open(path string, flags uint64) (fd int, err error) {
 	how := unix.OpenHow{Flags: flags | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	for _, root := range v.roots {
 		rel, ok := strings.CutPrefix(path, root.path)
-		if !ok || !inside(path, root.path) {
+		if !ok || !links.Inside(path, root.path) {
 			continue
 		}
 		for _, dir := range root.dirs {
@@ -275,7 +277,7 @@ func (v *hostView) Read(path string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	text, err := readSmall(fd)
+	text, err := host.ReadSmall(fd)
 	return text, err == nil
 }
 
@@ -327,7 +329,7 @@ func (v *hostView) all(path string, yield func(os.DirEntry)) {
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	_ = entries(f, yield)
+	_ = host.Entries(f, yield)
 }
 
 // RunsLater says in a few words why what an event of Events is about would be run later, or

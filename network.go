@@ -5,6 +5,7 @@ package nsrun
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/netpolicy/broker"
@@ -85,7 +87,7 @@ func (x *Execution) Network() Network {
 // counts too, where there are no others.
 func refused(u nsexec.Unsent) int {
 	n := u.NoRoute
-	if u.NoPort > 0 && !slices.ContainsFunc(readResolvConf().upstreams, func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() }) {
+	if u.NoPort > 0 && !slices.ContainsFunc(host.ReadResolvConf().Upstreams, func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() }) {
 		n += u.NoPort
 	}
 	return n
@@ -126,7 +128,7 @@ type network struct {
 	log     netpolicy.Log
 	lost    atomic.Int64 // decisions that the log was not told of
 	learn   bool
-	servers resolvConf
+	servers host.ResolvConf
 	mounts  mounts.Plan
 	attach  func(*nsexec.Cmd)
 	started func(*nsexec.Cmd) // nil: there is nothing to do when it was
@@ -176,7 +178,7 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	if q.LearnNet {
 		policy = netpolicy.Everything(policy.HostAddrs)
 	}
-	n := &network{mode: c.Enforcer, learn: q.LearnNet, servers: readResolvConf()}
+	n := &network{mode: c.Enforcer, learn: q.LearnNet, servers: host.ReadResolvConf()}
 	if n.table, err = netpolicy.NewTable(policy); err != nil {
 		return nil, err
 	}
@@ -187,7 +189,7 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	if n.learn {
 		n.log.Names, n.log.Hosts = n.table.Names, hosts
 	}
-	resolver := &netpolicy.Resolver{Table: n.table, Upstreams: n.servers.upstreams, Hosts: hosts, Log: &n.log}
+	resolver := &netpolicy.Resolver{Table: n.table, Upstreams: n.servers.Upstreams, Hosts: hosts, Log: &n.log}
 	if explain {
 		if n.mode == AutoEnforcer {
 			n.mode = BrokerEnforcer
@@ -311,7 +313,7 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 		cmd.Seccomp = append(slices.Clone(cmd.Seccomp), cgroup.SocketFilter())
 	}
 	n.started = func(cmd *nsexec.Cmd) { go p.Spare(cmd.Ready, nsexec.Unready) }
-	n.mounts = n.servers.mount(addr.Addr())
+	n.mounts = n.servers.Mount(addr.Addr())
 	return nil
 }
 
@@ -348,7 +350,7 @@ func (n *network) byBroker(resolver *netpolicy.Resolver, publish []uint16) error
 	}
 	n.stop = append(n.stop, b.Close)
 	n.attach = b.Attach
-	n.mounts = n.servers.mount(loopback)
+	n.mounts = n.servers.Mount(loopback)
 	return nil
 }
 
@@ -472,4 +474,25 @@ func (k *kernel) end() error {
 		return nil
 	}
 	return p.Close()
+}
+
+// listenDNS listens on port 53 of a loopback address that nobody uses.
+func listenDNS() (udp net.PacketConn, tcp net.Listener, at netip.AddrPort, err error) {
+	var plain net.ListenConfig
+	plain.SetMultipathTCP(false) // on a loopback device
+	for range 20 {
+		// Not in 127.0.0.0/16, where servers of the host are.
+		n := rand.Uint32()
+		at = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, byte(n>>16) | 1, byte(n >> 8), byte(n) | 1}), 53)
+		if udp, err = net.ListenPacket("udp4", at.String()); err == nil {
+			if tcp, err = plain.Listen(context.Background(), "tcp4", at.String()); err == nil {
+				return udp, tcp, at, nil
+			}
+			_ = udp.Close()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return nil, nil, at, &Error{"listen for DNS", at.String(), err}
 }

@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -39,7 +41,7 @@ const cancelDelay = 2 * time.Second
 func (x *Execution) prepare(engine overlay.Engine) error {
 	x.limit()
 	c := &x.runner.config
-	home := homeDir()
+	home := host.Home()
 	if home == "" {
 		return errors.New("find home directory: neither /etc/passwd nor HOME has one, and secrets below it could not be hidden")
 	}
@@ -53,15 +55,15 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	defer func() { _ = network() }() // where another error comes first
 	// What has to be hidden is looked for while the session and the network are made.
 	hidden := make(chan hiding, 1)
-	direct := func() (inPlace, error) { return inPlace{}, nil }
+	direct := func() (host.InPlace, error) { return host.InPlace{}, nil }
 	if len(f.direct) > 0 {
-		direct = sync.OnceValues(func() (inPlace, error) { return directMounts(f.direct, c.Preset == GitPreset) })
+		direct = sync.OnceValues(func() (host.InPlace, error) { return host.DirectMounts(f.direct, c.Preset == GitPreset) })
 		go direct() // git's files are read meanwhile
 	}
 	sockets := x.lookForSockets(c.binds(&f, &x.request))
 	go func() {
-		secrets, absent := findSecrets(home)
-		secrets, linked := throughLinks(secrets)
+		secrets, absent := host.Secrets(home)
+		secrets, linked := host.ThroughLinks(secrets)
 		hidden <- hiding{secrets: secrets, linked: linked, absent: absent}
 	}()
 	if err := c.keepsState(f.overlay); err != nil {
@@ -88,18 +90,18 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 			x.notices = append(x.notices, "group of "+escape.Quote(root)+" does not exist in the sandbox: what belongs to it cannot be changed in an overlay")
 		}
 	}
-	x.notices = append(x.notices, othersFolders(f.overlay, f.direct)...)
+	x.notices = append(x.notices, host.OthersFolders(f.overlay, f.direct)...)
 	in, err := direct()
 	if err != nil {
 		return err
 	}
-	plan = append(plan, in.plan...)
-	x.later = later{dirs: f.direct, watched: f.direct, paths: in.later, known: in.known}
-	x.notices = append(x.notices, in.notices...)
+	plan = append(plan, in.Plan...)
+	x.later = later{dirs: f.direct, watched: f.direct, paths: in.Later, known: in.Known}
+	x.notices = append(x.notices, in.Notices...)
 	for _, dir := range f.readOnly {
-		m, err := bindReal(dir, false)
+		m, err := host.Bind(dir, false)
 		if err != nil {
-			return &Error{opUse, dir, bare(err)}
+			return &Error{opUse, dir, host.Bare(err)}
 		}
 		plan = append(plan, m)
 	}
@@ -129,10 +131,10 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		}
 	}
 	for _, m := range hide.sockets {
-		shown := func(dir string) bool { return inside(m.Target, dir) }
+		shown := func(dir string) bool { return links.Inside(m.Target, dir) }
 		switch {
 		case x.session != nil && within(x.session, m.Target): // its copy in an overlay leads nowhere
-		case !inPrivatePlace(m.Target), slices.ContainsFunc(f.direct, shown), slices.ContainsFunc(f.readOnly, shown):
+		case !host.InPrivatePlace(m.Target), slices.ContainsFunc(f.direct, shown), slices.ContainsFunc(f.readOnly, shown):
 			plan = append(plan, m)
 		}
 	}
@@ -141,9 +143,9 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 		if err != nil {
 			return err
 		}
-		plan = append(plan, in.plan...)
+		plan = append(plan, in.Plan...)
 		x.later.add(&in)
-		x.notices = append(x.notices, in.notices...)
+		x.notices = append(x.notices, in.Notices...)
 	}
 	x.later.remember()
 	if err := x.staysHidden(hide.linked, plan, f.overlay); err != nil {
@@ -218,8 +220,8 @@ func (x *Execution) playgroundOf(f *folders) string {
 // hiding is what is hidden in any case.
 type hiding struct {
 	secrets, sockets mounts.Plan
-	linked           []string     // names of secrets that lead through symbolic links
-	absent           []absentName // names below the home directory that must not come up
+	linked           []string      // names of secrets that lead through symbolic links
+	absent           []host.Absent // names below the home directory that must not come up
 }
 
 // limit begins the command's time, once: a project that has to be copied takes of it.
@@ -288,7 +290,7 @@ func (x *Execution) overlays(roots []string, home string, table []mounts.Info, e
 		}
 	}
 	for _, root := range x.session.Roots() {
-		if sub := mountBelow(table, root.Path); sub != "" {
+		if sub := host.MountBelow(table, root.Path); sub != "" {
 			return nil, &MountError{root.Path, sub}
 		}
 		if err := x.makeOwn(home, []string{root.Path}); err != nil {
@@ -315,9 +317,9 @@ func (c *Config) keepsState(roots []string) error {
 	if err != nil {
 		return err
 	}
-	at := nearest(state)
+	at := host.Nearest(state)
 	for _, root := range roots {
-		if root != "/" && inside(at, root) { // the whole file system is no root in any case, and the session says so
+		if root != "/" && links.Inside(at, root) { // the whole file system is no root in any case, and the session says so
 			return &overlay.Error{Op: "use as project", Path: root, Err: fmt.Errorf("it holds the state directory %s", escape.Quote(state))}
 		}
 	}
@@ -334,7 +336,7 @@ func (x *Execution) explainOverlays(roots []string, table []mounts.Info) (plan m
 	id := c.Session + c.On
 	if id == "" {
 		for i, root := range roots {
-			if sub := mountBelow(table, root); sub != "" {
+			if sub := host.MountBelow(table, root); sub != "" {
 				return nil, &MountError{root, sub}
 			}
 			upper, work := layer(i)
@@ -406,8 +408,8 @@ func (c *Config) private(home, playground string) (dirs []string) {
 	if state, err := overlay.DefaultDir(); err == nil {
 		dirs = append(dirs, filepath.Dir(state))
 	}
-	data := dataDir(home)
-	for _, dir := range [...]string{data, cacheDir(home)} {
+	data := host.DataDir(home)
+	for _, dir := range [...]string{data, host.CacheDir(home)} {
 		if dir != "" {
 			dirs = append(dirs, dir)
 		}
@@ -417,7 +419,7 @@ func (c *Config) private(home, playground string) (dirs []string) {
 			dirs = append(dirs, dir)
 		}
 	}
-	if playground != "" && (data == "" || !inside(playground, data)) {
+	if playground != "" && (data == "" || !links.Inside(playground, data)) {
 		dirs = append(dirs, playground)
 	}
 	return dirs
@@ -431,13 +433,13 @@ func (x *Execution) makeOwn(home string, roots []string) error {
 		return nil
 	}
 	for _, dir := range x.runner.config.private(home, "") {
-		at := nearest(dir)
+		at := host.Nearest(dir)
 		for _, root := range roots {
-			if at == dir || !inside(at, root) {
+			if at == dir || !links.Inside(at, root) {
 				continue
 			}
 			if err := os.MkdirAll(dir, 0o700); err != nil {
-				return &Error{"make directory", dir, bare(err)}
+				return &Error{"make directory", dir, host.Bare(err)}
 			}
 		}
 	}
@@ -448,20 +450,20 @@ func (x *Execution) makeOwn(home string, roots []string) error {
 // away, and another one put in its place.
 func keepOut(dir, playground string, plan mounts.Plan) error {
 	real := ""
-	if playground != "" && dir != playground && inside(dir, playground) {
+	if playground != "" && dir != playground && links.Inside(dir, playground) {
 		return fmt.Errorf("the playground %s would have the directory %s in it", escape.Quote(playground), escape.Quote(dir))
 	}
 	for _, m := range plan {
-		if m.Kind != mounts.KindBind || m.ReadOnly || filepath.Base(m.Target) == playgroundName && m.Source != m.Target {
+		if m.Kind != mounts.KindBind || m.ReadOnly || filepath.Base(m.Target) == host.PlaygroundName && m.Source != m.Target {
 			continue
 		}
-		if m.Target == filepath.Dir(dir) && holdsCopies(dir) && nearest(dir) == dir {
+		if m.Target == filepath.Dir(dir) && holdsCopies(dir) && host.Nearest(dir) == dir {
 			continue // ~/.cache: what is hidden in it is a mount point, which cannot be moved
 		}
 		if real == "" {
-			real = nearest(dir)
+			real = host.Nearest(dir)
 		}
-		if inside(real, m.Target) || inside(dir, m.Target) {
+		if links.Inside(real, m.Target) || links.Inside(dir, m.Target) {
 			return fmt.Errorf("%s would be writable, and nsrun's directory %s with it", escape.Quote(m.Target), escape.Quote(dir))
 		}
 	}
@@ -476,20 +478,7 @@ func holdsCopies(dir string) bool {
 		return false
 	}
 	err = os.Mkdir(dir, 0o700)
-	return (err == nil || errors.Is(err, os.ErrExist)) && isDir(dir)
-}
-
-// nearest is where a path is, or, if nothing is there yet, its parents.
-func nearest(path string) string {
-	for {
-		if resolved, err := filepath.EvalSymlinks(path); err == nil {
-			return resolved
-		}
-		if path == filepath.Dir(path) {
-			return path
-		}
-		path = filepath.Dir(path)
-	}
+	return (err == nil || errors.Is(err, os.ErrExist)) && host.IsDir(dir)
 }
 
 // workingDir is the directory that a request names.
@@ -499,8 +488,8 @@ func workingDir(name, project, home string, playground bool) string {
 		return project
 	case name == "" && !playground:
 		return "/"
-	case name == "", name == playgroundName:
-		return filepath.Join(home, playgroundName)
+	case name == "", name == host.PlaygroundName:
+		return filepath.Join(home, host.PlaygroundName)
 	}
 	for _, prefix := range [...]string{"~", "$HOME", "${HOME}"} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok && (rest == "" || rest[0] == '/') && home != "" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -106,7 +107,7 @@ func (v *View) places(plan mounts.Plan) {
 			continue
 		}
 		order = slices.DeleteFunc(order, func(path string) bool {
-			covered := inside(path, m.Target)
+			covered := links.Inside(path, m.Target)
 			if covered {
 				delete(lists, path)
 			}

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -48,12 +48,12 @@ func (c *Config) suspect(more []Rule) func(dir string) bool {
 		}
 		// Also what other projects' commands wrote to theirs.
 		if dir, err := DefaultPlayground(); err == nil {
-			dirs = append(dirs, dir, filepath.Join(filepath.Dir(dir), projectPlaygrounds))
+			dirs = append(dirs, dir, filepath.Join(filepath.Dir(dir), host.ProjectPlaygrounds))
 		}
 		if c.Playground != "" && !c.NoPlayground {
 			dirs = append(dirs, c.Playground)
 		}
-		if home := homeDir(); home != "" && c.Preset == BuildPreset {
+		if home := host.Home(); home != "" && c.Preset == BuildPreset {
 			for _, dir := range buildCaches {
 				dirs = append(dirs, filepath.Join(home, dir))
 			}
@@ -70,18 +70,18 @@ func (c *Config) realRules(rules []Rule) ([]Rule, error) {
 	for i := range real {
 		fail := func(err error) ([]Rule, error) { return nil, &RuleError{rules[i], i, err} }
 		if !filepath.IsAbs(real[i].Pattern) {
-			return fail(errNotAbsolute)
+			return fail(host.ErrNotAbsolute)
 		}
 		path, err := links.Resolve(real[i].Pattern, suspect)
 		if err != nil {
 			return fail(err)
 		}
 		for _, dir := range [...]string{"/proc", "/sys", "/dev"} {
-			if path == "/" || inside(path, dir) {
+			if path == "/" || links.Inside(path, dir) {
 				return fail(errNotFiles)
 			}
 		}
-		if given := filepath.Clean(real[i].Pattern); path != given && real[i].Mode != Blocked && !isHidden(given, nil, false) && isHidden(path, nil, true) {
+		if given := filepath.Clean(real[i].Pattern); path != given && real[i].Mode != Blocked && !host.IsHidden(given, nil, false) && host.IsHidden(path, nil, true) {
 			return fail(errHidden)
 		}
 		real[i].Pattern = path
@@ -92,16 +92,16 @@ func (c *Config) realRules(rules []Rule) ([]Rule, error) {
 // ruleMounts are the rules in their order. Exact ones are no patterns, and lead nowhere
 // else. What is hidden stays so below a directory that a rule shows, and where a pattern
 // or a link leads to it. So does what git uses, unless git says otherwise or a rule names it.
-func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir string) bool, git bool) (all inPlace, err error) {
+func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir string) bool, git bool) (all host.InPlace, err error) {
 	var p mounts.Plan
-	all.known = make(map[string]bool)
+	all.Known = make(map[string]bool)
 	for i, rule := range rules {
-		fail := func(err error) (inPlace, error) { return inPlace{}, &RuleError{rule, i, bare(err)} }
+		fail := func(err error) (host.InPlace, error) { return host.InPlace{}, &RuleError{rule, i, host.Bare(err)} }
 		if rule.Mode != Direct && rule.Mode != ReadOnly && rule.Mode != Blocked {
 			return fail(errRuleMode)
 		}
 		if !filepath.IsAbs(rule.Pattern) {
-			return fail(errNotAbsolute)
+			return fail(host.ErrNotAbsolute)
 		}
 		pattern, paths := filepath.Clean(rule.Pattern), []string{rule.Pattern}
 		if !exact {
@@ -112,8 +112,7 @@ func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir s
 		if len(paths) == 0 {
 			return fail(errNoPath)
 		}
-		d := newDirect()
-		d.rule = true
+		var roots []string // that git may use
 		for _, path := range paths {
 			real, err := links.Resolve(path, suspect)
 			if err != nil {
@@ -128,50 +127,45 @@ func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir s
 				p = append(p, m)
 				continue
 			}
-			named := filepath.Clean(path) == pattern && isHidden(pattern, hidden, false)
-			if real != pattern && !named && isHidden(real, hidden, true) {
+			named := filepath.Clean(path) == pattern && host.IsHidden(pattern, hidden, false)
+			if real != pattern && !named && host.IsHidden(real, hidden, true) {
 				if filepath.Clean(path) != real {
 					return fail(errHidden)
 				}
 				continue // one of many that a pattern means
 			}
-			m, err := bindReal(real, rule.Mode == Direct)
+			m, err := host.Bind(real, rule.Mode == Direct)
 			if err != nil {
 				return fail(err)
 			}
 			p = append(p, m)
 			for _, m := range hidden {
-				if at, err := filepath.EvalSymlinks(m.Target); err == nil && at != real && inside(at, real) {
+				if at, err := filepath.EvalSymlinks(m.Target); err == nil && at != real && links.Inside(at, real) {
 					p = append(p, mounts.Block(at))
 				}
 			}
 			switch {
 			case rule.Mode != Direct:
-			case !isDir(real):
-				all.files = append(all.files, real)
+			case !host.IsDir(real):
+				all.Files = append(all.Files, real)
 			case filepath.Clean(path) == pattern && ofGit(real):
-				all.dirs = append(all.dirs, real) // and no part of it is kept
+				all.Dirs = append(all.Dirs, real) // and no part of it is kept
 			default:
-				all.dirs = append(all.dirs, real)
-				d.roots, d.at[real] = append(d.roots, real), true
+				all.Dirs = append(all.Dirs, real)
+				roots = append(roots, real)
 			}
 		}
-		for _, root := range d.roots {
-			if git {
-				break
-			}
-			if err := d.tree(root); err != nil {
-				return fail(err)
-			}
+		if git {
+			roots = nil
 		}
-		in, err := d.mounts(false)
+		in, err := host.ProtectGit(roots)
 		if err != nil {
 			return fail(err)
 		}
-		p, all.later, all.notices = append(p, in.plan...), append(all.later, in.later...), append(all.notices, in.notices...)
-		maps.Copy(all.known, in.known)
+		p, all.Later, all.Notices = append(p, in.Plan...), append(all.Later, in.Later...), append(all.Notices, in.Notices...)
+		maps.Copy(all.Known, in.Known)
 	}
-	all.plan = p
+	all.Plan = p
 	return all, nil
 }
 
@@ -179,51 +173,9 @@ func ruleMounts(rules []Rule, exact bool, hidden mounts.Plan, suspect func(dir s
 func ofGit(dir string) bool {
 	switch filepath.Base(dir) {
 	case "modules", "worktrees":
-		return isGitDir(dir) || isGitDir(filepath.Dir(dir))
+		return host.IsGitDir(dir) || host.IsGitDir(filepath.Dir(dir))
 	}
-	return isGitDir(dir)
-}
-
-// isHidden reports whether a path is, or lies in, something that is hidden unless a rule
-// names it; with links also where the names of that lead.
-func isHidden(path string, more mounts.Plan, links bool) bool {
-	var names []string
-	for _, home := range append(Homes(), "") {
-		names = append(names, HiddenPaths(home)...)
-	}
-	for _, m := range more {
-		names = append(names, m.Target)
-	}
-	return slices.ContainsFunc(names, func(name string) bool {
-		if inside(path, name) || !links {
-			return inside(path, name)
-		}
-		at, err := filepath.EvalSymlinks(name)
-		return err == nil && inside(path, at)
-	})
-}
-
-// throughLinks is a plan that blocks what paths lead to that have symbolic links in them,
-// and these paths: what is hidden there stays so, whatever becomes of a link.
-func throughLinks(p mounts.Plan) (real mounts.Plan, linked []string) {
-	real = p[:0:0]
-	for _, m := range p {
-		at, err := links.Resolve(m.Target, func(string) bool { return false })
-		switch {
-		case err == nil && at != m.Target:
-			linked = append(linked, m.Target)
-			m.Target = at
-			real = append(real, m)
-		case err == nil:
-			real = append(real, m)
-		default:
-			// What cannot be looked up is better hidden. A link to nothing hides nothing.
-			if fi, err := os.Lstat(m.Target); err != nil || fi.Mode()&os.ModeSymlink == 0 {
-				real = append(real, m)
-			}
-		}
-	}
-	return real, linked
+	return host.IsGitDir(dir)
 }
 
 // staysHidden refuses to go on where what is hidden would be shown next time, because a
@@ -238,8 +190,10 @@ func (x *Execution) staysHidden(linked []string, plan mounts.Plan, roots []strin
 		}
 	}
 	written := func(dir string) bool {
-		return slices.ContainsFunc(roots, func(root string) bool { return inside(dir, root) }) ||
-			slices.ContainsFunc(plan, func(m mounts.Mount) bool { return m.Kind == mounts.KindBind && !m.ReadOnly && inside(dir, m.Target) })
+		return slices.ContainsFunc(roots, func(root string) bool { return links.Inside(dir, root) }) ||
+			slices.ContainsFunc(plan, func(m mounts.Mount) bool {
+				return m.Kind == mounts.KindBind && !m.ReadOnly && links.Inside(dir, m.Target)
+			})
 	}
 	for _, name := range linked {
 		_, err := links.Resolve(name, written)
@@ -256,6 +210,6 @@ func (x *Execution) staysHidden(linked []string, plan mounts.Plan, roots []strin
 func (x *Execution) blocks(real string) bool {
 	return slices.ContainsFunc(slices.Concat(x.runner.config.Rules, x.request.Paths), func(r Rule) bool {
 		at, err := filepath.EvalSymlinks(r.Pattern)
-		return r.Mode == Blocked && err == nil && inside(real, at)
+		return r.Mode == Blocked && err == nil && links.Inside(real, at)
 	})
 }

@@ -81,7 +81,7 @@ func (r *Runner) Start(ctx context.Context, q Request) (*Execution, error) {
 	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now()}
 	if err := r.begin(x); err != nil {
 		x.waited = true
-		_, err = x.end(err)
+		_, err = x.end(public(err))
 		return x, err
 	}
 	return x, nil
@@ -165,7 +165,7 @@ func (r *Runner) planned(ctx context.Context, q Request) (_ *Execution, err erro
 	}
 	if err := x.prepare(0); err != nil {
 		x.unplan()
-		return nil, err
+		return nil, public(err)
 	}
 	return x, nil
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package nsrun
+package host
 
 import (
 	"errors"
@@ -27,9 +27,9 @@ import (
 // protectedDirs are those in a git directory whose links are followed, too.
 var protectedDirs = [...]string{"", "info", "hooks"}
 
-// directMounts makes the roots writable, but for their git directories, unless those are
+// DirectMounts makes the roots writable, but for their git directories, unless those are
 // to be written to as well.
-func directMounts(roots []string, git bool) (inPlace, error) {
+func DirectMounts(roots []string, git bool) (InPlace, error) {
 	d := newDirect()
 	for _, root := range roots {
 		abs, err := directRoot(root)
@@ -38,42 +38,57 @@ func directMounts(roots []string, git bool) (inPlace, error) {
 			d.at[abs] = true
 			continue
 		}
-		return inPlace{}, &Error{Op: "use as project", Path: root, Err: err}
+		return InPlace{}, &Error{Op: "use as project", Path: root, Err: err}
 	}
 	for i, root := range d.roots {
 		if git {
 			break
 		}
 		if err := d.tree(root); err != nil {
-			return inPlace{}, &Error{Op: "use as project", Path: roots[i], Err: err}
+			return InPlace{}, &Error{Op: "use as project", Path: roots[i], Err: err}
 		}
 	}
 	return d.mounts(true)
 }
 
-// inPlace is what directories take that are written to in place.
-type inPlace struct {
-	plan    mounts.Plan
-	known   map[string]bool // work trees that were found
-	dirs    []string        // of rules: directories that they make writable
-	files   []string        // of rules: and files
-	later   []string        // paths at which nothing was, and where git would execute or obey what comes there
-	notices []string
+// ProtectGit is what git uses in directories that a rule makes writable, read-only.
+func ProtectGit(dirs []string) (InPlace, error) {
+	d := newDirect()
+	d.rule, d.roots = true, dirs
+	for _, dir := range dirs {
+		d.at[dir] = true
+	}
+	for _, dir := range dirs {
+		if err := d.tree(dir); err != nil {
+			return InPlace{}, err
+		}
+	}
+	return d.mounts(false)
+}
+
+// InPlace is what directories take that are written to in place.
+type InPlace struct {
+	Plan    mounts.Plan
+	Known   map[string]bool // work trees that were found
+	Dirs    []string        // of rules: directories that they make writable
+	Files   []string        // of rules: and files
+	Later   []string        // paths at which nothing was, and where git would execute or obey what comes there
+	Notices []string
 }
 
 // mounts are the directories with what is read-only in them, or that alone.
-func (d *direct) mounts(writable bool) (in inPlace, err error) {
-	in.known, in.later, in.notices = d.seen, d.later, d.notices
+func (d *direct) mounts(writable bool) (in InPlace, err error) {
+	in.Known, in.Later, in.Notices = d.seen, d.later, d.notices
 	// Parents first: a bind covers what was mounted below it before.
 	for _, path := range slices.SortedFunc(maps.Keys(d.at), comparePaths) {
 		if d.at[path] && !writable {
 			continue
 		}
-		m, err := bindReal(path, d.at[path])
+		m, err := Bind(path, d.at[path])
 		if err != nil {
-			return inPlace{}, err
+			return InPlace{}, err
 		}
-		in.plan = append(in.plan, m)
+		in.Plan = append(in.Plan, m)
 	}
 	return in, nil
 }
@@ -88,11 +103,11 @@ func directRoot(root string) (string, error) {
 		return "", errors.New("the whole file system cannot be a root")
 	}
 	for _, home := range Homes() {
-		if real, err := realPath(home); err == nil && inside(real, abs) {
+		if real, err := RealPath(home); err == nil && links.Inside(real, abs) {
 			return "", errors.New("it holds the home directory")
 		}
 	}
-	if isGitDir(abs) {
+	if IsGitDir(abs) {
 		return "", errors.New("it is a git directory")
 	}
 	return abs, nil
@@ -112,7 +127,7 @@ type direct struct {
 	seen    map[string]bool    // work trees
 	read    map[[2]string]bool // included configurations, with the work trees that they are for
 	global  []configuration    // of all repositories; nil: not read yet
-	later   []string           // see inPlace
+	later   []string           // see InPlace
 	notices []string
 }
 
@@ -177,11 +192,11 @@ func single(path string) error {
 
 // links protects what the links in a directory lead to, which may have to be there.
 func (d *direct) links(dir string, must bool) error {
-	entries, err := os.ReadDir(dir)
+	Entries, err := os.ReadDir(dir)
 	if err != nil && must {
 		return err
 	}
-	for _, e := range entries {
+	for _, e := range Entries {
 		link := filepath.Join(dir, e.Name())
 		if e.Type()&os.ModeSymlink == 0 {
 			if err := single(link); err != nil && e.Type().IsRegular() {
@@ -259,7 +274,7 @@ func (d *direct) canMake(name string) bool {
 
 // holds reports whether the path lies in a root.
 func (d *direct) holds(path string) bool {
-	return slices.ContainsFunc(d.roots, func(root string) bool { return inside(path, root) })
+	return slices.ContainsFunc(d.roots, func(root string) bool { return links.Inside(path, root) })
 }
 
 // closed reports whether the path lies in what is read-only in a root.

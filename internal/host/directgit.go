@@ -1,6 +1,6 @@
 //go:build linux
 
-package nsrun
+package host
 
 import (
 	"errors"
@@ -43,7 +43,7 @@ var (
 // tree protects what git uses of a writable directory.
 func (d *direct) tree(root string) error {
 	top := root
-	for !exists(filepath.Join(top, ".git")) && top != filepath.Dir(top) {
+	for !Exists(filepath.Join(top, ".git")) && top != filepath.Dir(top) {
 		top = filepath.Dir(top)
 	}
 	// Of a repository above the directory some may lie in it. Where the caller cannot read that,
@@ -54,7 +54,7 @@ func (d *direct) tree(root string) error {
 	if top != root {
 		d.note(filepath.Join(root, ".git"))
 	}
-	if !isDir(root) {
+	if !IsDir(root) {
 		return nil
 	}
 	return d.below(root)
@@ -68,7 +68,7 @@ func (d *direct) below(root string) error {
 		return err
 	}
 	defer f.Close()
-	return entries(f, func(e os.DirEntry) {
+	return Entries(f, func(e os.DirEntry) {
 		at := filepath.Join(root, e.Name())
 		switch {
 		case e.Name() == ".git":
@@ -84,14 +84,14 @@ func (d *direct) below(root string) error {
 		if existsAt(f, e.Name()+"/.git") {
 			d.inner(at, 0)
 		}
-		if existsAt(f, e.Name()+"/HEAD") && isGitDir(at) {
+		if existsAt(f, e.Name()+"/HEAD") && IsGitDir(at) {
 			d.bareRepository(at)
 		}
 	})
 }
 
-// entries calls yield for all that is in a directory.
-func entries(dir *os.File, yield func(os.DirEntry)) error {
+// Entries calls yield for all that is in a directory.
+func Entries(dir *os.File, yield func(os.DirEntry)) error {
 	for {
 		list, err := dir.ReadDir(1000)
 		for _, e := range list {
@@ -106,15 +106,10 @@ func entries(dir *os.File, yield func(os.DirEntry)) error {
 	}
 }
 
-// isGitDir reports whether git takes a directory for one of its own.
-func isGitDir(dir string) bool {
-	has := func(name string) bool { return exists(filepath.Join(dir, name)) }
+// IsGitDir reports whether git takes a directory for one of its own.
+func IsGitDir(dir string) bool {
+	has := func(name string) bool { return Exists(filepath.Join(dir, name)) }
 	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
-}
-
-func exists(name string) bool {
-	var st unix.Stat_t
-	return unix.Lstat(name, &st) == nil
 }
 
 func existsAt(dir *os.File, name string) bool {
@@ -124,7 +119,7 @@ func existsAt(dir *os.File, name string) bool {
 
 // note remembers a path at which nothing is, and where a command could put something.
 func (d *direct) note(path string) {
-	if d.holds(path) && !d.closed(path) && !exists(path) {
+	if d.holds(path) && !d.closed(path) && !Exists(path) {
 		d.later = append(d.later, path)
 	}
 }
@@ -151,7 +146,7 @@ func (d *direct) bareRepository(dir string) {
 // short tells why not all is protected.
 func (d *direct) short(top string, err error) {
 	if err != nil {
-		d.notices = append(d.notices, fmt.Sprintf("not all that git uses in %s is read-only: %s", escape.Quote(top), bare(err)))
+		d.notices = append(d.notices, fmt.Sprintf("not all that git uses in %s is read-only: %s", escape.Quote(top), Bare(err)))
 	}
 }
 
@@ -260,7 +255,7 @@ func (d *direct) staged(top, dir, name string, depth int) error {
 		paths, shared, err = gitindex.Submodules(fileReader(fd), size)
 	}
 	if err != nil {
-		return &os.PathError{Op: "read", Path: at, Err: bare(err)}
+		return &os.PathError{Op: "read", Path: at, Err: Bare(err)}
 	}
 	for _, path := range paths {
 		d.submodule(filepath.Join(top, path), depth)
@@ -279,7 +274,7 @@ func (d *direct) modules(dir string, depth int, left *int, level int) error {
 		if *left--; *left < 0 || level > maxDepth {
 			return errMany
 		}
-		if !exists(filepath.Join(at, "HEAD")) {
+		if !Exists(filepath.Join(at, "HEAD")) {
 			if err := d.modules(at, depth, left, level+1); err != nil {
 				return err
 			}
@@ -305,9 +300,9 @@ func (d *direct) submodule(top string, depth int) {
 		return // git follows no link to a submodule
 	}
 	switch {
-	case exists(filepath.Join(top, ".git")):
+	case Exists(filepath.Join(top, ".git")):
 		d.inner(top, depth+1)
-	case isDir(top) && empty(top) && !d.at[top]:
+	case IsDir(top) && Empty(top) && !d.at[top]:
 		d.at[top] = false
 	default:
 		d.note(filepath.Join(top, ".git"))
@@ -326,7 +321,7 @@ func (d *direct) globals() []configuration {
 		return d.global
 	}
 	d.global = []configuration{}
-	home := homeDir()
+	home := Home()
 	for _, name := range [...]string{"/etc/gitconfig", xdgConfig(home), filepath.Join(home, ".gitconfig")} {
 		if home == "" && name != "/etc/gitconfig" {
 			continue
@@ -362,7 +357,7 @@ func (d *direct) config(name, top string, depth int, own bool) error {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			return nil
 		}
-		return &os.PathError{Op: "read", Path: name, Err: bare(err)}
+		return &os.PathError{Op: "read", Path: name, Err: Bare(err)}
 	}
 	return d.leads(configuration{name, runslater.Leads(text)}, top, depth, own)
 }
@@ -413,7 +408,7 @@ func (d *direct) first(name, top string) bool {
 func (d *direct) named(file string, l runslater.Lead, from string, own bool) (string, error) {
 	text := l.Path
 	if rest, ok := strings.CutPrefix(text, "~/"); ok {
-		text = filepath.Join(homeDir(), rest)
+		text = filepath.Join(Home(), rest)
 	}
 	if text == "" || text[0] == '~' {
 		return "", nil
@@ -421,20 +416,20 @@ func (d *direct) named(file string, l runslater.Lead, from string, own bool) (st
 	// A word of a command may be no path at all; and not every project has what the
 	// configuration of all of them names.
 	text = resolve(from, text)
-	if !exists(text) && (l.Kind == runslater.LeadCommand || !own) {
+	if !Exists(text) && (l.Kind == runslater.LeadCommand || !own) {
 		if l.Kind != runslater.LeadCommand {
 			d.note(filepath.Clean(text))
 		}
 		return "", nil
 	}
 	to, err := d.target(l.Key+" of "+file, text)
-	if err != nil && l.Kind == runslater.LeadHooks && !exists(text) {
+	if err != nil && l.Kind == runslater.LeadHooks && !Exists(text) {
 		err = fmt.Errorf("%w (try: mkdir -p %s)", err, escape.Quote(filepath.Clean(text)))
 	}
 	if err != nil || to == "" || !d.holds(to) {
 		return to, err
 	}
-	if isDir(to) == (l.Kind != runslater.LeadHooks) {
+	if IsDir(to) == (l.Kind != runslater.LeadHooks) {
 		return "", nil // git makes no use of it
 	}
 	if d.at[to] && d.rule {
@@ -477,7 +472,7 @@ func readPlain(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return readSmall(fd)
+	return ReadSmall(fd)
 }
 
 // openRegular opens a regular file of at most so many bytes, through links.
@@ -519,8 +514,8 @@ func (fd fileReader) ReadAt(b []byte, at int64) (n int, err error) {
 
 var errNotGits = errors.New("not a file of git's")
 
-// readSmall reads a regular file that is not large, and closes it.
-func readSmall(fd int) (string, error) {
+// ReadSmall reads a regular file that is not large, and closes it.
+func ReadSmall(fd int) (string, error) {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

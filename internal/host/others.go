@@ -1,6 +1,6 @@
 //go:build linux
 
-package nsrun
+package host
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 )
 
-// othersFolders are notices about folders that root may not write to in a sandbox: there it is
+// OthersFolders are notices about folders that root may not write to in a sandbox: there it is
 // no more than any user, and these belong to another one.
-func othersFolders(lists ...[]string) (notices []string) {
+func OthersFolders(lists ...[]string) (notices []string) {
 	if os.Geteuid() != 0 {
 		return nil
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package nsrun
+package host
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -110,10 +111,10 @@ type socketFinder struct {
 	found    []string
 }
 
-// findSockets returns the paths of the host's sockets, without symbolic links; those in private places only with all. What
+// FindSockets returns the paths of the host's sockets, without symbolic links; those in private places only with all. What
 // may not be there is returned by more: it looks through all processes, which takes a while, for what has a relative name
 // or was bound in another mount namespace or root and, with all, for other network namespaces. Nil: there is no need.
-func findSockets(all bool) (near []string, more func() []string) {
+func FindSockets(all bool) (near []string, more func() []string) {
 	f := &socketFinder{
 		private: all, known: make(map[uint32]bool), placed: make(map[uint32]bool), dirs: make(map[string]string), searched: make(map[string]bool),
 	}
@@ -180,7 +181,7 @@ func (f *socketFinder) dir(name string) string {
 		switch {
 		case err != nil:
 			real = ""
-		case !f.private && inPrivatePlace(real+"/"):
+		case !f.private && InPrivatePlace(real+"/"):
 			real = nowhere
 		}
 	}
@@ -227,8 +228,8 @@ func (f *socketFinder) search(dir string) {
 	defer d.Close()
 	var st unix.Stat_t
 	for {
-		entries, err := d.ReadDir(1024)
-		for _, e := range entries {
+		Entries, err := d.ReadDir(1024)
+		for _, e := range Entries {
 			name := filepath.Join(dir, e.Name())
 			if e.Type() == os.ModeSocket && unix.Lstat(name, &st) == nil && f.known[uint32(st.Ino)] {
 				f.found = append(f.found, name)
@@ -385,7 +386,7 @@ func (f *socketFinder) seen(pid, below string, s namedSocket) {
 	for _, path := range places {
 		if unix.Lstat(path, &here) == nil && here.Ino == there.Ino && here.Dev == there.Dev {
 			f.placed[s.ino] = true
-			if f.private || !inPrivatePlace(path) {
+			if f.private || !InPrivatePlace(path) {
 				f.found = append(f.found, path)
 			}
 		}
@@ -490,7 +491,7 @@ func kernelThreads() map[string]bool {
 func elsewhere(path string, theirs, ours []mounts.Info) (list []string) {
 	var on mounts.Info
 	for _, m := range theirs {
-		if inside(path, m.Target) && len(m.Target) >= len(on.Target) {
+		if links.Inside(path, m.Target) && len(m.Target) >= len(on.Target) {
 			on = m // the last one covers those before
 		}
 	}
@@ -499,7 +500,7 @@ func elsewhere(path string, theirs, ours []mounts.Info) (list []string) {
 	}
 	of := filepath.Join(on.Root, strings.TrimPrefix(path, on.Target))
 	for _, m := range ours {
-		if m.FSType == on.FSType && inside(of, m.Root) {
+		if m.FSType == on.FSType && links.Inside(of, m.Root) {
 			list = append(list, filepath.Join(m.Target, strings.TrimPrefix(of, m.Root)))
 		}
 	}

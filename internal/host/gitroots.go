@@ -1,6 +1,6 @@
 //go:build linux
 
-package nsrun
+package host
 
 import (
 	"bytes"
@@ -27,16 +27,16 @@ import (
 // gitFileMost bounds how much is read of git's files, in bytes.
 const gitFileMost = 1 << 20
 
-// projectRoots are the roots of a session over a project, whose path is free of links. A
+// ProjectRoots are the roots of a session over a project, whose path is free of links. A
 // notice says why git cannot write there, where it is in order to know.
-func projectRoots(real string) (roots []string, notice string) {
+func ProjectRoots(real string) (roots []string, notice string) {
 	git, err := outerGitDir(real)
 	switch {
 	case err != nil:
 		return []string{real}, "git cannot write in the sandbox: " + err.Error()
-	case git == "" || inside(git, real):
+	case git == "" || links.Inside(git, real):
 		return []string{real}, ""
-	case inside(real, git):
+	case links.Inside(real, git):
 		return []string{git}, "" // a work tree in a bare repository
 	}
 	return []string{real, git}, ""
@@ -54,8 +54,8 @@ func outerGitDir(root string) (string, error) {
 	if !ok {
 		return "", nil
 	}
-	dir, err := realPath(resolve(root, name))
-	if err != nil || !isDir(dir) {
+	dir, err := RealPath(resolve(root, name))
+	if err != nil || !IsDir(dir) {
 		return "", nil
 	}
 	refuse := func(why string) (string, error) { return "", fmt.Errorf("%s %s", escape.Quote(dir), why) }
@@ -64,7 +64,7 @@ func outerGitDir(root string) (string, error) {
 	}
 	back, found := "", dir
 	if common, err := readOwn(filepath.Join(dir, "commondir")); err == nil {
-		if found, err = realPath(resolve(dir, common)); err != nil || filepath.Dir(dir) != filepath.Join(found, "worktrees") {
+		if found, err = RealPath(resolve(dir, common)); err != nil || filepath.Dir(dir) != filepath.Join(found, "worktrees") {
 			return refuse("is not where git has those of work trees")
 		}
 		if back, err = readOwn(filepath.Join(dir, "gitdir")); err != nil || filepath.Base(back) != ".git" {
@@ -78,10 +78,10 @@ func outerGitDir(root string) (string, error) {
 		}
 		back = resolve(dir, back)
 	}
-	if real, err := realPath(back); err != nil || real != root {
+	if real, err := RealPath(back); err != nil || real != root {
 		return refuse("names another work tree")
 	}
-	if !links.Own(found) || !isDir(filepath.Join(found, "objects")) || !isDir(filepath.Join(found, "refs")) || !links.Own(filepath.Join(found, "HEAD")) {
+	if !links.Own(found) || !IsDir(filepath.Join(found, "objects")) || !IsDir(filepath.Join(found, "refs")) || !links.Own(filepath.Join(found, "HEAD")) {
 		return "", fmt.Errorf("%s is no git directory of yours", escape.Quote(found))
 	}
 	return found, nil

@@ -1,0 +1,111 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"os"
+
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// AbstractSockets stands for all abstract unix sockets of the host in Config.AllowUnix.
+const AbstractSockets = "@"
+
+// DefaultMounts is the host's file system at its own paths, read-only, with a
+// private /tmp, /var/tmp, /run, /dev and /proc, and without the secrets that
+// HiddenPaths names.
+func DefaultMounts() mounts.Plan {
+	hidden, _ := host.ThroughLinks(append(HideSecrets(), HideSockets()...))
+	return append(BaseMounts(), hidden...)
+}
+
+// BaseMounts is DefaultMounts with the secrets: more mounts can lie between the
+// two, so that what is hidden stays hidden in them.
+func BaseMounts() mounts.Plan {
+	p := mounts.Plan{
+		mounts.ROBind("/", "/"),
+		mounts.Dev("/dev"),
+		mounts.Proc("/proc"),
+		mounts.Tmpfs("/tmp").WithPerm(0o777 | os.ModeSticky),
+	}
+	// Links, as some systems have here, lead to the others.
+	if host.IsDir("/var/tmp") {
+		p = append(p, mounts.Tmpfs("/var/tmp").WithPerm(0o777|os.ModeSticky))
+	}
+	// The sockets of the host's services: a read-only mount does not keep anybody
+	// from connecting to them.
+	if host.IsDir("/run") {
+		p = append(p, mounts.Tmpfs("/run"))
+	}
+	return p
+}
+
+// HideSecrets blocks those of HiddenPaths that exist, for each of Homes. If there
+// is none, only the system's are hidden.
+func HideSecrets() mounts.Plan {
+	p, _ := host.Secrets("")
+	return p
+}
+
+// HideSockets blocks the unix sockets of the host that have a file outside of the
+// directories that are private anyway: whoever can see a socket can connect to it,
+// on a read-only mount too. Sockets that come into being later are not hidden, nor are those of
+// other network namespaces.
+func HideSockets() mounts.Plan {
+	near, more := host.FindSockets(false)
+	p := host.BlockSockets(near, false)
+	if more != nil {
+		p = append(p, host.BlockSockets(more(), false)...)
+	}
+	return p
+}
+
+// Homes are the home directories of the caller: the one that /etc/passwd has for
+// its effective user id, and $HOME if that is another one.
+func Homes() []string { return host.Homes() }
+
+// FindProject is the git work tree around dir, an absolute path, or dir itself.
+// Directories of others are no work tree of the caller's, whatever somebody put into
+// them.
+func FindProject(dir string) string { return host.Project(dir) }
+
+// DefaultPlayground is the playground of commands without a project:
+// $XDG_DATA_HOME/nsrun/playground, or the same in ~/.local/share.
+func DefaultPlayground() (string, error) { return ProjectPlayground("") }
+
+// ProjectPlayground is the playground of a project, an absolute path without symbolic
+// links: a directory in $XDG_DATA_HOME/nsrun/playgrounds. Its name ends with a digest of
+// the path. An empty project is as for DefaultPlayground.
+func ProjectPlayground(project string) (string, error) {
+	dir, err := host.Playground(project)
+	return dir, public(err)
+}
+
+// Playgrounds are the playgrounds that there are: that of commands without a project, then
+// those of projects, sorted by name.
+func Playgrounds() (dirs []string, err error) {
+	dirs, err = host.Playgrounds()
+	return dirs, public(err)
+}
+
+// PlaygroundUsage is how much there is in a playground.
+type PlaygroundUsage struct {
+	Dir   string
+	Files int   // directories not counted
+	Bytes int64 // on disk
+}
+
+// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. One that
+// is missing holds nothing.
+func MeasurePlayground(dir string) (PlaygroundUsage, error) {
+	u, err := host.MeasurePlayground(dir)
+	return PlaygroundUsage(u), public(err)
+}
+
+// CleanPlayground removes what is in a playground, and tells what that was. Links are
+// removed, never followed, and what is mounted in it stays, which is an error.
+func CleanPlayground(dir string) (PlaygroundUsage, error) {
+	u, err := host.CleanPlayground(dir)
+	return PlaygroundUsage(u), public(err)
+}

@@ -1,0 +1,132 @@
+//go:build linux
+
+package host
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Secrets that do not exist when a command starts may come into being while it runs. Where the home directory is shown
+// through an overlay (see mountPoint) its front layer says that they are deleted: so they are absent, then and later.
+
+// An Absent is a name of homeSecrets that is missing.
+type Absent struct {
+	Name string
+	From int // how long the first part of it is that is missing
+}
+
+// A homeView answers what is in a home directory. Most of homeSecrets are not: to list two directories says so sooner than
+// to look for each of a hundred names.
+type homeView struct {
+	fd     int
+	listed [2]map[string]bool // of the home directory, and of .config; nil: not known
+	kinds  map[string]uint32  // of directories; 0: missing
+}
+
+const configDir = ".config"
+
+func newHomeView(fd int) *homeView {
+	v := &homeView{fd: fd, kinds: make(map[string]uint32, 16)}
+	buf := make([]byte, 16<<10)
+	v.listed[0] = listNames(fd, ".", buf)
+	if v.listed[0] == nil || v.listed[0][configDir] {
+		v.listed[1] = listNames(fd, configDir, buf)
+	}
+	return v
+}
+
+// listNames lists a directory, in lower case: it may be one in which case does not matter. Nil: it is a link, too large to be
+// worth it, or has names that may be others' there in a way that is not known here.
+func listNames(dir int, name string, buf []byte) map[string]bool {
+	n, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	fd := sys.FD(n)
+	defer fd.Close()
+	size, err := unix.ReadDirent(n, buf)
+	if err != nil {
+		return nil
+	}
+	set := make(map[string]bool, 64)
+	// Not unix.ParseDirent, which leaves out Entries without an inode number: some file systems give none.
+	for b := buf[:size]; len(b) > 0; {
+		const reclen, text = 16, 19 // in struct linux_dirent64
+		if len(b) < text || int(binary.NativeEndian.Uint16(b[reclen:])) > len(b) {
+			return nil
+		}
+		entry := b[text:binary.NativeEndian.Uint16(b[reclen:])]
+		b = b[binary.NativeEndian.Uint16(b[reclen:]):]
+		name, _, _ := bytes.Cut(entry, []byte{0})
+		if bytes.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) && foldsCase(n) {
+			return nil // Unicode has characters that do not count, and others that are s or k
+		}
+		set[strings.ToLower(string(name))] = true
+	}
+	if size, err = unix.ReadDirent(n, buf); err != nil || size > 0 {
+		return nil
+	}
+	return set
+}
+
+// foldsCase reports whether it may be that case does not matter in a directory.
+func foldsCase(fd int) bool {
+	const casefold = 0x40000000 // FS_CASEFOLD_FL
+	flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS)
+	return err != nil || flags&casefold != 0
+}
+
+// missing reports that the first part of a name, or the one after .config, is not there. False: it may be.
+func (v *homeView) missing(name string) bool {
+	first, rest, _ := strings.Cut(name, "/")
+	if v.listed[0] != nil && !v.listed[0][strings.ToLower(first)] {
+		return true
+	}
+	if first == configDir && rest != "" && v.listed[1] != nil {
+		second, _, _ := strings.Cut(rest, "/")
+		return !v.listed[1][strings.ToLower(second)]
+	}
+	return false
+}
+
+// kind is what a directory on the way is.
+func (v *homeView) kind(name string) uint32 {
+	k, ok := v.kinds[name]
+	if !ok {
+		var st unix.Stat_t
+		if !v.missing(name) && unix.Fstatat(v.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			k = st.Mode & unix.S_IFMT
+		}
+		v.kinds[name] = k
+	}
+	return k
+}
+
+// exists reports whether something has a name.
+func (v *homeView) exists(name string) bool {
+	var st unix.Stat_t
+	return !v.missing(name) && unix.Fstatat(v.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+}
+
+// absent says of a name that does not exist from where on. Not ok: a link is on the way, and leads elsewhere.
+func (v *homeView) absent(name string) (n Absent, ok bool) {
+	for i := range len(name) {
+		if name[i] == '/' {
+			switch v.kind(name[:i]) {
+			case unix.S_IFDIR:
+			case 0:
+				return Absent{name, i}, true
+			default:
+				return n, false
+			}
+		}
+	}
+	return Absent{name, len(name)}, true
+}

@@ -1,0 +1,81 @@
+package host
+
+import "path/filepath"
+
+// homeSecrets are hidden below the home directory: keys, tokens, passwords,
+// cookies, the history of shells.
+var homeSecrets = [...]string{
+	".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".cache/huggingface/token", ".huggingface/token",
+	".ssh", ".gnupg", ".pki", ".aws", ".azure", ".kube", ".docker", ".oci", ".terraform.d",
+	".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub", ".config/op", ".config/doctl",
+	".config/rclone", ".config/sops", ".config/age", ".config/containers/auth.json",
+	".netrc", "_netrc", ".git-credentials", ".config/git/credentials", ".npmrc", ".yarnrc.yml", ".pypirc",
+	".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml", ".gradle/gradle.properties",
+	".composer/auth.json", ".nuget/NuGet/NuGet.Config", ".vault-token", ".pgpass", ".my.cnf", ".s3cfg", ".boto",
+	".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".config/keepassxc",
+	".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware",
+	".config/microsoft-edge", ".config/vivaldi", ".config/Signal", ".config/Slack", ".config/discord", ".local/share/TelegramDesktop",
+	".bash_history", ".zsh_history", ".local/share/fish/fish_history", ".python_history", ".node_repl_history",
+	".psql_history", ".mysql_history", ".rediscli_history", ".lesshst", ".viminfo",
+	".Xauthority", ".ICEauthority", ".bitcoin", ".ethereum", ".electrum",
+	// Sockets of services that do what they are asked to.
+	".1password", ".colima", ".lima", ".rd",
+	// Agents and editors, which keep tokens beside their settings.
+	".claude.json", ".cursor/mcp.json", ".config/Claude", ".config/github-copilot", ".codeium", ".continue", ".local/share/opencode/auth.json",
+	// Tools of clouds and hosts.
+	".fly", ".config/.wrangler", ".wrangler", ".vercel", ".config/netlify", ".netlify", ".supabase", ".config/stripe", ".config/configstore",
+	".config/ngrok", ".cloudflared", ".config/helm", ".minikube", ".ansible/vault_password", ".config/pypoetry/auth.toml",
+	".ngrok2", ".local/share/heroku", ".local/share/com.vercel.cli", ".railway", ".sentryclirc", ".config/hcloud", ".config/linode-cli", ".config/scw",
+	".config/openstack", ".config/yandex-cloud", ".aliyun", ".bluemix", ".terraformrc", ".pulumi/credentials.json", ".config/argocd", ".tsh", ".step",
+	".doppler", ".infisical", ".databrickscfg", ".snowsql", ".snowflake", ".dbt/profiles.yml", ".kaggle", ".config/io.datasette.llm", ".mc", ".gsutil",
+	".config/tea", ".subversion/auth",
+	// Agents and editors, once more. Of editors only where they keep secrets: their other settings and extensions are
+	// of use.
+	".gemini/mcp-oauth-tokens.json", ".qwen/oauth_creds.json", ".copilot", ".config/cursor/auth.json", ".config/goose/secrets.yaml", ".local/share/amp/secrets.json",
+	".config/Code/User/globalStorage", ".config/Code/User/mcp.json", ".config/VSCodium/User/globalStorage", ".config/Cursor/User/globalStorage",
+	".config/Windsurf/User/globalStorage", ".vscode-server/data/User/globalStorage", ".cursor-server/data/User/globalStorage",
+	".config/JetBrains", ".config/zed/settings.json", ".local/share/zed/db",
+	// Package managers.
+	".config/pnpm/rc", ".yarnrc", ".bunfig.toml", ".config/pip", ".pip", ".local/share/uv/credentials", ".local/share/gem/credentials", ".bundle/config", ".m2/settings-security.xml",
+	".ivy2/.credentials", ".sbt/.credentials", ".config/coursier", ".condarc",
+	// Backups, passwords, keys, wallets.
+	".config/restic", ".config/borg", ".config/gopass", ".local/share/gopass", ".config/Bitwarden", ".config/Bitwarden CLI", ".config/1Password", ".lpass", ".authinfo",
+	".authinfo.gpg", ".config/syncthing", ".local/state/syncthing", ".config/Nextcloud", ".monero", ".config/solana", ".config/Exodus", ".config/Ledger Live",
+	".foundry/keystores",
+	// Browsers, mail and chat.
+	".config/opera", ".librewolf", ".zen", ".local/share/qutebrowser", ".var/app", "snap/firefox", "snap/chromium", ".config/evolution", ".local/share/evolution", ".msmtprc",
+	".mbsyncrc", ".offlineimaprc", ".fetchmailrc", ".config/Element", ".config/teams-for-linux", ".config/weechat", ".purple",
+	// Connections to elsewhere, and histories.
+	".config/filezilla", ".config/remmina", ".local/share/remmina", ".vnc", ".cert", ".mylogin.cnf", ".local/share/DBeaverData", ".sqlite_history", ".irb_history",
+	".php_history", ".dbshell", ".zhistory", ".histfile", ".local/share/atuin",
+	// Other sessions.
+	".local/state/nsrun",
+}
+
+// systemSecrets are hidden for everybody; root could read them.
+var systemSecrets = [...]string{
+	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
+	"/etc/ssl/private", "/etc/krb5.keytab", "/etc/wireguard", "/etc/NetworkManager/system-connections",
+	"/etc/docker", "/etc/kubernetes", "/root/.ssh", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet",
+	"/var/lib/containers", "/var/lib/lxc", "/var/lib/rancher",
+	"/var/spool/cron", "/var/lib/sss/secrets", "/boot/grub/user.cfg",
+	// Sockets: whoever may connect is as good as root.
+	"/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket",
+}
+
+// HiddenPaths are the places where people and programs keep secrets, whether they
+// exist or not. An empty home leaves out those below it.
+func HiddenPaths(home string) []string {
+	keys, _ := filepath.Glob("/etc/ssh/ssh_host_*_key")
+	return append(append(belowHome(home), systemSecrets[:]...), keys...)
+}
+
+func belowHome(home string) []string {
+	var paths []string
+	if filepath.IsAbs(home) {
+		for _, s := range homeSecrets {
+			paths = append(paths, filepath.Join(home, s))
+		}
+	}
+	return paths
+}

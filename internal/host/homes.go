@@ -1,0 +1,73 @@
+//go:build linux
+
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Homes are the home directories of the caller: the one that /etc/passwd has for
+// its effective user id, and $HOME if that is another one.
+func Homes() []string {
+	var homes []string
+	// Not os/user: with cgo it would load libraries, and it asks for more than this.
+	if b, err := os.ReadFile("/etc/passwd"); err == nil {
+		if home := passwdHome(b, os.Geteuid()); home != "" {
+			homes = append(homes, home)
+		}
+	}
+	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
+		if home = filepath.Clean(home); !slices.Contains(homes, home) {
+			homes = append(homes, home)
+		}
+	}
+	return homes
+}
+
+// passwdHome is the home directory that the content of a passwd(5) file has for
+// uid, "" if it has none.
+func passwdHome(passwd []byte, uid int) string {
+	id := strconv.Itoa(uid)
+	for line := range strings.Lines(string(passwd)) {
+		// name, password, uid, gid, comment, home, shell
+		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
+		if len(f) >= 6 && f[2] == id && filepath.IsAbs(f[5]) {
+			return filepath.Clean(f[5])
+		}
+	}
+	return ""
+}
+
+// Home is the home directory that commands have: $HOME, else what /etc/passwd says.
+// Empty: there is none.
+func Home() string {
+	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Clean(home)
+	}
+	if homes := Homes(); len(homes) > 0 {
+		return homes[0]
+	}
+	return ""
+}
+
+// DataDir is where nsrun keeps data, empty if there is no place for it.
+func DataDir(home string) string { return ownDir("XDG_DATA_HOME", home, ".local/share") }
+
+// CacheDir is where nsrun keeps copies.
+func CacheDir(home string) string { return ownDir("XDG_CACHE_HOME", home, ".cache") }
+
+// ownDir is nsrun's directory in a base directory (XDG Base Directory Specification).
+func ownDir(variable, home, otherwise string) string {
+	base := os.Getenv(variable)
+	if !filepath.IsAbs(base) { // the specification says to ignore others
+		if home == "" {
+			return ""
+		}
+		base = filepath.Join(home, otherwise)
+	}
+	return filepath.Join(base, "nsrun")
+}

@@ -1,0 +1,108 @@
+//go:build linux
+
+package host
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// Project is the git work tree around dir, an absolute path, or dir itself.
+// Directories of others are no work tree of the caller's, whatever somebody put into
+// them.
+func Project(dir string) string {
+	if tree, ok := links.WorkTree(dir); ok {
+		return tree
+	}
+	return dir
+}
+
+// RealPath is a path of the host, absolute and without symbolic links.
+func RealPath(name string) (string, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		err = pe.Err
+	}
+	return real, err
+}
+
+// Bind is a bind of what is at real, a path without symbolic links, at the same
+// path. A path is looked up again when it is mounted: if it leads elsewhere by then,
+// that is an error.
+func Bind(real string, writable bool) (mounts.Mount, error) {
+	m := mounts.ROBind(real, real)
+	if writable {
+		m = mounts.Bind(real, real)
+	}
+	fail := func(err error) (mounts.Mount, error) { return m, &os.PathError{Op: "open", Path: real, Err: err} }
+	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return fail(err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fail(err)
+	}
+	m.Same = FileID(&st)
+	return m, nil
+}
+
+// MountBelow is a mount point below dir that can be seen, "" if there is none.
+func MountBelow(table []mounts.Info, dir string) string {
+	if below := mounts.Below(table, dir); len(below) > 1 {
+		return filepath.Join(dir, below[1].Target)
+	}
+	return ""
+}
+
+func FileID(st *unix.Stat_t) mounts.FileID {
+	return mounts.FileID{Ino: st.Ino, Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
+}
+
+// Nearest is where a path is, or, if nothing is there yet, its parents.
+func Nearest(path string) string {
+	for {
+		if resolved, err := filepath.EvalSymlinks(path); err == nil {
+			return resolved
+		}
+		if path == filepath.Dir(path) {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// IsDir reports whether there is a directory; a link to one is none.
+func IsDir(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
+}
+
+// Exists reports whether there is anything of that name, and be it a link to nothing.
+func Exists(name string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(name, &st) == nil
+}
+
+// Empty reports whether a directory has nothing in it.
+func Empty(dir string) bool {
+	d, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	_, err = d.Readdirnames(1)
+	return err == io.EOF
+}

@@ -1,0 +1,192 @@
+//go:build linux
+
+package host
+
+import (
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/deep"
+	"github.com/nsrun/nsrun/internal/githash"
+)
+
+// A playground is a directory for experiments: what commands write to $HOME/playground
+// stays, and is neither in a project nor behind an overlay. Each project has its own, so
+// that commands leave nothing there for those of other projects, which other rules may
+// hold for. On the host it is elsewhere,
+// and nothing is left in the home directory: where a mount point is missing there, the
+// sandbox sees the home directory through an overlay with one more directory in it.
+
+// PlaygroundName is the playground's name in the home directory, and the word for it.
+const PlaygroundName = "playground"
+
+// ProjectPlaygrounds is the directory that holds those of projects.
+const ProjectPlaygrounds = "playgrounds"
+
+// DefaultPlayground is the playground of commands without a project:
+// $XDG_DATA_HOME/nsrun/playground, or the same in ~/.local/share.
+func DefaultPlayground() (string, error) { return Playground("") }
+
+// Playground is the playground of a project, an absolute path without symbolic
+// links: a directory in $XDG_DATA_HOME/nsrun/playgrounds. Its name ends with a digest of
+// the path. An empty project is as for DefaultPlayground.
+func Playground(project string) (string, error) {
+	dir := DataDir(Home())
+	switch {
+	case dir == "":
+		return "", &Error{Op: "find playground", Err: ErrNoHome}
+	case project == "":
+		return filepath.Join(dir, PlaygroundName), nil
+	case !filepath.IsAbs(project):
+		return "", &Error{Op: "find playground", Path: project, Err: ErrNotAbsolute}
+	}
+	project = filepath.Clean(project)
+	sum := githash.SumSHA256([]byte(project))
+	name := hex.EncodeToString(sum[:16])
+	if readable := plainName(filepath.Base(project)); readable != "" {
+		name = readable + "-" + name
+	}
+	return filepath.Join(dir, ProjectPlaygrounds, name), nil
+}
+
+// plainName is what of a name can stand in every file name and on every terminal.
+func plainName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
+			return r
+		}
+		return -1
+	}, name)
+	return name[:min(len(name), 32)]
+}
+
+// Playgrounds are the playgrounds that there are: that of commands without a project, then
+// those of projects, sorted by name.
+func Playgrounds() (dirs []string, err error) {
+	common, err := DefaultPlayground()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(common); err == nil {
+		dirs = append(dirs, common)
+	}
+	all := filepath.Join(filepath.Dir(common), ProjectPlaygrounds)
+	Entries, err := os.ReadDir(all)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return dirs, &Error{Op: "find playgrounds", Path: all, Err: Bare(err)}
+	}
+	for _, entry := range Entries {
+		dirs = append(dirs, filepath.Join(all, entry.Name()))
+	}
+	return dirs, nil
+}
+
+var ErrNoHome = errors.New("there is no home directory")
+
+// OpenPlayground opens the directory, and makes it if it is missing and that is wanted.
+func OpenPlayground(dir string, create bool) (fd int, st unix.Stat_t, err error) {
+	fail := func(err error) (int, unix.Stat_t, error) {
+		return -1, st, &Error{Op: "open playground", Path: dir, Err: err}
+	}
+	if !filepath.IsAbs(dir) {
+		return fail(ErrNotAbsolute)
+	}
+	open := func() (int, error) {
+		return unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	}
+	fd, err = open()
+	if err == unix.ENOENT && create {
+		if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+			return fail(Bare(err))
+		}
+		if err := unix.Mkdir(dir, 0o700); err != nil && err != unix.EEXIST {
+			return fail(err)
+		}
+		fd, err = open()
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if err = unix.Fstat(fd, &st); err == nil && int(st.Uid) != os.Geteuid() {
+		err = errors.New("it is not yours")
+	}
+	if err != nil {
+		unix.Close(fd)
+		return fail(err)
+	}
+	return fd, st, nil
+}
+
+// PlaygroundUsage is how much there is in a playground.
+type PlaygroundUsage struct {
+	Dir   string
+	Files int   // directories not counted
+	Bytes int64 // on disk
+}
+
+// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. One that
+// is missing holds nothing.
+func MeasurePlayground(dir string) (PlaygroundUsage, error) {
+	return eachInPlayground(dir, false)
+}
+
+// CleanPlayground removes what is in a playground, and tells what that was. Links are
+// removed, never followed, and what is mounted in it stays, which is an error.
+func CleanPlayground(dir string) (PlaygroundUsage, error) {
+	return eachInPlayground(dir, true)
+}
+
+func eachInPlayground(dir string, remove bool) (u PlaygroundUsage, err error) {
+	if dir == "" {
+		if dir, err = DefaultPlayground(); err != nil {
+			return u, err
+		}
+	}
+	u.Dir = dir
+	fd, _, err := OpenPlayground(dir, false)
+	if errors.Is(err, unix.ENOENT) {
+		return u, nil
+	}
+	if err != nil {
+		return u, err
+	}
+	defer unix.Close(fd)
+	count := u.counter()
+	if remove {
+		err = deep.Empty(fd, count)
+	} else {
+		err = deep.Walk(fd, count)
+	}
+	if failed, ok := errors.AsType[*deep.Error](err); ok {
+		op := "measure"
+		if remove {
+			op = "remove"
+		}
+		return u, &Error{Op: op, Path: filepath.Join(dir, failed.Path), Err: failed.Err}
+	}
+	return u, err
+}
+
+// counter returns what adds to u, files with several names once.
+func (u *PlaygroundUsage) counter() func(*unix.Stat_t) {
+	seen := make(map[uint64]bool)
+	return func(st *unix.Stat_t) {
+		isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+		if !isDir {
+			u.Files++
+		}
+		if !isDir && seen[st.Ino] {
+			return
+		}
+		if !isDir && st.Nlink > 1 {
+			seen[st.Ino] = true
+		}
+		u.Bytes += st.Blocks * 512
+	}
+}
