@@ -65,6 +65,8 @@ var mayImport = map[string][]string{
 	"bench/watch":         {"", "fanotify", "internal/storm"},
 	"bench/network":       {"", "netpolicy"},
 	"examples":            {},
+	"docs":                {},
+	"examples/agent":      {""},
 	"examples/embed":      {""},
 	"examples/stream":     {""},
 	"examples/review":     {"", "overlay"},

@@ -1,5 +1,6 @@
 // Package examples has whole programs, each in a directory of its own:
 //
+//   - agent runs one shell command for an agent, and keeps its changes apart;
 //   - embed runs shell commands in a project for an agent, and commits each;
 //   - stream shows the output of a command while it runs;
 //   - review asks before what a command changed gets into a project;

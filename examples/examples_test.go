@@ -50,6 +50,11 @@ exit code: 1
 		notes: "final\n", files: "new notes",
 	},
 	{
+		name: "agent", args: []string{"cat notes; echo final >notes; exit 3"},
+		want:  "draft\nexit code: 3\nM notes\n",
+		notes: "draft\n", files: "notes",
+	},
+	{
 		name: "stream", args: []string{"--", "sh", "-c", "echo one; printf two; test -w notes"},
 		want:  "out +\\d+\\.\\d\\ds  \"one\"\nout +\\d+\\.\\d\\ds  \"two\"\nexit status 1\n",
 		notes: "draft\n", files: "notes",
