@@ -158,20 +158,6 @@ func haveUserNamespaces() bool {
 	return err != nil || string(b) != "0\n"
 }
 
-// dropped is one run.
-type dropped struct {
-	cfg *bwrap.Config
-	cmd *nsexec.Cmd
-	ops []*bwrap.SetupOp // by index of cmd.Mounts
-	// block is read before the namespaces are used.
-	block   bwrap.Opt[int]
-	signals chan os.Signal // to be passed on
-	read    []int          // descriptors that were read while parsing
-	words   []string       // the command line
-	// own is set where we are called by our own name: not all is bubblewrap's then.
-	own bool
-}
-
 // prepare says in terms of package nsexec what the options ask for.
 func (d *dropped) prepare() error {
 	cfg := d.cfg
@@ -244,11 +230,6 @@ func (d *dropped) prepare() error {
 // isOpen reports whether a number is a descriptor.
 func isOpen(fd int) bool {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err == nil
-}
-
-func haveCgroupNamespaces() bool {
-	_, err := os.Stat("/proc/self/ns/cgroup")
 	return err == nil
 }
 

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/bwrap"
+	"github.com/nsrun/nsrun/nsexec"
 )
 
 // What --info-fd and --json-status-fd tell.
@@ -82,4 +84,23 @@ func (d *dropped) namespaces(pid int) (ids []namespaceID, err error) {
 // exitJSON tells the exit status.
 func exitJSON(status int) []byte {
 	return append(strconv.AppendInt([]byte(`{ "exit-code": `), int64(status), 10), " }\n"...)
+}
+
+// dropped is one run.
+type dropped struct {
+	cfg *bwrap.Config
+	cmd *nsexec.Cmd
+	ops []*bwrap.SetupOp // by index of cmd.Mounts
+	// block is read before the namespaces are used.
+	block   bwrap.Opt[int]
+	signals chan os.Signal // to be passed on
+	read    []int          // descriptors that were read while parsing
+	words   []string       // the command line
+	// own is set where we are called by our own name: not all is bubblewrap's then.
+	own bool
+}
+
+func haveCgroupNamespaces() bool {
+	_, err := os.Stat("/proc/self/ns/cgroup")
+	return err == nil
 }

@@ -3,20 +3,18 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"io/fs"
-	"os/signal"
-	"slices"
 
-	"golang.org/x/sys/unix"
+	"github.com/nsrun/nsrun/internal/escape"
 
 	"github.com/nsrun/nsrun/overlay"
 )
 
-const commitHelp = `All of them, or those at and below the paths, which are absolute or relative to
+var commitVerb = Verb{
+	Name: "commit", Args: "[flags] [SESSION] [PATH…]",
+	Short: "copy a session's changes to the project",
+	Long: `All of them, or those at and below the paths, which are absolute or relative to
 the project and may be patterns: *, ?, [a-z], and ** for any number of
 directories. It is all or nothing. Where something else changed the same files
 meanwhile, that is said and nothing is done, unless --theirs, --ours or --merge
@@ -26,7 +24,9 @@ later (hooks, settings of editors: nsrun show marks it) stays in the session,
 unless a path names the very file, or with --allow-exec. Setuid files, FIFOs and
 the like are committed with --allow-special only, named or not. Times are not shown,
 but they come with the changes. nsrun undo
-takes a commit back.`
+takes a commit back.`,
+	Flags: func(fs *flag.FlagSet) { commitFlags(fs, &commitOptions{}) },
+}
 
 type commitOptions struct {
 	overlay.CommitOptions
@@ -46,7 +46,7 @@ func commitFlags(fs *flag.FlagSet, o *commitOptions) {
 		{&o.ours, overlay.Ours, "ours", "where both changed a file, leave the project's; with =PATH at that path only (repeatable)"},
 		{&o.merge, overlay.Merge, "merge", "where both changed a text, put both changes into it; with =PATH at that path only (repeatable)"},
 	} {
-		*f.flag = preferFlag{o: o, prefer: f.prefer}
+		*f.flag = preferFlag{to: &o.Choices, prefer: f.prefer}
 		fs.Var(f.flag, f.name, f.usage)
 	}
 	allowSpecialFlag(fs, &o.AllowSpecial)
@@ -64,7 +64,7 @@ func (o *commitOptions) prefer() (p overlay.Preference, err error) {
 		}
 	}
 	if n > 1 {
-		err = &usageError{"commit", "--theirs, --ours and --merge without a path exclude each other"}
+		err = wrongUsage("commit", "--theirs, --ours and --merge without a path exclude each other")
 	}
 	return p, err
 }
@@ -72,7 +72,7 @@ func (o *commitOptions) prefer() (p overlay.Preference, err error) {
 func commit(args []string) int {
 	unread()
 	var o commitOptions
-	rest, status, ok := parseVerb("commit", args, func(fs *flag.FlagSet) { commitFlags(fs, &o) })
+	rest, status, ok := commitVerb.Parse(args, func(fs *flag.FlagSet) { commitFlags(fs, &o) })
 	if !ok {
 		return status
 	}
@@ -135,122 +135,35 @@ func sayCommittedLater(s *overlay.Session, before []overlay.Change) {
 		if c.Runs == "" || told[place{c.Root, c.Path}] {
 			continue
 		}
-		name := quote(c.Path)
+		name := escape.Quote(c.Path)
 		if len(s.Roots()) > 1 {
-			name = quote(c.Root) + ": " + name
+			name = escape.Quote(c.Root) + ": " + name
 		}
 		say("committed, and runs later: %s (%s)", name, c.Runs)
 	}
 }
 
-func allowExecFlag(fs *flag.FlagSet, to *bool) {
-	fs.BoolVar(to, "allow-exec", false, "commit what would run later too: hooks, settings of editors and the like")
+// preferFlag is --theirs, --ours or --merge: alone it decides all conflicts, with a path those at it.
+type preferFlag struct {
+	to     *[]overlay.Choice
+	prefer overlay.Preference
+	given  bool
 }
 
-// sayHeld tells what was not committed because it would run later or is special, and how it can be: no more than
-// was to be committed.
-func sayHeld(s *overlay.Session, held []overlay.Change, o overlay.CommitOptions) {
-	special := ""
-	var flags []string
-	for _, c := range held {
-		name := quote(c.Path)
-		if len(s.Roots()) > 1 {
-			name = quote(c.Root) + ": " + name
-		}
-		why := c.Special
-		if c.Runs != "" {
-			why = "would run later (" + c.Runs + ")"
-			flags = append(flags, "--allow-exec")
-		}
-		if c.Special != "" {
-			special = "--allow-special "
-			flags = append(flags, "--allow-special")
-		}
-		say("held back: %s %s", name, why)
-	}
-	if len(held) > 0 {
-		slices.Sort(flags)
-		again := append([]string{"nsrun", "commit"}, slices.Compact(flags)...)
-		for _, path := range o.Exclude {
-			again = append(again, "--exclude="+path)
-		}
-		again = append(append(again, s.ID()), o.Paths...)
-		say("%s held back in %s (try: nsrun review %s%s, or %s)", plural(len(held), "change"), s.ID(), special, s.ID(), quoteCommand(again))
-	}
-}
+func (f *preferFlag) String() string { return "" }
 
-// interruptible is a context that ends when the user has had enough. Until stop is
-// called signals do nothing else: what must not be interrupted is not.
-func interruptible() (ctx context.Context, stop func()) {
-	return signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
-}
+func (f *preferFlag) IsBoolFlag() bool { return true }
 
-// failDecision is fail for what was to be done with a session's changes: all that it met
-// is told, in lines of its own.
-func failDecision(verb string, err error, s *overlay.Session) int {
-	if errors.Is(err, context.Canceled) {
-		say("interrupted: nothing was done")
-		return 128 + int(unix.SIGINT)
+func (f *preferFlag) Set(path string) error {
+	switch path {
+	case "":
+		return errors.New("it needs a path behind the =, or none")
+	case "true":
+		f.given = true
+	case "false":
+		f.given = false
+	default:
+		*f.to = append(*f.to, overlay.Choice{Path: path, Prefer: f.prefer})
 	}
-	several := len(s.Roots()) > 1
-	at := func(root, path string) string {
-		if several {
-			return quote(root) + ": " + quote(path)
-		}
-		return quote(path)
-	}
-	if e, ok := errors.AsType[*overlay.ConflictError](err); ok {
-		sayConflicts(verb, e.Conflicts, s, at)
-		return exitFailed
-	}
-	if e, ok := errors.AsType[*overlay.SpecialError](err); ok {
-		for _, sp := range e.Specials {
-			say("special: %s %s", at(sp.Root, sp.Path), sp.Why)
-		}
-		say("nothing was done (try: nsrun commit %s with --exclude PATH or --allow-special)", s.ID())
-		return exitFailed
-	}
-	if e, ok := errors.AsType[*overlay.HeldError](err); ok {
-		sayHeld(s, e.Changes, overlay.CommitOptions{})
-		say("nothing was done")
-		return exitFailed
-	}
-	if _, half := errors.AsType[*overlay.CommitError](err); !half && (errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)) {
-		err = fmt.Errorf("%w; nothing was done", err)
-	}
-	return fail(err)
-}
-
-func discard(args []string) int {
-	unread()
-	var quiet bool
-	rest, status, ok := parseVerb("discard", args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
-	if !ok {
-		return status
-	}
-	if len(rest) == 0 {
-		id, err := decidable("discard")
-		if err != nil {
-			return fail(err)
-		}
-		rest = []string{id}
-	}
-	tellRecovered()
-	for _, id := range rest {
-		s, err := overlay.Open("", id)
-		if err == nil {
-			err = s.Discard()
-			_ = s.Close()
-		}
-		if err != nil {
-			status = fail(err)
-			continue
-		}
-		registerDiscard(s.ID())
-		if !quiet {
-			say("discarded %s: nsrun undo %s takes it back", s.ID(), s.ID())
-		}
-	}
-	tidy()
-	return status
+	return nil
 }

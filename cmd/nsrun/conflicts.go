@@ -19,30 +19,6 @@ const (
 	linesMost = 3
 )
 
-// preferFlag is --theirs, --ours or --merge: alone it decides all conflicts, with a path those at it.
-type preferFlag struct {
-	o      *commitOptions
-	prefer overlay.Preference
-	given  bool
-}
-
-func (f *preferFlag) String() string   { return "" }
-func (f *preferFlag) IsBoolFlag() bool { return true }
-
-func (f *preferFlag) Set(path string) error {
-	switch path {
-	case "":
-		return errors.New("it needs a path behind the =, or none")
-	case "true":
-		f.given = true
-	case "false":
-		f.given = false
-	default:
-		f.o.Choices = append(f.o.Choices, overlay.Choice{Path: path, Prefer: f.prefer})
-	}
-	return nil
-}
-
 // conflictText tells both sides of a conflict.
 func conflictText(c overlay.Conflict) string {
 	did := ""
@@ -143,42 +119,4 @@ func shortLine(line string) string {
 		text = string(r[:most]) + "…"
 	}
 	return text
-}
-
-// sayConflicts tells what prevented a commit of s, or the undo of one, and what can be done about it.
-func sayConflicts(verb string, list []overlay.Conflict, s *overlay.Session, at func(root, path string) string) {
-	var merges, others, told int
-	for _, c := range list {
-		say("conflict: %s %s", at(c.Root, c.Path), conflictText(c))
-		if verb != "commit" {
-			continue
-		}
-		var d conflictDetail
-		if told < textsMost {
-			d = detail(s, c)
-		}
-		if d.merges {
-			merges++
-		} else {
-			others++
-		}
-		if len(d.lines) > 0 {
-			told++
-		}
-		for _, line := range d.lines {
-			say("  %s", line)
-		}
-	}
-	try := ""
-	switch {
-	case verb == "undo":
-		try = "nsrun undo --force " + s.ID()
-	case others == 0:
-		try = "nsrun commit --merge " + s.ID()
-	case merges > 0:
-		try = "nsrun commit " + s.ID() + " with --merge, and --theirs=PATH or --ours=PATH for what cannot be merged"
-	default:
-		try = "nsrun commit " + s.ID() + " with --theirs or --ours, or --theirs=PATH and --ours=PATH"
-	}
-	say("%s, nothing was done (try: %s)", plural(len(list), "conflict"), try)
 }

@@ -16,13 +16,31 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/jsonform"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/textdiff"
 	"github.com/nsrun/nsrun/overlay"
 )
+
+var diffVerb = Verb{
+	Name: "diff", Args: "[flags] [SESSION] [PATH…]",
+	Short: "show what a session changed in files",
+	Long: `Of everything, or of what is at and below the paths, which are absolute or
+relative to the project; they may be patterns (*, ?, [a-z], and ** for any
+number of directories). Deletions come first in --stat and --name-status; what
+was moved follows them (R, and how many percent are equal).
+
+nsrun diff --patch | git apply, at the top of another copy of the project, makes
+there what the session made here: contents, binary ones too, symbolic links and
+whether files can be executed. (Below the top of a git work tree git apply needs
+--directory.) What git has no words for (empty directories, named pipes, other
+modes, owners, attributes) is said on standard error. Times are not in the patch.`,
+	Flags: func(fs *flag.FlagSet) { new(diffFlags).define(fs) },
+}
 
 // diffFlags are the flags of nsrun diff.
 type diffFlags struct {
@@ -47,12 +65,12 @@ func (f *diffFlags) useColour(terminal bool) (bool, error) {
 	case "auto":
 		return terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", nil
 	}
-	return false, &usageError{"diff", "--color is auto, always or never"}
+	return false, wrongUsage("diff", "--color is auto, always or never")
 }
 
 func diff(args []string) int {
 	var f diffFlags
-	rest, status, ok := parseVerb("diff", args, f.define)
+	rest, status, ok := diffVerb.Parse(args, f.define)
 	if !ok {
 		return status
 	}
@@ -62,7 +80,7 @@ func diff(args []string) int {
 		return fail(err)
 	}
 	if f.stat && f.nameStatus || f.stat && f.patch || f.nameStatus && f.patch {
-		return fail(&usageError{"diff", "--stat, --name-status and --patch exclude each other"})
+		return fail(wrongUsage("diff", "--stat, --name-status and --patch exclude each other"))
 	}
 	id, paths := sessionArg(rest)
 	if id == "" {
@@ -265,42 +283,16 @@ func (d *diffWriter) line(colour string, text []byte) {
 	d.w.WriteByte('\n')
 }
 
-// escapeControls is text with escapes for what a terminal acts on, or what makes it show
-// something else than is there.
-func escapeControls(text []byte) []byte {
-	plain := true
-	for _, b := range text {
-		if b < ' ' && b != '\t' || b >= 0x7f {
-			plain = false
-			break
-		}
-	}
-	if plain {
-		return text
-	}
-	var out []byte
-	for len(text) > 0 {
-		_, n := utf8.DecodeRune(text)
-		if text[0] == '\t' {
-			out = append(out, '\t')
-		} else {
-			out = append(out, printable(string(text[:n]))...)
-		}
-		text = text[n:]
-	}
-	return out
-}
-
 // change writes one object.
 func (d *diffWriter) change(c overlay.Change) error {
 	words, err := d.words(c)
 	old, new := sides(c)
 	before := c
 	if m, ok := d.o.renames.of(c); ok && c.Kind == overlay.Deleted {
-		words = append(words, "renamed to "+quote(m.To))
+		words = append(words, "renamed to "+escape.Quote(m.To))
 		old = fs.ModeIrregular // what became of it stands there
 	} else if ok {
-		words = append(words, "renamed from "+quote(m.From))
+		words = append(words, "renamed from "+escape.Quote(m.From))
 		before.Path, before.OldSize = m.From, c.Size
 		if old = new; m.Similarity == 100 {
 			old, new = fs.ModeIrregular, fs.ModeIrregular
@@ -322,7 +314,7 @@ func (d *diffWriter) change(c overlay.Change) error {
 	}
 	head := c.String()
 	if d.o.several {
-		head = head[:2] + quote(c.Root) + ": " + head[2:]
+		head = head[:2] + escape.Quote(c.Root) + ": " + head[2:]
 	}
 	if len(words) > 0 {
 		head += " (" + strings.Join(words, ", ") + ")"
@@ -347,7 +339,7 @@ func (d *diffWriter) change(c overlay.Change) error {
 		if err != nil {
 			return err
 		}
-		d.line(v.colour, []byte(v.sign+"→ "+quote(text)))
+		d.line(v.colour, []byte(v.sign+"→ "+escape.Quote(text)))
 	}
 	return nil
 }
@@ -397,11 +389,11 @@ func (d *diffWriter) words(c overlay.Change) (list []string, err error) {
 	switch {
 	case isLink(c.Mode):
 	case c.Kind == overlay.Added || c.Kind == overlay.TypeChanged:
-		if c.Mode.IsRegular() && octal(c.Mode) != "0644" || c.Mode.IsDir() && octal(c.Mode) != "0755" {
-			add("mode %s", octal(c.Mode))
+		if c.Mode.IsRegular() && jsonform.Octal(c.Mode) != "0644" || c.Mode.IsDir() && jsonform.Octal(c.Mode) != "0755" {
+			add("mode %s", jsonform.Octal(c.Mode))
 		}
-	case c.Kind == overlay.Modified && octal(c.Mode) != octal(c.OldMode):
-		add("mode %s → %s", octal(c.OldMode), octal(c.Mode))
+	case c.Kind == overlay.Modified && jsonform.Octal(c.Mode) != jsonform.Octal(c.OldMode):
+		add("mode %s → %s", jsonform.Octal(c.OldMode), jsonform.Octal(c.Mode))
 	}
 	if c.Below > 0 {
 		add("%s in it", plural(c.Below, "object"))
@@ -459,11 +451,11 @@ func attributeWords(before, after map[string]string) (list []string) {
 		new, hasIt := after[name]
 		switch {
 		case !hadIt:
-			list = append(list, "attribute "+quote(name)+" added")
+			list = append(list, "attribute "+escape.Quote(name)+" added")
 		case !hasIt:
-			list = append(list, "attribute "+quote(name)+" removed")
+			list = append(list, "attribute "+escape.Quote(name)+" removed")
 		case old != new:
-			list = append(list, "attribute "+quote(name)+" changed")
+			list = append(list, "attribute "+escape.Quote(name)+" changed")
 		}
 	}
 	return list

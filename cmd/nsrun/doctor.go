@@ -14,17 +14,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/escape"
+
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/overlay"
 )
 
-const doctorHelp = `Each feature of the kernel that nsrun uses is tried: it is there (yes), it is not
+var doctorVerb = Verb{
+	Name: "doctor", Args: "[--sessions] [--json]",
+	Short: "tell what this machine can do, and what is with the sessions",
+	Long: `Each feature of the kernel that nsrun uses is tried: it is there (yes), it is not
 (no), or that could not be told (unknown). For those that are not there doctor
 prints why, what does not work without, and what to do. Then it is said what is
 with the sessions: how many there are, what they take on disk, what was
 interrupted and what came of that, which are in use, what can be removed. The
 exit status is 1 where commands cannot be run in a sandbox at all.
-The keys of JSON are listed in docs/json.md of the source tree.`
+The keys of JSON are listed in docs/json.md of the source tree.`,
+	Flags: func(fs *flag.FlagSet) { doctorFlags(fs, &doctorOptions{}) },
+}
 
 type doctorOptions struct{ json, sessions bool }
 
@@ -37,12 +44,12 @@ func doctorFlags(fs *flag.FlagSet, o *doctorOptions) {
 // status is 1 where commands cannot be run in a sandbox at all.
 func doctor(args []string) int {
 	var o doctorOptions
-	rest, status, ok := parseVerb("doctor", args, func(fs *flag.FlagSet) { doctorFlags(fs, &o) })
+	rest, status, ok := doctorVerb.Parse(args, func(fs *flag.FlagSet) { doctorFlags(fs, &o) })
 	if !ok {
 		return status
 	}
 	if len(rest) > 0 {
-		return fail(&usageError{"doctor", "takes no arguments"})
+		return fail(wrongUsage("doctor", "takes no arguments"))
 	}
 	if !o.sessions {
 		list := features.Probe()
@@ -189,7 +196,7 @@ func cause(err error) string {
 func (r stateReport) print(w io.Writer) {
 	n := r.Kept + r.Committed + r.Discarded + len(r.Damaged)
 	if _, err := os.Lstat(r.Dir); errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(w, "sessions will be kept in %s\n", quote(r.Dir))
+		fmt.Fprintf(w, "sessions will be kept in %s\n", escape.Quote(r.Dir))
 		return
 	}
 	least := ""
@@ -197,10 +204,10 @@ func (r stateReport) print(w io.Writer) {
 		least = "at least "
 	}
 	fmt.Fprintf(w, "%s in %s: %d kept, %d committed, %d discarded, %s%s on disk\n",
-		plural(n, "session"), quote(r.Dir), r.Kept, r.Committed, r.Discarded, least, sizeText(r.Size))
+		plural(n, "session"), escape.Quote(r.Dir), r.Kept, r.Committed, r.Discarded, least, sizeText(r.Size))
 	for _, rec := range r.Recovered {
 		if rec.Error != "" {
-			fmt.Fprintf(w, "%9sinterrupted: %s: %s\n", "", rec.ID, printable(rec.Error))
+			fmt.Fprintf(w, "%9sinterrupted: %s: %s\n", "", rec.ID, escape.Printable(rec.Error))
 		} else {
 			fmt.Fprintf(w, "%9swas interrupted: %s: %s\n", "", rec.ID, rec.What)
 		}
@@ -209,7 +216,7 @@ func (r stateReport) print(w io.Writer) {
 		fmt.Fprintf(w, "%9sin use: %s\n", "", strings.Join(r.Busy, ", "))
 	}
 	for _, d := range r.Damaged {
-		fmt.Fprintf(w, "%9sdamaged: %s: %s\n", "", quote(filepath.Base(d.Dir)), printable(d.Why))
+		fmt.Fprintf(w, "%9sdamaged: %s: %s\n", "", escape.Quote(filepath.Base(d.Dir)), escape.Printable(d.Why))
 	}
 	if len(r.Removable) > 0 {
 		var size int64

@@ -72,7 +72,7 @@ func TestElevated(t *testing.T) {
 	}
 	refused := slices.Clone(works)
 	for _, v := range verbs {
-		refused = append(refused, []string{"nsrun", v.name}, []string{"nsrun", v.name, "--json"})
+		refused = append(refused, []string{"nsrun", v.Name}, []string{"nsrun", v.Name, "--json"})
 	}
 	refused = append(refused, []string{"nsrun"}, []string{"nsrun", "-h"}, []string{"nsrun", "--version"}, []string{"bwrap", "--version"}, []string{"bwrap"},
 		[]string{reexec.LauncherName}, []string{"nsrun:tmpfs"}, []string{"nsrun:probe"}, []string{"nsrun:probe-proc", home})

@@ -11,17 +11,25 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/jsonform"
+
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/project"
 )
 
-const filesHelp = `Those at and below the paths; without one, of the project that one is in. A line
+var filesVerb = Verb{
+	Name: "files", Args: "[flags] [PATH…]",
+	Short: "list files that are registered, and how many backups there are",
+	Long: `Those at and below the paths; without one, of the project that one is in. A line
 each: id, state, last modification, how many backups there are, path. The states
 are there, deleted, and new for what is not in the project yet. Files are
 registered when a command changes them for the first time, or all of them with
 --scan; from then on there is a backup of what each was when it was changed
 first on a day, for seven days: nsrun restore.
-The keys of JSON are listed in docs/json.md of the source tree.`
+The keys of JSON are listed in docs/json.md of the source tree.`,
+	Flags: func(fs *flag.FlagSet) { filesFlags(fs, &filesOptions{}) },
+}
 
 type filesOptions struct{ scan, backups, json bool }
 
@@ -62,7 +70,7 @@ func moment(t time.Time) *time.Time {
 
 func files(args []string) int {
 	var o filesOptions
-	rest, status, ok := parseVerb("files", args, func(fs *flag.FlagSet) { filesFlags(fs, &o) })
+	rest, status, ok := filesVerb.Parse(args, func(fs *flag.FlagSet) { filesFlags(fs, &o) })
 	if !ok {
 		return status
 	}
@@ -83,7 +91,7 @@ func files(args []string) int {
 			return fail(err)
 		}
 		if named && !known(reg, path) {
-			status = fail(&unknownError{"no such file, and none is registered: " + quote(path), "nsrun files"})
+			status = fail(unknown("nsrun files", "no such file, and none is registered: %s", escape.Quote(path)))
 			continue
 		}
 		if o.scan {
@@ -110,7 +118,7 @@ func files(args []string) int {
 			}
 			r := fileReport{ID: f.ID, Path: f.Path, Project: f.Project, LastModified: moment(f.LastModified), Copy: f.LastApprovedCopyPath, Deleted: f.Deleted, Backups: []versionReport{}}
 			for _, b := range f.Backups {
-				r.Backups = append(r.Backups, versionReport{Date: b.Date, Copy: b.Copy, Size: b.Size, Mode: octal(b.Mode), Execution: b.Execution})
+				r.Backups = append(r.Backups, versionReport{Date: b.Date, Copy: b.Copy, Size: b.Size, Mode: jsonform.Octal(b.Mode), Execution: b.Execution})
 			}
 			list = append(list, r)
 		}
@@ -121,7 +129,7 @@ func files(args []string) int {
 	out := bufio.NewWriter(os.Stdout)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, f := range list {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\n", f.ID, f.state(), f.when(), len(f.Backups), quote(f.Path))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\n", f.ID, f.state(), f.when(), len(f.Backups), escape.Quote(f.Path))
 	}
 	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
 		return fail(err)

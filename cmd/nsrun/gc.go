@@ -13,12 +13,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/escape"
+
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
 
-const gcHelp = `Removed are sessions that were committed or discarded at least seven days ago,
+var gcVerb = Verb{
+	Name: "gc", Args: "[flags] [SESSION…]",
+	Short: "remove old sessions and backups",
+	Long: `Removed are sessions that were committed or discarded at least seven days ago,
 which cannot be undone then, and what killed processes left behind. Sessions
 that are kept are never removed, unless they are named, or --kept and --older
 are given. What is in use, what another session was begun on, and what belongs
@@ -30,7 +35,9 @@ With --playground it is about what commands left in $HOME/playground instead. Ea
 project has its own playground, a directory in $XDG_DATA_HOME/nsrun/playgrounds;
 commands without a project have $XDG_DATA_HOME/nsrun/playground. It says how much
 is in each, and removes all of it after a yes on a terminal, or with --yes. Links
-are removed, never followed.`
+are removed, never followed.`,
+	Flags: func(fs *flag.FlagSet) { gcFlags(fs, &gcOptions{}) },
+}
 
 type gcOptions struct {
 	older               time.Duration
@@ -77,21 +84,21 @@ func parseDays(s string) (time.Duration, error) {
 func gc(args []string) int {
 	unread()
 	var o gcOptions
-	rest, status, ok := parseVerb("gc", args, func(fs *flag.FlagSet) { gcFlags(fs, &o) })
+	rest, status, ok := gcVerb.Parse(args, func(fs *flag.FlagSet) { gcFlags(fs, &o) })
 	if !ok {
 		return status
 	}
 	switch {
 	case o.yes && !o.playground:
-		return fail(&usageError{"gc", "--yes is for --playground"})
+		return fail(wrongUsage("gc", "--yes is for --playground"))
 	case o.playground && (len(rest) > 0 || o.olderSet || o.kept || o.keepCommitted):
-		return fail(&usageError{"gc", "--playground is not about sessions"})
+		return fail(wrongUsage("gc", "--playground is not about sessions"))
 	case o.playground:
 		return gcPlayground(o)
 	case len(rest) > 0 && (o.olderSet || o.kept || o.keepCommitted):
-		return fail(&usageError{"gc", "sessions that are named are removed whatever their age and state"})
+		return fail(wrongUsage("gc", "sessions that are named are removed whatever their age and state"))
 	case o.kept && !o.olderSet:
-		return fail(&usageError{"gc", "--kept needs --older: the changes of these sessions are lost"})
+		return fail(wrongUsage("gc", "--kept needs --older: the changes of these sessions are lost"))
 	}
 	c := overlay.CleanOptions{Sessions: rest, KeepCommitted: o.keepCommitted, DryRun: o.dryRun}
 	if o.olderSet {
@@ -160,7 +167,7 @@ func gcOnePlayground(o gcOptions, dir string) int {
 		return 0
 	}
 	text := func(u nsrunlib.PlaygroundUsage) string {
-		return fmt.Sprintf("%s: %s, %s", quote(u.Dir), plural(u.Files, "file"), sizeText(u.Bytes))
+		return fmt.Sprintf("%s: %s, %s", escape.Quote(u.Dir), plural(u.Files, "file"), sizeText(u.Bytes))
 	}
 	switch {
 	case o.dryRun:
@@ -209,13 +216,4 @@ func cleanedText(c overlay.Cleaned) string {
 		state = "last used"
 	}
 	return fmt.Sprintf("%s: %s %s, %s", c.ID, state, ago(c.Last), sizeText(c.Size))
-}
-
-// tidy removes old sessions that have ended, if that was not done today. What fails is
-// nothing that the user asked for: gc and doctor tell.
-func tidy() {
-	_ = overlay.CleanDaily("")
-	reg := project.Open(project.Options{})
-	_ = reg.CleanDaily(context.Background())
-	_ = reg.Close()
 }

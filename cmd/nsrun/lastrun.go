@@ -12,9 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/escape"
+
 	"golang.org/x/sys/unix"
 
-	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/githash"
 	"github.com/nsrun/nsrun/internal/owndir"
 	"github.com/nsrun/nsrun/overlay"
@@ -62,24 +63,6 @@ func noteRun(id string, roots ...string) {
 		}
 		_, _ = f.WriteString(id + "\n")
 		_ = f.Close()
-	}
-}
-
-// noteRun is noteRun for what was run.
-func (r *runner) noteRun(c nsrunlib.Config) {
-	switch {
-	case r.session != nil:
-		id := r.session.ID()
-		if r.dropped {
-			id = ""
-		}
-		for _, root := range r.session.Roots() {
-			noteRun(id, root.Path)
-		}
-	case r.execution != nil && c.Project != "":
-		if real, err := realPath(c.Project); err == nil {
-			noteRun("", real)
-		}
 	}
 }
 
@@ -135,7 +118,7 @@ func decidable(verb string) (id string, err error) {
 	if last != "" {
 		what = "is decided about"
 	}
-	what = fmt.Sprintf("the last command %s; before it, %s, session %s: %s", what, ago(newest.Created), newest.ID, quoteCommand(newest.Command))
+	what = fmt.Sprintf("the last command %s; before it, %s, session %s: %s", what, ago(newest.Created), newest.ID, escape.Command(newest.Command))
 	if isTerminal(os.Stdin) && isTerminal(os.Stderr) {
 		say("%s", what)
 		switch ask(verb + " that session? [y/N]") {
@@ -144,5 +127,14 @@ func decidable(verb string) (id string, err error) {
 		}
 		return "", errors.New("nothing was done")
 	}
-	return "", fmt.Errorf("%s (try: nsrun %s %s)", what, verb, newest.ID)
+	return "", advise(errors.New(what), "try: nsrun "+verb+" "+newest.ID)
+}
+
+// decideArg is sessionArg for what decides about a session.
+func decideArg(verb string, args []string) (id string, rest []string, err error) {
+	if len(args) > 0 {
+		return args[0], args[1:], nil
+	}
+	id, err = decidable(verb)
+	return id, nil, err
 }

@@ -17,6 +17,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/jsonform"
+
 	"golang.org/x/sys/unix"
 
 	nsrunlib "github.com/nsrun/nsrun"
@@ -25,7 +28,10 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-const logHelp = `Of the project that one is in, or with --all of all projects. A line each, the
+var logVerb = Verb{
+	Name: "log", Args: "[flags] [EXECUTION] [PATH]",
+	Short: "show what was run, and what it changed",
+	Long: `Of the project that one is in, or with --all of all projects. A line each, the
 newest first: id, time, exit status, what became of the changes, how many there
 were (direct: nobody counted), command. With an id, or its last eight characters,
 or last, the one execution and its changes; with a path, absolute or relative,
@@ -36,7 +42,9 @@ what its session holds, as long as that is kept, else to what they are now. That
 is said on standard error. Of what is no text it shows the sizes (nsrun diff --patch
 has all of it, for git apply). On a terminal $NSRUN_PAGER, $PAGER or less shows
 it. Executions stay in the log for 90 days, versions of files for seven.
-The keys of JSON are listed in docs/json.md of the source tree.`
+The keys of JSON are listed in docs/json.md of the source tree.`,
+	Flags: func(fs *flag.FlagSet) { logFlags(fs, &logOptions{}) },
+}
 
 type logOptions struct {
 	most        int
@@ -102,7 +110,7 @@ func reportExecution(e project.Execution) executionReport {
 		Changes: []loggedChange{}, More: e.More, rec: e,
 	}
 	for _, c := range e.Changes {
-		r.Changes = append(r.Changes, loggedChange{c.Kind, c.Root, c.Path, octal(c.Mode), c.Size, c.Before, c.Dropped, c.Runs})
+		r.Changes = append(r.Changes, loggedChange{c.Kind, c.Root, c.Path, jsonform.Octal(c.Mode), c.Size, c.Before, c.Dropped, c.Runs})
 	}
 	return r
 }
@@ -112,7 +120,7 @@ func shortExecution(id string) string { return id[strings.LastIndexByte(id, '-')
 
 func showLog(args []string) int {
 	o := logOptions{most: 20}
-	rest, status, ok := parseVerb("log", args, func(fs *flag.FlagSet) { logFlags(fs, &o) })
+	rest, status, ok := logVerb.Parse(args, func(fs *flag.FlagSet) { logFlags(fs, &o) })
 	if !ok {
 		return status
 	}
@@ -131,9 +139,9 @@ func showLog(args []string) int {
 	}
 	switch {
 	case len(rest) > 1:
-		return fail(&usageError{"log", "takes one execution, one path, or both"})
+		return fail(wrongUsage("log", "takes one execution, one path, or both"))
 	case o.patch && o.json:
-		return fail(&usageError{"log", "-p and --json exclude each other"})
+		return fail(wrongUsage("log", "-p and --json exclude each other"))
 	case len(rest) == 1:
 		path, err := filePath(rest[0])
 		if err != nil {
@@ -209,23 +217,18 @@ func projectFilter() func(e *project.Execution) bool {
 	}
 }
 
-// An unknownError names what there is not, and where it was looked for.
-type unknownError struct{ what, try string }
-
-func (e *unknownError) Error() string { return e.what }
-
 // notInLog says what is wrong with a filter that took nothing. Nil: there was nothing to be
 // found, of something that there is.
 func notInLog(reg *project.Registry, f project.Filter) error {
 	if f.ID != "" {
 		id, err := executionID(reg, f.ID, "")
 		if err == nil && f.Path != "" {
-			err = &unknownError{shortExecution(id) + " changed nothing at " + quote(f.Path), "nsrun log " + shortExecution(id)}
+			err = unknown("nsrun log "+shortExecution(id), "%s changed nothing at %s", shortExecution(id), escape.Quote(f.Path))
 		}
 		if err != nil || f.Session == "" {
 			return err
 		}
-		return &unknownError{shortExecution(id) + " is not in session " + quote(f.Session), "nsrun log " + shortExecution(id)}
+		return unknown("nsrun log "+shortExecution(id), "%s is not in session %s", shortExecution(id), escape.Quote(f.Session))
 	}
 	if f.Session != "" {
 		if s, err := overlay.OpenReadOnly("", f.Session); err == nil {
@@ -234,12 +237,12 @@ func notInLog(reg *project.Registry, f project.Filter) error {
 		for range reg.Executions(project.Filter{Session: f.Session, Most: 1}) {
 			return nil
 		}
-		return &unknownError{"no such session: " + quote(f.Session), "nsrun log, or nsrun ls"}
+		return unknown("nsrun log, or nsrun ls", "no such session: %s", escape.Quote(f.Session))
 	}
 	if f.Path == "" || known(reg, f.Path) {
 		return nil
 	}
-	return &unknownError{"no such execution, nor a file: " + quote(f.Path), "nsrun log, or nsrun files"}
+	return unknown("nsrun log, or nsrun files", "no such execution, nor a file: %s", escape.Quote(f.Path))
 }
 
 // executionID is the whole id of the execution that a word means. Last is the newest one
@@ -253,11 +256,11 @@ func executionID(reg *project.Registry, word, path string) (string, error) {
 	}
 	switch {
 	case path != "":
-		return "", &unknownError{"nothing changed it yet", ""}
+		return "", errors.New("nothing changed it yet")
 	case word == "last":
-		return "", &unknownError{"nothing was run yet", ""}
+		return "", errors.New("nothing was run yet")
 	}
-	return "", &unknownError{"no such execution: " + quote(word), "nsrun log"}
+	return "", unknown("nsrun log", "no such execution: %s", escape.Quote(word))
 }
 
 // known reports whether there is something at a path, or a file at or below it is
@@ -290,7 +293,7 @@ func printLog(out io.Writer, list []executionReport) error {
 	for i := range list {
 		e := &list[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", shortExecution(e.ID), e.Began.Local().Format("2006-01-02 15:04:05"), e.exit(),
-			cmp.Or(quoteWord(e.State), "-"), e.count(), quoteCommand(e.Command))
+			cmp.Or(quoteWord(e.State), "-"), e.count(), escape.Command(e.Command))
 	}
 	return w.Flush()
 }
@@ -324,7 +327,7 @@ func quoteWord(s string) string {
 	if s == "" {
 		return ""
 	}
-	return quote(s)
+	return escape.Quote(s)
 }
 
 // exit is how the command ended, in a word.
@@ -333,7 +336,7 @@ func (e *executionReport) exit() string {
 	case e.TimedOut:
 		return "timeout"
 	case e.Signal != "":
-		return quote(e.Signal)
+		return escape.Quote(e.Signal)
 	}
 	return strconv.Itoa(e.ExitCode)
 }
@@ -347,10 +350,10 @@ func (e *executionReport) print(out io.Writer) {
 	}
 	line("execution", e.ID)
 	line("session", quoteWord(e.Session))
-	line("command", quoteCommand(e.Command))
+	line("command", escape.Command(e.Command))
 	line("in", quoteWord(e.Dir))
 	for _, root := range e.Roots {
-		line("root", quote(root))
+		line("root", escape.Quote(root))
 	}
 	line("began", fmt.Sprintf("%s (%s)", e.Began.Local().Format("2006-01-02 15:04:05"), ago(e.Began)))
 	line("took", e.Ended.Sub(e.Began).Round(time.Millisecond).String())
@@ -362,7 +365,7 @@ func (e *executionReport) print(out io.Writer) {
 		line("changes", "direct: not counted")
 	}
 	for _, d := range e.Denied {
-		line("denied", quote(d))
+		line("denied", escape.Quote(d))
 	}
 	if len(e.Changes) > 0 {
 		fmt.Fprintln(out)
@@ -374,7 +377,7 @@ func (e *executionReport) print(out io.Writer) {
 		}
 		var about []string
 		if c.Runs != "" {
-			about = append(about, "runs later: "+quote(c.Runs))
+			about = append(about, "runs later: "+escape.Quote(c.Runs))
 		}
 		if c.Dropped {
 			about = append(about, "dropped")
@@ -383,7 +386,7 @@ func (e *executionReport) print(out io.Writer) {
 		if about != nil {
 			more = " (" + strings.Join(about, ", ") + ")"
 		}
-		fmt.Fprintf(out, "%c %s%s\n", c.Kind.Letter(), quote(name), more)
+		fmt.Fprintf(out, "%c %s%s\n", c.Kind.Letter(), escape.Quote(name), more)
 	}
 	if e.More > 0 {
 		fmt.Fprintf(out, "and %s more\n", plural(e.More, "change"))
@@ -402,19 +405,19 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 		}
 		if c.Before == "" {
 			if c.Kind != project.Added && c.OldMode.IsRegular() {
-				say("no version of %s was kept", quote(c.Name()))
+				say("no version of %s was kept", escape.Quote(c.Name()))
 			}
 			continue
 		}
 		if c.Dropped {
-			say("the change of %s was dropped", quote(c.Name()))
+			say("the change of %s was dropped", escape.Quote(c.Name()))
 			continue
 		}
 		f := textdiff.File{OldPath: c.Path, NewPath: c.Path}
 		if c.Kind != project.Added {
 			old, err := reg.OpenBefore(c)
 			if errors.Is(err, fs.ErrNotExist) {
-				say("the version of %s is kept no more", quote(c.Name()))
+				say("the version of %s is kept no more", escape.Quote(c.Name()))
 				continue
 			}
 			if err != nil {

@@ -6,13 +6,15 @@ import (
 	"flag"
 	"os"
 
+	"github.com/nsrun/nsrun/internal/escape"
+
 	"github.com/nsrun/nsrun/internal/manual"
 )
 
 // man prints the man page.
 func man(args []string) int {
 	if len(args) > 0 {
-		return fail(&usageError{"man", "takes no arguments"})
+		return fail(wrongUsage("man", "takes no arguments"))
 	}
 	return printText(manual.Man(manualVerbs()))
 }
@@ -20,11 +22,11 @@ func man(args []string) int {
 // completion prints the script that makes a shell complete our command lines.
 func completion(args []string) int {
 	if len(args) != 1 {
-		return fail(&usageError{"completion", "takes the name of a shell: bash, zsh or fish"})
+		return fail(wrongUsage("completion", "takes the name of a shell: bash, zsh or fish"))
 	}
 	text, ok := manual.Completion(args[0], manualVerbs())
 	if !ok {
-		return fail(&usageError{"completion", "no script for " + quote(args[0]) + ": only bash, zsh and fish"})
+		return fail(wrongUsage("completion", "no script for %s: only bash, zsh and fish", escape.Quote(args[0])))
 	}
 	return printText(text)
 }
@@ -40,15 +42,11 @@ func printText(text string) int {
 func manualVerbs() []manual.Verb {
 	list := make([]manual.Verb, 0, len(verbs))
 	for _, v := range verbs {
-		m := manual.Verb{Name: v.name, Usage: v.usage, Short: v.short, Long: v.long}
-		if v.flags != nil {
-			fs := flag.NewFlagSet(v.name, flag.ContinueOnError)
-			v.flags(fs)
-			fs.VisitAll(func(f *flag.Flag) {
-				arg, help := flag.UnquoteUsage(f)
-				m.Flags = append(m.Flags, manual.Flag{Name: f.Name, Arg: arg, Help: help})
-			})
-		}
+		m := manual.Verb{Name: v.Name, Usage: v.Args, Short: v.Short, Long: v.Long}
+		v.FlagSet().VisitAll(func(f *flag.Flag) {
+			arg, help := flag.UnquoteUsage(f)
+			m.Flags = append(m.Flags, manual.Flag{Name: f.Name, Arg: arg, Help: help})
+		})
 		list = append(list, m)
 	}
 	return list

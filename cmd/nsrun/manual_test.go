@@ -37,8 +37,8 @@ func TestGenerated(t *testing.T) {
 
 func TestVerbs(t *testing.T) {
 	for _, v := range verbs {
-		if action(v.name) == nil {
-			t.Errorf("the verb %s does nothing", v.name)
+		if action(v.Name) == nil {
+			t.Errorf("the verb %s does nothing", v.Name)
 		}
 	}
 	if action("") != nil || action("--help") != nil {

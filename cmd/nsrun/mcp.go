@@ -14,7 +14,10 @@ import (
 	"github.com/nsrun/nsrun/internal/mcpargs"
 )
 
-const mcpHelp = `It serves the Model Context Protocol on standard input and output, with one
+var mcpVerb = Verb{
+	Name: "mcp", Args: "[flags]",
+	Short: "serve agents: a tool that runs commands, over the Model Context Protocol",
+	Long: `It serves the Model Context Protocol on standard input and output, with one
 tool: run_command {command, working_dir, network}. An agent's program starts it,
 from its configuration:
 
@@ -27,15 +30,15 @@ that cannot ask (elicitation), the answer is no. What --allow-net names is
 reached without a question.
 
 Requests can come from a pipe or a file: all are answered. Commands that still run
-a minute (and --timeout more) after the end of standard input are ended.`
+a minute (and --timeout more) after the end of standard input are ended.`,
+	Flags: func(fs *flag.FlagSet) { mcpargs.Define(fs, &mcpargs.Options{}) },
+}
 
 // mcp becomes the program that serves: its libraries would cost every other verb
 // start-up time.
 func mcp(args []string) int {
-	if _, err := mcpargs.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return help([]string{"mcp"})
-	} else if err != nil {
-		return fail(wrongFlag("mcp", err))
+	if _, err := mcpargs.Parse(args); err != nil {
+		return mcpVerb.Fail(mcpVerb.Wrong(mcpVerb.FlagSet(), err))
 	}
 	path, err := beside(mcpargs.Program)
 	if err == nil {
@@ -62,5 +65,6 @@ func beside(name string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("mcp: %s is not installed beside %s (try: go install github.com/nsrun/nsrun/cmd/...@latest, or make install)", name, self)
+	return "", advise(fmt.Errorf("mcp: %s is not installed beside %s", name, self),
+		"try: go install github.com/nsrun/nsrun/cmd/...@latest, or make install")
 }

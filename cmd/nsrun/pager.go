@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/escape"
 )
 
 // What is long goes through a pager, where standard output is a terminal: $NSRUN_PAGER, else
@@ -139,4 +141,30 @@ func flushShown(w io.Writer) error {
 		return e.flush()
 	}
 	return nil
+}
+
+// escapeControls is text with escapes for what a terminal acts on, or what makes it show
+// something else than is there.
+func escapeControls(text []byte) []byte {
+	plain := true
+	for _, b := range text {
+		if b < ' ' && b != '\t' || b >= 0x7f {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return text
+	}
+	var out []byte
+	for len(text) > 0 {
+		_, n := utf8.DecodeRune(text)
+		if text[0] == '\t' {
+			out = append(out, '\t')
+		} else {
+			out = append(out, escape.Printable(string(text[:n]))...)
+		}
+		text = text[n:]
+	}
+	return out
 }

@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/jsonform"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/textdiff"
@@ -25,8 +28,8 @@ import (
 // writePatch writes a patch for git apply, and says what is not in it.
 func writePatch(w io.Writer, s *overlay.Session, changes []overlay.Change) error {
 	if roots := rootsOf(changes); len(roots) > 1 {
-		return &usageError{"diff", fmt.Sprintf("the changes are in %d roots, and a patch is for one: name one of %s",
-			len(roots), strings.Join(roots, ", "))}
+		return wrongUsage("diff", "the changes are in %d roots, and a patch is for one: name one of %s",
+			len(roots), strings.Join(roots, ", "))
 	}
 	p := patcher{p: textdiff.NewPatch(w), s: s, umask: umask(), uid: os.Geteuid(),
 		made: map[string]bool{}, removed: map[string]bool{}, blocked: map[string]bool{}, links: map[string]bool{}}
@@ -48,7 +51,7 @@ func writePatch(w io.Writer, s *overlay.Session, changes []overlay.Change) error
 
 func rootsOf(changes []overlay.Change) (list []string) {
 	for _, c := range changes {
-		if r := quote(c.Root); len(list) == 0 || list[len(list)-1] != r {
+		if r := escape.Quote(c.Root); len(list) == 0 || list[len(list)-1] != r {
 			list = append(list, r)
 		}
 	}
@@ -110,7 +113,7 @@ func (p *patcher) lacks(c overlay.Change, detail, one, many string) {
 	if c.Mode.IsDir() {
 		name += "/"
 	}
-	name = quote(name)
+	name = escape.Quote(name)
 	if detail != "" {
 		name += " (" + detail + ")"
 	}
@@ -293,8 +296,8 @@ func (p *patcher) attached(c overlay.Change, new fs.FileMode, same bool) error {
 	if same || new.IsDir() && c.Kind == overlay.Modified {
 		want = c.OldMode
 	}
-	if (new.IsRegular() || new.IsDir()) && octal(new) != octal(want) {
-		p.lacks(c, octal(new), "mode that git does not know", "modes that git does not know")
+	if (new.IsRegular() || new.IsDir()) && jsonform.Octal(new) != jsonform.Octal(want) {
+		p.lacks(c, jsonform.Octal(new), "mode that git does not know", "modes that git does not know")
 	}
 	if c.Links > 1 {
 		p.lacks(c, "", "hard link", "hard links")

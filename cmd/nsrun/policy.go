@@ -5,22 +5,28 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/escape"
+
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/project"
 )
 
-const policyHelp = `It takes the flags of nsrun run, and runs nothing: what a command would see, where
+var policyVerb = Verb{
+	Name: "policy", Args: "[flags] [--] [COMMAND [ARG…]]",
+	Short: "show what a command would see, write to and reach",
+	Long: `It takes the flags of nsrun run, and runs nothing: what a command would see, where
 it could write and what becomes of that, what is hidden from it, what it could
 reach, and which variables it would not have. Without COMMAND it is about any.
 The keys of JSON are listed in docs/json.md of the source tree. The system calls
-are printed by nsrun run --explain; nsrun run --explain=policy is the same as this.`
+are printed by nsrun run --explain; nsrun run --explain=policy is the same as this.`,
+	Flags: func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
+}
 
 func policyFlags(fs *flag.FlagSet, o *runOptions, asJSON *bool) {
 	runFlags(fs, o)
@@ -36,12 +42,8 @@ type policyReport struct {
 
 func policy(args []string) int {
 	o, asJSON := &runOptions{}, false
-	err := parseRun("policy", args, o, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) })
-	if errors.Is(err, flag.ErrHelp) {
-		return help([]string{"policy"})
-	}
-	if err != nil {
-		return fail(err)
+	if err := parseRun(&policyVerb, args, o, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) }); err != nil {
+		return policyVerb.Fail(err)
 	}
 	any := len(o.command) == 0
 	if any {
@@ -111,7 +113,7 @@ func (p *policyReport) print(w *bufio.Writer) {
 		if rest, ok := strings.CutPrefix(path, home+"/"); ok && home != "/" && home != "" {
 			path = "~/" + rest
 		}
-		return quote(path)
+		return escape.Quote(path)
 	}
 	section := func(title string, list []string, text func(string) string) {
 		if len(list) == 0 {
@@ -134,7 +136,7 @@ func (p *policyReport) print(w *bufio.Writer) {
 	}
 	command := "any command"
 	if len(p.Command) > 0 {
-		command = quoteCommand(p.Command)
+		command = escape.Command(p.Command)
 	}
 	fmt.Fprintf(w, "%s, in %s\n", command, short(p.Dir))
 	section("writable, and kept apart: "+map[string]string{
@@ -157,7 +159,7 @@ func (p *policyReport) print(w *bufio.Writer) {
 	if network != "" {
 		section("network", []string{network}, func(s string) string { return s })
 	} else {
-		section("network, nothing but", p.Rules, quote)
+		section("network, nothing but", p.Rules, escape.Quote)
 		if len(p.Rules) == 0 {
 			section("network", []string{"none: its own loopback only"}, func(s string) string { return s })
 		}
@@ -166,16 +168,16 @@ func (p *policyReport) print(w *bufio.Writer) {
 	for i, port := range p.Publish {
 		ports[i] = "127.0.0.1:" + strconv.Itoa(int(port))
 	}
-	section("servers that this host can reach", ports, quote)
+	section("servers that this host can reach", ports, escape.Quote)
 	section("sockets of this host that it can connect to", p.Sockets, short)
-	section("variables that it does not have", p.Removed, quote)
-	section("variables that are set", p.Set, quote)
+	section("variables that it does not have", p.Removed, escape.Quote)
+	section("variables that are set", p.Set, escape.Quote)
 	limits := []string{"no privileges, and no new ones", "it ends with all that it started"}
 	if p.Timeout > 0 {
 		limits = append(limits, "it is ended after "+p.Timeout.String())
 	}
 	section("limits", limits, func(s string) string { return s })
 	for _, notice := range p.Notices {
-		fmt.Fprintf(w, "note: %s\n", printable(notice))
+		fmt.Fprintf(w, "note: %s\n", escape.Printable(notice))
 	}
 }

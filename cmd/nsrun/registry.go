@@ -5,9 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,12 +14,6 @@ import (
 )
 
 // What verbs tell the registry. It stops none of them: what fails is said, and all goes on.
-
-// backupReport is a backup in the report.
-type backupReport struct {
-	Path   string `json:"path"`
-	Backup string `json:"backup"`
-}
 
 // tellRegistry calls tell with the registry, and says what went wrong. Who has no home
 // directory has no registry.
@@ -85,25 +76,11 @@ func registerDiscard(id string) {
 	tellRegistry(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Discarded(ctx, id) })
 }
 
-// filePath is the absolute path that a word means, without symbolic links on the way; what
-// is deleted has one too.
-func filePath(name string) (string, error) {
-	abs, err := filepath.Abs(name)
-	if err != nil {
-		return "", err
-	}
-	dir, rest := filepath.Dir(abs), filepath.Base(abs)
-	if abs == "/" {
-		return abs, nil
-	}
-	for {
-		real, err := realPath(dir)
-		if err == nil {
-			return filepath.Join(real, rest), nil
-		}
-		if !os.IsNotExist(err) || dir == "/" {
-			return "", &fs.PathError{Op: "find", Path: abs, Err: err}
-		}
-		dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest)
-	}
+// tidy removes old sessions that have ended, if that was not done today. What fails is
+// nothing that the user asked for: gc and doctor tell.
+func tidy() {
+	_ = overlay.CleanDaily("")
+	reg := project.Open(project.Options{})
+	_ = reg.CleanDaily(context.Background())
+	_ = reg.Close()
 }

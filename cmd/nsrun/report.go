@@ -8,33 +8,34 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/nsrun/nsrun/internal/escape"
+
 	"golang.org/x/sys/unix"
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/jsonform"
 	"github.com/nsrun/nsrun/netpolicy"
-	"github.com/nsrun/nsrun/overlay"
 )
 
 // report is what --report writes. The keys are stable.
 type report struct {
-	Session    string          `json:"session"`
-	Command    []string        `json:"command"`
-	ExitCode   int             `json:"exit_code"`
-	Signal     string          `json:"signal"`
-	TimedOut   bool            `json:"timed_out"`
-	DurationMS int64           `json:"duration_ms"`
-	Backend    string          `json:"backend"`
-	Missing    []features.Name `json:"missing"`
-	Network    network         `json:"network"`
-	Changes    []changeReport  `json:"changes"`
-	Held       []heldReport    `json:"held"` // changes that were not committed with the others
-	Denied     []deniedReport  `json:"denied"`
-	State      string          `json:"state"`
-	Engine     string          `json:"engine"`  // how the changes were kept apart; empty: --direct
-	Backups    []backupReport  `json:"backups"` // that hold what was there before
-	Output     outputReport    `json:"output"`
+	Session    string            `json:"session"`
+	Command    []string          `json:"command"`
+	ExitCode   int               `json:"exit_code"`
+	Signal     string            `json:"signal"`
+	TimedOut   bool              `json:"timed_out"`
+	DurationMS int64             `json:"duration_ms"`
+	Backend    string            `json:"backend"`
+	Missing    []features.Name   `json:"missing"`
+	Network    network           `json:"network"`
+	Changes    []jsonform.Change `json:"changes"`
+	Held       []jsonform.Held   `json:"held"` // changes that were not committed with the others
+	Denied     []deniedReport    `json:"denied"`
+	State      string            `json:"state"`
+	Engine     string            `json:"engine"`  // how the changes were kept apart; empty: --direct
+	Backups    []backupReport    `json:"backups"` // that hold what was there before
+	Output     outputReport      `json:"output"`
 }
 
 type network struct {
@@ -57,15 +58,6 @@ type outputReport struct {
 	Truncated bool `json:"truncated"`
 }
 
-// changeReport is one change.
-type changeReport = jsonform.Change
-
-func changeReports(changes []overlay.Change) []changeReport { return jsonform.Changes(changes) }
-
-type heldReport = jsonform.Held
-
-func octal(m os.FileMode) string { return jsonform.Octal(m) }
-
 // openReport opens what --report names, so that a name that is none costs no run.
 // It comes before anything else is opened.
 func (r *runner) openReport() (err error) {
@@ -78,10 +70,10 @@ func (r *runner) openReport() (err error) {
 	case numErr == nil:
 		// The caller's have survived an exec; what would not is one of ours.
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
-			return &usageError{"run", "--report " + name + ": this descriptor is not open"}
+			return wrongUsage("run", "--report %s: this descriptor is not open", name)
 		}
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err != nil || flags&unix.O_ACCMODE == unix.O_RDONLY {
-			return &usageError{"run", "--report " + name + ": this descriptor cannot be written to"}
+			return wrongUsage("run", "--report %s: this descriptor cannot be written to", name)
 		}
 		r.report = os.NewFile(uintptr(fd), "report descriptor "+name)
 	default:
@@ -95,7 +87,7 @@ func (r *runner) openReport() (err error) {
 // anything.
 func (r *runner) reportFile(name string) (*os.File, error) {
 	fail := func(err error) (*os.File, error) {
-		return nil, &usageError{"run", "--report " + quote(name) + ": " + err.Error()}
+		return nil, wrongUsage("run", "--report %s: %s", escape.Quote(name), err)
 	}
 	path, err := fromHere(name)
 	if err != nil {
@@ -154,7 +146,7 @@ func (r *runner) reportPlace(name, real string) error {
 		paths, _ := filepath.Glob(pattern)
 		for _, path := range paths {
 			if at, err := realPath(path); p.kind == "rw" && err == nil && inside(real, at) {
-				return &usageError{"run", "--report " + quote(name) + ": --rw lets the command write there"}
+				return wrongUsage("run", "--report %s: --rw lets the command write there", escape.Quote(name))
 			}
 		}
 	}
@@ -167,7 +159,7 @@ func (r *runner) reportPlace(name, real string) error {
 	}
 	for _, root := range roots {
 		if at, err := realPath(root); err == nil && inside(real, at) {
-			return &usageError{"run", "--report " + quote(name) + ": --direct lets the command write there"}
+			return wrongUsage("run", "--report %s: --direct lets the command write there", escape.Quote(name))
 		}
 	}
 	return nil
@@ -192,7 +184,7 @@ func (r *runner) writeReport(status int) error {
 		Command: r.o.command, ExitCode: status, TimedOut: r.timedOut,
 		DurationMS: r.took.Milliseconds(), Missing: append([]features.Name{}, r.missing...),
 		Network: network{r.network.Mode, append([]netpolicy.Decision{}, r.network.Decisions...), r.network.Omitted, r.network.Rules, r.network.Refused},
-		Changes: changeReports(r.changes), Held: jsonform.HeldBack(r.held), Denied: []deniedReport{}, State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
+		Changes: jsonform.Changes(r.changes), Held: jsonform.HeldBack(r.held), Denied: []deniedReport{}, State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
 	}
 	if r.execution != nil { // it was executed
 		rep.Backend = features.Native
@@ -223,4 +215,10 @@ func (r *runner) writeReport(status int) error {
 	}
 	_, err = r.report.Write(b)
 	return err
+}
+
+// backupReport is a backup in the report.
+type backupReport struct {
+	Path   string `json:"path"`
+	Backup string `json:"backup"`
 }

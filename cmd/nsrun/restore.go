@@ -12,11 +12,17 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/jsonform"
+
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
 
-const restoreHelp = `The newest backup: what the file was when it was changed first on that day. Where
+var restoreVerb = Verb{
+	Name: "restore", Args: "[flags] PATH",
+	Short: "put a file back as it was",
+	Long: `The newest backup: what the file was when it was changed first on that day. Where
 there is none it is the version before the last command that changed the file.
 --list prints for each version the flag that means it, when it was kept, its
 mode and size. What was discarded before it came to the project is not among
@@ -25,7 +31,9 @@ one of these the session that nsrun undo brings back.
 What is there now is kept first, and nsrun restore --from brings it back; if that
 cannot be done, nothing is. The file gets the mode that it had; directories that
 are missing are made. Backups are kept for seven days.
-The keys of JSON are listed in docs/json.md of the source tree.`
+The keys of JSON are listed in docs/json.md of the source tree.`,
+	Flags: func(fs *flag.FlagSet) { restoreFlags(fs, &restoreOptions{}) },
+}
 
 type restoreOptions struct {
 	date, from, to    string
@@ -50,8 +58,6 @@ func restoreFlags(fs *flag.FlagSet, o *restoreOptions) {
 	quietFlag(fs, &o.quiet)
 }
 
-var errNoCopy = errors.New("there is no backup of it, nor another version")
-
 // parseDate returns a day as backups name it.
 func parseDate(s string) (string, error) {
 	for _, layout := range [...]string{"06-01-02", "2006-01-02"} {
@@ -64,21 +70,21 @@ func parseDate(s string) (string, error) {
 
 func restore(args []string) int {
 	var o restoreOptions
-	rest, status, ok := parseVerb("restore", args, func(fs *flag.FlagSet) { restoreFlags(fs, &o) })
+	rest, status, ok := restoreVerb.Parse(args, func(fs *flag.FlagSet) { restoreFlags(fs, &o) })
 	if !ok {
 		return status
 	}
 	switch {
 	case len(rest) != 1:
-		return fail(&usageError{"restore", "takes the path of one file"})
+		return fail(wrongUsage("restore", "takes the path of one file"))
 	case o.date != "" && o.from != "":
-		return fail(&usageError{"restore", "--date and --from exclude each other"})
+		return fail(wrongUsage("restore", "--date and --from exclude each other"))
 	case o.list && (o.date != "" || o.from != ""):
-		return fail(&usageError{"restore", "--list lists all versions, without --date and --from"})
+		return fail(wrongUsage("restore", "--list lists all versions, without --date and --from"))
 	case o.list && o.to != "":
-		return fail(&usageError{"restore", "--list writes no file"})
+		return fail(wrongUsage("restore", "--list writes no file"))
 	case o.json && !o.list:
-		return fail(&usageError{"restore", "--json is for --list"})
+		return fail(wrongUsage("restore", "--json is for --list"))
 	}
 	path, err := filePath(rest[0])
 	if err != nil {
@@ -95,7 +101,7 @@ func restore(args []string) int {
 		if id := discardedWith(reg, path); id != "" {
 			hint = "it was discarded with a session; try: nsrun undo " + id
 		}
-		return fail(fmt.Errorf("restore %s: %w (%s)", quote(path), errNoCopy, hint))
+		return fail(advise(fmt.Errorf("restore %s: there is no backup of it, nor another version", escape.Quote(path)), hint))
 	}
 	if o.list {
 		return listVersions(versions, o.json)
@@ -106,13 +112,13 @@ func restore(args []string) int {
 		what += " from " + o.date
 	case o.from != "":
 		if o.from, err = executionID(reg, o.from, path); err != nil {
-			return fail(fmt.Errorf("restore %s: %w", quote(path), err))
+			return fail(fmt.Errorf("restore %s: %w", escape.Quote(path), err))
 		}
 		what = "no version of it from before " + shortExecution(o.from) + " is kept"
 	}
 	v, err := project.Choose(versions, o.date, o.from)
 	if err != nil {
-		return fail(&unknownError{"restore " + quote(path) + ": " + what, quoteCommand([]string{"nsrun", "restore", "--list", path})})
+		return fail(unknown(escape.Command([]string{"nsrun", "restore", "--list", path}), "restore %s: %s", escape.Quote(path), what))
 	}
 	if o.to == "-" {
 		return printVersion(reg, v)
@@ -131,9 +137,9 @@ func restore(args []string) int {
 		return fail(err)
 	}
 	if !o.quiet {
-		text := fmt.Sprintf("restored %s as it was %s", quote(done.Path), versionTime(v))
+		text := fmt.Sprintf("restored %s as it was %s", escape.Quote(done.Path), versionTime(v))
 		if done.Saved != "" {
-			text += ": what was there, nsrun restore --from " + shortExecution(done.Execution) + " " + quote(done.Path) + " puts back"
+			text += ": what was there, nsrun restore --from " + shortExecution(done.Execution) + " " + escape.Quote(done.Path) + " puts back"
 		}
 		say("%s", text)
 	}
@@ -184,7 +190,7 @@ func listVersions(versions []project.Version, asJSON bool) int {
 	if asJSON {
 		list := make([]versionReport, len(versions))
 		for i, v := range versions {
-			list[i] = versionReport{v.Date, moment(v.Time), v.Copy, v.Size, octal(v.Mode), v.Execution, v.Before}
+			list[i] = versionReport{v.Date, moment(v.Time), v.Copy, v.Size, jsonform.Octal(v.Mode), v.Execution, v.Before}
 		}
 		return printJSON(list)
 	}
@@ -199,7 +205,7 @@ func listVersions(versions []project.Version, asJSON bool) int {
 		if !v.Time.IsZero() {
 			when = v.Time.Local().Format("2006-01-02 15:04:05")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", how, when, octal(v.Mode), sizeText(v.Size))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", how, when, jsonform.Octal(v.Mode), sizeText(v.Size))
 	}
 	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
 		return fail(err)

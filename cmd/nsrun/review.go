@@ -17,24 +17,25 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-const reviewHelp = `A list of the changes, and the diff of the one under the cursor. A new directory
+var reviewVerb = Verb{
+	Name: "review", Args: "[flags] [SESSION]",
+	Short: "choose in the terminal what to commit and what to drop",
+	Long: `A list of the changes, and the diff of the one under the cursor. A new directory
 is one line until enter opens it. Space marks what is under the cursor
 to be committed, d to be dropped, which is for good; c does it, after a question.
 What is not marked stays in the session. ? lists all keys. Without a terminal,
-nsrun commit SESSION PATH… chooses.`
-
-func allowSpecialFlag(fs *flag.FlagSet, to *bool) {
-	fs.BoolVar(to, "allow-special", false, "commit setuid files, device nodes, FIFOs and the like too")
+nsrun commit SESSION PATH… chooses.`,
+	Flags: func(fs *flag.FlagSet) { allowSpecialFlag(fs, new(bool)) },
 }
 
 func review(args []string) int {
 	var special bool
-	rest, status, ok := parseVerb("review", args, func(fs *flag.FlagSet) { allowSpecialFlag(fs, &special) })
+	rest, status, ok := reviewVerb.Parse(args, func(fs *flag.FlagSet) { allowSpecialFlag(fs, &special) })
 	if !ok {
 		return status
 	}
 	if len(rest) > 1 {
-		return fail(&usageError{"review", "takes one session"})
+		return fail(wrongUsage("review", "takes one session"))
 	}
 	tellRecovered()
 	id, _, err := decideArg("review", rest)
@@ -112,7 +113,7 @@ type reviewResult struct {
 func (r *reviewer) run() int {
 	scr, err := screen.Open()
 	if errors.Is(err, screen.ErrNoTerminal) || errors.Is(err, screen.ErrDumb) {
-		return fail(&reviewError{r.s.ID(), err})
+		return fail(advise(fmt.Errorf("review: %w", err), "try: nsrun commit "+r.s.ID()+" PATH…"))
 	}
 	if err != nil {
 		return fail(err)
@@ -136,15 +137,6 @@ func (r *reviewer) run() int {
 	}
 	return status
 }
-
-// reviewError says that there is no screen, and what can be done without.
-type reviewError struct {
-	id  string
-	err error
-}
-
-func (e *reviewError) Error() string { return "review: " + e.err.Error() }
-func (e *reviewError) Unwrap() error { return e.err }
 
 // loop works until something ends it; what it returns tells about that, once the terminal
 // is what it was.

@@ -10,12 +10,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/nsrun/nsrun/internal/escape"
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/features"
@@ -24,6 +24,17 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
+
+var runVerb = Verb{
+	Name: "run", Args: "[flags] [--] COMMAND [ARG…]",
+	Short: "run a command in a sandbox over the project",
+	Long: `The command sees the host's files, read-only, without secrets; the project
+is writable behind an overlay; /tmp, /dev and /proc are private; there is no
+network. What it changed is kept as a session until it is committed or
+discarded. The exit status is the command's, or 124 (timed out), 125 (nsrun
+failed), 126 (cannot execute), 127 (not found), 128+n (signal n).`,
+	Flags: func(fs *flag.FlagSet) { runFlags(fs, &runOptions{}) },
+}
 
 // runOptions are the flags of `nsrun run`.
 type runOptions struct {
@@ -78,12 +89,6 @@ func (f ruleFlag) Set(s string) error {
 	return nil
 }
 
-// listFlag collects the values of a flag that may be repeated.
-type listFlag []string
-
-func (f *listFlag) String() string     { return "" }
-func (f *listFlag) Set(s string) error { *f = append(*f, s); return nil }
-
 // explainFlag is --explain, which can have a value.
 type explainFlag struct{ o *runOptions }
 
@@ -135,20 +140,9 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.BoolVar(&o.quiet, "q", false, "do not say what changed, nor what was denied")
 }
 
-// sessionValue takes the id of a session. An empty one is a mistake, that of a script
-// whose variable is not set.
-func sessionValue(to *string) func(string) error {
-	return func(s string) error {
-		if s == "" {
-			return errors.New("empty id")
-		}
-		*to = s
-		return nil
-	}
-}
-
 // parseRun reads the words behind `nsrun run`, or another verb that takes its flags, and more.
-func parseRun(verb string, args []string, o *runOptions, more func(*flag.FlagSet)) error {
+func parseRun(v *Verb, args []string, o *runOptions, more func(*flag.FlagSet)) error {
+	verb := v.Name
 	fs := flag.NewFlagSet(verb, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	runFlags(fs, o)
@@ -156,10 +150,7 @@ func parseRun(verb string, args []string, o *runOptions, more func(*flag.FlagSet
 		more(fs)
 	}
 	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
-		return wrongFlag(verb, err)
+		return v.Wrong(fs, err)
 	}
 	o.command = fs.Args()
 	if o.shellSet {
@@ -175,31 +166,31 @@ func parseRun(verb string, args []string, o *runOptions, more func(*flag.FlagSet
 	}
 	switch {
 	case len(o.command) == 0 && verb == "run":
-		return &usageError{verb, "no command"}
+		return wrongUsage(verb, "no command")
 	case n > 1:
-		return &usageError{verb, "--commit, --discard and --keep exclude each other"}
+		return wrongUsage(verb, "--commit, --discard and --keep exclude each other")
 	case o.direct && n > 0:
-		return &usageError{verb, "--direct leaves nothing to commit, discard or keep"}
+		return wrongUsage(verb, "--direct leaves nothing to commit, discard or keep")
 	case o.session != "" && len(o.projects) > 0:
-		return &usageError{verb, "--session has roots of its own: no --project with it"}
+		return wrongUsage(verb, "--session has roots of its own: no --project with it")
 	case o.session != "" && o.direct, o.session != "" && o.on != "", o.on != "" && o.direct:
-		return &usageError{verb, "--session, --on and --direct exclude each other"}
+		return wrongUsage(verb, "--session, --on and --direct exclude each other")
 	case o.session != "" && o.discard:
-		return &usageError{verb, "--discard would throw away what the session held before: use nsrun discard"}
+		return wrongUsage(verb, "--discard would throw away what the session held before: use nsrun discard")
 	case o.preset == nsrunlib.TestPreset && (o.commit || o.keep || o.session != ""):
-		return &usageError{verb, "--preset test discards the changes"}
+		return wrongUsage(verb, "--preset test discards the changes")
 	case o.engine != 0 && (o.session != "" || o.direct):
-		return &usageError{verb, "--engine is for a new session"}
+		return wrongUsage(verb, "--engine is for a new session")
 	case o.net != "none" && o.net != "host":
-		return &usageError{verb, fmt.Sprintf("--net %s: only none and host", quote(o.net))}
+		return wrongUsage(verb, "--net %s: only none and host", escape.Quote(o.net))
 	case netSet && o.byRules():
-		return &usageError{verb, fmt.Sprintf("--net %s has no rules: no --allow-net, --learn-net or --publish with it", o.net)}
+		return wrongUsage(verb, "--net %s has no rules: no --allow-net, --learn-net or --publish with it", o.net)
 	case o.net != "host" && slices.Contains(o.allowUnix, nsrunlib.AbstractSockets):
-		return &usageError{verb, "--allow-unix @ is about the network of --net host"}
+		return wrongUsage(verb, "--allow-unix @ is about the network of --net host")
 	case o.enforcer != nsrunlib.AutoEnforcer && !o.byRules():
-		return &usageError{verb, "--net-by enforces rules: --allow-net, --learn-net or --publish"}
+		return wrongUsage(verb, "--net-by enforces rules: --allow-net, --learn-net or --publish")
 	case o.timeout < 0:
-		return &usageError{verb, "--timeout is negative"}
+		return wrongUsage(verb, "--timeout is negative")
 	}
 	o.discard = o.discard || o.preset == nsrunlib.TestPreset && !o.direct
 	return nil
@@ -262,12 +253,8 @@ func (o *runOptions) setPreset(name string) error {
 
 func run(args []string) int {
 	o := &runOptions{}
-	err := parseRun("run", args, o, nil)
-	if errors.Is(err, flag.ErrHelp) {
-		return help([]string{"run"})
-	}
-	if err != nil {
-		return fail(err)
+	if err := parseRun(&runVerb, args, o, nil); err != nil {
+		return runVerb.Fail(err)
 	}
 	r := &runner{o: o, state: overlay.Discarded.String(), registry: project.Open(project.Options{})}
 	if o.session != "" {
@@ -474,7 +461,7 @@ func workingDir(name string) (string, error) {
 	}
 	real, err := trusted(dir)
 	if led, ok := errors.AsType[*links.Error](err); ok {
-		return "", &usageError{"run", "-C " + quote(name) + ": " + led.Error()}
+		return "", wrongUsage("run", "-C %s: %s", escape.Quote(name), led)
 	}
 	if err == nil {
 		dir = real
@@ -482,63 +469,18 @@ func workingDir(name string) (string, error) {
 	fi, err := os.Stat(dir)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("working directory does not exist: %s", quote(name))
+		return "", fmt.Errorf("working directory does not exist: %s", escape.Quote(name))
 	case !fi.IsDir():
-		return "", fmt.Errorf("working directory is not a directory: %s", quote(name))
+		return "", fmt.Errorf("working directory is not a directory: %s", escape.Quote(name))
 	}
 	return dir, nil
-}
-
-// projectAround is the project that a directory is in. Links in its path that commands can
-// have made are not followed, but for those through which the shell came here.
-func projectAround(dir string) (string, error) {
-	if here, err := os.Getwd(); err == nil && here == dir {
-		dir = physical(dir)
-	}
-	real, err := trusted(dir)
-	if err != nil {
-		return "", err
-	}
-	return nsrunlib.FindProject(real), nil
-}
-
-// fromHere is filepath.Abs from where this program is, and not from what the shell calls
-// that: a link there is followed already.
-func fromHere(name string) (string, error) {
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(physical(""), name)
-	}
-	return filepath.Abs(name)
-}
-
-// physical is the current directory's path without symbolic links.
-func physical(otherwise string) string {
-	if dir, err := os.Readlink("/proc/self/cwd"); err == nil && filepath.IsAbs(dir) {
-		return dir
-	}
-	return otherwise
-}
-
-// trusted is where a path leads, which is not through links that commands can have made.
-func trusted(path string) (string, error) {
-	w := links.Written{Dirs: func() []string {
-		// Without git, what the current directory holds is a project; but hardly all of a home.
-		here := nsrunlib.FindProject(physical("/"))
-		for _, home := range nsrunlib.Homes() {
-			if inside(home, here) {
-				return nil
-			}
-		}
-		return []string{here}
-	}}
-	return links.Resolve(path, w.Suspect)
 }
 
 // typed is an error about what was typed, in the words in which it was.
 func (r *runner) typed(err error) error {
 	if e, ok := errors.AsType[*nsrunlib.RuleError](err); ok && e.Index < len(r.o.paths) {
 		rule := r.o.paths[e.Index]
-		return &usageError{"run", fmt.Sprintf("--%s %s: %s", rule.kind, quote(rule.pattern), e.Err)}
+		return wrongUsage("run", "--%s %s: %s", rule.kind, escape.Quote(rule.pattern), e.Err)
 	}
 	if e, ok := errors.AsType[*nsrunlib.Error](err); ok {
 		if given, ok := r.given[e.Path]; ok {
@@ -565,25 +507,6 @@ func (r *runner) Approve(ctx context.Context, q nsrunlib.Question) (nsrunlib.Ans
 	signal.Stop(r.signals)
 	defer r.notify()
 	return nsrunlib.Terminal{Prefix: "nsrun: "}.Approve(ctx, q)
-}
-
-// realPath is a path of the host, absolute and without symbolic links.
-func realPath(name string) (string, error) {
-	abs, err := filepath.Abs(name)
-	if err != nil {
-		return "", err
-	}
-	return filepath.EvalSymlinks(abs)
-}
-
-// inside reports whether the absolute path p is dir or lies below it.
-func inside(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
-}
-
-// forwarded are the signals that go on to the command.
-var forwarded = [...]os.Signal{
-	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
 func (r *runner) notify() {
@@ -896,4 +819,22 @@ func (r *runner) asks() bool {
 func (r *runner) drop() error {
 	r.dropped = true
 	return r.session.Remove()
+}
+
+// noteRun is noteRun for what was run.
+func (r *runner) noteRun(c nsrunlib.Config) {
+	switch {
+	case r.session != nil:
+		id := r.session.ID()
+		if r.dropped {
+			id = ""
+		}
+		for _, root := range r.session.Roots() {
+			noteRun(id, root.Path)
+		}
+	case r.execution != nil && c.Project != "":
+		if real, err := realPath(c.Project); err == nil {
+			noteRun("", real)
+		}
+	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/jsonform"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -428,7 +429,7 @@ func mode(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, false, args, 2, "mode FILE MODE")
 	fi, err := os.Lstat(ts.MkAbs(args[0]))
 	ts.Check(err)
-	if got := octal(fi.Mode()); got != args[1] {
+	if got := jsonform.Octal(fi.Mode()); got != args[1] {
 		ts.Fatalf("%s has mode %s, want %s", args[0], got, args[1])
 	}
 }

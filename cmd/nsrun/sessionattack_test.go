@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/nsrun/nsrun/internal/jsonform"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -169,13 +170,13 @@ func TestAttack32Flood(t *testing.T) {
 		}
 	}
 	var shown struct {
-		Changes []changeReport `json:"changes"`
+		Changes []jsonform.Change `json:"changes"`
 	}
 	if err := json.Unmarshal([]byte(d.must("show", "--json")), &shown); err != nil || len(shown.Changes) != 1003 {
 		t.Errorf("%d changes, %v", len(shown.Changes), err)
 	}
 	// Control: in the order of names it comes after everything else.
-	if i := slices.IndexFunc(shown.Changes, func(c changeReport) bool { return c.Path == "zz/important" }); i < 1000 {
+	if i := slices.IndexFunc(shown.Changes, func(c jsonform.Change) bool { return c.Path == "zz/important" }); i < 1000 {
 		t.Errorf("the control: it is number %d", i)
 	}
 }

@@ -6,23 +6,30 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/jsonform"
 
 	"github.com/nsrun/nsrun/overlay"
 )
 
-const showHelp = `SESSION is an id that nsrun ls lists, the beginning of one, or last, the newest.
+var showVerb = Verb{
+	Name: "show", Args: "[--json] [SESSION]",
+	Short: "show what a session changed",
+	Long: `SESSION is an id that nsrun ls lists, the beginning of one, or last, the newest.
 Where none is named the newest of the project is meant that one is in. A stands for added, M for modified, D for
 deleted, T for another type of file, R for what seems to have been moved. What
 is modified but for the content, and what is special (setuid, a device), is said
 in parentheses.
-The keys of JSON are listed in docs/json.md of the source tree.`
+The keys of JSON are listed in docs/json.md of the source tree.`,
+	Flags: func(fs *flag.FlagSet) { jsonFlag(fs, new(bool)) },
+}
 
 // shownSession is what `show --json` prints. The keys are stable.
 type shownSession struct {
 	sessionReport
-	Changes []changeReport `json:"changes"`
-	Renames []renameReport `json:"renames"`
+	Changes []jsonform.Change `json:"changes"`
+	Renames []renameReport    `json:"renames"`
 }
 
 // renameReport is a deletion and an addition that look like something that was moved.
@@ -44,13 +51,13 @@ func renameReports(moved []overlay.Rename) []renameReport {
 
 func show(args []string) int {
 	var asJSON bool
-	rest, status, ok := parseVerb("show", args, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) })
+	rest, status, ok := showVerb.Parse(args, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) })
 	if !ok {
 		return status
 	}
 	id, rest := sessionArg(rest)
 	if len(rest) > 0 {
-		return fail(&usageError{"show", "takes one session"})
+		return fail(wrongUsage("show", "takes one session"))
 	}
 	if id == "" {
 		return fail(errNoneHere)
@@ -94,7 +101,7 @@ func show(args []string) int {
 	}
 	r.Later = &later
 	if asJSON {
-		return max(status, printJSON(shownSession{r, changeReports(changes), renameReports(moved)}))
+		return max(status, printJSON(shownSession{r, jsonform.Changes(changes), renameReports(moved)}))
 	}
 	out := openOutput()
 	fmt.Fprintf(out, "session  %s\nstate    %s\nbegan    %s (%s)\nsize     %s\n",
@@ -104,9 +111,9 @@ func show(args []string) int {
 		fmt.Fprintf(out, "on       %s\n", r.On)
 	}
 	for _, root := range r.Roots {
-		fmt.Fprintf(out, "root     %s\n", quote(root))
+		fmt.Fprintf(out, "root     %s\n", escape.Quote(root))
 	}
-	fmt.Fprintf(out, "command  %s\n", quoteCommand(r.Command))
+	fmt.Fprintf(out, "command  %s\n", escape.Command(r.Command))
 	if len(changes) > 0 {
 		fmt.Fprintln(out)
 		printMoved(out, "", changes, moved, len(in.Roots) > 1)
@@ -115,38 +122,4 @@ func show(args []string) int {
 		return fail(err)
 	}
 	return status
-}
-
-// printMoved is printChanges, but that what was moved is one line, behind the deletions.
-// What is special has a line of its own wherever it is.
-func printMoved(w io.Writer, prefix string, changes []overlay.Change, moved []overlay.Rename, several bool) {
-	index := indexRenames(moved)
-	var gone, rest []overlay.Change
-	for _, c := range changes {
-		if _, ok := index.of(c); (ok || index.inside(c)) && c.Special == "" && c.Runs == "" {
-			continue
-		}
-		if c.Kind == overlay.Deleted {
-			gone = append(gone, c)
-		} else {
-			rest = append(rest, c)
-		}
-	}
-	printChanges(w, prefix, gone, several)
-	for _, m := range moved {
-		line := prefix + "R "
-		if several {
-			line += quote(m.Root) + ": "
-		}
-		slash := ""
-		if m.Directory {
-			slash = "/"
-		}
-		line += quote(m.From+slash) + " → " + quote(m.To+slash)
-		if m.Similarity < 100 {
-			line += fmt.Sprintf(" (%d%% equal)", m.Similarity)
-		}
-		fmt.Fprintln(w, line)
-	}
-	printChanges(w, prefix, rest, several)
 }

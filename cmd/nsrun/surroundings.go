@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/escape"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/features"
@@ -31,7 +33,7 @@ func surroundings(err error) string {
 			return insideHint
 		case e.Op == "proc":
 			if at := overProc(); at != "" {
-				return "the kernel refuses a new /proc while something is mounted over " + quote(at) +
+				return "the kernel refuses a new /proc while something is mounted over " + escape.Quote(at) +
 					", as containers have it; try: " + features.Describe(features.ProcessNamespaces).Remedy
 			}
 		}

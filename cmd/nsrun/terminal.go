@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"os/signal"
 
@@ -88,12 +87,4 @@ func (t *terminal) restore() {
 		}
 		return unix.IoctlSetTermios(fd, unix.TCSETS, t.mode)
 	})
-}
-
-// ask asks on the terminal, whatever standard input is, and returns the answer in
-// lower case: "" if there is none, or no terminal.
-func ask(question string) string {
-	clearModes()
-	answer, _ := askpkg.Line(context.Background(), "nsrun: "+question)
-	return answer
 }

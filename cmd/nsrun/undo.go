@@ -4,20 +4,26 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"flag"
 	"time"
+
+	"github.com/nsrun/nsrun/internal/escape"
 
 	"github.com/nsrun/nsrun/overlay"
 )
 
-const undoHelp = `What was done last about a session's changes is taken back: a commit, a drop or a
+var undoVerb = Verb{
+	Name: "undo", Args: "[--force] [-q] [SESSION]",
+	Short: "take back the last commit, drop or discard",
+	Long: `What was done last about a session's changes is taken back: a commit, a drop or a
 discard. The changes are kept then, and can be committed again. Of a commit, what
 it replaced and deleted is put back, and what it made is taken out again. Where
 the project was changed since, that is said and nothing is done, unless --force
 is given: what was changed is kept then, and it is said where. It works until
 nsrun gc removes the session, which is a week later. Default: the session of
-the project about which something was done last.`
+the project about which something was done last.`,
+	Flags: func(fs *flag.FlagSet) { undoFlags(fs, &undoOptions{}) },
+}
 
 type undoOptions struct{ force, quiet bool }
 
@@ -29,14 +35,14 @@ func undoFlags(fs *flag.FlagSet, o *undoOptions) {
 func undo(args []string) int {
 	unread()
 	var o undoOptions
-	rest, status, ok := parseVerb("undo", args, func(fs *flag.FlagSet) { undoFlags(fs, &o) })
+	rest, status, ok := undoVerb.Parse(args, func(fs *flag.FlagSet) { undoFlags(fs, &o) })
 	if !ok {
 		return status
 	}
 	named := len(rest) > 0
 	id, rest := sessionArg(rest)
 	if len(rest) > 0 {
-		return fail(&usageError{"undo", "takes one session, and takes all of what was done last back"})
+		return fail(wrongUsage("undo", "takes one session, and takes all of what was done last back"))
 	}
 	tellRecovered()
 	if !named {
@@ -71,7 +77,7 @@ func undo(args []string) int {
 		registerUndo(s, committed)
 	}
 	if dirs, err := s.Aside(); o.force && !o.quiet && err == nil && len(dirs) > 0 {
-		say("what was changed since is kept in %s", quote(dirs[len(dirs)-1]))
+		say("what was changed since is kept in %s", escape.Quote(dirs[len(dirs)-1]))
 	}
 	if !o.quiet {
 		say("took back the %s of %s: nsrun commit %s, or nsrun discard %s", deed, s.ID(), s.ID(), s.ID())
@@ -115,41 +121,4 @@ func changesOf(s *overlay.Session) (list []overlay.Change, err error) {
 		list, err = append(list, c), cmp.Or(err, cerr)
 	}
 	return list, err
-}
-
-const dropHelp = `The changes at and below the paths, which may be patterns as for nsrun commit,
-are taken out of the session, until nsrun undo takes that back. The project is
-not touched, and the other changes stay.`
-
-// drop throws a part of a session's changes away.
-func drop(args []string) int {
-	unread()
-	var quiet bool
-	rest, status, ok := parseVerb("drop", args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
-	if !ok {
-		return status
-	}
-	if len(rest) < 2 {
-		return fail(&usageError{"drop", "takes a session and paths"})
-	}
-	tellRecovered()
-	s, err := overlay.Open("", rest[0])
-	if err != nil {
-		return fail(err)
-	}
-	defer s.Close()
-	dropped, err := dropChanges(context.Background(), s, rest[1:]...)
-	if err != nil {
-		return failDecision("drop", err, s)
-	}
-	registerDrop(s, dropped)
-	if !quiet {
-		switch s.State() {
-		case overlay.Kept:
-			say("dropped a part of %s: nsrun show %s", s.ID(), s.ID())
-		default:
-			say("nothing is left of %s: it is %s", s.ID(), s.State())
-		}
-	}
-	return 0
 }

@@ -16,10 +16,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/escape"
+
 	"github.com/nsrun/nsrun/fanotify"
 )
 
-const watchHelp = `One line is printed for each thing that happens at any depth below the
+var watchVerb = Verb{
+	Name: "watch", Args: "[flags] DIR…",
+	Short: "print what changes in directories, while it does",
+	Long: `One line is printed for each thing that happens at any depth below the
 directories: created, written, removed, renamed (the old and the new path) or
 attributes. Paths are relative to the directory, which comes first where there
 are several; a slash follows directories. It goes on until Ctrl-C, or until the
@@ -29,7 +34,9 @@ after Ctrl-C. Symbolic links and other mounted file systems are not followed.
 fanotify watches whole file systems, and takes root. inotify holds every
 directory open (see ulimit -n, and /proc/sys/fs/inotify/max_user_watches).
 Where events were lost, that is said, and what changed meanwhile is looked for.
-The keys of JSON are listed in docs/json.md of the source tree.`
+The keys of JSON are listed in docs/json.md of the source tree.`,
+	Flags: func(fs *flag.FlagSet) { watchFlags(fs, &watchOptions{}) },
+}
 
 type watchOptions struct {
 	json, quiet bool
@@ -55,12 +62,12 @@ type watchedEvent struct {
 
 func watch(args []string) int {
 	var o watchOptions
-	dirs, status, ok := parseVerb("watch", args, func(fs *flag.FlagSet) { watchFlags(fs, &o) })
+	dirs, status, ok := watchVerb.Parse(args, func(fs *flag.FlagSet) { watchFlags(fs, &o) })
 	if !ok {
 		return status
 	}
 	if len(dirs) == 0 {
-		return fail(&usageError{"watch", "takes a directory"})
+		return fail(wrongUsage("watch", "takes a directory"))
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -134,13 +141,13 @@ func printEvent(out io.Writer, ev *fanotify.Event, asJSON, several bool) error {
 	}
 	where := ""
 	if several {
-		where = quote(ev.Root) + ": "
+		where = escape.Quote(ev.Root) + ": "
 	}
 	var err error
 	if ev.Op == fanotify.Renamed {
-		_, err = fmt.Fprintf(out, "%-10s %s%s → %s\n", ev.Op, where, quote(ev.From+slash), quote(ev.Path+slash))
+		_, err = fmt.Fprintf(out, "%-10s %s%s → %s\n", ev.Op, where, escape.Quote(ev.From+slash), escape.Quote(ev.Path+slash))
 	} else {
-		_, err = fmt.Fprintf(out, "%-10s %s%s\n", ev.Op, where, quote(ev.Path+slash))
+		_, err = fmt.Fprintf(out, "%-10s %s%s\n", ev.Op, where, escape.Quote(ev.Path+slash))
 	}
 	return err
 }

@@ -424,7 +424,7 @@ func (d *direct) named(file string, l runslater.Lead, from string, own bool) (st
 	}
 	to, err := d.target(l.Key+" of "+file, text)
 	if err != nil && l.Kind == runslater.LeadHooks && !Exists(text) {
-		err = fmt.Errorf("%w (try: mkdir -p %s)", err, escape.Quote(filepath.Clean(text)))
+		err = &helpful{err, "mkdir -p " + escape.Quote(filepath.Clean(text))}
 	}
 	if err != nil || to == "" || !d.holds(to) {
 		return to, err
@@ -531,3 +531,16 @@ func ReadSmall(fd int) (string, error) {
 	}
 	return string(b[:n]), nil
 }
+
+// A helpful error says what to type. Callers that know what to do about errors have nothing
+// to add to one that has a method Try.
+type helpful struct {
+	error
+	try string
+}
+
+func (e *helpful) Error() string { return e.error.Error() + " (try: " + e.try + ")" }
+func (e *helpful) Unwrap() error { return e.error }
+
+// Try is the command to type.
+func (e *helpful) Try() string { return e.try }

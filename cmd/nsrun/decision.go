@@ -1,0 +1,122 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// sayHeld tells what was not committed because it would run later or is special, and how it can be: no more than
+// was to be committed.
+func sayHeld(s *overlay.Session, held []overlay.Change, o overlay.CommitOptions) {
+	special := ""
+	var flags []string
+	for _, c := range held {
+		name := escape.Quote(c.Path)
+		if len(s.Roots()) > 1 {
+			name = escape.Quote(c.Root) + ": " + name
+		}
+		why := c.Special
+		if c.Runs != "" {
+			why = "would run later (" + c.Runs + ")"
+			flags = append(flags, "--allow-exec")
+		}
+		if c.Special != "" {
+			special = "--allow-special "
+			flags = append(flags, "--allow-special")
+		}
+		say("held back: %s %s", name, why)
+	}
+	if len(held) > 0 {
+		slices.Sort(flags)
+		again := append([]string{"nsrun", "commit"}, slices.Compact(flags)...)
+		for _, path := range o.Exclude {
+			again = append(again, "--exclude="+path)
+		}
+		again = append(append(again, s.ID()), o.Paths...)
+		say("%s held back in %s (try: nsrun review %s%s, or %s)", plural(len(held), "change"), s.ID(), special, s.ID(), escape.Command(again))
+	}
+}
+
+// failDecision is fail for what was to be done with a session's changes: all that it met
+// is told, in lines of its own.
+func failDecision(verb string, err error, s *overlay.Session) int {
+	if errors.Is(err, context.Canceled) {
+		say("interrupted: nothing was done")
+		return 128 + int(unix.SIGINT)
+	}
+	several := len(s.Roots()) > 1
+	at := func(root, path string) string {
+		if several {
+			return escape.Quote(root) + ": " + escape.Quote(path)
+		}
+		return escape.Quote(path)
+	}
+	if e, ok := errors.AsType[*overlay.ConflictError](err); ok {
+		sayConflicts(verb, e.Conflicts, s, at)
+		return exitFailed
+	}
+	if e, ok := errors.AsType[*overlay.SpecialError](err); ok {
+		for _, sp := range e.Specials {
+			say("special: %s %s", at(sp.Root, sp.Path), sp.Why)
+		}
+		say("nothing was done (try: nsrun commit %s with --exclude PATH or --allow-special)", s.ID())
+		return exitFailed
+	}
+	if e, ok := errors.AsType[*overlay.HeldError](err); ok {
+		sayHeld(s, e.Changes, overlay.CommitOptions{})
+		say("nothing was done")
+		return exitFailed
+	}
+	if _, half := errors.AsType[*overlay.CommitError](err); !half && (errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)) {
+		err = fmt.Errorf("%w; nothing was done", err)
+	}
+	return fail(err)
+}
+
+// sayConflicts tells what prevented a commit of s, or the undo of one, and what can be done about it.
+func sayConflicts(verb string, list []overlay.Conflict, s *overlay.Session, at func(root, path string) string) {
+	var merges, others, told int
+	for _, c := range list {
+		say("conflict: %s %s", at(c.Root, c.Path), conflictText(c))
+		if verb != "commit" {
+			continue
+		}
+		var d conflictDetail
+		if told < textsMost {
+			d = detail(s, c)
+		}
+		if d.merges {
+			merges++
+		} else {
+			others++
+		}
+		if len(d.lines) > 0 {
+			told++
+		}
+		for _, line := range d.lines {
+			say("  %s", line)
+		}
+	}
+	try := ""
+	switch {
+	case verb == "undo":
+		try = "nsrun undo --force " + s.ID()
+	case others == 0:
+		try = "nsrun commit --merge " + s.ID()
+	case merges > 0:
+		try = "nsrun commit " + s.ID() + " with --merge, and --theirs=PATH or --ours=PATH for what cannot be merged"
+	default:
+		try = "nsrun commit " + s.ID() + " with --theirs or --ours, or --theirs=PATH and --ours=PATH"
+	}
+	say("%s, nothing was done (try: %s)", plural(len(list), "conflict"), try)
+}

@@ -1,0 +1,49 @@
+//go:build linux
+
+package main
+
+import (
+	"flag"
+
+	"github.com/nsrun/nsrun/overlay"
+)
+
+var discardVerb = Verb{
+	Name: "discard", Args: "[-q] [SESSION…]",
+	Short: "throw a session's changes away",
+	Flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) },
+}
+
+func discard(args []string) int {
+	unread()
+	var quiet bool
+	rest, status, ok := discardVerb.Parse(args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
+	if !ok {
+		return status
+	}
+	if len(rest) == 0 {
+		id, err := decidable("discard")
+		if err != nil {
+			return fail(err)
+		}
+		rest = []string{id}
+	}
+	tellRecovered()
+	for _, id := range rest {
+		s, err := overlay.Open("", id)
+		if err == nil {
+			err = s.Discard()
+			_ = s.Close()
+		}
+		if err != nil {
+			status = fail(err)
+			continue
+		}
+		registerDiscard(s.ID())
+		if !quiet {
+			say("discarded %s: nsrun undo %s takes it back", s.ID(), s.ID())
+		}
+	}
+	tidy()
+	return status
+}

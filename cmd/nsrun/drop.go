@@ -1,0 +1,52 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"flag"
+
+	"github.com/nsrun/nsrun/overlay"
+)
+
+var dropVerb = Verb{
+	Name: "drop", Args: "[-q] SESSION PATH…",
+	Short: "throw a part of a session's changes away",
+	Long: `The changes at and below the paths, which may be patterns as for nsrun commit,
+are taken out of the session, until nsrun undo takes that back. The project is
+not touched, and the other changes stay.`,
+	Flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) },
+}
+
+// drop throws a part of a session's changes away.
+func drop(args []string) int {
+	unread()
+	var quiet bool
+	rest, status, ok := dropVerb.Parse(args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
+	if !ok {
+		return status
+	}
+	if len(rest) < 2 {
+		return fail(wrongUsage("drop", "takes a session and paths"))
+	}
+	tellRecovered()
+	s, err := overlay.Open("", rest[0])
+	if err != nil {
+		return fail(err)
+	}
+	defer s.Close()
+	dropped, err := dropChanges(context.Background(), s, rest[1:]...)
+	if err != nil {
+		return failDecision("drop", err, s)
+	}
+	registerDrop(s, dropped)
+	if !quiet {
+		switch s.State() {
+		case overlay.Kept:
+			say("dropped a part of %s: nsrun show %s", s.ID(), s.ID())
+		default:
+			say("nothing is left of %s: it is %s", s.ID(), s.State())
+		}
+	}
+	return 0
+}

@@ -1,0 +1,40 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"flag"
+)
+
+// Flags that several verbs have.
+
+func jsonFlag(fs *flag.FlagSet, to *bool)  { fs.BoolVar(to, "json", false, "print JSON") }
+func quietFlag(fs *flag.FlagSet, to *bool) { fs.BoolVar(to, "q", false, "say nothing on success") }
+
+// listFlag collects the values of a flag that may be repeated.
+type listFlag []string
+
+func (f *listFlag) String() string { return "" }
+
+func (f *listFlag) Set(s string) error { *f = append(*f, s); return nil }
+
+// sessionValue takes the id of a session. An empty one is a mistake, that of a script
+// whose variable is not set.
+func sessionValue(to *string) func(string) error {
+	return func(s string) error {
+		if s == "" {
+			return errors.New("empty id")
+		}
+		*to = s
+		return nil
+	}
+}
+
+func allowExecFlag(fs *flag.FlagSet, to *bool) {
+	fs.BoolVar(to, "allow-exec", false, "commit what would run later too: hooks, settings of editors and the like")
+}
+
+func allowSpecialFlag(fs *flag.FlagSet, to *bool) {
+	fs.BoolVar(to, "allow-special", false, "commit setuid files, device nodes, FIFOs and the like too")
+}

@@ -1,0 +1,135 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
+)
+
+// An advised error comes with what can be typed to get on.
+type advised struct {
+	error
+	hint string // "try: …"
+}
+
+func (e *advised) Unwrap() error { return e.error }
+
+// advise returns err with a hint. An empty one keeps others away.
+func advise(err error, hint string) error { return &advised{err, hint} }
+
+// unknown says that there is no such thing, and which command lists those that there are.
+func unknown(try, format string, args ...any) error {
+	return advise(fmt.Errorf(format, args...), "try: "+try)
+}
+
+// hint is what can be typed to get on.
+func hint(err error) string {
+	if e, ok := errors.AsType[*advised](err); ok {
+		return e.hint
+	}
+	if e, ok := errors.AsType[*features.MissingError](err); ok && e.Feature.Status == features.No && e.Feature.Remedy != "" {
+		return "" // it says what to do
+	}
+	if text := surroundings(err); text != "" {
+		return text
+	}
+	if e, ok := errors.AsType[*nsexec.Error](err); ok {
+		switch e.Op {
+		case "clone", "uid map", "gid map", "launcher", "seccomp":
+			return "try: nsrun doctor"
+		case "landlock":
+			if e.Path == nsexec.AbstractSockets {
+				return "try: --net-by broker with rules, --allow-unix @ with --net host"
+			}
+		case "overlay":
+			return "try: nsrun doctor, or nsrun run --direct"
+		case "exec":
+			if errors.Is(e.Err, unix.ENOENT) && shellText(e.Path) {
+				return "a line for a shell is run by: " + escape.Command([]string{"nsrun", "run", "-c", e.Path})
+			}
+		case "chdir":
+			return "try: nsrun run -C DIR, or --ro DIR to show it"
+		}
+	}
+	if _, ok := errors.AsType[*nsrunlib.MountError](err); ok {
+		return "try: nsrun run --direct"
+	}
+	if e, ok := errors.AsType[*nsrunlib.Error](err); ok && e.Op == "use as project" {
+		return "try: nsrun run --project DIR"
+	}
+	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as project" {
+		return "try: nsrun run --project DIR"
+	}
+	if e, ok := errors.AsType[*overlay.Error](err); ok && (e.Op == "open session" || e.Op == "remove session") && errors.Is(err, os.ErrNotExist) {
+		return noSessionHint(e.Path)
+	}
+	if errors.Is(err, overlay.ErrEnded) {
+		return "try: nsrun ls"
+	}
+	if errors.Is(err, overlay.ErrNoCommit) {
+		return "try: nsrun ls, and nsrun undo SESSION"
+	}
+	if e, ok := errors.AsType[*project.Error](err); ok && errors.Is(err, project.ErrDamaged) && filepath.Base(e.Path) == "registry.db" {
+		return "try: mv " + escape.Command([]string{e.Path, e.Path + ".damaged"})
+	}
+	if errors.Is(err, overlay.ErrLeftOut) {
+		return "try: nsrun commit with .git/objects, or without the index"
+	}
+	if errors.Is(err, overlay.ErrNoChange) {
+		return "try: nsrun show"
+	}
+	return ""
+}
+
+// shellText reports whether a word looks like a command line for a shell.
+func shellText(word string) bool { return strings.ContainsAny(strings.TrimSpace(word), " \t\n;|&<>$`") }
+
+// sessionOf is the session of the execution that a word means, if both still are. Empty: there is none.
+func sessionOf(word string) string {
+	if !project.IsExecution(word) && len(word) != 8 {
+		return ""
+	}
+	reg := project.Open(project.Options{})
+	defer reg.Close()
+	for e, err := range reg.Executions(project.Filter{ID: word, Most: 1}) {
+		if err != nil || e.Session == "" {
+			return ""
+		}
+		s, err := overlay.OpenReadOnly("", e.Session)
+		if err != nil {
+			return ""
+		}
+		_ = s.Close()
+		return e.Session
+	}
+	return ""
+}
+
+// noSessionHint is what to type where a word stands in a session's place and names none.
+func noSessionHint(word string) string {
+	_, err := os.Lstat(word)
+	if id := sessionOf(word); id != "" && err != nil {
+		return "that is a command in the log; its session is " + id
+	}
+	if err != nil && !strings.ContainsAny(word, "/.*") {
+		return "try: nsrun ls"
+	}
+	switch verb := os.Args[min(1, len(os.Args)-1)]; verb {
+	case "diff", "commit", "drop":
+		return "a session comes before paths; try: " + escape.Command([]string{"nsrun", verb, "last", word})
+	}
+	return "a path is no session; try: nsrun ls, and nsrun diff last PATH"
+}

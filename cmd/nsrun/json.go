@@ -1,0 +1,50 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+func printJSON(v any) int {
+	b, err := marshal(v)
+	if err == nil {
+		_, err = os.Stdout.Write(b)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return 0
+}
+
+// marshal returns v as JSON for people too: whatever a terminal would act on is written
+// as its number. The names in it come from the sandbox.
+func marshal(v any) ([]byte, error) {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(escapeJSON(b), '\n'), nil
+}
+
+// escapeJSON writes what a terminal would act on as its number.
+func escapeJSON(b []byte) []byte {
+	out := make([]byte, 0, len(b)+1)
+	for _, r := range string(b) {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,151 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+var lsVerb = Verb{
+	Name: "ls", Args: "[--all] [--json] [--size] [-q]",
+	Short: "list sessions",
+	Long: `The sessions of the project that one is in, or with --all of all projects. A line
+each, the newest first: id, state, age, size on disk, project, command.
+Sizes that take long to measure are - without --size. The states are running,
+kept, committed, discarded, and interrupted for one in which something was begun
+that could be neither finished nor taken back: nsrun doctor tells why. How many
+of its changes would run later (hooks, settings of editors) stands beside kept.
+JSON has the sessions of all projects, the oldest first. Its keys are listed in
+docs/json.md of the source tree.`,
+	Flags: func(fs *flag.FlagSet) { lsFlags(fs, &lsOptions{}) },
+}
+
+// sizesMost bounds for how long ls measures sessions that nobody asked the size of.
+const sizesMost = 200 * time.Millisecond
+
+type lsOptions struct{ json, size, quiet, all bool }
+
+func lsFlags(fs *flag.FlagSet, o *lsOptions) {
+	jsonFlag(fs, &o.json)
+	fs.BoolVar(&o.size, "size", false, "measure all sessions, however long that takes")
+	fs.BoolVar(&o.all, "all", false, "list the sessions of all projects")
+	fs.BoolVar(&o.quiet, "q", false, "print ids only")
+}
+
+func ls(args []string) int {
+	var o lsOptions
+	rest, status, ok := lsVerb.Parse(args, func(fs *flag.FlagSet) { lsFlags(fs, &o) })
+	if !ok {
+		return status
+	}
+	if len(rest) > 0 {
+		return fail(wrongUsage("ls", "takes no arguments"))
+	}
+	if o.quiet && (o.json || o.size) {
+		return fail(wrongUsage("ls", "-q excludes --json and --size"))
+	}
+	tellRecovered()
+	var infos []overlay.Info
+	others := 0
+	wd := here()
+	for in, err := range overlay.List("") {
+		switch {
+		case err != nil:
+			status = fail(err)
+		case o.all || o.json || isHere(in, wd):
+			infos = append(infos, in)
+		default:
+			others++
+		}
+	}
+	list := make([]sessionReport, len(infos))
+	for i, in := range infos {
+		list[i] = describe(in)
+	}
+	if !o.quiet {
+		measure(infos, list, o.size)
+	}
+	if o.json {
+		return max(status, printJSON(list))
+	}
+	if len(list) == 0 && others > 0 && !o.quiet {
+		say("no session of this project, and %d of others (try: nsrun ls --all)", others)
+	}
+	slices.Reverse(list)
+	out := bufio.NewWriter(os.Stdout)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, s := range list {
+		if o.quiet {
+			fmt.Fprintln(out, s.ID)
+			continue
+		}
+		roots := make([]string, len(s.Roots))
+		for i, r := range s.Roots {
+			roots[i] = escape.Quote(r)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.state(), age(s.Created), s.size(), strings.Join(roots, " "), escape.Command(s.Command))
+	}
+	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
+		return fail(err)
+	}
+	return status
+}
+
+// measure fills in the sizes and what runs later, those of the newest sessions, the last ones, first: all of them,
+// or what can be had at once.
+func measure(infos []overlay.Info, list []sessionReport, all bool) {
+	ctx := context.Background()
+	if !all {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, sizesMost)
+		defer cancel()
+	}
+	for i := range slices.Backward(infos) {
+		if n, err := infos[i].Usage(ctx); err == nil {
+			list[i].Size = &n
+		}
+		if n, ok := runLater(ctx, infos[i]); ok {
+			list[i].Later = &n
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// runLater counts the changes of a session that would run later; ok is false where nobody
+// can say, or not in time.
+func runLater(ctx context.Context, in overlay.Info) (n int, ok bool) {
+	switch {
+	case in.Busy, in.Interrupted:
+		return 0, false
+	case in.State != overlay.Kept:
+		return 0, true
+	}
+	s, err := overlay.OpenReadOnly("", in.ID)
+	if err != nil {
+		return 0, false
+	}
+	defer s.Close()
+	for c, err := range s.Changes() {
+		if err != nil || ctx.Err() != nil {
+			return 0, false
+		}
+		if c.Runs != "" {
+			n++
+		}
+	}
+	return n, true
+}

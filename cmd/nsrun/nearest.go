@@ -1,0 +1,83 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"strings"
+)
+
+// What was meant by a word that is none: what is written almost like it, or begins like it.
+
+// flagName is a flag without its dashes and its value.
+func flagName(word string) string {
+	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	return name
+}
+
+// dashed is a flag as it is typed.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// nearest is the one of the names that a word is near, or empty: of those that are equally
+// near, the first.
+func nearest(word string, names []string) string {
+	word = strings.ToLower(word)
+	letters := strings.Trim(word, "-")
+	most := min((len(letters)+1)/3, 3) // of three letters one may be wrong, of five two
+	best, at := most+1, ""
+	begins := 0
+	first := ""
+	for _, name := range names {
+		if d := distance(word, name); d < best && d < len(strings.Trim(name, "-")) {
+			best, at = d, name
+		}
+		if len(letters) > 1 && strings.HasPrefix(name, word) {
+			begins, first = begins+1, cmp.Or(first, name)
+		}
+	}
+	if begins == 1 || at == "" {
+		at = cmp.Or(first, at)
+	}
+	return at
+}
+
+// distance is how many letters are wrong, missing, too many, or swapped with the next one.
+func distance(a, b string) int {
+	// Three rows of the table: the one before the last, the last, the one that is filled.
+	var rows [3][]int
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+	}
+	for j := range rows[1] {
+		rows[1][j] = j
+	}
+	for i := range len(a) {
+		rows[2][0] = i + 1
+		for j := range len(b) {
+			wrong := 1
+			if a[i] == b[j] {
+				wrong = 0
+			}
+			n := min(rows[1][j]+wrong, rows[1][j+1]+1, rows[2][j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				n = min(n, rows[0][j-1]+1)
+			}
+			rows[2][j+1] = n
+		}
+		rows[0], rows[1], rows[2] = rows[1], rows[2], rows[0]
+	}
+	return rows[1][len(b)]
+}
+
+// didYouMean is the end of a message, empty where nothing is near.
+func didYouMean(near string) string {
+	if near == "" {
+		return ""
+	}
+	return `; did you mean "` + near + `"?`
+}

@@ -1,0 +1,107 @@
+//go:build linux
+
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/links"
+)
+
+// projectAround is the project that a directory is in. Links in its path that commands can
+// have made are not followed, but for those through which the shell came here.
+func projectAround(dir string) (string, error) {
+	if here, err := os.Getwd(); err == nil && here == dir {
+		dir = physical(dir)
+	}
+	real, err := trusted(dir)
+	if err != nil {
+		return "", err
+	}
+	return nsrunlib.FindProject(real), nil
+}
+
+// fromHere is filepath.Abs from where this program is, and not from what the shell calls
+// that: a link there is followed already.
+func fromHere(name string) (string, error) {
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(physical(""), name)
+	}
+	return filepath.Abs(name)
+}
+
+// physical is the current directory's path without symbolic links.
+func physical(otherwise string) string {
+	if dir, err := os.Readlink("/proc/self/cwd"); err == nil && filepath.IsAbs(dir) {
+		return dir
+	}
+	return otherwise
+}
+
+// trusted is where a path leads, which is not through links that commands can have made.
+func trusted(path string) (string, error) {
+	w := links.Written{Dirs: func() []string {
+		// Without git, what the current directory holds is a project; but hardly all of a home.
+		here := nsrunlib.FindProject(physical("/"))
+		for _, home := range nsrunlib.Homes() {
+			if inside(home, here) {
+				return nil
+			}
+		}
+		return []string{here}
+	}}
+	return links.Resolve(path, w.Suspect)
+}
+
+// realPath is a path of the host, absolute and without symbolic links.
+func realPath(name string) (string, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
+}
+
+// inside reports whether the absolute path p is dir or lies below it.
+func inside(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// here is where we are, without symbolic links, or empty.
+func here() string {
+	wd, err := os.Getwd()
+	if err == nil {
+		wd, err = realPath(wd)
+	}
+	if err != nil {
+		return ""
+	}
+	return wd
+}
+
+// filePath is the absolute path that a word means, without symbolic links on the way; what
+// is deleted has one too.
+func filePath(name string) (string, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	dir, rest := filepath.Dir(abs), filepath.Base(abs)
+	if abs == "/" {
+		return abs, nil
+	}
+	for {
+		real, err := realPath(dir)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if !os.IsNotExist(err) || dir == "/" {
+			return "", &fs.PathError{Op: "find", Path: abs, Err: err}
+		}
+		dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest)
+	}
+}

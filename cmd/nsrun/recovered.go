@@ -1,0 +1,32 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// tellRecovered finishes or takes back what was interrupted, which opening sessions does
+// as well, and says so.
+func tellRecovered() {
+	for r, err := range overlay.Recover("") {
+		if text := recoveredText(r, err); text != "" {
+			say("%s", text)
+		}
+	}
+}
+
+// recoveredText is empty where there is nothing to be told about a session.
+func recoveredText(r overlay.Recovered, err error) string {
+	switch {
+	case r.ID == "": // the state directory: whoever opens it next has to say it
+		return ""
+	case err != nil:
+		return fmt.Sprintf("session %s was interrupted, and stays so: %s", r.ID, err)
+	case r.What == "":
+		return ""
+	}
+	return fmt.Sprintf("session %s was interrupted: %s", r.ID, r.What)
+}

@@ -1,0 +1,54 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// age is how long ago t was, roughly.
+func age(t time.Time) string {
+	switch d := time.Since(t); {
+	case d < time.Minute:
+		return "now"
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// ago is age in a sentence.
+func ago(t time.Time) string {
+	if a := age(t); a != "now" {
+		return a + " ago"
+	}
+	return "just now"
+}
+
+// sizeText is a number of bytes as ls -h has it.
+func sizeText(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%dB", n)
+	}
+	f, unit := float64(n)/1024, 0
+	for ; f >= 999.5 && unit < len("KMGTPE")-1; unit++ {
+		f /= 1024
+	}
+	if f < 9.95 {
+		return fmt.Sprintf("%.1f%c", f, "KMGTPE"[unit])
+	}
+	return fmt.Sprintf("%.0f%c", f, "KMGTPE"[unit])
+}
+
+// plural is "1 change", "2 changes".
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}

@@ -1,0 +1,118 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Verb is what help, the man page, the completions and docs/cli.md tell of a verb. The
+// words of Args say what can be completed there, see package manual.
+type Verb struct {
+	Name  string
+	Args  string // as they are typed; empty: there are none
+	Short string // a few words, without a full stop
+	Long  string // sentences; empty: there is no more to say
+	Flags func(*flag.FlagSet)
+}
+
+// FlagSet returns the verb's flags, of which only the descriptions are of use.
+func (v *Verb) FlagSet() *flag.FlagSet {
+	fs := flag.NewFlagSet(v.Name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	if v.Flags != nil {
+		v.Flags(fs)
+	}
+	return fs
+}
+
+// Parse parses the flags of a verb, which may stand between its other words, up to
+// "--"; ok is false if that was all there is to do.
+func (v *Verb) Parse(args []string, define func(*flag.FlagSet)) (rest []string, status int, ok bool) {
+	fs := flag.NewFlagSet(v.Name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	define(fs)
+	for {
+		err := fs.Parse(args)
+		if err != nil {
+			return nil, v.Fail(v.Wrong(fs, err)), false
+		}
+		left := fs.Args()
+		if n := len(args) - len(left); len(left) == 0 || n > 0 && args[n-1] == "--" {
+			return append(rest, left...), 0, true
+		}
+		rest, args = append(rest, left[0]), left[1:]
+	}
+}
+
+// Fail says what Parse or Wrong found, which may be that help was asked for, and returns the
+// exit status.
+func (v *Verb) Fail(err error) int {
+	if errors.Is(err, flag.ErrHelp) {
+		v.Help()
+		return 0
+	}
+	return fail(err)
+}
+
+// Help explains the verb on standard output.
+func (v *Verb) Help() {
+	fmt.Printf("usage: nsrun %s\n\n%s\n", strings.TrimRight(v.Name+" "+v.Args, " "), v.Short)
+	if v.Long != "" {
+		fmt.Print("\n" + v.Long + "\n")
+	}
+	v.FlagSet().VisitAll(func(f *flag.Flag) {
+		arg, usage := flag.UnquoteUsage(f)
+		fmt.Fprintf(os.Stdout, "  %-22s %s\n", strings.TrimRight(dashed(f.Name)+" "+arg, " "), usage)
+	})
+}
+
+// wrongUsage is a mistake on the command line of a verb.
+func wrongUsage(verb, format string, args ...any) error {
+	hint := "try: nsrun help"
+	if verb != "help" {
+		hint += " " + verb
+	}
+	return advise(fmt.Errorf(verb+": "+format, args...), hint)
+}
+
+// Wrong is the mistake that package flag found in the words for the flags fs, or flag.ErrHelp.
+func (v *Verb) Wrong(fs *flag.FlagSet, err error) error {
+	if errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	text := flagText(err)
+	if word, ok := strings.CutPrefix(text, "unknown flag "); ok {
+		var names []string
+		fs.VisitAll(func(f *flag.Flag) { names = append(names, dashed(f.Name)) })
+		if near := nearest(dashed(flagName(word)), names); near != "" {
+			text += didYouMean(near)
+		}
+	}
+	return wrongUsage(v.Name, "%s", text)
+}
+
+// flagText is an error of package flag, with flags as they are typed here.
+func flagText(err error) string {
+	text := strings.Replace(err.Error(), "flag provided but not defined: -", "unknown flag -", 1)
+	if strings.HasSuffix(text, "timeout: parse error") {
+		text = strings.Replace(text, "parse error", "not a duration like 10s or 5m", 1)
+	}
+	for _, before := range [...]string{`" for flag -`, `" for -`, "flag needs an argument: -", "unknown flag -"} {
+		i := strings.Index(text, before)
+		if i < 0 {
+			continue
+		}
+		i += len(before)
+		if name, _, _ := strings.Cut(text[i:], ":"); len(name) > 1 && name[0] != '-' {
+			text = text[:i] + "-" + text[i:]
+		}
+		break
+	}
+	return text
+}
