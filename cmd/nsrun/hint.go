@@ -40,8 +40,14 @@ func hint(err error) string {
 	if e, ok := errors.AsType[*advised](err); ok {
 		return e.hint
 	}
-	if e, ok := errors.AsType[*features.MissingError](err); ok && e.Feature.Status == features.No && e.Feature.Remedy != "" {
+	if _, ok := errors.AsType[interface {
+		error
+		Try() string
+	}](err); ok {
 		return "" // it says what to do
+	}
+	if e, ok := errors.AsType[*features.MissingError](err); ok && e.Feature.Status == features.No && e.Feature.Remedy != "" {
+		return "" // so does this one
 	}
 	if text := surroundings(err); text != "" {
 		return text
