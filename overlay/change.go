@@ -129,31 +129,3 @@ func quotePath(path string) string {
 	}
 	return strconv.Quote(path)
 }
-
-// comparePaths orders paths as a walk meets them: a directory, then what is in
-// it, names by their bytes.
-func comparePaths(a, b string) int {
-	if a == b {
-		return 0
-	}
-	if a == "." {
-		return -1
-	}
-	if b == "." {
-		return 1
-	}
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] == b[i] {
-			continue
-		}
-		if a[i] == '/' {
-			return -1
-		}
-		if b[i] == '/' {
-			return 1
-		}
-		return int(a[i]) - int(b[i])
-	}
-	return len(a) - len(b)
-}

@@ -93,8 +93,9 @@ func (s *Session) Commit(ctx context.Context, paths ...string) error {
 //
 // When no change is left the session is Committed; until then it is Kept, and Changes
 // yields the rest. Undo takes it back.
-func (s *Session) CommitWith(ctx context.Context, o CommitOptions) error {
+func (s *Session) CommitWith(ctx context.Context, o CommitOptions) (err error) {
 	const op = "commit"
+	defer func() { err = public(err) }()
 	s.work.Lock()
 	defer s.work.Unlock()
 	if err := s.usable(op, true); err != nil {
@@ -103,7 +104,7 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) error {
 	if err := s.checkBase(op); err != nil {
 		return err
 	}
-	err := s.commit(ctx, o)
+	err = s.commit(ctx, o)
 	if errors.Is(err, unix.EXDEV) && !s.farStages {
 		if _, half := errors.AsType[*CommitError](err); !half {
 			// One mount, and yet no renaming: project quotas, or encrypted directories.

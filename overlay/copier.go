@@ -4,6 +4,7 @@ package overlay
 
 import (
 	"context"
+	"io/fs"
 
 	"golang.org/x/sys/unix"
 
@@ -38,7 +39,7 @@ func (k *copier) share(t, f *handle, between pair) bool {
 	if k.noClone[between] {
 		return false
 	}
-	err := sys.Retry(func() error { return unix.IoctlFileClone(t.fd, f.fd) })
+	err := sys.Retry(func() error { return unix.IoctlFileClone(int(t.FD), int(f.FD)) })
 	if err == unix.EOPNOTSUPP || err == unix.EXDEV || err == unix.ENOTTY {
 		if k.noClone == nil {
 			k.noClone = map[pair]bool{}
@@ -107,7 +108,7 @@ func (k *copier) one(src dir, name string, st stat, dir *handle, path string, ds
 		if err != nil {
 			return stat{}, err
 		}
-		if err := unix.Mkdirat(dst.fd, to, 0o700); err != nil {
+		if err := dst.mkdir(to); err != nil {
 			return stat{}, err
 		}
 		made, err := dst.lstat(to)
@@ -125,7 +126,7 @@ func (k *copier) one(src dir, name string, st stat, dir *handle, path string, ds
 		if err != nil {
 			return stat{}, err
 		}
-		if err := unix.Symlinkat(text, dst.fd, to); err != nil {
+		if err := unix.Symlinkat(text, int(dst.FD), to); err != nil {
 			return stat{}, err
 		}
 		return k.finishNode(dst, to, st, nil)
@@ -141,7 +142,7 @@ func (k *copier) one(src dir, name string, st stat, dir *handle, path string, ds
 		if err != nil {
 			return stat{}, err
 		}
-		if err := unix.Mknodat(dst.fd, to, typ|0o600, dev); err != nil {
+		if err := unix.Mknodat(int(dst.FD), to, typ|0o600, dev); err != nil {
 			return stat{}, err
 		}
 		return k.finishNode(dst, to, st, t.lists)
@@ -241,7 +242,7 @@ func (k *copier) file(src dir, name string, st stat, dir, dst *handle, to string
 		if caps, ok, err := f.capability(); err != nil {
 			return stat{}, err
 		} else if ok {
-			if err := unix.Fsetxattr(t.fd, capabilityXattr, []byte(caps), 0); err != nil {
+			if err := unix.Fsetxattr(int(t.FD), capabilityXattr, []byte(caps), 0); err != nil {
 				return stat{}, err
 			}
 		}
@@ -263,7 +264,7 @@ func (k *copier) link(id inode, dst *handle, to string) (stat, bool, error) {
 	}
 	st, ok, err := linkTo(first.dir, first.path, dst, to)
 	if ok && st.ino != first.ino {
-		return stat{}, false, ErrMoved
+		return stat{}, false, errMoved
 	}
 	return st, ok, err
 }
@@ -277,7 +278,7 @@ func linkTo(top *handle, path string, dst *handle, to string) (stat, bool, error
 		return stat{}, false, err
 	}
 	defer d.close()
-	if err := unix.Linkat(d.fd, name, dst.fd, to, 0); err != nil {
+	if err := unix.Linkat(int(d.FD), name, int(dst.FD), to, 0); err != nil {
 		if noLink(err) {
 			err = nil
 		}
@@ -327,7 +328,7 @@ func (k *copier) finishDirs() error {
 			return k.flush.addOpen(d)
 		}()
 		if err != nil {
-			return &Error{Op: "make", Path: m.path, Err: err}
+			return &fs.PathError{Op: "make", Path: m.path, Err: err}
 		}
 	}
 	k.dirs = nil

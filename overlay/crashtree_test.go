@@ -111,8 +111,8 @@ func finishObject(to string, st *unix.Stat_t) error {
 // which is there and empty, and gives to what from has.
 func copyTree(from, to string) error {
 	links := map[uint64]string{}
-	var tree func(from, to string, st *unix.Stat_t) error
-	tree = func(from, to string, st *unix.Stat_t) error {
+	var copyTree func(from, to string, st *unix.Stat_t) error
+	copyTree = func(from, to string, st *unix.Stat_t) error {
 		entries, err := os.ReadDir(from)
 		if err != nil {
 			return err
@@ -137,7 +137,7 @@ func copyTree(from, to string) error {
 				return err
 			}
 			if isDir {
-				err = tree(f, t, &st)
+				err = copyTree(f, t, &st)
 			} else {
 				err = finishObject(t, &st)
 			}
@@ -165,7 +165,7 @@ func copyTree(from, to string) error {
 			return err
 		}
 	}
-	return tree(from, to, &st)
+	return copyTree(from, to, &st)
 }
 
 // fingerprint is all that a commit must get right of a tree, a line per object: path,

@@ -12,8 +12,6 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // Directories that their owner, who we are, has closed to himself are opened for as
@@ -310,17 +308,5 @@ func (d *doors) relock() error {
 	clear(d.widened)
 	d.s.unnote(d.noted)
 	d.noted = 0
-	return nil
-}
-
-// writeAll writes all of p at the descriptor's offset.
-func writeAll(h *handle, p []byte) error {
-	for len(p) > 0 {
-		n := 0
-		if err := sys.Retry(func() (err error) { n, err = unix.Write(h.fd, p); return err }); err != nil {
-			return err
-		}
-		p = p[n:]
-	}
 	return nil
 }

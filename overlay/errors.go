@@ -72,7 +72,7 @@ var (
 
 	// ErrMoved is wrapped when an object became another one while it was
 	// looked at.
-	ErrMoved = errors.New("changed while it was being looked at")
+	ErrMoved = errMoved
 )
 
 // A Conflict is one path that both the session and somebody outside it changed.
@@ -213,4 +213,27 @@ func shortList(list []string) string {
 		return fmt.Sprintf("%s, and %d more", strings.Join(list[:most], ", "), len(list)-most)
 	}
 	return strings.Join(list, ", ")
+}
+
+// public makes errors of the packages below those that are documented here.
+func public(err error) error {
+	switch e := err.(type) {
+	case *fs.PathError:
+		return &Error{Op: e.Op, Path: e.Path, Err: public(e.Err)}
+	case *Error:
+		e.Err = public(e.Err)
+	case *CommitError:
+		e.Err = public(e.Err)
+	case interface{ Unwrap() []error }:
+		list := e.Unwrap()
+		if errors.Join(list...).Error() != err.Error() {
+			break // it has words of its own
+		}
+		told := make([]error, len(list))
+		for i := range list {
+			told[i] = public(list[i])
+		}
+		return errors.Join(told...)
+	}
+	return err
 }

@@ -43,7 +43,7 @@ const (
 
 // addFile takes a regular file, and begins to write its data.
 func (f *flusher) addFile(h *handle) error {
-	_ = unix.SyncFileRange(h.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+	_ = unix.SyncFileRange(int(h.FD), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 	f.files = append(f.files, h)
 	return f.bound()
 }
@@ -78,7 +78,7 @@ func (f *flusher) wait() error {
 	// of the file system's journal then has them all.
 	const wait = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	for _, h := range f.files {
-		switch err := unix.SyncFileRange(h.fd, 0, 0, wait); err {
+		switch err := unix.SyncFileRange(int(h.FD), 0, 0, wait); err {
 		case unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.ESTALE, unix.ENOMEM:
 			return err // which is told once: others may not tell it again
 		}
@@ -99,7 +99,7 @@ func flushSystems(list []*handle) error {
 		st, err := h.stat()
 		if err == nil && !done[st.dev] {
 			done[st.dev] = true
-			err = sys.Retry(func() error { return unix.Syncfs(h.fd) })
+			err = sys.Retry(func() error { return unix.Syncfs(int(h.FD)) })
 		}
 		if err != nil {
 			return err

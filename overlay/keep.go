@@ -74,8 +74,8 @@ func (t *tx) pristine(st *handle, name string, m move) (bool, error) {
 		made[name+strings.TrimPrefix(string(n.Path), string(top.Path))] = n.New
 	}
 	same := true
-	tree := &realTree{h: st, unlock: true} // in our own directory: nobody's modes matter
-	_, err = walkBelow(tree, name, func(f found) bool {
+	staged := &realTree{h: st, unlock: true} // in our own directory: nobody's modes matter
+	_, err = walkBelow(staged, name, func(f found) bool {
 		id, ok := made[f.path]
 		same = ok && t.made(id, f.st)
 		return same

@@ -51,7 +51,7 @@ func (s *Session) used(command []string) error {
 	if err := writeAll(f, line); err != nil || st.size <= int64(len(line)) {
 		return err
 	}
-	return sys.Retry(func() error { return unix.Ftruncate(f.fd, int64(len(line))) })
+	return sys.Retry(func() error { return unix.Ftruncate(int(f.FD), int64(len(line))) })
 }
 
 // shorten leaves out what is too much of a command, and says so by a "…" at its end.

@@ -196,7 +196,7 @@ func (t *tx) look(at place) (stat, bool) {
 		t.seen.close()
 		t.seen = nil
 		d, err := t.low[at.root].open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-		if err == nil && !isRoot() && unix.Faccessat(d.fd, ".", unix.X_OK, unix.AT_EACCESS) != nil {
+		if err == nil && !isRoot() && unix.Faccessat(int(d.FD), ".", unix.X_OK, unix.AT_EACCESS) != nil {
 			d.close()
 			err = unix.EACCES
 		}

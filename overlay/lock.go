@@ -43,7 +43,7 @@ func openLock(dir *handle, access int) (*handle, error) {
 // takeLock locks the open file f for as long as it is open, or fails with ErrBusy.
 func takeLock(f *handle, as holder) error {
 	lk := unix.Flock_t{Type: unix.F_WRLCK, Len: int64(as)}
-	err := unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_SETLK, &lk)
+	err := unix.FcntlFlock(uintptr(f.FD), unix.F_OFD_SETLK, &lk)
 	if err == unix.EAGAIN || err == unix.EACCES {
 		return ErrBusy
 	}
@@ -53,7 +53,7 @@ func takeLock(f *handle, as holder) error {
 // holderOf tells who else holds the lock f.
 func holderOf(f *handle) (holder, error) {
 	lk := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_GETLK, &lk); err != nil {
+	if err := unix.FcntlFlock(uintptr(f.FD), unix.F_OFD_GETLK, &lk); err != nil {
 		return unheld, err
 	}
 	switch {

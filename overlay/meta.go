@@ -110,15 +110,6 @@ func (r metaRoot) check(h *handle) error {
 	return err
 }
 
-// diskOf returns what tells the file system of h from others.
-func diskOf(h *handle) (uint64, error) {
-	var st unix.Statfs_t
-	if err := sys.Retry(func() error { return unix.Fstatfs(h.fd, &st) }); err != nil {
-		return 0, err
-	}
-	return uint64(uint32(st.Fsid.Val[0]))<<32 | uint64(uint32(st.Fsid.Val[1])), nil
-}
-
 // settled is written for each path that a partial commit dealt with: the
 // project's object there has a new ctime that is our own doing and no conflict,
 // and the session's object there is no change any more.
@@ -255,7 +246,7 @@ func (s *Session) writeFirst() error {
 	if err := writeAll(f, data); err != nil {
 		return err
 	}
-	return sys.Retry(func() error { return unix.Ftruncate(f.fd, int64(len(data))) })
+	return sys.Retry(func() error { return unix.Ftruncate(int(f.FD), int64(len(data))) })
 }
 
 // encode is what session.json holds.

@@ -88,7 +88,7 @@ func (m *machine) split(key string) (*handle, string) {
 func (m *machine) open(key string, flags int, mode uint64) (*handle, error) {
 	top, p := m.split(key)
 	for {
-		h, err := openat2(top.fd, p, uint64(flags), mode, unix.RESOLVE_BENEATH)
+		h, err := openat2(top.FD, p, uint64(flags), mode, unix.RESOLVE_BENEATH)
 		if err != unix.EAGAIN { // somebody renames something somewhere
 			return h, err
 		}
@@ -99,7 +99,7 @@ func (m *machine) open(key string, flags int, mode uint64) (*handle, error) {
 func (m *machine) parent(key string) (*handle, string, error) {
 	top, p := m.split(key)
 	dir, name := splitPath(p)
-	d, err := openat2(top.fd, dir, unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_BENEATH)
+	d, err := openat2(top.FD, dir, unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_BENEATH)
 	return d, name, err
 }
 
@@ -128,7 +128,7 @@ func (m *machine) try(o op, copied *bool) error {
 		}
 		defer h.close()
 		if flags&unix.O_APPEND != 0 {
-			_, err = unix.Write(h.fd, []byte(data))
+			_, err = unix.Write(int(h.FD), []byte(data))
 			return err
 		}
 		return writeFull(h, []byte(data), off)
@@ -146,7 +146,7 @@ func (m *machine) try(o op, copied *bool) error {
 			return err
 		}
 		defer h.close()
-		return unix.Ftruncate(h.fd, o.N)
+		return unix.Ftruncate(int(h.FD), o.N)
 	case "rewrite": // the same bytes
 		h, err := m.open(o.A, unix.O_RDWR|unix.O_NONBLOCK, 0)
 		if err != nil {
@@ -161,7 +161,7 @@ func (m *machine) try(o op, copied *bool) error {
 		if err := readFull(h, data, 0); err != nil {
 			return err
 		}
-		if err := unix.Ftruncate(h.fd, 0); err != nil {
+		if err := unix.Ftruncate(int(h.FD), 0); err != nil {
 			return err
 		}
 		return writeFull(h, data, 0)
@@ -188,7 +188,7 @@ func (m *machine) try(o op, copied *bool) error {
 			return err
 		}
 		defer d.close()
-		return setTime(d.fd, name, o.N)
+		return setTime(int(d.FD), name, o.N)
 	case "setxattr", "removexattr":
 		flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
 		h, err := m.open(o.A, flags, 0)
@@ -197,9 +197,9 @@ func (m *machine) try(o op, copied *bool) error {
 		}
 		defer h.close()
 		if o.Do == "removexattr" {
-			return unix.Fremovexattr(h.fd, o.B)
+			return unix.Fremovexattr(int(h.FD), o.B)
 		}
-		return unix.Fsetxattr(h.fd, o.B, []byte(o.Text), 0)
+		return unix.Fsetxattr(int(h.FD), o.B, []byte(o.Text), 0)
 	}
 	d, name, err := m.parent(o.A)
 	if err != nil {
@@ -208,19 +208,19 @@ func (m *machine) try(o op, copied *bool) error {
 	defer d.close()
 	switch o.Do {
 	case "mkdir":
-		return unix.Mkdirat(d.fd, name, uint32(o.N))
+		return unix.Mkdirat(int(d.FD), name, uint32(o.N))
 	case "rmdir":
-		return unix.Unlinkat(d.fd, name, unix.AT_REMOVEDIR)
+		return unix.Unlinkat(int(d.FD), name, unix.AT_REMOVEDIR)
 	case "unlink":
-		return unix.Unlinkat(d.fd, name, 0)
+		return unix.Unlinkat(int(d.FD), name, 0)
 	case "rmtree":
 		return rmtree(d, name)
 	case "symlink":
-		return unix.Symlinkat(o.Text, d.fd, name)
+		return unix.Symlinkat(o.Text, int(d.FD), name)
 	case "fifo":
-		return unix.Mknodat(d.fd, name, unix.S_IFIFO|0o640, 0)
+		return unix.Mknodat(int(d.FD), name, unix.S_IFIFO|0o640, 0)
 	case "socket":
-		return unix.Mknodat(d.fd, name, unix.S_IFSOCK|0o600, 0)
+		return unix.Mknodat(int(d.FD), name, unix.S_IFSOCK|0o600, 0)
 	}
 	e, other, err := m.parent(o.B)
 	if err != nil {
@@ -237,18 +237,18 @@ func (m *machine) try(o op, copied *bool) error {
 		// inode for each, one of which does not hear of the other's new mode. What is
 		// in the upper directory already has one.
 		if st.typ() == unix.S_IFLNK {
-			err = setTime(d.fd, name, st.mtime.Nano())
+			err = setTime(int(d.FD), name, st.mtime.Nano())
 		} else {
-			err = unix.Fchmodat(d.fd, name, st.perm(), 0)
+			err = unix.Fchmodat(int(d.FD), name, st.perm(), 0)
 		}
 		if err != nil {
 			return err
 		}
-		return unix.Linkat(d.fd, name, e.fd, other, 0)
+		return unix.Linkat(int(d.FD), name, int(e.FD), other, 0)
 	case "rename":
 		err := unix.Errno(unix.EXDEV)
 		if !*copied {
-			if e := unix.Renameat2(d.fd, name, e.fd, other, 0); e == nil {
+			if e := unix.Renameat2(int(d.FD), name, int(e.FD), other, 0); e == nil {
 				return nil
 			} else if err = e.(unix.Errno); err != unix.EXDEV {
 				return err
@@ -257,7 +257,7 @@ func (m *machine) try(o op, copied *bool) error {
 		*copied = true
 		return moveByCopy(d, name, e, other)
 	case "exchange":
-		return unix.Renameat2(d.fd, name, e.fd, other, unix.RENAME_EXCHANGE)
+		return unix.Renameat2(int(d.FD), name, int(e.FD), other, unix.RENAME_EXCHANGE)
 	}
 	panic("unknown operation " + o.Do)
 }
@@ -270,7 +270,7 @@ func setTime(dirfd int, name string, ns int64) error {
 
 // rmtree is rm -r, in the order of names.
 func rmtree(d *handle, name string) error {
-	err := unix.Unlinkat(d.fd, name, 0)
+	err := unix.Unlinkat(int(d.FD), name, 0)
 	if err != unix.EISDIR {
 		return err
 	}
@@ -289,7 +289,7 @@ func rmtree(d *handle, name string) error {
 			return err
 		}
 	}
-	return unix.Unlinkat(d.fd, name, unix.AT_REMOVEDIR)
+	return unix.Unlinkat(int(d.FD), name, unix.AT_REMOVEDIR)
 }
 
 // moveByCopy is what mv does where a rename is refused.
@@ -308,9 +308,9 @@ func moveByCopy(d *handle, name string, e *handle, other string) error {
 	case !st.isDir() && to.isDir():
 		return unix.EISDIR
 	case to.isDir():
-		err = unix.Unlinkat(e.fd, other, unix.AT_REMOVEDIR)
+		err = unix.Unlinkat(int(e.FD), other, unix.AT_REMOVEDIR)
 	default:
-		err = unix.Unlinkat(e.fd, other, 0)
+		err = unix.Unlinkat(int(e.FD), other, 0)
 	}
 	if err != nil {
 		return err
@@ -353,7 +353,7 @@ func plainCopy(d *handle, name string, e *handle, other string, links map[inode]
 	if links != nil && st.isReg() && st.nlink > 1 {
 		id := inode{st.dev, st.ino}
 		if first, ok := links[id]; ok {
-			return unix.Linkat(unix.AT_FDCWD, first, e.fd, other, 0)
+			return unix.Linkat(unix.AT_FDCWD, first, int(e.FD), other, 0)
 		}
 		dir, err := os.Readlink(e.procPath())
 		if err != nil {
@@ -363,7 +363,7 @@ func plainCopy(d *handle, name string, e *handle, other string, links map[inode]
 	}
 	switch st.typ() {
 	case unix.S_IFDIR:
-		if err := unix.Mkdirat(e.fd, other, 0o700); err != nil {
+		if err := e.mkdir(other); err != nil {
 			return err
 		}
 		a, err := d.openDir(name)
@@ -408,15 +408,15 @@ func plainCopy(d *handle, name string, e *handle, other string, links map[inode]
 		return copyAttrs(a, b, st)
 	case unix.S_IFLNK:
 		text := make([]byte, 4096)
-		n, err := unix.Readlinkat(d.fd, name, text)
+		n, err := unix.Readlinkat(int(d.FD), name, text)
 		if err != nil {
 			return err
 		}
-		if err := unix.Symlinkat(string(text[:n]), e.fd, other); err != nil {
+		if err := unix.Symlinkat(string(text[:n]), int(e.FD), other); err != nil {
 			return err
 		}
 	default:
-		if err := unix.Mknodat(e.fd, other, st.mode, 0); err != nil {
+		if err := unix.Mknodat(int(e.FD), other, st.mode, 0); err != nil {
 			return err
 		}
 		list := make([]byte, 1024)
@@ -425,11 +425,11 @@ func plainCopy(d *handle, name string, e *handle, other string, links map[inode]
 				return err
 			}
 		}
-		if err := unix.Fchmodat(e.fd, other, st.perm(), 0); err != nil {
+		if err := unix.Fchmodat(int(e.FD), other, st.perm(), 0); err != nil {
 			return err
 		}
 	}
-	return setTime(e.fd, other, st.mtime.Nano())
+	return setTime(int(e.FD), other, st.mtime.Nano())
 }
 
 func copyAttrs(a, b *handle, st stat) error {

@@ -175,10 +175,10 @@ func TestCopyBlocks(t *testing.T) {
 	if same, err := sameData(a, b, 700000); !same || err != nil {
 		t.Errorf("%v, %v", same, err)
 	}
-	if _, err := unix.Pwrite(b.fd, []byte("x"), 699999); err != nil {
+	if _, err := unix.Pwrite(int(b.FD), []byte("x"), 699999); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unix.Pwrite(a.fd, []byte("x"), 0); err == nil {
+	if _, err := unix.Pwrite(int(a.FD), []byte("x"), 0); err == nil {
 		t.Error("the source is writable")
 	}
 	if err := copyBlocks(context.Background(), b, a, 0, 700001); !errors.Is(err, ErrMoved) {
@@ -606,7 +606,7 @@ func testUndo(t *testing.T, plain bool) {
 			if err := removeTree(c.tx.objects, strconv.Itoa(n)); err != nil {
 				t.Fatal(err)
 			}
-		} else if err := unix.Mkdirat(c.tx.objects.fd, strconv.Itoa(n), 0o700); err != nil {
+		} else if err := c.tx.objects.mkdir(strconv.Itoa(n)); err != nil {
 			t.Fatal(err)
 		}
 		err := c.tx.forward(true)
@@ -701,7 +701,7 @@ func TestDeep(t *testing.T) {
 		levels = 20_000
 	}
 	for range levels {
-		if err := unix.Mkdirat(d.fd, "dd", 0o700); err != nil {
+		if err := d.mkdir("dd"); err != nil {
 			t.Fatal(err)
 		}
 		next, err := d.openDir("dd")

@@ -5,7 +5,7 @@ package overlay
 import (
 	"context"
 	"errors"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -31,7 +31,7 @@ func pack(ctx context.Context, at *handle, roots int, read func(p *packer, i int
 	if err := removeTree(at, packingOf); err != nil {
 		return err
 	}
-	if err := unix.Mkdirat(at.fd, packingOf, 0o700); err != nil {
+	if err := at.mkdir(packingOf); err != nil {
 		return err
 	}
 	defer func() {
@@ -54,7 +54,7 @@ func pack(ctx context.Context, at *handle, roots int, read func(p *packer, i int
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(h.fd), packedIndex)
+	f := h.osFile(packedIndex)
 	err = writeIndex(f, list)
 	if err == nil {
 		err = f.Sync()
@@ -63,7 +63,7 @@ func pack(ctx context.Context, at *handle, roots int, read func(p *packer, i int
 		return err
 	}
 	// What is in memory is let go of after this.
-	if err := sys.Retry(func() error { return unix.Syncfs(p.dir.fd) }); err != nil {
+	if err := sys.Retry(func() error { return unix.Syncfs(int(p.dir.FD)) }); err != nil {
 		return err
 	}
 	// One that is there already is what was put back into memory before.
@@ -95,7 +95,7 @@ func adopt(at *handle) error {
 	if err != nil {
 		return nil // there is none, or not all of it
 	}
-	f := os.NewFile(uintptr(h.fd), packedIndex)
+	f := h.osFile(packedIndex)
 	_, err = readIndex(f)
 	_ = f.Close()
 	if err != nil {
@@ -116,7 +116,7 @@ func unpacked(at *handle) (*handle, []*packedNode, error) {
 		h.close()
 		return nil, nil, err
 	}
-	f := os.NewFile(uintptr(i.fd), packedIndex)
+	f := i.osFile(packedIndex)
 	defer f.Close()
 	roots, err := readIndex(f)
 	if err != nil {
@@ -144,10 +144,10 @@ func (p *packer) tree(t tree) (*packedNode, error) {
 // below reads what is in the directory n.
 func (p *packer) below(t tree, path string, n *packedNode) error {
 	fail := func(path string, err error) error {
-		if e := new(Error); errors.As(err, &e) {
+		if e := new(fs.PathError); errors.As(err, &e) {
 			return err
 		}
-		return &Error{Op: "store", Path: path, Err: err}
+		return &fs.PathError{Op: "store", Path: path, Err: err}
 	}
 	if err := p.ctx.Err(); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (p *packer) list(t tree, path string, n *packedNode) error {
 	slices.Sort(names)
 	for _, name := range names {
 		if len(joinPath(path, name)) > maxPath {
-			return &Error{Op: "store", Path: filepath.Join(path, name), Err: unix.ENAMETOOLONG}
+			return &fs.PathError{Op: "store", Path: filepath.Join(path, name), Err: unix.ENAMETOOLONG}
 		}
 		st, ok, err := d.lstat(name)
 		if err != nil {
@@ -200,7 +200,7 @@ func (p *packer) list(t tree, path string, n *packedNode) error {
 		}
 		c := &packedNode{name: name, st: st}
 		if err := p.object(d, c); err != nil {
-			return &Error{Op: "store", Path: joinPath(path, name), Err: err}
+			return &fs.PathError{Op: "store", Path: joinPath(path, name), Err: err}
 		}
 		n.children = append(n.children, c)
 	}
@@ -269,7 +269,7 @@ func (p *packer) file(d dir, c *packedNode) error {
 	p.files++
 	shard, path := dataName(c.data)
 	if shard != p.shard {
-		if err := unix.Mkdirat(p.dir.fd, shard, 0o700); err != nil {
+		if err := p.dir.mkdir(shard); err != nil {
 			return err
 		}
 		p.shard = shard

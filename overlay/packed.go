@@ -96,7 +96,7 @@ func (d *packedDir) lstat(name string) (stat, bool, error) {
 func (d *packedDir) get(name string, want stat, typ uint32) (*packedNode, error) {
 	c := d.n.child(name)
 	if c == nil || !c.st.same(want) || c.st.typ() != typ {
-		return nil, ErrMoved
+		return nil, errMoved
 	}
 	return c, nil
 }

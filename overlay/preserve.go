@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/textdiff"
 )
 
@@ -75,7 +76,7 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 		}
 	}
 	if b == nil && len(changes) > 0 { // an account in which nothing is: the session made all that it has
-		if err := unix.Mkdirat(s.dir.fd, baseName, 0o700); err != nil && err != unix.EEXIST {
+		if err := s.dir.mkdir(baseName); err != nil && err != unix.EEXIST {
 			return &Error{Op: op, Path: s.path, Err: err}
 		}
 	}
@@ -96,7 +97,7 @@ func (b *kept) close() {
 }
 
 func (s *Session) openKept() (_ *kept, err error) {
-	if err := unix.Mkdirat(s.dir.fd, baseName, 0o700); err != nil && err != unix.EEXIST {
+	if err := s.dir.mkdir(baseName); err != nil && err != unix.EEXIST {
 		return nil, err
 	}
 	b := &kept{known: map[place]baseEntry{}, next: 1}
@@ -194,7 +195,7 @@ func (s *Session) before(c Change, at place, index bool, created int64) (data []
 		return nil, st, err
 	}
 	defer f.Close()
-	h := &handle{fd: int(f.Fd())}
+	h := &handle{FD: sys.FD(f.Fd())}
 	st, err = h.stat()
 	if err != nil || st.ctime > created && !s.settledAt(at, st.ctime) && !s.saw(at, st.ctime) {
 		return nil, st, err

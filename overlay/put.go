@@ -5,6 +5,7 @@ package overlay
 import (
 	"context"
 	"errors"
+	"io/fs"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,14 +28,14 @@ func (p *putter) directory(n *packedNode, d *handle, path string) error {
 	}
 	for _, c := range n.children {
 		if err := p.object(c, d, joinPath(path, c.name)); err != nil {
-			if e := new(Error); errors.As(err, &e) {
+			if e := new(fs.PathError); errors.As(err, &e) {
 				return err
 			}
-			return &Error{Op: "put back", Path: joinPath(path, c.name), Err: err}
+			return &fs.PathError{Op: "put back", Path: joinPath(path, c.name), Err: err}
 		}
 	}
 	if n.opaque && !p.merge {
-		if err := unix.Fsetxattr(d.fd, overlayPrefix+"opaque", []byte("y"), 0); err != nil {
+		if err := unix.Fsetxattr(int(d.FD), overlayPrefix+"opaque", []byte("y"), 0); err != nil {
 			return err
 		}
 	}
@@ -65,7 +66,7 @@ func (p *putter) object(n *packedNode, d *handle, path string) error {
 	switch typ := n.st.typ(); {
 	case typ == unix.S_IFDIR:
 		if !stays {
-			if err := unix.Mkdirat(d.fd, n.name, 0o700); err != nil {
+			if err := d.mkdir(n.name); err != nil {
 				return err
 			}
 		}
@@ -78,15 +79,15 @@ func (p *putter) object(n *packedNode, d *handle, path string) error {
 	case typ == unix.S_IFREG:
 		return p.file(n, d, path)
 	case typ == unix.S_IFLNK:
-		if err := unix.Symlinkat(n.link, d.fd, n.name); err != nil {
+		if err := unix.Symlinkat(n.link, int(d.FD), n.name); err != nil {
 			return err
 		}
 	case n.st.isWhiteout() && p.merge:
 		return nil
 	case n.st.isWhiteout():
-		return unix.Mknodat(d.fd, n.name, unix.S_IFCHR, 0)
+		return unix.Mknodat(int(d.FD), n.name, unix.S_IFCHR, 0)
 	default:
-		if err := unix.Mknodat(d.fd, n.name, typ|0o600, int(n.st.rdev)); err != nil {
+		if err := unix.Mknodat(int(d.FD), n.name, typ|0o600, int(n.st.rdev)); err != nil {
 			return err
 		}
 	}
@@ -101,7 +102,7 @@ var finishing = &copier{lax: true, inherit: true}
 func (p *putter) file(n *packedNode, d *handle, path string) error {
 	if first, ok := p.links[n.st.ino]; ok && n.st.nlink > 1 {
 		// Where that is not possible (any more), a copy has to do.
-		if unix.Linkat(p.top.fd, first, d.fd, n.name, 0) == nil {
+		if unix.Linkat(int(p.top.FD), first, int(d.FD), n.name, 0) == nil {
 			return nil
 		}
 	}
@@ -130,7 +131,7 @@ func (p *putter) file(n *packedNode, d *handle, path string) error {
 		return err
 	}
 	if v, ok := n.xattrs[capabilityXattr]; ok {
-		if err := unix.Fsetxattr(to.fd, capabilityXattr, []byte(v), 0); err != nil {
+		if err := unix.Fsetxattr(int(to.FD), capabilityXattr, []byte(v), 0); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ func (s *Session) unmark() error {
 }
 
 func (s *Session) list() error {
-	switch err := unix.Mkdirat(s.state.fd, pendingName, 0o700); err {
+	switch err := s.state.mkdir(pendingName); err {
 	case unix.EEXIST:
 	case nil:
 		if err := s.state.flushDir("."); err != nil {
@@ -58,7 +58,7 @@ func (s *Session) list() error {
 }
 
 func (s *Session) unlist() error {
-	err := unix.Unlinkat(s.state.fd, pendingName+"/"+s.id, 0)
+	err := unix.Unlinkat(int(s.state.FD), pendingName+"/"+s.id, 0)
 	if err == unix.ENOENT {
 		err = nil
 	}
@@ -152,14 +152,14 @@ func (s *Session) interrupted() bool {
 
 // pending reports whether the session is on the list of those to be looked after.
 func pending(state *handle, id string) bool {
-	return unix.Faccessat(state.fd, pendingName+"/"+id, unix.F_OK, 0) == nil
+	return unix.Faccessat(int(state.FD), pendingName+"/"+id, unix.F_OK, 0) == nil
 }
 
 // recoverOne looks after one session.
 func recoverOne(statePath string, state *handle, id string) (Recovered, error) {
 	r := Recovered{ID: id}
 	fail := func(err error) (Recovered, error) {
-		return r, &Error{Op: "recover session", Path: filepath.Join(statePath, id), Err: err}
+		return r, &Error{Op: "recover session", Path: filepath.Join(statePath, id), Err: public(err)}
 	}
 	own, err := state.open(".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -470,7 +470,7 @@ func (t *tx) syncRoots() error {
 			continue
 		}
 		if err == nil {
-			err = unix.Syncfs(d.fd)
+			err = unix.Syncfs(int(d.FD))
 			d.close()
 		}
 		if err != nil {

@@ -21,8 +21,9 @@ func (s *Session) Resume(command []string) error {
 }
 
 // ResumeContext is Resume, which ctx ends: with EngineCopy the project is copied.
-func (s *Session) ResumeContext(ctx context.Context, command []string) error {
+func (s *Session) ResumeContext(ctx context.Context, command []string) (err error) {
 	const op = "resume session"
+	defer func() { err = public(err) }()
 	s.work.Lock()
 	defer s.work.Unlock()
 	if err := s.usable(op, true); err != nil {
@@ -49,7 +50,7 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) error {
 		}
 		// The kernel empties the work directory of an overlay that was used before.
 		for _, name := range []string{"work", workName(i)} {
-			if err := unix.Mkdirat(s.dir.fd, name, 0o700); err != nil && err != unix.EEXIST {
+			if err := s.dir.mkdir(name); err != nil && err != unix.EEXIST {
 				return fail(r.Work, err)
 			}
 		}
@@ -66,7 +67,7 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) error {
 	}
 	// A full disk is no reason to refuse: what fills it may be what the command is to
 	// remove.
-	err := s.used(command)
+	err = s.used(command)
 	if err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 		return fail(s.path, err)
 	}

@@ -212,7 +212,7 @@ func (v *runsView) Survey(p, name string, want func(string) bool) (names, holdin
 		if sv, err = surveyOf(d, name, want); err != nil {
 			return nil, nil
 		}
-		v.f.learn(d, p, sv)
+		v.f.learn(p, sv)
 	}
 	for _, dir := range sv.maybe {
 		// No link is followed, and no mount is entered.

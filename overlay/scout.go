@@ -24,7 +24,7 @@ const (
 // it, and yielded nothing.
 type scout struct {
 	sub    *frame
-	n      node // the directory, compared
+	n      diff // the directory, compared
 	err    error
 	names  []string
 	sights []sight

@@ -31,7 +31,7 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 		return mounts.ROBind(dir, dir), nil
 	}
 	at := s.area()
-	if err := unix.Mkdirat(at.fd, scratchName, 0o700); err != nil && err != unix.EEXIST {
+	if err := at.mkdir(scratchName); err != nil && err != unix.EEXIST {
 		return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
 	}
 	s.cleared = false
@@ -47,7 +47,7 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 	if err := unix.Stat(dir, &st); err != nil {
 		return mounts.Mount{}, &Error{Op: op, Path: dir, Err: err}
 	}
-	if err := unix.Fchmodat(at.fd, upper, st.Mode&0o777, 0); err != nil {
+	if err := unix.Fchmodat(int(at.FD), upper, st.Mode&0o777, 0); err != nil {
 		return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
 	}
 	m = mounts.Overlay(dir, filepath.Join(s.areaPath(), upper), filepath.Join(s.areaPath(), work), dir)
@@ -58,7 +58,7 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 // makePair makes an upper and a work directory, and returns their number.
 func makePair(at *handle) (n int, err error) {
 	for n = 1; ; n++ {
-		err := unix.Mkdirat(at.fd, scratchUpper(n), 0o700)
+		err := at.mkdir(scratchUpper(n))
 		if err == unix.EEXIST {
 			continue
 		}
@@ -67,7 +67,7 @@ func makePair(at *handle) (n int, err error) {
 			err = removeTree(at, scratchWork(n))
 		}
 		if err == nil {
-			err = unix.Mkdirat(at.fd, scratchWork(n), 0o700)
+			err = at.mkdir(scratchWork(n))
 		}
 		return n, err
 	}

@@ -167,6 +167,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	s := &Session{state: state, meta: &meta{Version: metaVersion}}
 	spare := o.Spare
 	defer func() {
+		err = public(err)
 		if spare != nil {
 			_ = spare.Remove()
 		}
@@ -267,7 +268,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 func (s *Session) makeDir() (made string, err error) {
 	for {
 		name := newPrefix + newName(time.Now())
-		err = unix.Mkdirat(s.state.fd, name, 0o700)
+		err = s.state.mkdir(name)
 		if err == nil {
 			made = name
 			break
@@ -287,7 +288,7 @@ func (s *Session) makeDir() (made string, err error) {
 
 // makeSub makes a directory in the session's; a Spare has it.
 func (s *Session) makeSub(name string) error {
-	err := unix.Mkdirat(s.area().fd, name, 0o700)
+	err := s.area().mkdir(name)
 	if err == unix.EEXIST && s.reused {
 		return nil
 	}
@@ -354,20 +355,6 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 		s.meta.Roots = append(s.meta.Roots, metaRoot{Path: rawText(p), Ino: st.ino, Disk: disk})
 	}
 	return nil
-}
-
-// bare takes the path off an error that gets one anyway.
-func bare(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
-}
-
-// inside reports whether the absolute path p is dir or lies below it.
-func inside(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // makeUpper makes the upper and the work directory of root i. The root of an
@@ -483,7 +470,7 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 	recoverAll(statePath, state, func(Recovered, error) bool { return true })
 	s := &Session{state: state, readOnly: readOnly}
 	defer func() {
-		if err != nil {
+		if err = public(err); err != nil {
 			s.release()
 		}
 	}()
@@ -753,7 +740,7 @@ func (s *Session) discard() error {
 	}
 	err := s.dir.rename(kept, goneName, 0)
 	if err == unix.ENOENT && s.stored() {
-		err = unix.Mkdirat(s.dir.fd, goneName, 0o700) // what was written was lost
+		err = s.dir.mkdir(goneName) // what was written was lost
 	}
 	if err != nil && err != unix.ENOENT && err != unix.EEXIST {
 		return err

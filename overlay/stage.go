@@ -5,7 +5,7 @@ package overlay
 import (
 	"context"
 	"encoding/json"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -165,7 +165,7 @@ func (c *commit) empty(first int, n node) error {
 	t := c.tx
 	dirs := []int{first}
 	_, err := walkBelow(c.layers[n.root].low, n.Path, func(f found) bool {
-		in := node{root: n.root, low: f.st, hasLow: true}
+		in := node{root: n.root, diff: diff{low: f.st, hasLow: true}}
 		in.Root, in.Path = n.Root, f.path
 		k := c.note(jnode{Root: n.root, Path: rawText(f.path), Old: identify(f.st)}, in)
 		if f.st.isDir() {
@@ -430,32 +430,12 @@ func (c *commit) regard(n node) (regard, error) {
 	if err != nil {
 		return regard{}, err
 	}
-	if sameAttrs(x, y) {
+	if maps.Equal(x, y) {
 		r.Before.Keep, r.After.Keep = true, true
 		return r, nil
 	}
 	r.Before.Xattrs, r.After.Xattrs = y.raw(), x.raw()
 	return r, nil
-}
-
-func sameAttrs(a, b xattrs) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, v := range a {
-		if w, ok := b[name]; !ok || v != w {
-			return false
-		}
-	}
-	return true
-}
-
-func (x xattrs) raw() map[string][]byte {
-	m := make(map[string][]byte, len(x))
-	for name, v := range x {
-		m[name] = []byte(v)
-	}
-	return m
 }
 
 // makeStages finds out for each move where its objects are to wait, and makes the
@@ -521,7 +501,7 @@ func (t *tx) writable(at place) bool {
 		return true
 	}
 	d, err := t.doors.open(at)
-	return err == nil && unix.Faccessat(d.fd, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil
+	return err == nil && unix.Faccessat(int(d.FD), ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil
 }
 
 // buildStages makes the stages' directories, once it is written down where.
@@ -553,7 +533,7 @@ func (t *tx) buildStages() error {
 			if err != nil {
 				return err
 			}
-			if err := unix.Mkdirat(d.fd, st.Name, 0o700); err != nil {
+			if err := d.mkdir(st.Name); err != nil {
 				return err
 			}
 			t.stages[i], err = d.openDir(st.Name)
@@ -579,7 +559,7 @@ func (c *commit) backUp() error {
 			continue
 		}
 		if copies == nil {
-			err := unix.Mkdirat(t.dir.fd, copiesName, 0o700)
+			err := t.dir.mkdir(copiesName)
 			if err == nil {
 				copies, err = t.dir.openDir(copiesName)
 			}
@@ -605,7 +585,7 @@ func (c *commit) backUp() error {
 	}
 	err := inTurn(k.finishDirs, func() error { return k.flush.addDir(copies, ".") }, k.flush.wait)
 	if err == nil && k.many {
-		err = unix.Syncfs(copies.fd)
+		err = unix.Syncfs(int(copies.FD))
 	}
 	if err == nil {
 		err = c.findStays(&k)
@@ -663,27 +643,9 @@ func (c *commit) findStays(k *copier) error {
 func (c *commit) flush() error {
 	t := c.tx
 	for _, h := range append([]*handle{t.objects}, t.stages...) {
-		if err := sys.Retry(func() error { return unix.Syncfs(h.fd) }); err != nil {
+		if err := sys.Retry(func() error { return unix.Syncfs(int(h.FD)) }); err != nil {
 			return &Error{Op: "flush", Path: c.s.path, Err: err}
 		}
 	}
 	return nil
-}
-
-// mount identifies the mount that h is on: renaming works within one only.
-type mountID struct{ dev, id uint64 }
-
-func (h *handle) mount() (mountID, error) {
-	var stx unix.Statx_t
-	err := sys.Retry(func() error {
-		return unix.Statx(h.fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID|unix.STATX_INO, &stx)
-	})
-	if err != nil {
-		return mountID{}, err
-	}
-	m := mountID{dev: unix.Mkdev(stx.Dev_major, stx.Dev_minor), id: stx.Mnt_id}
-	if stx.Mask&unix.STATX_MNT_ID == 0 { // before Linux 5.8
-		m.id = uint64(os.Getpid())
-	}
-	return m, nil
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/owndir"
-	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // DefaultDir returns where sessions are kept unless Options.Dir says otherwise:
@@ -42,7 +41,7 @@ func openStateDir(dir string, create bool) (path string, h *handle, err error) {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return "", nil, &Error{Op: "open state directory", Path: e.Path, Err: e.Err}
 	}
-	return path, &handle{fd: int(fd)}, err
+	return path, &handle{FD: fd}, err
 }
 
 // openOwned opens a directory that must be the caller's own and writable by
@@ -52,7 +51,7 @@ func openOwned(at *handle, name string) (*handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := owndir.Check(sys.FD(h.fd)); err != nil {
+	if err := owndir.Check(h.FD); err != nil {
 		h.close()
 		return nil, err
 	}

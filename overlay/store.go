@@ -60,7 +60,7 @@ func (s *Session) arm() error {
 		s.mu.Lock()
 		s.mem = h
 		s.mu.Unlock()
-		if err := unix.Mkdirat(s.dir.fd, memName, 0o700); err != nil && err != unix.EEXIST {
+		if err := s.dir.mkdir(memName); err != nil && err != unix.EEXIST {
 			return err
 		}
 	}
@@ -101,7 +101,7 @@ func (s *Session) Layers() []*os.File {
 		return nil
 	}
 	if s.layer == nil {
-		fd, err := unix.FcntlInt(uintptr(s.mem.fd), unix.F_DUPFD_CLOEXEC, 0)
+		fd, err := unix.FcntlInt(uintptr(s.mem.FD), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
 			return nil // then the kind of mount that needs it fails
 		}
@@ -137,7 +137,7 @@ func (s *Session) Collect(ctx context.Context) error {
 		return p.tree(t)
 	})
 	if err != nil {
-		if e := new(Error); errors.As(err, &e) {
+		if err = public(err); errors.As(err, new(*Error)) {
 			return err
 		}
 		return &Error{Op: op, Path: s.path, Err: err}
@@ -263,7 +263,7 @@ func (s *Session) rearm(ctx context.Context) (err error) {
 			}
 		}
 		for _, name := range []string{workName(i), upperName(i)} {
-			if err := unix.Mkdirat(s.area().fd, name, 0o700); err != nil && err != unix.EEXIST {
+			if err := s.area().mkdir(name); err != nil && err != unix.EEXIST {
 				return err
 			}
 		}

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nsrun/nsrun/internal/sys"
+	"golang.org/x/sys/unix"
 )
 
 // A survey is what was found at the top of a root. A session keeps it for its next listing, as long
@@ -21,6 +20,7 @@ type survey struct {
 	at    stat     // of the root, before
 	names []string // that are wanted
 	maybe []string // directories in which a name may be
+	keep  bool     // it can be good for a later listing, see still
 }
 
 // surveyAge is how long before a survey the root must have changed last, so that the time of a change
@@ -54,50 +54,30 @@ func surveyOf(d dir, name string, want func(string) bool) (*survey, error) {
 		}
 	})
 	sv.maybe = real.h.holding(dirs, name)
+	sv.keep = time.Since(time.Unix(0, sv.at.ctime)) >= surveyAge
 	return sv, err
 }
 
-// known returns the survey of a root that an earlier listing made. Nil: there is none that is good.
-func (f *runsFinder) known(d dir, root string) *survey {
+// still reports whether the directory has the names that it had.
+func (sv *survey) still(d dir) bool {
 	real, ok := d.(*realDir)
-	if !ok || !f.again {
-		return nil
+	if !ok {
+		return false
 	}
-	f.s.mu.Lock()
-	sv := f.s.surveys[root]
-	f.s.mu.Unlock()
-	if sv == nil {
-		return nil
-	}
-	if st, err := real.h.stat(); err != nil || st.dev != sv.at.dev || st.ino != sv.at.ino || st.ctime != sv.at.ctime {
-		return nil
-	}
-	return sv
-}
-
-// learn keeps a survey of a root for the next listing.
-func (f *runsFinder) learn(d dir, root string, sv *survey) {
-	if _, ok := d.(*realDir); !ok || time.Since(time.Unix(0, sv.at.ctime)) < surveyAge {
-		return
-	}
-	f.s.mu.Lock()
-	defer f.s.mu.Unlock()
-	if f.s.surveys == nil {
-		f.s.surveys = map[string]*survey{}
-	}
-	f.s.surveys[root] = sv
+	st, err := real.h.stat()
+	return err == nil && st.dev == sv.at.dev && st.ino == sv.at.ino && st.ctime == sv.at.ctime
 }
 
 // eachEntry calls yield for what is in the directory h, with the type (unix.DT_DIR) that the directory has for it.
 // Some file systems say DT_UNKNOWN of everything.
 func (h *handle) eachEntry(yield func(name string, typ byte)) error {
-	if _, err := unix.Seek(h.fd, 0, unix.SEEK_SET); err != nil {
+	if _, err := unix.Seek(int(h.FD), 0, unix.SEEK_SET); err != nil {
 		return err
 	}
 	buf := make([]byte, 32<<10)
 	for {
 		n := 0
-		if err := sys.Retry(func() (err error) { n, err = unix.ReadDirent(h.fd, buf); return err }); err != nil {
+		if err := sys.Retry(func() (err error) { n, err = unix.ReadDirent(int(h.FD), buf); return err }); err != nil {
 			return err
 		}
 		if n <= 0 {
@@ -147,7 +127,7 @@ func (h *handle) holding(dirs []string, name string) (list []string) {
 func (h *handle) lacks(dir, name string) bool {
 	var st unix.Stat_t
 	err := sys.Retry(func() error {
-		return unix.Fstatat(h.fd, dir+"/"+name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
+		return unix.Fstatat(int(h.FD), dir+"/"+name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
 	})
 	return err == unix.ENOENT || err == unix.ENOTDIR
 }

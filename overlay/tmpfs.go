@@ -44,7 +44,7 @@ func mountTmpfs() (int, error) {
 func newTmpfs() (_ *handle, err error) {
 	var h *handle
 	if fd, err := mountTmpfs(); err == nil {
-		h = &handle{fd: fd}
+		h = &handle{FD: sys.FD(fd)}
 	} else if h, err = tmpfsFromOutside(); err != nil {
 		return nil, fmt.Errorf("make a tmpfs: %w", err)
 	}
@@ -78,24 +78,9 @@ func tmpfsFromOutside() (h *handle, err error) {
 	err = reexec.Perform(b.Program(), func(sock int) error {
 		fd, err := sys.ReceiveFD(sys.FD(sock))
 		if err == nil {
-			h = &handle{fd: int(fd)}
+			h = &handle{FD: fd}
 		}
 		return err
 	})
 	return h, err
-}
-
-// takesMarks reports whether overlayfs can put its marks on directories in dir.
-func takesMarks(dir *handle) bool {
-	const name = ".marks"
-	if unix.Mkdirat(dir.fd, name, 0o700) != nil {
-		return false
-	}
-	defer dir.unlink(name, unix.AT_REMOVEDIR)
-	h, err := dir.openDir(name)
-	if err != nil {
-		return false
-	}
-	defer h.close()
-	return unix.Fsetxattr(h.fd, overlayPrefix+"opaque", []byte("y"), 0) == nil
 }

@@ -36,7 +36,7 @@ type dir interface {
 	// (stat.isWhiteout) in a layer that hides others, and missing everywhere else.
 	lstat(name string) (st stat, found bool, err error)
 
-	// dir opens the directory name, file the regular file: ErrMoved if it is another
+	// dir opens the directory name, file the regular file: errMoved if it is another
 	// object than want, or has become another type.
 	dir(name string, want stat) (dir, error)
 	file(name string, want stat) (*file, error)
@@ -59,7 +59,7 @@ type dir interface {
 	// origin reports whether the directory was copied up from the layer below.
 	origin() (bool, error)
 
-	// park gives up descriptors until wake, which fails with ErrMoved if another
+	// park gives up descriptors until wake, which fails with errMoved if another
 	// directory is there by then. Between the two only close may be called.
 	park()
 	wake() error
@@ -94,6 +94,16 @@ func traitsOf(names []string) (traits, error) {
 		}
 	}
 	return t, nil
+}
+
+// An inode tells hard links apart from copies.
+type inode struct{ dev, ino uint64 }
+
+// A twin is a name whose object in the session is equal to the project's, and
+// has other names in the session.
+type twin struct {
+	path string
+	low  stat
 }
 
 // A found is an object and where it was found.
@@ -182,7 +192,7 @@ func (f *file) capability() (string, bool, error) {
 	return f.getXattr(capabilityXattr)
 }
 
-// unchanged fails with ErrMoved if somebody wrote to the file since it was looked at.
+// unchanged fails with errMoved if somebody wrote to the file since it was looked at.
 func (f *file) unchanged() error {
 	if f.copy {
 		return nil

@@ -66,7 +66,7 @@ func (s *Session) newTx() (_ *tx, err error) {
 	if err := s.markPending(); err != nil {
 		return nil, err
 	}
-	if err := unix.Mkdirat(s.dir.fd, txName, 0o700); err != nil && err != unix.EEXIST {
+	if err := s.dir.mkdir(txName); err != nil && err != unix.EEXIST {
 		return nil, err
 	}
 	top, err := s.dir.openDir(txName)
@@ -80,7 +80,7 @@ func (s *Session) newTx() (_ *tx, err error) {
 	t := &tx{s: s, j: &journal{Version: journalVersion}}
 	for {
 		s.lastTx++
-		err := unix.Mkdirat(top.fd, strconv.Itoa(s.lastTx), 0o700)
+		err := top.mkdir(strconv.Itoa(s.lastTx))
 		if err == nil {
 			break
 		}
@@ -102,7 +102,7 @@ func (s *Session) newTx() (_ *tx, err error) {
 	if t.dir, err = openOwned(top, strconv.Itoa(t.n)); err != nil {
 		return nil, err
 	}
-	if err := unix.Mkdirat(t.dir.fd, objectsName, 0o700); err != nil {
+	if err := t.dir.mkdir(objectsName); err != nil {
 		return nil, err
 	}
 	if t.objects, err = t.dir.openDir(objectsName); err != nil {
@@ -651,7 +651,7 @@ func (t *tx) removeEmptied(d *handle, name string, n jnode) error {
 // makeEmptied makes a directory again, open to us: setEmptied gives it its attributes
 // when all is in it.
 func (t *tx) makeEmptied(d *handle, name string, n jnode) error {
-	err := unix.Mkdirat(d.fd, name, 0o700)
+	err := d.mkdir(name)
 	if err != unix.EEXIST {
 		return err
 	}

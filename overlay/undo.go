@@ -27,8 +27,9 @@ var ErrNoCommit = errors.New("nothing to take back")
 // Where the project was changed since in what the commit did, the error is a
 // *ConflictError and nothing is done, unless that is forced. As with Commit every error
 // but a *CommitError means that nothing was done.
-func (s *Session) Undo(ctx context.Context, o UndoOptions) error {
+func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 	const op = "undo"
+	defer func() { err = public(err) }()
 	s.work.Lock()
 	defer s.work.Unlock()
 	if s.dir == nil || s.readOnly {
@@ -214,8 +215,8 @@ func (t *tx) refreshed(n jnode, now stat) bool {
 	if n.Staged == "" || !now.isReg() || n.New.Mode != now.mode || n.New.UID != now.uid || n.New.GID != now.gid || now.size > indexMost {
 		return false
 	}
-	tree := &realTree{h: t.low[n.Root]}
-	data, err := readFrom(tree, string(n.Path), now)
+	low := &realTree{h: t.low[n.Root]}
+	data, err := readFrom(low, string(n.Path), now)
 	if err != nil {
 		return false
 	}

@@ -37,7 +37,7 @@ func (s *Session) File(c Change, side Side) (*os.File, error) {
 	if err != nil {
 		return nil, s.versionError("open", c, err)
 	}
-	return os.NewFile(uintptr(f.fd), filepath.Join(c.Root, c.Path)), nil
+	return f.osFile(filepath.Join(c.Root, c.Path)), nil
 }
 
 // Mode tells what one version of an object is: what the project has at its path, or what

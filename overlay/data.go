@@ -57,7 +57,7 @@ func sameData(a, b *handle, size int64) (bool, error) {
 // nextData returns where the next data of f is, from off on: size if there is
 // none, off if the file system cannot tell.
 func nextData(f *handle, off, size int64) int64 {
-	next, err := unix.Seek(f.fd, off, unix.SEEK_DATA)
+	next, err := unix.Seek(int(f.FD), off, unix.SEEK_DATA)
 	if err == unix.ENXIO {
 		return size
 	}
@@ -67,15 +67,15 @@ func nextData(f *handle, off, size int64) int64 {
 	return min(next, size)
 }
 
-// readFull reads exactly len(p) bytes; a file that has become shorter is ErrMoved.
+// readFull reads exactly len(p) bytes; a file that has become shorter is errMoved.
 func readFull(f *handle, p []byte, off int64) error {
 	for len(p) > 0 {
 		n := 0
-		if err := sys.Retry(func() (err error) { n, err = unix.Pread(f.fd, p, off); return err }); err != nil {
+		if err := sys.Retry(func() (err error) { n, err = unix.Pread(int(f.FD), p, off); return err }); err != nil {
 			return err
 		}
 		if n == 0 {
-			return ErrMoved
+			return errMoved
 		}
 		p, off = p[n:], off+int64(n)
 	}
@@ -85,7 +85,7 @@ func readFull(f *handle, p []byte, off int64) error {
 func writeFull(f *handle, p []byte, off int64) error {
 	for len(p) > 0 {
 		n := 0
-		if err := sys.Retry(func() (err error) { n, err = unix.Pwrite(f.fd, p, off); return err }); err != nil {
+		if err := sys.Retry(func() (err error) { n, err = unix.Pwrite(int(f.FD), p, off); return err }); err != nil {
 			return err
 		}
 		p, off = p[n:], off+int64(n)
@@ -100,14 +100,14 @@ func copyData(ctx context.Context, dst, src *handle, st stat) error {
 		return copyRange(ctx, dst, src, 0, st.size)
 	}
 	for off := int64(0); ; {
-		data, err := unix.Seek(src.fd, off, unix.SEEK_DATA)
+		data, err := unix.Seek(int(src.FD), off, unix.SEEK_DATA)
 		if err == unix.ENXIO { // nothing but a hole until the end
 			break
 		}
 		if err != nil {
 			return copyRange(ctx, dst, src, off, st.size)
 		}
-		hole, err := unix.Seek(src.fd, data, unix.SEEK_HOLE)
+		hole, err := unix.Seek(int(src.FD), data, unix.SEEK_HOLE)
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func copyData(ctx context.Context, dst, src *handle, st stat) error {
 			break
 		}
 	}
-	return sys.Retry(func() error { return unix.Ftruncate(dst.fd, st.size) })
+	return sys.Retry(func() error { return unix.Ftruncate(int(dst.FD), st.size) })
 }
 
 // copyRange copies the bytes from off to end.
@@ -134,13 +134,13 @@ func copyRange(ctx context.Context, dst, src *handle, off, end int64) error {
 		r, w := off, off
 		n := 0
 		err := sys.Retry(func() (err error) {
-			n, err = unix.CopyFileRange(src.fd, &r, dst.fd, &w, int(min(end-off, chunkSize)), 0)
+			n, err = unix.CopyFileRange(int(src.FD), &r, int(dst.FD), &w, int(min(end-off, chunkSize)), 0)
 			return err
 		})
 		switch err {
 		case nil:
 			if n == 0 {
-				return ErrMoved
+				return errMoved
 			}
 			off += int64(n)
 		case unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM:

@@ -104,7 +104,7 @@ func (t *realTree) enter(at *handle, name, path string, want stat) (_ dir, err e
 	}
 	if d.h, err = t.openIn(at, name); err != nil {
 		if swapped(err) {
-			err = ErrMoved
+			err = errMoved
 		}
 		return nil, err
 	}
@@ -352,14 +352,4 @@ func (d *realDir) xattrs() (xattrs, error) {
 		x.setOwner(d.st.perm())
 	}
 	return x, err
-}
-
-// openDirOrPath opens a directory for listing, or if that is not allowed, for looking
-// names up in it.
-func (h *handle) openDirOrPath(name string) (*handle, error) {
-	d, err := h.openDir(name)
-	if err == unix.EACCES {
-		d, err = h.open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-	}
-	return d, err
 }

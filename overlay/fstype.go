@@ -1,0 +1,103 @@
+//go:build linux
+
+package overlay
+
+import (
+	"os"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"golang.org/x/sys/unix"
+)
+
+// Types of file systems as statfs(2) tells them, beside those that package unix has.
+const (
+	magicFAT      = 0x4d44
+	magicExFAT    = 0x2011bab0
+	magicNTFS     = 0x5346544e
+	magicNTFS3    = 0x7366746e
+	magic9P       = 0x01021997
+	magicFUSE     = 0x65735546
+	magicCIFS     = 0xff534d42
+	magicSMB2     = 0xfe534d42
+	magicCeph     = 0x00c36400
+	magicEcryptfs = 0xf15f
+	magicF2FS     = 0xf2f52010
+	magicBcachefs = 0xca451a4e
+)
+
+// fsType returns the type of the file system that h is on.
+func fsType(h *handle) (uint32, error) {
+	var st unix.Statfs_t
+	err := sys.Retry(func() error { return unix.Fstatfs(int(h.FD), &st) })
+	return uint32(st.Type), err
+}
+
+// isLower reports whether an overlay can lie over a directory of this file system: not
+// where names are not told apart by their case.
+func isLower(typ uint32) bool {
+	switch typ {
+	case magicFAT, magicExFAT, magicNTFS, magicNTFS3:
+		return false
+	}
+	return true
+}
+
+// isUpper reports whether an overlay can keep what is written in a directory of this file
+// system; sure is false where that has to be tried.
+func isUpper(typ uint32) (ok, sure bool) {
+	switch typ {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, magicF2FS, magicBcachefs:
+		return true, true
+	case unix.OVERLAYFS_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, magicFAT, magicExFAT, magicNTFS, magicNTFS3,
+		magic9P, magicFUSE, magicCIFS, magicSMB2, magicCeph, magicEcryptfs:
+		return false, true
+	}
+	return false, false
+}
+
+// holdsModes reports whether a copy of a project can lie on this file system.
+func holdsModes(typ uint32) bool {
+	return isLower(typ) && typ != magicCIFS && typ != magicSMB2 && typ != magicFUSE
+}
+
+// diskOf returns what tells the file system of h from others.
+func diskOf(h *handle) (uint64, error) {
+	var st unix.Statfs_t
+	if err := sys.Retry(func() error { return unix.Fstatfs(int(h.FD), &st) }); err != nil {
+		return 0, err
+	}
+	return uint64(uint32(st.Fsid.Val[0]))<<32 | uint64(uint32(st.Fsid.Val[1])), nil
+}
+
+// takesMarks reports whether overlayfs can put its marks on directories in dir.
+func takesMarks(dir *handle) bool {
+	const name = ".marks"
+	if dir.mkdir(name) != nil {
+		return false
+	}
+	defer dir.unlink(name, unix.AT_REMOVEDIR)
+	h, err := dir.openDir(name)
+	if err != nil {
+		return false
+	}
+	defer h.close()
+	return unix.Fsetxattr(int(h.FD), overlayPrefix+"opaque", []byte("y"), 0) == nil
+}
+
+// mount identifies the mount that h is on: renaming works within one only.
+type mountID struct{ dev, id uint64 }
+
+func (h *handle) mount() (mountID, error) {
+	var stx unix.Statx_t
+	err := sys.Retry(func() error {
+		return unix.Statx(int(h.FD), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID|unix.STATX_INO, &stx)
+	})
+	if err != nil {
+		return mountID{}, err
+	}
+	m := mountID{dev: unix.Mkdev(stx.Dev_major, stx.Dev_minor), id: stx.Mnt_id}
+	if stx.Mask&unix.STATX_MNT_ID == 0 { // before Linux 5.8
+		m.id = uint64(os.Getpid())
+	}
+	return m, nil
+}

@@ -1,0 +1,30 @@
+//go:build linux
+
+package overlay
+
+// known returns the survey of a root that an earlier listing made. Nil: there is none that is good.
+func (f *runsFinder) known(d dir, root string) *survey {
+	if !f.again {
+		return nil
+	}
+	f.s.mu.Lock()
+	sv := f.s.surveys[root]
+	f.s.mu.Unlock()
+	if sv == nil || !sv.still(d) {
+		return nil
+	}
+	return sv
+}
+
+// learn keeps a survey of a root for the next listing.
+func (f *runsFinder) learn(root string, sv *survey) {
+	if !sv.keep {
+		return
+	}
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	if f.s.surveys == nil {
+		f.s.surveys = map[string]*survey{}
+	}
+	f.s.surveys[root] = sv
+}

@@ -1,0 +1,256 @@
+//go:build linux
+
+package overlay
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// xattrs are extended attributes by name.
+type xattrs map[string]string
+
+const overlayPrefix = "user.overlay."
+
+// wanted says which attributes belong to the project: those a user can set, and
+// access control lists, without which a mode means something else.
+func wantedXattr(name string) bool {
+	return strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, overlayPrefix) ||
+		name == "system.posix_acl_access" || name == "system.posix_acl_default"
+}
+
+// setOwner makes the access control list, if there is one, say of the owner what a mode
+// does: that is where chmod(2) writes it.
+func (x xattrs) setOwner(mode uint32) {
+	const (
+		name    = "system.posix_acl_access"
+		head    = 4 // the version
+		entry   = 8 // tag, permissions, id: include/uapi/linux/posix_acl_xattr.h
+		userObj = 1
+	)
+	acl := []byte(x[name])
+	for at := head; at+entry <= len(acl); at += entry {
+		if e := acl[at:]; binary.LittleEndian.Uint16(e) == userObj {
+			binary.LittleEndian.PutUint16(e[2:], uint16(mode>>6&7))
+			x[name] = string(acl)
+		}
+	}
+}
+
+// capabilityXattr holds a file's capabilities.
+const capabilityXattr = "security.capability"
+
+// errLayer is returned for upper objects whose content is elsewhere by an
+// overlay's mark; sessions are never mounted in a way that makes such marks.
+var errLayer = errors.New("it carries an overlay mark (redirect or metacopy) that no session makes")
+
+// xattrNames lists all attributes of h; a file system without any is no error.
+func (h *handle) xattrNames() ([]string, error) {
+	var buf []byte
+	for size := 1 << 10; ; size *= 8 {
+		buf = make([]byte, size)
+		n, err := unix.Flistxattr(int(h.FD), buf)
+		if err == unix.ERANGE && size < 1<<20 {
+			continue
+		}
+		if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EBADF {
+			return nil, nil // EBADF: h is O_PATH, on something we may not read
+		}
+		if err != nil || n == 0 {
+			return nil, err
+		}
+		return splitNames(buf[:n]), nil
+	}
+}
+
+// splitNames splits what listxattr(2) returns.
+func splitNames(list []byte) []string {
+	return strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00")
+}
+
+// noListxattrat is set where the kernel does not know listxattrat(2).
+var noListxattrat atomic.Bool
+
+// xattrNamesOf lists all attributes of name in the directory h, following no link; it
+// needs no right to read the object. A file system without any is no error.
+func (h *handle) xattrNamesOf(name string) ([]string, error) {
+	var small [256]byte
+	buf := small[:]
+	for {
+		n, err := h.listxattrat(name, buf)
+		switch {
+		case err == unix.ERANGE && len(buf) < 1<<20:
+			buf = make([]byte, max(1<<10, len(buf)*8))
+		case err == unix.EOPNOTSUPP || err == unix.ENOSYS:
+			return nil, nil
+		case err != nil || n == 0:
+			return nil, err
+		default:
+			return splitNames(buf[:n]), nil
+		}
+	}
+}
+
+func (h *handle) listxattrat(name string, buf []byte) (int, error) {
+	if !noListxattrat.Load() {
+		var zero [256]byte
+		p, err := zeroed(&zero, name)
+		if err != nil {
+			return 0, err
+		}
+		n, _, errno := syscall.Syscall6(unix.SYS_LISTXATTRAT, uintptr(h.FD), uintptr(unsafe.Pointer(p)),
+			unix.AT_SYMLINK_NOFOLLOW, uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), 0)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.ENOSYS, unix.EPERM:
+			noListxattrat.Store(true) // before Linux 6.13, or in another sandbox
+		default:
+			return 0, errno
+		}
+	}
+	return unix.Llistxattr(h.procPath()+"/"+name, buf)
+}
+
+// getXattr returns one attribute of h, and whether it is there.
+func (h *handle) getXattr(name string) (string, bool, error) {
+	if h.attrs != nil {
+		v, found := h.attrs[name]
+		return v, found, nil
+	}
+	for size := 256; ; size = 64 << 10 {
+		buf := make([]byte, size)
+		n, err := unix.Fgetxattr(int(h.FD), name, buf)
+		switch {
+		case err == unix.ERANGE && size < 64<<10:
+		case err == unix.ENODATA || err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EBADF:
+			return "", false, nil
+		case err != nil:
+			return "", false, err
+		default:
+			return string(buf[:n]), true, nil
+		}
+	}
+}
+
+// keepXattrs reads all attributes of h, for a time when they cannot be read.
+func (h *handle) keepXattrs() error {
+	names, err := h.xattrNames()
+	if err != nil {
+		return err
+	}
+	all := map[string]string{}
+	for _, name := range names {
+		v, found, err := h.getXattr(name)
+		if err != nil {
+			return err
+		}
+		if found {
+			all[name] = v
+		}
+	}
+	h.attrs = all
+	return nil
+}
+
+// xattrs returns the attributes of h that belong to the project.
+func (h *handle) xattrs() (xattrs, error) {
+	names, err := h.xattrNames()
+	if err != nil {
+		return nil, err
+	}
+	var set xattrs
+	if _, err := traitsOf(names); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !wantedXattr(name) {
+			continue
+		}
+		v, found, err := h.getXattr(name)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			if set == nil {
+				set = xattrs{}
+			}
+			set[name] = v
+		}
+	}
+	return set, nil
+}
+
+// setXattrs gives h exactly the attributes want, among those that belong to the
+// project: a new file may have got an access control list from its directory.
+func (h *handle) setXattrs(want xattrs) error {
+	have, err := h.xattrs()
+	if err != nil {
+		return err
+	}
+	// Users' attributes first: changing them takes the right to write, which an access
+	// control list may take from the owner.
+	if err := h.unlocked(func() error { return h.changeXattrs(have, want, true) }); err != nil {
+		return err
+	}
+	return h.changeXattrs(have, want, false)
+}
+
+// unlocked calls do, and if its owner (us) may not write to h, once more with that
+// right.
+func (h *handle) unlocked(do func() error) error {
+	err := do()
+	if err != unix.EACCES || isRoot() {
+		return err
+	}
+	st, e := h.stat()
+	if e != nil || !st.owned() || st.perm()&0o200 != 0 {
+		return err
+	}
+	if err := h.chmod(st.perm() | 0o200); err != nil {
+		return err
+	}
+	err = do()
+	if e := h.chmod(st.perm()); err == nil {
+		err = e
+	}
+	return err
+}
+
+// changeXattrs makes the attributes have be want: those of users, or the others.
+func (h *handle) changeXattrs(have, want xattrs, users bool) error {
+	for name := range have {
+		if _, ok := want[name]; ok || strings.HasPrefix(name, "user.") != users {
+			continue
+		}
+		err := unix.Fremovexattr(int(h.FD), name)
+		if err != nil && err != unix.ENODATA {
+			return err
+		}
+	}
+	for name, v := range want {
+		if w, ok := have[name]; ok && w == v || strings.HasPrefix(name, "user.") != users {
+			continue
+		}
+		err := unix.Fsetxattr(int(h.FD), name, []byte(v), 0)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raw is x as it is stored.
+func (x xattrs) raw() map[string][]byte {
+	m := make(map[string][]byte, len(x))
+	for name, v := range x {
+		m[name] = []byte(v)
+	}
+	return m
+}
