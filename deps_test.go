@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"netpolicy":           {"internal/sys", "features"},
 	"netpolicy/cgroup":    {"internal/sys", "features", "netpolicy"},
 	"internal/runslater":  {},
-	"overlay":             {"internal/deep", "internal/runslater", "internal/gitindex", "internal/owndir", "internal/prog", "internal/reexec", "internal/sys", "internal/textdiff", "features", "mounts", "fanotify"},
+	"overlay":             {"internal/deep", "internal/owndir", "internal/prog", "internal/reexec", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "features", "mounts", "overlay/internal/tree"},
 	"internal/links":      {"internal/escape", "overlay"},
 	"nsexec":              {"internal/mountprog", "internal/prog", "internal/reexec", "internal/secureexec", "internal/rlimit", "internal/early", "internal/sys", "features", "mounts", "netpolicy"},
 	"netpolicy/broker":    {"netpolicy", "internal/sys", "features", "nsexec"},
@@ -93,6 +93,9 @@ var mayImport = map[string][]string{
 	"internal/differ/probe":  {},
 	"internal/strike":        {},
 	"internal/testsum":       {},
+
+	// Of overlay.
+	"overlay/internal/tree": {"internal/deep", "internal/sys"},
 }
 
 // everywhere is what every package may import: it imports nothing.
@@ -129,6 +132,9 @@ var thirdParty = map[string][]string{
 	"internal/nettest":      {"github.com/miekg/dns", "golang.org/x/sys/unix"},
 	"internal/differ/probe": {"golang.org/x/sys/unix"},
 	"internal/strike":       {"golang.org/x/sys/unix"},
+
+	// Of overlay.
+	"overlay/internal/tree": {"golang.org/x/sys/unix"},
 }
 
 // thirdPartyTests is what tests import beyond that.

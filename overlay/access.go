@@ -6,6 +6,8 @@ import (
 	"io/fs"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Access is who owns one version of an object, and what else is attached to it.
@@ -33,8 +35,8 @@ func (s *Session) access(c Change, side Side) (Access, error) {
 		if err != nil {
 			return Access{}, err
 		}
-		defer t.close()
-		top, err := t.top()
+		defer t.Close()
+		top, err := t.Top()
 		if err != nil {
 			return Access{}, err
 		}
@@ -45,25 +47,25 @@ func (s *Session) access(c Change, side Side) (Access, error) {
 		return Access{}, err
 	}
 	defer d.close()
-	a := Access{UID: st.uid, GID: st.gid}
+	a := Access{UID: st.UID, GID: st.GID}
 	switch {
-	case st.isDir():
-		sub, err := d.dir.dir(name, st)
+	case st.IsDir():
+		sub, err := d.Dir.Dir(name, st)
 		if err != nil {
 			return Access{}, err
 		}
 		return accessOf(sub)
-	case st.isReg():
+	case st.IsReg():
 		// Only files that have attributes need to be opened for them.
-		if t, err := d.traits(name, st); err != nil || !t.project {
+		if t, err := d.Traits(name, st); err != nil || !t.Project {
 			return a, err
 		}
-		f, err := d.file(name, st)
+		f, err := d.File(name, st)
 		if err != nil {
 			return Access{}, err
 		}
-		defer f.close()
-		x, err := f.xattrs()
+		defer f.Close()
+		x, err := f.Xattrs()
 		a.Attributes = x
 		return a, err
 	}
@@ -71,14 +73,14 @@ func (s *Session) access(c Change, side Side) (Access, error) {
 }
 
 // accessOf is that of a directory, which it closes.
-func accessOf(d dir) (Access, error) {
-	defer d.close()
-	st, err := d.stat()
+func accessOf(d tree.Dir) (Access, error) {
+	defer d.Close()
+	st, err := d.Stat()
 	if err != nil {
 		return Access{}, err
 	}
-	x, err := d.xattrs()
-	return Access{UID: st.uid, GID: st.gid, Attributes: x}, err
+	x, err := d.Xattrs()
+	return Access{UID: st.UID, GID: st.GID, Attributes: x}, err
 }
 
 // Names lists one version of a directory, unsorted; of c, Root and Path are looked at.
@@ -99,23 +101,23 @@ func (s *Session) names(c Change, side Side) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer t.close()
-	d, err := t.at(c.Path)
+	defer t.Close()
+	d, err := t.At(c.Path)
 	if err != nil {
 		return nil, err
 	}
-	defer d.close()
-	names, err := d.names()
+	defer d.Close()
+	names, err := d.Names()
 	if err != nil || side == Before {
 		return names, err
 	}
 	here := names[:0]
 	for _, name := range names {
-		st, found, err := d.lstat(name)
+		st, found, err := d.Lstat(name)
 		if err != nil {
 			return nil, err
 		}
-		if found && !st.isWhiteout() {
+		if found && !st.IsWhiteout() {
 			here = append(here, name)
 		}
 	}
@@ -133,7 +135,7 @@ func (s *Session) Choose(changes []Change, paths []string) ([]Change, error) {
 	for i, c := range changes {
 		all[i] = node{Change: c, root: index[c.Root]}
 		if c.Kind != Deleted && c.Mode.IsDir() {
-			all[i].up.mode = unix.S_IFDIR
+			all[i].Up.Mode = unix.S_IFDIR
 		}
 	}
 	chosen, _, err := s.choose(all, CommitOptions{Paths: paths, AllowExec: true})

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // details is a change with everything that Changes says of it.
@@ -107,7 +109,7 @@ func TestCapabilitySeen(t *testing.T) {
 	sandbox(t, s, `echo b > f; echo c > g`)
 	value := []byte("\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
 	for _, f := range []string{"f", "g"} {
-		if err := unix.Setxattr(filepath.Join(s.Roots()[0].Upper, f), capabilityXattr, value, 0); err != nil {
+		if err := unix.Setxattr(filepath.Join(s.Roots()[0].Upper, f), tree.CapabilityXattr, value, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -130,14 +132,14 @@ func TestTimesOriginsAndLateObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		line := n.String()
-		if n.timeOnly {
+		if n.TimeOnly {
 			line += " time"
 		}
-		if n.origin {
+		if n.Origin {
 			line += " origin"
 		}
-		for _, l := range n.late {
-			line += " late:" + l.path
+		for _, l := range n.Late {
+			line += " late:" + l.Path
 		}
 		got = append(got, line)
 	}
@@ -150,7 +152,7 @@ func TestTimesOriginsAndLateObjects(t *testing.T) {
 
 // Each mode that is widened for a while is told before, and set back.
 func TestBook(t *testing.T) {
-	if isRoot() {
+	if tree.IsRoot() {
 		return // nothing is closed to root
 	}
 	s := create(t, project(t, `true`))
@@ -160,27 +162,27 @@ func TestBook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer low.close()
-	defer u.close()
+	defer low.Close()
+	defer u.Close()
 	var booked []string
-	u.(*realTree).book = func(path string, ino uint64, mode uint32) error {
+	u.(*tree.Real).Book = func(path string, ino uint64, mode uint32) error {
 		booked = append(booked, fmt.Sprintf("%s %o", path, mode))
 		return nil
 	}
-	d, err := u.at("d/e")
+	d, err := u.At("d/e")
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, _, err := d.lstat("f")
+	st, _, err := d.Lstat("f")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := d.file("f", st)
+	f, err := d.File("f", st)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.close()
-	d.close()
+	f.Close()
+	d.Close()
 	if got := strings.Join(booked, "|"); got != "d 0|d/e 100|d/e/f 0" {
 		t.Errorf("booked %q", got)
 	}
@@ -196,7 +198,7 @@ func TestAttributeWhiteout(t *testing.T) {
 	up := s.Roots()[0].Upper
 	outside(t, up, `mkdir d; : > d/f; : > d/g; : > f`)
 	for path, name := range map[string]string{"d": "opaque", "d/f": "whiteout", "f": "whiteout"} {
-		if err := unix.Setxattr(filepath.Join(up, path), overlayPrefix+name, []byte("x"), 0); err == unix.EOPNOTSUPP {
+		if err := unix.Setxattr(filepath.Join(up, path), tree.OverlayPrefix+name, []byte("x"), 0); err == unix.EOPNOTSUPP {
 			t.Log("no attributes here")
 			return
 		} else if err != nil {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Attacks on what is done with a session after its command: looking at changes, reading
@@ -411,7 +412,7 @@ func TestAttack30Inside(t *testing.T) {
 			for _, v := range []view{project, seen} {
 				for k, o := range v {
 					for name := range o.Xattrs {
-						if strings.HasPrefix(name, overlayPrefix) {
+						if strings.HasPrefix(name, tree.OverlayPrefix) {
 							delete(o.Xattrs, name) // no attribute of a project
 						}
 					}
@@ -467,7 +468,7 @@ func TestAttack30Upper(t *testing.T) {
 			}
 			err := s.Commit(context.Background())
 			if err != nil {
-				if !errors.Is(err, errLayer) && !errors.Is(err, ErrNoChange) {
+				if !errors.Is(err, tree.ErrLayer) && !errors.Is(err, ErrNoChange) {
 					t.Errorf("%s of %s: %v", mark.B, target, err)
 				}
 				if got := head(filepath.Join(root, "d/f")); got != "1" {
@@ -682,8 +683,8 @@ func TestAttack34SetUserID(t *testing.T) {
 		{"copied up", []op{{Do: "create", A: "0/y", Text: "1"}, {Do: "chmod", A: "0/y", N: 0o4755}}, []op{{Do: "rename", A: "0/y", B: "0/x"}}, 0o4000},
 		{"copied up in a directory", []op{{Do: "mkdir", A: "0/d", N: 0o755}, {Do: "create", A: "0/d/y", Text: "1"}, {Do: "chmod", A: "0/d/y", N: 0o4755}}, []op{{Do: "rename", A: "0/d", B: "0/x"}}, 0o4000},
 		{"FIFO", nil, []op{{Do: "fifo", A: "0/x"}, {Do: "chmod", A: "0/x", N: 0o4755}}, 0o4000},
-		{"capabilities", nil, []op{{Do: "create", A: "0/x", Text: "1"}, {Do: "setxattr", A: "0/x", B: capabilityXattr, Text: capability}}, 0},
-		{"gets capabilities", []op{{Do: "create", A: "0/x", Text: "1"}}, []op{{Do: "setxattr", A: "0/x", B: capabilityXattr, Text: capability}, {Do: "append", A: "0/a", Text: "x"}}, 0},
+		{"capabilities", nil, []op{{Do: "create", A: "0/x", Text: "1"}, {Do: "setxattr", A: "0/x", B: tree.CapabilityXattr, Text: capability}}, 0},
+		{"gets capabilities", []op{{Do: "create", A: "0/x", Text: "1"}}, []op{{Do: "setxattr", A: "0/x", B: tree.CapabilityXattr, Text: capability}, {Do: "append", A: "0/a", Text: "x"}}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := filepath.Join(tempDir(t), "project")
@@ -699,7 +700,7 @@ func TestAttack34SetUserID(t *testing.T) {
 			err := s.Commit(context.Background())
 			if tt.name == "gets capabilities" && err == nil {
 				// A file that differs in them alone is no change.
-				if x := w.see(t, root)["0/x"]; x.Xattrs[capabilityXattr] != "" {
+				if x := w.see(t, root)["0/x"]; x.Xattrs[tree.CapabilityXattr] != "" {
 					t.Error("it got them")
 				}
 				return
@@ -713,7 +714,7 @@ func TestAttack34SetUserID(t *testing.T) {
 			// Control: the sandbox really has it.
 			got := false
 			for _, o := range r.Seen {
-				got = got || tt.bits != 0 && o.Mode&tt.bits != 0 || o.Xattrs[capabilityXattr] != ""
+				got = got || tt.bits != 0 && o.Mode&tt.bits != 0 || o.Xattrs[tree.CapabilityXattr] != ""
 			}
 			if !got {
 				t.Error("the control: there is nothing special")

@@ -8,12 +8,14 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A node is a Change with what was found on both sides.
 type node struct {
 	Change
-	diff
+	tree.Diff
 	root int
 
 	// merged is what a commit makes of a file that both sides changed. Nil: the
@@ -22,72 +24,72 @@ type node struct {
 }
 
 // changeOf is what people are told of a difference in the root with this path.
-func changeOf(root string, d *diff) Change {
-	c := Change{Kind: kindOf(d), Root: root, Path: d.at, Below: d.inside}
+func changeOf(root string, d *tree.Diff) Change {
+	c := Change{Kind: kindOf(d), Root: root, Path: d.At, Below: d.Inside}
 	if c.Kind == 0 {
 		return c
 	}
-	st := d.up
+	st := d.Up
 	if c.Kind == Deleted {
-		st = d.low
+		st = d.Low
 	}
-	c.Mode = st.fileMode()
-	if st.isReg() {
-		c.Size = st.size
+	c.Mode = st.FileMode()
+	if st.IsReg() {
+		c.Size = st.Size
 		if c.Kind != Deleted {
-			c.Links, c.Sparse = st.nlink, st.blocks*512 < st.size
+			c.Links, c.Sparse = st.Nlink, st.Blocks*512 < st.Size
 		}
 	}
-	if d.hasLow {
-		c.OldMode = d.low.fileMode()
-		if d.low.isReg() {
-			c.OldSize = d.low.size
+	if d.HasLow {
+		c.OldMode = d.Low.FileMode()
+		if d.Low.IsReg() {
+			c.OldSize = d.Low.Size
 		}
 	}
 	for _, part := range [...]struct {
 		differs bool
 		is      Aspect
-	}{{d.parts.content, Content}, {d.parts.mode, Mode}, {d.parts.owner, Owner}, {d.parts.attributes, Attributes}} {
+	}{{d.Parts.Content, Content}, {d.Parts.Mode, Mode}, {d.Parts.Owner, Owner}, {d.Parts.Attributes, Attributes}} {
 		if part.differs && c.Kind == Modified {
 			c.Aspects |= part.is
 		}
 	}
-	if d.hasUp {
-		c.Special = special(d.up)
+	if d.HasUp {
+		c.Special = special(d.Up)
 		switch {
 		case c.Special != "":
-		case d.capable:
+		case d.Capable:
 			c.Special = "has capabilities"
 		case c.Kind != Modified:
-			c.Special = endless(d.up)
+			c.Special = endless(d.Up)
 		}
 	}
 	return c
 }
 
-func kindOf(d *diff) Kind {
+func kindOf(d *tree.Diff) Kind {
 	switch {
-	case !d.changed:
+	case !d.Changed:
 		return 0
-	case !d.hasUp:
+	case !d.HasUp:
 		return Deleted
-	case !d.hasLow:
+	case !d.HasLow:
 		return Added
-	case d.up.typ() != d.low.typ():
+	case d.Up.Typ() != d.Low.Typ():
 		return TypeChanged
 	}
 	return Modified
 }
 
 // special says why an object gives its user more than a file does.
-func special(st stat) string {
-	switch typ := st.typ(); {
+func special(st tree.Stat) string {
+	switch typ := st.Typ(); {
 	case typ == unix.S_IFCHR || typ == unix.S_IFBLK:
 		return "is a device node"
-	case st.mode&unix.S_ISUID != 0:
+	case st.Mode&unix.S_ISUID != 0:
 		return "is setuid"
 	// On a directory the bit gives nobody anything: new files get its group.
-	case st.mode&unix.S_ISGID != 0 && typ != unix.S_IFDIR:
+	case st.Mode&unix.S_ISGID != 0 && typ != unix.S_IFDIR:
 		return "is setgid"
 	}
 	return ""
@@ -95,8 +97,8 @@ func special(st stat) string {
 
 // endless says why a new object is none that programs expect: who reads it, as a build or a search
 // reads all files of a project, waits for somebody at the other end.
-func endless(st stat) string {
-	switch st.typ() {
+func endless(st tree.Stat) string {
+	switch st.Typ() {
 	case unix.S_IFIFO:
 		return "is a FIFO"
 	case unix.S_IFSOCK:
@@ -107,8 +109,8 @@ func endless(st stat) string {
 
 // walkOptions say what is wanted of a walk beside the changes.
 type walkOptions struct {
-	twins []map[inode]twin // by root, to be filled; nil: not wanted
-	times bool             // nodes that are timeOnly, too
+	twins []map[tree.Inode]tree.Twin // by root, to be filled; nil: not wanted
+	times bool                       // nodes that are timeOnly, too
 	// retimed counts the files among those. Nil: nobody does.
 	retimed *atomic.Int64
 	// again says that nothing is decided by the walk: see survey.
@@ -129,7 +131,7 @@ func (s *Session) Changes() iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		var retimed atomic.Int64
 		for n, err := range s.nodes(walkOptions{retimed: &retimed, again: true}) {
-			if n.deep != nil {
+			if n.Deep != nil {
 				n.Change = Change{}
 			}
 			if !yield(n.Change, err) {
@@ -151,17 +153,16 @@ func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {
 		runs := newRunsFinder(s, o.again)
 		defer runs.close()
 		for i := range s.roots {
-			w := walker{root: s.roots[i].Path, times: o.times, retimed: o.retimed}
-			w.yield = func(d diff, err error) bool {
-				n := node{diff: d, root: i}
+			w := tree.Walk{Root: s.roots[i].Path, Times: o.times, Retimed: o.retimed}
+			w.Yield = func(d tree.Diff, err error) bool {
+				n := node{Change: changeOf(w.Root, &d), Diff: d, root: i}
 				if err == nil {
-					n.Change = changeOf(w.root, &d)
-					runs.mark(&n, w.takeRepos())
+					runs.mark(&n, w.TakeRepos())
 				}
 				return yield(n, public(err))
 			}
 			if o.twins != nil {
-				w.twins = o.twins[i]
+				w.Twins = o.twins[i]
 			}
 			if err := s.prepare(&w, i); err != nil {
 				if !yield(node{}, err) {
@@ -169,9 +170,9 @@ func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {
 				}
 				continue
 			}
-			ok := w.run()
-			w.up.close()
-			w.low.close()
+			ok := w.Run()
+			w.Up.Close()
+			w.Low.Close()
 			if !ok {
 				return
 			}
@@ -180,21 +181,21 @@ func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {
 }
 
 // prepare gives w the two sides of its root, and what is known of it.
-func (s *Session) prepare(w *walker, i int) (err error) {
-	if w.up, w.low, err = s.trees(i); err != nil {
+func (s *Session) prepare(w *tree.Walk, i int) (err error) {
+	if w.Up, w.Low, err = s.trees(i); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.created = s.meta.Created.UnixNano()
+	w.Created = s.meta.Created.UnixNano()
 	r := s.meta.Roots[i]
-	w.base = ownership{r.Mode, r.UID, r.GID}
+	w.Base = tree.Ownership{Mode: r.Mode, UID: r.UID, GID: r.GID}
 	for _, st := range s.meta.Settled {
 		if st.Root == i && st.Done {
-			if w.settled == nil {
-				w.settled = map[string]int64{}
+			if w.Settled == nil {
+				w.Settled = map[string]int64{}
 			}
-			w.settled[string(st.Path)] = st.Upper
+			w.Settled[string(st.Path)] = st.Upper
 		}
 	}
 	return nil
@@ -202,7 +203,7 @@ func (s *Session) prepare(w *walker, i int) (err error) {
 
 // trees opens the two sides of root i. They have their own descriptors, so that a walk
 // can go on while the session is used or closed.
-func (s *Session) trees(i int) (up, low tree, err error) {
+func (s *Session) trees(i int) (up, low tree.Tree, err error) {
 	const op = "open session"
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +214,7 @@ func (s *Session) trees(i int) (up, low tree, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := root.open(".", unix.O_PATH|unix.O_DIRECTORY)
+	l, err := root.Open(".", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, nil, &Error{Op: op, Path: s.roots[i].Path, Err: err}
 	}
@@ -223,19 +224,19 @@ func (s *Session) trees(i int) (up, low tree, err error) {
 	if s.stored() && !(s.armed && s.meta.Engine == EngineTmpfs) {
 		up, err = s.packed(i)
 	} else {
-		var u *handle
-		u, err = s.area().open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-		t := &realTree{h: u, upper: true}
+		var u *tree.Handle
+		u, err = s.area().Open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		t := &tree.Real{H: u, Upper: true}
 		if !s.readOnly {
-			t.unlock = true
+			t.Unlock = true
 			if !s.stored() { // else the tmpfs is gone before anybody could mend modes in it
-				t.book, t.unbook = s.bookFor(true, i), s.unnote
+				t.Book, t.Unbook = s.bookFor(true, i), s.unnote
 			}
 		}
 		up = t
 	}
 	if err != nil {
-		low.close()
+		low.Close()
 		return nil, nil, &Error{Op: op, Path: filepath.Join(s.areaPath(), upperName(i)), Err: err}
 	}
 	return up, low, nil

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // choose returns the nodes that paths and patterns mean, without those that are
@@ -43,10 +45,10 @@ func (s *Session) choose(all []node, o CommitOptions) (list, held []node, err er
 	// A new directory stands before everything in it.
 	need := map[place]bool{}
 	for i, n := range slices.Backward(all) {
-		if !chosen[i] && need[place{n.root, n.Path}] && n.up.isDir() && n.Kind != Modified {
+		if !chosen[i] && need[place{n.root, n.Path}] && n.Up.IsDir() && n.Kind != Modified {
 			chosen[i] = true
 		}
-		if !chosen[i] || n.timeOnly {
+		if !chosen[i] || n.TimeOnly {
 			continue
 		}
 		for dir := path.Dir(n.Path); dir != "."; dir = path.Dir(dir) {
@@ -104,7 +106,7 @@ func (s *Session) holdBack(all []node, chosen []bool, o CommitOptions) (held []n
 			continue
 		}
 		rest := false
-		for k := i + 1; k < len(all) && all[k].root == n.root && under(all[k].Path, n.Path) && !rest; k++ {
+		for k := i + 1; k < len(all) && all[k].root == n.root && tree.Under(all[k].Path, n.Path) && !rest; k++ {
 			rest = chosen[k]
 		}
 		chosen[i] = rest
@@ -122,11 +124,11 @@ func (s *Session) include(all []node, chosen []bool, p string) error {
 			if n.root != at.root {
 				return n.root - at.root
 			}
-			return comparePaths(n.Path, at.path)
+			return tree.ComparePaths(n.Path, at.path)
 		})
-		for ; i < len(all) && all[i].root == at.root && under(all[i].Path, at.path); i++ {
+		for ; i < len(all) && all[i].root == at.root && tree.Under(all[i].Path, at.path); i++ {
 			chosen[i] = true
-			hit = hit || !all[i].timeOnly
+			hit = hit || !all[i].TimeOnly
 		}
 		if hit && found >= 0 {
 			return &Error{Op: "choose", Path: p, Err: fmt.Errorf("it is in more than one root: %s and %s",
@@ -147,7 +149,7 @@ func (s *Session) include(all []node, chosen []bool, p string) error {
 		for i, n := range all {
 			if n.root == at.root && matches(at.path, n.Path) {
 				chosen[i] = true
-				hit = hit || !n.timeOnly
+				hit = hit || !n.TimeOnly
 			}
 		}
 	}
@@ -190,7 +192,7 @@ func (s *Session) excluder(p string) func(node) bool {
 	list := s.places(p)
 	return func(n node) bool {
 		for _, at := range list {
-			if n.root == at.root && (under(n.Path, at.path) || matches(at.path, n.Path)) {
+			if n.root == at.root && (tree.Under(n.Path, at.path) || matches(at.path, n.Path)) {
 				return true
 			}
 		}
@@ -212,7 +214,7 @@ func (s *Session) places(p string) []place {
 	p = filepath.Clean(p)
 	for _, spelled := range []string{p, resolveParent(p)} {
 		for i, r := range s.roots {
-			if inside(spelled, r.Path) {
+			if tree.Inside(spelled, r.Path) {
 				rel := strings.TrimPrefix(strings.TrimPrefix(spelled, r.Path), "/")
 				return []place{{i, path.Clean(rel)}}
 			}
@@ -240,7 +242,7 @@ func resolveParent(p string) string {
 func letGo(all []node, chosen []bool, i int) {
 	chosen[i] = false
 	n := all[i]
-	for k := i + 1; n.up.isDir() && n.Kind != Modified && k < len(all) && all[k].root == n.root && under(all[k].Path, n.Path); k++ {
+	for k := i + 1; n.Up.IsDir() && n.Kind != Modified && k < len(all) && all[k].root == n.root && tree.Under(all[k].Path, n.Path); k++ {
 		chosen[k] = false
 	}
 }

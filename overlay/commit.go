@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A Preference says what a commit does where both the session and somebody outside
@@ -160,7 +162,7 @@ type commit struct {
 	kept    map[place]baseEntry // what the project had when the command had ended; nil: not read
 	account bool                // that was noted at all
 	deletes bool                // something was deleted, or moved, in the session
-	twins   []map[inode]twin
+	twins   []map[tree.Inode]tree.Twin
 	below   map[place]trace // of the commits of the session that this one stands on
 	taken   map[place]bool  // what was chosen; nil: not made yet
 	chosen  [][]place       // by choice: what it means
@@ -168,37 +170,37 @@ type commit struct {
 	left    map[string]bool // objects of git that were not chosen, see gitObject
 
 	tx     *tx
-	copier copier
+	copier tree.Copier
 	apart  map[place]bool // directories that objects cannot be renamed to from elsewhere
 	made   int
 
-	lastDst   *handle // the directory in a stage that was written to last
+	lastDst   *tree.Handle // the directory in a stage that was written to last
 	lastDstAt string
 }
 
 // A layer is a root, as a commit needs it.
 type layer struct {
-	up, low  tree
+	up, low  tree.Tree
 	base     metaRoot
 	dev      uint64
 	stiff    bool // on overlayfs: directories cannot be renamed
 	replaced bool // the root is not the directory that the session was made for
 
-	last   dir // of up
+	last   tree.Dir // of up
 	lastAt string
 }
 
 // source opens a directory of the session. It belongs to l and is good until the next
 // call.
-func (l *layer) source(path string) (dir, error) {
+func (l *layer) source(path string) (tree.Dir, error) {
 	if l.last != nil && l.lastAt == path {
 		return l.last, nil
 	}
 	if l.last != nil {
-		l.last.close()
+		l.last.Close()
 		l.last = nil
 	}
-	d, err := l.up.at(path)
+	d, err := l.up.At(path)
 	if err != nil {
 		return nil, err
 	}
@@ -208,15 +210,15 @@ func (l *layer) source(path string) (dir, error) {
 
 func (l *layer) close() {
 	if l.last != nil {
-		l.last.close()
+		l.last.Close()
 	}
-	l.up.close()
-	l.low.close()
+	l.up.Close()
+	l.low.Close()
 }
 
 func (c *commit) close() {
-	c.copier.close()
-	c.lastDst.close()
+	c.copier.Close()
+	c.lastDst.Close()
 	for i := range c.layers {
 		c.layers[i].close()
 	}
@@ -238,28 +240,28 @@ func (c *commit) find(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		st, err := h.stat()
+		st, err := h.Stat()
 		if err != nil {
 			return &Error{Op: "commit", Path: s.roots[i].Path, Err: err}
 		}
-		typ, err := fsType(h)
+		typ, err := tree.FSType(h)
 		if err != nil {
 			return &Error{Op: "commit", Path: s.roots[i].Path, Err: err}
 		}
 		c.layers[i].stiff = typ == unix.OVERLAYFS_SUPER_MAGIC || s.stiff
-		c.layers[i].replaced, c.layers[i].dev = st.ino != s.meta.Roots[i].Ino, st.dev
+		c.layers[i].replaced, c.layers[i].dev = st.Ino != s.meta.Roots[i].Ino, st.Dev
 	}
 	c.ledger.load(s.meta)
 	if err := c.traces(); err != nil {
 		return &Error{Op: "commit", Path: s.path, Err: err}
 	}
-	c.twins = make([]map[inode]twin, len(s.roots))
+	c.twins = make([]map[tree.Inode]tree.Twin, len(s.roots))
 	for i := range c.twins {
-		c.twins[i] = map[inode]twin{}
+		c.twins[i] = map[tree.Inode]tree.Twin{}
 	}
 	var all []node
 	for n, err := range s.nodes(walkOptions{twins: c.twins, times: true}) {
-		if n.deep != nil {
+		if n.Deep != nil {
 			err = nil // which matters if it is chosen
 		}
 		if err == nil {
@@ -276,7 +278,7 @@ func (c *commit) find(ctx context.Context) error {
 		return err
 	}
 	for _, n := range chosen {
-		if err := cmp.Or(n.deep, n.belowErr); err != nil {
+		if err := cmp.Or(n.Deep, n.BelowErr); err != nil {
 			return err
 		}
 	}
@@ -286,14 +288,14 @@ func (c *commit) find(ctx context.Context) error {
 		return &HeldError{c.held}
 	}
 	if !c.full {
-		c.leaveOut(slices.DeleteFunc(all, func(n node) bool { return n.deep != nil }))
+		c.leaveOut(slices.DeleteFunc(all, func(n node) bool { return n.Deep != nil }))
 	}
 	return nil
 }
 
 func changesIn(nodes []node) (n int) {
 	for _, x := range nodes {
-		if !x.timeOnly {
+		if !x.TimeOnly {
 			n++
 		}
 	}
@@ -336,7 +338,7 @@ func (c *commit) begin(ctx context.Context) (err error) {
 	}
 	c.tx.plain = c.s.plain
 	if err = c.stage(ctx); err == nil {
-		if err = c.tx.seal(&c.copier.flush); err != nil {
+		if err = c.tx.seal(&c.copier.Flush); err != nil {
 			err = &Error{Op: "write journal", Path: c.s.path, Err: err}
 		}
 	}
@@ -351,7 +353,7 @@ func (c *commit) changes() (list []Change) { return changesOf(c.nodes) }
 
 func changesOf(nodes []node) (list []Change) {
 	for _, n := range nodes {
-		if !n.timeOnly {
+		if !n.TimeOnly {
 			list = append(list, n.Change)
 		}
 	}
@@ -360,7 +362,7 @@ func changesOf(nodes []node) (list []Change) {
 
 // failed takes back what was done, and returns err or what is worse.
 func (c *commit) failed(err error) error {
-	c.copier.close()
+	c.copier.Close()
 	undo := c.tx.abandon(&c.ledger)
 	if undo != nil && c.tx.begun {
 		return &CommitError{Applied: c.changes(), Err: errors.Join(err, undo)}
@@ -375,8 +377,8 @@ func (c *commit) failed(err error) error {
 // of it is on disk.
 func (c *commit) endMark() error {
 	s, t := c.s, c.tx
-	var project flusher
-	defer project.close()
+	var project tree.Flusher
+	defer project.Close()
 	if err := t.flushProject(&project); err != nil {
 		return err
 	}
@@ -387,8 +389,8 @@ func (c *commit) endMark() error {
 			// From now on the root is compared with what it has become.
 			m.Roots = slices.Clone(m.Roots)
 			for _, x := range c.nodes {
-				if x.root == n.Root && x.Path == "." && !x.timeOnly {
-					m.Roots[n.Root].Mode, m.Roots[n.Root].UID, m.Roots[n.Root].GID = x.up.perm(), x.up.uid, x.up.gid
+				if x.root == n.Root && x.Path == "." && !x.TimeOnly {
+					m.Roots[n.Root].Mode, m.Roots[n.Root].UID, m.Roots[n.Root].GID = x.Up.Perm(), x.Up.UID, x.Up.GID
 				}
 			}
 		}
@@ -408,10 +410,10 @@ func (c *commit) endMark() error {
 		}
 		t.noteTimes(&c.ledger)
 		for _, n := range c.dropped {
-			if !n.hasUp {
-				c.ledger.set(place{n.root, n.Path}, settled{Lower: n.low.ctime, Done: true})
-			} else if !n.up.isDir() {
-				c.ledger.set(place{n.root, n.Path}, settled{Lower: n.low.ctime, Upper: n.up.ctime, Done: true})
+			if !n.HasUp {
+				c.ledger.set(place{n.root, n.Path}, settled{Lower: n.Low.Ctime, Done: true})
+			} else if !n.Up.IsDir() {
+				c.ledger.set(place{n.root, n.Path}, settled{Lower: n.Low.Ctime, Upper: n.Up.Ctime, Done: true})
 			}
 		}
 		t.noteFiles(&c.ledger)
@@ -432,13 +434,13 @@ func (c *commit) endMark() error {
 // upperTime is the ctime of the session's object. One that had to be opened to its owner
 // to be copied has another one now.
 func (c *commit) upperTime(n jnode) int64 {
-	if isRoot() || n.Upper == 0 || n.New.Mode&0o400 != 0 {
+	if tree.IsRoot() || n.Upper == 0 || n.New.Mode&0o400 != 0 {
 		return n.Upper
 	}
-	dir, name := splitPath(string(n.Path))
+	dir, name := tree.SplitPath(string(n.Path))
 	if d, err := c.layers[n.Root].source(dir); err == nil {
-		if st, ok, err := d.lstat(name); err == nil && ok && st.size == n.New.Size && st.mtime.Nano() == n.New.Mtime {
-			return st.ctime
+		if st, ok, err := d.Lstat(name); err == nil && ok && st.Size == n.New.Size && st.Mtime.Nano() == n.New.Mtime {
+			return st.Ctime
 		}
 	}
 	return n.Upper
@@ -448,7 +450,7 @@ func (c *commit) upperTime(n jnode) int64 {
 func (c *commit) progress(n int) {
 	c.made += n
 	if c.o.Progress != nil {
-		c.o.Progress(Progress{Done: c.made, Total: len(c.nodes), Bytes: c.copier.bytes})
+		c.o.Progress(Progress{Done: c.made, Total: len(c.nodes), Bytes: c.copier.Bytes})
 	}
 }
 
@@ -473,7 +475,7 @@ func (c *commit) abs(at place) string { return filepath.Join(c.s.roots[at.root].
 
 // setMeta replaces the session's data, on disk too, and after all that before has. The
 // caller holds s.work, and not s.mu.
-func (s *Session) setMeta(m *meta, before *flusher) error {
+func (s *Session) setMeta(m *meta, before *tree.Flusher) error {
 	renamed, err := writeMeta(s.dir, m, before)
 	if renamed {
 		s.setLoaded(m)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/textdiff"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // resolveConflicts looks for changes that were made in the project, and does about
@@ -31,7 +32,7 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 		}
 		replaced := found[0].Why == whyReplaced
 		what := verdict(0)
-		if !n.timeOnly && !replaced && !drop[i] {
+		if !n.TimeOnly && !replaced && !drop[i] {
 			list, err := []Conflict(nil), error(nil)
 			if what, list, err = c.reconcile(n); err != nil {
 				return err
@@ -45,7 +46,7 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 		case what == takeTheirs, what == takeMerged:
 		case what == takeOurs:
 			drop[i] = true
-		case n.timeOnly:
+		case n.TimeOnly:
 			drop[i] = true // the project's time is the newer one
 		case replaced:
 			if len(list) == 0 || list[len(list)-1] != found[0] {
@@ -53,8 +54,8 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 			}
 		case prefer == Theirs:
 		case prefer == Ours:
-			for k := i; k < len(c.nodes) && c.nodes[k].root == n.root && under(c.nodes[k].Path, n.Path); k++ {
-				if k == i || !n.hasLow || n.Kind == TypeChanged {
+			for k := i; k < len(c.nodes) && c.nodes[k].root == n.root && tree.Under(c.nodes[k].Path, n.Path); k++ {
+				if k == i || !n.HasLow || n.Kind == TypeChanged {
 					drop[k] = true
 				}
 			}
@@ -87,7 +88,7 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 		switch {
 		case !drop[i]:
 			kept = append(kept, n)
-		case !n.timeOnly:
+		case !n.TimeOnly:
 			c.dropped = append(c.dropped, n)
 		}
 	}
@@ -98,10 +99,10 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 // conflictsOf returns what the project's owner did to an object that the session
 // changed.
 func (c *commit) conflictsOf(n *node) (list []Conflict) {
-	add := func(p, why string, low stat, hasLow bool) {
+	add := func(p, why string, low tree.Stat, hasLow bool) {
 		k := Conflict{Root: n.Root, Path: p, Why: why, Kind: n.Kind}
-		if n.hasUp && p == n.Path {
-			k.Session = version(n.up)
+		if n.HasUp && p == n.Path {
+			k.Session = version(n.Up)
 		}
 		if hasLow {
 			k.Project = version(low)
@@ -111,32 +112,32 @@ func (c *commit) conflictsOf(n *node) (list []Conflict) {
 	l := &c.layers[n.root]
 	switch {
 	case l.replaced:
-		add(".", whyReplaced, stat{}, false)
-	case !n.hasLow:
+		add(".", whyReplaced, tree.Stat{}, false)
+	case !n.HasLow:
 		if c.removed(n) {
-			add(n.Path, whyGone, stat{}, false)
+			add(n.Path, whyGone, tree.Stat{}, false)
 		}
 	case n.Path == ".":
 		// The ctime of a root changes with every file made in it, and what it was
 		// like is known. What could not be copied onto the upper directory cannot be
 		// compared.
-		if n.low.perm() != l.base.Mode && !n.timeOnly {
-			add(".", whyChanged, n.low, true)
+		if n.Low.Perm() != l.base.Mode && !n.TimeOnly {
+			add(".", whyChanged, n.Low, true)
 		}
 	default:
-		if c.changed(place{n.root, n.Path}, n.low) {
+		if c.changed(place{n.root, n.Path}, n.Low) {
 			why := whyChanged
 			made := c.bothMade(n)
 			if made {
 				why = whyMadeToo
 			}
-			if add(n.Path, why, n.low, true); made {
+			if add(n.Path, why, n.Low, true); made {
 				list[0].Kind = Added
 			}
 		}
-		for _, f := range n.late {
-			if c.changed(place{n.root, f.path}, f.st) {
-				add(f.path, whyBelow, f.st, true)
+		for _, f := range n.Late {
+			if c.changed(place{n.root, f.Path}, f.Stat) {
+				add(f.Path, whyBelow, f.Stat, true)
 			}
 		}
 	}
@@ -151,14 +152,14 @@ func (c *commit) removed(n *node) bool {
 	}
 	// Where nobody kept account: it was copied up from the project, not renamed in the
 	// session, and something was done in the directory that it was in.
-	if !n.origin || len(c.kept) > 0 || c.deletes {
+	if !n.Origin || len(c.kept) > 0 || c.deletes {
 		return false
 	}
 	for dir := path.Dir(n.Path); ; dir = path.Dir(dir) {
-		d, err := c.layers[n.root].low.at(dir)
+		d, err := c.layers[n.root].low.At(dir)
 		if err == nil {
-			st, err := d.stat()
-			d.close()
+			st, err := d.Stat()
+			d.Close()
 			return err != nil || c.changed(place{n.root, dir}, st)
 		}
 		if dir == "." {
@@ -171,7 +172,7 @@ func (c *commit) removed(n *node) bool {
 // something there.
 func (c *commit) bothMade(n *node) bool {
 	_, ok := c.entry(place{n.root, n.Path})
-	return !ok && c.account && !n.origin && n.hasUp
+	return !ok && c.account && !n.Origin && n.HasUp
 }
 
 // entry tells what was kept of the project's object at a place.
@@ -195,17 +196,17 @@ func (c *commit) base(at place) ([]byte, bool, error) {
 
 // changed reports whether somebody else changed the project's object st since
 // the session began.
-func (c *commit) changed(at place, st stat) bool {
+func (c *commit) changed(at place, st tree.Stat) bool {
 	if c.tx != nil {
-		st.ctime = c.tx.doors.ctimes.before(at, st.ctime)
+		st.Ctime = c.tx.doors.ctimes.before(at, st.Ctime)
 	}
-	if st.ctime <= c.s.meta.Created.UnixNano() {
+	if st.Ctime <= c.s.meta.Created.UnixNano() {
 		return false
 	}
-	if own, ok := c.ledger.at[at]; ok && own.Lower == st.ctime {
+	if own, ok := c.ledger.at[at]; ok && own.Lower == st.Ctime {
 		return false
 	}
-	if ctime, ok := c.ledger.files[st.ino]; ok && st.nlink > 1 && ctime == st.ctime {
+	if ctime, ok := c.ledger.files[st.Ino]; ok && st.Nlink > 1 && ctime == st.Ctime {
 		return false
 	}
 	return !c.below[at].holds(st)
@@ -218,8 +219,8 @@ type trace struct {
 }
 
 // holds reports whether st is as the commit left it.
-func (tr trace) holds(st stat) bool {
-	return tr.made.unchanged(st) || tr.touch.Ino != 0 && tr.touch.Ino == st.ino && tr.touch.After == st.mtime.Nano()
+func (tr trace) holds(st tree.Stat) bool {
+	return tr.made.unchanged(st) || tr.touch.Ino != 0 && tr.touch.Ino == st.Ino && tr.touch.After == st.Mtime.Nano()
 }
 
 // traces reads what the commits of the session that s stands on did to the project:
@@ -241,7 +242,7 @@ func (c *commit) tracesOf(on string, depth int) error {
 	if err != nil {
 		return err
 	}
-	defer d.close()
+	defer d.Close()
 	m, err := readMeta(d)
 	if err != nil {
 		return err
@@ -250,7 +251,7 @@ func (c *commit) tracesOf(on string, depth int) error {
 		return err
 	}
 	for _, n := range m.Done {
-		data, err := d.readFile(txName+"/"+strconv.Itoa(n)+"/"+journalName, metaMost)
+		data, err := d.ReadFile(txName+"/"+strconv.Itoa(n)+"/"+journalName, metaMost)
 		if err != nil {
 			return err
 		}
@@ -292,10 +293,10 @@ func (c *commit) addTraces(m *meta, j *journal) {
 	}
 }
 
-func version(st stat) Version {
-	v := Version{Exists: true, Mode: st.fileMode(), ModTime: time.Unix(0, st.mtime.Nano())}
-	if st.isReg() {
-		v.Size = st.size
+func version(st tree.Stat) Version {
+	v := Version{Exists: true, Mode: st.FileMode(), ModTime: time.Unix(0, st.Mtime.Nano())}
+	if st.IsReg() {
+		v.Size = st.Size
 	}
 	return v
 }
@@ -306,7 +307,7 @@ const mergeMost = 16 << 20
 // merge makes one text of both versions of a file; why says what prevented that without deciding
 // for one of them.
 func (c *commit) merge(n *node) (why, err error) {
-	if !n.hasUp || !n.hasLow || !n.up.isReg() || !n.low.isReg() || n.up.size > mergeMost || n.low.size > mergeMost {
+	if !n.HasUp || !n.HasLow || !n.Up.IsReg() || !n.Low.IsReg() || n.Up.Size > mergeMost || n.Low.Size > mergeMost {
 		return ErrNotText, nil
 	}
 	ours, theirs, err := c.bothSides(n)
@@ -337,21 +338,21 @@ func (c *commit) merge(n *node) (why, err error) {
 }
 
 // readFrom reads a whole file of a tree.
-func readFrom(t tree, path string, st stat) ([]byte, error) {
-	dir, name := splitPath(path)
-	d, err := t.at(dir)
+func readFrom(t tree.Tree, path string, st tree.Stat) ([]byte, error) {
+	dir, name := tree.SplitPath(path)
+	d, err := t.At(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer d.close()
-	f, err := d.file(name, st)
+	defer d.Close()
+	f, err := d.File(name, st)
 	if err != nil {
 		return nil, err
 	}
-	defer f.close()
-	data := make([]byte, st.size)
-	if err := readFull(f.handle, data, 0); err != nil {
+	defer f.Close()
+	data := make([]byte, st.Size)
+	if err := tree.ReadFull(f.Handle, data, 0); err != nil {
 		return nil, err
 	}
-	return data, f.unchanged()
+	return data, f.Unchanged()
 }

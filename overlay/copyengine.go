@@ -7,11 +7,13 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // makeCopy makes the copy of root i.
 func (s *Session) makeCopy(ctx context.Context, i int) error {
-	low, err := s.lower[i].open(".", unix.O_PATH|unix.O_DIRECTORY)
+	low, err := s.lower[i].Open(".", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -19,21 +21,21 @@ func (s *Session) makeCopy(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	defer from.close()
-	if err := s.area().mkdir(upperName(i)); err != nil {
+	defer from.Close()
+	if err := s.area().Mkdir(upperName(i)); err != nil {
 		return err
 	}
-	top, err := s.area().openDir(upperName(i))
+	top, err := s.area().OpenDir(upperName(i))
 	if err != nil {
 		return err
 	}
-	defer top.close()
-	rec, err := makeMirror(ctx, from, top)
+	defer top.Close()
+	rec, err := tree.MakeMirror(ctx, from, top)
 	if err != nil {
 		return err
 	}
 	if s.copies == nil {
-		s.copies = make([]copyRecord, len(s.meta.Roots))
+		s.copies = make([]tree.Record, len(s.meta.Roots))
 	}
 	s.copies[i] = rec
 	return nil
@@ -50,47 +52,47 @@ func (s *Session) noteCopies() error {
 	if s.mem != nil {
 		return nil
 	}
-	var list []*packedNode
+	var list []*tree.Node
 	for _, r := range s.copies {
-		list = append(list, r.low)
+		list = append(list, r.Low)
 	}
 	for _, r := range s.copies {
-		list = append(list, r.own)
+		list = append(list, r.Own)
 	}
-	if err := removeTree(s.dir, copiedName); err != nil {
+	if err := tree.RemoveTree(s.dir, copiedName); err != nil {
 		return err
 	}
-	h, err := s.dir.create(copiedName)
+	h, err := s.dir.Create(copiedName)
 	if err != nil {
 		return err
 	}
-	f := h.osFile(copiedName)
-	return errors.Join(writeIndex(f, list), f.Close())
+	f := h.OSFile(copiedName)
+	return errors.Join(tree.WriteIndex(f, list), f.Close())
 }
 
 // recollect stores what a command wrote to copies when the program that began it was
 // killed. That there is nothing of that kind is no error.
 func (s *Session) recollect() error {
-	h, err := s.dir.open(copiedName, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	h, err := s.dir.Open(copiedName, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err == unix.ENOENT {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	f := h.osFile(copiedName)
+	f := h.OSFile(copiedName)
 	defer f.Close()
-	list, err := readIndex(f)
+	list, err := tree.ReadIndex(f)
 	if err != nil {
 		return err
 	}
 	n := len(s.meta.Roots)
 	if len(list) != 2*n {
-		return errIndex
+		return tree.ErrIndex
 	}
-	s.copies = make([]copyRecord, n)
+	s.copies = make([]tree.Record, n)
 	for i := range n {
-		s.copies[i] = copyRecord{list[i], list[n+i]}
+		s.copies[i] = tree.Record{Low: list[i], Own: list[n+i]}
 	}
 	s.armed = true
 	err = s.Collect(context.Background())
@@ -99,13 +101,13 @@ func (s *Session) recollect() error {
 }
 
 // compareCopy finds out what the command did to the copy of root i.
-func (s *Session) compareCopy(p *packer, i int) (*packedNode, error) {
-	if i >= len(s.copies) || s.copies[i].low == nil {
+func (s *Session) compareCopy(p *tree.Packer, i int) (*tree.Node, error) {
+	if i >= len(s.copies) || s.copies[i].Low == nil {
 		return nil, errors.New("it is not known any more what the copy was like")
 	}
-	h, err := s.area().open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	h, err := s.area().Open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
 	}
-	return p.mirror(h, s.copies[i])
+	return p.Mirror(h, s.copies[i])
 }

@@ -27,6 +27,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/strike"
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // The crash tests let a process that commits, or undoes, or discards, be killed at each
@@ -96,7 +97,7 @@ func (d deed) do() error {
 		}
 	}
 	if os.Getenv(crashEnv) != "" {
-		unwritten = func() (uint64, bool) { return 0, !d.Each }
+		tree.Unwritten = func() (uint64, bool) { return 0, !d.Each }
 	}
 	if d.Do == "recover" {
 		if err := strike.Begin(); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/strike"
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Whoever pulls the plug takes all that was not flushed. That cannot be tried here, but
@@ -48,7 +49,7 @@ func (m memo) see(c strike.Call) {
 		name(f(1))
 	case "unlinkat":
 		for p := range m {
-			if inside(p, f(0)) {
+			if tree.Inside(p, f(0)) {
 				delete(m, p)
 			}
 		}
@@ -68,10 +69,10 @@ func (m memo) exchange(a, b string) {
 	moved := memo{}
 	for p, c := range m {
 		switch {
-		case inside(p, a):
+		case tree.Inside(p, a):
 			moved[b+p[len(a):]] = c
 			delete(m, p)
-		case inside(p, b):
+		case tree.Inside(p, b):
 			moved[a+p[len(b):]] = c
 			delete(m, p)
 		}
@@ -86,7 +87,7 @@ func (m memo) below(dirs ...string) (list []string) {
 		if strings.HasPrefix(c.Name, "fchmod") && slices.ContainsFunc(closedObjects, func(o closedObject) bool { return strings.HasSuffix(p, "/"+o.path) }) {
 			continue
 		}
-		if slices.ContainsFunc(dirs, func(d string) bool { return inside(p, d) }) {
+		if slices.ContainsFunc(dirs, func(d string) bool { return tree.Inside(p, d) }) {
 			list = append(list, p+" since "+c.String())
 		}
 	}
@@ -119,7 +120,7 @@ func TestCrashFlush(t *testing.T) {
 						calls++
 						if strings.HasPrefix(c.Name, "rename") {
 							to := c.Files[1]
-							if !touched && slices.ContainsFunc(c.Files, func(f string) bool { return inside(f, st.projects[0]) || inside(f, st.projects[1]) }) {
+							if !touched && slices.ContainsFunc(c.Files, func(f string) bool { return tree.Inside(f, st.projects[0]) || tree.Inside(f, st.projects[1]) }) {
 								touched = true
 								session := filepath.Join(st.state, st.id)
 								list := m.below(st.state+"/"+pendingName, session+"/"+txName, session+"/"+metaName)

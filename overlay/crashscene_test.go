@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A scene is two projects, what a command makes of them, and the upper directories that
@@ -392,12 +393,12 @@ func (st *stand) drop(t testing.TB) {
 // removeAll is os.RemoveAll for what its owner may not read, too.
 func removeAll(t testing.TB, p string) {
 	t.Helper()
-	parent, err := openAbs(filepath.Dir(p), unix.O_PATH|unix.O_DIRECTORY)
+	parent, err := tree.OpenAbs(filepath.Dir(p), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer parent.close()
-	if err := removeTree(parent, filepath.Base(p)); err != nil {
+	defer parent.Close()
+	if err := tree.RemoveTree(parent, filepath.Base(p)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A Deed is something that was done about a session's changes, and can be taken back.
@@ -84,11 +86,11 @@ func (s *Session) decided() time.Time {
 	if s.dir == nil {
 		return time.Time{}
 	}
-	st, found, err := s.dir.lstatIf(metaName)
+	st, found, err := s.dir.LstatIf(metaName)
 	if err != nil || !found {
 		return time.Time{}
 	}
-	return time.Unix(st.mtime.Unix())
+	return time.Unix(st.Mtime.Unix())
 }
 
 // Discard throws the session's changes away. Undo makes it Kept again until it is removed (see
@@ -169,14 +171,14 @@ func (s *Session) revive(m *meta) error {
 	list, err := bases(s.state, "", m)
 	closeBases(list)
 	if err == nil && s.stored() {
-		_, packed, perr := s.dir.lstatIf(packedName)
-		_, copied, cerr := s.dir.lstatIf(copiedName)
+		_, packed, perr := s.dir.LstatIf(tree.PackedName)
+		_, copied, cerr := s.dir.LstatIf(copiedName)
 		if err = errors.Join(perr, cerr); err == nil && !packed && !copied {
 			err = s.lost()
 		}
 	}
 	if err == nil {
-		err = s.setMeta(m, new(flusher))
+		err = s.setMeta(m, new(tree.Flusher))
 	}
 	if err != nil {
 		return &Error{Op: "undo", Path: s.path, Err: err}

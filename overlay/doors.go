@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Directories that their owner, who we are, has closed to himself are opened for as
@@ -48,12 +50,12 @@ func (s *Session) note(e bookEntry) error {
 	if s.dir == nil {
 		return fs.ErrClosed
 	}
-	f, err := s.dir.append(bookName)
+	f, err := s.dir.Append(bookName)
 	if err != nil {
 		return err
 	}
-	defer f.close()
-	if err := writeAll(f, slices.Concat([]byte{'\n'}, line, []byte{'\n'})); err != nil {
+	defer f.Close()
+	if err := tree.WriteAll(f, slices.Concat([]byte{'\n'}, line, []byte{'\n'})); err != nil {
 		return err
 	}
 	s.noted++
@@ -69,7 +71,7 @@ func (s *Session) unnote(n int) {
 	s.bookMu.Lock()
 	defer s.bookMu.Unlock()
 	if s.noted -= n; s.noted == 0 && s.dir != nil {
-		err := s.dir.unlink(bookName, 0)
+		err := s.dir.Unlink(bookName, 0)
 		if err == nil && s.listed && !s.pending {
 			_ = s.unlist()
 		}
@@ -88,7 +90,7 @@ func (s *Session) bookFor(upper bool, root int) func(path string, ino uint64, mo
 // closeDoors does what the book says, the last entries first: the first one for an
 // object has its true mode.
 func (s *Session) closeDoors() error {
-	data, err := s.dir.readFile(bookName, metaMost)
+	data, err := s.dir.ReadFile(bookName, metaMost)
 	if err == unix.ENOENT {
 		return nil
 	}
@@ -107,42 +109,42 @@ func (s *Session) closeDoors() error {
 	var errs []error
 	for _, e := range slices.Backward(list) {
 		err := func() error {
-			var top *handle
+			var top *tree.Handle
 			var err error
 			if e.Upper {
-				top, err = s.dir.open(upperName(e.Root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+				top, err = s.dir.Open(upperName(e.Root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 			} else {
-				top, err = openAbs(s.roots[e.Root].Path, unix.O_PATH|unix.O_DIRECTORY)
+				top, err = tree.OpenAbs(s.roots[e.Root].Path, unix.O_PATH|unix.O_DIRECTORY)
 			}
 			if err != nil {
 				return err
 			}
-			defer top.close()
+			defer top.Close()
 			return restoreMode(top, string(e.Path), e.Ino, e.Mode, nil)
 		}()
-		if err != nil && err != unix.ENOENT && !swapped(err) {
+		if err != nil && err != unix.ENOENT && !tree.Swapped(err) {
 			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(s.roots[e.Root].Path, string(e.Path)), Err: err})
 		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return s.dir.unlink(bookName, 0)
+	return s.dir.Unlink(bookName, 0)
 }
 
 // restoreMode sets the mode of an object below top, if it still is the one meant. Where it
 // was another one, changed is called, unless it is nil, with what it was like before.
-func restoreMode(top *handle, path string, ino uint64, mode uint32, changed func(h *handle, before stat)) error {
-	h, err := top.open(path, unix.O_PATH|unix.O_NOFOLLOW)
+func restoreMode(top *tree.Handle, path string, ino uint64, mode uint32, changed func(h *tree.Handle, before tree.Stat)) error {
+	h, err := top.Open(path, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return err
 	}
-	defer h.close()
-	st, err := h.stat()
-	if err != nil || st.ino != ino || st.perm() == mode {
+	defer h.Close()
+	st, err := h.Stat()
+	if err != nil || st.Ino != ino || st.Perm() == mode {
 		return err
 	}
-	if err := h.chmod(mode); err != nil {
+	if err := h.Chmod(mode); err != nil {
 		return err
 	}
 	if changed != nil {
@@ -157,19 +159,19 @@ type ctimes map[place][]int64
 
 // follow notes that we changed the mode of a directory, which was so before. Where somebody
 // else did something to it meanwhile the new ctime is his.
-func (c *ctimes) follow(at place, before stat, h *handle) {
-	now, err := h.stat()
-	if err != nil || now.mtime != before.mtime || now.uid != before.uid || now.gid != before.gid {
+func (c *ctimes) follow(at place, before tree.Stat, h *tree.Handle) {
+	now, err := h.Stat()
+	if err != nil || now.Mtime != before.Mtime || now.UID != before.UID || now.GID != before.GID {
 		return
 	}
 	list := (*c)[at]
-	if len(list) == 0 || list[len(list)-1] != before.ctime {
-		list = []int64{before.ctime}
+	if len(list) == 0 || list[len(list)-1] != before.Ctime {
+		list = []int64{before.Ctime}
 	}
 	if *c == nil {
 		*c = ctimes{}
 	}
-	(*c)[at] = append(list, now.ctime)
+	(*c)[at] = append(list, now.Ctime)
 }
 
 // before returns the ctime that a directory had before we did anything to it.
@@ -183,14 +185,14 @@ func (c ctimes) before(at place, ctime int64) int64 {
 // doors opens directories of the project to change what is in them.
 type doors struct {
 	s       *Session
-	low     []*handle // the roots; borrowed
+	low     []*tree.Handle // the roots; borrowed
 	widened map[place]widened
 	noted   int
 	ctimes  ctimes
 
-	last     *handle // the directory that was opened last
+	last     *tree.Handle // the directory that was opened last
 	lastAt   place
-	lastStat stat
+	lastStat tree.Stat
 }
 
 // widened is what relock makes of a directory.
@@ -201,14 +203,14 @@ type widened struct {
 
 // open returns a directory of the project, ready to look names up in it and to change
 // them. It belongs to d and is good until the next call.
-func (d *doors) open(at place) (*handle, error) {
+func (d *doors) open(at place) (*tree.Handle, error) {
 	if d.last != nil && d.lastAt == at {
 		return d.last, nil
 	}
-	d.last.close()
+	d.last.Close()
 	d.last = nil
 	h, err := d.openOne(at, 0o300)
-	if err == unix.EACCES && !isRoot() {
+	if err == unix.EACCES && !tree.IsRoot() {
 		// One of the directories above may be closed to us, who own it.
 		for i := range len(at.path) {
 			path := at.path[:i]
@@ -221,7 +223,7 @@ func (d *doors) open(at place) (*handle, error) {
 			if err != nil {
 				return nil, err
 			}
-			above.close()
+			above.Close()
 		}
 		h, err = d.openOne(at, 0o300)
 	}
@@ -234,40 +236,40 @@ func (d *doors) open(at place) (*handle, error) {
 
 // openOne opens a directory, and makes sure that its owner may do with it what need
 // says, until relock.
-func (d *doors) openOne(at place, need uint32) (*handle, error) {
-	h, err := d.low[at.root].open(at.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+func (d *doors) openOne(at place, need uint32) (*tree.Handle, error) {
+	h, err := d.low[at.root].Open(at.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
 	}
-	if d.lastStat, err = h.stat(); err == nil && !isRoot() {
+	if d.lastStat, err = h.Stat(); err == nil && !tree.IsRoot() {
 		err = d.widen(at, h, d.lastStat, need)
 	}
 	if err != nil {
-		h.close()
+		h.Close()
 		return nil, err
 	}
 	return h, nil
 }
 
-func (d *doors) widen(at place, h *handle, st stat, need uint32) error {
-	if !st.owned() || st.perm()&need == need {
+func (d *doors) widen(at place, h *tree.Handle, st tree.Stat, need uint32) error {
+	if !st.Owned() || st.Perm()&need == need {
 		return nil
 	}
 	if _, ok := d.widened[at]; !ok {
-		if err := d.s.note(bookEntry{Root: at.root, Path: rawText(at.path), Ino: st.ino, Mode: st.perm()}); err != nil {
+		if err := d.s.note(bookEntry{Root: at.root, Path: rawText(at.path), Ino: st.Ino, Mode: st.Perm()}); err != nil {
 			return err
 		}
 		d.noted++
 		if d.widened == nil {
 			d.widened = map[place]widened{}
 		}
-		d.widened[at] = widened{st.ino, st.perm()}
+		d.widened[at] = widened{st.Ino, st.Perm()}
 	}
-	before, err := h.stat() // to note it took its time
+	before, err := h.Stat() // to note it took its time
 	if err != nil {
 		return err
 	}
-	if err := h.chmod(st.perm() | 0o700); err != nil {
+	if err := h.Chmod(st.Perm() | 0o700); err != nil {
 		return err
 	}
 	d.ctimes.follow(at, before, h)
@@ -276,29 +278,29 @@ func (d *doors) widen(at place, h *handle, st stat, need uint32) error {
 
 // setMode gives the directory h a mode for good: at once, or if that would close it to
 // us, when relock is called.
-func (d *doors) setMode(at place, h *handle, st stat, mode uint32) error {
-	if mode&0o700 != 0o700 && !isRoot() && st.owned() {
+func (d *doors) setMode(at place, h *tree.Handle, st tree.Stat, mode uint32) error {
+	if mode&0o700 != 0o700 && !tree.IsRoot() && st.Owned() {
 		// Others below it may still have to be closed.
 		if d.widened == nil {
 			d.widened = map[place]widened{}
 		}
-		d.widened[at] = widened{st.ino, mode}
+		d.widened[at] = widened{st.Ino, mode}
 		return nil
 	}
 	delete(d.widened, at)
-	return h.chmod(mode)
+	return h.Chmod(mode)
 }
 
 // relock gives directories that were opened the modes they are to have, the innermost
 // first, and gives up what open returned.
 func (d *doors) relock() error {
-	d.last.close()
+	d.last.Close()
 	d.last = nil
-	list := slices.SortedFunc(maps.Keys(d.widened), func(a, b place) int { return comparePaths(b.path, a.path) })
+	list := slices.SortedFunc(maps.Keys(d.widened), func(a, b place) int { return tree.ComparePaths(b.path, a.path) })
 	var errs []error
 	for _, at := range list {
 		w := d.widened[at]
-		if err := restoreMode(d.low[at.root], at.path, w.ino, w.mode, func(h *handle, before stat) { d.ctimes.follow(at, before, h) }); err != nil && err != unix.ENOENT && !swapped(err) {
+		if err := restoreMode(d.low[at.root], at.path, w.ino, w.mode, func(h *tree.Handle, before tree.Stat) { d.ctimes.follow(at, before, h) }); err != nil && err != unix.ENOENT && !tree.Swapped(err) {
 			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(d.s.roots[at.root].Path, at.path), Err: err})
 		}
 	}

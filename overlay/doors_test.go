@@ -8,35 +8,37 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // That a directory was opened and closed again is our doing; what somebody else did
 // meanwhile is not.
 func TestFollow(t *testing.T) {
 	dir := tempDir(t)
-	h, err := openAbs(dir, unix.O_PATH|unix.O_DIRECTORY)
+	h, err := tree.OpenAbs(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.close()
+	defer h.Close()
 	var list ctimes
 	at := place{0, "d"}
 	step := func(mode uint32, meanwhile func()) (before, after int64) {
 		t.Helper()
-		st, err := h.stat()
+		st, err := h.Stat()
 		if err != nil {
 			t.Fatal(err)
 		}
 		meanwhile()
-		if err := h.chmod(mode); err != nil {
+		if err := h.Chmod(mode); err != nil {
 			t.Fatal(err)
 		}
 		list.follow(at, st, h)
-		now, err := h.stat()
+		now, err := h.Stat()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return st.ctime, now.ctime
+		return st.Ctime, now.Ctime
 	}
 	write := func() {
 		if err := os.WriteFile(filepath.Join(dir, "f"), nil, 0o600); err != nil {

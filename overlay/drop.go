@@ -5,6 +5,8 @@ package overlay
 import (
 	"context"
 	"slices"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Drop takes changes out of the session without touching the project: what is at and
@@ -23,7 +25,7 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 	}
 	var all []node
 	for n, err := range s.nodes(walkOptions{}) {
-		if n.deep != nil {
+		if n.Deep != nil {
 			err = nil // it goes with a directory above it
 		}
 		if err == nil {
@@ -48,13 +50,13 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 			left++
 			continue
 		}
-		if n.deep != nil {
+		if n.Deep != nil {
 			continue
 		}
 		at := place{n.root, n.Path}
 		st := settled{Lower: l.at[at].Lower, Done: true}
-		if n.hasUp {
-			st.Upper = n.up.ctime
+		if n.HasUp {
+			st.Upper = n.Up.Ctime
 		}
 		drop := droppedPath{}
 		if was, ok := l.at[at]; ok {
@@ -76,7 +78,7 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 		}
 	}
 	m.Dropped = append(slices.Clone(m.Dropped), d)
-	if err := s.setMeta(&m, new(flusher)); err != nil {
+	if err := s.setMeta(&m, new(tree.Flusher)); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	return nil

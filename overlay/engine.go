@@ -5,6 +5,8 @@ package overlay
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // An Engine is a way to keep what is written apart from the project. The zero Engine
@@ -52,21 +54,21 @@ func (e *Engine) UnmarshalText(text []byte) error {
 // known by its type.
 func (s *Session) chooseEngine() (Engine, error) {
 	for _, low := range s.lower {
-		typ, err := fsType(low)
+		typ, err := tree.FSType(low)
 		if err != nil {
 			return 0, err
 		}
-		if !isLower(typ) {
+		if !tree.IsLower(typ) {
 			return EngineCopy, nil
 		}
 	}
-	typ, err := fsType(s.dir)
+	typ, err := tree.FSType(s.dir)
 	if err != nil {
 		return 0, err
 	}
-	ok, sure := isUpper(typ)
+	ok, sure := tree.IsUpper(typ)
 	if !sure {
-		ok = takesMarks(s.dir)
+		ok = tree.TakesMarks(s.dir)
 	}
 	if ok {
 		return EngineOverlay, nil

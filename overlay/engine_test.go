@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // createWith begins a session with an engine, and skips where the kernel has not what
@@ -217,11 +218,11 @@ func TestEngineChosen(t *testing.T) {
 		{unix.EXT4_SUPER_MAGIC, true, true},
 		{unix.OVERLAYFS_SUPER_MAGIC, false, true},
 		{unix.NFS_SUPER_MAGIC, false, true},
-		{magicFAT, false, true},
+		{tree.MagicFAT, false, true},
 		{unix.TMPFS_MAGIC, false, false},
 		{0x12345678, false, false},
 	} {
-		if ok, sure := isUpper(tt.typ); ok != tt.upper || sure != tt.yes {
+		if ok, sure := tree.IsUpper(tt.typ); ok != tt.upper || sure != tt.yes {
 			t.Errorf("%#x: %v, %v", tt.typ, ok, sure)
 		}
 	}
@@ -236,37 +237,37 @@ func TestEngineChosen(t *testing.T) {
 
 func FuzzReadIndex(f *testing.F) {
 	var b bytes.Buffer
-	file := &packedNode{name: "f", st: stat{mode: unix.S_IFREG | 0o644, size: 3, nlink: 1}, xattrs: xattrs{"user.x": "1"}, data: 7}
-	link := &packedNode{name: "l", st: stat{mode: unix.S_IFLNK | 0o777}, link: "a"}
-	white := &packedNode{name: "w", st: stat{mode: unix.S_IFCHR}}
-	root := &packedNode{name: ".", st: stat{mode: unix.S_IFDIR | 0o755, ctime: -1}, opaque: true, children: []*packedNode{file, link, white}}
-	if err := writeIndex(&b, []*packedNode{root, root}); err != nil {
+	file := &tree.Node{Name: "f", Stat: tree.Stat{Mode: unix.S_IFREG | 0o644, Size: 3, Nlink: 1}, Xattrs: tree.Xattrs{"user.x": "1"}, Data: 7}
+	link := &tree.Node{Name: "l", Stat: tree.Stat{Mode: unix.S_IFLNK | 0o777}, Link: "a"}
+	white := &tree.Node{Name: "w", Stat: tree.Stat{Mode: unix.S_IFCHR}}
+	root := &tree.Node{Name: ".", Stat: tree.Stat{Mode: unix.S_IFDIR | 0o755, Ctime: -1}, Opaque: true, Children: []*tree.Node{file, link, white}}
+	if err := tree.WriteIndex(&b, []*tree.Node{root, root}); err != nil {
 		f.Fatal(err)
 	}
-	roots, err := readIndex(bytes.NewReader(b.Bytes()))
-	if err != nil || len(roots) != 2 || roots[1].child("f").data != 7 || !roots[0].opaque {
+	roots, err := tree.ReadIndex(bytes.NewReader(b.Bytes()))
+	if err != nil || len(roots) != 2 || roots[1].Child("f").Data != 7 || !roots[0].Opaque {
 		f.Fatal(roots, err)
 	}
 	f.Add(b.Bytes()[:b.Len()-4])
-	f.Add([]byte(indexMagic))
+	f.Add([]byte(tree.IndexMagic))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		data = appendSum(data)
-		roots, err := readIndex(bytes.NewReader(data))
+		roots, err := tree.ReadIndex(bytes.NewReader(data))
 		if err != nil {
 			return
 		}
 		var again bytes.Buffer
-		if err := writeIndex(&again, roots); err != nil {
+		if err := tree.WriteIndex(&again, roots); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readIndex(&again); err != nil {
+		if _, err := tree.ReadIndex(&again); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
 func appendSum(data []byte) []byte {
-	sum := newSum()
+	sum := tree.NewSum()
 	_, _ = sum.Write(data)
 	return sum.Sum(bytes.Clone(data))
 }
@@ -290,7 +291,7 @@ func TestDropAndResume(t *testing.T) {
 
 // A state directory on an overlay, as in a container, cannot hold an upper directory.
 func TestStateOnOverlay(t *testing.T) {
-	if !isRoot() {
+	if !tree.IsRoot() {
 		return // only root mounts here
 	}
 	dir := tempDir(t)
@@ -322,7 +323,7 @@ func TestStateOnOverlay(t *testing.T) {
 // What cannot hold modes and names as Unix has them holds what is stored all the same, and
 // a project on it is copied.
 func TestFAT(t *testing.T) {
-	if !isRoot() {
+	if !tree.IsRoot() {
 		return // only root mounts here
 	}
 	dir := tempDir(t)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // An Error says which step failed on which file, and why. Err keeps the errno,
@@ -72,7 +74,7 @@ var (
 
 	// ErrMoved is wrapped when an object became another one while it was
 	// looked at.
-	ErrMoved = errMoved
+	ErrMoved = tree.ErrMoved
 )
 
 // A Conflict is one path that both the session and somebody outside it changed.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 func TestParseDirty(t *testing.T) {
@@ -24,11 +25,11 @@ func TestParseDirty(t *testing.T) {
 		{"Dirty: 18014398509481985 kB\nWriteback: 0 kB\n", 0, false},
 		{"", 0, false},
 	} {
-		if got, ok := parseDirty(test.text); got != test.want || ok != test.ok {
+		if got, ok := tree.ParseDirty(test.text); got != test.want || ok != test.ok {
 			t.Errorf("parseDirty(%q) = %d, %v, want %d, %v", test.text, got, ok, test.want, test.ok)
 		}
 	}
-	if _, ok := dirty(); !ok {
+	if _, ok := tree.Dirty(); !ok {
 		t.Error("this system does not say how much is to be written")
 	}
 }
@@ -36,29 +37,29 @@ func TestParseDirty(t *testing.T) {
 // TestFlusherBound: however much there is to flush, few descriptors are open.
 func TestFlusherBound(t *testing.T) {
 	testenv.Leaks(t)
-	dir, err := openAbs(tempDir(t), unix.O_PATH|unix.O_DIRECTORY)
+	dir, err := tree.OpenAbs(tempDir(t), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer dir.close()
-	var f flusher
-	defer f.close()
-	for i := range 3 * fsyncMost {
-		h, err := dir.create(strconv.Itoa(i))
+	defer dir.Close()
+	var f tree.Flusher
+	defer f.Close()
+	for i := range 3 * tree.FsyncMost {
+		h, err := dir.Create(strconv.Itoa(i))
 		if err == nil {
-			err = f.addFile(h)
+			err = f.AddFile(h)
 		}
 		if err == nil {
-			err = f.addDir(dir, ".")
+			err = f.AddDir(dir, ".")
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(f.files) + len(f.dirs); n >= fsyncMost {
+		if n := len(f.Files) + len(f.Dirs); n >= tree.FsyncMost {
 			t.Fatalf("%d are open", n)
 		}
 	}
-	if err := f.wait(); err != nil || len(f.files)+len(f.dirs) > 0 {
-		t.Fatalf("%d are open, %v", len(f.files)+len(f.dirs), err)
+	if err := f.Wait(); err != nil || len(f.Files)+len(f.Dirs) > 0 {
+		t.Fatalf("%d are open, %v", len(f.Files)+len(f.Dirs), err)
 	}
 }

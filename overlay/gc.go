@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Retention is how long a session that has ended stays unless CleanOptions say
@@ -88,7 +90,7 @@ func Clean(dir string, o CleanOptions) iter.Seq2[Cleaned, error] {
 			yield(Cleaned{}, err)
 			return
 		}
-		defer state.close()
+		defer state.Close()
 		recoverAll(statePath, state, func(Recovered, error) bool { return true })
 		c := cleaner{state: state, path: statePath, o: o, now: time.Now()}
 		if o.Ended == 0 {
@@ -140,24 +142,24 @@ func CleanDaily(dir string) error {
 		}
 		return err
 	}
-	defer state.close()
-	if st, err := state.lstat(stampName); err == nil {
-		if age := time.Since(time.Unix(st.mtime.Unix())); age >= 0 && age < cleanEvery {
+	defer state.Close()
+	if st, err := state.Lstat(stampName); err == nil {
+		if age := time.Since(time.Unix(st.Mtime.Unix())); age >= 0 && age < cleanEvery {
 			return nil
 		}
 	}
 	// The stamp comes first: others need not do the same meanwhile.
-	if err := state.unlink(stampName, 0); err != nil && err != unix.ENOENT {
+	if err := state.Unlink(stampName, 0); err != nil && err != unix.ENOENT {
 		return &Error{Op: "remove", Path: filepath.Join(statePath, stampName), Err: err}
 	}
-	f, err := state.create(stampName)
+	f, err := state.Create(stampName)
 	if err != nil {
 		if err == unix.EEXIST {
 			return nil
 		}
 		return &Error{Op: "make", Path: filepath.Join(statePath, stampName), Err: err}
 	}
-	f.close()
+	f.Close()
 	var first error
 	for _, err := range Clean(statePath, CleanOptions{}) {
 		if first == nil {
@@ -169,7 +171,7 @@ func CleanDaily(dir string) error {
 
 // A cleaner is one call of Clean.
 type cleaner struct {
-	state *handle
+	state *tree.Handle
 	path  string
 	o     CleanOptions
 	now   time.Time
@@ -190,7 +192,7 @@ func (c *cleaner) choose() (names []string, named bool, err error) {
 		slices.Reverse(names)
 		return names, true, nil
 	}
-	all, err := c.state.names()
+	all, err := c.state.Names()
 	if err != nil {
 		return nil, false, &Error{Op: "list sessions", Path: c.path, Err: err}
 	}
@@ -216,13 +218,13 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 		}
 		return found, false, err
 	}
-	defer d.close()
+	defer d.Close()
 	expired := func() (bool, error) {
-		st, err := d.stat()
+		st, err := d.Stat()
 		if err != nil {
 			return false, err
 		}
-		found.Last = time.Unix(st.mtime.Unix())
+		found.Last = time.Unix(st.Mtime.Unix())
 		if orphan {
 			return c.older(found.Last, time.Minute), nil
 		}
@@ -240,7 +242,7 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 	if err != nil && !unlocked {
 		return found, false, err
 	}
-	defer lock.close()
+	defer lock.Close()
 	if ok, err = expired(); err != nil {
 		return found, false, err
 	}
@@ -271,7 +273,7 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 }
 
 // lock takes the lock of what is to be removed; with DryRun it only looks at it.
-func (c *cleaner) lock(name string, d *handle) (*handle, error) {
+func (c *cleaner) lock(name string, d *tree.Handle) (*tree.Handle, error) {
 	if !c.o.DryRun {
 		return lockDir(c.state, name, d, caretaker)
 	}
@@ -284,7 +286,7 @@ func (c *cleaner) lock(name string, d *handle) (*handle, error) {
 
 // expired reports whether the session in d, which nobody else has open, is to be
 // removed.
-func (c *cleaner) expired(d *handle, found *Cleaned, named bool) (bool, error) {
+func (c *cleaner) expired(d *tree.Handle, found *Cleaned, named bool) (bool, error) {
 	m, err := readMeta(d)
 	if err != nil {
 		if named {
@@ -338,13 +340,13 @@ func damaged(err error) bool {
 
 // removeWhole removes a directory. A session's is renamed first, so that nobody sees a
 // part of it.
-func removeWhole(state *handle, name string) error {
+func removeWhole(state *tree.Handle, name string) error {
 	if name[0] != '.' {
 		gone := gonePrefix + name
-		if err := state.rename(name, gone, 0); err != nil && err != unix.ENOENT {
+		if err := state.Rename(name, gone, 0); err != nil && err != unix.ENOENT {
 			return err
 		}
 		name = gone
 	}
-	return removeTree(state, name)
+	return tree.RemoveTree(state, name)
 }

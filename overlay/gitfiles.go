@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/gitindex"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Some files of git's are written again though nothing was done that anybody would call a change, by every git status
@@ -30,7 +31,7 @@ const indexMost = 128 << 20
 
 // gitFileAt tells by its path what a file is. That it is an index, its content must show.
 func (s *Session) gitFileAt(at place) gitFile {
-	dir, name := splitPath(at.path)
+	dir, name := tree.SplitPath(at.path)
 	inGit := func() bool {
 		for e := range strings.SplitSeq(filepath.Join(s.roots[at.root].Path, dir), "/") {
 			if strings.HasSuffix(e, ".git") {
@@ -79,12 +80,12 @@ func (s *Session) holdIndexes() {
 			if s.written(i, path) {
 				continue
 			}
-			h, err := low.open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+			h, err := low.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 			if err != nil {
 				continue
 			}
 			if s.indexes == nil {
-				s.indexes = map[place]*handle{}
+				s.indexes = map[place]*tree.Handle{}
 			}
 			s.indexes[place{i, path}] = h
 		}
@@ -93,24 +94,24 @@ func (s *Session) holdIndexes() {
 
 func (s *Session) dropIndexes() {
 	for _, h := range s.indexes {
-		h.close()
+		h.Close()
 	}
 	clear(s.indexes)
 }
 
 // indexPaths are where the indexes of a root are: of its repository and the submodules, or, if it is a git directory,
 // of that and of the work trees that are linked to it.
-func indexPaths(root *handle, path string) []string {
+func indexPaths(root *tree.Handle, path string) []string {
 	list, dir := []string{".git/index"}, ".git/modules"
 	if strings.HasSuffix(path, ".git") {
 		list, dir = []string{"index"}, "worktrees"
 	}
-	d, err := root.openDir(dir)
+	d, err := root.OpenDir(dir)
 	if err != nil {
 		return list
 	}
-	defer d.close()
-	names, err := d.names()
+	defer d.Close()
+	names, err := d.Names()
 	if err != nil {
 		return list
 	}
@@ -128,13 +129,13 @@ func (s *Session) written(root int, path string) bool {
 	if s.stored() {
 		return true
 	}
-	up, err := s.area().open(upperName(root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	up, err := s.area().Open(upperName(root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return true
 	}
-	defer up.close()
-	h, err := up.open(path, unix.O_PATH|unix.O_NOFOLLOW)
-	h.close()
+	defer up.Close()
+	h, err := up.Open(path, unix.O_PATH|unix.O_NOFOLLOW)
+	h.Close()
 	return err != unix.ENOENT
 }
 
@@ -144,12 +145,12 @@ func (s *Session) heldIndex(at place) []byte {
 	if h == nil {
 		return nil
 	}
-	st, err := h.stat()
-	if err != nil || !st.isReg() || st.size > indexMost {
+	st, err := h.Stat()
+	if err != nil || !st.IsReg() || st.Size > indexMost {
 		return nil
 	}
-	data := make([]byte, st.size)
-	if readFull(h, data, 0) != nil || !isIndex(data) {
+	data := make([]byte, st.Size)
+	if tree.ReadFull(h, data, 0) != nil || !isIndex(data) {
 		return nil
 	}
 	return data

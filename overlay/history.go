@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Committed returns what the session's commits did to the project, those that were not
@@ -19,7 +21,7 @@ func (s *Session) Committed() ([]Change, error) {
 	}
 	var list []Change
 	for _, n := range s.meta.Done {
-		data, err := s.dir.readFile(txName+"/"+strconv.Itoa(n)+"/"+journalName, metaMost)
+		data, err := s.dir.ReadFile(txName+"/"+strconv.Itoa(n)+"/"+journalName, metaMost)
 		var j *journal
 		if err == nil {
 			j, err = decodeJournal(data, len(s.roots))
@@ -37,7 +39,7 @@ func (s *Session) Committed() ([]Change, error) {
 		if a.Root != b.Root {
 			return index[a.Root] - index[b.Root]
 		}
-		return comparePaths(a.Path, b.Path)
+		return tree.ComparePaths(a.Path, b.Path)
 	})
 	return list, nil
 }
@@ -48,24 +50,24 @@ func (j *journal) changes(roots []Root) (list []Change) {
 		if n.Kind == 0 {
 			continue
 		}
-		old := stat{mode: n.Old.Mode, size: n.Old.Size}
-		now := stat{mode: n.New.Mode, size: n.New.Size}
+		old := tree.Stat{Mode: n.Old.Mode, Size: n.Old.Size}
+		now := tree.Stat{Mode: n.New.Mode, Size: n.New.Size}
 		for _, a := range j.Attrs {
 			if a.Node == i {
-				now.mode = old.typ() | a.After.Mode
+				now.Mode = old.Typ() | a.After.Mode
 			}
 		}
-		if n.New.Ino == 0 && now.mode == 0 { // it was deleted, or its place was taken later
+		if n.New.Ino == 0 && now.Mode == 0 { // it was deleted, or its place was taken later
 			now = old
 		}
-		c := Change{Kind: n.Kind, Root: roots[n.Root].Path, Path: string(n.Path), Mode: now.fileMode(), Below: n.Below, Runs: n.Runs}
-		if now.isReg() {
-			c.Size = now.size
+		c := Change{Kind: n.Kind, Root: roots[n.Root].Path, Path: string(n.Path), Mode: now.FileMode(), Below: n.Below, Runs: n.Runs}
+		if now.IsReg() {
+			c.Size = now.Size
 		}
 		if n.Old.Ino != 0 {
-			c.OldMode = old.fileMode()
-			if old.isReg() {
-				c.OldSize = old.size
+			c.OldMode = old.FileMode()
+			if old.IsReg() {
+				c.OldSize = old.Size
 			}
 		}
 		list = append(list, c)

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A journal is written down before a transaction changes anything in the project, and
@@ -72,22 +74,22 @@ type ident struct {
 	GID   uint32 `json:"g,omitempty"`
 }
 
-func identify(st stat) ident {
-	id := ident{Ino: st.ino, Mode: st.mode, UID: st.uid, GID: st.gid}
-	if !st.isDir() {
-		id.Size, id.Mtime = st.size, st.mtime.Nano()
+func identify(st tree.Stat) ident {
+	id := ident{Ino: st.Ino, Mode: st.Mode, UID: st.UID, GID: st.GID}
+	if !st.IsDir() {
+		id.Size, id.Mtime = st.Size, st.Mtime.Nano()
 	}
 	return id
 }
 
 // is reports whether st is this object, whatever was done to it.
-func (id ident) is(st stat) bool {
-	return id.Ino != 0 && id.Ino == st.ino && id.Mode&unix.S_IFMT == st.typ()
+func (id ident) is(st tree.Stat) bool {
+	return id.Ino != 0 && id.Ino == st.Ino && id.Mode&unix.S_IFMT == st.Typ()
 }
 
 // same reports whether st is this object with the content it had.
-func (id ident) same(st stat) bool {
-	return id.is(st) && (st.isDir() || id.Size == st.size && id.Mtime == st.mtime.Nano())
+func (id ident) same(st tree.Stat) bool {
+	return id.is(st) && (st.IsDir() || id.Size == st.Size && id.Mtime == st.Mtime.Nano())
 }
 
 // A move puts an object into the project, or takes one out of it, or both. The other

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 func TestDecodeJournal(t *testing.T) {
@@ -80,7 +82,7 @@ func FuzzDecodeJournal(f *testing.F) {
 		for _, m := range j.Moves {
 			n := j.Nodes[m.First]
 			_ = j.Nodes[m.First:m.End]
-			if dir, name := splitPath(string(n.Path)); name == "" || name == "." || name == ".." || strings.Contains(name, "/") || dir == "" {
+			if dir, name := tree.SplitPath(string(n.Path)); name == "" || name == "." || name == ".." || strings.Contains(name, "/") || dir == "" {
 				t.Errorf("a move of %q", n.Path)
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // What is in the way of a transaction, or came into its stage since somebody used the
@@ -25,11 +27,11 @@ func (t *tx) strange() (bool, error) {
 	if t.j == nil || !t.begun {
 		return false, nil // nothing of the project was ever moved
 	}
-	for k, st := range append([]*handle{t.objects}, t.stages...) {
+	for k, st := range append([]*tree.Handle{t.objects}, t.stages...) {
 		if st == nil {
 			continue
 		}
-		names, err := st.names()
+		names, err := st.Names()
 		if err != nil {
 			return false, err
 		}
@@ -43,7 +45,7 @@ func (t *tx) strange() (bool, error) {
 }
 
 // own reports whether an object in the stage k is the transaction's own.
-func (t *tx) own(k int, st *handle, name string) (bool, error) {
+func (t *tx) own(k int, st *tree.Handle, name string) (bool, error) {
 	number, _, spared := strings.Cut(name, ".")
 	i, err := strconv.Atoi(number)
 	if err != nil || i < 0 || i >= len(t.j.Moves) || t.j.Moves[i].Stage != k {
@@ -60,13 +62,13 @@ func (t *tx) own(k int, st *handle, name string) (bool, error) {
 // pristine reports whether the object name of a stage, and all that is in it, is what
 // the transaction made for a move. Of that something may be missing: removing a stage may
 // have been interrupted.
-func (t *tx) pristine(st *handle, name string, m move) (bool, error) {
+func (t *tx) pristine(st *tree.Handle, name string, m move) (bool, error) {
 	top := t.j.Nodes[m.First]
-	now, err := st.lstat(name)
+	now, err := st.Lstat(name)
 	if err != nil || !t.made(top.New, now) {
 		return false, err
 	}
-	if !now.isDir() {
+	if !now.IsDir() {
 		return true, nil
 	}
 	made := map[string]ident{}
@@ -74,10 +76,10 @@ func (t *tx) pristine(st *handle, name string, m move) (bool, error) {
 		made[name+strings.TrimPrefix(string(n.Path), string(top.Path))] = n.New
 	}
 	same := true
-	staged := &realTree{h: st, unlock: true} // in our own directory: nobody's modes matter
-	_, err = walkBelow(staged, name, func(f found) bool {
-		id, ok := made[f.path]
-		same = ok && t.made(id, f.st)
+	staged := &tree.Real{H: st, Unlock: true} // in our own directory: nobody's modes matter
+	_, err = tree.WalkBelow(staged, name, func(f tree.Found) bool {
+		id, ok := made[f.Path]
+		same = ok && t.made(id, f.Stat)
 		return same
 	})
 	return same, err
@@ -85,12 +87,12 @@ func (t *tx) pristine(st *handle, name string, m move) (bool, error) {
 
 // made reports whether st is a new object as it was made. One that is a name of a file of
 // the project too may have that one's times.
-func (t *tx) made(id ident, st stat) bool {
-	if id.same(st) || !id.is(st) || id.Size != st.size {
+func (t *tx) made(id ident, st tree.Stat) bool {
+	if id.same(st) || !id.is(st) || id.Size != st.Size {
 		return id.same(st)
 	}
 	return slices.ContainsFunc(t.j.Times, func(r retime) bool {
-		return r.Ino == id.Ino && (r.Before == st.mtime.Nano() || r.After == st.mtime.Nano())
+		return r.Ino == id.Ino && (r.Before == st.Mtime.Nano() || r.After == st.Mtime.Nano())
 	})
 }
 
@@ -99,17 +101,17 @@ func (t *tx) keepAside() error {
 	if err := t.keepStages(); err != nil {
 		return err
 	}
-	top, err := t.s.dir.openDir(txName)
+	top, err := t.s.dir.OpenDir(txName)
 	if err != nil {
 		return err
 	}
-	defer top.close()
+	defer top.Close()
 	for k := 0; ; k++ {
 		name := keptPrefix + strconv.Itoa(t.n)
 		if k > 0 {
 			name += "." + strconv.Itoa(k)
 		}
-		err := top.rename(strconv.Itoa(t.n), name, unix.RENAME_NOREPLACE)
+		err := top.Rename(strconv.Itoa(t.n), name, unix.RENAME_NOREPLACE)
 		if err == unix.EEXIST {
 			continue
 		}
@@ -145,23 +147,23 @@ func (s *Session) Aside() ([]string, error) {
 }
 
 // aside lists what a session keeps of somebody else's.
-func aside(dir *handle) ([]string, error) {
-	d, err := dir.openDir(txName)
+func aside(dir *tree.Handle) ([]string, error) {
+	d, err := dir.OpenDir(txName)
 	if err == unix.ENOENT {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer d.close()
-	names, err := d.names()
+	defer d.Close()
+	names, err := d.Names()
 	names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, keptPrefix) })
 	slices.Sort(names)
 	return names, err
 }
 
 // hasAside reports whether the session in dir keeps something of somebody else's.
-func hasAside(dir *handle) (bool, error) {
+func hasAside(dir *tree.Handle) (bool, error) {
 	names, err := aside(dir)
 	return len(names) > 0, err
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // lastName is the file that holds the command a session was resumed with last, as a line
@@ -28,27 +29,27 @@ const (
 
 // used notes that the session is used now, by command; nil: by the one before.
 func (s *Session) used(command []string) error {
-	f, err := s.dir.open(lastName, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	f, err := s.dir.Open(lastName, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err == unix.ENOENT {
-		f, err = s.dir.create(lastName)
+		f, err = s.dir.Create(lastName)
 	}
 	if err != nil {
 		return err
 	}
-	defer f.close()
+	defer f.Close()
 	line, err := json.Marshal(rawTexts(shorten(command))) // of nil "null": the one it was made for
 	if err != nil {
 		return err
 	}
 	line = append(line, '\n')
-	st, err := f.stat()
-	if err != nil || !st.isReg() {
-		return orMoved(err)
+	st, err := f.Stat()
+	if err != nil || !st.IsReg() {
+		return tree.OrMoved(err)
 	}
-	if command == nil && st.size > 0 {
-		return f.setMtime(unix.Timespec{Nsec: unix.UTIME_NOW})
+	if command == nil && st.Size > 0 {
+		return f.SetMtime(unix.Timespec{Nsec: unix.UTIME_NOW})
 	}
-	if err := writeAll(f, line); err != nil || st.size <= int64(len(line)) {
+	if err := tree.WriteAll(f, line); err != nil || st.Size <= int64(len(line)) {
 		return err
 	}
 	return sys.Retry(func() error { return unix.Ftruncate(int(f.FD), int64(len(line))) })
@@ -70,7 +71,7 @@ func (s *Session) command() []string {
 	list := s.meta.Command
 	if s.dir != nil {
 		var last []rawText
-		data, err := s.dir.readFile(lastName, lastMost)
+		data, err := s.dir.ReadFile(lastName, lastMost)
 		if line, _, ok := bytes.Cut(data, []byte{'\n'}); err == nil && ok && json.Unmarshal(line, &last) == nil && last != nil {
 			list = last
 		}
@@ -83,14 +84,14 @@ func (s *Session) command() []string {
 }
 
 // lastUse is when the session in d was ended, or used last.
-func lastUse(d *handle, m *meta) (time.Time, error) {
+func lastUse(d *tree.Handle, m *meta) (time.Time, error) {
 	last := m.Created
 	for _, name := range [...]string{metaName, lastName} {
-		st, found, err := d.lstatIf(name)
+		st, found, err := d.LstatIf(name)
 		if err != nil {
 			return last, err
 		}
-		if t := time.Unix(st.mtime.Unix()); found && (name == metaName || t.After(last)) {
+		if t := time.Unix(st.Mtime.Unix()); found && (name == metaName || t.After(last)) {
 			last = t
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A ledger holds what is settled, see the type of that name.
@@ -55,7 +57,7 @@ func (l *ledger) list() []settled {
 		if a.Root != b.Root {
 			return a.Root - b.Root
 		}
-		return comparePaths(string(a.Path), string(b.Path))
+		return tree.ComparePaths(string(a.Path), string(b.Path))
 	})
 	return list
 }
@@ -64,7 +66,7 @@ func (l *ledger) list() []settled {
 func (t *tx) note(l *ledger, at place, upper int64, done bool) {
 	st := settled{Upper: upper, Done: done}
 	if now, ok := t.look(at); ok {
-		st.Lower = now.ctime
+		st.Lower = now.Ctime
 	}
 	l.set(at, st)
 }
@@ -84,8 +86,8 @@ func (t *tx) noteFiles(l *ledger) {
 			continue
 		}
 		for _, name := range [...]string{strconv.Itoa(i), spare(strconv.Itoa(i))} {
-			if now, err := st.lstat(name); err == nil && n.Old.is(now) && now.nlink > 1 {
-				l.files[now.ino] = now.ctime
+			if now, err := st.Lstat(name); err == nil && n.Old.is(now) && now.Nlink > 1 {
+				l.files[now.Ino] = now.Ctime
 			}
 		}
 	}
@@ -94,7 +96,7 @@ func (t *tx) noteFiles(l *ledger) {
 // noteTimes notes that of all objects that stay and were touched.
 func (t *tx) noteTimes(l *ledger) {
 	for _, r := range t.j.Times {
-		if now, ok := t.look(place{r.Root, string(r.Path)}); ok && r.Clean && now.ino == r.Ino && (now.isDir() || now.mtime.Nano() == r.Before || now.mtime.Nano() == r.After) {
+		if now, ok := t.look(place{r.Root, string(r.Path)}); ok && r.Clean && now.Ino == r.Ino && (now.IsDir() || now.Mtime.Nano() == r.Before || now.Mtime.Nano() == r.After) {
 			t.refresh(l, place{r.Root, string(r.Path)})
 		}
 	}
@@ -124,8 +126,8 @@ func (t *tx) noteBack(l *ledger) {
 				continue
 			}
 			t.note(l, at, 0, false)
-			if now.nlink > 1 && !now.isDir() {
-				l.files[now.ino] = now.ctime
+			if now.Nlink > 1 && !now.IsDir() {
+				l.files[now.Ino] = now.Ctime
 			}
 		} else {
 			delete(l.at, at)
@@ -144,9 +146,9 @@ func (t *tx) noteCopies(l *ledger) error {
 			return &Error{Op: "list", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err}
 		}
 		for _, name := range names {
-			sub := place{at.root, joinPath(at.path, name)}
+			sub := place{at.root, tree.JoinPath(at.path, name)}
 			t.note(l, sub, 0, false)
-			if now, ok := t.look(sub); ok && now.isDir() {
+			if now, ok := t.look(sub); ok && now.IsDir() {
 				if err := below(sub); err != nil {
 					return err
 				}
@@ -160,7 +162,7 @@ func (t *tx) noteCopies(l *ledger) error {
 			continue
 		}
 		at := place{n.Root, string(n.Path)}
-		if now, ok := t.look(at); !ok || !now.isDir() {
+		if now, ok := t.look(at); !ok || !now.IsDir() {
 			continue // something else is in its place
 		}
 		if err := below(at); err != nil {
@@ -187,35 +189,35 @@ func (t *tx) noteDoors(l *ledger) error {
 }
 
 // look tells what is at a place of the project.
-func (t *tx) look(at place) (stat, bool) {
-	dir, name := splitPath(at.path)
+func (t *tx) look(at place) (tree.Stat, bool) {
+	dir, name := tree.SplitPath(at.path)
 	if at.path == "." {
 		dir, name = ".", "."
 	}
 	if t.seen == nil || t.seenAt.root != at.root || t.seenAt.path != dir {
-		t.seen.close()
+		t.seen.Close()
 		t.seen = nil
-		d, err := t.low[at.root].open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-		if err == nil && !isRoot() && unix.Faccessat(int(d.FD), ".", unix.X_OK, unix.AT_EACCESS) != nil {
-			d.close()
+		d, err := t.low[at.root].Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		if err == nil && !tree.IsRoot() && unix.Faccessat(int(d.FD), ".", unix.X_OK, unix.AT_EACCESS) != nil {
+			d.Close()
 			err = unix.EACCES
 		}
 		if err == unix.EACCES {
-			var own *handle
+			var own *tree.Handle
 			if own, err = t.doors.open(place{at.root, dir}); err == nil {
-				d, err = own.open(".", unix.O_PATH|unix.O_DIRECTORY)
+				d, err = own.Open(".", unix.O_PATH|unix.O_DIRECTORY)
 			}
 		}
 		if err != nil {
 			t.noteLook(at, err)
-			return stat{}, false
+			return tree.Stat{}, false
 		}
 		t.seen, t.seenAt = d, place{at.root, dir}
 	}
-	st, err := t.seen.lstat(name)
+	st, err := t.seen.Lstat(name)
 	t.noteLook(at, err)
-	if w, ok := t.doors.widened[at]; ok && w.ino == st.ino {
-		st.mode = st.typ() | w.mode
+	if w, ok := t.doors.widened[at]; ok && w.ino == st.Ino {
+		st.Mode = st.Typ() | w.mode
 	}
 	return st, err == nil
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // The lock of a session is what everything that changes its directory is done under. Whoever uses
@@ -36,12 +38,12 @@ const (
 // caretakerMost is how long an owner waits for caretakers.
 const caretakerMost = 30 * time.Second
 
-func openLock(dir *handle, access int) (*handle, error) {
-	return dir.open(lockName, access|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+func openLock(dir *tree.Handle, access int) (*tree.Handle, error) {
+	return dir.Open(lockName, access|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 }
 
 // takeLock locks the open file f for as long as it is open, or fails with ErrBusy.
-func takeLock(f *handle, as holder) error {
+func takeLock(f *tree.Handle, as holder) error {
 	lk := unix.Flock_t{Type: unix.F_WRLCK, Len: int64(as)}
 	err := unix.FcntlFlock(uintptr(f.FD), unix.F_OFD_SETLK, &lk)
 	if err == unix.EAGAIN || err == unix.EACCES {
@@ -51,7 +53,7 @@ func takeLock(f *handle, as holder) error {
 }
 
 // holderOf tells who else holds the lock f.
-func holderOf(f *handle) (holder, error) {
+func holderOf(f *tree.Handle) (holder, error) {
 	lk := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(uintptr(f.FD), unix.F_OFD_GETLK, &lk); err != nil {
 		return unheld, err
@@ -67,12 +69,12 @@ func holderOf(f *handle) (holder, error) {
 
 // locked tells who holds the lock of the session in dir. It opens nothing for writing: the disk
 // may be read-only.
-func locked(dir *handle) (holder, error) {
+func locked(dir *tree.Handle) (holder, error) {
 	f, err := openLock(dir, unix.O_RDONLY)
 	if err != nil {
 		return unheld, err
 	}
-	defer f.close()
+	defer f.Close()
 	return holderOf(f)
 }
 
@@ -80,7 +82,7 @@ func locked(dir *handle) (holder, error) {
 var errGone = fmt.Errorf("it was removed: %w", fs.ErrNotExist)
 
 // openSession opens the directory of a session; errGone where there is none.
-func openSession(state *handle, name string) (*handle, error) {
+func openSession(state *tree.Handle, name string) (*tree.Handle, error) {
 	dir, err := openOwned(state, name)
 	if err == unix.ENOENT {
 		err = errGone
@@ -90,19 +92,19 @@ func openSession(state *handle, name string) (*handle, error) {
 
 // lockSession opens the session's directory and its lock, and takes that. Nothing is open where
 // it fails: with ErrBusy if somebody else has it, with errGone if there is no such session.
-func lockSession(state *handle, name string, as holder) (dir, lock *handle, err error) {
+func lockSession(state *tree.Handle, name string, as holder) (dir, lock *tree.Handle, err error) {
 	if dir, err = openSession(state, name); err != nil {
 		return nil, nil, err
 	}
 	if lock, err = lockDir(state, name, dir, as); err != nil {
-		dir.close()
+		dir.Close()
 		return nil, nil, err
 	}
 	return dir, lock, nil
 }
 
 // lockDir takes the lock of the session name, which has the directory dir.
-func lockDir(state *handle, name string, dir *handle, as holder) (lock *handle, err error) {
+func lockDir(state *tree.Handle, name string, dir *tree.Handle, as holder) (lock *tree.Handle, err error) {
 	lock, err = openLock(dir, unix.O_RDWR)
 	pause := time.Millisecond
 	for until := time.Now().Add(caretakerMost); err == nil; {
@@ -119,7 +121,7 @@ func lockDir(state *handle, name string, dir *handle, as holder) (lock *handle, 
 	}
 	// It may have been removed, or have become another one's, before it was locked.
 	if err = orGone(state, name, dir, err); err != nil {
-		lock.close()
+		lock.Close()
 		return nil, err
 	}
 	return lock, nil
@@ -127,7 +129,7 @@ func lockDir(state *handle, name string, dir *handle, as holder) (lock *handle, 
 
 // orGone returns err, or errGone if the directory dir is not the session name any more: what
 // was found in it is not about that then.
-func orGone(state *handle, name string, dir *handle, err error) error {
+func orGone(state *tree.Handle, name string, dir *tree.Handle, err error) error {
 	same, serr := isNamed(state, name, dir)
 	switch {
 	case serr != nil:
@@ -139,18 +141,18 @@ func orGone(state *handle, name string, dir *handle, err error) error {
 }
 
 // isNamed reports whether dir is what name stands for in state.
-func isNamed(state *handle, name string, dir *handle) (bool, error) {
-	a, err := dir.stat()
+func isNamed(state *tree.Handle, name string, dir *tree.Handle) (bool, error) {
+	a, err := dir.Stat()
 	if err != nil {
 		return false, err
 	}
-	b, found, err := state.lstatIf(name)
-	return err == nil && found && a.dev == b.dev && a.ino == b.ino, err
+	b, found, err := state.LstatIf(name)
+	return err == nil && found && a.Dev == b.Dev && a.Ino == b.Ino, err
 }
 
 // openMeta opens the session name, without locking it, and reads its data. There is a
 // directory where only the data cannot be read.
-func openMeta(state *handle, name string) (dir *handle, m *meta, err error) {
+func openMeta(state *tree.Handle, name string) (dir *tree.Handle, m *meta, err error) {
 	if dir, err = openSession(state, name); err != nil {
 		return nil, nil, err
 	}

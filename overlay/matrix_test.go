@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // The matrix: what the project has at x, and what the command makes of it. X stands
@@ -159,7 +160,7 @@ func TestMatrix(t *testing.T) {
 				}
 				// A directory of the project that its owner cannot read cannot be compared
 				// with any more.
-				build, run, dirs := matrix(way != "at once" && !isRoot())
+				build, run, dirs := matrix(way != "at once" && !tree.IsRoot())
 				before := w.must(t, job{Build: build, Roots: roots}).Seen
 				s, err := Create(Options{Roots: roots, Dir: filepath.Join(base, "state"), Engine: engine})
 				if err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // State says what became of a session. The zero State is Kept.
@@ -98,13 +99,13 @@ type metaRoot struct {
 }
 
 // check fails if the directory h is not the one that the session was made for.
-func (r metaRoot) check(h *handle) error {
-	st, err := h.stat()
+func (r metaRoot) check(h *tree.Handle) error {
+	st, err := h.Stat()
 	if err != nil {
 		return err
 	}
-	disk, err := diskOf(h)
-	if err == nil && (st.ino != r.Ino || r.Disk != 0 && disk != r.Disk) {
+	disk, err := tree.DiskOf(h)
+	if err == nil && (st.Ino != r.Ino || r.Disk != 0 && disk != r.Disk) {
 		err = errors.New(whyReplaced)
 	}
 	return err
@@ -216,8 +217,8 @@ func decodeMeta(data []byte) (*meta, error) {
 }
 
 // readMeta reads the meta file of the session directory dir.
-func readMeta(dir *handle) (*meta, error) {
-	data, err := dir.readFile(metaName, metaMost)
+func readMeta(dir *tree.Handle) (*meta, error) {
+	data, err := dir.ReadFile(metaName, metaMost)
 	if err == unix.EFBIG {
 		err = errors.New("not a session's data")
 	}
@@ -238,12 +239,12 @@ func (s *Session) writeFirst() error {
 	if err != nil {
 		return err
 	}
-	f, err := s.dir.open(metaName, unix.O_WRONLY|unix.O_NOFOLLOW)
+	f, err := s.dir.Open(metaName, unix.O_WRONLY|unix.O_NOFOLLOW)
 	if err != nil {
 		return err
 	}
-	defer f.close()
-	if err := writeAll(f, data); err != nil {
+	defer f.Close()
+	if err := tree.WriteAll(f, data); err != nil {
 		return err
 	}
 	return sys.Retry(func() error { return unix.Ftruncate(int(f.FD), int64(len(data))) })
@@ -264,16 +265,16 @@ func (m *meta) encode() ([]byte, error) {
 // writeMeta replaces the meta file of the session directory dir, and reports whether
 // it did: an error may be about what comes after that. Where there is a flusher, all that
 // it has is on disk before that, and the meta file is when writeMeta returns.
-func writeMeta(dir *handle, m *meta, before *flusher) (written bool, err error) {
+func writeMeta(dir *tree.Handle, m *meta, before *tree.Flusher) (written bool, err error) {
 	data, err := m.encode()
 	if err != nil {
 		return false, err
 	}
-	if err := dir.replaceFile(metaName, data, before); err != nil {
+	if err := dir.ReplaceFile(metaName, data, before); err != nil {
 		return false, err
 	}
 	if before == nil {
 		return true, nil
 	}
-	return true, dir.flushDir(".")
+	return true, dir.FlushDir(".")
 }

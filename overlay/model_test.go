@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A model is a project and what is done to it: in a session, and on a copy.
@@ -71,7 +72,7 @@ func newModel(seed uint64) model {
 	// somebody whom modes stop.
 	a := newAuthor(seed, m.roots, true)
 	m.build = a.write(10 + r.IntN(30))
-	a.tame = (m.parts > 1 || runs > 1) && !isRoot()
+	a.tame = (m.parts > 1 || runs > 1) && !tree.IsRoot()
 	for range runs {
 		m.runs = append(m.runs, a.write(50/runs))
 	}
@@ -277,12 +278,12 @@ func (m model) commit(s *Session, set changeSet, n int, done func() error) error
 
 // dropTemp removes a directory of tests, whatever its modes are.
 func dropTemp(dir string) error {
-	parent, err := openAbs(path.Dir(dir), 0o10000000) // O_PATH
+	parent, err := tree.OpenAbs(path.Dir(dir), 0o10000000) // O_PATH
 	if err != nil {
 		return err
 	}
-	defer parent.close()
-	return removeTree(parent, path.Base(dir))
+	defer parent.Close()
+	return tree.RemoveTree(parent, path.Base(dir))
 }
 
 // TestModel does random operations in a session and on a plain copy of the project.

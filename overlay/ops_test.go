@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // An op is one operation on files. Paths are keys of views: "0/a/b" is a/b in the first
@@ -55,14 +57,14 @@ type happened struct {
 // A machine does operations in some directories. It follows links, but never out of
 // the root.
 type machine struct {
-	roots []*handle
+	roots []*tree.Handle
 	weak  bool // modes matter
 }
 
 func newMachine(roots []string) (*machine, error) {
 	m := &machine{}
 	for _, r := range roots {
-		h, err := openAbs(r, unix.O_PATH|unix.O_DIRECTORY)
+		h, err := tree.OpenAbs(r, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
 			m.close()
 			return nil, err
@@ -74,21 +76,21 @@ func newMachine(roots []string) (*machine, error) {
 
 func (m *machine) close() {
 	for _, h := range m.roots {
-		h.close()
+		h.Close()
 	}
 }
 
 // split returns the root and the path in it.
-func (m *machine) split(key string) (*handle, string) {
+func (m *machine) split(key string) (*tree.Handle, string) {
 	i, rest, _ := strings.Cut(key, "/")
 	return m.roots[i[0]-'0'], cmp.Or(rest, ".")
 }
 
 // open opens an object, by way of links that stay in the root.
-func (m *machine) open(key string, flags int, mode uint64) (*handle, error) {
+func (m *machine) open(key string, flags int, mode uint64) (*tree.Handle, error) {
 	top, p := m.split(key)
 	for {
-		h, err := openat2(top.FD, p, uint64(flags), mode, unix.RESOLVE_BENEATH)
+		h, err := tree.Openat2(top.FD, p, uint64(flags), mode, unix.RESOLVE_BENEATH)
 		if err != unix.EAGAIN { // somebody renames something somewhere
 			return h, err
 		}
@@ -96,10 +98,10 @@ func (m *machine) open(key string, flags int, mode uint64) (*handle, error) {
 }
 
 // parent opens the directory that an object is in.
-func (m *machine) parent(key string) (*handle, string, error) {
+func (m *machine) parent(key string) (*tree.Handle, string, error) {
 	top, p := m.split(key)
-	dir, name := splitPath(p)
-	d, err := openat2(top.FD, dir, unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_BENEATH)
+	dir, name := tree.SplitPath(p)
+	d, err := tree.Openat2(top.FD, dir, unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_BENEATH)
 	return d, name, err
 }
 
@@ -126,12 +128,12 @@ func (m *machine) try(o op, copied *bool) error {
 		if err != nil {
 			return err
 		}
-		defer h.close()
+		defer h.Close()
 		if flags&unix.O_APPEND != 0 {
 			_, err = unix.Write(int(h.FD), []byte(data))
 			return err
 		}
-		return writeFull(h, []byte(data), off)
+		return tree.WriteFull(h, []byte(data), off)
 	}
 	switch o.Do {
 	case "create":
@@ -145,49 +147,49 @@ func (m *machine) try(o op, copied *bool) error {
 		if err != nil {
 			return err
 		}
-		defer h.close()
+		defer h.Close()
 		return unix.Ftruncate(int(h.FD), o.N)
 	case "rewrite": // the same bytes
 		h, err := m.open(o.A, unix.O_RDWR|unix.O_NONBLOCK, 0)
 		if err != nil {
 			return err
 		}
-		defer h.close()
-		st, err := h.stat()
-		if err != nil || !st.isReg() {
-			return orMoved(err)
+		defer h.Close()
+		st, err := h.Stat()
+		if err != nil || !st.IsReg() {
+			return tree.OrMoved(err)
 		}
-		data := make([]byte, st.size)
-		if err := readFull(h, data, 0); err != nil {
+		data := make([]byte, st.Size)
+		if err := tree.ReadFull(h, data, 0); err != nil {
 			return err
 		}
 		if err := unix.Ftruncate(int(h.FD), 0); err != nil {
 			return err
 		}
-		return writeFull(h, data, 0)
+		return tree.WriteFull(h, data, 0)
 	case "chmod":
 		h, err := m.open(o.A, unix.O_PATH|unix.O_NOFOLLOW, 0)
 		if err != nil {
 			return err
 		}
-		defer h.close()
-		st, err := h.stat()
-		if err != nil || st.typ() == unix.S_IFLNK || o.N&unix.S_ISGID != 0 && !st.isDir() { // that is not committed
+		defer h.Close()
+		st, err := h.Stat()
+		if err != nil || st.Typ() == unix.S_IFLNK || o.N&unix.S_ISGID != 0 && !st.IsDir() { // that is not committed
 			return cmp.Or[error](err, unix.EINVAL)
 		}
-		if m.weak && !st.isDir() && st.nlink > 1 {
+		if m.weak && !st.IsDir() && st.Nlink > 1 {
 			return unix.EPERM // see link: what an overlay checks may be the mode from before
 		}
-		if o.Text == openDirs && st.isDir() {
-			return h.chmod(uint32(o.N) | 0o500)
+		if o.Text == openDirs && st.IsDir() {
+			return h.Chmod(uint32(o.N) | 0o500)
 		}
-		return h.chmod(uint32(o.N))
+		return h.Chmod(uint32(o.N))
 	case "utimes":
 		d, name, err := m.parent(o.A)
 		if err != nil {
 			return err
 		}
-		defer d.close()
+		defer d.Close()
 		return setTime(int(d.FD), name, o.N)
 	case "setxattr", "removexattr":
 		flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
@@ -195,7 +197,7 @@ func (m *machine) try(o op, copied *bool) error {
 		if err != nil {
 			return err
 		}
-		defer h.close()
+		defer h.Close()
 		if o.Do == "removexattr" {
 			return unix.Fremovexattr(int(h.FD), o.B)
 		}
@@ -205,7 +207,7 @@ func (m *machine) try(o op, copied *bool) error {
 	if err != nil {
 		return err
 	}
-	defer d.close()
+	defer d.Close()
 	switch o.Do {
 	case "mkdir":
 		return unix.Mkdirat(int(d.FD), name, uint32(o.N))
@@ -226,20 +228,20 @@ func (m *machine) try(o op, copied *bool) error {
 	if err != nil {
 		return err
 	}
-	defer e.close()
+	defer e.Close()
 	switch o.Do {
 	case "link":
-		st, err := d.lstat(name)
-		if err != nil || st.isDir() || o.A[0] != o.B[0] { // roots are on their own
+		st, err := d.Lstat(name)
+		if err != nil || st.IsDir() || o.A[0] != o.B[0] { // roots are on their own
 			return cmp.Or[error](err, unix.EPERM)
 		}
 		// Where a file of the lower directory gets another name, an overlay has an
 		// inode for each, one of which does not hear of the other's new mode. What is
 		// in the upper directory already has one.
-		if st.typ() == unix.S_IFLNK {
-			err = setTime(int(d.FD), name, st.mtime.Nano())
+		if st.Typ() == unix.S_IFLNK {
+			err = setTime(int(d.FD), name, st.Mtime.Nano())
 		} else {
-			err = unix.Fchmodat(int(d.FD), name, st.perm(), 0)
+			err = unix.Fchmodat(int(d.FD), name, st.Perm(), 0)
 		}
 		if err != nil {
 			return err
@@ -269,17 +271,17 @@ func setTime(dirfd int, name string, ns int64) error {
 }
 
 // rmtree is rm -r, in the order of names.
-func rmtree(d *handle, name string) error {
+func rmtree(d *tree.Handle, name string) error {
 	err := unix.Unlinkat(int(d.FD), name, 0)
 	if err != unix.EISDIR {
 		return err
 	}
-	sub, err := d.openDir(name)
+	sub, err := d.OpenDir(name)
 	if err != nil {
 		return err
 	}
-	defer sub.close()
-	names, err := sub.names()
+	defer sub.Close()
+	names, err := sub.Names()
 	if err != nil {
 		return err
 	}
@@ -293,21 +295,21 @@ func rmtree(d *handle, name string) error {
 }
 
 // moveByCopy is what mv does where a rename is refused.
-func moveByCopy(d *handle, name string, e *handle, other string) error {
-	st, err := d.lstat(name)
+func moveByCopy(d *tree.Handle, name string, e *tree.Handle, other string) error {
+	st, err := d.Lstat(name)
 	if err != nil {
 		return err
 	}
-	to, found, err := e.lstatIf(other)
+	to, found, err := e.LstatIf(other)
 	switch {
 	case err != nil:
 		return err
 	case !found:
-	case st.isDir() && !to.isDir():
+	case st.IsDir() && !to.IsDir():
 		return unix.ENOTDIR
-	case !st.isDir() && to.isDir():
+	case !st.IsDir() && to.IsDir():
 		return unix.EISDIR
-	case to.isDir():
+	case to.IsDir():
 		err = unix.Unlinkat(int(e.FD), other, unix.AT_REMOVEDIR)
 	default:
 		err = unix.Unlinkat(int(e.FD), other, 0)
@@ -323,60 +325,60 @@ func moveByCopy(d *handle, name string, e *handle, other string) error {
 
 // copyPath copies a directory to a new one, with hard links if that is wanted.
 func copyPath(from, to string, linked bool) error {
-	open := func(p string) (*handle, error) {
-		return openat2(unix.AT_FDCWD, path.Dir(p), unix.O_PATH|unix.O_DIRECTORY, 0, 0)
+	open := func(p string) (*tree.Handle, error) {
+		return tree.Openat2(unix.AT_FDCWD, path.Dir(p), unix.O_PATH|unix.O_DIRECTORY, 0, 0)
 	}
 	d, err := open(from)
 	if err != nil {
 		return err
 	}
-	defer d.close()
+	defer d.Close()
 	e, err := open(to)
 	if err != nil {
 		return err
 	}
-	defer e.close()
-	var links map[inode]string
+	defer e.Close()
+	var links map[tree.Inode]string
 	if linked {
-		links = map[inode]string{}
+		links = map[tree.Inode]string{}
 	}
 	return plainCopy(d, path.Base(from), e, path.Base(to), links)
 }
 
 // plainCopy is cp -a; links are the paths of copies of files that have several names,
 // nil: each gets a copy.
-func plainCopy(d *handle, name string, e *handle, other string, links map[inode]string) error {
-	st, err := d.lstat(name)
+func plainCopy(d *tree.Handle, name string, e *tree.Handle, other string, links map[tree.Inode]string) error {
+	st, err := d.Lstat(name)
 	if err != nil {
 		return err
 	}
-	if links != nil && st.isReg() && st.nlink > 1 {
-		id := inode{st.dev, st.ino}
+	if links != nil && st.IsReg() && st.Nlink > 1 {
+		id := tree.Inode{Dev: st.Dev, Ino: st.Ino}
 		if first, ok := links[id]; ok {
 			return unix.Linkat(unix.AT_FDCWD, first, int(e.FD), other, 0)
 		}
-		dir, err := os.Readlink(e.procPath())
+		dir, err := os.Readlink(e.ProcPath())
 		if err != nil {
 			return err
 		}
 		links[id] = dir + "/" + other
 	}
-	switch st.typ() {
+	switch st.Typ() {
 	case unix.S_IFDIR:
-		if err := e.mkdir(other); err != nil {
+		if err := e.Mkdir(other); err != nil {
 			return err
 		}
-		a, err := d.openDir(name)
+		a, err := d.OpenDir(name)
 		if err != nil {
 			return err
 		}
-		defer a.close()
-		b, err := e.openDir(other)
+		defer a.Close()
+		b, err := e.OpenDir(other)
 		if err != nil {
 			return err
 		}
-		defer b.close()
-		names, err := a.names()
+		defer b.Close()
+		names, err := a.Names()
 		if err != nil {
 			return err
 		}
@@ -388,21 +390,21 @@ func plainCopy(d *handle, name string, e *handle, other string, links map[inode]
 		}
 		return copyAttrs(a, b, st)
 	case unix.S_IFREG:
-		a, err := d.open(name, unix.O_RDONLY|unix.O_NOFOLLOW)
+		a, err := d.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW)
 		if err != nil {
 			return err
 		}
-		defer a.close()
-		b, err := e.create(other)
+		defer a.Close()
+		b, err := e.Create(other)
 		if err != nil {
 			return err
 		}
-		defer b.close()
-		data := make([]byte, st.size)
-		if err := readFull(a, data, 0); err != nil {
+		defer b.Close()
+		data := make([]byte, st.Size)
+		if err := tree.ReadFull(a, data, 0); err != nil {
 			return err
 		}
-		if err := writeFull(b, data, 0); err != nil {
+		if err := tree.WriteFull(b, data, 0); err != nil {
 			return err
 		}
 		return copyAttrs(a, b, st)
@@ -416,34 +418,34 @@ func plainCopy(d *handle, name string, e *handle, other string, links map[inode]
 			return err
 		}
 	default:
-		if err := unix.Mknodat(int(e.FD), other, st.mode, 0); err != nil {
+		if err := unix.Mknodat(int(e.FD), other, st.Mode, 0); err != nil {
 			return err
 		}
 		list := make([]byte, 1024)
-		if n, err := unix.Lgetxattr(d.procPath()+"/"+name, aclXattr, list); err == nil {
-			if err := unix.Lsetxattr(e.procPath()+"/"+other, aclXattr, list[:n], 0); err != nil {
+		if n, err := unix.Lgetxattr(d.ProcPath()+"/"+name, aclXattr, list); err == nil {
+			if err := unix.Lsetxattr(e.ProcPath()+"/"+other, aclXattr, list[:n], 0); err != nil {
 				return err
 			}
 		}
-		if err := unix.Fchmodat(int(e.FD), other, st.perm(), 0); err != nil {
+		if err := unix.Fchmodat(int(e.FD), other, st.Perm(), 0); err != nil {
 			return err
 		}
 	}
-	return setTime(int(e.FD), other, st.mtime.Nano())
+	return setTime(int(e.FD), other, st.Mtime.Nano())
 }
 
-func copyAttrs(a, b *handle, st stat) error {
-	x, err := a.xattrs()
+func copyAttrs(a, b *tree.Handle, st tree.Stat) error {
+	x, err := a.Xattrs()
 	if err != nil {
 		return err
 	}
-	if err := b.setXattrs(x); err != nil {
+	if err := b.SetXattrs(x); err != nil {
 		return err
 	}
-	if err := b.chmod(st.perm()); err != nil {
+	if err := b.Chmod(st.Perm()); err != nil {
 		return err
 	}
-	return b.setMtime(st.mtime)
+	return b.SetMtime(st.Mtime)
 }
 
 // An author makes up operations. It knows roughly what is there, so that most of them

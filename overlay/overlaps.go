@@ -9,6 +9,7 @@ import (
 	"io/fs"
 
 	"github.com/nsrun/nsrun/internal/textdiff"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A Choice decides the conflicts at a path, and below it.
@@ -35,7 +36,7 @@ func (c *commit) lookUpChoices() {
 // means reports whether choice i is about the object at a place.
 func (c *commit) means(i int, at place) bool {
 	for _, p := range c.chosen[i] {
-		if p.root == at.root && (under(at.path, p.path) || isPattern(p.path) && matches(p.path, at.path)) {
+		if p.root == at.root && (tree.Under(at.path, p.path) || isPattern(p.path) && matches(p.path, at.path)) {
 			return true
 		}
 	}

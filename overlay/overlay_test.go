@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // noDirTimes leaves the times of directories out of what look returns.
@@ -96,7 +97,7 @@ func TestChanges(t *testing.T) {
 			s := create(t, root)
 			want := sandbox(t, s, tt.script)
 			slices.SortFunc(tt.want, func(a, b string) int {
-				return comparePaths(strings.TrimSuffix(a[2:], "/"), strings.TrimSuffix(b[2:], "/"))
+				return tree.ComparePaths(strings.TrimSuffix(a[2:], "/"), strings.TrimSuffix(b[2:], "/"))
 			})
 			got := changes(t, s)
 			if tt.name == "new names" {
@@ -154,25 +155,25 @@ func TestBytesAndSizes(t *testing.T) {
 func TestCopyBlocks(t *testing.T) {
 	testenv.Leaks(t)
 	dir := project(t, `head -c 700000 /dev/urandom > a; : > b`)
-	d, err := openAbs(dir, unix.O_PATH|unix.O_DIRECTORY)
+	d, err := tree.OpenAbs(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.close()
-	a, err := d.open("a", unix.O_RDONLY)
+	defer d.Close()
+	a, err := d.Open("a", unix.O_RDONLY)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.close()
-	b, err := d.open("b", unix.O_RDWR)
+	defer a.Close()
+	b, err := d.Open("b", unix.O_RDWR)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.close()
-	if err := copyBlocks(context.Background(), b, a, 0, 700000); err != nil {
+	defer b.Close()
+	if err := tree.CopyBlocks(context.Background(), b, a, 0, 700000); err != nil {
 		t.Fatal(err)
 	}
-	if same, err := sameData(a, b, 700000); !same || err != nil {
+	if same, err := tree.SameData(a, b, 700000); !same || err != nil {
 		t.Errorf("%v, %v", same, err)
 	}
 	if _, err := unix.Pwrite(int(b.FD), []byte("x"), 699999); err != nil {
@@ -181,10 +182,10 @@ func TestCopyBlocks(t *testing.T) {
 	if _, err := unix.Pwrite(int(a.FD), []byte("x"), 0); err == nil {
 		t.Error("the source is writable")
 	}
-	if err := copyBlocks(context.Background(), b, a, 0, 700001); !errors.Is(err, ErrMoved) {
+	if err := tree.CopyBlocks(context.Background(), b, a, 0, 700001); !errors.Is(err, ErrMoved) {
 		t.Errorf("short source: %v", err)
 	}
-	if same, err := sameData(a, b, 700001); same || !errors.Is(err, ErrMoved) {
+	if same, err := tree.SameData(a, b, 700001); same || !errors.Is(err, ErrMoved) {
 		t.Errorf("%v, %v", same, err)
 	}
 }
@@ -532,7 +533,7 @@ func TestSwapper(t *testing.T) {
 				if err := os.Symlink(victim, filepath.Join(where, "link")); err != nil {
 					t.Fatal(err)
 				}
-				d, err := openAbs(where, unix.O_PATH|unix.O_DIRECTORY)
+				d, err := tree.OpenAbs(where, unix.O_PATH|unix.O_DIRECTORY)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -544,7 +545,7 @@ func TestSwapper(t *testing.T) {
 						case <-stop:
 							return
 						default:
-							_ = d.rename("e", "link", unix.RENAME_EXCHANGE)
+							_ = d.Rename("e", "link", unix.RENAME_EXCHANGE)
 						}
 					}
 				}()
@@ -558,7 +559,7 @@ func TestSwapper(t *testing.T) {
 				}
 				close(stop)
 				<-stopped
-				d.close()
+				d.Close()
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
@@ -603,15 +604,15 @@ func testUndo(t *testing.T, plain bool) {
 		if n == len(j.Moves) {
 			j.Nodes[j.Attrs[0].Node].Path = "nowhere"
 		} else if m := j.Nodes[j.Moves[n].First]; m.New.Ino != 0 {
-			if err := removeTree(c.tx.objects, strconv.Itoa(n)); err != nil {
+			if err := tree.RemoveTree(c.tx.objects, strconv.Itoa(n)); err != nil {
 				t.Fatal(err)
 			}
-		} else if err := c.tx.objects.mkdir(strconv.Itoa(n)); err != nil {
+		} else if err := c.tx.objects.Mkdir(strconv.Itoa(n)); err != nil {
 			t.Fatal(err)
 		}
 		err := c.tx.forward(true)
 		if n < len(j.Moves) {
-			_ = c.tx.objects.unlink(strconv.Itoa(n), unix.AT_REMOVEDIR)
+			_ = c.tx.objects.Unlink(strconv.Itoa(n), unix.AT_REMOVEDIR)
 		}
 		if err == nil {
 			t.Fatalf("move %d did not fail", n)
@@ -692,7 +693,7 @@ func TestDeep(t *testing.T) {
 	testenv.Leaks(t)
 	root := project(t, `true`)
 	s := create(t, root)
-	d, err := openAbs(s.Roots()[0].Upper, unix.O_PATH|unix.O_DIRECTORY)
+	d, err := tree.OpenAbs(s.Roots()[0].Upper, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -701,17 +702,17 @@ func TestDeep(t *testing.T) {
 		levels = 20_000
 	}
 	for range levels {
-		if err := d.mkdir("dd"); err != nil {
+		if err := d.Mkdir("dd"); err != nil {
 			t.Fatal(err)
 		}
-		next, err := d.openDir("dd")
+		next, err := d.OpenDir("dd")
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.close()
+		d.Close()
 		d = next
 	}
-	d.close()
+	d.Close()
 	n := 0
 	var last error
 	for _, err := range s.Changes() {
@@ -767,7 +768,7 @@ func TestDeepOrder(t *testing.T) {
 	for _, g := range got {
 		paths = append(paths, strings.TrimSuffix(g[2:], "/"))
 	}
-	if !slices.IsSortedFunc(paths, comparePaths) {
+	if !slices.IsSortedFunc(paths, tree.ComparePaths) {
 		t.Error("not in path order")
 	}
 	commitAll(t, s)
@@ -1049,7 +1050,7 @@ func TestXattrs(t *testing.T) {
 	s = create(t, root)
 	sandbox(t, s, `printf 3 > f`)
 	set(filepath.Join(s.Roots()[0].Upper, "f"), "user.overlay.metacopy", "")
-	if err := s.Commit(context.Background()); !errors.Is(err, errLayer) {
+	if err := s.Commit(context.Background()); !errors.Is(err, tree.ErrLayer) {
 		t.Errorf("metacopy: %v", err)
 	}
 }
@@ -1064,7 +1065,7 @@ func TestXattrWhiteouts(t *testing.T) {
 	for _, x := range []struct{ path, name, value string }{
 		{"d", "opaque", "x"}, {"d/a", "whiteout", "y"}, {"a", "whiteout", "y"},
 	} {
-		if err := unix.Setxattr(filepath.Join(up, x.path), overlayPrefix+x.name, []byte(x.value), 0); err != nil {
+		if err := unix.Setxattr(filepath.Join(up, x.path), tree.OverlayPrefix+x.name, []byte(x.value), 0); err != nil {
 			testenv.Skip(t, "xattr", err.Error())
 		}
 	}
@@ -1076,7 +1077,7 @@ func TestComparePaths(t *testing.T) {
 	sorted := []string{".", "a", "a/b", "a/b/c", "a/b.c", "a\x01", "a-b", "a.b", "a.b/c", "b"}
 	for i, a := range sorted {
 		for j, b := range sorted {
-			if got := comparePaths(a, b); got < 0 != (i < j) || got == 0 != (i == j) {
+			if got := tree.ComparePaths(a, b); got < 0 != (i < j) || got == 0 != (i == j) {
 				t.Errorf("%q, %q: %d", a, b, got)
 			}
 		}

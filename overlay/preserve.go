@@ -17,6 +17,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/textdiff"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // The project's versions of text files that the session changed are kept when its
@@ -76,7 +77,7 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 		}
 	}
 	if b == nil && len(changes) > 0 { // an account in which nothing is: the session made all that it has
-		if err := s.dir.mkdir(baseName); err != nil && err != unix.EEXIST {
+		if err := s.dir.Mkdir(baseName); err != nil && err != unix.EEXIST {
 			return &Error{Op: op, Path: s.path, Err: err}
 		}
 	}
@@ -85,19 +86,19 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 
 // kept is the open directory of kept versions.
 type kept struct {
-	dir, index *handle
+	dir, index *tree.Handle
 	known      map[place]baseEntry
 	next       int
 	total      int64
 }
 
 func (b *kept) close() {
-	b.dir.close()
-	b.index.close()
+	b.dir.Close()
+	b.index.Close()
 }
 
 func (s *Session) openKept() (_ *kept, err error) {
-	if err := s.dir.mkdir(baseName); err != nil && err != unix.EEXIST {
+	if err := s.dir.Mkdir(baseName); err != nil && err != unix.EEXIST {
 		return nil, err
 	}
 	b := &kept{known: map[place]baseEntry{}, next: 1}
@@ -106,19 +107,19 @@ func (s *Session) openKept() (_ *kept, err error) {
 			b.close()
 		}
 	}()
-	if b.dir, err = s.dir.openDir(baseName); err != nil {
+	if b.dir, err = s.dir.OpenDir(baseName); err != nil {
 		return nil, err
 	}
 	if err := b.read(len(s.roots)); err != nil {
 		return nil, err
 	}
-	b.index, err = b.dir.append(indexName)
+	b.index, err = b.dir.Append(indexName)
 	return b, err
 }
 
 // read reads the index. A line that is cut short ends it.
 func (b *kept) read(roots int) error {
-	data, err := b.dir.readFile(indexName, metaMost)
+	data, err := b.dir.ReadFile(indexName, metaMost)
 	if err == unix.ENOENT {
 		return nil
 	}
@@ -166,13 +167,13 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 	if err != nil || data == nil {
 		return err
 	}
-	e := baseEntry{Root: root, Path: rawText(c.Path), File: b.next, Size: int64(len(data)), Mode: st.mode, UID: st.uid, GID: st.gid}
-	out, err := b.dir.create(strconv.Itoa(e.File))
+	e := baseEntry{Root: root, Path: rawText(c.Path), File: b.next, Size: int64(len(data)), Mode: st.Mode, UID: st.UID, GID: st.GID}
+	out, err := b.dir.Create(strconv.Itoa(e.File))
 	if err != nil {
 		return err
 	}
-	defer out.close()
-	if err := writeAll(out, data); err != nil {
+	defer out.Close()
+	if err := tree.WriteAll(out, data); err != nil {
 		return err
 	}
 	b.next++
@@ -181,7 +182,7 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 }
 
 // before reads the project's version that the session's was made from. Nil: it is not known, or is not to be kept.
-func (s *Session) before(c Change, at place, index bool, created int64) (data []byte, st stat, err error) {
+func (s *Session) before(c Change, at place, index bool, created int64) (data []byte, st tree.Stat, err error) {
 	if index {
 		if data := s.heldIndex(at); data != nil {
 			return data, st, nil
@@ -195,16 +196,16 @@ func (s *Session) before(c Change, at place, index bool, created int64) (data []
 		return nil, st, err
 	}
 	defer f.Close()
-	h := &handle{FD: sys.FD(f.Fd())}
-	st, err = h.stat()
-	if err != nil || st.ctime > created && !s.settledAt(at, st.ctime) && !s.saw(at, st.ctime) {
+	h := &tree.Handle{FD: sys.FD(f.Fd())}
+	st, err = h.Stat()
+	if err != nil || st.Ctime > created && !s.settledAt(at, st.Ctime) && !s.saw(at, st.Ctime) {
 		return nil, st, err
 	}
 	data, err = io.ReadAll(io.LimitReader(f, c.OldSize+1))
 	if err != nil {
 		return nil, st, err
 	}
-	if now, err := h.stat(); err != nil || !now.same(st) || now.ctime != st.ctime {
+	if now, err := h.Stat(); err != nil || !now.Same(st) || now.Ctime != st.Ctime {
 		return nil, st, err
 	}
 	if index && !isIndex(data) || !index && !textdiff.IsText(data) {
@@ -219,7 +220,7 @@ func (b *kept) write(e baseEntry) error {
 	if err != nil {
 		return err
 	}
-	if err := writeAll(b.index, append(line, '\n')); err != nil {
+	if err := tree.WriteAll(b.index, append(line, '\n')); err != nil {
 		return err
 	}
 	b.known[place{e.Root, string(e.Path)}] = e
@@ -239,7 +240,7 @@ func (s *Session) settledAt(at place, ctime int64) bool {
 // known reads what the project had when the session's commands had ended, of what they
 // modified. Nil: nobody kept account.
 func (s *Session) known() (map[place]baseEntry, error) {
-	d, err := s.dir.openDir(baseName)
+	d, err := s.dir.OpenDir(baseName)
 	if err == unix.ENOENT {
 		return nil, nil
 	}
@@ -264,7 +265,7 @@ func (s *Session) readBase(e baseEntry) ([]byte, bool, error) {
 	if e.File == 0 {
 		return nil, false, nil
 	}
-	data, err := s.dir.readFile(baseName+"/"+strconv.Itoa(e.File), indexMost)
+	data, err := s.dir.ReadFile(baseName+"/"+strconv.Itoa(e.File), indexMost)
 	if err == nil && int64(len(data)) != e.Size {
 		err = ErrMoved
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/gitindex"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // ErrLeftOut is what Commit wraps where it would take an index of git that names objects which it leaves out.
@@ -28,7 +29,7 @@ const (
 func (c *commit) reconcile(n *node) (verdict, []Conflict, error) {
 	at := place{n.root, n.Path}
 	kind := c.s.gitFileAt(at)
-	if !n.hasUp || !n.hasLow || !n.up.isReg() || !n.low.isReg() || n.up.size > indexMost || n.low.size > indexMost {
+	if !n.HasUp || !n.HasLow || !n.Up.IsReg() || !n.Low.IsReg() || n.Up.Size > indexMost || n.Low.Size > indexMost {
 		return 0, nil, nil
 	}
 	if kind == 0 {
@@ -63,14 +64,14 @@ func (c *commit) reconcile(n *node) (verdict, []Conflict, error) {
 func (c *commit) asItWas(n *node) (verdict, []Conflict, error) {
 	at := place{n.root, n.Path}
 	e, _ := c.entry(at)
-	if e.File == 0 || e.Mode != n.low.mode || e.UID != n.low.uid || e.GID != n.low.gid || e.Size != n.low.size || n.Aspects&Attributes != 0 {
+	if e.File == 0 || e.Mode != n.Low.Mode || e.UID != n.Low.UID || e.GID != n.Low.GID || e.Size != n.Low.Size || n.Aspects&Attributes != 0 {
 		return 0, nil, nil
 	}
 	base, ok, err := c.base(at)
 	if err != nil || !ok {
 		return 0, nil, err
 	}
-	ours, err := readFrom(c.layers[n.root].low, n.Path, n.low)
+	ours, err := readFrom(c.layers[n.root].low, n.Path, n.Low)
 	if err != nil {
 		return 0, nil, &Error{Op: "read", Path: c.abs(at), Err: err}
 	}
@@ -83,10 +84,10 @@ func (c *commit) asItWas(n *node) (verdict, []Conflict, error) {
 // bothSides reads the project's version of a file and the session's.
 func (c *commit) bothSides(n *node) (ours, theirs []byte, err error) {
 	for _, side := range []struct {
-		t    tree
-		st   stat
+		t    tree.Tree
+		st   tree.Stat
 		data *[]byte
-	}{{c.layers[n.root].low, n.low, &ours}, {c.layers[n.root].up, n.up, &theirs}} {
+	}{{c.layers[n.root].low, n.Low, &ours}, {c.layers[n.root].up, n.Up, &theirs}} {
 		if *side.data, err = readFrom(side.t, n.Path, side.st); err != nil {
 			return nil, nil, &Error{Op: "merge", Path: c.abs(place{n.root, n.Path}), Err: err}
 		}
@@ -99,7 +100,7 @@ func (c *commit) bothSides(n *node) (ours, theirs []byte, err error) {
 func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []Conflict, error) {
 	fail := func(err error) (verdict, []Conflict, error) {
 		return askedOfBoth, []Conflict{{Root: n.Root, Path: n.Path, Why: whyChanged, Kind: n.Kind,
-			Session: version(n.up), Project: version(n.low), Unmerged: err}}, nil
+			Session: version(n.Up), Project: version(n.Low), Unmerged: err}}, nil
 	}
 	ours, err := gitindex.Parse(ourData)
 	if err != nil {
@@ -134,10 +135,10 @@ func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []
 	}
 	work, known := workTree(n.Path)
 	merged, clashes, err := gitindex.Merge(base, ours, theirs, gitindex.MergeOptions{
-		Written: n.low.mtime.Nano() / 1e9,
-		Touched: func(path string) bool { return !known || c.takes(place{n.root, joinPath(work, path)}) },
+		Written: n.Low.Mtime.Nano() / 1e9,
+		Touched: func(path string) bool { return !known || c.takes(place{n.root, tree.JoinPath(work, path)}) },
 		Choose: func(path string) gitindex.Side {
-			switch c.preference(place{n.root, joinPath(work, path)}, place{n.root, n.Path}) {
+			switch c.preference(place{n.root, tree.JoinPath(work, path)}, place{n.root, n.Path}) {
 			case Theirs:
 				return gitindex.Theirs
 			case Ours:
@@ -151,7 +152,7 @@ func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []
 	}
 	var list []Conflict
 	for _, k := range clashes {
-		list = append(list, Conflict{Root: n.Root, Path: joinPath(work, k.Path), Index: n.Path, Why: clashText(k, n.Path)})
+		list = append(list, Conflict{Root: n.Root, Path: tree.JoinPath(work, k.Path), Index: n.Path, Why: clashText(k, n.Path)})
 	}
 	if len(list) > 0 {
 		return askedOfBoth, list, nil
@@ -194,7 +195,7 @@ func (c *commit) takes(at place) bool {
 		}
 	}
 	for !c.taken[at] {
-		dir, _ := splitPath(at.path)
+		dir, _ := tree.SplitPath(at.path)
 		if dir == "." {
 			return false
 		}
@@ -254,7 +255,7 @@ func (c *commit) checkIndexes() error {
 	}
 	for i := range c.nodes {
 		n := &c.nodes[i]
-		if !n.hasUp || !n.up.isReg() || n.timeOnly || c.s.gitFileAt(place{n.root, n.Path}) != gitIndex {
+		if !n.HasUp || !n.Up.IsReg() || n.TimeOnly || c.s.gitFileAt(place{n.root, n.Path}) != gitIndex {
 			continue
 		}
 		x, err := c.indexOf(n, true)
@@ -283,13 +284,13 @@ func (c *commit) checkIndexes() error {
 
 // indexOf reads an index of git: what the commit makes of it, or what the project has. Nil: it is none.
 func (c *commit) indexOf(n *node, after bool) (x *gitindex.Index, err error) {
-	t, st, data := c.layers[n.root].low, n.low, []byte(nil)
+	t, st, data := c.layers[n.root].low, n.Low, []byte(nil)
 	if after {
-		t, st, data = c.layers[n.root].up, n.up, n.merged
-	} else if !n.hasLow {
+		t, st, data = c.layers[n.root].up, n.Up, n.merged
+	} else if !n.HasLow {
 		return nil, nil
 	}
-	if !st.isReg() || st.size > indexMost {
+	if !st.IsReg() || st.Size > indexMost {
 		return nil, nil
 	}
 	if data == nil {
@@ -306,7 +307,7 @@ func (c *commit) indexOf(n *node, after bool) (x *gitindex.Index, err error) {
 // gitObject is the name of a new object of git, or of a pack of them, below the directory of objects.
 func gitObject(n *node) (name string, ok bool) {
 	_, name, ok = strings.Cut("/"+n.Path, "/objects/")
-	ok = ok && n.Kind == Added && n.up.isReg() && (len(name) > 40 && name[2] == '/' || strings.HasPrefix(name, "pack/"))
+	ok = ok && n.Kind == Added && n.Up.IsReg() && (len(name) > 40 && name[2] == '/' || strings.HasPrefix(name, "pack/"))
 	return name, ok
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // pendingName is the directory of the state directory that holds a file for each
@@ -40,20 +42,20 @@ func (s *Session) unmark() error {
 }
 
 func (s *Session) list() error {
-	switch err := s.state.mkdir(pendingName); err {
+	switch err := s.state.Mkdir(pendingName); err {
 	case unix.EEXIST:
 	case nil:
-		if err := s.state.flushDir("."); err != nil {
+		if err := s.state.FlushDir("."); err != nil {
 			return err
 		}
 	default:
 		return err
 	}
-	f, err := s.state.append(pendingName + "/" + s.id)
+	f, err := s.state.Append(pendingName + "/" + s.id)
 	if err != nil {
 		return err
 	}
-	f.close()
+	f.Close()
 	return nil
 }
 
@@ -87,21 +89,21 @@ func Recover(dir string) iter.Seq2[Recovered, error] {
 			yield(Recovered{}, err)
 			return
 		}
-		defer state.close()
+		defer state.Close()
 		recoverAll(statePath, state, yield)
 	}
 }
 
 // recoverAll is Recover in an open state directory.
-func recoverAll(statePath string, state *handle, yield func(Recovered, error) bool) {
-	d, err := state.openDir(pendingName)
+func recoverAll(statePath string, state *tree.Handle, yield func(Recovered, error) bool) {
+	d, err := state.OpenDir(pendingName)
 	if err == unix.ENOENT {
 		return
 	}
 	var names []string
 	if err == nil {
-		names, err = d.names()
-		d.close()
+		names, err = d.Names()
+		d.Close()
 	}
 	if err != nil {
 		yield(Recovered{}, &Error{Op: "look for interrupted sessions", Path: statePath, Err: err})
@@ -132,7 +134,7 @@ func (s *Session) mend(statePath string) (err error) {
 		info, ierr := readInfo(s.state, statePath, r.ID)
 		for _, mine := range s.meta.Roots {
 			for _, root := range info.Roots {
-				if ierr == nil && (inside(root.Path, string(mine.Path)) || inside(string(mine.Path), root.Path)) {
+				if ierr == nil && (tree.Inside(root.Path, string(mine.Path)) || tree.Inside(string(mine.Path), root.Path)) {
 					err = rerr
 				}
 			}
@@ -144,31 +146,31 @@ func (s *Session) mend(statePath string) (err error) {
 
 // interrupted reports whether the session is to be looked after.
 func (s *Session) interrupted() bool {
-	if _, found, err := s.dir.lstatIf(bookName); found || err != nil {
+	if _, found, err := s.dir.LstatIf(bookName); found || err != nil {
 		return true
 	}
 	return pending(s.state, s.id)
 }
 
 // pending reports whether the session is on the list of those to be looked after.
-func pending(state *handle, id string) bool {
+func pending(state *tree.Handle, id string) bool {
 	return unix.Faccessat(int(state.FD), pendingName+"/"+id, unix.F_OK, 0) == nil
 }
 
 // recoverOne looks after one session.
-func recoverOne(statePath string, state *handle, id string) (Recovered, error) {
+func recoverOne(statePath string, state *tree.Handle, id string) (Recovered, error) {
 	r := Recovered{ID: id}
 	fail := func(err error) (Recovered, error) {
 		return r, &Error{Op: "recover session", Path: filepath.Join(statePath, id), Err: public(err)}
 	}
-	own, err := state.open(".", unix.O_RDONLY|unix.O_DIRECTORY)
+	own, err := state.Open(".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return fail(err)
 	}
 	s := &Session{state: own}
 	defer s.release()
 	if s.dir, s.lock, err = lockSession(state, id, caretaker); err == errGone {
-		if err = state.unlink(pendingName+"/"+id, 0); err == nil || err == unix.ENOENT {
+		if err = state.Unlink(pendingName+"/"+id, 0); err == nil || err == unix.ENOENT {
 			return r, nil
 		}
 	}
@@ -230,13 +232,13 @@ func (s *Session) recover() (what string, err error) {
 
 // dropTemporary removes files that were to replace the session's data.
 func (s *Session) dropTemporary() error {
-	names, err := s.dir.names()
+	names, err := s.dir.Names()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if strings.HasPrefix(name, "."+metaName+".") {
-			if err := s.dir.unlink(name, 0); err != nil && err != unix.ENOENT {
+			if err := s.dir.Unlink(name, 0); err != nil && err != unix.ENOENT {
 				return err
 			}
 		}
@@ -246,15 +248,15 @@ func (s *Session) dropTemporary() error {
 
 // transactions lists the directories of transactions, the oldest first.
 func (s *Session) transactions() ([]int, error) {
-	d, err := s.dir.openDir(txName)
+	d, err := s.dir.OpenDir(txName)
 	if err == unix.ENOENT {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer d.close()
-	names, err := d.names()
+	defer d.Close()
+	names, err := d.Names()
 	if err != nil {
 		return nil, err
 	}
@@ -374,23 +376,23 @@ func (t *tx) keepStages() error {
 			continue
 		}
 		name := "stage-" + strconv.Itoa(i)
-		if err := removeTree(t.dir, name); err != nil {
+		if err := tree.RemoveTree(t.dir, name); err != nil {
 			return err
 		}
-		src := &realTree{h: h}
-		top, err := src.top()
+		src := &tree.Real{H: h}
+		top, err := src.Top()
 		if err != nil {
 			return err
 		}
-		st, err := top.stat()
+		st, err := top.Stat()
 		if err == nil {
-			k := copier{ctx: context.Background(), lax: true, special: isRoot()}
-			if err = k.tree(top, ".", st, t.dir, name); err == nil {
-				err = inTurn(k.finishDirs, k.flush.wait)
+			k := tree.Copier{Ctx: context.Background(), Lax: true, Special: tree.IsRoot()}
+			if err = k.Tree(top, ".", st, t.dir, name); err == nil {
+				err = tree.InTurn(k.FinishDirs, k.Flush.Wait)
 			}
-			k.close()
+			k.Close()
 		}
-		top.close()
+		top.Close()
 		if err != nil {
 			return &Error{Op: "keep", Path: t.s.path, Err: err}
 		}
@@ -411,24 +413,24 @@ func (t *tx) tidy() error {
 
 // flush waits until what was renamed in the project is on disk.
 func (t *tx) flush() error {
-	var f flusher
-	defer f.close()
+	var f tree.Flusher
+	defer f.Close()
 	if err := t.flushProject(&f); err != nil {
 		return err
 	}
-	if err := f.wait(); err != nil {
+	if err := f.Wait(); err != nil {
 		return &Error{Op: "flush", Path: t.s.path, Err: err}
 	}
 	return nil
 }
 
 // flushProject gives f what was renamed in the project, as far as it does not wait itself.
-func (t *tx) flushProject(f *flusher) error {
-	if len(t.j.Moves) > fsyncMost {
+func (t *tx) flushProject(f *tree.Flusher) error {
+	if len(t.j.Moves) > tree.FsyncMost {
 		return t.syncRoots()
 	}
 	// The backup, too.
-	if err := f.addDir(t.dir, objectsName); err != nil && err != unix.ENOENT {
+	if err := f.AddDir(t.dir, objectsName); err != nil && err != unix.ENOENT {
 		return &Error{Op: "flush", Path: t.s.path, Err: err}
 	}
 	seen := map[place]bool{}
@@ -437,7 +439,7 @@ func (t *tx) flushProject(f *flusher) error {
 			return nil
 		}
 		seen[at] = true
-		err := f.addDir(t.low[at.root], at.path)
+		err := f.AddDir(t.low[at.root], at.path)
 		switch err {
 		case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
 			return nil
@@ -448,7 +450,7 @@ func (t *tx) flushProject(f *flusher) error {
 	}
 	for _, m := range t.j.Moves {
 		n := t.j.Nodes[m.First]
-		dir, _ := splitPath(string(n.Path))
+		dir, _ := tree.SplitPath(string(n.Path))
 		if err := add(place{n.Root, dir}); err != nil {
 			return err
 		}
@@ -465,13 +467,13 @@ func (t *tx) flushProject(f *flusher) error {
 // syncRoots flushes the whole file systems of the roots.
 func (t *tx) syncRoots() error {
 	for i, low := range t.low {
-		d, err := low.openDir(".")
+		d, err := low.OpenDir(".")
 		if err == unix.EACCES {
 			continue
 		}
 		if err == nil {
 			err = unix.Syncfs(int(d.FD))
-			d.close()
+			d.Close()
 		}
 		if err != nil {
 			return &Error{Op: "flush", Path: t.s.roots[i].Path, Err: err}

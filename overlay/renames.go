@@ -14,6 +14,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A Rename is something that was deleted, and that was added under another name. It is a
@@ -50,7 +52,7 @@ func (s *Session) Renames(changes []Change) ([]Rename, error) {
 			return nil, err
 		}
 		r.keepRunning(changes[:n])
-		slices.SortFunc(r.found, func(a, b Rename) int { return comparePaths(a.To, b.To) })
+		slices.SortFunc(r.found, func(a, b Rename) int { return tree.ComparePaths(a.To, b.To) })
 		all = append(all, r.found...)
 		changes = changes[n:]
 	}
@@ -61,7 +63,7 @@ func (s *Session) Renames(changes []Change) ([]Rename, error) {
 func (r *renamer) keepRunning(changes []Change) {
 	for _, c := range changes {
 		if c.Runs != "" {
-			r.found = slices.DeleteFunc(r.found, func(m Rename) bool { return under(c.Path, m.To) })
+			r.found = slices.DeleteFunc(r.found, func(m Rename) bool { return tree.Under(c.Path, m.To) })
 		}
 	}
 }

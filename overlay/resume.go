@@ -38,8 +38,8 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 		if err != nil {
 			return err
 		}
-		st, err := low.stat()
-		if err == nil && st.ino != s.meta.Roots[i].Ino {
+		st, err := low.Stat()
+		if err == nil && st.Ino != s.meta.Roots[i].Ino {
 			err = errors.New("it " + whyReplaced)
 		}
 		if err != nil {
@@ -50,7 +50,7 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 		}
 		// The kernel empties the work directory of an overlay that was used before.
 		for _, name := range []string{"work", workName(i)} {
-			if err := s.dir.mkdir(name); err != nil && err != unix.EEXIST {
+			if err := s.dir.Mkdir(name); err != nil && err != unix.EEXIST {
 				return fail(r.Work, err)
 			}
 		}
@@ -71,8 +71,8 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 	if err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 		return fail(s.path, err)
 	}
-	if st, found, lerr := s.dir.lstatIf(lastName); err == nil && lerr == nil && found {
-		s.began = st.mtime.Nano()
+	if st, found, lerr := s.dir.LstatIf(lastName); err == nil && lerr == nil && found {
+		s.began = st.Mtime.Nano()
 	}
 	return nil
 }

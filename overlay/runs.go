@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/runslater"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A runsFinder says of changes whether they run later. It opens what it has to look at
@@ -22,7 +23,7 @@ type runsFinder struct {
 }
 
 // A runsSide is a root, as the project has it and as the session makes it. Nil: not open.
-type runsSide struct{ up, low tree }
+type runsSide struct{ up, low tree.Tree }
 
 func newRunsFinder(s *Session, again bool) *runsFinder {
 	f := &runsFinder{s: s, again: again, sides: make([]runsSide, len(s.roots))}
@@ -39,8 +40,8 @@ func (f *runsFinder) close() {
 	}
 	for _, side := range f.sides {
 		if side.up != nil {
-			side.up.close()
-			side.low.close()
+			side.up.Close()
+			side.low.Close()
 		}
 	}
 }
@@ -50,16 +51,16 @@ func (f *runsFinder) mark(n *node, repos []string) {
 	for _, dir := range repos {
 		f.c.Repository(dir)
 	}
-	if n.Kind == 0 || n.Kind == Deleted || n.timeOnly || n.up.isDir() && (n.Kind == Modified || !runslater.MayBeGit(path.Base(n.Path))) {
+	if n.Kind == 0 || n.Kind == Deleted || n.TimeOnly || n.Up.IsDir() && (n.Kind == Modified || !runslater.MayBeGit(path.Base(n.Path))) {
 		return
 	}
 	if f.c.Plain(n.Root, n.Path) {
 		return
 	}
 	n.Runs = f.c.Reason(runslater.Change{
-		Path: filepath.Join(n.Root, n.Path), Kind: runslater.KindOf(n.up.mode),
+		Path: filepath.Join(n.Root, n.Path), Kind: runslater.KindOf(n.Up.Mode),
 		Content:    n.Kind != Modified || n.Aspects&Content != 0,
-		Executable: n.Aspects&Mode != 0 && n.up.perm()&^n.low.perm()&0o111 != 0,
+		Executable: n.Aspects&Mode != 0 && n.Up.Perm()&^n.Low.Perm()&0o111 != 0,
 	})
 }
 
@@ -68,46 +69,46 @@ type runsView struct {
 	f   *runsFinder
 	now bool // with the session's changes
 
-	dir   dir // that was looked into last
+	dir   tree.Dir // that was looked into last
 	dirAt string
 }
 
 func (v *runsView) leave() {
 	if v.dir != nil {
-		v.dir.close()
+		v.dir.Close()
 	}
 	v.dir, v.dirAt = nil, ""
 }
 
 // tree is the view of one root; nobody closes it.
-func (v *runsView) tree(i int) (tree, error) {
+func (v *runsView) tree(i int) (tree.Tree, error) {
 	side := &v.f.sides[i]
 	if side.up == nil {
 		up, low, err := v.f.s.trees(i)
 		if err != nil {
 			return nil, err
 		}
-		if t, ok := up.(*realTree); ok {
-			t.unlock = false // the walk would see other modes
+		if t, ok := up.(*tree.Real); ok {
+			t.Unlock = false // the walk would see other modes
 		}
 		*side = runsSide{up, low}
 	}
 	if v.now {
-		return &mergedTree{layers: []tree{side.up, side.low}}, nil
+		return &tree.Merged{Layers: []tree.Tree{side.up, side.low}}, nil
 	}
 	return side.low, nil
 }
 
 // open opens the directory at a path; it is good until the next call. With neither a
 // directory nor an error nothing is there.
-func (v *runsView) open(p string) (dir, error) {
+func (v *runsView) open(p string) (tree.Dir, error) {
 	if v.dir != nil && v.dirAt == p {
 		return v.dir, nil
 	}
 	v.leave()
 	at := -1
 	for i, r := range v.f.s.roots {
-		if inside(p, r.Path) && (at < 0 || len(r.Path) > len(v.f.s.roots[at].Path)) {
+		if tree.Inside(p, r.Path) && (at < 0 || len(r.Path) > len(v.f.s.roots[at].Path)) {
 			at = i
 		}
 	}
@@ -119,7 +120,7 @@ func (v *runsView) open(p string) (dir, error) {
 		return nil, err
 	}
 	rel := path.Clean(strings.TrimPrefix(strings.TrimPrefix(p, v.f.s.roots[at].Path), "/"))
-	d, err := t.at(rel)
+	d, err := t.At(rel)
 	switch err {
 	case nil:
 		v.dir, v.dirAt = d, p
@@ -130,13 +131,13 @@ func (v *runsView) open(p string) (dir, error) {
 }
 
 // look looks at the object at a path, and returns the directory that it is in.
-func (v *runsView) look(p string) (d dir, name string, st stat, ok bool, err error) {
+func (v *runsView) look(p string) (d tree.Dir, name string, st tree.Stat, ok bool, err error) {
 	name = path.Base(p)
 	if d, err = v.open(path.Dir(p)); d == nil {
 		return nil, name, st, false, err
 	}
-	st, ok, err = d.lstat(name)
-	return d, name, st, ok && err == nil && !st.isWhiteout(), err
+	st, ok, err = d.Lstat(name)
+	return d, name, st, ok && err == nil && !st.IsWhiteout(), err
 }
 
 // Kind is for runslater.View. Where nobody can look there may be anything.
@@ -144,7 +145,7 @@ func (v *runsView) Kind(p string) runslater.Kind {
 	_, _, st, ok, err := v.look(p)
 	switch {
 	case ok:
-		return runslater.KindOf(st.mode)
+		return runslater.KindOf(st.Mode)
 	case err != nil:
 		return runslater.Other
 	}
@@ -159,16 +160,16 @@ func (v *runsView) Kind(p string) runslater.Kind {
 // Read is for runslater.View.
 func (v *runsView) Read(p string) (string, bool) {
 	d, name, st, ok, _ := v.look(p)
-	if !ok || !st.isReg() || st.size > runslater.MaxFile {
+	if !ok || !st.IsReg() || st.Size > runslater.MaxFile {
 		return "", false
 	}
-	f, err := d.file(name, st)
+	f, err := d.File(name, st)
 	if err != nil {
 		return "", false
 	}
-	defer f.close()
-	text := make([]byte, st.size)
-	if err := readFull(f.handle, text, 0); err != nil {
+	defer f.Close()
+	text := make([]byte, st.Size)
+	if err := tree.ReadFull(f.Handle, text, 0); err != nil {
 		return "", false
 	}
 	return string(text), true
@@ -177,10 +178,10 @@ func (v *runsView) Read(p string) (string, bool) {
 // Target is for runslater.View.
 func (v *runsView) Target(p string) string {
 	d, name, st, ok, _ := v.look(p)
-	if !ok || st.typ() != unix.S_IFLNK {
+	if !ok || st.Typ() != unix.S_IFLNK {
 		return ""
 	}
-	text, err := d.link(name, st)
+	text, err := d.Link(name, st)
 	if err != nil {
 		return ""
 	}
@@ -194,7 +195,7 @@ func (v *runsView) Names(p string) []string {
 	if d == nil {
 		return nil
 	}
-	names, err := d.names()
+	names, err := d.Names()
 	if err != nil {
 		return nil
 	}
@@ -209,16 +210,16 @@ func (v *runsView) Survey(p, name string, want func(string) bool) (names, holdin
 	}
 	sv := v.f.known(d, p)
 	if sv == nil {
-		if sv, err = surveyOf(d, name, want); err != nil {
+		if sv, err = tree.SurveyOf(d, name, want); err != nil {
 			return nil, nil
 		}
 		v.f.learn(p, sv)
 	}
-	for _, dir := range sv.maybe {
+	for _, dir := range sv.Maybe {
 		// No link is followed, and no mount is entered.
 		if v.Kind(path.Join(p, dir, name)) != runslater.Missing {
 			holding = append(holding, dir)
 		}
 	}
-	return sv.names, holding
+	return sv.Names, holding
 }

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A command that is not the session's first sees what was changed in the project before it began, but for what the
@@ -21,41 +22,41 @@ func (s *Session) noteWritten() {
 		return
 	}
 	had, seen := map[place]bool{}, 0
-	var list func(root int, d *handle, path string) bool
-	list = func(root int, d *handle, path string) bool {
-		names, err := d.names()
+	var list func(root int, d *tree.Handle, path string) bool
+	list = func(root int, d *tree.Handle, path string) bool {
+		names, err := d.Names()
 		if err != nil || len(had)+seen+len(names) > writtenMost {
 			return false
 		}
 		for _, name := range names {
-			at := place{root, joinPath(path, name)}
-			sub, err := d.openDir(name)
-			if swapped(err) {
+			at := place{root, tree.JoinPath(path, name)}
+			sub, err := d.OpenDir(name)
+			if tree.Swapped(err) {
 				had[at] = true
 				continue
 			}
 			if err != nil {
 				return false
 			}
-			mark, _, err := sub.getXattr(overlayPrefix + "opaque")
+			mark, _, err := sub.GetXattr(tree.OverlayPrefix + "opaque")
 			if err != nil || mark == "y" {
 				had[at] = true // and all below is hidden
 			} else if !list(root, sub, at.path) {
-				sub.close()
+				sub.Close()
 				return false
 			}
 			seen++
-			sub.close()
+			sub.Close()
 		}
 		return true
 	}
 	for i := range s.roots {
-		up, err := s.area().openDir(upperName(i))
+		up, err := s.area().OpenDir(upperName(i))
 		if err != nil {
 			return
 		}
 		ok := list(i, up, ".")
-		up.close()
+		up.Close()
 		if !ok {
 			return
 		}
@@ -69,7 +70,7 @@ func (s *Session) saw(at place, ctime int64) bool {
 		return false
 	}
 	for !s.had[at] {
-		dir, _ := splitPath(at.path)
+		dir, _ := tree.SplitPath(at.path)
 		if dir == "." {
 			return true
 		}
@@ -83,20 +84,20 @@ func (c *commit) bornAfter(n *node) bool {
 	if c.s.stored() || c.s.meta.On != "" {
 		return false
 	}
-	top, err := c.s.area().openDir(upperName(n.root))
+	top, err := c.s.area().OpenDir(upperName(n.root))
 	if err != nil {
 		return false
 	}
-	defer top.close()
-	h, err := top.open(n.Path, unix.O_PATH|unix.O_NOFOLLOW)
+	defer top.Close()
+	h, err := top.Open(n.Path, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return false
 	}
-	defer h.close()
+	defer h.Close()
 	var stx unix.Statx_t
 	err = sys.Retry(func() error {
 		return unix.Statx(int(h.FD), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_BTIME|unix.STATX_INO, &stx)
 	})
 	born := unix.StatxTimestamp(stx.Btime)
-	return err == nil && stx.Mask&unix.STATX_BTIME != 0 && stx.Ino == n.up.ino && born.Sec*1e9+int64(born.Nsec) > n.low.ctime
+	return err == nil && stx.Mask&unix.STATX_BTIME != 0 && stx.Ino == n.Up.Ino && born.Sec*1e9+int64(born.Nsec) > n.Low.Ctime
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // TestWide: many directories beside each other, on several levels, are told in path order
@@ -44,10 +45,10 @@ func TestWide(t *testing.T) {
 			fill(sub, 3, deep-1)
 		}
 	}
-	fill(upper, 3*maxAhead, 4)
+	fill(upper, 3*tree.MaxAhead, 4)
 	// Too large for a scout, and for one chunk, on two levels.
 	for _, dir := range []string{"d1", "d1/d2"} {
-		for i := range maxSights {
+		for i := range tree.MaxSights {
 			if err := os.Mkdir(filepath.Join(upper, dir, "n"+strconv.Itoa(i)), 0o755); err != nil {
 				t.Fatal(err)
 			}

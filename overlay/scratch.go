@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // scratchName is the directory of a session that holds what was written to
@@ -31,7 +32,7 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 		return mounts.ROBind(dir, dir), nil
 	}
 	at := s.area()
-	if err := at.mkdir(scratchName); err != nil && err != unix.EEXIST {
+	if err := at.Mkdir(scratchName); err != nil && err != unix.EEXIST {
 		return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
 	}
 	s.cleared = false
@@ -56,18 +57,18 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 }
 
 // makePair makes an upper and a work directory, and returns their number.
-func makePair(at *handle) (n int, err error) {
+func makePair(at *tree.Handle) (n int, err error) {
 	for n = 1; ; n++ {
-		err := at.mkdir(scratchUpper(n))
+		err := at.Mkdir(scratchUpper(n))
 		if err == unix.EEXIST {
 			continue
 		}
 		if err == nil {
 			// Who was to remove an earlier pair may have been killed in the middle of it.
-			err = removeTree(at, scratchWork(n))
+			err = tree.RemoveTree(at, scratchWork(n))
 		}
 		if err == nil {
-			err = at.mkdir(scratchWork(n))
+			err = at.Mkdir(scratchWork(n))
 		}
 		return n, err
 	}
@@ -79,7 +80,7 @@ func scratchWork(n int) string  { return scratchName + "/work" + strconv.Itoa(n)
 // clearScratch removes what was written to scratch overlays, and returns how many pairs of
 // directories are there for the next ones: those that nothing was written to, if there are
 // no others.
-func clearScratch(at *handle) (n int, err error) {
+func clearScratch(at *tree.Handle) (n int, err error) {
 	for n = 0; ; n++ {
 		clean, err := clearPair(at, n+1)
 		if err == unix.ENOENT {
@@ -89,33 +90,33 @@ func clearScratch(at *handle) (n int, err error) {
 			return 0, err
 		}
 		if !clean {
-			return 0, removeTree(at, scratchName)
+			return 0, tree.RemoveTree(at, scratchName)
 		}
 	}
 }
 
 // clearPair makes a pair of directories be as new, and reports whether it can: not if something
 // was written, or given to the directory itself, or if the kernel has noted what it was over.
-func clearPair(at *handle, n int) (bool, error) {
-	up, err := at.openDir(scratchUpper(n))
+func clearPair(at *tree.Handle, n int) (bool, error) {
+	up, err := at.OpenDir(scratchUpper(n))
 	if err != nil {
 		return false, err
 	}
-	defer up.close()
-	st, err := up.stat()
-	if err != nil || int(st.uid) != os.Geteuid() {
+	defer up.Close()
+	st, err := up.Stat()
+	if err != nil || int(st.UID) != os.Geteuid() {
 		return false, err
 	}
-	names, err := up.names()
+	names, err := up.Names()
 	if err != nil || len(names) > 0 {
 		return false, err
 	}
-	attrs, err := up.xattrNames()
+	attrs, err := up.XattrNames()
 	if err != nil || slices.ContainsFunc(attrs, func(a string) bool { return !isMark(a, "impure", "uuid") }) {
 		return false, err
 	}
 	// A mark of the kernel's in it says that what was written may not be on disk.
-	return true, removeTree(at, scratchWork(n)+"/work")
+	return true, tree.RemoveTree(at, scratchWork(n)+"/work")
 }
 
 // ClearScratch is DropScratch for a session that is to be resumed: what the next command
@@ -150,7 +151,7 @@ func (s *Session) dropScratch() error {
 		return nil
 	}
 	s.scratch = 0
-	if err := removeTree(s.area(), scratchName); err != nil {
+	if err := tree.RemoveTree(s.area(), scratchName); err != nil {
 		return &Error{Op: "remove scratch directory", Path: s.path, Err: err}
 	}
 	return nil
@@ -164,5 +165,5 @@ func (s *Session) staleScratch() error {
 		return nil
 	}
 	s.scratch = 0
-	return removeTree(s.dir, scratchName)
+	return tree.RemoveTree(s.dir, scratchName)
 }

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Options describes a new session. The zero value is not enough: a session has
@@ -97,8 +98,8 @@ type Session struct {
 	// directories are never renamed.
 	plain, farStages, stiff bool
 
-	retimed atomic.Int64       // see Retimed
-	surveys map[string]*survey // by root; under mu
+	retimed atomic.Int64            // see Retimed
+	surveys map[string]*tree.Survey // by root; under mu
 
 	work sync.Mutex // held while changes are committed or thrown away
 
@@ -114,19 +115,19 @@ type Session struct {
 	// What follows is written under both locks, and read under either: who does something
 	// that takes time holds work alone, so that nobody who only asks has to wait for it.
 	mu    sync.Mutex
-	state *handle // the directory of all sessions
-	dir   *handle // the session's own
-	lock  *handle
+	state *tree.Handle // the directory of all sessions
+	dir   *tree.Handle // the session's own
+	lock  *tree.Handle
 	meta  *meta
 	below []base // what it stands on, for Mounts; their handles are closed
 
 	lowerMu sync.Mutex
-	lower   []*handle // by root; nil until it is first needed
+	lower   []*tree.Handle // by root; nil until it is first needed
 
 	unmapped []string // see Unmapped
 
-	indexes map[place]*handle // of git, as they were when the command began
-	fresh   bool              // no command has run yet
+	indexes map[place]*tree.Handle // of git, as they were when the command began
+	fresh   bool                   // no command has run yet
 
 	// began is when the command began, where that is not the session's first, and had what was written before. Nil:
 	// that is not known.
@@ -134,10 +135,10 @@ type Session struct {
 	had   map[place]bool
 
 	// Of engines that store what was written when the command has ended.
-	armed  bool         // a command may run, or has written something that is not stored yet
-	mem    *handle      // the session's tmpfs; nil: none
-	layer  *os.File     // the same, for others
-	copies []copyRecord // what the copies were like
+	armed  bool          // a command may run, or has written something that is not stored yet
+	mem    *tree.Handle  // the session's tmpfs; nil: none
+	layer  *os.File      // the same, for others
+	copies []tree.Record // what the copies were like
 
 	scratch int  // how many pairs of scratch directories are there and not in use; the first ones
 	cleared bool // nothing was written to any pair
@@ -186,14 +187,14 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 		if err != nil {
 			return nil, err
 		}
-		defer lock.close()
+		defer lock.Close()
 	}
 	s.meta.Command = rawTexts(o.Command)
 
 	made := ""
 	defer func() {
 		if err != nil && made != "" {
-			_ = removeTree(state, made)
+			_ = tree.RemoveTree(state, made)
 		}
 	}()
 	fail := func(op string, err error) (*Session, error) {
@@ -213,11 +214,11 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	// The time of the beginning is read off a file: the kernel stamps files with
 	// a clock that lags behind the one that time.Now reads, and a file that is
 	// changed right after this must not seem older.
-	st, err := s.lock.stat()
+	st, err := s.lock.Stat()
 	if err != nil {
 		return fail("lock session", err)
 	}
-	s.meta.Created = time.Unix(0, st.ctime).UTC()
+	s.meta.Created = time.Unix(0, st.Ctime).UTC()
 	if err = s.begin(o); err != nil {
 		return fail("make session directory", err)
 	}
@@ -225,7 +226,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 		if s.meta.Engine == EngineCopy {
 			err = s.makeCopy(ctx, i)
 			if err == nil {
-				err = s.noteBase(i, s.copies[i].own.st)
+				err = s.noteBase(i, s.copies[i].Own.Stat)
 			}
 		} else {
 			err = s.makeUpper(i)
@@ -245,9 +246,9 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	}
 	for {
 		name := newName(s.meta.Created)
-		err = state.rename(made, name, unix.RENAME_NOREPLACE)
+		err = state.Rename(made, name, unix.RENAME_NOREPLACE)
 		if err == unix.EINVAL { // a file system that cannot do it
-			err = state.rename(made, name, 0)
+			err = state.Rename(made, name, 0)
 		}
 		if err == unix.EEXIST || err == unix.ENOTEMPTY {
 			continue
@@ -268,7 +269,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 func (s *Session) makeDir() (made string, err error) {
 	for {
 		name := newPrefix + newName(time.Now())
-		err = s.state.mkdir(name)
+		err = s.state.Mkdir(name)
 		if err == nil {
 			made = name
 			break
@@ -280,7 +281,7 @@ func (s *Session) makeDir() (made string, err error) {
 	if s.dir, err = openOwned(s.state, made); err != nil {
 		return made, err
 	}
-	if s.lock, err = s.dir.create(lockName); err != nil {
+	if s.lock, err = s.dir.Create(lockName); err != nil {
 		return made, err
 	}
 	return made, takeLock(s.lock, owner)
@@ -288,7 +289,7 @@ func (s *Session) makeDir() (made string, err error) {
 
 // makeSub makes a directory in the session's; a Spare has it.
 func (s *Session) makeSub(name string) error {
-	err := s.area().mkdir(name)
+	err := s.area().Mkdir(name)
 	if err == unix.EEXIST && s.reused {
 		return nil
 	}
@@ -310,15 +311,15 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			return fail(cmp.Or[error](err, fs.ErrInvalid))
 		}
 		if p, err = filepath.EvalSymlinks(p); err != nil {
-			return fail(bare(err))
+			return fail(tree.Bare(err))
 		}
 		if p == "/" {
 			return fail(errors.New("the whole file system cannot be a root"))
 		}
-		if inside(statePath, p) {
+		if tree.Inside(statePath, p) {
 			return fail(fmt.Errorf("it holds the state directory %s", quotePath(statePath)))
 		}
-		if inside(p, statePath) {
+		if tree.Inside(p, statePath) {
 			return fail(fmt.Errorf("it lies in the state directory %s", quotePath(statePath)))
 		}
 		for _, other := range s.meta.Roots {
@@ -326,33 +327,33 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			switch {
 			case p == o:
 				return fail(errors.New("it is given twice"))
-			case inside(p, o):
+			case tree.Inside(p, o):
 				return fail(fmt.Errorf("it lies in another root, %s", quotePath(o)))
-			case inside(o, p):
+			case tree.Inside(o, p):
 				return fail(fmt.Errorf("it holds another root, %s", quotePath(o)))
 			}
 		}
-		h, err := openAbs(p, unix.O_PATH|unix.O_DIRECTORY)
+		h, err := tree.OpenAbs(p, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
 			return fail(err)
 		}
 		s.lower = append(s.lower, h)
-		st, err := h.stat()
+		st, err := h.Stat()
 		if err != nil {
 			return fail(err)
 		}
-		if other, ok := seen[id{st.dev, st.ino}]; ok {
+		if other, ok := seen[id{st.Dev, st.Ino}]; ok {
 			return fail(fmt.Errorf("it is the same directory as %s", quotePath(other)))
 		}
-		seen[id{st.dev, st.ino}] = p
-		if e := os.Geteuid(); e != 0 && int(st.gid) != os.Getegid() && (int(st.uid) == e || st.perm()&0o022 != 0) {
+		seen[id{st.Dev, st.Ino}] = p
+		if e := os.Geteuid(); e != 0 && int(st.GID) != os.Getegid() && (int(st.UID) == e || st.Perm()&0o022 != 0) {
 			s.unmapped = append(s.unmapped, p)
 		}
-		disk, err := diskOf(h)
+		disk, err := tree.DiskOf(h)
 		if err != nil {
 			return fail(err)
 		}
-		s.meta.Roots = append(s.meta.Roots, metaRoot{Path: rawText(p), Ino: st.ino, Disk: disk})
+		s.meta.Roots = append(s.meta.Roots, metaRoot{Path: rawText(p), Ino: st.Ino, Disk: disk})
 	}
 	return nil
 }
@@ -366,65 +367,65 @@ func (s *Session) makeUpper(i int) error {
 			return err
 		}
 	}
-	up, err := s.area().openDir(upperName(i))
+	up, err := s.area().OpenDir(upperName(i))
 	if err != nil {
 		return err
 	}
-	defer up.close()
+	defer up.Close()
 	shown, err := s.shownRoot(i)
 	if err != nil {
 		return err
 	}
-	defer shown.close()
-	st, err := shown.stat()
+	defer shown.Close()
+	st, err := shown.Stat()
 	if err != nil {
 		return err
 	}
-	own, err := up.stat()
+	own, err := up.Stat()
 	if err != nil {
 		return err
 	}
-	if st.uid != own.uid || st.gid != own.gid {
-		if up.chown(st.uid, st.gid) != nil {
-			_ = up.chown(own.uid, st.gid)
+	if st.UID != own.UID || st.GID != own.GID {
+		if up.Chown(st.UID, st.GID) != nil {
+			_ = up.Chown(own.UID, st.GID)
 		}
 	}
 	// An access control list matters to what is made below it, but a file system
 	// without them is no reason to refuse; a commit never looks at the root's.
-	if low, err := shown.openDir("."); err == nil {
-		if x, err := low.xattrs(); err == nil {
-			_ = up.setXattrs(x)
+	if low, err := shown.OpenDir("."); err == nil {
+		if x, err := low.Xattrs(); err == nil {
+			_ = up.SetXattrs(x)
 		}
-		low.close()
+		low.Close()
 	}
-	if err := up.chmod(st.perm()); err != nil {
+	if err := up.Chmod(st.Perm()); err != nil {
 		return err
 	}
-	if err := up.setMtime(st.mtime); err != nil {
+	if err := up.SetMtime(st.Mtime); err != nil {
 		return err
 	}
-	if own, err = up.stat(); err != nil {
+	if own, err = up.Stat(); err != nil {
 		return err
 	}
 	return s.noteBase(i, own)
 }
 
 // noteBase notes what the directory of root i looked like when it was made.
-func (s *Session) noteBase(i int, own stat) error {
+func (s *Session) noteBase(i int, own tree.Stat) error {
 	r := &s.meta.Roots[i]
-	r.Mode, r.UID, r.GID = own.perm(), own.uid, own.gid
+	r.Mode, r.UID, r.GID = own.Perm(), own.UID, own.GID
 	return nil
 }
 
 // shownRoot opens the directory whose mode, owner and times root i shows: the
 // project's, or that of the session below.
-func (s *Session) shownRoot(i int) (*handle, error) {
+func (s *Session) shownRoot(i int) (*tree.Handle, error) {
 	for _, b := range s.below {
 		if k, ok := b.meta.rootOf(s.meta.Roots[i].Path); ok {
-			return s.state.open(b.id+"/"+upperName(k), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+			return s.state.Open(b.id+"/"+upperName(k), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		}
 	}
-	return s.lower[i].open(".", unix.O_PATH|unix.O_DIRECTORY)
+	return s.lower[i].Open(".", unix.O_PATH|unix.O_DIRECTORY)
 }
 
 // name fills in what follows from the session's name.
@@ -435,7 +436,7 @@ func (s *Session) name(id, statePath string) {
 		s.roots[i].Path = string(r.Path)
 	}
 	if s.lower == nil {
-		s.lower = make([]*handle, len(s.roots))
+		s.lower = make([]*tree.Handle, len(s.roots))
 	}
 }
 
@@ -529,7 +530,7 @@ func List(dir string) iter.Seq2[Info, error] {
 			yield(Info{}, err)
 			return
 		}
-		defer state.close()
+		defer state.Close()
 		recoverAll(statePath, state, func(Recovered, error) bool { return true })
 		names, err := sessionNames(state)
 		if err != nil {
@@ -561,14 +562,14 @@ func List(dir string) iter.Seq2[Info, error] {
 	}
 }
 
-func readInfo(state *handle, statePath, name string) (Info, error) {
+func readInfo(state *tree.Handle, statePath, name string) (Info, error) {
 	info := Info{ID: name, Dir: filepath.Join(statePath, name)}
 	fail := func(err error) (Info, error) {
 		return info, &Error{Op: "read session", Path: info.Dir, Err: err}
 	}
 	marked := pending(state, name)
 	dir, m, err := openMeta(state, name)
-	defer dir.close()
+	defer dir.Close()
 	if err != nil {
 		if err == unix.ENOENT { // not the whole session is gone
 			err = errors.New("the session's data is missing")
@@ -673,33 +674,33 @@ func (s *Session) Close() error {
 
 func (s *Session) release() {
 	for _, h := range s.lower {
-		h.close()
+		h.Close()
 	}
-	s.lower = make([]*handle, len(s.lower))
+	s.lower = make([]*tree.Handle, len(s.lower))
 	s.dropIndexes()
 	if s.lock != nil {
 		// Overlayfs leaves a directory that its owner cannot enter, nor remove with rm.
 		for i := range s.roots {
-			_ = removeTree(s.dir, workName(i)+"/work")
+			_ = tree.RemoveTree(s.dir, workName(i)+"/work")
 		}
-		_ = removeTree(s.dir, scratchName)
+		_ = tree.RemoveTree(s.dir, scratchName)
 	}
 	s.armed = false
 	s.closeMem()
 	s.bookMu.Lock()
 	defer s.bookMu.Unlock()
-	s.dir.close()
-	s.state.close()
-	s.lock.close() // last: then others may have it
+	s.dir.Close()
+	s.state.Close()
+	s.lock.Close() // last: then others may have it
 	s.dir, s.state, s.lock = nil, nil, nil
 }
 
 // root returns the project's directory of root i, opening it on first use.
-func (s *Session) root(i int) (*handle, error) {
+func (s *Session) root(i int) (*tree.Handle, error) {
 	s.lowerMu.Lock()
 	defer s.lowerMu.Unlock()
 	if s.lower[i] == nil {
-		h, err := openAbs(s.roots[i].Path, unix.O_PATH|unix.O_DIRECTORY)
+		h, err := tree.OpenAbs(s.roots[i].Path, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
 			return nil, &Error{Op: "open root", Path: s.roots[i].Path, Err: err}
 		}
@@ -736,11 +737,11 @@ func (s *Session) discard() error {
 	}
 	kept := "upper"
 	if s.stored() {
-		kept = packedName
+		kept = tree.PackedName
 	}
-	err := s.dir.rename(kept, goneName, 0)
+	err := s.dir.Rename(kept, goneName, 0)
 	if err == unix.ENOENT && s.stored() {
-		err = s.dir.mkdir(goneName) // what was written was lost
+		err = s.dir.Mkdir(goneName) // what was written was lost
 	}
 	if err != nil && err != unix.ENOENT && err != unix.EEXIST {
 		return err
@@ -753,7 +754,7 @@ func (s *Session) discard() error {
 
 // finishDiscard goes on where what the session wrote was put aside, and tells so.
 func (s *Session) finishDiscard() (what string, err error) {
-	_, gone, err := s.dir.lstatIf(goneName)
+	_, gone, err := s.dir.LstatIf(goneName)
 	if err != nil {
 		return "", err
 	}
@@ -769,7 +770,7 @@ func (s *Session) finishDiscard() (what string, err error) {
 			// What fills the disk may be what is to be removed. Its directory stays,
 			// to tell what was decided.
 			for i := range s.roots {
-				if err := removeTree(s.dir, goneName+"/"+filepath.Base(upperName(i))); err != nil {
+				if err := tree.RemoveTree(s.dir, goneName+"/"+filepath.Base(upperName(i))); err != nil {
 					return what, fmt.Errorf("remove upper: %w", err)
 				}
 			}
@@ -780,8 +781,8 @@ func (s *Session) finishDiscard() (what string, err error) {
 		}
 		s.setLoaded(&m)
 	}
-	for _, name := range [...]string{goneName, "upper", "work", memName, packedName, copiedName, scratchName, baseName} {
-		if err := removeTree(s.dir, name); err != nil {
+	for _, name := range [...]string{goneName, "upper", "work", memName, tree.PackedName, copiedName, scratchName, baseName} {
+		if err := tree.RemoveTree(s.dir, name); err != nil {
 			return what, fmt.Errorf("remove %s: %w", name, err)
 		}
 	}
@@ -799,7 +800,7 @@ func (s *Session) Remove() error {
 	if err != nil {
 		return err
 	}
-	if err := removeTree(s.state, gone); err != nil {
+	if err := tree.RemoveTree(s.state, gone); err != nil {
 		return &Error{Op: opRemove, Path: s.path, Err: err}
 	}
 	s.release()
@@ -818,7 +819,7 @@ func (s *Session) away() (name string, err error) {
 		return "", &Error{Op: opRemove, Path: s.path, Err: err}
 	}
 	name = gonePrefix + s.id
-	if err := s.state.rename(s.id, name, 0); err != nil && err != unix.ENOENT {
+	if err := s.state.Rename(s.id, name, 0); err != nil && err != unix.ENOENT {
 		return "", &Error{Op: opRemove, Path: s.path, Err: err}
 	}
 	return name, nil

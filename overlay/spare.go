@@ -5,6 +5,8 @@ package overlay
 import (
 	"slices"
 	"strings"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A Spare is what is left of a session that was retired. If nothing was written to it, its
@@ -12,7 +14,7 @@ import (
 // them takes about as long as a short command. Nobody sees it as a session; it is locked,
 // and where its holder dies Clean removes it.
 type Spare struct {
-	state, dir, lock *handle
+	state, dir, lock *tree.Handle
 	name             string // in the state directory
 	path             string
 	meta             *meta
@@ -44,7 +46,7 @@ func (sp *Spare) Ready() bool {
 	if sp.ready || m.Engine != EngineOverlay || m.On != "" || m.State != Kept || len(m.Done)+len(m.Settled)+len(m.Files) > 0 {
 		return sp.ready
 	}
-	names, err := sp.dir.names()
+	names, err := sp.dir.Names()
 	if err != nil || slices.ContainsFunc(names, func(n string) bool {
 		return n != lockName && n != metaName && n != "upper" && n != "work" && n != scratchName
 	}) {
@@ -67,18 +69,18 @@ func (sp *Spare) Ready() bool {
 // untouched reports whether the upper directory of root i is as it was made, but for
 // what makeUpper will set, and what overlayfs notes of a mount.
 func (sp *Spare) untouched(i int) bool {
-	up, err := sp.dir.openDir(upperName(i))
+	up, err := sp.dir.OpenDir(upperName(i))
 	if err != nil {
 		return false
 	}
-	defer up.close()
-	names, err := up.names()
+	defer up.Close()
+	names, err := up.Names()
 	if err != nil || len(names) > 0 {
 		return false
 	}
-	attrs, err := up.xattrNames()
+	attrs, err := up.XattrNames()
 	return err == nil && !slices.ContainsFunc(attrs, func(a string) bool {
-		return !wantedXattr(a) && !isMark(a, "origin", "impure", "uuid")
+		return !tree.WantedXattr(a) && !isMark(a, "origin", "impure", "uuid")
 	})
 }
 
@@ -90,16 +92,16 @@ func isMark(attr string, marks ...string) bool {
 
 // fits reports whether a session over roots can have the Spare. What overlayfs noted in
 // the upper directories is of these.
-func (sp *Spare) fits(o Options, state *handle, roots []metaRoot) bool {
+func (sp *Spare) fits(o Options, state *tree.Handle, roots []metaRoot) bool {
 	if o.On != "" || o.Engine != 0 && o.Engine != EngineOverlay {
 		return false
 	}
-	a, err := sp.state.stat()
+	a, err := sp.state.Stat()
 	if err != nil {
 		return false
 	}
-	b, err := state.stat()
-	return err == nil && a.dev == b.dev && a.ino == b.ino &&
+	b, err := state.Stat()
+	return err == nil && a.Dev == b.Dev && a.Ino == b.Ino &&
 		slices.EqualFunc(sp.meta.Roots, roots, func(x, y metaRoot) bool {
 			return x.Path == y.Path && x.Ino == y.Ino && x.Disk == y.Disk && x.Disk != 0
 		})
@@ -107,9 +109,9 @@ func (sp *Spare) fits(o Options, state *handle, roots []metaRoot) bool {
 
 // Remove removes it. It must not have been given to Create, which does that itself.
 func (sp *Spare) Remove() error {
-	err := removeTree(sp.state, sp.name)
-	for _, h := range [...]*handle{sp.dir, sp.state, sp.lock} {
-		h.close()
+	err := tree.RemoveTree(sp.state, sp.name)
+	for _, h := range [...]*tree.Handle{sp.dir, sp.state, sp.lock} {
+		h.Close()
 	}
 	if err != nil {
 		return &Error{Op: opRemove, Path: sp.path, Err: err}
@@ -120,6 +122,6 @@ func (sp *Spare) Remove() error {
 // take makes it the directory of a session that is being made, and begins its time.
 func (sp *Spare) take(s *Session) error {
 	s.dir, s.lock, s.scratch, s.reused = sp.dir, sp.lock, sp.scratch, true
-	sp.state.close()
-	return s.lock.chmod(0o600) // which sets its ctime
+	sp.state.Close()
+	return s.lock.Chmod(0o600) // which sets its ctime
 }

@@ -213,7 +213,7 @@ func TestSpareLeft(t *testing.T) {
 	if names := entries(t, state); len(names) != 1 {
 		t.Fatalf("the state directory holds %q", names)
 	}
-	sp.lock.close() // as the kernel does
+	sp.lock.Close() // as the kernel does
 	clean()
 	if names := entries(t, state); len(names) != 0 {
 		t.Errorf("the state directory holds %q", names)

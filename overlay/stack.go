@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // stoodName is a file in the directory of a session that others were begun on.
@@ -22,19 +24,19 @@ const maxStack = 32
 type base struct {
 	id   string
 	path string // of the session's directory
-	dir  *handle
+	dir  *tree.Handle
 	meta *meta
 }
 
 func closeBases(list []base) {
 	for _, b := range list {
-		b.dir.close()
+		b.dir.Close()
 	}
 }
 
 // bases opens the sessions that the session with the data m stands on, the nearest
 // first. Where one was committed, the project is what is below.
-func bases(state *handle, statePath string, m *meta) (list []base, err error) {
+func bases(state *tree.Handle, statePath string, m *meta) (list []base, err error) {
 	defer func() {
 		if err != nil {
 			closeBases(list)
@@ -59,7 +61,7 @@ func bases(state *handle, statePath string, m *meta) (list []base, err error) {
 		last := &list[len(list)-1]
 		switch last.meta.State {
 		case Committed:
-			b.dir.close()
+			b.dir.Close()
 			return list[:len(list)-1], nil
 		case Discarded:
 			return list, fmt.Errorf("the session that it stands on, %s, was discarded", on)
@@ -92,36 +94,36 @@ func (s *Session) lowerPaths(i int) []string {
 
 // lowerTree returns what is below root i; project is the project's own directory, and
 // belongs to the tree then. The caller holds s.mu.
-func (s *Session) lowerTree(i int, project *handle) (tree, error) {
-	low := tree(&realTree{h: project})
+func (s *Session) lowerTree(i int, project *tree.Handle) (tree.Tree, error) {
+	low := tree.Tree(&tree.Real{H: project})
 	if s.meta.On == "" {
 		return low, nil
 	}
 	// What became of them may have changed since the session was opened.
 	list, err := bases(s.state, filepath.Dir(s.path), s.meta)
 	if err != nil {
-		low.close()
+		low.Close()
 		return nil, &Error{Op: "open session", Path: s.path, Err: err}
 	}
 	defer closeBases(list)
-	t := &mergedTree{}
+	t := &tree.Merged{}
 	for _, b := range list {
 		k, ok := b.meta.rootOf(s.meta.Roots[i].Path)
 		if !ok {
 			continue
 		}
-		h, err := b.dir.open(upperName(k), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		h, err := b.dir.Open(upperName(k), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		if err != nil {
-			t.close()
-			low.close()
+			t.Close()
+			low.Close()
 			return nil, &Error{Op: "open session", Path: filepath.Join(b.path, upperName(k)), Err: err}
 		}
-		t.layers = append(t.layers, &realTree{h: h, upper: true})
+		t.Layers = append(t.Layers, &tree.Real{H: h, Upper: true})
 	}
-	if len(t.layers) == 0 {
+	if len(t.Layers) == 0 {
 		return low, nil
 	}
-	t.layers = append(t.layers, low)
+	t.Layers = append(t.Layers, low)
 	return t, nil
 }
 
@@ -138,7 +140,7 @@ func (s *Session) baseState() (id string, state State, err error) {
 		return "", Kept, fs.ErrClosed
 	}
 	d, m, err := openMeta(s.state, s.meta.On)
-	d.close()
+	d.Close()
 	if err == errGone {
 		return s.meta.On, Discarded, fmt.Errorf("the session that it stands on, %s, is gone: %w", s.meta.On, fs.ErrNotExist)
 	}
@@ -179,8 +181,8 @@ func (s *Session) Dependents() ([]string, error) {
 }
 
 // dependents is Dependents for the session id with the directory dir.
-func dependents(state, dir *handle, id string) ([]string, error) {
-	if _, stood, err := dir.lstatIf(stoodName); err != nil || !stood {
+func dependents(state, dir *tree.Handle, id string) ([]string, error) {
+	if _, stood, err := dir.LstatIf(stoodName); err != nil || !stood {
 		return nil, err
 	}
 	names, err := sessionNames(state)
@@ -190,7 +192,7 @@ func dependents(state, dir *handle, id string) ([]string, error) {
 	var list []string
 	for _, name := range names {
 		d, m, err := openMeta(state, name)
-		d.close()
+		d.Close()
 		// Else it is gone, or somebody else's.
 		if err == nil && m.On == id && m.State == Kept {
 			list = append(list, name)
@@ -211,9 +213,9 @@ func (s *Session) checkDependents() error {
 
 // standOn begins s on the session that id names: its roots must be those of that one,
 // or some of them. The returned handle holds that session's lock, until s has its name.
-func (s *Session) standOn(statePath, id string) (lock *handle, err error) {
-	fail := func(err error) (*handle, error) {
-		lock.close()
+func (s *Session) standOn(statePath, id string) (lock *tree.Handle, err error) {
+	fail := func(err error) (*tree.Handle, error) {
+		lock.Close()
 		return nil, &Error{Op: "stand on session", Path: id, Err: err}
 	}
 	name, err := findSession(s.state, id)
@@ -224,7 +226,7 @@ func (s *Session) standOn(statePath, id string) (lock *handle, err error) {
 	if err != nil {
 		return fail(err)
 	}
-	defer dir.close()
+	defer dir.Close()
 	s.meta.On = name
 	if s.below, err = bases(s.state, statePath, s.meta); err != nil {
 		return fail(err)
@@ -248,13 +250,13 @@ func (s *Session) standOn(statePath, id string) (lock *handle, err error) {
 			return fail(fmt.Errorf("session %s is not stored as layers can be: commit it first", b.id))
 		}
 	}
-	f, err := dir.open(stoodName, unix.O_PATH|unix.O_NOFOLLOW)
+	f, err := dir.Open(stoodName, unix.O_PATH|unix.O_NOFOLLOW)
 	if err == unix.ENOENT {
-		f, err = dir.create(stoodName)
+		f, err = dir.Create(stoodName)
 	}
 	if err != nil {
 		return fail(err)
 	}
-	f.close()
+	f.Close()
 	return lock, nil
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // stage makes everything new where it can be renamed from, backs up what could not be
@@ -22,14 +23,14 @@ import (
 // disk then is in the copier's flusher.
 func (c *commit) stage(ctx context.Context) error {
 	t := c.tx
-	c.copier = copier{ctx: ctx, special: c.o.AllowSpecial, many: len(c.nodes) > fsyncMost}
+	c.copier = tree.Copier{Ctx: ctx, Special: c.o.AllowSpecial, Many: len(c.nodes) > tree.FsyncMost}
 	if err := c.plan(); err != nil {
 		return err
 	}
 	if err := t.makeStages(c.apart); err != nil {
 		return err
 	}
-	c.copier.inherit = len(t.staged) > 0
+	c.copier.Inherit = len(t.staged) > 0
 	for i, m := range t.j.Moves {
 		for k := m.First; k < m.End; k++ {
 			if err := ctx.Err(); err != nil {
@@ -42,17 +43,17 @@ func (c *commit) stage(ctx context.Context) error {
 		}
 	}
 	c.retimed()
-	if err := c.copier.finishDirs(); err != nil {
+	if err := c.copier.FinishDirs(); err != nil {
 		return err
 	}
 	if err := c.backUp(); err != nil {
 		return err
 	}
-	if c.copier.many {
+	if c.copier.Many {
 		return c.flush()
 	}
 	for _, h := range t.stages {
-		if err := c.copier.flush.addDir(h, "."); err != nil {
+		if err := c.copier.Flush.AddDir(h, "."); err != nil {
 			return &Error{Op: "flush", Path: c.s.path, Err: err}
 		}
 	}
@@ -81,33 +82,33 @@ func (c *commit) plan() error {
 		n := c.nodes[i]
 		// A file with other names gets its time alone only if it is another file then, as
 		// it was in the sandbox.
-		if n.timeOnly && (n.low.isDir() || n.low.nlink == 1) {
-			if err := c.touch(place{n.root, n.Path}, n.low, n.up.mtime.Nano(), touched); err != nil {
+		if n.TimeOnly && (n.Low.IsDir() || n.Low.Nlink == 1) {
+			if err := c.touch(place{n.root, n.Path}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
 				return err
 			}
 			c.note(jnode{Root: n.root, Path: rawText(n.Path)}, n)
 			continue
 		}
 		j := jnode{Kind: n.Kind, Root: n.root, Path: rawText(n.Path), Runs: n.Runs}
-		if n.hasLow {
-			j.Old = identify(n.low)
+		if n.HasLow {
+			j.Old = identify(n.Low)
 		}
-		if n.hasLow {
-			j.Clean = !c.changed(place{n.root, n.Path}, n.low)
-			j.Below, j.Newest = n.Below, n.newest
+		if n.HasLow {
+			j.Clean = !c.changed(place{n.root, n.Path}, n.Low)
+			j.Below, j.Newest = n.Below, n.Newest
 		}
-		if n.hasUp && !n.up.isDir() {
-			j.Upper = n.up.ctime
+		if n.HasUp && !n.Up.IsDir() {
+			j.Upper = n.Up.Ctime
 		}
 		first := c.note(j, n)
-		if n.hasUp && n.hasLow && n.up.isDir() && n.low.isDir() {
+		if n.HasUp && n.HasLow && n.Up.IsDir() && n.Low.IsDir() {
 			a, err := c.regard(n)
 			if err != nil {
 				return &Error{Op: "read attributes", Path: c.abs(place{n.root, n.Path}), Err: err}
 			}
 			a.Node = first
 			t.j.Attrs = append(t.j.Attrs, a)
-			if err := c.touch(place{n.root, n.Path}, n.low, n.up.mtime.Nano(), touched); err != nil {
+			if err := c.touch(place{n.root, n.Path}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
 				return err
 			}
 			continue
@@ -115,28 +116,28 @@ func (c *commit) plan() error {
 		if n.Path == "." {
 			return &Error{Op: "commit", Path: n.Root, Err: ErrMoved}
 		}
-		dir, _ := splitPath(n.Path)
+		dir, _ := tree.SplitPath(n.Path)
 		if err := c.touchDir(place{n.root, dir}, touched); err != nil {
 			return err
 		}
-		if n.hasLow && n.low.isDir() && c.layers[n.root].stiff {
+		if n.HasLow && n.Low.IsDir() && c.layers[n.root].stiff {
 			if err := c.empty(first, n); err != nil {
 				return &Error{Op: "look at", Path: c.abs(place{n.root, n.Path}), Err: err}
 			}
-			if !n.hasUp {
+			if !n.HasUp {
 				continue
 			}
 			// What takes the directory's place finds nothing there.
 			first = c.note(jnode{Root: n.root, Path: rawText(n.Path)}, n)
 		}
 		m := move{First: first, End: first + 1}
-		if n.hasUp && n.up.isDir() {
-			for i+1 < len(c.nodes) && c.nodes[i+1].root == n.root && under(c.nodes[i+1].Path, n.Path) {
+		if n.HasUp && n.Up.IsDir() {
+			for i+1 < len(c.nodes) && c.nodes[i+1].root == n.root && tree.Under(c.nodes[i+1].Path, n.Path) {
 				i++
 				in := c.nodes[i]
 				j := jnode{Kind: in.Kind, Root: in.root, Path: rawText(in.Path), Runs: in.Runs}
-				if !in.up.isDir() {
-					j.Upper = in.up.ctime
+				if !in.Up.IsDir() {
+					j.Upper = in.Up.Ctime
 				}
 				c.note(j, in)
 				m.End++
@@ -149,7 +150,7 @@ func (c *commit) plan() error {
 
 // note adds an object to the journal, and returns its number.
 func (c *commit) note(j jnode, n node) int {
-	if j.Kind != 0 && n.hasUp && c.s.gitFileAt(place{n.root, n.Path}) == gitIndex {
+	if j.Kind != 0 && n.HasUp && c.s.gitFileAt(place{n.root, n.Path}) == gitIndex {
 		if x, err := c.indexOf(&n, true); err == nil && x != nil {
 			j.Staged = x.Digest()
 		}
@@ -164,11 +165,11 @@ func (c *commit) note(j jnode, n node) int {
 func (c *commit) empty(first int, n node) error {
 	t := c.tx
 	dirs := []int{first}
-	_, err := walkBelow(c.layers[n.root].low, n.Path, func(f found) bool {
-		in := node{root: n.root, diff: diff{low: f.st, hasLow: true}}
-		in.Root, in.Path = n.Root, f.path
-		k := c.note(jnode{Root: n.root, Path: rawText(f.path), Old: identify(f.st)}, in)
-		if f.st.isDir() {
+	_, err := tree.WalkBelow(c.layers[n.root].low, n.Path, func(f tree.Found) bool {
+		in := node{root: n.root, Diff: tree.Diff{Low: f.Stat, HasLow: true}}
+		in.Root, in.Path = n.Root, f.Path
+		k := c.note(jnode{Root: n.root, Path: rawText(f.Path), Old: identify(f.Stat)}, in)
+		if f.Stat.IsDir() {
 			dirs = append(dirs, k)
 		} else {
 			t.j.Moves = append(t.j.Moves, move{First: k, End: k + 1})
@@ -193,19 +194,19 @@ func (c *commit) emptied(at place) (*emptied, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer d.close()
-	st, err := d.stat()
+	defer d.Close()
+	st, err := d.Stat()
 	if err != nil {
 		return nil, err
 	}
-	if !isRoot() && !st.owned() {
+	if !tree.IsRoot() && !st.Owned() {
 		return nil, unix.EPERM // it could not be given to its owner again
 	}
-	x, err := d.xattrs()
+	x, err := d.Xattrs()
 	if err != nil {
 		return nil, err
 	}
-	return &emptied{access{Mode: st.perm(), UID: st.uid, GID: st.gid, Xattrs: x.raw()}, st.mtime.Nano()}, nil
+	return &emptied{access{Mode: st.Perm(), UID: st.UID, GID: st.GID, Xattrs: x.Raw()}, st.Mtime.Nano()}, nil
 }
 
 // touchDir notes that the entries of a directory change, and what its time is to be.
@@ -222,26 +223,26 @@ func (c *commit) touchDir(at place, touched map[place]bool) error {
 	if err != nil {
 		return fail(err)
 	}
-	st, err := up.stat()
+	st, err := up.Stat()
 	if err != nil {
 		return fail(err)
 	}
-	if c.layers[at.root].dev != low.dev {
+	if c.layers[at.root].dev != low.Dev {
 		// A subvolume: renaming into it works from within only.
 		c.apart[place{at.root, at.path}] = true
 	}
-	return c.touch(at, low, st.mtime.Nano(), touched)
+	return c.touch(at, low, st.Mtime.Nano(), touched)
 }
 
 // touch notes that an object that stays gets a modification time.
-func (c *commit) touch(at place, low stat, after int64, touched map[place]bool) error {
+func (c *commit) touch(at place, low tree.Stat, after int64, touched map[place]bool) error {
 	if touched[at] {
 		return nil
 	}
 	touched[at] = true
 	c.tx.j.Times = append(c.tx.j.Times, retime{
-		Root: at.root, Path: rawText(at.path), Ino: low.ino,
-		Before: low.mtime.Nano(), After: after, Clean: !c.changed(at, low),
+		Root: at.root, Path: rawText(at.path), Ino: low.Ino,
+		Before: low.Mtime.Nano(), After: after, Clean: !c.changed(at, low),
 	})
 	return nil
 }
@@ -251,17 +252,17 @@ func (c *commit) make(i, k int) error {
 	t := c.tx
 	n := c.planned[k]
 	m := t.j.Moves[i]
-	if !n.hasUp || m.Dir != nil {
+	if !n.HasUp || m.Dir != nil {
 		return nil
 	}
 	st := t.stage(m)
 	path := strconv.Itoa(i) + strings.TrimPrefix(n.Path, c.planned[m.First].Path)
 	dst := st
-	if dir, _ := splitPath(path); dir != "." {
+	if dir, _ := tree.SplitPath(path); dir != "." {
 		if c.lastDst == nil || c.lastDstAt != dir {
-			c.lastDst.close()
+			c.lastDst.Close()
 			c.lastDst = nil
-			d, err := st.open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+			d, err := st.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 			if err != nil {
 				return err
 			}
@@ -274,112 +275,112 @@ func (c *commit) make(i, k int) error {
 		return err
 	}
 	t.j.Nodes[k].New = identify(made)
-	if n.up.isReg() && n.up.perm()&0o400 == 0 && !isRoot() {
+	if n.Up.IsReg() && n.Up.Perm()&0o400 == 0 && !tree.IsRoot() {
 		// Opening it took another mode for the moment, and that another ctime.
-		if st, ok := c.now(n); ok && st.same(n.up) {
-			t.j.Nodes[k].Upper = st.ctime
+		if st, ok := c.now(n); ok && st.Same(n.Up) {
+			t.j.Nodes[k].Upper = st.Ctime
 		}
 	}
 	return nil
 }
 
 // now looks at the session's object again.
-func (c *commit) now(n node) (stat, bool) {
-	dir, name := splitPath(n.Path)
+func (c *commit) now(n node) (tree.Stat, bool) {
+	dir, name := tree.SplitPath(n.Path)
 	src, err := c.layers[n.root].source(dir)
 	if err != nil {
-		return stat{}, false
+		return tree.Stat{}, false
 	}
-	st, ok, err := src.lstat(name)
+	st, ok, err := src.Lstat(name)
 	return st, ok && err == nil
 }
 
-func (c *commit) makeAt(n node, st *handle, path string, dst *handle) (stat, error) {
-	_, to := splitPath(path)
+func (c *commit) makeAt(n node, st *tree.Handle, path string, dst *tree.Handle) (tree.Stat, error) {
+	_, to := tree.SplitPath(path)
 	if n.merged != nil {
 		return c.makeMerged(n, dst, to)
 	}
-	if n.up.isReg() && n.up.nlink > 1 {
+	if n.Up.IsReg() && n.Up.Nlink > 1 {
 		if made, ok, err := c.twin(n, st, path, dst, to); ok || err != nil {
 			return made, err
 		}
 	}
-	dir, name := splitPath(n.Path)
+	dir, name := tree.SplitPath(n.Path)
 	src, err := c.layers[n.root].source(dir)
 	if err != nil {
-		return stat{}, err
+		return tree.Stat{}, err
 	}
-	return c.copier.object(src, name, n.up, st, path, dst)
+	return c.copier.Object(src, name, n.Up, st, path, dst)
 }
 
 // twin makes a new name of a file of the project: what the command linked to is as it
 // was. If the project has more names for it, those were not linked in the sandbox.
-func (c *commit) twin(n node, st *handle, path string, dst *handle, to string) (stat, bool, error) {
-	id := inode{n.up.dev, n.up.ino}
-	if _, ok := c.copier.links[id]; ok {
-		return stat{}, false, nil
+func (c *commit) twin(n node, st *tree.Handle, path string, dst *tree.Handle, to string) (tree.Stat, bool, error) {
+	id := tree.Inode{Dev: n.Up.Dev, Ino: n.Up.Ino}
+	if _, ok := c.copier.Links[id]; ok {
+		return tree.Stat{}, false, nil
 	}
 	w, ok := c.twins[n.root][id]
-	if !ok || w.low.nlink != 1 {
-		return stat{}, false, nil
+	if !ok || w.Low.Nlink != 1 {
+		return tree.Stat{}, false, nil
 	}
-	made, ok, err := linkTo(c.tx.low[n.root], w.path, dst, to)
+	made, ok, err := tree.LinkTo(c.tx.low[n.root], w.Path, dst, to)
 	if !ok {
-		return stat{}, false, err
+		return tree.Stat{}, false, err
 	}
-	if !made.same(w.low) {
-		return stat{}, false, ErrMoved
+	if !made.Same(w.Low) {
+		return tree.Stat{}, false, ErrMoved
 	}
 	// The link gives the file a new ctime, which is no sign of a conflict, and both
 	// names have one time.
-	known := slices.ContainsFunc(c.tx.j.Times, func(r retime) bool { return r.Root == n.root && string(r.Path) == w.path })
-	if err := c.touch(place{n.root, w.path}, w.low, n.up.mtime.Nano(), map[place]bool{{n.root, w.path}: known}); err != nil {
-		return stat{}, false, err
+	known := slices.ContainsFunc(c.tx.j.Times, func(r retime) bool { return r.Root == n.root && string(r.Path) == w.Path })
+	if err := c.touch(place{n.root, w.Path}, w.Low, n.Up.Mtime.Nano(), map[place]bool{{n.root, w.Path}: known}); err != nil {
+		return tree.Stat{}, false, err
 	}
-	if c.copier.links == nil {
-		c.copier.links = map[inode]copied{}
+	if c.copier.Links == nil {
+		c.copier.Links = map[tree.Inode]tree.Copied{}
 	}
-	c.copier.links[id] = copied{st, path, made.ino, n.up.nlink}
+	c.copier.Links[id] = tree.Copied{Dir: st, Path: path, Ino: made.Ino, Nlink: n.Up.Nlink}
 	return made, true, nil
 }
 
-func (c *commit) makeMerged(n node, dst *handle, to string) (stat, error) {
-	t, err := dst.create(to)
+func (c *commit) makeMerged(n node, dst *tree.Handle, to string) (tree.Stat, error) {
+	t, err := dst.Create(to)
 	if err != nil {
-		return stat{}, err
+		return tree.Stat{}, err
 	}
 	keep := false
 	defer func() {
 		if !keep {
-			t.close()
+			t.Close()
 		}
 	}()
-	if err := writeFull(t, n.merged, 0); err != nil {
-		return stat{}, err
+	if err := tree.WriteFull(t, n.merged, 0); err != nil {
+		return tree.Stat{}, err
 	}
-	dir, name := splitPath(n.Path)
+	dir, name := tree.SplitPath(n.Path)
 	src, err := c.layers[n.root].source(dir)
 	if err != nil {
-		return stat{}, err
+		return tree.Stat{}, err
 	}
-	f, err := src.file(name, n.up)
+	f, err := src.File(name, n.Up)
 	if err != nil {
-		return stat{}, err
+		return tree.Stat{}, err
 	}
-	defer f.close()
-	x, err := f.xattrs()
+	defer f.Close()
+	x, err := f.Xattrs()
 	if err != nil {
-		return stat{}, err
+		return tree.Stat{}, err
 	}
-	if err := t.setXattrs(x); err != nil {
-		return stat{}, err
+	if err := t.SetXattrs(x); err != nil {
+		return tree.Stat{}, err
 	}
-	made, err := c.copier.finish(t, n.up)
+	made, err := c.copier.Finish(t, n.Up)
 	if err != nil {
-		return stat{}, err
+		return tree.Stat{}, err
 	}
 	keep = true
-	return made, c.copier.flush.addFile(t)
+	return made, c.copier.Flush.AddFile(t)
 }
 
 func (c *commit) makeError(n node, err error) error {
@@ -396,28 +397,28 @@ func (c *commit) regard(n node) (regard, error) {
 		return regard{}, err
 	}
 	r := regard{
-		Before: access{Mode: n.low.perm(), UID: n.low.uid, GID: n.low.gid},
-		After:  access{Mode: n.up.perm(), UID: n.up.uid, GID: n.up.gid},
+		Before: access{Mode: n.Low.Perm(), UID: n.Low.UID, GID: n.Low.GID},
+		After:  access{Mode: n.Up.Perm(), UID: n.Up.UID, GID: n.Up.GID},
 	}
 	if n.Path == "." {
 		// Only what the sandboxed command changed: the upper directory may not have
 		// had the project's owner to begin with. Extended attributes are not
 		// compared.
 		b := c.layers[n.root].base
-		if n.up.perm() == b.Mode {
+		if n.Up.Perm() == b.Mode {
 			r.After.Mode = r.Before.Mode
 		}
-		if n.up.uid == b.UID {
+		if n.Up.UID == b.UID {
 			r.After.UID = r.Before.UID
 		}
-		if n.up.gid == b.GID {
+		if n.Up.GID == b.GID {
 			r.After.GID = r.Before.GID
 		}
 		r.Before.Keep, r.After.Keep = true, true
 		r.Base = &access{Mode: b.Mode, UID: b.UID, GID: b.GID}
 		return r, nil
 	}
-	x, err := up.xattrs()
+	x, err := up.Xattrs()
 	if err != nil {
 		return regard{}, err
 	}
@@ -425,8 +426,8 @@ func (c *commit) regard(n node) (regard, error) {
 	if err != nil {
 		return regard{}, err
 	}
-	defer low.close()
-	y, err := low.xattrs()
+	defer low.Close()
+	y, err := low.Xattrs()
 	if err != nil {
 		return regard{}, err
 	}
@@ -434,7 +435,7 @@ func (c *commit) regard(n node) (regard, error) {
 		r.Before.Keep, r.After.Keep = true, true
 		return r, nil
 	}
-	r.Before.Xattrs, r.After.Xattrs = y.raw(), x.raw()
+	r.Before.Xattrs, r.After.Xattrs = y.Raw(), x.Raw()
 	return r, nil
 }
 
@@ -443,13 +444,13 @@ func (c *commit) regard(n node) (regard, error) {
 // are directories that need one of their own.
 func (t *tx) makeStages(apart map[place]bool) error {
 	index := map[place]int{} // of the stage in a directory, plus one
-	mount, err := t.objects.mount()
+	mount, err := t.objects.Mount()
 	if err != nil {
 		return &Error{Op: "look at", Path: t.s.path, Err: err}
 	}
 	near := make([]bool, len(t.low))
 	for i, low := range t.low {
-		m, err := low.mount()
+		m, err := low.Mount()
 		if err != nil {
 			return &Error{Op: "look at", Path: t.s.roots[i].Path, Err: err}
 		}
@@ -461,7 +462,7 @@ func (t *tx) makeStages(apart map[place]bool) error {
 			continue // an undo has that one already
 		}
 		n := t.j.Nodes[m.First]
-		dir, _ := splitPath(string(n.Path))
+		dir, _ := tree.SplitPath(string(n.Path))
 		at := place{n.Root, dir}
 		if !apart[at] {
 			if near[n.Root] {
@@ -484,11 +485,11 @@ func (t *tx) makeStages(apart map[place]bool) error {
 		if err != nil {
 			return &Error{Op: "open", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err}
 		}
-		st, err := d.stat()
+		st, err := d.Stat()
 		if err != nil {
 			return &Error{Op: "look at", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err}
 		}
-		t.staged = append(t.staged, stage{Root: at.root, Dir: rawText(at.path), Name: stageMark + randomText(12), Before: st.mtime.Nano()})
+		t.staged = append(t.staged, stage{Root: at.root, Dir: rawText(at.path), Name: stageMark + randomText(12), Before: st.Mtime.Nano()})
 		index[at] = len(t.staged)
 		m.Stage = len(t.staged)
 	}
@@ -497,7 +498,7 @@ func (t *tx) makeStages(apart map[place]bool) error {
 
 // writable reports whether we may make something in a directory of a project.
 func (t *tx) writable(at place) bool {
-	if isRoot() {
+	if tree.IsRoot() {
 		return true
 	}
 	d, err := t.doors.open(at)
@@ -518,10 +519,10 @@ func (t *tx) buildStages() error {
 	if err := t.s.markPending(); err != nil { // as in seal
 		return &Error{Op: "write", Path: t.s.path, Err: err}
 	}
-	if err := t.dir.replaceFile(stagesName, data, new(flusher)); err != nil {
+	if err := t.dir.ReplaceFile(stagesName, data, new(tree.Flusher)); err != nil {
 		return &Error{Op: "write", Path: t.s.path, Err: err}
 	}
-	if err := t.dir.fsync(); err != nil {
+	if err := t.dir.Fsync(); err != nil {
 		return &Error{Op: "write", Path: t.s.path, Err: err}
 	}
 	for i, st := range t.staged {
@@ -533,10 +534,10 @@ func (t *tx) buildStages() error {
 			if err != nil {
 				return err
 			}
-			if err := d.mkdir(st.Name); err != nil {
+			if err := d.Mkdir(st.Name); err != nil {
 				return err
 			}
-			t.stages[i], err = d.openDir(st.Name)
+			t.stages[i], err = d.OpenDir(st.Name)
 			return err
 		}()
 		if err != nil {
@@ -549,32 +550,32 @@ func (t *tx) buildStages() error {
 // backUp copies old objects whose stage goes with the end of the transaction.
 func (c *commit) backUp() error {
 	t := c.tx
-	var copies *handle
-	defer func() { copies.close() }()
-	k := copier{ctx: c.copier.ctx, lax: true, special: isRoot(), many: c.copier.many, names: map[inode]int{}}
-	defer k.close()
+	var copies *tree.Handle
+	defer func() { copies.Close() }()
+	k := tree.Copier{Ctx: c.copier.Ctx, Lax: true, Special: tree.IsRoot(), Many: c.copier.Many, Names: map[tree.Inode]int{}}
+	defer k.Close()
 	for i, m := range t.j.Moves {
 		n := c.planned[m.First]
 		if m.Stage == 0 || m.Dir != nil || t.j.Nodes[m.First].Old.Ino == 0 {
 			continue
 		}
 		if copies == nil {
-			err := t.dir.mkdir(copiesName)
+			err := t.dir.Mkdir(copiesName)
 			if err == nil {
-				copies, err = t.dir.openDir(copiesName)
+				copies, err = t.dir.OpenDir(copiesName)
 			}
 			if err != nil {
 				return &Error{Op: "back up", Path: c.s.path, Err: err}
 			}
 		}
-		dir, name := splitPath(n.Path)
+		dir, name := tree.SplitPath(n.Path)
 		err := func() error {
 			src, err := t.readable(place{n.root, dir})
 			if err != nil {
 				return err
 			}
-			defer src.close()
-			return k.tree(src, name, n.low, copies, strconv.Itoa(i))
+			defer src.Close()
+			return k.Tree(src, name, n.Low, copies, strconv.Itoa(i))
 		}()
 		if err != nil {
 			return &Error{Op: "back up", Path: c.abs(place{n.root, n.Path}), Err: err}
@@ -583,8 +584,8 @@ func (c *commit) backUp() error {
 	if copies == nil {
 		return nil
 	}
-	err := inTurn(k.finishDirs, func() error { return k.flush.addDir(copies, ".") }, k.flush.wait)
-	if err == nil && k.many {
+	err := tree.InTurn(k.FinishDirs, func() error { return k.Flush.AddDir(copies, ".") }, k.Flush.Wait)
+	if err == nil && k.Many {
 		err = unix.Syncfs(int(copies.FD))
 	}
 	if err == nil {
@@ -598,11 +599,11 @@ func (c *commit) backUp() error {
 
 // findStays looks for names that stay in the project of files that were backed up under
 // others. That takes a walk through the project, and is seldom needed.
-func (c *commit) findStays(k *copier) error {
+func (c *commit) findStays(k *tree.Copier) error {
 	t := c.tx
-	wanted := map[inode]copied{}
-	for id, first := range k.links {
-		if uint64(k.names[id]) < first.nlink {
+	wanted := map[tree.Inode]tree.Copied{}
+	for id, first := range k.Links {
+		if uint64(k.Names[id]) < first.Nlink {
 			wanted[id] = first
 		}
 	}
@@ -617,17 +618,17 @@ func (c *commit) findStays(k *copier) error {
 			break
 		}
 		skip := "" // what is in a directory that is moved
-		_, err := walkBelow(t.reader(i), ".", func(f found) bool {
-			if skip != "" && under(f.path, skip) {
+		_, err := tree.WalkBelow(t.reader(i), ".", func(f tree.Found) bool {
+			if skip != "" && tree.Under(f.Path, skip) {
 				return true
 			}
-			if moved[place{i, f.path}] {
-				skip = f.path
+			if moved[place{i, f.Path}] {
+				skip = f.Path
 				return true
 			}
-			id := inode{f.st.dev, f.st.ino}
-			if first, ok := wanted[id]; ok && !f.st.isDir() {
-				t.j.Stays = append(t.j.Stays, stay{Root: i, Path: rawText(f.path), File: identify(f.st), Copy: rawText(first.path)})
+			id := tree.Inode{Dev: f.Stat.Dev, Ino: f.Stat.Ino}
+			if first, ok := wanted[id]; ok && !f.Stat.IsDir() {
+				t.j.Stays = append(t.j.Stays, stay{Root: i, Path: rawText(f.Path), File: identify(f.Stat), Copy: rawText(first.Path)})
 				delete(wanted, id)
 			}
 			return len(wanted) > 0
@@ -642,7 +643,7 @@ func (c *commit) findStays(k *copier) error {
 // flush waits until the file systems that were written to have written it.
 func (c *commit) flush() error {
 	t := c.tx
-	for _, h := range append([]*handle{t.objects}, t.stages...) {
+	for _, h := range append([]*tree.Handle{t.objects}, t.stages...) {
 		if err := sys.Retry(func() error { return unix.Syncfs(int(h.FD)) }); err != nil {
 			return &Error{Op: "flush", Path: c.s.path, Err: err}
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/owndir"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // DefaultDir returns where sessions are kept unless Options.Dir says otherwise:
@@ -31,7 +32,7 @@ func DefaultDir() (string, error) {
 
 // openStateDir opens the directory that holds the sessions, see owndir.Open, and returns
 // its path without symbolic links. With create, what is missing is made, mode 0700.
-func openStateDir(dir string, create bool) (path string, h *handle, err error) {
+func openStateDir(dir string, create bool) (path string, h *tree.Handle, err error) {
 	if dir == "" {
 		if dir, err = DefaultDir(); err != nil {
 			return "", nil, err
@@ -41,18 +42,18 @@ func openStateDir(dir string, create bool) (path string, h *handle, err error) {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return "", nil, &Error{Op: "open state directory", Path: e.Path, Err: e.Err}
 	}
-	return path, &handle{FD: fd}, err
+	return path, &tree.Handle{FD: fd}, err
 }
 
 // openOwned opens a directory that must be the caller's own and writable by
 // nobody else.
-func openOwned(at *handle, name string) (*handle, error) {
-	h, err := at.openDir(name)
+func openOwned(at *tree.Handle, name string) (*tree.Handle, error) {
+	h, err := at.OpenDir(name)
 	if err != nil {
 		return nil, err
 	}
 	if err := owndir.Check(h.FD); err != nil {
-		h.close()
+		h.Close()
 		return nil, err
 	}
 	return h, nil
@@ -80,8 +81,8 @@ func isName(name string) bool {
 
 // sessionNames lists the sessions in a state directory, the oldest first; those
 // of one second in no certain order.
-func sessionNames(state *handle) ([]string, error) {
-	all, err := state.names()
+func sessionNames(state *tree.Handle) ([]string, error) {
+	all, err := state.Names()
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ const shortest = 4
 // findSession returns the name of the session that id means: its name, its
 // beginning, its end or the beginning of its random part, both of at least four
 // characters, or "last".
-func findSession(state *handle, id string) (string, error) {
+func findSession(state *tree.Handle, id string) (string, error) {
 	names, err := sessionNames(state)
 	if err != nil {
 		return "", err
@@ -125,7 +126,7 @@ func findSession(state *handle, id string) (string, error) {
 }
 
 // lastSession returns the newest of names, which are sorted.
-func lastSession(state *handle, names []string) (string, error) {
+func lastSession(state *tree.Handle, names []string) (string, error) {
 	if len(names) == 0 {
 		return "", fmt.Errorf("no sessions: %w", fs.ErrNotExist)
 	}
@@ -137,7 +138,7 @@ func lastSession(state *handle, names []string) (string, error) {
 			break
 		}
 		dir, m, err := openMeta(state, n)
-		dir.close()
+		dir.Close()
 		if err == nil && m.Created.After(newest) {
 			last, newest = n, m.Created
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // memName is the directory of a session at which the sandbox, and nobody else, sees the
@@ -46,11 +48,11 @@ func (s *Session) begin(o Options) error {
 func (s *Session) arm() error {
 	memory := s.meta.Engine == EngineTmpfs
 	if s.meta.Engine == EngineCopy {
-		typ, err := fsType(s.dir)
+		typ, err := tree.FSType(s.dir)
 		if err != nil {
 			return err
 		}
-		memory = !holdsModes(typ)
+		memory = !tree.HoldsModes(typ)
 	}
 	if memory {
 		h, err := newTmpfs()
@@ -60,7 +62,7 @@ func (s *Session) arm() error {
 		s.mu.Lock()
 		s.mem = h
 		s.mu.Unlock()
-		if err := s.dir.mkdir(memName); err != nil && err != unix.EEXIST {
+		if err := s.dir.Mkdir(memName); err != nil && err != unix.EEXIST {
 			return err
 		}
 	}
@@ -73,7 +75,7 @@ func (s *Session) arm() error {
 }
 
 // area is the directory that holds upper and work directories.
-func (s *Session) area() *handle {
+func (s *Session) area() *tree.Handle {
 	if s.mem != nil {
 		return s.mem
 	}
@@ -124,17 +126,17 @@ func (s *Session) Collect(ctx context.Context) error {
 	if !s.stored() || !s.armed {
 		return nil
 	}
-	err := pack(ctx, s.dir, len(s.roots), func(p *packer, i int) (*packedNode, error) {
+	err := tree.Pack(ctx, s.dir, len(s.roots), func(p *tree.Packer, i int) (*tree.Node, error) {
 		if s.meta.Engine == EngineCopy {
 			return s.compareCopy(p, i)
 		}
-		h, err := s.mem.open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		h, err := s.mem.Open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		if err != nil {
 			return nil, err
 		}
-		t := &realTree{h: h, upper: true, unlock: true}
-		defer t.close()
-		return p.tree(t)
+		t := &tree.Real{H: h, Upper: true, Unlock: true}
+		defer t.Close()
+		return p.Tree(t)
 	})
 	if err != nil {
 		if err = public(err); errors.As(err, new(*Error)) {
@@ -145,8 +147,8 @@ func (s *Session) Collect(ctx context.Context) error {
 	s.disarm()
 	if s.meta.Engine == EngineCopy {
 		// What is left of it takes place only.
-		_ = removeTree(s.dir, copiedName)
-		_ = removeTree(s.dir, "upper")
+		_ = tree.RemoveTree(s.dir, copiedName)
+		_ = tree.RemoveTree(s.dir, "upper")
 	}
 	if len(s.renewed) == 0 {
 		return nil
@@ -167,7 +169,7 @@ func (s *Session) Collect(ctx context.Context) error {
 
 // renew notes which ctimes settled objects have now, after they were put back: they are
 // what they were.
-func (s *Session) renew(root int, packed *packedNode, top *handle) error {
+func (s *Session) renew(root int, packed *tree.Node, top *tree.Handle) error {
 	for i, st := range s.meta.Settled {
 		if st.Root != root || st.Upper == 0 {
 			continue
@@ -175,26 +177,26 @@ func (s *Session) renew(root int, packed *packedNode, top *handle) error {
 		n := packed
 		for name := range strings.SplitSeq(string(st.Path), "/") {
 			if n != nil {
-				n = n.child(name)
+				n = n.Child(name)
 			}
 		}
-		if n == nil || n.st.ctime != st.Upper {
+		if n == nil || n.Stat.Ctime != st.Upper {
 			continue
 		}
-		dir, name := splitPath(string(st.Path))
-		d, err := top.open(dir, unix.O_PATH|unix.O_DIRECTORY)
+		dir, name := tree.SplitPath(string(st.Path))
+		d, err := top.Open(dir, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
 			return err
 		}
-		now, err := d.lstat(name)
-		d.close()
+		now, err := d.Lstat(name)
+		d.Close()
 		if err != nil {
 			return err
 		}
 		if s.renewed == nil {
 			s.renewed = map[int]int64{}
 		}
-		s.renewed[i] = now.ctime
+		s.renewed[i] = now.Ctime
 	}
 	return nil
 }
@@ -209,7 +211,7 @@ func (s *Session) disarm() {
 
 // closeMem closes it, for who holds s.mu.
 func (s *Session) closeMem() {
-	s.mem.close()
+	s.mem.Close()
 	s.mem = nil
 	if s.layer != nil {
 		_ = s.layer.Close()
@@ -223,29 +225,29 @@ func (s *Session) rearm(ctx context.Context) (err error) {
 	if !s.stored() || s.armed {
 		return nil
 	}
-	if _, left, err := s.dir.lstatIf(copiedName); err != nil || left {
+	if _, left, err := s.dir.LstatIf(copiedName); err != nil || left {
 		return cmp.Or(err, errors.New("what its last command wrote could not be stored"))
 	}
-	h, roots, err := unpacked(s.dir)
+	h, roots, err := tree.Unpacked(s.dir)
 	if err == unix.ENOENT {
 		return s.lost()
 	}
 	if err != nil {
 		return err
 	}
-	defer h.close()
+	defer h.Close()
 	if len(roots) != len(s.meta.Roots) {
-		return errIndex
+		return tree.ErrIndex
 	}
 	for i := range s.roots {
 		if _, err := s.root(i); err != nil {
 			return err
 		}
 	}
-	if err := removeTree(s.dir, "upper"); err != nil {
+	if err := tree.RemoveTree(s.dir, "upper"); err != nil {
 		return err
 	}
-	if err := removeTree(s.dir, "work"); err != nil {
+	if err := tree.RemoveTree(s.dir, "work"); err != nil {
 		return err
 	}
 	defer func() {
@@ -263,19 +265,19 @@ func (s *Session) rearm(ctx context.Context) (err error) {
 			}
 		}
 		for _, name := range []string{workName(i), upperName(i)} {
-			if err := s.area().mkdir(name); err != nil && err != unix.EEXIST {
+			if err := s.area().Mkdir(name); err != nil && err != unix.EEXIST {
 				return err
 			}
 		}
-		up, err := openForRemoval(s.area(), upperName(i))
+		up, err := tree.OpenForRemoval(s.area(), upperName(i))
 		if err != nil {
 			return err
 		}
-		p := putter{ctx: ctx, from: h, top: up, merge: s.meta.Engine == EngineCopy}
-		if err = p.directory(roots[i], up, "."); err == nil {
+		p := tree.Putter{Ctx: ctx, From: h, Top: up, Merge: s.meta.Engine == EngineCopy}
+		if err = p.Directory(roots[i], up, "."); err == nil {
 			err = s.renew(i, roots[i], up)
 		}
-		up.close()
+		up.Close()
 		if err != nil {
 			return err
 		}
@@ -300,8 +302,8 @@ func (s *Session) lost() error {
 }
 
 // packed opens the stored upper side of root i.
-func (s *Session) packed(i int) (tree, error) {
-	h, roots, err := unpacked(s.dir)
+func (s *Session) packed(i int) (tree.Tree, error) {
+	h, roots, err := tree.Unpacked(s.dir)
 	switch {
 	case err == unix.ENOENT && s.busy:
 		return nil, errors.New("its changes are seen when its command has ended")
@@ -310,8 +312,8 @@ func (s *Session) packed(i int) (tree, error) {
 	case err != nil:
 		return nil, err
 	case len(roots) != len(s.meta.Roots):
-		h.close()
-		return nil, errIndex
+		h.Close()
+		return nil, tree.ErrIndex
 	}
-	return &packedTree{root: roots[i], h: h}, nil
+	return &tree.Packed{Root: roots[i], H: h}, nil
 }

@@ -278,84 +278,11 @@ type UndoOptions struct {
 	Progress func(Progress)
 }
 
-// A dir is a directory of one side of a root: of what the session wrote, or of what
-// it was written over. What is in it may be hostile, and may be swapped while it is
-// looked at: everything that is opened is compared with what lstat told before.
-//
-// A dir belongs to whoever opened it, and is good until it is closed; what was opened
-// below it stays good. All that looks and opens may be called by several goroutines.
-type dir interface {
-	stat() (stat, error)
-
-	// names lists the directory, unsorted. Whiteouts are listed.
-	names() ([]string, error)
-
-	// lstat looks at one name, which holds no slash. Deleted names are whiteouts
-	// (stat.isWhiteout) in a layer that hides others, and missing everywhere else.
-	lstat(name string) (st stat, found bool, err error)
-
-	// dir opens the directory name, file the regular file: ErrMoved if it is another
-	// object than want, or has become another type.
-	dir(name string, want stat) (dir, error)
-	file(name string, want stat) (*file, error)
-
-	// link returns the text of the symbolic link name.
-	link(name string, want stat) (string, error)
-
-	// traits tells what the attributes of the object name, which is as want says, are
-	// about. Those of symbolic links and directories are not looked at.
-	traits(name string, want stat) (traits, error)
-
-	// xattrs returns the directory's own extended attributes, those that belong to
-	// the project.
-	xattrs() (xattrs, error)
-
-	// opaque reports whether the directory hides what lower layers have at its path.
-	// A layer that lies over nothing has no opaque directories.
-	opaque() (bool, error)
-
-	// origin reports whether the directory was copied up from the layer below.
-	origin() (bool, error)
-
-	// park gives up descriptors until wake, which fails with ErrMoved if another
-	// directory is there by then. Between the two only close may be called.
-	park()
-	wake() error
-
-	close()
-}
-
 var deedNames = [...]string{NoDeed: "nothing", CommitDeed: "commit", DropDeed: "drop", DiscardDeed: "discard"}
 
 var engineNames = [...]string{EngineOverlay: "overlay", EngineTmpfs: "tmpfs", EngineCopy: "copy"}
 
 var stateNames = [...]string{Kept: "kept", Committed: "committed", Discarded: "discarded"}
-
-// stat is what this package needs of a struct stat, alike on all architectures.
-type stat struct {
-}
-
-// A found is an object and where it was found.
-type found struct {
-}
-
-// A file is a regular file that is open for reading. Its data is read through the
-// handle; whatever else is to be known of it is not asked of the handle, which may be
-// open on a stored copy.
-type file struct {
-	*handle
-}
-
-// traits are what the attributes of an object are about.
-type traits struct {
-}
-
-// xattrs are extended attributes by name.
-type xattrs map[string]string
-
-// A handle owns one descriptor. The nil handle owns none.
-type handle struct {
-}
 
 // Clean removes old sessions from the state directory dir, the newest first, and
 // yields what it removed. An empty dir means DefaultDir.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // marked are the changes that run later, as a listing has them.
@@ -36,12 +37,12 @@ const nested = `mkdir -p %[1]s/.git/refs %[1]s/.git/objects; echo 'ref: refs/hea
 // untilLater waits until what is changed gets another time than a directory has.
 func untilLater(t *testing.T, dir string) {
 	t.Helper()
-	at, p := lstatOf(t, dir).ctime, filepath.Join(t.TempDir(), "tick")
+	at, p := lstatOf(t, dir).Ctime, filepath.Join(t.TempDir(), "tick")
 	for {
 		if err := os.WriteFile(p, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if lstatOf(t, p).ctime > at {
+		if lstatOf(t, p).Ctime > at {
 			return
 		}
 		if err := os.Remove(p); err != nil {
@@ -50,22 +51,22 @@ func untilLater(t *testing.T, dir string) {
 	}
 }
 
-func lstatOf(t *testing.T, p string) stat {
+func lstatOf(t *testing.T, p string) tree.Stat {
 	t.Helper()
 	var st unix.Stat_t
 	if err := unix.Lstat(p, &st); err != nil {
 		t.Fatal(err)
 	}
-	return makeStat(&st)
+	return tree.MakeStat(&st)
 }
 
 // What a repository one level below a root leads to is marked, and held, wherever the repository is among the names
 // of the root, whatever else these are, and whenever its owner made it.
 func TestSurvey(t *testing.T) {
 	testenv.Leaks(t)
-	defer func(d time.Duration) { surveyAge = d }(surveyAge)
-	surveyAge = 0 // what must be older is waited for
-	const most = 3 * fewDirs
+	defer func(d time.Duration) { tree.SurveyAge = d }(tree.SurveyAge)
+	tree.SurveyAge = 0 // what must be older is waited for
+	const most = 3 * tree.FewDirs
 	many := fmt.Sprintf(`seq -f d%%.0f 0 %d | xargs mkdir; mkdir shared; touch file; ln -s d1 link; mkdir -m 0 shut; `, most)
 	last := fmt.Sprintf("d%d", most)
 	for name, c := range map[string]struct {
@@ -114,8 +115,8 @@ func TestSurvey(t *testing.T) {
 // A survey of a root that has changed just now is not kept: the next change could have the same time.
 func TestSurveyTooYoung(t *testing.T) {
 	testenv.Once(t)
-	defer func(d time.Duration) { surveyAge = d }(surveyAge)
-	surveyAge = 1 << 62
+	defer func(d time.Duration) { tree.SurveyAge = d }(tree.SurveyAge)
+	tree.SurveyAge = 1 << 62
 	s := create(t, project(t, `mkdir a`))
 	sandbox(t, s, `echo x >a/x`)
 	marked(t, s)

@@ -24,6 +24,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // helperEnv makes the test binary mount a session and run a script in it.
@@ -225,12 +226,12 @@ func tempDir(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		parent, err := openAbs(filepath.Dir(dir), unix.O_PATH|unix.O_DIRECTORY)
+		parent, err := tree.OpenAbs(filepath.Dir(dir), unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer parent.close()
-		if err := removeTree(parent, filepath.Base(dir)); err != nil {
+		defer parent.Close()
+		if err := tree.RemoveTree(parent, filepath.Base(dir)); err != nil {
 			t.Errorf("clean up: %v", err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A tmpfs that outlives the sandbox's mount namespace is held by a descriptor. Where we
@@ -41,26 +42,26 @@ func mountTmpfs() (int, error) {
 
 // newTmpfs makes a tmpfs and returns its root. It fails with errors.ErrUnsupported where
 // the upper directory of an overlay cannot be on one.
-func newTmpfs() (_ *handle, err error) {
-	var h *handle
+func newTmpfs() (_ *tree.Handle, err error) {
+	var h *tree.Handle
 	if fd, err := mountTmpfs(); err == nil {
-		h = &handle{FD: sys.FD(fd)}
+		h = &tree.Handle{FD: sys.FD(fd)}
 	} else if h, err = tmpfsFromOutside(); err != nil {
 		return nil, fmt.Errorf("make a tmpfs: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			h.close()
+			h.Close()
 		}
 	}()
-	if !takesMarks(h) {
+	if !tree.TakesMarks(h) {
 		return nil, features.Lacks(features.TmpfsAttributes, unix.EOPNOTSUPP)
 	}
 	return h, nil
 }
 
 // tmpfsFromOutside has it made in a new user namespace, for those who may not do it here.
-func tmpfsFromOutside() (h *handle, err error) {
+func tmpfsFromOutside() (h *tree.Handle, err error) {
 	b := prog.New(prog.Native())
 	b.SetNFds(1)
 	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWUSER|unix.CLONE_NEWNS))
@@ -78,7 +79,7 @@ func tmpfsFromOutside() (h *handle, err error) {
 	err = reexec.Perform(b.Program(), func(sock int) error {
 		fd, err := sys.ReceiveFD(sys.FD(sock))
 		if err == nil {
-			h = &handle{FD: fd}
+			h = &tree.Handle{FD: fd}
 		}
 		return err
 	})

@@ -11,6 +11,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A transaction owns the directory tx/N of its session:
@@ -26,12 +28,12 @@ type tx struct {
 	s   *Session
 	n   int
 	j   *journal
-	dir *handle // tx/N
+	dir *tree.Handle // tx/N
 
-	low     []*handle // the roots
-	objects *handle
+	low     []*tree.Handle // the roots
+	objects *tree.Handle
 	staged  []stage
-	stages  []*handle // by stage; nil: it is gone
+	stages  []*tree.Handle // by stage; nil: it is gone
 
 	doors doors
 	begun bool // the project may have been changed
@@ -42,8 +44,8 @@ type tx struct {
 
 	careful bool // the project may have been used since: what was set may have been changed
 
-	lookErr error   // of look
-	seen    *handle // the project's directory that was looked at last
+	lookErr error        // of look
+	seen    *tree.Handle // the project's directory that was looked at last
 	seenAt  place
 
 	asIs []int // moves that an undo leaves alone
@@ -66,21 +68,21 @@ func (s *Session) newTx() (_ *tx, err error) {
 	if err := s.markPending(); err != nil {
 		return nil, err
 	}
-	if err := s.dir.mkdir(txName); err != nil && err != unix.EEXIST {
+	if err := s.dir.Mkdir(txName); err != nil && err != unix.EEXIST {
 		return nil, err
 	}
-	top, err := s.dir.openDir(txName)
+	top, err := s.dir.OpenDir(txName)
 	if err != nil {
 		return nil, err
 	}
-	defer top.close()
+	defer top.Close()
 	for _, n := range s.meta.Done {
 		s.lastTx = max(s.lastTx, n)
 	}
 	t := &tx{s: s, j: &journal{Version: journalVersion}}
 	for {
 		s.lastTx++
-		err := top.mkdir(strconv.Itoa(s.lastTx))
+		err := top.Mkdir(strconv.Itoa(s.lastTx))
 		if err == nil {
 			break
 		}
@@ -92,7 +94,7 @@ func (s *Session) newTx() (_ *tx, err error) {
 	defer func() {
 		if err != nil {
 			t.close()
-			_ = removeTree(top, strconv.Itoa(t.n))
+			_ = tree.RemoveTree(top, strconv.Itoa(t.n))
 			_ = s.unmark()
 		}
 	}()
@@ -102,10 +104,10 @@ func (s *Session) newTx() (_ *tx, err error) {
 	if t.dir, err = openOwned(top, strconv.Itoa(t.n)); err != nil {
 		return nil, err
 	}
-	if err := t.dir.mkdir(objectsName); err != nil {
+	if err := t.dir.Mkdir(objectsName); err != nil {
 		return nil, err
 	}
-	if t.objects, err = t.dir.openDir(objectsName); err != nil {
+	if t.objects, err = t.dir.OpenDir(objectsName); err != nil {
 		return nil, err
 	}
 	return t, t.openRoots()
@@ -122,14 +124,14 @@ func (s *Session) openTx(n int) (_ *tx, err error) {
 	if t.dir, err = openOwned(s.dir, txName+"/"+strconv.Itoa(n)); err != nil {
 		return nil, err
 	}
-	if data, err := t.dir.readFile(stagesName, metaMost); err == nil {
+	if data, err := t.dir.ReadFile(stagesName, metaMost); err == nil {
 		if t.staged, err = decodeStages(data, len(s.roots)); err != nil {
 			return nil, err
 		}
 	} else if err != unix.ENOENT {
 		return nil, err
 	}
-	data, err := t.dir.readFile(journalName, metaMost)
+	data, err := t.dir.ReadFile(journalName, metaMost)
 	if err == nil {
 		if t.j, err = decodeJournal(data, len(s.roots)); err != nil {
 			return nil, err
@@ -138,7 +140,7 @@ func (s *Session) openTx(n int) (_ *tx, err error) {
 		return nil, err
 	}
 	t.begun = t.j != nil
-	if t.objects, err = t.dir.openDir(objectsName); err != nil && err != unix.ENOENT {
+	if t.objects, err = t.dir.OpenDir(objectsName); err != nil && err != unix.ENOENT {
 		return nil, err
 	}
 	if err := t.openRoots(); err != nil {
@@ -149,14 +151,14 @@ func (s *Session) openTx(n int) (_ *tx, err error) {
 
 // openRoots opens the projects' directories, those that the session was made for.
 func (t *tx) openRoots() error {
-	t.low = make([]*handle, len(t.s.roots))
+	t.low = make([]*tree.Handle, len(t.s.roots))
 	t.doors = doors{s: t.s, low: t.low}
 	for i := range t.s.roots {
 		low, err := t.s.root(i)
 		if err != nil {
 			return err
 		}
-		if t.low[i], err = low.open(".", unix.O_PATH|unix.O_DIRECTORY); err != nil {
+		if t.low[i], err = low.Open(".", unix.O_PATH|unix.O_DIRECTORY); err != nil {
 			return err
 		}
 		if err := t.s.meta.Roots[i].check(low); err != nil {
@@ -167,9 +169,9 @@ func (t *tx) openRoots() error {
 }
 
 func (t *tx) openStages() error {
-	t.stages = make([]*handle, len(t.staged))
+	t.stages = make([]*tree.Handle, len(t.staged))
 	for i, st := range t.staged {
-		h, err := t.low[st.Root].openDir(joinPath(string(st.Dir), st.Name))
+		h, err := t.low[st.Root].OpenDir(tree.JoinPath(string(st.Dir), st.Name))
 		if err != nil && err != unix.ENOENT {
 			return err
 		}
@@ -180,9 +182,9 @@ func (t *tx) openStages() error {
 
 func (t *tx) close() {
 	_ = t.doors.relock() // where that fails, the book tells whoever comes next
-	for _, list := range [][]*handle{t.low, t.stages, {t.objects, t.dir, t.seen}} {
+	for _, list := range [][]*tree.Handle{t.low, t.stages, {t.objects, t.dir, t.seen}} {
 		for _, h := range list {
-			h.close()
+			h.Close()
 		}
 	}
 }
@@ -190,7 +192,7 @@ func (t *tx) close() {
 func (t *tx) abs(n jnode) string { return filepath.Join(t.s.roots[n.Root].Path, string(n.Path)) }
 
 // stage is where the objects of a move wait; nil where that is gone.
-func (t *tx) stage(m move) *handle {
+func (t *tx) stage(m move) *tree.Handle {
 	if m.Stage == 0 {
 		return t.objects
 	}
@@ -202,7 +204,7 @@ func (t *tx) stage(m move) *handle {
 
 // seal writes the journal, and flushes all that a crash must not take, what staged has
 // among it: nothing in the project was changed before.
-func (t *tx) seal(staged *flusher) error {
+func (t *tx) seal(staged *tree.Flusher) error {
 	data, err := json.Marshal(t.j)
 	if err != nil {
 		return err
@@ -213,20 +215,20 @@ func (t *tx) seal(staged *flusher) error {
 	if err := t.s.markPending(); err != nil { // an undo may begin with this
 		return err
 	}
-	if err := t.dir.replaceFile(journalName, data, staged); err != nil {
+	if err := t.dir.ReplaceFile(journalName, data, staged); err != nil {
 		return err
 	}
-	var names flusher
-	defer names.close()
+	var names tree.Flusher
+	defer names.Close()
 	for _, d := range []struct {
-		h    *handle
+		h    *tree.Handle
 		name string
 	}{{t.dir, objectsName}, {t.dir, "."}, {t.s.dir, txName}, {t.s.dir, "."}, {t.s.state, pendingName}} {
-		if err := names.addDir(d.h, d.name); err != nil {
+		if err := names.AddDir(d.h, d.name); err != nil {
 			return err
 		}
 	}
-	return names.wait()
+	return names.Wait()
 }
 
 // forward makes the project be as after the transaction. With fresh nothing was done
@@ -271,17 +273,17 @@ func (t *tx) moveError(i int, err error) error {
 }
 
 // exchange swaps two names.
-func (t *tx) exchange(a *handle, from string, b *handle, to string) error {
+func (t *tx) exchange(a *tree.Handle, from string, b *tree.Handle, to string) error {
 	if t.plain {
 		return unix.EINVAL
 	}
-	return a.renameTo(from, b, to, unix.RENAME_EXCHANGE)
+	return a.RenameTo(from, b, to, unix.RENAME_EXCHANGE)
 }
 
 // across exchanges or moves directories among other objects: x goes from a to b, y the
 // other way. A directory that gets another parent must be writable, for whoever is not
 // root (rename(2)): it is made so for the moment.
-func across(a *handle, from string, x ident, b *handle, to string, y ident, rename func() error) error {
+func across(a *tree.Handle, from string, x ident, b *tree.Handle, to string, y ident, rename func() error) error {
 	if !x.closed() && !y.closed() {
 		return rename()
 	}
@@ -300,42 +302,42 @@ func across(a *handle, from string, x ident, b *handle, to string, y ident, rena
 
 // closed reports whether the object is a directory that we own and may not write to.
 func (id ident) closed() bool {
-	return id.Mode&unix.S_IFMT == unix.S_IFDIR && id.Mode&0o200 == 0 && !isRoot() && stat{uid: id.UID}.owned()
+	return id.Mode&unix.S_IFMT == unix.S_IFDIR && id.Mode&0o200 == 0 && !tree.IsRoot() && tree.Stat{UID: id.UID}.Owned()
 }
 
 // chmod sets the mode of the directory name to what it is to be, and more, if it is
 // closed otherwise. That something else is there, or nothing, is no error.
-func (id ident) chmod(d *handle, name string, more uint32) error {
+func (id ident) chmod(d *tree.Handle, name string, more uint32) error {
 	if !id.closed() {
 		return nil
 	}
-	h, err := d.open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	h, err := d.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
-		if err == unix.ENOENT || swapped(err) {
+		if err == unix.ENOENT || tree.Swapped(err) {
 			err = nil
 		}
 		return err
 	}
-	defer h.close()
-	st, err := h.stat()
-	if want := id.Mode&0o7777 | more; err == nil && id.is(st) && st.perm() != want && st.perm()|0o200 == want|0o200 {
-		err = h.chmod(want)
+	defer h.Close()
+	st, err := h.Stat()
+	if want := id.Mode&0o7777 | more; err == nil && id.is(st) && st.Perm() != want && st.Perm()|0o200 == want|0o200 {
+		err = h.Chmod(want)
 	}
 	return err
 }
 
 // moveNew renames to a name at which nothing is.
-func (t *tx) moveNew(a *handle, from string, b *handle, to string) error {
+func (t *tx) moveNew(a *tree.Handle, from string, b *tree.Handle, to string) error {
 	if !t.plain {
-		if err := a.renameTo(from, b, to, unix.RENAME_NOREPLACE); err != unix.EINVAL {
+		if err := a.RenameTo(from, b, to, unix.RENAME_NOREPLACE); err != unix.EINVAL {
 			return err
 		}
 	}
 	// Not every file system can do it in one step.
-	if _, found, err := b.lstatIf(to); err != nil || found {
+	if _, found, err := b.LstatIf(to); err != nil || found {
 		return cmp.Or[error](err, unix.EEXIST)
 	}
-	return a.renameTo(from, b, to, 0)
+	return a.RenameTo(from, b, to, 0)
 }
 
 const (
@@ -362,7 +364,7 @@ func theirs(obj string) string { return obj + ".theirs" }
 func (t *tx) put(i int, fresh bool) error {
 	m := t.j.Moves[i]
 	n := t.j.Nodes[m.First]
-	dir, name := splitPath(string(n.Path))
+	dir, name := tree.SplitPath(string(n.Path))
 	d, err := t.doors.open(place{n.Root, dir})
 	if err != nil {
 		return err
@@ -373,7 +375,7 @@ func (t *tx) put(i int, fresh bool) error {
 	st, obj := t.stage(m), strconv.Itoa(i)
 	away := false // the old object is out of the way already
 	if !fresh {
-		now, found, err := d.lstatIf(name)
+		now, found, err := d.LstatIf(name)
 		switch {
 		case err != nil:
 			return err
@@ -385,7 +387,7 @@ func (t *tx) put(i int, fresh bool) error {
 		case n.Old.Ino != 0 && found && n.Old.is(now), n.Old.Ino == 0 && !found:
 		case n.Old.Ino != 0 && !found && st != nil:
 			// Between the two steps that an exchange took; or somebody removed it since.
-			if got, have, err := st.lstatIf(obj); err != nil || !have || !n.New.is(got) {
+			if got, have, err := st.LstatIf(obj); err != nil || !have || !n.New.is(got) {
 				return cmp.Or(err, t.conflict(n, whyNow))
 			}
 			away = true
@@ -426,9 +428,9 @@ func (t *tx) put(i int, fresh bool) error {
 	}
 	// What was there must be what was compared: somebody may have saved a file a
 	// moment ago.
-	if got, err := st.lstat(obj); err != nil || !n.Old.unchanged(got) || !t.asFound(st, obj, n, fresh) {
+	if got, err := st.Lstat(obj); err != nil || !n.Old.unchanged(got) || !t.asFound(st, obj, n, fresh) {
 		if back := across(d, name, n.New, st, obj, ident{}, func() error { return t.exchange(st, obj, d, name) }); back != nil {
-			return errors.Join(orMoved(err), back)
+			return errors.Join(tree.OrMoved(err), back)
 		}
 		return t.conflict(n, whyNow)
 	}
@@ -436,29 +438,29 @@ func (t *tx) put(i int, fresh bool) error {
 }
 
 // carry moves an object to a name at which nothing is.
-func (t *tx) carry(a *handle, from string, id ident, b *handle, to string) error {
+func (t *tx) carry(a *tree.Handle, from string, id ident, b *tree.Handle, to string) error {
 	return across(a, from, id, b, to, ident{}, func() error { return t.moveNew(a, from, b, to) })
 }
 
 // moveAway moves the old object out of the project.
-func (t *tx) moveAway(d *handle, name string, st *handle, to string, n jnode, fresh bool) error {
+func (t *tx) moveAway(d *tree.Handle, name string, st *tree.Handle, to string, n jnode, fresh bool) error {
 	if err := t.carry(d, name, n.Old, st, to); err != nil {
 		if err == unix.EEXIST { // it was moved before
-			if got, err := st.lstat(to); err == nil && n.Old.is(got) {
+			if got, err := st.Lstat(to); err == nil && n.Old.is(got) {
 				return nil
 			}
 		}
 		if err == unix.ENOENT {
-			if got, err := st.lstat(to); err == nil && n.Old.is(got) {
+			if got, err := st.Lstat(to); err == nil && n.Old.is(got) {
 				return nil
 			}
 			return t.conflict(n, whyNow)
 		}
 		return err
 	}
-	if got, err := st.lstat(to); err != nil || !n.Old.unchanged(got) || !t.asFound(st, to, n, fresh) {
+	if got, err := st.Lstat(to); err != nil || !n.Old.unchanged(got) || !t.asFound(st, to, n, fresh) {
 		if back := t.moveNew(st, to, d, name); back != nil {
-			return errors.Join(orMoved(err), back)
+			return errors.Join(tree.OrMoved(err), back)
 		}
 		return t.conflict(n, whyNow)
 	}
@@ -467,15 +469,15 @@ func (t *tx) moveAway(d *handle, name string, st *handle, to string, n jnode, fr
 
 // asFound reports whether a directory that was moved away holds what it held when it was
 // looked at: somebody may have made or changed something in it meanwhile.
-func (t *tx) asFound(st *handle, name string, n jnode, fresh bool) bool {
+func (t *tx) asFound(st *tree.Handle, name string, n jnode, fresh bool) bool {
 	if !fresh || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Newest == 0 {
 		return true
 	}
 	below, newest := 0, int64(1)
-	_, err := walkBelow(&realTree{h: st, unlock: true}, name, func(f found) bool {
+	_, err := tree.WalkBelow(&tree.Real{H: st, Unlock: true}, name, func(f tree.Found) bool {
 		below++
-		if !f.st.isDir() && f.st.nlink == 1 {
-			newest = max(newest, f.st.ctime)
+		if !f.Stat.IsDir() && f.Stat.Nlink == 1 {
+			newest = max(newest, f.Stat.Ctime)
 		}
 		return true
 	})
@@ -490,7 +492,7 @@ func (t *tx) takeBack(i int) error {
 	}
 	m := t.j.Moves[i]
 	n := t.j.Nodes[m.First]
-	dir, name := splitPath(string(n.Path))
+	dir, name := tree.SplitPath(string(n.Path))
 	st, obj := t.stage(m), strconv.Itoa(i)
 	if st == nil {
 		return nil // it was never made, or is gone since all is done
@@ -505,7 +507,7 @@ func (t *tx) takeBack(i int) error {
 	if m.Dir != nil {
 		return t.makeEmptied(d, name, n)
 	}
-	now, found, err := d.lstatIf(name)
+	now, found, err := d.LstatIf(name)
 	if err != nil {
 		return err
 	}
@@ -522,10 +524,10 @@ func (t *tx) takeBack(i int) error {
 		return n.Old.chmod(d, name, 0)
 	}
 	old := obj
-	got, have, err := st.lstatIf(old)
+	got, have, err := st.LstatIf(old)
 	if err == nil && !(have && n.Old.is(got)) {
 		old = spare(obj)
-		got, have, err = st.lstatIf(old)
+		got, have, err = st.LstatIf(old)
 	}
 	switch {
 	case err != nil:
@@ -562,8 +564,8 @@ func (t *tx) takeBack(i int) error {
 // giveBack is takeBack where the old object is neither in the project nor in the stage:
 // somebody put another one in its place just before it was to be moved away. That one may
 // be in the stage, and goes back.
-func (t *tx) giveBack(d *handle, name string, st *handle, obj string, n jnode, now stat, found bool) error {
-	got, have, err := st.lstatIf(obj)
+func (t *tx) giveBack(d *tree.Handle, name string, st *tree.Handle, obj string, n jnode, now tree.Stat, found bool) error {
+	got, have, err := st.LstatIf(obj)
 	switch {
 	case err != nil:
 		return err
@@ -585,11 +587,11 @@ func (t *tx) giveBack(d *handle, name string, st *handle, obj string, n jnode, n
 }
 
 // leave notes that an old object stays where it is.
-func (t *tx) leave(n jnode, st *handle, obj string) error {
+func (t *tx) leave(n jnode, st *tree.Handle, obj string) error {
 	if n.Old.Ino == 0 {
 		return nil
 	}
-	if got, found, err := st.lstatIf(obj); err != nil || !found || !n.Old.is(got) {
+	if got, found, err := st.LstatIf(obj); err != nil || !found || !n.Old.is(got) {
 		return err
 	}
 	t.left = append(t.left, &Error{Op: "put back", Path: t.abs(n), Err: errors.New("something else is there; what was there is kept in the session, as " + obj)})
@@ -604,7 +606,7 @@ func (t *tx) setTimes(after bool) error {
 		if after {
 			ns = r.After
 		}
-		dir, name := splitPath(string(r.Path))
+		dir, name := tree.SplitPath(string(r.Path))
 		if r.Path == "." {
 			dir, name = ".", "."
 		}
@@ -613,19 +615,19 @@ func (t *tx) setTimes(after bool) error {
 			if err != nil {
 				return err
 			}
-			h, err := d.open(name, unix.O_PATH|unix.O_NOFOLLOW)
+			h, err := d.Open(name, unix.O_PATH|unix.O_NOFOLLOW)
 			if err != nil {
 				return err
 			}
-			defer h.close()
-			st, err := h.stat()
-			if err != nil || st.ino != r.Ino || st.mtime.Nano() == ns {
+			defer h.Close()
+			st, err := h.Stat()
+			if err != nil || st.Ino != r.Ino || st.Mtime.Nano() == ns {
 				return err
 			}
-			if !st.isDir() && st.mtime.Nano() != r.Before && st.mtime.Nano() != r.After {
+			if !st.IsDir() && st.Mtime.Nano() != r.Before && st.Mtime.Nano() != r.After {
 				return nil // somebody wrote to it
 			}
-			return h.setMtime(unix.NsecToTimespec(ns))
+			return h.SetMtime(unix.NsecToTimespec(ns))
 		}()
 		switch err {
 		case nil, unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EPERM, unix.EACCES:
@@ -637,8 +639,8 @@ func (t *tx) setTimes(after bool) error {
 }
 
 // removeEmptied removes a directory that what was in it was moved out of.
-func (t *tx) removeEmptied(d *handle, name string, n jnode) error {
-	switch err := d.unlink(name, unix.AT_REMOVEDIR); err {
+func (t *tx) removeEmptied(d *tree.Handle, name string, n jnode) error {
+	switch err := d.Unlink(name, unix.AT_REMOVEDIR); err {
 	case nil, unix.ENOENT, unix.ENOTDIR: // gone, or what takes its place is there
 		return nil
 	case unix.ENOTEMPTY, unix.EEXIST:
@@ -650,12 +652,12 @@ func (t *tx) removeEmptied(d *handle, name string, n jnode) error {
 
 // makeEmptied makes a directory again, open to us: setEmptied gives it its attributes
 // when all is in it.
-func (t *tx) makeEmptied(d *handle, name string, n jnode) error {
-	err := d.mkdir(name)
+func (t *tx) makeEmptied(d *tree.Handle, name string, n jnode) error {
+	err := d.Mkdir(name)
 	if err != unix.EEXIST {
 		return err
 	}
-	if now, err := d.lstat(name); err != nil || now.isDir() {
+	if now, err := d.Lstat(name); err != nil || now.IsDir() {
 		return err
 	}
 	t.left = append(t.left, &Error{Op: "put back", Path: t.abs(n), Err: errors.New("something else is there; what was in this directory is kept in the session")})
@@ -672,19 +674,19 @@ func (t *tx) setEmptied() error {
 		n := t.j.Nodes[m.First]
 		err := func() error {
 			if now, ok := t.look(place{n.Root, string(n.Path)}); ok {
-				n.Old.Ino, n.Old.Mode = now.ino, now.mode
+				n.Old.Ino, n.Old.Mode = now.Ino, now.Mode
 			}
 			if err := t.setAccess(n, m.Dir.Access); err != nil {
 				return err
 			}
-			h, err := t.low[n.Root].open(string(n.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+			h, err := t.low[n.Root].Open(string(n.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 			if err != nil {
 				return err
 			}
-			defer h.close()
-			return h.setMtime(unix.NsecToTimespec(m.Dir.Mtime))
+			defer h.Close()
+			return h.SetMtime(unix.NsecToTimespec(m.Dir.Mtime))
 		}()
-		if err != nil && err != unix.ENOENT && !swapped(err) && err != ErrMoved {
+		if err != nil && err != unix.ENOENT && !tree.Swapped(err) && err != ErrMoved {
 			return &Error{Op: "set attributes of", Path: t.abs(n), Err: err}
 		}
 	}
@@ -712,29 +714,29 @@ func (t *tx) setAttrs(after bool) error {
 // stillAs reports whether a directory has modes and owners that the journal knows.
 func (t *tx) stillAs(n jnode, a regard) bool {
 	now, ok := t.look(place{n.Root, string(n.Path)})
-	return ok && (now.perm() == a.Before.Mode || now.perm() == a.After.Mode) &&
-		(now.uid == a.Before.UID || now.uid == a.After.UID) && (now.gid == a.Before.GID || now.gid == a.After.GID)
+	return ok && (now.Perm() == a.Before.Mode || now.Perm() == a.After.Mode) &&
+		(now.UID == a.Before.UID || now.UID == a.After.UID) && (now.GID == a.Before.GID || now.GID == a.After.GID)
 }
 
 // setAccess gives a directory that stays its mode, owner and extended attributes.
 func (t *tx) setAccess(n jnode, want access) error {
 	at := place{n.Root, string(n.Path)}
 	top := t.low[n.Root]
-	if !want.Keep && !isRoot() {
+	if !want.Keep && !tree.IsRoot() {
 		// Attributes of a directory that is closed to us, who own it, would seem to
 		// be none.
 		h, err := t.doors.openOne(at, 0o700)
 		if err != nil {
 			return err
 		}
-		h.close()
+		h.Close()
 	}
-	d, err := top.openDirOrPath(at.path)
+	d, err := top.OpenDirOrPath(at.path)
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	st, err := d.stat()
+	defer d.Close()
+	st, err := d.Stat()
 	if err != nil {
 		return err
 	}
@@ -742,26 +744,26 @@ func (t *tx) setAccess(n jnode, want access) error {
 		return ErrMoved
 	}
 	if !want.Keep {
-		x := xattrs{}
+		x := tree.Xattrs{}
 		for name, v := range want.Xattrs {
 			x[name] = string(v)
 		}
-		if st.owned() && !isRoot() {
-			x.setOwner(0o700) // else the list would close it before what is in it is done, see setMode
+		if st.Owned() && !tree.IsRoot() {
+			x.SetOwner(0o700) // else the list would close it before what is in it is done, see setMode
 		}
-		if err := d.setXattrs(x); err != nil {
+		if err := d.SetXattrs(x); err != nil {
 			return err
 		}
 	}
-	if st.uid != want.UID || st.gid != want.GID {
-		if err := d.chown(want.UID, want.GID); err != nil {
+	if st.UID != want.UID || st.GID != want.GID {
+		if err := d.Chown(want.UID, want.GID); err != nil {
 			return err
 		}
-		if st, err = d.stat(); err != nil {
+		if st, err = d.Stat(); err != nil {
 			return err
 		}
 	}
-	if _, open := t.doors.widened[at]; st.perm() == want.Mode && !open {
+	if _, open := t.doors.widened[at]; st.Perm() == want.Mode && !open {
 		return nil
 	}
 	return t.doors.setMode(at, d, st, want.Mode)
@@ -775,20 +777,20 @@ func (t *tx) dropStages() error {
 	}
 	var errs []error
 	for i, st := range t.staged {
-		t.stages[i].close()
+		t.stages[i].Close()
 		t.stages[i] = nil
 		d, err := t.doors.open(place{st.Root, string(st.Dir)})
 		if err == nil {
-			if _, found, lerr := d.lstatIf(st.Name); lerr != nil || !found {
+			if _, found, lerr := d.LstatIf(st.Name); lerr != nil || !found {
 				err = lerr
 			} else {
-				err = removeTree(d, st.Name)
+				err = tree.RemoveTree(d, st.Name)
 			}
-			if h, herr := d.open(".", unix.O_PATH|unix.O_DIRECTORY); err == nil && herr == nil {
-				if err = h.setMtime(unix.NsecToTimespec(t.timeOf(st))); err == unix.EPERM || err == unix.EACCES {
+			if h, herr := d.Open(".", unix.O_PATH|unix.O_DIRECTORY); err == nil && herr == nil {
+				if err = h.SetMtime(unix.NsecToTimespec(t.timeOf(st))); err == unix.EPERM || err == unix.EACCES {
 					err = nil // it is somebody else's
 				}
-				h.close()
+				h.Close()
 			}
 		}
 		if err != nil && err != unix.ENOENT {
@@ -802,7 +804,7 @@ func (t *tx) dropStages() error {
 		return errors.Join(errs...)
 	}
 	t.staged, t.stages = nil, nil
-	return t.dir.unlink(stagesName, 0)
+	return t.dir.Unlink(stagesName, 0)
 }
 
 // timeOf is the modification time that a stage's directory is to have when the stage is
@@ -825,11 +827,11 @@ func (t *tx) timeOf(st stage) int64 {
 
 // remove removes the transaction's directory, and closes it.
 func (t *tx) remove() error {
-	top, err := t.s.dir.openDir(txName)
+	top, err := t.s.dir.OpenDir(txName)
 	if err != nil {
 		return err
 	}
-	defer top.close()
+	defer top.Close()
 	t.close()
-	return removeTree(top, strconv.Itoa(t.n))
+	return tree.RemoveTree(top, strconv.Itoa(t.n))
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/gitindex"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // ErrNoCommit is what Undo wraps where there is nothing to take back.
@@ -71,7 +72,7 @@ func (t *tx) takeAllBack() error {
 	s := t.s
 	err := s.markPending()
 	if err == nil {
-		err = s.state.flushDir(pendingName)
+		err = s.state.FlushDir(pendingName)
 	}
 	if err != nil {
 		return errors.Join(&Error{Op: "undo", Path: s.path, Err: err}, t.dropStages(), s.unmark())
@@ -96,7 +97,7 @@ func (t *tx) undone() error {
 	var l ledger
 	l.load(t.s.meta)
 	t.noteBack(&l)
-	if err := inTurn(func() error { return t.noteCopies(&l) }, func() error { return t.noteDoors(&l) }); err != nil {
+	if err := tree.InTurn(func() error { return t.noteCopies(&l) }, func() error { return t.noteDoors(&l) }); err != nil {
 		return err
 	}
 	m := *t.s.meta
@@ -111,7 +112,7 @@ func (t *tx) undone() error {
 			m.Roots[n.Root].Mode, m.Roots[n.Root].UID, m.Roots[n.Root].GID = a.Base.Mode, a.Base.UID, a.Base.GID
 		}
 	}
-	if err := t.s.setMeta(&m, new(flusher)); err != nil {
+	if err := t.s.setMeta(&m, new(tree.Flusher)); err != nil {
 		return &Error{Op: "write session's data", Path: t.s.path, Err: err}
 	}
 	return nil
@@ -121,13 +122,13 @@ func (t *tx) undone() error {
 // if it is forced, something to be kept.
 func (t *tx) sinceThen(ctx context.Context) error {
 	var list []Conflict
-	add := func(n jnode, path, why string, now stat, found bool) {
+	add := func(n jnode, path, why string, now tree.Stat, found bool) {
 		k := Conflict{Root: t.s.roots[n.Root].Path, Path: path, Why: why, Kind: n.Kind}
 		if found {
 			k.Project = version(now)
 		}
 		if n.New.Ino != 0 && path == string(n.Path) {
-			k.Session = version(stat{mode: n.New.Mode, size: n.New.Size, mtime: unix.NsecToTimespec(n.New.Mtime)})
+			k.Session = version(tree.Stat{Mode: n.New.Mode, Size: n.New.Size, Mtime: unix.NsecToTimespec(n.New.Mtime)})
 		}
 		list = append(list, k)
 	}
@@ -137,7 +138,7 @@ func (t *tx) sinceThen(ctx context.Context) error {
 		if n.New.Ino != 0 {
 			made[place{n.Root, string(n.Path)}] = n.New
 		}
-		if dir, name := splitPath(string(n.Path)); n.New.Ino != 0 {
+		if dir, name := tree.SplitPath(string(n.Path)); n.New.Ino != 0 {
 			at := place{n.Root, dir}
 			if inside[at] == nil {
 				inside[at] = map[string]bool{}
@@ -154,7 +155,7 @@ func (t *tx) sinceThen(ctx context.Context) error {
 			at := place{n.Root, string(n.Path)}
 			now, found := t.look(at)
 			switch {
-			case found && now.isReg() && !n.New.unchanged(now) && t.s.gitFileAt(at) == gitNote:
+			case found && now.IsReg() && !n.New.unchanged(now) && t.s.gitFileAt(at) == gitNote:
 				if k == m.First {
 					t.asIs = append(t.asIs, i)
 				}
@@ -168,14 +169,14 @@ func (t *tx) sinceThen(ctx context.Context) error {
 				add(n, at.path, whyGoneThen, now, false)
 			case !n.New.unchanged(now):
 				add(n, at.path, whyThen, now, true)
-			case now.isDir():
+			case now.IsDir():
 				names, err := t.list(at)
 				if err != nil {
 					return &Error{Op: "list", Path: t.abs(n), Err: err}
 				}
 				for _, name := range names {
 					if !inside[at][name] {
-						p := joinPath(at.path, name)
+						p := tree.JoinPath(at.path, name)
 						now, found := t.look(place{n.Root, p})
 						add(n, p, whyMadeThen, now, found)
 					}
@@ -188,7 +189,7 @@ func (t *tx) sinceThen(ctx context.Context) error {
 		now, found := t.look(place{n.Root, string(n.Path)})
 		if !found {
 			add(n, string(n.Path), whyGoneThen, now, false)
-		} else if now.perm() != a.After.Mode || now.uid != a.After.UID || now.gid != a.After.GID {
+		} else if now.Perm() != a.After.Mode || now.UID != a.After.UID || now.GID != a.After.GID {
 			add(n, string(n.Path), whyThen, now, true)
 		} else if same, err := t.hasXattrs(n, a.After); err != nil {
 			return &Error{Op: "read attributes", Path: t.abs(n), Err: err}
@@ -199,7 +200,7 @@ func (t *tx) sinceThen(ctx context.Context) error {
 	// The time of a directory that somebody did something in since stays.
 	t.j.Times = slices.DeleteFunc(t.j.Times, func(r retime) bool {
 		now, found := t.look(place{r.Root, string(r.Path)})
-		return found && now.isDir() && now.mtime.Nano() != r.After
+		return found && now.IsDir() && now.Mtime.Nano() != r.After
 	})
 	if len(list) == 0 {
 		return nil
@@ -211,11 +212,11 @@ func (t *tx) sinceThen(ctx context.Context) error {
 }
 
 // refreshed reports whether an index of git is another one now, in which the same is staged.
-func (t *tx) refreshed(n jnode, now stat) bool {
-	if n.Staged == "" || !now.isReg() || n.New.Mode != now.mode || n.New.UID != now.uid || n.New.GID != now.gid || now.size > indexMost {
+func (t *tx) refreshed(n jnode, now tree.Stat) bool {
+	if n.Staged == "" || !now.IsReg() || n.New.Mode != now.Mode || n.New.UID != now.UID || n.New.GID != now.GID || now.Size > indexMost {
 		return false
 	}
-	low := &realTree{h: t.low[n.Root]}
+	low := &tree.Real{H: t.low[n.Root]}
 	data, err := readFrom(low, string(n.Path), now)
 	if err != nil {
 		return false
@@ -233,13 +234,13 @@ func (t *tx) hasXattrs(n jnode, want access) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer d.close()
-	x, err := d.xattrs()
+	defer d.Close()
+	x, err := d.Xattrs()
 	if err != nil || len(x) != len(want.Xattrs) {
 		return false, err
 	}
 	if w, ok := t.doors.widened[place{n.Root, string(n.Path)}]; ok {
-		x.setOwner(w.mode)
+		x.SetOwner(w.mode)
 	}
 	for name, v := range want.Xattrs {
 		if w, ok := x[name]; !ok || w != string(v) {
@@ -256,8 +257,8 @@ const (
 )
 
 // unchanged reports whether st is this object, and nobody did anything to it.
-func (id ident) unchanged(st stat) bool {
-	return id.same(st) && id.Mode == st.mode && id.UID == st.uid && id.GID == st.gid
+func (id ident) unchanged(st tree.Stat) bool {
+	return id.same(st) && id.Mode == st.Mode && id.UID == st.UID && id.GID == st.GID
 }
 
 func (t *tx) list(at place) ([]string, error) {
@@ -265,20 +266,20 @@ func (t *tx) list(at place) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer d.close()
-	return d.names()
+	defer d.Close()
+	return d.Names()
 }
 
 // readable opens a directory of the project to read what is in it: what its owner cannot
 // read is unlocked for that.
-func (t *tx) readable(at place) (dir, error) {
-	return t.reader(at.root).at(at.path)
+func (t *tx) readable(at place) (tree.Dir, error) {
+	return t.reader(at.root).At(at.path)
 }
 
 // reader is a project to read from, with readable directories.
-func (t *tx) reader(root int) *realTree {
-	return &realTree{h: t.low[root], unlock: true, book: t.s.bookFor(false, root), unbook: t.s.unnote,
-		changed: func(path string, before stat, h *handle) {
+func (t *tx) reader(root int) *tree.Real {
+	return &tree.Real{H: t.low[root], Unlock: true, Book: t.s.bookFor(false, root), Unbook: t.s.unnote,
+		Changed: func(path string, before tree.Stat, h *tree.Handle) {
 			t.doors.ctimes.follow(place{root, path}, before, h)
 		}}
 }
@@ -296,35 +297,35 @@ func (t *tx) restage(ctx context.Context) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	copies, err := t.dir.open(copiesName, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	copies, err := t.dir.Open(copiesName, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil && err != unix.ENOENT {
 		return &Error{Op: "undo", Path: t.s.path, Err: err}
 	}
-	src := &realTree{h: copies, unlock: true}
-	defer src.close()
+	src := &tree.Real{H: copies, Unlock: true}
+	defer src.Close()
 	apart := map[place]bool{}
 	for _, m := range t.j.Moves {
 		n := t.j.Nodes[m.First]
-		dir, _ := splitPath(string(n.Path))
+		dir, _ := tree.SplitPath(string(n.Path))
 		at := place{n.Root, dir}
-		if _, err := t.doors.open(at); err == unix.ENOENT || swapped(err) {
+		if _, err := t.doors.open(at); err == unix.ENOENT || tree.Swapped(err) {
 			continue // it is made again first
 		} else if err != nil {
 			return &Error{Op: "open", Path: t.abs(n), Err: err}
 		}
-		root, err := t.low[n.Root].stat()
+		root, err := t.low[n.Root].Stat()
 		if err != nil {
 			return &Error{Op: "open", Path: t.abs(n), Err: err}
 		}
-		if t.doors.lastStat.dev != root.dev {
+		if t.doors.lastStat.Dev != root.Dev {
 			apart[at] = true
 		}
 	}
 	if err := t.makeStages(apart); err != nil {
 		return err
 	}
-	k := copier{ctx: ctx, lax: true, special: isRoot(), inherit: true, links: t.stays(copies)}
-	defer k.close()
+	k := tree.Copier{Ctx: ctx, Lax: true, Special: tree.IsRoot(), Inherit: true, Links: t.stays(copies)}
+	defer k.Close()
 	for i, m := range t.j.Moves {
 		n := &t.j.Nodes[m.First]
 		if !lost[i] || n.Old.Ino == 0 || m.Dir != nil {
@@ -334,22 +335,22 @@ func (t *tx) restage(ctx context.Context) error {
 			continue // it was never moved
 		}
 		err := func() error {
-			top, err := src.top()
+			top, err := src.Top()
 			if err != nil {
 				return err
 			}
-			defer top.close()
-			st, ok, err := top.lstat(strconv.Itoa(i))
+			defer top.Close()
+			st, ok, err := top.Lstat(strconv.Itoa(i))
 			if err != nil || !ok {
 				return cmp.Or[error](err, unix.ENOENT)
 			}
-			if err := k.tree(top, strconv.Itoa(i), st, t.stage(m), strconv.Itoa(i)); err != nil {
+			if err := k.Tree(top, strconv.Itoa(i), st, t.stage(m), strconv.Itoa(i)); err != nil {
 				return err
 			}
-			if err := inTurn(k.finishDirs, k.flush.wait); err != nil {
+			if err := tree.InTurn(k.FinishDirs, k.Flush.Wait); err != nil {
 				return err
 			}
-			made, err := t.stage(m).lstat(strconv.Itoa(i))
+			made, err := t.stage(m).Lstat(strconv.Itoa(i))
 			n.Old = identify(made)
 			return err
 		}()
@@ -357,13 +358,13 @@ func (t *tx) restage(ctx context.Context) error {
 			return &Error{Op: "put back", Path: t.abs(*n), Err: err}
 		}
 	}
-	var restaged flusher
-	defer restaged.close()
+	var restaged tree.Flusher
+	defer restaged.Close()
 	for _, h := range t.stages {
 		if h == nil {
 			continue
 		}
-		if err := restaged.addDir(h, "."); err != nil {
+		if err := restaged.AddDir(h, "."); err != nil {
 			return &Error{Op: "flush", Path: t.s.path, Err: err}
 		}
 	}
@@ -375,27 +376,27 @@ func (t *tx) restage(ctx context.Context) error {
 
 // stays tells which copies need not be made again: another name of the file is in the
 // project still, as it was.
-func (t *tx) stays(copies *handle) map[inode]copied {
-	links := map[inode]copied{}
+func (t *tx) stays(copies *tree.Handle) map[tree.Inode]tree.Copied {
+	links := map[tree.Inode]tree.Copied{}
 	for _, s := range t.j.Stays {
 		now, found := t.look(place{s.Root, string(s.Path)})
 		for _, r := range t.j.Times { // the commit may have given it another time
-			if r.Root == s.Root && r.Path == s.Path && r.After == now.mtime.Nano() {
-				now.mtime = unix.NsecToTimespec(r.Before)
+			if r.Root == s.Root && r.Path == s.Path && r.After == now.Mtime.Nano() {
+				now.Mtime = unix.NsecToTimespec(r.Before)
 			}
 		}
 		if !found || !s.File.unchanged(now) {
 			continue
 		}
-		dir, name := splitPath(string(s.Copy))
-		d, err := copies.open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		dir, name := tree.SplitPath(string(s.Copy))
+		d, err := copies.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		if err != nil {
 			continue
 		}
-		if st, err := d.lstat(name); err == nil {
-			links[inode{st.dev, st.ino}] = copied{t.low[s.Root], string(s.Path), now.ino, st.nlink}
+		if st, err := d.Lstat(name); err == nil {
+			links[tree.Inode{Dev: st.Dev, Ino: st.Ino}] = tree.Copied{Dir: t.low[s.Root], Path: string(s.Path), Ino: now.Ino, Nlink: st.Nlink}
 		}
-		d.close()
+		d.Close()
 	}
 	return links
 }

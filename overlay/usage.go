@@ -6,6 +6,8 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Usage returns how many bytes the session takes on disk, as du(1) counts them: files
@@ -15,27 +17,27 @@ func (i Info) Usage(ctx context.Context) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, &Error{Op: "measure session", Path: i.Dir, Err: err} }
 	_, state, err := openStateDir(filepath.Dir(i.Dir), false)
 	if err != nil {
-		return fail(bare(err))
+		return fail(tree.Bare(err))
 	}
-	defer state.close()
+	defer state.Close()
 	d, err := openOwned(state, filepath.Base(i.Dir))
 	if err != nil {
 		return fail(err)
 	}
-	defer d.close()
+	defer d.Close()
 	return diskUsage(ctx, d)
 }
 
 // diskUsage counts the directory top and what is below it. Directories are opened by
 // their paths from top, so that a tree of any shape takes two descriptors; what lies
 // deeper than a path can be long is not counted.
-func diskUsage(ctx context.Context, top *handle) (bytes int64, err error) {
-	st, err := top.stat()
+func diskUsage(ctx context.Context, top *tree.Handle) (bytes int64, err error) {
+	st, err := top.Stat()
 	if err != nil {
 		return 0, err
 	}
-	bytes = st.blocks * 512
-	seen := map[inode]bool{}
+	bytes = st.Blocks * 512
+	seen := map[tree.Inode]bool{}
 	todo := []string{"."}
 	for len(todo) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -43,41 +45,41 @@ func diskUsage(ctx context.Context, top *handle) (bytes int64, err error) {
 		}
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		d, err := top.openDir(at)
+		d, err := top.OpenDir(at)
 		if err != nil {
 			continue // gone, or the command made it unreadable
 		}
-		names, err := d.names()
+		names, err := d.Names()
 		if err != nil {
-			d.close()
+			d.Close()
 			continue
 		}
 		for _, name := range names {
-			st, err := d.lstat(name)
+			st, err := d.Lstat(name)
 			if err != nil {
 				continue
 			}
-			if !st.isDir() && st.nlink > 1 {
-				id := inode{st.dev, st.ino}
+			if !st.IsDir() && st.Nlink > 1 {
+				id := tree.Inode{Dev: st.Dev, Ino: st.Ino}
 				if seen[id] {
 					continue
 				}
 				seen[id] = true
 			}
-			bytes += st.blocks * 512
-			if p := joinPath(at, name); st.isDir() && len(p) < maxPath {
+			bytes += st.Blocks * 512
+			if p := tree.JoinPath(at, name); st.IsDir() && len(p) < tree.MaxPath {
 				todo = append(todo, p)
 			}
 		}
-		d.close()
+		d.Close()
 	}
 	return bytes, nil
 }
 
 // holdsData reports whether there is anything in a session directory but what every
 // new session has.
-func holdsData(d *handle) (bool, error) {
-	names, err := d.names()
+func holdsData(d *tree.Handle) (bool, error) {
+	names, err := d.Names()
 	if err != nil {
 		return false, err
 	}
@@ -86,12 +88,12 @@ func holdsData(d *handle) (bool, error) {
 		case name == lockName, name == metaName, name == lastName, name == "work", name == scratchName, name == memName:
 		case strings.HasPrefix(name, "."+metaName+"."): // half of it, see writeMeta
 		case name == "upper":
-			up, err := d.openDir(name)
+			up, err := d.OpenDir(name)
 			if err != nil {
 				return false, err
 			}
 			data, err := holdsChanges(up)
-			up.close()
+			up.Close()
 			if data || err != nil {
 				return data, err
 			}
@@ -103,18 +105,18 @@ func holdsData(d *handle) (bool, error) {
 }
 
 // holdsChanges reports whether any of the upper directories in up has something in it.
-func holdsChanges(up *handle) (bool, error) {
-	roots, err := up.names()
+func holdsChanges(up *tree.Handle) (bool, error) {
+	roots, err := up.Names()
 	if err != nil {
 		return false, err
 	}
 	for _, root := range roots {
-		d, err := up.openDir(root)
+		d, err := up.OpenDir(root)
 		if err != nil {
 			return false, err
 		}
-		in, err := d.names()
-		d.close()
+		in, err := d.Names()
+		d.Close()
 		if len(in) > 0 || err != nil {
 			return true, err
 		}

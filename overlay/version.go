@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A Side is one of the two versions of what changed. The zero Side is none.
@@ -30,14 +32,14 @@ func (s *Session) File(c Change, side Side) (*os.File, error) {
 		return nil, s.versionError("open", c, err)
 	}
 	defer d.close()
-	if !st.isReg() {
+	if !st.IsReg() {
 		return nil, s.versionError("open", c, fs.ErrNotExist)
 	}
-	f, err := d.file(name, st)
+	f, err := d.File(name, st)
 	if err != nil {
 		return nil, s.versionError("open", c, err)
 	}
-	return f.osFile(filepath.Join(c.Root, c.Path)), nil
+	return f.OSFile(filepath.Join(c.Root, c.Path)), nil
 }
 
 // Mode tells what one version of an object is: what the project has at its path, or what
@@ -50,7 +52,7 @@ func (s *Session) Mode(c Change, side Side) (fs.FileMode, error) {
 		return 0, s.versionError("look at", c, err)
 	}
 	d.close()
-	return st.fileMode(), nil
+	return st.FileMode(), nil
 }
 
 // Removed reports whether the session has removed what the project has at the path of c, of
@@ -61,24 +63,24 @@ func (s *Session) Removed(c Change) (bool, error) {
 	if err != nil {
 		return false, s.versionError("look at", c, err)
 	}
-	defer top.close()
-	at, name := splitPath(c.Path)
+	defer top.Close()
+	at, name := tree.SplitPath(c.Path)
 	if c.Path == "." {
 		return false, nil
 	}
-	d, err := top.at(at)
+	d, err := top.At(at)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}
 		return false, s.versionError("look at", c, err)
 	}
-	defer d.close()
-	st, ok, err := d.lstat(name)
+	defer d.Close()
+	st, ok, err := d.Lstat(name)
 	if err != nil {
 		return false, s.versionError("look at", c, err)
 	}
-	return ok && st.isWhiteout(), nil
+	return ok && st.IsWhiteout(), nil
 }
 
 // Link returns the text of one version of a changed symbolic link. A side that has
@@ -89,10 +91,10 @@ func (s *Session) Link(c Change, side Side) (string, error) {
 		return "", s.versionError("read link", c, err)
 	}
 	defer d.close()
-	if st.typ() != unix.S_IFLNK {
+	if st.Typ() != unix.S_IFLNK {
 		return "", s.versionError("read link", c, fs.ErrNotExist)
 	}
-	text, err := d.link(name, st)
+	text, err := d.Link(name, st)
 	if err != nil {
 		return "", s.versionError("read link", c, err)
 	}
@@ -112,12 +114,12 @@ func (s *Session) Below(c Change) iter.Seq2[Change, error] {
 			yield(Change{}, err)
 			return
 		}
-		defer low.close()
-		at, err := walkBelow(low, c.Path, func(f found) bool {
-			m := f.st.fileMode()
-			d := Change{Kind: Deleted, Root: c.Root, Path: f.path, Mode: m, OldMode: m}
-			if f.st.isReg() {
-				d.Size, d.OldSize = f.st.size, f.st.size
+		defer low.Close()
+		at, err := tree.WalkBelow(low, c.Path, func(f tree.Found) bool {
+			m := f.Stat.FileMode()
+			d := Change{Kind: Deleted, Root: c.Root, Path: f.Path, Mode: m, OldMode: m}
+			if f.Stat.IsReg() {
+				d.Size, d.OldSize = f.Stat.Size, f.Stat.Size
 			}
 			return yield(d, nil)
 		})
@@ -128,7 +130,7 @@ func (s *Session) Below(c Change) iter.Seq2[Change, error] {
 }
 
 // side opens one side of the root that c is in.
-func (s *Session) side(c Change, side Side) (tree, error) {
+func (s *Session) side(c Change, side Side) (tree.Tree, error) {
 	for i, r := range s.roots {
 		if r.Path != c.Root {
 			continue
@@ -138,10 +140,10 @@ func (s *Session) side(c Change, side Side) (tree, error) {
 			return nil, err
 		}
 		if side == After {
-			low.close()
+			low.Close()
 			return up, nil
 		}
-		up.close()
+		up.Close()
 		return low, nil
 	}
 	return nil, &Error{Op: "open", Path: c.Root, Err: fs.ErrNotExist}
@@ -149,41 +151,41 @@ func (s *Session) side(c Change, side Side) (tree, error) {
 
 // version opens the directory that holds one version of what changed. Its tree is
 // closed with it.
-func (s *Session) version(c Change, side Side) (d *versionDir, name string, st stat, err error) {
+func (s *Session) version(c Change, side Side) (d *versionDir, name string, st tree.Stat, err error) {
 	top, err := s.side(c, side)
 	if err != nil {
-		return nil, "", stat{}, err
+		return nil, "", tree.Stat{}, err
 	}
-	at, name := splitPath(c.Path)
+	at, name := tree.SplitPath(c.Path)
 	if c.Path == "." {
-		top.close()
-		return nil, "", stat{}, fs.ErrNotExist // the root is a directory on both sides
+		top.Close()
+		return nil, "", tree.Stat{}, fs.ErrNotExist // the root is a directory on both sides
 	}
 	d = &versionDir{t: top}
-	if d.dir, err = top.at(at); err != nil {
-		top.close()
-		return nil, "", stat{}, err
+	if d.Dir, err = top.At(at); err != nil {
+		top.Close()
+		return nil, "", tree.Stat{}, err
 	}
-	st, ok, err := d.lstat(name)
-	if err == nil && (!ok || st.isWhiteout()) {
+	st, ok, err := d.Lstat(name)
+	if err == nil && (!ok || st.IsWhiteout()) {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
 		d.close()
-		return nil, "", stat{}, err
+		return nil, "", tree.Stat{}, err
 	}
 	return d, name, st, nil
 }
 
 // A versionDir is a directory that owns its tree.
 type versionDir struct {
-	dir
-	t tree
+	tree.Dir
+	t tree.Tree
 }
 
 func (d *versionDir) close() {
-	d.dir.close()
-	d.t.close()
+	d.Dir.Close()
+	d.t.Close()
 }
 
 func (s *Session) versionError(op string, c Change, err error) error {

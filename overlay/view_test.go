@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // An object is all that a program can find out about a file and that a commit has to
@@ -38,7 +40,7 @@ type view map[string]object
 // show different inode numbers for the names of one file, so for an overlay upper is
 // where it keeps what was written; empty: it is none.
 func takeView(v view, key, root, upper string) error {
-	l := looker{v, root, upper, map[inode][]string{}}
+	l := looker{v, root, upper, map[tree.Inode][]string{}}
 	if err := l.add(key, root); err != nil {
 		return err
 	}
@@ -58,7 +60,7 @@ func takeView(v view, key, root, upper string) error {
 type looker struct {
 	view        view
 	root, upper string
-	twins       map[inode][]string // the keys of files that have more than one name
+	twins       map[tree.Inode][]string // the keys of files that have more than one name
 }
 
 func (l *looker) add(key, p string) error {
@@ -72,13 +74,13 @@ func (l *looker) add(key, p string) error {
 		o.Size = st.Size
 		o.Sum = "huge"
 		if st.Size <= 64<<20 {
-			h, err := openat2(unix.AT_FDCWD, p, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, 0)
+			h, err := tree.Openat2(unix.AT_FDCWD, p, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, 0)
 			if err != nil {
 				return fmt.Errorf("open %q: %w", p, err)
 			}
 			data := make([]byte, st.Size)
-			err = readFull(h, data, 0)
-			h.close()
+			err = tree.ReadFull(h, data, 0)
+			h.Close()
 			if err != nil {
 				return fmt.Errorf("read %q: %w", p, err)
 			}
@@ -96,11 +98,11 @@ func (l *looker) add(key, p string) error {
 		o.Rdev = uint64(st.Rdev)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Nlink > 1 {
-		id := inode{uint64(st.Dev), st.Ino}
+		id := tree.Inode{Dev: uint64(st.Dev), Ino: st.Ino}
 		if l.upper != "" {
 			var up unix.Stat_t
 			if unix.Lstat(l.upper+strings.TrimPrefix(p, l.root), &up) == nil {
-				id = inode{0, up.Ino}
+				id = tree.Inode{Dev: 0, Ino: up.Ino}
 			}
 		}
 		l.twins[id] = append(l.twins[id], key)
@@ -112,12 +114,12 @@ func (l *looker) add(key, p string) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil
 	}
-	d, err := openat2(unix.AT_FDCWD, p, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, 0)
+	d, err := tree.Openat2(unix.AT_FDCWD, p, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, 0)
 	if err != nil {
 		return fmt.Errorf("open %q: %w", p, err)
 	}
-	names, err := d.names()
-	d.close()
+	names, err := d.Names()
+	d.Close()
 	if err != nil {
 		return fmt.Errorf("list %q: %w", p, err)
 	}
@@ -141,7 +143,7 @@ func (o *object) readXattrs(p string) error {
 		return err
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(buf[:n]), "\x00"), "\x00") {
-		if !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "system.posix_acl") && name != capabilityXattr {
+		if !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "system.posix_acl") && name != tree.CapabilityXattr {
 			continue
 		}
 		value := make([]byte, 4096)
@@ -182,7 +184,7 @@ func stamp(ns int64) string { return fmt.Sprintf("%d.%09d", ns/1e9, ns%1e9) }
 // String is a line per object, in path order, in which everything is told.
 func (v view) String() string {
 	var b strings.Builder
-	for _, k := range slices.SortedFunc(maps.Keys(v), comparePaths) {
+	for _, k := range slices.SortedFunc(maps.Keys(v), tree.ComparePaths) {
 		o := v[k]
 		fmt.Fprintf(&b, "%q %s", k, o.what())
 		if o.Twin != "" {
@@ -211,7 +213,7 @@ func (c compared) differences() []string {
 	say := func(key, format string, args ...any) {
 		list = append(list, fmt.Sprintf("%q ", key)+fmt.Sprintf(format, args...))
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(c.want), comparePaths) {
+	for _, k := range slices.SortedFunc(maps.Keys(c.want), tree.ComparePaths) {
 		w := c.want[k]
 		g, ok := c.got[k]
 		switch {
@@ -224,13 +226,13 @@ func (c compared) differences() []string {
 			say(k, "is of %s, want %s", stamp(g.Mtime), stamp(w.Mtime))
 		}
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(c.got), comparePaths) {
+	for _, k := range slices.SortedFunc(maps.Keys(c.got), tree.ComparePaths) {
 		if _, ok := c.want[k]; !ok {
 			say(k, "should not be there: %s", c.got[k].what())
 		}
 	}
 	g, w := c.groups(c.got), c.groups(c.want)
-	for _, k := range slices.SortedFunc(maps.Keys(w), comparePaths) {
+	for _, k := range slices.SortedFunc(maps.Keys(w), tree.ComparePaths) {
 		if _, there := c.got[k]; there && g[k] != w[k] {
 			say(k, "is linked to %q, want %q", g[k], w[k])
 		}
@@ -301,7 +303,7 @@ func (s *Session) changeSet() (changeSet, error) {
 
 // below reports whether there is a change at a key or below it.
 func (c changeSet) below(k string) bool {
-	return slices.ContainsFunc(c.keys, func(have string) bool { return under(have, k) })
+	return slices.ContainsFunc(c.keys, func(have string) bool { return tree.Under(have, k) })
 }
 
 // committed compares a project with what the sandbox saw of it. Links are compared

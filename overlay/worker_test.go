@@ -20,6 +20,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A worker is the test binary in a user namespace and a mount namespace, where it may
@@ -365,12 +366,12 @@ func age(p string, n *int64) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		d, err := openat2(unix.AT_FDCWD, p, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, 0)
+		d, err := tree.Openat2(unix.AT_FDCWD, p, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, 0)
 		if err != nil {
 			return err
 		}
-		names, err := d.names()
-		d.close()
+		names, err := d.Names()
+		d.Close()
 		if err != nil {
 			return err
 		}

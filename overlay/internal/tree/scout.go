@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tree
 
 import (
 	"runtime"
@@ -16,15 +16,15 @@ const (
 	// directories open. It is less than maxHeld, so that none is parked meanwhile.
 	scoutDepth = 8
 
-	// maxAhead is how many directories scouts may be ahead of the walk.
-	maxAhead = 16
+	// MaxAhead is how many directories scouts may be ahead of the walk.
+	MaxAhead = 16
 )
 
 // A scout has been in a directory before the walk gets there: it has sighted what is in
 // it, and yielded nothing.
 type scout struct {
 	sub    *frame
-	n      diff // the directory, compared
+	n      Diff // the directory, compared
 	err    error
 	names  []string
 	sights []sight
@@ -37,7 +37,7 @@ type scout struct {
 // waits for anybody but at the ends: a processor that sleeps can take as long to wake as
 // a directory takes.
 type scouts struct {
-	w      *walker
+	w      *Walk
 	f      *frame
 	names  []string
 	sights []sight
@@ -53,7 +53,7 @@ type scouts struct {
 }
 
 // scouts sends the first scouts into the directories among some names.
-func (w *walker) scouts(f *frame, names []string, sights []sight) *scouts {
+func (w *Walk) scouts(f *frame, names []string, sights []sight) *scouts {
 	s := &scouts{w: w, f: f, names: names, sights: sights}
 	team := min(runtime.GOMAXPROCS(0), maxScouts) - 1
 	if team < 1 || f.depth >= scoutDepth {
@@ -71,18 +71,18 @@ func (w *walker) scouts(f *frame, names []string, sights []sight) *scouts {
 	s.found = make([]scout, len(s.dirs))
 	s.moved = sync.NewCond(&s.mu)
 	for range min(team, len(s.dirs)-1) {
-		s.team.Go(s.run)
+		s.team.Go(s.Run)
 	}
 	return s
 }
 
-// run goes into one directory after the other.
-func (s *scouts) run() {
+// Run goes into one directory after the other.
+func (s *scouts) Run() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		if s.taken-s.told >= maxAhead {
-			for !s.over && s.taken-s.told > maxAhead/2 {
+		if s.taken-s.told >= MaxAhead {
+			for !s.over && s.taken-s.told > MaxAhead/2 {
 				s.moved.Wait()
 			}
 		}
@@ -116,14 +116,14 @@ func (s *scouts) next(i int) *scout {
 	defer s.mu.Unlock()
 	c := &s.found[s.told]
 	for !c.back {
-		if s.taken < len(s.dirs) && s.taken-s.told < maxAhead {
+		if s.taken < len(s.dirs) && s.taken-s.told < MaxAhead {
 			s.goOn()
 		} else {
 			s.moved.Wait()
 		}
 	}
 	s.told++
-	if s.taken-s.told <= maxAhead/2 {
+	if s.taken-s.told <= MaxAhead/2 {
 		s.moved.Broadcast()
 	}
 	return c
@@ -140,18 +140,18 @@ func (s *scouts) end() {
 	s.mu.Unlock()
 	s.team.Wait()
 	for i := s.told; i < s.taken; i++ {
-		s.found[i].sub.close()
+		s.found[i].sub.Close()
 	}
 }
 
 // scout goes into the directory name of f, at which was sighted l.
-func (w *walker) scout(c *scout, f *frame, name string, l *sight) {
+func (w *Walk) scout(c *scout, f *frame, name string, l *sight) {
 	c.sub, c.n = &frame{path: l.path, depth: f.depth + 1, opaque: f.opaque}, l.n
 	if c.err = w.enter(f, c.sub, name, &c.n); c.err != nil {
 		return
 	}
-	names, lowErr, err := c.sub.names()
-	if err != nil || lowErr != nil || len(names) > maxSights {
+	names, lowErr, err := c.sub.Names()
+	if err != nil || lowErr != nil || len(names) > MaxSights {
 		c.sub.park()
 		return // the walk will see to it
 	}

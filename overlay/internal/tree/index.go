@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tree
 
 import (
 	"bufio"
@@ -29,17 +29,17 @@ import (
 // is used as a name, a number or a type later.
 
 const (
-	indexMagic = "nsrun packed 1\n"
+	IndexMagic = "nsrun packed 1\n"
 
 	flagOpaque = 1 << iota >> 1
 	flagOrigin
 	flagsAll = flagOpaque | flagOrigin
 
-	indexDepth = maxPath/2 + 8 // no path is longer
+	indexDepth = MaxPath/2 + 8 // no path is longer
 	attrMost   = 64 << 10      // bytes of a value, see xattr(7)
 )
 
-var errIndex = errors.New("the index of the stored changes is damaged")
+var ErrIndex = errors.New("the index of the stored changes is damaged")
 
 // A checksum is a hash.Hash.
 type checksum interface {
@@ -47,14 +47,14 @@ type checksum interface {
 	Sum([]byte) []byte
 }
 
-func newSum() checksum { return crc32.New(crc32.MakeTable(crc32.Castagnoli)) }
+func NewSum() checksum { return crc32.New(crc32.MakeTable(crc32.Castagnoli)) }
 
-// writeIndex writes the index of the roots to w.
-func writeIndex(w io.Writer, roots []*packedNode) error {
-	sum := newSum()
+// WriteIndex writes the index of the roots to w.
+func WriteIndex(w io.Writer, roots []*Node) error {
+	sum := NewSum()
 	buf := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
 	e := indexWriter{w: buf}
-	_, _ = buf.WriteString(indexMagic)
+	_, _ = buf.WriteString(IndexMagic)
 	e.number(uint64(len(roots)))
 	for _, r := range roots {
 		e.node(r)
@@ -80,59 +80,59 @@ func (e *indexWriter) text(s string) {
 	_, _ = e.w.WriteString(s)
 }
 
-func (e *indexWriter) node(n *packedNode) {
-	e.text(n.name)
-	st := n.st
+func (e *indexWriter) node(n *Node) {
+	e.text(n.Name)
+	st := n.Stat
 	for _, v := range []uint64{
-		uint64(st.mode), uint64(st.uid), uint64(st.gid), st.nlink, st.ino, st.rdev, uint64(st.size), uint64(st.blocks),
+		uint64(st.Mode), uint64(st.UID), uint64(st.GID), st.Nlink, st.Ino, st.Rdev, uint64(st.Size), uint64(st.Blocks),
 	} {
 		e.number(v)
 	}
-	e.signed(int64(st.mtime.Sec))
-	e.number(uint64(st.mtime.Nsec))
-	e.signed(st.ctime)
+	e.signed(int64(st.Mtime.Sec))
+	e.number(uint64(st.Mtime.Nsec))
+	e.signed(st.Ctime)
 	flags := uint64(0)
-	if n.opaque {
+	if n.Opaque {
 		flags |= flagOpaque
 	}
-	if n.origin {
+	if n.Origin {
 		flags |= flagOrigin
 	}
 	e.number(flags)
-	e.number(uint64(len(n.xattrs)))
-	for _, name := range slices.Sorted(maps.Keys(n.xattrs)) {
+	e.number(uint64(len(n.Xattrs)))
+	for _, name := range slices.Sorted(maps.Keys(n.Xattrs)) {
 		e.text(name)
-		e.text(n.xattrs[name])
+		e.text(n.Xattrs[name])
 	}
-	switch st.typ() {
+	switch st.Typ() {
 	case unix.S_IFREG:
-		e.number(uint64(n.data))
+		e.number(uint64(n.Data))
 	case unix.S_IFLNK:
-		e.text(n.link)
+		e.text(n.Link)
 	case unix.S_IFDIR:
-		e.number(uint64(len(n.children)))
-		for _, c := range n.children {
+		e.number(uint64(len(n.Children)))
+		for _, c := range n.Children {
 			e.node(c)
 		}
 	}
 }
 
-// readIndex reads what writeIndex wrote.
-func readIndex(r io.Reader) ([]*packedNode, error) {
-	d := indexReader{r: bufio.NewReaderSize(r, 64<<10), sum: newSum()}
-	magic := make([]byte, len(indexMagic))
+// ReadIndex reads what writeIndex wrote.
+func ReadIndex(r io.Reader) ([]*Node, error) {
+	d := indexReader{r: bufio.NewReaderSize(r, 64<<10), sum: NewSum()}
+	magic := make([]byte, len(IndexMagic))
 	d.bytes(magic)
-	if d.err == nil && string(magic) != indexMagic {
+	if d.err == nil && string(magic) != IndexMagic {
 		if strings.HasPrefix(string(magic), "nsrun packed ") {
 			return nil, errors.New("the stored changes have a form that is not known to this program")
 		}
-		return nil, errIndex
+		return nil, ErrIndex
 	}
-	var roots []*packedNode
+	var roots []*Node
 	for range d.number(1 << 16) {
 		n := d.node(0)
-		if d.err == nil && (n.name != "." || !n.st.isDir()) {
-			d.err = errIndex
+		if d.err == nil && (n.Name != "." || !n.Stat.IsDir()) {
+			d.err = ErrIndex
 		}
 		if d.err != nil {
 			return nil, d.err
@@ -143,11 +143,11 @@ func readIndex(r io.Reader) ([]*packedNode, error) {
 	got := make([]byte, len(want))
 	d.bytes(got)
 	if d.err == nil && string(got) != string(want) {
-		d.err = errIndex
+		d.err = ErrIndex
 	}
 	if d.err == nil {
 		if _, err := d.r.ReadByte(); err != io.EOF {
-			d.err = errIndex
+			d.err = ErrIndex
 		}
 	}
 	if d.err != nil {
@@ -166,7 +166,7 @@ type indexReader struct {
 
 func (d *indexReader) fail(err error) {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		err = errIndex
+		err = ErrIndex
 	}
 	if d.err == nil {
 		d.err = err
@@ -197,7 +197,7 @@ func (d *indexReader) number(most uint64) uint64 {
 	}
 	v, err := binary.ReadUvarint(d)
 	if err != nil || v > most {
-		d.fail(errIndex)
+		d.fail(ErrIndex)
 		return 0
 	}
 	return v
@@ -209,7 +209,7 @@ func (d *indexReader) signed() int64 {
 	}
 	v, err := binary.ReadVarint(d)
 	if err != nil {
-		d.fail(errIndex)
+		d.fail(ErrIndex)
 	}
 	return v
 }
@@ -221,64 +221,64 @@ func (d *indexReader) text(most uint64) string {
 }
 
 // node reads one object and all that is in it.
-func (d *indexReader) node(depth int) *packedNode {
+func (d *indexReader) node(depth int) *Node {
 	const most32, most64, mostInt = 1<<32 - 1, 1<<64 - 1, 1<<63 - 1
-	n := &packedNode{name: d.text(255)}
-	n.st = stat{
-		mode: uint32(d.number(most32)), uid: uint32(d.number(most32)), gid: uint32(d.number(most32)),
-		nlink: d.number(most64), ino: d.number(most64), rdev: d.number(most64),
-		size: int64(d.number(mostInt)), blocks: int64(d.number(mostInt >> 9)), dev: packedDev,
+	n := &Node{Name: d.text(255)}
+	n.Stat = Stat{
+		Mode: uint32(d.number(most32)), UID: uint32(d.number(most32)), GID: uint32(d.number(most32)),
+		Nlink: d.number(most64), Ino: d.number(most64), Rdev: d.number(most64),
+		Size: int64(d.number(mostInt)), Blocks: int64(d.number(mostInt >> 9)), Dev: packedDev,
 	}
 	sec := d.signed()
-	n.st.mtime = unix.NsecToTimespec(0)
-	n.st.mtime.Sec = sec
-	n.st.mtime.Nsec = int64(d.number(999_999_999))
-	n.st.ctime = d.signed()
+	n.Stat.Mtime = unix.NsecToTimespec(0)
+	n.Stat.Mtime.Sec = sec
+	n.Stat.Mtime.Nsec = int64(d.number(999_999_999))
+	n.Stat.Ctime = d.signed()
 	flags := d.number(flagsAll)
-	n.opaque, n.origin = flags&flagOpaque != 0, flags&flagOrigin != 0
+	n.Opaque, n.Origin = flags&flagOpaque != 0, flags&flagOrigin != 0
 	for range d.number(1 << 16) {
 		name := d.text(255)
 		value := d.text(attrMost)
 		if d.err != nil {
 			return n
 		}
-		if !wantedXattr(name) && name != capabilityXattr || strings.ContainsRune(name, 0) {
-			d.fail(errIndex)
+		if !WantedXattr(name) && name != CapabilityXattr || strings.ContainsRune(name, 0) {
+			d.fail(ErrIndex)
 			return n
 		}
-		if n.xattrs == nil {
-			n.xattrs = xattrs{}
+		if n.Xattrs == nil {
+			n.Xattrs = Xattrs{}
 		}
-		n.xattrs[name] = value
+		n.Xattrs[name] = value
 	}
-	switch n.st.typ() {
+	switch n.Stat.Typ() {
 	case unix.S_IFREG:
-		n.data = int(d.number(1 << 40))
+		n.Data = int(d.number(1 << 40))
 	case unix.S_IFLNK:
-		if n.link = d.text(4096); strings.ContainsRune(n.link, 0) || n.link == "" {
-			d.fail(errIndex)
+		if n.Link = d.text(4096); strings.ContainsRune(n.Link, 0) || n.Link == "" {
+			d.fail(ErrIndex)
 		}
 	case unix.S_IFDIR:
 		if depth == indexDepth {
-			d.fail(errIndex)
+			d.fail(ErrIndex)
 			return n
 		}
 		last := ""
 		for range d.number(1 << 40) {
 			c := d.node(depth + 1)
-			if d.err == nil && (c.name <= last || !isEntry(c.name)) {
-				d.fail(errIndex)
+			if d.err == nil && (c.Name <= last || !isEntry(c.Name)) {
+				d.fail(ErrIndex)
 			}
 			if d.err != nil {
 				return n
 			}
-			last = c.name
-			n.children = append(n.children, c)
+			last = c.Name
+			n.Children = append(n.Children, c)
 		}
 		n.seal()
 	case unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR, unix.S_IFBLK:
 	default:
-		d.fail(fmt.Errorf("%w: type %o", errIndex, n.st.typ()))
+		d.fail(fmt.Errorf("%w: type %o", ErrIndex, n.Stat.Typ()))
 	}
 	return n
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tree
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 
 // Types of file systems as statfs(2) tells them, beside those that package unix has.
 const (
-	magicFAT      = 0x4d44
+	MagicFAT      = 0x4d44
 	magicExFAT    = 0x2011bab0
 	magicNTFS     = 0x5346544e
 	magicNTFS3    = 0x7366746e
@@ -25,43 +25,43 @@ const (
 	magicBcachefs = 0xca451a4e
 )
 
-// fsType returns the type of the file system that h is on.
-func fsType(h *handle) (uint32, error) {
+// FSType returns the type of the file system that h is on.
+func FSType(h *Handle) (uint32, error) {
 	var st unix.Statfs_t
 	err := sys.Retry(func() error { return unix.Fstatfs(int(h.FD), &st) })
 	return uint32(st.Type), err
 }
 
-// isLower reports whether an overlay can lie over a directory of this file system: not
+// IsLower reports whether an overlay can lie over a directory of this file system: not
 // where names are not told apart by their case.
-func isLower(typ uint32) bool {
+func IsLower(typ uint32) bool {
 	switch typ {
-	case magicFAT, magicExFAT, magicNTFS, magicNTFS3:
+	case MagicFAT, magicExFAT, magicNTFS, magicNTFS3:
 		return false
 	}
 	return true
 }
 
-// isUpper reports whether an overlay can keep what is written in a directory of this file
+// IsUpper reports whether an overlay can keep what is written in a directory of this file
 // system; sure is false where that has to be tried.
-func isUpper(typ uint32) (ok, sure bool) {
+func IsUpper(typ uint32) (ok, sure bool) {
 	switch typ {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, magicF2FS, magicBcachefs:
 		return true, true
-	case unix.OVERLAYFS_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, magicFAT, magicExFAT, magicNTFS, magicNTFS3,
+	case unix.OVERLAYFS_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, MagicFAT, magicExFAT, magicNTFS, magicNTFS3,
 		magic9P, magicFUSE, magicCIFS, magicSMB2, magicCeph, magicEcryptfs:
 		return false, true
 	}
 	return false, false
 }
 
-// holdsModes reports whether a copy of a project can lie on this file system.
-func holdsModes(typ uint32) bool {
-	return isLower(typ) && typ != magicCIFS && typ != magicSMB2 && typ != magicFUSE
+// HoldsModes reports whether a copy of a project can lie on this file system.
+func HoldsModes(typ uint32) bool {
+	return IsLower(typ) && typ != magicCIFS && typ != magicSMB2 && typ != magicFUSE
 }
 
-// diskOf returns what tells the file system of h from others.
-func diskOf(h *handle) (uint64, error) {
+// DiskOf returns what tells the file system of h from others.
+func DiskOf(h *Handle) (uint64, error) {
 	var st unix.Statfs_t
 	if err := sys.Retry(func() error { return unix.Fstatfs(int(h.FD), &st) }); err != nil {
 		return 0, err
@@ -69,33 +69,33 @@ func diskOf(h *handle) (uint64, error) {
 	return uint64(uint32(st.Fsid.Val[0]))<<32 | uint64(uint32(st.Fsid.Val[1])), nil
 }
 
-// takesMarks reports whether overlayfs can put its marks on directories in dir.
-func takesMarks(dir *handle) bool {
+// TakesMarks reports whether overlayfs can put its marks on directories in dir.
+func TakesMarks(dir *Handle) bool {
 	const name = ".marks"
-	if dir.mkdir(name) != nil {
+	if dir.Mkdir(name) != nil {
 		return false
 	}
-	defer dir.unlink(name, unix.AT_REMOVEDIR)
-	h, err := dir.openDir(name)
+	defer dir.Unlink(name, unix.AT_REMOVEDIR)
+	h, err := dir.OpenDir(name)
 	if err != nil {
 		return false
 	}
-	defer h.close()
-	return unix.Fsetxattr(int(h.FD), overlayPrefix+"opaque", []byte("y"), 0) == nil
+	defer h.Close()
+	return unix.Fsetxattr(int(h.FD), OverlayPrefix+"opaque", []byte("y"), 0) == nil
 }
 
 // mount identifies the mount that h is on: renaming works within one only.
-type mountID struct{ dev, id uint64 }
+type MountID struct{ dev, id uint64 }
 
-func (h *handle) mount() (mountID, error) {
+func (h *Handle) Mount() (MountID, error) {
 	var stx unix.Statx_t
 	err := sys.Retry(func() error {
 		return unix.Statx(int(h.FD), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID|unix.STATX_INO, &stx)
 	})
 	if err != nil {
-		return mountID{}, err
+		return MountID{}, err
 	}
-	m := mountID{dev: unix.Mkdev(stx.Dev_major, stx.Dev_minor), id: stx.Mnt_id}
+	m := MountID{dev: unix.Mkdev(stx.Dev_major, stx.Dev_minor), id: stx.Mnt_id}
 	if stx.Mask&unix.STATX_MNT_ID == 0 { // before Linux 5.8
 		m.id = uint64(os.Getpid())
 	}

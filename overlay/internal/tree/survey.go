@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tree
 
 import (
 	"bytes"
@@ -13,64 +13,64 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A survey is what was found at the top of a root. A session keeps it for its next listing, as long
+// A Survey is what was found at the top of a root. A session keeps it for its next listing, as long
 // as the root has the same names: what is decided is decided by a new one, and so is what was
 // changed below a directory in the root.
-type survey struct {
-	at    stat     // of the root, before
-	names []string // that are wanted
-	maybe []string // directories in which a name may be
-	keep  bool     // it can be good for a later listing, see still
+type Survey struct {
+	at    Stat     // of the root, before
+	Names []string // that are wanted
+	Maybe []string // directories in which a name may be
+	Keep  bool     // it can be good for a later listing, see still
 }
 
-// surveyAge is how long before a survey the root must have changed last, so that the time of a change
+// SurveyAge is how long before a survey the root must have changed last, so that the time of a change
 // behind it is another one.
-var surveyAge = 2 * time.Second // a variable for tests
+var SurveyAge = 2 * time.Second // a variable for tests
 
-// surveyOf makes a survey of a directory.
-func surveyOf(d dir, name string, want func(string) bool) (*survey, error) {
+// SurveyOf makes a survey of a directory.
+func SurveyOf(d Dir, name string, want func(string) bool) (*Survey, error) {
 	real, ok := d.(*realDir)
 	if !ok {
-		list, err := d.names()
-		sv := &survey{maybe: list}
+		list, err := d.Names()
+		sv := &Survey{Maybe: list}
 		for _, name := range list {
 			if want(name) {
-				sv.names = append(sv.names, name)
+				sv.Names = append(sv.Names, name)
 			}
 		}
 		return sv, err
 	}
-	sv, err := &survey{}, error(nil)
-	if sv.at, err = real.h.stat(); err != nil {
+	sv, err := &Survey{}, error(nil)
+	if sv.at, err = real.h.Stat(); err != nil {
 		return nil, err
 	}
 	var dirs []string
 	err = real.h.eachEntry(func(name string, typ byte) {
 		if want(name) {
-			sv.names = append(sv.names, name)
+			sv.Names = append(sv.Names, name)
 		}
 		if typ == unix.DT_DIR || typ == unix.DT_UNKNOWN {
 			dirs = append(dirs, name)
 		}
 	})
-	sv.maybe = real.h.holding(dirs, name)
-	sv.keep = time.Since(time.Unix(0, sv.at.ctime)) >= surveyAge
+	sv.Maybe = real.h.holding(dirs, name)
+	sv.Keep = time.Since(time.Unix(0, sv.at.Ctime)) >= SurveyAge
 	return sv, err
 }
 
-// still reports whether the directory has the names that it had.
-func (sv *survey) still(d dir) bool {
+// Still reports whether the directory has the names that it had.
+func (sv *Survey) Still(d Dir) bool {
 	real, ok := d.(*realDir)
 	if !ok {
 		return false
 	}
-	st, err := real.h.stat()
-	return err == nil && st.dev == sv.at.dev && st.ino == sv.at.ino && st.ctime == sv.at.ctime
+	st, err := real.h.Stat()
+	return err == nil && st.Dev == sv.at.Dev && st.Ino == sv.at.Ino && st.Ctime == sv.at.Ctime
 }
 
 // eachEntry calls yield for what is in the directory h, with the type (unix.DT_DIR) that the directory has for it.
 // Some file systems say DT_UNKNOWN of everything.
-func (h *handle) eachEntry(yield func(name string, typ byte)) error {
+func (h *Handle) eachEntry(yield func(name string, typ byte)) error {
 	if _, err := unix.Seek(int(h.FD), 0, unix.SEEK_SET); err != nil {
 		return err
 	}
@@ -95,13 +95,13 @@ func (h *handle) eachEntry(yield func(name string, typ byte)) error {
 	}
 }
 
-// fewDirs is in how many directories a name is not worth another thread to look for.
-const fewDirs = 128
+// FewDirs is in how many directories a name is not worth another thread to look for.
+const FewDirs = 128
 
 // holding returns those of the directories in h in which a name may be: with one call for each,
 // which follows links. Where nothing is found so, nothing is.
-func (h *handle) holding(dirs []string, name string) (list []string) {
-	workers := max(1, min(runtime.GOMAXPROCS(0), len(dirs)/fewDirs))
+func (h *Handle) holding(dirs []string, name string) (list []string) {
+	workers := max(1, min(runtime.GOMAXPROCS(0), len(dirs)/FewDirs))
 	found := make([][]string, workers)
 	part := (len(dirs) + workers - 1) / workers
 	look := func(k int) {
@@ -124,7 +124,7 @@ func (h *handle) holding(dirs []string, name string) (list []string) {
 }
 
 // lacks reports whether nothing is at dir/name in h, for certain.
-func (h *handle) lacks(dir, name string) bool {
+func (h *Handle) lacks(dir, name string) bool {
 	var st unix.Stat_t
 	err := sys.Retry(func() error {
 		return unix.Fstatat(int(h.FD), dir+"/"+name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tree
 
 import (
 	"fmt"
@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// maxPath bounds the paths that are looked at, in bytes: a little less than
+	// MaxPath bounds the paths that are looked at, in bytes: a little less than
 	// the kernel takes, to leave room for a temporary name.
-	maxPath = 4096 - 128
+	MaxPath = 4096 - 128
 
 	// maxHeld bounds how many levels of directories a walk holds open; those
 	// above are opened again when it comes back to them.
@@ -24,27 +24,27 @@ const (
 )
 
 // fail yields an error and reports whether the walk is to go on.
-func (w *walker) fail(op, path string, err error) bool {
+func (w *Walk) fail(op, path string, err error) bool {
 	if len(path) > 256 {
 		path = path[:256] + "…"
 	}
-	return w.yield(diff{}, &fs.PathError{Op: op, Path: filepath.Join(w.root, path), Err: err})
+	return w.Yield(Diff{}, &fs.PathError{Op: op, Path: filepath.Join(w.Root, path), Err: err})
 }
 
-// run walks the root; it returns false when the consumer has had enough.
-func (w *walker) run() bool {
+// Run walks the root; it returns false when the consumer has had enough.
+func (w *Walk) Run() bool {
 	f := &frame{path: "."}
-	defer f.close()
-	n := diff{hasUp: true, hasLow: true}
+	defer f.Close()
+	n := Diff{HasUp: true, HasLow: true}
 	var err error
-	if f.up, err = w.up.top(); err == nil {
-		n.up, err = f.up.stat()
+	if f.up, err = w.Up.Top(); err == nil {
+		n.Up, err = f.up.Stat()
 	}
 	if err == nil {
-		f.low, err = w.low.top()
+		f.low, err = w.Low.Top()
 	}
 	if err == nil {
-		n.low, err = f.low.stat()
+		n.Low, err = f.low.Stat()
 	}
 	if err == nil {
 		f.opaque, err = f.up.opaque()
@@ -54,37 +54,37 @@ func (w *walker) run() bool {
 	}
 	// The root's mode and owner are compared with those the upper directory was
 	// made with: the owner may have been out of the caller's power.
-	was := n.low
-	was.mode, was.uid, was.gid = was.typ()|w.base.mode, w.base.uid, w.base.gid
-	n.parts = accessParts(n.up, was)
+	was := n.Low
+	was.Mode, was.UID, was.GID = was.Typ()|w.Base.Mode, w.Base.UID, w.Base.GID
+	n.Parts = accessParts(n.Up, was)
 	w.fillModified(&n, ".")
 	return w.emit(&n) && w.list(f)
 }
 
 // emit yields n if it is a change, after the directories above that are held back.
-func (w *walker) emit(n *diff) bool {
-	if !n.changed {
+func (w *Walk) emit(n *Diff) bool {
+	if !n.Changed {
 		return true
 	}
 	for _, dir := range w.held {
-		if !w.yield(dir, nil) {
+		if !w.Yield(dir, nil) {
 			return false
 		}
 	}
 	w.held = w.held[:0]
-	return w.yield(*n, nil)
+	return w.Yield(*n, nil)
 }
 
 // list yields the changes in the directory f.
-func (w *walker) list(f *frame) bool {
-	names, lowErr, err := f.names()
+func (w *Walk) list(f *frame) bool {
+	names, lowErr, err := f.Names()
 	if err != nil {
 		return w.fail("list", f.path, err)
 	}
 	if lowErr != nil && !w.fail("list", f.path, lowErr) {
 		return false
 	}
-	for chunk := range slices.Chunk(names, maxSights) {
+	for chunk := range slices.Chunk(names, MaxSights) {
 		if !w.chunk(f, chunk) {
 			return false
 		}
@@ -93,7 +93,7 @@ func (w *walker) list(f *frame) bool {
 }
 
 // chunk yields the changes at and below some names of the directory f.
-func (w *walker) chunk(f *frame, names []string) bool {
+func (w *Walk) chunk(f *frame, names []string) bool {
 	if err := f.wake(); err != nil {
 		return w.lost(f, err)
 	}
@@ -112,7 +112,7 @@ func (w *walker) chunk(f *frame, names []string) bool {
 }
 
 // tell yields the changes at and below names that were looked at.
-func (w *walker) tell(f *frame, names []string, sights []sight) bool {
+func (w *Walk) tell(f *frame, names []string, sights []sight) bool {
 	if slices.ContainsFunc(sights, func(l sight) bool { return l.dir }) {
 		if err := f.wake(); err != nil {
 			return w.lost(f, err)
@@ -122,13 +122,13 @@ func (w *walker) tell(f *frame, names []string, sights []sight) bool {
 	defer scouts.end()
 	for i := range names {
 		l := &sights[i]
-		if l.twin && w.twins != nil {
-			w.twins[inode{l.n.up.dev, l.n.up.ino}] = twin{l.path, l.n.low}
+		if l.twin && w.Twins != nil {
+			w.Twins[Inode{l.n.Up.Dev, l.n.Up.Ino}] = Twin{l.path, l.n.Low}
 		}
 		more := true
 		switch {
 		case l.err != nil:
-			if len(l.path) > maxPath {
+			if len(l.path) > MaxPath {
 				more = w.tooDeep(l.path)
 			} else {
 				more = w.fail(l.op, l.path, l.err)
@@ -137,7 +137,7 @@ func (w *walker) tell(f *frame, names []string, sights []sight) bool {
 			if err := f.wake(); err != nil {
 				return w.lost(f, err)
 			}
-			more = w.directory(f, names[i], l, scouts.next(i))
+			more = w.Directory(f, names[i], l, scouts.next(i))
 		default:
 			more = w.emit(&l.n)
 		}
@@ -149,33 +149,33 @@ func (w *walker) tell(f *frame, names []string, sights []sight) bool {
 }
 
 // tooDeep tells of what lies at a path that is too long, unless it was dropped with the directories above.
-func (w *walker) tooDeep(path string) bool {
+func (w *Walk) tooDeep(path string) bool {
 	if len(w.held) > 0 {
 		return true
 	}
-	n := diff{at: path}
-	n.deep = &fs.PathError{Op: "look at", Path: filepath.Join(w.root, path[:256]+"…"),
-		Err: fmt.Errorf("its path is longer than %d bytes, and cannot be committed: %w", maxPath, unix.ENAMETOOLONG)}
-	return w.yield(n, n.deep)
+	n := Diff{At: path}
+	n.Deep = &fs.PathError{Op: "look at", Path: filepath.Join(w.Root, path[:256]+"…"),
+		Err: fmt.Errorf("its path is longer than %d bytes, and cannot be committed: %w", MaxPath, unix.ENAMETOOLONG)}
+	return w.Yield(n, n.Deep)
 }
 
 // lost tells of a directory that could not be opened again, and reports whether the walk is
 // to go on.
-func (w *walker) lost(f *frame, err error) bool {
+func (w *Walk) lost(f *frame, err error) bool {
 	if err == unix.ENOENT {
 		return true // it is gone; the command is still running
 	}
 	return w.fail("open", f.path, err)
 }
 
-// directory yields the change of a directory, if there is one, and those in it. A
+// Directory yields the change of a directory, if there is one, and those in it. A
 // scout may have been there before.
-func (w *walker) directory(f *frame, name string, l *sight, before *scout) bool {
+func (w *Walk) Directory(f *frame, name string, l *sight, before *scout) bool {
 	path, n := l.path, l.n
 	sub := &frame{path: path, depth: f.depth + 1, opaque: f.opaque}
 	var err error
 	if before != nil && (before.err == unix.EMFILE || before.err == unix.ENFILE) {
-		before.sub.close() // the walk alone needs fewer
+		before.sub.Close() // the walk alone needs fewer
 		before = nil
 	}
 	if before != nil {
@@ -183,7 +183,7 @@ func (w *walker) directory(f *frame, name string, l *sight, before *scout) bool 
 	} else {
 		err = w.enter(f, sub, name, &n)
 	}
-	defer sub.close()
+	defer sub.Close()
 	if err == unix.ENOENT {
 		return true // it is gone; the command is still running
 	}
@@ -191,17 +191,17 @@ func (w *walker) directory(f *frame, name string, l *sight, before *scout) bool 
 		return false
 	}
 	// That it is there is known, even if what is in it is not.
-	st, ok := w.settled[path]
-	dropped := ok && st != 0 && st == n.up.ctime
+	st, ok := w.Settled[path]
+	dropped := ok && st != 0 && st == n.Up.Ctime
 	switch {
-	case !n.hasLow:
+	case !n.HasLow:
 		w.fill(&n, path)
-	case !n.low.isDir():
+	case !n.Low.IsDir():
 		w.fill(&n, path)
 	case err == nil && !dropped:
 		w.fillModified(&n, path)
 	}
-	if dropped && n.changed {
+	if dropped && n.Changed {
 		// It is a change again if something was written to it since.
 		held := len(w.held)
 		w.held = append(w.held, n)

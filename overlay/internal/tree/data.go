@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tree
 
 import (
 	"bytes"
@@ -22,9 +22,9 @@ const (
 
 var blocks = sync.Pool{New: func() any { b := make([]byte, 2*blockSize); return &b }}
 
-// sameData compares the first size bytes of two files. Holes that both have in
+// SameData compares the first size bytes of two files. Holes that both have in
 // one place are not read: a file can be larger than could ever be read.
-func sameData(a, b *handle, size int64) (bool, error) {
+func SameData(a, b *Handle, size int64) (bool, error) {
 	p := blocks.Get().(*[]byte)
 	defer blocks.Put(p)
 	x, y := (*p)[:blockSize], (*p)[blockSize:]
@@ -39,10 +39,10 @@ func sameData(a, b *handle, size int64) (bool, error) {
 		// A stretch at a time, before holes are looked for again.
 		for end := min(size, off+64*blockSize); off < end; {
 			n := min(int64(blockSize), end-off)
-			if err := readFull(a, x[:n], off); err != nil {
+			if err := ReadFull(a, x[:n], off); err != nil {
 				return false, err
 			}
-			if err := readFull(b, y[:n], off); err != nil {
+			if err := ReadFull(b, y[:n], off); err != nil {
 				return false, err
 			}
 			if !bytes.Equal(x[:n], y[:n]) {
@@ -56,7 +56,7 @@ func sameData(a, b *handle, size int64) (bool, error) {
 
 // nextData returns where the next data of f is, from off on: size if there is
 // none, off if the file system cannot tell.
-func nextData(f *handle, off, size int64) int64 {
+func nextData(f *Handle, off, size int64) int64 {
 	next, err := unix.Seek(int(f.FD), off, unix.SEEK_DATA)
 	if err == unix.ENXIO {
 		return size
@@ -67,22 +67,22 @@ func nextData(f *handle, off, size int64) int64 {
 	return min(next, size)
 }
 
-// readFull reads exactly len(p) bytes; a file that has become shorter is errMoved.
-func readFull(f *handle, p []byte, off int64) error {
+// ReadFull reads exactly len(p) bytes; a file that has become shorter is errMoved.
+func ReadFull(f *Handle, p []byte, off int64) error {
 	for len(p) > 0 {
 		n := 0
 		if err := sys.Retry(func() (err error) { n, err = unix.Pread(int(f.FD), p, off); return err }); err != nil {
 			return err
 		}
 		if n == 0 {
-			return errMoved
+			return ErrMoved
 		}
 		p, off = p[n:], off+int64(n)
 	}
 	return nil
 }
 
-func writeFull(f *handle, p []byte, off int64) error {
+func WriteFull(f *Handle, p []byte, off int64) error {
 	for len(p) > 0 {
 		n := 0
 		if err := sys.Retry(func() (err error) { n, err = unix.Pwrite(int(f.FD), p, off); return err }); err != nil {
@@ -95,9 +95,9 @@ func writeFull(f *handle, p []byte, off int64) error {
 
 // copyData copies the content of src, which is as st says, to the empty file
 // dst: the data without the holes.
-func copyData(ctx context.Context, dst, src *handle, st stat) error {
-	if st.blocks*512 >= st.size {
-		return copyRange(ctx, dst, src, 0, st.size)
+func copyData(ctx context.Context, dst, src *Handle, st Stat) error {
+	if st.Blocks*512 >= st.Size {
+		return copyRange(ctx, dst, src, 0, st.Size)
 	}
 	for off := int64(0); ; {
 		data, err := unix.Seek(int(src.FD), off, unix.SEEK_DATA)
@@ -105,28 +105,28 @@ func copyData(ctx context.Context, dst, src *handle, st stat) error {
 			break
 		}
 		if err != nil {
-			return copyRange(ctx, dst, src, off, st.size)
+			return copyRange(ctx, dst, src, off, st.Size)
 		}
 		hole, err := unix.Seek(int(src.FD), data, unix.SEEK_HOLE)
 		if err != nil {
 			return err
 		}
-		if data >= st.size {
+		if data >= st.Size {
 			break
 		}
-		off = min(hole, st.size)
+		off = min(hole, st.Size)
 		if err := copyRange(ctx, dst, src, data, off); err != nil {
 			return err
 		}
-		if off >= st.size {
+		if off >= st.Size {
 			break
 		}
 	}
-	return sys.Retry(func() error { return unix.Ftruncate(int(dst.FD), st.size) })
+	return sys.Retry(func() error { return unix.Ftruncate(int(dst.FD), st.Size) })
 }
 
 // copyRange copies the bytes from off to end.
-func copyRange(ctx context.Context, dst, src *handle, off, end int64) error {
+func copyRange(ctx context.Context, dst, src *Handle, off, end int64) error {
 	for off < end {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -140,11 +140,11 @@ func copyRange(ctx context.Context, dst, src *handle, off, end int64) error {
 		switch err {
 		case nil:
 			if n == 0 {
-				return errMoved
+				return ErrMoved
 			}
 			off += int64(n)
 		case unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM:
-			return copyBlocks(ctx, dst, src, off, end)
+			return CopyBlocks(ctx, dst, src, off, end)
 		default:
 			return err
 		}
@@ -152,8 +152,8 @@ func copyRange(ctx context.Context, dst, src *handle, off, end int64) error {
 	return nil
 }
 
-// copyBlocks is copyRange for file systems between which the kernel cannot copy.
-func copyBlocks(ctx context.Context, dst, src *handle, off, end int64) error {
+// CopyBlocks is copyRange for file systems between which the kernel cannot copy.
+func CopyBlocks(ctx context.Context, dst, src *Handle, off, end int64) error {
 	p := blocks.Get().(*[]byte)
 	defer blocks.Put(p)
 	for off < end {
@@ -161,10 +161,10 @@ func copyBlocks(ctx context.Context, dst, src *handle, off, end int64) error {
 			return err
 		}
 		b := (*p)[:min(int64(len(*p)), end-off)]
-		if err := readFull(src, b, off); err != nil {
+		if err := ReadFull(src, b, off); err != nil {
 			return err
 		}
-		if err := writeFull(dst, b, off); err != nil {
+		if err := WriteFull(dst, b, off); err != nil {
 			return err
 		}
 		off += int64(len(b))

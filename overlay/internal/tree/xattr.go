@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tree
 
 import (
 	"encoding/binary"
@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// xattrs are extended attributes by name.
-type xattrs map[string]string
+// Xattrs are extended attributes by name.
+type Xattrs map[string]string
 
-const overlayPrefix = "user.overlay."
+const OverlayPrefix = "user.overlay."
 
 // wanted says which attributes belong to the project: those a user can set, and
 // access control lists, without which a mode means something else.
-func wantedXattr(name string) bool {
-	return strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, overlayPrefix) ||
+func WantedXattr(name string) bool {
+	return strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, OverlayPrefix) ||
 		name == "system.posix_acl_access" || name == "system.posix_acl_default"
 }
 
-// setOwner makes the access control list, if there is one, say of the owner what a mode
+// SetOwner makes the access control list, if there is one, say of the owner what a mode
 // does: that is where chmod(2) writes it.
-func (x xattrs) setOwner(mode uint32) {
+func (x Xattrs) SetOwner(mode uint32) {
 	const (
 		name    = "system.posix_acl_access"
 		head    = 4 // the version
@@ -43,15 +43,15 @@ func (x xattrs) setOwner(mode uint32) {
 	}
 }
 
-// capabilityXattr holds a file's capabilities.
-const capabilityXattr = "security.capability"
+// CapabilityXattr holds a file's capabilities.
+const CapabilityXattr = "security.capability"
 
-// errLayer is returned for upper objects whose content is elsewhere by an
+// ErrLayer is returned for upper objects whose content is elsewhere by an
 // overlay's mark; sessions are never mounted in a way that makes such marks.
-var errLayer = errors.New("it carries an overlay mark (redirect or metacopy) that no session makes")
+var ErrLayer = errors.New("it carries an overlay mark (redirect or metacopy) that no session makes")
 
-// xattrNames lists all attributes of h; a file system without any is no error.
-func (h *handle) xattrNames() ([]string, error) {
+// XattrNames lists all attributes of h; a file system without any is no error.
+func (h *Handle) XattrNames() ([]string, error) {
 	var buf []byte
 	for size := 1 << 10; ; size *= 8 {
 		buf = make([]byte, size)
@@ -79,7 +79,7 @@ var noListxattrat atomic.Bool
 
 // xattrNamesOf lists all attributes of name in the directory h, following no link; it
 // needs no right to read the object. A file system without any is no error.
-func (h *handle) xattrNamesOf(name string) ([]string, error) {
+func (h *Handle) xattrNamesOf(name string) ([]string, error) {
 	var small [256]byte
 	buf := small[:]
 	for {
@@ -97,7 +97,7 @@ func (h *handle) xattrNamesOf(name string) ([]string, error) {
 	}
 }
 
-func (h *handle) listxattrat(name string, buf []byte) (int, error) {
+func (h *Handle) listxattrat(name string, buf []byte) (int, error) {
 	if !noListxattrat.Load() {
 		var zero [256]byte
 		p, err := zeroed(&zero, name)
@@ -115,11 +115,11 @@ func (h *handle) listxattrat(name string, buf []byte) (int, error) {
 			return 0, errno
 		}
 	}
-	return unix.Llistxattr(h.procPath()+"/"+name, buf)
+	return unix.Llistxattr(h.ProcPath()+"/"+name, buf)
 }
 
-// getXattr returns one attribute of h, and whether it is there.
-func (h *handle) getXattr(name string) (string, bool, error) {
+// GetXattr returns one attribute of h, and whether it is there.
+func (h *Handle) GetXattr(name string) (string, bool, error) {
 	if h.attrs != nil {
 		v, found := h.attrs[name]
 		return v, found, nil
@@ -140,14 +140,14 @@ func (h *handle) getXattr(name string) (string, bool, error) {
 }
 
 // keepXattrs reads all attributes of h, for a time when they cannot be read.
-func (h *handle) keepXattrs() error {
-	names, err := h.xattrNames()
+func (h *Handle) keepXattrs() error {
+	names, err := h.XattrNames()
 	if err != nil {
 		return err
 	}
 	all := map[string]string{}
 	for _, name := range names {
-		v, found, err := h.getXattr(name)
+		v, found, err := h.GetXattr(name)
 		if err != nil {
 			return err
 		}
@@ -159,27 +159,27 @@ func (h *handle) keepXattrs() error {
 	return nil
 }
 
-// xattrs returns the attributes of h that belong to the project.
-func (h *handle) xattrs() (xattrs, error) {
-	names, err := h.xattrNames()
+// Xattrs returns the attributes of h that belong to the project.
+func (h *Handle) Xattrs() (Xattrs, error) {
+	names, err := h.XattrNames()
 	if err != nil {
 		return nil, err
 	}
-	var set xattrs
+	var set Xattrs
 	if _, err := traitsOf(names); err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		if !wantedXattr(name) {
+		if !WantedXattr(name) {
 			continue
 		}
-		v, found, err := h.getXattr(name)
+		v, found, err := h.GetXattr(name)
 		if err != nil {
 			return nil, err
 		}
 		if found {
 			if set == nil {
-				set = xattrs{}
+				set = Xattrs{}
 			}
 			set[name] = v
 		}
@@ -187,10 +187,10 @@ func (h *handle) xattrs() (xattrs, error) {
 	return set, nil
 }
 
-// setXattrs gives h exactly the attributes want, among those that belong to the
+// SetXattrs gives h exactly the attributes want, among those that belong to the
 // project: a new file may have got an access control list from its directory.
-func (h *handle) setXattrs(want xattrs) error {
-	have, err := h.xattrs()
+func (h *Handle) SetXattrs(want Xattrs) error {
+	have, err := h.Xattrs()
 	if err != nil {
 		return err
 	}
@@ -204,27 +204,27 @@ func (h *handle) setXattrs(want xattrs) error {
 
 // unlocked calls do, and if its owner (us) may not write to h, once more with that
 // right.
-func (h *handle) unlocked(do func() error) error {
+func (h *Handle) unlocked(do func() error) error {
 	err := do()
-	if err != unix.EACCES || isRoot() {
+	if err != unix.EACCES || IsRoot() {
 		return err
 	}
-	st, e := h.stat()
-	if e != nil || !st.owned() || st.perm()&0o200 != 0 {
+	st, e := h.Stat()
+	if e != nil || !st.Owned() || st.Perm()&0o200 != 0 {
 		return err
 	}
-	if err := h.chmod(st.perm() | 0o200); err != nil {
+	if err := h.Chmod(st.Perm() | 0o200); err != nil {
 		return err
 	}
 	err = do()
-	if e := h.chmod(st.perm()); err == nil {
+	if e := h.Chmod(st.Perm()); err == nil {
 		err = e
 	}
 	return err
 }
 
 // changeXattrs makes the attributes have be want: those of users, or the others.
-func (h *handle) changeXattrs(have, want xattrs, users bool) error {
+func (h *Handle) changeXattrs(have, want Xattrs, users bool) error {
 	for name := range have {
 		if _, ok := want[name]; ok || strings.HasPrefix(name, "user.") != users {
 			continue
@@ -246,8 +246,8 @@ func (h *handle) changeXattrs(have, want xattrs, users bool) error {
 	return nil
 }
 
-// raw is x as it is stored.
-func (x xattrs) raw() map[string][]byte {
+// Raw is x as it is stored.
+func (x Xattrs) Raw() map[string][]byte {
 	m := make(map[string][]byte, len(x))
 	for name, v := range x {
 		m[name] = []byte(v)

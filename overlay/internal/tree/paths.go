@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tree
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// splitPath returns the directory and the last element of a relative path.
-func splitPath(p string) (dir, name string) {
+// SplitPath returns the directory and the last element of a relative path.
+func SplitPath(p string) (dir, name string) {
 	dir, name = path.Split(p)
 	if dir == "" {
 		return ".", name
@@ -18,22 +18,22 @@ func splitPath(p string) (dir, name string) {
 	return strings.TrimSuffix(dir, "/"), name
 }
 
-// joinPath joins a directory ("." for the root) and a name.
-func joinPath(dir, name string) string {
+// JoinPath joins a directory ("." for the root) and a name.
+func JoinPath(dir, name string) string {
 	if dir == "." {
 		return name
 	}
 	return dir + "/" + name
 }
 
-// under reports whether p is dir or lies below it; both relative and clean.
-func under(p, dir string) bool {
+// Under reports whether p is dir or lies below it; both relative and clean.
+func Under(p, dir string) bool {
 	return dir == "." || p == dir || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
 }
 
-// comparePaths orders paths as a walk meets them: a directory, then what is in
+// ComparePaths orders paths as a walk meets them: a directory, then what is in
 // it, names by their bytes.
-func comparePaths(a, b string) int {
+func ComparePaths(a, b string) int {
 	if a == b {
 		return 0
 	}
@@ -59,13 +59,13 @@ func comparePaths(a, b string) int {
 	return len(a) - len(b)
 }
 
-// inside reports whether the absolute path p is dir or lies below it.
-func inside(p, dir string) bool {
+// Inside reports whether the absolute path p is dir or lies below it.
+func Inside(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// bare takes the path off an error that gets one anyway.
-func bare(err error) error {
+// Bare takes the path off an error that gets one anyway.
+func Bare(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		return pe.Err

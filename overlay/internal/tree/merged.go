@@ -1,33 +1,33 @@
 //go:build linux
 
-package overlay
+package tree
 
 import (
 	"golang.org/x/sys/unix"
 )
 
-// A mergedTree shows several layers as one, the topmost first, as overlayfs does: the
+// A Merged shows several layers as one, the topmost first, as overlayfs does: the
 // project under what other sessions made of it.
-type mergedTree struct{ layers []tree }
+type Merged struct{ Layers []Tree }
 
-func (t *mergedTree) close() {
-	for _, l := range t.layers {
-		l.close()
+func (t *Merged) Close() {
+	for _, l := range t.Layers {
+		l.Close()
 	}
 }
 
-func (t *mergedTree) top() (dir, error) {
+func (t *Merged) Top() (Dir, error) {
 	d := &mergedDir{}
-	for _, l := range t.layers {
-		top, err := l.top()
+	for _, l := range t.Layers {
+		top, err := l.Top()
 		if err != nil {
-			d.close()
+			d.Close()
 			return nil, err
 		}
 		d.layers = append(d.layers, top)
 		if opaque, err := top.opaque(); err != nil || opaque {
 			if err != nil {
-				d.close()
+				d.Close()
 				return nil, err
 			}
 			break
@@ -36,8 +36,8 @@ func (t *mergedTree) top() (dir, error) {
 	return d, nil
 }
 
-func (t *mergedTree) at(path string) (dir, error) {
-	d, err := t.top()
+func (t *Merged) At(path string) (Dir, error) {
+	d, err := t.Top()
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +45,11 @@ func (t *mergedTree) at(path string) (dir, error) {
 }
 
 // A mergedDir is what is at one path in the layers that show there.
-type mergedDir struct{ layers []dir }
+type mergedDir struct{ layers []Dir }
 
-func (d *mergedDir) close() {
+func (d *mergedDir) Close() {
 	for _, l := range d.layers {
-		l.close()
+		l.Close()
 	}
 }
 
@@ -68,16 +68,16 @@ func (d *mergedDir) wake() error {
 	return nil
 }
 
-func (d *mergedDir) stat() (stat, error) { return d.layers[0].stat() }
+func (d *mergedDir) Stat() (Stat, error) { return d.layers[0].Stat() }
 
-func (d *mergedDir) names() ([]string, error) {
+func (d *mergedDir) Names() ([]string, error) {
 	if len(d.layers) == 1 {
-		return d.layers[0].names()
+		return d.layers[0].Names()
 	}
 	seen := map[string]bool{}
 	var list []string
 	for _, l := range d.layers {
-		names, err := l.names()
+		names, err := l.Names()
 		if err != nil {
 			return nil, err
 		}
@@ -86,11 +86,11 @@ func (d *mergedDir) names() ([]string, error) {
 				continue
 			}
 			seen[name] = true
-			st, ok, err := l.lstat(name)
+			st, ok, err := l.Lstat(name)
 			if err != nil {
 				return nil, err
 			}
-			if ok && !st.isWhiteout() {
+			if ok && !st.IsWhiteout() {
 				list = append(list, name)
 			}
 		}
@@ -99,55 +99,55 @@ func (d *mergedDir) names() ([]string, error) {
 }
 
 // find returns the number of the layer whose object shows at name: -1 for none.
-func (d *mergedDir) find(name string) (int, stat, error) {
+func (d *mergedDir) find(name string) (int, Stat, error) {
 	for i, l := range d.layers {
-		st, ok, err := l.lstat(name)
+		st, ok, err := l.Lstat(name)
 		if err != nil {
-			return 0, stat{}, err
+			return 0, Stat{}, err
 		}
-		if ok && st.isWhiteout() {
+		if ok && st.IsWhiteout() {
 			break
 		}
 		if ok {
 			return i, st, nil
 		}
 	}
-	return -1, stat{}, nil
+	return -1, Stat{}, nil
 }
 
-func (d *mergedDir) lstat(name string) (stat, bool, error) {
+func (d *mergedDir) Lstat(name string) (Stat, bool, error) {
 	i, st, err := d.find(name)
 	return st, i >= 0, err
 }
 
 // layer returns the layer that has the object want at name.
-func (d *mergedDir) layer(name string, want stat) (dir, error) {
+func (d *mergedDir) layer(name string, want Stat) (Dir, error) {
 	i, st, err := d.find(name)
-	if err != nil || i < 0 || st.ino != want.ino || st.dev != want.dev {
-		return nil, orMoved(err)
+	if err != nil || i < 0 || st.Ino != want.Ino || st.Dev != want.Dev {
+		return nil, OrMoved(err)
 	}
 	return d.layers[i], nil
 }
 
-func (d *mergedDir) dir(name string, want stat) (dir, error) {
+func (d *mergedDir) Dir(name string, want Stat) (Dir, error) {
 	first, st, err := d.find(name)
-	if err != nil || first < 0 || st.ino != want.ino || st.dev != want.dev || !st.isDir() {
-		return nil, orMoved(err)
+	if err != nil || first < 0 || st.Ino != want.Ino || st.Dev != want.Dev || !st.IsDir() {
+		return nil, OrMoved(err)
 	}
 	sub := &mergedDir{}
 	for i, l := range d.layers[first:] {
 		if i > 0 {
 			var ok bool
-			if st, ok, err = l.lstat(name); err == nil && !ok {
+			if st, ok, err = l.Lstat(name); err == nil && !ok {
 				continue
 			}
-			if err == nil && !st.isDir() {
+			if err == nil && !st.IsDir() {
 				break // it, or a whiteout, hides what is below
 			}
 		}
-		var s dir
+		var s Dir
 		if err == nil {
-			s, err = l.dir(name, st)
+			s, err = l.Dir(name, st)
 		}
 		opaque := false
 		if err == nil {
@@ -155,7 +155,7 @@ func (d *mergedDir) dir(name string, want stat) (dir, error) {
 			opaque, err = s.opaque()
 		}
 		if err != nil {
-			sub.close()
+			sub.Close()
 			return nil, err
 		}
 		if opaque {
@@ -165,38 +165,38 @@ func (d *mergedDir) dir(name string, want stat) (dir, error) {
 	return sub, nil
 }
 
-func (d *mergedDir) file(name string, want stat) (*file, error) {
+func (d *mergedDir) File(name string, want Stat) (*File, error) {
 	l, err := d.layer(name, want)
 	if err != nil {
 		return nil, err
 	}
-	return l.file(name, want)
+	return l.File(name, want)
 }
 
-func (d *mergedDir) link(name string, want stat) (string, error) {
+func (d *mergedDir) Link(name string, want Stat) (string, error) {
 	l, err := d.layer(name, want)
 	if err != nil {
 		return "", err
 	}
-	return l.link(name, want)
+	return l.Link(name, want)
 }
 
-func (d *mergedDir) traits(name string, want stat) (traits, error) {
+func (d *mergedDir) Traits(name string, want Stat) (Traits, error) {
 	l, err := d.layer(name, want)
 	if err != nil {
-		return traits{}, err
+		return Traits{}, err
 	}
-	t, err := l.traits(name, want)
-	t.origin = false
+	t, err := l.Traits(name, want)
+	t.Origin = false
 	return t, err
 }
 
-func (d *mergedDir) xattrs() (xattrs, error) { return d.layers[0].xattrs() }
+func (d *mergedDir) Xattrs() (Xattrs, error) { return d.layers[0].Xattrs() }
 func (d *mergedDir) opaque() (bool, error)   { return false, nil }
 func (d *mergedDir) origin() (bool, error)   { return false, nil }
 
 // descend goes from d, which it closes, to the directory at a relative path.
-func descend(d dir, path string) (dir, error) {
+func descend(d Dir, path string) (Dir, error) {
 	for rest := path; rest != "" && rest != "."; {
 		name := rest
 		rest = ""
@@ -206,18 +206,18 @@ func descend(d dir, path string) (dir, error) {
 				break
 			}
 		}
-		st, ok, err := d.lstat(name)
-		if err == nil && (!ok || st.isWhiteout()) {
+		st, ok, err := d.Lstat(name)
+		if err == nil && (!ok || st.IsWhiteout()) {
 			err = unix.ENOENT
 		}
-		if err == nil && !st.isDir() {
+		if err == nil && !st.IsDir() {
 			err = unix.ENOTDIR
 		}
-		var sub dir
+		var sub Dir
 		if err == nil {
-			sub, err = d.dir(name, st)
+			sub, err = d.Dir(name, st)
 		}
-		d.close()
+		d.Close()
 		if err != nil {
 			return nil, err
 		}

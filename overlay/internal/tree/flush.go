@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tree
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A flusher collects what has to be on disk before something else is done, and waits for
+// A Flusher collects what has to be on disk before something else is done, and waits for
 // all of it at once. Its zero value has nothing to wait for. It owns what it was given.
 //
 // Where little else is to be written, whole file systems are flushed: one commit of a
@@ -23,12 +23,12 @@ import (
 // least. Where others have written much that would be waited for as well, so then
 // objects are flushed one by one, by several threads: requests to flush a cache that come
 // together are one for the disk (block/blk-flush.c).
-type flusher struct{ files, dirs []*handle }
+type Flusher struct{ Files, Dirs []*Handle }
 
 const (
-	// fsyncMost is up to how many objects are flushed one by one; for more, their
+	// FsyncMost is up to how many objects are flushed one by one; for more, their
 	// whole file system is, which then is faster.
-	fsyncMost = 64
+	FsyncMost = 64
 
 	// fsyncWorth is how much can be written in the time that one fsync takes, in bytes: a
 	// low guess, for disks of all kinds.
@@ -41,16 +41,16 @@ const (
 	flushThreads = 4
 )
 
-// addFile takes a regular file, and begins to write its data.
-func (f *flusher) addFile(h *handle) error {
+// AddFile takes a regular file, and begins to write its data.
+func (f *Flusher) AddFile(h *Handle) error {
 	_ = unix.SyncFileRange(int(h.FD), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
-	f.files = append(f.files, h)
+	f.Files = append(f.Files, h)
 	return f.bound()
 }
 
-// addDir takes the directory name below h, which it opens.
-func (f *flusher) addDir(h *handle, name string) error {
-	d, err := h.openDir(name)
+// AddDir takes the directory name below h, which it opens.
+func (f *Flusher) AddDir(h *Handle, name string) error {
+	d, err := h.OpenDir(name)
 	if err != nil {
 		return err
 	}
@@ -58,34 +58,34 @@ func (f *flusher) addDir(h *handle, name string) error {
 }
 
 // addOpen takes a directory that is open for reading.
-func (f *flusher) addOpen(d *handle) error {
-	f.dirs = append(f.dirs, d)
+func (f *Flusher) addOpen(d *Handle) error {
+	f.Dirs = append(f.Dirs, d)
 	return f.bound()
 }
 
 // bound waits where too many would be open else.
-func (f *flusher) bound() error {
-	if len(f.files)+len(f.dirs) < fsyncMost {
+func (f *Flusher) bound() error {
+	if len(f.Files)+len(f.Dirs) < FsyncMost {
 		return nil
 	}
-	return f.wait()
+	return f.Wait()
 }
 
-// wait returns when all is on disk, or something cannot be. f has nothing more then.
-func (f *flusher) wait() error {
-	defer f.close()
+// Wait returns when all is on disk, or something cannot be. f has nothing more then.
+func (f *Flusher) Wait() error {
+	defer f.Close()
 	// Where the sizes of files follow when their data is there, as with ext4, one commit
 	// of the file system's journal then has them all.
 	const wait = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
-	for _, h := range f.files {
+	for _, h := range f.Files {
 		switch err := unix.SyncFileRange(int(h.FD), 0, 0, wait); err {
 		case unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.ESTALE, unix.ENOMEM:
 			return err // which is told once: others may not tell it again
 		}
 	}
-	list := slices.Concat(f.files, f.dirs)
+	list := slices.Concat(f.Files, f.Dirs)
 	if len(list) > fsyncFew {
-		if bytes, ok := unwritten(); ok && bytes <= uint64(len(list))*fsyncWorth {
+		if bytes, ok := Unwritten(); ok && bytes <= uint64(len(list))*fsyncWorth {
 			return flushSystems(list)
 		}
 	}
@@ -93,12 +93,12 @@ func (f *flusher) wait() error {
 }
 
 // flushSystems flushes the file systems that objects are on.
-func flushSystems(list []*handle) error {
+func flushSystems(list []*Handle) error {
 	done := map[uint64]bool{}
 	for _, h := range list {
-		st, err := h.stat()
-		if err == nil && !done[st.dev] {
-			done[st.dev] = true
+		st, err := h.Stat()
+		if err == nil && !done[st.Dev] {
+			done[st.Dev] = true
 			err = sys.Retry(func() error { return unix.Syncfs(int(h.FD)) })
 		}
 		if err != nil {
@@ -109,7 +109,7 @@ func flushSystems(list []*handle) error {
 }
 
 // flushEach flushes objects one by one.
-func flushEach(list []*handle) error {
+func flushEach(list []*Handle) error {
 	threads := min(flushThreads, len(list))
 	errs := make([]error, threads)
 	var next atomic.Int32
@@ -119,7 +119,7 @@ func flushEach(list []*handle) error {
 			if i >= len(list) {
 				break
 			}
-			errs[k] = list[i].fsync()
+			errs[k] = list[i].Fsync()
 		}
 	}
 	var others sync.WaitGroup
@@ -133,22 +133,22 @@ func flushEach(list []*handle) error {
 	return errors.Join(errs...)
 }
 
-// close forgets what was not waited for.
-func (f *flusher) close() {
-	for _, list := range [][]*handle{f.files, f.dirs} {
+// Close forgets what was not waited for.
+func (f *Flusher) Close() {
+	for _, list := range [][]*Handle{f.Files, f.Dirs} {
 		for _, h := range list {
-			h.close()
+			h.Close()
 		}
 	}
-	f.files, f.dirs = nil, nil
+	f.Files, f.Dirs = nil, nil
 }
 
-// unwritten is dirty; tests replace it.
-var unwritten = dirty
+// Unwritten is dirty; tests replace it.
+var Unwritten = Dirty
 
-// dirty tells how much all file systems have still to write, in bytes, and whether that
+// Dirty tells how much all file systems have still to write, in bytes, and whether that
 // is known.
-func dirty() (uint64, bool) {
+func Dirty() (uint64, bool) {
 	fd, err := unix.Open("/proc/meminfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, false
@@ -159,11 +159,11 @@ func dirty() (uint64, bool) {
 	if err != nil {
 		return 0, false
 	}
-	return parseDirty(string(buf[:n]))
+	return ParseDirty(string(buf[:n]))
 }
 
-// parseDirty adds up what proc_meminfo(5) says of it.
-func parseDirty(meminfo string) (bytes uint64, ok bool) {
+// ParseDirty adds up what proc_meminfo(5) says of it.
+func ParseDirty(meminfo string) (bytes uint64, ok bool) {
 	found := 0
 	for line := range strings.Lines(meminfo) {
 		name, value, _ := strings.Cut(line, ":")

@@ -1,0 +1,124 @@
+//go:build linux
+
+package tree
+
+import (
+	"maps"
+
+	"golang.org/x/sys/unix"
+)
+
+// accessParts compares who may do what.
+func accessParts(a, b Stat) Parts {
+	return Parts{Mode: a.Perm() != b.Perm(), Owner: a.UID != b.UID || a.GID != b.GID}
+}
+
+// sameXattrs compares the attributes of two directories or files.
+func sameXattrs(a, b interface{ Xattrs() (Xattrs, error) }) (bool, error) {
+	x, err := a.Xattrs()
+	if err != nil {
+		return false, err
+	}
+	y, err := b.Xattrs()
+	if err != nil {
+		return false, err
+	}
+	return maps.Equal(x, y), nil
+}
+
+// compare finds out what differs about two objects of one type, neither of them a
+// directory.
+func (w *Walk) compare(f *frame, name string, n *Diff) error {
+	n.Parts = accessParts(n.Up, n.Low)
+	switch n.Up.Typ() {
+	case unix.S_IFREG:
+		return w.compareFiles(f, name, n)
+	case unix.S_IFLNK:
+		if n.Up.Size != n.Low.Size {
+			n.Parts.Content = true
+			return nil
+		}
+		a, err := f.up.Link(name, n.Up)
+		if err != nil {
+			return err
+		}
+		b, err := f.low.Link(name, n.Low)
+		if a != b {
+			n.Parts.Content = true
+		}
+		return err
+	default:
+		if n.Up.Rdev != n.Low.Rdev {
+			n.Parts.Content = true
+		}
+		up, err := f.up.Traits(name, n.Up)
+		if err != nil {
+			return err
+		}
+		n.note(up)
+		low, err := f.low.Traits(name, n.Low)
+		if err != nil {
+			return err
+		}
+		if !maps.Equal(up.Lists, low.Lists) {
+			n.Parts.Attributes = true
+		}
+	}
+	return nil
+}
+
+// compareFiles is compare for regular files.
+func (w *Walk) compareFiles(f *frame, name string, n *Diff) error {
+	up, err := f.up.Traits(name, n.Up)
+	if err != nil {
+		return err
+	}
+	n.note(up)
+	low, err := f.low.Traits(name, n.Low)
+	if err != nil {
+		return err
+	}
+	if up.Project != low.Project || up.Capable && !low.Capable {
+		n.Parts.Attributes = true
+	}
+	values := up.Project && low.Project
+	if n.Up.Size != n.Low.Size {
+		n.Parts.Content = true
+		if !values {
+			return nil
+		}
+	} else if n.Up.Size == 0 && !values {
+		return nil
+	}
+	a, err := f.up.File(name, n.Up)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	b, err := f.low.File(name, n.Low)
+	if err == unix.EACCES {
+		n.Parts.Content = true // what cannot be read cannot be called equal
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if values {
+		same, err := sameXattrs(a, b)
+		if err != nil {
+			return err
+		}
+		if !same {
+			n.Parts.Attributes = true
+		}
+	}
+	if n.Up.Size != n.Low.Size {
+		return nil
+	}
+	same, err := SameData(a.Handle, b.Handle, n.Up.Size)
+	if !same {
+		n.Parts.Content = true
+	}
+	return err
+}

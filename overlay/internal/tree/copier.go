@@ -1,0 +1,379 @@
+//go:build linux
+
+package tree
+
+import (
+	"context"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// A Copier makes copies of objects, one after the other, in directories that nobody
+// else writes to.
+type Copier struct {
+	Ctx     context.Context
+	Lax     bool // an owner that cannot be given to a copy is no error
+	Special bool // device nodes, setuid bits and capabilities are copied too
+	Many    bool // files are flushed together, by the caller
+	Inherit bool // the directory may pass attributes on to what is made in it
+
+	noClone map[pair]bool // between these, sharing data was tried, and is not possible
+	Bytes   int64
+	dirs    []copiedDir
+	Links   map[Inode]Copied
+	Names   map[Inode]int // how many names of a file were copied; nil: not wanted
+	Flush   Flusher       // nothing with many
+}
+
+// A pair is the file system that is copied from, and the directory that is copied to.
+type pair struct {
+	dev uint64
+	dir *Handle
+}
+
+// share makes t share the data of f, and reports whether it does.
+func (k *Copier) share(t, f *Handle, between pair) bool {
+	if k.noClone[between] {
+		return false
+	}
+	err := sys.Retry(func() error { return unix.IoctlFileClone(int(t.FD), int(f.FD)) })
+	if err == unix.EOPNOTSUPP || err == unix.EXDEV || err == unix.ENOTTY {
+		if k.noClone == nil {
+			k.noClone = map[pair]bool{}
+		}
+		k.noClone[between] = true
+	}
+	return err == nil
+}
+
+// Copied is the first copy of a file that has several names.
+type Copied struct {
+	Dir  *Handle // borrowed; what path is relative to
+	Path string
+	Ino  uint64
+
+	Nlink uint64 // of the original
+}
+
+// copiedDir is a new directory whose attributes are still to be set: its mode may forbid
+// to write in it, and writing changes its time.
+type copiedDir struct {
+	dir    *Handle // borrowed; what path is relative to
+	path   string
+	ino    uint64
+	want   Stat
+	xattrs Xattrs
+}
+
+func (k *Copier) Close() { k.Flush.Close() }
+
+// Object copies the object name of src, which is as st says, to dst, which is dir at
+// the directory of path; only the object itself if it is a directory. It returns what the
+// copy is like; a directory gets its attributes from finishDirs.
+func (k *Copier) Object(src Dir, name string, st Stat, dir *Handle, path string, dst *Handle) (Stat, error) {
+	_, to := SplitPath(path)
+	id := Inode{st.Dev, st.Ino}
+	if _, known := k.Links[id]; st.IsDir() || st.Nlink < 2 && !known {
+		return k.one(src, name, st, dir, path, dst, to)
+	}
+	if k.Names != nil {
+		k.Names[id]++
+	}
+	if made, ok, err := k.Link(id, dst, to); ok || err != nil {
+		return made, err
+	}
+	made, err := k.one(src, name, st, dir, path, dst, to)
+	if err == nil {
+		if k.Links == nil {
+			k.Links = map[Inode]Copied{}
+		}
+		k.Links[id] = Copied{dir, path, made.Ino, st.Nlink}
+	}
+	return made, err
+}
+
+// one copies an object that is no further name of another.
+func (k *Copier) one(src Dir, name string, st Stat, dir *Handle, path string, dst *Handle, to string) (Stat, error) {
+	switch typ := st.Typ(); typ {
+	case unix.S_IFDIR:
+		d, err := src.Dir(name, st)
+		if err != nil {
+			return Stat{}, err
+		}
+		x, err := d.Xattrs()
+		d.Close()
+		if err != nil {
+			return Stat{}, err
+		}
+		if err := dst.Mkdir(to); err != nil {
+			return Stat{}, err
+		}
+		made, err := dst.Lstat(to)
+		if err != nil {
+			return Stat{}, err
+		}
+		k.dirs = append(k.dirs, copiedDir{dir, path, made.Ino, st, x})
+		made.Mode = made.Mode&unix.S_IFMT | st.Perm()
+		made.UID, made.GID = st.UID, st.GID
+		return made, nil
+	case unix.S_IFREG:
+		return k.File(src, name, st, dir, dst, to)
+	case unix.S_IFLNK:
+		text, err := src.Link(name, st)
+		if err != nil {
+			return Stat{}, err
+		}
+		if err := unix.Symlinkat(text, int(dst.FD), to); err != nil {
+			return Stat{}, err
+		}
+		return k.finishNode(dst, to, st, nil)
+	case unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR, unix.S_IFBLK:
+		dev := 0
+		if typ == unix.S_IFCHR || typ == unix.S_IFBLK {
+			if !k.Special {
+				return Stat{}, unix.EPERM
+			}
+			dev = int(st.Rdev)
+		}
+		t, err := src.Traits(name, st)
+		if err != nil {
+			return Stat{}, err
+		}
+		if err := unix.Mknodat(int(dst.FD), to, typ|0o600, dev); err != nil {
+			return Stat{}, err
+		}
+		return k.finishNode(dst, to, st, t.Lists)
+	}
+	return Stat{}, unix.EINVAL
+}
+
+// finishNode sets owner, mode and time of a new link, FIFO, socket or device node, and
+// its access control list.
+func (k *Copier) finishNode(dst *Handle, name string, want Stat, lists Xattrs) (Stat, error) {
+	h, err := dst.Open(name, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return Stat{}, err
+	}
+	defer h.Close()
+	if k.Inherit && want.Typ() != unix.S_IFLNK {
+		err := unix.Removexattr(h.ProcPath(), "system.posix_acl_access")
+		if err != nil && err != unix.ENODATA && err != unix.EOPNOTSUPP {
+			return Stat{}, err
+		}
+	}
+	for name, v := range lists {
+		if err := unix.Setxattr(h.ProcPath(), name, []byte(v), 0); err != nil {
+			return Stat{}, err
+		}
+	}
+	return k.Finish(h, want)
+}
+
+// Finish sets time, owner and mode, in the order in which none undoes another, and
+// returns what came of it.
+func (k *Copier) Finish(h *Handle, want Stat) (Stat, error) {
+	if err := h.SetMtime(want.Mtime); err != nil {
+		return Stat{}, err
+	}
+	st, err := h.Stat()
+	if err != nil || st.Typ() != want.Typ() {
+		return Stat{}, OrMoved(err)
+	}
+	if st.UID != want.UID || st.GID != want.GID {
+		if err := h.Chown(want.UID, want.GID); err != nil && !(k.Lax && err == unix.EPERM) {
+			return Stat{}, err
+		}
+		if st, err = h.Stat(); err != nil {
+			return Stat{}, err
+		}
+	}
+	if st.Perm() != want.Perm() && want.Typ() != unix.S_IFLNK {
+		if err := h.Chmod(want.Perm()); err != nil {
+			return Stat{}, err
+		}
+		return h.Stat()
+	}
+	return st, nil
+}
+
+func (k *Copier) File(src Dir, name string, st Stat, dir, dst *Handle, to string) (Stat, error) {
+	f, err := src.File(name, st)
+	if err != nil {
+		return Stat{}, err
+	}
+	defer f.Close()
+	x, err := f.Xattrs()
+	if err != nil {
+		return Stat{}, err
+	}
+	t, err := dst.createMode(to, st.Perm())
+	if err != nil {
+		return Stat{}, err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			t.Close()
+		}
+	}()
+	if st.Size > 0 {
+		if !k.share(t, f.Handle, pair{st.Dev, dir}) {
+			if err := copyData(k.Ctx, t, f.Handle, st); err != nil {
+				return Stat{}, err
+			}
+		}
+		if err := f.Unchanged(); err != nil {
+			return Stat{}, err
+		}
+	}
+	if len(x) > 0 || k.Inherit {
+		if err := t.SetXattrs(x); err != nil {
+			return Stat{}, err
+		}
+	}
+	made, err := k.Finish(t, st)
+	if err != nil {
+		return Stat{}, err
+	}
+	if k.Special {
+		if caps, ok, err := f.capability(); err != nil {
+			return Stat{}, err
+		} else if ok {
+			if err := unix.Fsetxattr(int(t.FD), CapabilityXattr, []byte(caps), 0); err != nil {
+				return Stat{}, err
+			}
+		}
+	}
+	k.Bytes += st.Size
+	if !k.Many {
+		keep = true
+		return made, k.Flush.AddFile(t)
+	}
+	return made, nil
+}
+
+// Link makes a further name of a file that was copied already, and reports whether it
+// did.
+func (k *Copier) Link(id Inode, dst *Handle, to string) (Stat, bool, error) {
+	first, ok := k.Links[id]
+	if !ok {
+		return Stat{}, false, nil
+	}
+	st, ok, err := LinkTo(first.Dir, first.Path, dst, to)
+	if ok && st.Ino != first.Ino {
+		return Stat{}, false, ErrMoved
+	}
+	return st, ok, err
+}
+
+// LinkTo makes the name to in dst for what is at path below top, and reports whether the
+// file system could.
+func LinkTo(top *Handle, path string, dst *Handle, to string) (Stat, bool, error) {
+	dir, name := SplitPath(path)
+	d, err := top.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return Stat{}, false, err
+	}
+	defer d.Close()
+	if err := unix.Linkat(int(d.FD), name, int(dst.FD), to, 0); err != nil {
+		if noLink(err) {
+			err = nil
+		}
+		return Stat{}, false, err
+	}
+	st, err := dst.Lstat(to)
+	return st, err == nil, err
+}
+
+// noLink reports that the file system makes no link here: a copy will do.
+func noLink(err error) bool {
+	return err == unix.EMLINK || err == unix.EPERM || err == unix.EXDEV || err == unix.EOPNOTSUPP
+}
+
+// FinishDirs gives the directories that were made their attributes, the innermost
+// first.
+func (k *Copier) FinishDirs() error {
+	for i := len(k.dirs) - 1; i >= 0; i-- {
+		m := k.dirs[i]
+		err := func() error {
+			d, err := m.dir.OpenDir(m.path)
+			if err != nil {
+				return err
+			}
+			keep := false
+			defer func() {
+				if !keep {
+					d.Close()
+				}
+			}()
+			st, err := d.Stat()
+			if err != nil || st.Ino != m.ino {
+				return OrMoved(err)
+			}
+			if len(m.xattrs) > 0 || k.Inherit {
+				if err := d.SetXattrs(m.xattrs); err != nil {
+					return err
+				}
+			}
+			if _, err := k.Finish(d, m.want); err != nil {
+				return err
+			}
+			if k.Many {
+				return nil
+			}
+			keep = true
+			return k.Flush.addOpen(d)
+		}()
+		if err != nil {
+			return &fs.PathError{Op: "make", Path: m.path, Err: err}
+		}
+	}
+	k.dirs = nil
+	return nil
+}
+
+// Tree copies an object and all that is in it.
+func (k *Copier) Tree(src Dir, name string, st Stat, dir *Handle, path string) error {
+	at, _ := SplitPath(path)
+	dst, err := dir.Open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	_, err = k.Object(src, name, st, dir, path, dst)
+	dst.Close()
+	if err != nil || !st.IsDir() {
+		return err
+	}
+	d, err := src.Dir(name, st)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	names, err := d.Names()
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := k.Ctx.Err(); err != nil {
+			return err
+		}
+		p := path + "/" + n
+		if len(p) > MaxPath {
+			return unix.ENAMETOOLONG
+		}
+		sub, found, err := d.Lstat(n)
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		if err := k.Tree(d, n, sub, dir, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

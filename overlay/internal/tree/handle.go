@@ -1,0 +1,307 @@
+//go:build linux
+
+package tree
+
+import (
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// beneath is how everything below a root or a session directory is opened.
+// Another mount inside it is refused: an overlay does not show what is mounted
+// on its lower directory, so what is there is not what the sandbox saw.
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
+
+// A Handle is a file or directory that is open. It owns the descriptor. The nil handle owns
+// none.
+type Handle struct {
+	sys.FD
+
+	// attrs are all extended attributes of a file that had to be made readable for
+	// the moment of opening it: reading them takes the right to read now, not
+	// when it was opened. Nil: they are where they always are.
+	attrs map[string]string
+}
+
+// Close closes the descriptor; closing again does nothing.
+func (h *Handle) Close() {
+	if h != nil {
+		h.FD.Close()
+	}
+}
+
+// OSFile gives the descriptor to a file of that name.
+func (h *Handle) OSFile(name string) *os.File { return os.NewFile(uintptr(h.FD), name) }
+
+// Mkdir makes the directory name in h, mode 0700.
+func (h *Handle) Mkdir(name string) error { return unix.Mkdirat(int(h.FD), name, 0o700) }
+
+func Openat2(at sys.FD, name string, flags, mode, resolve uint64) (*Handle, error) {
+	fd, err := sys.Openat2(int(at), name, flags, mode, resolve)
+	if err != nil {
+		return nil, err
+	}
+	return &Handle{FD: sys.FD(fd)}, nil
+}
+
+// Open opens name, a relative path, below h.
+func (h *Handle) Open(name string, flags int) (*Handle, error) {
+	if name == "." && flags&unix.O_PATH != 0 {
+		// Looking it up takes the right to search h, which even its owner may
+		// not have before he gives it to himself.
+		fd, err := unix.FcntlInt(uintptr(h.FD), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		return &Handle{FD: sys.FD(fd)}, nil
+	}
+	return Openat2(h.FD, name, uint64(flags), 0, beneath)
+}
+
+// Create makes the regular file name in h for writing, mode 0600.
+func (h *Handle) Create(name string) (*Handle, error) { return h.createMode(name, 0o600) }
+
+// createMode is create with more permissions, as far as the umask and the directory's
+// access control list allow: never set-user-ID and the like.
+func (h *Handle) createMode(name string, perm uint32) (*Handle, error) {
+	return Openat2(h.FD, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, uint64(perm&0o777|0o600), beneath)
+}
+
+// Append opens the regular file name in h for appending, made if it is missing.
+func (h *Handle) Append(name string) (*Handle, error) {
+	return Openat2(h.FD, name, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_NOFOLLOW, 0o600, beneath)
+}
+
+// ReadFile reads a regular file of at most that many bytes.
+func (h *Handle) ReadFile(name string, most int64) ([]byte, error) {
+	f, err := h.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.IsReg() || st.Size > most {
+		return nil, unix.EFBIG
+	}
+	data := make([]byte, st.Size)
+	n := 0
+	for n < len(data) {
+		var k int
+		if err := sys.Retry(func() (err error) { k, err = unix.Read(int(f.FD), data[n:]); return err }); err != nil {
+			return nil, err
+		}
+		if k == 0 {
+			break
+		}
+		n += k
+	}
+	return data[:n], nil
+}
+
+// ReplaceFile gives the file name new content, all or nothing, under a temporary name
+// until it is complete: always the same, so that crashes leave one at most. The caller
+// sees to it that nobody else does this. Where there is a flusher, all that it has, and
+// the content, are on disk before the name stands for it; the directory then is to be
+// flushed too.
+func (h *Handle) ReplaceFile(name string, data []byte, before *Flusher) (err error) {
+	tmp := "." + name + ".new"
+	f, err := h.Create(tmp)
+	if err == unix.EEXIST {
+		if err = h.Unlink(tmp, 0); err == nil {
+			f, err = h.Create(tmp)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = h.Unlink(tmp, 0)
+		}
+	}()
+	err = WriteAll(f, data)
+	if err != nil || before == nil {
+		f.Close()
+	} else {
+		err = InTurn(func() error { return before.AddFile(f) }, before.Wait)
+	}
+	if err != nil {
+		return err
+	}
+	return h.Rename(tmp, name, 0)
+}
+
+// InTurn takes one step after the other, until one fails.
+func InTurn(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RenameTo moves a name to another directory; flags as for renameat2(2).
+func (h *Handle) RenameTo(from string, to *Handle, name string, flags uint) error {
+	return sys.Retry(func() error { return unix.Renameat2(int(h.FD), from, int(to.FD), name, flags) })
+}
+
+// FlushDir waits until the directory name below h is on disk.
+func (h *Handle) FlushDir(name string) error {
+	d, err := h.OpenDir(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Fsync()
+}
+
+// OpenDir opens the directory name below h for reading.
+func (h *Handle) OpenDir(name string) (*Handle, error) {
+	return h.Open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+}
+
+// OpenAbs opens an absolute path that holds no symbolic links.
+func OpenAbs(name string, flags int) (*Handle, error) {
+	return Openat2(unix.AT_FDCWD, name, uint64(flags), 0, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+}
+
+// Names lists the directory h, unsorted, without "." and "..".
+func (h *Handle) Names() ([]string, error) { return sys.Names(int(h.FD), make([]byte, 16<<10)) }
+
+// Chmod changes the mode of what h is open on, which may be an O_PATH descriptor.
+func (h *Handle) Chmod(mode uint32) error { return sys.Chmod(int(h.FD), mode) }
+
+func (h *Handle) Chown(uid, gid uint32) error {
+	return sys.Retry(func() error { return unix.Fchownat(int(h.FD), "", int(uid), int(gid), unix.AT_EMPTY_PATH) })
+}
+
+// SetMtime sets the modification time, and leaves the access time alone.
+func (h *Handle) SetMtime(t unix.Timespec) error {
+	ts := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t}
+	err := unix.UtimesNanoAt(int(h.FD), "", ts, unix.AT_EMPTY_PATH)
+	if err == unix.EINVAL || err == unix.ENOENT {
+		// AT_EMPTY_PATH came with Linux 5.8 and is not known to every sandbox.
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, h.ProcPath(), ts, 0)
+	}
+	return err
+}
+
+func (h *Handle) ProcPath() string { return "/proc/self/fd/" + strconv.Itoa(int(h.FD)) }
+
+func (h *Handle) Fsync() error { return sys.Retry(func() error { return unix.Fsync(int(h.FD)) }) }
+
+// readlink returns the text of the symbolic link that h is open on with O_PATH.
+func (h *Handle) readlink() (string, error) {
+	for size := 256; ; size *= 4 {
+		buf := make([]byte, size)
+		n, err := unix.Readlinkat(int(h.FD), "", buf)
+		if err != nil {
+			return "", err
+		}
+		if n < size {
+			return string(buf[:n]), nil
+		}
+	}
+}
+
+// readlinkOf returns the text of the symbolic link name in dir, if it is what want says.
+func readlinkOf(dir *Handle, name string, want Stat) (string, error) {
+	l, err := dir.Open(name, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	if st, err := l.Stat(); err != nil || !st.Same(want) {
+		return "", OrMoved(err)
+	}
+	return l.readlink()
+}
+
+// Rename moves a name within the directory h; flags as for renameat2(2).
+func (h *Handle) Rename(from, to string, flags uint) error {
+	return sys.Retry(func() error { return unix.Renameat2(int(h.FD), from, int(h.FD), to, flags) })
+}
+
+func (h *Handle) Unlink(name string, flags int) error {
+	return sys.Retry(func() error { return unix.Unlinkat(int(h.FD), name, flags) })
+}
+
+// openFile opens the regular file name in the directory h for reading: never
+// blocking on a FIFO or a lease that was put there, and only if it is still the
+// object that want describes. With unlock, a file that its owner (us) cannot
+// read is made readable for the moment of opening it, if unlock, which is called
+// before, returns no error.
+func (h *Handle) openFile(name string, want Stat, unlock func(want Stat) error) (*Handle, error) {
+	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
+	f, err := h.Open(name, flags|unix.O_NOATIME)
+	if err == unix.EPERM {
+		f, err = h.Open(name, flags) // O_NOATIME is for the owner only
+	}
+	if err == unix.EACCES && unlock != nil && want.Owned() {
+		var p *Handle
+		if p, err = h.Open(name, unix.O_PATH|unix.O_NOFOLLOW); err != nil {
+			return nil, err
+		}
+		defer p.Close()
+		if st, err := p.Stat(); err != nil || !st.Same(want) {
+			return nil, OrMoved(err)
+		}
+		if err := unlock(want); err != nil {
+			return nil, err
+		}
+		if err := p.Chmod(want.Perm() | 0o400); err != nil {
+			return nil, err
+		}
+		if f, err = h.Open(name, flags); err == nil {
+			err = f.keepXattrs()
+		}
+		if err2 := p.Chmod(want.Perm()); err == nil {
+			err = err2
+		}
+		if err != nil {
+			f.Close()
+		}
+	}
+	if err != nil {
+		if err == unix.ELOOP || err == unix.ENOENT || err == unix.ENXIO {
+			err = OrMoved(nil)
+		}
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err != nil || !st.Same(want) {
+		f.Close()
+		return nil, OrMoved(err)
+	}
+	return f, nil
+}
+
+// OpenDirOrPath opens a directory for listing, or if that is not allowed, for looking
+// names up in it.
+func (h *Handle) OpenDirOrPath(name string) (*Handle, error) {
+	d, err := h.OpenDir(name)
+	if err == unix.EACCES {
+		d, err = h.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	}
+	return d, err
+}
+
+// WriteAll writes all of p at the descriptor's offset.
+func WriteAll(h *Handle, p []byte) error {
+	for len(p) > 0 {
+		n := 0
+		if err := sys.Retry(func() (err error) { n, err = unix.Write(int(h.FD), p); return err }); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}

@@ -1,0 +1,333 @@
+//go:build linux
+
+package tree
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where no overlay can be mounted the command works on a copy of the project. Of each
+// object is recorded what the project had and what the copy was like when it was made:
+// what has another inode or ctime afterwards was touched, what is missing was deleted.
+// What is found makes the same packed form as an upper directory, so that the project is
+// compared with it afterwards as always.
+//
+// Of a file with several names each one is copied by itself, so that a write changes one
+// of them, as it does in an overlay.
+
+// A Record is what is known of the copy of a root: two trees of the same shape.
+type Record struct {
+	Low *Node // what the project had
+	Own *Node // the copy
+}
+
+// A projectCopier makes the copy of one root.
+type projectCopier struct {
+	ctx  context.Context
+	from Tree
+}
+
+// MakeMirror copies what is in from to the empty directory top.
+func MakeMirror(ctx context.Context, from Tree, top *Handle) (Record, error) {
+	c := projectCopier{ctx: ctx, from: from}
+	rec := Record{&Node{Name: "."}, &Node{Name: "."}}
+	d, err := from.Top()
+	if err != nil {
+		return rec, err
+	}
+	rec.Low.Stat, err = d.Stat()
+	d.Close()
+	if err != nil {
+		return rec, err
+	}
+	return rec, c.Directory(".", top, rec)
+}
+
+// Directory copies what is in the directory path to d, and finishes that.
+func (c *projectCopier) Directory(path string, d *Handle, rec Record) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	x, err := c.list(path, d, rec)
+	if err != nil {
+		if e := new(fs.PathError); !errors.As(err, &e) {
+			err = &fs.PathError{Op: "copy", Path: path, Err: err}
+		}
+		return err
+	}
+	for i, low := range rec.Low.Children {
+		if !low.Stat.IsDir() {
+			continue
+		}
+		sub, err := d.OpenDir(low.Name)
+		if err != nil {
+			return err
+		}
+		err = c.Directory(JoinPath(path, low.Name), sub, Record{low, rec.Own.Children[i]})
+		sub.Close()
+		if err != nil {
+			return err
+		}
+	}
+	rec.Low.seal()
+	rec.Own.seal()
+	if err := d.SetXattrs(x); err != nil && err != unix.EOPNOTSUPP {
+		return err
+	}
+	if err := finishOwn(d, rec.Low.Stat); err != nil {
+		return err
+	}
+	rec.Own.Stat, err = d.Stat()
+	return err
+}
+
+// list copies what is no directory, and makes those that are one. It returns the
+// directory's own attributes.
+func (c *projectCopier) list(path string, d *Handle, rec Record) (Xattrs, error) {
+	from, err := c.from.At(path)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	x, err := from.Xattrs()
+	if err != nil {
+		return nil, err
+	}
+	names, err := from.Names()
+	if err == unix.EACCES {
+		return x, nil // the command could not list it either
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if err := c.ctx.Err(); err != nil {
+			return nil, err
+		}
+		st, ok, err := from.Lstat(name)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		low, own := &Node{Name: name, Stat: st}, &Node{Name: name}
+		made, err := c.Object(from, name, d, low, own)
+		if err == unix.ENOENT {
+			continue // it went away
+		}
+		if err != nil {
+			return nil, &fs.PathError{Op: "copy", Path: JoinPath(path, name), Err: err}
+		}
+		if made {
+			rec.Low.Children = append(rec.Low.Children, low)
+			rec.Own.Children = append(rec.Own.Children, own)
+		}
+	}
+	return x, nil
+}
+
+// Object copies one object; a directory is only made. What we may not make is left out,
+// and no change later.
+func (c *projectCopier) Object(from Dir, name string, d *Handle, low, own *Node) (made bool, err error) {
+	st := low.Stat
+	var lists Xattrs
+	switch typ := st.Typ(); typ {
+	case unix.S_IFDIR:
+		return true, d.Mkdir(name)
+	case unix.S_IFREG:
+		if err := c.File(from, name, d, st); err != nil {
+			return false, err
+		}
+		own.Stat, err = d.Lstat(name)
+		return true, err
+	case unix.S_IFLNK:
+		text, err := from.Link(name, st)
+		low.Link, own.Link = text, text
+		if err == nil {
+			err = unix.Symlinkat(text, int(d.FD), name)
+		}
+		if err != nil {
+			return false, err
+		}
+	default:
+		t, err := from.Traits(name, st)
+		if err != nil {
+			return false, err
+		}
+		lists = t.Lists
+		err = unix.Mknodat(int(d.FD), name, typ|0o600, int(st.Rdev))
+		if err == unix.EPERM || err == unix.EACCES {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	own.Stat, err = finishing.finishNode(d, name, st, lists)
+	return true, err
+}
+
+// File copies a regular file. One that cannot be read has no content, but cannot be read
+// in the copy either.
+func (c *projectCopier) File(from Dir, name string, d *Handle, st Stat) error {
+	f, err := from.File(name, st)
+	closed := err == unix.EACCES
+	if err != nil && !closed {
+		return err
+	}
+	to, err := d.Create(name)
+	if err != nil {
+		if !closed {
+			f.Close()
+		}
+		return err
+	}
+	defer to.Close()
+	if !closed {
+		defer f.Close()
+		if err := copyData(c.ctx, to, f.Handle, st); err != nil {
+			return err
+		}
+		x, err := f.Xattrs()
+		if err != nil && err != ErrLayer { // no overlay is mounted, no mark means anything
+			return err
+		}
+		if err := to.SetXattrs(x); err != nil && err != unix.EOPNOTSUPP {
+			return err
+		}
+		if err := f.Unchanged(); err != nil {
+			return err
+		}
+	} else {
+		st.Mode = st.Typ() | st.Perm()&^0o777
+	}
+	return finishOwn(to, st)
+}
+
+// Mirror finds out what was done to a copy, whose top it closes.
+func (p *Packer) Mirror(top *Handle, rec Record) (*Node, error) {
+	t := &Real{H: top, Unlock: true}
+	defer t.Close()
+	n, err := &Node{Name: "."}, error(nil)
+	if n.Stat, err = top.Stat(); err != nil {
+		return nil, err
+	}
+	return n, p.compared(t, ".", n, rec)
+}
+
+// compared fills n, a directory that the copy had from the beginning, with what was
+// changed in it.
+func (p *Packer) compared(t Tree, path string, n *Node, rec Record) error {
+	if err := p.ctx.Err(); err != nil {
+		return err
+	}
+	var subs []*Node
+	err := func() error {
+		d, err := t.At(path)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		if n.Xattrs, err = d.Xattrs(); err != nil && err != ErrLayer { // as above
+			return err
+		}
+		names, err := d.Names()
+		if err != nil {
+			return err
+		}
+		slices.Sort(names)
+		there := make(map[string]bool, len(names))
+		for _, name := range names {
+			st, ok, err := d.Lstat(name)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				continue
+			}
+			there[name] = true
+			c := &Node{Name: name, Stat: st}
+			own, low := rec.Own.Child(name), rec.Low.Child(name)
+			kept := own != nil && own.Stat.Ino == st.Ino && own.Stat.Typ() == st.Typ()
+			switch {
+			case st.IsDir():
+				c.Opaque = !kept && low != nil && low.Stat.IsDir()
+				subs = append(subs, c)
+				continue
+			case kept && own.Stat.Ctime == st.Ctime:
+				continue
+			}
+			if err := p.Object(d, c); err != nil {
+				return &fs.PathError{Op: "store", Path: JoinPath(path, name), Err: err}
+			}
+			if kept {
+				c.Stat = asLow(c.Stat, own.Stat, low.Stat)
+			}
+			n.Children = append(n.Children, c)
+		}
+		for _, own := range rec.Own.Children {
+			if !there[own.Name] {
+				n.Children = append(n.Children, &Node{Name: own.Name, Stat: Stat{Mode: unix.S_IFCHR, Dev: packedDev}})
+			}
+		}
+		return nil
+	}()
+	if err != nil {
+		if e := new(fs.PathError); errors.As(err, &e) {
+			return err
+		}
+		return &fs.PathError{Op: "compare", Path: path, Err: err}
+	}
+	for _, c := range subs {
+		own, low := rec.Own.Child(c.Name), rec.Low.Child(c.Name)
+		if own == nil || own.Stat.Ino != c.Stat.Ino || !own.Stat.IsDir() {
+			opaque := c.Opaque
+			if err := p.below(t, JoinPath(path, c.Name), c); err != nil {
+				return err
+			}
+			c.Opaque = opaque
+			n.Children = append(n.Children, c)
+			continue
+		}
+		if err := p.compared(t, JoinPath(path, c.Name), c, Record{low, own}); err != nil {
+			return err
+		}
+		if len(c.Children) > 0 || c.Stat.Ctime != own.Stat.Ctime {
+			c.Stat = asLow(c.Stat, own.Stat, low.Stat)
+			n.Children = append(n.Children, c)
+		}
+	}
+	slices.SortFunc(n.Children, func(a, b *Node) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	n.seal()
+	return nil
+}
+
+// asLow takes what the command left as it was from what the project had: the copy could
+// not be given everything.
+func asLow(st, own, low Stat) Stat {
+	if st.UID == own.UID {
+		st.UID = low.UID
+	}
+	if st.GID == own.GID {
+		st.GID = low.GID
+	}
+	if st.Perm() == own.Perm() {
+		st.Mode = st.Typ() | low.Perm()
+	}
+	if st.Mtime == own.Mtime {
+		st.Mtime = low.Mtime
+	}
+	return st
+}

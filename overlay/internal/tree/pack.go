@@ -1,0 +1,286 @@
+//go:build linux
+
+package tree
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// A Packer writes a packed session.
+type Packer struct {
+	ctx   context.Context
+	dir   *Handle // of what is written
+	files int
+	shard string // the last one that was made
+	links map[Inode]*Node
+}
+
+// Pack stores upper sides, one for each root, in the session directory at.
+func Pack(ctx context.Context, at *Handle, roots int, read func(p *Packer, i int) (*Node, error)) (err error) {
+	if err := adopt(at); err != nil {
+		return err
+	}
+	if err := RemoveTree(at, packingOf); err != nil {
+		return err
+	}
+	if err := at.Mkdir(packingOf); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = RemoveTree(at, packingOf)
+		}
+	}()
+	p := &Packer{ctx: ctx, links: map[Inode]*Node{}}
+	if p.dir, err = at.OpenDir(packingOf); err != nil {
+		return err
+	}
+	defer p.dir.Close()
+	list := make([]*Node, roots)
+	for i := range list {
+		if list[i], err = read(p, i); err != nil {
+			return err
+		}
+	}
+	h, err := p.dir.Create(packedIndex)
+	if err != nil {
+		return err
+	}
+	f := h.OSFile(packedIndex)
+	err = WriteIndex(f, list)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	// What is in memory is let go of after this.
+	if err := sys.Retry(func() error { return unix.Syncfs(int(p.dir.FD)) }); err != nil {
+		return err
+	}
+	// One that is there already is what was put back into memory before.
+	switch err := at.Rename(packingOf, PackedName, unix.RENAME_EXCHANGE); err {
+	case nil:
+		return InTurn(
+			func() error { return at.FlushDir(".") },
+			func() error { return RemoveTree(at, packingOf) })
+	case unix.ENOENT, unix.EINVAL, unix.ENOSYS:
+	default:
+		return err
+	}
+	if err := RemoveTree(at, PackedName); err != nil {
+		return err
+	}
+	if err := at.Rename(packingOf, PackedName, 0); err != nil {
+		return err
+	}
+	return at.FlushDir(".")
+}
+
+// adopt finishes what was interrupted between removing old stored changes and giving the
+// new ones their name.
+func adopt(at *Handle) error {
+	if _, found, err := at.LstatIf(PackedName); found || err != nil {
+		return err
+	}
+	h, err := at.Open(packingOf+"/"+packedIndex, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err != nil {
+		return nil // there is none, or not all of it
+	}
+	f := h.OSFile(packedIndex)
+	_, err = ReadIndex(f)
+	_ = f.Close()
+	if err != nil {
+		return nil
+	}
+	return at.Rename(packingOf, PackedName, 0)
+}
+
+// Unpacked reads the index of the packed session in the session directory at.
+func Unpacked(at *Handle) (*Handle, []*Node, error) {
+	_ = adopt(at) // on a disk that cannot be written to there is nothing to adopt
+	h, err := at.OpenDir(PackedName)
+	if err != nil {
+		return nil, nil, err
+	}
+	i, err := h.Open(packedIndex, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err != nil {
+		h.Close()
+		return nil, nil, err
+	}
+	f := i.OSFile(packedIndex)
+	defer f.Close()
+	roots, err := ReadIndex(f)
+	if err != nil {
+		h.Close()
+		return nil, nil, err
+	}
+	return h, roots, nil
+}
+
+// Tree reads an upper side as it is.
+func (p *Packer) Tree(t Tree) (*Node, error) {
+	d, err := t.Top()
+	if err != nil {
+		return nil, err
+	}
+	st, err := d.Stat()
+	d.Close()
+	if err != nil {
+		return nil, err
+	}
+	root := &Node{Name: ".", Stat: st}
+	return root, p.below(t, ".", root)
+}
+
+// below reads what is in the directory n.
+func (p *Packer) below(t Tree, path string, n *Node) error {
+	fail := func(path string, err error) error {
+		if e := new(fs.PathError); errors.As(err, &e) {
+			return err
+		}
+		return &fs.PathError{Op: "store", Path: path, Err: err}
+	}
+	if err := p.ctx.Err(); err != nil {
+		return err
+	}
+	if err := p.list(t, path, n); err != nil {
+		return fail(path, err)
+	}
+	for _, c := range n.Children {
+		if !c.Stat.IsDir() {
+			continue
+		}
+		if err := p.below(t, JoinPath(path, c.Name), c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list reads the directory n itself, and all in it that is no directory.
+func (p *Packer) list(t Tree, path string, n *Node) error {
+	d, err := t.At(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if n.Xattrs, err = d.Xattrs(); err != nil {
+		return err
+	}
+	if n.Opaque, err = d.opaque(); err != nil {
+		return err
+	}
+	if n.Origin, err = d.origin(); err != nil {
+		return err
+	}
+	names, err := d.Names()
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if len(JoinPath(path, name)) > MaxPath {
+			return &fs.PathError{Op: "store", Path: filepath.Join(path, name), Err: unix.ENAMETOOLONG}
+		}
+		st, ok, err := d.Lstat(name)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		c := &Node{Name: name, Stat: st}
+		if err := p.Object(d, c); err != nil {
+			return &fs.PathError{Op: "store", Path: JoinPath(path, name), Err: err}
+		}
+		n.Children = append(n.Children, c)
+	}
+	n.seal()
+	return nil
+}
+
+// Object reads an object in d that is no directory.
+func (p *Packer) Object(d Dir, c *Node) (err error) {
+	switch c.Stat.Typ() {
+	case unix.S_IFLNK:
+		c.Link, err = d.Link(c.Name, c.Stat)
+	case unix.S_IFREG:
+		id := Inode{c.Stat.Dev, c.Stat.Ino}
+		if first, ok := p.links[id]; ok && c.Stat.Nlink > 1 {
+			c.Data, c.Xattrs, c.Origin = first.Data, first.Xattrs, first.Origin
+			return nil
+		}
+		if err = p.File(d, c); err == nil && c.Stat.Nlink > 1 {
+			p.links[id] = c
+		}
+	default:
+		if c.Stat.IsWhiteout() {
+			return nil
+		}
+		var t Traits
+		if t, err = d.Traits(c.Name, c.Stat); err == nil {
+			c.Xattrs, c.Origin = t.Lists, t.Origin
+		}
+	}
+	return err
+}
+
+// File stores the content and the attributes of a regular file.
+func (p *Packer) File(d Dir, c *Node) error {
+	t, err := d.Traits(c.Name, c.Stat)
+	if err != nil {
+		return err
+	}
+	c.Origin = t.Origin
+	f, err := d.File(c.Name, c.Stat)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if t.Project {
+		x, err := f.Xattrs()
+		if err != nil {
+			return err
+		}
+		c.Xattrs = x
+	}
+	if t.Capable {
+		v, ok, err := f.GetXattr(CapabilityXattr)
+		if err != nil {
+			return err
+		}
+		if ok {
+			if c.Xattrs == nil {
+				c.Xattrs = Xattrs{}
+			}
+			c.Xattrs[CapabilityXattr] = v
+		}
+	}
+	c.Data = p.files
+	p.files++
+	shard, path := dataName(c.Data)
+	if shard != p.shard {
+		if err := p.dir.Mkdir(shard); err != nil {
+			return err
+		}
+		p.shard = shard
+	}
+	to, err := p.dir.Create(path)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	if err := copyData(p.ctx, to, f.Handle, c.Stat); err != nil {
+		return err
+	}
+	return f.Unchanged()
+}

@@ -1,0 +1,145 @@
+//go:build linux
+
+package tree
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Putter makes real objects of packed ones: an upper directory again, with overlayfs'
+// marks, or with merge the change of a directory that is what the session was written
+// over.
+type Putter struct {
+	Ctx   context.Context
+	From  *Handle // the packed directory
+	Top   *Handle // where it goes
+	Merge bool
+	links map[uint64]string // the first path of a file with several, by number in the index
+}
+
+// Directory makes d be as n says, with all that is in it.
+func (p *Putter) Directory(n *Node, d *Handle, path string) error {
+	if err := p.Ctx.Err(); err != nil {
+		return err
+	}
+	for _, c := range n.Children {
+		if err := p.Object(c, d, JoinPath(path, c.Name)); err != nil {
+			if e := new(fs.PathError); errors.As(err, &e) {
+				return err
+			}
+			return &fs.PathError{Op: "put back", Path: JoinPath(path, c.Name), Err: err}
+		}
+	}
+	if n.Opaque && !p.Merge {
+		if err := unix.Fsetxattr(int(d.FD), OverlayPrefix+"opaque", []byte("y"), 0); err != nil {
+			return err
+		}
+	}
+	if err := d.SetXattrs(n.Xattrs); err != nil {
+		return err
+	}
+	return finishOwn(d, n.Stat)
+}
+
+// finishOwn sets owner, mode and time. An owner that we cannot give is left.
+func finishOwn(h *Handle, want Stat) error {
+	_, err := finishing.Finish(h, want)
+	return err
+}
+
+// Object makes one object in the directory d.
+func (p *Putter) Object(n *Node, d *Handle, path string) error {
+	there, found, err := d.LstatIf(n.Name)
+	if err != nil {
+		return err
+	}
+	stays := found && there.IsDir() && n.Stat.IsDir() && !n.Opaque
+	if found && !stays {
+		if err := RemoveTree(d, n.Name); err != nil {
+			return err
+		}
+	}
+	switch typ := n.Stat.Typ(); {
+	case typ == unix.S_IFDIR:
+		if !stays {
+			if err := d.Mkdir(n.Name); err != nil {
+				return err
+			}
+		}
+		sub, err := OpenForRemoval(d, n.Name) // which its owner may not be able to open
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		return p.Directory(n, sub, path)
+	case typ == unix.S_IFREG:
+		return p.File(n, d, path)
+	case typ == unix.S_IFLNK:
+		if err := unix.Symlinkat(n.Link, int(d.FD), n.Name); err != nil {
+			return err
+		}
+	case n.Stat.IsWhiteout() && p.Merge:
+		return nil
+	case n.Stat.IsWhiteout():
+		return unix.Mknodat(int(d.FD), n.Name, unix.S_IFCHR, 0)
+	default:
+		if err := unix.Mknodat(int(d.FD), n.Name, typ|0o600, int(n.Stat.Rdev)); err != nil {
+			return err
+		}
+	}
+	_, err = finishing.finishNode(d, n.Name, n.Stat, n.Xattrs)
+	return err
+}
+
+// finishing is for objects that are made like others, as far as we may.
+var finishing = &Copier{Lax: true, Inherit: true}
+
+// File makes a regular file, or a further name of one.
+func (p *Putter) File(n *Node, d *Handle, path string) error {
+	if first, ok := p.links[n.Stat.Ino]; ok && n.Stat.Nlink > 1 {
+		// Where that is not possible (any more), a copy has to do.
+		if unix.Linkat(int(p.Top.FD), first, int(d.FD), n.Name, 0) == nil {
+			return nil
+		}
+	}
+	pd := packedDir{t: &Packed{H: p.From}, n: &Node{byName: map[string]*Node{n.Name: n}}}
+	f, err := pd.File(n.Name, n.Stat)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	to, err := d.Create(n.Name)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	if err := copyData(p.Ctx, to, f.Handle, n.Stat); err != nil {
+		return err
+	}
+	x, err := f.Xattrs()
+	if err != nil {
+		return err
+	}
+	if err := to.SetXattrs(x); err != nil {
+		return err
+	}
+	if err := finishOwn(to, n.Stat); err != nil {
+		return err
+	}
+	if v, ok := n.Xattrs[CapabilityXattr]; ok {
+		if err := unix.Fsetxattr(int(to.FD), CapabilityXattr, []byte(v), 0); err != nil {
+			return err
+		}
+	}
+	if n.Stat.Nlink > 1 {
+		if p.links == nil {
+			p.links = map[uint64]string{}
+		}
+		p.links[n.Stat.Ino] = path
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+//go:build linux
+
+package tree
+
+import (
+	"maps"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Tree is one side of a root: what the session wrote, or what it was written over.
+type Tree interface {
+	// Top opens the root's own directory, at the one with a path relative to it, where
+	// "." is the top: unix.ENOENT, ENOTDIR or ELOOP if no directory is there.
+	Top() (Dir, error)
+	At(path string) (Dir, error)
+
+	// Close gives up the tree; what was opened in it must not be used any more.
+	Close()
+}
+
+// A Dir is a directory of one side of a root: of what the session wrote, or of what
+// it was written over. What is in it may be hostile, and may be swapped while it is
+// looked at: everything that is opened is compared with what lstat told before.
+//
+// A dir belongs to whoever opened it, and is good until it is closed; what was opened
+// below it stays good. All that looks and opens may be called by several goroutines.
+type Dir interface {
+	Stat() (Stat, error)
+
+	// Names lists the directory, unsorted. Whiteouts are listed.
+	Names() ([]string, error)
+
+	// Lstat looks at one name, which holds no slash. Deleted names are whiteouts
+	// (stat.isWhiteout) in a layer that hides others, and missing everywhere else.
+	Lstat(name string) (st Stat, found bool, err error)
+
+	// Dir opens the directory name, file the regular file: errMoved if it is another
+	// object than want, or has become another type.
+	Dir(name string, want Stat) (Dir, error)
+	File(name string, want Stat) (*File, error)
+
+	// Link returns the text of the symbolic link name.
+	Link(name string, want Stat) (string, error)
+
+	// Traits tells what the attributes of the object name, which is as want says, are
+	// about. Those of symbolic links and directories are not looked at.
+	Traits(name string, want Stat) (Traits, error)
+
+	// Xattrs returns the directory's own extended attributes, those that belong to
+	// the project.
+	Xattrs() (Xattrs, error)
+
+	// opaque reports whether the directory hides what lower layers have at its path.
+	// A layer that lies over nothing has no opaque directories.
+	opaque() (bool, error)
+
+	// origin reports whether the directory was copied up from the layer below.
+	origin() (bool, error)
+
+	// park gives up descriptors until wake, which fails with errMoved if another
+	// directory is there by then. Between the two only close may be called.
+	park()
+	wake() error
+
+	Close()
+}
+
+// Traits are what the attributes of an object are about.
+type Traits struct {
+	Project bool // some belong to the project
+	Capable bool // it has capabilities
+	Origin  bool // it was copied up from the layer below
+
+	// Lists are the attributes that belong to the project, for FIFOs, sockets and
+	// device nodes, which have access control lists only. Files are asked themselves.
+	Lists Xattrs
+}
+
+// traitsOf sorts the names of attributes.
+func traitsOf(names []string) (Traits, error) {
+	var t Traits
+	for _, name := range names {
+		switch {
+		case name == CapabilityXattr:
+			t.Capable = true
+		case name == OverlayPrefix+"origin":
+			t.Origin = true
+		case name == OverlayPrefix+"redirect" || name == OverlayPrefix+"metacopy":
+			return Traits{}, ErrLayer
+		case WantedXattr(name):
+			t.Project = true
+		}
+	}
+	return t, nil
+}
+
+// An Inode tells hard links apart from copies.
+type Inode struct{ Dev, Ino uint64 }
+
+// A Twin is a name whose object in the session is equal to the project's, and
+// has other names in the session.
+type Twin struct {
+	Path string
+	Low  Stat
+}
+
+// A Found is an object and where it was found.
+type Found struct {
+	Path string // relative to the root
+	Stat Stat
+}
+
+// WalkBelow calls visit for everything in the directory path of t, in path order,
+// until visit returns false. It holds one directory open at a time, at any depth. The
+// path returned with an error is that of the directory it is about.
+func WalkBelow(t Tree, path string, visit func(Found) bool) (string, error) {
+	todo := []Found{{path, Stat{Mode: unix.S_IFDIR}}}
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if at.Path != path && !visit(at) {
+			return "", nil
+		}
+		if !at.Stat.IsDir() {
+			continue
+		}
+		var err error
+		if todo, err = listInto(todo, t, at.Path); err != nil {
+			return at.Path, err
+		}
+	}
+	return "", nil
+}
+
+// listInto appends what is in a directory, the last name first.
+func listInto(todo []Found, t Tree, path string) ([]Found, error) {
+	d, err := t.At(path)
+	if err != nil {
+		return todo, err
+	}
+	defer d.Close()
+	names, err := d.Names()
+	if err != nil {
+		return todo, err
+	}
+	slices.Sort(names)
+	for _, name := range slices.Backward(names) {
+		p := JoinPath(path, name)
+		if len(p) > MaxPath {
+			return todo, unix.ENAMETOOLONG
+		}
+		st, ok, err := d.Lstat(name)
+		if err != nil {
+			return todo, err
+		}
+		if ok && !st.IsWhiteout() {
+			todo = append(todo, Found{p, st})
+		}
+	}
+	return todo, nil
+}
+
+// A File is a regular file that is open for reading. Its data is read through the
+// handle; whatever else is to be known of it is not asked of the handle, which may be
+// open on a stored copy.
+type File struct {
+	*Handle
+	st    Stat
+	attrs Xattrs // for a stored copy, capabilities included
+	copy  bool   // the handle is open on a stored copy, which nobody changes
+}
+
+// Xattrs returns the attributes of the file that belong to the project.
+func (f *File) Xattrs() (Xattrs, error) {
+	if f.copy {
+		x := maps.Clone(f.attrs)
+		delete(x, CapabilityXattr)
+		return x, nil
+	}
+	return f.Handle.Xattrs()
+}
+
+// capability returns the capabilities that the file gives to whoever executes it, and
+// whether there are any.
+func (f *File) capability() (string, bool, error) {
+	if f.copy {
+		v, ok := f.attrs[CapabilityXattr]
+		return v, ok, nil
+	}
+	return f.GetXattr(CapabilityXattr)
+}
+
+// Unchanged fails with errMoved if somebody wrote to the file since it was looked at.
+func (f *File) Unchanged() error {
+	if f.copy {
+		return nil
+	}
+	if st, err := f.Handle.Stat(); err != nil || !st.Same(f.st) {
+		return OrMoved(err)
+	}
+	return nil
+}
