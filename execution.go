@@ -43,6 +43,7 @@ type Execution struct {
 	// What is found by looking through all processes, which is done meanwhile.
 	distant chan mounts.Plan
 	sockets mounts.Plan
+	binds   bool // what Config.binds said
 	looked  bool
 
 	explain   bool

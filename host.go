@@ -50,15 +50,10 @@ func HideSecrets() mounts.Plan {
 
 // HideSockets blocks the unix sockets of the host that have a file outside of the
 // directories that are private anyway: whoever can see a socket can connect to it,
-// on a read-only mount too. Sockets that come into being later are not hidden, nor are those of
-// other network namespaces.
+// on a read-only mount too. Sockets that come into being later are not hidden.
 func HideSockets() mounts.Plan {
 	near, more := host.FindSockets(false)
-	p := host.BlockSockets(near, false)
-	if more != nil {
-		p = append(p, host.BlockSockets(more(), false)...)
-	}
-	return p
+	return host.BlockSockets(append(near, more()...), false)
 }
 
 // Homes are the home directories of the caller: the one that /etc/passwd has for

@@ -164,3 +164,47 @@ func TestSocketsByInode(t *testing.T) {
 		}
 	}
 }
+
+// TestSocketsOfContainers: sockets of other network namespaces are hidden in a run that shows nothing but its project,
+// too. The control is a sandbox in which nothing is hidden.
+func TestSocketsOfContainers(t *testing.T) {
+	testenv.NeedRoot(t) // the sockets must not be in a private place
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "a")
+	const public = "/srv"
+	if err := unix.Mount(dir, public, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(public, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	exe, err := os.ReadFile(self(t))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(public, "dial"), exe, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveUnix(t, public, newNet(), public+"/absolute", "relative")
+	names := []string{public + "/absolute", public + "/relative"}
+	request := insideRequest(t, "dial", names...)
+	request.Args[0] = public + "/dial"
+	none := nsrun.Spec{Mounts: nsrun.BaseMounts()}.Command(request.Args[0], names...)
+	none.Env = request.Env
+	if out, err := none.Output(); err != nil || strings.Count(string(out), "reached\n") != len(names) {
+		t.Fatalf("the control: %v\n%s", err, out)
+	}
+	hidden := nsrun.Spec{Mounts: append(nsrun.BaseMounts(), nsrun.HideSockets()...)}.Command(request.Args[0], names...)
+	hidden.Env = request.Env
+	if out, err := hidden.Output(); err != nil || strings.Contains(string(out), "reached") {
+		t.Errorf("HideSockets: %v\n%s", err, out)
+	}
+	r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard})
+	for range 3 { // the next ones do not ask all processes
+		if got := output(t, r, request); strings.Contains(got, "reached") {
+			t.Error(got)
+		}
+	}
+}

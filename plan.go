@@ -267,9 +267,9 @@ func (x *Execution) command(spec Spec) error {
 	}
 	if !x.looked {
 		select {
-		case x.sockets = <-x.distant:
-			if x.looked = true; len(x.sockets) > 0 {
-				return errMoreSockets
+		case sockets := <-x.distant:
+			if err := x.foundMore(sockets); err != nil {
+				return err
 			}
 		default:
 			cmd.Gate = x.moreSockets

@@ -21,21 +21,20 @@ func (x *Execution) lookForSockets(all bool) <-chan mounts.Plan {
 	if first {
 		x.distant = make(chan mounts.Plan, 1)
 	}
+	x.binds = all
 	known := x.sockets
 	go func(distant chan<- mounts.Plan, explain bool) {
 		near, more := host.FindSockets(all)
 		p := append(host.BlockSockets(near, all), known...)
-		var rest mounts.Plan
-		if first && more != nil && explain {
-			p = append(p, host.BlockSockets(more(), all)...)
-			more = nil
-		}
-		c <- p
-		if first {
-			if more != nil {
-				rest = host.BlockSockets(more(), all)
-			}
-			distant <- rest
+		switch {
+		case first && explain:
+			c <- append(p, host.BlockSockets(more(), all)...)
+			distant <- nil
+		case first:
+			c <- p
+			distant <- host.BlockSockets(more(), all)
+		default:
+			c <- p
 		}
 	}(x.distant, x.explain)
 	return c
@@ -46,8 +45,16 @@ var errMoreSockets = errors.New("there are more sockets to be blocked")
 
 // moreSockets waits for what takes longer: while the sandbox is set up, before the command is executed.
 func (x *Execution) moreSockets() error {
+	return x.foundMore(<-x.distant)
+}
+
+// foundMore takes what was found. Where all of a session is shown through overlays, sockets in it lead nowhere.
+func (x *Execution) foundMore(sockets mounts.Plan) error {
 	x.looked = true
-	if x.sockets = <-x.distant; len(x.sockets) > 0 {
+	if !x.binds && x.session != nil {
+		sockets = slices.DeleteFunc(sockets, func(m mounts.Mount) bool { return within(x.session, m.Target) })
+	}
+	if x.sockets = sockets; len(sockets) > 0 {
 		return errMoreSockets
 	}
 	return nil

@@ -576,8 +576,7 @@ func HideSecrets() (r0 mounts.Plan) {
 
 // HideSockets blocks the unix sockets of the host that have a file outside of the
 // directories that are private anyway: whoever can see a socket can connect to it,
-// on a read-only mount too. Sockets that come into being later are not hidden, nor are those of
-// other network namespaces.
+// on a read-only mount too. Sockets that come into being later are not hidden.
 func HideSockets() (r0 mounts.Plan) {
 	return
 }

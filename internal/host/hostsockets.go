@@ -111,9 +111,9 @@ type socketFinder struct {
 	found    []string
 }
 
-// FindSockets returns the paths of the host's sockets, without symbolic links; those in private places only with all. What
-// may not be there is returned by more: it looks through all processes, which takes a while, for what has a relative name
-// or was bound in another mount namespace or root and, with all, for other network namespaces. Nil: there is no need.
+// FindSockets returns the paths of the host's sockets, without symbolic links; those in private places only with all. The
+// others are returned by more, which takes a while, as it looks through all processes: for other network namespaces, and
+// for what has a relative name or was bound in another mount namespace or root.
 func FindSockets(all bool) (near []string, more func() []string) {
 	f := &socketFinder{
 		private: all, known: make(map[uint32]bool), placed: make(map[uint32]bool), dirs: make(map[string]string), searched: make(map[string]bool),
@@ -135,13 +135,10 @@ func FindSockets(all bool) (near []string, more func() []string) {
 		}
 	}
 	lost = slices.DeleteFunc(lost, func(s namedSocket) bool { return s.ino != 0 && f.placed[s.ino] })
-	if all || len(lost) > 0 {
-		more = func() []string {
-			f.processes(lost)
-			return f.result()
-		}
+	return f.result(), func() []string {
+		f.processes(lost)
+		return f.result()
 	}
-	return f.result(), more
 }
 
 // result takes what was found since it was last taken, at all paths at which mounts show it.
@@ -253,9 +250,7 @@ func (f *socketFinder) processes(lost []namedSocket) {
 	defer proc.Close()
 	pids, _ := sys.Names(n, make([]byte, 8<<10))
 	pids = slices.DeleteFunc(pids, func(pid string) bool { return pid[0] < '0' || pid[0] > '9' })
-	if f.private {
-		f.networks(n, pids)
-	}
+	f.networks(n, pids)
 	if len(lost) == 0 {
 		return
 	}
@@ -264,7 +259,7 @@ func (f *socketFinder) processes(lost []namedSocket) {
 		pids = slices.DeleteFunc(pids, func(pid string) bool { return unix.Fstatat(n, pid, &st, 0) != nil || int(st.Uid) != euid })
 	} else {
 		threads := kernelThreads()
-		pids = slices.DeleteFunc(pids, func(pid string) bool { return threads[pid] })
+		pids = slices.DeleteFunc(pids, threads.has)
 	}
 	for _, pid := range pids {
 		f.lookIn(pid, lost, pid)
@@ -404,11 +399,11 @@ func (f *socketFinder) networks(proc int, pids []string) {
 	ours, theirs := make([]byte, 64), make([]byte, 64)
 	ours = ours[:max(0, readlinkat(proc, "self/ns/net", ours))]
 	trusted, settle := settled.search(string(ours), time.Now())
-	mine := make(map[string]bool)
+	var mine processes
 	look := func(pid, at string) bool {
 		// Where this may be asked for it takes half as long.
 		if size := readlinkat(proc, at+"/ns/net", theirs); size > 0 && bytes.Equal(theirs[:size], ours) {
-			mine[at] = true
+			mine.add(at)
 			return true
 		}
 		list := at + "/net/unix"
@@ -416,7 +411,7 @@ func (f *socketFinder) networks(proc int, pids []string) {
 			return false
 		}
 		if st.Ino == own {
-			mine[at] = true
+			mine.add(at)
 			return true
 		}
 		names, ok := nets[st.Ino]
@@ -446,7 +441,7 @@ func (f *socketFinder) networks(proc int, pids []string) {
 		defer func() { settle(trusted, mine) }()
 	}
 	for _, pid := range pids {
-		if !trusted[pid] && !look(pid, pid) { // its first thread has ended
+		if !trusted.has(pid) && !look(pid, pid) { // its first thread has ended
 			for _, at := range tasks(pid) {
 				look(pid, at)
 			}
@@ -465,7 +460,7 @@ func readlinkat(dir int, name string, buf []byte) int {
 // kernelThreads are the kernel's own processes, which have no sockets with names. All of them are children of kthreadd,
 // the second process of the initial PID namespace; in another one the second is some program. So are, for a moment, the helpers that
 // the kernel executes (core(5), modprobe(8)).
-func kernelThreads() map[string]bool {
+func kernelThreads() processes {
 	const kernelThread = 1 << 21 // PF_KTHREAD in the kernel's include/linux/sched.h
 	stat, err := os.ReadFile("/proc/2/stat")
 	if err != nil {
@@ -480,10 +475,11 @@ func kernelThreads() map[string]bool {
 		return nil
 	}
 	children, _ := os.ReadFile("/proc/2/task/2/children")
-	threads := make(map[string]bool)
-	for _, pid := range strings.Fields(string(children)) {
-		threads[pid] = true
+	threads := make(processes, 0, bytes.Count(children, []byte(" ")))
+	for pid := range bytes.FieldsSeq(children) {
+		threads.add(string(pid))
 	}
+	slices.Sort(threads)
 	return threads
 }
 

@@ -3,10 +3,31 @@
 package host
 
 import (
-	"maps"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
+
+// processes are process ids, sorted where one is looked for.
+type processes []int
+
+// add takes one, behind the others; what is no process id is left out.
+func (p *processes) add(pid string) {
+	if n, err := strconv.Atoi(pid); err == nil {
+		*p = append(*p, n)
+	}
+}
+
+// has reports whether a process is among them.
+func (p processes) has(pid string) bool {
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		return false
+	}
+	_, found := slices.BinarySearch(p, n)
+	return found
+}
 
 // settledProcesses are those that need not be asked for their network namespace: a program that starts many commands
 // would ask all processes for each. Those that were in the program's own network in two searches some seconds
@@ -14,10 +35,10 @@ import (
 // that comes up later.
 type settledProcesses struct {
 	mu      sync.Mutex
-	network string          // the program's own, as /proc/self/ns/net has it
-	began   time.Time       // the last search that asked all
-	once    map[string]bool // by process id: those that it found there
-	trusted map[string]bool // those that the search before found there, too, and the kernel's own
+	network string    // the program's own, as /proc/self/ns/net has it
+	began   time.Time // the last search that asked all
+	once    processes // those that it found there
+	trusted processes // those that the search before found there, too, and the kernel's own
 }
 
 const (
@@ -29,7 +50,7 @@ var settled settledProcesses
 
 // search begins a search. It returns the processes that need not be asked; or, where all have to be, settle, which takes
 // the kernel's own, and those that were found in the program's own network.
-func (s *settledProcesses) search(network string, now time.Time) (trusted map[string]bool, settle func(kernel, mine map[string]bool)) {
+func (s *settledProcesses) search(network string, now time.Time) (trusted processes, settle func(kernel, mine processes)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if network != s.network || network == "" {
@@ -38,22 +59,21 @@ func (s *settledProcesses) search(network string, now time.Time) (trusted map[st
 	if now.Sub(s.began) < settling {
 		return s.trusted, nil
 	}
-	return nil, func(kernel, mine map[string]bool) {
+	return nil, func(kernel, mine processes) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		apart := now.Sub(s.began)
 		if network != s.network || apart < settling {
 			return // another search was sooner
 		}
-		trusted := maps.Clone(kernel)
-		if trusted == nil {
-			trusted = make(map[string]bool)
-		}
-		for pid := range mine {
-			if apart < settles && s.once[pid] {
-				trusted[pid] = true
+		slices.Sort(mine)
+		trusted := slices.Clone(kernel)
+		for _, pid := range mine {
+			if _, twice := slices.BinarySearch(s.once, pid); twice && apart < settles {
+				trusted = append(trusted, pid)
 			}
 		}
+		slices.Sort(trusted)
 		s.began, s.once, s.trusted = now, mine, trusted
 	}
 }

@@ -3,8 +3,8 @@
 package host
 
 import (
-	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,11 +23,11 @@ func TestSettled(t *testing.T) {
 		name     string
 		searches []search
 	}{
-		{"twice in a row", []search{{0, "a", "1 2", all}, {time.Millisecond, "a", "", "k"}, {time.Second, "a", "1 2 3", all}, {time.Millisecond, "a", "", "1 2 k"}}},
-		{"one that came", []search{{0, "a", "1", all}, {time.Second, "a", "1 2", all}, {time.Second, "a", "1 2", all}, {0, "a", "", "1 2 k"}}},
-		{"one that went elsewhere", []search{{0, "a", "1 2", all}, {time.Second, "a", "2", all}, {time.Second, "a", "1 2", all}, {0, "a", "", "2 k"}}},
-		{"too far apart", []search{{0, "a", "1", all}, {time.Minute, "a", "1", all}, {0, "a", "", "k"}}},
-		{"another network", []search{{0, "a", "1", all}, {time.Second, "a", "1", all}, {0, "b", "1", all}, {0, "b", "", "k"}, {0, "a", "1", all}}},
+		{"twice in a row", []search{{0, "a", "1 2", all}, {time.Millisecond, "a", "", "9"}, {time.Second, "a", "1 2 3", all}, {time.Millisecond, "a", "", "1 2 9"}}},
+		{"one that came", []search{{0, "a", "1", all}, {time.Second, "a", "1 2", all}, {time.Second, "a", "1 2", all}, {0, "a", "", "1 2 9"}}},
+		{"one that went elsewhere", []search{{0, "a", "1 2", all}, {time.Second, "a", "2", all}, {time.Second, "a", "1 2", all}, {0, "a", "", "2 9"}}},
+		{"too far apart", []search{{0, "a", "1", all}, {time.Minute, "a", "1", all}, {0, "a", "", "9"}}},
+		{"another network", []search{{0, "a", "1", all}, {time.Second, "a", "1", all}, {0, "b", "1", all}, {0, "b", "", "9"}, {0, "a", "1", all}}},
 		{"a network that is not known", []search{{0, "", "1", all}, {0, "", "1", all}, {time.Second, "", "1", all}}},
 	} {
 		var s settledProcesses
@@ -35,14 +35,20 @@ func TestSettled(t *testing.T) {
 		for i, q := range c.searches {
 			now = now.Add(q.after)
 			trusted, settle := s.search(q.network, now)
-			got := strings.Join(slices.Sorted(maps.Keys(trusted)), " ")
+			var got string
+			for i, pid := range trusted {
+				got = strings.TrimSpace(got + " " + strconv.Itoa(pid))
+				if i > 0 && trusted[i-1] >= pid || !trusted.has(strconv.Itoa(pid)) {
+					t.Errorf("%s: not sorted: %v", c.name, trusted)
+				}
+			}
 			if settle != nil {
 				got = all
-				mine := make(map[string]bool)
-				for _, pid := range strings.Fields(q.mine) {
-					mine[pid] = true
+				var mine processes
+				for _, pid := range slices.Backward(strings.Fields(q.mine)) {
+					mine.add(pid)
 				}
-				settle(map[string]bool{"k": true}, mine)
+				settle(processes{9}, mine)
 			}
 			if got != q.trusted {
 				t.Errorf("%s, search %d: %q, want %q", c.name, i, got, q.trusted)
@@ -54,7 +60,7 @@ func TestSettled(t *testing.T) {
 	now := time.Now()
 	_, first := s.search("a", now)
 	_, second := s.search("a", now.Add(time.Millisecond))
-	mine := map[string]bool{"1": true}
+	mine := processes{1}
 	first(nil, mine)
 	second(nil, mine)
 	if trusted, _ := s.search("a", now.Add(2*time.Millisecond)); len(trusted) != 0 {

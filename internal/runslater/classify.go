@@ -163,7 +163,7 @@ func (c *Classifier) nameReason(ch Change, elems []string) (reason string) {
 	}
 	for _, text := range strings.Fields(anchored.patterns) {
 		text, below := strings.CutSuffix(text, "/**")
-		p := &pattern{elements: strings.Split(text[1:], "/"), below: below}
+		p := &pattern{text: text[1:], below: below}
 		if got := p.fits(elems); got == yes || got == leading && ch.Kind != File {
 			return anchored.reason
 		}
@@ -189,7 +189,7 @@ func (c *Classifier) root(p string) (root string) {
 // means reports whether a pattern that begins at element i of a path means something
 // there; below is how many elements the root has.
 func (c *Classifier) means(p *pattern, at string, elems []string, i, below int) bool {
-	if p.elements[0] == ".claude" && len(elems) > i+1 && slices.Contains(notClaude, elems[i+1]) {
+	if p.first() == ".claude" && len(elems) > i+1 && slices.Contains(notClaude, elems[i+1]) {
 		return false
 	}
 	if p.scope == anywhere || i < below {

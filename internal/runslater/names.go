@@ -115,43 +115,65 @@ var dependencies = map[string]bool{"node_modules": true, "bower_components": tru
 // A pattern is one name of a class.
 type pattern struct {
 	*class
-	elements []string
-	below    bool // it ended in "**"
-	first    string
+	text  string // elements, with a slash between two
+	below bool   // it ended in "**"
+	next  uint16 // in its chain
 }
 
-// A table finds patterns by their first element.
+// first is a pattern's first element.
+func (p *pattern) first() string {
+	first, _, _ := strings.Cut(p.text, "/")
+	return first
+}
+
+// A table finds patterns by their first element: in chains of numbers that count from 1, by the hash of its name or
+// of its end ("*.end"), or by its first byte ("begin*"). It is one block, as each run of some commands makes it.
 type table struct {
-	byName   map[string][]*pattern
-	byEnd    map[string][]*pattern // "*.end", by ".end"
-	prefixes [256][]*pattern       // "begin*", by the first byte
+	patterns []pattern
+	hashed   [1024]uint16
+	begin    [256]uint16
 }
 
 func newTable() *table {
-	t := &table{byName: map[string][]*pattern{}, byEnd: map[string][]*pattern{}}
+	n := 0
 	for i := range classes {
-		for _, text := range strings.Fields(classes[i].patterns) {
-			t.add(&classes[i], text)
+		for range strings.FieldsSeq(classes[i].patterns) {
+			n++
 		}
+	}
+	t := &table{patterns: make([]pattern, 0, n)}
+	for i := range classes {
+		for text := range strings.FieldsSeq(classes[i].patterns) {
+			text, below := strings.CutSuffix(text, "/**")
+			t.patterns = append(t.patterns, pattern{class: &classes[i], text: text, below: below})
+		}
+	}
+	for i := n - 1; i >= 0; i-- { // so that the chains have the order of the classes
+		p := &t.patterns[i]
+		head := t.chain(p.first())
+		p.next, *head = *head, uint16(i+1)
 	}
 	return t
 }
 
-func (t *table) add(c *class, text string) {
-	p := &pattern{class: c}
-	text, p.below = strings.CutSuffix(text, "/**")
-	p.elements = strings.Split(text, "/")
-	first := p.elements[0]
-	star := strings.IndexByte(first, '*')
-	switch {
-	case star < 0:
-		t.byName[first] = append(t.byName[first], p)
-	case star == 0:
-		t.byEnd[first[1:]] = append(t.byEnd[first[1:]], p)
-	default:
-		p.first = first[:star]
-		t.prefixes[first[0]] = append(t.prefixes[first[0]], p)
+// chain is the one of a pattern's first element.
+func (t *table) chain(first string) *uint16 {
+	switch star := strings.IndexByte(first, '*'); star {
+	case -1:
+		return t.bucket(first)
+	case 0:
+		return t.bucket(first[1:])
 	}
+	return &t.begin[first[0]]
+}
+
+// bucket is the head of the chain of a name, by its hash (FNV-1a).
+func (t *table) bucket(name string) *uint16 {
+	h := uint32(2166136261)
+	for i := range len(name) {
+		h = (h ^ uint32(name[i])) * 16777619
+	}
+	return &t.hashed[(h^h>>16)%uint32(len(t.hashed))]
 }
 
 // A fit is how a path fits a pattern.
@@ -165,15 +187,16 @@ const (
 
 // fits compares a pattern with the elements of a path, from one on.
 func (p *pattern) fits(elements []string) fit {
-	for i, want := range p.elements {
-		if i == len(elements) {
+	for want := range strings.SplitSeq(p.text, "/") {
+		if len(elements) == 0 {
 			return leading
 		}
-		if ok, _ := path.Match(want, elements[i]); !ok {
+		if ok, _ := path.Match(want, elements[0]); !ok {
 			return no
 		}
+		elements = elements[1:]
 	}
-	switch n := len(elements) - len(p.elements); {
+	switch n := len(elements); {
 	case n == 0 && p.below:
 		return leading
 	case n == 0 || n > 0 && p.below:
@@ -182,25 +205,27 @@ func (p *pattern) fits(elements []string) fit {
 	return no
 }
 
-// at returns the patterns that may begin with a name.
+// at calls visit for the patterns that may begin with a name, until it returns false.
 func (t *table) at(name string, visit func(*pattern) bool) bool {
-	for _, p := range t.byName[name] {
-		if !visit(p) {
+	if name == "" {
+		return true
+	}
+	for i := *t.bucket(name); i != 0; i = t.patterns[i-1].next {
+		if p := &t.patterns[i-1]; p.first() == name && !visit(p) {
 			return false
 		}
 	}
-	if i := strings.LastIndexByte(name, '.'); i >= 0 {
-		for _, p := range t.byEnd[name[i:]] {
-			if !visit(p) {
+	if dot := strings.LastIndexByte(name, '.'); dot >= 0 {
+		for i := *t.bucket(name[dot:]); i != 0; i = t.patterns[i-1].next {
+			p := &t.patterns[i-1]
+			if end, ok := strings.CutPrefix(p.first(), "*"); ok && end == name[dot:] && !visit(p) {
 				return false
 			}
 		}
 	}
-	if name == "" {
-		return true
-	}
-	for _, p := range t.prefixes[name[0]] {
-		if strings.HasPrefix(name, p.first) && !visit(p) {
+	for i := t.begin[name[0]]; i != 0; i = t.patterns[i-1].next {
+		p := &t.patterns[i-1]
+		if begin, _, _ := strings.Cut(p.first(), "*"); strings.HasPrefix(name, begin) && !visit(p) {
 			return false
 		}
 	}

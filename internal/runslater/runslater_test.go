@@ -208,3 +208,28 @@ func TestModes(t *testing.T) {
 		}
 	}
 }
+
+// TestTable: the table visits what a look at each pattern finds.
+func TestTable(t *testing.T) {
+	all := names().patterns
+	seen := map[string]bool{"": true, "*": true, ".": true, "unknown": true, "x.go": true, ".git": true}
+	for i := range all {
+		first := all[i].first()
+		seen[strings.ReplaceAll(first, "*", "x")], seen[strings.ReplaceAll(first, "*", "")], seen[first+"x"] = true, true, true
+	}
+	for name := range seen {
+		want := map[*pattern]bool{}
+		for i := range all {
+			if ok, _ := path.Match(all[i].first(), name); ok {
+				want[&all[i]] = true
+			}
+		}
+		names().at(name, func(p *pattern) bool {
+			delete(want, p)
+			return true
+		})
+		for p := range want {
+			t.Errorf("%q: %s was not visited", name, p.text)
+		}
+	}
+}
