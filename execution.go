@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/runslater"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -208,7 +209,7 @@ func (x *Execution) Wait() (Result, error) {
 		err = nil
 	}
 	// Start kills a command that has just begun, and does not ask first.
-	if x.canceled.Load() || x.cmd.TimedOut() || res.Signal == syscall.SIGKILL && x.ctx.Err() != nil {
+	if x.canceled.Load() || sandbox.Of(x.cmd).TimedOut || res.Signal == syscall.SIGKILL && x.ctx.Err() != nil {
 		if err = x.parent.Err(); err == nil {
 			res.TimedOut = true
 		}

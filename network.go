@@ -18,6 +18,7 @@ import (
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/netpolicy/broker"
@@ -79,13 +80,13 @@ func (x *Execution) Network() Network {
 	case x.request.Network:
 		return Network{Mode: "host"}
 	}
-	return Network{Mode: "none", Refused: refused(x.cmd.Unsent())}
+	return Network{Mode: "none", Refused: refused(sandbox.Of(x.cmd).Unsent())}
 }
 
 // refused is how many of the things that were not sent were for others than the sandbox itself.
 // Name servers on loopback are the host's, so that what goes to a port there that nobody has
 // counts too, where there are no others.
-func refused(u nsexec.Unsent) int {
+func refused(u sandbox.Unsent) int {
 	n := u.NoRoute
 	if u.NoPort > 0 && !slices.ContainsFunc(host.ReadResolvConf().Upstreams, func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() }) {
 		n += u.NoPort
@@ -312,7 +313,9 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 		cmd.Share |= nsexec.Net
 		cmd.Seccomp = append(slices.Clone(cmd.Seccomp), cgroup.SocketFilter())
 	}
-	n.started = func(cmd *nsexec.Cmd) { go p.Spare(cmd.Ready, nsexec.Unready) }
+	n.started = func(cmd *nsexec.Cmd) {
+		go p.Spare(func(cgroup *os.File) { sandbox.Ready(cmd, cgroup) }, sandbox.Unready)
+	}
 	n.mounts = n.servers.Mount(addr.Addr())
 	return nil
 }

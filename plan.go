@@ -21,6 +21,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -241,13 +242,13 @@ func (x *Execution) limit() {
 // command makes the command.
 func (x *Execution) command(spec Spec) error {
 	cmd := spec.CommandContext(x.ctx, x.args[0], x.args[1:]...)
-	cmd.CountUnsent = x.net == nil && !x.request.Network
+	sandbox.Of(cmd).CountUnsent = x.net == nil && !x.request.Network
 	if x.session != nil {
 		cmd.Layers = x.session.Layers()
 	}
 	// As timeout(1): a request first, and no patience after that.
 	if x.timeout > 0 {
-		cmd.Deadline = x.began.Add(x.timeout)
+		sandbox.Of(cmd).Deadline = x.began.Add(x.timeout)
 	}
 	cmd.Cancel = func() error {
 		if x.parent.Err() == nil { // PID 1 asks, and keeps the time even where this program is stopped
@@ -272,7 +273,7 @@ func (x *Execution) command(spec Spec) error {
 				return err
 			}
 		default:
-			cmd.Gate = x.moreSockets
+			sandbox.Of(cmd).Gate = x.moreSockets
 		}
 	}
 	x.cmd = cmd

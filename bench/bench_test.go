@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/mountprog"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
@@ -94,7 +95,7 @@ func BenchmarkRunParallel(b *testing.B) {
 func compile(b *testing.B, plan mounts.Plan) *prog.Program {
 	b.Helper()
 	p := prog.New(prog.Native())
-	if err := plan.Compile(p, mounts.Options{UserNamespace: true}); err != nil {
+	if err := mountprog.Compile(p, plan, mountprog.Options{UserNamespace: true}); err != nil {
 		b.Fatal(err)
 	}
 	return p.Program()

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -272,7 +273,7 @@ func TestDirThroughDescriptor(t *testing.T) {
 		defer f.Close()
 		for fd := range 100 {
 			c := shell("/bin/pwd -P; ls ..")
-			c.ClassicMounts = classic
+			sandbox.Of(c).ClassicMounts = classic
 			c.Dir = fmt.Sprintf("/proc/self/fd/%d", fd)
 			err := c.Run()
 			if e, ok := errors.AsType[*nsexec.Error](err); !ok || e.Op != "chdir" {
@@ -281,7 +282,7 @@ func TestDirThroughDescriptor(t *testing.T) {
 		}
 		for _, d := range []string{"/proc/self/root/..", "/proc/1/root", "/proc/self/cwd/../.."} {
 			c := shell("/bin/pwd -P; cat /proc/self/mountinfo | grep -c ' / / '")
-			c.ClassicMounts = classic
+			sandbox.Of(c).ClassicMounts = classic
 			c.Dir = d
 			check(t, c, "/\n1")
 		}

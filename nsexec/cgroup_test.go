@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -113,7 +114,7 @@ func TestCgroupReady(t *testing.T) {
 			}
 		}, false},
 	} {
-		command().Ready(dir)
+		sandbox.Ready(command(), dir)
 		ready := waiting()
 		if strings.Contains(ready, "\n") || ready == "" {
 			t.Fatalf("%s: in the cgroup wait %q", tc.name, ready)
@@ -137,14 +138,14 @@ func TestCgroupReady(t *testing.T) {
 		in.Close()
 		_ = c.Wait()
 	}
-	command().Ready(dir)
+	sandbox.Ready(command(), dir)
 	if waiting() == "" {
 		t.Error("nothing is ready")
 	}
-	command().Ready(dir) // in place of the other one
-	nsexec.Unready(dir)
+	sandbox.Ready(command(), dir) // in place of the other one
+	sandbox.Unready(dir)
 	testenv.Eventually(t, "nothing waits in the cgroup", func() bool { return waiting() == "" })
-	nsexec.Unready(dir)
+	sandbox.Unready(dir)
 }
 
 // TestCgroupStays: not even root with all its capabilities in there gets out of it. What it can mount
@@ -189,7 +190,7 @@ func TestCgroupRefused(t *testing.T) {
 		t.Errorf("got %v, want clone: %v", e, unix.EBADF)
 	}
 	c = shell("true")
-	c.Cgroup, c.Inherit = f, true
+	c.Cgroup, sandbox.Of(c).Inherit = f, true
 	if err := c.Run(); err == nil {
 		t.Error("Cgroup with Inherit is no error")
 	}

@@ -9,9 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TimedOut reports, after Wait, whether PID 1 has found that the command's time was up.
-func (c *Cmd) TimedOut() bool { return c.sb != nil && c.sb.timedOut }
-
 // awaitDeadline waits for the context whose deadline PID 1 has kept: its timer can be a little later, and whoever asks
 // the context after Wait is to see that it is over.
 func (c *Cmd) awaitDeadline() {
@@ -29,8 +26,8 @@ func (c *Cmd) awaitDeadline() {
 // times are when PID 1 has to ask the command to end, and to kill everything, in
 // nanoseconds of CLOCK_MONOTONIC; 0: never.
 func (c *Cmd) times() (ask, end int64) {
-	if !c.Deadline.IsZero() {
-		ask, end = monotonic(c.Deadline), monotonic(c.Deadline.Add(c.WaitDelay))
+	if !c.opt.Deadline.IsZero() {
+		ask, end = monotonic(c.opt.Deadline), monotonic(c.opt.Deadline.Add(c.WaitDelay))
 	}
 	if c.ctx == nil {
 		return ask, end

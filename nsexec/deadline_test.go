@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -35,9 +36,9 @@ func TestDeadline(t *testing.T) {
 	} {
 		cmd := shell(c.script)
 		cmd.WaitDelay = 200 * time.Millisecond
-		cmd.Deadline = time.Now().Add(300 * time.Millisecond)
+		sandbox.Of(cmd).Deadline = time.Now().Add(300 * time.Millisecond)
 		if !c.timedOut {
-			cmd.Deadline = time.Now().Add(time.Hour)
+			sandbox.Of(cmd).Deadline = time.Now().Add(time.Hour)
 		}
 		// The pipe is at its end when nobody is left.
 		out, err := cmd.StdoutPipe()
@@ -50,8 +51,8 @@ func TestDeadline(t *testing.T) {
 		if _, err := bufio.NewReader(out).ReadByte(); err == nil {
 			t.Error("there is output")
 		}
-		if err := cmd.Wait(); err == nil || err.Error() != c.want || cmd.TimedOut() != c.timedOut {
-			t.Errorf("%s: %v, want %s; timed out: %v", c.script, err, c.want, cmd.TimedOut())
+		if err := cmd.Wait(); err == nil || err.Error() != c.want || sandbox.Of(cmd).TimedOut != c.timedOut {
+			t.Errorf("%s: %v, want %s; timed out: %v", c.script, err, c.want, sandbox.Of(cmd).TimedOut)
 		}
 	}
 }
@@ -61,7 +62,7 @@ func helpStop(args []string) int {
 	c := shell("setsid sleep 1000 & kill -STOP $$")
 	switch args[0] {
 	case "deadline":
-		c.Deadline = time.Now().Add(500 * time.Millisecond)
+		sandbox.Of(c).Deadline = time.Now().Add(500 * time.Millisecond)
 	case "context":
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
@@ -84,8 +85,8 @@ func helpStop(args []string) int {
 	err := c.Wait()
 	if ee, ok := errors.AsType[*exec.ExitError](err); !ok {
 		return complain(fmt.Errorf("not killed: %v", err))
-	} else if ee.ExitCode() >= 0 || !c.TimedOut() {
-		return complain(fmt.Errorf("%v, timed out: %v", err, c.TimedOut()))
+	} else if ee.ExitCode() >= 0 || !sandbox.Of(c).TimedOut {
+		return complain(fmt.Errorf("%v, timed out: %v", err, sandbox.Of(c).TimedOut))
 	}
 	return 0
 }

@@ -35,7 +35,7 @@
 // its secrets. The launcher is an image of this package's own, not the program: no init
 // function and no C constructor runs there. It keeps one sandbox
 // ready whose namespaces exist already, for the next Start with the same
-// namespaces and ids; with a cgroup, if it is asked to (Cmd.Ready). The launcher has the credentials, the root directory, the
+// namespaces and ids; with a cgroup, if it is asked to (sandbox.Ready). The launcher has the credentials, the root directory, the
 // limits and the control group that the program had at the first Start; Shutdown
 // ends it.
 //

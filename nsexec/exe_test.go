@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -64,14 +65,14 @@ func helpVictim(args []string) int {
 		c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev"), mounts.Bind(dir, dir)}
 	}
 	c.Env = append(nsexec.BaseEnv(), helperVars("hold")...)
-	c.ClassicMounts = strings.Contains(how, "classic")
+	sandbox.Of(c).ClassicMounts = strings.Contains(how, "classic")
 	if strings.Contains(how, "caller") {
 		c.Share |= nsexec.User
 	}
 	if strings.Contains(how, "shared") {
 		c.Share |= nsexec.PID
 	}
-	c.AsPID1 = strings.Contains(how, "pid1")
+	sandbox.Of(c).AsPID1 = strings.Contains(how, "pid1")
 	if c.Background = strings.Contains(how, "background"); c.Background {
 		return complain(c.Start())
 	}
@@ -189,7 +190,7 @@ func TestSetupIsClosed(t *testing.T) {
 			c := nsexec.Command(file, args...)
 			c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev")}
 			c.Env = append(nsexec.BaseEnv(), helperVars(name)...)
-			c.Share, c.ClassicMounts = nsexec.User|nsexec.PID, classic
+			c.Share, sandbox.Of(c).ClassicMounts = nsexec.User|nsexec.PID, classic
 			c.Stdout, c.Stderr = &out, &out
 			if err := c.Start(); err != nil {
 				t.Fatal(err)

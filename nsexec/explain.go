@@ -17,7 +17,7 @@ func (c *Cmd) Explain(w io.Writer) error {
 	}
 	p := c.beginning()
 	n := 3 + len(c.ExtraFiles) + len(c.Layers)
-	if c.Supervisor != nil {
+	if c.opt.Supervisor != nil {
 		n++
 	}
 	b := prog.New(prog.Native())
@@ -28,7 +28,7 @@ func (c *Cmd) Explain(w io.Writer) error {
 			fds[3+i] = -1
 		}
 	}
-	if c.Inherit {
+	if c.opt.Inherit {
 		fds = nil
 	} else {
 		b.Call(prog.Install, prog.Int(n))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/sandbox"
 )
 
 // The first Program: namespaces.
@@ -35,7 +36,7 @@ type beginning struct {
 	profile
 	created func(pid int) error
 	later   bool // created has the maps written
-	join    Join
+	join    sandbox.Join
 }
 
 // common reports whether it can be made before it is wanted.
@@ -47,9 +48,9 @@ func (c *Cmd) beginning() *beginning {
 	p := beginning{
 		profile: profile{
 			flags: (All &^ c.Share).flags(), bounding: c.Capabilities,
-			inherit: c.Inherit, keyring: c.Bubblewrap, loopback: c.LoopbackOptional, cgroup: c.Cgroup,
+			inherit: c.opt.Inherit, keyring: c.opt.Bubblewrap, loopback: c.opt.LoopbackOptional, cgroup: c.Cgroup,
 		},
-		created: c.Created, later: c.MapLater, join: c.Join,
+		created: c.opt.Created, later: c.opt.MapLater, join: c.opt.Join,
 	}
 	p.join.UserAfter = nil // which the second Program enters
 	if c.keepsBounding(os.Geteuid() == 0) {
@@ -67,10 +68,10 @@ func (c *Cmd) beginning() *beginning {
 
 // keepsBounding says that nothing is taken from the bounding set.
 func (c *Cmd) keepsBounding(root bool) bool {
-	if c.Bubblewrap {
-		return root && c.Share&User != 0 && c.Join.User == nil
+	if c.opt.Bubblewrap {
+		return root && c.Share&User != 0 && c.opt.Join.User == nil
 	}
-	return c.KeepCapabilities
+	return c.opt.KeepCapabilities
 }
 
 // waits says that the child waits, when it has all its namespaces, until something
@@ -81,7 +82,7 @@ func (p *beginning) waits() bool {
 }
 
 // joins says that there are namespaces to enter.
-func (p *beginning) joins() bool { return p.join != Join{} }
+func (p *beginning) joins() bool { return p.join != sandbox.Join{} }
 
 // cloneFlags are those for making the process itself. Where the child has the
 // right to, it makes the other namespaces on its own: many clones of one launcher

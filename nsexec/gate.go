@@ -9,7 +9,7 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
-// A gate keeps a sandbox that is set up from executing the command before Cmd.Gate has said yes. The sandbox reads a byte
+// A gate keeps a sandbox that is set up from executing the command before Options.Gate has said yes. The sandbox reads a byte
 // from a pipe; where the pipe ends without one it fails.
 
 var (
@@ -17,13 +17,13 @@ var (
 	errGateEnded   = errors.New("Gate did not return")
 )
 
-// gate adds the pipe's end to the command's files, of which it is the last, and calls Cmd.Gate. The answer is to be taken
+// gate adds the pipe's end to the command's files, of which it is the last, and calls Options.Gate. The answer is to be taken
 // when the sandbox has started, or failed to.
 func (c *Cmd) gate(files []*os.File) (answer func(failed bool) error, _ []*os.File, err error) {
-	if c.Gate == nil {
+	if c.opt.Gate == nil {
 		return func(bool) error { return nil }, files, nil
 	}
-	if c.Inherit || c.Bubblewrap {
+	if c.opt.Inherit || c.opt.Bubblewrap {
 		return nil, nil, &Error{Op: "start", Path: c.Path, Err: errGateInherit}
 	}
 	r, w, err := os.Pipe()
@@ -38,7 +38,7 @@ func (c *Cmd) gate(files []*os.File) (answer func(failed bool) error, _ []*os.Fi
 			done <- err
 			_ = w.Close()
 		}()
-		if err = c.Gate(); err == nil {
+		if err = c.opt.Gate(); err == nil {
 			// One for each of the sandboxes that complete may try. Who waits may be gone.
 			_, _ = w.Write([]byte{1, 1})
 		}
@@ -59,9 +59,9 @@ func (c *Cmd) gate(files []*os.File) (answer func(failed bool) error, _ []*os.Fi
 // gateFile is the number of the gate's end in the sandbox, -1 if there is none. That of the status pipe comes behind it.
 func (c *Cmd) gateFile(status int) int {
 	switch {
-	case c.Gate == nil:
+	case c.opt.Gate == nil:
 		return -1
-	case c.Supervisor != nil:
+	case c.opt.Supervisor != nil:
 		return status - 2 // its socket comes between
 	}
 	return status - 1

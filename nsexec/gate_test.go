@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -28,9 +29,9 @@ func TestGate(t *testing.T) {
 			cmd := func(gate func() error) *nsexec.Cmd {
 				c := nsexec.Command("sh", "-c", ": >"+made+"; ls /proc/self/fd")
 				c.Mounts = base(mounts.Bind(dir, dir))
-				c.Reaper, c.AsPID1, c.Gate = reaper, !reaper, gate
+				sandbox.Of(c).Reaper, sandbox.Of(c).AsPID1, sandbox.Of(c).Gate = reaper, !reaper, gate
 				if ready {
-					c.Ready(nil)
+					sandbox.Ready(c, nil)
 				}
 				return c
 			}
@@ -59,7 +60,7 @@ func TestGate(t *testing.T) {
 	defer cancel()
 	open := make(chan bool)
 	c := nsexec.CommandContext(ctx, "sh", "-c", ": >"+made)
-	c.Mounts, c.Gate = base(mounts.Bind(dir, dir)), func() error { <-open; return nil }
+	c.Mounts, sandbox.Of(c).Gate = base(mounts.Bind(dir, dir)), func() error { <-open; return nil }
 	if err := c.Run(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a closed gate: %v", err)
 	}
@@ -68,12 +69,12 @@ func TestGate(t *testing.T) {
 		t.Errorf("a closed gate: %v", err)
 	}
 	c = nsexec.Command("true")
-	c.Mounts, c.Close, c.Gate = base(), []int{3}, func() error { return nil }
+	c.Mounts, sandbox.Of(c).Close, sandbox.Of(c).Gate = base(), []int{3}, func() error { return nil }
 	if err := c.Run(); err != nil {
 		t.Errorf("with a descriptor to be closed: %v", err)
 	}
 	c = nsexec.Command("true")
-	c.Bubblewrap, c.Gate = true, func() error { return nil }
+	sandbox.Of(c).Bubblewrap, sandbox.Of(c).Gate = true, func() error { return nil }
 	if err := c.Run(); err == nil {
 		t.Error("with Bubblewrap there is a gate")
 	}

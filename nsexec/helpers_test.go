@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -92,7 +93,7 @@ func helpChrooted(args []string) int {
 			c.Mounts = append(c.Mounts, mounts.ROBind(at, at).Try())
 		}
 	}
-	c.ClassicMounts = args[3] == "classic"
+	sandbox.Of(c).ClassicMounts = args[3] == "classic"
 	c.Share = nsexec.User
 	c.Capabilities = 1 << unix.CAP_SYS_CHROOT
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
@@ -155,7 +156,7 @@ func helpEmbed(args []string) int {
 	c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev")}
 	switch args[0] {
 	case "pid1":
-		c.AsPID1 = true
+		sandbox.Of(c).AsPID1 = true
 	case "session":
 		c.NewSession = true
 	case "shared":
@@ -398,7 +399,7 @@ func readSome(f *os.File) ([]byte, error) {
 // helpGroup runs a command that signals its process group.
 func helpGroup(args []string) int {
 	c := shell("kill -USR1 0; echo done")
-	c.SameSession = args[0] == "true"
+	sandbox.Of(c).SameSession = args[0] == "true"
 	_ = c.Run()
 	return 0
 }

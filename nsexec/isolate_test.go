@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -45,7 +46,7 @@ func TestShare(t *testing.T) {
 		}
 		for _, share := range shares {
 			c := shell("cd /proc/self/ns; readlink user pid net ipc uts cgroup mnt")
-			c.ClassicMounts, c.Share = classic, share
+			sandbox.Of(c).ClassicMounts, c.Share = classic, share
 			c.Mounts = mounts.Plan{mounts.ROBind("/", "/")}
 			got := strings.Split(output(t, c), "\n")
 			if len(got) != 7 {
@@ -105,7 +106,7 @@ func TestCapabilities(t *testing.T) {
 		for _, pid1 := range []bool{false, true} {
 			for _, ids := range []string{"", "root", "user"} {
 				c := shell(status("CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs"))
-				c.Capabilities, c.AsPID1 = set, pid1
+				c.Capabilities, sandbox.Of(c).AsPID1 = set, pid1
 				switch ids {
 				case "root": // which execve treats otherwise
 					c.UIDMap, c.GIDMap = []nsexec.IDMap{{0, uint32(os.Getuid()), 1}}, []nsexec.IDMap{{0, uint32(os.Getgid()), 1}}
@@ -145,7 +146,7 @@ func TestNoNewPrivileges(t *testing.T) {
 			t.Fatalf("the control is %q, %v", out, err)
 		}
 		c := nsexec.Command(setuid, "-u")
-		c.ClassicMounts = classic
+		sandbox.Of(c).ClassicMounts = classic
 		c.Mounts = base()
 		c.Credential = &nsexec.Credential{UID: 65534, GID: 65534}
 		check(t, c, "65534")
@@ -295,10 +296,10 @@ func TestSession(t *testing.T) {
 	// PID 1 leads a session of its own where there is no terminal.
 	check(t, shell(script), "1 1 1")
 	c := shell(script)
-	c.SameSession = true
+	sandbox.Of(c).SameSession = true
 	check(t, c, "1 0 0") // of the caller: not to be seen from here
 	c = shell(script)
-	c.SameSession, c.NewSession = true, true
+	sandbox.Of(c).SameSession, c.NewSession = true, true
 	check(t, c, "1 1 1")
 }
 
@@ -329,7 +330,7 @@ func TestOwnGroup(t *testing.T) {
 func TestAsPID1(t *testing.T) {
 	leaks(t)
 	c := shell("echo $$ $PPID; ls -d /proc/[0-9]*")
-	c.AsPID1 = true
+	sandbox.Of(c).AsPID1 = true
 	if got := output(t, c); got != "1 0\n/proc/1" && !strings.HasPrefix(got, "1 0\n/proc/1\n") {
 		t.Errorf("got %q", got)
 	}

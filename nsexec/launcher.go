@@ -236,19 +236,19 @@ func cloneHere(_ context.Context, first *prog.Program, fds []int) (int, error) {
 }
 
 // spawnFirst makes a sandbox that has its namespaces and waits for the rest.
-func spawnFirst(ctx context.Context, p *beginning, clone cloneFunc) (*sandbox, error) {
+func spawnFirst(ctx context.Context, p *beginning, by cloneFunc) (*clone, error) {
 	gen := theLauncher.gen.Load()
-	s, err := spawnOnce(ctx, p, clone)
+	s, err := spawnOnce(ctx, p, by)
 	if errors.Is(err, errGone) {
 		// The launcher was killed before it cloned.
 		theLauncher.drop(gen)
-		s, err = spawnOnce(ctx, p, clone)
+		s, err = spawnOnce(ctx, p, by)
 	}
 	return s, err
 }
 
-func spawnOnce(ctx context.Context, p *beginning, clone cloneFunc) (*sandbox, error) {
-	s := &sandbox{sock: sys.None, mounts: p.mounts(), ctx: ctx}
+func spawnOnce(ctx context.Context, p *beginning, by cloneFunc) (*clone, error) {
+	s := &clone{sock: sys.None, mounts: p.mounts(), ctx: ctx}
 	ours, theirs, err := sys.SeqPacket()
 	if err != nil {
 		return nil, &Error{Op: "start", Err: err}
@@ -307,7 +307,7 @@ func spawnOnce(ctx context.Context, p *beginning, clone cloneFunc) (*sandbox, er
 	fds = append(p.withCgroup(fds), int(w))
 	s.first = b.Program()
 
-	if s.pid, err = clone(ctx, s.first, fds); err != nil {
+	if s.pid, err = by(ctx, s.first, fds); err != nil {
 		w.Close()
 		s.close()
 		return nil, err
@@ -329,7 +329,7 @@ func spawnOnce(ctx context.Context, p *beginning, clone cloneFunc) (*sandbox, er
 }
 
 // serve does what has to be done for a clone that waits.
-func (s *sandbox) serve(p *beginning) error {
+func (s *clone) serve(p *beginning) error {
 	if err := s.awaitPid(); err != nil {
 		return err
 	}
@@ -351,13 +351,13 @@ func (s *sandbox) serve(p *beginning) error {
 
 // begun is the sandbox that was begun before this program's main, if there is one
 // and it is what is wanted.
-func begun(p *beginning) *sandbox {
+func begun(p *beginning) *clone {
 	e, ok := early.Take()
 	if !ok {
 		return nil
 	}
 	_ = unix.SetNonblock(e.Status, true)
-	s := &sandbox{
+	s := &clone{
 		pid: e.Pid, sock: sys.FD(e.Sock), status: os.NewFile(uintptr(e.Status), "status"), childStatus: e.ChildStatus,
 		waited: true, mounts: true, ctx: context.Background(),
 	}
@@ -371,7 +371,7 @@ func begun(p *beginning) *sandbox {
 }
 
 // writeMaps maps the ids of a clone's user namespace.
-func (s *sandbox) writeMaps(p *beginning) error {
+func (s *clone) writeMaps(p *beginning) error {
 	dir := "/proc/" + itoa(int64(s.pid))
 	for _, m := range [...]struct{ op, name, helper, data string }{
 		{"uid map", dir + "/uid_map", "newuidmap", p.uid}, {"gid map", dir + "/gid_map", "newgidmap", p.gid},
@@ -418,7 +418,7 @@ func underlying(err error) error {
 }
 
 // send gives the sandbox its second Program.
-func (s *sandbox) send(p *prog.Program, fds []int) error {
+func (s *clone) send(p *prog.Program, fds []int) error {
 	fds = slices.Clone(fds)
 	null := -1
 	for i, fd := range fds {

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -32,7 +33,7 @@ func TestMany(t *testing.T) {
 		for i := range n {
 			c := nsexec.Command("true")
 			c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev"), mounts.Proc("/proc")}
-			c.ClassicMounts = classic
+			sandbox.Of(c).ClassicMounts = classic
 			if i%10 == 9 {
 				c.Path = "/no/such/program" // and some that fail late
 			}
@@ -54,7 +55,7 @@ func TestAtOnce(t *testing.T) {
 					host := fmt.Sprintf("w%di%d", w, i)
 					c := nsexec.Command("sh", "-c", `echo $(cat /proc/sys/kernel/hostname) $X $(id -u) $(cat /mnt/f); exit $Y`)
 					c.Mounts = base(mounts.File("/mnt/f", []byte(host+"\n")))
-					c.ClassicMounts = classic
+					sandbox.Of(c).ClassicMounts = classic
 					c.Hostname = host
 					c.Env = append(nsexec.BaseEnv(), "X="+host, fmt.Sprintf("Y=%d", w))
 					uid := os.Getuid()
@@ -65,7 +66,7 @@ func TestAtOnce(t *testing.T) {
 						c.UIDMap, c.GIDMap = []nsexec.IDMap{{77, uint32(uid), 1}}, []nsexec.IDMap{{77, uint32(os.Getgid()), 1}}
 						uid = 77
 					case 3:
-						c.AsPID1 = true
+						sandbox.Of(c).AsPID1 = true
 						c.Capabilities = nsexec.AllCapabilities()
 					}
 					out, err := c.CombinedOutput()
@@ -89,7 +90,7 @@ func TestManyBinds(t *testing.T) {
 		dir := testenv.Dir(t)
 		write(t, 0o644, "content", dir, "f")
 		c := shell("cat /mnt/d499/f; cat /mnt/file498; ls /mnt | wc -l; echo x 2>/dev/null > /mnt/d17/f || echo read-only")
-		c.ClassicMounts = classic
+		sandbox.Of(c).ClassicMounts = classic
 		for i := range 250 {
 			c.Mounts = append(c.Mounts, mounts.ROBind(dir, fmt.Sprintf("/mnt/d%d", 2*i+1)), mounts.ROBind(dir+"/f", fmt.Sprintf("/mnt/file%d", 2*i)))
 		}
@@ -320,7 +321,7 @@ func TestKilledSpare(t *testing.T) {
 			}
 			testenv.Eventually(t, "its end", func() bool { return !testenv.Alive(pid) })
 			c := shell("echo fine")
-			c.AsPID1 = pid1
+			sandbox.Of(c).AsPID1 = pid1
 			check(t, c, "fine")
 		}
 	}

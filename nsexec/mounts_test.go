@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -35,7 +36,7 @@ func system(more ...mounts.Mount) mounts.Plan {
 // in is a script in the given file system.
 func in(classic bool, plan mounts.Plan, script string) *nsexec.Cmd {
 	c := nsexec.Command("/bin/sh", "-c", script)
-	c.Mounts, c.ClassicMounts = plan, classic
+	c.Mounts, sandbox.Of(c).ClassicMounts = plan, classic
 	c.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin"}
 	return c
 }

@@ -21,12 +21,12 @@ func (c *Cmd) nests() bool {
 	if c.Share&User != 0 {
 		return false
 	}
-	if c.NoUserNamespaces {
+	if c.opt.NoUserNamespaces {
 		return true
 	}
 	// With --dev bubblewrap always makes one, because it has to mount devpts as id 0.
 	// For a command without capabilities that makes no difference.
-	if !c.Bubblewrap || c.KeepCapabilities || c.Capabilities == 0 || c.insideUID() == 0 {
+	if !c.opt.Bubblewrap || c.opt.KeepCapabilities || c.Capabilities == 0 || c.insideUID() == 0 {
 		return false
 	}
 	for i := range c.Mounts {
@@ -63,7 +63,7 @@ func (c *Cmd) prepareNested(b *prog.Builder) prog.Slot {
 		Tolerate(syscall.ENOSYS, syscall.EPERM).OnSuccess()
 	b.Call(prog.SysOpenat, prog.AtCwd, b.String("/proc"), b.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(dir)
 	b.Here(clone)
-	if c.NoUserNamespaces {
+	if c.opt.NoUserNamespaces {
 		const limit = "/proc/sys/user/max_user_namespaces"
 		b.Step("nested user namespace", limit)
 		f := b.Slot()
@@ -76,7 +76,7 @@ func (c *Cmd) prepareNested(b *prog.Builder) prog.Slot {
 
 // nest adds the second user namespace, or enters one.
 func (c *Cmd) nest(b *prog.Builder, procDir prog.Slot) {
-	if f := c.Join.UserAfter; f != nil {
+	if f := c.opt.Join.UserAfter; f != nil {
 		b.Step("join", "user, after")
 		b.Call(prog.SysSetns, prog.Int(f.Fd()), prog.Int(unix.CLONE_NEWUSER))
 		b.Call(prog.SysClose, prog.Int(f.Fd()))
@@ -92,7 +92,7 @@ func (c *Cmd) nest(b *prog.Builder, procDir prog.Slot) {
 	b.Close(procDir)
 	b.Step("capabilities", "")
 	dropBounding(b, c.Capabilities)
-	if c.NoUserNamespaces {
+	if c.opt.NoUserNamespaces {
 		assertNoUserNamespaces(b)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -25,7 +26,7 @@ func TestMovedAway(t *testing.T) {
 			plan := base(mounts.Bind(p, p), mounts.Block(p+"/a/b/.env"), mounts.ROBind(p+"/lib/x/tool", p+"/lib/x/tool"), mounts.Block(p+"/d/e/f/dir"))
 			run := func(script string) string {
 				c := in(classic, plan, "cd "+p+"; "+script)
-				c.Bubblewrap = control
+				sandbox.Of(c).Bubblewrap = control
 				return output(t, c)
 			}
 			// What is not above a rule can be moved, linked and removed as ever.

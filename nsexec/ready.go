@@ -4,11 +4,8 @@ package nsexec
 
 import (
 	"context"
-	"os"
 	"sync"
 	"time"
-
-	"github.com/nsrun/nsrun/internal/reexec"
 )
 
 // readySet keeps sandboxes that have their namespaces and wait for a command:
@@ -16,7 +13,7 @@ import (
 // costs a third of a start.
 type readySet struct {
 	mu      sync.Mutex
-	waiting map[profile]*sandbox
+	waiting map[profile]*clone
 	making  map[profile]bool
 	busy    int        // goroutines that make or end sandboxes
 	idle    *sync.Cond // busy is 0
@@ -25,7 +22,7 @@ type readySet struct {
 var ready = newReadySet()
 
 func newReadySet() *readySet {
-	r := &readySet{waiting: make(map[profile]*sandbox), making: make(map[profile]bool)}
+	r := &readySet{waiting: make(map[profile]*clone), making: make(map[profile]bool)}
 	r.idle = sync.NewCond(&r.mu)
 	return r
 }
@@ -47,7 +44,7 @@ func (r *readySet) begin(f func()) {
 const maxReady = 4
 
 // take returns a sandbox of the profile, one that waited if there is one.
-func (r *readySet) take(ctx context.Context, p *beginning) (*sandbox, error) {
+func (r *readySet) take(ctx context.Context, p *beginning) (*clone, error) {
 	if p.common() {
 		if s := r.remove(p.profile); s != nil {
 			s.waited, s.ctx = true, ctx
@@ -55,13 +52,13 @@ func (r *readySet) take(ctx context.Context, p *beginning) (*sandbox, error) {
 		}
 	}
 	if p.cgroup != nil {
-		Unready(p.cgroup) // what is not alike
+		unready(p.cgroup) // what is not alike
 	}
 	return spawnFirst(ctx, p, cloneInLauncher)
 }
 
 // remove takes out the sandbox that waits.
-func (r *readySet) remove(p profile) *sandbox {
+func (r *readySet) remove(p profile) *clone {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.waiting[p]
@@ -114,7 +111,7 @@ func (r *readySet) fill(p profile) {
 	r.waiting[p] = s
 }
 
-// evict makes room for one more, not of those that somebody takes or ends (Unready). r.mu is held.
+// evict makes room for one more, not of those that somebody takes or ends (unready). r.mu is held.
 func (r *readySet) evict() {
 	n := 0
 	for p, s := range r.waiting {
@@ -128,41 +125,6 @@ func (r *readySet) evict() {
 	}
 }
 
-// Ready makes a sandbox like that of c in another cgroup, and returns when it is there: a later Cmd that is alike and
-// has this very File as its Cgroup needs not make it then. What does not work is left to that one. Where there is no
-// such Cmd, Unready has to be called, before the File is closed.
-func (c *Cmd) Ready(cgroup *os.File) {
-	p := c.beginning()
-	if reexec.InProcess || !p.common() {
-		return
-	}
-	p.cgroup = cgroup
-	done := make(chan struct{})
-	ready.mu.Lock()
-	ready.begin(func() {
-		defer close(done)
-		ready.fill(p.profile)
-	})
-	ready.mu.Unlock()
-	<-done
-}
-
-// Unready ends what Ready has made in a cgroup, if no Cmd has it.
-func Unready(cgroup *os.File) {
-	ready.mu.Lock()
-	var left []*sandbox
-	for p, s := range ready.waiting {
-		if p.cgroup == cgroup {
-			left = append(left, s)
-			delete(ready.waiting, p)
-		}
-	}
-	ready.mu.Unlock()
-	for _, s := range left {
-		s.close()
-	}
-}
-
 // Shutdown ends the launcher and the sandboxes that wait for a command, and
 // waits until they are gone. Commands that run are not touched. The next Start
 // begins anew.
@@ -171,7 +133,7 @@ func Shutdown() {
 	for ready.busy > 0 {
 		ready.idle.Wait()
 	}
-	var waiting []*sandbox
+	var waiting []*clone
 	for p, s := range ready.waiting {
 		waiting = append(waiting, s)
 		delete(ready.waiting, p)

@@ -39,7 +39,7 @@ func (c *Cmd) Signal(sig os.Signal) error {
 	if c.Process == nil {
 		return &Error{Op: "signal", Path: c.Path, Err: errors.New("not started")}
 	}
-	if sig != syscall.SIGSTOP || !c.forks() || c.HoldSignals {
+	if sig != syscall.SIGSTOP || !c.forks() || c.opt.HoldSignals {
 		return c.Process.Signal(sig)
 	}
 	// A signal with a value asks PID 1 to do it.

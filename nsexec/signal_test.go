@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -48,7 +49,7 @@ func TestSignalStop(t *testing.T) {
 	leaks(t)
 	for _, share := range []nsexec.Namespace{0, nsexec.PID} {
 		c := shell("setsid sleep 1000 & trap 'echo got' USR1; echo; while :; do wait; done")
-		c.Share, c.Reaper = share, true
+		c.Share, sandbox.Of(c).Reaper = share, true
 		if share != 0 {
 			c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev")}
 		}
@@ -184,7 +185,7 @@ func helpReaper([]string) int {
 			c = shell("kill -KILL $$")
 		}
 		if i >= 30 {
-			c.AsPID1 = true
+			sandbox.Of(c).AsPID1 = true
 		}
 		err := c.Run()
 		code := 0
@@ -197,9 +198,9 @@ func helpReaper([]string) int {
 		}
 		want := []int{0, 1, -9}[i%3]
 		switch {
-		case c.AsPID1 && !exited && errors.Is(err, unix.ECHILD):
+		case sandbox.Of(c).AsPID1 && !exited && errors.Is(err, unix.ECHILD):
 			lost++ // and it is said
-		case c.AsPID1 && i%3 == 2: // a PID 1 does not kill itself
+		case sandbox.Of(c).AsPID1 && i%3 == 2: // a PID 1 does not kill itself
 		case code != want || err != nil && !exited:
 			fmt.Printf("%d: %v, want %d\n", i, err, want)
 			return 1

@@ -22,6 +22,7 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
 	"github.com/nsrun/nsrun/internal/rlimit"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -34,8 +35,8 @@ import (
 // stage1 marks steps of the first Program in reports.
 const stage1 = 1 << 31
 
-// sandbox is a running clone and our end of its status pipe.
-type sandbox struct {
+// clone is a running clone and our end of its status pipe.
+type clone struct {
 	ctx    context.Context // bounds every wait until the command was executed
 	pid    int
 	status *os.File // read end, closed by exit; nil: none
@@ -49,7 +50,7 @@ type sandbox struct {
 	unknown bool // the reports ended before anybody said its pid
 	mounts  bool // it has a mount namespace already
 
-	counters *counters // nil: nobody asks for them
+	counters *sandbox.Counters // nil: nobody asks for them
 
 	childStatus int    // the number of the clone's end of the status pipe, if it inherited it
 	text        string // what a failed operation found
@@ -57,8 +58,8 @@ type sandbox struct {
 
 // close gives up a sandbox that did not start a command, and waits for its end,
 // whose status it returns: it may have ended by itself before.
-func (s *sandbox) close() (status unix.WaitStatus) {
-	s.counters.close(false)
+func (s *clone) close() (status unix.WaitStatus) {
+	s.counters.Close(false)
 	s.endSocket()
 	// Which process it is, the launcher may not have said yet. Without its socket
 	// it ends in any case; with both the reports end.
@@ -94,7 +95,7 @@ func (s *sandbox) close() (status unix.WaitStatus) {
 
 // giveUp ends a sandbox in which no command was executed, and returns why: err, or that
 // the context has ended. Then nobody waits for what may hang.
-func (s *sandbox) giveUp(err error) error {
+func (s *clone) giveUp(err error) error {
 	if cerr := s.ctx.Err(); cerr != nil {
 		go s.close()
 		return &Error{Op: "start", Err: cerr}
@@ -108,7 +109,7 @@ func (s *sandbox) giveUp(err error) error {
 }
 
 // unborn is the error where the reports ended before anybody said the process id.
-func (s *sandbox) unborn() error {
+func (s *clone) unborn() error {
 	s.unknown = true
 	err := errGone
 	if end := theLauncher.obituary(s.gen); end != "" {
@@ -117,13 +118,21 @@ func (s *sandbox) unborn() error {
 	return &Error{Op: "start", Err: err}
 }
 
+// count opens the counters of s, if they are wanted and its process is known.
+func (c *Cmd) count(s *clone) {
+	if c.opt.CountUnsent && s.counters == nil && s.pid > 0 {
+		s.counters = sandbox.Count(s.pid)
+		c.opt.Counters = s.counters
+	}
+}
+
 // bound makes reports be read only as long as the context lasts, until release is called.
-func (s *sandbox) bound() (release func() bool) {
+func (s *clone) bound() (release func() bool) {
 	return context.AfterFunc(s.ctx, func() { _ = s.status.SetReadDeadline(time.Unix(1, 0)) })
 }
 
 // endSocket tells the clone that nothing more is to be expected.
-func (s *sandbox) endSocket() {
+func (s *clone) endSocket() {
 	if s.sock != sys.None {
 		_ = unix.Shutdown(int(s.sock), unix.SHUT_WR)
 	}
@@ -132,7 +141,7 @@ func (s *sandbox) endSocket() {
 // sender is the process id of the clone as the kernel has it from the one byte
 // that every clone sends first; 0 if there is none. The launcher is quicker to say
 // it, but may be killed before it does.
-func (s *sandbox) sender() int {
+func (s *clone) sender() int {
 	if s.sock == sys.None {
 		return 0
 	}
@@ -172,7 +181,7 @@ func statusPipe() (r *os.File, w sys.FD, err error) {
 
 // exit reads what the sandbox reported at its end: the command's wait status, if
 // there was a PID 1 to tell it.
-func (s *sandbox) exit() (ws syscall.WaitStatus, ok bool) {
+func (s *clone) exit() (ws syscall.WaitStatus, ok bool) {
 	defer func() { _ = s.status.Close() }()
 	for {
 		r, err := readRecord(s.status)
@@ -235,17 +244,17 @@ const scratchFd = 64
 // the command itself. status is the number of the status pipe.
 func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMounts bool) error {
 	o := mountprog.Options{
-		Classic:  c.ClassicMounts || !features.Has(features.NewMountCalls),
+		Classic:  c.opt.ClassicMounts || !features.Has(features.NewMountCalls),
 		HostRoot: os.Geteuid() == 0,
 		// Who joins one may have another root than the root of the mounts.
 		UserNamespace: p.flags&unix.CLONE_NEWUSER != 0,
 		ScratchFd:     status + scratchFd,
 		FirstLayer:    3 + len(c.ExtraFiles),
 		Layers:        len(c.Layers),
-		Bubblewrap:    c.Bubblewrap,
+		Bubblewrap:    c.opt.Bubblewrap,
 	}
 	if o.Classic {
-		if c.Inherit {
+		if c.opt.Inherit {
 			o.ScratchFd = freePair(status)
 		}
 		infos, err := mounts.ReadMountinfo()
@@ -291,7 +300,7 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 			b.Call(prog.SysClose, prog.Int(i)).Tolerate(syscall.EBADF)
 		}
 	}
-	for _, fd := range c.Close {
+	for _, fd := range c.opt.Close {
 		if fd != status && fd != c.gateFile(status) { // which may have the number of one that the caller has closed
 			b.Call(prog.SysClose, prog.Int(fd)).Tolerate(syscall.EBADF)
 		}
@@ -310,8 +319,8 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 		b.Grow(14*n, 256*n) // roughly what a bind takes
 	}
 	var sockets []prog.Slot
-	if c.Supervisor != nil {
-		sockets = c.Supervisor.network(b)
+	if c.opt.Supervisor != nil {
+		sockets = superviseNetwork(b, c.opt.Supervisor)
 	}
 	umask := b.Slot()
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
@@ -319,7 +328,7 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 	if err := mountprog.Compile(b, c.Mounts, o); err != nil {
 		return err
 	}
-	if c.Hostname != "" || c.NoHostname {
+	if c.Hostname != "" || c.opt.NoHostname {
 		b.Step("hostname", c.Hostname)
 		name := b.Text(c.Hostname)
 		b.Call(prog.SysSethostname, name.Arg(), name.Len())
@@ -339,16 +348,16 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 	if c.Credential != nil && !c.Background {
 		dieWithParent(b, status) // a change of ids makes the kernel forget it
 	}
-	if c.Block != nil {
-		fd := prog.Int(c.Block.Fd())
+	if c.opt.Block != nil {
+		fd := prog.Int(c.opt.Block.Fd())
 		b.Call(prog.SysRead, fd, b.Zero(8).Arg(), prog.Int(1)).TolerateAny()
 		b.Call(prog.SysClose, fd).TolerateAny()
 	}
-	if c.AssertNoUserNamespaces {
+	if c.opt.AssertNoUserNamespaces {
 		assertNoUserNamespaces(b)
 	}
 	envv := c.chdir(b)
-	if c.NewSession || !c.SameSession && !terminal(fds) {
+	if c.NewSession || !c.opt.SameSession && !terminal(fds) {
 		b.Step("session", "")
 		b.Call(prog.SysSetsid)
 	}
@@ -361,12 +370,12 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 
 // forks says that there is a process above the command.
 func (c *Cmd) forks() bool {
-	return !c.AsPID1 && (c.Share&PID == 0 || c.Reaper || len(c.Hold) > 0 || len(c.LockFiles) > 0)
+	return !c.opt.AsPID1 && (c.Share&PID == 0 || c.opt.Reaper || len(c.opt.Hold) > 0 || len(c.opt.LockFiles) > 0)
 }
 
 // fork adds what makes the command's process; the rest is its own.
 func (c *Cmd) fork(b *prog.Builder) {
-	for _, name := range c.LockFiles {
+	for _, name := range c.opt.LockFiles {
 		b.Step("lock file", name)
 		f := b.Slot()
 		b.Part(prog.PartTarget)
@@ -376,17 +385,17 @@ func (c *Cmd) fork(b *prog.Builder) {
 		b.Call(prog.Hold, f.Arg())
 	}
 	b.Step("fork", c.Path)
-	for _, f := range c.Hold {
+	for _, f := range c.opt.Hold {
 		b.Call(prog.Hold, prog.Int(f.Fd()))
 	}
 	filters, n := prog.Null, 0
 	// PID 1 is a copy of the process that cloned it: its memory is nobody's
 	// business in here, from before the command's first instruction.
-	if c.Bubblewrap {
+	if c.opt.Bubblewrap {
 		// But its owner may enter its namespaces. So it must not be able to do more than
 		// the command.
-		if c.Forget != nil {
-			b.Call(prog.Wipe, prog.Int(uintptr(unsafe.Pointer(unsafe.SliceData(c.Forget)))), prog.Int(len(c.Forget)))
+		if c.opt.Forget != nil {
+			b.Call(prog.Wipe, prog.Int(uintptr(unsafe.Pointer(unsafe.SliceData(c.opt.Forget)))), prog.Int(len(c.opt.Forget)))
 		}
 		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(1))
 		if n = len(c.Seccomp); n > 0 {
@@ -401,15 +410,15 @@ func (c *Cmd) fork(b *prog.Builder) {
 	if c.Background {
 		how |= prog.ForkLinger
 	}
-	if !c.HoldSignals {
+	if !c.opt.HoldSignals {
 		how |= prog.ForkForward
 	}
 	ask, end := c.times()
 	b.Call(prog.Fork, prog.Int(how), filters, prog.Int(n), prog.Int(ask), prog.Int(end))
-	for _, f := range c.Hold {
+	for _, f := range c.opt.Hold {
 		b.Call(prog.SysClose, prog.Int(f.Fd()))
 	}
-	if c.Bubblewrap && !c.Background {
+	if c.opt.Bubblewrap && !c.Background {
 		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
 	}
 }
@@ -421,7 +430,7 @@ func (c *Cmd) chdir(b *prog.Builder) prog.Ptr {
 		b.Step("chdir", c.Dir)
 		b.Call(prog.SysChdir, b.String(c.Dir))
 	}
-	if !c.Bubblewrap {
+	if !c.opt.Bubblewrap {
 		if c.Dir == "" {
 			b.Step("chdir", "/")
 			b.Call(prog.SysChdir, b.String(cwd())).Tolerate(syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.ELOOP)
@@ -434,7 +443,7 @@ func (c *Cmd) chdir(b *prog.Builder) prog.Ptr {
 		return envv
 	}
 	envv, at := withPWD(b, env, "/")
-	wd := c.wd
+	wd := c.opt.WorkingDir
 	if wd == "" {
 		wd, _ = getcwd()
 	}
@@ -526,14 +535,14 @@ func (c *Cmd) credentials(b *prog.Builder) {
 	// Without capabilities this process could be looked into by others who have
 	// none either; executing ends that.
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(0))
-	if !c.KeepCapabilities {
+	if !c.opt.KeepCapabilities {
 		c.setCapabilities(b)
 	}
 	c.stepCapabilities(b)
 	for n := range maxCaps {
 		if c.Capabilities&(1<<n) != 0 {
 			raise := b.Call(prog.SysPrctl, prog.Int(unix.PR_CAP_AMBIENT), prog.Int(unix.PR_CAP_AMBIENT_RAISE), prog.Int(n), prog.Int(0))
-			if c.KeepCapabilities {
+			if c.opt.KeepCapabilities {
 				raise.Tolerate(syscall.EPERM) // what cannot be inherited
 			}
 		}
@@ -577,7 +586,7 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 	}
 	b.Call(prog.SysSigprocmask, prog.Int(unix.SIG_SETMASK), b.Words(c.signalMask()).Arg(), prog.Null, prog.Int(8))
 	for n := range 64 {
-		if c.Ignore&(1<<n) != 0 {
+		if c.opt.Ignore&(1<<n) != 0 {
 			ignore := b.Words(1, 0, 0, 0) // struct sigaction: SIG_IGN
 			b.Call(prog.SysSigaction, prog.Int(n+1), ignore.Arg(), prog.Null, prog.Int(8))
 		}
@@ -587,7 +596,7 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 		args = []string{c.Path}
 	}
 	argv, shell := b.Strings(args), prog.Null
-	if c.Bubblewrap {
+	if c.opt.Bubblewrap {
 		words := b.Zero(8 * (len(args) + 2))
 		b.Relocate(words, 0, b.String("/bin/sh"))
 		for i := 1; i < len(args); i++ {
@@ -603,21 +612,21 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 	if c.HideAbstract {
 		hideAbstract(b)
 	}
-	if c.Supervisor != nil {
-		c.Supervisor.install(b, status-1, sockets) // the last of the command's descriptors
+	if c.opt.Supervisor != nil {
+		superviseCommand(b, c.opt.Supervisor, status-1, sockets) // the last of the command's descriptors
 	}
 	// Last, so that filters need not let the set-up pass, nor PID 1.
 	for _, f := range c.Seccomp {
-		f.install(b, c.Bubblewrap)
+		f.install(b, c.opt.Bubblewrap)
 	}
 	b.Step("exec", c.Path)
 	path := defaultPath
-	if c.Bubblewrap {
+	if c.opt.Bubblewrap {
 		path = bubblewrapPath
 	}
 	try := func(dir, separator string) {
 		exact := prog.Int(0)
-		if separator != "" && !c.Bubblewrap {
+		if separator != "" && !c.opt.Bubblewrap {
 			exact = prog.Int(1) // what cannot be looked for there is not there
 		}
 		b.Call(prog.Exec, b.Concat(dir, separator, c.Path), argv.Arg(), envv.Arg(), shell, exact).
@@ -649,7 +658,7 @@ func (c *Cmd) signalMask() uint64 {
 	if unix.PthreadSigmask(unix.SIG_SETMASK, nil, &set) != nil {
 		return 0
 	}
-	if c.Bubblewrap {
+	if c.opt.Bubblewrap {
 		set.Val[0] &^= 1 << (unix.SIGCHLD - 1)
 	}
 	return set.Val[0]
@@ -684,7 +693,7 @@ func search(env []string, path string, try func(dir, separator string)) {
 }
 
 // start brings the sandbox up. It returns after the command was executed.
-func start(c *Cmd, files []*os.File) (*sandbox, error) {
+func start(c *Cmd, files []*os.File) (*clone, error) {
 	p := c.beginning()
 	defer runtime.KeepAlive(files)
 	fds := make([]int, len(files), len(files)+1)
@@ -700,13 +709,13 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 	if len(fds) >= reexec.MaxFds {
 		return nil, &Error{Op: "start", Path: c.Path, Err: errTooManyFiles}
 	}
-	if c.Inherit {
+	if c.opt.Inherit {
 		if !reexec.InProcess || len(fds) > 3 || fds[0] != 0 || fds[1] != 1 || fds[2] != 2 {
 			return nil, &Error{Op: "start", Path: c.Path, Err: errInherit}
 		}
 		fds = nil
 	}
-	if c.Cgroup != nil && c.Inherit {
+	if c.Cgroup != nil && c.opt.Inherit {
 		return nil, &Error{Op: "start", Path: c.Path, Err: errCgroupInherit}
 	}
 	for _, f := range c.Seccomp {
@@ -738,7 +747,7 @@ func start(c *Cmd, files []*os.File) (*sandbox, error) {
 }
 
 // complete gives a sandbox that has its namespaces the rest of its work.
-func (c *Cmd) complete(s *sandbox, p *beginning, fds []int, clone cloneFunc) (*sandbox, error) {
+func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone, error) {
 	second, err := c.secondProgram(s, p, fds)
 	if err != nil {
 		s.close()
@@ -770,7 +779,7 @@ func (c *Cmd) complete(s *sandbox, p *beginning, fds []int, clone cloneFunc) (*s
 			return nil, err
 		}
 		theLauncher.drop(gen)
-		if s, err = spawnFirst(c.context(), p, clone); err != nil {
+		if s, err = spawnFirst(c.context(), p, by); err != nil {
 			return nil, err
 		}
 		if second, err = c.secondProgram(s, p, fds); err != nil {
@@ -781,11 +790,11 @@ func (c *Cmd) complete(s *sandbox, p *beginning, fds []int, clone cloneFunc) (*s
 }
 
 // secondProgram is the second Program, for these descriptors and the status pipe.
-func (c *Cmd) secondProgram(s *sandbox, p *beginning, fds []int) (*prog.Program, error) {
+func (c *Cmd) secondProgram(s *clone, p *beginning, fds []int) (*prog.Program, error) {
 	b := prog.New(prog.Native())
 	b.SetNFds(len(fds) + 1)
 	status := s.childStatus
-	if !c.Inherit {
+	if !c.opt.Inherit {
 		status = len(fds)
 		b.Call(prog.Install, prog.Int(len(fds)))
 	}
@@ -796,7 +805,7 @@ func (c *Cmd) secondProgram(s *sandbox, p *beginning, fds []int) (*prog.Program,
 }
 
 // startHere runs both Programs, as one, in a clone of this process.
-func startHere(c *Cmd, p *beginning, fds []int) (*sandbox, error) {
+func startHere(c *Cmd, p *beginning, fds []int) (*clone, error) {
 	r, w, err := statusPipe()
 	if err != nil {
 		return nil, &Error{Op: "start", Path: c.Path, Err: err}
@@ -806,7 +815,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*sandbox, error) {
 	b.SetNFds(len(fds) + 1)
 	b.SetFlags(p.cloneFlags() | p.into())
 	status := int(w)
-	if c.Inherit {
+	if c.opt.Inherit {
 		b.Call(prog.SysClose, prog.Int(r.Fd()))
 	} else {
 		status = len(fds)
@@ -824,7 +833,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*sandbox, error) {
 		return nil, &Error{Op: "clone", Path: names(p.flags), Err: errno}
 	}
 	w.Close()
-	s := &sandbox{pid: pid, status: r, sock: sys.None, ctx: c.context()}
+	s := &clone{pid: pid, status: r, sock: sys.None, ctx: c.context()}
 	c.count(s)
 	if err := s.await(program, c); err != nil {
 		return nil, err
@@ -834,7 +843,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*sandbox, error) {
 
 // await reads reports until the command was executed, or something failed; then
 // the sandbox is gone.
-func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
+func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 	if c.ctx != nil && c.ctx.Done() != nil {
 		// A mount may hang, and nobody can be waited for then.
 		stop := context.AfterFunc(c.ctx, func() { _ = s.status.SetReadDeadline(time.Unix(1, 0)) })
@@ -922,7 +931,7 @@ func (s *sandbox) await(second *prog.Program, c *Cmd) (err error) {
 const patience = time.Second
 
 // kill kills the first process, if it is known.
-func (s *sandbox) kill() {
+func (s *clone) kill() {
 	if s.pid > 0 {
 		_ = unix.Kill(s.pid, unix.SIGKILL)
 	}
@@ -937,7 +946,7 @@ func readText(f *os.File, n int) (string, error) {
 
 // awaitPid reads the process id, if it is not known yet: another process reports it,
 // or the clone's first byte tells.
-func (s *sandbox) awaitPid() error {
+func (s *clone) awaitPid() error {
 	if s.pid > 0 {
 		return nil
 	}
@@ -975,7 +984,7 @@ func (s *sandbox) awaitPid() error {
 
 // awaitJoined reads the process id of the process that a first Program goes on in
 // after it joined namespaces, and waits for the ones before it.
-func (s *sandbox) awaitJoined(twice bool) error {
+func (s *clone) awaitJoined(twice bool) error {
 	cloned := 0
 	for {
 		r, err := readRecord(s.status)
@@ -1009,7 +1018,7 @@ func (s *sandbox) awaitJoined(twice bool) error {
 
 // awaitLast reads the process id of a clone whose number was said in another PID
 // namespace.
-func (s *sandbox) awaitLast() error {
+func (s *clone) awaitLast() error {
 	s.pid = 0
 	for began := time.Now(); time.Since(began) < lastPatience && s.ctx.Err() == nil; {
 		if s.pid = s.sender(); s.pid != 0 {
@@ -1030,7 +1039,7 @@ func (s *sandbox) awaitLast() error {
 const lastPatience = 10 * time.Second
 
 // failure is a report as an error.
-func (s *sandbox) failure(r prog.Record, second *prog.Program) error {
+func (s *clone) failure(r prog.Record, second *prog.Program) error {
 	p := second
 	if r.Value&stage1 != 0 {
 		p = s.first

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -47,7 +48,7 @@ func TestStartErrors(t *testing.T) {
 			{"no program at all", "exec", at("junk"), syscall.ENOEXEC, func(c *nsexec.Cmd) { c.Path = at("junk") }},
 			{"empty sandbox", "exec", "true", syscall.ENOENT, func(c *nsexec.Cmd) { c.Mounts = nil }},
 			{"arguments too long", "exec", "true", syscall.E2BIG, func(c *nsexec.Cmd) { c.Args = []string{"true", strings.Repeat("x", 1<<20)} }},
-			{"program as the first process", "exec", "/no/such/program", syscall.ENOENT, func(c *nsexec.Cmd) { c.AsPID1, c.Path = true, "/no/such/program" }},
+			{"program as the first process", "exec", "/no/such/program", syscall.ENOENT, func(c *nsexec.Cmd) { sandbox.Of(c).AsPID1, c.Path = true, "/no/such/program" }},
 			{"missing directory", "chdir", "/no/such/dir", syscall.ENOENT, func(c *nsexec.Cmd) { c.Dir = "/no/such/dir" }},
 			{"directory is a file", "chdir", at("f"), syscall.ENOTDIR, func(c *nsexec.Cmd) { c.Dir = at("f") }},
 			{"missing source", "bind", at("gone"), syscall.ENOENT, func(c *nsexec.Cmd) { c.Mounts = base(mounts.Bind(at("gone"), "/mnt/x")) }},
@@ -106,7 +107,7 @@ func TestStartErrors(t *testing.T) {
 				leaks(t)
 				cmd := nsexec.Command("true")
 				cmd.Mounts = base()
-				cmd.ClassicMounts = classic
+				sandbox.Of(cmd).ClassicMounts = classic
 				cmd.Env = []string{"PATH=/usr/bin:/bin"}
 				c.change(cmd)
 				err := cmd.Start()
@@ -127,7 +128,7 @@ func TestStartErrors(t *testing.T) {
 		}
 		// And after all of these the next one works.
 		good := shell("echo fine")
-		good.ClassicMounts = classic
+		sandbox.Of(good).ClassicMounts = classic
 		check(t, good, "fine")
 	})
 }
@@ -255,7 +256,7 @@ func TestNamespacesRefused(t *testing.T) {
 		t.Run("limit of namespaces", func(t *testing.T) {
 			testenv.NeedUser(t) // root's /proc/sys is read-only in a sandbox
 			cmd := shell("echo 0 > /proc/sys/user/max_user_namespaces && exec " + exe)
-			cmd.ClassicMounts = classic
+			sandbox.Of(cmd).ClassicMounts = classic
 			cmd.Env = append(nsexec.BaseEnv(), helperVars("nested")...)
 			cmd.UIDMap = []nsexec.IDMap{{0, uint32(os.Getuid()), 1}}
 			cmd.GIDMap = []nsexec.IDMap{{0, uint32(os.Getgid()), 1}}
@@ -272,7 +273,7 @@ func TestNamespacesRefused(t *testing.T) {
 // capabilities could not map itself (user_namespaces(7)).
 func nested(classic bool) *nsexec.Cmd {
 	c := helper("nested")
-	c.ClassicMounts = classic
+	sandbox.Of(c).ClassicMounts = classic
 	c.Capabilities = 1 << unix.CAP_SETFCAP
 	return c
 }

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -149,13 +150,13 @@ func TestExtraFiles(t *testing.T) {
 			return f
 		}
 		c := helper("files")
-		c.ClassicMounts = classic
+		sandbox.Of(c).ClassicMounts = classic
 		a := open("a")
 		c.ExtraFiles = []*os.File{a, nil, open("b"), open("c"), nil}
 		check(t, c, "0 1 2 3=a 5=b 6=c")
 		// The same file twice, and the standard ones again.
 		c = helper("files")
-		c.ClassicMounts = classic
+		sandbox.Of(c).ClassicMounts = classic
 		var out strings.Builder
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -172,7 +173,7 @@ func TestExtraFiles(t *testing.T) {
 		}
 		// Many, in the wrong order for a naive dup2.
 		c = helper("files")
-		c.ClassicMounts = classic
+		sandbox.Of(c).ClassicMounts = classic
 		c.ExtraFiles = make([]*os.File, 50)
 		want := "0 1 2"
 		for i := range c.ExtraFiles {
@@ -201,11 +202,11 @@ func TestInherited(t *testing.T) {
 		}
 		for range 2 { // a new sandbox, and one that waited
 			c := helper("files")
-			c.ClassicMounts = classic
+			sandbox.Of(c).ClassicMounts = classic
 			check(t, c, "0 1 2")
 		}
 		c := helper("files")
-		c.ClassicMounts, c.AsPID1 = classic, true
+		sandbox.Of(c).ClassicMounts, sandbox.Of(c).AsPID1 = classic, true
 		check(t, c, "0 1 2")
 	})
 }
@@ -223,7 +224,7 @@ func TestExitStatus(t *testing.T) {
 				continue // PID 1 is not killed by its own signals
 			}
 			cmd := shell("ulimit -c 0; " + c.script)
-			cmd.AsPID1 = pid1
+			sandbox.Of(cmd).AsPID1 = pid1
 			err := cmd.Run()
 			got := ""
 			if err != nil {
@@ -269,7 +270,7 @@ func TestSignals(t *testing.T) {
 			}
 			cmd := shell(c.script)
 			cmd.NewSession = how == "session"
-			cmd.AsPID1 = how == "pid1"
+			sandbox.Of(cmd).AsPID1 = how == "pid1"
 			if how == "shared" {
 				cmd.Share = nsexec.PID
 				cmd.Mounts = base()[:1]
@@ -310,7 +311,7 @@ func TestSignalMask(t *testing.T) {
 	}
 	check(t, shell(script), strings.TrimSuffix(string(control), "\n"))
 	c := shell(script)
-	c.AsPID1 = true
+	sandbox.Of(c).AsPID1 = true
 	check(t, c, strings.TrimSuffix(string(control), "\n"))
 }
 
@@ -483,18 +484,18 @@ func TestDir(t *testing.T) {
 			{"/", "/"}, {"/proc/self", "/proc/1"}, // until the fork
 		} {
 			cmd := shell("pwd -P")
-			cmd.ClassicMounts, cmd.Dir = classic, c.dir
+			sandbox.Of(cmd).ClassicMounts, cmd.Dir = classic, c.dir
 			if c.dir == "/proc/self" {
-				cmd.AsPID1 = true
+				sandbox.Of(cmd).AsPID1 = true
 			}
 			check(t, cmd, c.want)
 		}
 		t.Chdir(filepath.Join(dir, "d"))
 		cmd := shell("pwd -P")
-		cmd.ClassicMounts = classic
+		sandbox.Of(cmd).ClassicMounts = classic
 		check(t, cmd, filepath.Join(dir, "d"))
 		cmd = shell("pwd -P")
-		cmd.ClassicMounts = classic
+		sandbox.Of(cmd).ClassicMounts = classic
 		cmd.Mounts = append(cmd.Mounts, base(tmpfs(dir))[4:]...) // now it is not there
 		check(t, cmd, "/")
 	})

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path"
 	"strings"
 	"sync"
 	"time"
@@ -58,12 +57,12 @@ type Cmd struct {
 	// ExtraFiles become descriptors 3, 4, …; a nil entry is a closed one.
 	ExtraFiles []*os.File
 	// Layers are detached mounts, see fsmount(2), that mounts.Layer attaches: the command
-	// does not have them. With Inherit there can be none.
+	// does not have them.
 	Layers []*os.File
 
-	// Process is PID 1 of the sandbox, or the command itself where AsPID1 is set
-	// or the PID namespace is shared; set by Start. PID 1 passes signals on to the
-	// command, except SIGKILL and SIGSTOP: see Signal.
+	// Process is PID 1 of the sandbox, or the command itself where the PID namespace
+	// is shared; set by Start. PID 1 passes signals on to the command, except SIGKILL
+	// and SIGSTOP: see Signal.
 	Process *os.Process
 	// ProcessState is the command's end; set by Wait. Times and resource usage
 	// include PID 1. They are zero where something else in this program has waited
@@ -78,14 +77,6 @@ type Cmd struct {
 	// pipes that others keep open. Zero: no limit.
 	WaitDelay time.Duration
 
-	// Deadline is when the command is asked to end (SIGTERM); WaitDelay later everything in
-	// the sandbox is killed. PID 1 does that, so it holds where this program is stopped, and
-	// for processes in other process groups; where the PID namespace is shared, see Reaper, it
-	// is the command alone. Not with AsPID1, and not where a filter keeps PID 1 from waiting.
-	// Zero: none. The deadline of a context is kept by PID 1 as well, as far as it kills: at
-	// once with the default Cancel, else after WaitDelay.
-	Deadline time.Time
-
 	// Mounts is the file system. Nil: an empty one.
 	Mounts mounts.Plan
 	// Share are the namespaces shared with the caller. Zero: none.
@@ -96,23 +87,14 @@ type Cmd struct {
 	// Credential are the ids, as numbered in the sandbox, that the command gets.
 	// Nil: the caller's.
 	Credential *Credential
-	// Hostname is the name of the host in a new UTS namespace. Empty: the caller's,
-	// or with NoHostname the empty name.
-	Hostname   string
-	NoHostname bool
+	// Hostname is the name of the host in a new UTS namespace. Empty: the caller's.
+	Hostname string
 	// Capabilities the command has in its user namespace. Zero: none. They are
 	// the limit for whatever it executes.
 	Capabilities Capabilities
 	// Seccomp are filters, all of which the command and all that it executes must
 	// pass, see DefaultFilter. Nil: none.
 	Seccomp []Filter
-	// Supervisor has some system calls decided outside of the sandbox. Nil: none.
-	Supervisor *Supervisor
-	// Gate is called by Start, in a goroutine of its own, while the sandbox is set up. The
-	// command is executed when it has returned nil; Start, which waits for it as long as
-	// the context lasts, fails with the error that it returned. Nil: nothing has to be
-	// waited for. Not with Inherit or Bubblewrap.
-	Gate func() error
 	// Rlimits are resource limits, see setrlimit(2). Nil: the caller's.
 	Rlimits []Rlimit
 	// Umask of the command. Nil: the caller's (for an embedding program, as it was
@@ -123,90 +105,18 @@ type Cmd struct {
 	// descriptors is a terminal; else Ctrl-C and job control work as for any other
 	// command.
 	NewSession bool
-	// SameSession keeps the command in the caller's session and process group even
-	// where it has no terminal. Then it can send signals to that group (kill(2) with
-	// process id 0), which no PID namespace prevents. False: see NewSession.
-	SameSession bool
-	// AsPID1 executes the command itself as PID 1. False: a small PID 1 reaps what
-	// is orphaned and passes signals on.
-	AsPID1 bool
 	// Background lets go on what the command leaves running, and does not end
 	// anything with the caller; Wait returns when the command has ended. False:
 	// everything ends with the command, and with the caller.
 	Background bool
-	// HoldSignals keeps PID 1 from passing on the signals that somebody outside sends
-	// to it. False: the command gets them.
-	HoldSignals bool
-	// Reaper puts a small process above the command even where the PID namespace is
-	// shared, and where Hold and LockFiles need one. False: only as PID 1.
-	Reaper bool
-	// Hold are descriptors that PID 1 keeps open, and the command does not have
-	// (where it is PID 1 itself, it has them). Nil: none. Only with Inherit.
-	Hold []*os.File
-	// LockFiles are files of the sandbox on which PID 1 holds a read lock, see F_SETLK
-	// in fcntl(2). Nil: none.
-	LockFiles []string
-	// Inherit leaves the caller's descriptors above those of ExtraFiles open in the
-	// command, where they are not close-on-exec, except for those in Close. It is
-	// for small programs that are their own launcher, and then the standard
-	// descriptors must be the caller's own, and ExtraFiles empty. False: all are
-	// closed.
-	Inherit bool
-	// Close are the numbers of descriptors that Inherit does not leave open.
-	Close []int
-	// Block is read before the command is executed, when everything else is done:
-	// until there is a byte, the end, or an error. Only with Inherit. Nil: nothing
-	// is waited for.
-	Block *os.File
-	// Ignore are signals that the command ignores, bit n-1 for signal n, besides those
-	// that this program ignores. Zero: none.
-	Ignore uint64
-	// Forget is memory of this program, in place and not moved, that PID 1 must not
-	// have where it can be looked into (Bubblewrap). Nil: none.
-	Forget []byte
-	// Join are namespaces to enter instead of those that would be shared or made.
-	Join Join
 	// Cgroup is an open directory of a cgroup v2 hierarchy, in which the sandbox begins: no
 	// instruction of it is executed elsewhere. A new cgroup namespace has it as its root.
-	// Not with Inherit. Nil: the caller's cgroups.
+	// Nil: the caller's cgroups.
 	Cgroup *os.File
 	// HideAbstract has the kernel refuse connections to abstract unix sockets (unix(7)) that
 	// were not made by the command: where the network namespace is shared, all of the host's can be
 	// named. It takes Linux 6.12 with Landlock. False: they can be reached.
 	HideAbstract bool
-	// NoUserNamespaces lets nothing inside make user namespaces. It costs another
-	// one, in which the command runs, and needs a new one (Share without User).
-	NoUserNamespaces bool
-	// AssertNoUserNamespaces makes Start fail if the command could make user
-	// namespaces.
-	AssertNoUserNamespaces bool
-	// LoopbackOptional goes on where the loopback device of a new network namespace
-	// cannot be brought up. False: that is an error.
-	LoopbackOptional bool
-	// CountUnsent has Unsent tell what the kernel did not send for the command, in a network
-	// namespace of its own. False: nobody looks.
-	CountUnsent bool
-	// KeepCapabilities leaves the capability sets what they are in the sandbox's user
-	// namespace. False: see Capabilities.
-	KeepCapabilities bool
-	// Created is called when the namespaces exist and before anything is set up in
-	// them, with the process id that PID 1, or the command without one, will have.
-	// An error ends the sandbox, and is what Start returns. Nil: nothing is called.
-	Created func(pid int) error
-	// MapLater leaves it to Created to have the id maps of the new user namespace
-	// written. False: UIDMap and GIDMap.
-	MapLater bool
-	// Bubblewrap makes details as bubblewrap 0.12 has them, for programs that rely on
-	// them: those of package mounts (Options.Bubblewrap); the caller's session key
-	// ring is shared; root's bounding set stays as it is; without Dir the command
-	// starts where the caller is, else in $HOME, else in "/", and in any case PWD
-	// says so; without PATH it is looked for in /bin and /usr/bin; what has no known
-	// format is given to /bin/sh, as execvp(3) does.
-	Bubblewrap bool
-	// ClassicMounts sets mounts up with mount(2) even where the kernel has the
-	// newer calls. Kernels before 5.12 need it, and then it is chosen without being
-	// asked.
-	ClassicMounts bool
 }
 
 // Credential are user and group ids, as numbered in the sandbox.
@@ -236,46 +146,10 @@ type Filter []struct {
 	K      uint32
 }
 
-// HandOver marks the sendmsg(2) by which the listener leaves.
-const HandOver = 0x6e73686f
-
 // IDMap maps Count user or group ids of the sandbox, from Inside on, to ids of
 // the caller's user namespace, from Outside on; see user_namespaces(7).
 type IDMap struct {
 	Inside, Outside, Count uint32
-}
-
-// Instant is what Cmd.Instant has to be told, because it asks nobody.
-type Instant struct {
-	Status     int    // the number of the status pipe
-	Other      int    // the number of its other end, which the clone has to close
-	UID, GID   IDMap  // of a new user namespace
-	HostRoot   bool   // the caller is root on the host
-	WorkingDir string // the caller's
-}
-
-// Join names namespaces by descriptors of /proc/pid/ns/… files, see setns(2). The
-// zero Join enters none.
-type Join struct {
-	// User is entered first, and is where the others and all mounts belong to.
-	User *os.File
-	// Net is the network namespace.
-	Net *os.File
-	// PID is the PID namespace; a new one is made below it unless Share has PID.
-	PID *os.File
-	// UserAfter is entered when everything is set up. Only with Inherit.
-	UserAfter *os.File
-	// UID and GID are what the process becomes in User, where SetUID and SetGID say
-	// so. They are ignored without User.
-	UID, GID       uint32
-	SetUID, SetGID bool
-}
-
-// Link is a list of messages for rtnetlink(7), made so that only errors are answered.
-type Link struct {
-	Messages []byte
-	// Optional goes on where the kernel refuses one; those after it are sent all the same.
-	Optional bool
 }
 
 // Namespace is a set of namespaces, see namespaces(7). The zero value is empty.
@@ -285,49 +159,6 @@ type Namespace uint32
 type Rlimit struct {
 	Resource   int // unix.RLIMIT_…
 	Soft, Hard uint64
-}
-
-// Socket is a socket to be made.
-type Socket struct {
-	Domain, Type, Protocol int
-	// Addr is what it is bound to, as the kernel has it. Nil: it is not bound.
-	Addr []byte
-	// Backlog makes it listen. 0: it does not.
-	Backlog int
-}
-
-// Supervisor has some of a command's system calls decided outside of the sandbox,
-// see seccomp_unotify(2). It needs a new network namespace and a PID 1 that nobody
-// can trace: neither Inherit nor Bubblewrap, Share without Net, Join without Net.
-type Supervisor struct {
-	// Filter is installed first. What it answers with SECCOMP_RET_USER_NOTIF is told
-	// to the listener. It must let sendmsg(2) pass where the upper half of its flags,
-	// which the kernel ignores, is HandOver: so the listener leaves the sandbox.
-	Filter Filter
-	// Seal is installed when the listener has left, before Cmd.Seccomp and the
-	// command. It must refuse what Filter lets pass for that.
-	Seal Filter
-	// Links are sent to rtnetlink(7) in the new network namespace. Nil: there is
-	// only the loopback device.
-	Links []Link
-	// Sockets are made there, in this order, after Links. The command does not have them.
-	Sockets []Socket
-	// NoConnect has the kernel refuse every TCP connect(2) of the command (Landlock,
-	// Linux 6.7), whatever Filter and who answers for it say.
-	NoConnect bool
-	// Started gets the listener, and the sockets behind it, and has to close them. It is
-	// called by Start after the command was executed; its error ends the sandbox.
-	Started func(listener *os.File, sockets []*os.File) error
-}
-
-// Unsent is what the kernel did not send for a command, see Cmd.Unsent.
-type Unsent struct {
-	// NoRoute is how many times there was no way out of the network namespace: connects and
-	// datagrams to other addresses than its own. In a new namespace that is every one.
-	NoRoute int
-	// NoPort is how many UDP datagrams went to a port of the namespace's own addresses that
-	// nobody had, such as that of a name server on 127.0.0.53.
-	NoPort int
 }
 
 // AllCapabilities are those that this kernel knows.
@@ -366,10 +197,6 @@ func ParseCapabilities(s string) (r0 Capabilities, r1 error) {
 func Shutdown() {
 }
 
-// Unready ends what Ready has made in a cgroup, if no Cmd has it.
-func Unready(cgroup *os.File) {
-}
-
 // String is the set as names, in the order of their numbers.
 func (Capabilities) String() (r0 string) {
 	return
@@ -383,14 +210,8 @@ func (*Cmd) CombinedOutput() (r0 []byte, r1 error) {
 }
 
 // Environ is the environment that the command gets.
-func (c *Cmd) Environ() []string {
-	switch {
-	case c.Env != nil:
-		return c.Env
-	case c.Dir != "" && !c.Bubblewrap:
-		return append(BaseEnv(), "PWD="+path.Join("/", c.Dir))
-	}
-	return BaseEnv()
+func (*Cmd) Environ() (r0 []string) {
+	return
 }
 
 // Explain prints what Start would do: the system calls of both Programs. Nothing
@@ -405,12 +226,6 @@ func (*Cmd) Explain(w io.Writer) (r0 error) {
 func (*Cmd) Output() (r0 []byte, r1 error) {
 	r1 = linuxonly.Error("nsexec.Cmd.Output")
 	return
-}
-
-// Ready makes a sandbox like that of c in another cgroup, and returns when it is there: a later Cmd that is alike and
-// has this very File as its Cgroup needs not make it then. What does not work is left to that one. Where there is no
-// such Cmd, Unready has to be called, before the File is closed.
-func (*Cmd) Ready(cgroup *os.File) {
 }
 
 // Run starts the command and waits for it.
@@ -460,18 +275,6 @@ func (c *Cmd) String() string {
 		return c.Path
 	}
 	return c.Path + " " + strings.Join(c.Args[1:], " ")
-}
-
-// TimedOut reports, after Wait, whether PID 1 has found that the command's time was up.
-func (*Cmd) TimedOut() (r0 bool) {
-	return
-}
-
-// Unsent returns what the kernel did not send, of all that the command's network namespace
-// was to send so far. After Wait that is the last word, but where the command succeeded it
-// may be an earlier one. It is zero without CountUnsent, and where /proc does not tell.
-func (*Cmd) Unsent() (r0 Unsent) {
-	return
 }
 
 // Wait waits for the command to end and for all copying from and to it. It

@@ -10,51 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/sys"
 )
-
-// Supervisor has some of a command's system calls decided outside of the sandbox,
-// see seccomp_unotify(2). It needs a new network namespace and a PID 1 that nobody
-// can trace: neither Inherit nor Bubblewrap, Share without Net, Join without Net.
-type Supervisor struct {
-	// Filter is installed first. What it answers with SECCOMP_RET_USER_NOTIF is told
-	// to the listener. It must let sendmsg(2) pass where the upper half of its flags,
-	// which the kernel ignores, is HandOver: so the listener leaves the sandbox.
-	Filter Filter
-	// Seal is installed when the listener has left, before Cmd.Seccomp and the
-	// command. It must refuse what Filter lets pass for that.
-	Seal Filter
-	// Links are sent to rtnetlink(7) in the new network namespace. Nil: there is
-	// only the loopback device.
-	Links []Link
-	// Sockets are made there, in this order, after Links. The command does not have them.
-	Sockets []Socket
-	// NoConnect has the kernel refuse every TCP connect(2) of the command (Landlock,
-	// Linux 6.7), whatever Filter and who answers for it say.
-	NoConnect bool
-	// Started gets the listener, and the sockets behind it, and has to close them. It is
-	// called by Start after the command was executed; its error ends the sandbox.
-	Started func(listener *os.File, sockets []*os.File) error
-}
-
-// HandOver marks the sendmsg(2) by which the listener leaves.
-const HandOver = 0x6e73686f
-
-// Link is a list of messages for rtnetlink(7), made so that only errors are answered.
-type Link struct {
-	Messages []byte
-	// Optional goes on where the kernel refuses one; those after it are sent all the same.
-	Optional bool
-}
-
-// Socket is a socket to be made.
-type Socket struct {
-	Domain, Type, Protocol int
-	// Addr is what it is bound to, as the kernel has it. Nil: it is not bound.
-	Addr []byte
-	// Backlog makes it listen. 0: it does not.
-	Backlog int
-}
 
 // maxSockets is what one message has room for, the listener included.
 const maxSockets = 64
@@ -64,11 +22,11 @@ var errSupervisor = errors.New("a supervisor needs a network namespace of the sa
 // supervise adds the socket over which the listener leaves to the command's
 // descriptors; ours is what it returns.
 func (c *Cmd) supervise(files []*os.File) (ours sys.FD, _ []*os.File, err error) {
-	s := c.Supervisor
+	s := c.opt.Supervisor
 	if s == nil {
 		return sys.None, files, nil
 	}
-	if c.Inherit || c.Bubblewrap || c.Share&Net != 0 || c.Join.Net != nil || len(s.Sockets) >= maxSockets {
+	if c.opt.Inherit || c.opt.Bubblewrap || c.Share&Net != 0 || c.opt.Join.Net != nil || len(s.Sockets) >= maxSockets {
 		return sys.None, nil, &Error{Op: "supervise", Path: c.Path, Err: errSupervisor}
 	}
 	ours, theirs, err := sys.SeqPacket()
@@ -82,7 +40,7 @@ func (c *Cmd) supervise(files []*os.File) (ours sys.FD, _ []*os.File, err error)
 
 // handedOver gives what the sandbox sent to whom it is for.
 func (c *Cmd) handedOver(ours sys.FD) error {
-	if c.Supervisor == nil {
+	if c.opt.Supervisor == nil {
 		return nil
 	}
 	var got []*os.File
@@ -95,11 +53,11 @@ func (c *Cmd) handedOver(ours sys.FD) error {
 		closeFiles(got)
 		got = files
 	}
-	if len(got) != 1+len(c.Supervisor.Sockets) {
+	if len(got) != 1+len(c.opt.Supervisor.Sockets) {
 		closeFiles(got)
 		return &Error{Op: "supervise", Path: c.Path, Err: errGone}
 	}
-	return c.Supervisor.Started(got[0], got[1:])
+	return c.opt.Supervisor.Started(got[0], got[1:])
 }
 
 // receiveFiles is what one message on the socket carries, which is there already.
@@ -139,9 +97,9 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// network adds what is made in the new network namespace for the supervisor, and
+// superviseNetwork adds what is made in the new network namespace for the supervisor, and
 // returns the sockets.
-func (s *Supervisor) network(b *prog.Builder) []prog.Slot {
+func superviseNetwork(b *prog.Builder, s *sandbox.Supervisor) []prog.Slot {
 	for _, l := range s.Links {
 		b.Step("network", "rtnetlink")
 		nl := b.Slot()
@@ -149,7 +107,7 @@ func (s *Supervisor) network(b *prog.Builder) []prog.Slot {
 		text := b.TextBytes(l.Messages)
 		b.Call(prog.SysWrite, nl.Arg(), text.Arg(), text.Len()).Full()
 		if !l.Optional {
-			s.answer(b, nl)
+			linkAnswer(b, nl)
 		}
 		b.Close(nl)
 	}
@@ -169,9 +127,9 @@ func (s *Supervisor) network(b *prog.Builder) []prog.Slot {
 	return sockets
 }
 
-// answer adds the check that rtnetlink, which has done its work when write(2) returns,
+// linkAnswer adds the check that rtnetlink, which has done its work when write(2) returns,
 // had nothing to say.
-func (s *Supervisor) answer(b *prog.Builder, nl prog.Slot) {
+func linkAnswer(b *prog.Builder, nl prog.Slot) {
 	const size = 1024
 	reply := b.Zero(size)
 	none := b.Call(prog.SysRead, nl.Arg(), reply.Arg(), prog.Int(size)).Tolerate(syscall.EAGAIN).OnTolerated()
@@ -187,12 +145,12 @@ func (s *Supervisor) answer(b *prog.Builder, nl prog.Slot) {
 	b.Here(none)
 }
 
-// install adds the filter, and the sending of its listener and of the sockets; sock is
+// superviseCommand adds the filter, and the sending of its listener and of the sockets; sock is
 // where to. Nothing of the command's has run yet.
-func (s *Supervisor) install(b *prog.Builder, sock int, sockets []prog.Slot) {
+func superviseCommand(b *prog.Builder, s *sandbox.Supervisor, sock int, sockets []prog.Slot) {
 	b.Step("supervise", "")
 	listener := b.Slot()
-	program := s.Filter.program(b)
+	program := Filter(s.Filter).program(b)
 	// A call that somebody is working on is interrupted by what kills only: else each
 	// signal with a handler would have it done twice. Linux 5.19.
 	done := b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV),
@@ -200,12 +158,12 @@ func (s *Supervisor) install(b *prog.Builder, sock int, sockets []prog.Slot) {
 	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER), program.Arg()).To(listener)
 	b.Here(done)
 	fds := append([]prog.Slot{listener}, sockets...)
-	b.SendFiles(prog.Int(sock), prog.Int(uint64(HandOver)<<32|unix.MSG_NOSIGNAL), fds)
+	b.SendFiles(prog.Int(sock), prog.Int(uint64(sandbox.HandOver)<<32|unix.MSG_NOSIGNAL), fds)
 	for _, fd := range fds {
 		b.Close(fd)
 	}
 	b.Call(prog.SysClose, prog.Int(sock))
-	seal := s.Seal.program(b)
+	seal := Filter(s.Seal).program(b)
 	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(0), seal.Arg())
 	if s.NoConnect {
 		b.Step("landlock", "")

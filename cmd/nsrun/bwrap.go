@@ -21,6 +21,7 @@ import (
 	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/internal/dropin"
 	"github.com/nsrun/nsrun/internal/instant"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
@@ -162,18 +163,18 @@ func haveUserNamespaces() bool {
 func (d *dropped) prepare() error {
 	cfg := d.cfg
 	c := new(nsexec.Cmd)
-	d.cmd = c
+	d.cmd, d.options = c, sandbox.Of(c)
 	dropin.Configure(c, cfg, os.Getuid() == 0, haveCgroupNamespaces())
 	if cfg.Argv0.Set {
 		c.Args = append([]string{cfg.Argv0.Value}, c.Args[1:]...)
 	}
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.Env = cfg.Environment(os.Environ())
-	c.Close = append(c.Close, d.read...)
-	c.Forget, c.Ignore = instant.Environ(), instant.Ignored()
+	d.options.Close = append(d.options.Close, d.read...)
+	d.options.Forget, d.options.Ignore = instant.Environ(), instant.Ignored()
 	for fd, closed := range instant.Closed() {
 		if closed {
-			c.Close = append(c.Close, fd)
+			d.options.Close = append(d.options.Close, fd)
 		}
 	}
 	if cfg.Chdir.Set && c.Dir == "" {
@@ -184,7 +185,7 @@ func (d *dropped) prepare() error {
 		// More than there is cannot be had; bubblewrap then changes nothing, and drops
 		// nothing either.
 		c.Capabilities &= have
-		c.KeepCapabilities = c.Capabilities == have
+		d.options.KeepCapabilities = c.Capabilities == have
 	}
 	if cfg.UnshareUser {
 		c.UIDMap = idMaps(cfg.UIDMap, cfg.UID.Value, uint32(os.Geteuid()))
@@ -201,10 +202,10 @@ func (d *dropped) prepare() error {
 	}
 	if cfg.SyncFD.Set && isOpen(cfg.SyncFD.Value) {
 		// What is closed is no reason to complain, as bubblewrap has it.
-		c.Hold = append(c.Hold, os.NewFile(uintptr(cfg.SyncFD.Value), "sync"))
+		d.options.Hold = append(d.options.Hold, os.NewFile(uintptr(cfg.SyncFD.Value), "sync"))
 	}
 	if cfg.BlockFD.Set && isOpen(cfg.BlockFD.Value) {
-		c.Block = os.NewFile(uintptr(cfg.BlockFD.Value), "block")
+		d.options.Block = os.NewFile(uintptr(cfg.BlockFD.Value), "block")
 	}
 	for _, fd := range [...]bwrap.Opt[int]{cfg.InfoFD, cfg.JSONStatusFD} {
 		if !fd.Set {
@@ -214,12 +215,12 @@ func (d *dropped) prepare() error {
 		if !isOpen(fd.Value) {
 			return &bwrap.Error{Text: "Write to info_fd", Err: unix.EBADF}
 		}
-		c.Created = d.created
-		c.Close = append(c.Close, fd.Value)
+		d.options.Created = d.created
+		d.options.Close = append(d.options.Close, fd.Value)
 	}
 	if fd := cfg.UsernsBlockFD; fd.Set && isOpen(fd.Value) {
 		d.block = fd
-		c.Close = append(c.Close, fd.Value)
+		d.options.Close = append(d.options.Close, fd.Value)
 	}
 	if cfg.KillOnExit && c.Share&nsexec.PID != 0 {
 		return errors.New("--kill-on-exit requires --unshare-pid")
@@ -266,7 +267,7 @@ func (d *dropped) filters() error {
 	if !d.cfg.Seccomp.Set {
 		return nil
 	}
-	d.cmd.Close = append(d.cmd.Close, d.cfg.Seccomp.Value)
+	d.options.Close = append(d.options.Close, d.cfg.Seccomp.Value)
 	b, err := readFD(d.cfg.Seccomp.Value)
 	if err != nil {
 		return &bwrap.Error{Text: "Can't read seccomp data", Err: err}
@@ -305,7 +306,7 @@ func filter(b []byte) (f nsexec.Filter) {
 
 // join finds the namespaces to enter.
 func (d *dropped) join() error {
-	cfg, j := d.cfg, &d.cmd.Join
+	cfg, j := d.cfg, &d.options.Join
 	for _, f := range [...]struct {
 		fd   bwrap.Opt[int]
 		to   **os.File
@@ -324,7 +325,7 @@ func (d *dropped) join() error {
 		}
 		*f.to = os.NewFile(uintptr(f.fd.Value), f.name)
 		if f.to != &j.UserAfter && f.fd != cfg.UserNS2 { // which is entered, and closed, later
-			d.cmd.Close = append(d.cmd.Close, f.fd.Value)
+			d.options.Close = append(d.options.Close, f.fd.Value)
 		}
 	}
 	if cfg.UserNS.Set {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/bwrap"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
@@ -88,9 +89,10 @@ func exitJSON(status int) []byte {
 
 // dropped is one run.
 type dropped struct {
-	cfg *bwrap.Config
-	cmd *nsexec.Cmd
-	ops []*bwrap.SetupOp // by index of cmd.Mounts
+	cfg     *bwrap.Config
+	cmd     *nsexec.Cmd
+	options *sandbox.Options // of cmd
+	ops     []*bwrap.SetupOp // by index of cmd.Mounts
 	// block is read before the namespaces are used.
 	block   bwrap.Opt[int]
 	signals chan os.Signal // to be passed on

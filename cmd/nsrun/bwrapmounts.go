@@ -23,7 +23,7 @@ func (d *dropped) mounts() error {
 	for i := range d.cfg.Ops {
 		op := &d.cfg.Ops[i]
 		if op.Kind == bwrap.OpHostname {
-			d.cmd.Hostname, d.cmd.NoHostname = op.Dest, op.Dest == ""
+			d.cmd.Hostname, d.options.NoHostname = op.Dest, op.Dest == ""
 			continue
 		}
 		if op.Try && op.Source == "" {
@@ -118,7 +118,7 @@ func (d *dropped) complete(m *mounts.Mount, op *bwrap.SetupOp) (err error) {
 		if m.Data, err = readFD(op.FD); err != nil {
 			return &bwrap.Error{Text: "Can't write data to file " + op.Dest, Err: err}
 		}
-		d.cmd.Close = append(d.cmd.Close, op.FD)
+		d.options.Close = append(d.options.Close, op.FD)
 	case bwrap.OpSymlink:
 		switch {
 		case path.Clean(m.Target) == "/":
@@ -153,7 +153,7 @@ func (d *dropped) bindFD(m *mounts.Mount, fd int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return &bwrap.Error{Text: "Can't find source path " + name, Err: unix.ENOENT}
 	}
-	if slices.Contains(d.cmd.Close, fd) {
+	if slices.Contains(d.options.Close, fd) {
 		return &bwrap.Error{Text: "Race condition binding dirfd", Err: unix.EINVAL} // an earlier step had it
 	}
 	source, err := os.Readlink(name)
@@ -163,7 +163,7 @@ func (d *dropped) bindFD(m *mounts.Mount, fd int) error {
 	if err != nil {
 		return &bwrap.Error{Text: "Can't find source path " + name, Err: err}
 	}
-	d.cmd.Close = append(d.cmd.Close, fd)
+	d.options.Close = append(d.options.Close, fd)
 	m.Source, m.Same = source, fileID(&st)
 	return nil
 }

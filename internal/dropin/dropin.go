@@ -11,6 +11,7 @@ import (
 	"io/fs"
 
 	"github.com/nsrun/nsrun/internal/bwrap"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -18,21 +19,22 @@ import (
 // Configure sets what cfg asks for in c, but for its mounts and its environment.
 // root says that the caller is; cgroups, that the system has cgroup namespaces.
 func Configure(c *nsexec.Cmd, cfg *bwrap.Config, root, cgroups bool) {
+	o := sandbox.Of(c)
 	c.Path, c.Args = cfg.Command[0], cfg.Command
-	c.Bubblewrap, c.Inherit = true, true
+	o.Bubblewrap, o.Inherit = true, true
 	c.Dir = cfg.Chdir.Value
 	c.Share = share(cfg, cgroups)
-	c.AsPID1 = cfg.AsPID1
+	o.AsPID1 = cfg.AsPID1
 	c.Background = !cfg.DieWithParent && !cfg.KillOnExit
-	c.NewSession, c.SameSession = cfg.NewSession, true
-	c.HoldSignals = !cfg.ForwardSignals
-	c.LoopbackOptional = cfg.AllowLoopbackFailure
-	c.NoUserNamespaces, c.AssertNoUserNamespaces = cfg.DisableUserns, cfg.AssertUsernsDisabled
+	c.NewSession, o.SameSession = cfg.NewSession, true
+	o.HoldSignals = !cfg.ForwardSignals
+	o.LoopbackOptional = cfg.AllowLoopbackFailure
+	o.NoUserNamespaces, o.AssertNoUserNamespaces = cfg.DisableUserns, cfg.AssertUsernsDisabled
 	c.Capabilities = nsexec.Capabilities(cfg.Caps)
-	c.KeepCapabilities = root && !cfg.CapsGiven
-	c.LockFiles = cfg.LockFiles
-	c.Reaper = cfg.SyncFD.Set
-	c.MapLater = cfg.UsernsBlockFD.Set
+	o.KeepCapabilities = root && !cfg.CapsGiven
+	o.LockFiles = cfg.LockFiles
+	o.Reaper = cfg.SyncFD.Set
+	o.MapLater = cfg.UsernsBlockFD.Set
 }
 
 // share are the namespaces that are not to be new.

@@ -29,6 +29,7 @@ import (
 	"github.com/nsrun/nsrun/internal/dropin"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -46,6 +47,7 @@ type memory struct {
 	program prog.Room
 	dir     [4096]byte
 	cmd     nsexec.Cmd
+	known   sandbox.Known
 }
 
 const (
@@ -131,7 +133,7 @@ func try(stack unsafe.Pointer) {
 	for i := range n {
 		m.environ[i] = text(environ, i)
 	}
-	m.cmd.Forget = Environ()
+	sandbox.Of(&m.cmd).Forget = Environ()
 	if m.prepare(m.words[1:argc], m.environ[:n:maxEnviron], who, asBwrap) {
 		start(m, who)
 	}
@@ -225,7 +227,7 @@ func (m *memory) mounts(cfg *bwrap.Config, asBwrap bool) bool {
 	for i := range cfg.Ops {
 		op := &cfg.Ops[i]
 		if op.Kind == bwrap.OpHostname {
-			m.cmd.Hostname, m.cmd.NoHostname = op.Dest, op.Dest == ""
+			m.cmd.Hostname, sandbox.Of(&m.cmd).NoHostname = op.Dest, op.Dest == ""
 			continue
 		}
 		if n == maxMounts || op.Kind == bwrap.OpDev && terminal(1) {
@@ -280,12 +282,13 @@ func start(m *memory, w who) {
 // command.
 func monitor(m *memory, w who, pipe [2]int32, n int) {
 	cfg := m.options.Config()
-	block := m.cmd.Instant(&m.program, &nsexec.Instant{
+	sandbox.Of(&m.cmd).WorkingDir = unsafe.String(&m.dir[0], n)
+	m.known = sandbox.Known{
 		Status: int(pipe[1]), Other: int(pipe[0]), HostRoot: w.uid == 0,
-		UID:        nsexec.IDMap{Inside: cfg.UID.Value, Outside: w.uid, Count: 1},
-		GID:        nsexec.IDMap{Inside: cfg.GID.Value, Outside: w.gid, Count: 1},
-		WorkingDir: unsafe.String(&m.dir[0], n),
-	})
+		UID: sandbox.ID{Inside: cfg.UID.Value, Outside: w.uid},
+		GID: sandbox.ID{Inside: cfg.GID.Value, Outside: w.gid},
+	}
+	block := sandbox.Compile(&m.cmd, &m.program, &m.known)
 	if block == nil {
 		closeFd(pipe[0])
 		closeFd(pipe[1])

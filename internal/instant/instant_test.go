@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/bwrap"
-	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/internal/sandbox"
 )
 
 var (
@@ -64,11 +64,12 @@ func program(m *memory, words, environ []string, w who) []byte {
 		return nil
 	}
 	cfg := m.options.Config()
-	return m.cmd.Instant(&m.program, &nsexec.Instant{
-		Status: 4, Other: 3, HostRoot: w.uid == 0, WorkingDir: "/src/dir",
-		UID: nsexec.IDMap{Inside: cfg.UID.Value, Outside: w.uid, Count: 1},
-		GID: nsexec.IDMap{Inside: cfg.GID.Value, Outside: w.gid, Count: 1},
-	})
+	sandbox.Of(&m.cmd).WorkingDir = "/src/dir"
+	m.known = sandbox.Known{
+		Status: 4, Other: 3, HostRoot: w.uid == 0,
+		UID: sandbox.ID{Inside: cfg.UID.Value, Outside: w.uid}, GID: sandbox.ID{Inside: cfg.GID.Value, Outside: w.gid},
+	}
+	return sandbox.Compile(&m.cmd, &m.program, &m.known)
 }
 
 // TestNothingIsAllocated: where there is no runtime nobody would give memory.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -157,7 +158,7 @@ func TestSwapDescriptor(t *testing.T) {
 			denied, _ := counter(t)
 			cmd := helper(t, "dup2race", allowed.String(), denied.String(), c.patience)
 			attach(t, cmd, allow("tcp:"+allowed.String()))
-			cmd.Supervisor.NoConnect = c.landlock
+			sandbox.Of(cmd).Supervisor.NoConnect = c.landlock
 			if got := output(t, cmd); got != c.want {
 				t.Errorf("reached the denied server: %s, want %s", got, c.want)
 			}

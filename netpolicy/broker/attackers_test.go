@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/internal/sandbox"
 )
 
 // helpThreads connects on several threads that are not the first one.
@@ -286,7 +286,7 @@ func helpPlenty([]string) int {
 func helpMagic([]string) int {
 	p := must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0))
 	m := unix.Msghdr{}
-	for _, flags := range []uint64{0, nsexec.HandOver << 32, nsexec.HandOver<<32 | unix.MSG_FASTOPEN} {
+	for _, flags := range []uint64{0, sandbox.HandOver << 32, sandbox.HandOver<<32 | unix.MSG_FASTOPEN} {
 		_, _, e := syscall.Syscall(unix.SYS_SENDMSG, uintptr(p[0]), uintptr(unsafe.Pointer(&m)), uintptr(flags))
 		say(strconv.FormatUint(flags, 16), e)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
@@ -132,7 +133,7 @@ func possible() error {
 
 // Attach makes c a command whose network is this Broker. c must not be started yet.
 func (b *Broker) Attach(c *nsexec.Cmd) {
-	c.Supervisor = &nsexec.Supervisor{
+	sandbox.Of(c).Supervisor = &sandbox.Supervisor{
 		Filter:    traps(),
 		Seal:      seal(),
 		Links:     addresses(hasIPv6()),
@@ -155,9 +156,9 @@ const (
 )
 
 // wanted are the sockets that the sandbox makes for the Broker.
-func (b *Broker) wanted() []nsexec.Socket {
+func (b *Broker) wanted() []sandbox.Socket {
 	port53 := []byte{unix.AF_INET, 0, 0, resolverPort, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0} // struct sockaddr_in
-	all := []nsexec.Socket{
+	all := []sandbox.Socket{
 		udpSocket:   {Domain: unix.AF_INET, Type: unix.SOCK_DGRAM, Addr: port53},
 		tcpSocket:   {Domain: unix.AF_INET, Type: unix.SOCK_STREAM, Addr: port53, Backlog: resolveBacklog},
 		routeSocket: {Domain: unix.AF_NETLINK, Type: unix.SOCK_RAW, Protocol: unix.NETLINK_ROUTE},
@@ -165,7 +166,7 @@ func (b *Broker) wanted() []nsexec.Socket {
 		packetSocket: {Domain: unix.AF_PACKET, Type: unix.SOCK_RAW},
 	}
 	if b.o.NoUDP {
-		all[packetSocket] = nsexec.Socket{Domain: unix.AF_UNIX, Type: unix.SOCK_DGRAM} // in its place
+		all[packetSocket] = sandbox.Socket{Domain: unix.AF_UNIX, Type: unix.SOCK_DGRAM} // in its place
 	}
 	b.seeds = []*seed{{domain: unix.AF_INET}}
 	if supports(unix.AF_INET6) {

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
@@ -93,7 +94,7 @@ func traps() nsexec.Filter {
 	})
 	c.call(unix.SYS_SENDMSG, func() {
 		c.upper(2)
-		c.when(jeq, nsexec.HandOver, c.allow)
+		c.when(jeq, sandbox.HandOver, c.allow)
 		noFastOpen(2)
 		c.notify()
 	})
@@ -190,7 +191,7 @@ func seal() nsexec.Filter {
 	c.add(ldAbs, 0, 0, dataNr)
 	c.call(unix.SYS_SENDMSG, func() {
 		c.upper(2)
-		c.when(jeq, nsexec.HandOver, func() { c.errno(unix.EINVAL) })
+		c.when(jeq, sandbox.HandOver, func() { c.errno(unix.EINVAL) })
 		c.allow()
 	})
 	c.allow()

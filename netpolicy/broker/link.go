@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/internal/sandbox"
 )
 
 // The link of a sandbox for what is no TCP: a pair of veth devices, both its own. Into the first go
@@ -31,13 +31,13 @@ var relayAddress = [6]byte{0x02, 'r', 'e', 'l', 'a', 'y'}
 
 // addresses are the messages that give the sandbox addresses that are no loopback ones, without
 // which programs would think that there is no network. v6 says whether there is IPv6.
-func addresses(v6 bool) []nsexec.Link {
+func addresses(v6 bool) []sandbox.Link {
 	var m, m6 messages
 	m.address(unix.AF_INET, address4, 32)
-	all := []nsexec.Link{{Messages: m.b}}
+	all := []sandbox.Link{{Messages: m.b}}
 	if v6 {
 		m6.address(unix.AF_INET6, address6, 128)
-		all = append(all, nsexec.Link{Messages: m6.b, Optional: true})
+		all = append(all, sandbox.Link{Messages: m6.b, Optional: true})
 	}
 	return all
 }

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/netpolicy"
-	"github.com/nsrun/nsrun/nsexec"
 )
 
 // MaxLocalUDP is how many UDP ports of the host's loopback device a sandbox can have.
@@ -43,7 +43,7 @@ func localPorts(ports []netip.AddrPort) (list []netip.AddrPort) {
 }
 
 // localSocket is what stands for a port inside.
-func localSocket(at netip.AddrPort) nsexec.Socket {
+func localSocket(at netip.AddrPort) sandbox.Socket {
 	family, addr := uint16(unix.AF_INET), make([]byte, unix.SizeofSockaddrInet4)
 	if at.Addr().Is4() {
 		copy(addr[4:], at.Addr().AsSlice())
@@ -53,7 +53,7 @@ func localSocket(at netip.AddrPort) nsexec.Socket {
 	}
 	binary.NativeEndian.PutUint16(addr, family)
 	binary.BigEndian.PutUint16(addr[2:], at.Port())
-	return nsexec.Socket{Domain: int(family), Type: unix.SOCK_DGRAM, Addr: addr}
+	return sandbox.Socket{Domain: int(family), Type: unix.SOCK_DGRAM, Addr: addr}
 }
 
 // serveLocal begins to relay for the sockets of o.LocalUDP.

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/sys"
-	"github.com/nsrun/nsrun/nsexec"
 )
 
 // A seed makes sockets in the sandbox's network namespace, in which nobody outside can make
@@ -24,9 +24,9 @@ type seed struct {
 }
 
 // seedSockets are what the sandbox makes for a seed.
-func seedSockets(domain int) []nsexec.Socket {
-	s := nsexec.Socket{Domain: domain, Type: unix.SOCK_STREAM}
-	return []nsexec.Socket{s, s}
+func seedSockets(domain int) []sandbox.Socket {
+	s := sandbox.Socket{Domain: domain, Type: unix.SOCK_STREAM}
+	return []sandbox.Socket{s, s}
 }
 
 // start gives a seed its sockets.

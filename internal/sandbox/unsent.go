@@ -1,6 +1,6 @@
 //go:build linux
 
-package nsexec
+package sandbox
 
 import (
 	"bytes"
@@ -13,16 +13,16 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// counters are the two files in which the kernel counts what became of packets in a network
+// Counters are the two files in which the kernel counts what became of packets in a network
 // namespace. Open, they keep the namespace, and can be read when all processes in it have
 // ended.
-type counters struct {
+type Counters struct {
 	mu    sync.Mutex
 	files [2]sys.FD // "snmp" and "snmp6"; None where there is none
 	last  Unsent
 }
 
-// Unsent is what the kernel did not send for a command, see Cmd.Unsent.
+// Unsent is what the kernel did not send for a command, see Options.Unsent.
 type Unsent struct {
 	// NoRoute is how many times there was no way out of the network namespace: connects and
 	// datagrams to other addresses than its own. In a new namespace that is every one.
@@ -32,27 +32,25 @@ type Unsent struct {
 	NoPort int
 }
 
-// count opens the counters of a sandbox, if that is wanted, while it is set up: when the
-// command was executed it may have ended before anybody looks.
-func (c *Cmd) count(s *sandbox) {
+// Count opens the counters of the network namespace of a process while the sandbox is set up: when the command was executed
+// it may have ended before anybody looks. Nil: there are none.
+func Count(pid int) *Counters {
 	for range countTries {
-		if !c.CountUnsent || s.counters != nil || s.pid <= 0 {
-			return
-		}
-		var early bool
-		if s.counters, early = countersOf("/proc/" + itoa(int64(s.pid))); !early {
-			return
+		c, early := countersOf("/proc/" + strconv.Itoa(pid))
+		if !early {
+			return c
 		}
 		time.Sleep(50 * time.Microsecond)
 	}
+	return nil
 }
 
 // countTries are more than making a namespace takes.
 const countTries = 40
 
 // countersOf opens them for a process; it is too early while that has our network namespace.
-func countersOf(process string) (_ *counters, early bool) {
-	c := &counters{files: [2]sys.FD{sys.None, sys.None}}
+func countersOf(process string) (_ *Counters, early bool) {
+	c := &Counters{files: [2]sys.FD{sys.None, sys.None}}
 	for i, name := range [...]string{"/net/snmp", "/net/snmp6"} {
 		fd, err := unix.Open(process+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -62,19 +60,19 @@ func countersOf(process string) (_ *counters, early bool) {
 		// Each namespace has files of its own.
 		var theirs, own unix.Stat_t
 		if i == 0 && (unix.Fstat(fd, &theirs) != nil || unix.Stat("/proc/self"+name, &own) == nil && theirs.Ino == own.Ino) {
-			c.close(false)
+			c.Close(false)
 			return nil, true
 		}
 	}
 	if c.files[0] < 0 {
-		c.close(false)
+		c.Close(false)
 		return nil, false
 	}
 	return c, false
 }
 
 // read returns what was counted so far, and what it was at the end where that was.
-func (c *counters) read() Unsent {
+func (c *Counters) read() Unsent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.files[0] < 0 {
@@ -94,8 +92,8 @@ func (c *counters) read() Unsent {
 	return u
 }
 
-// close reads a last time, if that is wanted, and gives the namespace back.
-func (c *counters) close(read bool) {
+// Close reads a last time, if that is wanted, and gives the namespace back.
+func (c *Counters) Close(read bool) {
 	if c == nil {
 		return
 	}
@@ -151,9 +149,9 @@ func (u *Unsent) add(name string, number []byte) {
 // Unsent returns what the kernel did not send, of all that the command's network namespace
 // was to send so far. After Wait that is the last word, but where the command succeeded it
 // may be an earlier one. It is zero without CountUnsent, and where /proc does not tell.
-func (c *Cmd) Unsent() Unsent {
-	if c.sb == nil || c.sb.counters == nil {
+func (o *Options) Unsent() Unsent {
+	if o.Counters == nil {
 		return Unsent{}
 	}
-	return c.sb.counters.read()
+	return o.Counters.read()
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package nsexec
+package sandbox
 
 import (
 	"os"

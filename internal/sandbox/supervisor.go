@@ -1,0 +1,52 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Supervisor has some of a command's system calls decided outside of the sandbox,
+// see seccomp_unotify(2). It needs a new network namespace and a PID 1 that nobody
+// can trace: neither Inherit nor Bubblewrap, Cmd.Share without Net, Join without Net.
+type Supervisor struct {
+	// Filter is installed first. What it answers with SECCOMP_RET_USER_NOTIF is told
+	// to the listener. It must let sendmsg(2) pass where the upper half of its flags,
+	// which the kernel ignores, is HandOver: so the listener leaves the sandbox.
+	Filter []unix.SockFilter
+	// Seal is installed when the listener has left, before Cmd.Seccomp and the
+	// command. It must refuse what Filter lets pass for that.
+	Seal []unix.SockFilter
+	// Links are sent to rtnetlink(7) in the new network namespace. Nil: there is
+	// only the loopback device.
+	Links []Link
+	// Sockets are made there, in this order, after Links. The command does not have them.
+	Sockets []Socket
+	// NoConnect has the kernel refuse every TCP connect(2) of the command (Landlock,
+	// Linux 6.7), whatever Filter and who answers for it say.
+	NoConnect bool
+	// Started gets the listener, and the sockets behind it, and has to close them. It is
+	// called by Start after the command was executed; its error ends the sandbox.
+	Started func(listener *os.File, sockets []*os.File) error
+}
+
+// HandOver marks the sendmsg(2) by which the listener leaves.
+const HandOver = 0x6e73686f
+
+// Link is a list of messages for rtnetlink(7), made so that only errors are answered.
+type Link struct {
+	Messages []byte
+	// Optional goes on where the kernel refuses one; those after it are sent all the same.
+	Optional bool
+}
+
+// Socket is a socket to be made.
+type Socket struct {
+	Domain, Type, Protocol int
+	// Addr is what it is bound to, as the kernel has it. Nil: it is not bound.
+	Addr []byte
+	// Backlog makes it listen. 0: it does not.
+	Backlog int
+}
