@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package ask asks people on their terminal.
+// Package ask asks a person a question on their terminal. It imports nothing of this module, and does not decide what
+// to ask.
 //
-// The controlling terminal is opened anew for each question: standard input may be
-// anything, and belongs to commands. What was typed before the question is no answer to
-// it, and silence is never a yes.
+// Each question opens the controlling terminal: standard input may be anything, and belongs to commands. What was typed
+// before the question does not answer it, and no answer is never a yes.
 package ask
 
 import (

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package deep walks and removes trees of any depth: a bounded number of descriptors is
-// open at a time, and memory grows with the depth, not with the length of the paths.
-// Whoever owns such a tree may be changing it meanwhile.
+// Package deep walks and removes directory trees of any depth. It keeps a bounded number of descriptors open, and its
+// memory grows with the depth, not with the length of the paths. The owner of a tree may change it meanwhile. It
+// imports internal/sys only, follows no symbolic link and crosses no mount.
 package deep
 
 import (

@@ -2,14 +2,12 @@
 
 // Package differ compares nsrun with bubblewrap 0.12.0, by running both.
 //
-// Every command line of a table, and as many more from a generator, is given to
-// both programs, each in a directory made anew at the same path. Whatever can be
-// seen then is compared: the exit status, what was printed, what the command found
-// in its sandbox (package probe looks around there), and what is left on the host.
-// Bubblewrap runs twice, so that what is not the same every time is known.
+// Both programs get every command line of a table, and as many more from a generator, each in a new directory at the same
+// path. Everything visible is compared: the exit status, the output, what the command finds in its sandbox (package probe
+// looks around there), and what is left on the host. Bubblewrap runs twice, to know what is not the same every time.
 //
-// What is meant to be different stands in one table, differences_test.go, and in
-// docs/bwrap-differences.md. Everything else that differs is a bug.
+// Intended differences are in one table, differences_test.go, and in docs/bwrap-differences.md. Every other difference is a
+// bug. The package imports nothing of this module: it compares the programs as users see them.
 //
 // The tests need bubblewrap 0.12.0, whose path is in NSRUN_BWRAP. More variables:
 //

@@ -1,5 +1,5 @@
-// Package escape writes texts of somebody else's so that a terminal shows them and acts
-// on nothing in them: names of files, commands, messages.
+// Package escape prints text of unknown origin (file names, commands, messages) so that a terminal shows it and obeys
+// nothing in it. It imports nothing of this module, and writes to nothing itself.
 package escape
 
 import (

@@ -1,6 +1,6 @@
-// Package githash has the hashes by which git finds objects, SHA-1 and SHA-256 (FIPS 180-4). They protect nothing here.
-// The standard library's bring all of its cryptography along, the initialisation of which every start of every command
-// would pay.
+// Package githash has SHA-1 and SHA-256 (FIPS 180-4), by which git names objects. They protect nothing here. The
+// packages of the standard library bring all of its cryptography, whose initialization every start would pay for. It
+// imports nothing of this module.
 package githash
 
 import (

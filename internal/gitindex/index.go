@@ -1,10 +1,9 @@
-// Package gitindex reads, compares and merges the index of git ("the staging area"), in the format that
-// gitformat-index(5) describes: versions 2, 3 and 4, with names of objects by SHA-1 or SHA-256. What it reads may be
-// hostile: it is checked whole before any of it is used.
+// Package gitindex reads, compares and merges the index of git (the "staging area"), in the format of
+// gitformat-index(5): versions 2, 3 and 4, with SHA-1 or SHA-256. Its input may be hostile: it is checked completely
+// before any of it is used. It imports internal/githash only, and does not open files or run git.
 //
 // Beside what is staged an index holds what git found when it last looked at the files (times, sizes, inode numbers),
-// so that it need not read them again, and extensions that are caches likewise. These have no meaning: Same and Merge
-// do not look at them.
+// and extensions that are caches too. They only save git work: Same and Merge ignore them.
 package gitindex
 
 import (

@@ -1,5 +1,5 @@
-// Package jsonform is the form that docs/json.md describes, of what several programs
-// print.
+// Package jsonform has the types of the JSON output that nsrun and nsrun-mcp share. docs/json.md describes the form. It
+// imports package overlay, whose changes it converts, and prints nothing itself.
 package jsonform
 
 import (

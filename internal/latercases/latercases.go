@@ -1,10 +1,9 @@
-// Package latercases is one table of what a command can leave in a project to be executed
-// later, with the program that does, and one of ordinary work that leaves nothing of the
-// kind. The Runner, `nsrun run --commit` and `nsrun mcp` are driven with both. Only tests
-// import it.
+// Package latercases has two tables: what a command can leave in a project to be executed later, with the program that
+// executes it; and ordinary work that leaves nothing of the kind. The tests of the Runner, `nsrun run --commit` and
+// `nsrun mcp` use both. Only tests import it; it imports nothing of this module.
 //
-// All are scripts of sh, in the project's directory. What is executed makes the file that
-// the variable M names, which is beside the project: ../marker.
+// Each case is a script of sh in the project's directory. What is executed later makes the file that the variable M names,
+// beside the project: ../marker.
 package latercases
 
 import (

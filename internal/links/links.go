@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package links finds out where paths of the host lead that people and programs name, and
-// is not led elsewhere by symbolic links that commands in a sandbox can have made.
+// Package links resolves paths of the host that people and programs name, and refuses symbolic links that a command in
+// a sandbox can have made. It imports internal/escape and package overlay, which knows the roots of sessions, and does
+// not open what a path names.
 package links
 
 import (

@@ -1,10 +1,9 @@
-// Package linuxonly is what this module answers on other systems than Linux: its
-// packages compile there, so that programs that import them do, and what takes Linux is
-// an errors.ErrUnsupported.
+// Package linuxonly is what this module answers on systems other than Linux. The packages compile there, so that
+// programs that import them compile too, and what needs Linux returns an errors.ErrUnsupported. Every package may
+// import it; it imports nothing of this module.
 //
-// Files that need Linux begin with the line "//go:build linux" or end in _linux.go. What
-// they export has its counterpart in the file stubs.go of their package, which package
-// main in gen makes of them (make generate).
+// A file that needs Linux begins with the line "//go:build linux" or ends in _linux.go. What it exports has a counterpart
+// in the file stubs.go of its package, which the program in gen writes (make stubs).
 package linuxonly
 
 import (

@@ -1,6 +1,6 @@
-// Package mcpargs is what others write for `nsrun mcp`: its command line, for the two
-// programs that read it (nsrun, which explains it, and nsrun-mcp, which nsrun executes),
-// and the arguments of a call.
+// Package mcpargs parses the input of `nsrun mcp`: its command line, for both programs that read it (nsrun, which
+// explains it, and nsrun-mcp, which nsrun executes), and the arguments of a call. It imports internal/escape and
+// netpolicy, and runs nothing.
 package mcpargs
 
 import (

@@ -1,6 +1,6 @@
-// Package netcases is one table of what sandboxes try to reach and what comes of it. The
-// reference model of netpolicy, its Table and Resolver, and both enforcers are driven with
-// it, by internal/nettest. Only tests import it.
+// Package netcases is one table of what sandboxes try to reach, and what the result must be. internal/nettest drives
+// the reference model of netpolicy, its Table and Resolver, and both enforcers with it. Only tests import it; it
+// imports nothing of this module.
 //
 // Everything in it is text. A Try is one of
 //

@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package owndir opens directories in which a program keeps what is nobody else's
-// business: nobody else can have put another one in their place.
+// Package owndir opens the directories in which nsrun keeps its state, and creates them if asked to. It refuses a
+// directory that somebody else owns, can write to, or could have put in that place. It imports internal/secureexec and
+// internal/sys, and does not know what is kept there.
 package owndir
 
 import (

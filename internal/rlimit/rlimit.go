@@ -1,12 +1,10 @@
 //go:build linux
 
-// Package rlimit knows the limit of open files that the process was executed with.
-// Package syscall raises it when a Go program starts, and only that package knows
-// what it was, for the commands that it executes itself.
+// Package rlimit knows the limit of open files that the process was executed with. Package syscall raises that limit
+// when a Go program starts, keeps the old one to itself, and restores it only for commands that it executes itself.
 //
-// This package imports nothing, and its path sorts before that of syscall: so it is
-// initialised before (The Go Programming Language Specification, Program
-// initialization).
+// This package imports nothing, and its path sorts before that of syscall. Therefore it is initialized first (The Go
+// Programming Language Specification, Program initialization). It changes no limit.
 package rlimit
 
 // Limit is a resource limit, struct rlimit64 of prlimit(2).

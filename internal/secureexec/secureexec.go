@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package secureexec tells a process that has more rights than its caller: one whose
-// file is set-user-id, set-group-id or has capabilities, or that a security module put into
-// another domain. The caller chooses its arguments, environment, descriptors and limits;
-// nothing of this module may be done for it then.
+// Package secureexec detects a process that has more rights than its caller: its file is set-user-id, set-group-id or
+// has capabilities, or a security module put it into another domain. The caller chooses its arguments, environment,
+// descriptors and limits, so this module must not do anything for it. The package imports nothing of this module, and
+// drops no rights.
 package secureexec
 
 import (

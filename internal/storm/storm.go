@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package storm makes much happen in a directory at once, for tests and measurements of
-// what watches it: processes create, write, rename and remove files in new nested
-// directories, some of which are renamed while they are filled.
+// Package storm makes many file events at once, for tests and measurements of watchers: processes create, write, rename
+// and remove files in new nested directories, and rename some of these while they are filled. It imports nothing of
+// this module.
 package storm
 
 import (

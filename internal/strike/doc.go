@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package strike runs a program and lets something go wrong at one of its system
-// calls: it is killed there, or the call fails. Only tests import it.
+// Package strike runs a program and injects a fault at one of its system calls: the program is killed there, or the
+// call fails. Only tests import it; it imports nothing of this module.
 //
 // A test runs the program once without a fault, to see how many calls there are, and
 // then once for each of them:
@@ -12,12 +12,10 @@
 //		…                       // r.Call: `renameat2 "/d/new" "/d/old"`
 //	}
 //
-// The program says which part of it is meant, by Begin and End; nothing before,
-// between and behind is counted, and hardly anything of it is slowed down. Counted are
-// calls that can change a file system or wait for it, those that lock, and those that
-// open files, over all threads and child processes, in the order in which they are
-// entered.
+// The program marks the part that is meant with Begin and End. Nothing outside of it is counted, and hardly anything is
+// slowed down. Counted are calls that can change a file system or wait for it, calls that lock, and calls that open files,
+// over all threads and child processes, in the order in which they are entered.
 //
-// The program is traced with ptrace(2); a seccomp filter that Begin installs picks the
-// calls, so that all others run as fast as ever.
+// The program is traced with ptrace(2). A seccomp filter that Begin installs selects the calls, so that all others run at
+// full speed.
 package strike

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package sys wraps system calls: descriptors that have an owner, and the one
-// loop that repeats what a signal interrupted.
+// Package sys wraps system calls: it has the type that owns a descriptor, and the one loop that repeats an interrupted
+// call. It imports nothing of this module, and makes no decision about what may be opened.
 package sys
 
 import (

@@ -1,10 +1,10 @@
-// Testsum runs `go test` and prints what that prints, and at the end one line: how many tests
-// ran, how many were skipped and why, and the command that runs those.
+// Testsum runs `go test`, prints its output, and ends with one line: how many tests ran, how many were skipped and why, and
+// the command that runs those.
 //
 //	testsum [--then] [NAME=VALUE…] ARG… [--then [NAME=VALUE…] ARG…]…
 //
-// Each group of words are arguments of a `go test`, after variables for its environment. All
-// are run, one after the other; the exit status is 1 if one fails.
+// Each group of words has the arguments of one `go test`, after variables for its environment. They run one after the
+// other; the exit status is 1 if one of them fails.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package build builds the image: see gen.
+// Package build builds the image that package reexec executes; the program in gen and the tests call it.
 package build
 
 import (
