@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/internal/dropin"
 	"github.com/nsrun/nsrun/internal/instant"
@@ -78,7 +79,7 @@ func dropIn(argv []string, extensions bool) int {
 	}
 	text := d.message(err)
 	if d.own {
-		if hint := cmp.Or(bwrapHint(d.words, text), procMessage(text)); hint != "" {
+		if hint := cmp.Or(bwrapHint(d.words, text), advice.ForMessage(text)); hint != "" {
 			text += " (" + hint + ")"
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -23,10 +24,10 @@ func sessionArg(args []string) (id string, rest []string) {
 
 // errNoneHere is what is said where a session is to be decided about and none was named:
 // another project's is not taken for it.
-var errNoneHere = advise(errors.New("no session of this project"), "try: nsrun ls --all, and name one")
+var errNoneHere = advice.With(errors.New("no session of this project"), "try: nsrun ls --all, and name one")
 
 // errNoneLeft is what is said where no session has changes that can be discarded.
-var errNoneLeft = advise(errors.New("nothing to discard: all changes of this project were committed or discarded already"), "try: nsrun ls")
+var errNoneLeft = advice.With(errors.New("nothing to discard: all changes of this project were committed or discarded already"), "try: nsrun ls")
 
 // newestHere is the newest session of the project that we are in, of those that wanted
 // takes, or empty.

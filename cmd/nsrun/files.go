@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/jsonform"
 
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/project"
 )
 
@@ -91,7 +92,7 @@ func files(args []string) int {
 			return fail(err)
 		}
 		if named && !known(reg, path) {
-			status = fail(unknown("nsrun files", "no such file, and none is registered: %s", escape.Quote(path)))
+			status = fail(advice.Unknown("nsrun files", "no such file, and none is registered: %s", escape.Quote(path)))
 			continue
 		}
 		if o.scan {

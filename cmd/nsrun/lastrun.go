@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/internal/githash"
 	"github.com/nsrun/nsrun/internal/owndir"
 	"github.com/nsrun/nsrun/overlay"
@@ -127,7 +128,7 @@ func decidable(verb string) (id string, err error) {
 		}
 		return "", errors.New("nothing was done")
 	}
-	return "", advise(errors.New(what), "try: nsrun "+verb+" "+newest.ID)
+	return "", advice.With(errors.New(what), "try: nsrun "+verb+" "+newest.ID)
 }
 
 // decideArg is sessionArg for what decides about a session.

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/internal/textdiff"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
@@ -223,12 +224,12 @@ func notInLog(reg *project.Registry, f project.Filter) error {
 	if f.ID != "" {
 		id, err := executionID(reg, f.ID, "")
 		if err == nil && f.Path != "" {
-			err = unknown("nsrun log "+shortExecution(id), "%s changed nothing at %s", shortExecution(id), escape.Quote(f.Path))
+			err = advice.Unknown("nsrun log "+shortExecution(id), "%s changed nothing at %s", shortExecution(id), escape.Quote(f.Path))
 		}
 		if err != nil || f.Session == "" {
 			return err
 		}
-		return unknown("nsrun log "+shortExecution(id), "%s is not in session %s", shortExecution(id), escape.Quote(f.Session))
+		return advice.Unknown("nsrun log "+shortExecution(id), "%s is not in session %s", shortExecution(id), escape.Quote(f.Session))
 	}
 	if f.Session != "" {
 		if s, err := overlay.OpenReadOnly("", f.Session); err == nil {
@@ -237,12 +238,12 @@ func notInLog(reg *project.Registry, f project.Filter) error {
 		for range reg.Executions(project.Filter{Session: f.Session, Most: 1}) {
 			return nil
 		}
-		return unknown("nsrun log, or nsrun ls", "no such session: %s", escape.Quote(f.Session))
+		return advice.Unknown("nsrun log, or nsrun ls", "no such session: %s", escape.Quote(f.Session))
 	}
 	if f.Path == "" || known(reg, f.Path) {
 		return nil
 	}
-	return unknown("nsrun log, or nsrun files", "no such execution, nor a file: %s", escape.Quote(f.Path))
+	return advice.Unknown("nsrun log, or nsrun files", "no such execution, nor a file: %s", escape.Quote(f.Path))
 }
 
 // executionID is the whole id of the execution that a word means. Last is the newest one
@@ -260,7 +261,7 @@ func executionID(reg *project.Registry, word, path string) (string, error) {
 	case word == "last":
 		return "", errors.New("nothing was run yet")
 	}
-	return "", unknown("nsrun log", "no such execution: %s", escape.Quote(word))
+	return "", advice.Unknown("nsrun log", "no such execution: %s", escape.Quote(word))
 }
 
 // known reports whether there is something at a path, or a file at or below it is

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/internal/mcpargs"
 )
 
@@ -65,6 +66,6 @@ func beside(name string) (string, error) {
 			return "", err
 		}
 	}
-	return "", advise(fmt.Errorf("mcp: %s is not installed beside %s", name, self),
+	return "", advice.With(fmt.Errorf("mcp: %s is not installed beside %s", name, self),
 		"try: go install github.com/nsrun/nsrun/cmd/...@latest, or make install")
 }

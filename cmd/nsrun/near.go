@@ -8,6 +8,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/escape"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/internal/bwrap"
 )
 
@@ -18,7 +19,7 @@ func noVerb(words []string) int {
 	text := `no such verb or program "` + escape.Printable(words[0]) + `"`
 	near := nearVerb(words[0])
 	switch {
-	case len(words) == 1 && shellText(words[0]):
+	case len(words) == 1 && advice.ShellText(words[0]):
 		text += " (try: " + escape.Command([]string{"nsrun", "run", "-c", words[0]}) + ")"
 	case near != "":
 		text += didYouMean(near)
@@ -32,7 +33,7 @@ func noVerb(words []string) int {
 // isProgram reports whether a word names a program, or is a path.
 func isProgram(word string) bool {
 	_, err := exec.LookPath(word)
-	return err == nil || strings.Contains(word, "/") && !shellText(word)
+	return err == nil || strings.Contains(word, "/") && !advice.ShellText(word)
 }
 
 // bwrapHint is what may have been meant by a command line in bubblewrap's manner that is

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -33,7 +34,7 @@ func say(format string, args ...any) {
 // the exit status for it.
 func fail(err error) int {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ") // errors that were joined
-	if hint := hint(err); hint != "" {
+	if hint := advice.For(err); hint != "" {
 		text += " (" + hint + ")"
 	}
 	say("%s", text)

@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/jsonform"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
@@ -101,7 +102,7 @@ func restore(args []string) int {
 		if id := discardedWith(reg, path); id != "" {
 			hint = "it was discarded with a session; try: nsrun undo " + id
 		}
-		return fail(advise(fmt.Errorf("restore %s: there is no backup of it, nor another version", escape.Quote(path)), hint))
+		return fail(advice.With(fmt.Errorf("restore %s: there is no backup of it, nor another version", escape.Quote(path)), hint))
 	}
 	if o.list {
 		return listVersions(versions, o.json)
@@ -118,7 +119,7 @@ func restore(args []string) int {
 	}
 	v, err := project.Choose(versions, o.date, o.from)
 	if err != nil {
-		return fail(unknown(escape.Command([]string{"nsrun", "restore", "--list", path}), "restore %s: %s", escape.Quote(path), what))
+		return fail(advice.Unknown(escape.Command([]string{"nsrun", "restore", "--list", path}), "restore %s: %s", escape.Quote(path), what))
 	}
 	if o.to == "-" {
 		return printVersion(reg, v)

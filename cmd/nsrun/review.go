@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/internal/screen"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -113,7 +114,7 @@ type reviewResult struct {
 func (r *reviewer) run() int {
 	scr, err := screen.Open()
 	if errors.Is(err, screen.ErrNoTerminal) || errors.Is(err, screen.ErrDumb) {
-		return fail(advise(fmt.Errorf("review: %w", err), "try: nsrun commit "+r.s.ID()+" PATH…"))
+		return fail(advice.With(fmt.Errorf("review: %w", err), "try: nsrun commit "+r.s.ID()+" PATH…"))
 	}
 	if err != nil {
 		return fail(err)

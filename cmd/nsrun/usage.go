@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 )
 
 // Verb is what help, the man page, the completions and docs/cli.md tell of a verb. The
@@ -78,7 +80,7 @@ func wrongUsage(verb, format string, args ...any) error {
 	if verb != "help" {
 		hint += " " + verb
 	}
-	return advise(fmt.Errorf(verb+": "+format, args...), hint)
+	return advice.With(fmt.Errorf(verb+": "+format, args...), hint)
 }
 
 // Wrong is the mistake that package flag found in the words for the flags fs, or flag.ErrHelp.

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package advice
 
 import (
 	"errors"
@@ -19,25 +19,25 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-// An advised error comes with what can be typed to get on.
-type advised struct {
+// An Error error comes with what can be typed to get on.
+type Error struct {
 	error
 	hint string // "try: …"
 }
 
-func (e *advised) Unwrap() error { return e.error }
+func (e *Error) Unwrap() error { return e.error }
 
-// advise returns err with a hint. An empty one keeps others away.
-func advise(err error, hint string) error { return &advised{err, hint} }
+// With returns err with a hint. An empty one keeps others away.
+func With(err error, hint string) error { return &Error{err, hint} }
 
-// unknown says that there is no such thing, and which command lists those that there are.
-func unknown(try, format string, args ...any) error {
-	return advise(fmt.Errorf(format, args...), "try: "+try)
+// Unknown says that there is no such thing, and which command lists those that there are.
+func Unknown(try, format string, args ...any) error {
+	return With(fmt.Errorf(format, args...), "try: "+try)
 }
 
-// hint is what can be typed to get on.
-func hint(err error) string {
-	if e, ok := errors.AsType[*advised](err); ok {
+// For is what can be typed to get on.
+func For(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.hint
 	}
 	if _, ok := errors.AsType[interface {
@@ -63,7 +63,7 @@ func hint(err error) string {
 		case "overlay":
 			return "try: nsrun doctor, or nsrun run --direct"
 		case "exec":
-			if errors.Is(e.Err, unix.ENOENT) && shellText(e.Path) {
+			if errors.Is(e.Err, unix.ENOENT) && ShellText(e.Path) {
 				return "a line for a shell is run by: " + escape.Command([]string{"nsrun", "run", "-c", e.Path})
 			}
 		case "chdir":
@@ -100,8 +100,8 @@ func hint(err error) string {
 	return ""
 }
 
-// shellText reports whether a word looks like a command line for a shell.
-func shellText(word string) bool { return strings.ContainsAny(strings.TrimSpace(word), " \t\n;|&<>$`") }
+// ShellText reports whether a word looks like a command line for a shell.
+func ShellText(word string) bool { return strings.ContainsAny(strings.TrimSpace(word), " \t\n;|&<>$`") }
 
 // sessionOf is the session of the execution that a word means, if both still are. Empty: there is none.
 func sessionOf(word string) string {

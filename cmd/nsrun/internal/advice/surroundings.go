@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package advice
 
 import (
 	"errors"
@@ -102,8 +102,8 @@ func overProc() string {
 	return ""
 }
 
-// procMessage is what is said in bubblewrap's words, and what to do.
-func procMessage(text string) string {
+// ForMessage is what is said in bubblewrap's words, and what to do.
+func ForMessage(text string) string {
 	if !strings.HasPrefix(text, "Can't mount proc on ") || !strings.HasSuffix(text, bwrap.Strerror(unix.EPERM)) {
 		return ""
 	}
