@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/internal/dropin"
 	"github.com/nsrun/nsrun/internal/instant"
@@ -353,7 +354,7 @@ func (d *dropped) join() error {
 func (d *dropped) start() error {
 	if d.cfg.ForwardSignals {
 		d.signals = make(chan os.Signal, 16)
-		for _, s := range forwarded {
+		for _, s := range console.Forwarded {
 			if !signal.Ignored(s) {
 				signal.Notify(d.signals, s)
 			}

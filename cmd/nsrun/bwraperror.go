@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -25,11 +26,11 @@ func (d *dropped) failed(err error) int {
 	e, ok := errors.AsType[*nsexec.Error](err)
 	switch {
 	case !ok || e.Op != "exec":
-		return exitFailed
+		return console.ExitFailed
 	case errors.Is(e.Err, unix.ENOENT):
-		return exitNotFound
+		return console.ExitNotFound
 	}
-	return exitCannotExecute
+	return console.ExitCannotExecute
 }
 
 // message is what is said about an error.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/internal/dropin"
 	"github.com/nsrun/nsrun/mounts"
@@ -107,7 +108,7 @@ func (d *dropped) complete(m *mounts.Mount, op *bwrap.SetupOp) (err error) {
 	case bwrap.OpBindFD, bwrap.OpROBindFD:
 		return d.bindFD(m, op.FD)
 	case bwrap.OpDev:
-		m.Source, m.Same = console()
+		m.Source, m.Same = stdoutTerminal()
 	case bwrap.OpFile, bwrap.OpBindData, bwrap.OpROBindData:
 		if op.Kind == bwrap.OpFile && path.Clean(m.Target) == "/" {
 			return errors.New("Can't create file " + op.Dest + ": Is a directory")
@@ -172,9 +173,9 @@ func fileID(st *unix.Stat_t) mounts.FileID {
 	return mounts.FileID{Ino: st.Ino, Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
 }
 
-// console is the terminal that standard output is, if it is one.
-func console() (name string, id mounts.FileID) {
-	if !isTerminal(os.Stdout) {
+// stdoutTerminal is the terminal that standard output is, if it is one.
+func stdoutTerminal() (name string, id mounts.FileID) {
+	if !console.IsTerminal(os.Stdout) {
 		return "", id
 	}
 	var st, named unix.Stat_t

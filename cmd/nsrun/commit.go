@@ -8,10 +8,12 @@ import (
 
 	"github.com/nsrun/nsrun/internal/escape"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 )
 
-var commitVerb = Verb{
+var commitVerb = usage.Verb{
 	Name: "commit", Args: "[flags] [SESSION] [PATH…]",
 	Short: "copy a session's changes to the project",
 	Long: `All of them, or those at and below the paths, which are absolute or relative to
@@ -64,13 +66,13 @@ func (o *commitOptions) prefer() (p overlay.Preference, err error) {
 		}
 	}
 	if n > 1 {
-		err = wrongUsage("commit", "--theirs, --ours and --merge without a path exclude each other")
+		err = usage.Errorf("commit", "--theirs, --ours and --merge without a path exclude each other")
 	}
 	return p, err
 }
 
 func commit(args []string) int {
-	unread()
+	console.Unread()
 	var o commitOptions
 	rest, status, ok := commitVerb.Parse(args, func(fs *flag.FlagSet) { commitFlags(fs, &o) })
 	if !ok {
@@ -78,29 +80,29 @@ func commit(args []string) int {
 	}
 	var err error
 	if o.Prefer, err = o.prefer(); err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	var id string
 	tellRecovered()
 	if id, o.Paths, err = decideArg("commit", rest); err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	s, err := overlay.Open("", id)
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	defer s.Close()
-	bar := newBar("committing", o.quiet)
-	o.Progress = bar.progress()
-	ctx, stop := interruptible()
+	bar := console.NewBar("committing", o.quiet)
+	o.Progress = bar.Progress()
+	ctx, stop := console.Interruptible()
 	before, _ := s.Committed()
 	err = s.CommitWith(ctx, o.CommitOptions)
 	stop()
-	bar.end()
+	bar.End()
 	if e, ok := errors.AsType[*overlay.HeldError](err); ok {
 		sayHeld(s, e.Changes, o.CommitOptions)
-		say("nothing was done")
-		return exitFailed
+		console.Say("nothing was done")
+		return console.ExitFailed
 	}
 	if err != nil {
 		return failDecision("commit", err, s)
@@ -112,9 +114,9 @@ func commit(args []string) int {
 	if !o.quiet {
 		switch s.State() {
 		case overlay.Committed:
-			say("committed %s", s.ID())
+			console.Say("committed %s", s.ID())
 		default:
-			say("committed a part of %s: nsrun show %s", s.ID(), s.ID())
+			console.Say("committed a part of %s: nsrun show %s", s.ID(), s.ID())
 		}
 	}
 	sayHeld(s, s.Held(), o.CommitOptions)
@@ -139,7 +141,7 @@ func sayCommittedLater(s *overlay.Session, before []overlay.Change) {
 		if len(s.Roots()) > 1 {
 			name = escape.Quote(c.Root) + ": " + name
 		}
-		say("committed, and runs later: %s (%s)", name, c.Runs)
+		console.Say("committed, and runs later: %s (%s)", name, c.Runs)
 	}
 }
 

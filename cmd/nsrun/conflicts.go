@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -44,7 +45,7 @@ func versionText(v overlay.Version) string {
 	}
 	text := "a " + typeName(v.Mode)
 	if v.Mode.IsRegular() {
-		text += " of " + plural(int(v.Size), "byte")
+		text += " of " + console.Plural(int(v.Size), "byte")
 	}
 	return text + " from " + v.ModTime.Local().Format("2006-01-02 15:04:05")
 }
@@ -78,7 +79,7 @@ func detail(s *overlay.Session, c overlay.Conflict) (d conflictDetail) {
 	}
 	for i, h := range hunks {
 		if i == hunksMost {
-			d.lines = append(d.lines, plural(len(hunks)-i, "more place"))
+			d.lines = append(d.lines, console.Plural(len(hunks)-i, "more place"))
 			break
 		}
 		d.lines = append(d.lines, hunkLines(h, err == nil)...)
@@ -96,7 +97,7 @@ func hunkLines(h overlay.Hunk, based bool) (list []string) {
 		}
 		for i, line := range lines {
 			if i == linesMost {
-				list = append(list, fmt.Sprintf("%-10s %-8s (%s)", place, name, plural(len(lines)-i, "more line")))
+				list = append(list, fmt.Sprintf("%-10s %-8s (%s)", place, name, console.Plural(len(lines)-i, "more line")))
 				break
 			}
 			list = append(list, fmt.Sprintf("%-10s %-8s %s", place, name, shortLine(line)))

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -34,7 +35,7 @@ func sayHeld(s *overlay.Session, held []overlay.Change, o overlay.CommitOptions)
 			special = "--allow-special "
 			flags = append(flags, "--allow-special")
 		}
-		say("held back: %s %s", name, why)
+		console.Say("held back: %s %s", name, why)
 	}
 	if len(held) > 0 {
 		slices.Sort(flags)
@@ -43,7 +44,7 @@ func sayHeld(s *overlay.Session, held []overlay.Change, o overlay.CommitOptions)
 			again = append(again, "--exclude="+path)
 		}
 		again = append(append(again, s.ID()), o.Paths...)
-		say("%s held back in %s (try: nsrun review %s%s, or %s)", plural(len(held), "change"), s.ID(), special, s.ID(), escape.Command(again))
+		console.Say("%s held back in %s (try: nsrun review %s%s, or %s)", console.Plural(len(held), "change"), s.ID(), special, s.ID(), escape.Command(again))
 	}
 }
 
@@ -51,7 +52,7 @@ func sayHeld(s *overlay.Session, held []overlay.Change, o overlay.CommitOptions)
 // is told, in lines of its own.
 func failDecision(verb string, err error, s *overlay.Session) int {
 	if errors.Is(err, context.Canceled) {
-		say("interrupted: nothing was done")
+		console.Say("interrupted: nothing was done")
 		return 128 + int(unix.SIGINT)
 	}
 	several := len(s.Roots()) > 1
@@ -63,31 +64,31 @@ func failDecision(verb string, err error, s *overlay.Session) int {
 	}
 	if e, ok := errors.AsType[*overlay.ConflictError](err); ok {
 		sayConflicts(verb, e.Conflicts, s, at)
-		return exitFailed
+		return console.ExitFailed
 	}
 	if e, ok := errors.AsType[*overlay.SpecialError](err); ok {
 		for _, sp := range e.Specials {
-			say("special: %s %s", at(sp.Root, sp.Path), sp.Why)
+			console.Say("special: %s %s", at(sp.Root, sp.Path), sp.Why)
 		}
-		say("nothing was done (try: nsrun commit %s with --exclude PATH or --allow-special)", s.ID())
-		return exitFailed
+		console.Say("nothing was done (try: nsrun commit %s with --exclude PATH or --allow-special)", s.ID())
+		return console.ExitFailed
 	}
 	if e, ok := errors.AsType[*overlay.HeldError](err); ok {
 		sayHeld(s, e.Changes, overlay.CommitOptions{})
-		say("nothing was done")
-		return exitFailed
+		console.Say("nothing was done")
+		return console.ExitFailed
 	}
 	if _, half := errors.AsType[*overlay.CommitError](err); !half && (errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)) {
 		err = fmt.Errorf("%w; nothing was done", err)
 	}
-	return fail(err)
+	return console.Fail(err)
 }
 
 // sayConflicts tells what prevented a commit of s, or the undo of one, and what can be done about it.
 func sayConflicts(verb string, list []overlay.Conflict, s *overlay.Session, at func(root, path string) string) {
 	var merges, others, told int
 	for _, c := range list {
-		say("conflict: %s %s", at(c.Root, c.Path), conflictText(c))
+		console.Say("conflict: %s %s", at(c.Root, c.Path), conflictText(c))
 		if verb != "commit" {
 			continue
 		}
@@ -104,7 +105,7 @@ func sayConflicts(verb string, list []overlay.Conflict, s *overlay.Session, at f
 			told++
 		}
 		for _, line := range d.lines {
-			say("  %s", line)
+			console.Say("  %s", line)
 		}
 	}
 	try := ""
@@ -118,5 +119,5 @@ func sayConflicts(verb string, list []overlay.Conflict, s *overlay.Session, at f
 	default:
 		try = "nsrun commit " + s.ID() + " with --theirs or --ours, or --theirs=PATH and --ours=PATH"
 	}
-	say("%s, nothing was done (try: %s)", plural(len(list), "conflict"), try)
+	console.Say("%s, nothing was done (try: %s)", console.Plural(len(list), "conflict"), try)
 }

@@ -22,11 +22,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/textdiff"
 	"github.com/nsrun/nsrun/overlay"
 )
 
-var diffVerb = Verb{
+var diffVerb = usage.Verb{
 	Name: "diff", Args: "[flags] [SESSION] [PATH…]",
 	Short: "show what a session changed in files",
 	Long: `Of everything, or of what is at and below the paths, which are absolute or
@@ -65,7 +67,7 @@ func (f *diffFlags) useColour(terminal bool) (bool, error) {
 	case "auto":
 		return terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", nil
 	}
-	return false, wrongUsage("diff", "--color is auto, always or never")
+	return false, usage.Errorf("diff", "--color is auto, always or never")
 }
 
 func diff(args []string) int {
@@ -74,41 +76,40 @@ func diff(args []string) int {
 	if !ok {
 		return status
 	}
-	terminal := isTerminal(os.Stdout)
+	terminal := console.IsTerminal(os.Stdout)
 	colour, err := f.useColour(terminal)
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	if f.stat && f.nameStatus || f.stat && f.patch || f.nameStatus && f.patch {
-		return fail(wrongUsage("diff", "--stat, --name-status and --patch exclude each other"))
+		return console.Fail(usage.Errorf("diff", "--stat, --name-status and --patch exclude each other"))
 	}
 	id, paths := sessionArg(rest)
 	if id == "" {
-		return fail(errNoneHere)
+		return console.Fail(errNoneHere)
 	}
 	s, changes, err := openChanges(id)
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	defer s.Close()
 	if len(paths) > 0 {
 		if changes, err = s.Choose(changes, paths); err != nil {
-			return fail(err)
+			return console.Fail(err)
 		}
 	}
-	out := openOutput()
+	out := console.OpenOutput()
 	o := diffOptions{colour: colour, escape: terminal, several: len(s.Roots()) > 1}
 	var list []overlay.Rename
 	if !f.patch {
 		if list, err = s.Renames(changes); err != nil {
-			return fail(err)
+			return console.Fail(err)
 		}
 		o.renames = indexRenames(list)
 	}
 	switch {
 	case f.patch:
-		to := out.shown()
-		err = errors.Join(writePatch(to, s, changes), flushShown(to))
+		err = writePatch(out.Shown(), s, changes)
 	case f.nameStatus:
 		writeNameStatus(out.Writer, changes, list, o)
 	case f.stat:
@@ -122,18 +123,18 @@ func diff(args []string) int {
 				if out.Flush() != nil {
 					break
 				}
-				if err = unwanted(err); err == nil {
+				if err = console.Unwanted(err); err == nil {
 					break
 				}
-				status = fail(err)
+				status = console.Fail(err)
 			}
 		}
 	}
 	if cerr := out.Close(); err == nil {
 		err = cerr
 	}
-	if err = unwanted(err); err != nil {
-		return fail(err)
+	if err = console.Unwanted(err); err != nil {
+		return console.Fail(err)
 	}
 	return status
 }
@@ -271,7 +272,7 @@ const (
 // line writes a line in a colour; text has no newline.
 func (d *diffWriter) line(colour string, text []byte) {
 	if d.o.escape {
-		text = escapeControls(text)
+		text = console.EscapeControls(text)
 	}
 	if d.o.colour && colour != "" {
 		d.w.WriteString(colour)
@@ -396,7 +397,7 @@ func (d *diffWriter) words(c overlay.Change) (list []string, err error) {
 		add("mode %s → %s", jsonform.Octal(c.OldMode), jsonform.Octal(c.Mode))
 	}
 	if c.Below > 0 {
-		add("%s in it", plural(c.Below, "object"))
+		add("%s in it", console.Plural(c.Below, "object"))
 	} else if c.Mode.IsDir() && c.Kind != overlay.Modified {
 		side := overlay.After
 		if c.Kind == overlay.Deleted {
@@ -417,7 +418,7 @@ func (d *diffWriter) words(c overlay.Change) (list []string, err error) {
 		add("runs later: %s", c.Runs)
 	}
 	if c.Links > 1 {
-		add("%s by hard links", plural(int(c.Links), "name"))
+		add("%s by hard links", console.Plural(int(c.Links), "name"))
 	}
 	if c.Sparse {
 		add("has holes")
@@ -477,9 +478,9 @@ func (d *diffWriter) contents(before, c overlay.Change, old, new fs.FileMode) (n
 	sizes := fmt.Sprintf("%d → %d bytes", oldSize, newSize)
 	switch {
 	case !old.IsRegular():
-		sizes = plural(int(newSize), "byte")
+		sizes = console.Plural(int(newSize), "byte")
 	case !new.IsRegular():
-		sizes = plural(int(oldSize), "byte")
+		sizes = console.Plural(int(oldSize), "byte")
 	}
 	if max(oldSize, newSize) > d.o.maxBytes {
 		return "too large to be shown, " + sizes, nil, nil

@@ -295,23 +295,6 @@ func TestPatchLacks(t *testing.T) {
 	}
 }
 
-func TestEscapeControls(t *testing.T) {
-	for _, tt := range []struct{ text, want string }{
-		{"plain\ttext", "plain\ttext"},
-		{"ümläut ✓", "ümläut ✓"},
-		{"\x1b[31mred\x1b]0;title\x07", `\x1b[31mred\x1b]0;title\a`},
-		{"crlf\r", `crlf\r`},
-		{"back\b\b\x7f", `back\b\b\x7f`},
-		{"\x9b31m \xc2\x9b31m", `\x9b31m \u009b31m`}, // what begins a sequence to some terminals
-		{"a\u202eb", `a\u202eb`},                     // which shows code in another order
-		{"\t\x00", "\t" + `\x00`},
-	} {
-		if got := string(escapeControls([]byte(tt.text))); got != tt.want {
-			t.Errorf("%q is %q, want %q", tt.text, got, tt.want)
-		}
-	}
-}
-
 // TestDiffAtTerminal: what is in files and in names does nothing to a terminal.
 func TestDiffAtTerminal(t *testing.T) {
 	s := atTerminal(t, "run", "--keep", "--", "sh", "-c", `printf '\033]0;evil\007\tx\n' > old; ln -s "$(printf 'a\033b')" "$(printf 'z\033[2J')"`)

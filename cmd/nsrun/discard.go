@@ -5,17 +5,19 @@ package main
 import (
 	"flag"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 )
 
-var discardVerb = Verb{
+var discardVerb = usage.Verb{
 	Name: "discard", Args: "[-q] [SESSION…]",
 	Short: "throw a session's changes away",
 	Flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) },
 }
 
 func discard(args []string) int {
-	unread()
+	console.Unread()
 	var quiet bool
 	rest, status, ok := discardVerb.Parse(args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
 	if !ok {
@@ -24,7 +26,7 @@ func discard(args []string) int {
 	if len(rest) == 0 {
 		id, err := decidable("discard")
 		if err != nil {
-			return fail(err)
+			return console.Fail(err)
 		}
 		rest = []string{id}
 	}
@@ -36,12 +38,12 @@ func discard(args []string) int {
 			_ = s.Close()
 		}
 		if err != nil {
-			status = fail(err)
+			status = console.Fail(err)
 			continue
 		}
 		registerDiscard(s.ID())
 		if !quiet {
-			say("discarded %s: nsrun undo %s takes it back", s.ID(), s.ID())
+			console.Say("discarded %s: nsrun undo %s takes it back", s.ID(), s.ID())
 		}
 	}
 	tidy()

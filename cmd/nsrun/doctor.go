@@ -16,11 +16,13 @@ import (
 
 	"github.com/nsrun/nsrun/internal/escape"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/overlay"
 )
 
-var doctorVerb = Verb{
+var doctorVerb = usage.Verb{
 	Name: "doctor", Args: "[--sessions] [--json]",
 	Short: "tell what this machine can do, and what is with the sessions",
 	Long: `Each feature of the kernel that nsrun uses is tried: it is there (yes), it is not
@@ -49,7 +51,7 @@ func doctor(args []string) int {
 		return status
 	}
 	if len(rest) > 0 {
-		return fail(wrongUsage("doctor", "takes no arguments"))
+		return console.Fail(usage.Errorf("doctor", "takes no arguments"))
 	}
 	if !o.sessions {
 		list := features.Probe()
@@ -59,17 +61,17 @@ func doctor(args []string) int {
 			}
 		}
 		if o.json {
-			return max(status, printJSON(list))
+			return max(status, console.PrintJSON(list))
 		}
 		printFeatures(os.Stdout, list)
 		fmt.Println()
 	}
 	r, err := examine()
 	if err != nil {
-		return max(status, fail(err))
+		return max(status, console.Fail(err))
 	}
 	if o.json {
-		return max(status, printJSON(r))
+		return max(status, console.PrintJSON(r))
 	}
 	r.print(os.Stdout)
 	return status
@@ -204,7 +206,7 @@ func (r stateReport) print(w io.Writer) {
 		least = "at least "
 	}
 	fmt.Fprintf(w, "%s in %s: %d kept, %d committed, %d discarded, %s%s on disk\n",
-		plural(n, "session"), escape.Quote(r.Dir), r.Kept, r.Committed, r.Discarded, least, sizeText(r.Size))
+		console.Plural(n, "session"), escape.Quote(r.Dir), r.Kept, r.Committed, r.Discarded, least, console.Size(r.Size))
 	for _, rec := range r.Recovered {
 		if rec.Error != "" {
 			fmt.Fprintf(w, "%9sinterrupted: %s: %s\n", "", rec.ID, escape.Printable(rec.Error))
@@ -223,6 +225,6 @@ func (r stateReport) print(w io.Writer) {
 		for _, d := range r.Removable {
 			size += d.Size
 		}
-		fmt.Fprintf(w, "%9s%s can be removed, %s: nsrun gc\n", "", plural(len(r.Removable), "old session"), sizeText(size))
+		fmt.Fprintf(w, "%9s%s can be removed, %s: nsrun gc\n", "", console.Plural(len(r.Removable), "old session"), console.Size(size))
 	}
 }

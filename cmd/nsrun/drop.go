@@ -6,10 +6,12 @@ import (
 	"context"
 	"flag"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 )
 
-var dropVerb = Verb{
+var dropVerb = usage.Verb{
 	Name: "drop", Args: "[-q] SESSION PATH…",
 	Short: "throw a part of a session's changes away",
 	Long: `The changes at and below the paths, which may be patterns as for nsrun commit,
@@ -20,19 +22,19 @@ not touched, and the other changes stay.`,
 
 // drop throws a part of a session's changes away.
 func drop(args []string) int {
-	unread()
+	console.Unread()
 	var quiet bool
 	rest, status, ok := dropVerb.Parse(args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })
 	if !ok {
 		return status
 	}
 	if len(rest) < 2 {
-		return fail(wrongUsage("drop", "takes a session and paths"))
+		return console.Fail(usage.Errorf("drop", "takes a session and paths"))
 	}
 	tellRecovered()
 	s, err := overlay.Open("", rest[0])
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	defer s.Close()
 	dropped, err := dropChanges(context.Background(), s, rest[1:]...)
@@ -43,9 +45,9 @@ func drop(args []string) int {
 	if !quiet {
 		switch s.State() {
 		case overlay.Kept:
-			say("dropped a part of %s: nsrun show %s", s.ID(), s.ID())
+			console.Say("dropped a part of %s: nsrun show %s", s.ID(), s.ID())
 		default:
-			say("nothing is left of %s: it is %s", s.ID(), s.State())
+			console.Say("nothing is left of %s: it is %s", s.ID(), s.State())
 		}
 	}
 	return 0

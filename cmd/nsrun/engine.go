@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -20,7 +21,7 @@ func (o *runOptions) setEngine(name string) error {
 // collect stores what the command wrote, and finds the changes. Where storing fails they
 // are still there until the program ends, and can be committed.
 func (r *runner) collect() error {
-	ctx, stop := interruptible()
+	ctx, stop := console.Interruptible()
 	defer stop()
 	err := r.execution.Collect(ctx)
 	r.changes = r.execution.Changes()
@@ -30,9 +31,9 @@ func (r *runner) collect() error {
 	res, _ := r.execution.Wait()
 	r.tell(res)
 	if why := r.execution.Unstored(); why != nil {
-		say("%s", why)
+		console.Say("%s", why)
 		if r.session.Info().Engine == overlay.EngineTmpfs {
-			say("the changes can be committed now, or are lost")
+			console.Say("the changes can be committed now, or are lost")
 		}
 	}
 	return err

@@ -16,10 +16,12 @@ import (
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/project"
 )
 
-var filesVerb = Verb{
+var filesVerb = usage.Verb{
 	Name: "files", Args: "[flags] [PATH…]",
 	Short: "list files that are registered, and how many backups there are",
 	Long: `Those at and below the paths; without one, of the project that one is in. A line
@@ -79,7 +81,7 @@ func files(args []string) int {
 	if !named {
 		wd, err := os.Getwd()
 		if err != nil {
-			return fail(err)
+			return console.Fail(err)
 		}
 		rest = []string{nsrunlib.FindProject(wd)}
 	}
@@ -89,23 +91,23 @@ func files(args []string) int {
 	for _, name := range rest {
 		path, err := filePath(name)
 		if err != nil {
-			return fail(err)
+			return console.Fail(err)
 		}
 		if named && !known(reg, path) {
-			status = fail(advice.Unknown("nsrun files", "no such file, and none is registered: %s", escape.Quote(path)))
+			status = console.Fail(advice.Unknown("nsrun files", "no such file, and none is registered: %s", escape.Quote(path)))
 			continue
 		}
 		if o.scan {
-			ctx, stop := interruptible()
+			ctx, stop := console.Interruptible()
 			err := reg.Scan(ctx, path)
 			stop()
 			if err != nil {
-				status = fail(err)
+				status = console.Fail(err)
 			}
 		}
 		for f, err := range reg.Files(path) {
 			if err != nil {
-				status = fail(err)
+				status = console.Fail(err)
 				continue
 			}
 			if o.backups && len(f.Backups) == 0 {
@@ -125,7 +127,7 @@ func files(args []string) int {
 		}
 	}
 	if o.json {
-		return max(status, printJSON(list))
+		return max(status, console.PrintJSON(list))
 	}
 	out := bufio.NewWriter(os.Stdout)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -133,7 +135,7 @@ func files(args []string) int {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\n", f.ID, f.state(), f.when(), len(f.Backups), escape.Quote(f.Path))
 	}
 	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	return status
 }

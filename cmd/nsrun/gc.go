@@ -16,11 +16,13 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
 
-var gcVerb = Verb{
+var gcVerb = usage.Verb{
 	Name: "gc", Args: "[flags] [SESSION…]",
 	Short: "remove old sessions and backups",
 	Long: `Removed are sessions that were committed or discarded at least seven days ago,
@@ -82,7 +84,7 @@ func parseDays(s string) (time.Duration, error) {
 }
 
 func gc(args []string) int {
-	unread()
+	console.Unread()
 	var o gcOptions
 	rest, status, ok := gcVerb.Parse(args, func(fs *flag.FlagSet) { gcFlags(fs, &o) })
 	if !ok {
@@ -90,15 +92,15 @@ func gc(args []string) int {
 	}
 	switch {
 	case o.yes && !o.playground:
-		return fail(wrongUsage("gc", "--yes is for --playground"))
+		return console.Fail(usage.Errorf("gc", "--yes is for --playground"))
 	case o.playground && (len(rest) > 0 || o.olderSet || o.kept || o.keepCommitted):
-		return fail(wrongUsage("gc", "--playground is not about sessions"))
+		return console.Fail(usage.Errorf("gc", "--playground is not about sessions"))
 	case o.playground:
 		return gcPlayground(o)
 	case len(rest) > 0 && (o.olderSet || o.kept || o.keepCommitted):
-		return fail(wrongUsage("gc", "sessions that are named are removed whatever their age and state"))
+		return console.Fail(usage.Errorf("gc", "sessions that are named are removed whatever their age and state"))
 	case o.kept && !o.olderSet:
-		return fail(wrongUsage("gc", "--kept needs --older: the changes of these sessions are lost"))
+		return console.Fail(usage.Errorf("gc", "--kept needs --older: the changes of these sessions are lost"))
 	}
 	c := overlay.CleanOptions{Sessions: rest, KeepCommitted: o.keepCommitted, DryRun: o.dryRun}
 	if o.olderSet {
@@ -118,29 +120,29 @@ func gc(args []string) int {
 	var size int64
 	for found, err := range overlay.Clean("", c) {
 		if err != nil {
-			status = fail(err)
+			status = console.Fail(err)
 			continue
 		}
 		n, size = n+1, size+found.Size
 		if !o.quiet {
-			say("%s %s", verb, cleanedText(found))
+			console.Say("%s %s", verb, cleanedText(found))
 		}
 	}
 	if n > 1 && !o.quiet {
-		say("%s %s in all", verb, sizeText(size))
+		console.Say("%s %s in all", verb, console.Size(size))
 	}
 	if len(rest) == 0 && !o.dryRun {
 		tellRegistry(func(ctx context.Context, reg nsrunlib.Registry) error {
 			c, err := reg.Registry.Clean(ctx)
 			if text := cleanedCopies(c); text != "" && !o.quiet {
 				n++
-				say("removed %s", text)
+				console.Say("removed %s", text)
 			}
 			return err
 		})
 	}
 	if n == 0 && status == 0 && !o.quiet {
-		say("nothing to remove")
+		console.Say("nothing to remove")
 	}
 	return status
 }
@@ -149,7 +151,7 @@ func gc(args []string) int {
 func gcPlayground(o gcOptions) int {
 	dirs, err := nsrunlib.Playgrounds()
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	status := 0
 	for _, dir := range dirs {
@@ -161,32 +163,32 @@ func gcPlayground(o gcOptions) int {
 func gcOnePlayground(o gcOptions, dir string) int {
 	u, err := nsrunlib.MeasurePlayground(dir)
 	if err != nil && !errors.Is(err, os.ErrPermission) { // closed directories are opened when they are removed
-		return fail(err)
+		return console.Fail(err)
 	}
 	if u.Files == 0 && u.Bytes == 0 && err == nil {
 		return 0
 	}
 	text := func(u nsrunlib.PlaygroundUsage) string {
-		return fmt.Sprintf("%s: %s, %s", escape.Quote(u.Dir), plural(u.Files, "file"), sizeText(u.Bytes))
+		return fmt.Sprintf("%s: %s, %s", escape.Quote(u.Dir), console.Plural(u.Files, "file"), console.Size(u.Bytes))
 	}
 	switch {
 	case o.dryRun:
-		say("would remove what is in %s", text(u))
+		console.Say("would remove what is in %s", text(u))
 		return 0
 	case o.yes:
 	default:
-		switch ask("remove what is in " + text(u) + "? [y/N]") {
+		switch console.Ask("remove what is in " + text(u) + "? [y/N]") {
 		case "y", "yes":
 		default:
-			say("%s: not removed without a yes on a terminal (try: nsrun gc --playground --yes)", text(u))
-			return exitFailed
+			console.Say("%s: not removed without a yes on a terminal (try: nsrun gc --playground --yes)", text(u))
+			return console.ExitFailed
 		}
 	}
 	if u, err = nsrunlib.CleanPlayground(dir); err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	if !o.quiet {
-		say("removed what was in %s", text(u))
+		console.Say("removed what was in %s", text(u))
 	}
 	return 0
 }
@@ -195,13 +197,13 @@ func gcOnePlayground(o gcOptions, dir string) int {
 func cleanedCopies(c project.Cleaned) string {
 	var list []string
 	if c.Backups > 0 {
-		list = append(list, plural(c.Backups, "old backup"))
+		list = append(list, console.Plural(c.Backups, "old backup"))
 	}
 	if c.Befores > 0 {
-		list = append(list, "file versions of "+plural(c.Befores, "old execution"))
+		list = append(list, "file versions of "+console.Plural(c.Befores, "old execution"))
 	}
 	if c.Executions > 0 {
-		list = append(list, "the log of "+plural(c.Executions, "execution"))
+		list = append(list, "the log of "+console.Plural(c.Executions, "execution"))
 	}
 	return strings.Join(list, ", ")
 }
@@ -209,11 +211,11 @@ func cleanedCopies(c project.Cleaned) string {
 // cleanedText is what was removed, and how much that was.
 func cleanedText(c overlay.Cleaned) string {
 	if c.ID == "" {
-		return fmt.Sprintf("%s: left behind by a process that was killed, %s", filepath.Base(c.Dir), sizeText(c.Size))
+		return fmt.Sprintf("%s: left behind by a process that was killed, %s", filepath.Base(c.Dir), console.Size(c.Size))
 	}
 	state := c.State.String()
 	if c.State == overlay.Kept {
 		state = "last used"
 	}
-	return fmt.Sprintf("%s: %s %s, %s", c.ID, state, ago(c.Last), sizeText(c.Size))
+	return fmt.Sprintf("%s: %s %s, %s", c.ID, state, console.Ago(c.Last), console.Size(c.Size))
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/latercases"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
@@ -51,7 +52,7 @@ func TestHeld(t *testing.T) {
 				t.Errorf("%s: it was executed\n%s", c.Name, out)
 			}
 		}
-		if status, out := nsrunIn(t, p, env, "commit", "--theirs", "last"); status != exitFailed || !strings.Contains(out, "nsrun: nothing was done\n") {
+		if status, out := nsrunIn(t, p, env, "commit", "--theirs", "last"); status != console.ExitFailed || !strings.Contains(out, "nsrun: nothing was done\n") {
 			t.Errorf("%s: commit: status %d\n%s", c.Name, status, out)
 		}
 		if status, out := nsrunIn(t, p, env, "commit", "--theirs", "--allow-exec", "last"); status != 0 || strings.Contains(out, "held back") {

@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/escape"
 )
 
@@ -21,5 +23,5 @@ func help(args []string) int {
 		v.Help()
 		return 0
 	}
-	return fail(wrongUsage("help", "no verb %s%s", escape.Quote(args[0]), didYouMean(nearVerb(args[0]))))
+	return console.Fail(usage.Errorf("help", "no verb %s%s", escape.Quote(args[0]), usage.DidYouMean(nearVerb(args[0]))))
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/githash"
 	"github.com/nsrun/nsrun/internal/owndir"
 	"github.com/nsrun/nsrun/overlay"
@@ -119,10 +120,10 @@ func decidable(verb string) (id string, err error) {
 	if last != "" {
 		what = "is decided about"
 	}
-	what = fmt.Sprintf("the last command %s; before it, %s, session %s: %s", what, ago(newest.Created), newest.ID, escape.Command(newest.Command))
-	if isTerminal(os.Stdin) && isTerminal(os.Stderr) {
-		say("%s", what)
-		switch ask(verb + " that session? [y/N]") {
+	what = fmt.Sprintf("the last command %s; before it, %s, session %s: %s", what, console.Ago(newest.Created), newest.ID, escape.Command(newest.Command))
+	if console.IsTerminal(os.Stdin) && console.IsTerminal(os.Stderr) {
+		console.Say("%s", what)
+		switch console.Ask(verb + " that session? [y/N]") {
 		case "y", "yes":
 			return newest.ID, nil
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/jsonform"
 	"github.com/nsrun/nsrun/overlay"
@@ -18,7 +19,7 @@ import (
 // line. Nothing is cut off.
 func printChanges(w io.Writer, prefix string, changes []overlay.Change, several bool) {
 	if w == os.Stderr {
-		clearModes()
+		console.ClearModes()
 	}
 	out := bufio.NewWriter(w)
 	defer out.Flush()

@@ -24,12 +24,14 @@ import (
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/textdiff"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
 
-var logVerb = Verb{
+var logVerb = usage.Verb{
 	Name: "log", Args: "[flags] [EXECUTION] [PATH]",
 	Short: "show what was run, and what it changed",
 	Long: `Of the project that one is in, or with --all of all projects. A line each, the
@@ -140,13 +142,13 @@ func showLog(args []string) int {
 	}
 	switch {
 	case len(rest) > 1:
-		return fail(wrongUsage("log", "takes one execution, one path, or both"))
+		return console.Fail(usage.Errorf("log", "takes one execution, one path, or both"))
 	case o.patch && o.json:
-		return fail(wrongUsage("log", "-p and --json exclude each other"))
+		return console.Fail(usage.Errorf("log", "-p and --json exclude each other"))
 	case len(rest) == 1:
 		path, err := filePath(rest[0])
 		if err != nil {
-			return fail(err)
+			return console.Fail(err)
 		}
 		f.Path = path
 	}
@@ -158,7 +160,7 @@ func showLog(args []string) int {
 	}
 	for e, err := range reg.Executions(f) {
 		if err != nil {
-			status = fail(err)
+			status = console.Fail(err)
 			continue
 		}
 		if !everywhere && !of(&e) {
@@ -170,27 +172,26 @@ func showLog(args []string) int {
 		}
 	}
 	if len(list) == 0 && others > 0 {
-		say("nothing was run in this project, and %s in others (try: nsrun log --all)", plural(others, "command"))
+		console.Say("nothing was run in this project, and %s in others (try: nsrun log --all)", console.Plural(others, "command"))
 	}
 	if len(list) == 0 && status == 0 {
 		if err := notInLog(reg, f); err != nil {
-			return fail(err)
+			return console.Fail(err)
 		}
 	}
 	if o.json {
-		return max(status, printJSON(list))
+		return max(status, console.PrintJSON(list))
 	}
-	out := openOutput()
+	out := console.OpenOutput()
 	var err error
 	switch {
 	case o.patch:
-		to := out.shown()
+		to := out.Shown()
 		for i := range list {
 			if err == nil {
 				err = printPatch(to, reg, &list[i].rec, f.Path)
 			}
 		}
-		err = errors.Join(err, flushShown(to))
 	case f.ID != "":
 		for i := range list {
 			list[i].print(out)
@@ -201,8 +202,8 @@ func showLog(args []string) int {
 	if cerr := out.Close(); err == nil {
 		err = cerr
 	}
-	if err = unwanted(err); err != nil {
-		return fail(err)
+	if err = console.Unwanted(err); err != nil {
+		return console.Fail(err)
 	}
 	return status
 }
@@ -304,7 +305,7 @@ func (e *executionReport) count() string {
 	if e.direct() {
 		return "direct"
 	}
-	text := plural(len(e.Changes)+e.More, "change")
+	text := console.Plural(len(e.Changes)+e.More, "change")
 	n := 0
 	for _, c := range e.Changes {
 		if c.Runs != "" {
@@ -356,7 +357,7 @@ func (e *executionReport) print(out io.Writer) {
 	for _, root := range e.Roots {
 		line("root", escape.Quote(root))
 	}
-	line("began", fmt.Sprintf("%s (%s)", e.Began.Local().Format("2006-01-02 15:04:05"), ago(e.Began)))
+	line("began", fmt.Sprintf("%s (%s)", e.Began.Local().Format("2006-01-02 15:04:05"), console.Ago(e.Began)))
 	line("took", e.Ended.Sub(e.Began).Round(time.Millisecond).String())
 	line("exit", e.exit())
 	line("network", quoteWord(e.Network))
@@ -390,7 +391,7 @@ func (e *executionReport) print(out io.Writer) {
 		fmt.Fprintf(out, "%c %s%s\n", c.Kind.Letter(), escape.Quote(name), more)
 	}
 	if e.More > 0 {
-		fmt.Fprintf(out, "and %s more\n", plural(e.More, "change"))
+		fmt.Fprintf(out, "and %s more\n", console.Plural(e.More, "change"))
 	}
 }
 
@@ -406,19 +407,19 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 		}
 		if c.Before == "" {
 			if c.Kind != project.Added && c.OldMode.IsRegular() {
-				say("no version of %s was kept", escape.Quote(c.Name()))
+				console.Say("no version of %s was kept", escape.Quote(c.Name()))
 			}
 			continue
 		}
 		if c.Dropped {
-			say("the change of %s was dropped", escape.Quote(c.Name()))
+			console.Say("the change of %s was dropped", escape.Quote(c.Name()))
 			continue
 		}
 		f := textdiff.File{OldPath: c.Path, NewPath: c.Path}
 		if c.Kind != project.Added {
 			old, err := reg.OpenBefore(c)
 			if errors.Is(err, fs.ErrNotExist) {
-				say("the version of %s is kept no more", escape.Quote(c.Name()))
+				console.Say("the version of %s is kept no more", escape.Quote(c.Name()))
 				continue
 			}
 			if err != nil {
@@ -441,7 +442,7 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 				return err
 			}
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			say("%s", err)
+			console.Say("%s", err)
 			continue
 		}
 		if f.OldMode == 0 && f.NewMode == 0 {
@@ -482,7 +483,7 @@ func laterFiles(e *project.Execution) (open func(project.Change) (*os.File, erro
 			_ = s.Close()
 		}
 	}
-	say("%s is compared with the files as they are now", shortExecution(e.ID))
+	console.Say("%s is compared with the files as they are now", shortExecution(e.ID))
 	return func(c project.Change) (*os.File, error) {
 		fd, err := unix.Openat2(unix.AT_FDCWD, c.Name(), &unix.OpenHow{
 			Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY,

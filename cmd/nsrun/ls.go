@@ -14,11 +14,13 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/overlay"
 )
 
-var lsVerb = Verb{
+var lsVerb = usage.Verb{
 	Name: "ls", Args: "[--all] [--json] [--size] [-q]",
 	Short: "list sessions",
 	Long: `The sessions of the project that one is in, or with --all of all projects. A line
@@ -51,10 +53,10 @@ func ls(args []string) int {
 		return status
 	}
 	if len(rest) > 0 {
-		return fail(wrongUsage("ls", "takes no arguments"))
+		return console.Fail(usage.Errorf("ls", "takes no arguments"))
 	}
 	if o.quiet && (o.json || o.size) {
-		return fail(wrongUsage("ls", "-q excludes --json and --size"))
+		return console.Fail(usage.Errorf("ls", "-q excludes --json and --size"))
 	}
 	tellRecovered()
 	var infos []overlay.Info
@@ -63,7 +65,7 @@ func ls(args []string) int {
 	for in, err := range overlay.List("") {
 		switch {
 		case err != nil:
-			status = fail(err)
+			status = console.Fail(err)
 		case o.all || o.json || isHere(in, wd):
 			infos = append(infos, in)
 		default:
@@ -78,10 +80,10 @@ func ls(args []string) int {
 		measure(infos, list, o.size)
 	}
 	if o.json {
-		return max(status, printJSON(list))
+		return max(status, console.PrintJSON(list))
 	}
 	if len(list) == 0 && others > 0 && !o.quiet {
-		say("no session of this project, and %d of others (try: nsrun ls --all)", others)
+		console.Say("no session of this project, and %d of others (try: nsrun ls --all)", others)
 	}
 	slices.Reverse(list)
 	out := bufio.NewWriter(os.Stdout)
@@ -95,10 +97,10 @@ func ls(args []string) int {
 		for i, r := range s.Roots {
 			roots[i] = escape.Quote(r)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.state(), age(s.Created), s.size(), strings.Join(roots, " "), escape.Command(s.Command))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.state(), console.Age(s.Created), s.size(), strings.Join(roots, " "), escape.Command(s.Command))
 	}
 	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	return status
 }

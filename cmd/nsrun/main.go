@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/internal/reexec"
 	"github.com/nsrun/nsrun/internal/secureexec"
@@ -60,7 +61,7 @@ func main() {
 // asked for.
 func refuseElevated(argv []string) int {
 	if len(argv) == 0 || filepath.Base(argv[0]) != "bwrap" {
-		return fail(secureexec.Err)
+		return console.Fail(secureexec.Err)
 	}
 	text := privileges()
 	if text == "" {

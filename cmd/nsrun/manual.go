@@ -8,13 +8,15 @@ import (
 
 	"github.com/nsrun/nsrun/internal/escape"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/manual"
 )
 
 // man prints the man page.
 func man(args []string) int {
 	if len(args) > 0 {
-		return fail(wrongUsage("man", "takes no arguments"))
+		return console.Fail(usage.Errorf("man", "takes no arguments"))
 	}
 	return printText(manual.Man(manualVerbs()))
 }
@@ -22,18 +24,18 @@ func man(args []string) int {
 // completion prints the script that makes a shell complete our command lines.
 func completion(args []string) int {
 	if len(args) != 1 {
-		return fail(wrongUsage("completion", "takes the name of a shell: bash, zsh or fish"))
+		return console.Fail(usage.Errorf("completion", "takes the name of a shell: bash, zsh or fish"))
 	}
 	text, ok := manual.Completion(args[0], manualVerbs())
 	if !ok {
-		return fail(wrongUsage("completion", "no script for %s: only bash, zsh and fish", escape.Quote(args[0])))
+		return console.Fail(usage.Errorf("completion", "no script for %s: only bash, zsh and fish", escape.Quote(args[0])))
 	}
 	return printText(text)
 }
 
 func printText(text string) int {
 	if _, err := os.Stdout.WriteString(text); err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	return 0
 }

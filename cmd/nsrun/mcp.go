@@ -12,10 +12,12 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/mcpargs"
 )
 
-var mcpVerb = Verb{
+var mcpVerb = usage.Verb{
 	Name: "mcp", Args: "[flags]",
 	Short: "serve agents: a tool that runs commands, over the Model Context Protocol",
 	Long: `It serves the Model Context Protocol on standard input and output, with one
@@ -46,7 +48,7 @@ func mcp(args []string) int {
 		err = syscall.Exec(path, append([]string{path}, args...), os.Environ())
 		err = &os.PathError{Op: "exec", Path: path, Err: err}
 	}
-	return fail(err)
+	return console.Fail(err)
 }
 
 // beside finds a program that is installed with this one: in the same directory (go

@@ -9,6 +9,8 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/bwrap"
 )
 
@@ -22,12 +24,12 @@ func noVerb(words []string) int {
 	case len(words) == 1 && advice.ShellText(words[0]):
 		text += " (try: " + escape.Command([]string{"nsrun", "run", "-c", words[0]}) + ")"
 	case near != "":
-		text += didYouMean(near)
+		text += usage.DidYouMean(near)
 	default:
 		text += " (try: nsrun help)"
 	}
-	say("%s", text)
-	return exitFailed
+	console.Say("%s", text)
+	return console.ExitFailed
 }
 
 // isProgram reports whether a word names a program, or is a path.
@@ -40,7 +42,7 @@ func isProgram(word string) bool {
 // refused with this message, or empty. words are without this program's name.
 func bwrapHint(words []string, message string) string {
 	if option, ok := strings.CutPrefix(message, "Unknown option "); ok {
-		if verb := laterVerb(words); verb != "" && verbOf(verb).FlagSet().Lookup(flagName(option)) != nil {
+		if verb := laterVerb(words); verb != "" && verbOf(verb).FlagSet().Lookup(usage.FlagName(option)) != nil {
 			return "flags come after the verb; try: nsrun " + verb + " " + escape.Quote(option) + " …"
 		}
 		options := bwrap.Options(true)
@@ -50,7 +52,7 @@ func bwrapHint(words []string, message string) string {
 				names = append(names, o.Name)
 			}
 		}
-		if near := nearest(option, names); near != "" {
+		if near := usage.Nearest(option, names); near != "" {
 			return `did you mean "` + near + `"?`
 		}
 		return "try: nsrun help, or nsrun --help"

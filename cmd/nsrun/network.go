@@ -10,6 +10,7 @@ import (
 	"time"
 
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/netpolicy"
 )
@@ -26,10 +27,10 @@ func (r *runner) tellNetwork() {
 			if r.network.Mode == nsrunlib.BrokerEnforcer.String() {
 				text += " (this host's servers at 127.0.0.1 are not, but for rules such as --allow-net tcp:127.0.0.1:PORT)"
 			}
-			say("%s", text)
+			console.Say("%s", text)
 			return
 		}
-		say("rules that would do:")
+		console.Say("rules that would do:")
 		for _, rule := range r.network.Rules {
 			fmt.Fprintln(os.Stderr, "  --allow-net "+escape.Quote(rule))
 		}
@@ -39,7 +40,7 @@ func (r *runner) tellNetwork() {
 		return
 	}
 	if r.network.Refused > 0 && !r.refusal.told {
-		say("%s", noNetwork)
+		console.Say("%s", noNetwork)
 	}
 	denied := slices.DeleteFunc(r.network.Denied(), func(d netpolicy.Decision) bool {
 		return r.refusal.told && nsrunlib.TargetText(d) == r.refusal.target
@@ -47,13 +48,13 @@ func (r *runner) tellNetwork() {
 	for i, d := range denied {
 		if i == mostDenied {
 			if more := len(denied) - i; r.network.Omitted > 0 {
-				say("%d more were denied, which --report has, and others that it only counts", more)
+				console.Say("%d more were denied, which --report has, and others that it only counts", more)
 			} else {
-				say("%d more were denied: --report has them all", more)
+				console.Say("%d more were denied: --report has them all", more)
 			}
 			break
 		}
-		say("%s", deniedText(d))
+		console.Say("%s", deniedText(d))
 	}
 }
 
@@ -100,17 +101,17 @@ func (r *runner) lookForRefusals(x *nsrunlib.Execution) (stop func()) {
 // terminal just now.
 func (r *runner) tellRefusal(n nsrunlib.Network) bool {
 	denied := n.Denied()
-	if len(denied) == 0 && n.Refused == 0 || drawnOn(os.Stderr) {
+	if len(denied) == 0 && n.Refused == 0 || console.DrawnOn(os.Stderr) {
 		return false
 	}
 	r.refusal.told = true
 	if n.Refused > 0 {
-		say("%s", noNetwork)
+		console.Say("%s", noNetwork)
 		return true
 	}
 	d := denied[0]
 	r.refusal.target, d.Count = nsrunlib.TargetText(d), 1
-	say("%s", deniedText(d))
+	console.Say("%s", deniedText(d))
 	return true
 }
 

@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/textdiff"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -28,7 +30,7 @@ import (
 // writePatch writes a patch for git apply, and says what is not in it.
 func writePatch(w io.Writer, s *overlay.Session, changes []overlay.Change) error {
 	if roots := rootsOf(changes); len(roots) > 1 {
-		return wrongUsage("diff", "the changes are in %d roots, and a patch is for one: name one of %s",
+		return usage.Errorf("diff", "the changes are in %d roots, and a patch is for one: name one of %s",
 			len(roots), strings.Join(roots, ", "))
 	}
 	p := patcher{p: textdiff.NewPatch(w), s: s, umask: umask(), uid: os.Geteuid(),
@@ -41,10 +43,10 @@ func writePatch(w io.Writer, s *overlay.Session, changes []overlay.Change) error
 		return errors.Join(err, p.p.Break())
 	}
 	for _, n := range p.notes {
-		say("not in the patch: %s", n)
+		console.Say("not in the patch: %s", n)
 	}
 	if n := p.p.Written(); n > textdiff.MaxGitPatch {
-		say("the patch has %d bytes, and git apply takes %d at most", n, textdiff.MaxGitPatch)
+		console.Say("the patch has %d bytes, and git apply takes %d at most", n, textdiff.MaxGitPatch)
 	}
 	return nil
 }

@@ -14,10 +14,12 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/project"
 )
 
-var policyVerb = Verb{
+var policyVerb = usage.Verb{
 	Name: "policy", Args: "[flags] [--] [COMMAND [ARG…]]",
 	Short: "show what a command would see, write to and reach",
 	Long: `It takes the flags of nsrun run, and runs nothing: what a command would see, where
@@ -62,7 +64,7 @@ func (r *runner) policy(any, asJSON bool) int {
 		v, err = nsrunlib.NewRunner(c).View(context.Background(), q)
 	}
 	if err != nil {
-		return fail(r.typed(err))
+		return console.Fail(r.typed(err))
 	}
 	if any {
 		v.Command = nil
@@ -80,12 +82,12 @@ func (r *runner) policy(any, asJSON bool) int {
 		if p.Publish == nil {
 			p.Publish = []uint16{}
 		}
-		return printJSON(p)
+		return console.PrintJSON(p)
 	}
 	out := bufio.NewWriter(os.Stdout)
 	p.print(out)
 	if err := out.Flush(); err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	return 0
 }

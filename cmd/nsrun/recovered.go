@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -13,7 +14,7 @@ import (
 func tellRecovered() {
 	for r, err := range overlay.Recover("") {
 		if text := recoveredText(r, err); text != "" {
-			say("%s", text)
+			console.Say("%s", text)
 		}
 	}
 }

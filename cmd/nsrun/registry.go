@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
@@ -27,7 +28,7 @@ func tellRegistry(tell func(context.Context, nsrunlib.Registry) error) {
 		err = cerr
 	}
 	if err != nil {
-		say("registry: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		console.Say("registry: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
 

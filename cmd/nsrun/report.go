@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/jsonform"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -70,10 +72,10 @@ func (r *runner) openReport() (err error) {
 	case numErr == nil:
 		// The caller's have survived an exec; what would not is one of ours.
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
-			return wrongUsage("run", "--report %s: this descriptor is not open", name)
+			return usage.Errorf("run", "--report %s: this descriptor is not open", name)
 		}
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err != nil || flags&unix.O_ACCMODE == unix.O_RDONLY {
-			return wrongUsage("run", "--report %s: this descriptor cannot be written to", name)
+			return usage.Errorf("run", "--report %s: this descriptor cannot be written to", name)
 		}
 		r.report = os.NewFile(uintptr(fd), "report descriptor "+name)
 	default:
@@ -87,7 +89,7 @@ func (r *runner) openReport() (err error) {
 // anything.
 func (r *runner) reportFile(name string) (*os.File, error) {
 	fail := func(err error) (*os.File, error) {
-		return nil, wrongUsage("run", "--report %s: %s", escape.Quote(name), err)
+		return nil, usage.Errorf("run", "--report %s: %s", escape.Quote(name), err)
 	}
 	path, err := fromHere(name)
 	if err != nil {
@@ -146,7 +148,7 @@ func (r *runner) reportPlace(name, real string) error {
 		paths, _ := filepath.Glob(pattern)
 		for _, path := range paths {
 			if at, err := realPath(path); p.kind == "rw" && err == nil && inside(real, at) {
-				return wrongUsage("run", "--report %s: --rw lets the command write there", escape.Quote(name))
+				return usage.Errorf("run", "--report %s: --rw lets the command write there", escape.Quote(name))
 			}
 		}
 	}
@@ -159,7 +161,7 @@ func (r *runner) reportPlace(name, real string) error {
 	}
 	for _, root := range roots {
 		if at, err := realPath(root); err == nil && inside(real, at) {
-			return wrongUsage("run", "--report %s: --direct lets the command write there", escape.Quote(name))
+			return usage.Errorf("run", "--report %s: --direct lets the command write there", escape.Quote(name))
 		}
 	}
 	return nil
@@ -209,7 +211,7 @@ func (r *runner) writeReport(status int) error {
 	if r.session != nil && !r.dropped {
 		rep.Session = r.session.ID()
 	}
-	b, err := marshal(rep)
+	b, err := console.JSON(rep)
 	if err != nil {
 		return err
 	}

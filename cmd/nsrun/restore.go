@@ -16,11 +16,13 @@ import (
 	"github.com/nsrun/nsrun/internal/jsonform"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
 
-var restoreVerb = Verb{
+var restoreVerb = usage.Verb{
 	Name: "restore", Args: "[flags] PATH",
 	Short: "put a file back as it was",
 	Long: `The newest backup: what the file was when it was changed first on that day. Where
@@ -77,32 +79,32 @@ func restore(args []string) int {
 	}
 	switch {
 	case len(rest) != 1:
-		return fail(wrongUsage("restore", "takes the path of one file"))
+		return console.Fail(usage.Errorf("restore", "takes the path of one file"))
 	case o.date != "" && o.from != "":
-		return fail(wrongUsage("restore", "--date and --from exclude each other"))
+		return console.Fail(usage.Errorf("restore", "--date and --from exclude each other"))
 	case o.list && (o.date != "" || o.from != ""):
-		return fail(wrongUsage("restore", "--list lists all versions, without --date and --from"))
+		return console.Fail(usage.Errorf("restore", "--list lists all versions, without --date and --from"))
 	case o.list && o.to != "":
-		return fail(wrongUsage("restore", "--list writes no file"))
+		return console.Fail(usage.Errorf("restore", "--list writes no file"))
 	case o.json && !o.list:
-		return fail(wrongUsage("restore", "--json is for --list"))
+		return console.Fail(usage.Errorf("restore", "--json is for --list"))
 	}
 	path, err := filePath(rest[0])
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	reg := project.Open(project.Options{})
 	defer reg.Close()
 	versions, err := reg.Versions(path)
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	if len(versions) == 0 && !o.json {
 		hint := "try: nsrun files --backups"
 		if id := discardedWith(reg, path); id != "" {
 			hint = "it was discarded with a session; try: nsrun undo " + id
 		}
-		return fail(advice.With(fmt.Errorf("restore %s: there is no backup of it, nor another version", escape.Quote(path)), hint))
+		return console.Fail(advice.With(fmt.Errorf("restore %s: there is no backup of it, nor another version", escape.Quote(path)), hint))
 	}
 	if o.list {
 		return listVersions(versions, o.json)
@@ -113,13 +115,13 @@ func restore(args []string) int {
 		what += " from " + o.date
 	case o.from != "":
 		if o.from, err = executionID(reg, o.from, path); err != nil {
-			return fail(fmt.Errorf("restore %s: %w", escape.Quote(path), err))
+			return console.Fail(fmt.Errorf("restore %s: %w", escape.Quote(path), err))
 		}
 		what = "no version of it from before " + shortExecution(o.from) + " is kept"
 	}
 	v, err := project.Choose(versions, o.date, o.from)
 	if err != nil {
-		return fail(advice.Unknown(escape.Command([]string{"nsrun", "restore", "--list", path}), "restore %s: %s", escape.Quote(path), what))
+		return console.Fail(advice.Unknown(escape.Command([]string{"nsrun", "restore", "--list", path}), "restore %s: %s", escape.Quote(path), what))
 	}
 	if o.to == "-" {
 		return printVersion(reg, v)
@@ -127,22 +129,22 @@ func restore(args []string) int {
 	to := path
 	if o.to != "" {
 		if to, err = filePath(o.to); err != nil {
-			return fail(err)
+			return console.Fail(err)
 		}
 	}
-	unread()
-	ctx, stop := interruptible()
+	console.Unread()
+	ctx, stop := console.Interruptible()
 	done, err := reg.Restore(ctx, v, to)
 	stop()
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	if !o.quiet {
 		text := fmt.Sprintf("restored %s as it was %s", escape.Quote(done.Path), versionTime(v))
 		if done.Saved != "" {
 			text += ": what was there, nsrun restore --from " + shortExecution(done.Execution) + " " + escape.Quote(done.Path) + " puts back"
 		}
-		say("%s", text)
+		console.Say("%s", text)
 	}
 	return 0
 }
@@ -170,11 +172,11 @@ func discardedWith(reg *project.Registry, path string) string {
 func printVersion(reg *project.Registry, v project.Version) int {
 	f, err := reg.OpenVersion(v)
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	defer f.Close()
 	if _, err := io.Copy(os.Stdout, f); err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	return 0
 }
@@ -193,7 +195,7 @@ func listVersions(versions []project.Version, asJSON bool) int {
 		for i, v := range versions {
 			list[i] = versionReport{v.Date, moment(v.Time), v.Copy, v.Size, jsonform.Octal(v.Mode), v.Execution, v.Before}
 		}
-		return printJSON(list)
+		return console.PrintJSON(list)
 	}
 	out := bufio.NewWriter(os.Stdout)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -206,10 +208,10 @@ func listVersions(versions []project.Version, asJSON bool) int {
 		if !v.Time.IsZero() {
 			when = v.Time.Local().Format("2006-01-02 15:04:05")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", how, when, jsonform.Octal(v.Mode), sizeText(v.Size))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", how, when, jsonform.Octal(v.Mode), console.Size(v.Size))
 	}
 	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	return 0
 }

@@ -14,11 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/screen"
 	"github.com/nsrun/nsrun/overlay"
 )
 
-var reviewVerb = Verb{
+var reviewVerb = usage.Verb{
 	Name: "review", Args: "[flags] [SESSION]",
 	Short: "choose in the terminal what to commit and what to drop",
 	Long: `A list of the changes, and the diff of the one under the cursor. A new directory
@@ -36,16 +38,16 @@ func review(args []string) int {
 		return status
 	}
 	if len(rest) > 1 {
-		return fail(wrongUsage("review", "takes one session"))
+		return console.Fail(usage.Errorf("review", "takes one session"))
 	}
 	tellRecovered()
 	id, _, err := decideArg("review", rest)
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	s, err := overlay.Open("", id)
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	defer s.Close()
 	r := &reviewer{s: s, special: special}
@@ -54,7 +56,7 @@ func review(args []string) int {
 	for c, err := range s.Changes() {
 		switch {
 		case errors.Is(err, overlay.ErrEnded):
-			return fail(err)
+			return console.Fail(err)
 		case err != nil:
 			bad = append(bad, err)
 		default:
@@ -63,10 +65,10 @@ func review(args []string) int {
 	}
 	if len(changes) == 0 {
 		for _, err := range bad {
-			status = fail(err)
+			status = console.Fail(err)
 		}
 		if status == 0 {
-			say("%s changed nothing", s.ID())
+			console.Say("%s changed nothing", s.ID())
 		}
 		return status
 	}
@@ -114,10 +116,10 @@ type reviewResult struct {
 func (r *reviewer) run() int {
 	scr, err := screen.Open()
 	if errors.Is(err, screen.ErrNoTerminal) || errors.Is(err, screen.ErrDumb) {
-		return fail(advice.With(fmt.Errorf("review: %w", err), "try: nsrun commit "+r.s.ID()+" PATH…"))
+		return console.Fail(advice.With(fmt.Errorf("review: %w", err), "try: nsrun commit "+r.s.ID()+" PATH…"))
 	}
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	r.screen = scr
 	defer scr.Close()
@@ -134,7 +136,7 @@ func (r *reviewer) run() int {
 	r.work.Wait()
 	status := end()
 	if err != nil {
-		status = max(status, fail(err))
+		status = max(status, console.Fail(err))
 	}
 	return status
 }
@@ -148,7 +150,7 @@ func (r *reviewer) loop() (end func() int) {
 	for {
 		r.wantDiff()
 		if err := r.screen.Draw(m.view()); err != nil && r.cancel == nil {
-			return func() int { return fail(err) }
+			return func() int { return console.Fail(err) }
 		}
 		select {
 		case e := <-r.screen.Events():
@@ -215,7 +217,7 @@ func (r *reviewer) act(a reviewAction) func() int {
 		return func() int { return 128 + int(unix.SIGINT) }
 	case actSuspend:
 		if err := r.screen.Suspend(); err != nil {
-			return func() int { return fail(err) }
+			return func() int { return console.Fail(err) }
 		}
 		r.model.resize(r.screen.Size())
 	case actApply:
@@ -289,7 +291,7 @@ func (r *reviewer) apply() {
 // report tells what was done.
 func (r *reviewer) report(res reviewResult, dying syscall.Signal) (status int) {
 	if res.err != nil {
-		status = fail(res.err)
+		status = console.Fail(res.err)
 	}
 	if res.registered {
 		registerCommit(r.s)
@@ -299,21 +301,21 @@ func (r *reviewer) report(res reviewResult, dying syscall.Signal) (status int) {
 	}
 	what := ""
 	if res.committed > 0 {
-		what = "committed " + plural(res.committed, "change")
+		what = "committed " + console.Plural(res.committed, "change")
 		what += r.model.decided()
 	}
 	if res.dropped > 0 {
 		if what != "" {
 			what += ", "
 		}
-		what += "dropped " + plural(res.dropped, "change")
+		what += "dropped " + console.Plural(res.dropped, "change")
 	}
 	if what != "" {
 		what += " of " + r.s.ID()
 		if r.s.State() == overlay.Kept {
 			what += ": nsrun review " + r.s.ID()
 		}
-		say("%s", what)
+		console.Say("%s", what)
 	}
 	if dying != 0 {
 		status = 128 + int(dying)

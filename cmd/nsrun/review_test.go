@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/screen"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
@@ -464,7 +465,7 @@ func TestReviewRefused(t *testing.T) {
 		c.Dir, c.Env = filepath.Join(dir, "p"), env
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: alone}
 		out, err := c.CombinedOutput()
-		if err == nil || c.ProcessState.ExitCode() != exitFailed {
+		if err == nil || c.ProcessState.ExitCode() != console.ExitFailed {
 			t.Errorf("%q: %v", args, err)
 		}
 		return string(out)
@@ -484,7 +485,7 @@ func TestReviewRefused(t *testing.T) {
 	}
 	for _, term := range []string{"TERM=dumb", "TERM="} {
 		r := reviewIn(t, bin, dir, append(env, term))
-		r.ends(t, exitFailed)
+		r.ends(t, console.ExitFailed)
 		r.Await("nsrun: review: TERM says that the terminal can only print lines (try: nsrun commit 2")
 		if strings.Contains(r.Screen(), "\x1b") {
 			t.Errorf("%s: the terminal got %q", term, r.Screen())

@@ -5,6 +5,7 @@ package main
 import (
 	"path/filepath"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/screen"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -31,7 +32,7 @@ func (m *reviewModel) conflictPage(list []overlay.Conflict) *reviewPage {
 		}
 	}
 	at := 0
-	p := &reviewPage{title: "nothing was done: " + plural(len(list), "conflict")}
+	p := &reviewPage{title: "nothing was done: " + console.Plural(len(list), "conflict")}
 	p.keys = "t theirs, the session's   o ours, the project's   m merge   q back"
 	if len(list) > 1 {
 		p.keys = "t theirs, the session's   o ours, the project's   m merge   T O M all   j k move   q back"

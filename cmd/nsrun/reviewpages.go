@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/screen"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -151,7 +152,7 @@ func (m *reviewModel) confirm() {
 		section("dropped from the session:", markDrop, screen.Red)
 	}
 	if keep > 0 {
-		p.add(0, "%s in the session", plural(keep, "change")+" left")
+		p.add(0, "%s in the session", console.Plural(keep, "change")+" left")
 	}
 	m.page = p
 }
@@ -195,7 +196,7 @@ func (m *reviewModel) specialPage(list []overlay.Special) *reviewPage {
 		}
 		m.tally = nil
 		m.page = nil
-		m.message = plural(len(list), "change") + " unmarked"
+		m.message = console.Plural(len(list), "change") + " unmarked"
 		return actNone
 	}
 	return p

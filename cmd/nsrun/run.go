@@ -18,6 +18,8 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -25,7 +27,7 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-var runVerb = Verb{
+var runVerb = usage.Verb{
 	Name: "run", Args: "[flags] [--] COMMAND [ARG…]",
 	Short: "run a command in a sandbox over the project",
 	Long: `The command sees the host's files, read-only, without secrets; the project
@@ -141,7 +143,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 }
 
 // parseRun reads the words behind `nsrun run`, or another verb that takes its flags, and more.
-func parseRun(v *Verb, args []string, o *runOptions, more func(*flag.FlagSet)) error {
+func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagSet)) error {
 	verb := v.Name
 	fs := flag.NewFlagSet(verb, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -166,31 +168,31 @@ func parseRun(v *Verb, args []string, o *runOptions, more func(*flag.FlagSet)) e
 	}
 	switch {
 	case len(o.command) == 0 && verb == "run":
-		return wrongUsage(verb, "no command")
+		return usage.Errorf(verb, "no command")
 	case n > 1:
-		return wrongUsage(verb, "--commit, --discard and --keep exclude each other")
+		return usage.Errorf(verb, "--commit, --discard and --keep exclude each other")
 	case o.direct && n > 0:
-		return wrongUsage(verb, "--direct leaves nothing to commit, discard or keep")
+		return usage.Errorf(verb, "--direct leaves nothing to commit, discard or keep")
 	case o.session != "" && len(o.projects) > 0:
-		return wrongUsage(verb, "--session has roots of its own: no --project with it")
+		return usage.Errorf(verb, "--session has roots of its own: no --project with it")
 	case o.session != "" && o.direct, o.session != "" && o.on != "", o.on != "" && o.direct:
-		return wrongUsage(verb, "--session, --on and --direct exclude each other")
+		return usage.Errorf(verb, "--session, --on and --direct exclude each other")
 	case o.session != "" && o.discard:
-		return wrongUsage(verb, "--discard would throw away what the session held before: use nsrun discard")
+		return usage.Errorf(verb, "--discard would throw away what the session held before: use nsrun discard")
 	case o.preset == nsrunlib.TestPreset && (o.commit || o.keep || o.session != ""):
-		return wrongUsage(verb, "--preset test discards the changes")
+		return usage.Errorf(verb, "--preset test discards the changes")
 	case o.engine != 0 && (o.session != "" || o.direct):
-		return wrongUsage(verb, "--engine is for a new session")
+		return usage.Errorf(verb, "--engine is for a new session")
 	case o.net != "none" && o.net != "host":
-		return wrongUsage(verb, "--net %s: only none and host", escape.Quote(o.net))
+		return usage.Errorf(verb, "--net %s: only none and host", escape.Quote(o.net))
 	case netSet && o.byRules():
-		return wrongUsage(verb, "--net %s has no rules: no --allow-net, --learn-net or --publish with it", o.net)
+		return usage.Errorf(verb, "--net %s has no rules: no --allow-net, --learn-net or --publish with it", o.net)
 	case o.net != "host" && slices.Contains(o.allowUnix, nsrunlib.AbstractSockets):
-		return wrongUsage(verb, "--allow-unix @ is about the network of --net host")
+		return usage.Errorf(verb, "--allow-unix @ is about the network of --net host")
 	case o.enforcer != nsrunlib.AutoEnforcer && !o.byRules():
-		return wrongUsage(verb, "--net-by enforces rules: --allow-net, --learn-net or --publish")
+		return usage.Errorf(verb, "--net-by enforces rules: --allow-net, --learn-net or --publish")
 	case o.timeout < 0:
-		return wrongUsage(verb, "--timeout is negative")
+		return usage.Errorf(verb, "--timeout is negative")
 	}
 	o.discard = o.discard || o.preset == nsrunlib.TestPreset && !o.direct
 	return nil
@@ -270,20 +272,20 @@ func run(args []string) int {
 			err = nsrunlib.NewRunner(c).Explain(context.Background(), os.Stdout, q)
 		}
 		if err != nil {
-			return fail(r.typed(err))
+			return console.Fail(r.typed(err))
 		}
 		return 0
 	}
-	unread()
+	console.Unread()
 	if err := r.openReport(); err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	status := r.all()
 	if r.state != overlay.Kept.String() && r.session != nil && !r.dropped {
 		tidy()
 	}
 	if err := r.writeReport(status); err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	return status
 }
@@ -297,15 +299,15 @@ func (r *runner) all() int {
 	}
 	c, q, err := r.request()
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	n := nsrunlib.NewRunner(c)
 	n.Preload()
 	if !resumes && !r.o.direct {
 		tellRecovered()
 	}
-	if !r.o.direct && isTerminal(os.Stderr) {
-		r.before = saveTerminal()
+	if !r.o.direct && console.IsTerminal(os.Stderr) {
+		r.before = console.SaveTerminal()
 	}
 	status := r.run(n, q)
 	err = r.finish(status)
@@ -321,7 +323,7 @@ type runner struct {
 	o       *runOptions
 	given   map[string]string // folders as they were typed, by absolute path
 	signals chan os.Signal
-	before  *terminal // how the terminal was; nil: nothing is said on it
+	before  *console.Terminal // how the terminal was; nil: nothing is said on it
 
 	execution *nsrunlib.Execution // nil: the command was not started
 	watched   chan struct{}       // closed when all is told that was seen; nil: nobody looks
@@ -345,13 +347,13 @@ type runner struct {
 
 func (r *runner) close() {
 	if err := r.registry.Close(); err != nil {
-		say("registry: %s", err)
+		console.Say("registry: %s", err)
 	}
 	if r.session == nil {
 		return
 	}
 	if err := r.session.DropScratch(); err != nil && !errors.Is(err, os.ErrClosed) {
-		say("%s", err)
+		console.Say("%s", err)
 	}
 	_ = r.session.Close()
 }
@@ -461,7 +463,7 @@ func workingDir(name string) (string, error) {
 	}
 	real, err := trusted(dir)
 	if led, ok := errors.AsType[*links.Error](err); ok {
-		return "", wrongUsage("run", "-C %s: %s", escape.Quote(name), led)
+		return "", usage.Errorf("run", "-C %s: %s", escape.Quote(name), led)
 	}
 	if err == nil {
 		dir = real
@@ -480,7 +482,7 @@ func workingDir(name string) (string, error) {
 func (r *runner) typed(err error) error {
 	if e, ok := errors.AsType[*nsrunlib.RuleError](err); ok && e.Index < len(r.o.paths) {
 		rule := r.o.paths[e.Index]
-		return wrongUsage("run", "--%s %s: %s", rule.kind, escape.Quote(rule.pattern), e.Err)
+		return usage.Errorf("run", "--%s %s: %s", rule.kind, escape.Quote(rule.pattern), e.Err)
 	}
 	if e, ok := errors.AsType[*nsrunlib.Error](err); ok {
 		if given, ok := r.given[e.Path]; ok {
@@ -510,7 +512,7 @@ func (r *runner) Approve(ctx context.Context, q nsrunlib.Question) (nsrunlib.Ans
 }
 
 func (r *runner) notify() {
-	for _, s := range forwarded {
+	for _, s := range console.Forwarded {
 		// What our caller ignores the command ignores too (nohup): a handler of ours
 		// would be the default in it.
 		if !signal.Ignored(s) {
@@ -526,7 +528,7 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 	defer signal.Stop(r.signals)
 	defer func() {
 		if err := runner.Close(); err != nil {
-			say("%s", err)
+			console.Say("%s", err)
 		}
 	}()
 	x, err := runner.Start(context.Background(), q)
@@ -536,16 +538,16 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			if res, _ := x.Wait(); res.Session != "" {
-				say("it had just begun: what it wrote is kept in session %s", res.Session)
+				console.Say("it had just begun: what it wrote is kept in session %s", res.Session)
 			}
 			return r.timeOut()
 		}
 		if _, ok := errors.AsType[*nsrunlib.DirError](err); ok && r.o.dir == playground {
 			for _, notice := range x.Notices() { // why it does not exist
-				say("%s", notice)
+				console.Say("%s", notice)
 			}
 		}
-		return fail(r.typed(err))
+		return console.Fail(r.typed(err))
 	}
 	r.execution, r.session = x, x.Session()
 	for _, notice := range x.Notices() {
@@ -560,7 +562,7 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 		case strings.HasPrefix(notice, "group of "):
 			notice += " (try: nsrun run --engine copy)"
 		}
-		say("%s", notice)
+		console.Say("%s", notice)
 	}
 	if r.o.watch {
 		r.watched = make(chan struct{})
@@ -581,8 +583,8 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 	res, err := x.Wait()
 	stopLooking()
 	close(done)
-	r.before.restore()
-	afterCommand.Store(true)
+	r.before.Restore()
+	console.CommandEnded()
 	if r.session == nil { // else Collect records
 		r.tell(res)
 	}
@@ -593,7 +595,7 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 	case res.TimedOut:
 		return r.timeOut()
 	case err != nil:
-		return fail(err)
+		return console.Fail(err)
 	}
 	return res.ExitCode
 }
@@ -602,7 +604,7 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 func (r *runner) tell(res nsrunlib.Result) {
 	for _, notice := range res.Notices[len(r.execution.Notices()):] {
 		if !r.o.quiet || strings.HasPrefix(notice, "registry: ") {
-			say("%s", strings.ReplaceAll(notice, "\n", "; "))
+			console.Say("%s", strings.ReplaceAll(notice, "\n", "; "))
 		}
 	}
 	for _, b := range res.Backups {
@@ -613,8 +615,8 @@ func (r *runner) tell(res nsrunlib.Result) {
 // timeOut says that the command's time was up.
 func (r *runner) timeOut() int {
 	r.timedOut = true
-	say("timed out after %s", r.o.timeout)
-	return exitTimeout
+	console.Say("timed out after %s", r.o.timeout)
+	return console.ExitTimeout
 }
 
 // finish decides what becomes of the changes, and says so.
@@ -634,8 +636,8 @@ func (r *runner) finish(status int) error {
 			r.state = overlay.Committed.String()
 			return nil
 		}
-		if !r.o.quiet && (r.o.keep || isTerminal(os.Stderr)) {
-			say("no changes")
+		if !r.o.quiet && (r.o.keep || console.IsTerminal(os.Stderr)) {
+			console.Say("no changes")
 		}
 		if r.o.session != "" {
 			return nil
@@ -649,7 +651,7 @@ func (r *runner) finish(status int) error {
 		if slices.ContainsFunc(r.changes, func(c overlay.Change) bool { return c.Kind == overlay.Deleted }) {
 			moved, _ = r.session.Renames(r.changes) // without, they are listed one by one
 		}
-		clearModes()
+		console.ClearModes()
 		printMoved(os.Stderr, "nsrun: ", r.changes, moved, len(r.session.Roots()) > 1)
 	}
 	// What can be merged later depends on it, so it is done before anybody is asked; where
@@ -661,7 +663,7 @@ func (r *runner) finish(status int) error {
 	decision := r.decide(status)
 	if decision == "review" && r.execution.Unstored() == nil {
 		if preserved != nil {
-			say("%s", preserved)
+			console.Say("%s", preserved)
 		}
 		v := &reviewer{s: r.session, model: newReview(id, r.changes, len(r.session.Roots()) > 1)}
 		v.run()
@@ -670,18 +672,18 @@ func (r *runner) finish(status int) error {
 	}
 	switch decision {
 	case "commit":
-		bar := newBar("committing", r.o.quiet)
-		ctx, stop := interruptible()
+		bar := console.NewBar("committing", r.o.quiet)
+		ctx, stop := console.Interruptible()
 		err := r.session.CommitWith(ctx, overlay.CommitOptions{
-			Progress: bar.progress(), AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: r.o.commit,
+			Progress: bar.Progress(), AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: r.o.commit,
 		})
 		stop()
-		bar.end()
+		bar.End()
 		r.held = r.session.Held()
 		if _, nothing := errors.AsType[*overlay.HeldError](err); nothing {
 			sayHeld(r.session, r.held, overlay.CommitOptions{})
 			if perr := r.preserve(); perr != nil {
-				say("%s", perr)
+				console.Say("%s", perr)
 			}
 			return nil
 		}
@@ -691,22 +693,22 @@ func (r *runner) finish(status int) error {
 				return err
 			}
 			if perr := r.preserve(); perr != nil {
-				say("%s", perr)
+				console.Say("%s", perr)
 			}
 			if r.execution.Unstored() == nil {
-				say("the changes are kept as session %s", id)
+				console.Say("the changes are kept as session %s", id)
 			}
 			return err
 		}
 		r.state = overlay.Committed.String()
 		registerCommit(r.session)
 		if !r.o.quiet {
-			say("committed %s", plural(len(r.changes)-r.left(), "change"))
+			console.Say("committed %s", console.Plural(len(r.changes)-r.left(), "change"))
 		}
 		if r.held != nil {
 			sayHeld(r.session, r.held, overlay.CommitOptions{})
 			if err := r.session.Preserve(context.Background(), r.held); err != nil {
-				say("%s", err)
+				console.Say("%s", err)
 			}
 		}
 	case "discard":
@@ -720,17 +722,17 @@ func (r *runner) finish(status int) error {
 		r.state = overlay.Discarded.String()
 		registerDiscard(id)
 		if !r.o.quiet {
-			say("discarded %s%s", plural(len(r.changes), "change"), hint)
+			console.Say("discarded %s%s", console.Plural(len(r.changes), "change"), hint)
 		}
 	default:
 		if r.execution.Unstored() != nil {
 			return preserved
 		}
 		if preserved != nil {
-			say("%s", preserved)
+			console.Say("%s", preserved)
 		}
 		if !r.o.quiet {
-			say("kept %s: nsrun commit %s, or nsrun discard %s", plural(len(r.changes), "change"), id, id)
+			console.Say("kept %s: nsrun commit %s, or nsrun discard %s", console.Plural(len(r.changes), "change"), id, id)
 		}
 	}
 	return nil
@@ -755,7 +757,7 @@ func (r *runner) left() (n int) {
 func (r *runner) decide(status int) string {
 	switch {
 	case r.o.commit && status != 0:
-		say("the command failed: its changes are not committed")
+		console.Say("the command failed: its changes are not committed")
 		return "keep"
 	case r.o.commit:
 		return "commit"
@@ -765,7 +767,7 @@ func (r *runner) decide(status int) string {
 		return "keep"
 	}
 	for {
-		switch ask("commit, discard or keep (r: review, v: diff, ?: help)? [c/d/K]") {
+		switch console.Ask("commit, discard or keep (r: review, v: diff, ?: help)? [c/d/K]") {
 		case "c", "commit":
 			return "commit"
 		case "d", "discard":
@@ -774,13 +776,13 @@ func (r *runner) decide(status int) string {
 			return "review"
 		case "v", "view", "diff":
 			if err := r.view(); err != nil {
-				say("%s", err)
+				console.Say("%s", err)
 			}
 		case "?", "h", "help":
-			say("c: the changes become the project's; nsrun undo takes them back")
-			say("d: they are thrown away")
-			say("k: they are kept as a session, for nsrun diff, review, commit, discard")
-			say("r: choose one by one; v: show the diff")
+			console.Say("c: the changes become the project's; nsrun undo takes them back")
+			console.Say("d: they are thrown away")
+			console.Say("k: they are kept as a session, for nsrun diff, review, commit, discard")
+			console.Say("r: choose one by one; v: show the diff")
 		default:
 			return "keep"
 		}
@@ -793,12 +795,12 @@ func (r *runner) view() error {
 	if err != nil {
 		return err
 	}
-	colour, err := (&diffFlags{colour: "auto"}).useColour(isTerminal(os.Stdout))
+	colour, err := (&diffFlags{colour: "auto"}).useColour(console.IsTerminal(os.Stdout))
 	if err != nil {
 		return err
 	}
-	out := openOutput()
-	o := diffOptions{colour: colour, escape: out.terminal, several: len(r.session.Roots()) > 1, renames: indexRenames(moved)}
+	out := console.OpenOutput()
+	o := diffOptions{colour: colour, escape: out.Terminal, several: len(r.session.Roots()) > 1, renames: indexRenames(moved)}
 	for _, c := range r.changes {
 		if err == nil && !o.renames.inside(c) {
 			err = writeDiff(out, r.session, c, o)
@@ -807,12 +809,12 @@ func (r *runner) view() error {
 	if cerr := out.Close(); err == nil {
 		err = cerr
 	}
-	return unwanted(err)
+	return console.Unwanted(err)
 }
 
 // asks reports whether the user decides, once there are changes.
 func (r *runner) asks() bool {
-	return !r.o.direct && !r.o.commit && !r.o.discard && !r.o.keep && isTerminal(os.Stdin) && isTerminal(os.Stderr)
+	return !r.o.direct && !r.o.commit && !r.o.discard && !r.o.keep && console.IsTerminal(os.Stdin) && console.IsTerminal(os.Stderr)
 }
 
 // drop removes a session that has nothing in it.

@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/jsonform"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
@@ -195,7 +196,7 @@ func TestAttack34Command(t *testing.T) {
 		t.Errorf("show: %s", out)
 	}
 	status, out := d.nsrun("commit")
-	if status != exitFailed || !strings.Contains(out, "tool is setuid") {
+	if status != console.ExitFailed || !strings.Contains(out, "tool is setuid") {
 		t.Errorf("status %d\n%s", status, out)
 	}
 	if _, err := os.Lstat(filepath.Join(d.project, "tool")); err == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -58,5 +59,5 @@ func (r sessionReport) size() string {
 	if r.Size == nil {
 		return "-"
 	}
-	return sizeText(*r.Size)
+	return console.Size(*r.Size)
 }

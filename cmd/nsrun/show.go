@@ -10,10 +10,12 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/jsonform"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 )
 
-var showVerb = Verb{
+var showVerb = usage.Verb{
 	Name: "show", Args: "[--json] [SESSION]",
 	Short: "show what a session changed",
 	Long: `SESSION is an id that nsrun ls lists, the beginning of one, or last, the newest.
@@ -57,15 +59,15 @@ func show(args []string) int {
 	}
 	id, rest := sessionArg(rest)
 	if len(rest) > 0 {
-		return fail(wrongUsage("show", "takes one session"))
+		return console.Fail(usage.Errorf("show", "takes one session"))
 	}
 	if id == "" {
-		return fail(errNoneHere)
+		return console.Fail(errNoneHere)
 	}
 	tellRecovered()
 	s, err := overlay.OpenReadOnly("", id)
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	defer s.Close()
 	var changes []overlay.Change
@@ -73,7 +75,7 @@ func show(args []string) int {
 		for c, err := range s.Changes() {
 			if err != nil {
 				// The rest is shown all the same.
-				status = fail(err)
+				status = console.Fail(err)
 				continue
 			}
 			changes = append(changes, c)
@@ -86,7 +88,7 @@ func show(args []string) int {
 		moved, err = s.Renames(changes)
 	}
 	if err != nil {
-		status = fail(err)
+		status = console.Fail(err)
 	}
 	in := s.Info()
 	r := describe(in)
@@ -101,11 +103,11 @@ func show(args []string) int {
 	}
 	r.Later = &later
 	if asJSON {
-		return max(status, printJSON(shownSession{r, jsonform.Changes(changes), renameReports(moved)}))
+		return max(status, console.PrintJSON(shownSession{r, jsonform.Changes(changes), renameReports(moved)}))
 	}
-	out := openOutput()
+	out := console.OpenOutput()
 	fmt.Fprintf(out, "session  %s\nstate    %s\nbegan    %s (%s)\nsize     %s\n",
-		r.ID, r.state(), r.Created.Local().Format("2006-01-02 15:04:05"), ago(r.Created), r.size())
+		r.ID, r.state(), r.Created.Local().Format("2006-01-02 15:04:05"), console.Ago(r.Created), r.size())
 	fmt.Fprintf(out, "engine   %s\n", r.Engine)
 	if r.On != "" {
 		fmt.Fprintf(out, "on       %s\n", r.On)
@@ -119,7 +121,7 @@ func show(args []string) int {
 		printMoved(out, "", changes, moved, len(in.Roots) > 1)
 	}
 	if err := out.Close(); err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	return status
 }

@@ -9,10 +9,12 @@ import (
 
 	"github.com/nsrun/nsrun/internal/escape"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 )
 
-var undoVerb = Verb{
+var undoVerb = usage.Verb{
 	Name: "undo", Args: "[--force] [-q] [SESSION]",
 	Short: "take back the last commit, drop or discard",
 	Long: `What was done last about a session's changes is taken back: a commit, a drop or a
@@ -33,7 +35,7 @@ func undoFlags(fs *flag.FlagSet, o *undoOptions) {
 }
 
 func undo(args []string) int {
-	unread()
+	console.Unread()
 	var o undoOptions
 	rest, status, ok := undoVerb.Parse(args, func(fs *flag.FlagSet) { undoFlags(fs, &o) })
 	if !ok {
@@ -42,27 +44,27 @@ func undo(args []string) int {
 	named := len(rest) > 0
 	id, rest := sessionArg(rest)
 	if len(rest) > 0 {
-		return fail(wrongUsage("undo", "takes one session, and takes all of what was done last back"))
+		return console.Fail(usage.Errorf("undo", "takes one session, and takes all of what was done last back"))
 	}
 	tellRecovered()
 	if !named {
 		id = cmp.Or(decidedHere(), id)
 	}
 	if id == "" {
-		return fail(errNoneHere)
+		return console.Fail(errNoneHere)
 	}
 	s, err := overlay.Open("", id)
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	defer s.Close()
 	deed := s.Info().Undo
 	committed, cerr := s.Committed()
-	bar := newBar("taking back", o.quiet)
-	ctx, stop := interruptible()
-	err = s.Undo(ctx, overlay.UndoOptions{Force: o.force, Progress: bar.progress()})
+	bar := console.NewBar("taking back", o.quiet)
+	ctx, stop := console.Interruptible()
+	err = s.Undo(ctx, overlay.UndoOptions{Force: o.force, Progress: bar.Progress()})
 	stop()
-	bar.end()
+	bar.End()
 	if err != nil {
 		return failDecision("undo", err, s)
 	}
@@ -77,10 +79,10 @@ func undo(args []string) int {
 		registerUndo(s, committed)
 	}
 	if dirs, err := s.Aside(); o.force && !o.quiet && err == nil && len(dirs) > 0 {
-		say("what was changed since is kept in %s", escape.Quote(dirs[len(dirs)-1]))
+		console.Say("what was changed since is kept in %s", escape.Quote(dirs[len(dirs)-1]))
 	}
 	if !o.quiet {
-		say("took back the %s of %s: nsrun commit %s, or nsrun discard %s", deed, s.ID(), s.ID(), s.ID())
+		console.Say("took back the %s of %s: nsrun commit %s, or nsrun discard %s", deed, s.ID(), s.ID(), s.ID())
 	}
 	return 0
 }

@@ -2,10 +2,12 @@
 
 package main
 
+import "github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+
 // verbs in the order of help. It is data without code, so that starting the program
 // does not pay for it. What is nil tells about this table, see action.
 var verbs = [...]struct {
-	*Verb
+	*usage.Verb
 	run func(args []string) int
 }{
 	{&runVerb, run},
@@ -32,7 +34,7 @@ var verbs = [...]struct {
 }
 
 // verbOf returns the verb of that name, nil if there is none.
-func verbOf(name string) *Verb {
+func verbOf(name string) *usage.Verb {
 	for _, v := range verbs {
 		if v.Name == name {
 			return v.Verb
@@ -59,21 +61,21 @@ func nearVerb(word string) string {
 	for i, v := range verbs {
 		names[i] = v.Name
 	}
-	return nearest(word, names)
+	return usage.Nearest(word, names)
 }
 
-var helpVerb = Verb{
+var helpVerb = usage.Verb{
 	Name: "help", Args: "[VERB]",
 	Short: "explain a verb",
 }
 
-var manVerb = Verb{
+var manVerb = usage.Verb{
 	Name:  "man",
 	Short: "print the man page",
 	Long:  "it is shown by nsrun man | man -l -.",
 }
 
-var completionVerb = Verb{
+var completionVerb = usage.Verb{
 	Name: "completion", Args: "bash|zsh|fish",
 	Short: "print a shell's completion script",
 	Long:  "It completes bwrap too where that is a link to nsrun.",

@@ -5,16 +5,19 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
+
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 )
 
-var versionVerb = Verb{
+var versionVerb = usage.Verb{
 	Name:  "version",
 	Short: "print the version",
 }
 
 func version(args []string) int {
 	if len(args) > 0 {
-		return fail(wrongUsage("version", "takes no arguments"))
+		return console.Fail(usage.Errorf("version", "takes no arguments"))
 	}
 	v, rev := "devel", ""
 	if bi, ok := debug.ReadBuildInfo(); ok {

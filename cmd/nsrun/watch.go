@@ -18,10 +18,12 @@ import (
 
 	"github.com/nsrun/nsrun/internal/escape"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/fanotify"
 )
 
-var watchVerb = Verb{
+var watchVerb = usage.Verb{
 	Name: "watch", Args: "[flags] DIR…",
 	Short: "print what changes in directories, while it does",
 	Long: `One line is printed for each thing that happens at any depth below the
@@ -67,13 +69,13 @@ func watch(args []string) int {
 		return status
 	}
 	if len(dirs) == 0 {
-		return fail(wrongUsage("watch", "takes a directory"))
+		return console.Fail(usage.Errorf("watch", "takes a directory"))
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	w, err := fanotify.New(fanotify.Options{Roots: dirs, Engine: o.engine})
 	if err != nil {
-		return fail(err)
+		return console.Fail(err)
 	}
 	// It is not closed: the kernel takes some milliseconds for that, at the latest now.
 	go func() {
@@ -83,25 +85,25 @@ func watch(args []string) int {
 	}()
 	if !o.quiet {
 		for _, dir := range dirs {
-			say("watching %s (%s)", dir, w.Engine())
+			console.Say("watching %s (%s)", dir, w.Engine())
 		}
 	}
 	out := bufio.NewWriter(os.Stdout)
 	for ev, err := range w.Events() {
 		switch {
 		case errors.Is(err, fanotify.ErrOverflow):
-			say("%s", err)
+			console.Say("%s", err)
 			continue
 		case err != nil:
-			status = fail(err)
+			status = console.Fail(err)
 			continue
 		}
 		if err := printEvent(out, &ev, o.json, len(dirs) > 1); err != nil {
-			return fail(err)
+			return console.Fail(err)
 		}
 		// Whoever reads is to see it while it happens.
 		if err := out.Flush(); err != nil {
-			return fail(err)
+			return console.Fail(err)
 		}
 	}
 	return status
@@ -113,7 +115,7 @@ func (r *runner) watch(events iter.Seq2[fanotify.Event, error]) {
 	several := len(r.o.projects) > 1 || r.o.session+r.o.on != ""
 	for ev, err := range events {
 		if err != nil {
-			say("live changes: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+			console.Say("live changes: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 			continue
 		}
 		var line strings.Builder
@@ -122,7 +124,7 @@ func (r *runner) watch(events iter.Seq2[fanotify.Event, error]) {
 		if reason := r.execution.RunsLater(ev); reason != "" {
 			text += " (runs later: " + reason + ")"
 		}
-		say("%s", text)
+		console.Say("%s", text)
 	}
 }
 
@@ -132,7 +134,7 @@ func printEvent(out io.Writer, ev *fanotify.Event, asJSON, several bool) error {
 		if err != nil {
 			return err
 		}
-		_, err = out.Write(append(escapeJSON(b), '\n'))
+		_, err = out.Write(append(console.EscapeJSON(b), '\n'))
 		return err
 	}
 	slash := ""

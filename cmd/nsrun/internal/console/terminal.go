@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package console
 
 import (
 	"os"
@@ -15,33 +15,33 @@ import (
 // not by what was typed for it and was not read, not by a mode in which no answer
 // gets through.
 
-// isTerminal reports whether f is a terminal.
-func isTerminal(f *os.File) bool {
+// IsTerminal reports whether f is a terminal.
+func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
 
-// drawnOn reports whether f is a terminal that a program reads single keys from: most of
+// DrawnOn reports whether f is a terminal that a program reads single keys from: most of
 // those fill the window.
-func drawnOn(f *os.File) bool {
+func DrawnOn(f *os.File) bool {
 	mode, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil && mode.Lflag&unix.ICANON == 0
 }
 
-// terminal is how the terminal was.
-type terminal struct {
+// Terminal is how the terminal was.
+type Terminal struct {
 	mode       *unix.Termios
 	foreground bool // our process group was the one in the foreground
 }
 
-// saveTerminal returns nil if there is none.
-func saveTerminal() *terminal {
+// SaveTerminal returns nil if there is none.
+func SaveTerminal() *Terminal {
 	tty, err := askpkg.Open()
 	if err != nil {
 		return nil
 	}
 	defer tty.Close()
-	t := &terminal{}
+	t := &Terminal{}
 	err = askpkg.Control(tty, func(fd int) error {
 		group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		if err != nil {
@@ -57,8 +57,8 @@ func saveTerminal() *terminal {
 	return t
 }
 
-// restore makes the terminal as it was, if it is ours.
-func (t *terminal) restore() {
+// Restore makes the terminal as it was, if it is ours.
+func (t *Terminal) Restore() {
 	if t == nil || !t.foreground {
 		return
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package console
 
 import (
 	"bufio"
@@ -22,20 +22,21 @@ import (
 // $PAGER, else less. What others wrote acts on no terminal: where it goes to one, control
 // characters are escaped. Elsewhere every byte is as it is.
 
-// output is standard output, through a pager if there is one.
-type output struct {
+// Output is standard output, through a pager if there is one.
+type Output struct {
 	*bufio.Writer
-	terminal bool
+	Terminal bool
 	pager    *exec.Cmd // nil: none
 	pipe     io.WriteCloser
 	signals  chan os.Signal
+	escaped  *escaper // nil: nothing was escaped
 }
 
-// openOutput begins to write at length.
-func openOutput() *output {
-	o := &output{terminal: isTerminal(os.Stdout)}
+// OpenOutput begins to write at length.
+func OpenOutput() *Output {
+	o := &Output{Terminal: IsTerminal(os.Stdout)}
 	to := io.Writer(os.Stdout)
-	if o.terminal && o.page() {
+	if o.Terminal && o.page() {
 		to = o.pipe
 	}
 	o.Writer = bufio.NewWriterSize(to, 64<<10)
@@ -43,7 +44,7 @@ func openOutput() *output {
 }
 
 // page starts the pager.
-func (o *output) page() bool {
+func (o *Output) page() bool {
 	command := "less"
 	for _, name := range [...]string{"PAGER", "NSRUN_PAGER"} {
 		if value, set := os.LookupEnv(name); set {
@@ -76,18 +77,21 @@ func (o *output) page() bool {
 }
 
 // Close writes the rest, and waits for the pager. That nobody wants the rest is no error.
-func (o *output) Close() error {
+func (o *Output) Close() error {
+	if o.escaped != nil {
+		_ = o.escaped.flush() // Flush returns the error too
+	}
 	err := o.Flush()
 	if o.pager != nil {
 		_ = o.pipe.Close()
 		_ = o.pager.Wait() // what is wrong with it, it says itself
 		signal.Stop(o.signals)
 	}
-	return unwanted(err)
+	return Unwanted(err)
 }
 
-// unwanted is nil for an error that says that nobody reads any more.
-func unwanted(err error) error {
+// Unwanted is nil for an error that says that nobody reads any more.
+func Unwanted(err error) error {
 	if errors.Is(err, unix.EPIPE) {
 		return nil
 	}
@@ -100,12 +104,13 @@ type escaper struct {
 	rest []byte // of a character that is not complete
 }
 
-// shown is what is to be written to for texts of others.
-func (o *output) shown() io.Writer {
-	if !o.terminal {
+// Shown is what is to be written to for texts of others.
+func (o *Output) Shown() io.Writer {
+	if !o.Terminal {
 		return o
 	}
-	return &escaper{to: o}
+	o.escaped = &escaper{to: o}
+	return o.escaped
 }
 
 func (e *escaper) Write(text []byte) (int, error) {
@@ -121,7 +126,7 @@ func (e *escaper) Write(text []byte) (int, error) {
 	}
 	for line := range bytes.Lines(text) {
 		end := line[len(bytes.TrimSuffix(line, []byte("\n"))):]
-		if _, err := e.to.Write(append(bytes.Clone(escapeControls(line[:len(line)-len(end)])), end...)); err != nil {
+		if _, err := e.to.Write(append(bytes.Clone(EscapeControls(line[:len(line)-len(end)])), end...)); err != nil {
 			return 0, err
 		}
 	}
@@ -130,22 +135,14 @@ func (e *escaper) Write(text []byte) (int, error) {
 
 // flush writes what is left of a character.
 func (e *escaper) flush() error {
-	_, err := e.to.Write(escapeControls(e.rest))
+	_, err := e.to.Write(EscapeControls(e.rest))
 	e.rest = nil
 	return err
 }
 
-// flushShown ends what shown returned.
-func flushShown(w io.Writer) error {
-	if e, ok := w.(*escaper); ok {
-		return e.flush()
-	}
-	return nil
-}
-
-// escapeControls is text with escapes for what a terminal acts on, or what makes it show
+// EscapeControls is text with escapes for what a terminal acts on, or what makes it show
 // something else than is there.
-func escapeControls(text []byte) []byte {
+func EscapeControls(text []byte) []byte {
 	plain := true
 	for _, b := range text {
 		if b < ' ' && b != '\t' || b >= 0x7f {

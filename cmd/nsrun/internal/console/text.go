@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package console
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// age is how long ago t was, roughly.
-func age(t time.Time) string {
+// Age is how long ago t was, roughly.
+func Age(t time.Time) string {
 	switch d := time.Since(t); {
 	case d < time.Minute:
 		return "now"
@@ -22,16 +22,16 @@ func age(t time.Time) string {
 	}
 }
 
-// ago is age in a sentence.
-func ago(t time.Time) string {
-	if a := age(t); a != "now" {
+// Ago is age in a sentence.
+func Ago(t time.Time) string {
+	if a := Age(t); a != "now" {
 		return a + " ago"
 	}
 	return "just now"
 }
 
-// sizeText is a number of bytes as ls -h has it.
-func sizeText(n int64) string {
+// Size is a number of bytes as ls -h has it.
+func Size(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%dB", n)
 	}
@@ -45,8 +45,8 @@ func sizeText(n int64) string {
 	return fmt.Sprintf("%.0f%c", f, "KMGTPE"[unit])
 }
 
-// plural is "1 change", "2 changes".
-func plural(n int, what string) string {
+// Plural is "1 change", "2 changes".
+func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

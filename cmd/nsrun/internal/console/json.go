@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package console
 
 import (
 	"encoding/json"
@@ -11,29 +11,29 @@ import (
 	"unicode/utf8"
 )
 
-func printJSON(v any) int {
-	b, err := marshal(v)
+func PrintJSON(v any) int {
+	b, err := JSON(v)
 	if err == nil {
 		_, err = os.Stdout.Write(b)
 	}
 	if err != nil {
-		return fail(err)
+		return Fail(err)
 	}
 	return 0
 }
 
-// marshal returns v as JSON for people too: whatever a terminal would act on is written
+// JSON returns v as JSON for people too: whatever a terminal would act on is written
 // as its number. The names in it come from the sandbox.
-func marshal(v any) ([]byte, error) {
+func JSON(v any) ([]byte, error) {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	return append(escapeJSON(b), '\n'), nil
+	return append(EscapeJSON(b), '\n'), nil
 }
 
-// escapeJSON writes what a terminal would act on as its number.
-func escapeJSON(b []byte) []byte {
+// EscapeJSON writes what a terminal would act on as its number.
+func EscapeJSON(b []byte) []byte {
 	out := make([]byte, 0, len(b)+1)
 	for _, r := range string(b) {
 		switch {

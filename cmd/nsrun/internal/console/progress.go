@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package console
 
 import (
 	"fmt"
@@ -26,16 +26,16 @@ type bar struct {
 	drawn time.Time // zero: never
 }
 
-// newBar returns nil where nobody would see it.
-func newBar(what string, quiet bool) *bar {
-	if quiet || os.Getenv("TERM") == "dumb" || !isTerminal(os.Stderr) {
+// NewBar returns nil where nobody would see it.
+func NewBar(what string, quiet bool) *bar {
+	if quiet || os.Getenv("TERM") == "dumb" || !IsTerminal(os.Stderr) {
 		return nil
 	}
 	return &bar{what: what, began: time.Now()}
 }
 
-// progress is what a commit calls, nil for the nil bar.
-func (b *bar) progress() func(overlay.Progress) {
+// Progress is what a commit calls, nil for the nil bar.
+func (b *bar) Progress() func(overlay.Progress) {
 	if b == nil {
 		return nil
 	}
@@ -53,8 +53,8 @@ func (b *bar) progress() func(overlay.Progress) {
 	}
 }
 
-// end makes the line empty again.
-func (b *bar) end() {
+// End makes the line empty again.
+func (b *bar) End() {
 	if b != nil && !b.drawn.IsZero() {
 		_, _ = os.Stderr.WriteString("\r\x1b[K")
 	}
@@ -68,6 +68,6 @@ func barText(what string, p overlay.Progress, columns int) string {
 		part = int(int64(barWidth) * int64(done) / int64(p.Total))
 	}
 	text := fmt.Sprintf("nsrun: %s [%s%s] %d of %d, %s", what,
-		strings.Repeat("#", part), strings.Repeat(".", barWidth-part), done, p.Total, sizeText(p.Bytes))
+		strings.Repeat("#", part), strings.Repeat(".", barWidth-part), done, p.Total, Size(p.Bytes))
 	return text[:max(0, min(len(text), columns))]
 }

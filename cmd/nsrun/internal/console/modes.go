@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package console
 
 import (
 	"os"
@@ -38,11 +38,14 @@ const (
 // afterCommand is set when a command has ended, and not when it is seen to.
 var afterCommand atomic.Bool
 
-// clearModes writes them after a command, once, before the first thing that is said then: who
+// CommandEnded is told that a command ended that may have left modes on.
+func CommandEnded() { afterCommand.Store(true) }
+
+// ClearModes writes them after a command, once, before the first thing that is said then: who
 // has nothing to say writes nothing. It does so where standard error is a terminal that is
 // ours. Where standard output is none, somebody else may be drawing on it just now (a pager): then only what
 // concerns our own text.
-func clearModes() {
+func ClearModes() {
 	if !afterCommand.CompareAndSwap(true, false) {
 		return
 	}
@@ -54,7 +57,7 @@ func clearModes() {
 		return
 	}
 	text := modesString + modesText
-	if isTerminal(os.Stdout) {
+	if IsTerminal(os.Stdout) {
 		text = modesString + modesWindow + modesInput + modesWriting + modesText
 	}
 	if utf8Locale() {

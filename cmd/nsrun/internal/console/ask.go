@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package console
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	askpkg "github.com/nsrun/nsrun/internal/ask"
 )
 
-// ask asks on the terminal, whatever standard input is, and returns the answer in
+// Ask asks on the terminal, whatever standard input is, and returns the answer in
 // lower case: "" if there is none, or no terminal.
-func ask(question string) string {
-	clearModes()
+func Ask(question string) string {
+	ClearModes()
 	answer, _ := askpkg.Line(context.Background(), "nsrun: "+question)
 	return answer
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package console
 
 import (
 	"errors"
@@ -17,32 +17,32 @@ import (
 
 // Exit statuses of our own, as timeout(1) and env(1) have them.
 const (
-	exitTimeout       = 124
-	exitFailed        = 125
-	exitCannotExecute = 126
-	exitNotFound      = 127
+	ExitTimeout       = 124
+	ExitFailed        = 125
+	ExitCannotExecute = 126
+	ExitNotFound      = 127
 )
 
-// say prints one of our lines. Whatever is in it, it is one line, and nothing
+// Say prints one of our lines. Whatever is in it, it is one line, and nothing
 // that a terminal would act on.
-func say(format string, args ...any) {
-	clearModes()
+func Say(format string, args ...any) {
+	ClearModes()
 	_, _ = os.Stderr.WriteString("nsrun: " + escape.Printable(fmt.Sprintf(format, args...)) + "\n")
 }
 
-// fail prints what went wrong, with what to type where that is known, and returns
+// Fail prints what went wrong, with what to type where that is known, and returns
 // the exit status for it.
-func fail(err error) int {
+func Fail(err error) int {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ") // errors that were joined
 	if hint := advice.For(err); hint != "" {
 		text += " (" + hint + ")"
 	}
-	say("%s", text)
+	Say("%s", text)
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == "exec" {
 		if errors.Is(e.Err, unix.ENOENT) {
-			return exitNotFound
+			return ExitNotFound
 		}
-		return exitCannotExecute
+		return ExitCannotExecute
 	}
-	return exitFailed
+	return ExitFailed
 }

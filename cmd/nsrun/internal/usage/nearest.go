@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package usage
 
 import (
 	"cmp"
@@ -9,23 +9,23 @@ import (
 
 // What was meant by a word that is none: what is written almost like it, or begins like it.
 
-// flagName is a flag without its dashes and its value.
-func flagName(word string) string {
+// FlagName is a flag without its dashes and its value.
+func FlagName(word string) string {
 	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	return name
 }
 
-// dashed is a flag as it is typed.
-func dashed(name string) string {
+// Dashed is a flag as it is typed.
+func Dashed(name string) string {
 	if len(name) == 1 {
 		return "-" + name
 	}
 	return "--" + name
 }
 
-// nearest is the one of the names that a word is near, or empty: of those that are equally
+// Nearest is the one of the names that a word is near, or empty: of those that are equally
 // near, the first.
-func nearest(word string, names []string) string {
+func Nearest(word string, names []string) string {
 	word = strings.ToLower(word)
 	letters := strings.Trim(word, "-")
 	most := min((len(letters)+1)/3, 3) // of three letters one may be wrong, of five two
@@ -74,8 +74,8 @@ func distance(a, b string) int {
 	return rows[1][len(b)]
 }
 
-// didYouMean is the end of a message, empty where nothing is near.
-func didYouMean(near string) string {
+// DidYouMean is the end of a message, empty where nothing is near.
+func DidYouMean(near string) string {
 	if near == "" {
 		return ""
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package usage
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 )
 
 // Verb is what help, the man page, the completions and docs/cli.md tell of a verb. The
@@ -59,7 +60,7 @@ func (v *Verb) Fail(err error) int {
 		v.Help()
 		return 0
 	}
-	return fail(err)
+	return console.Fail(err)
 }
 
 // Help explains the verb on standard output.
@@ -70,12 +71,12 @@ func (v *Verb) Help() {
 	}
 	v.FlagSet().VisitAll(func(f *flag.Flag) {
 		arg, usage := flag.UnquoteUsage(f)
-		fmt.Fprintf(os.Stdout, "  %-22s %s\n", strings.TrimRight(dashed(f.Name)+" "+arg, " "), usage)
+		fmt.Fprintf(os.Stdout, "  %-22s %s\n", strings.TrimRight(Dashed(f.Name)+" "+arg, " "), usage)
 	})
 }
 
-// wrongUsage is a mistake on the command line of a verb.
-func wrongUsage(verb, format string, args ...any) error {
+// Errorf is a mistake on the command line of a verb.
+func Errorf(verb, format string, args ...any) error {
 	hint := "try: nsrun help"
 	if verb != "help" {
 		hint += " " + verb
@@ -91,12 +92,12 @@ func (v *Verb) Wrong(fs *flag.FlagSet, err error) error {
 	text := flagText(err)
 	if word, ok := strings.CutPrefix(text, "unknown flag "); ok {
 		var names []string
-		fs.VisitAll(func(f *flag.Flag) { names = append(names, dashed(f.Name)) })
-		if near := nearest(dashed(flagName(word)), names); near != "" {
-			text += didYouMean(near)
+		fs.VisitAll(func(f *flag.Flag) { names = append(names, Dashed(f.Name)) })
+		if near := Nearest(Dashed(FlagName(word)), names); near != "" {
+			text += DidYouMean(near)
 		}
 	}
-	return wrongUsage(v.Name, "%s", text)
+	return Errorf(v.Name, "%s", text)
 }
 
 // flagText is an error of package flag, with flags as they are typed here.
