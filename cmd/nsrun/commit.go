@@ -9,6 +9,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -107,7 +108,7 @@ func commit(args []string) int {
 	if err != nil {
 		return failDecision("commit", err, s)
 	}
-	registerCommit(s)
+	record.Commit(s)
 	if !o.quiet {
 		sayCommittedLater(s, before)
 	}
@@ -120,7 +121,7 @@ func commit(args []string) int {
 		}
 	}
 	sayHeld(s, s.Held(), o.CommitOptions)
-	tidy()
+	record.Tidy()
 	return 0
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -88,23 +89,23 @@ func failDecision(verb string, err error, s *overlay.Session) int {
 func sayConflicts(verb string, list []overlay.Conflict, s *overlay.Session, at func(root, path string) string) {
 	var merges, others, told int
 	for _, c := range list {
-		console.Say("conflict: %s %s", at(c.Root, c.Path), conflictText(c))
+		console.Say("conflict: %s %s", at(c.Root, c.Path), diff.ConflictText(c))
 		if verb != "commit" {
 			continue
 		}
-		var d conflictDetail
-		if told < textsMost {
-			d = detail(s, c)
+		var d diff.ConflictDetail
+		if told < diff.MostConflicts {
+			d = diff.DetailOf(s, c)
 		}
-		if d.merges {
+		if d.Merges {
 			merges++
 		} else {
 			others++
 		}
-		if len(d.lines) > 0 {
+		if len(d.Lines) > 0 {
 			told++
 		}
-		for _, line := range d.lines {
+		for _, line := range d.Lines {
 			console.Say("  %s", line)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -313,10 +314,10 @@ func TestDiffAtTerminal(t *testing.T) {
 		term.Await(`\x1b]0;evil\a` + "\t")
 		term.Await(`→ "a\x1bb"`) // the last line
 		sequences := strings.Count(term.Screen(), "\x1b")
-		for _, known := range []string{bold, red, green, cyan, normal} {
+		for _, known := range []string{diff.Bold, diff.Red, diff.Green, diff.Cyan, diff.Normal} {
 			sequences -= strings.Count(term.Screen(), known)
 		}
-		if sequences > 0 || colour != strings.Contains(term.Screen(), green) {
+		if sequences > 0 || colour != strings.Contains(term.Screen(), diff.Green) {
 			t.Errorf("colour %v: the terminal shows %q", colour, term.Screen())
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"flag"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -41,11 +42,11 @@ func discard(args []string) int {
 			status = console.Fail(err)
 			continue
 		}
-		registerDiscard(s.ID())
+		record.Discard(s.ID())
 		if !quiet {
 			console.Say("discarded %s: nsrun undo %s takes it back", s.ID(), s.ID())
 		}
 	}
-	tidy()
+	record.Tidy()
 	return status
 }

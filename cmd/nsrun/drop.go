@@ -7,6 +7,7 @@ import (
 	"flag"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -37,11 +38,11 @@ func drop(args []string) int {
 		return console.Fail(err)
 	}
 	defer s.Close()
-	dropped, err := dropChanges(context.Background(), s, rest[1:]...)
+	dropped, err := record.DropChanges(context.Background(), s, rest[1:]...)
 	if err != nil {
 		return failDecision("drop", err, s)
 	}
-	registerDrop(s, dropped)
+	record.Drop(s, dropped)
 	if !quiet {
 		switch s.State() {
 		case overlay.Kept:

@@ -17,6 +17,7 @@ import (
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
@@ -132,7 +133,7 @@ func gc(args []string) int {
 		console.Say("%s %s in all", verb, console.Size(size))
 	}
 	if len(rest) == 0 && !o.dryRun {
-		tellRegistry(func(ctx context.Context, reg nsrunlib.Registry) error {
+		record.Tell(func(ctx context.Context, reg nsrunlib.Registry) error {
 			c, err := reg.Registry.Clean(ctx)
 			if text := cleanedCopies(c); text != "" && !o.quiet {
 				n++

@@ -25,6 +25,7 @@ import (
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/textdiff"
 	"github.com/nsrun/nsrun/overlay"
@@ -426,7 +427,7 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 				return err
 			}
 			defer old.Close()
-			f.OldMode = gitMode(c.OldMode)
+			f.OldMode = diff.GitMode(c.OldMode)
 			if f.Old, err = fileContent(old); err != nil {
 				return err
 			}
@@ -437,7 +438,7 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 			if err != nil {
 				return err
 			}
-			f.NewMode = gitMode(fi.Mode())
+			f.NewMode = diff.GitMode(fi.Mode())
 			if f.New, err = fileContent(now); err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -72,7 +73,7 @@ func TestEscapedOnTerminals(t *testing.T) {
 	} {
 		got := d.terminal(t, none, args...)
 		if args[0] == "diff" {
-			for _, colour := range []string{bold, red, green, cyan, normal} {
+			for _, colour := range []string{diff.Bold, diff.Red, diff.Green, diff.Cyan, diff.Normal} {
 				got = strings.ReplaceAll(got, colour, "")
 			}
 		}

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -15,69 +14,11 @@ import (
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
-	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
 	"github.com/nsrun/nsrun/internal/screen"
 	"github.com/nsrun/nsrun/overlay"
 )
-
-var reviewVerb = usage.Verb{
-	Name: "review", Args: "[flags] [SESSION]",
-	Short: "choose in the terminal what to commit and what to drop",
-	Long: `A list of the changes, and the diff of the one under the cursor. A new directory
-is one line until enter opens it. Space marks what is under the cursor
-to be committed, d to be dropped, which is for good; c does it, after a question.
-What is not marked stays in the session. ? lists all keys. Without a terminal,
-nsrun commit SESSION PATH… chooses.`,
-	Flags: func(fs *flag.FlagSet) { allowSpecialFlag(fs, new(bool)) },
-}
-
-func review(args []string) int {
-	var special bool
-	rest, status, ok := reviewVerb.Parse(args, func(fs *flag.FlagSet) { allowSpecialFlag(fs, &special) })
-	if !ok {
-		return status
-	}
-	if len(rest) > 1 {
-		return console.Fail(usage.Errorf("review", "takes one session"))
-	}
-	tellRecovered()
-	id, _, err := decideArg("review", rest)
-	if err != nil {
-		return console.Fail(err)
-	}
-	s, err := overlay.Open("", id)
-	if err != nil {
-		return console.Fail(err)
-	}
-	defer s.Close()
-	r := &reviewer{s: s, special: special}
-	var changes []overlay.Change
-	var bad []error
-	for c, err := range s.Changes() {
-		switch {
-		case errors.Is(err, overlay.ErrEnded):
-			return console.Fail(err)
-		case err != nil:
-			bad = append(bad, err)
-		default:
-			changes = append(changes, c)
-		}
-	}
-	if len(changes) == 0 {
-		for _, err := range bad {
-			status = console.Fail(err)
-		}
-		if status == 0 {
-			console.Say("%s changed nothing", s.ID())
-		}
-		return status
-	}
-	r.model = newReview(s.ID(), changes, len(s.Roots()) > 1)
-	if bad != nil {
-		r.model.page = errorsPage(bad)
-	}
-	return r.run()
-}
 
 // reviewer is the model with a session and a terminal around it. All of it but the
 // making of diffs and the commit is done by one goroutine.
@@ -108,7 +49,7 @@ type reviewResult struct {
 	committed, dropped int
 	registered         bool             // something was committed
 	gone               []overlay.Change // what was dropped
-	details            []conflictDetail
+	details            []diff.ConflictDetail
 	err                error
 }
 
@@ -274,13 +215,13 @@ func (r *reviewer) apply() {
 				res.committed = commit
 				res.registered = true
 			} else if c, ok := errors.AsType[*overlay.ConflictError](res.err); ok {
-				for _, k := range c.Conflicts[:min(len(c.Conflicts), textsMost)] {
-					res.details = append(res.details, detail(r.s, k))
+				for _, k := range c.Conflicts[:min(len(c.Conflicts), diff.MostConflicts)] {
+					res.details = append(res.details, diff.DetailOf(r.s, k))
 				}
 			}
 		}
 		if len(choice.drop) > 0 && res.err == nil {
-			if res.gone, res.err = dropChanges(ctx, r.s, choice.drop...); res.err == nil {
+			if res.gone, res.err = record.DropChanges(ctx, r.s, choice.drop...); res.err == nil {
 				res.dropped = drop
 			}
 		}
@@ -294,10 +235,10 @@ func (r *reviewer) report(res reviewResult, dying syscall.Signal) (status int) {
 		status = console.Fail(res.err)
 	}
 	if res.registered {
-		registerCommit(r.s)
+		record.Commit(r.s)
 	}
 	if res.dropped > 0 {
-		registerDrop(r.s, res.gone)
+		record.Drop(r.s, res.gone)
 	}
 	what := ""
 	if res.committed > 0 {

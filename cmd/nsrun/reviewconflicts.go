@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
 	"github.com/nsrun/nsrun/internal/screen"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -28,7 +29,7 @@ func (m *reviewModel) conflictPage(list []overlay.Conflict) *reviewPage {
 	for i, c := range list {
 		all[i] = reviewConflict{Conflict: c}
 		if i < len(m.details) {
-			all[i].lines = m.details[i].lines
+			all[i].lines = m.details[i].Lines
 		}
 	}
 	at := 0
@@ -48,8 +49,8 @@ func (m *reviewModel) conflictPage(list []overlay.Conflict) *reviewPage {
 			}
 			p.add(style, "[%s] %s %s", preferNames[c.prefer], m.pathText(c.Root, c.Path), c.Why)
 			if c.Index == "" {
-				p.add(0, "  ours, the project's    %s", versionText(c.Project))
-				p.add(0, "  theirs, the session's  %s", versionText(c.Session))
+				p.add(0, "  ours, the project's    %s", diff.Version(c.Project))
+				p.add(0, "  theirs, the session's  %s", diff.Version(c.Session))
 			}
 			for _, line := range c.lines {
 				p.add(0, "  %s", line)

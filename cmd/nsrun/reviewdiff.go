@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
 	"github.com/nsrun/nsrun/internal/screen"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -55,7 +56,7 @@ func (w *reviewWriter) Write(p []byte) (int, error) {
 func makeDiff(s *overlay.Session, c overlay.Change, stop *atomic.Bool) *diffText {
 	d := &diffText{}
 	w := &reviewWriter{stop: stop}
-	err := writeDiff(w, s, c, diffOptions{})
+	err := diff.Write(w, s, c, diff.Options{})
 	d.add(w.data)
 	switch {
 	case w.full:

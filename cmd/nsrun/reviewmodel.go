@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
 	"github.com/nsrun/nsrun/internal/screen"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -67,8 +68,8 @@ type reviewModel struct {
 	busy    string      // what is being done; empty: nothing is
 	message string      // one line, until the next key
 
-	choices []overlay.Choice // for the next commit
-	details []conflictDetail // of the conflicts that the last one met
+	choices []overlay.Choice      // for the next commit
+	details []diff.ConflictDetail // of the conflicts that the last one met
 }
 
 // reviewAction is what a key asks of the driver.

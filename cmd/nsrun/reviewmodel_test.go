@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
 	"github.com/nsrun/nsrun/internal/screen"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -267,7 +268,7 @@ func TestReviewFails(t *testing.T) {
 	} {
 		m := openReview(reviewTestList...)
 		press(m, "acy")
-		m.details = []conflictDetail{{lines: []string{"line 3 was x"}}}
+		m.details = []diff.ConflictDetail{{Lines: []string{"line 3 was x"}}}
 		m.failed(c.err)
 		text := seen(m)
 		for _, want := range c.shows {

@@ -19,6 +19,8 @@ import (
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/links"
@@ -282,7 +284,7 @@ func run(args []string) int {
 	}
 	status := r.all()
 	if r.state != overlay.Kept.String() && r.session != nil && !r.dropped {
-		tidy()
+		record.Tidy()
 	}
 	if err := r.writeReport(status); err != nil {
 		return console.Fail(err)
@@ -652,7 +654,7 @@ func (r *runner) finish(status int) error {
 			moved, _ = r.session.Renames(r.changes) // without, they are listed one by one
 		}
 		console.ClearModes()
-		printMoved(os.Stderr, "nsrun: ", r.changes, moved, len(r.session.Roots()) > 1)
+		diff.Print(os.Stderr, "nsrun: ", r.changes, moved, len(r.session.Roots()) > 1)
 	}
 	// What can be merged later depends on it, so it is done before anybody is asked; where
 	// nothing is to be kept, only if that fails.
@@ -701,7 +703,7 @@ func (r *runner) finish(status int) error {
 			return err
 		}
 		r.state = overlay.Committed.String()
-		registerCommit(r.session)
+		record.Commit(r.session)
 		if !r.o.quiet {
 			console.Say("committed %s", console.Plural(len(r.changes)-r.left(), "change"))
 		}
@@ -720,7 +722,7 @@ func (r *runner) finish(status int) error {
 			return err
 		}
 		r.state = overlay.Discarded.String()
-		registerDiscard(id)
+		record.Discard(id)
 		if !r.o.quiet {
 			console.Say("discarded %s%s", console.Plural(len(r.changes), "change"), hint)
 		}
@@ -800,10 +802,10 @@ func (r *runner) view() error {
 		return err
 	}
 	out := console.OpenOutput()
-	o := diffOptions{colour: colour, escape: out.Terminal, several: len(r.session.Roots()) > 1, renames: indexRenames(moved)}
+	o := diff.Options{Colour: colour, Escape: out.Terminal, Several: len(r.session.Roots()) > 1, Renames: diff.IndexRenames(moved)}
 	for _, c := range r.changes {
-		if err == nil && !o.renames.inside(c) {
-			err = writeDiff(out, r.session, c, o)
+		if err == nil && !o.Renames.Inside(c) {
+			err = diff.Write(out, r.session, c, o)
 		}
 	}
 	if cerr := out.Close(); err == nil {

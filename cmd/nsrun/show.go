@@ -11,6 +11,7 @@ import (
 	"github.com/nsrun/nsrun/internal/jsonform"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -118,7 +119,7 @@ func show(args []string) int {
 	fmt.Fprintf(out, "command  %s\n", escape.Command(r.Command))
 	if len(changes) > 0 {
 		fmt.Fprintln(out)
-		printMoved(out, "", changes, moved, len(in.Roots) > 1)
+		diff.Print(out, "", changes, moved, len(in.Roots) > 1)
 	}
 	if err := out.Close(); err != nil {
 		return console.Fail(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -76,7 +77,7 @@ func undo(args []string) int {
 		committed = without(committed, left)
 	}
 	if cerr == nil { // else the registry learns it from the next scan
-		registerUndo(s, committed)
+		record.Undo(s, committed)
 	}
 	if dirs, err := s.Aside(); o.force && !o.quiet && err == nil && len(dirs) > 0 {
 		console.Say("what was changed since is kept in %s", escape.Quote(dirs[len(dirs)-1]))

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package diff
 
 import (
 	"cmp"
@@ -15,31 +15,31 @@ import (
 
 // How much is told of conflicts: of how many files the text, of how many places in each, and of how many lines there.
 const (
-	textsMost = 10
-	hunksMost = 3
-	linesMost = 3
+	MostConflicts = 10
+	hunksMost     = 3
+	linesMost     = 3
 )
 
-// conflictText tells both sides of a conflict.
-func conflictText(c overlay.Conflict) string {
+// ConflictText tells both sides of a conflict.
+func ConflictText(c overlay.Conflict) string {
 	did := ""
 	switch c.Kind {
 	case overlay.Added:
-		did = "made " + versionText(c.Session)
+		did = "made " + Version(c.Session)
 	case overlay.Modified:
-		did = "made it " + versionText(c.Session)
+		did = "made it " + Version(c.Session)
 	case overlay.Deleted:
 		did = "deleted it"
 	case overlay.TypeChanged:
-		did = "put " + versionText(c.Session) + " in its place"
+		did = "put " + Version(c.Session) + " in its place"
 	default:
 		return c.Why
 	}
-	return fmt.Sprintf("%s: the session %s, the project has %s", c.Why, did, versionText(c.Project))
+	return fmt.Sprintf("%s: the session %s, the project has %s", c.Why, did, Version(c.Project))
 }
 
-// versionText describes one side of a conflict.
-func versionText(v overlay.Version) string {
+// Version describes one side of a conflict.
+func Version(v overlay.Version) string {
 	if !v.Exists {
 		return "nothing"
 	}
@@ -50,39 +50,39 @@ func versionText(v overlay.Version) string {
 	return text + " from " + v.ModTime.Local().Format("2006-01-02 15:04:05")
 }
 
-// A conflictDetail is what can be told of a conflict beside its versions.
-type conflictDetail struct {
-	lines  []string // escaped
-	merges bool     // --merge would make one of both
+// A ConflictDetail is what can be told of a conflict beside its versions.
+type ConflictDetail struct {
+	Lines  []string // escaped
+	Merges bool     // --merge would make one of both
 }
 
-// detail finds out what prevents a merge.
-func detail(s *overlay.Session, c overlay.Conflict) (d conflictDetail) {
+// DetailOf finds out what prevents a merge.
+func DetailOf(s *overlay.Session, c overlay.Conflict) (d ConflictDetail) {
 	if c.Index != "" {
 		return d
 	}
 	hunks, err := s.Overlaps(c)
 	switch {
 	case err == nil && len(hunks) == 0 && c.Unmerged == nil:
-		d.merges = true
-		d.lines = append(d.lines, "the lines that both changed do not overlap")
+		d.Merges = true
+		d.Lines = append(d.Lines, "the lines that both changed do not overlap")
 		return d
 	case c.Kind == overlay.Added && errors.Is(cmp.Or(c.Unmerged, err), overlay.ErrNoBase):
-		d.lines = append(d.lines, "it cannot be merged: there is no version that both began with")
+		d.Lines = append(d.Lines, "it cannot be merged: there is no version that both began with")
 	case errors.Is(err, overlay.ErrNoBase):
-		d.lines = append(d.lines, "it cannot be merged: "+overlay.ErrNoBase.Error())
+		d.Lines = append(d.Lines, "it cannot be merged: "+overlay.ErrNoBase.Error())
 	case c.Unmerged != nil:
-		d.lines = append(d.lines, "it cannot be merged: "+c.Unmerged.Error())
+		d.Lines = append(d.Lines, "it cannot be merged: "+c.Unmerged.Error())
 	}
 	if err != nil && !errors.Is(err, overlay.ErrNoBase) {
 		return d
 	}
 	for i, h := range hunks {
 		if i == hunksMost {
-			d.lines = append(d.lines, console.Plural(len(hunks)-i, "more place"))
+			d.Lines = append(d.Lines, console.Plural(len(hunks)-i, "more place"))
 			break
 		}
-		d.lines = append(d.lines, hunkLines(h, err == nil)...)
+		d.Lines = append(d.Lines, hunkLines(h, err == nil)...)
 	}
 	return d
 }

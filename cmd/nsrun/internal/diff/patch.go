@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package diff
 
 import (
 	"errors"
@@ -27,8 +27,8 @@ import (
 // can be executed. Everything else is said on standard error, and what git would refuse
 // is left out, because it would refuse all of the patch for it.
 
-// writePatch writes a patch for git apply, and says what is not in it.
-func writePatch(w io.Writer, s *overlay.Session, changes []overlay.Change) error {
+// WritePatch writes a patch for git apply, and says what is not in it.
+func WritePatch(w io.Writer, s *overlay.Session, changes []overlay.Change) error {
 	if roots := rootsOf(changes); len(roots) > 1 {
 		return usage.Errorf("diff", "the changes are in %d roots, and a patch is for one: name one of %s",
 			len(roots), strings.Join(roots, ", "))
@@ -147,8 +147,8 @@ func inAny(dirs map[string]bool, name string) bool {
 	return false
 }
 
-// gitMode is the mode that git has for an object, zero for what it does not know.
-func gitMode(m fs.FileMode) uint32 {
+// GitMode is the mode that git has for an object, zero for what it does not know.
+func GitMode(m fs.FileMode) uint32 {
 	switch {
 	case m.IsRegular() && m&0o100 != 0:
 		return textdiff.Executable
@@ -170,7 +170,7 @@ func (p *patcher) change(c overlay.Change) error {
 		return nil
 	}
 	old, new := sides(c)
-	f := textdiff.File{OldPath: c.Path, NewPath: c.Path, OldMode: gitMode(old), NewMode: gitMode(new)}
+	f := textdiff.File{OldPath: c.Path, NewPath: c.Path, OldMode: GitMode(old), NewMode: GitMode(new)}
 	for _, mode := range [...]uint32{f.OldMode, f.NewMode} {
 		if mode == 0 {
 			continue
@@ -243,7 +243,7 @@ func (p *patcher) gitFollows(c overlay.Change) bool {
 // returns whether nothing will be left at the path.
 func (p *patcher) remove(c overlay.Change, old fs.FileMode) (bool, error) {
 	if !old.IsDir() {
-		if gitMode(old) == 0 {
+		if GitMode(old) == 0 {
 			c.Mode = old
 			p.lacks(c, "", typeName(old)+" that is to be deleted", typeName(old)+"s that are to be deleted")
 			return false, nil
@@ -267,7 +267,7 @@ func (p *patcher) remove(c overlay.Change, old fs.FileMode) (bool, error) {
 		if err := p.change(below); err != nil {
 			return false, err
 		}
-		all = all && notes == len(p.notes) && gitMode(below.Mode) != 0 && textdiff.GitRefuses(below.Path, gitMode(below.Mode)) == ""
+		all = all && notes == len(p.notes) && GitMode(below.Mode) != 0 && textdiff.GitRefuses(below.Path, GitMode(below.Mode)) == ""
 	}
 	for _, d := range dirs {
 		if !p.removed[d.Path] {
@@ -349,7 +349,7 @@ func (p *patcher) fail(c overlay.Change, err error) error {
 func (p *patcher) emptied(changes []overlay.Change) error {
 	deleted := map[string]bool{}
 	for _, c := range changes {
-		if c.Kind == overlay.Deleted && gitMode(c.Mode) != 0 {
+		if c.Kind == overlay.Deleted && GitMode(c.Mode) != 0 {
 			deleted[c.Path] = true
 		}
 	}

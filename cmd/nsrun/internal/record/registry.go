@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package record
 
 import (
 	"cmp"
@@ -16,9 +16,9 @@ import (
 
 // What verbs tell the registry. It stops none of them: what fails is said, and all goes on.
 
-// tellRegistry calls tell with the registry, and says what went wrong. Who has no home
+// Tell calls tell with the registry, and says what went wrong. Who has no home
 // directory has no registry.
-func tellRegistry(tell func(context.Context, nsrunlib.Registry) error) {
+func Tell(tell func(context.Context, nsrunlib.Registry) error) {
 	if _, _, err := project.DefaultDirs(); err != nil {
 		return
 	}
@@ -32,19 +32,19 @@ func tellRegistry(tell func(context.Context, nsrunlib.Registry) error) {
 	}
 }
 
-// registerCommit tells the registry what is in the project now.
-func registerCommit(s *overlay.Session) {
-	tellRegistry(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Committed(ctx, s) })
+// Commit tells the registry what is in the project now.
+func Commit(s *overlay.Session) {
+	Tell(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Committed(ctx, s) })
 }
 
-// registerUndo tells the registry that changes were taken out of the project again.
-func registerUndo(s *overlay.Session, changes []overlay.Change) {
-	tellRegistry(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Undone(ctx, s.ID(), changes) })
+// Undo tells the registry that changes were taken out of the project again.
+func Undo(s *overlay.Session, changes []overlay.Change) {
+	Tell(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Undone(ctx, s.ID(), changes) })
 }
 
-// dropChanges takes what is at the paths out of a session, and returns it for registerDrop.
+// DropChanges takes what is at the paths out of a session, and returns it for registerDrop.
 // Where it could not be listed the registry learns it from the next scan.
-func dropChanges(ctx context.Context, s *overlay.Session, paths ...string) (dropped []overlay.Change, err error) {
+func DropChanges(ctx context.Context, s *overlay.Session, paths ...string) (dropped []overlay.Change, err error) {
 	type place struct{ root, path string }
 	left := map[place]bool{}
 	var lerr error
@@ -67,19 +67,19 @@ func dropChanges(ctx context.Context, s *overlay.Session, paths ...string) (drop
 	return slices.DeleteFunc(dropped, func(c overlay.Change) bool { return left[place{c.Root, c.Path}] }), nil
 }
 
-// registerDrop tells the registry that changes were taken out of a session.
-func registerDrop(s *overlay.Session, dropped []overlay.Change) {
-	tellRegistry(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Dropped(ctx, s, dropped) })
+// Drop tells the registry that changes were taken out of a session.
+func Drop(s *overlay.Session, dropped []overlay.Change) {
+	Tell(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Dropped(ctx, s, dropped) })
 }
 
-// registerDiscard tells the registry that a session's changes are no more.
-func registerDiscard(id string) {
-	tellRegistry(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Discarded(ctx, id) })
+// Discard tells the registry that a session's changes are no more.
+func Discard(id string) {
+	Tell(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Discarded(ctx, id) })
 }
 
-// tidy removes old sessions that have ended, if that was not done today. What fails is
+// Tidy removes old sessions that have ended, if that was not done today. What fails is
 // nothing that the user asked for: gc and doctor tell.
-func tidy() {
+func Tidy() {
 	_ = overlay.CleanDaily("")
 	reg := project.Open(project.Options{})
 	_ = reg.CleanDaily(context.Background())

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package diff
 
 import (
 	"bufio"
@@ -97,13 +97,13 @@ func below(changes []overlay.Change) (n int) {
 	return n
 }
 
-// printMoved is printChanges, but that what was moved is one line, behind the deletions.
+// Print is printChanges, but that what was moved is one line, behind the deletions.
 // What is special has a line of its own wherever it is.
-func printMoved(w io.Writer, prefix string, changes []overlay.Change, moved []overlay.Rename, several bool) {
-	index := indexRenames(moved)
+func Print(w io.Writer, prefix string, changes []overlay.Change, moved []overlay.Rename, several bool) {
+	index := IndexRenames(moved)
 	var gone, rest []overlay.Change
 	for _, c := range changes {
-		if _, ok := index.of(c); (ok || index.inside(c)) && c.Special == "" && c.Runs == "" {
+		if _, ok := index.of(c); (ok || index.Inside(c)) && c.Special == "" && c.Runs == "" {
 			continue
 		}
 		if c.Kind == overlay.Deleted {

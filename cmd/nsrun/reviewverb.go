@@ -1,0 +1,71 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"flag"
+
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+var reviewVerb = usage.Verb{
+	Name: "review", Args: "[flags] [SESSION]",
+	Short: "choose in the terminal what to commit and what to drop",
+	Long: `A list of the changes, and the diff of the one under the cursor. A new directory
+is one line until enter opens it. Space marks what is under the cursor
+to be committed, d to be dropped, which is for good; c does it, after a question.
+What is not marked stays in the session. ? lists all keys. Without a terminal,
+nsrun commit SESSION PATH… chooses.`,
+	Flags: func(fs *flag.FlagSet) { allowSpecialFlag(fs, new(bool)) },
+}
+
+func reviewSession(args []string) int {
+	var special bool
+	rest, status, ok := reviewVerb.Parse(args, func(fs *flag.FlagSet) { allowSpecialFlag(fs, &special) })
+	if !ok {
+		return status
+	}
+	if len(rest) > 1 {
+		return console.Fail(usage.Errorf("review", "takes one session"))
+	}
+	tellRecovered()
+	id, _, err := decideArg("review", rest)
+	if err != nil {
+		return console.Fail(err)
+	}
+	s, err := overlay.Open("", id)
+	if err != nil {
+		return console.Fail(err)
+	}
+	defer s.Close()
+	r := &reviewer{s: s, special: special}
+	var changes []overlay.Change
+	var bad []error
+	for c, err := range s.Changes() {
+		switch {
+		case errors.Is(err, overlay.ErrEnded):
+			return console.Fail(err)
+		case err != nil:
+			bad = append(bad, err)
+		default:
+			changes = append(changes, c)
+		}
+	}
+	if len(changes) == 0 {
+		for _, err := range bad {
+			status = console.Fail(err)
+		}
+		if status == 0 {
+			console.Say("%s changed nothing", s.ID())
+		}
+		return status
+	}
+	r.model = newReview(s.ID(), changes, len(s.Roots()) > 1)
+	if bad != nil {
+		r.model.page = errorsPage(bad)
+	}
+	return r.run()
+}
