@@ -19,16 +19,6 @@ import (
 	"github.com/nsrun/nsrun/internal/secureexec"
 )
 
-// How this program speaks:
-//
-//   - standard output belongs to the command, and to what a verb was asked for;
-//   - everything else goes to standard error, in lines that begin with "nsrun: ",
-//     in lower case, without a full stop: what, which path, why, and at most one
-//     hint that can be typed;
-//   - success says nothing but what changed, and -q not even that;
-//   - names of files are escaped where they hold control characters;
-//   - it asks only on a terminal, and silence is never a yes.
-
 func init() {
 	// Sandboxes die with the thread that cloned them. Threads of this program live as
 	// long as it: no goroutine of its ends while it is locked to one.

@@ -7,6 +7,7 @@ import (
 	"flag"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/review"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -41,7 +42,6 @@ func reviewSession(args []string) int {
 		return console.Fail(err)
 	}
 	defer s.Close()
-	r := &reviewer{s: s, special: special}
 	var changes []overlay.Change
 	var bad []error
 	for c, err := range s.Changes() {
@@ -63,9 +63,5 @@ func reviewSession(args []string) int {
 		}
 		return status
 	}
-	r.model = newReview(s.ID(), changes, len(s.Roots()) > 1)
-	if bad != nil {
-		r.model.page = errorsPage(bad)
-	}
-	return r.run()
+	return review.Run(s, changes, bad, special)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/review"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/links"
@@ -667,8 +668,7 @@ func (r *runner) finish(status int) error {
 		if preserved != nil {
 			console.Say("%s", preserved)
 		}
-		v := &reviewer{s: r.session, model: newReview(id, r.changes, len(r.session.Roots()) > 1)}
-		v.run()
+		review.Run(r.session, r.changes, nil, false)
 		r.state = r.session.State().String()
 		return nil
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package review
 
 import (
 	"bytes"
@@ -36,14 +36,14 @@ func reviewChanges(lines ...string) []overlay.Change {
 }
 
 // openReview is a review in which all directories are open.
-func openReview(lines ...string) *reviewModel {
-	m := newReview("id", reviewChanges(lines...), false)
+func openReview(lines ...string) *model {
+	m := newModel("id", reviewChanges(lines...), false)
 	m.unfoldAll(true)
 	return m
 }
 
 // press types: a character is a key, and so is a name in <>.
-func press(m *reviewModel, keys string) (last reviewAction) {
+func press(m *model, keys string) (last action) {
 	for keys != "" {
 		k := keys[:1]
 		if k == "<" {
@@ -60,7 +60,7 @@ func press(m *reviewModel, keys string) (last reviewAction) {
 }
 
 // marks is the list as it is shown, a letter for each mark, upper case at the cursor.
-func marks(m *reviewModel) string {
+func marks(m *model) string {
 	var b strings.Builder
 	for at, i := range m.shown {
 		c := "kcd~"[m.markOf(i)]
@@ -102,7 +102,7 @@ func TestReviewKeys(t *testing.T) {
 func TestReviewActions(t *testing.T) {
 	for _, c := range []struct {
 		keys string
-		want reviewAction
+		want action
 	}{
 		{"q", actQuit}, {"<tab>q", actQuit}, {"<ctrl-c>", actInterrupt}, {"<ctrl-z>", actSuspend}, {"?<ctrl-z>", actSuspend},
 		{"?<ctrl-c>", actInterrupt}, {"/<ctrl-c>", actInterrupt}, {"/q", actNone}, {"?q", actNone},
@@ -138,7 +138,7 @@ func TestReviewFolds(t *testing.T) {
 		{"/sub<enter><enter>", "dir/sub/ dir/sub/two dir/sub/x", "Kkk"},
 		{"j<enter><tab>", "dir/ mod was/ z/", "kKkk"},
 	} {
-		m := newReview("id", reviewChanges(list...), false)
+		m := newModel("id", reviewChanges(list...), false)
 		press(m, c.keys)
 		var names []string
 		for _, i := range m.shown {
@@ -150,7 +150,7 @@ func TestReviewFolds(t *testing.T) {
 	}
 	changes := reviewChanges(list...)
 	changes[3].Special = "is setuid"
-	m := newReview("id", changes, false)
+	m := newModel("id", changes, false)
 	m.resize(60, 20)
 	press(m, "a")
 	if text := seen(m); !strings.Contains(text, "[+] A dir/ (and 4 below)\n[+] A dir/sub/two (is setuid)\n[+] M mod\n") {
@@ -211,7 +211,7 @@ func TestReviewChoice(t *testing.T) {
 		{"M d/,M d/x\xff", "ck", "", "", "", true},
 		{"M /,A a,A b", "cck", "/p /p/a", "/p/b", "", false},
 	} {
-		m := newReview("id", reviewChanges(strings.Split(c.list, ",")...), false)
+		m := newModel("id", reviewChanges(strings.Split(c.list, ",")...), false)
 		for i := range m.rows {
 			if m.tally = nil; !m.rows[i].group {
 				m.rows[i].mark = mark(strings.IndexByte("kcd", c.marks[i]))
@@ -246,7 +246,7 @@ func TestReviewFails(t *testing.T) {
 		err    error
 		shows  []string
 		keys   string
-		want   reviewAction
+		want   action
 		prefer string
 		marks  string
 	}{
@@ -287,7 +287,7 @@ func TestReviewFails(t *testing.T) {
 	}
 }
 
-func seen(m *reviewModel) string {
+func seen(m *model) string {
 	var b strings.Builder
 	for _, l := range m.view() {
 		b.WriteString(strings.TrimRight(l.Plain(), " ") + "\n")
@@ -296,7 +296,7 @@ func seen(m *reviewModel) string {
 }
 
 func TestReviewView(t *testing.T) {
-	m := newReview("20260102T030405Z-abcdefgh", reviewChanges(reviewTestList...), false)
+	m := newModel("20260102T030405Z-abcdefgh", reviewChanges(reviewTestList...), false)
 	m.unfoldAll(true)
 	m.resize(40, 12)
 	d := &diffText{}
@@ -345,7 +345,7 @@ func TestReviewSizes(t *testing.T) {
 	d.add(bytes.Repeat([]byte("+\x1b[2J漢\xff\t"+strings.Repeat("z", 300)+"\n"), 500))
 	for _, w := range []int{0, 1, 2, 6, 7, 20, 80, 99, 100, 180} {
 		for _, h := range []int{0, 1, 2, 3, 4, 5, 8, 9, 10, 24, 70} {
-			m := newReview("id", reviewChanges(names...), w%2 == 0)
+			m := newModel("id", reviewChanges(names...), w%2 == 0)
 			m.resize(w, h)
 			m.setDiff(0, d)
 			for _, keys := range []string{"", "G", " dua", "<tab>Glll", "<tab>g/n1", "<enter>nN", "<esc>", "?G", "q", "jjjd c", "Gn", "/zzz<enter>dc"} {
@@ -386,7 +386,7 @@ func TestReviewDiffStyles(t *testing.T) {
 func TestReviewDiffBounds(t *testing.T) {
 	for _, line := range []string{"x\n", strings.Repeat("x", 1<<20)} {
 		var stop atomic.Bool
-		w := &reviewWriter{stop: &stop}
+		w := &diffBuffer{stop: &stop}
 		var err error
 		for i := 0; err == nil; i++ {
 			if i > diffMost {
@@ -400,7 +400,7 @@ func TestReviewDiffBounds(t *testing.T) {
 	}
 	var stop atomic.Bool
 	stop.Store(true)
-	if _, err := (&reviewWriter{stop: &stop}).Write([]byte("x")); !errors.Is(err, errDiffEnd) {
+	if _, err := (&diffBuffer{stop: &stop}).Write([]byte("x")); !errors.Is(err, errDiffEnd) {
 		t.Error("who is not wanted any more goes on")
 	}
 }
@@ -411,7 +411,7 @@ func BenchmarkReviewScroll(b *testing.B) {
 		changes[i] = overlay.Change{Kind: overlay.Added, Root: "/p", Path: fmt.Sprintf("d/%05d", i), Mode: 0o644}
 	}
 	changes[0] = overlay.Change{Kind: overlay.Added, Root: "/p", Path: "d", Mode: fs.ModeDir | 0o755}
-	m := newReview("id", changes, false)
+	m := newModel("id", changes, false)
 	m.unfoldAll(true)
 	m.resize(200, 60)
 	d := &diffText{}
@@ -432,7 +432,7 @@ func BenchmarkReviewScroll(b *testing.B) {
 func TestReviewRunsFirst(t *testing.T) {
 	list := reviewChanges("A a", "A new/", "A new/.envrc", "A new/plain", "M z", "A .mcp.json")
 	list[2].Runs, list[5].Runs = "direnv runs it", "agents start what it names"
-	m := newReview("id", list, false)
+	m := newModel("id", list, false)
 	names := func() (names []string) {
 		for _, i := range m.shown {
 			names = append(names, m.rows[i].name)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package review
 
 import (
 	"context"
@@ -20,12 +20,23 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
+// Run shows the changes of a session until the user has decided, or leaves all as it is, and
+// returns the exit status. What could not be listed is told first. With special, what gets in
+// only if that is asked for is committed too.
+func Run(s *overlay.Session, changes []overlay.Change, unlisted []error, special bool) int {
+	r := &reviewer{s: s, special: special, model: newModel(s.ID(), changes, len(s.Roots()) > 1)}
+	if unlisted != nil {
+		r.model.page = errorsPage(unlisted)
+	}
+	return r.run()
+}
+
 // reviewer is the model with a session and a terminal around it. All of it but the
 // making of diffs and the commit is done by one goroutine.
 type reviewer struct {
 	s       *overlay.Session
 	special bool
-	model   *reviewModel
+	model   *model
 	screen  *screen.Screen
 
 	work   sync.WaitGroup // goroutines that use the session
@@ -36,7 +47,7 @@ type reviewer struct {
 
 	cancel   context.CancelFunc // stops the commit; nil: there is none
 	progress chan overlay.Progress
-	results  chan reviewResult
+	results  chan result
 }
 
 type madeDiff struct {
@@ -44,8 +55,8 @@ type madeDiff struct {
 	diff *diffText
 }
 
-// reviewResult is what came of a commit.
-type reviewResult struct {
+// result is what came of a commit.
+type result struct {
 	committed, dropped int
 	registered         bool             // something was committed
 	gone               []overlay.Change // what was dropped
@@ -67,7 +78,7 @@ func (r *reviewer) run() int {
 	defer scr.Guard()
 	r.diffs = make(chan madeDiff, 1)
 	r.progress = make(chan overlay.Progress, 1)
-	r.results = make(chan reviewResult, 1)
+	r.results = make(chan result, 1)
 	end := r.loop()
 	// The terminal first: what is still being read may take a while.
 	err = scr.Close()
@@ -150,7 +161,7 @@ func isPartial(err error) bool {
 }
 
 // act does what a key asked for; what it returns ends the loop.
-func (r *reviewer) act(a reviewAction) func() int {
+func (r *reviewer) act(a action) func() int {
 	switch a {
 	case actQuit:
 		return func() int { return 0 }
@@ -209,7 +220,7 @@ func (r *reviewer) apply() {
 	}
 	r.work.Go(func() {
 		defer r.screen.Guard()
-		var res reviewResult
+		var res result
 		if len(choice.commit) > 0 {
 			if res.err = r.s.CommitWith(ctx, o); res.err == nil {
 				res.committed = commit
@@ -230,7 +241,7 @@ func (r *reviewer) apply() {
 }
 
 // report tells what was done.
-func (r *reviewer) report(res reviewResult, dying syscall.Signal) (status int) {
+func (r *reviewer) report(res result, dying syscall.Signal) (status int) {
 	if res.err != nil {
 		status = console.Fail(res.err)
 	}
@@ -262,4 +273,19 @@ func (r *reviewer) report(res reviewResult, dying syscall.Signal) (status int) {
 		status = 128 + int(dying)
 	}
 	return status
+}
+
+// failed is told why a commit did nothing.
+func (m *model) failed(err error) {
+	m.busy = ""
+	m.diff, m.diffOf = nil, -1 // somebody may have changed it meanwhile
+	if c, ok := errors.AsType[*overlay.ConflictError](err); ok {
+		m.page = m.conflictPage(c.Conflicts)
+	} else if s, ok := errors.AsType[*overlay.SpecialError](err); ok {
+		m.page = m.specialPage(s.Specials)
+	} else {
+		m.page = &page{title: "nothing was done", keys: "q back", press: back}
+		m.page.add(screen.Red, "%v", err)
+	}
+	m.settle()
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package review
 
 import (
 	"path/filepath"
@@ -13,8 +13,8 @@ import (
 
 // The page of `nsrun review` on which conflicts are decided, one by one or all at once.
 
-// reviewConflict is a conflict, and what is to be done about it.
-type reviewConflict struct {
+// undecided is a conflict, and what is to be done about it.
+type undecided struct {
 	overlay.Conflict
 	lines  []string           // what more there is to tell
 	prefer overlay.Preference // Refuse: that is not decided
@@ -24,16 +24,16 @@ type reviewConflict struct {
 var preferNames = [...]string{overlay.Refuse: "?", overlay.Theirs: "theirs", overlay.Ours: "ours", overlay.Merge: "merge"}
 
 // conflictPage lists both sides of what both sides changed.
-func (m *reviewModel) conflictPage(list []overlay.Conflict) *reviewPage {
-	all := make([]reviewConflict, len(list))
+func (m *model) conflictPage(list []overlay.Conflict) *page {
+	all := make([]undecided, len(list))
 	for i, c := range list {
-		all[i] = reviewConflict{Conflict: c}
+		all[i] = undecided{Conflict: c}
 		if i < len(m.details) {
 			all[i].lines = m.details[i].Lines
 		}
 	}
 	at := 0
-	p := &reviewPage{title: "nothing was done: " + console.Plural(len(list), "conflict")}
+	p := &page{title: "nothing was done: " + console.Plural(len(list), "conflict")}
 	p.keys = "t theirs, the session's   o ours, the project's   m merge   q back"
 	if len(list) > 1 {
 		p.keys = "t theirs, the session's   o ours, the project's   m merge   T O M all   j k move   q back"
@@ -62,7 +62,7 @@ func (m *reviewModel) conflictPage(list []overlay.Conflict) *reviewPage {
 		p.top = max(min(p.top, first), min(last-m.pageHeight(), first))
 	}
 	show()
-	decide := func() reviewAction {
+	decide := func() action {
 		for i := range all {
 			if all[i].prefer == overlay.Refuse {
 				at = i
@@ -78,7 +78,7 @@ func (m *reviewModel) conflictPage(list []overlay.Conflict) *reviewPage {
 	}
 	keys := map[screen.Key]overlay.Preference{"t": overlay.Theirs, "o": overlay.Ours, "m": overlay.Merge}
 	allKeys := map[screen.Key]overlay.Preference{"T": overlay.Theirs, "O": overlay.Ours, "M": overlay.Merge}
-	p.first = func(m *reviewModel, k screen.Key) (reviewAction, bool) {
+	p.first = func(m *model, k screen.Key) (action, bool) {
 		if prefer, ok := keys[k]; ok {
 			all[at].prefer = prefer
 			return decide(), true
@@ -107,7 +107,7 @@ func (m *reviewModel) conflictPage(list []overlay.Conflict) *reviewPage {
 }
 
 // decided tells how conflicts were decided; empty: there were none.
-func (m *reviewModel) decided() string {
+func (m *model) decided() string {
 	if len(m.choices) == 0 {
 		return ""
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package review
 
 import (
 	"bytes"
@@ -30,15 +30,15 @@ type diffText struct {
 // errDiffEnd stops who writes the diff: there is enough of it, or nobody wants it.
 var errDiffEnd = errors.New("no more of this diff is wanted")
 
-// reviewWriter takes a diff until there is enough of it.
-type reviewWriter struct {
+// diffBuffer takes a diff until there is enough of it.
+type diffBuffer struct {
 	data  []byte
 	lines int
 	stop  *atomic.Bool // nobody wants the rest
 	full  bool
 }
 
-func (w *reviewWriter) Write(p []byte) (int, error) {
+func (w *diffBuffer) Write(p []byte) (int, error) {
 	if w.stop.Load() || w.full {
 		return 0, errDiffEnd
 	}
@@ -55,7 +55,7 @@ func (w *reviewWriter) Write(p []byte) (int, error) {
 // makeDiff makes the diff of a change, as much of it as anybody will read.
 func makeDiff(s *overlay.Session, c overlay.Change, stop *atomic.Bool) *diffText {
 	d := &diffText{}
-	w := &reviewWriter{stop: stop}
+	w := &diffBuffer{stop: stop}
 	err := diff.Write(w, s, c, diff.Options{})
 	d.add(w.data)
 	switch {

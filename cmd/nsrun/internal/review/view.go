@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package review
 
 import (
 	"fmt"
@@ -12,49 +12,8 @@ import (
 
 // What `nsrun review` looks like: lines made of the model.
 
-// area is a part of the window.
-type area struct{ x, y, width, height int }
-
-// reviewLayout says where things are. A pane that has no place has no height.
-type reviewLayout struct {
-	list, diff area
-	head       area // the line above the diff that says whose it is
-}
-
-const (
-	sideBySide = 100 // columns from which on list and diff stand side by side
-	leastBody  = 7   // lines from which on both are seen one above the other
-)
-
-// layout divides the window: a title, list and diff, a line of help.
-func (m *reviewModel) layout() (l reviewLayout) {
-	w, y, h := m.width, 1, m.height-2
-	switch {
-	case m.height < 4: // the keys work without being explained
-		y, h = 0, max(m.height, 1)
-		fallthrough
-	case h < leastBody && w < sideBySide:
-		if m.inDiff {
-			l.diff = area{0, y, w, h}
-		} else {
-			l.list = area{0, y, w, h}
-		}
-	case w >= sideBySide:
-		left := min(w*2/5, 70)
-		l.list = area{0, y, left, h}
-		l.head = area{left + 1, y, w - left - 1, 1}
-		l.diff = area{left + 1, y + 1, w - left - 1, h - 1}
-	default:
-		n := max(min(h*2/5, len(m.shown)), 3)
-		l.list = area{0, y, w, n}
-		l.head = area{0, y + n, w, 1}
-		l.diff = area{0, y + n + 1, w, h - n - 1}
-	}
-	return l
-}
-
 // view makes the window: as many lines as it is high.
-func (m *reviewModel) view() []screen.Line {
+func (m *model) view() []screen.Line {
 	lines := make([]screen.Line, max(m.height, 1))
 	if m.page != nil {
 		m.viewPage(lines)
@@ -104,7 +63,7 @@ func reverseLine(text string, width int) screen.Line {
 	return screen.Fit(text, screen.Reverse, 0, width, -1)
 }
 
-func (m *reviewModel) titleLine() screen.Line {
+func (m *model) titleLine() screen.Line {
 	commit, drop, keep := m.counts()
 	text := fmt.Sprintf("%s: commit %d, drop %d, keep %d", m.id, commit, drop, keep)
 	if m.filter != "" && !m.editing {
@@ -113,7 +72,7 @@ func (m *reviewModel) titleLine() screen.Line {
 	return reverseLine(text, m.width)
 }
 
-func (m *reviewModel) lastLine() screen.Line {
+func (m *model) lastLine() screen.Line {
 	switch {
 	case m.busy != "":
 		return screen.Fit(m.busy+"   ctrl-C stops it", screen.Bold, 0, m.width, -1)
@@ -142,7 +101,7 @@ func kindStyle(k overlay.Kind) screen.Style {
 }
 
 // note is what is to be known about a row beside its name.
-func (r *reviewRow) note() string {
+func (r *row) note() string {
 	var list []string
 	if r.Special != "" {
 		list = append(list, r.Special)
@@ -170,7 +129,7 @@ func (r *reviewRow) note() string {
 }
 
 // rowLine is one row of the list.
-func (m *reviewModel) rowLine(at, width int) screen.Line {
+func (m *model) rowLine(at, width int) screen.Line {
 	i := m.shown[at]
 	r := &m.rows[i]
 	var all screen.Style
@@ -222,7 +181,7 @@ func (m *reviewModel) rowLine(at, width int) screen.Line {
 }
 
 // headLine says whose diff that is, and which part of it.
-func (m *reviewModel) headLine(width int) screen.Line {
+func (m *model) headLine(width int) screen.Line {
 	i := m.current()
 	if i < 0 {
 		return reverseLine("", width)
@@ -244,7 +203,7 @@ func (m *reviewModel) headLine(width int) screen.Line {
 }
 
 // diffLine is one line of the window on the diff.
-func (m *reviewModel) diffLine(n, width int) screen.Line {
+func (m *model) diffLine(n, width int) screen.Line {
 	if m.current() < 0 || m.diff == nil || m.diffOf != m.current() {
 		return nil
 	}
@@ -256,7 +215,7 @@ func (m *reviewModel) diffLine(n, width int) screen.Line {
 	return screen.Fit(text, style, m.diffLeft, width, 1)
 }
 
-func (m *reviewModel) viewPage(lines []screen.Line) {
+func (m *model) viewPage(lines []screen.Line) {
 	p := m.page
 	if m.height < 3 {
 		lines[len(lines)-1] = screen.Fit(p.title+" "+p.keys, screen.Bold, 0, m.width, -1)

@@ -1,9 +1,8 @@
 //go:build linux
 
-package main
+package review
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
@@ -14,31 +13,7 @@ import (
 // The pages of `nsrun review` that stand in the place of list and diff: help, the question
 // before anything is done, and what prevented it.
 
-// reviewPage is text to be read, and the keys that lead on.
-type reviewPage struct {
-	title string
-	lines []pageLine
-	keys  string // for the last line
-	press func(m *reviewModel, k screen.Key) reviewAction
-	top   int
-
-	// first is asked about each key before it scrolls. Nil: nobody is.
-	first func(m *reviewModel, k screen.Key) (a reviewAction, ok bool)
-}
-
-// pageLine is a line of a page. What is in it may be hostile.
-type pageLine struct {
-	text  string
-	style screen.Style
-}
-
-func (p *reviewPage) add(style screen.Style, format string, args ...any) {
-	p.lines = append(p.lines, pageLine{fmt.Sprintf(format, args...), style})
-}
-
-func (m *reviewModel) pageHeight() int { return max(m.height-2, 1) }
-
-func (m *reviewModel) pageKey(k screen.Key) reviewAction {
+func (m *model) pageKey(k screen.Key) action {
 	p := m.page
 	if p.first != nil {
 		if a, ok := p.first(m, k); ok {
@@ -52,7 +27,7 @@ func (m *reviewModel) pageKey(k screen.Key) reviewAction {
 }
 
 // back closes the page on the keys that people use for that.
-func back(m *reviewModel, k screen.Key) reviewAction {
+func back(m *model, k screen.Key) action {
 	switch k {
 	case "esc", "q", "n", "enter", "?", "b":
 		m.page = nil
@@ -60,8 +35,8 @@ func back(m *reviewModel, k screen.Key) reviewAction {
 	return actNone
 }
 
-func helpPage() *reviewPage {
-	p := &reviewPage{title: "keys", keys: "q back", press: back}
+func helpPage() *page {
+	p := &page{title: "keys", keys: "q back", press: back}
 	for _, line := range []string{
 		"j k, arrows        move, or scroll the diff when that has the keys",
 		"g G, Home End      to the first, to the last",
@@ -93,8 +68,8 @@ func helpPage() *reviewPage {
 }
 
 // errorsPage tells what is not in the list.
-func errorsPage(list []error) *reviewPage {
-	p := &reviewPage{title: "not all changes could be looked at", keys: "q go on", press: back}
+func errorsPage(list []error) *page {
+	p := &page{title: "not all changes could be looked at", keys: "q go on", press: back}
 	for _, err := range list {
 		p.add(screen.Red, "%v", err)
 	}
@@ -102,7 +77,7 @@ func errorsPage(list []error) *reviewPage {
 }
 
 // confirm asks, or says why there is nothing to ask.
-func (m *reviewModel) confirm() {
+func (m *model) confirm() {
 	commit, drop, keep := m.counts()
 	if commit+drop == 0 {
 		m.message = "nothing is marked: space commits, d drops, a is all"
@@ -113,8 +88,8 @@ func (m *reviewModel) confirm() {
 		return
 	}
 	m.choices = nil
-	p := &reviewPage{title: fmt.Sprintf("commit %d, drop %d, keep %d?", commit, drop, keep), keys: "y yes   n no"}
-	p.press = func(m *reviewModel, k screen.Key) reviewAction {
+	p := &page{title: fmt.Sprintf("commit %d, drop %d, keep %d?", commit, drop, keep), keys: "y yes   n no"}
+	p.press = func(m *model, k screen.Key) action {
 		switch k {
 		case "y", "Y":
 			m.page = nil
@@ -157,30 +132,15 @@ func (m *reviewModel) confirm() {
 	m.page = p
 }
 
-// failed is told why a commit did nothing.
-func (m *reviewModel) failed(err error) {
-	m.busy = ""
-	m.diff, m.diffOf = nil, -1 // somebody may have changed it meanwhile
-	if c, ok := errors.AsType[*overlay.ConflictError](err); ok {
-		m.page = m.conflictPage(c.Conflicts)
-	} else if s, ok := errors.AsType[*overlay.SpecialError](err); ok {
-		m.page = m.specialPage(s.Specials)
-	} else {
-		m.page = &reviewPage{title: "nothing was done", keys: "q back", press: back}
-		m.page.add(screen.Red, "%v", err)
-	}
-	m.settle()
-}
-
 // specialPage lists what is committed only if that was asked for.
-func (m *reviewModel) specialPage(list []overlay.Special) *reviewPage {
-	p := &reviewPage{title: "nothing was done: not all of it may get into a project", keys: "u unmark these   q back"}
+func (m *model) specialPage(list []overlay.Special) *page {
+	p := &page{title: "nothing was done: not all of it may get into a project", keys: "u unmark these   q back"}
 	for _, s := range list {
 		p.add(screen.Red, "%s %s", m.pathText(s.Root, s.Path), s.Why)
 	}
 	p.add(0, "")
 	p.add(0, "nsrun review --allow-special commits them nevertheless")
-	p.press = func(m *reviewModel, k screen.Key) reviewAction {
+	p.press = func(m *model, k screen.Key) action {
 		if k != "u" {
 			return back(m, k)
 		}
@@ -200,4 +160,25 @@ func (m *reviewModel) specialPage(list []overlay.Special) *reviewPage {
 		return actNone
 	}
 	return p
+}
+
+// scroll moves a position as the keys for that say; all is more than there are lines.
+func scroll(k screen.Key, at *int, height, all int) bool {
+	switch k {
+	case "j", "down":
+		*at++
+	case "k", "up":
+		*at--
+	case "g", "home":
+		*at = 0
+	case "G", "end":
+		*at = all
+	case "pgdn", "ctrl-f":
+		*at += max(height-1, 1)
+	case "pgup", "ctrl-b":
+		*at -= max(height-1, 1)
+	default:
+		return false
+	}
+	return true
 }

@@ -1,0 +1,4 @@
+// Package diff shows what a session changed: a list, a diff for people, a patch for git
+// apply, statistics, and both sides of a conflict. It writes to what it is given and
+// changes nothing; package textdiff compares the texts.
+package diff
