@@ -221,7 +221,7 @@ func (s *Session) trees(i int) (up, low tree.Tree, err error) {
 	if low, err = s.lowerTree(i, l); err != nil {
 		return nil, nil, err
 	}
-	if s.stored() && !(s.armed && s.meta.Engine == EngineTmpfs) {
+	if s.stored() && !(s.armed && s.meta.Engine == engineTmpfs) {
 		up, err = s.packed(i)
 	} else {
 		var u *tree.Handle
@@ -230,7 +230,7 @@ func (s *Session) trees(i int) (up, low tree.Tree, err error) {
 		if !s.readOnly {
 			t.Unlock = true
 			if !s.stored() { // else the tmpfs is gone before anybody could mend modes in it
-				t.Book, t.Unbook = s.bookFor(true, i), s.unnote
+				t.Book, t.Unbook = s.book.keeper(true, i), s.book.unnote
 			}
 		}
 		up = t

@@ -142,12 +142,6 @@ func newCommit(s *Session, o CommitOptions) *commit {
 	return &commit{s: s, o: o, apart: map[place]bool{}}
 }
 
-// A place is a path in one of the roots.
-type place struct {
-	root int
-	path string // relative
-}
-
 // A commit is one call of CommitWith.
 type commit struct {
 	s       *Session
@@ -396,7 +390,7 @@ func (c *commit) endMark() error {
 		}
 	}
 	if c.full {
-		m.State = Committed
+		m.State = stateCommitted
 	} else {
 		for _, n := range t.j.Nodes {
 			if n.Kind == 0 {

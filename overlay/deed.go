@@ -35,43 +35,12 @@ func (d Deed) String() string {
 	return deedNames[d]
 }
 
-// dropped is one call of Drop, as it is stored.
-type dropped struct {
-	After int           `json:"after,omitempty"` // the last transaction in force; zero: none
-	Ended bool          `json:"ended,omitempty"` // nothing was left after it
-	Paths []droppedPath `json:"paths"`
-}
-
-// droppedPath is what was settled at a path, and is since.
-type droppedPath struct {
-	Was *settled `json:"was,omitempty"` // nil: nothing
-	Now settled  `json:"now"`
-}
-
-// check fails where a path could lead out of the roots.
-func (d dropped) check(roots int) error {
-	for _, p := range d.Paths {
-		if err := checkPlace(p.Now.Root, string(p.Now.Path), roots); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// lastTx is the last transaction in force; zero: there is none.
-func (m *meta) lastTx() int {
-	if len(m.Done) == 0 {
-		return 0
-	}
-	return m.Done[len(m.Done)-1]
-}
-
-// last is what Undo takes back.
-func (m *meta) last() Deed {
+// lastDeed is what Undo takes back.
+func lastDeed(m *meta) Deed {
 	n := len(m.Dropped)
-	drop := n > 0 && m.Dropped[n-1].After == m.lastTx() && (m.State != Discarded || m.Thrown)
+	drop := n > 0 && m.Dropped[n-1].After == m.lastTx() && (m.State != stateDiscarded || m.Thrown)
 	switch {
-	case m.State == Discarded && m.Thrown && !(drop && m.Dropped[n-1].Ended):
+	case m.State == stateDiscarded && m.Thrown && !(drop && m.Dropped[n-1].Ended):
 		return DiscardDeed
 	case drop:
 		return DropDeed
@@ -106,19 +75,19 @@ func (s *Session) end(good bool) error {
 	const op = "discard"
 	s.work.Lock()
 	defer s.work.Unlock()
-	if err := s.usable(op, true); err != nil && (s.dir == nil || s.readOnly || s.meta.State != Discarded) {
+	if err := s.usable(op, true); err != nil && (s.dir == nil || s.readOnly || s.meta.State != stateDiscarded) {
 		return err
 	}
 	if err := s.checkDependents(); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	good = good || s.mem != nil // which goes with us
-	if !good && s.meta.State == Discarded && s.meta.Thrown {
+	if !good && s.meta.State == stateDiscarded && s.meta.Thrown {
 		return nil
 	}
-	if !good && s.meta.State == Kept {
+	if !good && s.meta.State == stateKept {
 		m := *s.meta
-		m.State, m.Thrown = Discarded, true
+		m.State, m.Thrown = stateDiscarded, true
 		err := s.setMeta(&m, nil)
 		if err == nil {
 			return nil
@@ -137,14 +106,14 @@ func (s *Session) end(good bool) error {
 // undiscard takes a discard back.
 func (s *Session) undiscard() error {
 	m := *s.meta
-	m.State, m.Thrown = Kept, false
+	m.State, m.Thrown = stateKept, false
 	return s.revive(&m)
 }
 
 // undrop takes the last drop back.
 func (s *Session) undrop() error {
 	m := *s.meta
-	m.State, m.Thrown = Kept, false
+	m.State, m.Thrown = stateKept, false
 	last := m.Dropped[len(m.Dropped)-1]
 	m.Dropped = slices.Clone(m.Dropped[:len(m.Dropped)-1])
 	var l ledger
@@ -191,7 +160,7 @@ func (s *Session) undo(ctx context.Context) (ok bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return true, err
 	}
-	switch s.meta.last() {
+	switch lastDeed(s.meta) {
 	case NoDeed:
 		return true, &Error{Op: "undo", Path: s.path, Err: ErrNoCommit}
 	case DiscardDeed:

@@ -4,9 +4,7 @@ package overlay
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -19,73 +17,6 @@ import (
 // Directories that their owner, who we are, has closed to himself are opened for as
 // long as something is done in them. Each is written into a book before its mode is
 // changed, so that whoever comes after a crash can close it again.
-
-const bookName = "doors"
-
-// bookEntry is a line of the book.
-type bookEntry struct {
-	Upper bool    `json:"upper,omitempty"` // of the session's own directory, not of the project's
-	Root  int     `json:"root"`
-	Path  rawText `json:"path"`
-	Ino   uint64  `json:"ino"`
-	Mode  uint32  `json:"mode"` // what it is to get back
-}
-
-// note writes an entry into the book before a mode is changed. Each call is to be
-// followed by one of unnote when the mode is as it was.
-func (s *Session) note(e bookEntry) error {
-	line, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	s.bookMu.Lock()
-	defer s.bookMu.Unlock()
-	if !e.Upper && !s.listed {
-		// The project's owner must not wait until somebody opens this session again.
-		if err := s.list(); err != nil {
-			return err
-		}
-		s.listed = true
-	}
-	if s.dir == nil {
-		return fs.ErrClosed
-	}
-	f, err := s.dir.Append(bookName)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := tree.WriteAll(f, slices.Concat([]byte{'\n'}, line, []byte{'\n'})); err != nil {
-		return err
-	}
-	s.noted++
-	return nil
-}
-
-// unnote tells that n noted objects have their modes again. When all have, the book is
-// thrown away.
-func (s *Session) unnote(n int) {
-	if n == 0 {
-		return
-	}
-	s.bookMu.Lock()
-	defer s.bookMu.Unlock()
-	if s.noted -= n; s.noted == 0 && s.dir != nil {
-		err := s.dir.Unlink(bookName, 0)
-		if err == nil && s.listed && !s.pending {
-			_ = s.unlist()
-		}
-		s.listed = false
-	}
-}
-
-// bookFor is what a tree's changes of modes are to be noted with. They are forgotten when
-// the session is closed, or recovered.
-func (s *Session) bookFor(upper bool, root int) func(path string, ino uint64, mode uint32) error {
-	return func(path string, ino uint64, mode uint32) error {
-		return s.note(bookEntry{Upper: upper, Root: root, Path: rawText(path), Ino: ino, Mode: mode})
-	}
-}
 
 // closeDoors does what the book says, the last entries first: the first one for an
 // object has its true mode.
@@ -256,7 +187,7 @@ func (d *doors) widen(at place, h *tree.Handle, st tree.Stat, need uint32) error
 		return nil
 	}
 	if _, ok := d.widened[at]; !ok {
-		if err := d.s.note(bookEntry{Root: at.root, Path: rawText(at.path), Ino: st.Ino, Mode: st.Perm()}); err != nil {
+		if err := d.s.book.note(bookEntry{Root: at.root, Path: rawText(at.path), Ino: st.Ino, Mode: st.Perm()}); err != nil {
 			return err
 		}
 		d.noted++
@@ -308,7 +239,7 @@ func (d *doors) relock() error {
 		return errors.Join(errs...) // the book stays
 	}
 	clear(d.widened)
-	d.s.unnote(d.noted)
+	d.s.book.unnote(d.noted)
 	d.noted = 0
 	return nil
 }

@@ -72,9 +72,9 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 	m := *s.meta
 	l.store(&m)
 	if d.Ended = left == 0; d.Ended {
-		m.State = Committed
+		m.State = stateCommitted
 		if len(m.Done) == 0 {
-			m.State, m.Thrown = Discarded, true
+			m.State, m.Thrown = stateDiscarded, true
 		}
 	}
 	m.Dropped = append(slices.Clone(m.Dropped), d)

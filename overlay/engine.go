@@ -49,29 +49,35 @@ func (e *Engine) UnmarshalText(text []byte) error {
 	return fmt.Errorf("no such engine: %q", text)
 }
 
+// engineOf is an engine that is stored.
+func engineOf(stored metaEngine) (e Engine) {
+	_ = e.UnmarshalText([]byte(stored)) // which was checked when it was read
+	return e
+}
+
 // chooseEngine finds the engine for a session whose directory is s.dir and whose roots
 // are open. It asks the kernel for types of file systems, and tries only what is not
 // known by its type.
-func (s *Session) chooseEngine() (Engine, error) {
+func (s *Session) chooseEngine() (metaEngine, error) {
 	for _, low := range s.lower {
 		typ, err := tree.FSType(low)
 		if err != nil {
-			return 0, err
+			return "", err
 		}
 		if !tree.IsLower(typ) {
-			return EngineCopy, nil
+			return engineCopy, nil
 		}
 	}
 	typ, err := tree.FSType(s.dir)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	ok, sure := tree.IsUpper(typ)
 	if !sure {
 		ok = tree.TakesMarks(s.dir)
 	}
 	if ok {
-		return EngineOverlay, nil
+		return engineOverlay, nil
 	}
-	return EngineTmpfs, nil
+	return engineTmpfs, nil
 }

@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"strings"
 	"syscall"
@@ -40,7 +39,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 var (
 	// ErrBusy is what opening a session wraps when somebody else holds it.
-	ErrBusy = errors.New("the session is in use")
+	ErrBusy = errBusy
 
 	// ErrEnded is what is wrapped where a session has no changes any more
 	// because they were committed or discarded.
@@ -204,18 +203,6 @@ func (e *CommitError) Error() string {
 
 // Unwrap returns e.Err.
 func (e *CommitError) Unwrap() error { return e.Err }
-
-// shortList keeps a message readable; the whole list is in the error's fields.
-func shortList(list []string) string {
-	const most = 5
-	if len(list) == 0 {
-		return "nothing"
-	}
-	if len(list) > most {
-		return fmt.Sprintf("%s, and %d more", strings.Join(list[:most], ", "), len(list)-most)
-	}
-	return strings.Join(list, ", ")
-}
 
 // public makes errors of the packages below those that are documented here.
 func public(err error) error {

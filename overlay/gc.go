@@ -4,7 +4,6 @@ package overlay
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,8 +33,6 @@ const (
 	cleanEvery = 24 * time.Hour
 	stampName  = "cleaned" // of when CleanDaily last did something, in the state directory
 
-	newPrefix  = ".new-"
-	gonePrefix = ".gone-"
 )
 
 // CleanOptions say what Clean removes. The zero value stands for what nobody misses:
@@ -303,7 +300,7 @@ func (c *cleaner) expired(d *tree.Handle, found *Cleaned, named bool) (bool, err
 		}
 		return true, nil
 	}
-	found.State = m.State
+	found.State = stateOf(m.State)
 	if found.Last, err = lastUse(d, m); err != nil {
 		return false, err
 	}
@@ -314,9 +311,9 @@ func (c *cleaner) expired(d *tree.Handle, found *Cleaned, named bool) (bool, err
 		return false, err // what is there is somebody's, and nowhere else
 	}
 	switch {
-	case m.State == Kept:
+	case m.State == stateKept:
 		return c.o.Kept != 0 && c.older(found.Last, c.o.Kept), nil
-	case m.State == Committed && c.o.KeepCommitted:
+	case m.State == stateCommitted && c.o.KeepCommitted:
 		return false, nil
 	}
 	return c.older(found.Last, c.o.Ended), nil
@@ -330,23 +327,3 @@ func (c *cleaner) older(t time.Time, d time.Duration) bool {
 var errHeld = fmt.Errorf("%w: they are to be removed before it, or committed after it", ErrBuiltOn)
 
 var errInterrupted = errors.New("something was interrupted in it, and could neither be finished nor taken back")
-
-// damaged reports whether err, which readMeta returned, says that the data is gone: not
-// that it could not be got at, and not that a newer program wrote it.
-func damaged(err error) bool {
-	var syntax *json.SyntaxError
-	return err == unix.ENOENT || err == errCut || errors.As(err, &syntax)
-}
-
-// removeWhole removes a directory. A session's is renamed first, so that nobody sees a
-// part of it.
-func removeWhole(state *tree.Handle, name string) error {
-	if name[0] != '.' {
-		gone := gonePrefix + name
-		if err := state.Rename(name, gone, 0); err != nil && err != unix.ENOENT {
-			return err
-		}
-		name = gone
-	}
-	return tree.RemoveTree(state, name)
-}

@@ -3,13 +3,8 @@
 package overlay
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -170,23 +165,6 @@ type stages struct {
 
 const stagesName = "stages"
 
-var errCut = errors.New("the file is cut short")
-
-// strictJSON decodes one value, and nothing behind it.
-func strictJSON(data []byte, to any) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if err := dec.Decode(to); err != nil {
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			err = errCut
-		}
-		return err
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return errors.New("something follows the data")
-	}
-	return nil
-}
-
 // decodeJournal reads a journal of a session with that many roots, and checks all that
 // is used as a path or an index.
 func decodeJournal(data []byte, roots int) (*journal, error) {
@@ -245,15 +223,4 @@ func decodeStages(data []byte, roots int) ([]stage, error) {
 		}
 	}
 	return s.Stages, nil
-}
-
-// checkPlace refuses what is no path in one of that many roots.
-func checkPlace(root int, p string, roots int) error {
-	if root < 0 || root >= roots {
-		return fmt.Errorf("no root number %d", root)
-	}
-	if p == "" || p[0] == '/' || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
-		return fmt.Errorf("not a path in a root: %q", p)
-	}
-	return nil
 }

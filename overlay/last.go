@@ -27,11 +27,11 @@ const (
 	lastMost    = 1 << 20
 )
 
-// used notes that the session is used now, by command; nil: by the one before.
-func (s *Session) used(command []string) error {
-	f, err := s.dir.Open(lastName, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+// noteUse notes that the session in dir is used now, by command; nil: by the one before.
+func noteUse(dir *tree.Handle, command []string) error {
+	f, err := dir.Open(lastName, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err == unix.ENOENT {
-		f, err = s.dir.Create(lastName)
+		f, err = dir.Create(lastName)
 	}
 	if err != nil {
 		return err
@@ -66,12 +66,12 @@ func shorten(command []string) []string {
 	return command
 }
 
-// command returns what the session was used for last.
-func (s *Session) command() []string {
-	list := s.meta.Command
-	if s.dir != nil {
+// lastCommand returns what the session in dir was used for last. A nil dir is closed.
+func lastCommand(dir *tree.Handle, m *meta) []string {
+	list := m.Command
+	if dir != nil {
 		var last []rawText
-		data, err := s.dir.ReadFile(lastName, lastMost)
+		data, err := dir.ReadFile(lastName, lastMost)
 		if line, _, ok := bytes.Cut(data, []byte{'\n'}); err == nil && ok && json.Unmarshal(line, &last) == nil && last != nil {
 			list = last
 		}

@@ -4,8 +4,6 @@ package overlay
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -42,12 +40,12 @@ func openLock(dir *tree.Handle, access int) (*tree.Handle, error) {
 	return dir.Open(lockName, access|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 }
 
-// takeLock locks the open file f for as long as it is open, or fails with ErrBusy.
+// takeLock locks the open file f for as long as it is open, or fails with errBusy.
 func takeLock(f *tree.Handle, as holder) error {
 	lk := unix.Flock_t{Type: unix.F_WRLCK, Len: int64(as)}
 	err := unix.FcntlFlock(uintptr(f.FD), unix.F_OFD_SETLK, &lk)
 	if err == unix.EAGAIN || err == unix.EACCES {
-		return ErrBusy
+		return errBusy
 	}
 	return err
 }
@@ -78,9 +76,6 @@ func locked(dir *tree.Handle) (holder, error) {
 	return holderOf(f)
 }
 
-// errGone is that a session was removed, maybe a moment ago.
-var errGone = fmt.Errorf("it was removed: %w", fs.ErrNotExist)
-
 // openSession opens the directory of a session; errGone where there is none.
 func openSession(state *tree.Handle, name string) (*tree.Handle, error) {
 	dir, err := openOwned(state, name)
@@ -91,7 +86,7 @@ func openSession(state *tree.Handle, name string) (*tree.Handle, error) {
 }
 
 // lockSession opens the session's directory and its lock, and takes that. Nothing is open where
-// it fails: with ErrBusy if somebody else has it, with errGone if there is no such session.
+// it fails: with errBusy if somebody else has it, with errGone if there is no such session.
 func lockSession(state *tree.Handle, name string, as holder) (dir, lock *tree.Handle, err error) {
 	if dir, err = openSession(state, name); err != nil {
 		return nil, nil, err
@@ -108,7 +103,7 @@ func lockDir(state *tree.Handle, name string, dir *tree.Handle, as holder) (lock
 	lock, err = openLock(dir, unix.O_RDWR)
 	pause := time.Millisecond
 	for until := time.Now().Add(caretakerMost); err == nil; {
-		if err = takeLock(lock, as); !errors.Is(err, ErrBusy) || as == caretaker {
+		if err = takeLock(lock, as); !errors.Is(err, errBusy) || as == caretaker {
 			break
 		}
 		who, werr := holderOf(lock)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -18,39 +17,23 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// State says what became of a session. The zero State is Kept.
-type State uint8
+// A metaState is what became of a session, as it is stored.
+type metaState string
 
-// The states of a session.
 const (
-	Kept      State = iota // its changes are there
-	Committed              // all of its changes are in the project
-	Discarded              // its changes were thrown away
+	stateKept      metaState = "kept"      // its changes are there
+	stateCommitted metaState = "committed" // all of its changes are in the project
+	stateDiscarded metaState = "discarded" // its changes were thrown away
 )
 
-var stateNames = [...]string{Kept: "kept", Committed: "committed", Discarded: "discarded"}
+// A metaEngine is a way to keep apart what is written, as it is stored.
+type metaEngine string
 
-// String returns "kept", "committed" or "discarded".
-func (s State) String() string {
-	if int(s) >= len(stateNames) {
-		return fmt.Sprintf("state(%d)", uint8(s))
-	}
-	return stateNames[s]
-}
-
-// MarshalText returns what String does, so that JSON holds the name.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText reads what MarshalText wrote.
-func (s *State) UnmarshalText(text []byte) error {
-	for i, name := range stateNames {
-		if name == string(text) {
-			*s = State(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("no such state: %q", text)
-}
+const (
+	engineOverlay metaEngine = "overlay" // an upper directory in the session's
+	engineTmpfs   metaEngine = "tmpfs"   // one on a tmpfs, stored when the command has ended
+	engineCopy    metaEngine = "copy"    // a copy of the project, compared when the command has ended
+)
 
 const (
 	metaName    = "session.json"
@@ -65,13 +48,13 @@ type meta struct {
 	Version int        `json:"version"`
 	Created time.Time  `json:"created"` // by the clock that stamps files
 	Command []rawText  `json:"command,omitempty"`
-	State   State      `json:"state"`
+	State   metaState  `json:"state"`
 	Roots   []metaRoot `json:"roots"`
 	Settled []settled  `json:"settled,omitempty"`
 
 	Files  []settledFile `json:"files,omitempty"`
 	On     string        `json:"on,omitempty"`     // the session below; empty: the project
-	Engine Engine        `json:"engine,omitempty"` // missing: EngineOverlay
+	Engine metaEngine    `json:"engine,omitempty"` // missing: engineOverlay
 
 	// Done are the transactions that were done and not taken back, in order. What
 	// stands in a directory tx/N and not here never was.
@@ -134,45 +117,6 @@ type settledFile struct {
 	Ctime int64  `json:"ctime"` // nanoseconds since 1970
 }
 
-// rawText is a string that may hold any bytes. In JSON it is a string, or an
-// object with base64 where it is not valid UTF-8.
-type rawText string
-
-type rawBytes struct {
-	Bytes []byte `json:"bytes"`
-}
-
-func (t rawText) MarshalJSON() ([]byte, error) {
-	if utf8.ValidString(string(t)) {
-		return json.Marshal(string(t))
-	}
-	return json.Marshal(rawBytes{[]byte(t)})
-}
-
-func (t *rawText) UnmarshalJSON(data []byte) error {
-	if len(data) > 0 && data[0] == '{' {
-		var b rawBytes
-		if err := json.Unmarshal(data, &b); err != nil {
-			return err
-		}
-		*t = rawText(b.Bytes)
-		return nil
-	}
-	return json.Unmarshal(data, (*string)(t))
-}
-
-// rawTexts is list as it is stored; nil for nil.
-func rawTexts(list []string) []rawText {
-	if list == nil {
-		return nil
-	}
-	raw := make([]rawText, len(list))
-	for i, s := range list {
-		raw[i] = rawText(s)
-	}
-	return raw
-}
-
 // decodeMeta reads a meta file's content and checks everything that is used as
 // a path or an index later.
 func decodeMeta(data []byte) (*meta, error) {
@@ -189,8 +133,19 @@ func decodeMeta(data []byte) (*meta, error) {
 	if m.On != "" && !isName(m.On) {
 		return nil, fmt.Errorf("not a session: %q", m.On)
 	}
-	if m.Engine == 0 {
-		m.Engine = EngineOverlay
+	switch m.State {
+	case "":
+		m.State = stateKept
+	case stateKept, stateCommitted, stateDiscarded:
+	default:
+		return nil, fmt.Errorf("no such state: %q", m.State)
+	}
+	switch m.Engine {
+	case "":
+		m.Engine = engineOverlay
+	case engineOverlay, engineTmpfs, engineCopy:
+	default:
+		return nil, fmt.Errorf("no such engine: %q", m.Engine)
 	}
 	for _, r := range m.Roots {
 		p := string(r.Path)
@@ -228,18 +183,19 @@ func readMeta(dir *tree.Handle) (*meta, error) {
 	return decodeMeta(data)
 }
 
-// writeFirst writes the data of a session that has no name yet, and so no reader.
-func (s *Session) writeFirst() error {
-	if !s.reused {
-		_, err := writeMeta(s.dir, s.meta, nil)
+// writeFirst writes the data of a session that has no name yet, and so no reader. With
+// over there is a file already, which is written over: a new one takes the file system
+// longer.
+func writeFirst(dir *tree.Handle, m *meta, over bool) error {
+	if !over {
+		_, err := writeMeta(dir, m, nil)
 		return err
 	}
-	// What is there is written over: a new file takes the file system longer.
-	data, err := s.meta.encode()
+	data, err := m.encode()
 	if err != nil {
 		return err
 	}
-	f, err := s.dir.Open(metaName, unix.O_WRONLY|unix.O_NOFOLLOW)
+	f, err := dir.Open(metaName, unix.O_WRONLY|unix.O_NOFOLLOW)
 	if err != nil {
 		return err
 	}
@@ -277,4 +233,45 @@ func writeMeta(dir *tree.Handle, m *meta, before *tree.Flusher) (written bool, e
 		return true, nil
 	}
 	return true, dir.FlushDir(".")
+}
+
+// dropped is one call of Drop, as it is stored.
+type dropped struct {
+	After int           `json:"after,omitempty"` // the last transaction in force; zero: none
+	Ended bool          `json:"ended,omitempty"` // nothing was left after it
+	Paths []droppedPath `json:"paths"`
+}
+
+// droppedPath is what was settled at a path, and is since.
+type droppedPath struct {
+	Was *settled `json:"was,omitempty"` // nil: nothing
+	Now settled  `json:"now"`
+}
+
+// check fails where a path could lead out of the roots.
+func (d dropped) check(roots int) error {
+	for _, p := range d.Paths {
+		if err := checkPlace(p.Now.Root, string(p.Now.Path), roots); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastTx is the last transaction in force; zero: there is none.
+func (m *meta) lastTx() int {
+	if len(m.Done) == 0 {
+		return 0
+	}
+	return m.Done[len(m.Done)-1]
+}
+
+// rootOf returns the number of the root with this path.
+func (m *meta) rootOf(path rawText) (int, bool) {
+	for i, r := range m.Roots {
+		if r.Path == path {
+			return i, true
+		}
+	}
+	return 0, false
 }

@@ -17,56 +17,6 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// pendingName is the directory of the state directory that holds a file for each
-// session that something is being done with: if nobody holds its lock any more, that
-// was interrupted. It is what makes looking for such sessions cheap.
-const pendingName = "pending"
-
-// markPending puts the session on the list of those to be looked after, until unmark.
-func (s *Session) markPending() error {
-	s.bookMu.Lock()
-	defer s.bookMu.Unlock()
-	s.pending = true
-	return s.list()
-}
-
-// unmark takes the session off the list, unless the book keeps it there.
-func (s *Session) unmark() error {
-	s.bookMu.Lock()
-	defer s.bookMu.Unlock()
-	s.pending = false
-	if s.noted > 0 && s.listed {
-		return nil
-	}
-	return s.unlist()
-}
-
-func (s *Session) list() error {
-	switch err := s.state.Mkdir(pendingName); err {
-	case unix.EEXIST:
-	case nil:
-		if err := s.state.FlushDir("."); err != nil {
-			return err
-		}
-	default:
-		return err
-	}
-	f, err := s.state.Append(pendingName + "/" + s.id)
-	if err != nil {
-		return err
-	}
-	f.Close()
-	return nil
-}
-
-func (s *Session) unlist() error {
-	err := unix.Unlinkat(int(s.state.FD), pendingName+"/"+s.id, 0)
-	if err == unix.ENOENT {
-		err = nil
-	}
-	return err
-}
-
 // Recovered tells what became of a session that something was interrupted in.
 type Recovered struct {
 	ID   string
@@ -152,11 +102,6 @@ func (s *Session) interrupted() bool {
 	return pending(s.state, s.id)
 }
 
-// pending reports whether the session is on the list of those to be looked after.
-func pending(state *tree.Handle, id string) bool {
-	return unix.Faccessat(int(state.FD), pendingName+"/"+id, unix.F_OK, 0) == nil
-}
-
 // recoverOne looks after one session.
 func recoverOne(statePath string, state *tree.Handle, id string) (Recovered, error) {
 	r := Recovered{ID: id}
@@ -195,7 +140,7 @@ func recoverOne(statePath string, state *tree.Handle, id string) (Recovered, err
 // session is locked.
 func (s *Session) recover() (what string, err error) {
 	// Whoever comes after a crash of this one must find the session on the list, too.
-	if err := s.markPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT && err != unix.EROFS {
+	if err := s.book.markPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT && err != unix.EROFS {
 		return "", err
 	}
 	if err := s.closeDoors(); err != nil {
@@ -227,7 +172,7 @@ func (s *Session) recover() (what string, err error) {
 			return what, err
 		}
 	}
-	return what, s.unmark()
+	return what, s.book.unmark()
 }
 
 // dropTemporary removes files that were to replace the session's data.
@@ -366,7 +311,7 @@ func (t *tx) end() error {
 	if err := t.remove(); err != nil {
 		return err
 	}
-	return t.s.unmark()
+	return t.s.book.unmark()
 }
 
 // keepStages brings what is in the stages of projects to where it can stay.
@@ -405,7 +350,7 @@ func (t *tx) tidy() error {
 	if err := t.dropStages(); err != nil {
 		return err
 	}
-	if err := t.s.unmark(); err != nil {
+	if err := t.s.book.unmark(); err != nil {
 		return &Error{Op: "tidy up", Path: t.s.path, Err: err}
 	}
 	return nil

@@ -67,7 +67,7 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 	}
 	// A full disk is no reason to refuse: what fills it may be what the command is to
 	// remove.
-	err = s.used(command)
+	err = noteUse(s.dir, command)
 	if err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 		return fail(s.path, err)
 	}

@@ -51,14 +51,14 @@ func TestSawTheEdit(t *testing.T) {
 			outside(t, root, ":\n"+c.after)
 			err := s.Commit(t.Context())
 			var ce *ConflictError
-			if got := errors.As(err, &ce); got != c.conflict && s.meta.Engine == EngineOverlay || !got && err != nil {
+			if got := errors.As(err, &ce); got != c.conflict && s.meta.Engine == engineOverlay || !got && err != nil {
 				t.Fatal(err)
 			}
 			if !c.conflict {
 				return
 			}
 			err = s.CommitWith(t.Context(), CommitOptions{Prefer: Merge})
-			if got := errors.As(err, &ce); got == c.merges && s.meta.Engine == EngineOverlay || !got && err != nil {
+			if got := errors.As(err, &ce); got == c.merges && s.meta.Engine == engineOverlay || !got && err != nil {
 				t.Errorf("merge: %v", err)
 			}
 		})
@@ -83,7 +83,7 @@ func TestSawWhileRunning(t *testing.T) {
 			t.Errorf("%s: %v", script, err)
 		}
 		err := s.CommitWith(t.Context(), CommitOptions{Prefer: Merge})
-		if got := !errors.As(err, new(*ConflictError)); got != merges && s.meta.Engine == EngineOverlay || got && err != nil {
+		if got := !errors.As(err, new(*ConflictError)); got != merges && s.meta.Engine == engineOverlay || got && err != nil {
 			t.Errorf("%s, merged: %v", script, err)
 		}
 	}

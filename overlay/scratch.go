@@ -3,20 +3,13 @@
 package overlay
 
 import (
-	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
-
-// scratchName is the directory of a session that holds what was written to
-// scratch overlays.
-const scratchName = "scratch"
 
 // Scratch returns an overlay over dir for what need not be kept, such as the
 // caches of build tools: what is written there is no change of the session.
@@ -28,7 +21,7 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 	if err := s.usable(op, true); err != nil {
 		return mounts.Mount{}, err
 	}
-	if s.meta.Engine == EngineCopy {
+	if s.meta.Engine == engineCopy {
 		return mounts.ROBind(dir, dir), nil
 	}
 	at := s.area()
@@ -56,75 +49,12 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 	return m, nil
 }
 
-// makePair makes an upper and a work directory, and returns their number.
-func makePair(at *tree.Handle) (n int, err error) {
-	for n = 1; ; n++ {
-		err := at.Mkdir(scratchUpper(n))
-		if err == unix.EEXIST {
-			continue
-		}
-		if err == nil {
-			// Who was to remove an earlier pair may have been killed in the middle of it.
-			err = tree.RemoveTree(at, scratchWork(n))
-		}
-		if err == nil {
-			err = at.Mkdir(scratchWork(n))
-		}
-		return n, err
-	}
-}
-
-func scratchUpper(n int) string { return scratchName + "/upper" + strconv.Itoa(n) }
-func scratchWork(n int) string  { return scratchName + "/work" + strconv.Itoa(n) }
-
-// clearScratch removes what was written to scratch overlays, and returns how many pairs of
-// directories are there for the next ones: those that nothing was written to, if there are
-// no others.
-func clearScratch(at *tree.Handle) (n int, err error) {
-	for n = 0; ; n++ {
-		clean, err := clearPair(at, n+1)
-		if err == unix.ENOENT {
-			return n, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		if !clean {
-			return 0, tree.RemoveTree(at, scratchName)
-		}
-	}
-}
-
-// clearPair makes a pair of directories be as new, and reports whether it can: not if something
-// was written, or given to the directory itself, or if the kernel has noted what it was over.
-func clearPair(at *tree.Handle, n int) (bool, error) {
-	up, err := at.OpenDir(scratchUpper(n))
-	if err != nil {
-		return false, err
-	}
-	defer up.Close()
-	st, err := up.Stat()
-	if err != nil || int(st.UID) != os.Geteuid() {
-		return false, err
-	}
-	names, err := up.Names()
-	if err != nil || len(names) > 0 {
-		return false, err
-	}
-	attrs, err := up.XattrNames()
-	if err != nil || slices.ContainsFunc(attrs, func(a string) bool { return !isMark(a, "impure", "uuid") }) {
-		return false, err
-	}
-	// A mark of the kernel's in it says that what was written may not be on disk.
-	return true, tree.RemoveTree(at, scratchWork(n)+"/work")
-}
-
 // ClearScratch is DropScratch for a session that is to be resumed: what the next command
 // can use is kept for it, until Close.
 func (s *Session) ClearScratch() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.meta.Engine != EngineOverlay {
+	if s.meta.Engine != engineOverlay {
 		return s.dropScratch()
 	}
 	if s.dir == nil || s.readOnly || s.cleared {

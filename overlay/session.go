@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -103,10 +102,7 @@ type Session struct {
 
 	work sync.Mutex // held while changes are committed or thrown away
 
-	bookMu  sync.Mutex
-	noted   int  // entries of the book that are in force
-	listed  bool // the book has put the session on the list of those to be looked after
-	pending bool // a transaction or the like has
+	book book
 
 	lastTx int // the number of the transaction that was begun last
 
@@ -151,10 +147,6 @@ type Session struct {
 	renewed map[int]int64
 }
 
-// upperName and workName are paths in the session's directory.
-func upperName(i int) string { return "upper/overlay" + strconv.Itoa(i+1) }
-func workName(i int) string  { return "work/overlay" + strconv.Itoa(i+1) }
-
 // Create begins a session. It costs a few system calls however large the roots
 // are, and does not wait for a disk. The session is locked until Close.
 func Create(o Options) (*Session, error) { return CreateContext(context.Background(), o) }
@@ -165,7 +157,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{state: state, meta: &meta{Version: metaVersion}}
+	s := &Session{state: state, meta: &meta{Version: metaVersion, State: stateKept}}
 	spare := o.Spare
 	defer func() {
 		err = public(err)
@@ -206,7 +198,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 		made = spare.name
 		err, spare = spare.take(s), nil
 	} else {
-		made, err = s.makeDir()
+		made, s.dir, s.lock, err = makeDir(state)
 	}
 	if err != nil {
 		return fail("make session directory", err)
@@ -223,7 +215,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 		return fail("make session directory", err)
 	}
 	for i := range s.meta.Roots {
-		if s.meta.Engine == EngineCopy {
+		if s.meta.Engine == engineCopy {
 			err = s.makeCopy(ctx, i)
 			if err == nil {
 				err = s.noteBase(i, s.copies[i].Own.Stat)
@@ -235,13 +227,13 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 			return fail("make upper directory", err)
 		}
 	}
-	if s.meta.Engine == EngineCopy {
+	if s.meta.Engine == engineCopy {
 		if err = s.noteCopies(); err != nil {
 			return fail("note what was copied", err)
 		}
 	}
 	s.armed = s.stored()
-	if err = s.writeFirst(); err != nil {
+	if err = writeFirst(s.dir, s.meta, s.reused); err != nil {
 		return fail("write session's data", err)
 	}
 	for {
@@ -262,29 +254,6 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 		s.holdIndexes()
 		return s, nil
 	}
-}
-
-// makeDir makes the session's directory and its lock; made is what there is to be removed
-// again.
-func (s *Session) makeDir() (made string, err error) {
-	for {
-		name := newPrefix + newName(time.Now())
-		err = s.state.Mkdir(name)
-		if err == nil {
-			made = name
-			break
-		}
-		if err != unix.EEXIST && err != unix.EINTR {
-			return "", err
-		}
-	}
-	if s.dir, err = openOwned(s.state, made); err != nil {
-		return made, err
-	}
-	if s.lock, err = s.dir.Create(lockName); err != nil {
-		return made, err
-	}
-	return made, takeLock(s.lock, owner)
 }
 
 // makeSub makes a directory in the session's; a Spare has it.
@@ -431,6 +400,7 @@ func (s *Session) shownRoot(i int) (*tree.Handle, error) {
 // name fills in what follows from the session's name.
 func (s *Session) name(id, statePath string) {
 	s.id, s.path = id, filepath.Join(statePath, id)
+	s.book.state, s.book.dir, s.book.id = s.state, s.dir, id
 	s.roots = make([]Root, len(s.meta.Roots))
 	for i, r := range s.meta.Roots {
 		s.roots[i].Path = string(r.Path)
@@ -498,7 +468,7 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 	if err = orGone(state, name, s.dir, err); err != nil {
 		return fail(err)
 	}
-	if s.meta.On != "" && s.meta.State == Kept {
+	if s.meta.On != "" && s.meta.State == stateKept {
 		if s.below, err = bases(state, statePath, s.meta); err != nil {
 			return fail(err)
 		}
@@ -510,7 +480,7 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 			return fail(err)
 		}
 	}
-	if !readOnly && s.meta.State == Kept && s.meta.Engine == EngineCopy {
+	if !readOnly && s.meta.State == stateKept && s.meta.Engine == engineCopy {
 		_ = s.recollect() // whoever asks for the changes is told that there are none
 	}
 	return s, nil
@@ -606,7 +576,7 @@ func (s *Session) Roots() []Root {
 func (s *Session) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.meta.State
+	return stateOf(s.meta.State)
 }
 
 // Unmapped returns roots that the caller may write to, and whose group is none that a user
@@ -616,7 +586,7 @@ func (s *Session) State() State {
 func (s *Session) Unmapped() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.meta.Engine == EngineCopy {
+	if s.meta.Engine == engineCopy {
 		return nil
 	}
 	return slices.Clone(s.unmapped)
@@ -627,10 +597,10 @@ func (s *Session) Info() Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info := Info{
-		ID: s.id, Dir: s.path, Created: s.meta.Created, State: s.meta.State, On: s.meta.On, Engine: s.meta.Engine,
-		Roots: s.rootList(), Commits: len(s.meta.Done), Busy: s.lock != nil || s.busy, Command: s.command(),
+		ID: s.id, Dir: s.path, Created: s.meta.Created, State: stateOf(s.meta.State), On: s.meta.On, Engine: engineOf(s.meta.Engine),
+		Roots: s.rootList(), Commits: len(s.meta.Done), Busy: s.lock != nil || s.busy, Command: lastCommand(s.dir, s.meta),
 	}
-	if info.Undo = s.meta.last(); info.Undo != NoDeed {
+	if info.Undo = lastDeed(s.meta); info.Undo != NoDeed {
 		info.Decided = s.decided()
 	}
 	info.Interrupted = !info.Busy && s.state != nil && pending(s.state, s.id)
@@ -652,7 +622,7 @@ func (s *Session) Mounts() []mounts.Mount {
 		list = append(list, mounts.Layer(0, s.areaPath()))
 	}
 	for i, r := range s.rootList() {
-		if s.meta.Engine == EngineCopy {
+		if s.meta.Engine == engineCopy {
 			list = append(list, mounts.Bind(r.Upper, r.Path))
 		} else {
 			list = append(list, mounts.Overlay(r.Path, r.Upper, r.Work, s.lowerPaths(i)...))
@@ -687,8 +657,7 @@ func (s *Session) release() {
 	}
 	s.armed = false
 	s.closeMem()
-	s.bookMu.Lock()
-	defer s.bookMu.Unlock()
+	s.book.close()
 	s.dir.Close()
 	s.state.Close()
 	s.lock.Close() // last: then others may have it
@@ -718,7 +687,7 @@ func (s *Session) usable(op string, write bool) error {
 		err = fs.ErrClosed
 	case write && s.readOnly:
 		err = ErrReadOnly
-	case s.meta.State != Kept:
+	case s.meta.State != stateKept:
 		err = ErrEnded
 	default:
 		return nil
@@ -732,7 +701,7 @@ const goneName = "gone"
 // discard throws away what the session wrote, for good. One rename decides; it needs no space on
 // a full disk.
 func (s *Session) discard() error {
-	if err := s.markPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
+	if err := s.book.markPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 		return err
 	}
 	kept := "upper"
@@ -749,7 +718,7 @@ func (s *Session) discard() error {
 	if _, err := s.finishDiscard(); err != nil {
 		return err
 	}
-	return s.unmark()
+	return s.book.unmark()
 }
 
 // finishDiscard goes on where what the session wrote was put aside, and tells so.
@@ -758,13 +727,13 @@ func (s *Session) finishDiscard() (what string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if !gone && (s.meta.State != Discarded || s.meta.Thrown) {
+	if !gone && (s.meta.State != stateDiscarded || s.meta.Thrown) {
 		return "", nil
 	}
 	if gone {
 		what = "the session was discarded"
 		m := *s.meta
-		m.State, m.Thrown, m.Dropped = Discarded, false, nil
+		m.State, m.Thrown, m.Dropped = stateDiscarded, false, nil
 		_, err := writeMeta(s.dir, &m, nil)
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			// What fills the disk may be what is to be removed. Its directory stays,

@@ -4,7 +4,6 @@ package overlay
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -43,7 +42,7 @@ func (s *Session) Retire() (*Spare, error) {
 // nothing was written to it, even if that was no change.
 func (sp *Spare) Ready() bool {
 	m := sp.meta
-	if sp.ready || m.Engine != EngineOverlay || m.On != "" || m.State != Kept || len(m.Done)+len(m.Settled)+len(m.Files) > 0 {
+	if sp.ready || m.Engine != engineOverlay || m.On != "" || m.State != stateKept || len(m.Done)+len(m.Settled)+len(m.Files) > 0 {
 		return sp.ready
 	}
 	names, err := sp.dir.Names()
@@ -82,12 +81,6 @@ func (sp *Spare) untouched(i int) bool {
 	return err == nil && !slices.ContainsFunc(attrs, func(a string) bool {
 		return !tree.WantedXattr(a) && !isMark(a, "origin", "impure", "uuid")
 	})
-}
-
-// isMark reports whether an attribute is one of these marks of overlayfs.
-func isMark(attr string, marks ...string) bool {
-	mark, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimPrefix(attr, "trusted."), "user."), "overlay.")
-	return ok && slices.Contains(marks, mark)
 }
 
 // fits reports whether a session over roots can have the Spare. What overlayfs noted in

@@ -3,7 +3,6 @@
 package overlay
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -12,74 +11,6 @@ import (
 
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
-
-// stoodName is a file in the directory of a session that others were begun on.
-const stoodName = "stood"
-
-// maxStack bounds how many sessions stand on each other: overlayfs takes no more layers
-// than fit into its options.
-const maxStack = 32
-
-// A base is a session below another one, whose changes are not in the project.
-type base struct {
-	id   string
-	path string // of the session's directory
-	dir  *tree.Handle
-	meta *meta
-}
-
-func closeBases(list []base) {
-	for _, b := range list {
-		b.dir.Close()
-	}
-}
-
-// bases opens the sessions that the session with the data m stands on, the nearest
-// first. Where one was committed, the project is what is below.
-func bases(state *tree.Handle, statePath string, m *meta) (list []base, err error) {
-	defer func() {
-		if err != nil {
-			closeBases(list)
-			list = nil
-		}
-	}()
-	for on := m.On; on != ""; {
-		if len(list) == maxStack {
-			return list, errors.New("too many sessions stand on each other")
-		}
-		b := base{id: on, path: filepath.Join(statePath, on)}
-		b.dir, b.meta, err = openMeta(state, on)
-		if err == errGone {
-			err = fmt.Errorf("the session that it stands on, %s, is gone: %w", on, fs.ErrNotExist)
-		} else if err != nil {
-			err = fmt.Errorf("session %s, which it stands on: %w", on, err)
-		}
-		list = append(list, b)
-		if err != nil {
-			return list, err
-		}
-		last := &list[len(list)-1]
-		switch last.meta.State {
-		case Committed:
-			b.dir.Close()
-			return list[:len(list)-1], nil
-		case Discarded:
-			return list, fmt.Errorf("the session that it stands on, %s, was discarded", on)
-		}
-		on = last.meta.On
-	}
-	return list, nil
-}
-
-// rootOf returns the number of the root with this path.
-func (m *meta) rootOf(path rawText) (int, bool) {
-	for i, r := range m.Roots {
-		if r.Path == path {
-			return i, true
-		}
-	}
-	return 0, false
-}
 
 // lowerPaths returns the lower directories of root i, the topmost first.
 func (s *Session) lowerPaths(i int) []string {
@@ -147,7 +78,7 @@ func (s *Session) baseState() (id string, state State, err error) {
 	if err != nil {
 		return s.meta.On, Kept, err
 	}
-	return s.meta.On, m.State, nil
+	return s.meta.On, stateOf(m.State), nil
 }
 
 // checkBase says why s cannot be committed, if that is because of what it stands on.
@@ -176,27 +107,6 @@ func (s *Session) Dependents() ([]string, error) {
 	list, err := dependents(s.state, s.dir, s.id)
 	if err != nil {
 		return nil, &Error{Op: "look for sessions on", Path: s.path, Err: err}
-	}
-	return list, nil
-}
-
-// dependents is Dependents for the session id with the directory dir.
-func dependents(state, dir *tree.Handle, id string) ([]string, error) {
-	if _, stood, err := dir.LstatIf(stoodName); err != nil || !stood {
-		return nil, err
-	}
-	names, err := sessionNames(state)
-	if err != nil {
-		return nil, err
-	}
-	var list []string
-	for _, name := range names {
-		d, m, err := openMeta(state, name)
-		d.Close()
-		// Else it is gone, or somebody else's.
-		if err == nil && m.On == id && m.State == Kept {
-			list = append(list, name)
-		}
 	}
 	return list, nil
 }
@@ -246,7 +156,7 @@ func (s *Session) standOn(statePath, id string) (lock *tree.Handle, err error) {
 		}
 	}
 	for _, b := range s.below {
-		if b.meta.Engine != EngineOverlay {
+		if b.meta.Engine != engineOverlay {
 			return fail(fmt.Errorf("session %s is not stored as layers can be: commit it first", b.id))
 		}
 	}

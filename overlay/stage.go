@@ -516,7 +516,7 @@ func (t *tx) buildStages() error {
 	if err != nil {
 		return err
 	}
-	if err := t.s.markPending(); err != nil { // as in seal
+	if err := t.s.book.markPending(); err != nil { // as in seal
 		return &Error{Op: "write", Path: t.s.path, Err: err}
 	}
 	if err := t.dir.ReplaceFile(stagesName, data, new(tree.Flusher)); err != nil {

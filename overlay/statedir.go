@@ -3,11 +3,8 @@
 package overlay
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,33 +13,11 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// DefaultDir returns where sessions are kept unless Options.Dir says otherwise:
-// $XDG_STATE_HOME/nsrun/sessions, or ~/.local/state/nsrun/sessions.
-func DefaultDir() (string, error) {
-	base := os.Getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(base) { // the specification says to ignore others
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", &Error{Op: "find state directory", Err: err}
-		}
-		base = filepath.Join(home, ".local", "state")
-	}
-	return filepath.Join(base, "nsrun", "sessions"), nil
-}
-
-// openStateDir opens the directory that holds the sessions, see owndir.Open, and returns
+// openState opens the directory at path that holds sessions, see owndir.Open, and returns
 // its path without symbolic links. With create, what is missing is made, mode 0700.
-func openStateDir(dir string, create bool) (path string, h *tree.Handle, err error) {
-	if dir == "" {
-		if dir, err = DefaultDir(); err != nil {
-			return "", nil, err
-		}
-	}
-	fd, path, err := owndir.Open(dir, create)
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return "", nil, &Error{Op: "open state directory", Path: e.Path, Err: e.Err}
-	}
-	return path, &tree.Handle{FD: fd}, err
+func openState(path string, create bool) (real string, h *tree.Handle, err error) {
+	fd, real, err := owndir.Open(path, create)
+	return real, &tree.Handle{FD: fd}, err
 }
 
 // openOwned opens a directory that must be the caller's own and writable by

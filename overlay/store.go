@@ -15,10 +15,6 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// memName is the directory of a session at which the sandbox, and nobody else, sees the
-// session's tmpfs.
-const memName = "mem"
-
 var (
 	errLost    = errors.New("what its command wrote was in memory, and is lost: the program was killed before it could store it")
 	errUnknown = errors.New("what its command wrote was not compared with the project: the program was killed before it could do that")
@@ -26,10 +22,11 @@ var (
 
 // begin makes what the session's engine needs before a command can run.
 func (s *Session) begin(o Options) error {
-	s.meta.Engine = o.Engine
 	if s.reused {
-		s.meta.Engine = EngineOverlay // which did for the same roots
-	} else if o.Engine == 0 {
+		s.meta.Engine = engineOverlay // which did for the same roots
+	} else if o.Engine != 0 {
+		s.meta.Engine = metaEngine(o.Engine.String())
+	} else {
 		engine, err := s.chooseEngine()
 		if err != nil {
 			return err
@@ -37,8 +34,8 @@ func (s *Session) begin(o Options) error {
 		s.meta.Engine = engine
 	}
 	err := s.arm()
-	if err != nil && s.meta.Engine == EngineTmpfs && o.Engine == 0 {
-		s.meta.Engine = EngineCopy
+	if err != nil && s.meta.Engine == engineTmpfs && o.Engine == 0 {
+		s.meta.Engine = engineCopy
 		err = s.arm()
 	}
 	return err
@@ -46,8 +43,8 @@ func (s *Session) begin(o Options) error {
 
 // arm makes the place for what the command will write.
 func (s *Session) arm() error {
-	memory := s.meta.Engine == EngineTmpfs
-	if s.meta.Engine == EngineCopy {
+	memory := s.meta.Engine == engineTmpfs
+	if s.meta.Engine == engineCopy {
 		typ, err := tree.FSType(s.dir)
 		if err != nil {
 			return err
@@ -92,7 +89,7 @@ func (s *Session) areaPath() string {
 
 // stored reports whether the session's changes are packed as soon as the command has
 // ended.
-func (s *Session) stored() bool { return s.meta.Engine == EngineTmpfs || s.meta.Engine == EngineCopy }
+func (s *Session) stored() bool { return s.meta.Engine == engineTmpfs || s.meta.Engine == engineCopy }
 
 // Layers returns the descriptors that Mounts needs: they are to be nsexec.Cmd's. They
 // belong to the session. Nil: none.
@@ -127,7 +124,7 @@ func (s *Session) Collect(ctx context.Context) error {
 		return nil
 	}
 	err := tree.Pack(ctx, s.dir, len(s.roots), func(p *tree.Packer, i int) (*tree.Node, error) {
-		if s.meta.Engine == EngineCopy {
+		if s.meta.Engine == engineCopy {
 			return s.compareCopy(p, i)
 		}
 		h, err := s.mem.Open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
@@ -145,7 +142,7 @@ func (s *Session) Collect(ctx context.Context) error {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	s.disarm()
-	if s.meta.Engine == EngineCopy {
+	if s.meta.Engine == engineCopy {
 		// What is left of it takes place only.
 		_ = tree.RemoveTree(s.dir, copiedName)
 		_ = tree.RemoveTree(s.dir, "upper")
@@ -259,7 +256,7 @@ func (s *Session) rearm(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range roots {
-		if s.meta.Engine == EngineCopy {
+		if s.meta.Engine == engineCopy {
 			if err := s.makeCopy(ctx, i); err != nil {
 				return err
 			}
@@ -273,7 +270,7 @@ func (s *Session) rearm(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		p := tree.Putter{Ctx: ctx, From: h, Top: up, Merge: s.meta.Engine == EngineCopy}
+		p := tree.Putter{Ctx: ctx, From: h, Top: up, Merge: s.meta.Engine == engineCopy}
 		if err = p.Directory(roots[i], up, "."); err == nil {
 			err = s.renew(i, roots[i], up)
 		}
@@ -282,7 +279,7 @@ func (s *Session) rearm(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if s.meta.Engine == EngineCopy {
+	if s.meta.Engine == engineCopy {
 		if err := s.noteCopies(); err != nil {
 			return err
 		}
@@ -295,7 +292,7 @@ func (s *Session) rearm(ctx context.Context) (err error) {
 
 // lost says why there are no stored changes.
 func (s *Session) lost() error {
-	if s.meta.Engine == EngineCopy {
+	if s.meta.Engine == engineCopy {
 		return errUnknown
 	}
 	return errLost

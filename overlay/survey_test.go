@@ -95,7 +95,7 @@ func TestSurvey(t *testing.T) {
 			if got := marked(t, s); !slices.Equal(got, c.first) {
 				t.Errorf("marked: %q", got)
 			}
-			if s.surveys[root] == nil && s.meta.Engine != EngineCopy {
+			if s.surveys[root] == nil && s.meta.Engine != engineCopy {
 				t.Error("the survey was not kept")
 			}
 			untilLater(t, root)

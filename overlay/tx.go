@@ -65,7 +65,7 @@ const (
 // newTx makes the directory of the next transaction. The session is in the list of those
 // that are to be looked after before: what is made from then on is removed after a crash.
 func (s *Session) newTx() (_ *tx, err error) {
-	if err := s.markPending(); err != nil {
+	if err := s.book.markPending(); err != nil {
 		return nil, err
 	}
 	if err := s.dir.Mkdir(txName); err != nil && err != unix.EEXIST {
@@ -95,10 +95,10 @@ func (s *Session) newTx() (_ *tx, err error) {
 		if err != nil {
 			t.close()
 			_ = tree.RemoveTree(top, strconv.Itoa(t.n))
-			_ = s.unmark()
+			_ = s.book.unmark()
 		}
 	}()
-	if err := s.markPending(); err != nil {
+	if err := s.book.markPending(); err != nil {
 		return nil, err
 	}
 	if t.dir, err = openOwned(top, strconv.Itoa(t.n)); err != nil {
@@ -212,7 +212,7 @@ func (t *tx) seal(staged *tree.Flusher) error {
 	if int64(len(data)) >= metaMost {
 		return unix.EFBIG
 	}
-	if err := t.s.markPending(); err != nil { // an undo may begin with this
+	if err := t.s.book.markPending(); err != nil { // an undo may begin with this
 		return err
 	}
 	if err := t.dir.ReplaceFile(journalName, data, staged); err != nil {
@@ -220,10 +220,13 @@ func (t *tx) seal(staged *tree.Flusher) error {
 	}
 	var names tree.Flusher
 	defer names.Close()
+	if err := t.s.book.addTo(&names); err != nil {
+		return err
+	}
 	for _, d := range []struct {
 		h    *tree.Handle
 		name string
-	}{{t.dir, objectsName}, {t.dir, "."}, {t.s.dir, txName}, {t.s.dir, "."}, {t.s.state, pendingName}} {
+	}{{t.dir, objectsName}, {t.dir, "."}, {t.s.dir, txName}, {t.s.dir, "."}} {
 		if err := names.AddDir(d.h, d.name); err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 		return err
 	}
 	if err := t.restage(ctx); err != nil {
-		return errors.Join(err, t.dropStages(), s.unmark())
+		return errors.Join(err, t.dropStages(), s.book.unmark())
 	}
 	err = t.takeAllBack()
 	if err == nil {
@@ -70,12 +70,12 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 // takeAllBack makes the project be as before, or leaves it as it was.
 func (t *tx) takeAllBack() error {
 	s := t.s
-	err := s.markPending()
+	err := s.book.markPending()
 	if err == nil {
-		err = s.state.FlushDir(pendingName)
+		err = s.book.flush()
 	}
 	if err != nil {
-		return errors.Join(&Error{Op: "undo", Path: s.path, Err: err}, t.dropStages(), s.unmark())
+		return errors.Join(&Error{Op: "undo", Path: s.path, Err: err}, t.dropStages(), s.book.unmark())
 	}
 	if err = t.backward(); err == nil {
 		err = t.undone()
@@ -84,7 +84,7 @@ func (t *tx) takeAllBack() error {
 		if again := t.redo(); again != nil {
 			return &CommitError{Err: errors.Join(err, again)}
 		}
-		return errors.Join(err, t.dropStages(), s.unmark())
+		return errors.Join(err, t.dropStages(), s.book.unmark())
 	}
 	if err != nil {
 		return &CommitError{Err: err}
@@ -103,8 +103,8 @@ func (t *tx) undone() error {
 	m := *t.s.meta
 	m.Done = m.Done[:len(m.Done)-1]
 	l.store(&m)
-	if m.State == Committed {
-		m.State = Kept
+	if m.State == stateCommitted {
+		m.State = stateKept
 	}
 	m.Roots = slices.Clone(m.Roots)
 	for _, a := range t.j.Attrs {
@@ -278,7 +278,7 @@ func (t *tx) readable(at place) (tree.Dir, error) {
 
 // reader is a project to read from, with readable directories.
 func (t *tx) reader(root int) *tree.Real {
-	return &tree.Real{H: t.low[root], Unlock: true, Book: t.s.bookFor(false, root), Unbook: t.s.unnote,
+	return &tree.Real{H: t.low[root], Unlock: true, Book: t.s.book.keeper(false, root), Unbook: t.s.book.unnote,
 		Changed: func(path string, before tree.Stat, h *tree.Handle) {
 			t.doors.ctimes.follow(place{root, path}, before, h)
 		}}

@@ -5,7 +5,6 @@ package overlay
 import (
 	"context"
 	"path/filepath"
-	"strings"
 
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -26,100 +25,4 @@ func (i Info) Usage(ctx context.Context) (int64, error) {
 	}
 	defer d.Close()
 	return diskUsage(ctx, d)
-}
-
-// diskUsage counts the directory top and what is below it. Directories are opened by
-// their paths from top, so that a tree of any shape takes two descriptors; what lies
-// deeper than a path can be long is not counted.
-func diskUsage(ctx context.Context, top *tree.Handle) (bytes int64, err error) {
-	st, err := top.Stat()
-	if err != nil {
-		return 0, err
-	}
-	bytes = st.Blocks * 512
-	seen := map[tree.Inode]bool{}
-	todo := []string{"."}
-	for len(todo) > 0 {
-		if err := ctx.Err(); err != nil {
-			return bytes, err
-		}
-		at := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		d, err := top.OpenDir(at)
-		if err != nil {
-			continue // gone, or the command made it unreadable
-		}
-		names, err := d.Names()
-		if err != nil {
-			d.Close()
-			continue
-		}
-		for _, name := range names {
-			st, err := d.Lstat(name)
-			if err != nil {
-				continue
-			}
-			if !st.IsDir() && st.Nlink > 1 {
-				id := tree.Inode{Dev: st.Dev, Ino: st.Ino}
-				if seen[id] {
-					continue
-				}
-				seen[id] = true
-			}
-			bytes += st.Blocks * 512
-			if p := tree.JoinPath(at, name); st.IsDir() && len(p) < tree.MaxPath {
-				todo = append(todo, p)
-			}
-		}
-		d.Close()
-	}
-	return bytes, nil
-}
-
-// holdsData reports whether there is anything in a session directory but what every
-// new session has.
-func holdsData(d *tree.Handle) (bool, error) {
-	names, err := d.Names()
-	if err != nil {
-		return false, err
-	}
-	for _, name := range names {
-		switch {
-		case name == lockName, name == metaName, name == lastName, name == "work", name == scratchName, name == memName:
-		case strings.HasPrefix(name, "."+metaName+"."): // half of it, see writeMeta
-		case name == "upper":
-			up, err := d.OpenDir(name)
-			if err != nil {
-				return false, err
-			}
-			data, err := holdsChanges(up)
-			up.Close()
-			if data || err != nil {
-				return data, err
-			}
-		default:
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// holdsChanges reports whether any of the upper directories in up has something in it.
-func holdsChanges(up *tree.Handle) (bool, error) {
-	roots, err := up.Names()
-	if err != nil {
-		return false, err
-	}
-	for _, root := range roots {
-		d, err := up.OpenDir(root)
-		if err != nil {
-			return false, err
-		}
-		in, err := d.Names()
-		d.Close()
-		if len(in) > 0 || err != nil {
-			return true, err
-		}
-	}
-	return false, nil
 }

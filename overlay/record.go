@@ -1,0 +1,87 @@
+//go:build linux
+
+package overlay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+// A place is a path in one of the roots.
+type place struct {
+	root int
+	path string // relative
+}
+
+// checkPlace refuses what is no path in one of that many roots.
+func checkPlace(root int, p string, roots int) error {
+	if root < 0 || root >= roots {
+		return fmt.Errorf("no root number %d", root)
+	}
+	if p == "" || p[0] == '/' || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
+		return fmt.Errorf("not a path in a root: %q", p)
+	}
+	return nil
+}
+
+var errCut = errors.New("the file is cut short")
+
+// strictJSON decodes one value, and nothing behind it.
+func strictJSON(data []byte, to any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if err := dec.Decode(to); err != nil {
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			err = errCut
+		}
+		return err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return errors.New("something follows the data")
+	}
+	return nil
+}
+
+// rawText is a string that may hold any bytes. In JSON it is a string, or an
+// object with base64 where it is not valid UTF-8.
+type rawText string
+
+type rawBytes struct {
+	Bytes []byte `json:"bytes"`
+}
+
+func (t rawText) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(t)) {
+		return json.Marshal(string(t))
+	}
+	return json.Marshal(rawBytes{[]byte(t)})
+}
+
+func (t *rawText) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '{' {
+		var b rawBytes
+		if err := json.Unmarshal(data, &b); err != nil {
+			return err
+		}
+		*t = rawText(b.Bytes)
+		return nil
+	}
+	return json.Unmarshal(data, (*string)(t))
+}
+
+// rawTexts is list as it is stored; nil for nil.
+func rawTexts(list []string) []rawText {
+	if list == nil {
+		return nil
+	}
+	raw := make([]rawText, len(list))
+	for i, s := range list {
+		raw[i] = rawText(s)
+	}
+	return raw
+}
