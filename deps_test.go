@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"netpolicy":           {"internal/sys", "features"},
 	"netpolicy/cgroup":    {"internal/sys", "features", "netpolicy"},
 	"internal/runslater":  {},
-	"overlay":             {"internal/deep", "internal/owndir", "internal/prog", "internal/reexec", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "features", "mounts", "overlay/internal/tree"},
+	"overlay":             {"internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree"},
 	"internal/links":      {"internal/escape", "overlay"},
 	"internal/sandbox":    {"internal/prog", "internal/sys"},
 	"nsexec":              {"internal/sandbox", "internal/mountprog", "internal/prog", "internal/reexec", "internal/secureexec", "internal/rlimit", "internal/early", "internal/sys", "features", "mounts", "netpolicy"},
@@ -95,9 +95,6 @@ var mayImport = map[string][]string{
 	"internal/strike":        {},
 	"internal/testsum":       {},
 
-	// Of overlay.
-	"overlay/internal/tree": {"internal/deep", "internal/sys"},
-
 	// The rooms of the nsrun command.
 	"cmd/nsrun/internal/advice":  {"", "features", "internal/bwrap", "internal/escape", "mounts", "nsexec", "overlay", "project"},
 	"cmd/nsrun/internal/console": {"cmd/nsrun/internal/advice", "internal/ask", "internal/escape", "nsexec", "overlay"},
@@ -105,6 +102,10 @@ var mayImport = map[string][]string{
 	"cmd/nsrun/internal/record":  {"", "cmd/nsrun/internal/console", "overlay", "project"},
 	"cmd/nsrun/internal/diff":    {"cmd/nsrun/internal/console", "cmd/nsrun/internal/usage", "internal/escape", "internal/jsonform", "internal/textdiff", "overlay"},
 	"cmd/nsrun/internal/review":  {"cmd/nsrun/internal/advice", "cmd/nsrun/internal/console", "cmd/nsrun/internal/diff", "cmd/nsrun/internal/record", "internal/screen", "overlay"},
+
+	// Of overlay.
+	"overlay/internal/tree":  {"internal/deep", "internal/sys"},
+	"overlay/internal/store": {"internal/owndir", "internal/prog", "internal/reexec", "internal/sys", "features", "overlay/internal/tree"},
 }
 
 // everywhere is what every package may import: it imports nothing.
@@ -143,13 +144,14 @@ var thirdParty = map[string][]string{
 	"internal/differ/probe": {"golang.org/x/sys/unix"},
 	"internal/strike":       {"golang.org/x/sys/unix"},
 
-	// Of overlay.
-	"overlay/internal/tree": {"golang.org/x/sys/unix"},
-
 	"cmd/nsrun/internal/advice":  {"golang.org/x/sys/unix"},
 	"cmd/nsrun/internal/console": {"golang.org/x/sys/unix"},
 	"cmd/nsrun/internal/diff":    {"golang.org/x/sys/unix"},
 	"cmd/nsrun/internal/review":  {"golang.org/x/sys/unix"},
+
+	// Of overlay.
+	"overlay/internal/tree":  {"golang.org/x/sys/unix"},
+	"overlay/internal/store": {"golang.org/x/sys/unix"},
 }
 
 // thirdPartyTests is what tests import beyond that.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -221,23 +222,23 @@ func (s *Session) trees(i int) (up, low tree.Tree, err error) {
 	if low, err = s.lowerTree(i, l); err != nil {
 		return nil, nil, err
 	}
-	if s.stored() && !(s.armed && s.meta.Engine == engineTmpfs) {
+	if s.stored() && !(s.armed && s.meta.Engine == store.Tmpfs) {
 		up, err = s.packed(i)
 	} else {
 		var u *tree.Handle
-		u, err = s.area().Open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		u, err = s.area().Open(store.UpperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		t := &tree.Real{H: u, Upper: true}
 		if !s.readOnly {
 			t.Unlock = true
 			if !s.stored() { // else the tmpfs is gone before anybody could mend modes in it
-				t.Book, t.Unbook = s.book.keeper(true, i), s.book.unnote
+				t.Book, t.Unbook = s.book.Keeper(true, i), s.book.Unnote
 			}
 		}
 		up = t
 	}
 	if err != nil {
 		low.Close()
-		return nil, nil, &Error{Op: op, Path: filepath.Join(s.areaPath(), upperName(i)), Err: err}
+		return nil, nil, &Error{Op: op, Path: filepath.Join(s.areaPath(), store.UpperName(i)), Err: err}
 	}
 	return up, low, nil
 }

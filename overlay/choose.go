@@ -12,6 +12,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -43,19 +44,19 @@ func (s *Session) choose(all []node, o CommitOptions) (list, held []node, err er
 		held = s.holdBack(all, chosen, o)
 	}
 	// A new directory stands before everything in it.
-	need := map[place]bool{}
+	need := map[store.Place]bool{}
 	for i, n := range slices.Backward(all) {
-		if !chosen[i] && need[place{n.root, n.Path}] && n.Up.IsDir() && n.Kind != Modified {
+		if !chosen[i] && need[store.Place{Root: n.root, Path: n.Path}] && n.Up.IsDir() && n.Kind != Modified {
 			chosen[i] = true
 		}
 		if !chosen[i] || n.TimeOnly {
 			continue
 		}
 		for dir := path.Dir(n.Path); dir != "."; dir = path.Dir(dir) {
-			if need[place{n.root, dir}] {
+			if need[store.Place{Root: n.root, Path: dir}] {
 				break
 			}
-			need[place{n.root, dir}] = true
+			need[store.Place{Root: n.root, Path: dir}] = true
 		}
 	}
 	for i, n := range all {
@@ -69,7 +70,7 @@ func (s *Session) choose(all []node, o CommitOptions) (list, held []node, err er
 // holdBack takes out of what was chosen what runs later, but for objects that a path
 // names, and what is special; and new directories that have nothing else in them.
 func (s *Session) holdBack(all []node, chosen []bool, o CommitOptions) (held []node) {
-	named := map[place]bool{}
+	named := map[store.Place]bool{}
 	for i, n := range all {
 		if chosen[i] && n.Special != "" && o.HoldSpecial && !o.AllowSpecial {
 			held = append(held, n)
@@ -85,9 +86,9 @@ func (s *Session) holdBack(all []node, chosen []bool, o CommitOptions) (held []n
 					named[at] = true
 				}
 			}
-			named[place{root: -1}] = true // it is filled
+			named[store.Place{Root: -1}] = true // it is filled
 		}
-		if !named[place{n.root, n.Path}] {
+		if !named[store.Place{Root: n.root, Path: n.Path}] {
 			held = append(held, n)
 			letGo(all, chosen, i)
 		}
@@ -95,14 +96,14 @@ func (s *Session) holdBack(all []node, chosen []bool, o CommitOptions) (held []n
 	if held == nil {
 		return nil
 	}
-	above := map[place]bool{}
+	above := map[store.Place]bool{}
 	for _, n := range held {
-		for dir := path.Dir(n.Path); dir != "." && !above[place{n.root, dir}]; dir = path.Dir(dir) {
-			above[place{n.root, dir}] = true
+		for dir := path.Dir(n.Path); dir != "." && !above[store.Place{Root: n.root, Path: dir}]; dir = path.Dir(dir) {
+			above[store.Place{Root: n.root, Path: dir}] = true
 		}
 	}
 	for i, n := range slices.Backward(all) {
-		if !chosen[i] || !above[place{n.root, n.Path}] || n.Kind == Modified {
+		if !chosen[i] || !above[store.Place{Root: n.root, Path: n.Path}] || n.Kind == Modified {
 			continue
 		}
 		rest := false
@@ -120,22 +121,22 @@ func (s *Session) include(all []node, chosen []bool, p string) error {
 	found := -1 // the root that has it
 	for _, at := range s.places(p) {
 		hit := false
-		i, _ := slices.BinarySearchFunc(all, at, func(n node, at place) int {
-			if n.root != at.root {
-				return n.root - at.root
+		i, _ := slices.BinarySearchFunc(all, at, func(n node, at store.Place) int {
+			if n.root != at.Root {
+				return n.root - at.Root
 			}
-			return tree.ComparePaths(n.Path, at.path)
+			return tree.ComparePaths(n.Path, at.Path)
 		})
-		for ; i < len(all) && all[i].root == at.root && tree.Under(all[i].Path, at.path); i++ {
+		for ; i < len(all) && all[i].root == at.Root && tree.Under(all[i].Path, at.Path); i++ {
 			chosen[i] = true
 			hit = hit || !all[i].TimeOnly
 		}
 		if hit && found >= 0 {
 			return &Error{Op: "choose", Path: p, Err: fmt.Errorf("it is in more than one root: %s and %s",
-				quotePath(s.roots[found].Path), quotePath(s.roots[at.root].Path))}
+				quotePath(s.roots[found].Path), quotePath(s.roots[at.Root].Path))}
 		}
 		if hit {
-			found = at.root
+			found = at.Root
 		}
 	}
 	if found >= 0 {
@@ -147,7 +148,7 @@ func (s *Session) include(all []node, chosen []bool, p string) error {
 	hit := false
 	for _, at := range s.places(p) {
 		for i, n := range all {
-			if n.root == at.root && matches(at.path, n.Path) {
+			if n.root == at.Root && matches(at.Path, n.Path) {
 				chosen[i] = true
 				hit = hit || !n.TimeOnly
 			}
@@ -192,7 +193,7 @@ func (s *Session) excluder(p string) func(node) bool {
 	list := s.places(p)
 	return func(n node) bool {
 		for _, at := range list {
-			if n.root == at.root && (tree.Under(n.Path, at.path) || matches(at.path, n.Path)) {
+			if n.root == at.Root && (tree.Under(n.Path, at.Path) || matches(at.Path, n.Path)) {
 				return true
 			}
 		}
@@ -201,12 +202,12 @@ func (s *Session) excluder(p string) func(node) bool {
 }
 
 // places returns what a user's path may mean.
-func (s *Session) places(p string) []place {
-	var list []place
+func (s *Session) places(p string) []store.Place {
+	var list []store.Place
 	if !filepath.IsAbs(p) {
 		if p = filepath.Clean(p); filepath.IsLocal(p) {
 			for i := range s.roots {
-				list = append(list, place{i, p})
+				list = append(list, store.Place{Root: i, Path: p})
 			}
 		}
 		return list
@@ -216,7 +217,7 @@ func (s *Session) places(p string) []place {
 		for i, r := range s.roots {
 			if tree.Inside(spelled, r.Path) {
 				rel := strings.TrimPrefix(strings.TrimPrefix(spelled, r.Path), "/")
-				return []place{{i, path.Clean(rel)}}
+				return []store.Place{{Root: i, Path: path.Clean(rel)}}
 			}
 		}
 	}

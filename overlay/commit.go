@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -139,7 +140,7 @@ func (s *Session) Held() []Change {
 }
 
 func newCommit(s *Session, o CommitOptions) *commit {
-	return &commit{s: s, o: o, apart: map[place]bool{}}
+	return &commit{s: s, o: o, apart: map[store.Place]bool{}}
 }
 
 // A commit is one call of CommitWith.
@@ -153,19 +154,19 @@ type commit struct {
 	full    bool // nothing else is left in the session
 	layers  []layer
 	ledger  ledger
-	kept    map[place]baseEntry // what the project had when the command had ended; nil: not read
-	account bool                // that was noted at all
-	deletes bool                // something was deleted, or moved, in the session
+	kept    map[store.Place]baseEntry // what the project had when the command had ended; nil: not read
+	account bool                      // that was noted at all
+	deletes bool                      // something was deleted, or moved, in the session
 	twins   []map[tree.Inode]tree.Twin
-	below   map[place]trace // of the commits of the session that this one stands on
-	taken   map[place]bool  // what was chosen; nil: not made yet
-	chosen  [][]place       // by choice: what it means
-	asked   []bool          // by choice: it means something
-	left    map[string]bool // objects of git that were not chosen, see gitObject
+	below   map[store.Place]trace // of the commits of the session that this one stands on
+	taken   map[store.Place]bool  // what was chosen; nil: not made yet
+	chosen  [][]store.Place       // by choice: what it means
+	asked   []bool                // by choice: it means something
+	left    map[string]bool       // objects of git that were not chosen, see gitObject
 
 	tx     *tx
 	copier tree.Copier
-	apart  map[place]bool // directories that objects cannot be renamed to from elsewhere
+	apart  map[store.Place]bool // directories that objects cannot be renamed to from elsewhere
 	made   int
 
 	lastDst   *tree.Handle // the directory in a stage that was written to last
@@ -175,7 +176,7 @@ type commit struct {
 // A layer is a root, as a commit needs it.
 type layer struct {
 	up, low  tree.Tree
-	base     metaRoot
+	base     store.Root
 	dev      uint64
 	stiff    bool // on overlayfs: directories cannot be renamed
 	replaced bool // the root is not the directory that the session was made for
@@ -390,7 +391,7 @@ func (c *commit) endMark() error {
 		}
 	}
 	if c.full {
-		m.State = stateCommitted
+		m.State = store.Committed
 	} else {
 		for _, n := range t.j.Nodes {
 			if n.Kind == 0 {
@@ -400,14 +401,14 @@ func (c *commit) endMark() error {
 			if n.New.Ino != 0 && n.New.Mode&unix.S_IFMT == unix.S_IFDIR || n.New.Ino == 0 && n.Upper == 0 && n.Kind != Deleted {
 				upper, done = 0, false // what is in a directory decides, every time
 			}
-			t.note(&c.ledger, place{n.Root, string(n.Path)}, upper, done)
+			t.note(&c.ledger, store.Place{Root: n.Root, Path: string(n.Path)}, upper, done)
 		}
 		t.noteTimes(&c.ledger)
 		for _, n := range c.dropped {
 			if !n.HasUp {
-				c.ledger.set(place{n.root, n.Path}, settled{Lower: n.Low.Ctime, Done: true})
+				c.ledger.set(store.Place{Root: n.root, Path: n.Path}, store.Settled{Lower: n.Low.Ctime, Done: true})
 			} else if !n.Up.IsDir() {
-				c.ledger.set(place{n.root, n.Path}, settled{Lower: n.Low.Ctime, Upper: n.Up.Ctime, Done: true})
+				c.ledger.set(store.Place{Root: n.root, Path: n.Path}, store.Settled{Lower: n.Low.Ctime, Upper: n.Up.Ctime, Done: true})
 			}
 		}
 		t.noteFiles(&c.ledger)
@@ -465,12 +466,12 @@ func (c *commit) checkSpecials() error {
 	return nil
 }
 
-func (c *commit) abs(at place) string { return filepath.Join(c.s.roots[at.root].Path, at.path) }
+func (c *commit) abs(at store.Place) string { return filepath.Join(c.s.roots[at.Root].Path, at.Path) }
 
 // setMeta replaces the session's data, on disk too, and after all that before has. The
 // caller holds s.work, and not s.mu.
-func (s *Session) setMeta(m *meta, before *tree.Flusher) error {
-	renamed, err := writeMeta(s.dir, m, before)
+func (s *Session) setMeta(m *store.Meta, before *tree.Flusher) error {
+	renamed, err := store.WriteMeta(s.dir, m, before)
 	if renamed {
 		s.setLoaded(m)
 	}
@@ -478,7 +479,7 @@ func (s *Session) setMeta(m *meta, before *tree.Flusher) error {
 }
 
 // setLoaded makes m, which is on disk, the session's data.
-func (s *Session) setLoaded(m *meta) {
+func (s *Session) setLoaded(m *store.Meta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.meta = m

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/textdiff"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -30,7 +31,7 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 		if len(found) == 0 {
 			continue
 		}
-		replaced := found[0].Why == whyReplaced
+		replaced := found[0].Why == store.WhyReplaced
 		what := verdict(0)
 		if !n.TimeOnly && !replaced && !drop[i] {
 			list, err := []Conflict(nil), error(nil)
@@ -41,7 +42,7 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 				found = list
 			}
 		}
-		prefer := c.preference(place{n.root, n.Path})
+		prefer := c.preference(store.Place{Root: n.root, Path: n.Path})
 		switch {
 		case what == takeTheirs, what == takeMerged:
 		case what == takeOurs:
@@ -112,7 +113,7 @@ func (c *commit) conflictsOf(n *node) (list []Conflict) {
 	l := &c.layers[n.root]
 	switch {
 	case l.replaced:
-		add(".", whyReplaced, tree.Stat{}, false)
+		add(".", store.WhyReplaced, tree.Stat{}, false)
 	case !n.HasLow:
 		if c.removed(n) {
 			add(n.Path, whyGone, tree.Stat{}, false)
@@ -125,7 +126,7 @@ func (c *commit) conflictsOf(n *node) (list []Conflict) {
 			add(".", whyChanged, n.Low, true)
 		}
 	default:
-		if c.changed(place{n.root, n.Path}, n.Low) {
+		if c.changed(store.Place{Root: n.root, Path: n.Path}, n.Low) {
 			why := whyChanged
 			made := c.bothMade(n)
 			if made {
@@ -136,7 +137,7 @@ func (c *commit) conflictsOf(n *node) (list []Conflict) {
 			}
 		}
 		for _, f := range n.Late {
-			if c.changed(place{n.root, f.Path}, f.Stat) {
+			if c.changed(store.Place{Root: n.root, Path: f.Path}, f.Stat) {
 				add(f.Path, whyBelow, f.Stat, true)
 			}
 		}
@@ -147,7 +148,7 @@ func (c *commit) conflictsOf(n *node) (list []Conflict) {
 // removed reports whether the project had an object where the session has one, when the
 // command had ended, and has none any more.
 func (c *commit) removed(n *node) bool {
-	if _, ok := c.entry(place{n.root, n.Path}); ok {
+	if _, ok := c.entry(store.Place{Root: n.root, Path: n.Path}); ok {
 		return true
 	}
 	// Where nobody kept account: it was copied up from the project, not renamed in the
@@ -160,7 +161,7 @@ func (c *commit) removed(n *node) bool {
 		if err == nil {
 			st, err := d.Stat()
 			d.Close()
-			return err != nil || c.changed(place{n.root, dir}, st)
+			return err != nil || c.changed(store.Place{Root: n.root, Path: dir}, st)
 		}
 		if dir == "." {
 			return true
@@ -171,17 +172,17 @@ func (c *commit) removed(n *node) bool {
 // bothMade reports whether the project had nothing at a place when the command had ended that made
 // something there.
 func (c *commit) bothMade(n *node) bool {
-	_, ok := c.entry(place{n.root, n.Path})
+	_, ok := c.entry(store.Place{Root: n.root, Path: n.Path})
 	return !ok && c.account && !n.Origin && n.HasUp
 }
 
 // entry tells what was kept of the project's object at a place.
-func (c *commit) entry(at place) (baseEntry, bool) {
+func (c *commit) entry(at store.Place) (baseEntry, bool) {
 	if c.kept == nil {
 		var err error
 		c.kept, err = c.s.known()
 		if c.account = err == nil && c.kept != nil; !c.account {
-			c.kept = map[place]baseEntry{}
+			c.kept = map[store.Place]baseEntry{}
 		}
 	}
 	e, ok := c.kept[at]
@@ -189,14 +190,14 @@ func (c *commit) entry(at place) (baseEntry, bool) {
 }
 
 // base reads the version of a file that both sides began with, if it was kept.
-func (c *commit) base(at place) ([]byte, bool, error) {
+func (c *commit) base(at store.Place) ([]byte, bool, error) {
 	e, _ := c.entry(at)
 	return c.s.readBase(e)
 }
 
 // changed reports whether somebody else changed the project's object st since
 // the session began.
-func (c *commit) changed(at place, st tree.Stat) bool {
+func (c *commit) changed(at store.Place, st tree.Stat) bool {
 	if c.tx != nil {
 		st.Ctime = c.tx.doors.ctimes.before(at, st.Ctime)
 	}
@@ -226,16 +227,16 @@ func (tr trace) holds(st tree.Stat) bool {
 // traces reads what the commits of the session that s stands on did to the project:
 // that is no conflict.
 func (c *commit) traces() error {
-	c.below = map[place]trace{}
+	c.below = map[store.Place]trace{}
 	return c.tracesOf(c.s.meta.On, 0)
 }
 
 // tracesOf reads those of the session on, and of what that one stands on before.
 func (c *commit) tracesOf(on string, depth int) error {
-	if on == "" || depth > maxStack {
+	if on == "" || depth > store.MaxStack {
 		return nil
 	}
-	d, err := openOwned(c.s.state, on)
+	d, err := store.OpenOwned(c.s.state, on)
 	if err == unix.ENOENT && depth > 0 {
 		return nil // it ended long ago
 	}
@@ -243,7 +244,7 @@ func (c *commit) tracesOf(on string, depth int) error {
 		return err
 	}
 	defer d.Close()
-	m, err := readMeta(d)
+	m, err := store.ReadMeta(d)
 	if err != nil {
 		return err
 	}
@@ -251,7 +252,7 @@ func (c *commit) tracesOf(on string, depth int) error {
 		return err
 	}
 	for _, n := range m.Done {
-		data, err := d.ReadFile(txName+"/"+strconv.Itoa(n)+"/"+journalName, metaMost)
+		data, err := d.ReadFile(txName+"/"+strconv.Itoa(n)+"/"+journalName, store.MetaMost)
 		if err != nil {
 			return err
 		}
@@ -265,11 +266,11 @@ func (c *commit) tracesOf(on string, depth int) error {
 }
 
 // addTraces adds what a transaction of the session with the data m did.
-func (c *commit) addTraces(m *meta, j *journal) {
+func (c *commit) addTraces(m *store.Meta, j *journal) {
 	// Roots are those of the session below, or some of them.
-	at := func(root int, p rawText) (place, bool) {
-		i, ok := c.s.meta.rootOf(m.Roots[root].Path)
-		return place{i, string(p)}, ok
+	at := func(root int, p store.Text) (store.Place, bool) {
+		i, ok := c.s.meta.RootOf(m.Roots[root].Path)
+		return store.Place{Root: i, Path: string(p)}, ok
 	}
 	for _, n := range j.Nodes {
 		if pl, ok := at(n.Root, n.Path); ok && n.New.Ino != 0 {
@@ -317,7 +318,7 @@ func (c *commit) merge(n *node) (why, err error) {
 	if !textdiff.IsText(ours) || !textdiff.IsText(theirs) {
 		return ErrNotText, nil
 	}
-	base, ok, err := c.base(place{n.root, n.Path})
+	base, ok, err := c.base(store.Place{Root: n.root, Path: n.Path})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -22,10 +23,10 @@ func (s *Session) makeCopy(ctx context.Context, i int) error {
 		return err
 	}
 	defer from.Close()
-	if err := s.area().Mkdir(upperName(i)); err != nil {
+	if err := s.area().Mkdir(store.UpperName(i)); err != nil {
 		return err
 	}
-	top, err := s.area().OpenDir(upperName(i))
+	top, err := s.area().OpenDir(store.UpperName(i))
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (s *Session) compareCopy(p *tree.Packer, i int) (*tree.Node, error) {
 	if i >= len(s.copies) || s.copies[i].Low == nil {
 		return nil, errors.New("it is not known any more what the copy was like")
 	}
-	h, err := s.area().Open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	h, err := s.area().Open(store.UpperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
 	}

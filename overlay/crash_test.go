@@ -27,6 +27,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/strike"
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -599,7 +600,7 @@ func leftovers(state string) (left []string) {
 		inside, _ := os.ReadDir(filepath.Join(state, e.Name()))
 		for _, f := range inside {
 			// The next one to write the session's data removes what was left of that.
-			if strings.HasPrefix(f.Name(), ".") && f.Name() != "."+metaName+".new" || f.Name() == bookName || f.Name() == goneName {
+			if strings.HasPrefix(f.Name(), ".") && f.Name() != "."+store.MetaName+".new" || f.Name() == store.BookName || f.Name() == goneName {
 				left = append(left, e.Name()+"/"+f.Name())
 			}
 		}

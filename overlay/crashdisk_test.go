@@ -15,6 +15,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/strike"
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -123,7 +124,7 @@ func TestCrashFlush(t *testing.T) {
 							if !touched && slices.ContainsFunc(c.Files, func(f string) bool { return tree.Inside(f, st.projects[0]) || tree.Inside(f, st.projects[1]) }) {
 								touched = true
 								session := filepath.Join(st.state, st.id)
-								list := m.below(st.state+"/"+pendingName, session+"/"+txName, session+"/"+metaName)
+								list := m.below(st.state+"/"+store.PendingName, session+"/"+txName, session+"/"+store.MetaName)
 								if c, ok := m[st.state]; ok { // the name "pending"
 									list = append(list, "the state directory since "+c.String())
 								}
@@ -131,15 +132,15 @@ func TestCrashFlush(t *testing.T) {
 									t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
 								}
 							}
-							if filepath.Base(to) == metaName {
+							if filepath.Base(to) == store.MetaName {
 								decided = true
 								if list := m.below(c.Files[0]); len(list) > 0 {
 									t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
 								}
 							}
 						}
-						if c.Name == "unlinkat" && decided && filepath.Base(filepath.Dir(c.Files[0])) == pendingName {
-							if list := m.below(append(st.projects[:], filepath.Join(st.state, st.id, metaName))...); len(list) > 0 {
+						if c.Name == "unlinkat" && decided && filepath.Base(filepath.Dir(c.Files[0])) == store.PendingName {
+							if list := m.below(append(st.projects[:], filepath.Join(st.state, st.id, store.MetaName))...); len(list) > 0 {
 								t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
 							}
 						}
@@ -149,7 +150,7 @@ func TestCrashFlush(t *testing.T) {
 						t.Fatalf("%+v %s", r, out)
 					}
 					backup := filepath.Join(st.state, st.id, txName, strconv.Itoa(1+len(d.prepare)), objectsName)
-					if list := m.below(st.projects[0], st.projects[1], filepath.Join(st.state, st.id, metaName), backup); len(list) > 0 {
+					if list := m.below(st.projects[0], st.projects[1], filepath.Join(st.state, st.id, store.MetaName), backup); len(list) > 0 {
 						t.Errorf("at the end: not on disk:\n\t%s", strings.Join(list, "\n\t"))
 					}
 				}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -36,11 +37,11 @@ func (d Deed) String() string {
 }
 
 // lastDeed is what Undo takes back.
-func lastDeed(m *meta) Deed {
+func lastDeed(m *store.Meta) Deed {
 	n := len(m.Dropped)
-	drop := n > 0 && m.Dropped[n-1].After == m.lastTx() && (m.State != stateDiscarded || m.Thrown)
+	drop := n > 0 && m.Dropped[n-1].After == m.LastTx() && (m.State != store.Discarded || m.Thrown)
 	switch {
-	case m.State == stateDiscarded && m.Thrown && !(drop && m.Dropped[n-1].Ended):
+	case m.State == store.Discarded && m.Thrown && !(drop && m.Dropped[n-1].Ended):
 		return DiscardDeed
 	case drop:
 		return DropDeed
@@ -55,7 +56,7 @@ func (s *Session) decided() time.Time {
 	if s.dir == nil {
 		return time.Time{}
 	}
-	st, found, err := s.dir.LstatIf(metaName)
+	st, found, err := s.dir.LstatIf(store.MetaName)
 	if err != nil || !found {
 		return time.Time{}
 	}
@@ -75,19 +76,19 @@ func (s *Session) end(good bool) error {
 	const op = "discard"
 	s.work.Lock()
 	defer s.work.Unlock()
-	if err := s.usable(op, true); err != nil && (s.dir == nil || s.readOnly || s.meta.State != stateDiscarded) {
+	if err := s.usable(op, true); err != nil && (s.dir == nil || s.readOnly || s.meta.State != store.Discarded) {
 		return err
 	}
 	if err := s.checkDependents(); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	good = good || s.mem != nil // which goes with us
-	if !good && s.meta.State == stateDiscarded && s.meta.Thrown {
+	if !good && s.meta.State == store.Discarded && s.meta.Thrown {
 		return nil
 	}
-	if !good && s.meta.State == stateKept {
+	if !good && s.meta.State == store.Kept {
 		m := *s.meta
-		m.State, m.Thrown = stateDiscarded, true
+		m.State, m.Thrown = store.Discarded, true
 		err := s.setMeta(&m, nil)
 		if err == nil {
 			return nil
@@ -106,25 +107,25 @@ func (s *Session) end(good bool) error {
 // undiscard takes a discard back.
 func (s *Session) undiscard() error {
 	m := *s.meta
-	m.State, m.Thrown = stateKept, false
+	m.State, m.Thrown = store.Kept, false
 	return s.revive(&m)
 }
 
 // undrop takes the last drop back.
 func (s *Session) undrop() error {
 	m := *s.meta
-	m.State, m.Thrown = stateKept, false
+	m.State, m.Thrown = store.Kept, false
 	last := m.Dropped[len(m.Dropped)-1]
 	m.Dropped = slices.Clone(m.Dropped[:len(m.Dropped)-1])
 	var l ledger
 	l.load(&m)
 	for _, p := range last.Paths {
-		at := place{p.Now.Root, string(p.Now.Path)}
+		at := store.Place{Root: p.Now.Root, Path: string(p.Now.Path)}
 		now, ok := l.at[at]
 		switch {
 		case ok && now.Lower != p.Now.Lower:
 			// A commit that was taken back touched the project's object since.
-			l.set(at, settled{Lower: now.Lower})
+			l.set(at, store.Settled{Lower: now.Lower})
 		case p.Was == nil:
 			delete(l.at, at)
 		default:
@@ -136,9 +137,9 @@ func (s *Session) undrop() error {
 }
 
 // revive makes the session Kept as m says, if what it was begun on is there.
-func (s *Session) revive(m *meta) error {
-	list, err := bases(s.state, "", m)
-	closeBases(list)
+func (s *Session) revive(m *store.Meta) error {
+	list, err := store.Bases(s.state, "", m)
+	store.CloseBases(list)
 	if err == nil && s.stored() {
 		_, packed, perr := s.dir.LstatIf(tree.PackedName)
 		_, copied, cerr := s.dir.LstatIf(copiedName)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -21,18 +22,18 @@ import (
 // closeDoors does what the book says, the last entries first: the first one for an
 // object has its true mode.
 func (s *Session) closeDoors() error {
-	data, err := s.dir.ReadFile(bookName, metaMost)
+	data, err := s.dir.ReadFile(store.BookName, store.MetaMost)
 	if err == unix.ENOENT {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	var list []bookEntry
+	var list []store.BookEntry
 	for line := range bytes.Lines(data) {
-		var e bookEntry
+		var e store.BookEntry
 		// A line that is cut short was written for a change that was never made.
-		if strictJSON(line, &e) != nil || checkPlace(e.Root, string(e.Path), len(s.roots)) != nil {
+		if store.StrictJSON(line, &e) != nil || store.CheckPlace(e.Root, string(e.Path), len(s.roots)) != nil {
 			continue
 		}
 		list = append(list, e)
@@ -43,7 +44,7 @@ func (s *Session) closeDoors() error {
 			var top *tree.Handle
 			var err error
 			if e.Upper {
-				top, err = s.dir.Open(upperName(e.Root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+				top, err = s.dir.Open(store.UpperName(e.Root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 			} else {
 				top, err = tree.OpenAbs(s.roots[e.Root].Path, unix.O_PATH|unix.O_DIRECTORY)
 			}
@@ -60,7 +61,7 @@ func (s *Session) closeDoors() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return s.dir.Unlink(bookName, 0)
+	return s.dir.Unlink(store.BookName, 0)
 }
 
 // restoreMode sets the mode of an object below top, if it still is the one meant. Where it
@@ -86,11 +87,11 @@ func restoreMode(top *tree.Handle, path string, ino uint64, mode uint32, changed
 
 // ctimes are those that directories of a project got since they were opened and closed by
 // us, each after the one that it had before: nobody else changed them.
-type ctimes map[place][]int64
+type ctimes map[store.Place][]int64
 
 // follow notes that we changed the mode of a directory, which was so before. Where somebody
 // else did something to it meanwhile the new ctime is his.
-func (c *ctimes) follow(at place, before tree.Stat, h *tree.Handle) {
+func (c *ctimes) follow(at store.Place, before tree.Stat, h *tree.Handle) {
 	now, err := h.Stat()
 	if err != nil || now.Mtime != before.Mtime || now.UID != before.UID || now.GID != before.GID {
 		return
@@ -106,7 +107,7 @@ func (c *ctimes) follow(at place, before tree.Stat, h *tree.Handle) {
 }
 
 // before returns the ctime that a directory had before we did anything to it.
-func (c ctimes) before(at place, ctime int64) int64 {
+func (c ctimes) before(at store.Place, ctime int64) int64 {
 	if list := c[at]; slices.Contains(list, ctime) {
 		return list[0]
 	}
@@ -117,12 +118,12 @@ func (c ctimes) before(at place, ctime int64) int64 {
 type doors struct {
 	s       *Session
 	low     []*tree.Handle // the roots; borrowed
-	widened map[place]widened
+	widened map[store.Place]widened
 	noted   int
 	ctimes  ctimes
 
 	last     *tree.Handle // the directory that was opened last
-	lastAt   place
+	lastAt   store.Place
 	lastStat tree.Stat
 }
 
@@ -134,7 +135,7 @@ type widened struct {
 
 // open returns a directory of the project, ready to look names up in it and to change
 // them. It belongs to d and is good until the next call.
-func (d *doors) open(at place) (*tree.Handle, error) {
+func (d *doors) open(at store.Place) (*tree.Handle, error) {
 	if d.last != nil && d.lastAt == at {
 		return d.last, nil
 	}
@@ -143,14 +144,14 @@ func (d *doors) open(at place) (*tree.Handle, error) {
 	h, err := d.openOne(at, 0o300)
 	if err == unix.EACCES && !tree.IsRoot() {
 		// One of the directories above may be closed to us, who own it.
-		for i := range len(at.path) {
-			path := at.path[:i]
+		for i := range len(at.Path) {
+			path := at.Path[:i]
 			if i == 0 {
 				path = "."
-			} else if at.path[i] != '/' {
+			} else if at.Path[i] != '/' {
 				continue
 			}
-			above, err := d.openOne(place{at.root, path}, 0o100)
+			above, err := d.openOne(store.Place{Root: at.Root, Path: path}, 0o100)
 			if err != nil {
 				return nil, err
 			}
@@ -167,8 +168,8 @@ func (d *doors) open(at place) (*tree.Handle, error) {
 
 // openOne opens a directory, and makes sure that its owner may do with it what need
 // says, until relock.
-func (d *doors) openOne(at place, need uint32) (*tree.Handle, error) {
-	h, err := d.low[at.root].Open(at.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+func (d *doors) openOne(at store.Place, need uint32) (*tree.Handle, error) {
+	h, err := d.low[at.Root].Open(at.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
 	}
@@ -182,17 +183,17 @@ func (d *doors) openOne(at place, need uint32) (*tree.Handle, error) {
 	return h, nil
 }
 
-func (d *doors) widen(at place, h *tree.Handle, st tree.Stat, need uint32) error {
+func (d *doors) widen(at store.Place, h *tree.Handle, st tree.Stat, need uint32) error {
 	if !st.Owned() || st.Perm()&need == need {
 		return nil
 	}
 	if _, ok := d.widened[at]; !ok {
-		if err := d.s.book.note(bookEntry{Root: at.root, Path: rawText(at.path), Ino: st.Ino, Mode: st.Perm()}); err != nil {
+		if err := d.s.book.Note(store.BookEntry{Root: at.Root, Path: store.Text(at.Path), Ino: st.Ino, Mode: st.Perm()}); err != nil {
 			return err
 		}
 		d.noted++
 		if d.widened == nil {
-			d.widened = map[place]widened{}
+			d.widened = map[store.Place]widened{}
 		}
 		d.widened[at] = widened{st.Ino, st.Perm()}
 	}
@@ -209,11 +210,11 @@ func (d *doors) widen(at place, h *tree.Handle, st tree.Stat, need uint32) error
 
 // setMode gives the directory h a mode for good: at once, or if that would close it to
 // us, when relock is called.
-func (d *doors) setMode(at place, h *tree.Handle, st tree.Stat, mode uint32) error {
+func (d *doors) setMode(at store.Place, h *tree.Handle, st tree.Stat, mode uint32) error {
 	if mode&0o700 != 0o700 && !tree.IsRoot() && st.Owned() {
 		// Others below it may still have to be closed.
 		if d.widened == nil {
-			d.widened = map[place]widened{}
+			d.widened = map[store.Place]widened{}
 		}
 		d.widened[at] = widened{st.Ino, mode}
 		return nil
@@ -227,19 +228,19 @@ func (d *doors) setMode(at place, h *tree.Handle, st tree.Stat, mode uint32) err
 func (d *doors) relock() error {
 	d.last.Close()
 	d.last = nil
-	list := slices.SortedFunc(maps.Keys(d.widened), func(a, b place) int { return tree.ComparePaths(b.path, a.path) })
+	list := slices.SortedFunc(maps.Keys(d.widened), func(a, b store.Place) int { return tree.ComparePaths(b.Path, a.Path) })
 	var errs []error
 	for _, at := range list {
 		w := d.widened[at]
-		if err := restoreMode(d.low[at.root], at.path, w.ino, w.mode, func(h *tree.Handle, before tree.Stat) { d.ctimes.follow(at, before, h) }); err != nil && err != unix.ENOENT && !tree.Swapped(err) {
-			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(d.s.roots[at.root].Path, at.path), Err: err})
+		if err := restoreMode(d.low[at.Root], at.Path, w.ino, w.mode, func(h *tree.Handle, before tree.Stat) { d.ctimes.follow(at, before, h) }); err != nil && err != unix.ENOENT && !tree.Swapped(err) {
+			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(d.s.roots[at.Root].Path, at.Path), Err: err})
 		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...) // the book stays
 	}
 	clear(d.widened)
-	d.s.book.unnote(d.noted)
+	d.s.book.Unnote(d.noted)
 	d.noted = 0
 	return nil
 }

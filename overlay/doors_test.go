@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -22,7 +23,7 @@ func TestFollow(t *testing.T) {
 	}
 	defer h.Close()
 	var list ctimes
-	at := place{0, "d"}
+	at := store.Place{Root: 0, Path: "d"}
 	step := func(mode uint32, meanwhile func()) (before, after int64) {
 		t.Helper()
 		st, err := h.Stat()
@@ -57,7 +58,7 @@ func TestFollow(t *testing.T) {
 	if _, now := step(0o755, nothing); list.before(at, now) == first {
 		t.Error("closed after that, it is not taken for changed")
 	}
-	if list.before(place{1, "d"}, first) != first {
+	if list.before(store.Place{Root: 1, Path: "d"}, first) != first {
 		t.Error("another one")
 	}
 }

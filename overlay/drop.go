@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -44,7 +45,7 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 	}
 	var l ledger
 	l.load(s.meta)
-	d, left := dropped{After: s.meta.lastTx()}, 0
+	d, left := store.Dropped{After: s.meta.LastTx()}, 0
 	for i, n := range all {
 		if !chosen[i] {
 			left++
@@ -53,12 +54,12 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 		if n.Deep != nil {
 			continue
 		}
-		at := place{n.root, n.Path}
-		st := settled{Lower: l.at[at].Lower, Done: true}
+		at := store.Place{Root: n.root, Path: n.Path}
+		st := store.Settled{Lower: l.at[at].Lower, Done: true}
 		if n.HasUp {
 			st.Upper = n.Up.Ctime
 		}
-		drop := droppedPath{}
+		drop := store.DroppedPath{}
 		if was, ok := l.at[at]; ok {
 			drop.Was = &was
 		}
@@ -72,9 +73,9 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 	m := *s.meta
 	l.store(&m)
 	if d.Ended = left == 0; d.Ended {
-		m.State = stateCommitted
+		m.State = store.Committed
 		if len(m.Done) == 0 {
-			m.State, m.Thrown = stateDiscarded, true
+			m.State, m.Thrown = store.Discarded, true
 		}
 	}
 	m.Dropped = append(slices.Clone(m.Dropped), d)

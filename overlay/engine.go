@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -49,8 +50,14 @@ func (e *Engine) UnmarshalText(text []byte) error {
 	return fmt.Errorf("no such engine: %q", text)
 }
 
+// stateOf is a state that is stored.
+func stateOf(stored store.State) (s State) {
+	_ = s.UnmarshalText([]byte(stored)) // which was checked when it was read
+	return s
+}
+
 // engineOf is an engine that is stored.
-func engineOf(stored metaEngine) (e Engine) {
+func engineOf(stored store.Engine) (e Engine) {
 	_ = e.UnmarshalText([]byte(stored)) // which was checked when it was read
 	return e
 }
@@ -58,14 +65,14 @@ func engineOf(stored metaEngine) (e Engine) {
 // chooseEngine finds the engine for a session whose directory is s.dir and whose roots
 // are open. It asks the kernel for types of file systems, and tries only what is not
 // known by its type.
-func (s *Session) chooseEngine() (metaEngine, error) {
+func (s *Session) chooseEngine() (store.Engine, error) {
 	for _, low := range s.lower {
 		typ, err := tree.FSType(low)
 		if err != nil {
 			return "", err
 		}
 		if !tree.IsLower(typ) {
-			return engineCopy, nil
+			return store.Copy, nil
 		}
 	}
 	typ, err := tree.FSType(s.dir)
@@ -77,7 +84,7 @@ func (s *Session) chooseEngine() (metaEngine, error) {
 		ok = tree.TakesMarks(s.dir)
 	}
 	if ok {
-		return engineOverlay, nil
+		return store.Overlay, nil
 	}
-	return engineTmpfs, nil
+	return store.Tmpfs, nil
 }

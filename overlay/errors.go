@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -39,7 +40,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 var (
 	// ErrBusy is what opening a session wraps when somebody else holds it.
-	ErrBusy = errBusy
+	ErrBusy = store.ErrBusy
 
 	// ErrEnded is what is wrapped where a session has no changes any more
 	// because they were committed or discarded.
@@ -120,7 +121,7 @@ func (e *ConflictError) Error() string {
 			list[i] += " and cannot be merged: " + c.Unmerged.Error()
 		}
 	}
-	return "conflict: " + shortList(list)
+	return "conflict: " + store.ShortList(list)
 }
 
 // A Special is one object that is never put into a project.
@@ -142,7 +143,7 @@ func (e *SpecialError) Error() string {
 	for i, s := range e.Specials {
 		list[i] = quotePath(s.Path) + " " + s.Why
 	}
-	return "not committed: " + shortList(list)
+	return "not committed: " + store.ShortList(list)
 }
 
 // HeldError lists changes that run later (Change.Runs), or with CommitOptions.HoldSpecial are
@@ -169,7 +170,7 @@ func (e *HeldError) Error() string {
 	if len(list) == 1 {
 		what = " it"
 	}
-	return "held back: " + shortList(list) + "; " + option + what
+	return "held back: " + store.ShortList(list) + "; " + option + what
 }
 
 // heldWhy is why a change is held back.
@@ -198,7 +199,7 @@ func (e *CommitError) Error() string {
 	for i, c := range e.Applied {
 		list[i] = c.String()
 	}
-	return e.Err.Error() + "; in the project already: " + shortList(list)
+	return e.Err.Error() + "; in the project already: " + store.ShortList(list)
 }
 
 // Unwrap returns e.Err.

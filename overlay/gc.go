@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -178,7 +179,7 @@ type cleaner struct {
 func (c *cleaner) choose() (names []string, named bool, err error) {
 	if len(c.o.Sessions) > 0 {
 		for _, id := range c.o.Sessions {
-			name, err := findSession(c.state, id)
+			name, err := store.FindSession(c.state, id)
 			if err != nil {
 				return nil, true, &Error{Op: "remove session", Path: id, Err: err}
 			}
@@ -194,7 +195,7 @@ func (c *cleaner) choose() (names []string, named bool, err error) {
 		return nil, false, &Error{Op: "list sessions", Path: c.path, Err: err}
 	}
 	names = slices.DeleteFunc(all, func(n string) bool {
-		return !isName(n) && !isName(strings.TrimPrefix(n, newPrefix)) && !isName(strings.TrimPrefix(n, gonePrefix))
+		return !store.IsName(n) && !store.IsName(strings.TrimPrefix(n, store.NewPrefix)) && !store.IsName(strings.TrimPrefix(n, store.GonePrefix))
 	})
 	slices.Sort(names)
 	slices.Reverse(names)
@@ -208,7 +209,7 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 	if !orphan {
 		found.ID = name
 	}
-	d, err := openOwned(c.state, name)
+	d, err := store.OpenOwned(c.state, name)
 	if err != nil {
 		if !named && (err == unix.ENOENT || errors.Is(err, unix.EPERM)) {
 			err = nil // gone meanwhile, or somebody else's
@@ -233,7 +234,7 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 	}
 	lock, err := c.lock(name, d)
 	unlocked := err == unix.ENOENT // half of a session: nobody can have it open
-	if !named && (errors.Is(err, ErrBusy) || err == errGone) {
+	if !named && (errors.Is(err, ErrBusy) || err == store.ErrGone) {
 		return found, false, nil
 	}
 	if err != nil && !unlocked {
@@ -246,10 +247,10 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 	// A process makes the lock first, removes it last, and holds it in between.
 	ok = ok && (!orphan || !unlocked || c.older(found.Last, orphanAge))
 	if ok && !orphan {
-		if pending(c.state, name) {
+		if store.Pending(c.state, name) {
 			return found, false, errInterrupted // what the project lacks may be in it
 		}
-		on, err := dependents(c.state, d, name)
+		on, err := store.Dependents(c.state, d, name)
 		if err == nil && len(on) > 0 {
 			err = errHeld
 		}
@@ -260,48 +261,48 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 	if !ok {
 		return found, false, nil
 	}
-	if found.Size, err = diskUsage(context.Background(), d); err != nil {
+	if found.Size, err = store.DiskUsage(context.Background(), d); err != nil {
 		return found, false, err
 	}
 	if c.o.DryRun {
 		return found, true, nil
 	}
-	return found, true, removeWhole(c.state, name)
+	return found, true, store.RemoveWhole(c.state, name)
 }
 
 // lock takes the lock of what is to be removed; with DryRun it only looks at it.
 func (c *cleaner) lock(name string, d *tree.Handle) (*tree.Handle, error) {
 	if !c.o.DryRun {
-		return lockDir(c.state, name, d, caretaker)
+		return store.LockDir(c.state, name, d, store.Caretaker)
 	}
-	who, err := locked(d)
-	if err == nil && who != unheld {
+	who, err := store.Locked(d)
+	if err == nil && who != store.Unheld {
 		err = ErrBusy
 	}
-	return nil, orGone(c.state, name, d, err)
+	return nil, store.OrGone(c.state, name, d, err)
 }
 
 // expired reports whether the session in d, which nobody else has open, is to be
 // removed.
 func (c *cleaner) expired(d *tree.Handle, found *Cleaned, named bool) (bool, error) {
-	m, err := readMeta(d)
+	m, err := store.ReadMeta(d)
 	if err != nil {
 		if named {
 			return true, nil
 		}
-		if !damaged(err) {
+		if !store.Damaged(err) {
 			return false, err
 		}
 		if !c.older(found.Last, damagedAge) {
 			return false, nil
 		}
-		if data, derr := holdsData(d); data || derr != nil {
+		if data, derr := store.HoldsData(d); data || derr != nil {
 			return false, fmt.Errorf("its data cannot be read, and there are changes in it: %w", err)
 		}
 		return true, nil
 	}
 	found.State = stateOf(m.State)
-	if found.Last, err = lastUse(d, m); err != nil {
+	if found.Last, err = store.LastUse(d, m); err != nil {
 		return false, err
 	}
 	if named {
@@ -311,9 +312,9 @@ func (c *cleaner) expired(d *tree.Handle, found *Cleaned, named bool) (bool, err
 		return false, err // what is there is somebody's, and nowhere else
 	}
 	switch {
-	case m.State == stateKept:
+	case m.State == store.Kept:
 		return c.o.Kept != 0 && c.older(found.Last, c.o.Kept), nil
-	case m.State == stateCommitted && c.o.KeepCommitted:
+	case m.State == store.Committed && c.o.KeepCommitted:
 		return false, nil
 	}
 	return c.older(found.Last, c.o.Ended), nil

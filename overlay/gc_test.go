@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
 // A heap is a state directory with sessions of all sorts in it.
@@ -42,7 +43,7 @@ func newHeap(t *testing.T) heap {
 			t.Fatal(err)
 		}
 		h.label[s.Dir()] = label
-		data := filepath.Join(s.Dir(), metaName)
+		data := filepath.Join(s.Dir(), store.MetaName)
 		has := func(word string) bool { return strings.Contains(label, word) }
 		if has("kept") || has("changes") {
 			if err := os.WriteFile(filepath.Join(s.Roots()[0].Upper, "f"), []byte("2"), 0o644); err != nil {
@@ -61,7 +62,7 @@ func newHeap(t *testing.T) heap {
 		if has("999") {
 			m.Version = 999
 		}
-		if _, err := writeMeta(s.dir, &m, nil); err != nil {
+		if _, err := store.WriteMeta(s.dir, &m, nil); err != nil {
 			t.Fatal(err)
 		}
 		if has("no file") {
@@ -91,17 +92,17 @@ func newHeap(t *testing.T) heap {
 		}
 	}
 	for _, label := range []string{"half old", "half new", "half without lock new", "gone old", "gone without lock old"} {
-		prefix := newPrefix
+		prefix := store.NewPrefix
 		if strings.HasPrefix(label, "gone") {
-			prefix = gonePrefix
+			prefix = store.GonePrefix
 		}
-		dir := filepath.Join(h.dir, prefix+newName(time.Now()))
+		dir := filepath.Join(h.dir, prefix+store.NewName(time.Now()))
 		h.label[dir] = label
 		if err := os.MkdirAll(filepath.Join(dir, "upper/overlay1/d"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(label, "without") {
-			if err := os.WriteFile(filepath.Join(dir, lockName), nil, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, store.LockName), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/gitindex"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -30,10 +31,10 @@ const (
 const indexMost = 128 << 20
 
 // gitFileAt tells by its path what a file is. That it is an index, its content must show.
-func (s *Session) gitFileAt(at place) gitFile {
-	dir, name := tree.SplitPath(at.path)
+func (s *Session) gitFileAt(at store.Place) gitFile {
+	dir, name := tree.SplitPath(at.Path)
 	inGit := func() bool {
-		for e := range strings.SplitSeq(filepath.Join(s.roots[at.root].Path, dir), "/") {
+		for e := range strings.SplitSeq(filepath.Join(s.roots[at.Root].Path, dir), "/") {
 			if strings.HasSuffix(e, ".git") {
 				return true
 			}
@@ -85,9 +86,9 @@ func (s *Session) holdIndexes() {
 				continue
 			}
 			if s.indexes == nil {
-				s.indexes = map[place]*tree.Handle{}
+				s.indexes = map[store.Place]*tree.Handle{}
 			}
-			s.indexes[place{i, path}] = h
+			s.indexes[store.Place{Root: i, Path: path}] = h
 		}
 	}
 }
@@ -129,7 +130,7 @@ func (s *Session) written(root int, path string) bool {
 	if s.stored() {
 		return true
 	}
-	up, err := s.area().Open(upperName(root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	up, err := s.area().Open(store.UpperName(root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return true
 	}
@@ -140,7 +141,7 @@ func (s *Session) written(root int, path string) bool {
 }
 
 // heldIndex reads the index that was at a place when the command began. Nil: it is not known.
-func (s *Session) heldIndex(at place) []byte {
+func (s *Session) heldIndex(at store.Place) []byte {
 	h := s.indexes[at]
 	if h == nil {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -21,7 +22,7 @@ func (s *Session) Committed() ([]Change, error) {
 	}
 	var list []Change
 	for _, n := range s.meta.Done {
-		data, err := s.dir.ReadFile(txName+"/"+strconv.Itoa(n)+"/"+journalName, metaMost)
+		data, err := s.dir.ReadFile(txName+"/"+strconv.Itoa(n)+"/"+journalName, store.MetaMost)
 		var j *journal
 		if err == nil {
 			j, err = decodeJournal(data, len(s.roots))

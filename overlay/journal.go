@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -36,12 +37,12 @@ const (
 
 // jnode is an object that the transaction deals with.
 type jnode struct {
-	Kind  Kind    `json:"k,omitempty"` // zero: nothing but its time is changed
-	Root  int     `json:"r,omitempty"`
-	Path  rawText `json:"p"`
-	New   ident   `json:"n,omitzero"` // in the project afterwards; zero: nothing is there, or a directory that stays
-	Old   ident   `json:"o,omitzero"` // in the project before; zero: nothing was there
-	Upper int64   `json:"c,omitempty"`
+	Kind  Kind       `json:"k,omitempty"` // zero: nothing but its time is changed
+	Root  int        `json:"r,omitempty"`
+	Path  store.Text `json:"p"`
+	New   ident      `json:"n,omitzero"` // in the project afterwards; zero: nothing is there, or a directory that stays
+	Old   ident      `json:"o,omitzero"` // in the project before; zero: nothing was there
+	Upper int64      `json:"c,omitempty"`
 
 	// Below and Newest are how many objects were in an old directory, and the latest
 	// ctime of the files with one name. Newest zero: not known.
@@ -128,30 +129,30 @@ type access struct {
 // retime is a modification time that is given to an object that stays: a directory in
 // which something was done, or whatever the session gave nothing but a new time.
 type retime struct {
-	Root   int     `json:"r,omitempty"`
-	Path   rawText `json:"p"`
-	Ino    uint64  `json:"i"`
-	Before int64   `json:"b"` // nanoseconds since 1970
-	After  int64   `json:"a"`
-	Clean  bool    `json:"c,omitempty"` // nobody had changed the object since the session began
+	Root   int        `json:"r,omitempty"`
+	Path   store.Text `json:"p"`
+	Ino    uint64     `json:"i"`
+	Before int64      `json:"b"` // nanoseconds since 1970
+	After  int64      `json:"a"`
+	Clean  bool       `json:"c,omitempty"` // nobody had changed the object since the session began
 }
 
 // A stay is a name of a file, other names of which were copied to the backup, that stays
 // in the project: undo makes links to it again.
 type stay struct {
-	Root int     `json:"r,omitempty"`
-	Path rawText `json:"p"`
-	File ident   `json:"f"`
-	Copy rawText `json:"c"` // below copies/
+	Root int        `json:"r,omitempty"`
+	Path store.Text `json:"p"`
+	File ident      `json:"f"`
+	Copy store.Text `json:"c"` // below copies/
 }
 
 // A stage is a directory for a transaction's objects in a project, for where renaming
 // from and to the session's own directory is not possible.
 type stage struct {
-	Root   int     `json:"root"`
-	Dir    rawText `json:"dir"` // relative to the root
-	Name   string  `json:"name"`
-	Before int64   `json:"before"` // modification time of Dir, in nanoseconds since 1970
+	Root   int        `json:"root"`
+	Dir    store.Text `json:"dir"` // relative to the root
+	Name   string     `json:"name"`
+	Before int64      `json:"before"` // modification time of Dir, in nanoseconds since 1970
 }
 
 // stageMark begins the names of stages.
@@ -169,14 +170,14 @@ const stagesName = "stages"
 // is used as a path or an index.
 func decodeJournal(data []byte, roots int) (*journal, error) {
 	var j journal
-	if err := strictJSON(data, &j); err != nil {
+	if err := store.StrictJSON(data, &j); err != nil {
 		return nil, err
 	}
 	if j.Version != journalVersion {
 		return nil, fmt.Errorf("version %d of the journal is not known to this program", j.Version)
 	}
 	for _, n := range j.Nodes {
-		if err := checkPlace(n.Root, string(n.Path), roots); err != nil {
+		if err := store.CheckPlace(n.Root, string(n.Path), roots); err != nil {
 			return nil, err
 		}
 	}
@@ -194,12 +195,12 @@ func decodeJournal(data []byte, roots int) (*journal, error) {
 		}
 	}
 	for _, s := range j.Stays {
-		if err := cmp.Or(checkPlace(s.Root, string(s.Path), roots), checkPlace(0, string(s.Copy), 1)); err != nil {
+		if err := cmp.Or(store.CheckPlace(s.Root, string(s.Path), roots), store.CheckPlace(0, string(s.Copy), 1)); err != nil {
 			return nil, err
 		}
 	}
 	for _, r := range j.Times {
-		if err := checkPlace(r.Root, string(r.Path), roots); err != nil {
+		if err := store.CheckPlace(r.Root, string(r.Path), roots); err != nil {
 			return nil, err
 		}
 	}
@@ -208,14 +209,14 @@ func decodeJournal(data []byte, roots int) (*journal, error) {
 
 func decodeStages(data []byte, roots int) ([]stage, error) {
 	var s stages
-	if err := strictJSON(data, &s); err != nil {
+	if err := store.StrictJSON(data, &s); err != nil {
 		return nil, err
 	}
 	if s.Version != journalVersion {
 		return nil, fmt.Errorf("version %d of the stages is not known to this program", s.Version)
 	}
 	for _, st := range s.Stages {
-		if err := checkPlace(st.Root, string(st.Dir), roots); err != nil {
+		if err := store.CheckPlace(st.Root, string(st.Dir), roots); err != nil {
 			return nil, err
 		}
 		if !strings.HasPrefix(st.Name, stageMark) || strings.ContainsAny(st.Name, "/\x00") {

@@ -119,7 +119,7 @@ func (t *tx) keepAside() error {
 			return err
 		}
 		t.aside = name
-		return t.s.book.unmark()
+		return t.s.book.Unmark()
 	}
 }
 

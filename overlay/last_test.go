@@ -9,14 +9,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
 // The command that a session was resumed with last is shown, by its holder and by others.
 func TestLastCommand(t *testing.T) {
 	s := create(t, project(t, ``))
-	file := filepath.Join(s.Dir(), lastName)
+	file := filepath.Join(s.Dir(), store.LastName)
 	long := []string{"long", strings.Repeat("x", 5000), "\xff\x00\n\"", ""}
-	meta, err := os.ReadFile(filepath.Join(s.Dir(), metaName))
+	meta, err := os.ReadFile(filepath.Join(s.Dir(), store.MetaName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,17 +61,17 @@ func TestLastCommand(t *testing.T) {
 	if st, err := os.Stat(file); err != nil || time.Since(st.ModTime()) > time.Minute {
 		t.Errorf("used again, the time is %v, %v", st.ModTime(), err)
 	}
-	resume("long", strings.Repeat("\x01", commandMost))
+	resume("long", strings.Repeat("\x01", store.CommandMost))
 	want("a command that is too long to be kept", "long", "…")
-	resume(strings.Repeat("\x01", commandMost-1))
-	want("one that is just short enough", strings.Repeat("\x01", commandMost-1))
-	for _, text := range []string{"", "\n", `["cut`, `["cut"]`, "[1]\n", "{}\n", "\x00\x00\x00\x00\x00\n", strings.Repeat("\n", 3*lastMost)} {
+	resume(strings.Repeat("\x01", store.CommandMost-1))
+	want("one that is just short enough", strings.Repeat("\x01", store.CommandMost-1))
+	for _, text := range []string{"", "\n", `["cut`, `["cut"]`, "[1]\n", "{}\n", "\x00\x00\x00\x00\x00\n", strings.Repeat("\n", 3*store.LastMost)} {
 		write(text)
 		want("damaged: "+text[:min(len(text), 10)], "test")
 	}
 	resume("again")
 	want("written over what was damaged", "again")
-	if now, err := os.ReadFile(filepath.Join(s.Dir(), metaName)); err != nil || string(now) != string(meta) {
+	if now, err := os.ReadFile(filepath.Join(s.Dir(), store.MetaName)); err != nil || string(now) != string(meta) {
 		t.Errorf("to resume has changed the session's data: %v", err)
 	}
 
@@ -114,7 +116,7 @@ func TestLastUse(t *testing.T) {
 		return n
 	}
 	old := time.Now().Add(-48 * time.Hour)
-	for i, name := range []string{metaName, lastName} {
+	for i, name := range []string{store.MetaName, store.LastName} {
 		if err := os.Chtimes(filepath.Join(s.Dir(), name), old, old); err != nil {
 			t.Fatal(err)
 		}

@@ -10,50 +10,51 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A ledger holds what is settled, see the type of that name.
 type ledger struct {
-	at    map[place]settled
+	at    map[store.Place]store.Settled
 	files map[uint64]int64 // ctimes of files with several names, which may be in other roots, by inode number
 }
 
-func (l *ledger) load(m *meta) {
+func (l *ledger) load(m *store.Meta) {
 	l.files = make(map[uint64]int64, len(m.Files))
 	for _, f := range m.Files {
 		l.files[f.Ino] = f.Ctime
 	}
-	l.at = make(map[place]settled, len(m.Settled))
+	l.at = make(map[store.Place]store.Settled, len(m.Settled))
 	for _, st := range m.Settled {
-		l.at[place{st.Root, string(st.Path)}] = st
+		l.at[store.Place{Root: st.Root, Path: string(st.Path)}] = st
 	}
 }
 
-func (l *ledger) set(at place, st settled) {
-	st.Root, st.Path = at.root, rawText(at.path)
+func (l *ledger) set(at store.Place, st store.Settled) {
+	st.Root, st.Path = at.Root, store.Text(at.Path)
 	l.at[at] = st
 }
 
 // store puts what is settled into m.
-func (l *ledger) store(m *meta) {
+func (l *ledger) store(m *store.Meta) {
 	m.Settled = l.list()
 	m.Files = nil
 	for ino, ctime := range l.files {
-		m.Files = append(m.Files, settledFile{ino, ctime})
+		m.Files = append(m.Files, store.SettledFile{Ino: ino, Ctime: ctime})
 	}
-	slices.SortFunc(m.Files, func(a, b settledFile) int {
+	slices.SortFunc(m.Files, func(a, b store.SettledFile) int {
 		return cmp.Compare(a.Ino, b.Ino)
 	})
 }
 
 // list returns all paths that are settled, in order.
-func (l *ledger) list() []settled {
-	list := make([]settled, 0, len(l.at))
+func (l *ledger) list() []store.Settled {
+	list := make([]store.Settled, 0, len(l.at))
 	for _, st := range l.at {
 		list = append(list, st)
 	}
-	slices.SortFunc(list, func(a, b settled) int {
+	slices.SortFunc(list, func(a, b store.Settled) int {
 		if a.Root != b.Root {
 			return a.Root - b.Root
 		}
@@ -63,8 +64,8 @@ func (l *ledger) list() []settled {
 }
 
 // note settles what is at a place of the project now.
-func (t *tx) note(l *ledger, at place, upper int64, done bool) {
-	st := settled{Upper: upper, Done: done}
+func (t *tx) note(l *ledger, at store.Place, upper int64, done bool) {
+	st := store.Settled{Upper: upper, Done: done}
 	if now, ok := t.look(at); ok {
 		st.Lower = now.Ctime
 	}
@@ -72,7 +73,7 @@ func (t *tx) note(l *ledger, at place, upper int64, done bool) {
 }
 
 // refresh notes that the ctime at a place is our doing.
-func (t *tx) refresh(l *ledger, at place) {
+func (t *tx) refresh(l *ledger, at store.Place) {
 	old := l.at[at]
 	t.note(l, at, old.Upper, old.Done)
 }
@@ -96,8 +97,8 @@ func (t *tx) noteFiles(l *ledger) {
 // noteTimes notes that of all objects that stay and were touched.
 func (t *tx) noteTimes(l *ledger) {
 	for _, r := range t.j.Times {
-		if now, ok := t.look(place{r.Root, string(r.Path)}); ok && r.Clean && now.Ino == r.Ino && (now.IsDir() || now.Mtime.Nano() == r.Before || now.Mtime.Nano() == r.After) {
-			t.refresh(l, place{r.Root, string(r.Path)})
+		if now, ok := t.look(store.Place{Root: r.Root, Path: string(r.Path)}); ok && r.Clean && now.Ino == r.Ino && (now.IsDir() || now.Mtime.Nano() == r.Before || now.Mtime.Nano() == r.After) {
+			t.refresh(l, store.Place{Root: r.Root, Path: string(r.Path)})
 		}
 	}
 }
@@ -105,17 +106,17 @@ func (t *tx) noteTimes(l *ledger) {
 // noteBack settles what was put back into the project: that it has a new ctime is our
 // doing, and what the session has for it is a change again.
 func (t *tx) noteBack(l *ledger) {
-	again := map[place]bool{} // directories that were made again
+	again := map[store.Place]bool{} // directories that were made again
 	for _, m := range t.j.Moves {
 		if n := t.j.Nodes[m.First]; m.Dir != nil {
-			again[place{n.Root, string(n.Path)}] = true
+			again[store.Place{Root: n.Root, Path: string(n.Path)}] = true
 		}
 	}
 	for _, n := range t.j.Nodes {
 		if n.Kind == 0 {
 			continue
 		}
-		if at := (place{n.Root, string(n.Path)}); n.Old.Ino != 0 {
+		if at := (store.Place{Root: n.Root, Path: string(n.Path)}); n.Old.Ino != 0 {
 			now, ok := t.look(at)
 			if !ok || !n.Clean || !n.Old.same(now) && !again[at] {
 				// Somebody else's doing: a conflict as before.
@@ -139,14 +140,14 @@ func (t *tx) noteBack(l *ledger) {
 // noteCopies settles what is in directories of which copies were put back, or that were made
 // again: all of it has new ctimes. It fails if the project could not be looked at.
 func (t *tx) noteCopies(l *ledger) error {
-	var below func(at place) error
-	below = func(at place) error {
+	var below func(at store.Place) error
+	below = func(at store.Place) error {
 		names, err := t.list(at)
 		if err != nil {
-			return &Error{Op: "list", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err}
+			return &Error{Op: "list", Path: filepath.Join(t.s.roots[at.Root].Path, at.Path), Err: err}
 		}
 		for _, name := range names {
-			sub := place{at.root, tree.JoinPath(at.path, name)}
+			sub := store.Place{Root: at.Root, Path: tree.JoinPath(at.Path, name)}
 			t.note(l, sub, 0, false)
 			if now, ok := t.look(sub); ok && now.IsDir() {
 				if err := below(sub); err != nil {
@@ -161,7 +162,7 @@ func (t *tx) noteCopies(l *ledger) error {
 		if m.Stage == 0 && m.Dir == nil || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Kind == 0 {
 			continue
 		}
-		at := place{n.Root, string(n.Path)}
+		at := store.Place{Root: n.Root, Path: string(n.Path)}
 		if now, ok := t.look(at); !ok || !now.IsDir() {
 			continue // something else is in its place
 		}
@@ -189,22 +190,22 @@ func (t *tx) noteDoors(l *ledger) error {
 }
 
 // look tells what is at a place of the project.
-func (t *tx) look(at place) (tree.Stat, bool) {
-	dir, name := tree.SplitPath(at.path)
-	if at.path == "." {
+func (t *tx) look(at store.Place) (tree.Stat, bool) {
+	dir, name := tree.SplitPath(at.Path)
+	if at.Path == "." {
 		dir, name = ".", "."
 	}
-	if t.seen == nil || t.seenAt.root != at.root || t.seenAt.path != dir {
+	if t.seen == nil || t.seenAt.Root != at.Root || t.seenAt.Path != dir {
 		t.seen.Close()
 		t.seen = nil
-		d, err := t.low[at.root].Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		d, err := t.low[at.Root].Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		if err == nil && !tree.IsRoot() && unix.Faccessat(int(d.FD), ".", unix.X_OK, unix.AT_EACCESS) != nil {
 			d.Close()
 			err = unix.EACCES
 		}
 		if err == unix.EACCES {
 			var own *tree.Handle
-			if own, err = t.doors.open(place{at.root, dir}); err == nil {
+			if own, err = t.doors.open(store.Place{Root: at.Root, Path: dir}); err == nil {
 				d, err = own.Open(".", unix.O_PATH|unix.O_DIRECTORY)
 			}
 		}
@@ -212,7 +213,7 @@ func (t *tx) look(at place) (tree.Stat, bool) {
 			t.noteLook(at, err)
 			return tree.Stat{}, false
 		}
-		t.seen, t.seenAt = d, place{at.root, dir}
+		t.seen, t.seenAt = d, store.Place{Root: at.Root, Path: dir}
 	}
 	st, err := t.seen.Lstat(name)
 	t.noteLook(at, err)
@@ -223,10 +224,10 @@ func (t *tx) look(at place) (tree.Stat, bool) {
 }
 
 // noteLook keeps the first error of look that does not say that nothing is there.
-func (t *tx) noteLook(at place, err error) {
+func (t *tx) noteLook(at store.Place, err error) {
 	switch err {
 	case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EACCES:
 	default:
-		t.lookErr = cmp.Or[error](t.lookErr, &Error{Op: "look at", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err})
+		t.lookErr = cmp.Or[error](t.lookErr, &Error{Op: "look at", Path: filepath.Join(t.s.roots[at.Root].Path, at.Path), Err: err})
 	}
 }

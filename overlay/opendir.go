@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -33,7 +34,7 @@ func openStateDir(dir string, create bool) (path string, h *tree.Handle, err err
 			return "", nil, err
 		}
 	}
-	path, h, err = openState(dir, create)
+	path, h, err = store.OpenState(dir, create)
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return "", nil, &Error{Op: "open state directory", Path: e.Path, Err: e.Err}
 	}

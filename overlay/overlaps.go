@@ -9,6 +9,7 @@ import (
 	"io/fs"
 
 	"github.com/nsrun/nsrun/internal/textdiff"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -21,11 +22,11 @@ type Choice struct {
 // lookUpChoices finds out which choices mean a change.
 func (c *commit) lookUpChoices() {
 	c.asked = make([]bool, len(c.o.Choices))
-	c.chosen = make([][]place, len(c.o.Choices))
+	c.chosen = make([][]store.Place, len(c.o.Choices))
 	for i, choice := range c.o.Choices {
 		c.chosen[i] = c.s.places(choice.Path)
 		for k := range c.nodes {
-			if c.means(i, place{c.nodes[k].root, c.nodes[k].Path}) {
+			if c.means(i, store.Place{Root: c.nodes[k].root, Path: c.nodes[k].Path}) {
 				c.asked[i] = true
 				break
 			}
@@ -34,9 +35,9 @@ func (c *commit) lookUpChoices() {
 }
 
 // means reports whether choice i is about the object at a place.
-func (c *commit) means(i int, at place) bool {
+func (c *commit) means(i int, at store.Place) bool {
 	for _, p := range c.chosen[i] {
-		if p.root == at.root && (tree.Under(at.path, p.path) || isPattern(p.path) && matches(p.path, at.path)) {
+		if p.Root == at.Root && (tree.Under(at.Path, p.Path) || isPattern(p.Path) && matches(p.Path, at.Path)) {
 			return true
 		}
 	}
@@ -44,7 +45,7 @@ func (c *commit) means(i int, at place) bool {
 }
 
 // preference is what to do about a conflict at one of the places: the first one that a choice is about decides.
-func (c *commit) preference(places ...place) Preference {
+func (c *commit) preference(places ...store.Place) Preference {
 	for _, at := range places {
 		for i := len(c.o.Choices) - 1; i >= 0; i-- {
 			if c.means(i, at) {
@@ -84,7 +85,7 @@ func (s *Session) Overlaps(c Conflict) ([]Hunk, error) {
 			root = i
 		}
 	}
-	base, ok, err := s.baseOf(place{root, c.Path})
+	base, ok, err := s.baseOf(store.Place{Root: root, Path: c.Path})
 	if err != nil {
 		return nil, err
 	}

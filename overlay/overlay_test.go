@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -682,8 +683,8 @@ func TestDiscard(t *testing.T) {
 		t.Fatal(err)
 	}
 	left, _ = os.ReadDir(filepath.Dir(s.Dir()))
-	pending, _ := os.ReadDir(filepath.Join(filepath.Dir(s.Dir()), pendingName))
-	if len(left) != 1 || left[0].Name() != pendingName || len(pending) != 0 {
+	pending, _ := os.ReadDir(filepath.Join(filepath.Dir(s.Dir()), store.PendingName))
+	if len(left) != 1 || left[0].Name() != store.PendingName || len(pending) != 0 {
 		t.Errorf("left of a removed session: %v %v", left, pending)
 	}
 }
@@ -870,7 +871,7 @@ func TestOpenAndList(t *testing.T) {
 		t.Error("a session in no state directory")
 	}
 	// One that is damaged is named, and the others are still listed.
-	if err := os.WriteFile(filepath.Join(state, ids[2], metaName), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(state, ids[2], store.MetaName), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n = 0
@@ -891,7 +892,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	testenv.NeedUser(t) // whom modes do not stop
 	s := create(t, t.TempDir())
 	state, id := filepath.Dir(s.Dir()), s.ID()
-	lock := filepath.Join(s.Dir(), lockName)
+	lock := filepath.Join(s.Dir(), store.LockName)
 	s.Close()
 	if err := os.Chmod(lock, 0o400); err != nil {
 		t.Fatal(err)
@@ -1107,7 +1108,7 @@ func FuzzDecodeMeta(f *testing.F) {
 	f.Add([]byte(`{"version":1,"roots":[{"path":"/p"}],"settled":[{"root":7,"path":"../x"}]}`))
 	f.Add([]byte(``))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := decodeMeta(data)
+		m, err := store.DecodeMeta(data)
 		if err != nil {
 			return
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/textdiff"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -34,10 +35,10 @@ const (
 
 // baseEntry is a line of the index.
 type baseEntry struct {
-	Root int     `json:"root"`
-	Path rawText `json:"path"`
-	File int     `json:"file,omitempty"` // zero: it was there, and its content was not kept
-	Size int64   `json:"size,omitempty"`
+	Root int        `json:"root"`
+	Path store.Text `json:"path"`
+	File int        `json:"file,omitempty"` // zero: it was there, and its content was not kept
+	Size int64      `json:"size,omitempty"`
 
 	// Mode, with the type, and who owned it. Mode zero: not known.
 	Mode uint32 `json:"mode,omitempty"`
@@ -87,7 +88,7 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 // kept is the open directory of kept versions.
 type kept struct {
 	dir, index *tree.Handle
-	known      map[place]baseEntry
+	known      map[store.Place]baseEntry
 	next       int
 	total      int64
 }
@@ -101,7 +102,7 @@ func (s *Session) openKept() (_ *kept, err error) {
 	if err := s.dir.Mkdir(baseName); err != nil && err != unix.EEXIST {
 		return nil, err
 	}
-	b := &kept{known: map[place]baseEntry{}, next: 1}
+	b := &kept{known: map[store.Place]baseEntry{}, next: 1}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -119,7 +120,7 @@ func (s *Session) openKept() (_ *kept, err error) {
 
 // read reads the index. A line that is cut short ends it.
 func (b *kept) read(roots int) error {
-	data, err := b.dir.ReadFile(indexName, metaMost)
+	data, err := b.dir.ReadFile(indexName, store.MetaMost)
 	if err == unix.ENOENT {
 		return nil
 	}
@@ -128,12 +129,12 @@ func (b *kept) read(roots int) error {
 	}
 	for line := range bytes.Lines(data) {
 		var e baseEntry
-		if strictJSON(line, &e) != nil || checkPlace(e.Root, string(e.Path), roots) != nil || e.File < 0 {
+		if store.StrictJSON(line, &e) != nil || store.CheckPlace(e.Root, string(e.Path), roots) != nil || e.File < 0 {
 			continue
 		}
 		b.next = max(b.next, e.File+1)
 		b.total += e.Size
-		b.known[place{e.Root, string(e.Path)}] = e
+		b.known[store.Place{Root: e.Root, Path: string(e.Path)}] = e
 	}
 	return nil
 }
@@ -144,13 +145,13 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 	if root < 0 {
 		return fmt.Errorf("%s is no root of the session", quotePath(c.Root))
 	}
-	at := place{root, c.Path}
+	at := store.Place{Root: root, Path: c.Path}
 	index := s.gitFileAt(at) == gitIndex
 	if b.known[at].File > 0 {
 		return nil
 	}
 	if b.known[at].Path == "" {
-		if err := b.write(baseEntry{Root: root, Path: rawText(c.Path)}); err != nil {
+		if err := b.write(baseEntry{Root: root, Path: store.Text(c.Path)}); err != nil {
 			return err
 		}
 	}
@@ -167,7 +168,7 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 	if err != nil || data == nil {
 		return err
 	}
-	e := baseEntry{Root: root, Path: rawText(c.Path), File: b.next, Size: int64(len(data)), Mode: st.Mode, UID: st.UID, GID: st.GID}
+	e := baseEntry{Root: root, Path: store.Text(c.Path), File: b.next, Size: int64(len(data)), Mode: st.Mode, UID: st.UID, GID: st.GID}
 	out, err := b.dir.Create(strconv.Itoa(e.File))
 	if err != nil {
 		return err
@@ -182,7 +183,7 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 }
 
 // before reads the project's version that the session's was made from. Nil: it is not known, or is not to be kept.
-func (s *Session) before(c Change, at place, index bool, created int64) (data []byte, st tree.Stat, err error) {
+func (s *Session) before(c Change, at store.Place, index bool, created int64) (data []byte, st tree.Stat, err error) {
 	if index {
 		if data := s.heldIndex(at); data != nil {
 			return data, st, nil
@@ -223,14 +224,14 @@ func (b *kept) write(e baseEntry) error {
 	if err := tree.WriteAll(b.index, append(line, '\n')); err != nil {
 		return err
 	}
-	b.known[place{e.Root, string(e.Path)}] = e
+	b.known[store.Place{Root: e.Root, Path: string(e.Path)}] = e
 	return nil
 }
 
 // settledAt reports whether a ctime in the project is our own doing.
-func (s *Session) settledAt(at place, ctime int64) bool {
+func (s *Session) settledAt(at store.Place, ctime int64) bool {
 	for _, st := range s.meta.Settled {
-		if st.Root == at.root && string(st.Path) == at.path {
+		if st.Root == at.Root && string(st.Path) == at.Path {
 			return st.Lower == ctime
 		}
 	}
@@ -239,7 +240,7 @@ func (s *Session) settledAt(at place, ctime int64) bool {
 
 // known reads what the project had when the session's commands had ended, of what they
 // modified. Nil: nobody kept account.
-func (s *Session) known() (map[place]baseEntry, error) {
+func (s *Session) known() (map[store.Place]baseEntry, error) {
 	d, err := s.dir.OpenDir(baseName)
 	if err == unix.ENOENT {
 		return nil, nil
@@ -247,13 +248,13 @@ func (s *Session) known() (map[place]baseEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := kept{dir: d, known: map[place]baseEntry{}}
+	b := kept{dir: d, known: map[store.Place]baseEntry{}}
 	defer b.close()
 	return b.known, b.read(len(s.roots))
 }
 
 // baseOf returns the version of a file that the project had, and whether it was kept.
-func (s *Session) baseOf(at place) ([]byte, bool, error) {
+func (s *Session) baseOf(at store.Place) ([]byte, bool, error) {
 	known, err := s.known()
 	if err != nil {
 		return nil, false, err

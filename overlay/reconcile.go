@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/gitindex"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -27,7 +28,7 @@ const (
 
 // reconcile decides what both sides did to a file of git's, where that can be decided.
 func (c *commit) reconcile(n *node) (verdict, []Conflict, error) {
-	at := place{n.root, n.Path}
+	at := store.Place{Root: n.root, Path: n.Path}
 	kind := c.s.gitFileAt(at)
 	if !n.HasUp || !n.HasLow || !n.Up.IsReg() || !n.Low.IsReg() || n.Up.Size > indexMost || n.Low.Size > indexMost {
 		return 0, nil, nil
@@ -62,7 +63,7 @@ func (c *commit) reconcile(n *node) (verdict, []Conflict, error) {
 // asItWas decides for the session where the project's file was written again as it had been: by git switching to
 // another branch and back, by an editor that saves what was not changed, by touch.
 func (c *commit) asItWas(n *node) (verdict, []Conflict, error) {
-	at := place{n.root, n.Path}
+	at := store.Place{Root: n.root, Path: n.Path}
 	e, _ := c.entry(at)
 	if e.File == 0 || e.Mode != n.Low.Mode || e.UID != n.Low.UID || e.GID != n.Low.GID || e.Size != n.Low.Size || n.Aspects&Attributes != 0 {
 		return 0, nil, nil
@@ -89,7 +90,7 @@ func (c *commit) bothSides(n *node) (ours, theirs []byte, err error) {
 		data *[]byte
 	}{{c.layers[n.root].low, n.Low, &ours}, {c.layers[n.root].up, n.Up, &theirs}} {
 		if *side.data, err = readFrom(side.t, n.Path, side.st); err != nil {
-			return nil, nil, &Error{Op: "merge", Path: c.abs(place{n.root, n.Path}), Err: err}
+			return nil, nil, &Error{Op: "merge", Path: c.abs(store.Place{Root: n.root, Path: n.Path}), Err: err}
 		}
 	}
 	return ours, theirs, nil
@@ -113,12 +114,12 @@ func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []
 	if gitindex.Same(ours, theirs) {
 		return takeOurs, nil, nil
 	}
-	data, ok, err := c.base(place{n.root, n.Path})
+	data, ok, err := c.base(store.Place{Root: n.root, Path: n.Path})
 	if err != nil {
 		return 0, nil, err
 	}
 	if !ok {
-		data = c.s.heldIndex(place{n.root, n.Path})
+		data = c.s.heldIndex(store.Place{Root: n.root, Path: n.Path})
 	}
 	if data == nil {
 		return fail(ErrNoBase)
@@ -136,9 +137,11 @@ func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []
 	work, known := workTree(n.Path)
 	merged, clashes, err := gitindex.Merge(base, ours, theirs, gitindex.MergeOptions{
 		Written: n.Low.Mtime.Nano() / 1e9,
-		Touched: func(path string) bool { return !known || c.takes(place{n.root, tree.JoinPath(work, path)}) },
+		Touched: func(path string) bool {
+			return !known || c.takes(store.Place{Root: n.root, Path: tree.JoinPath(work, path)})
+		},
 		Choose: func(path string) gitindex.Side {
-			switch c.preference(place{n.root, tree.JoinPath(work, path)}, place{n.root, n.Path}) {
+			switch c.preference(store.Place{Root: n.root, Path: tree.JoinPath(work, path)}, store.Place{Root: n.root, Path: n.Path}) {
 			case Theirs:
 				return gitindex.Theirs
 			case Ours:
@@ -187,19 +190,19 @@ func workTree(index string) (dir string, ok bool) {
 }
 
 // takes reports whether the commit changes the object at a place.
-func (c *commit) takes(at place) bool {
+func (c *commit) takes(at store.Place) bool {
 	if c.taken == nil {
-		c.taken = make(map[place]bool, len(c.nodes))
+		c.taken = make(map[store.Place]bool, len(c.nodes))
 		for i := range c.nodes {
-			c.taken[place{c.nodes[i].root, c.nodes[i].Path}] = true
+			c.taken[store.Place{Root: c.nodes[i].root, Path: c.nodes[i].Path}] = true
 		}
 	}
 	for !c.taken[at] {
-		dir, _ := tree.SplitPath(at.path)
+		dir, _ := tree.SplitPath(at.Path)
 		if dir == "." {
 			return false
 		}
-		at.path = dir
+		at.Path = dir
 	}
 	return true
 }
@@ -255,12 +258,12 @@ func (c *commit) checkIndexes() error {
 	}
 	for i := range c.nodes {
 		n := &c.nodes[i]
-		if !n.HasUp || !n.Up.IsReg() || n.TimeOnly || c.s.gitFileAt(place{n.root, n.Path}) != gitIndex {
+		if !n.HasUp || !n.Up.IsReg() || n.TimeOnly || c.s.gitFileAt(store.Place{Root: n.root, Path: n.Path}) != gitIndex {
 			continue
 		}
 		x, err := c.indexOf(n, true)
 		if err != nil {
-			return &Error{Op: "read", Path: c.abs(place{n.root, n.Path}), Err: err}
+			return &Error{Op: "read", Path: c.abs(store.Place{Root: n.root, Path: n.Path}), Err: err}
 		}
 		if x == nil {
 			continue // no index, or none that names objects in a way that is known
@@ -275,7 +278,7 @@ func (c *commit) checkIndexes() error {
 			id := hex.EncodeToString([]byte(e.ID))
 			id = id[:2] + "/" + id[2:]
 			if c.left[id] || packed && !had[e.ID] && !comes[id] { // it may be in that pack
-				return &Error{Op: "commit", Path: c.abs(place{n.root, n.Path}), Err: ErrLeftOut}
+				return &Error{Op: "commit", Path: c.abs(store.Place{Root: n.root, Path: n.Path}), Err: ErrLeftOut}
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -46,7 +47,7 @@ func Recover(dir string) iter.Seq2[Recovered, error] {
 
 // recoverAll is Recover in an open state directory.
 func recoverAll(statePath string, state *tree.Handle, yield func(Recovered, error) bool) {
-	d, err := state.OpenDir(pendingName)
+	d, err := state.OpenDir(store.PendingName)
 	if err == unix.ENOENT {
 		return
 	}
@@ -61,7 +62,7 @@ func recoverAll(statePath string, state *tree.Handle, yield func(Recovered, erro
 	}
 	slices.Sort(names)
 	for _, id := range names {
-		if !isName(id) {
+		if !store.IsName(id) {
 			continue
 		}
 		r, err := recoverOne(statePath, state, id)
@@ -96,10 +97,10 @@ func (s *Session) mend(statePath string) (err error) {
 
 // interrupted reports whether the session is to be looked after.
 func (s *Session) interrupted() bool {
-	if _, found, err := s.dir.LstatIf(bookName); found || err != nil {
+	if _, found, err := s.dir.LstatIf(store.BookName); found || err != nil {
 		return true
 	}
-	return pending(s.state, s.id)
+	return store.Pending(s.state, s.id)
 }
 
 // recoverOne looks after one session.
@@ -114,8 +115,8 @@ func recoverOne(statePath string, state *tree.Handle, id string) (Recovered, err
 	}
 	s := &Session{state: own}
 	defer s.release()
-	if s.dir, s.lock, err = lockSession(state, id, caretaker); err == errGone {
-		if err = state.Unlink(pendingName+"/"+id, 0); err == nil || err == unix.ENOENT {
+	if s.dir, s.lock, err = store.LockSession(state, id, store.Caretaker); err == store.ErrGone {
+		if err = state.Unlink(store.PendingName+"/"+id, 0); err == nil || err == unix.ENOENT {
 			return r, nil
 		}
 	}
@@ -125,7 +126,7 @@ func recoverOne(statePath string, state *tree.Handle, id string) (Recovered, err
 	if !s.interrupted() {
 		return r, nil // its owner has just done it
 	}
-	if s.meta, err = readMeta(s.dir); err != nil {
+	if s.meta, err = store.ReadMeta(s.dir); err != nil {
 		return fail(err)
 	}
 	s.name(id, statePath)
@@ -140,7 +141,7 @@ func recoverOne(statePath string, state *tree.Handle, id string) (Recovered, err
 // session is locked.
 func (s *Session) recover() (what string, err error) {
 	// Whoever comes after a crash of this one must find the session on the list, too.
-	if err := s.book.markPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT && err != unix.EROFS {
+	if err := s.book.MarkPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT && err != unix.EROFS {
 		return "", err
 	}
 	if err := s.closeDoors(); err != nil {
@@ -172,7 +173,7 @@ func (s *Session) recover() (what string, err error) {
 			return what, err
 		}
 	}
-	return what, s.book.unmark()
+	return what, s.book.Unmark()
 }
 
 // dropTemporary removes files that were to replace the session's data.
@@ -182,7 +183,7 @@ func (s *Session) dropTemporary() error {
 		return err
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name, "."+metaName+".") {
+		if strings.HasPrefix(name, "."+store.MetaName+".") {
 			if err := s.dir.Unlink(name, 0); err != nil && err != unix.ENOENT {
 				return err
 			}
@@ -311,7 +312,7 @@ func (t *tx) end() error {
 	if err := t.remove(); err != nil {
 		return err
 	}
-	return t.s.book.unmark()
+	return t.s.book.Unmark()
 }
 
 // keepStages brings what is in the stages of projects to where it can stay.
@@ -350,7 +351,7 @@ func (t *tx) tidy() error {
 	if err := t.dropStages(); err != nil {
 		return err
 	}
-	if err := t.s.book.unmark(); err != nil {
+	if err := t.s.book.Unmark(); err != nil {
 		return &Error{Op: "tidy up", Path: t.s.path, Err: err}
 	}
 	return nil
@@ -378,31 +379,31 @@ func (t *tx) flushProject(f *tree.Flusher) error {
 	if err := f.AddDir(t.dir, objectsName); err != nil && err != unix.ENOENT {
 		return &Error{Op: "flush", Path: t.s.path, Err: err}
 	}
-	seen := map[place]bool{}
-	add := func(at place) error {
+	seen := map[store.Place]bool{}
+	add := func(at store.Place) error {
 		if seen[at] {
 			return nil
 		}
 		seen[at] = true
-		err := f.AddDir(t.low[at.root], at.path)
+		err := f.AddDir(t.low[at.Root], at.Path)
 		switch err {
 		case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
 			return nil
 		case unix.EACCES: // we may not list it, hence not open it for this
 			return t.syncRoots()
 		}
-		return &Error{Op: "flush", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err}
+		return &Error{Op: "flush", Path: filepath.Join(t.s.roots[at.Root].Path, at.Path), Err: err}
 	}
 	for _, m := range t.j.Moves {
 		n := t.j.Nodes[m.First]
 		dir, _ := tree.SplitPath(string(n.Path))
-		if err := add(place{n.Root, dir}); err != nil {
+		if err := add(store.Place{Root: n.Root, Path: dir}); err != nil {
 			return err
 		}
 	}
 	for _, a := range t.j.Attrs {
 		n := t.j.Nodes[a.Node]
-		if err := add(place{n.Root, string(n.Path)}); err != nil {
+		if err := add(store.Place{Root: n.Root, Path: string(n.Path)}); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
 // Resume makes s ready for another command, whose writes are added to what the session
@@ -40,7 +42,7 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 		}
 		st, err := low.Stat()
 		if err == nil && st.Ino != s.meta.Roots[i].Ino {
-			err = errors.New("it " + whyReplaced)
+			err = errors.New("it " + store.WhyReplaced)
 		}
 		if err != nil {
 			return fail(r.Path, err)
@@ -49,7 +51,7 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 			continue
 		}
 		// The kernel empties the work directory of an overlay that was used before.
-		for _, name := range []string{"work", workName(i)} {
+		for _, name := range []string{"work", store.WorkName(i)} {
 			if err := s.dir.Mkdir(name); err != nil && err != unix.EEXIST {
 				return fail(r.Work, err)
 			}
@@ -67,11 +69,11 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 	}
 	// A full disk is no reason to refuse: what fills it may be what the command is to
 	// remove.
-	err = noteUse(s.dir, command)
+	err = store.NoteUse(s.dir, command)
 	if err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 		return fail(s.path, err)
 	}
-	if st, found, lerr := s.dir.LstatIf(lastName); err == nil && lerr == nil && found {
+	if st, found, lerr := s.dir.LstatIf(store.LastName); err == nil && lerr == nil && found {
 		s.began = st.Mtime.Nano()
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -21,7 +22,7 @@ func (s *Session) noteWritten() {
 	if s.stored() || s.meta.On != "" {
 		return
 	}
-	had, seen := map[place]bool{}, 0
+	had, seen := map[store.Place]bool{}, 0
 	var list func(root int, d *tree.Handle, path string) bool
 	list = func(root int, d *tree.Handle, path string) bool {
 		names, err := d.Names()
@@ -29,7 +30,7 @@ func (s *Session) noteWritten() {
 			return false
 		}
 		for _, name := range names {
-			at := place{root, tree.JoinPath(path, name)}
+			at := store.Place{Root: root, Path: tree.JoinPath(path, name)}
 			sub, err := d.OpenDir(name)
 			if tree.Swapped(err) {
 				had[at] = true
@@ -41,7 +42,7 @@ func (s *Session) noteWritten() {
 			mark, _, err := sub.GetXattr(tree.OverlayPrefix + "opaque")
 			if err != nil || mark == "y" {
 				had[at] = true // and all below is hidden
-			} else if !list(root, sub, at.path) {
+			} else if !list(root, sub, at.Path) {
 				sub.Close()
 				return false
 			}
@@ -51,7 +52,7 @@ func (s *Session) noteWritten() {
 		return true
 	}
 	for i := range s.roots {
-		up, err := s.area().OpenDir(upperName(i))
+		up, err := s.area().OpenDir(store.UpperName(i))
 		if err != nil {
 			return
 		}
@@ -65,16 +66,16 @@ func (s *Session) noteWritten() {
 }
 
 // saw reports whether the command saw the project's object at a place, which was changed last at ctime.
-func (s *Session) saw(at place, ctime int64) bool {
+func (s *Session) saw(at store.Place, ctime int64) bool {
 	if s.had == nil || ctime >= s.began {
 		return false
 	}
 	for !s.had[at] {
-		dir, _ := tree.SplitPath(at.path)
+		dir, _ := tree.SplitPath(at.Path)
 		if dir == "." {
 			return true
 		}
-		at.path = dir
+		at.Path = dir
 	}
 	return false
 }
@@ -84,7 +85,7 @@ func (c *commit) bornAfter(n *node) bool {
 	if c.s.stored() || c.s.meta.On != "" {
 		return false
 	}
-	top, err := c.s.area().OpenDir(upperName(n.root))
+	top, err := c.s.area().OpenDir(store.UpperName(n.root))
 	if err != nil {
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
 // What the command saw when it began is no conflict with what it made of it; what it cannot have seen is one, however
@@ -51,14 +52,14 @@ func TestSawTheEdit(t *testing.T) {
 			outside(t, root, ":\n"+c.after)
 			err := s.Commit(t.Context())
 			var ce *ConflictError
-			if got := errors.As(err, &ce); got != c.conflict && s.meta.Engine == engineOverlay || !got && err != nil {
+			if got := errors.As(err, &ce); got != c.conflict && s.meta.Engine == store.Overlay || !got && err != nil {
 				t.Fatal(err)
 			}
 			if !c.conflict {
 				return
 			}
 			err = s.CommitWith(t.Context(), CommitOptions{Prefer: Merge})
-			if got := errors.As(err, &ce); got == c.merges && s.meta.Engine == engineOverlay || !got && err != nil {
+			if got := errors.As(err, &ce); got == c.merges && s.meta.Engine == store.Overlay || !got && err != nil {
 				t.Errorf("merge: %v", err)
 			}
 		})
@@ -83,7 +84,7 @@ func TestSawWhileRunning(t *testing.T) {
 			t.Errorf("%s: %v", script, err)
 		}
 		err := s.CommitWith(t.Context(), CommitOptions{Prefer: Merge})
-		if got := !errors.As(err, new(*ConflictError)); got != merges && s.meta.Engine == engineOverlay || got && err != nil {
+		if got := !errors.As(err, new(*ConflictError)); got != merges && s.meta.Engine == store.Overlay || got && err != nil {
 			t.Errorf("%s, merged: %v", script, err)
 		}
 	}

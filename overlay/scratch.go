@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -21,21 +22,21 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 	if err := s.usable(op, true); err != nil {
 		return mounts.Mount{}, err
 	}
-	if s.meta.Engine == engineCopy {
+	if s.meta.Engine == store.Copy {
 		return mounts.ROBind(dir, dir), nil
 	}
 	at := s.area()
-	if err := at.Mkdir(scratchName); err != nil && err != unix.EEXIST {
+	if err := at.Mkdir(store.ScratchName); err != nil && err != unix.EEXIST {
 		return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
 	}
 	s.cleared = false
 	n := s.scratch
 	if n > 0 {
 		s.scratch--
-	} else if n, err = makePair(at); err != nil {
+	} else if n, err = store.MakePair(at); err != nil {
 		return mounts.Mount{}, &Error{Op: op, Path: s.path, Err: err}
 	}
-	upper, work := scratchUpper(n), scratchWork(n)
+	upper, work := store.ScratchUpper(n), store.ScratchWork(n)
 	// The overlay's root shows the mode of the upper directory.
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
@@ -54,13 +55,13 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 func (s *Session) ClearScratch() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.meta.Engine != engineOverlay {
+	if s.meta.Engine != store.Overlay {
 		return s.dropScratch()
 	}
 	if s.dir == nil || s.readOnly || s.cleared {
 		return nil
 	}
-	if s.scratch, err = clearScratch(s.area()); err != nil {
+	if s.scratch, err = store.ClearScratch(s.area()); err != nil {
 		return &Error{Op: "clear scratch directory", Path: s.path, Err: err}
 	}
 	s.cleared = true
@@ -81,7 +82,7 @@ func (s *Session) dropScratch() error {
 		return nil
 	}
 	s.scratch = 0
-	if err := tree.RemoveTree(s.area(), scratchName); err != nil {
+	if err := tree.RemoveTree(s.area(), store.ScratchName); err != nil {
 		return &Error{Op: "remove scratch directory", Path: s.path, Err: err}
 	}
 	return nil
@@ -95,5 +96,5 @@ func (s *Session) staleScratch() error {
 		return nil
 	}
 	s.scratch = 0
-	return tree.RemoveTree(s.dir, scratchName)
+	return tree.RemoveTree(s.dir, store.ScratchName)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
 // Scratch directories that nothing was written to serve the next command; what was written
@@ -18,7 +19,7 @@ import (
 func TestClearScratch(t *testing.T) {
 	s := create(t, project(t, ``))
 	caches := []string{project(t, `echo 1 > f`), project(t, ``)}
-	top := filepath.Join(s.Dir(), scratchName)
+	top := filepath.Join(s.Dir(), store.ScratchName)
 	begin := func() (list []mounts.Mount) {
 		t.Helper()
 		if err := s.Resume(nil); err != nil {

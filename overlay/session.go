@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -102,7 +103,7 @@ type Session struct {
 
 	work sync.Mutex // held while changes are committed or thrown away
 
-	book book
+	book store.Book
 
 	lastTx int // the number of the transaction that was begun last
 
@@ -114,21 +115,21 @@ type Session struct {
 	state *tree.Handle // the directory of all sessions
 	dir   *tree.Handle // the session's own
 	lock  *tree.Handle
-	meta  *meta
-	below []base // what it stands on, for Mounts; their handles are closed
+	meta  *store.Meta
+	below []store.Base // what it stands on, for Mounts; their handles are closed
 
 	lowerMu sync.Mutex
 	lower   []*tree.Handle // by root; nil until it is first needed
 
 	unmapped []string // see Unmapped
 
-	indexes map[place]*tree.Handle // of git, as they were when the command began
-	fresh   bool                   // no command has run yet
+	indexes map[store.Place]*tree.Handle // of git, as they were when the command began
+	fresh   bool                         // no command has run yet
 
 	// began is when the command began, where that is not the session's first, and had what was written before. Nil:
 	// that is not known.
 	began int64
-	had   map[place]bool
+	had   map[store.Place]bool
 
 	// Of engines that store what was written when the command has ended.
 	armed  bool          // a command may run, or has written something that is not stored yet
@@ -157,7 +158,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{state: state, meta: &meta{Version: metaVersion, State: stateKept}}
+	s := &Session{state: state, meta: &store.Meta{Version: store.MetaVersion, State: store.Kept}}
 	spare := o.Spare
 	defer func() {
 		err = public(err)
@@ -181,7 +182,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 		}
 		defer lock.Close()
 	}
-	s.meta.Command = rawTexts(o.Command)
+	s.meta.Command = store.RawTexts(o.Command)
 
 	made := ""
 	defer func() {
@@ -198,7 +199,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 		made = spare.name
 		err, spare = spare.take(s), nil
 	} else {
-		made, s.dir, s.lock, err = makeDir(state)
+		made, s.dir, s.lock, err = store.MakeDir(state)
 	}
 	if err != nil {
 		return fail("make session directory", err)
@@ -215,7 +216,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 		return fail("make session directory", err)
 	}
 	for i := range s.meta.Roots {
-		if s.meta.Engine == engineCopy {
+		if s.meta.Engine == store.Copy {
 			err = s.makeCopy(ctx, i)
 			if err == nil {
 				err = s.noteBase(i, s.copies[i].Own.Stat)
@@ -227,17 +228,17 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 			return fail("make upper directory", err)
 		}
 	}
-	if s.meta.Engine == engineCopy {
+	if s.meta.Engine == store.Copy {
 		if err = s.noteCopies(); err != nil {
 			return fail("note what was copied", err)
 		}
 	}
 	s.armed = s.stored()
-	if err = writeFirst(s.dir, s.meta, s.reused); err != nil {
+	if err = store.WriteFirst(s.dir, s.meta, s.reused); err != nil {
 		return fail("write session's data", err)
 	}
 	for {
-		name := newName(s.meta.Created)
+		name := store.NewName(s.meta.Created)
 		err = state.Rename(made, name, unix.RENAME_NOREPLACE)
 		if err == unix.EINVAL { // a file system that cannot do it
 			err = state.Rename(made, name, 0)
@@ -322,7 +323,7 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 		if err != nil {
 			return fail(err)
 		}
-		s.meta.Roots = append(s.meta.Roots, metaRoot{Path: rawText(p), Ino: st.Ino, Disk: disk})
+		s.meta.Roots = append(s.meta.Roots, store.Root{Path: store.Text(p), Ino: st.Ino, Disk: disk})
 	}
 	return nil
 }
@@ -331,12 +332,12 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 // overlay has the mode, owner and times of its upper directory, so that gets
 // those of the project's, as far as the caller may.
 func (s *Session) makeUpper(i int) error {
-	for _, name := range []string{workName(i), upperName(i)} {
+	for _, name := range []string{store.WorkName(i), store.UpperName(i)} {
 		if err := s.makeSub(name); err != nil {
 			return err
 		}
 	}
-	up, err := s.area().OpenDir(upperName(i))
+	up, err := s.area().OpenDir(store.UpperName(i))
 	if err != nil {
 		return err
 	}
@@ -390,8 +391,8 @@ func (s *Session) noteBase(i int, own tree.Stat) error {
 // project's, or that of the session below.
 func (s *Session) shownRoot(i int) (*tree.Handle, error) {
 	for _, b := range s.below {
-		if k, ok := b.meta.rootOf(s.meta.Roots[i].Path); ok {
-			return s.state.Open(b.id+"/"+upperName(k), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		if k, ok := b.Meta.RootOf(s.meta.Roots[i].Path); ok {
+			return s.state.Open(b.ID+"/"+store.UpperName(k), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		}
 	}
 	return s.lower[i].Open(".", unix.O_PATH|unix.O_DIRECTORY)
@@ -400,7 +401,7 @@ func (s *Session) shownRoot(i int) (*tree.Handle, error) {
 // name fills in what follows from the session's name.
 func (s *Session) name(id, statePath string) {
 	s.id, s.path = id, filepath.Join(statePath, id)
-	s.book.state, s.book.dir, s.book.id = s.state, s.dir, id
+	s.book.State, s.book.Dir, s.book.ID = s.state, s.dir, id
 	s.roots = make([]Root, len(s.meta.Roots))
 	for i, r := range s.meta.Roots {
 		s.roots[i].Path = string(r.Path)
@@ -415,7 +416,7 @@ func (s *Session) name(id, statePath string) {
 func (s *Session) rootList() []Root {
 	area, list := s.areaPath(), slices.Clone(s.roots)
 	for i := range list {
-		list[i].Upper, list[i].Work = filepath.Join(area, upperName(i)), filepath.Join(area, workName(i))
+		list[i].Upper, list[i].Work = filepath.Join(area, store.UpperName(i)), filepath.Join(area, store.WorkName(i))
 	}
 	return list
 }
@@ -445,7 +446,7 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 			s.release()
 		}
 	}()
-	name, err := findSession(state, id)
+	name, err := store.FindSession(state, id)
 	if err != nil {
 		return nil, &Error{Op: "open session", Path: id, Err: err}
 	}
@@ -453,26 +454,26 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 		return nil, &Error{Op: "open session", Path: filepath.Join(statePath, name), Err: err}
 	}
 	if readOnly {
-		if s.dir, err = openSession(state, name); err != nil {
+		if s.dir, err = store.OpenSession(state, name); err != nil {
 			return fail(err)
 		}
-		who, err := locked(s.dir)
-		if err = orGone(state, name, s.dir, err); err != nil {
+		who, err := store.Locked(s.dir)
+		if err = store.OrGone(state, name, s.dir, err); err != nil {
 			return fail(err)
 		}
-		s.busy = who == owner
-	} else if s.dir, s.lock, err = lockSession(state, name, owner); err != nil {
+		s.busy = who == store.Owner
+	} else if s.dir, s.lock, err = store.LockSession(state, name, store.Owner); err != nil {
 		return fail(err)
 	}
-	s.meta, err = readMeta(s.dir)
-	if err = orGone(state, name, s.dir, err); err != nil {
+	s.meta, err = store.ReadMeta(s.dir)
+	if err = store.OrGone(state, name, s.dir, err); err != nil {
 		return fail(err)
 	}
-	if s.meta.On != "" && s.meta.State == stateKept {
-		if s.below, err = bases(state, statePath, s.meta); err != nil {
+	if s.meta.On != "" && s.meta.State == store.Kept {
+		if s.below, err = store.Bases(state, statePath, s.meta); err != nil {
 			return fail(err)
 		}
-		closeBases(s.below)
+		store.CloseBases(s.below)
 	}
 	s.name(name, statePath)
 	if !readOnly && s.interrupted() {
@@ -480,7 +481,7 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 			return fail(err)
 		}
 	}
-	if !readOnly && s.meta.State == stateKept && s.meta.Engine == engineCopy {
+	if !readOnly && s.meta.State == store.Kept && s.meta.Engine == store.Copy {
 		_ = s.recollect() // whoever asks for the changes is told that there are none
 	}
 	return s, nil
@@ -502,7 +503,7 @@ func List(dir string) iter.Seq2[Info, error] {
 		}
 		defer state.Close()
 		recoverAll(statePath, state, func(Recovered, error) bool { return true })
-		names, err := sessionNames(state)
+		names, err := store.SessionNames(state)
 		if err != nil {
 			yield(Info{}, &Error{Op: "list sessions", Path: statePath, Err: err})
 			return
@@ -537,8 +538,8 @@ func readInfo(state *tree.Handle, statePath, name string) (Info, error) {
 	fail := func(err error) (Info, error) {
 		return info, &Error{Op: "read session", Path: info.Dir, Err: err}
 	}
-	marked := pending(state, name)
-	dir, m, err := openMeta(state, name)
+	marked := store.Pending(state, name)
+	dir, m, err := store.OpenMeta(state, name)
 	defer dir.Close()
 	if err != nil {
 		if err == unix.ENOENT { // not the whole session is gone
@@ -549,13 +550,13 @@ func readInfo(state *tree.Handle, statePath, name string) (Info, error) {
 	s := Session{dir: dir, meta: m}
 	s.name(name, statePath)
 	info = s.Info()
-	who, err := locked(dir)
-	if err = orGone(state, name, dir, err); err != nil {
+	who, err := store.Locked(dir)
+	if err = store.OrGone(state, name, dir, err); err != nil {
 		return fail(err)
 	}
-	info.Busy = who == owner
+	info.Busy = who == store.Owner
 	// It was on the list before and is after: whoever used it in between did not end yet.
-	info.Interrupted = marked && who == unheld && pending(state, name)
+	info.Interrupted = marked && who == store.Unheld && store.Pending(state, name)
 	return info, nil
 }
 
@@ -586,7 +587,7 @@ func (s *Session) State() State {
 func (s *Session) Unmapped() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.meta.Engine == engineCopy {
+	if s.meta.Engine == store.Copy {
 		return nil
 	}
 	return slices.Clone(s.unmapped)
@@ -598,12 +599,12 @@ func (s *Session) Info() Info {
 	defer s.mu.Unlock()
 	info := Info{
 		ID: s.id, Dir: s.path, Created: s.meta.Created, State: stateOf(s.meta.State), On: s.meta.On, Engine: engineOf(s.meta.Engine),
-		Roots: s.rootList(), Commits: len(s.meta.Done), Busy: s.lock != nil || s.busy, Command: lastCommand(s.dir, s.meta),
+		Roots: s.rootList(), Commits: len(s.meta.Done), Busy: s.lock != nil || s.busy, Command: store.LastCommand(s.dir, s.meta),
 	}
 	if info.Undo = lastDeed(s.meta); info.Undo != NoDeed {
 		info.Decided = s.decided()
 	}
-	info.Interrupted = !info.Busy && s.state != nil && pending(s.state, s.id)
+	info.Interrupted = !info.Busy && s.state != nil && store.Pending(s.state, s.id)
 	return info
 }
 
@@ -622,7 +623,7 @@ func (s *Session) Mounts() []mounts.Mount {
 		list = append(list, mounts.Layer(0, s.areaPath()))
 	}
 	for i, r := range s.rootList() {
-		if s.meta.Engine == engineCopy {
+		if s.meta.Engine == store.Copy {
 			list = append(list, mounts.Bind(r.Upper, r.Path))
 		} else {
 			list = append(list, mounts.Overlay(r.Path, r.Upper, r.Work, s.lowerPaths(i)...))
@@ -651,13 +652,13 @@ func (s *Session) release() {
 	if s.lock != nil {
 		// Overlayfs leaves a directory that its owner cannot enter, nor remove with rm.
 		for i := range s.roots {
-			_ = tree.RemoveTree(s.dir, workName(i)+"/work")
+			_ = tree.RemoveTree(s.dir, store.WorkName(i)+"/work")
 		}
-		_ = tree.RemoveTree(s.dir, scratchName)
+		_ = tree.RemoveTree(s.dir, store.ScratchName)
 	}
 	s.armed = false
 	s.closeMem()
-	s.book.close()
+	s.book.Close()
 	s.dir.Close()
 	s.state.Close()
 	s.lock.Close() // last: then others may have it
@@ -687,7 +688,7 @@ func (s *Session) usable(op string, write bool) error {
 		err = fs.ErrClosed
 	case write && s.readOnly:
 		err = ErrReadOnly
-	case s.meta.State != stateKept:
+	case s.meta.State != store.Kept:
 		err = ErrEnded
 	default:
 		return nil
@@ -701,7 +702,7 @@ const goneName = "gone"
 // discard throws away what the session wrote, for good. One rename decides; it needs no space on
 // a full disk.
 func (s *Session) discard() error {
-	if err := s.book.markPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
+	if err := s.book.MarkPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 		return err
 	}
 	kept := "upper"
@@ -718,7 +719,7 @@ func (s *Session) discard() error {
 	if _, err := s.finishDiscard(); err != nil {
 		return err
 	}
-	return s.book.unmark()
+	return s.book.Unmark()
 }
 
 // finishDiscard goes on where what the session wrote was put aside, and tells so.
@@ -727,30 +728,30 @@ func (s *Session) finishDiscard() (what string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if !gone && (s.meta.State != stateDiscarded || s.meta.Thrown) {
+	if !gone && (s.meta.State != store.Discarded || s.meta.Thrown) {
 		return "", nil
 	}
 	if gone {
 		what = "the session was discarded"
 		m := *s.meta
-		m.State, m.Thrown, m.Dropped = stateDiscarded, false, nil
-		_, err := writeMeta(s.dir, &m, nil)
+		m.State, m.Thrown, m.Dropped = store.Discarded, false, nil
+		_, err := store.WriteMeta(s.dir, &m, nil)
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			// What fills the disk may be what is to be removed. Its directory stays,
 			// to tell what was decided.
 			for i := range s.roots {
-				if err := tree.RemoveTree(s.dir, goneName+"/"+filepath.Base(upperName(i))); err != nil {
+				if err := tree.RemoveTree(s.dir, goneName+"/"+filepath.Base(store.UpperName(i))); err != nil {
 					return what, fmt.Errorf("remove upper: %w", err)
 				}
 			}
-			_, err = writeMeta(s.dir, &m, nil)
+			_, err = store.WriteMeta(s.dir, &m, nil)
 		}
 		if err != nil {
 			return what, err
 		}
 		s.setLoaded(&m)
 	}
-	for _, name := range [...]string{goneName, "upper", "work", memName, tree.PackedName, copiedName, scratchName, baseName} {
+	for _, name := range [...]string{goneName, "upper", "work", store.MemName, tree.PackedName, copiedName, store.ScratchName, baseName} {
 		if err := tree.RemoveTree(s.dir, name); err != nil {
 			return what, fmt.Errorf("remove %s: %w", name, err)
 		}
@@ -787,7 +788,7 @@ func (s *Session) away() (name string, err error) {
 	if err := s.checkDependents(); err != nil {
 		return "", &Error{Op: opRemove, Path: s.path, Err: err}
 	}
-	name = gonePrefix + s.id
+	name = store.GonePrefix + s.id
 	if err := s.state.Rename(s.id, name, 0); err != nil && err != unix.ENOENT {
 		return "", &Error{Op: opRemove, Path: s.path, Err: err}
 	}

@@ -5,6 +5,7 @@ package overlay
 import (
 	"slices"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -16,7 +17,7 @@ type Spare struct {
 	state, dir, lock *tree.Handle
 	name             string // in the state directory
 	path             string
-	meta             *meta
+	meta             *store.Meta
 	scratch          int // how many pairs of scratch directories it has
 	ready            bool
 }
@@ -42,12 +43,12 @@ func (s *Session) Retire() (*Spare, error) {
 // nothing was written to it, even if that was no change.
 func (sp *Spare) Ready() bool {
 	m := sp.meta
-	if sp.ready || m.Engine != engineOverlay || m.On != "" || m.State != stateKept || len(m.Done)+len(m.Settled)+len(m.Files) > 0 {
+	if sp.ready || m.Engine != store.Overlay || m.On != "" || m.State != store.Kept || len(m.Done)+len(m.Settled)+len(m.Files) > 0 {
 		return sp.ready
 	}
 	names, err := sp.dir.Names()
 	if err != nil || slices.ContainsFunc(names, func(n string) bool {
-		return n != lockName && n != metaName && n != "upper" && n != "work" && n != scratchName
+		return n != store.LockName && n != store.MetaName && n != "upper" && n != "work" && n != store.ScratchName
 	}) {
 		return false // transactions and the like
 	}
@@ -56,8 +57,8 @@ func (sp *Spare) Ready() bool {
 			return false
 		}
 	}
-	if slices.Contains(names, scratchName) {
-		if sp.scratch, err = clearScratch(sp.dir); err != nil {
+	if slices.Contains(names, store.ScratchName) {
+		if sp.scratch, err = store.ClearScratch(sp.dir); err != nil {
 			return false
 		}
 	}
@@ -68,7 +69,7 @@ func (sp *Spare) Ready() bool {
 // untouched reports whether the upper directory of root i is as it was made, but for
 // what makeUpper will set, and what overlayfs notes of a mount.
 func (sp *Spare) untouched(i int) bool {
-	up, err := sp.dir.OpenDir(upperName(i))
+	up, err := sp.dir.OpenDir(store.UpperName(i))
 	if err != nil {
 		return false
 	}
@@ -79,13 +80,13 @@ func (sp *Spare) untouched(i int) bool {
 	}
 	attrs, err := up.XattrNames()
 	return err == nil && !slices.ContainsFunc(attrs, func(a string) bool {
-		return !tree.WantedXattr(a) && !isMark(a, "origin", "impure", "uuid")
+		return !tree.WantedXattr(a) && !store.IsMark(a, "origin", "impure", "uuid")
 	})
 }
 
 // fits reports whether a session over roots can have the Spare. What overlayfs noted in
 // the upper directories is of these.
-func (sp *Spare) fits(o Options, state *tree.Handle, roots []metaRoot) bool {
+func (sp *Spare) fits(o Options, state *tree.Handle, roots []store.Root) bool {
 	if o.On != "" || o.Engine != 0 && o.Engine != EngineOverlay {
 		return false
 	}
@@ -95,7 +96,7 @@ func (sp *Spare) fits(o Options, state *tree.Handle, roots []metaRoot) bool {
 	}
 	b, err := state.Stat()
 	return err == nil && a.Dev == b.Dev && a.Ino == b.Ino &&
-		slices.EqualFunc(sp.meta.Roots, roots, func(x, y metaRoot) bool {
+		slices.EqualFunc(sp.meta.Roots, roots, func(x, y store.Root) bool {
 			return x.Path == y.Path && x.Ino == y.Ino && x.Disk == y.Disk && x.Disk != 0
 		})
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -16,8 +17,8 @@ import (
 func (s *Session) lowerPaths(i int) []string {
 	var list []string
 	for _, b := range s.below {
-		if k, ok := b.meta.rootOf(s.meta.Roots[i].Path); ok {
-			list = append(list, filepath.Join(b.path, upperName(k)))
+		if k, ok := b.Meta.RootOf(s.meta.Roots[i].Path); ok {
+			list = append(list, filepath.Join(b.Path, store.UpperName(k)))
 		}
 	}
 	return append(list, s.roots[i].Path)
@@ -31,23 +32,23 @@ func (s *Session) lowerTree(i int, project *tree.Handle) (tree.Tree, error) {
 		return low, nil
 	}
 	// What became of them may have changed since the session was opened.
-	list, err := bases(s.state, filepath.Dir(s.path), s.meta)
+	list, err := store.Bases(s.state, filepath.Dir(s.path), s.meta)
 	if err != nil {
 		low.Close()
 		return nil, &Error{Op: "open session", Path: s.path, Err: err}
 	}
-	defer closeBases(list)
+	defer store.CloseBases(list)
 	t := &tree.Merged{}
 	for _, b := range list {
-		k, ok := b.meta.rootOf(s.meta.Roots[i].Path)
+		k, ok := b.Meta.RootOf(s.meta.Roots[i].Path)
 		if !ok {
 			continue
 		}
-		h, err := b.dir.Open(upperName(k), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		h, err := b.Dir.Open(store.UpperName(k), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		if err != nil {
 			t.Close()
 			low.Close()
-			return nil, &Error{Op: "open session", Path: filepath.Join(b.path, upperName(k)), Err: err}
+			return nil, &Error{Op: "open session", Path: filepath.Join(b.Path, store.UpperName(k)), Err: err}
 		}
 		t.Layers = append(t.Layers, &tree.Real{H: h, Upper: true})
 	}
@@ -70,9 +71,9 @@ func (s *Session) baseState() (id string, state State, err error) {
 	if s.state == nil {
 		return "", Kept, fs.ErrClosed
 	}
-	d, m, err := openMeta(s.state, s.meta.On)
+	d, m, err := store.OpenMeta(s.state, s.meta.On)
 	d.Close()
-	if err == errGone {
+	if err == store.ErrGone {
 		return s.meta.On, Discarded, fmt.Errorf("the session that it stands on, %s, is gone: %w", s.meta.On, fs.ErrNotExist)
 	}
 	if err != nil {
@@ -104,7 +105,7 @@ func (s *Session) Dependents() ([]string, error) {
 	if s.dir == nil {
 		return nil, &Error{Op: "look for sessions on", Path: s.path, Err: fs.ErrClosed}
 	}
-	list, err := dependents(s.state, s.dir, s.id)
+	list, err := store.Dependents(s.state, s.dir, s.id)
 	if err != nil {
 		return nil, &Error{Op: "look for sessions on", Path: s.path, Err: err}
 	}
@@ -114,11 +115,11 @@ func (s *Session) Dependents() ([]string, error) {
 // checkDependents refuses what would pull the ground from under other sessions. The
 // caller holds s.work.
 func (s *Session) checkDependents() error {
-	list, err := dependents(s.state, s.dir, s.id)
+	list, err := store.Dependents(s.state, s.dir, s.id)
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: %s", ErrBuiltOn, shortList(list))
+	return fmt.Errorf("%w: %s", ErrBuiltOn, store.ShortList(list))
 }
 
 // standOn begins s on the session that id names: its roots must be those of that one,
@@ -128,26 +129,26 @@ func (s *Session) standOn(statePath, id string) (lock *tree.Handle, err error) {
 		lock.Close()
 		return nil, &Error{Op: "stand on session", Path: id, Err: err}
 	}
-	name, err := findSession(s.state, id)
+	name, err := store.FindSession(s.state, id)
 	if err != nil {
 		return fail(err)
 	}
-	dir, lock, err := lockSession(s.state, name, caretaker)
+	dir, lock, err := store.LockSession(s.state, name, store.Caretaker)
 	if err != nil {
 		return fail(err)
 	}
 	defer dir.Close()
 	s.meta.On = name
-	if s.below, err = bases(s.state, statePath, s.meta); err != nil {
+	if s.below, err = store.Bases(s.state, statePath, s.meta); err != nil {
 		return fail(err)
 	}
-	defer closeBases(s.below)
-	below, err := readMeta(dir)
+	defer store.CloseBases(s.below)
+	below, err := store.ReadMeta(dir)
 	if err != nil {
 		return fail(err)
 	}
 	for _, r := range s.meta.Roots {
-		i, ok := below.rootOf(r.Path)
+		i, ok := below.RootOf(r.Path)
 		if !ok {
 			return fail(fmt.Errorf("%s is no root of it", quotePath(string(r.Path))))
 		}
@@ -156,13 +157,13 @@ func (s *Session) standOn(statePath, id string) (lock *tree.Handle, err error) {
 		}
 	}
 	for _, b := range s.below {
-		if b.meta.Engine != engineOverlay {
-			return fail(fmt.Errorf("session %s is not stored as layers can be: commit it first", b.id))
+		if b.Meta.Engine != store.Overlay {
+			return fail(fmt.Errorf("session %s is not stored as layers can be: commit it first", b.ID))
 		}
 	}
-	f, err := dir.Open(stoodName, unix.O_PATH|unix.O_NOFOLLOW)
+	f, err := dir.Open(store.StoodName, unix.O_PATH|unix.O_NOFOLLOW)
 	if err == unix.ENOENT {
-		f, err = dir.Create(stoodName)
+		f, err = dir.Create(store.StoodName)
 	}
 	if err != nil {
 		return fail(err)

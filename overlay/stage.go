@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -77,24 +78,24 @@ func (c *commit) retimed() {
 // plan fills in the journal, but for the identities of what is not made yet.
 func (c *commit) plan() error {
 	t := c.tx
-	touched := map[place]bool{}
+	touched := map[store.Place]bool{}
 	for i := 0; i < len(c.nodes); i++ {
 		n := c.nodes[i]
 		// A file with other names gets its time alone only if it is another file then, as
 		// it was in the sandbox.
 		if n.TimeOnly && (n.Low.IsDir() || n.Low.Nlink == 1) {
-			if err := c.touch(place{n.root, n.Path}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
+			if err := c.touch(store.Place{Root: n.root, Path: n.Path}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
 				return err
 			}
-			c.note(jnode{Root: n.root, Path: rawText(n.Path)}, n)
+			c.note(jnode{Root: n.root, Path: store.Text(n.Path)}, n)
 			continue
 		}
-		j := jnode{Kind: n.Kind, Root: n.root, Path: rawText(n.Path), Runs: n.Runs}
+		j := jnode{Kind: n.Kind, Root: n.root, Path: store.Text(n.Path), Runs: n.Runs}
 		if n.HasLow {
 			j.Old = identify(n.Low)
 		}
 		if n.HasLow {
-			j.Clean = !c.changed(place{n.root, n.Path}, n.Low)
+			j.Clean = !c.changed(store.Place{Root: n.root, Path: n.Path}, n.Low)
 			j.Below, j.Newest = n.Below, n.Newest
 		}
 		if n.HasUp && !n.Up.IsDir() {
@@ -104,11 +105,11 @@ func (c *commit) plan() error {
 		if n.HasUp && n.HasLow && n.Up.IsDir() && n.Low.IsDir() {
 			a, err := c.regard(n)
 			if err != nil {
-				return &Error{Op: "read attributes", Path: c.abs(place{n.root, n.Path}), Err: err}
+				return &Error{Op: "read attributes", Path: c.abs(store.Place{Root: n.root, Path: n.Path}), Err: err}
 			}
 			a.Node = first
 			t.j.Attrs = append(t.j.Attrs, a)
-			if err := c.touch(place{n.root, n.Path}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
+			if err := c.touch(store.Place{Root: n.root, Path: n.Path}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
 				return err
 			}
 			continue
@@ -117,25 +118,25 @@ func (c *commit) plan() error {
 			return &Error{Op: "commit", Path: n.Root, Err: ErrMoved}
 		}
 		dir, _ := tree.SplitPath(n.Path)
-		if err := c.touchDir(place{n.root, dir}, touched); err != nil {
+		if err := c.touchDir(store.Place{Root: n.root, Path: dir}, touched); err != nil {
 			return err
 		}
 		if n.HasLow && n.Low.IsDir() && c.layers[n.root].stiff {
 			if err := c.empty(first, n); err != nil {
-				return &Error{Op: "look at", Path: c.abs(place{n.root, n.Path}), Err: err}
+				return &Error{Op: "look at", Path: c.abs(store.Place{Root: n.root, Path: n.Path}), Err: err}
 			}
 			if !n.HasUp {
 				continue
 			}
 			// What takes the directory's place finds nothing there.
-			first = c.note(jnode{Root: n.root, Path: rawText(n.Path)}, n)
+			first = c.note(jnode{Root: n.root, Path: store.Text(n.Path)}, n)
 		}
 		m := move{First: first, End: first + 1}
 		if n.HasUp && n.Up.IsDir() {
 			for i+1 < len(c.nodes) && c.nodes[i+1].root == n.root && tree.Under(c.nodes[i+1].Path, n.Path) {
 				i++
 				in := c.nodes[i]
-				j := jnode{Kind: in.Kind, Root: in.root, Path: rawText(in.Path), Runs: in.Runs}
+				j := jnode{Kind: in.Kind, Root: in.root, Path: store.Text(in.Path), Runs: in.Runs}
 				if !in.Up.IsDir() {
 					j.Upper = in.Up.Ctime
 				}
@@ -150,7 +151,7 @@ func (c *commit) plan() error {
 
 // note adds an object to the journal, and returns its number.
 func (c *commit) note(j jnode, n node) int {
-	if j.Kind != 0 && n.HasUp && c.s.gitFileAt(place{n.root, n.Path}) == gitIndex {
+	if j.Kind != 0 && n.HasUp && c.s.gitFileAt(store.Place{Root: n.root, Path: n.Path}) == gitIndex {
 		if x, err := c.indexOf(&n, true); err == nil && x != nil {
 			j.Staged = x.Digest()
 		}
@@ -168,7 +169,7 @@ func (c *commit) empty(first int, n node) error {
 	_, err := tree.WalkBelow(c.layers[n.root].low, n.Path, func(f tree.Found) bool {
 		in := node{root: n.root, Diff: tree.Diff{Low: f.Stat, HasLow: true}}
 		in.Root, in.Path = n.Root, f.Path
-		k := c.note(jnode{Root: n.root, Path: rawText(f.Path), Old: identify(f.Stat)}, in)
+		k := c.note(jnode{Root: n.root, Path: store.Text(f.Path), Old: identify(f.Stat)}, in)
 		if f.Stat.IsDir() {
 			dirs = append(dirs, k)
 		} else {
@@ -181,7 +182,7 @@ func (c *commit) empty(first int, n node) error {
 			break
 		}
 		var e *emptied
-		if e, err = c.emptied(place{n.root, string(t.j.Nodes[k].Path)}); err == nil {
+		if e, err = c.emptied(store.Place{Root: n.root, Path: string(t.j.Nodes[k].Path)}); err == nil {
 			t.j.Moves = append(t.j.Moves, move{First: k, End: k + 1, Dir: e})
 		}
 	}
@@ -189,7 +190,7 @@ func (c *commit) empty(first int, n node) error {
 }
 
 // emptied reads what a directory is to be made again with.
-func (c *commit) emptied(at place) (*emptied, error) {
+func (c *commit) emptied(at store.Place) (*emptied, error) {
 	d, err := c.tx.readable(at)
 	if err != nil {
 		return nil, err
@@ -210,7 +211,7 @@ func (c *commit) emptied(at place) (*emptied, error) {
 }
 
 // touchDir notes that the entries of a directory change, and what its time is to be.
-func (c *commit) touchDir(at place, touched map[place]bool) error {
+func (c *commit) touchDir(at store.Place, touched map[store.Place]bool) error {
 	if touched[at] {
 		return nil
 	}
@@ -219,7 +220,7 @@ func (c *commit) touchDir(at place, touched map[place]bool) error {
 		return fail(err)
 	}
 	low := c.tx.doors.lastStat
-	up, err := c.layers[at.root].source(at.path)
+	up, err := c.layers[at.Root].source(at.Path)
 	if err != nil {
 		return fail(err)
 	}
@@ -227,21 +228,21 @@ func (c *commit) touchDir(at place, touched map[place]bool) error {
 	if err != nil {
 		return fail(err)
 	}
-	if c.layers[at.root].dev != low.Dev {
+	if c.layers[at.Root].dev != low.Dev {
 		// A subvolume: renaming into it works from within only.
-		c.apart[place{at.root, at.path}] = true
+		c.apart[store.Place{Root: at.Root, Path: at.Path}] = true
 	}
 	return c.touch(at, low, st.Mtime.Nano(), touched)
 }
 
 // touch notes that an object that stays gets a modification time.
-func (c *commit) touch(at place, low tree.Stat, after int64, touched map[place]bool) error {
+func (c *commit) touch(at store.Place, low tree.Stat, after int64, touched map[store.Place]bool) error {
 	if touched[at] {
 		return nil
 	}
 	touched[at] = true
 	c.tx.j.Times = append(c.tx.j.Times, retime{
-		Root: at.root, Path: rawText(at.path), Ino: low.Ino,
+		Root: at.Root, Path: store.Text(at.Path), Ino: low.Ino,
 		Before: low.Mtime.Nano(), After: after, Clean: !c.changed(at, low),
 	})
 	return nil
@@ -334,7 +335,7 @@ func (c *commit) twin(n node, st *tree.Handle, path string, dst *tree.Handle, to
 	// The link gives the file a new ctime, which is no sign of a conflict, and both
 	// names have one time.
 	known := slices.ContainsFunc(c.tx.j.Times, func(r retime) bool { return r.Root == n.root && string(r.Path) == w.Path })
-	if err := c.touch(place{n.root, w.Path}, w.Low, n.Up.Mtime.Nano(), map[place]bool{{n.root, w.Path}: known}); err != nil {
+	if err := c.touch(store.Place{Root: n.root, Path: w.Path}, w.Low, n.Up.Mtime.Nano(), map[store.Place]bool{{Root: n.root, Path: w.Path}: known}); err != nil {
 		return tree.Stat{}, false, err
 	}
 	if c.copier.Links == nil {
@@ -387,7 +388,7 @@ func (c *commit) makeError(n node, err error) error {
 	if special, ok := err.(*SpecialError); ok {
 		return special
 	}
-	return &Error{Op: "copy", Path: c.abs(place{n.root, n.Path}), Err: err}
+	return &Error{Op: "copy", Path: c.abs(store.Place{Root: n.root, Path: n.Path}), Err: err}
 }
 
 // regard reads what changes of a directory that stays.
@@ -422,7 +423,7 @@ func (c *commit) regard(n node) (regard, error) {
 	if err != nil {
 		return regard{}, err
 	}
-	low, err := c.tx.readable(place{n.root, n.Path})
+	low, err := c.tx.readable(store.Place{Root: n.root, Path: n.Path})
 	if err != nil {
 		return regard{}, err
 	}
@@ -442,8 +443,8 @@ func (c *commit) regard(n node) (regard, error) {
 // makeStages finds out for each move where its objects are to wait, and makes the
 // directories for that in projects that the session's own cannot be renamed to. apart
 // are directories that need one of their own.
-func (t *tx) makeStages(apart map[place]bool) error {
-	index := map[place]int{} // of the stage in a directory, plus one
+func (t *tx) makeStages(apart map[store.Place]bool) error {
+	index := map[store.Place]int{} // of the stage in a directory, plus one
 	mount, err := t.objects.Mount()
 	if err != nil {
 		return &Error{Op: "look at", Path: t.s.path, Err: err}
@@ -463,18 +464,18 @@ func (t *tx) makeStages(apart map[place]bool) error {
 		}
 		n := t.j.Nodes[m.First]
 		dir, _ := tree.SplitPath(string(n.Path))
-		at := place{n.Root, dir}
+		at := store.Place{Root: n.Root, Path: dir}
 		if !apart[at] {
 			if near[n.Root] {
 				continue
 			}
-			at.path = "."
+			at.Path = "."
 			if k, ok := index[at]; ok {
 				m.Stage = k
 				continue
 			}
 			if !t.writable(at) {
-				at.path = dir
+				at.Path = dir
 			}
 		}
 		if k, ok := index[at]; ok {
@@ -483,13 +484,13 @@ func (t *tx) makeStages(apart map[place]bool) error {
 		}
 		d, err := t.doors.open(at)
 		if err != nil {
-			return &Error{Op: "open", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err}
+			return &Error{Op: "open", Path: filepath.Join(t.s.roots[at.Root].Path, at.Path), Err: err}
 		}
 		st, err := d.Stat()
 		if err != nil {
-			return &Error{Op: "look at", Path: filepath.Join(t.s.roots[at.root].Path, at.path), Err: err}
+			return &Error{Op: "look at", Path: filepath.Join(t.s.roots[at.Root].Path, at.Path), Err: err}
 		}
-		t.staged = append(t.staged, stage{Root: at.root, Dir: rawText(at.path), Name: stageMark + randomText(12), Before: st.Mtime.Nano()})
+		t.staged = append(t.staged, stage{Root: at.Root, Dir: store.Text(at.Path), Name: stageMark + store.RandomText(12), Before: st.Mtime.Nano()})
 		index[at] = len(t.staged)
 		m.Stage = len(t.staged)
 	}
@@ -497,7 +498,7 @@ func (t *tx) makeStages(apart map[place]bool) error {
 }
 
 // writable reports whether we may make something in a directory of a project.
-func (t *tx) writable(at place) bool {
+func (t *tx) writable(at store.Place) bool {
 	if tree.IsRoot() {
 		return true
 	}
@@ -516,7 +517,7 @@ func (t *tx) buildStages() error {
 	if err != nil {
 		return err
 	}
-	if err := t.s.book.markPending(); err != nil { // as in seal
+	if err := t.s.book.MarkPending(); err != nil { // as in seal
 		return &Error{Op: "write", Path: t.s.path, Err: err}
 	}
 	if err := t.dir.ReplaceFile(stagesName, data, new(tree.Flusher)); err != nil {
@@ -530,7 +531,7 @@ func (t *tx) buildStages() error {
 			continue
 		}
 		err := func() error {
-			d, err := t.doors.open(place{st.Root, string(st.Dir)})
+			d, err := t.doors.open(store.Place{Root: st.Root, Path: string(st.Dir)})
 			if err != nil {
 				return err
 			}
@@ -570,7 +571,7 @@ func (c *commit) backUp() error {
 		}
 		dir, name := tree.SplitPath(n.Path)
 		err := func() error {
-			src, err := t.readable(place{n.root, dir})
+			src, err := t.readable(store.Place{Root: n.root, Path: dir})
 			if err != nil {
 				return err
 			}
@@ -578,7 +579,7 @@ func (c *commit) backUp() error {
 			return k.Tree(src, name, n.Low, copies, strconv.Itoa(i))
 		}()
 		if err != nil {
-			return &Error{Op: "back up", Path: c.abs(place{n.root, n.Path}), Err: err}
+			return &Error{Op: "back up", Path: c.abs(store.Place{Root: n.root, Path: n.Path}), Err: err}
 		}
 	}
 	if copies == nil {
@@ -607,10 +608,10 @@ func (c *commit) findStays(k *tree.Copier) error {
 			wanted[id] = first
 		}
 	}
-	moved := map[place]bool{}
+	moved := map[store.Place]bool{}
 	for _, m := range t.j.Moves {
 		if n := t.j.Nodes[m.First]; n.Old.Ino != 0 {
-			moved[place{n.Root, string(n.Path)}] = true
+			moved[store.Place{Root: n.Root, Path: string(n.Path)}] = true
 		}
 	}
 	for i := range c.layers {
@@ -622,13 +623,13 @@ func (c *commit) findStays(k *tree.Copier) error {
 			if skip != "" && tree.Under(f.Path, skip) {
 				return true
 			}
-			if moved[place{i, f.Path}] {
+			if moved[store.Place{Root: i, Path: f.Path}] {
 				skip = f.Path
 				return true
 			}
 			id := tree.Inode{Dev: f.Stat.Dev, Ino: f.Stat.Ino}
 			if first, ok := wanted[id]; ok && !f.Stat.IsDir() {
-				t.j.Stays = append(t.j.Stays, stay{Root: i, Path: rawText(f.Path), File: identify(f.Stat), Copy: rawText(first.Path)})
+				t.j.Stays = append(t.j.Stays, stay{Root: i, Path: store.Text(f.Path), File: identify(f.Stat), Copy: store.Text(first.Path)})
 				delete(wanted, id)
 			}
 			return len(wanted) > 0

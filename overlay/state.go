@@ -1,6 +1,8 @@
 package overlay
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // State says what became of a session. The zero State is Kept.
 type State uint8
@@ -34,10 +36,4 @@ func (s *State) UnmarshalText(text []byte) error {
 		}
 	}
 	return fmt.Errorf("no such state: %q", text)
-}
-
-// stateOf is a state that is stored.
-func stateOf(stored metaState) (s State) {
-	_ = s.UnmarshalText([]byte(stored)) // which was checked when it was read
-	return s
 }

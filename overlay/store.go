@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -23,9 +24,9 @@ var (
 // begin makes what the session's engine needs before a command can run.
 func (s *Session) begin(o Options) error {
 	if s.reused {
-		s.meta.Engine = engineOverlay // which did for the same roots
+		s.meta.Engine = store.Overlay // which did for the same roots
 	} else if o.Engine != 0 {
-		s.meta.Engine = metaEngine(o.Engine.String())
+		s.meta.Engine = store.Engine(o.Engine.String())
 	} else {
 		engine, err := s.chooseEngine()
 		if err != nil {
@@ -34,8 +35,8 @@ func (s *Session) begin(o Options) error {
 		s.meta.Engine = engine
 	}
 	err := s.arm()
-	if err != nil && s.meta.Engine == engineTmpfs && o.Engine == 0 {
-		s.meta.Engine = engineCopy
+	if err != nil && s.meta.Engine == store.Tmpfs && o.Engine == 0 {
+		s.meta.Engine = store.Copy
 		err = s.arm()
 	}
 	return err
@@ -43,8 +44,8 @@ func (s *Session) begin(o Options) error {
 
 // arm makes the place for what the command will write.
 func (s *Session) arm() error {
-	memory := s.meta.Engine == engineTmpfs
-	if s.meta.Engine == engineCopy {
+	memory := s.meta.Engine == store.Tmpfs
+	if s.meta.Engine == store.Copy {
 		typ, err := tree.FSType(s.dir)
 		if err != nil {
 			return err
@@ -52,14 +53,14 @@ func (s *Session) arm() error {
 		memory = !tree.HoldsModes(typ)
 	}
 	if memory {
-		h, err := newTmpfs()
+		h, err := store.NewTmpfs()
 		if err != nil {
 			return err
 		}
 		s.mu.Lock()
 		s.mem = h
 		s.mu.Unlock()
-		if err := s.dir.Mkdir(memName); err != nil && err != unix.EEXIST {
+		if err := s.dir.Mkdir(store.MemName); err != nil && err != unix.EEXIST {
 			return err
 		}
 	}
@@ -82,14 +83,14 @@ func (s *Session) area() *tree.Handle {
 // areaPath is its path: for the sandbox, where it is on the session's tmpfs.
 func (s *Session) areaPath() string {
 	if s.mem != nil {
-		return s.path + "/" + memName
+		return s.path + "/" + store.MemName
 	}
 	return s.path
 }
 
 // stored reports whether the session's changes are packed as soon as the command has
 // ended.
-func (s *Session) stored() bool { return s.meta.Engine == engineTmpfs || s.meta.Engine == engineCopy }
+func (s *Session) stored() bool { return s.meta.Engine == store.Tmpfs || s.meta.Engine == store.Copy }
 
 // Layers returns the descriptors that Mounts needs: they are to be nsexec.Cmd's. They
 // belong to the session. Nil: none.
@@ -124,10 +125,10 @@ func (s *Session) Collect(ctx context.Context) error {
 		return nil
 	}
 	err := tree.Pack(ctx, s.dir, len(s.roots), func(p *tree.Packer, i int) (*tree.Node, error) {
-		if s.meta.Engine == engineCopy {
+		if s.meta.Engine == store.Copy {
 			return s.compareCopy(p, i)
 		}
-		h, err := s.mem.Open(upperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		h, err := s.mem.Open(store.UpperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +143,7 @@ func (s *Session) Collect(ctx context.Context) error {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	s.disarm()
-	if s.meta.Engine == engineCopy {
+	if s.meta.Engine == store.Copy {
 		// What is left of it takes place only.
 		_ = tree.RemoveTree(s.dir, copiedName)
 		_ = tree.RemoveTree(s.dir, "upper")
@@ -256,21 +257,21 @@ func (s *Session) rearm(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range roots {
-		if s.meta.Engine == engineCopy {
+		if s.meta.Engine == store.Copy {
 			if err := s.makeCopy(ctx, i); err != nil {
 				return err
 			}
 		}
-		for _, name := range []string{workName(i), upperName(i)} {
+		for _, name := range []string{store.WorkName(i), store.UpperName(i)} {
 			if err := s.area().Mkdir(name); err != nil && err != unix.EEXIST {
 				return err
 			}
 		}
-		up, err := tree.OpenForRemoval(s.area(), upperName(i))
+		up, err := tree.OpenForRemoval(s.area(), store.UpperName(i))
 		if err != nil {
 			return err
 		}
-		p := tree.Putter{Ctx: ctx, From: h, Top: up, Merge: s.meta.Engine == engineCopy}
+		p := tree.Putter{Ctx: ctx, From: h, Top: up, Merge: s.meta.Engine == store.Copy}
 		if err = p.Directory(roots[i], up, "."); err == nil {
 			err = s.renew(i, roots[i], up)
 		}
@@ -279,7 +280,7 @@ func (s *Session) rearm(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if s.meta.Engine == engineCopy {
+	if s.meta.Engine == store.Copy {
 		if err := s.noteCopies(); err != nil {
 			return err
 		}
@@ -292,7 +293,7 @@ func (s *Session) rearm(ctx context.Context) (err error) {
 
 // lost says why there are no stored changes.
 func (s *Session) lost() error {
-	if s.meta.Engine == engineCopy {
+	if s.meta.Engine == store.Copy {
 		return errUnknown
 	}
 	return errLost

@@ -117,13 +117,6 @@ type CommitOptions struct {
 	Progress func(Progress)
 }
 
-// The states of a session.
-const (
-	Kept      State = iota // its changes are there
-	Committed              // all of its changes are in the project
-	Discarded              // its changes were thrown away
-)
-
 // A Deed is something that was done about a session's changes, and can be taken back.
 type Deed uint8
 
@@ -265,9 +258,6 @@ type Side uint8
 type Spare struct {
 }
 
-// State says what became of a session. The zero State is Kept.
-type State uint8
-
 // UndoOptions say how to take a commit back. The zero value refuses conflicts.
 type UndoOptions struct {
 	// Force takes it back even where the project was changed since; what is in the
@@ -281,8 +271,6 @@ type UndoOptions struct {
 var deedNames = [...]string{NoDeed: "nothing", CommitDeed: "commit", DropDeed: "drop", DiscardDeed: "discard"}
 
 var engineNames = [...]string{EngineOverlay: "overlay", EngineTmpfs: "tmpfs", EngineCopy: "copy"}
-
-var stateNames = [...]string{Kept: "kept", Committed: "committed", Discarded: "discarded"}
 
 // Clean removes old sessions from the state directory dir, the newest first, and
 // yields what it removed. An empty dir means DefaultDir.
@@ -731,26 +719,4 @@ func (*Spare) Ready() (r0 bool) {
 func (*Spare) Remove() (r0 error) {
 	r0 = linuxonly.Error("overlay.Spare.Remove")
 	return
-}
-
-// MarshalText returns what String does, so that JSON holds the name.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// String returns "kept", "committed" or "discarded".
-func (s State) String() string {
-	if int(s) >= len(stateNames) {
-		return fmt.Sprintf("state(%d)", uint8(s))
-	}
-	return stateNames[s]
-}
-
-// UnmarshalText reads what MarshalText wrote.
-func (s *State) UnmarshalText(text []byte) error {
-	for i, name := range stateNames {
-		if name == string(text) {
-			*s = State(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("no such state: %q", text)
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -95,7 +96,7 @@ func TestSurvey(t *testing.T) {
 			if got := marked(t, s); !slices.Equal(got, c.first) {
 				t.Errorf("marked: %q", got)
 			}
-			if s.surveys[root] == nil && s.meta.Engine != engineCopy {
+			if s.surveys[root] == nil && s.meta.Engine != store.Copy {
 				t.Error("the survey was not kept")
 			}
 			untilLater(t, root)

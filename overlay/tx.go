@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -46,7 +47,7 @@ type tx struct {
 
 	lookErr error        // of look
 	seen    *tree.Handle // the project's directory that was looked at last
-	seenAt  place
+	seenAt  store.Place
 
 	asIs []int // moves that an undo leaves alone
 
@@ -65,7 +66,7 @@ const (
 // newTx makes the directory of the next transaction. The session is in the list of those
 // that are to be looked after before: what is made from then on is removed after a crash.
 func (s *Session) newTx() (_ *tx, err error) {
-	if err := s.book.markPending(); err != nil {
+	if err := s.book.MarkPending(); err != nil {
 		return nil, err
 	}
 	if err := s.dir.Mkdir(txName); err != nil && err != unix.EEXIST {
@@ -95,13 +96,13 @@ func (s *Session) newTx() (_ *tx, err error) {
 		if err != nil {
 			t.close()
 			_ = tree.RemoveTree(top, strconv.Itoa(t.n))
-			_ = s.book.unmark()
+			_ = s.book.Unmark()
 		}
 	}()
-	if err := s.book.markPending(); err != nil {
+	if err := s.book.MarkPending(); err != nil {
 		return nil, err
 	}
-	if t.dir, err = openOwned(top, strconv.Itoa(t.n)); err != nil {
+	if t.dir, err = store.OpenOwned(top, strconv.Itoa(t.n)); err != nil {
 		return nil, err
 	}
 	if err := t.dir.Mkdir(objectsName); err != nil {
@@ -121,17 +122,17 @@ func (s *Session) openTx(n int) (_ *tx, err error) {
 			t.close()
 		}
 	}()
-	if t.dir, err = openOwned(s.dir, txName+"/"+strconv.Itoa(n)); err != nil {
+	if t.dir, err = store.OpenOwned(s.dir, txName+"/"+strconv.Itoa(n)); err != nil {
 		return nil, err
 	}
-	if data, err := t.dir.ReadFile(stagesName, metaMost); err == nil {
+	if data, err := t.dir.ReadFile(stagesName, store.MetaMost); err == nil {
 		if t.staged, err = decodeStages(data, len(s.roots)); err != nil {
 			return nil, err
 		}
 	} else if err != unix.ENOENT {
 		return nil, err
 	}
-	data, err := t.dir.ReadFile(journalName, metaMost)
+	data, err := t.dir.ReadFile(journalName, store.MetaMost)
 	if err == nil {
 		if t.j, err = decodeJournal(data, len(s.roots)); err != nil {
 			return nil, err
@@ -161,7 +162,7 @@ func (t *tx) openRoots() error {
 		if t.low[i], err = low.Open(".", unix.O_PATH|unix.O_DIRECTORY); err != nil {
 			return err
 		}
-		if err := t.s.meta.Roots[i].check(low); err != nil {
+		if err := t.s.meta.Roots[i].Check(low); err != nil {
 			return &Error{Op: "open root", Path: t.s.roots[i].Path, Err: err}
 		}
 	}
@@ -209,10 +210,10 @@ func (t *tx) seal(staged *tree.Flusher) error {
 	if err != nil {
 		return err
 	}
-	if int64(len(data)) >= metaMost {
+	if int64(len(data)) >= store.MetaMost {
 		return unix.EFBIG
 	}
-	if err := t.s.book.markPending(); err != nil { // an undo may begin with this
+	if err := t.s.book.MarkPending(); err != nil { // an undo may begin with this
 		return err
 	}
 	if err := t.dir.ReplaceFile(journalName, data, staged); err != nil {
@@ -220,7 +221,7 @@ func (t *tx) seal(staged *tree.Flusher) error {
 	}
 	var names tree.Flusher
 	defer names.Close()
-	if err := t.s.book.addTo(&names); err != nil {
+	if err := t.s.book.AddTo(&names); err != nil {
 		return err
 	}
 	for _, d := range []struct {
@@ -344,13 +345,12 @@ func (t *tx) moveNew(a *tree.Handle, from string, b *tree.Handle, to string) err
 }
 
 const (
-	whyChanged  = "was changed in the project since the session began"
-	whyBelow    = "was changed in the project since the session began, in a directory that the session removed"
-	whyReplaced = "is another directory than when the session began"
-	whyNow      = "is being changed in the project"
-	whyMade     = "was made in the project meanwhile"
-	whyMadeToo  = "was made in the project, too"
-	whyGone     = "was removed from the project since the session began"
+	whyChanged = "was changed in the project since the session began"
+	whyBelow   = "was changed in the project since the session began, in a directory that the session removed"
+	whyNow     = "is being changed in the project"
+	whyMade    = "was made in the project meanwhile"
+	whyMadeToo = "was made in the project, too"
+	whyGone    = "was removed from the project since the session began"
 )
 
 func (t *tx) conflict(n jnode, why string) error {
@@ -368,7 +368,7 @@ func (t *tx) put(i int, fresh bool) error {
 	m := t.j.Moves[i]
 	n := t.j.Nodes[m.First]
 	dir, name := tree.SplitPath(string(n.Path))
-	d, err := t.doors.open(place{n.Root, dir})
+	d, err := t.doors.open(store.Place{Root: n.Root, Path: dir})
 	if err != nil {
 		return err
 	}
@@ -500,7 +500,7 @@ func (t *tx) takeBack(i int) error {
 	if st == nil {
 		return nil // it was never made, or is gone since all is done
 	}
-	d, err := t.doors.open(place{n.Root, dir})
+	d, err := t.doors.open(store.Place{Root: n.Root, Path: dir})
 	if err != nil {
 		if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
 			return t.leave(n, st, obj)
@@ -614,7 +614,7 @@ func (t *tx) setTimes(after bool) error {
 			dir, name = ".", "."
 		}
 		err := func() error {
-			d, err := t.doors.open(place{r.Root, dir})
+			d, err := t.doors.open(store.Place{Root: r.Root, Path: dir})
 			if err != nil {
 				return err
 			}
@@ -676,7 +676,7 @@ func (t *tx) setEmptied() error {
 		}
 		n := t.j.Nodes[m.First]
 		err := func() error {
-			if now, ok := t.look(place{n.Root, string(n.Path)}); ok {
+			if now, ok := t.look(store.Place{Root: n.Root, Path: string(n.Path)}); ok {
 				n.Old.Ino, n.Old.Mode = now.Ino, now.Mode
 			}
 			if err := t.setAccess(n, m.Dir.Access); err != nil {
@@ -716,14 +716,14 @@ func (t *tx) setAttrs(after bool) error {
 
 // stillAs reports whether a directory has modes and owners that the journal knows.
 func (t *tx) stillAs(n jnode, a regard) bool {
-	now, ok := t.look(place{n.Root, string(n.Path)})
+	now, ok := t.look(store.Place{Root: n.Root, Path: string(n.Path)})
 	return ok && (now.Perm() == a.Before.Mode || now.Perm() == a.After.Mode) &&
 		(now.UID == a.Before.UID || now.UID == a.After.UID) && (now.GID == a.Before.GID || now.GID == a.After.GID)
 }
 
 // setAccess gives a directory that stays its mode, owner and extended attributes.
 func (t *tx) setAccess(n jnode, want access) error {
-	at := place{n.Root, string(n.Path)}
+	at := store.Place{Root: n.Root, Path: string(n.Path)}
 	top := t.low[n.Root]
 	if !want.Keep && !tree.IsRoot() {
 		// Attributes of a directory that is closed to us, who own it, would seem to
@@ -734,7 +734,7 @@ func (t *tx) setAccess(n jnode, want access) error {
 		}
 		h.Close()
 	}
-	d, err := top.OpenDirOrPath(at.path)
+	d, err := top.OpenDirOrPath(at.Path)
 	if err != nil {
 		return err
 	}
@@ -782,7 +782,7 @@ func (t *tx) dropStages() error {
 	for i, st := range t.staged {
 		t.stages[i].Close()
 		t.stages[i] = nil
-		d, err := t.doors.open(place{st.Root, string(st.Dir)})
+		d, err := t.doors.open(store.Place{Root: st.Root, Path: string(st.Dir)})
 		if err == nil {
 			if _, found, lerr := d.LstatIf(st.Name); lerr != nil || !found {
 				err = lerr

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/gitindex"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -55,7 +56,7 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 		return err
 	}
 	if err := t.restage(ctx); err != nil {
-		return errors.Join(err, t.dropStages(), s.book.unmark())
+		return errors.Join(err, t.dropStages(), s.book.Unmark())
 	}
 	err = t.takeAllBack()
 	if err == nil {
@@ -70,12 +71,12 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 // takeAllBack makes the project be as before, or leaves it as it was.
 func (t *tx) takeAllBack() error {
 	s := t.s
-	err := s.book.markPending()
+	err := s.book.MarkPending()
 	if err == nil {
-		err = s.book.flush()
+		err = s.book.Flush()
 	}
 	if err != nil {
-		return errors.Join(&Error{Op: "undo", Path: s.path, Err: err}, t.dropStages(), s.book.unmark())
+		return errors.Join(&Error{Op: "undo", Path: s.path, Err: err}, t.dropStages(), s.book.Unmark())
 	}
 	if err = t.backward(); err == nil {
 		err = t.undone()
@@ -84,7 +85,7 @@ func (t *tx) takeAllBack() error {
 		if again := t.redo(); again != nil {
 			return &CommitError{Err: errors.Join(err, again)}
 		}
-		return errors.Join(err, t.dropStages(), s.book.unmark())
+		return errors.Join(err, t.dropStages(), s.book.Unmark())
 	}
 	if err != nil {
 		return &CommitError{Err: err}
@@ -103,8 +104,8 @@ func (t *tx) undone() error {
 	m := *t.s.meta
 	m.Done = m.Done[:len(m.Done)-1]
 	l.store(&m)
-	if m.State == stateCommitted {
-		m.State = stateKept
+	if m.State == store.Committed {
+		m.State = store.Kept
 	}
 	m.Roots = slices.Clone(m.Roots)
 	for _, a := range t.j.Attrs {
@@ -132,14 +133,14 @@ func (t *tx) sinceThen(ctx context.Context) error {
 		}
 		list = append(list, k)
 	}
-	inside := map[place]map[string]bool{} // what is in new directories
-	made := map[place]ident{}
+	inside := map[store.Place]map[string]bool{} // what is in new directories
+	made := map[store.Place]ident{}
 	for _, n := range t.j.Nodes {
 		if n.New.Ino != 0 {
-			made[place{n.Root, string(n.Path)}] = n.New
+			made[store.Place{Root: n.Root, Path: string(n.Path)}] = n.New
 		}
 		if dir, name := tree.SplitPath(string(n.Path)); n.New.Ino != 0 {
-			at := place{n.Root, dir}
+			at := store.Place{Root: n.Root, Path: dir}
 			if inside[at] == nil {
 				inside[at] = map[string]bool{}
 			}
@@ -152,7 +153,7 @@ func (t *tx) sinceThen(ctx context.Context) error {
 				return err
 			}
 			n := t.j.Nodes[k]
-			at := place{n.Root, string(n.Path)}
+			at := store.Place{Root: n.Root, Path: string(n.Path)}
 			now, found := t.look(at)
 			switch {
 			case found && now.IsReg() && !n.New.unchanged(now) && t.s.gitFileAt(at) == gitNote:
@@ -163,12 +164,12 @@ func (t *tx) sinceThen(ctx context.Context) error {
 				t.j.Nodes[k].New = identify(now)
 			case m.Dir != nil && found && made[at].is(now): // what took its place is looked at itself
 			case n.New.Ino == 0 && found:
-				add(n, at.path, whyMadeThen, now, true)
+				add(n, at.Path, whyMadeThen, now, true)
 			case n.New.Ino == 0:
 			case !found:
-				add(n, at.path, whyGoneThen, now, false)
+				add(n, at.Path, whyGoneThen, now, false)
 			case !n.New.unchanged(now):
-				add(n, at.path, whyThen, now, true)
+				add(n, at.Path, whyThen, now, true)
 			case now.IsDir():
 				names, err := t.list(at)
 				if err != nil {
@@ -176,8 +177,8 @@ func (t *tx) sinceThen(ctx context.Context) error {
 				}
 				for _, name := range names {
 					if !inside[at][name] {
-						p := tree.JoinPath(at.path, name)
-						now, found := t.look(place{n.Root, p})
+						p := tree.JoinPath(at.Path, name)
+						now, found := t.look(store.Place{Root: n.Root, Path: p})
 						add(n, p, whyMadeThen, now, found)
 					}
 				}
@@ -186,7 +187,7 @@ func (t *tx) sinceThen(ctx context.Context) error {
 	}
 	for _, a := range t.j.Attrs {
 		n := t.j.Nodes[a.Node]
-		now, found := t.look(place{n.Root, string(n.Path)})
+		now, found := t.look(store.Place{Root: n.Root, Path: string(n.Path)})
 		if !found {
 			add(n, string(n.Path), whyGoneThen, now, false)
 		} else if now.Perm() != a.After.Mode || now.UID != a.After.UID || now.GID != a.After.GID {
@@ -199,7 +200,7 @@ func (t *tx) sinceThen(ctx context.Context) error {
 	}
 	// The time of a directory that somebody did something in since stays.
 	t.j.Times = slices.DeleteFunc(t.j.Times, func(r retime) bool {
-		now, found := t.look(place{r.Root, string(r.Path)})
+		now, found := t.look(store.Place{Root: r.Root, Path: string(r.Path)})
 		return found && now.IsDir() && now.Mtime.Nano() != r.After
 	})
 	if len(list) == 0 {
@@ -230,7 +231,7 @@ func (t *tx) hasXattrs(n jnode, want access) (bool, error) {
 	if want.Keep {
 		return true, nil
 	}
-	d, err := t.readable(place{n.Root, string(n.Path)})
+	d, err := t.readable(store.Place{Root: n.Root, Path: string(n.Path)})
 	if err != nil {
 		return false, err
 	}
@@ -239,7 +240,7 @@ func (t *tx) hasXattrs(n jnode, want access) (bool, error) {
 	if err != nil || len(x) != len(want.Xattrs) {
 		return false, err
 	}
-	if w, ok := t.doors.widened[place{n.Root, string(n.Path)}]; ok {
+	if w, ok := t.doors.widened[store.Place{Root: n.Root, Path: string(n.Path)}]; ok {
 		x.SetOwner(w.mode)
 	}
 	for name, v := range want.Xattrs {
@@ -261,7 +262,7 @@ func (id ident) unchanged(st tree.Stat) bool {
 	return id.same(st) && id.Mode == st.Mode && id.UID == st.UID && id.GID == st.GID
 }
 
-func (t *tx) list(at place) ([]string, error) {
+func (t *tx) list(at store.Place) ([]string, error) {
 	d, err := t.readable(at)
 	if err != nil {
 		return nil, err
@@ -272,15 +273,15 @@ func (t *tx) list(at place) ([]string, error) {
 
 // readable opens a directory of the project to read what is in it: what its owner cannot
 // read is unlocked for that.
-func (t *tx) readable(at place) (tree.Dir, error) {
-	return t.reader(at.root).At(at.path)
+func (t *tx) readable(at store.Place) (tree.Dir, error) {
+	return t.reader(at.Root).At(at.Path)
 }
 
 // reader is a project to read from, with readable directories.
 func (t *tx) reader(root int) *tree.Real {
-	return &tree.Real{H: t.low[root], Unlock: true, Book: t.s.book.keeper(false, root), Unbook: t.s.book.unnote,
+	return &tree.Real{H: t.low[root], Unlock: true, Book: t.s.book.Keeper(false, root), Unbook: t.s.book.Unnote,
 		Changed: func(path string, before tree.Stat, h *tree.Handle) {
-			t.doors.ctimes.follow(place{root, path}, before, h)
+			t.doors.ctimes.follow(store.Place{Root: root, Path: path}, before, h)
 		}}
 }
 
@@ -303,11 +304,11 @@ func (t *tx) restage(ctx context.Context) error {
 	}
 	src := &tree.Real{H: copies, Unlock: true}
 	defer src.Close()
-	apart := map[place]bool{}
+	apart := map[store.Place]bool{}
 	for _, m := range t.j.Moves {
 		n := t.j.Nodes[m.First]
 		dir, _ := tree.SplitPath(string(n.Path))
-		at := place{n.Root, dir}
+		at := store.Place{Root: n.Root, Path: dir}
 		if _, err := t.doors.open(at); err == unix.ENOENT || tree.Swapped(err) {
 			continue // it is made again first
 		} else if err != nil {
@@ -331,7 +332,7 @@ func (t *tx) restage(ctx context.Context) error {
 		if !lost[i] || n.Old.Ino == 0 || m.Dir != nil {
 			continue
 		}
-		if now, ok := t.look(place{n.Root, string(n.Path)}); ok && n.Old.is(now) {
+		if now, ok := t.look(store.Place{Root: n.Root, Path: string(n.Path)}); ok && n.Old.is(now) {
 			continue // it was never moved
 		}
 		err := func() error {
@@ -379,7 +380,7 @@ func (t *tx) restage(ctx context.Context) error {
 func (t *tx) stays(copies *tree.Handle) map[tree.Inode]tree.Copied {
 	links := map[tree.Inode]tree.Copied{}
 	for _, s := range t.j.Stays {
-		now, found := t.look(place{s.Root, string(s.Path)})
+		now, found := t.look(store.Place{Root: s.Root, Path: string(s.Path)})
 		for _, r := range t.j.Times { // the commit may have given it another time
 			if r.Root == s.Root && r.Path == s.Path && r.After == now.Mtime.Nano() {
 				now.Mtime = unix.NsecToTimespec(r.Before)

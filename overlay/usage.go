@@ -6,6 +6,7 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -19,10 +20,10 @@ func (i Info) Usage(ctx context.Context) (int64, error) {
 		return fail(tree.Bare(err))
 	}
 	defer state.Close()
-	d, err := openOwned(state, filepath.Base(i.Dir))
+	d, err := store.OpenOwned(state, filepath.Base(i.Dir))
 	if err != nil {
 		return fail(err)
 	}
 	defer d.Close()
-	return diskUsage(ctx, d)
+	return store.DiskUsage(ctx, d)
 }

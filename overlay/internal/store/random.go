@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package store
 
 import (
 	"encoding/base32"
@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// randomText is n characters, at most 26, that nobody can guess: 5 bits each, as
+// RandomText is n characters, at most 26, that nobody can guess: 5 bits each, as
 // the kernel has them. (Package crypto/rand would make starting the command
 // slower.)
-func randomText(n int) string {
+func RandomText(n int) string {
 	var b [16]byte
 	for got := 0; got < len(b); {
 		k, err := unix.Getrandom(b[got:], 0)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package store
 
 import (
 	"bytes"
@@ -14,30 +14,30 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// lastName is the file that holds the command a session was resumed with last, as a line
+// LastName is the file that holds the command a session was resumed with last, as a line
 // of JSON; what follows that line is left of a longer one. Its modification time is when
 // that was. It is written over in place, since replacing a file takes some file systems
 // longer than a short command takes. No change depends on it; a line that was cut short counts
 // as none.
-const lastName = "last.json"
+const LastName = "last.json"
 
 // Of a command no more is kept than commandMost, in bytes; lastMost bounds the file.
 const (
-	commandMost = 128 << 10
-	lastMost    = 1 << 20
+	CommandMost = 128 << 10
+	LastMost    = 1 << 20
 )
 
-// noteUse notes that the session in dir is used now, by command; nil: by the one before.
-func noteUse(dir *tree.Handle, command []string) error {
-	f, err := dir.Open(lastName, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+// NoteUse notes that the session in dir is used now, by command; nil: by the one before.
+func NoteUse(dir *tree.Handle, command []string) error {
+	f, err := dir.Open(LastName, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err == unix.ENOENT {
-		f, err = dir.Create(lastName)
+		f, err = dir.Create(LastName)
 	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	line, err := json.Marshal(rawTexts(shorten(command))) // of nil "null": the one it was made for
+	line, err := json.Marshal(RawTexts(shorten(command))) // of nil "null": the one it was made for
 	if err != nil {
 		return err
 	}
@@ -59,19 +59,19 @@ func noteUse(dir *tree.Handle, command []string) error {
 func shorten(command []string) []string {
 	size := 0
 	for i, arg := range command {
-		if size += len(arg) + 1; size > commandMost {
+		if size += len(arg) + 1; size > CommandMost {
 			return append(slices.Clone(command[:i]), "…")
 		}
 	}
 	return command
 }
 
-// lastCommand returns what the session in dir was used for last. A nil dir is closed.
-func lastCommand(dir *tree.Handle, m *meta) []string {
+// LastCommand returns what the session in dir was used for last. A nil dir is closed.
+func LastCommand(dir *tree.Handle, m *Meta) []string {
 	list := m.Command
 	if dir != nil {
-		var last []rawText
-		data, err := dir.ReadFile(lastName, lastMost)
+		var last []Text
+		data, err := dir.ReadFile(LastName, LastMost)
 		if line, _, ok := bytes.Cut(data, []byte{'\n'}); err == nil && ok && json.Unmarshal(line, &last) == nil && last != nil {
 			list = last
 		}
@@ -83,15 +83,15 @@ func lastCommand(dir *tree.Handle, m *meta) []string {
 	return args
 }
 
-// lastUse is when the session in d was ended, or used last.
-func lastUse(d *tree.Handle, m *meta) (time.Time, error) {
+// LastUse is when the session in d was ended, or used last.
+func LastUse(d *tree.Handle, m *Meta) (time.Time, error) {
 	last := m.Created
-	for _, name := range [...]string{metaName, lastName} {
+	for _, name := range [...]string{MetaName, LastName} {
 		st, found, err := d.LstatIf(name)
 		if err != nil {
 			return last, err
 		}
-		if t := time.Unix(st.Mtime.Unix()); found && (name == metaName || t.After(last)) {
+		if t := time.Unix(st.Mtime.Unix()); found && (name == MetaName || t.After(last)) {
 			last = t
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package store
 
 import (
 	"fmt"
@@ -40,9 +40,9 @@ func mountTmpfs() (int, error) {
 	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 }
 
-// newTmpfs makes a tmpfs and returns its root. It fails with errors.ErrUnsupported where
+// NewTmpfs makes a tmpfs and returns its root. It fails with errors.ErrUnsupported where
 // the upper directory of an overlay cannot be on one.
-func newTmpfs() (_ *tree.Handle, err error) {
+func NewTmpfs() (_ *tree.Handle, err error) {
 	var h *tree.Handle
 	if fd, err := mountTmpfs(); err == nil {
 		h = &tree.Handle{FD: sys.FD(fd)}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package store
 
 import (
 	"errors"
@@ -21,93 +21,93 @@ import (
 // goroutines too; unlike flock's it can be looked at without taking it, and has a range, which
 // tells the two apart.
 
-const lockName = "lock"
+const LockName = "lock"
 
-// A holder is somebody who may have a session locked: the length of the locked range, which
+// A Holder is somebody who may have a session locked: the length of the locked range, which
 // begins with the file.
-type holder int64
+type Holder int64
 
 const (
-	owner     holder = 0 // to the end of the file, wherever that is
-	caretaker holder = 1 << 32
-	unheld    holder = -1
+	Owner     Holder = 0 // to the end of the file, wherever that is
+	Caretaker Holder = 1 << 32
+	Unheld    Holder = -1
 )
 
 // caretakerMost is how long an owner waits for caretakers.
 const caretakerMost = 30 * time.Second
 
 func openLock(dir *tree.Handle, access int) (*tree.Handle, error) {
-	return dir.Open(lockName, access|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	return dir.Open(LockName, access|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 }
 
 // takeLock locks the open file f for as long as it is open, or fails with errBusy.
-func takeLock(f *tree.Handle, as holder) error {
+func takeLock(f *tree.Handle, as Holder) error {
 	lk := unix.Flock_t{Type: unix.F_WRLCK, Len: int64(as)}
 	err := unix.FcntlFlock(uintptr(f.FD), unix.F_OFD_SETLK, &lk)
 	if err == unix.EAGAIN || err == unix.EACCES {
-		return errBusy
+		return ErrBusy
 	}
 	return err
 }
 
 // holderOf tells who else holds the lock f.
-func holderOf(f *tree.Handle) (holder, error) {
+func holderOf(f *tree.Handle) (Holder, error) {
 	lk := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(uintptr(f.FD), unix.F_OFD_GETLK, &lk); err != nil {
-		return unheld, err
+		return Unheld, err
 	}
 	switch {
 	case lk.Type == unix.F_UNLCK:
-		return unheld, nil
-	case lk.Len == int64(caretaker):
-		return caretaker, nil
+		return Unheld, nil
+	case lk.Len == int64(Caretaker):
+		return Caretaker, nil
 	}
-	return owner, nil
+	return Owner, nil
 }
 
-// locked tells who holds the lock of the session in dir. It opens nothing for writing: the disk
+// Locked tells who holds the lock of the session in dir. It opens nothing for writing: the disk
 // may be read-only.
-func locked(dir *tree.Handle) (holder, error) {
+func Locked(dir *tree.Handle) (Holder, error) {
 	f, err := openLock(dir, unix.O_RDONLY)
 	if err != nil {
-		return unheld, err
+		return Unheld, err
 	}
 	defer f.Close()
 	return holderOf(f)
 }
 
-// openSession opens the directory of a session; errGone where there is none.
-func openSession(state *tree.Handle, name string) (*tree.Handle, error) {
-	dir, err := openOwned(state, name)
+// OpenSession opens the directory of a session; errGone where there is none.
+func OpenSession(state *tree.Handle, name string) (*tree.Handle, error) {
+	dir, err := OpenOwned(state, name)
 	if err == unix.ENOENT {
-		err = errGone
+		err = ErrGone
 	}
 	return dir, err
 }
 
-// lockSession opens the session's directory and its lock, and takes that. Nothing is open where
+// LockSession opens the session's directory and its lock, and takes that. Nothing is open where
 // it fails: with errBusy if somebody else has it, with errGone if there is no such session.
-func lockSession(state *tree.Handle, name string, as holder) (dir, lock *tree.Handle, err error) {
-	if dir, err = openSession(state, name); err != nil {
+func LockSession(state *tree.Handle, name string, as Holder) (dir, lock *tree.Handle, err error) {
+	if dir, err = OpenSession(state, name); err != nil {
 		return nil, nil, err
 	}
-	if lock, err = lockDir(state, name, dir, as); err != nil {
+	if lock, err = LockDir(state, name, dir, as); err != nil {
 		dir.Close()
 		return nil, nil, err
 	}
 	return dir, lock, nil
 }
 
-// lockDir takes the lock of the session name, which has the directory dir.
-func lockDir(state *tree.Handle, name string, dir *tree.Handle, as holder) (lock *tree.Handle, err error) {
+// LockDir takes the lock of the session name, which has the directory dir.
+func LockDir(state *tree.Handle, name string, dir *tree.Handle, as Holder) (lock *tree.Handle, err error) {
 	lock, err = openLock(dir, unix.O_RDWR)
 	pause := time.Millisecond
 	for until := time.Now().Add(caretakerMost); err == nil; {
-		if err = takeLock(lock, as); !errors.Is(err, errBusy) || as == caretaker {
+		if err = takeLock(lock, as); !errors.Is(err, ErrBusy) || as == Caretaker {
 			break
 		}
 		who, werr := holderOf(lock)
-		if werr != nil || who == owner || time.Now().After(until) {
+		if werr != nil || who == Owner || time.Now().After(until) {
 			break
 		}
 		err = nil
@@ -115,22 +115,22 @@ func lockDir(state *tree.Handle, name string, dir *tree.Handle, as holder) (lock
 		pause = min(2*pause, 20*time.Millisecond)
 	}
 	// It may have been removed, or have become another one's, before it was locked.
-	if err = orGone(state, name, dir, err); err != nil {
+	if err = OrGone(state, name, dir, err); err != nil {
 		lock.Close()
 		return nil, err
 	}
 	return lock, nil
 }
 
-// orGone returns err, or errGone if the directory dir is not the session name any more: what
+// OrGone returns err, or errGone if the directory dir is not the session name any more: what
 // was found in it is not about that then.
-func orGone(state *tree.Handle, name string, dir *tree.Handle, err error) error {
+func OrGone(state *tree.Handle, name string, dir *tree.Handle, err error) error {
 	same, serr := isNamed(state, name, dir)
 	switch {
 	case serr != nil:
 		return serr
 	case !same:
-		return errGone
+		return ErrGone
 	}
 	return err
 }
@@ -145,13 +145,13 @@ func isNamed(state *tree.Handle, name string, dir *tree.Handle) (bool, error) {
 	return err == nil && found && a.Dev == b.Dev && a.Ino == b.Ino, err
 }
 
-// openMeta opens the session name, without locking it, and reads its data. There is a
+// OpenMeta opens the session name, without locking it, and reads its data. There is a
 // directory where only the data cannot be read.
-func openMeta(state *tree.Handle, name string) (dir *tree.Handle, m *meta, err error) {
-	if dir, err = openSession(state, name); err != nil {
+func OpenMeta(state *tree.Handle, name string) (dir *tree.Handle, m *Meta, err error) {
+	if dir, err = OpenSession(state, name); err != nil {
 		return nil, nil, err
 	}
-	m, err = readMeta(dir)
+	m, err = ReadMeta(dir)
 	// What is no session any more may be another one that is being made.
-	return dir, m, orGone(state, name, dir, err)
+	return dir, m, OrGone(state, name, dir, err)
 }

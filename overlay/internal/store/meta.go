@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package store
 
 import (
 	"encoding/json"
@@ -17,44 +17,44 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A metaState is what became of a session, as it is stored.
-type metaState string
+// A State is what became of a session, as it is stored.
+type State string
 
 const (
-	stateKept      metaState = "kept"      // its changes are there
-	stateCommitted metaState = "committed" // all of its changes are in the project
-	stateDiscarded metaState = "discarded" // its changes were thrown away
+	Kept      State = "kept"      // its changes are there
+	Committed State = "committed" // all of its changes are in the project
+	Discarded State = "discarded" // its changes were thrown away
 )
 
-// A metaEngine is a way to keep apart what is written, as it is stored.
-type metaEngine string
+// A Engine is a way to keep apart what is written, as it is stored.
+type Engine string
 
 const (
-	engineOverlay metaEngine = "overlay" // an upper directory in the session's
-	engineTmpfs   metaEngine = "tmpfs"   // one on a tmpfs, stored when the command has ended
-	engineCopy    metaEngine = "copy"    // a copy of the project, compared when the command has ended
+	Overlay Engine = "overlay" // an upper directory in the session's
+	Tmpfs   Engine = "tmpfs"   // one on a tmpfs, stored when the command has ended
+	Copy    Engine = "copy"    // a copy of the project, compared when the command has ended
 )
 
 const (
-	metaName    = "session.json"
-	metaVersion = 1
-	// metaMost bounds the file, in bytes: a partial commit of some hundred
+	MetaName    = "session.json"
+	MetaVersion = 1
+	// MetaMost bounds the file, in bytes: a partial commit of some hundred
 	// thousand paths fits.
-	metaMost = 256 << 20
+	MetaMost = 256 << 20
 )
 
-// meta is the content of a session's meta file.
-type meta struct {
-	Version int        `json:"version"`
-	Created time.Time  `json:"created"` // by the clock that stamps files
-	Command []rawText  `json:"command,omitempty"`
-	State   metaState  `json:"state"`
-	Roots   []metaRoot `json:"roots"`
-	Settled []settled  `json:"settled,omitempty"`
+// Meta is the content of a session's meta file.
+type Meta struct {
+	Version int       `json:"version"`
+	Created time.Time `json:"created"` // by the clock that stamps files
+	Command []Text    `json:"command,omitempty"`
+	State   State     `json:"state"`
+	Roots   []Root    `json:"roots"`
+	Settled []Settled `json:"settled,omitempty"`
 
-	Files  []settledFile `json:"files,omitempty"`
+	Files  []SettledFile `json:"files,omitempty"`
 	On     string        `json:"on,omitempty"`     // the session below; empty: the project
-	Engine metaEngine    `json:"engine,omitempty"` // missing: engineOverlay
+	Engine Engine        `json:"engine,omitempty"` // missing: engineOverlay
 
 	// Done are the transactions that were done and not taken back, in order. What
 	// stands in a directory tx/N and not here never was.
@@ -64,42 +64,42 @@ type meta struct {
 	Thrown bool `json:"thrown,omitempty"`
 
 	// Dropped are the drops that were not taken back, in order.
-	Dropped []dropped `json:"dropped,omitempty"`
+	Dropped []Dropped `json:"dropped,omitempty"`
 }
 
-// metaRoot is a root, and how its upper directory looked when it was made: the
+// Root is a root, and how its upper directory looked when it was made: the
 // sandboxed command may change the root directory itself.
-type metaRoot struct {
-	Path rawText `json:"path"`
-	Ino  uint64  `json:"ino"`
-	Mode uint32  `json:"mode"`
-	UID  uint32  `json:"uid"`
-	GID  uint32  `json:"gid"`
+type Root struct {
+	Path Text   `json:"path"`
+	Ino  uint64 `json:"ino"`
+	Mode uint32 `json:"mode"`
+	UID  uint32 `json:"uid"`
+	GID  uint32 `json:"gid"`
 
 	// Disk tells one file system from another (statfs(2), f_type and f_fsid): another
 	// one may be mounted there. Zero: it is not known.
 	Disk uint64 `json:"disk,omitempty"`
 }
 
-// check fails if the directory h is not the one that the session was made for.
-func (r metaRoot) check(h *tree.Handle) error {
+// Check fails if the directory h is not the one that the session was made for.
+func (r Root) Check(h *tree.Handle) error {
 	st, err := h.Stat()
 	if err != nil {
 		return err
 	}
 	disk, err := tree.DiskOf(h)
 	if err == nil && (st.Ino != r.Ino || r.Disk != 0 && disk != r.Disk) {
-		err = errors.New(whyReplaced)
+		err = errors.New(WhyReplaced)
 	}
 	return err
 }
 
-// settled is written for each path that a partial commit dealt with: the
+// Settled is written for each path that a partial commit dealt with: the
 // project's object there has a new ctime that is our own doing and no conflict,
 // and the session's object there is no change any more.
-type settled struct {
-	Root int     `json:"root"` // index into Roots
-	Path rawText `json:"path"`
+type Settled struct {
+	Root int  `json:"root"` // index into Roots
+	Path Text `json:"path"`
 	// Lower is the ctime of the project's object, in nanoseconds since 1970.
 	// Zero: there is none.
 	Lower int64 `json:"lower,omitempty"`
@@ -110,40 +110,40 @@ type settled struct {
 	Done bool `json:"done,omitempty"`
 }
 
-// settledFile is written for each file of the project with several names of which a
+// SettledFile is written for each file of the project with several names of which a
 // commit moved one: its ctime is our own doing, whatever name it is found under.
-type settledFile struct {
+type SettledFile struct {
 	Ino   uint64 `json:"ino"`
 	Ctime int64  `json:"ctime"` // nanoseconds since 1970
 }
 
-// decodeMeta reads a meta file's content and checks everything that is used as
+// DecodeMeta reads a meta file's content and checks everything that is used as
 // a path or an index later.
-func decodeMeta(data []byte) (*meta, error) {
-	var m meta
-	if err := strictJSON(data, &m); err != nil {
+func DecodeMeta(data []byte) (*Meta, error) {
+	var m Meta
+	if err := StrictJSON(data, &m); err != nil {
 		return nil, err
 	}
-	if m.Version != metaVersion {
+	if m.Version != MetaVersion {
 		return nil, fmt.Errorf("version %d of the session's data is not known to this program", m.Version)
 	}
 	if len(m.Roots) == 0 {
 		return nil, errors.New("the session has no roots")
 	}
-	if m.On != "" && !isName(m.On) {
+	if m.On != "" && !IsName(m.On) {
 		return nil, fmt.Errorf("not a session: %q", m.On)
 	}
 	switch m.State {
 	case "":
-		m.State = stateKept
-	case stateKept, stateCommitted, stateDiscarded:
+		m.State = Kept
+	case Kept, Committed, Discarded:
 	default:
 		return nil, fmt.Errorf("no such state: %q", m.State)
 	}
 	switch m.Engine {
 	case "":
-		m.Engine = engineOverlay
-	case engineOverlay, engineTmpfs, engineCopy:
+		m.Engine = Overlay
+	case Overlay, Tmpfs, Copy:
 	default:
 		return nil, fmt.Errorf("no such engine: %q", m.Engine)
 	}
@@ -154,12 +154,12 @@ func decodeMeta(data []byte) (*meta, error) {
 		}
 	}
 	for _, s := range m.Settled {
-		if err := checkPlace(s.Root, string(s.Path), len(m.Roots)); err != nil {
+		if err := CheckPlace(s.Root, string(s.Path), len(m.Roots)); err != nil {
 			return nil, err
 		}
 	}
 	for _, d := range m.Dropped {
-		if err := d.check(len(m.Roots)); err != nil {
+		if err := d.Check(len(m.Roots)); err != nil {
 			return nil, err
 		}
 	}
@@ -171,31 +171,31 @@ func decodeMeta(data []byte) (*meta, error) {
 	return &m, nil
 }
 
-// readMeta reads the meta file of the session directory dir.
-func readMeta(dir *tree.Handle) (*meta, error) {
-	data, err := dir.ReadFile(metaName, metaMost)
+// ReadMeta reads the meta file of the session directory dir.
+func ReadMeta(dir *tree.Handle) (*Meta, error) {
+	data, err := dir.ReadFile(MetaName, MetaMost)
 	if err == unix.EFBIG {
 		err = errors.New("not a session's data")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return decodeMeta(data)
+	return DecodeMeta(data)
 }
 
-// writeFirst writes the data of a session that has no name yet, and so no reader. With
+// WriteFirst writes the data of a session that has no name yet, and so no reader. With
 // over there is a file already, which is written over: a new one takes the file system
 // longer.
-func writeFirst(dir *tree.Handle, m *meta, over bool) error {
+func WriteFirst(dir *tree.Handle, m *Meta, over bool) error {
 	if !over {
-		_, err := writeMeta(dir, m, nil)
+		_, err := WriteMeta(dir, m, nil)
 		return err
 	}
 	data, err := m.encode()
 	if err != nil {
 		return err
 	}
-	f, err := dir.Open(metaName, unix.O_WRONLY|unix.O_NOFOLLOW)
+	f, err := dir.Open(MetaName, unix.O_WRONLY|unix.O_NOFOLLOW)
 	if err != nil {
 		return err
 	}
@@ -207,26 +207,26 @@ func writeFirst(dir *tree.Handle, m *meta, over bool) error {
 }
 
 // encode is what session.json holds.
-func (m *meta) encode() ([]byte, error) {
+func (m *Meta) encode() ([]byte, error) {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	if len(data) >= metaMost {
+	if len(data) >= MetaMost {
 		return nil, fs.ErrInvalid
 	}
 	return append(data, '\n'), nil
 }
 
-// writeMeta replaces the meta file of the session directory dir, and reports whether
+// WriteMeta replaces the meta file of the session directory dir, and reports whether
 // it did: an error may be about what comes after that. Where there is a flusher, all that
 // it has is on disk before that, and the meta file is when writeMeta returns.
-func writeMeta(dir *tree.Handle, m *meta, before *tree.Flusher) (written bool, err error) {
+func WriteMeta(dir *tree.Handle, m *Meta, before *tree.Flusher) (written bool, err error) {
 	data, err := m.encode()
 	if err != nil {
 		return false, err
 	}
-	if err := dir.ReplaceFile(metaName, data, before); err != nil {
+	if err := dir.ReplaceFile(MetaName, data, before); err != nil {
 		return false, err
 	}
 	if before == nil {
@@ -235,39 +235,39 @@ func writeMeta(dir *tree.Handle, m *meta, before *tree.Flusher) (written bool, e
 	return true, dir.FlushDir(".")
 }
 
-// dropped is one call of Drop, as it is stored.
-type dropped struct {
+// Dropped is one call of Drop, as it is stored.
+type Dropped struct {
 	After int           `json:"after,omitempty"` // the last transaction in force; zero: none
 	Ended bool          `json:"ended,omitempty"` // nothing was left after it
-	Paths []droppedPath `json:"paths"`
+	Paths []DroppedPath `json:"paths"`
 }
 
-// droppedPath is what was settled at a path, and is since.
-type droppedPath struct {
-	Was *settled `json:"was,omitempty"` // nil: nothing
-	Now settled  `json:"now"`
+// DroppedPath is what was settled at a path, and is since.
+type DroppedPath struct {
+	Was *Settled `json:"was,omitempty"` // nil: nothing
+	Now Settled  `json:"now"`
 }
 
-// check fails where a path could lead out of the roots.
-func (d dropped) check(roots int) error {
+// Check fails where a path could lead out of the roots.
+func (d Dropped) Check(roots int) error {
 	for _, p := range d.Paths {
-		if err := checkPlace(p.Now.Root, string(p.Now.Path), roots); err != nil {
+		if err := CheckPlace(p.Now.Root, string(p.Now.Path), roots); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lastTx is the last transaction in force; zero: there is none.
-func (m *meta) lastTx() int {
+// LastTx is the last transaction in force; zero: there is none.
+func (m *Meta) LastTx() int {
 	if len(m.Done) == 0 {
 		return 0
 	}
 	return m.Done[len(m.Done)-1]
 }
 
-// rootOf returns the number of the root with this path.
-func (m *meta) rootOf(path rawText) (int, bool) {
+// RootOf returns the number of the root with this path.
+func (m *Meta) RootOf(path Text) (int, bool) {
 	for i, r := range m.Roots {
 		if r.Path == path {
 			return i, true

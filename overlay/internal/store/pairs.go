@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package store
 
 import (
 	"os"
@@ -12,35 +12,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scratchName is the directory of a session that holds what was written to
+// ScratchName is the directory of a session that holds what was written to
 // scratch overlays.
-const scratchName = "scratch"
+const ScratchName = "scratch"
 
-// makePair makes an upper and a work directory, and returns their number.
-func makePair(at *tree.Handle) (n int, err error) {
+// MakePair makes an upper and a work directory, and returns their number.
+func MakePair(at *tree.Handle) (n int, err error) {
 	for n = 1; ; n++ {
-		err := at.Mkdir(scratchUpper(n))
+		err := at.Mkdir(ScratchUpper(n))
 		if err == unix.EEXIST {
 			continue
 		}
 		if err == nil {
 			// Who was to remove an earlier pair may have been killed in the middle of it.
-			err = tree.RemoveTree(at, scratchWork(n))
+			err = tree.RemoveTree(at, ScratchWork(n))
 		}
 		if err == nil {
-			err = at.Mkdir(scratchWork(n))
+			err = at.Mkdir(ScratchWork(n))
 		}
 		return n, err
 	}
 }
 
-func scratchUpper(n int) string { return scratchName + "/upper" + strconv.Itoa(n) }
-func scratchWork(n int) string  { return scratchName + "/work" + strconv.Itoa(n) }
+func ScratchUpper(n int) string { return ScratchName + "/upper" + strconv.Itoa(n) }
+func ScratchWork(n int) string  { return ScratchName + "/work" + strconv.Itoa(n) }
 
-// clearScratch removes what was written to scratch overlays, and returns how many pairs of
+// ClearScratch removes what was written to scratch overlays, and returns how many pairs of
 // directories are there for the next ones: those that nothing was written to, if there are
 // no others.
-func clearScratch(at *tree.Handle) (n int, err error) {
+func ClearScratch(at *tree.Handle) (n int, err error) {
 	for n = 0; ; n++ {
 		clean, err := clearPair(at, n+1)
 		if err == unix.ENOENT {
@@ -50,7 +50,7 @@ func clearScratch(at *tree.Handle) (n int, err error) {
 			return 0, err
 		}
 		if !clean {
-			return 0, tree.RemoveTree(at, scratchName)
+			return 0, tree.RemoveTree(at, ScratchName)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func clearScratch(at *tree.Handle) (n int, err error) {
 // clearPair makes a pair of directories be as new, and reports whether it can: not if something
 // was written, or given to the directory itself, or if the kernel has noted what it was over.
 func clearPair(at *tree.Handle, n int) (bool, error) {
-	up, err := at.OpenDir(scratchUpper(n))
+	up, err := at.OpenDir(ScratchUpper(n))
 	if err != nil {
 		return false, err
 	}
@@ -72,15 +72,15 @@ func clearPair(at *tree.Handle, n int) (bool, error) {
 		return false, err
 	}
 	attrs, err := up.XattrNames()
-	if err != nil || slices.ContainsFunc(attrs, func(a string) bool { return !isMark(a, "impure", "uuid") }) {
+	if err != nil || slices.ContainsFunc(attrs, func(a string) bool { return !IsMark(a, "impure", "uuid") }) {
 		return false, err
 	}
 	// A mark of the kernel's in it says that what was written may not be on disk.
-	return true, tree.RemoveTree(at, scratchWork(n)+"/work")
+	return true, tree.RemoveTree(at, ScratchWork(n)+"/work")
 }
 
-// isMark reports whether an attribute is one of these marks of overlayfs.
-func isMark(attr string, marks ...string) bool {
+// IsMark reports whether an attribute is one of these marks of overlayfs.
+func IsMark(attr string, marks ...string) bool {
 	mark, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimPrefix(attr, "trusted."), "user."), "overlay.")
 	return ok && slices.Contains(marks, mark)
 }

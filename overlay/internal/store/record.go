@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package store
 
 import (
 	"bytes"
@@ -13,14 +13,14 @@ import (
 	"unicode/utf8"
 )
 
-// A place is a path in one of the roots.
-type place struct {
-	root int
-	path string // relative
+// A Place is a path in one of the roots.
+type Place struct {
+	Root int
+	Path string // relative
 }
 
-// checkPlace refuses what is no path in one of that many roots.
-func checkPlace(root int, p string, roots int) error {
+// CheckPlace refuses what is no path in one of that many roots.
+func CheckPlace(root int, p string, roots int) error {
 	if root < 0 || root >= roots {
 		return fmt.Errorf("no root number %d", root)
 	}
@@ -32,8 +32,8 @@ func checkPlace(root int, p string, roots int) error {
 
 var errCut = errors.New("the file is cut short")
 
-// strictJSON decodes one value, and nothing behind it.
-func strictJSON(data []byte, to any) error {
+// StrictJSON decodes one value, and nothing behind it.
+func StrictJSON(data []byte, to any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if err := dec.Decode(to); err != nil {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
@@ -47,41 +47,41 @@ func strictJSON(data []byte, to any) error {
 	return nil
 }
 
-// rawText is a string that may hold any bytes. In JSON it is a string, or an
+// Text is a string that may hold any bytes. In JSON it is a string, or an
 // object with base64 where it is not valid UTF-8.
-type rawText string
+type Text string
 
 type rawBytes struct {
 	Bytes []byte `json:"bytes"`
 }
 
-func (t rawText) MarshalJSON() ([]byte, error) {
+func (t Text) MarshalJSON() ([]byte, error) {
 	if utf8.ValidString(string(t)) {
 		return json.Marshal(string(t))
 	}
 	return json.Marshal(rawBytes{[]byte(t)})
 }
 
-func (t *rawText) UnmarshalJSON(data []byte) error {
+func (t *Text) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '{' {
 		var b rawBytes
 		if err := json.Unmarshal(data, &b); err != nil {
 			return err
 		}
-		*t = rawText(b.Bytes)
+		*t = Text(b.Bytes)
 		return nil
 	}
 	return json.Unmarshal(data, (*string)(t))
 }
 
-// rawTexts is list as it is stored; nil for nil.
-func rawTexts(list []string) []rawText {
+// RawTexts is list as it is stored; nil for nil.
+func RawTexts(list []string) []Text {
 	if list == nil {
 		return nil
 	}
-	raw := make([]rawText, len(list))
+	raw := make([]Text, len(list))
 	for i, s := range list {
-		raw[i] = rawText(s)
+		raw[i] = Text(s)
 	}
 	return raw
 }

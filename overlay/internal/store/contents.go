@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package store
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// diskUsage counts the directory top and what is below it. Directories are opened by
+// DiskUsage counts the directory top and what is below it. Directories are opened by
 // their paths from top, so that a tree of any shape takes two descriptors; what lies
 // deeper than a path can be long is not counted.
-func diskUsage(ctx context.Context, top *tree.Handle) (bytes int64, err error) {
+func DiskUsage(ctx context.Context, top *tree.Handle) (bytes int64, err error) {
 	st, err := top.Stat()
 	if err != nil {
 		return 0, err
@@ -57,17 +57,17 @@ func diskUsage(ctx context.Context, top *tree.Handle) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// holdsData reports whether there is anything in a session directory but what every
+// HoldsData reports whether there is anything in a session directory but what every
 // new session has.
-func holdsData(d *tree.Handle) (bool, error) {
+func HoldsData(d *tree.Handle) (bool, error) {
 	names, err := d.Names()
 	if err != nil {
 		return false, err
 	}
 	for _, name := range names {
 		switch {
-		case name == lockName, name == metaName, name == lastName, name == "work", name == scratchName, name == memName:
-		case strings.HasPrefix(name, "."+metaName+"."): // half of it, see writeMeta
+		case name == LockName, name == MetaName, name == LastName, name == "work", name == ScratchName, name == MemName:
+		case strings.HasPrefix(name, "."+MetaName+"."): // half of it, see writeMeta
 		case name == "upper":
 			up, err := d.OpenDir(name)
 			if err != nil {

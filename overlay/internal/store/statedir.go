@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package store
 
 import (
 	"fmt"
@@ -13,16 +13,16 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// openState opens the directory at path that holds sessions, see owndir.Open, and returns
+// OpenState opens the directory at path that holds sessions, see owndir.Open, and returns
 // its path without symbolic links. With create, what is missing is made, mode 0700.
-func openState(path string, create bool) (real string, h *tree.Handle, err error) {
+func OpenState(path string, create bool) (real string, h *tree.Handle, err error) {
 	fd, real, err := owndir.Open(path, create)
 	return real, &tree.Handle{FD: fd}, err
 }
 
-// openOwned opens a directory that must be the caller's own and writable by
+// OpenOwned opens a directory that must be the caller's own and writable by
 // nobody else.
-func openOwned(at *tree.Handle, name string) (*tree.Handle, error) {
+func OpenOwned(at *tree.Handle, name string) (*tree.Handle, error) {
 	h, err := at.OpenDir(name)
 	if err != nil {
 		return nil, err
@@ -39,13 +39,13 @@ const (
 	idChars    = 8
 )
 
-// newName returns a session's name: its time of creation and a random part.
-func newName(created time.Time) string {
-	return created.UTC().Format(timeLayout) + "-" + randomText(idChars)
+// NewName returns a session's name: its time of creation and a random part.
+func NewName(created time.Time) string {
+	return created.UTC().Format(timeLayout) + "-" + RandomText(idChars)
 }
 
-// isName reports whether name could be a session's.
-func isName(name string) bool {
+// IsName reports whether name could be a session's.
+func IsName(name string) bool {
 	t, id, ok := strings.Cut(name, "-")
 	if !ok || len(id) < 6 || strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" {
 		return false
@@ -54,14 +54,14 @@ func isName(name string) bool {
 	return err == nil
 }
 
-// sessionNames lists the sessions in a state directory, the oldest first; those
+// SessionNames lists the sessions in a state directory, the oldest first; those
 // of one second in no certain order.
-func sessionNames(state *tree.Handle) ([]string, error) {
+func SessionNames(state *tree.Handle) ([]string, error) {
 	all, err := state.Names()
 	if err != nil {
 		return nil, err
 	}
-	names := slices.DeleteFunc(all, func(n string) bool { return !isName(n) })
+	names := slices.DeleteFunc(all, func(n string) bool { return !IsName(n) })
 	slices.Sort(names)
 	return names, nil
 }
@@ -69,11 +69,11 @@ func sessionNames(state *tree.Handle) ([]string, error) {
 // shortest is how many characters of a session's random part mean it.
 const shortest = 4
 
-// findSession returns the name of the session that id means: its name, its
+// FindSession returns the name of the session that id means: its name, its
 // beginning, its end or the beginning of its random part, both of at least four
 // characters, or "last".
-func findSession(state *tree.Handle, id string) (string, error) {
-	names, err := sessionNames(state)
+func FindSession(state *tree.Handle, id string) (string, error) {
+	names, err := SessionNames(state)
 	if err != nil {
 		return "", err
 	}
@@ -95,7 +95,7 @@ func findSession(state *tree.Handle, id string) (string, error) {
 	case len(found) == 0 || id == "":
 		return "", fmt.Errorf("no such session: %w", fs.ErrNotExist)
 	case len(found) > 1:
-		return "", fmt.Errorf("more than one session is meant: %s", shortList(found))
+		return "", fmt.Errorf("more than one session is meant: %s", ShortList(found))
 	}
 	return found[0], nil
 }
@@ -112,7 +112,7 @@ func lastSession(state *tree.Handle, names []string) (string, error) {
 		if !strings.HasPrefix(n, second) {
 			break
 		}
-		dir, m, err := openMeta(state, n)
+		dir, m, err := OpenMeta(state, n)
 		dir.Close()
 		if err == nil && m.Created.After(newest) {
 			last, newest = n, m.Created

@@ -1,0 +1,162 @@
+//go:build linux
+
+package store
+
+import (
+	"encoding/json"
+	"io/fs"
+	"slices"
+	"sync"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// PendingName is the directory of the state directory that holds a file for each
+// session that something is being done with: if nobody holds its lock any more, that
+// was interrupted. It is what makes looking for such sessions cheap.
+const PendingName = "pending"
+
+// Pending reports whether the session is on the list of those to be looked after.
+func Pending(state *tree.Handle, id string) bool {
+	return unix.Faccessat(int(state.FD), PendingName+"/"+id, unix.F_OK, 0) == nil
+}
+
+// A Book is what a session that is open keeps so that whoever comes after a crash finds
+// what is to be done: an entry in the list of sessions that are to be looked after, and the
+// modes of directories that are open for a while.
+type Book struct {
+	State *tree.Handle // the directory of all sessions
+	Dir   *tree.Handle // the session's; nil: it is closed
+	ID    string
+
+	mu      sync.Mutex
+	noted   int  // entries that are in force
+	listed  bool // these have put the session on the list
+	pending bool // a transaction or the like has
+}
+
+// Close ends it: nothing is noted any more.
+func (b *Book) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Dir = nil
+}
+
+// Flush waits until the list is on disk.
+func (b *Book) Flush() error { return b.State.FlushDir(PendingName) }
+
+// AddTo gives f what flush waits for.
+func (b *Book) AddTo(f *tree.Flusher) error { return f.AddDir(b.State, PendingName) }
+
+// MarkPending puts the session on the list of those to be looked after, until unmark.
+func (b *Book) MarkPending() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending = true
+	return b.list()
+}
+
+// Unmark takes the session off the list, unless the book keeps it there.
+func (b *Book) Unmark() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending = false
+	if b.noted > 0 && b.listed {
+		return nil
+	}
+	return b.unlist()
+}
+
+func (b *Book) list() error {
+	switch err := b.State.Mkdir(PendingName); err {
+	case unix.EEXIST:
+	case nil:
+		if err := b.State.FlushDir("."); err != nil {
+			return err
+		}
+	default:
+		return err
+	}
+	f, err := b.State.Append(PendingName + "/" + b.ID)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	return nil
+}
+
+func (b *Book) unlist() error {
+	err := unix.Unlinkat(int(b.State.FD), PendingName+"/"+b.ID, 0)
+	if err == unix.ENOENT {
+		err = nil
+	}
+	return err
+}
+
+const BookName = "doors"
+
+// BookEntry is a line of the book.
+type BookEntry struct {
+	Upper bool   `json:"upper,omitempty"` // of the session's own directory, not of the project's
+	Root  int    `json:"root"`
+	Path  Text   `json:"path"`
+	Ino   uint64 `json:"ino"`
+	Mode  uint32 `json:"mode"` // what it is to get back
+}
+
+// Note writes an entry into the book before a mode is changed. Each call is to be
+// followed by one of unnote when the mode is as it was.
+func (b *Book) Note(e BookEntry) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !e.Upper && !b.listed {
+		// The project's owner must not wait until somebody opens this session again.
+		if err := b.list(); err != nil {
+			return err
+		}
+		b.listed = true
+	}
+	if b.Dir == nil {
+		return fs.ErrClosed
+	}
+	f, err := b.Dir.Append(BookName)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := tree.WriteAll(f, slices.Concat([]byte{'\n'}, line, []byte{'\n'})); err != nil {
+		return err
+	}
+	b.noted++
+	return nil
+}
+
+// Unnote tells that n noted objects have their modes again. When all have, the book is
+// thrown away.
+func (b *Book) Unnote(n int) {
+	if n == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.noted -= n; b.noted == 0 && b.Dir != nil {
+		err := b.Dir.Unlink(BookName, 0)
+		if err == nil && b.listed && !b.pending {
+			_ = b.unlist()
+		}
+		b.listed = false
+	}
+}
+
+// Keeper is what a tree's changes of modes are to be noted with. They are forgotten when
+// the session is closed, or recovered.
+func (b *Book) Keeper(upper bool, root int) func(path string, ino uint64, mode uint32) error {
+	return func(path string, ino uint64, mode uint32) error {
+		return b.Note(BookEntry{Upper: upper, Root: root, Path: Text(path), Ino: ino, Mode: mode})
+	}
+}

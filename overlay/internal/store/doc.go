@@ -1,0 +1,40 @@
+// Package store keeps sessions on disk: the state directory and how it is opened, one
+// directory for each session with its data (Meta), its lock, the book of what a crash must
+// not leave open, the layers that it stands on, pairs of scratch directories, and the tmpfs
+// of a session that cannot be kept on the disk's file system.
+//
+// Everything that is read is checked before it is used as a path, a number or an index.
+// Errors with a path are *fs.PathError; ErrBusy and ErrGone tell what became of a session.
+//
+// The package may import overlay/internal/tree, features, and the internal packages that
+// open directories and make a tmpfs. It does not compare a session with its project, changes
+// nothing in a project, and decides nothing about changes.
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// ErrBusy is wrapped where somebody else holds a session.
+var ErrBusy = errors.New("the session is in use")
+
+// ErrGone is that a session was removed, maybe a moment ago.
+var ErrGone = fmt.Errorf("it was removed: %w", fs.ErrNotExist)
+
+// ShortList keeps a message readable; the whole list is in the error's fields.
+func ShortList(list []string) string {
+	const most = 5
+	if len(list) == 0 {
+		return "nothing"
+	}
+	if len(list) > most {
+		return fmt.Sprintf("%s, and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	}
+	return strings.Join(list, ", ")
+}
+
+// WhyReplaced is why a root cannot be used.
+const WhyReplaced = "is another directory than when the session began"

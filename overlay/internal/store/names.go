@@ -1,0 +1,69 @@
+//go:build linux
+
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// UpperName and workName are paths in the session's directory.
+func UpperName(i int) string { return "upper/overlay" + strconv.Itoa(i+1) }
+func WorkName(i int) string  { return "work/overlay" + strconv.Itoa(i+1) }
+
+// MemName is the directory of a session at which the sandbox, and nobody else, sees the
+// session's tmpfs.
+const MemName = "mem"
+
+const (
+	NewPrefix  = ".new-"
+	GonePrefix = ".gone-"
+)
+
+// MakeDir makes a session's directory, and its lock, which it takes; made is what there is to
+// be removed again.
+func MakeDir(state *tree.Handle) (made string, dir, lock *tree.Handle, err error) {
+	for {
+		name := NewPrefix + NewName(time.Now())
+		err = state.Mkdir(name)
+		if err == nil {
+			made = name
+			break
+		}
+		if err != unix.EEXIST && err != unix.EINTR {
+			return "", nil, nil, err
+		}
+	}
+	if dir, err = OpenOwned(state, made); err != nil {
+		return made, nil, nil, err
+	}
+	if lock, err = dir.Create(LockName); err != nil {
+		return made, dir, nil, err
+	}
+	return made, dir, lock, takeLock(lock, Owner)
+}
+
+// Damaged reports whether err, which readMeta returned, says that the data is gone: not
+// that it could not be got at, and not that a newer program wrote it.
+func Damaged(err error) bool {
+	var syntax *json.SyntaxError
+	return err == unix.ENOENT || err == errCut || errors.As(err, &syntax)
+}
+
+// RemoveWhole removes a directory. A session's is renamed first, so that nobody sees a
+// part of it.
+func RemoveWhole(state *tree.Handle, name string) error {
+	if name[0] != '.' {
+		gone := GonePrefix + name
+		if err := state.Rename(name, gone, 0); err != nil && err != unix.ENOENT {
+			return err
+		}
+		name = gone
+	}
+	return tree.RemoveTree(state, name)
+}
