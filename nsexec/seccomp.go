@@ -75,6 +75,8 @@ const (
 	newNamespacesUnshare = newNamespaces | unix.CLONE_NEWTIME
 )
 
+// denyFilter is DefaultFilter for an architecture. It is long because it is the list of
+// what is refused, in the order in which the kernel looks at it.
 func denyFilter(arch uint32, x32 bool) (f Filter) {
 	add := func(code uint16, jt, jf uint8, k uint32) {
 		f = append(f, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})

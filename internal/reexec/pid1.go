@@ -1,0 +1,234 @@
+//go:build linux
+
+package reexec
+
+import (
+	"syscall"
+	"unsafe"
+
+	"github.com/nsrun/nsrun/internal/prog"
+)
+
+// PID 1, and what stands in for it: it waits for the command, passes signals on, and keeps its time. The rules of
+// child.go apply here too.
+
+// settle makes this process PID 1 of a sandbox in which the command runs: it gives
+// up what it does not need.
+//
+//go:nosplit
+//go:norace
+func settle(base unsafe.Pointer, status uintptr) {
+	h := header(base)
+	if h.Failed != 0 {
+		exit(125)
+	}
+	report(status, prog.RecordStarted, 0, 0, 0)
+	closeOthers(h, uint32(status))
+	// struct __user_cap_header_struct, and behind it the sets, all empty.
+	h.Scratch[0], h.Scratch[1], h.Scratch[2], h.Scratch[3] = capVersion3, 0, 0, 0
+	syscall.RawSyscall(sysCapset, uintptr(unsafe.Pointer(&h.Scratch[0])), uintptr(unsafe.Pointer(&h.Scratch[1])), 0)
+
+	for i := uint64(0); i < h.NFilters; i++ {
+		program := *(*uint64)(pointer(uintptr(h.Filters + 8*i)))
+		if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, prSetSeccomp, seccompFilter, uintptr(program)); e != 0 {
+			exit(125)
+		}
+	}
+}
+
+// await is reap without signals, with hardly any system calls: filters may have
+// left few.
+//
+//go:nosplit
+//go:norace
+func await(h *prog.Header, cmd, status uintptr) {
+	code := uintptr(0)
+	for {
+		var ws uint32
+		pid, _, e := syscall.RawSyscall6(sysWait4, ^uintptr(0), uintptr(unsafe.Pointer(&ws)), 0, 0, 0, 0)
+		switch {
+		case e == syscall.EINTR:
+		case e == syscall.ECHILD && cmd == 0:
+			exit(code)
+		case e != 0:
+			exit(125)
+		case pid == cmd:
+			report(status, prog.RecordExit, ws, 0, 0)
+			if code = exitCode(ws); h.Fork&prog.ForkLinger == 0 {
+				exit(code)
+			}
+			syscall.RawSyscall(sysClose, status, 0, 0)
+			cmd = 0
+		}
+	}
+}
+
+// untilEnd is how long it is, in nanoseconds, until the command's time is up, 0 if it has
+// no limit. When it is, the command is asked to end, and later everything is killed;
+// then the result is negative.
+//
+//go:nosplit
+//go:norace
+func untilEnd(h *prog.Header, now *[2]int64, cmd, status uintptr) int64 {
+	next := h.Ask
+	if next == 0 {
+		next = h.End
+	}
+	if next == 0 {
+		return 0
+	}
+	syscall.RawSyscall(sysClock, clockMonotonic, uintptr(unsafe.Pointer(now)), 0)
+	if left := next - now[0]*1e9 - now[1]; left > 0 {
+		return left
+	}
+	if cmd != 0 {
+		report(status, prog.RecordTimeout, 0, 0, 0)
+	}
+	sig := uintptr(syscall.SIGTERM)
+	if h.Ask != 0 {
+		h.Ask = 0
+	} else {
+		h.End = 0
+		sig = uintptr(syscall.SIGKILL)
+		if isInit() {
+			cmd = ^uintptr(0) // -1: everything else in the sandbox
+		}
+	}
+	if cmd != 0 {
+		syscall.RawSyscall(sysKill, cmd, sig, 0)
+	}
+	return -1
+}
+
+// isInit says that this is PID 1, and not only the command's parent.
+//
+//go:nosplit
+//go:norace
+func isInit() bool {
+	self, _, _ := syscall.RawSyscall(syscall.SYS_GETPID, 0, 0, 0)
+	return self == 1
+}
+
+// outside says that the sender of a signal is: it has no number in here, or, where the
+// PID namespace is shared, is who started the sandbox.
+//
+//go:nosplit
+//go:norace
+func outside(sender uint32) bool {
+	if sender == 0 {
+		return true
+	}
+	parent, _, _ := syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0)
+	return parent == uintptr(sender) && !isInit()
+}
+
+// exitCode is how shells number the end of a process.
+//
+//go:nosplit
+//go:norace
+func exitCode(ws uint32) uintptr {
+	if ws&0x7f != 0 {
+		return 128 + uintptr(ws&0x7f)
+	}
+	return uintptr(ws>>8) & 0xff
+}
+
+// reap is PID 1 of the sandbox from the command's execve to its end: it waits
+// for whatever dies here, passes on, if it is asked to, the signals that somebody
+// outside sends to it, and ends with the command, and with it, because it is PID
+// 1, all else in here; or, if it is to linger, when nobody is left. It holds the
+// status pipe, the descriptors it was told to hold, and no capability; nobody can
+// trace it (the Program made it undumpable before the fork). Where the PID
+// namespace is shared it is only the command's parent, and ends with it.
+//
+// Signals that come from the terminal reach the command without help, because
+// it is in the same process group; so does PID 1 get them, from the kernel. A
+// parent outside that passes its own copy on must not make two of one.
+//
+// It also keeps the command's time: nobody else may be there to do that, because the
+// program that started the sandbox was stopped.
+//
+// It returns where a filter does not let it wait for signals.
+//
+//go:nosplit
+//go:norace
+func reap(base unsafe.Pointer, cmd, status uintptr) {
+	h := header(base)
+	info := &h.Scratch // siginfo_t
+	var now [2]int64
+	stopped := false   // everything in the sandbox was, on request
+	var echoOf uintptr // the last signal that came from the kernel, and when
+	var echoAt int64
+	code := uintptr(0) // the command's, when it has ended
+	all := ^uint64(0)
+	for {
+		wait := uintptr(0)
+		if next := untilEnd(h, &now, cmd, status); next != 0 {
+			if next < 0 {
+				continue
+			}
+			now[0], now[1] = next/1e9, next%1e9
+			wait = uintptr(unsafe.Pointer(&now))
+		}
+		sig, _, e := syscall.RawSyscall6(sysSigwait, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(info)), wait, 8, 0, 0)
+		if e == syscall.EINTR || e == syscall.EAGAIN { // after a stop; when a time has come
+			continue
+		}
+		if e != 0 {
+			return // the first time already
+		}
+		if sig == uintptr(syscall.SIGCHLD) {
+			for {
+				var ws uint32
+				var pid uintptr
+				pid, _, e = syscall.RawSyscall6(sysWait4, ^uintptr(0), uintptr(unsafe.Pointer(&ws)), syscall.WNOHANG, 0, 0, 0)
+				if e != 0 || pid == 0 {
+					break
+				}
+				if pid == cmd {
+					report(status, prog.RecordExit, ws, 0, 0)
+					if h.Fork&prog.ForkLinger != 0 {
+						syscall.RawSyscall(sysClose, status, 0, 0)
+						code, cmd = exitCode(ws), 0
+						continue
+					}
+					exit(exitCode(ws))
+				}
+			}
+			if cmd == 0 && e == syscall.ECHILD {
+				exit(code)
+			}
+			continue
+		}
+		origin := int32(info[1])  // si_code
+		sender := uint32(info[2]) // in this namespace; 0: outside
+		if origin <= 0 && !outside(sender) || h.Fork&prog.ForkForward == 0 {
+			continue
+		}
+		syscall.RawSyscall(sysClock, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0)
+		t := now[0]*1e9 + now[1]
+		if origin == siKernel {
+			echoOf, echoAt = sig, t
+			continue
+		}
+		if echoOf == sig && t-echoAt < echoWindow {
+			echoOf = 0
+			continue
+		}
+		to := cmd
+		if isInit() {
+			to = ^uintptr(0) // -1: everything else in the sandbox
+		}
+		switch {
+		case cmd == 0:
+		case sig == prog.RequestSignal && origin == prog.RequestCode && info[3] == prog.RequestStop:
+			syscall.RawSyscall(sysKill, to, uintptr(syscall.SIGSTOP), 0)
+			stopped = true
+		case sig == uintptr(syscall.SIGCONT) && stopped:
+			syscall.RawSyscall(sysKill, to, sig, 0)
+			stopped = false
+		default:
+			syscall.RawSyscall(sysKill, cmd, sig, 0)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+//go:build linux
+
+package nsexec
+
+import (
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/prog"
+)
+
+// The end of the second Program: where the command runs, what it is, and what it must not have.
+
+// chdir adds the change to the working directory, and returns the environment,
+// which may say which it is.
+func (c *Cmd) chdir(b *prog.Builder) prog.Ptr {
+	if c.Dir != "" {
+		b.Step("chdir", c.Dir)
+		b.Call(prog.SysChdir, b.String(c.Dir))
+	}
+	if !c.opt.Bubblewrap {
+		if c.Dir == "" {
+			b.Step("chdir", "/")
+			b.Call(prog.SysChdir, b.String(cwd())).Tolerate(syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.ELOOP)
+		}
+		return b.Strings(c.Environ())
+	}
+	env := c.Environ()
+	if c.Dir != "" {
+		envv, _ := withPWD(b, env, c.Dir)
+		return envv
+	}
+	envv, at := withPWD(b, env, "/")
+	wd := c.opt.WorkingDir
+	if wd == "" {
+		wd, _ = getcwd()
+	}
+	b.Step("chdir", "/")
+	var done [2]prog.Label
+	for i, dir := range [...]string{wd, getenv(env, "HOME")} {
+		if dir == "" {
+			continue
+		}
+		there := b.Call(prog.SysChdir, b.String(dir)).TolerateAny().OnTolerated()
+		b.Call(prog.Store, (envv + prog.Ptr(8*at)).Arg(), b.Concat("PWD=", dir))
+		done[i] = b.Jump()
+		b.Here(there)
+	}
+	b.Here(done[:]...)
+	return envv
+}
+
+// withPWD adds an environment in which PWD is dir, and says where. As the C
+// library has it, a variable that was set keeps its place.
+func withPWD(b *prog.Builder, env []string, dir string) (envv prog.Ptr, at int) {
+	envv, at = b.Zero(8*(len(env)+2)), -1
+	for i, e := range env {
+		if at < 0 && strings.HasPrefix(e, "PWD=") {
+			at = i
+			continue
+		}
+		b.Relocate(envv, i, b.String(e))
+	}
+	if at < 0 {
+		at = len(env)
+	}
+	b.Relocate(envv, at, b.Concat("PWD=", dir))
+	return envv, at
+}
+
+func getenv(env []string, name string) string {
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, name); ok && v != "" && v[0] == '=' {
+			return v[1:]
+		}
+	}
+	return ""
+}
+
+// defaultPath is where commands are looked for if the environment has no PATH.
+const (
+	defaultPath    = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	bubblewrapPath = "/bin:/usr/bin" // the C library's, see confstr(3)
+)
+
+// execute adds the command's execution, and before it what the command must not
+// share with the set-up. status is the number of the status pipe.
+func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status int, sockets []prog.Slot) error {
+	if !b.Fixed() && c.holdsNUL() {
+		return &Error{Op: "exec", Path: c.Path, Err: syscall.EINVAL}
+	}
+	b.Step("exec", c.Path)
+	if c.Umask != nil {
+		b.Call(prog.SysUmask, prog.Int(*c.Umask&0o777))
+	} else {
+		b.Call(prog.SysUmask, umask.Arg())
+	}
+	b.Call(prog.SysSigprocmask, prog.Int(unix.SIG_SETMASK), b.Words(c.signalMask()).Arg(), prog.Null, prog.Int(8))
+	for n := range 64 {
+		if c.opt.Ignore&(1<<n) != 0 {
+			ignore := b.Words(1, 0, 0, 0) // struct sigaction: SIG_IGN
+			b.Call(prog.SysSigaction, prog.Int(n+1), ignore.Arg(), prog.Null, prog.Int(8))
+		}
+	}
+	args := c.Args
+	if len(args) == 0 {
+		args = []string{c.Path}
+	}
+	argv, shell := b.Strings(args), prog.Null
+	if c.opt.Bubblewrap {
+		words := b.Zero(8 * (len(args) + 2))
+		b.Relocate(words, 0, b.String("/bin/sh"))
+		for i := 1; i < len(args); i++ {
+			b.Relocate(words, i+1, b.String(args[i]))
+		}
+		shell = words.Arg()
+	}
+	if !c.forks() {
+		// Nobody will be left to report that it was executed. So it says that it is
+		// about to be, to be told from a process that somebody killed before.
+		b.Call(prog.SysWrite, prog.Int(status), b.Words(prog.RecordStarted, 0).Arg(), prog.Int(prog.RecordSize)).Full()
+	}
+	if c.HideAbstract {
+		hideAbstract(b)
+	}
+	if c.opt.Supervisor != nil {
+		superviseCommand(b, c.opt.Supervisor, status-1, sockets) // the last of the command's descriptors
+	}
+	// Last, so that filters need not let the set-up pass, nor PID 1.
+	for _, f := range c.Seccomp {
+		f.install(b, c.opt.Bubblewrap)
+	}
+	b.Step("exec", c.Path)
+	path := defaultPath
+	if c.opt.Bubblewrap {
+		path = bubblewrapPath
+	}
+	try := func(dir, separator string) {
+		exact := prog.Int(0)
+		if separator != "" && !c.opt.Bubblewrap {
+			exact = prog.Int(1) // what cannot be looked for there is not there
+		}
+		b.Call(prog.Exec, b.Concat(dir, separator, c.Path), argv.Arg(), envv.Arg(), shell, exact).
+			Tolerate(syscall.ENOENT, syscall.EACCES, syscall.ENOTDIR, syscall.ENODEV, syscall.ETIMEDOUT, syscall.ELOOP, syscall.ENAMETOOLONG)
+	}
+	if strings.IndexByte(c.Path, '/') >= 0 || c.Path == "" {
+		try("", "")
+	} else {
+		search(c.Environ(), path, try)
+	}
+	b.Call(prog.ExecFail)
+	return nil
+}
+
+// hideAbstract adds a Landlock domain that restricts nothing else.
+func hideAbstract(b *prog.Builder) {
+	b.Step("landlock", AbstractSockets)
+	rules := b.Slot()
+	attr := b.Words(0, 0, unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET) // struct landlock_ruleset_attr
+	b.Call(prog.SysLandlockCreate, attr.Arg(), prog.Int(24), prog.Int(0)).To(rules)
+	b.Call(prog.SysLandlockRestrict, rules.Arg(), prog.Int(0))
+	b.Close(rules)
+}
+
+// signalMask is the mask of blocked signals that the command inherits: the
+// calling thread's.
+func (c *Cmd) signalMask() uint64 {
+	var set unix.Sigset_t
+	if unix.PthreadSigmask(unix.SIG_SETMASK, nil, &set) != nil {
+		return 0
+	}
+	if c.opt.Bubblewrap {
+		set.Val[0] &^= 1 << (unix.SIGCHLD - 1)
+	}
+	return set.Val[0]
+}
+
+// holdsNUL reports whether a string would be cut off.
+func (c *Cmd) holdsNUL() bool {
+	for _, list := range [...][]string{{c.Path, c.Dir, c.Hostname}, c.Args, c.Environ()} {
+		for _, s := range list {
+			if strings.IndexByte(s, 0) >= 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// search calls try with the directories in which execvp(3) looks.
+func search(env []string, path string, try func(dir, separator string)) {
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			path = v
+		}
+	}
+	for more := true; more; {
+		var dir string
+		if dir, path, more = strings.Cut(path, ":"); dir == "" {
+			dir = "."
+		}
+		try(dir, "/")
+	}
+}

@@ -1,0 +1,260 @@
+//go:build linux
+
+package nsexec
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Reports: what the launcher and the clone write to the status pipe.
+
+// readRecord reads one Record; the end of them is errGone.
+func readRecord(f *os.File) (r prog.Record, err error) {
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&r)), prog.RecordSize)
+	n, err := f.Read(b)
+	if err == io.EOF || err == nil && n != len(b) {
+		err = errGone
+	}
+	return r, err
+}
+
+// readText reads the text that follows a Record.
+func readText(f *os.File, n int) (string, error) {
+	b := make([]byte, min(n, unix.PathMax))
+	_, err := io.ReadFull(f, b)
+	return string(b), err
+}
+
+// exit reads what the sandbox reported at its end: the command's wait status, if
+// there was a PID 1 to tell it.
+func (s *clone) exit() (ws syscall.WaitStatus, ok bool) {
+	defer func() { _ = s.status.Close() }()
+	for {
+		r, err := readRecord(s.status)
+		if err != nil {
+			return 0, false
+		}
+		if r.Kind == prog.RecordTimeout {
+			s.timedOut = true
+		}
+		if r.Kind == prog.RecordExit {
+			return syscall.WaitStatus(r.Value), true
+		}
+	}
+}
+
+// await reads reports until the command was executed, or something failed; then
+// the sandbox is gone.
+func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
+	if c.ctx != nil && c.ctx.Done() != nil {
+		// A mount may hang, and nobody can be waited for then.
+		stop := context.AfterFunc(c.ctx, func() { _ = s.status.SetReadDeadline(time.Unix(1, 0)) })
+		defer func() {
+			if !stop() && err == nil {
+				_ = s.status.SetReadDeadline(time.Time{})
+			}
+		}()
+	}
+	executing, given := false, false
+	for {
+		r, err := readRecord(s.status)
+		if errors.Is(err, errGone) && executing {
+			if s.pid == 0 {
+				s.close()
+				return &Error{Op: "start", Path: c.Path, Err: err}
+			}
+			return nil // the status pipe was closed by execve
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) && !given {
+			// The command may have begun, and what it did is not to be taken for nothing. Once
+			// it is killed, all that will ever be reported comes soon.
+			given = true
+			s.kill()
+			_ = s.status.SetReadDeadline(time.Now().Add(patience))
+			continue
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			_ = s.status.SetReadDeadline(time.Time{})
+			go s.close()
+			return &Error{Op: "start", Path: c.Path, Err: c.ctx.Err()}
+		}
+		if err != nil {
+			return s.ended(c, err, given)
+		}
+		switch r.Kind {
+		case prog.RecordPid:
+			if s.pid != 0 {
+				continue // nobody has to say it: where it can be written to, it is not believed
+			}
+			s.pid = int(r.Value)
+			if r.Errno != 0 {
+				s.pid = 0
+				s.close()
+				return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+			}
+			if given {
+				s.kill()
+			}
+		case prog.RecordStarted:
+			if !c.forks() {
+				executing = true // or about to
+				continue
+			}
+			if err := s.awaitPid(); err != nil {
+				return s.giveUp(err)
+			}
+			return nil
+		case prog.RecordFail:
+			if err := s.awaitPid(); err != nil {
+				return s.giveUp(err)
+			}
+			s.close()
+			return s.failure(r, second)
+		case prog.RecordText:
+			if s.text, err = readText(s.status, int(r.Value)); err != nil {
+				s.close()
+				return &Error{Op: "start", Path: c.Path, Err: err}
+			}
+		}
+	}
+}
+
+// ended gives up a sandbox whose reports ended with err, and says why; killed: the context ended before.
+func (s *clone) ended(c *Cmd, err error, killed bool) error {
+	unknown := s.pid == 0
+	switch status := s.close(); {
+	case killed:
+		err = c.ctx.Err()
+	case unknown && errors.Is(err, errGone):
+		return s.unborn()
+	case errors.Is(err, errGone) && status.Signaled():
+		err = &KilledError{status.Signal()}
+	}
+	return &Error{Op: "start", Path: c.Path, Err: err}
+}
+
+// awaitPid reads the process id, if it is not known yet: another process reports it,
+// or the clone's first byte tells.
+func (s *clone) awaitPid() error {
+	if s.pid > 0 {
+		return nil
+	}
+	defer func() { _ = s.status.SetReadDeadline(time.Time{}) }()
+	gone := false
+	for s.pid == 0 {
+		_ = s.status.SetReadDeadline(time.Now().Add(launcherPatience))
+		r, err := readRecord(s.status)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if s.pid = s.sender(); s.pid != 0 {
+				continue
+			}
+			if s.ctx.Err() != nil {
+				return &Error{Op: "start", Err: s.ctx.Err()}
+			}
+			if gone {
+				s.endSocket() // without which what it has cloned ends
+			}
+			// What it said before its end may have come after we looked: once more.
+			gone = gone || theLauncher.gone(s.gen)
+			continue
+		}
+		if err != nil {
+			return &Error{Op: "start", Err: err}
+		}
+		if r.Kind == prog.RecordPid {
+			if r.Errno != 0 {
+				return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+			}
+			s.pid = int(r.Value)
+		}
+	}
+	return nil
+}
+
+// awaitJoined reads the process id of the process that a first Program goes on in
+// after it joined namespaces, and waits for the ones before it.
+func (s *clone) awaitJoined(twice bool) error {
+	cloned := 0
+	for {
+		r, err := readRecord(s.status)
+		switch {
+		case err != nil:
+			return &Error{Op: "start", Err: err}
+		case r.Kind == prog.RecordFail:
+			return s.failure(r, nil)
+		case r.Kind == prog.RecordPid && r.Errno != 0:
+			s.pid = 0
+			return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+		case r.Kind == prog.RecordPid && r.Op == 0: // the launcher's
+			s.pid = int(r.Value)
+		case r.Kind == prog.RecordPid:
+			// The one that says so has ended, or is about to.
+			if cloned == 0 {
+				if first := s.sender(); first != 0 {
+					s.pid = first
+				}
+			}
+			sys.Wait(s.pid)
+			s.pid = int(r.Value)
+			if cloned++; twice && cloned == 2 {
+				return s.awaitLast()
+			} else if !twice {
+				return nil
+			}
+		}
+	}
+}
+
+// awaitLast reads the process id of a clone whose number was said in another PID
+// namespace.
+func (s *clone) awaitLast() error {
+	s.pid = 0
+	for began := time.Now(); time.Since(began) < lastPatience && s.ctx.Err() == nil; {
+		if s.pid = s.sender(); s.pid != 0 {
+			return nil
+		}
+		fds := []unix.PollFd{{Fd: int32(s.sock), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, int(launcherPatience.Milliseconds())); err == nil && fds[0].Revents&unix.POLLHUP != 0 {
+			if s.pid = s.sender(); s.pid != 0 {
+				return nil
+			}
+			break
+		}
+	}
+	return &Error{Op: "start", Err: errGone}
+}
+
+// lastPatience is how long a clone may take to send its first byte.
+const lastPatience = 10 * time.Second
+
+// failure is a report as an error.
+func (s *clone) failure(r prog.Record, second *prog.Program) error {
+	p := second
+	if r.Value&stage1 != 0 {
+		p = s.first
+	}
+	i := int(r.Value &^ stage1)
+	e := &Error{Op: "start", Program: int(r.Op), Text: s.text}
+	errno, part := prog.SplitErrno(r.Errno)
+	e.Err = errno
+	if p != nil && i < len(p.Steps) {
+		step := &p.Steps[i]
+		e.Op, e.Path = step.Where()
+		e.Mount, e.Part = int(step.Mount), Part(step.Part)
+	}
+	if part != 0 {
+		e.Part = Part(part)
+	}
+	return e
+}

@@ -1,0 +1,288 @@
+//go:build linux
+
+package nsexec
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/mountprog"
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/rlimit"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// The second Program: all but the namespaces.
+
+// fewMounts is how many mounts fit into a Program as it is made.
+const fewMounts = 8
+
+// scratchFd is how far above the command's descriptors numbers are free: the
+// set-up has fewer open at once.
+const scratchFd = 64
+
+// setup adds the second Program's operations: mounts, credentials, limits, and
+// the command itself. status is the number of the status pipe.
+func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMounts bool) error {
+	o := mountprog.Options{
+		Classic:  c.opt.ClassicMounts || !features.Has(features.NewMountCalls),
+		HostRoot: os.Geteuid() == 0,
+		// Who joins one may have another root than the root of the mounts.
+		UserNamespace: p.flags&unix.CLONE_NEWUSER != 0,
+		ScratchFd:     status + scratchFd,
+		FirstLayer:    3 + len(c.ExtraFiles),
+		Layers:        len(c.Layers),
+		Bubblewrap:    c.opt.Bubblewrap,
+	}
+	if o.Classic {
+		if c.opt.Inherit {
+			o.ScratchFd = freePair(status)
+		}
+		infos, err := mounts.ReadMountinfo()
+		if err != nil {
+			return &Error{Op: "mount", Path: "/proc/self/mountinfo", Err: err}
+		}
+		o.Infos, o.Resolve = infos, filepath.EvalSymlinks
+	}
+	err := c.emit(b, o, fds, status, haveMounts)
+	if me, ok := errors.AsType[*mounts.Error](err); ok {
+		return &Error{Op: me.Op, Path: me.Path, Err: me.Err}
+	}
+	return err
+}
+
+// freePair is a number that is no descriptor of this process, nor is the next one,
+// with so many others below it that the set-up, which gets the lowest, does not come
+// there; where the limit of descriptors does not allow that, the highest pair.
+func freePair(status int) int {
+	limit := unix.Rlimit{Cur: 1024}
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	pair, free, before := status+scratchFd, 0, false
+	for fd := 0; fd < int(min(limit.Cur, 1<<30)); fd++ {
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		isFree := err != nil
+		if isFree && before {
+			if pair = fd - 1; free > scratchFd {
+				break
+			}
+		}
+		if before = isFree; isFree {
+			free++
+		}
+	}
+	return pair
+}
+
+// emit is setup without questions to the system, and without allocating where the
+// Builder is a fixed one: see Instant.
+func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, haveMounts bool) error {
+	for i, fd := range fds {
+		if fd < 0 {
+			b.Call(prog.SysClose, prog.Int(i)).Tolerate(syscall.EBADF)
+		}
+	}
+	for _, fd := range c.opt.Close {
+		if fd != status && fd != c.gateFile(status) { // which may have the number of one that the caller has closed
+			b.Call(prog.SysClose, prog.Int(fd)).Tolerate(syscall.EBADF)
+		}
+	}
+	if c.Background {
+		b.Step("start", "")
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(0))
+	} else {
+		dieWithParent(b, status)
+	}
+	if !haveMounts {
+		stepClone(b, unix.CLONE_NEWNS)
+		b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
+	}
+	if n := len(c.Mounts); n > fewMounts {
+		b.Grow(14*n, 256*n) // roughly what a bind takes
+	}
+	var sockets []prog.Slot
+	if c.opt.Supervisor != nil {
+		sockets = superviseNetwork(b, c.opt.Supervisor)
+	}
+	umask := b.Slot()
+	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
+	procDir := c.prepareNested(b)
+	if err := mountprog.Compile(b, c.Mounts, o); err != nil {
+		return err
+	}
+	if c.Hostname != "" || c.opt.NoHostname {
+		b.Step("hostname", c.Hostname)
+		name := b.Text(c.Hostname)
+		b.Call(prog.SysSethostname, name.Arg(), name.Len())
+	}
+	c.nest(b, procDir)
+	if !b.Fixed() {
+		if limit, ok := rlimit.NoFile(); ok {
+			b.Step("limit", "open files")
+			b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(unix.RLIMIT_NOFILE), b.Words(limit.Soft, limit.Hard).Arg(), prog.Null)
+		}
+	}
+	for _, r := range c.Rlimits {
+		b.Step("limit", itoa(int64(r.Resource)))
+		b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(r.Resource), b.Words(r.Soft, r.Hard).Arg(), prog.Null)
+	}
+	c.credentials(b)
+	if c.Credential != nil && !c.Background {
+		dieWithParent(b, status) // a change of ids makes the kernel forget it
+	}
+	if c.opt.Block != nil {
+		fd := prog.Int(c.opt.Block.Fd())
+		b.Call(prog.SysRead, fd, b.Zero(8).Arg(), prog.Int(1)).TolerateAny()
+		b.Call(prog.SysClose, fd).TolerateAny()
+	}
+	if c.opt.AssertNoUserNamespaces {
+		assertNoUserNamespaces(b)
+	}
+	envv := c.chdir(b)
+	if c.NewSession || !c.opt.SameSession && !terminal(fds) {
+		b.Step("session", "")
+		b.Call(prog.SysSetsid)
+	}
+	c.stepGate(b, status)
+	if c.forks() {
+		c.fork(b)
+	}
+	return c.execute(b, envv, umask, status, sockets)
+}
+
+// forks says that there is a process above the command.
+func (c *Cmd) forks() bool {
+	return !c.opt.AsPID1 && (c.Share&PID == 0 || c.opt.Reaper || len(c.opt.Hold) > 0 || len(c.opt.LockFiles) > 0)
+}
+
+// fork adds what makes the command's process; the rest is its own.
+func (c *Cmd) fork(b *prog.Builder) {
+	for _, name := range c.opt.LockFiles {
+		b.Step("lock file", name)
+		f := b.Slot()
+		b.Part(prog.PartTarget)
+		b.Call(prog.SysOpenat, prog.AtCwd, b.String(name), b.Open(prog.NonBlock|prog.CloseOnExec), prog.Int(0)).To(f)
+		b.Part(prog.PartContent)
+		b.Call(prog.SysFcntl, f.Arg(), prog.Int(unix.F_SETLK), b.Words(unix.F_RDLCK, 0, 0, 0).Arg()) // struct flock: all of it
+		b.Call(prog.Hold, f.Arg())
+	}
+	b.Step("fork", c.Path)
+	for _, f := range c.opt.Hold {
+		b.Call(prog.Hold, prog.Int(f.Fd()))
+	}
+	filters, n := prog.Null, 0
+	// PID 1 is a copy of the process that cloned it: its memory is nobody's
+	// business in here, from before the command's first instruction.
+	if c.opt.Bubblewrap {
+		// But its owner may enter its namespaces. So it must not be able to do more than
+		// the command.
+		if c.opt.Forget != nil {
+			b.Call(prog.Wipe, prog.Int(uintptr(unsafe.Pointer(unsafe.SliceData(c.opt.Forget)))), prog.Int(len(c.opt.Forget)))
+		}
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(1))
+		if n = len(c.Seccomp); n > 0 {
+			list := b.Zero(8 * n)
+			for i, f := range c.Seccomp {
+				b.Relocate(list, i, f.program(b).Arg())
+			}
+			filters = list.Arg()
+		}
+	}
+	how := 0
+	if c.Background {
+		how |= prog.ForkLinger
+	}
+	if !c.opt.HoldSignals {
+		how |= prog.ForkForward
+	}
+	ask, end := c.times()
+	b.Call(prog.Fork, prog.Int(how), filters, prog.Int(n), prog.Int(ask), prog.Int(end))
+	for _, f := range c.opt.Hold {
+		b.Call(prog.SysClose, prog.Int(f.Fd()))
+	}
+	if c.opt.Bubblewrap && !c.Background {
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
+	}
+}
+
+// dieWithParent adds what ends the sandbox when its parent ends; status is the
+// number of the status pipe.
+func dieWithParent(b *prog.Builder, status int) {
+	b.Step("start", "")
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
+	// If the parent died before that, nobody reads the status pipe any more.
+	poll := b.Data([]byte{byte(status), byte(status >> 8), byte(status >> 16), byte(status >> 24), 0, 0, 0, 0})
+	zero := b.Words(0, 0)
+	b.Call(prog.SysPpoll, poll.Arg(), prog.Int(1), zero.Arg(), prog.Null)
+	alive := b.If(poll+4, unix.POLLERR<<16, 0)
+	b.Fail(syscall.ESRCH)
+	b.Here(alive)
+}
+
+// terminal reports whether one of the three standard descriptors is one.
+func terminal(fds []int) bool {
+	for _, fd := range fds[:3] {
+		if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// credentials adds what makes the command who it is, and takes away what it must
+// not have.
+func (c *Cmd) credentials(b *prog.Builder) {
+	if cred := c.Credential; cred != nil {
+		b.Step("credential", itoa(int64(cred.UID))+":"+itoa(int64(cred.GID)))
+		if c.Capabilities != 0 {
+			b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_KEEPCAPS), prog.Int(1))
+		}
+		groups := make([]byte, 0, 4*len(cred.Groups))
+		for _, g := range cred.Groups {
+			groups = append(groups, byte(g), byte(g>>8), byte(g>>16), byte(g>>24))
+		}
+		set := b.Call(prog.SysSetgroups, prog.Int(len(cred.Groups)), b.Data(groups).Arg())
+		if len(cred.Groups) == 0 {
+			set.Tolerate(syscall.EPERM) // setgroups(2) is denied where one id is mapped
+		}
+		b.Call(prog.SysSetresgid, prog.Int(cred.GID), prog.Int(cred.GID), prog.Int(cred.GID))
+		b.Call(prog.SysSetresuid, prog.Int(cred.UID), prog.Int(cred.UID), prog.Int(cred.UID))
+	}
+	// Without capabilities this process could be looked into by others who have
+	// none either; executing ends that.
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(0))
+	if !c.opt.KeepCapabilities {
+		c.setCapabilities(b)
+	}
+	c.stepCapabilities(b)
+	for n := range maxCaps {
+		if c.Capabilities&(1<<n) != 0 {
+			raise := b.Call(prog.SysPrctl, prog.Int(unix.PR_CAP_AMBIENT), prog.Int(unix.PR_CAP_AMBIENT_RAISE), prog.Int(n), prog.Int(0))
+			if c.opt.KeepCapabilities {
+				raise.Tolerate(syscall.EPERM) // what cannot be inherited
+			}
+		}
+	}
+	b.Step("no_new_privs", "")
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_NO_NEW_PRIVS), prog.Int(1), prog.Int(0), prog.Int(0))
+}
+
+func (c *Cmd) stepCapabilities(b *prog.Builder) {
+	if !b.Fixed() {
+		b.Step("capabilities", c.Capabilities.String())
+	}
+}
+
+func (c *Cmd) setCapabilities(b *prog.Builder) {
+	c.stepCapabilities(b)
+	lo, hi := uint64(uint32(c.Capabilities)), uint64(c.Capabilities>>32)
+	// struct __user_cap_header_struct; then twice effective, permitted, inheritable.
+	header := b.Words(unix.LINUX_CAPABILITY_VERSION_3)
+	data := b.Words(lo|lo<<32, lo|hi<<32, hi|hi<<32)
+	b.Call(prog.SysCapset, header.Arg(), data.Arg())
+}

@@ -1,0 +1,226 @@
+//go:build linux
+
+package nsexec
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The command's standard streams.
+
+// headTail keeps the beginning and the end of what is written to it.
+type headTail struct {
+	head, tail []byte
+	cut        int64
+}
+
+// keepStderr is how much of each end is kept, as in os/exec.
+const keepStderr = 32 << 10
+
+func (h *headTail) Write(p []byte) (int, error) {
+	n := len(p)
+	if room := keepStderr - len(h.head); room > 0 {
+		k := min(room, len(p))
+		h.head = append(h.head, p[:k]...)
+		p = p[k:]
+	}
+	h.tail = append(h.tail, p...)
+	if over := len(h.tail) - keepStderr; over > 0 {
+		h.cut += int64(over)
+		h.tail = append(h.tail[:0], h.tail[over:]...)
+	}
+	return n, nil
+}
+
+func (h *headTail) bytes() []byte {
+	if h.cut == 0 {
+		return append(h.head, h.tail...)
+	}
+	out := append(h.head, "\n... omitting "...)
+	out = append(out, itoa(h.cut)...)
+	out = append(out, " bytes ...\n"...)
+	return append(out, h.tail...)
+}
+
+// StdinPipe returns a pipe to the command's standard input. Wait closes it.
+func (c *Cmd) StdinPipe() (io.WriteCloser, error) {
+	if err := c.pipeAllowed("Stdin", c.Stdin != nil); err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	c.Stdin = r
+	c.childFiles = append(c.childFiles, r)
+	c.parentFiles = append(c.parentFiles, w)
+	return w, nil
+}
+
+// StdoutPipe returns a pipe from the command's standard output. Wait closes it:
+// read all of it before.
+func (c *Cmd) StdoutPipe() (io.ReadCloser, error) {
+	if err := c.pipeAllowed("Stdout", c.Stdout != nil); err != nil {
+		return nil, err
+	}
+	r, w, err := c.outPipe()
+	if err == nil {
+		c.Stdout = w
+	}
+	return r, err
+}
+
+// StderrPipe is StdoutPipe for standard error.
+func (c *Cmd) StderrPipe() (io.ReadCloser, error) {
+	if err := c.pipeAllowed("Stderr", c.Stderr != nil); err != nil {
+		return nil, err
+	}
+	r, w, err := c.outPipe()
+	if err == nil {
+		c.Stderr = w
+	}
+	return r, err
+}
+
+func (c *Cmd) outPipe() (io.ReadCloser, *os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	c.childFiles = append(c.childFiles, w)
+	c.parentFiles = append(c.parentFiles, r)
+	return r, w, nil
+}
+
+func (c *Cmd) pipeAllowed(what string, set bool) error {
+	switch {
+	case set:
+		return &Error{Op: "start", Path: c.Path, Err: errors.New(what + " already set")}
+	case c.started:
+		return &Error{Op: "start", Path: c.Path, Err: errors.New(what + " pipe after Start")}
+	}
+	return nil
+}
+
+// files are the command's descriptors, from 0 on; nil: closed.
+func (c *Cmd) files() ([]*os.File, error) {
+	in, err := c.stdin()
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.writer(c.Stdout)
+	if err != nil {
+		return nil, err
+	}
+	errFile := out
+	if c.Stderr == nil || !sameWriter(c.Stderr, c.Stdout) {
+		if errFile, err = c.writer(c.Stderr); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat([]*os.File{in, out, errFile}, c.ExtraFiles, c.Layers), nil
+}
+
+// sameWriter compares without the panic of types that cannot be compared.
+func sameWriter(a, b io.Writer) (same bool) {
+	defer func() { _ = recover() }()
+	return a == b
+}
+
+// null is /dev/null, opened once. Not with os.OpenFile, which asks the poller
+// whether it can wait for it.
+func (c *Cmd) null() (*os.File, error) {
+	if c.devNull == nil {
+		fd, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
+		}
+		c.devNull = os.NewFile(uintptr(fd), os.DevNull)
+		c.childFiles = append(c.childFiles, c.devNull)
+	}
+	return c.devNull, nil
+}
+
+func (c *Cmd) stdin() (*os.File, error) {
+	if c.Stdin == nil {
+		return c.null()
+	}
+	if f, ok := c.Stdin.(*os.File); ok {
+		return f, nil
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	c.childFiles = append(c.childFiles, r)
+	c.parentFiles = append(c.parentFiles, w)
+	c.copies = append(c.copies, func() error {
+		_, err := io.Copy(w, c.Stdin)
+		// A command need not read all of its input.
+		if errors.Is(err, unix.EPIPE) {
+			err = nil
+		}
+		if err1 := w.Close(); err == nil && !errors.Is(err1, os.ErrClosed) {
+			err = err1
+		}
+		return err
+	})
+	return r, nil
+}
+
+func (c *Cmd) writer(w io.Writer) (*os.File, error) {
+	if w == nil {
+		return c.null()
+	}
+	if f, ok := w.(*os.File); ok {
+		return f, nil
+	}
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	c.childFiles = append(c.childFiles, pw)
+	c.parentFiles = append(c.parentFiles, pr)
+	c.copies = append(c.copies, func() error {
+		_, err := io.Copy(w, pr)
+		_ = pr.Close()
+		return err
+	})
+	return pw, nil
+}
+
+func closeAll(cs []io.Closer) {
+	for _, c := range cs {
+		_ = c.Close()
+	}
+}
+
+// awaitCopies waits for the copying goroutines, as long as WaitDelay allows.
+func (c *Cmd) awaitCopies() (first error) {
+	var timeout <-chan time.Time
+	if c.WaitDelay > 0 && len(c.copies) > 0 {
+		t := time.NewTimer(c.WaitDelay)
+		defer t.Stop()
+		timeout = t.C
+	}
+	for range c.copies {
+		select {
+		case err := <-c.copyErrs:
+			if first == nil {
+				first = err
+			}
+		case <-timeout:
+			// Closing our ends of the pipes ends the copying.
+			closeAll(c.parentFiles)
+			return exec.ErrWaitDelay
+		}
+	}
+	return first
+}
