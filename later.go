@@ -73,7 +73,6 @@ func (l *later) begin(x *Execution) {
 	}
 	// The clock of files lags behind by as much as a tick.
 	l.since = unix.NsecToTimespec(x.began.Add(-20 * time.Millisecond).UnixNano())
-	go runslater.Load()
 }
 
 // saw takes what the watcher saw.

@@ -3,7 +3,6 @@ package mounts
 import (
 	"errors"
 	"path"
-	"slices"
 	"strings"
 	"syscall"
 )
@@ -144,5 +143,10 @@ func (m *Mount) validate() error {
 
 // isRoot reports whether a target is the sandbox's root. One with ".." may be it too, but only the kernel knows.
 func isRoot(target string) bool {
-	return !slices.ContainsFunc(strings.Split(target, "/"), func(name string) bool { return name != "" && name != "." })
+	for name := range strings.SplitSeq(target, "/") {
+		if name != "" && name != "." {
+			return false
+		}
+	}
+	return true
 }

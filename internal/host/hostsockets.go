@@ -278,12 +278,8 @@ func (f *socketFinder) processes(lost []namedSocket) {
 // ownViews are the threads of a process that may have a directory or a root of their own, as paths below /proc: those
 // that do not share them with the first thread, which may have ended.
 func ownViews(proc int, pid string) []string {
-	const (
-		others = 2 + 1 // links of the directory task, which has one for each thread
-		kcmpFS = 3     // KCMP_FS in the kernel's include/uapi/linux/kcmp.h
-	)
-	var st unix.Stat_t
-	if unix.Fstatat(proc, pid+"/task", &st, 0) == nil && st.Nlink <= others {
+	const kcmpFS = 3 // KCMP_FS in the kernel's include/uapi/linux/kcmp.h
+	if !hasThreads(proc, pid) {
 		return nil
 	}
 	first, _ := strconv.Atoi(pid)
@@ -292,6 +288,13 @@ func ownViews(proc int, pid string) []string {
 		differs, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(first), uintptr(tid), kcmpFS, 0, 0, 0)
 		return errno == 0 && differs == 0
 	})
+}
+
+// hasThreads reports whether a process may have other threads than the first: zombies have none, mostly.
+func hasThreads(proc int, pid string) bool {
+	const one = 2 + 1 // links of the directory task, which has one for each thread
+	var st unix.Stat_t
+	return unix.Fstatat(proc, pid+"/task", &st, 0) != nil || st.Nlink > one
 }
 
 // tasks are the threads of a process but the first, as paths below /proc.
@@ -441,7 +444,7 @@ func (f *socketFinder) networks(proc int, pids []string) {
 		defer func() { settle(trusted, mine) }()
 	}
 	for _, pid := range pids {
-		if !trusted.has(pid) && !look(pid, pid) { // its first thread has ended
+		if !trusted.has(pid) && !look(pid, pid) && hasThreads(proc, pid) { // its first thread has ended
 			for _, at := range tasks(pid) {
 				look(pid, at)
 			}
@@ -462,25 +465,47 @@ func readlinkat(dir int, name string, buf []byte) int {
 // the kernel executes (core(5), modprobe(8)).
 func kernelThreads() processes {
 	const kernelThread = 1 << 21 // PF_KTHREAD in the kernel's include/linux/sched.h
-	stat, err := os.ReadFile("/proc/2/stat")
-	if err != nil {
+	room := make([]byte, 4<<10)
+	stat := readProc("/proc/2/stat", room)
+	field, flags := 2, uint64(0) // from the third, see proc_pid_stat(5)
+	for text := range bytes.FieldsSeq(stat[bytes.LastIndexByte(stat, ')')+1:]) {
+		if field++; field == 9 {
+			flags, _ = strconv.ParseUint(string(text), 10, 64)
+			break
+		}
+	}
+	if flags&kernelThread == 0 {
 		return nil
 	}
-	_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
-	fields := strings.Fields(rest) // from the third, see proc_pid_stat(5)
-	if len(fields) < 7 {
-		return nil
-	}
-	if flags, err := strconv.ParseUint(fields[6], 10, 64); err != nil || flags&kernelThread == 0 {
-		return nil
-	}
-	children, _ := os.ReadFile("/proc/2/task/2/children")
+	children := readProc("/proc/2/task/2/children", room)
 	threads := make(processes, 0, bytes.Count(children, []byte(" ")))
 	for pid := range bytes.FieldsSeq(children) {
 		threads.add(string(pid))
 	}
 	slices.Sort(threads)
 	return threads
+}
+
+// readProc reads a file, into room where that is enough. Nil: it cannot be read.
+func readProc(name string, room []byte) []byte {
+	n, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	fd := sys.FD(n)
+	defer fd.Close()
+	for have := 0; ; {
+		k, err := fd.Read(room[have:])
+		if err != nil {
+			return nil
+		}
+		if have += k; k == 0 {
+			return room[:have]
+		}
+		if have == len(room) {
+			room = append(room, make([]byte, len(room))...)
+		}
+	}
 }
 
 // elsewhere are the paths at which our mounts may show what is at a path of theirs.

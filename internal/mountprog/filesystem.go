@@ -174,15 +174,26 @@ func (c *compiler) front(m *mounts.Mount) string {
 
 // topmost are the paths that are not below another one of them, sorted.
 func topmost(paths []string) []string {
+	sorted := slices.Clone(paths)
+	slices.Sort(sorted)
 	above := func(path string) bool {
-		for i, c := range path {
-			if c == '/' && slices.Contains(paths, path[:i]) {
+		for i := range len(path) {
+			if path[i] != '/' {
+				continue
+			}
+			if _, found := slices.BinarySearch(sorted, path[:i]); found {
 				return true
 			}
 		}
 		return false
 	}
-	return slices.DeleteFunc(slices.Sorted(slices.Values(paths)), above)
+	list := make([]string, 0, len(sorted))
+	for _, path := range sorted {
+		if !above(path) {
+			list = append(list, path)
+		}
+	}
+	return list
 }
 
 // escapeLayer protects what separates layers in overlay's options.

@@ -50,9 +50,6 @@ func MayBeGit(name string) bool {
 	return strings.EqualFold(name, "objects") || strings.EqualFold(name, "refs")
 }
 
-// Load makes the table of names, which the first Classifier would have to wait for.
-func Load() { names() }
-
 // special are names that git knows.
 var special = map[string]bool{
 	"hooks": true, "config": true, "config.worktree": true, "commondir": true, "head": true,

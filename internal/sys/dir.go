@@ -31,7 +31,7 @@ func Names(fd int, buf []byte) ([]string, error) {
 	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
 		return nil, err
 	}
-	var names []string
+	names := make([]string, 0, 32)
 	for {
 		n := 0
 		err := Retry(func() (err error) { n, err = unix.ReadDirent(fd, buf); return err })
