@@ -256,3 +256,23 @@ func flush(text string) string {
 	}
 	return b.String()
 }
+
+var fileName = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*(\.(go|s|c|md|sh|txtar|in)|/)$`)
+
+// TestFiles: the files and directories of this module that the pages for its developers name are there.
+func TestFiles(t *testing.T) {
+	all := pages(t)
+	for _, name := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "RATIONALE.md", "SECURITY.md"} {
+		for _, m := range codeSpan.FindAllStringSubmatch(all[name], -1) {
+			if !fileName.MatchString(m[1]) || notHere[m[1]] {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
+				t.Errorf("%s names what is not there: %v", name, err)
+			}
+		}
+	}
+}
+
+// notHere are names of files that are no part of the module.
+var notHere = map[string]bool{"node_modules/": true, "build.rs": true, "doc.go": false, "objects/": true, "tx/N/objects": true}
