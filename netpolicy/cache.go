@@ -16,9 +16,8 @@ const (
 	keepNone  = 30 * time.Second
 )
 
-// A cache keeps what servers answered, for the time to live they gave: a program that
-// connects a thousand times a second asks a thousand times a second. What is kept is
-// judged anew for each answer.
+// A cache keeps the answers of servers for their time to live: a program that connects a thousand times a second also
+// asks a thousand times a second. Each use of an answer is judged anew.
 type cache struct {
 	mu sync.Mutex
 	m  map[cacheKey]cached
@@ -51,8 +50,8 @@ func (c *cache) get(k cacheKey, now time.Time) ([]Answer, dnsmessage.RCode, bool
 	return answers, e.code, true
 }
 
-// put keeps answers until the first of them ends. Those of a name that costs are kept for
-// some time even so, and so is that there are none. Failures are not kept.
+// put keeps answers until the first of them expires. Answers for a name that costs something are kept for some time
+// even then, also if there is no address. Failures are not kept.
 func (c *cache) put(k cacheKey, answers []Answer, code dnsmessage.RCode, costs bool, now time.Time) {
 	ttl := maxToldTTL
 	for _, a := range answers {

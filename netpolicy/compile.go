@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// A Block is a prefix with what the rules allow of it. Rules of larger prefixes are in
-// Set already, so the longest prefix that holds an address says all.
+// A Block is a prefix with what the rules allow there. Set includes the rules of larger prefixes, so the longest prefix
+// that contains an address decides.
 type Block struct {
 	Prefix netip.Prefix
 	Set    uint32

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// An Error says which step failed with what, and why.
+// An Error says which step failed on what, and why.
 type Error struct {
 	Op   string // the step, such as "rule" or "learn"
 	Path string // what it was done with: a rule, a name, an address; may be empty
@@ -31,7 +31,7 @@ var (
 	ErrFull = errors.New("too many addresses are known already")
 )
 
-// quote makes a text that may be a hostile one safe to print.
+// quote makes a text, which may be hostile, safe to print.
 func quote(s string) string {
 	for _, r := range s {
 		if !strconv.IsPrint(r) || r == '\uFFFD' {

@@ -57,8 +57,7 @@ func (r *Resolver) ask(ctx context.Context, server netip.AddrPort, name string, 
 	return m, err
 }
 
-// exchange asks once. The socket is a new one for each question, so that whoever wants to
-// forge an answer has to guess its port too.
+// exchange asks once. Each question uses a new socket, so that a forger of answers has to guess its port too.
 func (r *Resolver) exchange(ctx context.Context, network string, server netip.AddrPort, name string, typ dnsmessage.Type) (*dnsmessage.Message, error) {
 	var random [2 + 254]byte
 	if err := fill(random[:]); err != nil {
@@ -142,8 +141,8 @@ func (r *Resolver) check(b []byte, id uint16, asked dnsmessage.Question, mayBeTr
 	return m, nil
 }
 
-// addresses follows the chain of CNAMEs from a name, and returns what is at its end, with
-// the shortest time to live on the way. Records beside the chain say nothing.
+// addresses follows the chain of CNAMEs from a name, and returns the addresses at its end, with the shortest time to
+// live on the way. Records outside the chain are ignored.
 func addresses(list []dnsmessage.Resource, name string, typ dnsmessage.Type) []Answer {
 	ttl := maxTTL
 	shorten := func(h dnsmessage.ResourceHeader) time.Duration {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ParseHosts reads a file of the form of /etc/hosts: the addresses of names. Lines that
-// are not understood are left out, as programs do.
+// ParseHosts reads addresses of names from a file in the format of /etc/hosts. Like other programs, it ignores lines
+// that it does not understand.
 func ParseHosts(text string) map[string][]netip.Addr {
 	hosts := make(map[string][]netip.Addr)
 	for fields := range lines(text) {
@@ -24,8 +24,8 @@ func ParseHosts(text string) map[string][]netip.Addr {
 	return hosts
 }
 
-// ParseResolvConf reads the name servers in a file of the form of /etc/resolv.conf. If
-// there is none it is the one of this machine, as resolv.conf(5) says.
+// ParseResolvConf reads the name servers from a file in the format of /etc/resolv.conf. Without any, it returns the
+// server on this machine, as resolv.conf(5) specifies.
 func ParseResolvConf(text string) []netip.AddrPort {
 	var servers []netip.AddrPort
 	for fields := range lines(text) {
@@ -56,7 +56,7 @@ func lines(text string) func(yield func([]string) bool) {
 	}
 }
 
-// OwnAddrs returns the addresses that the host has now, for Policy.HostAddrs.
+// OwnAddrs returns the current addresses of the host, for Policy.HostAddrs.
 func OwnAddrs() ([]netip.Addr, error) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {

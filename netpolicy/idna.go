@@ -7,9 +7,8 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// toASCII returns a name with other than ASCII letters as the DNS knows it. What
-// browsers would look up is what is meant, so it maps as they do: upper case, full-width
-// forms and dots.
+// toASCII returns the form in which the DNS knows a name with non-ASCII letters. It maps upper case, full-width forms
+// and dots as browsers do.
 func toASCII(name string) (string, error) {
 	if !utf8.ValidString(name) {
 		return "", errors.New("the name is not UTF-8")

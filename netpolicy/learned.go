@@ -21,9 +21,8 @@ type entry struct {
 
 type link = atomic.Pointer[entry]
 
-// learned is a hash table of entries that is read without a lock: a reader goes along a
-// chain while the writer, one at a time, takes links out or puts others in their place.
-// Whoever stands on one that was taken out goes on from there.
+// learned is a hash table of entries that is read without a lock: readers follow a chain while the writer, one at a
+// time, removes links or replaces them. A reader that stands on a removed link continues from there.
 type learned struct {
 	seed  maphash.Seed
 	heads atomic.Pointer[[]link]
@@ -66,7 +65,7 @@ func (l *learned) link(a netip.Addr) *link {
 	return at
 }
 
-// put adds an entry, or replaces the one of its address: a reader finds either.
+// put adds an entry, or replaces the one for its address: a reader finds either the old or the new one.
 func (l *learned) put(e *entry) {
 	if heads := *l.heads.Load(); l.count >= len(heads) {
 		l.grow(heads)
@@ -88,8 +87,8 @@ func (l *learned) remove(a netip.Addr) {
 	}
 }
 
-// grow doubles the number of chains. Readers go on along the old ones meanwhile, so the
-// new ones are made of copies.
+// grow doubles the number of chains. Readers continue along the old chains meanwhile, so the new ones consist of
+// copies.
 func (l *learned) grow(old []link) {
 	heads := make([]link, 2*len(old))
 	for i := range old {

@@ -31,7 +31,7 @@ const (
 	limitsForget   = 10 * time.Minute // names are remembered so long, more or less
 )
 
-// limits is what a sandbox may still ask.
+// limits counts what a sandbox may still ask for.
 type limits struct {
 	mu       sync.Mutex
 	last     time.Time
@@ -42,8 +42,8 @@ type limits struct {
 	forgot   time.Time
 }
 
-// take says whether a name may be asked for now, and counts it. free is how many characters of it are the
-// sandbox's own choice.
+// take reports whether a name may be asked for now, and counts it. free is the number of its characters that the
+// sandbox chose.
 func (l *limits) take(name string, free int, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +79,7 @@ func (l *limits) take(name string, free int, now time.Time) bool {
 	return true
 }
 
-// looksRandom says whether a label is long and has little order in it.
+// looksRandom reports whether a label is long and has little order in it.
 func looksRandom(name string) bool {
 	for label := range strings.SplitSeq(name, ".") {
 		if len(label) > maxRandom && entropy(label) > randomBits {

@@ -15,8 +15,7 @@ const (
 	maxAllNames  = 4 * maxDecisions // and of all together
 )
 
-// A Decision is something that the sandbox wanted to reach, or a port that it wanted to be reached at, and whether
-// it might.
+// A Decision is an attempt of the sandbox to reach something, or to be reached at a port, and whether it was allowed.
 type Decision struct {
 	Time      time.Time `json:"time"`              // the first time
 	Proto     string    `json:"proto"`             // "tcp", "udp", or "dns": it asked for a name
@@ -30,14 +29,13 @@ type Decision struct {
 	AllowWith string    `json:"allow_with,omitempty"` // the flag that would allow it
 }
 
-// A Log keeps every decision once, with a count. The zero Log is empty and ready. What a
-// sandbox does cannot make it larger than some megabytes: it keeps the first few thousand
-// different decisions, and counts the others.
+// A Log keeps each different decision once, with a count. The zero Log is empty and ready to use. A sandbox cannot make
+// it larger than some megabytes: it keeps the first few thousand decisions, and counts the others.
 type Log struct {
-	// Names returns the names of an address, such as Table.Names: any of them may be the one
-	// that was meant, so Rules has all. Nil: those of the verdicts will do.
+	// Names returns the names of an address, such as Table.Names. Any of them may be the one that was meant, so Rules
+	// has all of them. Nil: the Log uses the names in the verdicts.
 	Names func(netip.Addr) []string
-	// Hosts are names that no Resolver is asked for, such as those of Resolver.Hosts.
+	// Hosts are names that are resolved without a Resolver, such as those of Resolver.Hosts.
 	Hosts map[string][]netip.Addr
 
 	mu      sync.Mutex
@@ -47,8 +45,7 @@ type Log struct {
 	omitted int
 }
 
-// logKey is what makes decisions different. The name is not in it for addresses: two names
-// of one address are one target, with two rules.
+// logKey identifies a decision. It has no name for addresses: two names of one address are one target, with two rules.
 type logKey struct {
 	dst     netip.AddrPort
 	name    string
@@ -69,7 +66,7 @@ type logged struct {
 // Add notes a verdict of Table.Decide.
 func (l *Log) Add(p Proto, dst netip.AddrPort, v Verdict) { l.AddCount(p, dst, v, 1) }
 
-// AddCount is Add for n verdicts at once, such as a program in the kernel has counted.
+// AddCount is Add for n verdicts at once, such as a program in the kernel counts.
 func (l *Log) AddCount(p Proto, dst netip.AddrPort, v Verdict, n int) {
 	if l == nil {
 		return
@@ -85,17 +82,17 @@ func (l *Log) AddCount(p Proto, dst netip.AddrPort, v Verdict, n int) {
 	l.add(logKey{dst: dst, proto: p, allowed: v.Allowed}, v, n, names...)
 }
 
-// AddServer notes n times that the sandbox might not be a server at a port, which is not published.
+// AddServer notes that the sandbox was refused n times to serve at a port, because it is not published.
 func (l *Log) AddServer(p Proto, at netip.AddrPort, n int) {
 	l.add(logKey{dst: at, proto: p, server: true}, Verdict{}, n)
 }
 
-// AddGroup notes n times that the sandbox might not join a multicast group, which no rule is about.
+// AddGroup notes that the sandbox was refused n times to join a multicast group. No rule can allow that.
 func (l *Log) AddGroup(p Proto, group netip.Addr, n int) {
 	l.add(logKey{dst: netip.AddrPortFrom(group, 0), proto: p, group: true}, Verdict{}, n)
 }
 
-// addName notes that the sandbox was told no when it asked for a name.
+// addName notes that the sandbox asked for a name and was refused.
 func (l *Log) addName(name string) {
 	l.add(logKey{name: name}, Verdict{Host: name}, 1)
 }
@@ -146,8 +143,7 @@ func (l *Log) addNames(d *logged, names []string) {
 	}
 }
 
-// Decisions returns what was noted, the earliest first, and how many times something was
-// decided that is not among it.
+// Decisions returns the decisions, the earliest first, and how many attempts are not among them.
 func (l *Log) Decisions() (list []Decision, omitted int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,9 +181,9 @@ func (d *logged) decision() Decision {
 	return out
 }
 
-// rule returns the narrowest rule that allows what was decided about, by a name unless that
-// is "". There is none for port 0 by itself: without a port a rule would open all of them. A
-// connect(2) there, over UDP, is how getaddrinfo(3) finds out which addresses have a route.
+// rule returns the narrowest rule that allows what was decided about, by name unless that is "". Port 0 has no rule:
+// without a port a rule would open all of them. getaddrinfo(3) connects UDP sockets to port 0 to find out which
+// addresses have a route.
 func (d *logged) rule(name string) (Rule, bool) {
 	if d.proto != AnyProto && d.dst.Port() == 0 {
 		return Rule{}, false
@@ -204,16 +200,16 @@ func (d *logged) rule(name string) (Rule, bool) {
 
 func (d *logged) byName(name string) (Rule, bool) { return d.checked(Rule{Host: name}) }
 
-// checked completes a rule, if it can be written: a hostile name gives no flag.
+// checked completes a rule, if it can be written: a hostile name results in no flag.
 func (d *logged) checked(r Rule) (Rule, bool) {
 	r.Proto, r.First, r.Last = d.proto, d.dst.Port(), d.dst.Port()
 	again, err := Parse(r.String())
 	return r, err == nil && again == r
 }
 
-// Rules returns rules that allow everything that was allowed but port 0: by name where one
-// was known, by each if there were several, and by address where none was, or names do not open it. It is what a
-// sandbox that might do all turned out to need.
+// Rules returns rules that allow everything that was allowed, except port 0: by name where one was known, by each name
+// if there were several, and by address where none was known or names do not open it. A sandbox that was allowed
+// everything turned out to need these.
 func (l *Log) Rules() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,8 +263,8 @@ func joinPorts(rules []Rule) []Rule {
 	return out
 }
 
-// Everything returns a Policy that allows all names and addresses, special ones too: for
-// finding out with a Log what a program needs.
+// Everything returns a Policy that allows all names and addresses, also special ones, to find out with a Log what a
+// program needs.
 func Everything(own []netip.Addr) Policy {
 	p := Policy{Rules: []Rule{{Any: true}}, HostAddrs: own}
 	for _, s := range allSpecial(own) {

@@ -11,8 +11,8 @@ const (
 	typeHTTPS = dnsmessage.Type(65)
 )
 
-// parseQuery reads what the sandbox asks. A code other than success is the answer to give;
-// without ok there is to be none.
+// parseQuery reads a question of the sandbox. A code other than success is the answer to give; without ok there is no
+// answer.
 func parseQuery(packet []byte) (q *query, code dnsmessage.RCode, ok bool) {
 	var p dnsmessage.Parser
 	h, err := p.Start(packet)
@@ -58,8 +58,8 @@ func parseQuery(packet []byte) (q *query, code dnsmessage.RCode, ok bool) {
 	return q, dnsmessage.RCodeSuccess, true
 }
 
-// wireName returns the canonical form of a name of a packet; "" if it is not a host's. What
-// is not ASCII has no meaning there, and is not given one.
+// wireName returns the canonical form of a name in a packet; "" if it is not the name of a host. Bytes that are not
+// ASCII have no meaning there, and are refused.
 func wireName(n dnsmessage.Name) string {
 	for _, c := range n.Data[:n.Length] {
 		if c >= 0x80 {
@@ -94,8 +94,7 @@ func (q *query) resources(answers []Answer) (list []dnsmessage.Resource) {
 	return list
 }
 
-// answer packs an answer. One that is too large is sent without its content, so that
-// the sandbox asks again over TCP.
+// answer packs an answer. If it is too large, its content is left out, so that the sandbox asks again over TCP.
 func (q *query) answer(code dnsmessage.RCode, list []dnsmessage.Resource) []byte {
 	m := dnsmessage.Message{
 		Header: dnsmessage.Header{

@@ -2,12 +2,10 @@ package netpolicy
 
 import "net/netip"
 
-// Allows says whether the policy lets a sandbox reach a port of an address. The names are
-// those, in canonical form, for which the sandbox was given the address by the
-// resolver, and which are still valid.
+// Allows reports whether the policy lets a sandbox reach a port of an address. names are the names, in canonical form,
+// for which the resolver gave the address to the sandbox and which are still valid.
 //
-// This is the reference model: what it says is right, and Table and the enforcers must say
-// the same.
+// This is the reference model: it is right by definition, and Table and the enforcers must agree with it.
 func (p Policy) Allows(proto Proto, dst netip.AddrPort, names ...string) bool {
 	addr := dst.Addr().Unmap().WithZone("")
 	if !addr.IsValid() {
@@ -38,8 +36,7 @@ func (p Policy) Allows(proto Proto, dst netip.AddrPort, names ...string) bool {
 	return false
 }
 
-// AllowsName says whether the sandbox may ask for the addresses of a name, which must
-// be canonical.
+// AllowsName reports whether the sandbox may ask for the addresses of a name, which must be canonical.
 func (p Policy) AllowsName(name string) bool {
 	for _, r := range p.Rules {
 		if r.MatchesName(name) {

@@ -11,10 +11,9 @@ var (
 	errLabel  = errors.New("the parts between the dots have 1 to 63 characters")
 )
 
-// CanonicalName returns a name in the form that rules and the resolver compare: lower
-// case, ASCII (xn-- for what is not), without the dot at the end. What is not the name of a
-// host is refused; so are numbers that some programs take for addresses, as 127.1,
-// 0x7f.1 and 2130706433.
+// CanonicalName returns a name in the form that rules and the resolver compare: lower case, ASCII (xn-- for other
+// letters), without the final dot. It refuses what is not the name of a host, and numbers that some programs take for
+// addresses, such as 127.1, 0x7f.1 and 2130706433.
 func CanonicalName(name string) (string, error) {
 	s := strings.TrimSuffix(name, ".")
 	if s == "" {
@@ -61,7 +60,7 @@ func CanonicalName(name string) (string, error) {
 	return s, nil
 }
 
-// isNumber says whether inet_aton(3) would take a label for a number.
+// isNumber reports whether inet_aton(3) would take a label for a number.
 func isNumber(label string) bool {
 	digits := "0123456789"
 	if rest, ok := strings.CutPrefix(label, "0x"); ok {

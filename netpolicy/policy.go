@@ -2,7 +2,7 @@ package netpolicy
 
 import "net/netip"
 
-// A Policy is what a sandbox may reach. The zero Policy allows nothing.
+// A Policy says what a sandbox may reach. The zero Policy allows nothing.
 type Policy struct {
 	Rules []Rule
 
@@ -24,7 +24,7 @@ func ParsePolicy(rules ...string) (Policy, error) {
 	return p, nil
 }
 
-// MustParse is ParsePolicy for rules that stand in a program. It panics if one is wrong.
+// MustParse is ParsePolicy for rules in a program's source. It panics if one is wrong.
 func MustParse(rules ...string) Policy {
 	p, err := ParsePolicy(rules...)
 	if err != nil {

@@ -26,17 +26,16 @@ const (
 	queryTimeout = 8 * time.Second  // for all upstreams together
 )
 
-// A Resolver is the DNS server of a sandbox. It forwards only names that the rules allow,
-// and tells only addresses that may be reached then, after the table has learned
-// them. All else it answers by itself, at once:
+// A Resolver is the DNS server of a sandbox. It forwards only names that the rules allow, and returns only addresses
+// that may then be reached, after the table has learned them. It answers everything else by itself, at once:
 //
-//   - a name that is not allowed does not exist;
-//   - A, AAAA and PTR have answers; of an allowed name HTTPS, SVCB and CNAME are empty, so
-//     that programs go on with the others; other types are refused;
-//   - a packet with anything but one question, of class IN, is an error.
+//   - Names that no rule allows do not resolve.
+//   - A, AAAA and PTR have answers. For an allowed name HTTPS, SVCB and CNAME are empty, so that programs go on with the
+//     others. Other types are refused.
+//   - A packet with anything but one question, of class IN, is an error.
 //
-// What is forwarded is written anew: nothing of the sandbox's packet but the name, in lower
-// case, and the type get out. Without a Resolver that runs no name leads anywhere.
+// Questions are rewritten before they are forwarded: of the sandbox's packet only the name, in lower case, and the type
+// get out. While no Resolver runs, no name leads anywhere.
 type Resolver struct {
 	Table     *Table
 	Upstreams []netip.AddrPort        // servers that are asked, one after the other
@@ -50,9 +49,8 @@ type Resolver struct {
 	once    sync.Once
 }
 
-// Serve answers what comes over packets and connections (either may be nil), until the
-// context ends or one of them fails; it closes both. It also lets the table expire what is
-// to be expired.
+// Serve answers what arrives over packets and connections (either may be nil), until the context ends or one of them
+// fails. It closes both. It also expires addresses of the table.
 func (r *Resolver) Serve(until context.Context, packets net.PacketConn, conns net.Listener) error {
 	r.once.Do(func() { r.queries = make(chan struct{}, maxQueries) })
 	ctx, cancel := context.WithCancelCause(until)
@@ -166,8 +164,8 @@ func (r *Resolver) serveConns(ctx context.Context, conns net.Listener) error {
 	}
 }
 
-// temporary says whether a socket that failed is good for more: what was wrong were its
-// clients, or the moment.
+// temporary reports whether a socket that failed can still be used: the error was about one of its clients, or will
+// pass.
 func temporary(err error) bool {
 	for _, e := range []syscall.Errno{
 		syscall.ECONNREFUSED, syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
@@ -206,7 +204,7 @@ func writeTCP(c io.Writer, b []byte) error {
 	return err
 }
 
-// A query is what the sandbox asked, as far as it is used.
+// A query has the parts of the sandbox's question that are used.
 type query struct {
 	id       uint16
 	rd       bool
@@ -216,7 +214,7 @@ type query struct {
 	edns     bool
 }
 
-// Answer returns the answer to one packet of the sandbox; nil if there is to be none.
+// Answer returns the answer to one packet of the sandbox; nil: none.
 func (r *Resolver) Answer(ctx context.Context, packet []byte, tcp bool) []byte {
 	q, code, ok := parseQuery(packet)
 	if !ok {
@@ -266,7 +264,7 @@ func (r *Resolver) Answer(ctx context.Context, packet []byte, tcp bool) []byte {
 	return q.answer(dnsmessage.RCodeSuccess, q.resources(told))
 }
 
-// logBlocked notes the addresses that are not told.
+// logBlocked notes the addresses that are withheld.
 func (r *Resolver) logBlocked(name string, answers, told []Answer) {
 	for _, a := range answers {
 		gone := true
@@ -306,9 +304,8 @@ func (r *Resolver) lookUp(ctx context.Context, q *query) ([]Answer, dnsmessage.R
 	return answers, code
 }
 
-// freeChars returns how many characters at the beginning of a name are written in no rule
-// that allows it. Where every name is allowed it does not matter: who wants to
-// send data can do that without names.
+// freeChars returns how many characters at the beginning of a name are in no rule that allows it. If every name is
+// allowed it does not matter: data can be sent without names then.
 func (t *Table) freeChars(name string) int {
 	s := t.state.Load()
 	if _, ok := s.exact[name]; ok || s.anyRule {
@@ -325,7 +322,7 @@ func (t *Table) freeChars(name string) int {
 	return len(name)
 }
 
-// reverse answers with the name of an address that was learned.
+// reverse answers with the name for which an address was learned.
 func (r *Resolver) reverse(q *query) []byte {
 	addr, ok := reverseAddr(q.name)
 	if !ok {

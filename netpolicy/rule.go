@@ -9,7 +9,7 @@ import (
 // A Proto is a transport protocol, by its number in IP packets.
 type Proto uint8
 
-// Rules are for one protocol or for both. There are no others: what is neither is denied.
+// Rules are for one protocol or for both. There are no others: traffic of any other protocol is denied.
 const (
 	AnyProto Proto = 0
 	TCP      Proto = 6
@@ -73,8 +73,7 @@ func (r Rule) String() string {
 	return b.String()
 }
 
-// MatchesName says whether the rule is for a name, which must be canonical. A rule with
-// a prefix is for no name.
+// MatchesName reports whether the rule is for a name, which must be canonical. A rule with a prefix is for no name.
 func (r Rule) MatchesName(name string) bool {
 	switch {
 	case r.Any:
@@ -88,7 +87,7 @@ func (r Rule) MatchesName(name string) bool {
 	return name == r.Host
 }
 
-// matchesPort says whether the rule is for a port of a protocol.
+// matchesPort reports whether the rule is for a port of a protocol.
 func (r Rule) matchesPort(p Proto, port uint16) bool {
 	if p != TCP && p != UDP || r.Proto != AnyProto && r.Proto != p {
 		return false

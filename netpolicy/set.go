@@ -10,8 +10,7 @@ import (
 	"sort"
 )
 
-// A Set is a set of ports of protocols. Which hosts it is about, it does not know.
-// The zero Set is empty. Sets do not change.
+// A Set is a set of ports of protocols, independent of hosts. The zero Set is empty. Sets are immutable.
 type Set struct {
 	ranges []portRange // sorted, neither overlapping nor adjacent
 }
@@ -21,7 +20,7 @@ type portRange struct {
 	first, last uint16
 }
 
-// Allows says whether the set has a port.
+// Allows reports whether the set has a port.
 func (s Set) Allows(p Proto, port uint16) bool {
 	i := sort.Search(len(s.ranges), func(i int) bool {
 		r := &s.ranges[i]

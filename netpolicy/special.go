@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// specialRanges are the addresses that only a rule with a prefix inside of the range
-// opens. An address belongs to the smallest range that holds it.
+// specialRanges are the addresses that only a rule with a prefix inside the range opens. An address belongs to the
+// smallest range that contains it.
 //
-// The ranges for documentation are not here: nothing is there, and tests need some
-// addresses that are like the ones of the world.
+// The ranges for documentation are not listed: nothing is there, and tests need addresses that behave like public ones.
 var specialRanges = [...]struct{ prefix, what string }{
 	{"0.0.0.0/8", "unspecified"}, // connect(2) takes 0.0.0.0 for this machine
 	{"10.0.0.0/8", "private"},

@@ -11,24 +11,23 @@ import (
 )
 
 const (
-	// Grace is how much longer than its time to live an address stays usable: programs
-	// connect some time after they have asked, and try the next address after that.
+	// Grace is how much longer than its time to live an address stays usable: programs connect some time after they
+	// have asked, and try the next address after that.
 	Grace = 2 * time.Minute
 
-	// Always is a time to live that does not end: of names that programs look up by
-	// themselves, such as those in /etc/hosts.
+	// Always is a time to live without an end, for names that programs look up by themselves, such as those in
+	// /etc/hosts.
 	Always time.Duration = math.MaxInt64
 
 	// maxTTL is the longest time to live that is believed of a server.
 	maxTTL = 24 * time.Hour
 
-	// MaxLearned is how many addresses a Table learns. Then there is room only as others
-	// expire.
+	// MaxLearned is how many addresses a Table learns. After that there is room only when others expire.
 	MaxLearned = 1 << 17
 )
 
-// A Table is a Policy made fast, with the addresses of names in it. Decide takes no
-// lock, and like all methods may be called at any time by anyone.
+// A Table is a Policy compiled for fast decisions, with the addresses of names. Decide takes no lock. All methods may
+// be called at any time by any goroutine.
 type Table struct {
 	state atomic.Pointer[state]
 	clock func() time.Duration // since the table was made
@@ -83,7 +82,7 @@ func NewTable(p Policy) (*Table, error) {
 	return t, nil
 }
 
-// Decide says whether a port may be reached.
+// Decide reports whether a port may be reached.
 func (t *Table) Decide(p Proto, dst netip.AddrPort) Verdict {
 	addr := dst.Addr().Unmap().WithZone("")
 	if !addr.IsValid() {
@@ -114,8 +113,7 @@ func (t *Table) refresh(addr netip.Addr) {
 // Policy returns the policy in force.
 func (t *Table) Policy() Policy { return t.state.Load().policy }
 
-// AllowsName says whether the sandbox may ask for the addresses of a name, which must be
-// canonical.
+// AllowsName reports whether the sandbox may ask for the addresses of a name, which must be canonical.
 func (t *Table) AllowsName(name string) bool {
 	for range t.state.Load().matching(name) {
 		return true
@@ -123,8 +121,7 @@ func (t *Table) AllowsName(name string) bool {
 	return false
 }
 
-// Names returns the names that an address was given out for and that are still valid, the
-// latest last.
+// Names returns the names for which an address was given out and that are still valid, the latest last.
 func (t *Table) Names(addr netip.Addr) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,9 +136,8 @@ func (t *Table) Names(addr netip.Addr) []string {
 	return list
 }
 
-// Update replaces the policy: whoever asks gets its answer from either the old one or the
-// new one as a whole. Learned addresses are kept, and judged by the new rules. After
-// an error the old policy is in force.
+// Update replaces the policy. Each decision is made by either the old or the new one as a whole. Learned addresses are
+// kept, and judged by the new rules. After an error the old policy remains in force.
 func (t *Table) Update(p Policy) error {
 	c, err := compile(p)
 	if err != nil {
@@ -178,11 +174,10 @@ type Answer struct {
 	TTL  time.Duration
 }
 
-// Learn takes in the addresses of a name, which must be canonical, and returns those
-// that the sandbox may be told: special addresses are none of them, unless a rule opens
-// them by themselves. When Learn has returned, the enforcers know them. They stay
-// usable for their time to live and Grace, and with Always as long as the rules allow the
-// name. With an error nothing may be told.
+// Learn adds the addresses of a name, which must be canonical, and returns those that the sandbox may be told: special
+// addresses only if a rule opens them by themselves. When Learn has returned, the enforcers know them. They stay usable
+// for their time to live and Grace, and with Always as long as the rules allow the name. After an error none may be
+// told.
 func (t *Table) Learn(name string, answers []Answer) ([]Answer, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -287,8 +282,8 @@ func (t *Table) schedule(addr netip.Addr, k *known, second int64) {
 	}
 }
 
-// Expire forgets what has expired. Decide does not need it, sinks do; the Resolver and the
-// Enforcer of package cgroup call it every second.
+// Expire forgets what has expired. Decide does not need it, Sinks do: the Resolver and the Enforcer of package cgroup
+// call it every second.
 func (t *Table) Expire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -346,22 +341,20 @@ func (s *state) judge(addr netip.Addr, names []givenFor, now time.Duration) (*en
 	return e, nil
 }
 
-// A Sink mirrors a table, for an enforcer that does not ask Decide. What it allows is what
-// the set of a learned address allows, and else that of the smallest Block around the address. All calls are
-// made one after the other.
+// A Sink mirrors a table for an enforcer that does not call Decide. The set of a learned address decides, or if there
+// is none, the set of the smallest Block around the address. Calls are never made at the same time.
 type Sink interface {
-	// Switch replaces everything by another generation, in one step. If it fails, all
-	// must be as before.
+	// Switch replaces everything by another generation, in one step. If it fails, everything must be as before.
 	Switch(*Generation) error
 	// AddSet adds a set to the current generation.
 	AddSet(id uint32, s Set) error
-	// Learn gives an address a set, in place of the one it may have had, and of its Block's.
+	// Learn gives an address a set, which replaces the set that it had before, or that of its Block.
 	Learn(addr netip.Addr, id uint32) error
 	// Forget takes the set of an address away.
 	Forget(addr netip.Addr) error
 }
 
-// A Generation is all that a Sink needs to know, at one moment.
+// A Generation is everything that a Sink needs to know at one moment.
 type Generation struct {
 	Number  uint32
 	Sets    []Set                         // by their number; number 0 is empty
@@ -369,8 +362,7 @@ type Generation struct {
 	Learned iter.Seq2[netip.Addr, uint32] // none with set 0
 }
 
-// Attach makes s follow the table from now on; it begins with a Switch. A table has at
-// most one Sink: nil takes it off.
+// Attach makes s follow the table from now on, beginning with a Switch. A table has at most one Sink; nil removes it.
 func (t *Table) Attach(s Sink) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

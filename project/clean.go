@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cleaned is how much Clean removed.
+// Cleaned says how much Clean removed.
 type Cleaned struct {
 	Backups    int   // copies of files
 	Befores    int   // executions whose before-versions were removed
@@ -30,13 +30,11 @@ const (
 	stampName  = "registry.cleaned" // when CleanDaily last did something
 )
 
-// Clean removes backups and before-versions that are older than Options.Retention, then
-// what was only kept for them: records of deleted files; and lines of the audit log
-// beyond Options.LogRetention and LogMost. It removes what has a name that this package
-// gives, in its own two directories, and nothing else; links are not followed.
+// Clean removes backups and before-versions that are older than Options.Retention, the records of deleted files that
+// were kept only for these, and executions in the audit log beyond Options.LogRetention and LogMost. It removes only
+// names that this package gives, in its own two directories, and follows no links.
 //
-// A backup's age is counted from the end of its day. The first error is returned when
-// all else is done.
+// A backup's age is counted from the end of its day. Clean returns the first error, after it has done everything else.
 func (r *Registry) Clean(ctx context.Context) (c Cleaned, err error) {
 	note := func(e error) {
 		if err == nil {
@@ -53,8 +51,7 @@ func (r *Registry) Clean(ctx context.Context) (c Cleaned, err error) {
 	return c, err
 }
 
-// CleanDaily is Clean, if that was not done within the last day. Else it costs next to
-// nothing.
+// CleanDaily is Clean, unless that was done within the last day. Then it costs next to nothing.
 func (r *Registry) CleanDaily(ctx context.Context) error {
 	d, err := r.directory(false)
 	if missing(err) {

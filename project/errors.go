@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// An Error says which step failed on which file, and why. Err keeps the errno,
-// so that errors.Is(err, fs.ErrPermission) and the like work.
+// An Error says which step failed on which file, and why. Err keeps the errno, so that errors.Is(err, fs.ErrPermission)
+// and the like work.
 type Error struct {
 	Op   string // the step, such as "open registry" or "back up"
 	Path string // the file; empty: none
@@ -30,25 +30,24 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 var (
-	// ErrNewer is wrapped where a newer program wrote the database.
+	// ErrNewer is wrapped if a newer program wrote the database.
 	ErrNewer = errors.New("a newer version of nsrun wrote it")
 
-	// ErrDamaged is wrapped where the database cannot be what this package wrote.
+	// ErrDamaged is wrapped if the database cannot be what this package wrote.
 	ErrDamaged = errors.New("the registry is damaged")
 
-	// ErrBusy is wrapped where another process kept the database locked for longer
-	// than Options.Wait.
+	// ErrBusy is wrapped if another process kept the database locked for longer than Options.Wait.
 	ErrBusy = errors.New("another process is using it")
 
-	// ErrNoVersion is wrapped where there is no backup of a file to be restored.
+	// ErrNoVersion is wrapped if a file to be restored has no backup.
 	ErrNoVersion = errors.New("there is no backup of it")
 
-	// ErrNetwork is returned where a permission about the network was to be stored:
-	// that is asked for every time.
+	// ErrNetwork is returned for a permission about the network. Access to the network is asked for every time, and
+	// never stored.
 	ErrNetwork = errors.New("permission for the network is given once, and never stored")
 )
 
-// wrap makes an Error of err, but for one that already says which step it was.
+// wrap makes an Error of err, unless err already names a step.
 func wrap(op, path string, err error) error {
 	if err == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind says how an object differs from the project's. The zero Kind is no kind.
+// A Kind says how an object differs from the project's. The zero Kind is invalid.
 type Kind uint8
 
 // The kinds of change.
@@ -41,7 +41,7 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Letter returns 'A', 'M', 'D' or 'T', and '?' for what is no kind.
+// Letter returns 'A', 'M', 'D' or 'T', and '?' for an invalid kind.
 func (k Kind) Letter() byte {
 	if !k.known() {
 		return '?'
@@ -49,7 +49,7 @@ func (k Kind) Letter() byte {
 	return "?AMDT"[k]
 }
 
-// MarshalText returns what String does, so that JSON holds the name; of zero it is empty.
+// MarshalText returns what String does, so that JSON has the name; for the zero Kind it is empty.
 func (k Kind) MarshalText() ([]byte, error) {
 	if k == 0 {
 		return nil, nil
@@ -74,26 +74,25 @@ type Change struct {
 	Root string // of the project, absolute
 	Path string // relative to Root
 
-	// Mode and OldMode are type and permissions after and before. Zero: there is none
-	// on that side; a regular file that nobody may read is taken for one that may.
+	// Mode and OldMode are type and permissions after and before. Zero: there is nothing on that side. A regular file
+	// that nobody may read is taken for one that somebody may.
 	Mode, OldMode fs.FileMode
 
 	// Size and OldSize are the lengths of regular files, in bytes.
 	Size, OldSize int64
 
-	// Before is where the version before the change is kept, an absolute path. Empty:
-	// nowhere. Record sets it, and does not read it.
+	// Before is the absolute path of the version before the change. Empty: none is kept. Record sets it, and does not
+	// read it.
 	Before string
 
-	// Dropped tells that it was thrown away later, see Registry.Dropped. Record does not
-	// read it.
+	// Dropped says that the change was thrown away later, see Registry.Dropped. Record does not read it.
 	Dropped bool
 
-	// Runs says why it would run later, see overlay.Change. Empty: it would not.
+	// Runs says why the change would run later, see overlay.Change. Empty: it would not.
 	Runs string
 }
 
-// Name is the absolute path of what changed.
+// Name is the absolute path of the changed object.
 func (c Change) Name() string { return filepath.Join(c.Root, c.Path) }
 
 // wasFile and isFile report whether there was, and is, a regular file. A deletion of
@@ -121,10 +120,10 @@ type Execution struct {
 	Backend string
 	Engine  string
 
-	// State is what became of its changes: "kept", "committed", "discarded".
+	// State is what happened to its changes: "kept", "committed", "discarded".
 	State string
 
-	// Changes are the first of its changes, and More is how many there are beyond.
+	// Changes are the first of its changes, and More is the number of the others.
 	Changes []Change
 	More    int
 }
@@ -157,8 +156,7 @@ func randomText(n int) string {
 	return string(b)
 }
 
-// isExecution reports whether name is an id that newExecution could have made. It is a
-// name of a directory too.
+// isExecution reports whether newExecution could have made an id. It is also the name of a directory.
 func isExecution(name string) bool {
 	when, random, ok := strings.Cut(name, "-")
 	if !ok || len(random) != 8 || strings.Trim(random, idLetters) != "" {
@@ -203,7 +201,7 @@ func (rec *executionRecord) execution(temp string) Execution {
 	return e
 }
 
-// A Filter chooses executions. The zero Filter takes all.
+// A Filter selects executions. The zero Filter selects all.
 type Filter struct {
 	// ID is an execution's id, its end or the beginning of its random part (at least
 	// four characters), or "last".
@@ -251,8 +249,8 @@ func inside(p, dir string) bool {
 // IsExecution reports whether word could be an execution's id, in whole.
 func IsExecution(word string) bool { return isExecution(word) }
 
-// Executions yields what was run, the newest first. What cannot be read is yielded as an
-// error, and the others follow. The registry may be used meanwhile.
+// Executions yields the executions, the newest first. One that cannot be read is yielded as an error, and the others
+// follow. The registry may be used meanwhile.
 func (r *Registry) Executions(f Filter) iter.Seq2[Execution, error] {
 	return func(yield func(Execution, error) bool) {
 		if f.ID == "last" {
@@ -360,8 +358,8 @@ func (r *Registry) ofSession(f Filter, temp string, yield func(Execution, error)
 	}
 }
 
-// OpenBefore opens the version of a file from before an execution changed it. One that
-// was not kept, or that Clean removed, is fs.ErrNotExist.
+// OpenBefore opens the version of a file from before an execution changed it. If it was not kept, or Clean removed it,
+// the error is fs.ErrNotExist.
 func (r *Registry) OpenBefore(c Change) (*os.File, error) {
 	const op = "open version"
 	if c.Before == "" {

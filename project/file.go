@@ -13,26 +13,26 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// A File is one that is registered.
+// A File is a registered file.
 type File struct {
 	ID      int64  // greater than zero, for ever the same
 	Path    string // absolute
 	Project string // the root through which it was registered
 
-	// LastModified is the file's time when that was looked at last. Zero: it never was.
+	// LastModified is the file's time of modification when the registry last looked. Zero: it never did.
 	LastModified time.Time
 
-	// LastApprovedCopyPath is its newest backup. Empty: there is none.
+	// LastApprovedCopyPath is the path of its newest backup. Empty: there is none.
 	LastApprovedCopyPath string
 
-	// Deleted says that it was deleted. The record stays until the backup is gone.
+	// Deleted says that the file was deleted. The record stays until its backups are gone.
 	Deleted bool
 
 	Mode    fs.FileMode // when it was looked at last
 	Backups []Backup    // the newest first
 }
 
-// A Backup is a copy of a file as it was before it was changed on one day, the first time.
+// A Backup is a copy of a file as it was before its first change on one day.
 type Backup struct {
 	Path string // of the file, absolute
 	Copy string // of the backup, absolute
@@ -40,10 +40,10 @@ type Backup struct {
 	Size int64  // bytes
 	Mode fs.FileMode
 
-	// Execution is what changed the file. Empty: it is not known.
+	// Execution is the one that changed the file. Empty: unknown.
 	Execution string
 
-	// Made says that Record made it, and did not find it there.
+	// Made says that this call of Record made the backup, and did not find it there.
 	Made bool
 
 	owner *ownerRecord

@@ -11,9 +11,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// An Action is what a permission is about. There is none for the network, and Set takes
-// no other than these: access to the network is asked for every time, and a yes to it
-// must not be found again.
+// An Action is what a permission is about. There is no action for the network, and Set accepts no others: network
+// access is asked for every time, and a yes must not be found again.
 type Action string
 
 // The actions.
@@ -35,7 +34,7 @@ func (a Action) check() error {
 	return fmt.Errorf("no such action: %q", string(a))
 }
 
-// A Decision is an answer. The zero Decision is none.
+// A Decision is an answer. The zero Decision is no answer.
 type Decision uint8
 
 // The decisions.
@@ -55,7 +54,7 @@ func (d Decision) String() string {
 	return "none"
 }
 
-// A Permission was given, or refused, for good: until Forget.
+// A Permission is an answer that was given for good: it holds until Forget.
 type Permission struct {
 	Project  string // the root for which it holds, absolute; empty: for all projects
 	Action   Action
@@ -84,8 +83,7 @@ func (p Permission) check() error {
 	return nil
 }
 
-// Set stores a permission. It is on disk when Set returns. One about the network is
-// ErrNetwork.
+// Set stores a permission. It is on disk when Set returns. For the network the error is ErrNetwork.
 func (r *Registry) Set(p Permission) error {
 	if err := p.check(); err != nil {
 		return err
@@ -99,8 +97,8 @@ func (r *Registry) Set(p Permission) error {
 	})
 }
 
-// Get returns what was decided about exactly this target: for the project, else for all
-// projects. Decision is zero where nothing was.
+// Get returns the decision about exactly this target: for the project, else for all projects. The zero Decision: there
+// is none.
 func (r *Registry) Get(project string, a Action, target string) (p Permission, err error) {
 	if a.check() != nil || strings.ContainsRune(project, 0) {
 		return Permission{}, nil
@@ -142,8 +140,7 @@ func (r *Registry) Permissions() (list []Permission, err error) {
 	return list, err
 }
 
-// Forget removes what was decided about a target, if anything was. It is on disk when
-// Forget returns.
+// Forget removes the decision about a target, if there is one. The change is on disk when Forget returns.
 func (r *Registry) Forget(project string, a Action, target string) error {
 	return r.update(func(tx *bbolt.Tx) error {
 		return bucket(tx, permissionBucket).Delete(permissionKey(project, a, target))

@@ -16,41 +16,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Recorded is what Record did.
+// Recorded says what Record did.
 type Recorded struct {
 	ID string // of the execution
 
-	// Backups are those that hold today's originals of the files that changed, in the
-	// order of the changes. Made tells new ones.
+	// Backups are the backups of today's originals of the changed files, in the order of the changes. Made marks new
+	// ones.
 	Backups []Backup
 
-	// Omitted are files without a backup or a before-version, because of a limit.
+	// Omitted are files that have no backup or before-version because of a limit.
 	Omitted []Omitted
 }
 
-// Omitted is a file of which something was not kept.
+// Omitted is a file without a backup or a before-version.
 type Omitted struct {
 	Path string // absolute
 	What string // "backup" or "before-version"
 	Why  error
 }
 
-// Record notes what was run, and keeps what it changed. It is called when the command has
-// ended, and before anything is committed.
+// Record stores an execution, and copies of what it changed. Call it when the command has ended, before anything is
+// committed.
 //
-// Files that are not registered yet are registered first. Of a file that was registered
-// before, and is modified, deleted or replaced by something else, there is one backup for
-// each day, of what it was when it was changed first; new files have none. And of each
-// change that is listed the version before it is kept for the execution, an empty
-// file if there was none, modified and deleted ones first, within the limits.
+// Files that are not registered yet are registered first. A file that was registered before, and is modified, deleted
+// or replaced by something else, gets one backup for each day: its content before the first change. New files have
+// none. Record also keeps the version before each listed change for the execution (an empty file if there was none),
+// modified and deleted files first, within the limits.
 //
-// Changes are of single objects: a deleted directory has to be followed by what was in it.
-// original opens what the project has at a change's path, such as from the lower side of an
-// overlay; it is called for Modified, Deleted and TypeChanged, at most twice for each. It
-// may be nil if there are no such changes.
+// changes are about single objects: after a deleted directory, everything in it must follow. original opens what the
+// project has at the path of a change, for example on the lower side of an overlay. It is called for Modified, Deleted
+// and TypeChanged, at most twice for each, and may be nil if there are no such changes.
 //
-// After an error the rest was done: the errors of several files are joined, the first
-// few of them, and Recorded says what there is.
+// After an error the rest was still done. The first errors of several files are joined, and Recorded says what there
+// is.
 func (r *Registry) Record(ctx context.Context, e Execution, changes []Change, original func(Change) (*os.File, error)) (Recorded, error) {
 	w := &recorder{r: r, ctx: ctx, original: original, mostFile: r.o.BeforeFile, mostAll: r.o.BeforeAll}
 	return w.record(e, changes)
@@ -429,9 +427,8 @@ func (w *recorder) list() {
 	}
 }
 
-// Committed notes that changes of a session are in the project now, all of them or some.
-// Files of which the project has none any more are marked as deleted, for as long as
-// there is a backup.
+// Committed notes that changes of a session, all of them or some, are in the project now. Files that the project no
+// longer has are marked as deleted, as long as there is a backup.
 func (r *Registry) Committed(ctx context.Context, session string, all bool, changes []Change) error {
 	state := StateCommitted
 	if !all {
@@ -445,14 +442,14 @@ func (r *Registry) Undone(ctx context.Context, session string, changes []Change)
 	return r.settle(ctx, session, StateKept, changes)
 }
 
-// Discarded notes that the changes of a session were thrown away. Files that were
-// registered because of them, and never came to be, are forgotten.
+// Discarded notes that the changes of a session were thrown away. Files that were registered because of them, and never
+// existed in the project, are forgotten.
 func (r *Registry) Discarded(ctx context.Context, session string, changes []Change) error {
 	return r.settle(ctx, session, StateDiscarded, changes)
 }
 
-// Dropped notes that changes of a session were thrown away, whatever becomes of its others.
-// The executions that made them say so. Files are forgotten as by Discarded.
+// Dropped notes that some changes of a session were thrown away, whatever happens to its others. The executions that
+// made them are marked. Files are forgotten as by Discarded.
 func (r *Registry) Dropped(ctx context.Context, session string, changes []Change) error {
 	now := nanos(r.now())
 	for part := range slices.Chunk(changes, registerPart) {
@@ -467,9 +464,8 @@ func (r *Registry) Dropped(ctx context.Context, session string, changes []Change
 	return r.settle(ctx, "", "", changes)
 }
 
-// settle looks what the project has at the changes' paths now: whatever was done, in part or
-// twice, that is what is recorded. Of a directory that was deleted, what is registered below it
-// is looked at too.
+// settle looks at what the project has at the paths of the changes now, and records that, whatever was done before, in
+// part or twice. For a deleted directory it also looks at the registered files below it.
 func (r *Registry) settle(ctx context.Context, session, state string, changes []Change) error {
 	now := nanos(r.now())
 	var o op

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Options say where a registry is and what it keeps. The zero value is the user's own
-// registry with the limits named here.
+// Options say where a registry is and what it keeps. The zero value is the user's own registry, with the limits named
+// here.
 type Options struct {
 	// Dir holds the database. Empty: $XDG_STATE_HOME/nsrun, or ~/.local/state/nsrun.
 	Dir string
@@ -23,34 +23,31 @@ type Options struct {
 	// $XDG_CACHE_HOME/nsrun, or ~/.cache/nsrun.
 	Cache string
 
-	// Retention is for how long backups and before-versions stay. Zero: 7 days.
+	// Retention is how long backups and before-versions are kept. Zero: 7 days.
 	Retention time.Duration
 
-	// LogRetention is for how long executions stay in the audit log, and LogMost how
-	// many of them. Zero: 90 days, and 20,000.
+	// LogRetention is how long executions stay in the audit log, and LogMost how many of them. Zero: 90 days, and
+	// 20,000.
 	LogRetention time.Duration
 	LogMost      int
 
-	// BackupFile is how large a file may be of which there is a backup, in bytes.
-	// Zero: 1 GiB. What is larger is named in Recorded.Omitted.
+	// BackupFile is the largest size of a file that is backed up, in bytes. Zero: 1 GiB. Larger files are in
+	// Recorded.Omitted.
 	BackupFile int64
 
-	// BeforeFile and BeforeAll are how large a before-version may be, and those of one
-	// execution together, in bytes. Zero: 16 MiB and 64 MiB. What is left out is named in
-	// Recorded.Omitted.
+	// BeforeFile and BeforeAll are the largest size of one before-version, and of all before-versions of an execution,
+	// in bytes. Zero: 16 MiB and 64 MiB. What is left out is in Recorded.Omitted.
 	BeforeFile, BeforeAll int64
 
-	// Changes is how many changes of an execution are listed in the log, and have
-	// before-versions; the others are counted. Zero: 1000.
+	// Changes is how many changes of an execution are listed in the log and have before-versions; the others are
+	// counted. Zero: 1000.
 	Changes int
 
-	// Wait is how long to wait for another process that has the database locked. Zero:
-	// 10 seconds.
+	// Wait is how long to wait for another process that has locked the database. Zero: 10 seconds.
 	Wait time.Duration
 }
 
-// DefaultDirs returns where the database and the copies are kept unless Options say
-// otherwise.
+// DefaultDirs returns the directories of the database and of the copies that zero Options use.
 func DefaultDirs() (dir, cache string, err error) {
 	home, herr := os.UserHomeDir()
 	if herr == nil && !filepath.IsAbs(home) {
@@ -75,8 +72,7 @@ func DefaultDirs() (dir, cache string, err error) {
 	return dir, cache, nil
 }
 
-// A Registry is safe for use by several goroutines, and by several processes that have
-// opened the same one.
+// A Registry may be used by several goroutines, and by several processes that have opened the same one.
 type Registry struct {
 	o    Options
 	now  func() time.Time
@@ -95,8 +91,8 @@ type Registry struct {
 	mergeErr error // the last one of a merge in the background; db guards it
 }
 
-// Open returns a registry. It does no input or output: the first use does, and reports
-// what is wrong with the directories.
+// Open returns a registry. It does no input or output. The first use does, and returns what is wrong with the
+// directories.
 func Open(o Options) *Registry {
 	r := &Registry{o: o, now: time.Now}
 	if o.Dir == "" || o.Cache == "" {
@@ -127,12 +123,11 @@ func set[T int | int64 | time.Duration](v *T, otherwise T) {
 	}
 }
 
-// Private lists the directories that a sandboxed command must neither read nor write,
-// and that must not be moved away by it either.
+// Private lists the directories that a sandboxed command must neither read nor write, nor be able to rename.
 func (r *Registry) Private() []string { return []string{r.o.Dir, r.o.Cache} }
 
-// Close releases what the registry holds. It does not wait for the disk: what was
-// recorded is in the journal, and safe from the end of the process. Flush waits.
+// Close releases what the registry holds. It does not wait for the disk: what was recorded is in the journal, and
+// survives the end of the process. Flush waits.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	if r.closed {
@@ -153,7 +148,7 @@ func (r *Registry) Close() error {
 	return r.mergeErr
 }
 
-// Flush takes the journal into the database, and returns when that is on disk.
+// Flush moves the journal into the database, and returns when that is on disk.
 func (r *Registry) Flush() error {
 	return r.update(nil)
 }

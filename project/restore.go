@@ -15,30 +15,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Version is a copy of a file that can be put back.
+// A Version is a copy of a file that can be restored.
 type Version struct {
 	Path string // of the file, absolute
 	Copy string // where the copy is, absolute
 	Size int64  // bytes
 	Mode fs.FileMode
 
-	// Date is the day on which the file was changed, YY-MM-DD; Time is more exact, and
-	// zero where it is not known.
+	// Date is the day on which the file was changed, YY-MM-DD. Time is exact, and zero if it is not known.
 	Date string
 	Time time.Time
 
-	// Execution is what changed it. Empty: it is not known.
+	// Execution is the one that changed the file. Empty: unknown.
 	Execution string
 
-	// Before says that this is the version before that execution. False: it is the
-	// backup of its day.
+	// Before says that this is the version before that execution. False: it is the backup of its day.
 	Before bool
 
 	owner *ownerRecord
 }
 
-// Versions lists the copies that there are of the file at path, which is absolute: its
-// backups, the newest first, then versions before executions, the newest first.
+// Versions lists the copies of the file at path, which is absolute: its backups, the newest first, then the versions
+// before executions, the newest first.
 func (r *Registry) Versions(path string) (list []Version, err error) {
 	f, err := r.File(path)
 	if err != nil && !missing(err) {
@@ -82,7 +80,7 @@ func (r *Registry) Versions(path string) (list []Version, err error) {
 	return list, nil
 }
 
-// OpenVersion opens a copy. One that is not as long as it was is ErrDamaged.
+// OpenVersion opens a copy. If its size has changed, the error is ErrDamaged.
 func (r *Registry) OpenVersion(v Version) (*os.File, error) {
 	if v.Before {
 		return r.OpenBefore(Change{Root: "/", Path: strings.TrimPrefix(v.Path, "/"), Before: v.Copy})
@@ -107,9 +105,8 @@ func (r *Registry) OpenVersion(v Version) (*os.File, error) {
 	return f, nil
 }
 
-// Choose returns the version that is meant: of a day (YY-MM-DD), of an execution, or, with
-// both empty, the newest backup, and where there is none the version before the newest
-// execution. None is ErrNoVersion.
+// Choose returns the version of a day (YY-MM-DD) or of an execution. If both are empty, it returns the newest backup,
+// or if there is none, the version before the newest execution. If there is no such version, the error is ErrNoVersion.
 func Choose(list []Version, date, execution string) (Version, error) {
 	i := slices.IndexFunc(list, func(v Version) bool {
 		if execution != "" {
@@ -123,23 +120,21 @@ func Choose(list []Version, date, execution string) (Version, error) {
 	return list[i], nil
 }
 
-// Restored is what Restore did.
+// Restored says what Restore did.
 type Restored struct {
 	Path string
 
-	// Execution is under which it stands in the log. What was there before is its
-	// version before the change.
+	// Execution is the id of the restoration in the log. What was there before is its version before the change.
 	Execution string
 
-	// Saved is where that is. Empty: nothing was there.
+	// Saved is the path of that version. Empty: nothing was there.
 	Saved string
 }
 
-// Restore puts a version back, at its path or at another one, which is absolute and has no
-// symbolic links on the way. What is there now is kept first; if it cannot be, or if it
-// changes meanwhile, nothing is done. Directories that are missing are made. The file
-// has the mode it had, and for root the owner; other attributes are not kept. When Restore
-// returns it is on disk.
+// Restore puts a version back, at its path or at another one, which is absolute and has no symbolic links on the way.
+// First it keeps what is there now; if it cannot, or if that changes meanwhile, it does nothing. It makes missing
+// directories. The file gets the mode it had, and for root the owner; other attributes are not kept. When Restore
+// returns, the file is on disk.
 func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Restored, err error) {
 	const step = "restore"
 	if path == "" {

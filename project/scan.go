@@ -16,13 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Scan registers the regular files of a project, and forgets those that are gone: not
-// those that are marked as deleted, and not those of which there is a backup. It
-// follows no links, stays on the root's file system, and leaves out what is in
-// directories called .git: git has that back itself.
+// Scan registers the regular files of a project, and forgets files that are gone, except those that are marked as
+// deleted or have a backup. It follows no links, stays on the root's file system, and skips directories called .git,
+// because git can restore their contents itself.
 //
-// Directories that cannot be read are left out, what is registered in them stays, and
-// the first such error is returned when all else is done.
+// Directories that cannot be read are skipped, and the files registered in them stay. Scan returns the first such
+// error, after it has done everything else.
 func (r *Registry) Scan(ctx context.Context, root string) error {
 	if !filepath.IsAbs(root) || !clean(root) {
 		return &Error{"scan", root, errors.New("it is no absolute path")}

@@ -17,9 +17,8 @@ import (
 	"github.com/nsrun/nsrun/internal/linuxonly"
 )
 
-// An Action is what a permission is about. There is none for the network, and Set takes
-// no other than these: access to the network is asked for every time, and a yes to it
-// must not be found again.
+// An Action is what a permission is about. There is no action for the network, and Set accepts no others: network
+// access is asked for every time, and a yes must not be found again.
 type Action string
 
 // The kinds of change.
@@ -36,7 +35,7 @@ const (
 	Deny
 )
 
-// A Backup is a copy of a file as it was before it was changed on one day, the first time.
+// A Backup is a copy of a file as it was before its first change on one day.
 type Backup struct {
 	Path string // of the file, absolute
 	Copy string // of the backup, absolute
@@ -44,10 +43,10 @@ type Backup struct {
 	Size int64  // bytes
 	Mode fs.FileMode
 
-	// Execution is what changed the file. Empty: it is not known.
+	// Execution is the one that changed the file. Empty: unknown.
 	Execution string
 
-	// Made says that Record made it, and did not find it there.
+	// Made says that this call of Record made the backup, and did not find it there.
 	Made bool
 }
 
@@ -57,26 +56,25 @@ type Change struct {
 	Root string // of the project, absolute
 	Path string // relative to Root
 
-	// Mode and OldMode are type and permissions after and before. Zero: there is none
-	// on that side; a regular file that nobody may read is taken for one that may.
+	// Mode and OldMode are type and permissions after and before. Zero: there is nothing on that side. A regular file
+	// that nobody may read is taken for one that somebody may.
 	Mode, OldMode fs.FileMode
 
 	// Size and OldSize are the lengths of regular files, in bytes.
 	Size, OldSize int64
 
-	// Before is where the version before the change is kept, an absolute path. Empty:
-	// nowhere. Record sets it, and does not read it.
+	// Before is the absolute path of the version before the change. Empty: none is kept. Record sets it, and does not
+	// read it.
 	Before string
 
-	// Dropped tells that it was thrown away later, see Registry.Dropped. Record does not
-	// read it.
+	// Dropped says that the change was thrown away later, see Registry.Dropped. Record does not read it.
 	Dropped bool
 
-	// Runs says why it would run later, see overlay.Change. Empty: it would not.
+	// Runs says why the change would run later, see overlay.Change. Empty: it would not.
 	Runs string
 }
 
-// Cleaned is how much Clean removed.
+// Cleaned says how much Clean removed.
 type Cleaned struct {
 	Backups    int   // copies of files
 	Befores    int   // executions whose before-versions were removed
@@ -85,7 +83,7 @@ type Cleaned struct {
 	Size       int64 // bytes that the copies had
 }
 
-// A Decision is an answer. The zero Decision is none.
+// A Decision is an answer. The zero Decision is no answer.
 type Decision uint8
 
 // The actions.
@@ -116,34 +114,34 @@ type Execution struct {
 	Backend string
 	Engine  string
 
-	// State is what became of its changes: "kept", "committed", "discarded".
+	// State is what happened to its changes: "kept", "committed", "discarded".
 	State string
 
-	// Changes are the first of its changes, and More is how many there are beyond.
+	// Changes are the first of its changes, and More is the number of the others.
 	Changes []Change
 	More    int
 }
 
-// A File is one that is registered.
+// A File is a registered file.
 type File struct {
 	ID      int64  // greater than zero, for ever the same
 	Path    string // absolute
 	Project string // the root through which it was registered
 
-	// LastModified is the file's time when that was looked at last. Zero: it never was.
+	// LastModified is the file's time of modification when the registry last looked. Zero: it never did.
 	LastModified time.Time
 
-	// LastApprovedCopyPath is its newest backup. Empty: there is none.
+	// LastApprovedCopyPath is the path of its newest backup. Empty: there is none.
 	LastApprovedCopyPath string
 
-	// Deleted says that it was deleted. The record stays until the backup is gone.
+	// Deleted says that the file was deleted. The record stays until its backups are gone.
 	Deleted bool
 
 	Mode    fs.FileMode // when it was looked at last
 	Backups []Backup    // the newest first
 }
 
-// A Filter chooses executions. The zero Filter takes all.
+// A Filter selects executions. The zero Filter selects all.
 type Filter struct {
 	// ID is an execution's id, its end or the beginning of its random part (at least
 	// four characters), or "last".
@@ -154,18 +152,18 @@ type Filter struct {
 	Most    int    // how many; zero: all
 }
 
-// Kind says how an object differs from the project's. The zero Kind is no kind.
+// A Kind says how an object differs from the project's. The zero Kind is invalid.
 type Kind uint8
 
-// Omitted is a file of which something was not kept.
+// Omitted is a file without a backup or a before-version.
 type Omitted struct {
 	Path string // absolute
 	What string // "backup" or "before-version"
 	Why  error
 }
 
-// Options say where a registry is and what it keeps. The zero value is the user's own
-// registry with the limits named here.
+// Options say where a registry is and what it keeps. The zero value is the user's own registry, with the limits named
+// here.
 type Options struct {
 	// Dir holds the database. Empty: $XDG_STATE_HOME/nsrun, or ~/.local/state/nsrun.
 	Dir string
@@ -174,33 +172,31 @@ type Options struct {
 	// $XDG_CACHE_HOME/nsrun, or ~/.cache/nsrun.
 	Cache string
 
-	// Retention is for how long backups and before-versions stay. Zero: 7 days.
+	// Retention is how long backups and before-versions are kept. Zero: 7 days.
 	Retention time.Duration
 
-	// LogRetention is for how long executions stay in the audit log, and LogMost how
-	// many of them. Zero: 90 days, and 20,000.
+	// LogRetention is how long executions stay in the audit log, and LogMost how many of them. Zero: 90 days, and
+	// 20,000.
 	LogRetention time.Duration
 	LogMost      int
 
-	// BackupFile is how large a file may be of which there is a backup, in bytes.
-	// Zero: 1 GiB. What is larger is named in Recorded.Omitted.
+	// BackupFile is the largest size of a file that is backed up, in bytes. Zero: 1 GiB. Larger files are in
+	// Recorded.Omitted.
 	BackupFile int64
 
-	// BeforeFile and BeforeAll are how large a before-version may be, and those of one
-	// execution together, in bytes. Zero: 16 MiB and 64 MiB. What is left out is named in
-	// Recorded.Omitted.
+	// BeforeFile and BeforeAll are the largest size of one before-version, and of all before-versions of an execution,
+	// in bytes. Zero: 16 MiB and 64 MiB. What is left out is in Recorded.Omitted.
 	BeforeFile, BeforeAll int64
 
-	// Changes is how many changes of an execution are listed in the log, and have
-	// before-versions; the others are counted. Zero: 1000.
+	// Changes is how many changes of an execution are listed in the log and have before-versions; the others are
+	// counted. Zero: 1000.
 	Changes int
 
-	// Wait is how long to wait for another process that has the database locked. Zero:
-	// 10 seconds.
+	// Wait is how long to wait for another process that has locked the database. Zero: 10 seconds.
 	Wait time.Duration
 }
 
-// A Permission was given, or refused, for good: until Forget.
+// A Permission is an answer that was given for good: it holds until Forget.
 type Permission struct {
 	Project  string // the root for which it holds, absolute; empty: for all projects
 	Action   Action
@@ -209,32 +205,30 @@ type Permission struct {
 	Time     time.Time // zero for Set: now
 }
 
-// Recorded is what Record did.
+// Recorded says what Record did.
 type Recorded struct {
 	ID string // of the execution
 
-	// Backups are those that hold today's originals of the files that changed, in the
-	// order of the changes. Made tells new ones.
+	// Backups are the backups of today's originals of the changed files, in the order of the changes. Made marks new
+	// ones.
 	Backups []Backup
 
-	// Omitted are files without a backup or a before-version, because of a limit.
+	// Omitted are files that have no backup or before-version because of a limit.
 	Omitted []Omitted
 }
 
-// A Registry is safe for use by several goroutines, and by several processes that have
-// opened the same one.
+// A Registry may be used by several goroutines, and by several processes that have opened the same one.
 type Registry struct {
 }
 
-// Restored is what Restore did.
+// Restored says what Restore did.
 type Restored struct {
 	Path string
 
-	// Execution is under which it stands in the log. What was there before is its
-	// version before the change.
+	// Execution is the id of the restoration in the log. What was there before is its version before the change.
 	Execution string
 
-	// Saved is where that is. Empty: nothing was there.
+	// Saved is the path of that version. Empty: nothing was there.
 	Saved string
 }
 
@@ -253,28 +247,25 @@ const (
 	StateDiscarded = "discarded"
 )
 
-// A Version is a copy of a file that can be put back.
+// A Version is a copy of a file that can be restored.
 type Version struct {
 	Path string // of the file, absolute
 	Copy string // where the copy is, absolute
 	Size int64  // bytes
 	Mode fs.FileMode
 
-	// Date is the day on which the file was changed, YY-MM-DD; Time is more exact, and
-	// zero where it is not known.
+	// Date is the day on which the file was changed, YY-MM-DD. Time is exact, and zero if it is not known.
 	Date string
 	Time time.Time
 
-	// Execution is what changed it. Empty: it is not known.
+	// Execution is the one that changed the file. Empty: unknown.
 	Execution string
 
-	// Before says that this is the version before that execution. False: it is the
-	// backup of its day.
+	// Before says that this is the version before that execution. False: it is the backup of its day.
 	Before bool
 }
 
-// isExecution reports whether name is an id that newExecution could have made. It is a
-// name of a directory too.
+// isExecution reports whether newExecution could have made an id. It is also the name of a directory.
 func isExecution(name string) bool {
 	when, random, ok := strings.Cut(name, "-")
 	if !ok || len(random) != 8 || strings.Trim(random, idLetters) != "" {
@@ -290,16 +281,14 @@ const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
 
 const idLayout = "20060102T150405.000Z"
 
-// Choose returns the version that is meant: of a day (YY-MM-DD), of an execution, or, with
-// both empty, the newest backup, and where there is none the version before the newest
-// execution. None is ErrNoVersion.
+// Choose returns the version of a day (YY-MM-DD) or of an execution. If both are empty, it returns the newest backup,
+// or if there is none, the version before the newest execution. If there is no such version, the error is ErrNoVersion.
 func Choose(list []Version, date, execution string) (r0 Version, r1 error) {
 	r1 = linuxonly.Error("project.Choose")
 	return
 }
 
-// DefaultDirs returns where the database and the copies are kept unless Options say
-// otherwise.
+// DefaultDirs returns the directories of the database and of the copies that zero Options use.
 func DefaultDirs() (r0 string, r1 string, r2 error) {
 	r2 = linuxonly.Error("project.DefaultDirs")
 	return
@@ -308,14 +297,14 @@ func DefaultDirs() (r0 string, r1 string, r2 error) {
 // IsExecution reports whether word could be an execution's id, in whole.
 func IsExecution(word string) bool { return isExecution(word) }
 
-// Open returns a registry. It does no input or output: the first use does, and reports
-// what is wrong with the directories.
+// Open returns a registry. It does no input or output. The first use does, and returns what is wrong with the
+// directories.
 func Open(o Options) (r0 *Registry) {
 	r0 = new(Registry)
 	return
 }
 
-// Name is the absolute path of what changed.
+// Name is the absolute path of the changed object.
 func (c Change) Name() string { return filepath.Join(c.Root, c.Path) }
 
 // String returns "allow", "deny" or "none".
@@ -329,12 +318,12 @@ func (d Decision) String() string {
 	return "none"
 }
 
-// Letter returns 'A', 'M', 'D' or 'T', and '?' for what is no kind.
+// Letter returns 'A', 'M', 'D' or 'T', and '?' for an invalid kind.
 func (Kind) Letter() (r0 byte) {
 	return
 }
 
-// MarshalText returns what String does, so that JSON holds the name; of zero it is empty.
+// MarshalText returns what String does, so that JSON has the name; for the zero Kind it is empty.
 func (k Kind) MarshalText() ([]byte, error) {
 	if k == 0 {
 		return nil, nil
@@ -358,56 +347,52 @@ func (k *Kind) UnmarshalText(data []byte) error {
 	return fmt.Errorf("no such kind of change: %q", data)
 }
 
-// Clean removes backups and before-versions that are older than Options.Retention, then
-// what was only kept for them: records of deleted files; and lines of the audit log
-// beyond Options.LogRetention and LogMost. It removes what has a name that this package
-// gives, in its own two directories, and nothing else; links are not followed.
+// Clean removes backups and before-versions that are older than Options.Retention, the records of deleted files that
+// were kept only for these, and executions in the audit log beyond Options.LogRetention and LogMost. It removes only
+// names that this package gives, in its own two directories, and follows no links.
 //
-// A backup's age is counted from the end of its day. The first error is returned when
-// all else is done.
+// A backup's age is counted from the end of its day. Clean returns the first error, after it has done everything else.
 func (*Registry) Clean(ctx context.Context) (r0 Cleaned, r1 error) {
 	r1 = linuxonly.Error("project.Registry.Clean")
 	return
 }
 
-// CleanDaily is Clean, if that was not done within the last day. Else it costs next to
-// nothing.
+// CleanDaily is Clean, unless that was done within the last day. Then it costs next to nothing.
 func (*Registry) CleanDaily(ctx context.Context) (r0 error) {
 	r0 = linuxonly.Error("project.Registry.CleanDaily")
 	return
 }
 
-// Close releases what the registry holds. It does not wait for the disk: what was
-// recorded is in the journal, and safe from the end of the process. Flush waits.
+// Close releases what the registry holds. It does not wait for the disk: what was recorded is in the journal, and
+// survives the end of the process. Flush waits.
 func (*Registry) Close() (r0 error) {
 	r0 = linuxonly.Error("project.Registry.Close")
 	return
 }
 
-// Committed notes that changes of a session are in the project now, all of them or some.
-// Files of which the project has none any more are marked as deleted, for as long as
-// there is a backup.
+// Committed notes that changes of a session, all of them or some, are in the project now. Files that the project no
+// longer has are marked as deleted, as long as there is a backup.
 func (*Registry) Committed(ctx context.Context, session string, all bool, changes []Change) (r0 error) {
 	r0 = linuxonly.Error("project.Registry.Committed")
 	return
 }
 
-// Discarded notes that the changes of a session were thrown away. Files that were
-// registered because of them, and never came to be, are forgotten.
+// Discarded notes that the changes of a session were thrown away. Files that were registered because of them, and never
+// existed in the project, are forgotten.
 func (*Registry) Discarded(ctx context.Context, session string, changes []Change) (r0 error) {
 	r0 = linuxonly.Error("project.Registry.Discarded")
 	return
 }
 
-// Dropped notes that changes of a session were thrown away, whatever becomes of its others.
-// The executions that made them say so. Files are forgotten as by Discarded.
+// Dropped notes that some changes of a session were thrown away, whatever happens to its others. The executions that
+// made them are marked. Files are forgotten as by Discarded.
 func (*Registry) Dropped(ctx context.Context, session string, changes []Change) (r0 error) {
 	r0 = linuxonly.Error("project.Registry.Dropped")
 	return
 }
 
-// Executions yields what was run, the newest first. What cannot be read is yielded as an
-// error, and the others follow. The registry may be used meanwhile.
+// Executions yields the executions, the newest first. One that cannot be read is yielded as an error, and the others
+// follow. The registry may be used meanwhile.
 func (*Registry) Executions(f Filter) (r0 iter.Seq2[Execution, error]) {
 	r0 = func(yield func(Execution, error) bool) {
 		yield(*new(Execution), linuxonly.Error("project.Registry.Executions"))
@@ -430,34 +415,33 @@ func (*Registry) Files(path string) (r0 iter.Seq2[File, error]) {
 	return
 }
 
-// Flush takes the journal into the database, and returns when that is on disk.
+// Flush moves the journal into the database, and returns when that is on disk.
 func (*Registry) Flush() (r0 error) {
 	r0 = linuxonly.Error("project.Registry.Flush")
 	return
 }
 
-// Forget removes what was decided about a target, if anything was. It is on disk when
-// Forget returns.
+// Forget removes the decision about a target, if there is one. The change is on disk when Forget returns.
 func (*Registry) Forget(project string, a Action, target string) (r0 error) {
 	r0 = linuxonly.Error("project.Registry.Forget")
 	return
 }
 
-// Get returns what was decided about exactly this target: for the project, else for all
-// projects. Decision is zero where nothing was.
+// Get returns the decision about exactly this target: for the project, else for all projects. The zero Decision: there
+// is none.
 func (*Registry) Get(project string, a Action, target string) (r0 Permission, r1 error) {
 	r1 = linuxonly.Error("project.Registry.Get")
 	return
 }
 
-// OpenBefore opens the version of a file from before an execution changed it. One that
-// was not kept, or that Clean removed, is fs.ErrNotExist.
+// OpenBefore opens the version of a file from before an execution changed it. If it was not kept, or Clean removed it,
+// the error is fs.ErrNotExist.
 func (*Registry) OpenBefore(c Change) (r0 *os.File, r1 error) {
 	r1 = linuxonly.Error("project.Registry.OpenBefore")
 	return
 }
 
-// OpenVersion opens a copy. One that is not as long as it was is ErrDamaged.
+// OpenVersion opens a copy. If its size has changed, the error is ErrDamaged.
 func (*Registry) OpenVersion(v Version) (r0 *os.File, r1 error) {
 	r1 = linuxonly.Error("project.Registry.OpenVersion")
 	return
@@ -469,8 +453,7 @@ func (*Registry) Permissions() (r0 []Permission, r1 error) {
 	return
 }
 
-// Private lists the directories that a sandboxed command must neither read nor write,
-// and that must not be moved away by it either.
+// Private lists the directories that a sandboxed command must neither read nor write, nor be able to rename.
 func (*Registry) Private() (r0 []string) {
 	return
 }
@@ -481,51 +464,46 @@ func (*Registry) Projects() (r0 []Root, r1 error) {
 	return
 }
 
-// Record notes what was run, and keeps what it changed. It is called when the command has
-// ended, and before anything is committed.
+// Record stores an execution, and copies of what it changed. Call it when the command has ended, before anything is
+// committed.
 //
-// Files that are not registered yet are registered first. Of a file that was registered
-// before, and is modified, deleted or replaced by something else, there is one backup for
-// each day, of what it was when it was changed first; new files have none. And of each
-// change that is listed the version before it is kept for the execution, an empty
-// file if there was none, modified and deleted ones first, within the limits.
+// Files that are not registered yet are registered first. A file that was registered before, and is modified, deleted
+// or replaced by something else, gets one backup for each day: its content before the first change. New files have
+// none. Record also keeps the version before each listed change for the execution (an empty file if there was none),
+// modified and deleted files first, within the limits.
 //
-// Changes are of single objects: a deleted directory has to be followed by what was in it.
-// original opens what the project has at a change's path, such as from the lower side of an
-// overlay; it is called for Modified, Deleted and TypeChanged, at most twice for each. It
-// may be nil if there are no such changes.
+// changes are about single objects: after a deleted directory, everything in it must follow. original opens what the
+// project has at the path of a change, for example on the lower side of an overlay. It is called for Modified, Deleted
+// and TypeChanged, at most twice for each, and may be nil if there are no such changes.
 //
-// After an error the rest was done: the errors of several files are joined, the first
-// few of them, and Recorded says what there is.
+// After an error the rest was still done. The first errors of several files are joined, and Recorded says what there
+// is.
 func (*Registry) Record(ctx context.Context, e Execution, changes []Change, original func(Change) (*os.File, error)) (r0 Recorded, r1 error) {
 	r1 = linuxonly.Error("project.Registry.Record")
 	return
 }
 
-// Restore puts a version back, at its path or at another one, which is absolute and has no
-// symbolic links on the way. What is there now is kept first; if it cannot be, or if it
-// changes meanwhile, nothing is done. Directories that are missing are made. The file
-// has the mode it had, and for root the owner; other attributes are not kept. When Restore
-// returns it is on disk.
+// Restore puts a version back, at its path or at another one, which is absolute and has no symbolic links on the way.
+// First it keeps what is there now; if it cannot, or if that changes meanwhile, it does nothing. It makes missing
+// directories. The file gets the mode it had, and for root the owner; other attributes are not kept. When Restore
+// returns, the file is on disk.
 func (*Registry) Restore(ctx context.Context, v Version, path string) (r0 Restored, r1 error) {
 	r1 = linuxonly.Error("project.Registry.Restore")
 	return
 }
 
-// Scan registers the regular files of a project, and forgets those that are gone: not
-// those that are marked as deleted, and not those of which there is a backup. It
-// follows no links, stays on the root's file system, and leaves out what is in
-// directories called .git: git has that back itself.
+// Scan registers the regular files of a project, and forgets files that are gone, except those that are marked as
+// deleted or have a backup. It follows no links, stays on the root's file system, and skips directories called .git,
+// because git can restore their contents itself.
 //
-// Directories that cannot be read are left out, what is registered in them stays, and
-// the first such error is returned when all else is done.
+// Directories that cannot be read are skipped, and the files registered in them stay. Scan returns the first such
+// error, after it has done everything else.
 func (*Registry) Scan(ctx context.Context, root string) (r0 error) {
 	r0 = linuxonly.Error("project.Registry.Scan")
 	return
 }
 
-// Set stores a permission. It is on disk when Set returns. One about the network is
-// ErrNetwork.
+// Set stores a permission. It is on disk when Set returns. For the network the error is ErrNetwork.
 func (*Registry) Set(p Permission) (r0 error) {
 	r0 = linuxonly.Error("project.Registry.Set")
 	return
@@ -537,8 +515,8 @@ func (*Registry) Undone(ctx context.Context, session string, changes []Change) (
 	return
 }
 
-// Versions lists the copies that there are of the file at path, which is absolute: its
-// backups, the newest first, then versions before executions, the newest first.
+// Versions lists the copies of the file at path, which is absolute: its backups, the newest first, then the versions
+// before executions, the newest first.
 func (*Registry) Versions(path string) (r0 []Version, r1 error) {
 	r1 = linuxonly.Error("project.Registry.Versions")
 	return
