@@ -96,12 +96,13 @@ var mayImport = map[string][]string{
 	"internal/testsum":       {},
 
 	// The rooms of the nsrun command.
-	"cmd/nsrun/internal/advice":  {"", "features", "internal/bwrap", "internal/escape", "mounts", "nsexec", "overlay", "project"},
-	"cmd/nsrun/internal/console": {"cmd/nsrun/internal/advice", "internal/ask", "internal/escape", "nsexec", "overlay"},
-	"cmd/nsrun/internal/usage":   {"cmd/nsrun/internal/advice", "cmd/nsrun/internal/console"},
-	"cmd/nsrun/internal/record":  {"", "cmd/nsrun/internal/console", "overlay", "project"},
-	"cmd/nsrun/internal/diff":    {"cmd/nsrun/internal/console", "cmd/nsrun/internal/usage", "internal/escape", "internal/jsonform", "internal/textdiff", "overlay"},
-	"cmd/nsrun/internal/review":  {"cmd/nsrun/internal/advice", "cmd/nsrun/internal/console", "cmd/nsrun/internal/diff", "cmd/nsrun/internal/record", "internal/screen", "overlay"},
+	"cmd/nsrun/internal/advice":    {"", "features", "internal/escape", "mounts", "nsexec", "overlay", "project"},
+	"cmd/nsrun/internal/console":   {"cmd/nsrun/internal/advice", "internal/ask", "internal/escape", "nsexec", "overlay"},
+	"cmd/nsrun/internal/usage":     {"cmd/nsrun/internal/advice", "cmd/nsrun/internal/console"},
+	"cmd/nsrun/internal/record":    {"", "cmd/nsrun/internal/console", "overlay", "project"},
+	"cmd/nsrun/internal/diff":      {"cmd/nsrun/internal/console", "cmd/nsrun/internal/usage", "internal/escape", "internal/jsonform", "internal/textdiff", "overlay"},
+	"cmd/nsrun/internal/bwrapmode": {"cmd/nsrun/internal/console", "internal/bwrap", "internal/dropin", "internal/instant", "internal/sandbox", "internal/secureexec", "mounts", "nsexec"},
+	"cmd/nsrun/internal/review":    {"cmd/nsrun/internal/advice", "cmd/nsrun/internal/console", "cmd/nsrun/internal/diff", "cmd/nsrun/internal/record", "internal/screen", "overlay"},
 
 	// Of overlay.
 	"overlay/internal/tree":  {"internal/deep", "internal/sys"},
@@ -134,7 +135,7 @@ var thirdParty = map[string][]string{
 	"internal/sandbox":      {"golang.org/x/sys/unix"},
 	"netpolicy/broker":      {"golang.org/x/sys/unix"},
 	"project":               {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "golang.org/x/sys/unix"},
-	"cmd/nsrun":             {"github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+	"cmd/nsrun":             {"golang.org/x/sys/unix"},
 	"cmd/nsrun-mcp":         {"github.com/modelcontextprotocol/go-sdk/jsonrpc", "github.com/modelcontextprotocol/go-sdk/mcp", "golang.org/x/sys/unix"},
 	"bench/sessions":        {"golang.org/x/sys/unix"},
 	"bench/watch":           {"golang.org/x/sys/unix"},
@@ -144,10 +145,11 @@ var thirdParty = map[string][]string{
 	"internal/differ/probe": {"golang.org/x/sys/unix"},
 	"internal/strike":       {"golang.org/x/sys/unix"},
 
-	"cmd/nsrun/internal/advice":  {"golang.org/x/sys/unix"},
-	"cmd/nsrun/internal/console": {"golang.org/x/sys/unix"},
-	"cmd/nsrun/internal/diff":    {"golang.org/x/sys/unix"},
-	"cmd/nsrun/internal/review":  {"golang.org/x/sys/unix"},
+	"cmd/nsrun/internal/advice":    {"golang.org/x/sys/unix"},
+	"cmd/nsrun/internal/console":   {"golang.org/x/sys/unix"},
+	"cmd/nsrun/internal/diff":      {"golang.org/x/sys/unix"},
+	"cmd/nsrun/internal/bwrapmode": {"github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+	"cmd/nsrun/internal/review":    {"golang.org/x/sys/unix"},
 
 	// Of overlay.
 	"overlay/internal/tree":  {"golang.org/x/sys/unix"},

@@ -13,8 +13,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/bwrapmode"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
-	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/internal/reexec"
 	"github.com/nsrun/nsrun/internal/secureexec"
 )
@@ -30,7 +30,7 @@ func main() {
 		os.Exit(refuseElevated(os.Args))
 	}
 	if filepath.Base(os.Args[0]) == "bwrap" {
-		os.Exit(dropIn(os.Args, false))
+		os.Exit(bwrapmode.Run(os.Args, nil))
 	}
 	if len(os.Args) > 1 {
 		if run := action(os.Args[1]); run != nil {
@@ -42,7 +42,7 @@ func main() {
 		case first != "" && first[0] != '-' && !isProgram(first):
 			os.Exit(noVerb(os.Args[1:]))
 		}
-		os.Exit(dropIn(os.Args, true))
+		os.Exit(bwrapmode.Run(os.Args, &ownOptions))
 	}
 	os.Exit(help(nil))
 }
@@ -53,10 +53,5 @@ func refuseElevated(argv []string) int {
 	if len(argv) == 0 || filepath.Base(argv[0]) != "bwrap" {
 		return console.Fail(secureexec.Err)
 	}
-	text := privileges()
-	if text == "" {
-		text = secureexec.Err.Error()
-	}
-	(&dropped{}).say(false, bwrap.SeverityError, text)
-	return 1
+	return bwrapmode.Refuse()
 }

@@ -3,12 +3,17 @@
 package main
 
 import (
+	"errors"
+
+	"github.com/nsrun/nsrun/nsexec"
+
 	"os/exec"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/escape"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/bwrapmode"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/bwrap"
@@ -38,37 +43,50 @@ func isProgram(word string) bool {
 	return err == nil || strings.Contains(word, "/") && !advice.ShellText(word)
 }
 
-// bwrapHint is what may have been meant by a command line in bubblewrap's manner that is
-// refused with this message, or empty. words are without this program's name.
-func bwrapHint(words []string, message string) string {
-	if option, ok := strings.CutPrefix(message, "Unknown option "); ok {
-		if verb := laterVerb(words); verb != "" && verbOf(verb).FlagSet().Lookup(usage.FlagName(option)) != nil {
-			return "flags come after the verb; try: nsrun " + verb + " " + escape.Quote(option) + " …"
-		}
-		options := bwrap.Options(true)
-		names := make([]string, 0, len(options))
-		for _, o := range options {
-			if !o.Hidden {
-				names = append(names, o.Name)
-			}
-		}
-		if near := usage.Nearest(option, names); near != "" {
-			return `did you mean "` + near + `"?`
-		}
-		return "try: nsrun help, or nsrun --help"
+// ownOptions are bubblewrap's options, and ours, behind our own name.
+var ownOptions = bwrapmode.Owner{
+	Name:    "nsrun",
+	Usage:   "\nThese are bubblewrap's options. nsrun help lists nsrun's own verbs, nsrun help run the flags of nsrun run.\n",
+	Version: func() int { return version(nil) },
+	Hint:    optionHint,
+}
+
+// optionHint is what may have been meant by a command line of options that was refused with
+// err, or empty. words are without this program's name.
+func optionHint(words []string, err error) string {
+	if e, ok := errors.AsType[*bwrap.Error](err); ok && e.Unknown != "" {
+		return unknownOptionHint(words, e.Unknown)
 	}
-	name, ok := strings.CutPrefix(message, "execvp ")
-	if !ok {
-		return ""
-	}
-	name, _, _ = strings.Cut(name, ": ")
-	switch first := words[0]; {
-	case action(name) != nil && first != name:
-		return "a verb comes first; try: nsrun help " + name
-	case !strings.HasPrefix(first, "-"):
+	e, ok := errors.AsType[*nsexec.Error](err)
+	switch {
+	case !ok:
+	case e.Op == "proc":
+		return advice.Surroundings(err)
+	case e.Op != "exec":
+	case action(e.Path) != nil && words[0] != e.Path:
+		return "a verb comes first; try: nsrun help " + e.Path
+	case !strings.HasPrefix(words[0], "-"):
 		return "without options nothing is mounted; try: " + escape.Command(append([]string{"nsrun", "run", "--"}, words...))
 	}
 	return ""
+}
+
+// unknownOptionHint is what may have been meant by a word that is no option.
+func unknownOptionHint(words []string, option string) string {
+	if verb := laterVerb(words); verb != "" && verbOf(verb).FlagSet().Lookup(usage.FlagName(option)) != nil {
+		return "flags come after the verb; try: nsrun " + verb + " " + escape.Quote(option) + " …"
+	}
+	options := bwrap.Options(true)
+	names := make([]string, 0, len(options))
+	for _, o := range options {
+		if !o.Hidden {
+			names = append(names, o.Name)
+		}
+	}
+	if near := usage.Nearest(option, names); near != "" {
+		return `did you mean "` + near + `"?`
+	}
+	return "try: nsrun help, or nsrun --help"
 }
 
 // laterVerb is the first verb among words that is not the first of them, or empty.

@@ -137,6 +137,15 @@ func (p *parser) fail(text ...string) error {
 	return e
 }
 
+// unknown refuses a word that is no option.
+func (p *parser) unknown(word string) error {
+	err := p.fail("Unknown option ", word)
+	if e, ok := err.(*Error); ok {
+		e.Unknown = word
+	}
+	return err
+}
+
 const (
 	msgLayers  = "--overlay-src must be followed by another --overlay-src or one of --overlay, --tmp-overlay, or --ro-overlay"
 	msgOverlay = "--overlay-hide and --overlay-submounts must be followed by an overlay"
@@ -160,7 +169,7 @@ func (p *parser) parse(words []string, inFile bool) ([]string, error) {
 		o := p.last
 		if o == nil || o.Name != word {
 			if o = lookup(word, p.env.Extensions); o == nil {
-				return nil, p.fail("Unknown option ", word)
+				return nil, p.unknown(word)
 			}
 			p.last = o
 		}

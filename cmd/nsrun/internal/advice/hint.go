@@ -49,7 +49,7 @@ func For(err error) string {
 	if e, ok := errors.AsType[*features.MissingError](err); ok && e.Feature.Status == features.No && e.Feature.Remedy != "" {
 		return "" // so does this one
 	}
-	if text := surroundings(err); text != "" {
+	if text := Surroundings(err); text != "" {
 		return text
 	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok {

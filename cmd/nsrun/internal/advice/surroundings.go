@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/features"
-	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -22,8 +21,8 @@ import (
 // What is wrong with the place that nsrun runs in: a sandbox, a container, a host without a home
 // directory.
 
-// surroundings is what to do about an error of which that is the cause, or empty.
-func surroundings(err error) string {
+// Surroundings is what to do about an error of which that is the cause, or empty.
+func Surroundings(err error) string {
 	if errors.Is(err, unix.ENOSYS) && inSandbox() { // openat2(2)
 		return insideHint
 	}
@@ -100,12 +99,4 @@ func overProc() string {
 		}
 	}
 	return ""
-}
-
-// ForMessage is what is said in bubblewrap's words, and what to do.
-func ForMessage(text string) string {
-	if !strings.HasPrefix(text, "Can't mount proc on ") || !strings.HasSuffix(text, bwrap.Strerror(unix.EPERM)) {
-		return ""
-	}
-	return surroundings(&nsexec.Error{Op: "proc", Err: unix.EPERM})
 }

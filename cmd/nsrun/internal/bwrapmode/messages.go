@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package bwrapmode
 
 import (
 	"errors"
@@ -19,8 +19,8 @@ import (
 // Errors in bubblewrap's words: programs look for them in what it prints.
 
 // failed is the exit status where COMMAND could not be started.
-func (d *dropped) failed(err error) int {
-	if !d.cfg.ExitCodes {
+func (r *run) failed(err error) int {
+	if !r.cfg.ExitCodes {
 		return 1
 	}
 	e, ok := errors.AsType[*nsexec.Error](err)
@@ -34,13 +34,13 @@ func (d *dropped) failed(err error) int {
 }
 
 // message is what is said about an error.
-func (d *dropped) message(err error) string {
+func (r *run) message(err error) string {
 	e, ok := errors.AsType[*nsexec.Error](err)
 	if !ok {
 		return err.Error()
 	}
-	if e.Mount > 0 && e.Mount <= len(d.ops) {
-		return d.mountMessage(e, d.ops[e.Mount-1])
+	if e.Mount > 0 && e.Mount <= len(r.ops) {
+		return r.mountMessage(e, r.ops[e.Mount-1])
 	}
 	cause := ": " + bwrap.Strerror(e.Err)
 	switch e.Op {
@@ -116,8 +116,8 @@ func cloneMessage(err error) string {
 }
 
 // mountMessage is what is said about a step of the set-up.
-func (d *dropped) mountMessage(e *nsexec.Error, op *bwrap.SetupOp) string {
-	dest, kind := op.Dest, d.cmd.Mounts[e.Mount-1].Kind
+func (r *run) mountMessage(e *nsexec.Error, op *bwrap.SetupOp) string {
+	dest, kind := op.Dest, r.cmd.Mounts[e.Mount-1].Kind
 	cause := ": " + bwrap.Strerror(e.Err)
 	switch e.Part {
 	case nsexec.PartSource:
@@ -175,10 +175,10 @@ func (d *dropped) mountMessage(e *nsexec.Error, op *bwrap.SetupOp) string {
 		if errors.Is(e.Err, unix.ELOOP) {
 			cause = ": Overlay directories may not overlap"
 		}
-		return "Can't make overlay mount on " + dest + " with options " + overlayOptions(&d.cmd.Mounts[e.Mount-1]) + cause
+		return "Can't make overlay mount on " + dest + " with options " + overlayOptions(&r.cmd.Mounts[e.Mount-1]) + cause
 	}
 	at := dest
-	if below, ok := strings.CutPrefix(e.Path, d.cmd.Mounts[e.Mount-1].Target+"/"); ok {
+	if below, ok := strings.CutPrefix(e.Path, r.cmd.Mounts[e.Mount-1].Target+"/"); ok {
 		at += "/" + below
 	}
 	return "Can't mount " + e.Op + " on " + at + cause

@@ -1,23 +1,20 @@
 //go:build linux
 
-package main
+package bwrapmode
 
 import (
-	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/bwrap"
-	"github.com/nsrun/nsrun/internal/sandbox"
-	"github.com/nsrun/nsrun/nsexec"
 )
 
 // What --info-fd and --json-status-fd tell.
 
 // created is called when the namespaces exist, and before they are set up.
-func (d *dropped) created(pid int) error {
-	ids, err := d.namespaces(pid)
+func (r *run) created(pid int) error {
+	ids, err := r.namespaces(pid)
 	if err != nil {
 		return err
 	}
@@ -26,8 +23,8 @@ func (d *dropped) created(pid int) error {
 		begin, separator, end string
 		closeIt               bool
 	}{
-		{d.cfg.InfoFD, "{\n    ", ",\n    ", "\n}\n", true},
-		{d.cfg.JSONStatusFD, "{ ", ", ", " }\n", false},
+		{r.cfg.InfoFD, "{\n    ", ",\n    ", "\n}\n", true},
+		{r.cfg.JSONStatusFD, "{ ", ", ", " }\n", false},
 	} {
 		if !to.fd.Set {
 			continue
@@ -47,7 +44,7 @@ func (d *dropped) created(pid int) error {
 			_ = unix.Close(to.fd.Value)
 		}
 	}
-	if fd := d.block; fd.Set {
+	if fd := r.block; fd.Set {
 		// Whoever reads the information writes the id maps, and then to this.
 		_, _ = unix.Read(fd.Value, make([]byte, 1))
 		_ = unix.Close(fd.Value)
@@ -61,14 +58,14 @@ type namespaceID struct {
 }
 
 // namespaces are the namespaces of a process that are new.
-func (d *dropped) namespaces(pid int) (ids []namespaceID, err error) {
+func (r *run) namespaces(pid int) (ids []namespaceID, err error) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/ns"
 	for _, n := range [...]struct {
 		name  string
 		isNew bool
 	}{
-		{"cgroup", d.cfg.UnshareCgroup || d.cfg.UnshareCgroupTry && haveCgroupNamespaces()}, {"ipc", d.cfg.UnshareIPC}, {"mnt", true},
-		{"net", d.cfg.UnshareNet}, {"pid", d.cfg.UnsharePID}, {"uts", d.cfg.UnshareUTS},
+		{"cgroup", r.cfg.UnshareCgroup || r.cfg.UnshareCgroupTry && haveCgroupNamespaces()}, {"ipc", r.cfg.UnshareIPC}, {"mnt", true},
+		{"net", r.cfg.UnshareNet}, {"pid", r.cfg.UnsharePID}, {"uts", r.cfg.UnshareUTS},
 	} {
 		if !n.isNew {
 			continue
@@ -85,24 +82,4 @@ func (d *dropped) namespaces(pid int) (ids []namespaceID, err error) {
 // exitJSON tells the exit status.
 func exitJSON(status int) []byte {
 	return append(strconv.AppendInt([]byte(`{ "exit-code": `), int64(status), 10), " }\n"...)
-}
-
-// dropped is one run.
-type dropped struct {
-	cfg     *bwrap.Config
-	cmd     *nsexec.Cmd
-	options *sandbox.Options // of cmd
-	ops     []*bwrap.SetupOp // by index of cmd.Mounts
-	// block is read before the namespaces are used.
-	block   bwrap.Opt[int]
-	signals chan os.Signal // to be passed on
-	read    []int          // descriptors that were read while parsing
-	words   []string       // the command line
-	// own is set where we are called by our own name: not all is bubblewrap's then.
-	own bool
-}
-
-func haveCgroupNamespaces() bool {
-	_, err := os.Stat("/proc/self/ns/cgroup")
-	return err == nil
 }

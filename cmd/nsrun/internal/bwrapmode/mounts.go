@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package bwrapmode
 
 import (
 	"errors"
@@ -20,46 +20,46 @@ import (
 )
 
 // mounts turns the steps of the set-up into a Plan.
-func (d *dropped) mounts() error {
-	for i := range d.cfg.Ops {
-		op := &d.cfg.Ops[i]
+func (r *run) mounts() error {
+	for i := range r.cfg.Ops {
+		op := &r.cfg.Ops[i]
 		if op.Kind == bwrap.OpHostname {
-			d.cmd.Hostname, d.options.NoHostname = op.Dest, op.Dest == ""
+			r.cmd.Hostname, r.options.NoHostname = op.Dest, op.Dest == ""
 			continue
 		}
 		if op.Try && op.Source == "" {
 			continue // which does not exist
 		}
 		var m mounts.Mount
-		dropin.Mount(&m, op, d.cfg.UnsharePID || d.cfg.PIDNS.Set, !d.own)
+		dropin.Mount(&m, op, r.cfg.UnsharePID || r.cfg.PIDNS.Set, r.own == nil)
 		if !path.IsAbs(m.Target) {
 			m.Target = "/" + m.Target
 		}
-		if err := d.complete(&m, op); err != nil {
+		if err := r.complete(&m, op); err != nil {
 			return err
 		}
-		d.cmd.Mounts = append(d.cmd.Mounts, m)
-		d.ops = append(d.ops, op)
+		r.cmd.Mounts = append(r.cmd.Mounts, m)
+		r.ops = append(r.ops, op)
 		if op.Submounts {
-			if err := d.submounts(&m, op); err != nil {
+			if err := r.submounts(&m, op); err != nil {
 				return err
 			}
 		}
 	}
-	if !d.cfg.CreateMountPoints {
+	if !r.cfg.CreateMountPoints {
 		return nil
 	}
-	plan, err := d.cmd.Mounts.CreateMountPoints()
+	plan, err := r.cmd.Mounts.CreateMountPoints()
 	if err != nil {
 		return &bwrap.Error{Text: "Can't create mount points", Err: err}
 	}
-	d.cmd.Mounts, d.ops = plan, nil // indexes are others now: messages are not bubblewrap's
+	r.cmd.Mounts, r.ops = plan, nil // indexes are others now: messages are not bubblewrap's
 	return nil
 }
 
 // submounts adds what is mounted below the layers of an overlay, which shows only the
 // file systems of the layers themselves; what is in upper layers comes last.
-func (d *dropped) submounts(m *mounts.Mount, op *bwrap.SetupOp) error {
+func (r *run) submounts(m *mounts.Mount, op *bwrap.SetupOp) error {
 	infos, err := mounts.ReadMountinfo()
 	if err != nil {
 		return &bwrap.Error{Text: "Can't read mounts", Err: err}
@@ -76,8 +76,8 @@ func (d *dropped) submounts(m *mounts.Mount, op *bwrap.SetupOp) error {
 			}
 			last = below.Target // and what is mounted below that
 			bind := mounts.ROBind(path.Join(real, below.Target), path.Join(m.Target, below.Target))
-			d.cmd.Mounts = append(d.cmd.Mounts, bind)
-			d.ops = append(d.ops, op)
+			r.cmd.Mounts = append(r.cmd.Mounts, bind)
+			r.ops = append(r.ops, op)
 		}
 	}
 	return nil
@@ -100,13 +100,13 @@ func hidden(m *mounts.Mount, k int, name string) bool {
 }
 
 // complete adds to a step what the system has to be asked for.
-func (d *dropped) complete(m *mounts.Mount, op *bwrap.SetupOp) (err error) {
+func (r *run) complete(m *mounts.Mount, op *bwrap.SetupOp) (err error) {
 	switch op.Kind {
 	case bwrap.OpBind, bwrap.OpROBind, bwrap.OpDevBind:
 		m.Source, err = absolute(op.Source)
 		return err
 	case bwrap.OpBindFD, bwrap.OpROBindFD:
-		return d.bindFD(m, op.FD)
+		return r.bindFD(m, op.FD)
 	case bwrap.OpDev:
 		m.Source, m.Same = stdoutTerminal()
 	case bwrap.OpFile, bwrap.OpBindData, bwrap.OpROBindData:
@@ -119,7 +119,7 @@ func (d *dropped) complete(m *mounts.Mount, op *bwrap.SetupOp) (err error) {
 		if m.Data, err = readFD(op.FD); err != nil {
 			return &bwrap.Error{Text: "Can't write data to file " + op.Dest, Err: err}
 		}
-		d.options.Close = append(d.options.Close, op.FD)
+		r.options.Close = append(r.options.Close, op.FD)
 	case bwrap.OpSymlink:
 		switch {
 		case path.Clean(m.Target) == "/":
@@ -148,13 +148,13 @@ func (d *dropped) complete(m *mounts.Mount, op *bwrap.SetupOp) (err error) {
 // bindFD binds what a descriptor refers to. A descriptor belongs to the caller's
 // mounts, of which the sandbox has a copy: so its path is looked up there, and must
 // lead to the same file.
-func (d *dropped) bindFD(m *mounts.Mount, fd int) error {
+func (r *run) bindFD(m *mounts.Mount, fd int) error {
 	name := "/proc/self/fd/" + strconv.Itoa(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return &bwrap.Error{Text: "Can't find source path " + name, Err: unix.ENOENT}
 	}
-	if slices.Contains(d.options.Close, fd) {
+	if slices.Contains(r.options.Close, fd) {
 		return &bwrap.Error{Text: "Race condition binding dirfd", Err: unix.EINVAL} // an earlier step had it
 	}
 	source, err := os.Readlink(name)
@@ -164,7 +164,7 @@ func (d *dropped) bindFD(m *mounts.Mount, fd int) error {
 	if err != nil {
 		return &bwrap.Error{Text: "Can't find source path " + name, Err: err}
 	}
-	d.options.Close = append(d.options.Close, fd)
+	r.options.Close = append(r.options.Close, fd)
 	m.Source, m.Same = source, fileID(&st)
 	return nil
 }

@@ -1,0 +1,98 @@
+//go:build linux
+
+package bwrapmode
+
+import (
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/bwrap"
+	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// run is one run.
+type run struct {
+	cfg     *bwrap.Config
+	cmd     *nsexec.Cmd
+	options *sandbox.Options // of cmd
+	ops     []*bwrap.SetupOp // by index of cmd.Mounts
+	// block is read before the namespaces are used.
+	block   bwrap.Opt[int]
+	signals chan os.Signal // to be passed on
+	read    []int          // descriptors that were read while parsing
+	words   []string       // the command line
+	own     *Owner         // nil: we are bwrap
+}
+
+func haveCgroupNamespaces() bool {
+	_, err := os.Stat("/proc/self/ns/cgroup")
+	return err == nil
+}
+
+// An Owner is the program that has bubblewrap's command line as one of several. Its own
+// options are known too, and not all that is said is bubblewrap's to the letter.
+type Owner struct {
+	Name    string
+	Usage   string                                 // behind what --help prints
+	Version func() int                             // prints it
+	Hint    func(words []string, err error) string // what may have been meant; empty: that is not known
+}
+
+// say prints one of bubblewrap's messages, under the name that we were called by.
+func (r *run) say(levelPrefix bool, severity int, text string) {
+	program := "bwrap"
+	if r.own != nil {
+		program = r.own.Name
+	}
+	_, _ = os.Stderr.WriteString(bwrap.Message(program, levelPrefix, severity, text))
+}
+
+// privileges says why this process may not do what it is asked for: as a program
+// with more rights than its caller it would lend them to whatever the caller likes.
+func privileges() string {
+	switch {
+	case os.Geteuid() != os.Getuid():
+		return "setuid use of bubblewrap is not supported"
+	case os.Getuid() != 0 && effectiveCaps() != 0:
+		return "Unexpected capabilities but not setuid, old file caps config?"
+	}
+	return ""
+}
+
+func effectiveCaps() uint64 {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if unix.Capget(&hdr, &data[0]) != nil {
+		return 0
+	}
+	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective)
+}
+
+// readFD reads a descriptor to its end and closes it. Not by an os.File, for which
+// the runtime may open descriptors of its own, whose numbers options could name.
+func readFD(fd int) ([]byte, error) {
+	defer unix.Close(fd)
+	var data []byte
+	for {
+		data = slices.Grow(data, 4096)
+		n, err := unix.Read(fd, data[len(data):cap(data)])
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return nil, err
+		case n == 0:
+			return data, nil
+		default:
+			data = data[:len(data)+n]
+		}
+	}
+}
+
+// isOpen reports whether a number is a descriptor.
+func isOpen(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
+}
