@@ -68,6 +68,12 @@ func changeOf(root string, d *tree.Diff) Change {
 	return c
 }
 
+// kindNamed is a kind that a journal has.
+func kindNamed(name string) (k Kind) {
+	_ = k.UnmarshalText([]byte(name)) // which was checked when it was read
+	return k
+}
+
 func kindOf(d *tree.Diff) Kind {
 	switch {
 	case !d.Changed:

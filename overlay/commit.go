@@ -108,12 +108,12 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) (err error) {
 		return err
 	}
 	err = s.commit(ctx, o)
-	if errors.Is(err, unix.EXDEV) && !s.farStages {
+	if errors.Is(err, unix.EXDEV) && !s.log.far {
 		if _, half := errors.AsType[*CommitError](err); !half {
 			// One mount, and yet no renaming: project quotas, or encrypted directories.
-			s.farStages = true
+			s.log.far = true
 			err = s.commit(ctx, o)
-			s.farStages = false
+			s.log.far = false
 		}
 	}
 	return err
@@ -328,10 +328,10 @@ func (c *commit) run(ctx context.Context) (err error) {
 
 // begin makes the transaction, up to the point where the project is changed.
 func (c *commit) begin(ctx context.Context) (err error) {
-	if c.tx, err = c.s.newTx(); err != nil {
+	if c.tx, err = c.s.log.begin(); err != nil {
 		return &Error{Op: "begin commit", Path: c.s.path, Err: err}
 	}
-	c.tx.plain = c.s.plain
+	c.tx.plain = c.s.log.plain
 	if err = c.stage(ctx); err == nil {
 		if err = c.tx.seal(&c.copier.Flush); err != nil {
 			err = &Error{Op: "write journal", Path: c.s.path, Err: err}
@@ -394,11 +394,11 @@ func (c *commit) endMark() error {
 		m.State = store.Committed
 	} else {
 		for _, n := range t.j.Nodes {
-			if n.Kind == 0 {
+			if n.Kind == "" {
 				continue
 			}
 			upper, done := c.upperTime(n), n.Path != "."
-			if n.New.Ino != 0 && n.New.Mode&unix.S_IFMT == unix.S_IFDIR || n.New.Ino == 0 && n.Upper == 0 && n.Kind != Deleted {
+			if n.New.Ino != 0 && n.New.Mode&unix.S_IFMT == unix.S_IFDIR || n.New.Ino == 0 && n.Upper == 0 && n.Kind != Deleted.String() {
 				upper, done = 0, false // what is in a directory decides, every time
 			}
 			t.note(&c.ledger, store.Place{Root: n.Root, Path: string(n.Path)}, upper, done)

@@ -294,6 +294,21 @@ func (c *commit) addTraces(m *store.Meta, j *journal) {
 	}
 }
 
+// conflictError tells of what is in the way of a transaction.
+func conflictError(e *clashError) *ConflictError {
+	list := make([]Conflict, len(e.clashes))
+	for i, k := range e.clashes {
+		list[i] = Conflict{Root: k.root, Path: k.path, Why: k.why, Kind: kindNamed(k.kind)}
+		if k.session != nil {
+			list[i].Session = version(*k.session)
+		}
+		if k.project != nil {
+			list[i].Project = version(*k.project)
+		}
+	}
+	return &ConflictError{list}
+}
+
 func version(st tree.Stat) Version {
 	v := Version{Exists: true, Mode: st.FileMode(), ModTime: time.Unix(0, st.Mtime.Nano())}
 	if st.IsReg() {

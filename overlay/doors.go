@@ -5,6 +5,7 @@ package overlay
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -18,51 +19,6 @@ import (
 // Directories that their owner, who we are, has closed to himself are opened for as
 // long as something is done in them. Each is written into a book before its mode is
 // changed, so that whoever comes after a crash can close it again.
-
-// closeDoors does what the book says, the last entries first: the first one for an
-// object has its true mode.
-func (s *Session) closeDoors() error {
-	data, err := s.dir.ReadFile(store.BookName, store.MetaMost)
-	if err == unix.ENOENT {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var list []store.BookEntry
-	for line := range bytes.Lines(data) {
-		var e store.BookEntry
-		// A line that is cut short was written for a change that was never made.
-		if store.StrictJSON(line, &e) != nil || store.CheckPlace(e.Root, string(e.Path), len(s.roots)) != nil {
-			continue
-		}
-		list = append(list, e)
-	}
-	var errs []error
-	for _, e := range slices.Backward(list) {
-		err := func() error {
-			var top *tree.Handle
-			var err error
-			if e.Upper {
-				top, err = s.dir.Open(store.UpperName(e.Root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-			} else {
-				top, err = tree.OpenAbs(s.roots[e.Root].Path, unix.O_PATH|unix.O_DIRECTORY)
-			}
-			if err != nil {
-				return err
-			}
-			defer top.Close()
-			return restoreMode(top, string(e.Path), e.Ino, e.Mode, nil)
-		}()
-		if err != nil && err != unix.ENOENT && !tree.Swapped(err) {
-			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(s.roots[e.Root].Path, string(e.Path)), Err: err})
-		}
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	return s.dir.Unlink(store.BookName, 0)
-}
 
 // restoreMode sets the mode of an object below top, if it still is the one meant. Where it
 // was another one, changed is called, unless it is nil, with what it was like before.
@@ -116,7 +72,7 @@ func (c ctimes) before(at store.Place, ctime int64) int64 {
 
 // doors opens directories of the project to change what is in them.
 type doors struct {
-	s       *Session
+	s       *txLog
 	low     []*tree.Handle // the roots; borrowed
 	widened map[store.Place]widened
 	noted   int
@@ -233,7 +189,7 @@ func (d *doors) relock() error {
 	for _, at := range list {
 		w := d.widened[at]
 		if err := restoreMode(d.low[at.Root], at.Path, w.ino, w.mode, func(h *tree.Handle, before tree.Stat) { d.ctimes.follow(at, before, h) }); err != nil && err != unix.ENOENT && !tree.Swapped(err) {
-			errs = append(errs, &Error{Op: "restore mode of", Path: filepath.Join(d.s.roots[at.Root].Path, at.Path), Err: err})
+			errs = append(errs, &fs.PathError{Op: "restore mode of", Path: filepath.Join(d.s.roots[at.Root], at.Path), Err: err})
 		}
 	}
 	if len(errs) > 0 {
@@ -243,4 +199,49 @@ func (d *doors) relock() error {
 	d.s.book.Unnote(d.noted)
 	d.noted = 0
 	return nil
+}
+
+// closeDoors does what the book says, the last entries first: the first one for an
+// object has its true mode.
+func (s *txLog) closeDoors() error {
+	data, err := s.dir.ReadFile(store.BookName, store.MetaMost)
+	if err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var list []store.BookEntry
+	for line := range bytes.Lines(data) {
+		var e store.BookEntry
+		// A line that is cut short was written for a change that was never made.
+		if store.StrictJSON(line, &e) != nil || store.CheckPlace(e.Root, string(e.Path), len(s.roots)) != nil {
+			continue
+		}
+		list = append(list, e)
+	}
+	var errs []error
+	for _, e := range slices.Backward(list) {
+		err := func() error {
+			var top *tree.Handle
+			var err error
+			if e.Upper {
+				top, err = s.dir.Open(store.UpperName(e.Root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+			} else {
+				top, err = tree.OpenAbs(s.roots[e.Root], unix.O_PATH|unix.O_DIRECTORY)
+			}
+			if err != nil {
+				return err
+			}
+			defer top.Close()
+			return restoreMode(top, string(e.Path), e.Ino, e.Mode, nil)
+		}()
+		if err != nil && err != unix.ENOENT && !tree.Swapped(err) {
+			errs = append(errs, &fs.PathError{Op: "restore mode of", Path: filepath.Join(s.roots[e.Root], string(e.Path)), Err: err})
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return s.dir.Unlink(store.BookName, 0)
 }

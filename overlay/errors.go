@@ -214,6 +214,8 @@ func public(err error) error {
 		e.Err = public(e.Err)
 	case *CommitError:
 		e.Err = public(e.Err)
+	case *clashError:
+		return conflictError(e)
 	case interface{ Unwrap() []error }:
 		list := e.Unwrap()
 		if errors.Join(list...).Error() != err.Error() {

@@ -27,9 +27,6 @@ const (
 	gitNote                     // of the last command, which the next one writes over
 )
 
-// indexMost is up to how many bytes an index of git is read: that of a million files is not larger.
-const indexMost = 128 << 20
-
 // gitFileAt tells by its path what a file is. That it is an index, its content must show.
 func (s *Session) gitFileAt(at store.Place) gitFile {
 	dir, name := tree.SplitPath(at.Path)

@@ -4,6 +4,7 @@ package overlay
 
 import (
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -48,7 +49,7 @@ func (s *Session) Committed() ([]Change, error) {
 // changes are what the transaction was made of.
 func (j *journal) changes(roots []Root) (list []Change) {
 	for i, n := range j.Nodes {
-		if n.Kind == 0 {
+		if n.Kind == "" {
 			continue
 		}
 		old := tree.Stat{Mode: n.Old.Mode, Size: n.Old.Size}
@@ -61,7 +62,7 @@ func (j *journal) changes(roots []Root) (list []Change) {
 		if n.New.Ino == 0 && now.Mode == 0 { // it was deleted, or its place was taken later
 			now = old
 		}
-		c := Change{Kind: n.Kind, Root: roots[n.Root].Path, Path: string(n.Path), Mode: now.FileMode(), Below: n.Below, Runs: n.Runs}
+		c := Change{Kind: kindNamed(n.Kind), Root: roots[n.Root].Path, Path: string(n.Path), Mode: now.FileMode(), Below: n.Below, Runs: n.Runs}
 		if now.IsReg() {
 			c.Size = now.Size
 		}
@@ -74,4 +75,23 @@ func (j *journal) changes(roots []Root) (list []Change) {
 		list = append(list, c)
 	}
 	return slices.Clip(list)
+}
+
+// Aside returns the directories in which the session keeps what somebody else changed in
+// the project where a commit was taken back, by force or after a crash. Clean leaves such
+// sessions alone unless they are named.
+func (s *Session) Aside() ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir == nil {
+		return nil, &Error{Op: "look at", Path: s.path, Err: fs.ErrClosed}
+	}
+	names, err := aside(s.dir)
+	if err != nil {
+		return nil, &Error{Op: "look at", Path: s.path, Err: err}
+	}
+	for i, name := range names {
+		names[i] = filepath.Join(s.path, txName, name, objectsName)
+	}
+	return names, nil
 }

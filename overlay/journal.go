@@ -5,6 +5,7 @@ package overlay
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -35,9 +36,12 @@ const (
 	journalVersion = 1
 )
 
+// kinds are what a jnode may have.
+var kinds = []string{"", "added", "modified", "deleted", "type"}
+
 // jnode is an object that the transaction deals with.
 type jnode struct {
-	Kind  Kind       `json:"k,omitempty"` // zero: nothing but its time is changed
+	Kind  string     `json:"k,omitempty"` // of change; empty: nothing but its time is changed
 	Root  int        `json:"r,omitempty"`
 	Path  store.Text `json:"p"`
 	New   ident      `json:"n,omitzero"` // in the project afterwards; zero: nothing is there, or a directory that stays
@@ -177,6 +181,9 @@ func decodeJournal(data []byte, roots int) (*journal, error) {
 		return nil, fmt.Errorf("version %d of the journal is not known to this program", j.Version)
 	}
 	for _, n := range j.Nodes {
+		if !slices.Contains(kinds, n.Kind) {
+			return nil, fmt.Errorf("no such kind of change: %q", n.Kind)
+		}
 		if err := store.CheckPlace(n.Root, string(n.Path), roots); err != nil {
 			return nil, err
 		}

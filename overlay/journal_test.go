@@ -15,10 +15,10 @@ func TestDecodeJournal(t *testing.T) {
 	good := journal{
 		Version: journalVersion,
 		Nodes: []jnode{
-			{Kind: Added, Path: "a", New: ident{Ino: 1, Mode: 0o40755}},
-			{Kind: Added, Path: "a/b\xff", New: ident{Ino: 2, Mode: 0o100644, Size: 3, Mtime: -4}},
-			{Kind: Deleted, Root: 1, Path: "c", Old: ident{Ino: 3, Mode: 0o100600}},
-			{Kind: Modified, Path: ".", Old: ident{Ino: 4, Mode: 0o40755}},
+			{Kind: "added", Path: "a", New: ident{Ino: 1, Mode: 0o40755}},
+			{Kind: "added", Path: "a/b\xff", New: ident{Ino: 2, Mode: 0o100644, Size: 3, Mtime: -4}},
+			{Kind: "deleted", Root: 1, Path: "c", Old: ident{Ino: 3, Mode: 0o100600}},
+			{Kind: "modified", Path: ".", Old: ident{Ino: 4, Mode: 0o40755}},
 		},
 		Moves: []move{{First: 0, End: 2}, {First: 2, End: 3, Stage: 1}},
 		Attrs: []regard{{Node: 3, After: access{Mode: 0o700, Xattrs: map[string][]byte{"user.x": {0, 255}}}}},

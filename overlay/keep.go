@@ -4,8 +4,6 @@ package overlay
 
 import (
 	"errors"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,25 +124,6 @@ func (t *tx) keepAside() error {
 // errAside is wrapped by the error of a commit that was taken back, or of an undo, that found
 // something of somebody else's in its way.
 var errAside = errors.New("what somebody else changed meanwhile is kept in the session's directory")
-
-// Aside returns the directories in which the session keeps what somebody else changed in
-// the project where a commit was taken back, by force or after a crash. Clean leaves such
-// sessions alone unless they are named.
-func (s *Session) Aside() ([]string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dir == nil {
-		return nil, &Error{Op: "look at", Path: s.path, Err: fs.ErrClosed}
-	}
-	names, err := aside(s.dir)
-	if err != nil {
-		return nil, &Error{Op: "look at", Path: s.path, Err: err}
-	}
-	for i, name := range names {
-		names[i] = filepath.Join(s.path, txName, name, objectsName)
-	}
-	return names, nil
-}
 
 // aside lists what a session keeps of somebody else's.
 func aside(dir *tree.Handle) ([]string, error) {

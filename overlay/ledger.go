@@ -4,6 +4,7 @@ package overlay
 
 import (
 	"cmp"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -113,7 +114,7 @@ func (t *tx) noteBack(l *ledger) {
 		}
 	}
 	for _, n := range t.j.Nodes {
-		if n.Kind == 0 {
+		if n.Kind == "" {
 			continue
 		}
 		if at := (store.Place{Root: n.Root, Path: string(n.Path)}); n.Old.Ino != 0 {
@@ -144,7 +145,7 @@ func (t *tx) noteCopies(l *ledger) error {
 	below = func(at store.Place) error {
 		names, err := t.list(at)
 		if err != nil {
-			return &Error{Op: "list", Path: filepath.Join(t.s.roots[at.Root].Path, at.Path), Err: err}
+			return &fs.PathError{Op: "list", Path: filepath.Join(t.s.roots[at.Root], at.Path), Err: err}
 		}
 		for _, name := range names {
 			sub := store.Place{Root: at.Root, Path: tree.JoinPath(at.Path, name)}
@@ -159,7 +160,7 @@ func (t *tx) noteCopies(l *ledger) error {
 	}
 	for _, m := range t.j.Moves {
 		n := t.j.Nodes[m.First]
-		if m.Stage == 0 && m.Dir == nil || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Kind == 0 {
+		if m.Stage == 0 && m.Dir == nil || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Kind == "" {
 			continue
 		}
 		at := store.Place{Root: n.Root, Path: string(n.Path)}
@@ -181,7 +182,7 @@ func (t *tx) noteDoors(l *ledger) error {
 	}
 	for at, list := range t.doors.ctimes {
 		own, ok := l.at[at]
-		if ok && slices.Contains(list, own.Lower) || !ok && list[0] <= t.s.meta.Created.UnixNano() {
+		if ok && slices.Contains(list, own.Lower) || !ok && list[0] <= t.s.meta().Created.UnixNano() {
 			own.Lower = list[len(list)-1]
 			l.set(at, own)
 		}
@@ -228,6 +229,6 @@ func (t *tx) noteLook(at store.Place, err error) {
 	switch err {
 	case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EACCES:
 	default:
-		t.lookErr = cmp.Or[error](t.lookErr, &Error{Op: "look at", Path: filepath.Join(t.s.roots[at.Root].Path, at.Path), Err: err})
+		t.lookErr = cmp.Or[error](t.lookErr, &fs.PathError{Op: "look at", Path: filepath.Join(t.s.roots[at.Root], at.Path), Err: err})
 	}
 }

@@ -582,7 +582,7 @@ func TestUndo(t *testing.T) {
 func testUndo(t *testing.T, plain bool) {
 	root := project(t, `mkdir -p d/sub e k; printf 1 > d/sub/f; printf 1 > g; printf 1 > h; ln -s a l`)
 	s := create(t, root)
-	s.plain = plain
+	s.log.plain = plain
 	want := sandbox(t, s, `printf 2 > d/sub/f; rm -r k; rm h; mkdir h; printf 2 > h/x; chmod 700 e; printf 2 > new; rm g; rm l; ln -s b l`)
 	before := look(t, root)
 	untilNewer(t, s, filepath.Dir(root))

@@ -3,13 +3,11 @@
 package overlay
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"iter"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -144,7 +142,7 @@ func (s *Session) recover() (what string, err error) {
 	if err := s.book.MarkPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT && err != unix.EROFS {
 		return "", err
 	}
-	if err := s.closeDoors(); err != nil {
+	if err := s.log.closeDoors(); err != nil {
 		return "", err
 	}
 	if what, err = s.finishDiscard(); err != nil {
@@ -153,7 +151,7 @@ func (s *Session) recover() (what string, err error) {
 	if err := s.dropTemporary(); err != nil {
 		return what, err
 	}
-	list, err := s.transactions()
+	list, err := s.log.list()
 	if err != nil {
 		return what, err
 	}
@@ -162,7 +160,7 @@ func (s *Session) recover() (what string, err error) {
 		if done && i < len(list)-1 {
 			break // what came after it shows that it was finished
 		}
-		did, err := s.recoverTx(n, done)
+		did, err := s.log.recover(n, done)
 		if done && what != "" {
 			did = "" // something else was interrupted
 		}
@@ -187,242 +185,6 @@ func (s *Session) dropTemporary() error {
 			if err := s.dir.Unlink(name, 0); err != nil && err != unix.ENOENT {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-// transactions lists the directories of transactions, the oldest first.
-func (s *Session) transactions() ([]int, error) {
-	d, err := s.dir.OpenDir(txName)
-	if err == unix.ENOENT {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Names()
-	if err != nil {
-		return nil, err
-	}
-	var list []int
-	for _, name := range names {
-		if n, err := strconv.Atoi(name); err == nil && n > 0 && strconv.Itoa(n) == name {
-			list = append(list, n)
-		}
-	}
-	slices.Sort(list)
-	return list, nil
-}
-
-func (s *Session) recoverTx(n int, done bool) (string, error) {
-	t, err := s.openTx(n)
-	if err != nil {
-		return "", err
-	}
-	defer t.close()
-	if done {
-		if t.j == nil {
-			return "", &Error{Op: "read journal", Path: s.path, Err: fs.ErrNotExist}
-		}
-		t.careful = true
-		if err := t.redo(); err != nil {
-			return "", err
-		}
-		return "a commit was finished", errors.Join(t.flush(), t.dropStages())
-	}
-	if t.j == nil {
-		return "a commit was taken back", errors.Join(t.dropStages(), t.remove())
-	}
-	// A stage that somebody removed is made again from the copies.
-	for _, m := range t.j.Moves {
-		if m.Stage != 0 && t.stage(m) == nil {
-			if err := t.restage(context.Background()); err != nil {
-				return "", err
-			}
-			break
-		}
-	}
-	var l ledger
-	l.load(s.meta)
-	return "a commit was taken back", t.abandon(&l)
-}
-
-// redo makes sure that the project is as after the transaction. Where somebody did
-// something since, that stands.
-func (t *tx) redo() error {
-	for i := range t.j.Moves {
-		err := t.put(i, false)
-		if _, ok := errors.AsType[*ConflictError](err); err != nil && !ok && err != unix.ENOENT {
-			return t.moveError(i, err)
-		}
-	}
-	if err := t.setTimes(true); err != nil {
-		return err
-	}
-	if err := t.setAttrs(true); err != nil {
-		return err
-	}
-	return t.doors.relock()
-}
-
-// abandon makes the project be as before the transaction, and removes that. The ledger
-// learns what was done to the project by us.
-func (t *tx) abandon(l *ledger) error {
-	if err := t.backward(); err != nil {
-		return err // the next command tries again
-	}
-	t.noteBack(l)
-	_ = errors.Join(t.noteCopies(l), t.noteDoors(l)) // as below
-	m := *t.s.meta
-	l.store(&m)
-	// If this cannot be written, the next commit sees conflicts that are none, and
-	// does nothing: safe.
-	_ = t.s.setMeta(&m, nil)
-	if err := t.flush(); err != nil {
-		return err
-	}
-	return t.end()
-}
-
-// end removes the transaction, which is not in force any more, but for what could not
-// be put back.
-func (t *tx) end() error {
-	strange, err := t.strange()
-	if err != nil {
-		return &Error{Op: "look at", Path: t.s.path, Err: err}
-	}
-	if strange || len(t.left) > 0 {
-		if err := t.keepAside(); err != nil {
-			return err
-		}
-		errs := []error{}
-		for _, e := range t.left {
-			errs = append(errs, e)
-		}
-		if !t.force { // else it was asked for
-			errs = append(errs, &Error{Op: "keep", Path: filepath.Join(t.s.path, txName, t.aside), Err: errAside})
-		}
-		return errors.Join(errs...)
-	}
-	if err := t.dropStages(); err != nil {
-		return err
-	}
-	if err := t.remove(); err != nil {
-		return err
-	}
-	return t.s.book.Unmark()
-}
-
-// keepStages brings what is in the stages of projects to where it can stay.
-func (t *tx) keepStages() error {
-	for i, h := range t.stages {
-		if h == nil {
-			continue
-		}
-		name := "stage-" + strconv.Itoa(i)
-		if err := tree.RemoveTree(t.dir, name); err != nil {
-			return err
-		}
-		src := &tree.Real{H: h}
-		top, err := src.Top()
-		if err != nil {
-			return err
-		}
-		st, err := top.Stat()
-		if err == nil {
-			k := tree.Copier{Ctx: context.Background(), Lax: true, Special: tree.IsRoot()}
-			if err = k.Tree(top, ".", st, t.dir, name); err == nil {
-				err = tree.InTurn(k.FinishDirs, k.Flush.Wait)
-			}
-			k.Close()
-		}
-		top.Close()
-		if err != nil {
-			return &Error{Op: "keep", Path: t.s.path, Err: err}
-		}
-	}
-	return t.dropStages()
-}
-
-// tidy removes what a transaction that is done does not need any more.
-func (t *tx) tidy() error {
-	if err := t.dropStages(); err != nil {
-		return err
-	}
-	if err := t.s.book.Unmark(); err != nil {
-		return &Error{Op: "tidy up", Path: t.s.path, Err: err}
-	}
-	return nil
-}
-
-// flush waits until what was renamed in the project is on disk.
-func (t *tx) flush() error {
-	var f tree.Flusher
-	defer f.Close()
-	if err := t.flushProject(&f); err != nil {
-		return err
-	}
-	if err := f.Wait(); err != nil {
-		return &Error{Op: "flush", Path: t.s.path, Err: err}
-	}
-	return nil
-}
-
-// flushProject gives f what was renamed in the project, as far as it does not wait itself.
-func (t *tx) flushProject(f *tree.Flusher) error {
-	if len(t.j.Moves) > tree.FsyncMost {
-		return t.syncRoots()
-	}
-	// The backup, too.
-	if err := f.AddDir(t.dir, objectsName); err != nil && err != unix.ENOENT {
-		return &Error{Op: "flush", Path: t.s.path, Err: err}
-	}
-	seen := map[store.Place]bool{}
-	add := func(at store.Place) error {
-		if seen[at] {
-			return nil
-		}
-		seen[at] = true
-		err := f.AddDir(t.low[at.Root], at.Path)
-		switch err {
-		case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
-			return nil
-		case unix.EACCES: // we may not list it, hence not open it for this
-			return t.syncRoots()
-		}
-		return &Error{Op: "flush", Path: filepath.Join(t.s.roots[at.Root].Path, at.Path), Err: err}
-	}
-	for _, m := range t.j.Moves {
-		n := t.j.Nodes[m.First]
-		dir, _ := tree.SplitPath(string(n.Path))
-		if err := add(store.Place{Root: n.Root, Path: dir}); err != nil {
-			return err
-		}
-	}
-	for _, a := range t.j.Attrs {
-		n := t.j.Nodes[a.Node]
-		if err := add(store.Place{Root: n.Root, Path: string(n.Path)}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// syncRoots flushes the whole file systems of the roots.
-func (t *tx) syncRoots() error {
-	for i, low := range t.low {
-		d, err := low.OpenDir(".")
-		if err == unix.EACCES {
-			continue
-		}
-		if err == nil {
-			err = unix.Syncfs(int(d.FD))
-			d.Close()
-		}
-		if err != nil {
-			return &Error{Op: "flush", Path: t.s.roots[i].Path, Err: err}
 		}
 	}
 	return nil

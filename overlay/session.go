@@ -94,9 +94,7 @@ type Session struct {
 	readOnly bool
 	busy     bool // read-only: somebody else held the lock
 
-	// For tests: rename only as every file system can; stages in the project always;
-	// directories are never renamed.
-	plain, farStages, stiff bool
+	stiff bool // for tests: directories are never renamed
 
 	retimed atomic.Int64            // see Retimed
 	surveys map[string]*tree.Survey // by root; under mu
@@ -105,7 +103,7 @@ type Session struct {
 
 	book store.Book
 
-	lastTx int // the number of the transaction that was begun last
+	log txLog
 
 	roots []Root // Path only, which never changes; see rootList
 
@@ -405,6 +403,10 @@ func (s *Session) name(id, statePath string) {
 	s.roots = make([]Root, len(s.meta.Roots))
 	for i, r := range s.meta.Roots {
 		s.roots[i].Path = string(r.Path)
+	}
+	s.log = txLog{dir: s.dir, path: s.path, book: &s.book, open: s.root, meta: func() *store.Meta { return s.meta }, setMeta: s.setMeta}
+	for _, r := range s.roots {
+		s.log.roots = append(s.log.roots, r.Path)
 	}
 	if s.lower == nil {
 		s.lower = make([]*tree.Handle, len(s.roots))

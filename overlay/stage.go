@@ -4,9 +4,7 @@ package overlay
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,7 +88,7 @@ func (c *commit) plan() error {
 			c.note(jnode{Root: n.root, Path: store.Text(n.Path)}, n)
 			continue
 		}
-		j := jnode{Kind: n.Kind, Root: n.root, Path: store.Text(n.Path), Runs: n.Runs}
+		j := jnode{Kind: n.Kind.String(), Root: n.root, Path: store.Text(n.Path), Runs: n.Runs}
 		if n.HasLow {
 			j.Old = identify(n.Low)
 		}
@@ -136,7 +134,7 @@ func (c *commit) plan() error {
 			for i+1 < len(c.nodes) && c.nodes[i+1].root == n.root && tree.Under(c.nodes[i+1].Path, n.Path) {
 				i++
 				in := c.nodes[i]
-				j := jnode{Kind: in.Kind, Root: in.root, Path: store.Text(in.Path), Runs: in.Runs}
+				j := jnode{Kind: in.Kind.String(), Root: in.root, Path: store.Text(in.Path), Runs: in.Runs}
 				if !in.Up.IsDir() {
 					j.Upper = in.Up.Ctime
 				}
@@ -151,7 +149,7 @@ func (c *commit) plan() error {
 
 // note adds an object to the journal, and returns its number.
 func (c *commit) note(j jnode, n node) int {
-	if j.Kind != 0 && n.HasUp && c.s.gitFileAt(store.Place{Root: n.root, Path: n.Path}) == gitIndex {
+	if j.Kind != "" && n.HasUp && c.s.gitFileAt(store.Place{Root: n.root, Path: n.Path}) == gitIndex {
 		if x, err := c.indexOf(&n, true); err == nil && x != nil {
 			j.Staged = x.Digest()
 		}
@@ -438,114 +436,6 @@ func (c *commit) regard(n node) (regard, error) {
 	}
 	r.Before.Xattrs, r.After.Xattrs = y.Raw(), x.Raw()
 	return r, nil
-}
-
-// makeStages finds out for each move where its objects are to wait, and makes the
-// directories for that in projects that the session's own cannot be renamed to. apart
-// are directories that need one of their own.
-func (t *tx) makeStages(apart map[store.Place]bool) error {
-	index := map[store.Place]int{} // of the stage in a directory, plus one
-	mount, err := t.objects.Mount()
-	if err != nil {
-		return &Error{Op: "look at", Path: t.s.path, Err: err}
-	}
-	near := make([]bool, len(t.low))
-	for i, low := range t.low {
-		m, err := low.Mount()
-		if err != nil {
-			return &Error{Op: "look at", Path: t.s.roots[i].Path, Err: err}
-		}
-		near[i] = m == mount && !t.s.farStages
-	}
-	for i := range t.j.Moves {
-		m := &t.j.Moves[i]
-		if m.Stage != 0 {
-			continue // an undo has that one already
-		}
-		n := t.j.Nodes[m.First]
-		dir, _ := tree.SplitPath(string(n.Path))
-		at := store.Place{Root: n.Root, Path: dir}
-		if !apart[at] {
-			if near[n.Root] {
-				continue
-			}
-			at.Path = "."
-			if k, ok := index[at]; ok {
-				m.Stage = k
-				continue
-			}
-			if !t.writable(at) {
-				at.Path = dir
-			}
-		}
-		if k, ok := index[at]; ok {
-			m.Stage = k
-			continue
-		}
-		d, err := t.doors.open(at)
-		if err != nil {
-			return &Error{Op: "open", Path: filepath.Join(t.s.roots[at.Root].Path, at.Path), Err: err}
-		}
-		st, err := d.Stat()
-		if err != nil {
-			return &Error{Op: "look at", Path: filepath.Join(t.s.roots[at.Root].Path, at.Path), Err: err}
-		}
-		t.staged = append(t.staged, stage{Root: at.Root, Dir: store.Text(at.Path), Name: stageMark + store.RandomText(12), Before: st.Mtime.Nano()})
-		index[at] = len(t.staged)
-		m.Stage = len(t.staged)
-	}
-	return t.buildStages()
-}
-
-// writable reports whether we may make something in a directory of a project.
-func (t *tx) writable(at store.Place) bool {
-	if tree.IsRoot() {
-		return true
-	}
-	d, err := t.doors.open(at)
-	return err == nil && unix.Faccessat(int(d.FD), ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil
-}
-
-// buildStages makes the stages' directories, once it is written down where.
-func (t *tx) buildStages() error {
-	if len(t.staged) == 0 {
-		return nil
-	}
-	have := len(t.stages)
-	t.stages = slices.Grow(t.stages, len(t.staged)-have)[:len(t.staged)]
-	data, err := json.Marshal(stages{journalVersion, t.staged})
-	if err != nil {
-		return err
-	}
-	if err := t.s.book.MarkPending(); err != nil { // as in seal
-		return &Error{Op: "write", Path: t.s.path, Err: err}
-	}
-	if err := t.dir.ReplaceFile(stagesName, data, new(tree.Flusher)); err != nil {
-		return &Error{Op: "write", Path: t.s.path, Err: err}
-	}
-	if err := t.dir.Fsync(); err != nil {
-		return &Error{Op: "write", Path: t.s.path, Err: err}
-	}
-	for i, st := range t.staged {
-		if i < have {
-			continue
-		}
-		err := func() error {
-			d, err := t.doors.open(store.Place{Root: st.Root, Path: string(st.Dir)})
-			if err != nil {
-				return err
-			}
-			if err := d.Mkdir(st.Name); err != nil {
-				return err
-			}
-			t.stages[i], err = d.OpenDir(st.Name)
-			return err
-		}()
-		if err != nil {
-			return &Error{Op: "make directory in", Path: filepath.Join(t.s.roots[st.Root].Path, string(st.Dir)), Err: err}
-		}
-	}
-	return nil
 }
 
 // backUp copies old objects whose stage goes with the end of the transaction.

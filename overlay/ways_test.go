@@ -20,11 +20,11 @@ func TestWays(t *testing.T) {
 		name string
 		set  func(*Session)
 	}{
-		{"no exchange", func(s *Session) { s.plain = true }},
-		{"another file system", func(s *Session) { s.farStages = true }},
-		{"another file system, no exchange", func(s *Session) { s.farStages, s.plain = true, true }},
+		{"no exchange", func(s *Session) { s.log.plain = true }},
+		{"another file system", func(s *Session) { s.log.far = true }},
+		{"another file system, no exchange", func(s *Session) { s.log.far, s.log.plain = true, true }},
 		{"directories cannot be renamed", func(s *Session) { s.stiff = true }},
-		{"another file system, directories cannot be renamed", func(s *Session) { s.farStages, s.stiff = true, true }},
+		{"another file system, directories cannot be renamed", func(s *Session) { s.log.far, s.stiff = true, true }},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			testenv.TakeTurns(t)

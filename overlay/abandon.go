@@ -1,0 +1,122 @@
+//go:build linux
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// redo makes sure that the project is as after the transaction. Where somebody did
+// something since, that stands.
+func (t *tx) redo() error {
+	for i := range t.j.Moves {
+		err := t.put(i, false)
+		if _, ok := errors.AsType[*clashError](err); err != nil && !ok && err != unix.ENOENT {
+			return t.moveError(i, err)
+		}
+	}
+	if err := t.setTimes(true); err != nil {
+		return err
+	}
+	if err := t.setAttrs(true); err != nil {
+		return err
+	}
+	return t.doors.relock()
+}
+
+// abandon makes the project be as before the transaction, and removes that. The ledger
+// learns what was done to the project by us.
+func (t *tx) abandon(l *ledger) error {
+	if err := t.backward(); err != nil {
+		return err // the next command tries again
+	}
+	t.noteBack(l)
+	_ = errors.Join(t.noteCopies(l), t.noteDoors(l)) // as below
+	m := *t.s.meta()
+	l.store(&m)
+	// If this cannot be written, the next commit sees conflicts that are none, and
+	// does nothing: safe.
+	_ = t.s.setMeta(&m, nil)
+	if err := t.flush(); err != nil {
+		return err
+	}
+	return t.end()
+}
+
+// end removes the transaction, which is not in force any more, but for what could not
+// be put back.
+func (t *tx) end() error {
+	strange, err := t.strange()
+	if err != nil {
+		return &fs.PathError{Op: "look at", Path: t.s.path, Err: err}
+	}
+	if strange || len(t.left) > 0 {
+		if err := t.keepAside(); err != nil {
+			return err
+		}
+		errs := []error{}
+		for _, e := range t.left {
+			errs = append(errs, e)
+		}
+		if !t.force { // else it was asked for
+			errs = append(errs, &fs.PathError{Op: "keep", Path: filepath.Join(t.s.path, txName, t.aside), Err: errAside})
+		}
+		return errors.Join(errs...)
+	}
+	if err := t.dropStages(); err != nil {
+		return err
+	}
+	if err := t.remove(); err != nil {
+		return err
+	}
+	return t.s.book.Unmark()
+}
+
+// keepStages brings what is in the stages of projects to where it can stay.
+func (t *tx) keepStages() error {
+	for i, h := range t.stages {
+		if h == nil {
+			continue
+		}
+		name := "stage-" + strconv.Itoa(i)
+		if err := tree.RemoveTree(t.dir, name); err != nil {
+			return err
+		}
+		src := &tree.Real{H: h}
+		top, err := src.Top()
+		if err != nil {
+			return err
+		}
+		st, err := top.Stat()
+		if err == nil {
+			k := tree.Copier{Ctx: context.Background(), Lax: true, Special: tree.IsRoot()}
+			if err = k.Tree(top, ".", st, t.dir, name); err == nil {
+				err = tree.InTurn(k.FinishDirs, k.Flush.Wait)
+			}
+			k.Close()
+		}
+		top.Close()
+		if err != nil {
+			return &fs.PathError{Op: "keep", Path: t.s.path, Err: err}
+		}
+	}
+	return t.dropStages()
+}
+
+// tidy removes what a transaction that is done does not need any more.
+func (t *tx) tidy() error {
+	if err := t.dropStages(); err != nil {
+		return err
+	}
+	if err := t.s.book.Unmark(); err != nil {
+		return &fs.PathError{Op: "tidy up", Path: t.s.path, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+//go:build linux
+
+package overlay
+
+import (
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// setTimes gives the objects that stay their modification times. That somebody changes
+// one meanwhile, or that it belongs to somebody else, is no error.
+func (t *tx) setTimes(after bool) error {
+	for _, r := range slices.Backward(t.j.Times) {
+		ns := r.Before
+		if after {
+			ns = r.After
+		}
+		dir, name := tree.SplitPath(string(r.Path))
+		if r.Path == "." {
+			dir, name = ".", "."
+		}
+		err := func() error {
+			d, err := t.doors.open(store.Place{Root: r.Root, Path: dir})
+			if err != nil {
+				return err
+			}
+			h, err := d.Open(name, unix.O_PATH|unix.O_NOFOLLOW)
+			if err != nil {
+				return err
+			}
+			defer h.Close()
+			st, err := h.Stat()
+			if err != nil || st.Ino != r.Ino || st.Mtime.Nano() == ns {
+				return err
+			}
+			if !st.IsDir() && st.Mtime.Nano() != r.Before && st.Mtime.Nano() != r.After {
+				return nil // somebody wrote to it
+			}
+			return h.SetMtime(unix.NsecToTimespec(ns))
+		}()
+		switch err {
+		case nil, unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EPERM, unix.EACCES:
+		default:
+			return &fs.PathError{Op: "set time of", Path: filepath.Join(t.s.roots[r.Root], string(r.Path)), Err: err}
+		}
+	}
+	return nil
+}
+
+// setEmptied gives the directories that were made again their attributes, the innermost
+// first, as they stand in the journal.
+func (t *tx) setEmptied() error {
+	for _, m := range t.j.Moves {
+		if m.Dir == nil {
+			continue
+		}
+		n := t.j.Nodes[m.First]
+		err := func() error {
+			if now, ok := t.look(store.Place{Root: n.Root, Path: string(n.Path)}); ok {
+				n.Old.Ino, n.Old.Mode = now.Ino, now.Mode
+			}
+			if err := t.setAccess(n, m.Dir.Access); err != nil {
+				return err
+			}
+			h, err := t.low[n.Root].Open(string(n.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+			if err != nil {
+				return err
+			}
+			defer h.Close()
+			return h.SetMtime(unix.NsecToTimespec(m.Dir.Mtime))
+		}()
+		if err != nil && err != unix.ENOENT && !tree.Swapped(err) && err != ErrMoved {
+			return &fs.PathError{Op: "set attributes of", Path: t.abs(n), Err: err}
+		}
+	}
+	return nil
+}
+
+// setAttrs gives directories that stay the attributes from before or after.
+func (t *tx) setAttrs(after bool) error {
+	for _, a := range slices.Backward(t.j.Attrs) {
+		n := t.j.Nodes[a.Node]
+		want := a.Before
+		if after {
+			want = a.After
+		}
+		if t.careful && !t.stillAs(n, a) {
+			continue // somebody changed them since
+		}
+		if err := t.setAccess(n, want); err != nil && !(!after && (err == unix.ENOENT || err == ErrMoved)) {
+			return &fs.PathError{Op: "set attributes of", Path: t.abs(n), Err: err}
+		}
+	}
+	return nil
+}
+
+// stillAs reports whether a directory has modes and owners that the journal knows.
+func (t *tx) stillAs(n jnode, a regard) bool {
+	now, ok := t.look(store.Place{Root: n.Root, Path: string(n.Path)})
+	return ok && (now.Perm() == a.Before.Mode || now.Perm() == a.After.Mode) &&
+		(now.UID == a.Before.UID || now.UID == a.After.UID) && (now.GID == a.Before.GID || now.GID == a.After.GID)
+}
+
+// setAccess gives a directory that stays its mode, owner and extended attributes.
+func (t *tx) setAccess(n jnode, want access) error {
+	at := store.Place{Root: n.Root, Path: string(n.Path)}
+	top := t.low[n.Root]
+	if !want.Keep && !tree.IsRoot() {
+		// Attributes of a directory that is closed to us, who own it, would seem to
+		// be none.
+		h, err := t.doors.openOne(at, 0o700)
+		if err != nil {
+			return err
+		}
+		h.Close()
+	}
+	d, err := top.OpenDirOrPath(at.Path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	st, err := d.Stat()
+	if err != nil {
+		return err
+	}
+	if n.Path != "." && !n.Old.is(st) {
+		return ErrMoved
+	}
+	if !want.Keep {
+		x := tree.Xattrs{}
+		for name, v := range want.Xattrs {
+			x[name] = string(v)
+		}
+		if st.Owned() && !tree.IsRoot() {
+			x.SetOwner(0o700) // else the list would close it before what is in it is done, see setMode
+		}
+		if err := d.SetXattrs(x); err != nil {
+			return err
+		}
+	}
+	if st.UID != want.UID || st.GID != want.GID {
+		if err := d.Chown(want.UID, want.GID); err != nil {
+			return err
+		}
+		if st, err = d.Stat(); err != nil {
+			return err
+		}
+	}
+	if _, open := t.doors.widened[at]; st.Perm() == want.Mode && !open {
+		return nil
+	}
+	return t.doors.setMode(at, d, st, want.Mode)
+}

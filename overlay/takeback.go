@@ -1,0 +1,328 @@
+//go:build linux
+
+package overlay
+
+import (
+	"cmp"
+	"context"
+	"io/fs"
+	"slices"
+	"strconv"
+
+	"github.com/nsrun/nsrun/internal/gitindex"
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// undone writes down that the transaction is not in force any more.
+func (t *tx) undone() error {
+	var l ledger
+	l.load(t.s.meta())
+	t.noteBack(&l)
+	if err := tree.InTurn(func() error { return t.noteCopies(&l) }, func() error { return t.noteDoors(&l) }); err != nil {
+		return err
+	}
+	m := *t.s.meta()
+	m.Done = m.Done[:len(m.Done)-1]
+	l.store(&m)
+	if m.State == store.Committed {
+		m.State = store.Kept
+	}
+	m.Roots = slices.Clone(m.Roots)
+	for _, a := range t.j.Attrs {
+		if n := t.j.Nodes[a.Node]; n.Path == "." && a.Base != nil {
+			m.Roots[n.Root].Mode, m.Roots[n.Root].UID, m.Roots[n.Root].GID = a.Base.Mode, a.Base.UID, a.Base.GID
+		}
+	}
+	if err := t.s.setMeta(&m, new(tree.Flusher)); err != nil {
+		return &fs.PathError{Op: "write session's data", Path: t.s.path, Err: err}
+	}
+	return nil
+}
+
+// sinceThen looks for what was changed since the commit in what it did: a conflict, or
+// if it is forced, something to be kept.
+func (t *tx) sinceThen(ctx context.Context, note func(store.Place) bool) error {
+	var list []clash
+	add := func(n jnode, path, why string, now tree.Stat, found bool) {
+		k := clash{root: t.s.roots[n.Root], path: path, why: why, kind: n.Kind}
+		if found {
+			k.project = &now
+		}
+		if n.New.Ino != 0 && path == string(n.Path) {
+			k.session = &tree.Stat{Mode: n.New.Mode, Size: n.New.Size, Mtime: unix.NsecToTimespec(n.New.Mtime)}
+		}
+		list = append(list, k)
+	}
+	inside := map[store.Place]map[string]bool{} // what is in new directories
+	made := map[store.Place]ident{}
+	for _, n := range t.j.Nodes {
+		if n.New.Ino != 0 {
+			made[store.Place{Root: n.Root, Path: string(n.Path)}] = n.New
+		}
+		if dir, name := tree.SplitPath(string(n.Path)); n.New.Ino != 0 {
+			at := store.Place{Root: n.Root, Path: dir}
+			if inside[at] == nil {
+				inside[at] = map[string]bool{}
+			}
+			inside[at][name] = true
+		}
+	}
+	for i, m := range t.j.Moves {
+		for k := m.First; k < m.End; k++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n := t.j.Nodes[k]
+			at := store.Place{Root: n.Root, Path: string(n.Path)}
+			now, found := t.look(at)
+			switch {
+			case found && now.IsReg() && !n.New.unchanged(now) && note(at):
+				if k == m.First {
+					t.asIs = append(t.asIs, i)
+				}
+			case found && !n.New.unchanged(now) && t.refreshed(n, now):
+				t.j.Nodes[k].New = identify(now)
+			case m.Dir != nil && found && made[at].is(now): // what took its place is looked at itself
+			case n.New.Ino == 0 && found:
+				add(n, at.Path, whyMadeThen, now, true)
+			case n.New.Ino == 0:
+			case !found:
+				add(n, at.Path, whyGoneThen, now, false)
+			case !n.New.unchanged(now):
+				add(n, at.Path, whyThen, now, true)
+			case now.IsDir():
+				names, err := t.list(at)
+				if err != nil {
+					return &fs.PathError{Op: "list", Path: t.abs(n), Err: err}
+				}
+				for _, name := range names {
+					if !inside[at][name] {
+						p := tree.JoinPath(at.Path, name)
+						now, found := t.look(store.Place{Root: n.Root, Path: p})
+						add(n, p, whyMadeThen, now, found)
+					}
+				}
+			}
+		}
+	}
+	for _, a := range t.j.Attrs {
+		n := t.j.Nodes[a.Node]
+		now, found := t.look(store.Place{Root: n.Root, Path: string(n.Path)})
+		if !found {
+			add(n, string(n.Path), whyGoneThen, now, false)
+		} else if now.Perm() != a.After.Mode || now.UID != a.After.UID || now.GID != a.After.GID {
+			add(n, string(n.Path), whyThen, now, true)
+		} else if same, err := t.hasXattrs(n, a.After); err != nil {
+			return &fs.PathError{Op: "read attributes", Path: t.abs(n), Err: err}
+		} else if !same {
+			add(n, string(n.Path), whyThen, now, true)
+		}
+	}
+	// The time of a directory that somebody did something in since stays.
+	t.j.Times = slices.DeleteFunc(t.j.Times, func(r retime) bool {
+		now, found := t.look(store.Place{Root: r.Root, Path: string(r.Path)})
+		return found && now.IsDir() && now.Mtime.Nano() != r.After
+	})
+	if len(list) == 0 {
+		return nil
+	}
+	if !t.force {
+		return &clashError{list}
+	}
+	return nil
+}
+
+// indexMost is up to how many bytes an index of git is read: that of a million files is not larger.
+const indexMost = 128 << 20
+
+// refreshed reports whether an index of git is another one now, in which the same is staged.
+func (t *tx) refreshed(n jnode, now tree.Stat) bool {
+	if n.Staged == "" || !now.IsReg() || n.New.Mode != now.Mode || n.New.UID != now.UID || n.New.GID != now.GID || now.Size > indexMost {
+		return false
+	}
+	low := &tree.Real{H: t.low[n.Root]}
+	data, err := readFrom(low, string(n.Path), now)
+	if err != nil {
+		return false
+	}
+	x, err := gitindex.Parse(data)
+	return err == nil && x.Digest() == n.Staged
+}
+
+// hasXattrs reports whether a directory has the extended attributes that it was given.
+func (t *tx) hasXattrs(n jnode, want access) (bool, error) {
+	if want.Keep {
+		return true, nil
+	}
+	d, err := t.readable(store.Place{Root: n.Root, Path: string(n.Path)})
+	if err != nil {
+		return false, err
+	}
+	defer d.Close()
+	x, err := d.Xattrs()
+	if err != nil || len(x) != len(want.Xattrs) {
+		return false, err
+	}
+	if w, ok := t.doors.widened[store.Place{Root: n.Root, Path: string(n.Path)}]; ok {
+		x.SetOwner(w.mode)
+	}
+	for name, v := range want.Xattrs {
+		if w, ok := x[name]; !ok || w != string(v) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+const (
+	whyThen     = "was changed in the project since the commit"
+	whyMadeThen = "was made in the project since the commit"
+	whyGoneThen = "was removed from the project since the commit"
+)
+
+// unchanged reports whether st is this object, and nobody did anything to it.
+func (id ident) unchanged(st tree.Stat) bool {
+	return id.same(st) && id.Mode == st.Mode && id.UID == st.UID && id.GID == st.GID
+}
+
+func (t *tx) list(at store.Place) ([]string, error) {
+	d, err := t.readable(at)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Names()
+}
+
+// readable opens a directory of the project to read what is in it: what its owner cannot
+// read is unlocked for that.
+func (t *tx) readable(at store.Place) (tree.Dir, error) {
+	return t.reader(at.Root).At(at.Path)
+}
+
+// reader is a project to read from, with readable directories.
+func (t *tx) reader(root int) *tree.Real {
+	return &tree.Real{H: t.low[root], Unlock: true, Book: t.s.book.Keeper(false, root), Unbook: t.s.book.Unnote,
+		Changed: func(path string, before tree.Stat, h *tree.Handle) {
+			t.doors.ctimes.follow(store.Place{Root: root, Path: path}, before, h)
+		}}
+}
+
+// restage copies backups to where they can be renamed from, for roots on other file
+// systems than the session.
+func (t *tx) restage(ctx context.Context) error {
+	lost := map[int]bool{} // moves whose stage is gone
+	for i, m := range t.j.Moves {
+		if m.Stage != 0 && t.stage(m) == nil {
+			lost[i] = true
+			t.j.Moves[i].Stage = 0
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	copies, err := t.dir.Open(copiesName, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil && err != unix.ENOENT {
+		return &fs.PathError{Op: "undo", Path: t.s.path, Err: err}
+	}
+	src := &tree.Real{H: copies, Unlock: true}
+	defer src.Close()
+	apart := map[store.Place]bool{}
+	for _, m := range t.j.Moves {
+		n := t.j.Nodes[m.First]
+		dir, _ := tree.SplitPath(string(n.Path))
+		at := store.Place{Root: n.Root, Path: dir}
+		if _, err := t.doors.open(at); err == unix.ENOENT || tree.Swapped(err) {
+			continue // it is made again first
+		} else if err != nil {
+			return &fs.PathError{Op: "open", Path: t.abs(n), Err: err}
+		}
+		root, err := t.low[n.Root].Stat()
+		if err != nil {
+			return &fs.PathError{Op: "open", Path: t.abs(n), Err: err}
+		}
+		if t.doors.lastStat.Dev != root.Dev {
+			apart[at] = true
+		}
+	}
+	if err := t.makeStages(apart); err != nil {
+		return err
+	}
+	k := tree.Copier{Ctx: ctx, Lax: true, Special: tree.IsRoot(), Inherit: true, Links: t.stays(copies)}
+	defer k.Close()
+	for i, m := range t.j.Moves {
+		n := &t.j.Nodes[m.First]
+		if !lost[i] || n.Old.Ino == 0 || m.Dir != nil {
+			continue
+		}
+		if now, ok := t.look(store.Place{Root: n.Root, Path: string(n.Path)}); ok && n.Old.is(now) {
+			continue // it was never moved
+		}
+		err := func() error {
+			top, err := src.Top()
+			if err != nil {
+				return err
+			}
+			defer top.Close()
+			st, ok, err := top.Lstat(strconv.Itoa(i))
+			if err != nil || !ok {
+				return cmp.Or[error](err, unix.ENOENT)
+			}
+			if err := k.Tree(top, strconv.Itoa(i), st, t.stage(m), strconv.Itoa(i)); err != nil {
+				return err
+			}
+			if err := tree.InTurn(k.FinishDirs, k.Flush.Wait); err != nil {
+				return err
+			}
+			made, err := t.stage(m).Lstat(strconv.Itoa(i))
+			n.Old = identify(made)
+			return err
+		}()
+		if err != nil {
+			return &fs.PathError{Op: "put back", Path: t.abs(*n), Err: err}
+		}
+	}
+	var restaged tree.Flusher
+	defer restaged.Close()
+	for _, h := range t.stages {
+		if h == nil {
+			continue
+		}
+		if err := restaged.AddDir(h, "."); err != nil {
+			return &fs.PathError{Op: "flush", Path: t.s.path, Err: err}
+		}
+	}
+	if err := t.seal(&restaged); err != nil {
+		return &fs.PathError{Op: "write journal", Path: t.s.path, Err: err}
+	}
+	return nil
+}
+
+// stays tells which copies need not be made again: another name of the file is in the
+// project still, as it was.
+func (t *tx) stays(copies *tree.Handle) map[tree.Inode]tree.Copied {
+	links := map[tree.Inode]tree.Copied{}
+	for _, s := range t.j.Stays {
+		now, found := t.look(store.Place{Root: s.Root, Path: string(s.Path)})
+		for _, r := range t.j.Times { // the commit may have given it another time
+			if r.Root == s.Root && r.Path == s.Path && r.After == now.Mtime.Nano() {
+				now.Mtime = unix.NsecToTimespec(r.Before)
+			}
+		}
+		if !found || !s.File.unchanged(now) {
+			continue
+		}
+		dir, name := tree.SplitPath(string(s.Copy))
+		d, err := copies.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		if err != nil {
+			continue
+		}
+		if st, err := d.Lstat(name); err == nil {
+			links[tree.Inode{Dev: st.Dev, Ino: st.Ino}] = tree.Copied{Dir: t.low[s.Root], Path: string(s.Path), Ino: now.Ino, Nlink: st.Nlink}
+		}
+		d.Close()
+	}
+	return links
+}
