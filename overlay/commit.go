@@ -140,7 +140,7 @@ func (s *Session) Held() []Change {
 }
 
 func newCommit(s *Session, o CommitOptions) *commit {
-	return &commit{s: s, o: o, apart: map[store.Place]bool{}}
+	return &commit{s: s, o: o}
 }
 
 // A commit is one call of CommitWith.
@@ -148,11 +148,10 @@ type commit struct {
 	s       *Session
 	o       CommitOptions
 	nodes   []node // what was chosen, in path order
-	planned []node // what the journal's nodes were made of
 	dropped []node // what the project's version was preferred for
 	held    []Change
 	full    bool // nothing else is left in the session
-	layers  []layer
+	layers  []side
 	ledger  ledger
 	kept    map[store.Place]baseEntry // what the project had when the command had ended; nil: not read
 	account bool                      // that was noted at all
@@ -164,56 +163,14 @@ type commit struct {
 	asked   []bool                // by choice: it means something
 	left    map[string]bool       // objects of git that were not chosen, see gitObject
 
-	tx     *tx
-	copier tree.Copier
-	apart  map[store.Place]bool // directories that objects cannot be renamed to from elsewhere
-	made   int
-
-	lastDst   *tree.Handle // the directory in a stage that was written to last
-	lastDstAt string
-}
-
-// A layer is a root, as a commit needs it.
-type layer struct {
-	up, low  tree.Tree
-	base     store.Root
-	dev      uint64
-	stiff    bool // on overlayfs: directories cannot be renamed
-	replaced bool // the root is not the directory that the session was made for
-
-	last   tree.Dir // of up
-	lastAt string
-}
-
-// source opens a directory of the session. It belongs to l and is good until the next
-// call.
-func (l *layer) source(path string) (tree.Dir, error) {
-	if l.last != nil && l.lastAt == path {
-		return l.last, nil
-	}
-	if l.last != nil {
-		l.last.Close()
-		l.last = nil
-	}
-	d, err := l.up.At(path)
-	if err != nil {
-		return nil, err
-	}
-	l.last, l.lastAt = d, path
-	return d, nil
-}
-
-func (l *layer) close() {
-	if l.last != nil {
-		l.last.Close()
-	}
-	l.up.Close()
-	l.low.Close()
+	tx    *tx
+	write *writer
 }
 
 func (c *commit) close() {
-	c.copier.Close()
-	c.lastDst.Close()
+	if c.write != nil {
+		c.write.close()
+	}
 	for i := range c.layers {
 		c.layers[i].close()
 	}
@@ -230,7 +187,7 @@ func (c *commit) find(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.layers = append(c.layers, layer{up: up, low: low, base: s.meta.Roots[i]})
+		c.layers = append(c.layers, side{up: up, low: low, base: s.meta.Roots[i]})
 		h, err := s.root(i)
 		if err != nil {
 			return err
@@ -332,8 +289,9 @@ func (c *commit) begin(ctx context.Context) (err error) {
 		return &Error{Op: "begin commit", Path: c.s.path, Err: err}
 	}
 	c.tx.plain = c.s.log.plain
-	if err = c.stage(ctx); err == nil {
-		if err = c.tx.seal(&c.copier.Flush); err != nil {
+	c.write = c.writer()
+	if err = c.write.stage(ctx); err == nil {
+		if err = c.tx.seal(&c.write.copier.Flush); err != nil {
 			err = &Error{Op: "write journal", Path: c.s.path, Err: err}
 		}
 	}
@@ -357,7 +315,7 @@ func changesOf(nodes []node) (list []Change) {
 
 // failed takes back what was done, and returns err or what is worse.
 func (c *commit) failed(err error) error {
-	c.copier.Close()
+	c.write.copier.Close()
 	undo := c.tx.abandon(&c.ledger)
 	if undo != nil && c.tx.begun {
 		return &CommitError{Applied: c.changes(), Err: errors.Join(err, undo)}
@@ -441,12 +399,25 @@ func (c *commit) upperTime(n jnode) int64 {
 	return n.Upper
 }
 
-// progress tells that n more objects were made.
-func (c *commit) progress(n int) {
-	c.made += n
-	if c.o.Progress != nil {
-		c.o.Progress(Progress{Done: c.made, Total: len(c.nodes), Bytes: c.copier.Bytes})
+// writer is what writes the transaction of what was chosen.
+func (c *commit) writer() *writer {
+	w := &writer{tx: c.tx, sides: c.layers, twins: c.twins, changed: c.changed, special: c.o.AllowSpecial, apart: map[store.Place]bool{}}
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		x := item{Diff: n.Diff, root: n.root, kind: n.Kind.String(), runs: n.Runs, merged: n.merged}
+		if n.HasUp && !n.TimeOnly && c.s.gitFileAt(store.Place{Root: n.root, Path: n.Path}) == gitIndex {
+			if index, err := c.indexOf(n, true); err == nil && index != nil {
+				x.staged = index.Digest()
+			}
+		}
+		w.items = append(w.items, x)
 	}
+	if c.o.Progress != nil {
+		w.progress = func(made int, bytes int64) {
+			c.o.Progress(Progress{Done: made, Total: len(c.nodes), Bytes: bytes})
+		}
+	}
+	return w
 }
 
 // checkSpecials refuses what is not to get into a project unless it was asked for.

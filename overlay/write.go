@@ -4,7 +4,9 @@ package overlay
 
 import (
 	"context"
+	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,13 +18,88 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
+// An item is something that a transaction is to put into the project, or to take out of it.
+type item struct {
+	tree.Diff
+	root   int
+	kind   string // of change
+	runs   string // why it is executed later; empty: it is not
+	staged string // the digest of what is staged, of an index of git
+	merged []byte // the content of a file that both sides changed; nil: the session's
+}
+
+// A side is a root, as a writer needs it: what the session has, and what the project has.
+type side struct {
+	up, low  tree.Tree
+	base     store.Root
+	dev      uint64
+	stiff    bool // on overlayfs: directories cannot be renamed
+	replaced bool // the root is not the directory that the session was made for
+
+	last   tree.Dir // of up
+	lastAt string
+}
+
+// source opens a directory of the session. It belongs to l and is good until the next
+// call.
+func (l *side) source(path string) (tree.Dir, error) {
+	if l.last != nil && l.lastAt == path {
+		return l.last, nil
+	}
+	if l.last != nil {
+		l.last.Close()
+		l.last = nil
+	}
+	d, err := l.up.At(path)
+	if err != nil {
+		return nil, err
+	}
+	l.last, l.lastAt = d, path
+	return d, nil
+}
+
+func (l *side) close() {
+	if l.last != nil {
+		l.last.Close()
+	}
+	l.up.Close()
+	l.low.Close()
+}
+
+// A writer makes everything new of a transaction, and plans what is moved where.
+type writer struct {
+	tx      *tx
+	items   []item // in path order
+	sides   []side // by root; borrowed
+	twins   []map[tree.Inode]tree.Twin
+	changed func(at store.Place, st tree.Stat) bool // somebody changed it since the session began
+	special bool                                    // setuid bits and the like are copied too
+
+	progress func(made int, bytes int64) // nil: nobody wants to know
+
+	planned []item // what the journal's nodes are made of
+	copier  tree.Copier
+	apart   map[store.Place]bool // directories that objects cannot be renamed to from elsewhere
+	made    int
+
+	lastDst   *tree.Handle // the directory in a stage that was written to last
+	lastDstAt string
+}
+
+func (c *writer) close() {
+	c.copier.Close()
+	c.lastDst.Close()
+}
+
+func (c *writer) abs(at store.Place) string { return filepath.Join(c.tx.s.roots[at.Root], at.Path) }
+
 // stage makes everything new where it can be renamed from, backs up what could not be
 // renamed to where it is safe, and plans the moves. What can fail for want of space,
 // rights or time fails here; in the project nothing but stages is made. What is to be on
 // disk then is in the copier's flusher.
-func (c *commit) stage(ctx context.Context) error {
+func (c *writer) stage(ctx context.Context) error {
 	t := c.tx
-	c.copier = tree.Copier{Ctx: ctx, Special: c.o.AllowSpecial, Many: len(c.nodes) > tree.FsyncMost}
+	c.copier = tree.Copier{Ctx: ctx, Special: c.special, Many: len(c.items) > tree.FsyncMost}
 	if err := c.plan(); err != nil {
 		return err
 	}
@@ -36,9 +113,12 @@ func (c *commit) stage(ctx context.Context) error {
 				return err
 			}
 			if err := c.make(i, k); err != nil {
-				return c.makeError(c.planned[k], err)
+				n := c.planned[k]
+				return &fs.PathError{Op: "copy", Path: c.abs(store.Place{Root: n.root, Path: n.At}), Err: err}
 			}
-			c.progress(1)
+			if c.made++; c.progress != nil {
+				c.progress(c.made, c.copier.Bytes)
+			}
 		}
 	}
 	c.retimed()
@@ -53,14 +133,14 @@ func (c *commit) stage(ctx context.Context) error {
 	}
 	for _, h := range t.stages {
 		if err := c.copier.Flush.AddDir(h, "."); err != nil {
-			return &Error{Op: "flush", Path: c.s.path, Err: err}
+			return &fs.PathError{Op: "flush", Path: c.tx.s.path, Err: err}
 		}
 	}
 	return nil
 }
 
 // retimed corrects the identities of new names of files that get another time.
-func (c *commit) retimed() {
+func (c *writer) retimed() {
 	after := map[uint64]int64{}
 	for _, r := range c.tx.j.Times {
 		after[r.Ino] = r.After
@@ -74,27 +154,27 @@ func (c *commit) retimed() {
 }
 
 // plan fills in the journal, but for the identities of what is not made yet.
-func (c *commit) plan() error {
+func (c *writer) plan() error {
 	t := c.tx
 	touched := map[store.Place]bool{}
-	for i := 0; i < len(c.nodes); i++ {
-		n := c.nodes[i]
+	for i := 0; i < len(c.items); i++ {
+		n := c.items[i]
 		// A file with other names gets its time alone only if it is another file then, as
 		// it was in the sandbox.
 		if n.TimeOnly && (n.Low.IsDir() || n.Low.Nlink == 1) {
-			if err := c.touch(store.Place{Root: n.root, Path: n.Path}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
+			if err := c.touch(store.Place{Root: n.root, Path: n.At}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
 				return err
 			}
-			c.note(jnode{Root: n.root, Path: store.Text(n.Path)}, n)
+			c.note(jnode{Root: n.root, Path: store.Text(n.At)}, n)
 			continue
 		}
-		j := jnode{Kind: n.Kind.String(), Root: n.root, Path: store.Text(n.Path), Runs: n.Runs}
+		j := jnode{Kind: n.kind, Root: n.root, Path: store.Text(n.At), Runs: n.runs}
 		if n.HasLow {
 			j.Old = identify(n.Low)
 		}
 		if n.HasLow {
-			j.Clean = !c.changed(store.Place{Root: n.root, Path: n.Path}, n.Low)
-			j.Below, j.Newest = n.Below, n.Newest
+			j.Clean = !c.changed(store.Place{Root: n.root, Path: n.At}, n.Low)
+			j.Below, j.Newest = n.Inside, n.Newest
 		}
 		if n.HasUp && !n.Up.IsDir() {
 			j.Upper = n.Up.Ctime
@@ -103,38 +183,38 @@ func (c *commit) plan() error {
 		if n.HasUp && n.HasLow && n.Up.IsDir() && n.Low.IsDir() {
 			a, err := c.regard(n)
 			if err != nil {
-				return &Error{Op: "read attributes", Path: c.abs(store.Place{Root: n.root, Path: n.Path}), Err: err}
+				return &fs.PathError{Op: "read attributes", Path: c.abs(store.Place{Root: n.root, Path: n.At}), Err: err}
 			}
 			a.Node = first
 			t.j.Attrs = append(t.j.Attrs, a)
-			if err := c.touch(store.Place{Root: n.root, Path: n.Path}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
+			if err := c.touch(store.Place{Root: n.root, Path: n.At}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
 				return err
 			}
 			continue
 		}
-		if n.Path == "." {
-			return &Error{Op: "commit", Path: n.Root, Err: ErrMoved}
+		if n.At == "." {
+			return &fs.PathError{Op: "commit", Path: c.tx.s.roots[n.root], Err: tree.ErrMoved}
 		}
-		dir, _ := tree.SplitPath(n.Path)
+		dir, _ := tree.SplitPath(n.At)
 		if err := c.touchDir(store.Place{Root: n.root, Path: dir}, touched); err != nil {
 			return err
 		}
-		if n.HasLow && n.Low.IsDir() && c.layers[n.root].stiff {
+		if n.HasLow && n.Low.IsDir() && c.sides[n.root].stiff {
 			if err := c.empty(first, n); err != nil {
-				return &Error{Op: "look at", Path: c.abs(store.Place{Root: n.root, Path: n.Path}), Err: err}
+				return &fs.PathError{Op: "look at", Path: c.abs(store.Place{Root: n.root, Path: n.At}), Err: err}
 			}
 			if !n.HasUp {
 				continue
 			}
 			// What takes the directory's place finds nothing there.
-			first = c.note(jnode{Root: n.root, Path: store.Text(n.Path)}, n)
+			first = c.note(jnode{Root: n.root, Path: store.Text(n.At)}, n)
 		}
 		m := move{First: first, End: first + 1}
 		if n.HasUp && n.Up.IsDir() {
-			for i+1 < len(c.nodes) && c.nodes[i+1].root == n.root && tree.Under(c.nodes[i+1].Path, n.Path) {
+			for i+1 < len(c.items) && c.items[i+1].root == n.root && tree.Under(c.items[i+1].At, n.At) {
 				i++
-				in := c.nodes[i]
-				j := jnode{Kind: in.Kind.String(), Root: in.root, Path: store.Text(in.Path), Runs: in.Runs}
+				in := c.items[i]
+				j := jnode{Kind: in.kind, Root: in.root, Path: store.Text(in.At), Runs: in.runs}
 				if !in.Up.IsDir() {
 					j.Upper = in.Up.Ctime
 				}
@@ -148,11 +228,9 @@ func (c *commit) plan() error {
 }
 
 // note adds an object to the journal, and returns its number.
-func (c *commit) note(j jnode, n node) int {
-	if j.Kind != "" && n.HasUp && c.s.gitFileAt(store.Place{Root: n.root, Path: n.Path}) == gitIndex {
-		if x, err := c.indexOf(&n, true); err == nil && x != nil {
-			j.Staged = x.Digest()
-		}
+func (c *writer) note(j jnode, n item) int {
+	if j.Kind != "" {
+		j.Staged = n.staged
 	}
 	c.tx.j.Nodes = append(c.tx.j.Nodes, j)
 	c.planned = append(c.planned, n)
@@ -161,12 +239,12 @@ func (c *commit) note(j jnode, n node) int {
 
 // empty plans the removal of a directory that cannot be renamed: what is in it is moved,
 // and then it is removed, and all directories in it before.
-func (c *commit) empty(first int, n node) error {
+func (c *writer) empty(first int, n item) error {
 	t := c.tx
 	dirs := []int{first}
-	_, err := tree.WalkBelow(c.layers[n.root].low, n.Path, func(f tree.Found) bool {
-		in := node{root: n.root, Diff: tree.Diff{Low: f.Stat, HasLow: true}}
-		in.Root, in.Path = n.Root, f.Path
+	_, err := tree.WalkBelow(c.sides[n.root].low, n.At, func(f tree.Found) bool {
+		in := item{root: n.root, Diff: tree.Diff{Low: f.Stat, HasLow: true}}
+		in.At = f.Path
 		k := c.note(jnode{Root: n.root, Path: store.Text(f.Path), Old: identify(f.Stat)}, in)
 		if f.Stat.IsDir() {
 			dirs = append(dirs, k)
@@ -188,7 +266,7 @@ func (c *commit) empty(first int, n node) error {
 }
 
 // emptied reads what a directory is to be made again with.
-func (c *commit) emptied(at store.Place) (*emptied, error) {
+func (c *writer) emptied(at store.Place) (*emptied, error) {
 	d, err := c.tx.readable(at)
 	if err != nil {
 		return nil, err
@@ -209,16 +287,16 @@ func (c *commit) emptied(at store.Place) (*emptied, error) {
 }
 
 // touchDir notes that the entries of a directory change, and what its time is to be.
-func (c *commit) touchDir(at store.Place, touched map[store.Place]bool) error {
+func (c *writer) touchDir(at store.Place, touched map[store.Place]bool) error {
 	if touched[at] {
 		return nil
 	}
-	fail := func(err error) error { return &Error{Op: "open", Path: c.abs(at), Err: err} }
+	fail := func(err error) error { return &fs.PathError{Op: "open", Path: c.abs(at), Err: err} }
 	if _, err := c.tx.doors.open(at); err != nil {
 		return fail(err)
 	}
 	low := c.tx.doors.lastStat
-	up, err := c.layers[at.Root].source(at.Path)
+	up, err := c.sides[at.Root].source(at.Path)
 	if err != nil {
 		return fail(err)
 	}
@@ -226,7 +304,7 @@ func (c *commit) touchDir(at store.Place, touched map[store.Place]bool) error {
 	if err != nil {
 		return fail(err)
 	}
-	if c.layers[at.Root].dev != low.Dev {
+	if c.sides[at.Root].dev != low.Dev {
 		// A subvolume: renaming into it works from within only.
 		c.apart[store.Place{Root: at.Root, Path: at.Path}] = true
 	}
@@ -234,7 +312,7 @@ func (c *commit) touchDir(at store.Place, touched map[store.Place]bool) error {
 }
 
 // touch notes that an object that stays gets a modification time.
-func (c *commit) touch(at store.Place, low tree.Stat, after int64, touched map[store.Place]bool) error {
+func (c *writer) touch(at store.Place, low tree.Stat, after int64, touched map[store.Place]bool) error {
 	if touched[at] {
 		return nil
 	}
@@ -247,7 +325,7 @@ func (c *commit) touch(at store.Place, low tree.Stat, after int64, touched map[s
 }
 
 // make makes the new object of node k, which belongs to move i.
-func (c *commit) make(i, k int) error {
+func (c *writer) make(i, k int) error {
 	t := c.tx
 	n := c.planned[k]
 	m := t.j.Moves[i]
@@ -255,7 +333,7 @@ func (c *commit) make(i, k int) error {
 		return nil
 	}
 	st := t.stage(m)
-	path := strconv.Itoa(i) + strings.TrimPrefix(n.Path, c.planned[m.First].Path)
+	path := strconv.Itoa(i) + strings.TrimPrefix(n.At, c.planned[m.First].At)
 	dst := st
 	if dir, _ := tree.SplitPath(path); dir != "." {
 		if c.lastDst == nil || c.lastDstAt != dir {
@@ -284,9 +362,9 @@ func (c *commit) make(i, k int) error {
 }
 
 // now looks at the session's object again.
-func (c *commit) now(n node) (tree.Stat, bool) {
-	dir, name := tree.SplitPath(n.Path)
-	src, err := c.layers[n.root].source(dir)
+func (c *writer) now(n item) (tree.Stat, bool) {
+	dir, name := tree.SplitPath(n.At)
+	src, err := c.sides[n.root].source(dir)
 	if err != nil {
 		return tree.Stat{}, false
 	}
@@ -294,7 +372,7 @@ func (c *commit) now(n node) (tree.Stat, bool) {
 	return st, ok && err == nil
 }
 
-func (c *commit) makeAt(n node, st *tree.Handle, path string, dst *tree.Handle) (tree.Stat, error) {
+func (c *writer) makeAt(n item, st *tree.Handle, path string, dst *tree.Handle) (tree.Stat, error) {
 	_, to := tree.SplitPath(path)
 	if n.merged != nil {
 		return c.makeMerged(n, dst, to)
@@ -304,8 +382,8 @@ func (c *commit) makeAt(n node, st *tree.Handle, path string, dst *tree.Handle) 
 			return made, err
 		}
 	}
-	dir, name := tree.SplitPath(n.Path)
-	src, err := c.layers[n.root].source(dir)
+	dir, name := tree.SplitPath(n.At)
+	src, err := c.sides[n.root].source(dir)
 	if err != nil {
 		return tree.Stat{}, err
 	}
@@ -314,7 +392,7 @@ func (c *commit) makeAt(n node, st *tree.Handle, path string, dst *tree.Handle) 
 
 // twin makes a new name of a file of the project: what the command linked to is as it
 // was. If the project has more names for it, those were not linked in the sandbox.
-func (c *commit) twin(n node, st *tree.Handle, path string, dst *tree.Handle, to string) (tree.Stat, bool, error) {
+func (c *writer) twin(n item, st *tree.Handle, path string, dst *tree.Handle, to string) (tree.Stat, bool, error) {
 	id := tree.Inode{Dev: n.Up.Dev, Ino: n.Up.Ino}
 	if _, ok := c.copier.Links[id]; ok {
 		return tree.Stat{}, false, nil
@@ -328,7 +406,7 @@ func (c *commit) twin(n node, st *tree.Handle, path string, dst *tree.Handle, to
 		return tree.Stat{}, false, err
 	}
 	if !made.Same(w.Low) {
-		return tree.Stat{}, false, ErrMoved
+		return tree.Stat{}, false, tree.ErrMoved
 	}
 	// The link gives the file a new ctime, which is no sign of a conflict, and both
 	// names have one time.
@@ -343,7 +421,7 @@ func (c *commit) twin(n node, st *tree.Handle, path string, dst *tree.Handle, to
 	return made, true, nil
 }
 
-func (c *commit) makeMerged(n node, dst *tree.Handle, to string) (tree.Stat, error) {
+func (c *writer) makeMerged(n item, dst *tree.Handle, to string) (tree.Stat, error) {
 	t, err := dst.Create(to)
 	if err != nil {
 		return tree.Stat{}, err
@@ -357,8 +435,8 @@ func (c *commit) makeMerged(n node, dst *tree.Handle, to string) (tree.Stat, err
 	if err := tree.WriteFull(t, n.merged, 0); err != nil {
 		return tree.Stat{}, err
 	}
-	dir, name := tree.SplitPath(n.Path)
-	src, err := c.layers[n.root].source(dir)
+	dir, name := tree.SplitPath(n.At)
+	src, err := c.sides[n.root].source(dir)
 	if err != nil {
 		return tree.Stat{}, err
 	}
@@ -382,16 +460,9 @@ func (c *commit) makeMerged(n node, dst *tree.Handle, to string) (tree.Stat, err
 	return made, c.copier.Flush.AddFile(t)
 }
 
-func (c *commit) makeError(n node, err error) error {
-	if special, ok := err.(*SpecialError); ok {
-		return special
-	}
-	return &Error{Op: "copy", Path: c.abs(store.Place{Root: n.root, Path: n.Path}), Err: err}
-}
-
 // regard reads what changes of a directory that stays.
-func (c *commit) regard(n node) (regard, error) {
-	up, err := c.layers[n.root].source(n.Path)
+func (c *writer) regard(n item) (regard, error) {
+	up, err := c.sides[n.root].source(n.At)
 	if err != nil {
 		return regard{}, err
 	}
@@ -399,11 +470,11 @@ func (c *commit) regard(n node) (regard, error) {
 		Before: access{Mode: n.Low.Perm(), UID: n.Low.UID, GID: n.Low.GID},
 		After:  access{Mode: n.Up.Perm(), UID: n.Up.UID, GID: n.Up.GID},
 	}
-	if n.Path == "." {
+	if n.At == "." {
 		// Only what the sandboxed command changed: the upper directory may not have
 		// had the project's owner to begin with. Extended attributes are not
 		// compared.
-		b := c.layers[n.root].base
+		b := c.sides[n.root].base
 		if n.Up.Perm() == b.Mode {
 			r.After.Mode = r.Before.Mode
 		}
@@ -421,7 +492,7 @@ func (c *commit) regard(n node) (regard, error) {
 	if err != nil {
 		return regard{}, err
 	}
-	low, err := c.tx.readable(store.Place{Root: n.root, Path: n.Path})
+	low, err := c.tx.readable(store.Place{Root: n.root, Path: n.At})
 	if err != nil {
 		return regard{}, err
 	}
@@ -439,7 +510,7 @@ func (c *commit) regard(n node) (regard, error) {
 }
 
 // backUp copies old objects whose stage goes with the end of the transaction.
-func (c *commit) backUp() error {
+func (c *writer) backUp() error {
 	t := c.tx
 	var copies *tree.Handle
 	defer func() { copies.Close() }()
@@ -456,10 +527,10 @@ func (c *commit) backUp() error {
 				copies, err = t.dir.OpenDir(copiesName)
 			}
 			if err != nil {
-				return &Error{Op: "back up", Path: c.s.path, Err: err}
+				return &fs.PathError{Op: "back up", Path: c.tx.s.path, Err: err}
 			}
 		}
-		dir, name := tree.SplitPath(n.Path)
+		dir, name := tree.SplitPath(n.At)
 		err := func() error {
 			src, err := t.readable(store.Place{Root: n.root, Path: dir})
 			if err != nil {
@@ -469,7 +540,7 @@ func (c *commit) backUp() error {
 			return k.Tree(src, name, n.Low, copies, strconv.Itoa(i))
 		}()
 		if err != nil {
-			return &Error{Op: "back up", Path: c.abs(store.Place{Root: n.root, Path: n.Path}), Err: err}
+			return &fs.PathError{Op: "back up", Path: c.abs(store.Place{Root: n.root, Path: n.At}), Err: err}
 		}
 	}
 	if copies == nil {
@@ -483,14 +554,14 @@ func (c *commit) backUp() error {
 		err = c.findStays(&k)
 	}
 	if err != nil {
-		return &Error{Op: "back up", Path: c.s.path, Err: err}
+		return &fs.PathError{Op: "back up", Path: c.tx.s.path, Err: err}
 	}
 	return nil
 }
 
 // findStays looks for names that stay in the project of files that were backed up under
 // others. That takes a walk through the project, and is seldom needed.
-func (c *commit) findStays(k *tree.Copier) error {
+func (c *writer) findStays(k *tree.Copier) error {
 	t := c.tx
 	wanted := map[tree.Inode]tree.Copied{}
 	for id, first := range k.Links {
@@ -504,7 +575,7 @@ func (c *commit) findStays(k *tree.Copier) error {
 			moved[store.Place{Root: n.Root, Path: string(n.Path)}] = true
 		}
 	}
-	for i := range c.layers {
+	for i := range c.sides {
 		if len(wanted) == 0 {
 			break
 		}
@@ -532,11 +603,11 @@ func (c *commit) findStays(k *tree.Copier) error {
 }
 
 // flush waits until the file systems that were written to have written it.
-func (c *commit) flush() error {
+func (c *writer) flush() error {
 	t := c.tx
 	for _, h := range append([]*tree.Handle{t.objects}, t.stages...) {
 		if err := sys.Retry(func() error { return unix.Syncfs(int(h.FD)) }); err != nil {
-			return &Error{Op: "flush", Path: c.s.path, Err: err}
+			return &fs.PathError{Op: "flush", Path: c.tx.s.path, Err: err}
 		}
 	}
 	return nil
