@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"netpolicy":           {"internal/sys", "features"},
 	"netpolicy/cgroup":    {"internal/sys", "features", "netpolicy"},
 	"internal/runslater":  {},
-	"overlay":             {"internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree"},
+	"overlay":             {"internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},
 	"internal/links":      {"internal/escape", "overlay"},
 	"internal/sandbox":    {"internal/prog", "internal/sys"},
 	"nsexec":              {"internal/sandbox", "internal/mountprog", "internal/prog", "internal/reexec", "internal/secureexec", "internal/rlimit", "internal/early", "internal/sys", "features", "mounts", "netpolicy"},
@@ -107,6 +107,7 @@ var mayImport = map[string][]string{
 	// Of overlay.
 	"overlay/internal/tree":  {"internal/deep", "internal/sys"},
 	"overlay/internal/store": {"internal/owndir", "internal/prog", "internal/reexec", "internal/sys", "features", "overlay/internal/tree"},
+	"overlay/internal/tx":    {"internal/gitindex", "internal/sys", "overlay/internal/store", "overlay/internal/tree"},
 }
 
 // everywhere is what every package may import: it imports nothing.
@@ -154,6 +155,7 @@ var thirdParty = map[string][]string{
 	// Of overlay.
 	"overlay/internal/tree":  {"golang.org/x/sys/unix"},
 	"overlay/internal/store": {"golang.org/x/sys/unix"},
+	"overlay/internal/tx":    {"golang.org/x/sys/unix"},
 }
 
 // thirdPartyTests is what tests import beyond that.

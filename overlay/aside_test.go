@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // What somebody wrote into the way of an undo is not lost by force, however often.
@@ -130,7 +131,7 @@ func TestRecoverKeeps(t *testing.T) {
 	if err := c.begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.tx.forward(true); err != nil {
+	if err := c.tx.Forward(true); err != nil {
 		t.Fatal(err)
 	}
 	c.close() // the process is killed
@@ -142,7 +143,7 @@ func TestRecoverKeeps(t *testing.T) {
 	dir := filepath.Dir(s.Dir())
 	told := 0
 	for r, err := range Recover(dir) {
-		if told++; r.ID != s.ID() || !errors.Is(err, errAside) {
+		if told++; r.ID != s.ID() || !errors.Is(err, tx.ErrAside) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}

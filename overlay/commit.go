@@ -13,6 +13,7 @@ import (
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // A Preference says what a commit does where both the session and somebody outside
@@ -108,12 +109,12 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) (err error) {
 		return err
 	}
 	err = s.commit(ctx, o)
-	if errors.Is(err, unix.EXDEV) && !s.log.far {
+	if errors.Is(err, unix.EXDEV) && !s.log.Far {
 		if _, half := errors.AsType[*CommitError](err); !half {
 			// One mount, and yet no renaming: project quotas, or encrypted directories.
-			s.log.far = true
+			s.log.Far = true
 			err = s.commit(ctx, o)
-			s.log.far = false
+			s.log.Far = false
 		}
 	}
 	return err
@@ -151,8 +152,8 @@ type commit struct {
 	dropped []node // what the project's version was preferred for
 	held    []Change
 	full    bool // nothing else is left in the session
-	layers  []side
-	ledger  ledger
+	layers  []tx.Side
+	ledger  tx.Ledger
 	kept    map[store.Place]baseEntry // what the project had when the command had ended; nil: not read
 	account bool                      // that was noted at all
 	deletes bool                      // something was deleted, or moved, in the session
@@ -163,19 +164,19 @@ type commit struct {
 	asked   []bool                // by choice: it means something
 	left    map[string]bool       // objects of git that were not chosen, see gitObject
 
-	tx    *tx
-	write *writer
+	tx    *tx.Tx
+	write *tx.Writer
 }
 
 func (c *commit) close() {
 	if c.write != nil {
-		c.write.close()
+		c.write.Close()
 	}
 	for i := range c.layers {
-		c.layers[i].close()
+		c.layers[i].Close()
 	}
 	if c.tx != nil {
-		c.tx.close()
+		c.tx.Close()
 	}
 }
 
@@ -187,7 +188,7 @@ func (c *commit) find(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.layers = append(c.layers, side{up: up, low: low, base: s.meta.Roots[i]})
+		c.layers = append(c.layers, tx.Side{Up: up, Low: low, Base: s.meta.Roots[i]})
 		h, err := s.root(i)
 		if err != nil {
 			return err
@@ -200,10 +201,10 @@ func (c *commit) find(ctx context.Context) error {
 		if err != nil {
 			return &Error{Op: "commit", Path: s.roots[i].Path, Err: err}
 		}
-		c.layers[i].stiff = typ == unix.OVERLAYFS_SUPER_MAGIC || s.stiff
-		c.layers[i].replaced, c.layers[i].dev = st.Ino != s.meta.Roots[i].Ino, st.Dev
+		c.layers[i].Stiff = typ == unix.OVERLAYFS_SUPER_MAGIC || s.stiff
+		c.layers[i].Replaced, c.layers[i].Dev = st.Ino != s.meta.Roots[i].Ino, st.Dev
 	}
-	c.ledger.load(s.meta)
+	c.ledger.Load(s.meta)
 	if err := c.traces(); err != nil {
 		return &Error{Op: "commit", Path: s.path, Err: err}
 	}
@@ -268,15 +269,15 @@ func (c *commit) run(ctx context.Context) (err error) {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
-	err = c.tx.forward(true)
+	err = c.tx.Forward(true)
 	if err == nil {
 		err = c.endMark()
 	}
-	if err != nil && !slices.Contains(c.s.meta.Done, c.tx.n) {
+	if err != nil && !slices.Contains(c.s.meta.Done, c.tx.N) {
 		return c.failed(err)
 	}
 	// From here on the project is as the session wants it, whatever happens.
-	err = errors.Join(err, c.tx.tidy())
+	err = errors.Join(err, c.tx.Tidy())
 	if err != nil {
 		return &CommitError{Applied: c.changes(), Err: err}
 	}
@@ -285,13 +286,13 @@ func (c *commit) run(ctx context.Context) (err error) {
 
 // begin makes the transaction, up to the point where the project is changed.
 func (c *commit) begin(ctx context.Context) (err error) {
-	if c.tx, err = c.s.log.begin(); err != nil {
+	if c.tx, err = c.s.log.Begin(); err != nil {
 		return &Error{Op: "begin commit", Path: c.s.path, Err: err}
 	}
-	c.tx.plain = c.s.log.plain
+	c.tx.Plain = c.s.log.Plain
 	c.write = c.writer()
-	if err = c.write.stage(ctx); err == nil {
-		if err = c.tx.seal(&c.write.copier.Flush); err != nil {
+	if err = c.write.Stage(ctx); err == nil {
+		if err = c.tx.Seal(&c.write.Copier.Flush); err != nil {
 			err = &Error{Op: "write journal", Path: c.s.path, Err: err}
 		}
 	}
@@ -315,9 +316,9 @@ func changesOf(nodes []node) (list []Change) {
 
 // failed takes back what was done, and returns err or what is worse.
 func (c *commit) failed(err error) error {
-	c.write.copier.Close()
-	undo := c.tx.abandon(&c.ledger)
-	if undo != nil && c.tx.begun {
+	c.write.Copier.Close()
+	undo := c.tx.Abandon(&c.ledger)
+	if undo != nil && c.tx.Begun {
 		return &CommitError{Applied: c.changes(), Err: errors.Join(err, undo)}
 	}
 	if undo != nil {
@@ -332,13 +333,13 @@ func (c *commit) endMark() error {
 	s, t := c.s, c.tx
 	var project tree.Flusher
 	defer project.Close()
-	if err := t.flushProject(&project); err != nil {
+	if err := t.FlushProject(&project); err != nil {
 		return err
 	}
 	m := *s.meta
-	m.Done = append(slices.Clone(m.Done), t.n)
-	for i := range t.j.Attrs {
-		if n := t.j.Nodes[t.j.Attrs[i].Node]; n.Path == "." {
+	m.Done = append(slices.Clone(m.Done), t.N)
+	for i := range t.Journal.Attrs {
+		if n := t.Journal.Nodes[t.Journal.Attrs[i].Node]; n.Path == "." {
 			// From now on the root is compared with what it has become.
 			m.Roots = slices.Clone(m.Roots)
 			for _, x := range c.nodes {
@@ -351,7 +352,7 @@ func (c *commit) endMark() error {
 	if c.full {
 		m.State = store.Committed
 	} else {
-		for _, n := range t.j.Nodes {
+		for _, n := range t.Journal.Nodes {
 			if n.Kind == "" {
 				continue
 			}
@@ -359,25 +360,25 @@ func (c *commit) endMark() error {
 			if n.New.Ino != 0 && n.New.Mode&unix.S_IFMT == unix.S_IFDIR || n.New.Ino == 0 && n.Upper == 0 && n.Kind != Deleted.String() {
 				upper, done = 0, false // what is in a directory decides, every time
 			}
-			t.note(&c.ledger, store.Place{Root: n.Root, Path: string(n.Path)}, upper, done)
+			t.Note(&c.ledger, store.Place{Root: n.Root, Path: string(n.Path)}, upper, done)
 		}
-		t.noteTimes(&c.ledger)
+		t.NoteTimes(&c.ledger)
 		for _, n := range c.dropped {
 			if !n.HasUp {
-				c.ledger.set(store.Place{Root: n.root, Path: n.Path}, store.Settled{Lower: n.Low.Ctime, Done: true})
+				c.ledger.Set(store.Place{Root: n.root, Path: n.Path}, store.Settled{Lower: n.Low.Ctime, Done: true})
 			} else if !n.Up.IsDir() {
-				c.ledger.set(store.Place{Root: n.root, Path: n.Path}, store.Settled{Lower: n.Low.Ctime, Upper: n.Up.Ctime, Done: true})
+				c.ledger.Set(store.Place{Root: n.root, Path: n.Path}, store.Settled{Lower: n.Low.Ctime, Upper: n.Up.Ctime, Done: true})
 			}
 		}
-		t.noteFiles(&c.ledger)
+		t.NoteFiles(&c.ledger)
 	}
-	if t.lookErr != nil {
-		return t.lookErr
+	if t.LookErr != nil {
+		return t.LookErr
 	}
-	if err := t.noteDoors(&c.ledger); err != nil {
+	if err := t.NoteDoors(&c.ledger); err != nil {
 		return err
 	}
-	c.ledger.store(&m)
+	c.ledger.Save(&m)
 	if err := s.setMeta(&m, &project); err != nil {
 		return &Error{Op: "write session's data", Path: s.path, Err: err}
 	}
@@ -386,12 +387,12 @@ func (c *commit) endMark() error {
 
 // upperTime is the ctime of the session's object. One that had to be opened to its owner
 // to be copied has another one now.
-func (c *commit) upperTime(n jnode) int64 {
+func (c *commit) upperTime(n tx.Node) int64 {
 	if tree.IsRoot() || n.Upper == 0 || n.New.Mode&0o400 != 0 {
 		return n.Upper
 	}
 	dir, name := tree.SplitPath(string(n.Path))
-	if d, err := c.layers[n.Root].source(dir); err == nil {
+	if d, err := c.layers[n.Root].Source(dir); err == nil {
 		if st, ok, err := d.Lstat(name); err == nil && ok && st.Size == n.New.Size && st.Mtime.Nano() == n.New.Mtime {
 			return st.Ctime
 		}
@@ -400,20 +401,20 @@ func (c *commit) upperTime(n jnode) int64 {
 }
 
 // writer is what writes the transaction of what was chosen.
-func (c *commit) writer() *writer {
-	w := &writer{tx: c.tx, sides: c.layers, twins: c.twins, changed: c.changed, special: c.o.AllowSpecial, apart: map[store.Place]bool{}}
+func (c *commit) writer() *tx.Writer {
+	w := &tx.Writer{Tx: c.tx, Sides: c.layers, Twins: c.twins, Changed: c.changed, Special: c.o.AllowSpecial, Apart: map[store.Place]bool{}}
 	for i := range c.nodes {
 		n := &c.nodes[i]
-		x := item{Diff: n.Diff, root: n.root, kind: n.Kind.String(), runs: n.Runs, merged: n.merged}
+		x := tx.Item{Diff: n.Diff, Root: n.root, Kind: n.Kind.String(), Runs: n.Runs, Merged: n.merged}
 		if n.HasUp && !n.TimeOnly && c.s.gitFileAt(store.Place{Root: n.root, Path: n.Path}) == gitIndex {
 			if index, err := c.indexOf(n, true); err == nil && index != nil {
-				x.staged = index.Digest()
+				x.Staged = index.Digest()
 			}
 		}
-		w.items = append(w.items, x)
+		w.Items = append(w.Items, x)
 	}
 	if c.o.Progress != nil {
-		w.progress = func(made int, bytes int64) {
+		w.Progress = func(made int, bytes int64) {
 			c.o.Progress(Progress{Done: made, Total: len(c.nodes), Bytes: bytes})
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/textdiff"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // resolveConflicts looks for changes that were made in the project, and does about
@@ -112,25 +113,25 @@ func (c *commit) conflictsOf(n *node) (list []Conflict) {
 	}
 	l := &c.layers[n.root]
 	switch {
-	case l.replaced:
+	case l.Replaced:
 		add(".", store.WhyReplaced, tree.Stat{}, false)
 	case !n.HasLow:
 		if c.removed(n) {
-			add(n.Path, whyGone, tree.Stat{}, false)
+			add(n.Path, tx.WhyGone, tree.Stat{}, false)
 		}
 	case n.Path == ".":
 		// The ctime of a root changes with every file made in it, and what it was
 		// like is known. What could not be copied onto the upper directory cannot be
 		// compared.
-		if n.Low.Perm() != l.base.Mode && !n.TimeOnly {
-			add(".", whyChanged, n.Low, true)
+		if n.Low.Perm() != l.Base.Mode && !n.TimeOnly {
+			add(".", tx.WhyChanged, n.Low, true)
 		}
 	default:
 		if c.changed(store.Place{Root: n.root, Path: n.Path}, n.Low) {
-			why := whyChanged
+			why := tx.WhyChanged
 			made := c.bothMade(n)
 			if made {
-				why = whyMadeToo
+				why = tx.WhyMadeToo
 			}
 			if add(n.Path, why, n.Low, true); made {
 				list[0].Kind = Added
@@ -138,7 +139,7 @@ func (c *commit) conflictsOf(n *node) (list []Conflict) {
 		}
 		for _, f := range n.Late {
 			if c.changed(store.Place{Root: n.root, Path: f.Path}, f.Stat) {
-				add(f.Path, whyBelow, f.Stat, true)
+				add(f.Path, tx.WhyBelow, f.Stat, true)
 			}
 		}
 	}
@@ -157,7 +158,7 @@ func (c *commit) removed(n *node) bool {
 		return false
 	}
 	for dir := path.Dir(n.Path); ; dir = path.Dir(dir) {
-		d, err := c.layers[n.root].low.At(dir)
+		d, err := c.layers[n.root].Low.At(dir)
 		if err == nil {
 			st, err := d.Stat()
 			d.Close()
@@ -199,15 +200,15 @@ func (c *commit) base(at store.Place) ([]byte, bool, error) {
 // the session began.
 func (c *commit) changed(at store.Place, st tree.Stat) bool {
 	if c.tx != nil {
-		st.Ctime = c.tx.doors.ctimes.before(at, st.Ctime)
+		st.Ctime = c.tx.Doors.CTimes.Before(at, st.Ctime)
 	}
 	if st.Ctime <= c.s.meta.Created.UnixNano() {
 		return false
 	}
-	if own, ok := c.ledger.at[at]; ok && own.Lower == st.Ctime {
+	if own, ok := c.ledger.At[at]; ok && own.Lower == st.Ctime {
 		return false
 	}
-	if ctime, ok := c.ledger.files[st.Ino]; ok && st.Nlink > 1 && ctime == st.Ctime {
+	if ctime, ok := c.ledger.Files[st.Ino]; ok && st.Nlink > 1 && ctime == st.Ctime {
 		return false
 	}
 	return !c.below[at].holds(st)
@@ -215,13 +216,13 @@ func (c *commit) changed(at store.Place, st tree.Stat) bool {
 
 // A trace is what the commit of the session below left at a place.
 type trace struct {
-	made  ident  // zero: nothing
-	touch retime // zero Ino: nothing
+	made  tx.Ident  // zero: nothing
+	touch tx.Retime // zero Ino: nothing
 }
 
 // holds reports whether st is as the commit left it.
 func (tr trace) holds(st tree.Stat) bool {
-	return tr.made.unchanged(st) || tr.touch.Ino != 0 && tr.touch.Ino == st.Ino && tr.touch.After == st.Mtime.Nano()
+	return tr.made.Unchanged(st) || tr.touch.Ino != 0 && tr.touch.Ino == st.Ino && tr.touch.After == st.Mtime.Nano()
 }
 
 // traces reads what the commits of the session that s stands on did to the project:
@@ -252,11 +253,11 @@ func (c *commit) tracesOf(on string, depth int) error {
 		return err
 	}
 	for _, n := range m.Done {
-		data, err := d.ReadFile(txName+"/"+strconv.Itoa(n)+"/"+journalName, store.MetaMost)
+		data, err := d.ReadFile(tx.Name+"/"+strconv.Itoa(n)+"/"+tx.JournalName, store.MetaMost)
 		if err != nil {
 			return err
 		}
-		j, err := decodeJournal(data, len(m.Roots))
+		j, err := tx.DecodeJournal(data, len(m.Roots))
 		if err != nil {
 			return err
 		}
@@ -266,7 +267,7 @@ func (c *commit) tracesOf(on string, depth int) error {
 }
 
 // addTraces adds what a transaction of the session with the data m did.
-func (c *commit) addTraces(m *store.Meta, j *journal) {
+func (c *commit) addTraces(m *store.Meta, j *tx.Journal) {
 	// Roots are those of the session below, or some of them.
 	at := func(root int, p store.Text) (store.Place, bool) {
 		i, ok := c.s.meta.RootOf(m.Roots[root].Path)
@@ -295,15 +296,15 @@ func (c *commit) addTraces(m *store.Meta, j *journal) {
 }
 
 // conflictError tells of what is in the way of a transaction.
-func conflictError(e *clashError) *ConflictError {
-	list := make([]Conflict, len(e.clashes))
-	for i, k := range e.clashes {
-		list[i] = Conflict{Root: k.root, Path: k.path, Why: k.why, Kind: kindNamed(k.kind)}
-		if k.session != nil {
-			list[i].Session = version(*k.session)
+func conflictError(e *tx.ClashError) *ConflictError {
+	list := make([]Conflict, len(e.Clashes))
+	for i, k := range e.Clashes {
+		list[i] = Conflict{Root: k.Root, Path: k.Path, Why: k.Why, Kind: kindNamed(k.Kind)}
+		if k.Session != nil {
+			list[i].Session = version(*k.Session)
 		}
-		if k.project != nil {
-			list[i].Project = version(*k.project)
+		if k.Project != nil {
+			list[i].Project = version(*k.Project)
 		}
 	}
 	return &ConflictError{list}
@@ -351,24 +352,4 @@ func (c *commit) merge(n *node) (why, err error) {
 	}
 	n.merged = merged
 	return nil, nil
-}
-
-// readFrom reads a whole file of a tree.
-func readFrom(t tree.Tree, path string, st tree.Stat) ([]byte, error) {
-	dir, name := tree.SplitPath(path)
-	d, err := t.At(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	f, err := d.File(name, st)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data := make([]byte, st.Size)
-	if err := tree.ReadFull(f.Handle, data, 0); err != nil {
-		return nil, err
-	}
-	return data, f.Unchanged()
 }

@@ -306,7 +306,7 @@ func (st *stand) outcome(t testing.TB) (o outcome, err error) {
 			o.upper = append(o.upper, fmt.Sprintf("%d:%s", i+1, l))
 		}
 	}
-	list, err := s.log.list()
+	list, err := s.log.List()
 	if err != nil {
 		return o, err
 	}

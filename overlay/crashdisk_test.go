@@ -17,6 +17,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // Whoever pulls the plug takes all that was not flushed. That cannot be tried here, but
@@ -124,7 +125,7 @@ func TestCrashFlush(t *testing.T) {
 							if !touched && slices.ContainsFunc(c.Files, func(f string) bool { return tree.Inside(f, st.projects[0]) || tree.Inside(f, st.projects[1]) }) {
 								touched = true
 								session := filepath.Join(st.state, st.id)
-								list := m.below(st.state+"/"+store.PendingName, session+"/"+txName, session+"/"+store.MetaName)
+								list := m.below(st.state+"/"+store.PendingName, session+"/"+tx.Name, session+"/"+store.MetaName)
 								if c, ok := m[st.state]; ok { // the name "pending"
 									list = append(list, "the state directory since "+c.String())
 								}
@@ -149,7 +150,7 @@ func TestCrashFlush(t *testing.T) {
 					if r.ExitCode != exitDone || !touched || !decided {
 						t.Fatalf("%+v %s", r, out)
 					}
-					backup := filepath.Join(st.state, st.id, txName, strconv.Itoa(1+len(d.prepare)), objectsName)
+					backup := filepath.Join(st.state, st.id, tx.Name, strconv.Itoa(1+len(d.prepare)), tx.ObjectsName)
 					if list := m.below(st.projects[0], st.projects[1], filepath.Join(st.state, st.id, store.MetaName), backup); len(list) > 0 {
 						t.Errorf("at the end: not on disk:\n\t%s", strings.Join(list, "\n\t"))
 					}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // A Deed is something that was done about a session's changes, and can be taken back.
@@ -117,22 +118,22 @@ func (s *Session) undrop() error {
 	m.State, m.Thrown = store.Kept, false
 	last := m.Dropped[len(m.Dropped)-1]
 	m.Dropped = slices.Clone(m.Dropped[:len(m.Dropped)-1])
-	var l ledger
-	l.load(&m)
+	var l tx.Ledger
+	l.Load(&m)
 	for _, p := range last.Paths {
 		at := store.Place{Root: p.Now.Root, Path: string(p.Now.Path)}
-		now, ok := l.at[at]
+		now, ok := l.At[at]
 		switch {
 		case ok && now.Lower != p.Now.Lower:
 			// A commit that was taken back touched the project's object since.
-			l.set(at, store.Settled{Lower: now.Lower})
+			l.Set(at, store.Settled{Lower: now.Lower})
 		case p.Was == nil:
-			delete(l.at, at)
+			delete(l.At, at)
 		default:
-			l.set(at, *p.Was)
+			l.Set(at, *p.Was)
 		}
 	}
-	l.store(&m)
+	l.Save(&m)
 	return s.revive(&m)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // That a directory was opened and closed again is our doing; what somebody else did
@@ -22,7 +23,7 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	var list ctimes
+	var list tx.CTimes
 	at := store.Place{Root: 0, Path: "d"}
 	step := func(mode uint32, meanwhile func()) (before, after int64) {
 		t.Helper()
@@ -34,7 +35,7 @@ func TestFollow(t *testing.T) {
 		if err := h.Chmod(mode); err != nil {
 			t.Fatal(err)
 		}
-		list.follow(at, st, h)
+		list.Follow(at, st, h)
 		now, err := h.Stat()
 		if err != nil {
 			t.Fatal(err)
@@ -49,16 +50,16 @@ func TestFollow(t *testing.T) {
 	nothing := func() {}
 
 	first, _ := step(0o700, nothing)
-	if _, now := step(0o755, nothing); list.before(at, now) != first {
+	if _, now := step(0o755, nothing); list.Before(at, now) != first {
 		t.Error("opened and closed, it is taken for changed")
 	}
-	if _, now := step(0o700, write); list.before(at, now) != now {
+	if _, now := step(0o700, write); list.Before(at, now) != now {
 		t.Error("somebody made a file in it, and it is not taken for changed")
 	}
-	if _, now := step(0o755, nothing); list.before(at, now) == first {
+	if _, now := step(0o755, nothing); list.Before(at, now) == first {
 		t.Error("closed after that, it is not taken for changed")
 	}
-	if list.before(store.Place{Root: 1, Path: "d"}, first) != first {
+	if list.Before(store.Place{Root: 1, Path: "d"}, first) != first {
 		t.Error("another one")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // Drop takes changes out of the session without touching the project: what is at and
@@ -43,8 +44,8 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 			return err
 		}
 	}
-	var l ledger
-	l.load(s.meta)
+	var l tx.Ledger
+	l.Load(s.meta)
 	d, left := store.Dropped{After: s.meta.LastTx()}, 0
 	for i, n := range all {
 		if !chosen[i] {
@@ -55,23 +56,23 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 			continue
 		}
 		at := store.Place{Root: n.root, Path: n.Path}
-		st := store.Settled{Lower: l.at[at].Lower, Done: true}
+		st := store.Settled{Lower: l.At[at].Lower, Done: true}
 		if n.HasUp {
 			st.Upper = n.Up.Ctime
 		}
 		drop := store.DroppedPath{}
-		if was, ok := l.at[at]; ok {
+		if was, ok := l.At[at]; ok {
 			drop.Was = &was
 		}
-		l.set(at, st)
-		drop.Now = l.at[at]
+		l.Set(at, st)
+		drop.Now = l.At[at]
 		d.Paths = append(d.Paths, drop)
 	}
 	if err := s.checkDependents(); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	m := *s.meta
-	l.store(&m)
+	l.Save(&m)
 	if d.Ended = left == 0; d.Ended {
 		m.State = store.Committed
 		if len(m.Done) == 0 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // Retention is how long a session that has ended stays unless CleanOptions say
@@ -308,7 +309,7 @@ func (c *cleaner) expired(d *tree.Handle, found *Cleaned, named bool) (bool, err
 	if named {
 		return true, nil
 	}
-	if aside, err := hasAside(d); err != nil || aside {
+	if aside, err := tx.HasAside(d); err != nil || aside {
 		return false, err // what is there is somebody's, and nowhere else
 	}
 	switch {

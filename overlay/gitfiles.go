@@ -13,6 +13,7 @@ import (
 	"github.com/nsrun/nsrun/internal/gitindex"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // Some files of git's are written again though nothing was done that anybody would call a change, by every git status
@@ -144,7 +145,7 @@ func (s *Session) heldIndex(at store.Place) []byte {
 		return nil
 	}
 	st, err := h.Stat()
-	if err != nil || !st.IsReg() || st.Size > indexMost {
+	if err != nil || !st.IsReg() || st.Size > tx.IndexMost {
 		return nil
 	}
 	data := make([]byte, st.Size)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // Committed returns what the session's commits did to the project, those that were not
@@ -23,15 +24,15 @@ func (s *Session) Committed() ([]Change, error) {
 	}
 	var list []Change
 	for _, n := range s.meta.Done {
-		data, err := s.dir.ReadFile(txName+"/"+strconv.Itoa(n)+"/"+journalName, store.MetaMost)
-		var j *journal
+		data, err := s.dir.ReadFile(tx.Name+"/"+strconv.Itoa(n)+"/"+tx.JournalName, store.MetaMost)
+		var j *tx.Journal
 		if err == nil {
-			j, err = decodeJournal(data, len(s.roots))
+			j, err = tx.DecodeJournal(data, len(s.roots))
 		}
 		if err != nil {
 			return nil, &Error{Op: "read journal", Path: s.path, Err: err}
 		}
-		list = append(list, j.changes(s.roots)...)
+		list = append(list, changesDone(j, s.roots)...)
 	}
 	index := map[string]int{}
 	for i, r := range s.roots {
@@ -46,8 +47,8 @@ func (s *Session) Committed() ([]Change, error) {
 	return list, nil
 }
 
-// changes are what the transaction was made of.
-func (j *journal) changes(roots []Root) (list []Change) {
+// changesDone are what the transaction was made of.
+func changesDone(j *tx.Journal, roots []Root) (list []Change) {
 	for i, n := range j.Nodes {
 		if n.Kind == "" {
 			continue
@@ -86,12 +87,12 @@ func (s *Session) Aside() ([]string, error) {
 	if s.dir == nil {
 		return nil, &Error{Op: "look at", Path: s.path, Err: fs.ErrClosed}
 	}
-	names, err := aside(s.dir)
+	names, err := tx.Aside(s.dir)
 	if err != nil {
 		return nil, &Error{Op: "look at", Path: s.path, Err: err}
 	}
 	for i, name := range names {
-		names[i] = filepath.Join(s.path, txName, name, objectsName)
+		names[i] = filepath.Join(s.path, tx.Name, name, tx.ObjectsName)
 	}
 	return names, nil
 }

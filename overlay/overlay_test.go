@@ -491,7 +491,7 @@ func TestSwapped(t *testing.T) {
 			}
 			outside(t, where, "VICTIM="+victim+"; "+tt.swap)
 			was, wasVictim := look(t, root), look(t, victim)
-			err := c.run(context.Background())
+			err := public(c.run(context.Background()))
 			var ce *ConflictError
 			var partial *CommitError
 			if err == nil || errors.As(err, &partial) || errors.As(err, &ce) != tt.conflict {
@@ -582,7 +582,7 @@ func TestUndo(t *testing.T) {
 func testUndo(t *testing.T, plain bool) {
 	root := project(t, `mkdir -p d/sub e k; printf 1 > d/sub/f; printf 1 > g; printf 1 > h; ln -s a l`)
 	s := create(t, root)
-	s.log.plain = plain
+	s.log.Plain = plain
 	want := sandbox(t, s, `printf 2 > d/sub/f; rm -r k; rm h; mkdir h; printf 2 > h/x; chmod 700 e; printf 2 > new; rm g; rm l; ln -s b l`)
 	before := look(t, root)
 	untilNewer(t, s, filepath.Dir(root))
@@ -597,7 +597,7 @@ func testUndo(t *testing.T, plain bool) {
 		if err := c.begin(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		j := c.tx.j
+		j := c.tx.Journal
 		if len(j.Moves) != 6 || len(j.Attrs) != 1 {
 			t.Fatalf("%d moves, %d changes of attributes", len(j.Moves), len(j.Attrs))
 		}
@@ -605,15 +605,15 @@ func testUndo(t *testing.T, plain bool) {
 		if n == len(j.Moves) {
 			j.Nodes[j.Attrs[0].Node].Path = "nowhere"
 		} else if m := j.Nodes[j.Moves[n].First]; m.New.Ino != 0 {
-			if err := tree.RemoveTree(c.tx.objects, strconv.Itoa(n)); err != nil {
+			if err := tree.RemoveTree(c.tx.Objects, strconv.Itoa(n)); err != nil {
 				t.Fatal(err)
 			}
-		} else if err := c.tx.objects.Mkdir(strconv.Itoa(n)); err != nil {
+		} else if err := c.tx.Objects.Mkdir(strconv.Itoa(n)); err != nil {
 			t.Fatal(err)
 		}
-		err := c.tx.forward(true)
+		err := c.tx.Forward(true)
 		if n < len(j.Moves) {
-			_ = c.tx.objects.Unlink(strconv.Itoa(n), unix.AT_REMOVEDIR)
+			_ = c.tx.Objects.Unlink(strconv.Itoa(n), unix.AT_REMOVEDIR)
 		}
 		if err == nil {
 			t.Fatalf("move %d did not fail", n)

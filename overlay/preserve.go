@@ -19,6 +19,7 @@ import (
 	"github.com/nsrun/nsrun/internal/textdiff"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // The project's versions of text files that the session changed are kept when its
@@ -157,7 +158,7 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 	}
 	most := int64(baseMost)
 	if index {
-		most = indexMost
+		most = tx.IndexMost
 	} else if b.total+c.OldSize > baseMostAll {
 		return nil
 	}
@@ -266,7 +267,7 @@ func (s *Session) readBase(e baseEntry) ([]byte, bool, error) {
 	if e.File == 0 {
 		return nil, false, nil
 	}
-	data, err := s.dir.ReadFile(baseName+"/"+strconv.Itoa(e.File), indexMost)
+	data, err := s.dir.ReadFile(baseName+"/"+strconv.Itoa(e.File), tx.IndexMost)
 	if err == nil && int64(len(data)) != e.Size {
 		err = ErrMoved
 	}

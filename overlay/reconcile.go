@@ -11,6 +11,7 @@ import (
 	"github.com/nsrun/nsrun/internal/gitindex"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // ErrLeftOut is what Commit wraps where it would take an index of git that names objects which it leaves out.
@@ -30,7 +31,7 @@ const (
 func (c *commit) reconcile(n *node) (verdict, []Conflict, error) {
 	at := store.Place{Root: n.root, Path: n.Path}
 	kind := c.s.gitFileAt(at)
-	if !n.HasUp || !n.HasLow || !n.Up.IsReg() || !n.Low.IsReg() || n.Up.Size > indexMost || n.Low.Size > indexMost {
+	if !n.HasUp || !n.HasLow || !n.Up.IsReg() || !n.Low.IsReg() || n.Up.Size > tx.IndexMost || n.Low.Size > tx.IndexMost {
 		return 0, nil, nil
 	}
 	if kind == 0 {
@@ -72,7 +73,7 @@ func (c *commit) asItWas(n *node) (verdict, []Conflict, error) {
 	if err != nil || !ok {
 		return 0, nil, err
 	}
-	ours, err := readFrom(c.layers[n.root].low, n.Path, n.Low)
+	ours, err := tree.Read(c.layers[n.root].Low, n.Path, n.Low)
 	if err != nil {
 		return 0, nil, &Error{Op: "read", Path: c.abs(at), Err: err}
 	}
@@ -88,8 +89,8 @@ func (c *commit) bothSides(n *node) (ours, theirs []byte, err error) {
 		t    tree.Tree
 		st   tree.Stat
 		data *[]byte
-	}{{c.layers[n.root].low, n.Low, &ours}, {c.layers[n.root].up, n.Up, &theirs}} {
-		if *side.data, err = readFrom(side.t, n.Path, side.st); err != nil {
+	}{{c.layers[n.root].Low, n.Low, &ours}, {c.layers[n.root].Up, n.Up, &theirs}} {
+		if *side.data, err = tree.Read(side.t, n.Path, side.st); err != nil {
 			return nil, nil, &Error{Op: "merge", Path: c.abs(store.Place{Root: n.root, Path: n.Path}), Err: err}
 		}
 	}
@@ -100,7 +101,7 @@ func (c *commit) bothSides(n *node) (ours, theirs []byte, err error) {
 // difference.
 func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []Conflict, error) {
 	fail := func(err error) (verdict, []Conflict, error) {
-		return askedOfBoth, []Conflict{{Root: n.Root, Path: n.Path, Why: whyChanged, Kind: n.Kind,
+		return askedOfBoth, []Conflict{{Root: n.Root, Path: n.Path, Why: tx.WhyChanged, Kind: n.Kind,
 			Session: version(n.Up), Project: version(n.Low), Unmerged: err}}, nil
 	}
 	ours, err := gitindex.Parse(ourData)
@@ -287,17 +288,17 @@ func (c *commit) checkIndexes() error {
 
 // indexOf reads an index of git: what the commit makes of it, or what the project has. Nil: it is none.
 func (c *commit) indexOf(n *node, after bool) (x *gitindex.Index, err error) {
-	t, st, data := c.layers[n.root].low, n.Low, []byte(nil)
+	t, st, data := c.layers[n.root].Low, n.Low, []byte(nil)
 	if after {
-		t, st, data = c.layers[n.root].up, n.Up, n.merged
+		t, st, data = c.layers[n.root].Up, n.Up, n.merged
 	} else if !n.HasLow {
 		return nil, nil
 	}
-	if !st.IsReg() || st.Size > indexMost {
+	if !st.IsReg() || st.Size > tx.IndexMost {
 		return nil, nil
 	}
 	if data == nil {
-		if data, err = readFrom(t, n.Path, st); err != nil {
+		if data, err = tree.Read(t, n.Path, st); err != nil {
 			return nil, err
 		}
 	}

@@ -142,7 +142,7 @@ func (s *Session) recover() (what string, err error) {
 	if err := s.book.MarkPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT && err != unix.EROFS {
 		return "", err
 	}
-	if err := s.log.closeDoors(); err != nil {
+	if err := s.log.CloseDoors(); err != nil {
 		return "", err
 	}
 	if what, err = s.finishDiscard(); err != nil {
@@ -151,7 +151,7 @@ func (s *Session) recover() (what string, err error) {
 	if err := s.dropTemporary(); err != nil {
 		return what, err
 	}
-	list, err := s.log.list()
+	list, err := s.log.List()
 	if err != nil {
 		return what, err
 	}
@@ -160,7 +160,7 @@ func (s *Session) recover() (what string, err error) {
 		if done && i < len(list)-1 {
 			break // what came after it shows that it was finished
 		}
-		did, err := s.log.recover(n, done)
+		did, err := s.log.Recover(n, done)
 		if done && what != "" {
 			did = "" // something else was interrupted
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // Options describes a new session. The zero value is not enough: a session has
@@ -103,7 +104,7 @@ type Session struct {
 
 	book store.Book
 
-	log txLog
+	log tx.Log
 
 	roots []Root // Path only, which never changes; see rootList
 
@@ -404,9 +405,9 @@ func (s *Session) name(id, statePath string) {
 	for i, r := range s.meta.Roots {
 		s.roots[i].Path = string(r.Path)
 	}
-	s.log = txLog{dir: s.dir, path: s.path, book: &s.book, open: s.root, meta: func() *store.Meta { return s.meta }, setMeta: s.setMeta}
+	s.log = tx.Log{Dir: s.dir, Path: s.path, Book: &s.book, Open: s.root, Meta: func() *store.Meta { return s.meta }, SetMeta: s.setMeta}
 	for _, r := range s.roots {
-		s.log.roots = append(s.log.roots, r.Path)
+		s.log.Roots = append(s.log.Roots, r.Path)
 	}
 	if s.lower == nil {
 		s.lower = make([]*tree.Handle, len(s.roots))

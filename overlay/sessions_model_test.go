@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // The model of what many processes do with sessions at once. Each worker has files of its own in every project, next
@@ -208,14 +210,14 @@ func (w *modelWorker) refused(id string, paths []string) (may, must bool) {
 // applied notes a commit.
 func (w *modelWorker) applied(id string, paths []string) {
 	p := w.Sessions[id]
-	tx := doneDeed{Kind: CommitDeed, Paths: map[string]string{}, Was: map[string]string{}}
+	deed := doneDeed{Kind: CommitDeed, Paths: map[string]string{}, Was: map[string]string{}}
 	for _, path := range paths {
-		tx.Was[path], tx.Paths[path] = w.Files[p.Project][path], p.Upper[path]
+		deed.Was[path], deed.Paths[path] = w.Files[p.Project][path], p.Upper[path]
 		w.touch(id, path, p.Upper[path])
 		p.Settled[path] = true
 	}
-	tx.Clock = w.Clock
-	p.Done = append(p.Done, tx)
+	deed.Clock = w.Clock
+	p.Done = append(p.Done, deed)
 	if len(w.changed(id)) == 0 {
 		p.State = Committed
 	}
@@ -237,11 +239,11 @@ func (w *modelWorker) touch(id, path, value string) {
 // undone notes that the last deed was taken back.
 func (w *modelWorker) undone(id string) {
 	p := w.Sessions[id]
-	tx := p.Done[len(p.Done)-1]
+	deed := p.Done[len(p.Done)-1]
 	p.Done = p.Done[:len(p.Done)-1]
-	for path, value := range tx.Paths {
-		if tx.Kind == CommitDeed {
-			w.touch(id, path, tx.Was[path])
+	for path, value := range deed.Paths {
+		if deed.Kind == CommitDeed {
+			w.touch(id, path, deed.Was[path])
 		}
 		if p.Upper[path] == value {
 			p.Settled[path] = false
@@ -516,16 +518,16 @@ func (w *modelWorker) commit(id string, s *Session, paths []string, all bool) er
 
 func (w *modelWorker) undo(id string, s *Session) error {
 	p := w.Sessions[id]
-	tx := p.Done[len(p.Done)-1]
+	deed := p.Done[len(p.Done)-1]
 	may, must := false, false
-	for path, value := range tx.Paths {
-		if tx.Kind != CommitDeed {
+	for path, value := range deed.Paths {
+		if deed.Kind != CommitDeed {
 			break
 		}
-		a, b := w.conflict(id, path, tx.Clock, value)
+		a, b := w.conflict(id, path, deed.Clock, value)
 		may, must = may || a, must || b
 	}
-	if err := w.begin(step{Op: "undo", Session: id, Paths: slices.Collect(maps.Keys(tx.Paths))}); err != nil {
+	if err := w.begin(step{Op: "undo", Session: id, Paths: slices.Collect(maps.Keys(deed.Paths))}); err != nil {
 		return err
 	}
 	err := meanwhile(s, func() error { return s.Undo(context.Background(), UndoOptions{}) })
@@ -536,7 +538,7 @@ func (w *modelWorker) undo(id string, s *Session) error {
 		w.undone(id)
 		w.Trace[len(w.Trace)-1].Op = "undone"
 	case conflictsIn(err) != nil && may:
-	case errors.Is(err, errAside) && may:
+	case errors.Is(err, tx.ErrAside) && may:
 		// Somebody wrote to a hot file at the same moment: it is kept, and the rest is as wished for.
 		if s.Info().Commits < p.commits() {
 			w.undone(id)

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // ErrNoCommit is what Undo wraps where there is nothing to take back.
@@ -35,54 +36,54 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 	if other, err := s.undo(ctx); other {
 		return err
 	}
-	t, err := s.log.openTx(s.meta.Done[len(s.meta.Done)-1])
-	if err == nil && (t.j == nil || t.objects == nil) {
-		t.close()
+	t, err := s.log.Reopen(s.meta.Done[len(s.meta.Done)-1])
+	if err == nil && (t.Journal == nil || t.Objects == nil) {
+		t.Close()
 		err = fs.ErrNotExist
 	}
 	if err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
-	defer t.close()
-	t.plain, t.force = s.log.plain, o.Force
+	defer t.Close()
+	t.Plain, t.Force = s.log.Plain, o.Force
 	if o.Progress != nil {
-		t.progress = func(done, total int) { o.Progress(Progress{Done: done, Total: total}) }
+		t.Progress = func(done, total int) { o.Progress(Progress{Done: done, Total: total}) }
 	}
-	err = t.sinceThen(ctx, func(at store.Place) bool { return s.gitFileAt(at) == gitNote })
+	err = t.SinceThen(ctx, func(at store.Place) bool { return s.gitFileAt(at) == gitNote })
 	// What was opened to look may be moved now: then nobody would find it to close it.
-	if err := cmp.Or(err, t.doors.relock()); err != nil {
+	if err := cmp.Or(err, t.Doors.Relock()); err != nil {
 		return err
 	}
-	if err := t.restage(ctx); err != nil {
-		return errors.Join(err, t.dropStages(), s.book.Unmark())
+	if err := t.Restage(ctx); err != nil {
+		return errors.Join(err, t.DropStages(), s.book.Unmark())
 	}
 	err = s.takeAllBack(t)
 	if err == nil {
-		err = errors.Join(t.flush(), t.end())
+		err = errors.Join(t.Flush(), t.End())
 	}
-	if commitErr := new(CommitError); err != nil && !slices.Contains(s.meta.Done, t.n) && !errors.As(err, &commitErr) {
+	if commitErr := new(CommitError); err != nil && !slices.Contains(s.meta.Done, t.N) && !errors.As(err, &commitErr) {
 		return &CommitError{Err: err}
 	}
 	return err
 }
 
 // takeAllBack makes the project be as before, or leaves it as it was.
-func (s *Session) takeAllBack(t *tx) error {
+func (s *Session) takeAllBack(t *tx.Tx) error {
 	err := s.book.MarkPending()
 	if err == nil {
 		err = s.book.Flush()
 	}
 	if err != nil {
-		return errors.Join(&Error{Op: "undo", Path: s.path, Err: err}, t.dropStages(), s.book.Unmark())
+		return errors.Join(&Error{Op: "undo", Path: s.path, Err: err}, t.DropStages(), s.book.Unmark())
 	}
-	if err = t.backward(); err == nil {
-		err = t.undone()
+	if err = t.Backward(); err == nil {
+		err = t.Undone()
 	}
-	if err != nil && slices.Contains(s.meta.Done, t.n) {
-		if again := t.redo(); again != nil {
+	if err != nil && slices.Contains(s.meta.Done, t.N) {
+		if again := t.Redo(); again != nil {
 			return &CommitError{Err: errors.Join(err, again)}
 		}
-		return errors.Join(err, t.dropStages(), s.book.Unmark())
+		return errors.Join(err, t.DropStages(), s.book.Unmark())
 	}
 	if err != nil {
 		return &CommitError{Err: err}

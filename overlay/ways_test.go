@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // The matrix again, for file systems on which less is possible, or on which the session
@@ -20,11 +21,11 @@ func TestWays(t *testing.T) {
 		name string
 		set  func(*Session)
 	}{
-		{"no exchange", func(s *Session) { s.log.plain = true }},
-		{"another file system", func(s *Session) { s.log.far = true }},
-		{"another file system, no exchange", func(s *Session) { s.log.far, s.log.plain = true, true }},
+		{"no exchange", func(s *Session) { s.log.Plain = true }},
+		{"another file system", func(s *Session) { s.log.Far = true }},
+		{"another file system, no exchange", func(s *Session) { s.log.Far, s.log.Plain = true, true }},
 		{"directories cannot be renamed", func(s *Session) { s.stiff = true }},
-		{"another file system, directories cannot be renamed", func(s *Session) { s.log.far, s.stiff = true, true }},
+		{"another file system, directories cannot be renamed", func(s *Session) { s.log.Far, s.stiff = true, true }},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			testenv.TakeTurns(t)
@@ -62,7 +63,7 @@ func TestWays(t *testing.T) {
 					t.Errorf("after undo %d: %s", round, l)
 				}
 			}
-			if left, _ := os.ReadDir(filepath.Join(s.Dir(), txName)); len(left) != 0 {
+			if left, _ := os.ReadDir(filepath.Join(s.Dir(), tx.Name)); len(left) != 0 {
 				t.Errorf("left: %v", left)
 			}
 		})

@@ -202,3 +202,23 @@ func (f *File) Unchanged() error {
 	}
 	return nil
 }
+
+// Read reads a whole file of a
+func Read(t Tree, path string, st Stat) ([]byte, error) {
+	dir, name := SplitPath(path)
+	d, err := t.At(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	f, err := d.File(name, st)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data := make([]byte, st.Size)
+	if err := ReadFull(f.Handle, data, 0); err != nil {
+		return nil, err
+	}
+	return data, f.Unchanged()
+}

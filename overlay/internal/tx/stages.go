@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"encoding/json"
@@ -17,26 +17,26 @@ import (
 // makeStages finds out for each move where its objects are to wait, and makes the
 // directories for that in projects that the session's own cannot be renamed to. apart
 // are directories that need one of their own.
-func (t *tx) makeStages(apart map[store.Place]bool) error {
+func (t *Tx) makeStages(apart map[store.Place]bool) error {
 	index := map[store.Place]int{} // of the stage in a directory, plus one
-	mount, err := t.objects.Mount()
+	mount, err := t.Objects.Mount()
 	if err != nil {
-		return &fs.PathError{Op: "look at", Path: t.s.path, Err: err}
+		return &fs.PathError{Op: "look at", Path: t.s.Path, Err: err}
 	}
 	near := make([]bool, len(t.low))
 	for i, low := range t.low {
 		m, err := low.Mount()
 		if err != nil {
-			return &fs.PathError{Op: "look at", Path: t.s.roots[i], Err: err}
+			return &fs.PathError{Op: "look at", Path: t.s.Roots[i], Err: err}
 		}
-		near[i] = m == mount && !t.s.far
+		near[i] = m == mount && !t.s.Far
 	}
-	for i := range t.j.Moves {
-		m := &t.j.Moves[i]
+	for i := range t.Journal.Moves {
+		m := &t.Journal.Moves[i]
 		if m.Stage != 0 {
 			continue // an undo has that one already
 		}
-		n := t.j.Nodes[m.First]
+		n := t.Journal.Nodes[m.First]
 		dir, _ := tree.SplitPath(string(n.Path))
 		at := store.Place{Root: n.Root, Path: dir}
 		if !apart[at] {
@@ -56,15 +56,15 @@ func (t *tx) makeStages(apart map[store.Place]bool) error {
 			m.Stage = k
 			continue
 		}
-		d, err := t.doors.open(at)
+		d, err := t.Doors.open(at)
 		if err != nil {
-			return &fs.PathError{Op: "open", Path: filepath.Join(t.s.roots[at.Root], at.Path), Err: err}
+			return &fs.PathError{Op: "open", Path: filepath.Join(t.s.Roots[at.Root], at.Path), Err: err}
 		}
 		st, err := d.Stat()
 		if err != nil {
-			return &fs.PathError{Op: "look at", Path: filepath.Join(t.s.roots[at.Root], at.Path), Err: err}
+			return &fs.PathError{Op: "look at", Path: filepath.Join(t.s.Roots[at.Root], at.Path), Err: err}
 		}
-		t.staged = append(t.staged, stage{Root: at.Root, Dir: store.Text(at.Path), Name: stageMark + store.RandomText(12), Before: st.Mtime.Nano()})
+		t.staged = append(t.staged, Stage{Root: at.Root, Dir: store.Text(at.Path), Name: StageMark + store.RandomText(12), Before: st.Mtime.Nano()})
 		index[at] = len(t.staged)
 		m.Stage = len(t.staged)
 	}
@@ -72,40 +72,40 @@ func (t *tx) makeStages(apart map[store.Place]bool) error {
 }
 
 // writable reports whether we may make something in a directory of a project.
-func (t *tx) writable(at store.Place) bool {
+func (t *Tx) writable(at store.Place) bool {
 	if tree.IsRoot() {
 		return true
 	}
-	d, err := t.doors.open(at)
+	d, err := t.Doors.open(at)
 	return err == nil && unix.Faccessat(int(d.FD), ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil
 }
 
 // buildStages makes the stages' directories, once it is written down where.
-func (t *tx) buildStages() error {
+func (t *Tx) buildStages() error {
 	if len(t.staged) == 0 {
 		return nil
 	}
 	have := len(t.stages)
 	t.stages = slices.Grow(t.stages, len(t.staged)-have)[:len(t.staged)]
-	data, err := json.Marshal(stages{journalVersion, t.staged})
+	data, err := json.Marshal(stages{JournalVersion, t.staged})
 	if err != nil {
 		return err
 	}
-	if err := t.s.book.MarkPending(); err != nil { // as in seal
-		return &fs.PathError{Op: "write", Path: t.s.path, Err: err}
+	if err := t.s.Book.MarkPending(); err != nil { // as in seal
+		return &fs.PathError{Op: "write", Path: t.s.Path, Err: err}
 	}
 	if err := t.dir.ReplaceFile(stagesName, data, new(tree.Flusher)); err != nil {
-		return &fs.PathError{Op: "write", Path: t.s.path, Err: err}
+		return &fs.PathError{Op: "write", Path: t.s.Path, Err: err}
 	}
 	if err := t.dir.Fsync(); err != nil {
-		return &fs.PathError{Op: "write", Path: t.s.path, Err: err}
+		return &fs.PathError{Op: "write", Path: t.s.Path, Err: err}
 	}
 	for i, st := range t.staged {
 		if i < have {
 			continue
 		}
 		err := func() error {
-			d, err := t.doors.open(store.Place{Root: st.Root, Path: string(st.Dir)})
+			d, err := t.Doors.open(store.Place{Root: st.Root, Path: string(st.Dir)})
 			if err != nil {
 				return err
 			}
@@ -116,15 +116,15 @@ func (t *tx) buildStages() error {
 			return err
 		}()
 		if err != nil {
-			return &fs.PathError{Op: "make directory in", Path: filepath.Join(t.s.roots[st.Root], string(st.Dir)), Err: err}
+			return &fs.PathError{Op: "make directory in", Path: filepath.Join(t.s.Roots[st.Root], string(st.Dir)), Err: err}
 		}
 	}
 	return nil
 }
 
-// dropStages removes the stages that were made in projects, and what is left in them.
+// DropStages removes the stages that were made in projects, and what is left in them.
 // Their directories' times are as they were.
-func (t *tx) dropStages() error {
+func (t *Tx) DropStages() error {
 	if len(t.staged) == 0 {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (t *tx) dropStages() error {
 	for i, st := range t.staged {
 		t.stages[i].Close()
 		t.stages[i] = nil
-		d, err := t.doors.open(store.Place{Root: st.Root, Path: string(st.Dir)})
+		d, err := t.Doors.open(store.Place{Root: st.Root, Path: string(st.Dir)})
 		if err == nil {
 			if _, found, lerr := d.LstatIf(st.Name); lerr != nil || !found {
 				err = lerr
@@ -147,10 +147,10 @@ func (t *tx) dropStages() error {
 			}
 		}
 		if err != nil && err != unix.ENOENT {
-			errs = append(errs, &fs.PathError{Op: "remove", Path: filepath.Join(t.s.roots[st.Root], string(st.Dir), st.Name), Err: err})
+			errs = append(errs, &fs.PathError{Op: "remove", Path: filepath.Join(t.s.Roots[st.Root], string(st.Dir), st.Name), Err: err})
 		}
 	}
-	if err := t.doors.relock(); err != nil {
+	if err := t.Doors.Relock(); err != nil {
 		errs = append(errs, err)
 	}
 	if len(errs) > 0 {
@@ -162,15 +162,15 @@ func (t *tx) dropStages() error {
 
 // timeOf is the modification time that a stage's directory is to have when the stage is
 // gone: from before it was made, or what the transaction gives it.
-func (t *tx) timeOf(st stage) int64 {
-	if t.j == nil {
+func (t *Tx) timeOf(st Stage) int64 {
+	if t.Journal == nil {
 		return st.Before
 	}
-	for _, r := range t.j.Times {
+	for _, r := range t.Journal.Times {
 		if r.Root != st.Root || r.Path != st.Dir {
 			continue
 		}
-		if slices.Contains(t.s.meta().Done, t.n) {
+		if slices.Contains(t.s.Meta().Done, t.N) {
 			return r.After
 		}
 		return r.Before
@@ -178,27 +178,27 @@ func (t *tx) timeOf(st stage) int64 {
 	return st.Before
 }
 
-// flush waits until what was renamed in the project is on disk.
-func (t *tx) flush() error {
+// Flush waits until what was renamed in the project is on disk.
+func (t *Tx) Flush() error {
 	var f tree.Flusher
 	defer f.Close()
-	if err := t.flushProject(&f); err != nil {
+	if err := t.FlushProject(&f); err != nil {
 		return err
 	}
 	if err := f.Wait(); err != nil {
-		return &fs.PathError{Op: "flush", Path: t.s.path, Err: err}
+		return &fs.PathError{Op: "flush", Path: t.s.Path, Err: err}
 	}
 	return nil
 }
 
-// flushProject gives f what was renamed in the project, as far as it does not wait itself.
-func (t *tx) flushProject(f *tree.Flusher) error {
-	if len(t.j.Moves) > tree.FsyncMost {
+// FlushProject gives f what was renamed in the project, as far as it does not wait itself.
+func (t *Tx) FlushProject(f *tree.Flusher) error {
+	if len(t.Journal.Moves) > tree.FsyncMost {
 		return t.syncRoots()
 	}
 	// The backup, too.
-	if err := f.AddDir(t.dir, objectsName); err != nil && err != unix.ENOENT {
-		return &fs.PathError{Op: "flush", Path: t.s.path, Err: err}
+	if err := f.AddDir(t.dir, ObjectsName); err != nil && err != unix.ENOENT {
+		return &fs.PathError{Op: "flush", Path: t.s.Path, Err: err}
 	}
 	seen := map[store.Place]bool{}
 	add := func(at store.Place) error {
@@ -213,17 +213,17 @@ func (t *tx) flushProject(f *tree.Flusher) error {
 		case unix.EACCES: // we may not list it, hence not open it for this
 			return t.syncRoots()
 		}
-		return &fs.PathError{Op: "flush", Path: filepath.Join(t.s.roots[at.Root], at.Path), Err: err}
+		return &fs.PathError{Op: "flush", Path: filepath.Join(t.s.Roots[at.Root], at.Path), Err: err}
 	}
-	for _, m := range t.j.Moves {
-		n := t.j.Nodes[m.First]
+	for _, m := range t.Journal.Moves {
+		n := t.Journal.Nodes[m.First]
 		dir, _ := tree.SplitPath(string(n.Path))
 		if err := add(store.Place{Root: n.Root, Path: dir}); err != nil {
 			return err
 		}
 	}
-	for _, a := range t.j.Attrs {
-		n := t.j.Nodes[a.Node]
+	for _, a := range t.Journal.Attrs {
+		n := t.Journal.Nodes[a.Node]
 		if err := add(store.Place{Root: n.Root, Path: string(n.Path)}); err != nil {
 			return err
 		}
@@ -232,7 +232,7 @@ func (t *tx) flushProject(f *tree.Flusher) error {
 }
 
 // syncRoots flushes the whole file systems of the roots.
-func (t *tx) syncRoots() error {
+func (t *Tx) syncRoots() error {
 	for i, low := range t.low {
 		d, err := low.OpenDir(".")
 		if err == unix.EACCES {
@@ -243,7 +243,7 @@ func (t *tx) syncRoots() error {
 			d.Close()
 		}
 		if err != nil {
-			return &fs.PathError{Op: "flush", Path: t.s.roots[i], Err: err}
+			return &fs.PathError{Op: "flush", Path: t.s.Roots[i], Err: err}
 		}
 	}
 	return nil

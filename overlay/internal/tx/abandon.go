@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// redo makes sure that the project is as after the transaction. Where somebody did
+// Redo makes sure that the project is as after the transaction. Where somebody did
 // something since, that stands.
-func (t *tx) redo() error {
-	for i := range t.j.Moves {
+func (t *Tx) Redo() error {
+	for i := range t.Journal.Moves {
 		err := t.put(i, false)
-		if _, ok := errors.AsType[*clashError](err); err != nil && !ok && err != unix.ENOENT {
+		if _, ok := errors.AsType[*ClashError](err); err != nil && !ok && err != unix.ENOENT {
 			return t.moveError(i, err)
 		}
 	}
@@ -28,34 +28,34 @@ func (t *tx) redo() error {
 	if err := t.setAttrs(true); err != nil {
 		return err
 	}
-	return t.doors.relock()
+	return t.Doors.Relock()
 }
 
-// abandon makes the project be as before the transaction, and removes that. The ledger
+// Abandon makes the project be as before the transaction, and removes that. The ledger
 // learns what was done to the project by us.
-func (t *tx) abandon(l *ledger) error {
-	if err := t.backward(); err != nil {
+func (t *Tx) Abandon(l *Ledger) error {
+	if err := t.Backward(); err != nil {
 		return err // the next command tries again
 	}
 	t.noteBack(l)
-	_ = errors.Join(t.noteCopies(l), t.noteDoors(l)) // as below
-	m := *t.s.meta()
-	l.store(&m)
+	_ = errors.Join(t.noteCopies(l), t.NoteDoors(l)) // as below
+	m := *t.s.Meta()
+	l.Save(&m)
 	// If this cannot be written, the next commit sees conflicts that are none, and
 	// does nothing: safe.
-	_ = t.s.setMeta(&m, nil)
-	if err := t.flush(); err != nil {
+	_ = t.s.SetMeta(&m, nil)
+	if err := t.Flush(); err != nil {
 		return err
 	}
-	return t.end()
+	return t.End()
 }
 
-// end removes the transaction, which is not in force any more, but for what could not
+// End removes the transaction, which is not in force any more, but for what could not
 // be put back.
-func (t *tx) end() error {
+func (t *Tx) End() error {
 	strange, err := t.strange()
 	if err != nil {
-		return &fs.PathError{Op: "look at", Path: t.s.path, Err: err}
+		return &fs.PathError{Op: "look at", Path: t.s.Path, Err: err}
 	}
 	if strange || len(t.left) > 0 {
 		if err := t.keepAside(); err != nil {
@@ -65,22 +65,22 @@ func (t *tx) end() error {
 		for _, e := range t.left {
 			errs = append(errs, e)
 		}
-		if !t.force { // else it was asked for
-			errs = append(errs, &fs.PathError{Op: "keep", Path: filepath.Join(t.s.path, txName, t.aside), Err: errAside})
+		if !t.Force { // else it was asked for
+			errs = append(errs, &fs.PathError{Op: "keep", Path: filepath.Join(t.s.Path, Name, t.aside), Err: ErrAside})
 		}
 		return errors.Join(errs...)
 	}
-	if err := t.dropStages(); err != nil {
+	if err := t.DropStages(); err != nil {
 		return err
 	}
 	if err := t.remove(); err != nil {
 		return err
 	}
-	return t.s.book.Unmark()
+	return t.s.Book.Unmark()
 }
 
 // keepStages brings what is in the stages of projects to where it can stay.
-func (t *tx) keepStages() error {
+func (t *Tx) keepStages() error {
 	for i, h := range t.stages {
 		if h == nil {
 			continue
@@ -104,19 +104,19 @@ func (t *tx) keepStages() error {
 		}
 		top.Close()
 		if err != nil {
-			return &fs.PathError{Op: "keep", Path: t.s.path, Err: err}
+			return &fs.PathError{Op: "keep", Path: t.s.Path, Err: err}
 		}
 	}
-	return t.dropStages()
+	return t.DropStages()
 }
 
-// tidy removes what a transaction that is done does not need any more.
-func (t *tx) tidy() error {
-	if err := t.dropStages(); err != nil {
+// Tidy removes what a transaction that is done does not need any more.
+func (t *Tx) Tidy() error {
+	if err := t.DropStages(); err != nil {
 		return err
 	}
-	if err := t.s.book.Unmark(); err != nil {
-		return &fs.PathError{Op: "tidy up", Path: t.s.path, Err: err}
+	if err := t.s.Book.Unmark(); err != nil {
+		return &fs.PathError{Op: "tidy up", Path: t.s.Path, Err: err}
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"errors"
@@ -21,11 +21,11 @@ const keptPrefix = "kept-"
 
 // strange reports whether a stage holds anything that the transaction did not make, or
 // that somebody changed since it did.
-func (t *tx) strange() (bool, error) {
-	if t.j == nil || !t.begun {
+func (t *Tx) strange() (bool, error) {
+	if t.Journal == nil || !t.Begun {
 		return false, nil // nothing of the project was ever moved
 	}
-	for k, st := range append([]*tree.Handle{t.objects}, t.stages...) {
+	for k, st := range append([]*tree.Handle{t.Objects}, t.stages...) {
 		if st == nil {
 			continue
 		}
@@ -43,14 +43,14 @@ func (t *tx) strange() (bool, error) {
 }
 
 // own reports whether an object in the stage k is the transaction's own.
-func (t *tx) own(k int, st *tree.Handle, name string) (bool, error) {
+func (t *Tx) own(k int, st *tree.Handle, name string) (bool, error) {
 	number, _, spared := strings.Cut(name, ".")
 	i, err := strconv.Atoi(number)
-	if err != nil || i < 0 || i >= len(t.j.Moves) || t.j.Moves[i].Stage != k {
+	if err != nil || i < 0 || i >= len(t.Journal.Moves) || t.Journal.Moves[i].Stage != k {
 		return false, nil
 	}
-	m := t.j.Moves[i]
-	n := t.j.Nodes[m.First]
+	m := t.Journal.Moves[i]
+	n := t.Journal.Nodes[m.First]
 	if n.New.Ino == 0 || spared && name != spare(number) {
 		return false, nil
 	}
@@ -60,8 +60,8 @@ func (t *tx) own(k int, st *tree.Handle, name string) (bool, error) {
 // pristine reports whether the object name of a stage, and all that is in it, is what
 // the transaction made for a move. Of that something may be missing: removing a stage may
 // have been interrupted.
-func (t *tx) pristine(st *tree.Handle, name string, m move) (bool, error) {
-	top := t.j.Nodes[m.First]
+func (t *Tx) pristine(st *tree.Handle, name string, m Move) (bool, error) {
+	top := t.Journal.Nodes[m.First]
 	now, err := st.Lstat(name)
 	if err != nil || !t.made(top.New, now) {
 		return false, err
@@ -69,8 +69,8 @@ func (t *tx) pristine(st *tree.Handle, name string, m move) (bool, error) {
 	if !now.IsDir() {
 		return true, nil
 	}
-	made := map[string]ident{}
-	for _, n := range t.j.Nodes[m.First+1 : m.End] {
+	made := map[string]Ident{}
+	for _, n := range t.Journal.Nodes[m.First+1 : m.End] {
 		made[name+strings.TrimPrefix(string(n.Path), string(top.Path))] = n.New
 	}
 	same := true
@@ -85,31 +85,31 @@ func (t *tx) pristine(st *tree.Handle, name string, m move) (bool, error) {
 
 // made reports whether st is a new object as it was made. One that is a name of a file of
 // the project too may have that one's times.
-func (t *tx) made(id ident, st tree.Stat) bool {
+func (t *Tx) made(id Ident, st tree.Stat) bool {
 	if id.same(st) || !id.is(st) || id.Size != st.Size {
 		return id.same(st)
 	}
-	return slices.ContainsFunc(t.j.Times, func(r retime) bool {
+	return slices.ContainsFunc(t.Journal.Times, func(r Retime) bool {
 		return r.Ino == id.Ino && (r.Before == st.Mtime.Nano() || r.After == st.Mtime.Nano())
 	})
 }
 
 // keepAside puts a transaction that is not in force aside, with all that is in its stages.
-func (t *tx) keepAside() error {
+func (t *Tx) keepAside() error {
 	if err := t.keepStages(); err != nil {
 		return err
 	}
-	top, err := t.s.dir.OpenDir(txName)
+	top, err := t.s.Dir.OpenDir(Name)
 	if err != nil {
 		return err
 	}
 	defer top.Close()
 	for k := 0; ; k++ {
-		name := keptPrefix + strconv.Itoa(t.n)
+		name := keptPrefix + strconv.Itoa(t.N)
 		if k > 0 {
 			name += "." + strconv.Itoa(k)
 		}
-		err := top.Rename(strconv.Itoa(t.n), name, unix.RENAME_NOREPLACE)
+		err := top.Rename(strconv.Itoa(t.N), name, unix.RENAME_NOREPLACE)
 		if err == unix.EEXIST {
 			continue
 		}
@@ -117,17 +117,17 @@ func (t *tx) keepAside() error {
 			return err
 		}
 		t.aside = name
-		return t.s.book.Unmark()
+		return t.s.Book.Unmark()
 	}
 }
 
-// errAside is wrapped by the error of a commit that was taken back, or of an undo, that found
+// ErrAside is wrapped by the error of a commit that was taken back, or of an undo, that found
 // something of somebody else's in its way.
-var errAside = errors.New("what somebody else changed meanwhile is kept in the session's directory")
+var ErrAside = errors.New("what somebody else changed meanwhile is kept in the session's directory")
 
-// aside lists what a session keeps of somebody else's.
-func aside(dir *tree.Handle) ([]string, error) {
-	d, err := dir.OpenDir(txName)
+// Aside lists what a session keeps of somebody else's.
+func Aside(dir *tree.Handle) ([]string, error) {
+	d, err := dir.OpenDir(Name)
 	if err == unix.ENOENT {
 		return nil, nil
 	}
@@ -141,8 +141,8 @@ func aside(dir *tree.Handle) ([]string, error) {
 	return names, err
 }
 
-// hasAside reports whether the session in dir keeps something of somebody else's.
-func hasAside(dir *tree.Handle) (bool, error) {
-	names, err := aside(dir)
+// HasAside reports whether the session in dir keeps something of somebody else's.
+func HasAside(dir *tree.Handle) (bool, error) {
+	names, err := Aside(dir)
 	return len(names) > 0, err
 }

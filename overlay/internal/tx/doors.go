@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"bytes"
@@ -41,13 +41,13 @@ func restoreMode(top *tree.Handle, path string, ino uint64, mode uint32, changed
 	return nil
 }
 
-// ctimes are those that directories of a project got since they were opened and closed by
+// CTimes are those that directories of a project got since they were opened and closed by
 // us, each after the one that it had before: nobody else changed them.
-type ctimes map[store.Place][]int64
+type CTimes map[store.Place][]int64
 
-// follow notes that we changed the mode of a directory, which was so before. Where somebody
+// Follow notes that we changed the mode of a directory, which was so before. Where somebody
 // else did something to it meanwhile the new ctime is his.
-func (c *ctimes) follow(at store.Place, before tree.Stat, h *tree.Handle) {
+func (c *CTimes) Follow(at store.Place, before tree.Stat, h *tree.Handle) {
 	now, err := h.Stat()
 	if err != nil || now.Mtime != before.Mtime || now.UID != before.UID || now.GID != before.GID {
 		return
@@ -57,26 +57,26 @@ func (c *ctimes) follow(at store.Place, before tree.Stat, h *tree.Handle) {
 		list = []int64{before.Ctime}
 	}
 	if *c == nil {
-		*c = ctimes{}
+		*c = CTimes{}
 	}
 	(*c)[at] = append(list, now.Ctime)
 }
 
-// before returns the ctime that a directory had before we did anything to it.
-func (c ctimes) before(at store.Place, ctime int64) int64 {
+// Before returns the ctime that a directory had before we did anything to it.
+func (c CTimes) Before(at store.Place, ctime int64) int64 {
 	if list := c[at]; slices.Contains(list, ctime) {
 		return list[0]
 	}
 	return ctime
 }
 
-// doors opens directories of the project to change what is in them.
-type doors struct {
-	s       *txLog
+// Doors opens directories of the project to change what is in them.
+type Doors struct {
+	s       *Log
 	low     []*tree.Handle // the roots; borrowed
 	widened map[store.Place]widened
 	noted   int
-	ctimes  ctimes
+	CTimes  CTimes
 
 	last     *tree.Handle // the directory that was opened last
 	lastAt   store.Place
@@ -91,7 +91,7 @@ type widened struct {
 
 // open returns a directory of the project, ready to look names up in it and to change
 // them. It belongs to d and is good until the next call.
-func (d *doors) open(at store.Place) (*tree.Handle, error) {
+func (d *Doors) open(at store.Place) (*tree.Handle, error) {
 	if d.last != nil && d.lastAt == at {
 		return d.last, nil
 	}
@@ -124,7 +124,7 @@ func (d *doors) open(at store.Place) (*tree.Handle, error) {
 
 // openOne opens a directory, and makes sure that its owner may do with it what need
 // says, until relock.
-func (d *doors) openOne(at store.Place, need uint32) (*tree.Handle, error) {
+func (d *Doors) openOne(at store.Place, need uint32) (*tree.Handle, error) {
 	h, err := d.low[at.Root].Open(at.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
@@ -139,12 +139,12 @@ func (d *doors) openOne(at store.Place, need uint32) (*tree.Handle, error) {
 	return h, nil
 }
 
-func (d *doors) widen(at store.Place, h *tree.Handle, st tree.Stat, need uint32) error {
+func (d *Doors) widen(at store.Place, h *tree.Handle, st tree.Stat, need uint32) error {
 	if !st.Owned() || st.Perm()&need == need {
 		return nil
 	}
 	if _, ok := d.widened[at]; !ok {
-		if err := d.s.book.Note(store.BookEntry{Root: at.Root, Path: store.Text(at.Path), Ino: st.Ino, Mode: st.Perm()}); err != nil {
+		if err := d.s.Book.Note(store.BookEntry{Root: at.Root, Path: store.Text(at.Path), Ino: st.Ino, Mode: st.Perm()}); err != nil {
 			return err
 		}
 		d.noted++
@@ -160,13 +160,13 @@ func (d *doors) widen(at store.Place, h *tree.Handle, st tree.Stat, need uint32)
 	if err := h.Chmod(st.Perm() | 0o700); err != nil {
 		return err
 	}
-	d.ctimes.follow(at, before, h)
+	d.CTimes.Follow(at, before, h)
 	return nil
 }
 
 // setMode gives the directory h a mode for good: at once, or if that would close it to
 // us, when relock is called.
-func (d *doors) setMode(at store.Place, h *tree.Handle, st tree.Stat, mode uint32) error {
+func (d *Doors) setMode(at store.Place, h *tree.Handle, st tree.Stat, mode uint32) error {
 	if mode&0o700 != 0o700 && !tree.IsRoot() && st.Owned() {
 		// Others below it may still have to be closed.
 		if d.widened == nil {
@@ -179,32 +179,32 @@ func (d *doors) setMode(at store.Place, h *tree.Handle, st tree.Stat, mode uint3
 	return h.Chmod(mode)
 }
 
-// relock gives directories that were opened the modes they are to have, the innermost
+// Relock gives directories that were opened the modes they are to have, the innermost
 // first, and gives up what open returned.
-func (d *doors) relock() error {
+func (d *Doors) Relock() error {
 	d.last.Close()
 	d.last = nil
 	list := slices.SortedFunc(maps.Keys(d.widened), func(a, b store.Place) int { return tree.ComparePaths(b.Path, a.Path) })
 	var errs []error
 	for _, at := range list {
 		w := d.widened[at]
-		if err := restoreMode(d.low[at.Root], at.Path, w.ino, w.mode, func(h *tree.Handle, before tree.Stat) { d.ctimes.follow(at, before, h) }); err != nil && err != unix.ENOENT && !tree.Swapped(err) {
-			errs = append(errs, &fs.PathError{Op: "restore mode of", Path: filepath.Join(d.s.roots[at.Root], at.Path), Err: err})
+		if err := restoreMode(d.low[at.Root], at.Path, w.ino, w.mode, func(h *tree.Handle, before tree.Stat) { d.CTimes.Follow(at, before, h) }); err != nil && err != unix.ENOENT && !tree.Swapped(err) {
+			errs = append(errs, &fs.PathError{Op: "restore mode of", Path: filepath.Join(d.s.Roots[at.Root], at.Path), Err: err})
 		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...) // the book stays
 	}
 	clear(d.widened)
-	d.s.book.Unnote(d.noted)
+	d.s.Book.Unnote(d.noted)
 	d.noted = 0
 	return nil
 }
 
-// closeDoors does what the book says, the last entries first: the first one for an
+// CloseDoors does what the book says, the last entries first: the first one for an
 // object has its true mode.
-func (s *txLog) closeDoors() error {
-	data, err := s.dir.ReadFile(store.BookName, store.MetaMost)
+func (s *Log) CloseDoors() error {
+	data, err := s.Dir.ReadFile(store.BookName, store.MetaMost)
 	if err == unix.ENOENT {
 		return nil
 	}
@@ -215,7 +215,7 @@ func (s *txLog) closeDoors() error {
 	for line := range bytes.Lines(data) {
 		var e store.BookEntry
 		// A line that is cut short was written for a change that was never made.
-		if store.StrictJSON(line, &e) != nil || store.CheckPlace(e.Root, string(e.Path), len(s.roots)) != nil {
+		if store.StrictJSON(line, &e) != nil || store.CheckPlace(e.Root, string(e.Path), len(s.Roots)) != nil {
 			continue
 		}
 		list = append(list, e)
@@ -226,9 +226,9 @@ func (s *txLog) closeDoors() error {
 			var top *tree.Handle
 			var err error
 			if e.Upper {
-				top, err = s.dir.Open(store.UpperName(e.Root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+				top, err = s.Dir.Open(store.UpperName(e.Root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 			} else {
-				top, err = tree.OpenAbs(s.roots[e.Root], unix.O_PATH|unix.O_DIRECTORY)
+				top, err = tree.OpenAbs(s.Roots[e.Root], unix.O_PATH|unix.O_DIRECTORY)
 			}
 			if err != nil {
 				return err
@@ -237,11 +237,11 @@ func (s *txLog) closeDoors() error {
 			return restoreMode(top, string(e.Path), e.Ino, e.Mode, nil)
 		}()
 		if err != nil && err != unix.ENOENT && !tree.Swapped(err) {
-			errs = append(errs, &fs.PathError{Op: "restore mode of", Path: filepath.Join(s.roots[e.Root], string(e.Path)), Err: err})
+			errs = append(errs, &fs.PathError{Op: "restore mode of", Path: filepath.Join(s.Roots[e.Root], string(e.Path)), Err: err})
 		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return s.dir.Unlink(store.BookName, 0)
+	return s.Dir.Unlink(store.BookName, 0)
 }

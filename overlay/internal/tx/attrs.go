@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"io/fs"
@@ -14,8 +14,8 @@ import (
 
 // setTimes gives the objects that stay their modification times. That somebody changes
 // one meanwhile, or that it belongs to somebody else, is no error.
-func (t *tx) setTimes(after bool) error {
-	for _, r := range slices.Backward(t.j.Times) {
+func (t *Tx) setTimes(after bool) error {
+	for _, r := range slices.Backward(t.Journal.Times) {
 		ns := r.Before
 		if after {
 			ns = r.After
@@ -25,7 +25,7 @@ func (t *tx) setTimes(after bool) error {
 			dir, name = ".", "."
 		}
 		err := func() error {
-			d, err := t.doors.open(store.Place{Root: r.Root, Path: dir})
+			d, err := t.Doors.open(store.Place{Root: r.Root, Path: dir})
 			if err != nil {
 				return err
 			}
@@ -46,7 +46,7 @@ func (t *tx) setTimes(after bool) error {
 		switch err {
 		case nil, unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EPERM, unix.EACCES:
 		default:
-			return &fs.PathError{Op: "set time of", Path: filepath.Join(t.s.roots[r.Root], string(r.Path)), Err: err}
+			return &fs.PathError{Op: "set time of", Path: filepath.Join(t.s.Roots[r.Root], string(r.Path)), Err: err}
 		}
 	}
 	return nil
@@ -54,12 +54,12 @@ func (t *tx) setTimes(after bool) error {
 
 // setEmptied gives the directories that were made again their attributes, the innermost
 // first, as they stand in the journal.
-func (t *tx) setEmptied() error {
-	for _, m := range t.j.Moves {
+func (t *Tx) setEmptied() error {
+	for _, m := range t.Journal.Moves {
 		if m.Dir == nil {
 			continue
 		}
-		n := t.j.Nodes[m.First]
+		n := t.Journal.Nodes[m.First]
 		err := func() error {
 			if now, ok := t.look(store.Place{Root: n.Root, Path: string(n.Path)}); ok {
 				n.Old.Ino, n.Old.Mode = now.Ino, now.Mode
@@ -74,7 +74,7 @@ func (t *tx) setEmptied() error {
 			defer h.Close()
 			return h.SetMtime(unix.NsecToTimespec(m.Dir.Mtime))
 		}()
-		if err != nil && err != unix.ENOENT && !tree.Swapped(err) && err != ErrMoved {
+		if err != nil && err != unix.ENOENT && !tree.Swapped(err) && err != tree.ErrMoved {
 			return &fs.PathError{Op: "set attributes of", Path: t.abs(n), Err: err}
 		}
 	}
@@ -82,9 +82,9 @@ func (t *tx) setEmptied() error {
 }
 
 // setAttrs gives directories that stay the attributes from before or after.
-func (t *tx) setAttrs(after bool) error {
-	for _, a := range slices.Backward(t.j.Attrs) {
-		n := t.j.Nodes[a.Node]
+func (t *Tx) setAttrs(after bool) error {
+	for _, a := range slices.Backward(t.Journal.Attrs) {
+		n := t.Journal.Nodes[a.Node]
 		want := a.Before
 		if after {
 			want = a.After
@@ -92,7 +92,7 @@ func (t *tx) setAttrs(after bool) error {
 		if t.careful && !t.stillAs(n, a) {
 			continue // somebody changed them since
 		}
-		if err := t.setAccess(n, want); err != nil && !(!after && (err == unix.ENOENT || err == ErrMoved)) {
+		if err := t.setAccess(n, want); err != nil && !(!after && (err == unix.ENOENT || err == tree.ErrMoved)) {
 			return &fs.PathError{Op: "set attributes of", Path: t.abs(n), Err: err}
 		}
 	}
@@ -100,20 +100,20 @@ func (t *tx) setAttrs(after bool) error {
 }
 
 // stillAs reports whether a directory has modes and owners that the journal knows.
-func (t *tx) stillAs(n jnode, a regard) bool {
+func (t *Tx) stillAs(n Node, a Regard) bool {
 	now, ok := t.look(store.Place{Root: n.Root, Path: string(n.Path)})
 	return ok && (now.Perm() == a.Before.Mode || now.Perm() == a.After.Mode) &&
 		(now.UID == a.Before.UID || now.UID == a.After.UID) && (now.GID == a.Before.GID || now.GID == a.After.GID)
 }
 
 // setAccess gives a directory that stays its mode, owner and extended attributes.
-func (t *tx) setAccess(n jnode, want access) error {
+func (t *Tx) setAccess(n Node, want Access) error {
 	at := store.Place{Root: n.Root, Path: string(n.Path)}
 	top := t.low[n.Root]
 	if !want.Keep && !tree.IsRoot() {
 		// Attributes of a directory that is closed to us, who own it, would seem to
 		// be none.
-		h, err := t.doors.openOne(at, 0o700)
+		h, err := t.Doors.openOne(at, 0o700)
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (t *tx) setAccess(n jnode, want access) error {
 		return err
 	}
 	if n.Path != "." && !n.Old.is(st) {
-		return ErrMoved
+		return tree.ErrMoved
 	}
 	if !want.Keep {
 		x := tree.Xattrs{}
@@ -151,8 +151,8 @@ func (t *tx) setAccess(n jnode, want access) error {
 			return err
 		}
 	}
-	if _, open := t.doors.widened[at]; st.Perm() == want.Mode && !open {
+	if _, open := t.Doors.widened[at]; st.Perm() == want.Mode && !open {
 		return nil
 	}
-	return t.doors.setMode(at, d, st, want.Mode)
+	return t.Doors.setMode(at, d, st, want.Mode)
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"cmp"
@@ -15,33 +15,33 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A ledger holds what is settled, see the type of that name.
-type ledger struct {
-	at    map[store.Place]store.Settled
-	files map[uint64]int64 // ctimes of files with several names, which may be in other roots, by inode number
+// A Ledger holds what is settled, see the type of that name.
+type Ledger struct {
+	At    map[store.Place]store.Settled
+	Files map[uint64]int64 // ctimes of files with several names, which may be in other roots, by inode number
 }
 
-func (l *ledger) load(m *store.Meta) {
-	l.files = make(map[uint64]int64, len(m.Files))
+func (l *Ledger) Load(m *store.Meta) {
+	l.Files = make(map[uint64]int64, len(m.Files))
 	for _, f := range m.Files {
-		l.files[f.Ino] = f.Ctime
+		l.Files[f.Ino] = f.Ctime
 	}
-	l.at = make(map[store.Place]store.Settled, len(m.Settled))
+	l.At = make(map[store.Place]store.Settled, len(m.Settled))
 	for _, st := range m.Settled {
-		l.at[store.Place{Root: st.Root, Path: string(st.Path)}] = st
+		l.At[store.Place{Root: st.Root, Path: string(st.Path)}] = st
 	}
 }
 
-func (l *ledger) set(at store.Place, st store.Settled) {
+func (l *Ledger) Set(at store.Place, st store.Settled) {
 	st.Root, st.Path = at.Root, store.Text(at.Path)
-	l.at[at] = st
+	l.At[at] = st
 }
 
-// store puts what is settled into m.
-func (l *ledger) store(m *store.Meta) {
-	m.Settled = l.list()
+// Save puts what is settled into m.
+func (l *Ledger) Save(m *store.Meta) {
+	m.Settled = l.List()
 	m.Files = nil
-	for ino, ctime := range l.files {
+	for ino, ctime := range l.Files {
 		m.Files = append(m.Files, store.SettledFile{Ino: ino, Ctime: ctime})
 	}
 	slices.SortFunc(m.Files, func(a, b store.SettledFile) int {
@@ -49,10 +49,10 @@ func (l *ledger) store(m *store.Meta) {
 	})
 }
 
-// list returns all paths that are settled, in order.
-func (l *ledger) list() []store.Settled {
-	list := make([]store.Settled, 0, len(l.at))
-	for _, st := range l.at {
+// List returns all paths that are settled, in order.
+func (l *Ledger) List() []store.Settled {
+	list := make([]store.Settled, 0, len(l.At))
+	for _, st := range l.At {
 		list = append(list, st)
 	}
 	slices.SortFunc(list, func(a, b store.Settled) int {
@@ -64,40 +64,40 @@ func (l *ledger) list() []store.Settled {
 	return list
 }
 
-// note settles what is at a place of the project now.
-func (t *tx) note(l *ledger, at store.Place, upper int64, done bool) {
+// Note settles what is at a place of the project now.
+func (t *Tx) Note(l *Ledger, at store.Place, upper int64, done bool) {
 	st := store.Settled{Upper: upper, Done: done}
 	if now, ok := t.look(at); ok {
 		st.Lower = now.Ctime
 	}
-	l.set(at, st)
+	l.Set(at, st)
 }
 
 // refresh notes that the ctime at a place is our doing.
-func (t *tx) refresh(l *ledger, at store.Place) {
-	old := l.at[at]
-	t.note(l, at, old.Upper, old.Done)
+func (t *Tx) refresh(l *Ledger, at store.Place) {
+	old := l.At[at]
+	t.Note(l, at, old.Upper, old.Done)
 }
 
-// noteFiles notes the ctimes of old objects that may have other names in the project.
-func (t *tx) noteFiles(l *ledger) {
-	for i, m := range t.j.Moves {
-		n := t.j.Nodes[m.First]
-		st := t.stage(m)
+// NoteFiles notes the ctimes of old objects that may have other names in the project.
+func (t *Tx) NoteFiles(l *Ledger) {
+	for i, m := range t.Journal.Moves {
+		n := t.Journal.Nodes[m.First]
+		st := t.Stage(m)
 		if n.Old.Ino == 0 || n.Old.Mode&unix.S_IFMT == unix.S_IFDIR || st == nil {
 			continue
 		}
 		for _, name := range [...]string{strconv.Itoa(i), spare(strconv.Itoa(i))} {
 			if now, err := st.Lstat(name); err == nil && n.Old.is(now) && now.Nlink > 1 {
-				l.files[now.Ino] = now.Ctime
+				l.Files[now.Ino] = now.Ctime
 			}
 		}
 	}
 }
 
-// noteTimes notes that of all objects that stay and were touched.
-func (t *tx) noteTimes(l *ledger) {
-	for _, r := range t.j.Times {
+// NoteTimes notes that of all objects that stay and were touched.
+func (t *Tx) NoteTimes(l *Ledger) {
+	for _, r := range t.Journal.Times {
 		if now, ok := t.look(store.Place{Root: r.Root, Path: string(r.Path)}); ok && r.Clean && now.Ino == r.Ino && (now.IsDir() || now.Mtime.Nano() == r.Before || now.Mtime.Nano() == r.After) {
 			t.refresh(l, store.Place{Root: r.Root, Path: string(r.Path)})
 		}
@@ -106,14 +106,14 @@ func (t *tx) noteTimes(l *ledger) {
 
 // noteBack settles what was put back into the project: that it has a new ctime is our
 // doing, and what the session has for it is a change again.
-func (t *tx) noteBack(l *ledger) {
+func (t *Tx) noteBack(l *Ledger) {
 	again := map[store.Place]bool{} // directories that were made again
-	for _, m := range t.j.Moves {
-		if n := t.j.Nodes[m.First]; m.Dir != nil {
+	for _, m := range t.Journal.Moves {
+		if n := t.Journal.Nodes[m.First]; m.Dir != nil {
 			again[store.Place{Root: n.Root, Path: string(n.Path)}] = true
 		}
 	}
-	for _, n := range t.j.Nodes {
+	for _, n := range t.Journal.Nodes {
 		if n.Kind == "" {
 			continue
 		}
@@ -121,35 +121,35 @@ func (t *tx) noteBack(l *ledger) {
 			now, ok := t.look(at)
 			if !ok || !n.Clean || !n.Old.same(now) && !again[at] {
 				// Somebody else's doing: a conflict as before.
-				if own, was := l.at[at]; was {
+				if own, was := l.At[at]; was {
 					own.Done = false
-					l.set(at, own)
+					l.Set(at, own)
 				}
 				continue
 			}
-			t.note(l, at, 0, false)
+			t.Note(l, at, 0, false)
 			if now.Nlink > 1 && !now.IsDir() {
-				l.files[now.Ino] = now.Ctime
+				l.Files[now.Ino] = now.Ctime
 			}
 		} else {
-			delete(l.at, at)
+			delete(l.At, at)
 		}
 	}
-	t.noteTimes(l)
+	t.NoteTimes(l)
 }
 
 // noteCopies settles what is in directories of which copies were put back, or that were made
 // again: all of it has new ctimes. It fails if the project could not be looked at.
-func (t *tx) noteCopies(l *ledger) error {
+func (t *Tx) noteCopies(l *Ledger) error {
 	var below func(at store.Place) error
 	below = func(at store.Place) error {
-		names, err := t.list(at)
+		names, err := t.List(at)
 		if err != nil {
-			return &fs.PathError{Op: "list", Path: filepath.Join(t.s.roots[at.Root], at.Path), Err: err}
+			return &fs.PathError{Op: "list", Path: filepath.Join(t.s.Roots[at.Root], at.Path), Err: err}
 		}
 		for _, name := range names {
 			sub := store.Place{Root: at.Root, Path: tree.JoinPath(at.Path, name)}
-			t.note(l, sub, 0, false)
+			t.Note(l, sub, 0, false)
 			if now, ok := t.look(sub); ok && now.IsDir() {
 				if err := below(sub); err != nil {
 					return err
@@ -158,8 +158,8 @@ func (t *tx) noteCopies(l *ledger) error {
 		}
 		return nil
 	}
-	for _, m := range t.j.Moves {
-		n := t.j.Nodes[m.First]
+	for _, m := range t.Journal.Moves {
+		n := t.Journal.Nodes[m.First]
 		if m.Stage == 0 && m.Dir == nil || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Kind == "" {
 			continue
 		}
@@ -171,27 +171,27 @@ func (t *tx) noteCopies(l *ledger) error {
 			return err
 		}
 	}
-	return t.lookErr
+	return t.LookErr
 }
 
-// noteDoors notes that the ctimes of directories that had to be opened are our doing. It is
+// NoteDoors notes that the ctimes of directories that had to be opened are our doing. It is
 // to be called after whatever else looks at the project.
-func (t *tx) noteDoors(l *ledger) error {
-	if err := t.doors.relock(); err != nil {
+func (t *Tx) NoteDoors(l *Ledger) error {
+	if err := t.Doors.Relock(); err != nil {
 		return err
 	}
-	for at, list := range t.doors.ctimes {
-		own, ok := l.at[at]
-		if ok && slices.Contains(list, own.Lower) || !ok && list[0] <= t.s.meta().Created.UnixNano() {
+	for at, list := range t.Doors.CTimes {
+		own, ok := l.At[at]
+		if ok && slices.Contains(list, own.Lower) || !ok && list[0] <= t.s.Meta().Created.UnixNano() {
 			own.Lower = list[len(list)-1]
-			l.set(at, own)
+			l.Set(at, own)
 		}
 	}
 	return nil
 }
 
 // look tells what is at a place of the project.
-func (t *tx) look(at store.Place) (tree.Stat, bool) {
+func (t *Tx) look(at store.Place) (tree.Stat, bool) {
 	dir, name := tree.SplitPath(at.Path)
 	if at.Path == "." {
 		dir, name = ".", "."
@@ -206,7 +206,7 @@ func (t *tx) look(at store.Place) (tree.Stat, bool) {
 		}
 		if err == unix.EACCES {
 			var own *tree.Handle
-			if own, err = t.doors.open(store.Place{Root: at.Root, Path: dir}); err == nil {
+			if own, err = t.Doors.open(store.Place{Root: at.Root, Path: dir}); err == nil {
 				d, err = own.Open(".", unix.O_PATH|unix.O_DIRECTORY)
 			}
 		}
@@ -218,17 +218,17 @@ func (t *tx) look(at store.Place) (tree.Stat, bool) {
 	}
 	st, err := t.seen.Lstat(name)
 	t.noteLook(at, err)
-	if w, ok := t.doors.widened[at]; ok && w.ino == st.Ino {
+	if w, ok := t.Doors.widened[at]; ok && w.ino == st.Ino {
 		st.Mode = st.Typ() | w.mode
 	}
 	return st, err == nil
 }
 
 // noteLook keeps the first error of look that does not say that nothing is there.
-func (t *tx) noteLook(at store.Place, err error) {
+func (t *Tx) noteLook(at store.Place, err error) {
 	switch err {
 	case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EACCES:
 	default:
-		t.lookErr = cmp.Or[error](t.lookErr, &fs.PathError{Op: "look at", Path: filepath.Join(t.s.roots[at.Root], at.Path), Err: err})
+		t.LookErr = cmp.Or[error](t.LookErr, &fs.PathError{Op: "look at", Path: filepath.Join(t.s.Roots[at.Root], at.Path), Err: err})
 	}
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"context"
@@ -18,31 +18,31 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// An item is something that a transaction is to put into the project, or to take out of it.
-type item struct {
+// An Item is something that a transaction is to put into the project, or to take out of it.
+type Item struct {
 	tree.Diff
-	root   int
-	kind   string // of change
-	runs   string // why it is executed later; empty: it is not
-	staged string // the digest of what is staged, of an index of git
-	merged []byte // the content of a file that both sides changed; nil: the session's
+	Root   int
+	Kind   string // of change
+	Runs   string // why it is executed later; empty: it is not
+	Staged string // the digest of what is staged, of an index of git
+	Merged []byte // the content of a file that both sides changed; nil: the session's
 }
 
-// A side is a root, as a writer needs it: what the session has, and what the project has.
-type side struct {
-	up, low  tree.Tree
-	base     store.Root
-	dev      uint64
-	stiff    bool // on overlayfs: directories cannot be renamed
-	replaced bool // the root is not the directory that the session was made for
+// A Side is a root, as a writer needs it: what the session has, and what the project has.
+type Side struct {
+	Up, Low  tree.Tree
+	Base     store.Root
+	Dev      uint64
+	Stiff    bool // on overlayfs: directories cannot be renamed
+	Replaced bool // the root is not the directory that the session was made for
 
 	last   tree.Dir // of up
 	lastAt string
 }
 
-// source opens a directory of the session. It belongs to l and is good until the next
+// Source opens a directory of the session. It belongs to l and is good until the next
 // call.
-func (l *side) source(path string) (tree.Dir, error) {
+func (l *Side) Source(path string) (tree.Dir, error) {
 	if l.last != nil && l.lastAt == path {
 		return l.last, nil
 	}
@@ -50,7 +50,7 @@ func (l *side) source(path string) (tree.Dir, error) {
 		l.last.Close()
 		l.last = nil
 	}
-	d, err := l.up.At(path)
+	d, err := l.Up.At(path)
 	if err != nil {
 		return nil, err
 	}
@@ -58,95 +58,95 @@ func (l *side) source(path string) (tree.Dir, error) {
 	return d, nil
 }
 
-func (l *side) close() {
+func (l *Side) Close() {
 	if l.last != nil {
 		l.last.Close()
 	}
-	l.up.Close()
-	l.low.Close()
+	l.Up.Close()
+	l.Low.Close()
 }
 
-// A writer makes everything new of a transaction, and plans what is moved where.
-type writer struct {
-	tx      *tx
-	items   []item // in path order
-	sides   []side // by root; borrowed
-	twins   []map[tree.Inode]tree.Twin
-	changed func(at store.Place, st tree.Stat) bool // somebody changed it since the session began
-	special bool                                    // setuid bits and the like are copied too
+// A Writer makes everything new of a transaction, and plans what is moved where.
+type Writer struct {
+	Tx      *Tx
+	Items   []Item // in path order
+	Sides   []Side // by root; borrowed
+	Twins   []map[tree.Inode]tree.Twin
+	Changed func(at store.Place, st tree.Stat) bool // somebody changed it since the session began
+	Special bool                                    // setuid bits and the like are copied too
 
-	progress func(made int, bytes int64) // nil: nobody wants to know
+	Progress func(made int, bytes int64) // nil: nobody wants to know
 
-	planned []item // what the journal's nodes are made of
-	copier  tree.Copier
-	apart   map[store.Place]bool // directories that objects cannot be renamed to from elsewhere
+	planned []Item // what the journal's nodes are made of
+	Copier  tree.Copier
+	Apart   map[store.Place]bool // directories that objects cannot be renamed to from elsewhere
 	made    int
 
 	lastDst   *tree.Handle // the directory in a stage that was written to last
 	lastDstAt string
 }
 
-func (c *writer) close() {
-	c.copier.Close()
+func (c *Writer) Close() {
+	c.Copier.Close()
 	c.lastDst.Close()
 }
 
-func (c *writer) abs(at store.Place) string { return filepath.Join(c.tx.s.roots[at.Root], at.Path) }
+func (c *Writer) abs(at store.Place) string { return filepath.Join(c.Tx.s.Roots[at.Root], at.Path) }
 
-// stage makes everything new where it can be renamed from, backs up what could not be
+// Stage makes everything new where it can be renamed from, backs up what could not be
 // renamed to where it is safe, and plans the moves. What can fail for want of space,
 // rights or time fails here; in the project nothing but stages is made. What is to be on
 // disk then is in the copier's flusher.
-func (c *writer) stage(ctx context.Context) error {
-	t := c.tx
-	c.copier = tree.Copier{Ctx: ctx, Special: c.special, Many: len(c.items) > tree.FsyncMost}
+func (c *Writer) Stage(ctx context.Context) error {
+	t := c.Tx
+	c.Copier = tree.Copier{Ctx: ctx, Special: c.Special, Many: len(c.Items) > tree.FsyncMost}
 	if err := c.plan(); err != nil {
 		return err
 	}
-	if err := t.makeStages(c.apart); err != nil {
+	if err := t.makeStages(c.Apart); err != nil {
 		return err
 	}
-	c.copier.Inherit = len(t.staged) > 0
-	for i, m := range t.j.Moves {
+	c.Copier.Inherit = len(t.staged) > 0
+	for i, m := range t.Journal.Moves {
 		for k := m.First; k < m.End; k++ {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			if err := c.make(i, k); err != nil {
 				n := c.planned[k]
-				return &fs.PathError{Op: "copy", Path: c.abs(store.Place{Root: n.root, Path: n.At}), Err: err}
+				return &fs.PathError{Op: "copy", Path: c.abs(store.Place{Root: n.Root, Path: n.At}), Err: err}
 			}
-			if c.made++; c.progress != nil {
-				c.progress(c.made, c.copier.Bytes)
+			if c.made++; c.Progress != nil {
+				c.Progress(c.made, c.Copier.Bytes)
 			}
 		}
 	}
 	c.retimed()
-	if err := c.copier.FinishDirs(); err != nil {
+	if err := c.Copier.FinishDirs(); err != nil {
 		return err
 	}
 	if err := c.backUp(); err != nil {
 		return err
 	}
-	if c.copier.Many {
-		return c.flush()
+	if c.Copier.Many {
+		return c.Flush()
 	}
 	for _, h := range t.stages {
-		if err := c.copier.Flush.AddDir(h, "."); err != nil {
-			return &fs.PathError{Op: "flush", Path: c.tx.s.path, Err: err}
+		if err := c.Copier.Flush.AddDir(h, "."); err != nil {
+			return &fs.PathError{Op: "flush", Path: c.Tx.s.Path, Err: err}
 		}
 	}
 	return nil
 }
 
 // retimed corrects the identities of new names of files that get another time.
-func (c *writer) retimed() {
+func (c *Writer) retimed() {
 	after := map[uint64]int64{}
-	for _, r := range c.tx.j.Times {
+	for _, r := range c.Tx.Journal.Times {
 		after[r.Ino] = r.After
 	}
-	for i := range c.tx.j.Nodes {
-		n := &c.tx.j.Nodes[i]
+	for i := range c.Tx.Journal.Nodes {
+		n := &c.Tx.Journal.Nodes[i]
 		if ns, ok := after[n.New.Ino]; ok && n.New.Mtime != 0 {
 			n.New.Mtime = ns
 		}
@@ -154,102 +154,102 @@ func (c *writer) retimed() {
 }
 
 // plan fills in the journal, but for the identities of what is not made yet.
-func (c *writer) plan() error {
-	t := c.tx
+func (c *Writer) plan() error {
+	t := c.Tx
 	touched := map[store.Place]bool{}
-	for i := 0; i < len(c.items); i++ {
-		n := c.items[i]
+	for i := 0; i < len(c.Items); i++ {
+		n := c.Items[i]
 		// A file with other names gets its time alone only if it is another file then, as
 		// it was in the sandbox.
 		if n.TimeOnly && (n.Low.IsDir() || n.Low.Nlink == 1) {
-			if err := c.touch(store.Place{Root: n.root, Path: n.At}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
+			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
 				return err
 			}
-			c.note(jnode{Root: n.root, Path: store.Text(n.At)}, n)
+			c.Note(Node{Root: n.Root, Path: store.Text(n.At)}, n)
 			continue
 		}
-		j := jnode{Kind: n.kind, Root: n.root, Path: store.Text(n.At), Runs: n.runs}
+		j := Node{Kind: n.Kind, Root: n.Root, Path: store.Text(n.At), Runs: n.Runs}
 		if n.HasLow {
 			j.Old = identify(n.Low)
 		}
 		if n.HasLow {
-			j.Clean = !c.changed(store.Place{Root: n.root, Path: n.At}, n.Low)
+			j.Clean = !c.Changed(store.Place{Root: n.Root, Path: n.At}, n.Low)
 			j.Below, j.Newest = n.Inside, n.Newest
 		}
 		if n.HasUp && !n.Up.IsDir() {
 			j.Upper = n.Up.Ctime
 		}
-		first := c.note(j, n)
+		first := c.Note(j, n)
 		if n.HasUp && n.HasLow && n.Up.IsDir() && n.Low.IsDir() {
 			a, err := c.regard(n)
 			if err != nil {
-				return &fs.PathError{Op: "read attributes", Path: c.abs(store.Place{Root: n.root, Path: n.At}), Err: err}
+				return &fs.PathError{Op: "read attributes", Path: c.abs(store.Place{Root: n.Root, Path: n.At}), Err: err}
 			}
 			a.Node = first
-			t.j.Attrs = append(t.j.Attrs, a)
-			if err := c.touch(store.Place{Root: n.root, Path: n.At}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
+			t.Journal.Attrs = append(t.Journal.Attrs, a)
+			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
 				return err
 			}
 			continue
 		}
 		if n.At == "." {
-			return &fs.PathError{Op: "commit", Path: c.tx.s.roots[n.root], Err: tree.ErrMoved}
+			return &fs.PathError{Op: "commit", Path: c.Tx.s.Roots[n.Root], Err: tree.ErrMoved}
 		}
 		dir, _ := tree.SplitPath(n.At)
-		if err := c.touchDir(store.Place{Root: n.root, Path: dir}, touched); err != nil {
+		if err := c.touchDir(store.Place{Root: n.Root, Path: dir}, touched); err != nil {
 			return err
 		}
-		if n.HasLow && n.Low.IsDir() && c.sides[n.root].stiff {
+		if n.HasLow && n.Low.IsDir() && c.Sides[n.Root].Stiff {
 			if err := c.empty(first, n); err != nil {
-				return &fs.PathError{Op: "look at", Path: c.abs(store.Place{Root: n.root, Path: n.At}), Err: err}
+				return &fs.PathError{Op: "look at", Path: c.abs(store.Place{Root: n.Root, Path: n.At}), Err: err}
 			}
 			if !n.HasUp {
 				continue
 			}
 			// What takes the directory's place finds nothing there.
-			first = c.note(jnode{Root: n.root, Path: store.Text(n.At)}, n)
+			first = c.Note(Node{Root: n.Root, Path: store.Text(n.At)}, n)
 		}
-		m := move{First: first, End: first + 1}
+		m := Move{First: first, End: first + 1}
 		if n.HasUp && n.Up.IsDir() {
-			for i+1 < len(c.items) && c.items[i+1].root == n.root && tree.Under(c.items[i+1].At, n.At) {
+			for i+1 < len(c.Items) && c.Items[i+1].Root == n.Root && tree.Under(c.Items[i+1].At, n.At) {
 				i++
-				in := c.items[i]
-				j := jnode{Kind: in.kind, Root: in.root, Path: store.Text(in.At), Runs: in.runs}
+				in := c.Items[i]
+				j := Node{Kind: in.Kind, Root: in.Root, Path: store.Text(in.At), Runs: in.Runs}
 				if !in.Up.IsDir() {
 					j.Upper = in.Up.Ctime
 				}
-				c.note(j, in)
+				c.Note(j, in)
 				m.End++
 			}
 		}
-		t.j.Moves = append(t.j.Moves, m)
+		t.Journal.Moves = append(t.Journal.Moves, m)
 	}
 	return nil
 }
 
-// note adds an object to the journal, and returns its number.
-func (c *writer) note(j jnode, n item) int {
+// Note adds an object to the journal, and returns its number.
+func (c *Writer) Note(j Node, n Item) int {
 	if j.Kind != "" {
-		j.Staged = n.staged
+		j.Staged = n.Staged
 	}
-	c.tx.j.Nodes = append(c.tx.j.Nodes, j)
+	c.Tx.Journal.Nodes = append(c.Tx.Journal.Nodes, j)
 	c.planned = append(c.planned, n)
 	return len(c.planned) - 1
 }
 
 // empty plans the removal of a directory that cannot be renamed: what is in it is moved,
 // and then it is removed, and all directories in it before.
-func (c *writer) empty(first int, n item) error {
-	t := c.tx
+func (c *Writer) empty(first int, n Item) error {
+	t := c.Tx
 	dirs := []int{first}
-	_, err := tree.WalkBelow(c.sides[n.root].low, n.At, func(f tree.Found) bool {
-		in := item{root: n.root, Diff: tree.Diff{Low: f.Stat, HasLow: true}}
+	_, err := tree.WalkBelow(c.Sides[n.Root].Low, n.At, func(f tree.Found) bool {
+		in := Item{Root: n.Root, Diff: tree.Diff{Low: f.Stat, HasLow: true}}
 		in.At = f.Path
-		k := c.note(jnode{Root: n.root, Path: store.Text(f.Path), Old: identify(f.Stat)}, in)
+		k := c.Note(Node{Root: n.Root, Path: store.Text(f.Path), Old: identify(f.Stat)}, in)
 		if f.Stat.IsDir() {
 			dirs = append(dirs, k)
 		} else {
-			t.j.Moves = append(t.j.Moves, move{First: k, End: k + 1})
+			t.Journal.Moves = append(t.Journal.Moves, Move{First: k, End: k + 1})
 		}
 		return true
 	})
@@ -257,17 +257,17 @@ func (c *writer) empty(first int, n item) error {
 		if err != nil {
 			break
 		}
-		var e *emptied
-		if e, err = c.emptied(store.Place{Root: n.root, Path: string(t.j.Nodes[k].Path)}); err == nil {
-			t.j.Moves = append(t.j.Moves, move{First: k, End: k + 1, Dir: e})
+		var e *Emptied
+		if e, err = c.emptied(store.Place{Root: n.Root, Path: string(t.Journal.Nodes[k].Path)}); err == nil {
+			t.Journal.Moves = append(t.Journal.Moves, Move{First: k, End: k + 1, Dir: e})
 		}
 	}
 	return err
 }
 
 // emptied reads what a directory is to be made again with.
-func (c *writer) emptied(at store.Place) (*emptied, error) {
-	d, err := c.tx.readable(at)
+func (c *Writer) emptied(at store.Place) (*Emptied, error) {
+	d, err := c.Tx.readable(at)
 	if err != nil {
 		return nil, err
 	}
@@ -283,20 +283,20 @@ func (c *writer) emptied(at store.Place) (*emptied, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &emptied{access{Mode: st.Perm(), UID: st.UID, GID: st.GID, Xattrs: x.Raw()}, st.Mtime.Nano()}, nil
+	return &Emptied{Access{Mode: st.Perm(), UID: st.UID, GID: st.GID, Xattrs: x.Raw()}, st.Mtime.Nano()}, nil
 }
 
 // touchDir notes that the entries of a directory change, and what its time is to be.
-func (c *writer) touchDir(at store.Place, touched map[store.Place]bool) error {
+func (c *Writer) touchDir(at store.Place, touched map[store.Place]bool) error {
 	if touched[at] {
 		return nil
 	}
 	fail := func(err error) error { return &fs.PathError{Op: "open", Path: c.abs(at), Err: err} }
-	if _, err := c.tx.doors.open(at); err != nil {
+	if _, err := c.Tx.Doors.open(at); err != nil {
 		return fail(err)
 	}
-	low := c.tx.doors.lastStat
-	up, err := c.sides[at.Root].source(at.Path)
+	low := c.Tx.Doors.lastStat
+	up, err := c.Sides[at.Root].Source(at.Path)
 	if err != nil {
 		return fail(err)
 	}
@@ -304,35 +304,35 @@ func (c *writer) touchDir(at store.Place, touched map[store.Place]bool) error {
 	if err != nil {
 		return fail(err)
 	}
-	if c.sides[at.Root].dev != low.Dev {
+	if c.Sides[at.Root].Dev != low.Dev {
 		// A subvolume: renaming into it works from within only.
-		c.apart[store.Place{Root: at.Root, Path: at.Path}] = true
+		c.Apart[store.Place{Root: at.Root, Path: at.Path}] = true
 	}
 	return c.touch(at, low, st.Mtime.Nano(), touched)
 }
 
 // touch notes that an object that stays gets a modification time.
-func (c *writer) touch(at store.Place, low tree.Stat, after int64, touched map[store.Place]bool) error {
+func (c *Writer) touch(at store.Place, low tree.Stat, after int64, touched map[store.Place]bool) error {
 	if touched[at] {
 		return nil
 	}
 	touched[at] = true
-	c.tx.j.Times = append(c.tx.j.Times, retime{
+	c.Tx.Journal.Times = append(c.Tx.Journal.Times, Retime{
 		Root: at.Root, Path: store.Text(at.Path), Ino: low.Ino,
-		Before: low.Mtime.Nano(), After: after, Clean: !c.changed(at, low),
+		Before: low.Mtime.Nano(), After: after, Clean: !c.Changed(at, low),
 	})
 	return nil
 }
 
 // make makes the new object of node k, which belongs to move i.
-func (c *writer) make(i, k int) error {
-	t := c.tx
+func (c *Writer) make(i, k int) error {
+	t := c.Tx
 	n := c.planned[k]
-	m := t.j.Moves[i]
+	m := t.Journal.Moves[i]
 	if !n.HasUp || m.Dir != nil {
 		return nil
 	}
-	st := t.stage(m)
+	st := t.Stage(m)
 	path := strconv.Itoa(i) + strings.TrimPrefix(n.At, c.planned[m.First].At)
 	dst := st
 	if dir, _ := tree.SplitPath(path); dir != "." {
@@ -351,20 +351,20 @@ func (c *writer) make(i, k int) error {
 	if err != nil {
 		return err
 	}
-	t.j.Nodes[k].New = identify(made)
+	t.Journal.Nodes[k].New = identify(made)
 	if n.Up.IsReg() && n.Up.Perm()&0o400 == 0 && !tree.IsRoot() {
 		// Opening it took another mode for the moment, and that another ctime.
 		if st, ok := c.now(n); ok && st.Same(n.Up) {
-			t.j.Nodes[k].Upper = st.Ctime
+			t.Journal.Nodes[k].Upper = st.Ctime
 		}
 	}
 	return nil
 }
 
 // now looks at the session's object again.
-func (c *writer) now(n item) (tree.Stat, bool) {
+func (c *Writer) now(n Item) (tree.Stat, bool) {
 	dir, name := tree.SplitPath(n.At)
-	src, err := c.sides[n.root].source(dir)
+	src, err := c.Sides[n.Root].Source(dir)
 	if err != nil {
 		return tree.Stat{}, false
 	}
@@ -372,9 +372,9 @@ func (c *writer) now(n item) (tree.Stat, bool) {
 	return st, ok && err == nil
 }
 
-func (c *writer) makeAt(n item, st *tree.Handle, path string, dst *tree.Handle) (tree.Stat, error) {
+func (c *Writer) makeAt(n Item, st *tree.Handle, path string, dst *tree.Handle) (tree.Stat, error) {
 	_, to := tree.SplitPath(path)
-	if n.merged != nil {
+	if n.Merged != nil {
 		return c.makeMerged(n, dst, to)
 	}
 	if n.Up.IsReg() && n.Up.Nlink > 1 {
@@ -383,25 +383,25 @@ func (c *writer) makeAt(n item, st *tree.Handle, path string, dst *tree.Handle) 
 		}
 	}
 	dir, name := tree.SplitPath(n.At)
-	src, err := c.sides[n.root].source(dir)
+	src, err := c.Sides[n.Root].Source(dir)
 	if err != nil {
 		return tree.Stat{}, err
 	}
-	return c.copier.Object(src, name, n.Up, st, path, dst)
+	return c.Copier.Object(src, name, n.Up, st, path, dst)
 }
 
 // twin makes a new name of a file of the project: what the command linked to is as it
 // was. If the project has more names for it, those were not linked in the sandbox.
-func (c *writer) twin(n item, st *tree.Handle, path string, dst *tree.Handle, to string) (tree.Stat, bool, error) {
+func (c *Writer) twin(n Item, st *tree.Handle, path string, dst *tree.Handle, to string) (tree.Stat, bool, error) {
 	id := tree.Inode{Dev: n.Up.Dev, Ino: n.Up.Ino}
-	if _, ok := c.copier.Links[id]; ok {
+	if _, ok := c.Copier.Links[id]; ok {
 		return tree.Stat{}, false, nil
 	}
-	w, ok := c.twins[n.root][id]
+	w, ok := c.Twins[n.Root][id]
 	if !ok || w.Low.Nlink != 1 {
 		return tree.Stat{}, false, nil
 	}
-	made, ok, err := tree.LinkTo(c.tx.low[n.root], w.Path, dst, to)
+	made, ok, err := tree.LinkTo(c.Tx.low[n.Root], w.Path, dst, to)
 	if !ok {
 		return tree.Stat{}, false, err
 	}
@@ -410,18 +410,18 @@ func (c *writer) twin(n item, st *tree.Handle, path string, dst *tree.Handle, to
 	}
 	// The link gives the file a new ctime, which is no sign of a conflict, and both
 	// names have one time.
-	known := slices.ContainsFunc(c.tx.j.Times, func(r retime) bool { return r.Root == n.root && string(r.Path) == w.Path })
-	if err := c.touch(store.Place{Root: n.root, Path: w.Path}, w.Low, n.Up.Mtime.Nano(), map[store.Place]bool{{Root: n.root, Path: w.Path}: known}); err != nil {
+	known := slices.ContainsFunc(c.Tx.Journal.Times, func(r Retime) bool { return r.Root == n.Root && string(r.Path) == w.Path })
+	if err := c.touch(store.Place{Root: n.Root, Path: w.Path}, w.Low, n.Up.Mtime.Nano(), map[store.Place]bool{{Root: n.Root, Path: w.Path}: known}); err != nil {
 		return tree.Stat{}, false, err
 	}
-	if c.copier.Links == nil {
-		c.copier.Links = map[tree.Inode]tree.Copied{}
+	if c.Copier.Links == nil {
+		c.Copier.Links = map[tree.Inode]tree.Copied{}
 	}
-	c.copier.Links[id] = tree.Copied{Dir: st, Path: path, Ino: made.Ino, Nlink: n.Up.Nlink}
+	c.Copier.Links[id] = tree.Copied{Dir: st, Path: path, Ino: made.Ino, Nlink: n.Up.Nlink}
 	return made, true, nil
 }
 
-func (c *writer) makeMerged(n item, dst *tree.Handle, to string) (tree.Stat, error) {
+func (c *Writer) makeMerged(n Item, dst *tree.Handle, to string) (tree.Stat, error) {
 	t, err := dst.Create(to)
 	if err != nil {
 		return tree.Stat{}, err
@@ -432,11 +432,11 @@ func (c *writer) makeMerged(n item, dst *tree.Handle, to string) (tree.Stat, err
 			t.Close()
 		}
 	}()
-	if err := tree.WriteFull(t, n.merged, 0); err != nil {
+	if err := tree.WriteFull(t, n.Merged, 0); err != nil {
 		return tree.Stat{}, err
 	}
 	dir, name := tree.SplitPath(n.At)
-	src, err := c.sides[n.root].source(dir)
+	src, err := c.Sides[n.Root].Source(dir)
 	if err != nil {
 		return tree.Stat{}, err
 	}
@@ -452,29 +452,29 @@ func (c *writer) makeMerged(n item, dst *tree.Handle, to string) (tree.Stat, err
 	if err := t.SetXattrs(x); err != nil {
 		return tree.Stat{}, err
 	}
-	made, err := c.copier.Finish(t, n.Up)
+	made, err := c.Copier.Finish(t, n.Up)
 	if err != nil {
 		return tree.Stat{}, err
 	}
 	keep = true
-	return made, c.copier.Flush.AddFile(t)
+	return made, c.Copier.Flush.AddFile(t)
 }
 
 // regard reads what changes of a directory that stays.
-func (c *writer) regard(n item) (regard, error) {
-	up, err := c.sides[n.root].source(n.At)
+func (c *Writer) regard(n Item) (Regard, error) {
+	up, err := c.Sides[n.Root].Source(n.At)
 	if err != nil {
-		return regard{}, err
+		return Regard{}, err
 	}
-	r := regard{
-		Before: access{Mode: n.Low.Perm(), UID: n.Low.UID, GID: n.Low.GID},
-		After:  access{Mode: n.Up.Perm(), UID: n.Up.UID, GID: n.Up.GID},
+	r := Regard{
+		Before: Access{Mode: n.Low.Perm(), UID: n.Low.UID, GID: n.Low.GID},
+		After:  Access{Mode: n.Up.Perm(), UID: n.Up.UID, GID: n.Up.GID},
 	}
 	if n.At == "." {
 		// Only what the sandboxed command changed: the upper directory may not have
 		// had the project's owner to begin with. Extended attributes are not
 		// compared.
-		b := c.sides[n.root].base
+		b := c.Sides[n.Root].Base
 		if n.Up.Perm() == b.Mode {
 			r.After.Mode = r.Before.Mode
 		}
@@ -485,21 +485,21 @@ func (c *writer) regard(n item) (regard, error) {
 			r.After.GID = r.Before.GID
 		}
 		r.Before.Keep, r.After.Keep = true, true
-		r.Base = &access{Mode: b.Mode, UID: b.UID, GID: b.GID}
+		r.Base = &Access{Mode: b.Mode, UID: b.UID, GID: b.GID}
 		return r, nil
 	}
 	x, err := up.Xattrs()
 	if err != nil {
-		return regard{}, err
+		return Regard{}, err
 	}
-	low, err := c.tx.readable(store.Place{Root: n.root, Path: n.At})
+	low, err := c.Tx.readable(store.Place{Root: n.Root, Path: n.At})
 	if err != nil {
-		return regard{}, err
+		return Regard{}, err
 	}
 	defer low.Close()
 	y, err := low.Xattrs()
 	if err != nil {
-		return regard{}, err
+		return Regard{}, err
 	}
 	if maps.Equal(x, y) {
 		r.Before.Keep, r.After.Keep = true, true
@@ -510,15 +510,15 @@ func (c *writer) regard(n item) (regard, error) {
 }
 
 // backUp copies old objects whose stage goes with the end of the transaction.
-func (c *writer) backUp() error {
-	t := c.tx
+func (c *Writer) backUp() error {
+	t := c.Tx
 	var copies *tree.Handle
 	defer func() { copies.Close() }()
-	k := tree.Copier{Ctx: c.copier.Ctx, Lax: true, Special: tree.IsRoot(), Many: c.copier.Many, Names: map[tree.Inode]int{}}
+	k := tree.Copier{Ctx: c.Copier.Ctx, Lax: true, Special: tree.IsRoot(), Many: c.Copier.Many, Names: map[tree.Inode]int{}}
 	defer k.Close()
-	for i, m := range t.j.Moves {
+	for i, m := range t.Journal.Moves {
 		n := c.planned[m.First]
-		if m.Stage == 0 || m.Dir != nil || t.j.Nodes[m.First].Old.Ino == 0 {
+		if m.Stage == 0 || m.Dir != nil || t.Journal.Nodes[m.First].Old.Ino == 0 {
 			continue
 		}
 		if copies == nil {
@@ -527,12 +527,12 @@ func (c *writer) backUp() error {
 				copies, err = t.dir.OpenDir(copiesName)
 			}
 			if err != nil {
-				return &fs.PathError{Op: "back up", Path: c.tx.s.path, Err: err}
+				return &fs.PathError{Op: "back up", Path: c.Tx.s.Path, Err: err}
 			}
 		}
 		dir, name := tree.SplitPath(n.At)
 		err := func() error {
-			src, err := t.readable(store.Place{Root: n.root, Path: dir})
+			src, err := t.readable(store.Place{Root: n.Root, Path: dir})
 			if err != nil {
 				return err
 			}
@@ -540,7 +540,7 @@ func (c *writer) backUp() error {
 			return k.Tree(src, name, n.Low, copies, strconv.Itoa(i))
 		}()
 		if err != nil {
-			return &fs.PathError{Op: "back up", Path: c.abs(store.Place{Root: n.root, Path: n.At}), Err: err}
+			return &fs.PathError{Op: "back up", Path: c.abs(store.Place{Root: n.Root, Path: n.At}), Err: err}
 		}
 	}
 	if copies == nil {
@@ -554,15 +554,15 @@ func (c *writer) backUp() error {
 		err = c.findStays(&k)
 	}
 	if err != nil {
-		return &fs.PathError{Op: "back up", Path: c.tx.s.path, Err: err}
+		return &fs.PathError{Op: "back up", Path: c.Tx.s.Path, Err: err}
 	}
 	return nil
 }
 
 // findStays looks for names that stay in the project of files that were backed up under
 // others. That takes a walk through the project, and is seldom needed.
-func (c *writer) findStays(k *tree.Copier) error {
-	t := c.tx
+func (c *Writer) findStays(k *tree.Copier) error {
+	t := c.Tx
 	wanted := map[tree.Inode]tree.Copied{}
 	for id, first := range k.Links {
 		if uint64(k.Names[id]) < first.Nlink {
@@ -570,12 +570,12 @@ func (c *writer) findStays(k *tree.Copier) error {
 		}
 	}
 	moved := map[store.Place]bool{}
-	for _, m := range t.j.Moves {
-		if n := t.j.Nodes[m.First]; n.Old.Ino != 0 {
+	for _, m := range t.Journal.Moves {
+		if n := t.Journal.Nodes[m.First]; n.Old.Ino != 0 {
 			moved[store.Place{Root: n.Root, Path: string(n.Path)}] = true
 		}
 	}
-	for i := range c.sides {
+	for i := range c.Sides {
 		if len(wanted) == 0 {
 			break
 		}
@@ -590,7 +590,7 @@ func (c *writer) findStays(k *tree.Copier) error {
 			}
 			id := tree.Inode{Dev: f.Stat.Dev, Ino: f.Stat.Ino}
 			if first, ok := wanted[id]; ok && !f.Stat.IsDir() {
-				t.j.Stays = append(t.j.Stays, stay{Root: i, Path: store.Text(f.Path), File: identify(f.Stat), Copy: store.Text(first.Path)})
+				t.Journal.Stays = append(t.Journal.Stays, Stay{Root: i, Path: store.Text(f.Path), File: identify(f.Stat), Copy: store.Text(first.Path)})
 				delete(wanted, id)
 			}
 			return len(wanted) > 0
@@ -602,12 +602,12 @@ func (c *writer) findStays(k *tree.Copier) error {
 	return nil
 }
 
-// flush waits until the file systems that were written to have written it.
-func (c *writer) flush() error {
-	t := c.tx
-	for _, h := range append([]*tree.Handle{t.objects}, t.stages...) {
+// Flush waits until the file systems that were written to have written it.
+func (c *Writer) Flush() error {
+	t := c.Tx
+	for _, h := range append([]*tree.Handle{t.Objects}, t.stages...) {
 		if err := sys.Retry(func() error { return unix.Syncfs(int(h.FD)) }); err != nil {
-			return &fs.PathError{Op: "flush", Path: c.tx.s.path, Err: err}
+			return &fs.PathError{Op: "flush", Path: c.Tx.s.Path, Err: err}
 		}
 	}
 	return nil

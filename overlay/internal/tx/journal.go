@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A journal is written down before a transaction changes anything in the project, and
+// A Journal is written down before a transaction changes anything in the project, and
 // says all that is needed to go on with it, or to take it back, at any moment. Each
 // of its parts is in one of two states, before and after; which one is told by what is
 // there, not by marks: the inode numbers of both versions are known. So going forward
@@ -22,30 +22,30 @@ import (
 //
 // Whether a transaction was done is one bit, in the session's data (meta.Done): if it
 // is set the project is to be as after it, else as before it.
-type journal struct {
+type Journal struct {
 	Version int      `json:"version"`
-	Nodes   []jnode  `json:"nodes"`
-	Moves   []move   `json:"moves"`
-	Attrs   []regard `json:"attrs,omitempty"`
-	Times   []retime `json:"times,omitempty"`
-	Stays   []stay   `json:"stays,omitempty"`
+	Nodes   []Node   `json:"nodes"`
+	Moves   []Move   `json:"moves"`
+	Attrs   []Regard `json:"attrs,omitempty"`
+	Times   []Retime `json:"times,omitempty"`
+	Stays   []Stay   `json:"stays,omitempty"`
 }
 
 const (
-	journalName    = "journal"
-	journalVersion = 1
+	JournalName    = "journal"
+	JournalVersion = 1
 )
 
 // kinds are what a jnode may have.
 var kinds = []string{"", "added", "modified", "deleted", "type"}
 
-// jnode is an object that the transaction deals with.
-type jnode struct {
+// Node is an object that the transaction deals with.
+type Node struct {
 	Kind  string     `json:"k,omitempty"` // of change; empty: nothing but its time is changed
 	Root  int        `json:"r,omitempty"`
 	Path  store.Text `json:"p"`
-	New   ident      `json:"n,omitzero"` // in the project afterwards; zero: nothing is there, or a directory that stays
-	Old   ident      `json:"o,omitzero"` // in the project before; zero: nothing was there
+	New   Ident      `json:"n,omitzero"` // in the project afterwards; zero: nothing is there, or a directory that stays
+	Old   Ident      `json:"o,omitzero"` // in the project before; zero: nothing was there
 	Upper int64      `json:"c,omitempty"`
 
 	// Below and Newest are how many objects were in an old directory, and the latest
@@ -63,9 +63,9 @@ type jnode struct {
 	Runs string `json:"e,omitempty"`
 }
 
-// An ident tells one object from another, and from what it was before somebody wrote
+// An Ident tells one object from another, and from what it was before somebody wrote
 // to it. The zero ident is no object.
-type ident struct {
+type Ident struct {
 	Ino   uint64 `json:"i,omitempty"`
 	Mode  uint32 `json:"m,omitempty"` // with the type
 	Size  int64  `json:"s,omitempty"` // zero for directories
@@ -74,8 +74,8 @@ type ident struct {
 	GID   uint32 `json:"g,omitempty"`
 }
 
-func identify(st tree.Stat) ident {
-	id := ident{Ino: st.Ino, Mode: st.Mode, UID: st.UID, GID: st.GID}
+func identify(st tree.Stat) Ident {
+	id := Ident{Ino: st.Ino, Mode: st.Mode, UID: st.UID, GID: st.GID}
 	if !st.IsDir() {
 		id.Size, id.Mtime = st.Size, st.Mtime.Nano()
 	}
@@ -83,18 +83,18 @@ func identify(st tree.Stat) ident {
 }
 
 // is reports whether st is this object, whatever was done to it.
-func (id ident) is(st tree.Stat) bool {
+func (id Ident) is(st tree.Stat) bool {
 	return id.Ino != 0 && id.Ino == st.Ino && id.Mode&unix.S_IFMT == st.Typ()
 }
 
 // same reports whether st is this object with the content it had.
-func (id ident) same(st tree.Stat) bool {
+func (id Ident) same(st tree.Stat) bool {
 	return id.is(st) && (st.IsDir() || id.Size == st.Size && id.Mtime == st.Mtime.Nano())
 }
 
-// A move puts an object into the project, or takes one out of it, or both. The other
+// A Move puts an object into the project, or takes one out of it, or both. The other
 // one of the two is in a stage, under the move's number.
-type move struct {
+type Move struct {
 	First int `json:"f"` // the nodes it deals with: Nodes[First:End]; the first is what is moved
 	End   int `json:"e"`
 	Stage int `json:"s,omitempty"` // zero: the transaction's own; else index+1 in stages
@@ -102,27 +102,27 @@ type move struct {
 	// Dir is set where nothing is moved: an empty directory is removed, or made again
 	// with these attributes. Directories of a project that is on overlayfs cannot be
 	// renamed (EXDEV, see overlayfs.rst), so what is in them is moved.
-	Dir *emptied `json:"d,omitempty"`
+	Dir *Emptied `json:"d,omitempty"`
 }
 
-// emptied is a directory that is removed when it is empty.
-type emptied struct {
-	Access access `json:"a"`
+// Emptied is a directory that is removed when it is empty.
+type Emptied struct {
+	Access Access `json:"a"`
 	Mtime  int64  `json:"t"` // nanoseconds since 1970
 }
 
-// regard is a change of the attributes of a directory that stays.
-type regard struct {
+// Regard is a change of the attributes of a directory that stays.
+type Regard struct {
 	Node   int    `json:"n"`
-	Before access `json:"b"`
-	After  access `json:"a"`
+	Before Access `json:"b"`
+	After  Access `json:"a"`
 
 	// Base is what a root's attributes were compared with before. Nil: it is none.
-	Base *access `json:"r,omitempty"`
+	Base *Access `json:"r,omitempty"`
 }
 
-// access is who may do what with an object.
-type access struct {
+// Access is who may do what with an object.
+type Access struct {
 	Mode   uint32            `json:"m"` // without the type
 	UID    uint32            `json:"u"`
 	GID    uint32            `json:"g"`
@@ -130,9 +130,9 @@ type access struct {
 	Keep   bool              `json:"k,omitempty"` // the extended attributes are none of ours
 }
 
-// retime is a modification time that is given to an object that stays: a directory in
+// Retime is a modification time that is given to an object that stays: a directory in
 // which something was done, or whatever the session gave nothing but a new time.
-type retime struct {
+type Retime struct {
 	Root   int        `json:"r,omitempty"`
 	Path   store.Text `json:"p"`
 	Ino    uint64     `json:"i"`
@@ -141,43 +141,43 @@ type retime struct {
 	Clean  bool       `json:"c,omitempty"` // nobody had changed the object since the session began
 }
 
-// A stay is a name of a file, other names of which were copied to the backup, that stays
+// A Stay is a name of a file, other names of which were copied to the backup, that stays
 // in the project: undo makes links to it again.
-type stay struct {
+type Stay struct {
 	Root int        `json:"r,omitempty"`
 	Path store.Text `json:"p"`
-	File ident      `json:"f"`
+	File Ident      `json:"f"`
 	Copy store.Text `json:"c"` // below copies/
 }
 
-// A stage is a directory for a transaction's objects in a project, for where renaming
+// A Stage is a directory for a transaction's objects in a project, for where renaming
 // from and to the session's own directory is not possible.
-type stage struct {
+type Stage struct {
 	Root   int        `json:"root"`
 	Dir    store.Text `json:"dir"` // relative to the root
 	Name   string     `json:"name"`
 	Before int64      `json:"before"` // modification time of Dir, in nanoseconds since 1970
 }
 
-// stageMark begins the names of stages.
-const stageMark = ".nsrun-"
+// StageMark begins the names of stages.
+const StageMark = ".nsrun-"
 
 // stages is written down before any of them is made.
 type stages struct {
 	Version int     `json:"version"`
-	Stages  []stage `json:"stages"`
+	Stages  []Stage `json:"stages"`
 }
 
 const stagesName = "stages"
 
-// decodeJournal reads a journal of a session with that many roots, and checks all that
+// DecodeJournal reads a journal of a session with that many roots, and checks all that
 // is used as a path or an index.
-func decodeJournal(data []byte, roots int) (*journal, error) {
-	var j journal
+func DecodeJournal(data []byte, roots int) (*Journal, error) {
+	var j Journal
 	if err := store.StrictJSON(data, &j); err != nil {
 		return nil, err
 	}
-	if j.Version != journalVersion {
+	if j.Version != JournalVersion {
 		return nil, fmt.Errorf("version %d of the journal is not known to this program", j.Version)
 	}
 	for _, n := range j.Nodes {
@@ -214,19 +214,19 @@ func decodeJournal(data []byte, roots int) (*journal, error) {
 	return &j, nil
 }
 
-func decodeStages(data []byte, roots int) ([]stage, error) {
+func DecodeStages(data []byte, roots int) ([]Stage, error) {
 	var s stages
 	if err := store.StrictJSON(data, &s); err != nil {
 		return nil, err
 	}
-	if s.Version != journalVersion {
+	if s.Version != JournalVersion {
 		return nil, fmt.Errorf("version %d of the stages is not known to this program", s.Version)
 	}
 	for _, st := range s.Stages {
 		if err := store.CheckPlace(st.Root, string(st.Dir), roots); err != nil {
 			return nil, err
 		}
-		if !strings.HasPrefix(st.Name, stageMark) || strings.ContainsAny(st.Name, "/\x00") {
+		if !strings.HasPrefix(st.Name, StageMark) || strings.ContainsAny(st.Name, "/\x00") {
 			return nil, fmt.Errorf("not a stage: %q", st.Name)
 		}
 	}

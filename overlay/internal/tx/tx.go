@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"encoding/json"
@@ -24,27 +24,27 @@ import (
 //	          the objects' place is a stage in the project, which goes with the end of
 //	          the transaction
 //	stages    names of these
-type tx struct {
-	s   *txLog
-	n   int
-	j   *journal
-	dir *tree.Handle // tx/N
+type Tx struct {
+	s       *Log
+	N       int
+	Journal *Journal
+	dir     *tree.Handle // tx/N
 
 	low     []*tree.Handle // the roots
-	objects *tree.Handle
-	staged  []stage
+	Objects *tree.Handle
+	staged  []Stage
 	stages  []*tree.Handle // by stage; nil: it is gone
 
-	doors doors
-	begun bool // the project may have been changed
-	plain bool // rename only as every file system can; for tests
-	force bool // what somebody else put into a place is moved away
+	Doors Doors
+	Begun bool // the project may have been changed
+	Plain bool // rename only as every file system can; for tests
+	Force bool // what somebody else put into a place is moved away
 
-	progress func(done, total int) // nil: nobody wants to know
+	Progress func(done, total int) // nil: nobody wants to know
 
 	careful bool // the project may have been used since: what was set may have been changed
 
-	lookErr error        // of look
+	LookErr error        // of look
 	seen    *tree.Handle // the project's directory that was looked at last
 	seenAt  store.Place
 
@@ -57,31 +57,31 @@ type tx struct {
 }
 
 const (
-	txName      = "tx"
-	objectsName = "objects"
+	Name        = "tx"
+	ObjectsName = "objects"
 	copiesName  = "copies"
 )
 
 // openRoots opens the projects' directories, those that the session was made for.
-func (t *tx) openRoots() error {
-	t.low = make([]*tree.Handle, len(t.s.roots))
-	t.doors = doors{s: t.s, low: t.low}
-	for i := range t.s.roots {
-		low, err := t.s.open(i)
+func (t *Tx) openRoots() error {
+	t.low = make([]*tree.Handle, len(t.s.Roots))
+	t.Doors = Doors{s: t.s, low: t.low}
+	for i := range t.s.Roots {
+		low, err := t.s.Open(i)
 		if err != nil {
 			return err
 		}
 		if t.low[i], err = low.Open(".", unix.O_PATH|unix.O_DIRECTORY); err != nil {
 			return err
 		}
-		if err := t.s.meta().Roots[i].Check(low); err != nil {
-			return &fs.PathError{Op: "open root", Path: t.s.roots[i], Err: err}
+		if err := t.s.Meta().Roots[i].Check(low); err != nil {
+			return &fs.PathError{Op: "open root", Path: t.s.Roots[i], Err: err}
 		}
 	}
 	return nil
 }
 
-func (t *tx) openStages() error {
+func (t *Tx) openStages() error {
 	t.stages = make([]*tree.Handle, len(t.staged))
 	for i, st := range t.staged {
 		h, err := t.low[st.Root].OpenDir(tree.JoinPath(string(st.Dir), st.Name))
@@ -93,21 +93,21 @@ func (t *tx) openStages() error {
 	return nil
 }
 
-func (t *tx) close() {
-	_ = t.doors.relock() // where that fails, the book tells whoever comes next
-	for _, list := range [][]*tree.Handle{t.low, t.stages, {t.objects, t.dir, t.seen}} {
+func (t *Tx) Close() {
+	_ = t.Doors.Relock() // where that fails, the book tells whoever comes next
+	for _, list := range [][]*tree.Handle{t.low, t.stages, {t.Objects, t.dir, t.seen}} {
 		for _, h := range list {
 			h.Close()
 		}
 	}
 }
 
-func (t *tx) abs(n jnode) string { return filepath.Join(t.s.roots[n.Root], string(n.Path)) }
+func (t *Tx) abs(n Node) string { return filepath.Join(t.s.Roots[n.Root], string(n.Path)) }
 
-// stage is where the objects of a move wait; nil where that is gone.
-func (t *tx) stage(m move) *tree.Handle {
+// Stage is where the objects of a move wait; nil where that is gone.
+func (t *Tx) Stage(m Move) *tree.Handle {
 	if m.Stage == 0 {
-		return t.objects
+		return t.Objects
 	}
 	if m.Stage > len(t.stages) {
 		return nil
@@ -115,31 +115,31 @@ func (t *tx) stage(m move) *tree.Handle {
 	return t.stages[m.Stage-1]
 }
 
-// seal writes the journal, and flushes all that a crash must not take, what staged has
+// Seal writes the journal, and flushes all that a crash must not take, what staged has
 // among it: nothing in the project was changed before.
-func (t *tx) seal(staged *tree.Flusher) error {
-	data, err := json.Marshal(t.j)
+func (t *Tx) Seal(staged *tree.Flusher) error {
+	data, err := json.Marshal(t.Journal)
 	if err != nil {
 		return err
 	}
 	if int64(len(data)) >= store.MetaMost {
 		return unix.EFBIG
 	}
-	if err := t.s.book.MarkPending(); err != nil { // an undo may begin with this
+	if err := t.s.Book.MarkPending(); err != nil { // an undo may begin with this
 		return err
 	}
-	if err := t.dir.ReplaceFile(journalName, data, staged); err != nil {
+	if err := t.dir.ReplaceFile(JournalName, data, staged); err != nil {
 		return err
 	}
 	var names tree.Flusher
 	defer names.Close()
-	if err := t.s.book.AddTo(&names); err != nil {
+	if err := t.s.Book.AddTo(&names); err != nil {
 		return err
 	}
 	for _, d := range []struct {
 		h    *tree.Handle
 		name string
-	}{{t.dir, objectsName}, {t.dir, "."}, {t.s.dir, txName}, {t.s.dir, "."}} {
+	}{{t.dir, ObjectsName}, {t.dir, "."}, {t.s.Dir, Name}, {t.s.Dir, "."}} {
 		if err := names.AddDir(d.h, d.name); err != nil {
 			return err
 		}
@@ -147,11 +147,11 @@ func (t *tx) seal(staged *tree.Flusher) error {
 	return names.Wait()
 }
 
-// forward makes the project be as after the transaction. With fresh nothing was done
+// Forward makes the project be as after the transaction. With fresh nothing was done
 // yet: then whatever is not as planned is a conflict.
-func (t *tx) forward(fresh bool) error {
-	t.begun = true
-	for i := range t.j.Moves {
+func (t *Tx) Forward(fresh bool) error {
+	t.Begun = true
+	for i := range t.Journal.Moves {
 		if err := t.put(i, fresh); err != nil {
 			return t.moveError(i, err)
 		}
@@ -162,39 +162,39 @@ func (t *tx) forward(fresh bool) error {
 	if err := t.setAttrs(true); err != nil {
 		return err
 	}
-	return t.doors.relock()
+	return t.Doors.Relock()
 }
 
-// backward makes the project be as before the transaction. It goes on where something
+// Backward makes the project be as before the transaction. It goes on where something
 // cannot be put back, and tells.
-func (t *tx) backward() error {
+func (t *Tx) Backward() error {
 	var errs []error
-	for i := len(t.j.Moves) - 1; i >= 0; i-- {
-		if t.progress != nil {
-			t.progress(len(t.j.Moves)-1-i, len(t.j.Moves))
+	for i := len(t.Journal.Moves) - 1; i >= 0; i-- {
+		if t.Progress != nil {
+			t.Progress(len(t.Journal.Moves)-1-i, len(t.Journal.Moves))
 		}
 		if err := t.takeBack(i); err != nil {
 			errs = append(errs, t.moveError(i, err))
 		}
 	}
-	errs = append(errs, t.setEmptied(), t.setTimes(false), t.setAttrs(false), t.doors.relock())
+	errs = append(errs, t.setEmptied(), t.setTimes(false), t.setAttrs(false), t.Doors.Relock())
 	return errors.Join(errs...)
 }
 
-func (t *tx) moveError(i int, err error) error {
-	if conflict, ok := errors.AsType[*clashError](err); ok {
+func (t *Tx) moveError(i int, err error) error {
+	if conflict, ok := errors.AsType[*ClashError](err); ok {
 		return conflict
 	}
-	return &fs.PathError{Op: "put into place", Path: t.abs(t.j.Nodes[t.j.Moves[i].First]), Err: err}
+	return &fs.PathError{Op: "put into place", Path: t.abs(t.Journal.Nodes[t.Journal.Moves[i].First]), Err: err}
 }
 
 // remove removes the transaction's directory, and closes it.
-func (t *tx) remove() error {
-	top, err := t.s.dir.OpenDir(txName)
+func (t *Tx) remove() error {
+	top, err := t.s.Dir.OpenDir(Name)
 	if err != nil {
 		return err
 	}
 	defer top.Close()
-	t.close()
-	return tree.RemoveTree(top, strconv.Itoa(t.n))
+	t.Close()
+	return tree.RemoveTree(top, strconv.Itoa(t.N))
 }

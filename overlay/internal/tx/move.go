@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"cmp"
@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func (t *tx) conflict(n jnode, why string) error {
-	return &clashError{[]clash{{root: t.s.roots[n.Root], path: string(n.Path), why: why}}}
+func (t *Tx) conflict(n Node, why string) error {
+	return &ClashError{[]Clash{{Root: t.s.Roots[n.Root], Path: string(n.Path), Why: why}}}
 }
 
 // exchange swaps two names.
-func (t *tx) exchange(a *tree.Handle, from string, b *tree.Handle, to string) error {
-	if t.plain {
+func (t *Tx) exchange(a *tree.Handle, from string, b *tree.Handle, to string) error {
+	if t.Plain {
 		return unix.EINVAL
 	}
 	return a.RenameTo(from, b, to, unix.RENAME_EXCHANGE)
@@ -29,7 +29,7 @@ func (t *tx) exchange(a *tree.Handle, from string, b *tree.Handle, to string) er
 // across exchanges or moves directories among other objects: x goes from a to b, y the
 // other way. A directory that gets another parent must be writable, for whoever is not
 // root (rename(2)): it is made so for the moment.
-func across(a *tree.Handle, from string, x ident, b *tree.Handle, to string, y ident, rename func() error) error {
+func across(a *tree.Handle, from string, x Ident, b *tree.Handle, to string, y Ident, rename func() error) error {
 	if !x.closed() && !y.closed() {
 		return rename()
 	}
@@ -47,13 +47,13 @@ func across(a *tree.Handle, from string, x ident, b *tree.Handle, to string, y i
 }
 
 // closed reports whether the object is a directory that we own and may not write to.
-func (id ident) closed() bool {
+func (id Ident) closed() bool {
 	return id.Mode&unix.S_IFMT == unix.S_IFDIR && id.Mode&0o200 == 0 && !tree.IsRoot() && tree.Stat{UID: id.UID}.Owned()
 }
 
 // chmod sets the mode of the directory name to what it is to be, and more, if it is
 // closed otherwise. That something else is there, or nothing, is no error.
-func (id ident) chmod(d *tree.Handle, name string, more uint32) error {
+func (id Ident) chmod(d *tree.Handle, name string, more uint32) error {
 	if !id.closed() {
 		return nil
 	}
@@ -73,8 +73,8 @@ func (id ident) chmod(d *tree.Handle, name string, more uint32) error {
 }
 
 // moveNew renames to a name at which nothing is.
-func (t *tx) moveNew(a *tree.Handle, from string, b *tree.Handle, to string) error {
-	if !t.plain {
+func (t *Tx) moveNew(a *tree.Handle, from string, b *tree.Handle, to string) error {
+	if !t.Plain {
 		if err := a.RenameTo(from, b, to, unix.RENAME_NOREPLACE); err != unix.EINVAL {
 			return err
 		}
@@ -93,18 +93,18 @@ func spare(obj string) string { return obj + ".old" }
 func theirs(obj string) string { return obj + ".theirs" }
 
 // put does a move, as far as it is not done.
-func (t *tx) put(i int, fresh bool) error {
-	m := t.j.Moves[i]
-	n := t.j.Nodes[m.First]
+func (t *Tx) put(i int, fresh bool) error {
+	m := t.Journal.Moves[i]
+	n := t.Journal.Nodes[m.First]
 	dir, name := tree.SplitPath(string(n.Path))
-	d, err := t.doors.open(store.Place{Root: n.Root, Path: dir})
+	d, err := t.Doors.open(store.Place{Root: n.Root, Path: dir})
 	if err != nil {
 		return err
 	}
 	if m.Dir != nil {
 		return t.removeEmptied(d, name, n)
 	}
-	st, obj := t.stage(m), strconv.Itoa(i)
+	st, obj := t.Stage(m), strconv.Itoa(i)
 	away := false // the old object is out of the way already
 	if !fresh {
 		now, found, err := d.LstatIf(name)
@@ -160,8 +160,8 @@ func (t *tx) put(i int, fresh bool) error {
 	}
 	// What was there must be what was compared: somebody may have saved a file a
 	// moment ago.
-	if got, err := st.Lstat(obj); err != nil || !n.Old.unchanged(got) || !t.asFound(st, obj, n, fresh) {
-		if back := across(d, name, n.New, st, obj, ident{}, func() error { return t.exchange(st, obj, d, name) }); back != nil {
+	if got, err := st.Lstat(obj); err != nil || !n.Old.Unchanged(got) || !t.asFound(st, obj, n, fresh) {
+		if back := across(d, name, n.New, st, obj, Ident{}, func() error { return t.exchange(st, obj, d, name) }); back != nil {
 			return errors.Join(tree.OrMoved(err), back)
 		}
 		return t.conflict(n, whyNow)
@@ -170,12 +170,12 @@ func (t *tx) put(i int, fresh bool) error {
 }
 
 // carry moves an object to a name at which nothing is.
-func (t *tx) carry(a *tree.Handle, from string, id ident, b *tree.Handle, to string) error {
-	return across(a, from, id, b, to, ident{}, func() error { return t.moveNew(a, from, b, to) })
+func (t *Tx) carry(a *tree.Handle, from string, id Ident, b *tree.Handle, to string) error {
+	return across(a, from, id, b, to, Ident{}, func() error { return t.moveNew(a, from, b, to) })
 }
 
 // moveAway moves the old object out of the project.
-func (t *tx) moveAway(d *tree.Handle, name string, st *tree.Handle, to string, n jnode, fresh bool) error {
+func (t *Tx) moveAway(d *tree.Handle, name string, st *tree.Handle, to string, n Node, fresh bool) error {
 	if err := t.carry(d, name, n.Old, st, to); err != nil {
 		if err == unix.EEXIST { // it was moved before
 			if got, err := st.Lstat(to); err == nil && n.Old.is(got) {
@@ -190,7 +190,7 @@ func (t *tx) moveAway(d *tree.Handle, name string, st *tree.Handle, to string, n
 		}
 		return err
 	}
-	if got, err := st.Lstat(to); err != nil || !n.Old.unchanged(got) || !t.asFound(st, to, n, fresh) {
+	if got, err := st.Lstat(to); err != nil || !n.Old.Unchanged(got) || !t.asFound(st, to, n, fresh) {
 		if back := t.moveNew(st, to, d, name); back != nil {
 			return errors.Join(tree.OrMoved(err), back)
 		}
@@ -201,7 +201,7 @@ func (t *tx) moveAway(d *tree.Handle, name string, st *tree.Handle, to string, n
 
 // asFound reports whether a directory that was moved away holds what it held when it was
 // looked at: somebody may have made or changed something in it meanwhile.
-func (t *tx) asFound(st *tree.Handle, name string, n jnode, fresh bool) bool {
+func (t *Tx) asFound(st *tree.Handle, name string, n Node, fresh bool) bool {
 	if !fresh || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Newest == 0 {
 		return true
 	}
@@ -218,18 +218,18 @@ func (t *tx) asFound(st *tree.Handle, name string, n jnode, fresh bool) bool {
 
 // takeBack undoes a move, as far as it was done. What somebody else put in the place
 // stays there; then the old object stays in the stage.
-func (t *tx) takeBack(i int) error {
+func (t *Tx) takeBack(i int) error {
 	if slices.Contains(t.asIs, i) {
 		return nil
 	}
-	m := t.j.Moves[i]
-	n := t.j.Nodes[m.First]
+	m := t.Journal.Moves[i]
+	n := t.Journal.Nodes[m.First]
 	dir, name := tree.SplitPath(string(n.Path))
-	st, obj := t.stage(m), strconv.Itoa(i)
+	st, obj := t.Stage(m), strconv.Itoa(i)
 	if st == nil {
 		return nil // it was never made, or is gone since all is done
 	}
-	d, err := t.doors.open(store.Place{Root: n.Root, Path: dir})
+	d, err := t.Doors.open(store.Place{Root: n.Root, Path: dir})
 	if err != nil {
 		if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
 			return t.leave(n, st, obj)
@@ -244,7 +244,7 @@ func (t *tx) takeBack(i int) error {
 		return err
 	}
 	if n.Old.Ino == 0 {
-		if found && !n.New.is(now) && t.force {
+		if found && !n.New.is(now) && t.Force {
 			return t.moveNew(d, name, st, theirs(obj))
 		}
 		if !found || !n.New.is(now) {
@@ -269,7 +269,7 @@ func (t *tx) takeBack(i int) error {
 	case !found:
 		return t.carry(st, old, n.Old, d, name)
 	case n.New.Ino == 0 || !n.New.is(now):
-		if !t.force {
+		if !t.Force {
 			return t.leave(n, st, old)
 		}
 		if err := t.moveNew(d, name, st, theirs(obj)); err != nil {
@@ -296,7 +296,7 @@ func (t *tx) takeBack(i int) error {
 // giveBack is takeBack where the old object is neither in the project nor in the stage:
 // somebody put another one in its place just before it was to be moved away. That one may
 // be in the stage, and goes back.
-func (t *tx) giveBack(d *tree.Handle, name string, st *tree.Handle, obj string, n jnode, now tree.Stat, found bool) error {
+func (t *Tx) giveBack(d *tree.Handle, name string, st *tree.Handle, obj string, n Node, now tree.Stat, found bool) error {
 	got, have, err := st.LstatIf(obj)
 	switch {
 	case err != nil:
@@ -319,7 +319,7 @@ func (t *tx) giveBack(d *tree.Handle, name string, st *tree.Handle, obj string, 
 }
 
 // leave notes that an old object stays where it is.
-func (t *tx) leave(n jnode, st *tree.Handle, obj string) error {
+func (t *Tx) leave(n Node, st *tree.Handle, obj string) error {
 	if n.Old.Ino == 0 {
 		return nil
 	}
@@ -331,7 +331,7 @@ func (t *tx) leave(n jnode, st *tree.Handle, obj string) error {
 }
 
 // removeEmptied removes a directory that what was in it was moved out of.
-func (t *tx) removeEmptied(d *tree.Handle, name string, n jnode) error {
+func (t *Tx) removeEmptied(d *tree.Handle, name string, n Node) error {
 	switch err := d.Unlink(name, unix.AT_REMOVEDIR); err {
 	case nil, unix.ENOENT, unix.ENOTDIR: // gone, or what takes its place is there
 		return nil
@@ -344,7 +344,7 @@ func (t *tx) removeEmptied(d *tree.Handle, name string, n jnode) error {
 
 // makeEmptied makes a directory again, open to us: setEmptied gives it its attributes
 // when all is in it.
-func (t *tx) makeEmptied(d *tree.Handle, name string, n jnode) error {
+func (t *Tx) makeEmptied(d *tree.Handle, name string, n Node) error {
 	err := d.Mkdir(name)
 	if err != unix.EEXIST {
 		return err

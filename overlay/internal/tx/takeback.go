@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"cmp"
@@ -15,49 +15,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// undone writes down that the transaction is not in force any more.
-func (t *tx) undone() error {
-	var l ledger
-	l.load(t.s.meta())
+// Undone writes down that the transaction is not in force any more.
+func (t *Tx) Undone() error {
+	var l Ledger
+	l.Load(t.s.Meta())
 	t.noteBack(&l)
-	if err := tree.InTurn(func() error { return t.noteCopies(&l) }, func() error { return t.noteDoors(&l) }); err != nil {
+	if err := tree.InTurn(func() error { return t.noteCopies(&l) }, func() error { return t.NoteDoors(&l) }); err != nil {
 		return err
 	}
-	m := *t.s.meta()
+	m := *t.s.Meta()
 	m.Done = m.Done[:len(m.Done)-1]
-	l.store(&m)
+	l.Save(&m)
 	if m.State == store.Committed {
 		m.State = store.Kept
 	}
 	m.Roots = slices.Clone(m.Roots)
-	for _, a := range t.j.Attrs {
-		if n := t.j.Nodes[a.Node]; n.Path == "." && a.Base != nil {
+	for _, a := range t.Journal.Attrs {
+		if n := t.Journal.Nodes[a.Node]; n.Path == "." && a.Base != nil {
 			m.Roots[n.Root].Mode, m.Roots[n.Root].UID, m.Roots[n.Root].GID = a.Base.Mode, a.Base.UID, a.Base.GID
 		}
 	}
-	if err := t.s.setMeta(&m, new(tree.Flusher)); err != nil {
-		return &fs.PathError{Op: "write session's data", Path: t.s.path, Err: err}
+	if err := t.s.SetMeta(&m, new(tree.Flusher)); err != nil {
+		return &fs.PathError{Op: "write session's data", Path: t.s.Path, Err: err}
 	}
 	return nil
 }
 
-// sinceThen looks for what was changed since the commit in what it did: a conflict, or
+// SinceThen looks for what was changed since the commit in what it did: a conflict, or
 // if it is forced, something to be kept.
-func (t *tx) sinceThen(ctx context.Context, note func(store.Place) bool) error {
-	var list []clash
-	add := func(n jnode, path, why string, now tree.Stat, found bool) {
-		k := clash{root: t.s.roots[n.Root], path: path, why: why, kind: n.Kind}
+func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool) error {
+	var list []Clash
+	add := func(n Node, path, why string, now tree.Stat, found bool) {
+		k := Clash{Root: t.s.Roots[n.Root], Path: path, Why: why, Kind: n.Kind}
 		if found {
-			k.project = &now
+			k.Project = &now
 		}
 		if n.New.Ino != 0 && path == string(n.Path) {
-			k.session = &tree.Stat{Mode: n.New.Mode, Size: n.New.Size, Mtime: unix.NsecToTimespec(n.New.Mtime)}
+			k.Session = &tree.Stat{Mode: n.New.Mode, Size: n.New.Size, Mtime: unix.NsecToTimespec(n.New.Mtime)}
 		}
 		list = append(list, k)
 	}
 	inside := map[store.Place]map[string]bool{} // what is in new directories
-	made := map[store.Place]ident{}
-	for _, n := range t.j.Nodes {
+	made := map[store.Place]Ident{}
+	for _, n := range t.Journal.Nodes {
 		if n.New.Ino != 0 {
 			made[store.Place{Root: n.Root, Path: string(n.Path)}] = n.New
 		}
@@ -69,31 +69,31 @@ func (t *tx) sinceThen(ctx context.Context, note func(store.Place) bool) error {
 			inside[at][name] = true
 		}
 	}
-	for i, m := range t.j.Moves {
+	for i, m := range t.Journal.Moves {
 		for k := m.First; k < m.End; k++ {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			n := t.j.Nodes[k]
+			n := t.Journal.Nodes[k]
 			at := store.Place{Root: n.Root, Path: string(n.Path)}
 			now, found := t.look(at)
 			switch {
-			case found && now.IsReg() && !n.New.unchanged(now) && note(at):
+			case found && now.IsReg() && !n.New.Unchanged(now) && note(at):
 				if k == m.First {
 					t.asIs = append(t.asIs, i)
 				}
-			case found && !n.New.unchanged(now) && t.refreshed(n, now):
-				t.j.Nodes[k].New = identify(now)
+			case found && !n.New.Unchanged(now) && t.refreshed(n, now):
+				t.Journal.Nodes[k].New = identify(now)
 			case m.Dir != nil && found && made[at].is(now): // what took its place is looked at itself
 			case n.New.Ino == 0 && found:
 				add(n, at.Path, whyMadeThen, now, true)
 			case n.New.Ino == 0:
 			case !found:
 				add(n, at.Path, whyGoneThen, now, false)
-			case !n.New.unchanged(now):
+			case !n.New.Unchanged(now):
 				add(n, at.Path, whyThen, now, true)
 			case now.IsDir():
-				names, err := t.list(at)
+				names, err := t.List(at)
 				if err != nil {
 					return &fs.PathError{Op: "list", Path: t.abs(n), Err: err}
 				}
@@ -107,8 +107,8 @@ func (t *tx) sinceThen(ctx context.Context, note func(store.Place) bool) error {
 			}
 		}
 	}
-	for _, a := range t.j.Attrs {
-		n := t.j.Nodes[a.Node]
+	for _, a := range t.Journal.Attrs {
+		n := t.Journal.Nodes[a.Node]
 		now, found := t.look(store.Place{Root: n.Root, Path: string(n.Path)})
 		if !found {
 			add(n, string(n.Path), whyGoneThen, now, false)
@@ -121,29 +121,29 @@ func (t *tx) sinceThen(ctx context.Context, note func(store.Place) bool) error {
 		}
 	}
 	// The time of a directory that somebody did something in since stays.
-	t.j.Times = slices.DeleteFunc(t.j.Times, func(r retime) bool {
+	t.Journal.Times = slices.DeleteFunc(t.Journal.Times, func(r Retime) bool {
 		now, found := t.look(store.Place{Root: r.Root, Path: string(r.Path)})
 		return found && now.IsDir() && now.Mtime.Nano() != r.After
 	})
 	if len(list) == 0 {
 		return nil
 	}
-	if !t.force {
-		return &clashError{list}
+	if !t.Force {
+		return &ClashError{list}
 	}
 	return nil
 }
 
-// indexMost is up to how many bytes an index of git is read: that of a million files is not larger.
-const indexMost = 128 << 20
+// IndexMost is up to how many bytes an index of git is read: that of a million files is not larger.
+const IndexMost = 128 << 20
 
 // refreshed reports whether an index of git is another one now, in which the same is staged.
-func (t *tx) refreshed(n jnode, now tree.Stat) bool {
-	if n.Staged == "" || !now.IsReg() || n.New.Mode != now.Mode || n.New.UID != now.UID || n.New.GID != now.GID || now.Size > indexMost {
+func (t *Tx) refreshed(n Node, now tree.Stat) bool {
+	if n.Staged == "" || !now.IsReg() || n.New.Mode != now.Mode || n.New.UID != now.UID || n.New.GID != now.GID || now.Size > IndexMost {
 		return false
 	}
 	low := &tree.Real{H: t.low[n.Root]}
-	data, err := readFrom(low, string(n.Path), now)
+	data, err := tree.Read(low, string(n.Path), now)
 	if err != nil {
 		return false
 	}
@@ -152,7 +152,7 @@ func (t *tx) refreshed(n jnode, now tree.Stat) bool {
 }
 
 // hasXattrs reports whether a directory has the extended attributes that it was given.
-func (t *tx) hasXattrs(n jnode, want access) (bool, error) {
+func (t *Tx) hasXattrs(n Node, want Access) (bool, error) {
 	if want.Keep {
 		return true, nil
 	}
@@ -165,7 +165,7 @@ func (t *tx) hasXattrs(n jnode, want access) (bool, error) {
 	if err != nil || len(x) != len(want.Xattrs) {
 		return false, err
 	}
-	if w, ok := t.doors.widened[store.Place{Root: n.Root, Path: string(n.Path)}]; ok {
+	if w, ok := t.Doors.widened[store.Place{Root: n.Root, Path: string(n.Path)}]; ok {
 		x.SetOwner(w.mode)
 	}
 	for name, v := range want.Xattrs {
@@ -182,12 +182,12 @@ const (
 	whyGoneThen = "was removed from the project since the commit"
 )
 
-// unchanged reports whether st is this object, and nobody did anything to it.
-func (id ident) unchanged(st tree.Stat) bool {
+// Unchanged reports whether st is this object, and nobody did anything to it.
+func (id Ident) Unchanged(st tree.Stat) bool {
 	return id.same(st) && id.Mode == st.Mode && id.UID == st.UID && id.GID == st.GID
 }
 
-func (t *tx) list(at store.Place) ([]string, error) {
+func (t *Tx) List(at store.Place) ([]string, error) {
 	d, err := t.readable(at)
 	if err != nil {
 		return nil, err
@@ -198,26 +198,26 @@ func (t *tx) list(at store.Place) ([]string, error) {
 
 // readable opens a directory of the project to read what is in it: what its owner cannot
 // read is unlocked for that.
-func (t *tx) readable(at store.Place) (tree.Dir, error) {
+func (t *Tx) readable(at store.Place) (tree.Dir, error) {
 	return t.reader(at.Root).At(at.Path)
 }
 
 // reader is a project to read from, with readable directories.
-func (t *tx) reader(root int) *tree.Real {
-	return &tree.Real{H: t.low[root], Unlock: true, Book: t.s.book.Keeper(false, root), Unbook: t.s.book.Unnote,
+func (t *Tx) reader(root int) *tree.Real {
+	return &tree.Real{H: t.low[root], Unlock: true, Book: t.s.Book.Keeper(false, root), Unbook: t.s.Book.Unnote,
 		Changed: func(path string, before tree.Stat, h *tree.Handle) {
-			t.doors.ctimes.follow(store.Place{Root: root, Path: path}, before, h)
+			t.Doors.CTimes.Follow(store.Place{Root: root, Path: path}, before, h)
 		}}
 }
 
-// restage copies backups to where they can be renamed from, for roots on other file
+// Restage copies backups to where they can be renamed from, for roots on other file
 // systems than the session.
-func (t *tx) restage(ctx context.Context) error {
+func (t *Tx) Restage(ctx context.Context) error {
 	lost := map[int]bool{} // moves whose stage is gone
-	for i, m := range t.j.Moves {
-		if m.Stage != 0 && t.stage(m) == nil {
+	for i, m := range t.Journal.Moves {
+		if m.Stage != 0 && t.Stage(m) == nil {
 			lost[i] = true
-			t.j.Moves[i].Stage = 0
+			t.Journal.Moves[i].Stage = 0
 		}
 	}
 	if len(lost) == 0 {
@@ -225,16 +225,16 @@ func (t *tx) restage(ctx context.Context) error {
 	}
 	copies, err := t.dir.Open(copiesName, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil && err != unix.ENOENT {
-		return &fs.PathError{Op: "undo", Path: t.s.path, Err: err}
+		return &fs.PathError{Op: "undo", Path: t.s.Path, Err: err}
 	}
 	src := &tree.Real{H: copies, Unlock: true}
 	defer src.Close()
 	apart := map[store.Place]bool{}
-	for _, m := range t.j.Moves {
-		n := t.j.Nodes[m.First]
+	for _, m := range t.Journal.Moves {
+		n := t.Journal.Nodes[m.First]
 		dir, _ := tree.SplitPath(string(n.Path))
 		at := store.Place{Root: n.Root, Path: dir}
-		if _, err := t.doors.open(at); err == unix.ENOENT || tree.Swapped(err) {
+		if _, err := t.Doors.open(at); err == unix.ENOENT || tree.Swapped(err) {
 			continue // it is made again first
 		} else if err != nil {
 			return &fs.PathError{Op: "open", Path: t.abs(n), Err: err}
@@ -243,7 +243,7 @@ func (t *tx) restage(ctx context.Context) error {
 		if err != nil {
 			return &fs.PathError{Op: "open", Path: t.abs(n), Err: err}
 		}
-		if t.doors.lastStat.Dev != root.Dev {
+		if t.Doors.lastStat.Dev != root.Dev {
 			apart[at] = true
 		}
 	}
@@ -252,8 +252,8 @@ func (t *tx) restage(ctx context.Context) error {
 	}
 	k := tree.Copier{Ctx: ctx, Lax: true, Special: tree.IsRoot(), Inherit: true, Links: t.stays(copies)}
 	defer k.Close()
-	for i, m := range t.j.Moves {
-		n := &t.j.Nodes[m.First]
+	for i, m := range t.Journal.Moves {
+		n := &t.Journal.Nodes[m.First]
 		if !lost[i] || n.Old.Ino == 0 || m.Dir != nil {
 			continue
 		}
@@ -270,13 +270,13 @@ func (t *tx) restage(ctx context.Context) error {
 			if err != nil || !ok {
 				return cmp.Or[error](err, unix.ENOENT)
 			}
-			if err := k.Tree(top, strconv.Itoa(i), st, t.stage(m), strconv.Itoa(i)); err != nil {
+			if err := k.Tree(top, strconv.Itoa(i), st, t.Stage(m), strconv.Itoa(i)); err != nil {
 				return err
 			}
 			if err := tree.InTurn(k.FinishDirs, k.Flush.Wait); err != nil {
 				return err
 			}
-			made, err := t.stage(m).Lstat(strconv.Itoa(i))
+			made, err := t.Stage(m).Lstat(strconv.Itoa(i))
 			n.Old = identify(made)
 			return err
 		}()
@@ -291,27 +291,27 @@ func (t *tx) restage(ctx context.Context) error {
 			continue
 		}
 		if err := restaged.AddDir(h, "."); err != nil {
-			return &fs.PathError{Op: "flush", Path: t.s.path, Err: err}
+			return &fs.PathError{Op: "flush", Path: t.s.Path, Err: err}
 		}
 	}
-	if err := t.seal(&restaged); err != nil {
-		return &fs.PathError{Op: "write journal", Path: t.s.path, Err: err}
+	if err := t.Seal(&restaged); err != nil {
+		return &fs.PathError{Op: "write journal", Path: t.s.Path, Err: err}
 	}
 	return nil
 }
 
 // stays tells which copies need not be made again: another name of the file is in the
 // project still, as it was.
-func (t *tx) stays(copies *tree.Handle) map[tree.Inode]tree.Copied {
+func (t *Tx) stays(copies *tree.Handle) map[tree.Inode]tree.Copied {
 	links := map[tree.Inode]tree.Copied{}
-	for _, s := range t.j.Stays {
+	for _, s := range t.Journal.Stays {
 		now, found := t.look(store.Place{Root: s.Root, Path: string(s.Path)})
-		for _, r := range t.j.Times { // the commit may have given it another time
+		for _, r := range t.Journal.Times { // the commit may have given it another time
 			if r.Root == s.Root && r.Path == s.Path && r.After == now.Mtime.Nano() {
 				now.Mtime = unix.NsecToTimespec(r.Before)
 			}
 		}
-		if !found || !s.File.unchanged(now) {
+		if !found || !s.File.Unchanged(now) {
 			continue
 		}
 		dir, name := tree.SplitPath(string(s.Copy))

@@ -1,0 +1,29 @@
+//go:build linux
+
+package tx
+
+import "github.com/nsrun/nsrun/overlay/internal/tree"
+
+const (
+	WhyChanged = "was changed in the project since the session began"
+	WhyBelow   = "was changed in the project since the session began, in a directory that the session removed"
+	whyNow     = "is being changed in the project"
+	whyMade    = "was made in the project meanwhile"
+	WhyMadeToo = "was made in the project, too"
+	WhyGone    = "was removed from the project since the session began"
+)
+
+// A Clash is one path that somebody else changed, which is in the way of a transaction.
+type Clash struct {
+	Root string // the root, absolute
+	Path string // relative to root
+	Why  string
+	Kind string // as in the journal
+
+	Session, Project *tree.Stat // what both sides have there; nil: nothing, or it is not told
+}
+
+// A ClashError is what is in the way of a transaction; nothing of it is in force.
+type ClashError struct{ Clashes []Clash }
+
+func (e *ClashError) Error() string { return e.Clashes[0].Path + " " + e.Clashes[0].Why }

@@ -1,0 +1,176 @@
+//go:build linux
+
+package tx
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strconv"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// A Log is the transactions of one session.
+type Log struct {
+	Dir   *tree.Handle // the session's
+	Path  string       // its
+	Roots []string     // the projects' paths
+	Book  *store.Book
+	last  int // the number of the transaction that was begun last
+
+	Open    func(root int) (*tree.Handle, error) // opens a project's directory, which it keeps
+	Meta    func() *store.Meta
+	SetMeta func(*store.Meta, *tree.Flusher) error
+
+	// For tests: rename only as every file system can; stages in the project always.
+	Plain, Far bool
+}
+
+// Begin makes the directory of the next transaction. The session is in the list of those
+// that are to be looked after before: what is made from then on is removed after a crash.
+func (s *Log) Begin() (_ *Tx, err error) {
+	if err := s.Book.MarkPending(); err != nil {
+		return nil, err
+	}
+	if err := s.Dir.Mkdir(Name); err != nil && err != unix.EEXIST {
+		return nil, err
+	}
+	top, err := s.Dir.OpenDir(Name)
+	if err != nil {
+		return nil, err
+	}
+	defer top.Close()
+	for _, n := range s.Meta().Done {
+		s.last = max(s.last, n)
+	}
+	t := &Tx{s: s, Journal: &Journal{Version: JournalVersion}}
+	for {
+		s.last++
+		err := top.Mkdir(strconv.Itoa(s.last))
+		if err == nil {
+			break
+		}
+		if err != unix.EEXIST {
+			return nil, err
+		}
+	}
+	t.N = s.last
+	defer func() {
+		if err != nil {
+			t.Close()
+			_ = tree.RemoveTree(top, strconv.Itoa(t.N))
+			_ = s.Book.Unmark()
+		}
+	}()
+	if err := s.Book.MarkPending(); err != nil {
+		return nil, err
+	}
+	if t.dir, err = store.OpenOwned(top, strconv.Itoa(t.N)); err != nil {
+		return nil, err
+	}
+	if err := t.dir.Mkdir(ObjectsName); err != nil {
+		return nil, err
+	}
+	if t.Objects, err = t.dir.OpenDir(ObjectsName); err != nil {
+		return nil, err
+	}
+	return t, t.openRoots()
+}
+
+// Reopen opens a transaction that was begun before.
+func (s *Log) Reopen(n int) (_ *Tx, err error) {
+	t := &Tx{s: s, N: n}
+	defer func() {
+		if err != nil {
+			t.Close()
+		}
+	}()
+	if t.dir, err = store.OpenOwned(s.Dir, Name+"/"+strconv.Itoa(n)); err != nil {
+		return nil, err
+	}
+	if data, err := t.dir.ReadFile(stagesName, store.MetaMost); err == nil {
+		if t.staged, err = DecodeStages(data, len(s.Roots)); err != nil {
+			return nil, err
+		}
+	} else if err != unix.ENOENT {
+		return nil, err
+	}
+	data, err := t.dir.ReadFile(JournalName, store.MetaMost)
+	if err == nil {
+		if t.Journal, err = DecodeJournal(data, len(s.Roots)); err != nil {
+			return nil, err
+		}
+	} else if err != unix.ENOENT { // without one nothing was done yet
+		return nil, err
+	}
+	t.Begun = t.Journal != nil
+	if t.Objects, err = t.dir.OpenDir(ObjectsName); err != nil && err != unix.ENOENT {
+		return nil, err
+	}
+	if err := t.openRoots(); err != nil {
+		return nil, err
+	}
+	return t, t.openStages()
+}
+
+// List lists the directories of transactions, the oldest first.
+func (s *Log) List() ([]int, error) {
+	d, err := s.Dir.OpenDir(Name)
+	if err == unix.ENOENT {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Names()
+	if err != nil {
+		return nil, err
+	}
+	var list []int
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil && n > 0 && strconv.Itoa(n) == name {
+			list = append(list, n)
+		}
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// Recover finishes the transaction n if it is done, or takes it back, and tells which.
+func (s *Log) Recover(n int, done bool) (string, error) {
+	t, err := s.Reopen(n)
+	if err != nil {
+		return "", err
+	}
+	defer t.Close()
+	if done {
+		if t.Journal == nil {
+			return "", &fs.PathError{Op: "read journal", Path: s.Path, Err: fs.ErrNotExist}
+		}
+		t.careful = true
+		if err := t.Redo(); err != nil {
+			return "", err
+		}
+		return "a commit was finished", errors.Join(t.Flush(), t.DropStages())
+	}
+	if t.Journal == nil {
+		return "a commit was taken back", errors.Join(t.DropStages(), t.remove())
+	}
+	// A stage that somebody removed is made again from the copies.
+	for _, m := range t.Journal.Moves {
+		if m.Stage != 0 && t.Stage(m) == nil {
+			if err := t.Restage(context.Background()); err != nil {
+				return "", err
+			}
+			break
+		}
+	}
+	var l Ledger
+	l.Load(s.Meta())
+	return "a commit was taken back", t.Abandon(&l)
+}
