@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// An Error says which step failed for which path, and why. Err keeps the errno, so that
-// errors.Is(err, fs.ErrPermission) and the like work.
+// An Error says which step failed for which path, and why. Err keeps the errno, so that errors.Is(err,
+// fs.ErrPermission) and the like work.
 type Error struct {
 	Op   string // the step, such as "watch" or "list"
 	Path string // what it was done with, absolute where that is known; may be empty
@@ -25,23 +25,22 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 var (
-	// ErrOverflow comes from the iterator where events were lost because nobody took
-	// them fast enough. Events for what changed meanwhile follow.
+	// ErrOverflow comes from the iterator if events were lost because nobody read them fast enough. Events for what
+	// changed meanwhile follow.
 	ErrOverflow = errors.New("the queue of events was full; looking for what changed meanwhile")
 
-	// ErrRootGone comes from the iterator where a root was removed, or renamed: what is at
-	// its path now is something else. Of what was removed nothing more is told; what was
-	// renamed goes on being watched at its new place.
+	// ErrRootGone comes from the iterator if a root was removed or renamed: its path now leads to something else, or
+	// nowhere. A removed root has no more events; a renamed one is still watched at its new place.
 	ErrRootGone = errors.New("the directory that is watched was removed or renamed")
 
-	// ErrClosed comes from the iterator of a Watcher that was closed.
+	// ErrClosed comes from the iterator of a closed Watcher.
 	ErrClosed = errors.New("the watcher was closed")
 
-	// ErrBusy comes from the iterator where another one is going on.
+	// ErrBusy comes from the iterator while another iteration is going on.
 	ErrBusy = errors.New("somebody else reads the events")
 )
 
-// A limitError is an errno that says that a limit of the kernel was reached.
+// A limitError is an errno that means that a limit of the kernel was reached.
 type limitError struct {
 	err  error
 	hint string
@@ -50,7 +49,7 @@ type limitError struct {
 func (e *limitError) Error() string { return e.err.Error() + " (" + e.hint + ")" }
 func (e *limitError) Unwrap() error { return e.err }
 
-// quotePath makes a name that may be a hostile one safe to print.
+// quotePath makes a name, which may be hostile, safe to print.
 func quotePath(s string) string {
 	for _, r := range s {
 		if !strconv.IsPrint(r) || r == '\uFFFD' {

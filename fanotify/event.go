@@ -10,17 +10,16 @@ type Op uint8
 
 // The operations. The zero Op is that of the zero Event: nothing happened.
 const (
-	// Created: the path is there now and was not before, or had another file.
+	// Created: the path exists now and did not before, or was another file.
 	Created Op = 1 + iota
-	// Written: the content may be another one. Of a directory: names in it may have come
-	// and gone that are not told one by one; only after an overflow, and where it is new.
+	// Written: the content may have changed. For a directory, only after an overflow or if it is new: names in it may
+	// have come and gone that are not reported one by one.
 	Written
-	// Removed: the path is not there any more.
+	// Removed: the path no longer exists.
 	Removed
-	// Renamed: what was at From is at Path now, with all that is below it. What was at
-	// Path before is gone.
+	// Renamed: what was at From is at Path now, with everything below it. What was at Path before no longer exists.
 	Renamed
-	// Attributes: mode, owner, times, extended attributes or the number of links.
+	// Attributes: mode, owner, times, extended attributes or the number of links changed.
 	Attributes
 )
 
@@ -34,7 +33,7 @@ func (o Op) String() string {
 	return "unknown"
 }
 
-// MarshalText returns what String does, so that JSON holds the word.
+// MarshalText returns what String does, so that JSON has the word.
 func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
@@ -48,9 +47,8 @@ func (o *Op) UnmarshalText(b []byte) error {
 	return errors.New("no such operation: " + string(b))
 }
 
-// An Event is one thing that happened. Paths are relative to Root, with slashes, never
-// with a dot in front; "." is the root itself. They are bytes as the file system has
-// them, whatever somebody wrote there.
+// An Event is one change. Paths are relative to Root, with slashes, never with a dot in front; "." is the root itself.
+// They are bytes as the file system has them, whatever somebody wrote there.
 type Event struct {
 	Op   Op
 	Root string // as it is in Options.Roots
@@ -58,10 +56,10 @@ type Event struct {
 	From string // of Renamed: what Path was before
 	Dir  bool   // a directory; false too where it was gone before anybody could look
 
-	// PID is the process that did it, as our PID namespace numbers it. 0: unknown; the
-	// engine is Inotify, or it was found by looking.
+	// PID is the process that made the change, as our PID namespace numbers it. 0: unknown, because the engine is
+	// Inotify, or the change was found by looking.
 	PID int
 
-	// Time is when it was read, not long after it happened.
+	// Time is when the event was read, shortly after it happened.
 	Time time.Time
 }

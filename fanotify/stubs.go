@@ -22,25 +22,22 @@ const (
 // An Engine is a way to get events from the kernel.
 type Engine uint8
 
-// Options say what to watch. The zero Options are of no use: there must be a root.
+// Options say what to watch. The zero Options are invalid: there must be a root.
 type Options struct {
-	// Roots are the directories to watch, none inside of another. Symbolic links on the
-	// way to them are followed, once.
+	// Roots are the directories to watch. None may be inside another. Symbolic links on the way to them are followed
+	// once.
 	Roots []string
 
-	// Engine is which engine to use; an error if it cannot be had. The zero value
-	// chooses.
+	// Engine is the engine to use; New fails if it is not available. The zero value lets New choose.
 	Engine Engine
 
-	// Unlimited asks for a queue in the kernel without an end, for Fanotify only and
-	// with CAP_SYS_ADMIN: no overflow, but whoever writes faster than the events are
-	// taken fills the kernel's memory.
+	// Unlimited asks for a queue without a limit in the kernel, for Fanotify only and with CAP_SYS_ADMIN. There is no
+	// overflow then, but whoever writes faster than events are read fills the kernel's memory.
 	Unlimited bool
 
-	// Sweep makes Stop look through the roots for what changed since it was last told:
-	// for what the kernel does not tell. These are writes through a mapping (mmap(2)),
-	// and on some kernels those through an overlay whose upper directory is watched;
-	// Linux 6.18 tells the latter.
+	// Sweep makes Stop look through the roots for changes that the kernel did not report: writes through a mapping
+	// (mmap(2)), and on some kernels those through an overlay whose upper directory is watched. Linux 6.18 reports the
+	// latter.
 	Sweep bool
 }
 
@@ -48,7 +45,7 @@ type Options struct {
 type Watcher struct {
 }
 
-// New begins to watch. What happens after it has returned will be told.
+// New begins to watch. Everything that happens after it has returned is reported.
 func New(o Options) (r0 *Watcher, r1 error) {
 	r1 = linuxonly.Error("fanotify.New")
 	return
@@ -79,27 +76,26 @@ func (e *Engine) UnmarshalText(b []byte) error {
 	return errors.New("not an engine (auto, fanotify, inotify): " + quotePath(string(b)))
 }
 
-// Close gives back what the Watcher holds, and ends an iteration that goes on, which may
-// be the caller's own. It returns at once: the kernel takes some milliseconds until nothing
-// uses its marks any more, which nobody has to wait for. Closing again does nothing.
+// Close releases what the Watcher holds, and ends an iteration, which may be the caller's own. It returns at once: the
+// kernel needs some milliseconds until nothing uses its marks any more, and nobody has to wait for that. Closing again
+// does nothing.
 func (*Watcher) Close() {
 }
 
-// Engine is the engine in use.
+// Engine returns the engine in use.
 func (*Watcher) Engine() (r0 Engine) {
 	return
 }
 
-// Events returns what happens, waiting for it, until Stop or Close is called or all roots
-// are gone. An error does not end it, except the last. To break off and begin again later
-// loses nothing. There may be one iteration at a time, and that may be in any goroutine; it
-// is what does the work, no other goroutine does.
+// Events yields changes, and waits for them, until Stop or Close is called or all roots are gone. An error does not end
+// the iteration, except the last. Breaking off and beginning again later loses nothing. There may be one iteration at a
+// time, in any goroutine. It does all the work: there is no other goroutine.
 func (*Watcher) Events() (r0 iter.Seq2[Event, error]) {
 	r0 = func(yield func(Event, error) bool) { yield(*new(Event), linuxonly.Error("fanotify.Watcher.Events")) }
 	return
 }
 
-// Stop makes the iteration end when everything that happened before is told. It does not
-// wait for that, and may be called from anywhere, also before the iteration.
+// Stop makes the iteration end when everything that happened before is reported. It does not wait for that, and may be
+// called from anywhere, also before the iteration.
 func (*Watcher) Stop() {
 }

@@ -47,25 +47,22 @@ func (e *Engine) UnmarshalText(b []byte) error {
 	return errors.New("not an engine (auto, fanotify, inotify): " + quotePath(string(b)))
 }
 
-// Options say what to watch. The zero Options are of no use: there must be a root.
+// Options say what to watch. The zero Options are invalid: there must be a root.
 type Options struct {
-	// Roots are the directories to watch, none inside of another. Symbolic links on the
-	// way to them are followed, once.
+	// Roots are the directories to watch. None may be inside another. Symbolic links on the way to them are followed
+	// once.
 	Roots []string
 
-	// Engine is which engine to use; an error if it cannot be had. The zero value
-	// chooses.
+	// Engine is the engine to use; New fails if it is not available. The zero value lets New choose.
 	Engine Engine
 
-	// Unlimited asks for a queue in the kernel without an end, for Fanotify only and
-	// with CAP_SYS_ADMIN: no overflow, but whoever writes faster than the events are
-	// taken fills the kernel's memory.
+	// Unlimited asks for a queue without a limit in the kernel, for Fanotify only and with CAP_SYS_ADMIN. There is no
+	// overflow then, but whoever writes faster than events are read fills the kernel's memory.
 	Unlimited bool
 
-	// Sweep makes Stop look through the roots for what changed since it was last told:
-	// for what the kernel does not tell. These are writes through a mapping (mmap(2)),
-	// and on some kernels those through an overlay whose upper directory is watched;
-	// Linux 6.18 tells the latter.
+	// Sweep makes Stop look through the roots for changes that the kernel did not report: writes through a mapping
+	// (mmap(2)), and on some kernels those through an overlay whose upper directory is watched. Linux 6.18 reports the
+	// latter.
 	Sweep bool
 }
 
@@ -80,18 +77,17 @@ type Watcher struct {
 	closed bool
 }
 
-// engine is what the two have in common. All but stop and abort are called by one goroutine
-// at a time.
+// engine is the interface of both engines. All methods except stop and abort are called by one goroutine at a time.
 type engine interface {
 	// step waits until there is something to do, does a part of it and puts what it
 	// found into out.
 	step(o *out)
-	// stop makes step end when all that the kernel has queued by now is taken in. It
-	// may be called at any time, more than once.
+	// stop makes step end after it has read everything that the kernel has queued by now. It may be called at any time,
+	// more than once.
 	stop()
 	// abort makes step return soon.
 	abort()
-	// close gives everything back. It may take a while.
+	// close releases everything. It may take a while.
 	close()
 }
 
@@ -120,7 +116,7 @@ func (o *out) event(ev Event) {
 
 func (o *out) error(err error) { o.items = append(o.items, item{err: err}) }
 
-// New begins to watch. What happens after it has returned will be told.
+// New begins to watch. Everything that happens after it has returned is reported.
 func New(o Options) (*Watcher, error) {
 	roots, err := openRoots(o.Roots)
 	if err != nil {
@@ -150,8 +146,8 @@ func New(o Options) (*Watcher, error) {
 	return w, nil
 }
 
-// cannot reports whether an error says that the kernel or the file system cannot do it, or
-// that we may not, rather than that something went wrong.
+// cannot reports whether an error means that the kernel or the file system cannot do it, or that we may not, rather
+// than that something went wrong.
 func cannot(err error) bool {
 	for _, e := range [...]error{unix.EPERM, unix.ENOSYS, unix.EINVAL, unix.EOPNOTSUPP, unix.ENODEV, unix.EXDEV, unix.EOVERFLOW, unix.EMFILE, unix.ENOSPC, unix.EACCES} {
 		if errors.Is(err, e) {
@@ -161,13 +157,12 @@ func cannot(err error) bool {
 	return false
 }
 
-// Engine is the engine in use.
+// Engine returns the engine in use.
 func (w *Watcher) Engine() Engine { return w.engine }
 
-// Events returns what happens, waiting for it, until Stop or Close is called or all roots
-// are gone. An error does not end it, except the last. To break off and begin again later
-// loses nothing. There may be one iteration at a time, and that may be in any goroutine; it
-// is what does the work, no other goroutine does.
+// Events yields changes, and waits for them, until Stop or Close is called or all roots are gone. An error does not end
+// the iteration, except the last. Breaking off and beginning again later loses nothing. There may be one iteration at a
+// time, in any goroutine. It does all the work: there is no other goroutine.
 func (w *Watcher) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if err := w.enter(); err != nil {
@@ -225,8 +220,8 @@ func (w *Watcher) isClosed() bool {
 	return w.closed
 }
 
-// Stop makes the iteration end when everything that happened before is told. It does not
-// wait for that, and may be called from anywhere, also before the iteration.
+// Stop makes the iteration end when everything that happened before is reported. It does not wait for that, and may be
+// called from anywhere, also before the iteration.
 func (w *Watcher) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -235,9 +230,9 @@ func (w *Watcher) Stop() {
 	}
 }
 
-// Close gives back what the Watcher holds, and ends an iteration that goes on, which may
-// be the caller's own. It returns at once: the kernel takes some milliseconds until nothing
-// uses its marks any more, which nobody has to wait for. Closing again does nothing.
+// Close releases what the Watcher holds, and ends an iteration, which may be the caller's own. It returns at once: the
+// kernel needs some milliseconds until nothing uses its marks any more, and nobody has to wait for that. Closing again
+// does nothing.
 func (w *Watcher) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

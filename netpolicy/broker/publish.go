@@ -29,8 +29,8 @@ func (b *Broker) publish() error {
 	return nil
 }
 
-// Published are the addresses on the host that the ports in Options.Publish have, in their
-// order: those for port 0 have got one.
+// Published returns the addresses on the host of the ports in Options.Publish, in the same order. Port 0 is replaced by
+// the port that was assigned.
 func (b *Broker) Published() []net.Addr {
 	var all []net.Addr
 	for _, p := range b.published {

@@ -73,8 +73,8 @@ func (*Broker) Attach(c *nsexec.Cmd) {
 func (*Broker) Close() {
 }
 
-// Published are the addresses on the host that the ports in Options.Publish have, in their
-// order: those for port 0 have got one.
+// Published returns the addresses on the host of the ports in Options.Publish, in the same order. Port 0 is replaced by
+// the port that was assigned.
 func (*Broker) Published() (r0 []net.Addr) {
 	return
 }
