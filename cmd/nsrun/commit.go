@@ -72,7 +72,7 @@ func (o *commitOptions) prefer() (p overlay.Preference, err error) {
 	return p, err
 }
 
-func commit(args []string) int {
+func cmdCommit(args []string) int {
 	console.Unread()
 	var o commitOptions
 	rest, status, ok := commitVerb.Parse(args, func(fs *flag.FlagSet) { commitFlags(fs, &o) })

@@ -57,7 +57,7 @@ func (f *diffFlags) useColour(terminal bool) (bool, error) {
 	return false, usage.Errorf("diff", "--color is auto, always or never")
 }
 
-func showDiff(args []string) int {
+func cmdDiff(args []string) int {
 	var f diffFlags
 	rest, status, ok := diffVerb.Parse(args, f.define)
 	if !ok {

@@ -17,7 +17,7 @@ var discardVerb = usage.Verb{
 	Flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) },
 }
 
-func discard(args []string) int {
+func cmdDiscard(args []string) int {
 	console.Unread()
 	var quiet bool
 	rest, status, ok := discardVerb.Parse(args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })

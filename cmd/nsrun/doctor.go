@@ -42,9 +42,9 @@ func doctorFlags(fs *flag.FlagSet, o *doctorOptions) {
 	fs.BoolVar(&o.sessions, "sessions", false, "tell about the sessions only")
 }
 
-// doctor tells what this machine can do, and what to do about the rest. Its exit
+// cmdDoctor tells what this machine can do, and what to do about the rest. Its exit
 // status is 1 where commands cannot be run in a sandbox at all.
-func doctor(args []string) int {
+func cmdDoctor(args []string) int {
 	var o doctorOptions
 	rest, status, ok := doctorVerb.Parse(args, func(fs *flag.FlagSet) { doctorFlags(fs, &o) })
 	if !ok {

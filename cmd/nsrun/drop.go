@@ -21,8 +21,8 @@ not touched, and the other changes stay.`,
 	Flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) },
 }
 
-// drop throws a part of a session's changes away.
-func drop(args []string) int {
+// cmdDrop throws a part of a session's changes away.
+func cmdDrop(args []string) int {
 	console.Unread()
 	var quiet bool
 	rest, status, ok := dropVerb.Parse(args, func(fs *flag.FlagSet) { quietFlag(fs, &quiet) })

@@ -71,7 +71,7 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-func files(args []string) int {
+func cmdFiles(args []string) int {
 	var o filesOptions
 	rest, status, ok := filesVerb.Parse(args, func(fs *flag.FlagSet) { filesFlags(fs, &o) })
 	if !ok {

@@ -84,7 +84,7 @@ func parseDays(s string) (time.Duration, error) {
 	return 0, errors.New("not a duration like 30d or 12h")
 }
 
-func gc(args []string) int {
+func cmdGC(args []string) int {
 	console.Unread()
 	var o gcOptions
 	rest, status, ok := gcVerb.Parse(args, func(fs *flag.FlagSet) { gcFlags(fs, &o) })

@@ -10,7 +10,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 )
 
-func help(args []string) int {
+func cmdHelp(args []string) int {
 	if len(args) == 0 {
 		fmt.Print("usage: nsrun VERB …\n       nsrun [BWRAP OPTIONS] [--] COMMAND [ARG…]\n\n")
 		for _, v := range verbs {

@@ -122,7 +122,7 @@ func reportExecution(e project.Execution) executionReport {
 // shortExecution is the end of an execution's id, which means it too.
 func shortExecution(id string) string { return id[strings.LastIndexByte(id, '-')+1:] }
 
-func showLog(args []string) int {
+func cmdLog(args []string) int {
 	o := logOptions{most: 20}
 	rest, status, ok := logVerb.Parse(args, func(fs *flag.FlagSet) { logFlags(fs, &o) })
 	if !ok {

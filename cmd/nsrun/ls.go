@@ -46,7 +46,7 @@ func lsFlags(fs *flag.FlagSet, o *lsOptions) {
 	fs.BoolVar(&o.quiet, "q", false, "print ids only")
 }
 
-func ls(args []string) int {
+func cmdLs(args []string) int {
 	var o lsOptions
 	rest, status, ok := lsVerb.Parse(args, func(fs *flag.FlagSet) { lsFlags(fs, &o) })
 	if !ok {

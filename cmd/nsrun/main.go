@@ -38,13 +38,13 @@ func main() {
 		}
 		switch first := os.Args[1]; {
 		case first == "-h":
-			os.Exit(help(nil))
+			os.Exit(cmdHelp(nil))
 		case first != "" && first[0] != '-' && !isProgram(first):
 			os.Exit(noVerb(os.Args[1:]))
 		}
 		os.Exit(bwrapmode.Run(os.Args, &ownOptions))
 	}
-	os.Exit(help(nil))
+	os.Exit(cmdHelp(nil))
 }
 
 // refuseElevated says that this program does nothing for a caller who has less rights, whatever it is

@@ -13,16 +13,16 @@ import (
 	"github.com/nsrun/nsrun/internal/manual"
 )
 
-// man prints the man page.
-func man(args []string) int {
+// cmdMan prints the man page.
+func cmdMan(args []string) int {
 	if len(args) > 0 {
 		return console.Fail(usage.Errorf("man", "takes no arguments"))
 	}
 	return printText(manual.Man(manualVerbs()))
 }
 
-// completion prints the script that makes a shell complete our command lines.
-func completion(args []string) int {
+// cmdCompletion prints the script that makes a shell complete our command lines.
+func cmdCompletion(args []string) int {
 	if len(args) != 1 {
 		return console.Fail(usage.Errorf("completion", "takes the name of a shell: bash, zsh or fish"))
 	}

@@ -37,9 +37,9 @@ a minute (and --timeout more) after the end of standard input are ended.`,
 	Flags: func(fs *flag.FlagSet) { mcpargs.Define(fs, &mcpargs.Options{}) },
 }
 
-// mcp becomes the program that serves: its libraries would cost every other verb
+// cmdMCP becomes the program that serves: its libraries would cost every other verb
 // start-up time.
-func mcp(args []string) int {
+func cmdMCP(args []string) int {
 	if _, err := mcpargs.Parse(args); err != nil {
 		return mcpVerb.Fail(mcpVerb.Wrong(mcpVerb.FlagSet(), err))
 	}

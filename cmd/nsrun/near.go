@@ -47,7 +47,7 @@ func isProgram(word string) bool {
 var ownOptions = bwrapmode.Owner{
 	Name:    "nsrun",
 	Usage:   "\nThese are bubblewrap's options. nsrun help lists nsrun's own verbs, nsrun help run the flags of nsrun run.\n",
-	Version: func() int { return version(nil) },
+	Version: func() int { return cmdVersion(nil) },
 	Hint:    optionHint,
 }
 
@@ -103,11 +103,11 @@ func laterVerb(words []string) string {
 func action(name string) func(args []string) int {
 	switch name {
 	case "help":
-		return help
+		return cmdHelp
 	case "man":
-		return man
+		return cmdMan
 	case "completion":
-		return completion
+		return cmdCompletion
 	}
 	for _, v := range verbs {
 		if v.Name == name {

@@ -61,12 +61,6 @@ func (r *runner) tellNetwork() {
 // noNetwork is said where there are no rules: what it tried to reach nobody knows then.
 const noNetwork = "network: there is none, and the command tried to use it (try: --allow-net RULE, or --learn-net to find the rules)"
 
-// refusal is the first thing that the command was refused of the network, once it was told.
-type refusal struct {
-	told   bool
-	target string // empty: there are no rules
-}
-
 // soon is how long a command runs before somebody looks whether it was refused something: who
 // ends before is told of it all at the end. Later on it is looked less and less often.
 const soon = 300 * time.Millisecond

@@ -42,7 +42,7 @@ type policyReport struct {
 	TimeoutMS int64  `json:"timeout_ms"` // zero: there is none
 }
 
-func policy(args []string) int {
+func cmdPolicy(args []string) int {
 	o, asJSON := &runOptions{}, false
 	if err := parseRun(&policyVerb, args, o, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) }); err != nil {
 		return policyVerb.Fail(err)
@@ -90,19 +90,6 @@ func (r *runner) policy(any, asJSON bool) int {
 		return console.Fail(err)
 	}
 	return 0
-}
-
-// after is what becomes of changes.
-func (o *runOptions) after() string {
-	switch {
-	case o.commit:
-		return "commit"
-	case o.discard:
-		return "discard"
-	case o.keep:
-		return "keep"
-	}
-	return "ask"
 }
 
 // policyWidth is how wide lists are printed.

@@ -218,9 +218,3 @@ func (r *runner) writeReport(status int) error {
 	_, err = r.report.Write(b)
 	return err
 }
-
-// backupReport is a backup in the report.
-type backupReport struct {
-	Path   string `json:"path"`
-	Backup string `json:"backup"`
-}

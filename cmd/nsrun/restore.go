@@ -71,7 +71,7 @@ func parseDate(s string) (string, error) {
 	return "", errors.New("not a date like 26-01-31")
 }
 
-func restore(args []string) int {
+func cmdRestore(args []string) int {
 	var o restoreOptions
 	rest, status, ok := restoreVerb.Parse(args, func(fs *flag.FlagSet) { restoreFlags(fs, &o) })
 	if !ok {

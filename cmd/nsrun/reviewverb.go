@@ -23,7 +23,7 @@ nsrun commit SESSION PATH… chooses.`,
 	Flags: func(fs *flag.FlagSet) { allowSpecialFlag(fs, new(bool)) },
 }
 
-func reviewSession(args []string) int {
+func cmdReview(args []string) int {
 	var special bool
 	rest, status, ok := reviewVerb.Parse(args, func(fs *flag.FlagSet) { allowSpecialFlag(fs, &special) })
 	if !ok {

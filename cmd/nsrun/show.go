@@ -52,7 +52,7 @@ func renameReports(moved []overlay.Rename) []renameReport {
 	return list
 }
 
-func show(args []string) int {
+func cmdShow(args []string) int {
 	var asJSON bool
 	rest, status, ok := showVerb.Parse(args, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) })
 	if !ok {

@@ -35,7 +35,7 @@ func undoFlags(fs *flag.FlagSet, o *undoOptions) {
 	quietFlag(fs, &o.quiet)
 }
 
-func undo(args []string) int {
+func cmdUndo(args []string) int {
 	console.Unread()
 	var o undoOptions
 	rest, status, ok := undoVerb.Parse(args, func(fs *flag.FlagSet) { undoFlags(fs, &o) })

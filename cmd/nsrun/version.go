@@ -15,7 +15,7 @@ var versionVerb = usage.Verb{
 	Short: "print the version",
 }
 
-func version(args []string) int {
+func cmdVersion(args []string) int {
 	if len(args) > 0 {
 		return console.Fail(usage.Errorf("version", "takes no arguments"))
 	}

@@ -1,0 +1,130 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"strings"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+)
+
+// Approve asks on the terminal. Ctrl-C is an answer too: signals are not the command's
+// before there is one.
+func (r *runner) Approve(ctx context.Context, q nsrunlib.Question) (nsrunlib.Answer, error) {
+	signal.Stop(r.signals)
+	defer r.notify()
+	return nsrunlib.Terminal{Prefix: "nsrun: "}.Approve(ctx, q)
+}
+
+func (r *runner) notify() {
+	for _, s := range console.Forwarded {
+		// What our caller ignores the command ignores too (nohup): a handler of ours
+		// would be the default in it.
+		if !signal.Ignored(s) {
+			signal.Notify(r.signals, s)
+		}
+	}
+}
+
+// run runs the command and returns its exit status.
+func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
+	r.signals = make(chan os.Signal, 16)
+	r.notify()
+	defer signal.Stop(r.signals)
+	defer func() {
+		if err := runner.Close(); err != nil {
+			console.Say("%s", err)
+		}
+	}()
+	x, err := runner.Start(context.Background(), q)
+	if s := x.Session(); s != nil {
+		r.engine = s.Info().Engine.String()
+	}
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			if res, _ := x.Wait(); res.Session != "" {
+				console.Say("it had just begun: what it wrote is kept in session %s", res.Session)
+			}
+			return r.timeOut()
+		}
+		if _, ok := errors.AsType[*nsrunlib.DirError](err); ok && r.o.dir == playground {
+			for _, notice := range x.Notices() { // why it does not exist
+				console.Say("%s", notice)
+			}
+		}
+		return console.Fail(r.typed(err))
+	}
+	r.execution, r.session = x, x.Session()
+	for _, notice := range x.Notices() {
+		if r.o.quiet {
+			break
+		}
+		switch {
+		case strings.HasPrefix(notice, "git "):
+			notice += " (try: nsrun run --project . --project DIR)"
+		case strings.HasPrefix(notice, "root has no privileges "):
+			notice += " (try: run nsrun as that user, with sudo -u or su)"
+		case strings.HasPrefix(notice, "group of "):
+			notice += " (try: nsrun run --engine copy)"
+		}
+		console.Say("%s", notice)
+	}
+	if r.o.watch {
+		r.watched = make(chan struct{})
+		go r.watch(x.Events())
+	}
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case s := <-r.signals:
+				_ = x.Signal(s)
+			case <-done:
+				return
+			}
+		}
+	}()
+	stopLooking := r.lookForRefusals(x)
+	res, err := x.Wait()
+	stopLooking()
+	close(done)
+	r.before.Restore()
+	console.CommandEnded()
+	if r.session == nil { // else Collect records
+		r.tell(res)
+	}
+	r.signal, r.network, r.took = res.SignalName(), res.Network, res.Duration
+	r.missing = res.Missing
+	r.tellNetwork()
+	switch {
+	case res.TimedOut:
+		return r.timeOut()
+	case err != nil:
+		return console.Fail(err)
+	}
+	return res.ExitCode
+}
+
+// tell says what could not be recorded.
+func (r *runner) tell(res nsrunlib.Result) {
+	for _, notice := range res.Notices[len(r.execution.Notices()):] {
+		if !r.o.quiet || strings.HasPrefix(notice, "registry: ") {
+			console.Say("%s", strings.ReplaceAll(notice, "\n", "; "))
+		}
+	}
+	for _, b := range res.Backups {
+		r.backups = append(r.backups, backupReport{b.Path, b.Copy})
+	}
+}
+
+// timeOut says that the command's time was up.
+func (r *runner) timeOut() int {
+	r.timedOut = true
+	console.Say("timed out after %s", r.o.timeout)
+	return console.ExitTimeout
+}

@@ -1,0 +1,248 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/review"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// finish decides what becomes of the changes, and says so.
+func (r *runner) finish(status int) error {
+	if r.session == nil {
+		return nil
+	}
+	r.state = overlay.Kept.String()
+	if err := r.collect(); err != nil {
+		return err
+	}
+	if len(r.changes) == 0 {
+		if r.session.Retimed() > 0 && r.o.commit && status == 0 { // as make's stamps
+			if err := r.session.CommitWith(context.Background(), overlay.CommitOptions{}); err != nil {
+				return err
+			}
+			r.state = overlay.Committed.String()
+			return nil
+		}
+		if !r.o.quiet && (r.o.keep || console.IsTerminal(os.Stderr)) {
+			console.Say("no changes")
+		}
+		if r.o.session != "" {
+			return nil
+		}
+		r.state = overlay.Discarded.String()
+		return r.drop()
+	}
+	id := r.session.ID()
+	if !r.o.quiet {
+		var moved []overlay.Rename
+		if slices.ContainsFunc(r.changes, func(c overlay.Change) bool { return c.Kind == overlay.Deleted }) {
+			moved, _ = r.session.Renames(r.changes) // without, they are listed one by one
+		}
+		console.ClearModes()
+		diff.Print(os.Stderr, "nsrun: ", r.changes, moved, len(r.session.Roots()) > 1)
+	}
+	// What can be merged later depends on it, so it is done before anybody is asked; where
+	// nothing is to be kept, only if that fails.
+	var preserved error
+	if kept := !r.o.discard && (!r.o.commit || status != 0); kept {
+		preserved = r.preserve()
+	}
+	decision := r.decide(status)
+	if decision == "review" && r.execution.Unstored() == nil {
+		if preserved != nil {
+			console.Say("%s", preserved)
+		}
+		review.Run(r.session, r.changes, nil, false)
+		r.state = r.session.State().String()
+		return nil
+	}
+	switch decision {
+	case "commit":
+		bar := console.NewBar("committing", r.o.quiet)
+		ctx, stop := console.Interruptible()
+		err := r.session.CommitWith(ctx, overlay.CommitOptions{
+			Progress: bar.Progress(), AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: r.o.commit,
+		})
+		stop()
+		bar.End()
+		r.held = r.session.Held()
+		if _, nothing := errors.AsType[*overlay.HeldError](err); nothing {
+			sayHeld(r.session, r.held, overlay.CommitOptions{})
+			if perr := r.preserve(); perr != nil {
+				console.Say("%s", perr)
+			}
+			return nil
+		}
+		if err != nil {
+			r.held = nil
+			if _, applied := errors.AsType[*overlay.CommitError](err); applied {
+				return err
+			}
+			if perr := r.preserve(); perr != nil {
+				console.Say("%s", perr)
+			}
+			if r.execution.Unstored() == nil {
+				console.Say("the changes are kept as session %s", id)
+			}
+			return err
+		}
+		r.state = overlay.Committed.String()
+		record.Commit(r.session)
+		if !r.o.quiet {
+			console.Say("committed %s", console.Plural(len(r.changes)-r.left(), "change"))
+		}
+		if r.held != nil {
+			sayHeld(r.session, r.held, overlay.CommitOptions{})
+			if err := r.session.Preserve(context.Background(), r.held); err != nil {
+				console.Say("%s", err)
+			}
+		}
+	case "discard":
+		end, hint := r.session.Discard, ": nsrun undo "+id+" takes it back"
+		if r.o.discard { // which was said beforehand: nobody has anything to miss
+			end, hint = r.session.Erase, ""
+		}
+		if err := end(); err != nil {
+			return err
+		}
+		r.state = overlay.Discarded.String()
+		record.Discard(id)
+		if !r.o.quiet {
+			console.Say("discarded %s%s", console.Plural(len(r.changes), "change"), hint)
+		}
+	default:
+		if r.execution.Unstored() != nil {
+			return preserved
+		}
+		if preserved != nil {
+			console.Say("%s", preserved)
+		}
+		if !r.o.quiet {
+			console.Say("kept %s: nsrun commit %s, or nsrun discard %s", console.Plural(len(r.changes), "change"), id, id)
+		}
+	}
+	return nil
+}
+
+// left is how many changes a commit left: what was held back, and directories that are
+// there for nothing else.
+func (r *runner) left() (n int) {
+	if r.held == nil {
+		return 0
+	}
+	for _, err := range r.session.Changes() {
+		if err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// decide is what to do with the changes: as the flags say; on a terminal as the
+// user says; else keep.
+func (r *runner) decide(status int) string {
+	switch {
+	case r.o.commit && status != 0:
+		console.Say("the command failed: its changes are not committed")
+		return "keep"
+	case r.o.commit:
+		return "commit"
+	case r.o.discard:
+		return "discard"
+	case !r.asks():
+		return "keep"
+	}
+	for {
+		switch console.Ask("commit, discard or keep (r: review, v: diff, ?: help)? [c/d/K]") {
+		case "c", "commit":
+			return "commit"
+		case "d", "discard":
+			return "discard"
+		case "r", "review":
+			return "review"
+		case "v", "view", "diff":
+			if err := r.view(); err != nil {
+				console.Say("%s", err)
+			}
+		case "?", "h", "help":
+			console.Say("c: the changes become the project's; nsrun undo takes them back")
+			console.Say("d: they are thrown away")
+			console.Say("k: they are kept as a session, for nsrun diff, review, commit, discard")
+			console.Say("r: choose one by one; v: show the diff")
+		default:
+			return "keep"
+		}
+	}
+}
+
+// view shows the diff on the terminal.
+func (r *runner) view() error {
+	moved, err := r.session.Renames(r.changes)
+	if err != nil {
+		return err
+	}
+	colour, err := (&diffFlags{colour: "auto"}).useColour(console.IsTerminal(os.Stdout))
+	if err != nil {
+		return err
+	}
+	out := console.OpenOutput()
+	o := diff.Options{Colour: colour, Escape: out.Terminal, Several: len(r.session.Roots()) > 1, Renames: diff.IndexRenames(moved)}
+	for _, c := range r.changes {
+		if err == nil && !o.Renames.Inside(c) {
+			err = diff.Write(out, r.session, c, o)
+		}
+	}
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	return console.Unwanted(err)
+}
+
+// asks reports whether the user decides, once there are changes.
+func (r *runner) asks() bool {
+	return !r.o.direct && !r.o.commit && !r.o.discard && !r.o.keep && console.IsTerminal(os.Stdin) && console.IsTerminal(os.Stderr)
+}
+
+// drop removes a session that has nothing in it.
+func (r *runner) drop() error {
+	r.dropped = true
+	return r.session.Remove()
+}
+
+// collect stores what the command wrote, and finds the changes. Where storing fails they
+// are still there until the program ends, and can be committed.
+func (r *runner) collect() error {
+	ctx, stop := console.Interruptible()
+	defer stop()
+	err := r.execution.Collect(ctx)
+	r.changes = r.execution.Changes()
+	if r.watched != nil {
+		<-r.watched
+	}
+	res, _ := r.execution.Wait()
+	r.tell(res)
+	if why := r.execution.Unstored(); why != nil {
+		console.Say("%s", why)
+		if r.session.Info().Engine == overlay.EngineTmpfs {
+			console.Say("the changes can be committed now, or are lost")
+		}
+	}
+	return err
+}
+
+// preserve keeps what a later merge needs.
+func (r *runner) preserve() error {
+	if r.execution.Unstored() != nil {
+		return errors.New("the changes could not be kept")
+	}
+	return r.session.Preserve(context.Background(), r.changes)
+}

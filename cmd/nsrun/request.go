@@ -1,0 +1,162 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/netpolicy"
+	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
+)
+
+// request is what the flags mean.
+func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
+	o := r.o
+	wd, err := os.Getwd()
+	if err != nil {
+		return c, q, err
+	}
+	dir := wd
+	if o.dir != "" && o.dir != playground {
+		if dir, err = workingDir(o.dir); err != nil {
+			return c, q, err
+		}
+	}
+	r.given = make(map[string]string)
+	c = nsrunlib.Config{
+		Session: o.session, On: o.on, Engine: o.engine, Preset: o.preset, After: nsrunlib.Hold,
+		Env: o.env, ClearEnv: o.clearEnv, Timeout: o.timeout, Approver: r, Watch: o.watch,
+		Net: netpolicy.Policy{Rules: o.allowNet}, Enforcer: o.enforcer, Publish: o.publish,
+	}
+	for _, path := range o.allowUnix {
+		abs, err := fromHere(path)
+		if err != nil {
+			return c, q, err
+		}
+		if path == nsrunlib.AbstractSockets {
+			abs = path
+		}
+		r.given[abs] = path
+		c.AllowUnix = append(c.AllowUnix, abs)
+	}
+	if _, _, err := project.DefaultDirs(); err == nil {
+		c.Recorder = nsrunlib.Registry{Registry: r.registry}
+	}
+	if o.direct {
+		c.Mode = nsrunlib.Direct
+	}
+	for _, root := range o.projects {
+		abs, err := fromHere(root)
+		if err != nil {
+			return c, q, err
+		}
+		r.given[abs] = root
+		c.Shared = append(c.Shared, nsrunlib.Folder{Path: abs, Mode: c.Mode})
+	}
+	if len(o.projects) == 0 && o.session == "" && o.on == "" {
+		if c.Project, err = projectAround(dir); err != nil {
+			return c, q, err
+		}
+	}
+	for _, rule := range o.paths {
+		pattern, err := fromHere(rule.pattern)
+		if err != nil {
+			return c, q, err
+		}
+		for _, m := range ruleModes {
+			if m.kind == rule.kind {
+				c.Rules = append(c.Rules, nsrunlib.Rule{Mode: m.mode, Pattern: pattern})
+			}
+		}
+	}
+	if id := o.session + o.on; id != "" && o.dir == "" {
+		if dir, err = sessionDir(id, dir); err != nil {
+			return c, q, err
+		}
+	}
+	if o.dir == playground {
+		dir = playground
+	}
+	q = nsrunlib.Request{
+		Args: o.command, WorkingDir: dir, Network: o.net == "host", LearnNet: o.learnNet,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Passthrough: true,
+	}
+	return c, q, nil
+}
+
+// playground is the word for $HOME/playground.
+const playground = "playground"
+
+// sessionDir is where a command runs in a session whose roots another one had: in the
+// first, if the current directory is in none.
+func sessionDir(id, dir string) (string, error) {
+	s, err := overlay.OpenReadOnly("", id)
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	roots := s.Roots()
+	if real, err := realPath(dir); err == nil {
+		for _, root := range roots {
+			if inside(real, root.Path) {
+				return dir, nil
+			}
+		}
+	}
+	return roots[0].Path, nil
+}
+
+// workingDir is the directory that -C names.
+func workingDir(name string) (string, error) {
+	dir, err := fromHere(name)
+	if err != nil {
+		return "", err
+	}
+	real, err := trusted(dir)
+	if led, ok := errors.AsType[*links.Error](err); ok {
+		return "", usage.Errorf("run", "-C %s: %s", escape.Quote(name), led)
+	}
+	if err == nil {
+		dir = real
+	}
+	fi, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("working directory does not exist: %s", escape.Quote(name))
+	case !fi.IsDir():
+		return "", fmt.Errorf("working directory is not a directory: %s", escape.Quote(name))
+	}
+	return dir, nil
+}
+
+// typed is an error about what was typed, in the words in which it was.
+func (r *runner) typed(err error) error {
+	if e, ok := errors.AsType[*nsrunlib.RuleError](err); ok && e.Index < len(r.o.paths) {
+		rule := r.o.paths[e.Index]
+		return usage.Errorf("run", "--%s %s: %s", rule.kind, escape.Quote(rule.pattern), e.Err)
+	}
+	if e, ok := errors.AsType[*nsrunlib.Error](err); ok {
+		if given, ok := r.given[e.Path]; ok {
+			e.Path = given
+		}
+	}
+	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as project" {
+		if given, ok := r.given[e.Path]; ok {
+			e.Path = given
+		}
+	}
+	if e, ok := errors.AsType[*nsrunlib.DirError](err); ok && r.o.dir != playground {
+		return e.Err // with more about it
+	}
+	if _, ok := errors.AsType[*nsrunlib.DeniedError](err); ok {
+		return errors.New("network access was not approved: it needs a yes on a terminal, every time")
+	}
+	return err
+}

@@ -1,0 +1,258 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/netpolicy"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// runOptions are the flags of `nsrun run`.
+type runOptions struct {
+	dir                   string
+	projects              []string
+	session, on           string
+	shell                 string
+	shellSet              bool
+	engine                overlay.Engine
+	preset                nsrunlib.Preset
+	direct                bool
+	commit, discard, keep bool
+	allowExec             bool
+	allowSpecial          bool
+	paths                 []pathRule
+	net                   string
+	allowNet              []netpolicy.Rule
+	learnNet              bool
+	enforcer              nsrunlib.Enforcer
+	publish               []uint16
+	allowUnix             []string
+	env                   []string
+	clearEnv              bool
+	timeout               time.Duration
+	report                string
+	explain, quiet, watch bool
+	explainPolicy         bool
+	command               []string
+}
+
+// pathRule is one --rw, --ro or --block, in the order given.
+type pathRule struct{ kind, pattern string }
+
+// ruleModes are what the kinds mean.
+var ruleModes = [...]struct {
+	kind string
+	mode nsrunlib.Mode
+}{{"rw", nsrunlib.Direct}, {"ro", nsrunlib.ReadOnly}, {"block", nsrunlib.Blocked}}
+
+// ruleFlag collects path rules of one kind.
+type ruleFlag struct {
+	kind  string
+	rules *[]pathRule
+}
+
+func (f ruleFlag) String() string { return "" }
+
+func (f ruleFlag) Set(s string) error {
+	if s == "" {
+		return errors.New("empty path")
+	}
+	*f.rules = append(*f.rules, pathRule{f.kind, s})
+	return nil
+}
+
+// explainFlag is --explain, which can have a value.
+type explainFlag struct{ o *runOptions }
+
+func (f explainFlag) IsBoolFlag() bool { return true }
+
+func (f explainFlag) String() string { return "" }
+
+func (f explainFlag) Set(s string) error {
+	if s == "policy" {
+		f.o.explain, f.o.explainPolicy = false, true
+		return nil
+	}
+	v, err := strconv.ParseBool(s)
+	if err != nil {
+		return errors.New("only policy")
+	}
+	f.o.explain, f.o.explainPolicy = v, false
+	return nil
+}
+
+func runFlags(fs *flag.FlagSet, o *runOptions) {
+	fs.StringVar(&o.dir, "C", "", "working `directory`")
+	fs.StringVar(&o.dir, "dir", "", "working `directory`")
+	fs.Var((*listFlag)(&o.projects), "project", "project root `directory` (repeatable; default: the git work tree, else the current directory)")
+	fs.Func("session", "add to a `SESSION` that was kept; its roots are the project, the first one is the working directory", sessionValue(&o.session))
+	fs.Func("on", "begin a session on top of another `SESSION`, whose changes the command sees", sessionValue(&o.on))
+	fs.Func("c", "run a shell `string` with /bin/sh -c", func(s string) error { o.shell, o.shellSet = s, true; return nil })
+	fs.BoolVar(&o.direct, "direct", false, "write straight into the project, no overlay; .git is read-only (with --preset git it is not)")
+	fs.BoolVar(&o.commit, "commit", false, "commit the changes afterwards, if the command succeeds")
+	allowExecFlag(fs, &o.allowExec)
+	allowSpecialFlag(fs, &o.allowSpecial)
+	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
+	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
+	fs.Func("engine", "keep the changes apart by `overlay|tmpfs|copy` (default: what suits the file systems)", o.setEngine)
+	fs.Func("preset", "for commands of a kind: `default|build|test|git`; build writes to caches, test discards, git with --direct to all of .git", o.setPreset)
+	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)")
+	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make a `path` read-only")
+	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide a `path`")
+	fs.StringVar(&o.net, "net", "none", "network: `none|host`; host is the host's own, and has to be approved every time")
+	fs.Func("allow-net", "let the command reach what a `RULE` says, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", o.addRule)
+	fs.BoolVar(&o.learnNet, "learn-net", false, "let the command reach everything (by the broker, not this host's own 127.0.0.1), which has to be approved, and print the rules that would do")
+	fs.Func("net-by", "enforce these rules by `kernel|broker` (default: the kernel, where that is allowed)", o.setEnforcer)
+	fs.Func("publish", "let this host reach a server of the command's on a TCP `port`, at 127.0.0.1 (repeatable)", o.addPort)
+	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "let the command connect to the unix socket at a `path`, or with --net host to all abstract ones: @ (repeatable)")
+	fs.Func("env", "set `K=V`, or pass K on (repeatable)", o.addEnv)
+	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass nothing of the environment but PATH and HOME")
+	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")
+	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
+	fs.Var(explainFlag{o}, "explain", "print what would be done, do nothing; --explain=policy: as nsrun policy does")
+	fs.BoolVar(&o.watch, "watch", false, "say what the command changes while it does")
+	fs.BoolVar(&o.quiet, "q", false, "do not say what changed, nor what was denied")
+}
+
+// parseRun reads the words behind `nsrun run`, or another verb that takes its flags, and more.
+func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagSet)) error {
+	verb := v.Name
+	fs := flag.NewFlagSet(verb, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	runFlags(fs, o)
+	if more != nil {
+		more(fs)
+	}
+	if err := fs.Parse(args); err != nil {
+		return v.Wrong(fs, err)
+	}
+	o.command = fs.Args()
+	if o.shellSet {
+		o.command = append([]string{"/bin/sh", "-c", o.shell}, o.command...)
+	}
+	netSet := false
+	fs.Visit(func(f *flag.Flag) { netSet = netSet || f.Name == "net" })
+	n := 0
+	for _, b := range [...]bool{o.commit, o.discard, o.keep} {
+		if b {
+			n++
+		}
+	}
+	switch {
+	case len(o.command) == 0 && verb == "run":
+		return usage.Errorf(verb, "no command")
+	case n > 1:
+		return usage.Errorf(verb, "--commit, --discard and --keep exclude each other")
+	case o.direct && n > 0:
+		return usage.Errorf(verb, "--direct leaves nothing to commit, discard or keep")
+	case o.session != "" && len(o.projects) > 0:
+		return usage.Errorf(verb, "--session has roots of its own: no --project with it")
+	case o.session != "" && o.direct, o.session != "" && o.on != "", o.on != "" && o.direct:
+		return usage.Errorf(verb, "--session, --on and --direct exclude each other")
+	case o.session != "" && o.discard:
+		return usage.Errorf(verb, "--discard would throw away what the session held before: use nsrun discard")
+	case o.preset == nsrunlib.TestPreset && (o.commit || o.keep || o.session != ""):
+		return usage.Errorf(verb, "--preset test discards the changes")
+	case o.engine != 0 && (o.session != "" || o.direct):
+		return usage.Errorf(verb, "--engine is for a new session")
+	case o.net != "none" && o.net != "host":
+		return usage.Errorf(verb, "--net %s: only none and host", escape.Quote(o.net))
+	case netSet && o.byRules():
+		return usage.Errorf(verb, "--net %s has no rules: no --allow-net, --learn-net or --publish with it", o.net)
+	case o.net != "host" && slices.Contains(o.allowUnix, nsrunlib.AbstractSockets):
+		return usage.Errorf(verb, "--allow-unix @ is about the network of --net host")
+	case o.enforcer != nsrunlib.AutoEnforcer && !o.byRules():
+		return usage.Errorf(verb, "--net-by enforces rules: --allow-net, --learn-net or --publish")
+	case o.timeout < 0:
+		return usage.Errorf(verb, "--timeout is negative")
+	}
+	o.discard = o.discard || o.preset == nsrunlib.TestPreset && !o.direct
+	return nil
+}
+
+// addEnv is --env. A name that begins like a flag is one that lacks its value.
+func (o *runOptions) addEnv(text string) error {
+	if name, _, _ := strings.Cut(text, "="); name == "" || name[0] == '-' {
+		return errors.New("not the name of a variable")
+	}
+	o.env = append(o.env, text)
+	return nil
+}
+
+// addRule is --allow-net.
+func (o *runOptions) addRule(text string) error {
+	r, err := netpolicy.Parse(text)
+	if err == nil {
+		o.allowNet = append(o.allowNet, r)
+	}
+	return err
+}
+
+// addPort is --publish.
+func (o *runOptions) addPort(text string) error {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return errors.New("a port is a number from 1 to 65535")
+	}
+	if !slices.Contains(o.publish, uint16(n)) {
+		o.publish = append(o.publish, uint16(n))
+	}
+	return nil
+}
+
+// byRules reports whether there is a network by rules.
+func (o *runOptions) byRules() bool { return len(o.allowNet) > 0 || o.learnNet || len(o.publish) > 0 }
+
+// setEnforcer is --net-by.
+func (o *runOptions) setEnforcer(name string) error {
+	for _, e := range [...]nsrunlib.Enforcer{nsrunlib.KernelEnforcer, nsrunlib.BrokerEnforcer} {
+		if e.String() == name {
+			o.enforcer = e
+			return nil
+		}
+	}
+	return errors.New("only kernel and broker")
+}
+
+// setPreset is --preset.
+func (o *runOptions) setPreset(name string) error {
+	for i, preset := range [...]string{nsrunlib.DefaultPreset: "default", nsrunlib.BuildPreset: "build", nsrunlib.TestPreset: "test", nsrunlib.GitPreset: "git"} {
+		if preset == name {
+			o.preset = nsrunlib.Preset(i)
+			return nil
+		}
+	}
+	return errors.New("only default, build, test and git")
+}
+
+// setEngine is --engine.
+func (o *runOptions) setEngine(name string) error {
+	if o.engine.UnmarshalText([]byte(name)) != nil {
+		return errors.New("only overlay, tmpfs and copy")
+	}
+	return nil
+}
+
+// after is what becomes of changes.
+func (o *runOptions) after() string {
+	switch {
+	case o.commit:
+		return "commit"
+	case o.discard:
+		return "discard"
+	case o.keep:
+		return "keep"
+	}
+	return "ask"
+}

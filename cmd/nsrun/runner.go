@@ -1,0 +1,67 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
+)
+
+// runner is one `nsrun run`.
+type runner struct {
+	o       *runOptions
+	given   map[string]string // folders as they were typed, by absolute path
+	signals chan os.Signal
+	before  *console.Terminal // how the terminal was; nil: nothing is said on it
+
+	execution *nsrunlib.Execution // nil: the command was not started
+	watched   chan struct{}       // closed when all is told that was seen; nil: nobody looks
+	session   *overlay.Session    // nil: there is none, or the command was not started
+	engine    string              // how changes were kept apart
+
+	report   *os.File // nil: none
+	dropped  bool     // the session is no more
+	registry *project.Registry
+	changes  []overlay.Change
+	held     []overlay.Change // that were not committed with the others
+	backups  []backupReport
+	network  nsrunlib.Network
+	missing  []features.Name
+	took     time.Duration // from the start of the command to its end
+	refusal  refusal
+	signal   string
+	timedOut bool
+	state    string
+}
+
+func (r *runner) close() {
+	if err := r.registry.Close(); err != nil {
+		console.Say("registry: %s", err)
+	}
+	if r.session == nil {
+		return
+	}
+	if err := r.session.DropScratch(); err != nil && !errors.Is(err, os.ErrClosed) {
+		console.Say("%s", err)
+	}
+	_ = r.session.Close()
+}
+
+// backupReport is a backup in the report.
+type backupReport struct {
+	Path   string `json:"path"`
+	Backup string `json:"backup"`
+}
+
+// refusal is the first thing that the command was refused of the network, once it was told.
+type refusal struct {
+	told   bool
+	target string // empty: there are no rules
+}
