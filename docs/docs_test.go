@@ -257,11 +257,15 @@ func flush(text string) string {
 	return b.String()
 }
 
-var fileName = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*(\.(go|s|c|md|sh|txtar|in)|/)$`)
+var fileName = regexp.MustCompile(`^([A-Za-z0-9_.-]+/)*[A-Za-z0-9_-]+\.(go|s|c|md|sh|in)$|` +
+	`^(internal|cmd|overlay|nsexec|mounts|netpolicy|fanotify|project|features|bench|docs|examples|test)/[a-z0-9/_-]*$`)
 
 // TestFiles: the files and directories of this module that the pages for its developers name are there.
 func TestFiles(t *testing.T) {
 	all := pages(t)
+	if n := strings.Count(all["CONTRIBUTING.md"], "\n| a"); n < 10 {
+		t.Errorf("CONTRIBUTING.md answers only %d questions", n)
+	}
 	for _, name := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "RATIONALE.md", "SECURITY.md"} {
 		for _, m := range codeSpan.FindAllStringSubmatch(all[name], -1) {
 			if !fileName.MatchString(m[1]) || notHere[m[1]] {
