@@ -142,6 +142,10 @@ func (c *compiler) front(m *mounts.Mount) string {
 	c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(perm(m, defaultParentPerm)))
 	c.Call(prog.SysOpenat, c.base.Arg(), c.String(name), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(layer)
 	dir, at := layer, "" // names of one directory follow each other
+	deleted := c.String("deleted" + name)
+	if len(m.Hide) > 0 { // another link costs less than another device
+		c.Call(prog.SysMknodat, c.base.Arg(), deleted, prog.Int(sIFCHR), prog.Int(0))
+	}
 	for _, path := range topmost(m.Hide) {
 		parent, base := "", path
 		if i := strings.LastIndexByte(path, '/'); i > 0 {
@@ -157,7 +161,7 @@ func (c *compiler) front(m *mounts.Mount) string {
 				c.Call(prog.MakeDirs, layer.Arg(), c.String(parent), prog.Int(0o755)).To(dir)
 			}
 		}
-		c.Call(prog.SysMknodat, dir.Arg(), c.String(base), prog.Int(sIFCHR), prog.Int(0)).Tolerate(syscall.EEXIST)
+		c.Call(prog.SysLinkat, c.base.Arg(), deleted, dir.Arg(), c.String(base), prog.Int(0)).Tolerate(syscall.EEXIST)
 	}
 	if at != "" {
 		c.Close(dir)

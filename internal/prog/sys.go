@@ -36,6 +36,7 @@ const (
 	SysFchdir
 	SysMkdirat
 	SysMknodat
+	SysLinkat
 	SysSymlinkat
 	SysReadlinkat
 	SysFchmod
@@ -148,6 +149,7 @@ var sysTable = [numSys]sysInfo{
 	SysFchdir:       {"fchdir", [2]uint32{81, 50}, "f"},
 	SysMkdirat:      {"mkdirat", [2]uint32{258, 34}, "fsm"},
 	SysMknodat:      {"mknodat", [2]uint32{259, 33}, "fsmd"},
+	SysLinkat:       {"linkat", [2]uint32{265, 37}, "fsfsx"},
 	SysSymlinkat:    {"symlinkat", [2]uint32{266, 36}, "sfs"},
 	SysReadlinkat:   {"readlinkat", [2]uint32{267, 78}, "fspd"},
 	SysFchmod:       {"fchmod", [2]uint32{91, 52}, "fm"},
