@@ -13,6 +13,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/ask"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
 )
 
 // Action is what a Request may ask for beyond its Config.
@@ -129,7 +130,7 @@ func (r *Runner) approve(ctx context.Context, q *Request) error {
 	about := Question{Command: q.text()}
 	if r.config.Project != "" {
 		var err error
-		if about.Project, err = realFolder(r.config.Project, r.config.suspect(nil)); err != nil {
+		if about.Project, err = host.Folder(r.config.Project, r.config.suspect(nil)); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -181,9 +181,17 @@ func (c *Config) check() error {
 	case text != "":
 		return &Error{Op: "configure", Err: errors.New(text)}
 	case c.StateDir != "" && !filepath.IsAbs(c.StateDir):
-		return &Error{Op: "use as state directory", Path: c.StateDir, Err: host.ErrNotAbsolute}
+		return &Error{Op: "use as state directory", Path: c.StateDir, Err: plan.ErrNotAbsolute}
 	}
 	return nil
+}
+
+// after is what becomes of changes.
+func (c *Config) after() After {
+	if c.Preset == TestPreset && c.After != Hold {
+		return Discard
+	}
+	return c.After
 }
 
 const errNegative = "the time limit is negative"

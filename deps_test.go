@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"internal/gitindex":   {"internal/githash"},
 	"internal/screen":     {},
 	"internal/escape":     {},
+	"internal/paths":      {},
 	"internal/ask":        {},
 	"internal/bwrap":      {},
 	"internal/manual":     {"internal/bwrap"},
@@ -48,15 +49,17 @@ var mayImport = map[string][]string{
 	"netpolicy/cgroup":    {"internal/sys", "features", "netpolicy"},
 	"internal/runslater":  {},
 	"overlay":             {"internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},
-	"internal/links":      {"internal/escape", "overlay"},
+	"internal/links":      {"internal/escape", "internal/paths", "overlay"},
+	"internal/plan":       {"internal/escape", "internal/paths", "mounts"},
+	"internal/kinds":      {"overlay", "project"},
 	"internal/sandbox":    {"internal/prog", "internal/sys"},
 	"nsexec":              {"internal/sandbox", "internal/mountprog", "internal/prog", "internal/reexec", "internal/secureexec", "internal/rlimit", "internal/early", "internal/sys", "features", "mounts", "netpolicy"},
 	"netpolicy/broker":    {"internal/sandbox", "netpolicy", "internal/sys", "features", "nsexec"},
-	"internal/host":       {"internal/deep", "internal/escape", "internal/githash", "internal/gitindex", "internal/links", "internal/runslater", "internal/sys", "mounts", "netpolicy"},
+	"internal/host":       {"internal/deep", "internal/escape", "internal/githash", "internal/gitindex", "internal/links", "internal/paths", "internal/plan", "internal/runslater", "internal/sys", "mounts", "netpolicy", "overlay", "project"},
 	"internal/dropin":     {"internal/bwrap", "internal/sandbox", "mounts", "nsexec"},
 	"internal/instant":    {"internal/bwrap", "internal/dropin", "internal/prog", "internal/reexec", "internal/sandbox", "internal/secureexec", "mounts", "nsexec"},
 	"project":             {"internal/owndir", "internal/sys"},
-	"":                    {"internal/ask", "internal/escape", "internal/host", "internal/links", "internal/runslater", "internal/sandbox", "internal/secureexec", "features", "mounts", "fanotify", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "overlay", "nsexec", "project"},
+	"":                    {"internal/ask", "internal/escape", "internal/host", "internal/kinds", "internal/paths", "internal/plan", "internal/sandbox", "internal/secureexec", "fanotify", "features", "mounts", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "nsexec", "overlay", "project"},
 	"cmd/nsrun":           {"*"},
 	"cmd/nsrun-mcp":       {"", "internal/escape", "internal/jsonform", "internal/links", "internal/mcpargs", "internal/secureexec", "netpolicy", "nsexec", "overlay", "project"},
 	"bench":               {"*"},
@@ -261,6 +264,29 @@ func TestImports(t *testing.T) {
 				if (p == prefix || strings.HasPrefix(p, prefix+"/")) && !slices.Contains(places, pkg) {
 					t.Errorf("%q must not import %s", pkg, p)
 				}
+			}
+		}
+	}
+}
+
+// pure are packages without input and output, which decide alone: tests need no kernel for them.
+var pure = []string{"internal/plan", "internal/paths", "internal/escape"}
+
+// doesIO are packages that nothing pure imports: those of the system, and ours that ask it.
+var doesIO = []string{"os", "os/exec", "os/signal", "os/user", "net", "syscall", "path/filepath", "golang.org/x/sys/unix", "time",
+	module + "/internal/sys", module + "/internal/host", module + "/internal/links", module + "/overlay", module + "/nsexec", module + "/features"}
+
+func TestPure(t *testing.T) {
+	testenv.NeedCheckout(t)
+	found := readImports(t)
+	for _, pkg := range pure {
+		im, ok := found[pkg]
+		if !ok {
+			t.Errorf("there is no package %q", pkg)
+		}
+		for _, p := range doesIO {
+			if im.code[p] {
+				t.Errorf("%q decides and imports %s, which does input or output", pkg, p)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ package nsrun_test
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -204,7 +205,7 @@ func TestWrittenInPlaceTold(t *testing.T) {
 		if err != nil || res.ExitCode != 0 {
 			t.Errorf("%s: %v, %s", c.command, err, res)
 		}
-		got := strings.Join(res.Notices, "\n")
+		got := fmt.Sprint(res.Notices)
 		told := strings.Contains(got, "written in place, and run later by itself: ")
 		if told != (c.want != "-") || told && !strings.Contains(got, c.want) || strings.Contains(got, "mcp.json") {
 			t.Errorf("%s: %q", c.command, got)

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/nsrun/nsrun/internal/escape"
-	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/plan"
 )
 
 // Error says what could not be done, with which path, and why. Err keeps the errno.
@@ -20,13 +21,7 @@ type Error struct {
 	Err  error
 }
 
-func (e *Error) Error() string {
-	s := e.Op
-	if e.Path != "" {
-		s += " " + escape.Quote(e.Path)
-	}
-	return s + ": " + e.Err.Error()
-}
+func (e *Error) Error() string { return (*plan.Error)(e).Error() }
 
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
@@ -40,9 +35,9 @@ type DirError struct {
 func (e *DirError) Error() string {
 	why := "does not exist"
 	switch {
-	case errors.Is(e.Err, errNotDir):
+	case errors.Is(e.Err, syscall.ENOTDIR):
 		why = "is not a directory"
-	case errors.Is(e.Err, errAccess):
+	case errors.Is(e.Err, syscall.EACCES):
 		why = "cannot be entered"
 	}
 	return "working directory " + why + ": " + escape.Printable(e.Path)
@@ -72,9 +67,7 @@ type MountError struct {
 	Below  string // where something is mounted in it
 }
 
-func (e *MountError) Error() string {
-	return fmt.Sprintf("project %s has another file system mounted at %s: an overlay cannot hold it", escape.Quote(e.Folder), escape.Quote(e.Below))
-}
+func (e *MountError) Error() string { return (*plan.MountError)(e).Error() }
 
 // RecordError says that something was done, and that the Recorder could not be told.
 type RecordError struct{ Err error }
@@ -92,9 +85,21 @@ func ErrorText(err error) string {
 }
 
 // public is an error of the rooms below as embedders know it.
-func public(err error) error {
-	if e, ok := err.(*host.Error); ok {
-		return &Error{e.Op, e.Path, e.Err}
+func (x *Execution) public(err error) error {
+	return public(err, x.runner.config.Rules, x.request.Paths)
+}
+
+func public(err error, config, request []Rule) error {
+	switch e := err.(type) {
+	case *plan.Error:
+		return (*Error)(e)
+	case *plan.MountError:
+		return (*MountError)(e)
+	case *plan.RuleError:
+		if e.Asked {
+			return &RuleError{request[e.Index], e.Index, e.Err}
+		}
+		return &RuleError{config[e.Index], e.Index, e.Err}
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/nsrun/nsrun/fanotify"
 	"github.com/nsrun/nsrun/internal/host"
-	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -50,7 +50,7 @@ func (w *watch) begin(x *Execution) {
 	places := x.Places()
 	var roots []string
 	for _, p := range places {
-		nested := slices.ContainsFunc(places, func(q Place) bool { return q != p && links.Inside(p.Dir, q.Dir) })
+		nested := slices.ContainsFunc(places, func(q Place) bool { return q != p && paths.Inside(p.Dir, q.Dir) })
 		hidden := p.Dir != p.Project && x.session.Info().Engine == overlay.EngineTmpfs
 		if !nested && !hidden {
 			w.places[p.Dir] = p
@@ -141,7 +141,9 @@ func (x *Execution) Events() iter.Seq2[fanotify.Event, error] {
 					continue
 				}
 				x.translate(&ev)
-				x.later.saw(&ev)
+				if !ev.Dir && ev.Op != fanotify.Removed {
+					x.later.Saw(ev.Root, ev.Path)
+				}
 			}
 			if !yield(ev, err) {
 				return
@@ -235,7 +237,7 @@ func (t *touched) take(ev fanotify.Event) {
 // runWatched is Run where the command is watched.
 func (x *Execution) runWatched() (Result, error) {
 	var t touched
-	var lost []string
+	var lost []Notice
 	more := 0
 	done := make(chan struct{})
 	events := x.Events()
@@ -246,7 +248,7 @@ func (x *Execution) runWatched() (Result, error) {
 			case err == nil:
 				t.take(ev)
 			case len(lost) < lostMost:
-				lost = append(lost, "live changes: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+				lost = append(lost, Notice{Kind: NoticeWatch, Text: "live changes: " + strings.ReplaceAll(err.Error(), "\n", "; ")})
 			default:
 				more++
 			}
@@ -256,8 +258,25 @@ func (x *Execution) runWatched() (Result, error) {
 	<-done
 	x.result.Touched, x.result.TouchedMore = t.list, t.more
 	if more > 0 {
-		lost = append(lost, fmt.Sprintf("live changes: and %d more errors", more))
+		lost = append(lost, Notice{Kind: NoticeWatch, Text: fmt.Sprintf("live changes: and %d more errors", more)})
 	}
 	x.result.Notices = append(x.result.Notices, lost...)
 	return x.result, err
+}
+
+// RunsLater says in a few words why what an event of Events is about would be run later, or
+// obeyed, without anybody asking for it: as overlay.Change.Runs, but by
+// what is there now. Empty: it would not. It is for the goroutine that iterates.
+func (x *Execution) RunsLater(ev fanotify.Event) string {
+	if ev.Dir || ev.Op == fanotify.Removed {
+		return ""
+	}
+	if x.live == nil {
+		var places []host.Place
+		for _, p := range x.Places() {
+			places = append(places, host.Place{Dir: p.Dir, Folder: p.Project})
+		}
+		x.live = host.NewLive(places)
+	}
+	return x.live.Reason(ev.Root, ev.Path, ev.Op == fanotify.Attributes)
 }

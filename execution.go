@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/internal/runslater"
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -38,20 +38,14 @@ type Execution struct {
 	turn    bool             // it is this command's turn to use the Runner's session
 	dir     string
 	cmd     *nsexec.Cmd
-	notices []string
+	notices []Notice
 	direct  []string // folders that are written to directly
 
-	// What is found by looking through all processes, which is done meanwhile.
-	distant chan mounts.Plan
-	sockets mounts.Plan
-	binds   bool // what Config.binds said
-	looked  bool
+	sockets socketSearch
+	explain bool // nothing is made
 
-	explain   bool
-	explained []string // the roots
-
-	later          later
-	live           *runslater.Classifier // for RunsLater; nil: nobody has asked
+	later          host.Later
+	live           *host.Live // for RunsLater; nil: nobody has asked
 	watch          watch
 	stdout, stderr *capture // nil: passed through, or merged
 	stdin          [2]*os.File
@@ -105,7 +99,7 @@ func (x *Execution) start() error {
 	if x.net != nil && x.net.started != nil {
 		x.net.started(x.cmd)
 	}
-	x.later.begin(x)
+	x.later.Begin(x.began)
 	if r, w := x.stdin[0], x.stdin[1]; r != nil {
 		_ = r.Close()
 		go feed(w, x.request.Stdin)
@@ -173,7 +167,7 @@ func (x *Execution) Places() (list []Place) {
 }
 
 // Notices say what is not as it usually is, and is no error.
-func (x *Execution) Notices() []string { return x.notices }
+func (x *Execution) Notices() []Notice { return x.notices }
 
 // Wait waits for the command's end, and does with its changes what After says. When it
 // returns nothing of the command runs any more, background processes included. The error
@@ -203,7 +197,7 @@ func (x *Execution) Wait() (Result, error) {
 		}
 	}
 	if errors.Is(err, exec.ErrWaitDelay) {
-		res.Notices = append(res.Notices, "the end of the output may be missing: it was not taken in time")
+		res.note(NoticeOutput, "the end of the output may be missing: it was not taken in time")
 	}
 	if _, exited := errors.AsType[*exec.ExitError](err); exited || errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
@@ -229,12 +223,12 @@ func (x *Execution) end(err error) (Result, error) {
 	x.settleNetwork()
 	kept := false
 	if s := x.session; s != nil && !x.gone {
-		after := r.after()
+		after := r.config.after()
 		switch {
 		case after == Hold && res.Started: // the caller's now
 		case !res.Started && !x.resumed && after != Discard && x.wrote(err):
 			res.Engine, res.Session, res.State = s.Info().Engine, s.ID(), overlay.Kept
-			res.Notices = append(res.Notices, "the command was given up when it had just begun: what it wrote is kept in session "+s.ID())
+			res.note(NoticeKept, "the command was given up when it had just begun: what it wrote is kept in session "+s.ID())
 			if derr := s.DropScratch(); derr != nil {
 				err = cmp.Or(err, derr)
 			}
@@ -254,7 +248,7 @@ func (x *Execution) end(err error) (Result, error) {
 			_ = s.Close()
 		}
 	}
-	if r.after() != Hold || x.session == nil || !res.Started {
+	if r.config.after() != Hold || x.session == nil || !res.Started {
 		x.watch.tell()
 	}
 	switch {
@@ -269,7 +263,7 @@ func (x *Execution) end(err error) (Result, error) {
 	res.Err, res.timeout = err, x.timeout
 	res.Notices = append(x.notices, res.Notices...)
 	if _, res.Denied = errors.AsType[*DeniedError](err); res.Denied {
-		x.note(r.record(context.WithoutCancel(x.parent), x))
+		x.note(NoticeRecord, r.record(context.WithoutCancel(x.parent), x))
 	}
 	return *res, err
 }
@@ -295,14 +289,14 @@ func (x *Execution) wrote(err error) bool {
 func (x *Execution) settle(gaveUp bool) error {
 	s, res, r := x.session, &x.result, x.runner
 	ctx := context.WithoutCancel(x.parent)
-	if notice := x.later.notice(); notice != "" {
-		res.Notices = append(res.Notices, notice)
+	if notice := x.later.Notice(); notice != "" {
+		res.note(NoticeRunsLater, notice)
 	}
 	if s == nil {
 		return r.record(ctx, x)
 	}
 	res.Engine, res.Session, res.State = s.Info().Engine, s.ID(), overlay.Kept
-	after := r.after()
+	after := r.config.after()
 	if after == Hold {
 		return nil
 	}
@@ -326,7 +320,7 @@ func (x *Execution) settle(gaveUp bool) error {
 		return nil
 	case after == Discard:
 		err := x.retire()
-		x.note(r.discarded(ctx, s.ID()))
+		x.note(NoticeRecord, r.discarded(ctx, s.ID()))
 		return err
 	case after == Commit && !gaveUp:
 		err := s.CommitWith(ctx, overlay.CommitOptions{
@@ -344,10 +338,10 @@ func (x *Execution) settle(gaveUp bool) error {
 			return err
 		}
 		if res.Held != nil {
-			x.note(s.Preserve(ctx, res.Held))
+			x.note(NoticeMerge, s.Preserve(ctx, res.Held))
 		}
 		res.State = overlay.Committed
-		x.note(r.committed(ctx, s))
+		x.note(NoticeRecord, r.committed(ctx, s))
 		r.tidy()
 		return nil
 	}
@@ -391,7 +385,7 @@ func (x *Execution) Collect(ctx context.Context) error {
 	}
 	if err := x.session.Collect(ctx); err != nil {
 		x.unstored = err
-		if x.runner.after() != Hold {
+		if x.runner.config.after() != Hold {
 			return err
 		}
 	}
@@ -416,10 +410,10 @@ func (x *Execution) preserve(ctx context.Context) error {
 	return x.session.Preserve(ctx, x.result.Changes)
 }
 
-// note adds to the Notices what the Recorder could not do.
-func (x *Execution) note(err error) {
+// note adds to the Notices what failed, and stops nothing. Nil: nothing did.
+func (x *Execution) note(kind NoticeKind, err error) {
 	if err != nil {
-		x.result.Notices = append(x.result.Notices, err.Error())
+		x.result.note(kind, err.Error())
 	}
 }
 

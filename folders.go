@@ -4,55 +4,36 @@ package nsrun
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 
 	"github.com/nsrun/nsrun/internal/host"
-	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/plan"
 )
 
-// folders are a Config's folders, by what is done with them. All paths are real.
-type folders struct {
-	overlay  []string // roots of a session
-	direct   []string
-	readOnly []string
-	blocked  []string
-	project  string // empty: none
-	notices  []string
-}
-
-// opUse begins the errors of folders.
-const opUse = "use as project"
-
-// folders resolves the folders; see links.Resolve.
-func (c *Config) folders(suspect func(dir string) bool) (f folders, err error) {
+// folders resolves the folders, see links.Resolve, and sorts them.
+func (c *Config) folders(suspect func(dir string) bool) (f plan.Folders, err error) {
 	add := func(given, real string, mode Mode) error {
 		switch mode {
 		case Overlay:
-			f.overlay = append(f.overlay, real)
+			f.Overlay = append(f.Overlay, real)
 		case Direct:
-			f.direct = append(f.direct, real)
+			f.Direct = append(f.Direct, real)
 		case ReadOnly:
-			f.readOnly = append(f.readOnly, real)
+			f.ReadOnly = append(f.ReadOnly, real)
 		case Blocked:
-			f.blocked = append(f.blocked, real)
+			f.Blocked = append(f.Blocked, real)
 		default:
-			return &Error{opUse, given, errors.New("there is no such mode")}
+			return &Error{plan.OpUse, given, errors.New("there is no such mode")}
 		}
 		return nil
 	}
 	if c.Project != "" {
-		real, err := realFolder(c.Project, suspect)
-		if err != nil {
+		if f.Project, err = host.Folder(c.Project, suspect); err != nil {
 			return f, err
 		}
-		f.project = real
-		roots := []string{real}
+		roots := []string{f.Project}
 		if c.Mode == Overlay {
-			var notice string
-			if roots, notice = host.ProjectRoots(real); notice != "" {
-				f.notices = append(f.notices, notice)
-			}
+			roots, f.NoGit = host.ProjectRoots(f.Project)
 		}
 		for _, root := range roots {
 			if err := add(c.Project, root, c.Mode); err != nil {
@@ -61,7 +42,7 @@ func (c *Config) folders(suspect func(dir string) bool) (f folders, err error) {
 		}
 	}
 	for _, folder := range c.Shared {
-		real, err := realFolder(folder.Path, suspect)
+		real, err := host.Folder(folder.Path, suspect)
 		if err != nil {
 			return f, err
 		}
@@ -69,20 +50,7 @@ func (c *Config) folders(suspect func(dir string) bool) (f folders, err error) {
 			return f, err
 		}
 	}
-	if c.Session != "" && len(f.overlay) > 0 {
-		return f, &Error{opUse, f.overlay[0], errors.New("a session that is gone on with has roots of its own")}
-	}
-	if c.Session != "" && (c.After == Discard || c.Preset == TestPreset && c.After != Hold) {
-		return f, &Error{opUse, c.Session, errors.New("discarding would throw away what the session held before")}
-	}
-	for _, root := range f.overlay {
-		for _, other := range f.direct {
-			if links.Inside(root, other) {
-				return f, &Error{opUse, root, errors.New("it lies in " + other + ", which commands write to directly")}
-			}
-		}
-	}
-	return f, nil
+	return f, f.Check(c.Session, c.after() == Discard)
 }
 
 // layered reports whether commands have a session.
@@ -91,15 +59,57 @@ func (c *Config) layered() bool {
 		slices.ContainsFunc(c.Shared, func(f Folder) bool { return f.Mode == Overlay })
 }
 
-// realFolder is where a folder is, which must be said without regard to where this program
-// is.
-func realFolder(path string, suspect func(dir string) bool) (string, error) {
-	if !filepath.IsAbs(path) {
-		return "", &Error{opUse, path, host.ErrNotAbsolute}
+// suspect tells the directories in which commands can have made links, with this Config
+// and these rules or with others that were used before.
+func (c *Config) suspect(more []Rule) func(dir string) bool {
+	w := host.Written{StateDir: c.StateDir, Builds: c.Preset == BuildPreset}
+	if c.Mode != ReadOnly && c.Mode != Blocked && c.Project != "" {
+		w.Dirs = append(w.Dirs, c.Project)
 	}
-	real, err := links.Resolve(path, suspect)
-	if err != nil {
-		return "", &Error{opUse, path, err}
+	for _, folder := range c.Shared {
+		if folder.Mode == Overlay || folder.Mode == Direct {
+			w.Dirs = append(w.Dirs, folder.Path)
+		}
 	}
-	return real, nil
+	if c.Playground != "" && !c.NoPlayground {
+		w.Dirs = append(w.Dirs, c.Playground)
+	}
+	for _, rule := range slices.Concat(c.Rules, more) {
+		if rule.Mode == Direct {
+			w.Patterns = append(w.Patterns, rule.Pattern)
+		}
+	}
+	return w.Suspect()
+}
+
+// hostRules are rules as the rooms below know them.
+func hostRules(rules []Rule) []host.Rule {
+	list := make([]host.Rule, len(rules))
+	for i, r := range rules {
+		list[i] = host.Rule{Access: access(r.Mode), Pattern: r.Pattern}
+	}
+	return list
+}
+
+// access is what a rule with a mode does. What is none is a mistake there.
+func access(m Mode) plan.Access {
+	switch m {
+	case Direct:
+		return plan.Write
+	case ReadOnly:
+		return plan.Show
+	case Blocked:
+		return plan.Block
+	}
+	return plan.NoAccess
+}
+
+// realRules are the rules of a request with the paths that somebody can be asked about.
+func (c *Config) realRules(rules []Rule) ([]Rule, error) {
+	real, err := host.Asked(hostRules(rules), c.suspect(rules))
+	list := slices.Clone(rules)
+	for i := range real {
+		list[i].Pattern = real[i].Pattern
+	}
+	return list, err
 }

@@ -3,9 +3,10 @@
 package nsrun
 
 import (
-	"os"
+	"slices"
 
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -16,44 +17,37 @@ const AbstractSockets = "@"
 // private /tmp, /var/tmp, /run, /dev and /proc, and without the secrets that
 // HiddenPaths names.
 func DefaultMounts() mounts.Plan {
-	hidden, _ := host.ThroughLinks(append(HideSecrets(), HideSockets()...))
-	return append(BaseMounts(), hidden...)
+	secrets, _ := host.Secrets("")
+	hidden, _ := host.ThroughLinks(append(secrets, hiddenSockets()...))
+	return append(BaseMounts(), blocked(hidden)...)
 }
 
 // BaseMounts is DefaultMounts with the secrets: more mounts can lie between the
 // two, so that what is hidden stays hidden in them.
-func BaseMounts() mounts.Plan {
-	p := mounts.Plan{
-		mounts.ROBind("/", "/"),
-		mounts.Dev("/dev"),
-		mounts.Proc("/proc"),
-		mounts.Tmpfs("/tmp").WithPerm(0o777 | os.ModeSticky),
-	}
-	// Links, as some systems have here, lead to the others.
-	if host.IsDir("/var/tmp") {
-		p = append(p, mounts.Tmpfs("/var/tmp").WithPerm(0o777|os.ModeSticky))
-	}
-	// The sockets of the host's services: a read-only mount does not keep anybody
-	// from connecting to them.
-	if host.IsDir("/run") {
-		p = append(p, mounts.Tmpfs("/run"))
-	}
-	return p
-}
+func BaseMounts() mounts.Plan { return plan.Base(host.PrivatePlaces()) }
 
 // HideSecrets blocks those of HiddenPaths that exist, for each of Homes. If there
 // is none, only the system's are hidden.
 func HideSecrets() mounts.Plan {
-	p, _ := host.Secrets("")
-	return p
+	secrets, _ := host.Secrets("")
+	return blocked(secrets)
 }
 
 // HideSockets blocks the unix sockets of the host that have a file outside of the
 // directories that are private anyway: whoever can see a socket can connect to it,
 // on a read-only mount too. Sockets that come into being later are not hidden.
-func HideSockets() mounts.Plan {
+func HideSockets() mounts.Plan { return blocked(hiddenSockets()) }
+
+func hiddenSockets() []string {
 	near, more := host.FindSockets(false)
-	return host.BlockSockets(append(near, more()...), false)
+	return slices.DeleteFunc(append(near, more()...), plan.Private)
+}
+
+func blocked(list []string) (p mounts.Plan) {
+	for _, path := range list {
+		p = append(p, mounts.Block(path))
+	}
+	return p
 }
 
 // Homes are the home directories of the caller: the one that /etc/passwd has for
@@ -74,14 +68,14 @@ func DefaultPlayground() (string, error) { return ProjectPlayground("") }
 // the path. An empty project is as for DefaultPlayground.
 func ProjectPlayground(project string) (string, error) {
 	dir, err := host.Playground(project)
-	return dir, public(err)
+	return dir, public(err, nil, nil)
 }
 
 // Playgrounds are the playgrounds that there are: that of commands without a project, then
 // those of projects, sorted by name.
 func Playgrounds() (dirs []string, err error) {
 	dirs, err = host.Playgrounds()
-	return dirs, public(err)
+	return dirs, public(err, nil, nil)
 }
 
 // PlaygroundUsage is how much there is in a playground.
@@ -95,12 +89,12 @@ type PlaygroundUsage struct {
 // is missing holds nothing.
 func MeasurePlayground(dir string) (PlaygroundUsage, error) {
 	u, err := host.MeasurePlayground(dir)
-	return PlaygroundUsage(u), public(err)
+	return PlaygroundUsage(u), public(err, nil, nil)
 }
 
 // CleanPlayground removes what is in a playground, and tells what that was. Links are
 // removed, never followed, and what is mounted in it stays, which is an error.
 func CleanPlayground(dir string) (PlaygroundUsage, error) {
 	u, err := host.CleanPlayground(dir)
-	return PlaygroundUsage(u), public(err)
+	return PlaygroundUsage(u), public(err, nil, nil)
 }

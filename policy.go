@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -46,7 +46,7 @@ type View struct {
 	// Timeout is when the command is ended. Zero: never.
 	Timeout time.Duration `json:"-"`
 	// Notices say what is not as it usually is.
-	Notices []string `json:"notices"`
+	Notices []Notice `json:"notices"`
 }
 
 // View returns what the command of a Request would see and be allowed, and does nothing of it.
@@ -107,7 +107,7 @@ func (v *View) places(plan mounts.Plan) {
 			continue
 		}
 		order = slices.DeleteFunc(order, func(path string) bool {
-			covered := links.Inside(path, m.Target)
+			covered := paths.Inside(path, m.Target)
 			if covered {
 				delete(lists, path)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/kinds"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
@@ -62,24 +63,24 @@ func (g Registry) Record(ctx context.Context, rec Record) error {
 		}
 		changes, err = registryChanges(s, res.Changes)
 		original = func(c project.Change) (*os.File, error) {
-			return s.File(overlay.Change{Kind: overlay.Kind(c.Kind), Root: c.Root, Path: c.Path}, overlay.Before)
+			return s.File(overlay.Change{Kind: kinds.Session(c.Kind), Root: c.Root, Path: c.Path}, overlay.Before)
 		}
 	}
-	note := func(what string, err error) {
+	note := func(err error) {
 		if err != nil {
-			res.Notices = append(res.Notices, what+": "+err.Error())
+			res.note(NoticeRegistry, "registry: "+err.Error())
 		}
 	}
-	note("registry", err)
+	note(err)
 	out, err := g.Registry.Record(ctx, e, changes, original)
-	note("registry", err)
+	note(err)
 	res.Execution = out.ID
 	for _, b := range out.Backups {
 		res.Backups = append(res.Backups, Backup{b.Path, b.Copy})
 	}
 	for _, o := range out.Omitted {
-		if o.What == "backup" {
-			note("no backup of "+escape.Quote(o.Path), o.Why)
+		if o.What == "backup" && o.Why != nil {
+			res.Notices = append(res.Notices, Notice{NoticeBackup, o.Path, "no backup of " + escape.Quote(o.Path) + ": " + o.Why.Error()})
 		}
 	}
 	return nil
@@ -151,7 +152,7 @@ func (g Registry) Discarded(ctx context.Context, session string) error {
 func registryChanges(s *overlay.Session, changes []overlay.Change) (list []project.Change, err error) {
 	add := func(c overlay.Change) {
 		list = append(list, project.Change{
-			Kind: project.Kind(c.Kind), Root: c.Root, Path: c.Path, Mode: c.Mode, OldMode: c.OldMode, Size: c.Size, OldSize: c.OldSize,
+			Kind: kinds.Registry(c.Kind), Root: c.Root, Path: c.Path, Mode: c.Mode, OldMode: c.OldMode, Size: c.Size, OldSize: c.OldSize,
 			Runs: c.Runs,
 		})
 	}

@@ -128,7 +128,7 @@ func TestRegistryStopsNothing(t *testing.T) {
 	}
 	r := runner(t, nsrun.Config{Project: p, After: nsrun.Commit, Recorder: g})
 	res, err := r.Run(t.Context(), nsrun.Request{Command: "echo new >a"})
-	if err != nil || content(p, "a") != "new\n" || len(res.Notices) == 0 || !strings.HasPrefix(res.Notices[0], "registry: ") {
+	if err != nil || content(p, "a") != "new\n" || len(res.Notices) == 0 || res.Notices[0].Kind != nsrun.NoticeRegistry || !strings.HasPrefix(res.Notices[0].Text, "registry: ") {
 		t.Errorf("%q, %v", res.Notices, err)
 	}
 	if err := g.Registry.Close(); err != nil {

@@ -72,7 +72,7 @@ type Result struct {
 	Duration time.Duration // from when nothing else had to be waited for to the command's end
 	timeout  time.Duration
 	// Notices say what is not as it usually is, and is no error. Nil: nothing.
-	Notices []string
+	Notices []Notice
 }
 
 // String is what a model reads: standard output, then standard error, then the exit
@@ -111,6 +111,10 @@ func (r Result) String() string {
 		add(r.HeldText() + "\n")
 	}
 	return b.String()
+}
+
+func (r *Result) note(kind NoticeKind, text string) {
+	r.Notices = append(r.Notices, Notice{Kind: kind, Text: text})
 }
 
 // HeldText is one line about what is Held, and how the user takes it. Empty: nothing is.

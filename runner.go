@@ -61,7 +61,7 @@ func NewRunner(c Config) *Runner {
 // is what a model is to read in any case. With Hold nobody would have the session: that is
 // for Start.
 func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
-	if r.after() == Hold {
+	if r.config.after() == Hold {
 		err := &Error{Op: "run", Err: errors.New("Hold leaves the session to who uses Start")}
 		return Result{Err: err}, err
 	}
@@ -81,7 +81,7 @@ func (r *Runner) Start(ctx context.Context, q Request) (*Execution, error) {
 	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now()}
 	if err := r.begin(x); err != nil {
 		x.waited = true
-		_, err = x.end(public(err))
+		_, err = x.end(x.public(err))
 		return x, err
 	}
 	return x, nil
@@ -109,7 +109,7 @@ func (r *Runner) begin(x *Execution) (err error) {
 	if err := r.approve(x.parent, &x.request); err != nil {
 		return err
 	}
-	if r.after() == Keep && r.config.layered() {
+	if r.config.after() == Keep && r.config.layered() {
 		select {
 		case r.turn <- struct{}{}:
 			x.turn = true
@@ -165,7 +165,7 @@ func (r *Runner) planned(ctx context.Context, q Request) (_ *Execution, err erro
 	}
 	if err := x.prepare(0); err != nil {
 		x.unplan()
-		return nil, public(err)
+		return nil, x.public(err)
 	}
 	return x, nil
 }
@@ -181,14 +181,6 @@ func (r *Runner) isClosed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.closed
-}
-
-// after is what becomes of changes.
-func (r *Runner) after() After {
-	if r.config.Preset == TestPreset && r.config.After != Hold {
-		return Discard
-	}
-	return r.config.After
 }
 
 func (r *Runner) lastEngine() overlay.Engine {

@@ -303,7 +303,7 @@ func TestPlaygroundPlaces(t *testing.T) {
 		}
 		r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p")})
 		res, err := r.Run(t.Context(), nsrun.Request{Command: "true"})
-		if err != nil || len(res.Notices) != 1 || !strings.Contains(res.Notices[0], "it is not yours") {
+		if err != nil || len(res.Notices) != 1 || res.Notices[0].Kind != nsrun.NoticePlayground || !strings.Contains(res.Notices[0].Text, "it is not yours") {
 			t.Errorf("%q, %v", res.Notices, err)
 		}
 	})

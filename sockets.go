@@ -4,88 +4,80 @@ package nsrun
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/nsrun/nsrun/internal/host"
-	"github.com/nsrun/nsrun/internal/links"
-	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/internal/plan"
 )
 
-// lookForSockets finds what is to be blocked, while the command is made ready. What takes longer is looked for beside all
-// of prepare, once: most often it finds nothing.
-func (x *Execution) lookForSockets(all bool) <-chan mounts.Plan {
-	c := make(chan mounts.Plan, 1)
-	first := x.distant == nil
+// socketSearch finds the sockets of the host that are to be hidden, while the command is made ready. What takes longer is
+// looked for beside all of prepare, once: most often it finds nothing.
+type socketSearch struct {
+	all     bool // folders or rules show files of the host as they are
+	first   chan []string
+	distant chan []string // nil: nobody has begun
+	known   []string      // that were found there
+	looked  bool
+}
+
+// begin begins a search. With all, sockets in private places matter too: folders and rules show what is there. With explain
+// near waits for everything.
+func (s *socketSearch) begin(all, explain bool) {
+	s.all, s.first = all, make(chan []string, 1)
+	first := s.distant == nil
 	if first {
-		x.distant = make(chan mounts.Plan, 1)
+		s.distant = make(chan []string, 1)
 	}
-	x.binds = all
-	known := x.sockets
-	go func(distant chan<- mounts.Plan, explain bool) {
-		near, more := host.FindSockets(all)
-		p := append(host.BlockSockets(near, all), known...)
+	go func(near, distant chan<- []string) {
+		found, more := host.FindSockets(all)
 		switch {
 		case first && explain:
-			c <- append(p, host.BlockSockets(more(), all)...)
+			near <- append(found, more()...)
 			distant <- nil
 		case first:
-			c <- p
-			distant <- host.BlockSockets(more(), all)
+			near <- found
+			distant <- more()
 		default:
-			c <- p
+			near <- found
 		}
-	}(x.distant, x.explain)
-	return c
+	}(s.first, s.distant)
 }
+
+// near waits for what is found soon.
+func (s *socketSearch) near() []string { return append(<-s.first, s.known...) }
 
 // errMoreSockets says that the command has to be prepared anew.
 var errMoreSockets = errors.New("there are more sockets to be blocked")
 
-// moreSockets waits for what takes longer: while the sandbox is set up, before the command is executed.
-func (x *Execution) moreSockets() error {
-	return x.foundMore(<-x.distant)
+// gate is what a command has to wait for before it is executed, while its sandbox is set up; nil: nothing. The roots are
+// those of its session. An error says that there are more sockets already.
+func (s *socketSearch) gate(roots []string) (func() error, error) {
+	if s.looked {
+		return nil, nil
+	}
+	select {
+	case found := <-s.distant:
+		return nil, s.take(found, roots)
+	default:
+		return func() error { return s.take(<-s.distant, roots) }, nil
+	}
 }
 
-// foundMore takes what was found. Where all of a session is shown through overlays, sockets in it lead nowhere.
-func (x *Execution) foundMore(sockets mounts.Plan) error {
-	x.looked = true
-	if !x.binds && x.session != nil {
-		sockets = slices.DeleteFunc(sockets, func(m mounts.Mount) bool { return within(x.session, m.Target) })
-	}
-	if x.sockets = sockets; len(sockets) > 0 {
+// take takes what was found. Where all of a session is shown through overlays, sockets in it lead nowhere.
+func (s *socketSearch) take(found, roots []string) error {
+	s.looked = true
+	s.known = slices.DeleteFunc(found, func(path string) bool {
+		return !s.all && (plan.Private(path) || paths.InAny(path, roots))
+	})
+	if len(s.known) > 0 {
 		return errMoreSockets
 	}
 	return nil
 }
 
 // binds reports whether folders or rules show files of the host as they are, not through an overlay.
-func (c *Config) binds(f *folders, q *Request) bool {
+func (c *Config) binds(f *plan.Folders, q *Request) bool {
 	shows := func(r Rule) bool { return r.Mode != Blocked }
-	return len(f.direct) > 0 || len(f.readOnly) > 0 || slices.ContainsFunc(c.Rules, shows) || slices.ContainsFunc(q.Paths, shows)
-}
-
-// unixMount shows one of them.
-func unixMount(path string, suspect func(dir string) bool) (mounts.Mount, error) {
-	fail := func(err error) (mounts.Mount, error) { return mounts.Mount{}, &Error{"allow unix socket", path, err} }
-	if !filepath.IsAbs(path) {
-		return fail(host.ErrNotAbsolute)
-	}
-	real, err := links.Resolve(path, suspect)
-	if err != nil {
-		return fail(err)
-	}
-	fi, err := os.Lstat(real)
-	if err != nil {
-		return fail(host.Bare(err))
-	}
-	if fi.Mode()&os.ModeSocket == 0 {
-		return fail(errors.New("it is no socket"))
-	}
-	m, err := host.Bind(real, false)
-	if err != nil {
-		return fail(host.Bare(err))
-	}
-	return m, nil
+	return len(f.Direct) > 0 || len(f.ReadOnly) > 0 || slices.ContainsFunc(c.Rules, shows) || slices.ContainsFunc(q.Paths, shows)
 }

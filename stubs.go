@@ -472,7 +472,7 @@ type View struct {
 	// Timeout is when the command is ended. Zero: never.
 	Timeout time.Duration `json:"-"`
 	// Notices say what is not as it usually is.
-	Notices []string `json:"notices"`
+	Notices []Notice `json:"notices"`
 }
 
 var modeNames = [...]string{"overlay", "direct", "read-only", "blocked"}
@@ -661,12 +661,8 @@ func (e Enforcer) String() string {
 	return "enforcer?"
 }
 
-func (e *Error) Error() string {
-	s := e.Op
-	if e.Path != "" {
-		s += " " + escape.Quote(e.Path)
-	}
-	return s + ": " + e.Err.Error()
+func (*Error) Error() (r0 string) {
+	return
 }
 
 // Unwrap returns e.Err.
@@ -707,7 +703,7 @@ func (*Execution) Network() (r0 Network) {
 }
 
 // Notices say what is not as it usually is, and is no error.
-func (*Execution) Notices() (r0 []string) {
+func (*Execution) Notices() (r0 []Notice) {
 	return
 }
 
@@ -760,8 +756,8 @@ func (m Mode) String() string {
 	return modeNames[m]
 }
 
-func (e *MountError) Error() string {
-	return fmt.Sprintf("project %s has another file system mounted at %s: an overlay cannot hold it", escape.Quote(e.Folder), escape.Quote(e.Below))
+func (*MountError) Error() (r0 string) {
+	return
 }
 
 // Denied are the decisions against what the command tried.

@@ -76,7 +76,7 @@ func (s *server) result(res nsrun.Result, in mcpargs.Input) *mcp.CallToolResult 
 		Session: res.Session, State: res.State.String(),
 		ChangesTotal: len(res.Changes), Changes: jsonform.Changes(res.Changes[:min(len(res.Changes), maxChanges)]),
 		Held:    jsonform.HeldBack(res.Held[:min(len(res.Held), maxChanges)]),
-		Notices: append([]string{}, res.Notices...),
+		Notices: notices(res.Notices),
 		Output:  output{res.Stdout.Cut > 0 || res.Stderr.Cut > 0},
 	}
 	if res.Started {
@@ -116,4 +116,12 @@ func (s *server) notes(res nsrun.Result, in mcpargs.Input) string {
 		fmt.Fprintf(&b, "NOTE: The changes are not in the project, and not lost: they are kept as session %[1]s; the user sees them with nsrun diff %[1]s and decides with nsrun review %[1]s, or nsrun commit %[1]s --merge\n", res.Session)
 	}
 	return b.String()
+}
+
+func notices(list []nsrun.Notice) []string {
+	texts := make([]string, len(list))
+	for i, n := range list {
+		texts[i] = n.Text
+	}
+	return texts
 }

@@ -64,15 +64,16 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 		if r.o.quiet {
 			break
 		}
-		switch {
-		case strings.HasPrefix(notice, "git "):
-			notice += " (try: nsrun run --project . --project DIR)"
-		case strings.HasPrefix(notice, "root has no privileges "):
-			notice += " (try: run nsrun as that user, with sudo -u or su)"
-		case strings.HasPrefix(notice, "group of "):
-			notice += " (try: nsrun run --engine copy)"
+		text := notice.Text
+		switch notice.Kind {
+		case nsrunlib.NoticeGit:
+			text += " (try: nsrun run --project . --project DIR)"
+		case nsrunlib.NoticeOwner:
+			text += " (try: run nsrun as that user, with sudo -u or su)"
+		case nsrunlib.NoticeGroup:
+			text += " (try: nsrun run --engine copy)"
 		}
-		console.Say("%s", notice)
+		console.Say("%s", text)
 	}
 	if r.o.watch {
 		r.watched = make(chan struct{})
@@ -113,8 +114,8 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 // tell says what could not be recorded.
 func (r *runner) tell(res nsrunlib.Result) {
 	for _, notice := range res.Notices[len(r.execution.Notices()):] {
-		if !r.o.quiet || strings.HasPrefix(notice, "registry: ") {
-			console.Say("%s", strings.ReplaceAll(notice, "\n", "; "))
+		if !r.o.quiet || notice.Kind == nsrunlib.NoticeRegistry {
+			console.Say("%s", strings.ReplaceAll(notice.Text, "\n", "; "))
 		}
 	}
 	for _, b := range res.Backups {

@@ -74,10 +74,13 @@ func (r *runner) policy(any, asJSON bool) int {
 		p.After = ""
 	}
 	if asJSON {
-		for _, list := range [...]*[]string{&p.Command, &p.Apart, &p.Writable, &p.Private, &p.ReadOnly, &p.Hidden, &p.HiddenSockets, &p.Rules, &p.Sockets, &p.Removed, &p.Set, &p.Notices} {
+		for _, list := range [...]*[]string{&p.Command, &p.Apart, &p.Writable, &p.Private, &p.ReadOnly, &p.Hidden, &p.HiddenSockets, &p.Rules, &p.Sockets, &p.Removed, &p.Set} {
 			if *list == nil {
 				*list = []string{}
 			}
+		}
+		if p.Notices == nil {
+			p.Notices = []nsrunlib.Notice{}
 		}
 		if p.Publish == nil {
 			p.Publish = []uint16{}
@@ -167,6 +170,6 @@ func (p *policyReport) print(w *bufio.Writer) {
 	}
 	section("limits", limits, func(s string) string { return s })
 	for _, notice := range p.Notices {
-		fmt.Fprintf(w, "note: %s\n", escape.Printable(notice))
+		fmt.Fprintf(w, "note: %s\n", escape.Printable(notice.Text))
 	}
 }

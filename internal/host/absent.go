@@ -10,17 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // Secrets that do not exist when a command starts may come into being while it runs. Where the home directory is shown
 // through an overlay (see mountPoint) its front layer says that they are deleted: so they are absent, then and later.
-
-// An Absent is a name of homeSecrets that is missing.
-type Absent struct {
-	Name string
-	From int // how long the first part of it is that is missing
-}
 
 // A homeView answers what is in a home directory. Most of homeSecrets are not: to list two directories says so sooner than
 // to look for each of a hundred names.
@@ -116,17 +111,17 @@ func (v *homeView) exists(name string) bool {
 }
 
 // absent says of a name that does not exist from where on. Not ok: a link is on the way, and leads elsewhere.
-func (v *homeView) absent(name string) (n Absent, ok bool) {
+func (v *homeView) absent(name string) (n plan.Absent, ok bool) {
 	for i := range len(name) {
 		if name[i] == '/' {
 			switch v.kind(name[:i]) {
 			case unix.S_IFDIR:
 			case 0:
-				return Absent{name, i}, true
+				return plan.Absent{Name: name, From: i}, true
 			default:
 				return n, false
 			}
 		}
 	}
-	return Absent{name, len(name)}, true
+	return plan.Absent{Name: name, From: len(name)}, true
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -38,21 +40,21 @@ func DirectMounts(roots []string, git bool) (InPlace, error) {
 			d.at[abs] = true
 			continue
 		}
-		return InPlace{}, &Error{Op: "use as project", Path: root, Err: err}
+		return InPlace{}, &plan.Error{Op: "use as project", Path: root, Err: err}
 	}
 	for i, root := range d.roots {
 		if git {
 			break
 		}
 		if err := d.tree(root); err != nil {
-			return InPlace{}, &Error{Op: "use as project", Path: roots[i], Err: err}
+			return InPlace{}, &plan.Error{Op: "use as project", Path: roots[i], Err: err}
 		}
 	}
 	return d.mounts(true)
 }
 
-// ProtectGit is what git uses in directories that a rule makes writable, read-only.
-func ProtectGit(dirs []string) (InPlace, error) {
+// protectGit is what git uses in directories that a rule makes writable, read-only.
+func protectGit(dirs []string) (InPlace, error) {
 	d := newDirect()
 	d.rule, d.roots = true, dirs
 	for _, dir := range dirs {
@@ -68,19 +70,25 @@ func ProtectGit(dirs []string) (InPlace, error) {
 
 // InPlace is what directories take that are written to in place.
 type InPlace struct {
-	Plan    mounts.Plan
-	Known   map[string]bool // work trees that were found
-	Dirs    []string        // of rules: directories that they make writable
-	Files   []string        // of rules: and files
-	Later   []string        // paths at which nothing was, and where git would execute or obey what comes there
-	Notices []string
+	Plan      mounts.Plan
+	Known     map[string]bool // work trees that were found
+	Dirs      []string        // of rules: directories that they make writable
+	Files     []string        // of rules: and files
+	Later     []string        // paths at which nothing was, and where git would execute or obey what comes there
+	Unguarded []string        // why not all that git executes is read-only, in words
+}
+
+// add takes what rules make writable, without its mounts.
+func (in *InPlace) add(more *InPlace) {
+	in.Dirs, in.Files, in.Later = append(in.Dirs, more.Dirs...), append(in.Files, more.Files...), append(in.Later, more.Later...)
+	maps.Copy(in.Known, more.Known)
 }
 
 // mounts are the directories with what is read-only in them, or that alone.
 func (d *direct) mounts(writable bool) (in InPlace, err error) {
-	in.Known, in.Later, in.Notices = d.seen, d.later, d.notices
+	in.Known, in.Later, in.Unguarded = d.seen, d.later, d.notices
 	// Parents first: a bind covers what was mounted below it before.
-	for _, path := range slices.SortedFunc(maps.Keys(d.at), comparePaths) {
+	for _, path := range slices.SortedFunc(maps.Keys(d.at), paths.Compare) {
 		if d.at[path] && !writable {
 			continue
 		}
@@ -103,19 +111,14 @@ func directRoot(root string) (string, error) {
 		return "", errors.New("the whole file system cannot be a root")
 	}
 	for _, home := range Homes() {
-		if real, err := RealPath(home); err == nil && links.Inside(real, abs) {
+		if real, err := RealPath(home); err == nil && paths.Inside(real, abs) {
 			return "", errors.New("it holds the home directory")
 		}
 	}
-	if IsGitDir(abs) {
+	if isGitDir(abs) {
 		return "", errors.New("it is a git directory")
 	}
 	return abs, nil
-}
-
-// comparePaths sorts directories before what is in them.
-func comparePaths(a, b string) int {
-	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 }
 
 // direct collects what is mounted over the read-only host.
@@ -186,8 +189,10 @@ func single(path string) error {
 	if strings.HasSuffix(path, ".sample") {
 		return nil
 	}
-	return fmt.Errorf("%s has another hard link, through which a command could change it "+
-		"(try: cp -p it to a new file, and mv that over it)", escape.Quote(path))
+	return &helpful{
+		fmt.Errorf("%s has another hard link, through which a command could change it", escape.Quote(path)),
+		"cp -p it to a new file, and mv that over it",
+	}
 }
 
 // links protects what the links in a directory lead to, which may have to be there.
@@ -274,7 +279,7 @@ func (d *direct) canMake(name string) bool {
 
 // holds reports whether the path lies in a root.
 func (d *direct) holds(path string) bool {
-	return slices.ContainsFunc(d.roots, func(root string) bool { return links.Inside(path, root) })
+	return slices.ContainsFunc(d.roots, func(root string) bool { return paths.Inside(path, root) })
 }
 
 // closed reports whether the path lies in what is read-only in a root.

@@ -68,7 +68,7 @@ func (d *direct) below(root string) error {
 		return err
 	}
 	defer f.Close()
-	return Entries(f, func(e os.DirEntry) {
+	return entries(f, func(e os.DirEntry) {
 		at := filepath.Join(root, e.Name())
 		switch {
 		case e.Name() == ".git":
@@ -84,14 +84,14 @@ func (d *direct) below(root string) error {
 		if existsAt(f, e.Name()+"/.git") {
 			d.inner(at, 0)
 		}
-		if existsAt(f, e.Name()+"/HEAD") && IsGitDir(at) {
+		if existsAt(f, e.Name()+"/HEAD") && isGitDir(at) {
 			d.bareRepository(at)
 		}
 	})
 }
 
 // Entries calls yield for all that is in a directory.
-func Entries(dir *os.File, yield func(os.DirEntry)) error {
+func entries(dir *os.File, yield func(os.DirEntry)) error {
 	for {
 		list, err := dir.ReadDir(1000)
 		for _, e := range list {
@@ -106,8 +106,8 @@ func Entries(dir *os.File, yield func(os.DirEntry)) error {
 	}
 }
 
-// IsGitDir reports whether git takes a directory for one of its own.
-func IsGitDir(dir string) bool {
+// isGitDir reports whether git takes a directory for one of its own.
+func isGitDir(dir string) bool {
 	has := func(name string) bool { return Exists(filepath.Join(dir, name)) }
 	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
@@ -472,7 +472,7 @@ func readPlain(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return ReadSmall(fd)
+	return readSmall(fd)
 }
 
 // openRegular opens a regular file of at most so many bytes, through links.
@@ -514,8 +514,8 @@ func (fd fileReader) ReadAt(b []byte, at int64) (n int, err error) {
 
 var errNotGits = errors.New("not a file of git's")
 
-// ReadSmall reads a regular file that is not large, and closes it.
-func ReadSmall(fd int) (string, error) {
+// readSmall reads a regular file that is not large, and closes it.
+func readSmall(fd int) (string, error) {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/paths"
 )
 
 // A linked work tree's git directory, and a submodule's, is outside of it: .git is a
@@ -27,16 +28,16 @@ import (
 // gitFileMost bounds how much is read of git's files, in bytes.
 const gitFileMost = 1 << 20
 
-// ProjectRoots are the roots of a session over a project, whose path is free of links. A
-// notice says why git cannot write there, where it is in order to know.
-func ProjectRoots(real string) (roots []string, notice string) {
+// ProjectRoots are the roots of a session over a project, whose path is free of links. NoGit
+// says why git cannot write there; empty: it can, or there is no git directory.
+func ProjectRoots(real string) (roots []string, noGit string) {
 	git, err := outerGitDir(real)
 	switch {
 	case err != nil:
-		return []string{real}, "git cannot write in the sandbox: " + err.Error()
-	case git == "" || links.Inside(git, real):
+		return []string{real}, err.Error()
+	case git == "" || paths.Inside(git, real):
 		return []string{real}, ""
-	case links.Inside(real, git):
+	case paths.Inside(real, git):
 		return []string{git}, "" // a work tree in a bare repository
 	}
 	return []string{real, git}, ""

@@ -67,15 +67,15 @@ var systemSecrets = [...]string{
 // exist or not. An empty home leaves out those below it.
 func HiddenPaths(home string) []string {
 	keys, _ := filepath.Glob("/etc/ssh/ssh_host_*_key")
-	return append(append(belowHome(home), systemSecrets[:]...), keys...)
+	return append(append(belowHome(home, homeSecrets[:]), systemSecrets[:]...), keys...)
 }
 
-func belowHome(home string) []string {
-	var paths []string
+// belowHome are paths below a home directory; there are none where that is unknown.
+func belowHome(home string, names []string) (list []string) {
 	if filepath.IsAbs(home) {
-		for _, s := range homeSecrets {
-			paths = append(paths, filepath.Join(home, s))
+		for _, name := range names {
+			list = append(list, filepath.Join(home, name))
 		}
 	}
-	return paths
+	return list
 }

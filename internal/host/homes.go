@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/nsrun/nsrun/internal/plan"
 )
 
 // Homes are the home directories of the caller: the one that /etc/passwd has for
@@ -53,6 +55,21 @@ func Home() string {
 	}
 	return ""
 }
+
+// HomeAt is where a home directory is, without symbolic links, and its mode as far as another directory can have it.
+func HomeAt(home string) (at string, perm os.FileMode, err error) {
+	if at, err = filepath.EvalSymlinks(home); err != nil {
+		return "", 0, &plan.Error{Op: "open home directory", Path: home, Err: Bare(err)}
+	}
+	fi, err := os.Stat(at)
+	if err != nil {
+		return "", 0, err
+	}
+	return at, fi.Mode() & (os.ModePerm | os.ModeSticky), nil
+}
+
+// PrivatePlaces reports which of the places that not every system has are directories.
+func PrivatePlaces() (varTmp, run bool) { return IsDir("/var/tmp"), IsDir("/run") }
 
 // DataDir is where nsrun keeps data, empty if there is no place for it.
 func DataDir(home string) string { return ownDir("XDG_DATA_HOME", home, ".local/share") }

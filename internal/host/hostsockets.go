@@ -14,7 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -178,7 +179,7 @@ func (f *socketFinder) dir(name string) string {
 		switch {
 		case err != nil:
 			real = ""
-		case !f.private && InPrivatePlace(real+"/"):
+		case !f.private && plan.Private(real+"/"):
 			real = nowhere
 		}
 	}
@@ -384,7 +385,7 @@ func (f *socketFinder) seen(pid, below string, s namedSocket) {
 	for _, path := range places {
 		if unix.Lstat(path, &here) == nil && here.Ino == there.Ino && here.Dev == there.Dev {
 			f.placed[s.ino] = true
-			if f.private || !InPrivatePlace(path) {
+			if f.private || !plan.Private(path) {
 				f.found = append(f.found, path)
 			}
 		}
@@ -512,7 +513,7 @@ func readProc(name string, room []byte) []byte {
 func elsewhere(path string, theirs, ours []mounts.Info) (list []string) {
 	var on mounts.Info
 	for _, m := range theirs {
-		if links.Inside(path, m.Target) && len(m.Target) >= len(on.Target) {
+		if paths.Inside(path, m.Target) && len(m.Target) >= len(on.Target) {
 			on = m // the last one covers those before
 		}
 	}
@@ -521,7 +522,7 @@ func elsewhere(path string, theirs, ours []mounts.Info) (list []string) {
 	}
 	of := filepath.Join(on.Root, strings.TrimPrefix(path, on.Target))
 	for _, m := range ours {
-		if m.FSType == on.FSType && links.Inside(of, m.Root) {
+		if m.FSType == on.FSType && paths.Inside(of, m.Root) {
 			list = append(list, filepath.Join(m.Target, strings.TrimPrefix(of, m.Root)))
 		}
 	}

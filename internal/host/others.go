@@ -3,18 +3,17 @@
 package host
 
 import (
-	"fmt"
 	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/plan"
 )
 
-// OthersFolders are notices about folders that root may not write to in a sandbox: there it is
-// no more than any user, and these belong to another one.
-func OthersFolders(lists ...[]string) (notices []string) {
+// Others are the folders that root may not write to in a sandbox: there it is no more than any user, and these belong to
+// another one. Whoever is not root gets none.
+func Others(lists ...[]string) (others []plan.Other) {
 	if os.Geteuid() != 0 {
 		return nil
 	}
@@ -23,7 +22,7 @@ func OthersFolders(lists ...[]string) (notices []string) {
 		if unix.Stat(dir, &st) != nil || st.Uid == 0 || st.Mode&0o002 != 0 || st.Gid == 0 && st.Mode&0o020 != 0 {
 			continue
 		}
-		notices = append(notices, fmt.Sprintf("root has no privileges in the sandbox, and %s belongs to user %d: it cannot be written to", escape.Quote(dir), st.Uid))
+		others = append(others, plan.Other{Dir: dir, UID: st.Uid})
 	}
-	return notices
+	return others
 }

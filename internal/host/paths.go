@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -55,19 +56,11 @@ func Bind(real string, writable bool) (mounts.Mount, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fail(err)
 	}
-	m.Same = FileID(&st)
+	m.Same = fileID(&st)
 	return m, nil
 }
 
-// MountBelow is a mount point below dir that can be seen, "" if there is none.
-func MountBelow(table []mounts.Info, dir string) string {
-	if below := mounts.Below(table, dir); len(below) > 1 {
-		return filepath.Join(dir, below[1].Target)
-	}
-	return ""
-}
-
-func FileID(st *unix.Stat_t) mounts.FileID {
+func fileID(st *unix.Stat_t) mounts.FileID {
 	return mounts.FileID{Ino: st.Ino, Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
 }
 
@@ -105,4 +98,16 @@ func Empty(dir string) bool {
 	defer d.Close()
 	_, err = d.Readdirnames(1)
 	return err == io.EOF
+}
+
+// Folder is where a folder is, which must be said without regard to where this program is. See links.Resolve.
+func Folder(path string, suspect func(dir string) bool) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", &plan.Error{Op: plan.OpUse, Path: path, Err: plan.ErrNotAbsolute}
+	}
+	real, err := links.Resolve(path, suspect)
+	if err != nil {
+		return "", &plan.Error{Op: plan.OpUse, Path: path, Err: err}
+	}
+	return real, nil
 }

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/deep"
 	"github.com/nsrun/nsrun/internal/githash"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // A playground is a directory for experiments: what commands write to $HOME/playground
@@ -22,11 +25,8 @@ import (
 // and nothing is left in the home directory: where a mount point is missing there, the
 // sandbox sees the home directory through an overlay with one more directory in it.
 
-// PlaygroundName is the playground's name in the home directory, and the word for it.
-const PlaygroundName = "playground"
-
-// ProjectPlaygrounds is the directory that holds those of projects.
-const ProjectPlaygrounds = "playgrounds"
+// projectPlaygrounds is the directory that holds those of projects.
+const projectPlaygrounds = "playgrounds"
 
 // DefaultPlayground is the playground of commands without a project:
 // $XDG_DATA_HOME/nsrun/playground, or the same in ~/.local/share.
@@ -39,11 +39,11 @@ func Playground(project string) (string, error) {
 	dir := DataDir(Home())
 	switch {
 	case dir == "":
-		return "", &Error{Op: "find playground", Err: ErrNoHome}
+		return "", &plan.Error{Op: "find playground", Err: plan.ErrNoHome}
 	case project == "":
-		return filepath.Join(dir, PlaygroundName), nil
+		return filepath.Join(dir, plan.PlaygroundName), nil
 	case !filepath.IsAbs(project):
-		return "", &Error{Op: "find playground", Path: project, Err: ErrNotAbsolute}
+		return "", &plan.Error{Op: "find playground", Path: project, Err: plan.ErrNotAbsolute}
 	}
 	project = filepath.Clean(project)
 	sum := githash.SumSHA256([]byte(project))
@@ -51,7 +51,7 @@ func Playground(project string) (string, error) {
 	if readable := plainName(filepath.Base(project)); readable != "" {
 		name = readable + "-" + name
 	}
-	return filepath.Join(dir, ProjectPlaygrounds, name), nil
+	return filepath.Join(dir, projectPlaygrounds, name), nil
 }
 
 // plainName is what of a name can stand in every file name and on every terminal.
@@ -76,10 +76,10 @@ func Playgrounds() (dirs []string, err error) {
 	if _, err := os.Lstat(common); err == nil {
 		dirs = append(dirs, common)
 	}
-	all := filepath.Join(filepath.Dir(common), ProjectPlaygrounds)
+	all := filepath.Join(filepath.Dir(common), projectPlaygrounds)
 	Entries, err := os.ReadDir(all)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return dirs, &Error{Op: "find playgrounds", Path: all, Err: Bare(err)}
+		return dirs, &plan.Error{Op: "find playgrounds", Path: all, Err: Bare(err)}
 	}
 	for _, entry := range Entries {
 		dirs = append(dirs, filepath.Join(all, entry.Name()))
@@ -87,15 +87,13 @@ func Playgrounds() (dirs []string, err error) {
 	return dirs, nil
 }
 
-var ErrNoHome = errors.New("there is no home directory")
-
-// OpenPlayground opens the directory, and makes it if it is missing and that is wanted.
-func OpenPlayground(dir string, create bool) (fd int, st unix.Stat_t, err error) {
+// openPlayground opens the directory, and makes it if it is missing and that is wanted.
+func openPlayground(dir string, create bool) (fd int, st unix.Stat_t, err error) {
 	fail := func(err error) (int, unix.Stat_t, error) {
-		return -1, st, &Error{Op: "open playground", Path: dir, Err: err}
+		return -1, st, &plan.Error{Op: "open playground", Path: dir, Err: err}
 	}
 	if !filepath.IsAbs(dir) {
-		return fail(ErrNotAbsolute)
+		return fail(plan.ErrNotAbsolute)
 	}
 	open := func() (int, error) {
 		return unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -149,7 +147,7 @@ func eachInPlayground(dir string, remove bool) (u PlaygroundUsage, err error) {
 		}
 	}
 	u.Dir = dir
-	fd, _, err := OpenPlayground(dir, false)
+	fd, _, err := openPlayground(dir, false)
 	if errors.Is(err, unix.ENOENT) {
 		return u, nil
 	}
@@ -168,7 +166,7 @@ func eachInPlayground(dir string, remove bool) (u PlaygroundUsage, err error) {
 		if remove {
 			op = "remove"
 		}
-		return u, &Error{Op: op, Path: filepath.Join(dir, failed.Path), Err: failed.Err}
+		return u, &plan.Error{Op: op, Path: filepath.Join(dir, failed.Path), Err: failed.Err}
 	}
 	return u, err
 }
@@ -189,4 +187,53 @@ func (u *PlaygroundUsage) counter() func(*unix.Stat_t) {
 		}
 		u.Bytes += st.Blocks * 512
 	}
+}
+
+// A PlaygroundQuery is what FindPlayground needs to know.
+type PlaygroundQuery struct {
+	Dir     string        // as it is named; empty: that of Project
+	Project string        // empty: none
+	HomeAt  string        // the home directory, without symbolic links; empty: nobody knows
+	Table   []mounts.Info // the host's mounts
+	Mirror  bool          // no overlay can be laid over the home directory
+	Create  bool          // it is made if it is missing
+}
+
+// FindPlayground finds, or makes, the playground and what it takes to show it.
+func FindPlayground(q PlaygroundQuery) (p plan.Playground) {
+	if p.Dir = q.Dir; p.Dir == "" {
+		if p.Dir, p.Err = Playground(q.Project); p.Err != nil {
+			return p
+		}
+	}
+	p.At = p.Dir
+	fd, st, err := openPlayground(p.Dir, q.Create)
+	switch {
+	case err == nil:
+		p.Same = fileID(&st)
+		if text, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && filepath.IsAbs(text) {
+			p.At = text
+		}
+		unix.Close(fd)
+	case q.Create || !errors.Is(err, unix.ENOENT):
+		p.Err = err
+		return p
+	}
+	if q.HomeAt == "" || q.HomeAt == "/" {
+		return p
+	}
+	point := plan.PlaygroundPoint(q.HomeAt)
+	switch {
+	case IsDir(point):
+		p.Point = plan.DirPoint
+	case Exists(point):
+		p.Point = plan.OtherPoint
+	case q.Mirror || plan.Below(q.Table, q.HomeAt) != "":
+		bind := mounts.Bind(p.Dir, point)
+		bind.Same = p.Same
+		if p.Mirror, p.MirrorErr = (mounts.Plan{mounts.ROBind("/", "/"), bind}).CreateMountPoints(); p.MirrorErr == nil {
+			p.Mirror = p.Mirror[1:]
+		}
+	}
+	return p
 }

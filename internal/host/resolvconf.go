@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
 )
@@ -63,12 +64,12 @@ func (c ResolvConf) Mount(server netip.Addr) mounts.Plan {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(resolvPath), path)
 		}
-		if !InPrivatePlace(path) {
+		if !plan.Private(path) {
 			return nil
 		}
 	}
 	text := []byte("nameserver " + server.String() + "\n" + strings.Join(append(slices.Clone(c.keep), ""), "\n"))
-	if InPrivatePlace(path) {
+	if plan.Private(path) {
 		return mounts.Plan{mounts.File(path, text).WithPerm(0o644)}
 	}
 	return mounts.Plan{mounts.Data(path, text).RO().WithPerm(0o644)}

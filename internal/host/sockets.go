@@ -3,28 +3,16 @@
 package host
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/mounts"
 )
-
-// BlockSockets blocks sockets; those in private places only with all: folders and rules can show what is there.
-func BlockSockets(paths []string, all bool) (p mounts.Plan) {
-	for _, name := range paths {
-		if all || !InPrivatePlace(name) {
-			p = append(p, mounts.Block(name))
-		}
-	}
-	return p
-}
-
-// privatePlaces are replaced in BaseMounts.
-var privatePlaces = [...]string{"/run/", "/var/run/", "/tmp/", "/var/tmp/", "/dev/", "/proc/"}
-
-func InPrivatePlace(name string) bool {
-	return slices.ContainsFunc(privatePlaces[:], func(place string) bool { return strings.HasPrefix(name, place) })
-}
 
 // socketNames are the names in a /proc/net/unix file (unix(7)), each once, but no abstract ones. What does not look like
 // the line of a socket belongs to the name before: there may be anything in one.
@@ -60,3 +48,29 @@ func socketLine(line string) (name string, ok bool) {
 }
 
 func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == "" }
+
+// UnixSocket shows a socket of the host.
+func UnixSocket(path string, suspect func(dir string) bool) (mounts.Mount, error) {
+	fail := func(err error) (mounts.Mount, error) {
+		return mounts.Mount{}, &plan.Error{Op: "allow unix socket", Path: path, Err: Bare(err)}
+	}
+	if !filepath.IsAbs(path) {
+		return fail(plan.ErrNotAbsolute)
+	}
+	real, err := links.Resolve(path, suspect)
+	if err != nil {
+		return fail(err)
+	}
+	fi, err := os.Lstat(real)
+	if err != nil {
+		return fail(err)
+	}
+	if fi.Mode()&os.ModeSocket == 0 {
+		return fail(errors.New("it is no socket"))
+	}
+	m, err := Bind(real, false)
+	if err != nil {
+		return fail(err)
+	}
+	return m, nil
+}

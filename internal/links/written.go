@@ -5,10 +5,10 @@ package links
 import (
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -46,10 +46,10 @@ func (w *Written) Suspect(dir string) bool {
 		}
 	}
 	for _, tree := range w.known {
-		if Inside(dir, tree) {
+		if paths.Inside(dir, tree) {
 			return true
 		}
-		if real, err := filepath.EvalSymlinks(tree); err == nil && Inside(dir, real) {
+		if real, err := filepath.EvalSymlinks(tree); err == nil && paths.Inside(dir, real) {
 			return true
 		}
 	}
@@ -74,9 +74,4 @@ func WorkTree(dir string) (tree string, ok bool) {
 func Own(name string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(name, &st) == nil && int(st.Uid) == os.Geteuid()
-}
-
-// Inside reports whether the absolute path p is dir or lies below it.
-func Inside(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package nsrun
+package host
 
 import (
 	"fmt"
@@ -13,10 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/fanotify"
 	"github.com/nsrun/nsrun/internal/escape"
-	"github.com/nsrun/nsrun/internal/host"
-	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/runslater"
 )
 
@@ -25,8 +23,8 @@ import (
 // programs look for their settings; repositories that came where git would obey them; and what
 // a watcher saw anywhere.
 
-// later is what an Execution has to do with that.
-type later struct {
+// Later is what runs later of what a command writes in place. The zero Later is for one that writes nothing in place.
+type Later struct {
 	dirs    []string        // folders, and directories of rules, that are written to
 	files   []string        // of rules, that are written to
 	watched []string        // those folders that a watcher looks at
@@ -37,25 +35,29 @@ type later struct {
 	since   unix.Timespec
 }
 
+// NewLater is for a command that writes to folders.
+func NewLater(folders []string, in InPlace) Later {
+	return Later{dirs: folders, watched: folders, paths: in.Later, known: in.Known}
+}
+
 const (
 	maxLater = 10_000 // entries that are looked at, and paths that the watcher saw
 	maxNames = 1000   // of one directory
 	maxTold  = 5
 )
 
-// add takes what rules make writable.
-func (l *later) add(in *host.InPlace) {
+// Add takes what rules make writable.
+func (l *Later) Add(in *InPlace) {
 	l.dirs, l.files, l.paths = slices.Concat(l.dirs, in.Dirs), slices.Concat(l.files, in.Files), slices.Concat(l.paths, in.Later)
 	if l.known == nil {
-		l.known = in.Known
-		return
+		l.known = make(map[string]bool)
 	}
 	maps.Copy(l.known, in.Known)
 }
 
-// remember is called before the command is started: a git directory that it may write to is known by what
+// Remember is called before the command is started: a git directory that it may write to is known by what
 // it was.
-func (l *later) remember() {
+func (l *Later) Remember() {
 	for _, dir := range l.dirs {
 		if !l.known[dir] {
 			l.old.git(filepath.Join(dir, ".git"))
@@ -64,29 +66,29 @@ func (l *later) remember() {
 	}
 }
 
-func (l *later) none() bool { return len(l.dirs)+len(l.files)+len(l.paths) == 0 }
+func (l *Later) none() bool { return len(l.dirs)+len(l.files)+len(l.paths) == 0 }
 
-// begin is called when the command was started.
-func (l *later) begin(x *Execution) {
+// Begin is called when a command was started, which it was at a time.
+func (l *Later) Begin(began time.Time) {
 	if l.none() {
 		return
 	}
 	// The clock of files lags behind by as much as a tick.
-	l.since = unix.NsecToTimespec(x.began.Add(-20 * time.Millisecond).UnixNano())
+	l.since = unix.NsecToTimespec(began.Add(-20 * time.Millisecond).UnixNano())
 }
 
-// saw takes what the watcher saw.
-func (l *later) saw(ev *fanotify.Event) {
-	if len(l.seen) < maxLater && slices.Contains(l.watched, ev.Root) && !ev.Dir &&
-		(ev.Op == fanotify.Created || ev.Op == fanotify.Written || ev.Op == fanotify.Renamed || ev.Op == fanotify.Attributes) {
-		if path := filepath.Join(ev.Root, ev.Path); !slices.Contains(l.seen[max(0, len(l.seen)-16):], path) {
-			l.seen = append(l.seen, path)
-		}
+// Saw takes a file below a folder that a watcher saw written.
+func (l *Later) Saw(folder, name string) {
+	if len(l.seen) >= maxLater || !slices.Contains(l.watched, folder) {
+		return
+	}
+	if path := filepath.Join(folder, name); !slices.Contains(l.seen[max(0, len(l.seen)-16):], path) {
+		l.seen = append(l.seen, path)
 	}
 }
 
-// notice is one line about what runs later. Empty: nothing was found.
-func (l *later) notice() string {
+// Notice is one line about what runs later. Empty: nothing was found.
+func (l *Later) Notice() string {
 	if l.none() {
 		return ""
 	}
@@ -123,7 +125,7 @@ func (l *later) notice() string {
 		switch {
 		case filepath.Base(path) == ".git":
 			l.look(v, path, 0, &left, take)
-		case host.Exists(path):
+		case Exists(path):
 			reasons[path] = "git obeys it"
 		}
 	}
@@ -148,9 +150,9 @@ func (l *later) notice() string {
 }
 
 // repository takes what is new of a repository that may be one level below a folder.
-func (l *later) repository(v *hostView, path string, left *int, take func(string)) {
+func (l *Later) repository(v *hostView, path string, left *int, take func(string)) {
 	l.look(v, filepath.Join(path, ".git"), 0, left, take)
-	if _, ok := v.stat(filepath.Join(path, "HEAD")); ok && host.IsGitDir(path) {
+	if _, ok := v.stat(filepath.Join(path, "HEAD")); ok && isGitDir(path) {
 		for _, name := range [...]string{"config", "config.worktree", "commondir", "hooks"} {
 			l.look(v, filepath.Join(path, name), 1, left, take)
 		}
@@ -158,7 +160,7 @@ func (l *later) repository(v *hostView, path string, left *int, take func(string
 }
 
 // look takes what is new at or below a path.
-func (l *later) look(v *hostView, path string, depth int, left *int, take func(string)) {
+func (l *Later) look(v *hostView, path string, depth int, left *int, take func(string)) {
 	if *left < 0 || depth > 4 {
 		return
 	}
@@ -191,7 +193,7 @@ type oldView struct {
 
 // git takes what makes a directory one of git's, if it is, and its configuration.
 func (o *oldView) git(dir string) {
-	if !host.IsGitDir(dir) {
+	if !isGitDir(dir) {
 		return
 	}
 	if o.kinds == nil {
@@ -240,7 +242,7 @@ func (v *hostView) open(path string, flags uint64) (fd int, err error) {
 	how := unix.OpenHow{Flags: flags | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	for _, root := range v.roots {
 		rel, ok := strings.CutPrefix(path, root.path)
-		if !ok || !links.Inside(path, root.path) {
+		if !ok || !paths.Inside(path, root.path) {
 			continue
 		}
 		for _, dir := range root.dirs {
@@ -276,7 +278,7 @@ func (v *hostView) Read(path string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	text, err := host.ReadSmall(fd)
+	text, err := readSmall(fd)
 	return text, err == nil
 }
 
@@ -328,33 +330,40 @@ func (v *hostView) all(path string, yield func(os.DirEntry)) {
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	_ = host.Entries(f, yield)
+	_ = entries(f, yield)
 }
 
-// RunsLater says in a few words why what an event of Events is about would be run later, or
-// obeyed, without anybody asking for it: as overlay.Change.Runs, but by
-// what is there now. Empty: it would not. It is for the goroutine that iterates.
-func (x *Execution) RunsLater(ev fanotify.Event) string {
-	if ev.Dir || ev.Op == fanotify.Removed {
-		return ""
-	}
-	if x.live == nil {
-		old, now := &hostView{}, &hostView{}
-		x.live = &runslater.Classifier{Old: old, New: now}
-		for _, p := range x.Places() {
-			x.live.Roots = append(x.live.Roots, p.Project)
-			if p.Dir == p.Project {
-				now.roots = append(now.roots, hostRoot{p.Project, []string{p.Project}})
-				continue
-			}
-			old.roots = append(old.roots, hostRoot{p.Project, []string{p.Project}})
-			now.roots = append(now.roots, hostRoot{p.Project, []string{p.Dir, p.Project}})
+// A Place is a directory in which what is written in a folder appears.
+type Place struct{ Dir, Folder string }
+
+// A Live says what runs later of what is written now. It is for one goroutine.
+type Live struct {
+	c runslater.Classifier
+	v hostView
+}
+
+// NewLive is for what is written in places.
+func NewLive(places []Place) *Live {
+	l := &Live{}
+	old := &hostView{}
+	l.c.Old, l.c.New = old, &l.v
+	for _, p := range places {
+		l.c.Roots = append(l.c.Roots, p.Folder)
+		if p.Dir == p.Folder {
+			l.v.roots = append(l.v.roots, hostRoot{p.Folder, []string{p.Folder}})
+			continue
 		}
+		old.roots = append(old.roots, hostRoot{p.Folder, []string{p.Folder}})
+		l.v.roots = append(l.v.roots, hostRoot{p.Folder, []string{p.Dir, p.Folder}})
 	}
-	if x.live.Plain(ev.Root, ev.Path) {
+	return l
+}
+
+// Reason says why what was written in a folder, or with mode got other permissions, runs later. Empty: it does not.
+func (l *Live) Reason(folder, name string, mode bool) string {
+	if l.c.Plain(folder, name) {
 		return ""
 	}
-	path := filepath.Join(ev.Root, ev.Path)
-	mode := ev.Op == fanotify.Attributes
-	return x.live.Reason(runslater.Change{Path: path, Kind: x.live.New.Kind(path), Content: !mode, Executable: mode})
+	path := filepath.Join(folder, name)
+	return l.c.Reason(runslater.Change{Path: path, Kind: l.v.Kind(path), Content: !mode, Executable: mode})
 }

@@ -1,12 +1,6 @@
-//go:build linux
+package plan
 
-package nsrun_test
-
-import (
-	"testing"
-
-	"github.com/nsrun/nsrun"
-)
+import "testing"
 
 // TestSafeEnvURLs: users and passwords in URLs, in lists of them, and sessions of password managers do not pass.
 func TestSafeEnvURLs(t *testing.T) {
@@ -21,7 +15,7 @@ func TestSafeEnvURLs(t *testing.T) {
 		"U=http://localhost:x/y@home": false, "U=https://h.example.org:8443/@acme": false,
 		"BW_SESSION=x": false, "OP_SESSION_my=x": false, "XDG_SESSION_ID=1": true, "DESKTOP_SESSION=x": true,
 	} {
-		if got := len(nsrun.SafeEnv([]string{kv})) == 1; got != passes {
+		if got := len(SafeEnv([]string{kv})) == 1; got != passes {
 			t.Errorf("%s: passes %t", kv, got)
 		}
 	}
@@ -55,7 +49,7 @@ func TestSafeEnv(t *testing.T) {
 		"SSH_AUTH_SOCK=/x", "DBUS_SESSION_BUS_ADDRESS=x", "DISPLAY=:0", "WAYLAND_DISPLAY=x", "XDG_RUNTIME_DIR=/x", "SWAYSOCK=/x", "I3SOCK=/x", "NVIM=/x", "KITTY_LISTEN_ON=unix:@x", "VSCODE_IPC_HOOK_CLI=/x", "CONTAINER_HOST=x",
 		"LD_PRELOAD=/x", "BASH_ENV=/x", "GIT_SSH_COMMAND=x", "GIT_CONFIG_COUNT=1", "GIT_ASKPASS=x", "BASH_FUNC_x%%=() { :; }", "PROMPT_COMMAND=x",
 	} {
-		if got := nsrun.SafeEnv([]string{kv}); len(got) != 0 {
+		if got := SafeEnv([]string{kv}); len(got) != 0 {
 			t.Errorf("%s passes", kv)
 		}
 	}
@@ -72,7 +66,7 @@ func TestSafeEnv(t *testing.T) {
 		"REPO=ssh://git@host/x", "REMOTE=ssh://me@host:22/x", "REPO=git+ssh://me@host/x", "IMAGE=alpine:3@sha256:" + digits, "IMAGE=reg.example.org/x:1@sha256:" + digits, "URL=https://cdn.example.org/npm/@acme/x@1.2.3/index.js", "URL=http://localhost:8080/@me", "EMAIL=me@example.org",
 		"GIT_AUTHOR_NAME=me", "GIT_COMMITTER_EMAIL=me@example.org", "PS1=\\u@\\h:\\w$ ", "MAILCHECK=60", "HISTFILE=/home/me/.hist", "WINDOWID=1", "UUID=6ba7b810-9dad-11d1-80b4-00c04fd430c8", "EMPTY=", "SOME_PASSWORD=",
 	} {
-		if got := nsrun.SafeEnv([]string{kv}); len(got) != 1 {
+		if got := SafeEnv([]string{kv}); len(got) != 1 {
 			t.Errorf("%s does not pass", kv)
 		}
 	}

@@ -1,0 +1,62 @@
+//go:build linux
+
+package host
+
+import (
+	"path/filepath"
+
+	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// caches are directories below the home directory that build tools cannot do
+// without. They are readable as they are; what is written to them is gone
+// afterwards.
+var caches = [...]string{".cache", "go/pkg", ".npm", ".cargo", ".rustup", ".m2/repository", ".gradle", ".ccache", ".yarn", ".bun"}
+
+// buildCaches are what builds write to directly. None of them is looked into by
+// anything but the tool that it belongs to.
+var buildCaches = [...]string{
+	".cache/go-build", ".cache/ccache", ".cache/pip", "go/pkg", ".npm/_cacache", ".cargo/registry", ".m2/repository", ".gradle/caches",
+	".ccache", ".yarn/cache", ".bun/install/cache",
+}
+
+// Caches are the caches that are there and that an overlay can hold. Those in the roots of a session are parts of it, and
+// none holds the session's own directory.
+func Caches(home string, roots []string, session string, table []mounts.Info) (dirs []string) {
+	for _, dir := range belowHome(home, caches[:]) {
+		if !IsDir(dir) || paths.InAny(dir, roots) || paths.Inside(session, dir) {
+			continue
+		}
+		if real, err := RealPath(dir); err == nil && plan.Below(table, real) == "" {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// Builds are the caches that builds write to, as far as they are there and are the caller's.
+func Builds(home string) (p mounts.Plan, err error) {
+	for _, dir := range belowHome(home, buildCaches[:]) {
+		if real, err := RealPath(dir); err != nil || real != dir || !links.Own(real) || !IsDir(real) {
+			continue
+		}
+		m, err := Bind(dir, true)
+		if err != nil {
+			return nil, err
+		}
+		p = append(p, m)
+	}
+	return p, nil
+}
+
+// Present are those of plan.CachePaths that are there.
+func Present(home string) map[string]bool {
+	present := make(map[string]bool)
+	for _, name := range plan.CachePaths() {
+		present[name] = Exists(filepath.Join(home, name))
+	}
+	return present
+}

@@ -1,0 +1,77 @@
+//go:build linux
+
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
+)
+
+// StateDir is the directory of sessions, which may be named.
+func StateDir(named string) (string, error) {
+	if named == "" {
+		return overlay.DefaultDir()
+	}
+	return filepath.Abs(named)
+}
+
+// Own are the directories that commands have no business in: those of sessions, of data and of copies, and others. The
+// directory of playgrounds is data.
+func Own(home, stateDir string, others []string) (list []plan.Own, data string) {
+	add := func(dir string) {
+		if dir != "" && !slices.ContainsFunc(list, func(o plan.Own) bool { return o.Dir == dir }) {
+			list = append(list, plan.Own{Dir: dir, At: Nearest(dir)})
+		}
+	}
+	add(stateDir)
+	if state, err := overlay.DefaultDir(); err == nil {
+		add(filepath.Dir(state))
+	}
+	data = DataDir(home)
+	add(data)
+	add(CacheDir(home))
+	for _, dir := range others {
+		add(dir)
+	}
+	return list, data
+}
+
+// MakeOwn makes the directories of ours that are missing and would lie in a root of a
+// session: only what is there can be hidden, and a command that made one itself, with a
+// registry of its own in it, would have it in place after a commit.
+func MakeOwn(list []plan.Own, roots []string) error {
+	for i, own := range list {
+		if own.At == own.Dir || !paths.InAny(own.At, roots) {
+			continue
+		}
+		if err := os.MkdirAll(own.Dir, 0o700); err != nil {
+			return &plan.Error{Op: "make directory", Path: own.Dir, Err: Bare(err)}
+		}
+		list[i].At = Nearest(own.Dir)
+	}
+	return nil
+}
+
+// Copies finds the directory of copies among our own, where its parent, the user's cache directory, is writable: it can
+// be hidden if it is there. Where it is missing it is made; with explain it is taken for made.
+func Copies(list []plan.Own, writable []string, explain bool) {
+	_, cache, err := project.DefaultDirs()
+	i := slices.IndexFunc(list, func(o plan.Own) bool { return o.Dir == cache })
+	if err != nil || i < 0 || !slices.Contains(writable, filepath.Dir(cache)) {
+		return
+	}
+	own := &list[i]
+	if explain {
+		own.Copies = own.At == cache && IsDir(cache) || own.At == filepath.Dir(cache) && !Exists(cache)
+		return
+	}
+	_ = os.Mkdir(cache, 0o700) // it may be there
+	own.At = Nearest(cache)
+	own.Copies = own.At == cache && IsDir(cache)
+}

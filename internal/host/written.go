@@ -1,0 +1,37 @@
+//go:build linux
+
+package host
+
+import (
+	"path/filepath"
+
+	"github.com/nsrun/nsrun/internal/links"
+)
+
+// Written is where commands can have made symbolic links.
+type Written struct {
+	StateDir string   // of the sessions
+	Dirs     []string // that commands write to
+	Patterns []string // of more of them
+	Builds   bool     // they write to the caches of builds
+}
+
+// Suspect tells the directories in which commands can have made links, now or with what they were given before.
+func (w Written) Suspect() func(dir string) bool {
+	known := links.Written{StateDir: w.StateDir, Dirs: func() []string {
+		dirs := w.Dirs
+		for _, pattern := range w.Patterns {
+			found, _ := filepath.Glob(pattern)
+			dirs = append(append(dirs, pattern), found...)
+		}
+		// Also what other projects' commands wrote to theirs.
+		if dir, err := DefaultPlayground(); err == nil {
+			dirs = append(dirs, dir, filepath.Join(filepath.Dir(dir), projectPlaygrounds))
+		}
+		if w.Builds {
+			dirs = append(dirs, belowHome(Home(), buildCaches[:])...)
+		}
+		return dirs
+	}}
+	return known.Suspect
+}

@@ -1,0 +1,37 @@
+package plan
+
+import (
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// Base is the host's file system at its own paths, read-only, with private places over it. Those that are links on
+// this host lead to the others.
+func Base(varTmp, run bool) mounts.Plan {
+	p := mounts.Plan{
+		mounts.ROBind("/", "/"),
+		mounts.Dev("/dev"),
+		mounts.Proc("/proc"),
+		mounts.Tmpfs("/tmp").WithPerm(0o777 | fs.ModeSticky),
+	}
+	if varTmp {
+		p = append(p, mounts.Tmpfs("/var/tmp").WithPerm(0o777|fs.ModeSticky))
+	}
+	// The sockets of the host's services: a read-only mount does not keep anybody
+	// from connecting to them.
+	if run {
+		p = append(p, mounts.Tmpfs("/run"))
+	}
+	return p
+}
+
+// privatePlaces are replaced in Base.
+var privatePlaces = [...]string{"/run/", "/var/run/", "/tmp/", "/var/tmp/", "/dev/", "/proc/"}
+
+// Private reports whether a path of the host lies where commands have something of their own instead.
+func Private(path string) bool {
+	return slices.ContainsFunc(privatePlaces[:], func(place string) bool { return strings.HasPrefix(path, place) })
+}

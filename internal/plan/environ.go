@@ -1,0 +1,154 @@
+package plan
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// workingDir is the directory that a request names.
+func workingDir(name, project, home string, playground bool) string {
+	switch {
+	case name == "" && project != "":
+		return project
+	case name == "" && !playground:
+		return "/"
+	case name == "", name == PlaygroundName:
+		return PlaygroundPoint(home)
+	}
+	for _, prefix := range [...]string{"~", "$HOME", "${HOME}"} {
+		if rest, ok := strings.CutPrefix(name, prefix); ok && (rest == "" || rest[0] == '/') && home != "" {
+			return path.Join(home, rest)
+		}
+	}
+	if !path.IsAbs(name) {
+		return path.Join("/", project, name)
+	}
+	return name
+}
+
+// caches are the variables that name another place for a cache that is not there: nsrun does
+// not make what a user's programs did not, and programs that cannot make it either fail. /tmp is the
+// sandbox's own.
+var caches = [...]struct {
+	dir  string   // below the home directory
+	set  []string // "~" stands for the home directory
+	also string   // a file in which somebody may have chosen another place already; empty: none
+}{
+	{dir: ".cache", set: []string{"XDG_CACHE_HOME=/tmp/.cache"}},
+	{dir: ".npm", set: []string{"npm_config_cache=/tmp/.npm"}},
+	// What is installed is no cache, and is refused where it was.
+	{dir: "go", set: []string{"GOPATH=/tmp/go", "GOBIN=~/go/bin"}, also: ".config/go/env"},
+	{dir: ".cargo", set: []string{"CARGO_HOME=/tmp/.cargo", "CARGO_INSTALL_ROOT=~/.cargo"}},
+	{dir: ".gradle", set: []string{"GRADLE_USER_HOME=/tmp/.gradle"}},
+	{dir: ".bun", set: []string{"BUN_INSTALL_CACHE_DIR=/tmp/.bun"}},
+}
+
+// CachePaths are the paths below the home directory of which Build has to know whether anything is there.
+func CachePaths() (list []string) {
+	for _, c := range caches {
+		if c.dir != ".cache" {
+			list = append(list, c.dir)
+		}
+		if c.also != "" {
+			list = append(list, c.also)
+		}
+	}
+	return list
+}
+
+// otherCaches tells programs of another place for caches that are not there, and which commands
+// cannot make where they belong: for each one the variables that are set together.
+func (b *building) otherCaches() (sets [][]string) {
+	if b.Home == "" {
+		return nil
+	}
+	for _, c := range caches {
+		// One that can be read only is better than an empty one; but for .cache, of which most programs
+		// write all that they use.
+		if c.dir != ".cache" && b.Present[c.dir] || b.Present[c.also] || writes(b.mounts, path.Join(b.Home, c.dir)) {
+			continue
+		}
+		set := slices.Clone(c.set)
+		for i := range set {
+			set[i] = strings.Replace(set[i], "=~/", "="+b.Home+"/", 1)
+		}
+		sets = append(sets, set)
+	}
+	return sets
+}
+
+// writes reports whether commands can make what they like at a path of the host: the last mount over it
+// says so.
+func writes(plan mounts.Plan, path string) (yes bool) {
+	for _, m := range plan {
+		switch m.Kind {
+		case mounts.KindBind, mounts.KindOverlay:
+			if paths.Inside(path, m.Target) {
+				yes = !m.ReadOnly
+			}
+		}
+	}
+	return yes
+}
+
+// ownVariables are those that are set anew: this program's directories for temporary files are not there, or not
+// writable, while /tmp is, and its working directory is not the command's.
+var ownVariables = [...]string{"HOME", "TMPDIR", "TMP", "TEMP", "TEMPDIR", "PWD", "OLDPWD"}
+
+// environment is what a command that runs in dir gets. Of the variables of caches those are set
+// of which the caller has none.
+func (b *building) environment(dir string) []string {
+	env := []string{}
+	if b.policy.ClearEnv {
+		if v, ok := lookup(b.Env, "PATH"); ok {
+			env = append(env, "PATH="+v)
+		}
+	} else {
+		env = slices.DeleteFunc(SafeEnv(b.Env), func(kv string) bool { return slices.Contains(ownVariables[:], name(kv)) })
+		env = append(env, "PWD="+dir)
+		for _, set := range b.otherCaches() {
+			given := slices.ContainsFunc(set, func(kv string) bool {
+				_, given := lookup(b.Env, name(kv))
+				_, upper := lookup(b.Env, strings.ToUpper(name(kv))) // npm takes both
+				return given || upper
+			})
+			if !given {
+				env = append(env, set...)
+			}
+		}
+	}
+	if b.Home != "" {
+		env = append(env, "HOME="+b.Home)
+	}
+	for _, kv := range b.policy.Env {
+		n, _, assigned := strings.Cut(kv, "=")
+		if !assigned {
+			v, ok := lookup(b.Env, n)
+			if !ok {
+				continue
+			}
+			kv = n + "=" + v
+		}
+		env = append(slices.DeleteFunc(env, func(e string) bool { return name(e) == n }), kv)
+	}
+	return env
+}
+
+func name(kv string) string {
+	name, _, _ := strings.Cut(kv, "=")
+	return name
+}
+
+// lookup is os.LookupEnv: the first of several values.
+func lookup(env []string, variable string) (value string, ok bool) {
+	for _, kv := range env {
+		if n, v, assigned := strings.Cut(kv, "="); assigned && n == variable {
+			return v, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,57 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nsrun/nsrun/internal/escape"
+)
+
+// Error says what could not be done, with which path, and why.
+type Error struct {
+	Op   string
+	Path string // empty: none
+	Err  error
+}
+
+func (e *Error) Error() string {
+	s := e.Op
+	if e.Path != "" {
+		s += " " + escape.Quote(e.Path)
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns e.Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// OpUse begins the errors about folders.
+const OpUse = "use as project"
+
+// A RuleError is a mistake in a rule.
+type RuleError struct {
+	Asked bool // it is one of Request.Paths, else of Config.Rules
+	Index int
+	Err   error
+}
+
+func (e *RuleError) Error() string { return fmt.Sprintf("rule %d: %s", e.Index+1, e.Err) }
+
+// Unwrap returns e.Err.
+func (e *RuleError) Unwrap() error { return e.Err }
+
+// A MountError is a folder with another file system in it, which no overlay takes.
+type MountError struct{ Folder, Below string }
+
+func (e *MountError) Error() string {
+	return fmt.Sprintf("project %s has another file system mounted at %s: an overlay cannot hold it", escape.Quote(e.Folder), escape.Quote(e.Below))
+}
+
+var (
+	// ErrNotAbsolute says that a path is relative to a directory that nobody has named.
+	ErrNotAbsolute = errors.New("path is not absolute")
+	// ErrNoHome says that there is no place for what is kept for the caller.
+	ErrNoHome = errors.New("there is no home directory")
+	// ErrHidden is about rules that would show what is hidden, and do not say so.
+	ErrHidden = errors.New("it is a symbolic link to what is hidden: a rule for that has to name it")
+)

@@ -1,0 +1,168 @@
+package plan
+
+import (
+	"io/fs"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// Facts are what Build has to know of the host, of its caller, and of the session. Paths are absolute and, where nothing
+// else is said, without symbolic links. The zero Facts describe a host without anything: all that is shown is its root.
+type Facts struct {
+	Home     string      // that commands have, as it is named
+	HomeAt   string      // where that is; empty: HomeErr says why nobody knows
+	HomeErr  error       // nil: HomeAt is set
+	HomePerm fs.FileMode // permission bits and the sticky bit of HomeAt
+
+	VarTmp, Run bool          // whether /var/tmp and /run are directories, not links to others
+	Table       []mounts.Info // the host's mounts
+
+	Folders   Folders
+	Session   *Session    // nil: there is no overlay
+	Caches    mounts.Plan // of build tools, writable in a layer of their own
+	InPlace   mounts.Plan // folders that are written to directly, with what git executes read-only in them
+	Shown     mounts.Plan // read-only folders
+	Builds    mounts.Plan // caches that builds write to directly
+	Others    []Other     // folders of other users, where root is no more than any user
+	Unguarded []string    // why not all that git uses in InPlace is read-only, in words
+
+	Playground Playground
+
+	Secrets []string // paths that hold secrets
+	Linked  []Link   // secrets that symbolic links lead to
+	Absent  []Absent // names in Home that must not come up
+	Sockets []string // of the host, that have a file
+
+	Rules, Paths []Rule      // of Config and of Request, in their order
+	Unix         mounts.Plan // sockets of the host that commands may connect to
+	Network      mounts.Plan // what a network by rules shows
+
+	Own  []Own  // nsrun's own directories, but for the playground
+	Data string // the one among them that holds playgrounds; empty: there is none
+
+	Env     []string        // this program's
+	Present map[string]bool // which of CachePaths are there
+}
+
+// Folders are the directories that a Config names, by what is done with them.
+type Folders struct {
+	Overlay  []string // roots of a session
+	Direct   []string
+	ReadOnly []string
+	Blocked  []string
+	Project  string // empty: none
+	NoGit    string // why git cannot write to the project's git directory, in words; empty: it can, or there is none
+}
+
+// A Session is what an overlay's session adds.
+type Session struct {
+	Roots    []string
+	Mounts   mounts.Plan
+	Unmapped []string // roots that belong to a group that the sandbox does not have
+}
+
+// An Other is a folder that belongs to another user.
+type Other struct {
+	Dir string
+	UID uint32
+}
+
+// A Point is what is at the place in the home directory at which the playground is shown.
+type Point uint8
+
+const (
+	NoPoint    Point = iota // nothing
+	DirPoint                // a directory
+	OtherPoint              // something else
+)
+
+// A Playground is where it is on the host, and what it takes to show it.
+type Playground struct {
+	Err   error         // why there is none; nil: there is
+	Dir   string        // as it is named
+	At    string        // where it is
+	Same  mounts.FileID // zero: it does not exist yet
+	Point Point
+	// Mirror are the steps that make the mount point without an overlay, with the bind; MirrorErr says why
+	// there are none. Both are found only where no overlay can be laid over the home directory.
+	Mirror    mounts.Plan
+	MirrorErr error
+}
+
+// A Link is a secret that symbolic links lead to.
+type Link struct {
+	Name string
+	Way  []Step // the links on the way, in order
+}
+
+// A Step is one symbolic link, and where it leads.
+type Step struct{ Link, To string }
+
+// An Absent is the name of a secret that is missing in the home directory.
+type Absent struct {
+	Name string
+	From int // how long the first part of it is that is missing
+}
+
+// An Access is what a rule does. The zero Access is a mistake.
+type Access uint8
+
+const (
+	NoAccess Access = iota
+	Write           // it is written to in place
+	Show            // it is seen, read-only
+	Block           // it is hidden
+)
+
+// A Rule is a rule with what it was found to be about.
+type Rule struct {
+	Access    Access
+	Found     []Found
+	Git       mounts.Plan // what git executes in the directories that it makes writable, read-only
+	Unguarded []string    // why not all of that is read-only, in words
+}
+
+// A Found is one path that a rule is about.
+type Found struct {
+	At     string
+	Bind   mounts.Mount // with Write and Show
+	Linked bool         // a symbolic link leads there
+	Hidden bool         // it lies in what is hidden, and the rule does not say so
+}
+
+// An Own is a directory of nsrun's own.
+type Own struct {
+	Dir    string // as it is named
+	At     string // where it is; if it is missing, the nearest of its parents
+	Copies bool   // it is a directory in the user's cache directory, and can be hidden in there
+}
+
+// Writable are the paths of the host that rules and folders make writable in place.
+func (f *Facts) Writable() (list []string) {
+	add := func(m mounts.Mount) {
+		if m.Kind == mounts.KindBind && !m.ReadOnly {
+			list = append(list, m.Target)
+		}
+	}
+	for _, m := range f.InPlace {
+		add(m)
+	}
+	for _, rules := range [...][]Rule{f.Rules, f.Paths} {
+		for _, r := range rules {
+			for _, found := range r.Found {
+				add(found.Bind)
+			}
+		}
+	}
+	return list
+}
+
+// A Policy is what Config and Request say beyond the Facts. The zero Policy has neither a network nor a playground.
+type Policy struct {
+	Playground    bool
+	NoHomeOverlay bool     // no overlay can be laid over the home directory
+	HostNetwork   bool     // commands have the host's
+	WorkingDir    string   // see workingDir
+	ClearEnv      bool     // nothing of Facts.Env is passed on but PATH
+	Env           []string // "K=V" and, of Config, "K"; later ones win
+}

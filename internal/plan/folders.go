@@ -1,0 +1,53 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// Check finds folders that do not go together. A session is one that is gone on with, with roots of its own; discards
+// says that it would be thrown away.
+func (f *Folders) Check(session string, discards bool) error {
+	if session != "" && len(f.Overlay) > 0 {
+		return &Error{OpUse, f.Overlay[0], errors.New("a session that is gone on with has roots of its own")}
+	}
+	if session != "" && discards {
+		return &Error{OpUse, session, errors.New("discarding would throw away what the session held before")}
+	}
+	for _, root := range f.Overlay {
+		for _, other := range f.Direct {
+			if paths.Inside(root, other) {
+				return &Error{OpUse, root, fmt.Errorf("it lies in %s, which commands write to directly", escape.Quote(other))}
+			}
+		}
+	}
+	return nil
+}
+
+// Hold says why a root of a session cannot be one, since that would hold the directory of sessions, which is named state
+// and will be at at. Nil: all can.
+func (f *Folders) Hold(state, at string) (root string, why error) {
+	for _, root := range f.Overlay {
+		switch {
+		case root == "/":
+			return root, errors.New("the whole file system cannot be a root")
+		case paths.Inside(at, root):
+			return root, fmt.Errorf("it holds the state directory %s", escape.Quote(state))
+		}
+	}
+	return "", nil
+}
+
+// Whole refuses roots in which other file systems are mounted: in a user namespace an overlay could show what these hide.
+func Whole(roots []string, table []mounts.Info) error {
+	for _, root := range roots {
+		if below := Below(table, root); below != "" {
+			return &MountError{root, below}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package plan
+
+// A NoticeKind says what a Notice is about.
+type NoticeKind uint8
+
+// The kinds. The zero kind is none.
+const (
+	NoNotice         NoticeKind = iota
+	NoticeGit                   // git cannot write to the project's git directory
+	NoticeGroup                 // what belongs to a group cannot be changed in an overlay
+	NoticeOwner                 // root cannot write to another user's folder
+	NoticeUnguarded             // not all that git executes in a folder is read-only
+	NoticePlayground            // there is no playground
+)
+
+// A Notice says what is not as it usually is, and is no error.
+type Notice struct {
+	Kind NoticeKind
+	Path string // empty: it is about none
+	Text string
+}

@@ -1,0 +1,101 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// PlaygroundName is the playground's name in the home directory, and the word for it.
+const PlaygroundName = "playground"
+
+// playground shows the playground in the home directory, or says why there is none.
+func (b *building) playground() error {
+	if !b.policy.Playground {
+		return nil
+	}
+	err := b.showPlayground()
+	b.hasPlay = err == nil
+	if err != nil {
+		b.note(NoticePlayground, "", "no playground: "+err.Error())
+	}
+	return nil
+}
+
+func (b *building) showPlayground() error {
+	switch {
+	case b.Home == "":
+		return ErrNoHome
+	case b.Playground.Err != nil:
+		return b.Playground.Err
+	case b.HomeAt == "":
+		return b.HomeErr
+	case b.HomeAt == "/":
+		return errors.New("the home directory is /")
+	}
+	bind := mounts.Bind(b.Playground.Dir, PlaygroundPoint(b.HomeAt))
+	bind.Same = b.Playground.Same
+	return b.mountPoint(bind)
+}
+
+// PlaygroundPoint is where the playground of a home directory is shown.
+func PlaygroundPoint(home string) string { return path.Join(home, PlaygroundName) }
+
+// mountPoint mounts the playground, and makes the directory that this needs: the home directory is shown through an
+// overlay with one more directory in it, so that nothing is left on the host.
+func (b *building) mountPoint(bind mounts.Mount) error {
+	at := -1
+	for i, m := range b.mounts {
+		switch m.Kind {
+		case mounts.KindBind, mounts.KindTmpfs, mounts.KindOverlay, mounts.KindDev, mounts.KindProc:
+			if paths.Inside(bind.Target, m.Target) {
+				at = i
+			}
+		}
+	}
+	if at < 0 {
+		return b.add(bind)
+	}
+	cover := &b.mounts[at]
+	asItIs := cover.Kind == mounts.KindBind && cover.ReadOnly && cover.Source == cover.Target
+	exists := b.Playground.Point == DirPoint
+	divided := func() bool { return Below(b.Table, b.HomeAt) != "" }
+	switch {
+	case cover.Kind == mounts.KindTmpfs:
+	case exists && (b.policy.NoHomeOverlay || !asItIs || divided()):
+	case cover.Kind == mounts.KindOverlay:
+		rel := strings.TrimPrefix(strings.TrimPrefix(bind.Target, cover.Target), "/")
+		cover.Dirs = append(slices.Clip(cover.Dirs), rel)
+	case !asItIs:
+		return fmt.Errorf("%s is missing, and would have to be made in a directory that commands write to", escape.Quote(bind.Target))
+	case b.policy.NoHomeOverlay || divided():
+		if b.Playground.Point == OtherPoint {
+			return fmt.Errorf("%s is not a directory", escape.Quote(bind.Target))
+		}
+		if b.Playground.MirrorErr == nil {
+			b.insert(at+1, b.Playground.Mirror...)
+		}
+		return b.Playground.MirrorErr
+	default:
+		over := mounts.Mount{Kind: mounts.KindOverlay, Target: b.HomeAt, Lower: []string{b.HomeAt}, ReadOnly: true}
+		if !exists { // else hideLater has something for it, or takes it out
+			over.Dirs = []string{PlaygroundName}
+		}
+		b.insert(at+1, over.WithPerm(b.HomePerm))
+	}
+	return b.add(bind)
+}
+
+// Below is a mount point below dir that can be seen, empty if there is none.
+func Below(table []mounts.Info, dir string) string {
+	if below := mounts.Below(table, dir); len(below) > 1 {
+		return path.Join(dir, below[1].Target)
+	}
+	return ""
+}

@@ -1,0 +1,115 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"strconv"
+
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// session opens the session of a command, or says what it would be, and adds it to the facts.
+func (x *Execution) addSession(f *plan.Facts, engine overlay.Engine) error {
+	if x.explain {
+		return x.explainSession(f)
+	}
+	if x.session == nil {
+		if err := x.openSession(f.Folders.Overlay, engine); err != nil {
+			return err
+		}
+	}
+	s := &plan.Session{Mounts: x.session.Mounts(), Unmapped: x.session.Unmapped()}
+	for _, root := range x.session.Roots() {
+		s.Roots = append(s.Roots, root.Path)
+	}
+	if err := plan.Whole(s.Roots, f.Table); err != nil {
+		return err
+	}
+	if err := host.MakeOwn(f.Own, s.Roots); err != nil {
+		return err
+	}
+	for _, dir := range host.Caches(f.Home, s.Roots, x.session.Dir(), f.Table) {
+		m, err := x.session.Scratch(dir)
+		if err != nil {
+			return err
+		}
+		f.Caches = append(f.Caches, m)
+	}
+	f.Session = s
+	return nil
+}
+
+// explainSession is addSession without making anything.
+func (x *Execution) explainSession(f *plan.Facts) error {
+	c := &x.runner.config
+	layer := func(i int) (upper, work string) {
+		n := strconv.Itoa(i + 1)
+		return "/SESSION/upper/overlay" + n, "/SESSION/work/overlay" + n
+	}
+	f.Session = &plan.Session{}
+	id := c.Session + c.On
+	if id == "" {
+		for i, root := range f.Folders.Overlay {
+			upper, work := layer(i)
+			f.Session.Mounts = append(f.Session.Mounts, mounts.Overlay(root, upper, work, root))
+		}
+		f.Session.Roots = f.Folders.Overlay
+		return plan.Whole(f.Session.Roots, f.Table)
+	}
+	s, err := overlay.OpenReadOnly(c.StateDir, id)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for i, m := range s.Mounts() {
+		if c.On != "" {
+			m.Lower = append([]string{m.Upper}, m.Lower...)
+			m.Upper, m.Work = layer(i)
+		}
+		f.Session.Mounts = append(f.Session.Mounts, m)
+	}
+	for _, root := range s.Roots() {
+		f.Session.Roots = append(f.Session.Roots, root.Path)
+	}
+	return nil
+}
+
+// openSession begins a session, or goes on with one.
+func (x *Execution) openSession(roots []string, engine overlay.Engine) (err error) {
+	c := &x.runner.config
+	if c.On != "" && len(roots) == 0 {
+		s, err := overlay.OpenReadOnly(c.StateDir, c.On)
+		if err != nil {
+			return err
+		}
+		for _, root := range s.Roots() {
+			roots = append(roots, root.Path)
+		}
+		_ = s.Close()
+	}
+	if c.Session == "" {
+		x.session, err = overlay.CreateContext(x.ctx, overlay.Options{Roots: roots, Command: x.args, Dir: c.StateDir, On: c.On, Engine: max(engine, c.Engine), Spare: x.runner.clearings.spare()})
+		if err != nil {
+			return err
+		}
+		for i, root := range x.session.Roots() {
+			if root.Path != roots[i] { // which is free of links, and was looked up once more
+				return &Error{plan.OpUse, roots[i], host.ErrElse}
+			}
+		}
+		return nil
+	}
+	s, err := overlay.Open(c.StateDir, c.Session)
+	if err != nil {
+		return err
+	}
+	if err := s.ResumeContext(x.ctx, x.args); err != nil {
+		_ = s.Close()
+		return err
+	}
+	x.session, x.resumed = s, true
+	return nil
+}

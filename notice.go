@@ -1,0 +1,60 @@
+package nsrun
+
+import "github.com/nsrun/nsrun/internal/plan"
+
+// NoticeKind says what a Notice is about.
+type NoticeKind uint8
+
+// The kinds. The zero NoticeKind is none; a Recorder may use it.
+const (
+	NoticeOther      NoticeKind = iota
+	NoticeGit                   // git cannot write to the git directory of Path, a linked work tree or a submodule
+	NoticeGroup                 // Path belongs to a group that the sandbox does not have
+	NoticeOwner                 // Path belongs to another user, and root cannot write to it
+	NoticeUnguarded             // not all that git executes in a folder is read-only
+	NoticePlayground            // there is no playground
+	NoticeOutput                // the end of the output may be missing
+	NoticeKept                  // what a command wrote that was given up at once is kept
+	NoticeRunsLater             // what was written in place is executed later, by itself
+	NoticeMerge                 // what a later merge needs could not be kept
+	NoticeRecord                // a Recorder was not told of something
+	NoticeRegistry              // a Registry could not keep something
+	NoticeBackup                // there is no backup of Path
+	NoticeWatch                 // live changes are incomplete
+)
+
+// A Notice says what is not as it usually is, and is no error. In JSON it is its Text.
+type Notice struct {
+	Kind NoticeKind
+	Path string // what it is about, absolute; empty: no one path
+	Text string // for people; names in it have their control characters escaped
+}
+
+// String returns n.Text.
+func (n Notice) String() string { return n.Text }
+
+// MarshalText returns n.Text.
+func (n Notice) MarshalText() ([]byte, error) { return []byte(n.Text), nil }
+
+// UnmarshalText sets n.Text, and nothing else.
+func (n *Notice) UnmarshalText(text []byte) error {
+	*n = Notice{Text: string(text)}
+	return nil
+}
+
+// noticeKinds are the kinds of package plan.
+var noticeKinds = [...]NoticeKind{
+	plan.NoNotice:         NoticeOther,
+	plan.NoticeGit:        NoticeGit,
+	plan.NoticeGroup:      NoticeGroup,
+	plan.NoticeOwner:      NoticeOwner,
+	plan.NoticeUnguarded:  NoticeUnguarded,
+	plan.NoticePlayground: NoticePlayground,
+}
+
+func publicNotices(list []plan.Notice) (notices []Notice) {
+	for _, n := range list {
+		notices = append(notices, Notice{noticeKinds[n.Kind], n.Path, n.Text})
+	}
+	return notices
+}

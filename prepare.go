@@ -1,0 +1,254 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// prepare makes the session, if there is none yet, and the command: it gathers the facts, and has package plan decide. What
+// takes a while is looked for beside the session and the network.
+func (x *Execution) prepare(engine overlay.Engine) error {
+	x.limit()
+	c, q := &x.runner.config, &x.request
+	f := plan.Facts{Home: host.Home(), Env: os.Environ()}
+	if f.Home == "" {
+		return errors.New("find home directory: neither /etc/passwd nor HOME has one, and secrets below it could not be hidden")
+	}
+	suspect := c.suspect(q.Paths)
+	var err error
+	if f.Folders, err = c.folders(suspect); err != nil {
+		return err
+	}
+	network := x.openNetwork()
+	defer func() { _ = network() }() // where another error comes first
+	inPlace := x.lookInPlace(f.Folders.Direct)
+	x.sockets.begin(c.binds(&f.Folders, q), x.explain)
+	hidden := make(chan host.Hidden, 1)
+	go func() { hidden <- host.FindHidden(f.Home) }()
+
+	if err := x.ownDirs(&f); err != nil {
+		return err
+	}
+	if err := x.place(&f); err != nil {
+		return err
+	}
+	if c.layered() {
+		if err := x.addSession(&f, engine); err != nil {
+			return err
+		}
+	}
+	if err := x.addFolders(&f, inPlace); err != nil {
+		return err
+	}
+	h := <-hidden
+	f.Secrets, f.Linked, f.Absent, f.Present = h.Secrets, h.Linked, h.Absent, h.Present
+	f.Sockets = x.sockets.near()
+	if err := x.addRules(&f, suspect); err != nil {
+		return err
+	}
+	if err := network(); err != nil {
+		return err
+	}
+	if x.net != nil {
+		f.Network = x.net.mounts
+	}
+	host.Copies(f.Own, f.Writable(), x.explain)
+	box, notices, err := plan.Build(f, plan.Policy{
+		Playground: !c.NoPlayground, NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network,
+		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env),
+	})
+	x.notices = publicNotices(notices)
+	if err != nil {
+		return err
+	}
+	var roots []string
+	if f.Session != nil {
+		roots = f.Session.Roots
+	}
+	x.dir, x.direct = box.Dir, f.Folders.Direct
+	spec := Spec{Mounts: box.Mounts, Dir: box.Dir, Env: box.Env}
+	if q.Network {
+		spec.Share |= nsexec.Net
+		spec.AbstractSockets = slices.Contains(c.AllowUnix, AbstractSockets)
+	}
+	return x.command(spec, roots)
+}
+
+// ownDirs finds nsrun's own directories, and makes those that would lie in a root of the session.
+func (x *Execution) ownDirs(f *plan.Facts) error {
+	c := &x.runner.config
+	f.Own, f.Data = host.Own(f.Home, c.StateDir, c.registries())
+	if len(f.Folders.Overlay) == 0 {
+		return nil
+	}
+	state, err := host.StateDir(c.StateDir)
+	if err != nil {
+		return err
+	}
+	if root, why := f.Folders.Hold(state, host.Nearest(state)); why != nil {
+		return &overlay.Error{Op: plan.OpUse, Path: root, Err: why}
+	}
+	if x.explain {
+		return nil
+	}
+	return host.MakeOwn(f.Own, f.Folders.Overlay)
+}
+
+// place finds what the host has at the places that matter.
+func (x *Execution) place(f *plan.Facts) (err error) {
+	c := &x.runner.config
+	f.VarTmp, f.Run = host.PrivatePlaces()
+	if c.layered() {
+		if f.Table, err = mounts.ReadMountinfo(); err != nil {
+			return err
+		}
+	}
+	f.HomeAt, f.HomePerm, f.HomeErr = host.HomeAt(f.Home)
+	return nil
+}
+
+// lookInPlace begins to read git's files in folders that are written to directly. The function that it returns waits for
+// the result.
+func (x *Execution) lookInPlace(dirs []string) func() (host.InPlace, error) {
+	if len(dirs) == 0 {
+		return func() (host.InPlace, error) { return host.InPlace{}, nil }
+	}
+	look := sync.OnceValues(func() (host.InPlace, error) {
+		return host.DirectMounts(dirs, x.runner.config.Preset == GitPreset)
+	})
+	go look()
+	return look
+}
+
+// addFolders adds the folders that are no part of a session, and the playground.
+func (x *Execution) addFolders(f *plan.Facts, inPlace func() (host.InPlace, error)) error {
+	c := &x.runner.config
+	f.Others = host.Others(f.Folders.Overlay, f.Folders.Direct)
+	in, err := inPlace()
+	if err != nil {
+		return err
+	}
+	f.InPlace, f.Unguarded = in.Plan, in.Unguarded
+	x.later = host.NewLater(f.Folders.Direct, in)
+	for _, dir := range f.Folders.ReadOnly {
+		m, err := host.Bind(dir, false)
+		if err != nil {
+			return &Error{plan.OpUse, dir, host.Bare(err)}
+		}
+		f.Shown = append(f.Shown, m)
+	}
+	if c.Preset == BuildPreset {
+		if f.Builds, err = host.Builds(f.Home); err != nil {
+			return err
+		}
+	}
+	if f.Table == nil && !c.NoPlayground {
+		f.Table, f.Playground.Err = mounts.ReadMountinfo()
+	}
+	if !c.NoPlayground && f.Playground.Err == nil {
+		project := f.Folders.Project
+		if project == "" && c.Session+c.On != "" && f.Session != nil {
+			project = f.Session.Roots[0] // whose playground commands of that session had
+		}
+		f.Playground = host.FindPlayground(host.PlaygroundQuery{
+			Dir: c.Playground, Project: project, HomeAt: f.HomeAt, Table: f.Table, Mirror: x.runner.mirrors(), Create: !x.explain,
+		})
+	}
+	return nil
+}
+
+// addRules adds what rules, and the list of allowed sockets, are about.
+func (x *Execution) addRules(f *plan.Facts, suspect func(dir string) bool) (err error) {
+	c := &x.runner.config
+	q := host.RuleQuery{Hidden: slices.Concat(f.Secrets, f.Sockets), Suspect: suspect, Git: c.Preset == GitPreset}
+	for _, of := range [...]struct {
+		to    *[]plan.Rule
+		rules []Rule
+		asked bool
+	}{{&f.Rules, c.Rules, false}, {&f.Paths, x.request.Paths, true}} {
+		q.Asked = of.asked
+		var in host.InPlace
+		if *of.to, in, err = host.Rules(hostRules(of.rules), q); err != nil {
+			return err
+		}
+		x.later.Add(&in)
+	}
+	x.later.Remember()
+	for _, path := range c.AllowUnix {
+		if path == AbstractSockets {
+			continue
+		}
+		m, err := host.UnixSocket(path, suspect)
+		if err != nil {
+			return err
+		}
+		f.Unix = append(f.Unix, m)
+	}
+	return nil
+}
+
+// cancelDelay is how long a command has after it was asked to end.
+const cancelDelay = 2 * time.Second
+
+// limit begins the command's time, once: a project that has to be copied takes of it.
+func (x *Execution) limit() {
+	if x.ctx != nil {
+		return
+	}
+	x.ctx, x.timeout = x.parent, x.runner.config.Timeout
+	if t := x.request.Timeout; t > 0 && (x.timeout <= 0 || t < x.timeout) {
+		x.timeout = t
+	}
+	if x.timeout > 0 {
+		x.ctx, x.cancel = context.WithDeadline(x.parent, x.began.Add(x.timeout))
+	}
+}
+
+// command makes the command; the roots are those of the session.
+func (x *Execution) command(spec Spec, roots []string) error {
+	cmd := spec.CommandContext(x.ctx, x.args[0], x.args[1:]...)
+	sandbox.Of(cmd).CountUnsent = x.net == nil && !x.request.Network
+	if x.session != nil {
+		cmd.Layers = x.session.Layers()
+	}
+	// As timeout(1): a request first, and no patience after that.
+	if x.timeout > 0 {
+		sandbox.Of(cmd).Deadline = x.began.Add(x.timeout)
+	}
+	cmd.Cancel = func() error {
+		if x.parent.Err() == nil { // PID 1 asks, and keeps the time even where this program is stopped
+			err := cmd.Process.Signal(syscall.Signal(0))
+			x.canceled.Store(err == nil)
+			return err
+		}
+		err := cmd.Process.Signal(syscall.SIGTERM)
+		if err == nil {
+			x.canceled.Store(true)
+		}
+		return err
+	}
+	cmd.WaitDelay = cancelDelay
+	if x.net != nil {
+		x.net.attach(cmd)
+	}
+	var err error
+	if sandbox.Of(cmd).Gate, err = x.sockets.gate(roots); err != nil {
+		return err
+	}
+	x.cmd = cmd
+	return nil
+}

@@ -1,0 +1,86 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// opensNothing refuses as standard input, output or error what is a way to more: a directory, through which
+// the command could reach all that is below it; and a network socket, which is of the host's network
+// whatever the command has, and which it could disconnect and connect to anybody.
+func opensNothing(name string, file any, network bool) error {
+	f, ok := file.(*os.File)
+	if !ok || f == nil {
+		return nil
+	}
+	var st unix.Stat_t
+	domain := unix.AF_UNIX
+	c, err := f.SyscallConn()
+	if err == nil {
+		err = c.Control(func(fd uintptr) {
+			_ = unix.Fstat(int(fd), &st)
+			if d, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN); err == nil {
+				domain = d
+			}
+		})
+	}
+	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return fmt.Errorf("%s is a directory", name)
+	}
+	if err == nil && domain != unix.AF_UNIX && !network {
+		return fmt.Errorf("%s is a network socket, which can be connected to anybody: put a pipe in between", name)
+	}
+	return nil
+}
+
+// connect gives the command its standard descriptors.
+func (x *Execution) connect() error {
+	q, cmd := &x.request, x.cmd
+	for _, s := range [...]struct {
+		name string
+		file any
+	}{{"standard input", q.Stdin}, {"standard output", q.Stdout}, {"standard error", q.Stderr}} {
+		if err := opensNothing(s.name, s.file, q.Network); err != nil {
+			return err
+		}
+		if _, isFile := s.file.(*os.File); q.Passthrough && s.file != nil && !isFile {
+			return &Error{Op: "run", Err: fmt.Errorf("%s is no file, and cannot be passed through", s.name)}
+		}
+	}
+	if q.Passthrough {
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = q.Stdin, q.Stdout, q.Stderr
+		return nil
+	}
+	limit := x.runner.config.MaxOutput
+	x.stdout = newCapture(limit, q.Stdout)
+	cmd.Stdout = x.stdout
+	if q.Merge {
+		cmd.Stderr = x.stdout
+	} else {
+		x.stderr = newCapture(limit, q.Stderr)
+		cmd.Stderr = x.stderr
+	}
+	if _, isFile := q.Stdin.(*os.File); isFile || q.Stdin == nil {
+		cmd.Stdin = q.Stdin
+		return nil
+	}
+	// Not left to nsexec, which waits for the reader.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stdin = r
+	x.stdin = [2]*os.File{r, w}
+	return nil
+}
+
+// feed copies to the command's standard input until either side has no more.
+func feed(w *os.File, from io.Reader) {
+	_, _ = io.Copy(w, from)
+	_ = w.Close()
+}
