@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -160,22 +159,6 @@ func (s *Session) include(all []node, chosen []bool, p string) error {
 	return nil
 }
 
-func isPattern(p string) bool { return strings.ContainsAny(p, "*?[{\\") }
-
-// matches reports whether a pattern means a path, or a directory above it.
-func matches(pattern, p string) bool {
-	for {
-		if ok, _ := doublestar.Match(pattern, p); ok {
-			return true
-		}
-		i := strings.LastIndexByte(p, '/')
-		if i < 0 {
-			return false
-		}
-		p = p[:i]
-	}
-}
-
 // excluder returns what a path or pattern excludes: one without a slash stands for
 // objects of that name in any directory.
 func (s *Session) excluder(p string) func(node) bool {
@@ -199,44 +182,6 @@ func (s *Session) excluder(p string) func(node) bool {
 		}
 		return false
 	}
-}
-
-// places returns what a user's path may mean.
-func (s *Session) places(p string) []store.Place {
-	var list []store.Place
-	if !filepath.IsAbs(p) {
-		if p = filepath.Clean(p); filepath.IsLocal(p) {
-			for i := range s.roots {
-				list = append(list, store.Place{Root: i, Path: p})
-			}
-		}
-		return list
-	}
-	p = filepath.Clean(p)
-	for _, spelled := range []string{p, resolveParent(p)} {
-		for i, r := range s.roots {
-			if tree.Inside(spelled, r.Path) {
-				rel := strings.TrimPrefix(strings.TrimPrefix(spelled, r.Path), "/")
-				return []store.Place{{Root: i, Path: path.Clean(rel)}}
-			}
-		}
-	}
-	return nil
-}
-
-// resolveParent resolves the links above the last name, as far as the path
-// exists: the object itself may be gone, or be a link that is meant as such.
-func resolveParent(p string) string {
-	rest := ""
-	for dir := p; dir != "/"; {
-		var name string
-		dir, name = filepath.Dir(dir), filepath.Base(dir)
-		rest = filepath.Join(name, rest)
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
-		}
-	}
-	return p
 }
 
 // letGo takes a node out of what was chosen; a new directory with all that is in it.

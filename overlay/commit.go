@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -15,69 +14,6 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
-
-// A Preference says what a commit does where both the session and somebody outside
-// it changed an object. The zero Preference is to do nothing at all and tell.
-type Preference uint8
-
-// What to do about conflicts.
-const (
-	Refuse Preference = iota // a *ConflictError, and nothing is done
-	Theirs                   // the session's version; the project's is backed up
-	Ours                     // the project's version; the session's change is dropped
-	Merge                    // both, for text that was kept by Preserve; Refuse where that does not work out, see Conflict.Unmerged
-)
-
-// CommitOptions say what to commit, and how. The zero value commits all changes but
-// special ones, and refuses conflicts.
-type CommitOptions struct {
-	// Paths are what to commit: everything at and below each, absolute or relative to
-	// a root. They may be patterns (*, ?, [a-z], and ** for any number of
-	// directories). One that nothing changed at is ErrNoChange. None: everything.
-	Paths []string
-
-	// Exclude are paths or patterns that are not committed, whatever Paths says. One
-	// without a slash stands for objects of that name in any directory.
-	Exclude []string
-
-	// Prefer decides conflicts. Zero: Refuse.
-	Prefer Preference
-
-	// Choices decide conflicts at some paths in another way. Where several mean a path the last one
-	// does. One that means neither a change nor a conflict is ErrNoChange.
-	Choices []Choice
-
-	// AllowSpecial commits setuid and setgid files, files with capabilities, device
-	// nodes, and new FIFOs and sockets too. False: they are a *SpecialError, and nothing is done.
-	AllowSpecial bool
-
-	// HoldSpecial holds such back one by one, as what runs later is, whether they are
-	// named or not: it is for commits that nobody looks at. False: see AllowSpecial.
-	HoldSpecial bool
-
-	// AllowExec commits what runs later (Change.Runs) too. False: it is held back, and stays
-	// in the session, but for objects that Paths names, not by a pattern or a directory above.
-	AllowExec bool
-
-	// Progress is called now and then, from one goroutine. Nil: it is not.
-	Progress func(Progress)
-}
-
-// Progress is how far a commit has come.
-type Progress struct {
-	Done, Total int   // objects
-	Bytes       int64 // that were copied
-}
-
-// UndoOptions say how to take a commit back. The zero value refuses conflicts.
-type UndoOptions struct {
-	// Force takes it back even where the project was changed since; what is in the
-	// project now is kept in the session's backup. False: a *ConflictError.
-	Force bool
-
-	// Progress is called now and then, from one goroutine. Nil: it is not.
-	Progress func(Progress)
-}
 
 // Commit is CommitWith for paths.
 func (s *Session) Commit(ctx context.Context, paths ...string) error {
@@ -138,46 +74,6 @@ func (s *Session) Held() []Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.held)
-}
-
-func newCommit(s *Session, o CommitOptions) *commit {
-	return &commit{s: s, o: o}
-}
-
-// A commit is one call of CommitWith.
-type commit struct {
-	s       *Session
-	o       CommitOptions
-	nodes   []node // what was chosen, in path order
-	dropped []node // what the project's version was preferred for
-	held    []Change
-	full    bool // nothing else is left in the session
-	layers  []tx.Side
-	ledger  tx.Ledger
-	kept    map[store.Place]baseEntry // what the project had when the command had ended; nil: not read
-	account bool                      // that was noted at all
-	deletes bool                      // something was deleted, or moved, in the session
-	twins   []map[tree.Inode]tree.Twin
-	below   map[store.Place]trace // of the commits of the session that this one stands on
-	taken   map[store.Place]bool  // what was chosen; nil: not made yet
-	chosen  [][]store.Place       // by choice: what it means
-	asked   []bool                // by choice: it means something
-	left    map[string]bool       // objects of git that were not chosen, see gitObject
-
-	tx    *tx.Tx
-	write *tx.Writer
-}
-
-func (c *commit) close() {
-	if c.write != nil {
-		c.write.Close()
-	}
-	for i := range c.layers {
-		c.layers[i].Close()
-	}
-	if c.tx != nil {
-		c.tx.Close()
-	}
 }
 
 // find compares, and chooses what to commit; it changes nothing.
@@ -246,15 +142,6 @@ func (c *commit) find(ctx context.Context) error {
 	return nil
 }
 
-func changesIn(nodes []node) (n int) {
-	for _, x := range nodes {
-		if !x.TimeOnly {
-			n++
-		}
-	}
-	return n
-}
-
 // run does all of it.
 func (c *commit) run(ctx context.Context) (err error) {
 	if err := c.checkSpecials(); err != nil {
@@ -300,18 +187,6 @@ func (c *commit) begin(ctx context.Context) (err error) {
 		return c.failed(err)
 	}
 	return nil
-}
-
-// changes lists what is committed.
-func (c *commit) changes() (list []Change) { return changesOf(c.nodes) }
-
-func changesOf(nodes []node) (list []Change) {
-	for _, n := range nodes {
-		if !n.TimeOnly {
-			list = append(list, n.Change)
-		}
-	}
-	return list
 }
 
 // failed takes back what was done, and returns err or what is worse.
@@ -436,23 +311,4 @@ func (c *commit) checkSpecials() error {
 		return &SpecialError{list}
 	}
 	return nil
-}
-
-func (c *commit) abs(at store.Place) string { return filepath.Join(c.s.roots[at.Root].Path, at.Path) }
-
-// setMeta replaces the session's data, on disk too, and after all that before has. The
-// caller holds s.work, and not s.mu.
-func (s *Session) setMeta(m *store.Meta, before *tree.Flusher) error {
-	renamed, err := store.WriteMeta(s.dir, m, before)
-	if renamed {
-		s.setLoaded(m)
-	}
-	return err
-}
-
-// setLoaded makes m, which is on disk, the session's data.
-func (s *Session) setLoaded(m *store.Meta) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.meta = m
 }

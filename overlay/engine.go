@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
-	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // An Engine is a way to keep what is written apart from the project. The zero Engine
@@ -60,31 +59,4 @@ func stateOf(stored store.State) (s State) {
 func engineOf(stored store.Engine) (e Engine) {
 	_ = e.UnmarshalText([]byte(stored)) // which was checked when it was read
 	return e
-}
-
-// chooseEngine finds the engine for a session whose directory is s.dir and whose roots
-// are open. It asks the kernel for types of file systems, and tries only what is not
-// known by its type.
-func (s *Session) chooseEngine() (store.Engine, error) {
-	for _, low := range s.lower {
-		typ, err := tree.FSType(low)
-		if err != nil {
-			return "", err
-		}
-		if !tree.IsLower(typ) {
-			return store.Copy, nil
-		}
-	}
-	typ, err := tree.FSType(s.dir)
-	if err != nil {
-		return "", err
-	}
-	ok, sure := tree.IsUpper(typ)
-	if !sure {
-		ok = tree.TakesMarks(s.dir)
-	}
-	if ok {
-		return store.Overlay, nil
-	}
-	return store.Tmpfs, nil
 }

@@ -204,3 +204,9 @@ func (e *CommitError) Error() string {
 
 // Unwrap returns e.Err.
 func (e *CommitError) Unwrap() error { return e.Err }
+
+// ErrNoCommit is what Undo wraps where there is nothing to take back.
+var ErrNoCommit = errors.New("nothing to take back")
+
+// ErrLeftOut is what Commit wraps where it would take an index of git that names objects which it leaves out.
+var ErrLeftOut = errors.New("it names objects of git that are left out")

@@ -91,13 +91,6 @@ func (s *Session) holdIndexes() {
 	}
 }
 
-func (s *Session) dropIndexes() {
-	for _, h := range s.indexes {
-		h.Close()
-	}
-	clear(s.indexes)
-}
-
 // indexPaths are where the indexes of a root are: of its repository and the submodules, or, if it is a git directory,
 // of that and of the work trees that are linked to it.
 func indexPaths(root *tree.Handle, path string) []string {

@@ -13,12 +13,6 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A Choice decides the conflicts at a path, and below it.
-type Choice struct {
-	Path   string // absolute or relative to a root; it may be a pattern, see CommitOptions.Paths
-	Prefer Preference
-}
-
 // lookUpChoices finds out which choices mean a change.
 func (c *commit) lookUpChoices() {
 	c.asked = make([]bool, len(c.o.Choices))
@@ -132,3 +126,6 @@ func texts(lines [][]byte) []string {
 	}
 	return list
 }
+
+// mergeMost is up to how many bytes files are merged.
+const mergeMost = 16 << 20

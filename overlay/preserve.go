@@ -3,7 +3,6 @@
 package overlay
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,31 +20,6 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
-
-// The project's versions of text files that the session changed are kept when its
-// command has ended: without them a file that somebody changes in the project later
-// could not be merged with the session's.
-const (
-	baseName  = "base"
-	indexName = "index"
-
-	// baseMost bounds what is kept, in bytes: of a file, and of a session.
-	baseMost    = 1 << 20
-	baseMostAll = 64 << 20
-)
-
-// baseEntry is a line of the index.
-type baseEntry struct {
-	Root int        `json:"root"`
-	Path store.Text `json:"path"`
-	File int        `json:"file,omitempty"` // zero: it was there, and its content was not kept
-	Size int64      `json:"size,omitempty"`
-
-	// Mode, with the type, and who owned it. Mode zero: not known.
-	Mode uint32 `json:"mode,omitempty"`
-	UID  uint32 `json:"uid,omitempty"`
-	GID  uint32 `json:"gid,omitempty"`
-}
 
 // Preserve keeps the project's versions of modified text files, as long as nobody else
 // has changed them since the command began that modified them first, for CommitOptions.Prefer Merge, and those of git's index, which is merged
@@ -86,19 +60,6 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 	return nil
 }
 
-// kept is the open directory of kept versions.
-type kept struct {
-	dir, index *tree.Handle
-	known      map[store.Place]baseEntry
-	next       int
-	total      int64
-}
-
-func (b *kept) close() {
-	b.dir.Close()
-	b.index.Close()
-}
-
 func (s *Session) openKept() (_ *kept, err error) {
 	if err := s.dir.Mkdir(baseName); err != nil && err != unix.EEXIST {
 		return nil, err
@@ -117,27 +78,6 @@ func (s *Session) openKept() (_ *kept, err error) {
 	}
 	b.index, err = b.dir.Append(indexName)
 	return b, err
-}
-
-// read reads the index. A line that is cut short ends it.
-func (b *kept) read(roots int) error {
-	data, err := b.dir.ReadFile(indexName, store.MetaMost)
-	if err == unix.ENOENT {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for line := range bytes.Lines(data) {
-		var e baseEntry
-		if store.StrictJSON(line, &e) != nil || store.CheckPlace(e.Root, string(e.Path), roots) != nil || e.File < 0 {
-			continue
-		}
-		b.next = max(b.next, e.File+1)
-		b.total += e.Size
-		b.known[store.Place{Root: e.Root, Path: string(e.Path)}] = e
-	}
-	return nil
 }
 
 // keep stores the project's version of one file, the first time.
@@ -237,39 +177,4 @@ func (s *Session) settledAt(at store.Place, ctime int64) bool {
 		}
 	}
 	return false
-}
-
-// known reads what the project had when the session's commands had ended, of what they
-// modified. Nil: nobody kept account.
-func (s *Session) known() (map[store.Place]baseEntry, error) {
-	d, err := s.dir.OpenDir(baseName)
-	if err == unix.ENOENT {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	b := kept{dir: d, known: map[store.Place]baseEntry{}}
-	defer b.close()
-	return b.known, b.read(len(s.roots))
-}
-
-// baseOf returns the version of a file that the project had, and whether it was kept.
-func (s *Session) baseOf(at store.Place) ([]byte, bool, error) {
-	known, err := s.known()
-	if err != nil {
-		return nil, false, err
-	}
-	return s.readBase(known[at])
-}
-
-func (s *Session) readBase(e baseEntry) ([]byte, bool, error) {
-	if e.File == 0 {
-		return nil, false, nil
-	}
-	data, err := s.dir.ReadFile(baseName+"/"+strconv.Itoa(e.File), tx.IndexMost)
-	if err == nil && int64(len(data)) != e.Size {
-		err = ErrMoved
-	}
-	return data, err == nil, err
 }

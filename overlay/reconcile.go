@@ -5,7 +5,6 @@ package overlay
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/gitindex"
@@ -13,9 +12,6 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
-
-// ErrLeftOut is what Commit wraps where it would take an index of git that names objects which it leaves out.
-var ErrLeftOut = errors.New("it names objects of git that are left out")
 
 // A verdict is what is to become of a file that both sides changed. The zero verdict is that it is a conflict.
 type verdict uint8

@@ -86,8 +86,8 @@ func (sp *Spare) untouched(i int) bool {
 
 // fits reports whether a session over roots can have the Spare. What overlayfs noted in
 // the upper directories is of these.
-func (sp *Spare) fits(o Options, state *tree.Handle, roots []store.Root) bool {
-	if o.On != "" || o.Engine != 0 && o.Engine != EngineOverlay {
+func (sp *Spare) fits(on string, engine Engine, state *tree.Handle, roots []store.Root) bool {
+	if on != "" || engine != 0 && engine != EngineOverlay {
 		return false
 	}
 	a, err := sp.state.Stat()

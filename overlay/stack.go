@@ -13,17 +13,6 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// lowerPaths returns the lower directories of root i, the topmost first.
-func (s *Session) lowerPaths(i int) []string {
-	var list []string
-	for _, b := range s.below {
-		if k, ok := b.Meta.RootOf(s.meta.Roots[i].Path); ok {
-			list = append(list, filepath.Join(b.Path, store.UpperName(k)))
-		}
-	}
-	return append(list, s.roots[i].Path)
-}
-
 // lowerTree returns what is below root i; project is the project's own directory, and
 // belongs to the tree then. The caller holds s.mu.
 func (s *Session) lowerTree(i int, project *tree.Handle) (tree.Tree, error) {

@@ -6,7 +6,6 @@ package overlay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -130,12 +129,6 @@ const (
 	EngineTmpfs                     // an overlay with its upper directory on a tmpfs, stored when the command has ended
 	EngineCopy                      // a copy of the project, compared when the command has ended
 )
-
-// ErrLeftOut is what Commit wraps where it would take an index of git that names objects which it leaves out.
-var ErrLeftOut = errors.New("it names objects of git that are left out")
-
-// ErrNoCommit is what Undo wraps where there is nothing to take back.
-var ErrNoCommit = errors.New("nothing to take back")
 
 // A Hunk is where the two versions of a text that both sides changed exclude each other.
 type Hunk struct {

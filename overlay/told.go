@@ -5,7 +5,9 @@ package overlay
 import (
 	"errors"
 	"io/fs"
+	"time"
 
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
@@ -32,4 +34,33 @@ func public(err error) error {
 		return errors.Join(told...)
 	}
 	return err
+}
+
+// conflictError tells of what is in the way of a transaction.
+func conflictError(e *tx.ClashError) *ConflictError {
+	list := make([]Conflict, len(e.Clashes))
+	for i, k := range e.Clashes {
+		list[i] = Conflict{Root: k.Root, Path: k.Path, Why: k.Why, Kind: kindNamed(k.Kind)}
+		if k.Session != nil {
+			list[i].Session = version(*k.Session)
+		}
+		if k.Project != nil {
+			list[i].Project = version(*k.Project)
+		}
+	}
+	return &ConflictError{list}
+}
+
+func version(st tree.Stat) Version {
+	v := Version{Exists: true, Mode: st.FileMode(), ModTime: time.Unix(0, st.Mtime.Nano())}
+	if st.IsReg() {
+		v.Size = st.Size
+	}
+	return v
+}
+
+// kindNamed is a kind that a journal has.
+func kindNamed(name string) (k Kind) {
+	_ = k.UnmarshalText([]byte(name)) // which was checked when it was read
+	return k
 }

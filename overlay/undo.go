@@ -10,11 +10,9 @@ import (
 	"slices"
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
-
-// ErrNoCommit is what Undo wraps where there is nothing to take back.
-var ErrNoCommit = errors.New("nothing to take back")
 
 // Undo takes back what was done last about the session's changes (Info.Undo): a commit, a drop
 // or a discard. The session is Kept then.
@@ -89,4 +87,72 @@ func (s *Session) takeAllBack(t *tx.Tx) error {
 		return &CommitError{Err: err}
 	}
 	return nil
+}
+
+// undiscard takes a discard back.
+func (s *Session) undiscard() error {
+	m := *s.meta
+	m.State, m.Thrown = store.Kept, false
+	return s.revive(&m)
+}
+
+// undrop takes the last drop back.
+func (s *Session) undrop() error {
+	m := *s.meta
+	m.State, m.Thrown = store.Kept, false
+	last := m.Dropped[len(m.Dropped)-1]
+	m.Dropped = slices.Clone(m.Dropped[:len(m.Dropped)-1])
+	var l tx.Ledger
+	l.Load(&m)
+	for _, p := range last.Paths {
+		at := store.Place{Root: p.Now.Root, Path: string(p.Now.Path)}
+		now, ok := l.At[at]
+		switch {
+		case ok && now.Lower != p.Now.Lower:
+			// A commit that was taken back touched the project's object since.
+			l.Set(at, store.Settled{Lower: now.Lower})
+		case p.Was == nil:
+			delete(l.At, at)
+		default:
+			l.Set(at, *p.Was)
+		}
+	}
+	l.Save(&m)
+	return s.revive(&m)
+}
+
+// revive makes the session Kept as m says, if what it was begun on is there.
+func (s *Session) revive(m *store.Meta) error {
+	list, err := store.Bases(s.state, "", m)
+	store.CloseBases(list)
+	if err == nil && s.stored() {
+		_, packed, perr := s.dir.LstatIf(tree.PackedName)
+		_, copied, cerr := s.dir.LstatIf(copiedName)
+		if err = errors.Join(perr, cerr); err == nil && !packed && !copied {
+			err = s.lost()
+		}
+	}
+	if err == nil {
+		err = s.setMeta(m, new(tree.Flusher))
+	}
+	if err != nil {
+		return &Error{Op: "undo", Path: s.path, Err: err}
+	}
+	return nil
+}
+
+// undo takes back what was done last, unless that was a commit; ok says that it was not.
+func (s *Session) undo(ctx context.Context) (ok bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return true, err
+	}
+	switch lastDeed(s.meta) {
+	case NoDeed:
+		return true, &Error{Op: "undo", Path: s.path, Err: ErrNoCommit}
+	case DiscardDeed:
+		return true, s.undiscard()
+	case DropDeed:
+		return true, s.undrop()
+	}
+	return false, nil
 }

@@ -144,14 +144,3 @@ func isNamed(state *tree.Handle, name string, dir *tree.Handle) (bool, error) {
 	b, found, err := state.LstatIf(name)
 	return err == nil && found && a.Dev == b.Dev && a.Ino == b.Ino, err
 }
-
-// OpenMeta opens the session name, without locking it, and reads its data. There is a
-// directory where only the data cannot be read.
-func OpenMeta(state *tree.Handle, name string) (dir *tree.Handle, m *Meta, err error) {
-	if dir, err = OpenSession(state, name); err != nil {
-		return nil, nil, err
-	}
-	m, err = ReadMeta(dir)
-	// What is no session any more may be another one that is being made.
-	return dir, m, OrGone(state, name, dir, err)
-}

@@ -179,3 +179,36 @@ func ParseDirty(meminfo string) (bytes uint64, ok bool) {
 	}
 	return bytes, found == 2
 }
+
+// ReplaceFile gives the file name new content, all or nothing, under a temporary name
+// until it is complete: always the same, so that crashes leave one at most. The caller
+// sees to it that nobody else does this. Where there is a flusher, all that it has, and
+// the content, are on disk before the name stands for it; the directory then is to be
+// flushed too.
+func (h *Handle) ReplaceFile(name string, data []byte, before *Flusher) (err error) {
+	tmp := "." + name + ".new"
+	f, err := h.Create(tmp)
+	if err == unix.EEXIST {
+		if err = h.Unlink(tmp, 0); err == nil {
+			f, err = h.Create(tmp)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = h.Unlink(tmp, 0)
+		}
+	}()
+	err = WriteAll(f, data)
+	if err != nil || before == nil {
+		f.Close()
+	} else {
+		err = InTurn(func() error { return before.AddFile(f) }, before.Wait)
+	}
+	if err != nil {
+		return err
+	}
+	return h.Rename(tmp, name, 0)
+}

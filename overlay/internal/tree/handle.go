@@ -5,6 +5,9 @@ package tree
 import (
 	"os"
 	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -105,39 +108,6 @@ func (h *Handle) ReadFile(name string, most int64) ([]byte, error) {
 	return data[:n], nil
 }
 
-// ReplaceFile gives the file name new content, all or nothing, under a temporary name
-// until it is complete: always the same, so that crashes leave one at most. The caller
-// sees to it that nobody else does this. Where there is a flusher, all that it has, and
-// the content, are on disk before the name stands for it; the directory then is to be
-// flushed too.
-func (h *Handle) ReplaceFile(name string, data []byte, before *Flusher) (err error) {
-	tmp := "." + name + ".new"
-	f, err := h.Create(tmp)
-	if err == unix.EEXIST {
-		if err = h.Unlink(tmp, 0); err == nil {
-			f, err = h.Create(tmp)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = h.Unlink(tmp, 0)
-		}
-	}()
-	err = WriteAll(f, data)
-	if err != nil || before == nil {
-		f.Close()
-	} else {
-		err = InTurn(func() error { return before.AddFile(f) }, before.Wait)
-	}
-	if err != nil {
-		return err
-	}
-	return h.Rename(tmp, name, 0)
-}
-
 // InTurn takes one step after the other, until one fails.
 func InTurn(steps ...func() error) error {
 	for _, step := range steps {
@@ -234,56 +204,6 @@ func (h *Handle) Unlink(name string, flags int) error {
 	return sys.Retry(func() error { return unix.Unlinkat(int(h.FD), name, flags) })
 }
 
-// openFile opens the regular file name in the directory h for reading: never
-// blocking on a FIFO or a lease that was put there, and only if it is still the
-// object that want describes. With unlock, a file that its owner (us) cannot
-// read is made readable for the moment of opening it, if unlock, which is called
-// before, returns no error.
-func (h *Handle) openFile(name string, want Stat, unlock func(want Stat) error) (*Handle, error) {
-	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
-	f, err := h.Open(name, flags|unix.O_NOATIME)
-	if err == unix.EPERM {
-		f, err = h.Open(name, flags) // O_NOATIME is for the owner only
-	}
-	if err == unix.EACCES && unlock != nil && want.Owned() {
-		var p *Handle
-		if p, err = h.Open(name, unix.O_PATH|unix.O_NOFOLLOW); err != nil {
-			return nil, err
-		}
-		defer p.Close()
-		if st, err := p.Stat(); err != nil || !st.Same(want) {
-			return nil, OrMoved(err)
-		}
-		if err := unlock(want); err != nil {
-			return nil, err
-		}
-		if err := p.Chmod(want.Perm() | 0o400); err != nil {
-			return nil, err
-		}
-		if f, err = h.Open(name, flags); err == nil {
-			err = f.keepXattrs()
-		}
-		if err2 := p.Chmod(want.Perm()); err == nil {
-			err = err2
-		}
-		if err != nil {
-			f.Close()
-		}
-	}
-	if err != nil {
-		if err == unix.ELOOP || err == unix.ENOENT || err == unix.ENXIO {
-			err = OrMoved(nil)
-		}
-		return nil, err
-	}
-	st, err := f.Stat()
-	if err != nil || !st.Same(want) {
-		f.Close()
-		return nil, OrMoved(err)
-	}
-	return f, nil
-}
-
 // OpenDirOrPath opens a directory for listing, or if that is not allowed, for looking
 // names up in it.
 func (h *Handle) OpenDirOrPath(name string) (*Handle, error) {
@@ -304,4 +224,54 @@ func WriteAll(h *Handle, p []byte) error {
 		p = p[n:]
 	}
 	return nil
+}
+
+// Stat wraps fstat(2).
+func (h *Handle) Stat() (Stat, error) {
+	var st unix.Stat_t
+	if err := sys.Retry(func() error { return unix.Fstat(int(h.FD), &st) }); err != nil {
+		return Stat{}, err
+	}
+	return MakeStat(&st), nil
+}
+
+// Lstat looks at one name in the directory h; name holds no slash.
+func (h *Handle) Lstat(name string) (Stat, error) {
+	// A walk asks this twice for each name: nothing is to be allocated for it.
+	var buf [256]byte
+	p, err := zeroed(&buf, name)
+	if err != nil {
+		return Stat{}, err
+	}
+	for {
+		var st unix.Stat_t
+		_, _, e := syscall.Syscall6(unix.SYS_NEWFSTATAT, uintptr(h.FD), uintptr(unsafe.Pointer(p)),
+			uintptr(unsafe.Pointer(&st)), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, 0)
+		switch e {
+		case 0:
+			return MakeStat(&st), nil
+		case unix.EINTR:
+		default:
+			return Stat{}, e
+		}
+	}
+}
+
+// zeroed returns a name with a zero byte behind it: in buf, where it is as short as nearly
+// all are.
+func zeroed(buf *[256]byte, name string) (*byte, error) {
+	if len(name) >= len(buf) || strings.IndexByte(name, 0) >= 0 {
+		return unix.BytePtrFromString(name)
+	}
+	buf[copy(buf[:], name)] = 0
+	return &buf[0], nil
+}
+
+// LstatIf is lstat, where a name that is not there is no error.
+func (h *Handle) LstatIf(name string) (st Stat, found bool, err error) {
+	st, err = h.Lstat(name)
+	if err == unix.ENOENT {
+		return Stat{}, false, nil
+	}
+	return st, err == nil, err
 }

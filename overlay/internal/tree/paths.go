@@ -72,3 +72,13 @@ func Bare(err error) error {
 	}
 	return err
 }
+
+const (
+	// MaxPath bounds the paths that are looked at, in bytes: a little less than
+	// the kernel takes, to leave room for a temporary name.
+	MaxPath = 4096 - 128
+
+	// maxHeld bounds how many levels of directories a walk holds open; those
+	// above are opened again when it comes back to them.
+	maxHeld = 48
+)

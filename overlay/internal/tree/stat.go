@@ -5,11 +5,7 @@ package tree
 import (
 	"io/fs"
 	"os"
-	"strings"
-	"syscall"
-	"unsafe"
 
-	"github.com/nsrun/nsrun/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -88,54 +84,4 @@ func OrMoved(err error) error {
 		return ErrMoved
 	}
 	return err
-}
-
-// Stat wraps fstat(2).
-func (h *Handle) Stat() (Stat, error) {
-	var st unix.Stat_t
-	if err := sys.Retry(func() error { return unix.Fstat(int(h.FD), &st) }); err != nil {
-		return Stat{}, err
-	}
-	return MakeStat(&st), nil
-}
-
-// Lstat looks at one name in the directory h; name holds no slash.
-func (h *Handle) Lstat(name string) (Stat, error) {
-	// A walk asks this twice for each name: nothing is to be allocated for it.
-	var buf [256]byte
-	p, err := zeroed(&buf, name)
-	if err != nil {
-		return Stat{}, err
-	}
-	for {
-		var st unix.Stat_t
-		_, _, e := syscall.Syscall6(unix.SYS_NEWFSTATAT, uintptr(h.FD), uintptr(unsafe.Pointer(p)),
-			uintptr(unsafe.Pointer(&st)), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, 0)
-		switch e {
-		case 0:
-			return MakeStat(&st), nil
-		case unix.EINTR:
-		default:
-			return Stat{}, e
-		}
-	}
-}
-
-// zeroed returns a name with a zero byte behind it: in buf, where it is as short as nearly
-// all are.
-func zeroed(buf *[256]byte, name string) (*byte, error) {
-	if len(name) >= len(buf) || strings.IndexByte(name, 0) >= 0 {
-		return unix.BytePtrFromString(name)
-	}
-	buf[copy(buf[:], name)] = 0
-	return &buf[0], nil
-}
-
-// LstatIf is lstat, where a name that is not there is no error.
-func (h *Handle) LstatIf(name string) (st Stat, found bool, err error) {
-	st, err = h.Lstat(name)
-	if err == unix.ENOENT {
-		return Stat{}, false, nil
-	}
-	return st, err == nil, err
 }

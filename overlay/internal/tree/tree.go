@@ -67,35 +67,6 @@ type Dir interface {
 	Close()
 }
 
-// Traits are what the attributes of an object are about.
-type Traits struct {
-	Project bool // some belong to the project
-	Capable bool // it has capabilities
-	Origin  bool // it was copied up from the layer below
-
-	// Lists are the attributes that belong to the project, for FIFOs, sockets and
-	// device nodes, which have access control lists only. Files are asked themselves.
-	Lists Xattrs
-}
-
-// traitsOf sorts the names of attributes.
-func traitsOf(names []string) (Traits, error) {
-	var t Traits
-	for _, name := range names {
-		switch {
-		case name == CapabilityXattr:
-			t.Capable = true
-		case name == OverlayPrefix+"origin":
-			t.Origin = true
-		case name == OverlayPrefix+"redirect" || name == OverlayPrefix+"metacopy":
-			return Traits{}, ErrLayer
-		case WantedXattr(name):
-			t.Project = true
-		}
-	}
-	return t, nil
-}
-
 // An Inode tells hard links apart from copies.
 type Inode struct{ Dev, Ino uint64 }
 

@@ -13,16 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// MaxPath bounds the paths that are looked at, in bytes: a little less than
-	// the kernel takes, to leave room for a temporary name.
-	MaxPath = 4096 - 128
-
-	// maxHeld bounds how many levels of directories a walk holds open; those
-	// above are opened again when it comes back to them.
-	maxHeld = 48
-)
-
 // fail yields an error and reports whether the walk is to go on.
 func (w *Walk) fail(op, path string, err error) bool {
 	if len(path) > 256 {

@@ -232,3 +232,8 @@ func DecodeStages(data []byte, roots int) ([]Stage, error) {
 	}
 	return s.Stages, nil
 }
+
+// Unchanged reports whether st is this object, and nobody did anything to it.
+func (id Ident) Unchanged(st tree.Stat) bool {
+	return id.same(st) && id.Mode == st.Mode && id.UID == st.UID && id.GID == st.GID
+}

@@ -3,7 +3,9 @@
 package tx
 
 import (
+	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,4 +147,35 @@ func Aside(dir *tree.Handle) ([]string, error) {
 func HasAside(dir *tree.Handle) (bool, error) {
 	names, err := Aside(dir)
 	return len(names) > 0, err
+}
+
+// keepStages brings what is in the stages of projects to where it can stay.
+func (t *Tx) keepStages() error {
+	for i, h := range t.stages {
+		if h == nil {
+			continue
+		}
+		name := "stage-" + strconv.Itoa(i)
+		if err := tree.RemoveTree(t.dir, name); err != nil {
+			return err
+		}
+		src := &tree.Real{H: h}
+		top, err := src.Top()
+		if err != nil {
+			return err
+		}
+		st, err := top.Stat()
+		if err == nil {
+			k := tree.Copier{Ctx: context.Background(), Lax: true, Special: tree.IsRoot()}
+			if err = k.Tree(top, ".", st, t.dir, name); err == nil {
+				err = tree.InTurn(k.FinishDirs, k.Flush.Wait)
+			}
+			k.Close()
+		}
+		top.Close()
+		if err != nil {
+			return &fs.PathError{Op: "keep", Path: t.s.Path, Err: err}
+		}
+	}
+	return t.DropStages()
 }

@@ -182,34 +182,6 @@ const (
 	whyGoneThen = "was removed from the project since the commit"
 )
 
-// Unchanged reports whether st is this object, and nobody did anything to it.
-func (id Ident) Unchanged(st tree.Stat) bool {
-	return id.same(st) && id.Mode == st.Mode && id.UID == st.UID && id.GID == st.GID
-}
-
-func (t *Tx) List(at store.Place) ([]string, error) {
-	d, err := t.readable(at)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Names()
-}
-
-// readable opens a directory of the project to read what is in it: what its owner cannot
-// read is unlocked for that.
-func (t *Tx) readable(at store.Place) (tree.Dir, error) {
-	return t.reader(at.Root).At(at.Path)
-}
-
-// reader is a project to read from, with readable directories.
-func (t *Tx) reader(root int) *tree.Real {
-	return &tree.Real{H: t.low[root], Unlock: true, Book: t.s.Book.Keeper(false, root), Unbook: t.s.Book.Unnote,
-		Changed: func(path string, before tree.Stat, h *tree.Handle) {
-			t.Doors.CTimes.Follow(store.Place{Root: root, Path: path}, before, h)
-		}}
-}
-
 // Restage copies backups to where they can be renamed from, for roots on other file
 // systems than the session.
 func (t *Tx) Restage(ctx context.Context) error {

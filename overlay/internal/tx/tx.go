@@ -4,7 +4,6 @@ package tx
 
 import (
 	"encoding/json"
-	"errors"
 	"io/fs"
 	"path/filepath"
 	"strconv"
@@ -145,47 +144,6 @@ func (t *Tx) Seal(staged *tree.Flusher) error {
 		}
 	}
 	return names.Wait()
-}
-
-// Forward makes the project be as after the transaction. With fresh nothing was done
-// yet: then whatever is not as planned is a conflict.
-func (t *Tx) Forward(fresh bool) error {
-	t.Begun = true
-	for i := range t.Journal.Moves {
-		if err := t.put(i, fresh); err != nil {
-			return t.moveError(i, err)
-		}
-	}
-	if err := t.setTimes(true); err != nil {
-		return err
-	}
-	if err := t.setAttrs(true); err != nil {
-		return err
-	}
-	return t.Doors.Relock()
-}
-
-// Backward makes the project be as before the transaction. It goes on where something
-// cannot be put back, and tells.
-func (t *Tx) Backward() error {
-	var errs []error
-	for i := len(t.Journal.Moves) - 1; i >= 0; i-- {
-		if t.Progress != nil {
-			t.Progress(len(t.Journal.Moves)-1-i, len(t.Journal.Moves))
-		}
-		if err := t.takeBack(i); err != nil {
-			errs = append(errs, t.moveError(i, err))
-		}
-	}
-	errs = append(errs, t.setEmptied(), t.setTimes(false), t.setAttrs(false), t.Doors.Relock())
-	return errors.Join(errs...)
-}
-
-func (t *Tx) moveError(i int, err error) error {
-	if conflict, ok := errors.AsType[*ClashError](err); ok {
-		return conflict
-	}
-	return &fs.PathError{Op: "put into place", Path: t.abs(t.Journal.Nodes[t.Journal.Moves[i].First]), Err: err}
 }
 
 // remove removes the transaction's directory, and closes it.

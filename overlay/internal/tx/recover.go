@@ -14,22 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Log is the transactions of one session.
-type Log struct {
-	Dir   *tree.Handle // the session's
-	Path  string       // its
-	Roots []string     // the projects' paths
-	Book  *store.Book
-	last  int // the number of the transaction that was begun last
-
-	Open    func(root int) (*tree.Handle, error) // opens a project's directory, which it keeps
-	Meta    func() *store.Meta
-	SetMeta func(*store.Meta, *tree.Flusher) error
-
-	// For tests: rename only as every file system can; stages in the project always.
-	Plain, Far bool
-}
-
 // Begin makes the directory of the next transaction. The session is in the list of those
 // that are to be looked after before: what is made from then on is removed after a crash.
 func (s *Log) Begin() (_ *Tx, err error) {

@@ -5,24 +5,10 @@ package store
 import (
 	"encoding/json"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"golang.org/x/sys/unix"
-)
-
-// UpperName and workName are paths in the session's directory.
-func UpperName(i int) string { return "upper/overlay" + strconv.Itoa(i+1) }
-func WorkName(i int) string  { return "work/overlay" + strconv.Itoa(i+1) }
-
-// MemName is the directory of a session at which the sandbox, and nobody else, sees the
-// session's tmpfs.
-const MemName = "mem"
-
-const (
-	NewPrefix  = ".new-"
-	GonePrefix = ".gone-"
 )
 
 // MakeDir makes a session's directory, and its lock, which it takes; made is what there is to

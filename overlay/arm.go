@@ -1,0 +1,242 @@
+//go:build linux
+
+package overlay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// arm makes the place for what the command will write.
+func (s *Session) arm() error {
+	memory := s.meta.Engine == store.Tmpfs
+	if s.meta.Engine == store.Copy {
+		typ, err := tree.FSType(s.dir)
+		if err != nil {
+			return err
+		}
+		memory = !tree.HoldsModes(typ)
+	}
+	if memory {
+		h, err := store.NewTmpfs()
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.mem = h
+		s.mu.Unlock()
+		if err := s.dir.Mkdir(store.MemName); err != nil && err != unix.EEXIST {
+			return err
+		}
+	}
+	for _, name := range []string{"upper", "work"} {
+		if err := s.makeSub(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeSub makes a directory in the session's; a Spare has it.
+func (s *Session) makeSub(name string) error {
+	err := s.area().Mkdir(name)
+	if err == unix.EEXIST && s.reused {
+		return nil
+	}
+	return err
+}
+
+// makeCopy makes the copy of root i.
+func (s *Session) makeCopy(ctx context.Context, i int) error {
+	low, err := s.lower[i].Open(".", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	from, err := s.lowerTree(i, low)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if err := s.area().Mkdir(store.UpperName(i)); err != nil {
+		return err
+	}
+	top, err := s.area().OpenDir(store.UpperName(i))
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	rec, err := tree.MakeMirror(ctx, from, top)
+	if err != nil {
+		return err
+	}
+	if s.copies == nil {
+		s.copies = make([]tree.Record, len(s.meta.Roots))
+	}
+	s.copies[i] = rec
+	return nil
+}
+
+// noteCopies writes down what is known of the copies, so that they can be compared even
+// if we are killed. Copies in memory would be gone.
+func (s *Session) noteCopies() error {
+	if s.mem != nil {
+		return nil
+	}
+	var list []*tree.Node
+	for _, r := range s.copies {
+		list = append(list, r.Low)
+	}
+	for _, r := range s.copies {
+		list = append(list, r.Own)
+	}
+	if err := tree.RemoveTree(s.dir, copiedName); err != nil {
+		return err
+	}
+	h, err := s.dir.Create(copiedName)
+	if err != nil {
+		return err
+	}
+	f := h.OSFile(copiedName)
+	return errors.Join(tree.WriteIndex(f, list), f.Close())
+}
+
+// chooseEngine finds the engine for a session whose directory is s.dir and whose roots
+// are open. It asks the kernel for types of file systems, and tries only what is not
+// known by its type.
+func (s *Session) chooseEngine() (store.Engine, error) {
+	for _, low := range s.lower {
+		typ, err := tree.FSType(low)
+		if err != nil {
+			return "", err
+		}
+		if !tree.IsLower(typ) {
+			return store.Copy, nil
+		}
+	}
+	typ, err := tree.FSType(s.dir)
+	if err != nil {
+		return "", err
+	}
+	ok, sure := tree.IsUpper(typ)
+	if !sure {
+		ok = tree.TakesMarks(s.dir)
+	}
+	if ok {
+		return store.Overlay, nil
+	}
+	return store.Tmpfs, nil
+}
+
+// rearm makes a session with stored changes ready for another command, which sees them.
+// The caller holds s.work.
+func (s *Session) rearm(ctx context.Context) (err error) {
+	if !s.stored() || s.armed {
+		return nil
+	}
+	if _, left, err := s.dir.LstatIf(copiedName); err != nil || left {
+		return cmp.Or(err, errors.New("what its last command wrote could not be stored"))
+	}
+	h, roots, err := tree.Unpacked(s.dir)
+	if err == unix.ENOENT {
+		return s.lost()
+	}
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if len(roots) != len(s.meta.Roots) {
+		return tree.ErrIndex
+	}
+	for i := range s.roots {
+		if _, err := s.root(i); err != nil {
+			return err
+		}
+	}
+	if err := tree.RemoveTree(s.dir, "upper"); err != nil {
+		return err
+	}
+	if err := tree.RemoveTree(s.dir, "work"); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			s.disarm()
+		}
+	}()
+	if err := s.arm(); err != nil {
+		return err
+	}
+	for i := range roots {
+		if s.meta.Engine == store.Copy {
+			if err := s.makeCopy(ctx, i); err != nil {
+				return err
+			}
+		}
+		for _, name := range []string{store.WorkName(i), store.UpperName(i)} {
+			if err := s.area().Mkdir(name); err != nil && err != unix.EEXIST {
+				return err
+			}
+		}
+		up, err := tree.OpenForRemoval(s.area(), store.UpperName(i))
+		if err != nil {
+			return err
+		}
+		p := tree.Putter{Ctx: ctx, From: h, Top: up, Merge: s.meta.Engine == store.Copy}
+		if err = p.Directory(roots[i], up, "."); err == nil {
+			err = s.renew(i, roots[i], up)
+		}
+		up.Close()
+		if err != nil {
+			return err
+		}
+	}
+	if s.meta.Engine == store.Copy {
+		if err := s.noteCopies(); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = true
+	return nil
+}
+
+// renew notes which ctimes settled objects have now, after they were put back: they are
+// what they were.
+func (s *Session) renew(root int, packed *tree.Node, top *tree.Handle) error {
+	for i, st := range s.meta.Settled {
+		if st.Root != root || st.Upper == 0 {
+			continue
+		}
+		n := packed
+		for name := range strings.SplitSeq(string(st.Path), "/") {
+			if n != nil {
+				n = n.Child(name)
+			}
+		}
+		if n == nil || n.Stat.Ctime != st.Upper {
+			continue
+		}
+		dir, name := tree.SplitPath(string(st.Path))
+		d, err := top.Open(dir, unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			return err
+		}
+		now, err := d.Lstat(name)
+		d.Close()
+		if err != nil {
+			return err
+		}
+		if s.renewed == nil {
+			s.renewed = map[int]int64{}
+		}
+		s.renewed[i] = now.Ctime
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+//go:build linux
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// Collect stores what the command has written. It is to be called when the command has
+// ended, before anything else is asked of the session; until then a session that is not
+// kept by an overlay of its own directory (see Info.Engine) has no changes to show. For
+// other sessions it does nothing, and neither if it was called already.
+func (s *Session) Collect(ctx context.Context) error {
+	const op = "store changes"
+	s.work.Lock()
+	defer s.work.Unlock()
+	if err := s.usable(op, true); err != nil {
+		return err
+	}
+	if !s.stored() || !s.armed {
+		return nil
+	}
+	err := tree.Pack(ctx, s.dir, len(s.roots), func(p *tree.Packer, i int) (*tree.Node, error) {
+		if s.meta.Engine == store.Copy {
+			return s.compareCopy(p, i)
+		}
+		h, err := s.mem.Open(store.UpperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		if err != nil {
+			return nil, err
+		}
+		t := &tree.Real{H: h, Upper: true, Unlock: true}
+		defer t.Close()
+		return p.Tree(t)
+	})
+	if err != nil {
+		if err = public(err); errors.As(err, new(*Error)) {
+			return err
+		}
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	s.disarm()
+	if s.meta.Engine == store.Copy {
+		// What is left of it takes place only.
+		_ = tree.RemoveTree(s.dir, copiedName)
+		_ = tree.RemoveTree(s.dir, "upper")
+	}
+	if len(s.renewed) == 0 {
+		return nil
+	}
+	m := *s.meta
+	m.Settled = slices.Clone(m.Settled)
+	for i, ctime := range s.renewed {
+		if i < len(m.Settled) {
+			m.Settled[i].Upper = ctime
+		}
+	}
+	s.renewed = nil
+	if err := s.setMeta(&m, nil); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	return nil
+}
+
+// recollect stores what a command wrote to copies when the program that began it was
+// killed. That there is nothing of that kind is no error.
+func (s *Session) recollect() error {
+	h, err := s.dir.Open(copiedName, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f := h.OSFile(copiedName)
+	defer f.Close()
+	list, err := tree.ReadIndex(f)
+	if err != nil {
+		return err
+	}
+	n := len(s.meta.Roots)
+	if len(list) != 2*n {
+		return tree.ErrIndex
+	}
+	s.copies = make([]tree.Record, n)
+	for i := range n {
+		s.copies[i] = tree.Record{Low: list[i], Own: list[n+i]}
+	}
+	s.armed = true
+	err = s.Collect(context.Background())
+	s.armed = false
+	return err
+}
+
+// compareCopy finds out what the command did to the copy of root i.
+func (s *Session) compareCopy(p *tree.Packer, i int) (*tree.Node, error) {
+	if i >= len(s.copies) || s.copies[i].Low == nil {
+		return nil, errors.New("it is not known any more what the copy was like")
+	}
+	h, err := s.area().Open(store.UpperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, err
+	}
+	return p.Mirror(h, s.copies[i])
+}
+
+// disarm lets go of the session's tmpfs: nothing of a command is in it any more.
+func (s *Session) disarm() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = false
+	s.closeMem()
+}

@@ -1,0 +1,310 @@
+//go:build linux
+
+package overlay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// Options describes a new session. The zero value is not enough: a session has
+// at least one root.
+type Options struct {
+	// Roots are the directories whose changes are kept apart. None: an error.
+	// They are made absolute and free of symbolic links. A root that is "/",
+	// lies in another one, or holds the state directory is refused.
+	Roots []string
+
+	// Command is what will be run, for List to show. Nil: unknown.
+	Command []string
+
+	// Dir is the state directory. Empty: DefaultDir. It is made, mode 0700, if
+	// it is missing, and refused if it is not the caller's own.
+	Dir string
+
+	// On is another session of the state directory, named as for Open, on which this one
+	// is to stand: the command sees the project with that one's changes. The roots must
+	// be that session's, or some of them. It must not be in use, and nothing can write to
+	// it as long as this one has changes. Empty: the project itself.
+	On string
+
+	// Engine says how what is written is kept apart from the project. Zero: as suits
+	// the file systems, see Info.Engine.
+	Engine Engine
+
+	// Spare is what another session left, which is used if it is Ready and of the same
+	// roots, and is removed if not. It is Create's from then on. Nil: all is made anew.
+	Spare *Spare
+}
+
+// Create begins a session. It costs a few system calls however large the roots
+// are, and does not wait for a disk. The session is locked until Close.
+func Create(o Options) (*Session, error) { return CreateContext(context.Background(), o) }
+
+// CreateContext is Create, which ctx ends: with EngineCopy the project is copied.
+func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
+	statePath, state, err := openStateDir(o.Dir, true)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{state: state, meta: &store.Meta{Version: store.MetaVersion, State: store.Kept}}
+	spare := o.Spare
+	defer func() {
+		err = public(err)
+		if spare != nil {
+			_ = spare.Remove()
+		}
+		if err != nil {
+			s.release()
+		}
+	}()
+	if err := s.openRoots(o.Roots, statePath); err != nil {
+		return nil, err
+	}
+	if err := s.mend(statePath); err != nil {
+		return nil, err
+	}
+	if o.On != "" {
+		lock, err := s.standOn(statePath, o.On)
+		if err != nil {
+			return nil, err
+		}
+		defer lock.Close()
+	}
+	s.meta.Command = store.RawTexts(o.Command)
+
+	made := ""
+	defer func() {
+		if err != nil && made != "" {
+			_ = tree.RemoveTree(state, made)
+		}
+	}()
+	fail := func(op string, err error) (*Session, error) {
+		return nil, &Error{Op: op, Path: filepath.Join(statePath, made), Err: err}
+	}
+	// The directory appears under its name when it is complete, so that List
+	// and Open never see half of one.
+	if spare != nil && spare.ready && spare.fits(o.On, o.Engine, state, s.meta.Roots) {
+		made = spare.name
+		err, spare = spare.take(s), nil
+	} else {
+		made, s.dir, s.lock, err = store.MakeDir(state)
+	}
+	if err != nil {
+		return fail("make session directory", err)
+	}
+	// The time of the beginning is read off a file: the kernel stamps files with
+	// a clock that lags behind the one that time.Now reads, and a file that is
+	// changed right after this must not seem older.
+	st, err := s.lock.Stat()
+	if err != nil {
+		return fail("lock session", err)
+	}
+	s.meta.Created = time.Unix(0, st.Ctime).UTC()
+	if err = s.begin(o); err != nil {
+		return fail("make session directory", err)
+	}
+	for i := range s.meta.Roots {
+		if s.meta.Engine == store.Copy {
+			err = s.makeCopy(ctx, i)
+			if err == nil {
+				err = s.noteBase(i, s.copies[i].Own.Stat)
+			}
+		} else {
+			err = s.makeUpper(i)
+		}
+		if err != nil {
+			return fail("make upper directory", err)
+		}
+	}
+	if s.meta.Engine == store.Copy {
+		if err = s.noteCopies(); err != nil {
+			return fail("note what was copied", err)
+		}
+	}
+	s.armed = s.stored()
+	if err = store.WriteFirst(s.dir, s.meta, s.reused); err != nil {
+		return fail("write session's data", err)
+	}
+	for {
+		name := store.NewName(s.meta.Created)
+		err = state.Rename(made, name, unix.RENAME_NOREPLACE)
+		if err == unix.EINVAL { // a file system that cannot do it
+			err = state.Rename(made, name, 0)
+		}
+		if err == unix.EEXIST || err == unix.ENOTEMPTY {
+			continue
+		}
+		if err != nil {
+			return fail("name session directory", err)
+		}
+		made = name
+		s.name(name, statePath)
+		s.fresh = true
+		s.holdIndexes()
+		return s, nil
+	}
+}
+
+// openRoots checks the roots and holds them.
+func (s *Session) openRoots(roots []string, statePath string) error {
+	const op = "use as project"
+	if len(roots) == 0 {
+		return &Error{Op: op, Err: errors.New("no root was given")}
+	}
+	type id struct{ dev, ino uint64 }
+	seen := map[id]string{}
+	for _, given := range roots {
+		fail := func(err error) error { return &Error{Op: op, Path: given, Err: err} }
+		p, err := filepath.Abs(given)
+		if err != nil || given == "" {
+			return fail(cmp.Or[error](err, fs.ErrInvalid))
+		}
+		if p, err = filepath.EvalSymlinks(p); err != nil {
+			return fail(tree.Bare(err))
+		}
+		if p == "/" {
+			return fail(errors.New("the whole file system cannot be a root"))
+		}
+		if tree.Inside(statePath, p) {
+			return fail(fmt.Errorf("it holds the state directory %s", quotePath(statePath)))
+		}
+		if tree.Inside(p, statePath) {
+			return fail(fmt.Errorf("it lies in the state directory %s", quotePath(statePath)))
+		}
+		for _, other := range s.meta.Roots {
+			o := string(other.Path)
+			switch {
+			case p == o:
+				return fail(errors.New("it is given twice"))
+			case tree.Inside(p, o):
+				return fail(fmt.Errorf("it lies in another root, %s", quotePath(o)))
+			case tree.Inside(o, p):
+				return fail(fmt.Errorf("it holds another root, %s", quotePath(o)))
+			}
+		}
+		h, err := tree.OpenAbs(p, unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			return fail(err)
+		}
+		s.lower = append(s.lower, h)
+		st, err := h.Stat()
+		if err != nil {
+			return fail(err)
+		}
+		if other, ok := seen[id{st.Dev, st.Ino}]; ok {
+			return fail(fmt.Errorf("it is the same directory as %s", quotePath(other)))
+		}
+		seen[id{st.Dev, st.Ino}] = p
+		if e := os.Geteuid(); e != 0 && int(st.GID) != os.Getegid() && (int(st.UID) == e || st.Perm()&0o022 != 0) {
+			s.unmapped = append(s.unmapped, p)
+		}
+		disk, err := tree.DiskOf(h)
+		if err != nil {
+			return fail(err)
+		}
+		s.meta.Roots = append(s.meta.Roots, store.Root{Path: store.Text(p), Ino: st.Ino, Disk: disk})
+	}
+	return nil
+}
+
+// makeUpper makes the upper and the work directory of root i. The root of an
+// overlay has the mode, owner and times of its upper directory, so that gets
+// those of the project's, as far as the caller may.
+func (s *Session) makeUpper(i int) error {
+	for _, name := range []string{store.WorkName(i), store.UpperName(i)} {
+		if err := s.makeSub(name); err != nil {
+			return err
+		}
+	}
+	up, err := s.area().OpenDir(store.UpperName(i))
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	shown, err := s.shownRoot(i)
+	if err != nil {
+		return err
+	}
+	defer shown.Close()
+	st, err := shown.Stat()
+	if err != nil {
+		return err
+	}
+	own, err := up.Stat()
+	if err != nil {
+		return err
+	}
+	if st.UID != own.UID || st.GID != own.GID {
+		if up.Chown(st.UID, st.GID) != nil {
+			_ = up.Chown(own.UID, st.GID)
+		}
+	}
+	// An access control list matters to what is made below it, but a file system
+	// without them is no reason to refuse; a commit never looks at the root's.
+	if low, err := shown.OpenDir("."); err == nil {
+		if x, err := low.Xattrs(); err == nil {
+			_ = up.SetXattrs(x)
+		}
+		low.Close()
+	}
+	if err := up.Chmod(st.Perm()); err != nil {
+		return err
+	}
+	if err := up.SetMtime(st.Mtime); err != nil {
+		return err
+	}
+	if own, err = up.Stat(); err != nil {
+		return err
+	}
+	return s.noteBase(i, own)
+}
+
+// noteBase notes what the directory of root i looked like when it was made.
+func (s *Session) noteBase(i int, own tree.Stat) error {
+	r := &s.meta.Roots[i]
+	r.Mode, r.UID, r.GID = own.Perm(), own.UID, own.GID
+	return nil
+}
+
+// shownRoot opens the directory whose mode, owner and times root i shows: the
+// project's, or that of the session below.
+func (s *Session) shownRoot(i int) (*tree.Handle, error) {
+	for _, b := range s.below {
+		if k, ok := b.Meta.RootOf(s.meta.Roots[i].Path); ok {
+			return s.state.Open(b.ID+"/"+store.UpperName(k), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		}
+	}
+	return s.lower[i].Open(".", unix.O_PATH|unix.O_DIRECTORY)
+}
+
+// begin makes what the session's engine needs before a command can run.
+func (s *Session) begin(o Options) error {
+	if s.reused {
+		s.meta.Engine = store.Overlay // which did for the same roots
+	} else if o.Engine != 0 {
+		s.meta.Engine = store.Engine(o.Engine.String())
+	} else {
+		engine, err := s.chooseEngine()
+		if err != nil {
+			return err
+		}
+		s.meta.Engine = engine
+	}
+	err := s.arm()
+	if err != nil && s.meta.Engine == store.Tmpfs && o.Engine == 0 {
+		s.meta.Engine = store.Copy
+		err = s.arm()
+	}
+	return err
+}

@@ -1,0 +1,153 @@
+//go:build linux
+
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// Discard throws the session's changes away. Undo makes it Kept again until it is removed (see
+// Clean), since all that it holds stays where it is: only what a command wrote that was not
+// collected is lost, and on a full disk everything. Erase gives the space back.
+func (s *Session) Discard() error { return s.end(false) }
+
+// Erase throws the session's changes away for good. Its data stays, for List; see Remove.
+// Calling it for a session that was discarded gives the space back.
+func (s *Session) Erase() error { return s.end(true) }
+
+func (s *Session) end(good bool) error {
+	const op = "discard"
+	s.work.Lock()
+	defer s.work.Unlock()
+	if err := s.usable(op, true); err != nil && (s.dir == nil || s.readOnly || s.meta.State != store.Discarded) {
+		return err
+	}
+	if err := s.checkDependents(); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	good = good || s.mem != nil // which goes with us
+	if !good && s.meta.State == store.Discarded && s.meta.Thrown {
+		return nil
+	}
+	if !good && s.meta.State == store.Kept {
+		m := *s.meta
+		m.State, m.Thrown = store.Discarded, true
+		err := s.setMeta(&m, nil)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+			return &Error{Op: op, Path: s.path, Err: err}
+		}
+		// What fills the disk may be what is to be thrown away.
+	}
+	if err := s.discard(); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
+	return nil
+}
+
+// discard throws away what the session wrote, for good. One rename decides; it needs no space on
+// a full disk.
+func (s *Session) discard() error {
+	if err := s.book.MarkPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
+		return err
+	}
+	kept := "upper"
+	if s.stored() {
+		kept = tree.PackedName
+	}
+	err := s.dir.Rename(kept, goneName, 0)
+	if err == unix.ENOENT && s.stored() {
+		err = s.dir.Mkdir(goneName) // what was written was lost
+	}
+	if err != nil && err != unix.ENOENT && err != unix.EEXIST {
+		return err
+	}
+	if _, err := s.finishDiscard(); err != nil {
+		return err
+	}
+	return s.book.Unmark()
+}
+
+// goneName is where what the session wrote is, once it was decided to throw it away.
+const goneName = "gone"
+
+// finishDiscard goes on where what the session wrote was put aside, and tells so.
+func (s *Session) finishDiscard() (what string, err error) {
+	_, gone, err := s.dir.LstatIf(goneName)
+	if err != nil {
+		return "", err
+	}
+	if !gone && (s.meta.State != store.Discarded || s.meta.Thrown) {
+		return "", nil
+	}
+	if gone {
+		what = "the session was discarded"
+		m := *s.meta
+		m.State, m.Thrown, m.Dropped = store.Discarded, false, nil
+		_, err := store.WriteMeta(s.dir, &m, nil)
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			// What fills the disk may be what is to be removed. Its directory stays,
+			// to tell what was decided.
+			for i := range s.roots {
+				if err := tree.RemoveTree(s.dir, goneName+"/"+filepath.Base(store.UpperName(i))); err != nil {
+					return what, fmt.Errorf("remove upper: %w", err)
+				}
+			}
+			_, err = store.WriteMeta(s.dir, &m, nil)
+		}
+		if err != nil {
+			return what, err
+		}
+		s.setLoaded(&m)
+	}
+	for _, name := range [...]string{goneName, "upper", "work", store.MemName, tree.PackedName, copiedName, store.ScratchName, baseName} {
+		if err := tree.RemoveTree(s.dir, name); err != nil {
+			return what, fmt.Errorf("remove %s: %w", name, err)
+		}
+	}
+	return what, nil
+}
+
+// Remove discards the session and removes every trace of it, and closes it.
+// That is for sessions that changed nothing, and for clearing away old ones.
+func (s *Session) Remove() error {
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gone, err := s.away()
+	if err != nil {
+		return err
+	}
+	if err := tree.RemoveTree(s.state, gone); err != nil {
+		return &Error{Op: opRemove, Path: s.path, Err: err}
+	}
+	s.release()
+	return nil
+}
+
+const opRemove = "remove session"
+
+// away gives the session's directory another name, so that nobody sees a part of it.
+// Calling it again does nothing.
+func (s *Session) away() (name string, err error) {
+	if s.dir == nil || s.readOnly {
+		return "", &Error{Op: opRemove, Path: s.path, Err: s.closed()}
+	}
+	if err := s.checkDependents(); err != nil {
+		return "", &Error{Op: opRemove, Path: s.path, Err: err}
+	}
+	name = store.GonePrefix + s.id
+	if err := s.state.Rename(s.id, name, 0); err != nil && err != unix.ENOENT {
+		return "", &Error{Op: opRemove, Path: s.path, Err: err}
+	}
+	return name, nil
+}

@@ -1,0 +1,91 @@
+//go:build linux
+
+package store
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+)
+
+// SessionNames lists the sessions in a state directory, the oldest first; those
+// of one second in no certain order.
+func SessionNames(state *tree.Handle) ([]string, error) {
+	all, err := state.Names()
+	if err != nil {
+		return nil, err
+	}
+	names := slices.DeleteFunc(all, func(n string) bool { return !IsName(n) })
+	slices.Sort(names)
+	return names, nil
+}
+
+// shortest is how many characters of a session's random part mean it.
+const shortest = 4
+
+// FindSession returns the name of the session that id means: its name, its
+// beginning, its end or the beginning of its random part, both of at least four
+// characters, or "last".
+func FindSession(state *tree.Handle, id string) (string, error) {
+	names, err := SessionNames(state)
+	if err != nil {
+		return "", err
+	}
+	if id == "last" {
+		return lastSession(state, names)
+	}
+	var found []string
+	for _, n := range names {
+		if n == id {
+			return n, nil
+		}
+		_, random, _ := strings.Cut(n, "-")
+		long := len(id) >= shortest // what is shorter was meant as something else, such as a path
+		if strings.HasPrefix(n, id) || long && (strings.HasPrefix(random, id) || strings.HasSuffix(n, id)) {
+			found = append(found, n)
+		}
+	}
+	switch {
+	case len(found) == 0 || id == "":
+		return "", fmt.Errorf("no such session: %w", fs.ErrNotExist)
+	case len(found) > 1:
+		return "", fmt.Errorf("more than one session is meant: %s", ShortList(found))
+	}
+	return found[0], nil
+}
+
+// lastSession returns the newest of names, which are sorted.
+func lastSession(state *tree.Handle, names []string) (string, error) {
+	if len(names) == 0 {
+		return "", fmt.Errorf("no sessions: %w", fs.ErrNotExist)
+	}
+	last := names[len(names)-1]
+	second, _, _ := strings.Cut(last, "-")
+	var newest time.Time
+	for _, n := range slices.Backward(names) {
+		if !strings.HasPrefix(n, second) {
+			break
+		}
+		dir, m, err := OpenMeta(state, n)
+		dir.Close()
+		if err == nil && m.Created.After(newest) {
+			last, newest = n, m.Created
+		}
+	}
+	return last, nil
+}
+
+// OpenMeta opens the session name, without locking it, and reads its data. There is a
+// directory where only the data cannot be read.
+func OpenMeta(state *tree.Handle, name string) (dir *tree.Handle, m *Meta, err error) {
+	if dir, err = OpenSession(state, name); err != nil {
+		return nil, nil, err
+	}
+	m, err = ReadMeta(dir)
+	// What is no session any more may be another one that is being made.
+	return dir, m, OrGone(state, name, dir, err)
+}

@@ -1,0 +1,79 @@
+//go:build linux
+
+package tx
+
+import (
+	"cmp"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+func (t *Tx) List(at store.Place) ([]string, error) {
+	d, err := t.readable(at)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Names()
+}
+
+// readable opens a directory of the project to read what is in it: what its owner cannot
+// read is unlocked for that.
+func (t *Tx) readable(at store.Place) (tree.Dir, error) {
+	return t.reader(at.Root).At(at.Path)
+}
+
+// reader is a project to read from, with readable directories.
+func (t *Tx) reader(root int) *tree.Real {
+	return &tree.Real{H: t.low[root], Unlock: true, Book: t.s.Book.Keeper(false, root), Unbook: t.s.Book.Unnote,
+		Changed: func(path string, before tree.Stat, h *tree.Handle) {
+			t.Doors.CTimes.Follow(store.Place{Root: root, Path: path}, before, h)
+		}}
+}
+
+// look tells what is at a place of the project.
+func (t *Tx) look(at store.Place) (tree.Stat, bool) {
+	dir, name := tree.SplitPath(at.Path)
+	if at.Path == "." {
+		dir, name = ".", "."
+	}
+	if t.seen == nil || t.seenAt.Root != at.Root || t.seenAt.Path != dir {
+		t.seen.Close()
+		t.seen = nil
+		d, err := t.low[at.Root].Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		if err == nil && !tree.IsRoot() && unix.Faccessat(int(d.FD), ".", unix.X_OK, unix.AT_EACCESS) != nil {
+			d.Close()
+			err = unix.EACCES
+		}
+		if err == unix.EACCES {
+			var own *tree.Handle
+			if own, err = t.Doors.open(store.Place{Root: at.Root, Path: dir}); err == nil {
+				d, err = own.Open(".", unix.O_PATH|unix.O_DIRECTORY)
+			}
+		}
+		if err != nil {
+			t.noteLook(at, err)
+			return tree.Stat{}, false
+		}
+		t.seen, t.seenAt = d, store.Place{Root: at.Root, Path: dir}
+	}
+	st, err := t.seen.Lstat(name)
+	t.noteLook(at, err)
+	if w, ok := t.Doors.widened[at]; ok && w.ino == st.Ino {
+		st.Mode = st.Typ() | w.mode
+	}
+	return st, err == nil
+}
+
+// noteLook keeps the first error of look that does not say that nothing is there.
+func (t *Tx) noteLook(at store.Place, err error) {
+	switch err {
+	case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EACCES:
+	default:
+		t.LookErr = cmp.Or[error](t.LookErr, &fs.PathError{Op: "look at", Path: filepath.Join(t.s.Roots[at.Root], at.Path), Err: err})
+	}
+}

@@ -1,0 +1,247 @@
+//go:build linux
+
+package tx
+
+import (
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// plan fills in the journal, but for the identities of what is not made yet.
+func (c *Writer) plan() error {
+	t := c.Tx
+	touched := map[store.Place]bool{}
+	for i := 0; i < len(c.Items); i++ {
+		n := c.Items[i]
+		// A file with other names gets its time alone only if it is another file then, as
+		// it was in the sandbox.
+		if n.TimeOnly && (n.Low.IsDir() || n.Low.Nlink == 1) {
+			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
+				return err
+			}
+			c.Note(Node{Root: n.Root, Path: store.Text(n.At)}, n)
+			continue
+		}
+		j := Node{Kind: n.Kind, Root: n.Root, Path: store.Text(n.At), Runs: n.Runs}
+		if n.HasLow {
+			j.Old = identify(n.Low)
+		}
+		if n.HasLow {
+			j.Clean = !c.Changed(store.Place{Root: n.Root, Path: n.At}, n.Low)
+			j.Below, j.Newest = n.Inside, n.Newest
+		}
+		if n.HasUp && !n.Up.IsDir() {
+			j.Upper = n.Up.Ctime
+		}
+		first := c.Note(j, n)
+		if n.HasUp && n.HasLow && n.Up.IsDir() && n.Low.IsDir() {
+			a, err := c.regard(n)
+			if err != nil {
+				return &fs.PathError{Op: "read attributes", Path: c.abs(store.Place{Root: n.Root, Path: n.At}), Err: err}
+			}
+			a.Node = first
+			t.Journal.Attrs = append(t.Journal.Attrs, a)
+			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
+				return err
+			}
+			continue
+		}
+		if n.At == "." {
+			return &fs.PathError{Op: "commit", Path: c.Tx.s.Roots[n.Root], Err: tree.ErrMoved}
+		}
+		dir, _ := tree.SplitPath(n.At)
+		if err := c.touchDir(store.Place{Root: n.Root, Path: dir}, touched); err != nil {
+			return err
+		}
+		if n.HasLow && n.Low.IsDir() && c.Sides[n.Root].Stiff {
+			if err := c.empty(first, n); err != nil {
+				return &fs.PathError{Op: "look at", Path: c.abs(store.Place{Root: n.Root, Path: n.At}), Err: err}
+			}
+			if !n.HasUp {
+				continue
+			}
+			// What takes the directory's place finds nothing there.
+			first = c.Note(Node{Root: n.Root, Path: store.Text(n.At)}, n)
+		}
+		m := Move{First: first, End: first + 1}
+		if n.HasUp && n.Up.IsDir() {
+			for i+1 < len(c.Items) && c.Items[i+1].Root == n.Root && tree.Under(c.Items[i+1].At, n.At) {
+				i++
+				in := c.Items[i]
+				j := Node{Kind: in.Kind, Root: in.Root, Path: store.Text(in.At), Runs: in.Runs}
+				if !in.Up.IsDir() {
+					j.Upper = in.Up.Ctime
+				}
+				c.Note(j, in)
+				m.End++
+			}
+		}
+		t.Journal.Moves = append(t.Journal.Moves, m)
+	}
+	return nil
+}
+
+// Note adds an object to the journal, and returns its number.
+func (c *Writer) Note(j Node, n Item) int {
+	if j.Kind != "" {
+		j.Staged = n.Staged
+	}
+	c.Tx.Journal.Nodes = append(c.Tx.Journal.Nodes, j)
+	c.planned = append(c.planned, n)
+	return len(c.planned) - 1
+}
+
+// empty plans the removal of a directory that cannot be renamed: what is in it is moved,
+// and then it is removed, and all directories in it before.
+func (c *Writer) empty(first int, n Item) error {
+	t := c.Tx
+	dirs := []int{first}
+	_, err := tree.WalkBelow(c.Sides[n.Root].Low, n.At, func(f tree.Found) bool {
+		in := Item{Root: n.Root, Diff: tree.Diff{Low: f.Stat, HasLow: true}}
+		in.At = f.Path
+		k := c.Note(Node{Root: n.Root, Path: store.Text(f.Path), Old: identify(f.Stat)}, in)
+		if f.Stat.IsDir() {
+			dirs = append(dirs, k)
+		} else {
+			t.Journal.Moves = append(t.Journal.Moves, Move{First: k, End: k + 1})
+		}
+		return true
+	})
+	for _, k := range slices.Backward(dirs) {
+		if err != nil {
+			break
+		}
+		var e *Emptied
+		if e, err = c.emptied(store.Place{Root: n.Root, Path: string(t.Journal.Nodes[k].Path)}); err == nil {
+			t.Journal.Moves = append(t.Journal.Moves, Move{First: k, End: k + 1, Dir: e})
+		}
+	}
+	return err
+}
+
+// emptied reads what a directory is to be made again with.
+func (c *Writer) emptied(at store.Place) (*Emptied, error) {
+	d, err := c.Tx.readable(at)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	st, err := d.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !tree.IsRoot() && !st.Owned() {
+		return nil, unix.EPERM // it could not be given to its owner again
+	}
+	x, err := d.Xattrs()
+	if err != nil {
+		return nil, err
+	}
+	return &Emptied{Access{Mode: st.Perm(), UID: st.UID, GID: st.GID, Xattrs: x.Raw()}, st.Mtime.Nano()}, nil
+}
+
+// touchDir notes that the entries of a directory change, and what its time is to be.
+func (c *Writer) touchDir(at store.Place, touched map[store.Place]bool) error {
+	if touched[at] {
+		return nil
+	}
+	fail := func(err error) error { return &fs.PathError{Op: "open", Path: c.abs(at), Err: err} }
+	if _, err := c.Tx.Doors.open(at); err != nil {
+		return fail(err)
+	}
+	low := c.Tx.Doors.lastStat
+	up, err := c.Sides[at.Root].Source(at.Path)
+	if err != nil {
+		return fail(err)
+	}
+	st, err := up.Stat()
+	if err != nil {
+		return fail(err)
+	}
+	if c.Sides[at.Root].Dev != low.Dev {
+		// A subvolume: renaming into it works from within only.
+		c.Apart[store.Place{Root: at.Root, Path: at.Path}] = true
+	}
+	return c.touch(at, low, st.Mtime.Nano(), touched)
+}
+
+// touch notes that an object that stays gets a modification time.
+func (c *Writer) touch(at store.Place, low tree.Stat, after int64, touched map[store.Place]bool) error {
+	if touched[at] {
+		return nil
+	}
+	touched[at] = true
+	c.Tx.Journal.Times = append(c.Tx.Journal.Times, Retime{
+		Root: at.Root, Path: store.Text(at.Path), Ino: low.Ino,
+		Before: low.Mtime.Nano(), After: after, Clean: !c.Changed(at, low),
+	})
+	return nil
+}
+
+// regard reads what changes of a directory that stays.
+func (c *Writer) regard(n Item) (Regard, error) {
+	up, err := c.Sides[n.Root].Source(n.At)
+	if err != nil {
+		return Regard{}, err
+	}
+	r := Regard{
+		Before: Access{Mode: n.Low.Perm(), UID: n.Low.UID, GID: n.Low.GID},
+		After:  Access{Mode: n.Up.Perm(), UID: n.Up.UID, GID: n.Up.GID},
+	}
+	if n.At == "." {
+		// Only what the sandboxed command changed: the upper directory may not have
+		// had the project's owner to begin with. Extended attributes are not
+		// compared.
+		b := c.Sides[n.Root].Base
+		if n.Up.Perm() == b.Mode {
+			r.After.Mode = r.Before.Mode
+		}
+		if n.Up.UID == b.UID {
+			r.After.UID = r.Before.UID
+		}
+		if n.Up.GID == b.GID {
+			r.After.GID = r.Before.GID
+		}
+		r.Before.Keep, r.After.Keep = true, true
+		r.Base = &Access{Mode: b.Mode, UID: b.UID, GID: b.GID}
+		return r, nil
+	}
+	x, err := up.Xattrs()
+	if err != nil {
+		return Regard{}, err
+	}
+	low, err := c.Tx.readable(store.Place{Root: n.Root, Path: n.At})
+	if err != nil {
+		return Regard{}, err
+	}
+	defer low.Close()
+	y, err := low.Xattrs()
+	if err != nil {
+		return Regard{}, err
+	}
+	if maps.Equal(x, y) {
+		r.Before.Keep, r.After.Keep = true, true
+		return r, nil
+	}
+	r.Before.Xattrs, r.After.Xattrs = y.Raw(), x.Raw()
+	return r, nil
+}
+
+// retimed corrects the identities of new names of files that get another time.
+func (c *Writer) retimed() {
+	after := map[uint64]int64{}
+	for _, r := range c.Tx.Journal.Times {
+		after[r.Ino] = r.After
+	}
+	for i := range c.Tx.Journal.Nodes {
+		n := &c.Tx.Journal.Nodes[i]
+		if ns, ok := after[n.New.Ino]; ok && n.New.Mtime != 0 {
+			n.New.Mtime = ns
+		}
+	}
+}

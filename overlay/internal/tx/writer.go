@@ -1,0 +1,85 @@
+//go:build linux
+
+package tx
+
+import (
+	"path/filepath"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+)
+
+// An Item is something that a transaction is to put into the project, or to take out of it.
+type Item struct {
+	tree.Diff
+	Root   int
+	Kind   string // of change
+	Runs   string // why it is executed later; empty: it is not
+	Staged string // the digest of what is staged, of an index of git
+	Merged []byte // the content of a file that both sides changed; nil: the session's
+}
+
+// A Side is a root, as a writer needs it: what the session has, and what the project has.
+type Side struct {
+	Up, Low  tree.Tree
+	Base     store.Root
+	Dev      uint64
+	Stiff    bool // on overlayfs: directories cannot be renamed
+	Replaced bool // the root is not the directory that the session was made for
+
+	last   tree.Dir // of up
+	lastAt string
+}
+
+// Source opens a directory of the session. It belongs to l and is good until the next
+// call.
+func (l *Side) Source(path string) (tree.Dir, error) {
+	if l.last != nil && l.lastAt == path {
+		return l.last, nil
+	}
+	if l.last != nil {
+		l.last.Close()
+		l.last = nil
+	}
+	d, err := l.Up.At(path)
+	if err != nil {
+		return nil, err
+	}
+	l.last, l.lastAt = d, path
+	return d, nil
+}
+
+func (l *Side) Close() {
+	if l.last != nil {
+		l.last.Close()
+	}
+	l.Up.Close()
+	l.Low.Close()
+}
+
+// A Writer makes everything new of a transaction, and plans what is moved where.
+type Writer struct {
+	Tx      *Tx
+	Items   []Item // in path order
+	Sides   []Side // by root; borrowed
+	Twins   []map[tree.Inode]tree.Twin
+	Changed func(at store.Place, st tree.Stat) bool // somebody changed it since the session began
+	Special bool                                    // setuid bits and the like are copied too
+
+	Progress func(made int, bytes int64) // nil: nobody wants to know
+
+	planned []Item // what the journal's nodes are made of
+	Copier  tree.Copier
+	Apart   map[store.Place]bool // directories that objects cannot be renamed to from elsewhere
+	made    int
+
+	lastDst   *tree.Handle // the directory in a stage that was written to last
+	lastDstAt string
+}
+
+func (c *Writer) Close() {
+	c.Copier.Close()
+	c.lastDst.Close()
+}
+
+func (c *Writer) abs(at store.Place) string { return filepath.Join(c.Tx.s.Roots[at.Root], at.Path) }

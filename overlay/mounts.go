@@ -1,0 +1,65 @@
+//go:build linux
+
+package overlay
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"golang.org/x/sys/unix"
+)
+
+// Mounts returns one overlay or bind per root, to be put into a plan: each root appears
+// at its own path, and what is written there goes to the session. They may need what
+// Layers returns.
+//
+// The mounts hold paths, which are looked up again when the sandbox is set up:
+// whoever can rename a root's parents decides what the sandbox finds there.
+// Changes and Commit of this Session work on the directories that Create found.
+func (s *Session) Mounts() []mounts.Mount {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []mounts.Mount
+	if s.mem != nil {
+		list = append(list, mounts.Layer(0, s.areaPath()))
+	}
+	for i, r := range s.rootList() {
+		if s.meta.Engine == store.Copy {
+			list = append(list, mounts.Bind(r.Upper, r.Path))
+		} else {
+			list = append(list, mounts.Overlay(r.Path, r.Upper, r.Work, s.lowerPaths(i)...))
+		}
+	}
+	return list
+}
+
+// Layers returns the descriptors that Mounts needs: they are to be nsexec.Cmd's. They
+// belong to the session. Nil: none.
+func (s *Session) Layers() []*os.File {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mem == nil {
+		return nil
+	}
+	if s.layer == nil {
+		fd, err := unix.FcntlInt(uintptr(s.mem.FD), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil // then the kind of mount that needs it fails
+		}
+		s.layer = os.NewFile(uintptr(fd), "tmpfs")
+	}
+	return []*os.File{s.layer}
+}
+
+// lowerPaths returns the lower directories of root i, the topmost first.
+func (s *Session) lowerPaths(i int) []string {
+	var list []string
+	for _, b := range s.below {
+		if k, ok := b.Meta.RootOf(s.meta.Roots[i].Path); ok {
+			list = append(list, filepath.Join(b.Path, store.UpperName(k)))
+		}
+	}
+	return append(list, s.roots[i].Path)
+}

@@ -1,0 +1,103 @@
+//go:build linux
+
+package overlay
+
+import (
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// A node is a Change with what was found on both sides.
+type node struct {
+	Change
+	tree.Diff
+	root int
+
+	// merged is what a commit makes of a file that both sides changed. Nil: the
+	// session's version.
+	merged []byte
+}
+
+// changeOf is what people are told of a difference in the root with this path.
+func changeOf(root string, d *tree.Diff) Change {
+	c := Change{Kind: kindOf(d), Root: root, Path: d.At, Below: d.Inside}
+	if c.Kind == 0 {
+		return c
+	}
+	st := d.Up
+	if c.Kind == Deleted {
+		st = d.Low
+	}
+	c.Mode = st.FileMode()
+	if st.IsReg() {
+		c.Size = st.Size
+		if c.Kind != Deleted {
+			c.Links, c.Sparse = st.Nlink, st.Blocks*512 < st.Size
+		}
+	}
+	if d.HasLow {
+		c.OldMode = d.Low.FileMode()
+		if d.Low.IsReg() {
+			c.OldSize = d.Low.Size
+		}
+	}
+	for _, part := range [...]struct {
+		differs bool
+		is      Aspect
+	}{{d.Parts.Content, Content}, {d.Parts.Mode, Mode}, {d.Parts.Owner, Owner}, {d.Parts.Attributes, Attributes}} {
+		if part.differs && c.Kind == Modified {
+			c.Aspects |= part.is
+		}
+	}
+	if d.HasUp {
+		c.Special = special(d.Up)
+		switch {
+		case c.Special != "":
+		case d.Capable:
+			c.Special = "has capabilities"
+		case c.Kind != Modified:
+			c.Special = endless(d.Up)
+		}
+	}
+	return c
+}
+
+func kindOf(d *tree.Diff) Kind {
+	switch {
+	case !d.Changed:
+		return 0
+	case !d.HasUp:
+		return Deleted
+	case !d.HasLow:
+		return Added
+	case d.Up.Typ() != d.Low.Typ():
+		return TypeChanged
+	}
+	return Modified
+}
+
+// special says why an object gives its user more than a file does.
+func special(st tree.Stat) string {
+	switch typ := st.Typ(); {
+	case typ == unix.S_IFCHR || typ == unix.S_IFBLK:
+		return "is a device node"
+	case st.Mode&unix.S_ISUID != 0:
+		return "is setuid"
+	// On a directory the bit gives nobody anything: new files get its group.
+	case st.Mode&unix.S_ISGID != 0 && typ != unix.S_IFDIR:
+		return "is setgid"
+	}
+	return ""
+}
+
+// endless says why a new object is none that programs expect: who reads it, as a build or a search
+// reads all files of a project, waits for somebody at the other end.
+func endless(st tree.Stat) string {
+	switch st.Typ() {
+	case unix.S_IFIFO:
+		return "is a FIFO"
+	case unix.S_IFSOCK:
+		return "is a socket"
+	}
+	return ""
+}

@@ -1,0 +1,78 @@
+//go:build linux
+
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+)
+
+// Open opens a session of the state directory dir and locks it until Close;
+// where somebody else holds it, the error wraps ErrBusy. An empty dir means
+// DefaultDir. The id may be cut short at either end, down to four characters of
+// its random part, as long as it means one session only; "last" is the newest.
+func Open(dir, id string) (*Session, error) { return open(dir, id, false) }
+
+// OpenReadOnly opens a session as Open does, but does not lock it: to look at
+// one that is being used. Commit, Discard and Remove are refused.
+func OpenReadOnly(dir, id string) (*Session, error) { return open(dir, id, true) }
+
+func open(dir, id string, readOnly bool) (_ *Session, err error) {
+	statePath, state, err := openStateDir(dir, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &Error{Op: "open session", Path: id, Err: fmt.Errorf("no such session: %w", fs.ErrNotExist)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	recoverAll(statePath, state, func(Recovered, error) bool { return true })
+	s := &Session{state: state, readOnly: readOnly}
+	defer func() {
+		if err = public(err); err != nil {
+			s.release()
+		}
+	}()
+	name, err := store.FindSession(state, id)
+	if err != nil {
+		return nil, &Error{Op: "open session", Path: id, Err: err}
+	}
+	fail := func(err error) (*Session, error) {
+		return nil, &Error{Op: "open session", Path: filepath.Join(statePath, name), Err: err}
+	}
+	if readOnly {
+		if s.dir, err = store.OpenSession(state, name); err != nil {
+			return fail(err)
+		}
+		who, err := store.Locked(s.dir)
+		if err = store.OrGone(state, name, s.dir, err); err != nil {
+			return fail(err)
+		}
+		s.busy = who == store.Owner
+	} else if s.dir, s.lock, err = store.LockSession(state, name, store.Owner); err != nil {
+		return fail(err)
+	}
+	s.meta, err = store.ReadMeta(s.dir)
+	if err = store.OrGone(state, name, s.dir, err); err != nil {
+		return fail(err)
+	}
+	if s.meta.On != "" && s.meta.State == store.Kept {
+		if s.below, err = store.Bases(state, statePath, s.meta); err != nil {
+			return fail(err)
+		}
+		store.CloseBases(s.below)
+	}
+	s.name(name, statePath)
+	if !readOnly && s.interrupted() {
+		if _, err = s.recover(); err != nil {
+			return fail(err)
+		}
+	}
+	if !readOnly && s.meta.State == store.Kept && s.meta.Engine == store.Copy {
+		_ = s.recollect() // whoever asks for the changes is told that there are none
+	}
+	return s, nil
+}

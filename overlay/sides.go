@@ -1,0 +1,83 @@
+//go:build linux
+
+package overlay
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"golang.org/x/sys/unix"
+)
+
+// trees opens the two sides of root i. They have their own descriptors, so that a walk
+// can go on while the session is used or closed.
+func (s *Session) trees(i int) (up, low tree.Tree, err error) {
+	const op = "open session"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(op, false); err != nil {
+		return nil, nil, err
+	}
+	root, err := s.root(i)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := root.Open(".", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, nil, &Error{Op: op, Path: s.roots[i].Path, Err: err}
+	}
+	if low, err = s.lowerTree(i, l); err != nil {
+		return nil, nil, err
+	}
+	if s.stored() && !(s.armed && s.meta.Engine == store.Tmpfs) {
+		up, err = s.packed(i)
+	} else {
+		var u *tree.Handle
+		u, err = s.area().Open(store.UpperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		t := &tree.Real{H: u, Upper: true}
+		if !s.readOnly {
+			t.Unlock = true
+			if !s.stored() { // else the tmpfs is gone before anybody could mend modes in it
+				t.Book, t.Unbook = s.book.Keeper(true, i), s.book.Unnote
+			}
+		}
+		up = t
+	}
+	if err != nil {
+		low.Close()
+		return nil, nil, &Error{Op: op, Path: filepath.Join(s.areaPath(), store.UpperName(i)), Err: err}
+	}
+	return up, low, nil
+}
+
+// packed opens the stored upper side of root i.
+func (s *Session) packed(i int) (tree.Tree, error) {
+	h, roots, err := tree.Unpacked(s.dir)
+	switch {
+	case err == unix.ENOENT && s.busy:
+		return nil, errors.New("its changes are seen when its command has ended")
+	case err == unix.ENOENT:
+		return nil, s.lost()
+	case err != nil:
+		return nil, err
+	case len(roots) != len(s.meta.Roots):
+		h.Close()
+		return nil, tree.ErrIndex
+	}
+	return &tree.Packed{Root: roots[i], H: h}, nil
+}
+
+// lost says why there are no stored changes.
+func (s *Session) lost() error {
+	if s.meta.Engine == store.Copy {
+		return errUnknown
+	}
+	return errLost
+}
+
+var (
+	errLost    = errors.New("what its command wrote was in memory, and is lost: the program was killed before it could store it")
+	errUnknown = errors.New("what its command wrote was not compared with the project: the program was killed before it could do that")
+)
