@@ -20,6 +20,10 @@ type runsFinder struct {
 	again bool // surveys of this session's other listings are good enough
 	c     runslater.Classifier
 	sides []runsSide
+
+	// blind is why something that others lead to may have been overlooked: a directory that
+	// they could be in cannot be listed. Then whatever is changed may run later.
+	blind error
 }
 
 // A runsSide is a root, as the project has it and as the session makes it. Nil: not open.
@@ -54,7 +58,7 @@ func (f *runsFinder) mark(n *node, repos []string) {
 	if n.Kind == 0 || n.Kind == Deleted || n.TimeOnly || n.Up.IsDir() && (n.Kind == Modified || !runslater.MayBeGit(path.Base(n.Path))) {
 		return
 	}
-	if f.c.Plain(n.Root, n.Path) {
+	if f.c.Plain(n.Root, n.Path) && f.blind == nil {
 		return
 	}
 	n.Runs = f.c.Reason(runslater.Change{
@@ -62,6 +66,9 @@ func (f *runsFinder) mark(n *node, repos []string) {
 		Content:    n.Kind != Modified || n.Aspects&Content != 0,
 		Executable: n.Aspects&Mode != 0 && n.Up.Perm()&^n.Low.Perm()&0o111 != 0,
 	})
+	if n.Runs == "" && f.blind != nil {
+		n.Runs = "unknown, since a directory cannot be listed: " + f.blind.Error()
+	}
 }
 
 // A runsView is one state of all roots.
@@ -190,30 +197,21 @@ func (v *runsView) Target(p string) string {
 
 // Names is for runslater.View. It lists all of a directory, however large: what is not seen
 // could not be held back.
-func (v *runsView) Names(p string) []string {
-	d, _ := v.open(p)
-	if d == nil {
-		return nil
+func (v *runsView) Names(p string) (names []string) {
+	d, err := v.open(p)
+	if d != nil {
+		names, err = d.Names()
 	}
-	names, err := d.Names()
-	if err != nil {
-		return nil
-	}
+	v.overlook(p, err)
 	return names
 }
 
 // Survey is for runslater.View.
 func (v *runsView) Survey(p, name string, want func(string) bool) (names, holding []string) {
-	d, err := v.open(p)
-	if d == nil || err != nil {
+	sv, err := v.survey(p, name, want)
+	v.overlook(p, err)
+	if sv == nil || err != nil {
 		return nil, nil
-	}
-	sv := v.f.known(d, p)
-	if sv == nil {
-		if sv, err = tree.SurveyOf(d, name, want); err != nil {
-			return nil, nil
-		}
-		v.f.learn(p, sv)
 	}
 	for _, dir := range sv.Maybe {
 		// No link is followed, and no mount is entered.
@@ -222,6 +220,29 @@ func (v *runsView) Survey(p, name string, want func(string) bool) (names, holdin
 		}
 	}
 	return sv.Names, holding
+}
+
+// survey returns the survey of a directory. Nil, without an error: it is not there.
+func (v *runsView) survey(p, name string, want func(string) bool) (*tree.Survey, error) {
+	d, err := v.open(p)
+	if d == nil || err != nil {
+		return nil, err
+	}
+	if sv := v.f.known(d, p); sv != nil {
+		return sv, nil
+	}
+	sv, err := tree.SurveyOf(d, name, want)
+	if err == nil {
+		v.f.learn(p, sv)
+	}
+	return sv, err
+}
+
+// overlook notes that a directory could not be listed, if so.
+func (v *runsView) overlook(p string, err error) {
+	if err != nil && v.f.blind == nil {
+		v.f.blind = &Error{Op: "list", Path: p, Err: err}
+	}
 }
 
 // known returns the survey of a root that an earlier listing made. Nil: there is none that is good.

@@ -125,3 +125,30 @@ func TestSurveyTooYoung(t *testing.T) {
 		t.Error("it was kept")
 	}
 }
+
+// Where the top of a root cannot be listed nobody knows what others lead to: all that is there is held.
+func TestSurveyBlind(t *testing.T) {
+	testenv.NeedUser(t)                          // whom modes do not stop
+	for _, closed := range []bool{false, true} { // the first one is the control
+		root := project(t, `mkdir a; echo x >a/x`)
+		s := create(t, root)
+		sandbox(t, s, `echo y >a/x; echo n >a/n`)
+		if closed {
+			if err := os.Chmod(root, 0o311); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.Chmod(root, 0o755) })
+		}
+		var want []string
+		if closed {
+			want = []string{"a/n", "a/x"}
+		}
+		if got := marked(t, s); !slices.Equal(got, want) {
+			t.Errorf("closed %v, marked %q", closed, got)
+		}
+		err := s.Commit(t.Context(), "a")
+		if _, held := errors.AsType[*HeldError](err); held != closed || !held && err != nil {
+			t.Errorf("closed %v: %v", closed, err)
+		}
+	}
+}
