@@ -7,8 +7,8 @@ import (
 	"github.com/nsrun/nsrun/internal/githash"
 )
 
-// Encode returns the index as a file: without extensions, but that directories may be entries, and with a checksum.
-// One that is Split cannot be encoded: nil.
+// Encode returns the index as a file, with a checksum and without extensions, except the one that says that directories
+// may be entries. It returns nil for a Split index.
 func (x *Index) Encode() []byte {
 	if x.Split {
 		return nil
@@ -84,7 +84,7 @@ func appendVarint(out []byte, v uint64) []byte {
 	return append(out, buf[at:]...)
 }
 
-// checksum is what stands at the end of an index.
+// checksum returns the end of an index.
 func checksum(p []byte, size int) []byte {
 	h := githash.NewSHA1()
 	if size == githash.SHA256Size {

@@ -16,7 +16,7 @@ import (
 	"github.com/nsrun/nsrun/internal/githash"
 )
 
-// Magic is how every index begins.
+// Magic is the beginning of every index.
 const Magic = "DIRC"
 
 // Bounds of what Parse reads. A path of the file system is no longer either.
@@ -25,7 +25,7 @@ const (
 	pathsPer = 8 // bytes of all paths, for each byte of the file: names are compressed in version 4
 )
 
-// An Entry is one path in the index. The zero Entry is none.
+// An Entry is one path in the index. The zero Entry is invalid.
 type Entry struct {
 	Path  string // relative to the work tree
 	ID    string // the object's name, binary
@@ -46,18 +46,18 @@ const (
 	IntentToAdd
 )
 
-// The data of stat(2) that git keeps, as it stands in the file: ctime, mtime, device and inode number, then, behind
-// the mode, user, group and size. All zero: git has to look at the file again.
+// The data of stat(2) that git keeps, as it is in the file: ctime, mtime, device and inode number, then, after the
+// mode, user, group and size. All zero: git has to look at the file again.
 type statData [9]uint32
 
 const statMtime = 2 // of the seconds, in that
 
-// An Index is one that was read. The zero Index has no entries.
+// An Index is the parsed content of an index. The zero Index has no entries.
 type Index struct {
 	Version int // 2 to 4
 	Entries []Entry
 
-	// Split says that the index holds but what differs from another file: then there are no Entries. Sparse says that
+	// Split says that the index has only the differences from another file; then there are no Entries. Sparse says that
 	// entries may be directories.
 	Split, Sparse bool
 
@@ -70,7 +70,7 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errDamaged}, args...)...)
 }
 
-// Parse reads an index. That its parts are not all known is an error, and so is anything that git would not write.
+// Parse reads an index. Unknown parts are an error, and so is anything that git would not write.
 func Parse(data []byte) (*Index, error) {
 	if len(data) < 12 || string(data[:4]) != Magic {
 		return nil, damaged("it does not begin as an index")
@@ -231,7 +231,7 @@ func (x *Index) entry(p []byte, last string) (e Entry, used int, err error) {
 	return e, at, nil
 }
 
-// varint reads a number as git's packs have it; n is zero if there is none, or if it is too large for a path.
+// varint reads a number in the form of git's packs. n is zero if there is none, or if it is too large for a path.
 func varint(p []byte) (v uint64, n int) {
 	for n < len(p) && n < 3 {
 		c := p[n]
@@ -245,7 +245,7 @@ func varint(p []byte) (v uint64, n int) {
 	return 0, 0
 }
 
-// extensions looks at what stands behind the entries.
+// extensions checks what follows the entries.
 func (x *Index) extensions(p []byte) error {
 	for len(p) > 0 {
 		if len(p) < 8 {
@@ -274,7 +274,7 @@ const (
 	modeSub  = 0o160000
 )
 
-// check refuses what git would not put into an index.
+// check refuses entries that git would not put into an index.
 func (x *Index) check(e *Entry) error {
 	path := e.Path
 	switch e.Mode {

@@ -9,7 +9,7 @@ import (
 	"github.com/nsrun/nsrun/internal/githash"
 )
 
-// ErrSplit is why an index that is divided into several files is neither compared nor merged.
+// ErrSplit is the error for an index that is divided into several files: it is neither compared nor merged.
 var ErrSplit = errors.New("it is split (see core.splitIndex)")
 
 var (
@@ -17,12 +17,12 @@ var (
 	errSparse = errors.New("it is sparse in different ways")
 )
 
-// Same reports whether the same is staged in both.
+// Same reports whether the same content is staged in both.
 func Same(a, b *Index) bool {
 	return comparable(a, b) == nil && equal(a.Entries, b.Entries)
 }
 
-// comparable says why two indexes cannot be compared by their entries.
+// comparable returns why two indexes cannot be compared by their entries, or nil.
 func comparable(a, b *Index) error {
 	switch {
 	case a.Split || b.Split:
@@ -33,7 +33,7 @@ func comparable(a, b *Index) error {
 	return nil
 }
 
-// equal compares entries without what git found when it looked at the files.
+// equal compares entries without the data of stat(2).
 func equal(a, b []Entry) bool {
 	if len(a) != len(b) {
 		return false
@@ -47,14 +47,14 @@ func equal(a, b []Entry) bool {
 	return true
 }
 
-// A Clash is a path that both sides staged differently. An object's name that is empty stands for nothing at that path;
-// of a merge that is not finished, the first side's is told.
+// A Clash is a path that both sides staged differently. An empty object name stands for no entry at that path; in an
+// unfinished merge, the first side is returned.
 type Clash struct {
 	Path               string
 	Base, Ours, Theirs string
 }
 
-// A Side is one of the two that are merged. The zero Side is neither.
+// A Side is one of the two sides of a merge. The zero Side is neither.
 type Side uint8
 
 // The sides.
@@ -65,19 +65,19 @@ const (
 
 // MergeOptions say how to merge. The zero value decides no Clash, and has git look at all files again.
 type MergeOptions struct {
-	// Choose decides what both sides staged differently. Nil, or zero: it is a Clash.
+	// Choose decides about paths that both sides staged differently. Nil, or zero: the path is a Clash.
 	Choose func(path string) Side
 
-	// Written is when the file of ours was, in seconds since 1970: what git had found before that of the other files is
-	// kept, but not of those that are Touched. Zero: nothing is.
+	// Written is when our index was written, in seconds since 1970: the data of stat(2) of files older than that is
+	// kept, except of those that are Touched. Zero: none is kept.
 	Written int64
 
-	// Touched reports whether there is another file at a path now. Nil: nowhere.
+	// Touched reports whether there is another file at a path now. Nil: never.
 	Touched func(path string) bool
 }
 
-// Merge makes of two indexes that were one, base, an index in which what either side staged is staged, path by path.
-// What both staged in different ways is a Clash. With any, merged is nil.
+// Merge merges two indexes with the common ancestor base, path by path: what either side staged is staged in the
+// result. What both staged differently is a Clash. With any Clash, merged is nil.
 func Merge(base, ours, theirs *Index, o MergeOptions) (merged *Index, clashes []Clash, err error) {
 	for _, pair := range [...][2]*Index{{base, ours}, {base, theirs}, {ours, theirs}} {
 		if err := comparable(pair[0], pair[1]); err != nil {
@@ -130,8 +130,8 @@ func Merge(base, ours, theirs *Index, o MergeOptions) (merged *Index, clashes []
 	return m, nil, nil
 }
 
-// settled reports whether the file's time is before that of the index: else git reads the file, which may have been
-// written again in the same moment. The merged index has another time, so that git could not know.
+// settled reports whether the file's time is before that of the index. Otherwise git reads the file, because it may
+// have been written again in the same moment. The merged index has another time, so that git could not know.
 func (e *Entry) settled(written int64) bool { return int64(e.stat[statMtime]) < written }
 
 // least is the path that comes first.
@@ -145,7 +145,7 @@ func least(lists ...[]Entry) string {
 	return path
 }
 
-// take divides a list into the entries of a path, which it may begin with, and the rest.
+// take splits a list into the entries of a path, with which it may begin, and the rest.
 func take(list []Entry, path string) (of, rest []Entry) {
 	n := 0
 	for n < len(list) && list[n].Path == path {
@@ -161,7 +161,7 @@ func idOf(list []Entry) string {
 	return list[0].ID
 }
 
-// nested finds files that stand where a directory is needed: either is from one side only.
+// nested finds files in places where a directory is needed: each is from one side only.
 func (x *Index) nested(ours *Index) (list []Clash) {
 	files := make(map[string]*Entry, len(x.Entries))
 	for i := range x.Entries {
@@ -213,7 +213,7 @@ func sameDirs(a, b *Index) bool {
 	return equal(dirs(a), dirs(b))
 }
 
-// Digest names what is staged: it is equal for two indexes only if they are the Same. Empty: the index is Split.
+// Digest identifies what is staged: it is equal for two indexes only if they are the Same. Empty: the index is Split.
 func (x *Index) Digest() string {
 	if x.Split {
 		return ""

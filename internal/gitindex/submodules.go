@@ -45,7 +45,7 @@ type walk struct {
 	err  error  // of reading
 }
 
-// fill sees to it that the next n bytes are in data, at most entryMost, or all that there are.
+// fill ensures that the next n bytes, at most entryMost, or everything that is left, are in data.
 func (w *walk) fill(n int) {
 	if len(w.data) >= n || w.at == w.end || w.err != nil {
 		return
@@ -62,7 +62,7 @@ func (w *walk) fill(n int) {
 	w.data, w.at = w.room[:have+more], w.at+int64(more)
 }
 
-// take goes on behind the next n bytes.
+// take skips the next n bytes of data.
 func (w *walk) take(n int) ([]byte, error) {
 	w.fill(n)
 	if n > len(w.data) {
@@ -73,13 +73,13 @@ func (w *walk) take(n int) ([]byte, error) {
 	return p, nil
 }
 
-// short says why there is no more.
+// short returns why there is no more.
 func (w *walk) short() error { return cmp.Or(w.err, damaged("it is cut short")) }
 
-// left is how many bytes are left.
+// left returns how many bytes are left.
 func (w *walk) left() int64 { return int64(len(w.data)) + w.end - w.at }
 
-// skip goes on behind the next n bytes, without reading them.
+// skip skips the next n bytes without reading them.
 func (w *walk) skip(n int64) error {
 	if n > w.left() {
 		return w.short()

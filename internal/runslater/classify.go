@@ -7,17 +7,16 @@ import (
 	"sync"
 )
 
-// A Change is one object that differs. Of directories those count that are a part of a
-// repository.
+// A Change is one object that differs. Directories only count if they are a part of a repository.
 type Change struct {
 	Path string // absolute
 	Kind Kind   // what it is now; Missing: it was deleted
-	// Content says that it is new, or has another content or type; Executable that it can be
-	// executed, and could not before.
+	// Content says that it is new, or has another content or type; Executable, that it can be executed now, and could
+	// not before.
 	Content, Executable bool
 }
 
-// A Classifier tells which changes of some roots run later. It is for one goroutine.
+// A Classifier tells which changes of some roots run later. It may be used by one goroutine.
 type Classifier struct {
 	Roots    []string // absolute
 	Old, New View
@@ -56,12 +55,11 @@ var special = map[string]bool{
 	"objects": true, "refs": true,
 }
 
-// Repository says that a work tree of git is at a path, other than the roots: its
-// configuration may name more files.
+// Repository notes that there is a work tree of git at a path, besides the roots: its configuration may name more
+// files.
 func (c *Classifier) Repository(dir string) { c.repos = append(c.repos, dir) }
 
-// Plain reports of most paths, at little cost, that no change there runs later. The path is
-// relative to a root.
+// Plain reports, at little cost and for most paths, that no change there runs later. The path is relative to a root.
 func (c *Classifier) Plain(root, p string) bool {
 	c.lead()
 	dir, base := "", p
@@ -77,7 +75,7 @@ func (c *Classifier) Plain(root, p string) bool {
 	return c.plainHere && !c.interesting(strings.ToLower(base))
 }
 
-// leadsNear reports whether what something leads to is in, at or above a directory.
+// leadsNear reports whether the target of a link or configuration is in, at or above a directory.
 func (c *Classifier) leadsNear(dir string) bool {
 	for p := range c.watched {
 		if inside(p, dir) || inside(dir, p) {
@@ -115,7 +113,7 @@ func (c *Classifier) Reason(ch Change) string {
 	return c.nameReason(ch, elems)
 }
 
-// enter notes which directory the next change is in: there are many in each.
+// enter notes the directory of the next change: many changes share one.
 func (c *Classifier) enter(dir string) {
 	if dir == c.last && c.elems != nil {
 		return
@@ -132,7 +130,7 @@ func (c *Classifier) interesting(name string) bool {
 	return special[name] || strings.HasPrefix(name, ".git") || isKnown(name)
 }
 
-// nameReason goes by the path alone, and for some files by their lines.
+// nameReason decides by the path alone, and for some files by their lines.
 func (c *Classifier) nameReason(ch Change, elems []string) (reason string) {
 	root := c.root(ch.Path)
 	below := len(strings.Split(root, "/")) - 1 // how many elements the root has
@@ -168,12 +166,12 @@ func (c *Classifier) nameReason(ch Change, elems []string) (reason string) {
 	return ""
 }
 
-// isSystem reports whether the path may be one of those that are anchored.
+// isSystem reports whether the path may be an anchored one.
 func isSystem(p string) bool {
 	return strings.HasPrefix(p, "/etc/") || strings.HasPrefix(p, "/var/spool/")
 }
 
-// root is the root that holds a path.
+// root returns the root that contains a path.
 func (c *Classifier) root(p string) (root string) {
 	for _, r := range c.Roots {
 		if inside(p, r) && len(r) >= len(root) {
@@ -183,8 +181,8 @@ func (c *Classifier) root(p string) (root string) {
 	return root
 }
 
-// means reports whether a pattern that begins at element i of a path means something
-// there; below is how many elements the root has.
+// means reports whether a pattern that begins at element i of a path applies there; below is the number of elements of
+// the root.
 func (c *Classifier) means(p *pattern, at string, elems []string, i, below int) bool {
 	if p.first() == ".claude" && len(elems) > i+1 && slices.Contains(notClaude, elems[i+1]) {
 		return false
@@ -204,7 +202,7 @@ func (c *Classifier) means(p *pattern, at string, elems []string, i, below int) 
 	return c.New.Kind(dir+"/.git") != Missing
 }
 
-// newLines reports whether a file has a setting of some names that it did not have.
+// newLines reports whether a file has a setting, one of some names, that it did not have.
 func (c *Classifier) newLines(p string, words []string) bool {
 	now, ok := c.New.Read(p)
 	if !ok {

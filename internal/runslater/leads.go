@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// The owner of a project may have made something that runs later of files with other
-// names: by links, by core.hooksPath, by an include, or by a command that the
-// configuration names. Those are found once, from what the project had before.
+// The owner of a project may have made a file with any name run later: by a link, by core.hooksPath, by an include, or
+// by a command that the configuration names. Those files are found once, from what the project had before.
 
 // hookNames are what git executes in a directory of hooks.
 var hookNames = []string{
@@ -43,7 +42,7 @@ func (c *Classifier) lead() {
 	}
 }
 
-// led is the reason for a change at, in or above such a path.
+// led returns the reason for a change at, in or above such a path.
 func (c *Classifier) led(ch Change) string {
 	if len(c.watched) == 0 {
 		return ""
@@ -86,8 +85,7 @@ func isKnown(name string) bool {
 	return !names().at(strings.ToLower(name), func(*pattern) bool { return false })
 }
 
-// leadLinks follows links at the top of a root whose names are known, and those in such
-// directories.
+// leadLinks follows links with known names at the top of a root, and in such directories there.
 func (c *Classifier) leadLinks(root string, list []string) {
 	for _, name := range list {
 		names().at(strings.ToLower(name), func(p *pattern) bool {
@@ -122,7 +120,7 @@ func (c *Classifier) leadLink(p *pattern, elems []string, at string) {
 	}
 }
 
-// leadGit is for the repository of a work tree, or a bare one.
+// leadGit handles the repository of a work tree, or a bare one.
 func (c *Classifier) leadGit(top string) {
 	dir := path.Join(top, ".git")
 	switch c.Old.Kind(dir) {
@@ -154,8 +152,7 @@ func (c *Classifier) leadGit(top string) {
 	c.leadHooks(hooks)
 }
 
-// leadHooks follows the links in a directory of hooks: the hooks, wherever the directory is,
-// and what they may use.
+// leadHooks follows the links in a directory of hooks: the hooks, and the files that they may use.
 func (c *Classifier) leadHooks(dir string) {
 	for _, name := range hookNames {
 		if at := path.Join(dir, name); c.Old.Kind(at) == Link {
@@ -172,8 +169,7 @@ func (c *Classifier) leadHooks(dir string) {
 	}
 }
 
-// leadConfig looks for files that a configuration names; top is where its relative
-// commands are executed.
+// leadConfig looks for files that a configuration names. Its relative commands are executed in top.
 func (c *Classifier) leadConfig(at, top string, depth int) {
 	if c.Old.Kind(at) == Link {
 		at = c.watch(at, watched{reason: reasonConfig, config: true})
@@ -209,8 +205,8 @@ func (c *Classifier) leadConfig(at, top string, depth int) {
 	}
 }
 
-// named is where a path leads that the configuration has for something in dir: git, or the shell,
-// puts the owner's home directory for a tilde. Empty: nobody can say.
+// named returns where a path in the configuration leads, for something in dir: git, or the shell, replaces a tilde by
+// the owner's home directory. Empty: unknown.
 func (c *Classifier) named(dir, name string) string {
 	if name == "" || name[0] != '~' {
 		return absolute(dir, name)
@@ -234,7 +230,7 @@ func (c *Classifier) named(dir, name string) string {
 // A LeadKind is how git uses a path that its configuration names.
 type LeadKind uint8
 
-// The kinds. What a path is relative to follows from them.
+// The kinds. They say what a path is relative to.
 const (
 	LeadHooks     LeadKind = iota // a directory of hooks; to the work tree
 	LeadInclude                   // more configuration; to the file that names it
@@ -251,8 +247,8 @@ type Lead struct {
 	Path string // as it is written
 }
 
-// Leads are the paths that the text of a git configuration, or of .gitmodules, names. Where
-// git would stop with an error this does too.
+// Leads returns the paths that the text of a git configuration, or of .gitmodules, names. It stops with an error where
+// git would.
 func Leads(text string) (list []Lead) {
 	entries, _ := parseConfig(text)
 	for _, e := range entries {
@@ -273,8 +269,8 @@ func Leads(text string) (list []Lead) {
 	return list
 }
 
-// words are what may be files in a command: all words but git's own in an alias, what follows
-// "=" or an option's letter, and what is in a directory that the command changes to.
+// words returns the words of a command that may be files: all words except git's own in an alias, what follows "=" or
+// an option's letter, and what is in a directory that the command changes to.
 func words(e entry) (list []Lead) {
 	ofGit := strings.HasPrefix(e.key, "alias.") && !strings.HasPrefix(e.value, "!")
 	add := func(kind LeadKind, word string) {

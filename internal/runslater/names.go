@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A scope says where below a root a name means something.
+// A scope says where below a root a name has a meaning.
 type scope uint8
 
 const (
@@ -14,8 +14,8 @@ const (
 	top                   // where a repository begins
 )
 
-// A class is some names with one reason. In patterns, which are in lower case, "*" stands
-// for any part of a name, and "**" at the end for anything below a directory.
+// A class is a list of names with one reason. In patterns, which are in lower case, "*" stands for any part of a name,
+// and "**" at the end for anything below a directory.
 type class struct {
 	reason   string
 	scope    scope
@@ -105,8 +105,7 @@ var anchored = class{reason: "run by the system", patterns: `
 	/etc/ld.so.conf /etc/ld.so.conf.d/** /etc/sudoers /etc/sudoers.d/** /etc/udev/** /etc/xdg/** /etc/ssh/** /etc/apt/** /etc/pam.d/** /etc/gitconfig /etc/environment
 	/var/spool/cron/**`}
 
-// notClaude are directories of .claude that nothing is executed from, or that hold
-// projects of their own.
+// notClaude are directories of .claude from which nothing is executed, or that contain projects of their own.
 var notClaude = []string{"worktrees", "projects", "todos", "plans", "shell-snapshots", "logs", "transcripts", "file-history", "debug", "session-env", "statsig"}
 
 // dependencies are directories that package managers fill.
@@ -126,8 +125,8 @@ func (p *pattern) first() string {
 	return first
 }
 
-// A table finds patterns by their first element: in chains of numbers that count from 1, by the hash of its name or
-// of its end ("*.end"), or by its first byte ("begin*"). It is one block, as each run of some commands makes it.
+// A table finds patterns by their first element: in chains of numbers that count from 1, by the hash of its name or of
+// its end ("*.end"), or by its first byte ("begin*"). It is one block, because some commands make one in each run.
 type table struct {
 	patterns []pattern
 	hashed   [1024]uint16
@@ -156,7 +155,7 @@ func newTable() *table {
 	return t
 }
 
-// chain is the one of a pattern's first element.
+// chain returns the chain of a pattern's first element.
 func (t *table) chain(first string) *uint16 {
 	switch star := strings.IndexByte(first, '*'); star {
 	case -1:
@@ -167,7 +166,7 @@ func (t *table) chain(first string) *uint16 {
 	return &t.begin[first[0]]
 }
 
-// bucket is the head of the chain of a name, by its hash (FNV-1a).
+// bucket returns the head of the chain of a name, by its hash (FNV-1a).
 func (t *table) bucket(name string) *uint16 {
 	h := uint32(2166136261)
 	for i := range len(name) {
@@ -185,7 +184,7 @@ const (
 	yes
 )
 
-// fits compares a pattern with the elements of a path, from one on.
+// fits compares a pattern with the elements of a path, beginning at one of them.
 func (p *pattern) fits(elements []string) fit {
 	for want := range strings.SplitSeq(p.text, "/") {
 		if len(elements) == 0 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kind is what is at a path. The zero Kind is that nothing is there.
+// A Kind says what is at a path. The zero Kind: nothing.
 type Kind uint8
 
 // The kinds.
@@ -17,7 +17,7 @@ const (
 	Other // a device, a socket, or what cannot be looked at
 )
 
-// KindOf is the kind of what has a mode, as stat(2) tells it.
+// KindOf returns the kind of an object with a mode, as stat(2) returns it.
 func KindOf(mode uint32) Kind {
 	const typeMask, regular, directory, link = 0o170000, 0o100000, 0o040000, 0o120000
 	switch mode & typeMask {
@@ -31,19 +31,18 @@ func KindOf(mode uint32) Kind {
 	return Other
 }
 
-// MaxFile bounds the files that are read, in bytes. A larger one is held to execute
-// something.
+// MaxFile is the largest size of a file that is read, in bytes. A larger file is assumed to execute something.
 const MaxFile = 1 << 20
 
-// A View is one state of the roots. Paths are absolute and clean; nothing is found outside
-// of the roots, and no link is followed.
+// A View is one state of the roots. Paths are absolute and clean. Outside the roots it has nothing, and it follows no
+// link.
 type View interface {
 	Kind(path string) Kind
-	// Read returns a file of at most MaxFile bytes; ok is false where there is none.
+	// Read returns a file of at most MaxFile bytes; ok is false if there is none.
 	Read(path string) (text string, ok bool)
-	// Target returns the text of a link, or nothing.
+	// Target returns the text of a link, or "".
 	Target(path string) string
-	// Names lists a directory, all of it.
+	// Names lists all names in a directory.
 	Names(path string) []string
 	// Survey is Names of those that are wanted, and tells in which directories, of all, something
 	// has that name.
@@ -53,8 +52,8 @@ type View interface {
 // maxLinks bounds how many links are followed one after the other.
 const maxLinks = 40
 
-// resolve follows the links in an absolute path, and calls visit for each link on the way
-// and for where it ends, in the roots or not.
+// resolve follows the links in an absolute path. It calls visit for each link on the way and for the end, inside the
+// roots or not.
 func resolve(v View, p string, visit func(string)) string {
 	rest := strings.Split(strings.TrimPrefix(p, "/"), "/")
 	done, links := "/", 0
@@ -79,7 +78,7 @@ func resolve(v View, p string, visit func(string)) string {
 	return done
 }
 
-// absolute is where a path leads that something in dir names. Empty: nobody can say.
+// absolute returns the target of a path that something in dir names. Empty: unknown.
 func absolute(dir, name string) string {
 	switch {
 	case name == "" || name[0] == '~':

@@ -8,12 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// A Key is one press of a key: a character, "up", "down", "left", "right", "home", "end",
-// "pgup", "pgdn", "insert", "delete", "enter", "tab", "shift-tab", "esc", "backspace",
-// "space", or "ctrl-" and a letter. Others are "".
+// A Key is one press of a key: a character, "up", "down", "left", "right", "home", "end", "pgup", "pgdn", "insert",
+// "delete", "enter", "tab", "shift-tab", "esc", "backspace", "space", or "ctrl-" and a letter. Other keys are "".
 type Key string
 
-// maxPaste bounds what is kept of a text that was pasted, in bytes.
+// maxPaste is how much of a pasted text is kept, in bytes.
 const maxPaste = 4096
 
 // input is something that was typed.
@@ -27,8 +26,8 @@ const (
 	pasteEnd   = "\x1b[201~"
 )
 
-// decode takes the first key off b. With n == 0 it is not complete; where nothing more
-// comes, last is true, and then it is what it is.
+// decode takes the first key off b. n is 0 if the key is incomplete. If nothing more comes, last is true, and an
+// incomplete key counts as it is.
 func decode(b []byte, last bool) (in input, n int) {
 	if len(b) == 0 {
 		return input{}, 0
@@ -60,7 +59,7 @@ func decode(b []byte, last bool) (in input, n int) {
 	return input{key: Key(string(r))}, n
 }
 
-// escapeKey takes the key off that begins with the Escape character.
+// escapeKey takes off a key that begins with the Escape character.
 func escapeKey(b []byte, last bool) (in input, n int) {
 	if len(b) == 1 {
 		if !last {
@@ -137,8 +136,7 @@ func namedKey(final byte, param string) Key {
 	return ""
 }
 
-// pasted takes a pasted text off, once all of it is there: the rest must not be taken for
-// keys, however long it takes.
+// pasted takes off a pasted text when it is complete, however long that takes: its rest must not be taken for keys.
 func pasted(b []byte) (in input, n int) {
 	text := b[len(pasteBegin):]
 	end := bytes.Index(text, []byte(pasteEnd))

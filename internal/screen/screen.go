@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Event is one thing that happened. Exactly one of its fields is set; of the zero
-// Event none is, and it says that the window has another size, or has to be drawn again.
+// An Event is one thing that happened. Exactly one of its fields is set. The zero Event means that the window has
+// another size, or has to be drawn again.
 type Event struct {
 	Key    Key
 	Paste  string         // what was pasted, as it is, cut off if it is long
@@ -29,11 +29,11 @@ var (
 	// ErrNoTerminal says that there is no terminal.
 	ErrNoTerminal = errors.New("there is no terminal")
 
-	// ErrDumb says that the terminal cannot show a screen, by what TERM says.
+	// ErrDumb says that TERM names a terminal that cannot show a screen.
 	ErrDumb = errors.New("TERM says that the terminal can only print lines")
 )
 
-// A Screen is the terminal as long as it is ours.
+// A Screen is the terminal while this program owns it.
 type Screen struct {
 	tty     *os.File
 	colours bool
@@ -63,7 +63,7 @@ const (
 	stopTime = 500 * time.Millisecond
 )
 
-// Open takes the terminal. What was typed before is thrown away.
+// Open takes the terminal, and discards what was typed before.
 func Open() (*Screen, error) {
 	if term := os.Getenv("TERM"); term == "" || term == "dumb" {
 		return nil, ErrDumb
@@ -89,8 +89,8 @@ func Open() (*Screen, error) {
 	return s, nil
 }
 
-// openTerminal opens the controlling terminal, or else one that is standard input, output or error,
-// as a file of its own: what is done to it is not done to that.
+// openTerminal opens the controlling terminal, or a terminal that is standard input, output or error, as a file of its
+// own: changes to it do not affect those.
 func openTerminal() (*os.File, error) {
 	for _, name := range []string{"/dev/tty", "/proc/self/fd/0", "/proc/self/fd/2", "/proc/self/fd/1"} {
 		fd, err := unix.Open(name, unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -145,7 +145,7 @@ func (s *Screen) enter(how uint) error {
 	})
 }
 
-// leave makes the terminal as it was; a second time it does nothing.
+// leave restores the terminal; a second call does nothing.
 func (s *Screen) leave() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +173,7 @@ func retry(f func() error) error {
 	}
 }
 
-// Close ends the screen and gives the terminal back as it was. Closing again does nothing.
+// Close ends the screen and restores the terminal. Closing again does nothing.
 func (s *Screen) Close() error {
 	err := s.leave()
 	select {
@@ -188,8 +188,7 @@ func (s *Screen) Close() error {
 	return errors.Join(err, s.tty.Close())
 }
 
-// Guard, deferred at the top of a goroutine, gives the terminal back if that panics; the
-// panic goes on.
+// Guard, deferred at the top of a goroutine, restores the terminal if that goroutine panics. The panic continues.
 func (s *Screen) Guard() {
 	if r := recover(); r != nil {
 		_ = s.leave()
@@ -197,10 +196,10 @@ func (s *Screen) Guard() {
 	}
 }
 
-// Events is where events come from.
+// Events returns the channel of events.
 func (s *Screen) Events() <-chan Event { return s.events }
 
-// Size returns the window's size, 80 by 24 where the terminal does not know.
+// Size returns the window's size, 80 by 24 if the terminal does not know it.
 func (s *Screen) Size() (width, height int) {
 	var w *unix.Winsize
 	err := s.control(func(fd int) (err error) {
@@ -213,9 +212,8 @@ func (s *Screen) Size() (width, height int) {
 	return int(w.Col), int(w.Row)
 }
 
-// Suspend gives the terminal back and stops the process group, as Ctrl-Z does; when
-// somebody continues it the terminal is taken again. Where nobody could, for there is no
-// shell that would, the kernel does not stop it.
+// Suspend restores the terminal and stops the process group, as Ctrl-Z does. When somebody continues the process, it
+// takes the terminal again. If no shell could continue it, the kernel does not stop it.
 func (s *Screen) Suspend() error {
 	if err := s.leave(); err != nil {
 		return err
@@ -333,7 +331,7 @@ func (s *Screen) read() {
 	}
 }
 
-// Draw shows the lines, from the top. What was there already is not written again.
+// Draw shows the lines, from the top. It does not rewrite what is on the screen already.
 func (s *Screen) Draw(lines []Line) error {
 	width, height := s.Size()
 	s.mu.Lock()
@@ -363,8 +361,8 @@ func (s *Screen) Draw(lines []Line) error {
 	return err
 }
 
-// render writes a line for the terminal. All that is not ours goes through Fit once
-// more, which changes nothing of what came out of it.
+// render writes a line for the terminal. Everything that is not ours goes through Fit once more, which does not change
+// output of Fit.
 func (s *Screen) render(line Line, width int) string {
 	var b strings.Builder
 	col := 0
@@ -386,7 +384,7 @@ func (s *Screen) render(line Line, width int) string {
 	return b.String()
 }
 
-// style is the sequence that begins it.
+// style returns the sequence that begins a style.
 func (s *Screen) style(st Style) string {
 	var codes []string
 	add := func(code string) { codes = append(codes, code) }

@@ -9,8 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// A Style is how text looks: one of the colours, and any of the attributes, added up. The
-// zero Style is plain.
+// A Style is how text looks: one of the colours and any of the attributes, added up. The zero Style is plain.
 type Style uint8
 
 // The colours, which NO_COLOR switches off, and the attributes.
@@ -32,15 +31,15 @@ type Span struct {
 	Text  string
 	Style Style
 
-	// At is the column at which the span begins, whatever stands before it; the first
-	// one is 0. Zero: behind what stands before it.
+	// At is the column at which the span begins, whatever precedes it; the first column is 0. Zero: the span follows
+	// what precedes it.
 	At int
 }
 
 // A Line is one row of the window.
 type Line []Span
 
-// Plain returns the text of the line, with spaces up to where a span says that it begins.
+// Plain returns the text of the line, with spaces up to the beginning of each span.
 func (l Line) Plain() string {
 	var b strings.Builder
 	width := 0
@@ -58,7 +57,7 @@ func (l Line) Plain() string {
 // maxMarks is how many combining characters one letter may carry; more are escaped.
 const maxMarks = 3
 
-// A scanner takes text apart into what is shown of it.
+// A scanner splits text into the pieces that are shown of it.
 type scanner struct {
 	rest string
 	tabs int // where tabs count from, in columns; negative: they are escaped
@@ -110,7 +109,7 @@ func (s *scanner) next() piece {
 	return piece{text: text, width: w}
 }
 
-// escape writes what cannot be shown as it would stand in a Go string.
+// escape writes a character that cannot be shown as Go would quote it.
 func escape(text string) string {
 	q := strconv.QuoteToASCII(text)
 	if q = q[1 : len(q)-1]; q == text { // a replacement character that was written out
@@ -128,10 +127,9 @@ func Width(s string) int {
 	return sc.col
 }
 
-// Fit returns what is to be seen of s through a window of width columns that begins at
-// column from, with escapes, in reverse, for what must not reach a terminal. Tabs go to
-// each eighth column, counted from the column tabs; where that is negative they are
-// escaped too. What is outside of the window is looked at no further.
+// Fit returns the part of s that is visible through a window of width columns that begins at column from. It writes
+// escapes, in reverse, for what must not reach a terminal. Tabs go to each eighth column, counted from the column tabs;
+// if that is negative, they are escaped too. It does not look further than the window.
 func Fit(s string, style Style, from, width, tabs int) Line {
 	var line Line
 	var b strings.Builder
@@ -180,8 +178,7 @@ func Fit(s string, style Style, from, width, tabs int) Line {
 	return line
 }
 
-// FitEnd returns s in at most width columns: all of it, or "…" and its end. Tabs are
-// escaped.
+// FitEnd returns s in at most width columns: all of it, or "…" and its end. Tabs are escaped.
 func FitEnd(s string, style Style, width int) Line {
 	have := Width(s)
 	if have <= width {
@@ -193,8 +190,7 @@ func FitEnd(s string, style Style, width int) Line {
 	return append(Line{{Text: "…", Style: style}}, Fit(s, style, have-width+1, width-1, -1)...)
 }
 
-// runeWidth returns how many columns a character takes; ok is false for what is not to
-// be shown.
+// runeWidth returns how many columns a character takes; ok is false if it must not be shown.
 func runeWidth(r rune) (width int, ok bool) {
 	switch {
 	case !unicode.IsPrint(r) || r == unicode.ReplacementChar:
