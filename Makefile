@@ -42,9 +42,9 @@ ifndef NSRUN_BWRAP
 export NSRUN_BWRAP := $(shell test/bwrap/fetch.sh --path 2>/dev/null)
 endif
 
-# The entry point is package internal/early's; that takes a static program.
+# The entry point is package internal/prerun's, where that knows this version of Go; it takes a static program.
 STATIC = CGO_ENABLED=0
-EARLY = -E nsrun_early
+EARLY = $(shell $(GO) list -f '{{if .SFiles}}-E nsrun_early{{end}}' ./internal/prerun)
 
 # On a busy machine a package takes several times as long.
 SLOW = -timeout 30m

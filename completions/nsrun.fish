@@ -110,7 +110,7 @@ function __nsrun_verbs
 		'mcp	serve agents: a tool that runs commands, over the Model Context Protocol' \
 		'completion	print a shell\'s completion script' \
 		'man	print the man page' \
-		'version	print the version' \
+		'version	print the version, and how this binary starts' \
 		'help	explain a verb'
 end
 

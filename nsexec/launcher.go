@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/internal/early"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -352,7 +352,10 @@ func (s *clone) serve(p *beginning) error {
 // begun is the sandbox that was begun before this program's main, if there is one
 // and it is what is wanted.
 func begun(p *beginning) *clone {
-	e, ok := early.Take()
+	if sandbox.Begun == nil {
+		return nil
+	}
+	e, ok := sandbox.Begun()
 	if !ok {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/internal/instant"
+	"github.com/nsrun/nsrun/internal/prerun"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -172,7 +172,7 @@ func TestRefusedCalls(t *testing.T) {
 func TestInherited(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)
-	early := instant.Environ() != nil // the entry point is instant's
+	early := prerun.Entered()
 	for _, extra := range []string{"", "--lock-file /"} {
 		bwrap := filepath.Join(bin, "bwrap") + " --dev-bind / / --unshare-pid --proc /proc " + extra
 		out := filepath.Join(dir, "out")
@@ -199,6 +199,34 @@ func TestInherited(t *testing.T) {
 		if got := runs(t, bin, "/bin/sh", c); got.out != "/usr\n" {
 			t.Errorf("%q: status %d\n%s", extra, got.status, got.out)
 		}
+	}
+}
+
+// TestForgotten: what --clearenv takes away is in no memory of PID 1 that /proc shows, whichever way the program starts.
+func TestForgotten(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin := installed(t)
+	const secret = "OPEN_SESAME_4711"
+	look := "tr '\\0' '\\n' </proc/1/environ; echo read; exit 3"
+	for _, extra := range []string{"", "--lock-file /"} { // the second takes the Go runtime in any case
+		for _, clear := range []string{"", "--clearenv"} {
+			args := strings.Fields("--dev-bind / / --unshare-pid --proc /proc " + extra + " " + clear)
+			c := command(append(args, "/bin/sh", "-c", "PATH=/usr/bin:/bin; "+look)...)
+			c.Env = append(os.Environ(), "NSRUN_TEST_SECRET="+secret)
+			got := runs(t, bin, "bwrap", c)
+			if got.status != 3 || !strings.Contains(got.out, "read\n") {
+				t.Errorf("%q: status %d\n%s", args, got.status, got.out)
+			}
+			if strings.Contains(got.out, secret) {
+				t.Errorf("%q: PID 1 has the caller's environment", args)
+			}
+		}
+	}
+	// Control: such a process is one whose environment can be read.
+	c := command("-c", "sh -c \"tr '\\0' '\\n' </proc/\\$PPID/environ; exit 3\"; exit 3")
+	c.Env = append(os.Environ(), "NSRUN_TEST_SECRET="+secret)
+	if got := runs(t, bin, "/bin/sh", c); !strings.Contains(got.out, secret) {
+		t.Errorf("the control: status %d\n%s", got.status, got.out)
 	}
 }
 

@@ -4,15 +4,17 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/internal/prerun"
 )
 
 var versionVerb = usage.Verb{
 	Name:  "version",
-	Short: "print the version",
+	Short: "print the version, and how this binary starts",
 }
 
 func cmdVersion(args []string) int {
@@ -30,6 +32,10 @@ func cmdVersion(args []string) int {
 			}
 		}
 	}
-	fmt.Printf("nsrun %s%s\n", v, rev)
+	start := "in main"
+	if prerun.Entered() {
+		start = "before the Go runtime"
+	}
+	fmt.Printf("nsrun %s%s (%s, starts %s)\n", v, rev, runtime.Version(), start)
 	return 0
 }

@@ -106,3 +106,16 @@ type Join struct {
 	UID, GID       uint32
 	SetUID, SetGID bool
 }
+
+// Clone is a sandbox that was begun before this program's main.
+type Clone struct {
+	Pid, Sock, Status int     // the process, our end of its socket, its status pipe
+	UID, GID          int     // whose it is
+	Flags             uintptr // its namespaces, as flags of clone(2), but for the mount namespace, which is new
+	ChildStatus       int     // the number that the status pipe has in it
+	Inherit           bool    // it has all descriptors of the caller, and its session key ring
+}
+
+// Begun returns a Clone, once, which is the caller's then; ok is false if there is none. Nil: this program has no package
+// prerun, which sets it.
+var Begun func() (c Clone, ok bool)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/internal/dropin"
-	"github.com/nsrun/nsrun/internal/instant"
+	"github.com/nsrun/nsrun/internal/prerun"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -36,8 +36,8 @@ func (r *run) prepare() error {
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.Env = cfg.Environment(os.Environ())
 	r.options.Close = append(r.options.Close, r.read...)
-	r.options.Forget, r.options.Ignore = instant.Environ(), instant.Ignored()
-	for fd, closed := range instant.Closed() {
+	r.options.Forget, r.options.Ignore = prerun.Environ(), prerun.Ignored()
+	for fd, closed := range prerun.Closed() {
 		if closed {
 			r.options.Close = append(r.options.Close, fd)
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/bwrap"
-	"github.com/nsrun/nsrun/internal/instant"
+	"github.com/nsrun/nsrun/internal/prerun"
 	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -173,7 +173,7 @@ func plainSignals() {
 		const ignored = 1 // SIG_IGN
 		_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
 		if e == 0 && now[0] != ignored {
-			handler[0] = uintptr(instant.Ignored() >> (s - 1) & 1) // SIG_IGN, or SIG_DFL
+			handler[0] = uintptr(prerun.Ignored() >> (s - 1) & 1) // SIG_IGN, or SIG_DFL
 			_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build linux && race
 
-package instant
+package prerun
 
 // race says that the race detector is here, which allocates itself.
 const race = true

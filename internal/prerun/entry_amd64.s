@@ -1,9 +1,9 @@
-//go:build linux
+//go:build linux && go1.26 && !go1.28 && !nsrun_plain
 
 #include "textflag.h"
 
 // nsrun_early is the entry point of the nsrun command: it calls run, which does all
-// there is to do or nothing; then package early's start, which may begin a sandbox;
+// there is to do or nothing; then begin, which may begin a sandbox;
 // and goes on to the runtime's entry point. The stack pointer is at argc.
 //
 // Calls from assembly to Go load g from thread-local storage, so there must be
@@ -22,7 +22,7 @@ TEXT nsrun_early(SB),NOSPLIT|NOFRAME,$0
 	CALL	·run(SB)
 	MOVQ	16(SP), BX
 	MOVQ	BX, 0(SP)
-	CALL	github·com∕nsrun∕nsrun∕internal∕early·start(SB)
+	CALL	·begin(SB)
 	MOVBLZX	8(SP), AX
 	TESTL	AX, AX
 	JNE	clone
@@ -30,8 +30,8 @@ TEXT nsrun_early(SB),NOSPLIT|NOFRAME,$0
 	XORL	DX, DX			// no function for atexit, as from the kernel
 	JMP	_rt0_amd64_linux(SB)
 clone:
-	CALL	github·com∕nsrun∕nsrun∕internal∕early·child(SB)
-	CALL	github·com∕nsrun∕nsrun∕internal∕early·wait(SB)
+	CALL	·child(SB)
+	CALL	·rest(SB)
 	INT	$3
 
 GLOBL ·tls(SB), NOPTR, $128

@@ -1,6 +1,6 @@
-//go:build linux
+//go:build linux && go1.26 && !go1.28 && !nsrun_plain
 
-package instant
+package prerun
 
 import (
 	"math/rand/v2"

@@ -1,24 +1,6 @@
-//go:build linux
+//go:build linux && go1.26 && !go1.28 && !nsrun_plain
 
-// Package instant runs bubblewrap's common command lines without the Go runtime.
-//
-// Starting the runtime takes a process about as long as bubblewrap takes for all it
-// does, and most command lines need nothing of it: parsing, laying out a Program
-// and cloning can be done with what is there when the kernel has loaded the file.
-// So the entry point of the nsrun command (the linker's -E nsrun_early, see the
-// Makefile) comes here first. Whatever is not common (an option that is not known
-// here, a mistake, a step that fails) is left to the usual way, from the beginning:
-// it can say what is wrong. Nothing was done then, or nothing that is not done again.
-//
-// # How Go runs without its runtime
-//
-// Functions are ordinary ones: the entry point makes a g whose stack has no limit, so
-// that none of them tries to grow it. What they must not do is allocate, panic, use
-// maps, channels, goroutines or defer, or call anything that asks the runtime for
-// something: system calls are RawSyscall. Package variables must be such that the
-// linker can fill them in. A test runs all of it where the runtime is there, and
-// counts allocations.
-package instant
+package prerun
 
 import (
 	"strings"
@@ -73,13 +55,11 @@ func (m *memory) free() {
 	syscall.RawSyscall(syscall.SYS_MUNMAP, uintptr(unsafe.Pointer(m)), unsafe.Sizeof(*m), 0)
 }
 
-// environment is where the kernel put it, and how long it is.
-var environment [2]uintptr
-
 // run is called by the entry point, with the stack as the kernel made it: the
 // number of arguments, the arguments, a null pointer, the environment, a null
 // pointer. It returns where the usual way has to be gone.
 func run(stack unsafe.Pointer) {
+	entered = true
 	if !secureexec.OnStack(stack) { // main refuses that
 		try(stack)
 	}
@@ -133,34 +113,11 @@ func try(stack unsafe.Pointer) {
 	for i := range n {
 		m.environ[i] = text(environ, i)
 	}
-	sandbox.Of(&m.cmd).Forget = Environ()
+	sandbox.Of(&m.cmd).Forget = kernelEnviron()
 	if m.prepare(m.words[1:argc], m.environ[:n:maxEnviron], who, asBwrap) {
 		start(m, who)
 	}
 	m.free()
-}
-
-// ignored are the signals that were.
-var ignored uint64
-
-// Ignored are the signals that this process ignored when it was executed, bit n-1 for
-// signal n; none where the entry point was another.
-func Ignored() uint64 { return ignored }
-
-// closed are the standard descriptors that were.
-var closed [3]bool
-
-// Closed are the standard descriptors that this process did not have when it was
-// executed; none where the entry point was another.
-func Closed() [3]bool { return closed }
-
-// Environ is where the kernel put this process's environment; nil where the entry
-// point was another.
-func Environ() []byte {
-	if environment[1] == 0 {
-		return nil
-	}
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&environment[0])), environment[1])
 }
 
 // text is a string of a list of pointers.
@@ -373,12 +330,16 @@ func exitCode(ws uint32) uintptr {
 	return uintptr(ws>>8) & 0xff
 }
 
+//go:nosplit
+//go:norace
 func exit(code uintptr) {
 	for {
 		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, code, 0, 0)
 	}
 }
 
+//go:nosplit
+//go:norace
 func closeFd(fd int32) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0) }
 
 const (

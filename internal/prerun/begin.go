@@ -1,46 +1,32 @@
-//go:build linux
+//go:build linux && go1.26 && !go1.28 && !nsrun_plain
 
-// Package early begins a sandbox before the Go runtime of the nsrun command does.
-//
-// Starting the runtime costs about as much as making namespaces. The two do not
-// depend on each other, so the entry point of the nsrun command, which is package
-// instant's, comes here with what it cannot do itself: here the arguments are looked
-// at, and if they are those of a sandbox of an ordinary user, it is cloned right
-// away: the clone makes the namespaces, and waits for the rest of its work, while
-// this process goes on to the runtime's own entry point, into a normal main.
-// Package nsexec takes the clone, if it is what is wanted after all (Take); else
-// it ends by itself, because its socket is closed. Whatever goes wrong here makes
-// no clone, and the normal way says what is wrong.
-//
-// A program linked without -E works the same, a little slower.
-//
-// The clone was made of a process with hardly any memory, so that it is cheap to
-// make, and small as PID 1.
-package early
+package prerun
 
 import (
 	"syscall"
 	"unsafe"
 
 	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/secureexec"
 )
+
+// A sandbox that is begun before the runtime is there. Starting the runtime costs about as much as making namespaces, and
+// neither depends on the other. So where run has returned, the arguments are looked at here, and if they are those of a
+// sandbox of an ordinary user it is cloned right away: the clone makes the namespaces, and waits for the rest of its work,
+// while this process goes on to the runtime's own entry point, into a normal main. Package nsexec takes the clone, if it is
+// what is wanted after all; else it ends by itself, because its socket is closed. Whatever goes wrong here makes no clone,
+// and the normal way says what is wrong. The clone was made of a process with hardly any memory, so that it is cheap to
+// make, and small as PID 1.
 
 // The rules of package reexec's child apply to all of this file, and more: there
 // is no runtime at all yet. Nothing is allocated, no global is of a pointer type,
 // every function is nosplit, and the stack is the one that the kernel made.
 
-// started describes the clone, for Take. pid 0: none.
-var started Clone
+// started describes the clone, for take. Pid 0: none.
+var started sandbox.Clone
 
-// Clone is a sandbox that was begun.
-type Clone struct {
-	Pid, Sock, Status int     // the process, our end of its socket, its status pipe
-	UID, GID          int     // whose it is
-	Flags             uintptr // its namespaces, as flags of clone(2), but for the mount namespace, which is new
-	ChildStatus       int     // the number that the status pipe has in it
-	Inherit           bool    // it has all descriptors of the caller, and its session key ring
-}
+func init() { sandbox.Begun = take }
 
 // Numbers that package syscall does not have.
 const (
@@ -51,18 +37,16 @@ const (
 	iffUp             = 0x1
 	lastCapAtMost     = 63
 	procMagic         = 0x9fa0
-	sysCloseRange     = 436
 	highFd            = 200
 )
 
-// start is called by the entry point, with the stack as the kernel made it: the
+// begin is called by the entry point, with the stack as the kernel made it: the
 // number of arguments, the arguments, a null pointer, the environment. It returns
-// true in the clone, for which the entry point calls child and then wait.
+// true in the clone, for which the entry point calls child and then rest.
 //
-//go:linkname start
 //go:nosplit
 //go:norace
-func start(stack unsafe.Pointer) (clone bool) {
+func begin(stack unsafe.Pointer) (clone bool) {
 	argc := *(*int)(stack)
 	argv := unsafe.Add(stack, 8)
 	flags := uintptr(0)
@@ -85,7 +69,7 @@ func start(stack unsafe.Pointer) (clone bool) {
 	}
 	_, _, e := syscall.RawSyscall(syscall.SYS_PIPE2, uintptr(unsafe.Pointer(&status)), syscall.O_CLOEXEC, 0)
 	if e == 0 {
-		if begin(flags, uid, gid, &sock, &status) {
+		if cloneFor(flags, uid, gid, &sock, &status) {
 			return true
 		}
 		closeFd(status[1])
@@ -100,11 +84,11 @@ func start(stack unsafe.Pointer) (clone bool) {
 	return false
 }
 
-// begin clones. Our ends get high numbers: low ones may be named by the user.
+// cloneFor clones. Our ends get high numbers: low ones may be named by the user.
 //
 //go:nosplit
 //go:norace
-func begin(flags, uid, gid uintptr, sock, status *[2]int32) (clone bool) {
+func cloneFor(flags, uid, gid uintptr, sock, status *[2]int32) (clone bool) {
 	if sock[1] < 3 || status[1] < 3 {
 		return false // without the three standard descriptors nothing is as usual
 	}
@@ -180,14 +164,9 @@ func elsewhere(pid uintptr) {
 	syscall.RawSyscall(syscall.SYS_SCHED_SETAFFINITY, pid, n, at)
 }
 
-//go:nosplit
-//go:norace
-func closeFd(fd int32) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0) }
-
 // child makes the namespaces: the same as package nsexec's first Program does. A
 // failure ends it without a word.
 //
-//go:linkname child
 //go:nosplit
 //go:norace
 func child() {
@@ -213,7 +192,7 @@ func child() {
 	// millisecond does not matter to the command.
 	own := started.Flags&^(syscall.CLONE_NEWUSER|syscall.CLONE_NEWPID) | syscall.CLONE_NEWNS
 	if _, _, e := syscall.RawSyscall(syscall.SYS_UNSHARE, own, 0, 0); e != 0 {
-		exit()
+		exit(125)
 	}
 	if !started.Inherit {
 		syscall.RawSyscall(syscall.SYS_KEYCTL, keyctlJoinSession, 0, 0)
@@ -225,31 +204,22 @@ func child() {
 		if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, prCapbsetDrop, n, 0); e == syscall.EINVAL {
 			break // there are no more
 		} else if e != 0 {
-			exit()
+			exit(125)
 		}
 	}
 }
 
-// wait receives the rest of the work, and does it.
+// rest receives the rest of the work, and does it.
 //
-//go:linkname wait
 //go:nosplit
 //go:norace
-func wait() { reexec.Receive(uintptr(started.Sock), uintptr(started.Status)) }
+func rest() { reexec.Receive(uintptr(started.Sock), uintptr(started.Status)) }
 
 //go:nosplit
 //go:norace
 func dup(from, to uintptr) {
 	if _, _, e := syscall.RawSyscall(syscall.SYS_DUP3, from, to, syscall.O_CLOEXEC); e != 0 {
-		exit()
-	}
-}
-
-//go:nosplit
-//go:norace
-func exit() {
-	for {
-		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 125, 0, 0)
+		exit(125)
 	}
 }
 
@@ -266,14 +236,14 @@ func write(name *[24]byte, data *[32]byte, n uintptr) {
 	const atFdcwd = ^uintptr(99)
 	fd, _, e := syscall.RawSyscall6(syscall.SYS_OPENAT, atFdcwd, uintptr(unsafe.Pointer(name)), syscall.O_WRONLY|syscall.O_CLOEXEC, 0, 0, 0)
 	if e != 0 {
-		exit()
+		exit(125)
 	}
 	var st [15]uint64 // struct statfs
 	if _, _, e := syscall.RawSyscall(syscall.SYS_FSTATFS, fd, uintptr(unsafe.Pointer(&st)), 0); e != 0 || st[0] != procMagic {
-		exit() // the usual way refuses it too, and says so
+		exit(125) // the usual way refuses it too, and says so
 	}
 	if r, _, e := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(data)), n); e != 0 || r != n {
-		exit()
+		exit(125)
 	}
 	syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
 }
@@ -309,17 +279,16 @@ func loopback() {
 	ifreq[0], ifreq[1], ifreq[16] = 'l', 'o', iffUp
 	fd, _, e := syscall.RawSyscall(syscall.SYS_SOCKET, syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
 	if e != 0 {
-		exit()
+		exit(125)
 	}
 	if _, _, e := syscall.RawSyscall(syscall.SYS_IOCTL, fd, siocsifflags, uintptr(unsafe.Pointer(&ifreq))); e != 0 {
-		exit()
+		exit(125)
 	}
 	syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
 }
 
-// Take returns the clone, which is the caller's then. ok is false if there is
-// none (any more).
-func Take() (c Clone, ok bool) {
+// take is sandbox.Begun.
+func take() (c sandbox.Clone, ok bool) {
 	c = started
 	started.Pid = 0
 	return c, c.Pid != 0

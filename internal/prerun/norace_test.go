@@ -1,5 +1,5 @@
 //go:build linux && !race
 
-package instant
+package prerun
 
 const race = false

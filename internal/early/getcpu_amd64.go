@@ -1,5 +1,0 @@
-//go:build linux
-
-package early
-
-const sysGetcpu = 309

@@ -1,0 +1,5 @@
+//go:build linux && go1.26 && !go1.28 && !nsrun_plain
+
+package prerun
+
+const sysGetcpu = 168

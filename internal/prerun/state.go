@@ -1,0 +1,64 @@
+//go:build linux
+
+package prerun
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"unsafe"
+)
+
+// What the entry point leaves to main.
+var (
+	entered     bool       // it was executed
+	environment [2]uintptr // where the kernel put the environment, and how long it is
+	ignored     uint64     // signals that were ignored, bit n-1 for signal n
+	closed      [3]bool    // standard descriptors that were closed
+)
+
+// Entered reports whether this process began here, before the Go runtime.
+func Entered() bool { return entered }
+
+// Ignored are the signals that this process ignored when it was executed, bit n-1 for
+// signal n; none where the entry point was another: the runtime has taken them over.
+func Ignored() uint64 { return ignored }
+
+// Closed are the standard descriptors that this process did not have when it was
+// executed; none where the entry point was another: the runtime has opened them.
+func Closed() [3]bool { return closed }
+
+// Environ is where the kernel put this process's environment: what /proc shows of a copy of this process that does not
+// execute anything. Nil: nobody knows.
+func Environ() []byte {
+	if !entered {
+		environment = ownEnviron()
+	}
+	return kernelEnviron()
+}
+
+func kernelEnviron() []byte {
+	if environment[1] == 0 {
+		return nil
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&environment[0])), environment[1])
+}
+
+// ownEnviron is what the kernel says of it.
+func ownEnviron() (at [2]uintptr) {
+	const start, end = 50 - 3, 51 - 3 // proc_pid_stat(5), behind the name
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return at
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= end {
+		return at
+	}
+	from, err1 := strconv.ParseUint(string(fields[start]), 10, 64)
+	to, err2 := strconv.ParseUint(string(fields[end]), 10, 64)
+	if err1 != nil || err2 != nil || from == 0 || to < from {
+		return at
+	}
+	return [2]uintptr{uintptr(from), uintptr(to - from)}
+}
