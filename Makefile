@@ -15,7 +15,7 @@
 # make fuzz    every fuzz test for FUZZTIME
 # make cross   arm64, and other systems: compiles, and is vetted
 # make generate
-#              the man page and the completions, from the tables; the kernel's programs,
+#              the man page, docs/cli.md and the completions, from the tables; the kernel's programs,
 #              from C; the launcher's image; the stubs for other systems, from what is exported on Linux
 # make install, make uninstall
 #              what was built, below DESTDIR and PREFIX; make install-bwrap: a link
@@ -83,6 +83,7 @@ generate: build stubs
 	cd netpolicy/cgroup && $(GO) run ./gen
 	$(GO) run ./internal/reexec/gen
 	./nsrun man >man/nsrun.1
+	./nsrun man --markdown >docs/cli.md
 	./nsrun completion bash >completions/nsrun.bash
 	./nsrun completion zsh >completions/_nsrun
 	./nsrun completion fish >completions/nsrun.fish

@@ -258,7 +258,7 @@ _nsrun_flags() {
 	doctor) flags='--json --sessions' rest=() ;;
 	mcp) flags='--allow-net --allow-unix --ask-timeout --block --clear-env --commit --discard --env --keep --max-output --net-by --preset --project --publish --ro --rw --text-only --timeout' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
-	man) flags='' rest=() ;;
+	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;
 	help) flags='' rest=(verb) ;;
 	*) return 1 ;;

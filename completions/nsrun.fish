@@ -476,6 +476,9 @@ function __nsrun_flags -a verb
 			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \
 			'--text-only	results are texts alone, for clients that show models the structured half where there is one' \
 			'--timeout	end commands after this duration (default: when the client gives them up)'
+	case man
+		printf '%s\n' \
+			'--markdown	print what docs/cli.md has'
 	end
 end
 

@@ -25,21 +25,7 @@ func (r *runner) finish(status int) error {
 		return err
 	}
 	if len(r.changes) == 0 {
-		if r.session.Retimed() > 0 && r.o.commit && status == 0 { // as make's stamps
-			if err := r.session.CommitWith(context.Background(), overlay.CommitOptions{}); err != nil {
-				return err
-			}
-			r.state = overlay.Committed.String()
-			return nil
-		}
-		if !r.o.quiet && (r.o.keep || console.IsTerminal(os.Stderr)) {
-			console.Say("no changes")
-		}
-		if r.o.session != "" {
-			return nil
-		}
-		r.state = overlay.Discarded.String()
-		return r.drop()
+		return r.finishUnchanged(status)
 	}
 	id := r.session.ID()
 	if !r.o.quiet {
@@ -67,58 +53,9 @@ func (r *runner) finish(status int) error {
 	}
 	switch decision {
 	case "commit":
-		bar := console.NewBar("committing", r.o.quiet)
-		ctx, stop := console.Interruptible()
-		err := r.session.CommitWith(ctx, overlay.CommitOptions{
-			Progress: bar.Progress(), AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: r.o.commit,
-		})
-		stop()
-		bar.End()
-		r.held = r.session.Held()
-		if _, nothing := errors.AsType[*overlay.HeldError](err); nothing {
-			sayHeld(r.session, r.held, overlay.CommitOptions{})
-			if perr := r.preserve(); perr != nil {
-				console.Say("%s", perr)
-			}
-			return nil
-		}
-		if err != nil {
-			r.held = nil
-			if _, applied := errors.AsType[*overlay.CommitError](err); applied {
-				return err
-			}
-			if perr := r.preserve(); perr != nil {
-				console.Say("%s", perr)
-			}
-			if r.execution.Unstored() == nil {
-				console.Say("the changes are kept as session %s", id)
-			}
-			return err
-		}
-		r.state = overlay.Committed.String()
-		record.Commit(r.session)
-		if !r.o.quiet {
-			console.Say("committed %s", console.Plural(len(r.changes)-r.left(), "change"))
-		}
-		if r.held != nil {
-			sayHeld(r.session, r.held, overlay.CommitOptions{})
-			if err := r.session.Preserve(context.Background(), r.held); err != nil {
-				console.Say("%s", err)
-			}
-		}
+		return r.commitChanges()
 	case "discard":
-		end, hint := r.session.Discard, ": nsrun undo "+id+" takes it back"
-		if r.o.discard { // which was said beforehand: nobody has anything to miss
-			end, hint = r.session.Erase, ""
-		}
-		if err := end(); err != nil {
-			return err
-		}
-		r.state = overlay.Discarded.String()
-		record.Discard(id)
-		if !r.o.quiet {
-			console.Say("discarded %s%s", console.Plural(len(r.changes), "change"), hint)
-		}
+		return r.discardChanges()
 	default:
 		if r.execution.Unstored() != nil {
 			return preserved
@@ -129,6 +66,87 @@ func (r *runner) finish(status int) error {
 		if !r.o.quiet {
 			console.Say("kept %s: nsrun commit %s, or nsrun discard %s", console.Plural(len(r.changes), "change"), id, id)
 		}
+	}
+	return nil
+}
+
+// finishUnchanged ends a session in which nothing was changed.
+func (r *runner) finishUnchanged(status int) error {
+	if r.session.Retimed() > 0 && r.o.commit && status == 0 { // as make's stamps
+		if err := r.session.CommitWith(context.Background(), overlay.CommitOptions{}); err != nil {
+			return err
+		}
+		r.state = overlay.Committed.String()
+		return nil
+	}
+	if !r.o.quiet && (r.o.keep || console.IsTerminal(os.Stderr)) {
+		console.Say("no changes")
+	}
+	if r.o.session != "" {
+		return nil
+	}
+	r.state = overlay.Discarded.String()
+	return r.drop()
+}
+
+// commitChanges commits the changes, and keeps what could not be committed.
+func (r *runner) commitChanges() error {
+	bar := console.NewBar("committing", r.o.quiet)
+	ctx, stop := console.Interruptible()
+	err := r.session.CommitWith(ctx, overlay.CommitOptions{
+		Progress: bar.Progress(), AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: r.o.commit,
+	})
+	stop()
+	bar.End()
+	r.held = r.session.Held()
+	if _, nothing := errors.AsType[*overlay.HeldError](err); nothing {
+		sayHeld(r.session, r.held, overlay.CommitOptions{})
+		if perr := r.preserve(); perr != nil {
+			console.Say("%s", perr)
+		}
+		return nil
+	}
+	if err != nil {
+		r.held = nil
+		if _, applied := errors.AsType[*overlay.CommitError](err); applied {
+			return err
+		}
+		if perr := r.preserve(); perr != nil {
+			console.Say("%s", perr)
+		}
+		if r.execution.Unstored() == nil {
+			console.Say("the changes are kept as session %s", r.session.ID())
+		}
+		return err
+	}
+	r.state = overlay.Committed.String()
+	record.Commit(r.session)
+	if !r.o.quiet {
+		console.Say("committed %s", console.Plural(len(r.changes)-r.left(), "change"))
+	}
+	if r.held != nil {
+		sayHeld(r.session, r.held, overlay.CommitOptions{})
+		if err := r.session.Preserve(context.Background(), r.held); err != nil {
+			console.Say("%s", err)
+		}
+	}
+	return nil
+}
+
+// discardChanges throws the changes away.
+func (r *runner) discardChanges() error {
+	id := r.session.ID()
+	end, hint := r.session.Discard, ": nsrun undo "+id+" takes it back"
+	if r.o.discard { // which was said beforehand: nobody has anything to miss
+		end, hint = r.session.Erase, ""
+	}
+	if err := end(); err != nil {
+		return err
+	}
+	r.state = overlay.Discarded.String()
+	record.Discard(id)
+	if !r.o.quiet {
+		console.Say("discarded %s%s", console.Plural(len(r.changes), "change"), hint)
 	}
 	return nil
 }

@@ -13,10 +13,17 @@ import (
 	"github.com/nsrun/nsrun/internal/manual"
 )
 
-// cmdMan prints the man page.
+// cmdMan prints the man page, or the page of docs.
 func cmdMan(args []string) int {
-	if len(args) > 0 {
+	var markdown bool
+	rest, status, ok := manVerb.Parse(args, func(fs *flag.FlagSet) { markdownFlag(fs, &markdown) })
+	switch {
+	case !ok:
+		return status
+	case len(rest) > 0:
 		return console.Fail(usage.Errorf("man", "takes no arguments"))
+	case markdown:
+		return printText(manual.Markdown(manualVerbs()))
 	}
 	return printText(manual.Man(manualVerbs()))
 }

@@ -22,6 +22,7 @@ func TestGenerated(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"man/nsrun.1":            manual.Man(manualVerbs()),
+		"docs/cli.md":            manual.Markdown(manualVerbs()),
 		"completions/nsrun.bash": script("bash"),
 		"completions/_nsrun":     script("zsh"),
 		"completions/nsrun.fish": script("fish"),

@@ -2,7 +2,11 @@
 
 package main
 
-import "github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+import (
+	"flag"
+
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+)
 
 // verbs in the order of help. It is data without code, so that starting the program
 // does not pay for it. What is nil tells about this table, see action.
@@ -70,9 +74,14 @@ var helpVerb = usage.Verb{
 }
 
 var manVerb = usage.Verb{
-	Name:  "man",
+	Name: "man", Args: "[--markdown]",
 	Short: "print the man page",
-	Long:  "it is shown by nsrun man | man -l -.",
+	Long:  "To read it: nsrun man | man -l -.",
+	Flags: func(fs *flag.FlagSet) { markdownFlag(fs, new(bool)) },
+}
+
+func markdownFlag(fs *flag.FlagSet, to *bool) {
+	fs.BoolVar(to, "markdown", false, "print what docs/cli.md has")
 }
 
 var completionVerb = usage.Verb{

@@ -1,6 +1,6 @@
-// Package manual makes the man page and the shell completions out of the tables
-// that parsing and help go by: bwrap's options in package bwrap, and the verbs with
-// their flags, which the nsrun command hands over.
+// Package manual makes the man page, docs/cli.md and the shell completions from the tables
+// that parsing and help use too: bwrap's options in package bwrap, and the verbs with
+// their flags, which the nsrun command hands over. It returns texts and writes no files.
 //
 // What does not come from a table stands in the files that end with .in. A line of
 // theirs that is a name between two @ is replaced.

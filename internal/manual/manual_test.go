@@ -19,7 +19,7 @@ var someVerbs = []Verb{
 }
 
 func pages() map[string]string {
-	all := map[string]string{"man": Man(someVerbs)}
+	all := map[string]string{"man": Man(someVerbs), "markdown": Markdown(someVerbs)}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		all[shell], _ = Completion(shell, someVerbs)
 	}
@@ -63,7 +63,7 @@ func TestNothingIsMissing(t *testing.T) {
 				}
 			}
 		}
-		if name != "man" && !has("CAP_SYS_ADMIN") {
+		if name != "man" && name != "markdown" && !has("CAP_SYS_ADMIN") {
 			t.Errorf("%s: no capabilities", name)
 		}
 	}
@@ -111,6 +111,7 @@ func TestUsage(t *testing.T) {
 
 func TestQuoting(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
+		{markdownCell("--x none|host", "a*\n[b]"), "`--x none\\|host` | a\\* \\[b\\] |\n"},
 		{zshSpec("--x", `a 'b' [c]: \d`, []string{"A:B"}, true), `'*--x[a '\''b'\'' \[c\]\: \\d]:A\:B: '`},
 		{zshSpec("--x", "y", []string{"CAP", "none|host"}, false), `'--x[y]:CAP:_nsrun_caps:none|host:(none host)'`},
 		{strings.TrimSpace(fishWord("-x", `it's \ a`)), "'-x\t" + `it\'s \\ a'`},

@@ -38,29 +38,7 @@ func (m *model) conflictPage(list []overlay.Conflict) *page {
 	if len(list) > 1 {
 		p.keys = "t theirs, the session's   o ours, the project's   m merge   T O M all   j k move   q back"
 	}
-	show := func() {
-		p.lines = p.lines[:0]
-		first, last := 0, 0
-		for i, c := range all {
-			style := screen.Bold
-			if i == at {
-				first = len(p.lines)
-				style = screen.Reverse
-			}
-			p.add(style, "[%s] %s %s", preferNames[c.prefer], m.pathText(c.Root, c.Path), c.Why)
-			if c.Index == "" {
-				p.add(0, "  ours, the project's    %s", diff.Version(c.Project))
-				p.add(0, "  theirs, the session's  %s", diff.Version(c.Session))
-			}
-			for _, line := range c.lines {
-				p.add(0, "  %s", line)
-			}
-			if i == at {
-				last = len(p.lines)
-			}
-		}
-		p.top = max(min(p.top, first), min(last-m.pageHeight(), first))
-	}
+	show := func() { m.showConflicts(p, all, at) }
 	show()
 	decide := func() action {
 		for i := range all {
@@ -104,6 +82,31 @@ func (m *model) conflictPage(list []overlay.Conflict) *page {
 	}
 	p.press = back
 	return p
+}
+
+// showConflicts writes the lines of the page, so that the conflict at is seen.
+func (m *model) showConflicts(p *page, all []undecided, at int) {
+	p.lines = p.lines[:0]
+	first, last := 0, 0
+	for i, c := range all {
+		style := screen.Bold
+		if i == at {
+			first = len(p.lines)
+			style = screen.Reverse
+		}
+		p.add(style, "[%s] %s %s", preferNames[c.prefer], m.pathText(c.Root, c.Path), c.Why)
+		if c.Index == "" {
+			p.add(0, "  ours, the project's    %s", diff.Version(c.Project))
+			p.add(0, "  theirs, the session's  %s", diff.Version(c.Session))
+		}
+		for _, line := range c.lines {
+			p.add(0, "  %s", line)
+		}
+		if i == at {
+			last = len(p.lines)
+		}
+	}
+	p.top = max(min(p.top, first), min(last-m.pageHeight(), first))
 }
 
 // decided tells how conflicts were decided; empty: there were none.

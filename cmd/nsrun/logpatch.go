@@ -1,0 +1,131 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/nsrun/nsrun/internal/kinds"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/textdiff"
+	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
+)
+
+// printPatch prints what an execution changed, at and below path if that is not empty.
+func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path string) error {
+	after, done := laterFiles(e)
+	defer done()
+	p := textdiff.NewPatch(out)
+	p.NoBinaries = true
+	for _, c := range e.Changes {
+		if path != "" && !inside(c.Name(), path) {
+			continue
+		}
+		if c.Before == "" {
+			if c.Kind != project.Added && c.OldMode.IsRegular() {
+				console.Say("no version of %s was kept", escape.Quote(c.Name()))
+			}
+			continue
+		}
+		if c.Dropped {
+			console.Say("the change of %s was dropped", escape.Quote(c.Name()))
+			continue
+		}
+		f := textdiff.File{OldPath: c.Path, NewPath: c.Path}
+		if c.Kind != project.Added {
+			old, err := reg.OpenBefore(c)
+			if errors.Is(err, fs.ErrNotExist) {
+				console.Say("the version of %s is kept no more", escape.Quote(c.Name()))
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			defer old.Close()
+			f.OldMode = diff.GitMode(c.OldMode)
+			if f.Old, err = fileContent(old); err != nil {
+				return err
+			}
+		}
+		if now, err := after(c); err == nil {
+			defer now.Close()
+			fi, err := now.Stat()
+			if err != nil {
+				return err
+			}
+			f.NewMode = diff.GitMode(fi.Mode())
+			if f.New, err = fileContent(now); err != nil {
+				return err
+			}
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			console.Say("%s", err)
+			continue
+		}
+		if f.OldMode == 0 && f.NewMode == 0 {
+			continue
+		}
+		if err := p.Add(f); err != nil {
+			return errors.Join(err, p.Break())
+		}
+	}
+	return nil
+}
+
+// fileContent is what an open file holds.
+func fileContent(f *os.File) (textdiff.Content, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return textdiff.Content{}, err
+	}
+	return textdiff.Content{Size: fi.Size(), Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(f, 0, fi.Size())), nil
+	}}, nil
+}
+
+// laterFiles opens what an execution made of files: what its session holds, or what is in
+// the project now.
+func laterFiles(e *project.Execution) (open func(project.Change) (*os.File, error), done func()) {
+	if e.Session != "" {
+		if s, err := overlay.OpenReadOnly("", e.Session); err == nil {
+			if s.State() == overlay.Kept {
+				return func(c project.Change) (*os.File, error) {
+					f, err := s.File(overlay.Change{Kind: kinds.Session(c.Kind), Root: c.Root, Path: c.Path}, overlay.After)
+					if errors.Is(err, unix.ENOTDIR) {
+						err = fs.ErrNotExist // it went with its directory
+					}
+					return f, err
+				}, func() { _ = s.Close() }
+			}
+			_ = s.Close()
+		}
+	}
+	console.Say("%s is compared with the files as they are now", shortExecution(e.ID))
+	return func(c project.Change) (*os.File, error) {
+		fd, err := unix.Openat2(unix.AT_FDCWD, c.Name(), &unix.OpenHow{
+			Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY,
+			Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		})
+		if err == unix.ELOOP || err == unix.ENOTDIR {
+			err = unix.ENOENT // something else took its place
+		}
+		if err != nil {
+			return nil, &fs.PathError{Op: "open", Path: c.Name(), Err: err}
+		}
+		f := os.NewFile(uintptr(fd), c.Name())
+		if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+			_ = f.Close()
+			return nil, &fs.PathError{Op: "open", Path: c.Name(), Err: cmp.Or(err, fs.ErrNotExist)}
+		}
+		return f, nil
+	}, func() {}
+}
