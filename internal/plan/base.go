@@ -2,6 +2,7 @@ package plan
 
 import (
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -34,4 +35,12 @@ var privatePlaces = [...]string{"/run/", "/var/run/", "/tmp/", "/var/tmp/", "/de
 // Private reports whether a path of the host lies where commands have something of their own instead.
 func Private(path string) bool {
 	return slices.ContainsFunc(privatePlaces[:], func(place string) bool { return strings.HasPrefix(path, place) })
+}
+
+// Below is a mount point below dir that can be seen, empty if there is none.
+func Below(table []mounts.Info, dir string) string {
+	if below := mounts.Below(table, dir); len(below) > 1 {
+		return path.Join(dir, below[1].Target)
+	}
+	return ""
 }

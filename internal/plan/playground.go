@@ -91,11 +91,3 @@ func (b *building) mountPoint(bind mounts.Mount) error {
 	}
 	return b.add(bind)
 }
-
-// Below is a mount point below dir that can be seen, empty if there is none.
-func Below(table []mounts.Info, dir string) string {
-	if below := mounts.Below(table, dir); len(below) > 1 {
-		return path.Join(dir, below[1].Target)
-	}
-	return ""
-}

@@ -1,0 +1,56 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// building is a Sandbox that is not complete.
+type building struct {
+	*Facts
+	policy  *Policy
+	at      Layer
+	mounts  mounts.Plan
+	from    []Layer // of each of mounts
+	hasPlay bool    // there is a playground
+	notices []Notice
+}
+
+// add mounts over all that is there.
+func (b *building) add(list ...mounts.Mount) error {
+	b.insert(len(b.mounts), list...)
+	return nil
+}
+
+// insert mounts below what is there from an index on.
+func (b *building) insert(at int, list ...mounts.Mount) {
+	b.mounts = slices.Insert(b.mounts, at, list...)
+	b.from = slices.Insert(b.from, at, slices.Repeat([]Layer{b.at}, len(list))...)
+}
+
+func (b *building) note(kind NoticeKind, path, text string) {
+	b.notices = append(b.notices, Notice{kind, path, text})
+}
+
+// roots are those of the session.
+func (b *building) roots() []string {
+	if b.Session == nil {
+		return nil
+	}
+	return b.Session.Roots
+}
+
+func (b *building) noteUnguarded(list []string) {
+	for _, text := range list {
+		b.note(NoticeUnguarded, "", text)
+	}
+}
+
+// block hides paths.
+func block(list []string) (p mounts.Plan) {
+	for _, path := range list {
+		p = append(p, mounts.Block(path))
+	}
+	return p
+}

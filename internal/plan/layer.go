@@ -1,0 +1,25 @@
+package plan
+
+// A Layer is one line of what lies over what.
+type Layer uint8
+
+// The layers, from the lowest to the topmost: what is mounted for one covers what is mounted at the same path, or below
+// it, for those above this line.
+const (
+	HostLayer       Layer = iota // the host, read-only, and places of the sandbox's own: /tmp, /run, /dev, /proc
+	CacheLayer                   // caches of build tools, to be thrown away
+	SessionLayer                 // folders with an overlay
+	InPlaceLayer                 // folders that are written to directly, but for what git executes in them
+	ShownLayer                   // read-only folders
+	BuildLayer                   // caches that builds write to
+	PlaygroundLayer              // the playground, and the home directory where that needs a mount point
+	BlockedLayer                 // blocked folders
+	SecretLayer                  // secrets
+	SocketLayer                  // sockets of the host
+	RuleLayer                    // the rules of the Config, later ones over earlier ones
+	PathLayer                    // the paths that a Request asked for
+	UnixLayer                    // sockets of the host that are allowed
+	NetworkLayer                 // what commands have instead of the host's resolv.conf
+	OwnLayer                     // nsrun's own directories, which no rule opens
+	layerCount
+)

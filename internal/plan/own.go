@@ -1,0 +1,50 @@
+package plan
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// own hides nsrun's own directories, whatever the rules say: sessions are no business of what runs in one.
+func (b *building) own() error {
+	for _, dir := range b.owned() {
+		if err := b.keepsOut(dir); err != nil {
+			return err
+		}
+		b.insert(len(b.mounts), mounts.Block(dir.Dir))
+	}
+	return nil
+}
+
+// owned are nsrun's own directories, with the playground where that is in none of them.
+func (b *building) owned() []Own {
+	play := b.Playground.At
+	if !b.hasPlay || b.Data != "" && paths.Inside(play, b.Data) {
+		return b.Own
+	}
+	return append(slices.Clip(b.Own), Own{Dir: play, At: play})
+}
+
+// keepsOut refuses to make writable what holds a directory of nsrun's: it could be moved away, and another one put in its
+// place.
+func (b *building) keepsOut(own Own) error {
+	if play := b.Playground.At; b.hasPlay && own.Dir != play && paths.Inside(own.Dir, play) {
+		return fmt.Errorf("the playground %s would have the directory %s in it", escape.Quote(play), escape.Quote(own.Dir))
+	}
+	for i, m := range b.mounts {
+		switch {
+		case m.Kind != mounts.KindBind || m.ReadOnly || b.from[i] == PlaygroundLayer:
+			continue
+		case own.Copies && m.Target == path.Dir(own.Dir):
+			continue // ~/.cache: what is hidden in it is a mount point, which cannot be moved
+		case paths.Inside(own.At, m.Target) || paths.Inside(own.Dir, m.Target):
+			return fmt.Errorf("%s would be writable, and nsrun's directory %s with it", escape.Quote(m.Target), escape.Quote(own.Dir))
+		}
+	}
+	return nil
+}
