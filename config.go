@@ -173,7 +173,7 @@ func (c *Config) check() error {
 		text = "port 0 cannot be published"
 	}
 	for _, v := range [...]any{c.Recorder, c.Permissions} {
-		if g, ok := v.(Registry); ok && g.Registry == nil {
+		if r, keeps := registryOf(v); keeps && r == nil {
 			text = "a Registry without a project.Registry"
 		}
 	}

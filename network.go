@@ -171,7 +171,7 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 		go r.kernel.load() // it takes the longest
 	}
 	policy := c.Net
-	if policy.HostAddrs == nil {
+	if policy.HostAddrs == nil && q.LearnNet {
 		if policy.HostAddrs, err = netpolicy.OwnAddrs(); err != nil {
 			return nil, err
 		}

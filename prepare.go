@@ -91,7 +91,7 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 // ownDirs finds nsrun's own directories, and makes those that would lie in a root of the session.
 func (x *Execution) ownDirs(f *plan.Facts) error {
 	c := &x.runner.config
-	f.Own, f.Data = host.Own(f.Home, c.StateDir, c.registries())
+	f.Own, f.Data = host.Own(f.Home, c.StateDir, c.privateDirs())
 	if len(f.Folders.Overlay) == 0 {
 		return nil
 	}

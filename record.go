@@ -9,7 +9,8 @@ import (
 )
 
 // A Recorder is told what commands did, and what became of that. It may be called from
-// several goroutines.
+// several goroutines. Where it, or a Config's Permissions, has a method Private() []string, these are directories
+// (absolute paths) that commands see nothing of, as those of a Registry are.
 type Recorder interface {
 	// Record is told of a command when it has ended, and before its changes are
 	// committed, so that what they replace can still be had: with an overlay the roots hold

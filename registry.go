@@ -198,16 +198,27 @@ func (g Registry) SetPermission(root, action, target string, allow bool) error {
 	return g.Registry.Set(p)
 }
 
-// keepsRegistry is a Registry, a pointer to one, and what embeds either.
-type keepsRegistry interface{ registry() *project.Registry }
-
 func (g Registry) registry() *project.Registry { return g.Registry }
 
-// registries are the directories of registries, which commands must not see.
-func (c *Config) registries() (dirs []string) {
+// registryOf is the registry of a Registry, a pointer to one, and of what embeds either. Nil, and keeps: there is none in
+// it, or the pointer is nil.
+func registryOf(v any) (r *project.Registry, keeps bool) {
+	g, keeps := v.(interface{ registry() *project.Registry })
+	if !keeps {
+		return nil, false
+	}
+	defer func() { _ = recover() }() // of a nil pointer, wherever in v that is
+	return g.registry(), true
+}
+
+// privateDirs are the directories of Recorder and Permissions, which commands must not see.
+func (c *Config) privateDirs() (dirs []string) {
 	for _, v := range [...]any{c.Recorder, c.Permissions} {
-		if g, ok := v.(keepsRegistry); ok {
-			dirs = append(dirs, g.registry().Private()...)
+		if r, keeps := registryOf(v); keeps {
+			dirs = append(dirs, r.Private()...)
+		}
+		if p, ok := v.(interface{ Private() []string }); ok {
+			dirs = append(dirs, p.Private()...)
 		}
 	}
 	slices.Sort(dirs)

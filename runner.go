@@ -310,8 +310,8 @@ func (r *Runner) tidy() {
 	r.mu.Unlock()
 	if !done {
 		_ = overlay.CleanDaily(r.config.StateDir)
-		if g, ok := r.config.Recorder.(keepsRegistry); ok {
-			_ = g.registry().CleanDaily(context.Background())
+		if registry, keeps := registryOf(r.config.Recorder); keeps {
+			_ = registry.CleanDaily(context.Background())
 		}
 	}
 }

@@ -33,6 +33,7 @@ func ExampleParse() {
 // need a rule of their own.
 func ExamplePolicy_Allows() {
 	policy := netpolicy.MustParse("example.org:443", "10.0.0.0/8:5432")
+	policy.HostAddrs = []netip.Addr{} // of a host that has none
 	public, private := netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("10.1.2.3")
 
 	fmt.Println(policy.Allows(netpolicy.TCP, netip.AddrPortFrom(public, 443)))

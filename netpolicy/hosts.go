@@ -62,7 +62,7 @@ func OwnAddrs() ([]netip.Addr, error) {
 	if err != nil {
 		return nil, &Error{Op: "list own addresses", Err: err}
 	}
-	var own []netip.Addr
+	own := make([]netip.Addr, 0, len(list)) // not nil: they are known
 	for _, a := range list {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {
 			own = append(own, p.Addr())

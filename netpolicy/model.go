@@ -12,6 +12,9 @@ func (p Policy) Allows(proto Proto, dst netip.AddrPort, names ...string) bool {
 		return false
 	}
 	inside, what := special(addr, p.HostAddrs)
+	if p.HostAddrs == nil && what == "" {
+		inside, what = netip.PrefixFrom(addr, addr.BitLen()), "own"
+	}
 	for _, r := range p.Rules {
 		if !r.matchesPort(proto, dst.Port()) {
 			continue

@@ -6,8 +6,9 @@ import "net/netip"
 type Policy struct {
 	Rules []Rule
 
-	// HostAddrs are the host's own addresses, which are special. Nil says that it has
-	// none beside loopback ones.
+	// HostAddrs are the host's own addresses, which are special. Nil: nobody has said what they are; a Table
+	// finds them (OwnAddrs), and Allows takes every address for one of them. An empty slice that is not nil
+	// says that it has none beside loopback ones.
 	HostAddrs []netip.Addr
 }
 

@@ -139,6 +139,13 @@ func (t *Table) Names(addr netip.Addr) []string {
 // Update replaces the policy. Each decision is made by either the old or the new one as a whole. Learned addresses are
 // kept, and judged by the new rules. After an error the old policy remains in force.
 func (t *Table) Update(p Policy) error {
+	if p.HostAddrs == nil {
+		own, err := OwnAddrs()
+		if err != nil {
+			return err
+		}
+		p.HostAddrs = own
+	}
 	c, err := compile(p)
 	if err != nil {
 		return &Error{Op: "update", Err: err}

@@ -61,6 +61,7 @@ func randomPolicy(t testing.TB, r *rand.Rand) Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.HostAddrs = []netip.Addr{} // not this host's
 	for range r.IntN(3) {
 		p.HostAddrs = append(p.HostAddrs, netip.MustParseAddr(pick(r, someAddrs)))
 	}
@@ -535,4 +536,37 @@ func BenchmarkUpdate(b *testing.B) {
 
 func addrPort(addr string, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(addr), port)
+}
+
+// TestNilHostAddrs: who does not say what the host's addresses are opens none of them.
+func TestNilHostAddrs(t *testing.T) {
+	p := MustParse("*", "name.test", "198.51.100.0/24:1", "198.51.100.7:2")
+	for _, c := range []struct {
+		port  uint16
+		names []string
+		want  bool
+	}{{80, nil, false}, {80, []string{"name.test"}, false}, {1, nil, false}, {2, nil, true}} {
+		at := netip.AddrPortFrom(netip.MustParseAddr("198.51.100.7"), c.port)
+		if got := p.Allows(TCP, at, c.names...); got != c.want {
+			t.Errorf("port %d of an unknown address: %t", c.port, got)
+		}
+		known := p
+		known.HostAddrs = []netip.Addr{}
+		if !known.Allows(TCP, at, c.names...) {
+			t.Errorf("port %d of another host: denied", c.port)
+		}
+	}
+	table, err := NewTable(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := OwnAddrs()
+	if err != nil || own == nil || table.Policy().HostAddrs == nil {
+		t.Errorf("own addresses %v, %v, in the table %v", own, err, table.Policy().HostAddrs)
+	}
+	for _, addr := range own {
+		if table.Decide(TCP, netip.AddrPortFrom(addr, 80)).Allowed {
+			t.Errorf("%s of this host is open", addr)
+		}
+	}
 }
