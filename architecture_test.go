@@ -141,7 +141,7 @@ func packageTable(t *testing.T) string {
 			} else {
 				_, text, _ = strings.Cut(text, " ")
 			}
-			fmt.Fprintf(&b, "| `%s` | %s |\n", name, strings.ReplaceAll(strings.TrimSuffix(text, "."), "|", `\|`))
+			fmt.Fprintf(&b, "| `%s` | %s |\n", name, strings.ReplaceAll(strings.TrimRight(text, ".:"), "|", `\|`))
 		}
 	}
 	return b.String()

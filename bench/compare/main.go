@@ -1,7 +1,7 @@
 //go:build linux
 
-// Compare measures nsrun side by side with bwrap, in one run, the two taking
-// turns, and prints medians. Started by root it measures as an ordinary user.
+// Compare measures nsrun side by side with bwrap, in turns, and prints medians. Started by root it measures as an
+// ordinary user.
 //
 //	go run ./bench/compare [-n RUNS] [-nsrun FILE] [-bwrap FILE] [-only LETTERS]
 //

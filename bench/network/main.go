@@ -1,9 +1,9 @@
 //go:build linux
 
-// Network measures what a network by rules costs, side by side with none of it and with an
-// HTTP CONNECT proxy, the ways taking turns, and prints medians: on the loopback device, from
-// a server in another process. Started by root it measures as root, with programs in
-// the kernel and with the broker, and once more as an ordinary user, with the broker.
+// Network measures the cost of network rules. It compares connections with rules, without rules, and through an HTTP
+// CONNECT proxy, in turns, and prints medians. All are on the loopback device, to a server in another process. Started
+// by root it measures as root, with programs in the kernel and with the broker, and once more as an ordinary user, with
+// the broker.
 //
 //	go run ./bench/network [-n ROUNDS] [-only KIND]
 package main

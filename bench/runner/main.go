@@ -1,8 +1,7 @@
 //go:build linux
 
-// Runner measures nsrun.Runner.Run("true") with an overlay over a project, side by side
-// with exec.Command("true"), the ways taking turns, and prints medians, and what the
-// fastest tenth stayed below. Started by root it measures as root and once more as an
+// Runner measures nsrun.Runner.Run("true") with an overlay over a project. It compares it with exec.Command("true"), in
+// turns, and prints medians and the limit of the fastest tenth. Started by root it measures as root and once more as an
 // ordinary user.
 //
 //	go run ./bench/runner [-n RUNS]

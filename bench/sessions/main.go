@@ -1,8 +1,7 @@
 //go:build linux
 
-// Sessions measures sessions on a disk, side by side with what does the same work
-// without them, in one run, the two taking turns, and prints medians. Started by root
-// it measures as an ordinary user.
+// Sessions measures sessions on a disk side by side with programs that do the same work, in turns, and prints medians.
+// Started by root it measures as an ordinary user.
 //
 //	go run ./bench/sessions [-n RUNS] [-nsrun FILE] [-files FILES] [-other DIR] [-only LETTERS]
 //

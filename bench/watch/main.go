@@ -1,8 +1,7 @@
 //go:build linux
 
-// Watch measures what watching costs those who write: 4 processes create, write, rename
-// and remove files in new nested directories, unwatched and watched by each engine, taking
-// turns, and prints medians.
+// Watch measures what watching costs the processes that write: 4 of them create, write, rename and remove files in new
+// nested directories, unwatched and watched by each engine, in turns. It prints medians.
 //
 //	go run ./bench/watch [-n RUNS] [-dirs DIRS] [-files FILES] [-dir DIR]
 //	go run ./bench/watch -commands 1,100,500 [-dir DIR]

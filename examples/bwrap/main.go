@@ -1,11 +1,10 @@
-// Bwrap does without another program what programs start bwrap for, such as
+// Bwrap runs a command in a sandbox that programs otherwise start another program for:
 //
 //	bwrap --unshare-all --die-with-parent --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp \
 //		--bind "$PWD" "$PWD" --chdir "$PWD" COMMAND
 //
-// and exits as the command does. What goes wrong before the command runs is an error that names the
-// step, not a line of another program's output. To replace bwrap where its command line is
-// needed, link nsrun to that name.
+// It exits as the command does. A failure before the command runs is an error that names the step, not a line of another
+// program's output. Where bwrap's command line itself is needed, link nsrun to that name.
 //
 //	go run ./examples/bwrap make test
 package main

@@ -1,6 +1,6 @@
-// Embed runs shell commands in a project, as a program does whose model calls a tool: each
-// command is in a sandbox, its changes are committed when it has ended, and its output is what a
-// model reads. Commands are the lines of standard input.
+// Embed runs shell commands in a project, like a program whose model calls a tool. Each command runs in a sandbox, its
+// changes are committed when it ends, and its output is what a model reads. The commands are the lines of standard
+// input.
 //
 //	echo 'go test ./...' | go run ./examples/embed /home/me/src
 package main

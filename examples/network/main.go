@@ -1,6 +1,6 @@
-// Network runs a shell command that reaches one server and nothing else, and says what it tried.
-// The server is its own, on the loopback device: $URL. Any program is held to the rules, whatever
-// it makes its connections with, as root by the kernel, and by a broker for everybody else.
+// Network runs a shell command that reaches one server and nothing else, and prints what it tried to reach. The server
+// is its own, on the loopback device: $URL. The rules hold for any program and however it makes connections; for root
+// the kernel enforces them, for others a broker.
 //
 //	go run ./examples/network 'curl -s $URL; curl https://example.org/'
 package main

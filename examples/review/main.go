@@ -1,5 +1,5 @@
-// Review runs a shell command in a project, lists what it changed, and asks whether that is to
-// be there: nothing is before the answer.
+// Review runs a shell command in a project, lists what it changed, and asks whether to commit that. The project does
+// not change before the answer.
 //
 //	go run ./examples/review /home/me/src 'gofmt -w .'
 package main

@@ -1,5 +1,5 @@
-// Stream runs a command and shows its output while it runs, line by line, with the time since the
-// start. Ctrl-C ends the command and everything that it started.
+// Stream runs a command and shows its output while it runs, line by line, with the time since the start. Ctrl-C ends
+// the command and everything that it started.
 //
 //	go run ./examples/stream -- make test
 package main

@@ -1,5 +1,5 @@
-// Watch runs a shell command in the current directory and shows what it writes there while it runs.
-// All of that is thrown away in the end.
+// Watch runs a shell command in the current directory, and shows what it writes there while it runs. All changes are
+// thrown away at the end.
 //
 //	go run ./examples/watch 'go generate ./...'
 package main
