@@ -114,45 +114,55 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	if err = s.begin(o); err != nil {
 		return fail("make session directory", err)
 	}
-	for i := range s.meta.Roots {
-		if s.meta.Engine == store.Copy {
-			err = s.makeCopy(ctx, i)
-			if err == nil {
-				err = s.noteBase(i, s.copies[i].Own.Stat)
-			}
-		} else {
-			err = s.makeUpper(i)
-		}
-		if err != nil {
-			return fail("make upper directory", err)
-		}
-	}
-	if s.meta.Engine == store.Copy {
-		if err = s.noteCopies(); err != nil {
-			return fail("note what was copied", err)
-		}
+	if err = s.makeUppers(ctx); err != nil {
+		return fail("make upper directory", err)
 	}
 	s.armed = s.stored()
 	if err = store.WriteFirst(s.dir, s.meta, s.reused); err != nil {
 		return fail("write session's data", err)
 	}
+	name, err := giveName(state, made, s.meta.Created)
+	if err != nil {
+		return fail("name session directory", err)
+	}
+	made = name
+	s.name(name, statePath)
+	s.fresh = true
+	s.holdIndexes()
+	return s, nil
+}
+
+// makeUppers makes what the command will write to, for each root.
+func (s *Session) makeUppers(ctx context.Context) error {
+	for i := range s.meta.Roots {
+		if s.meta.Engine != store.Copy {
+			if err := s.makeUpper(i); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.makeCopy(ctx, i); err != nil {
+			return err
+		}
+		s.noteBase(i, s.copies[i].Own.Stat)
+	}
+	if s.meta.Engine == store.Copy {
+		return s.noteCopies()
+	}
+	return nil
+}
+
+// giveName gives the complete directory made of a session a name that no other one has.
+func giveName(state *tree.Handle, made string, created time.Time) (string, error) {
 	for {
-		name := store.NewName(s.meta.Created)
-		err = state.Rename(made, name, unix.RENAME_NOREPLACE)
+		name := store.NewName(created)
+		err := state.Rename(made, name, unix.RENAME_NOREPLACE)
 		if err == unix.EINVAL { // a file system that cannot do it
 			err = state.Rename(made, name, 0)
 		}
-		if err == unix.EEXIST || err == unix.ENOTEMPTY {
-			continue
+		if err != unix.EEXIST && err != unix.ENOTEMPTY {
+			return name, err
 		}
-		if err != nil {
-			return fail("name session directory", err)
-		}
-		made = name
-		s.name(name, statePath)
-		s.fresh = true
-		s.holdIndexes()
-		return s, nil
 	}
 }
 
@@ -267,14 +277,14 @@ func (s *Session) makeUpper(i int) error {
 	if own, err = up.Stat(); err != nil {
 		return err
 	}
-	return s.noteBase(i, own)
+	s.noteBase(i, own)
+	return nil
 }
 
 // noteBase notes what the directory of root i looked like when it was made.
-func (s *Session) noteBase(i int, own tree.Stat) error {
+func (s *Session) noteBase(i int, own tree.Stat) {
 	r := &s.meta.Roots[i]
 	r.Mode, r.UID, r.GID = own.Perm(), own.UID, own.GID
-	return nil
 }
 
 // shownRoot opens the directory whose mode, owner and times root i shows: the

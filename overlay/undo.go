@@ -53,11 +53,11 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 		return err
 	}
 	if err := t.Restage(ctx); err != nil {
-		return errors.Join(err, t.DropStages(), s.book.Unmark())
+		return errors.Join(err, t.Tidy())
 	}
 	err = s.takeAllBack(t)
 	if err == nil {
-		err = errors.Join(t.Flush(), t.End())
+		err = tree.InTurn(t.Flush, t.End)
 	}
 	if commitErr := new(CommitError); err != nil && !slices.Contains(s.meta.Done, t.N) && !errors.As(err, &commitErr) {
 		return &CommitError{Err: err}
@@ -72,7 +72,7 @@ func (s *Session) takeAllBack(t *tx.Tx) error {
 		err = s.book.Flush()
 	}
 	if err != nil {
-		return errors.Join(&Error{Op: "undo", Path: s.path, Err: err}, t.DropStages(), s.book.Unmark())
+		return errors.Join(&Error{Op: "undo", Path: s.path, Err: err}, t.Tidy())
 	}
 	if err = t.Backward(); err == nil {
 		err = t.Undone()
@@ -81,7 +81,7 @@ func (s *Session) takeAllBack(t *tx.Tx) error {
 		if again := t.Redo(); again != nil {
 			return &CommitError{Err: errors.Join(err, again)}
 		}
-		return errors.Join(err, t.DropStages(), s.book.Unmark())
+		return errors.Join(err, t.Tidy())
 	}
 	if err != nil {
 		return &CommitError{Err: err}

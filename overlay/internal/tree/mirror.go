@@ -228,57 +228,7 @@ func (p *Packer) compared(t Tree, path string, n *Node, rec Record) error {
 	if err := p.ctx.Err(); err != nil {
 		return err
 	}
-	var subs []*Node
-	err := func() error {
-		d, err := t.At(path)
-		if err != nil {
-			return err
-		}
-		defer d.Close()
-		if n.Xattrs, err = d.Xattrs(); err != nil && err != ErrLayer { // as above
-			return err
-		}
-		names, err := d.Names()
-		if err != nil {
-			return err
-		}
-		slices.Sort(names)
-		there := make(map[string]bool, len(names))
-		for _, name := range names {
-			st, ok, err := d.Lstat(name)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				continue
-			}
-			there[name] = true
-			c := &Node{Name: name, Stat: st}
-			own, low := rec.Own.Child(name), rec.Low.Child(name)
-			kept := own != nil && own.Stat.Ino == st.Ino && own.Stat.Typ() == st.Typ()
-			switch {
-			case st.IsDir():
-				c.Opaque = !kept && low != nil && low.Stat.IsDir()
-				subs = append(subs, c)
-				continue
-			case kept && own.Stat.Ctime == st.Ctime:
-				continue
-			}
-			if err := p.Object(d, c); err != nil {
-				return &fs.PathError{Op: "store", Path: JoinPath(path, name), Err: err}
-			}
-			if kept {
-				c.Stat = asLow(c.Stat, own.Stat, low.Stat)
-			}
-			n.Children = append(n.Children, c)
-		}
-		for _, own := range rec.Own.Children {
-			if !there[own.Name] {
-				n.Children = append(n.Children, &Node{Name: own.Name, Stat: Stat{Mode: unix.S_IFCHR, Dev: packedDev}})
-			}
-		}
-		return nil
-	}()
+	subs, err := p.changedIn(t, path, n, rec)
 	if err != nil {
 		if e := new(fs.PathError); errors.As(err, &e) {
 			return err
@@ -312,6 +262,58 @@ func (p *Packer) compared(t Tree, path string, n *Node, rec Record) error {
 	})
 	n.seal()
 	return nil
+}
+
+// changedIn adds to n what was changed in the directory path itself, and returns the directories in it.
+func (p *Packer) changedIn(t Tree, path string, n *Node, rec Record) (subs []*Node, err error) {
+	d, err := t.At(path)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	if n.Xattrs, err = d.Xattrs(); err != nil && err != ErrLayer { // as above
+		return nil, err
+	}
+	names, err := d.Names()
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	there := make(map[string]bool, len(names))
+	for _, name := range names {
+		st, ok, err := d.Lstat(name)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		there[name] = true
+		c := &Node{Name: name, Stat: st}
+		own, low := rec.Own.Child(name), rec.Low.Child(name)
+		kept := own != nil && own.Stat.Ino == st.Ino && own.Stat.Typ() == st.Typ()
+		switch {
+		case st.IsDir():
+			c.Opaque = !kept && low != nil && low.Stat.IsDir()
+			subs = append(subs, c)
+			continue
+		case kept && own.Stat.Ctime == st.Ctime:
+			continue
+		}
+		if err := p.Object(d, c); err != nil {
+			return nil, &fs.PathError{Op: "store", Path: JoinPath(path, name), Err: err}
+		}
+		if kept {
+			c.Stat = asLow(c.Stat, own.Stat, low.Stat)
+		}
+		n.Children = append(n.Children, c)
+	}
+	for _, own := range rec.Own.Children {
+		if !there[own.Name] {
+			n.Children = append(n.Children, &Node{Name: own.Name, Stat: Stat{Mode: unix.S_IFCHR, Dev: packedDev}})
+		}
+	}
+	return subs, nil
 }
 
 // asLow takes what the command left as it was from what the project had: the copy could

@@ -4,7 +4,6 @@ package tx
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"slices"
 	"strconv"
@@ -140,10 +139,10 @@ func (s *Log) Recover(n int, done bool) (string, error) {
 		if err := t.Redo(); err != nil {
 			return "", err
 		}
-		return "a commit was finished", errors.Join(t.Flush(), t.DropStages())
+		return "a commit was finished", tree.InTurn(t.Flush, t.DropStages)
 	}
 	if t.Journal == nil {
-		return "a commit was taken back", errors.Join(t.DropStages(), t.remove())
+		return "a commit was taken back", tree.InTurn(t.DropStages, t.remove)
 	}
 	// A stage that somebody removed is made again from the copies.
 	for _, m := range t.Journal.Moves {

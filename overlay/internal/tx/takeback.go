@@ -55,20 +55,7 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool) error {
 		}
 		list = append(list, k)
 	}
-	inside := map[store.Place]map[string]bool{} // what is in new directories
-	made := map[store.Place]Ident{}
-	for _, n := range t.Journal.Nodes {
-		if n.New.Ino != 0 {
-			made[store.Place{Root: n.Root, Path: string(n.Path)}] = n.New
-		}
-		if dir, name := tree.SplitPath(string(n.Path)); n.New.Ino != 0 {
-			at := store.Place{Root: n.Root, Path: dir}
-			if inside[at] == nil {
-				inside[at] = map[string]bool{}
-			}
-			inside[at][name] = true
-		}
-	}
+	made, inside := t.Journal.made()
 	for i, m := range t.Journal.Moves {
 		for k := m.First; k < m.End; k++ {
 			if err := ctx.Err(); err != nil {
@@ -132,6 +119,24 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool) error {
 		return &ClashError{list}
 	}
 	return nil
+}
+
+// made returns the new objects, and the names of those that are in new directories.
+func (j *Journal) made() (made map[store.Place]Ident, inside map[store.Place]map[string]bool) {
+	made, inside = map[store.Place]Ident{}, map[store.Place]map[string]bool{}
+	for _, n := range j.Nodes {
+		if n.New.Ino == 0 {
+			continue
+		}
+		made[store.Place{Root: n.Root, Path: string(n.Path)}] = n.New
+		dir, name := tree.SplitPath(string(n.Path))
+		at := store.Place{Root: n.Root, Path: dir}
+		if inside[at] == nil {
+			inside[at] = map[string]bool{}
+		}
+		inside[at][name] = true
+	}
+	return made, inside
 }
 
 // IndexMost is up to how many bytes an index of git is read: that of a million files is not larger.
@@ -201,23 +206,9 @@ func (t *Tx) Restage(ctx context.Context) error {
 	}
 	src := &tree.Real{H: copies, Unlock: true}
 	defer src.Close()
-	apart := map[store.Place]bool{}
-	for _, m := range t.Journal.Moves {
-		n := t.Journal.Nodes[m.First]
-		dir, _ := tree.SplitPath(string(n.Path))
-		at := store.Place{Root: n.Root, Path: dir}
-		if _, err := t.Doors.open(at); err == unix.ENOENT || tree.Swapped(err) {
-			continue // it is made again first
-		} else if err != nil {
-			return &fs.PathError{Op: "open", Path: t.abs(n), Err: err}
-		}
-		root, err := t.low[n.Root].Stat()
-		if err != nil {
-			return &fs.PathError{Op: "open", Path: t.abs(n), Err: err}
-		}
-		if t.Doors.lastStat.Dev != root.Dev {
-			apart[at] = true
-		}
+	apart, err := t.subvolumes()
+	if err != nil {
+		return err
 	}
 	if err := t.makeStages(apart); err != nil {
 		return err
@@ -270,6 +261,30 @@ func (t *Tx) Restage(ctx context.Context) error {
 		return &fs.PathError{Op: "write journal", Path: t.s.Path, Err: err}
 	}
 	return nil
+}
+
+// subvolumes are directories that something is moved into, and that are on another device
+// than their root: renaming into them works from within only.
+func (t *Tx) subvolumes() (map[store.Place]bool, error) {
+	apart := map[store.Place]bool{}
+	for _, m := range t.Journal.Moves {
+		n := t.Journal.Nodes[m.First]
+		dir, _ := tree.SplitPath(string(n.Path))
+		at := store.Place{Root: n.Root, Path: dir}
+		if _, err := t.Doors.open(at); err == unix.ENOENT || tree.Swapped(err) {
+			continue // it is made again first
+		} else if err != nil {
+			return nil, &fs.PathError{Op: "open", Path: t.abs(n), Err: err}
+		}
+		root, err := t.low[n.Root].Stat()
+		if err != nil {
+			return nil, &fs.PathError{Op: "open", Path: t.abs(n), Err: err}
+		}
+		if t.Doors.lastStat.Dev != root.Dev {
+			apart[at] = true
+		}
+	}
+	return apart, nil
 }
 
 // stays tells which copies need not be made again: another name of the file is in the
