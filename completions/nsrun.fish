@@ -96,18 +96,18 @@ function __nsrun_verbs
 		'ls	list sessions' \
 		'show	show what a session changed' \
 		'diff	show what a session changed in files' \
-		'review	choose in the terminal what to commit and what to drop' \
+		'review	choose interactively what to commit and what to drop' \
 		'commit	copy a session\'s changes to the project' \
-		'discard	throw a session\'s changes away' \
-		'drop	throw a part of a session\'s changes away' \
+		'discard	throw away a session\'s changes' \
+		'drop	throw away a part of a session\'s changes' \
 		'undo	take back the last commit, drop or discard' \
-		'files	list files that are registered, and how many backups there are' \
-		'log	show what was run, and what it changed' \
+		'files	list registered files and their backups' \
+		'log	show past commands and what they changed' \
 		'restore	put a file back as it was' \
-		'watch	print what changes in directories, while it does' \
+		'watch	print changes in directories as they happen' \
 		'gc	remove old sessions and backups' \
-		'doctor	tell what this machine can do, and what is with the sessions' \
-		'mcp	serve agents: a tool that runs commands, over the Model Context Protocol' \
+		'doctor	check kernel support and the state of sessions' \
+		'mcp	serve agents over the Model Context Protocol' \
 		'completion	print a shell\'s completion script' \
 		'man	print the man page' \
 		'version	print the version, and how this binary starts' \
@@ -318,74 +318,74 @@ function __nsrun_flags -a verb
 	case run
 		printf '%s\n' \
 			'-C	working directory' \
-			'--allow-exec	commit what would run later too: hooks, settings of editors and the like' \
-			'--allow-net	let the command reach what a RULE says, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
-			'--allow-special	commit setuid files, device nodes, FIFOs and the like too' \
-			'--allow-unix	let the command connect to the unix socket at a path, or with --net host to all abstract ones: @ (repeatable)' \
-			'--block	hide a path' \
+			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
+			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
+			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
+			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
+			'--block	hide path' \
 			'-c	run a shell string with /bin/sh -c' \
-			'--clear-env	pass nothing of the environment but PATH and HOME' \
-			'--commit	commit the changes afterwards, if the command succeeds' \
+			'--clear-env	pass only PATH and HOME from the environment' \
+			'--commit	commit the changes if the command succeeds' \
 			'--dir	working directory' \
-			'--direct	write straight into the project, no overlay; .git is read-only (with --preset git it is not)' \
+			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
-			'--engine	keep the changes apart by overlay|tmpfs|copy (default: what suits the file systems)' \
-			'--env	set K=V, or pass K on (repeatable)' \
-			'--explain	print what would be done, do nothing; --explain=policy: as nsrun policy does' \
+			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
+			'--env	set K=V, or pass K through (repeatable)' \
+			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
 			'--keep	keep the changes as a session, without asking' \
-			'--learn-net	let the command reach everything (by the broker, not this host\'s own 127.0.0.1), which has to be approved, and print the rules that would do' \
-			'--net	network: none|host; host is the host\'s own, and has to be approved every time' \
-			'--net-by	enforce these rules by kernel|broker (default: the kernel, where that is allowed)' \
-			'--on	begin a session on top of another SESSION, whose changes the command sees' \
-			'--preset	for commands of a kind: default|build|test|git; build writes to caches, test discards, git with --direct to all of .git' \
+			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
+			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
+			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
+			'--on	start a new session on top of SESSION; the command sees the changes of both' \
+			'--preset	settings for a kind of command: default|build|test|git; build may write to caches, test discards the changes, git with --direct may write to .git' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
-			'--publish	let this host reach a server of the command\'s on a TCP port, at 127.0.0.1 (repeatable)' \
-			'-q	do not say what changed, nor what was denied' \
+			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
+			'-q	do not print what changed or was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
-			'--ro	make a path read-only' \
-			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \
-			'--session	add to a SESSION that was kept; its roots are the project, the first one is the working directory' \
+			'--ro	make path read-only' \
+			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
+			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
 			'--timeout	end the command after this duration' \
-			'--watch	say what the command changes while it does'
+			'--watch	print what the command changes as it happens'
 	case policy
 		printf '%s\n' \
 			'-C	working directory' \
-			'--allow-exec	commit what would run later too: hooks, settings of editors and the like' \
-			'--allow-net	let the command reach what a RULE says, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
-			'--allow-special	commit setuid files, device nodes, FIFOs and the like too' \
-			'--allow-unix	let the command connect to the unix socket at a path, or with --net host to all abstract ones: @ (repeatable)' \
-			'--block	hide a path' \
+			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
+			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
+			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
+			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
+			'--block	hide path' \
 			'-c	run a shell string with /bin/sh -c' \
-			'--clear-env	pass nothing of the environment but PATH and HOME' \
-			'--commit	commit the changes afterwards, if the command succeeds' \
+			'--clear-env	pass only PATH and HOME from the environment' \
+			'--commit	commit the changes if the command succeeds' \
 			'--dir	working directory' \
-			'--direct	write straight into the project, no overlay; .git is read-only (with --preset git it is not)' \
+			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
-			'--engine	keep the changes apart by overlay|tmpfs|copy (default: what suits the file systems)' \
-			'--env	set K=V, or pass K on (repeatable)' \
-			'--explain	print what would be done, do nothing; --explain=policy: as nsrun policy does' \
+			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
+			'--env	set K=V, or pass K through (repeatable)' \
+			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
 			'--json	print JSON' \
 			'--keep	keep the changes as a session, without asking' \
-			'--learn-net	let the command reach everything (by the broker, not this host\'s own 127.0.0.1), which has to be approved, and print the rules that would do' \
-			'--net	network: none|host; host is the host\'s own, and has to be approved every time' \
-			'--net-by	enforce these rules by kernel|broker (default: the kernel, where that is allowed)' \
-			'--on	begin a session on top of another SESSION, whose changes the command sees' \
-			'--preset	for commands of a kind: default|build|test|git; build writes to caches, test discards, git with --direct to all of .git' \
+			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
+			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
+			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
+			'--on	start a new session on top of SESSION; the command sees the changes of both' \
+			'--preset	settings for a kind of command: default|build|test|git; build may write to caches, test discards the changes, git with --direct may write to .git' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
-			'--publish	let this host reach a server of the command\'s on a TCP port, at 127.0.0.1 (repeatable)' \
-			'-q	do not say what changed, nor what was denied' \
+			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
+			'-q	do not print what changed or was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
-			'--ro	make a path read-only' \
-			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \
-			'--session	add to a SESSION that was kept; its roots are the project, the first one is the working directory' \
+			'--ro	make path read-only' \
+			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
+			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
 			'--timeout	end the command after this duration' \
-			'--watch	say what the command changes while it does'
+			'--watch	print what the command changes as it happens'
 	case ls
 		printf '%s\n' \
 			'--all	list the sessions of all projects' \
 			'--json	print JSON' \
 			'-q	print ids only' \
-			'--size	measure all sessions, however long that takes'
+			'--size	measure all sessions, even if it takes long'
 	case show
 		printf '%s\n' \
 			'--json	print JSON'
@@ -394,19 +394,19 @@ function __nsrun_flags -a verb
 			'--color	use colours: auto|always|never' \
 			'--name-status	print a letter and a path for each change' \
 			'--patch	print a patch for git apply' \
-			'--stat	print how many lines were changed in which file'
+			'--stat	print how many lines changed in each file'
 	case review
 		printf '%s\n' \
-			'--allow-special	commit setuid files, device nodes, FIFOs and the like too'
+			'--allow-special	also commit setuid files, device nodes, FIFOs and the like'
 	case commit
 		printf '%s\n' \
-			'--allow-exec	commit what would run later too: hooks, settings of editors and the like' \
-			'--allow-special	commit setuid files, device nodes, FIFOs and the like too' \
+			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
+			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--exclude	leave out a path, a pattern, or a name in any directory (repeatable)' \
-			'--merge	where both changed a text, put both changes into it; with =PATH at that path only (repeatable)' \
-			'--ours	where both changed a file, leave the project\'s; with =PATH at that path only (repeatable)' \
+			'--merge	if both sides changed a text, merge the changes; =PATH limits it to that path (repeatable)' \
+			'--ours	if both sides changed a file, keep the project\'s version; =PATH limits it to that path (repeatable)' \
 			'-q	say nothing on success' \
-			'--theirs	where both changed a file, take the session\'s; with =PATH at that path only (repeatable)'
+			'--theirs	if both sides changed a file, take the session\'s version; =PATH limits it to that path (repeatable)'
 	case discard
 		printf '%s\n' \
 			'-q	say nothing on success'
@@ -415,54 +415,54 @@ function __nsrun_flags -a verb
 			'-q	say nothing on success'
 	case undo
 		printf '%s\n' \
-			'--force	take it back even where the project was changed since' \
+			'--force	undo even if the project changed since' \
 			'-q	say nothing on success'
 	case files
 		printf '%s\n' \
-			'--backups	only files of which there is a backup' \
+			'--backups	only files with a backup' \
 			'--json	print JSON' \
-			'--scan	register all files first, and forget those that are gone and have no backup'
+			'--scan	first register all files, and forget missing ones without a backup'
 	case log
 		printf '%s\n' \
-			'--all	show those of all projects' \
+			'--all	include all projects' \
 			'--json	print JSON' \
-			'-n	show so many, NUMBER; 0: all (default 20)' \
+			'-n	show at most NUMBER; 0 means all (default 20)' \
 			'-p	show what changed in files' \
 			'--patch	show what changed in files' \
 			'--session	only those in this SESSION'
 	case restore
 		printf '%s\n' \
-			'--date	the backup of this day: YY-MM-DD or YYYY-MM-DD' \
-			'--from	the version before this EXECUTION, as nsrun log names it; last: the newest that changed the file' \
+			'--date	restore the backup of this day: YY-MM-DD or YYYY-MM-DD' \
+			'--from	restore the version before EXECUTION, an id from nsrun log, or last for the newest that changed the file' \
 			'--json	print JSON' \
-			'--list	list what could be put back, and do nothing' \
+			'--list	list the versions, and do nothing' \
 			'-q	say nothing on success' \
-			'--to	write it to another file; - is standard output'
+			'--to	write to another file; - means standard output'
 	case watch
 		printf '%s\n' \
 			'--engine	how: auto|fanotify|inotify' \
-			'--json	print a line of JSON for each' \
-			'-q	do not say when it begins'
+			'--json	print each event as a line of JSON' \
+			'-q	do not print when watching starts'
 	case gc
 		printf '%s\n' \
-			'--dry-run	remove nothing, say what would be removed' \
-			'--keep-committed	do not remove sessions that can be undone' \
-			'--kept	remove sessions that are kept too; their changes are lost' \
-			'--older	remove what ended, or with --kept was used last, this duration ago: 30d, 12h, 0' \
+			'--dry-run	print what would be removed, and remove nothing' \
+			'--keep-committed	do not remove sessions whose commit can be undone' \
+			'--kept	also remove kept sessions; their changes are lost' \
+			'--older	remove sessions that ended, or with --kept were last used, this duration ago: 30d, 12h, 0' \
 			'--playground	empty all playgrounds' \
 			'-q	say nothing on success' \
-			'--yes	with --playground: do not ask'
+			'--yes	with --playground, do not ask'
 	case doctor
 		printf '%s\n' \
 			'--json	print JSON' \
-			'--sessions	tell about the sessions only'
+			'--sessions	check only the sessions'
 	case mcp
 		printf '%s\n' \
 			'--allow-net	let commands reach what a RULE says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-unix	let commands connect to the unix socket at a path (repeatable)' \
 			'--ask-timeout	how long a question to the user waits for its answer, as a duration; no answer is a no (default 5m)' \
 			'--block	hide a path' \
-			'--clear-env	pass nothing of the environment but PATH and HOME' \
+			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit what a command changed when it has ended, whatever its exit status (the default); nsrun undo takes it back' \
 			'--discard	throw away what a command changed' \
 			'--env	set K=V, or pass K on (repeatable)' \

@@ -17,17 +17,15 @@ import (
 var commitVerb = usage.Verb{
 	Name: "commit", Args: "[flags] [SESSION] [PATH…]",
 	Short: "copy a session's changes to the project",
-	Long: `All of them, or those at and below the paths, which are absolute or relative to
-the project and may be patterns: *, ?, [a-z], and ** for any number of
-directories. It is all or nothing. Where something else changed the same files
-meanwhile, that is said and nothing is done, unless --theirs, --ours or --merge
-decides: for all of them, or with a path, as in --ours=go.mod, at and below that
-path, which may be a pattern too; what was given last counts. What would run
-later (hooks, settings of editors: nsrun show marks it) stays in the session,
-unless a path names the very file, or with --allow-exec. Setuid files, FIFOs and
-the like are committed with --allow-special only, named or not. Times are not shown,
-but they come with the changes. nsrun undo
-takes a commit back.`,
+	Long: `Commits all changes, or those at and below the paths, which are absolute or relative to
+the project and may be patterns: *, ?, [a-z], and ** for any number of directories. Either
+all of it is done or nothing. If both sides changed a file, commit lists both versions and
+does nothing until you choose --theirs, --ours or --merge: for all conflicts, or with a
+path or pattern, as in --ours=go.mod, for those at and below it; the last one counts. What
+would run later (hooks, editor settings; nsrun show marks it) stays in the session unless
+a path names the very file or --allow-exec is given. Setuid files, FIFOs and the like need
+--allow-special, even if named. Times are not shown, but are committed with the changes.
+nsrun undo takes a commit back.`,
 	Flags: func(fs *flag.FlagSet) { commitFlags(fs, &commitOptions{}) },
 }
 
@@ -45,9 +43,9 @@ func commitFlags(fs *flag.FlagSet, o *commitOptions) {
 		name   string
 		usage  string
 	}{
-		{&o.theirs, overlay.Theirs, "theirs", "where both changed a file, take the session's; with =PATH at that path only (repeatable)"},
-		{&o.ours, overlay.Ours, "ours", "where both changed a file, leave the project's; with =PATH at that path only (repeatable)"},
-		{&o.merge, overlay.Merge, "merge", "where both changed a text, put both changes into it; with =PATH at that path only (repeatable)"},
+		{&o.theirs, overlay.Theirs, "theirs", "if both sides changed a file, take the session's version; =PATH limits it to that path (repeatable)"},
+		{&o.ours, overlay.Ours, "ours", "if both sides changed a file, keep the project's version; =PATH limits it to that path (repeatable)"},
+		{&o.merge, overlay.Merge, "merge", "if both sides changed a text, merge the changes; =PATH limits it to that path (repeatable)"},
 	} {
 		*f.flag = preferFlag{to: &o.Choices, prefer: f.prefer}
 		fs.Var(f.flag, f.name, f.usage)

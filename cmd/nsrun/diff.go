@@ -18,16 +18,16 @@ import (
 var diffVerb = usage.Verb{
 	Name: "diff", Args: "[flags] [SESSION] [PATH…]",
 	Short: "show what a session changed in files",
-	Long: `Of everything, or of what is at and below the paths, which are absolute or
-relative to the project; they may be patterns (*, ?, [a-z], and ** for any
-number of directories). Deletions come first in --stat and --name-status; what
-was moved follows them (R, and how many percent are equal).
+	Long: `Shows all changes, or those at and below the paths, which are absolute or relative to
+the project. They may be patterns: *, ?, [a-z], and ** for any number of directories.
+--stat and --name-status print deletions first, then what was moved (R, and how many
+percent are equal).
 
-nsrun diff --patch | git apply, at the top of another copy of the project, makes
-there what the session made here: contents, binary ones too, symbolic links and
-whether files can be executed. (Below the top of a git work tree git apply needs
---directory.) What git has no words for (empty directories, named pipes, other
-modes, owners, attributes) is said on standard error. Times are not in the patch.`,
+nsrun diff --patch | git apply, at the top of another copy of the project, makes the
+same changes there: contents, binary ones too, symbolic links, and whether files are
+executable. (Below the top of a git work tree git apply needs --directory.) What a patch
+cannot hold (empty directories, named pipes, other modes, owners, attributes) is printed
+on standard error. A patch has no times.`,
 	Flags: func(fs *flag.FlagSet) { new(diffFlags).define(fs) },
 }
 
@@ -41,7 +41,7 @@ func (f *diffFlags) define(fs *flag.FlagSet) {
 	fs.StringVar(&f.colour, "color", "auto", "use colours: `auto|always|never`")
 	fs.BoolVar(&f.nameStatus, "name-status", false, "print a letter and a path for each change")
 	fs.BoolVar(&f.patch, "patch", false, "print a patch for git apply")
-	fs.BoolVar(&f.stat, "stat", false, "print how many lines were changed in which file")
+	fs.BoolVar(&f.stat, "stat", false, "print how many lines changed in each file")
 }
 
 // useColour decides for standard output.

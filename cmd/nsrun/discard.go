@@ -13,7 +13,7 @@ import (
 
 var discardVerb = usage.Verb{
 	Name: "discard", Args: "[-q] [SESSION…]",
-	Short: "throw a session's changes away",
+	Short: "throw away a session's changes",
 	Flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) },
 }
 

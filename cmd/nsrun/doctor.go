@@ -24,14 +24,13 @@ import (
 
 var doctorVerb = usage.Verb{
 	Name: "doctor", Args: "[--sessions] [--json]",
-	Short: "tell what this machine can do, and what is with the sessions",
-	Long: `Each feature of the kernel that nsrun uses is tried: it is there (yes), it is not
-(no), or that could not be told (unknown). For those that are not there doctor
-prints why, what does not work without, and what to do. Then it is said what is
-with the sessions: how many there are, what they take on disk, what was
-interrupted and what came of that, which are in use, what can be removed. The
-exit status is 1 where commands cannot be run in a sandbox at all.
-The keys of JSON are listed in docs/json.md of the source tree.`,
+	Short: "check kernel support and the state of sessions",
+	Long: `Tries each kernel feature that nsrun uses: it is there (yes), missing (no), or could not
+be tested (unknown). For a missing one doctor prints why, what does not work without it,
+and what to do. Then it prints the state of the sessions: how many there are, their size
+on disk, what was interrupted and how that ended, which are in use, what can be removed.
+The exit status is 1 if commands cannot run in a sandbox at all.
+docs/json.md of the source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { doctorFlags(fs, &doctorOptions{}) },
 }
 
@@ -39,7 +38,7 @@ type doctorOptions struct{ json, sessions bool }
 
 func doctorFlags(fs *flag.FlagSet, o *doctorOptions) {
 	jsonFlag(fs, &o.json)
-	fs.BoolVar(&o.sessions, "sessions", false, "tell about the sessions only")
+	fs.BoolVar(&o.sessions, "sessions", false, "check only the sessions")
 }
 
 // cmdDoctor tells what this machine can do, and what to do about the rest. Its exit

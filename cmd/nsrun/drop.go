@@ -14,10 +14,10 @@ import (
 
 var dropVerb = usage.Verb{
 	Name: "drop", Args: "[-q] SESSION PATH…",
-	Short: "throw a part of a session's changes away",
-	Long: `The changes at and below the paths, which may be patterns as for nsrun commit,
-are taken out of the session, until nsrun undo takes that back. The project is
-not touched, and the other changes stay.`,
+	Short: "throw away a part of a session's changes",
+	Long: `Takes the changes at and below the paths out of the session, until nsrun undo brings them
+back. The paths may be patterns, as for nsrun commit. The project and the other changes
+stay as they are.`,
 	Flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) },
 }
 

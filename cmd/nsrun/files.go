@@ -23,22 +23,21 @@ import (
 
 var filesVerb = usage.Verb{
 	Name: "files", Args: "[flags] [PATH…]",
-	Short: "list files that are registered, and how many backups there are",
-	Long: `Those at and below the paths; without one, of the project that one is in. A line
-each: id, state, last modification, how many backups there are, path. The states
-are there, deleted, and new for what is not in the project yet. Files are
-registered when a command changes them for the first time, or all of them with
---scan; from then on there is a backup of what each was when it was changed
-first on a day, for seven days: nsrun restore.
-The keys of JSON are listed in docs/json.md of the source tree.`,
+	Short: "list registered files and their backups",
+	Long: `Lists the registered files at and below the paths; default: of the current project. Each
+line has id, state, last modification, number of backups, path. The states are there,
+deleted, and new for what is not in the project yet. A file is registered when a command
+first changes it, or with --scan. From then on, nsrun keeps a backup of each file as it
+was before its first change of a day, for seven days: nsrun restore.
+docs/json.md of the source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { filesFlags(fs, &filesOptions{}) },
 }
 
 type filesOptions struct{ scan, backups, json bool }
 
 func filesFlags(fs *flag.FlagSet, o *filesOptions) {
-	fs.BoolVar(&o.scan, "scan", false, "register all files first, and forget those that are gone and have no backup")
-	fs.BoolVar(&o.backups, "backups", false, "only files of which there is a backup")
+	fs.BoolVar(&o.scan, "scan", false, "first register all files, and forget missing ones without a backup")
+	fs.BoolVar(&o.backups, "backups", false, "only files with a backup")
 	jsonFlag(fs, &o.json)
 }
 

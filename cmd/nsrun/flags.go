@@ -32,9 +32,9 @@ func sessionValue(to *string) func(string) error {
 }
 
 func allowExecFlag(fs *flag.FlagSet, to *bool) {
-	fs.BoolVar(to, "allow-exec", false, "commit what would run later too: hooks, settings of editors and the like")
+	fs.BoolVar(to, "allow-exec", false, "also commit what would run later, such as hooks and editor settings")
 }
 
 func allowSpecialFlag(fs *flag.FlagSet, to *bool) {
-	fs.BoolVar(to, "allow-special", false, "commit setuid files, device nodes, FIFOs and the like too")
+	fs.BoolVar(to, "allow-special", false, "also commit setuid files, device nodes, FIFOs and the like")
 }

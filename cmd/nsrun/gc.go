@@ -51,16 +51,16 @@ type gcOptions struct {
 }
 
 func gcFlags(fs *flag.FlagSet, o *gcOptions) {
-	fs.Func("older", "remove what ended, or with --kept was used last, this `duration` ago: 30d, 12h, 0", func(s string) (err error) {
+	fs.Func("older", "remove sessions that ended, or with --kept were last used, this `duration` ago: 30d, 12h, 0", func(s string) (err error) {
 		o.older, err = parseDays(s)
 		o.olderSet = true
 		return err
 	})
-	fs.BoolVar(&o.kept, "kept", false, "remove sessions that are kept too; their changes are lost")
-	fs.BoolVar(&o.keepCommitted, "keep-committed", false, "do not remove sessions that can be undone")
-	fs.BoolVar(&o.dryRun, "dry-run", false, "remove nothing, say what would be removed")
+	fs.BoolVar(&o.kept, "kept", false, "also remove kept sessions; their changes are lost")
+	fs.BoolVar(&o.keepCommitted, "keep-committed", false, "do not remove sessions whose commit can be undone")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "print what would be removed, and remove nothing")
 	fs.BoolVar(&o.playground, "playground", false, "empty all playgrounds")
-	fs.BoolVar(&o.yes, "yes", false, "with --playground: do not ask")
+	fs.BoolVar(&o.yes, "yes", false, "with --playground, do not ask")
 	quietFlag(fs, &o.quiet)
 }
 

@@ -29,7 +29,7 @@ import (
 
 var logVerb = usage.Verb{
 	Name: "log", Args: "[flags] [EXECUTION] [PATH]",
-	Short: "show what was run, and what it changed",
+	Short: "show past commands and what they changed",
 	Long: `Of the project that one is in, or with --all of all projects. A line each, the
 newest first: id, time, exit status, what became of the changes, how many there
 were (direct: nobody counted), command. With an id, or its last eight characters,
@@ -53,7 +53,7 @@ type logOptions struct {
 }
 
 func logFlags(fs *flag.FlagSet, o *logOptions) {
-	fs.Func("n", "show so many, `NUMBER`; 0: all (default 20)", func(s string) error {
+	fs.Func("n", "show at most `NUMBER`; 0 means all (default 20)", func(s string) error {
 		n, err := strconv.ParseUint(s, 10, 31)
 		if err != nil {
 			return errors.New("not a number")
@@ -62,7 +62,7 @@ func logFlags(fs *flag.FlagSet, o *logOptions) {
 		return nil
 	})
 	fs.Func("session", "only those in this `SESSION`", sessionValue(&o.session))
-	fs.BoolVar(&o.all, "all", false, "show those of all projects")
+	fs.BoolVar(&o.all, "all", false, "include all projects")
 	fs.BoolVar(&o.patch, "p", false, "show what changed in files")
 	fs.BoolVar(&o.patch, "patch", false, "show what changed in files")
 	jsonFlag(fs, &o.json)

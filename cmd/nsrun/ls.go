@@ -23,14 +23,13 @@ import (
 var lsVerb = usage.Verb{
 	Name: "ls", Args: "[--all] [--json] [--size] [-q]",
 	Short: "list sessions",
-	Long: `The sessions of the project that one is in, or with --all of all projects. A line
-each, the newest first: id, state, age, size on disk, project, command.
-Sizes that take long to measure are - without --size. The states are running,
-kept, committed, discarded, and interrupted for one in which something was begun
-that could be neither finished nor taken back: nsrun doctor tells why. How many
-of its changes would run later (hooks, settings of editors) stands beside kept.
-JSON has the sessions of all projects, the oldest first. Its keys are listed in
-docs/json.md of the source tree.`,
+	Long: `Lists the sessions of the current project, or with --all of all projects, one per line,
+newest first: id, state, age, size on disk, project, command. Sizes that take long to
+measure are shown as - unless --size is given. The states are running, kept, committed,
+discarded, and interrupted if something could be neither finished nor taken back:
+nsrun doctor tells why. Beside kept stands how many of the changes would run later
+(hooks, editor settings). JSON contains the sessions of all projects, oldest first.
+docs/json.md of the source tree lists its keys.`,
 	Flags: func(fs *flag.FlagSet) { lsFlags(fs, &lsOptions{}) },
 }
 
@@ -41,7 +40,7 @@ type lsOptions struct{ json, size, quiet, all bool }
 
 func lsFlags(fs *flag.FlagSet, o *lsOptions) {
 	jsonFlag(fs, &o.json)
-	fs.BoolVar(&o.size, "size", false, "measure all sessions, however long that takes")
+	fs.BoolVar(&o.size, "size", false, "measure all sessions, even if it takes long")
 	fs.BoolVar(&o.all, "all", false, "list the sessions of all projects")
 	fs.BoolVar(&o.quiet, "q", false, "print ids only")
 }

@@ -19,7 +19,7 @@ import (
 
 var mcpVerb = usage.Verb{
 	Name: "mcp", Args: "[flags]",
-	Short: "serve agents: a tool that runs commands, over the Model Context Protocol",
+	Short: "serve agents over the Model Context Protocol",
 	Long: `It serves the Model Context Protocol on standard input and output, with one
 tool: run_command {command, working_dir, network}. An agent's program starts it,
 from its configuration:

@@ -22,11 +22,11 @@ import (
 var policyVerb = usage.Verb{
 	Name: "policy", Args: "[flags] [--] [COMMAND [ARG…]]",
 	Short: "show what a command would see, write to and reach",
-	Long: `It takes the flags of nsrun run, and runs nothing: what a command would see, where
-it could write and what becomes of that, what is hidden from it, what it could
-reach, and which variables it would not have. Without COMMAND it is about any.
-The keys of JSON are listed in docs/json.md of the source tree. The system calls
-are printed by nsrun run --explain; nsrun run --explain=policy is the same as this.`,
+	Long: `Takes the flags of nsrun run, and runs nothing. Prints what a command would see, where
+it could write and what happens to that, what is hidden, what it could reach, and which
+variables it would lack. Without COMMAND this holds for any command.
+docs/json.md of the source tree lists the keys of JSON. nsrun run --explain prints the
+system calls; nsrun run --explain=policy does the same as this verb.`,
 	Flags: func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
 }
 

@@ -25,16 +25,15 @@ import (
 var restoreVerb = usage.Verb{
 	Name: "restore", Args: "[flags] PATH",
 	Short: "put a file back as it was",
-	Long: `The newest backup: what the file was when it was changed first on that day. Where
-there is none it is the version before the last command that changed the file.
---list prints for each version the flag that means it, when it was kept, its
-mode and size. What was discarded before it came to the project is not among
-them: nsrun log FILE names the commands that changed it, and nsrun log with
-one of these the session that nsrun undo brings back.
-What is there now is kept first, and nsrun restore --from brings it back; if that
-cannot be done, nothing is. The file gets the mode that it had; directories that
-are missing are made. Backups are kept for seven days.
-The keys of JSON are listed in docs/json.md of the source tree.`,
+	Long: `Default: the newest backup, which is the file as it was before its first change of that
+day; without a backup, the version before the last command that changed the file. --list
+prints each version with the flag that selects it, its time, mode and size. What was
+discarded never was in the project and is not listed: nsrun log FILE names the commands,
+nsrun log with one of them names the session, and nsrun undo brings that back.
+The present version is saved first, and nsrun restore --from brings it back; if it cannot
+be saved, nothing is done. The file gets its former mode; missing directories are made.
+Backups are kept for seven days.
+docs/json.md of the source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { restoreFlags(fs, &restoreOptions{}) },
 }
 
@@ -44,19 +43,19 @@ type restoreOptions struct {
 }
 
 func restoreFlags(fs *flag.FlagSet, o *restoreOptions) {
-	fs.Func("date", "the backup of this day: `YY-MM-DD` or YYYY-MM-DD", func(s string) (err error) {
+	fs.Func("date", "restore the backup of this day: `YY-MM-DD` or YYYY-MM-DD", func(s string) (err error) {
 		o.date, err = parseDate(s)
 		return err
 	})
-	fs.Func("from", "the version before this `EXECUTION`, as nsrun log names it; last: the newest that changed the file", func(s string) error {
+	fs.Func("from", "restore the version before `EXECUTION`, an id from nsrun log, or last for the newest that changed the file", func(s string) error {
 		if s == "" {
 			return errors.New("empty id")
 		}
 		o.from = s
 		return nil
 	})
-	fs.StringVar(&o.to, "to", "", "write it to another `file`; - is standard output")
-	fs.BoolVar(&o.list, "list", false, "list what could be put back, and do nothing")
+	fs.StringVar(&o.to, "to", "", "write to another `file`; - means standard output")
+	fs.BoolVar(&o.list, "list", false, "list the versions, and do nothing")
 	jsonFlag(fs, &o.json)
 	quietFlag(fs, &o.quiet)
 }

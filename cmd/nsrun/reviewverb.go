@@ -14,12 +14,11 @@ import (
 
 var reviewVerb = usage.Verb{
 	Name: "review", Args: "[flags] [SESSION]",
-	Short: "choose in the terminal what to commit and what to drop",
-	Long: `A list of the changes, and the diff of the one under the cursor. A new directory
-is one line until enter opens it. Space marks what is under the cursor
-to be committed, d to be dropped, which is for good; c does it, after a question.
-What is not marked stays in the session. ? lists all keys. Without a terminal,
-nsrun commit SESSION PATH… chooses.`,
+	Short: "choose interactively what to commit and what to drop",
+	Long: `Shows a list of the changes, and the diff of the one under the cursor. A new directory
+is one line until enter opens it. Space marks a change to be committed, d to be dropped
+for good; c does it, after a question. What is not marked stays in the session. ? lists
+all keys. Without a terminal, use nsrun commit SESSION PATH….`,
 	Flags: func(fs *flag.FlagSet) { allowSpecialFlag(fs, new(bool)) },
 }
 

@@ -19,12 +19,11 @@ import (
 var showVerb = usage.Verb{
 	Name: "show", Args: "[--json] [SESSION]",
 	Short: "show what a session changed",
-	Long: `SESSION is an id that nsrun ls lists, the beginning of one, or last, the newest.
-Where none is named the newest of the project is meant that one is in. A stands for added, M for modified, D for
-deleted, T for another type of file, R for what seems to have been moved. What
-is modified but for the content, and what is special (setuid, a device), is said
-in parentheses.
-The keys of JSON are listed in docs/json.md of the source tree.`,
+	Long: `SESSION is an id that nsrun ls lists, the beginning of one, or last, the newest. Default:
+the newest session of the current project. A stands for added, M for modified, D for
+deleted, T for another type of file, R for moved. Parentheses tell what else was
+modified than contents, and what is special (setuid, a device).
+docs/json.md of the source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { jsonFlag(fs, new(bool)) },
 }
 

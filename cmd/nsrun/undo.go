@@ -18,20 +18,19 @@ import (
 var undoVerb = usage.Verb{
 	Name: "undo", Args: "[--force] [-q] [SESSION]",
 	Short: "take back the last commit, drop or discard",
-	Long: `What was done last about a session's changes is taken back: a commit, a drop or a
-discard. The changes are kept then, and can be committed again. Of a commit, what
-it replaced and deleted is put back, and what it made is taken out again. Where
-the project was changed since, that is said and nothing is done, unless --force
-is given: what was changed is kept then, and it is said where. It works until
-nsrun gc removes the session, which is a week later. Default: the session of
-the project about which something was done last.`,
+	Long: `Takes back what was done last with a session: a commit, a drop or a discard. Its changes
+are kept again, and can be committed again. To undo a commit, what it replaced or deleted
+is restored, and what it added is removed. If the project changed since, undo says so and
+does nothing, unless --force is given: then the newer versions are kept aside, and it says
+where. A session can be undone until nsrun gc removes it, a week later. Default: the
+session of the current project that was decided last.`,
 	Flags: func(fs *flag.FlagSet) { undoFlags(fs, &undoOptions{}) },
 }
 
 type undoOptions struct{ force, quiet bool }
 
 func undoFlags(fs *flag.FlagSet, o *undoOptions) {
-	fs.BoolVar(&o.force, "force", false, "take it back even where the project was changed since")
+	fs.BoolVar(&o.force, "force", false, "undo even if the project changed since")
 	quietFlag(fs, &o.quiet)
 }
 

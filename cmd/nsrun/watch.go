@@ -17,7 +17,7 @@ import (
 
 var watchVerb = usage.Verb{
 	Name: "watch", Args: "[flags] DIR…",
-	Short: "print what changes in directories, while it does",
+	Short: "print changes in directories as they happen",
 	Long: `One line is printed for each thing that happens at any depth below the
 directories: created, written, removed, renamed (the old and the new path) or
 attributes. Paths are relative to the directory, which comes first where there
@@ -38,9 +38,9 @@ type watchOptions struct {
 }
 
 func watchFlags(fs *flag.FlagSet, o *watchOptions) {
-	fs.BoolVar(&o.json, "json", false, "print a line of JSON for each")
+	fs.BoolVar(&o.json, "json", false, "print each event as a line of JSON")
 	fs.Func("engine", "how: `auto|fanotify|inotify`", func(s string) error { return o.engine.UnmarshalText([]byte(s)) })
-	fs.BoolVar(&o.quiet, "q", false, "do not say when it begins")
+	fs.BoolVar(&o.quiet, "q", false, "do not print when watching starts")
 }
 
 func cmdWatch(args []string) int {

@@ -128,7 +128,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 		}
 		return nil
 	})
-	fs.BoolVar(&o.ClearEnv, "clear-env", false, "pass nothing of the environment but PATH and HOME")
+	fs.BoolVar(&o.ClearEnv, "clear-env", false, "pass only PATH and HOME from the environment")
 	fs.Func("env", "set `K=V`, or pass K on (repeatable)", list(&o.Env, "variable"))
 	fs.DurationVar(&o.Timeout, "timeout", 0, "end commands after this `duration` (default: when the client gives them up)")
 	fs.DurationVar(&o.AskTimeout, "ask-timeout", defaultAsk, "how long a question to the user waits for its answer, as a `duration`; no answer is a no (default 5m)")
