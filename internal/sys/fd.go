@@ -32,13 +32,18 @@ func (f FD) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
+// retries is how often Retry repeats a call: more often than signals can interrupt it, so that a seccomp filter that answers
+// EINTR to each does not keep the caller for ever.
+const retries = 10000
+
 // Retry repeats a system call until no signal interrupts it.
-func Retry(call func() error) error {
-	for {
-		if err := call(); err != unix.EINTR {
-			return err
+func Retry(call func() error) (err error) {
+	for range retries {
+		if err = call(); err != unix.EINTR {
+			break
 		}
 	}
+	return err
 }
 
 // Pipe is pipe2(2), close-on-exec.

@@ -140,3 +140,19 @@ func TestWait(t *testing.T) {
 		t.Errorf("after Wait: %v", err)
 	}
 }
+
+// TestRetryEnds: a call that is interrupted is made again, but not for ever where something answers so each time.
+func TestRetryEnds(t *testing.T) {
+	n := 0
+	if err := Retry(func() error {
+		if n++; n < 100 {
+			return unix.EINTR
+		}
+		return unix.EBADF
+	}); err != unix.EBADF || n != 100 {
+		t.Errorf("%v after %d calls", err, n)
+	}
+	if err := Retry(func() error { return unix.EINTR }); err != unix.EINTR {
+		t.Error(err)
+	}
+}

@@ -3,9 +3,12 @@
 package cgroup
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/binary"
 	"errors"
+	"slices"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -109,7 +112,8 @@ func loadTypes(value uint32) (sys.FD, error) {
 	return sys.FD(fd), err
 }
 
-// loadProgram has the kernel verify and compile a program.
+// loadProgram has the kernel verify and compile a program. old is for kernels that refuse it else; the
+// error has the last lines of what the verifier says then.
 func loadProgram(spec *programSpec, maps *maps, old bool) (sys.FD, error) {
 	text := []byte(code[spec.begin:spec.end])
 	for _, use := range spec.uses {
@@ -121,6 +125,12 @@ func loadProgram(spec *programSpec, maps *maps, old bool) (sys.FD, error) {
 	if old {
 		older(text)
 	}
+	return verify(spec, text, old)
+}
+
+// verify loads a program without asking for a log, which costs time; if it is refused, and is to be
+// explained, once more with one.
+func verify(spec *programSpec, text []byte, explain bool) (sys.FD, error) {
 	license := [1]byte{}
 	attr := struct {
 		kind, count    uint32
@@ -135,7 +145,50 @@ func loadProgram(spec *programSpec, maps *maps, old bool) (sys.FD, error) {
 		name: bpfName(spec.name), attach: spec.attach,
 	}
 	fd, err := bpf(unix.BPF_PROG_LOAD, &attr)
-	return sys.FD(fd), err
+	if !explain || err != unix.EINVAL && err != unix.EACCES {
+		return sys.FD(fd), err // the verifier refuses by these; EPERM is a missing privilege
+	}
+	log := make([]byte, logSize)
+	attr.level, attr.size, attr.log = 1, logSize, unsafe.Pointer(&log[0])
+	if fd, lerr := bpf(unix.BPF_PROG_LOAD, &attr); lerr == nil {
+		return sys.FD(fd), nil
+	}
+	return sys.None, &refusedError{errno: err.(unix.Errno), log: lastLines(log)}
+}
+
+// logSize holds the log of the largest program.
+const logSize = 1 << 20
+
+// refusedError is a refusal of the verifier.
+type refusedError struct {
+	errno unix.Errno
+	log   string // its last lines; empty: it says nothing
+}
+
+func (e *refusedError) Error() string {
+	if e.log == "" {
+		return e.errno.Error()
+	}
+	return e.errno.Error() + "; the verifier: " + e.log
+}
+
+func (e *refusedError) Unwrap() error { return e.errno }
+
+// lastLines are the last lines of the verifier's log, without what it counts, in one line.
+func lastLines(log []byte) string {
+	const most = 4
+	if end := bytes.IndexByte(log, 0); end >= 0 {
+		log = log[:end]
+	}
+	lines := slices.Collect(strings.Lines(strings.TrimSpace(string(log))))
+	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "processed ") })
+	if len(lines) > most {
+		lines = lines[len(lines)-most:]
+	}
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, " | ")
 }
 
 // older is for kernels that do not let all of these programs choose the error (before 5.18), and ask

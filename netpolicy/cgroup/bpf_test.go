@@ -3,6 +3,8 @@
 package cgroup
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -43,6 +45,33 @@ func TestBatches(t *testing.T) {
 		}
 		if err := removeAll(m, keys); err != nil || left() != 0 {
 			t.Errorf("kind %d: %d are left: %v", kind, left(), err)
+		}
+	}
+}
+
+// TestVerifierSays: what the verifier refuses is told with the last lines of its log, and the errno stays.
+func TestVerifierSays(t *testing.T) {
+	testenv.NeedRoot(t)
+	spec := &programSpec{name: "refused", kind: unix.BPF_PROG_TYPE_CGROUP_SKB, attach: unix.BPF_CGROUP_INET_EGRESS}
+	exit := "\x95\x00\x00\x00\x00\x00\x00\x00"
+	if fd, err := verify(spec, []byte("\xb7\x00\x00\x00\x01\x00\x00\x00"+exit), true); err != nil { // r0 = 1
+		t.Errorf("the control: %v", err)
+	} else {
+		fd.Close()
+	}
+	for text, want := range map[string]string{
+		exit: "R0 !read_ok",
+		"\x79\x00\x00\x00\x00\x00\x00\x00" + exit:                                      "R0 !read_ok",        // r0 = *r0
+		"\xb7\x00\x00\x00\x00\x00\x00\x00" + "\x79\x00\x00\x00\x00\x00\x00\x00" + exit: "invalid mem access", // r0 = *0
+	} {
+		fd, err := verify(spec, []byte(text), true)
+		if err == nil {
+			fd.Close()
+		}
+		if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EINVAL) {
+			t.Errorf("%q: %v", text, err)
+		} else if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "processed") || len(err.Error()) > 1000 {
+			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
 }

@@ -139,7 +139,7 @@ func (l *loader) work() error {
 
 func (l *loader) one(spec *programSpec) error {
 	fd, err := loadProgram(spec, l.maps, false)
-	if err != nil && err != unix.EPERM {
+	if err != nil && !errors.Is(err, unix.EPERM) {
 		fd, err = loadProgram(spec, l.maps, true)
 	}
 	if err != nil {
