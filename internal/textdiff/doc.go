@@ -4,6 +4,9 @@
 // What is compared may be hostile. The time is bounded: about proportional to the
 // sizes whatever the texts are, at the price that two texts that have little in common
 // may be shown as one replaced by the other. The result is exact all the same.
+//
+// It finds the shortest difference of two sequences with go-udiff, and knows no sessions, files
+// or terminals. RATIONALE.md says why merging and hunks are not the library's.
 package textdiff
 
 import "bytes"
