@@ -16,8 +16,12 @@
 //
 // The packages below it do the work, and can be used on their own: nsexec runs a
 // command in namespaces, mounts describes its file system, overlay keeps what it
-// writes apart until it is committed or discarded, features tells what this
-// kernel can do.
+// writes apart until it is committed or discarded, fanotify watches what it writes,
+// netpolicy says what it reaches, project records what it did, and features tells what
+// this kernel can do.
+//
+// What a command sees is decided by internal/plan, from facts that internal/host finds;
+// this package gathers them, starts the command, and settles what it wrote.
 //
 // Sandboxes are made by a small process that runs nothing of the program that imports
 // this package; see package nsexec.
