@@ -144,11 +144,11 @@ func (f *Flusher) Close() {
 }
 
 // Unwritten is dirty; tests replace it.
-var Unwritten = Dirty
+var Unwritten = dirty
 
-// Dirty tells how much all file systems have still to write, in bytes, and whether that
+// dirty tells how much all file systems have still to write, in bytes, and whether that
 // is known.
-func Dirty() (uint64, bool) {
+func dirty() (uint64, bool) {
 	fd, err := unix.Open("/proc/meminfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, false
@@ -159,11 +159,11 @@ func Dirty() (uint64, bool) {
 	if err != nil {
 		return 0, false
 	}
-	return ParseDirty(string(buf[:n]))
+	return parseDirty(string(buf[:n]))
 }
 
-// ParseDirty adds up what proc_meminfo(5) says of it.
-func ParseDirty(meminfo string) (bytes uint64, ok bool) {
+// parseDirty adds up what proc_meminfo(5) says of it.
+func parseDirty(meminfo string) (bytes uint64, ok bool) {
 	found := 0
 	for line := range strings.Lines(meminfo) {
 		name, value, _ := strings.Cut(line, ":")

@@ -33,7 +33,7 @@ type Journal struct {
 
 const (
 	JournalName    = "journal"
-	JournalVersion = 1
+	journalVersion = 1
 )
 
 // kinds are what a jnode may have.
@@ -177,7 +177,7 @@ func DecodeJournal(data []byte, roots int) (*Journal, error) {
 	if err := store.StrictJSON(data, &j); err != nil {
 		return nil, err
 	}
-	if j.Version != JournalVersion {
+	if j.Version != journalVersion {
 		return nil, fmt.Errorf("version %d of the journal is not known to this program", j.Version)
 	}
 	for _, n := range j.Nodes {
@@ -214,12 +214,12 @@ func DecodeJournal(data []byte, roots int) (*Journal, error) {
 	return &j, nil
 }
 
-func DecodeStages(data []byte, roots int) ([]Stage, error) {
+func decodeStages(data []byte, roots int) ([]Stage, error) {
 	var s stages
 	if err := store.StrictJSON(data, &s); err != nil {
 		return nil, err
 	}
-	if s.Version != JournalVersion {
+	if s.Version != journalVersion {
 		return nil, fmt.Errorf("version %d of the stages is not known to this program", s.Version)
 	}
 	for _, st := range s.Stages {

@@ -30,7 +30,7 @@ func (s *Log) Begin() (_ *Tx, err error) {
 	for _, n := range s.Meta().Done {
 		s.last = max(s.last, n)
 	}
-	t := &Tx{s: s, Journal: &Journal{Version: JournalVersion}}
+	t := &Tx{s: s, Journal: &Journal{Version: journalVersion}}
 	for {
 		s.last++
 		err := top.Mkdir(strconv.Itoa(s.last))
@@ -76,7 +76,7 @@ func (s *Log) Reopen(n int) (_ *Tx, err error) {
 		return nil, err
 	}
 	if data, err := t.dir.ReadFile(stagesName, store.MetaMost); err == nil {
-		if t.staged, err = DecodeStages(data, len(s.Roots)); err != nil {
+		if t.staged, err = decodeStages(data, len(s.Roots)); err != nil {
 			return nil, err
 		}
 	} else if err != unix.ENOENT {

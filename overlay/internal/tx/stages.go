@@ -87,7 +87,7 @@ func (t *Tx) buildStages() error {
 	}
 	have := len(t.stages)
 	t.stages = slices.Grow(t.stages, len(t.staged)-have)[:len(t.staged)]
-	data, err := json.Marshal(stages{JournalVersion, t.staged})
+	data, err := json.Marshal(stages{journalVersion, t.staged})
 	if err != nil {
 		return err
 	}

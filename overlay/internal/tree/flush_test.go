@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tree
 
 import (
 	"strconv"
@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
-	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 func TestParseDirty(t *testing.T) {
@@ -25,11 +24,11 @@ func TestParseDirty(t *testing.T) {
 		{"Dirty: 18014398509481985 kB\nWriteback: 0 kB\n", 0, false},
 		{"", 0, false},
 	} {
-		if got, ok := tree.ParseDirty(test.text); got != test.want || ok != test.ok {
+		if got, ok := parseDirty(test.text); got != test.want || ok != test.ok {
 			t.Errorf("parseDirty(%q) = %d, %v, want %d, %v", test.text, got, ok, test.want, test.ok)
 		}
 	}
-	if _, ok := tree.Dirty(); !ok {
+	if _, ok := dirty(); !ok {
 		t.Error("this system does not say how much is to be written")
 	}
 }
@@ -37,14 +36,14 @@ func TestParseDirty(t *testing.T) {
 // TestFlusherBound: however much there is to flush, few descriptors are open.
 func TestFlusherBound(t *testing.T) {
 	testenv.Leaks(t)
-	dir, err := tree.OpenAbs(tempDir(t), unix.O_PATH|unix.O_DIRECTORY)
+	dir, err := OpenAbs(testenv.Dir(t), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	var f tree.Flusher
+	var f Flusher
 	defer f.Close()
-	for i := range 3 * tree.FsyncMost {
+	for i := range 3 * FsyncMost {
 		h, err := dir.Create(strconv.Itoa(i))
 		if err == nil {
 			err = f.AddFile(h)
@@ -55,7 +54,7 @@ func TestFlusherBound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(f.Files) + len(f.Dirs); n >= tree.FsyncMost {
+		if n := len(f.Files) + len(f.Dirs); n >= FsyncMost {
 			t.Fatalf("%d are open", n)
 		}
 	}

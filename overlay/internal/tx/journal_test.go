@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"encoding/json"
@@ -9,27 +9,26 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/overlay/internal/tree"
-	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 func TestDecodeJournal(t *testing.T) {
-	good := tx.Journal{
-		Version: tx.JournalVersion,
-		Nodes: []tx.Node{
-			{Kind: "added", Path: "a", New: tx.Ident{Ino: 1, Mode: 0o40755}},
-			{Kind: "added", Path: "a/b\xff", New: tx.Ident{Ino: 2, Mode: 0o100644, Size: 3, Mtime: -4}},
-			{Kind: "deleted", Root: 1, Path: "c", Old: tx.Ident{Ino: 3, Mode: 0o100600}},
-			{Kind: "modified", Path: ".", Old: tx.Ident{Ino: 4, Mode: 0o40755}},
+	good := Journal{
+		Version: journalVersion,
+		Nodes: []Node{
+			{Kind: "added", Path: "a", New: Ident{Ino: 1, Mode: 0o40755}},
+			{Kind: "added", Path: "a/b\xff", New: Ident{Ino: 2, Mode: 0o100644, Size: 3, Mtime: -4}},
+			{Kind: "deleted", Root: 1, Path: "c", Old: Ident{Ino: 3, Mode: 0o100600}},
+			{Kind: "modified", Path: ".", Old: Ident{Ino: 4, Mode: 0o40755}},
 		},
-		Moves: []tx.Move{{First: 0, End: 2}, {First: 2, End: 3, Stage: 1}},
-		Attrs: []tx.Regard{{Node: 3, After: tx.Access{Mode: 0o700, Xattrs: map[string][]byte{"user.x": {0, 255}}}}},
-		Times: []tx.Retime{{Path: ".", Ino: 4, Before: 1, After: 2, Clean: true}},
+		Moves: []Move{{First: 0, End: 2}, {First: 2, End: 3, Stage: 1}},
+		Attrs: []Regard{{Node: 3, After: Access{Mode: 0o700, Xattrs: map[string][]byte{"user.x": {0, 255}}}}},
+		Times: []Retime{{Path: ".", Ino: 4, Before: 1, After: 2, Clean: true}},
 	}
 	data, err := json.Marshal(good)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := tx.DecodeJournal(data, 2)
+	got, err := DecodeJournal(data, 2)
 	if err != nil || !reflect.DeepEqual(*got, good) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -37,6 +36,7 @@ func TestDecodeJournal(t *testing.T) {
 		{"another version", `"version":1`, `"version":2`},
 		{"a path out of the root", `"p":"c"`, `"p":"../c"`},
 		{"an absolute path", `"p":"c"`, `"p":"/c"`},
+		{"a kind of change that is none", `"k":"added"`, `"k":"odd"`},
 		{"a root that is none", `"r":1`, `"r":2`},
 		{"a node that is none", `"f":2`, `"f":4`},
 		{"a move of the root", `"f":2,"e":3`, `"f":3,"e":4`},
@@ -49,7 +49,7 @@ func TestDecodeJournal(t *testing.T) {
 		if bad == string(data) {
 			t.Fatalf("%s: nothing was replaced", tt.name)
 		}
-		if _, err := tx.DecodeJournal([]byte(bad), 2); err == nil {
+		if _, err := DecodeJournal([]byte(bad), 2); err == nil {
 			t.Errorf("%s: taken: %s", tt.name, bad)
 		}
 	}
@@ -57,15 +57,15 @@ func TestDecodeJournal(t *testing.T) {
 
 func TestDecodeStages(t *testing.T) {
 	const good = `{"version":1,"stages":[{"root":0,"dir":"d/e","name":".nsrun-abc","before":5}]}`
-	list, err := tx.DecodeStages([]byte(good), 1)
-	if err != nil || len(list) != 1 || list[0] != (tx.Stage{Root: 0, Dir: "d/e", Name: ".nsrun-abc", Before: 5}) {
+	list, err := decodeStages([]byte(good), 1)
+	if err != nil || len(list) != 1 || list[0] != (Stage{Root: 0, Dir: "d/e", Name: ".nsrun-abc", Before: 5}) {
 		t.Errorf("%v, %v", list, err)
 	}
 	// A stage is removed with all that is in it: no other name is taken.
 	for _, bad := range [][2]string{
 		{".nsrun-abc", "src"}, {".nsrun-abc", ".nsrun-a/../../x"}, {"d/e", ".."}, {`"root":0`, `"root":1`}, {`"version":1`, `"version":9`},
 	} {
-		if list, err := tx.DecodeStages([]byte(strings.Replace(good, bad[0], bad[1], 1)), 1); err == nil {
+		if list, err := decodeStages([]byte(strings.Replace(good, bad[0], bad[1], 1)), 1); err == nil {
 			t.Errorf("%q: %v", bad[1], list)
 		}
 	}
@@ -76,7 +76,7 @@ func FuzzDecodeJournal(f *testing.F) {
 	f.Add([]byte(`{"version":1,"nodes":[{"k":"added","p":"a","n":{"i":1,"m":16877}},{"k":"deleted","r":1,"p":"b","o":{"i":2}}],"moves":[{"f":0,"e":1},{"f":1,"e":2,"s":1}],"times":[{"p":".","i":3,"b":1,"a":2}]}`))
 	f.Add([]byte(`{"version":1,"nodes":[{"k":"modified","p":".","o":{"i":1}}],"attrs":[{"n":0,"b":{"m":1,"u":0,"g":0},"a":{"m":2,"u":0,"g":0,"x":{"user.a":"AA=="}}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		j, err := tx.DecodeJournal(data, 2)
+		j, err := DecodeJournal(data, 2)
 		if err != nil {
 			return
 		}
@@ -94,7 +94,7 @@ func FuzzDecodeJournal(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, err := tx.DecodeJournal(again, 2)
+		k, err := DecodeJournal(again, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,12 +108,12 @@ func FuzzDecodeJournal(f *testing.F) {
 func FuzzDecodeStages(f *testing.F) {
 	f.Add([]byte(`{"version":1,"stages":[{"root":0,"dir":"d/e","name":".nsrun-abc","before":5}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		list, err := tx.DecodeStages(data, 1)
+		list, err := decodeStages(data, 1)
 		if err != nil {
 			return
 		}
 		for _, st := range list {
-			if st.Root != 0 || !strings.HasPrefix(st.Name, tx.StageMark) || strings.Contains(st.Name, "/") {
+			if st.Root != 0 || !strings.HasPrefix(st.Name, StageMark) || strings.Contains(st.Name, "/") {
 				t.Errorf("%+v", st)
 			}
 		}
