@@ -4,8 +4,8 @@ package prerun
 
 import (
 	"bytes"
-	"os"
 	"strconv"
+	"syscall"
 	"unsafe"
 )
 
@@ -47,10 +47,18 @@ func kernelEnviron() []byte {
 // ownEnviron is what the kernel says of it.
 func ownEnviron() (at [2]uintptr) {
 	const start, end = 50 - 3, 51 - 3 // proc_pid_stat(5), behind the name
-	stat, err := os.ReadFile("/proc/self/stat")
+	// Not by an os.File, for which the runtime may open descriptors of its own, whose numbers options could name.
+	fd, err := syscall.Open("/proc/self/stat", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return at
 	}
+	defer syscall.Close(fd)
+	stat := make([]byte, 4096) // the name is short, and the rest are numbers
+	n, err := syscall.Read(fd, stat)
+	if err != nil {
+		return at
+	}
+	stat = stat[:n]
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= end {
 		return at
