@@ -84,11 +84,7 @@ func ErrorText(err error) string {
 	return "ERROR: " + escape.Printable(string(unicode.ToUpper(r))+text[n:])
 }
 
-// public is an error of the rooms below as embedders know it.
-func (x *Execution) public(err error) error {
-	return public(err, x.runner.config.Rules, x.request.Paths)
-}
-
+// public is an error of the rooms below as embedders know it, about a command with these rules.
 func public(err error, config, request []Rule) error {
 	switch e := err.(type) {
 	case *plan.Error:

@@ -17,7 +17,6 @@ import (
 
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/sandbox"
-	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -60,74 +59,6 @@ type Execution struct {
 	result   Result
 }
 
-// start starts the command, with the engine that the kernel takes.
-func (x *Execution) start() error {
-	err := x.prepare(x.runner.lastEngine())
-	if err == errMoreSockets {
-		err = x.prepare(x.runner.lastEngine())
-	}
-	for err == nil {
-		if err = x.connect(); err != nil {
-			break
-		}
-		if x.runner.config.Watch {
-			x.watch.begin(x)
-		}
-		if err = x.cmd.Start(); err == nil {
-			break
-		}
-		x.closeStdin()
-		if err == errMoreSockets || x.runner.mirror(x, err) {
-			err = x.prepare(x.runner.lastEngine())
-			continue
-		}
-		again, other := x.otherEngine(err)
-		if again {
-			err = nil
-			continue
-		}
-		err = cmp.Or(other, err)
-	}
-	if err != nil {
-		x.watch.end()
-		x.result.TimedOut = x.timeIsUp(err)
-		if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == "chdir" {
-			err = &DirError{x.dir, err}
-		}
-		return err
-	}
-	if x.net != nil && x.net.started != nil {
-		x.net.started(x.cmd)
-	}
-	x.later.Begin(x.began)
-	if r, w := x.stdin[0], x.stdin[1]; r != nil {
-		_ = r.Close()
-		go feed(w, x.request.Stdin)
-	}
-	return nil
-}
-
-// timeIsUp reports whether err says that the command's time was up before it began.
-func (x *Execution) timeIsUp(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) && x.parent.Err() == nil
-}
-
-// mirror reports whether err says that no overlay could be laid over the home directory;
-// from then on it is done without.
-func (r *Runner) mirror(x *Execution, err error) bool {
-	e, ok := errors.AsType[*nsexec.Error](err)
-	if !ok || e.Op != mounts.KindOverlay.String() || e.Mount == 0 || r.mirrors() {
-		return false
-	}
-	if m := x.cmd.Mounts[e.Mount-1]; m.Kind != mounts.KindOverlay || !m.ReadOnly || len(m.Dirs)+len(m.Hide) == 0 {
-		return false
-	}
-	r.mu.Lock()
-	r.noHomeOverlay = true
-	r.mu.Unlock()
-	return true
-}
-
 func (x *Execution) closeStdin() {
 	for _, f := range x.stdin {
 		if f != nil {
@@ -168,6 +99,22 @@ func (x *Execution) Places() (list []Place) {
 
 // Notices say what is not as it usually is, and is no error.
 func (x *Execution) Notices() []Notice { return x.notices }
+
+// public is an error of the rooms below as embedders know it.
+func (x *Execution) public(err error) error {
+	return public(err, x.runner.config.Rules, x.request.Paths)
+}
+
+// Network is what the command had of the network so far; Refused is counted as if it had failed.
+func (x *Execution) Network() Network {
+	switch {
+	case x.net != nil:
+		return x.net.result()
+	case x.request.Network:
+		return Network{Mode: "host"}
+	}
+	return Network{Mode: "none", Refused: refused(sandbox.Of(x.cmd).Unsent())}
+}
 
 // Wait waits for the command's end, and does with its changes what After says. When it
 // returns nothing of the command runs any more, background processes included. The error

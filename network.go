@@ -72,17 +72,6 @@ type Network struct {
 	Refused int
 }
 
-// Network is what the command had of the network so far; Refused is counted as if it had failed.
-func (x *Execution) Network() Network {
-	switch {
-	case x.net != nil:
-		return x.net.result()
-	case x.request.Network:
-		return Network{Mode: "host"}
-	}
-	return Network{Mode: "none", Refused: refused(sandbox.Of(x.cmd).Unsent())}
-}
-
 // refused is how many of the things that were not sent were for others than the sandbox itself.
 // Name servers on loopback are the host's, so that what goes to a port there that nobody has
 // counts too, where there are no others.
@@ -140,27 +129,6 @@ type network struct {
 // byRules reports whether a request has a network by rules.
 func (c *Config) byRules(q *Request) bool {
 	return !q.Network && (q.LearnNet || len(c.Net.Rules) > 0 || len(c.Publish) > 0)
-}
-
-// openNetwork begins to make a network by rules, where there is one. The function that it returns waits
-// for it.
-func (x *Execution) openNetwork() func() error {
-	x.net.close()
-	x.net = nil
-	if !x.runner.config.byRules(&x.request) {
-		return func() error { return nil }
-	}
-	var err error
-	opened := make(chan *network, 1)
-	go func() {
-		var n *network
-		n, err = x.runner.openNetwork(&x.request, x.explain)
-		opened <- n
-	}()
-	return sync.OnceValue(func() error {
-		x.net = <-opened
-		return err
-	})
 }
 
 // openNetwork makes what a command needs to have a network by rules; nothing of it is in

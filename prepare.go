@@ -252,3 +252,24 @@ func (x *Execution) command(spec Spec, roots []string) error {
 	x.cmd = cmd
 	return nil
 }
+
+// openNetwork begins to make a network by rules, where there is one. The function that it returns waits
+// for it.
+func (x *Execution) openNetwork() func() error {
+	x.net.close()
+	x.net = nil
+	if !x.runner.config.byRules(&x.request) {
+		return func() error { return nil }
+	}
+	var err error
+	opened := make(chan *network, 1)
+	go func() {
+		var n *network
+		n, err = x.runner.openNetwork(&x.request, x.explain)
+		opened <- n
+	}()
+	return sync.OnceValue(func() error {
+		x.net = <-opened
+		return err
+	})
+}

@@ -7,11 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
-	"time"
 
-	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -49,132 +46,6 @@ var ErrClosed = errors.New("the Runner was closed")
 // NewRunner returns a Runner. It does nothing yet: a mistake in c is what Run returns.
 func NewRunner(c Config) *Runner {
 	return &Runner{config: c, turn: make(chan struct{}, 1), clearings: newClearings()}
-}
-
-// Run runs a command and waits for it.
-//
-// The error is nil whenever the command ran to its end, was ended for its time, and its
-// changes were dealt with, whatever its exit status; the Result tells. Else it says what
-// is in the way: *DirError, *DeniedError, *RuleError, *MountError, *Error for mistakes in
-// Config and Request; *nsexec.Error, *overlay.Error, *overlay.ConflictError for what lies
-// below; the context's error if that ended. Result.Err is the same, so that Result.String
-// is what a model is to read in any case. With Hold nobody would have the session: that is
-// for Start.
-func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
-	if r.config.after() == Hold {
-		err := &Error{Op: "run", Err: errors.New("Hold leaves the session to who uses Start")}
-		return Result{Err: err}, err
-	}
-	x, err := r.Start(ctx, q)
-	if err != nil {
-		return x.result, err
-	}
-	if r.config.Watch {
-		return x.runWatched()
-	}
-	return x.Wait()
-}
-
-// Start starts a command. It returns nil only after that was executed. With an error the
-// Execution is good for Wait alone, which returns a Result with it.
-func (r *Runner) Start(ctx context.Context, q Request) (*Execution, error) {
-	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now()}
-	if err := r.begin(x); err != nil {
-		x.waited = true
-		_, err = x.end(x.public(err))
-		return x, err
-	}
-	return x, nil
-}
-
-func (r *Runner) begin(x *Execution) (err error) {
-	if secureexec.On() {
-		return &Error{Op: "run", Err: secureexec.Err}
-	}
-	if err := r.config.check(); err != nil {
-		return err
-	}
-	if x.args, err = x.request.args(); err != nil {
-		return err
-	}
-	if err := x.parent.Err(); err != nil {
-		return err
-	}
-	if x.request.Paths, err = r.config.realRules(x.request.Paths); err != nil {
-		return err
-	}
-	if r.isClosed() {
-		return ErrClosed // nobody is asked in vain
-	}
-	if err := r.approve(x.parent, &x.request); err != nil {
-		return err
-	}
-	if r.config.after() == Keep && r.config.layered() {
-		select {
-		case r.turn <- struct{}{}:
-			x.turn = true
-		case <-x.parent.Done():
-			return x.parent.Err()
-		}
-	}
-	x.began = time.Now() // the time in which others had to think or to end is not the command's
-	if r.isClosed() {
-		return ErrClosed
-	}
-	if session := r.Session(); session != nil {
-		x.limit()
-		if err := session.ResumeContext(x.ctx, x.args); err != nil {
-			x.result.TimedOut = x.timeIsUp(err)
-			return err
-		}
-		x.session, x.resumed = session, true
-	}
-	return x.start()
-}
-
-// Preload begins to load what the first command with a network by rules would have to wait for, the programs in the
-// kernel (for root), and does not wait for it. It need not be called. Where Config has no rules, or the broker is
-// to enforce them, it does nothing.
-func (r *Runner) Preload() {
-	if r.config.byRules(&Request{}) && r.config.Enforcer != BrokerEnforcer {
-		go r.kernel.load()
-	}
-}
-
-// Explain writes what a request would do, and does nothing; nobody is asked.
-func (r *Runner) Explain(ctx context.Context, w io.Writer, q Request) error {
-	x, err := r.planned(ctx, q)
-	if err != nil {
-		return err
-	}
-	defer x.unplan()
-	return x.cmd.Explain(w)
-}
-
-// planned is an Execution that is only looked at; unplan has to be called.
-func (r *Runner) planned(ctx context.Context, q Request) (_ *Execution, err error) {
-	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now(), explain: true}
-	if err := r.config.check(); err != nil {
-		return nil, err
-	}
-	if x.args, err = q.args(); err != nil {
-		return nil, err
-	}
-	if x.request.Paths, err = r.config.realRules(q.Paths); err != nil {
-		return nil, err
-	}
-	if err := x.prepare(0); err != nil {
-		x.unplan()
-		return nil, x.public(err)
-	}
-	return x, nil
-}
-
-func (x *Execution) unplan() {
-	if x.cancel != nil {
-		x.cancel()
-	}
-	x.net.close()
 }
 
 func (r *Runner) isClosed() bool {
