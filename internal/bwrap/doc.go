@@ -19,6 +19,9 @@
 // they exist only if [Env.Extensions] is set, and never change the meaning of
 // one of bubblewrap's.
 //
+// It imports nothing of this module and starts nothing. [ParseIn] also runs before the Go runtime has started (package
+// prerun), in memory that is given: code that it reaches must not allocate. Which options that are says optionID.instant.
+//
 // # Where it departs from bubblewrap
 //
 // Words of --overlay-src that are followed by --args, so that an overlay option

@@ -4,7 +4,8 @@
 // options ask for, as far as that is possible with the options alone. What takes
 // descriptors, or questions to the system, its callers add.
 //
-// Nothing here allocates: package instant calls it before the Go runtime starts.
+// It imports packages bwrap, mounts, nsexec and sandbox, parses nothing and starts nothing. Nothing here allocates: package
+// prerun calls it before the Go runtime starts.
 package dropin
 
 import (

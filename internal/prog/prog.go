@@ -14,6 +14,8 @@
 // (argv, envp) that are. Results of calls (descriptors) are kept in slots, which
 // later operations name.
 //
+// The package imports nothing of this module, and runs nothing: package reexec does.
+//
 // The text form of a Program (Program.Format) is what --explain prints and what
 // golden tests compare, without a kernel.
 package prog
