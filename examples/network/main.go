@@ -40,7 +40,7 @@ func network(command string) (err error) {
 	defer server.Close()
 	addr := listener.Addr().String()
 
-	policy, err := netpolicy.ParsePolicy("tcp:" + addr) // or "proxy.golang.org:443", "*.example.org"
+	policy, err := netpolicy.ParsePolicy("tcp:" + addr) // or "example.org:443", "*.example.org"
 	if err != nil {
 		return err
 	}
