@@ -51,7 +51,7 @@ func listNames(dir int, name string, buf []byte) map[string]bool {
 		return nil
 	}
 	set := make(map[string]bool, 64)
-	// Not unix.ParseDirent, which leaves out Entries without an inode number: some file systems give none.
+	// Not unix.ParseDirent, which leaves out entries without an inode number: some file systems give none.
 	for b := buf[:size]; len(b) > 0; {
 		const reclen, text = 16, 19 // in struct linux_dirent64
 		if len(b) < text || int(binary.NativeEndian.Uint16(b[reclen:])) > len(b) {

@@ -197,11 +197,11 @@ func single(path string) error {
 
 // links protects what the links in a directory lead to, which may have to be there.
 func (d *direct) links(dir string, must bool) error {
-	Entries, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(dir)
 	if err != nil && must {
 		return err
 	}
-	for _, e := range Entries {
+	for _, e := range entries {
 		link := filepath.Join(dir, e.Name())
 		if e.Type()&os.ModeSymlink == 0 {
 			if err := single(link); err != nil && e.Type().IsRegular() {

@@ -226,8 +226,8 @@ func (f *socketFinder) search(dir string) {
 	defer d.Close()
 	var st unix.Stat_t
 	for {
-		Entries, err := d.ReadDir(1024)
-		for _, e := range Entries {
+		entries, err := d.ReadDir(1024)
+		for _, e := range entries {
 			name := filepath.Join(dir, e.Name())
 			if e.Type() == os.ModeSocket && unix.Lstat(name, &st) == nil && f.known[uint32(st.Ino)] {
 				f.found = append(f.found, name)

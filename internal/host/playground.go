@@ -77,11 +77,11 @@ func Playgrounds() (dirs []string, err error) {
 		dirs = append(dirs, common)
 	}
 	all := filepath.Join(filepath.Dir(common), projectPlaygrounds)
-	Entries, err := os.ReadDir(all)
+	entries, err := os.ReadDir(all)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return dirs, &plan.Error{Op: "find playgrounds", Path: all, Err: Bare(err)}
 	}
-	for _, entry := range Entries {
+	for _, entry := range entries {
 		dirs = append(dirs, filepath.Join(all, entry.Name()))
 	}
 	return dirs, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/nsrun/nsrun/internal/plan"
 )
 
-// Secrets are those of HiddenPaths that exist, for each of Homes, and returns also what is absent in the home
-// directory of, which may be empty. If there are no homes, only the system's secrets are hidden.
+// Secrets returns those of HiddenPaths that exist, for each of Homes, and what is absent in the home directory of,
+// which may be empty. If there are no homes, only the system's secrets are found.
 func Secrets(of string) (list []string, absent []plan.Absent) {
 	list = make([]string, 0, 16)
 	var st unix.Stat_t
