@@ -3,12 +3,8 @@
 package nsrun
 
 import (
-	"errors"
-	"path/filepath"
-	"slices"
 	"time"
 
-	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -95,45 +91,6 @@ type Config struct {
 	Recorder Recorder
 }
 
-// Mode says how a folder appears to commands.
-type Mode uint8
-
-// The modes.
-const (
-	Overlay  Mode = iota // what is written is kept apart, in a session
-	Direct               // it is written to, but for what git executes or obeys in it
-	ReadOnly             // it is seen as it is
-	Blocked              // it cannot be entered, a file not be read
-)
-
-var modeNames = [...]string{"overlay", "direct", "read-only", "blocked"}
-
-// String returns "overlay", "direct", "read-only" or "blocked".
-func (m Mode) String() string {
-	if int(m) >= len(modeNames) {
-		return "mode?"
-	}
-	return modeNames[m]
-}
-
-// A Folder is a directory that commands have.
-type Folder struct {
-	// Path is absolute, and must exist. Symbolic links in it are resolved.
-	Path string
-	// Mode says how. Zero: Overlay.
-	Mode Mode
-}
-
-// A Rule is about paths of the host, whatever folder they lie in. A rule for a directory
-// does not show the secrets in it: that takes one that names them.
-type Rule struct {
-	// Mode is Direct, ReadOnly or Blocked. The zero Mode is a mistake.
-	Mode Mode
-	// Pattern is an absolute path, or a pattern (filepath.Match) of such paths. Something
-	// must be there.
-	Pattern string
-}
-
 // After says what becomes of what a command wrote to folders with an overlay.
 type After uint8
 
@@ -154,38 +111,6 @@ const (
 	Hold
 )
 
-// check finds what no part of a Config can be. What Discard or Commit was meant to be
-// must not become another one of them.
-func (c *Config) check() error {
-	text := ""
-	switch {
-	case c.After > Hold:
-		text = "there is no such After"
-	case c.Preset > GitPreset:
-		text = "there is no such preset"
-	case c.Engine > overlay.EngineCopy:
-		text = "there is no such Engine"
-	case c.Timeout < 0:
-		text = errNegative
-	case c.Enforcer > BrokerEnforcer:
-		text = "there is no such Enforcer"
-	case slices.Contains(c.Publish, 0):
-		text = "port 0 cannot be published"
-	}
-	for _, v := range [...]any{c.Recorder, c.Permissions} {
-		if r, keeps := registryOf(v); keeps && r == nil {
-			text = "a Registry without a project.Registry"
-		}
-	}
-	switch {
-	case text != "":
-		return &Error{Op: "configure", Err: errors.New(text)}
-	case c.StateDir != "" && !filepath.IsAbs(c.StateDir):
-		return &Error{Op: "use as state directory", Path: c.StateDir, Err: plan.ErrNotAbsolute}
-	}
-	return nil
-}
-
 // after is what becomes of changes.
 func (c *Config) after() After {
 	if c.Preset == TestPreset && c.After != Hold {
@@ -193,8 +118,6 @@ func (c *Config) after() After {
 	}
 	return c.After
 }
-
-const errNegative = "the time limit is negative"
 
 // Preset is a kind of commands.
 type Preset uint8

@@ -29,17 +29,6 @@ const touchedMost = 10_000
 // lostMost is how many errors of the watcher are Notices: a command can make any number.
 const lostMost = 10
 
-// watch is what an Execution has to do with watching.
-type watch struct {
-	watcher *fanotify.Watcher // nil: nothing is watched
-	err     error             // why not, although it was asked for
-	places  map[string]Place  // by Dir
-
-	mu      sync.Mutex
-	drained chan struct{} // closed when the iteration is over; nil: nobody has asked for one
-	known   chan struct{} // closed when Result.Changes is complete; nil: nothing was to be watched
-}
-
 // begin begins to watch, just before the command is started.
 func (w *watch) begin(x *Execution) {
 	w.end()
@@ -69,47 +58,6 @@ func (w *watch) begin(x *Execution) {
 		}
 	}
 	w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots})
-}
-
-// end gives the watcher back.
-func (w *watch) end() {
-	if w.watcher != nil {
-		w.watcher.Close()
-		w.watcher = nil
-	}
-}
-
-// finish is called when the command has ended. It returns when all that happened is told,
-// to whoever has asked for it.
-func (w *watch) finish() {
-	w.mu.Lock()
-	drained := w.drained
-	if w.watcher != nil {
-		if drained == nil {
-			w.end()
-		} else {
-			w.watcher.Stop()
-		}
-	}
-	watched := w.watcher != nil
-	w.mu.Unlock()
-	if watched {
-		<-drained
-	}
-}
-
-// tell says that Result.Changes is complete.
-func (w *watch) tell() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.known == nil {
-		return
-	}
-	select {
-	case <-w.known:
-	default:
-		close(w.known)
-	}
 }
 
 // Events yields what the command does to the folders that it can write to, while it runs,

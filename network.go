@@ -10,13 +10,11 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/nsrun/nsrun/features"
-	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/mounts"
@@ -25,52 +23,6 @@ import (
 	"github.com/nsrun/nsrun/netpolicy/cgroup"
 	"github.com/nsrun/nsrun/nsexec"
 )
-
-// Enforcer says how Config.Net is enforced.
-type Enforcer uint8
-
-// The enforcers. Both reach the same verdicts.
-const (
-	// AutoEnforcer is KernelEnforcer where this process may do that, else BrokerEnforcer.
-	AutoEnforcer Enforcer = iota
-	// KernelEnforcer has the kernel decide, by programs on a cgroup, see netpolicy/cgroup:
-	// for root. Commands have the host's network namespace, so ports are the host's: servers
-	// can be bound to those in Publish only.
-	KernelEnforcer
-	// BrokerEnforcer has this process decide, see netpolicy/broker: for everybody. Commands
-	// have a network namespace of their own.
-	BrokerEnforcer
-)
-
-// String returns "auto", "kernel" or "broker".
-func (e Enforcer) String() string {
-	switch e {
-	case AutoEnforcer:
-		return "auto"
-	case KernelEnforcer:
-		return "kernel"
-	case BrokerEnforcer:
-		return "broker"
-	}
-	return "enforcer?"
-}
-
-// Network is what a command had of the network.
-type Network struct {
-	// Mode is "none", "host", or the Enforcer of Config.Net: "kernel" or "broker".
-	Mode string
-	// Decisions are what the command tried to reach, each once, and whether it might. There
-	// are none with "host". Nil: it tried nothing.
-	Decisions []netpolicy.Decision
-	// Omitted is how many times something was decided that is not among Decisions.
-	Omitted int
-	// Rules are what would have been enough, with Request.LearnNet. Nil: nothing.
-	Rules []string
-	// Refused is how many times a command that failed, with "none", tried to reach something:
-	// connections and datagrams, as the kernel counted them, lookups of names among them. Zero:
-	// it did not, it succeeded, or the kernel does not tell.
-	Refused int
-}
 
 // refused is how many of the things that were not sent were for others than the sandbox itself.
 // Name servers on loopback are the host's, so that what goes to a port there that nobody has
@@ -81,34 +33,6 @@ func refused(u sandbox.Unsent) int {
 		n += u.NoPort
 	}
 	return n
-}
-
-// Denied are the decisions against what the command tried.
-func (n Network) Denied() (list []netpolicy.Decision) {
-	for _, d := range n.Decisions {
-		if !d.Allowed {
-			list = append(list, d)
-		}
-	}
-	return list
-}
-
-// TargetText is what a decision is about, in words: "tcp example.org:443 at 192.0.2.1".
-func TargetText(d netpolicy.Decision) string {
-	host := escape.Quote(d.Host)
-	switch {
-	case d.Server:
-		return "a server at " + d.Proto + " " + net.JoinHostPort(d.Address, strconv.Itoa(int(d.Port)))
-	case d.Group:
-		return "joining the group " + d.Address
-	case d.Address == "":
-		return d.Proto + " " + host
-	case d.Port == 0 && d.Host != "":
-		return d.Proto + " " + host + ", which is " + d.Address + ","
-	case d.Host == "":
-		return d.Proto + " " + net.JoinHostPort(d.Address, strconv.Itoa(int(d.Port)))
-	}
-	return d.Proto + " " + net.JoinHostPort(host, strconv.Itoa(int(d.Port))) + " at " + d.Address
 }
 
 // network is the network of one command, by rules.
@@ -124,80 +48,6 @@ type network struct {
 	started func(*nsexec.Cmd) // nil: there is nothing to do when it was
 	missing []features.Name   // what root's rules would have been enforced with
 	stop    []func()          // in reverse order
-}
-
-// byRules reports whether a request has a network by rules.
-func (c *Config) byRules(q *Request) bool {
-	return !q.Network && (q.LearnNet || len(c.Net.Rules) > 0 || len(c.Publish) > 0)
-}
-
-// openNetwork makes what a command needs to have a network by rules; nothing of it is in
-// force yet.
-func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
-	c := &r.config
-	if c.Enforcer != BrokerEnforcer && !explain && features.Has(features.LandlockScopes) {
-		go r.kernel.load() // it takes the longest
-	}
-	policy := c.Net
-	if policy.HostAddrs == nil && q.LearnNet {
-		if policy.HostAddrs, err = netpolicy.OwnAddrs(); err != nil {
-			return nil, err
-		}
-	}
-	if q.LearnNet {
-		policy = netpolicy.Everything(policy.HostAddrs)
-	}
-	n := &network{mode: c.Enforcer, learn: q.LearnNet, servers: host.ReadResolvConf()}
-	if n.table, err = netpolicy.NewTable(policy); err != nil {
-		return nil, err
-	}
-	hosts, err := n.learnHosts()
-	if err != nil {
-		return nil, err
-	}
-	if n.learn {
-		n.log.Names, n.log.Hosts = n.table.Names, hosts
-	}
-	resolver := &netpolicy.Resolver{Table: n.table, Upstreams: n.servers.Upstreams, Hosts: hosts, Log: &n.log}
-	if explain {
-		if n.mode == AutoEnforcer {
-			n.mode = BrokerEnforcer
-			if os.Geteuid() == 0 && len(noKernelRules()) == 0 {
-				n.mode = KernelEnforcer
-			}
-		}
-		n.attach = func(cmd *nsexec.Cmd) {
-			if n.mode == KernelEnforcer {
-				cmd.Share |= nsexec.Net
-			}
-		}
-		return n, nil
-	}
-	if n.mode == AutoEnforcer && features.Get(features.LandlockScopes).Status == features.No {
-		// The programs would be loaded, and then no command could be executed.
-		n.fallBack()
-	}
-	if n.mode != BrokerEnforcer {
-		programs, perr := r.kernel.take()
-		switch {
-		case perr == nil:
-			n.stop = append(n.stop, r.kernel.release)
-			n.mode = KernelEnforcer
-			err = n.byKernel(programs, resolver, c.Publish)
-		case n.mode == AutoEnforcer:
-			n.fallBack()
-		default:
-			err = perr
-		}
-	}
-	if err == nil && n.mode == BrokerEnforcer {
-		err = n.byBroker(resolver, c.Publish)
-	}
-	if err != nil {
-		n.close()
-		return nil, err
-	}
-	return n, nil
 }
 
 // fallBack has the broker enforce what the kernel cannot, which is worth telling root alone: others may not load programs.

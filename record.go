@@ -37,9 +37,3 @@ type Record struct {
 	// Session holds the changes. Nil: there was no overlay, or no command.
 	Session *overlay.Session
 }
-
-// A Backup is a copy of a file as it was before it was changed.
-type Backup struct {
-	Path string // of the file, absolute
-	Copy string // of the backup, absolute
-}

@@ -183,3 +183,9 @@ func (r Result) Report() string {
 	}
 	return b.String()
 }
+
+// A Backup is a copy of a file as it was before it was changed.
+type Backup struct {
+	Path string // of the file, absolute
+	Copy string // of the backup, absolute
+}

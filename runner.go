@@ -5,7 +5,6 @@ package nsrun
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -37,11 +36,6 @@ type Runner struct {
 	clearings clearings
 	kernel    kernel
 }
-
-var errNobody = errors.New("there is nobody to ask")
-
-// ErrClosed is what Run and Start return after Runner.Close.
-var ErrClosed = errors.New("the Runner was closed")
 
 // NewRunner returns a Runner. It does nothing yet: a mistake in c is what Run returns.
 func NewRunner(c Config) *Runner {
@@ -185,4 +179,20 @@ func (r *Runner) tidy() {
 			_ = registry.CleanDaily(context.Background())
 		}
 	}
+}
+
+// committed tells it of a commit.
+func (r *Runner) committed(ctx context.Context, s *overlay.Session) error {
+	if r.config.Recorder == nil {
+		return nil
+	}
+	return r.config.Recorder.Committed(ctx, s)
+}
+
+// discarded tells it of a session that is no more.
+func (r *Runner) discarded(ctx context.Context, id string) error {
+	if r.config.Recorder == nil {
+		return nil
+	}
+	return r.config.Recorder.Discarded(ctx, id)
 }

@@ -75,12 +75,6 @@ const (
 	BrokerEnforcer
 )
 
-// A Backup is a copy of a file as it was before it was changed.
-type Backup struct {
-	Path string // of the file, absolute
-	Copy string // of the backup, absolute
-}
-
 // The modes.
 const (
 	Overlay  Mode = iota // what is written is kept apart, in a session

@@ -1,0 +1,44 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// check finds what no part of a Config can be. What Discard or Commit was meant to be
+// must not become another one of them.
+func (c *Config) check() error {
+	text := ""
+	switch {
+	case c.After > Hold:
+		text = "there is no such After"
+	case c.Preset > GitPreset:
+		text = "there is no such preset"
+	case c.Engine > overlay.EngineCopy:
+		text = "there is no such Engine"
+	case c.Timeout < 0:
+		text = errNegative
+	case c.Enforcer > BrokerEnforcer:
+		text = "there is no such Enforcer"
+	case slices.Contains(c.Publish, 0):
+		text = "port 0 cannot be published"
+	}
+	for _, v := range [...]any{c.Recorder, c.Permissions} {
+		if r, keeps := registryOf(v); keeps && r == nil {
+			text = "a Registry without a project.Registry"
+		}
+	}
+	switch {
+	case text != "":
+		return &Error{Op: "configure", Err: errors.New(text)}
+	case c.StateDir != "" && !filepath.IsAbs(c.StateDir):
+		return &Error{Op: "use as state directory", Path: c.StateDir, Err: plan.ErrNotAbsolute}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"os"
+
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/netpolicy"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// byRules reports whether a request has a network by rules.
+func (c *Config) byRules(q *Request) bool {
+	return !q.Network && (q.LearnNet || len(c.Net.Rules) > 0 || len(c.Publish) > 0)
+}
+
+// openNetwork makes what a command needs to have a network by rules; nothing of it is in
+// force yet.
+func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
+	c := &r.config
+	if c.Enforcer != BrokerEnforcer && !explain && features.Has(features.LandlockScopes) {
+		go r.kernel.load() // it takes the longest
+	}
+	policy := c.Net
+	if policy.HostAddrs == nil && q.LearnNet {
+		if policy.HostAddrs, err = netpolicy.OwnAddrs(); err != nil {
+			return nil, err
+		}
+	}
+	if q.LearnNet {
+		policy = netpolicy.Everything(policy.HostAddrs)
+	}
+	n := &network{mode: c.Enforcer, learn: q.LearnNet, servers: host.ReadResolvConf()}
+	if n.table, err = netpolicy.NewTable(policy); err != nil {
+		return nil, err
+	}
+	hosts, err := n.learnHosts()
+	if err != nil {
+		return nil, err
+	}
+	if n.learn {
+		n.log.Names, n.log.Hosts = n.table.Names, hosts
+	}
+	resolver := &netpolicy.Resolver{Table: n.table, Upstreams: n.servers.Upstreams, Hosts: hosts, Log: &n.log}
+	if explain {
+		if n.mode == AutoEnforcer {
+			n.mode = BrokerEnforcer
+			if os.Geteuid() == 0 && len(noKernelRules()) == 0 {
+				n.mode = KernelEnforcer
+			}
+		}
+		n.attach = func(cmd *nsexec.Cmd) {
+			if n.mode == KernelEnforcer {
+				cmd.Share |= nsexec.Net
+			}
+		}
+		return n, nil
+	}
+	if n.mode == AutoEnforcer && features.Get(features.LandlockScopes).Status == features.No {
+		// The programs would be loaded, and then no command could be executed.
+		n.fallBack()
+	}
+	if n.mode != BrokerEnforcer {
+		programs, perr := r.kernel.take()
+		switch {
+		case perr == nil:
+			n.stop = append(n.stop, r.kernel.release)
+			n.mode = KernelEnforcer
+			err = n.byKernel(programs, resolver, c.Publish)
+		case n.mode == AutoEnforcer:
+			n.fallBack()
+		default:
+			err = perr
+		}
+	}
+	if err == nil && n.mode == BrokerEnforcer {
+		err = n.byBroker(resolver, c.Publish)
+	}
+	if err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}

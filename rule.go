@@ -1,0 +1,42 @@
+//go:build linux
+
+package nsrun
+
+// Mode says how a folder appears to commands.
+type Mode uint8
+
+// The modes.
+const (
+	Overlay  Mode = iota // what is written is kept apart, in a session
+	Direct               // it is written to, but for what git executes or obeys in it
+	ReadOnly             // it is seen as it is
+	Blocked              // it cannot be entered, a file not be read
+)
+
+var modeNames = [...]string{"overlay", "direct", "read-only", "blocked"}
+
+// String returns "overlay", "direct", "read-only" or "blocked".
+func (m Mode) String() string {
+	if int(m) >= len(modeNames) {
+		return "mode?"
+	}
+	return modeNames[m]
+}
+
+// A Folder is a directory that commands have.
+type Folder struct {
+	// Path is absolute, and must exist. Symbolic links in it are resolved.
+	Path string
+	// Mode says how. Zero: Overlay.
+	Mode Mode
+}
+
+// A Rule is about paths of the host, whatever folder they lie in. A rule for a directory
+// does not show the secrets in it: that takes one that names them.
+type Rule struct {
+	// Mode is Direct, ReadOnly or Blocked. The zero Mode is a mistake.
+	Mode Mode
+	// Pattern is an absolute path, or a pattern (filepath.Match) of such paths. Something
+	// must be there.
+	Pattern string
+}
