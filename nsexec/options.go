@@ -14,12 +14,12 @@ import (
 
 // options is sandbox.Of.
 //
-//go:linkname options
+//go:linkname options github.com/nsrun/nsrun/nsexec.options
 func options(cmd any) *sandbox.Options { return &cmd.(*Cmd).opt }
 
 // compile is sandbox.Compile.
 //
-//go:linkname compile
+//go:linkname compile github.com/nsrun/nsrun/nsexec.compile
 func compile(cmd any, room *prog.Room, known *sandbox.Known) []byte {
 	c := cmd.(*Cmd)
 	p := beginning{profile: profile{
@@ -45,7 +45,7 @@ func oneID(id sandbox.ID) IDMap { return IDMap{Inside: id.Inside, Outside: id.Ou
 
 // makeReady is sandbox.Ready.
 //
-//go:linkname makeReady
+//go:linkname makeReady github.com/nsrun/nsrun/nsexec.makeReady
 func makeReady(cmd any, cgroup *os.File) {
 	p := cmd.(*Cmd).beginning()
 	if reexec.InProcess || !p.common() {
@@ -64,7 +64,7 @@ func makeReady(cmd any, cgroup *os.File) {
 
 // unready is sandbox.Unready.
 //
-//go:linkname unready
+//go:linkname unready github.com/nsrun/nsrun/nsexec.unready
 func unready(cgroup *os.File) {
 	ready.mu.Lock()
 	var left []*clone

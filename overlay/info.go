@@ -59,13 +59,13 @@ func readInfo(state *tree.Handle, statePath, name string) (Info, error) {
 	}
 	marked := store.Pending(state, name)
 	dir, m, err := store.OpenMeta(state, name)
-	defer dir.Close()
 	if err != nil {
 		if err == unix.ENOENT { // not the whole session is gone
 			err = errors.New("the session's data is missing")
 		}
 		return fail(err)
 	}
+	defer dir.Close()
 	s := Session{dir: dir, meta: m}
 	s.name(name, statePath)
 	info = s.Info()

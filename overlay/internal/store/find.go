@@ -79,13 +79,16 @@ func lastSession(state *tree.Handle, names []string) (string, error) {
 	return last, nil
 }
 
-// OpenMeta opens the session name, without locking it, and reads its data. There is a
-// directory where only the data cannot be read.
+// OpenMeta opens the session name, without locking it, and reads its data.
 func OpenMeta(state *tree.Handle, name string) (dir *tree.Handle, m *Meta, err error) {
 	if dir, err = OpenSession(state, name); err != nil {
 		return nil, nil, err
 	}
 	m, err = ReadMeta(dir)
 	// What is no session any more may be another one that is being made.
-	return dir, m, OrGone(state, name, dir, err)
+	if err = OrGone(state, name, dir, err); err != nil {
+		dir.Close()
+		return nil, nil, err
+	}
+	return dir, m, nil
 }
