@@ -41,6 +41,17 @@ func (x *Execution) otherEngine(err error) (bool, error) {
 	}
 }
 
+// renew removes a session whose tmpfs was attached in a sandbox that is no more: it cannot be attached again. Nothing of
+// the command was executed, so a new one is as good, unless the session has what others wrote.
+func (x *Execution) renew() error {
+	if x.session == nil || x.resumed || len(x.session.Layers()) == 0 {
+		return nil
+	}
+	err := x.session.Remove()
+	x.session = nil
+	return err
+}
+
 // missing are the features that the command went without, see Result.Missing.
 func (x *Execution) missing() (list []features.Name) {
 	if s := x.session; s != nil && !x.resumed && x.runner.config.Engine == 0 && s.Info().Engine != overlay.EngineOverlay {

@@ -22,6 +22,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
 )
 
 // insideServe is a server on sockets, until its standard input ends. It says when it is there. "chroot=DIR", "bind=FROM=TO"
@@ -201,10 +202,12 @@ func TestSocketsOfContainers(t *testing.T) {
 	if out, err := hidden.Output(); err != nil || strings.Contains(string(out), "reached") {
 		t.Errorf("HideSockets: %v\n%s", err, out)
 	}
-	r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard})
-	for range 3 { // the next ones do not ask all processes
-		if got := output(t, r, request); strings.Contains(got, "reached") {
-			t.Error(got)
+	for _, engine := range []overlay.Engine{0, overlay.EngineTmpfs} { // whose tmpfs is attached in one sandbox only
+		r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Engine: engine})
+		for range 3 { // the next ones do not ask all processes
+			if got := output(t, r, request); strings.Contains(got, "reached") {
+				t.Errorf("%s: %s", engine, got)
+			}
 		}
 	}
 }

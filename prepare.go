@@ -19,9 +19,18 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// prepare makes the session, if there is none yet, and the command: it gathers the facts, and has package plan decide. What
-// takes a while is looked for beside the session and the network.
+// prepare is prepareOnce, and again where there turn out to be more sockets to be hidden.
 func (x *Execution) prepare(engine overlay.Engine) error {
+	err := x.prepareOnce(engine)
+	if err == errMoreSockets {
+		err = x.prepareOnce(engine)
+	}
+	return err
+}
+
+// prepareOnce makes the session, if there is none yet, and the command: it gathers the facts, and has package plan decide. What
+// takes a while is looked for beside the session and the network.
+func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	x.limit()
 	c, q := &x.runner.config, &x.request
 	f := plan.Facts{Home: host.Home(), Env: os.Environ()}
@@ -246,7 +255,8 @@ func (x *Execution) command(spec Spec, roots []string) error {
 		x.net.attach(cmd)
 	}
 	var err error
-	if sandbox.Of(cmd).Gate, err = x.sockets.gate(roots); err != nil {
+	// A session's tmpfs is attached in one sandbox only.
+	if sandbox.Of(cmd).Gate, err = x.sockets.gate(roots, len(cmd.Layers) > 0); err != nil {
 		return err
 	}
 	x.cmd = cmd

@@ -51,10 +51,14 @@ func (s *socketSearch) near() []string { return append(<-s.first, s.known...) }
 var errMoreSockets = errors.New("there are more sockets to be blocked")
 
 // gate is what a command has to wait for before it is executed, while its sandbox is set up; nil: nothing. The roots are
-// those of its session. An error says that there are more sockets already.
-func (s *socketSearch) gate(roots []string) (func() error, error) {
+// those of its session. An error says that there are more sockets already. With once, the sandbox cannot be set up a
+// second time, and so everything is waited for now.
+func (s *socketSearch) gate(roots []string, once bool) (func() error, error) {
 	if s.looked {
 		return nil, nil
+	}
+	if once {
+		return nil, s.take(<-s.distant, roots)
 	}
 	select {
 	case found := <-s.distant:

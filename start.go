@@ -143,9 +143,6 @@ func (x *Execution) unplan() {
 // start starts the command, with the engine that the kernel takes.
 func (x *Execution) start() error {
 	err := x.prepare(x.runner.lastEngine())
-	if err == errMoreSockets {
-		err = x.prepare(x.runner.lastEngine())
-	}
 	for err == nil {
 		if err = x.connect(); err != nil {
 			break
@@ -158,7 +155,9 @@ func (x *Execution) start() error {
 		}
 		x.closeStdin()
 		if err == errMoreSockets || x.runner.mirror(x, err) {
-			err = x.prepare(x.runner.lastEngine())
+			if err = x.renew(); err == nil {
+				err = x.prepare(x.runner.lastEngine())
+			}
 			continue
 		}
 		again, other := x.otherEngine(err)
