@@ -31,7 +31,7 @@ func (t *Tx) Forward(fresh bool) error {
 // cannot be put back, and tells.
 func (t *Tx) Backward() error {
 	var errs []error
-	for i := len(t.Journal.Moves) - 1; i >= 0; i-- {
+	for i := len(t.Journal.Moves) - 1; i >= 0 && t.Begun; i-- {
 		if t.Progress != nil {
 			t.Progress(len(t.Journal.Moves)-1-i, len(t.Journal.Moves))
 		}

@@ -92,6 +92,11 @@ func (id Ident) same(st tree.Stat) bool {
 	return id.is(st) && (st.IsDir() || id.Size == st.Size && id.Mtime == st.Mtime.Nano())
 }
 
+// reused reports whether the new object got the inode number of the old one: somebody has
+// removed that since it was looked at, and nothing tells the two apart any more. ext4, for
+// one, gives numbers out again at once.
+func (n *Node) reused() bool { return n.New.Ino != 0 && n.New.Ino == n.Old.Ino }
+
 // A Move puts an object into the project, or takes one out of it, or both. The other
 // one of the two is in a stage, under the move's number.
 type Move struct {

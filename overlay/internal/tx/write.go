@@ -44,6 +44,11 @@ func (c *Writer) Stage(ctx context.Context) error {
 			}
 		}
 	}
+	for _, n := range t.Journal.Nodes {
+		if n.reused() {
+			return t.conflict(n, whyNow)
+		}
+	}
 	c.retimed()
 	if err := c.Copier.FinishDirs(); err != nil {
 		return err
