@@ -7,6 +7,9 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -64,5 +67,69 @@ func TestPackageComments(t *testing.T) {
 		if paragraph, _, _ := strings.Cut(text, "\n\n"); len(strings.Fields(paragraph)) < 6 {
 			t.Errorf("%q has no package comment that says what it is for: %q", dir, paragraph)
 		}
+	}
+}
+
+// imports returns which packages of the module the files of a directory import, tests left out.
+func imports(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range f.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			own, ok := strings.CutPrefix(path, "github.com/nsrun/nsrun/")
+			if ok && own != "internal/linuxonly" && !slices.Contains(list, own) {
+				list = append(list, own)
+			}
+		}
+	}
+	return list
+}
+
+var saysImports = regexp.MustCompile(`(?i)(?:It|The package|This package|and) imports ((?:[^.;:]|\.\w)*)`)
+
+// TestSaidImports: a package comment that says what the package imports says what it does import.
+func TestSaidImports(t *testing.T) {
+	said := 0
+	for dir, text := range packageComments(t) {
+		m := saysImports.FindStringSubmatch(strings.ReplaceAll(text, "\n", " "))
+		if m == nil || strings.HasPrefix(m[1], "nothing that") {
+			continue
+		}
+		said++
+		list := imports(t, dir)
+		if strings.HasPrefix(m[1], "nothing") {
+			if len(list) > 0 {
+				t.Errorf("%q says that it imports nothing of this module; it imports %q", dir, list)
+			}
+			continue
+		}
+		words := strings.FieldsFunc(m[1], func(r rune) bool { return r == ' ' || r == ',' })
+		for _, p := range list {
+			if !slices.Contains(words, p) && !slices.Contains(words, filepath.Base(p)) {
+				t.Errorf("%q imports %s, and its comment says only %q", dir, p, m[1])
+			}
+		}
+		for _, w := range words {
+			if strings.HasPrefix(w, "internal/") && !slices.Contains(list, w) {
+				t.Errorf("%q does not import %s, and its comment says so", dir, w)
+			}
+		}
+	}
+	if said < 20 {
+		t.Errorf("only %d packages say what they import", said)
 	}
 }

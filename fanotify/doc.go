@@ -1,5 +1,5 @@
 // Package fanotify reports changes in directories while they happen: files and directories that are created, written,
-// renamed and removed, at any depth. It imports internal/sys and features, and fsnotify for inotify. It knows neither
+// renamed and removed, at any depth. It imports internal/escape and internal/sys, and fsnotify for inotify. It knows neither
 // sessions nor sandboxes, and reads no file contents.
 //
 //	w, err := fanotify.New(fanotify.Options{Roots: []string{"/home/me/src"}})

@@ -2,7 +2,8 @@ package fanotify
 
 import (
 	"errors"
-	"strconv"
+
+	"github.com/nsrun/nsrun/internal/escape"
 )
 
 // An Error says which step failed for which path, and why. Err keeps the errno, so that errors.Is(err,
@@ -16,7 +17,7 @@ type Error struct {
 func (e *Error) Error() string {
 	s := e.Op
 	if e.Path != "" {
-		s += " " + quotePath(e.Path)
+		s += " " + escape.Quote(e.Path)
 	}
 	return s + ": " + e.Err.Error()
 }
@@ -48,13 +49,3 @@ type limitError struct {
 
 func (e *limitError) Error() string { return e.err.Error() + " (" + e.hint + ")" }
 func (e *limitError) Unwrap() error { return e.err }
-
-// quotePath makes a name, which may be hostile, safe to print.
-func quotePath(s string) string {
-	for _, r := range s {
-		if !strconv.IsPrint(r) || r == '\uFFFD' {
-			return strconv.Quote(s)
-		}
-	}
-	return s
-}

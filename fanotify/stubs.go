@@ -8,6 +8,7 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/linuxonly"
 )
 
@@ -73,7 +74,7 @@ func (e *Engine) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return errors.New("not an engine (auto, fanotify, inotify): " + quotePath(string(b)))
+	return errors.New("not an engine (auto, fanotify, inotify): " + escape.Quote(string(b)))
 }
 
 // Close releases what the Watcher holds, and ends an iteration, which may be the caller's own. It returns at once: the

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/escape"
 )
 
 // An Engine is a way to get events from the kernel.
@@ -44,7 +46,7 @@ func (e *Engine) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return errors.New("not an engine (auto, fanotify, inotify): " + quotePath(string(b)))
+	return errors.New("not an engine (auto, fanotify, inotify): " + escape.Quote(string(b)))
 }
 
 // Options say what to watch. The zero Options are invalid: there must be a root.

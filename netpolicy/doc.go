@@ -1,5 +1,5 @@
 // Package netpolicy describes which hosts and ports a sandbox may reach, and learns which addresses the names in its rules
-// have. It imports internal/sys and features. It does not enforce anything: packages cgroup and broker do.
+// have. It imports internal/escape only. It does not enforce anything: packages cgroup and broker do.
 //
 //	policy := netpolicy.MustParse("modules.example.org:443", "*.github.com:443", "10.0.0.0/8:5432")
 //	policy.HostAddrs = own // of net.InterfaceAddrs

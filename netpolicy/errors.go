@@ -2,7 +2,8 @@ package netpolicy
 
 import (
 	"errors"
-	"strconv"
+
+	"github.com/nsrun/nsrun/internal/escape"
 )
 
 // An Error says which step failed on what, and why.
@@ -15,7 +16,7 @@ type Error struct {
 func (e *Error) Error() string {
 	s := e.Op
 	if e.Path != "" {
-		s += " " + quote(e.Path)
+		s += " " + escape.Quote(e.Path)
 	}
 	return s + ": " + e.Err.Error()
 }
@@ -30,13 +31,3 @@ var (
 	// ErrFull says that a table has as many addresses as it may.
 	ErrFull = errors.New("too many addresses are known already")
 )
-
-// quote makes a text, which may be hostile, safe to print.
-func quote(s string) string {
-	for _, r := range s {
-		if !strconv.IsPrint(r) || r == '\uFFFD' {
-			return strconv.Quote(s)
-		}
-	}
-	return s
-}

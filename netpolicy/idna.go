@@ -5,6 +5,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"github.com/nsrun/nsrun/internal/escape"
 )
 
 // toASCII returns the form in which the DNS knows a name with non-ASCII letters. It maps upper case, full-width forms
@@ -15,7 +17,7 @@ func toASCII(name string) (string, error) {
 	}
 	s, err := idna.Lookup.ToASCII(name)
 	if err != nil {
-		return "", errors.New("this is not the name of a host in any language: " + quote(err.Error()))
+		return "", errors.New("this is not the name of a host in any language: " + escape.Quote(err.Error()))
 	}
 	return s, nil
 }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/nsrun/nsrun/internal/escape"
 )
 
 // Parse reads a rule:
@@ -110,7 +112,7 @@ func parsePort(s string) (uint16, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 || s != strconv.FormatUint(n, 10) {
-		return 0, errors.New(quote(s) + " is not a port; ports are 1 to 65535")
+		return 0, errors.New(escape.Quote(s) + " is not a port; ports are 1 to 65535")
 	}
 	return uint16(n), nil
 }
@@ -122,7 +124,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 			if strings.Contains(s, "@") {
 				return netip.Prefix{}, errUser
 			}
-			return netip.Prefix{}, errors.New(quote(s) + " is not an address; protocols are tcp: and udp:, and with a port it is [address]:port")
+			return netip.Prefix{}, errors.New(escape.Quote(s) + " is not an address; protocols are tcp: and udp:, and with a port it is [address]:port")
 		}
 		return onePrefix(a)
 	}
@@ -131,7 +133,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		if strings.Contains(s, "@") {
 			return netip.Prefix{}, errUser
 		}
-		return netip.Prefix{}, errors.New(quote(s) + " is not a prefix of addresses")
+		return netip.Prefix{}, errors.New(escape.Quote(s) + " is not a prefix of addresses")
 	}
 	if p.Addr().Is4In6() {
 		if p.Bits() < 96 {

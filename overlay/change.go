@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/nsrun/nsrun/internal/escape"
 )
 
 // Kind says how an object differs from the project's. The zero Kind is no kind.
@@ -117,15 +116,5 @@ func (c Change) String() string {
 	if c.Mode.IsDir() {
 		path += "/"
 	}
-	return string(c.Kind.Letter()) + " " + quotePath(path)
-}
-
-// quotePath returns a path that is safe to print: names come from the sandbox.
-func quotePath(path string) string {
-	plain := path != "" && utf8.ValidString(path) && path[0] != '"' &&
-		strings.IndexFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
-	if plain {
-		return path
-	}
-	return strconv.Quote(path)
+	return string(c.Kind.Letter()) + " " + escape.Quote(path)
 }

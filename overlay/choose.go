@@ -11,6 +11,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -132,7 +133,7 @@ func (s *Session) include(all []node, chosen []bool, p string) error {
 		}
 		if hit && found >= 0 {
 			return &Error{Op: "choose", Path: p, Err: fmt.Errorf("it is in more than one root: %s and %s",
-				quotePath(s.roots[found].Path), quotePath(s.roots[at.Root].Path))}
+				escape.Quote(s.roots[found].Path), escape.Quote(s.roots[at.Root].Path))}
 		}
 		if hit {
 			found = at.Root

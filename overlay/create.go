@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
-	"golang.org/x/sys/unix"
 )
 
 // Options describes a new session. The zero value is not enough: a session has
@@ -187,10 +189,10 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			return fail(errors.New("the whole file system cannot be a root"))
 		}
 		if tree.Inside(statePath, p) {
-			return fail(fmt.Errorf("it holds the state directory %s", quotePath(statePath)))
+			return fail(fmt.Errorf("it holds the state directory %s", escape.Quote(statePath)))
 		}
 		if tree.Inside(p, statePath) {
-			return fail(fmt.Errorf("it lies in the state directory %s", quotePath(statePath)))
+			return fail(fmt.Errorf("it lies in the state directory %s", escape.Quote(statePath)))
 		}
 		for _, other := range s.meta.Roots {
 			o := string(other.Path)
@@ -198,9 +200,9 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			case p == o:
 				return fail(errors.New("it is given twice"))
 			case tree.Inside(p, o):
-				return fail(fmt.Errorf("it lies in another root, %s", quotePath(o)))
+				return fail(fmt.Errorf("it lies in another root, %s", escape.Quote(o)))
 			case tree.Inside(o, p):
-				return fail(fmt.Errorf("it holds another root, %s", quotePath(o)))
+				return fail(fmt.Errorf("it holds another root, %s", escape.Quote(o)))
 			}
 		}
 		h, err := tree.OpenAbs(p, unix.O_PATH|unix.O_DIRECTORY)
@@ -213,7 +215,7 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			return fail(err)
 		}
 		if other, ok := seen[id{st.Dev, st.Ino}]; ok {
-			return fail(fmt.Errorf("it is the same directory as %s", quotePath(other)))
+			return fail(fmt.Errorf("it is the same directory as %s", escape.Quote(other)))
 		}
 		seen[id{st.Dev, st.Ino}] = p
 		if e := os.Geteuid(); e != 0 && int(st.GID) != os.Getegid() && (int(st.UID) == e || st.Perm()&0o022 != 0) {

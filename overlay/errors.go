@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -22,7 +23,7 @@ type Error struct {
 func (e *Error) Error() string {
 	s := e.Op
 	if e.Path != "" {
-		s += " " + quotePath(e.Path)
+		s += " " + escape.Quote(e.Path)
 	}
 	s += ": " + e.Err.Error()
 	// What these two say by themselves does not help anybody here.
@@ -116,7 +117,7 @@ type ConflictError struct {
 func (e *ConflictError) Error() string {
 	list := make([]string, len(e.Conflicts))
 	for i, c := range e.Conflicts {
-		list[i] = quotePath(c.Path) + " " + c.Why
+		list[i] = escape.Quote(c.Path) + " " + c.Why
 		if c.Unmerged != nil {
 			list[i] += " and cannot be merged: " + c.Unmerged.Error()
 		}
@@ -141,7 +142,7 @@ type SpecialError struct {
 func (e *SpecialError) Error() string {
 	list := make([]string, len(e.Specials))
 	for i, s := range e.Specials {
-		list[i] = quotePath(s.Path) + " " + s.Why
+		list[i] = escape.Quote(s.Path) + " " + s.Why
 	}
 	return "not committed: " + store.ShortList(list)
 }
@@ -156,7 +157,7 @@ func (e *HeldError) Error() string {
 	list := make([]string, len(e.Changes))
 	exec, special := false, false
 	for i, c := range e.Changes {
-		list[i] = quotePath(c.Path) + " (" + heldWhy(c) + ")"
+		list[i] = escape.Quote(c.Path) + " (" + heldWhy(c) + ")"
 		exec, special = exec || c.Runs != "", special || c.Special != ""
 	}
 	option := "AllowExec commits"

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -27,9 +28,9 @@ type op struct {
 }
 
 func (o op) String() string {
-	s := o.Do + " " + quotePath(o.A)
+	s := o.Do + " " + escape.Quote(o.A)
 	if o.B != "" {
-		s += " " + quotePath(o.B)
+		s += " " + escape.Quote(o.B)
 	}
 	switch o.Do {
 	case "mkdir", "chmod":

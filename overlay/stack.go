@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -139,10 +140,10 @@ func (s *Session) standOn(statePath, id string) (lock *tree.Handle, err error) {
 	for _, r := range s.meta.Roots {
 		i, ok := below.RootOf(r.Path)
 		if !ok {
-			return fail(fmt.Errorf("%s is no root of it", quotePath(string(r.Path))))
+			return fail(fmt.Errorf("%s is no root of it", escape.Quote(string(r.Path))))
 		}
 		if below.Roots[i].Ino != r.Ino {
-			return fail(fmt.Errorf("%s is another directory than it was for that session", quotePath(string(r.Path))))
+			return fail(fmt.Errorf("%s is another directory than it was for that session", escape.Quote(string(r.Path))))
 		}
 	}
 	for _, b := range s.below {

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/nsrun/nsrun/internal/escape"
 )
 
 // An Error says which step failed on which file, and why. Err keeps the errno, so that errors.Is(err, fs.ErrPermission)
@@ -21,7 +19,7 @@ type Error struct {
 func (e *Error) Error() string {
 	s := e.Op
 	if e.Path != "" {
-		s += " " + quotePath(e.Path)
+		s += " " + escape.Quote(e.Path)
 	}
 	return s + ": " + e.Err.Error()
 }
@@ -70,13 +68,3 @@ func bare(err error) error {
 }
 
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
-
-// quotePath returns a path that is safe to print: names come from the sandbox.
-func quotePath(path string) string {
-	plain := path != "" && utf8.ValidString(path) && path[0] != '"' &&
-		strings.IndexFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
-	if plain {
-		return path
-	}
-	return strconv.Quote(path)
-}

@@ -1,5 +1,5 @@
 // Package kinds joins the kinds of changes that a session has (package overlay) to those that the registry keeps (package
-// project), which know nothing of each other. It imports these two, and nothing else depends on their numbers.
+// project), which know nothing of each other. It imports overlay and project; nothing else depends on their numbers.
 package kinds
 
 import (
