@@ -18,7 +18,7 @@ func (c *Config) check() error {
 	switch {
 	case c.After > Hold:
 		text = "there is no such After"
-	case c.Preset > GitPreset:
+	case c.Preset >= presetCount || slices.ContainsFunc(c.Presets, func(p Preset) bool { return p >= presetCount }):
 		text = "there is no such preset"
 	case c.Engine > overlay.EngineCopy:
 		text = "there is no such Engine"

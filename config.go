@@ -24,8 +24,10 @@ type Config struct {
 	Shared []Folder
 	// Rules are for more paths, in order: later ones win, over folders too. Nil: none.
 	Rules []Rule
-	// Preset says what kind of commands these are. Zero: DefaultPreset.
-	Preset Preset
+	// Preset says what kind of commands these are, and Presets are more of them: what each one says holds.
+	// Zero: DefaultPreset.
+	Preset  Preset
+	Presets []Preset
 
 	// After says what becomes of what commands write to folders with an overlay. Zero:
 	// Keep.
@@ -91,6 +93,9 @@ type Config struct {
 	Recorder Recorder
 }
 
+// playground reports whether commands have one.
+func (c *Config) playground() bool { return !c.NoPlayground && !c.has(StrictPreset) }
+
 // After says what becomes of what a command wrote to folders with an overlay.
 type After uint8
 
@@ -113,27 +118,8 @@ const (
 
 // after is what becomes of changes.
 func (c *Config) after() After {
-	if c.Preset == TestPreset && c.After != Hold {
+	if c.has(TestPreset) && c.After != Hold {
 		return Discard
 	}
 	return c.After
 }
-
-// Preset is a kind of commands.
-type Preset uint8
-
-const (
-	// DefaultPreset is for any command.
-	DefaultPreset Preset = iota
-	// BuildPreset is for build commands: those caches of build tools below the home
-	// directory that are there (.cache/go-build, go/pkg, .npm/_cacache, …) are written to
-	// directly, so that the next build finds them. What later builds outside of the
-	// sandbox take from there is what commands put there.
-	BuildPreset
-	// TestPreset is for test commands: what they write to folders with an overlay is
-	// thrown away, as with Discard.
-	TestPreset
-	// GitPreset is for git commands: with Direct all of a git directory can be written
-	// to, hooks and configuration too, which whoever uses git there next executes.
-	GitPreset
-)

@@ -62,7 +62,7 @@ func (c *Config) layered() bool {
 // suspect tells the directories in which commands can have made links, with this Config
 // and these rules or with others that were used before.
 func (c *Config) suspect(more []Rule) func(dir string) bool {
-	w := host.Written{StateDir: c.StateDir, Builds: c.Preset == BuildPreset}
+	w := host.Written{StateDir: c.StateDir, Builds: c.has(BuildPreset)}
 	if c.Mode != ReadOnly && c.Mode != Blocked && c.Project != "" {
 		w.Dirs = append(w.Dirs, c.Project)
 	}

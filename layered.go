@@ -31,6 +31,10 @@ func (x *Execution) addSession(f *plan.Facts, engine overlay.Engine) error {
 	if err := host.MakeOwn(f.Own, s.Roots); err != nil {
 		return err
 	}
+	if x.runner.config.has(StrictPreset) {
+		f.Session = s
+		return nil // caches are in the home directory, which is not there
+	}
 	for _, dir := range host.Caches(f.Home, s.Roots, x.session.Dir(), f.Table) {
 		m, err := x.session.Scratch(dir)
 		if err != nil {

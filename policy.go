@@ -19,6 +19,8 @@ type View struct {
 	// Command is what would be run, and Dir where.
 	Command []string `json:"command"`
 	Dir     string   `json:"dir"`
+	// Presets are the names of those that hold.
+	Presets []string `json:"presets"`
 	// Apart are the folders that can be written to, and what is written is kept apart.
 	Apart []string `json:"apart"`
 	// Writable are other paths of the host that can be written to, at once.
@@ -57,7 +59,7 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	}
 	defer x.unplan()
 	c := &r.config
-	v := View{Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix)}
+	v := View{Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames()}
 	v.places(x.cmd.Mounts)
 	switch {
 	case x.request.Network:
@@ -89,7 +91,10 @@ func (v *View) places(plan mounts.Plan) {
 				to = &v.HiddenSockets
 			}
 		case mounts.KindBind, mounts.KindData:
-			if !m.ReadOnly && m.Kind == mounts.KindBind {
+			switch {
+			case m.Devices:
+				continue
+			case !m.ReadOnly && m.Kind == mounts.KindBind:
 				to = &v.Writable
 			}
 		case mounts.KindOverlay, mounts.KindLayer:
@@ -97,6 +102,9 @@ func (v *View) places(plan mounts.Plan) {
 				to = &v.Apart
 			}
 		case mounts.KindTmpfs, mounts.KindDev, mounts.KindProc, mounts.KindMqueue:
+			if m.Target == "/" {
+				continue // nothing is there but what is listed
+			}
 			to = &v.Private
 		case mounts.KindRemount:
 			if lists[m.Target] != nil {

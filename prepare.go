@@ -77,7 +77,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	}
 	host.Copies(f.Own, f.Writable(), x.explain)
 	box, notices, err := plan.Build(f, plan.Policy{
-		Playground: !c.NoPlayground, NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network,
+		Strict: c.has(StrictPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network,
 		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env),
 	})
 	x.notices = publicNotices(notices)
@@ -120,6 +120,11 @@ func (x *Execution) ownDirs(f *plan.Facts) error {
 // place finds what the host has at the places that matter.
 func (x *Execution) place(f *plan.Facts) (err error) {
 	c := &x.runner.config
+	if c.has(StrictPreset) {
+		if f.System, f.ResolvConf, err = host.System(); err != nil {
+			return err
+		}
+	}
 	f.VarTmp, f.Run = host.PrivatePlaces()
 	if c.layered() {
 		if f.Table, err = mounts.ReadMountinfo(); err != nil {
@@ -137,7 +142,7 @@ func (x *Execution) lookInPlace(dirs []string) func() (host.InPlace, error) {
 		return func() (host.InPlace, error) { return host.InPlace{}, nil }
 	}
 	look := sync.OnceValues(func() (host.InPlace, error) {
-		return host.DirectMounts(dirs, x.runner.config.Preset == GitPreset)
+		return host.DirectMounts(dirs, x.runner.config.has(GitPreset))
 	})
 	go look()
 	return look
@@ -160,15 +165,15 @@ func (x *Execution) addFolders(f *plan.Facts, inPlace func() (host.InPlace, erro
 		}
 		f.Shown = append(f.Shown, m)
 	}
-	if c.Preset == BuildPreset {
+	if c.has(BuildPreset) {
 		if f.Builds, err = host.Builds(f.Home); err != nil {
 			return err
 		}
 	}
-	if f.Table == nil && !c.NoPlayground {
+	if f.Table == nil && c.playground() {
 		f.Table, f.Playground.Err = mounts.ReadMountinfo()
 	}
-	if !c.NoPlayground && f.Playground.Err == nil {
+	if c.playground() && f.Playground.Err == nil {
 		project := f.Folders.Project
 		if project == "" && c.Session+c.On != "" && f.Session != nil {
 			project = f.Session.Roots[0] // whose playground commands of that session had
@@ -183,7 +188,7 @@ func (x *Execution) addFolders(f *plan.Facts, inPlace func() (host.InPlace, erro
 // addRules adds what rules, and the list of allowed sockets, are about.
 func (x *Execution) addRules(f *plan.Facts, suspect func(dir string) bool) (err error) {
 	c := &x.runner.config
-	q := host.RuleQuery{Hidden: slices.Concat(f.Secrets, f.Sockets), Suspect: suspect, Git: c.Preset == GitPreset}
+	q := host.RuleQuery{Hidden: slices.Concat(f.Secrets, f.Sockets), Suspect: suspect, Git: c.has(GitPreset)}
 	for _, of := range [...]struct {
 		to    *[]plan.Rule
 		rules []Rule

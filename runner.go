@@ -39,7 +39,7 @@ type Runner struct {
 
 // NewRunner returns a Runner. It does nothing yet: a mistake in c is what Run returns.
 func NewRunner(c Config) *Runner {
-	return &Runner{config: c, turn: make(chan struct{}, 1), clearings: newClearings()}
+	return &Runner{config: c.withPresets(), turn: make(chan struct{}, 1), clearings: newClearings()}
 }
 
 func (r *Runner) isClosed() bool {

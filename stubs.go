@@ -97,6 +97,22 @@ const (
 	// GitPreset is for git commands: with Direct all of a git directory can be written
 	// to, hooks and configuration too, which whoever uses git there next executes.
 	GitPreset
+	// StrictPreset shows nothing of the host but /usr, /lib*, /bin, /sbin, /etc/passwd, /etc/group, with a network
+	// /etc/resolv.conf, and what Config and Request name. /dev has null, zero and urandom. There is no playground.
+	StrictPreset
+	// NPMPreset allows connections to the registries of npm and yarn, and to the headers of Node.js.
+	NPMPreset
+	// PyPIPreset allows connections to the Python package index.
+	PyPIPreset
+	// GoPreset allows connections to the module proxy and the checksum database of Go.
+	GoPreset
+	// CargoPreset allows connections to crates.io.
+	CargoPreset
+	// DebianPreset allows connections to Debian's package servers.
+	DebianPreset
+	// GitHubPreset allows connections to GitHub: whoever has a token can also write there.
+	GitHubPreset
+	presetCount
 )
 
 const (
@@ -131,8 +147,10 @@ type Config struct {
 	Shared []Folder
 	// Rules are for more paths, in order: later ones win, over folders too. Nil: none.
 	Rules []Rule
-	// Preset says what kind of commands these are. Zero: DefaultPreset.
-	Preset Preset
+	// Preset says what kind of commands these are, and Presets are more of them: what each one says holds.
+	// Zero: DefaultPreset.
+	Preset  Preset
+	Presets []Preset
 
 	// After says what becomes of what commands write to folders with an overlay. Zero:
 	// Keep.
@@ -292,7 +310,7 @@ type PlaygroundUsage struct {
 	Bytes int64 // on disk
 }
 
-// Preset is a kind of commands.
+// Preset is a kind of commands, or a kind of sandbox. Presets can be combined.
 type Preset uint8
 
 // Question is what an Approver is asked.
@@ -440,6 +458,8 @@ type View struct {
 	// Command is what would be run, and Dir where.
 	Command []string `json:"command"`
 	Dir     string   `json:"dir"`
+	// Presets are the names of those that hold.
+	Presets []string `json:"presets"`
 	// Apart are the folders that can be written to, and what is written is kept apart.
 	Apart []string `json:"apart"`
 	// Writable are other paths of the host that can be written to, at once.
@@ -595,11 +615,26 @@ func NewRunner(c Config) (r0 *Runner) {
 	return
 }
 
+// ParsePreset returns the preset of a name.
+func ParsePreset(name string) (r0 Preset, r1 error) {
+	r1 = linuxonly.Error("nsrun.ParsePreset")
+	return
+}
+
 // Playgrounds are the playgrounds that there are: that of commands without a project, then
 // those of projects, sorted by name.
 func Playgrounds() (r0 []string, r1 error) {
 	r1 = linuxonly.Error("nsrun.Playgrounds")
 	return
+}
+
+// Presets are all of them, in the order in which help lists them.
+func Presets() []Preset {
+	list := make([]Preset, presetCount)
+	for i := range list {
+		list[i] = Preset(i)
+	}
+	return list
 }
 
 // ProjectPlayground is the playground of a project, an absolute path without symbolic
@@ -797,6 +832,21 @@ func (o Output) String() string {
 	fmt.Fprintf(&b, "[%d bytes of output were cut here]\n", cut)
 	b.WriteString(clean(tail))
 	return b.String()
+}
+
+// Rules are those of the preset's network. Nil: it has none.
+func (Preset) Rules() (r0 []netpolicy.Rule) {
+	return
+}
+
+// String returns the preset's name, as ParsePreset takes it.
+func (Preset) String() (r0 string) {
+	return
+}
+
+// Summary says in one line what the preset does.
+func (Preset) Summary() (r0 string) {
+	return
 }
 
 // String is the question for people: one line in which nothing acts on a terminal. Where

@@ -184,7 +184,7 @@ _nsrun_flag() {
 	'run net') kinds=(choice:none,host) ;;
 	'run net-by') kinds=(choice:kernel,broker) ;;
 	'run on') kinds=(session) ;;
-	'run preset') kinds=(choice:default,build,test,git) ;;
+	'run preset') kinds=(choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github) ;;
 	'run project') kinds=(dir) ;;
 	'run publish') kinds=(none) ;;
 	'run report') kinds=(path) ;;
@@ -203,7 +203,7 @@ _nsrun_flag() {
 	'policy net') kinds=(choice:none,host) ;;
 	'policy net-by') kinds=(choice:kernel,broker) ;;
 	'policy on') kinds=(session) ;;
-	'policy preset') kinds=(choice:default,build,test,git) ;;
+	'policy preset') kinds=(choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github) ;;
 	'policy project') kinds=(dir) ;;
 	'policy publish') kinds=(none) ;;
 	'policy report') kinds=(path) ;;
@@ -260,7 +260,7 @@ _nsrun_flags() {
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;
-	help) flags='' rest=(verb) ;;
+	help) flags='' rest=(choice:VERB,presets) ;;
 	*) return 1 ;;
 	esac
 }

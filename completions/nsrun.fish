@@ -111,7 +111,7 @@ function __nsrun_verbs
 		'completion	print a shell\'s completion script' \
 		'man	print the man page' \
 		'version	print the version, and how this binary starts' \
-		'help	explain a verb'
+		'help	explain a verb, or list the presets'
 end
 
 function __nsrun_caps
@@ -212,7 +212,7 @@ function __nsrun_flag -a verb flag
 	case 'run on'
 		echo session
 	case 'run preset'
-		echo choice:default,build,test,git
+		echo choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github
 	case 'run project'
 		echo dir
 	case 'run publish'
@@ -250,7 +250,7 @@ function __nsrun_flag -a verb flag
 	case 'policy on'
 		echo session
 	case 'policy preset'
-		echo choice:default,build,test,git
+		echo choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github
 	case 'policy project'
 		echo dir
 	case 'policy publish'
@@ -337,7 +337,7 @@ function __nsrun_flags -a verb
 			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
-			'--preset	settings for a kind of command: default|build|test|git; build may write to caches, test discards the changes, git with --direct may write to .git' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
@@ -370,7 +370,7 @@ function __nsrun_flags -a verb
 			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
-			'--preset	settings for a kind of command: default|build|test|git; build may write to caches, test discards the changes, git with --direct may write to .git' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
@@ -521,7 +521,7 @@ function __nsrun_rest -a verb
 	case man
 	case version
 	case help
-		printf '%s\n' verb
+		printf '%s\n' choice:VERB,presets
 	case '*'
 		return 1
 	end

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 
+	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/escape"
@@ -16,7 +17,11 @@ func cmdHelp(args []string) int {
 		for _, v := range verbs {
 			fmt.Printf("  %-10s %s\n", v.Name, v.Short)
 		}
-		fmt.Print("\nnsrun help VERB says more. nsrun --help lists the options that bwrap has too.\n")
+		fmt.Print("\nnsrun help VERB says more, and nsrun help presets. nsrun --help lists the options that bwrap has too.\n")
+		return 0
+	}
+	if args[0] == "presets" {
+		printPresets()
 		return 0
 	}
 	if v := verbOf(args[0]); v != nil {
@@ -24,4 +29,15 @@ func cmdHelp(args []string) int {
 		return 0
 	}
 	return console.Fail(usage.Errorf("help", "no verb %s%s", escape.Quote(args[0]), usage.DidYouMean(nearVerb(args[0]))))
+}
+
+// printPresets lists the presets, with the rules of those that have a network.
+func printPresets() {
+	fmt.Print("nsrun run --preset NAME,NAME: what each of them says holds.\n\n")
+	for _, p := range nsrunlib.Presets() {
+		fmt.Printf("  %-15s %s\n", p, p.Summary())
+		for _, r := range p.Rules() {
+			fmt.Printf("  %-15s   --allow-net %s\n", "", r)
+		}
+	}
 }

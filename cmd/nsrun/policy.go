@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -101,7 +102,11 @@ const policyWidth = 100
 // print prints it for people.
 func (p *policyReport) print(w *bufio.Writer) {
 	home := os.Getenv("HOME")
+	const rest = "all that is not listed here"
 	short := func(path string) string {
+		if path == rest {
+			return path
+		}
 		if rest, ok := strings.CutPrefix(path, home+"/"); ok && home != "/" && home != "" {
 			path = "~/" + rest
 		}
@@ -131,6 +136,7 @@ func (p *policyReport) print(w *bufio.Writer) {
 		command = escape.Command(p.Command)
 	}
 	fmt.Fprintf(w, "%s, in %s\n", command, short(p.Dir))
+	section("presets", p.Presets, escape.Quote)
 	section("writable, and kept apart: "+map[string]string{
 		"ask": "you are asked afterwards (without a terminal: kept)", "keep": "kept until you decide",
 		"commit": "committed afterwards, if the command succeeds", "discard": "thrown away afterwards",
@@ -139,11 +145,15 @@ func (p *policyReport) print(w *bufio.Writer) {
 	section("writable, empty at the start, gone at the end", p.Private, short)
 	section("readable", p.ReadOnly, func(path string) string {
 		if path == "/" {
-			return "/ (all that is not listed here)"
+			return "/ (" + rest + ")"
 		}
 		return short(path)
 	})
-	section("hidden", p.Hidden, short)
+	hidden := p.Hidden
+	if !slices.Contains(p.ReadOnly, "/") {
+		hidden = append(slices.Clip(hidden), rest)
+	}
+	section("hidden", hidden, short)
 	section("hidden sockets", p.HiddenSockets, short)
 	network := map[string]string{
 		"none": "none: its own loopback only", "host": "the host's, once you have said yes", "all": "everything, once you have said yes; rules are printed then",

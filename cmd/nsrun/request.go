@@ -31,7 +31,7 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	}
 	r.given = make(map[string]string)
 	c = nsrunlib.Config{
-		Session: o.session, On: o.on, Engine: o.engine, Preset: o.preset, After: nsrunlib.Hold,
+		Session: o.session, On: o.on, Engine: o.engine, Presets: o.presets, After: nsrunlib.Hold,
 		Env: o.env, ClearEnv: o.clearEnv, Timeout: o.timeout, Approver: r, Watch: o.watch,
 		Net: netpolicy.Policy{Rules: o.allowNet}, Enforcer: o.enforcer, Publish: o.publish,
 	}

@@ -26,7 +26,7 @@ type runOptions struct {
 	shell                 string
 	shellSet              bool
 	engine                overlay.Engine
-	preset                nsrunlib.Preset
+	presets               []nsrunlib.Preset
 	direct                bool
 	commit, discard, keep bool
 	allowExec             bool
@@ -106,7 +106,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
 	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
 	fs.Func("engine", "keep changes apart with `overlay|tmpfs|copy` (default: chosen by file system)", o.setEngine)
-	fs.Func("preset", "settings for a kind of command: `default|build|test|git`; build may write to caches, test discards the changes, git with --direct may write to .git", o.setPreset)
+	fs.Func("preset", "settings for a kind of command, or a network: `default|build|test|git|strict|npm|pypi|go|cargo|debian|github`, or several with commas (repeatable; nsrun help presets says what they do)", o.addPresets)
 	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make `path` writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)")
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make `path` read-only")
 	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide `path`")
@@ -162,7 +162,7 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 		return usage.Errorf(verb, "--session, --on and --direct exclude each other")
 	case o.session != "" && o.discard:
 		return usage.Errorf(verb, "--discard would throw away what the session held before: use nsrun discard")
-	case o.preset == nsrunlib.TestPreset && (o.commit || o.keep || o.session != ""):
+	case o.has(nsrunlib.TestPreset) && (o.commit || o.keep || o.session != ""):
 		return usage.Errorf(verb, "--preset test discards the changes")
 	case o.engine != 0 && (o.session != "" || o.direct):
 		return usage.Errorf(verb, "--engine is for a new session")
@@ -177,7 +177,7 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 	case o.timeout < 0:
 		return usage.Errorf(verb, "--timeout is negative")
 	}
-	o.discard = o.discard || o.preset == nsrunlib.TestPreset && !o.direct
+	o.discard = o.discard || o.has(nsrunlib.TestPreset) && !o.direct
 	return nil
 }
 
@@ -212,7 +212,10 @@ func (o *runOptions) addPort(text string) error {
 }
 
 // byRules reports whether there is a network by rules.
-func (o *runOptions) byRules() bool { return len(o.allowNet) > 0 || o.learnNet || len(o.publish) > 0 }
+func (o *runOptions) byRules() bool {
+	return len(o.allowNet) > 0 || o.learnNet || len(o.publish) > 0 ||
+		slices.ContainsFunc(o.presets, func(p nsrunlib.Preset) bool { return len(p.Rules()) > 0 })
+}
 
 // setEnforcer is --net-by.
 func (o *runOptions) setEnforcer(name string) error {
@@ -225,16 +228,20 @@ func (o *runOptions) setEnforcer(name string) error {
 	return errors.New("only kernel and broker")
 }
 
-// setPreset is --preset.
-func (o *runOptions) setPreset(name string) error {
-	for i, preset := range [...]string{nsrunlib.DefaultPreset: "default", nsrunlib.BuildPreset: "build", nsrunlib.TestPreset: "test", nsrunlib.GitPreset: "git"} {
-		if preset == name {
-			o.preset = nsrunlib.Preset(i)
-			return nil
+// addPresets is --preset.
+func (o *runOptions) addPresets(names string) error {
+	for name := range strings.SplitSeq(names, ",") {
+		p, err := nsrunlib.ParsePreset(name)
+		if err != nil {
+			return err
 		}
+		o.presets = append(o.presets, p)
 	}
-	return errors.New("only default, build, test and git")
+	return nil
 }
+
+// has reports whether a preset was given.
+func (o *runOptions) has(p nsrunlib.Preset) bool { return slices.Contains(o.presets, p) }
 
 // setEngine is --engine.
 func (o *runOptions) setEngine(name string) error {

@@ -69,8 +69,8 @@ func nearVerb(word string) string {
 }
 
 var helpVerb = usage.Verb{
-	Name: "help", Args: "[VERB]",
-	Short: "explain a verb",
+	Name: "help", Args: "[VERB|presets]",
+	Short: "explain a verb, or list the presets",
 }
 
 var manVerb = usage.Verb{

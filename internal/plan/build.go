@@ -17,7 +17,7 @@ type Sandbox struct {
 
 // layers says what is mounted for each of them.
 var layers = [layerCount]func(*building) error{
-	HostLayer:       func(b *building) error { return b.add(Base(b.VarTmp, b.Run)...) },
+	HostLayer:       func(b *building) error { return b.add(b.base()...) },
 	CacheLayer:      func(b *building) error { return b.add(b.Caches...) },
 	SessionLayer:    func(b *building) error { return b.add(b.sessionMounts()...) },
 	InPlaceLayer:    func(b *building) error { return b.add(b.InPlace...) },
@@ -49,6 +49,9 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 		}
 	}
 	b.hideLater()
+	if p.Strict {
+		b.closeRoot()
+	}
 	s := Sandbox{Mounts: b.mounts, Layers: b.from}
 	s.Dir = workingDir(p.WorkingDir, b.first(), f.Home, b.hasPlay)
 	s.Env = b.environment(s.Dir)
@@ -93,7 +96,10 @@ func (b *building) first() string {
 
 // network is what it takes to have the host's network, or one by rules.
 func (b *building) network() mounts.Plan {
-	if b.policy.HostNetwork {
+	switch {
+	case b.policy.Strict:
+		return b.strictNetwork()
+	case b.policy.HostNetwork:
 		return mounts.Plan{mounts.ROBind("/run/systemd/resolve", "/run/systemd/resolve").Try()}
 	}
 	return b.Network

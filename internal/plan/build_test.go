@@ -100,6 +100,15 @@ func TestGolden(t *testing.T) {
 	inPlace.Others = []Other{{"/home/me/src", 7}}
 	inPlace.Sockets = []string{"/home/me/src/dev.sock", "/tmp/x.sock"}
 
+	strict := session(me(), "/home/me/src")
+	strict.System = mounts.Plan{mounts.ROBind("/usr", "/usr"), mounts.Symlink("usr/bin", "/bin"), mounts.ROBind("/etc/passwd", "/etc/passwd").Try()}
+	strict.Secrets, strict.Sockets = []string{"/home/me/.ssh", "/home/me/src/.netrc", "/etc/shadow"}, []string{"/usr/lib/x.sock", "/srv/db.sock"}
+	strict.Rules = []Rule{
+		{Access: Block, Found: []Found{{At: "/home/me"}, {At: "/srv"}, {At: "/usr/share"}}},
+		{Access: Show, Found: []Found{{At: "/home/me/.config", Bind: mounts.ROBind("/home/me/.config", "/home/me/.config")}}},
+	}
+	strict.Network, strict.Present = mounts.Plan{mounts.File("/run/systemd/resolve/stub-resolv.conf", []byte("nameserver 127.0.0.1\n"))}, nil
+
 	mirrored := me()
 	mirrored.Playground.Mirror = mounts.Plan{
 		mounts.Tmpfs("/home/me"), mounts.ROBind("/home/me/src", "/home/me/src").Try(),
@@ -114,6 +123,7 @@ func TestGolden(t *testing.T) {
 		"home":     {me(), Policy{Playground: true}},
 		"full":     {full, Policy{Playground: true, WorkingDir: "sub", Env: []string{"A=1", "LANG", "API_TOKEN"}}},
 		"in-place": {inPlace, Policy{Playground: true, HostNetwork: true, ClearEnv: true}},
+		"strict":   {strict, Policy{Strict: true}},
 		"mirrored": {mirrored, Policy{Playground: true, NoHomeOverlay: true}},
 	} {
 		t.Run(name, func(t *testing.T) {

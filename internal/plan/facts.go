@@ -14,6 +14,9 @@ type Facts struct {
 	HomeErr  error       // nil: HomeAt is set
 	HomePerm fs.FileMode // permission bits and the sticky bit of HomeAt
 
+	System     mounts.Plan // what commands have of the host's programs where Policy.Strict leaves out the rest
+	ResolvConf string      // where the host's resolv.conf(5) is; empty: there is none, or nobody has to know
+
 	VarTmp, Run bool          // whether /var/tmp and /run are directories, not links to others
 	Table       []mounts.Info // the host's mounts
 
@@ -159,6 +162,7 @@ func (f *Facts) Writable() (list []string) {
 
 // A Policy is what Config and Request say beyond the Facts. The zero Policy has neither a network nor a playground.
 type Policy struct {
+	Strict        bool // of the host there is nothing but Facts.System, and what the Facts name beside it
 	Playground    bool
 	NoHomeOverlay bool     // no overlay can be laid over the home directory
 	HostNetwork   bool     // commands have the host's

@@ -12,10 +12,10 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestSeedsTable: every test that docs/seeds.md names is there, and every line names one.
-func TestSeedsTable(t *testing.T) {
+// TestRequirements: every test that docs/requirements.md names is there, and every line names one.
+func TestRequirements(t *testing.T) {
 	testenv.NeedCheckout(t)
-	b, err := os.ReadFile("docs/seeds.md")
+	b, err := os.ReadFile("docs/requirements.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,45 @@
+//go:build linux
+
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// systemDirs hold programs and libraries. Those that are links to /usr stay so.
+var systemDirs = [...]string{"/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin"}
+
+// System are the host's programs and libraries, and the names of users and groups, read-only, and where its
+// resolv.conf(5) is.
+func System() (p mounts.Plan, resolvConf string, err error) {
+	for _, dir := range systemDirs {
+		fi, err := os.Lstat(dir)
+		switch {
+		case os.IsNotExist(err):
+			continue
+		case err != nil:
+			return nil, "", err
+		case fi.Mode()&os.ModeSymlink != 0:
+			text, err := os.Readlink(dir)
+			if err != nil {
+				return nil, "", err
+			}
+			p = append(p, mounts.Symlink(text, dir))
+		default:
+			p = append(p, mounts.ROBind(dir, dir))
+		}
+	}
+	// Directories first: what is a link leads into one of them.
+	slices.SortStableFunc(p, func(a, b mounts.Mount) int { return int(a.Kind) - int(b.Kind) })
+	for _, file := range [...]string{"/etc/passwd", "/etc/group"} {
+		p = append(p, mounts.ROBind(file, file).Try())
+	}
+	if resolvConf, err = filepath.EvalSymlinks(resolvPath); err != nil {
+		resolvConf = ""
+	}
+	return p, resolvConf, nil
+}

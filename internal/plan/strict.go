@@ -1,0 +1,64 @@
+package plan
+
+import (
+	"io/fs"
+	"slices"
+
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// base is what lies below everything else.
+func (b *building) base() mounts.Plan {
+	if b.policy.Strict {
+		return strict(b.System)
+	}
+	return Base(b.VarTmp, b.Run)
+}
+
+// strict is an empty root with the host's programs, and three devices.
+func strict(system mounts.Plan) mounts.Plan {
+	p := append(mounts.Plan{mounts.Tmpfs("/")}, system...)
+	p = append(p, mounts.Proc("/proc"), mounts.Tmpfs("/dev"))
+	for _, dev := range [...]string{"/dev/null", "/dev/zero", "/dev/urandom"} {
+		p = append(p, mounts.DevBind(dev, dev))
+	}
+	for _, link := range [...][2]string{{"/proc/self/fd", "/dev/fd"}, {"fd/0", "/dev/stdin"}, {"fd/1", "/dev/stdout"}, {"fd/2", "/dev/stderr"}} {
+		p = append(p, mounts.Symlink(link[0], link[1]))
+	}
+	return append(p, mounts.Tmpfs("/tmp").WithPerm(0o777|fs.ModeSticky))
+}
+
+// closeRoot makes the empty root read-only, now that it has all mount points. What is hidden where nothing is shown
+// needs no mount.
+func (b *building) closeRoot() {
+	shown := func(target string) bool {
+		return slices.ContainsFunc(b.mounts, func(m mounts.Mount) bool {
+			switch m.Kind {
+			case mounts.KindBind, mounts.KindOverlay, mounts.KindTmpfs, mounts.KindData:
+				return m.Target != "/" && (paths.Inside(target, m.Target) || paths.Inside(m.Target, target))
+			}
+			return false
+		})
+	}
+	for i, m := range slices.Backward(b.mounts) {
+		if m.Kind == mounts.KindBlock && !shown(m.Target) {
+			b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
+		}
+	}
+	b.at = HostLayer
+	b.insert(len(b.mounts), mounts.Remount("/"))
+}
+
+const resolvPath = "/etc/resolv.conf"
+
+// strictNetwork shows the one file that a network takes, at its usual place: what leads there on the host is not seen.
+func (b *building) strictNetwork() (p mounts.Plan) {
+	if b.policy.HostNetwork && b.ResolvConf != "" {
+		return mounts.Plan{mounts.ROBind(b.ResolvConf, resolvPath)}
+	}
+	for _, m := range b.Network {
+		p = append(p, mounts.Data(resolvPath, m.Data).RO().WithPerm(0o644))
+	}
+	return p
+}
