@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -35,7 +36,9 @@ type Execution struct {
 	direct  []string // folders that are written to directly
 
 	sockets socketSearch
-	explain bool // nothing is made
+	explain bool         // nothing is made
+	caches  bool         // with explain: the caches of a session are planned too
+	box     plan.Sandbox // what was planned
 
 	later          host.Later
 	live           *host.Live // for RunsLater; nil: nobody has asked

@@ -61,6 +61,7 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 			f.Session.Mounts = append(f.Session.Mounts, mounts.Overlay(root, upper, work, root))
 		}
 		f.Session.Roots = f.Folders.Overlay
+		x.explainCaches(f)
 		return plan.Whole(f.Session.Roots, f.Table)
 	}
 	s, err := overlay.OpenReadOnly(c.StateDir, id)
@@ -78,7 +79,18 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 	for _, root := range s.Roots() {
 		f.Session.Roots = append(f.Session.Roots, root.Path)
 	}
+	x.explainCaches(f)
 	return nil
+}
+
+// explainCaches adds the caches that the session would hold apart, if that was asked for.
+func (x *Execution) explainCaches(f *plan.Facts) {
+	if !x.caches || x.runner.config.has(StrictPreset) {
+		return
+	}
+	for _, dir := range host.Caches(f.Home, f.Session.Roots, "", f.Table) {
+		f.Caches = append(f.Caches, mounts.TmpOverlay(dir, dir))
+	}
 }
 
 // openSession begins a session, or goes on with one.

@@ -88,7 +88,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if f.Session != nil {
 		roots = f.Session.Roots
 	}
-	x.dir, x.direct = box.Dir, f.Folders.Direct
+	x.dir, x.direct, x.box = box.Dir, f.Folders.Direct, box
 	spec := Spec{Mounts: box.Mounts, Dir: box.Dir, Env: box.Env}
 	if q.Network {
 		spec.Share |= nsexec.Net

@@ -115,8 +115,13 @@ func (r *Runner) Explain(ctx context.Context, w io.Writer, q Request) error {
 }
 
 // planned is an Execution that is only looked at; unplan has to be called.
-func (r *Runner) planned(ctx context.Context, q Request) (_ *Execution, err error) {
-	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now(), explain: true}
+func (r *Runner) planned(ctx context.Context, q Request) (*Execution, error) {
+	return r.plannedWith(ctx, q, false)
+}
+
+// plannedWith is planned, also with the caches that a session would add.
+func (r *Runner) plannedWith(ctx context.Context, q Request, caches bool) (_ *Execution, err error) {
+	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now(), explain: true, caches: caches}
 	if err := r.config.check(); err != nil {
 		return nil, err
 	}

@@ -88,6 +88,7 @@ _nsrun_own='
 _nsrun_verbs='
 run
 policy
+why
 ls
 show
 diff
@@ -211,6 +212,25 @@ _nsrun_flag() {
 	'policy rw') kinds=(path) ;;
 	'policy session') kinds=(session) ;;
 	'policy timeout') kinds=(none) ;;
+	'why C') kinds=(dir) ;;
+	'why allow-net') kinds=(none) ;;
+	'why allow-unix') kinds=(path) ;;
+	'why block') kinds=(path) ;;
+	'why c') kinds=(none) ;;
+	'why dir') kinds=(dir) ;;
+	'why engine') kinds=(choice:overlay,tmpfs,copy) ;;
+	'why env') kinds=(var) ;;
+	'why net') kinds=(choice:none,host) ;;
+	'why net-by') kinds=(choice:kernel,broker) ;;
+	'why on') kinds=(session) ;;
+	'why preset') kinds=(choice:default,build,test,git) ;;
+	'why project') kinds=(dir) ;;
+	'why publish') kinds=(none) ;;
+	'why report') kinds=(path) ;;
+	'why ro') kinds=(path) ;;
+	'why rw') kinds=(path) ;;
+	'why session') kinds=(session) ;;
+	'why timeout') kinds=(none) ;;
 	'diff color') kinds=(choice:auto,always,never) ;;
 	'commit exclude') kinds=(path) ;;
 	'log n') kinds=(none) ;;
@@ -242,6 +262,7 @@ _nsrun_flags() {
 	case $1 in
 	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --keep --learn-net --net --net-by --on --preset --project --publish -q --report --ro --rw --session --timeout --watch' rest=(command none+) ;;
 	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --json --keep --learn-net --net --net-by --on --preset --project --publish -q --report --ro --rw --session --timeout --watch' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --dir --direct --discard --engine --env --explain --json --keep --learn-net --net --net-by --on --preset --project --publish -q --report --ro --rw --session --timeout --watch' rest=(path+) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
 	diff) flags='--color --name-status --patch --stat' rest=(session path+) ;;

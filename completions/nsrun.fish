@@ -93,6 +93,7 @@ function __nsrun_verbs
 	printf '%s\n' \
 		'run	run a command in a sandbox over the project' \
 		'policy	show what a command would see, write to and reach' \
+		'why	say what a command could do with a path, a socket or a host, and why not more' \
 		'ls	list sessions' \
 		'show	show what a session changed' \
 		'diff	show what a session changed in files' \
@@ -265,6 +266,44 @@ function __nsrun_flag -a verb flag
 		echo session
 	case 'policy timeout'
 		echo none
+	case 'why C'
+		echo dir
+	case 'why allow-net'
+		echo none
+	case 'why allow-unix'
+		echo path
+	case 'why block'
+		echo path
+	case 'why c'
+		echo none
+	case 'why dir'
+		echo dir
+	case 'why engine'
+		echo choice:overlay,tmpfs,copy
+	case 'why env'
+		echo var
+	case 'why net'
+		echo choice:none,host
+	case 'why net-by'
+		echo choice:kernel,broker
+	case 'why on'
+		echo session
+	case 'why preset'
+		echo choice:default,build,test,git
+	case 'why project'
+		echo dir
+	case 'why publish'
+		echo none
+	case 'why report'
+		echo path
+	case 'why ro'
+		echo path
+	case 'why rw'
+		echo path
+	case 'why session'
+		echo session
+	case 'why timeout'
+		echo none
 	case 'diff color'
 		echo choice:auto,always,never
 	case 'commit exclude'
@@ -371,6 +410,39 @@ function __nsrun_flags -a verb
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
+			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
+			'-q	do not print what changed or was denied' \
+			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
+			'--ro	make path read-only' \
+			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
+			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
+			'--timeout	end the command after this duration' \
+			'--watch	print what the command changes as it happens'
+	case why
+		printf '%s\n' \
+			'-C	working directory' \
+			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
+			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
+			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
+			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
+			'--block	hide path' \
+			'-c	run a shell string with /bin/sh -c' \
+			'--clear-env	pass only PATH and HOME from the environment' \
+			'--commit	commit the changes if the command succeeds' \
+			'--dir	working directory' \
+			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
+			'--discard	discard the changes afterwards' \
+			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
+			'--env	set K=V, or pass K through (repeatable)' \
+			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
+			'--json	print JSON' \
+			'--keep	keep the changes as a session, without asking' \
+			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
+			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
+			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
+			'--on	start a new session on top of SESSION; the command sees the changes of both' \
+			'--preset	settings for a kind of command: default|build|test|git; build may write to caches, test discards the changes, git with --direct may write to .git' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
@@ -489,6 +561,8 @@ function __nsrun_rest -a verb
 		printf '%s\n' command none+
 	case policy
 		printf '%s\n' command none+
+	case why
+		printf '%s\n' path+
 	case ls
 	case show
 		printf '%s\n' session

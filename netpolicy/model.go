@@ -53,3 +53,34 @@ func (p Policy) AllowsName(name string) bool {
 func within(p, q netip.Prefix) bool {
 	return p.Bits() >= q.Bits() && q.Contains(p.Addr())
 }
+
+// Allowing returns the first rule that allows what a rule for one host asks for, a name or an address: at its port, or
+// without one at any, by its protocol, or without one by any. A name is taken to lead to an address that names open.
+func (p Policy) Allowing(asked Rule) (Rule, bool) {
+	for _, r := range p.Rules {
+		if asked.Host != "" && r.Prefix.IsValid() {
+			continue
+		}
+		port := asked.First
+		if port == 0 {
+			port = max(r.First, 1)
+		}
+		one := Policy{Rules: []Rule{r}, HostAddrs: p.HostAddrs}
+		for _, proto := range [...]Proto{TCP, UDP} {
+			if asked.Proto != AnyProto && asked.Proto != proto {
+				continue
+			}
+			to := netip.AddrPortFrom(someAddr, port)
+			if asked.Host == "" {
+				to = netip.AddrPortFrom(asked.Prefix.Addr(), port)
+			}
+			if one.Allows(proto, to, asked.Host) {
+				return r, true
+			}
+		}
+	}
+	return Rule{}, false
+}
+
+// someAddr is none of the special addresses.
+var someAddr = netip.AddrFrom4([4]byte{192, 0, 2, 1})

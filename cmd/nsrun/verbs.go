@@ -16,6 +16,7 @@ var verbs = [...]struct {
 }{
 	{&runVerb, cmdRun},
 	{&policyVerb, cmdPolicy},
+	{&whyVerb, cmdWhy},
 	{&lsVerb, cmdLs},
 	{&showVerb, cmdShow},
 	{&diffVerb, cmdDiff},

@@ -28,7 +28,7 @@ func kindOf(name string) (kind string, known bool) {
 		return "choice:" + strings.ReplaceAll(name, "|", ","), true
 	}
 	switch name {
-	case "SRC", "DEST", "TARGET", "FILE", "PATH", "path", "file":
+	case "SRC", "DEST", "TARGET", "FILE", "PATH", "WHAT", "path", "file":
 		return kindPath, true
 	case "DIR", "RWSRC", "WORKDIR", "directory":
 		return kindDir, true

@@ -13,6 +13,9 @@ type Sandbox struct {
 	Layers []Layer // of each of the Mounts
 	Dir    string  // the working directory
 	Env    []string
+	// Guarded are the targets of those of the Mounts that keep what git executes from being written to. Nil: there are
+	// none.
+	Guarded []string
 }
 
 // layers says what is mounted for each of them.
@@ -52,7 +55,7 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 	if p.Strict {
 		b.closeRoot()
 	}
-	s := Sandbox{Mounts: b.mounts, Layers: b.from}
+	s := Sandbox{Mounts: b.mounts, Layers: b.from, Guarded: b.guarded()}
 	s.Dir = workingDir(p.WorkingDir, b.first(), f.Home, b.hasPlay)
 	s.Env = b.environment(s.Dir)
 	return s, b.notices, nil

@@ -54,3 +54,20 @@ func block(list []string) (p mounts.Plan) {
 	}
 	return p
 }
+
+// guarded are the targets of what keeps git's files from being written to.
+func (b *building) guarded() (list []string) {
+	for _, m := range b.InPlace {
+		if m.ReadOnly {
+			list = append(list, m.Target)
+		}
+	}
+	for _, rules := range [...][]Rule{b.Rules, b.Paths} {
+		for _, r := range rules {
+			for _, m := range r.Git {
+				list = append(list, m.Target)
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,166 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/project"
+)
+
+var whyVerb = usage.Verb{
+	Name: "why", Args: "[flags] WHAT…",
+	Short: "say what a command could do with a path, a socket or a host, and why not more",
+	Long: `Takes the flags of nsrun run, and runs nothing: no name is looked up either. It says
+whether a command could read it, write to it or connect to it, what refuses that, and
+which flag would allow it. WHAT is a path if it exists here, or has a slash in it
+(./NAME), or neither a dot nor a colon; @NAME is a socket without a path; anything else is
+a host, also as a URL.
+docs/json.md of the source tree lists the keys of JSON.`,
+	Flags: func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
+}
+
+func cmdWhy(args []string) int {
+	o, asJSON := &runOptions{}, false
+	n := 0 // words before the flags
+	for n < len(args) && !strings.HasPrefix(args[n], "-") {
+		n++
+	}
+	if err := parseRun(&whyVerb, args[n:], o, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) }); err != nil {
+		return whyVerb.Fail(err)
+	}
+	if o.shellSet {
+		return whyVerb.Fail(usage.Errorf("why", "-c: nothing is run"))
+	}
+	subjects := append(args[:n:n], o.command...)
+	if len(subjects) == 0 {
+		return whyVerb.Fail(usage.Errorf("why", "a path or a host is missing"))
+	}
+	o.command = []string{"true"}
+	r := &runner{o: o, registry: project.Open(project.Options{})}
+	defer r.close()
+	return r.why(subjects, asJSON)
+}
+
+// why says what the command could do with some things.
+func (r *runner) why(subjects []string, asJSON bool) int {
+	c, q, err := r.request()
+	if err != nil {
+		return console.Fail(r.typed(err))
+	}
+	lib := nsrunlib.NewRunner(c)
+	list := make([]nsrunlib.Finding, 0, len(subjects))
+	for _, word := range subjects {
+		subject, err := subjectOf(word)
+		if err != nil {
+			return console.Fail(err)
+		}
+		f, err := lib.Why(context.Background(), q, subject)
+		if err != nil {
+			return console.Fail(r.typed(err))
+		}
+		if f.Denied == nil {
+			f.Denied = []nsrunlib.Refusal{}
+		}
+		list = append(list, f)
+	}
+	if asJSON {
+		return console.PrintJSON(list)
+	}
+	out := bufio.NewWriter(os.Stdout)
+	for _, f := range list {
+		printFinding(out, f)
+	}
+	if err := out.Flush(); err != nil {
+		return console.Fail(err)
+	}
+	return 0
+}
+
+// subjectOf is what a word means: an absolute path, a socket without one, or a host.
+func subjectOf(word string) (string, error) {
+	if scheme, _, ok := strings.Cut(word, "://"); ok {
+		u, err := url.Parse(word)
+		if err != nil || u.Hostname() == "" {
+			return "", usage.Errorf("why", "%s: not a URL with a host", escape.Quote(word))
+		}
+		if port := map[string]string{"http": "80", "https": "443", "ssh": "22", "git": "9418"}[scheme]; u.Port() == "" && port != "" {
+			return strings.TrimSuffix(u.Host, ":") + ":" + port, nil
+		}
+		return u.Host, nil
+	}
+	switch _, err := os.Lstat(word); {
+	case strings.HasPrefix(word, nsrunlib.AbstractSockets):
+		return word, nil
+	case word == "":
+		return "", usage.Errorf("why", "a path or a host is missing")
+	case err == nil, strings.Contains(word, "/"), !strings.ContainsAny(word, ".:"):
+	default:
+		return word, nil
+	}
+	if rest, ok := strings.CutPrefix(word, "~"); ok && (rest == "" || rest[0] == '/') {
+		return filepath.Join(os.Getenv("HOME"), rest), nil
+	}
+	return fromHere(word)
+}
+
+// printFinding prints what was found for people.
+func printFinding(w *bufio.Writer, f nsrunlib.Finding) {
+	fmt.Fprintf(w, "%s", escape.Quote(f.Target))
+	if f.Path != "" && f.Path != f.Target {
+		fmt.Fprintf(w, ", which is %s", escape.Quote(f.Path))
+	}
+	if f.Text != "" {
+		fmt.Fprintf(w, ": %s", f.Text)
+	}
+	fmt.Fprintln(w)
+	line := func(what, yes, no string, kinds ...nsrunlib.RefusalKind) {
+		fmt.Fprintf(w, "  %-8s ", what)
+		text, flag := yes, ""
+		for _, d := range f.Denied {
+			for _, kind := range kinds {
+				if d.Kind == kind {
+					text, flag = "no", d.Flag
+				}
+			}
+		}
+		if text == "" {
+			text = no
+		}
+		if flag != "" {
+			text += " (try: " + flag + ")"
+		}
+		fmt.Fprintln(w, text)
+	}
+	if f.Kind != "path" {
+		yes := ""
+		if f.Connect {
+			yes = "yes"
+		}
+		line("connect", yes, "no", nsrunlib.RefusedConnect, nsrunlib.RefusedUnix)
+		return
+	}
+	readable := ""
+	if f.Read {
+		readable = "yes"
+	}
+	missing := "no"
+	if !f.Exists {
+		missing = "nothing is there on this host"
+	}
+	line("read", readable, missing, nsrunlib.RefusedRead)
+	line("write", map[string]string{
+		"apart": "yes, kept apart until it is committed", "in place": "yes, on this host at once", "temporary": "yes, and gone when the command ends",
+	}[f.Write], "no", nsrunlib.RefusedWrite)
+}

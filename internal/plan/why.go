@@ -1,0 +1,206 @@
+package plan
+
+import (
+	"path"
+	"slices"
+
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// A Cause is what of a policy decides about a path. The zero Cause is none: nothing is refused but by the host's own
+// permissions.
+type Cause uint8
+
+// The causes.
+const (
+	NoCause        Cause = iota
+	HostCause            // the host's files are read-only
+	ShownCause           // a rule or a folder makes it read-only
+	GitCause             // git executes or obeys it
+	SecretCause          // it is a place of secrets
+	SocketCause          // it is a socket of the host
+	BlockedCause         // a rule or a folder hides it
+	PrivateCause         // commands have something of their own there, instead of the host's
+	StrictCause          // nothing is shown that is not listed
+	NetworkCause         // it is made for the network that the command has
+	OwnCause             // it is nsrun's
+	PrivilegeCause       // it takes root's privileges, which root does not have in a sandbox
+)
+
+// A Writing says what becomes of what a command writes to a path.
+type Writing uint8
+
+// The ways. The zero Writing is none: it cannot be written to.
+const (
+	NoWriting Writing = iota
+	Apart             // it is kept apart, in a session
+	InPlace           // it is on the host at once
+	Temporary         // it is gone with the sandbox
+)
+
+// OnHost is what the host has at a path. The zero OnHost is nothing at all.
+type OnHost struct {
+	Exists, Socket bool
+	Nearest        string // the path itself, or the nearest of its parents that is there; empty: the path itself
+	// NoRead and NoWrite say that permissions do not allow it, with or without a sandbox: the caller's, of Root those that
+	// root has without privileges.
+	NoRead, NoWrite, Root bool
+}
+
+// A Flag is one of nsrun run, with the path that is its value. The zero Flag is none.
+type Flag struct{ Name, Path string }
+
+// A Place says what a command can do with one path, as far as the policy decides it.
+type Place struct {
+	Path    string
+	At      string // what the Cause is about: Path, or one of its parents
+	Cause   Cause
+	Read    bool // what the host has there can be read
+	Connect bool // it is a socket of the host, and can be connected to
+	Writing Writing
+	// ReadWith, WriteWith and ConnectWith are the flags that would change that. Zero: it is allowed already, there is
+	// nothing to read or to connect to, or no flag does.
+	ReadWith, WriteWith, ConnectWith Flag
+}
+
+// Why says what a command can do with a path, which has no symbolic links.
+func (s *Sandbox) Why(name string, on OnHost) Place {
+	p := Place{Path: name, At: "/"}
+	at, readOnly := s.topmost(name)
+	if at < 0 {
+		return p
+	}
+	m := &s.Mounts[at]
+	p.At = m.Target
+	switch m.Kind {
+	case mounts.KindBlock:
+		p.Cause = s.hiddenBy(at, on)
+	case mounts.KindProc, mounts.KindData:
+		p.Cause = PrivateCause
+		if s.Layers[at] == NetworkLayer {
+			p.Cause, p.Read = NetworkCause, true
+		}
+	case mounts.KindTmpfs, mounts.KindDev, mounts.KindMqueue:
+		p.Cause, p.Writing = PrivateCause, Temporary
+		switch {
+		case readOnly && m.Target == "/":
+			p.Cause, p.Writing = StrictCause, NoWriting
+		case readOnly:
+			p.Cause, p.Writing = HostCause, NoWriting // a home directory that is mirrored
+		}
+	default:
+		s.shown(&p, m, s.Layers[at])
+	}
+	if on.Root && p.Read && (on.NoRead || on.NoWrite && p.Writing != NoWriting) {
+		p.Cause, p.At, p.Read = PrivilegeCause, name, !on.NoRead
+		if on.NoWrite {
+			p.Writing = NoWriting
+		}
+		return p
+	}
+	s.flags(&p, on)
+	return p
+}
+
+// topmost is the index of the mount that a path lies in, and whether a later step made that read-only; less than zero: in
+// none.
+func (s *Sandbox) topmost(name string) (at int, readOnly bool) {
+	at = -1
+	for i := range s.Mounts {
+		m := &s.Mounts[i]
+		switch m.Kind {
+		case mounts.KindBind, mounts.KindTmpfs, mounts.KindProc, mounts.KindDev, mounts.KindMqueue, mounts.KindOverlay, mounts.KindBlock,
+			mounts.KindData:
+			if paths.Inside(name, m.Target) {
+				at, readOnly = i, m.ReadOnly
+			}
+		case mounts.KindRemount:
+			readOnly = readOnly || at >= 0 && s.Mounts[at].Target == m.Target
+		}
+	}
+	return at, readOnly
+}
+
+// hiddenBy is why something is hidden: what rules name is there, and the others may be missing.
+func (s *Sandbox) hiddenBy(at int, on OnHost) Cause {
+	optional := s.Mounts[at].Optional && s.Layers[at] != BlockedLayer
+	switch layer := s.Layers[at]; {
+	case layer == OwnLayer:
+		return OwnCause
+	case layer == SocketLayer, optional && on.Socket:
+		return SocketCause
+	case optional:
+		return SecretCause
+	}
+	return BlockedCause
+}
+
+// shown is about what can be seen.
+func (s *Sandbox) shown(p *Place, m *mounts.Mount, layer Layer) {
+	p.Read = true
+	switch {
+	case layer == UnixLayer:
+		p.Connect = true
+	case !m.ReadOnly && m.Kind == mounts.KindOverlay && m.Temporary, !m.ReadOnly && layer == CacheLayer:
+		p.Writing = Temporary
+	case !m.ReadOnly && layer == SessionLayer:
+		p.Writing = Apart
+	case !m.ReadOnly:
+		p.Writing = InPlace
+	case slices.Contains(s.Guarded, m.Target):
+		p.Cause = GitCause
+	case layer == HostLayer, layer == NetworkLayer:
+		p.Cause = HostCause
+	case layer == PlaygroundLayer:
+		p.Cause = HostCause
+		for _, name := range m.Hide {
+			if hidden := path.Join(m.Target, name); paths.Inside(p.Path, hidden) {
+				p.Cause, p.At, p.Read = SecretCause, hidden, false
+			}
+		}
+	default:
+		p.Cause = ShownCause
+	}
+}
+
+// flags finds what would change a Place.
+func (s *Sandbox) flags(p *Place, on OnHost) {
+	if on.Socket {
+		if !p.Connect && p.Cause != OwnCause {
+			p.ConnectWith = Flag{"--allow-unix", p.Path}
+		}
+		return
+	}
+	if on.Exists && !p.Read && !on.NoRead && s.opens(p, p.Path) {
+		p.ReadWith = Flag{"--ro", p.Path}
+	}
+	to := p.Path
+	switch {
+	case p.Cause == GitCause:
+		to = p.At // git replaces its files
+	case on.Nearest != "":
+		to = on.Nearest
+	}
+	if p.Writing == NoWriting && !on.NoWrite && s.opens(p, to) && !s.ownsBelow(to) {
+		p.WriteWith = Flag{"--rw", to}
+	}
+}
+
+// kernels are directories of the kernel's, in which a rule opens nothing.
+var kernels = []string{"/proc", "/sys", "/dev"}
+
+// opens reports whether a rule for a path can show it.
+func (s *Sandbox) opens(p *Place, name string) bool {
+	return name != "/" && p.Cause != OwnCause && p.Cause != NetworkCause && !paths.InAny(name, kernels)
+}
+
+// ownsBelow reports whether there is a directory of nsrun's in a path, which can be no writable one then.
+func (s *Sandbox) ownsBelow(name string) bool {
+	for i, m := range s.Mounts {
+		if s.Layers[i] == OwnLayer && paths.Inside(m.Target, name) {
+			return true
+		}
+	}
+	return false
+}

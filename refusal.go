@@ -1,0 +1,33 @@
+package nsrun
+
+// RefusalKind says what was refused.
+type RefusalKind string
+
+// The kinds.
+const (
+	RefusedRead    RefusalKind = "read"    // of a file or directory
+	RefusedWrite   RefusalKind = "write"   // to one, or to make, remove or rename one
+	RefusedConnect RefusalKind = "connect" // to a host, by TCP or UDP, or to look up its name
+	RefusedServe   RefusalKind = "socket"  // to be a server at a port, or to join a group
+	RefusedUnix    RefusalKind = "unix"    // to connect to a unix socket of the host
+)
+
+// A Refusal is something that a policy does not let a command do, and a flag that would.
+type Refusal struct {
+	Kind RefusalKind `json:"kind"`
+	// Op is more exactly what was tried: with RefusedConnect "connect", "send" or "resolve", with RefusedServe "bind" or
+	// "join", else the kind.
+	Op string `json:"op"`
+	// Target is an absolute path without symbolic links; of the network it is in words, see TargetText.
+	Target string `json:"path"`
+	// Rule is a word for what refuses it: "host" (the host's files are read-only), "read-only", "git", "secret", "socket",
+	// "blocked", "private" (commands have their own in place of the host's), "strict" (nothing but
+	// what is listed is shown), "nsrun", "privileges", "network".
+	Rule string `json:"rule"`
+	Why  string `json:"why"` // the same for people
+	// Flag is of nsrun run, and would allow it. Empty: none would.
+	Flag    string `json:"allow_with"`
+	Count   int    `json:"count"`             // how many times it was seen; zero: nobody has tried
+	PID     int    `json:"pid,omitempty"`     // who tried it first, as the sandbox counts; zero: unknown
+	Program string `json:"program,omitempty"` // its name; empty: unknown
+}

@@ -1,0 +1,181 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/netpolicy"
+)
+
+// A Finding says what the policy of a command makes of one thing that it could ask for.
+type Finding struct {
+	// Target is what was asked about, and Kind "path", "socket" or "host".
+	Target string `json:"target"`
+	Kind   string `json:"kind"`
+	// Path is where a path or socket leads, without symbolic links. Empty with "host".
+	Path string `json:"path"`
+	// Exists says that the host has something at Path.
+	Exists bool `json:"exists"`
+	// Read says that what the host has at Path is seen; Write what becomes of writes to it: "no", "apart" (they are kept
+	// apart in a session), "in place", "temporary" (they are gone with the sandbox).
+	Read  bool   `json:"read"`
+	Write string `json:"write"`
+	// Connect says that the command can connect to it. It is false for paths that are no sockets.
+	Connect bool `json:"connect"`
+	// Rule is what decided, as in Refusal, "allowed" for a rule of the network, or empty: nothing is refused. Text is the
+	// same for people.
+	Rule string `json:"rule"`
+	Text string `json:"text"`
+	// Denied are the ways to use it that are refused. Nil: none.
+	Denied []Refusal `json:"denied"`
+}
+
+// Why says what a command of a Request would be allowed to do with something, and runs nothing: with an absolute path; with a
+// unix socket, by its path or, for one that has none, "@" and its name; or with a host as a rule of the network names it
+// ("example.org:443", "tcp:192.0.2.1").
+func (r *Runner) Why(ctx context.Context, q Request, what string) (Finding, error) {
+	a := Finding{Target: what, Write: "no"}
+	x, err := r.plannedWith(ctx, q, true)
+	if err != nil {
+		return a, err
+	}
+	defer x.unplan()
+	switch {
+	case strings.HasPrefix(what, "/"):
+		a.path(&x.box, filepath.Clean(what))
+	case strings.HasPrefix(what, AbstractSockets):
+		a.abstract(&x.request, r.config.AllowUnix)
+	default:
+		err = a.host(x)
+	}
+	return a, err
+}
+
+// causes are the words for what refuses something, and the same for people: %s is what it is about.
+var causes = [...]struct{ word, text string }{
+	plan.NoCause:        {"", ""},
+	plan.HostCause:      {"host", "the host's files are read-only"},
+	plan.ShownCause:     {"read-only", "%s is shown read-only"},
+	plan.GitCause:       {"git", "git executes or obeys what is in %s"},
+	plan.SecretCause:    {"secret", "%s is a place of secrets, and hidden"},
+	plan.SocketCause:    {"socket", "sockets of the host are hidden"},
+	plan.BlockedCause:   {"blocked", "%s is blocked"},
+	plan.PrivateCause:   {"private", "commands have a %s of their own"},
+	plan.StrictCause:    {"strict", "the preset strict shows nothing of the host but what is listed"},
+	plan.NetworkCause:   {"network", "%s is made for the network of the command"},
+	plan.OwnCause:       {"nsrun", "%s is nsrun's own"},
+	plan.PrivilegeCause: {"privileges", "root has no privileges in the sandbox, and permissions of %s are for others"},
+}
+
+var writings = [...]string{plan.NoWriting: "no", plan.Apart: "apart", plan.InPlace: "in place", plan.Temporary: "temporary"}
+
+// path is about a path or a socket that has one.
+func (a *Finding) path(box *plan.Sandbox, name string) {
+	real, on := host.Look(name)
+	p := box.Why(real, on)
+	a.Kind, a.Path, a.Exists = "path", real, on.Exists
+	a.Read, a.Write, a.Connect = p.Read && on.Exists, writings[p.Writing], p.Connect
+	a.Rule = causes[p.Cause].word
+	if p.Cause != plan.NoCause {
+		a.Text = strings.ReplaceAll(causes[p.Cause].text, "%s", escape.Quote(p.At))
+	}
+	a.Denied = refusals(&p, on, a.Text)
+	if on.Socket {
+		a.Kind = "socket"
+	}
+	if !on.Root && on.Exists && (on.NoRead || on.NoWrite && p.Writing != plan.Temporary) && !on.Socket {
+		what := "write to"
+		if on.NoRead {
+			what = "read"
+		}
+		a.Text = strings.TrimPrefix(a.Text+"; your own permissions do not allow you to "+what+" it", "; ")
+	}
+}
+
+// refusals are the ways to use a path that a policy refuses, and nothing else does.
+func refusals(p *plan.Place, on plan.OnHost, why string) (list []Refusal) {
+	add := func(kind RefusalKind, with plan.Flag) {
+		r := Refusal{Kind: kind, Op: string(kind), Target: p.Path, Rule: causes[p.Cause].word, Why: why}
+		if with.Name != "" {
+			r.Flag = with.Name + " " + escape.Command([]string{with.Path})
+		}
+		list = append(list, r)
+	}
+	own := !on.Root // what permissions refuse is not the policy's doing, but for root
+	if on.Socket {
+		if !p.Connect {
+			add(RefusedUnix, p.ConnectWith)
+		}
+		return list
+	}
+	ofKernel := p.Cause == plan.PrivateCause && p.ReadWith == (plan.Flag{})
+	if on.Exists && !p.Read && !ofKernel && !(own && on.NoRead) {
+		add(RefusedRead, p.ReadWith)
+	}
+	if p.Writing == plan.NoWriting && !(own && on.NoWrite) && p.Cause != plan.PrivateCause {
+		add(RefusedWrite, p.WriteWith)
+	}
+	return list
+}
+
+// abstract is about a socket without a path.
+func (a *Finding) abstract(q *Request, allowed []string) {
+	a.Kind = "socket"
+	switch {
+	case !q.Network:
+		a.deny(Refusal{Kind: RefusedUnix, Rule: "network", Why: "abstract sockets of the host are of its own network", Flag: "--net host --allow-unix @"})
+	case !slices.Contains(allowed, AbstractSockets):
+		a.deny(Refusal{Kind: RefusedUnix, Rule: "socket", Why: "sockets of the host are hidden", Flag: "--allow-unix @"})
+	default:
+		a.Connect, a.Rule, a.Text = true, "allowed", "--allow-unix @ allows it"
+	}
+}
+
+func (a *Finding) deny(r Refusal) {
+	r.Op, r.Target = string(r.Kind), a.Target
+	a.Rule, a.Text, a.Denied = r.Rule, r.Why, append(a.Denied, r)
+}
+
+// host is about a host of the network.
+func (a *Finding) host(x *Execution) error {
+	a.Kind = "host"
+	asked, err := netpolicy.Parse(a.Target)
+	if err != nil {
+		return err
+	}
+	if asked.Any || asked.Suffix || asked.Prefix.IsValid() && !asked.Prefix.IsSingleIP() || asked.First != asked.Last {
+		return &Error{"ask about", a.Target, errors.New("only one host, and one port of it, can be asked about")}
+	}
+	own := asked.Prefix.IsValid() && asked.Prefix.Addr().IsLoopback()
+	switch {
+	case x.request.Network:
+		a.Connect, a.Rule, a.Text = true, "allowed", "the command would have the host's network"
+		return nil
+	case x.request.LearnNet:
+		a.Connect, a.Rule, a.Text = true, "allowed", "the command would reach everything"
+		return nil
+	}
+	why := "no rule allows it"
+	if x.net == nil {
+		why = "there is no network"
+	} else if rule, ok := x.net.table.Policy().Allowing(asked); ok {
+		a.Connect, a.Rule, a.Text = true, "allowed", "--allow-net "+escape.Command([]string{rule.String()})+" allows it"
+		return nil
+	}
+	if own {
+		why += "; the loopback device is the sandbox's own"
+		if x.net != nil && x.net.mode == KernelEnforcer {
+			why = "no rule allows it"
+		}
+	}
+	a.deny(Refusal{Kind: RefusedConnect, Rule: "network", Why: why, Flag: "--allow-net " + escape.Command([]string{asked.String()})})
+	return nil
+}
