@@ -223,7 +223,7 @@ _nsrun_flag() {
 	'why net') kinds=(choice:none,host) ;;
 	'why net-by') kinds=(choice:kernel,broker) ;;
 	'why on') kinds=(session) ;;
-	'why preset') kinds=(choice:default,build,test,git) ;;
+	'why preset') kinds=(choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github) ;;
 	'why project') kinds=(dir) ;;
 	'why publish') kinds=(none) ;;
 	'why report') kinds=(path) ;;

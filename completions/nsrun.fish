@@ -289,7 +289,7 @@ function __nsrun_flag -a verb flag
 	case 'why on'
 		echo session
 	case 'why preset'
-		echo choice:default,build,test,git
+		echo choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github
 	case 'why project'
 		echo dir
 	case 'why publish'
@@ -442,7 +442,7 @@ function __nsrun_flags -a verb
 			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
-			'--preset	settings for a kind of command: default|build|test|git; build may write to caches, test discards the changes, git with --direct may write to .git' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
