@@ -22,12 +22,17 @@ func (c *Config) check() error {
 		text = "there is no such preset"
 	case c.Engine > overlay.EngineCopy:
 		text = "there is no such Engine"
-	case c.Timeout < 0:
+	case c.Timeout < 0 || c.Grace < 0:
 		text = errNegative
 	case c.Enforcer > BrokerEnforcer:
 		text = "there is no such Enforcer"
 	case slices.Contains(c.Publish, 0):
 		text = "port 0 cannot be published"
+	}
+	if c.Limits != (Limits{}) {
+		if err := c.Limits.Check(); err != nil {
+			text = err.Error()
+		}
 	}
 	for _, v := range [...]any{c.Recorder, c.Permissions} {
 		if r, keeps := registryOf(v); keeps && r == nil {

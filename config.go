@@ -69,6 +69,11 @@ type Config struct {
 	ClearEnv bool
 	// Timeout ends commands that take longer. Zero: no limit.
 	Timeout time.Duration
+	// Grace is how long commands go on after they were asked to end because of Timeout (SIGTERM), before all of them is
+	// killed. Zero: 2 seconds.
+	Grace time.Duration
+	// Limits of each command. Zero: none.
+	Limits Limits
 	// Watch lets what commands write be seen while they run: Execution.Events, and
 	// Result.Touched. False: nothing is watched. Events say which process it was only where
 	// root runs another command in a session that has changes.

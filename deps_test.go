@@ -45,7 +45,10 @@ var mayImport = map[string][]string{
 	"internal/mountprog":  {"internal/prog", "mounts"},
 	"fanotify":            {"internal/escape", "internal/sys"},
 	"netpolicy":           {"internal/escape"},
-	"netpolicy/cgroup":    {"internal/sys", "features", "netpolicy"},
+	"internal/cgroups":    {"internal/sys"},
+	"internal/limits":     {"internal/escape"},
+	"internal/limiter":    {"features", "internal/cgroups", "internal/limits"},
+	"netpolicy/cgroup":    {"internal/cgroups", "internal/sys", "features", "netpolicy"},
 	"internal/runslater":  {},
 	"overlay":             {"internal/escape", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},
 	"internal/links":      {"internal/escape", "internal/paths", "overlay"},
@@ -58,7 +61,7 @@ var mayImport = map[string][]string{
 	"internal/dropin":     {"internal/bwrap", "internal/sandbox", "mounts", "nsexec"},
 	"internal/prerun":     {"internal/bwrap", "internal/dropin", "internal/prog", "internal/reexec", "internal/sandbox", "internal/secureexec", "mounts", "nsexec"},
 	"project":             {"internal/escape", "internal/owndir", "internal/sys"},
-	"":                    {"internal/ask", "internal/escape", "internal/host", "internal/kinds", "internal/paths", "internal/plan", "internal/sandbox", "internal/secureexec", "fanotify", "features", "mounts", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "nsexec", "overlay", "project"},
+	"":                    {"internal/ask", "internal/escape", "internal/host", "internal/kinds", "internal/limiter", "internal/limits", "internal/paths", "internal/plan", "internal/sandbox", "internal/secureexec", "fanotify", "features", "mounts", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "nsexec", "overlay", "project"},
 	"cmd/nsrun":           {"*"},
 	"cmd/nsrun-mcp":       {"", "internal/escape", "internal/jsonform", "internal/links", "internal/mcpargs", "internal/secureexec", "netpolicy", "nsexec", "overlay", "project"},
 	"bench":               {"*"},
@@ -128,6 +131,8 @@ var thirdParty = map[string][]string{
 	"internal/host":         {"golang.org/x/sys/unix"},
 	"":                      {"golang.org/x/sys/unix"},
 	"features":              {"golang.org/x/sys/unix"},
+	"internal/cgroups":      {"golang.org/x/sys/unix"},
+	"internal/limiter":      {"golang.org/x/sys/unix"},
 	"internal/textdiff":     {"github.com/aymanbagabas/go-udiff/lcs"},
 	"fanotify":              {"github.com/fsnotify/fsnotify", "golang.org/x/sys/unix"},
 	"overlay":               {"github.com/bmatcuk/doublestar/v4", "golang.org/x/sys/unix"},
@@ -274,7 +279,7 @@ func TestImports(t *testing.T) {
 }
 
 // pure are packages without input and output, which decide alone: tests need no kernel for them.
-var pure = []string{"internal/plan", "internal/paths", "internal/escape"}
+var pure = []string{"internal/limits", "internal/plan", "internal/paths", "internal/escape"}
 
 // doesIO are packages that nothing pure imports: those of the system, and ours that ask it.
 var doesIO = []string{"os", "os/exec", "os/signal", "os/user", "net", "syscall", "path/filepath", "golang.org/x/sys/unix", "time",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/limiter"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/nsexec"
@@ -47,6 +48,8 @@ type Execution struct {
 	stdin          [2]*os.File
 
 	net *network // nil: none, or the host's
+
+	hold *limiter.Hold // nil: no limits
 
 	canceled atomic.Bool // the command was asked to end, because its time was up
 	unstored error       // why the changes are in memory only; nil: they are not

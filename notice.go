@@ -21,6 +21,7 @@ const (
 	NoticeRegistry              // a Registry could not keep something
 	NoticeBackup                // there is no backup of Path
 	NoticeWatch                 // live changes are incomplete
+	NoticeLimit                 // a limit was reached, or is held less well than asked
 )
 
 // A Notice says what is not as it usually is, and is no error. In JSON it is its Text.

@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -255,9 +256,14 @@ func (x *Execution) command(spec Spec, roots []string) error {
 		}
 		return err
 	}
-	cmd.WaitDelay = cancelDelay
+	cmd.WaitDelay = cmp.Or(x.runner.config.Grace, cancelDelay)
 	if x.net != nil {
 		x.net.attach(cmd)
+	}
+	if !x.explain {
+		if err := x.confine(cmd); err != nil {
+			return err
+		}
 	}
 	var err error
 	// A session's tmpfs is attached in one sandbox only.

@@ -42,6 +42,9 @@ type Request struct {
 	// Zero: that.
 	Timeout time.Duration
 
+	// Limits of this command, where they are stricter than Config.Limits. Zero: those.
+	Limits Limits
+
 	// Stdin is what the command reads. It may be left unread; a Read that does not return
 	// keeps a goroutine, and nothing else. Nil: /dev/null.
 	Stdin io.Reader
@@ -71,6 +74,8 @@ func (q *Request) args() ([]string, error) {
 		return nil, &Error{Op: "run", Err: errors.New("a command has no zero bytes")}
 	case q.Timeout < 0:
 		return nil, &Error{Op: "run", Err: errors.New(errNegative)}
+	case q.Limits != (Limits{}) && q.Limits.Check() != nil:
+		return nil, &Error{Op: "run", Err: q.Limits.Check()}
 	case q.Network && q.LearnNet:
 		return nil, &Error{Op: "run", Err: errors.New("the host's network has no rules to learn")}
 	case len(q.Args) > 0:

@@ -56,6 +56,9 @@ type Result struct {
 	// Network is what the command had of the network, and tried to reach.
 	Network Network
 
+	// Limits are those that the command had, and what became of them. Nil: none, or the command was not executed.
+	Limits []Limit
+
 	// Missing are the features that would have been used for this command and were not there, so that something
 	// else was done: features.Describe says what is lost. They are of these: features.Overlay (Engine is another one),
 	// features.NewMountCalls, features.LandlockTCP (with rules by the broker), and, where AutoEnforcer had to be the
@@ -103,6 +106,11 @@ func (r Result) String() string {
 	}
 	if r.TimedOut {
 		add(fmt.Sprintf("ERROR: Timed out after %s: the command was ended\n", r.timeout))
+	}
+	for _, l := range r.Limits {
+		if l.Killed {
+			add("ERROR: K" + l.String()[1:] + "\n")
+		}
 	}
 	if r.Err != nil && (r.Started || !r.TimedOut) {
 		add(ErrorText(r.Err) + "\n")

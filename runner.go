@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/nsrun/nsrun/internal/limiter"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -35,6 +36,7 @@ type Runner struct {
 
 	clearings clearings
 	kernel    kernel
+	limiter   limiter.Host
 }
 
 // NewRunner returns a Runner. It does nothing yet: a mistake in c is what Run returns.
@@ -137,7 +139,7 @@ func (r *Runner) decide(ctx context.Context, f func(*overlay.Session) (recorded,
 // stays, if anything is in it: Config.Session, or nsrun commit, goes on with it. Closing
 // again does nothing.
 func (r *Runner) Close() (err error) {
-	defer func() { err = cmp.Or(err, r.clearings.close(), r.kernel.close()) }()
+	defer func() { err = cmp.Or(err, r.clearings.close(), r.kernel.close()); r.limiter.Close() }()
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
 	r.mu.Lock()

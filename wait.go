@@ -27,7 +27,6 @@ func (x *Execution) Wait() (Result, error) {
 	err := x.cmd.Wait()
 	x.closeStdin()
 	x.watch.finish()
-	x.settleNetwork()
 	res := &x.result
 	res.Started, res.Duration = true, time.Since(x.began)
 	res.Missing = x.missing()
@@ -43,6 +42,8 @@ func (x *Execution) Wait() (Result, error) {
 			res.Signal, res.ExitCode = ws.Signal(), 128+int(ws.Signal())
 		}
 	}
+	x.settleLimits() // before their cgroup is removed with the network
+	x.settleNetwork()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		res.note(NoticeOutput, "the end of the output may be missing: it was not taken in time")
 	}
@@ -67,6 +68,7 @@ func (x *Execution) end(err error) (Result, error) {
 		x.cancel()
 	}
 	res, r := &x.result, x.runner
+	x.hold.End()
 	x.settleNetwork()
 	kept := false
 	if s := x.session; s != nil && !x.gone {

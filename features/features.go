@@ -37,6 +37,7 @@ const (
 	LandlockScopes      Name = "landlock scopes"
 	BPF                 Name = "bpf"
 	CgroupV2            Name = "cgroup v2"
+	ProcessCounts       Name = "process counts"
 	SeccompNotification Name = "seccomp notification"
 	PidfdGetfd          Name = "pidfd_getfd"
 	Kcmp                Name = "kcmp"

@@ -87,7 +87,7 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 	if s := begun(p); s != nil {
 		return c.complete(s, p, fds, cloneHere)
 	}
-	if !p.waits() && !p.joins() {
+	if !p.waits() && !p.joins() && c.opt.Place == nil {
 		return startHere(c, p, fds)
 	}
 	s, err := spawnFirst(c.context(), p, cloneHere)
@@ -106,6 +106,9 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 	}
 	gen := theLauncher.gen.Load()
 	for try := 0; ; try++ {
+		if err := c.place(s); err != nil {
+			return nil, err
+		}
 		sendErr := s.send(second, fds)
 		s.endSocket()
 		c.count(s)
@@ -138,6 +141,23 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 			return nil, err
 		}
 	}
+}
+
+// place has the sandbox put where it belongs, before it knows what to do there.
+func (c *Cmd) place(s *clone) error {
+	if c.opt.Place == nil {
+		return nil
+	}
+	err := s.awaitPid()
+	if err == nil {
+		if err = c.opt.Place(s.pid); err != nil {
+			err = &Error{Op: "limit", Err: err}
+		}
+	}
+	if err != nil {
+		return s.giveUp(err)
+	}
+	return nil
 }
 
 // secondProgram is the second Program, for these descriptors and the status pipe.

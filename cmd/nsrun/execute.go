@@ -61,8 +61,8 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 	}
 	r.execution, r.session = x, x.Session()
 	for _, notice := range x.Notices() {
-		if r.o.quiet {
-			break
+		if r.o.quiet && notice.Kind != nsrunlib.NoticeLimit {
+			continue
 		}
 		text := notice.Text
 		switch notice.Kind {
@@ -100,7 +100,7 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 		r.tell(res)
 	}
 	r.signal, r.network, r.took = res.SignalName(), res.Network, res.Duration
-	r.missing = res.Missing
+	r.missing, r.limits = res.Missing, res.Limits
 	r.tellNetwork()
 	switch {
 	case res.TimedOut:
@@ -114,7 +114,7 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 // tell says what could not be recorded.
 func (r *runner) tell(res nsrunlib.Result) {
 	for _, notice := range res.Notices[len(r.execution.Notices()):] {
-		if !r.o.quiet || notice.Kind == nsrunlib.NoticeRegistry {
+		if !r.o.quiet || notice.Kind == nsrunlib.NoticeLimit || notice.Kind == nsrunlib.NoticeRegistry {
 			console.Say("%s", strings.ReplaceAll(notice.Text, "\n", "; "))
 		}
 	}

@@ -29,6 +29,7 @@ type report struct {
 	TimedOut   bool              `json:"timed_out"`
 	DurationMS int64             `json:"duration_ms"`
 	Backend    string            `json:"backend"`
+	Limits     []nsrunlib.Limit  `json:"limits"`
 	Missing    []features.Name   `json:"missing"`
 	Network    network           `json:"network"`
 	Changes    []jsonform.Change `json:"changes"`
@@ -184,7 +185,7 @@ func (r *runner) writeReport(status int) error {
 	}
 	rep := report{
 		Command: r.o.command, ExitCode: status, TimedOut: r.timedOut,
-		DurationMS: r.took.Milliseconds(), Missing: append([]features.Name{}, r.missing...),
+		DurationMS: r.took.Milliseconds(), Missing: append([]features.Name{}, r.missing...), Limits: append([]nsrunlib.Limit{}, r.limits...),
 		Network: network{r.network.Mode, append([]netpolicy.Decision{}, r.network.Decisions...), r.network.Omitted, r.network.Rules, r.network.Refused},
 		Changes: jsonform.Changes(r.changes), Held: jsonform.HeldBack(r.held), Denied: []deniedReport{}, State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
 	}

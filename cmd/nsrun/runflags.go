@@ -41,6 +41,8 @@ type runOptions struct {
 	env                   []string
 	clearEnv              bool
 	timeout               time.Duration
+	limits                nsrunlib.Limits
+	grace                 time.Duration
 	report                string
 	explain, quiet, watch bool
 	explainPolicy         bool
@@ -119,6 +121,8 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Func("env", "set `K=V`, or pass K through (repeatable)", o.addEnv)
 	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass only PATH and HOME from the environment")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")
+	fs.DurationVar(&o.grace, "grace", 0, "after --timeout, kill the command this `duration` after it was asked to end (default 2s)")
+	limitFlags(fs, &o.limits)
 	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
 	fs.Var(explainFlag{o}, "explain", "print what would be done, and do nothing; --explain=policy prints what nsrun policy does")
 	fs.BoolVar(&o.watch, "watch", false, "print what the command changes as it happens")
@@ -174,8 +178,15 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 		return usage.Errorf(verb, "--allow-unix @ is about the network of --net host")
 	case o.enforcer != nsrunlib.AutoEnforcer && !o.byRules():
 		return usage.Errorf(verb, "--net-by enforces rules: --allow-net, --learn-net or --publish")
-	case o.timeout < 0:
-		return usage.Errorf(verb, "--timeout is negative")
+	case o.timeout < 0 || o.grace < 0:
+		return usage.Errorf(verb, "--timeout or --grace is negative")
+	case o.grace != 0 && o.timeout == 0:
+		return usage.Errorf(verb, "--grace is about --timeout")
+	}
+	if o.limits != (nsrunlib.Limits{}) {
+		if err := o.limits.Check(); err != nil {
+			return usage.Errorf(verb, "%s", err)
+		}
 	}
 	o.discard = o.discard || o.has(nsrunlib.TestPreset) && !o.direct
 	return nil

@@ -36,6 +36,7 @@ type runner struct {
 	missing  []features.Name
 	took     time.Duration // from the start of the command to its end
 	refusal  refusal
+	limits   []nsrunlib.Limit
 	signal   string
 	timedOut bool
 	state    string

@@ -25,6 +25,9 @@ type Options struct {
 	// returned nil; Start, which waits for it as long as the context lasts, fails with the error that it returned. Not with
 	// Inherit or Bubblewrap. Nil: nothing has to be waited for.
 	Gate func() error
+	// Place is called by Start with the process id of PID 1, when that executes nothing of the command's yet, and has made
+	// its namespaces at most. An error is that of Start. Not with Inherit. Nil: nobody has to do anything.
+	Place func(pid int) error
 	// CountUnsent has Unsent tell what the kernel did not send for the command, in a network namespace of its own. False:
 	// nobody looks.
 	CountUnsent bool

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/cgroups"
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
@@ -32,7 +33,7 @@ type Enforcer struct {
 	owned    bool // the programs are closed with it
 	table    *netpolicy.Table
 	options  Options
-	group    *group
+	group    *cgroups.Group
 	id       uint64
 	closing  sync.Once
 	closed   error
@@ -72,11 +73,11 @@ func (p *Programs) Enforce(t *netpolicy.Table, o Options) (*Enforcer, error) {
 }
 
 // enforceIn has the table enforced in a cgroup, which is the Enforcer's own then.
-func (p *Programs) enforceIn(g *group, t *netpolicy.Table, o Options) (*Enforcer, error) {
+func (p *Programs) enforceIn(g *cgroups.Group, t *netpolicy.Table, o Options) (*Enforcer, error) {
 	e := &Enforcer{programs: p, table: t, options: o, group: g, stop: make(chan struct{})}
 	err := e.register()
 	if err != nil {
-		g.discard() // the maps and the ring may be gone
+		g.Discard() // the maps and the ring may be gone
 	} else if err = e.begin(); err != nil {
 		_ = e.Close()
 	}
@@ -88,7 +89,7 @@ func (p *Programs) enforceIn(g *group, t *netpolicy.Table, o Options) (*Enforcer
 
 // register keeps the programs from being closed, as long as the Enforcer is not.
 func (e *Enforcer) register() (err error) {
-	if e.id, err = e.group.id(); err != nil {
+	if e.id, err = e.group.ID(); err != nil {
 		return err
 	}
 	p := e.programs
@@ -139,7 +140,7 @@ func (e *Enforcer) expire() {
 }
 
 // Cgroup is the open directory of the sandbox's cgroup, which the Enforcer closes.
-func (e *Enforcer) Cgroup() *os.File { return e.group.dir }
+func (e *Enforcer) Cgroup() *os.File { return e.group.Dir }
 
 // Close kills what is still in the cgroup, which is removed then while nobody waits: that it cannot be
 // is an error of Programs.Close. The table is free for another enforcer.
@@ -150,9 +151,9 @@ func (e *Enforcer) Close() error {
 
 func (e *Enforcer) close() error {
 	p := e.programs
-	if err := e.group.end(); err != nil {
+	if err := e.group.End(); err != nil {
 		// Whoever is inside stays under the rules as they are.
-		return failed("kill", e.group.name, err)
+		return failed("kill", e.group.Name, err)
 	}
 	close(e.stop)
 	_ = e.table.Attach(nil) // from here on expire does nothing here

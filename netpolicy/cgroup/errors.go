@@ -38,8 +38,6 @@ func (e *hinted) Error() string { return e.err.Error() + " (" + e.hint + ")" }
 func (e *hinted) Unwrap() error { return e.err }
 
 var (
-	errNoTree = errors.New("no cgroup v2 is mounted, and none can be mounted")
 	errBusy   = errors.New("sandboxes still use the programs")
-	errStays  = errors.New("something in the cgroup does not end")
 	errClosed = errors.New("the programs were closed")
 )

@@ -12,18 +12,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/cgroups"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // Programs are the programs in the kernel with their maps, attached to a cgroup of their own. They
 // serve any number of sandboxes.
 type Programs struct {
-	top   *group
+	top   *cgroups.Group
 	maps  maps
 	ring  *ring
 	count atomic.Uint32 // generations so far
 	waste chan waste
-	spare chan *group // for the next sandbox
+	spare chan *cgroups.Group // for the next sandbox
 	done  sync.WaitGroup
 
 	taking sync.Mutex // who takes from the ring
@@ -47,14 +48,14 @@ func (m *maps) close() {
 
 // Load loads the programs and attaches them to a new cgroup below the caller's own.
 func Load() (*Programs, error) {
-	p := &Programs{waste: make(chan waste, 64), spare: make(chan *group, 1), sandboxes: make(map[uint64]*Enforcer)}
+	p := &Programs{waste: make(chan waste, 64), spare: make(chan *cgroups.Group, 1), sandboxes: make(map[uint64]*Enforcer)}
 	for i := range p.maps {
 		p.maps[i].fd = sys.None
 	}
 	if err := p.load(); err != nil {
 		p.maps.close()
 		if p.top != nil {
-			_ = p.top.remove()
+			_ = p.top.Remove()
 		}
 		return nil, failed("load", "", err)
 	}
@@ -68,13 +69,13 @@ func Load() (*Programs, error) {
 func (p *Programs) load() error {
 	var beside sync.WaitGroup
 	var err error
-	beside.Go(func() { p.top, err = makeTop() })
+	beside.Go(func() { p.top, err = cgroups.MakeTop() })
 	merr := p.maps.create()
 	beside.Wait()
 	if err = cmp.Or(merr, err); err != nil {
 		return err
 	}
-	l := &loader{maps: &p.maps, cgroup: int(p.top.dir.Fd())}
+	l := &loader{maps: &p.maps, cgroup: int(p.top.Dir.Fd())}
 	if err = l.run(); err != nil {
 		return err
 	}
@@ -169,13 +170,13 @@ func (p *Programs) Close() error {
 	p.done.Wait()
 	select {
 	case g := <-p.spare:
-		g.discard()
+		g.Discard()
 	default:
 	}
 	p.ring.unmap()
 	p.maps.close()
-	if err := p.top.remove(); err != nil {
-		return errors.Join(p.left, failed("remove", p.top.name, err))
+	if err := p.top.Remove(); err != nil {
+		return errors.Join(p.left, failed("remove", p.top.Name, err))
 	}
 	return p.left
 }
@@ -187,7 +188,7 @@ const membarrierGlobal = 1
 // has ended; nil for one that goes on.
 type waste struct {
 	keys  []*keys
-	group *group
+	group *cgroups.Group
 }
 
 // reap deletes waste: commands need not wait for that.
@@ -224,11 +225,11 @@ func (p *Programs) clear(w waste) {
 	for _, k := range w.keys {
 		_ = k.delete(&p.maps)
 	}
-	if err := w.group.remove(); err != nil {
+	if err := w.group.Remove(); err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.left == nil {
-			p.left = failed("remove", w.group.name, err)
+			p.left = failed("remove", w.group.Name, err)
 		}
 	}
 }
@@ -247,25 +248,25 @@ func (p *Programs) Spare(prepare, drop func(cgroup *os.File)) {
 	p.done.Add(1)
 	p.mu.Unlock()
 	defer p.done.Done()
-	g, err := p.top.child()
+	g, err := p.top.Child()
 	if err == nil {
-		prepare(g.dir)
+		prepare(g.Dir)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sparing = false
 	if err == nil {
-		g.drop = drop
+		g.Drop = drop
 		p.spare <- g
 	}
 }
 
 // child is a cgroup for a sandbox.
-func (p *Programs) child() (*group, error) {
+func (p *Programs) child() (*cgroups.Group, error) {
 	select {
 	case g := <-p.spare:
 		return g, nil
 	default:
-		return p.top.child()
+		return p.top.Child()
 	}
 }

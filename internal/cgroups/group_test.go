@@ -1,11 +1,8 @@
 //go:build linux
 
-package cgroup
+package cgroups
 
 import (
-	"errors"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 
@@ -13,8 +10,9 @@ import (
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
-	"github.com/nsrun/nsrun/netpolicy"
 )
+
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 func TestParseMount(t *testing.T) {
 	for _, c := range []struct{ line, top, at string }{
@@ -63,7 +61,7 @@ func TestMountTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := makeGroup(parent)
+	g, err := Make(parent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,14 +69,14 @@ func TestMountTree(t *testing.T) {
 		t.Error("it cannot hold processes")
 	}
 	// Nobody in use is taken away, and nobody's is.
-	clean(g.parent)
-	if _, err := g.read("cgroup.procs"); err != nil {
+	Clean(g.parent)
+	if _, err := g.Read("cgroup.procs"); err != nil {
 		t.Errorf("it was removed: %v", err)
 	}
-	if err := unix.Mkdirat(int(g.dir.Fd()), "inner", 0o755); err != nil {
+	if err := unix.Mkdirat(int(g.Dir.Fd()), "inner", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.remove(); err != nil {
+	if err := g.Remove(); err != nil {
 		t.Error(err)
 	}
 }
@@ -87,7 +85,7 @@ func TestMountTree(t *testing.T) {
 func TestCleaners(t *testing.T) {
 	testenv.Leaks(t)
 	testenv.NeedRoot(t)
-	top, err := makeTop()
+	top, err := MakeTop()
 	if err != nil {
 		testenv.Skip(t, "cgroup2", err.Error())
 	}
@@ -100,67 +98,25 @@ func TestCleaners(t *testing.T) {
 				case <-ended:
 					return
 				default:
-					clean(sys.FD(top.dir.Fd()))
+					Clean(sys.FD(top.Dir.Fd()))
 				}
 			}
 		})
 	}
 	for range 3000 {
-		g, err := top.child()
+		g, err := top.Child()
 		if err != nil {
 			t.Error(err)
 			break
 		}
-		if err := g.remove(); err != nil {
+		if err := g.Remove(); err != nil {
 			t.Error(err)
 			break
 		}
 	}
 	close(ended)
 	all.Wait()
-	if err := top.remove(); err != nil {
+	if err := top.Remove(); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestRefused: who may not is told what it takes.
-func TestRefused(t *testing.T) {
-	testenv.Leaks(t)
-	testenv.NeedUser(t)
-	p, err := Load()
-	if err == nil {
-		_ = p.Close()
-		t.Fatal("an ordinary user loaded the programs")
-	}
-	e, ok := errors.AsType[*netpolicy.Error](err)
-	if !ok || !errors.Is(err, os.ErrPermission) || !strings.Contains(e.Error(), "root") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// TestOlder: the programs do without what older kernels do not have.
-func TestOlder(t *testing.T) {
-	testenv.Leaks(t)
-	testenv.NeedRoot(t)
-	var m maps
-	for i := range m {
-		m[i].fd = -1
-	}
-	defer m.close()
-	if err := m.create(); err != nil {
-		testenv.Skip(t, "bpf", err.Error())
-	}
-	for i := range allPrograms {
-		fd, err := loadProgram(&allPrograms[i], &m, true)
-		if err != nil {
-			t.Errorf("%s: %v", allPrograms[i].name, err)
-		}
-		fd.Close()
-	}
-	text := []byte("\x85\x00\x00\x00\xbb\x00\x00\x00\x18\x01\x00\x00\x85\x00\x00\x00\x85\x00\x00\x00\xbb\x00\x00\x00\x85\x00\x00\x00\x05\x00\x00\x00")
-	older(text)
-	want := "\xb7\x00\x00\x00\x00\x00\x00\x00\x18\x01\x00\x00\x85\x00\x00\x00\x85\x00\x00\x00\xbb\x00\x00\x00\x85\x00\x00\x00\x05\x00\x00\x00"
-	if string(text) != want {
-		t.Errorf("got  %x\nwant %x", text, want)
 	}
 }

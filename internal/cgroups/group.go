@@ -1,6 +1,10 @@
 //go:build linux
 
-package cgroup
+// Package cgroups makes cgroups of nsrun's own, in cgroup v2 and in hierarchies of v1: it finds the file system and the
+// cgroup of this process, makes cgroups that others of us do not take for stale ones, kills what is in them, and removes
+// them and what processes that were killed have left. It may import package sys alone, and does not know what
+// cgroups are made for.
+package cgroups
 
 import (
 	"bytes"
@@ -19,13 +23,18 @@ import (
 // prefix begins the names of all our cgroups.
 const prefix = "nsrun-"
 
-// A group is a cgroup that was made here.
-type group struct {
-	dir    *os.File
-	parent sys.FD // owned
-	name   string
-	drop   func(cgroup *os.File) // ends what somebody may have in it, see Programs.Spare; nil: nobody has
+// A Group is a cgroup that was made here.
+type Group struct {
+	Dir    *os.File
+	Name   string
+	Drop   func(cgroup *os.File) // ends what somebody may have in it before it is ended; nil: nobody has
+	parent sys.FD                // owned
 }
+
+var (
+	errNoTree = errors.New("no cgroup v2 is mounted, and none can be mounted")
+	errStays  = errors.New("something in the cgroup does not end")
+)
 
 // open opens a directory.
 func open(at int, name string) (sys.FD, error) {
@@ -131,9 +140,9 @@ func mountTree() (sys.FD, error) {
 	return sys.FD(fd), nil
 }
 
-// makeTop makes a cgroup below the caller's own, or where that cannot be, below the root, and
+// MakeTop makes a cgroup below the caller's own, or where that cannot be, below the root, and
 // removes what others have left there.
-func makeTop() (*group, error) {
+func MakeTop() (*Group, error) {
 	root, own, err := findTree()
 	if err != nil {
 		return nil, err
@@ -148,9 +157,9 @@ func makeTop() (*group, error) {
 		if parent, err = open(int(root), place); err != nil {
 			continue
 		}
-		clean(parent)
-		var g *group
-		if g, err = makeGroup(parent); err != nil {
+		Clean(parent)
+		var g *Group
+		if g, err = Make(parent); err != nil {
 			parent.Close()
 			continue
 		}
@@ -158,13 +167,13 @@ func makeTop() (*group, error) {
 			return g, nil
 		}
 		err = unix.EOPNOTSUPP
-		_ = g.remove()
+		_ = g.Remove()
 	}
 	return nil, err
 }
 
-// makeGroup makes a cgroup; parent is its own then.
-func makeGroup(parent sys.FD) (*group, error) {
+// Make makes a cgroup; parent is its own then.
+func Make(parent sys.FD) (*Group, error) {
 	for {
 		name := prefix + strconv.FormatUint(rand.Uint64(), 36)
 		err := unix.Mkdirat(int(parent), name, 0o755)
@@ -195,39 +204,43 @@ func makeGroup(parent sys.FD) (*group, error) {
 			dir.Close()
 			continue
 		}
-		return &group{dir: os.NewFile(uintptr(dir), name), parent: parent, name: name}, nil
+		return &Group{Dir: os.NewFile(uintptr(dir), name), parent: parent, Name: name}, nil
 	}
 }
 
-// child makes a cgroup in g.
-func (g *group) child() (*group, error) {
-	parent, err := open(int(g.dir.Fd()), ".")
+// Child makes a cgroup in g.
+func (g *Group) Child() (*Group, error) {
+	parent, err := open(int(g.Dir.Fd()), ".")
 	if err != nil {
 		return nil, err
 	}
-	c, err := makeGroup(parent)
+	c, err := Make(parent)
 	if err != nil {
 		parent.Close()
 	}
 	return c, err
 }
 
-// id is the kernel's number of the cgroup.
-func (g *group) id() (uint64, error) {
+// ID is the kernel's number of the cgroup.
+func (g *Group) ID() (uint64, error) {
 	var st unix.Stat_t
-	err := unix.Fstat(int(g.dir.Fd()), &st)
+	err := unix.Fstat(int(g.Dir.Fd()), &st)
 	return st.Ino, err
 }
 
 // holdsProcesses says whether processes can be in the cgroup: not where its parent is one for
 // threads.
-func (g *group) holdsProcesses() bool {
-	kind, err := g.read("cgroup.type")
+func (g *Group) holdsProcesses() bool {
+	kind, err := g.Read("cgroup.type")
 	return err == nil && strings.TrimSpace(kind) == "domain"
 }
 
-func (g *group) read(name string) (string, error) {
-	fd, err := unix.Openat(int(g.dir.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// Read reads one of its files, up to 4 KiB.
+func (g *Group) Read(name string) (string, error) { return Read(int(g.Dir.Fd()), name) }
+
+// Read reads a file of a cgroup, up to 4 KiB.
+func Read(dir int, name string) (string, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", err
 	}
@@ -241,18 +254,31 @@ func (g *group) read(name string) (string, error) {
 // endLimit is how long processes that were killed may take to be gone.
 const endLimit = 10 * time.Second
 
-// discard removes the cgroup of a sandbox that does not begin.
-func (g *group) discard() {
-	_ = g.end()
-	_ = g.remove()
+// Discard removes the cgroup of a sandbox that does not begin.
+func (g *Group) Discard() {
+	_ = g.End()
+	_ = g.Remove()
 }
 
-// end kills all processes in the cgroup and waits until they are gone.
-func (g *group) end() error {
-	if g.drop != nil {
-		g.drop(g.dir)
+// DiscardV1 is Discard for a cgroup of v1, in which nobody is any more.
+func (g *Group) DiscardV1() {
+	for deadline := time.Now().Add(endLimit); ; time.Sleep(time.Millisecond) {
+		removeChildren(int(g.Dir.Fd()))
+		err := unix.Unlinkat(int(g.parent), g.Name, unix.AT_REMOVEDIR)
+		if err != unix.EBUSY || time.Now().After(deadline) {
+			break // what stays somebody else clears
+		}
 	}
-	fd, err := unix.Openat(int(g.dir.Fd()), "cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	_ = g.Dir.Close()
+	g.parent.Close()
+}
+
+// End kills all processes in the cgroup and waits until they are gone.
+func (g *Group) End() error {
+	if g.Drop != nil {
+		g.Drop(g.Dir)
+	}
+	fd, err := unix.Openat(int(g.Dir.Fd()), "cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
@@ -267,7 +293,7 @@ func (g *group) end() error {
 		if !bytes.Contains(b[:n], []byte("populated 1")) {
 			return nil
 		}
-		if err := g.kill(); err != nil {
+		if err := g.Kill(); err != nil {
 			return err
 		}
 		left := time.Until(deadline)
@@ -278,17 +304,17 @@ func (g *group) end() error {
 	}
 }
 
-// kill kills all processes in the cgroup: at once where the kernel can (5.14), else those that are
+// Kill kills all processes in the cgroup: at once where the kernel can (5.14), else those that are
 // there now.
-func (g *group) kill() error {
-	fd, err := unix.Openat(int(g.dir.Fd()), "cgroup.kill", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+func (g *Group) Kill() error {
+	fd, err := unix.Openat(int(g.Dir.Fd()), "cgroup.kill", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		f := sys.FD(fd)
 		defer f.Close()
 		_, err = unix.Write(fd, []byte("1"))
 		return err
 	}
-	list, err := g.read("cgroup.procs")
+	list, err := g.Read("cgroup.procs")
 	for pid := range strings.FieldsSeq(list) {
 		if n, err := strconv.Atoi(pid); err == nil && n > 0 {
 			_ = unix.Kill(n, unix.SIGKILL)
@@ -297,11 +323,11 @@ func (g *group) kill() error {
 	return err
 }
 
-// remove removes the cgroup, which must be empty, and closes everything.
-func (g *group) remove() error {
-	removeChildren(int(g.dir.Fd()))
-	err := unix.Unlinkat(int(g.parent), g.name, unix.AT_REMOVEDIR)
-	_ = g.dir.Close()
+// Remove removes the cgroup, which must be empty, and closes everything.
+func (g *Group) Remove() error {
+	removeChildren(int(g.Dir.Fd()))
+	err := unix.Unlinkat(int(g.parent), g.Name, unix.AT_REMOVEDIR)
+	_ = g.Dir.Close()
 	g.parent.Close()
 	return err
 }
@@ -317,8 +343,8 @@ func removeChildren(at int) {
 	}
 }
 
-// clean removes cgroups of ours that nobody holds and nobody is in.
-func clean(parent sys.FD) {
+// Clean removes cgroups of ours that nobody holds and nobody is in.
+func Clean(parent sys.FD) {
 	for _, name := range subdirs(int(parent)) {
 		if !strings.HasPrefix(name, prefix) {
 			continue
@@ -328,7 +354,7 @@ func clean(parent sys.FD) {
 			continue
 		}
 		if unix.Flock(int(dir), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			clean(dir)
+			Clean(dir)
 			_ = unix.Unlinkat(int(parent), name, unix.AT_REMOVEDIR)
 		}
 		dir.Close()

@@ -1,0 +1,166 @@
+//go:build linux
+
+package cgroups
+
+import (
+	"bytes"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// A Place is an open cgroup in which others can be made.
+type Place struct{ Dir sys.FD }
+
+// Close closes it.
+func (p *Place) Close() { p.Dir.Close() }
+
+// Make makes a cgroup in the place.
+func (p *Place) Make() (*Group, error) {
+	parent, err := open(int(p.Dir), ".")
+	if err != nil {
+		return nil, err
+	}
+	g, err := Make(parent)
+	if err != nil {
+		parent.Close()
+	}
+	return g, err
+}
+
+// Clean removes what others of us have left in the place.
+func (p *Place) Clean() { Clean(p.Dir) }
+
+// Find finds the nearest cgroup of cgroup v2, from that of this process upward, in which this process can make others that
+// have controllers: of those that are wanted as many as can be had. Nil: there is none.
+func Find(want []string) (p *Place, have []string) {
+	root, own, err := findTree()
+	if err != nil {
+		return nil, nil
+	}
+	defer root.Close()
+	for at := own; ; at = path.Dir(at) {
+		if dir, err := open(int(root), at); err == nil {
+			if usable(dir) {
+				if got := enable(dir, want); len(got) > len(have) {
+					if p != nil {
+						p.Close()
+					}
+					p, have = &Place{dir}, got
+					dir = sys.None
+				}
+			}
+			dir.Close()
+		}
+		if at == "." || len(have) == len(want) {
+			return p, have
+		}
+	}
+}
+
+// usable says that this process can make cgroups, and move processes there.
+func usable(dir sys.FD) bool {
+	return unix.Faccessat(int(dir), ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil &&
+		unix.Faccessat(int(dir), "cgroup.procs", unix.W_OK, unix.AT_EACCESS) == nil
+}
+
+// EnableAbove gives the cgroups beside one that was made here the controllers that are wanted, and says which they have.
+func EnableAbove(g *os.File, want []string) []string {
+	parent, err := open(int(g.Fd()), "..")
+	if err != nil {
+		return nil
+	}
+	defer parent.Close()
+	return enable(parent, want)
+}
+
+// enable has cgroups in dir have controllers, and says which of the wanted ones they have.
+func enable(dir sys.FD, want []string) (have []string) {
+	on := fields(dir, "cgroup.subtree_control")
+	there := fields(dir, "cgroup.controllers")
+	for _, name := range want {
+		if !slices.Contains(on, name) && (!slices.Contains(there, name) || Write(int(dir), "cgroup.subtree_control", "+"+name) != nil) {
+			continue
+		}
+		have = append(have, name)
+	}
+	return have
+}
+
+// fields are the words of a file.
+func fields(dir sys.FD, name string) []string {
+	text, _ := Read(int(dir), name)
+	return strings.Fields(text)
+}
+
+// Write writes to a file of a cgroup.
+func Write(dir int, name, text string) error {
+	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	f := sys.FD(fd)
+	defer f.Close()
+	_, err = unix.Write(fd, []byte(text))
+	return err
+}
+
+// FindV1 finds, of a controller that a hierarchy of cgroup v1 has, the cgroup of this process, if it can make others in
+// there. Nil: it cannot, or the controller is of no such hierarchy.
+func FindV1(controller string) *Place {
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil
+	}
+	own := ""
+	for line := range bytes.Lines(b) {
+		f := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3)
+		if len(f) == 3 && slices.Contains(strings.Split(f[1], ","), controller) {
+			own = f[2]
+		}
+	}
+	if own == "" {
+		return nil
+	}
+	infos, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	for line := range bytes.Lines(infos) {
+		top, at, ok := parseV1(string(line), controller)
+		if !ok {
+			continue
+		}
+		root, err := open(unix.AT_FDCWD, at)
+		if err != nil {
+			continue
+		}
+		dir, err := open(int(root), inside(top, own))
+		root.Close()
+		if err != nil {
+			continue
+		}
+		var st unix.Statfs_t
+		if unix.Fstatfs(int(dir), &st) == nil && st.Type == unix.CGROUP_SUPER_MAGIC &&
+			unix.Faccessat(int(dir), ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil {
+			return &Place{dir}
+		}
+		dir.Close()
+	}
+	return nil
+}
+
+// parseV1 is parseMount for a hierarchy of cgroup v1.
+func parseV1(line, controller string) (top, at string, ok bool) {
+	left, right, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
+	f, g := strings.Fields(left), strings.Fields(right)
+	if len(f) < 6 || len(g) < 3 || g[0] != "cgroup" || !slices.Contains(strings.Split(g[2], ","), controller) {
+		return "", "", false
+	}
+	return unescape(f[3]), unescape(f[4]), true
+}

@@ -1,0 +1,95 @@
+//go:build linux
+
+// Package limiter holds the limits of a command, as package limits plans it: by cgroups, resource limits, and by looking
+// again and again. It finds out what this host has, may import limits, cgroups, features and sys, and decides nothing.
+package limiter
+
+import (
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/cgroups"
+	"github.com/nsrun/nsrun/internal/limits"
+	"golang.org/x/sys/unix"
+)
+
+// A Host is where cgroups for limits are made. The zero value is ready, and has looked for nothing. It can be used by
+// several goroutines.
+type Host struct {
+	mu     sync.Mutex
+	asked  limits.Controllers // that were looked for
+	facts  limits.Facts
+	v2     *cgroups.Place
+	v1     map[limits.Controllers]*cgroups.Place // by controller
+	closed bool
+}
+
+var errClosed = errors.New("the limits' host was closed")
+
+// look finds out, once, what the host has for these limits.
+func (h *Host) look(l *limits.Limits) (limits.Facts, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return limits.Facts{}, errClosed
+	}
+	if want := l.Wanted(); want&^h.asked != 0 {
+		h.release()
+		h.asked |= want
+		h.facts = limits.Facts{}
+		h.find()
+	}
+	if l.Swap >= 0 && l.Memory > 0 {
+		var info unix.Sysinfo_t
+		h.facts.NoSwap = unix.Sysinfo(&info) == nil && info.Totalswap == 0
+	}
+	if l.PIDs > 0 && (h.facts.V1|h.facts.V2)&limits.PIDsController == 0 {
+		h.facts.OwnProcesses = os.Geteuid() != 0 && features.Has(features.ProcessCounts)
+	}
+	return h.facts, nil
+}
+
+// find looks for places with the controllers that are asked for; h.mu is held.
+func (h *Host) find() {
+	var have []string
+	if h.v2, have = cgroups.Find(h.asked.Names()); h.v2 != nil {
+		h.v2.Clean()
+	}
+	for _, name := range have {
+		h.facts.V2 |= limits.ParseControllers(name)
+	}
+	h.v1 = make(map[limits.Controllers]*cgroups.Place)
+	for _, name := range (h.asked &^ h.facts.V2).Names() {
+		if p := cgroups.FindV1(name); p != nil {
+			p.Clean()
+			c := limits.ParseControllers(name)
+			h.v1[c] = p
+			h.facts.V1 |= c
+			if c == limits.MemoryController {
+				h.facts.Swap1 = unix.Faccessat(int(p.Dir), "memory.memsw.usage_in_bytes", unix.F_OK, 0) == nil
+			}
+		}
+	}
+}
+
+// release closes the places; h.mu is held.
+func (h *Host) release() {
+	if h.v2 != nil {
+		h.v2.Close()
+		h.v2 = nil
+	}
+	for _, p := range h.v1 {
+		p.Close()
+	}
+	h.v1 = nil
+}
+
+// Close closes what is open. Holds that were made must have ended.
+func (h *Host) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.release()
+	h.asked, h.closed = 0, true
+}

@@ -1,0 +1,56 @@
+//go:build linux
+
+package limiter
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/cgroups"
+)
+
+// oomWatch is told when the kernel kills one process of a cgroup of v1 for its memory, so that all of them end, as
+// memory.oom.group has it in v2.
+type oomWatch struct {
+	event *os.File // an eventfd
+	done  sync.WaitGroup
+}
+
+func newOOMWatch(dir *os.File) (*oomWatch, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	w := &oomWatch{event: os.NewFile(uintptr(fd), "eventfd")}
+	control, err := unix.Openat(int(dir.Fd()), "memory.oom_control", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = cgroups.Write(int(dir.Fd()), "cgroup.event_control", fmt.Sprintf("%d %d", fd, control))
+		unix.Close(control)
+	}
+	if err != nil {
+		_ = w.event.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// begin calls kill when there is no memory left.
+func (w *oomWatch) begin(kill func()) {
+	w.done.Go(func() {
+		var b [8]byte
+		if _, err := w.event.Read(b[:]); err == nil {
+			kill()
+		}
+	})
+}
+
+func (w *oomWatch) end() {
+	if w == nil {
+		return
+	}
+	_ = w.event.Close()
+	w.done.Wait()
+}

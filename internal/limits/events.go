@@ -1,0 +1,122 @@
+package limits
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Field is the number behind a name in a file of lines of both, such as memory.events; 0 where there is none.
+func Field(text, name string) int64 {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
+			n, _ := strconv.ParseInt(f[1], 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// Quota is a number of processors as the kernel has it: time in each period, in microseconds.
+func Quota(cpus float64) (quota, period int64) {
+	const usual, least = 100_000, 1000
+	period = usual
+	if cpus*usual < least { // quotas below one millisecond are refused
+		period = 1_000_000
+	}
+	return max(least, int64(cpus*float64(period))), period
+}
+
+// A Setting is a line that is written to a file of a cgroup.
+type Setting struct {
+	File, Text string
+	Optional   bool // kernels without that file are no worse for it
+}
+
+// oneMore is PID 1 of the sandbox, which is no process of the command's.
+const oneMore = 1
+
+// SettingsV2 are the limits in a cgroup of v2 with these controllers.
+func SettingsV2(l Limits, c Controllers) (list []Setting) {
+	if c&MemoryController != 0 && l.Memory > 0 {
+		list = append(list, Setting{"memory.max", number(l.Memory), false}, Setting{"memory.oom.group", "1", false})
+		if l.Swap >= 0 {
+			list = append(list, Setting{"memory.swap.max", number(l.Swap), true})
+		}
+	}
+	if c&PIDsController != 0 && l.PIDs > 0 {
+		list = append(list, Setting{"pids.max", number(int64(l.PIDs) + oneMore), false})
+	}
+	if c&CPUController != 0 && l.CPUs > 0 {
+		quota, period := Quota(l.CPUs)
+		list = append(list, Setting{"cpu.max", number(quota) + " " + number(period), false})
+	}
+	return list
+}
+
+// SettingsV1 are the limits in a cgroup of v1's hierarchy of one controller.
+func SettingsV1(l Limits, c Controllers) (list []Setting) {
+	switch c {
+	case MemoryController:
+		list = append(list, Setting{"memory.limit_in_bytes", number(l.Memory), false})
+		if l.Swap >= 0 {
+			list = append(list, Setting{"memory.memsw.limit_in_bytes", number(l.Memory + l.Swap), true})
+		}
+		if l.Swap == 0 {
+			list = append(list, Setting{"memory.swappiness", "0", true})
+		}
+	case PIDsController:
+		list = append(list, Setting{"pids.max", number(int64(l.PIDs) + oneMore), false})
+	case CPUController:
+		quota, period := Quota(l.CPUs)
+		list = append(list, Setting{"cpu.cfs_period_us", number(period), false}, Setting{"cpu.cfs_quota_us", number(quota), false})
+	}
+	return list
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// An Outcome is what became of a limit.
+type Outcome struct {
+	Held
+	Hit    bool
+	Killed bool    // the command was ended for it
+	Peak   float64 // the most that was used; 0: nobody counted
+}
+
+// ReadV2 reads what became of a limit from the files of its cgroup of v2; those that are missing are empty.
+func ReadV2(o *Outcome, file func(name string) string) {
+	switch o.Name {
+	case Memory:
+		events := file("memory.events")
+		o.Hit = Field(events, "oom_kill") > 0 || Field(events, "oom_group_kill") > 0
+		o.Killed, o.Peak = o.Hit, value(file("memory.peak"))
+	case Swap:
+		o.Peak = value(file("memory.swap.peak"))
+		o.Hit = Field(file("memory.swap.events"), "max") > 0
+	case PIDs:
+		o.Hit = Field(file("pids.events"), "max") > 0
+		o.Peak = max(0, value(file("pids.peak"))-oneMore)
+	case CPUs:
+		o.Hit = Field(file("cpu.stat"), "nr_throttled") > 0
+	}
+}
+
+// ReadV1 is ReadV2 for the cgroup of one controller of v1.
+func ReadV1(o *Outcome, file func(name string) string) {
+	switch o.Name {
+	case Memory:
+		o.Hit = Field(file("memory.oom_control"), "oom_kill") > 0
+		o.Killed, o.Peak = o.Hit, value(file("memory.max_usage_in_bytes"))
+	case PIDs:
+		o.Hit = Field(file("pids.events"), "max") > 0
+		o.Peak = max(0, value(file("pids.peak"))-oneMore)
+	case CPUs:
+		o.Hit = Field(file("cpu.stat"), "nr_throttled") > 0
+	}
+}
+
+// value is a file with one number.
+func value(text string) float64 {
+	n, _ := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	return float64(n)
+}

@@ -1,0 +1,85 @@
+package limits
+
+import (
+	"fmt"
+	"math"
+)
+
+// Limits are those of a command with all that it starts; see nsrun.Limits, which has the same fields. The zero Limits
+// limit nothing.
+type Limits struct {
+	Memory, Swap                   int64
+	PIDs                           int
+	CPUs                           float64
+	OpenFiles                      int
+	FileSize, Disk, Inodes, Output int64
+	Nice                           int
+	IdleIO                         bool
+}
+
+// Name is a limit's name in reports, which is that of its flag.
+type Name string
+
+// The names.
+const (
+	Memory    Name = "memory"
+	Swap      Name = "swap"
+	PIDs      Name = "pids"
+	CPUs      Name = "cpus"
+	OpenFiles Name = "nofile"
+	FileSize  Name = "fsize"
+	Disk      Name = "disk"
+	Inodes    Name = "inodes"
+	Output    Name = "output"
+	Nice      Name = "nice"
+	IdleIO    Name = "idle-io"
+)
+
+// leastMemory is what a sandbox needs before its command does anything.
+const leastMemory = 1 << 20
+
+// Check finds limits that are none.
+func (l *Limits) Check() error {
+	for _, f := range [...]struct {
+		name  Name
+		value float64
+	}{
+		{Memory, float64(l.Memory)}, {PIDs, float64(l.PIDs)}, {CPUs, l.CPUs}, {OpenFiles, float64(l.OpenFiles)},
+		{FileSize, float64(l.FileSize)}, {Disk, float64(l.Disk)}, {Inodes, float64(l.Inodes)}, {Output, float64(l.Output)},
+	} {
+		if f.value < 0 || math.IsNaN(f.value) || math.IsInf(f.value, 0) {
+			return fmt.Errorf("the limit %s is negative, or no number", f.name)
+		}
+	}
+	switch {
+	case l.Memory > 0 && l.Memory < leastMemory:
+		return fmt.Errorf("the limit %s is less than %s, with which no command can start", Memory, FormatSize(leastMemory))
+	case l.Swap != 0 && l.Memory == 0:
+		return fmt.Errorf("the limit %s is about a command that has one of %s", Swap, Memory)
+	case l.CPUs != 0 && l.CPUs < 0.01:
+		return fmt.Errorf("the limit %s is less than 0.01", CPUs)
+	case l.Nice < 0 || l.Nice > 19:
+		return fmt.Errorf("%s is from 0 to 19", Nice)
+	}
+	return nil
+}
+
+// Tighten is l and what else a request asks for: the smaller of both, each.
+func (l Limits) Tighten(q Limits) Limits {
+	l.Memory, l.PIDs, l.CPUs = smaller(l.Memory, q.Memory), smaller(l.PIDs, q.PIDs), smaller(l.CPUs, q.CPUs)
+	l.OpenFiles, l.FileSize = smaller(l.OpenFiles, q.OpenFiles), smaller(l.FileSize, q.FileSize)
+	l.Disk, l.Inodes, l.Output = smaller(l.Disk, q.Disk), smaller(l.Inodes, q.Inodes), smaller(l.Output, q.Output)
+	if q.Swap > 0 && (l.Swap < 0 || q.Swap < l.Swap) {
+		l.Swap = q.Swap
+	}
+	l.Nice, l.IdleIO = max(l.Nice, q.Nice), l.IdleIO || q.IdleIO
+	return l
+}
+
+// smaller is the smaller one of two limits, of which 0 is none.
+func smaller[T int | int64 | float64](a, b T) T {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

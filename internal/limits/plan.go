@@ -1,0 +1,200 @@
+package limits
+
+import (
+	"errors"
+	"strings"
+)
+
+// By is what holds a limit, in the words of reports.
+type By string
+
+// The mechanisms, from the strictest to the weakest.
+const (
+	ByV2       By = "cgroup v2"
+	ByV1       By = "cgroup v1"
+	ByRlimit   By = "rlimit"   // setrlimit(2)
+	ByPriority By = "priority" // setpriority(2), ioprio_set(2)
+	ByWatcher  By = "watcher"  // nsrun, which looks again and again, and ends the command
+)
+
+// Controllers are controllers of cgroups.
+type Controllers uint8
+
+// The controllers that limits are held by.
+const (
+	MemoryController Controllers = 1 << iota
+	PIDsController
+	CPUController
+)
+
+// Names are the names of controllers, as the kernel has them.
+func (c Controllers) Names() (names []string) {
+	for i, name := range [...]string{"memory", "pids", "cpu"} {
+		if c&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ParseControllers reads a list such as that of cgroup.controllers, and passes over others.
+func ParseControllers(text string) (c Controllers) {
+	for name := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' }) {
+		switch name {
+		case "memory":
+			c |= MemoryController
+		case "pids":
+			c |= PIDsController
+		case "cpu":
+			c |= CPUController
+		}
+	}
+	return c
+}
+
+// Wanted are the controllers that hold the limits best.
+func (l *Limits) Wanted() (c Controllers) {
+	if l.Memory > 0 {
+		c |= MemoryController
+	}
+	if l.PIDs > 0 {
+		c |= PIDsController
+	}
+	if l.CPUs > 0 {
+		c |= CPUController
+	}
+	return c
+}
+
+// Facts are what a host has.
+type Facts struct {
+	V2, V1 Controllers // that cgroups made by this process have
+	Swap1  bool        // V1's memory controller counts swap
+	NoSwap bool        // the host has no swap
+	// OwnProcesses says that RLIMIT_NPROC counts the processes of a sandbox alone, and holds for them.
+	OwnProcesses bool
+}
+
+// Held is a limit and what holds it.
+type Held struct {
+	Name  Name
+	Value float64
+	By    By
+	Less  string // how it is held less well than asked; empty: it is not
+}
+
+// Error is a limit that nothing here holds.
+type Error struct{ Name Name }
+
+func (e *Error) Error() string {
+	return "nothing here holds the limit --" + string(e.Name) + ": it takes a cgroup with the controller " + e.Name.Controller().Names()[0] + " " + Remedy
+}
+
+// Unwrap returns errors.ErrUnsupported.
+func (e *Error) Unwrap() error { return errors.ErrUnsupported }
+
+// Remedy is what gives a command cgroups.
+const Remedy = "(try: systemd-run --user --scope -p Delegate=yes nsrun …, or as root, or a cgroup that was delegated to this user)"
+
+// Controller is what holds a limit in cgroups; 0: none.
+func (n Name) Controller() Controllers {
+	switch n {
+	case Memory, Swap:
+		return MemoryController
+	case PIDs:
+		return PIDsController
+	case CPUs:
+		return CPUController
+	}
+	return 0
+}
+
+// Plan says what holds each limit on a host with these facts. An error is a limit that nothing holds.
+func Plan(l Limits, f Facts) (list []Held, err error) {
+	add := func(name Name, value float64, by By, less string) {
+		if value != 0 {
+			list = append(list, Held{name, value, by, less})
+		}
+	}
+	by := func(c Controllers) By {
+		switch {
+		case f.V2&c != 0:
+			return ByV2
+		case f.V1&c != 0:
+			return ByV1
+		}
+		return ""
+	}
+	if l.Memory > 0 {
+		switch memory := by(MemoryController); {
+		case memory != "":
+			add(Memory, float64(l.Memory), memory, "")
+		default:
+			return nil, &Error{Memory}
+		}
+		swap, err := l.swap(by(MemoryController), f)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, swap...)
+	}
+	if l.PIDs > 0 {
+		pids := by(PIDsController)
+		switch {
+		case pids != "":
+			add(PIDs, float64(l.PIDs), pids, "")
+		case f.OwnProcesses:
+			add(PIDs, float64(l.PIDs), ByRlimit, "")
+		default:
+			return nil, &Error{PIDs}
+		}
+	}
+	if l.CPUs > 0 {
+		cpu := by(CPUController)
+		if cpu == "" {
+			return nil, &Error{CPUs}
+		}
+		add(CPUs, l.CPUs, cpu, "")
+	}
+	add(OpenFiles, float64(l.OpenFiles), ByRlimit, "")
+	add(FileSize, float64(l.FileSize), ByRlimit, "")
+	add(Nice, float64(l.Nice), ByPriority, "")
+	if l.IdleIO {
+		add(IdleIO, 1, ByPriority, "")
+	}
+	return list, nil
+}
+
+// swap is what holds the limit of swap, which is asked for with one of memory: none where nobody has any.
+func (l *Limits) swap(by By, f Facts) ([]Held, error) {
+	switch {
+	case l.Swap < 0 || f.NoSwap:
+		return nil, nil
+	case by == ByV2, by == ByV1 && f.Swap1:
+		if l.Swap == 0 {
+			return nil, nil // it is held, and nobody asked
+		}
+		return []Held{{Swap, float64(l.Swap), by, ""}}, nil
+	case l.Swap > 0:
+		return nil, &Error{Swap}
+	}
+	return nil, nil
+}
+
+// Has says whether one of the limits is held so.
+func Has(list []Held, by By, names ...Name) bool {
+	for _, h := range list {
+		if h.By != by {
+			continue
+		}
+		if len(names) == 0 {
+			return true
+		}
+		for _, n := range names {
+			if h.Name == n {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,51 @@
+package limits
+
+import "strconv"
+
+// Amount is a value of a limit for people.
+func (n Name) Amount(v float64) string {
+	switch n {
+	case Memory, Swap, FileSize, Disk, Output:
+		return FormatSize(int64(v))
+	case PIDs:
+		return strconv.FormatFloat(v, 'f', -1, 64) + " processes"
+	case CPUs:
+		return strconv.FormatFloat(v, 'f', -1, 64) + " processors"
+	case OpenFiles:
+		return strconv.FormatFloat(v, 'f', -1, 64) + " descriptors"
+	case Inodes:
+		return strconv.FormatFloat(v, 'f', -1, 64) + " files"
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
+// title is a limit's name for people.
+func (n Name) title() string {
+	switch n {
+	case PIDs:
+		return "process limit"
+	case CPUs:
+		return "processor limit"
+	case OpenFiles:
+		return "limit of open files"
+	case FileSize:
+		return "file size limit"
+	case Inodes:
+		return "limit of files"
+	}
+	return string(n) + " limit"
+}
+
+// HitText is what is said of a limit that was hit; killed: the command was ended for it.
+func HitText(n Name, value float64, killed bool) string {
+	text := n.title() + " " + n.Amount(value) + " reached"
+	if killed {
+		return "killed: " + text
+	}
+	return text
+}
+
+// LessText is what is said of a limit that is held less well than asked.
+func (h Held) LessText() string {
+	return "the " + h.Name.title() + " " + h.Name.Amount(h.Value) + " is held by a " + string(h.By) + ": " + h.Less
+}

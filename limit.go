@@ -1,0 +1,71 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/nsrun/nsrun/internal/limits"
+	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// limits are those of a request: its own can only be stricter.
+func (c *Config) limits(q *Request) limits.Limits { return c.Limits.all().Tighten(q.Limits.all()) }
+
+// confine has the command's limits held from its beginning.
+func (x *Execution) confine(cmd *nsexec.Cmd) error {
+	l := x.runner.config.limits(&x.request)
+	x.hold.End() // of an attempt before
+	x.hold = nil
+	if l == (limits.Limits{}) {
+		return nil
+	}
+	hold, err := x.runner.limiter.Hold(l, cmd.Cgroup)
+	if err != nil {
+		e := &LimitError{Err: err}
+		if none, ok := errors.AsType[*limits.Error](err); ok {
+			e.Name = string(none.Name)
+		}
+		return e
+	}
+	x.hold = hold
+	if g := hold.Cgroup(); g != nil {
+		cmd.Cgroup = g
+	}
+	if hold.Places() {
+		sandbox.Of(cmd).Place = hold.Place
+	}
+	for _, r := range hold.Rlimits() {
+		cmd.Rlimits = append(cmd.Rlimits, nsexec.Rlimit(r))
+	}
+	for _, h := range hold.Held() {
+		if h.Less != "" {
+			x.notices = append(x.notices, Notice{Kind: NoticeLimit, Text: h.LessText()})
+		}
+	}
+	return nil
+}
+
+// confined has looked after what has to be, now that the command runs.
+func (x *Execution) confined() {
+	if x.hold != nil {
+		x.hold.Begin(x.cmd.Process.Pid, func() { _ = x.cmd.Process.Kill() })
+	}
+}
+
+// settleLimits says what became of the limits. Nothing of the command runs any more.
+func (x *Execution) settleLimits() {
+	res := &x.result
+	for _, o := range x.hold.End() {
+		l := Limit{string(o.Name), o.Value, string(o.By), o.Hit, o.Killed, o.Peak, o.Less}
+		if o.Name == limits.FileSize && res.Signal == syscall.SIGXFSZ {
+			l.Hit, l.Killed = true, true
+		}
+		if l.Killed = l.Killed && (res.Signal != nil || res.ExitCode != 0); l.Hit && o.Name != limits.CPUs {
+			res.note(NoticeLimit, l.String())
+		}
+		res.Limits = append(res.Limits, l)
+	}
+}

@@ -1,0 +1,151 @@
+//go:build linux
+
+package nsrun_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// limitOf is what a Result says of a limit.
+func limitOf(t *testing.T, res nsrun.Result, name string) nsrun.Limit {
+	t.Helper()
+	i := slices.IndexFunc(res.Limits, func(l nsrun.Limit) bool { return l.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no limit %s in %+v (%v)", name, res.Limits, res.Err)
+	}
+	return res.Limits[i]
+}
+
+// limited runs a command with limits. One that nothing here holds skips the test, and so it must be said.
+func limited(t *testing.T, c nsrun.Config, l nsrun.Limits, command string) nsrun.Result {
+	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil && strings.Contains(command, "python3") {
+		testenv.Skip(t, "python3", err.Error())
+	}
+	c.Limits, c.Timeout = l, time.Minute
+	r := nsrun.NewRunner(c)
+	defer r.Close()
+	res, err := r.Run(t.Context(), nsrun.Request{Command: command})
+	if errors.Is(err, errors.ErrUnsupported) {
+		if !strings.Contains(err.Error(), "try: ") || res.Started {
+			t.Errorf("no remedy, or it ran: %v", err)
+		}
+		testenv.Skip(t, "cgroup controllers", err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// bombs use memory in different ways: 256 MiB of it, so that the host does not notice where nothing holds them.
+var bombs = map[string]string{
+	"one process":    `exec python3 -c 'x = bytearray(256 << 20)'`,
+	"many processes": `for i in 1 2 3 4 5 6 7 8; do python3 -c 'import time; x = bytearray(32 << 20); time.sleep(60)' & done; wait`,
+	"tmpfs":          `head -c 256M /dev/zero >/tmp/x`,
+	"shared memory":  `head -c 256M /dev/zero >/dev/shm/x`,
+}
+
+// TestMemoryLimit: a tree of processes is one unit, with what it writes to a tmpfs. The control is the same without a limit.
+func TestMemoryLimit(t *testing.T) {
+	for name, bomb := range bombs {
+		t.Run(name, func(t *testing.T) {
+			testenv.Leaks(t, nsexec.Shutdown)
+			res := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{Memory: 48 << 20}, bomb+"; echo survived")
+			l := limitOf(t, res, "memory")
+			if !l.Hit || !l.Killed || strings.Contains(res.Stdout.String(), "survived") || res.ExitCode != 137 {
+				t.Errorf("%+v, exit code %d\n%s", l, res.ExitCode, res)
+			}
+			if want := "killed: memory limit 48 MiB reached"; l.String() != want || !strings.Contains(res.String(), "memory limit 48 MiB reached") {
+				t.Errorf("%s\n%s", l, res)
+			}
+		})
+	}
+	res := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{Memory: 400 << 20}, bombs["tmpfs"]+"; echo survived")
+	if l := limitOf(t, res, "memory"); l.Hit || !strings.Contains(res.Stdout.String(), "survived") {
+		t.Errorf("control: %+v\n%s", l, res)
+	}
+}
+
+// TestProcessLimit: a fork bomb stays small, and others can be started meanwhile.
+func TestProcessLimit(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	res := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{PIDs: 16},
+		`python3 -c '
+import os
+n = 0
+try:
+    while n < 200:
+        if os.fork() == 0:
+            os.read(os.pipe()[0], 1)
+        n += 1
+except OSError as e:
+    print(n, e.errno)
+'`)
+	l := limitOf(t, res, "pids")
+	if out := res.Stdout.String(); !strings.HasSuffix(out, " 11\n") || !strings.HasPrefix(out, "1") || len(out) != len("14 11\n") {
+		t.Errorf("it made %q processes, want 14 or 15 and EAGAIN\n%s", out, res)
+	}
+	if l.By != "rlimit" && (!l.Hit || l.Killed) {
+		t.Errorf("%+v", l)
+	}
+}
+
+// TestFileLimits are held by resource limits anywhere.
+func TestFileLimits(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	res := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{OpenFiles: 20, FileSize: 1 << 20, Nice: 7},
+		"ulimit -n; ulimit -Hn; nice; exec head -c 2M /dev/zero >/tmp/x")
+	if got := res.Stdout.String(); got != "20\n20\n7\n" && !strings.HasPrefix(got, "20\n20\n1") {
+		t.Errorf("%q", got)
+	}
+	if l := limitOf(t, res, "fsize"); !l.Hit || !l.Killed || res.ExitCode != 128+25 {
+		t.Errorf("%+v, exit code %d", l, res.ExitCode)
+	}
+	if l := limitOf(t, res, "nofile"); l.Hit || l.By != "rlimit" || l.Value != 20 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// TestRequestTightens: a request's limits are held where they are stricter, and only there.
+func TestRequestTightens(t *testing.T) {
+	r := nsrun.NewRunner(nsrun.Config{NoPlayground: true, Limits: nsrun.Limits{OpenFiles: 40}})
+	defer r.Close()
+	for _, c := range []struct {
+		asked int
+		want  string
+	}{{0, "40\n"}, {30, "30\n"}, {50, "40\n"}} {
+		res, err := r.Run(t.Context(), nsrun.Request{Command: "ulimit -n", Limits: nsrun.Limits{OpenFiles: c.asked}})
+		if err != nil || res.Stdout.String() != c.want {
+			t.Errorf("%d: %q, %v", c.asked, res.Stdout.String(), err)
+		}
+	}
+	if _, err := r.Run(t.Context(), nsrun.Request{Command: "true", Limits: nsrun.Limits{Memory: -1}}); err == nil {
+		t.Error("a negative limit was taken")
+	}
+	res, err := nsrun.NewRunner(nsrun.Config{NoPlayground: true}).Run(t.Context(), nsrun.Request{Command: "true"})
+	if err != nil || res.Limits != nil {
+		t.Errorf("%v, %v", res.Limits, err)
+	}
+}
+
+// TestGrace: what ignores the request to end is killed when its grace is over.
+func TestGrace(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	r := nsrun.NewRunner(nsrun.Config{NoPlayground: true, Timeout: 300 * time.Millisecond, Grace: 100 * time.Millisecond})
+	defer r.Close()
+	res, err := r.Run(t.Context(), nsrun.Request{Command: "trap '' TERM; while :; do sleep 100; done"})
+	if err != nil || !res.TimedOut || res.Signal != os.Kill {
+		t.Errorf("%v, %+v", err, res)
+	}
+}
