@@ -192,6 +192,11 @@ type Config struct {
 	ClearEnv bool
 	// Timeout ends commands that take longer. Zero: no limit.
 	Timeout time.Duration
+	// Grace is how long commands go on after they were asked to end because of Timeout (SIGTERM), before all of them is
+	// killed. Zero: 2 seconds.
+	Grace time.Duration
+	// Limits of each command. Zero: none.
+	Limits Limits
 	// Watch lets what commands write be seen while they run: Execution.Events, and
 	// Result.Touched. False: nothing is watched. Events say which process it was only where
 	// root runs another command in a session that has changes.
@@ -422,6 +427,9 @@ type Request struct {
 	// Timeout ends the command if it takes longer, and Config.Timeout is not shorter.
 	// Zero: that.
 	Timeout time.Duration
+
+	// Limits of this command, where they are stricter than Config.Limits. Zero: those.
+	Limits Limits
 
 	// Stdin is what the command reads. It may be left unread; a Read that does not return
 	// keeps a goroutine, and nothing else. Nil: /dev/null.

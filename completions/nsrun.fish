@@ -200,18 +200,32 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'run c'
 		echo none
+	case 'run cpus'
+		echo none
 	case 'run dir'
 		echo dir
 	case 'run engine'
 		echo choice:overlay,tmpfs,copy
 	case 'run env'
 		echo var
+	case 'run fsize'
+		echo none
+	case 'run grace'
+		echo none
+	case 'run memory'
+		echo none
 	case 'run net'
 		echo choice:none,host
 	case 'run net-by'
 		echo choice:kernel,broker
+	case 'run nice'
+		echo none
+	case 'run nofile'
+		echo none
 	case 'run on'
 		echo session
+	case 'run pids'
+		echo none
 	case 'run preset'
 		echo choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github
 	case 'run project'
@@ -226,6 +240,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'run session'
 		echo session
+	case 'run swap'
+		echo none
 	case 'run timeout'
 		echo none
 	case 'policy C'
@@ -238,18 +254,32 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'policy c'
 		echo none
+	case 'policy cpus'
+		echo none
 	case 'policy dir'
 		echo dir
 	case 'policy engine'
 		echo choice:overlay,tmpfs,copy
 	case 'policy env'
 		echo var
+	case 'policy fsize'
+		echo none
+	case 'policy grace'
+		echo none
+	case 'policy memory'
+		echo none
 	case 'policy net'
 		echo choice:none,host
 	case 'policy net-by'
 		echo choice:kernel,broker
+	case 'policy nice'
+		echo none
+	case 'policy nofile'
+		echo none
 	case 'policy on'
 		echo session
+	case 'policy pids'
+		echo none
 	case 'policy preset'
 		echo choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github
 	case 'policy project'
@@ -264,6 +294,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'policy session'
 		echo session
+	case 'policy swap'
+		echo none
 	case 'policy timeout'
 		echo none
 	case 'why C'
@@ -276,18 +308,32 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'why c'
 		echo none
+	case 'why cpus'
+		echo none
 	case 'why dir'
 		echo dir
 	case 'why engine'
 		echo choice:overlay,tmpfs,copy
 	case 'why env'
 		echo var
+	case 'why fsize'
+		echo none
+	case 'why grace'
+		echo none
+	case 'why memory'
+		echo none
 	case 'why net'
 		echo choice:none,host
 	case 'why net-by'
 		echo choice:kernel,broker
+	case 'why nice'
+		echo none
+	case 'why nofile'
+		echo none
 	case 'why on'
 		echo session
+	case 'why pids'
+		echo none
 	case 'why preset'
 		echo choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github
 	case 'why project'
@@ -302,6 +348,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'why session'
 		echo session
+	case 'why swap'
+		echo none
 	case 'why timeout'
 		echo none
 	case 'diff color'
@@ -365,17 +413,25 @@ function __nsrun_flags -a verb
 			'-c	run a shell string with /bin/sh -c' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
+			'--cpus	let it use the time of N processors, such as 1.5' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
 			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
 			'--env	set K=V, or pass K through (repeatable)' \
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
+			'--fsize	let files grow to SIZE at most' \
+			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
+			'--idle-io	let it use disks only when nobody else does' \
 			'--keep	keep the changes as a session, without asking' \
 			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
+			'--memory	kill the command, with all that it started, when it uses more memory than SIZE (512M, 2G)' \
 			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
+			'--nice	lower its priority by N, 1 to 19' \
+			'--nofile	let each process have at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
+			'--pids	let it have at most N processes and threads' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
@@ -384,6 +440,7 @@ function __nsrun_flags -a verb
 			'--ro	make path read-only' \
 			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
+			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
 			'--timeout	end the command after this duration' \
 			'--watch	print what the command changes as it happens'
 	case policy
@@ -397,18 +454,26 @@ function __nsrun_flags -a verb
 			'-c	run a shell string with /bin/sh -c' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
+			'--cpus	let it use the time of N processors, such as 1.5' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
 			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
 			'--env	set K=V, or pass K through (repeatable)' \
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
+			'--fsize	let files grow to SIZE at most' \
+			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
+			'--idle-io	let it use disks only when nobody else does' \
 			'--json	print JSON' \
 			'--keep	keep the changes as a session, without asking' \
 			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
+			'--memory	kill the command, with all that it started, when it uses more memory than SIZE (512M, 2G)' \
 			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
+			'--nice	lower its priority by N, 1 to 19' \
+			'--nofile	let each process have at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
+			'--pids	let it have at most N processes and threads' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
@@ -417,6 +482,7 @@ function __nsrun_flags -a verb
 			'--ro	make path read-only' \
 			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
+			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
 			'--timeout	end the command after this duration' \
 			'--watch	print what the command changes as it happens'
 	case why
@@ -430,18 +496,26 @@ function __nsrun_flags -a verb
 			'-c	run a shell string with /bin/sh -c' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
+			'--cpus	let it use the time of N processors, such as 1.5' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
 			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
 			'--env	set K=V, or pass K through (repeatable)' \
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
+			'--fsize	let files grow to SIZE at most' \
+			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
+			'--idle-io	let it use disks only when nobody else does' \
 			'--json	print JSON' \
 			'--keep	keep the changes as a session, without asking' \
 			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
+			'--memory	kill the command, with all that it started, when it uses more memory than SIZE (512M, 2G)' \
 			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
+			'--nice	lower its priority by N, 1 to 19' \
+			'--nofile	let each process have at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
+			'--pids	let it have at most N processes and threads' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
@@ -450,6 +524,7 @@ function __nsrun_flags -a verb
 			'--ro	make path read-only' \
 			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
+			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
 			'--timeout	end the command after this duration' \
 			'--watch	print what the command changes as it happens'
 	case ls

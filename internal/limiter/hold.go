@@ -177,6 +177,9 @@ func (x *Hold) End() []limits.Outcome {
 				}
 			}
 		}
+		if o.Name == limits.Memory && x.oom != nil && x.oom.fired { // before the kernel had to kill, which it counts
+			o.Hit, o.Killed = true, true
+		}
 		list = append(list, o)
 	}
 	if x.own != nil {

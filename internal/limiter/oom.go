@@ -17,6 +17,7 @@ import (
 type oomWatch struct {
 	event *os.File // an eventfd
 	done  sync.WaitGroup
+	fired bool // after end: it was told
 }
 
 func newOOMWatch(dir *os.File) (*oomWatch, error) {
@@ -42,6 +43,7 @@ func (w *oomWatch) begin(kill func()) {
 	w.done.Go(func() {
 		var b [8]byte
 		if _, err := w.event.Read(b[:]); err == nil {
+			w.fired = true
 			kill()
 		}
 	})
