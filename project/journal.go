@@ -74,16 +74,18 @@ func (r *Registry) append(o *op) error {
 	return nil
 }
 
+func openJournal(d *dir) (*os.File, error) {
+	return d.file(journalName, unix.O_RDWR|unix.O_APPEND|unix.O_CREAT)
+}
+
 // write appends a line to the file that is the journal now, and returns how long that is.
 func (r *Registry) write(d *dir, line []byte) (size int64, err error) {
 	end := time.Now().Add(r.o.Wait)
 	for {
 		if r.journal == nil {
-			f, err := d.file(journalName, unix.O_RDWR|unix.O_APPEND|unix.O_CREAT)
-			if err != nil {
+			if r.journal, err = openJournal(d); err != nil {
 				return 0, err
 			}
-			r.journal = f
 		}
 		if err := lock(r.journal, unix.LOCK_SH, end); err != nil {
 			return 0, err

@@ -148,6 +148,20 @@ func (r *Registry) Close() error {
 	return r.mergeErr
 }
 
+// Prepare opens what the next record is written to, for who has time before there is something to record. Where that
+// fails, the record tries it again, and says why.
+func (r *Registry) Prepare() {
+	d, err := r.directory(true)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed && r.journal == nil {
+		r.journal, _ = openJournal(d)
+	}
+}
+
 // Flush moves the journal into the database, and returns when that is on disk.
 func (r *Registry) Flush() error {
 	return r.update(nil)

@@ -453,6 +453,11 @@ func (*Registry) Permissions() (r0 []Permission, r1 error) {
 	return
 }
 
+// Prepare opens what the next record is written to, for who has time before there is something to record. Where that
+// fails, the record tries it again, and says why.
+func (*Registry) Prepare() {
+}
+
 // Private lists the directories that a sandboxed command must neither read nor write, nor be able to rename.
 func (*Registry) Private() (r0 []string) {
 	return

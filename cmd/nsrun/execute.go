@@ -32,10 +32,10 @@ func (r *runner) notify() {
 }
 
 // run runs the command and returns its exit status.
-func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
+func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Request) int {
 	r.signals = make(chan os.Signal, 16)
 	r.notify()
-	defer signal.Stop(r.signals)
+	defer func() { go signal.Stop(r.signals) }() // a thread is asked for each: nobody waits for that
 	defer func() {
 		if err := runner.Close(); err != nil {
 			console.Say("%s", err)
@@ -60,6 +60,7 @@ func (r *runner) run(runner *nsrunlib.Runner, q nsrunlib.Request) int {
 		return console.Fail(r.typed(err))
 	}
 	r.execution, r.session = x, x.Session()
+	r.lastRun = r.ready(c)
 	for _, notice := range x.Notices() {
 		if r.o.quiet && notice.Kind != nsrunlib.NoticeLimit {
 			continue

@@ -55,15 +55,31 @@ func lastRunFile(root string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// noteRun notes that a command was run on the roots, and left the session id; empty: it left none. Where that
-// cannot be written the newest session is taken for the last.
-func noteRun(id string, roots ...string) {
+// lastRunFiles opens the files of the roots for noteRun.
+func lastRunFiles(roots []string) (list []*os.File) {
 	for _, root := range roots {
-		f, err := lastRunFile(root, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+		f, err := lastRunFile(root, os.O_RDWR|os.O_CREATE)
 		if err != nil {
-			return
+			break
 		}
-		_, _ = f.WriteString(id + "\n")
+		list = append(list, f)
+	}
+	return list
+}
+
+// noteRun notes in the files that a command was run on their roots, and left the session id; empty: it left none. Where
+// that cannot be written the newest session is taken for the last.
+func noteRun(files []*os.File, id string) {
+	note := []byte(id + "\n")
+	for _, f := range files {
+		// Written over where it is as long as before: to cut a file off is much work for some file systems.
+		fi, err := f.Stat()
+		if err == nil && fi.Size() != int64(len(note)) {
+			err = f.Truncate(0)
+		}
+		if err == nil {
+			_, _ = f.WriteAt(note, 0)
+		}
 		_ = f.Close()
 	}
 }

@@ -82,29 +82,45 @@ func (r *runner) all() int {
 	if !r.o.direct && console.IsTerminal(os.Stderr) {
 		r.before = console.SaveTerminal()
 	}
-	status := r.run(n, q)
+	status := r.run(n, c, q)
 	err = r.finish(status)
-	r.noteRun(c)
+	r.noteRun()
 	if err != nil {
 		return failDecision("commit", err, r.session)
 	}
 	return status
 }
 
-// noteRun is noteRun for what was run.
-func (r *runner) noteRun(c nsrunlib.Config) {
+// ready opens, beside the command, what its end is noted in. The function that it returns waits for the files of
+// noteRun.
+func (r *runner) ready(c nsrunlib.Config) func() []*os.File {
+	var roots []string
 	switch {
 	case r.session != nil:
-		id := r.session.ID()
-		if r.dropped {
-			id = ""
-		}
 		for _, root := range r.session.Roots() {
-			noteRun(id, root.Path)
+			roots = append(roots, root.Path)
 		}
-	case r.execution != nil && c.Project != "":
+	case c.Project != "":
 		if real, err := realPath(c.Project); err == nil {
-			noteRun("", real)
+			roots = append(roots, real)
 		}
 	}
+	files := make(chan []*os.File, 1)
+	go func() {
+		r.registry.Prepare()
+		files <- lastRunFiles(roots)
+	}()
+	return func() []*os.File { return <-files }
+}
+
+// noteRun is noteRun for what was run.
+func (r *runner) noteRun() {
+	if r.lastRun == nil {
+		return
+	}
+	id := ""
+	if r.session != nil && !r.dropped {
+		id = r.session.ID()
+	}
+	noteRun(r.lastRun(), id)
 }

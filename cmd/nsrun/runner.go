@@ -24,6 +24,7 @@ type runner struct {
 	execution *nsrunlib.Execution // nil: the command was not started
 	watched   chan struct{}       // closed when all is told that was seen; nil: nobody looks
 	session   *overlay.Session    // nil: there is none, or the command was not started
+	lastRun   func() []*os.File   // waits for the files that note it; nil: the command was not started
 	engine    string              // how changes were kept apart
 
 	report   *os.File // nil: none
