@@ -70,7 +70,7 @@ func commitsInside(args []string) int {
 	wg.Wait()
 	err := errors.Join(append(errs, r.Close())...)
 	nsexec.Shutdown()
-	testenv.Poll(5*time.Second, func() bool {
+	testenv.Poll(time.Minute, func() bool {
 		d, m, c := held()
 		return d <= descriptors && m == mounts && c == 0
 	})

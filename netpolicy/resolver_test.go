@@ -158,7 +158,7 @@ func TestSilentServer(t *testing.T) {
 			if m := answer(t, r, question(name, dns.TypeA)); m.Rcode != dns.RcodeServerFailure {
 				t.Errorf("%s: %v", name, m)
 			}
-			if d := time.Since(start); d > 12*time.Second {
+			if d := time.Since(start); d > 30*time.Second {
 				t.Errorf("%s took %v", name, d)
 			}
 		})
@@ -415,7 +415,7 @@ func TestFlood(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	for failures < 100 {
 		if _, err := c.Read(buf); err != nil {
 			t.Fatalf("after %d failures: %v", failures, err)
@@ -644,7 +644,7 @@ func TestSlowClient(t *testing.T) {
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
-	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection is still there: %v", err)
 	}

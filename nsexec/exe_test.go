@@ -145,7 +145,7 @@ func TestOverwriteSelf(t *testing.T) {
 // open that program's file, reach the process's root, descriptors or memory. It says
 // of how many it could not, and what it could.
 func helpScan(args []string) int {
-	prog, done := args[0], args[1]
+	prog, done, ours := args[0], args[1], args[2]
 	said, seen := make(map[string]bool), make(map[string]bool)
 	for !exists(done) {
 		procs, _ := os.ReadDir("/proc")
@@ -157,6 +157,9 @@ func helpScan(args []string) int {
 			link, err := os.Readlink(dir + "/exe")
 			setup := false
 			if cmdline, _ := os.ReadFile(dir + "/cmdline"); strings.HasPrefix(string(cmdline), "nsrun:") {
+				if !descends(p.Name(), ours) {
+					continue // of somebody else's sandbox: other tests run beside this one
+				}
 				if setup = err == nil && strings.HasPrefix(link, "/memfd:"); err != nil {
 					seen[dir] = true
 				}
@@ -173,6 +176,18 @@ func helpScan(args []string) int {
 	}
 	fmt.Println(len(seen), slices.Sorted(maps.Keys(said)))
 	return 0
+}
+
+// descends reports whether a process was started by another one, or by what that has started.
+func descends(pid, from string) bool {
+	for pid != from {
+		p, ok := testenv.FindProcess(pid)
+		if !ok || p.Parent == 0 {
+			return false
+		}
+		pid = strconv.Itoa(p.Parent)
+	}
+	return true
 }
 
 // TestSetupIsClosed: root without capabilities, in a sandbox that sees the caller's
@@ -203,7 +218,7 @@ func TestSetupIsClosed(t *testing.T) {
 			done := filepath.Join(dir, "done")
 			// A copy of this run's own: another one may have powerless processes too.
 			own := write(t, 0o755, string(b), dir, "own")
-			c, out := start(write(t, 0o755, string(b), dir, "scanner"), "scan", own, done)
+			c, out := start(write(t, 0o755, string(b), dir, "scanner"), "scan", own, done, strconv.Itoa(os.Getpid()))
 			command, runs := "/bin/true", rounds(150)
 			if control {
 				command, runs = own, 20 // what is started stays what it was

@@ -367,7 +367,7 @@ func TestFirstProcessIsClosed(t *testing.T) {
 					t.Errorf("PID 1: %s", line)
 				}
 			}
-			control := nsexec.Command("sh", "-c", `sleep 100 & exec "$0" $!`, exe)
+			control := nsexec.Command("sh", "-c", `sleep 100 & until read name </proc/$!/comm && [ "$name" = sleep ]; do :; done; exec "$0" $!`, exe)
 			control.Mounts = base()
 			control.Env = append(nsexec.BaseEnv(), helperVars("trace", "NSRUN_TEST_SECRET=do not tell")...)
 			control.Capabilities = caps

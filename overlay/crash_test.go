@@ -160,7 +160,7 @@ func plainRename() error {
 // openSoon is Open. For a moment after a session was closed its lock may still be held: by a
 // child process that was made before, and has not come to close what it must not inherit.
 func openSoon(state, id string) (s *Session, err error) {
-	testenv.Poll(5*time.Second, func() bool {
+	testenv.Poll(time.Minute, func() bool {
 		s, err = Open(state, id)
 		return !errors.Is(err, ErrBusy)
 	})

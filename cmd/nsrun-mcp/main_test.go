@@ -343,7 +343,7 @@ func (r *raw) helloIn(version string) {
 // answer is the answer to the request with that id.
 func (r *raw) answer(id string) string {
 	r.t.Helper()
-	limit := time.After(20 * time.Second)
+	limit := time.After(time.Minute)
 	for {
 		select {
 		case line, ok := <-r.lines:

@@ -294,7 +294,7 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // patience is for what takes milliseconds.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, false, args, 1, "await FILE")
