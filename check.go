@@ -20,6 +20,8 @@ func (c *Config) check() error {
 		text = "there is no such After"
 	case c.Preset >= presetCount || slices.ContainsFunc(c.Presets, func(p Preset) bool { return p >= presetCount }):
 		text = "there is no such preset"
+	case c.has(StrictPreset) && c.has(WorkspaceRootPreset):
+		text = "the presets strict and workspace-root exclude each other"
 	case c.Engine > overlay.EngineCopy:
 		text = "there is no such Engine"
 	case c.Timeout < 0 || c.Grace < 0:

@@ -99,7 +99,10 @@ type Config struct {
 }
 
 // playground reports whether commands have one.
-func (c *Config) playground() bool { return !c.NoPlayground && !c.has(StrictPreset) }
+func (c *Config) playground() bool { return !c.NoPlayground && !c.small() }
+
+// small reports whether commands see next to nothing of the host.
+func (c *Config) small() bool { return c.has(StrictPreset) || c.has(WorkspaceRootPreset) }
 
 // After says what becomes of what a command wrote to folders with an overlay.
 type After uint8

@@ -41,6 +41,7 @@ type Execution struct {
 	caches  bool         // with explain: the caches of a session are planned too
 	box     plan.Sandbox // what was planned
 
+	work           *host.WorkDir // of a workspace that is the root; nil: none
 	later          host.Later
 	live           *host.Live // for RunsLater; nil: nobody has asked
 	watch          watch

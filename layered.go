@@ -31,7 +31,7 @@ func (x *Execution) addSession(f *plan.Facts, engine overlay.Engine) error {
 	if err := host.MakeOwn(f.Own, s.Roots); err != nil {
 		return err
 	}
-	if x.runner.config.has(StrictPreset) {
+	if x.runner.config.small() {
 		f.Session = s
 		return nil // caches are in the home directory, which is not there
 	}

@@ -76,9 +76,14 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if x.net != nil {
 		f.Network = x.net.mounts
 	}
+	if c.has(WorkspaceRootPreset) {
+		if err := x.workspace(&f); err != nil {
+			return err
+		}
+	}
 	host.Copies(f.Own, f.Writable(), x.explain)
 	box, notices, err := plan.Build(f, plan.Policy{
-		Strict: c.has(StrictPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network,
+		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network,
 		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env),
 	})
 	x.notices = publicNotices(notices)
@@ -121,10 +126,14 @@ func (x *Execution) ownDirs(f *plan.Facts) error {
 // place finds what the host has at the places that matter.
 func (x *Execution) place(f *plan.Facts) (err error) {
 	c := &x.runner.config
-	if c.has(StrictPreset) {
-		if f.System, f.ResolvConf, err = host.System(); err != nil {
-			return err
-		}
+	switch {
+	case c.has(WorkspaceRootPreset):
+		f.System, err = host.WorkspaceSystem()
+	case c.has(StrictPreset):
+		f.System, f.ResolvConf, err = host.System()
+	}
+	if err != nil {
+		return err
 	}
 	f.VarTmp, f.Run = host.PrivatePlaces()
 	if c.layered() {

@@ -31,6 +31,11 @@ const (
 	// StrictPreset shows nothing of the host but /usr, /lib*, /bin, /sbin, /etc/passwd, /etc/group, with a network
 	// /etc/resolv.conf, and what Config and Request name. /dev has null, zero and urandom. There is no playground.
 	StrictPreset
+	// WorkspaceRootPreset makes the project the root, "/", and the home directory. Of the host there are /usr, /lib*, /bin,
+	// /sbin, /etc/resolv.conf, /etc/hosts, /etc/ssl and /etc/alternatives, and what Config and Request name, at its own path; /proc, /dev and
+	// /tmp are private. /.venv/bin is the first on PATH. Config.SandboxPath and Config.HostPath map paths. With
+	// Direct, what others create in the project while a command runs may not be seen by that.
+	WorkspaceRootPreset
 	// NPMPreset allows connections to the registries of npm and yarn, and to the headers of Node.js.
 	NPMPreset
 	// PyPIPreset allows connections to the Python package index.
@@ -51,16 +56,17 @@ var presets = [presetCount]struct {
 	name, summary string
 	rules         []string // of its network
 }{
-	DefaultPreset: {"default", "any command: the host's files can be read, the project is written to apart, no network", nil},
-	BuildPreset:   {"build", "the command writes to the caches of build tools", nil},
-	TestPreset:    {"test", "the changes are discarded", nil},
-	GitPreset:     {"git", "with --direct, the command writes to all of .git", nil},
-	StrictPreset:  {"strict", "of the host only /usr, /lib*, /bin, /sbin, passwd, group, and what flags name", nil},
-	NPMPreset:     {"npm", "network: the npm and yarn registries, headers of Node.js", []string{"tcp:registry.npmjs.org:443", "tcp:registry.yarnpkg.com:443", "tcp:nodejs.org:443"}},
-	PyPIPreset:    {"pypi", "network: the Python package index", []string{"tcp:pypi.org:443", "tcp:files.pythonhosted.org:443"}},
-	GoPreset:      {"go", "network: the Go module proxy and checksum database", []string{"tcp:proxy.golang.org:443", "tcp:sum.golang.org:443"}},
-	CargoPreset:   {"cargo", "network: crates.io", []string{"tcp:crates.io:443", "tcp:index.crates.io:443", "tcp:static.crates.io:443"}},
-	DebianPreset:  {"debian", "network: Debian's package servers", []string{"tcp:deb.debian.org:80", "tcp:deb.debian.org:443", "tcp:security.debian.org:80", "tcp:security.debian.org:443"}},
+	DefaultPreset:       {"default", "any command: the host's files can be read, the project is written to apart, no network", nil},
+	BuildPreset:         {"build", "the command writes to the caches of build tools", nil},
+	TestPreset:          {"test", "the changes are discarded", nil},
+	GitPreset:           {"git", "with --direct, the command writes to all of .git", nil},
+	StrictPreset:        {"strict", "of the host only /usr, /lib*, /bin, /sbin, passwd, group, and what flags name", nil},
+	WorkspaceRootPreset: {"workspace-root", "the project is /, with the host's programs laid over it", nil},
+	NPMPreset:           {"npm", "network: the npm and yarn registries, headers of Node.js", []string{"tcp:registry.npmjs.org:443", "tcp:registry.yarnpkg.com:443", "tcp:nodejs.org:443"}},
+	PyPIPreset:          {"pypi", "network: the Python package index", []string{"tcp:pypi.org:443", "tcp:files.pythonhosted.org:443"}},
+	GoPreset:            {"go", "network: the Go module proxy and checksum database", []string{"tcp:proxy.golang.org:443", "tcp:sum.golang.org:443"}},
+	CargoPreset:         {"cargo", "network: crates.io", []string{"tcp:crates.io:443", "tcp:index.crates.io:443", "tcp:static.crates.io:443"}},
+	DebianPreset:        {"debian", "network: Debian's package servers", []string{"tcp:deb.debian.org:80", "tcp:deb.debian.org:443", "tcp:security.debian.org:80", "tcp:security.debian.org:443"}},
 	GitHubPreset: {"github", "network: GitHub, where whoever has a token can write", []string{
 		"tcp:github.com:22", "tcp:github.com:443", "tcp:api.github.com:443", "tcp:codeload.github.com:443",
 		"tcp:raw.githubusercontent.com:443", "tcp:objects.githubusercontent.com:443", "tcp:release-assets.githubusercontent.com:443",

@@ -100,6 +100,11 @@ const (
 	// StrictPreset shows nothing of the host but /usr, /lib*, /bin, /sbin, /etc/passwd, /etc/group, with a network
 	// /etc/resolv.conf, and what Config and Request name. /dev has null, zero and urandom. There is no playground.
 	StrictPreset
+	// WorkspaceRootPreset makes the project the root, "/", and the home directory. Of the host there are /usr, /lib*, /bin,
+	// /sbin, /etc/resolv.conf, /etc/hosts, /etc/ssl and /etc/alternatives, and what Config and Request name, at its own path; /proc, /dev and
+	// /tmp are private. /.venv/bin is the first on PATH. Config.SandboxPath and Config.HostPath map paths. With
+	// Direct, what others create in the project while a command runs may not be seen by that.
+	WorkspaceRootPreset
 	// NPMPreset allows connections to the registries of npm and yarn, and to the headers of Node.js.
 	NPMPreset
 	// PyPIPreset allows connections to the Python package index.
@@ -683,6 +688,22 @@ func TargetText(d netpolicy.Decision) (r0 string) {
 
 // Allows reports whether a is one of those that allow.
 func (a Answer) Allows() bool { return a == Allow || a == AllowSession || a == AllowAlways }
+
+// HostPath is where a path of the sandbox is on the host: with WorkspaceRootPreset the project's file a for "/a", and for "a".
+// It is an error where it is on no file system of the host. See SandboxPath; who opens what commands
+// wrote has to expect links (os.Root).
+func (*Config) HostPath(name string) (r0 string, r1 error) {
+	r1 = linuxonly.Error("nsrun.Config.HostPath")
+	return
+}
+
+// SandboxPath is where a path of the host is for commands: with WorkspaceRootPreset "/a" for the file a of the project. It is
+// an error where commands do not have it. Nothing is looked up but the project itself: whether anything is there, and where
+// links lead, is not asked.
+func (*Config) SandboxPath(name string) (r0 string, r1 error) {
+	r1 = linuxonly.Error("nsrun.Config.SandboxPath")
+	return
+}
 
 func (e *DeniedError) Error() string {
 	text := "network access"

@@ -69,6 +69,7 @@ func (x *Execution) end(err error) (Result, error) {
 	}
 	res, r := &x.result, x.runner
 	x.hold.End()
+	x.work.Close()
 	x.settleNetwork()
 	kept := false
 	if s := x.session; s != nil && !x.gone {

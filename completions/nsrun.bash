@@ -192,7 +192,7 @@ _nsrun_flag() {
 	'run nofile') kinds=(none) ;;
 	'run on') kinds=(session) ;;
 	'run pids') kinds=(none) ;;
-	'run preset') kinds=(choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github) ;;
+	'run preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'run project') kinds=(dir) ;;
 	'run publish') kinds=(none) ;;
 	'run report') kinds=(path) ;;
@@ -219,7 +219,7 @@ _nsrun_flag() {
 	'policy nofile') kinds=(none) ;;
 	'policy on') kinds=(session) ;;
 	'policy pids') kinds=(none) ;;
-	'policy preset') kinds=(choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github) ;;
+	'policy preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'policy project') kinds=(dir) ;;
 	'policy publish') kinds=(none) ;;
 	'policy report') kinds=(path) ;;
@@ -246,7 +246,7 @@ _nsrun_flag() {
 	'why nofile') kinds=(none) ;;
 	'why on') kinds=(session) ;;
 	'why pids') kinds=(none) ;;
-	'why preset') kinds=(choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github) ;;
+	'why preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'why project') kinds=(dir) ;;
 	'why publish') kinds=(none) ;;
 	'why report') kinds=(path) ;;

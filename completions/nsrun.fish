@@ -227,7 +227,7 @@ function __nsrun_flag -a verb flag
 	case 'run pids'
 		echo none
 	case 'run preset'
-		echo choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github
+		echo choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github
 	case 'run project'
 		echo dir
 	case 'run publish'
@@ -281,7 +281,7 @@ function __nsrun_flag -a verb flag
 	case 'policy pids'
 		echo none
 	case 'policy preset'
-		echo choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github
+		echo choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github
 	case 'policy project'
 		echo dir
 	case 'policy publish'
@@ -335,7 +335,7 @@ function __nsrun_flag -a verb flag
 	case 'why pids'
 		echo none
 	case 'why preset'
-		echo choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github
+		echo choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github
 	case 'why project'
 		echo dir
 	case 'why publish'
@@ -432,7 +432,7 @@ function __nsrun_flags -a verb
 			'--nofile	let each process have at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
@@ -474,7 +474,7 @@ function __nsrun_flags -a verb
 			'--nofile	let each process have at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
@@ -516,7 +516,7 @@ function __nsrun_flags -a verb
 			'--nofile	let each process have at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \

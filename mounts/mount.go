@@ -107,6 +107,9 @@ type Mount struct {
 	// then. Nil: none.
 	Dirs []string
 
+	// Files are as Dirs, of empty files: mount points for files. Nil: none.
+	Files []string
+
 	// Layer says which of the caller's mounts a KindLayer attaches.
 	Layer int
 

@@ -64,6 +64,9 @@ func (p Plan) Validate() error {
 	return nil
 }
 
+// fronted reports whether an overlay has one more lower directory than m.Lower says.
+func (m *Mount) fronted() bool { return len(m.Hide)+len(m.Dirs)+len(m.Files) > 0 }
+
 func (m *Mount) validate() error {
 	bad := func(path string, err error) error { return &Error{m.Kind.String(), path, err} }
 	tooLong := func(p string) error {
@@ -94,8 +97,8 @@ func (m *Mount) validate() error {
 		writable := m.Upper != "" || m.Work != ""
 		switch {
 		case m.Temporary && (writable || len(m.Lower) < 1),
-			writable && (m.Upper == "" || m.Work == "" || len(m.Lower) < 1),
-			!m.Temporary && !writable && len(m.Lower) < 2 && (len(m.Lower) < 1 || len(m.Hide)+len(m.Dirs) == 0):
+			writable && (m.Upper == "" || m.Work == "" || len(m.Lower) < 1 && !m.fronted()),
+			!m.Temporary && !writable && len(m.Lower) < 2 && (len(m.Lower) < 1 || !m.fronted()):
 			return bad(m.Target, ErrLayers)
 		}
 		for _, l := range m.Lower {
@@ -103,7 +106,7 @@ func (m *Mount) validate() error {
 				return err
 			}
 		}
-		for _, list := range [...][]string{m.Hide, m.Dirs} {
+		for _, list := range [...][]string{m.Hide, m.Dirs, m.Files} {
 			for _, h := range list {
 				if h == "" || path.IsAbs(h) || path.Clean(h) != h || h == "." || h == ".." || strings.HasPrefix(h, "../") || strings.IndexByte(h, 0) >= 0 {
 					return bad(h, ErrHide)

@@ -24,7 +24,7 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 		return c, q, err
 	}
 	dir := wd
-	if o.dir != "" && o.dir != playground {
+	if o.dir != "" && o.dir != playground && !o.has(nsrunlib.WorkspaceRootPreset) {
 		if dir, err = workingDir(o.dir); err != nil {
 			return c, q, err
 		}
@@ -58,6 +58,10 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 			return c, q, err
 		}
 		r.given[abs] = root
+		if c.Project == "" && o.has(nsrunlib.WorkspaceRootPreset) {
+			c.Project = abs
+			continue
+		}
 		c.Shared = append(c.Shared, nsrunlib.Folder{Path: abs, Mode: c.Mode})
 	}
 	if len(o.projects) == 0 && o.session == "" && o.on == "" {
@@ -81,7 +85,10 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 			return c, q, err
 		}
 	}
-	if o.dir == playground {
+	switch {
+	case o.has(nsrunlib.WorkspaceRootPreset):
+		dir = workspaceDir(&c, o.dir, dir)
+	case o.dir == playground:
 		dir = playground
 	}
 	q = nsrunlib.Request{
@@ -89,6 +96,22 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Passthrough: true,
 	}
 	return c, q, nil
+}
+
+// workspaceDir is where a command runs whose project is the root: where -C says, in the sandbox, else at the place of the
+// current directory, if that is in the project.
+func workspaceDir(c *nsrunlib.Config, given, dir string) string {
+	if given != "" {
+		return given
+	}
+	if real, err := realPath(dir); err == nil && c.Project != "" {
+		if at, err := c.SandboxPath(real); err == nil {
+			if host, err := c.HostPath(at); err == nil && host == real {
+				return at
+			}
+		}
+	}
+	return "/"
 }
 
 // playground is the word for $HOME/playground.

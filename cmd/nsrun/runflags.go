@@ -108,7 +108,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
 	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
 	fs.Func("engine", "keep changes apart with `overlay|tmpfs|copy` (default: chosen by file system)", o.setEngine)
-	fs.Func("preset", "settings for a kind of command, or a network: `default|build|test|git|strict|npm|pypi|go|cargo|debian|github`, or several with commas (repeatable; nsrun help presets says what they do)", o.addPresets)
+	fs.Func("preset", "settings for a kind of command, or a network: `default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github`, or several with commas (repeatable; nsrun help presets says what they do)", o.addPresets)
 	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make `path` writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)")
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make `path` read-only")
 	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide `path`")

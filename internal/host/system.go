@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -42,4 +43,32 @@ func System() (p mounts.Plan, resolvConf string, err error) {
 		resolvConf = ""
 	}
 	return p, resolvConf, nil
+}
+
+// WorkspaceSystem is what the host has of plan.WorkspaceSystem, read-only, without links.
+func WorkspaceSystem() (p mounts.Plan, err error) {
+	for _, name := range plan.WorkspaceSystem {
+		real, err := filepath.EvalSymlinks(name)
+		switch {
+		case os.IsNotExist(err):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		p = append(p, mounts.ROBind(real, name))
+	}
+	return p, nil
+}
+
+// NoDirs are the targets of binds that show something else than a directory.
+func NoDirs(lists ...mounts.Plan) map[string]bool {
+	files := make(map[string]bool)
+	for _, list := range lists {
+		for _, m := range list {
+			if m.Kind == mounts.KindBind && !IsDir(m.Source) {
+				files[m.Target] = true
+			}
+		}
+	}
+	return files
 }

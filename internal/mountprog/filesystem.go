@@ -97,7 +97,7 @@ func (c *compiler) overlay(m *mounts.Mount) error {
 	for i, l := range m.Lower {
 		lower[i] = escapeLayer(l)
 	}
-	if len(m.Hide)+len(m.Dirs) > 0 {
+	if len(m.Hide)+len(m.Dirs)+len(m.Files) > 0 {
 		lower = append([]string{c.front(m)}, lower...)
 	}
 	opts := []option{{key: "lowerdir", value: strings.Join(lower, ":")}}
@@ -170,6 +170,17 @@ func (c *compiler) front(m *mounts.Mount) string {
 		dir := c.Slot()
 		c.Call(prog.MakeDirs, layer.Arg(), c.String(path), prog.Int(parentPerm(m))).To(dir)
 		c.Close(dir)
+	}
+	for _, path := range m.Files {
+		parent, base := layer, path
+		if i := strings.LastIndexByte(path, '/'); i > 0 {
+			parent, base = c.Slot(), path[i+1:]
+			c.Call(prog.MakeDirs, layer.Arg(), c.String(path[:i]), prog.Int(parentPerm(m))).To(parent)
+		}
+		c.Call(prog.SysMknodat, parent.Arg(), c.String(base), prog.Int(sIFREG|mountPointFilePerm), prog.Int(0)).Tolerate(syscall.EEXIST)
+		if parent != layer {
+			c.Close(parent)
+		}
 	}
 	c.Close(layer)
 	c.Call(prog.SysFchdir, c.base.Arg())

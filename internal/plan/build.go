@@ -52,10 +52,20 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 		}
 	}
 	b.hideLater()
-	if p.Strict {
+	switch {
+	case p.Root:
+		if err := b.turn(); err != nil {
+			return Sandbox{}, b.notices, err
+		}
+	case p.Strict:
 		b.closeRoot()
 	}
 	s := Sandbox{Mounts: b.mounts, Layers: b.from, Guarded: b.guarded()}
+	if p.Root {
+		s.Dir = workspaceDir(p.WorkingDir)
+		s.Env = b.environment(s.Dir)
+		return s, b.notices, nil
+	}
 	s.Dir = workingDir(p.WorkingDir, b.first(), f.Home, b.hasPlay)
 	s.Env = b.environment(s.Dir)
 	return s, b.notices, nil
@@ -100,7 +110,7 @@ func (b *building) first() string {
 // network is what it takes to have the host's network, or one by rules.
 func (b *building) network() mounts.Plan {
 	switch {
-	case b.policy.Strict:
+	case b.policy.Strict, b.policy.Root:
 		return b.strictNetwork()
 	case b.policy.HostNetwork:
 		return mounts.Plan{mounts.ROBind("/run/systemd/resolve", "/run/systemd/resolve").Try()}

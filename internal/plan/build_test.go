@@ -35,7 +35,7 @@ func text(s Sandbox, notices []Notice, err error) string {
 		for _, list := range []struct {
 			name  string
 			names []string
-		}{{"with", m.Dirs}, {"without", m.Hide}} {
+		}{{"with", m.Dirs}, {"files", m.Files}, {"without", m.Hide}} {
 			if len(list.names) > 0 {
 				b.WriteString(" " + list.name + " " + strings.Join(list.names, ", "))
 			}
@@ -109,6 +109,20 @@ func TestGolden(t *testing.T) {
 	}
 	strict.Network, strict.Present = mounts.Plan{mounts.File("/run/systemd/resolve/stub-resolv.conf", []byte("nameserver 127.0.0.1\n"))}, nil
 
+	root := session(me(), "/home/me/src")
+	root.System = mounts.Plan{mounts.ROBind("/usr", "/usr"), mounts.ROBind("/usr/bin", "/bin"), mounts.ROBind("/etc/hosts", "/etc/hosts")}
+	root.Secrets, root.Sockets = []string{"/home/me/.ssh", "/home/me/src/.netrc", "/etc/ssl/private"}, []string{"/usr/lib/x.sock", "/srv/db.sock"}
+	root.Rules = []Rule{
+		{Access: Show, Found: []Found{{At: "/home/me", Bind: mounts.ROBind("/home/me", "/home/me")}, {At: "/srv/file", Bind: mounts.ROBind("/srv/file", "/srv/file")}}},
+		{Access: Block, Found: []Found{{At: "/home/me/src/sub"}, {At: "/opt"}}},
+	}
+	root.NoDirs = map[string]bool{"/etc/hosts": true, "/srv/file": true}
+
+	rootInPlace := me()
+	rootInPlace.Folders = Folders{Direct: []string{"/home/me/src"}, Project: "/home/me/src"}
+	rootInPlace.InPlace, rootInPlace.Work = mounts.Plan{mounts.Bind("/home/me/src", "/home/me/src"), mounts.ROBind("/home/me/src/.git", "/home/me/src/.git")}, "/work"
+	rootInPlace.Sockets = []string{"/home/me/src/dev.sock"}
+
 	mirrored := me()
 	mirrored.Playground.Mirror = mounts.Plan{
 		mounts.Tmpfs("/home/me"), mounts.ROBind("/home/me/src", "/home/me/src").Try(),
@@ -119,12 +133,14 @@ func TestGolden(t *testing.T) {
 		f Facts
 		p Policy
 	}{
-		"nothing":  {Facts{}, Policy{}},
-		"home":     {me(), Policy{Playground: true}},
-		"full":     {full, Policy{Playground: true, WorkingDir: "sub", Env: []string{"A=1", "LANG", "API_TOKEN"}}},
-		"in-place": {inPlace, Policy{Playground: true, HostNetwork: true, ClearEnv: true}},
-		"strict":   {strict, Policy{Strict: true}},
-		"mirrored": {mirrored, Policy{Playground: true, NoHomeOverlay: true}},
+		"nothing":     {Facts{}, Policy{}},
+		"home":        {me(), Policy{Playground: true}},
+		"full":        {full, Policy{Playground: true, WorkingDir: "sub", Env: []string{"A=1", "LANG", "API_TOKEN"}}},
+		"in-place":    {inPlace, Policy{Playground: true, HostNetwork: true, ClearEnv: true}},
+		"strict":      {strict, Policy{Strict: true}},
+		"root":        {root, Policy{Root: true, WorkingDir: "sub"}},
+		"root-direct": {rootInPlace, Policy{Root: true}},
+		"mirrored":    {mirrored, Policy{Playground: true, NoHomeOverlay: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testenv.Golden(t, name+".txt", []byte(text(Build(c.f, c.p))))

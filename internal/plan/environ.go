@@ -30,6 +30,16 @@ func workingDir(name, project, home string, playground bool) string {
 	return name
 }
 
+// workspaceDir is workingDir where the workspace is the root, and the home directory.
+func workspaceDir(name string) string {
+	for _, prefix := range [...]string{"~", "$HOME", "${HOME}"} {
+		if rest, ok := strings.CutPrefix(name, prefix); ok && (rest == "" || rest[0] == '/') {
+			return path.Join("/", rest)
+		}
+	}
+	return path.Join("/", name)
+}
+
 // caches are the variables that name another place for a cache that is not there: nsrun does
 // not make what a user's programs did not, and programs that cannot make it either fail. /tmp is the
 // sandbox's own.
@@ -110,7 +120,11 @@ func (b *building) environment(dir string) []string {
 	} else {
 		env = slices.DeleteFunc(SafeEnv(b.Env), func(kv string) bool { return slices.Contains(ownVariables[:], name(kv)) })
 		env = append(env, "PWD="+dir)
-		for _, set := range b.otherCaches() {
+		var sets [][]string
+		if !b.policy.Root { // else they are in the workspace
+			sets = b.otherCaches()
+		}
+		for _, set := range sets {
 			given := slices.ContainsFunc(set, func(kv string) bool {
 				_, given := lookup(b.Env, name(kv))
 				_, upper := lookup(b.Env, strings.ToUpper(name(kv))) // npm takes both
@@ -121,7 +135,11 @@ func (b *building) environment(dir string) []string {
 			}
 		}
 	}
-	if b.Home != "" {
+	switch {
+	case b.policy.Root:
+		env = slices.DeleteFunc(env, func(kv string) bool { return name(kv) == "PATH" })
+		env = append(env, "PATH="+workspacePath, "HOME=/")
+	case b.Home != "":
 		env = append(env, "HOME="+b.Home)
 	}
 	for _, kv := range b.policy.Env {

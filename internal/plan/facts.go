@@ -14,8 +14,10 @@ type Facts struct {
 	HomeErr  error       // nil: HomeAt is set
 	HomePerm fs.FileMode // permission bits and the sticky bit of HomeAt
 
-	System     mounts.Plan // what commands have of the host's programs where Policy.Strict leaves out the rest
-	ResolvConf string      // where the host's resolv.conf(5) is; empty: there is none, or nobody has to know
+	System     mounts.Plan     // what commands have of the host's programs where Policy.Strict leaves out the rest
+	Work       string          // where the workspace is the root, and is written to in place: an empty directory on its mount
+	NoDirs     map[string]bool // where the workspace is the root: paths of the host that are mounted, and are no directories
+	ResolvConf string          // where the host's resolv.conf(5) is; empty: there is none, or nobody has to know
 
 	VarTmp, Run bool          // whether /var/tmp and /run are directories, not links to others
 	Table       []mounts.Info // the host's mounts
@@ -162,6 +164,7 @@ func (f *Facts) Writable() (list []string) {
 
 // A Policy is what Config and Request say beyond the Facts. The zero Policy has neither a network nor a playground.
 type Policy struct {
+	Root          bool // the workspace is the root, and Facts.System is laid over it
 	Strict        bool // of the host there is nothing but Facts.System, and what the Facts name beside it
 	Playground    bool
 	NoHomeOverlay bool     // no overlay can be laid over the home directory

@@ -10,7 +10,10 @@ import (
 
 // base is what lies below everything else.
 func (b *building) base() mounts.Plan {
-	if b.policy.Strict {
+	switch {
+	case b.policy.Root:
+		return append(slices.Clone(b.System), mounts.Proc("/proc"), mounts.Dev("/dev"), mounts.Tmpfs("/tmp").WithPerm(0o777|fs.ModeSticky))
+	case b.policy.Strict:
 		return strict(b.System)
 	}
 	return Base(b.VarTmp, b.Run)
@@ -54,6 +57,9 @@ const resolvPath = "/etc/resolv.conf"
 
 // strictNetwork shows the one file that a network takes, at its usual place: what leads there on the host is not seen.
 func (b *building) strictNetwork() (p mounts.Plan) {
+	if b.policy.HostNetwork && b.policy.Root {
+		return nil // System has it
+	}
 	if b.policy.HostNetwork && b.ResolvConf != "" {
 		return mounts.Plan{mounts.ROBind(b.ResolvConf, resolvPath)}
 	}

@@ -1,0 +1,103 @@
+//go:build linux
+
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/plan"
+)
+
+// A WorkDir is what the kernel needs beside a directory that is the upper directory of an overlay: an empty one, on the same
+// mount. It is locked as long as it is in use.
+type WorkDir struct {
+	Path string
+	lock *os.File
+}
+
+const workPrefix = ".nsrun-work-"
+
+var errNoWork = errors.New("to be written to as the root it needs another directory on its file system: neither nsrun's state directory nor its parent can hold one (try: without --direct)")
+
+// NewWorkDir makes one for a directory: in state, which may be missing, or beside it. Those that were left there by programs
+// that were killed are removed.
+func NewWorkDir(dir, state string) (*WorkDir, error) {
+	for _, parent := range [...]string{state, filepath.Dir(dir)} {
+		if parent == state && os.MkdirAll(parent, 0o700) != nil || !sameMount(parent, dir) {
+			continue
+		}
+		removeStale(parent)
+		path, err := os.MkdirTemp(parent, workPrefix)
+		if err != nil {
+			continue
+		}
+		lock, err := lockDir(path)
+		if err != nil {
+			_ = os.Remove(path)
+			return nil, &plan.Error{Op: "make directory", Path: path, Err: Bare(err)}
+		}
+		return &WorkDir{path, lock}, nil
+	}
+	return nil, &plan.Error{Op: plan.OpUse, Path: dir, Err: errNoWork}
+}
+
+// Close removes it.
+func (w *WorkDir) Close() {
+	if w != nil {
+		_ = os.RemoveAll(w.Path)
+		_ = w.lock.Close()
+	}
+}
+
+func lockDir(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// removeStale removes directories that nobody holds.
+func removeStale(parent string) {
+	list, _ := os.ReadDir(parent)
+	for _, e := range list {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), workPrefix) {
+			continue
+		}
+		path := filepath.Join(parent, e.Name())
+		if fi, err := os.Lstat(path); err != nil || !ownedByCaller(fi) {
+			continue
+		}
+		if lock, err := lockDir(path); err == nil {
+			_ = os.RemoveAll(path)
+			_ = lock.Close()
+		}
+	}
+}
+
+func ownedByCaller(fi os.FileInfo) bool {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+// sameMount reports whether two directories are on one mount.
+func sameMount(a, b string) bool {
+	id := func(path string) (unix.Statx_t, bool) {
+		var st unix.Statx_t
+		err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &st)
+		return st, err == nil && st.Mask&unix.STATX_MNT_ID != 0
+	}
+	x, known := id(a)
+	y, also := id(b)
+	return known && also && x.Mnt_id == y.Mnt_id
+}
