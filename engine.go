@@ -7,7 +7,6 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/features"
-	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -73,7 +72,7 @@ func (x *Execution) missing() (list []features.Name) {
 // mounts.
 func refusesMount(err error) bool {
 	e := new(nsexec.Error)
-	if !errors.As(err, &e) || e.Op != mounts.KindOverlay.String() && e.Op != mounts.KindLayer.String() {
+	if !errors.As(err, &e) || e.Op != nsexec.StepOverlay && e.Op != nsexec.StepLayer {
 		return false
 	}
 	for _, errno := range [...]syscall.Errno{syscall.EINVAL, syscall.EPERM, syscall.EACCES, syscall.ENODEV, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EREMOTE} {

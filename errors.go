@@ -26,6 +26,12 @@ func (e *Error) Error() string { return (*plan.Error)(e).Error() }
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Is makes errors.Is true for ErrProject.
+func (e *Error) Is(target error) bool { return target == ErrProject && e.Op == plan.OpUse }
+
+// ErrProject is what Run and Start return for a folder that cannot be a project.
+var ErrProject = errors.New("this folder cannot be a project")
+
 // DirError says that the working directory of a Request is none. Nothing was run.
 type DirError struct {
 	Path string

@@ -175,7 +175,7 @@ func (x *Execution) start() error {
 	if err != nil {
 		x.watch.end()
 		x.result.TimedOut = x.timeIsUp(err)
-		if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == "chdir" {
+		if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == nsexec.StepChdir {
 			err = &DirError{x.dir, err}
 		}
 		return err
@@ -201,7 +201,7 @@ func (x *Execution) timeIsUp(err error) bool {
 // from then on it is done without.
 func (r *Runner) mirror(x *Execution, err error) bool {
 	e, ok := errors.AsType[*nsexec.Error](err)
-	if !ok || e.Op != mounts.KindOverlay.String() || e.Mount == 0 || r.mirrors() {
+	if !ok || e.Op != nsexec.StepOverlay || e.Mount == 0 || r.mirrors() {
 		return false
 	}
 	if m := x.cmd.Mounts[e.Mount-1]; m.Kind != mounts.KindOverlay || !m.ReadOnly || len(m.Dirs)+len(m.Hide) == 0 {

@@ -248,6 +248,9 @@ type Enforcer uint8
 // ErrClosed is what Run and Start return after Runner.Close.
 var ErrClosed = errors.New("the Runner was closed")
 
+// ErrProject is what Run and Start return for a folder that cannot be a project.
+var ErrProject = errors.New("this folder cannot be a project")
+
 // Error says what could not be done, with which path, and why. Err keeps the errno.
 type Error struct {
 	Op   string
@@ -744,6 +747,11 @@ func (e Enforcer) String() string {
 }
 
 func (*Error) Error() (r0 string) {
+	return
+}
+
+// Is makes errors.Is true for ErrProject.
+func (*Error) Is(target error) (r0 bool) {
 	return
 }
 

@@ -276,7 +276,7 @@ func TestDirThroughDescriptor(t *testing.T) {
 			sandbox.Of(c).ClassicMounts = classic
 			c.Dir = fmt.Sprintf("/proc/self/fd/%d", fd)
 			err := c.Run()
-			if e, ok := errors.AsType[*nsexec.Error](err); !ok || e.Op != "chdir" {
+			if e, ok := errors.AsType[*nsexec.Error](err); !ok || e.Op != nsexec.StepChdir {
 				t.Errorf("%s: %v", c.Dir, err)
 			}
 		}

@@ -186,7 +186,7 @@ func TestCgroupRefused(t *testing.T) {
 	c := shell("true")
 	c.Cgroup = f
 	e, ok := errors.AsType[*nsexec.Error](c.Run())
-	if !ok || e.Op != "clone" || !errors.Is(e, unix.EBADF) {
+	if !ok || e.Op != nsexec.StepClone || !errors.Is(e, unix.EBADF) {
 		t.Errorf("got %v, want clone: %v", e, unix.EBADF)
 	}
 	c = shell("true")
@@ -210,7 +210,7 @@ func TestHideAbstract(t *testing.T) {
 		c.Share = nsexec.Net
 		c.HideAbstract = hide
 		out, err := c.Output()
-		if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == "landlock" {
+		if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == nsexec.StepLandlock {
 			testenv.Skip(t, "landlock", e.Error())
 		}
 		return string(out)

@@ -249,7 +249,7 @@ func (c *Cmd) Start() error {
 		return &Error{Op: "start", Path: c.Path, Err: secureexec.Err}
 	}
 	if c.Path == "" && !c.opt.Bubblewrap {
-		return &Error{Op: "exec", Err: errors.New("no command")}
+		return &Error{Op: StepExec, Err: errors.New("no command")}
 	}
 	if c.Cancel != nil && c.ctx == nil {
 		return &Error{Op: "start", Path: c.Path, Err: errors.New("a Cmd with Cancel was not made by CommandContext")}

@@ -13,7 +13,7 @@ import (
 // Error says that a sandbox could not be set up, and the command was not
 // executed.
 type Error struct {
-	Op   string // the step: "clone", "bind", "overlay", "chdir", "exec" …
+	Op   Step
 	Path string // what it was about: a path, or the name of something else
 	Err  error  // the cause, usually a syscall.Errno
 
@@ -30,7 +30,40 @@ type Error struct {
 	Text string
 }
 
-// AbstractSockets is the Path of an Error with Op "landlock" that is about Cmd.HideAbstract.
+// A Step is a step of setting up a sandbox, in a word or two. Those that programs tell apart have constants; an Error
+// can have others.
+type Step string
+
+// The steps that have constants.
+const (
+	StepLauncher Step = "launcher" // what starts sandboxes was not there
+	StepClone    Step = "clone"    // namespaces and the first process were not made
+	StepUIDMap   Step = "uid map"
+	StepGIDMap   Step = "gid map"
+	StepJoin     Step = "join" // Path says which namespace
+
+	StepBind    Step = "bind"
+	StepRemount Step = "remount"
+	StepTmpfs   Step = "tmpfs"
+	StepOverlay Step = "overlay"
+	StepLayer   Step = "layer" // of an overlay
+	StepProc    Step = "proc"
+
+	StepHostname         Step = "hostname"
+	StepLoopback         Step = "loopback"
+	StepLockFile         Step = "lock file"
+	StepNestedNamespace  Step = "nested user namespace"
+	StepNoUserNamespaces Step = "no user namespaces"
+	StepUID              Step = "uid"
+	StepGID              Step = "gid"
+	StepCapabilities     Step = "capabilities"
+	StepLandlock         Step = "landlock"
+	StepSeccomp          Step = "seccomp"
+	StepChdir            Step = "chdir"
+	StepExec             Step = "exec" // the program was not executed
+)
+
+// AbstractSockets is the Path of an Error with Op StepLandlock that is about Cmd.HideAbstract.
 const AbstractSockets = "abstract sockets"
 
 // Part is a part of a step of the set-up.
@@ -61,7 +94,7 @@ func (e *KilledError) Error() string { return errGone.Error() + " (signal: " + e
 func (e *KilledError) Unwrap() error { return errGone }
 
 func (e *Error) Error() string {
-	s := e.Op
+	s := string(e.Op)
 	if e.Path != "" {
 		s += " " + e.Path
 	}
@@ -73,7 +106,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // notFound reports whether the program was looked for along PATH and is in none of the directories.
 func (e *Error) notFound() bool {
-	return e.Op == "exec" && e.Path != "" && !strings.Contains(e.Path, "/") &&
+	return e.Op == StepExec && e.Path != "" && !strings.Contains(e.Path, "/") &&
 		(errors.Is(e.Err, syscall.ENOENT) || errors.Is(e.Err, syscall.ENOTDIR))
 }
 
@@ -99,17 +132,17 @@ func explain(e *Error) string {
 	}
 	why := ""
 	switch {
-	case e.Op == "clone" && (errno == syscall.EPERM || errno == syscall.EACCES):
+	case e.Op == StepClone && (errno == syscall.EPERM || errno == syscall.EACCES):
 		why = "the kernel or its configuration does not let this user make namespaces"
-	case e.Op == "clone" && (errno == syscall.ENOSPC || errno == syscall.EUSERS):
+	case e.Op == StepClone && (errno == syscall.ENOSPC || errno == syscall.EUSERS):
 		why = "the limit of namespaces is reached (user.max_*_namespaces)"
-	case e.Op == "landlock" && e.Path == AbstractSockets:
+	case e.Op == StepLandlock && e.Path == AbstractSockets:
 		why = features.Describe(features.LandlockScopes).Takes()
-	case e.Op == "landlock":
+	case e.Op == StepLandlock:
 		why = features.Describe(features.LandlockTCP).Takes()
-	case e.Op == "overlay" && errno == syscall.EINVAL:
+	case e.Op == StepOverlay && errno == syscall.EINVAL:
 		why = "a lower directory has another mount inside, which a user namespace may not uncover; or the file system of the upper directory cannot hold an overlay's changes"
-	case e.Op == "overlay" && errno == syscall.ELOOP:
+	case e.Op == StepOverlay && errno == syscall.ELOOP:
 		why = "layers may not overlap"
 	case e.Part == PartNotDir:
 		why = "something that is no directory stands there"
@@ -121,16 +154,16 @@ func explain(e *Error) string {
 		why = "a link to something else stands there"
 	case errno == syscall.ELOOP:
 		why = "a symbolic link stands there"
-	case e.Op == "remount" && errno == syscall.EINVAL:
+	case e.Op == StepRemount && errno == syscall.EINVAL:
 		why = "not a mount point"
-	case e.Op == "uid map" || e.Op == "gid map":
+	case e.Op == StepUIDMap || e.Op == StepGIDMap:
 		switch errno {
 		case syscall.EPERM, syscall.EINVAL:
 			why = "this mapping of ids is not allowed"
 		case syscall.ENOENT:
 			why = "/proc is not mounted"
 		}
-	case errno == syscall.ENOSPC && (e.Op == "bind" || e.Op == "tmpfs"):
+	case errno == syscall.ENOSPC && (e.Op == StepBind || e.Op == StepTmpfs):
 		why = "limit of mounts, or of space"
 	}
 	if why == "" {

@@ -89,7 +89,7 @@ const (
 // share with the set-up. status is the number of the status pipe.
 func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status int, sockets []prog.Slot) error {
 	if !b.Fixed() && c.holdsNUL() {
-		return &Error{Op: "exec", Path: c.Path, Err: syscall.EINVAL}
+		return &Error{Op: StepExec, Path: c.Path, Err: syscall.EINVAL}
 	}
 	b.Step("exec", c.Path)
 	if c.Umask != nil {

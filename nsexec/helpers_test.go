@@ -45,7 +45,7 @@ func helpNested([]string) int {
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	if err := c.Run(); err != nil {
 		if e, ok := errors.AsType[*nsexec.Error](err); ok {
-			fmt.Println(e.Op + ": " + e.Err.Error())
+			fmt.Println(string(e.Op) + ": " + e.Err.Error())
 			return 0
 		}
 		fmt.Println(err)

@@ -76,7 +76,7 @@ func TestShareUserRefused(t *testing.T) {
 	c := shell("true")
 	c.Share = nsexec.User
 	err := c.Run()
-	if e, ok := errors.AsType[*nsexec.Error](err); !ok || e.Op != "clone" || !errors.Is(err, unix.EPERM) {
+	if e, ok := errors.AsType[*nsexec.Error](err); !ok || e.Op != nsexec.StepClone || !errors.Is(err, unix.EPERM) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -88,7 +88,7 @@ func (l *launcher) clone(ctx context.Context, block []byte, fds []int) error {
 	for try := 0; ; try++ {
 		if l.sock == sys.None {
 			if err := l.start(); err != nil {
-				return &Error{Op: "launcher", Err: err}
+				return &Error{Op: StepLauncher, Err: err}
 			}
 		}
 		err := l.send(ctx, block, fds)
@@ -100,7 +100,7 @@ func (l *launcher) clone(ctx context.Context, block []byte, fds []int) error {
 		}
 		end := l.stop()
 		if try > 0 {
-			return &Error{Op: "launcher", Err: fmt.Errorf("%w: %s", err, end)}
+			return &Error{Op: StepLauncher, Err: fmt.Errorf("%w: %s", err, end)}
 		}
 	}
 }
@@ -230,7 +230,7 @@ func cloneInLauncher(ctx context.Context, first *prog.Program, fds []int) (int, 
 func cloneHere(_ context.Context, first *prog.Program, fds []int) (int, error) {
 	pid, errno := reexec.Spawn(first.Block(), fds)
 	if errno != 0 {
-		return 0, &Error{Op: "clone", Path: names(first.Flags), Err: errno}
+		return 0, &Error{Op: StepClone, Path: names(first.Flags), Err: errno}
 	}
 	return pid, nil
 }
@@ -384,7 +384,7 @@ func (s *clone) writeMaps(p *beginning) error {
 			err = mapHelper(s.ctx, m.helper, s.pid, m.data)
 		}
 		if err != nil {
-			return &Error{Op: m.op, Path: oneLine(m.data), Err: underlying(err)}
+			return &Error{Op: Step(m.op), Path: oneLine(m.data), Err: underlying(err)}
 		}
 	}
 	return nil

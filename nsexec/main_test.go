@@ -114,7 +114,7 @@ func wantError(t testing.TB, err error, op, path string, cause error) {
 		t.Errorf("got %v, want an *Error: %s %s: %v", err, op, path, cause)
 		return
 	}
-	if e.Op != op || e.Path != path || !errors.Is(err, cause) {
+	if string(e.Op) != op || e.Path != path || !errors.Is(err, cause) {
 		t.Errorf("got  %s %s: %v\nwant %s %s: %v", e.Op, e.Path, e.Err, op, path, cause)
 	}
 }

@@ -101,7 +101,7 @@ func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 			if r.Errno != 0 {
 				s.pid = 0
 				s.close()
-				return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+				return &Error{Op: StepClone, Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
 			}
 			if given {
 				s.kill()
@@ -174,7 +174,7 @@ func (s *clone) awaitPid() error {
 		}
 		if r.Kind == prog.RecordPid {
 			if r.Errno != 0 {
-				return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+				return &Error{Op: StepClone, Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
 			}
 			s.pid = int(r.Value)
 		}
@@ -195,7 +195,7 @@ func (s *clone) awaitJoined(twice bool) error {
 			return s.failure(r, nil)
 		case r.Kind == prog.RecordPid && r.Errno != 0:
 			s.pid = 0
-			return &Error{Op: "clone", Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+			return &Error{Op: StepClone, Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
 		case r.Kind == prog.RecordPid && r.Op == 0: // the launcher's
 			s.pid = int(r.Value)
 		case r.Kind == prog.RecordPid:
@@ -250,7 +250,8 @@ func (s *clone) failure(r prog.Record, second *prog.Program) error {
 	e.Err = errno
 	if p != nil && i < len(p.Steps) {
 		step := &p.Steps[i]
-		e.Op, e.Path = step.Where()
+		op, path := step.Where()
+		e.Op, e.Path = Step(op), path
 		e.Mount, e.Part = int(step.Mount), Part(step.Part)
 	}
 	if part != 0 {

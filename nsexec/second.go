@@ -52,7 +52,7 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 	}
 	err := c.emit(b, o, fds, status, haveMounts)
 	if me, ok := errors.AsType[*mounts.Error](err); ok {
-		return &Error{Op: me.Op, Path: me.Path, Err: me.Err}
+		return &Error{Op: Step(me.Op), Path: me.Path, Err: me.Err}
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 	}
 	for _, f := range c.Seccomp {
 		if len(f) == 0 || len(f) > maxFilter {
-			return nil, &Error{Op: "seccomp", Err: errFilterLength}
+			return nil, &Error{Op: StepSeccomp, Err: errFilterLength}
 		}
 	}
 	if !reexec.InProcess {
@@ -201,7 +201,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*clone, error) {
 	pid, errno := reexec.Spawn(program.Block(), append(p.withCgroup(fds), int(w)))
 	if errno != 0 {
 		_ = r.Close()
-		return nil, &Error{Op: "clone", Path: names(p.flags), Err: errno}
+		return nil, &Error{Op: StepClone, Path: names(p.flags), Err: errno}
 	}
 	w.Close()
 	s := &clone{pid: pid, status: r, sock: sys.None, ctx: c.context()}

@@ -39,7 +39,7 @@ func starts(t *testing.T, runs int, attempt func(i int) *nsexec.Cmd, fine func(i
 		out, err := c.CombinedOutput()
 		if e, ok := errors.AsType[*nsexec.Error](err); ok {
 			refused++
-			why[e.Op+": "+e.Err.Error()]++
+			why[string(e.Op)+": "+e.Err.Error()]++
 			continue
 		}
 		if err != nil {

@@ -170,7 +170,7 @@ func giveName(state *tree.Handle, made string, created time.Time) (string, error
 
 // openRoots checks the roots and holds them.
 func (s *Session) openRoots(roots []string, statePath string) error {
-	const op = "use as project"
+	const op = opUse
 	if len(roots) == 0 {
 		return &Error{Op: op, Err: errors.New("no root was given")}
 	}

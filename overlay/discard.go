@@ -134,7 +134,6 @@ func (s *Session) Remove() error {
 	return nil
 }
 
-const opRemove = "remove session"
 
 // away gives the session's directory another name, so that nobody sees a part of it.
 // Calling it again does nothing.

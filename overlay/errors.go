@@ -39,7 +39,39 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
+// The steps that ErrRoot, ErrNoSession and ErrStateDir are about.
+const (
+	opUse       = "use as project"
+	opOpen      = "open session"
+	opRemove    = "remove session"
+	opFindState = "find state directory"
+	opOpenState = "open state directory"
+)
+
+// Is makes errors.Is true for ErrRoot, ErrNoSession and ErrStateDir.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case ErrRoot:
+		return e.Op == opUse
+	case ErrNoSession:
+		return (e.Op == opOpen || e.Op == opRemove) && errors.Is(e.Err, fs.ErrNotExist)
+	case ErrStateDir:
+		return e.Op == opFindState || e.Op == opOpenState
+	}
+	return false
+}
+
 var (
+	// ErrRoot is what Create and Resume return for a directory that cannot be a root.
+	ErrRoot = errors.New("this directory cannot be a root of a session")
+
+	// ErrNoSession is what opening or removing a session returns that does not exist.
+	ErrNoSession = errors.New("no such session")
+
+	// ErrStateDir is returned where there is no place for the state directory (then the Error has no Path),
+	// or where it cannot be opened.
+	ErrStateDir = errors.New("no state directory")
+
 	// ErrBusy is what opening a session wraps when somebody else holds it.
 	ErrBusy = store.ErrBusy
 

@@ -111,7 +111,7 @@ func Clean(dir string, o CleanOptions) iter.Seq2[Cleaned, error] {
 				}
 				last = last && (!ok || o.DryRun)
 				if err != nil {
-					err = &Error{Op: "remove session", Path: found.Dir, Err: err}
+					err = &Error{Op: opRemove, Path: found.Dir, Err: err}
 				}
 				if (ok || err != nil) && !yield(found, err) {
 					return
@@ -124,7 +124,7 @@ func Clean(dir string, o CleanOptions) iter.Seq2[Cleaned, error] {
 		}
 		for _, name := range names {
 			found := Cleaned{ID: name, Dir: filepath.Join(statePath, name)}
-			if named && !yield(found, &Error{Op: "remove session", Path: found.Dir, Err: errHeld}) {
+			if named && !yield(found, &Error{Op: opRemove, Path: found.Dir, Err: errHeld}) {
 				return
 			}
 		}
@@ -182,7 +182,7 @@ func (c *cleaner) choose() (names []string, named bool, err error) {
 		for _, id := range c.o.Sessions {
 			name, err := store.FindSession(c.state, id)
 			if err != nil {
-				return nil, true, &Error{Op: "remove session", Path: id, Err: err}
+				return nil, true, &Error{Op: opRemove, Path: id, Err: err}
 			}
 			names = append(names, name)
 		}

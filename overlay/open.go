@@ -24,7 +24,7 @@ func OpenReadOnly(dir, id string) (*Session, error) { return open(dir, id, true)
 func open(dir, id string, readOnly bool) (_ *Session, err error) {
 	statePath, state, err := openStateDir(dir, false)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &Error{Op: "open session", Path: id, Err: fmt.Errorf("no such session: %w", fs.ErrNotExist)}
+		return nil, &Error{Op: opOpen, Path: id, Err: fmt.Errorf("no such session: %w", fs.ErrNotExist)}
 	}
 	if err != nil {
 		return nil, err
@@ -38,10 +38,10 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 	}()
 	name, err := store.FindSession(state, id)
 	if err != nil {
-		return nil, &Error{Op: "open session", Path: id, Err: err}
+		return nil, &Error{Op: opOpen, Path: id, Err: err}
 	}
 	fail := func(err error) (*Session, error) {
-		return nil, &Error{Op: "open session", Path: filepath.Join(statePath, name), Err: err}
+		return nil, &Error{Op: opOpen, Path: filepath.Join(statePath, name), Err: err}
 	}
 	if readOnly {
 		if s.dir, err = store.OpenSession(state, name); err != nil {

@@ -19,7 +19,7 @@ func DefaultDir() (string, error) {
 	if !filepath.IsAbs(base) { // the specification says to ignore others
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", &Error{Op: "find state directory", Err: err}
+			return "", &Error{Op: opFindState, Err: err}
 		}
 		base = filepath.Join(home, ".local", "state")
 	}
@@ -36,7 +36,7 @@ func openStateDir(dir string, create bool) (path string, h *tree.Handle, err err
 	}
 	path, h, err = store.OpenState(dir, create)
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return "", nil, &Error{Op: "open state directory", Path: e.Path, Err: e.Err}
+		return "", nil, &Error{Op: opOpenState, Path: e.Path, Err: e.Err}
 	}
 	return path, h, err
 }

@@ -14,7 +14,7 @@ import (
 // trees opens the two sides of root i. They have their own descriptors, so that a walk
 // can go on while the session is used or closed.
 func (s *Session) trees(i int) (up, low tree.Tree, err error) {
-	const op = "open session"
+	const op = opOpen
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(op, false); err != nil {

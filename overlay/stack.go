@@ -25,7 +25,7 @@ func (s *Session) lowerTree(i int, project *tree.Handle) (tree.Tree, error) {
 	list, err := store.Bases(s.state, filepath.Dir(s.path), s.meta)
 	if err != nil {
 		low.Close()
-		return nil, &Error{Op: "open session", Path: s.path, Err: err}
+		return nil, &Error{Op: opOpen, Path: s.path, Err: err}
 	}
 	defer store.CloseBases(list)
 	t := &tree.Merged{}
@@ -38,7 +38,7 @@ func (s *Session) lowerTree(i int, project *tree.Handle) (tree.Tree, error) {
 		if err != nil {
 			t.Close()
 			low.Close()
-			return nil, &Error{Op: "open session", Path: filepath.Join(b.Path, store.UpperName(k)), Err: err}
+			return nil, &Error{Op: opOpen, Path: filepath.Join(b.Path, store.UpperName(k)), Err: err}
 		}
 		t.Layers = append(t.Layers, &tree.Real{H: h, Upper: true})
 	}

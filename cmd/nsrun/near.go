@@ -60,9 +60,9 @@ func optionHint(words []string, err error) string {
 	e, ok := errors.AsType[*nsexec.Error](err)
 	switch {
 	case !ok:
-	case e.Op == "proc":
+	case e.Op == nsexec.StepProc:
 		return advice.Surroundings(err)
-	case e.Op != "exec":
+	case e.Op != nsexec.StepExec:
 	case action(e.Path) != nil && words[0] != e.Path:
 		return "a verb comes first; try: nsrun help " + e.Path
 	case !strings.HasPrefix(words[0], "-"):

@@ -170,7 +170,7 @@ func (r *runner) typed(err error) error {
 			e.Path = given
 		}
 	}
-	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as project" {
+	if e, ok := errors.AsType[*overlay.Error](err); ok && errors.Is(e, overlay.ErrRoot) {
 		if given, ok := r.given[e.Path]; ok {
 			e.Path = given
 		}

@@ -40,14 +40,14 @@ func DirectMounts(roots []string, git bool) (InPlace, error) {
 			d.at[abs] = true
 			continue
 		}
-		return InPlace{}, &plan.Error{Op: "use as project", Path: root, Err: err}
+		return InPlace{}, &plan.Error{Op: plan.OpUse, Path: root, Err: err}
 	}
 	for i, root := range d.roots {
 		if git {
 			break
 		}
 		if err := d.tree(root); err != nil {
-			return InPlace{}, &plan.Error{Op: "use as project", Path: roots[i], Err: err}
+			return InPlace{}, &plan.Error{Op: plan.OpUse, Path: roots[i], Err: err}
 		}
 	}
 	return d.mounts(true)

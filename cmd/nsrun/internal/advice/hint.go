@@ -54,32 +54,29 @@ func For(err error) string {
 	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok {
 		switch e.Op {
-		case "clone", "uid map", "gid map", "launcher", "seccomp":
+		case nsexec.StepClone, nsexec.StepUIDMap, nsexec.StepGIDMap, nsexec.StepLauncher, nsexec.StepSeccomp:
 			return "try: nsrun doctor"
-		case "landlock":
+		case nsexec.StepLandlock:
 			if e.Path == nsexec.AbstractSockets {
 				return "try: --net-by broker with rules, --allow-unix @ with --net host"
 			}
-		case "overlay":
+		case nsexec.StepOverlay:
 			return "try: nsrun doctor, or nsrun run --direct"
-		case "exec":
+		case nsexec.StepExec:
 			if errors.Is(e.Err, unix.ENOENT) && ShellText(e.Path) {
 				return "a line for a shell is run by: " + escape.Command([]string{"nsrun", "run", "-c", e.Path})
 			}
-		case "chdir":
+		case nsexec.StepChdir:
 			return "try: nsrun run -C DIR, or --ro DIR to show it"
 		}
 	}
 	if _, ok := errors.AsType[*nsrunlib.MountError](err); ok {
 		return "try: nsrun run --direct"
 	}
-	if e, ok := errors.AsType[*nsrunlib.Error](err); ok && e.Op == "use as project" {
+	if errors.Is(err, nsrunlib.ErrProject) || errors.Is(err, overlay.ErrRoot) {
 		return "try: nsrun run --project DIR"
 	}
-	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "use as project" {
-		return "try: nsrun run --project DIR"
-	}
-	if e, ok := errors.AsType[*overlay.Error](err); ok && (e.Op == "open session" || e.Op == "remove session") && errors.Is(err, os.ErrNotExist) {
+	if e, ok := errors.AsType[*overlay.Error](err); ok && errors.Is(e, overlay.ErrNoSession) {
 		return noSessionHint(e.Path)
 	}
 	if errors.Is(err, overlay.ErrEnded) {

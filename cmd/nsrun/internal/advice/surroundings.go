@@ -28,9 +28,9 @@ func Surroundings(err error) string {
 	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && errors.Is(e.Err, unix.EPERM) {
 		switch {
-		case e.Op == "clone" && inSandbox():
+		case e.Op == nsexec.StepClone && inSandbox():
 			return insideHint
-		case e.Op == "proc":
+		case e.Op == nsexec.StepProc:
 			if at := overProc(); at != "" {
 				return "the kernel refuses a new /proc while something is mounted over " + escape.Quote(at) +
 					", as containers have it; try: " + features.Describe(features.ProcessNamespaces).Remedy
@@ -41,7 +41,7 @@ func Surroundings(err error) string {
 		return text
 	}
 	e, ok := errors.AsType[*overlay.Error](err)
-	if !ok || e.Op != "open state directory" && e.Op != "find state directory" {
+	if !ok || !errors.Is(e, overlay.ErrStateDir) {
 		return ""
 	}
 	switch {
@@ -51,7 +51,7 @@ func Surroundings(err error) string {
 		return ""
 	}
 	for _, why := range [...]error{fs.ErrPermission, fs.ErrNotExist, unix.EROFS, unix.ENOTDIR} {
-		if e.Op == "find state directory" || errors.Is(err, why) {
+		if e.Path == "" || errors.Is(err, why) {
 			return "sessions are kept below $HOME; try: export XDG_STATE_HOME=DIR, with a directory that can be written to"
 		}
 	}

@@ -25,7 +25,7 @@ func (r *run) failed(err error) int {
 	}
 	e, ok := errors.AsType[*nsexec.Error](err)
 	switch {
-	case !ok || e.Op != "exec":
+	case !ok || e.Op != nsexec.StepExec:
 		return console.ExitFailed
 	case errors.Is(e.Err, unix.ENOENT):
 		return console.ExitNotFound
@@ -44,43 +44,43 @@ func (r *run) message(err error) string {
 	}
 	cause := ": " + bwrap.Strerror(e.Err)
 	switch e.Op {
-	case "exec":
+	case nsexec.StepExec:
 		return "execvp " + e.Path + cause
-	case "chdir":
+	case nsexec.StepChdir:
 		return "Can't chdir to " + e.Path + cause
-	case "hostname":
+	case nsexec.StepHostname:
 		return "Can't set hostname to " + e.Path + cause
-	case "clone":
+	case nsexec.StepClone:
 		return cloneMessage(e.Err)
-	case "uid map":
+	case nsexec.StepUIDMap:
 		return "setting up uid map" + cause
-	case "gid map":
+	case nsexec.StepGIDMap:
 		return "setting up gid map" + cause
-	case "uid", "gid":
-		return "unable to switch to " + e.Op + " " + e.Path + cause
-	case "capabilities":
+	case nsexec.StepUID, nsexec.StepGID:
+		return "unable to switch to " + string(e.Op) + " " + e.Path + cause
+	case nsexec.StepCapabilities:
 		return "capset failed" + cause
-	case "loopback":
+	case nsexec.StepLoopback:
 		return "loopback: Failed RTM_NEWADDR" + cause
-	case "lock file":
+	case nsexec.StepLockFile:
 		if e.Part == nsexec.PartContent {
 			return "Unable to lock file " + e.Path + cause
 		}
 		return "Unable to open lock file " + e.Path + cause
-	case "no user namespaces":
+	case nsexec.StepNoUserNamespaces:
 		return "creation of new user namespaces was not disabled as requested"
-	case "nested user namespace":
+	case nsexec.StepNestedNamespace:
 		if e.Path == "" {
 			return "unshare user ns" + cause
 		}
 		return "cannot open " + e.Path + cause
-	case "seccomp":
+	case nsexec.StepSeccomp:
 		if errors.Is(e.Err, unix.EINVAL) {
 			return "Unable to set up system call filtering as requested: prctl(PR_SET_SECCOMP) reported EINVAL. " +
 				"(Hint: this requires a kernel configured with CONFIG_SECCOMP and CONFIG_SECCOMP_FILTER.)"
 		}
 		return "prctl(PR_SET_SECCOMP)" + cause
-	case "join":
+	case nsexec.StepJoin:
 		return joinMessage(e)
 	}
 	return e.Error()
@@ -181,7 +181,7 @@ func (r *run) mountMessage(e *nsexec.Error, op *bwrap.SetupOp) string {
 	if below, ok := strings.CutPrefix(e.Path, r.cmd.Mounts[e.Mount-1].Target+"/"); ok {
 		at += "/" + below
 	}
-	return "Can't mount " + e.Op + " on " + at + cause
+	return "Can't mount " + string(e.Op) + " on " + at + cause
 }
 
 func chmodMessage(op *bwrap.SetupOp, err error) string {

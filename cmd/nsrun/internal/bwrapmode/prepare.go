@@ -43,7 +43,7 @@ func (r *run) prepare() error {
 		}
 	}
 	if cfg.Chdir.Set && c.Dir == "" {
-		return &nsexec.Error{Op: "chdir", Err: unix.ENOENT}
+		return &nsexec.Error{Op: nsexec.StepChdir, Err: unix.ENOENT}
 	}
 	c.Capabilities &= nsexec.AllCapabilities()
 	if have := nsexec.Capabilities(effectiveCaps()); !cfg.UnshareUser && !cfg.UserNS.Set && c.Capabilities&^have != 0 {

@@ -38,7 +38,7 @@ func Fail(err error) int {
 		text += " (" + hint + ")"
 	}
 	Say("%s", text)
-	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == "exec" {
+	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == nsexec.StepExec {
 		if errors.Is(e.Err, unix.ENOENT) {
 			return ExitNotFound
 		}
