@@ -134,7 +134,6 @@ func (s *Session) Remove() error {
 	return nil
 }
 
-
 // away gives the session's directory another name, so that nobody sees a part of it.
 // Calling it again does nothing.
 func (s *Session) away() (name string, err error) {
