@@ -123,7 +123,9 @@ func submodules(w *walk, idSize int) (paths []string, shared string, err error) 
 
 // entry reads one: name is the path of the one before, and becomes that of this one, where that is needed.
 func (w *walk) entry(idSize int, packed bool, name *[]byte) (mode uint32, err error) {
-	w.fill(entryMost)
+	if len(w.data) < entryMost {
+		w.fill(entryMost)
+	}
 	p, at := w.data, statSize+idSize+2
 	if len(p) < at {
 		return 0, w.short()
@@ -135,6 +137,19 @@ func (w *walk) entry(idSize int, packed bool, name *[]byte) (mode uint32, err er
 	}
 	if len(p) < at {
 		return 0, w.short()
+	}
+	// Most are read as git reads them: the length says where a name ends, and which name it is does not matter.
+	if size := int(flags & flagLength); !packed && mode != modeSub && size < flagLength {
+		end := at + size
+		next := (end + 8) &^ 7
+		if next > len(p) {
+			return 0, w.short()
+		}
+		if p[end] != 0 {
+			return 0, damaged("a name has another length")
+		}
+		w.data = p[next:]
+		return mode, nil
 	}
 	keep := 0
 	if packed {
