@@ -178,8 +178,10 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 		return usage.Errorf(verb, "--allow-unix @ is about the network of --net host")
 	case o.enforcer != nsrunlib.AutoEnforcer && !o.byRules():
 		return usage.Errorf(verb, "--net-by enforces rules: --allow-net, --learn-net or --publish")
-	case o.timeout < 0 || o.grace < 0:
-		return usage.Errorf(verb, "--timeout or --grace is negative")
+	case o.timeout < 0:
+		return usage.Errorf(verb, "--timeout is negative")
+	case o.grace < 0:
+		return usage.Errorf(verb, "--grace is negative")
 	case o.grace != 0 && o.timeout == 0:
 		return usage.Errorf(verb, "--grace is about --timeout")
 	}
