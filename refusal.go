@@ -1,5 +1,7 @@
 package nsrun
 
+import "github.com/nsrun/nsrun/internal/escape"
+
 // RefusalKind says what was refused.
 type RefusalKind string
 
@@ -7,6 +9,7 @@ type RefusalKind string
 const (
 	RefusedRead    RefusalKind = "read"    // of a file or directory
 	RefusedWrite   RefusalKind = "write"   // to one, or to make, remove or rename one
+	RefusedExec    RefusalKind = "exec"    // of a program, by nsrun itself
 	RefusedConnect RefusalKind = "connect" // to a host, by TCP or UDP, or to look up its name
 	RefusedServe   RefusalKind = "socket"  // to be a server at a port, or to join a group
 	RefusedUnix    RefusalKind = "unix"    // to connect to a unix socket of the host
@@ -30,4 +33,37 @@ type Refusal struct {
 	Count   int    `json:"count"`             // how many times it was seen; zero: nobody has tried
 	PID     int    `json:"pid,omitempty"`     // who tried it first, as the sandbox counts; zero: unknown
 	Program string `json:"program,omitempty"` // its name; empty: unknown
+}
+
+// String is a line about it: "read of /tmp/x: commands have a /tmp of their own (try: --ro /tmp/x)".
+func (r Refusal) String() string {
+	text := string(r.Kind)
+	switch r.Kind {
+	case RefusedRead:
+		text = "read of"
+	case RefusedWrite:
+		text = "write to"
+	case RefusedExec:
+		text = "execution of"
+	case RefusedUnix:
+		text = "connection to"
+	}
+	if r.Target != "" {
+		text += " " + escape.Quote(r.Target)
+	}
+	text += ": " + r.Why
+	if r.Flag != "" {
+		text += " (try: " + r.Flag + ")"
+	}
+	return text
+}
+
+// FileRefusals are those of Result.Refusals that are not about the network.
+func (r Result) FileRefusals() (list []Refusal) {
+	for _, d := range r.Refusals {
+		if d.Kind != RefusedConnect && d.Kind != RefusedServe {
+			list = append(list, d)
+		}
+	}
+	return list
 }

@@ -59,6 +59,11 @@ type Result struct {
 	// Limits are those that the command had, and what became of them. Nil: none, or the command was not executed.
 	Limits []Limit
 
+	// Refusals are what the policy did not let the command do, as far as that is known: what of the network was denied;
+	// a program or working directory that is hidden; and, where it failed and its standard error is in this Result, the
+	// paths that its messages name, if the policy refuses just these and nothing else does. Nil: nothing is known.
+	Refusals []Refusal
+
 	// Missing are the features that would have been used for this command and were not there, so that something
 	// else was done: features.Describe says what is lost. They are of these: features.Overlay (Engine is another one),
 	// features.NewMountCalls, features.LandlockTCP (with rules by the broker), and, where AutoEnforcer had to be the

@@ -111,6 +111,7 @@ func (x *Execution) end(err error) (Result, error) {
 		<-r.turn
 	}
 	res.Err, res.timeout = err, x.timeout
+	x.tellRefusals(err)
 	res.Notices = append(x.notices, res.Notices...)
 	if _, res.Denied = errors.AsType[*DeniedError](err); res.Denied {
 		x.note(NoticeRecord, r.record(context.WithoutCancel(x.parent), x))

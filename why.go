@@ -84,9 +84,7 @@ func (a *Finding) path(box *plan.Sandbox, name string) {
 	a.Kind, a.Path, a.Exists = "path", real, on.Exists
 	a.Read, a.Write, a.Connect = p.Read && on.Exists, writings[p.Writing], p.Connect
 	a.Rule = causes[p.Cause].word
-	if p.Cause != plan.NoCause {
-		a.Text = strings.ReplaceAll(causes[p.Cause].text, "%s", escape.Quote(p.At))
-	}
+	a.Text = refusalText(&p)
 	a.Denied = refusals(&p, on, a.Text)
 	if on.Socket {
 		a.Kind = "socket"
@@ -98,6 +96,11 @@ func (a *Finding) path(box *plan.Sandbox, name string) {
 		}
 		a.Text = strings.TrimPrefix(a.Text+"; your own permissions do not allow you to "+what+" it", "; ")
 	}
+}
+
+// refusalText says for people what refuses something.
+func refusalText(p *plan.Place) string {
+	return strings.ReplaceAll(causes[p.Cause].text, "%s", escape.Quote(p.At))
 }
 
 // refusals are the ways to use a path that a policy refuses, and nothing else does.

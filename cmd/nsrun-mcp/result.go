@@ -32,6 +32,7 @@ type report struct {
 	Changes      []jsonform.Change `json:"changes"`
 	ChangesTotal int               `json:"changes_total"`
 	Held         []jsonform.Held   `json:"held"`
+	Denied       []nsrun.Refusal   `json:"denied"`
 	Notices      []string          `json:"notices"`
 	Output       output            `json:"output"`
 }
@@ -76,6 +77,7 @@ func (s *server) result(res nsrun.Result, in mcpargs.Input) *mcp.CallToolResult 
 		Session: res.Session, State: res.State.String(),
 		ChangesTotal: len(res.Changes), Changes: jsonform.Changes(res.Changes[:min(len(res.Changes), maxChanges)]),
 		Held:    jsonform.HeldBack(res.Held[:min(len(res.Held), maxChanges)]),
+		Denied:  append([]nsrun.Refusal{}, res.Refusals[:min(len(res.Refusals), maxChanges)]...),
 		Notices: notices(res.Notices),
 		Output:  output{res.Stdout.Cut > 0 || res.Stderr.Cut > 0},
 	}
@@ -111,6 +113,14 @@ func (s *server) notes(res nsrun.Result, in mcpargs.Input) string {
 	}
 	if res.Network.Refused > 0 && !in.Network {
 		b.WriteString("NOTE: network: there is none, and the command tried to use it: `network` set to true asks the user; the user can allow hosts with nsrun mcp --allow-net RULE\n")
+	}
+	if list := res.FileRefusals(); len(list) > 0 {
+		flag := ""
+		if list[0].Flag != "" {
+			flag = ": the user can allow it with nsrun mcp " + list[0].Flag
+		}
+		list[0].Flag = ""
+		fmt.Fprintf(&b, "NOTE: denied: %s%s\n", list[0], flag)
 	}
 	if res.Err != nil && res.Started && res.Session != "" && res.State == overlay.Kept && s.options.After == mcpargs.Commit {
 		fmt.Fprintf(&b, "NOTE: The changes are not in the project, and not lost: they are kept as session %[1]s; the user sees them with nsrun diff %[1]s and decides with nsrun review %[1]s, or nsrun commit %[1]s --merge\n", res.Session)

@@ -139,10 +139,21 @@ const outputSchema = `{
       "path": {"type": "string"},
       "reason": {"type": "string"}
     }, "required": ["root", "path", "reason"]}},
+    "denied": {"type": "array", "description": "What the command was refused, as far as that is known.", "items": {"type": "object", "properties": {
+      "kind": {"type": "string", "description": "read, write, exec, connect, socket or unix"},
+      "op": {"type": "string"},
+      "path": {"type": "string"},
+      "rule": {"type": "string"},
+      "why": {"type": "string"},
+      "allow_with": {"type": "string", "description": "The flag with which the user can allow it; empty: none."},
+      "count": {"type": "integer"},
+      "pid": {"type": "integer"},
+      "program": {"type": "string"}
+    }, "required": ["kind", "op", "path", "rule", "why", "allow_with", "count"]}},
     "notices": {"type": "array", "items": {"type": "string"}},
     "output": {"type": "object", "properties": {"truncated": {"type": "boolean"}}, "required": ["truncated"]}
   },
-  "required": ["text", "exit_code", "signal", "timed_out", "not_approved", "error", "duration_ms", "network", "session", "state", "engine", "changes", "changes_total", "held", "notices", "output"]
+  "required": ["text", "exit_code", "signal", "timed_out", "not_approved", "error", "duration_ms", "network", "session", "state", "engine", "changes", "changes_total", "held", "denied", "notices", "output"]
 }`
 
 func tool(o *mcpargs.Options, c nsrun.Config) *mcp.Tool {

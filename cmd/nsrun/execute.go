@@ -57,7 +57,13 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 				console.Say("%s", notice)
 			}
 		}
-		return console.Fail(r.typed(err))
+		status := console.Fail(r.typed(err))
+		res, _ := x.Wait()
+		r.refusals = res.Refusals
+		for _, d := range res.FileRefusals() {
+			console.Say("denied: %s", d)
+		}
+		return status
 	}
 	r.execution, r.session = x, x.Session()
 	r.lastRun = r.ready(c)
@@ -101,7 +107,7 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 		r.tell(res)
 	}
 	r.signal, r.network, r.took = res.SignalName(), res.Network, res.Duration
-	r.missing, r.limits = res.Missing, res.Limits
+	r.missing, r.limits, r.refusals = res.Missing, res.Limits, res.Refusals
 	r.tellNetwork()
 	switch {
 	case res.TimedOut:

@@ -22,23 +22,23 @@ import (
 
 // report is what --report writes. The keys are stable.
 type report struct {
-	Session    string            `json:"session"`
-	Command    []string          `json:"command"`
-	ExitCode   int               `json:"exit_code"`
-	Signal     string            `json:"signal"`
-	TimedOut   bool              `json:"timed_out"`
-	DurationMS int64             `json:"duration_ms"`
-	Backend    string            `json:"backend"`
-	Limits     []nsrunlib.Limit  `json:"limits"`
-	Missing    []features.Name   `json:"missing"`
-	Network    network           `json:"network"`
-	Changes    []jsonform.Change `json:"changes"`
-	Held       []jsonform.Held   `json:"held"` // changes that were not committed with the others
-	Denied     []deniedReport    `json:"denied"`
-	State      string            `json:"state"`
-	Engine     string            `json:"engine"`  // how the changes were kept apart; empty: --direct
-	Backups    []backupReport    `json:"backups"` // that hold what was there before
-	Output     outputReport      `json:"output"`
+	Session    string             `json:"session"`
+	Command    []string           `json:"command"`
+	ExitCode   int                `json:"exit_code"`
+	Signal     string             `json:"signal"`
+	TimedOut   bool               `json:"timed_out"`
+	DurationMS int64              `json:"duration_ms"`
+	Backend    string             `json:"backend"`
+	Limits     []nsrunlib.Limit   `json:"limits"`
+	Missing    []features.Name    `json:"missing"`
+	Network    network            `json:"network"`
+	Changes    []jsonform.Change  `json:"changes"`
+	Held       []jsonform.Held    `json:"held"` // changes that were not committed with the others
+	Denied     []nsrunlib.Refusal `json:"denied"`
+	State      string             `json:"state"`
+	Engine     string             `json:"engine"`  // how the changes were kept apart; empty: --direct
+	Backups    []backupReport     `json:"backups"` // that hold what was there before
+	Output     outputReport       `json:"output"`
 }
 
 type network struct {
@@ -47,14 +47,6 @@ type network struct {
 	Omitted   int                  `json:"omitted,omitempty"` // decisions that are not listed
 	Rules     []string             `json:"rules,omitempty"`   // --learn-net
 	Refused   int                  `json:"refused,omitempty"` // without a network
-}
-
-// deniedReport is something that the command was refused.
-type deniedReport struct {
-	Op        string `json:"op"`
-	Path      string `json:"path"`
-	Why       string `json:"why"`
-	AllowWith string `json:"allow_with"`
 }
 
 type outputReport struct {
@@ -187,27 +179,13 @@ func (r *runner) writeReport(status int) error {
 		Command: r.o.command, ExitCode: status, TimedOut: r.timedOut,
 		DurationMS: r.took.Milliseconds(), Missing: append([]features.Name{}, r.missing...), Limits: append([]nsrunlib.Limit{}, r.limits...),
 		Network: network{r.network.Mode, append([]netpolicy.Decision{}, r.network.Decisions...), r.network.Omitted, r.network.Rules, r.network.Refused},
-		Changes: jsonform.Changes(r.changes), Held: jsonform.HeldBack(r.held), Denied: []deniedReport{}, State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
+		Changes: jsonform.Changes(r.changes), Held: jsonform.HeldBack(r.held), Denied: append([]nsrunlib.Refusal{}, r.refusals...), State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
 	}
 	if r.execution != nil { // it was executed
 		rep.Backend = features.Native
 	}
 	if rep.Network.Mode == "" { // the command was not run
 		rep.Network.Mode = r.o.net
-	}
-	for _, d := range r.network.Denied() {
-		op, why := "connect", "no rule allows it"
-		switch {
-		case d.Server:
-			op, why = "bind", "the port is not published"
-		case d.Group:
-			op, why = "join", "the host would tell its network of it"
-		case d.Proto == netpolicy.UDP.String():
-			op = "send"
-		case d.Address == "":
-			op = "resolve"
-		}
-		rep.Denied = append(rep.Denied, deniedReport{op, nsrunlib.TargetText(d), why, d.AllowWith})
 	}
 	if r.session != nil && !r.dropped {
 		rep.Session = r.session.ID()

@@ -34,6 +34,7 @@ type runner struct {
 	held     []overlay.Change // that were not committed with the others
 	backups  []backupReport
 	network  nsrunlib.Network
+	refusals []nsrunlib.Refusal
 	missing  []features.Name
 	took     time.Duration // from the start of the command to its end
 	refusal  refusal

@@ -172,12 +172,15 @@ func (s *Sandbox) flags(p *Place, on OnHost) {
 		}
 		return
 	}
-	if on.Exists && !p.Read && !on.NoRead && s.opens(p, p.Path) {
-		p.ReadWith = Flag{"--ro", p.Path}
+	from, to := p.Path, p.Path
+	if p.Cause == SecretCause || p.Cause == BlockedCause {
+		from = p.At // nothing can be mounted in a directory that is hidden
 	}
-	to := p.Path
+	if on.Exists && !p.Read && !on.NoRead && s.opens(p, from) {
+		p.ReadWith = Flag{"--ro", from}
+	}
 	switch {
-	case p.Cause == GitCause:
+	case p.Cause == GitCause, from != p.Path:
 		to = p.At // git replaces its files
 	case on.Nearest != "":
 		to = on.Nearest

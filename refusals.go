@@ -1,0 +1,215 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/netpolicy"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// Refusals are found at no cost to a command that succeeds: what the network's enforcers decided is known anyway, and of
+// files there is what a command that failed says in its error messages. That is only a question: a path is told of where
+// the plan itself refuses it, and nothing else would.
+
+// mostRefusals is how many are told of, and mostNames how many names in messages are looked at.
+const (
+	mostRefusals = 100
+	mostNames    = 1000
+)
+
+// findRefusals finds what the command was refused. err is what Wait returns.
+func (x *Execution) findRefusals(err error) {
+	t := refusalTable{box: &x.box, dir: x.dir, names: mostNames}
+	for _, d := range x.result.Network.Denied() {
+		t.add(networkRefusal(d))
+	}
+	if n := x.result.Network.Refused; n > 0 {
+		t.add(Refusal{Kind: RefusedConnect, Op: "connect", Rule: "network", Why: "there is no network", Flag: "--learn-net", Count: n})
+	}
+	switch e, ok := errors.AsType[*nsexec.Error](err); {
+	case ok && e.Op == "exec" && filepath.IsAbs(e.Path):
+		t.path(e.Path, e.Err, RefusedExec)
+	case ok && e.Op == "chdir":
+		t.path(x.dir, e.Err, RefusedRead)
+	case x.result.Started && x.failed():
+		for _, c := range [...]*capture{x.stderr, x.stdout} {
+			if c != nil && (c == x.stderr || x.request.Merge) {
+				t.text(c.output().Bytes())
+			}
+		}
+	}
+	x.result.Refusals = t.list
+}
+
+// tellRefusals has the result say what the command was refused, where there can be anything.
+func (x *Execution) tellRefusals(err error) {
+	n := &x.result.Network
+	if err != nil && !x.result.Started || x.failed() || len(n.Decisions) > 0 || n.Refused > 0 {
+		x.findRefusals(err)
+	}
+}
+
+// networkRefusal is a decision of the network's enforcers.
+func networkRefusal(d netpolicy.Decision) Refusal {
+	r := Refusal{Kind: RefusedConnect, Op: "connect", Target: TargetText(d), Rule: "network", Why: "no rule allows it", Flag: d.AllowWith, Count: d.Count}
+	switch {
+	case d.Server:
+		r.Kind, r.Op, r.Why = RefusedServe, "bind", "the port is not published"
+	case d.Group:
+		r.Kind, r.Op, r.Why = RefusedServe, "join", "the host would tell its network of it"
+	case d.Proto == netpolicy.UDP.String():
+		r.Op = "send"
+	case d.Address == "":
+		r.Op = "resolve"
+	}
+	return r
+}
+
+// refusalTable collects refusals, each once.
+type refusalTable struct {
+	box   *plan.Sandbox
+	dir   string // the working directory
+	names int    // that may still be looked at
+	list  []Refusal
+}
+
+func (t *refusalTable) add(r Refusal) {
+	i := slices.IndexFunc(t.list, func(o Refusal) bool { return o.Kind == r.Kind && o.Op == r.Op && o.Target == r.Target })
+	switch {
+	case i >= 0:
+		t.list[i].Count += r.Count
+	case len(t.list) < mostRefusals:
+		t.list = append(t.list, r)
+	}
+}
+
+// messages are the texts of the errors that a policy about files results in.
+var messages = [...]struct {
+	text []byte
+	err  unix.Errno
+}{
+	{[]byte("read-only file system"), unix.EROFS},
+	{[]byte("permission denied"), unix.EACCES},
+	{[]byte("no such file or directory"), unix.ENOENT},
+	{[]byte("connection refused"), unix.ECONNREFUSED},
+}
+
+// text looks for paths in lines that have the text of such an error.
+func (t *refusalTable) text(output []byte) {
+	for line := range bytes.Lines(output) {
+		lower := bytes.ToLower(line)
+		for _, m := range messages {
+			if i := bytes.Index(lower, m.text); i >= 0 && len(lower) == len(line) {
+				t.line(string(line[:i]), string(line[i+len(m.text):]), m.err)
+				break
+			}
+		}
+	}
+}
+
+// line looks for the path that a message is about: the last one before the error's text, else the first one behind it.
+func (t *refusalTable) line(before, behind string, err unix.Errno) {
+	kind := RefusedRead
+	if err == unix.EROFS {
+		kind = RefusedWrite
+	}
+	names := namesIn(before)
+	slices.Reverse(names)
+	for _, name := range append(names, namesIn(behind)...) {
+		if !filepath.IsAbs(name) {
+			// Where the command was when it named it nobody knows; but this error is the policy's.
+			if err != unix.EROFS {
+				continue
+			}
+			name = filepath.Join(t.dir, name)
+		}
+		if t.names--; t.names < 0 {
+			return
+		}
+		if removes(before) && kind == RefusedWrite {
+			name = filepath.Dir(name) // which is what is written to
+		}
+		if t.path(name, err, kind) {
+			return
+		}
+	}
+}
+
+// removes reports whether a message is about a name, not about what is there.
+func removes(message string) bool {
+	return slices.ContainsFunc([]string{"remove", "move", "unlink", "rename", "delete"}, func(word string) bool { return strings.Contains(message, word) })
+}
+
+// quotes makes one kind of all quotes, and takes out what is none.
+var quotes = strings.NewReplacer("n't ", "nt ", "‘", "'", "’", "'", "`", "'", `"`, "'")
+
+// namesIn are the words of a message that can be paths: what is quoted, and what colons and spaces divide.
+func namesIn(message string) (names []string) {
+	message = quotes.Replace(message)
+	for i, part := range strings.Split(message, "'") {
+		if i%2 == 1 {
+			names = append(names, part)
+			continue
+		}
+		for field := range strings.SplitSeq(part, ": ") {
+			field = strings.Trim(field, " \t\r\n:,()[]")
+			if field == "" {
+				continue
+			}
+			if strings.HasPrefix(field, "/") {
+				names = append(names, field)
+			}
+			if words := strings.Fields(field); len(words) > 1 || !strings.HasPrefix(field, "/") {
+				for _, word := range words {
+					names = append(names, strings.Trim(word, ",()[]:"))
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, "/") })
+}
+
+// path adds what the plan refuses of a path, if an error can come of that.
+func (t *refusalTable) path(name string, err error, kind RefusalKind) bool {
+	real, on := host.Look(name)
+	p := t.box.Why(real, on)
+	possible := false
+	switch {
+	case errors.Is(err, unix.EROFS):
+		possible = true
+	case on.Socket:
+		kind, possible = RefusedUnix, true
+	case errors.Is(err, unix.ENOENT):
+		possible = on.Exists && !p.Read && p.Path != p.At
+	case errors.Is(err, unix.EACCES) && p.Cause == plan.PrivilegeCause:
+		possible = true
+		if p.Read {
+			kind = RefusedWrite
+		}
+	case errors.Is(err, unix.EACCES):
+		possible = on.Exists && (p.Cause == plan.SecretCause || p.Cause == plan.BlockedCause || p.Cause == plan.OwnCause)
+	}
+	if !possible {
+		return false
+	}
+	why := refusalText(&p)
+	for _, r := range refusals(&p, on, why) {
+		if r.Kind != kind && !(kind == RefusedExec && r.Kind == RefusedRead) {
+			continue
+		}
+		r.Kind, r.Op, r.Count = kind, string(kind), 1
+		t.add(r)
+		return true
+	}
+	return false
+}

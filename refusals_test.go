@@ -1,0 +1,194 @@
+//go:build linux
+
+package nsrun_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/netpolicy"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// allowed is a Config with a flag of nsrun run more.
+func allowed(t *testing.T, c nsrun.Config, flag string) nsrun.Config {
+	t.Helper()
+	name, value, _ := strings.Cut(flag, " ")
+	switch name {
+	case "--ro":
+		c.Rules = append(slices.Clip(c.Rules), nsrun.Rule{Mode: nsrun.ReadOnly, Pattern: value})
+	case "--rw":
+		c.Rules = append(slices.Clip(c.Rules), nsrun.Rule{Mode: nsrun.Direct, Pattern: value})
+	case "--allow-unix":
+		c.AllowUnix = append(slices.Clip(c.AllowUnix), value)
+	case "--allow-net":
+		c.Net.Rules = append(slices.Clip(c.Net.Rules), netpolicy.MustParse(value).Rules...)
+	default:
+		t.Fatalf("flag %q", flag)
+	}
+	return c
+}
+
+// refusing makes a place for commands that are refused something: the directory with the project in it is read-only.
+func refusing(t *testing.T) (dir string, c nsrun.Config) {
+	top := place(t, "a", "s => a")
+	testenv.Tree(t, top, "host/", "host/hidden/", "home/.ssh/")
+	dir = filepath.Join(top, "host")
+	for _, name := range []string{"../home/.ssh/id", "hidden/f", "secret.env"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("true\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	return dir, nsrun.Config{
+		Project: filepath.Join(top, "p"), After: nsrun.Discard,
+		Shared: []nsrun.Folder{{Path: dir, Mode: nsrun.ReadOnly}, {Path: filepath.Join(top, "home"), Mode: nsrun.ReadOnly}},
+		Rules:  []nsrun.Rule{{Mode: nsrun.Blocked, Pattern: filepath.Join(dir, "hidden")}, {Mode: nsrun.Blocked, Pattern: filepath.Join(dir, "secret.env")}},
+	}
+}
+
+// TestRefusals: commands that are refused something are told of a flag, and work with it.
+func TestRefusals(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir, c := refusing(t)
+	for i, q := range []struct{ command, kind, rule string }{
+		// Writes.
+		{"touch $D/ro/new", "write", "read-only"}, {"mkdir $D/ro/new", "write", "read-only"},
+		{"cp a $D/ro/new", "write", "read-only"}, {"mv a $D/ro/new", "write", "read-only"}, {"rm $D/ro/f", "write", "read-only"},
+		{"rm -r $D/ro/d/f", "write", "read-only"}, {"rmdir $D/ro/d", "write", "read-only"}, {"ln -s a $D/ro/new", "write", "read-only"},
+		{"echo x | tee $D/ro/f", "write", "read-only"}, {"echo x >$D/ro/f", "write", "read-only"}, {"echo x >$D/ro/new", "write", "read-only"},
+		{"dd if=/dev/null of=$D/ro/new", "write", "read-only"}, {"chmod 700 $D/ro/f", "write", "read-only"}, {"install a $D/ro/new", "write", "read-only"},
+		{"truncate -s 0 $D/ro/f", "write", "read-only"}, {"sed -i s/a/b/ $D/ro/f", "write", "read-only"}, {"touch ../ro/new", "write", "read-only"},
+		{"bash -c 'echo x >$D/ro/new'", "write", "read-only"}, {"mkfifo $D/ro/new", "write", "read-only"}, {"cp a '../ro/two words'", "write", "read-only"},
+		{"mktemp -p $D/ro/", "write", "read-only"},
+		// Reads.
+		{"cat ~/.ssh/id", "read", "secret"}, {"head $H/.ssh/id", "read", "secret"}, {"ls ~/.ssh", "read", "secret"}, {"wc $H/.ssh/id", "read", "secret"},
+		{"cp ~/.ssh/id new", "read", "secret"}, {"grep t ~/.ssh/id", "read", "secret"}, {"sha256sum ~/.ssh/id", "read", "secret"},
+		{"sort <~/.ssh/id", "read", "secret"}, {"find ~/.ssh -name id -fprint /dev/stdout", "read", "secret"},
+		{"cat $D/hidden/f", "read", "blocked"}, {"ls $D/hidden", "read", "blocked"}, {". $D/hidden/f", "read", "blocked"}, {"cat $D/secret.env", "read", "blocked"},
+		{"od $D/secret.env", "read", "blocked"}, {"tail $D/secret.env", "read", "blocked"}, {"nl $D/secret.env", "read", "blocked"},
+		{"bash $D/hidden/f", "read", "blocked"}, {"stat $D/hidden/f", "read", "blocked"}, {"tar cf new $D/hidden/f", "read", "blocked"},
+	} {
+		t.Run(q.command, func(t *testing.T) {
+			t.Parallel()
+			own := fmt.Sprintf("ro%d", i) // which is written to
+			testenv.Tree(t, dir, own+"/", own+"/f", own+"/d/")
+			if strings.Contains(q.command, "d/f") {
+				testenv.Tree(t, dir, own+"/d/f")
+			}
+			command := strings.NewReplacer("$D", dir, "$H", filepath.Join(filepath.Dir(dir), "home"), "../ro", "../host/"+own, "ro/", own+"/").Replace(q.command)
+			res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: command})
+			if err != nil || res.ExitCode == 0 || len(res.Refusals) == 0 {
+				t.Fatalf("%v, %+v: %s", err, res.Refusals, res)
+			}
+			r := res.Refusals[0]
+			if string(r.Kind) != q.kind || r.Rule != q.rule || r.Flag == "" || r.Count == 0 {
+				t.Errorf("%+v: %s", r, res)
+			}
+			with := allowed(t, c, strings.ReplaceAll(r.Flag, "'", ""))
+			if res, err := runner(t, with).Run(t.Context(), nsrun.Request{Command: command}); err != nil || res.ExitCode != 0 {
+				t.Errorf("with %s: %v, %s", r.Flag, err, res)
+			}
+		})
+	}
+}
+
+// TestNoRefusals: a program that fails for a reason of its own is not told of a rule.
+func TestNoRefusals(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir, c := refusing(t)
+	for _, command := range []string{
+		"false", "exit 3", "kill -9 $$", "no-such-program", "./no-such-program", "cat no-such-file", "cat /no/such/file", "cat $D/sub/none",
+		"ls $D/none", "cat /usr/none", "cat /tmp/none", "rm none", "rm /tmp/none", "cd none", "cat a/b", "cat .", "cat $D", "mkdir a",
+		"touch f; chmod 0 f; cat f", "mkdir d; chmod 0 d; ls d", "touch f; chmod 0 f; ./f", "./a", "mkdir d; chmod 500 d; touch d/f", "/tmp/x",
+		"mkdir d; touch d/f; rmdir d", "ln -s s2 s1; ln -s s1 s2; cat s1", "grep nothing a", "test -e none", "diff a /dev/zero -q | false",
+		"touch /proc/none", "echo x >/proc/version", "cat /dev/none", "mknod n c 1 3; cat n; false", "mount -t tmpfs x /tmp",
+		"bash -c ': </dev/tcp/127.0.0.1/9'", "cp a none/b", "mv none b", "sh -c 'exit 1'", "chown 12345 a", "sleep x", "tar xf a", "sort none",
+		"python3 -c 'open(\"none\")'", "echo 'everything is fine: Permission denied' >&2; false", "echo '/usr/bin: No such file or directory' >&2; false",
+		"echo '/usr/bin/env: Permission denied' >&2; false", "echo 'a: Read-only file system' >&2; false", "touch /etc/shadow-none/x; cat $D/none/f/x",
+	} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			q := nsrun.Request{Command: strings.ReplaceAll(command, "$D", dir)}
+			res, err := runner(t, c).Run(t.Context(), q)
+			if err != nil || len(res.Refusals) > 0 {
+				t.Errorf("%v, %+v: %s", err, res.Refusals, res)
+			}
+		})
+	}
+	t.Run("own permissions", func(t *testing.T) {
+		// Of a user; root's are root's privileges, which it does not have in a sandbox.
+		f := filepath.Join(dir, "closed")
+		if err := os.WriteFile(f, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: "cat " + f})
+		want := ""
+		if os.Geteuid() == 0 {
+			want = "privileges"
+		}
+		got := ""
+		for _, r := range res.Refusals {
+			got += r.Rule
+		}
+		if err != nil || got != want {
+			t.Errorf("%v, %+v", err, res.Refusals)
+		}
+	})
+}
+
+// TestRefusalsElsewhere: sockets, the network, programs and working directories that are hidden.
+func TestRefusalsElsewhere(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir, c := refusing(t)
+	one := func(res nsrun.Result, kind nsrun.RefusalKind, flag string) {
+		t.Helper()
+		if len(res.Refusals) != 1 || res.Refusals[0].Kind != kind || res.Refusals[0].Flag != flag {
+			t.Errorf("%+v: %s", res.Refusals, res)
+		}
+	}
+	run := func(c nsrun.Config, q nsrun.Request) nsrun.Result {
+		res, _ := runner(t, c).Run(t.Context(), q)
+		return res
+	}
+	one(run(c, nsrun.Request{Args: []string{filepath.Join(dir, "hidden/f")}}), nsrun.RefusedExec, "--ro "+filepath.Join(dir, "hidden"))
+	one(run(c, nsrun.Request{Args: []string{"true"}, WorkingDir: filepath.Join(dir, "hidden")}), nsrun.RefusedRead, "--ro "+filepath.Join(dir, "hidden"))
+	if res := run(c, nsrun.Request{Args: []string{"/no/such/program"}}); len(res.Refusals) > 0 {
+		t.Errorf("%+v", res.Refusals)
+	}
+	one(run(c, nsrun.Request{Command: "bash -c ': </dev/tcp/192.0.2.1/80'"}), nsrun.RefusedConnect, "--learn-net")
+	c.Enforcer = nsrun.BrokerEnforcer
+	one(run(allowed(t, c, "--allow-net tcp:192.0.2.9:1"), nsrun.Request{Command: "bash -c ': </dev/tcp/192.0.2.1/80'"}), nsrun.RefusedConnect, "--allow-net tcp:192.0.2.1:80")
+	if _, err := exec.LookPath("python3"); err == nil {
+		at := filepath.Join(dir, "sock")
+		q := nsrun.Request{Args: []string{"python3", "-c", `
+import socket, sys
+try: socket.socket(socket.AF_UNIX).connect(sys.argv[1])
+except OSError as e: sys.exit("%s: %s" % (sys.argv[1], e.strerror))`, at}}
+		one(run(c, q), nsrun.RefusedUnix, "--allow-unix "+at)
+		if res := run(allowed(t, c, "--allow-unix "+at), q); res.ExitCode != 0 {
+			t.Error(res)
+		}
+	}
+}
