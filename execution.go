@@ -50,7 +50,8 @@ type Execution struct {
 
 	net *network // nil: none, or the host's
 
-	hold *limiter.Hold // nil: no limits
+	hold  *limiter.Hold // nil: no limits
+	meter *meter        // of the output; nil: it has no limit
 
 	canceled atomic.Bool // the command was asked to end, because its time was up
 	unstored error       // why the changes are in memory only; nil: they are not

@@ -18,7 +18,7 @@ func (c *Config) limits(q *Request) limits.Limits { return c.Limits.all().Tighte
 func (x *Execution) confine(cmd *nsexec.Cmd) error {
 	l := x.runner.config.limits(&x.request)
 	x.hold.End() // of an attempt before
-	x.hold = nil
+	x.hold, x.meter = nil, nil
 	if l == (limits.Limits{}) {
 		return nil
 	}
@@ -31,6 +31,9 @@ func (x *Execution) confine(cmd *nsexec.Cmd) error {
 		return e
 	}
 	x.hold = hold
+	if l.Output > 0 {
+		x.meter = &meter{left: l.Output, over: func() { _ = cmd.Process.Kill() }}
+	}
 	if g := hold.Cgroup(); g != nil {
 		cmd.Cgroup = g
 	}
@@ -62,6 +65,10 @@ func (x *Execution) settleLimits() {
 		l := Limit{string(o.Name), o.Value, string(o.By), o.Hit, o.Killed, o.Peak, o.Less}
 		if o.Name == limits.FileSize && res.Signal == syscall.SIGXFSZ {
 			l.Hit, l.Killed = true, true
+		}
+		if o.Name == limits.Output && x.meter != nil {
+			l.Peak, l.Hit = x.meter.state()
+			l.Killed = l.Hit
 		}
 		if l.Killed = l.Killed && (res.Signal != nil || res.ExitCode != 0); l.Hit && o.Name != limits.CPUs {
 			res.note(NoticeLimit, l.String())

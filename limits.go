@@ -19,6 +19,9 @@ type Limits struct {
 	OpenFiles int
 	// FileSize is how many bytes a file that they write has at most. Zero: the caller's limit, which is never raised.
 	FileSize int64
+	// Output is how many bytes they write to standard output and standard error together. With more all of them are killed,
+	// and nothing beyond is passed on. With Request.Passthrough the two are pipes then, and no terminals. Zero: no limit.
+	Output int64
 	// Nice is how much their processor time is worth less than that of others: 0 to 19, see nice(1). Zero: as the caller's.
 	Nice int
 	// IdleIO lets them read and write on disks only when nobody else does, where the disk's scheduler can tell. False: as the
@@ -28,14 +31,14 @@ type Limits struct {
 
 // A Limit is a limit of a command, and what became of it.
 type Limit struct {
-	// Name is that of the flag: memory, swap, pids, cpus, nofile, fsize, nice, idle-io.
+	// Name is that of the flag: memory, swap, pids, cpus, nofile, fsize, output, nice, idle-io.
 	Name string `json:"name"`
 	// Value is what was asked for, in bytes or as a number.
 	Value float64 `json:"value"`
-	// By is what held it: "cgroup v2", "cgroup v1", "rlimit", "priority" or "watcher".
+	// By is what held it: "cgroup v2", "cgroup v1", "rlimit", "priority" or "nsrun".
 	By string `json:"by"`
-	// Hit says that the command reached it, as far as that is known: of nofile and fsize it is known only where it ended
-	// the command itself, of nice and idle-io it is not.
+	// Hit says that the command reached it, as far as that is known: of fsize it is known only where it ended the command
+	// itself; of nofile, nice, idle-io, and of pids by rlimit, it is not.
 	Hit bool `json:"hit"`
 	// Killed says that the command was ended for it.
 	Killed bool `json:"killed"`
@@ -76,6 +79,6 @@ func (l Limits) Check() error {
 func (l Limits) all() limits.Limits {
 	return limits.Limits{
 		Memory: l.Memory, Swap: l.Swap, PIDs: l.PIDs, CPUs: l.CPUs, OpenFiles: l.OpenFiles, FileSize: l.FileSize,
-		Nice: l.Nice, IdleIO: l.IdleIO,
+		Output: l.Output, Nice: l.Nice, IdleIO: l.IdleIO,
 	}
 }

@@ -117,6 +117,42 @@ func TestFileLimits(t *testing.T) {
 	}
 }
 
+// TestOutputLimit: a flood ends, and nothing of it beyond the limit comes through, to a Result or to files. The control
+// writes as much as it may.
+func TestOutputLimit(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	c := nsrun.Config{NoPlayground: true, MaxOutput: -1, Limits: nsrun.Limits{Output: 100_000}, Timeout: time.Minute}
+	r := nsrun.NewRunner(c)
+	defer r.Close()
+	file, err := os.Create(testenv.Dir(t) + "/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for name, q := range map[string]nsrun.Request{
+		"one":         {Command: "yes"},
+		"two":         {Command: "yes & yes >&2"},
+		"merged":      {Command: "yes & yes >&2", Merge: true},
+		"in the back": {Command: "(yes &) ; sleep 1000"},
+		"passed on":   {Command: "yes & yes >&2", Passthrough: true, Stdout: file, Stderr: file},
+	} {
+		res, err := r.Run(t.Context(), q)
+		l := limitOf(t, res, "output")
+		n := len(res.Stdout.Bytes()) + len(res.Stderr.Bytes())
+		if q.Passthrough {
+			fi, _ := file.Stat()
+			n = int(fi.Size())
+		}
+		if err != nil || !l.Hit || !l.Killed || l.By != "nsrun" || l.Peak <= 100_000 || n != 100_000 || res.ExitCode != 137 {
+			t.Errorf("%s: %v, %#v, %d bytes, exit code %d", name, err, l, n, res.ExitCode)
+		}
+	}
+	res, err := r.Run(t.Context(), nsrun.Request{Command: "head -c 50000 /dev/zero; head -c 50000 /dev/zero >&2"})
+	if l := limitOf(t, res, "output"); err != nil || l.Hit || l.Peak != 100_000 || res.ExitCode != 0 {
+		t.Errorf("control: %v, %#v", err, l)
+	}
+}
+
 // TestRequestTightens: a request's limits are held where they are stricter, and only there.
 func TestRequestTightens(t *testing.T) {
 	r := nsrun.NewRunner(nsrun.Config{NoPlayground: true, Limits: nsrun.Limits{OpenFiles: 40}})

@@ -54,16 +54,19 @@ func (x *Execution) connect() error {
 	}
 	if q.Passthrough {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = q.Stdin, q.Stdout, q.Stderr
+		if x.meter != nil {
+			cmd.Stdout, cmd.Stderr = x.meter.through(q.Stdout), x.meter.through(q.Stderr)
+		}
 		return nil
 	}
 	limit := x.runner.config.MaxOutput
 	x.stdout = newCapture(limit, q.Stdout)
-	cmd.Stdout = x.stdout
+	cmd.Stdout = x.meter.through(x.stdout)
 	if q.Merge {
-		cmd.Stderr = x.stdout
+		cmd.Stderr = cmd.Stdout
 	} else {
 		x.stderr = newCapture(limit, q.Stderr)
-		cmd.Stderr = x.stderr
+		cmd.Stderr = x.meter.through(x.stderr)
 	}
 	if _, isFile := q.Stdin.(*os.File); isFile || q.Stdin == nil {
 		cmd.Stdin = q.Stdin

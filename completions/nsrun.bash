@@ -191,6 +191,7 @@ _nsrun_flag() {
 	'run nice') kinds=(none) ;;
 	'run nofile') kinds=(none) ;;
 	'run on') kinds=(session) ;;
+	'run output') kinds=(none) ;;
 	'run pids') kinds=(none) ;;
 	'run preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'run project') kinds=(dir) ;;
@@ -218,6 +219,7 @@ _nsrun_flag() {
 	'policy nice') kinds=(none) ;;
 	'policy nofile') kinds=(none) ;;
 	'policy on') kinds=(session) ;;
+	'policy output') kinds=(none) ;;
 	'policy pids') kinds=(none) ;;
 	'policy preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'policy project') kinds=(dir) ;;
@@ -245,6 +247,7 @@ _nsrun_flag() {
 	'why nice') kinds=(none) ;;
 	'why nofile') kinds=(none) ;;
 	'why on') kinds=(session) ;;
+	'why output') kinds=(none) ;;
 	'why pids') kinds=(none) ;;
 	'why preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'why project') kinds=(dir) ;;
@@ -284,9 +287,9 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --keep --learn-net --memory --net --net-by --nice --nofile --on --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(path+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(path+) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
 	diff) flags='--color --name-status --patch --stat' rest=(session path+) ;;

@@ -224,6 +224,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'run on'
 		echo session
+	case 'run output'
+		echo none
 	case 'run pids'
 		echo none
 	case 'run preset'
@@ -278,6 +280,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'policy on'
 		echo session
+	case 'policy output'
+		echo none
 	case 'policy pids'
 		echo none
 	case 'policy preset'
@@ -332,6 +336,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'why on'
 		echo session
+	case 'why output'
+		echo none
 	case 'why pids'
 		echo none
 	case 'why preset'
@@ -431,6 +437,7 @@ function __nsrun_flags -a verb
 			'--nice	lower its priority by N, 1 to 19' \
 			'--nofile	let each process have at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
+			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
 			'--pids	let it have at most N processes and threads' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
@@ -473,6 +480,7 @@ function __nsrun_flags -a verb
 			'--nice	lower its priority by N, 1 to 19' \
 			'--nofile	let each process have at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
+			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
 			'--pids	let it have at most N processes and threads' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
@@ -515,6 +523,7 @@ function __nsrun_flags -a verb
 			'--nice	lower its priority by N, 1 to 19' \
 			'--nofile	let each process have at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
+			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
 			'--pids	let it have at most N processes and threads' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \

@@ -37,6 +37,7 @@ const (
 	LandlockScopes      Name = "landlock scopes"
 	BPF                 Name = "bpf"
 	CgroupV2            Name = "cgroup v2"
+	CgroupControllers   Name = "cgroup controllers"
 	ProcessCounts       Name = "process counts"
 	SeccompNotification Name = "seccomp notification"
 	PidfdGetfd          Name = "pidfd_getfd"

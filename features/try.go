@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/cgroups"
 )
 
 // What is tried in this process, without changing anything in it. Most calls are made with an argument that is
@@ -27,6 +29,25 @@ func call(fails unix.Errno, number uintptr, args ...uintptr) error {
 	copy(a[:], args)
 	if _, _, e := unix.RawSyscall6(number, a[0], a[1], a[2], a[3], a[4], a[5]); e != 0 && e != fails {
 		return e
+	}
+	return nil
+}
+
+// tryControllers finds controllers, in v2 or v1.
+func tryControllers() error {
+	f, err := os.Open("/proc/self/cgroup") // whoever cannot open that either cannot tell
+	if err != nil {
+		return err
+	}
+	missing := cgroups.Missing([]string{"memory", "pids", "cpu"})
+	spare, err := unix.Dup(int(f.Fd()))
+	_ = f.Close()
+	if err != nil {
+		return err
+	}
+	_ = unix.Close(spare)
+	if missing != nil {
+		return absentError("no cgroup that this process can make has the controllers " + strings.Join(missing, ", "))
 	}
 	return nil
 }

@@ -164,3 +164,45 @@ func parseV1(line, controller string) (top, at string, ok bool) {
 	}
 	return unescape(f[3]), unescape(f[4]), true
 }
+
+// Missing are the controllers that no cgroup has that this process could make, in v2 or v1. Nothing is changed.
+func Missing(want []string) (missing []string) {
+	have := map[string]bool{}
+	if root, own, err := findTree(); err == nil {
+		for at := own; ; at = path.Dir(at) {
+			if dir, err := open(int(root), at); err == nil {
+				if usable(dir) {
+					for _, name := range could(dir) {
+						have[name] = true
+					}
+				}
+				dir.Close()
+			}
+			if at == "." {
+				break
+			}
+		}
+		root.Close()
+	}
+	for _, name := range want {
+		if have[name] {
+			continue
+		}
+		if p := FindV1(name); p != nil {
+			p.Close()
+			continue
+		}
+		missing = append(missing, name)
+	}
+	return missing
+}
+
+// could are the controllers that cgroups in dir have, or can be given: not where processes are in dir itself, unless that is
+// the root, which has no type.
+func could(dir sys.FD) []string {
+	_, err := Read(int(dir), "cgroup.type")
+	if err != nil || len(fields(dir, "cgroup.procs")) == 0 {
+		return fields(dir, "cgroup.controllers")
+	}
+	return fields(dir, "cgroup.subtree_control")
+}

@@ -71,7 +71,7 @@ func (x *Hold) makeV2(h *Host, in *os.File) error {
 		}
 		x.own, x.v2 = g, g.Dir
 	} else if have := cgroups.EnableAbove(in, want.Names()); len(have) < len(want.Names()) {
-		return fmt.Errorf("the cgroup of the network's rules has no controllers for limits: %v of %v", have, want.Names())
+		return fmt.Errorf("the cgroup of the network's rules has no controllers for limits, but %v of %v (try: --net-by broker)", have, want.Names())
 	}
 	for _, s := range limits.SettingsV2(x.limits, want) {
 		err := cgroups.Write(int(x.v2.Fd()), s.File, s.Text)
@@ -224,8 +224,6 @@ func (x *Hold) Rlimits() (list []Rlimit) {
 			add(unix.RLIMIT_FSIZE, int64(h.Value))
 		case h.Name == limits.PIDs && h.By == limits.ByRlimit:
 			add(unix.RLIMIT_NPROC, int64(h.Value)+1) // and PID 1
-		case h.Name == limits.Memory && h.By == limits.ByWatcher:
-			add(unix.RLIMIT_DATA, int64(h.Value))
 		}
 	}
 	return list

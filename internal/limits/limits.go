@@ -8,13 +8,13 @@ import (
 // Limits are those of a command with all that it starts; see nsrun.Limits, which has the same fields. The zero Limits
 // limit nothing.
 type Limits struct {
-	Memory, Swap                   int64
-	PIDs                           int
-	CPUs                           float64
-	OpenFiles                      int
-	FileSize, Disk, Inodes, Output int64
-	Nice                           int
-	IdleIO                         bool
+	Memory, Swap     int64
+	PIDs             int
+	CPUs             float64
+	OpenFiles        int
+	FileSize, Output int64
+	Nice             int
+	IdleIO           bool
 }
 
 // Name is a limit's name in reports, which is that of its flag.
@@ -28,8 +28,6 @@ const (
 	CPUs      Name = "cpus"
 	OpenFiles Name = "nofile"
 	FileSize  Name = "fsize"
-	Disk      Name = "disk"
-	Inodes    Name = "inodes"
 	Output    Name = "output"
 	Nice      Name = "nice"
 	IdleIO    Name = "idle-io"
@@ -45,7 +43,7 @@ func (l *Limits) Check() error {
 		value float64
 	}{
 		{Memory, float64(l.Memory)}, {PIDs, float64(l.PIDs)}, {CPUs, l.CPUs}, {OpenFiles, float64(l.OpenFiles)},
-		{FileSize, float64(l.FileSize)}, {Disk, float64(l.Disk)}, {Inodes, float64(l.Inodes)}, {Output, float64(l.Output)},
+		{FileSize, float64(l.FileSize)}, {Output, float64(l.Output)},
 	} {
 		if f.value < 0 || math.IsNaN(f.value) || math.IsInf(f.value, 0) {
 			return fmt.Errorf("the limit %s is negative, or no number", f.name)
@@ -68,7 +66,7 @@ func (l *Limits) Check() error {
 func (l Limits) Tighten(q Limits) Limits {
 	l.Memory, l.PIDs, l.CPUs = smaller(l.Memory, q.Memory), smaller(l.PIDs, q.PIDs), smaller(l.CPUs, q.CPUs)
 	l.OpenFiles, l.FileSize = smaller(l.OpenFiles, q.OpenFiles), smaller(l.FileSize, q.FileSize)
-	l.Disk, l.Inodes, l.Output = smaller(l.Disk, q.Disk), smaller(l.Inodes, q.Inodes), smaller(l.Output, q.Output)
+	l.Output = smaller(l.Output, q.Output)
 	if q.Swap > 0 && (l.Swap < 0 || q.Swap < l.Swap) {
 		l.Swap = q.Swap
 	}

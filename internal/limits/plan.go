@@ -14,7 +14,7 @@ const (
 	ByV1       By = "cgroup v1"
 	ByRlimit   By = "rlimit"   // setrlimit(2)
 	ByPriority By = "priority" // setpriority(2), ioprio_set(2)
-	ByWatcher  By = "watcher"  // nsrun, which looks again and again, and ends the command
+	ByRunner   By = "nsrun"    // which copies the output
 )
 
 // Controllers are controllers of cgroups.
@@ -158,6 +158,7 @@ func Plan(l Limits, f Facts) (list []Held, err error) {
 	}
 	add(OpenFiles, float64(l.OpenFiles), ByRlimit, "")
 	add(FileSize, float64(l.FileSize), ByRlimit, "")
+	add(Output, float64(l.Output), ByRunner, "")
 	add(Nice, float64(l.Nice), ByPriority, "")
 	if l.IdleIO {
 		add(IdleIO, 1, ByPriority, "")

@@ -5,7 +5,7 @@ import "strconv"
 // Amount is a value of a limit for people.
 func (n Name) Amount(v float64) string {
 	switch n {
-	case Memory, Swap, FileSize, Disk, Output:
+	case Memory, Swap, FileSize, Output:
 		return FormatSize(int64(v))
 	case PIDs:
 		return strconv.FormatFloat(v, 'f', -1, 64) + " processes"
@@ -13,8 +13,6 @@ func (n Name) Amount(v float64) string {
 		return strconv.FormatFloat(v, 'f', -1, 64) + " processors"
 	case OpenFiles:
 		return strconv.FormatFloat(v, 'f', -1, 64) + " descriptors"
-	case Inodes:
-		return strconv.FormatFloat(v, 'f', -1, 64) + " files"
 	}
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
@@ -30,8 +28,6 @@ func (n Name) title() string {
 		return "limit of open files"
 	case FileSize:
 		return "file size limit"
-	case Inodes:
-		return "limit of files"
 	}
 	return string(n) + " limit"
 }

@@ -1,0 +1,114 @@
+//go:build linux
+
+package limiter
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/limits"
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// hold holds a limit of processes and one of memory in cgroups.
+func hold(t *testing.T, h *Host) *Hold {
+	t.Helper()
+	x, err := h.Hold(limits.Limits{Memory: 32 << 20, PIDs: 5}, nil)
+	if errors.Is(err, errors.ErrUnsupported) {
+		testenv.Skip(t, "cgroup controllers", err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// dirs are the paths of a Hold's cgroups.
+func dirs(t *testing.T, x *Hold) (list []string) {
+	t.Helper()
+	var files []*os.File
+	if x.own != nil {
+		files = append(files, x.own.Dir)
+	}
+	for _, g := range x.v1 {
+		files = append(files, g.Dir)
+	}
+	for _, f := range files {
+		name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, name)
+	}
+	return list
+}
+
+// there are those that still exist.
+func there(list []string) (left []string) {
+	for _, name := range list {
+		if _, err := os.Stat(name); err == nil {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+// TestRemoved: cgroups are removed at the end; those of a program that was killed by the next one with limits, and those that
+// are in use by nobody else.
+func TestRemoved(t *testing.T) {
+	testenv.Leaks(t)
+	var first, second Host
+	defer second.Close()
+	x := hold(t, &first)
+	names := dirs(t, x)
+	if len(names) == 0 || len(there(names)) != len(names) {
+		t.Fatalf("there are %q of %q", there(names), names)
+	}
+	y := hold(t, &second)
+	if left := there(names); len(left) != len(names) {
+		t.Errorf("another program removed cgroups in use: %q are left of %q", left, names)
+	}
+	others := dirs(t, y)
+	y.End()
+	if left := there(others); left != nil {
+		t.Errorf("%q stay", left)
+	}
+	// What the kernel does for a program that is killed: its descriptors and locks go.
+	for _, g := range x.v1 {
+		_ = unix.Flock(int(g.Dir.Fd()), unix.LOCK_UN)
+	}
+	if x.own != nil {
+		_ = unix.Flock(int(x.own.Dir.Fd()), unix.LOCK_UN)
+	}
+	var third Host
+	hold(t, &third).End()
+	third.Close()
+	if left := there(names); left != nil {
+		t.Errorf("%q stay where their program was killed", left)
+	}
+	x.End()
+	first.Close()
+	if _, err := first.Hold(limits.Limits{PIDs: 1}, nil); err == nil {
+		t.Error("a closed host holds limits")
+	}
+}
+
+// TestOutside: a limit holds for who is put under it, and for nobody else.
+func TestOutside(t *testing.T) {
+	testenv.Leaks(t)
+	var h Host
+	defer h.Close()
+	x := hold(t, &h)
+	before, _ := os.ReadFile("/proc/self/cgroup")
+	list := x.End()
+	after, _ := os.ReadFile("/proc/self/cgroup")
+	if string(before) != string(after) || len(list) != 2 || list[0].Hit || list[1].Hit {
+		t.Errorf("%s, %s, %+v", before, after, list)
+	}
+}
