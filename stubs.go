@@ -75,6 +75,23 @@ const (
 	BrokerEnforcer
 )
 
+// Availability is what Check found.
+type Availability struct {
+	Status AvailabilityStatus
+	Reason string // what is missing, and why; empty: nothing
+	Remedy string // what to do; empty: nothing is missing, or nothing helps
+}
+
+// AvailabilityStatus says whether commands can be run in a sandbox.
+type AvailabilityStatus uint8
+
+// The statuses. The zero status is Available.
+const (
+	Available    AvailabilityStatus = iota
+	NotInstalled                    // something has to be installed or loaded: a module of the kernel
+	NotSupported                    // this kernel, or what it allows this process, is not enough
+)
+
 // The modes.
 const (
 	Overlay  Mode = iota // what is written is kept apart, in a session
@@ -247,6 +264,14 @@ type Enforcer uint8
 
 // ErrClosed is what Run and Start return after Runner.Close.
 var ErrClosed = errors.New("the Runner was closed")
+
+// The kinds of failure that Result.Failure tells apart, for errors.Is.
+var (
+	ErrNotAvailable = errors.New("there is no sandbox on this machine")       // it lacks what a sandbox takes
+	ErrConfig       = errors.New("the configuration or the request is wrong") // nothing was run
+	ErrExecution    = errors.New("the command could not be executed")         // or what it did could not be dealt with
+	ErrTimeout      = errors.New("the command's time was up")                 // it was ended
+)
 
 // ErrProject is what Run and Start return for a folder that cannot be a project.
 var ErrProject = errors.New("this folder cannot be a project")
@@ -529,6 +554,8 @@ type View struct {
 	Notices []Notice `json:"notices"`
 }
 
+var availabilityNames = [...]string{"available", "not installed", "not supported"}
+
 var modeNames = [...]string{"overlay", "direct", "read-only", "blocked"}
 
 // clean makes a text of bytes. Tabs and ends of lines stay, CR LF becomes LF.
@@ -584,6 +611,12 @@ const longQuestion = 240
 // BaseMounts is DefaultMounts with the secrets: more mounts can lie between the
 // two, so that what is hidden stays hidden in them.
 func BaseMounts() (r0 mounts.Plan) {
+	return
+}
+
+// Check finds out whether commands can be run in a sandbox with a session: by trying, once for a process. Where no overlay can
+// be mounted because its module is not there the Status is NotInstalled: sandboxes work, with EngineCopy.
+func Check() (r0 Availability) {
 	return
 }
 
@@ -691,6 +724,14 @@ func TargetText(d netpolicy.Decision) (r0 string) {
 
 // Allows reports whether a is one of those that allow.
 func (a Answer) Allows() bool { return a == Allow || a == AllowSession || a == AllowAlways }
+
+// String returns "available", "not installed" or "not supported".
+func (s AvailabilityStatus) String() string {
+	if int(s) >= len(availabilityNames) {
+		return "status?"
+	}
+	return availabilityNames[s]
+}
 
 // HostPath is where a path of the sandbox is on the host: with WorkspaceRootPreset the project's file a for "/a", and for "a".
 // It is an error where it is on no file system of the host. See SandboxPath; who opens what commands
@@ -974,6 +1015,14 @@ func (Registry) SetPermission(root, action, target string, allow bool) (r0 error
 // project again.
 func (Registry) Undone(ctx context.Context, session string, changes []overlay.Change) (r0 error) {
 	r0 = linuxonly.Error("nsrun.Registry.Undone")
+	return
+}
+
+// Failure is nil where the command ran to its end and all went well afterwards, whatever the exit status. Else it is one of
+// ErrNotAvailable, ErrConfig, ErrExecution and ErrTimeout by errors.Is, and r.Err, where there is one, too.
+// What was not approved (DeniedError), and a context that ended, have no kind: it is r.Err.
+func (Result) Failure() (r0 error) {
+	r0 = linuxonly.Error("nsrun.Result.Failure")
 	return
 }
 

@@ -1,0 +1,131 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// The kinds of failure that Result.Failure tells apart, for errors.Is.
+var (
+	ErrNotAvailable = errors.New("there is no sandbox on this machine")       // it lacks what a sandbox takes
+	ErrConfig       = errors.New("the configuration or the request is wrong") // nothing was run
+	ErrExecution    = errors.New("the command could not be executed")         // or what it did could not be dealt with
+	ErrTimeout      = errors.New("the command's time was up")                 // it was ended
+)
+
+// Failure is nil where the command ran to its end and all went well afterwards, whatever the exit status. Else it is one of
+// ErrNotAvailable, ErrConfig, ErrExecution and ErrTimeout by errors.Is, and r.Err, where there is one, too.
+// What was not approved (DeniedError), and a context that ended, have no kind: it is r.Err.
+func (r Result) Failure() error {
+	switch {
+	case r.TimedOut:
+		return &failure{ErrTimeout, r.Err}
+	case r.Err == nil:
+		return nil
+	}
+	kind := kindOf(r.Err)
+	if kind == nil {
+		return r.Err
+	}
+	return &failure{kind, r.Err}
+}
+
+type failure struct{ kind, err error }
+
+func (e *failure) Error() string {
+	if e.err == nil {
+		return e.kind.Error()
+	}
+	return e.err.Error()
+}
+
+func (e *failure) Unwrap() []error {
+	if e.err == nil {
+		return []error{e.kind}
+	}
+	return []error{e.kind, e.err}
+}
+
+// kindOf is the kind of what Run returned. Where the kernel refused a namespace, it is asked whether it has any.
+func kindOf(err error) error {
+	if _, denied := errors.AsType[*DeniedError](err); denied || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	if _, missing := errors.AsType[*features.MissingError](err); missing {
+		return ErrNotAvailable
+	}
+	if _, wrong := errors.AsType[*DirError](err); wrong {
+		return ErrConfig
+	}
+	if e, ok := errors.AsType[*nsexec.Error](err); ok {
+		if e.Op != "exec" && e.Op != "chdir" && Check().Status != Available {
+			return ErrNotAvailable
+		}
+		return ErrExecution
+	}
+	_, config := errors.AsType[*Error](err)
+	_, rule := errors.AsType[*RuleError](err)
+	_, mount := errors.AsType[*MountError](err)
+	if config || rule || mount {
+		return ErrConfig
+	}
+	return ErrExecution
+}
+
+// AvailabilityStatus says whether commands can be run in a sandbox.
+type AvailabilityStatus uint8
+
+// The statuses. The zero status is Available.
+const (
+	Available    AvailabilityStatus = iota
+	NotInstalled                    // something has to be installed or loaded: a module of the kernel
+	NotSupported                    // this kernel, or what it allows this process, is not enough
+)
+
+var availabilityNames = [...]string{"available", "not installed", "not supported"}
+
+// String returns "available", "not installed" or "not supported".
+func (s AvailabilityStatus) String() string {
+	if int(s) >= len(availabilityNames) {
+		return "status?"
+	}
+	return availabilityNames[s]
+}
+
+// Availability is what Check found.
+type Availability struct {
+	Status AvailabilityStatus
+	Reason string // what is missing, and why; empty: nothing
+	Remedy string // what to do; empty: nothing is missing, or nothing helps
+}
+
+// Check finds out whether commands can be run in a sandbox with a session: by trying, once for a process. Where no overlay can
+// be mounted because its module is not there the Status is NotInstalled: sandboxes work, with EngineCopy.
+func Check() Availability { return availability(features.Get) }
+
+// availability is Check with what is known of features.
+func availability(get func(features.Name) features.Feature) Availability {
+	for _, name := range [...]features.Name{
+		features.UserNamespaces, features.MountNamespaces, features.NetworkNamespaces, features.ProcessNamespaces, features.IPCNamespaces,
+		features.CgroupNamespaces, features.Openat2, features.CloseRange, features.Statx, features.SeccompFilters, features.Overlay,
+	} {
+		f := get(name)
+		if f.Status != features.No {
+			continue
+		}
+		a := Availability{NotSupported, "this machine has no " + string(f.Name), f.Remedy}
+		if f.Why != "" {
+			a.Reason += ": " + f.Why
+		}
+		if !f.Required {
+			a.Status = NotInstalled
+		}
+		return a
+	}
+	return Availability{}
+}

@@ -1,0 +1,99 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// TestCheckAvailability: available where nothing is missing; else what, why, and what to do.
+func TestCheckAvailability(t *testing.T) {
+	lacks := func(missing features.Name, status features.Status) func(features.Name) features.Feature {
+		return func(n features.Name) features.Feature {
+			f := features.Describe(n)
+			if f.Status = features.Yes; n == missing {
+				f.Status, f.Why, f.Remedy = status, "because", "do this"
+			}
+			return f
+		}
+	}
+	for _, c := range []struct {
+		missing features.Name
+		status  features.Status
+		want    Availability
+	}{
+		{"", features.Yes, Availability{}},
+		{features.UserNamespaces, features.No, Availability{NotSupported, "this machine has no user namespaces: because", "do this"}},
+		{features.UserNamespaces, features.Unknown, Availability{}},
+		{features.SeccompFilters, features.No, Availability{NotSupported, "this machine has no seccomp filters: because", "do this"}},
+		{features.Overlay, features.No, Availability{NotInstalled, "this machine has no overlay: because", "do this"}},
+		{features.BPF, features.No, Availability{}},
+	} {
+		if got := availability(lacks(c.missing, c.status)); got != c.want {
+			t.Errorf("without %q: %+v", c.missing, got)
+		}
+	}
+	for _, f := range features.Probe() {
+		if f.Required && availability(lacks(f.Name, features.No)).Status != NotSupported {
+			t.Errorf("nobody asks for %s, which is required", f.Name)
+		}
+	}
+	for s, want := range map[AvailabilityStatus]string{Available: "available", NotInstalled: "not installed", NotSupported: "not supported", 9: "status?"} {
+		if s.String() != want {
+			t.Errorf("%d: %s", s, s)
+		}
+	}
+}
+
+// TestErrorKinds: not available, configuration, execution failed and time-out are told apart by errors.Is.
+func TestErrorKinds(t *testing.T) {
+	missing := features.Feature{Name: features.UserNamespaces, Status: features.No}.Err()
+	denied := &DeniedError{}
+	kinds := []error{ErrNotAvailable, ErrConfig, ErrExecution, ErrTimeout}
+	for i, c := range []struct {
+		res  Result
+		kind error
+	}{
+		{Result{}, nil}, {Result{ExitCode: 1, Started: true}, nil}, {Result{Err: denied}, nil}, {Result{Err: context.Canceled}, nil},
+		{Result{Err: missing}, ErrNotAvailable}, {Result{Err: &nsexec.Error{Op: "clone", Err: missing}}, ErrNotAvailable},
+		{Result{Err: &Error{Op: "configure", Err: errors.New("x")}}, ErrConfig}, {Result{Err: &RuleError{}}, ErrConfig}, {Result{Err: &MountError{}}, ErrConfig},
+		{Result{Err: &DirError{"/x", &nsexec.Error{Op: "chdir", Err: syscall.ENOENT}}}, ErrConfig},
+		{Result{Err: &nsexec.Error{Op: "exec", Path: "none", Err: syscall.ENOENT}}, ErrExecution}, {Result{Err: fmt.Errorf("x")}, ErrExecution},
+		{Result{TimedOut: true}, ErrTimeout}, {Result{TimedOut: true, Err: context.DeadlineExceeded}, ErrTimeout},
+	} {
+		err := c.res.Failure()
+		for _, kind := range kinds {
+			if errors.Is(err, kind) != (kind == c.kind) {
+				t.Errorf("%d: %v is %v", i, err, kind)
+			}
+		}
+		if c.res.Err != nil && !errors.Is(err, c.res.Err) || err != nil && err.Error() == "" {
+			t.Errorf("%d: %v is not %v", i, err, c.res.Err)
+		}
+	}
+	// As commands give them.
+	for q, want := range map[*Request]error{
+		{Command: "exit 3"}:                  nil,
+		{Args: []string{"/no/such/program"}}: ErrExecution,
+		{}:                                   ErrConfig,
+		{Command: "true", WorkingDir: "/no/such/dir"}:           ErrConfig,
+		{Command: "sleep 1000", Timeout: 50 * time.Millisecond}: ErrTimeout,
+	} {
+		r := NewRunner(Config{})
+		res, _ := r.Run(t.Context(), *q)
+		if err := res.Failure(); want == nil && err != nil || want != nil && !errors.Is(err, want) {
+			t.Errorf("%+v: %v, want %v", q, err, want)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
