@@ -308,7 +308,7 @@ _nsrun_flags() {
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;
-	help) flags='' rest=(choice:VERB,presets) ;;
+	help) flags='' rest=(verb) ;;
 	*) return 1 ;;
 	esac
 }

@@ -679,7 +679,7 @@ function __nsrun_rest -a verb
 	case man
 	case version
 	case help
-		printf '%s\n' choice:VERB,presets
+		printf '%s\n' verb
 	case '*'
 		return 1
 	end

@@ -24,6 +24,9 @@ const (
 // known is false if the name is new here. Alternatives have a | between them.
 func kindOf(name string) (kind string, known bool) {
 	name = strings.TrimSuffix(name, "…")
+	if strings.HasPrefix(name, "VERB|") { // the verbs are completed, and other words typed
+		name = "VERB"
+	}
 	if strings.Contains(name, "|") {
 		return "choice:" + strings.ReplaceAll(name, "|", ","), true
 	}
