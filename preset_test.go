@@ -145,3 +145,22 @@ func TestExtraPaths(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestNestedRules: what is hidden can hold what is shown, and the other way round; the later rule wins.
+func TestNestedRules(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	testenv.Tree(t, dir, "d/", "d/g: out", "d/x/", "d/x/f: in")
+	d, x := filepath.Join(dir, "d"), filepath.Join(dir, "d/x")
+	const read = "cat ../d/g 2>/dev/null || echo -n no; cat ../d/x/f 2>/dev/null || echo -n no"
+	for want, rules := range map[string][]nsrun.Rule{
+		"noin":  {{Mode: nsrun.Blocked, Pattern: d}, {Mode: nsrun.ReadOnly, Pattern: x}},
+		"outno": {{Mode: nsrun.ReadOnly, Pattern: d}, {Mode: nsrun.Blocked, Pattern: x}},
+		"nono":  {{Mode: nsrun.ReadOnly, Pattern: x}, {Mode: nsrun.Blocked, Pattern: d}},
+		"outin": {{Mode: nsrun.Blocked, Pattern: x}, {Mode: nsrun.ReadOnly, Pattern: d}},
+	} {
+		if got := sh(t, runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), Rules: rules}), read); got != want {
+			t.Errorf("%v: %q, want %q", rules, got, want)
+		}
+	}
+}
