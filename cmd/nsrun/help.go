@@ -9,6 +9,7 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/near"
 )
 
 func cmdHelp(args []string) int {
@@ -28,7 +29,7 @@ func cmdHelp(args []string) int {
 		v.Help()
 		return 0
 	}
-	return console.Fail(usage.Errorf("help", "no verb %s%s", escape.Quote(args[0]), usage.DidYouMean(nearVerb(args[0]))))
+	return console.Fail(usage.Errorf("help", "no verb %s%s", escape.Quote(args[0]), near.DidYouMean(nearVerb(args[0]))))
 }
 
 // printPresets lists the presets, with the rules of those that have a network.

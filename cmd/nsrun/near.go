@@ -17,6 +17,7 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/bwrap"
+	"github.com/nsrun/nsrun/internal/near"
 )
 
 // What was meant by a word that is none: what is written almost like it, or begins like it.
@@ -24,12 +25,12 @@ import (
 // noVerb says that the first word of a command line is neither a verb nor a program.
 func noVerb(words []string) int {
 	text := `no such verb or program "` + escape.Printable(words[0]) + `"`
-	near := nearVerb(words[0])
+	meant := nearVerb(words[0])
 	switch {
 	case len(words) == 1 && advice.ShellText(words[0]):
 		text += " (try: " + escape.Command([]string{"nsrun", "run", "-c", words[0]}) + ")"
-	case near != "":
-		text += usage.DidYouMean(near)
+	case meant != "":
+		text += near.DidYouMean(meant)
 	default:
 		text += " (try: nsrun help)"
 	}
@@ -83,8 +84,8 @@ func unknownOptionHint(words []string, option string) string {
 			names = append(names, o.Name)
 		}
 	}
-	if near := usage.Nearest(option, names); near != "" {
-		return `did you mean "` + near + `"?`
+	if meant := near.Nearest(option, names); meant != "" {
+		return `did you mean "` + meant + `"?`
 	}
 	return "try: nsrun help, or nsrun --help"
 }

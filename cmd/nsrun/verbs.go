@@ -6,6 +6,7 @@ import (
 	"flag"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/internal/near"
 )
 
 // verbs in the order of help. It is data without code, so that starting the program
@@ -66,7 +67,7 @@ func nearVerb(word string) string {
 	for i, v := range verbs {
 		names[i] = v.Name
 	}
-	return usage.Nearest(word, names)
+	return near.Nearest(word, names)
 }
 
 var helpVerb = usage.Verb{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/internal/near"
 )
 
 // Verb is what help, the man page, the completions and docs/cli.md tell of a verb. The
@@ -93,8 +94,8 @@ func (v *Verb) Wrong(fs *flag.FlagSet, err error) error {
 	if word, ok := strings.CutPrefix(text, "unknown flag "); ok {
 		var names []string
 		fs.VisitAll(func(f *flag.Flag) { names = append(names, Dashed(f.Name)) })
-		if near := Nearest(Dashed(FlagName(word)), names); near != "" {
-			text += DidYouMean(near)
+		if meant := near.Nearest(Dashed(FlagName(word)), names); meant != "" {
+			text += near.DidYouMean(meant)
 		}
 	}
 	return Errorf(v.Name, "%s", text)

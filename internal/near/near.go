@@ -1,27 +1,11 @@
-//go:build linux
-
-package usage
+// Package near finds what was meant by a word that is none: what is written almost like it, or begins like it. It
+// imports nothing of this module, and knows no words of its own.
+package near
 
 import (
 	"cmp"
 	"strings"
 )
-
-// What was meant by a word that is none: what is written almost like it, or begins like it.
-
-// FlagName is a flag without its dashes and its value.
-func FlagName(word string) string {
-	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
-	return name
-}
-
-// Dashed is a flag as it is typed.
-func Dashed(name string) string {
-	if len(name) == 1 {
-		return "-" + name
-	}
-	return "--" + name
-}
 
 // Nearest is the one of the names that a word is near, or empty: of those that are equally
 // near, the first.

@@ -1,0 +1,352 @@
+package config
+
+import (
+	"errors"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/nsrun/nsrun/internal/near"
+)
+
+// MaxSize is how large a file can be, in bytes.
+const MaxSize = 64 << 10
+
+// Facts are what a configuration is read for.
+type Facts struct {
+	Home    string   // absolute; empty: not known
+	Project string   // absolute; empty: there is none
+	Command []string // empty: any
+}
+
+// A decoder reads one file.
+type decoder struct {
+	file    string
+	layer   *Layer
+	facts   *Facts
+	p       unstable.Parser
+	lines   []int // offsets of the beginnings of lines
+	errs    []*Error
+	tables  map[string]bool     // that have a header, or stand inline
+	profile map[string]*Profile // by name
+	strays  map[string]bool     // unknown tables that were told of
+}
+
+// Decode reads a file. It returns all that is wrong with it, in the order in which it stands there. With errors the
+// layer is of no use.
+func Decode(file string, source Source, data []byte, f *Facts) (*Layer, []*Error) {
+	d := &decoder{file: file, layer: &Layer{Source: source}, facts: f, tables: map[string]bool{}, profile: map[string]*Profile{}, strays: map[string]bool{}}
+	if len(data) > MaxSize {
+		return nil, []*Error{{Pos: Pos{file, 1, 1}, Text: "the file has more than 64 KiB"}}
+	}
+	d.lines = append(d.lines, 0)
+	for i, c := range data {
+		if c == '\n' {
+			d.lines = append(d.lines, i+1)
+		}
+	}
+	d.p.Reset(data)
+	var table []string
+	known := true
+	for d.p.NextExpression() {
+		n := d.p.Expression()
+		switch n.Kind {
+		case unstable.Table:
+			table, known = d.header(n)
+		case unstable.ArrayTable:
+			words, pos := d.key(n.Key())
+			d.errorf(pos, "", "[[%s]] is an array of tables, and there is none", strings.Join(words, "."))
+			known = false
+		case unstable.KeyValue:
+			if known {
+				d.setting(table, n)
+			}
+		}
+	}
+	if err := d.p.Error(); err != nil {
+		d.syntax(err, len(data))
+	}
+	for _, p := range d.layer.Profiles {
+		if len(p.Match) == 0 && !slices.ContainsFunc(d.errs, func(e *Error) bool { return e.Pos.Line >= p.Pos.Line }) {
+			d.errorf(p.Pos, "", "profile %s has no match: which commands is it for?", p.Name)
+		}
+	}
+	sort.SliceStable(d.errs, func(i, j int) bool {
+		a, b := d.errs[i].Pos, d.errs[j].Pos
+		return a.Line < b.Line || a.Line == b.Line && a.Column < b.Column
+	})
+	return d.layer, d.errs
+}
+
+func (d *decoder) pos(offset int) Pos {
+	line := sort.SearchInts(d.lines, offset+1)
+	return Pos{d.file, line, offset - d.lines[line-1] + 1}
+}
+
+// at is where a node stands; one that has no place of its own is where the one before it is.
+func (d *decoder) at(n *unstable.Node, otherwise Pos) Pos {
+	if n.Raw.Length == 0 {
+		return otherwise
+	}
+	return d.pos(int(n.Raw.Offset))
+}
+
+func (d *decoder) fail(pos Pos, hint, text string) {
+	d.errs = append(d.errs, &Error{pos, text, hint})
+}
+
+// syntax takes an error of the parser.
+func (d *decoder) syntax(err error, size int) {
+	offset, text := size, err.Error()
+	if e, ok := errors.AsType[*unstable.ParserError](err); ok {
+		text = e.Message
+		func() {
+			defer func() { _ = recover() }() // it is about no part of the text
+			if e.Highlight != nil {
+				offset = int(d.p.Range(e.Highlight).Offset)
+			}
+		}()
+	}
+	d.fail(d.pos(offset), "", text)
+}
+
+// key are the words of a dotted key, and where it begins.
+func (d *decoder) key(it unstable.Iterator) (words []string, pos Pos) {
+	for it.Next() {
+		n := it.Node()
+		if words == nil {
+			pos = d.pos(int(n.Raw.Offset))
+		}
+		words = append(words, string(n.Data))
+	}
+	return words, pos
+}
+
+// header begins a table. It is not known if there is none of that name.
+func (d *decoder) header(n *unstable.Node) (words []string, known bool) {
+	words, pos := d.key(n.Key())
+	name := strings.Join(words, "\x00")
+	if d.tables[name] {
+		d.errorf(pos, "", "table [%s] is there twice", strings.Join(words, "."))
+		return words, false
+	}
+	d.tables[name] = true
+	return words, d.open(words, pos)
+}
+
+// open checks the name of a table, and makes it.
+func (d *decoder) open(words []string, pos Pos) bool {
+	switch {
+	case len(words) == 1 && slices.Contains(tables[:], words[0]):
+		return true
+	case len(words) == 1 && words[0] == profileTable:
+		return true // with names below it
+	case len(words) == 2 && words[0] == profileTable:
+		return d.openProfile(words[1], pos)
+	}
+	name := strings.Join(words, ".")
+	if !d.strays[name] {
+		d.strays[name] = true
+		hint := ""
+		if len(words) == 1 {
+			hint = mean(words[0], append(tables[:], profileTable))
+		}
+		d.errorf(pos, hint, "there is no table [%s]", name)
+	}
+	return false
+}
+
+const profileTable = "profile"
+
+func (d *decoder) openProfile(name string, pos Pos) bool {
+	if name == "" {
+		d.errorf(pos, "", "a profile has a name")
+		return false
+	}
+	if d.profile[name] == nil {
+		p := &Profile{Name: name, Pos: pos}
+		d.profile[name] = p
+		d.layer.Profiles = append(d.layer.Profiles, p)
+	}
+	return true
+}
+
+// setting takes a key and its value; tables can stand in keys with dots, and inline.
+func (d *decoder) setting(table []string, n *unstable.Node) {
+	words, pos := d.key(n.Key())
+	path := append(slices.Clip(table), words...)
+	d.assign(path, pos, n.Value())
+}
+
+func (d *decoder) assign(path []string, pos Pos, v *unstable.Node) {
+	if v.Kind == unstable.InlineTable && (len(path) == 1 && path[0] != lockedKey || len(path) == 2 && path[0] == profileTable) {
+		name := strings.Join(path, "\x00")
+		if d.tables[name] {
+			d.errorf(pos, "", "table [%s] is there twice", strings.Join(path, "."))
+			return
+		}
+		d.tables[name] = true
+		if !d.open(path, pos) {
+			return
+		}
+		for it := v.Children(); it.Next(); {
+			d.setting(path, it.Node())
+		}
+		return
+	}
+	switch last := len(path) - 1; {
+	case last == 0 && path[0] == lockedKey:
+		d.locked(pos, v)
+	case last == 0:
+		d.loose(path[0], pos)
+	case path[0] == profileTable && last == 2:
+		if d.open(path[:2], pos) {
+			d.inProfile(d.profile[path[1]], path[2], pos, v)
+		}
+	case path[0] == profileTable && last == 1:
+		d.errorf(pos, "", "profile.%s must be a table", path[1])
+	case last != 1 || !slices.Contains(tables[:], path[0]):
+		if d.open(path[:last], pos) {
+			d.unknown(strings.Join(path, "."), path[0], path[last], pos)
+		}
+	default:
+		i := keyNumber(path[0], path[1])
+		if i < 0 {
+			d.unknown(path[1], path[0], path[1], pos)
+			return
+		}
+		d.value(&d.layer.Values, i, pos, v)
+	}
+}
+
+// loose is about a key in no table.
+func (d *decoder) loose(name string, pos Pos) {
+	if i := keyNumber("", name); i >= 0 {
+		d.errorf(pos, "it belongs below ["+Keys[i].Table+"]", "%s is in no table", name)
+		return
+	}
+	if slices.Contains(tables[:], name) || name == profileTable {
+		d.errorf(pos, "", "%s must be a table", name)
+		return
+	}
+	d.errorf(pos, mean(name, append(tables[:], profileTable, lockedKey)), "there is no key %s", name)
+}
+
+// unknown is about a key of a table that has no such key. An empty table stands for a profile.
+func (d *decoder) unknown(shown, table, name string, pos Pos) {
+	if i := keyNumber("", name); i >= 0 && table != "" {
+		d.errorf(pos, "it belongs below ["+Keys[i].Table+"]", "there is no key %s in [%s]", shown, table)
+		return
+	}
+	var names []string
+	for _, k := range Keys {
+		if k.Table == table || table == "" {
+			names = append(names, k.Name)
+		}
+	}
+	where := "[" + table + "]"
+	if table == "" {
+		where, names = "a profile", append(names, "match")
+	}
+	d.errorf(pos, mean(name, names), "there is no key %s in %s", shown, where)
+}
+
+// otherWords are what other programs call our keys.
+var otherWords = [...][2]string{
+	{"network", "isolate_network"}, {"net", "allow_net"}, {"allowed_hosts", "allow_net"}, {"allowed_domains", "allow_net"},
+	{"allow_write", "rw_paths"}, {"allowed_paths", "rw_paths"}, {"writable", "rw_paths"}, {"allow_read", "ro_paths"}, {"readonly", "ro_paths"},
+	{"deny_read", "blocked_paths"}, {"deny_paths", "blocked_paths"}, {"hidden_paths", "blocked_paths"}, {"block", "blocked_paths"},
+	{"ports", "publish"}, {"sockets", "allow_unix"}, {"allow_unix_sockets", "allow_unix"}, {"environment", "env"}, {"time", "timeout"},
+	{"commands", "match"},
+}
+
+// mean is a hint about a word that is none.
+func mean(word string, names []string) string {
+	for _, other := range otherWords {
+		if other[0] == word && slices.Contains(names, other[1]) {
+			return `did you mean "` + other[1] + `"?`
+		}
+	}
+	if meant := near.Nearest(word, names); meant != "" {
+		return `did you mean "` + meant + `"?`
+	}
+	return ""
+}
+
+// inProfile takes a key of a profile.
+func (d *decoder) inProfile(p *Profile, name string, pos Pos, v *unstable.Node) {
+	if name == "match" {
+		if p.Match != nil {
+			d.errorf(pos, "", "match is there twice")
+			return
+		}
+		for _, item := range d.strings(pos, "match", v) {
+			words := strings.Fields(item.Text)
+			if len(words) == 0 {
+				d.errorf(item.Pos, "", "match: there is no command")
+				continue
+			}
+			p.Match = append(p.Match, words)
+		}
+		return
+	}
+	i := keyNumber("", name)
+	if i < 0 {
+		d.unknown(name, "", name, pos)
+		return
+	}
+	d.value(&p.Values, i, pos, v)
+	if p.Values[i] != nil {
+		for j := range p.Values[i].Items {
+			p.Values[i].Items[j].Profile = p.Name
+		}
+	}
+}
+
+const lockedKey = "locked"
+
+// locked takes the list of keys that other files and flags can only make stricter.
+func (d *decoder) locked(pos Pos, v *unstable.Node) {
+	if d.layer.Locked != nil {
+		d.errorf(pos, "", "locked is there twice")
+		return
+	}
+	d.layer.Locked = map[int]Pos{}
+	if d.layer.Source != System {
+		d.errorf(pos, "", "locked has a meaning in the file of the system only")
+		return
+	}
+	for _, item := range d.strings(pos, lockedKey, v) {
+		table, name, _ := strings.Cut(item.Text, ".")
+		i := keyNumber(table, name)
+		if i < 0 {
+			var names []string
+			for _, k := range Keys {
+				names = append(names, k.Full())
+			}
+			d.errorf(item.Pos, mean(item.Text, names), "locked: there is no key %s", strconv.Quote(item.Text))
+			continue
+		}
+		d.layer.Locked[target(i)] = item.Pos
+	}
+}
+
+// strings reads an array of strings.
+func (d *decoder) strings(pos Pos, name string, v *unstable.Node) (list []Item) {
+	if v.Kind != unstable.Array {
+		d.wrongType(d.at(v, pos), name, wants[Strings], v.Kind)
+		return nil
+	}
+	for it := v.Children(); it.Next(); {
+		n := it.Node()
+		if n.Kind != unstable.String {
+			d.wrongType(d.at(n, pos), name, wants[Strings], n.Kind)
+			continue
+		}
+		list = append(list, Item{Text: string(n.Data), Pos: d.at(n, pos), Source: d.layer.Source})
+	}
+	return list
+}

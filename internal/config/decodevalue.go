@@ -1,0 +1,126 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/nsrun/nsrun/internal/near"
+)
+
+func (d *decoder) errorf(pos Pos, hint, format string, args ...any) {
+	d.fail(pos, hint, fmt.Sprintf(format, args...))
+}
+
+// kindName is a type of TOML in words.
+func kindName(k unstable.Kind) string {
+	switch k {
+	case unstable.Array:
+		return "an array"
+	case unstable.InlineTable:
+		return "a table"
+	case unstable.String:
+		return "a string"
+	case unstable.Bool:
+		return "a boolean"
+	case unstable.Float:
+		return "a float"
+	case unstable.Integer:
+		return "an integer"
+	}
+	return "a date or a time"
+}
+
+func (d *decoder) wrongType(pos Pos, name, want string, got unstable.Kind) {
+	d.errorf(pos, "", "%s must be %s, and is %s", name, want, kindName(got))
+}
+
+// value takes the value of a key.
+func (d *decoder) value(values *[numKeys]*Value, i int, pos Pos, v *unstable.Node) {
+	k := &Keys[i]
+	if values[i] != nil {
+		d.errorf(pos, "", "%s is there twice", k.Name)
+		return
+	}
+	value := &Value{Pos: pos, Items: []Item{}}
+	values[i] = value
+	var given []Item
+	switch k.Kind {
+	case Strings:
+		given = d.strings(pos, k.Name, v)
+	case Ports:
+		given = d.integers(pos, k.Name, v)
+	default:
+		want := unstable.String
+		if k.Kind == Bool {
+			want = unstable.Bool
+		}
+		if v.Kind != want {
+			d.wrongType(d.at(v, pos), k.Name, wants[k.Kind], v.Kind)
+			return
+		}
+		given = []Item{{Text: string(v.Data), Pos: d.at(v, pos), Source: d.layer.Source}}
+	}
+	for _, item := range given {
+		text, hint, err := k.canonical(item.Text, d.facts)
+		if err != nil {
+			shown := k.Name
+			if k.Kind != Bool {
+				shown += " " + strconv.Quote(item.Text)
+			}
+			d.errorf(item.Pos, hint, "%s: %s", shown, err)
+			continue
+		}
+		item.Text = text
+		if !slices.ContainsFunc(value.Items, func(other Item) bool { return other.Text == text }) {
+			value.Items = append(value.Items, item)
+		}
+	}
+}
+
+// canonical checks a text, and brings it into the form in which equal things are equal.
+func (k *Key) canonical(text string, f *Facts) (_, hint string, err error) {
+	if k.Kind == Word && !slices.Contains(k.Words, text) {
+		if meant := near.Nearest(text, k.Words); meant != "" {
+			hint = `did you mean "` + meant + `"?`
+		}
+		return "", hint, fmt.Errorf("only %s", list(k.Words))
+	}
+	if k.parse == nil {
+		return text, "", nil
+	}
+	text, err = k.parse(text, f)
+	return text, "", err
+}
+
+// list are words in a sentence.
+func list(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+}
+
+// integers reads an array of integers.
+func (d *decoder) integers(pos Pos, name string, v *unstable.Node) (list []Item) {
+	if v.Kind != unstable.Array {
+		d.wrongType(d.at(v, pos), name, wants[Ports], v.Kind)
+		return nil
+	}
+	for it := v.Children(); it.Next(); {
+		n := it.Node()
+		if n.Kind != unstable.Integer {
+			d.wrongType(d.at(n, pos), name, wants[Ports], n.Kind)
+			continue
+		}
+		text := string(n.Data)
+		if n, err := strconv.ParseInt(text, 0, 64); err == nil {
+			text = strconv.FormatInt(n, 10)
+		}
+		list = append(list, Item{Text: text, Pos: d.at(n, pos), Source: d.layer.Source})
+	}
+	return list
+}

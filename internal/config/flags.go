@@ -1,0 +1,20 @@
+package config
+
+// Flags begin a layer for what a command line says.
+func Flags() *Layer { return &Layer{Source: Flag} }
+
+// Set is a flag that sets a key, whatever files say.
+func (l *Layer) Set(key, flag string, texts ...string) { l.put(key, flag, false, texts) }
+
+// Add is a flag that adds to what files say.
+func (l *Layer) Add(key, flag string, texts ...string) { l.put(key, flag, true, texts) }
+
+func (l *Layer) put(key, flag string, adds bool, texts []string) {
+	i := keyNumber("", key)
+	if l.Values[i] == nil {
+		l.Values[i] = &Value{Pos: Pos{File: flag}, Items: []Item{}, Adds: adds}
+	}
+	for _, text := range texts {
+		l.Values[i].Items = append(l.Values[i].Items, Item{Text: text, Pos: Pos{File: flag}, Source: Flag})
+	}
+}

@@ -1,0 +1,230 @@
+package config
+
+import (
+	"errors"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nsrun/nsrun/netpolicy"
+)
+
+// A Kind says what a value is in TOML.
+type Kind uint8
+
+const (
+	Bool     Kind = iota
+	Word          // a string, one of Key.Words
+	Duration      // a string like "10m"
+	Strings       // an array of strings
+	Ports         // an array of integers
+)
+
+// wants are the kinds in words.
+var wants = [...]string{Bool: "true or false", Word: "a string", Duration: `a string like "10m"`, Strings: "an array of strings", Ports: "an array of integers"}
+
+// A Key is one setting. The decoder, the JSON schema, the file that is written for a start, and the list in
+// docs/config.md are made from the table of them.
+type Key struct {
+	Table, Name string
+	Kind        Kind
+	Doc         string   // a sentence without a full stop
+	Default     string   // the value in TOML that holds where nobody sets it
+	Example     string   // another one
+	Words       []string // all there are, of a Word
+	To          string   // the key whose value it adds to; empty: its own
+	Adds        bool     // it adds to what lower layers say, and takes nothing away
+
+	// parse checks a text, and brings it into the form in which equal things are equal. Nil: it is taken as it is.
+	parse func(text string, f *Facts) (string, error)
+	// stricter reports whether no command can do more after a change. Nil: where it only takes away.
+	stricter func(before, after []Item) bool
+}
+
+// Full is the key's name with its table.
+func (k *Key) Full() string { return k.Table + "." + k.Name }
+
+// Numbers of the keys that the policy has.
+const (
+	isolateNetwork = iota
+	isolatePIDs
+	preset
+	rwPaths
+	extraRWPaths
+	roPaths
+	extraROPaths
+	blockedPaths
+	envPassthrough
+	env
+	clearEnv
+	allowNet
+	netBy
+	publish
+	allowUnix
+	timeout
+	numKeys
+)
+
+// Keys is the table. Keys that add to another stand below it.
+var Keys = [numKeys]Key{
+	isolateNetwork: {Table: "sandbox", Name: "isolate_network", Kind: Bool, Default: "true", stricter: onlyTrue,
+		Doc: "false asks for the network of this host, which needs approval every time (--net host)"},
+	isolatePIDs: {Table: "sandbox", Name: "isolate_pids", Kind: Bool, Default: "true", parse: alwaysTrue,
+		Doc: "commands never see other processes; false is refused"},
+	preset: {Table: "sandbox", Name: "preset", Kind: Word, Default: `"default"`, Example: `"build"`, Words: []string{"default", "build", "test", "git"}, stricter: stricterPreset,
+		Doc: "settings for a kind of command (--preset)"},
+	rwPaths: {Table: "sandbox", Name: "rw_paths", Kind: Strings, Default: "[]", Example: `["~/.cache/ccache"]`, parse: parsePath,
+		Doc: "paths and patterns that commands write to directly, without an overlay (--rw)"},
+	extraRWPaths: {Table: "sandbox", Name: "extra_rw_paths", Kind: Strings, Default: "[]", Example: `["~/.cargo"]`, parse: parsePath, To: "rw_paths", Adds: true,
+		Doc: "more of them, which add to rw_paths of other files"},
+	roPaths: {Table: "sandbox", Name: "ro_paths", Kind: Strings, Default: "[]", Example: `["vendor"]`, parse: parsePath, stricter: same,
+		Doc: "paths and patterns that are read-only, and shown even if they are hidden otherwise (--ro)"},
+	extraROPaths: {Table: "sandbox", Name: "extra_ro_paths", Kind: Strings, Default: "[]", Example: `["/opt/tools"]`, parse: parsePath, To: "ro_paths", Adds: true, stricter: same,
+		Doc: "more of them, which add to ro_paths of other files"},
+	blockedPaths: {Table: "sandbox", Name: "blocked_paths", Kind: Strings, Default: "[]", Example: `[".env", "~/private"]`, parse: parsePath, Adds: true, stricter: adds,
+		Doc: "paths and patterns that are hidden (--block); they add to those of other files, and win over rw_paths and ro_paths"},
+	envPassthrough: {Table: "sandbox", Name: "env_passthrough", Kind: Strings, Default: "[]", Example: `["GITHUB_TOKEN"]`, parse: parseName,
+		Doc: "variables that are passed on although they look like secrets (--env NAME)"},
+	env: {Table: "sandbox", Name: "env", Kind: Strings, Default: "[]", Example: `["CI=true"]`, parse: parseSetting,
+		Doc: "variables that are set (--env NAME=VALUE)"},
+	clearEnv: {Table: "sandbox", Name: "clear_env", Kind: Bool, Default: "false", stricter: onlyTrue,
+		Doc: "true passes only PATH and HOME from the environment (--clear-env)"},
+	allowNet: {Table: "sandbox", Name: "allow_net", Kind: Strings, Default: "[]", Example: `["proxy.golang.org:443", "*.npmjs.org:443"]`, parse: parseNet,
+		Doc: "rules for the network: what commands can connect to without a question (--allow-net)"},
+	netBy: {Table: "sandbox", Name: "net_by", Kind: Word, Example: `"broker"`, Words: []string{"kernel", "broker"}, stricter: same,
+		Doc: "who enforces the rules (--net-by); by default the kernel, if permitted"},
+	publish: {Table: "sandbox", Name: "publish", Kind: Ports, Default: "[]", Example: `[8080]`, parse: parsePort,
+		Doc: "TCP ports of commands' servers that this host can reach at 127.0.0.1 (--publish)"},
+	allowUnix: {Table: "sandbox", Name: "allow_unix", Kind: Strings, Default: "[]", Example: `["/run/postgresql/.s.PGSQL.5432"]`, parse: parseUnix,
+		Doc: "Unix sockets of this host that commands can connect to (--allow-unix)"},
+	timeout: {Table: "limits", Name: "timeout", Kind: Duration, Example: `"10m"`, parse: parseDuration, stricter: shorter,
+		Doc: "how long a command can take before it is ended (--timeout)"},
+}
+
+// tables are the tables of the keys, in the order of the table above.
+var tables = [...]string{"sandbox", "limits"}
+
+// keyNumber returns the number of a key, -1 if there is none. An empty table stands for all.
+func keyNumber(table, name string) int {
+	return slices.IndexFunc(Keys[:], func(k Key) bool { return k.Name == name && (table == "" || k.Table == table) })
+}
+
+// target is the number of the key whose value key i sets.
+func target(i int) int {
+	if to := Keys[i].To; to != "" {
+		return keyNumber(Keys[i].Table, to)
+	}
+	return i
+}
+
+func alwaysTrue(text string, _ *Facts) (string, error) {
+	if text != "true" {
+		return "", errors.New("commands never see other processes; only true is possible")
+	}
+	return text, nil
+}
+
+// parsePath is for paths and patterns.
+func parsePath(text string, f *Facts) (string, error) {
+	text, err := absolute(text, f, literal)
+	if err != nil {
+		return "", err
+	}
+	if _, err := path.Match(text, ""); err != nil {
+		return "", errors.New("a pattern is wrong: a [ has no ]")
+	}
+	return text, nil
+}
+
+// absolute makes a path absolute: ~ is the home directory, and what is relative lies below the project. Form is what
+// is done to their names.
+func absolute(text string, f *Facts, form func(string) string) (string, error) {
+	switch {
+	case text == "":
+		return "", errors.New("empty path")
+	case strings.ContainsRune(text, 0):
+		return "", errors.New("a path cannot contain the character NUL")
+	case text == "~" || strings.HasPrefix(text, "~/"):
+		if f.Home == "" {
+			return "", errors.New("the home directory is not known")
+		}
+		text = form(f.Home) + text[1:]
+	case text[0] == '~':
+		return "", errors.New("only ~/ stands for a home directory; that of another user is written in full")
+	case text[0] != '/':
+		if f.Project == "" {
+			return "", errors.New("there is no project that a relative path could be below")
+		}
+		text = form(f.Project) + "/" + text
+	}
+	return path.Clean(text), nil
+}
+
+// literal is a path as a pattern that matches nothing else.
+func literal(name string) string {
+	if !strings.ContainsAny(name, `*?[\`) {
+		return name
+	}
+	var b strings.Builder
+	for i := range len(name) {
+		if strings.IndexByte(`*?[\`, name[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(name[i])
+	}
+	return b.String()
+}
+
+func parseUnix(text string, f *Facts) (string, error) {
+	if text == "@" {
+		return "", errors.New("abstract sockets are not for a file (--allow-unix @)")
+	}
+	return absolute(text, f, func(name string) string { return name })
+}
+
+func parseName(text string, _ *Facts) (string, error) {
+	if text == "" || text[0] == '-' || strings.ContainsAny(text, "=\x00") {
+		return "", errors.New("not the name of a variable")
+	}
+	return text, nil
+}
+
+func parseSetting(text string, f *Facts) (string, error) {
+	name, _, ok := strings.Cut(text, "=")
+	if !ok || strings.ContainsRune(text, 0) {
+		return "", errors.New("not NAME=VALUE")
+	}
+	_, err := parseName(name, f)
+	return text, err
+}
+
+func parseNet(text string, _ *Facts) (string, error) {
+	r, err := netpolicy.Parse(text)
+	if e, ok := errors.AsType[*netpolicy.Error](err); ok {
+		err = e.Err
+	}
+	if err != nil {
+		return "", err
+	}
+	return r.String(), nil
+}
+
+func parsePort(text string, _ *Facts) (string, error) {
+	if n, err := strconv.ParseUint(text, 10, 16); err != nil || n == 0 {
+		return "", errors.New("a port is a number from 1 to 65535")
+	}
+	return text, nil
+}
+
+func parseDuration(text string, _ *Facts) (string, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return "", errors.New("not a duration like 10s or 5m")
+	case d <= 0:
+		return "", errors.New("it must be longer than nothing")
+	}
+	return d.String(), nil
+}

@@ -1,0 +1,113 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Setting is what holds for a key.
+type Setting struct {
+	Items []Item // of a value that is no list there is one, or none where nobody set it and there is no default
+}
+
+// A Policy is what holds. Its settings have the numbers of Keys; those of keys that add to others are empty.
+type Policy struct {
+	Settings [numKeys]Setting
+	Profiles []string // that match the command, in order
+	Left     []*Error // what was left out because its file is not trusted
+}
+
+// Merge merges layers, lower ones first, for a command. Profiles that match come after all files' other values, in the
+// same order, and then what can only make things stricter. Flags, which may be nil, are last.
+func Merge(layers []*Layer, flags *Layer, f *Facts) (*Policy, error) {
+	p := &Policy{}
+	for i := range Keys {
+		if k := &Keys[i]; k.To == "" && (k.Kind == Bool || k.Kind == Word) && k.Default != "" {
+			p.Settings[i].Items = []Item{{Text: strings.Trim(k.Default, `"`)}}
+		}
+	}
+	locked := map[int]Pos{}
+	for _, l := range layers {
+		for i, pos := range l.Locked {
+			locked[i] = pos
+		}
+	}
+	for _, strict := range [...]bool{false, true} {
+		for _, l := range layers {
+			if l.Strict == strict {
+				if err := p.apply(l, &l.Values, locked); err != nil {
+					return nil, err
+				}
+			}
+		}
+		for _, l := range layers {
+			for _, profile := range l.Profiles {
+				if l.Strict != strict || !profile.matches(f.Command) {
+					continue
+				}
+				if !slices.Contains(p.Profiles, profile.Name) {
+					p.Profiles = append(p.Profiles, profile.Name)
+				}
+				if err := p.apply(l, &profile.Values, locked); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	if flags != nil {
+		if err := p.apply(flags, &flags.Values, locked); err != nil {
+			return nil, err
+		}
+	}
+	return p, p.check()
+}
+
+// apply takes what a layer says.
+func (p *Policy) apply(l *Layer, values *[numKeys]*Value, locked map[int]Pos) error {
+	for i, v := range values {
+		if v == nil {
+			continue
+		}
+		to := target(i)
+		before := p.Settings[to].Items
+		after := v.Items
+		if Keys[i].Adds || v.Adds {
+			after = slices.Clone(before)
+			for _, item := range v.Items {
+				if !within([]Item{item}, before) {
+					after = append(after, item)
+				}
+			}
+		}
+		switch lock, isLocked := locked[to]; {
+		case l.Strict && !narrows(to, before, after):
+			p.Left = append(p.Left, &Error{Pos: v.Pos, Text: Keys[i].Name + " would let commands do more, and is left out"})
+			continue
+		case isLocked && l.Source != System && !narrows(to, before, after):
+			return &Error{Pos: v.Pos, Text: Keys[i].Name + " is locked by " + lock.String() + ", and can only be made stricter"}
+		}
+		p.Settings[to].Items = after
+	}
+	return nil
+}
+
+// matches reports whether a command begins with the words of the profile.
+func (p *Profile) matches(command []string) bool {
+	return slices.ContainsFunc(p.Match, func(words []string) bool {
+		return len(words) <= len(command) && slices.Equal(words, command[:len(words)])
+	})
+}
+
+// check refuses what contradicts itself.
+func (p *Policy) check() error {
+	net := p.Settings[isolateNetwork].Items[0]
+	if net.Text == "true" {
+		return nil
+	}
+	for _, i := range [...]int{allowNet, publish} {
+		if items := p.Settings[i].Items; len(items) > 0 {
+			return &Error{Pos: net.Pos, Text: "isolate_network = false leaves no rules: " + Keys[i].Name + " is set by " + items[0].Pos.String()}
+		}
+	}
+	return nil
+}

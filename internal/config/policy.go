@@ -1,0 +1,89 @@
+package config
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/nsrun/nsrun/netpolicy"
+)
+
+// A Rule is about paths.
+type Rule struct {
+	Kind    string // "rw", "ro" or "block"
+	Pattern string // absolute
+	Pos     Pos
+}
+
+// Rules are those of files, in the order in which later ones win. Flags have their own.
+func (p *Policy) Rules() (list []Rule) {
+	for _, of := range [...]struct {
+		key  int
+		kind string
+	}{{rwPaths, "rw"}, {roPaths, "ro"}, {blockedPaths, "block"}} {
+		for _, item := range p.ofFiles(of.key) {
+			list = append(list, Rule{of.kind, item.Text, item.Pos})
+		}
+	}
+	return list
+}
+
+// ofFiles are items that no flag brought.
+func (p *Policy) ofFiles(key int) (list []Item) {
+	for _, item := range p.Settings[key].Items {
+		if item.Source != Flag {
+			list = append(list, item)
+		}
+	}
+	return list
+}
+
+func (p *Policy) texts(key int) (list []string) {
+	for _, item := range p.Settings[key].Items {
+		list = append(list, item.Text)
+	}
+	return list
+}
+
+// HostNetwork reports whether the network of the host is asked for.
+func (p *Policy) HostNetwork() bool { return one(p.Settings[isolateNetwork].Items) == "false" }
+
+// Preset is the name of a kind of commands.
+func (p *Policy) Preset() string { return one(p.Settings[preset].Items) }
+
+// Env are variables, "NAME" to pass one on and "NAME=VALUE" to set one.
+func (p *Policy) Env() []string { return append(p.texts(envPassthrough), p.texts(env)...) }
+
+// ClearEnv reports whether nothing else is passed on.
+func (p *Policy) ClearEnv() bool { return one(p.Settings[clearEnv].Items) == "true" }
+
+// Net are the rules of the network.
+func (p *Policy) Net() (list []netpolicy.Rule) {
+	for _, text := range p.texts(allowNet) {
+		if r, err := netpolicy.Parse(text); err == nil { // it was parsed before
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// NetBy is who enforces them, "kernel" or "broker". Empty: as is permitted.
+func (p *Policy) NetBy() string { return one(p.Settings[netBy].Items) }
+
+// Publish are ports of commands' servers that this host can reach.
+func (p *Policy) Publish() (list []uint16) {
+	for _, text := range p.texts(publish) {
+		if n, err := strconv.ParseUint(text, 10, 16); err == nil {
+			list = append(list, uint16(n))
+		}
+	}
+	return list
+}
+
+// Sockets are those of this host that files allow connections to.
+func (p *Policy) Sockets() []Item { return p.ofFiles(allowUnix) }
+
+// Timeout ends commands. Zero: there is none.
+func (p *Policy) Timeout() time.Duration {
+	d, _ := time.ParseDuration(one(p.Settings[timeout].Items))
+	return d
+}

@@ -1,0 +1,69 @@
+package config
+
+import (
+	"slices"
+	"time"
+)
+
+// What a file says that a command in a sandbox can have written must not let commands do more: each change of a
+// setting is checked by the functions here, by the texts alone.
+
+// Stricter reports whether commands can do no more with one policy than with another.
+func Stricter(before, after *Policy) bool {
+	for i := range Keys {
+		if !narrows(i, before.Settings[i].Items, after.Settings[i].Items) {
+			return false
+		}
+	}
+	return true
+}
+
+// narrows reports whether no command can do more after a change of a setting.
+func narrows(i int, before, after []Item) bool {
+	if check := Keys[i].stricter; check != nil {
+		return same(before, after) || check(before, after)
+	}
+	return within(after, before)
+}
+
+// within reports whether all texts of a list are in another one.
+func within(list, of []Item) bool {
+	for _, item := range list {
+		if !slices.ContainsFunc(of, func(other Item) bool { return other.Text == item.Text }) {
+			return false
+		}
+	}
+	return true
+}
+
+func same(before, after []Item) bool { return within(before, after) && within(after, before) }
+
+// adds is for what takes something away from commands: more of it can be said.
+func adds(before, after []Item) bool { return within(before, after) }
+
+// one is the text of a setting that is no list.
+func one(items []Item) string {
+	if len(items) == 0 {
+		return ""
+	}
+	return items[0].Text
+}
+
+func onlyTrue(_, after []Item) bool { return one(after) == "true" }
+
+// stricterPreset: build and git let commands write to more than others; with test it is thrown away what they write.
+func stricterPreset(before, after []Item) bool {
+	return one(after) == "default" && (one(before) == "build" || one(before) == "git")
+}
+
+func shorter(before, after []Item) bool {
+	if len(after) == 0 {
+		return false
+	}
+	if len(before) == 0 {
+		return true
+	}
+	a, err := time.ParseDuration(one(after))
+	b, berr := time.ParseDuration(one(before))
+	return err == nil && berr == nil && a <= b
+}

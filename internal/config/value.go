@@ -1,0 +1,84 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+)
+
+// A Source says who set a value. Later ones win.
+type Source uint8
+
+const (
+	Default Source = iota // nobody
+	System                // the file in /etc
+	User                  // the user's file
+	Project               // the project's file
+	Flag                  // the command line
+)
+
+var sourceNames = [...]string{"default", "system", "user", "project", "flag"}
+
+// String returns "default", "system", "user", "project" or "flag".
+func (s Source) String() string { return sourceNames[s] }
+
+// A Pos is where something stands. The zero Pos is nowhere.
+type Pos struct {
+	File         string // a path, or a flag as it is typed
+	Line, Column int    // counted from 1; columns are bytes; zero: File is all there is to say
+}
+
+// String is "file:line:column", or a flag.
+func (p Pos) String() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return p.File + ":" + strconv.Itoa(p.Line) + ":" + strconv.Itoa(p.Column)
+}
+
+// An Item is one text of a value: an element of a list, or all of it. It has the form in which equal things are equal.
+type Item struct {
+	Text    string
+	Pos     Pos
+	Source  Source
+	Profile string // in which it stands; empty: in none
+}
+
+// A Value is what a layer says for a key.
+type Value struct {
+	Items []Item
+	Pos   Pos
+	Adds  bool // to what lower layers say, whatever the key does otherwise
+}
+
+// A Profile is for commands that match.
+type Profile struct {
+	Name   string
+	Pos    Pos
+	Match  [][]string // words that a command begins with; one of them is enough
+	Values [numKeys]*Value
+}
+
+// A Layer is one file, or the flags.
+type Layer struct {
+	Source   Source
+	Values   [numKeys]*Value
+	Profiles []*Profile
+	Locked   map[int]Pos // numbers of keys that other layers can only make stricter
+	Strict   bool        // all it says can only make things stricter
+}
+
+// An Error is about one place.
+type Error struct {
+	Pos  Pos
+	Text string
+	Hint string // what to do about it; may be empty
+}
+
+// Error is one line.
+func (e *Error) Error() string {
+	text := e.Pos.String() + ": " + e.Text
+	if e.Hint != "" {
+		text += " (" + e.Hint + ")"
+	}
+	return strings.ReplaceAll(text, "\n", " ")
+}

@@ -1,0 +1,121 @@
+//go:build linux
+
+package configfile
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/nsrun/nsrun/internal/config"
+	"github.com/nsrun/nsrun/internal/escape"
+)
+
+// A Query is what configuration is wanted for.
+type Query struct {
+	Places   Places
+	Projects []string // absolute paths; relative paths in files lie below the first
+	Command  []string // empty: any
+	Flags    *config.Layer
+}
+
+// A Read is one file that was read.
+type Read struct {
+	Path   string
+	Source config.Source
+	Trust  Trustworthiness // of a project's
+	Layer  *config.Layer
+	Errors []*config.Error
+}
+
+// Trustworthiness says whether the user trusts a project's file.
+type Trustworthiness uint8
+
+const (
+	NotTrusted Trustworthiness = iota
+	Changed                    // another content was trusted
+	IsTrusted
+)
+
+// Files reads all files that there are. What is wrong in one is in its Errors.
+func Files(home string, q Query) (list []Read, err error) {
+	f := &config.Facts{Home: home, Command: q.Command}
+	if len(q.Projects) > 0 {
+		f.Project = q.Projects[0]
+	}
+	add := func(r Read, data []byte, err error) {
+		if err != nil {
+			if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path != r.Path {
+				err = errors.New(escape.Quote(e.Path) + ": " + e.Err.Error())
+			} else if ok {
+				err = e.Err
+			}
+			r.Errors = []*config.Error{{Pos: config.Pos{File: escape.Quote(r.Path)}, Text: err.Error()}}
+		} else if data == nil {
+			return
+		} else {
+			r.Layer, r.Errors = config.Decode(escape.Quote(r.Path), r.Source, data, f)
+		}
+		list = append(list, r)
+	}
+	for _, own := range [...]Read{{Path: q.Places.System, Source: config.System}, {Path: q.Places.User, Source: config.User}} {
+		if own.Path != "" {
+			data, err := readOwn(own.Path, own.Source == config.User, q.Projects)
+			add(own, data, err)
+		}
+	}
+	for _, project := range q.Projects {
+		r := Read{Path: filepath.Join(project, ProjectName), Source: config.Project}
+		data, err := readProject(r.Path)
+		if err == nil && data != nil {
+			var trusted string
+			switch trusted, err = trustOf(r.Path); {
+			case trusted == Hash(data):
+				r.Trust = IsTrusted
+			case trusted != "":
+				r.Trust = Changed
+			}
+		}
+		add(r, data, err)
+		if n := len(list) - 1; n >= 0 && list[n].Path == r.Path && list[n].Layer != nil {
+			list[n].Layer.Strict = r.Trust != IsTrusted
+		}
+	}
+	return list, nil
+}
+
+// Load merges what files and flags say. Notes are lines about what was left out.
+func Load(home string, q Query) (p *config.Policy, notes []string, err error) {
+	files, err := Files(home, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	var layers []*config.Layer
+	for _, file := range files {
+		if len(file.Errors) > 0 {
+			return nil, nil, file.Errors[0]
+		}
+		layers = append(layers, file.Layer)
+	}
+	p, err = config.Merge(layers, q.Flags, &config.Facts{Command: q.Command})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, file := range files {
+		if file.Source != config.Project || file.Trust == IsTrusted {
+			continue
+		}
+		for _, left := range p.Left {
+			if left.Pos.File != escape.Quote(file.Path) {
+				continue
+			}
+			why := "the file is not trusted"
+			if file.Trust == Changed {
+				why = "the file changed since it was trusted"
+			}
+			notes = append(notes, left.Error()+": "+why+" (try: nsrun trust "+escape.Quote(file.Path)+")")
+			break // one line for each file
+		}
+	}
+	return p, notes, nil
+}

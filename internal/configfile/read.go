@@ -1,0 +1,141 @@
+//go:build linux
+
+package configfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/config"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/owndir"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// ProjectName is the name of the file of a project.
+const ProjectName = ".nsrun.toml"
+
+// Places are where files are. An empty one is left out.
+type Places struct{ System, User string }
+
+// DefaultPlaces are /etc/nsrun/config.toml, and $XDG_CONFIG_HOME/nsrun/config.toml or the same in ~/.config.
+func DefaultPlaces() Places {
+	p := Places{System: filepath.Join(host.SystemConfigDir, "config.toml")}
+	if dir := host.ConfigDir(host.Home()); dir != "" {
+		p.User = filepath.Join(dir, "config.toml")
+	}
+	return p
+}
+
+// readOwn reads a file that only root, or with user also the caller, can have written. It is nil if there is none.
+func readOwn(path string, user bool, written []string) ([]byte, error) {
+	n, err := open(path)
+	switch err {
+	case nil:
+		unix.Close(n)
+	case unix.ENOENT, unix.ENOTDIR:
+		return nil, nil
+	case unix.ELOOP:
+		if path, err = throughLinks(path, written); err != nil || path == "" {
+			return nil, err
+		}
+	}
+	fd, err := owndir.OpenFile(path, user)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	defer fd.Close()
+	return content(fd)
+}
+
+// open opens a file that no symbolic link leads to.
+func open(path string) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	for {
+		n, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+		if err != unix.EINTR && err != unix.EAGAIN {
+			return n, err
+		}
+	}
+}
+
+// throughLinks is where a path leads, which must not be through or to what commands can have written. Empty: nowhere.
+func throughLinks(path string, written []string) (string, error) {
+	suspect := host.Written{Dirs: written}.Suspect()
+	real, err := links.Resolve(path, suspect)
+	switch {
+	case err == unix.ENOENT, err == unix.ENOTDIR:
+		return "", nil
+	case err != nil:
+		return "", err
+	case suspect(filepath.Dir(real)):
+		return "", fmt.Errorf("it leads to %s, which a command in a sandbox can have written", escape.Quote(real))
+	}
+	return real, nil
+}
+
+// content reads a file that is open.
+func content(fd sys.FD) ([]byte, error) {
+	buf := make([]byte, 4096)
+	n := 0
+	for {
+		var got int
+		err := sys.Retry(func() (err error) { got, err = unix.Read(int(fd), buf[n:]); return err })
+		if err != nil {
+			return nil, err
+		}
+		if n += got; got == 0 {
+			return buf[:n], nil
+		}
+		if n > config.MaxSize {
+			return buf[:n], nil // which the decoder refuses
+		}
+		if n == len(buf) {
+			buf = append(buf, make([]byte, len(buf))...)
+		}
+	}
+}
+
+// readProject reads the file of a project, whoever wrote it. It is nil if there is none.
+func readProject(path string) ([]byte, error) {
+	how := unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_SYMLINKS,
+	}
+	fd := sys.None
+	err := sys.Retry(func() error {
+		n, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+		if err == nil {
+			fd = sys.FD(n)
+		}
+		return err
+	})
+	switch err {
+	case nil:
+	case unix.ENOENT, unix.ENOTDIR:
+		return nil, nil
+	case unix.ELOOP:
+		return nil, errors.New("it is a symbolic link, and must be a file")
+	default:
+		return nil, err
+	}
+	defer fd.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(fd), &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, errors.New("it is not a regular file")
+	}
+	return content(fd)
+}
+

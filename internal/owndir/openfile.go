@@ -1,0 +1,82 @@
+//go:build linux
+
+package owndir
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/secureexec"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// OpenFile opens the regular file at an absolute path without symbolic links, for reading. It and the directory that
+// it is in must be root's, or with user the caller's, and nobody else can write to them; directories above are as Open
+// wants them. An error is a *fs.PathError with the path that it is about.
+func OpenFile(path string, user bool) (sys.FD, error) {
+	w := way{path: "/"}
+	fail := func(err error) (sys.FD, error) { return sys.None, &fs.PathError{Op: "open", Path: w.path, Err: err} }
+	if secureexec.On() {
+		return fail(secureexec.Err)
+	}
+	if err := w.begin(); err != nil {
+		return fail(err)
+	}
+	defer func() { w.at.Close() }()
+	dir, name := filepath.Split(filepath.Clean(path))
+	for part := range strings.SplitSeq(strings.Trim(dir, "/"), "/") {
+		if part == "" {
+			continue
+		}
+		if err := w.step(part, false); err != nil {
+			return fail(err)
+		}
+	}
+	if err := w.private(w.at, user); err != nil {
+		return fail(err)
+	}
+	w.path = filepath.Join(w.path, name)
+	fd := sys.None
+	err := sys.Retry(func() error {
+		n, err := unix.Openat(int(w.at), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			fd = sys.FD(n)
+		}
+		return err
+	})
+	if err != nil {
+		return fail(err)
+	}
+	if err := w.private(fd, user); err != nil {
+		fd.Close()
+		return fail(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(fd), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		fd.Close()
+		return fail(fmt.Errorf("it is not a regular file: %w", unix.EINVAL))
+	}
+	return fd, nil
+}
+
+// private refuses what somebody other than root, or with user the caller, owns, or others can write to.
+func (w *way) private(fd sys.FD, user bool) error {
+	var st unix.Stat_t
+	if err := sys.Retry(func() error { return unix.Fstat(int(fd), &st) }); err != nil {
+		return err
+	}
+	switch {
+	case st.Uid == 0 || st.Uid == w.top || user && st.Uid == uint32(os.Geteuid()):
+	default:
+		return fmt.Errorf("it belongs to user %d: %w", st.Uid, unix.EPERM)
+	}
+	if st.Mode&0o022 != 0 {
+		return fmt.Errorf("others can write to it: %w", unix.EPERM)
+	}
+	return nil
+}
