@@ -81,7 +81,11 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 			return err
 		}
 	}
-	host.Copies(f.Own, f.Writable(), x.explain)
+	writable := f.Writable()
+	host.Copies(f.Own, writable, x.explain)
+	if len(writable) > 0 {
+		f.Kept = host.ConfigDirs(f.Home)
+	}
 	box, notices, err := plan.Build(f, plan.Policy{
 		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network,
 		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env),

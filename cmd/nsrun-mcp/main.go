@@ -181,6 +181,11 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 			c.Shared = append(c.Shared, nsrun.Folder{Path: real})
 		}
 	}
+	presets, err := settings(o, append([]string{c.Project}, sharedPaths(c.Shared)...))
+	if err != nil {
+		return c, err
+	}
+	c.Presets = presets
 	for _, p := range o.Paths {
 		mode := map[string]nsrun.Mode{"rw": nsrun.Direct, "ro": nsrun.ReadOnly, "block": nsrun.Blocked}[p.Kind]
 		pattern := p.Pattern
@@ -206,6 +211,9 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 	err = nsrun.NewRunner(c).Explain(context.Background(), io.Discard, nsrun.Request{Command: "true"})
 	if e, ok := errors.AsType[*nsrun.RuleError](err); ok {
 		rule := o.Paths[e.Index]
+		if rule.At != "" {
+			return c, fmt.Errorf("%s: %s: %w", rule.At, escape.Quote(rule.Pattern), e.Err)
+		}
 		return c, fmt.Errorf("--%s %s: %w", rule.Kind, escape.Quote(rule.Pattern), e.Err)
 	}
 	return c, nil

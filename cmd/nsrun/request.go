@@ -30,6 +30,13 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 		}
 	}
 	r.given = make(map[string]string)
+	projects, err := r.projects(dir)
+	if err != nil {
+		return c, q, err
+	}
+	if err := r.configure(projects); err != nil {
+		return c, q, err
+	}
 	c = nsrunlib.Config{
 		Session: o.session, On: o.on, Engine: o.engine, Presets: o.presets, After: nsrunlib.Hold,
 		Env: o.env, ClearEnv: o.clearEnv, Timeout: o.timeout, Grace: o.grace, Limits: o.limits, Approver: r, Watch: o.watch,
@@ -52,22 +59,17 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	if o.direct {
 		c.Mode = nsrunlib.Direct
 	}
-	for _, root := range o.projects {
-		abs, err := fromHere(root)
-		if err != nil {
-			return c, q, err
+	switch {
+	case len(o.projects) > 0:
+		for _, abs := range projects {
+			if c.Project == "" && o.has(nsrunlib.WorkspaceRootPreset) {
+				c.Project = abs
+				continue
+			}
+			c.Shared = append(c.Shared, nsrunlib.Folder{Path: abs, Mode: c.Mode})
 		}
-		r.given[abs] = root
-		if c.Project == "" && o.has(nsrunlib.WorkspaceRootPreset) {
-			c.Project = abs
-			continue
-		}
-		c.Shared = append(c.Shared, nsrunlib.Folder{Path: abs, Mode: c.Mode})
-	}
-	if len(o.projects) == 0 && o.session == "" && o.on == "" {
-		if c.Project, err = projectAround(dir); err != nil {
-			return c, q, err
-		}
+	case o.session == "" && o.on == "":
+		c.Project = projects[0]
 	}
 	for _, rule := range o.paths {
 		pattern, err := fromHere(rule.pattern)
@@ -117,23 +119,55 @@ func workspaceDir(c *nsrunlib.Config, given, dir string) string {
 // playground is the word for $HOME/playground.
 const playground = "playground"
 
+// projects are the directories that a command works in, with those of a session.
+func (r *runner) projects(dir string) (list []string, err error) {
+	o := r.o
+	for _, root := range o.projects {
+		abs, err := fromHere(root)
+		if err != nil {
+			return nil, err
+		}
+		r.given[abs] = root
+		list = append(list, abs)
+	}
+	switch id := o.session + o.on; {
+	case len(list) > 0:
+	case id != "":
+		return sessionRoots(id)
+	default:
+		project, err := projectAround(dir)
+		return []string{project}, err
+	}
+	return list, nil
+}
+
+func sessionRoots(id string) (list []string, err error) {
+	s, err := overlay.OpenReadOnly("", id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	for _, root := range s.Roots() {
+		list = append(list, root.Path)
+	}
+	return list, nil
+}
+
 // sessionDir is where a command runs in a session whose roots another one had: in the
 // first, if the current directory is in none.
 func sessionDir(id, dir string) (string, error) {
-	s, err := overlay.OpenReadOnly("", id)
+	roots, err := sessionRoots(id)
 	if err != nil {
 		return "", err
 	}
-	defer s.Close()
-	roots := s.Roots()
 	if real, err := realPath(dir); err == nil {
 		for _, root := range roots {
-			if inside(real, root.Path) {
+			if inside(real, root) {
 				return dir, nil
 			}
 		}
 	}
-	return roots[0].Path, nil
+	return roots[0], nil
 }
 
 // workingDir is the directory that -C names.
@@ -163,6 +197,9 @@ func workingDir(name string) (string, error) {
 func (r *runner) typed(err error) error {
 	if e, ok := errors.AsType[*nsrunlib.RuleError](err); ok && e.Index < len(r.o.paths) {
 		rule := r.o.paths[e.Index]
+		if rule.at != "" {
+			return errors.New(rule.at + ": " + escape.Quote(rule.pattern) + ": " + e.Err.Error())
+		}
 		return usage.Errorf("run", "--%s %s: %s", rule.kind, escape.Quote(rule.pattern), e.Err)
 	}
 	if e, ok := errors.AsType[*nsrunlib.Error](err); ok {

@@ -40,6 +40,7 @@ type runOptions struct {
 	allowUnix             []string
 	env                   []string
 	clearEnv              bool
+	netSet, clearEnvSet   bool // they are given
 	timeout               time.Duration
 	limits                nsrunlib.Limits
 	grace                 time.Duration
@@ -49,8 +50,11 @@ type runOptions struct {
 	command               []string
 }
 
-// pathRule is one --rw, --ro or --block, in the order given.
-type pathRule struct{ kind, pattern string }
+// pathRule is one --rw, --ro or --block, in the order given, or of a configuration file.
+type pathRule struct {
+	kind, pattern string
+	at            string // where it stands in a file; empty: it is a flag
+}
 
 // ruleModes are what the kinds mean.
 var ruleModes = [...]struct {
@@ -70,7 +74,7 @@ func (f ruleFlag) Set(s string) error {
 	if s == "" {
 		return errors.New("empty path")
 	}
-	*f.rules = append(*f.rules, pathRule{f.kind, s})
+	*f.rules = append(*f.rules, pathRule{kind: f.kind, pattern: s})
 	return nil
 }
 
@@ -145,8 +149,10 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 	if o.shellSet {
 		o.command = append([]string{"/bin/sh", "-c", o.shell}, o.command...)
 	}
-	netSet := false
-	fs.Visit(func(f *flag.Flag) { netSet = netSet || f.Name == "net" })
+	fs.Visit(func(f *flag.Flag) {
+		o.netSet = o.netSet || f.Name == "net"
+		o.clearEnvSet = o.clearEnvSet || f.Name == "clear-env"
+	})
 	n := 0
 	for _, b := range [...]bool{o.commit, o.discard, o.keep} {
 		if b {
@@ -172,7 +178,7 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 		return usage.Errorf(verb, "--engine is for a new session")
 	case o.net != "none" && o.net != "host":
 		return usage.Errorf(verb, "--net %s: only none and host", escape.Quote(o.net))
-	case netSet && o.byRules():
+	case o.netSet && o.byRules():
 		return usage.Errorf(verb, "--net %s has no rules: no --allow-net, --learn-net or --publish with it", o.net)
 	case o.net != "host" && slices.Contains(o.allowUnix, nsrunlib.AbstractSockets):
 		return usage.Errorf(verb, "--allow-unix @ is about the network of --net host")

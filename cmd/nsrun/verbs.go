@@ -18,6 +18,8 @@ var verbs = [...]struct {
 	{&runVerb, cmdRun},
 	{&policyVerb, cmdPolicy},
 	{&whyVerb, cmdWhy},
+	{&configVerb, cmdConfig},
+	{&trustVerb, cmdTrust},
 	{&lsVerb, cmdLs},
 	{&showVerb, cmdShow},
 	{&diffVerb, cmdDiff},

@@ -83,7 +83,7 @@ func (d *decoder) value(values *[numKeys]*Value, i int, pos Pos, v *unstable.Nod
 
 // canonical checks a text, and brings it into the form in which equal things are equal.
 func (k *Key) canonical(text string, f *Facts) (_, hint string, err error) {
-	if k.Kind == Word && !slices.Contains(k.Words, text) {
+	if k.Words != nil && !slices.Contains(k.Words, text) {
 		if meant := near.Nearest(text, k.Words); meant != "" {
 			hint = `did you mean "` + meant + `"?`
 		}

@@ -1,5 +1,7 @@
 package config
 
+import "strings"
+
 // Flags begin a layer for what a command line says.
 func Flags() *Layer { return &Layer{Source: Flag} }
 
@@ -8,6 +10,15 @@ func (l *Layer) Set(key, flag string, texts ...string) { l.put(key, flag, false,
 
 // Add is a flag that adds to what files say.
 func (l *Layer) Add(key, flag string, texts ...string) { l.put(key, flag, true, texts) }
+
+// Env is a flag that sets a variable, "NAME=VALUE", or passes one on.
+func (l *Layer) Env(flag, text string) {
+	key := "env_passthrough"
+	if strings.Contains(text, "=") {
+		key = "env"
+	}
+	l.Add(key, flag, text)
+}
 
 func (l *Layer) put(key, flag string, adds bool, texts []string) {
 	i := keyNumber("", key)

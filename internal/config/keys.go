@@ -33,7 +33,7 @@ type Key struct {
 	Doc         string   // a sentence without a full stop
 	Default     string   // the value in TOML that holds where nobody sets it
 	Example     string   // another one
-	Words       []string // all there are, of a Word
+	Words       []string // all that a Word, or an element of Strings, can be; nil: any
 	To          string   // the key whose value it adds to; empty: its own
 	Adds        bool     // it adds to what lower layers say, and takes nothing away
 
@@ -50,7 +50,7 @@ func (k *Key) Full() string { return k.Table + "." + k.Name }
 const (
 	isolateNetwork = iota
 	isolatePIDs
-	preset
+	presets
 	rwPaths
 	extraRWPaths
 	roPaths
@@ -73,8 +73,9 @@ var Keys = [numKeys]Key{
 		Doc: "false asks for the network of this host, which needs approval every time (--net host)"},
 	isolatePIDs: {Table: "sandbox", Name: "isolate_pids", Kind: Bool, Default: "true", parse: alwaysTrue,
 		Doc: "commands never see other processes; false is refused"},
-	preset: {Table: "sandbox", Name: "preset", Kind: Word, Default: `"default"`, Example: `"build"`, Words: []string{"default", "build", "test", "git"}, stricter: stricterPreset,
-		Doc: "settings for a kind of command (--preset)"},
+	presets: {Table: "sandbox", Name: "presets", Kind: Strings, Default: "[]", Example: `["build", "go"]`, stricter: stricterPresets,
+		Words: []string{"default", "build", "test", "git", "strict", "workspace-root", "npm", "pypi", "go", "cargo", "debian", "github"},
+		Doc:   "settings for a kind of command, and networks (--preset); nsrun help presets says what they do"},
 	rwPaths: {Table: "sandbox", Name: "rw_paths", Kind: Strings, Default: "[]", Example: `["~/.cache/ccache"]`, parse: parsePath,
 		Doc: "paths and patterns that commands write to directly, without an overlay (--rw)"},
 	extraRWPaths: {Table: "sandbox", Name: "extra_rw_paths", Kind: Strings, Default: "[]", Example: `["~/.cargo"]`, parse: parsePath, To: "rw_paths", Adds: true,
@@ -102,6 +103,9 @@ var Keys = [numKeys]Key{
 	timeout: {Table: "limits", Name: "timeout", Kind: Duration, Example: `"10m"`, parse: parseDuration, stricter: shorter,
 		Doc: "how long a command can take before it is ended (--timeout)"},
 }
+
+// notNetworks is how many of the presets are about something else than the network. They stand first.
+const notNetworks = 6
 
 // tables are the tables of the keys, in the order of the table above.
 var tables = [...]string{"sandbox", "limits"}

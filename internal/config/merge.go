@@ -55,6 +55,9 @@ func Merge(layers []*Layer, flags *Layer, f *Facts) (*Policy, error) {
 		}
 	}
 	if flags != nil {
+		if flags.NoRules {
+			p.dropRules()
+		}
 		if err := p.apply(flags, &flags.Values, locked); err != nil {
 			return nil, err
 		}
@@ -98,15 +101,32 @@ func (p *Profile) matches(command []string) bool {
 	})
 }
 
+// networks are the presets that are about the network.
+func (p *Policy) networks() (list []Item) {
+	for _, item := range p.Settings[presets].Items {
+		if slices.Contains(Keys[presets].Words[notNetworks:], item.Text) {
+			list = append(list, item)
+		}
+	}
+	return list
+}
+
+// dropRules leaves no network by rules.
+func (p *Policy) dropRules() {
+	p.Settings[allowNet].Items, p.Settings[publish].Items = nil, nil
+	networks := p.networks()
+	p.Settings[presets].Items = slices.DeleteFunc(slices.Clone(p.Settings[presets].Items), func(item Item) bool { return within([]Item{item}, networks) })
+}
+
 // check refuses what contradicts itself.
 func (p *Policy) check() error {
 	net := p.Settings[isolateNetwork].Items[0]
 	if net.Text == "true" {
 		return nil
 	}
-	for _, i := range [...]int{allowNet, publish} {
-		if items := p.Settings[i].Items; len(items) > 0 {
-			return &Error{Pos: net.Pos, Text: "isolate_network = false leaves no rules: " + Keys[i].Name + " is set by " + items[0].Pos.String()}
+	for _, items := range [...][]Item{p.Settings[allowNet].Items, p.Settings[publish].Items, p.networks()} {
+		if len(items) > 0 {
+			return &Error{Pos: net.Pos, Text: "isolate_network = false leaves no rules, and there are some: " + items[0].Pos.String()}
 		}
 	}
 	return nil

@@ -47,11 +47,18 @@ func (p *Policy) texts(key int) (list []string) {
 // HostNetwork reports whether the network of the host is asked for.
 func (p *Policy) HostNetwork() bool { return one(p.Settings[isolateNetwork].Items) == "false" }
 
-// Preset is the name of a kind of commands.
-func (p *Policy) Preset() string { return one(p.Settings[preset].Items) }
+// Presets are names of presets.
+func (p *Policy) Presets() []string { return p.texts(presets) }
 
-// Env are variables, "NAME" to pass one on and "NAME=VALUE" to set one.
-func (p *Policy) Env() []string { return append(p.texts(envPassthrough), p.texts(env)...) }
+// Env are the variables of files, "NAME" to pass one on and "NAME=VALUE" to set one.
+func (p *Policy) Env() (list []string) {
+	for _, key := range [...]int{envPassthrough, env} {
+		for _, item := range p.ofFiles(key) {
+			list = append(list, item.Text)
+		}
+	}
+	return list
+}
 
 // ClearEnv reports whether nothing else is passed on.
 func (p *Policy) ClearEnv() bool { return one(p.Settings[clearEnv].Items) == "true" }

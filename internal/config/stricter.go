@@ -51,9 +51,20 @@ func one(items []Item) string {
 
 func onlyTrue(_, after []Item) bool { return one(after) == "true" }
 
-// stricterPreset: build and git let commands write to more than others; with test it is thrown away what they write.
-func stricterPreset(before, after []Item) bool {
-	return one(after) == "default" && (one(before) == "build" || one(before) == "git")
+// stricterPresets: strict and workspace-root show commands less, but the latter another root; with test it is thrown away what they write, which is not for a project
+// to say. All others let commands do more.
+func stricterPresets(before, after []Item) bool {
+	for _, item := range after {
+		if item.Text != "default" && item.Text != "strict" && !within([]Item{item}, before) {
+			return false
+		}
+	}
+	for _, item := range before {
+		if (item.Text == "strict" || item.Text == "test" || item.Text == "workspace-root") && !within([]Item{item}, after) {
+			return false
+		}
+	}
+	return true
 }
 
 func shorter(before, after []Item) bool {

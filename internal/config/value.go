@@ -65,6 +65,7 @@ type Layer struct {
 	Profiles []*Profile
 	Locked   map[int]Pos // numbers of keys that other layers can only make stricter
 	Strict   bool        // all it says can only make things stricter
+	NoRules  bool        // whatever lower layers say, there is no network by rules
 }
 
 // An Error is about one place.

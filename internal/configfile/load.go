@@ -66,7 +66,7 @@ func Files(home string, q Query) (list []Read, err error) {
 	}
 	for _, project := range q.Projects {
 		r := Read{Path: filepath.Join(project, ProjectName), Source: config.Project}
-		data, err := readProject(r.Path)
+		data, err := ReadProject(r.Path)
 		if err == nil && data != nil {
 			var trusted string
 			switch trusted, err = trustOf(r.Path); {
@@ -84,11 +84,14 @@ func Files(home string, q Query) (list []Read, err error) {
 	return list, nil
 }
 
-// Load merges what files and flags say. Notes are lines about what was left out.
+// Load merges what files and flags say. The policy is nil if there are no files. Notes are lines about what was left out.
 func Load(home string, q Query) (p *config.Policy, notes []string, err error) {
 	files, err := Files(home, q)
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(files) == 0 {
+		return nil, nil, nil
 	}
 	var layers []*config.Layer
 	for _, file := range files {

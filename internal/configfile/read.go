@@ -105,8 +105,8 @@ func content(fd sys.FD) ([]byte, error) {
 	}
 }
 
-// readProject reads the file of a project, whoever wrote it. It is nil if there is none.
-func readProject(path string) ([]byte, error) {
+// ReadProject reads the file of a project, whoever wrote it. It is nil if there is none.
+func ReadProject(path string) ([]byte, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_NO_SYMLINKS,

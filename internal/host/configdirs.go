@@ -2,8 +2,20 @@
 
 package host
 
+import "github.com/nsrun/nsrun/internal/plan"
+
 // SystemConfigDir is where the configuration of the system is.
 const SystemConfigDir = "/etc/nsrun"
 
 // ConfigDir is where the configuration of the user is, empty if there is no place for it.
 func ConfigDir(home string) string { return ownDir("XDG_CONFIG_HOME", home, ".config") }
+
+// ConfigDirs are the directories of configuration.
+func ConfigDirs(home string) (list []plan.Own) {
+	for _, dir := range [...]string{ConfigDir(home), SystemConfigDir} {
+		if dir != "" {
+			list = append(list, plan.Own{Dir: dir, At: Nearest(dir)})
+		}
+	}
+	return list
+}

@@ -28,8 +28,11 @@ const (
 	Discard              // it is thrown away
 )
 
-// Path is one --rw, --ro or --block, in the order given.
-type Path struct{ Kind, Pattern string }
+// Path is one --rw, --ro or --block, in the order given, or of a configuration file.
+type Path struct {
+	Kind, Pattern string
+	At            string // where it stands in a file; empty: it is a flag
+}
 
 // Options are the flags.
 type Options struct {
@@ -78,7 +81,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 			if s == "" {
 				return errors.New("empty path")
 			}
-			o.Paths = append(o.Paths, Path{kind, s})
+			o.Paths = append(o.Paths, Path{Kind: kind, Pattern: s})
 			return nil
 		}
 	}

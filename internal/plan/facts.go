@@ -43,6 +43,7 @@ type Facts struct {
 	Network      mounts.Plan // what a network by rules shows
 
 	Own  []Own  // nsrun's own directories, but for the playground
+	Kept []Own  // directories of its configuration, which are seen, and which no rule makes writable
 	Data string // the one among them that holds playgrounds; empty: there is none
 
 	Env     []string        // this program's

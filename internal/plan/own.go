@@ -18,6 +18,11 @@ func (b *building) own() error {
 		}
 		b.insert(len(b.mounts), mounts.Block(dir.Dir))
 	}
+	for _, dir := range b.Kept {
+		if err := b.keepsOut(dir); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -44,6 +44,7 @@ var classes = []class{
 	{reason: "tmux or screen settings", scope: own, patterns: `.tmux.conf .tmux.conf.local .tmux/** .config/tmux/** .screenrc .byobu/** .byoburc`},
 
 	{reason: "direnv", patterns: `.envrc .direnvrc .config/direnv/**`},
+	{reason: "nsrun settings", patterns: `.nsrun.toml nsrun/config.toml .config/nsrun/**`},
 	{reason: "loaded as environment", scope: own, patterns: `.env .autoenv.zsh .autoenv_leave.zsh .autoenv .autoenv.leave .env.leave .rbenv-vars .rvmrc .shadowenv.d/**`},
 	{reason: "mise or asdf", patterns: `.mise.toml mise.toml .mise.*.toml mise.*.toml .mise/** mise/config.toml .config/mise/** .config/mise.toml .rtx.toml .asdfrc`},
 	{reason: "mise or asdf", patterns: `.tool-versions`, lines: []string{"*path:", "*ref:"}},
@@ -102,7 +103,7 @@ var classes = []class{
 // anchored are names below the root of the file system.
 var anchored = class{reason: "run by the system", patterns: `
 	/etc/cron* /etc/cron*/** /etc/profile /etc/profile.d/** /etc/bash.bashrc /etc/zsh/** /etc/fish/** /etc/systemd/** /etc/init.d/** /etc/rc.local /etc/ld.so.preload
-	/etc/ld.so.conf /etc/ld.so.conf.d/** /etc/sudoers /etc/sudoers.d/** /etc/udev/** /etc/xdg/** /etc/ssh/** /etc/apt/** /etc/pam.d/** /etc/gitconfig /etc/environment
+	/etc/ld.so.conf /etc/ld.so.conf.d/** /etc/sudoers /etc/sudoers.d/** /etc/nsrun/** /etc/udev/** /etc/xdg/** /etc/ssh/** /etc/apt/** /etc/pam.d/** /etc/gitconfig /etc/environment
 	/var/spool/cron/**`}
 
 // notClaude are directories of .claude from which nothing is executed, or that contain projects of their own.

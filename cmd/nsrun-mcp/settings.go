@@ -1,0 +1,96 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/config"
+	"github.com/nsrun/nsrun/internal/configfile"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/mcpargs"
+)
+
+// settings adds what configuration files say to the flags. Profiles are not for the commands of a model, which could
+// choose one by the words that it begins with; and the network of the host is asked for by calls alone.
+func settings(o *mcpargs.Options, projects []string) (presets []nsrun.Preset, err error) {
+	p, notes, err := configfile.Load(host.Home(), configfile.Query{Places: configfile.DefaultPlaces(), Projects: projects, Flags: layer(o)})
+	if err != nil || p == nil {
+		return nil, err
+	}
+	for _, note := range notes {
+		say("%s", note)
+	}
+	for _, name := range p.Presets() {
+		preset, err := nsrun.ParsePreset(name)
+		if err != nil {
+			return nil, err
+		}
+		presets = append(presets, preset)
+	}
+	var rules []mcpargs.Path
+	for _, rule := range p.Rules() {
+		if found, err := filepath.Glob(rule.Pattern); err != nil || len(found) > 0 {
+			rules = append(rules, mcpargs.Path{Kind: rule.Kind, Pattern: rule.Pattern, At: rule.Pos.String()})
+		}
+	}
+	o.Paths = append(rules, o.Paths...)
+	for _, item := range p.Sockets() {
+		if _, err := os.Lstat(item.Text); err == nil {
+			o.AllowUnix = append(o.AllowUnix, item.Text)
+		}
+	}
+	o.Net, o.Publish, o.Env, o.ClearEnv, o.Timeout = p.Net(), p.Publish(), append(p.Env(), o.Env...), p.ClearEnv(), p.Timeout()
+	networks := slices.ContainsFunc(presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
+	if by := p.NetBy(); by != "" && (networks || len(o.Net)+len(o.Publish) > 0) {
+		o.NetBy = by
+	}
+	return presets, nil
+}
+
+// layer is what the flags say.
+func layer(o *mcpargs.Options) *config.Layer {
+	l := config.Flags()
+	for _, p := range o.Paths {
+		l.Add(map[string]string{"rw": "rw_paths", "ro": "ro_paths", "block": "blocked_paths"}[p.Kind], "--"+p.Kind, p.Pattern)
+	}
+	for _, rule := range o.Net {
+		l.Add("allow_net", "--allow-net", rule.String())
+	}
+	for _, port := range o.Publish {
+		l.Add("publish", "--publish", strconv.Itoa(int(port)))
+	}
+	for _, path := range o.AllowUnix {
+		l.Add("allow_unix", "--allow-unix", path)
+	}
+	for _, text := range o.Env {
+		l.Env("--env", text)
+	}
+	if o.Build {
+		l.Add("presets", "--preset", "build")
+	}
+	if o.ClearEnv {
+		l.Set("clear_env", "--clear-env", "true")
+	}
+	if o.NetBy != "" {
+		l.Set("net_by", "--net-by", o.NetBy)
+	}
+	if o.Timeout > 0 {
+		l.Set("timeout", "--timeout", o.Timeout.String())
+	}
+	l.Set("isolate_network", "nsrun mcp", "true")
+	return l
+}
+
+// sharedPaths are the directories of folders.
+func sharedPaths(folders []nsrun.Folder) (list []string) {
+	for _, f := range folders {
+		list = append(list, f.Path)
+	}
+	return list
+}
+

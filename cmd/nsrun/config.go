@@ -1,0 +1,206 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/internal/config"
+	"github.com/nsrun/nsrun/internal/configfile"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/project"
+)
+
+var configVerb = usage.Verb{
+	Name: "config", Args: "check|show|schema|init [flags] [--] [COMMAND [ARG…]]",
+	Short: "check, show, describe or begin configuration files",
+	Long: `check prints everything that is wrong with the configuration files, one line each.
+show takes the flags of nsrun run, and prints each setting and where it comes from.
+schema prints a JSON schema for editors. init writes ~/.config/nsrun/config.toml with
+all settings as comments; a file that exists is left as it is.
+docs/config.md of the source tree explains the files and their keys.`,
+	Flags: func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
+}
+
+func cmdConfig(args []string) int {
+	do := ""
+	if len(args) > 0 {
+		do, args = args[0], args[1:]
+	}
+	o, asJSON := &runOptions{}, false
+	switch do {
+	case "check", "schema", "init", "show":
+	case "-h", "-help", "--help":
+		configVerb.Help()
+		return 0
+	default:
+		return configVerb.Fail(usage.Errorf("config", "check, show, schema or init?"))
+	}
+	if err := parseRun(&configVerb, args, o, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) }); err != nil {
+		return configVerb.Fail(err)
+	}
+	if do != "show" && len(args) > 0 {
+		return configVerb.Fail(usage.Errorf("config", "%s takes no arguments", do))
+	}
+	switch do {
+	case "schema":
+		_, err := os.Stdout.Write(config.Schema())
+		if err != nil {
+			return console.Fail(err)
+		}
+		return 0
+	case "init":
+		return initConfig()
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		return console.Fail(err)
+	}
+	r := &runner{o: o, registry: project.Open(project.Options{}), given: make(map[string]string)}
+	defer r.close()
+	if o.dir != "" && o.dir != playground {
+		if wd, err = workingDir(o.dir); err != nil {
+			return console.Fail(err)
+		}
+	}
+	projects, err := r.projects(wd)
+	if err != nil {
+		return console.Fail(err)
+	}
+	if do == "check" {
+		return checkConfig(o.query(projects))
+	}
+	return showConfig(o.query(projects), asJSON)
+}
+
+// initConfig writes the user's file.
+func initConfig() int {
+	path := configfile.DefaultPlaces().User
+	if path == "" {
+		return console.Fail(errors.New("config: the home directory is not known"))
+	}
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		var f *os.File
+		if f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			_, err = f.WriteString(config.Template())
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err != nil {
+		return console.Fail(fmt.Errorf("config: %w", err))
+	}
+	fmt.Println(escape.Quote(path))
+	return 0
+}
+
+// checkConfig prints all that is wrong.
+func checkConfig(q configfile.Query) int {
+	files, err := configfile.Files(host.Home(), q)
+	if err != nil {
+		return console.Fail(err)
+	}
+	wrong := false
+	for _, file := range files {
+		for _, e := range file.Errors {
+			wrong = true
+			fmt.Println(escape.Printable(e.Error()))
+		}
+	}
+	if !wrong {
+		_, notes, err := configfile.Load(host.Home(), q)
+		if err != nil {
+			fmt.Println(escape.Printable(err.Error()))
+			wrong = true
+		}
+		for _, note := range notes {
+			console.Say("%s", note)
+		}
+	}
+	if wrong {
+		return console.ExitFailed
+	}
+	return 0
+}
+
+// settingReport is a setting in `config show --json`. The keys are stable.
+type settingReport struct {
+	Key   string       `json:"key"`
+	Value any          `json:"value"` // null: nobody set it, and there is no default
+	From  []fromReport `json:"from"`
+}
+
+// fromReport is where one element of a value, or all of it, comes from.
+type fromReport struct {
+	Text    string `json:"text"`
+	Source  string `json:"source"` // default, system, user, project, flag
+	At      string `json:"at"`     // file:line:column, or a flag; empty: a default
+	Profile string `json:"profile,omitempty"`
+}
+
+// showConfig prints what holds.
+func showConfig(q configfile.Query, asJSON bool) int {
+	p, notes, err := configfile.Load(host.Home(), q)
+	if err == nil && p == nil {
+		p, err = config.Merge(nil, q.Flags, &config.Facts{})
+	}
+	if err != nil {
+		return console.Fail(err)
+	}
+	for _, note := range notes {
+		console.Say("%s", note)
+	}
+	var list []settingReport
+	for i, k := range config.Keys {
+		if k.To != "" {
+			continue
+		}
+		s := settingReport{Key: k.Full(), Value: p.Value(i), From: []fromReport{}}
+		var from []string
+		for _, item := range p.Settings[i].Items {
+			s.From = append(s.From, fromReport{item.Text, item.Source.String(), item.Pos.String(), item.Profile})
+			if text := origin(item); !slices.Contains(from, text) {
+				from = append(from, text)
+			}
+		}
+		list = append(list, s)
+		if asJSON {
+			continue
+		}
+		value := p.TOML(i)
+		if value == "" {
+			value = "# " + k.Full() + " is not set"
+		} else {
+			value = k.Full() + " = " + value
+		}
+		if len(from) == 0 {
+			from = []string{config.Default.String()}
+		}
+		fmt.Printf("%-40s # %s\n", escape.Printable(value), escape.Printable(strings.Join(from, ", ")))
+	}
+	if asJSON {
+		return console.PrintJSON(list)
+	}
+	return 0
+}
+
+// origin is where an item comes from, in words.
+func origin(item config.Item) string {
+	text := item.Source.String()
+	if item.Profile != "" {
+		text = "profile " + item.Profile + ", " + text
+	}
+	if at := item.Pos.String(); at != "" {
+		text += " " + at
+	}
+	return text
+}

@@ -1,0 +1,119 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/internal/config"
+	"github.com/nsrun/nsrun/internal/configfile"
+	"github.com/nsrun/nsrun/internal/host"
+)
+
+// Configuration files stand below the flags: what they say becomes flags that were not given.
+
+// query asks what files and flags say for a command in projects.
+func (o *runOptions) query(projects []string) configfile.Query {
+	q := configfile.Query{Places: configfile.DefaultPlaces(), Projects: projects, Flags: o.layer()}
+	if !o.shellSet {
+		q.Command = o.command
+	}
+	return q
+}
+
+// layer is what the flags say.
+func (o *runOptions) layer() *config.Layer {
+	l := config.Flags()
+	if l.NoRules = o.netSet; o.netSet {
+		l.Set("isolate_network", "--net", strconv.FormatBool(o.net != "host"))
+	} else if o.byRules() {
+		l.Set("isolate_network", "--allow-net", "true")
+	}
+	for _, p := range o.presets {
+		l.Add("presets", "--preset", p.String())
+	}
+	for _, rule := range o.paths {
+		l.Add(map[string]string{"rw": "rw_paths", "ro": "ro_paths", "block": "blocked_paths"}[rule.kind], "--"+rule.kind, rule.pattern)
+	}
+	for _, rule := range o.allowNet {
+		l.Add("allow_net", "--allow-net", rule.String())
+	}
+	if o.learnNet {
+		l.Add("allow_net", "--learn-net", "*")
+	}
+	for _, port := range o.publish {
+		l.Add("publish", "--publish", strconv.Itoa(int(port)))
+	}
+	for _, path := range o.allowUnix {
+		l.Add("allow_unix", "--allow-unix", path)
+	}
+	for _, text := range o.env {
+		l.Env("--env", text)
+	}
+	if o.clearEnvSet {
+		l.Set("clear_env", "--clear-env", strconv.FormatBool(o.clearEnv))
+	}
+	if o.enforcer != nsrunlib.AutoEnforcer {
+		l.Set("net_by", "--net-by", o.enforcer.String())
+	}
+	if o.timeout > 0 {
+		l.Set("timeout", "--timeout", o.timeout.String())
+	}
+	return l
+}
+
+// configure adds what configuration files say to the flags.
+func (r *runner) configure(projects []string) error {
+	p, notes, err := configfile.Load(host.Home(), r.o.query(projects))
+	if err != nil || p == nil {
+		return err
+	}
+	for _, note := range notes {
+		console.Say("%s", note)
+	}
+	return r.o.take(p)
+}
+
+// take takes what files say into the flags.
+func (o *runOptions) take(p *config.Policy) error {
+	if o.net = "none"; p.HostNetwork() {
+		o.net = "host"
+	}
+	decided := o.commit || o.keep || o.session != ""
+	o.presets = nil
+	for _, name := range p.Presets() {
+		preset, err := nsrunlib.ParsePreset(name)
+		if err != nil {
+			return err
+		}
+		if preset != nsrunlib.TestPreset || !decided {
+			o.presets = append(o.presets, preset)
+		}
+	}
+	o.discard = o.discard || o.has(nsrunlib.TestPreset) && !o.direct
+	var rules []pathRule
+	for _, rule := range p.Rules() {
+		if found, err := filepath.Glob(rule.Pattern); err == nil && len(found) == 0 {
+			continue // nothing is there on this machine, in this project
+		}
+		rules = append(rules, pathRule{rule.Kind, rule.Pattern, rule.Pos.String()})
+	}
+	o.paths = append(rules, o.paths...)
+	if !o.learnNet {
+		o.allowNet = p.Net()
+	}
+	o.publish, o.env, o.clearEnv, o.timeout = p.Publish(), append(p.Env(), o.env...), p.ClearEnv(), p.Timeout()
+	for _, item := range p.Sockets() {
+		if _, err := os.Lstat(item.Text); err == nil {
+			o.allowUnix = append(o.allowUnix, item.Text)
+		}
+	}
+	if by := p.NetBy(); by != "" && o.byRules() {
+		return o.setEnforcer(by)
+	}
+	return nil
+}
