@@ -89,6 +89,8 @@ _nsrun_verbs='
 run
 policy
 why
+config
+trust
 ls
 show
 diff
@@ -191,7 +193,6 @@ _nsrun_flag() {
 	'run nice') kinds=(none) ;;
 	'run nofile') kinds=(none) ;;
 	'run on') kinds=(session) ;;
-	'run output') kinds=(none) ;;
 	'run pids') kinds=(none) ;;
 	'run preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'run project') kinds=(dir) ;;
@@ -219,7 +220,6 @@ _nsrun_flag() {
 	'policy nice') kinds=(none) ;;
 	'policy nofile') kinds=(none) ;;
 	'policy on') kinds=(session) ;;
-	'policy output') kinds=(none) ;;
 	'policy pids') kinds=(none) ;;
 	'policy preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'policy project') kinds=(dir) ;;
@@ -247,7 +247,6 @@ _nsrun_flag() {
 	'why nice') kinds=(none) ;;
 	'why nofile') kinds=(none) ;;
 	'why on') kinds=(session) ;;
-	'why output') kinds=(none) ;;
 	'why pids') kinds=(none) ;;
 	'why preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'why project') kinds=(dir) ;;
@@ -258,6 +257,33 @@ _nsrun_flag() {
 	'why session') kinds=(session) ;;
 	'why swap') kinds=(none) ;;
 	'why timeout') kinds=(none) ;;
+	'config C') kinds=(dir) ;;
+	'config allow-net') kinds=(none) ;;
+	'config allow-unix') kinds=(path) ;;
+	'config block') kinds=(path) ;;
+	'config c') kinds=(none) ;;
+	'config cpus') kinds=(none) ;;
+	'config dir') kinds=(dir) ;;
+	'config engine') kinds=(choice:overlay,tmpfs,copy) ;;
+	'config env') kinds=(var) ;;
+	'config fsize') kinds=(none) ;;
+	'config grace') kinds=(none) ;;
+	'config memory') kinds=(none) ;;
+	'config net') kinds=(choice:none,host) ;;
+	'config net-by') kinds=(choice:kernel,broker) ;;
+	'config nice') kinds=(none) ;;
+	'config nofile') kinds=(none) ;;
+	'config on') kinds=(session) ;;
+	'config pids') kinds=(none) ;;
+	'config preset') kinds=(choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github) ;;
+	'config project') kinds=(dir) ;;
+	'config publish') kinds=(none) ;;
+	'config report') kinds=(path) ;;
+	'config ro') kinds=(path) ;;
+	'config rw') kinds=(path) ;;
+	'config session') kinds=(session) ;;
+	'config swap') kinds=(none) ;;
+	'config timeout') kinds=(none) ;;
 	'diff color') kinds=(choice:auto,always,never) ;;
 	'commit exclude') kinds=(path) ;;
 	'log n') kinds=(none) ;;
@@ -287,9 +313,11 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(path+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --keep --learn-net --memory --net --net-by --nice --nofile --on --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(path+) ;;
+	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(choice:check,show,schema,init command none+) ;;
+	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
 	diff) flags='--color --name-status --patch --stat' rest=(session path+) ;;
@@ -308,7 +336,7 @@ _nsrun_flags() {
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;
-	help) flags='' rest=(verb) ;;
+	help) flags='' rest=(choice:VERB,presets) ;;
 	*) return 1 ;;
 	esac
 }

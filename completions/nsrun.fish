@@ -94,6 +94,8 @@ function __nsrun_verbs
 		'run	run a command in a sandbox over the project' \
 		'policy	show what a command would see, write to and reach' \
 		'why	say what a command could do with a path, a socket or a host, and why not more' \
+		'config	check, show, describe or begin configuration files' \
+		'trust	trust a project\'s .nsrun.toml as it is now' \
 		'ls	list sessions' \
 		'show	show what a session changed' \
 		'diff	show what a session changed in files' \
@@ -358,6 +360,60 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'why timeout'
 		echo none
+	case 'config C'
+		echo dir
+	case 'config allow-net'
+		echo none
+	case 'config allow-unix'
+		echo path
+	case 'config block'
+		echo path
+	case 'config c'
+		echo none
+	case 'config cpus'
+		echo none
+	case 'config dir'
+		echo dir
+	case 'config engine'
+		echo choice:overlay,tmpfs,copy
+	case 'config env'
+		echo var
+	case 'config fsize'
+		echo none
+	case 'config grace'
+		echo none
+	case 'config memory'
+		echo none
+	case 'config net'
+		echo choice:none,host
+	case 'config net-by'
+		echo choice:kernel,broker
+	case 'config nice'
+		echo none
+	case 'config nofile'
+		echo none
+	case 'config on'
+		echo session
+	case 'config pids'
+		echo none
+	case 'config preset'
+		echo choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github
+	case 'config project'
+		echo dir
+	case 'config publish'
+		echo none
+	case 'config report'
+		echo path
+	case 'config ro'
+		echo path
+	case 'config rw'
+		echo path
+	case 'config session'
+		echo session
+	case 'config swap'
+		echo none
+	case 'config timeout'
+		echo none
 	case 'diff color'
 		echo choice:auto,always,never
 	case 'commit exclude'
@@ -536,6 +592,53 @@ function __nsrun_flags -a verb
 			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
 			'--timeout	end the command after this duration' \
 			'--watch	print what the command changes as it happens'
+	case config
+		printf '%s\n' \
+			'-C	working directory' \
+			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
+			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
+			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
+			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
+			'--block	hide path' \
+			'-c	run a shell string with /bin/sh -c' \
+			'--clear-env	pass only PATH and HOME from the environment' \
+			'--commit	commit the changes if the command succeeds' \
+			'--cpus	let it use the time of N processors, such as 1.5' \
+			'--dir	working directory' \
+			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
+			'--discard	discard the changes afterwards' \
+			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
+			'--env	set K=V, or pass K through (repeatable)' \
+			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
+			'--fsize	let files grow to SIZE at most' \
+			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
+			'--idle-io	let it use disks only when nobody else does' \
+			'--json	print JSON' \
+			'--keep	keep the changes as a session, without asking' \
+			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
+			'--memory	kill the command, with all that it started, when it uses more memory than SIZE (512M, 2G)' \
+			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
+			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
+			'--nice	lower its priority by N, 1 to 19' \
+			'--nofile	let each process have at most N open files' \
+			'--on	start a new session on top of SESSION; the command sees the changes of both' \
+			'--pids	let it have at most N processes and threads' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
+			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
+			'-q	do not print what changed or was denied' \
+			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
+			'--ro	make path read-only' \
+			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
+			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
+			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
+			'--timeout	end the command after this duration' \
+			'--watch	print what the command changes as it happens'
+	case trust
+		printf '%s\n' \
+			'--json	print JSON' \
+			'--list	list the files that are trusted, and whether they changed' \
+			'--revoke	no longer trust the file'
 	case ls
 		printf '%s\n' \
 			'--all	list the sessions of all projects' \
@@ -647,6 +750,10 @@ function __nsrun_rest -a verb
 		printf '%s\n' command none+
 	case why
 		printf '%s\n' path+
+	case config
+		printf '%s\n' choice:check,show,schema,init command none+
+	case trust
+		printf '%s\n' path
 	case ls
 	case show
 		printf '%s\n' session
