@@ -275,7 +275,7 @@ _nsrun_flag() {
 	'config nofile') kinds=(none) ;;
 	'config on') kinds=(session) ;;
 	'config pids') kinds=(none) ;;
-	'config preset') kinds=(choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github) ;;
+	'config preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'config project') kinds=(dir) ;;
 	'config publish') kinds=(none) ;;
 	'config report') kinds=(path) ;;

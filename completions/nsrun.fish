@@ -397,7 +397,7 @@ function __nsrun_flag -a verb flag
 	case 'config pids'
 		echo none
 	case 'config preset'
-		echo choice:default,build,test,git,strict,npm,pypi,go,cargo,debian,github
+		echo choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github
 	case 'config project'
 		echo dir
 	case 'config publish'
@@ -623,7 +623,7 @@ function __nsrun_flags -a verb
 			'--nofile	let each process have at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \

@@ -93,4 +93,3 @@ func sharedPaths(folders []nsrun.Folder) (list []string) {
 	}
 	return list
 }
-
