@@ -138,4 +138,3 @@ func ReadProject(path string) ([]byte, error) {
 	}
 	return content(fd)
 }
-
