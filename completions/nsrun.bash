@@ -193,6 +193,7 @@ _nsrun_flag() {
 	'run nice') kinds=(none) ;;
 	'run nofile') kinds=(none) ;;
 	'run on') kinds=(session) ;;
+	'run output') kinds=(none) ;;
 	'run pids') kinds=(none) ;;
 	'run preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'run project') kinds=(dir) ;;
@@ -220,6 +221,7 @@ _nsrun_flag() {
 	'policy nice') kinds=(none) ;;
 	'policy nofile') kinds=(none) ;;
 	'policy on') kinds=(session) ;;
+	'policy output') kinds=(none) ;;
 	'policy pids') kinds=(none) ;;
 	'policy preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'policy project') kinds=(dir) ;;
@@ -247,6 +249,7 @@ _nsrun_flag() {
 	'why nice') kinds=(none) ;;
 	'why nofile') kinds=(none) ;;
 	'why on') kinds=(session) ;;
+	'why output') kinds=(none) ;;
 	'why pids') kinds=(none) ;;
 	'why preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'why project') kinds=(dir) ;;
@@ -274,6 +277,7 @@ _nsrun_flag() {
 	'config nice') kinds=(none) ;;
 	'config nofile') kinds=(none) ;;
 	'config on') kinds=(session) ;;
+	'config output') kinds=(none) ;;
 	'config pids') kinds=(none) ;;
 	'config preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
 	'config project') kinds=(dir) ;;
@@ -313,10 +317,10 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --keep --learn-net --memory --net --net-by --nice --nofile --on --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(path+) ;;
-	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(choice:check,show,schema,init command none+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(path+) ;;
+	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(choice:check,show,schema,init command none+) ;;
 	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
@@ -336,7 +340,7 @@ _nsrun_flags() {
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;
-	help) flags='' rest=(choice:VERB,presets) ;;
+	help) flags='' rest=(verb) ;;
 	*) return 1 ;;
 	esac
 }

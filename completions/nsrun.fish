@@ -394,6 +394,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'config on'
 		echo session
+	case 'config output'
+		echo none
 	case 'config pids'
 		echo none
 	case 'config preset'
@@ -622,6 +624,7 @@ function __nsrun_flags -a verb
 			'--nice	lower its priority by N, 1 to 19' \
 			'--nofile	let each process have at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
+			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
 			'--pids	let it have at most N processes and threads' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
