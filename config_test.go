@@ -22,7 +22,7 @@ func TestMistakes(t *testing.T) {
 		request    Request
 	}{
 		{"after", "configure: there is no such After", Config{After: Hold + 1}, Request{}},
-		{"preset", "configure: there is no such preset", Config{Preset: GitPreset + 1}, Request{}},
+		{"preset", "configure: there is no such preset", Config{Preset: 255}, Request{}},
 		{"time limit of all", "configure: the time limit is negative", Config{Timeout: -1}, Request{}},
 		{"recorder", "configure: a Registry without a project.Registry", Config{Recorder: Registry{}}, Request{}},
 		{"permissions", "configure: a Registry without a project.Registry", Config{Permissions: Registry{}}, Request{}},

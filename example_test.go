@@ -415,3 +415,28 @@ func ExampleCleanPlayground() {
 	fmt.Println("files removed:", usage.Files)
 	// Output: files removed: 1
 }
+
+// Presets combine: this one is for a command that fetches Python packages and sees little of the host.
+func ExampleParsePreset() {
+	pypi, err := nsrun.ParsePreset("pypi")
+	if err != nil {
+		log.Fatal(err)
+	}
+	config := nsrun.Config{Presets: []nsrun.Preset{nsrun.StrictPreset, pypi}}
+	for _, p := range config.Presets {
+		fmt.Println(p, p.Rules())
+	}
+	// Output:
+	// strict []
+	// pypi [tcp:pypi.org:443 tcp:files.pythonhosted.org:443]
+}
+
+// A program that cannot do without a sandbox says why there is none, and what to do.
+func ExampleCheck() {
+	if a := nsrun.Check(); a.Status == nsrun.NotSupported {
+		log.Fatalf("no sandbox: %s (%s)", a.Reason, a.Remedy)
+	}
+	fmt.Println("commands can be run")
+	// Output:
+	// commands can be run
+}

@@ -63,7 +63,7 @@ func kindOf(err error) error {
 		return ErrConfig
 	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok {
-		if e.Op != "exec" && e.Op != "chdir" && Check().Status != Available {
+		if e.Op != nsexec.StepExec && e.Op != nsexec.StepChdir && Check().Status != Available {
 			return ErrNotAvailable
 		}
 		return ErrExecution
@@ -80,16 +80,17 @@ func kindOf(err error) error {
 // AvailabilityStatus says whether commands can be run in a sandbox.
 type AvailabilityStatus uint8
 
-// The statuses. The zero status is Available.
+// The statuses. The zero status is that nobody has checked.
 const (
-	Available    AvailabilityStatus = iota
-	NotInstalled                    // something has to be installed or loaded: a module of the kernel
-	NotSupported                    // this kernel, or what it allows this process, is not enough
+	NotChecked AvailabilityStatus = iota
+	Available
+	NotInstalled // something has to be installed or loaded: a module of the kernel
+	NotSupported // this kernel, or what it allows this process, is not enough
 )
 
-var availabilityNames = [...]string{"available", "not installed", "not supported"}
+var availabilityNames = [...]string{"not checked", "available", "not installed", "not supported"}
 
-// String returns "available", "not installed" or "not supported".
+// String returns "not checked", "available", "not installed" or "not supported".
 func (s AvailabilityStatus) String() string {
 	if int(s) >= len(availabilityNames) {
 		return "status?"
@@ -127,5 +128,5 @@ func availability(get func(features.Name) features.Feature) Availability {
 		}
 		return a
 	}
-	return Availability{}
+	return Availability{Status: Available}
 }

@@ -30,12 +30,12 @@ func TestCheckAvailability(t *testing.T) {
 		status  features.Status
 		want    Availability
 	}{
-		{"", features.Yes, Availability{}},
+		{"", features.Yes, Availability{Status: Available}},
 		{features.UserNamespaces, features.No, Availability{NotSupported, "this machine has no user namespaces: because", "do this"}},
-		{features.UserNamespaces, features.Unknown, Availability{}},
+		{features.UserNamespaces, features.Unknown, Availability{Status: Available}},
 		{features.SeccompFilters, features.No, Availability{NotSupported, "this machine has no seccomp filters: because", "do this"}},
 		{features.Overlay, features.No, Availability{NotInstalled, "this machine has no overlay: because", "do this"}},
-		{features.BPF, features.No, Availability{}},
+		{features.BPF, features.No, Availability{Status: Available}},
 	} {
 		if got := availability(lacks(c.missing, c.status)); got != c.want {
 			t.Errorf("without %q: %+v", c.missing, got)
@@ -46,7 +46,7 @@ func TestCheckAvailability(t *testing.T) {
 			t.Errorf("nobody asks for %s, which is required", f.Name)
 		}
 	}
-	for s, want := range map[AvailabilityStatus]string{Available: "available", NotInstalled: "not installed", NotSupported: "not supported", 9: "status?"} {
+	for s, want := range map[AvailabilityStatus]string{0: "not checked", Available: "available", NotInstalled: "not installed", NotSupported: "not supported", 9: "status?"} {
 		if s.String() != want {
 			t.Errorf("%d: %s", s, s)
 		}

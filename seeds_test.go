@@ -662,7 +662,7 @@ func TestReportOfChanges(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	p := filepath.Join(place(t, "a: 1", "d/x: 1"), "p")
 	r := runner(t, nsrun.Config{Project: p, After: nsrun.Discard})
-	res, err := r.Run(t.Context(), nsrun.Request{Command: `rm -r d; mkdir n; echo >n/f; chmod 600 a; touch "$(printf 'x\033[2J')"`})
+	res, err := r.Run(t.Context(), nsrun.Request{Command: `rm -r d; mkdir n; echo >n/f; chmod 711 a; touch "$(printf 'x\033[2J')"`})
 	if err != nil {
 		t.Fatal(err)
 	}

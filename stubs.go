@@ -85,11 +85,12 @@ type Availability struct {
 // AvailabilityStatus says whether commands can be run in a sandbox.
 type AvailabilityStatus uint8
 
-// The statuses. The zero status is Available.
+// The statuses. The zero status is that nobody has checked.
 const (
-	Available    AvailabilityStatus = iota
-	NotInstalled                    // something has to be installed or loaded: a module of the kernel
-	NotSupported                    // this kernel, or what it allows this process, is not enough
+	NotChecked AvailabilityStatus = iota
+	Available
+	NotInstalled // something has to be installed or loaded: a module of the kernel
+	NotSupported // this kernel, or what it allows this process, is not enough
 )
 
 // The modes.
@@ -554,7 +555,7 @@ type View struct {
 	Notices []Notice `json:"notices"`
 }
 
-var availabilityNames = [...]string{"available", "not installed", "not supported"}
+var availabilityNames = [...]string{"not checked", "available", "not installed", "not supported"}
 
 var modeNames = [...]string{"overlay", "direct", "read-only", "blocked"}
 
@@ -725,7 +726,7 @@ func TargetText(d netpolicy.Decision) (r0 string) {
 // Allows reports whether a is one of those that allow.
 func (a Answer) Allows() bool { return a == Allow || a == AllowSession || a == AllowAlways }
 
-// String returns "available", "not installed" or "not supported".
+// String returns "not checked", "available", "not installed" or "not supported".
 func (s AvailabilityStatus) String() string {
 	if int(s) >= len(availabilityNames) {
 		return "status?"
