@@ -76,10 +76,14 @@ func cmdConfig(args []string) int {
 	if err != nil {
 		return console.Fail(err)
 	}
-	if do == "check" {
-		return checkConfig(o.query(projects))
+	q, err := o.query(projects)
+	if err != nil {
+		return console.Fail(r.typed(err))
 	}
-	return showConfig(o.query(projects), asJSON)
+	if do == "check" {
+		return checkConfig(q)
+	}
+	return showConfig(q, asJSON)
 }
 
 // initConfig writes the user's file.

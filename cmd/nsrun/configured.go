@@ -3,8 +3,10 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	nsrunlib "github.com/nsrun/nsrun"
@@ -12,17 +14,27 @@ import (
 	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/configfile"
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/links"
 )
 
 // Configuration files stand below the flags: what they say becomes flags that were not given.
 
 // query asks what files and flags say for a command in projects.
-func (o *runOptions) query(projects []string) configfile.Query {
-	q := configfile.Query{Places: configfile.DefaultPlaces(), Projects: projects, Flags: o.layer()}
+func (o *runOptions) query(projects []string) (configfile.Query, error) {
+	q := configfile.Query{Places: configfile.DefaultPlaces(), Projects: slices.Clone(projects), Flags: o.layer()}
+	for i, dir := range projects {
+		real, err := trusted(dir)
+		if _, ok := errors.AsType[*links.Error](err); ok {
+			return q, &nsrunlib.Error{Op: "use as project", Path: dir, Err: err}
+		}
+		if err == nil { // else it is told of where it is used
+			q.Projects[i] = real
+		}
+	}
 	if !o.shellSet {
 		q.Command = o.command
 	}
-	return q
+	return q, nil
 }
 
 // layer is what the flags say.
@@ -68,7 +80,11 @@ func (o *runOptions) layer() *config.Layer {
 
 // configure adds what configuration files say to the flags.
 func (r *runner) configure(projects []string) error {
-	p, notes, err := configfile.Load(host.Home(), r.o.query(projects))
+	q, err := r.o.query(projects)
+	if err != nil {
+		return r.typed(err)
+	}
+	p, notes, err := configfile.Load(host.Home(), q)
 	if err != nil || p == nil {
 		return err
 	}
