@@ -253,6 +253,7 @@ func TestStop(t *testing.T) {
 	term.Await("\nready")
 	term.Type("\x1a")
 	term.Await("Stopped")
+	term.AwaitTimes("prompt> ", 2) // what is typed while the shell takes the terminal back may get lost
 	term.Type("fg\n")
 	term.Type("hello\n")
 	term.Await("\ngot hello")
@@ -266,6 +267,7 @@ func TestStopByCommand(t *testing.T) {
 	term, sh := jobControl(t)
 	term.Type("nsrun run -- sh -c 'kill -STOP 0; echo \"go\"ne on'\n")
 	term.Await("Stopped")
+	term.AwaitTimes("prompt> ", 2) // what is typed while the shell takes the terminal back may get lost
 	term.Type("fg\n")
 	term.Await("\ngone on")
 	term.Type("exit\n")
