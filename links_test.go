@@ -157,6 +157,7 @@ func TestSecretsThroughLinks(t *testing.T) {
 		testenv.Tree(t, dir, "home/.config/sub/f: x", "home/.config/gh => ../dot/gh", "home/dot/gh/token: marker", "home/dot/aws: marker", "home/.aws => dot/aws")
 		home := filepath.Join(dir, "home")
 		c.Project = home + "/.config"
+		t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "configuration")) // else it is not to be written to
 		r := runner(t, c)
 		if res, err := r.Run(t.Context(), nsrun.Request{Command: "true"}); err == nil || !strings.Contains(err.Error(), "(try: --block "+home+"/dot/gh)") {
 			t.Errorf("%+v: %v, %v", c, res, err)

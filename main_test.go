@@ -27,7 +27,7 @@ func place(t testing.TB, project ...string) string {
 	testenv.Tree(t, dir, "p/", "home/", "state/")
 	testenv.Tree(t, filepath.Join(dir, "p"), project...)
 	for name, value := range map[string]string{
-		"HOME": "home", "XDG_STATE_HOME": "state", "XDG_DATA_HOME": "", "XDG_CACHE_HOME": "",
+		"HOME": "home", "XDG_STATE_HOME": "state", "XDG_DATA_HOME": "", "XDG_CACHE_HOME": "", "XDG_CONFIG_HOME": "",
 	} {
 		if value != "" {
 			value = filepath.Join(dir, value)

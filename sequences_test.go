@@ -68,6 +68,7 @@ func TestSequences(t *testing.T) {
 
 func newWorld(t *testing.T, seed uint64) *world {
 	dir := place(t)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "configuration")) // else ~/.config is not to be written to
 	w := &world{r: rand.New(rand.NewPCG(seed, 1)), dir: dir, p: filepath.Join(dir, "p"), before: map[string][]string{}}
 	// Directories of directories of files.
 	var dirs, files []string

@@ -21,7 +21,7 @@ func hold(t *testing.T, h *Host) *Hold {
 	t.Helper()
 	x, err := h.Hold(limits.Limits{Memory: 32 << 20, PIDs: 5}, nil)
 	if errors.Is(err, errors.ErrUnsupported) {
-		testenv.Skip(t, "cgroup controllers", err.Error())
+		testenv.Skip(t, "cgroup-controllers", err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)
