@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 	"internal/mcpargs":    {"internal/escape", "netpolicy"},
 	"internal/jsonform":   {"overlay"},
 	"internal/near":       {},
-	"internal/config":     {"internal/near", "netpolicy"},
+	"internal/config":     {"internal/limits", "internal/near", "netpolicy"},
 	"internal/configfile": {"internal/config", "internal/escape", "internal/host", "internal/links", "internal/owndir", "internal/sys", "overlay"},
 	"internal/reexec":     {"internal/prog"},
 	"internal/cgroups":    {"internal/sys"},

@@ -181,11 +181,9 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 			c.Shared = append(c.Shared, nsrun.Folder{Path: real})
 		}
 	}
-	presets, err := settings(o, append([]string{c.Project}, sharedPaths(c.Shared)...))
-	if err != nil {
+	if err := settings(o, &c); err != nil {
 		return c, err
 	}
-	c.Presets = presets
 	for _, p := range o.Paths {
 		mode := map[string]nsrun.Mode{"rw": nsrun.Direct, "ro": nsrun.ReadOnly, "block": nsrun.Blocked}[p.Kind]
 		pattern := p.Pattern

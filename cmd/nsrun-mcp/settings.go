@@ -15,12 +15,16 @@ import (
 	"github.com/nsrun/nsrun/internal/mcpargs"
 )
 
-// settings adds what configuration files say to the flags. Profiles are not for the commands of a model, which could
+// settings adds what configuration files say to the flags and the Config. Profiles are not for the commands of a model, which could
 // choose one by the words that it begins with; and the network of the host is asked for by calls alone.
-func settings(o *mcpargs.Options, projects []string) (presets []nsrun.Preset, err error) {
+func settings(o *mcpargs.Options, c *nsrun.Config) error {
+	projects := []string{c.Project}
+	for _, f := range c.Shared {
+		projects = append(projects, f.Path)
+	}
 	p, notes, err := configfile.Load(host.Home(), configfile.Query{Places: configfile.DefaultPlaces(), Projects: projects, Flags: layer(o)})
 	if err != nil || p == nil {
-		return nil, err
+		return err
 	}
 	for _, note := range notes {
 		say("%s", note)
@@ -28,9 +32,9 @@ func settings(o *mcpargs.Options, projects []string) (presets []nsrun.Preset, er
 	for _, name := range p.Presets() {
 		preset, err := nsrun.ParsePreset(name)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		presets = append(presets, preset)
+		c.Presets = append(c.Presets, preset)
 	}
 	var rules []mcpargs.Path
 	for _, rule := range p.Rules() {
@@ -45,11 +49,12 @@ func settings(o *mcpargs.Options, projects []string) (presets []nsrun.Preset, er
 		}
 	}
 	o.Net, o.Publish, o.Env, o.ClearEnv, o.Timeout = p.Net(), p.Publish(), append(p.Env(), o.Env...), p.ClearEnv(), p.Timeout()
-	networks := slices.ContainsFunc(presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
+	c.Grace, c.Limits = p.Grace(), nsrun.Limits(p.Limits())
+	networks := slices.ContainsFunc(c.Presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
 	if by := p.NetBy(); by != "" && (networks || len(o.Net)+len(o.Publish) > 0) {
 		o.NetBy = by
 	}
-	return presets, nil
+	return nil
 }
 
 // layer is what the flags say.
@@ -84,12 +89,4 @@ func layer(o *mcpargs.Options) *config.Layer {
 	}
 	l.Set("isolate_network", "nsrun mcp", "true")
 	return l
-}
-
-// sharedPaths are the directories of folders.
-func sharedPaths(folders []nsrun.Folder) (list []string) {
-	for _, f := range folders {
-		list = append(list, f.Path)
-	}
-	return list
 }

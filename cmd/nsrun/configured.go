@@ -14,6 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/configfile"
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/limits"
 	"github.com/nsrun/nsrun/internal/links"
 )
 
@@ -40,7 +41,7 @@ func (o *runOptions) query(projects []string) (configfile.Query, error) {
 // layer is what the flags say.
 func (o *runOptions) layer() *config.Layer {
 	l := config.Flags()
-	if l.NoRules = o.netSet; o.netSet {
+	if l.NoRules = o.isGiven("net"); l.NoRules {
 		l.Set("isolate_network", "--net", strconv.FormatBool(o.net != "host"))
 	} else if o.byRules() {
 		l.Set("isolate_network", "--allow-net", "true")
@@ -66,7 +67,7 @@ func (o *runOptions) layer() *config.Layer {
 	for _, text := range o.env {
 		l.Env("--env", text)
 	}
-	if o.clearEnvSet {
+	if o.isGiven("clear-env") {
 		l.Set("clear_env", "--clear-env", strconv.FormatBool(o.clearEnv))
 	}
 	if o.enforcer != nsrunlib.AutoEnforcer {
@@ -75,6 +76,10 @@ func (o *runOptions) layer() *config.Layer {
 	if o.timeout > 0 {
 		l.Set("timeout", "--timeout", o.timeout.String())
 	}
+	if o.grace > 0 {
+		l.Set("grace", "--grace", o.grace.String())
+	}
+	l.Limits(limits.Limits(o.limits), o.isGiven)
 	return l
 }
 
@@ -123,6 +128,7 @@ func (o *runOptions) take(p *config.Policy) error {
 		o.allowNet = p.Net()
 	}
 	o.publish, o.env, o.clearEnv, o.timeout = p.Publish(), append(p.Env(), o.env...), p.ClearEnv(), p.Timeout()
+	o.grace, o.limits = p.Grace(), nsrunlib.Limits(p.Limits())
 	for _, item := range p.Sockets() {
 		if _, err := os.Lstat(item.Text); err == nil {
 			o.allowUnix = append(o.allowUnix, item.Text)

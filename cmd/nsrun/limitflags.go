@@ -46,7 +46,7 @@ func limitFlags(fs *flag.FlagSet, l *nsrunlib.Limits) {
 		}
 		return nil
 	})
-	fs.Func("nofile", "let each process have at most `N` open files", count(&l.OpenFiles, 4))
+	fs.Func("nofile", "let each process have at most `N` open files", count(&l.OpenFiles, 1))
 	fs.Func("fsize", "let files grow to `SIZE` at most", size(&l.FileSize))
 	fs.Func("output", "kill it when it writes more than `SIZE` to standard output and standard error, which are pipes then", size(&l.Output))
 	fs.Func("nice", "lower its priority by `N`, 1 to 19", count(&l.Nice, 1))

@@ -37,6 +37,9 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	if err := r.configure(projects); err != nil {
 		return c, q, err
 	}
+	if err := o.checkLimits(); err != nil {
+		return c, q, err
+	}
 	c = nsrunlib.Config{
 		Session: o.session, On: o.on, Engine: o.engine, Presets: o.presets, After: nsrunlib.Hold,
 		Env: o.env, ClearEnv: o.clearEnv, Timeout: o.timeout, Grace: o.grace, Limits: o.limits, Approver: r, Watch: o.watch,

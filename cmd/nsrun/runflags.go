@@ -40,7 +40,7 @@ type runOptions struct {
 	allowUnix             []string
 	env                   []string
 	clearEnv              bool
-	netSet, clearEnvSet   bool // they are given
+	given                 []string // names of the flags that are given
 	timeout               time.Duration
 	limits                nsrunlib.Limits
 	grace                 time.Duration
@@ -149,10 +149,7 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 	if o.shellSet {
 		o.command = append([]string{"/bin/sh", "-c", o.shell}, o.command...)
 	}
-	fs.Visit(func(f *flag.Flag) {
-		o.netSet = o.netSet || f.Name == "net"
-		o.clearEnvSet = o.clearEnvSet || f.Name == "clear-env"
-	})
+	fs.Visit(func(f *flag.Flag) { o.given = append(o.given, f.Name) })
 	n := 0
 	for _, b := range [...]bool{o.commit, o.discard, o.keep} {
 		if b {
@@ -178,7 +175,7 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 		return usage.Errorf(verb, "--engine is for a new session")
 	case o.net != "none" && o.net != "host":
 		return usage.Errorf(verb, "--net %s: only none and host", escape.Quote(o.net))
-	case o.netSet && o.byRules():
+	case o.isGiven("net") && o.byRules():
 		return usage.Errorf(verb, "--net %s has no rules: no --allow-net, --learn-net or --publish with it", o.net)
 	case o.net != "host" && slices.Contains(o.allowUnix, nsrunlib.AbstractSockets):
 		return usage.Errorf(verb, "--allow-unix @ is about the network of --net host")
@@ -188,15 +185,24 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 		return usage.Errorf(verb, "--timeout is negative")
 	case o.grace < 0:
 		return usage.Errorf(verb, "--grace is negative")
-	case o.grace != 0 && o.timeout == 0:
-		return usage.Errorf(verb, "--grace is about --timeout")
+	}
+	o.discard = o.discard || o.has(nsrunlib.TestPreset) && !o.direct
+	return nil
+}
+
+// isGiven reports whether a flag is given.
+func (o *runOptions) isGiven(name string) bool { return slices.Contains(o.given, name) }
+
+// checkLimits finds mistakes in what flags and files say of limits.
+func (o *runOptions) checkLimits() error {
+	if o.timeout == 0 && o.isGiven("grace") {
+		return usage.Errorf("run", "--grace is about --timeout")
 	}
 	if o.limits != (nsrunlib.Limits{}) {
 		if err := o.limits.Check(); err != nil {
-			return usage.Errorf(verb, "%s", err)
+			return usage.Errorf("run", "%s", err)
 		}
 	}
-	o.discard = o.discard || o.has(nsrunlib.TestPreset) && !o.direct
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/nsrun/nsrun/internal/limits"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -108,7 +110,7 @@ func FuzzProject(f *testing.F) {
 			f.Add([]byte(unescape(content)), true)
 		}
 	}
-	const user = "[sandbox]\nallow_net = ['a.example:443', 'b.example']\nrw_paths = ['/a', '~/b']\nro_paths = ['c']\npublish = [80, 8080]\npresets = ['build', 'go', 'strict']\nenv = ['A=1']\n[limits]\ntimeout = '5m'\n"
+	const user = "[sandbox]\nallow_net = ['a.example:443', 'b.example']\nrw_paths = ['/a', '~/b']\nro_paths = ['c']\npublish = [80, 8080]\npresets = ['build', 'go', 'strict']\nenv = ['A=1']\n[limits]\ntimeout = '5m'\nmemory = '1G'\nswap = '1G'\nnofile = 99\ncpus = 1.5\nnice = 3\n"
 	f.Fuzz(func(t *testing.T, data []byte, wide bool) {
 		facts := &Facts{Home: "/home/me", Project: "/home/me/p", Command: []string{"make", "all"}}
 		text := user
@@ -142,6 +144,7 @@ func FuzzProject(f *testing.F) {
 		}
 		after.Rules()
 		after.Net()
+		after.Limits()
 		for i := range Keys {
 			if Keys[i].To == "" {
 				after.TOML(i)
@@ -186,6 +189,12 @@ func TestFlags(t *testing.T) {
 		{"@user\n[sandbox]\nallow_net = ['a']\npresets = ['go', 'build']", func(l *Layer) { l.NoRules = true; l.Set("isolate_network", "--net", "true") }, "presets = [\"build\"]\n"},
 		{"@user\n[sandbox]\nallow_net = ['a']", func(l *Layer) { l.NoRules = true; l.Set("isolate_network", "--net", "false") }, "isolate_network = false\n"},
 		{"@user\n[limits]\ntimeout = '1m'", func(l *Layer) { l.Set("timeout", "--timeout", "1h0m0s") }, "timeout = \"1h0m0s\"\n"},
+		{"@user\n[limits]\nmemory = '1G'\nidle_io = true\nswap = '2G'", func(l *Layer) {
+			l.Limits(limits.Limits{Memory: 2 << 30, CPUs: 1.5}, func(flag string) bool { return flag == "idle-io" || flag == "swap" })
+		}, "memory = \"2G\"\nswap = \"0\"\ncpus = 1.5\n"},
+		{"@system\nlocked = ['limits.memory']\n[limits]\nmemory = '1G'", func(l *Layer) {
+			l.Limits(limits.Limits{Memory: 2 << 30}, func(string) bool { return false })
+		}, "error: --memory: memory is locked by system:1:11, and can only be made stricter\n"},
 		{"@system\nlocked = ['limits.timeout']\n[limits]\ntimeout = '1m'", func(l *Layer) { l.Set("timeout", "--timeout", "1h0m0s") },
 			"error: --timeout: timeout is locked by system:1:11, and can only be made stricter\n"},
 		{"@system\nlocked = ['limits.timeout']\n[limits]\ntimeout = '1m'", func(l *Layer) { l.Set("timeout", "--timeout", "1s") }, "timeout = \"1s\"\n"},

@@ -54,18 +54,14 @@ func (d *decoder) value(values *[numKeys]*Value, i int, pos Pos, v *unstable.Nod
 	case Ports:
 		given = d.integers(pos, k.Name, v)
 	default:
-		want := unstable.String
-		if k.Kind == Bool {
-			want = unstable.Bool
-		}
-		if v.Kind != want {
+		if !k.Kind.takes(v.Kind) {
 			d.wrongType(d.at(v, pos), k.Name, wants[k.Kind], v.Kind)
 			return
 		}
-		given = []Item{{Text: string(v.Data), Pos: d.at(v, pos), Source: d.layer.Source}}
+		given = []Item{{Text: d.text(v), Pos: d.at(v, pos), Source: d.layer.Source}}
 	}
 	for _, item := range given {
-		text, hint, err := k.canonical(item.Text, d.facts)
+		text, hint, err := canonical(i, item.Text, d.facts)
 		if err != nil {
 			shown := k.Name
 			if k.Kind != Bool {
@@ -81,18 +77,50 @@ func (d *decoder) value(values *[numKeys]*Value, i int, pos Pos, v *unstable.Nod
 	}
 }
 
+// takes reports whether values of a kind that is no list have this type.
+func (k Kind) takes(of unstable.Kind) bool {
+	switch k {
+	case Bool:
+		return of == unstable.Bool
+	case Size:
+		return of == unstable.String || of == unstable.Integer
+	case Count:
+		return of == unstable.Integer
+	case Number:
+		return of == unstable.Integer || of == unstable.Float
+	}
+	return of == unstable.String
+}
+
+// text is a value that is no list; an integer is decimal.
+func (d *decoder) text(v *unstable.Node) string {
+	text := string(v.Data)
+	if v.Kind == unstable.Integer || v.Kind == unstable.Float {
+		text = strings.ReplaceAll(text, "_", "")
+	}
+	if v.Kind == unstable.Integer {
+		if n, err := strconv.ParseInt(text, 0, 64); err == nil {
+			text = strconv.FormatInt(n, 10)
+		}
+	}
+	return text
+}
+
 // canonical checks a text, and brings it into the form in which equal things are equal.
-func (k *Key) canonical(text string, f *Facts) (_, hint string, err error) {
+func canonical(key int, text string, f *Facts) (_, hint string, err error) {
+	k := &Keys[key]
 	if k.Words != nil && !slices.Contains(k.Words, text) {
 		if meant := near.Nearest(text, k.Words); meant != "" {
 			hint = `did you mean "` + meant + `"?`
 		}
 		return "", hint, fmt.Errorf("only %s", list(k.Words))
 	}
-	if k.parse == nil {
-		return text, "", nil
+	switch {
+	case k.Kind == Size || k.Kind == Count || k.Kind == Number:
+		text, err = parseLimit(key, text)
+	case k.parse != nil:
+		text, err = k.parse(text, f)
 	}
-	text, err = k.parse(text, f)
 	return text, "", err
 }
 
@@ -116,11 +144,7 @@ func (d *decoder) integers(pos Pos, name string, v *unstable.Node) (list []Item)
 			d.wrongType(d.at(n, pos), name, wants[Ports], n.Kind)
 			continue
 		}
-		text := string(n.Data)
-		if n, err := strconv.ParseInt(text, 0, 64); err == nil {
-			text = strconv.FormatInt(n, 10)
-		}
-		list = append(list, Item{Text: text, Pos: d.at(n, pos), Source: d.layer.Source})
+		list = append(list, Item{Text: d.text(n), Pos: d.at(n, pos), Source: d.layer.Source})
 	}
 	return list
 }

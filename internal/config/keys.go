@@ -20,10 +20,14 @@ const (
 	Duration      // a string like "10m"
 	Strings       // an array of strings
 	Ports         // an array of integers
+	Size          // a string like "512M", or an integer
+	Count         // an integer
+	Number        // an integer or a float
 )
 
 // wants are the kinds in words.
-var wants = [...]string{Bool: "true or false", Word: "a string", Duration: `a string like "10m"`, Strings: "an array of strings", Ports: "an array of integers"}
+var wants = [...]string{Bool: "true or false", Word: "a string", Duration: `a string like "10m"`, Strings: "an array of strings", Ports: "an array of integers",
+	Size: `a string like "512M"`, Count: "an integer", Number: "a number"}
 
 // A Key is one setting. The decoder, the JSON schema, the file that is written for a start, and the list in
 // docs/config.md are made from the table of them.
@@ -42,6 +46,9 @@ type Key struct {
 	// stricter reports whether no command can do more after a change. Nil: where it only takes away.
 	stricter func(before, after []Item) bool
 }
+
+// flag is the name of the flag of a limit.
+func (k *Key) flag() string { return strings.ReplaceAll(k.Name, "_", "-") }
 
 // Full is the key's name with its table.
 func (k *Key) Full() string { return k.Table + "." + k.Name }
@@ -64,6 +71,16 @@ const (
 	publish
 	allowUnix
 	timeout
+	grace
+	memory
+	swap
+	pids
+	cpus
+	nofile
+	fsize
+	output
+	nice
+	idleIO
 	numKeys
 )
 
@@ -102,6 +119,26 @@ var Keys = [numKeys]Key{
 		Doc: "Unix sockets of this host that commands can connect to (--allow-unix)"},
 	timeout: {Table: "limits", Name: "timeout", Kind: Duration, Example: `"10m"`, parse: parseDuration, stricter: shorter,
 		Doc: "how long a command can take before it is ended (--timeout)"},
+	grace: {Table: "limits", Name: "grace", Kind: Duration, Default: `"2s"`, parse: parseDuration, stricter: shorter,
+		Doc: "how long it goes on after it was asked to end because of timeout (--grace)"},
+	memory: {Table: "limits", Name: "memory", Kind: Size, Example: `"2G"`, stricter: lower,
+		Doc: "memory of a command with all that it starts; with more, it is killed (--memory)"},
+	swap: {Table: "limits", Name: "swap", Kind: Size, Example: `"1G"`, stricter: lowerSwap,
+		Doc: "swap that it uses beyond memory, or \"max\"; by default none, and without memory it means nothing (--swap)"},
+	pids: {Table: "limits", Name: "pids", Kind: Count, Example: "1000", stricter: lower,
+		Doc: "processes and threads (--pids)"},
+	cpus: {Table: "limits", Name: "cpus", Kind: Number, Example: "1.5", stricter: lower,
+		Doc: "processors (--cpus)"},
+	nofile: {Table: "limits", Name: "nofile", Kind: Count, Example: "1024", stricter: lower,
+		Doc: "open files of each process (--nofile)"},
+	fsize: {Table: "limits", Name: "fsize", Kind: Size, Example: `"1G"`, stricter: lower,
+		Doc: "the size of each file that is written (--fsize)"},
+	output: {Table: "limits", Name: "output", Kind: Size, Example: `"10M"`, stricter: lower,
+		Doc: "standard output and standard error together, which are pipes then; with more, the command is killed (--output)"},
+	nice: {Table: "limits", Name: "nice", Kind: Count, Example: "10", stricter: higher,
+		Doc: "how much lower the priority is, 1 to 19 (--nice)"},
+	idleIO: {Table: "limits", Name: "idle_io", Kind: Bool, Default: "false", stricter: onlyTrue,
+		Doc: "true lets commands use disks only when nobody else does (--idle-io)"},
 }
 
 // notNetworks is how many of the presets are about something else than the network. They stand first.

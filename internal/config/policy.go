@@ -94,3 +94,9 @@ func (p *Policy) Timeout() time.Duration {
 	d, _ := time.ParseDuration(one(p.Settings[timeout].Items))
 	return d
 }
+
+// Grace is how long they go on after they were asked to end.
+func (p *Policy) Grace() time.Duration {
+	d, _ := time.ParseDuration(one(p.Settings[grace].Items))
+	return d
+}

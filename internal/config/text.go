@@ -18,7 +18,7 @@ func (p *Policy) TOML(key int) string {
 			}
 		}
 		return "[" + strings.Join(texts, ", ") + "]"
-	case Bool:
+	case Bool, Count, Number:
 		return one(items)
 	}
 	if len(items) == 0 {
@@ -126,6 +126,12 @@ func (k *Key) schema() map[string]any {
 		m["type"], m["items"] = "array", map[string]any{"type": "integer", "minimum": 1, "maximum": 65535}
 	case Strings:
 		m["type"], m["items"] = "array", item
+	case Size:
+		m["type"] = []string{"string", "integer"}
+	case Count:
+		m["type"], m["minimum"] = "integer", 1
+	case Number:
+		m["type"], m["exclusiveMinimum"] = "number", 0
 	default:
 		for name, value := range item {
 			m[name] = value
@@ -148,6 +154,8 @@ func (p *Policy) Value(key int) any {
 		return texts[0] == "true"
 	case len(texts) == 0:
 		return nil
+	case k.Kind == Count || k.Kind == Number:
+		return json.Number(texts[0])
 	}
 	return texts[0]
 }

@@ -36,6 +36,9 @@ const (
 // leastMemory is what a sandbox needs before its command does anything.
 const leastMemory = 1 << 20
 
+// leastFiles are the descriptors that it needs.
+const leastFiles = 4
+
 // Check finds limits that are none.
 func (l *Limits) Check() error {
 	for _, f := range [...]struct {
@@ -56,6 +59,8 @@ func (l *Limits) Check() error {
 		return fmt.Errorf("the limit %s is about a command that has one of %s", Swap, Memory)
 	case l.CPUs != 0 && l.CPUs < 0.01:
 		return fmt.Errorf("the limit %s is less than 0.01", CPUs)
+	case l.OpenFiles != 0 && l.OpenFiles < leastFiles:
+		return fmt.Errorf("the limit %s is less than %d, with which no command can start", OpenFiles, leastFiles)
 	case l.Nice < 0 || l.Nice > 19:
 		return fmt.Errorf("%s is from 0 to 19", Nice)
 	}

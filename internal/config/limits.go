@@ -1,0 +1,157 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"strconv"
+
+	"github.com/nsrun/nsrun/internal/limits"
+)
+
+// field is the field of a limit: a *int64, which is a size, a *int, a *float64 or a *bool. Nil: the key is no limit.
+func field(l *limits.Limits, key int) any {
+	switch key {
+	case memory:
+		return &l.Memory
+	case swap:
+		return &l.Swap
+	case pids:
+		return &l.PIDs
+	case cpus:
+		return &l.CPUs
+	case nofile:
+		return &l.OpenFiles
+	case fsize:
+		return &l.FileSize
+	case output:
+		return &l.Output
+	case nice:
+		return &l.Nice
+	case idleIO:
+		return &l.IdleIO
+	}
+	return nil
+}
+
+// unlimited is the text of a limit of swap that is none.
+const unlimited = "max"
+
+// setLimit sets a field to what a text says.
+func setLimit(to any, text string) (err error) {
+	switch to := to.(type) {
+	case *int64:
+		if *to = -1; text != unlimited {
+			*to, err = limits.ParseSize(text)
+		}
+	case *int:
+		if *to, err = strconv.Atoi(text); err != nil {
+			return errors.New("not a number that fits")
+		}
+	case *float64:
+		*to, err = strconv.ParseFloat(text, 64)
+	case *bool:
+		*to = text == "true"
+	}
+	return err
+}
+
+// limitText is the text of a field. Equal values have equal texts.
+func limitText(of any) string {
+	switch of := of.(type) {
+	case *int64:
+		return sizeText(*of)
+	case *int:
+		return strconv.Itoa(*of)
+	case *float64:
+		return strconv.FormatFloat(*of, 'f', -1, 64)
+	case *bool:
+		return strconv.FormatBool(*of)
+	}
+	return ""
+}
+
+// sizeText is a size in the largest unit that leaves no fraction.
+func sizeText(n int64) string {
+	if n < 0 {
+		return unlimited
+	}
+	unit := ""
+	for _, next := range [...]string{"K", "M", "G", "T", "P"} {
+		if n == 0 || n%1024 != 0 {
+			break
+		}
+		n, unit = n/1024, next
+	}
+	return strconv.FormatInt(n, 10) + unit
+}
+
+// parseLimit checks the text of a limit, and brings it into the form in which equal values are equal.
+func parseLimit(key int, text string) (string, error) {
+	var l limits.Limits
+	to := field(&l, key)
+	if err := setLimit(to, text); err != nil {
+		return "", err
+	}
+	switch text = limitText(to); {
+	case key == swap:
+		return text, nil
+	case text == unlimited:
+		return "", errors.New("without a limit the key is left out")
+	case l == (limits.Limits{}):
+		return "", errors.New("a limit of zero leaves nothing")
+	}
+	return text, l.Check()
+}
+
+// Limits are those of the command, but for its time.
+func (p *Policy) Limits() (l limits.Limits) {
+	for i := range Keys {
+		if to, items := field(&l, i), p.Settings[i].Items; to != nil && len(items) > 0 {
+			_ = setLimit(to, items[0].Text) // it was parsed before
+		}
+	}
+	if items := p.Settings[swap].Items; l.Memory == 0 && len(items) > 0 && items[0].Source != Flag {
+		l.Swap = 0 // files say it for those commands that have a limit of memory
+	}
+	return l
+}
+
+// Limits are flags: those that are not zero, and those of which given says that they were given.
+func (l *Layer) Limits(set limits.Limits, given func(flag string) bool) {
+	var none limits.Limits
+	for i, k := range Keys {
+		to := field(&set, i)
+		if to == nil {
+			continue
+		}
+		if text, flag := limitText(to), k.flag(); text != limitText(field(&none, i)) || given(flag) {
+			l.Set(k.Name, "--"+flag, text)
+		}
+	}
+}
+
+// amount is the value of a limit, to be compared.
+func amount(items []Item) float64 {
+	text := one(items)
+	if f, err := strconv.ParseFloat(text, 64); err == nil {
+		return f
+	}
+	if n, err := limits.ParseSize(text); err == nil {
+		return float64(n)
+	}
+	return math.Inf(1)
+}
+
+// lower is for limits, which are none where nobody set them.
+func lower(before, after []Item) bool {
+	return len(after) > 0 && (len(before) == 0 || amount(after) <= amount(before))
+}
+
+// lowerSwap is for swap, of which there is none where nobody set it.
+func lowerSwap(before, after []Item) bool {
+	return len(before) > 0 && len(after) > 0 && amount(after) <= amount(before) || amount(after) == 0
+}
+
+func higher(before, after []Item) bool {
+	return len(after) > 0 && (len(before) == 0 || amount(after) >= amount(before))
+}
