@@ -137,7 +137,7 @@ func asUser(tmp string, begun time.Time) int {
 	c.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
 		Pdeathsig:  syscall.SIGKILL,
-		// What others mount meanwhile is no leak.
+		// What others mount meanwhile is not a leak.
 		Unshareflags: unix.CLONE_NEWNS,
 	}
 	fmt.Println("once more, as an ordinary user:")
@@ -264,6 +264,7 @@ func ownPlace() (tmp string, err error) {
 	if tmp, err = filepath.EvalSymlinks(tmp); err != nil {
 		return "", err
 	}
+	spread(tmp)
 	if ownState {
 		for _, name := range [...]string{"XDG_STATE_HOME", "XDG_DATA_HOME"} {
 			dir := filepath.Join(tmp, strings.ToLower(name))
