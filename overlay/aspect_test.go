@@ -150,48 +150,6 @@ func TestTimesOriginsAndLateObjects(t *testing.T) {
 	wantChanges(t, s, "A d/y", "D gone/", "A lost", "A new")
 }
 
-// Each mode that is widened for a while is told before, and set back.
-func TestBook(t *testing.T) {
-	if tree.IsRoot() {
-		return // nothing is closed to root
-	}
-	s := create(t, project(t, `true`))
-	up := s.Roots()[0].Upper
-	outside(t, up, `mkdir -p d/e; echo a > d/e/f; chmod 000 d/e/f; chmod 100 d/e; chmod 000 d`)
-	u, low, err := s.trees(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer low.Close()
-	defer u.Close()
-	var booked []string
-	u.(*tree.Real).Book = func(path string, ino uint64, mode uint32) error {
-		booked = append(booked, fmt.Sprintf("%s %o", path, mode))
-		return nil
-	}
-	d, err := u.At("d/e")
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, _, err := d.Lstat("f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := d.File("f", st)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	d.Close()
-	if got := strings.Join(booked, "|"); got != "d 0|d/e 100|d/e/f 0" {
-		t.Errorf("booked %q", got)
-	}
-	var after unix.Stat_t
-	if err := unix.Lstat(filepath.Join(up, "d"), &after); err != nil || after.Mode&0o777 != 0 {
-		t.Errorf("mode %o, %v", after.Mode, err)
-	}
-}
-
 // A whiteout may be an empty file with an attribute, in a directory that says so.
 func TestAttributeWhiteout(t *testing.T) {
 	s := create(t, project(t, `mkdir d; echo a > d/f; echo a > d/g; echo a > f`))

@@ -699,7 +699,7 @@ func TestAttack34SetUserID(t *testing.T) {
 			}
 			err := s.Commit(context.Background())
 			if tt.name == "gets capabilities" && err == nil {
-				// A file that differs in them alone is no change.
+				// A file that differs in them alone is not a change.
 				if x := w.see(t, root)["0/x"]; x.Xattrs[tree.CapabilityXattr] != "" {
 					t.Error("it got them")
 				}

@@ -210,22 +210,7 @@ func TestCopyAndOutside(t *testing.T) {
 	wantChanges(t, s, "M f")
 }
 
-func TestEngineChosen(t *testing.T) {
-	for _, tt := range []struct {
-		typ        uint32
-		upper, yes bool
-	}{
-		{unix.EXT4_SUPER_MAGIC, true, true},
-		{unix.OVERLAYFS_SUPER_MAGIC, false, true},
-		{unix.NFS_SUPER_MAGIC, false, true},
-		{tree.MagicFAT, false, true},
-		{unix.TMPFS_MAGIC, false, false},
-		{0x12345678, false, false},
-	} {
-		if ok, sure := tree.IsUpper(tt.typ); ok != tt.upper || sure != tt.yes {
-			t.Errorf("%#x: %v, %v", tt.typ, ok, sure)
-		}
-	}
+func TestEngineText(t *testing.T) {
 	for i, e := range engines {
 		text, err := e.MarshalText()
 		var back Engine
@@ -233,43 +218,6 @@ func TestEngineChosen(t *testing.T) {
 			t.Errorf("%v %s %v", e, text, err)
 		}
 	}
-}
-
-func FuzzReadIndex(f *testing.F) {
-	var b bytes.Buffer
-	file := &tree.Node{Name: "f", Stat: tree.Stat{Mode: unix.S_IFREG | 0o644, Size: 3, Nlink: 1}, Xattrs: tree.Xattrs{"user.x": "1"}, Data: 7}
-	link := &tree.Node{Name: "l", Stat: tree.Stat{Mode: unix.S_IFLNK | 0o777}, Link: "a"}
-	white := &tree.Node{Name: "w", Stat: tree.Stat{Mode: unix.S_IFCHR}}
-	root := &tree.Node{Name: ".", Stat: tree.Stat{Mode: unix.S_IFDIR | 0o755, Ctime: -1}, Opaque: true, Children: []*tree.Node{file, link, white}}
-	if err := tree.WriteIndex(&b, []*tree.Node{root, root}); err != nil {
-		f.Fatal(err)
-	}
-	roots, err := tree.ReadIndex(bytes.NewReader(b.Bytes()))
-	if err != nil || len(roots) != 2 || roots[1].Child("f").Data != 7 || !roots[0].Opaque {
-		f.Fatal(roots, err)
-	}
-	f.Add(b.Bytes()[:b.Len()-4])
-	f.Add([]byte(tree.IndexMagic))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		data = appendSum(data)
-		roots, err := tree.ReadIndex(bytes.NewReader(data))
-		if err != nil {
-			return
-		}
-		var again bytes.Buffer
-		if err := tree.WriteIndex(&again, roots); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tree.ReadIndex(&again); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-func appendSum(data []byte) []byte {
-	sum := tree.NewSum()
-	_, _ = sum.Write(data)
-	return sum.Sum(bytes.Clone(data))
 }
 
 // What was dropped stays dropped when another command has run, unless that wrote it.

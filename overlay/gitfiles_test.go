@@ -61,7 +61,7 @@ const (
 	restatC = `touch c; git status >/dev/null; git update-index -q --refresh || :` + "\n"
 )
 
-// An index of git that both sides wrote is no conflict if it says the same, or can be merged.
+// An index of git that both sides wrote is not a conflict if it says the same, or can be merged.
 func TestGitIndex(t *testing.T) {
 	testenv.Leaks(t)
 	const files = `for i in a b c d; do echo $i >$i; done; git add .; git commit -qm 1; `
@@ -215,7 +215,7 @@ func TestGitIndexWithoutObjects(t *testing.T) {
 	runGit(t, root, "git fsck --no-dangling; git write-tree")
 }
 
-// What git writes over with every command is no conflict, and logs are added to.
+// What git writes over with every command is not a conflict, and logs are added to.
 func TestGitNotes(t *testing.T) {
 	root := gitProject(t, `echo 1 >a; git add .; git commit -qm 1; git checkout -qb side; git checkout -q -`)
 	s := create(t, root)

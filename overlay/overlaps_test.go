@@ -129,7 +129,7 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// A file that was written again as it was is no conflict, unless something else about it was changed.
+// A file that was written again as it was is not a conflict, unless something else about it was changed.
 func TestWrittenAsItWas(t *testing.T) {
 	for script, conflict := range map[string]bool{
 		`cat f >x; cat x >f; rm x`:             false,

@@ -141,7 +141,7 @@ func TestBytesAndSizes(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	commitAll(t, s)
-	// "sparse" has only another time, which is no change.
+	// "sparse" has only another time, which is not a change.
 	drop := func(s string) string {
 		return strings.Join(slices.DeleteFunc(strings.Split(s, "\n"), func(l string) bool { return strings.HasPrefix(l, `"sparse"`) }), "\n")
 	}
@@ -149,45 +149,6 @@ func TestBytesAndSizes(t *testing.T) {
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Join(root, "tail"), &st); err != nil || st.Blocks > 100 {
 		t.Errorf("holes were filled: %d blocks, %v", st.Blocks, err)
-	}
-}
-
-// Where the kernel does not copy by itself, the result is the same.
-func TestCopyBlocks(t *testing.T) {
-	testenv.Leaks(t)
-	dir := project(t, `head -c 700000 /dev/urandom > a; : > b`)
-	d, err := tree.OpenAbs(dir, unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	a, err := d.Open("a", unix.O_RDONLY)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
-	b, err := d.Open("b", unix.O_RDWR)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := tree.CopyBlocks(context.Background(), b, a, 0, 700000); err != nil {
-		t.Fatal(err)
-	}
-	if same, err := tree.SameData(a, b, 700000); !same || err != nil {
-		t.Errorf("%v, %v", same, err)
-	}
-	if _, err := unix.Pwrite(int(b.FD), []byte("x"), 699999); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unix.Pwrite(int(a.FD), []byte("x"), 0); err == nil {
-		t.Error("the source is writable")
-	}
-	if err := tree.CopyBlocks(context.Background(), b, a, 0, 700001); !errors.Is(err, ErrMoved) {
-		t.Errorf("short source: %v", err)
-	}
-	if same, err := tree.SameData(a, b, 700001); same || !errors.Is(err, ErrMoved) {
-		t.Errorf("%v, %v", same, err)
 	}
 }
 
@@ -571,7 +532,7 @@ func TestSwapper(t *testing.T) {
 	}
 }
 
-// A failure while renaming is taken back, and is no conflict the next time.
+// A failure while renaming is taken back, and is not a conflict the next time.
 func TestUndo(t *testing.T) {
 	testenv.Leaks(t)
 	for _, plain := range []bool{false, true} {
@@ -1073,18 +1034,6 @@ func TestXattrWhiteouts(t *testing.T) {
 	wantChanges(t, s, "M a", "D d/a", "M d/b")
 }
 
-func TestComparePaths(t *testing.T) {
-	testenv.Leaks(t)
-	sorted := []string{".", "a", "a/b", "a/b/c", "a/b.c", "a\x01", "a-b", "a.b", "a.b/c", "b"}
-	for i, a := range sorted {
-		for j, b := range sorted {
-			if got := tree.ComparePaths(a, b); got < 0 != (i < j) || got == 0 != (i == j) {
-				t.Errorf("%q, %q: %d", a, b, got)
-			}
-		}
-	}
-}
-
 func TestKindText(t *testing.T) {
 	testenv.Leaks(t)
 	for k, want := range map[Kind]string{Added: "added A", Modified: "modified M", Deleted: "deleted D", TypeChanged: "type T"} {
@@ -1100,27 +1049,4 @@ func TestKindText(t *testing.T) {
 	if text, err := Kind(0).MarshalText(); err != nil || len(text) > 0 {
 		t.Errorf("the zero Kind has the name %q, %v", text, err)
 	}
-}
-
-func FuzzDecodeMeta(f *testing.F) {
-	f.Add([]byte(`{"version":1,"created":"2006-01-02T15:04:05Z","state":"kept","roots":[{"path":"/p","ino":1}]}`))
-	f.Add([]byte(`{"version":1,"state":"committed","roots":[{"path":{"bytes":"L/8="}}],"settled":[{"root":0,"path":"a/b","lower":1}]}`))
-	f.Add([]byte(`{"version":1,"roots":[{"path":"/p"}],"settled":[{"root":7,"path":"../x"}]}`))
-	f.Add([]byte(``))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := store.DecodeMeta(data)
-		if err != nil {
-			return
-		}
-		for _, r := range m.Roots {
-			if !filepath.IsAbs(string(r.Path)) || filepath.Clean(string(r.Path)) != string(r.Path) {
-				t.Errorf("root %q", r.Path)
-			}
-		}
-		for _, s := range m.Settled {
-			if s.Root < 0 || s.Root >= len(m.Roots) || !filepath.IsLocal(string(s.Path)) {
-				t.Errorf("settled %+v", s)
-			}
-		}
-	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
-// What the command saw when it began is no conflict with what it made of it; what it cannot have seen is one, however
+// What the command saw when it began is not a conflict with what it made of it; what it cannot have seen is one, however
 // the session came to have the file.
 func TestSawTheEdit(t *testing.T) {
 	testenv.Once(t)

@@ -166,7 +166,7 @@ func (w *modelWorker) paths() (list []string) {
 
 func hot(path string) bool { return strings.HasPrefix(path, "shared/hot") }
 
-// changed is what a session would commit. To delete what is gone is no change.
+// changed is what a session would commit. To delete what is gone is not a change.
 func (w *modelWorker) changed(id string) (list []string) {
 	p := w.Sessions[id]
 	for path, value := range p.Upper {
@@ -451,7 +451,7 @@ func (w *modelWorker) checkFiles(project int) error {
 	return nil
 }
 
-// conflictsIn are the paths that an error is about; nil: it is no conflict.
+// conflictsIn are the paths that an error is about; nil: it is not a conflict.
 func conflictsIn(err error) (list []string) {
 	if e, ok := errors.AsType[*ConflictError](err); ok {
 		for _, c := range e.Conflicts {

@@ -131,7 +131,7 @@ func TestStackRefused(t *testing.T) {
 	if err := begin(one.ID(), root); err != nil {
 		t.Errorf("control: %v", err)
 	}
-	if err := begin(one.ID(), other); err == nil || !strings.Contains(err.Error(), "no root of it") {
+	if err := begin(one.ID(), other); err == nil || !strings.Contains(err.Error(), "not a root of it") {
 		t.Errorf("another root: %v", err)
 	}
 	if err := begin("zzzzzz", root); !errors.Is(err, fs.ErrNotExist) {

@@ -307,7 +307,7 @@ func (c changeSet) below(k string) bool {
 }
 
 // committed compares a project with what the sandbox saw of it. Links are compared
-// between names that were committed. A new time alone is no change, so unless all of them
+// between names that were committed. A new time alone is not a change, so unless all of them
 // were committed at once the project may have kept its own where nothing else changed;
 // and what has several names in the project still has one time.
 func (c changeSet) committed(project, seen, before view, all bool) []string {

@@ -85,7 +85,7 @@ func OpenMeta(state *tree.Handle, name string) (dir *tree.Handle, m *Meta, err e
 		return nil, nil, err
 	}
 	m, err = ReadMeta(dir)
-	// What is no session any more may be another one that is being made.
+	// What is not a session any more may be another one that is being made.
 	if err = OrGone(state, name, dir, err); err != nil {
 		dir.Close()
 		return nil, nil, err

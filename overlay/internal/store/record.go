@@ -19,7 +19,7 @@ type Place struct {
 	Path string // relative
 }
 
-// CheckPlace refuses what is no path in one of that many roots.
+// CheckPlace refuses what is not a path in one of that many roots.
 func CheckPlace(root int, p string, roots int) error {
 	if root < 0 || root >= roots {
 		return fmt.Errorf("no root number %d", root)

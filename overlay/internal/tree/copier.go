@@ -15,7 +15,7 @@ import (
 // else writes to.
 type Copier struct {
 	Ctx     context.Context
-	Lax     bool // an owner that cannot be given to a copy is no error
+	Lax     bool // an owner that cannot be given to a copy is not an error
 	Special bool // device nodes, setuid bits and capabilities are copied too
 	Many    bool // files are flushed together, by the caller
 	Inherit bool // the directory may pass attributes on to what is made in it

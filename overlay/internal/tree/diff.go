@@ -65,7 +65,7 @@ type Walk struct {
 	Up, Low Tree
 	Created int64            // the beginning of the session, in nanoseconds since 1970
 	Base    Ownership        // what the top of the upper side was like when it was made
-	Settled map[string]int64 // by path, the ctimes of upper objects that are no change; zero: that it is deleted is none
+	Settled map[string]int64 // by path, the ctimes of upper objects that are not a change; zero: that it is deleted is none
 	Twins   map[Inode]Twin   // nil: not wanted
 	Times   bool             // what differs in nothing but its time is wanted
 	Retimed *atomic.Int64    // counts files of that kind; nil: nobody does

@@ -166,7 +166,7 @@ func (p *Packer) below(t Tree, path string, n *Node) error {
 	return nil
 }
 
-// list reads the directory n itself, and all in it that is no directory.
+// list reads the directory n itself, and all in it that is not a directory.
 func (p *Packer) list(t Tree, path string, n *Node) error {
 	d, err := t.At(path)
 	if err != nil {
@@ -208,7 +208,7 @@ func (p *Packer) list(t Tree, path string, n *Node) error {
 	return nil
 }
 
-// Object reads an object in d that is no directory.
+// Object reads an object in d that is not a directory.
 func (p *Packer) Object(d Dir, c *Node) (err error) {
 	switch c.Stat.Typ() {
 	case unix.S_IFLNK:

@@ -108,8 +108,8 @@ func (w *Walk) tell(f *frame, names []string, sights []sight) bool {
 			return w.lost(f, err)
 		}
 	}
-	scouts := w.scouts(f, names, sights)
-	defer scouts.end()
+	ahead := w.prefetch(f, names, sights)
+	defer ahead.end()
 	for i := range names {
 		l := &sights[i]
 		if l.twin && w.Twins != nil {
@@ -127,7 +127,7 @@ func (w *Walk) tell(f *frame, names []string, sights []sight) bool {
 			if err := f.wake(); err != nil {
 				return w.lost(f, err)
 			}
-			more = w.Directory(f, names[i], l, scouts.next(i))
+			more = w.visitDir(f, names[i], l, ahead.next(i))
 		default:
 			more = w.emit(&l.n)
 		}
@@ -158,9 +158,9 @@ func (w *Walk) lost(f *frame, err error) bool {
 	return w.fail("open", f.path, err)
 }
 
-// Directory yields the change of a directory, if there is one, and those in it. A
-// scout may have been there before.
-func (w *Walk) Directory(f *frame, name string, l *sight, before *scout) bool {
+// visitDir yields the change of a directory, if there is one, and those in it. It
+// may have been prefetched.
+func (w *Walk) visitDir(f *frame, name string, l *sight, before *prefetched) bool {
 	path, n := l.path, l.n
 	sub := &frame{path: path, depth: f.depth + 1, opaque: f.opaque}
 	var err error
@@ -209,7 +209,7 @@ func (w *Walk) Directory(f *frame, name string, l *sight, before *scout) bool {
 	if f.depth >= maxHeld {
 		f.park()
 	}
-	if err := sub.wake(); err != nil { // a scout found it too large
+	if err := sub.wake(); err != nil { // it was too large to be prefetched
 		return w.lost(sub, err)
 	}
 	return w.list(sub)

@@ -50,7 +50,7 @@ const CapabilityXattr = "security.capability"
 // overlay's mark; sessions are never mounted in a way that makes such marks.
 var ErrLayer = errors.New("it carries an overlay mark (redirect or metacopy) that no session makes")
 
-// XattrNames lists all attributes of h; a file system without any is no error.
+// XattrNames lists all attributes of h; a file system without any is not an error.
 func (h *Handle) XattrNames() ([]string, error) {
 	var buf []byte
 	for size := 1 << 10; ; size *= 8 {
@@ -78,7 +78,7 @@ func splitNames(list []byte) []string {
 var noListxattrat atomic.Bool
 
 // xattrNamesOf lists all attributes of name in the directory h, following no link; it
-// needs no right to read the object. A file system without any is no error.
+// needs no right to read the object. A file system without any is not an error.
 func (h *Handle) xattrNamesOf(name string) ([]string, error) {
 	var small [256]byte
 	buf := small[:]

@@ -13,7 +13,7 @@ import (
 )
 
 // setTimes gives the objects that stay their modification times. That somebody changes
-// one meanwhile, or that it belongs to somebody else, is no error.
+// one meanwhile, or that it belongs to somebody else, is not an error.
 func (t *Tx) setTimes(after bool) error {
 	for _, r := range slices.Backward(t.Journal.Times) {
 		ns := r.Before

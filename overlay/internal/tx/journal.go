@@ -64,7 +64,7 @@ type Node struct {
 }
 
 // An Ident tells one object from another, and from what it was before somebody wrote
-// to it. The zero ident is no object.
+// to it. The zero ident is not an object.
 type Ident struct {
 	Ino   uint64 `json:"i,omitempty"`
 	Mode  uint32 `json:"m,omitempty"` // with the type

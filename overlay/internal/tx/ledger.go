@@ -143,7 +143,7 @@ func (t *Tx) noteBack(l *Ledger) {
 func (t *Tx) noteCopies(l *Ledger) error {
 	var below func(at store.Place) error
 	below = func(at store.Place) error {
-		names, err := t.List(at)
+		names, err := t.readDir(at)
 		if err != nil {
 			return &fs.PathError{Op: "list", Path: filepath.Join(t.s.Roots[at.Root], at.Path), Err: err}
 		}

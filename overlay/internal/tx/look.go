@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func (t *Tx) List(at store.Place) ([]string, error) {
+// readDir returns the names in a directory of the project.
+func (t *Tx) readDir(at store.Place) ([]string, error) {
 	d, err := t.readable(at)
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func (id Ident) closed() bool {
 }
 
 // chmod sets the mode of the directory name to what it is to be, and more, if it is
-// closed otherwise. That something else is there, or nothing, is no error.
+// closed otherwise. That something else is there, or nothing, is not an error.
 func (id Ident) chmod(d *tree.Handle, name string, more uint32) error {
 	if !id.closed() {
 		return nil

@@ -24,7 +24,7 @@ func (c *Writer) plan() error {
 			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
 				return err
 			}
-			c.Note(Node{Root: n.Root, Path: store.Text(n.At)}, n)
+			c.addNode(Node{Root: n.Root, Path: store.Text(n.At)}, n)
 			continue
 		}
 		j := Node{Kind: n.Kind, Root: n.Root, Path: store.Text(n.At), Runs: n.Runs}
@@ -38,7 +38,7 @@ func (c *Writer) plan() error {
 		if n.HasUp && !n.Up.IsDir() {
 			j.Upper = n.Up.Ctime
 		}
-		first := c.Note(j, n)
+		first := c.addNode(j, n)
 		if n.HasUp && n.HasLow && n.Up.IsDir() && n.Low.IsDir() {
 			a, err := c.regard(n)
 			if err != nil {
@@ -66,7 +66,7 @@ func (c *Writer) plan() error {
 				continue
 			}
 			// What takes the directory's place finds nothing there.
-			first = c.Note(Node{Root: n.Root, Path: store.Text(n.At)}, n)
+			first = c.addNode(Node{Root: n.Root, Path: store.Text(n.At)}, n)
 		}
 		m := Move{First: first, End: first + 1}
 		if n.HasUp && n.Up.IsDir() {
@@ -77,7 +77,7 @@ func (c *Writer) plan() error {
 				if !in.Up.IsDir() {
 					j.Upper = in.Up.Ctime
 				}
-				c.Note(j, in)
+				c.addNode(j, in)
 				m.End++
 			}
 		}
@@ -86,8 +86,8 @@ func (c *Writer) plan() error {
 	return nil
 }
 
-// Note adds an object to the journal, and returns its number.
-func (c *Writer) Note(j Node, n Item) int {
+// addNode adds an object to the journal, and returns its number.
+func (c *Writer) addNode(j Node, n Item) int {
 	if j.Kind != "" {
 		j.Staged = n.Staged
 	}
@@ -104,7 +104,7 @@ func (c *Writer) empty(first int, n Item) error {
 	_, err := tree.WalkBelow(c.Sides[n.Root].Low, n.At, func(f tree.Found) bool {
 		in := Item{Root: n.Root, Diff: tree.Diff{Low: f.Stat, HasLow: true}}
 		in.At = f.Path
-		k := c.Note(Node{Root: n.Root, Path: store.Text(f.Path), Old: identify(f.Stat)}, in)
+		k := c.addNode(Node{Root: n.Root, Path: store.Text(f.Path), Old: identify(f.Stat)}, in)
 		if f.Stat.IsDir() {
 			dirs = append(dirs, k)
 		} else {

@@ -80,7 +80,7 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool) error {
 			case !n.New.Unchanged(now):
 				add(n, at.Path, whyThen, now, true)
 			case now.IsDir():
-				names, err := t.List(at)
+				names, err := t.readDir(at)
 				if err != nil {
 					return &fs.PathError{Op: "list", Path: t.abs(n), Err: err}
 				}

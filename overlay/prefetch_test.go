@@ -46,7 +46,7 @@ func TestWide(t *testing.T) {
 		}
 	}
 	fill(upper, 3*tree.MaxAhead, 4)
-	// Too large for a scout, and for one chunk, on two levels.
+	// Too large to be prefetched, and for one chunk, on two levels.
 	for _, dir := range []string{"d1", "d1/d2"} {
 		for i := range tree.MaxSights {
 			if err := os.Mkdir(filepath.Join(upper, dir, "n"+strconv.Itoa(i)), 0o755); err != nil {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package overlay
+package tx
 
 import (
 	"os"
@@ -9,21 +9,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
-	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // That a directory was opened and closed again is our doing; what somebody else did
 // meanwhile is not.
 func TestFollow(t *testing.T) {
-	dir := tempDir(t)
+	dir := testenv.Dir(t)
 	h, err := tree.OpenAbs(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	var list tx.CTimes
+	var list CTimes
 	at := store.Place{Root: 0, Path: "d"}
 	step := func(mode uint32, meanwhile func()) (before, after int64) {
 		t.Helper()

@@ -9,34 +9,34 @@ import (
 )
 
 const (
-	// maxScouts is how many directories beside each other are looked at at once.
-	maxScouts = 4
+	// maxWorkers is how many directories beside each other are read at once.
+	maxWorkers = 4
 
-	// scoutDepth is down to how many levels of directories that is done: scouts hold
+	// prefetchDepth is the deepest level at which that is done, because prefetching keeps
 	// directories open. It is less than maxHeld, so that none is parked meanwhile.
-	scoutDepth = 8
+	prefetchDepth = 8
 
-	// MaxAhead is how many directories scouts may be ahead of the walk.
+	// MaxAhead is how many directories may be read ahead of the walk.
 	MaxAhead = 16
 )
 
-// A scout has been in a directory before the walk gets there: it has sighted what is in
-// it, and yielded nothing.
-type scout struct {
+// prefetched is a directory that was read before the walk gets there. None of its changes
+// has been yielded.
+type prefetched struct {
 	sub    *frame
 	n      Diff // the directory, compared
 	err    error
 	names  []string
 	sights []sight
-	seen   bool // names and sights are all that is in it, and listing it was no trouble
-	back   bool // the scout is; the rest is good from then on
+	seen   bool // names and sights are all that is in it, and it could be listed
+	done   bool // the rest is valid from then on
 }
 
-// scouts look at the directories among the names of one chunk. The walk is one of them:
-// while another one is where it wants to go, it looks at the next directory. So nobody
-// waits for anybody but at the ends: a processor that sleeps can take as long to wake as
-// a directory takes.
-type scouts struct {
+// A prefetcher reads the directories among the names of one chunk in several goroutines. The
+// walk is one of them: while another one reads the directory that it wants, it reads the next
+// one. So nobody waits except at the ends: to wake an idle processor can take as long as to
+// read a directory.
+type prefetcher struct {
 	w      *Walk
 	f      *frame
 	names  []string
@@ -45,18 +45,18 @@ type scouts struct {
 	team   sync.WaitGroup
 
 	mu    sync.Mutex
-	found []scout    // for each of dirs
-	taken int        // to how many of dirs somebody went
-	told  int        // to how many the walk has come
-	over  bool       // no more are wanted
-	moved *sync.Cond // any of these has changed so that somebody may go on
+	found []prefetched // for each of dirs
+	taken int          // to how many of dirs somebody went
+	told  int          // to how many the walk has come
+	over  bool         // no more are wanted
+	moved *sync.Cond   // any of these has changed so that somebody may go on
 }
 
-// scouts sends the first scouts into the directories among some names.
-func (w *Walk) scouts(f *frame, names []string, sights []sight) *scouts {
-	s := &scouts{w: w, f: f, names: names, sights: sights}
-	team := min(runtime.GOMAXPROCS(0), maxScouts) - 1
-	if team < 1 || f.depth >= scoutDepth {
+// prefetch starts to read the directories among some names.
+func (w *Walk) prefetch(f *frame, names []string, sights []sight) *prefetcher {
+	s := &prefetcher{w: w, f: f, names: names, sights: sights}
+	team := min(runtime.GOMAXPROCS(0), maxWorkers) - 1
+	if team < 1 || f.depth >= prefetchDepth {
 		return s
 	}
 	for i := range sights {
@@ -68,16 +68,16 @@ func (w *Walk) scouts(f *frame, names []string, sights []sight) *scouts {
 		s.dirs = nil
 		return s
 	}
-	s.found = make([]scout, len(s.dirs))
+	s.found = make([]prefetched, len(s.dirs))
 	s.moved = sync.NewCond(&s.mu)
 	for range min(team, len(s.dirs)-1) {
-		s.team.Go(s.Run)
+		s.team.Go(s.run)
 	}
 	return s
 }
 
-// Run goes into one directory after the other.
-func (s *scouts) Run() {
+// run goes into one directory after the other.
+func (s *prefetcher) run() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -94,28 +94,28 @@ func (s *scouts) Run() {
 }
 
 // goOn goes into the next directory. The caller holds mu, which is free meanwhile.
-func (s *scouts) goOn() {
+func (s *prefetcher) goOn() {
 	c, i := &s.found[s.taken], s.dirs[s.taken]
 	s.taken++
 	func() {
 		s.mu.Unlock()
 		defer s.mu.Lock()
-		s.w.scout(c, s.f, s.names[i], &s.sights[i])
+		s.w.prefetchDir(c, s.f, s.names[i], &s.sights[i])
 	}()
-	c.back = true
+	c.done = true
 	s.moved.Broadcast()
 }
 
-// next returns the scout that was in the directory at name i. The walk asks for every
-// directory, in order. Nil: none was sent.
-func (s *scouts) next(i int) *scout {
+// next returns the directory at name i as it was prefetched. The walk asks for every
+// directory, in order. Nil: it was not prefetched.
+func (s *prefetcher) next(i int) *prefetched {
 	if len(s.dirs) == 0 {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := &s.found[s.told]
-	for !c.back {
+	for !c.done {
 		if s.taken < len(s.dirs) && s.taken-s.told < MaxAhead {
 			s.goOn()
 		} else {
@@ -130,7 +130,7 @@ func (s *scouts) next(i int) *scout {
 }
 
 // end gives up what was not asked for.
-func (s *scouts) end() {
+func (s *prefetcher) end() {
 	if len(s.dirs) == 0 {
 		return
 	}
@@ -144,8 +144,8 @@ func (s *scouts) end() {
 	}
 }
 
-// scout goes into the directory name of f, at which was sighted l.
-func (w *Walk) scout(c *scout, f *frame, name string, l *sight) {
+// prefetchDir goes into the directory name of f, at which was sighted l.
+func (w *Walk) prefetchDir(c *prefetched, f *frame, name string, l *sight) {
 	c.sub, c.n = &frame{path: l.path, depth: f.depth + 1, opaque: f.opaque}, l.n
 	if c.err = w.enter(f, c.sub, name, &c.n); c.err != nil {
 		return
