@@ -50,7 +50,7 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// TestSmallCmd: what only this module needs is no field of nsexec.Cmd but one of internal/sandbox.Options.
+// TestSmallCmd: what only this module needs is not a field of nsexec.Cmd but one of internal/sandbox.Options.
 func TestSmallCmd(t *testing.T) {
 	const most = 28
 	n := 0

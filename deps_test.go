@@ -271,7 +271,7 @@ func TestImports(t *testing.T) {
 					t.Errorf("%q must not import %s", pkg, p)
 				}
 				if strings.HasPrefix(o, "cmd/") && !strings.HasPrefix(pkg, "cmd/") || slices.Contains(forTests, o) && !slices.Contains(forTests, pkg) {
-					t.Errorf("%q must not import %s: it is no library", pkg, p)
+					t.Errorf("%q must not import %s: it is not a library", pkg, p)
 				}
 			}
 			for prefix, places := range onlyIn {

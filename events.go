@@ -124,7 +124,7 @@ func (x *Execution) eventsAfterwards(yield func(fanotify.Event, error) bool) {
 	}
 }
 
-// mounting reports whether an event is no command's: the kernel sets attributes of its own
+// mounting reports whether an event is not a command's: the kernel sets attributes of its own
 // on the directory in which an overlay keeps what is written. A command that changes mode or owner
 // of the project's directory is told from that by what they are.
 func (x *Execution) mounting(ev *fanotify.Event) bool {

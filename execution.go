@@ -93,7 +93,7 @@ func (x *Execution) Places() (list []Place) {
 	return list
 }
 
-// Notices say what is not as it usually is, and is no error.
+// Notices say what is not as it usually is, and is not an error.
 func (x *Execution) Notices() []Notice { return x.notices }
 
 // public is an error of the rooms below as embedders know it.

@@ -55,7 +55,7 @@ func blocked(list []string) (p mounts.Plan) {
 func Homes() []string { return host.Homes() }
 
 // FindProject is the git work tree around dir, an absolute path, or dir itself.
-// Directories of others are no work tree of the caller's, whatever somebody put into
+// Directories of others are not a work tree of the caller's, whatever somebody put into
 // them.
 func FindProject(dir string) string { return host.Project(dir) }
 

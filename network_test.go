@@ -142,7 +142,7 @@ func TestNothingLeft(t *testing.T) {
 		if _, err := x.Wait(); err != nil {
 			t.Error(err)
 		}
-		// Before nsexec.Shutdown: what waits in vain is no leak behind it.
+		// Before nsexec.Shutdown: what waits in vain is not a leak behind it.
 		testenv.Eventually(t, "no child waits to be waited for", func() bool {
 			stats, err := filepath.Glob("/proc/[0-9]*/stat")
 			if err != nil {

@@ -24,7 +24,7 @@ const (
 	NoticeLimit                 // a limit was reached, or is held less well than asked
 )
 
-// A Notice says what is not as it usually is, and is no error. In JSON it is its Text.
+// A Notice says what is not as it usually is, and is not an error. In JSON it is its Text.
 type Notice struct {
 	Kind NoticeKind
 	Path string // what it is about, absolute; empty: no one path

@@ -32,7 +32,7 @@ type Request struct {
 	// Config.Net would have been enough. It takes the same yes. False: the rules hold.
 	LearnNet bool
 	// Paths asks for more paths; those that open something take an Approver's yes. They
-	// are no patterns, and the one that is approved is free of symbolic links. "/", and
+	// are not patterns, and the one that is approved is free of symbolic links. "/", and
 	// what is in /proc, /sys and /dev, are mistakes.
 	Paths []Rule
 

@@ -79,7 +79,7 @@ type Result struct {
 	began    time.Time
 	Duration time.Duration // from when nothing else had to be waited for to the command's end
 	timeout  time.Duration
-	// Notices say what is not as it usually is, and is no error. Nil: nothing.
+	// Notices say what is not as it usually is, and is not an error. Nil: nothing.
 	Notices []Notice
 }
 

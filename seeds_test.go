@@ -267,7 +267,7 @@ func TestPlaygroundPlaces(t *testing.T) {
 				if got := sh(t, r, write); got != "f\n" {
 					t.Errorf("%s: %q", mode, got)
 				}
-				// Of an overlay over the home directory the playground is no change.
+				// Of an overlay over the home directory the playground is not a change.
 				if res, err := r.Run(t.Context(), nsrun.Request{Command: "true"}); err != nil || len(res.Changes) != 0 {
 					t.Errorf("%s: %v, %v", mode, res.Changes, err)
 				}

@@ -49,7 +49,7 @@ func (x *Execution) connect() error {
 			return err
 		}
 		if _, isFile := s.file.(*os.File); q.Passthrough && s.file != nil && !isFile {
-			return &Error{Op: "run", Err: fmt.Errorf("%s is no file, and cannot be passed through", s.name)}
+			return &Error{Op: "run", Err: fmt.Errorf("%s is not a file, and cannot be passed through", s.name)}
 		}
 	}
 	if q.Passthrough {

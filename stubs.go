@@ -301,7 +301,7 @@ type Finding struct {
 	// apart in a session), "in place", "temporary" (they are gone with the sandbox).
 	Read  bool   `json:"read"`
 	Write string `json:"write"`
-	// Connect says that the command can connect to it. It is false for paths that are no sockets.
+	// Connect says that the command can connect to it. It is false for paths that are not sockets.
 	Connect bool `json:"connect"`
 	// Rule is what decided, as in Refusal, "allowed" for a rule of the network, or empty: nothing is refused. Text is the
 	// same for people.
@@ -452,7 +452,7 @@ type Request struct {
 	// Config.Net would have been enough. It takes the same yes. False: the rules hold.
 	LearnNet bool
 	// Paths asks for more paths; those that open something take an Approver's yes. They
-	// are no patterns, and the one that is approved is free of symbolic links. "/", and
+	// are not patterns, and the one that is approved is free of symbolic links. "/", and
 	// what is in /proc, /sys and /dev, are mistakes.
 	Paths []Rule
 
@@ -650,7 +650,7 @@ func ErrorText(err error) string {
 }
 
 // FindProject is the git work tree around dir, an absolute path, or dir itself.
-// Directories of others are no work tree of the caller's, whatever somebody put into
+// Directories of others are not a work tree of the caller's, whatever somebody put into
 // them.
 func FindProject(dir string) (r0 string) {
 	return
@@ -834,7 +834,7 @@ func (*Execution) Network() (r0 Network) {
 	return
 }
 
-// Notices say what is not as it usually is, and is no error.
+// Notices say what is not as it usually is, and is not an error.
 func (*Execution) Notices() (r0 []Notice) {
 	return
 }

@@ -102,7 +102,7 @@ var tools = []struct {
 // other, so that nothing of what they write has to be left out.
 func TestTools(t *testing.T) {
 	if testenv.RaceDetector {
-		return // it takes long, and the tools are no concern of the detector
+		return // it takes long, and the tools are not a concern of the detector
 	}
 	testenv.Leaks(t, nsexec.Shutdown)
 	home := testenv.Dir(t) // one, so that Go compiles its own packages once

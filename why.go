@@ -28,7 +28,7 @@ type Finding struct {
 	// apart in a session), "in place", "temporary" (they are gone with the sandbox).
 	Read  bool   `json:"read"`
 	Write string `json:"write"`
-	// Connect says that the command can connect to it. It is false for paths that are no sockets.
+	// Connect says that the command can connect to it. It is false for paths that are not sockets.
 	Connect bool `json:"connect"`
 	// Rule is what decided, as in Refusal, "allowed" for a rule of the network, or empty: nothing is refused. Text is the
 	// same for people.

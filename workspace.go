@@ -90,7 +90,7 @@ func (c *Config) workspace() (string, error) {
 	return real, public(err, nil, nil)
 }
 
-// shownPaths are those that Config names beside the project, where they are no patterns.
+// shownPaths are those that Config names beside the project, where they are not patterns.
 func (c *Config) shownPaths() (list []string) {
 	for _, f := range c.Shared {
 		if f.Mode != Blocked {

@@ -38,7 +38,7 @@ func run(b *testing.B, plan mounts.Plan, share nsexec.Namespace) {
 	}
 }
 
-// BenchmarkExec is no sandbox: what the others are over.
+// BenchmarkExec is not a sandbox: what the others are over.
 func BenchmarkExec(b *testing.B) {
 	for b.Loop() {
 		if err := exec.Command("true").Run(); err != nil {

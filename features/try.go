@@ -17,7 +17,7 @@ import (
 // wrong, and whoever has the call says so. None is repeated: what a signal interrupted is unknown, and tried again
 // by whoever asks next.
 
-// badFlags are flags that do not exist, badFD is no descriptor.
+// badFlags are flags that do not exist, badFD is not a descriptor.
 const (
 	badFlags = ^uintptr(0) >> 32
 	badFD    = ^uintptr(0)

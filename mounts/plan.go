@@ -33,7 +33,7 @@ var (
 	ErrHide         = errors.New("what an overlay hides or adds is a relative path without . and ..")
 	ErrLongLayers   = errors.New("the paths of an overlay's layers are too long together")
 	ErrNoSymlinkTxt = errors.New("a symbolic link needs a text")
-	ErrRootNoMount  = errors.New("the caller's root directory is no mount, so that its flags are not known to the classic form")
+	ErrRootNoMount  = errors.New("the caller's root directory is not a mount, so that its flags are not known to the classic form")
 )
 
 var kindNames = [...]string{

@@ -48,7 +48,7 @@ func TestParseResolvConf(t *testing.T) {
 	}
 }
 
-// TestOwnAddrs: loopback is there wherever there is a network, and it is no host's own.
+// TestOwnAddrs: loopback is there wherever there is a network, and it is not a host's own.
 func TestOwnAddrs(t *testing.T) {
 	own, err := OwnAddrs()
 	if err != nil {

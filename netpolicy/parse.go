@@ -160,7 +160,7 @@ func onePrefix(a netip.Addr) (netip.Prefix, error) {
 // to nobody who reads the rule.
 func noDestination(p netip.Prefix) error {
 	if p.IsSingleIP() && p.Addr().IsUnspecified() {
-		return errors.New("this is no destination; for this machine write 127.0.0.1 or [::1], for any other *")
+		return errors.New("this is not a destination; for this machine write 127.0.0.1 or [::1], for any other *")
 	}
 	return nil
 }

@@ -277,7 +277,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		m := new(dns.Msg)
 		if err := m.Unpack(b); err != nil {
-			t.Fatalf("%x was answered by what is no answer: %x: %v", packet, b, err)
+			t.Fatalf("%x was answered by what is not an answer: %x: %v", packet, b, err)
 		}
 		if len(packet) < 12 || !m.Response || m.Id != binary.BigEndian.Uint16(packet) || len(b) > 1232 {
 			t.Fatalf("%x was answered by %v", packet, m)

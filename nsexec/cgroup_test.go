@@ -175,7 +175,7 @@ func TestCgroupStays(t *testing.T) {
 	}
 }
 
-// TestCgroupRefused: what is no cgroup is an error, and so is Inherit.
+// TestCgroupRefused: what is not a cgroup is an error, and so is Inherit.
 func TestCgroupRefused(t *testing.T) {
 	leaks(t)
 	f, err := os.Open(t.TempDir())
@@ -192,7 +192,7 @@ func TestCgroupRefused(t *testing.T) {
 	c = shell("true")
 	c.Cgroup, sandbox.Of(c).Inherit = f, true
 	if err := c.Run(); err == nil {
-		t.Error("Cgroup with Inherit is no error")
+		t.Error("Cgroup with Inherit is not an error")
 	}
 }
 

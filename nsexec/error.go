@@ -145,7 +145,7 @@ func explain(e *Error) string {
 	case e.Op == StepOverlay && errno == syscall.ELOOP:
 		why = "layers may not overlap"
 	case e.Part == PartNotDir:
-		why = "something that is no directory stands there"
+		why = "something that is not a directory stands there"
 	case e.Part == PartNotFile:
 		why = "a directory stands there"
 	case e.Part == PartChanged:

@@ -57,7 +57,7 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 	return err
 }
 
-// freePair is a number that is no descriptor of this process, nor is the next one,
+// freePair is a number that is not a descriptor of this process, nor is the next one,
 // with so many others below it that the set-up, which gets the lowest, does not come
 // there; where the limit of descriptors does not allow that, the highest pair.
 func freePair(status int) int {

@@ -8,7 +8,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 )
 
-// Kind says how an object differs from the project's. The zero Kind is no kind.
+// Kind says how an object differs from the project's. The zero Kind is not a kind.
 type Kind uint8
 
 // The kinds of change.
@@ -29,7 +29,7 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Letter returns 'A', 'M', 'D' or 'T', and '?' for what is no kind.
+// Letter returns 'A', 'M', 'D' or 'T', and '?' for what is not a kind.
 func (k Kind) Letter() byte {
 	if k == 0 || int(k) >= len(kindNames) {
 		return '?'
@@ -90,7 +90,7 @@ type Change struct {
 	Aspects Aspect
 
 	// Below is how many objects are in a deleted directory, or in one that something
-	// else took the place of. They are no changes of their own.
+	// else took the place of. They are not changes of their own.
 	Below int
 
 	// Special says why the object is not committed unless that is asked for, such as

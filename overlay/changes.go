@@ -45,7 +45,7 @@ func (s *Session) Changes() iter.Seq2[Change, error] {
 }
 
 // Retimed is how many files the last complete walk of Changes met that differ in nothing but
-// their modification time. That is no change, but a commit takes it over. Zero: there was no
+// their modification time. That is not a change, but a commit takes it over. Zero: there was no
 // walk, or none.
 func (s *Session) Retimed() int { return int(s.retimed.Load()) }
 

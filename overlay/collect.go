@@ -68,7 +68,7 @@ func (s *Session) Collect(ctx context.Context) error {
 }
 
 // recollect stores what a command wrote to copies when the program that began it was
-// killed. That there is nothing of that kind is no error.
+// killed. That there is nothing of that kind is not an error.
 func (s *Session) recollect() error {
 	h, err := s.dir.Open(copiedName, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err == unix.ENOENT {

@@ -87,7 +87,7 @@ func (tr trace) holds(st tree.Stat) bool {
 }
 
 // traces reads what the commits of the session that s stands on did to the project:
-// that is no conflict.
+// that is not a conflict.
 func (c *commit) traces() error {
 	c.below = map[store.Place]trace{}
 	return c.tracesOf(c.s.meta.On, 0)

@@ -12,7 +12,7 @@ import (
 )
 
 // Drop takes changes out of the session without touching the project: what is at and
-// below the paths, or means the patterns, is no change any more, as long as the
+// below the paths, or means the patterns, is not a change any more, as long as the
 // session does not write there again, or Undo takes it back. When no change is left, the session is Discarded,
 // or Committed if a part of it was.
 func (s *Session) Drop(ctx context.Context, paths ...string) error {

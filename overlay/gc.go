@@ -68,7 +68,7 @@ type Cleaned struct {
 	Last time.Time // when the session ended, or was used last
 
 	// State is what had become of the session. Kept for one whose data could not be
-	// read, and for what is no session.
+	// read, and for what is not a session.
 	State State
 }
 

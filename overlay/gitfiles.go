@@ -17,7 +17,7 @@ import (
 )
 
 // Some files of git's are written again though nothing was done that anybody would call a change, by every git status
-// as likely as not. Where both sides wrote one of them that is no conflict if it can be told what they mean.
+// as likely as not. Where both sides wrote one of them that is not a conflict if it can be told what they mean.
 
 // A gitFile is a file of a git directory that is understood. The zero gitFile is any other file.
 type gitFile uint8

@@ -85,7 +85,7 @@ func (s *Session) openKept() (_ *kept, err error) {
 func (b *kept) keep(s *Session, c Change, created int64) error {
 	root := slices.IndexFunc(s.roots, func(r Root) bool { return r.Path == c.Root })
 	if root < 0 {
-		return fmt.Errorf("%s is no root of the session", escape.Quote(c.Root))
+		return fmt.Errorf("%s is not a root of the session", escape.Quote(c.Root))
 	}
 	at := store.Place{Root: root, Path: c.Path}
 	index := s.gitFileAt(at) == gitIndex

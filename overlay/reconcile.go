@@ -204,7 +204,7 @@ func (c *commit) takes(at store.Place) bool {
 	return true
 }
 
-// mergeLogs puts what both sides added to a log behind what they have in common: ours first. Where a side is no log,
+// mergeLogs puts what both sides added to a log behind what they have in common: ours first. Where a side is not a log,
 // or has lost lines that the other has, false.
 func mergeLogs(ours, theirs []byte) ([]byte, bool) {
 	same := 0

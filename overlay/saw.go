@@ -11,7 +11,7 @@ import (
 )
 
 // A command that is not the session's first sees what was changed in the project before it began, but for what the
-// session had written by then. So what it changes then is no conflict with that.
+// session had written by then. So what it changes then is not a conflict with that.
 
 // writtenMost is up to how many objects of the session are remembered: looking at them takes a few milliseconds.
 const writtenMost = 2000

@@ -40,7 +40,7 @@ func (s *Session) Retire() (*Spare, error) {
 }
 
 // Ready reports whether the next session can use it: the session was a plain one, and
-// nothing was written to it, even if that was no change.
+// nothing was written to it, even if that was not a change.
 func (sp *Spare) Ready() bool {
 	m := sp.meta
 	if sp.ready || m.Engine != store.Overlay || m.On != "" || m.State != store.Kept || len(m.Done)+len(m.Settled)+len(m.Files) > 0 {

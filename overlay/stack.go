@@ -140,7 +140,7 @@ func (s *Session) standOn(statePath, id string) (lock *tree.Handle, err error) {
 	for _, r := range s.meta.Roots {
 		i, ok := below.RootOf(r.Path)
 		if !ok {
-			return fail(fmt.Errorf("%s is no root of it", escape.Quote(string(r.Path))))
+			return fail(fmt.Errorf("%s is not a root of it", escape.Quote(string(r.Path))))
 		}
 		if below.Roots[i].Ino != r.Ino {
 			return fail(fmt.Errorf("%s is another directory than it was for that session", escape.Quote(string(r.Path))))

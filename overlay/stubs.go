@@ -69,7 +69,7 @@ type Cleaned struct {
 	Last time.Time // when the session ended, or was used last
 
 	// State is what had become of the session. Kept for one whose data could not be
-	// read, and for what is no session.
+	// read, and for what is not a session.
 	State State
 }
 
@@ -504,7 +504,7 @@ func (*Session) Discard() (r0 error) {
 }
 
 // Drop takes changes out of the session without touching the project: what is at and
-// below the paths, or means the patterns, is no change any more, as long as the
+// below the paths, or means the patterns, is not a change any more, as long as the
 // session does not write there again, or Undo takes it back. When no change is left, the session is Discarded,
 // or Committed if a part of it was.
 func (*Session) Drop(ctx context.Context, paths ...string) (r0 error) {
@@ -649,7 +649,7 @@ func (*Session) ResumeContext(ctx context.Context, command []string) (r0 error) 
 }
 
 // Retimed is how many files the last complete walk of Changes met that differ in nothing but
-// their modification time. That is no change, but a commit takes it over. Zero: there was no
+// their modification time. That is not a change, but a commit takes it over. Zero: there was no
 // walk, or none.
 func (*Session) Retimed() (r0 int) {
 	return
@@ -703,7 +703,7 @@ func (*Session) Unmapped() (r0 []string) {
 }
 
 // Ready reports whether the next session can use it: the session was a plain one, and
-// nothing was written to it, even if that was no change.
+// nothing was written to it, even if that was not a change.
 func (*Spare) Ready() (r0 bool) {
 	return
 }

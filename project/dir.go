@@ -126,7 +126,7 @@ func owned(st *unix.Stat_t, typ uint32) error {
 	return nil
 }
 
-var errNotRegular = errors.New("it is no regular file")
+var errNotRegular = errors.New("not a regular file")
 
 // openPrivate opens a directory that must be the caller's own, see owndir.Open.
 func openPrivate(path string, create bool) (*dir, error) {

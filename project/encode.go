@@ -209,7 +209,7 @@ func bits(m fs.FileMode) uint32 {
 	case fs.ModeSymlink:
 		b |= 0o120000
 	default:
-		b |= 0o010000 // anything else that is no file
+		b |= 0o010000 // anything else that is not a file
 	}
 	return b
 }

@@ -34,7 +34,7 @@ func (a Action) check() error {
 	return fmt.Errorf("no such action: %q", string(a))
 }
 
-// A Decision is an answer. The zero Decision is no answer.
+// A Decision is an answer. The zero Decision is not an answer.
 type Decision uint8
 
 // The decisions.
@@ -74,7 +74,7 @@ func (p Permission) check() error {
 	}
 	switch {
 	case p.Decision != Allow && p.Decision != Deny:
-		return &Error{"store permission", p.Target, fmt.Errorf("%s is no decision", p.Decision)}
+		return &Error{"store permission", p.Target, fmt.Errorf("%s is not a decision", p.Decision)}
 	case p.Project != "" && (!filepath.IsAbs(p.Project) || !clean(p.Project)):
 		return &Error{"store permission", p.Project, fmt.Errorf("a project is an absolute path")}
 	case p.Target == "" || strings.ContainsRune(p.Target, 0):

@@ -64,7 +64,7 @@ func (w *recorder) record(e Execution, changes []Change) (Recorded, error) {
 		e.ID = newExecution(t)
 	}
 	if !isExecution(e.ID) {
-		return Recorded{}, &Error{"record", e.ID, errors.New("it is no execution's id")}
+		return Recorded{}, &Error{"record", e.ID, errors.New("not an execution's id")}
 	}
 	w.rec, w.out = e.record(), Recorded{ID: e.ID}
 	if len(changes) == 0 {
@@ -141,7 +141,7 @@ func (w *recorder) err() error {
 // take checks a change.
 func (w *recorder) take(c Change) {
 	if !c.Kind.known() || !filepath.IsAbs(c.Root) || !clean(c.Root) || !goodPath(c.Path) && c.Path != "." {
-		w.failed(&Error{"record change", filepath.Join(c.Root, c.Path), errors.New("it is no change of a project")})
+		w.failed(&Error{"record change", filepath.Join(c.Root, c.Path), errors.New("not a change of a project")})
 		return
 	}
 	if c.Path == "." {

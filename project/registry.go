@@ -51,7 +51,7 @@ type Options struct {
 func DefaultDirs() (dir, cache string, err error) {
 	home, herr := os.UserHomeDir()
 	if herr == nil && !filepath.IsAbs(home) {
-		herr = errors.New("it is no absolute path")
+		herr = errors.New("not an absolute path")
 	}
 	find := func(variable string, below ...string) (string, error) {
 		base := os.Getenv(variable)

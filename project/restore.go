@@ -143,7 +143,7 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	out.Path = path
 	fail := func(err error) (Restored, error) { return out, wrap(step, path, err) }
 	if !filepath.IsAbs(path) || !clean(path) || path == "/" {
-		return fail(errors.New("it is no absolute path of a file"))
+		return fail(errors.New("not an absolute path of a file"))
 	}
 	src, err := r.OpenVersion(v)
 	if err != nil {

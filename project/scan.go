@@ -24,7 +24,7 @@ import (
 // error, after it has done everything else.
 func (r *Registry) Scan(ctx context.Context, root string) error {
 	if !filepath.IsAbs(root) || !clean(root) {
-		return &Error{"scan", root, errors.New("it is no absolute path")}
+		return &Error{"scan", root, errors.New("not an absolute path")}
 	}
 	top, err := openRoot(root)
 	if err != nil {

@@ -83,7 +83,7 @@ type Cleaned struct {
 	Size       int64 // bytes that the copies had
 }
 
-// A Decision is an answer. The zero Decision is no answer.
+// A Decision is an answer. The zero Decision is not an answer.
 type Decision uint8
 
 // The actions.

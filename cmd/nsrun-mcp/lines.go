@@ -14,10 +14,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// The SDK gives a connection up at the first line that is no message. So it gets none:
+// The SDK gives a connection up at the first line that is not a message. So it gets none:
 //
 //	standard input ──► lines ──► the SDK ──► stdout ──► standard output
-//	                     └── errors about what is no message ──┘
+//	                     └── errors about what is not a message ──┘
 //
 // What lines lets pass are single messages that the SDK can decode. The batches that one version of
 // the protocol had (2025-03-26) are taken apart: the SDK does not answer a batch that has a
@@ -70,7 +70,7 @@ func (l *lines) Read(p []byte) (int, error) {
 			l.answer(nil, jsonrpc.CodeParseError, "the line has more than "+strconv.Itoa(lineMost)+" bytes")
 		case len(line) == 0:
 		case !json.Valid(line):
-			l.answer(nil, jsonrpc.CodeParseError, "the line is no JSON")
+			l.answer(nil, jsonrpc.CodeParseError, "the line is not JSON")
 		case line[0] == '[':
 			if err := json.Unmarshal(line, &l.batch); err != nil || len(l.batch) == 0 {
 				l.answer(nil, jsonrpc.CodeInvalidRequest, "the batch is empty")
@@ -127,7 +127,7 @@ func requestID(line []byte) json.RawMessage {
 	return r.ID
 }
 
-// answer answers what is no message. Who sends much of that, and does not read, gets no
+// answer answers what is not a message. Who sends much of that, and does not read, gets no
 // more answers.
 func (l *lines) answer(id json.RawMessage, code int64, text string) {
 	line, err := json.Marshal(map[string]any{

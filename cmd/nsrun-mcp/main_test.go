@@ -176,7 +176,7 @@ func (c client) call(a args) *mcp.CallToolResult {
 	return res
 }
 
-// sh is the text that a command makes; it is no error.
+// sh is the text that a command makes; it is not an error.
 func (c client) sh(command string) string {
 	c.t.Helper()
 	res := c.call(args{"command": command})

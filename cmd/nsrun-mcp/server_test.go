@@ -782,7 +782,7 @@ func TestHostileClient(t *testing.T) {
 		"another case":        {call(`{"command":"true","Network":true}`), "There is no parameter Network"},
 		"a number":            {call(`{"command":1}`), "Parameter command must be a string"},
 		"a string":            {call(`{"command":"true","network":"true"}`), "Parameter network must be a boolean"},
-		"a list":              {call(`["true"]`), "The arguments are no object"},
+		"a list":              {call(`["true"]`), "The arguments are not an object"},
 		"nothing":             {call(`null`), "no command was given"},
 		"an empty command":    {call(`{"command":""}`), "no command was given"},
 		"no arguments":        {`{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"run_command"}}`, "no command was given"},
@@ -811,7 +811,7 @@ func TestHostileClient(t *testing.T) {
 	}
 }
 
-// TestNoMessage: a line that is no message is answered by an error, and the next one as ever.
+// TestNoMessage: a line that is not a message is answered by an error, and the next one as ever.
 func TestNoMessage(t *testing.T) {
 	p := newPlace(t)
 	const parse, invalid = -32700, -32600
@@ -823,7 +823,7 @@ func TestNoMessage(t *testing.T) {
 		name, version, line, id string
 		code                    int
 	}{
-		{"words", "", "this is no JSON", "null", parse},
+		{"words", "", "this is not JSON", "null", parse},
 		{"half a message", "", `{"jsonrpc":"2.0","id":1,`, "null", parse},
 		{"two messages", "", ping("1") + ping("2"), "null", parse},
 		{"zero bytes", "", "\x00\x00", "null", parse},

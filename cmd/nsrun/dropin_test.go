@@ -22,7 +22,7 @@ import (
 // What bubblewrap's callers rely on, and what differs by the way nsrun goes: without
 // the Go runtime, or with it (an option that needs a descriptor).
 
-// TestForgedReport: PID 1 of a drop-in is no secret to the command, which can write to
+// TestForgedReport: PID 1 of a drop-in is not a secret to the command, which can write to
 // its status pipe. A failure reported there runs nothing a second time.
 func TestForgedReport(t *testing.T) {
 	testenv.Leaks(t, reap)

@@ -26,19 +26,18 @@ import (
 var gcVerb = usage.Verb{
 	Name: "gc", Args: "[flags] [SESSION…]",
 	Short: "remove old sessions and backups",
-	Long: `Removed are sessions that were committed or discarded at least seven days ago,
-which cannot be undone then, and what killed processes left behind. Sessions
-that are kept are never removed, unless they are named, or --kept and --older
-are given. What is in use, what another session was begun on, and what belongs
-to somebody else stays. Without names, backups and versions of files older than
-seven days go too, and what the log holds beyond 90 days. All that is done once a
-day after nsrun has committed or discarded something.
+	Long: `Removes sessions that were committed or discarded at least seven days ago (they cannot
+be undone then), and what killed processes left behind. It removes kept sessions only if
+they are named, or with --kept and --older. It never removes sessions in use, sessions
+that other sessions build on, or sessions of other users. Without names it also removes
+backups and versions of files older than seven days, and log entries older than 90 days.
+nsrun does all this by itself once a day, after a commit or a discard.
 
-With --playground it is about what commands left in $HOME/playground instead. Each
-project has its own playground, a directory in $XDG_DATA_HOME/nsrun/playgrounds;
-commands without a project have $XDG_DATA_HOME/nsrun/playground. It says how much
-is in each, and removes all of it after a yes on a terminal, or with --yes. Links
-are removed, never followed.`,
+With --playground it empties playgrounds instead: what commands left in $HOME/playground.
+Each project has its own, a directory in $XDG_DATA_HOME/nsrun/playgrounds; commands
+without a project share $XDG_DATA_HOME/nsrun/playground. It prints how much is in each,
+and removes everything after a yes on a terminal, or with --yes. It removes symbolic
+links, and never follows them.`,
 	Flags: func(fs *flag.FlagSet) { gcFlags(fs, &gcOptions{}) },
 }
 

@@ -30,18 +30,20 @@ import (
 var logVerb = usage.Verb{
 	Name: "log", Args: "[flags] [EXECUTION] [PATH]",
 	Short: "show past commands and what they changed",
-	Long: `Of the project that one is in, or with --all of all projects. A line each, the
-newest first: id, time, exit status, what became of the changes, how many there
-were (direct: nobody counted), command. With an id, or its last eight characters,
-or last, the one execution and its changes; with a path, absolute or relative,
-those that changed what is at and below it.
+	Long: `Prints the past commands of the current project, or with --all of all projects, the
+newest first. Each line has the id, the time, the exit status, what became of the
+changes, their number (direct: they were not counted), and the command. With an id, its
+last eight characters, or last, log prints that execution and its changes. With a
+PATH it prints the executions that changed something at or below it.
 
-With -p what the execution changed in files: from what they were before it to
-what its session holds, as long as that is kept, else to what they are now. That
-is said on standard error. Of what is no text it shows the sizes (nsrun diff --patch
-has all of it, for git apply). On a terminal $NSRUN_PAGER, $PAGER or less shows
-it. Executions stay in the log for 90 days, versions of files for seven.
-The keys of JSON are listed in docs/json.md of the source tree.`,
+With -p it prints how the execution changed each file: from the version before it to the
+version in its session, or, once the session is gone, to the present file; a message on
+standard error says which. For files that are not text it prints the sizes; nsrun diff
+--patch prints them whole, for git apply. On a terminal the output goes through
+$NSRUN_PAGER, $PAGER or less.
+
+Executions stay in the log for 90 days, versions of files for seven.
+docs/json.md of the source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { logFlags(fs, &logOptions{}) },
 }
 

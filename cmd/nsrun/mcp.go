@@ -20,20 +20,20 @@ import (
 var mcpVerb = usage.Verb{
 	Name: "mcp", Args: "[flags]",
 	Short: "serve agents over the Model Context Protocol",
-	Long: `It serves the Model Context Protocol on standard input and output, with one
-tool: run_command {command, working_dir, network}. An agent's program starts it,
-from its configuration:
+	Long: `Serves the Model Context Protocol on standard input and output, with one tool:
+run_command {command, working_dir, network}. An agent's program starts it, from its
+configuration:
 
   {"mcpServers": {"nsrun": {"command": "nsrun", "args": ["mcp", "--project", "/home/me/src"]}}}
 
-Commands run as with nsrun run: the host's files read-only and without secrets,
-the project behind an overlay, $HOME/playground for experiments, no network.
-With network: true the user is asked in the agent's program, every time; where
-that cannot ask (elicitation), the answer is no. What --allow-net names is
-reached without a question.
+Commands run as with nsrun run: the host's files are read-only and secrets are hidden,
+the project is behind an overlay, $HOME/playground is for experiments, and there is no
+network. When a command asks for the network (network: true), the agent's program asks
+the user, each time; if it cannot ask (elicitation), the answer is no. Commands reach
+what --allow-net names without a question.
 
-Requests can come from a pipe or a file: all are answered. Commands that still run
-a minute (and --timeout more) after the end of standard input are ended.`,
+Requests can come from a pipe or a file: each gets its answer. After the end of standard
+input, commands have one more minute (and --timeout), and are then ended.`,
 	Flags: func(fs *flag.FlagSet) { mcpargs.Define(fs, &mcpargs.Options{}) },
 }
 

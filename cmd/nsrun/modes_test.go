@@ -291,7 +291,7 @@ func TestNothingToSay(t *testing.T) {
 	}
 }
 
-// TestModesBesideOthers: where standard output is no terminal, somebody else may draw on it:
+// TestModesBesideOthers: where standard output is not a terminal, somebody else may draw on it:
 // the window stays as it is, and our text is as usual all the same.
 func TestModesBesideOthers(t *testing.T) {
 	s := atTerminal(t, "run", "--keep", "--", "sh", "-c", `printf %b "$1" >&2; : >new`, "sh", octals("\x1b[?1049h\x1b[?1000h\x1b[8m\x1b(0\x1b]0;x"))

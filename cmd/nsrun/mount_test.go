@@ -29,7 +29,7 @@ func TestMountBelow(t *testing.T) {
 	if status, out := nsrunIn(t, p, env, "run", "--direct", "touch", "new"); status != 0 {
 		t.Errorf("status %d\n%s", status, out)
 	}
-	// A project that is a mount itself is no problem.
+	// A project that is a mount itself is not a problem.
 	mounted(t, "tmpfs", filepath.Join(dir, "own"), "tmpfs", 0)
 	if status, out := nsrunIn(t, filepath.Join(dir, "own"), env, "run", "-q", "--commit", "touch", "new"); status != 0 {
 		t.Errorf("status %d\n%s", status, out)

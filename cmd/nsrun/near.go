@@ -72,7 +72,7 @@ func optionHint(words []string, err error) string {
 	return ""
 }
 
-// unknownOptionHint is what may have been meant by a word that is no option.
+// unknownOptionHint is what may have been meant by a word that is not an option.
 func unknownOptionHint(words []string, option string) string {
 	if verb := laterVerb(words); verb != "" && verbOf(verb).FlagSet().Lookup(usage.FlagName(option)) != nil {
 		return "flags come after the verb; try: nsrun " + verb + " " + escape.Quote(option) + " …"

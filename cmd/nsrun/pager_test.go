@@ -113,7 +113,7 @@ func TestBinaries(t *testing.T) {
 	}
 }
 
-// TestPager: on a terminal $NSRUN_PAGER, else $PAGER; that it reads nothing is no error.
+// TestPager: on a terminal $NSRUN_PAGER, else $PAGER; that it reads nothing is not an error.
 func TestPager(t *testing.T) {
 	d := newBench(t)
 	if out, err := d.command(nil, "run", "--keep", "-q", "--", "sh", "-c", `seq 30000 >new`).CombinedOutput(); err != nil {

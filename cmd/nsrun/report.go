@@ -78,7 +78,7 @@ func (r *runner) openReport() (err error) {
 }
 
 // reportFile opens a regular file that no command has put there to lead elsewhere, or
-// makes it. What is in /dev and /proc (/dev/stderr, /dev/fd/5) is no command's, and may be
+// makes it. What is in /dev and /proc (/dev/stderr, /dev/fd/5) is not a command's, and may be
 // anything.
 func (r *runner) reportFile(name string) (*os.File, error) {
 	fail := func(err error) (*os.File, error) {
@@ -132,7 +132,7 @@ func (r *runner) reportFile(name string) (*os.File, error) {
 	return f, nil
 }
 
-var errNoFile = errors.New("it is no regular file")
+var errNoFile = errors.New("not a regular file")
 
 // reportPlace refuses a report that the command could write itself.
 func (r *runner) reportPlace(name, real string) error {

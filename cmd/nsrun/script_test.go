@@ -207,7 +207,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	// sessions N expects so many sessions.
 	"sessions": sessions,
 	// json FILE PATH VALUE compares a value in a JSON file, or stdout; values
-	// that are no strings as JSON. The path is like changes.0.kind.
+	// that are not strings as JSON. The path is like changes.0.kind.
 	"json": jsonValue,
 	// keys FILE PATH KEY… compares all keys of an object; the path "." is the top.
 	"keys": jsonKeys,
@@ -411,7 +411,7 @@ func jsonKeys(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, false, args, 3, "keys FILE PATH KEY…")
 	v, ok := lookup(ts, args[0], args[1]).(map[string]any)
 	if !ok {
-		ts.Fatalf("%s is no object", args[1])
+		ts.Fatalf("%s is not an object", args[1])
 	}
 	if got, want := slices.Sorted(maps.Keys(v)), slices.Sorted(slices.Values(args[2:])); !slices.Equal(got, want) {
 		ts.Fatalf("keys are\n%v, want\n%v", got, want)

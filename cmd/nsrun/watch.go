@@ -18,17 +18,19 @@ import (
 var watchVerb = usage.Verb{
 	Name: "watch", Args: "[flags] DIR…",
 	Short: "print changes in directories as they happen",
-	Long: `One line is printed for each thing that happens at any depth below the
-directories: created, written, removed, renamed (the old and the new path) or
-attributes. Paths are relative to the directory, which comes first where there
-are several; a slash follows directories. It goes on until Ctrl-C, or until the
-directories are gone: what has happened by then is printed, and the status is 0
-after Ctrl-C. Symbolic links and other mounted file systems are not followed.
+	Long: `Prints one line for each change at any depth below the directories: created, written,
+removed, renamed (with the old and the new path) or attributes. Paths are relative to
+the directory, whose name comes first if there are several. A slash follows the names
+of directories. It does not follow symbolic links, nor enter other mounted file systems.
 
-fanotify watches whole file systems, and takes root. inotify holds every
-directory open (see ulimit -n, and /proc/sys/fs/inotify/max_user_watches).
-Where events were lost, that is said, and what changed meanwhile is looked for.
-The keys of JSON are listed in docs/json.md of the source tree.`,
+It ends at Ctrl-C with status 0, or when the directories are gone, after it has printed
+what happened until then.
+
+The fanotify engine watches whole file systems, and needs root. The inotify engine keeps
+every directory open; the limits are ulimit -n and
+/proc/sys/fs/inotify/max_user_watches. If the kernel drops events, nsrun says so, and
+searches the directories for what changed meanwhile.
+docs/json.md of the source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { watchFlags(fs, &watchOptions{}) },
 }
 

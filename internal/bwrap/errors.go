@@ -32,7 +32,7 @@ type Error struct {
 	Text string
 	// Err is the system's error, if the message ends in one.
 	Err error
-	// Unknown is the word that is no option, if that is what is wrong.
+	// Unknown is the word that is not an option, if that is what is wrong.
 	Unknown string
 }
 

@@ -137,7 +137,7 @@ func (p *parser) fail(text ...string) error {
 	return e
 }
 
-// unknown refuses a word that is no option.
+// unknown refuses a word that is not an option.
 func (p *parser) unknown(word string) error {
 	err := p.fail("Unknown option ", word)
 	if e, ok := err.(*Error); ok {
@@ -471,7 +471,7 @@ func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 }
 
 // file reads more words from a descriptor and parses them in place. A word that
-// is no option ends the file, and what follows in it is ignored.
+// is not an option ends the file, and what follows in it is ignored.
 func (p *parser) file(number string) error {
 	fd, err := p.parseFD(number)
 	if err != nil {

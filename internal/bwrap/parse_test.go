@@ -108,7 +108,7 @@ func TestTable(t *testing.T) {
 		}
 		names[o.Name] = true
 		if !strings.HasPrefix(o.Name, "--") || len(o.Name) < 3 {
-			t.Errorf("%q is no name of an option", o.Name)
+			t.Errorf("%q is not a name of an option", o.Name)
 		}
 		if o.Help == "" || o.Group >= groupCount || o.Group.String() == "" {
 			t.Errorf("%s lacks its help or its group", o.Name)

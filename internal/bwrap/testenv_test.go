@@ -28,7 +28,7 @@ func realBubblewrap(t *testing.T) string {
 	if err == nil && version == "bubblewrap 0.12.0" {
 		return path
 	}
-	why := path + " is no bubblewrap 0.12.0 but says " + version
+	why := path + " is not a bubblewrap 0.12.0 but says " + version
 	if err != nil {
 		why += " (" + err.Error() + ")"
 	}

@@ -7,7 +7,7 @@ import (
 
 // A Setting is what holds for a key.
 type Setting struct {
-	Items []Item // of a value that is no list there is one, or none where nobody set it and there is no default
+	Items []Item // of a value that is not a list there is one, or none where nobody set it and there is no default
 }
 
 // A Policy is what holds. Its settings have the numbers of Keys; those of keys that add to others are empty.

@@ -76,7 +76,7 @@ func programs(dir string) error {
 	}
 	out, err := exec.Command(filepath.Join(dir, "real/bwrap"), "--version").CombinedOutput()
 	if string(out) != "bubblewrap 0.12.0\n" {
-		return fmt.Errorf("NSRUN_BWRAP: %s is no bubblewrap 0.12.0: %q %v", os.Getenv("NSRUN_BWRAP"), out, err)
+		return fmt.Errorf("NSRUN_BWRAP: %s is not a bubblewrap 0.12.0: %q %v", os.Getenv("NSRUN_BWRAP"), out, err)
 	}
 	for _, b := range [][]string{
 		{"-ldflags=-s -w -E nsrun_early", "-o", filepath.Join(dir, "ours/bwrap"), "github.com/nsrun/nsrun/cmd/nsrun"},

@@ -83,7 +83,7 @@ func outerGitDir(root string) (string, error) {
 		return refuse("names another work tree")
 	}
 	if !links.Own(found) || !IsDir(filepath.Join(found, "objects")) || !IsDir(filepath.Join(found, "refs")) || !links.Own(filepath.Join(found, "HEAD")) {
-		return "", fmt.Errorf("%s is no git directory of yours", escape.Quote(found))
+		return "", fmt.Errorf("%s is not a git directory of yours", escape.Quote(found))
 	}
 	return found, nil
 }
@@ -96,7 +96,7 @@ func resolve(dir, name string) string {
 	return dir + "/" + name // not cleaned: what comes before ".." may be a link
 }
 
-// readOwn reads a small regular file of the caller's, which is no link, without the
+// readOwn reads a small regular file of the caller's, which is not a link, without the
 // newline at its end.
 func readOwn(name string) (string, error) {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

@@ -16,7 +16,7 @@ import (
 )
 
 // Project is the git work tree around dir, an absolute path, or dir itself.
-// Directories of others are no work tree of the caller's, whatever somebody put into
+// Directories of others are not a work tree of the caller's, whatever somebody put into
 // them.
 func Project(dir string) string {
 	if tree, ok := links.WorkTree(dir); ok {

@@ -12,7 +12,7 @@ import (
 // processes are process ids, sorted where one is looked for.
 type processes []int
 
-// add takes one, behind the others; what is no process id is left out.
+// add takes one, behind the others; what is not a process id is left out.
 func (p *processes) add(pid string) {
 	if n, err := strconv.Atoi(pid); err == nil {
 		*p = append(*p, n)

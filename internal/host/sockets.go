@@ -66,7 +66,7 @@ func UnixSocket(path string, suspect func(dir string) bool) (mounts.Mount, error
 		return fail(err)
 	}
 	if fi.Mode()&os.ModeSocket == 0 {
-		return fail(errors.New("it is no socket"))
+		return fail(errors.New("not a socket"))
 	}
 	m, err := Bind(real, false)
 	if err != nil {

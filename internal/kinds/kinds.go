@@ -17,7 +17,7 @@ var pairs = [...]struct {
 	{overlay.TypeChanged, project.TypeChanged},
 }
 
-// Registry is a session's kind as the registry has it. What is no kind stays none.
+// Registry is a session's kind as the registry has it. What is not a kind stays none.
 func Registry(k overlay.Kind) project.Kind {
 	for _, p := range pairs {
 		if p.session == k {
@@ -27,7 +27,7 @@ func Registry(k overlay.Kind) project.Kind {
 	return 0
 }
 
-// Session is the registry's kind as a session has it. What is no kind stays none.
+// Session is the registry's kind as a session has it. What is not a kind stays none.
 func Session(k project.Kind) overlay.Kind {
 	for _, p := range pairs {
 		if p.registry == k {

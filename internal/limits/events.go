@@ -32,7 +32,7 @@ type Setting struct {
 	Optional   bool // kernels without that file are no worse for it
 }
 
-// oneMore is PID 1 of the sandbox, which is no process of the command's.
+// oneMore is PID 1 of the sandbox, which is not a process of the command's.
 const oneMore = 1
 
 // SettingsV2 are the limits in a cgroup of v2 with these controllers.

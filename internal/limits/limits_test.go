@@ -14,10 +14,10 @@ func TestParseSize(t *testing.T) {
 	}{
 		{"0", 0, ""}, {"1", 1, ""}, {"4096", 4096, ""}, {"4096B", 4096, ""}, {"1K", 1 << 10, ""}, {"1k", 1 << 10, ""},
 		{"512M", 512 << 20, ""}, {"512MiB", 512 << 20, ""}, {"512Mi", 512 << 20, ""}, {"1.5G", 3 << 29, ""}, {"2T", 2 << 40, ""}, {"1P", 1 << 50, ""},
-		{"", 0, "no size"}, {"M", 0, "no size"}, {"B", 0, "no size"}, {"-1", 0, "no size"}, {"+1", 0, "no size"}, {"1.5", 0, "no size"},
-		{"1e3", 0, "no size"}, {"1e3M", 0, "no size"}, {"0x10", 0, "no size"}, {" 1", 0, "no size"}, {"1 M", 0, "no size"}, {"1..5G", 0, "no size"},
+		{"", 0, "not a size"}, {"M", 0, "not a size"}, {"B", 0, "not a size"}, {"-1", 0, "not a size"}, {"+1", 0, "not a size"}, {"1.5", 0, "not a size"},
+		{"1e3", 0, "not a size"}, {"1e3M", 0, "not a size"}, {"0x10", 0, "not a size"}, {" 1", 0, "not a size"}, {"1 M", 0, "not a size"}, {"1..5G", 0, "not a size"},
 		{"512MB", 0, "write 512M"}, {"10kB", 0, "write 10k"}, {"9223372036854775807", 1<<63 - 1, ""}, {"9223372036854775808", 0, "too large"},
-		{"9999P", 0, "too large"}, {"1\x1b[mM", 0, `\x1b`}, {"1E", 0, "no size"}, {"1m", 0, "no size"}, {"infM", 0, "no size"}, {"NaN", 0, "no size"},
+		{"9999P", 0, "too large"}, {"1\x1b[mM", 0, `\x1b`}, {"1E", 0, "not a size"}, {"1m", 0, "not a size"}, {"infM", 0, "not a size"}, {"NaN", 0, "not a size"},
 	} {
 		got, err := ParseSize(c.text)
 		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {

@@ -146,7 +146,7 @@ func (w *walk) leads(text string) string {
 	return path.Clean(text)
 }
 
-// readlink is the text of the link fd; ENOENT: it is no link.
+// readlink is the text of the link fd; ENOENT: it is not a link.
 func readlink(fd int) (string, error) {
 	b := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", b)

@@ -26,7 +26,7 @@ func DecodeInput(raw []byte) (in Input, err error) {
 	}
 	var args map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &args); err != nil {
-		return in, errors.New("the arguments are no object")
+		return in, errors.New("the arguments are not an object")
 	}
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		var to any

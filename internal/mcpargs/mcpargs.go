@@ -160,7 +160,7 @@ func Parse(args []string) (*Options, error) {
 	case o.Timeout < 0:
 		return nil, errors.New("--timeout is negative")
 	case o.AskTimeout <= 0:
-		return nil, errors.New("--ask-timeout is no time")
+		return nil, errors.New("--ask-timeout is not a time")
 	}
 	return o, nil
 }

@@ -191,7 +191,7 @@ func (c *compiler) made(base, target string, to prog.Slot, makeIt func()) {
 }
 
 // below opens target, which lies in what is mounted at base, and follows no link behind
-// base. Where nothing is, the label is where to go on if that is no mistake.
+// base. Where nothing is, the label is where to go on if that is not a mistake.
 func (c *compiler) below(base, target string, to prog.Slot, optional bool) (missing prog.Label) {
 	how, size := c.howIn(0)
 	plain := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(target)), how, size).To(to).TolerateAny().OnSuccess()

@@ -848,7 +848,7 @@ var questions = []Case{
 	},
 }
 
-// sockets: what is no TCP and no UDP.
+// sockets: what is not TCP and no UDP.
 var sockets = []Case{
 	{
 		Name:  "other sockets, though everything is allowed",

@@ -20,7 +20,7 @@ const Forged = "203.0.113.66"
 // DNS is a server that answers from records, and lies where it is told to. The lies:
 //
 //	wrong-id-first, wrong-question-first, query-first, garbage-first
-//	               a packet that is no answer comes before the one that is
+//	               a packet that is not an answer comes before the one that is
 //	wrong-id       only that packet comes
 //	truncated      over UDP there is no content
 //	extra          with records beside the chain, and in the other sections

@@ -59,7 +59,7 @@ func OpenFile(path string, user bool) (sys.FD, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(fd), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		fd.Close()
-		return fail(fmt.Errorf("it is not a regular file: %w", unix.EINVAL))
+		return fail(fmt.Errorf("not a regular file: %w", unix.EINVAL))
 	}
 	return fd, nil
 }

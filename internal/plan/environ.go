@@ -50,7 +50,7 @@ var caches = [...]struct {
 }{
 	{dir: ".cache", set: []string{"XDG_CACHE_HOME=/tmp/.cache"}},
 	{dir: ".npm", set: []string{"npm_config_cache=/tmp/.npm"}},
-	// What is installed is no cache, and is refused where it was.
+	// What is installed is not a cache, and is refused where it was.
 	{dir: "go", set: []string{"GOPATH=/tmp/go", "GOBIN=~/go/bin"}, also: ".config/go/env"},
 	{dir: ".cargo", set: []string{"CARGO_HOME=/tmp/.cargo", "CARGO_INSTALL_ROOT=~/.cargo"}},
 	{dir: ".gradle", set: []string{"GRADLE_USER_HOME=/tmp/.gradle"}},

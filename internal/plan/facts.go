@@ -16,7 +16,7 @@ type Facts struct {
 
 	System     mounts.Plan     // what commands have of the host's programs where Policy.Strict leaves out the rest
 	Work       string          // where the workspace is the root, and is written to in place: an empty directory on its mount
-	NoDirs     map[string]bool // where the workspace is the root: paths of the host that are mounted, and are no directories
+	NoDirs     map[string]bool // where the workspace is the root: paths of the host that are mounted, and are not directories
 	ResolvConf string          // where the host's resolv.conf(5) is; empty: there is none, or nobody has to know
 
 	VarTmp, Run bool          // whether /var/tmp and /run are directories, not links to others

@@ -13,7 +13,7 @@ const (
 	NoticePlayground            // there is no playground
 )
 
-// A Notice says what is not as it usually is, and is no error.
+// A Notice says what is not as it usually is, and is not an error.
 type Notice struct {
 	Kind NoticeKind
 	Path string // empty: it is about none

@@ -20,7 +20,7 @@ import (
 // make, and small as PID 1.
 
 // The rules of package reexec's child apply to all of this file, and more: there
-// is no runtime at all yet. Nothing is allocated, no global is of a pointer type,
+// is not a runtime at all yet. Nothing is allocated, no global is of a pointer type,
 // every function is nosplit, and the stack is the one that the kernel made.
 
 // started describes the clone, for take. Pid 0: none.

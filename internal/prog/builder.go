@@ -288,7 +288,7 @@ type Label struct {
 }
 
 // Here sets the targets of jumps to the operation that is added next. The zero
-// Label is no jump.
+// Label is not a jump.
 func (b *Builder) Here(labels ...Label) {
 	for _, l := range labels {
 		if l.r.b == nil || b.full {

@@ -124,7 +124,7 @@ func report(status uintptr, kind, value, errno, op uint32) {
 }
 
 // run walks the Program at base. It does not return. It is long because each
-// operation that is no system call is one of its cases: nosplit functions share
+// operation that is not a system call is one of its cases: nosplit functions share
 // one small stack, on which a call for each would not fit.
 //
 //go:nosplit

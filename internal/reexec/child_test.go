@@ -291,7 +291,7 @@ func TestReceiveFile(t *testing.T) {
 	}
 }
 
-// TestReceiveEnd: a closed socket is no error, and no Program.
+// TestReceiveEnd: a closed socket is not an error, and no Program.
 func TestReceiveEnd(t *testing.T) {
 	testenv.Leaks(t)
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

@@ -114,7 +114,7 @@ func sameMount(base unsafe.Pointer, a, b uintptr) syscall.Errno {
 	return 0
 }
 
-// place opens path inside root, where its last component is no symbolic link.
+// place opens path inside root, where its last component is not a symbolic link.
 // An error other than ENOENT says its part.
 //
 //go:nosplit
@@ -198,7 +198,7 @@ func makeDirs(base unsafe.Pointer, root, path, perm uintptr) (fd uintptr, e sysc
 
 // target opens where a mount goes. If it is missing it is made, after its
 // parents: a directory or a file, like the root of tree; a directory where there
-// is no tree.
+// is not a tree.
 //
 //go:nosplit
 //go:norace

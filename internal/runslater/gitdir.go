@@ -170,7 +170,7 @@ func (c *Classifier) config(ch Change) string {
 	return ""
 }
 
-// maybeConfig is for a file that is no configuration of a repository, as far as can be seen.
+// maybeConfig is for a file that is not a configuration of a repository, as far as can be seen.
 // Another command can make a repository around it, and another directory can name this one
 // as the place of its configuration. Where git cannot read on it executes nothing.
 func (c *Classifier) maybeConfig(ch Change) string {
@@ -259,7 +259,7 @@ func (c *Classifier) executesIn(v View, dir string, whole bool) bool {
 	return slices.ContainsFunc(v.Names(hooks), func(name string) bool { return !strings.HasSuffix(name, ".sample") })
 }
 
-// gitFile is for a .git that is no directory: of a linked work tree or a submodule.
+// gitFile is for a .git that is not a directory: of a linked work tree or a submodule.
 func (c *Classifier) gitFile(ch Change) string {
 	if ch.Kind != File {
 		return reasonLink

@@ -188,7 +188,7 @@ func (f form) of(c Call, args [6]uint64) kind {
 		}
 		return opens
 	case f.kind&write != 0:
-		// Pipes, terminals and the runtime's own descriptors are no files.
+		// Pipes, terminals and the runtime's own descriptors are not files.
 		if to := c.Files[0]; !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "/dev/") && !strings.HasPrefix(to, "/dev/shm/") {
 			return 0
 		}

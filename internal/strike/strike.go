@@ -72,7 +72,7 @@ type Result struct {
 var ErrNotPermitted = errors.New("processes cannot be traced here")
 
 // Run runs a command that was not started, until it and all that it started ended. An
-// error means that it could not be run or traced; how it ends is no error.
+// error means that it could not be run or traced; how it ends is not an error.
 //
 // The command's SysProcAttr gets Ptrace set. Its Wait is called, and its ProcessState
 // stays nil.

@@ -12,7 +12,7 @@ import (
 // valid as such: use None for "no descriptor".
 type FD int
 
-// None is no descriptor; closing it does nothing.
+// None is not a descriptor; closing it does nothing.
 const None FD = -1
 
 // Close closes the descriptor and forgets it, so that closing twice does no harm.

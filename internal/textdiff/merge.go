@@ -8,7 +8,7 @@ import (
 // Merge puts two changes of the text base into one text: those that lead to ours and
 // those that lead to theirs. Where both changed the same lines in the same way that is
 // one change. It returns false where they changed the same lines, or lines next to each
-// other, in different ways; and for contents that are no texts or are too large (see
+// other, in different ways; and for contents that are not texts or are too large (see
 // MaxBytes), unless one side is as base or both are equal.
 //
 // Merge(base, x, base) and Merge(base, base, x) are x, and exchanging the sides makes
@@ -24,7 +24,7 @@ type Clash struct {
 	Base, Ours, Theirs [][]byte // lines with their ends; they share memory with the texts
 }
 
-// ErrNotText is what Clashes returns for contents that are no texts or are too large, see MaxBytes.
+// ErrNotText is what Clashes returns for contents that are not texts or are too large, see MaxBytes.
 var ErrNotText = errors.New("not a text, or too large")
 
 // Clashes returns what prevents a Merge, in the order of lines. None: nothing does.

@@ -90,10 +90,10 @@ func (c Content) open(read func(r io.Reader) error) error {
 }
 
 // A Patch is written file after file, in the form that git apply takes. Text is
-// compared by lines. What is no text, or is larger than MaxBytes, is written whole, for
+// compared by lines. What is not text, or is larger than MaxBytes, is written whole, for
 // both directions; it is not read into memory.
 type Patch struct {
-	// NoBinaries writes one line about what is no text, with its sizes, and not what it
+	// NoBinaries writes one line about what is not text, with its sizes, and not what it
 	// holds: for people, not for git apply. False: it is there.
 	NoBinaries bool
 

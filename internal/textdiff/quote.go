@@ -46,7 +46,7 @@ func GitRefuses(path string, mode uint32) string {
 	for part := range strings.SplitSeq(path, "/") {
 		switch {
 		case part == "" || part == "." || part == "..":
-			return "it is no path below the top"
+			return "not a path below the top"
 		case isGitDir(part):
 			return "git does not touch what is called .git"
 		case mode&typeMask == Symlink && isGitModules(part):

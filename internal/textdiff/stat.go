@@ -18,7 +18,7 @@ type Stat struct {
 	Note string
 }
 
-// BinaryNote is a note about a file that is no text, with its sizes in bytes.
+// BinaryNote is a note about a file that is not text, with its sizes in bytes.
 func BinaryNote(old, new int64) string {
 	return "Bin " + strconv.FormatInt(old, 10) + " -> " + strconv.FormatInt(new, 10) + " bytes"
 }

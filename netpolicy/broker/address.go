@@ -29,7 +29,7 @@ func (a *sockaddr) family() uint16 {
 }
 
 // addrPort is the address and port, with IPv4-mapped addresses as IPv4 ones. The zero
-// one: it is no whole IP address.
+// one: it is not a whole IP address.
 func (a *sockaddr) addrPort() netip.AddrPort {
 	port := binary.BigEndian.Uint16(a.b[2:])
 	switch {

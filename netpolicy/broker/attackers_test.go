@@ -330,7 +330,7 @@ func helpHostListen(args []string) int {
 	return 0
 }
 
-// helpBench connects and prints the median in nanoseconds. As the programs that are no Go ones
+// helpBench connects and prints the median in nanoseconds. As the programs that are not Go ones
 // do, without a scheduler of its own that looks at how long a call takes.
 func helpBench(args []string) int {
 	runtime.LockOSThread()

@@ -34,7 +34,7 @@ func (s *server) connect(n *notification) {
 	}
 }
 
-// answered is no error: the caller has its answer.
+// answered is not an error: the caller has its answer.
 const answered = ^syscall.Errno(0)
 
 // connect decides what becomes of a connect, and does what does not take long. What is

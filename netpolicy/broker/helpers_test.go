@@ -468,7 +468,7 @@ func helpUnix([]string) int {
 	return 0
 }
 
-// helpBad calls with what is no address.
+// helpBad calls with what is not an address.
 func helpBad(args []string) int {
 	to := args[0]
 	fd := tcp(to)

@@ -11,7 +11,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sandbox"
 )
 
-// The link of a sandbox for what is no TCP: a pair of veth devices, both its own. Into the first go
+// The link of a sandbox for what is not TCP: a pair of veth devices, both its own. Into the first go
 // all packets that are not for its own addresses; at the second a packet socket belongs to the relay,
 // which is outside. Making it takes half a millisecond, so it is made for the first message.
 const (
@@ -29,7 +29,7 @@ var linkAddress = [6]byte{0x02, 'n', 's', 'r', 'u', 'n'}
 // relayAddress is where what comes back is from. Nobody looks at it.
 var relayAddress = [6]byte{0x02, 'r', 'e', 'l', 'a', 'y'}
 
-// addresses are the messages that give the sandbox addresses that are no loopback ones, without
+// addresses are the messages that give the sandbox addresses that are not loopback ones, without
 // which programs would think that there is no network. v6 says whether there is IPv6.
 func addresses(v6 bool) []sandbox.Link {
 	var m, m6 messages

@@ -159,7 +159,7 @@ const (
 	rcvbufLock = 2
 )
 
-// copyBytes copies an option that is no number, if it is not as usual.
+// copyBytes copies an option that is not a number, if it is not as usual.
 func copyBytes(old, fresh sys.FD, level, name int, usual [16]byte) {
 	if v, n, e := bytesOption(old, level, name); e == 0 && v != usual {
 		_, _, _ = syscall.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fresh), uintptr(level), uintptr(name),
@@ -167,7 +167,7 @@ func copyBytes(old, fresh sys.FD, level, name int, usual [16]byte) {
 	}
 }
 
-// bytesOption is a socket option that is no number.
+// bytesOption is a socket option that is not a number.
 func bytesOption(fd sys.FD, level, name int) (v [16]byte, n uint32, e syscall.Errno) {
 	n = uint32(len(v))
 	_, _, e = syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(name),

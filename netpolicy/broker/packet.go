@@ -34,7 +34,7 @@ type datagram struct {
 	ip       []byte // the packet, from its IP header on
 }
 
-// parse understands a frame. Not ok: it is no whole IP packet, or a fragment.
+// parse understands a frame. Not ok: it is not a whole IP packet, or a fragment.
 func parse(frame []byte) (d datagram, ok bool) {
 	if len(frame) < etherSize {
 		return d, false
@@ -78,7 +78,7 @@ func (d *datagram) parse4() (body []byte, ok bool) {
 	return d.ip[header:], true
 }
 
-// parse6 takes no extension headers: what has some is no UDP, and is not relayed.
+// parse6 takes no extension headers: what has some is not UDP, and is not relayed.
 func (d *datagram) parse6() (body []byte, ok bool) {
 	p := d.ip
 	if len(p) < ip6Size || p[0]>>4 != 6 {

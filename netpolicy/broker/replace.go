@@ -181,7 +181,7 @@ func (c *call) registered(poll int, numbers []int) (bool, syscall.Errno) {
 				break
 			}
 			if e != 0 {
-				return false, 0 // it is no epoll instance, or closed by now
+				return false, 0 // it is not an epoll instance, or closed by now
 			}
 			if order == 0 {
 				return true, 0

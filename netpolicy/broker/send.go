@@ -48,7 +48,7 @@ func (s *server) verdict(n *notification, e syscall.Errno, a *sockaddr) {
 func (s *server) maySend(n *notification, a *sockaddr) syscall.Errno {
 	to := a.addrPort()
 	if !to.IsValid() || inside(to.Addr()) {
-		return 0 // what is no IP address stays in the sandbox too
+		return 0 // what is not an IP address stays in the sandbox too
 	}
 	ok := s.b.may(netpolicy.UDP, to)
 	if !ok && s.ofTCP(n) {

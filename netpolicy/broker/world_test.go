@@ -19,7 +19,7 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// A world is a network namespace with addresses that are no loopback ones: what is "the
+// A world is a network namespace with addresses that are not loopback ones: what is "the
 // host" for UDP, which never leaves a loopback device. Programs are in it without any
 // privilege.
 

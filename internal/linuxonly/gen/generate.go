@@ -201,7 +201,7 @@ func (g *generator) write() error {
 	return nil
 }
 
-// data are methods that are no work for a kernel, though they return an error.
+// data are methods that are not work for a kernel, though they return an error.
 var data = map[string]bool{
 	"Unwrap": true, "Err": true, "MarshalText": true, "UnmarshalText": true, "MarshalJSON": true, "UnmarshalJSON": true,
 }

@@ -60,7 +60,7 @@ func run(dir string) error {
 			if ins.IsLoadFromMap() {
 				i, ok := index[ins.Reference()]
 				if !ok {
-					return fmt.Errorf("%s names %q, which is no map", name, ins.Reference())
+					return fmt.Errorf("%s names %q, which is not a map", name, ins.Reference())
 				}
 				fmt.Fprintf(&uses, "{%d, %d}, ", it.Offset, i)
 				ins.Constant = 0

@@ -134,5 +134,5 @@ func noSessionHint(word string) string {
 	case "diff", "commit", "drop":
 		return "a session comes before paths; try: " + escape.Command([]string{"nsrun", verb, "last", word})
 	}
-	return "a path is no session; try: nsrun ls, and nsrun diff last PATH"
+	return "a path is not a session; try: nsrun ls, and nsrun diff last PATH"
 }

@@ -76,7 +76,7 @@ func (o *Output) page() bool {
 	return true
 }
 
-// Close writes the rest, and waits for the pager. That nobody wants the rest is no error.
+// Close writes the rest, and waits for the pager. That nobody wants the rest is not an error.
 func (o *Output) Close() error {
 	if o.escaped != nil {
 		_ = o.escaped.flush() // Flush returns the error too

@@ -35,7 +35,7 @@ type row struct {
 	match bool   // the filter is met
 }
 
-// A tally says how many rows that are no groups there are before a row, and how many of these have which mark.
+// A tally says how many rows that are not groups there are before a row, and how many of these have which mark.
 type tally struct{ rows, commit, drop int }
 
 // model is the whole state.
