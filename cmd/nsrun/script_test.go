@@ -3,9 +3,11 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -154,6 +156,7 @@ func setup(e *testscript.Env, bin string) error {
 		"XDG_STATE_HOME=", "UID="+strconv.Itoa(os.Getuid()))
 	started := make(map[string]*background)
 	e.Values[startedKey{}] = started
+	e.Values[completerKey{}] = make(map[string]*completer)
 	t := e.T()
 	e.Defer(func() {
 		for _, b := range started {
@@ -215,8 +218,9 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"lines": lines,
 	// mode FILE MODE compares a mode, in octal.
 	"mode": mode,
-	// completes SCRIPT LINE [WORD…] expects that the script, which is given the
-	// line, prints these words, in any order; @FILE stands for those in the file.
+	// completes SCRIPT LINE [WORD…] expects that the script, which reads the line, prints these
+	// words, in any order, and then "END" or its own end; @FILE stands for the words in the file.
+	// A script that goes on reads the lines of the next commands too.
 	"completes": completes,
 }
 
@@ -445,10 +449,58 @@ func completes(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	slices.Sort(want)
-	ts.Check(ts.Exec("timeout", "30", ts.MkAbs(args[0]), args[1]))
-	got := strings.FieldsFunc(ts.ReadFile("stdout"), func(r rune) bool { return r == '\n' })
+	got := completions(ts, ts.MkAbs(args[0]), args[1])
 	slices.Sort(got)
 	if got = slices.Compact(got); !slices.Equal(got, want) {
 		ts.Fatalf("%s is completed by\n%q, want\n%q", args[1], got, want)
+	}
+}
+
+// completer is a script of the command completes that waits for lines.
+type completer struct {
+	cmd *exec.Cmd
+	in  io.Writer
+	out *bufio.Reader
+}
+
+type completerKey struct{}
+
+// completions are the words that a script prints for a line.
+func completions(ts *testscript.TestScript, script, line string) (words []string) {
+	running := ts.Value(completerKey{}).(map[string]*completer)
+	c := running[script]
+	if c == nil {
+		c = &completer{cmd: exec.Command("timeout", "60", script)}
+		c.cmd.Dir, c.cmd.Stderr = ts.MkAbs("."), ts.Stderr()
+		for _, name := range []string{"PATH", "HOME", "TMPDIR", "LC_ALL", "WORK", "XDG_STATE_HOME", "BASH_COMPLETION"} {
+			c.cmd.Env = append(c.cmd.Env, name+"="+ts.Getenv(name))
+		}
+		in, err := c.cmd.StdinPipe()
+		ts.Check(err)
+		out, err := c.cmd.StdoutPipe()
+		ts.Check(err)
+		ts.Check(c.cmd.Start())
+		c.in, c.out = in, bufio.NewReader(out)
+		running[script] = c
+		ts.Defer(func() {
+			_ = in.Close()
+			_ = c.cmd.Wait()
+		})
+	}
+	_, err := io.WriteString(c.in, line+"\n")
+	ts.Check(err)
+	for {
+		word, err := c.out.ReadString('\n')
+		switch {
+		case err == io.EOF && word == "":
+			delete(running, script)
+			return words
+		case err != nil:
+			ts.Fatalf("%s: %v", script, err)
+		case word == "END\n":
+			return words
+		case word != "\n":
+			words = append(words, strings.TrimSuffix(word, "\n"))
+		}
 	}
 }
