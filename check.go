@@ -31,6 +31,9 @@ func (c *Config) check() error {
 	case slices.Contains(c.Publish, 0):
 		text = "port 0 cannot be published"
 	}
+	if text == "" {
+		text = c.checkSandbox()
+	}
 	if c.Limits != (Limits{}) {
 		if err := c.Limits.Check(); err != nil {
 			text = err.Error()

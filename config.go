@@ -14,6 +14,8 @@ import (
 // The zero Config gives commands the host's files, read-only and without secrets, private
 // places to write to (/tmp, /var/tmp, /run, /dev, $HOME/playground), and no network.
 type Config struct {
+	// Sandbox says whether commands must be run in a sandbox. Zero: SandboxRequired.
+	Sandbox SandboxMode
 	// Project is the directory that commands work in; an absolute path that exists. Where
 	// it is a linked git work tree, or a submodule, the git directory outside of it is
 	// written to in the same way. Empty: none.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nsrun/nsrun/internal/host"
@@ -33,6 +34,7 @@ type Execution struct {
 	turn    bool             // it is this command's turn to use the Runner's session
 	dir     string
 	cmd     *nsexec.Cmd
+	bare    *bareCommand // without a sandbox, instead of cmd; nil: there is one
 	notices []Notice
 	direct  []string // folders that are written to directly
 
@@ -72,7 +74,12 @@ func (x *Execution) closeStdin() {
 
 // Signal sends a signal to the command. SIGSTOP stops everything in the sandbox, and
 // SIGCONT continues it.
-func (x *Execution) Signal(s os.Signal) error { return x.cmd.Signal(s) }
+func (x *Execution) Signal(s os.Signal) error {
+	if sig, ok := s.(syscall.Signal); ok && x.bare != nil {
+		return x.bare.signal(sig)
+	}
+	return x.cmd.Signal(s)
+}
 
 // Session is the session that the command writes to: with Hold the caller's, to be closed
 // by it; else it must not be closed. Nil: there is no overlay.
@@ -106,7 +113,7 @@ func (x *Execution) Network() Network {
 	switch {
 	case x.net != nil:
 		return x.net.result()
-	case x.request.Network:
+	case x.request.Network, x.bare != nil:
 		return Network{Mode: "host"}
 	}
 	return Network{Mode: "none", Refused: refused(sandbox.Of(x.cmd).Unsent())}

@@ -5,6 +5,7 @@ package nsrun
 import (
 	"context"
 	"errors"
+	"syscall"
 
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/nsexec"
@@ -58,6 +59,9 @@ func kindOf(err error) error {
 	}
 	if _, missing := errors.AsType[*features.MissingError](err); missing {
 		return ErrNotAvailable
+	}
+	if (errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EPERM)) && features.Get(features.Openat2).Status == features.No {
+		return ErrNotAvailable // paths could not be looked up
 	}
 	if _, wrong := errors.AsType[*DirError](err); wrong {
 		return ErrConfig

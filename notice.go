@@ -7,21 +7,22 @@ type NoticeKind uint8
 
 // The kinds. The zero NoticeKind is none; a Recorder may use it.
 const (
-	NoticeOther      NoticeKind = iota
-	NoticeGit                   // git cannot write to the git directory of Path, a linked work tree or a submodule
-	NoticeGroup                 // Path belongs to a group that the sandbox does not have
-	NoticeOwner                 // Path belongs to another user, and root cannot write to it
-	NoticeUnguarded             // not all that git executes in a folder is read-only
-	NoticePlayground            // there is no playground
-	NoticeOutput                // the end of the output may be missing
-	NoticeKept                  // what a command wrote that was given up at once is kept
-	NoticeRunsLater             // what was written in place is executed later, by itself
-	NoticeMerge                 // what a later merge needs could not be kept
-	NoticeRecord                // a Recorder was not told of something
-	NoticeRegistry              // a Registry could not keep something
-	NoticeBackup                // there is no backup of Path
-	NoticeWatch                 // live changes are incomplete
-	NoticeLimit                 // a limit was reached, or is held less well than asked
+	NoticeOther       NoticeKind = iota
+	NoticeGit                    // git cannot write to the git directory of Path, a linked work tree or a submodule
+	NoticeGroup                  // Path belongs to a group that the sandbox does not have
+	NoticeOwner                  // Path belongs to another user, and root cannot write to it
+	NoticeUnguarded              // not all that git executes in a folder is read-only
+	NoticePlayground             // there is no playground
+	NoticeOutput                 // the end of the output may be missing
+	NoticeKept                   // what a command wrote that was given up at once is kept
+	NoticeRunsLater              // what was written in place is executed later, by itself
+	NoticeMerge                  // what a later merge needs could not be kept
+	NoticeRecord                 // a Recorder was not told of something
+	NoticeRegistry               // a Registry could not keep something
+	NoticeBackup                 // there is no backup of Path
+	NoticeWatch                  // live changes are incomplete
+	NoticeLimit                  // a limit was reached, or is held less well than asked
+	NoticeUnsandboxed            // the command runs without a sandbox
 )
 
 // A Notice says what is not as it usually is, and is not an error. In JSON it is its Text.

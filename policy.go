@@ -16,6 +16,8 @@ import (
 // View is what a command sees and may do, as people think of it. It is made of the same plan
 // that the command would be started with. Nil lists are empty.
 type View struct {
+	// Sandbox is "required", "preferred" or "disabled": then nothing of what follows holds.
+	Sandbox string `json:"sandbox"`
 	// Command is what would be run, and Dir where.
 	Command []string `json:"command"`
 	Dir     string   `json:"dir"`
@@ -59,7 +61,7 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	}
 	defer x.unplan()
 	c := &r.config
-	v := View{Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames()}
+	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames()}
 	v.places(x.cmd.Mounts)
 	switch {
 	case x.request.Network:

@@ -53,6 +53,9 @@ func (x *Execution) findRefusals(err error) {
 
 // tellRefusals has the result say what the command was refused, where there can be anything.
 func (x *Execution) tellRefusals(err error) {
+	if x.bare != nil {
+		return
+	}
 	n := &x.result.Network
 	if err != nil && !x.result.Started || x.failed() || len(n.Decisions) > 0 || n.Refused > 0 {
 		x.findRefusals(err)

@@ -39,7 +39,9 @@ func (g Registry) Record(ctx context.Context, rec Record) error {
 		Network: res.Network.Mode,
 	}
 	if res.Started {
-		e.Backend = features.Native
+		if e.Backend = features.Native; res.Unsandboxed != "" {
+			e.Backend = features.Unsandboxed
+		}
 	}
 	if res.Err != nil {
 		e.Denied = []string{res.Err.Error()}

@@ -25,6 +25,8 @@ type Result struct {
 	TimedOut bool
 	// Started says that the command was executed.
 	Started bool
+	// Unsandboxed says why it was executed without a sandbox, see Config.Sandbox. Empty: it had one.
+	Unsandboxed string
 	// Denied says that it was not, because something was not approved.
 	Denied bool
 	// Err is what Run returned. Nil: all went well, whatever the exit status.
@@ -97,6 +99,9 @@ func (r Result) String() string {
 			b.WriteByte('\n')
 		}
 		b.WriteString(text)
+	}
+	if r.Started && r.Unsandboxed != "" {
+		add("NO SANDBOX: " + r.Unsandboxed + "\n")
 	}
 	if r.Started {
 		add(r.Stdout.String())

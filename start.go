@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -42,12 +43,23 @@ func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 // Execution is good for Wait alone, which returns a Result with it.
 func (r *Runner) Start(ctx context.Context, q Request) (*Execution, error) {
 	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now()}
-	if err := r.begin(x); err != nil {
-		x.waited = true
-		_, err = x.end(x.public(err))
+	err := r.begin(x)
+	if err == nil {
+		return x, nil
+	}
+	x.waited = true
+	_, err = x.end(x.public(err))
+	why := r.unavailable(err)
+	if why == "" {
 		return x, err
 	}
-	return x, nil
+	q = x.request // what was asked for is approved
+	x = &Execution{runner: r, request: q, args: x.args, parent: ctx, began: time.Now()}
+	if err = x.startUnsandboxed(why); err != nil {
+		x.waited = true
+		_, err = x.end(x.public(err))
+	}
+	return x, err
 }
 
 func (r *Runner) begin(x *Execution) (err error) {
@@ -71,6 +83,10 @@ func (r *Runner) begin(x *Execution) (err error) {
 	}
 	if err := r.approve(x.parent, &x.request); err != nil {
 		return err
+	}
+	if r.config.Sandbox == SandboxDisabled {
+		x.began = time.Now()
+		return x.startUnsandboxed(disabledReason)
 	}
 	if r.config.after() == Keep && r.config.layered() {
 		select {
@@ -99,7 +115,7 @@ func (r *Runner) begin(x *Execution) (err error) {
 // kernel (for root), and does not wait for it. It need not be called. Where Config has no rules, or the broker is
 // to enforce them, it does nothing.
 func (r *Runner) Preload() {
-	if r.config.byRules(&Request{}) && r.config.Enforcer != BrokerEnforcer {
+	if r.config.byRules(&Request{}) && r.config.Enforcer != BrokerEnforcer && r.config.Sandbox != SandboxDisabled {
 		go r.kernel.load()
 	}
 }
@@ -111,6 +127,10 @@ func (r *Runner) Explain(ctx context.Context, w io.Writer, q Request) error {
 		return err
 	}
 	defer x.unplan()
+	if r.config.Sandbox == SandboxDisabled {
+		_, err := io.WriteString(w, "no sandbox, "+disabledReason+": "+escape.Command(x.args)+"\n")
+		return err
+	}
 	return x.cmd.Explain(w)
 }
 

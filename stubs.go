@@ -160,6 +160,8 @@ const (
 // The zero Config gives commands the host's files, read-only and without secrets, private
 // places to write to (/tmp, /var/tmp, /run, /dev, $HOME/playground), and no network.
 type Config struct {
+	// Sandbox says whether commands must be run in a sandbox. Zero: SandboxRequired.
+	Sandbox SandboxMode
 	// Project is the directory that commands work in; an absolute path that exists. Where
 	// it is a linked git work tree, or a submodule, the git directory outside of it is
 	// written to in the same way. Empty: none.
@@ -509,6 +511,18 @@ type RuleError struct {
 type Runner struct {
 }
 
+// The modes. What runs without a sandbox is a child of this program with all that its user can do: no folder, rule,
+// limit or network policy holds, but the environment, the working directory and the time do. Result.Unsandboxed and a
+// Notice say so for each command.
+const (
+	SandboxRequired  SandboxMode = iota // a command that cannot have one is not run
+	SandboxPreferred                    // where Check says NotSupported, commands run without one
+	SandboxDisabled                     // all commands run without one
+)
+
+// SandboxMode says whether commands have to be run in a sandbox.
+type SandboxMode uint8
+
 // Terminal is an Approver that asks on the controlling terminal, whatever standard input
 // is. Only words that say so are a yes; without a terminal there is none. Questions of all
 // Terminals are asked one after the other. The zero Terminal is ready for use.
@@ -520,6 +534,8 @@ type Terminal struct {
 // View is what a command sees and may do, as people think of it. It is made of the same plan
 // that the command would be started with. Nil lists are empty.
 type View struct {
+	// Sandbox is "required", "preferred" or "disabled": then nothing of what follows holds.
+	Sandbox string `json:"sandbox"`
 	// Command is what would be run, and Dir where.
 	Command []string `json:"command"`
 	Dir     string   `json:"dir"`
@@ -609,6 +625,8 @@ func wholeRunes(b []byte) []byte {
 // not so that it looks like one.
 const longQuestion = 240
 
+var sandboxModeNames = [...]string{"required", "preferred", "disabled"}
+
 // BaseMounts is DefaultMounts with the secrets: more mounts can lie between the
 // two, so that what is hidden stays hidden in them.
 func BaseMounts() (r0 mounts.Plan) {
@@ -691,6 +709,12 @@ func NewRunner(c Config) (r0 *Runner) {
 // ParsePreset returns the preset of a name.
 func ParsePreset(name string) (r0 Preset, r1 error) {
 	r1 = linuxonly.Error("nsrun.ParsePreset")
+	return
+}
+
+// ParseSandboxMode is the mode with a name.
+func ParseSandboxMode(name string) (r0 SandboxMode, r1 error) {
+	r1 = linuxonly.Error("nsrun.ParseSandboxMode")
 	return
 }
 
@@ -1115,6 +1139,14 @@ func (*Runner) View(ctx context.Context, q Request) (r0 View, r1 error) {
 func (*Runner) Why(ctx context.Context, q Request, what string) (r0 Finding, r1 error) {
 	r1 = linuxonly.Error("nsrun.Runner.Why")
 	return
+}
+
+// String returns "required", "preferred" or "disabled".
+func (m SandboxMode) String() string {
+	if int(m) >= len(sandboxModeNames) {
+		return "sandbox mode?"
+	}
+	return sandboxModeNames[m]
 }
 
 // Approve asks.

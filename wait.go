@@ -24,19 +24,21 @@ func (x *Execution) Wait() (Result, error) {
 		return x.result, x.result.Err
 	}
 	x.waited = true
-	err := x.cmd.Wait()
+	err := x.wait()
 	x.closeStdin()
 	x.watch.finish()
 	res := &x.result
 	res.Started, res.Duration = true, time.Since(x.began)
-	res.Missing = x.missing()
+	if x.bare == nil {
+		res.Missing = x.missing()
+	}
 	if x.stdout != nil {
 		res.Stdout = x.stdout.output()
 	}
 	if x.stderr != nil {
 		res.Stderr = x.stderr.output()
 	}
-	if ps := x.cmd.ProcessState; ps != nil {
+	if ps := x.processState(); ps != nil {
 		res.ExitCode = ps.ExitCode()
 		if ws, ok := ps.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 			res.Signal, res.ExitCode = ws.Signal(), 128+int(ws.Signal())
@@ -207,14 +209,33 @@ func (x *Execution) settleNetwork() {
 	x.settled = true
 	x.net.close()
 	x.result.Network = Network{Mode: "none"}
-	if x.net != nil || x.request.Network || x.failed() {
+	if x.net != nil || x.request.Network || x.bare != nil || x.failed() {
 		x.result.Network = x.Network()
 	}
 }
 
 // failed reports whether the command was executed, and did not succeed.
 func (x *Execution) failed() bool {
-	return x.cmd != nil && x.cmd.ProcessState != nil && !x.cmd.ProcessState.Success()
+	ps := x.processState()
+	return ps != nil && !ps.Success()
+}
+
+func (x *Execution) wait() error {
+	if x.bare != nil {
+		return x.bare.wait()
+	}
+	return x.cmd.Wait()
+}
+
+// processState is the command's. Nil: it was not executed, or has not ended.
+func (x *Execution) processState() *os.ProcessState {
+	switch {
+	case x.bare != nil:
+		return x.bare.ProcessState
+	case x.cmd != nil:
+		return x.cmd.ProcessState
+	}
+	return nil
 }
 
 // retire discards the session.

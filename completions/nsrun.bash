@@ -201,6 +201,7 @@ _nsrun_flag() {
 	'run report') kinds=(path) ;;
 	'run ro') kinds=(path) ;;
 	'run rw') kinds=(path) ;;
+	'run sandbox') kinds=(choice:required,preferred,disabled) ;;
 	'run session') kinds=(session) ;;
 	'run swap') kinds=(none) ;;
 	'run timeout') kinds=(none) ;;
@@ -229,6 +230,7 @@ _nsrun_flag() {
 	'policy report') kinds=(path) ;;
 	'policy ro') kinds=(path) ;;
 	'policy rw') kinds=(path) ;;
+	'policy sandbox') kinds=(choice:required,preferred,disabled) ;;
 	'policy session') kinds=(session) ;;
 	'policy swap') kinds=(none) ;;
 	'policy timeout') kinds=(none) ;;
@@ -257,6 +259,7 @@ _nsrun_flag() {
 	'why report') kinds=(path) ;;
 	'why ro') kinds=(path) ;;
 	'why rw') kinds=(path) ;;
+	'why sandbox') kinds=(choice:required,preferred,disabled) ;;
 	'why session') kinds=(session) ;;
 	'why swap') kinds=(none) ;;
 	'why timeout') kinds=(none) ;;
@@ -285,6 +288,7 @@ _nsrun_flag() {
 	'config report') kinds=(path) ;;
 	'config ro') kinds=(path) ;;
 	'config rw') kinds=(path) ;;
+	'config sandbox') kinds=(choice:required,preferred,disabled) ;;
 	'config session') kinds=(session) ;;
 	'config swap') kinds=(none) ;;
 	'config timeout') kinds=(none) ;;
@@ -309,6 +313,7 @@ _nsrun_flag() {
 	'mcp publish') kinds=(none) ;;
 	'mcp ro') kinds=(path) ;;
 	'mcp rw') kinds=(path) ;;
+	'mcp sandbox') kinds=(choice:required,preferred,disabled) ;;
 	'mcp timeout') kinds=(none) ;;
 	*) kinds=() ;;
 	esac
@@ -317,10 +322,10 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(path+) ;;
-	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --session --swap --timeout --watch' rest=(choice:check,show,schema,init command none+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch' rest=(path+) ;;
+	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch' rest=(choice:check,show,schema,init command none+) ;;
 	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
@@ -336,7 +341,7 @@ _nsrun_flags() {
 	watch) flags='--engine --json -q' rest=(dir+) ;;
 	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;
 	doctor) flags='--json --sessions' rest=() ;;
-	mcp) flags='--allow-net --allow-unix --ask-timeout --block --clear-env --commit --discard --env --keep --max-output --net-by --preset --project --publish --ro --rw --text-only --timeout' rest=() ;;
+	mcp) flags='--allow-net --allow-unix --ask-timeout --block --clear-env --commit --discard --env --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;

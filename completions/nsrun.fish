@@ -242,6 +242,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'run rw'
 		echo path
+	case 'run sandbox'
+		echo choice:required,preferred,disabled
 	case 'run session'
 		echo session
 	case 'run swap'
@@ -298,6 +300,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'policy rw'
 		echo path
+	case 'policy sandbox'
+		echo choice:required,preferred,disabled
 	case 'policy session'
 		echo session
 	case 'policy swap'
@@ -354,6 +358,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'why rw'
 		echo path
+	case 'why sandbox'
+		echo choice:required,preferred,disabled
 	case 'why session'
 		echo session
 	case 'why swap'
@@ -410,6 +416,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'config rw'
 		echo path
+	case 'config sandbox'
+		echo choice:required,preferred,disabled
 	case 'config session'
 		echo session
 	case 'config swap'
@@ -458,6 +466,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'mcp rw'
 		echo path
+	case 'mcp sandbox'
+		echo choice:required,preferred,disabled
 	case 'mcp timeout'
 		echo none
 	end
@@ -504,6 +514,7 @@ function __nsrun_flags -a verb
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
 			'--ro	make path read-only' \
 			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
+			'--sandbox	the sandbox is required|preferred|disabled; with preferred, run the command without one where there can be none, with disabled always (default: required)' \
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
 			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
 			'--timeout	end the command after this duration' \
@@ -547,6 +558,7 @@ function __nsrun_flags -a verb
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
 			'--ro	make path read-only' \
 			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
+			'--sandbox	the sandbox is required|preferred|disabled; with preferred, run the command without one where there can be none, with disabled always (default: required)' \
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
 			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
 			'--timeout	end the command after this duration' \
@@ -590,6 +602,7 @@ function __nsrun_flags -a verb
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
 			'--ro	make path read-only' \
 			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
+			'--sandbox	the sandbox is required|preferred|disabled; with preferred, run the command without one where there can be none, with disabled always (default: required)' \
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
 			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
 			'--timeout	end the command after this duration' \
@@ -633,6 +646,7 @@ function __nsrun_flags -a verb
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
 			'--ro	make path read-only' \
 			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
+			'--sandbox	the sandbox is required|preferred|disabled; with preferred, run the command without one where there can be none, with disabled always (default: required)' \
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
 			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
 			'--timeout	end the command after this duration' \
@@ -736,6 +750,7 @@ function __nsrun_flags -a verb
 			'--publish	let this host reach a server of a command\'s on a TCP port, at 127.0.0.1 (repeatable)' \
 			'--ro	make a path read-only' \
 			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \
+			'--sandbox	the sandbox is required|preferred|disabled; with preferred, run commands without one where there can be none, with disabled always (default: required)' \
 			'--text-only	results are texts alone, for clients that show models the structured half where there is one' \
 			'--timeout	end commands after this duration (default: when the client gives them up)'
 	case man

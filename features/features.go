@@ -10,8 +10,12 @@ import (
 	"strings"
 )
 
-// Native is the backend: namespaces and mounts that nsrun makes itself. There is no other.
-const Native = "native"
+// Native is the backend: namespaces and mounts that nsrun makes itself. There is no other. Unsandboxed stands in its place
+// where a command ran without a sandbox.
+const (
+	Native      = "native"
+	Unsandboxed = "none"
+)
 
 // Name names a feature, in reports too: the names are stable.
 type Name string

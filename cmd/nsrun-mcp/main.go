@@ -181,6 +181,11 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 			c.Shared = append(c.Shared, nsrun.Folder{Path: real})
 		}
 	}
+	if o.Sandbox != "" {
+		if c.Sandbox, err = nsrun.ParseSandboxMode(o.Sandbox); err != nil {
+			return c, err
+		}
+	}
 	if err := settings(o, &c); err != nil {
 		return c, err
 	}
@@ -205,6 +210,9 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 		c.Preset = nsrun.BuildPreset
 	}
 	c.Env, c.Timeout, c.MaxOutput = o.Env, o.Timeout, o.MaxOutput
+	if unsandboxed(c) {
+		say("NO SANDBOX: commands run without one, and can do all that you can")
+	}
 	// What else there is to say depends on when a command is run, and is said then.
 	err = nsrun.NewRunner(c).Explain(context.Background(), io.Discard, nsrun.Request{Command: "true"})
 	if e, ok := errors.AsType[*nsrun.RuleError](err); ok {

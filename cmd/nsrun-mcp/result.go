@@ -33,6 +33,7 @@ type report struct {
 	ChangesTotal int               `json:"changes_total"`
 	Held         []jsonform.Held   `json:"held"`
 	Denied       []nsrun.Refusal   `json:"denied"`
+	Unsandboxed  string            `json:"unsandboxed"`
 	Notices      []string          `json:"notices"`
 	Output       output            `json:"output"`
 }
@@ -78,8 +79,8 @@ func (s *server) result(res nsrun.Result, in mcpargs.Input) *mcp.CallToolResult 
 		ChangesTotal: len(res.Changes), Changes: jsonform.Changes(res.Changes[:min(len(res.Changes), maxChanges)]),
 		Held:    jsonform.HeldBack(res.Held[:min(len(res.Held), maxChanges)]),
 		Denied:  append([]nsrun.Refusal{}, res.Refusals[:min(len(res.Refusals), maxChanges)]...),
-		Notices: notices(res.Notices),
-		Output:  output{res.Stdout.Cut > 0 || res.Stderr.Cut > 0},
+		Notices: notices(res.Notices), Unsandboxed: res.Unsandboxed,
+		Output: output{res.Stdout.Cut > 0 || res.Stderr.Cut > 0},
 	}
 	if res.Started {
 		rep.ExitCode, rep.Network.Mode = &res.ExitCode, res.Network.Mode

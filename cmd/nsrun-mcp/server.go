@@ -76,5 +76,8 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 	if asked.input != nil && errors.Is(err, errAsk) {
 		return asked.input, nil
 	}
+	if res.Unsandboxed != "" {
+		say("NO SANDBOX: %s: %s", res.Unsandboxed, in.Command)
+	}
 	return s.result(res, in), nil
 }

@@ -977,3 +977,51 @@ func TestInstalled(t *testing.T) {
 		t.Errorf("without it: %q, %v", out, err)
 	}
 }
+
+// TestUnsandboxed: without a sandbox models and the log are told so, with each result and before.
+func TestUnsandboxed(t *testing.T) {
+	for _, c := range []struct {
+		name, file string
+		args       []string
+		none       bool // there are no namespaces
+		want       string
+	}{
+		{"disabled", "", []string{"--sandbox", "disabled"}, false, "it is disabled"},
+		{"preferred", "[sandbox]\nmode = 'preferred'\n", nil, true, "this machine has no user namespaces: no space left on device"},
+		{"preferred, and there is one", "", []string{"--sandbox", "preferred"}, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPlace(t, "../home/.config/nsrun/")
+			if err := os.WriteFile(p.at("home/.config/nsrun/config.toml"), []byte(c.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := p.command(append(c.args, "--discard")...)
+			if c.none {
+				testenv.WithoutNamespaces(cmd)
+			}
+			conn := connect(t, cmd, "", nil)
+			list, err := conn.ListTools(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res := conn.call(args{"command": "echo x >new"})
+			r := structured(t, res)
+			open := c.want != ""
+			if r.Unsandboxed != c.want || strings.HasPrefix(text(res), "NO SANDBOX: ") != open || strings.Contains(list.Tools[0].Description, "NO SANDBOX") != open || (p.content("p/new") == "x\n") != open {
+				t.Errorf("%q, %q, %+v, %s", text(res), p.content("p/new"), r, list.Tools[0].Description)
+			}
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+			if log := conn.stderr.String(); strings.Contains(log, "NO SANDBOX: "+c.want+": echo x") != open || (log == "") == open {
+				t.Errorf("log: %s", log)
+			}
+		})
+	}
+	// What commands cannot have without a sandbox.
+	p := newPlace(t)
+	cmd := p.command("--sandbox", "none")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "only required, preferred and disabled") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -49,6 +49,9 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 		}
 	}
 	o.Net, o.Publish, o.Env, o.ClearEnv, o.Timeout = p.Net(), p.Publish(), append(p.Env(), o.Env...), p.ClearEnv(), p.Timeout()
+	if c.Sandbox, err = nsrun.ParseSandboxMode(p.Sandbox()); err != nil {
+		return err
+	}
 	c.Grace, c.Limits = p.Grace(), nsrun.Limits(p.Limits())
 	networks := slices.ContainsFunc(c.Presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
 	if by := p.NetBy(); by != "" && (networks || len(o.Net)+len(o.Publish) > 0) {
@@ -74,6 +77,9 @@ func layer(o *mcpargs.Options) *config.Layer {
 	}
 	for _, text := range o.Env {
 		l.Env("--env", text)
+	}
+	if o.Sandbox != "" {
+		l.Sandbox("--sandbox", o.Sandbox)
 	}
 	if o.Build {
 		l.Add("presets", "--preset", "build")

@@ -39,7 +39,18 @@ func about(o *mcpargs.Options, c nsrun.Config) (project, changes, end string) {
 	return project, changes, end
 }
 
+// unsandboxed reports whether commands will run without a sandbox.
+func unsandboxed(c nsrun.Config) bool {
+	return c.Sandbox == nsrun.SandboxDisabled || c.Sandbox == nsrun.SandboxPreferred && nsrun.Check().Status == nsrun.NotSupported
+}
+
+// withoutSandbox is what holds then.
+const withoutSandbox = "There is NO SANDBOX: commands can do all that the user can. They can write everywhere, what they change is changed at once, and they reach the network."
+
 func instructions(o *mcpargs.Options, c nsrun.Config) string {
+	if unsandboxed(c) {
+		return "Runs shell commands: " + toolName + ". " + withoutSandbox
+	}
 	project, changes, _ := about(o, c)
 	return "Runs shell commands in a sandbox: " + toolName + ". They can write to " + project +
 		", and to $HOME/playground; everything else is read-only, and secrets are hidden. " + changes +
@@ -59,6 +70,10 @@ func reached(c nsrun.Config) string {
 }
 
 func description(o *mcpargs.Options, c nsrun.Config) string {
+	const first = `Run a terminal command in the project's root directory (or specified working directory) and return the output: standard output, then standard error, then the exit code if it is not zero. Text that starts with "ERROR: " says why a command was not run, or not to its end.`
+	if unsandboxed(c) {
+		return first + "\n\n" + withoutSandbox + "\n\nStandard input is empty."
+	}
 	project, changes, end := about(o, c)
 	var more strings.Builder
 	for _, p := range c.Rules {
@@ -66,7 +81,7 @@ func description(o *mcpargs.Options, c nsrun.Config) string {
 			fmt.Fprintf(&more, "\n  - %s", escape.Printable(p.Pattern))
 		}
 	}
-	return `Run a terminal command in the project's root directory (or specified working directory) and return the output: standard output, then standard error, then the exit code if it is not zero. Text that starts with "ERROR: " says why a command was not run, or not to its end.
+	return first + `
 
 File System Permissions:
 - The command normally works in the project directory and has read-write access to:
@@ -150,16 +165,21 @@ const outputSchema = `{
       "pid": {"type": "integer"},
       "program": {"type": "string"}
     }, "required": ["kind", "op", "path", "rule", "why", "allow_with", "count"]}},
+    "unsandboxed": {"type": "string", "description": "Why the command ran without a sandbox; empty: it had one."},
     "notices": {"type": "array", "items": {"type": "string"}},
     "output": {"type": "object", "properties": {"truncated": {"type": "boolean"}}, "required": ["truncated"]}
   },
-  "required": ["text", "exit_code", "signal", "timed_out", "not_approved", "error", "duration_ms", "network", "session", "state", "engine", "changes", "changes_total", "held", "denied", "notices", "output"]
+  "required": ["text", "exit_code", "signal", "timed_out", "not_approved", "error", "duration_ms", "network", "session", "state", "engine", "changes", "changes_total", "held", "denied", "unsandboxed", "notices", "output"]
 }`
 
 func tool(o *mcpargs.Options, c nsrun.Config) *mcp.Tool {
+	title := "Run a command in a sandbox"
+	if unsandboxed(c) {
+		title = "Run a command"
+	}
 	t := &mcp.Tool{
 		Name:        toolName,
-		Title:       "Run a command in a sandbox",
+		Title:       title,
 		Description: description(o, c),
 		InputSchema: json.RawMessage(inputSchema),
 		// What the defaults of the protocol say is so: it can destroy (what is committed),

@@ -46,6 +46,9 @@ func (o *runOptions) layer() *config.Layer {
 	} else if o.byRules() {
 		l.Set("isolate_network", "--allow-net", "true")
 	}
+	if o.isGiven("sandbox") {
+		l.Sandbox("--sandbox", o.sandbox.String())
+	}
 	for _, p := range o.presets {
 		l.Add("presets", "--preset", p.String())
 	}
@@ -103,6 +106,9 @@ func (r *runner) configure(projects []string) error {
 func (o *runOptions) take(p *config.Policy) error {
 	if o.net = "none"; p.HostNetwork() {
 		o.net = "host"
+	}
+	if err := o.setSandbox(p.Sandbox()); err != nil {
+		return err
 	}
 	decided := o.commit || o.keep || o.session != ""
 	o.presets = nil

@@ -68,7 +68,7 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 	r.execution, r.session = x, x.Session()
 	r.lastRun = r.ready(c)
 	for _, notice := range x.Notices() {
-		if r.o.quiet && notice.Kind != nsrunlib.NoticeLimit {
+		if r.o.quiet && notice.Kind != nsrunlib.NoticeLimit && notice.Kind != nsrunlib.NoticeUnsandboxed {
 			continue
 		}
 		text := notice.Text
@@ -106,6 +106,7 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 	if r.session == nil { // else Collect records
 		r.tell(res)
 	}
+	r.unsandboxed = res.Unsandboxed
 	r.signal, r.network, r.took = res.SignalName(), res.Network, res.Duration
 	r.missing, r.limits, r.refusals = res.Missing, res.Limits, res.Refusals
 	r.tellNetwork()

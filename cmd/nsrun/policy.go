@@ -136,6 +136,12 @@ func (p *policyReport) print(w *bufio.Writer) {
 		command = escape.Command(p.Command)
 	}
 	fmt.Fprintf(w, "%s, in %s\n", command, short(p.Dir))
+	switch p.Sandbox {
+	case nsrunlib.SandboxDisabled.String():
+		fmt.Fprintf(w, "NO SANDBOX: it is disabled, and nothing of what follows holds\n")
+	case nsrunlib.SandboxPreferred.String():
+		fmt.Fprintf(w, "where there can be no sandbox it is run without one, and nothing of what follows holds\n")
+	}
 	section("presets", p.Presets, escape.Quote)
 	section("writable, and kept apart: "+map[string]string{
 		"ask": "you are asked afterwards (without a terminal: kept)", "keep": "kept until you decide",

@@ -22,23 +22,24 @@ import (
 
 // report is what --report writes. The keys are stable.
 type report struct {
-	Session    string             `json:"session"`
-	Command    []string           `json:"command"`
-	ExitCode   int                `json:"exit_code"`
-	Signal     string             `json:"signal"`
-	TimedOut   bool               `json:"timed_out"`
-	DurationMS int64              `json:"duration_ms"`
-	Backend    string             `json:"backend"`
-	Limits     []nsrunlib.Limit   `json:"limits"`
-	Missing    []features.Name    `json:"missing"`
-	Network    network            `json:"network"`
-	Changes    []jsonform.Change  `json:"changes"`
-	Held       []jsonform.Held    `json:"held"` // changes that were not committed with the others
-	Denied     []nsrunlib.Refusal `json:"denied"`
-	State      string             `json:"state"`
-	Engine     string             `json:"engine"`  // how the changes were kept apart; empty: --direct
-	Backups    []backupReport     `json:"backups"` // that hold what was there before
-	Output     outputReport       `json:"output"`
+	Session     string             `json:"session"`
+	Command     []string           `json:"command"`
+	ExitCode    int                `json:"exit_code"`
+	Signal      string             `json:"signal"`
+	TimedOut    bool               `json:"timed_out"`
+	DurationMS  int64              `json:"duration_ms"`
+	Backend     string             `json:"backend"`
+	Unsandboxed string             `json:"unsandboxed"` // why it ran without a sandbox; empty: it had one
+	Limits      []nsrunlib.Limit   `json:"limits"`
+	Missing     []features.Name    `json:"missing"`
+	Network     network            `json:"network"`
+	Changes     []jsonform.Change  `json:"changes"`
+	Held        []jsonform.Held    `json:"held"` // changes that were not committed with the others
+	Denied      []nsrunlib.Refusal `json:"denied"`
+	State       string             `json:"state"`
+	Engine      string             `json:"engine"`  // how the changes were kept apart; empty: --direct
+	Backups     []backupReport     `json:"backups"` // that hold what was there before
+	Output      outputReport       `json:"output"`
 }
 
 type network struct {
@@ -182,7 +183,9 @@ func (r *runner) writeReport(status int) error {
 		Changes: jsonform.Changes(r.changes), Held: jsonform.HeldBack(r.held), Denied: append([]nsrunlib.Refusal{}, r.refusals...), State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
 	}
 	if r.execution != nil { // it was executed
-		rep.Backend = features.Native
+		if rep.Backend = features.Native; r.unsandboxed != "" {
+			rep.Backend, rep.Unsandboxed = features.Unsandboxed, r.unsandboxed
+		}
 	}
 	if rep.Network.Mode == "" { // the command was not run
 		rep.Network.Mode = r.o.net

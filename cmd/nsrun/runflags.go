@@ -27,6 +27,7 @@ type runOptions struct {
 	shellSet              bool
 	engine                overlay.Engine
 	presets               []nsrunlib.Preset
+	sandbox               nsrunlib.SandboxMode
 	direct                bool
 	commit, discard, keep bool
 	allowExec             bool
@@ -105,6 +106,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Func("session", "continue a kept `SESSION`, in its roots; the working directory is the first of them", sessionValue(&o.session))
 	fs.Func("on", "start a new session on top of `SESSION`; the command sees the changes of both", sessionValue(&o.on))
 	fs.Func("c", "run a shell `string` with /bin/sh -c", func(s string) error { o.shell, o.shellSet = s, true; return nil })
+	fs.Func("sandbox", "the sandbox is `required|preferred|disabled`; with preferred, run the command without one where there can be none, with disabled always (default: required)", o.setSandbox)
 	fs.BoolVar(&o.direct, "direct", false, "write directly to the project, without an overlay; .git is read-only, except with --preset git")
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes if the command succeeds")
 	allowExecFlag(fs, &o.allowExec)
@@ -267,6 +269,12 @@ func (o *runOptions) addPresets(names string) error {
 
 // has reports whether a preset was given.
 func (o *runOptions) has(p nsrunlib.Preset) bool { return slices.Contains(o.presets, p) }
+
+// setSandbox is --sandbox.
+func (o *runOptions) setSandbox(name string) (err error) {
+	o.sandbox, err = nsrunlib.ParseSandboxMode(name)
+	return err
+}
 
 // setEngine is --engine.
 func (o *runOptions) setEngine(name string) error {

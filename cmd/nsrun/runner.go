@@ -27,21 +27,22 @@ type runner struct {
 	lastRun   func() []*os.File   // waits for the files that note it; nil: the command was not started
 	engine    string              // how changes were kept apart
 
-	report   *os.File // nil: none
-	dropped  bool     // the session is no more
-	registry *project.Registry
-	changes  []overlay.Change
-	held     []overlay.Change // that were not committed with the others
-	backups  []backupReport
-	network  nsrunlib.Network
-	refusals []nsrunlib.Refusal
-	missing  []features.Name
-	took     time.Duration // from the start of the command to its end
-	refusal  refusal
-	limits   []nsrunlib.Limit
-	signal   string
-	timedOut bool
-	state    string
+	report      *os.File // nil: none
+	dropped     bool     // the session is no more
+	registry    *project.Registry
+	changes     []overlay.Change
+	held        []overlay.Change // that were not committed with the others
+	backups     []backupReport
+	network     nsrunlib.Network
+	refusals    []nsrunlib.Refusal
+	missing     []features.Name
+	took        time.Duration // from the start of the command to its end
+	refusal     refusal
+	limits      []nsrunlib.Limit
+	signal      string
+	unsandboxed string // why it ran without a sandbox; empty: it had one
+	timedOut    bool
+	state       string
 }
 
 func (r *runner) close() {

@@ -59,6 +59,9 @@ func (r *runner) why(subjects []string, asJSON bool) int {
 	if err != nil {
 		return console.Fail(r.typed(err))
 	}
+	if c.Sandbox == nsrunlib.SandboxDisabled {
+		console.Say("NO SANDBOX: it is disabled, and what follows does not hold")
+	}
 	lib := nsrunlib.NewRunner(c)
 	list := make([]nsrunlib.Finding, 0, len(subjects))
 	for _, word := range subjects {

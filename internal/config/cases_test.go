@@ -115,7 +115,7 @@ func FuzzProject(f *testing.F) {
 		facts := &Facts{Home: "/home/me", Project: "/home/me/p", Command: []string{"make", "all"}}
 		text := user
 		if wide {
-			text = "[sandbox]\nisolate_network = false\nenv_passthrough = ['TOKEN']\nallow_unix = ['/run/x']\npresets = ['git', 'test']\n"
+			text = "[sandbox]\nisolate_network = false\nenv_passthrough = ['TOKEN']\nallow_unix = ['/run/x']\npresets = ['git', 'test']\nenabled = false\nmode = 'preferred'\n"
 		}
 		base, errs := Decode("user", User, []byte(text), facts)
 		if len(errs) > 0 {
@@ -188,6 +188,10 @@ func TestFlags(t *testing.T) {
 		{"@user\n[sandbox]\nallow_net = ['a']", func(l *Layer) { l.Add("allow_net", "--allow-net", "b") }, "allow_net = [\"a\", \"b\"]\n"},
 		{"@user\n[sandbox]\nallow_net = ['a']\npresets = ['go', 'build']", func(l *Layer) { l.NoRules = true; l.Set("isolate_network", "--net", "true") }, "presets = [\"build\"]\n"},
 		{"@user\n[sandbox]\nallow_net = ['a']", func(l *Layer) { l.NoRules = true; l.Set("isolate_network", "--net", "false") }, "isolate_network = false\n"},
+		{"@user\n[sandbox]\nmode = 'disabled'", func(l *Layer) { l.Sandbox("--sandbox", "required") }, ""},
+		{"@user\n[sandbox]\nenabled = true", func(l *Layer) { l.Sandbox("--sandbox", "disabled") }, "enabled = false\nmode = \"disabled\"\n"},
+		{"@system\nlocked = ['sandbox.mode']", func(l *Layer) { l.Sandbox("--sandbox", "preferred") },
+			"error: --sandbox: mode is locked by system:1:11, and can only be made stricter\n"},
 		{"@user\n[limits]\ntimeout = '1m'", func(l *Layer) { l.Set("timeout", "--timeout", "1h0m0s") }, "timeout = \"1h0m0s\"\n"},
 		{"@user\n[limits]\nmemory = '1G'\nidle_io = true\nswap = '2G'", func(l *Layer) {
 			l.Limits(limits.Limits{Memory: 2 << 30, CPUs: 1.5}, func(flag string) bool { return flag == "idle-io" || flag == "swap" })

@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Flags begin a layer for what a command line says.
 func Flags() *Layer { return &Layer{Source: Flag} }
@@ -10,6 +13,12 @@ func (l *Layer) Set(key, flag string, texts ...string) { l.put(key, flag, false,
 
 // Add is a flag that adds to what files say.
 func (l *Layer) Add(key, flag string, texts ...string) { l.put(key, flag, true, texts) }
+
+// Sandbox is a flag that sets the mode, whatever files say.
+func (l *Layer) Sandbox(flag, name string) {
+	l.Set("mode", flag, name)
+	l.Set("enabled", flag, strconv.FormatBool(name != "disabled"))
+}
 
 // Env is a flag that sets a variable, "NAME=VALUE", or passes one on.
 func (l *Layer) Env(flag, text string) {

@@ -55,7 +55,9 @@ func (k *Key) Full() string { return k.Table + "." + k.Name }
 
 // Numbers of the keys that the policy has.
 const (
-	isolateNetwork = iota
+	enabled = iota
+	mode
+	isolateNetwork
 	isolatePIDs
 	presets
 	rwPaths
@@ -86,6 +88,10 @@ const (
 
 // Keys is the table. Keys that add to another stand below it.
 var Keys = [numKeys]Key{
+	enabled: {Table: "sandbox", Name: "enabled", Kind: Bool, Default: "true", stricter: onlyTrue,
+		Doc: "false runs commands without a sandbox, and says so each time (--sandbox disabled)"},
+	mode: {Table: "sandbox", Name: "mode", Kind: Word, Default: `"required"`, Words: sandboxModes, stricter: stricterMode,
+		Doc: "preferred runs commands without a sandbox where there can be none, and says so each time (--sandbox)"},
 	isolateNetwork: {Table: "sandbox", Name: "isolate_network", Kind: Bool, Default: "true", stricter: onlyTrue,
 		Doc: "false asks for the network of this host, which needs approval every time (--net host)"},
 	isolatePIDs: {Table: "sandbox", Name: "isolate_pids", Kind: Bool, Default: "true", parse: alwaysTrue,

@@ -120,6 +120,9 @@ func (p *Policy) dropRules() {
 
 // check refuses what contradicts itself.
 func (p *Policy) check() error {
+	if on, m := p.Settings[enabled].Items[0], p.Settings[mode].Items[0]; on.Text == "true" && on.Source != Default && m.Text == "disabled" {
+		return &Error{Pos: m.Pos, Text: `mode = "disabled" and enabled = true contradict each other: ` + on.Pos.String()}
+	}
 	net := p.Settings[isolateNetwork].Items[0]
 	if net.Text == "true" {
 		return nil

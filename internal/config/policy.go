@@ -44,6 +44,14 @@ func (p *Policy) texts(key int) (list []string) {
 	return list
 }
 
+// Sandbox is "required", "preferred" or "disabled".
+func (p *Policy) Sandbox() string {
+	if one(p.Settings[enabled].Items) == "false" {
+		return "disabled"
+	}
+	return one(p.Settings[mode].Items)
+}
+
 // HostNetwork reports whether the network of the host is asked for.
 func (p *Policy) HostNetwork() bool { return one(p.Settings[isolateNetwork].Items) == "false" }
 

@@ -49,6 +49,12 @@ func one(items []Item) string {
 	return items[0].Text
 }
 
+var sandboxModes = []string{"required", "preferred", "disabled"} // in the order in which they let commands do more
+
+func stricterMode(before, after []Item) bool {
+	return slices.Index(sandboxModes, one(after)) <= slices.Index(sandboxModes, one(before))
+}
+
 func onlyTrue(_, after []Item) bool { return one(after) == "true" }
 
 // stricterPresets: strict and workspace-root show commands less, but the latter another root; with test it is thrown away what they write, which is not for a project

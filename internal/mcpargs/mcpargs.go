@@ -51,6 +51,8 @@ type Options struct {
 	Publish []uint16
 	// AllowUnix are paths of unix sockets that commands can connect to.
 	AllowUnix []string
+	// Sandbox is "required", "preferred" or "disabled". Empty: required.
+	Sandbox string
 	// Build is --preset build: commands write to the caches of build tools.
 	Build bool
 	// ClearEnv passes nothing of the environment on but PATH and HOME.
@@ -128,6 +130,12 @@ func Define(fs *flag.FlagSet, o *Options) {
 	fs.Func("preset", "for commands of a kind: `default|build`; build writes to the caches of build tools", func(s string) error {
 		if o.Build = s == "build"; !o.Build && s != "default" {
 			return errors.New("only default and build")
+		}
+		return nil
+	})
+	fs.Func("sandbox", "the sandbox is `required|preferred|disabled`; with preferred, run commands without one where there can be none, with disabled always (default: required)", func(s string) error {
+		if o.Sandbox = s; s != "required" && s != "preferred" && s != "disabled" {
+			return errors.New("only required, preferred and disabled")
 		}
 		return nil
 	})

@@ -66,7 +66,7 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 		s.Env = b.environment(s.Dir)
 		return s, b.notices, nil
 	}
-	s.Dir = workingDir(p.WorkingDir, b.first(), f.Home, b.hasPlay)
+	s.Dir = WorkingDir(p.WorkingDir, b.first(), f.Home, b.hasPlay)
 	s.Env = b.environment(s.Dir)
 	return s, b.notices, nil
 }

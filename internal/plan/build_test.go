@@ -303,7 +303,7 @@ func TestWorkingDir(t *testing.T) {
 		{"~", "/p", true, "/h"}, {"~/a", "/p", true, "/h/a"}, {"$HOME/a", "/p", true, "/h/a"}, {"${HOME}", "/p", true, "/h"}, {"~a", "/p", true, "/p/~a"},
 		{"a/b", "/p", true, "/p/a/b"}, {"a", "", true, "/a"}, {"/a", "/p", true, "/a"},
 	} {
-		if got := workingDir(c.name, c.project, "/h", c.playground); got != c.want {
+		if got := WorkingDir(c.name, c.project, "/h", c.playground); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}

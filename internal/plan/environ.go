@@ -9,8 +9,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// workingDir is the directory that a request names.
-func workingDir(name, project, home string, playground bool) string {
+// WorkingDir is the directory that a request names.
+func WorkingDir(name, project, home string, playground bool) string {
 	switch {
 	case name == "" && project != "":
 		return project
@@ -142,10 +142,15 @@ func (b *building) environment(dir string) []string {
 	case b.Home != "":
 		env = append(env, "HOME="+b.Home)
 	}
-	for _, kv := range b.policy.Env {
+	return AddEnv(env, b.Env, b.policy.Env)
+}
+
+// AddEnv sets the variables "K=V" in env, and takes those "K" from another environment, as far as they are there.
+func AddEnv(env, from, list []string) []string {
+	for _, kv := range list {
 		n, _, assigned := strings.Cut(kv, "=")
 		if !assigned {
-			v, ok := lookup(b.Env, n)
+			v, ok := lookup(from, n)
 			if !ok {
 				continue
 			}

@@ -1,0 +1,200 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// SandboxMode says whether commands have to be run in a sandbox.
+type SandboxMode uint8
+
+// The modes. What runs without a sandbox is a child of this program with all that its user can do: no folder, rule,
+// limit or network policy holds, but the environment, the working directory and the time do. Result.Unsandboxed and a
+// Notice say so for each command.
+const (
+	SandboxRequired  SandboxMode = iota // a command that cannot have one is not run
+	SandboxPreferred                    // where Check says NotSupported, commands run without one
+	SandboxDisabled                     // all commands run without one
+)
+
+var sandboxModeNames = [...]string{"required", "preferred", "disabled"}
+
+// String returns "required", "preferred" or "disabled".
+func (m SandboxMode) String() string {
+	if int(m) >= len(sandboxModeNames) {
+		return "sandbox mode?"
+	}
+	return sandboxModeNames[m]
+}
+
+// ParseSandboxMode is the mode with a name.
+func ParseSandboxMode(name string) (SandboxMode, error) {
+	for i, n := range sandboxModeNames {
+		if n == name {
+			return SandboxMode(i), nil
+		}
+	}
+	return 0, errors.New("only required, preferred and disabled")
+}
+
+// checkSandbox finds what nothing but a sandbox can do.
+func (c *Config) checkSandbox() string {
+	switch {
+	case c.Sandbox > SandboxDisabled:
+		return "there is no such sandbox mode"
+	case c.Sandbox == SandboxDisabled && c.needsSandbox():
+		return "a session, and a workspace that is the root, take a sandbox"
+	}
+	return ""
+}
+
+// needsSandbox reports whether commands mean something else without a sandbox.
+func (c *Config) needsSandbox() bool { return c.Session+c.On != "" || c.has(WorkspaceRootPreset) }
+
+// unavailable says why commands are to be run without a sandbox after one could not be started. Empty: they are not.
+func (r *Runner) unavailable(err error) string {
+	c := &r.config
+	if c.Sandbox != SandboxPreferred || c.needsSandbox() || kindOf(err) != ErrNotAvailable {
+		return ""
+	}
+	if errors.Is(err, syscall.ENOSPC) && !noNamespaces() {
+		return "" // somebody has used them up, who might be after just this
+	}
+	if a := Check(); a.Status == NotSupported {
+		return a.Reason
+	}
+	return ""
+}
+
+// noNamespaces reports whether the administrator allows none of some kind.
+func noNamespaces() bool {
+	for _, kind := range [...]string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"} {
+		if b, err := os.ReadFile("/proc/sys/user/max_" + kind + "_namespaces"); err == nil && strings.TrimSpace(string(b)) == "0" {
+			return true
+		}
+	}
+	return false
+}
+
+// disabledReason is Result.Unsandboxed with SandboxDisabled.
+const disabledReason = "it is disabled"
+
+// startUnsandboxed starts the command of an Execution without a sandbox.
+func (x *Execution) startUnsandboxed(why string) error {
+	c, q := &x.runner.config, &x.request
+	x.result.Unsandboxed = why
+	x.notices = []Notice{{Kind: NoticeUnsandboxed, Text: "NO SANDBOX: " + why + ". The command can do all that you can, and changes files at once"}}
+	f, err := c.folders(c.suspect(q.Paths))
+	if err != nil {
+		return err
+	}
+	first := f.Project
+	if first == "" && len(c.Shared) > 0 {
+		first = c.Shared[0].Path
+	}
+	x.dir = plan.WorkingDir(q.WorkingDir, first, host.Home(), false)
+	if fi, err := os.Stat(x.dir); err != nil {
+		return &DirError{x.dir, host.Bare(err)}
+	} else if !fi.IsDir() {
+		return &DirError{x.dir, syscall.ENOTDIR}
+	}
+	x.limit()
+	x.cmd = nsexec.Command(x.args[0]) // for connect
+	if err := x.connect(); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(x.ctx, x.args[0], x.args[1:]...)
+	cmd.Dir, cmd.Env = x.dir, x.unsandboxedEnv()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr
+	// In a group of its own it can be ended with what it starts; but a terminal is for one group.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !q.Passthrough}
+	cmd.WaitDelay = cancelDelay
+	if c.Grace > 0 {
+		cmd.WaitDelay = c.Grace
+	}
+	x.bare = &bareCommand{cmd}
+	cmd.Cancel = func() error {
+		err := x.bare.signal(syscall.SIGTERM)
+		x.canceled.Store(err == nil)
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		x.closeStdin()
+		x.bare = nil
+		if x.ctx.Err() != nil {
+			x.result.TimedOut = x.timeIsUp(err)
+			return err
+		}
+		return &nsexec.Error{Op: nsexec.StepExec, Path: x.args[0], Err: execErrno(err)}
+	}
+	if r, w := x.stdin[0], x.stdin[1]; r != nil {
+		_ = r.Close()
+		go feed(w, q.Stdin)
+	}
+	return nil
+}
+
+// execErrno is why a program could not be executed.
+func execErrno(err error) error {
+	if errors.Is(err, exec.ErrNotFound) {
+		return syscall.ENOENT
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	return err
+}
+
+// unsandboxedEnv is the environment: as in a sandbox, but with the host's own directories.
+func (x *Execution) unsandboxedEnv() []string {
+	c, own := &x.runner.config, os.Environ()
+	var env []string
+	for _, kv := range own {
+		if name, _, _ := strings.Cut(kv, "="); c.ClearEnv && (name == "PATH" || name == "HOME") {
+			env = append(env, kv)
+		}
+	}
+	if !c.ClearEnv {
+		env = SafeEnv(own)
+	}
+	return plan.AddEnv(append(env, "PWD="+x.dir), own, append(c.Env[:len(c.Env):len(c.Env)], x.request.Env...))
+}
+
+// bareCommand is a command without a sandbox.
+type bareCommand struct{ *exec.Cmd }
+
+// signal signals it, with what it started where it has a group of its own.
+func (b *bareCommand) signal(s syscall.Signal) error {
+	if !b.SysProcAttr.Setpgid {
+		return b.Process.Signal(s)
+	}
+	if err := b.Process.Signal(syscall.Signal(0)); err != nil {
+		return err
+	}
+	return unix.Kill(-b.Process.Pid, s)
+}
+
+// wait waits for its end, and ends what is left of its group.
+func (b *bareCommand) wait() error {
+	if b.SysProcAttr.Setpgid {
+		for { // it is not reaped, so that the number of the group stays its own
+			var info unix.Siginfo
+			if err := unix.Waitid(unix.P_PID, b.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
+				break
+			}
+		}
+		_ = unix.Kill(-b.Process.Pid, unix.SIGKILL)
+	}
+	return b.Cmd.Wait()
+}
