@@ -165,7 +165,7 @@ func registryChanges(s *overlay.Session, changes []overlay.Change) (list []proje
 		}
 		for below, berr := range s.Below(c) {
 			if berr != nil {
-				err = fmt.Errorf("look at what was deleted: %w", berr)
+				err = fmt.Errorf("list deleted files: %w", berr)
 				break
 			}
 			add(below)

@@ -26,7 +26,7 @@ import (
 // for Start.
 func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 	if r.config.after() == Hold {
-		err := &Error{Op: "run", Err: errors.New("Hold leaves the session to who uses Start")}
+		err := &Error{Op: "run", Err: errors.New("Hold requires Start: Run would lose the session")}
 		return Result{Err: err}, err
 	}
 	x, err := r.Start(ctx, q)

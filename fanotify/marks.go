@@ -30,7 +30,7 @@ type marks struct {
 	places
 	dirs    map[string]*place   // by key
 	tops    []*place            // of the roots
-	outside map[string]struct{} // keys of directories that are below no root
+	outside map[string]struct{} // keys of directories that are not below a root
 	loose   []*place            // are nowhere, unless the rest of the batch says where
 
 	// doubt are paths that came and went in one event: what else was in the queue at
@@ -388,7 +388,7 @@ func (m *marks) change(dir int, f *found, sub *task) {
 	sub.all = true
 }
 
-// lookup returns the place of a directory, nil where it is below no root, or gone.
+// lookup returns the place of a directory, nil where it is not below a root, or gone.
 func (m *marks) lookup(key []byte) *place {
 	if len(key) == 0 {
 		return nil
@@ -427,7 +427,7 @@ func (m *marks) resolve(key []byte) *place {
 	return nil
 }
 
-var errOutside = errors.New("below no root")
+var errOutside = errors.New("not below a root")
 
 func (m *marks) addOutside(key []byte) {
 	if len(m.outside) >= maxOutside {

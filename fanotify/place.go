@@ -30,7 +30,7 @@ const maxKept = 4096
 type places struct{ gen uint64 }
 
 // where returns the root's index and the path relative to it, "." for the root itself.
-// The index is outside if d is below no root.
+// The index is outside if d is not below a root.
 func (p *places) where(d *place) (root int, path string) {
 	if d.gen == p.gen+1 {
 		return d.root, d.path

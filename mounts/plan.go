@@ -30,7 +30,7 @@ var (
 	ErrRootTarget   = errors.New("cannot be at the root")
 	ErrLayers       = errors.New("a writable overlay has a lower, an upper and a work directory (or is temporary and has neither), a read-only one at least two lower directories")
 	errManyNames    = errors.New("too many names in a directory to mirror it")
-	ErrHide         = errors.New("what an overlay hides or adds is a relative path without . and ..")
+	ErrHide         = errors.New("paths that an overlay hides or adds are relative, without . and ..")
 	ErrLongLayers   = errors.New("the paths of an overlay's layers are too long together")
 	ErrNoSymlinkTxt = errors.New("a symbolic link needs a text")
 	ErrRootNoMount  = errors.New("the caller's root directory is not a mount, so that its flags are not known to the classic form")

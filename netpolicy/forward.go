@@ -20,7 +20,7 @@ const (
 )
 
 var (
-	errWrong     = errors.New("what came is not an answer")
+	errWrong     = errors.New("the reply is not an answer")
 	errTruncated = errors.New("the answer is truncated")
 )
 

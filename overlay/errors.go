@@ -95,7 +95,7 @@ var (
 
 	// ErrNotText is why two versions cannot be merged: not both of them are texts, or one is too
 	// large.
-	ErrNotText = errors.New("not both are texts of a moderate size")
+	ErrNotText = errors.New("one side is not text, or is too large")
 
 	// ErrBuiltOn is wrapped where other sessions were begun on this one, and still have
 	// changes: nothing may write to it, discard or remove it.

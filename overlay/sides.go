@@ -57,7 +57,7 @@ func (s *Session) packed(i int) (tree.Tree, error) {
 	h, roots, err := tree.Unpacked(s.dir)
 	switch {
 	case err == unix.ENOENT && s.busy:
-		return nil, errors.New("its changes are seen when its command has ended")
+		return nil, errors.New("its changes can be listed when its command has ended")
 	case err == unix.ENOENT:
 		return nil, s.lost()
 	case err != nil:

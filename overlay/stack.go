@@ -64,7 +64,7 @@ func (s *Session) baseState() (id string, state State, err error) {
 	d, m, err := store.OpenMeta(s.state, s.meta.On)
 	d.Close()
 	if err == store.ErrGone {
-		return s.meta.On, Discarded, fmt.Errorf("the session that it stands on, %s, is gone: %w", s.meta.On, fs.ErrNotExist)
+		return s.meta.On, Discarded, fmt.Errorf("it builds on session %s, which is gone: %w", s.meta.On, fs.ErrNotExist)
 	}
 	if err != nil {
 		return s.meta.On, Kept, err

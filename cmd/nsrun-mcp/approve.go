@@ -50,7 +50,7 @@ var (
 	errLate    = errors.New("nobody answered in time")
 	errEnded   = errors.New("nobody can answer: standard input has ended")
 	errDismiss = errors.New("the user closed the question without an answer")
-	errTicket  = errors.New("the answer that came with the call is to no question that waits for one")
+	errTicket  = errors.New("the call answers a question that nobody asked, or that was answered already")
 )
 
 // Approve asks the user, through the client.
@@ -113,7 +113,7 @@ func judge(res *mcp.ElicitResult) (nsrun.Answer, error) {
 	case "cancel":
 		return nsrun.Deny, errDismiss
 	}
-	return nsrun.Deny, fmt.Errorf("the client's answer is %s, which is none", escape.Quote(mcpargs.Cut(res.Action)))
+	return nsrun.Deny, fmt.Errorf("the client answered %s: expected accept, decline or cancel", escape.Quote(mcpargs.Cut(res.Action)))
 }
 
 // message is what the user reads. Nothing in it acts on a terminal.

@@ -45,7 +45,7 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 		if c.Kind != project.Added {
 			old, err := reg.OpenBefore(c)
 			if errors.Is(err, fs.ErrNotExist) {
-				console.Say("the version of %s is kept no more", escape.Quote(c.Name()))
+				console.Say("the version of %s is no longer kept", escape.Quote(c.Name()))
 				continue
 			}
 			if err != nil {

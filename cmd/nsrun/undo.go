@@ -44,7 +44,7 @@ func cmdUndo(args []string) int {
 	named := len(rest) > 0
 	id, rest := sessionArg(rest)
 	if len(rest) > 0 {
-		return console.Fail(usage.Errorf("undo", "takes one session, and takes all of what was done last back"))
+		return console.Fail(usage.Errorf("undo", "takes one session, and undoes its last commit or discard as a whole"))
 	}
 	tellRecovered()
 	if !named {
@@ -79,7 +79,7 @@ func cmdUndo(args []string) int {
 		record.Undo(s, committed)
 	}
 	if dirs, err := s.Aside(); o.force && !o.quiet && err == nil && len(dirs) > 0 {
-		console.Say("what was changed since is kept in %s", escape.Quote(dirs[len(dirs)-1]))
+		console.Say("later changes are kept in %s", escape.Quote(dirs[len(dirs)-1]))
 	}
 	if !o.quiet {
 		console.Say("took back the %s of %s: nsrun commit %s, or nsrun discard %s", deed, s.ID(), s.ID(), s.ID())

@@ -271,7 +271,7 @@ func parseDuration(text string, _ *Facts) (string, error) {
 	case err != nil:
 		return "", errors.New("not a duration like 10s or 5m")
 	case d <= 0:
-		return "", errors.New("it must be longer than nothing")
+		return "", errors.New("it must be greater than zero")
 	}
 	return d.String(), nil
 }

@@ -23,7 +23,7 @@ type WorkDir struct {
 
 const workPrefix = ".nsrun-work-"
 
-var errNoWork = errors.New("to be written to as the root it needs another directory on its file system: neither nsrun's state directory nor its parent can hold one (try: without --direct)")
+var errNoWork = errors.New("a writable root needs another directory on its file system, and neither nsrun's state directory nor its parent can hold one (try: without --direct)")
 
 // NewWorkDir makes one for a directory: in state, which may be missing, or beside it. Those that were left there by programs
 // that were killed are removed.

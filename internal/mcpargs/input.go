@@ -50,7 +50,7 @@ func DecodeInput(raw []byte) (in Input, err error) {
 		case strings.ContainsRune(p.value, 0):
 			return Input{}, fmt.Errorf("parameter %s has the character NUL in it, which no system call takes", p.name)
 		case len(p.value) > MaxArg:
-			return Input{}, fmt.Errorf("parameter %s has %d bytes, the kernel takes %d (what is longer can be written to a file, in parts)", p.name, len(p.value), MaxArg)
+			return Input{}, fmt.Errorf("parameter %s has %d bytes, the kernel takes at most %d (write longer text to a file, in parts)", p.name, len(p.value), MaxArg)
 		}
 	}
 	return in, nil

@@ -43,14 +43,14 @@ func Bases(state *tree.Handle, statePath string, m *Meta) (list []Base, err erro
 	}()
 	for on := m.On; on != ""; {
 		if len(list) == MaxStack {
-			return list, errors.New("too many sessions stand on each other")
+			return list, errors.New("too many sessions build on each other")
 		}
 		b := Base{ID: on, Path: filepath.Join(statePath, on)}
 		b.Dir, b.Meta, err = OpenMeta(state, on)
 		if err == ErrGone {
-			err = fmt.Errorf("the session that it stands on, %s, is gone: %w", on, fs.ErrNotExist)
+			err = fmt.Errorf("it builds on session %s, which is gone: %w", on, fs.ErrNotExist)
 		} else if err != nil {
-			err = fmt.Errorf("session %s, which it stands on: %w", on, err)
+			err = fmt.Errorf("it builds on session %s: %w", on, err)
 		}
 		list = append(list, b)
 		if err != nil {
@@ -62,7 +62,7 @@ func Bases(state *tree.Handle, statePath string, m *Meta) (list []Base, err erro
 			b.Dir.Close()
 			return list[:len(list)-1], nil
 		case Discarded:
-			return list, fmt.Errorf("the session that it stands on, %s, was discarded", on)
+			return list, fmt.Errorf("it builds on session %s, which was discarded", on)
 		}
 		on = last.Meta.On
 	}
