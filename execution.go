@@ -50,7 +50,8 @@ type Execution struct {
 	stdout, stderr *capture // nil: passed through, or merged
 	stdin          [2]*os.File
 
-	net *network // nil: none, or the host's
+	net      *network  // nil: none, or the host's
+	observed *observed // nil: nobody looks at what the command is refused
 
 	hold  *limiter.Hold // nil: no limits
 	meter *meter        // of the output; nil: it has no limit

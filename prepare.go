@@ -270,6 +270,11 @@ func (x *Execution) command(spec Spec, roots []string) error {
 		return err
 	}
 	cmd.WaitDelay = cmp.Or(x.runner.config.Grace, cancelDelay)
+	if x.endObserved(); x.runner.config.Why && !x.explain {
+		if err := x.observe(cmd); err != nil {
+			return err
+		}
+	}
 	if x.net != nil {
 		x.net.attach(cmd)
 	}

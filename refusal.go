@@ -13,6 +13,7 @@ const (
 	RefusedConnect RefusalKind = "connect" // to a host, by TCP or UDP, or to look up its name
 	RefusedServe   RefusalKind = "socket"  // to be a server at a port, or to join a group
 	RefusedUnix    RefusalKind = "unix"    // to connect to a unix socket of the host
+	RefusedSyscall RefusalKind = "syscall" // that programs in a sandbox have no business with, and others may do
 )
 
 // A Refusal is something that a policy does not let a command do, and a flag that would.
@@ -21,18 +22,21 @@ type Refusal struct {
 	// Op is more exactly what was tried: with RefusedConnect "connect", "send" or "resolve", with RefusedServe "bind" or
 	// "join", else the kind.
 	Op string `json:"op"`
-	// Target is an absolute path without symbolic links; of the network it is in words, see TargetText.
+	// Target is an absolute path without symbolic links; of the network it is in words, see TargetText; with RefusedSyscall
+	// it is the call's name.
 	Target string `json:"path"`
 	// Rule is a word for what refuses it: "host" (the host's files are read-only), "read-only", "git", "secret", "socket",
 	// "blocked", "private" (commands have their own in place of the host's), "strict" (nothing but
-	// what is listed is shown), "nsrun", "privileges", "network".
+	// what is listed is shown), "nsrun", "privileges", "network", "seccomp".
 	Rule string `json:"rule"`
 	Why  string `json:"why"` // the same for people
 	// Flag is of nsrun run, and would allow it. Empty: none would.
 	Flag    string `json:"allow_with"`
 	Count   int    `json:"count"`             // how many times it was seen; zero: nobody has tried
 	PID     int    `json:"pid,omitempty"`     // who tried it first, as the sandbox counts; zero: unknown
-	Program string `json:"program,omitempty"` // its name; empty: unknown
+	Program string `json:"program,omitempty"` // its name, and behind it how it was called where that differs; empty: unknown
+	// Failed says that a process that was refused it ended with an exit status other than zero. It is known with Config.Why.
+	Failed bool `json:"failed,omitempty"`
 }
 
 // String is a line about it: "read of /tmp/x: commands have a /tmp of their own (try: --ro /tmp/x)".
@@ -47,6 +51,8 @@ func (r Refusal) String() string {
 		text = "execution of"
 	case RefusedUnix:
 		text = "connection to"
+	case RefusedSyscall:
+		text = "system call"
 	}
 	if r.Target != "" {
 		text += " " + escape.Quote(r.Target)

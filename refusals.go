@@ -38,9 +38,13 @@ func (x *Execution) findRefusals(err error) {
 	}
 	switch e, ok := errors.AsType[*nsexec.Error](err); {
 	case ok && e.Op == "exec" && filepath.IsAbs(e.Path):
-		t.path(e.Path, e.Err, RefusedExec)
+		t.addPath(e.Path, e.Err, RefusedExec)
 	case ok && e.Op == "chdir":
-		t.path(x.dir, e.Err, RefusedRead)
+		t.addPath(x.dir, e.Err, RefusedRead)
+	case x.observed != nil:
+		for _, r := range x.observed.list {
+			t.add(r)
+		}
 	case x.result.Started && x.failed():
 		for _, c := range [...]*capture{x.stderr, x.stdout} {
 			if c != nil && (c == x.stderr || x.request.Merge) {
@@ -57,7 +61,7 @@ func (x *Execution) tellRefusals(err error) {
 		return
 	}
 	n := &x.result.Network
-	if err != nil && !x.result.Started || x.failed() || len(n.Decisions) > 0 || n.Refused > 0 {
+	if err != nil && !x.result.Started || x.failed() || x.observed != nil || len(n.Decisions) > 0 || n.Refused > 0 {
 		x.findRefusals(err)
 	}
 }
@@ -142,7 +146,7 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) {
 		if removes(before) && kind == RefusedWrite {
 			name = filepath.Dir(name) // which is what is written to
 		}
-		if t.path(name, err, kind) {
+		if t.addPath(name, err, kind) {
 			return
 		}
 	}
@@ -182,10 +186,19 @@ func namesIn(message string) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, "/") })
 }
 
-// path adds what the plan refuses of a path, if an error can come of that.
-func (t *refusalTable) path(name string, err error, kind RefusalKind) bool {
+// addPath adds what the plan refuses of a path, if an error can come of that.
+func (t *refusalTable) addPath(name string, err error, kind RefusalKind) bool {
+	r, ok := refusedPath(t.box, name, err, kind)
+	if ok {
+		t.add(r)
+	}
+	return ok
+}
+
+// refusedPath is what the plan refuses of a path, if an error can come of that.
+func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r Refusal, ok bool) {
 	real, on := host.Look(name)
-	p := t.box.Why(real, on)
+	p := box.Why(real, on)
 	possible := false
 	switch {
 	case errors.Is(err, unix.EROFS):
@@ -203,16 +216,14 @@ func (t *refusalTable) path(name string, err error, kind RefusalKind) bool {
 		possible = on.Exists && (p.Cause == plan.SecretCause || p.Cause == plan.BlockedCause || p.Cause == plan.OwnCause)
 	}
 	if !possible {
-		return false
+		return r, false
 	}
 	why := refusalText(&p)
 	for _, r := range refusals(&p, on, why) {
-		if r.Kind != kind && !(kind == RefusedExec && r.Kind == RefusedRead) {
-			continue
+		if r.Kind == kind || kind == RefusedExec && r.Kind == RefusedRead {
+			r.Kind, r.Op, r.Count = kind, string(kind), 1
+			return r, true
 		}
-		r.Kind, r.Op, r.Count = kind, string(kind), 1
-		t.add(r)
-		return true
 	}
-	return false
+	return r, false
 }

@@ -92,19 +92,23 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(q.command, func(t *testing.T) {
 			t.Parallel()
+			c := c
 			own := fmt.Sprintf("ro%d", i) // which is written to
 			testenv.Tree(t, dir, own+"/", own+"/f", own+"/d/")
 			if strings.Contains(q.command, "d/f") {
 				testenv.Tree(t, dir, own+"/d/f")
 			}
 			command := strings.NewReplacer("$D", dir, "$H", filepath.Join(filepath.Dir(dir), "home"), "../ro", "../host/"+own, "ro/", own+"/").Replace(q.command)
-			res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: command})
-			if err != nil || res.ExitCode == 0 || len(res.Refusals) == 0 {
-				t.Fatalf("%v, %+v: %s", err, res.Refusals, res)
-			}
-			r := res.Refusals[0]
-			if string(r.Kind) != q.kind || r.Rule != q.rule || r.Flag == "" || r.Count == 0 {
-				t.Errorf("%+v: %s", r, res)
+			var r nsrun.Refusal
+			for _, c.Why = range [...]bool{false, true} {
+				res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: command})
+				if err != nil || res.ExitCode == 0 || len(res.Refusals) == 0 {
+					t.Fatalf("why %t: %v, %+v: %s", c.Why, err, res.Refusals, res)
+				}
+				r = res.Refusals[0]
+				if string(r.Kind) != q.kind || r.Rule != q.rule || r.Flag == "" || r.Count == 0 || r.Failed != c.Why || (r.PID > 1) != c.Why || (r.Program == "") == c.Why {
+					t.Errorf("why %t: %+v: %s", c.Why, r, res)
+				}
 			}
 			with := allowed(t, c, strings.ReplaceAll(r.Flag, "'", ""))
 			if res, err := runner(t, with).Run(t.Context(), nsrun.Request{Command: command}); err != nil || res.ExitCode != 0 {
@@ -131,9 +135,15 @@ func TestNoRefusals(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			q := nsrun.Request{Command: strings.ReplaceAll(command, "$D", dir)}
-			res, err := runner(t, c).Run(t.Context(), q)
-			if err != nil || len(res.Refusals) > 0 {
-				t.Errorf("%v, %+v: %s", err, res.Refusals, res)
+			c := c
+			for _, c.Why = range [...]bool{false, true} {
+				if c.Why && os.Geteuid() == 0 && strings.HasPrefix(command, "mount") {
+					break // root may do that outside of a sandbox
+				}
+				res, err := runner(t, c).Run(t.Context(), q)
+				if err != nil || len(res.Refusals) > 0 {
+					t.Errorf("why %t: %v, %+v: %s", c.Why, err, res.Refusals, res)
+				}
 			}
 		})
 	}

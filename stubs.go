@@ -222,6 +222,10 @@ type Config struct {
 	Grace time.Duration
 	// Limits of each command. Zero: none.
 	Limits Limits
+	// Why finds out exactly what commands are refused, whatever they say of it: Result.Refusals. Each system call with a path
+	// takes longer then. A command that sets up a listener of its own (seccomp_unotify(2)) cannot. False: it is found at no
+	// cost, and not all of it.
+	Why bool
 	// Watch lets what commands write be seen while they run: Execution.Events, and
 	// Result.Touched. False: nothing is watched. Events say which process it was only where
 	// root runs another command in a session that has changes.

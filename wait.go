@@ -73,6 +73,7 @@ func (x *Execution) end(err error) (Result, error) {
 	x.hold.End()
 	x.work.Close()
 	x.settleNetwork()
+	x.endObserved()
 	kept := false
 	if s := x.session; s != nil && !x.gone {
 		after := r.config.after()

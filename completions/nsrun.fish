@@ -518,7 +518,8 @@ function __nsrun_flags -a verb
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
 			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
 			'--timeout	end the command after this duration' \
-			'--watch	print what the command changes as it happens'
+			'--watch	print what the command changes as it happens' \
+			'--why	find out what the command is refused, and which flag would allow it: takes longer'
 	case policy
 		printf '%s\n' \
 			'-C	working directory' \
@@ -562,7 +563,8 @@ function __nsrun_flags -a verb
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
 			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
 			'--timeout	end the command after this duration' \
-			'--watch	print what the command changes as it happens'
+			'--watch	print what the command changes as it happens' \
+			'--why	find out what the command is refused, and which flag would allow it: takes longer'
 	case why
 		printf '%s\n' \
 			'-C	working directory' \
@@ -606,7 +608,8 @@ function __nsrun_flags -a verb
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
 			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
 			'--timeout	end the command after this duration' \
-			'--watch	print what the command changes as it happens'
+			'--watch	print what the command changes as it happens' \
+			'--why	find out what the command is refused, and which flag would allow it: takes longer'
 	case config
 		printf '%s\n' \
 			'-C	working directory' \
@@ -650,7 +653,8 @@ function __nsrun_flags -a verb
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
 			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
 			'--timeout	end the command after this duration' \
-			'--watch	print what the command changes as it happens'
+			'--watch	print what the command changes as it happens' \
+			'--why	find out what the command is refused, and which flag would allow it: takes longer'
 	case trust
 		printf '%s\n' \
 			'--json	print JSON' \

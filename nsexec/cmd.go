@@ -114,6 +114,7 @@ type Cmd struct {
 	// What of the child's and of ours has to be closed, and the goroutines that
 	// copy.
 	childFiles, parentFiles []io.Closer
+	handed                  chan error // that the Supervisor was started early; nil: nobody waits for that
 	copies                  []func() error
 	copyErrs                chan error
 	ctxDone                 chan error
@@ -270,7 +271,7 @@ func (c *Cmd) Start() error {
 		_ = answer(false)
 		return err
 	}
-	defer supervisor.Close()
+	defer c.endSupervise(supervisor)
 	c.sb, err = start(c, files)
 	refused := answer(err != nil)
 	if err == nil && refused != nil {

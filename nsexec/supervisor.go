@@ -17,7 +17,7 @@ import (
 // maxSockets is what one message has room for, the listener included.
 const maxSockets = 64
 
-var errSupervisor = errors.New("a supervisor needs a network namespace of the sandbox's own and its own PID 1: no shared or joined network, no Inherit, no Bubblewrap")
+var errSupervisor = errors.New("a supervisor needs its own PID 1, and for sockets a network namespace of the sandbox's own: no Inherit, no Bubblewrap, no shared or joined network")
 
 // supervise adds the socket over which the listener leaves to the command's
 // descriptors; ours is what it returns.
@@ -26,7 +26,8 @@ func (c *Cmd) supervise(files []*os.File) (ours sys.FD, _ []*os.File, err error)
 	if s == nil {
 		return sys.None, files, nil
 	}
-	if c.opt.Inherit || c.opt.Bubblewrap || c.Share&Net != 0 || c.opt.Join.Net != nil || len(s.Sockets) >= maxSockets {
+	shared := c.Share&Net != 0 || c.opt.Join.Net != nil
+	if c.opt.Inherit || c.opt.Bubblewrap || shared && (len(s.Links)+len(s.Sockets) > 0 || s.NoConnect) || len(s.Sockets) >= maxSockets {
 		return sys.None, nil, &Error{Op: "supervise", Path: c.Path, Err: errSupervisor}
 	}
 	ours, theirs, err := sys.SeqPacket()
@@ -35,24 +36,46 @@ func (c *Cmd) supervise(files []*os.File) (ours sys.FD, _ []*os.File, err error)
 	}
 	f := os.NewFile(uintptr(theirs), "supervisor")
 	c.childFiles = append(c.childFiles, f)
+	if s.Early {
+		c.handed = make(chan error, 1)
+		go func() { c.handed <- c.awaitEarly(ours) }()
+	}
 	return ours, append(files, f), nil
 }
 
 // handedOver gives what the sandbox sent to whom it is for.
 func (c *Cmd) handedOver(ours sys.FD) error {
-	if c.opt.Supervisor == nil {
+	switch {
+	case c.opt.Supervisor == nil:
 		return nil
+	case c.handed != nil:
+		err := <-c.handed
+		c.handed = nil
+		return err
 	}
 	var got []*os.File
 	for {
 		// Where a sandbox had to be made twice the first one may have sent too.
-		files, err := receiveFiles(ours)
+		files, err := receiveFiles(ours, unix.MSG_DONTWAIT)
 		if err != nil {
 			break
 		}
 		closeFiles(got)
 		got = files
 	}
+	return c.handOver(got)
+}
+
+// awaitEarly gives what the sandbox sends to whom it is for, as soon as it comes.
+func (c *Cmd) awaitEarly(ours sys.FD) error {
+	files, err := receiveFiles(ours, 0)
+	if err != nil {
+		return &Error{Op: "supervise", Path: c.Path, Err: err}
+	}
+	return c.handOver(files)
+}
+
+func (c *Cmd) handOver(got []*os.File) error {
 	if len(got) != 1+len(c.opt.Supervisor.Sockets) {
 		closeFiles(got)
 		return &Error{Op: "supervise", Path: c.Path, Err: errGone}
@@ -60,13 +83,23 @@ func (c *Cmd) handedOver(ours sys.FD) error {
 	return c.opt.Supervisor.Started(got[0], got[1:])
 }
 
-// receiveFiles is what one message on the socket carries, which is there already.
-func receiveFiles(sock sys.FD) (files []*os.File, err error) {
+// endSupervise closes the socket, for which somebody may be waiting.
+func (c *Cmd) endSupervise(ours sys.FD) {
+	if c.handed != nil {
+		_ = unix.Shutdown(int(ours), unix.SHUT_RDWR)
+		<-c.handed
+		c.handed = nil
+	}
+	ours.Close()
+}
+
+// receiveFiles is what one message on the socket carries.
+func receiveFiles(sock sys.FD, flags int) (files []*os.File, err error) {
 	var b [1]byte
 	control := make([]byte, unix.CmsgSpace(4*maxSockets))
 	n, oobn := 0, 0
 	err = sys.Retry(func() (err error) {
-		n, oobn, _, _, err = unix.Recvmsg(int(sock), b[:], control, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		n, oobn, _, _, err = unix.Recvmsg(int(sock), b[:], control, flags|unix.MSG_CMSG_CLOEXEC)
 		return err
 	})
 	if err != nil {

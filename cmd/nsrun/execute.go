@@ -110,6 +110,7 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 	r.signal, r.network, r.took = res.SignalName(), res.Network, res.Duration
 	r.missing, r.limits, r.refusals = res.Missing, res.Limits, res.Refusals
 	r.tellNetwork()
+	r.tellDenied(res)
 	switch {
 	case res.TimedOut:
 		return r.timeOut()

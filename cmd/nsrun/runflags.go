@@ -20,35 +20,35 @@ import (
 
 // runOptions are the flags of `nsrun run`.
 type runOptions struct {
-	dir                   string
-	projects              []string
-	session, on           string
-	shell                 string
-	shellSet              bool
-	engine                overlay.Engine
-	presets               []nsrunlib.Preset
-	sandbox               nsrunlib.SandboxMode
-	direct                bool
-	commit, discard, keep bool
-	allowExec             bool
-	allowSpecial          bool
-	paths                 []pathRule
-	net                   string
-	allowNet              []netpolicy.Rule
-	learnNet              bool
-	enforcer              nsrunlib.Enforcer
-	publish               []uint16
-	allowUnix             []string
-	env                   []string
-	clearEnv              bool
-	given                 []string // names of the flags that are given
-	timeout               time.Duration
-	limits                nsrunlib.Limits
-	grace                 time.Duration
-	report                string
-	explain, quiet, watch bool
-	explainPolicy         bool
-	command               []string
+	dir                        string
+	projects                   []string
+	session, on                string
+	shell                      string
+	shellSet                   bool
+	engine                     overlay.Engine
+	presets                    []nsrunlib.Preset
+	sandbox                    nsrunlib.SandboxMode
+	direct                     bool
+	commit, discard, keep      bool
+	allowExec                  bool
+	allowSpecial               bool
+	paths                      []pathRule
+	net                        string
+	allowNet                   []netpolicy.Rule
+	learnNet                   bool
+	enforcer                   nsrunlib.Enforcer
+	publish                    []uint16
+	allowUnix                  []string
+	env                        []string
+	clearEnv                   bool
+	given                      []string // names of the flags that are given
+	timeout                    time.Duration
+	limits                     nsrunlib.Limits
+	grace                      time.Duration
+	report                     string
+	explain, quiet, watch, why bool
+	explainPolicy              bool
+	command                    []string
 }
 
 // pathRule is one --rw, --ro or --block, in the order given, or of a configuration file.
@@ -132,6 +132,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
 	fs.Var(explainFlag{o}, "explain", "print what would be done, and do nothing; --explain=policy prints what nsrun policy does")
 	fs.BoolVar(&o.watch, "watch", false, "print what the command changes as it happens")
+	fs.BoolVar(&o.why, "why", false, "find out what the command is refused, and which flag would allow it: takes longer")
 	fs.BoolVar(&o.quiet, "q", false, "do not print what changed or was denied")
 }
 

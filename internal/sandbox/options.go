@@ -21,6 +21,8 @@ type Options struct {
 	Join Join
 	// Supervisor has some system calls decided outside of the sandbox. Nil: none.
 	Supervisor *Supervisor
+	// Observer is told of system calls that a Supervisor which comes later does not decide. Nil: nobody is.
+	Observer *Observer
 	// Gate is called by Start, in a goroutine of its own, while the sandbox is set up. The command is executed when it has
 	// returned nil; Start, which waits for it as long as the context lasts, fails with the error that it returned. Not with
 	// Inherit or Bubblewrap. Nil: nothing has to be waited for.

@@ -6,11 +6,13 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/notify"
 )
 
 // Supervisor has some of a command's system calls decided outside of the sandbox,
-// see seccomp_unotify(2). It needs a new network namespace and a PID 1 that nobody
-// can trace: neither Inherit nor Bubblewrap, Cmd.Share without Net, Join without Net.
+// see seccomp_unotify(2). It needs a PID 1 that nobody can trace: neither Inherit nor Bubblewrap; and for Links, Sockets
+// and NoConnect a new network namespace: Cmd.Share without Net, Join without Net.
 type Supervisor struct {
 	// Filter is installed first. What it answers with SECCOMP_RET_USER_NOTIF is told
 	// to the listener. It must let sendmsg(2) pass where the upper half of its flags,
@@ -27,8 +29,11 @@ type Supervisor struct {
 	// NoConnect has the kernel refuse every TCP connect(2) of the command (Landlock,
 	// Linux 6.7), whatever Filter and who answers for it say.
 	NoConnect bool
+	// Early calls Started as soon as the listener has left, on another goroutine: where Filter tells of execve(2), the
+	// command is executed only then. False: when the command was executed.
+	Early bool
 	// Started gets the listener, and the sockets behind it, and has to close them. It is
-	// called by Start after the command was executed; its error ends the sandbox.
+	// called by Start; its error ends the sandbox.
 	Started func(listener *os.File, sockets []*os.File) error
 }
 
@@ -49,4 +54,14 @@ type Socket struct {
 	Addr []byte
 	// Backlog makes it listen. 0: it does not.
 	Backlog int
+}
+
+// An Observer is told of system calls beside a Supervisor that decides about others: there is one listener for a process.
+type Observer struct {
+	// Filter is asked where the Supervisor's would let a call pass.
+	Filter []unix.SockFilter
+	// Look looks at a call that the Supervisor has been told of; Handle at one of Filter's, and answers it. Both are called on
+	// the Supervisor's thread.
+	Look   func(n *notify.Notification)
+	Handle func(l notify.Listener, n *notify.Notification)
 }

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/notify"
 )
 
 // maxSockaddr is the size of struct sockaddr_storage.
@@ -62,20 +64,5 @@ func (a *sockaddr) read(pid uint32, at, n uint64) syscall.Errno {
 	if a.n = int(int32(n)); a.n < 0 || a.n > maxSockaddr {
 		return syscall.EINVAL
 	}
-	return readMemory(pid, uintptr(at), a.b[:a.n])
-}
-
-// readMemory copies a caller's memory. It may take as long as the caller's page faults,
-// which is why the scheduler is told.
-func readMemory(pid uint32, at uintptr, to []byte) syscall.Errno {
-	if len(to) == 0 {
-		return 0
-	}
-	local := unix.Iovec{Base: &to[0], Len: uint64(len(to))}
-	remote := unix.RemoteIovec{Base: at, Len: len(to)}
-	n, _, e := syscall.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
-	if e == 0 && int(n) != len(to) {
-		e = syscall.EFAULT
-	}
-	return e
+	return notify.ReadMemory(pid, uintptr(at), a.b[:a.n])
 }

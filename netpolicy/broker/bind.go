@@ -7,12 +7,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // bind answers bind(2): a TCP socket of the host becomes one of the sandbox first. The rest is the
 // kernel's, see doc.go.
-func (s *server) bind(n *notification) {
+func (s *server) bind(n *notify.Notification) {
 	c, fault, e := s.beginTo(n)
 	if c == nil {
 		return
@@ -20,7 +21,7 @@ func (s *server) bind(n *notification) {
 	if e == 0 && fault == 0 && c.source() {
 		e = c.bindSource()
 		c.close()
-		c.l.answer(c.id, e)
+		c.l.Answer(c.id, e)
 		return
 	}
 	if e == 0 {
@@ -28,10 +29,10 @@ func (s *server) bind(n *notification) {
 	}
 	c.close()
 	if e != 0 {
-		c.l.answer(c.id, e)
+		c.l.Answer(c.id, e)
 		return
 	}
-	c.l.proceed(c.id)
+	c.l.Proceed(c.id)
 }
 
 // source reports whether a bind says which of the host's addresses a connect is to come from: a

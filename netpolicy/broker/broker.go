@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -57,6 +58,7 @@ type Broker struct {
 	landlock bool
 	pid      uintptr // this process
 
+	observer  *sandbox.Observer // of other calls
 	published []published
 
 	mu      sync.Mutex
@@ -133,8 +135,12 @@ func possible() error {
 
 // Attach makes c a command whose network is this Broker. c must not be started yet.
 func (b *Broker) Attach(c *nsexec.Cmd) {
+	if b.observer = sandbox.Of(c).Observer; b.observer == nil {
+		b.observer = &sandbox.Observer{Filter: allowAll(), Look: func(*notify.Notification) {}, Handle: refuse}
+	}
 	sandbox.Of(c).Supervisor = &sandbox.Supervisor{
-		Filter:    traps(),
+		Filter:    traps(b.observer.Filter),
+		Early:     sandbox.Of(c).Observer != nil,
 		Seal:      seal(),
 		Links:     addresses(hasIPv6()),
 		Sockets:   b.wanted(),
@@ -258,8 +264,8 @@ func (b *Broker) start(l *os.File, sockets []*os.File) error {
 	if err := b.serveLocal(); err != nil {
 		return &Error{"broker", "loopback", err} // Close does the rest
 	}
-	s := &server{b: b, l: listener(l.Fd())}
-	s.l.wakeHere()
+	s := &server{b: b, l: notify.Listener(l.Fd())}
+	s.l.WakeHere()
 	b.running.Go(s.serve)
 	b.servePublished()
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -14,7 +15,7 @@ import (
 type call struct {
 	b      *Broker
 	s      *server // nil for what goes on later
-	l      listener
+	l      notify.Listener
 	id     uint64
 	number int // of the caller's descriptor
 	to     sockaddr
@@ -29,12 +30,12 @@ type call struct {
 
 // begin begins with a call whose first argument is a descriptor. No call: the caller is gone. With an
 // error the call fails.
-func (s *server) begin(n *notification) (*call, syscall.Errno) {
-	c := &call{b: s.b, s: s, l: s.l, id: n.id, number: int(int32(n.args[0])), old: sys.None, fresh: sys.None}
+func (s *server) begin(n *notify.Notification) (*call, syscall.Errno) {
+	c := &call{b: s.b, s: s, l: s.l, id: n.ID, number: int(int32(n.Args[0])), old: sys.None, fresh: sys.None}
 	var e syscall.Errno
-	c.task, c.old, e = s.copy(n.pid, c.number)
+	c.task, c.old, e = s.copy(n.PID, c.number)
 	// What was found by its number was the caller's only if it still waits.
-	if !c.l.valid(c.id) {
+	if !c.l.Valid(c.id) {
 		c.close()
 		return nil, 0
 	}
@@ -45,9 +46,9 @@ func (s *server) begin(n *notification) (*call, syscall.Errno) {
 }
 
 // beginTo is begin for a call with an address behind the descriptor; fault is what became of reading that.
-func (s *server) beginTo(n *notification) (c *call, fault, e syscall.Errno) {
+func (s *server) beginTo(n *notify.Notification) (c *call, fault, e syscall.Errno) {
 	var to sockaddr
-	fault = to.read(n.pid, n.args[1], n.args[2])
+	fault = to.read(n.PID, n.Args[1], n.Args[2])
 	if c, e = s.begin(n); c != nil {
 		c.to = to
 	}

@@ -9,12 +9,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
 // connect answers connect(2).
-func (s *server) connect(n *notification) {
+func (s *server) connect(n *notify.Notification) {
 	c, fault, e := s.beginTo(n)
 	if c == nil {
 		return
@@ -30,7 +31,7 @@ func (s *server) connect(n *notification) {
 	}
 	c.close() // first: or what the caller closes would stay open until we do
 	if e != answered {
-		c.l.answer(c.id, e)
+		c.l.Answer(c.id, e)
 	}
 }
 
@@ -44,7 +45,7 @@ func (c *call) connect() (e syscall.Errno, later bool) {
 		if !c.b.landlock || c.domain != unix.AF_UNIX && c.domain != unix.AF_NETLINK {
 			return syscall.EPERM, false
 		}
-		c.l.proceed(c.id) // see doc.go
+		c.l.Proceed(c.id) // see doc.go
 		return answered, false
 	}
 	if c.to.family() == unix.AF_UNSPEC {

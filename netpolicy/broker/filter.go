@@ -71,8 +71,8 @@ func (c *coder) begin() {
 func (c *coder) call(nr uint32, body func()) { c.when(jeq, nr, body) }
 
 // traps is the filter that has the network's system calls decided by the broker, and
-// decides by itself what can be seen in registers.
-func traps() nsexec.Filter {
+// decides by itself what can be seen in registers; others are asked of another filter.
+func traps(others nsexec.Filter) nsexec.Filter {
 	var c coder
 	c.begin()
 	c.call(unix.SYS_CONNECT, c.notify)
@@ -107,6 +107,12 @@ func traps() nsexec.Filter {
 	for _, nr := range [...]uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
 		c.call(nr, func() { c.errno(unix.ENOSYS) })
 	}
+	return append(c.f, others...)
+}
+
+// allowAll is a filter that lets everything pass.
+func allowAll() nsexec.Filter {
+	var c coder
 	c.allow()
 	return c.f
 }

@@ -22,7 +22,7 @@ func (c *call) replace() syscall.Errno {
 	if e := c.task.look(); e != 0 {
 		return e
 	}
-	if !c.l.valid(c.id) {
+	if !c.l.Valid(c.id) {
 		return syscall.ESRCH
 	}
 	numbers, polls, e := c.find()
@@ -40,7 +40,7 @@ func (c *call) replace() syscall.Errno {
 			}
 			continue
 		}
-		if e := c.l.place(c.id, int(c.fresh), number, c.task.cloexec(number)); e != 0 {
+		if e := c.l.Place(c.id, int(c.fresh), number, c.task.cloexec(number)); e != 0 {
 			return e
 		}
 	}
@@ -138,7 +138,7 @@ const maxSame = 64
 // gone reports whether nobody waits for the answer any more. The caller can have as many
 // descriptors as there may be, so what looks at all of them asks now and then.
 func (c *call) gone(step int) bool {
-	return step%256 == 255 && (c.b.ending() || !c.l.valid(c.id))
+	return step%256 == 255 && (c.b.ending() || !c.l.Valid(c.id))
 }
 
 // same reports whether a descriptor of the caller is the old socket.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"syscall"
 
+	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
@@ -24,28 +25,28 @@ const (
 // Programs give connected TCP sockets an address too, which the kernel ignores.
 
 // sendTo answers sendto(2).
-func (s *server) sendTo(n *notification) {
+func (s *server) sendTo(n *notify.Notification) {
 	var a sockaddr
-	s.verdict(n, a.read(n.pid, n.args[4], n.args[5]), &a)
+	s.verdict(n, a.read(n.PID, n.Args[4], n.Args[5]), &a)
 }
 
 // verdict answers for an address that was read.
-func (s *server) verdict(n *notification, e syscall.Errno, a *sockaddr) {
+func (s *server) verdict(n *notify.Notification, e syscall.Errno, a *sockaddr) {
 	switch {
 	case e != 0:
-		s.l.answer(n.id, e)
-	case !s.l.valid(n.id):
+		s.l.Answer(n.ID, e)
+	case !s.l.Valid(n.ID):
 	default:
 		if e := s.maySend(n, a); e != 0 {
-			s.l.answer(n.id, e)
+			s.l.Answer(n.ID, e)
 		} else {
-			s.l.proceed(n.id)
+			s.l.Proceed(n.ID)
 		}
 	}
 }
 
 // maySend decides about the address of a message.
-func (s *server) maySend(n *notification, a *sockaddr) syscall.Errno {
+func (s *server) maySend(n *notify.Notification, a *sockaddr) syscall.Errno {
 	to := a.addrPort()
 	if !to.IsValid() || inside(to.Addr()) {
 		return 0 // what is not an IP address stays in the sandbox too
@@ -62,7 +63,7 @@ func (s *server) maySend(n *notification, a *sockaddr) syscall.Errno {
 }
 
 // ofTCP reports whether a call is on a TCP socket. What else is under the number when the kernel does it goes to the relay.
-func (s *server) ofTCP(n *notification) bool {
+func (s *server) ofTCP(n *notify.Notification) bool {
 	c, e := s.begin(n)
 	if c == nil {
 		return false
@@ -72,10 +73,10 @@ func (s *server) ofTCP(n *notification) bool {
 }
 
 // sendMessages answers sendmsg(2) and sendmmsg(2). Of several all must be allowed.
-func (s *server) sendMessages(n *notification, count, size int) {
+func (s *server) sendMessages(n *notify.Notification, count, size int) {
 	headers := make([]byte, count*size)
-	if e := readMemory(n.pid, uintptr(n.args[1]), headers); e != 0 {
-		s.l.answer(n.id, e)
+	if e := notify.ReadMemory(n.PID, uintptr(n.Args[1]), headers); e != 0 {
+		s.l.Answer(n.ID, e)
 		return
 	}
 	for ; len(headers) > 0; headers = headers[size:] {
@@ -84,16 +85,16 @@ func (s *server) sendMessages(n *notification, count, size int) {
 			continue
 		}
 		var a sockaddr
-		if e := a.read(n.pid, name, uint64(min(namelen, maxSockaddr))); e != 0 {
-			s.l.answer(n.id, e)
+		if e := a.read(n.PID, name, uint64(min(namelen, maxSockaddr))); e != 0 {
+			s.l.Answer(n.ID, e)
 			return
 		}
 		if e := s.maySend(n, &a); e != 0 {
-			s.l.answer(n.id, e)
+			s.l.Answer(n.ID, e)
 			return
 		}
 	}
-	if s.l.valid(n.id) {
-		s.l.proceed(n.id)
+	if s.l.Valid(n.ID) {
+		s.l.Proceed(n.ID)
 	}
 }

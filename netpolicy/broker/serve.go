@@ -5,18 +5,18 @@ package broker
 import (
 	"runtime"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A server is one thread that answers.
 type server struct {
 	b *Broker
-	l listener
-	n notification
+	l notify.Listener
+	n notify.Notification
 
 	tasks map[uint32]*task // who has called before
 
@@ -69,8 +69,8 @@ func (s *server) serve() {
 	s.host = here()
 	s.tasks = make(map[uint32]*task, maxTasks)
 	defer s.forget()
-	for s.wait() {
-		if s.l.receive(&s.n) == 0 {
+	for s.l.Wait(int(s.b.stop)) {
+		if s.l.Receive(&s.n) == 0 {
 			s.handle()
 		}
 	}
@@ -87,31 +87,14 @@ func here() uint64 {
 	return cookie(s)
 }
 
-// wait waits for a system call, and reports that there is one.
-func (s *server) wait() bool {
-	polled := [2]unix.PollFd{{Fd: int32(s.l), Events: unix.POLLIN}, {Fd: int32(s.b.stop), Events: unix.POLLIN}}
-	for {
-		_, _, e := syscall.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&polled)), 2, 0, 0, 0, 0)
-		switch {
-		case e == syscall.EINTR:
-			continue
-		case e != 0 || polled[1].Revents != 0:
-			return false
-		case polled[0].Revents&unix.POLLIN != 0:
-			return true
-		case polled[0].Revents != 0: // POLLHUP: nobody is left
-			return false
-		}
-	}
-}
-
 // handle answers one system call, or has somebody answer it who has time.
 func (s *server) handle() {
 	n := &s.n
-	switch n.nr {
+	switch n.NR {
 	case unix.SYS_SOCKET:
 		s.socket(n)
 	case unix.SYS_CONNECT:
+		s.b.observer.Look(n)
 		s.connect(n)
 	case unix.SYS_BIND:
 		s.bind(n)
@@ -125,8 +108,11 @@ func (s *server) handle() {
 		s.sendMessages(n, 1, sizeofMsghdr)
 	case unix.SYS_SENDMMSG:
 		// As the kernel has it, sendmmsg(2).
-		s.sendMessages(n, int(min(uint32(n.args[2]), maxMessages)), sizeofMmsghdr)
+		s.sendMessages(n, int(min(uint32(n.Args[2]), maxMessages)), sizeofMmsghdr)
 	default:
-		s.l.answer(n.id, syscall.ENOSYS)
+		s.b.observer.Handle(s.l, n)
 	}
 }
+
+// refuse answers where nobody knows what it is about.
+func refuse(l notify.Listener, n *notify.Notification) { l.Answer(n.ID, syscall.ENOSYS) }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -15,26 +16,26 @@ import (
 // connect to. What is used inside of the sandbox gets one of the sandbox in its place, in connect,
 // bind and listen. Where the last one was used inside this one will be too, and the kernel
 // makes it there.
-func (s *server) socket(n *notification) {
+func (s *server) socket(n *notify.Notification) {
 	if s.inward {
-		s.l.proceed(n.id)
+		s.l.Proceed(n.ID)
 		return
 	}
-	kind := int(int32(n.args[1]))
-	fd, err := unix.Socket(int(int32(n.args[0])), kind|unix.SOCK_CLOEXEC, int(int32(n.args[2])))
+	kind := int(int32(n.Args[1]))
+	fd, err := unix.Socket(int(int32(n.Args[0])), kind|unix.SOCK_CLOEXEC, int(int32(n.Args[2])))
 	if err != nil {
-		s.l.answer(n.id, err.(syscall.Errno))
+		s.l.Answer(n.ID, err.(syscall.Errno))
 		return
 	}
 	f := sys.FD(fd)
 	defer f.Close()
-	if e := s.l.give(n.id, fd, kind&unix.SOCK_CLOEXEC != 0); e != 0 {
-		s.l.answer(n.id, e) // EMFILE
+	if e := s.l.Give(n.ID, fd, kind&unix.SOCK_CLOEXEC != 0); e != 0 {
+		s.l.Answer(n.ID, e) // EMFILE
 	}
 }
 
 // listen answers listen(2): on our copy, and never on a socket of the host's network.
-func (s *server) listen(n *notification) {
+func (s *server) listen(n *notify.Notification) {
 	c, e := s.begin(n)
 	if c == nil {
 		return
@@ -46,10 +47,10 @@ func (s *server) listen(n *notification) {
 		e = c.bring()
 	}
 	if e == 0 {
-		e = c.listen(n.args[1])
+		e = c.listen(n.Args[1])
 	}
 	c.close()
-	c.l.answer(c.id, e)
+	c.l.Answer(c.id, e)
 }
 
 func (c *call) listen(backlog uint64) syscall.Errno {
@@ -69,12 +70,12 @@ const maxJoin = 264
 
 // join answers setsockopt(2) for what is in joins: on our copies of the socket and of the value, and never on a
 // socket of the host's network.
-func (s *server) join(n *notification) {
+func (s *server) join(n *notify.Notification) {
 	var value [maxJoin]byte
-	size := min(int(int32(n.args[4])), maxJoin)
+	size := min(int(int32(n.Args[4])), maxJoin)
 	fault := syscall.EINVAL
 	if size >= 0 {
-		fault = readMemory(n.pid, uintptr(n.args[3]), value[:size])
+		fault = notify.ReadMemory(n.PID, uintptr(n.Args[3]), value[:size])
 	}
 	c, e := s.begin(n)
 	if c == nil {
@@ -89,11 +90,11 @@ func (s *server) join(n *notification) {
 	case !c.b.sandboxed(c.old):
 		e = syscall.EPERM
 	default:
-		_, _, e = syscall.Syscall6(unix.SYS_SETSOCKOPT, uintptr(c.old), uintptr(int32(n.args[1])), uintptr(int32(n.args[2])),
+		_, _, e = syscall.Syscall6(unix.SYS_SETSOCKOPT, uintptr(c.old), uintptr(int32(n.Args[1])), uintptr(int32(n.Args[2])),
 			uintptr(unsafe.Pointer(&value)), uintptr(size), 0)
 	}
 	c.close()
-	c.l.answer(c.id, e)
+	c.l.Answer(c.id, e)
 }
 
 // bring brings a TCP socket of another network than the sandbox's, which is not connected, into it. What

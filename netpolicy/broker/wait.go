@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -44,7 +45,7 @@ func (c *call) later(fd sys.FD) (e syscall.Errno, later bool) {
 		e := c.await(fd)
 		c.close() // first, as in connect
 		if e != answered {
-			c.l.answer(c.id, e)
+			c.l.Answer(c.id, e)
 		}
 	})
 	return 0, true
@@ -87,12 +88,12 @@ func (c *call) await(fd sys.FD) syscall.Errno {
 			return syscall.EIO
 		}
 		switch {
-		case !c.l.valid(c.id) || c.b.ending():
+		case !c.l.Valid(c.id) || c.b.ending():
 			return answered
 		case timeout > 0 && time.Since(started) >= timeout:
 			return syscall.EINPROGRESS // as the kernel says it
 		case c.task.signalled():
-			return restart
+			return notify.Restart
 		}
 	}
 }

@@ -1,0 +1,30 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"slices"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+)
+
+// tellDenied says what a command that failed was refused of files and the like: the first of each kind. Of what --why found,
+// that is what a process was refused that failed too: others may just have looked.
+func (r *runner) tellDenied(res nsrunlib.Result) {
+	if r.o.quiet || res.ExitCode == 0 {
+		return
+	}
+	var told []nsrunlib.RefusalKind
+	for _, d := range res.FileRefusals() {
+		if slices.Contains(told, d.Kind) || r.o.why && !d.Failed && res.Signal == nil {
+			continue
+		}
+		told = append(told, d.Kind)
+		console.Say("denied: %s", d)
+	}
+	if len(told) == 0 && !r.o.why && res.Signal == nil && res.Unsandboxed == "" && console.IsTerminal(os.Stderr) {
+		console.Say("exit status %d (try: nsrun run --why, if the sandbox may be the reason)", res.ExitCode)
+	}
+}

@@ -1,0 +1,71 @@
+//go:build linux
+
+package attempts
+
+import "golang.org/x/sys/unix"
+
+// A deed is what a call does with a path.
+type deed uint8
+
+const (
+	looks     deed = iota // at what is there
+	enters                // a directory
+	asks                  // for access: mode
+	opens                 // as flags say
+	makes                 // what is not there yet
+	removes               // a name
+	places                // something under a name, whatever is there
+	changes               // what is there
+	truncates             // or makes: creat(2)
+	executes
+	connects // to a unix socket
+)
+
+// none is no argument; always are flags that are not among the arguments.
+const (
+	none   = -1
+	follow = -2 // AT_SYMLINK_FOLLOW is needed to follow a link
+	never  = -3 // links are not followed
+)
+
+// A call is one that takes a path.
+type call struct {
+	nr        int
+	deed      deed
+	dir, path int8 // arguments; dir none: the working directory
+	flags     int8 // the argument with flags, AT_SYMLINK_NOFOLLOW among them; or none, follow or never
+	mode      int8 // the argument with the access that is asked for, or what is opened how
+}
+
+// calls are those of all architectures, and old ones. Two paths of one call are two entries, one behind the other.
+var calls = append([]call{
+	{unix.SYS_OPENAT, opens, 0, 1, none, 2},
+	{unix.SYS_NEWFSTATAT, looks, 0, 1, 3, none},
+	{unix.SYS_STATX, looks, 0, 1, 2, none},
+	{unix.SYS_READLINKAT, looks, 0, 1, never, none},
+	{unix.SYS_FACCESSAT, asks, 0, 1, none, 2},
+	{unix.SYS_FACCESSAT2, asks, 0, 1, 3, 2},
+	{unix.SYS_CHDIR, enters, none, 0, none, none},
+	{unix.SYS_EXECVE, executes, none, 0, none, none},
+	{unix.SYS_EXECVEAT, executes, 0, 1, 4, none},
+	{unix.SYS_MKDIRAT, makes, 0, 1, never, none},
+	{unix.SYS_MKNODAT, makes, 0, 1, never, none},
+	{unix.SYS_SYMLINKAT, makes, 1, 2, never, none},
+	{unix.SYS_LINKAT, looks, 0, 1, follow, none},
+	{unix.SYS_LINKAT, makes, 2, 3, never, none},
+	{unix.SYS_UNLINKAT, removes, 0, 1, never, none},
+	{unix.SYS_RENAMEAT, removes, 0, 1, never, none},
+	{unix.SYS_RENAMEAT, places, 2, 3, never, none},
+	{unix.SYS_RENAMEAT2, removes, 0, 1, never, none},
+	{unix.SYS_RENAMEAT2, places, 2, 3, never, none},
+	{unix.SYS_FCHMODAT, changes, 0, 1, none, none},
+	{sysFchmodat2, changes, 0, 1, 3, none},
+	{unix.SYS_FCHOWNAT, changes, 0, 1, 4, none},
+	{unix.SYS_UTIMENSAT, changes, 0, 1, 3, none},
+	{unix.SYS_TRUNCATE, changes, none, 0, none, none},
+	{unix.SYS_SETXATTR, changes, none, 0, none, none},
+	{unix.SYS_LSETXATTR, changes, none, 0, never, none},
+	{unix.SYS_CONNECT, connects, none, 1, none, none},
+}, oldCalls...)
+
+const sysFchmodat2 = 452 // Linux 6.6

@@ -1,0 +1,93 @@
+//go:build linux
+
+package attempts
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// data is a struct seccomp_data as the virtual machine of package bpf loads words: the bytes of each the other way round.
+func data(nr, arch uint32, args [6]uint64) []byte {
+	b := binary.BigEndian.AppendUint32(nil, nr)
+	b = binary.BigEndian.AppendUint32(b, arch)
+	b = append(b, make([]byte, 8)...)
+	for _, a := range args {
+		b = binary.BigEndian.AppendUint32(b, uint32(a))
+		b = binary.BigEndian.AppendUint32(b, uint32(a>>32))
+	}
+	return b
+}
+
+func machine(t *testing.T, f []unix.SockFilter) func(b []byte) uint32 {
+	t.Helper()
+	var raw []bpf.RawInstruction
+	for _, i := range f {
+		raw = append(raw, bpf.RawInstruction{Op: i.Code, Jt: i.Jt, Jf: i.Jf, K: i.K})
+	}
+	program, ok := bpf.Disassemble(raw)
+	if !ok {
+		t.Fatal("not understood")
+	}
+	vm, err := bpf.NewVM(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(b []byte) uint32 {
+		v, err := vm.Run(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return uint32(v)
+	}
+}
+
+// TestVerdict: what is decided here is what the kernel would have decided by the default filter, and nothing that this refuses
+// passes the filter that observes.
+func TestVerdict(t *testing.T) {
+	deny := []unix.SockFilter(nsexec.DefaultFilter())
+	byDeny, byObserving := machine(t, deny), machine(t, observing(deny))
+	arch := deny[1].K
+	values := []uint64{0, 1, 2, 4, 15, 0x5412, 0x541c, 1024, unix.O_CREAT, unix.S_ISUID, unix.S_ISGID, unix.CLONE_NEWUSER, unix.CLONE_NEWTIME, 1 << 32, 1<<64 - 1}
+	told := 0
+	for nr := uint32(0); nr < 480; nr++ {
+		for range 200 {
+			at := arch
+			if rand.IntN(20) == 0 {
+				at ^= 1
+			}
+			call := nr
+			if rand.IntN(20) == 0 {
+				call |= 0x40000000
+			}
+			var args [6]uint64
+			for i := range args {
+				args[i] = values[rand.IntN(len(values))]
+			}
+			b := data(call, at, args)
+			want := byDeny(b)
+			if got := verdict(deny, call, at, &args); got != want {
+				t.Fatalf("call %#x of %#x, %#x: %#x, want %#x", call, at, args, got, want)
+			}
+			switch got := byObserving(b); {
+			case got == retNotify:
+				told++
+			case got != want || want&retAction == retErrno && syscall.Errno(want&^retAction) == unix.EPERM:
+				t.Fatalf("call %#x of %#x, %#x: %#x, want %#x", call, at, args, got, want)
+			}
+		}
+	}
+	if told == 0 {
+		t.Error("nothing is told of")
+	}
+	if got := verdict(nil, 1, arch, new([6]uint64)); got&retAction != retErrno {
+		t.Errorf("no filter: %#x", got)
+	}
+}

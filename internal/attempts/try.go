@@ -1,0 +1,269 @@
+//go:build linux
+
+package attempts
+
+import (
+	"bytes"
+	"errors"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// try finds out what a call is going to fail with: Attempt.Err, zero where it is not known to fail. The kernel is asked, in the
+// sandbox, and as the caller: who calls has changed nothing of that yet.
+func (o *Observer) try(n *notify.Notification, c *call) (a Attempt) {
+	name := o.name(n, c)
+	if name == "" || !o.enter(n.PID) || strings.HasPrefix(name, "/proc/") {
+		return a
+	}
+	d, flags, mode := c.deed, uint64(0), uint32(0)
+	switch c.deed {
+	case opens:
+		d, flags, mode = opening(n.Args[c.mode])
+	case truncates:
+		d, flags, mode = opening(unix.O_CREAT | unix.O_WRONLY | unix.O_TRUNC)
+	case asks:
+		mode = uint32(n.Args[c.mode]) & 7
+	case changes:
+		mode = unix.W_OK
+	case enters, executes:
+		mode = unix.X_OK
+	case connects:
+		mode = unix.W_OK
+	}
+	if c.nofollow(n) {
+		flags |= unix.O_NOFOLLOW
+	}
+	fd, err := o.open(name, flags)
+	if err == nil {
+		defer fd.Close()
+	}
+	if d == opens && mode&creates != 0 && err == unix.ENOENT {
+		d = makes
+	}
+	a.Kind = kindOf(d, mode)
+	switch {
+	case d == makes && err == nil, d == looks && err == nil:
+		return a
+	case d == makes && err == unix.ENOENT, d == places, d == removes && err == nil:
+		a.Path, a.Err = o.changesIn(name, d)
+	case err != nil:
+		a.Path, a.Err = o.real(name), errnoOf(err)
+	default:
+		a.Path, a.Err = link(fd), access(fd, d, mode)
+	}
+	return a
+}
+
+// creates is among the bits of a mode: the file is made if it is missing.
+const creates = 1 << 8
+
+// opening is what open(2) does, the flags to look with, and the access that is asked for.
+func opening(arg uint64) (d deed, flags uint64, mode uint32) {
+	if arg&unix.O_NOFOLLOW != 0 {
+		flags = unix.O_NOFOLLOW
+	}
+	if arg&unix.O_PATH != 0 {
+		return looks, flags, 0
+	}
+	switch arg & unix.O_ACCMODE {
+	case unix.O_RDONLY:
+		mode = unix.R_OK
+	case unix.O_WRONLY:
+		mode = unix.W_OK
+	default:
+		mode = unix.R_OK | unix.W_OK
+	}
+	if arg&unix.O_TRUNC != 0 {
+		mode |= unix.W_OK
+	}
+	switch {
+	case arg&unix.O_TMPFILE == unix.O_TMPFILE:
+		return changes, flags, unix.W_OK
+	case arg&(unix.O_CREAT|unix.O_EXCL) == unix.O_CREAT|unix.O_EXCL:
+		return makes, unix.O_NOFOLLOW, 0
+	case arg&unix.O_CREAT != 0:
+		mode |= creates
+	}
+	return opens, flags, mode
+}
+
+func kindOf(d deed, mode uint32) Kind {
+	switch {
+	case d == executes:
+		return Exec
+	case d == connects:
+		return Unix
+	case d == makes || d == removes || d == places || d == changes || mode&unix.W_OK != 0:
+		return Write
+	}
+	return Read
+}
+
+// nofollow reports whether a call does not follow a link that the path ends with.
+func (c *call) nofollow(n *notify.Notification) bool {
+	switch c.flags {
+	case none:
+		return false
+	case never:
+		return true
+	case follow:
+		return n.Args[4]&unix.AT_SYMLINK_FOLLOW == 0
+	}
+	return n.Args[c.flags]&unix.AT_SYMLINK_NOFOLLOW != 0
+}
+
+// access is what the use of something fails with that is there.
+func access(fd sys.FD, d deed, mode uint32) syscall.Errno {
+	var st unix.Stat_t
+	if unix.Fstat(int(fd), &st) != nil {
+		return 0
+	}
+	kind := st.Mode & unix.S_IFMT
+	plain := kind == unix.S_IFREG || kind == unix.S_IFDIR || kind == unix.S_IFLNK
+	switch {
+	case d == connects && kind != unix.S_IFSOCK:
+		return unix.ECONNREFUSED
+	case (d == changes || d == opens || d == asks) && mode&unix.W_OK != 0 && readOnly(fd) && (plain || d == changes):
+		if d == opens && kind == unix.S_IFDIR {
+			return 0 // it fails anyway
+		}
+		return unix.EROFS
+	case d == changes || d == executes && kind == unix.S_IFDIR:
+		return 0
+	}
+	return errnoOf(unix.Faccessat2(int(fd), "", mode&7, unix.AT_EMPTY_PATH|unix.AT_EACCESS))
+}
+
+// changesIn is what a change of a name fails with, and the path that it is about: the directory, or what would be made.
+func (o *Observer) changesIn(name string, d deed) (string, syscall.Errno) {
+	name = strings.TrimRight(name, "/")
+	dir := path.Dir(name)
+	fd, err := o.open(dir, 0)
+	if err != nil {
+		return o.real(name), errnoOf(err)
+	}
+	defer fd.Close()
+	at := link(fd)
+	if d == makes {
+		at = path.Join(at, path.Base(name))
+	}
+	if readOnly(fd) {
+		return at, unix.EROFS
+	}
+	return at, errnoOf(unix.Faccessat2(int(fd), "", unix.W_OK|unix.X_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS))
+}
+
+// readOnly reports whether a file is on something that is mounted read-only.
+func readOnly(fd sys.FD) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(int(fd), &st) == nil && st.Flags&unix.ST_RDONLY != 0
+}
+
+func errnoOf(err error) syscall.Errno {
+	var e syscall.Errno
+	_ = errors.As(err, &e)
+	return e
+}
+
+// enter opens the root of the sandbox, which all processes in it share.
+func (o *Observer) enter(thread uint32) bool {
+	if o.root == sys.None {
+		if fd, err := unix.Open(proc(thread, "root"), unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+			o.root = sys.FD(fd)
+		}
+	}
+	return o.root != sys.None
+}
+
+// open opens a path of the sandbox, to look at it.
+func (o *Observer) open(name string, flags uint64) (sys.FD, error) {
+	fd, err := unix.Openat2(int(o.root), name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_IN_ROOT})
+	if err != nil {
+		return sys.None, err
+	}
+	return sys.FD(fd), nil
+}
+
+// real is a path without the symbolic links in that part of it that is there.
+func (o *Observer) real(name string) string {
+	name = path.Clean(name)
+	for near, rest := name, ""; ; near, rest = path.Dir(near), path.Join(path.Base(near), rest) {
+		if fd, err := o.open(near, 0); err == nil {
+			defer fd.Close()
+			return path.Join(link(fd), rest)
+		}
+		if near == "/" {
+			return name
+		}
+	}
+}
+
+// link is the path in the sandbox of what is open.
+func link(fd sys.FD) string {
+	b := make([]byte, unix.PathMax)
+	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(int(fd)), b)
+	if err != nil {
+		return ""
+	}
+	return string(b[:n])
+}
+
+func proc(thread uint32, name string) string {
+	return "/proc/" + strconv.FormatUint(uint64(thread), 10) + "/" + name
+}
+
+// name is the absolute path of a call, as the caller wrote it. Empty: there is none.
+func (o *Observer) name(n *notify.Notification, c *call) string {
+	var name string
+	if c.deed == connects {
+		name = o.socketName(n)
+	} else {
+		name = o.string(n.PID, n.Args[c.path])
+	}
+	if name == "" || name[0] == '/' {
+		return name
+	}
+	at := "cwd"
+	if c.dir != none && int32(n.Args[c.dir]) != unix.AT_FDCWD {
+		at = "fd/" + strconv.Itoa(int(int32(n.Args[c.dir])))
+	}
+	k, err := unix.Readlink(proc(n.PID, at), o.text[:])
+	if err != nil || k == 0 || o.text[0] != '/' {
+		return ""
+	}
+	return string(o.text[:k]) + "/" + name
+}
+
+// string is a string in a caller's memory; empty: it cannot be read.
+func (o *Observer) string(thread uint32, at uint64) string {
+	for n := 0; n < len(o.text); {
+		next := n + min(len(o.text)-n, 4096-int(at+uint64(n))%4096)
+		if notify.ReadMemory(thread, uintptr(at)+uintptr(n), o.text[n:next]) != 0 {
+			return ""
+		}
+		if i := bytes.IndexByte(o.text[n:next], 0); i >= 0 {
+			return string(o.text[:n+i])
+		}
+		n = next
+	}
+	return ""
+}
+
+// socketName is the path of a unix socket to be connected to.
+func (o *Observer) socketName(n *notify.Notification) string {
+	const most = 110 // struct sockaddr_un
+	size := n.Args[2]
+	if size <= 2 || size > most || notify.ReadMemory(n.PID, uintptr(n.Args[1]), o.text[:size]) != 0 || o.text[0] != unix.AF_UNIX || o.text[1] != 0 {
+		return ""
+	}
+	name, _, _ := bytes.Cut(o.text[2:size], []byte{0})
+	return string(name)
+}

@@ -1,0 +1,154 @@
+//go:build linux
+
+// Package notify is seccomp_unotify(2): system calls that a filter hands over to somebody else, who answers in the kernel's
+// place or lets it go on. It imports nothing of this module, and decides nothing.
+package notify
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Notification is struct seccomp_notif: a system call that somebody waits in.
+type Notification struct {
+	ID    uint64
+	PID   uint32 // the thread's number, in our PID namespace; 0: it is not in ours
+	flags uint32
+	NR    int32
+	Arch  uint32
+	ip    uint64
+	Args  [6]uint64
+	_     [64]byte // for kernels in which it has become longer
+}
+
+// reply is struct seccomp_notif_resp.
+type reply struct {
+	id    uint64
+	val   int64
+	errno int32 // negative
+	flags uint32
+}
+
+// addition is struct seccomp_notif_addfd.
+type addition struct {
+	id       uint64
+	flags    uint32
+	source   uint32
+	number   uint32
+	numFlags uint32
+}
+
+// Restart is ERESTARTSYS: the call is begun anew behind the handler of a signal, or
+// fails with EINTR, as the handler was installed.
+const Restart = syscall.Errno(512)
+
+// A Listener is the descriptor on which the kernel tells of system calls.
+type Listener int
+
+// Receive waits for a system call. ENOENT: it has gone away meanwhile.
+func (l Listener) Receive(n *Notification) syscall.Errno {
+	*n = Notification{}
+	_, e := l.ioctl(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(n))
+	return e
+}
+
+// Wait waits for a system call, and reports that there is one: not if nobody is left who could make one, or the descriptor
+// stop is readable.
+func (l Listener) Wait(stop int) bool {
+	polled := [2]unix.PollFd{{Fd: int32(l), Events: unix.POLLIN}, {Fd: int32(stop), Events: unix.POLLIN}}
+	for {
+		_, _, e := syscall.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&polled)), 2, 0, 0, 0, 0)
+		switch {
+		case e == syscall.EINTR:
+			continue
+		case e != 0 || polled[1].Revents != 0:
+			return false
+		case polled[0].Revents&unix.POLLIN != 0:
+			return true
+		case polled[0].Revents != 0: // POLLHUP: nobody is left
+			return false
+		}
+	}
+}
+
+// ioctl is ioctl(2). The kernel has a lock for all callers of the filter, and puts descriptors into a caller's table when that
+// runs: with little of a processor that takes as long as the caller likes, which is why the scheduler is told. A signal that comes
+// while somebody else has the lock is EINTR, and nothing is done.
+func (l Listener) ioctl(request uintptr, arg unsafe.Pointer) (int, syscall.Errno) {
+	for {
+		if n, _, e := syscall.Syscall(unix.SYS_IOCTL, uintptr(l), request, uintptr(arg)); e != syscall.EINTR {
+			return int(n), e
+		}
+	}
+}
+
+// Valid reports whether the caller still waits, and so is still the process that its
+// number names.
+func (l Listener) Valid(id uint64) bool {
+	_, e := l.ioctl(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id))
+	return e == 0
+}
+
+// Answer ends the call: with 0 or an error.
+func (l Listener) Answer(id uint64, e syscall.Errno) {
+	l.send(&reply{id: id, errno: -int32(e)})
+}
+
+// Proceed lets the kernel do the call, with the memory as it is then.
+func (l Listener) Proceed(id uint64) {
+	l.send(&reply{id: id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})
+}
+
+func (l Listener) send(r *reply) {
+	// It can fail only where the caller is gone.
+	_, _ = l.ioctl(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(r))
+}
+
+// Place puts our descriptor fd over the caller's one of that number.
+func (l Listener) Place(id uint64, fd, number int, cloexec bool) syscall.Errno {
+	a := addition{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SETFD, source: uint32(fd), number: uint32(number)}
+	_, e := l.add(&a, cloexec)
+	return e
+}
+
+// Give gives the caller our descriptor fd under a number of its own, with which the call ends. Not in one step
+// (SECCOMP_ADDFD_FLAG_SEND): if a signal, a stop (Ctrl-Z) or a freezer interrupts us in that one, the call ends with 0.
+// In two the first one is begun anew. Before Linux 5.19 a signal for the caller between them leaves it
+// a descriptor that it knows nothing of.
+func (l Listener) Give(id uint64, fd int, cloexec bool) syscall.Errno {
+	number, e := l.add(&addition{id: id, source: uint32(fd)}, cloexec)
+	if e == 0 {
+		l.send(&reply{id: id, val: int64(number)})
+	}
+	return e
+}
+
+// add is SECCOMP_IOCTL_NOTIF_ADDFD.
+func (l Listener) add(a *addition, cloexec bool) (number int, e syscall.Errno) {
+	if cloexec {
+		a.numFlags = unix.O_CLOEXEC
+	}
+	return l.ioctl(unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(a))
+}
+
+// WakeHere has callers and us woken on the processor where the other one is. Linux 6.6.
+func (l Listener) WakeHere() {
+	_, _, _ = syscall.RawSyscall(unix.SYS_IOCTL, uintptr(l), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+}
+
+// ReadMemory copies a caller's memory. It may take as long as the caller's page faults,
+// which is why the scheduler is told.
+func ReadMemory(pid uint32, at uintptr, to []byte) syscall.Errno {
+	if len(to) == 0 {
+		return 0
+	}
+	local := unix.Iovec{Base: &to[0], Len: uint64(len(to))}
+	remote := unix.RemoteIovec{Base: at, Len: len(to)}
+	n, _, e := syscall.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
+	if e == 0 && int(n) != len(to) {
+		e = syscall.EFAULT
+	}
+	return e
+}

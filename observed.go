@@ -1,0 +1,89 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"os"
+	"slices"
+
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/attempts"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// observed is what a command was seen to be refused (Config.Why).
+type observed struct {
+	by   *attempts.Observer
+	box  *plan.Sandbox
+	list []Refusal
+	who  [][]int // the processes of each, by their numbers on the host
+}
+
+// observe has the command observed, by whoever supervises it.
+func (x *Execution) observe(cmd *nsexec.Cmd) error {
+	if err := features.Get(features.SeccompNotification).Err(); err != nil {
+		return err
+	}
+	box := x.box
+	o := &observed{box: &box}
+	o.by = &attempts.Observer{Deny: nsexec.DefaultFilter(), Tell: o.tell, Ended: o.ended}
+	if err := o.by.Attach(sandbox.Of(cmd)); err != nil {
+		return &Error{Op: "observe", Err: err}
+	}
+	cmd.Seccomp = []nsexec.Filter{} // the observer has it
+	x.observed = o
+	return nil
+}
+
+// endObserved waits until nothing more is told.
+func (x *Execution) endObserved() {
+	if o := x.observed; o != nil && o.by != nil {
+		o.by.Close()
+		o.by = nil
+	}
+}
+
+var refusalKinds = [...]RefusalKind{
+	attempts.Read: RefusedRead, attempts.Write: RefusedWrite, attempts.Exec: RefusedExec, attempts.Unix: RefusedUnix, attempts.Syscall: RefusedSyscall,
+}
+
+// tell adds an attempt, if it is the policy that refuses it.
+func (o *observed) tell(a attempts.Attempt) {
+	kind := refusalKinds[a.Kind]
+	var r Refusal
+	ok := false
+	if kind == RefusedSyscall {
+		r = Refusal{Kind: kind, Op: string(kind), Target: a.Path, Rule: "seccomp", Why: "commands in a sandbox may not do this", Count: 1}
+		ok = a.Anyone || os.Geteuid() == 0
+	} else {
+		r, ok = refusedPath(o.box, a.Path, a.Err, kind)
+		ok = ok && (r.Kind == kind || r.Kind != RefusedUnix) // who only looks at a socket does not connect to it
+	}
+	if !ok {
+		return
+	}
+	i := slices.IndexFunc(o.list, func(other Refusal) bool { return other.Kind == r.Kind && other.Target == r.Target })
+	switch {
+	case i >= 0:
+		o.list[i].Count++
+	case len(o.list) == mostRefusals:
+		return
+	default:
+		r.PID, r.Program = a.PID, a.Program
+		i, o.list, o.who = len(o.list), append(o.list, r), append(o.who, nil)
+	}
+	if !slices.Contains(o.who[i], a.Process) {
+		o.who[i] = append(o.who[i], a.Process)
+	}
+}
+
+// ended notes that a process failed.
+func (o *observed) ended(process int) {
+	for i, who := range o.who {
+		if slices.Contains(who, process) {
+			o.list[i].Failed = true
+		}
+	}
+}
