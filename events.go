@@ -65,7 +65,7 @@ func (w *watch) begin(x *Execution) {
 // folder in the project, not where the overlay keeps it; Created is a path that the
 // project does not have.
 //
-// Who calls it before Wait has to iterate, in a goroutine of its own: Wait first waits for
+// A caller that uses it before Wait has to iterate in a separate goroutine: Wait first waits for
 // the end of the iteration. Called later, or with overlay.EngineTmpfs, where nothing is
 // seen before the command has ended, it yields what has changed all in all, as soon as
 // Wait, with Hold Collect, knows. An error says what could not be seen

@@ -46,7 +46,7 @@ func (m *meter) through(w io.Writer) io.Writer {
 	return &metered{m, w}
 }
 
-// metered passes on what may pass. Who writes is not told of the rest: it is being killed.
+// metered passes on what may pass. The writer is not told of the rest: it is being killed.
 type metered struct {
 	meter *meter
 	to    io.Writer

@@ -157,7 +157,7 @@ func removes(message string) bool {
 	return slices.ContainsFunc([]string{"remove", "move", "unlink", "rename", "delete"}, func(word string) bool { return strings.Contains(message, word) })
 }
 
-// quotes makes one kind of all quotes, and takes out what is none.
+// quotes turns all quotes into one kind.
 var quotes = strings.NewReplacer("n't ", "nt ", "‘", "'", "’", "'", "`", "'", `"`, "'")
 
 // namesIn are the words of a message that can be paths: what is quoted, and what colons and spaces divide.

@@ -11,7 +11,7 @@ import (
 // that no rule wrote are read by the name's server. It cannot be told from an honest name,
 // but it can be made slow: each question that is passed on costs the characters of its name.
 // One that was asked before costs less: which of the names that are remembered it is says no
-// more than the fewest characters do. Who asks again in time is answered by the cache, and
+// more than the fewest characters do. Repeated questions are answered from the cache, and
 // that costs nothing.
 //
 // A character is one of 39. So at the fewest of them a question says most: which of 39 + 39² +

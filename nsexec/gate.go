@@ -39,7 +39,7 @@ func (c *Cmd) gate(files []*os.File) (answer func(failed bool) error, _ []*os.Fi
 			_ = w.Close()
 		}()
 		if err = c.opt.Gate(); err == nil {
-			// One for each of the sandboxes that complete may try. Who waits may be gone.
+			// One for each of the sandboxes that complete may try. The waiting process may be gone.
 			_, _ = w.Write([]byte{1, 1})
 		}
 	}()

@@ -33,7 +33,7 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 	o := mountprog.Options{
 		Classic:  c.opt.ClassicMounts || !features.Has(features.NewMountCalls),
 		HostRoot: os.Geteuid() == 0,
-		// Who joins one may have another root than the root of the mounts.
+		// A process that joins one may have another root than the root of the mounts.
 		UserNamespace: p.flags&unix.CLONE_NEWUSER != 0,
 		ScratchFd:     status + scratchFd,
 		FirstLayer:    3 + len(c.ExtraFiles),

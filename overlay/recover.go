@@ -138,7 +138,7 @@ func recoverOne(statePath string, state *tree.Handle, id string) (Recovered, err
 // recover finishes or takes back what was interrupted, and tells what it did. The
 // session is locked.
 func (s *Session) recover() (what string, err error) {
-	// Whoever comes after a crash of this one must find the session on the list, too.
+	// The process that recovers after a crash of this one must find the session on the list, too.
 	if err := s.book.MarkPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT && err != unix.EROFS {
 		return "", err
 	}

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The journal holds what is not in the database yet. Whoever appends holds a shared
-// lock; whoever takes it into the database renames it under an exclusive one, so that
+// The journal holds what is not in the database yet. A process that appends holds a shared
+// lock; the one that takes it into the database renames it under an exclusive one, so that
 // nobody waits for the disk:
 //
 //	registry.journal   lines are appended here
@@ -144,7 +144,7 @@ func rotate(d *dir, wait time.Duration) (bool, error) {
 	if st, err := f.Stat(); err != nil || st.Size() == 0 {
 		return false, err
 	}
-	// Whoever appends takes microseconds; who is stopped meanwhile stops only this.
+	// To append takes microseconds; a process that is stopped meanwhile delays only this one.
 	switch err := lock(f, unix.LOCK_EX, time.Now().Add(min(wait, time.Second))); err {
 	case nil:
 	case ErrBusy:

@@ -100,7 +100,7 @@ func (c *conn) ask(id jsonrpc.ID) bool {
 
 func (c *conn) Write(ctx context.Context, m jsonrpc.Message) error {
 	if r, ok := m.(*jsonrpc.Response); ok {
-		// Who has read the answer may use the ID again.
+		// A client that has read the answer may use the ID again.
 		c.mu.Lock()
 		if c.asked[r.ID] {
 			delete(c.asked, r.ID)

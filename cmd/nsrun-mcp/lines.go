@@ -26,7 +26,7 @@ import (
 // lineMost is how long a line may be, in bytes. What is longer is not held.
 const lineMost = 16 << 20
 
-// lines reads messages, one in each line, and answers what is none.
+// lines reads messages, one in each line, and answers lines that are not messages.
 type lines struct {
 	in     *bufio.Reader
 	from   io.Closer
@@ -127,7 +127,7 @@ func requestID(line []byte) json.RawMessage {
 	return r.ID
 }
 
-// answer answers what is not a message. Who sends much of that, and does not read, gets no
+// answer answers a line that is not a message. A client that sends many of them, and does not read, gets no
 // more answers.
 func (l *lines) answer(id json.RawMessage, code int64, text string) {
 	line, err := json.Marshal(map[string]any{

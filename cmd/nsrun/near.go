@@ -20,7 +20,7 @@ import (
 	"github.com/nsrun/nsrun/internal/near"
 )
 
-// What was meant by a word that is none: what is written almost like it, or begins like it.
+// Suggestions for an unknown word: words that are spelled almost like it, or begin like it.
 
 // noVerb says that the first word of a command line is neither a verb nor a program.
 func noVerb(words []string) int {

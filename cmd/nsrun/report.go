@@ -54,7 +54,7 @@ type outputReport struct {
 	Truncated bool `json:"truncated"`
 }
 
-// openReport opens what --report names, so that a name that is none costs no run.
+// openReport opens the file of --report before the command runs, so that a wrong name costs no run.
 // It comes before anything else is opened.
 func (r *runner) openReport() (err error) {
 	name := r.o.report

@@ -84,7 +84,7 @@ func cmdWatch(args []string) int {
 		if err := printEvent(out, &ev, o.json, len(dirs) > 1); err != nil {
 			return console.Fail(err)
 		}
-		// Whoever reads is to see it while it happens.
+		// Readers see it while it happens.
 		if err := out.Flush(); err != nil {
 			return console.Fail(err)
 		}

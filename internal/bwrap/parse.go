@@ -152,7 +152,7 @@ const (
 	msgWords   = "Exceeded maximum number of arguments 9000"
 )
 
-// parse reads options up to the first word that is none, and returns the rest.
+// parse reads options up to the first other word, and returns the rest.
 func (p *parser) parse(words []string, inFile bool) ([]string, error) {
 	if p.words > maxWords {
 		return nil, p.fail(msgWords)

@@ -12,7 +12,7 @@ import (
 )
 
 // Others are the folders that root may not write to in a sandbox: there it is no more than any user, and these belong to
-// another one. Whoever is not root gets none.
+// another one. Other users than root get none.
 func Others(lists ...[]string) (others []plan.Other) {
 	if os.Geteuid() != 0 {
 		return nil

@@ -32,7 +32,7 @@ const most = 40
 // that suspect reports, by its path without links, is an *Error; nobody is asked where
 // there is no link. Other errors are of type unix.Errno.
 //
-// Whoever opens the result without following links (RESOLVE_NO_SYMLINKS) gets nothing
+// Opening the result without following links (RESOLVE_NO_SYMLINKS) gives nothing
 // from elsewhere, whatever was exchanged meanwhile.
 func Resolve(name string, suspect func(dir string) bool) (string, error) {
 	name = path.Clean(name)

@@ -12,7 +12,7 @@ import (
 )
 
 // A mount point can be neither renamed nor removed where it is mounted, but a directory
-// above it can. Whoever may write to that one could move what lies below it away, with
+// above it can. A process that may write to that one could move what lies below it away, with
 // what is mounted over it, and put something else in its place: a rule for a path would
 // not hold any more, in this sandbox or in the next one with the same rules. So each
 // directory between a writable mount and what is mounted below that becomes a mount point

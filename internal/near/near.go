@@ -1,4 +1,4 @@
-// Package near finds what was meant by a word that is none: what is written almost like it, or begins like it. It
+// Package near suggests a known word for an unknown one: a word that is spelled almost like it, or begins like it. It
 // imports nothing of this module, and knows no words of its own.
 package near
 

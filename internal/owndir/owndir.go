@@ -24,7 +24,7 @@ import (
 // nobody else. It returns where that is, without symbolic links. With create, what is
 // missing is made, mode 0700. An error is a *fs.PathError with the path that it is about.
 //
-// Whoever owns a directory on the way could put another one in its place, so each must
+// The owner of a directory on the way could put another one in its place, so each must
 // belong to root or to the caller, and if everybody can write to it it must be sticky, as
 // /tmp is. Links on the way are the user's business (/home may be one), but the last name
 // must not be one, and what is made is made below no link.

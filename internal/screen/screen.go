@@ -152,7 +152,7 @@ func (s *Screen) leave() error {
 	if s.before == nil {
 		return nil
 	}
-	// Whoever is in the background meanwhile is not to be stopped here.
+	// A process in the background is not stopped here.
 	if !signal.Ignored(unix.SIGTTOU) {
 		signal.Ignore(unix.SIGTTOU)
 		defer signal.Reset(unix.SIGTTOU)

@@ -152,7 +152,7 @@ func (e *Enforcer) Close() error {
 func (e *Enforcer) close() error {
 	p := e.programs
 	if err := e.group.End(); err != nil {
-		// Whoever is inside stays under the rules as they are.
+		// Processes that are inside stay under the present rules.
 		return failed("kill", e.group.Name, err)
 	}
 	close(e.stop)

@@ -12,7 +12,7 @@ import (
 )
 
 // The lock of a session is what everything that changes its directory is done under. Whoever uses
-// the session holds it from Create or Open until Close: the owner. Who looks after sessions that
+// the session holds it from Create or Open until Close: the owner. A process that looks after sessions that
 // nobody uses, to recover or remove them or to begin another one on them, holds it for a
 // moment: a caretaker. A caretaker never waits, and passes over what somebody has locked; an
 // owner waits for a caretaker, so that nobody is told that a session is in use when it is not.

@@ -24,7 +24,7 @@ func MakePair(at *tree.Handle) (n int, err error) {
 			continue
 		}
 		if err == nil {
-			// Who was to remove an earlier pair may have been killed in the middle of it.
+			// The process that removed an earlier pair may have been killed meanwhile.
 			err = tree.RemoveTree(at, ScratchWork(n))
 		}
 		if err == nil {

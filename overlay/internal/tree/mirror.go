@@ -86,7 +86,7 @@ func (c *projectCopier) Directory(path string, d *Handle, rec Record) error {
 	return err
 }
 
-// list copies what is not a directory, and makes those that are one. It returns the
+// list copies the files of a directory, and makes the directories in it. It returns the
 // directory's own attributes.
 func (c *projectCopier) list(path string, d *Handle, rec Record) (Xattrs, error) {
 	from, err := c.from.At(path)

@@ -18,7 +18,7 @@ func (t *Tx) Abandon(l *Ledger) error {
 	_ = errors.Join(t.noteCopies(l), t.NoteDoors(l)) // as below
 	m := *t.s.Meta()
 	l.Save(&m)
-	// If this cannot be written, the next commit sees conflicts that are none, and
+	// If this cannot be written, the next commit reports false conflicts, and
 	// does nothing: safe.
 	_ = t.s.SetMeta(&m, nil)
 	if err := t.Flush(); err != nil {

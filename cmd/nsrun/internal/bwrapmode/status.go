@@ -45,7 +45,7 @@ func (r *run) created(pid int) error {
 		}
 	}
 	if fd := r.block; fd.Set {
-		// Whoever reads the information writes the id maps, and then to this.
+		// The reader of the information writes the id maps, and then to this.
 		_, _ = unix.Read(fd.Value, make([]byte, 1))
 		_ = unix.Close(fd.Value)
 	}

@@ -67,7 +67,7 @@ func (t *Terminal) Restore() {
 		return
 	}
 	defer tty.Close()
-	// Who is in the background and changes the terminal is stopped otherwise.
+	// A process in the background that changes the terminal is stopped otherwise.
 	signal.Ignore(unix.SIGTTOU)
 	defer signal.Reset(unix.SIGTTOU)
 	_ = askpkg.Control(tty, func(fd int) error {

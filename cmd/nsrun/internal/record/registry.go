@@ -16,7 +16,7 @@ import (
 
 // What verbs tell the registry. It stops none of them: what fails is said, and all goes on.
 
-// Tell calls tell with the registry, and says what went wrong. Who has no home
+// Tell calls tell with the registry, and says what went wrong. A user without a home
 // directory has no registry.
 func Tell(tell func(context.Context, nsrunlib.Registry) error) {
 	if _, _, err := project.DefaultDirs(); err != nil {
