@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/plan"
 )
 
@@ -101,7 +102,7 @@ func access(m Mode) plan.Access {
 	case Blocked:
 		return plan.Block
 	}
-	return plan.NoAccess
+	return pathrule.NoAccess
 }
 
 // realRules are the rules of a request with the paths that somebody can be asked about.

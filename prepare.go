@@ -47,6 +47,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	defer func() { _ = network() }() // where another error comes first
 	inPlace := x.lookInPlace(f.Folders.Direct)
 	x.sockets.begin(c.binds(&f.Folders, q), x.explain)
+	matched := x.matchRules(f.Home, suspect)
 	hidden := make(chan host.Hidden, 1)
 	go func() { hidden <- host.FindHidden(f.Home) }()
 
@@ -67,7 +68,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	h := <-hidden
 	f.Secrets, f.Linked, f.Absent, f.Present = h.Secrets, h.Linked, h.Absent, h.Present
 	f.Sockets = x.sockets.near()
-	if err := x.addRules(&f, suspect); err != nil {
+	if err := x.addRules(&f, matched(), suspect); err != nil {
 		return err
 	}
 	if err := network(); err != nil {
@@ -199,21 +200,40 @@ func (x *Execution) addFolders(f *plan.Facts, inPlace func() (host.InPlace, erro
 	return nil
 }
 
+// matchRules begins to look for what rules mean, which for patterns can be a walk through the project. The function that it
+// returns waits for the result.
+func (x *Execution) matchRules(home string, suspect func(dir string) bool) func() [2][]host.Matched {
+	rules := [2][]Rule{x.runner.config.Rules, x.request.Paths}
+	if len(rules[0])+len(rules[1]) == 0 {
+		return func() (none [2][]host.Matched) { return none }
+	}
+	match := sync.OnceValue(func() (m [2][]host.Matched) {
+		for i, list := range rules {
+			m[i] = host.Match(hostRules(list), home, i == 1, suspect)
+		}
+		return m
+	})
+	go match()
+	return match
+}
+
 // addRules adds what rules, and the list of allowed sockets, are about.
-func (x *Execution) addRules(f *plan.Facts, suspect func(dir string) bool) (err error) {
+func (x *Execution) addRules(f *plan.Facts, matched [2][]host.Matched, suspect func(dir string) bool) (err error) {
 	c := &x.runner.config
 	q := host.RuleQuery{Hidden: slices.Concat(f.Secrets, f.Sockets), Suspect: suspect, Git: c.has(GitPreset)}
-	for _, of := range [...]struct {
-		to    *[]plan.Rule
-		rules []Rule
-		asked bool
-	}{{&f.Rules, c.Rules, false}, {&f.Paths, x.request.Paths, true}} {
-		q.Asked = of.asked
+	for i, to := range [...]*[]plan.Rule{&f.Rules, &f.Paths} {
+		q.Asked = i == 1
 		var in host.InPlace
-		if *of.to, in, err = host.Rules(hostRules(of.rules), q); err != nil {
+		if *to, in, err = host.Rules(matched[i], q); err != nil {
 			return err
 		}
 		x.later.Add(&in)
+		blocks := slices.ContainsFunc(*to, func(r plan.Rule) bool { return r.Access == plan.Block })
+		if blocks && f.Table == nil {
+			if f.Table, err = mounts.ReadMountinfo(); err != nil {
+				return err
+			}
+		}
 	}
 	x.later.Remember()
 	for _, path := range c.AllowUnix {

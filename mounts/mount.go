@@ -110,6 +110,10 @@ type Mount struct {
 	// Files are as Dirs, of empty files: mount points for files. Nil: none.
 	Files []string
 
+	// Perms are modes of directories that an overlay needs for Hide, Dirs and Files, by their path: a directory that it
+	// shows has the mode that its topmost layer gives it. Nil: 0755.
+	Perms map[string]fs.FileMode
+
 	// Layer says which of the caller's mounts a KindLayer attaches.
 	Layer int
 

@@ -2,7 +2,9 @@ package mounts
 
 import (
 	"errors"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -106,7 +108,7 @@ func (m *Mount) validate() error {
 				return err
 			}
 		}
-		for _, list := range [...][]string{m.Hide, m.Dirs, m.Files} {
+		for _, list := range [...][]string{m.Hide, m.Dirs, m.Files, slices.Collect(maps.Keys(m.Perms))} {
 			for _, h := range list {
 				if h == "" || path.IsAbs(h) || path.Clean(h) != h || h == "." || h == ".." || strings.HasPrefix(h, "../") || strings.IndexByte(h, 0) >= 0 {
 					return bad(h, ErrHide)

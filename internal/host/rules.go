@@ -4,10 +4,14 @@ package host
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
 )
@@ -15,12 +19,14 @@ import (
 // A Rule is one of a Config or a Request, as it is written there.
 type Rule struct {
 	Access  plan.Access
-	Pattern string // an absolute path; in a Config it may be a pattern of such paths
+	Pattern string // of a Config, see pathrule.Parse; of a Request an absolute path
 }
 
 var (
 	errNoPath     = errors.New("no such path")
 	errRuleAccess = errors.New("there are rules for direct, read-only and blocked paths only")
+	errExcept     = errors.New("only what is hidden has exceptions")
+	errUseless    = errors.New("the directory that it lies in is hidden as a whole: an exception does not reach into it, but another rule can show a path there (--ro, --rw)")
 
 	// ErrElse says that what was named is another file by now.
 	ErrElse = errors.New("it leads elsewhere now")
@@ -45,7 +51,7 @@ func Asked(rules []Rule, suspect func(dir string) bool) ([]Rule, error) {
 		if path == "/" || paths.InAny(path, []string{"/proc", "/sys", "/dev"}) {
 			return fail(errNotFiles)
 		}
-		if given := filepath.Clean(real[i].Pattern); path != given && real[i].Access != plan.Block && !isHidden(given, nil, false) && isHidden(path, nil, true) {
+		if given := filepath.Clean(real[i].Pattern); path != given && real[i].Access != pathrule.Block && !isHidden(given, nil, false) && isHidden(path, nil, true) {
 			return fail(plan.ErrHidden)
 		}
 		real[i].Pattern = path
@@ -61,12 +67,86 @@ type RuleQuery struct {
 	Git     bool                  // what git executes can be written to
 }
 
+// Matched is a rule with the paths that are there and that it means.
+type Matched struct {
+	pathrule.Rule          // its Base is free of links
+	Typed         string   // the Base as it was written
+	Paths         []string // nil: none
+	Err           error    // nil: it was understood
+}
+
+// Match finds what rules mean, asked with the paths of a Request. For suspect see links.Resolve.
+func Match(rules []Rule, home string, asked bool, suspect func(dir string) bool) []Matched {
+	list, parsed := make([]Matched, len(rules)), make([]pathrule.Rule, len(rules))
+	for i, rule := range rules {
+		m := &list[i]
+		text := rule.Pattern
+		if asked {
+			text = pathrule.Quote(text)
+		}
+		m.Access = rule.Access
+		m.Pattern, m.Err = pathrule.Parse(text, Variable(home))
+		if m.Typed, _ = m.Pattern.Base(); m.Err == nil {
+			var real string
+			if real, m.Err = nearest(m.Typed, suspect); m.Err == nil {
+				m.Pattern.Rebase(real)
+			}
+		}
+		switch {
+		case m.Access == pathrule.NoAccess || m.Access > pathrule.Block:
+			m.Err = errRuleAccess
+		case m.Err != nil:
+		case m.Pattern.Except && m.Access != pathrule.Block:
+			m.Err = errExcept
+		case m.Pattern.Except && pathrule.Useless(parsed[:i], &m.Pattern):
+			m.Err = errUseless
+		}
+		parsed[i] = m.Rule
+	}
+	for i := range list {
+		m := &list[i]
+		if m.Err != nil || m.Pattern.Except {
+			continue
+		}
+		skip := func(string) bool { return false }
+		if m.Access == pathrule.Block {
+			skip = func(path string) bool { return pathrule.Excepted(parsed[i+1:], path) }
+		}
+		if m.Paths, m.Err = Glob(&m.Pattern, skip); len(m.Paths) == 1 && m.Err == nil {
+			if base, literal := m.Pattern.Base(); literal && m.Paths[0] == base {
+				m.Paths[0] = m.Typed
+			}
+		}
+	}
+	return list
+}
+
+// nearest is a path without symbolic links, as far as it leads to something.
+func nearest(path string, suspect func(dir string) bool) (string, error) {
+	near, rest := path, ""
+	for !Exists(near) {
+		near, rest = filepath.Dir(near), filepath.Join(filepath.Base(near), rest)
+	}
+	at, err := links.Resolve(near, suspect)
+	return filepath.Join(at, rest), err
+}
+
+// Variable returns the values of pathrule.Variables.
+func Variable(home string) func(name string) string {
+	return func(name string) string {
+		if name == "HOME" {
+			return home
+		}
+		return os.Getenv(name)
+	}
+}
+
 // Rules finds what rules are about. What git executes in a directory that one makes writable is found too, and is
 // read-only, unless the rule names it.
-func Rules(rules []Rule, q RuleQuery) (list []plan.Rule, in InPlace, err error) {
+func Rules(rules []Matched, q RuleQuery) (list []plan.Rule, in InPlace, err error) {
 	in.Known = make(map[string]bool)
-	for i, rule := range rules {
-		found, err := q.find(rule, &in)
+	for i := range rules {
+		found, err := q.find(&rules[i], &in)
 		if err != nil {
 			return nil, InPlace{}, &plan.RuleError{Asked: q.Asked, Index: i, Err: Bare(err)}
 		}
@@ -75,25 +155,24 @@ func Rules(rules []Rule, q RuleQuery) (list []plan.Rule, in InPlace, err error) 
 	return list, in, nil
 }
 
-func (q *RuleQuery) find(rule Rule, all *InPlace) (r plan.Rule, err error) {
-	r.Access = rule.Access
-	if r.Access == plan.NoAccess || r.Access > plan.Block {
-		return r, errRuleAccess
+func (q *RuleQuery) find(rule *Matched, all *InPlace) (r plan.Rule, err error) {
+	r.Access, r.Pattern = rule.Access, rule.Pattern
+	if rule.Err != nil || r.Pattern.Except {
+		return r, rule.Err
 	}
-	if !filepath.IsAbs(rule.Pattern) {
-		return r, plan.ErrNotAbsolute
-	}
-	pattern, matches := filepath.Clean(rule.Pattern), []string{rule.Pattern}
-	if !q.Asked {
-		if matches, err = filepath.Glob(rule.Pattern); err != nil {
-			return r, err
-		}
-	}
-	if len(matches) == 0 {
+	base, literal := r.Pattern.Base()
+	if len(rule.Paths) == 0 && r.Access != pathrule.Block {
 		return r, errNoPath
 	}
+	if literal && r.Access == pathrule.Block {
+		r.Around = around(base)
+	}
+	pattern := "" // the one path that it names
+	if literal {
+		pattern = rule.Typed
+	}
 	var guarded []string // directories in which git does not execute what commands write
-	for _, path := range matches {
+	for _, path := range rule.Paths {
 		found, err := q.one(r.Access, path, pattern)
 		if err != nil {
 			return r, err
@@ -103,7 +182,7 @@ func (q *RuleQuery) find(rule Rule, all *InPlace) (r plan.Rule, err error) {
 		case r.Access != plan.Write || found.Hidden:
 		case !IsDir(found.At):
 			all.Files = append(all.Files, found.At)
-		case filepath.Clean(path) == pattern && ofGit(found.At):
+		case path == pattern && ofGit(found.At):
 			all.Dirs = append(all.Dirs, found.At) // and no part of it is kept
 		default:
 			all.Dirs, guarded = append(all.Dirs, found.At), append(guarded, found.At)
@@ -121,6 +200,28 @@ func (q *RuleQuery) find(rule Rule, all *InPlace) (r plan.Rule, err error) {
 	return r, nil
 }
 
+// around is what is around a path without links.
+func around(path string) *plan.Around {
+	a := &plan.Around{At: path, Missing: !Exists(path), Dirs: make(map[string]plan.Dir)}
+	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
+		var st unix.Stat_t
+		if unix.Lstat(dir, &st) != nil {
+			continue
+		}
+		d := plan.Dir{Perm: os.FileMode(st.Mode & 0o777), Own: int(st.Uid) == os.Geteuid() && st.Mode&(unix.S_ISUID|unix.S_ISGID) == 0}
+		if st.Mode&unix.S_ISVTX != 0 {
+			d.Perm |= os.ModeSticky
+		}
+		if a.Dirs[dir] = d; a.Dir == "" {
+			a.Dir = dir
+		}
+	}
+	if a.Dir == "" {
+		a.Dir = "/"
+	}
+	return a
+}
+
 // one finds what a rule is about at one of the paths that its pattern matches.
 func (q *RuleQuery) one(access plan.Access, path, pattern string) (found plan.Found, err error) {
 	if found.At, err = links.Resolve(path, q.Suspect); err != nil {
@@ -129,11 +230,11 @@ func (q *RuleQuery) one(access plan.Access, path, pattern string) (found plan.Fo
 	if q.Asked && found.At != path {
 		return found, ErrElse
 	}
-	if access == plan.Block {
+	if access == pathrule.Block {
 		return found, nil
 	}
-	named := filepath.Clean(path) == pattern && isHidden(pattern, q.Hidden, false)
-	found.Linked = filepath.Clean(path) != found.At
+	named := path == pattern && isHidden(pattern, q.Hidden, false)
+	found.Linked = path != found.At
 	if found.Hidden = found.At != pattern && !named && isHidden(found.At, q.Hidden, true); !found.Hidden {
 		found.Bind, err = Bind(found.At, access == plan.Write)
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/pathrule"
 )
 
 // Written is where commands can have made symbolic links.
@@ -20,9 +21,18 @@ type Written struct {
 func (w Written) Suspect() func(dir string) bool {
 	known := links.Written{StateDir: w.StateDir, Dirs: func() []string {
 		dirs := w.Dirs
-		for _, pattern := range w.Patterns {
-			found, _ := filepath.Glob(pattern)
-			dirs = append(append(dirs, pattern), found...)
+		for _, text := range w.Patterns {
+			p, err := pathrule.Parse(text, Variable(Home()))
+			if err != nil {
+				continue // nothing is run
+			}
+			base, literal := p.Base()
+			if literal || p.Deep() {
+				dirs = append(dirs, base)
+				continue
+			}
+			found, _ := Glob(&p, func(string) bool { return false })
+			dirs = append(dirs, found...)
 		}
 		// Also what other projects' commands wrote to theirs.
 		if dir, err := DefaultPlayground(); err == nil {

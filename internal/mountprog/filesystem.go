@@ -3,6 +3,7 @@
 package mountprog
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,6 +146,9 @@ func (c *compiler) front(m *mounts.Mount) string {
 	deleted := c.String("deleted" + name)
 	if len(m.Hide) > 0 { // another link costs less than another device
 		c.Call(prog.SysMknodat, c.base.Arg(), deleted, prog.Int(sIFCHR), prog.Int(0))
+	}
+	for _, path := range slices.Sorted(maps.Keys(m.Perms)) { // parents first
+		c.Call(prog.SysMkdirat, layer.Arg(), c.String(path), prog.Int(unixMode(m.Perms[path])))
 	}
 	for _, path := range topmost(m.Hide) {
 		parent, base := "", path

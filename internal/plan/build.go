@@ -2,8 +2,11 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/pathrule"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -16,6 +19,8 @@ type Sandbox struct {
 	// Guarded are the targets of those of the Mounts that keep what git executes from being written to. Nil: there are
 	// none.
 	Guarded []string
+	// Rules are those of Config and Request, in their order.
+	Rules []pathrule.Rule
 }
 
 // layers says what is mounted for each of them.
@@ -24,7 +29,7 @@ var layers = [layerCount]func(*building) error{
 	CacheLayer:      func(b *building) error { return b.add(b.Caches...) },
 	SessionLayer:    func(b *building) error { return b.add(b.sessionMounts()...) },
 	InPlaceLayer:    func(b *building) error { return b.add(b.InPlace...) },
-	ShownLayer:      func(b *building) error { return b.add(b.Shown...) },
+	ShownLayer:      (*building).shown,
 	BuildLayer:      func(b *building) error { return b.add(b.Builds...) },
 	PlaygroundLayer: (*building).playground,
 	BlockedLayer:    func(b *building) error { return b.add(block(b.Folders.Blocked)...) },
@@ -51,7 +56,11 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 			}
 		}
 	}
+	if err := b.staysBlocked(); err != nil {
+		return Sandbox{}, b.notices, err
+	}
 	b.hideLater()
+	b.openHoles()
 	switch {
 	case p.Root:
 		if err := b.turn(); err != nil {
@@ -60,7 +69,7 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 	case p.Strict:
 		b.closeRoot()
 	}
-	s := Sandbox{Mounts: b.mounts, Layers: b.from, Guarded: b.guarded()}
+	s := Sandbox{Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules()}
 	if p.Root {
 		s.Dir = workspaceDir(p.WorkingDir)
 		s.Env = b.environment(s.Dir)
@@ -69,6 +78,21 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 	s.Dir = WorkingDir(p.WorkingDir, b.first(), f.Home, b.hasPlay)
 	s.Env = b.environment(s.Dir)
 	return s, b.notices, nil
+}
+
+// shown are the read-only folders. One that holds a folder that can be written to lies below that.
+func (b *building) shown() error {
+	roots := slices.Concat(b.roots(), b.Folders.Direct)
+	for _, m := range b.Shown {
+		at := slices.IndexFunc(b.mounts, func(root mounts.Mount) bool {
+			return root.Target != m.Target && paths.Inside(root.Target, m.Target) && slices.Contains(roots, root.Target)
+		})
+		if at < 0 || slices.ContainsFunc(b.mounts[at:], func(later mounts.Mount) bool { return paths.Inside(m.Target, later.Target) }) {
+			at = len(b.mounts)
+		}
+		b.insert(at, m)
+	}
+	return nil
 }
 
 // noteFolders tells what commands cannot do in folders.

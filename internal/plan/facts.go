@@ -3,6 +3,7 @@ package plan
 import (
 	"io/fs"
 
+	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -110,22 +111,37 @@ type Absent struct {
 	From int // how long the first part of it is that is missing
 }
 
-// An Access is what a rule does. The zero Access is a mistake.
-type Access uint8
+// An Access is what a rule does.
+type Access = pathrule.Access
 
 const (
-	NoAccess Access = iota
-	Write           // it is written to in place
-	Show            // it is seen, read-only
-	Block           // it is hidden
+	Write = pathrule.Write
+	Show  = pathrule.Show
+	Block = pathrule.Block
 )
 
 // A Rule is a rule with what it was found to be about.
 type Rule struct {
 	Access    Access
+	Pattern   pathrule.Pattern
+	Around    *Around // with Block, of one path; nil: of a pattern
 	Found     []Found
 	Git       mounts.Plan // what git executes in the directories that it makes writable, read-only
 	Unguarded []string    // why not all of that is read-only, in words
+}
+
+// An Around is what is around one path that a rule hides.
+type Around struct {
+	At      string
+	Missing bool           // nothing is there
+	Dir     string         // the nearest directory above it that is there
+	Dirs    map[string]Dir // that one, and those above it but for "/"
+}
+
+// A Dir is a directory of the host.
+type Dir struct {
+	Perm fs.FileMode // permission bits and the sticky bit
+	Own  bool        // another directory can look like it: it is the caller's, and has no other bits
 }
 
 // A Found is one path that a rule is about.
@@ -170,6 +186,7 @@ type Policy struct {
 	Playground    bool
 	NoHomeOverlay bool     // no overlay can be laid over the home directory
 	HostNetwork   bool     // commands have the host's
+	BlockExisting bool     // what rules hide may come up later and be seen, where that cannot be helped
 	WorkingDir    string   // see workingDir
 	ClearEnv      bool     // nothing of Facts.Env is passed on but PATH
 	Env           []string // "K=V" and, of Config, "K"; later ones win

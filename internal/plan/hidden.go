@@ -74,7 +74,7 @@ func (b *building) hideLater() {
 		}
 	}
 	over := &b.mounts[at]
-	over.Hide = make([]string, 0, len(b.Absent))
+	over.Hide = slices.Grow(over.Hide, len(b.Absent))
 	for _, n := range b.Absent {
 		for i := n.From; i <= len(n.Name); i++ {
 			if part := n.Name[:i]; (i == len(n.Name) || n.Name[i] == '/') && !needed[part] {

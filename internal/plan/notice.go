@@ -11,6 +11,7 @@ const (
 	NoticeOwner                 // root cannot write to another user's folder
 	NoticeUnguarded             // not all that git executes in a folder is read-only
 	NoticePlayground            // there is no playground
+	NoticeLater                 // what comes up later is not hidden
 )
 
 // A Notice says what is not as it usually is, and is not an error.

@@ -42,10 +42,23 @@ func seen(list mounts.Plan, at string) (state string) {
 				state = read
 			}
 		case mounts.KindTmpfs, mounts.KindDev, mounts.KindProc:
-			state = private
+			if state = private; Hole(&m) {
+				state = hidden
+			}
 		}
 	}
 	return state
+}
+
+// shownAbove reports whether a read-only folder lies over all that can be written to at a path: not, if one that can be
+// lies in it.
+func shownAbove(f *Facts, at string) bool {
+	roots := slices.Concat(f.Session.Roots, f.Folders.Direct)
+	return slices.ContainsFunc(f.Folders.ReadOnly, func(dir string) bool {
+		i := slices.IndexFunc(roots, func(root string) bool { return root != dir && paths.Inside(root, dir) })
+		above := i < 0 || slices.ContainsFunc(roots[i:], func(root string) bool { return paths.Inside(dir, root) })
+		return paths.Inside(at, dir) && (above || !paths.InAny(at, roots[i:]))
+	})
 }
 
 // wanted is what it has to be: the lines stand as in the table of layers, the topmost first, and the first one that is
@@ -95,7 +108,7 @@ func wanted(f *Facts, at string) string {
 		{in(f.Secrets), hidden},
 		{in(f.Folders.Blocked), hidden},
 		{paths.Inside(at, "/home/me/playground"), write},
-		{in(f.Folders.ReadOnly), read},
+		{shownAbove(f, at), read},
 		{shown(f.InPlace) != "", shown(f.InPlace)},
 		{in(f.Session.Roots), apart},
 		{shown(f.Caches) != "", apart},
@@ -193,7 +206,7 @@ func TestWhatLiesOverWhat(t *testing.T) {
 		s, notices, err := Build(f, Policy{Playground: true})
 		if err != nil {
 			refused++
-			if !strings.Contains(err.Error(), "would be writable, and nsrun's directory") {
+			if s := err.Error(); !strings.Contains(s, "would be writable, and nsrun's directory") && !strings.Contains(s, "lies in it, and would be covered by it") {
 				t.Fatalf("round %d: %v", round, err)
 			}
 			continue
@@ -202,7 +215,7 @@ func TestWhatLiesOverWhat(t *testing.T) {
 			continue // no playground
 		}
 		built++
-		if !slices.IsSorted(slices.DeleteFunc(slices.Clone(s.Layers), func(l Layer) bool { return l == PlaygroundLayer })) {
+		if !slices.IsSorted(slices.DeleteFunc(slices.Clone(s.Layers), func(l Layer) bool { return l == PlaygroundLayer || l == ShownLayer })) {
 			t.Fatalf("round %d: layers %v", round, s.Layers)
 		}
 		for range 50 {

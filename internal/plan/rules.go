@@ -1,6 +1,10 @@
 package plan
 
 import (
+	"fmt"
+	"slices"
+
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -21,6 +25,9 @@ func (b *building) rules(list []Rule, asked bool) error {
 			case found.Hidden:
 				continue // one of many that a pattern means
 			}
+			if err := b.coversProject(rule.Access, found.At); err != nil {
+				return &RuleError{asked, i, err}
+			}
 			b.insert(len(b.mounts), found.Bind)
 			for _, hidden := range [...][]string{b.Secrets, b.Sockets} {
 				for _, path := range hidden {
@@ -32,6 +39,20 @@ func (b *building) rules(list []Rule, asked bool) error {
 		}
 		b.insert(len(b.mounts), rule.Git...)
 		b.noteUnguarded(rule.Unguarded)
+	}
+	return nil
+}
+
+// coversProject refuses to cover a project with what a rule says about a directory that it lies in.
+func (b *building) coversProject(access Access, dir string) error {
+	roots := b.roots()
+	if access == Show {
+		roots = slices.Concat(roots, b.Folders.Direct)
+	}
+	for _, root := range roots {
+		if !b.policy.Root && root != dir && paths.Inside(root, dir) {
+			return fmt.Errorf("the project %s lies in it, and would be covered by it", escape.Quote(root))
+		}
 	}
 	return nil
 }

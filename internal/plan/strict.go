@@ -39,7 +39,7 @@ func (b *building) closeRoot() {
 		return slices.ContainsFunc(b.mounts, func(m mounts.Mount) bool {
 			switch m.Kind {
 			case mounts.KindBind, mounts.KindOverlay, mounts.KindTmpfs, mounts.KindData:
-				return m.Target != "/" && (paths.Inside(target, m.Target) || paths.Inside(m.Target, target))
+				return m.Target != "/" && !Hole(&m) && (paths.Inside(target, m.Target) || paths.Inside(m.Target, target))
 			}
 			return false
 		})

@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -76,21 +77,24 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 	switch m.Kind {
 	case mounts.KindBlock:
 		p.Cause = s.hiddenBy(at, on)
+	case mounts.KindTmpfs:
+		if Hole(m) {
+			p.Cause = s.hiddenBy(at, on)
+			break
+		}
+		s.private(&p, m, readOnly)
 	case mounts.KindProc, mounts.KindData:
 		p.Cause = PrivateCause
 		if s.Layers[at] == NetworkLayer {
 			p.Cause, p.Read = NetworkCause, true
 		}
-	case mounts.KindTmpfs, mounts.KindDev, mounts.KindMqueue:
-		p.Cause, p.Writing = PrivateCause, Temporary
-		switch {
-		case readOnly && m.Target == "/":
-			p.Cause, p.Writing = StrictCause, NoWriting
-		case readOnly:
-			p.Cause, p.Writing = HostCause, NoWriting // a home directory that is mirrored
-		}
+	case mounts.KindDev, mounts.KindMqueue:
+		s.private(&p, m, readOnly)
 	default:
 		s.shown(&p, m, s.Layers[at])
+	}
+	if !on.Exists && p.Cause != BlockedCause && pathrule.Verdict(s.Rules, name) == Block {
+		p.Cause, p.At, p.Read = BlockedCause, name, false // it will be hidden, or is
 	}
 	if on.Root && p.Read && (on.NoRead || on.NoWrite && p.Writing != NoWriting) {
 		p.Cause, p.At, p.Read = PrivilegeCause, name, !on.NoRead
@@ -101,6 +105,17 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 	}
 	s.flags(&p, on)
 	return p
+}
+
+// private is about what the sandbox has of its own.
+func (*Sandbox) private(p *Place, m *mounts.Mount, readOnly bool) {
+	p.Cause, p.Writing = PrivateCause, Temporary
+	switch {
+	case readOnly && m.Target == "/":
+		p.Cause, p.Writing = StrictCause, NoWriting
+	case readOnly:
+		p.Cause, p.Writing = HostCause, NoWriting // a home directory that is mirrored
+	}
 }
 
 // topmost is the index of the mount that a path lies in, and whether a later step made that read-only; less than zero: in
@@ -173,14 +188,11 @@ func (s *Sandbox) flags(p *Place, on OnHost) {
 		return
 	}
 	from, to := p.Path, p.Path
-	if p.Cause == SecretCause || p.Cause == BlockedCause {
-		from = p.At // nothing can be mounted in a directory that is hidden
-	}
 	if on.Exists && !p.Read && !on.NoRead && s.opens(p, from) {
 		p.ReadWith = Flag{"--ro", from}
 	}
 	switch {
-	case p.Cause == GitCause, from != p.Path:
+	case p.Cause == GitCause:
 		to = p.At // git replaces its files
 	case on.Nearest != "":
 		to = on.Nearest

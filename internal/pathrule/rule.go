@@ -1,0 +1,64 @@
+package pathrule
+
+import "path"
+
+// An Access is what a rule does. The zero Access is a mistake.
+type Access uint8
+
+const (
+	NoAccess Access = iota
+	Write           // it is written to in place
+	Show            // it is seen, read-only
+	Block           // it is hidden
+)
+
+// A Rule is about what its Pattern means, and all below that.
+type Rule struct {
+	Access  Access
+	Pattern Pattern
+}
+
+// Verdict is what rules say about a path: the last one that means it, or a directory that it lies in. NoAccess: none
+// says anything.
+func Verdict(rules []Rule, name string) (said Access) {
+	for i := range rules {
+		if r := &rules[i]; !r.Pattern.Except && r.covers(name, rules[i+1:]) {
+			said = r.Access
+		}
+	}
+	return said
+}
+
+// covers reports whether a rule means a path, or a directory that it lies in, and no later exception takes that out.
+func (r *Rule) covers(name string, after []Rule) bool {
+	for {
+		if r.Pattern.Match(name) && !(r.Access == Block && Excepted(after, name)) {
+			return true
+		}
+		if name == "/" {
+			return false
+		}
+		name = path.Dir(name)
+	}
+}
+
+// Excepted reports whether one of some rules, those after one that hides, takes a path out of that.
+func Excepted(after []Rule, name string) bool {
+	for i := range after {
+		if p := &after[i].Pattern; p.Except && p.Covers(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Useless reports whether an exception is about what lies in a directory that a rule before it hides as a whole.
+func Useless(before []Rule, except *Pattern) bool {
+	dir, literal := except.Base()
+	for i := range before {
+		if r := &before[i]; literal && r.Access == Block && !r.Pattern.Except && dir != "/" && !r.Pattern.Match(dir) && r.Pattern.Covers(path.Dir(dir)) {
+			return true
+		}
+	}
+	return false
+}

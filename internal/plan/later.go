@@ -1,0 +1,197 @@
+package plan
+
+import (
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/pathrule"
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// What a rule hides shall be hidden when it comes up later, too: because somebody on the host makes it while a command
+// runs, or replaces it, as editors do when they save. What is mounted over a file of the host is gone when that is
+// replaced: so
+//
+//   - in an overlay a name can be marked as deleted below the command's layer, and what is mounted over a file of the overlay
+//     stays where it is, whatever becomes of the file below;
+//   - a directory that is shown read-only is shown through an overlay, to the same end;
+//   - a copy, and what is the sandbox's own, does not change;
+//   - where commands write in place, and for names that are not known yet, there is no such thing, and the command is not
+//     started, unless the policy says that this may be.
+
+// A LaterError says that what a rule hides could come up later, and be seen.
+type LaterError struct {
+	Dir     string // where; commands see there what the host has at that moment
+	InPlace bool   // commands write there directly
+	Pattern bool   // the names are not known
+}
+
+func (e *LaterError) Error() string {
+	dir := escape.Quote(e.Dir)
+	switch {
+	case e.InPlace:
+		return "what comes up in " + dir + " later, or replaces what is there, would be seen, because commands write there directly"
+	case e.Pattern:
+		return "a file with such a name that comes up in " + dir + " later would be seen"
+	}
+	return "what comes up in " + dir + " later would be seen"
+}
+
+// pathRules are all rules.
+func (b *building) pathRules() (list []pathrule.Rule) {
+	for _, r := range slices.Concat(b.Rules, b.Paths) {
+		list = append(list, pathrule.Rule{Access: r.Access, Pattern: r.Pattern})
+	}
+	return list
+}
+
+// staysBlocked has what rules hide stay hidden.
+func (b *building) staysBlocked() error {
+	all := b.pathRules()
+	for n, rules := range [...][]Rule{b.Rules, b.Paths} {
+		for i, r := range rules {
+			if r.Access != Block || r.Pattern.Except {
+				continue
+			}
+			err := b.keepBlocked(&r, all)
+			if err == nil {
+				continue
+			}
+			if !b.policy.BlockExisting {
+				return &RuleError{n == 1, i, err}
+			}
+			b.note(NoticeLater, err.Dir, err.Error())
+		}
+	}
+	return nil
+}
+
+// keepBlocked has what one rule hides stay hidden. Nil: it will.
+func (b *building) keepBlocked(r *Rule, all []pathrule.Rule) *LaterError {
+	if base, literal := r.Pattern.Base(); !literal {
+		return b.keepPattern(r, base)
+	}
+	around := r.Around
+	if around == nil || pathrule.Verdict(all, around.At) != Block {
+		return nil // a later rule shows it
+	}
+	g := b.ground(around.At)
+	if g < 0 {
+		return nil
+	}
+	m := &b.mounts[g]
+	switch {
+	case !live(m, b.from[g]), m.Kind == mounts.KindOverlay && !around.Missing:
+		return nil
+	case m.Kind == mounts.KindOverlay && b.hideName(m, around):
+		return nil
+	case m.Kind == mounts.KindBind && m.ReadOnly && b.shade(g, around):
+		return nil
+	}
+	return &LaterError{Dir: around.Dir, InPlace: m.Kind == mounts.KindBind && !m.ReadOnly}
+}
+
+// keepPattern is keepBlocked for a pattern: nobody knows which names come up.
+func (b *building) keepPattern(r *Rule, base string) *LaterError {
+	grounds := []int{b.ground(base)}
+	for i := range b.mounts {
+		if target := b.mounts[i].Target; paths.Inside(target, base) && r.Pattern.Below(target) && b.ground(target+"/.") == i {
+			grounds = append(grounds, i)
+		}
+	}
+	for _, g := range grounds {
+		if g >= 0 && live(&b.mounts[g], b.from[g]) {
+			dir := b.mounts[g].Target
+			if paths.Inside(base, dir) {
+				dir = base
+			}
+			return &LaterError{Dir: dir, Pattern: true, InPlace: b.mounts[g].Kind == mounts.KindBind && !b.mounts[g].ReadOnly}
+		}
+	}
+	return nil
+}
+
+// ground is the index of the mount that a path lies in, below what is mounted at the path itself. Less than zero: it lies in
+// none that can be seen.
+func (b *building) ground(name string) int {
+	at := -1
+	for i := range b.mounts {
+		if m := &b.mounts[i]; covers(m) && paths.Inside(name, m.Target) && m.Target != name {
+			at = i
+		}
+	}
+	if at >= 0 && b.mounts[at].Kind == mounts.KindBlock {
+		return -1
+	}
+	return at
+}
+
+// covers reports whether something is mounted over the target of m.
+func covers(m *mounts.Mount) bool {
+	switch m.Kind {
+	case mounts.KindBind, mounts.KindTmpfs, mounts.KindProc, mounts.KindDev, mounts.KindMqueue, mounts.KindOverlay, mounts.KindBlock, mounts.KindData:
+		return true
+	}
+	return false
+}
+
+// live reports whether commands see in m what the host has there at that moment: not in a session's copy.
+func live(m *mounts.Mount, layer Layer) bool {
+	return m.Kind == mounts.KindOverlay || m.Kind == mounts.KindBind && layer != SessionLayer
+}
+
+// hideName has an overlay show nothing by a name: the first part of it that is missing.
+func (b *building) hideName(m *mounts.Mount, around *Around) bool {
+	if !paths.Inside(around.Dir, m.Target) {
+		return false
+	}
+	perms := make(map[string]fs.FileMode)
+	for dir := around.Dir; dir != m.Target; dir = path.Dir(dir) {
+		d := around.Dirs[dir]
+		switch {
+		case d.Own:
+			perms[strings.TrimPrefix(dir, m.Target+"/")] = d.Perm
+		case !m.ReadOnly || d.Perm&0o5 != 0o5:
+			return false
+		}
+	}
+	if m.Perms == nil {
+		m.Perms = make(map[string]fs.FileMode, len(perms))
+	}
+	maps.Copy(m.Perms, perms)
+	m.Hide = append(m.Hide, strings.TrimPrefix(firstMissing(around), m.Target+"/"))
+	return true
+}
+
+// firstMissing is the first part of a path that is missing, or the path.
+func firstMissing(around *Around) string {
+	rest := strings.TrimPrefix(strings.TrimPrefix(around.At, around.Dir), "/")
+	name, _, _ := strings.Cut(rest, "/")
+	return path.Join(around.Dir, name)
+}
+
+// shade shows a directory that the bind with index g shows read-only through an overlay in which a name is missing.
+func (b *building) shade(g int, around *Around) bool {
+	m, dir := b.mounts[g], around.Dir
+	if dir == "/" {
+		return !around.Missing // only root can replace what is there
+	}
+	d := around.Dirs[dir]
+	if b.policy.Root || b.policy.NoHomeOverlay || !paths.Inside(dir, m.Target) || Below(b.Table, dir) != "" || !d.Own && d.Perm&0o5 != 0o5 {
+		return false
+	}
+	source := path.Join(m.Source, strings.TrimPrefix(dir, m.Target))
+	over := mounts.Mount{Kind: mounts.KindOverlay, Target: dir, Lower: []string{source}, ReadOnly: true, Hide: []string{path.Base(firstMissing(around))}}
+	perm := fs.FileMode(0o755)
+	if d.Own {
+		perm = d.Perm
+	}
+	b.at = b.from[g]
+	b.insert(g+1, over.WithPerm(perm))
+	return true
+}
