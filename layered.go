@@ -58,7 +58,11 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 	if id == "" {
 		for i, root := range f.Folders.Overlay {
 			upper, work := layer(i)
-			f.Session.Mounts = append(f.Session.Mounts, mounts.Overlay(root, upper, work, root))
+			m := mounts.Overlay(root, upper, work, root)
+			if c.Engine == overlay.EngineCopy {
+				m = mounts.Bind(upper, root)
+			}
+			f.Session.Mounts = append(f.Session.Mounts, m)
 		}
 		f.Session.Roots = f.Folders.Overlay
 		x.explainCaches(f)

@@ -23,6 +23,7 @@ const (
 	NoticeWatch                  // live changes are incomplete
 	NoticeLimit                  // a limit was reached, or is held less well than asked
 	NoticeUnsandboxed            // the command runs without a sandbox
+	NoticeLater                  // what a Blocked rule means is seen if it comes up later
 )
 
 // A Notice says what is not as it usually is, and is not an error. In JSON it is its Text.
@@ -52,6 +53,7 @@ var noticeKinds = [...]NoticeKind{
 	plan.NoticeOwner:      NoticeOwner,
 	plan.NoticeUnguarded:  NoticeUnguarded,
 	plan.NoticePlayground: NoticePlayground,
+	plan.NoticeLater:      NoticeLater,
 }
 
 func publicNotices(list []plan.Notice) (notices []Notice) {

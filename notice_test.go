@@ -15,14 +15,14 @@ import (
 // TestNoticeKinds: every kind of package plan is one here, and no two are the same.
 func TestNoticeKinds(t *testing.T) {
 	seen := map[NoticeKind]bool{}
-	for k := plan.NoNotice; k <= plan.NoticePlayground; k++ {
+	for k := plan.NoNotice; k <= plan.NoticeLater; k++ {
 		n := publicNotices([]plan.Notice{{Kind: k, Path: "/p", Text: "text"}})[0]
 		if seen[n.Kind] || (n.Kind == NoticeOther) != (k == plan.NoNotice) || n.Path != "/p" || n.Text != "text" {
 			t.Errorf("%d is %+v", k, n)
 		}
 		seen[n.Kind] = true
 	}
-	if len(noticeKinds) != int(plan.NoticePlayground)+1 {
+	if len(noticeKinds) != int(plan.NoticeLater)+1 {
 		t.Errorf("%d kinds", len(noticeKinds))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -32,7 +33,7 @@ type View struct {
 	Private []string `json:"private"`
 	// ReadOnly are paths of the host that can be read: "/" is all that is not listed.
 	ReadOnly []string `json:"read_only"`
-	// Hidden are paths that cannot be looked at, HiddenSockets those among them that are
+	// Hidden are paths that cannot be looked at, now or when something comes up there, HiddenSockets those among them that are
 	// sockets of the host.
 	Hidden        []string `json:"hidden"`
 	HiddenSockets []string `json:"hidden_sockets"`
@@ -63,6 +64,12 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	c := &r.config
 	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames()}
 	v.places(x.cmd.Mounts)
+	for _, path := range x.box.Later {
+		if !paths.InAny(path, v.Hidden) {
+			v.Hidden = append(v.Hidden, path)
+		}
+	}
+	slices.Sort(v.Hidden)
 	switch {
 	case x.request.Network:
 		v.Network = "host"
@@ -81,11 +88,14 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 }
 
 // places sorts what is mounted. What is mounted over a directory covers all that was below it.
-func (v *View) places(plan mounts.Plan) {
+func (v *View) places(list mounts.Plan) {
 	lists := map[string]*[]string{}
 	var order []string
-	for _, m := range plan {
+	for _, m := range list {
 		to := &v.ReadOnly
+		if plan.Hole(&m) {
+			m.Kind = mounts.KindBlock
+		}
 		switch m.Kind {
 		case mounts.KindBlock:
 			to = &v.Hidden
@@ -109,7 +119,7 @@ func (v *View) places(plan mounts.Plan) {
 			}
 			to = &v.Private
 		case mounts.KindRemount:
-			if lists[m.Target] != nil {
+			if lists[m.Target] != nil && lists[m.Target] != &v.Hidden {
 				lists[m.Target] = &v.ReadOnly
 			}
 			continue

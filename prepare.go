@@ -88,7 +88,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		f.Kept = host.ConfigDirs(f.Home)
 	}
 	box, notices, err := plan.Build(f, plan.Policy{
-		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network,
+		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network, BlockExisting: c.BlockExisting,
 		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env),
 	})
 	x.notices = publicNotices(notices)

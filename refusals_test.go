@@ -182,7 +182,7 @@ func TestRefusalsElsewhere(t *testing.T) {
 		res, _ := runner(t, c).Run(t.Context(), q)
 		return res
 	}
-	one(run(c, nsrun.Request{Args: []string{filepath.Join(dir, "hidden/f")}}), nsrun.RefusedExec, "--ro "+filepath.Join(dir, "hidden"))
+	one(run(c, nsrun.Request{Args: []string{filepath.Join(dir, "hidden/f")}}), nsrun.RefusedExec, "--ro "+filepath.Join(dir, "hidden/f"))
 	one(run(c, nsrun.Request{Args: []string{"true"}, WorkingDir: filepath.Join(dir, "hidden")}), nsrun.RefusedRead, "--ro "+filepath.Join(dir, "hidden"))
 	if res := run(c, nsrun.Request{Args: []string{"/no/such/program"}}); len(res.Refusals) > 0 {
 		t.Errorf("%+v", res.Refusals)

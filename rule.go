@@ -31,12 +31,15 @@ type Folder struct {
 	Mode Mode
 }
 
-// A Rule is about paths of the host, whatever folder they lie in. A rule for a directory
-// does not show the secrets in it: that takes one that names them.
+// A Rule is about paths of the host, whatever folder they lie in, and all below them. A rule for a directory does not show
+// the secrets in it: that takes one that names them.
 type Rule struct {
 	// Mode is Direct, ReadOnly or Blocked. The zero Mode is a mistake.
 	Mode Mode
-	// Pattern is an absolute path, or a pattern (filepath.Match) of such paths. Something
-	// must be there.
+	// Pattern is an absolute path, or a pattern of such paths: "*", "?" and "[…]" as in path.Match, "**" between slashes for
+	// any number of directories, "~/" at its beginning and $HOME for the home directory, $XDG_CACHE_HOME, $XDG_CONFIG_HOME,
+	// $XDG_DATA_HOME, $XDG_RUNTIME_DIR and $XDG_STATE_HOME, also in braces, and "\" before characters that stand for
+	// themselves. Something must be there, unless Mode is Blocked: then it is hidden when it comes up. "!" before a Pattern
+	// takes paths out of the Blocked rules before it. In a Request it is an absolute path.
 	Pattern string
 }

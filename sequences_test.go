@@ -88,6 +88,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	testenv.Tree(t, dir, "out/sub/f: outside", "out/key: "+marker, "home/.ssh/key: "+marker, "home/.config/gh/token: "+marker,
 		"home/.config/git/credentials: "+marker, "home/.config/git/config: x", "home/.config/app/f: x", "extra/x/y/z/key: "+marker, "extra/x/y/f: x")
 	c := &w.config
+	c.BlockExisting = true // nobody else is there who could replace anything
 	c.Project, c.NoPlayground = w.p, w.r.IntN(2) == 0
 	switch w.r.IntN(5) {
 	case 0, 1:

@@ -172,6 +172,9 @@ type Config struct {
 	Shared []Folder
 	// Rules are for more paths, in order: later ones win, over folders too. Nil: none.
 	Rules []Rule
+	// BlockExisting runs commands also where what a Blocked rule means could come up later, or be replaced, and be seen:
+	// a Notice says where. False: such commands are not run, with a *RuleError.
+	BlockExisting bool
 	// Preset says what kind of commands these are, and Presets are more of them: what each one says holds.
 	// Zero: DefaultPreset.
 	Preset  Preset
@@ -485,13 +488,16 @@ type Request struct {
 	Passthrough bool
 }
 
-// A Rule is about paths of the host, whatever folder they lie in. A rule for a directory
-// does not show the secrets in it: that takes one that names them.
+// A Rule is about paths of the host, whatever folder they lie in, and all below them. A rule for a directory does not show
+// the secrets in it: that takes one that names them.
 type Rule struct {
 	// Mode is Direct, ReadOnly or Blocked. The zero Mode is a mistake.
 	Mode Mode
-	// Pattern is an absolute path, or a pattern (filepath.Match) of such paths. Something
-	// must be there.
+	// Pattern is an absolute path, or a pattern of such paths: "*", "?" and "[…]" as in path.Match, "**" between slashes for
+	// any number of directories, "~/" at its beginning and $HOME for the home directory, $XDG_CACHE_HOME, $XDG_CONFIG_HOME,
+	// $XDG_DATA_HOME, $XDG_RUNTIME_DIR and $XDG_STATE_HOME, also in braces, and "\" before characters that stand for
+	// themselves. Something must be there, unless Mode is Blocked: then it is hidden when it comes up. "!" before a Pattern
+	// takes paths out of the Blocked rules before it. In a Request it is an absolute path.
 	Pattern string
 }
 
@@ -554,7 +560,7 @@ type View struct {
 	Private []string `json:"private"`
 	// ReadOnly are paths of the host that can be read: "/" is all that is not listed.
 	ReadOnly []string `json:"read_only"`
-	// Hidden are paths that cannot be looked at, HiddenSockets those among them that are
+	// Hidden are paths that cannot be looked at, now or when something comes up there, HiddenSockets those among them that are
 	// sockets of the host.
 	Hidden        []string `json:"hidden"`
 	HiddenSockets []string `json:"hidden_sockets"`

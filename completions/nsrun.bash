@@ -322,10 +322,10 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
-	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
+	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
 	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
@@ -341,7 +341,7 @@ _nsrun_flags() {
 	watch) flags='--engine --json -q' rest=(dir+) ;;
 	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;
 	doctor) flags='--json --sessions' rest=() ;;
-	mcp) flags='--allow-net --allow-unix --ask-timeout --block --clear-env --commit --discard --env --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
+	mcp) flags='--allow-net --allow-unix --ask-timeout --block --block-existing --clear-env --commit --discard --env --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;

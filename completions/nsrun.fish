@@ -483,7 +483,8 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
-			'--block	hide path' \
+			'--block	hide path, also when it comes up later; !path is an exception' \
+			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
@@ -527,7 +528,8 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
-			'--block	hide path' \
+			'--block	hide path, also when it comes up later; !path is an exception' \
+			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
@@ -572,7 +574,8 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
-			'--block	hide path' \
+			'--block	hide path, also when it comes up later; !path is an exception' \
+			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
@@ -617,7 +620,8 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
-			'--block	hide path' \
+			'--block	hide path, also when it comes up later; !path is an exception' \
+			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
@@ -741,7 +745,8 @@ function __nsrun_flags -a verb
 			'--allow-net	let commands reach what a RULE says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-unix	let commands connect to the unix socket at a path (repeatable)' \
 			'--ask-timeout	how long a question to the user waits for its answer, as a duration; no answer is a no (default 5m)' \
-			'--block	hide a path' \
+			'--block	hide a path, also when it comes up later; !path is an exception' \
+			'--block-existing	run commands also where --block can only hide what exists when they start' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit what a command changed when it has ended, whatever its exit status (the default); nsrun undo takes it back' \
 			'--discard	throw away what a command changed' \

@@ -33,6 +33,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/mcpargs"
+	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
@@ -191,12 +192,9 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 	}
 	for _, p := range o.Paths {
 		mode := map[string]nsrun.Mode{"rw": nsrun.Direct, "ro": nsrun.ReadOnly, "block": nsrun.Blocked}[p.Kind]
-		pattern := p.Pattern
-		if !filepath.IsAbs(pattern) {
-			pattern = filepath.Join(wd, pattern)
-		}
-		c.Rules = append(c.Rules, nsrun.Rule{Mode: mode, Pattern: pattern})
+		c.Rules = append(c.Rules, nsrun.Rule{Mode: mode, Pattern: pathrule.Anchor(wd, p.Pattern)})
 	}
+	c.BlockExisting = o.BlockExisting
 	c.After = [...]nsrun.After{mcpargs.Commit: nsrun.Commit, mcpargs.Keep: nsrun.Keep, mcpargs.Discard: nsrun.Discard}[o.After]
 	for _, path := range o.AllowUnix {
 		if !filepath.IsAbs(path) {

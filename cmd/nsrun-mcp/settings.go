@@ -4,7 +4,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -38,7 +37,7 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 	}
 	var rules []mcpargs.Path
 	for _, rule := range p.Rules() {
-		if found, err := filepath.Glob(rule.Pattern); err != nil || len(found) > 0 {
+		if rule.Kind == "block" || !host.Nothing(rule.Pattern) {
 			rules = append(rules, mcpargs.Path{Kind: rule.Kind, Pattern: rule.Pattern, At: rule.Pos.String()})
 		}
 	}
@@ -52,6 +51,7 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 	if c.Sandbox, err = nsrun.ParseSandboxMode(p.Sandbox()); err != nil {
 		return err
 	}
+	o.BlockExisting = p.BlockExisting()
 	c.Grace, c.Limits = p.Grace(), nsrun.Limits(p.Limits())
 	networks := slices.ContainsFunc(c.Presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
 	if by := p.NetBy(); by != "" && (networks || len(o.Net)+len(o.Publish) > 0) {
@@ -83,6 +83,9 @@ func layer(o *mcpargs.Options) *config.Layer {
 	}
 	if o.Build {
 		l.Add("presets", "--preset", "build")
+	}
+	if o.BlockExisting {
+		l.Set("block_existing", "--block-existing", "true")
 	}
 	if o.ClearEnv {
 		l.Set("clear_env", "--clear-env", "true")

@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -54,6 +53,9 @@ func (o *runOptions) layer() *config.Layer {
 	}
 	for _, rule := range o.paths {
 		l.Add(map[string]string{"rw": "rw_paths", "ro": "ro_paths", "block": "blocked_paths"}[rule.kind], "--"+rule.kind, rule.pattern)
+	}
+	if o.blockExisting {
+		l.Set("block_existing", "--block-existing", "true")
 	}
 	for _, rule := range o.allowNet {
 		l.Add("allow_net", "--allow-net", rule.String())
@@ -124,12 +126,12 @@ func (o *runOptions) take(p *config.Policy) error {
 	o.discard = o.discard || o.has(nsrunlib.TestPreset) && !o.direct
 	var rules []pathRule
 	for _, rule := range p.Rules() {
-		if found, err := filepath.Glob(rule.Pattern); err == nil && len(found) == 0 {
-			continue // nothing is there on this machine, in this project
+		if rule.Kind != "block" && host.Nothing(rule.Pattern) {
+			continue // on this machine, in this project
 		}
 		rules = append(rules, pathRule{rule.Kind, rule.Pattern, rule.Pos.String()})
 	}
-	o.paths = append(rules, o.paths...)
+	o.paths, o.blockExisting = append(rules, o.paths...), p.BlockExisting()
 	if !o.learnNet {
 		o.allowNet = p.Net()
 	}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/pathrule"
 
 	"golang.org/x/sys/unix"
 
@@ -138,9 +140,7 @@ var errNoFile = errors.New("not a regular file")
 // reportPlace refuses a report that the command could write itself.
 func (r *runner) reportPlace(name, real string) error {
 	for _, p := range r.o.paths {
-		pattern, _ := fromHere(p.pattern)
-		paths, _ := filepath.Glob(pattern)
-		for _, path := range paths {
+		for _, path := range host.Meant(pathrule.Anchor(physical("/"), p.pattern)) {
 			if at, err := realPath(path); p.kind == "rw" && err == nil && inside(real, at) {
 				return usage.Errorf("run", "--report %s: --rw lets the command write there", escape.Quote(name))
 			}

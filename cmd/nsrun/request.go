@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
@@ -59,6 +61,7 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	if _, _, err := project.DefaultDirs(); err == nil {
 		c.Recorder = nsrunlib.Registry{Registry: r.registry}
 	}
+	c.BlockExisting = o.blockExisting
 	if o.direct {
 		c.Mode = nsrunlib.Direct
 	}
@@ -75,10 +78,7 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 		c.Project = projects[0]
 	}
 	for _, rule := range o.paths {
-		pattern, err := fromHere(rule.pattern)
-		if err != nil {
-			return c, q, err
-		}
+		pattern := pathrule.Anchor(physical(wd), rule.pattern)
 		for _, m := range ruleModes {
 			if m.kind == rule.kind {
 				c.Rules = append(c.Rules, nsrunlib.Rule{Mode: m.mode, Pattern: pattern})
@@ -202,6 +202,9 @@ func (r *runner) typed(err error) error {
 		rule := r.o.paths[e.Index]
 		if rule.at != "" {
 			return errors.New(rule.at + ": " + escape.Quote(rule.pattern) + ": " + e.Err.Error())
+		}
+		if text := e.Err.Error(); strings.HasSuffix(text, ")") && strings.Contains(text, "(try: ") {
+			return errors.New("--" + rule.kind + " " + escape.Quote(rule.pattern) + ": " + text)
 		}
 		return usage.Errorf("run", "--%s %s: %s", rule.kind, escape.Quote(rule.pattern), e.Err)
 	}

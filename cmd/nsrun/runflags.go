@@ -33,6 +33,7 @@ type runOptions struct {
 	allowExec                  bool
 	allowSpecial               bool
 	paths                      []pathRule
+	blockExisting              bool
 	net                        string
 	allowNet                   []netpolicy.Rule
 	learnNet                   bool
@@ -117,7 +118,8 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Func("preset", "settings for a kind of command, or a network: `default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github`, or several with commas (repeatable; nsrun help presets says what they do)", o.addPresets)
 	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make `path` writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)")
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make `path` read-only")
-	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide `path`")
+	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide `path`, also when it comes up later; !path is an exception")
+	fs.BoolVar(&o.blockExisting, "block-existing", false, "run the command also where --block can only hide what exists when it starts")
 	fs.StringVar(&o.net, "net", "none", "network: `none|host`; host is this host's own network, and needs approval every time")
 	fs.Func("allow-net", "allow connections that match `RULE`, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", o.addRule)
 	fs.BoolVar(&o.learnNet, "learn-net", false, "allow everything (with the broker except this host's 127.0.0.1) after approval, and print the rules that would be enough")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
@@ -65,6 +66,7 @@ const (
 	roPaths
 	extraROPaths
 	blockedPaths
+	blockExisting
 	envPassthrough
 	env
 	clearEnv
@@ -107,8 +109,10 @@ var Keys = [numKeys]Key{
 		Doc: "paths and patterns that are read-only, and shown even if they are hidden otherwise (--ro)"},
 	extraROPaths: {Table: "sandbox", Name: "extra_ro_paths", Kind: Strings, Default: "[]", Example: `["/opt/tools"]`, parse: parsePath, To: "ro_paths", Adds: true, stricter: same,
 		Doc: "more of them, which add to ro_paths of other files"},
-	blockedPaths: {Table: "sandbox", Name: "blocked_paths", Kind: Strings, Default: "[]", Example: `[".env", "~/private"]`, parse: parsePath, Adds: true, stricter: adds,
-		Doc: "paths and patterns that are hidden (--block); they add to those of other files, and win over rw_paths and ro_paths"},
+	blockedPaths: {Table: "sandbox", Name: "blocked_paths", Kind: Strings, Default: "[]", Example: `[".env", "~/private"]`, parse: parsePath, Adds: true, stricter: hides,
+		Doc: "paths and patterns that are hidden (--block), and exceptions (\"!PATTERN\"); they add to those of other files, and win over rw_paths and ro_paths"},
+	blockExisting: {Table: "sandbox", Name: "block_existing", Kind: Bool, Default: "false", stricter: onlyFalse,
+		Doc: "true runs commands also where what blocked_paths name could come up later and be seen (--block-existing)"},
 	envPassthrough: {Table: "sandbox", Name: "env_passthrough", Kind: Strings, Default: "[]", Example: `["GITHUB_TOKEN"]`, parse: parseName,
 		Doc: "variables that are passed on although they look like secrets (--env NAME)"},
 	env: {Table: "sandbox", Name: "env", Kind: Strings, Default: "[]", Example: `["CI=true"]`, parse: parseSetting,
@@ -173,16 +177,22 @@ func alwaysTrue(text string, _ *Facts) (string, error) {
 	return text, nil
 }
 
-// parsePath is for paths and patterns.
+// parsePath is for paths and patterns. An exception begins with "!".
 func parsePath(text string, f *Facts) (string, error) {
-	text, err := absolute(text, f, literal)
-	if err != nil {
-		return "", err
+	rest, except := strings.CutPrefix(text, "!")
+	if rest == "" || rest[0] != '$' {
+		abs, err := absolute(rest, f, pathrule.Quote)
+		if err != nil {
+			return "", err
+		}
+		if rest = abs; except {
+			text = "!" + rest
+		} else {
+			text = rest
+		}
 	}
-	if _, err := path.Match(text, ""); err != nil {
-		return "", errors.New("a pattern is wrong: a [ has no ]")
-	}
-	return text, nil
+	_, err := pathrule.Parse(text, func(string) string { return "/" })
+	return text, err
 }
 
 // absolute makes a path absolute: ~ is the home directory, and what is relative lies below the project. Form is what
@@ -207,21 +217,6 @@ func absolute(text string, f *Facts, form func(string) string) (string, error) {
 		text = form(f.Project) + "/" + text
 	}
 	return path.Clean(text), nil
-}
-
-// literal is a path as a pattern that matches nothing else.
-func literal(name string) string {
-	if !strings.ContainsAny(name, `*?[\`) {
-		return name
-	}
-	var b strings.Builder
-	for i := range len(name) {
-		if strings.IndexByte(`*?[\`, name[i]) >= 0 {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(name[i])
-	}
-	return b.String()
 }
 
 func parseUnix(text string, f *Facts) (string, error) {

@@ -10,7 +10,7 @@ import (
 // A Rule is about paths.
 type Rule struct {
 	Kind    string // "rw", "ro" or "block"
-	Pattern string // absolute
+	Pattern string // see pathrule.Parse
 	Pos     Pos
 }
 
@@ -70,6 +70,9 @@ func (p *Policy) Env() (list []string) {
 
 // ClearEnv reports whether nothing else is passed on.
 func (p *Policy) ClearEnv() bool { return one(p.Settings[clearEnv].Items) == "true" }
+
+// BlockExisting reports whether it is enough to hide what is there at the start.
+func (p *Policy) BlockExisting() bool { return one(p.Settings[blockExisting].Items) == "true" }
 
 // Net are the rules of the network.
 func (p *Policy) Net() (list []netpolicy.Rule) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -54,6 +55,15 @@ var sandboxModes = []string{"required", "preferred", "disabled"} // in the order
 func stricterMode(before, after []Item) bool {
 	return slices.Index(sandboxModes, one(after)) <= slices.Index(sandboxModes, one(before))
 }
+
+// hides: exceptions show what other rules hide.
+func hides(before, after []Item) bool {
+	return within(before, after) && !slices.ContainsFunc(after, func(item Item) bool {
+		return strings.HasPrefix(item.Text, "!") && !within([]Item{item}, before)
+	})
+}
+
+func onlyFalse(before, after []Item) bool { return one(after) != "true" || one(before) == "true" }
 
 func onlyTrue(_, after []Item) bool { return one(after) == "true" }
 

@@ -42,6 +42,26 @@ func Glob(p *pathrule.Pattern, skip func(path string) bool) ([]string, error) {
 	return w.found, w.err
 }
 
+// Meant are the paths that are there and that a rule's text means.
+func Meant(text string) []string {
+	p, err := pathrule.Parse(text, Variable(Home()))
+	if err != nil {
+		return nil
+	}
+	list, _ := Glob(&p, func(string) bool { return false })
+	return list
+}
+
+// Nothing reports whether a rule's text is understood, and nothing that it means is there.
+func Nothing(text string) bool {
+	p, err := pathrule.Parse(text, Variable(Home()))
+	if err != nil {
+		return false
+	}
+	list, err := Glob(&p, func(string) bool { return false })
+	return err == nil && len(list) == 0
+}
+
 // globDir is a directory, and how far the pattern has matched there.
 type globDir struct {
 	path  string

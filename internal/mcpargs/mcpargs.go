@@ -42,6 +42,8 @@ type Options struct {
 	After After
 	// Paths are more paths.
 	Paths []Path
+	// BlockExisting runs commands also where what is to be hidden could come up later.
+	BlockExisting bool
 	// Net are network rules: what commands reach without being asked.
 	Net []netpolicy.Rule
 	// NetBy is who enforces them, "kernel" or "broker". Empty: the kernel, where that is
@@ -102,7 +104,8 @@ func Define(fs *flag.FlagSet, o *Options) {
 	fs.BoolFunc("discard", "throw away what a command changed", policy(Discard))
 	fs.Func("rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)", path("rw"))
 	fs.Func("ro", "make a `path` read-only", path("ro"))
-	fs.Func("block", "hide a `path`", path("block"))
+	fs.Func("block", "hide a `path`, also when it comes up later; !path is an exception", path("block"))
+	fs.BoolVar(&o.BlockExisting, "block-existing", false, "run commands also where --block can only hide what exists when they start")
 	fs.Func("allow-net", "let commands reach what a `RULE` says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", func(s string) error {
 		r, err := netpolicy.Parse(s)
 		if err == nil {

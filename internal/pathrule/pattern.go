@@ -101,7 +101,7 @@ func expand(text string, get func(name string) string) (string, error) {
 			if i+1 == len(text) {
 				return "", errEnd
 			}
-			if i++; text[i] != '$' && text[i] != '~' && text[i] != '!' {
+			if i++; text[i] != '/' {
 				b.WriteByte('\\')
 			}
 			b.WriteByte(text[i])

@@ -19,6 +19,8 @@ type Sandbox struct {
 	// Guarded are the targets of those of the Mounts that keep what git executes from being written to. Nil: there are
 	// none.
 	Guarded []string
+	// Later are paths that rules hide, and at which nothing is. Nil: there are none.
+	Later []string
 	// Rules are those of Config and Request, in their order.
 	Rules []pathrule.Rule
 }
@@ -69,7 +71,7 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 	case p.Strict:
 		b.closeRoot()
 	}
-	s := Sandbox{Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules()}
+	s := Sandbox{Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules(), Later: b.later}
 	if p.Root {
 		s.Dir = workspaceDir(p.WorkingDir)
 		s.Env = b.environment(s.Dir)

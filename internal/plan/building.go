@@ -15,6 +15,7 @@ type building struct {
 	from    []Layer // of each of mounts
 	hasPlay bool    // there is a playground
 	notices []Notice
+	later   []string // see Sandbox
 }
 
 // add mounts over all that is there.

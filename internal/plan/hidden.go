@@ -85,7 +85,7 @@ func (b *building) hideLater() {
 	}
 	slices.Sort(over.Hide)
 	over.Hide = slices.Compact(over.Hide)
-	if len(over.Hide)+len(over.Dirs) == 0 {
+	if len(over.Hide)+len(over.Dirs) == 0 && !over.Temporary {
 		b.mounts, b.from = slices.Delete(b.mounts, at, at+1), slices.Delete(b.from, at, at+1)
 	}
 }

@@ -40,7 +40,8 @@ func (b *building) openHoles() {
 			continue
 		}
 		hole := mounts.Tmpfs(hidden.Target).WithPerm(holePerm)
-		hole.MustExist, hole.Optional = true, hidden.Optional
+		on := b.standsOn(i)
+		hole.Optional, hole.MustExist = hidden.Optional, on >= 0 && (b.mounts[on].Kind == mounts.KindBind || b.mounts[on].Kind == mounts.KindOverlay)
 		b.mounts[i] = hole
 		b.mounts = slices.Insert(b.mounts, last+1, mounts.Remount(hole.Target))
 		b.from = slices.Insert(b.from, last+1, b.from[last])

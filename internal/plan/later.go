@@ -28,18 +28,18 @@ import (
 type LaterError struct {
 	Dir     string // where; commands see there what the host has at that moment
 	InPlace bool   // commands write there directly
-	Pattern bool   // the names are not known
+	Apart   bool   // what they write is kept apart
 }
 
 func (e *LaterError) Error() string {
-	dir := escape.Quote(e.Dir)
+	dir, copied := escape.Quote(e.Dir), ""
 	switch {
 	case e.InPlace:
-		return "what comes up in " + dir + " later, or replaces what is there, would be seen, because commands write there directly"
-	case e.Pattern:
-		return "a file with such a name that comes up in " + dir + " later would be seen"
+		return "what replaces it in " + dir + ", or comes up there later, would be seen: commands write there directly (try: --block-existing)"
+	case e.Apart:
+		copied = "--engine copy, or "
 	}
-	return "what comes up in " + dir + " later would be seen"
+	return "what comes up in " + dir + " later with such a name would be seen (try: " + copied + "--block-existing)"
 }
 
 // pathRules are all rules.
@@ -80,6 +80,9 @@ func (b *building) keepBlocked(r *Rule, all []pathrule.Rule) *LaterError {
 	if around == nil || pathrule.Verdict(all, around.At) != Block {
 		return nil // a later rule shows it
 	}
+	if around.Missing {
+		b.later = append(b.later, around.At)
+	}
 	g := b.ground(around.At)
 	if g < 0 {
 		return nil
@@ -93,12 +96,16 @@ func (b *building) keepBlocked(r *Rule, all []pathrule.Rule) *LaterError {
 	case m.Kind == mounts.KindBind && m.ReadOnly && b.shade(g, around):
 		return nil
 	}
-	return &LaterError{Dir: around.Dir, InPlace: m.Kind == mounts.KindBind && !m.ReadOnly}
+	return laterError(m, around.Dir)
+}
+
+func laterError(m *mounts.Mount, dir string) *LaterError {
+	return &LaterError{Dir: dir, InPlace: m.Kind == mounts.KindBind && !m.ReadOnly, Apart: m.Kind == mounts.KindOverlay && !m.ReadOnly}
 }
 
 // keepPattern is keepBlocked for a pattern: nobody knows which names come up.
 func (b *building) keepPattern(r *Rule, base string) *LaterError {
-	grounds := []int{b.ground(base)}
+	grounds := []int{b.ground(base + "/.")}
 	for i := range b.mounts {
 		if target := b.mounts[i].Target; paths.Inside(target, base) && r.Pattern.Below(target) && b.ground(target+"/.") == i {
 			grounds = append(grounds, i)
@@ -110,7 +117,7 @@ func (b *building) keepPattern(r *Rule, base string) *LaterError {
 			if paths.Inside(base, dir) {
 				dir = base
 			}
-			return &LaterError{Dir: dir, Pattern: true, InPlace: b.mounts[g].Kind == mounts.KindBind && !b.mounts[g].ReadOnly}
+			return laterError(&b.mounts[g], dir)
 		}
 	}
 	return nil
@@ -182,11 +189,14 @@ func (b *building) shade(g int, around *Around) bool {
 		return !around.Missing // only root can replace what is there
 	}
 	d := around.Dirs[dir]
-	if b.policy.Root || b.policy.NoHomeOverlay || !paths.Inside(dir, m.Target) || Below(b.Table, dir) != "" || !d.Own && d.Perm&0o5 != 0o5 {
+	if b.policy.NoHomeOverlay || b.policy.Root && paths.Inside(dir, b.first()) || !paths.Inside(dir, m.Target) || Below(b.Table, dir) != "" || !d.Own && d.Perm&0o5 != 0o5 {
 		return false
 	}
 	source := path.Join(m.Source, strings.TrimPrefix(dir, m.Target))
-	over := mounts.Mount{Kind: mounts.KindOverlay, Target: dir, Lower: []string{source}, ReadOnly: true, Hide: []string{path.Base(firstMissing(around))}}
+	over := mounts.TmpOverlay(dir, source).RO() // what is mounted in it is mounted over the overlay's files
+	if around.Missing {
+		over.Temporary, over.Hide = false, []string{path.Base(firstMissing(around))}
+	}
 	perm := fs.FileMode(0o755)
 	if d.Own {
 		perm = d.Perm

@@ -1,0 +1,127 @@
+//go:build linux
+
+package nsrun_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/pathrule"
+	"github.com/nsrun/nsrun/internal/rulecases"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+var ruleModes = map[string]nsrun.Mode{"rw": nsrun.Direct, "ro": nsrun.ReadOnly, "block": nsrun.Blocked}
+
+// pathRules are rules as a table has them, for a project.
+func pathRules(project string, texts ...string) (list []nsrun.Rule) {
+	for _, text := range texts {
+		kind, pattern, _ := strings.Cut(text, " ")
+		list = append(list, nsrun.Rule{Mode: ruleModes[kind], Pattern: pathrule.Anchor(project, pattern)})
+	}
+	return list
+}
+
+// TestRuleCases: what the table of package rulecases says of paths is so in sandboxes: with an overlay, with a copy, and
+// where commands write in place.
+func TestRuleCases(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	testenv.Tree(t, dir, rulecases.Tree...)
+	p, home := filepath.Join(dir, "p"), filepath.Join(dir, "home")
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
+	try := func(t *testing.T, config nsrun.Config, c rulecases.Case) {
+		config.Rules, config.BlockExisting = pathRules(p, c.Rules...), true
+		var script strings.Builder
+		names := slices.Sorted(maps.Keys(c.Want))
+		for _, name := range names {
+			at := filepath.Join(p, name)
+			if rest, ok := strings.CutPrefix(name, "~/"); ok {
+				at = filepath.Join(home, rest)
+			}
+			fmt.Fprintf(&script, "f=%s; r=; w=; { cat <$f || ls $f/ ; } >/dev/null 2>&1 && r=r; { true >>$f; } 2>/dev/null && w=w; echo \"$r$w\"\n", escape.Command([]string{at}))
+		}
+		got := strings.Split(sh(t, runner(t, config), script.String()), "\n")
+		for i, name := range names {
+			want := map[string]string{"rw": "rw", "ro": "r", "hidden": "", "-": "rw"}[c.Want[name]]
+			if i >= len(got) || c.Want[name] == "-" && !filepath.IsLocal(name) {
+				continue // the host's
+			}
+			if strings.HasPrefix(name, "~/") && c.Want[name] == "-" {
+				continue
+			}
+			if strings.HasPrefix(name, "~/") {
+				got[i] = strings.TrimSuffix(got[i], "w") // the home directory is in a private place here
+			}
+			if got[i] != want {
+				t.Errorf("%q: %s is %q, want %q", c.Rules, name, got[i], want)
+			}
+		}
+		if len(got) < len(names) {
+			t.Errorf("%q: %q", c.Rules, got)
+		}
+	}
+	for i, c := range rulecases.All {
+		t.Run(c.Name, func(t *testing.T) {
+			try(t, nsrun.Config{Project: p, After: nsrun.Discard, Engine: overlay.EngineOverlay}, c)
+			if n := testenv.Rounds(3, 1); i%n == 0 {
+				try(t, nsrun.Config{Project: p, After: nsrun.Discard, Engine: overlay.EngineCopy}, c)
+				try(t, nsrun.Config{Project: p, Mode: nsrun.Direct}, c)
+			}
+		})
+	}
+}
+
+// TestRuleMistakes: what is wrong with a rule is said in one line, and nothing is run.
+func TestRuleMistakes(t *testing.T) {
+	dir := place(t)
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	for _, c := range rulecases.Mistakes {
+		_, err := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), Rules: pathRules(dir, c.Rule)}).Run(t.Context(), nsrun.Request{Command: "true"})
+		if e, ok := errors.AsType[*nsrun.RuleError](err); !ok || e.Err.Error() != c.Want {
+			t.Errorf("%s: %v, want %s", c.Rule, err, c.Want)
+		}
+	}
+	for _, c := range []struct {
+		rules []string
+		want  string
+	}{
+		{[]string{"block keys", "block !keys/one.pem"}, "an exception does not reach into it"},
+		{[]string{"ro .."}, "the project " + filepath.Join(dir, "p") + " lies in it"},
+		{[]string{"rw .."}, "the project " + filepath.Join(dir, "p") + " lies in it"},
+	} {
+		_, err := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), Rules: pathRules(filepath.Join(dir, "p"), c.rules...)}).Run(t.Context(), nsrun.Request{Command: "true"})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %s", c.rules, err, c.want)
+		}
+	}
+}
+
+// TestShownAbove: a read-only folder above the project leaves it as it is, whatever mode that has, and is read-only beside
+// it. A folder in the project is read-only.
+func TestShownAbove(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "f: 1", "sub/f: 1")
+	testenv.Tree(t, dir, "beside: 1")
+	const write = "for f in ../beside f sub/f; do { echo 2 >>$f; } 2>/dev/null && echo -n $f' '; done; true"
+	for _, mode := range []nsrun.Mode{nsrun.Overlay, nsrun.Direct} {
+		for want, shared := range map[string]string{"f sub/f ": "", "../beside f ": "p/sub"} {
+			c := nsrun.Config{Project: filepath.Join(dir, "p"), Mode: mode, After: nsrun.Discard, Shared: []nsrun.Folder{{Path: filepath.Join(dir, shared), Mode: nsrun.ReadOnly}}}
+			if mode == nsrun.Direct {
+				c.After = 0
+			}
+			if got := sh(t, runner(t, c), write); got != want {
+				t.Errorf("%s, %q: %q", mode, shared, got)
+			}
+		}
+	}
+}
