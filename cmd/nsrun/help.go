@@ -3,6 +3,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 
 	nsrunlib "github.com/nsrun/nsrun"
@@ -12,8 +13,15 @@ import (
 	"github.com/nsrun/nsrun/internal/near"
 )
 
+// noFlags is for verbs that have none but -h.
+func noFlags(*flag.FlagSet) {}
+
 func cmdHelp(args []string) int {
-	if len(args) == 0 {
+	args, status, ok := helpVerb.Parse(args, noFlags)
+	switch {
+	case !ok:
+		return status
+	case len(args) == 0:
 		fmt.Print("usage: nsrun VERB …\n       nsrun [BWRAP OPTIONS] [--] COMMAND [ARG…]\n\n")
 		for _, v := range verbs {
 			fmt.Printf("  %-10s %s\n", v.Name, v.Short)

@@ -30,7 +30,11 @@ func cmdMan(args []string) int {
 
 // cmdCompletion prints the script that makes a shell complete our command lines.
 func cmdCompletion(args []string) int {
-	if len(args) != 1 {
+	args, status, ok := completionVerb.Parse(args, noFlags)
+	switch {
+	case !ok:
+		return status
+	case len(args) != 1:
 		return console.Fail(usage.Errorf("completion", "takes the name of a shell: bash, zsh or fish"))
 	}
 	text, ok := manual.Completion(args[0], manualVerbs())

@@ -18,7 +18,11 @@ var versionVerb = usage.Verb{
 }
 
 func cmdVersion(args []string) int {
-	if len(args) > 0 {
+	rest, status, ok := versionVerb.Parse(args, noFlags)
+	switch {
+	case !ok:
+		return status
+	case len(rest) > 0:
 		return console.Fail(usage.Errorf("version", "takes no arguments"))
 	}
 	v, rev := "devel", ""

@@ -213,6 +213,12 @@ func TestRefused(t *testing.T) {
 		{"nothing", func(*Facts, *Policy) {}, ""},
 		{"a rule above", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.local")} }, "/home/me/.local would be writable, and nsrun's directory /home/me/.local/share/nsrun with it"},
 		{"a rule for it", func(f *Facts, p *Policy) { f.Paths = []Rule{write("/home/me/.cache/nsrun")} }, "/home/me/.cache/nsrun would be writable, and nsrun's directory /home/me/.cache/nsrun with it"},
+		{"a file of the settings", func(f *Facts, p *Policy) {
+			f.Kept, f.Rules = []Own{{Dir: "/home/me/.config/nsrun", At: "/home/me/.config/nsrun"}}, []Rule{write("/home/me/.config/nsrun/config.toml")}
+		}, "/home/me/.config/nsrun/config.toml would be writable in /home/me/.config/nsrun, which nsrun reads its settings from"},
+		{"above the settings", func(f *Facts, p *Policy) {
+			f.Kept, f.Rules = []Own{{Dir: "/home/me/.config/nsrun", At: "/home/me/.config/nsrun"}}, []Rule{write("/home/me/.config")}
+		}, "/home/me/.config would be writable, and nsrun's directory /home/me/.config/nsrun with it"},
 		{"a rule beside it", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.cache/nsrun2")} }, ""},
 		{"a rule where it really is", func(f *Facts, p *Policy) { f.Own[0].At, f.Rules = "/data/nsrun", []Rule{write("/data")} }, "/data would be writable, and nsrun's directory /home/me/.local/share/nsrun with it"},
 		{"the cache directory", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.cache")} }, "/home/me/.cache would be writable, and nsrun's directory /home/me/.cache/nsrun with it"},

@@ -22,6 +22,12 @@ func (b *building) own() error {
 		if err := b.keepsOut(dir); err != nil {
 			return err
 		}
+		for i, m := range b.mounts {
+			if m.Kind == mounts.KindBind && !m.ReadOnly && b.from[i] != PlaygroundLayer && paths.Inside(m.Target, dir.Dir) {
+				return fmt.Errorf("%s would be writable in %s, which nsrun reads its settings from",
+					escape.Quote(m.Target), escape.Quote(dir.Dir))
+			}
+		}
 	}
 	return nil
 }
