@@ -18,7 +18,7 @@ type observed struct {
 	by   *attempts.Observer
 	box  *plan.Sandbox
 	list []Refusal
-	who  [][]int // the processes of each, by their numbers on the host
+	who  [][]attempts.Process // that were refused it
 }
 
 // observe has the command observed, by whoever supervises it.
@@ -71,18 +71,18 @@ func (o *observed) tell(a attempts.Attempt) {
 	case len(o.list) == mostRefusals:
 		return
 	default:
-		r.PID, r.Program = a.PID, a.Program
+		r.PID, r.Program = a.By.PID, a.By.Program
 		i, o.list, o.who = len(o.list), append(o.list, r), append(o.who, nil)
 	}
-	if !slices.Contains(o.who[i], a.Process) {
-		o.who[i] = append(o.who[i], a.Process)
+	if !slices.Contains(o.who[i], a.By) {
+		o.who[i] = append(o.who[i], a.By)
 	}
 }
 
-// ended notes that a process failed.
-func (o *observed) ended(process int) {
+// ended notes that a process failed: what was refused to it, or to another one of the same program, which may have told it.
+func (o *observed) ended(p attempts.Process) {
 	for i, who := range o.who {
-		if slices.Contains(who, process) {
+		if slices.ContainsFunc(who, func(w attempts.Process) bool { return w.Host == p.Host || w.Program == p.Program }) {
 			o.list[i].Failed = true
 		}
 	}

@@ -32,17 +32,21 @@ type Attempt struct {
 	Path string // in the sandbox, without symbolic links as far as it is there; of Syscall the call's name
 	Err  syscall.Errno
 	// Anyone says of Syscall that it takes no privileges.
-	Anyone  bool
-	Process int    // who tried, by its number on the host
-	PID     int    // the same in the sandbox; zero: unknown
-	Program string // its name; empty: unknown
+	Anyone bool
+	By     Process
+}
+
+// A Process is one in the sandbox. The zero Process is unknown.
+type Process struct {
+	Host, PID int    // its numbers on the host and in the sandbox
+	Program   string // its name, and behind it how it was called where that differs
 }
 
 // An Observer looks at what the processes of one sandbox try. Tell and Ended are called on one thread.
 type Observer struct {
 	Deny  []unix.SockFilter   // which calls are refused; its refusals are EPERM, or other errors that programs expect
 	Tell  func(a Attempt)     // of something that is going to fail
-	Ended func(process int)   // with an exit status other than zero
+	Ended func(p Process)     // with an exit status other than zero
 	root  sys.FD              // of the sandbox; None until somebody has called
 	stop  sys.FD              // readable when all is to end
 	done  chan struct{}       // closed when nothing more is told; nil: nothing was begun
@@ -81,12 +85,19 @@ func (o *Observer) Close() {
 	o.root.Close()
 }
 
-// serve answers until the sandbox has ended. The thread ends with it: it has less privileges than others.
+// serve answers until the sandbox has ended.
 func (o *Observer) serve(file *os.File) {
 	defer close(o.done)
 	defer file.Close()
+	// The thread goes on afterwards: for the kernel it may be the parent of sandboxes, which end with it.
 	runtime.LockOSThread()
-	withoutPrivileges()
+	if privileges(false) {
+		defer func() {
+			if privileges(true) {
+				runtime.UnlockOSThread()
+			}
+		}()
+	}
 	l := notify.Listener(file.Fd())
 	l.WakeHere()
 	for l.Wait(int(o.stop)) {
@@ -96,14 +107,20 @@ func (o *Observer) serve(file *os.File) {
 	}
 }
 
-// withoutPrivileges takes from this thread what the sandbox's processes do not have either: root's right to all files.
-func withoutPrivileges() {
+// privileges takes from this thread what the sandbox's processes do not have either, root's right to all files, or gives it
+// back.
+func privileges(on bool) bool {
+	const all = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
-	if unix.Capget(&head, &data[0]) == nil {
-		data[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
-		_ = unix.Capset(&head, &data[0])
+	if unix.Capget(&head, &data[0]) != nil {
+		return false
 	}
+	data[0].Effective &^= all
+	if on {
+		data[0].Effective |= data[0].Permitted & all
+	}
+	return unix.Capset(&head, &data[0]) == nil
 }
 
 // handle looks at a call and answers it. What was refused is refused by the numbers that the kernel has copied; whatever else
@@ -129,13 +146,16 @@ func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 // look tells of a call that is going to fail.
 func (o *Observer) look(n *notify.Notification) {
 	if n.NR == unix.SYS_EXIT_GROUP {
-		if p := processOf(n.PID); p > 0 {
+		if p := process(n.PID); p.Host > 0 {
 			o.Ended(p)
 		}
 		return
 	}
 	for i := range calls {
 		if c := &calls[i]; c.nr == int(n.NR) {
+			if i+1 < len(calls) && calls[i+1].nr == c.nr && o.crosses(n, c, &calls[i+1]) {
+				return // which fails anyway
+			}
 			if a := o.try(n, c); a.Err != 0 {
 				o.tell(n, a)
 			}
@@ -145,8 +165,6 @@ func (o *Observer) look(n *notify.Notification) {
 
 // tell adds who it was.
 func (o *Observer) tell(n *notify.Notification, a Attempt) {
-	if a.Process = processOf(n.PID); a.Process > 0 {
-		a.PID, a.Program = pidInside(a.Process), programOf(a.Process)
-	}
+	a.By = process(n.PID)
 	o.Tell(a)
 }

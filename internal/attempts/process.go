@@ -31,11 +31,13 @@ func field(b []byte, name string) int {
 	return 0
 }
 
-// processOf is the process that a thread is of; 0: it has ended.
-func processOf(thread uint32) int { return field(file(thread, "status"), "Tgid:") }
-
-// pidInside is the number of a process in its own PID namespace.
-func pidInside(process int) int { return field(file(process, "status"), "NSpid:") }
+// process is the one that a thread is of.
+func process(thread uint32) (p Process) {
+	if p.Host = field(file(thread, "status"), "Tgid:"); p.Host > 0 {
+		p.PID, p.Program = field(file(p.Host, "status"), "NSpid:"), programOf(p.Host)
+	}
+	return p
+}
 
 // programOf is the name of what a process executes, with how it was called where that is another name.
 func programOf(process int) string {

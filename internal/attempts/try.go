@@ -161,6 +161,29 @@ func (o *Observer) changesIn(name string, d deed) (string, syscall.Errno) {
 	return at, errnoOf(unix.Faccessat2(int(fd), "", unix.W_OK|unix.X_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS))
 }
 
+// crosses reports whether the two paths of a call are on different mounts.
+func (o *Observer) crosses(n *notify.Notification, a, b *call) bool {
+	var mount [2]uint64
+	for i, c := range [...]*call{a, b} {
+		name := o.name(n, c)
+		if name == "" || !o.enter(n.PID) {
+			return false
+		}
+		fd, err := o.open(path.Dir(strings.TrimRight(name, "/")), 0)
+		if err != nil {
+			return false
+		}
+		var st unix.Statx_t
+		err = unix.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
+		fd.Close()
+		if err != nil {
+			return false
+		}
+		mount[i] = st.Mnt_id
+	}
+	return mount[0] != mount[1]
+}
+
 // readOnly reports whether a file is on something that is mounted read-only.
 func readOnly(fd sys.FD) bool {
 	var st unix.Statfs_t

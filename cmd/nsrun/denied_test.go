@@ -1,0 +1,148 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// refusing is a place in which commands are refused something, by name: what is read-only, hidden, and a place of secrets.
+func refusing(t *testing.T) (bin, dir string) {
+	bin, dir = installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "p/", "p/a: text", "p/x.c: int main(void){return 0;}", "p/bad.c: nothing", "p/Makefile: all:\n\tfalse\nnew:\n\ttouch $(TO)/new\n",
+		"home/.ssh/", "home/.ssh/id: s", "host/hidden/", "host/hidden/f: s", "host/hidden/Makefile: all:\n", "host/hidden/m.js: 1", "host/hidden/x.c: int main(void){return 0;}",
+		"host/secret.env: A=1")
+	testenv.Tree(t, dir, "host/ro/", "host/ro/f: s", "host/ro/d/")
+	if err := os.WriteFile(filepath.Join(dir, "host/hidden/prog"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "host/sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	return bin, dir
+}
+
+// why runs a shell's command with --why, and returns its status, what it was refused and what nsrun said.
+func why(t *testing.T, bin, dir, command string, flags ...string) (status int, denied []nsrun.Refusal, said string) {
+	t.Helper()
+	host := filepath.Join(dir, "host")
+	report := filepath.Join(testenv.Dir(t), "report")
+	args := append([]string{"", "run", "--why", "--discard", "--report", report, "--ro", host, "--ro", filepath.Join(dir, "home"),
+		"--block", filepath.Join(host, "hidden"), "--block", filepath.Join(host, "secret.env")}, flags...)
+	c := exec.Command("/", append(args, "-c", strings.ReplaceAll(command, "$D", host))[1:]...)
+	c.Dir = filepath.Join(dir, "p")
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "LANG=C.UTF-8"}
+	r := runs(t, bin, "nsrun", c)
+	b, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rep struct{ Denied []nsrun.Refusal }
+	if err := json.Unmarshal(b, &rep); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(r.out) {
+		if strings.HasPrefix(line, "nsrun: denied: ") {
+			said += line
+		}
+	}
+	return r.status, rep.Denied, said
+}
+
+// quickly is which of many cases are run usually.
+func quickly(i int) bool { return testenv.Long() || i%6 == 0 && !testenv.Again() || i%18 == 0 }
+
+// TestWhy: what a command is refused is named with a flag, whatever the command says of it, and with the flag it works.
+func TestWhy(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := refusing(t)
+	py := func(code string) string { return "python3 -c '" + code + "'" }
+	for i, command := range []string{
+		// Writes.
+		py(`open("$D/ro/new","w")`), py(`import os; os.mkdir("$D/ro/new")`), py(`import os; os.unlink("$D/ro/f")`), py(`import os; os.chmod("$D/ro/f", 0o700)`),
+		py(`import os; os.utime("$D/ro/f")`), py(`import os; os.symlink("x", "$D/ro/new")`), py(`import os; os.rename("$D/ro/f", "$D/ro/new")`),
+		py(`import shutil; shutil.copy("a", "$D/ro/new")`), py(`import shutil; shutil.rmtree("$D/ro/d")`), py("import sys\ntry: open(\"$D/ro/new\", \"w\")\nexcept OSError: sys.exit(9)"),
+		`perl -e 'open(F, ">", "$D/ro/new") or die'`, `perl -e 'mkdir("$D/ro/new") or exit 2'`, `perl -e 'unlink("$D/ro/f") or exit 2'`,
+		`node -e 'require("fs").writeFileSync("$D/ro/new", "x")'`, `node -e 'try { require("fs").mkdirSync("$D/ro/new") } catch { process.exit(5) }'`,
+		"git init -q $D/ro/new", "git config -f $D/ro/f a.b c", "tar cf $D/ro/new a", "tar cf t a && tar xf t -C $D/ro", "rsync a $D/ro/new", "gcc -o $D/ro/new x.c",
+		"make -s TO=$D/ro new", "touch $D/ro/new 2>&-", "touch $D/ro/new 2>&- || { echo Zugriff verweigert >&2; exit 7; }", "sort -o $D/ro/new a 2>&-",
+		`awk 'BEGIN { print >"$D/ro/new"; close("$D/ro/new") }'`, "cp -r . $D/ro/new", "gzip $D/ro/f", "find $D/ro/f -delete", "[ -w $D/ro ] || exit 4", "split a $D/ro/new",
+		// Reads.
+		py(`open("$D/hidden/f")`), py(`import os; os.listdir("$D/hidden")`), py(`exec(open("$D/secret.env").read())`), `perl -e 'open(F, "<", "$D/hidden/f") or exit 2'`,
+		`node -e 'require("$D/hidden/m.js")'`, "git hash-object ~/.ssh/id", "gcc -c $D/hidden/x.c", "make -f $D/hidden/Makefile", "rsync ~/.ssh/id new", "tar cf new ~/.ssh",
+		"diff a $D/hidden/f 2>&- >&- && false || [ -e $D/hidden/f ]", "[ -r $D/secret.env ] || exit 3", "cd $D/hidden 2>&-", ". $D/secret.env",
+		// Programs and sockets.
+		"env $D/hidden/prog 2>&-", py(`import subprocess; subprocess.run(["$D/hidden/prog"], check=True)`),
+		py(`import socket; socket.socket(socket.AF_UNIX).connect("$D/sock")`), `node -e 'require("net").connect("$D/sock").on("error", () => process.exit(6)).on("connect", () => process.exit())'`,
+	} {
+		if ok, err := have(strings.Fields(command)[0]); err != nil || strings.Contains("python3 perl node git tar rsync gcc make", strings.Fields(command)[0]) && !ok || !quickly(i) {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		t.Run(command, func(t *testing.T) {
+			own := fmt.Sprintf("ro%d", i) // which is written to
+			testenv.Tree(t, dir, "host/"+own+"/", "host/"+own+"/f: s", "host/"+own+"/d/")
+			command := strings.ReplaceAll(command, "$D/ro", "$D/"+own)
+			status, denied, said := why(t, bin, dir, command)
+			first, _, _ := strings.Cut(said, "\n")
+			_, flag, ok := strings.Cut(strings.TrimSuffix(first, ")"), " (try: ")
+			if status == 0 || !ok || len(denied) == 0 || !strings.Contains(flag, dir) && !strings.Contains(flag, "~") {
+				t.Fatalf("status %d, %+v: %q", status, denied, said)
+			}
+			if d := denied[0]; !d.Failed || d.Flag != flag || d.PID < 2 || d.Program == "" || d.Count == 0 {
+				t.Errorf("%+v: %q", d, said)
+			}
+			name, value, _ := strings.Cut(flag, " ")
+			if status, denied, _ := why(t, bin, dir, command, name, value); status != 0 {
+				t.Errorf("with %s: status %d, %+v", flag, status, denied)
+			}
+		})
+	}
+}
+
+// TestWhyNot: a program that fails for a reason of its own is not told of a rule.
+func TestWhyNot(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := refusing(t)
+	for i, command := range []string{
+		"exit 3", "false", "kill -9 $$", "no-such-program", "python3 -c 'raise SystemExit(3)'", "python3 -c 'open(\"none\")'", "python3 -c 'import no_such_module'", "python3 none.py",
+		"python3 -c 'open(\"a/b\")'", "python3 -c 'import os; os.mkdir(\"a\")'", "python3 -c 'import os; os.rename(\"a\", \"$D/ro/new\")'", // another mount
+		"python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 9))'", "python3 -c 'import os; os.kill(99999, 9)'",
+		"node -e 'process.exit(2)'", "node -e 'require(\"none\")'", "node -e 'require(\"fs\").readFileSync(\"none\")'", "node none.js", "perl -e die", "perl none", "perl -e 'open(F, \"<\", \"/none\") or die'",
+		"git status none --bad", "git checkout none", "git log", "git diff --no-index a x.c", "gcc bad.c", "gcc none.c", "make -s", "make none", "make -s none 2>&-", "tar xf none", "tar xf a", "rsync none new",
+		"test -e none", "grep nothing a", "find none", "sed -e bad a", "awk '{' a", "cat $D/ro/none", "ls $D/none", "rm $D/ro/none", "mkdir $D/ro/d", "ln -s a $D/ro/f", "cd $D/ro/f", "cat $D/ro",
+		"sort none", "cp none b", "diff a x.c", "timeout 0.01 sleep 5", "chmod 0 a; [ -x a ]", "set -C; echo >a", "cat a >$D/ro", "mv a /proc/none 2>&-", "npm run none", "sh none.sh", "bash -c 'exit 300'",
+	} {
+		if !quickly(i) {
+			continue
+		}
+		t.Run(command, func(t *testing.T) {
+			if status, denied, said := why(t, bin, dir, command); status == 0 || said != "" {
+				t.Errorf("status %d, %+v: %q", status, denied, said)
+			}
+		})
+	}
+}
