@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -176,7 +177,7 @@ func (x *Execution) addFolders(f *plan.Facts, inPlace func() (host.InPlace, erro
 	for _, dir := range f.Folders.ReadOnly {
 		m, err := host.Bind(dir, false)
 		if err != nil {
-			return &Error{plan.OpUse, dir, host.Bare(err)}
+			return &Error{plan.OpUse, dir, sys.Bare(err)}
 		}
 		f.Shown = append(f.Shown, m)
 	}

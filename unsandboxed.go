@@ -13,6 +13,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
@@ -105,7 +106,7 @@ func (x *Execution) startUnsandboxed(why string) error {
 	}
 	x.dir = plan.WorkingDir(q.WorkingDir, first, host.Home(), false)
 	if fi, err := os.Stat(x.dir); err != nil {
-		return &DirError{x.dir, host.Bare(err)}
+		return &DirError{x.dir, sys.Bare(err)}
 	} else if !fi.IsDir() {
 		return &DirError{x.dir, syscall.ENOTDIR}
 	}

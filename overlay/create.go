@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -183,7 +184,7 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			return fail(cmp.Or[error](err, fs.ErrInvalid))
 		}
 		if p, err = filepath.EvalSymlinks(p); err != nil {
-			return fail(tree.Bare(err))
+			return fail(sys.Bare(err))
 		}
 		if p == "/" {
 			return fail(errors.New("the whole file system cannot be a root"))

@@ -6,8 +6,8 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/overlay/internal/store"
-	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Usage returns how many bytes the session takes on disk, as du(1) counts them: files
@@ -17,7 +17,7 @@ func (i Info) Usage(ctx context.Context) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, &Error{Op: "measure session", Path: i.Dir, Err: err} }
 	_, state, err := openStateDir(filepath.Dir(i.Dir), false)
 	if err != nil {
-		return fail(tree.Bare(err))
+		return fail(sys.Bare(err))
 	}
 	defer state.Close()
 	d, err := store.OpenOwned(state, filepath.Base(i.Dir))

@@ -114,7 +114,7 @@ func (v *vault) has(name string) (size int64, ok bool, err error) {
 // add copies src. done is called when the copy has its name: there says that somebody
 // else's copy had it already, and that one stays.
 func (v *vault) add(ctx context.Context, name string, src *os.File, done func(there bool, size int64, err error)) {
-	w := waiting{temp: newPrefix + randomText(8), end: name, done: done}
+	w := waiting{temp: newPrefix + sys.RandomText(8), end: name, done: done}
 	var err error
 	if w.f, err = v.d.file(w.temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL); err != nil {
 		done(false, 0, err)

@@ -11,6 +11,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // Cleaned says how much Clean removed.
@@ -133,7 +135,7 @@ func (r *Registry) cleanBackups(ctx context.Context, c *Cleaned) error {
 // isPart reports whether name is one of a copy that is not complete.
 func isPart(name string) bool {
 	random, ok := strings.CutPrefix(name, newPrefix)
-	return ok && len(random) == 8 && strings.Trim(random, idLetters) == ""
+	return ok && len(random) == 8 && strings.Trim(random, sys.Letters) == ""
 }
 
 func (r *Registry) cleanBefores(ctx context.Context, c *Cleaned) error {

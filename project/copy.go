@@ -61,7 +61,7 @@ func copyData(ctx context.Context, dst, src *os.File) (size int64, err error) {
 func copyRange(ctx context.Context, dst, src *os.File, from, to int64) error {
 	for _, f := range [...]*os.File{dst, src} {
 		if _, err := f.Seek(from, io.SeekStart); err != nil {
-			return bare(err)
+			return sys.Bare(err)
 		}
 	}
 	for from < to {
@@ -74,7 +74,7 @@ func copyRange(ctx context.Context, dst, src *os.File, from, to int64) error {
 			return nil // it became shorter: what is left is zeros, as in the file
 		}
 		if err != nil {
-			return bare(err)
+			return sys.Bare(err)
 		}
 	}
 	return nil

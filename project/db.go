@@ -118,7 +118,7 @@ func (r *Registry) transact(d *dir, write bool, done func() error, fn func(*bbol
 		}
 		if db != nil {
 			if cerr := db.Close(); err == nil {
-				err = bare(cerr)
+				err = sys.Bare(cerr)
 			}
 		}
 	}()
@@ -155,7 +155,7 @@ func refused(err error) error {
 			return fmt.Errorf("%w: %v", ErrDamaged, err)
 		}
 	}
-	return bare(err)
+	return sys.Bare(err)
 }
 
 // openDB opens the file of the database, locks it, and looks at all of it, the first time.

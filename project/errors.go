@@ -3,9 +3,9 @@ package project
 import (
 	"errors"
 	"io/fs"
-	"os"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // An Error says which step failed on which file, and why. Err keeps the errno, so that errors.Is(err, fs.ErrPermission)
@@ -53,18 +53,7 @@ func wrap(op, path string, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
-	return &Error{op, path, bare(err)}
-}
-
-// bare is err without the path that package os adds.
-func bare(err error) error {
-	if e, ok := errors.AsType[*os.PathError](err); ok {
-		return e.Err
-	}
-	if e, ok := errors.AsType[*os.SyscallError](err); ok {
-		return e.Err
-	}
-	return err
+	return &Error{op, path, sys.Bare(err)}
 }
 
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -16,6 +16,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A Kind says how an object differs from the project's. The zero Kind is invalid.
@@ -140,26 +142,13 @@ const idLayout = "20060102T150405.000Z"
 
 // newExecution makes an id: ids are in the order of time, to the millisecond.
 func newExecution(t time.Time) string {
-	return t.UTC().Format(idLayout) + "-" + randomText(8)
-}
-
-const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
-
-func randomText(n int) string {
-	b := make([]byte, n)
-	if _, err := unix.Getrandom(b, 0); err != nil {
-		panic("BUG: getrandom: " + err.Error()) // getrandom(2): not for so few bytes
-	}
-	for i := range b {
-		b[i] = idLetters[b[i]&31]
-	}
-	return string(b)
+	return t.UTC().Format(idLayout) + "-" + sys.RandomText(8)
 }
 
 // isExecution reports whether newExecution could have made an id. It is also the name of a directory.
 func isExecution(name string) bool {
 	when, random, ok := strings.Cut(name, "-")
-	if !ok || len(random) != 8 || strings.Trim(random, idLetters) != "" {
+	if !ok || len(random) != 8 || strings.Trim(random, sys.Letters) != "" {
 		return false
 	}
 	t, err := time.Parse(idLayout, when)

@@ -12,6 +12,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // The journal holds what is not in the database yet. A process that appends holds a shared
@@ -110,7 +112,7 @@ func (r *Registry) write(d *dir, line []byte) (size int64, err error) {
 		if n > 0 && n < len(line) {
 			err = errors.Join(err, io.ErrShortWrite)
 		}
-		return st.Size, bare(err)
+		return st.Size, sys.Bare(err)
 	}
 }
 
@@ -172,7 +174,7 @@ func applyAll(tx *bbolt.Tx, d *dir) error {
 	defer f.Close()
 	data, err := io.ReadAll(f)
 	if err != nil {
-		return bare(err)
+		return sys.Bare(err)
 	}
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSuffix(line, []byte{'\n'})

@@ -14,6 +14,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // Recorded says what Record did.
@@ -223,7 +225,7 @@ func (w *recorder) open(c Change) (*os.File, unix.Stat_t, error) {
 	}
 	f, err := w.original(c)
 	if err != nil {
-		return nil, unix.Stat_t{}, bare(err)
+		return nil, unix.Stat_t{}, sys.Bare(err)
 	}
 	st, err := regular(f)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A Version is a copy of a file that can be restored.
@@ -162,7 +164,7 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 		return fail(err)
 	}
 	defer now.Close() // of nil: nothing
-	temp := ".nsrun-restore-" + randomText(8)
+	temp := ".nsrun-restore-" + sys.RandomText(8)
 	fd, err := openat(parent.fd, temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
 		return fail(err)
@@ -316,10 +318,10 @@ func dress(dst *os.File, parent *dir, v Version, had bool, have *unix.Stat_t) er
 			owner = &ownerRecord{st.Uid, st.Gid}
 		}
 		if err := dst.Chown(int(owner.UID), int(owner.GID)); err != nil {
-			return bare(err)
+			return sys.Bare(err)
 		}
 	}
-	return bare(dst.Chmod(v.Mode.Perm()))
+	return sys.Bare(dst.Chmod(v.Mode.Perm()))
 }
 
 // exchange puts temp at name, and what was there at temp, if that is still what was kept.

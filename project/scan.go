@@ -14,6 +14,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // Scan registers the regular files of a project, and forgets files that are gone, except those that are marked as
@@ -99,7 +101,7 @@ func (s *scan) walk(ctx context.Context, top *dir) error {
 		default:
 			s.unread = append(s.unread, path)
 			if s.first == nil {
-				s.first = &Error{"scan", filepath.Join(s.root, path), bare(err)}
+				s.first = &Error{"scan", filepath.Join(s.root, path), sys.Bare(err)}
 			}
 		}
 		todo = append(todo, below...)

@@ -146,7 +146,7 @@ func (d *direct) bareRepository(dir string) {
 // short tells why not all is protected.
 func (d *direct) short(top string, err error) {
 	if err != nil {
-		d.notices = append(d.notices, fmt.Sprintf("not all that git uses in %s is read-only: %s", escape.Quote(top), Bare(err)))
+		d.notices = append(d.notices, fmt.Sprintf("not all that git uses in %s is read-only: %s", escape.Quote(top), sys.Bare(err)))
 	}
 }
 
@@ -255,7 +255,7 @@ func (d *direct) staged(top, dir, name string, depth int) error {
 		paths, shared, err = gitindex.Submodules(fileReader(fd), size)
 	}
 	if err != nil {
-		return &os.PathError{Op: "read", Path: at, Err: Bare(err)}
+		return &os.PathError{Op: "read", Path: at, Err: sys.Bare(err)}
 	}
 	for _, path := range paths {
 		d.submodule(filepath.Join(top, path), depth)
@@ -357,7 +357,7 @@ func (d *direct) config(name, top string, depth int, own bool) error {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			return nil
 		}
-		return &os.PathError{Op: "read", Path: name, Err: Bare(err)}
+		return &os.PathError{Op: "read", Path: name, Err: sys.Bare(err)}
 	}
 	return d.leads(configuration{name, runslater.Leads(text)}, top, depth, own)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // Homes are the home directories of the caller: the one that /etc/passwd has for
@@ -59,7 +60,7 @@ func Home() string {
 // HomeAt is where a home directory is, without symbolic links, and its mode as far as another directory can have it.
 func HomeAt(home string) (at string, perm os.FileMode, err error) {
 	if at, err = filepath.EvalSymlinks(home); err != nil {
-		return "", 0, &plan.Error{Op: "open home directory", Path: home, Err: Bare(err)}
+		return "", 0, &plan.Error{Op: "open home directory", Path: home, Err: sys.Bare(err)}
 	}
 	fi, err := os.Stat(at)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
@@ -51,7 +52,7 @@ func MakeOwn(list []plan.Own, roots []string) error {
 			continue
 		}
 		if err := os.MkdirAll(own.Dir, 0o700); err != nil {
-			return &plan.Error{Op: "make directory", Path: own.Dir, Err: Bare(err)}
+			return &plan.Error{Op: "make directory", Path: own.Dir, Err: sys.Bare(err)}
 		}
 		list[i].At = Nearest(own.Dir)
 	}

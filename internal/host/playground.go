@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/deep"
 	"github.com/nsrun/nsrun/internal/githash"
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -79,7 +80,7 @@ func Playgrounds() (dirs []string, err error) {
 	all := filepath.Join(filepath.Dir(common), projectPlaygrounds)
 	entries, err := os.ReadDir(all)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return dirs, &plan.Error{Op: "find playgrounds", Path: all, Err: Bare(err)}
+		return dirs, &plan.Error{Op: "find playgrounds", Path: all, Err: sys.Bare(err)}
 	}
 	for _, entry := range entries {
 		dirs = append(dirs, filepath.Join(all, entry.Name()))
@@ -101,7 +102,7 @@ func openPlayground(dir string, create bool) (fd int, st unix.Stat_t, err error)
 	fd, err = open()
 	if err == unix.ENOENT && create {
 		if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-			return fail(Bare(err))
+			return fail(sys.Bare(err))
 		}
 		if err := unix.Mkdir(dir, 0o700); err != nil && err != unix.EEXIST {
 			return fail(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A Rule is one of a Config or a Request, as it is written there.
@@ -148,7 +149,7 @@ func Rules(rules []Matched, q RuleQuery) (list []plan.Rule, in InPlace, err erro
 	for i := range rules {
 		found, err := q.find(&rules[i], &in)
 		if err != nil {
-			return nil, InPlace{}, &plan.RuleError{Asked: q.Asked, Index: i, Err: Bare(err)}
+			return nil, InPlace{}, &plan.RuleError{Asked: q.Asked, Index: i, Err: sys.Bare(err)}
 		}
 		list = append(list, found)
 	}

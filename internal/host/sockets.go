@@ -11,6 +11,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -52,7 +53,7 @@ func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdefA
 // UnixSocket shows a socket of the host.
 func UnixSocket(path string, suspect func(dir string) bool) (mounts.Mount, error) {
 	fail := func(err error) (mounts.Mount, error) {
-		return mounts.Mount{}, &plan.Error{Op: "allow unix socket", Path: path, Err: Bare(err)}
+		return mounts.Mount{}, &plan.Error{Op: "allow unix socket", Path: path, Err: sys.Bare(err)}
 	}
 	if !filepath.IsAbs(path) {
 		return fail(plan.ErrNotAbsolute)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A WorkDir is what the kernel needs beside a directory that is the upper directory of an overlay: an empty one, on the same
@@ -40,7 +41,7 @@ func NewWorkDir(dir, state string) (*WorkDir, error) {
 		lock, err := lockDir(path)
 		if err != nil {
 			_ = os.Remove(path)
-			return nil, &plan.Error{Op: "make directory", Path: path, Err: Bare(err)}
+			return nil, &plan.Error{Op: "make directory", Path: path, Err: sys.Bare(err)}
 		}
 		return &WorkDir{path, lock}, nil
 	}

@@ -44,7 +44,7 @@ func Open(path string, create bool) (_ sys.FD, real string, err error) {
 			break
 		}
 		if !errors.Is(err, fs.ErrNotExist) || existing == "/" {
-			return sys.None, "", &fs.PathError{Op: "open", Path: existing, Err: bare(err)}
+			return sys.None, "", &fs.PathError{Op: "open", Path: existing, Err: sys.Bare(err)}
 		}
 		missing = append(missing, filepath.Base(existing))
 		existing = filepath.Dir(existing)
@@ -213,12 +213,4 @@ func ResolveLinks(path string) (string, error) {
 		rest = append(strings.Split(text, "/"), rest...)
 	}
 	return at, nil
-}
-
-// bare is the reason alone.
-func bare(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	return err
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 
 // NewName returns a session's name: its time of creation and a random part.
 func NewName(created time.Time) string {
-	return created.UTC().Format(timeLayout) + "-" + RandomText(idChars)
+	return created.UTC().Format(timeLayout) + "-" + sys.RandomText(idChars)
 }
 
 // IsName reports whether name could be a session's.

@@ -3,8 +3,6 @@
 package tree
 
 import (
-	"errors"
-	"io/fs"
 	"path"
 	"strings"
 )
@@ -62,15 +60,6 @@ func ComparePaths(a, b string) int {
 // Inside reports whether the absolute path p is dir or lies below it.
 func Inside(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
-}
-
-// Bare takes the path off an error that gets one anyway.
-func Bare(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
 }
 
 const (

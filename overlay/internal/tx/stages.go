@@ -9,9 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
-	"golang.org/x/sys/unix"
 )
 
 // makeStages finds out for each move where its objects are to wait, and makes the
@@ -64,7 +66,7 @@ func (t *Tx) makeStages(apart map[store.Place]bool) error {
 		if err != nil {
 			return &fs.PathError{Op: "look at", Path: filepath.Join(t.s.Roots[at.Root], at.Path), Err: err}
 		}
-		t.staged = append(t.staged, Stage{Root: at.Root, Dir: store.Text(at.Path), Name: StageMark + store.RandomText(12), Before: st.Mtime.Nano()})
+		t.staged = append(t.staged, Stage{Root: at.Root, Dir: store.Text(at.Path), Name: StageMark + sys.RandomText(12), Before: st.Mtime.Nano()})
 		index[at] = len(t.staged)
 		m.Stage = len(t.staged)
 	}
