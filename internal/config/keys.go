@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -159,7 +158,12 @@ var tables = [...]string{"sandbox", "limits"}
 
 // keyNumber returns the number of a key, -1 if there is none. An empty table stands for all.
 func keyNumber(table, name string) int {
-	return slices.IndexFunc(Keys[:], func(k Key) bool { return k.Name == name && (table == "" || k.Table == table) })
+	for i := range Keys {
+		if k := &Keys[i]; k.Name == name && (table == "" || k.Table == table) {
+			return i
+		}
+	}
+	return -1
 }
 
 // target is the number of the key whose value key i sets.

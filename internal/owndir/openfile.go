@@ -5,7 +5,6 @@ package owndir
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -37,7 +36,7 @@ func OpenFile(path string, user bool) (sys.FD, error) {
 			return fail(err)
 		}
 	}
-	if err := w.private(w.at, user); err != nil {
+	if err := w.private(&w.st, user); err != nil {
 		return fail(err)
 	}
 	w.path = filepath.Join(w.path, name)
@@ -52,27 +51,23 @@ func OpenFile(path string, user bool) (sys.FD, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if err := w.private(fd, user); err != nil {
+	var st unix.Stat_t
+	if err = sys.Retry(func() error { return unix.Fstat(int(fd), &st) }); err == nil {
+		err = w.private(&st, user)
+	}
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = fmt.Errorf("not a regular file: %w", unix.EINVAL)
+	}
+	if err != nil {
 		fd.Close()
 		return fail(err)
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(fd), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		fd.Close()
-		return fail(fmt.Errorf("not a regular file: %w", unix.EINVAL))
 	}
 	return fd, nil
 }
 
 // private refuses what somebody other than root, or with user the caller, owns, or others can write to.
-func (w *way) private(fd sys.FD, user bool) error {
-	var st unix.Stat_t
-	if err := sys.Retry(func() error { return unix.Fstat(int(fd), &st) }); err != nil {
-		return err
-	}
-	switch {
-	case st.Uid == 0 || st.Uid == w.top || user && st.Uid == uint32(os.Geteuid()):
-	default:
+func (w *way) private(st *unix.Stat_t, user bool) error {
+	if st.Uid != 0 && st.Uid != w.top && !(user && st.Uid == w.user) {
 		return fmt.Errorf("it belongs to user %d: %w", st.Uid, unix.EPERM)
 	}
 	if st.Mode&0o022 != 0 {

@@ -80,7 +80,9 @@ func Open(path string, create bool) (_ sys.FD, real string, err error) {
 type way struct {
 	at   sys.FD
 	path string
-	top  uint32 // who owns "/"
+	top  uint32      // who owns "/"
+	user uint32      // who calls
+	st   unix.Stat_t // of at
 }
 
 func (w *way) begin() error {
@@ -89,11 +91,10 @@ func (w *way) begin() error {
 		return err
 	}
 	w.at = sys.FD(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := unix.Fstat(fd, &w.st); err != nil {
 		return err
 	}
-	w.top = st.Uid
+	w.top, w.user = w.st.Uid, uint32(os.Geteuid())
 	return nil
 }
 
@@ -127,12 +128,12 @@ func (w *way) step(name string, create bool) error {
 	}
 	w.at.Close()
 	w.at = fd
-	var st unix.Stat_t
-	if err := unix.Fstat(int(fd), &st); err != nil {
+	st := &w.st
+	if err := unix.Fstat(int(fd), st); err != nil {
 		return err
 	}
 	// In a user namespace root's files may seem to be nobody's: then "/" seems so as well.
-	if st.Uid != uint32(os.Geteuid()) && st.Uid != 0 && st.Uid != w.top {
+	if st.Uid != w.user && st.Uid != 0 && st.Uid != w.top {
 		return fmt.Errorf("it belongs to user %d: %w", st.Uid, unix.EPERM)
 	}
 	if st.Mode&0o002 != 0 && st.Mode&unix.S_ISVTX == 0 {
