@@ -166,7 +166,7 @@ func (q *RuleQuery) find(rule *Matched, all *InPlace) (r plan.Rule, err error) {
 		return r, errNoPath
 	}
 	if literal && r.Access == pathrule.Block {
-		r.Around = around(base)
+		r.Around = around(base, len(rule.Paths) == 0)
 	}
 	pattern := "" // the one path that it names
 	if literal {
@@ -201,9 +201,9 @@ func (q *RuleQuery) find(rule *Matched, all *InPlace) (r plan.Rule, err error) {
 	return r, nil
 }
 
-// around is what is around a path without links.
-func around(path string) *plan.Around {
-	a := &plan.Around{At: path, Missing: !Exists(path), Dirs: make(map[string]plan.Dir)}
+// around is what is around a path without links, at which nothing was when it was looked for, or something.
+func around(path string, missing bool) *plan.Around {
+	a := &plan.Around{At: path, Missing: missing, Dirs: make(map[string]plan.Dir)}
 	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
 		var st unix.Stat_t
 		if unix.Lstat(dir, &st) != nil {

@@ -461,7 +461,10 @@ func (c *compiler) block(m *mounts.Mount) {
 		// the caller may not reach, the command cannot reach either.
 		how, size := c.howIn(2)
 		open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst)
-		gone = open.Tolerate(enoent, enotdir, syscall.EACCES).OnTolerated()
+		if m.Optional {
+			open.Tolerate(enoent, enotdir)
+		}
+		gone = open.Tolerate(syscall.EACCES).OnTolerated()
 	}
 	c.statMode(dst)
 	isDir := c.If(c.statx+statxModeOffset&^3, sIFMT, sIFDIR)

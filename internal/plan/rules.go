@@ -17,7 +17,8 @@ func (b *building) rules(list []Rule, asked bool) error {
 			switch {
 			case rule.Access == Block:
 				m := mounts.Block(found.At)
-				m.Optional = false // it was there, and may have been moved
+				g := b.ground(found.At)
+				m.Optional = g < 0 || b.mounts[g].Kind != mounts.KindBind && b.mounts[g].Kind != mounts.KindOverlay // else it was there, and may have been moved
 				b.insert(len(b.mounts), m)
 				continue
 			case found.Hidden && found.Linked:

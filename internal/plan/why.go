@@ -139,7 +139,7 @@ func (s *Sandbox) topmost(name string) (at int, readOnly bool) {
 
 // hiddenBy is why something is hidden: what rules name is there, and the others may be missing.
 func (s *Sandbox) hiddenBy(at int, on OnHost) Cause {
-	optional := s.Mounts[at].Optional && s.Layers[at] != BlockedLayer
+	optional := s.Mounts[at].Optional && s.Layers[at] != BlockedLayer && pathrule.Verdict(s.Rules, s.Mounts[at].Target) != Block
 	switch layer := s.Layers[at]; {
 	case layer == OwnLayer:
 		return OwnCause

@@ -1,0 +1,190 @@
+//go:build linux
+
+package nsrun_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+	"golang.org/x/sys/unix"
+)
+
+const secretLine = "S3CRET"
+
+// A maker is somebody on the host who makes files all the time, replaces them as editors do, and removes them again.
+type maker struct {
+	stop, done chan struct{}
+	rounds     atomic.Int64
+}
+
+func makeFiles(t *testing.T, names ...string) *maker {
+	m := &maker{stop: make(chan struct{}), done: make(chan struct{})}
+	put := func(name, text string) {
+		_ = os.MkdirAll(filepath.Dir(name), 0o755)
+		if err := errors.Join(os.WriteFile(name+".tmp", []byte(text), 0o644), os.Rename(name+".tmp", name)); err != nil {
+			t.Error(err)
+		}
+	}
+	go func() {
+		defer close(m.done)
+		for {
+			for _, text := range [...]string{"\n", " again\n"} {
+				for _, name := range names {
+					put(strings.ReplaceAll(name, "#", strconv.FormatInt(m.rounds.Load(), 10)), secretLine+text)
+				}
+			}
+			m.rounds.Add(1)
+			select {
+			case <-m.stop:
+				return
+			default:
+			}
+			for _, name := range names {
+				_ = os.Remove(name)
+				if filepath.Base(filepath.Dir(name)) == "new" {
+					_ = os.Remove(filepath.Dir(name))
+				}
+			}
+		}
+	}()
+	t.Cleanup(m.end)
+	return m
+}
+
+// wait waits until there were some rounds.
+func (m *maker) wait(rounds int) {
+	for m.rounds.Load() < int64(rounds) {
+		runtime.Gosched()
+	}
+}
+
+func (m *maker) end() {
+	select {
+	case <-m.stop:
+	default:
+		close(m.stop)
+	}
+	<-m.done
+}
+
+// TestBlockedLater: what a rule hides stays hidden while somebody on the host makes, replaces and removes it all the time:
+// in directories that are old and new, of a project and of a read-only folder. The controls are names that no rule hides,
+// and rules that are allowed to be about what exists alone.
+func TestBlockedLater(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	hidden := []string{"p/.env", "p/old/.env", "p/old/er/.env", "p/new/.env", "shown/.env", "shown/sub/.env", "p/there/.env"}
+	all := []string{"**/.env"}
+	for _, c := range []struct {
+		name   string
+		config nsrun.Config
+		rules  []string
+		makes  []string
+		seen   bool // the control
+	}{
+		{"paths", nsrun.Config{After: nsrun.Discard}, hidden, hidden, false},
+		{"paths, tmpfs", nsrun.Config{After: nsrun.Discard, Engine: overlay.EngineTmpfs}, hidden, hidden, false},
+		{"no rule for it", nsrun.Config{After: nsrun.Discard}, hidden, []string{"p/other#.env", "p/old/other#.env", "shown/other#.env"}, true},
+		{"a pattern and a copy", nsrun.Config{After: nsrun.Discard, Engine: overlay.EngineCopy}, all, []string{"p/.env", "p/old/.env", "p/new#/.env"}, false},
+		{"a pattern that is about what exists", nsrun.Config{After: nsrun.Discard, Engine: overlay.EngineOverlay, BlockExisting: true}, all, []string{"p/old/.env", "p/new#/.env"}, true},
+		{"in place", nsrun.Config{Mode: nsrun.Direct, BlockExisting: true}, []string{"p/old/.env", "p/new/.env"}, []string{"p/old/.env", "p/new/.env"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := place(t, "file: 1")
+			testenv.Tree(t, dir, "p/old/er/", "p/there/.env: "+secretLine, "shown/sub/")
+			at := func(name string) string { return filepath.Join(dir, name) }
+			c.config.Project, c.config.Shared = at("p"), []nsrun.Folder{{Path: at("shown"), Mode: nsrun.ReadOnly}}
+			for _, name := range c.rules {
+				if name == all[0] {
+					name = "p/" + name
+				}
+				c.config.Rules = append(c.config.Rules, nsrun.Rule{Mode: nsrun.Blocked, Pattern: at(name)})
+			}
+			var names []string
+			for _, name := range c.makes {
+				names = append(names, at(name))
+			}
+			if !c.seen && c.config.Engine != overlay.EngineCopy { // while a sandbox is made, too
+				m := makeFiles(t, names...)
+				for range testenv.Rounds(4, 200) {
+					res, err := runner(t, c.config).Run(t.Context(), nsrun.Request{Command: "cat " + strings.Join(names, " ")})
+					if strings.Contains(res.String(), secretLine) {
+						t.Fatalf("%s, %v", res, err)
+					}
+				}
+				m.end()
+				_ = os.Remove(at("p/new/.env"))
+				_ = os.Remove(at("p/new"))
+			}
+			in, out, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			defer out.Close()
+			globs := strings.ReplaceAll(strings.Join(names, " "), "#", "*")
+			x, err := runner(t, c.config).Start(t.Context(), nsrun.Request{
+				Command: "trap 'exit 0' TERM; echo; while :; do for f in " + globs + "; do read line <$f && echo $line && exit; done; done 2>/dev/null",
+				Stdout:  out,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = in.Read(make([]byte, 1))
+			m := makeFiles(t, names...)
+			m.wait(testenv.Rounds(40, 5000))
+			m.end()
+			_ = x.Signal(unix.SIGTERM) // it may have ended
+			res, err := x.Wait()
+			if err != nil {
+				t.Error(err)
+			}
+			text := res.Stdout.String()
+			if got := strings.Contains(text, secretLine); got != c.seen {
+				t.Errorf("seen: %t, want %t", got, c.seen)
+			}
+		})
+	}
+}
+
+// TestOwnName: a file that a command itself makes at a path that a rule hides is its own, and it is committed like others. The
+// directory that it is made in does not change otherwise.
+func TestOwnName(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	testenv.Tree(t, dir, "p/a/b/")
+	p := filepath.Join(dir, "p")
+	if err := errors.Join(os.Chmod(filepath.Join(p, "a"), 0o711), os.Chmod(filepath.Join(p, "a/b"), 0o750)); err != nil {
+		t.Fatal(err)
+	}
+	r := runner(t, nsrun.Config{Project: p, After: nsrun.Commit, AllowExec: true, Rules: pathRules(p, "block a/b/.env", "block c/d/.env")})
+	res, err := r.Run(t.Context(), nsrun.Request{Command: "stat -c %a a a/b && echo own >a/b/.env && mkdir -p c/d && cat a/b/.env"})
+	if err != nil || res.Stdout.String() != "711\n750\nown\n" {
+		t.Fatalf("%s, %v", res, err)
+	}
+	var changes []string
+	for _, c := range res.Changes {
+		changes = append(changes, c.Kind.String()+" "+c.Path)
+	}
+	if got := strings.Join(changes, ", "); strings.Contains(got, "modified") || content(p, "a/b/.env") != "own\n" {
+		t.Errorf("%s", got)
+	}
+	for name, want := range map[string]os.FileMode{"a": 0o711, "a/b": 0o750} {
+		if fi, err := os.Stat(filepath.Join(p, name)); err != nil || fi.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", name, fi.Mode(), err)
+		}
+	}
+	// It is the host's now, and hidden.
+	if got := sh(t, r, "cat a/b/.env"); !strings.Contains(got, "Permission denied") {
+		t.Errorf("%q", got)
+	}
+}
