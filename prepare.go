@@ -230,7 +230,13 @@ func (x *Execution) addRules(f *plan.Facts, matched [2][]host.Matched, suspect f
 		}
 		x.later.Add(&in)
 		blocks := slices.ContainsFunc(*to, func(r plan.Rule) bool { return r.Access == plan.Block })
-		if blocks && f.Table == nil {
+		if !blocks {
+			continue
+		}
+		if err = host.InCopies(*to, x.copies()); err != nil {
+			return err
+		}
+		if f.Table == nil {
 			if f.Table, err = mounts.ReadMountinfo(); err != nil {
 				return err
 			}
@@ -248,6 +254,17 @@ func (x *Execution) addRules(f *plan.Facts, matched [2][]host.Matched, suspect f
 		f.Unix = append(f.Unix, m)
 	}
 	return nil
+}
+
+// copies are those of folders that commands see in their place.
+func (x *Execution) copies() (list []host.Copy) {
+	if x.session == nil || x.session.Info().Engine != overlay.EngineCopy {
+		return nil
+	}
+	for _, r := range x.session.Roots() {
+		list = append(list, host.Copy{Path: r.Path, At: r.Upper})
+	}
+	return list
 }
 
 // cancelDelay is how long a command has after it was asked to end.

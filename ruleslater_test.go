@@ -113,7 +113,7 @@ func TestBlockedLater(t *testing.T) {
 			for _, name := range c.makes {
 				names = append(names, at(name))
 			}
-			if !c.seen && c.config.Engine != overlay.EngineCopy { // while a sandbox is made, too
+			if !c.seen { // while a sandbox is made, too
 				m := makeFiles(t, names...)
 				for range testenv.Rounds(4, 200) {
 					res, err := runner(t, c.config).Run(t.Context(), nsrun.Request{Command: "cat " + strings.Join(names, " ")})

@@ -31,7 +31,12 @@ func Glob(p *pathrule.Pattern, skip func(path string) bool) ([]string, error) {
 	case base == "/" && p.Deep():
 		return nil, errWholeHost
 	}
-	w := &globWalk{pattern: p, skip: skip, queue: []globDir{{base, p.Start()}}, open: 1}
+	return globFrom(globDir{base, p.Start()}, p, skip)
+}
+
+// globFrom is Glob from one directory on.
+func globFrom(dir globDir, p *pathrule.Pattern, skip func(path string) bool) ([]string, error) {
+	w := &globWalk{pattern: p, skip: skip, queue: []globDir{dir}, open: 1}
 	w.more = sync.NewCond(&w.mu)
 	var wg sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), 8) {

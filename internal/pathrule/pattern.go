@@ -197,7 +197,7 @@ func (p *Pattern) Deep() bool { return slices.Contains(p.parts, stars) }
 
 // Match reports whether a path, absolute and clean, is one that p means.
 func (p *Pattern) Match(name string) bool {
-	s, ok := p.walk(name)
+	s, ok := p.At(name)
 	return ok && p.Matches(s)
 }
 
@@ -219,12 +219,12 @@ func (p *Pattern) Below(dir string) bool {
 	if dir == "/" || strings.HasPrefix(p.base, dir+"/") {
 		return true
 	}
-	s, ok := p.walk(dir)
+	s, ok := p.At(dir)
 	return ok && p.More(s)
 }
 
-// walk is the State at a path. Not ok: it is not at or below the Base.
-func (p *Pattern) walk(name string) (s State, ok bool) {
+// At is the State at a path. Not ok: it is not at or below the Base.
+func (p *Pattern) At(name string) (s State, ok bool) {
 	rest, ok := strings.CutPrefix(name, strings.TrimSuffix(p.base, "/"))
 	if !ok || rest != "" && rest[0] != '/' {
 		return 0, false
