@@ -3,10 +3,11 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -88,19 +89,28 @@ func (r *runner) policy(any, asJSON bool) int {
 		}
 		return console.PrintJSON(p)
 	}
-	out := bufio.NewWriter(os.Stdout)
-	p.print(out)
-	if err := out.Flush(); err != nil {
+	var text bytes.Buffer
+	for most := policyLines; ; most-- {
+		text.Reset()
+		p.print(&text, most)
+		if most == 1 || bytes.Count(text.Bytes(), []byte("\n")) <= policyLines {
+			break
+		}
+	}
+	if _, err := os.Stdout.Write(text.Bytes()); err != nil {
 		return console.Fail(err)
 	}
 	return 0
 }
 
-// policyWidth is how wide lists are printed.
-const policyWidth = 100
+// policyWidth is how wide lists are printed, and policyLines how many lines all of it takes: long lists are cut for that.
+const (
+	policyWidth = 100
+	policyLines = 40
+)
 
-// print prints it for people.
-func (p *policyReport) print(w *bufio.Writer) {
+// print prints it for people, with at most so many lines of each list.
+func (p *policyReport) print(w io.Writer, most int) {
 	home := os.Getenv("HOME")
 	const rest = "all that is not listed here"
 	short := func(path string) string {
@@ -117,13 +127,17 @@ func (p *policyReport) print(w *bufio.Writer) {
 			return
 		}
 		fmt.Fprintf(w, "%s\n", title)
-		line := " "
+		line, lines := " ", 1
 		for i, item := range list {
 			item = text(item)
 			if i < len(list)-1 {
 				item += ","
 			}
 			if len(line)+1+len(item) > policyWidth && line != " " {
+				if lines++; lines > most {
+					fmt.Fprintf(w, "%s and %d more (--json has them)\n", line, len(list)-i)
+					return
+				}
 				fmt.Fprintf(w, "%s\n", line)
 				line = " "
 			}

@@ -42,7 +42,6 @@ var calls = append([]call{
 	{unix.SYS_OPENAT, opens, 0, 1, none, 2},
 	{unix.SYS_NEWFSTATAT, looks, 0, 1, 3, none},
 	{unix.SYS_STATX, looks, 0, 1, 2, none},
-	{unix.SYS_READLINKAT, looks, 0, 1, never, none},
 	{unix.SYS_FACCESSAT, asks, 0, 1, none, 2},
 	{unix.SYS_FACCESSAT2, asks, 0, 1, 3, 2},
 	{unix.SYS_CHDIR, enters, none, 0, none, none},
