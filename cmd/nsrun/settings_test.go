@@ -1,0 +1,71 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// TestSandboxSettings: enabled, isolate_network, isolate_pids, extra_rw_paths, extra_ro_paths, blocked_paths and
+// env_passthrough in the user's file.
+func TestSandboxSettings(t *testing.T) {
+	testenv.Leaks(t, reap)
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "home/.cargo/", "home/.ssh/id: key", "tools/tool: x", "p/.git/objects/", "p/secret: hidden?",
+		"home/.config/nsrun/config.toml: [sandbox]\nenabled = true\nisolate_network = true\nisolate_pids = true\nextra_rw_paths = [\"~/.cargo\"]\nextra_ro_paths = [\""+
+			filepath.Join(dir, "tools")+"\"]\nblocked_paths = [\"secret\"]\nenv_passthrough = [\"A_TOKEN\"]\n")
+	env := []string{"HOME=" + filepath.Join(dir, "home"), "A_TOKEN=a", "B_TOKEN=b", "LC_ALL=C"}
+	for _, c := range []struct{ command, want string }{
+		{"echo x >~/.cargo/f && echo written", "written\n"},
+		{"cat " + dir + "/tools/tool; echo y >" + dir + "/tools/tool || echo refused", "xsh: 1: cannot create " + dir + "/tools/tool: Read-only file system\nrefused\n"},
+		{"cat secret || echo refused", "cat: secret: Permission denied\nrefused\n"},
+		{"cat ~/.ssh/id 2>/dev/null || echo refused", "refused\n"},
+		{"echo $A_TOKEN-$B_TOKEN", "a-\n"},
+		{"ls -d /proc/[0-9]* | wc -l | grep -q '^[1-9]$' && echo few", "few\n"},
+		{"tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", "lo\n"},
+	} {
+		status, out := nsrunIn(t, filepath.Join(dir, "p"), env, "run", "-q", "--discard", "--", "sh", "-c", c.command)
+		if status != 0 || out != c.want {
+			t.Errorf("%s: status %d, %s", c.command, status, out)
+		}
+	}
+	for name, want := range map[string]string{"home/.cargo/f": "x\n", "tools/tool": "x"} {
+		if b, _ := os.ReadFile(filepath.Join(dir, name)); string(b) != want {
+			t.Errorf("%s: %q", name, b)
+		}
+	}
+}
+
+// TestBlockedPaths: what starts shells and git cannot be written to, and secrets cannot be read, also where commands write
+// to the project directly. --ro: the test's home directory lies where the sandbox has its own /tmp.
+func TestBlockedPaths(t *testing.T) {
+	testenv.Leaks(t, reap)
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "home/.bashrc: rc", "home/.bash_profile: profile", "home/.ssh/id: key", "home/.gnupg/key: key", "p/.git/objects/", "p/.git/refs/", "p/.git/HEAD: ref: refs/heads/main\n", "p/.git/hooks/pre-commit: hook")
+	env := []string{"HOME=" + filepath.Join(dir, "home"), "LC_ALL=C"}
+	for _, mode := range []string{"--commit", "--direct"} {
+		for _, file := range []string{"~/.bashrc", "~/.bash_profile"} {
+			_, out := nsrunIn(t, filepath.Join(dir, "p"), env, "run", "-q", mode, "--ro", filepath.Join(dir, "home"), "--", "sh", "-c", "echo x >>"+file+"; cat "+file)
+			if !strings.Contains(out, "Read-only file system") || !strings.HasSuffix(out, strings.TrimPrefix(file, "~/.bash_")) && !strings.HasSuffix(out, "rc") {
+				t.Errorf("%s %s: %s", mode, file, out)
+			}
+		}
+		for _, file := range []string{"~/.ssh/id", "~/.gnupg/key", "/etc/shadow"} {
+			if status, out := nsrunIn(t, filepath.Join(dir, "p"), env, "run", "-q", mode, "--ro", filepath.Join(dir, "home"), "--", "sh", "-c", "cat "+file); status == 0 || !strings.Contains(out, "Permission denied") {
+				t.Errorf("%s %s: status %d, %s", mode, file, status, out)
+			}
+		}
+		_, out := nsrunIn(t, filepath.Join(dir, "p"), env, "run", "-q", mode, "--ro", filepath.Join(dir, "home"), "--", "sh", "-c", "echo evil >.git/hooks/pre-commit; echo evil >.git/hooks/new; true")
+		if b, _ := os.ReadFile(filepath.Join(dir, "p/.git/hooks/pre-commit")); string(b) != "hook" {
+			t.Errorf("%s: the hook is %q: %s", mode, b, out)
+		}
+		if _, err := os.Lstat(filepath.Join(dir, "p/.git/hooks/new")); err == nil {
+			t.Errorf("%s: there is a new hook: %s", mode, out)
+		}
+	}
+}
