@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -55,6 +56,9 @@ func (x *Execution) renew() error {
 func (x *Execution) missing() (list []features.Name) {
 	if s := x.session; s != nil && !x.resumed && x.runner.config.Engine == 0 && s.Info().Engine != overlay.EngineOverlay {
 		list = append(list, features.Overlay)
+	}
+	if sandbox.Of(x.cmd).HostProc {
+		list = append(list, features.OwnProc)
 	}
 	if !features.Has(features.NewMountCalls) {
 		list = append(list, features.NewMountCalls)

@@ -23,6 +23,7 @@ const (
 	NoticeWatch                  // live changes are incomplete
 	NoticeLimit                  // a limit was reached, or is held less well than asked
 	NoticeUnsandboxed            // the command runs without a sandbox
+	NoticeProc                   // the command sees the other processes of this container
 	NoticeLater                  // what a Blocked rule means is seen if it comes up later
 )
 

@@ -287,6 +287,7 @@ func (x *Execution) limit() {
 // command makes the command; the roots are those of the session.
 func (x *Execution) command(spec Spec, roots []string) error {
 	cmd := spec.CommandContext(x.ctx, x.args[0], x.args[1:]...)
+	sandbox.Of(cmd).MaskedProc = true
 	sandbox.Of(cmd).CountUnsent = x.net == nil && !x.request.Network
 	if x.session != nil {
 		cmd.Layers = x.session.Layers()

@@ -68,7 +68,7 @@ type Result struct {
 
 	// Missing are the features that would have been used for this command and were not there, so that something
 	// else was done: features.Describe says what is lost. They are of these: features.Overlay (Engine is another one),
-	// features.NewMountCalls, features.LandlockTCP (with rules by the broker), and, where AutoEnforcer had to be the
+	// features.OwnProc, features.NewMountCalls, features.LandlockTCP (with rules by the broker), and, where AutoEnforcer had to be the
 	// broker for root, features.BPF, features.CgroupV2, features.Clone3, features.LandlockScopes. Nil: none, or the
 	// command was not executed.
 	Missing []features.Name

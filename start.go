@@ -9,7 +9,9 @@ import (
 	"io"
 	"time"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -199,6 +201,11 @@ func (x *Execution) start() error {
 			err = &DirError{x.dir, err}
 		}
 		return err
+	}
+	if sandbox.Of(x.cmd).HostProc {
+		own := features.Describe(features.OwnProc)
+		x.notices = append(x.notices, Notice{Kind: NoticeProc, Text: "the command has no /proc of its own, for something is " +
+			"mounted over this one: it sees which other processes there are, with their arguments; try: " + own.Remedy})
 	}
 	if x.net != nil && x.net.started != nil {
 		x.net.started(x.cmd)

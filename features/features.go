@@ -26,6 +26,7 @@ const (
 	MountNamespaces     Name = "mount namespaces"
 	NetworkNamespaces   Name = "network namespaces"
 	ProcessNamespaces   Name = "process namespaces"
+	OwnProc             Name = "own proc"
 	IPCNamespaces       Name = "ipc and uts namespaces"
 	CgroupNamespaces    Name = "cgroup namespaces"
 	Openat2             Name = "openat2"

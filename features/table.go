@@ -35,9 +35,15 @@ var table = [...]entry{
 		Remedy: "sysctl user.max_net_namespaces=10000"},
 		source: "user_namespaces(7)", on: UserNamespaces, try: tryNet},
 	{Feature: Feature{Name: ProcessNamespaces, For: "ending all processes of a command", Required: true,
-		Since: "3.8", Needs: "CONFIG_PID_NS with a /proc over which nothing is mounted", Lost: "no command can be run in a sandbox",
-		Remedy: "docker run --security-opt systempaths=unconfined, or podman run --security-opt unmask=ALL"},
+		Since: "3.8", Needs: "CONFIG_PID_NS", Lost: "no command can be run in a sandbox",
+		Remedy: "sysctl user.max_pid_namespaces=10000"},
 		source: "user_namespaces(7)", on: MountNamespaces, try: tryPID},
+	{Feature: Feature{Name: OwnProc, For: "a /proc that shows a command's processes alone",
+		Since: "3.8", Needs: "a /proc over which nothing is mounted",
+		Lost: "commands have the /proc that is there, read-only: they see which other processes there are, " +
+			"with their arguments, and cannot look into them",
+		Remedy: "docker run --security-opt systempaths=unconfined, or podman run --security-opt unmask=ALL"},
+		source: "user_namespaces(7)", on: ProcessNamespaces, try: tryProc},
 	{Feature: Feature{Name: IPCNamespaces, For: "System V IPC and a host's name of its own", Required: true,
 		Since: "3.8", Needs: "CONFIG_IPC_NS and CONFIG_UTS_NS", Lost: "no command can be run in a sandbox",
 		Remedy: "sysctl user.max_ipc_namespaces=10000 user.max_uts_namespaces=10000"},
@@ -136,4 +142,8 @@ func tryCgroupNamespace() error { return unshares(unix.CLONE_NEWCGROUP) }
 
 func tryOverlay() error { return inside(overlay, nil) }
 
-func tryPID() error { return inside(pidProc, nil) }
+func tryPID() error {
+	return inside(func(b *prog.Builder) { b.Call(prog.Clone, prog.Int(unix.CLONE_NEWPID)) }, nil)
+}
+
+func tryProc() error { return inside(pidProc, nil) }

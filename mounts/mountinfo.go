@@ -116,6 +116,16 @@ func unescape(s string) string {
 
 func octal(c byte) bool { return '0' <= c && c <= '7' }
 
+// MasksProc reports whether the kernel refuses a new procfs in a user namespace because of this mount: it is over a
+// place in /proc that is there for something else.
+func (in Info) MasksProc() bool {
+	switch in.Target {
+	case "/proc/sys/fs/binfmt_misc", "/proc/fs/nfsd", "/proc/openprom": // there to be mounted on
+		return false
+	}
+	return strings.HasPrefix(in.Target, "/proc/")
+}
+
 // Below lists the mounts at and below dir that can be seen, each as its path
 // relative to dir ("" for dir's own), with parents before children. The first is
 // the mount that holds dir. dir is absolute and free of symbolic links.

@@ -5,6 +5,8 @@
 package mounts
 
 import (
+	"strings"
+
 	"github.com/nsrun/nsrun/internal/linuxonly"
 )
 
@@ -50,6 +52,16 @@ func ParseMountinfo(b []byte) (r0 []Info, r1 error) {
 func ReadMountinfo() (r0 []Info, r1 error) {
 	r1 = linuxonly.Error("mounts.ReadMountinfo")
 	return
+}
+
+// MasksProc reports whether the kernel refuses a new procfs in a user namespace because of this mount: it is over a
+// place in /proc that is there for something else.
+func (in Info) MasksProc() bool {
+	switch in.Target {
+	case "/proc/sys/fs/binfmt_misc", "/proc/fs/nfsd", "/proc/openprom":
+		return false
+	}
+	return strings.HasPrefix(in.Target, "/proc/")
 }
 
 // CreateMountPoints returns a Plan in which targets that are missing below a

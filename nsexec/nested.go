@@ -57,9 +57,11 @@ func (c *Cmd) prepareNested(b *prog.Builder) prog.Slot {
 		return 0
 	}
 	b.Step("nested user namespace", "/proc")
-	// A mount of its own, which stays as it is whatever becomes of the other.
+	// A mount of its own, which stays as it is whatever becomes of the other; with what is mounted below, which
+	// belongs to another user namespace: the kernel clones no tree without that.
 	dir := b.Slot()
-	clone := b.Call(prog.SysOpenTree, prog.AtCwd, b.String("/proc"), prog.Int(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)).To(dir).
+	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
+	clone := b.Call(prog.SysOpenTree, prog.AtCwd, b.String("/proc"), prog.Int(flags)).To(dir).
 		Tolerate(syscall.ENOSYS, syscall.EPERM).OnSuccess()
 	b.Call(prog.SysOpenat, prog.AtCwd, b.String("/proc"), b.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(dir)
 	b.Here(clone)

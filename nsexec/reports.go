@@ -121,6 +121,8 @@ func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 			}
 			s.close()
 			return s.failure(r, second)
+		case prog.RecordHostProc:
+			c.opt.HostProc = true
 		case prog.RecordText:
 			if s.text, err = readText(s.status, int(r.Value)); err != nil {
 				s.close()

@@ -40,6 +40,11 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 		Layers:        len(c.Layers),
 		Bubblewrap:    c.opt.Bubblewrap,
 	}
+	if c.opt.MaskedProc && o.UserNamespace {
+		o.HostProc = func() {
+			b.Call(prog.SysWrite, prog.Int(status), b.Words(prog.RecordHostProc, 0).Arg(), prog.Int(prog.RecordSize)).Full()
+		}
+	}
 	if o.Classic {
 		if c.opt.Inherit {
 			o.ScratchFd = freePair(status)

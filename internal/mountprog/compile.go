@@ -41,6 +41,11 @@ type Options struct {
 	// form.
 	ScratchFd int
 
+	// HostProc adds what tells that the host's /proc is shown, read-only and with all that is mounted over it, where
+	// the kernel refuses a new one because of what is mounted over it. Nil: it is not shown, which is an error. There
+	// must be a new user namespace: without one the processes that are seen there could be looked into.
+	HostProc func()
+
 	// Bubblewrap makes the details as bubblewrap 0.12 has them: the devices of
 	// KindDev are writable mounts, and of KindProc only what bubblewrap covers is
 	// covered.

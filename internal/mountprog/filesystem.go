@@ -73,7 +73,8 @@ func (c *compiler) newFS(fstype string, attrs uint64, opts ...option) tree {
 		c.Call(prog.SysFsconfig, fs.Arg(), prog.Int(kind), c.String(o.key), value, prog.Int(0))
 	}
 	c.Call(prog.SysFsconfig, fs.Arg(), prog.Int(fsconfigCreate), prog.Null, prog.Null, prog.Int(0))
-	c.Call(prog.SysFsmount, fs.Arg(), prog.Int(fsmountCloexec), prog.Int(attrs)).To(t.fd)
+	t.made = c.Call(prog.SysFsmount, fs.Arg(), prog.Int(fsmountCloexec), prog.Int(attrs)).To(t.fd)
+	t.context = fs
 	c.Close(fs)
 	return t
 }
@@ -239,7 +240,7 @@ func (c *compiler) proc(m *mounts.Mount) {
 	if m.Source != "" {
 		t = c.hostTree(m.Source, attrNoSuid|attrNoDev)
 	} else {
-		t = c.newFS("proc", attrNoSuid|attrNoDev|attrNoExec)
+		t = c.newProc()
 	}
 	c.keep(t, m, dst, func(proc prog.Slot) {
 		if !c.o.HostRoot {
@@ -266,6 +267,30 @@ func (c *compiler) proc(m *mounts.Mount) {
 	})
 }
 
+// newProc makes a procfs, or clones the host's, see Options.HostProc.
+func (c *compiler) newProc() tree {
+	const attrs = attrNoSuid | attrNoDev | attrNoExec
+	switch {
+	case c.o.HostProc == nil:
+		return c.newFS("proc", attrs)
+	case c.o.Classic:
+		if !slices.ContainsFunc(c.o.Infos, mounts.Info.MasksProc) {
+			return c.newFS("proc", attrs)
+		}
+		c.o.HostProc()
+		return c.hostTree("/proc", attrs|attrReadOnly)
+	}
+	t := c.newFS("proc", attrs)
+	refused := t.made.Tolerate(syscall.EPERM).OnTolerated()
+	made := c.Jump()
+	c.Here(refused)
+	c.Call(prog.SysClose, t.context.Arg())
+	c.cloneTree(t.fd, "/proc", attrs|attrReadOnly)
+	c.o.HostProc()
+	c.Here(made)
+	return t
+}
+
 // hostTree clones a tree of the host.
 func (c *compiler) hostTree(source string, flags uint64) tree {
 	t := tree{fd: c.Slot(), source: source, flags: flags, classic: c.o.Classic}
@@ -274,9 +299,13 @@ func (c *compiler) hostTree(source string, flags uint64) tree {
 		c.Call(prog.SysOpenat, prog.AtCwd, c.String(source), c.Open(prog.PathOnly|prog.CloseOnExec), prog.Int(0)).To(t.fd)
 		return t
 	}
-	c.Call(prog.SysOpenTree, prog.AtCwd, c.String(source), prog.Int(openTreeClone|openTreeCloexec|atRecursive)).To(t.fd)
-	c.setattr(t.fd, atRecursive, flags)
+	c.cloneTree(t.fd, source, flags)
 	return t
+}
+
+func (c *compiler) cloneTree(to prog.Slot, source string, flags uint64) {
+	c.Call(prog.SysOpenTree, prog.AtCwd, c.String(source), prog.Int(openTreeClone|openTreeCloexec|atRecursive)).To(to)
+	c.setattr(to, atRecursive, flags)
 }
 
 // selfReadOnly covers a name in dir with itself, read-only.

@@ -23,6 +23,8 @@ type tree struct {
 	flags   uint64
 	data    string
 	below   []mounts.Info // classic bind: the mounts in it
+	made    prog.Ref      // a new file system: what mounts it …
+	context prog.Slot     // … by this, which is open until then
 }
 
 // findSources looks for all sources of p, and opens them if they are not too many.

@@ -146,4 +146,5 @@ const (
 	RecordExit               // the command's wait status is Value
 	RecordText               // Value bytes follow: what a failed Same found
 	RecordTimeout            // the time was up
+	RecordHostProc           // the host's /proc is shown, read-only, for a new one was refused
 )

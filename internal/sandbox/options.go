@@ -33,6 +33,12 @@ type Options struct {
 	// CountUnsent has Unsent tell what the kernel did not send for the command, in a network namespace of its own. False:
 	// nobody looks.
 	CountUnsent bool
+	// MaskedProc shows the host's /proc, read-only and with all that is mounted over it, where the kernel refuses a new
+	// one because of what is mounted there, as containers have it: other processes can be seen there, and not looked
+	// into. Only with a new user namespace. False: that is an error.
+	MaskedProc bool
+	// HostProc reports, after Start, that MaskedProc had to.
+	HostProc bool
 	// Counters are what Unsent reads. Set by Start.
 	Counters *Counters
 

@@ -33,7 +33,7 @@ func Surroundings(err error) string {
 		case e.Op == nsexec.StepProc:
 			if at := overProc(); at != "" {
 				return "the kernel refuses a new /proc while something is mounted over " + escape.Quote(at) +
-					", as containers have it; try: " + features.Describe(features.ProcessNamespaces).Remedy
+					", as containers have it; try: " + features.Describe(features.OwnProc).Remedy
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func overProc() string {
 		return ""
 	}
 	for _, m := range table {
-		if strings.HasPrefix(m.Target, "/proc/") && m.Target != "/proc/sys/fs/binfmt_misc" {
+		if m.MasksProc() {
 			return m.Target
 		}
 	}
