@@ -140,11 +140,11 @@ const RecordSize = unsafe.Sizeof(Record{})
 
 // Kinds of Record.
 const (
-	RecordPid     = 1 + iota // Value is the process id of the clone; Errno if there is none
-	RecordFail               // operation Op of step Value failed with Errno
-	RecordStarted            // the command was executed
-	RecordExit               // the command's wait status is Value
-	RecordText               // Value bytes follow: what a failed Same found
-	RecordTimeout            // the time was up
-	RecordHostProc           // the host's /proc is shown, read-only, for a new one was refused
+	RecordPid      = 1 + iota // Value is the process id of the clone; Errno if there is none
+	RecordFail                // operation Op of step Value failed with Errno
+	RecordStarted             // the command was executed
+	RecordExit                // the command's wait status is Value
+	RecordText                // Value bytes follow: what a failed Same found
+	RecordTimeout             // the time was up
+	RecordHostProc            // the host's /proc is shown, read-only, for a new one was refused
 )
