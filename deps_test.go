@@ -178,12 +178,13 @@ var thirdParty = map[string][]string{
 
 // thirdPartyTests is what tests import beyond that.
 var thirdPartyTests = map[string][]string{
-	"nsexec":        {"github.com/syndtr/gocapability/capability"},
-	"cmd/nsrun":     {"github.com/rogpeppe/go-internal/testscript"},
-	"cmd/nsrun-mcp": {"github.com/modelcontextprotocol/go-sdk/mcp"},
-	"project":       {"go.etcd.io/bbolt"},
-	"fanotify":      {"github.com/fsnotify/fsnotify"},
-	"netpolicy":     {"github.com/miekg/dns", "golang.org/x/net/dns/dnsmessage"},
+	"nsexec":            {"github.com/syndtr/gocapability/capability"},
+	"cmd/nsrun":         {"github.com/rogpeppe/go-internal/testscript"},
+	"cmd/nsrun-mcp":     {"github.com/modelcontextprotocol/go-sdk/mcp"},
+	"project":           {"go.etcd.io/bbolt"},
+	"fanotify":          {"github.com/fsnotify/fsnotify"},
+	"netpolicy":         {"github.com/miekg/dns", "golang.org/x/net/dns/dnsmessage"},
+	"internal/attempts": {"golang.org/x/net/bpf"},
 }
 
 // onlyIn are packages that have one place.

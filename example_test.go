@@ -440,3 +440,15 @@ func ExampleCheck() {
 	// Output:
 	// commands can be run
 }
+
+// A program's own setting names the mode as configuration files do. With preferred, commands
+// run without a sandbox only where none can be had, and the result says so.
+func ExampleParseSandboxMode() {
+	mode, err := nsrun.ParseSandboxMode("preferred")
+	if err != nil {
+		log.Fatal(err)
+	}
+	c := nsrun.Config{Sandbox: mode}
+	fmt.Println(c.Sandbox, c.Sandbox == nsrun.SandboxPreferred)
+	// Output: preferred true
+}
