@@ -32,7 +32,7 @@ func (b *building) openHoles() {
 			if paths.Inside(hidden.Target, m.Target) {
 				break // something else is there from here on
 			}
-			if m.Kind == mounts.KindBind && b.standsOn(j) == i {
+			if m.Kind == mounts.KindBind && paths.Inside(m.Target, hidden.Target) && b.standsOn(j) == i {
 				m.ParentPerm, last = holePerm, j
 			}
 		}
