@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -45,10 +46,10 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 			b.Call(prog.SysWrite, prog.Int(status), b.Words(prog.RecordHostProc, 0).Arg(), prog.Int(prog.RecordSize)).Full()
 		}
 	}
+	if c.opt.Inherit && (o.Classic || slices.ContainsFunc(c.Mounts, func(m mounts.Mount) bool { return m.Kind == mounts.KindOverlay })) {
+		o.ScratchFd = freePair(status) // some overlays need mount(2)
+	}
 	if o.Classic {
-		if c.opt.Inherit {
-			o.ScratchFd = freePair(status)
-		}
 		infos, err := mounts.ReadMountinfo()
 		if err != nil {
 			return &Error{Op: "mount", Path: "/proc/self/mountinfo", Err: err}
