@@ -775,7 +775,7 @@ func TestHostileClient(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for what, c := range map[string]struct{ line, want string }{
 		"NUL":                 {call(`{"command":"echo a\u0000b"}`), "has the character NUL in it"},
-		"a long command":      {call(`{"command":"` + long + `"}`), "has 1048576 bytes, the kernel takes 131071"},
+		"a long command":      {call(`{"command":"` + long + `"}`), "has 1048576 bytes, the kernel takes at most 131071"},
 		"a long directory":    {call(`{"command":"pwd","working_dir":"/` + strings.Repeat("x", 100000) + `"}`), "ERROR: "},
 		"a long name":         {call(`{"` + long + `":1}`), "there is no parameter"},
 		"another parameter":   {call(`{"command":"true","net":true}`), "There is no parameter net"},
