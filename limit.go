@@ -3,12 +3,15 @@
 package nsrun
 
 import (
+	"context"
 	"errors"
 	"syscall"
 
+	"github.com/nsrun/nsrun/internal/limiter"
 	"github.com/nsrun/nsrun/internal/limits"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
 )
 
 // limits are those of a request: its own can only be stricter.
@@ -22,7 +25,7 @@ func (x *Execution) confine(cmd *nsexec.Cmd) error {
 	if l == (limits.Limits{}) {
 		return nil
 	}
-	hold, err := x.runner.limiter.Hold(l, cmd.Cgroup)
+	hold, err := x.runner.limiter.Hold(l, cmd.Cgroup, x.written(&l))
 	if err != nil {
 		e := &LimitError{Err: err}
 		if none, ok := errors.AsType[*limits.Error](err); ok {
@@ -74,5 +77,24 @@ func (x *Execution) settleLimits() {
 			res.note(NoticeLimit, l.String())
 		}
 		res.Limits = append(res.Limits, l)
+	}
+}
+
+// written reads what is written to the session; nil without one, or where that is not limited.
+func (x *Execution) written(l *limits.Limits) limiter.Reader {
+	s := x.session
+	if s == nil || l.Disk == 0 && l.Inodes == 0 {
+		return nil
+	}
+	var copies overlay.Written // what a copy begins with is not written by the command
+	if s.Info().Engine == overlay.EngineCopy {
+		copies, _ = s.Written(x.ctx)
+	}
+	return func(ctx context.Context) (limiter.Reading, error) {
+		w, err := s.Written(ctx)
+		return limiter.Reading{
+			Bytes: max(0, w.Bytes-copies.Bytes), Files: max(0, w.Files-copies.Files), Partial: w.Partial,
+			UsedBytes: w.UsedBytes, UsedFiles: w.UsedFiles,
+		}, err
 	}
 }

@@ -22,6 +22,12 @@ type Limits struct {
 	// Output is how many bytes they write to standard output and standard error together. With more all of them are killed,
 	// and nothing beyond is passed on. With Request.Passthrough the two are pipes then, and no terminals. Zero: no limit.
 	Output int64
+	// Disk is how many bytes they write to the session, as du(1) counts them; Inodes is how many files of all kinds they make in
+	// it. nsrun looks again and again, at most 50 times a second: with more all of them are killed, and what was written since
+	// the look before goes beyond. What is written elsewhere, by Direct say, does not count, and without a session these are
+	// a *LimitError. Zero: no limit.
+	Disk   int64
+	Inodes int
 	// Nice is how much their processor time is worth less than that of others: 0 to 19, see nice(1). Zero: as the caller's.
 	Nice int
 	// IdleIO lets them read and write on disks only when nobody else does, where the disk's scheduler can tell. False: as the
@@ -31,7 +37,7 @@ type Limits struct {
 
 // A Limit is a limit of a command, and what became of it.
 type Limit struct {
-	// Name is that of the flag: memory, swap, pids, cpus, nofile, fsize, output, nice, idle-io.
+	// Name is that of the flag: memory, swap, pids, cpus, nofile, fsize, output, disk, inodes, nice, idle-io.
 	Name string `json:"name"`
 	// Value is what was asked for, in bytes or as a number.
 	Value float64 `json:"value"`
@@ -79,6 +85,6 @@ func (l Limits) Check() error {
 func (l Limits) all() limits.Limits {
 	return limits.Limits{
 		Memory: l.Memory, Swap: l.Swap, PIDs: l.PIDs, CPUs: l.CPUs, OpenFiles: l.OpenFiles, FileSize: l.FileSize,
-		Output: l.Output, Nice: l.Nice, IdleIO: l.IdleIO,
+		Output: l.Output, Disk: l.Disk, Inodes: l.Inodes, Nice: l.Nice, IdleIO: l.IdleIO,
 	}
 }

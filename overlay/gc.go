@@ -262,9 +262,11 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 	if !ok {
 		return found, false, nil
 	}
-	if found.Size, err = store.DiskUsage(context.Background(), d); err != nil {
+	sum, err := store.DiskUsage(context.Background(), d)
+	if err != nil {
 		return found, false, err
 	}
+	found.Size = sum.Bytes
 	if c.o.DryRun {
 		return found, true, nil
 	}

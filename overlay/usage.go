@@ -4,10 +4,14 @@ package overlay
 
 import (
 	"context"
+	"io/fs"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Usage returns how many bytes the session takes on disk, as du(1) counts them: files
@@ -25,5 +29,49 @@ func (i Info) Usage(ctx context.Context) (int64, error) {
 		return fail(err)
 	}
 	defer d.Close()
-	return store.DiskUsage(ctx, d)
+	sum, err := store.DiskUsage(ctx, d)
+	return sum.Bytes, err
+}
+
+// Written is what commands have written to a session, and to what lies over caches, so far.
+type Written struct {
+	Bytes int64 // as du(1) counts them
+	Files int64 // files of all kinds, directories too
+	// Partial says that something was not counted: directories that cannot be listed, that went away meanwhile, or that lie too
+	// deep. False for EngineTmpfs, whose file system counts.
+	Partial bool
+	// UsedBytes and UsedFiles are what everybody together has on the file system that holds it.
+	UsedBytes, UsedFiles int64
+}
+
+// Written counts what commands have written, also while one runs. With EngineCopy the copies count, too. When ctx ends, the
+// error is its.
+func (s *Session) Written(ctx context.Context) (w Written, err error) {
+	fail := func(err error) (Written, error) { return w, &Error{Op: "measure session", Path: s.path, Err: err} }
+	s.mu.Lock()
+	mem := s.mem != nil
+	var area *tree.Handle
+	if err = fs.ErrClosed; s.dir != nil {
+		area, err = s.area().OpenDir(".")
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return fail(err)
+	}
+	defer area.Close()
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(area.FD), &st); err != nil {
+		return fail(err)
+	}
+	w.UsedBytes, w.UsedFiles = int64(st.Blocks-st.Bfree)*st.Bsize, int64(st.Files-st.Ffree)
+	if mem {
+		w.Bytes, w.Files = w.UsedBytes, w.UsedFiles
+		return w, nil
+	}
+	sum, err := store.DiskUsage(ctx, area)
+	if err != nil {
+		return fail(err)
+	}
+	w.Bytes, w.Files, w.Partial = sum.Bytes, sum.Files, sum.Partial
+	return w, nil
 }

@@ -49,6 +49,8 @@ func limitFlags(fs *flag.FlagSet, l *nsrunlib.Limits) {
 	fs.Func("nofile", "let each process have at most `N` open files", count(&l.OpenFiles, 1))
 	fs.Func("fsize", "let files grow to `SIZE` at most", size(&l.FileSize))
 	fs.Func("output", "kill it when it writes more than `SIZE` to standard output and standard error, which are pipes then", size(&l.Output))
+	fs.Func("disk", "kill it when what it writes to its session takes more than `SIZE`", size(&l.Disk))
+	fs.Func("inodes", "kill it when it makes more than `N` files in its session", count(&l.Inodes, 1))
 	fs.Func("nice", "lower its priority by `N`, 1 to 19", count(&l.Nice, 1))
 	fs.BoolVar(&l.IdleIO, "idle-io", false, "let it use disks only when nobody else does")
 }

@@ -82,6 +82,8 @@ const (
 	nofile
 	fsize
 	output
+	disk
+	inodes
 	nice
 	idleIO
 	numKeys
@@ -144,6 +146,10 @@ var Keys = [numKeys]Key{
 		Doc: "the size of each file that is written (--fsize)"},
 	output: {Table: "limits", Name: "output", Kind: Size, Example: `"10M"`, stricter: lower,
 		Doc: "standard output and standard error together, which are pipes then; with more, the command is killed (--output)"},
+	disk: {Table: "limits", Name: "disk", Kind: Size, Example: `"5G"`, stricter: lower,
+		Doc: "what a command writes to its session; with more, it is killed (--disk)"},
+	inodes: {Table: "limits", Name: "inodes", Kind: Count, Example: "100000", stricter: lower,
+		Doc: "files that it makes in its session; with more, it is killed (--inodes)"},
 	nice: {Table: "limits", Name: "nice", Kind: Count, Example: "10", stricter: higher,
 		Doc: "how much lower the priority is, 1 to 19 (--nice)"},
 	idleIO: {Table: "limits", Name: "idle_io", Kind: Bool, Default: "false", stricter: onlyTrue,

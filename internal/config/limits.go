@@ -25,6 +25,10 @@ func field(l *limits.Limits, key int) any {
 		return &l.FileSize
 	case output:
 		return &l.Output
+	case disk:
+		return &l.Disk
+	case inodes:
+		return &l.Inodes
 	case nice:
 		return &l.Nice
 	case idleIO:

@@ -21,6 +21,7 @@ type Hold struct {
 	own    *cgroups.Group // is v2, where it was made here
 	v1     []v1Group
 	oom    *oomWatch
+	disk   *diskWatch
 	ended  bool
 }
 
@@ -31,11 +32,13 @@ type v1Group struct {
 }
 
 // Hold prepares to hold limits. Where the command is to be in a cgroup of v2 anyway (nil: it is not), that has them, too.
-func (h *Host) Hold(l limits.Limits, in *os.File) (_ *Hold, err error) {
+// What it writes to its session (nil: it has none) is told by read.
+func (h *Host) Hold(l limits.Limits, in *os.File, read Reader) (_ *Hold, err error) {
 	facts, err := h.look(&l)
 	if err != nil {
 		return nil, err
 	}
+	facts.Session = read != nil
 	held, err := limits.Plan(l, facts)
 	if err != nil {
 		return nil, err
@@ -46,6 +49,11 @@ func (h *Host) Hold(l limits.Limits, in *os.File) (_ *Hold, err error) {
 			x.End()
 		}
 	}()
+	if l.Disk > 0 || l.Inodes > 0 {
+		if x.disk, err = newDiskWatch(&l, read); err != nil {
+			return nil, err
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if limits.Has(held, limits.ByV2) {
@@ -154,6 +162,9 @@ func (x *Hold) Begin(pid int, kill func()) {
 	if x.oom != nil {
 		x.oom.begin(kill)
 	}
+	if x.disk != nil {
+		x.disk.begin(pid, kill)
+	}
 }
 
 // End says what became of the limits, and gives everything back. Nothing of the command may run any more. Once more it
@@ -164,6 +175,7 @@ func (x *Hold) End() []limits.Outcome {
 	}
 	x.ended = true
 	x.oom.end()
+	x.disk.end()
 	list := make([]limits.Outcome, 0, len(x.held))
 	for _, h := range x.held {
 		o := limits.Outcome{Held: h}
@@ -176,6 +188,9 @@ func (x *Hold) End() []limits.Outcome {
 					limits.ReadV1(&o, func(name string) string { return read(g.Dir, name) })
 				}
 			}
+		}
+		if x.disk != nil {
+			x.disk.state(&o)
 		}
 		if o.Name == limits.Memory && x.oom != nil && x.oom.fired { // before the kernel had to kill, which it counts
 			o.Hit, o.Killed = true, true

@@ -13,6 +13,8 @@ type Limits struct {
 	CPUs             float64
 	OpenFiles        int
 	FileSize, Output int64
+	Disk             int64
+	Inodes           int
 	Nice             int
 	IdleIO           bool
 }
@@ -29,6 +31,8 @@ const (
 	OpenFiles Name = "nofile"
 	FileSize  Name = "fsize"
 	Output    Name = "output"
+	Disk      Name = "disk"
+	Inodes    Name = "inodes"
 	Nice      Name = "nice"
 	IdleIO    Name = "idle-io"
 )
@@ -46,7 +50,8 @@ func (l *Limits) Check() error {
 		value float64
 	}{
 		{Memory, float64(l.Memory)}, {PIDs, float64(l.PIDs)}, {CPUs, l.CPUs}, {OpenFiles, float64(l.OpenFiles)},
-		{FileSize, float64(l.FileSize)}, {Output, float64(l.Output)},
+		{FileSize, float64(l.FileSize)}, {Output, float64(l.Output)}, {Disk, float64(l.Disk)},
+		{Inodes, float64(l.Inodes)},
 	} {
 		if f.value < 0 || math.IsNaN(f.value) || math.IsInf(f.value, 0) {
 			return fmt.Errorf("the limit %s is negative, or no number", f.name)
@@ -71,7 +76,7 @@ func (l *Limits) Check() error {
 func (l Limits) Tighten(q Limits) Limits {
 	l.Memory, l.PIDs, l.CPUs = smaller(l.Memory, q.Memory), smaller(l.PIDs, q.PIDs), smaller(l.CPUs, q.CPUs)
 	l.OpenFiles, l.FileSize = smaller(l.OpenFiles, q.OpenFiles), smaller(l.FileSize, q.FileSize)
-	l.Output = smaller(l.Output, q.Output)
+	l.Output, l.Disk, l.Inodes = smaller(l.Output, q.Output), smaller(l.Disk, q.Disk), smaller(l.Inodes, q.Inodes)
 	if q.Swap > 0 && (l.Swap < 0 || q.Swap < l.Swap) {
 		l.Swap = q.Swap
 	}

@@ -14,7 +14,7 @@ const (
 	ByV1       By = "cgroup v1"
 	ByRlimit   By = "rlimit"   // setrlimit(2)
 	ByPriority By = "priority" // setpriority(2), ioprio_set(2)
-	ByRunner   By = "nsrun"    // which copies the output
+	ByRunner   By = "nsrun"    // which copies the output, and looks again and again at what was written
 )
 
 // Controllers are controllers of cgroups.
@@ -68,9 +68,10 @@ func (l *Limits) Wanted() (c Controllers) {
 
 // Facts are what a host has.
 type Facts struct {
-	V2, V1 Controllers // that cgroups made by this process have
-	Swap1  bool        // V1's memory controller counts swap
-	NoSwap bool        // the host has no swap
+	V2, V1  Controllers // that cgroups made by this process have
+	Swap1   bool        // V1's memory controller counts swap
+	NoSwap  bool        // the host has no swap
+	Session bool        // the command writes to one
 	// OwnProcesses says that RLIMIT_NPROC counts the processes of a sandbox alone, and holds for them.
 	OwnProcesses bool
 }
@@ -87,6 +88,9 @@ type Held struct {
 type Error struct{ Name Name }
 
 func (e *Error) Error() string {
+	if e.Name == Disk || e.Name == Inodes {
+		return "nothing here holds the limit --" + string(e.Name) + ": the command writes to no session"
+	}
 	return "nothing here holds the limit --" + string(e.Name) + ": it takes a cgroup with the controller " + e.Name.Controller().Names()[0] + " " + Remedy
 }
 
@@ -156,9 +160,17 @@ func Plan(l Limits, f Facts) (list []Held, err error) {
 		}
 		add(CPUs, l.CPUs, cpu, "")
 	}
+	switch {
+	case l.Disk > 0 && !f.Session:
+		return nil, &Error{Disk}
+	case l.Inodes > 0 && !f.Session:
+		return nil, &Error{Inodes}
+	}
 	add(OpenFiles, float64(l.OpenFiles), ByRlimit, "")
 	add(FileSize, float64(l.FileSize), ByRlimit, "")
 	add(Output, float64(l.Output), ByRunner, "")
+	add(Disk, float64(l.Disk), ByRunner, "")
+	add(Inodes, float64(l.Inodes), ByRunner, "")
 	add(Nice, float64(l.Nice), ByPriority, "")
 	if l.IdleIO {
 		add(IdleIO, 1, ByPriority, "")

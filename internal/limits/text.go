@@ -5,10 +5,12 @@ import "strconv"
 // Amount is a value of a limit for people.
 func (n Name) Amount(v float64) string {
 	switch n {
-	case Memory, Swap, FileSize, Output:
+	case Memory, Swap, FileSize, Output, Disk:
 		return FormatSize(int64(v))
 	case PIDs:
 		return strconv.FormatFloat(v, 'f', -1, 64) + " processes"
+	case Inodes:
+		return strconv.FormatFloat(v, 'f', -1, 64) + " files"
 	case CPUs:
 		return strconv.FormatFloat(v, 'f', -1, 64) + " processors"
 	case OpenFiles:
@@ -28,6 +30,8 @@ func (n Name) title() string {
 		return "limit of open files"
 	case FileSize:
 		return "file size limit"
+	case Inodes:
+		return "inode limit"
 	}
 	return string(n) + " limit"
 }

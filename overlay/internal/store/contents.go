@@ -9,31 +9,41 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
+// A Tally is what a tree takes on a disk.
+type Tally struct {
+	Bytes int64 // as du(1) counts them: files with several names once, holes not at all
+	Files int64 // files of all kinds, directories too
+	// Partial says that something was not counted: a directory that cannot be listed, that went away meanwhile, or that lies
+	// deeper than a path can be long.
+	Partial bool
+}
+
+func (t *Tally) add(st tree.Stat) { t.Bytes, t.Files = t.Bytes+st.Blocks*512, t.Files+1 }
+
 // DiskUsage counts the directory top and what is below it. Directories are opened by
-// their paths from top, so that a tree of any shape takes two descriptors; what lies
-// deeper than a path can be long is not counted.
-func DiskUsage(ctx context.Context, top *tree.Handle) (bytes int64, err error) {
+// their paths from top, so that a tree of any shape takes two descriptors.
+func DiskUsage(ctx context.Context, top *tree.Handle) (sum Tally, err error) {
 	st, err := top.Stat()
 	if err != nil {
-		return 0, err
+		return sum, err
 	}
-	bytes = st.Blocks * 512
+	sum.add(st)
 	seen := map[tree.Inode]bool{}
 	todo := []string{"."}
 	for len(todo) > 0 {
 		if err := ctx.Err(); err != nil {
-			return bytes, err
+			return sum, err
 		}
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		d, err := top.OpenDir(at)
 		if err != nil {
-			continue // gone, or the command made it unreadable
+			sum.Partial = true
+			continue
 		}
 		names, err := d.Names()
 		if err != nil {
-			d.Close()
-			continue
+			sum.Partial = true
 		}
 		for _, name := range names {
 			st, err := d.Lstat(name)
@@ -47,14 +57,19 @@ func DiskUsage(ctx context.Context, top *tree.Handle) (bytes int64, err error) {
 				}
 				seen[id] = true
 			}
-			bytes += st.Blocks * 512
-			if p := tree.JoinPath(at, name); st.IsDir() && len(p) < tree.MaxPath {
+			sum.add(st)
+			if !st.IsDir() {
+				continue
+			}
+			if p := tree.JoinPath(at, name); len(p) < tree.MaxPath {
 				todo = append(todo, p)
+			} else {
+				sum.Partial = true
 			}
 		}
 		d.Close()
 	}
-	return bytes, nil
+	return sum, nil
 }
 
 // HoldsData reports whether there is anything in a session directory but what every

@@ -1,0 +1,181 @@
+//go:build linux
+
+package limiter
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/limits"
+)
+
+// A Reading is what a command has written so far.
+type Reading struct {
+	Bytes, Files         int64
+	Partial              bool  // something could not be counted
+	UsedBytes, UsedFiles int64 // what everybody together has on that file system
+}
+
+// A Reader takes a Reading.
+type Reader func(context.Context) (Reading, error)
+
+// diskWatch reads again and again what a command has written.
+type diskWatch struct {
+	read         Reader
+	bytes, files int64 // the limits; 0: none
+	first        Reading
+	pid          int
+	cancel       context.CancelFunc
+	done         sync.WaitGroup
+	over         limits.Name // after end: the limit that was reached; empty: none
+	most         Reading     // the most that was read
+}
+
+// How often it looks. A look at many files takes its time, and at most a tenth of a processor.
+const (
+	shortest = 20 * time.Millisecond
+	longest  = time.Second
+	share    = 10
+)
+
+// newDiskWatch looks first, so that what is there already is known.
+func newDiskWatch(l *limits.Limits, read Reader) (*diskWatch, error) {
+	first, err := read(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	return &diskWatch{read: read, bytes: l.Disk, files: int64(l.Inodes), first: first}, nil
+}
+
+// begin calls kill when a limit is reached.
+func (w *diskWatch) begin(pid int, kill func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.pid, w.cancel = pid, cancel
+	w.done.Go(func() {
+		timer := time.NewTimer(shortest)
+		defer timer.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+			}
+			began := time.Now()
+			r, err := w.read(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil || w.reached(r) { // what cannot be measured is not held
+				kill()
+				return
+			}
+			timer.Reset(max(w.pause(r), share*time.Since(began)))
+		}
+	})
+}
+
+// pause is how long nothing can happen: disks take some gigabytes a second, and some hundred thousand files.
+func (w *diskWatch) pause(r Reading) time.Duration {
+	const bytesPerSecond, filesPerSecond = 4 << 30, 200_000
+	d := longest
+	if w.bytes > 0 {
+		d = min(d, time.Duration(float64(w.bytes-r.Bytes)/bytesPerSecond*float64(time.Second)))
+	}
+	if w.files > 0 {
+		d = min(d, time.Duration(float64(w.files-r.Files)/filesPerSecond*float64(time.Second)))
+	}
+	return max(d, shortest)
+}
+
+// reached says whether a limit is, and notes which one.
+func (w *diskWatch) reached(r Reading) bool {
+	grownBytes, grownFiles := r.UsedBytes-w.first.UsedBytes, r.UsedFiles-w.first.UsedFiles
+	if w.bytes > 0 && r.Bytes <= w.bytes && grownBytes > w.bytes || w.files > 0 && r.Files <= w.files && grownFiles > w.files {
+		// The file system has grown by more than the limit. Others may have written that, or the command where names lead
+		// nowhere: to files without a name, or to directories that it closed.
+		bytes, files := unnamed(w.pid)
+		r.Bytes, r.Files = r.Bytes+bytes, r.Files+files
+		if r.Partial {
+			r.Bytes, r.Files = max(r.Bytes, grownBytes), max(r.Files, grownFiles)
+		}
+	}
+	w.most.Bytes, w.most.Files = max(w.most.Bytes, r.Bytes), max(w.most.Files, r.Files)
+	switch {
+	case w.bytes > 0 && r.Bytes > w.bytes:
+		w.over = limits.Disk
+	case w.files > 0 && r.Files > w.files:
+		w.over = limits.Inodes
+	}
+	return w.over != ""
+}
+
+// end stops looking, and looks for the last time: nothing of the command runs any more.
+func (w *diskWatch) end() {
+	if w == nil {
+		return
+	}
+	if w.cancel != nil {
+		w.cancel()
+	}
+	w.done.Wait()
+	if r, err := w.read(context.Background()); err == nil {
+		w.most.Bytes, w.most.Files = max(w.most.Bytes, r.Bytes), max(w.most.Files, r.Files)
+	}
+}
+
+// state is what became of one of the two limits.
+func (w *diskWatch) state(o *limits.Outcome) {
+	switch o.Name {
+	case limits.Disk:
+		o.Peak = float64(w.most.Bytes)
+	case limits.Inodes:
+		o.Peak = float64(w.most.Files)
+	default:
+		return
+	}
+	o.Hit, o.Killed = w.over == o.Name || o.Peak > o.Value, w.over == o.Name
+}
+
+// unnamed are the files on disks that processes from pid downwards have open, and that have no name any more.
+func unnamed(pid int) (bytes, files int64) {
+	type inode struct{ dev, ino uint64 }
+	seen := map[inode]bool{}
+	todo := []int{pid}
+	for len(todo) > 0 {
+		proc := "/proc/" + strconv.Itoa(todo[0])
+		todo = todo[1:]
+		tasks, _ := os.ReadDir(proc + "/task")
+		for _, task := range tasks {
+			children, _ := os.ReadFile(proc + "/task/" + task.Name() + "/children")
+			for child := range strings.FieldsSeq(string(children)) {
+				if n, err := strconv.Atoi(child); err == nil {
+					todo = append(todo, n)
+				}
+			}
+		}
+		open, _ := os.ReadDir(proc + "/fd")
+		for _, fd := range open {
+			var st unix.Stat_t
+			if unix.Stat(proc+"/fd/"+fd.Name(), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 0 {
+				continue
+			}
+			if id := (inode{st.Dev, st.Ino}); !seen[id] && !inMemory(proc+"/fd/"+fd.Name()) {
+				seen[id] = true
+				bytes, files = bytes+st.Blocks*512, files+1
+			}
+		}
+	}
+	return bytes, files
+}
+
+// inMemory reports whether a file lies on a tmpfs: a memfd, or one of the sandbox's /tmp.
+func inMemory(name string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(name, &fs) != nil || fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.HUGETLBFS_MAGIC
+}
