@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
 )
 
 // limitOf is what a Result says of a limit.
@@ -151,6 +152,50 @@ func TestOutputLimit(t *testing.T) {
 	res, err := r.Run(t.Context(), nsrun.Request{Command: "head -c 50000 /dev/zero; head -c 50000 /dev/zero >&2"})
 	if l := limitOf(t, res, "output"); err != nil || l.Hit || l.Peak != 100_000 || res.ExitCode != 0 {
 		t.Errorf("control: %v, %#v", err, l)
+	}
+}
+
+// TestDiskLimit: a command that writes too much to its session, or makes too many files there, is killed, by which way ever
+// it does. The control writes less.
+func TestDiskLimit(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	const most, files = 16 << 20, 300
+	for _, c := range []struct {
+		name, limit, command string
+		engine               overlay.Engine
+	}{
+		{"a file", "disk", "cat /dev/zero >x", 0},
+		{"a file of a copy", "disk", "cat /dev/zero >x", overlay.EngineCopy},
+		{"a file on a tmpfs", "disk", "head -c 256M /dev/zero >x; sleep 1000", overlay.EngineTmpfs},
+		{"many files", "disk", "i=0; while :; do head -c 1M /dev/zero >$i; i=$((i+1)); done", 0},
+		{"a file without a name", "disk", "exec 3>x; rm x; cat /dev/zero >&3", 0},
+		{"a closed directory", "disk", "mkdir d; cd d; chmod 0300 .; cat /dev/zero >x", 0},
+		{"in the back", "disk", "(cat /dev/zero >x &); sleep 1000", 0},
+		{"inodes", "inodes", "i=0; while :; do : >$i; i=$((i+1)); done", 0},
+		{"directories", "inodes", "while :; do mkdir d && cd d; done", overlay.EngineCopy},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			config := nsrun.Config{Project: testenv.Dir(t), StateDir: testenv.Dir(t), Engine: c.engine, After: nsrun.Discard, NoPlayground: true}
+			l := nsrun.Limits{Disk: most, Inodes: files}
+			if c.limit == "disk" {
+				l.Inodes = 0
+			}
+			res := limited(t, config, l, "ulimit -f 2000000; "+c.command)
+			if l := limitOf(t, res, c.limit); !l.Hit || !l.Killed || l.By != "nsrun" || l.Peak <= l.Value || res.ExitCode != 137 {
+				t.Errorf("%#v, exit code %d: %s", l, res.ExitCode, res.Stderr.Bytes())
+			}
+			res = limited(t, config, l, "head -c 4M /dev/zero >x; mkdir d; exec 3>y; rm y; echo >&3")
+			if l := limitOf(t, res, c.limit); l.Hit || l.Killed || l.Peak == 0 || res.ExitCode != 0 {
+				t.Errorf("control: %#v, exit code %d", l, res.ExitCode)
+			}
+		})
+	}
+	r := nsrun.NewRunner(nsrun.Config{Project: testenv.Dir(t), Mode: nsrun.Direct, NoPlayground: true, Limits: nsrun.Limits{Disk: 1 << 20}})
+	defer r.Close()
+	res, err := r.Run(t.Context(), nsrun.Request{Command: "true"})
+	if e, ok := errors.AsType[*nsrun.LimitError](err); !ok || e.Name != "disk" || !errors.Is(err, errors.ErrUnsupported) || res.Started {
+		t.Errorf("written in place: %v", err)
 	}
 }
 

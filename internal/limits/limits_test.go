@@ -90,6 +90,7 @@ func TestPlan(t *testing.T) {
 		{"no cgroups, pids", Limits{PIDs: 5}, Facts{OwnProcesses: true}, "pids:rlimit"},
 		{"no cgroups, pids of root", Limits{PIDs: 5}, Facts{}, "!pids"},
 		{"processors", Limits{CPUs: 1}, Facts{V2: MemoryController | PIDsController}, "!cpus"},
+		{"a session", Limits{Disk: 5, Inodes: 5}, Facts{Session: true}, "disk:nsrun inodes:nsrun"},
 		{"files", Limits{OpenFiles: 5, FileSize: 5}, Facts{}, "nofile:rlimit fsize:rlimit"},
 		{"swap", Limits{Memory: 1 << 20, Swap: 5}, Facts{V2: all}, "memory:cgroup v2 swap:cgroup v2"},
 		{"swap, v1", Limits{Memory: 1 << 20, Swap: 5}, Facts{V1: all, Swap1: true}, "memory:cgroup v1 swap:cgroup v1"},
