@@ -183,10 +183,12 @@ _nsrun_flag() {
 	'run c') kinds=(none) ;;
 	'run cpus') kinds=(none) ;;
 	'run dir') kinds=(dir) ;;
+	'run disk') kinds=(none) ;;
 	'run engine') kinds=(choice:overlay,tmpfs,copy) ;;
 	'run env') kinds=(var) ;;
 	'run fsize') kinds=(none) ;;
 	'run grace') kinds=(none) ;;
+	'run inodes') kinds=(none) ;;
 	'run memory') kinds=(none) ;;
 	'run net') kinds=(choice:none,host) ;;
 	'run net-by') kinds=(choice:kernel,broker) ;;
@@ -212,10 +214,12 @@ _nsrun_flag() {
 	'policy c') kinds=(none) ;;
 	'policy cpus') kinds=(none) ;;
 	'policy dir') kinds=(dir) ;;
+	'policy disk') kinds=(none) ;;
 	'policy engine') kinds=(choice:overlay,tmpfs,copy) ;;
 	'policy env') kinds=(var) ;;
 	'policy fsize') kinds=(none) ;;
 	'policy grace') kinds=(none) ;;
+	'policy inodes') kinds=(none) ;;
 	'policy memory') kinds=(none) ;;
 	'policy net') kinds=(choice:none,host) ;;
 	'policy net-by') kinds=(choice:kernel,broker) ;;
@@ -241,10 +245,12 @@ _nsrun_flag() {
 	'why c') kinds=(none) ;;
 	'why cpus') kinds=(none) ;;
 	'why dir') kinds=(dir) ;;
+	'why disk') kinds=(none) ;;
 	'why engine') kinds=(choice:overlay,tmpfs,copy) ;;
 	'why env') kinds=(var) ;;
 	'why fsize') kinds=(none) ;;
 	'why grace') kinds=(none) ;;
+	'why inodes') kinds=(none) ;;
 	'why memory') kinds=(none) ;;
 	'why net') kinds=(choice:none,host) ;;
 	'why net-by') kinds=(choice:kernel,broker) ;;
@@ -270,10 +276,12 @@ _nsrun_flag() {
 	'config c') kinds=(none) ;;
 	'config cpus') kinds=(none) ;;
 	'config dir') kinds=(dir) ;;
+	'config disk') kinds=(none) ;;
 	'config engine') kinds=(choice:overlay,tmpfs,copy) ;;
 	'config env') kinds=(var) ;;
 	'config fsize') kinds=(none) ;;
 	'config grace') kinds=(none) ;;
+	'config inodes') kinds=(none) ;;
 	'config memory') kinds=(none) ;;
 	'config net') kinds=(choice:none,host) ;;
 	'config net-by') kinds=(choice:kernel,broker) ;;
@@ -322,10 +330,10 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
-	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --engine --env --explain --fsize --grace --idle-io --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
+	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
 	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;

@@ -206,6 +206,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'run dir'
 		echo dir
+	case 'run disk'
+		echo none
 	case 'run engine'
 		echo choice:overlay,tmpfs,copy
 	case 'run env'
@@ -213,6 +215,8 @@ function __nsrun_flag -a verb flag
 	case 'run fsize'
 		echo none
 	case 'run grace'
+		echo none
+	case 'run inodes'
 		echo none
 	case 'run memory'
 		echo none
@@ -264,6 +268,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'policy dir'
 		echo dir
+	case 'policy disk'
+		echo none
 	case 'policy engine'
 		echo choice:overlay,tmpfs,copy
 	case 'policy env'
@@ -271,6 +277,8 @@ function __nsrun_flag -a verb flag
 	case 'policy fsize'
 		echo none
 	case 'policy grace'
+		echo none
+	case 'policy inodes'
 		echo none
 	case 'policy memory'
 		echo none
@@ -322,6 +330,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'why dir'
 		echo dir
+	case 'why disk'
+		echo none
 	case 'why engine'
 		echo choice:overlay,tmpfs,copy
 	case 'why env'
@@ -329,6 +339,8 @@ function __nsrun_flag -a verb flag
 	case 'why fsize'
 		echo none
 	case 'why grace'
+		echo none
+	case 'why inodes'
 		echo none
 	case 'why memory'
 		echo none
@@ -380,6 +392,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'config dir'
 		echo dir
+	case 'config disk'
+		echo none
 	case 'config engine'
 		echo choice:overlay,tmpfs,copy
 	case 'config env'
@@ -387,6 +401,8 @@ function __nsrun_flag -a verb flag
 	case 'config fsize'
 		echo none
 	case 'config grace'
+		echo none
+	case 'config inodes'
 		echo none
 	case 'config memory'
 		echo none
@@ -492,12 +508,14 @@ function __nsrun_flags -a verb
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
+			'--disk	kill it when what it writes to its session takes more than SIZE' \
 			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
 			'--env	set K=V, or pass K through (repeatable)' \
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
 			'--idle-io	let it use disks only when nobody else does' \
+			'--inodes	kill it when it makes more than N files in its session' \
 			'--keep	keep the changes as a session, without asking' \
 			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
 			'--memory	kill the command, with all that it started, when it uses more memory than SIZE (512M, 2G)' \
@@ -537,12 +555,14 @@ function __nsrun_flags -a verb
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
+			'--disk	kill it when what it writes to its session takes more than SIZE' \
 			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
 			'--env	set K=V, or pass K through (repeatable)' \
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
 			'--idle-io	let it use disks only when nobody else does' \
+			'--inodes	kill it when it makes more than N files in its session' \
 			'--json	print JSON' \
 			'--keep	keep the changes as a session, without asking' \
 			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
@@ -583,12 +603,14 @@ function __nsrun_flags -a verb
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
+			'--disk	kill it when what it writes to its session takes more than SIZE' \
 			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
 			'--env	set K=V, or pass K through (repeatable)' \
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
 			'--idle-io	let it use disks only when nobody else does' \
+			'--inodes	kill it when it makes more than N files in its session' \
 			'--json	print JSON' \
 			'--keep	keep the changes as a session, without asking' \
 			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
@@ -629,12 +651,14 @@ function __nsrun_flags -a verb
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
+			'--disk	kill it when what it writes to its session takes more than SIZE' \
 			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
 			'--env	set K=V, or pass K through (repeatable)' \
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
 			'--idle-io	let it use disks only when nobody else does' \
+			'--inodes	kill it when it makes more than N files in its session' \
 			'--json	print JSON' \
 			'--keep	keep the changes as a session, without asking' \
 			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \

@@ -261,6 +261,17 @@ type UndoOptions struct {
 	Progress func(Progress)
 }
 
+// Written is what commands have written to a session, and to what lies over caches, so far.
+type Written struct {
+	Bytes int64 // as du(1) counts them
+	Files int64 // files of all kinds, directories too
+	// Partial says that something was not counted: directories that cannot be listed, that went away meanwhile, or that lie too
+	// deep. False for EngineTmpfs, whose file system counts.
+	Partial bool
+	// UsedBytes and UsedFiles are what everybody together has on the file system that holds it.
+	UsedBytes, UsedFiles int64
+}
+
 var deedNames = [...]string{NoDeed: "nothing", CommitDeed: "commit", DropDeed: "drop", DiscardDeed: "discard"}
 
 var engineNames = [...]string{EngineOverlay: "overlay", EngineTmpfs: "tmpfs", EngineCopy: "copy"}
@@ -699,6 +710,13 @@ func (*Session) Undo(ctx context.Context, o UndoOptions) (r0 error) {
 // to that group through an overlay. With EngineCopy it can be changed. It is known of a
 // session that Create made.
 func (*Session) Unmapped() (r0 []string) {
+	return
+}
+
+// Written counts what commands have written, also while one runs. With EngineCopy the copies count, too. When ctx ends, the
+// error is its.
+func (*Session) Written(ctx context.Context) (r0 Written, r1 error) {
+	r1 = linuxonly.Error("overlay.Session.Written")
 	return
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/limits"
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
@@ -42,6 +43,14 @@ type policyReport struct {
 	nsrunlib.View
 	After     string `json:"after"`      // what becomes of what is kept apart: ask, keep, commit, discard; empty: nothing is
 	TimeoutMS int64  `json:"timeout_ms"` // zero: there is none
+	// Limits are those asked for by flags and files; whether something here holds them is known when a command starts.
+	Limits []policyLimit `json:"limits"`
+	text   []string      // of the limits
+}
+
+type policyLimit struct {
+	Name  limits.Name `json:"name"`
+	Value float64     `json:"value"`
 }
 
 func cmdPolicy(args []string) int {
@@ -74,6 +83,10 @@ func (r *runner) policy(any, asJSON bool) int {
 	p := policyReport{View: v, TimeoutMS: v.Timeout.Milliseconds(), After: r.o.after()}
 	if len(v.Apart) == 0 {
 		p.After = ""
+	}
+	p.Limits = []policyLimit{}
+	for _, l := range limits.Limits(r.o.limits).List() {
+		p.Limits, p.text = append(p.Limits, policyLimit{l.Name, l.Value}), append(p.text, l.String())
 	}
 	if asJSON {
 		for _, list := range [...]*[]string{&p.Command, &p.Apart, &p.Writable, &p.Private, &p.ReadOnly, &p.Hidden, &p.HiddenSockets, &p.Rules, &p.Sockets, &p.Removed, &p.Set} {
@@ -194,11 +207,11 @@ func (p *policyReport) print(w io.Writer, most int) {
 	section("sockets of this host that it can connect to", p.Sockets, short)
 	section("variables that it does not have", p.Removed, escape.Quote)
 	section("variables that are set", p.Set, escape.Quote)
-	limits := []string{"no privileges, and no new ones", "it ends with all that it started"}
+	list := append([]string{"no privileges, and no new ones", "it ends with all that it started"}, p.text...)
 	if p.Timeout > 0 {
-		limits = append(limits, "it is ended after "+p.Timeout.String())
+		list = append(list, "it is ended after "+p.Timeout.String())
 	}
-	section("limits", limits, func(s string) string { return s })
+	section("limits", list, func(s string) string { return s })
 	for _, notice := range p.Notices {
 		fmt.Fprintf(w, "note: %s\n", escape.Printable(notice.Text))
 	}

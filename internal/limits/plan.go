@@ -178,6 +178,12 @@ func Plan(l Limits, f Facts) (list []Held, err error) {
 	return list, nil
 }
 
+// List are the limits that were asked for, on a host that holds all of them.
+func (l Limits) List() []Held {
+	list, _ := Plan(l, Facts{V2: MemoryController | PIDsController | CPUController, Session: true})
+	return list
+}
+
 // swap is what holds the limit of swap, which is asked for with one of memory: none where nobody has any.
 func (l *Limits) swap(by By, f Facts) ([]Held, error) {
 	switch {

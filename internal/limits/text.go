@@ -32,13 +32,23 @@ func (n Name) title() string {
 		return "file size limit"
 	case Inodes:
 		return "inode limit"
+	case Nice:
+		return "lower priority by"
 	}
 	return string(n) + " limit"
 }
 
+// String is a limit for people: "memory limit 512 MiB".
+func (h Held) String() string {
+	if h.Name == IdleIO {
+		return "disks only when they are idle"
+	}
+	return h.Name.title() + " " + h.Name.Amount(h.Value)
+}
+
 // HitText is what is said of a limit that was hit; killed: the command was ended for it.
 func HitText(n Name, value float64, killed bool) string {
-	text := n.title() + " " + n.Amount(value) + " reached"
+	text := Held{Name: n, Value: value}.String() + " reached"
 	if killed {
 		return "killed: " + text
 	}
@@ -47,5 +57,5 @@ func HitText(n Name, value float64, killed bool) string {
 
 // LessText is what is said of a limit that is held less well than asked.
 func (h Held) LessText() string {
-	return "the " + h.Name.title() + " " + h.Name.Amount(h.Value) + " is held by a " + string(h.By) + ": " + h.Less
+	return "the " + h.String() + " is held by a " + string(h.By) + ": " + h.Less
 }
