@@ -37,8 +37,8 @@ type call struct {
 	mode      int8 // the argument with the access that is asked for, or what is opened how
 }
 
-// calls are those of all architectures, and old ones. Two paths of one call are two entries, one behind the other.
-var calls = append([]call{
+// newCalls are those of all architectures, and oldCalls are others. Two paths of one call are two entries, one behind the other.
+var newCalls = []call{
 	{unix.SYS_OPENAT, opens, 0, 1, none, 2},
 	{unix.SYS_NEWFSTATAT, looks, 0, 1, 3, none},
 	{unix.SYS_STATX, looks, 0, 1, 2, none},
@@ -65,6 +65,22 @@ var calls = append([]call{
 	{unix.SYS_SETXATTR, changes, none, 0, none, none},
 	{unix.SYS_LSETXATTR, changes, none, 0, never, none},
 	{unix.SYS_CONNECT, connects, none, 1, none, none},
-}, oldCalls...)
+}
 
 const sysFchmodat2 = 452 // Linux 6.6
+
+// calls returns the entries of a call, nil if it takes no path.
+func calls(nr int) []call {
+	for _, list := range [...][]call{newCalls, oldCalls} {
+		for i := range list {
+			switch {
+			case list[i].nr != nr:
+			case i+1 < len(list) && list[i+1].nr == nr:
+				return list[i : i+2]
+			default:
+				return list[i : i+1]
+			}
+		}
+	}
+	return nil
+}

@@ -3,6 +3,7 @@
 package attempts
 
 import (
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +39,7 @@ func observing(deny []unix.SockFilter) (f []unix.SockFilter) {
 	}
 	add(ldAbs, 0, 0, dataNr)
 	seen := uint32(0)
-	for _, c := range calls {
+	for _, c := range slices.Concat(newCalls, oldCalls) {
 		if nr := uint32(c.nr); nr != seen { // those of two paths are there twice, one behind the other
 			add(jeq, 0, 1, nr)
 			add(ret, 0, 0, retNotify)

@@ -151,14 +151,13 @@ func (o *Observer) look(n *notify.Notification) {
 		}
 		return
 	}
-	for i := range calls {
-		if c := &calls[i]; c.nr == int(n.NR) {
-			if i+1 < len(calls) && calls[i+1].nr == c.nr && o.crosses(n, c, &calls[i+1]) {
-				return // which fails anyway
-			}
-			if a := o.try(n, c); a.Err != 0 {
-				o.tell(n, a)
-			}
+	list := calls(int(n.NR))
+	if len(list) == 2 && o.crosses(n, &list[0], &list[1]) {
+		return // which fails anyway
+	}
+	for i := range list {
+		if a := o.try(n, &list[i]); a.Err != 0 {
+			o.tell(n, a)
 		}
 	}
 }
