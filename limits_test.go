@@ -65,7 +65,9 @@ func TestMemoryLimit(t *testing.T) {
 			testenv.Leaks(t, nsexec.Shutdown)
 			res := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{Memory: 48 << 20}, bomb+"; echo survived")
 			l := limitOf(t, res, "memory")
-			if !l.Hit || !l.Killed || strings.Contains(res.Stdout.String(), "survived") || res.ExitCode != 137 {
+			// With cgroup v1 nsrun is told after the kernel has killed one process, and others may go on until then.
+			survived := l.By != "cgroup v1" && strings.Contains(res.Stdout.String(), "survived")
+			if !l.Hit || !l.Killed || survived || res.ExitCode != 137 {
 				t.Errorf("%+v, exit code %d\n%s", l, res.ExitCode, res)
 			}
 			if want := "killed: memory limit 48 MiB reached"; l.String() != want || !strings.Contains(res.String(), "memory limit 48 MiB reached") {

@@ -79,7 +79,7 @@ func TestPlantedLinks(t *testing.T) {
 					}
 				}
 			}
-			config.Approver = &asked{answer: nsrun.Allow}
+			config.Approver, config.BlockExisting = &asked{answer: nsrun.Allow}, true
 			q := nsrun.Request{Command: "cat " + secret + "/key " + p + "/a/dist/key " + p + "/a/key 2>/dev/null; echo >>" + p + "/a/dist/pwned; echo >>" + secret + "/pwned; true"}
 			for _, rule := range c.ask {
 				rule.Pattern = filepath.Join(p, rule.Pattern)

@@ -96,7 +96,6 @@ func TestRuleMistakes(t *testing.T) {
 		want  string
 	}{
 		{[]string{"block keys", "block !keys/one.pem"}, "an exception does not reach into it"},
-		{[]string{"ro .."}, "the project " + filepath.Join(dir, "p") + " lies in it"},
 		{[]string{"rw .."}, "the project " + filepath.Join(dir, "p") + " lies in it"},
 	} {
 		_, err := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), Rules: pathRules(filepath.Join(dir, "p"), c.rules...)}).Run(t.Context(), nsrun.Request{Command: "true"})
@@ -115,12 +114,19 @@ func TestShownAbove(t *testing.T) {
 	const write = "for f in ../beside f sub/f; do { echo 2 >>$f; } 2>/dev/null && echo -n $f' '; done; true"
 	for _, mode := range []nsrun.Mode{nsrun.Overlay, nsrun.Direct} {
 		for want, shared := range map[string]string{"f sub/f ": "", "../beside f ": "p/sub"} {
-			c := nsrun.Config{Project: filepath.Join(dir, "p"), Mode: mode, After: nsrun.Discard, Shared: []nsrun.Folder{{Path: filepath.Join(dir, shared), Mode: nsrun.ReadOnly}}}
-			if mode == nsrun.Direct {
-				c.After = 0
-			}
-			if got := sh(t, runner(t, c), write); got != want {
-				t.Errorf("%s, %q: %q", mode, shared, got)
+			for _, rule := range []bool{false, true} {
+				c := nsrun.Config{Project: filepath.Join(dir, "p"), Mode: mode, After: nsrun.Discard}
+				if shown := filepath.Join(dir, shared); rule {
+					c.Rules = []nsrun.Rule{{Mode: nsrun.ReadOnly, Pattern: shown}}
+				} else {
+					c.Shared = []nsrun.Folder{{Path: shown, Mode: nsrun.ReadOnly}}
+				}
+				if mode == nsrun.Direct {
+					c.After = 0
+				}
+				if got := sh(t, runner(t, c), write); got != want && (!rule || got != strings.TrimPrefix(want, "../beside ")) {
+					t.Errorf("%s, %q, rule %v: %q", mode, shared, rule, got)
+				}
 			}
 		}
 	}

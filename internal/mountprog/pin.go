@@ -60,7 +60,7 @@ func footings(p mounts.Plan) []footing {
 				on, where = g, dir
 			}
 		}
-		if i > first && target != "/" && on.writes && (on.base != "" || closed(m)) {
+		if i > first && target != "/" && on.writes && (on.base != "" || closed(m) || remounts && remounted(p, i)) {
 			if list == nil {
 				list = make([]footing, len(p))
 			}

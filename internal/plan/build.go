@@ -86,15 +86,21 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 func (b *building) shown() error {
 	roots := slices.Concat(b.roots(), b.Folders.Direct)
 	for _, m := range b.Shown {
-		at := slices.IndexFunc(b.mounts, func(root mounts.Mount) bool {
-			return root.Target != m.Target && paths.Inside(root.Target, m.Target) && slices.Contains(roots, root.Target)
-		})
-		if at < 0 || slices.ContainsFunc(b.mounts[at:], func(later mounts.Mount) bool { return paths.Inside(m.Target, later.Target) }) {
-			at = len(b.mounts)
-		}
-		b.insert(at, m)
+		b.insert(b.firstIn(m.Target, roots), m)
 	}
 	return nil
+}
+
+// firstIn is the index of the first mount of a folder in dir, unless something lies over it: then it is the end, as where
+// there is none.
+func (b *building) firstIn(dir string, folders []string) int {
+	at := slices.IndexFunc(b.mounts, func(root mounts.Mount) bool {
+		return root.Target != dir && paths.Inside(root.Target, dir) && slices.Contains(folders, root.Target)
+	})
+	if at < 0 || slices.ContainsFunc(b.mounts[at:], func(later mounts.Mount) bool { return paths.Inside(dir, later.Target) }) {
+		return len(b.mounts)
+	}
+	return at
 }
 
 // noteFolders tells what commands cannot do in folders.

@@ -41,7 +41,9 @@ func (b *building) openHoles() {
 		}
 		hole := mounts.Tmpfs(hidden.Target).WithPerm(holePerm)
 		on := b.standsOn(i)
-		hole.Optional, hole.MustExist = hidden.Optional, on >= 0 && (b.mounts[on].Kind == mounts.KindBind || b.mounts[on].Kind == mounts.KindOverlay)
+		// What is shown in it makes it, where it lies in a place of the sandbox's own.
+		hole.MustExist = on >= 0 && (b.mounts[on].Kind == mounts.KindBind || b.mounts[on].Kind == mounts.KindOverlay)
+		hole.Optional = hidden.Optional && hole.MustExist
 		b.mounts[i] = hole
 		b.mounts = slices.Insert(b.mounts, last+1, mounts.Remount(hole.Target))
 		b.from = slices.Insert(b.from, last+1, b.from[last])

@@ -32,14 +32,17 @@ type LaterError struct {
 }
 
 func (e *LaterError) Error() string {
-	dir, copied := escape.Quote(e.Dir), ""
-	switch {
-	case e.InPlace:
-		return "what replaces it in " + dir + ", or comes up there later, would be seen: commands write there directly (try: --block-existing)"
-	case e.Apart:
-		copied = "--engine copy, or "
+	if e.Apart && !e.InPlace {
+		return e.text() + " (try: --engine copy, or --block-existing)"
 	}
-	return "what comes up in " + dir + " later with such a name would be seen (try: " + copied + "--block-existing)"
+	return e.text() + " (try: --block-existing)"
+}
+
+func (e *LaterError) text() string {
+	if e.InPlace {
+		return "what replaces it in " + escape.Quote(e.Dir) + ", or comes up there later, would be seen: commands write there directly"
+	}
+	return "what comes up in " + escape.Quote(e.Dir) + " later with such a name would be seen"
 }
 
 // pathRules are all rules.
@@ -62,10 +65,11 @@ func (b *building) staysBlocked() error {
 			if err == nil {
 				continue
 			}
-			if !b.policy.BlockExisting {
+			// What is there is hidden all the same, and that it can be replaced is said.
+			if !b.policy.BlockExisting && (r.Around == nil || r.Around.Missing) {
 				return &RuleError{n == 1, i, err}
 			}
-			b.note(NoticeLater, err.Dir, err.Error())
+			b.note(NoticeLater, err.Dir, err.text())
 		}
 	}
 	return nil

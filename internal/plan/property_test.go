@@ -61,6 +61,54 @@ func shownAbove(f *Facts, at string) bool {
 	})
 }
 
+// showsAbove reports whether a rule shows a directory in which a folder lies that commands write to.
+func showsAbove(f *Facts) bool {
+	return slices.ContainsFunc(slices.Concat(f.Rules, f.Paths), func(r Rule) bool {
+		return r.Access == Show && slices.ContainsFunc(r.Found, func(found Found) bool {
+			return slices.ContainsFunc(slices.Concat(f.Session.Roots, f.Folders.Direct), func(dir string) bool { return dir != found.At && paths.Inside(dir, found.At) })
+		})
+	})
+}
+
+// TestRuleAbove: a directory that a rule shows lies below the folders in it that commands write to, and over what else rules
+// before it say about what is in it.
+func TestRuleAbove(t *testing.T) {
+	rule := func(access Access, path string) Rule {
+		r := Rule{Access: access, Found: []Found{{At: path}}}
+		if access != Block {
+			r.Found[0].Bind = mounts.Mount{Kind: mounts.KindBind, Source: path, Target: path, ReadOnly: access == Show}
+		}
+		return r
+	}
+	for _, c := range []struct {
+		name  string
+		rules []Rule
+		want  map[string]string
+	}{
+		{"alone", []Rule{rule(Show, "/srv")}, map[string]string{"/srv/p/f": apart, "/srv/d/f": write, "/srv/x": read, "/srv/secret": hidden, "/srv/p/secret": hidden}},
+		{"over others", []Rule{rule(Write, "/srv/w"), rule(Block, "/srv/b"), rule(Block, "/srv/p/b"), rule(Show, "/srv")},
+			map[string]string{"/srv/w/f": read, "/srv/b/f": read, "/srv/p/b/f": hidden, "/srv/p/f": apart}},
+		{"below others", []Rule{rule(Show, "/srv"), rule(Write, "/srv/w"), rule(Block, "/srv/b")}, map[string]string{"/srv/w/f": write, "/srv/b/f": hidden}},
+		{"twice", []Rule{rule(Show, "/srv"), rule(Write, "/srv/w"), rule(Show, "/srv")}, map[string]string{"/srv/w/f": read, "/srv/p/f": apart, "/srv/d/f": write}},
+		{"the folder itself", []Rule{rule(Show, "/srv"), rule(Show, "/srv/p")}, map[string]string{"/srv/p/f": read, "/srv/d/f": write}},
+		{"hidden before", []Rule{rule(Block, "/srv"), rule(Show, "/srv")}, map[string]string{"/srv/x": read}},
+	} {
+		f := me()
+		f.Session = &Session{Roots: []string{"/srv/p"}, Mounts: mounts.Plan{mounts.Overlay("/srv/p", "/u", "/w", "/srv/p")}}
+		f.Folders.Direct, f.InPlace = []string{"/srv/d"}, mounts.Plan{mounts.Bind("/srv/d", "/srv/d")}
+		f.Secrets, f.Rules = []string{"/srv/secret", "/srv/p/secret"}, c.rules
+		s, _, err := Build(f, Policy{BlockExisting: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at, want := range c.want {
+			if got := seen(s.Mounts, at); got != want {
+				t.Errorf("%s: %s is %s, not %s\n%s", c.name, at, got, want, text(s, nil, nil))
+			}
+		}
+	}
+}
+
 // wanted is what it has to be: the lines stand as in the table of layers, the topmost first, and the first one that is
 // about the path says it.
 func wanted(f *Facts, at string) string {
@@ -214,8 +262,13 @@ func TestWhatLiesOverWhat(t *testing.T) {
 		if len(notices) > 0 {
 			continue // no playground
 		}
+		if showsAbove(&f) {
+			continue // see TestRuleAbove
+		}
 		built++
-		if !slices.IsSorted(slices.DeleteFunc(slices.Clone(s.Layers), func(l Layer) bool { return l == PlaygroundLayer || l == ShownLayer })) {
+		if !slices.IsSorted(slices.DeleteFunc(slices.Clone(s.Layers), func(l Layer) bool {
+			return l == PlaygroundLayer || l == ShownLayer || l == RuleLayer || l == PathLayer
+		})) {
 			t.Fatalf("round %d: layers %v", round, s.Layers)
 		}
 		for range 50 {

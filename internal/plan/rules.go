@@ -29,7 +29,11 @@ func (b *building) rules(list []Rule, asked bool) error {
 			if err := b.coversProject(rule.Access, found.At); err != nil {
 				return &RuleError{asked, i, err}
 			}
-			b.insert(len(b.mounts), found.Bind)
+			at := len(b.mounts)
+			if rule.Access == Show {
+				at = b.belowFolders(found.At)
+			}
+			b.insert(at, found.Bind)
 			for _, hidden := range [...][]string{b.Secrets, b.Sockets} {
 				for _, path := range hidden {
 					if path != found.At && paths.Inside(path, found.At) {
@@ -44,13 +48,30 @@ func (b *building) rules(list []Rule, asked bool) error {
 	return nil
 }
 
+// belowFolders is where a directory that is shown is mounted: over all that is there, but below the folders in it that
+// commands write to. What rules before it say about paths in it, outside of these folders, holds no more.
+func (b *building) belowFolders(dir string) int {
+	folders := slices.Concat(b.roots(), b.Folders.Direct)
+	at := b.firstIn(dir, folders)
+	if at == len(b.mounts) || b.policy.Root {
+		return len(b.mounts)
+	}
+	for i := len(b.mounts) - 1; i > at; i-- {
+		target, from := b.mounts[i].Target, b.from[i]
+		said := from == BuildLayer || from == PlaygroundLayer || from == RuleLayer || from == PathLayer
+		if said && paths.Inside(target, dir) && !paths.InAny(target, folders) {
+			b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
+		}
+	}
+	return at
+}
+
 // coversProject refuses to cover a project with what a rule says about a directory that it lies in.
 func (b *building) coversProject(access Access, dir string) error {
-	roots := b.roots()
 	if access == Show {
-		roots = slices.Concat(roots, b.Folders.Direct)
+		return nil
 	}
-	for _, root := range roots {
+	for _, root := range b.roots() {
 		if !b.policy.Root && root != dir && paths.Inside(root, dir) {
 			return fmt.Errorf("the project %s lies in it, and would be covered by it", escape.Quote(root))
 		}
