@@ -172,8 +172,8 @@ type Config struct {
 	Shared []Folder
 	// Rules are for more paths, in order: later ones win, over folders too. Nil: none.
 	Rules []Rule
-	// BlockExisting runs commands also where what a Blocked rule means could come up later, or be replaced, and be seen:
-	// a Notice says where. False: such commands are not run, with a *RuleError.
+	// BlockExisting runs commands also where what a Blocked rule means could come up later, and be seen: a Notice says
+	// where, as it does where what exists could be replaced. False: such commands are not run, with a *RuleError.
 	BlockExisting bool
 	// Preset says what kind of commands these are, and Presets are more of them: what each one says holds.
 	// Zero: DefaultPreset.

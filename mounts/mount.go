@@ -24,6 +24,12 @@ const (
 	KindLayer        // a mount of the caller's, where only later steps see it
 )
 
+// A Perm is the mode of a directory, whose path is relative to a mount's target.
+type Perm struct {
+	Path string
+	Perm fs.FileMode
+}
+
 // A Mount is one step of a Plan: plain data that can be copied and compared by
 // eye. Make one with Bind, Tmpfs, Proc and so on; the modifiers (Mount.RO,
 // Mount.Try, …) return changed copies.
@@ -110,9 +116,9 @@ type Mount struct {
 	// Files are as Dirs, of empty files: mount points for files. Nil: none.
 	Files []string
 
-	// Perms are modes of directories that an overlay needs for Hide, Dirs and Files, by their path: a directory that it
-	// shows has the mode that its topmost layer gives it. Nil: 0755.
-	Perms map[string]fs.FileMode
+	// Perms are modes of directories that an overlay needs for Hide, Dirs and Files: a directory that it shows has the mode
+	// that its topmost layer gives it. Nil: 0755.
+	Perms []Perm
 
 	// Layer says which of the caller's mounts a KindLayer attaches.
 	Layer int

@@ -2,7 +2,6 @@ package mounts
 
 import (
 	"errors"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -108,11 +107,13 @@ func (m *Mount) validate() error {
 				return err
 			}
 		}
-		for _, list := range [...][]string{m.Hide, m.Dirs, m.Files, slices.Collect(maps.Keys(m.Perms))} {
-			for _, h := range list {
-				if h == "" || path.IsAbs(h) || path.Clean(h) != h || h == "." || h == ".." || strings.HasPrefix(h, "../") || strings.IndexByte(h, 0) >= 0 {
-					return bad(h, ErrHide)
-				}
+		names := slices.Concat(m.Hide, m.Dirs, m.Files)
+		for _, p := range m.Perms {
+			names = append(names, p.Path)
+		}
+		for _, h := range names {
+			if h == "" || path.IsAbs(h) || path.Clean(h) != h || h == "." || h == ".." || strings.HasPrefix(h, "../") || strings.IndexByte(h, 0) >= 0 {
+				return bad(h, ErrHide)
 			}
 		}
 		if writable {

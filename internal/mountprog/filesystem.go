@@ -3,7 +3,6 @@
 package mountprog
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,8 +147,11 @@ func (c *compiler) front(m *mounts.Mount) string {
 	if len(m.Hide) > 0 { // another link costs less than another device
 		c.Call(prog.SysMknodat, c.base.Arg(), deleted, prog.Int(sIFCHR), prog.Int(0))
 	}
-	for _, path := range slices.Sorted(maps.Keys(m.Perms)) { // parents first
-		c.Call(prog.SysMkdirat, layer.Arg(), c.String(path), prog.Int(unixMode(m.Perms[path])))
+	perms := slices.SortedFunc(slices.Values(m.Perms), func(a, b mounts.Perm) int { return strings.Compare(a.Path, b.Path) })
+	for i, p := range perms { // parents first
+		if i == 0 || p.Path != perms[i-1].Path {
+			c.Call(prog.SysMkdirat, layer.Arg(), c.String(p.Path), prog.Int(unixMode(p.Perm)))
+		}
 	}
 	for _, path := range topmost(m.Hide) {
 		parent, base := "", path

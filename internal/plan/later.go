@@ -2,7 +2,6 @@ package plan
 
 import (
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -161,20 +160,17 @@ func (b *building) hideName(m *mounts.Mount, around *Around) bool {
 	if !paths.Inside(around.Dir, m.Target) {
 		return false
 	}
-	perms := make(map[string]fs.FileMode)
+	var perms []mounts.Perm
 	for dir := around.Dir; dir != m.Target; dir = path.Dir(dir) {
 		d := around.Dirs[dir]
 		switch {
 		case d.Own:
-			perms[strings.TrimPrefix(dir, m.Target+"/")] = d.Perm
+			perms = append(perms, mounts.Perm{Path: strings.TrimPrefix(dir, m.Target+"/"), Perm: d.Perm})
 		case !m.ReadOnly || d.Perm&0o5 != 0o5:
 			return false
 		}
 	}
-	if m.Perms == nil {
-		m.Perms = make(map[string]fs.FileMode, len(perms))
-	}
-	maps.Copy(m.Perms, perms)
+	m.Perms = append(slices.Clip(m.Perms), perms...)
 	m.Hide = append(m.Hide, strings.TrimPrefix(firstMissing(around), m.Target+"/"))
 	return true
 }
