@@ -94,7 +94,7 @@ function __nsrun_verbs
 		'run	run a command in a sandbox over the project' \
 		'policy	show what a command would see, write to and reach' \
 		'why	say what a command could do with a path, a socket or a host, and why not more' \
-		'config	check, show, describe or begin configuration files' \
+		'config	check, show or begin configuration files, or print their schema' \
 		'trust	trust a project\'s .nsrun.toml as it is now' \
 		'ls	list sessions' \
 		'show	show what a session changed' \

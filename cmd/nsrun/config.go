@@ -22,7 +22,7 @@ import (
 
 var configVerb = usage.Verb{
 	Name: "config", Args: "check|show|schema|init [flags] [--] [COMMAND [ARG…]]",
-	Short: "check, show, describe or begin configuration files",
+	Short: "check, show or begin configuration files, or print their schema",
 	Long: `check prints everything that is wrong with the configuration files, one line each.
 show takes the flags of nsrun run, and prints each setting and where it comes from.
 schema prints a JSON schema for editors. init writes ~/.config/nsrun/config.toml with

@@ -42,7 +42,7 @@ func cmdHelp(args []string) int {
 
 // printPresets lists the presets, with the rules of those that have a network.
 func printPresets() {
-	fmt.Print("nsrun run --preset NAME,NAME: what each of them says holds.\n\n")
+	fmt.Print("nsrun run --preset NAME,NAME: several apply together.\n\n")
 	for _, p := range nsrunlib.Presets() {
 		fmt.Printf("  %-15s %s\n", p, p.Summary())
 		for _, r := range p.Rules() {
