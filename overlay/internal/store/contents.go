@@ -38,7 +38,7 @@ func DiskUsage(ctx context.Context, top *tree.Handle) (sum Tally, err error) {
 		todo = todo[:len(todo)-1]
 		d, err := top.OpenDir(at)
 		if err != nil {
-			sum.Partial = true
+			sum.Partial = sum.Partial || !kernelOwn(at)
 			continue
 		}
 		names, err := d.Names()
@@ -70,6 +70,13 @@ func DiskUsage(ctx context.Context, top *tree.Handle) (sum Tally, err error) {
 		d.Close()
 	}
 	return sum, nil
+}
+
+// kernelOwn reports whether a directory of a session is the one that the kernel makes for an overlay's own use, with mode 0.
+// No command can name it, and what is in it moves to the upper directory.
+func kernelOwn(at string) bool {
+	layer, ok := strings.CutSuffix(at, "/work")
+	return ok && strings.Count(layer, "/") == 1 && (strings.HasPrefix(layer, "work/") || strings.HasPrefix(layer, ScratchName+"/work"))
 }
 
 // HoldsData reports whether there is anything in a session directory but what every
