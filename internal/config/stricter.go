@@ -39,9 +39,6 @@ func within(list, of []Item) bool {
 
 func same(before, after []Item) bool { return within(before, after) && within(after, before) }
 
-// adds is for what takes something away from commands: more of it can be said.
-func adds(before, after []Item) bool { return within(before, after) }
-
 // one is the text of a setting that is not a list.
 func one(items []Item) string {
 	if len(items) == 0 {
