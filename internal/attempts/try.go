@@ -208,7 +208,7 @@ func (o *Observer) enter(thread uint32) bool {
 
 // open opens a path of the sandbox, to look at it.
 func (o *Observer) open(name string, flags uint64) (sys.FD, error) {
-	fd, err := unix.Openat2(int(o.root), name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_IN_ROOT})
+	fd, err := sys.Openat2(int(o.root), name, unix.O_PATH|flags, 0, unix.RESOLVE_IN_ROOT)
 	if err != nil {
 		return sys.None, err
 	}
