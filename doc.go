@@ -5,14 +5,16 @@
 //	cmd := spec.Command("go", "test", "./...") // fields and methods as in os/exec.Cmd
 //	err := cmd.Run()                           // *nsexec.Error: the sandbox; *exec.ExitError: the program
 //
-// For agents there is Runner: it does session, approval, run and report in one call.
+// A [Runner] is for agents. One call asks for approval, runs a command in a session and
+// reports what it changed; secrets are hidden, and the project is not written to:
 //
 //	r := nsrun.NewRunner(nsrun.Config{Project: "/home/me/src"})
 //	res, err := r.Run(ctx, nsrun.Request{Command: "make test"})
 //	fmt.Println(res) // stdout, stderr, and the exit code if not zero: what a model reads
 //
-// A Spec is plain data. Its zero value shares nothing with the host, and shows
-// nothing of it: no file, no network, no capability.
+// A [Spec] is one sandbox, as plain data, without sessions. A command in a zero Spec sees
+// no file, no network and no capability, so there is nothing that could be executed.
+// DefaultMounts shows the host's files read-only; HideSecrets adds what a Runner hides.
 //
 // The packages below it do the work, and can be used on their own: nsexec runs a
 // command in namespaces, mounts describes its file system, overlay keeps what it
@@ -21,8 +23,10 @@
 // this kernel can do.
 //
 // What a command sees is decided by internal/plan, from facts that internal/host finds;
-// this package gathers them, starts the command, and settles what it wrote.
+// this package gathers the facts, starts the command, and keeps, commits or discards what
+// it wrote.
 //
-// Sandboxes are made by a small process that runs nothing of the program that imports
-// this package; see package nsexec.
+// A small separate process makes the sandboxes. It runs no code of the program that imports
+// this package; see package nsexec. On systems other than Linux everything compiles, and
+// what would start a sandbox returns errors.ErrUnsupported.
 package nsrun

@@ -33,11 +33,10 @@
 // The first Start executes a launcher (package internal/reexec): a small process that
 // clones sandboxes, because a clone of the program would copy its page tables, and hold
 // its secrets. The launcher is an image of this package's own, not the program: no init
-// function and no C constructor runs there. It keeps one sandbox
-// ready whose namespaces exist already, for the next Start with the same
-// namespaces and ids; with a cgroup, if it is asked to (sandbox.Ready). The launcher has the credentials, the root directory, the
-// limits and the control group that the program had at the first Start; Shutdown
-// ends it.
+// function and no C constructor runs there. It keeps one sandbox ready whose
+// namespaces exist already, for the next Start with the same namespaces and ids.
+// The launcher has the credentials, the root directory, the limits and the control
+// group that the program had at the first Start; Shutdown ends it.
 //
 // Many commands may be started at once, from any goroutine, with different
 // settings.

@@ -25,9 +25,9 @@
 //
 // # Engines
 //
-// Where the state directory's file system cannot hold an upper directory, that is
-// on a tmpfs, and where no overlay can be mounted the command works on a copy
-// ([Engine]). The command then needs [Session.Layers] beside [Session.Mounts], and
+// If the file system of the state directory cannot hold an upper directory, the
+// session keeps it on a tmpfs. If no overlay can be mounted, the command works on a
+// copy ([Engine]). In both cases the command needs [Session.Layers] beside [Session.Mounts], and
 // [Session.Collect] stores what it wrote when it has ended. Everything else is the
 // same; to call both for every session does no harm.
 //
