@@ -28,7 +28,7 @@ func (x *Execution) observe(cmd *nsexec.Cmd) error {
 	}
 	box := x.box
 	o := &observed{box: &box}
-	o.by = &attempts.Observer{Deny: nsexec.DefaultFilter(), Tell: o.tell, Ended: o.ended}
+	o.by = &attempts.Observer{Deny: cmd.Seccomp[0], Tell: o.tell, Ended: o.ended}
 	if err := o.by.Attach(sandbox.Of(cmd)); err != nil {
 		return &Error{Op: "observe", Err: err}
 	}

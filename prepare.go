@@ -102,6 +102,9 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	}
 	x.dir, x.direct, x.box = box.Dir, f.Folders.Direct, box
 	spec := Spec{Mounts: box.Mounts, Dir: box.Dir, Env: box.Env}
+	if box.HostCgroups {
+		spec.Share |= nsexec.Cgroup
+	}
 	if q.Network {
 		spec.Share |= nsexec.Net
 		spec.AbstractSockets = slices.Contains(c.AllowUnix, AbstractSockets)

@@ -14,7 +14,8 @@ type Spec struct {
 	// Mounts is the file system. Nil: an empty one; see DefaultMounts.
 	Mounts mounts.Plan
 
-	// Share are the namespaces shared with the host. Zero: none.
+	// Share are the namespaces shared with the host. Zero: none. Where Mounts shows the host's /sys/fs/cgroup, programs that
+	// look for their cgroup in there (Java) need nsexec.Cgroup.
 	Share nsexec.Namespace
 
 	// AbstractSockets leaves those of the host (unix(7)) reachable where Share has the network: the
@@ -38,7 +39,7 @@ type Spec struct {
 	// Capabilities of the command in its user namespace. Zero: none.
 	Capabilities nsexec.Capabilities
 
-	// Seccomp are filters that commands must pass. Nil: nsexec.DefaultFilter. A
+	// Seccomp are filters that commands must pass. Nil: nsexec.DefaultFilterFor these ids. A
 	// slice that is empty but not nil: none.
 	Seccomp []nsexec.Filter
 
@@ -74,7 +75,7 @@ func (s Spec) apply(c *nsexec.Cmd) *nsexec.Cmd {
 	c.Capabilities = s.Capabilities
 	c.Seccomp = s.Seccomp
 	if c.Seccomp == nil {
-		c.Seccomp = []nsexec.Filter{nsexec.DefaultFilter()}
+		c.Seccomp = []nsexec.Filter{nsexec.DefaultFilterFor(s.UIDMap, s.GIDMap)}
 	}
 	c.Rlimits = withoutCore(s.Rlimits)
 	c.NewSession = s.NewSession

@@ -48,7 +48,7 @@ func (f Filter) program(b *prog.Builder) prog.Ptr {
 // (TIOCSTI, TIOCLINUX), another limit of core dumps (which is ignored), sockets of other families than unix, IP and netlink, and
 // system calls of another architecture. Refused is EPERM, or ENOSYS where
 // programs then take another way.
-var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(auditArch, x32Bit) })
+var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(auditArch, x32Bit, IDMap{}, IDMap{}) })
 
 // Numbers from linux/seccomp.h, linux/audit.h, linux/bpf_common.h.
 const (
@@ -75,9 +75,9 @@ const (
 	newNamespacesUnshare = newNamespaces | unix.CLONE_NEWTIME
 )
 
-// denyFilter is DefaultFilter for an architecture. It is long because it is the list of
+// denyFilter is DefaultFilter for an architecture; ids without a Count are all there. It is long because it is the list of
 // what is refused, in the order in which the kernel looks at it.
-func denyFilter(arch uint32, x32 bool) (f Filter) {
+func denyFilter(arch uint32, x32 bool, uid, gid IDMap) (f Filter) {
 	add := func(code uint16, jt, jf uint8, k uint32) {
 		f = append(f, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
 	}
@@ -164,6 +164,22 @@ func denyFilter(arch uint32, x32 bool) (f Filter) {
 		add(jeq, 1, 0, 0)
 		errno(ignored)
 	})
+	for _, c := range chownCalls {
+		at := len(f)
+		add(jeq, 0, 0, c.nr)
+		for i, m := range [...]IDMap{uid, gid} {
+			if m.Count == 0 {
+				continue
+			}
+			add(ldAbs, 0, 0, dataArgs+8*(c.uid+uint32(i)))
+			add(jeq, 3, 0, ^uint32(0)) // which stays what it is
+			add(jge, 0, 1, m.Inside)
+			add(jge, 0, 1, m.Inside+m.Count)
+			errno(unix.EPERM)
+		}
+		add(ret, 0, 0, retAllow)
+		f[at].Jf = uint8(len(f) - at - 1)
+	}
 	arg(unix.SYS_CLONE, 0, func() { deny(jset, newNamespaces, unix.EPERM) })
 	arg(unix.SYS_UNSHARE, 0, func() { deny(jset, newNamespacesUnshare, unix.EPERM) })
 	for _, nr := range [...]uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {

@@ -10,3 +10,5 @@ const (
 )
 
 var oldCalls = [...]oldCall{}
+
+var chownCalls = [...]chownCall{{unix.SYS_FCHOWN, 1}, {unix.SYS_FCHOWNAT, 2}}

@@ -115,6 +115,7 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 	if c.opt.Supervisor != nil {
 		sockets = superviseNetwork(b, c.opt.Supervisor)
 	}
+	c.allowPing(b)
 	umask := b.Slot()
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
 	procDir := c.prepareNested(b)

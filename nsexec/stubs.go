@@ -184,6 +184,13 @@ func CommandContext(ctx context.Context, name string, arg ...string) (r0 *Cmd) {
 	return
 }
 
+// DefaultFilterFor is DefaultFilter for a command that has the ids of uid and gid, which are those of a Cmd. A command with
+// one id only, as ordinary users' commands have, gets the error of chown(2) to other ids that it gets outside: EPERM, which
+// archivers and fakeroot expect, and not the EINVAL of ids that a user namespace lacks.
+func DefaultFilterFor(uid, gid []IDMap) (r0 Filter) {
+	return
+}
+
 // ParseCapabilities parses names with or without "CAP_", in any case, separated
 // by commas, or "all".
 func ParseCapabilities(s string) (r0 Capabilities, r1 error) {

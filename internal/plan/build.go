@@ -23,6 +23,8 @@ type Sandbox struct {
 	Later []string
 	// Rules are those of Config and Request, in their order.
 	Rules []pathrule.Rule
+	// HostCgroups says that the host's cgroup file systems are shown. Then the command is in the host's cgroup namespace.
+	HostCgroups bool
 }
 
 // layers says what is mounted for each of them.
@@ -71,7 +73,7 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 	case p.Strict:
 		b.closeRoot()
 	}
-	s := Sandbox{Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules(), Later: b.later}
+	s := Sandbox{Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules(), Later: b.later, HostCgroups: showsCgroups(b.mounts)}
 	if p.Root {
 		s.Dir = workspaceDir(p.WorkingDir)
 		s.Env = b.environment(s.Dir)

@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// all are the namespaces of `nsrun run` and of --unshare-all.
+// all are the namespaces of --unshare-all. Those of `nsrun run` are the same without the one for cgroups, where the command
+// sees the host's cgroup file systems.
 const all = syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC |
 	syscall.CLONE_NEWUTS | syscall.CLONE_NEWCGROUP
 
@@ -20,7 +21,13 @@ const all = syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET 
 func wanted(argc int, argv unsafe.Pointer) (flags uintptr) {
 	first := at(argv, 1)
 	if equal(first, "run") {
-		return all
+		for i := 2; i < argc; i++ {
+			a := at(argv, i)
+			if equal(a, "strict") || equal(a, "workspace-root") || equal(a, "--preset=strict") || equal(a, "--preset=workspace-root") {
+				return all
+			}
+		}
+		return all &^ syscall.CLONE_NEWCGROUP
 	}
 	if *(*byte)(first) != '-' {
 		return 0
