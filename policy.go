@@ -64,12 +64,16 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	c := &r.config
 	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames()}
 	v.places(x.cmd.Mounts)
+	for _, gone := range x.box.Absent {
+		v.Hidden = append(v.Hidden, gone.Path)
+	}
 	for _, path := range x.box.Later {
 		if !paths.InAny(path, v.Hidden) {
 			v.Hidden = append(v.Hidden, path)
 		}
 	}
 	slices.Sort(v.Hidden)
+	v.Hidden = slices.Compact(v.Hidden)
 	switch {
 	case x.request.Network:
 		v.Network = "host"

@@ -67,7 +67,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		return err
 	}
 	h := <-hidden
-	f.Secrets, f.Linked, f.Absent, f.Present = h.Secrets, h.Linked, h.Absent, h.Present
+	f.Secrets, f.Linked, f.Absent, f.Texts, f.Present = h.Secrets, h.Linked, h.Absent, h.Texts, h.Present
 	f.Sockets = x.sockets.near()
 	if err := x.addRules(&f, matched(), suspect); err != nil {
 		return err
@@ -191,6 +191,12 @@ func (x *Execution) addFolders(f *plan.Facts, inPlace func() (host.InPlace, erro
 	}
 	if f.Table == nil && c.playground() {
 		f.Table, f.Playground.Err = mounts.ReadMountinfo()
+	}
+	if !c.layered() && len(f.Folders.Direct) > 0 && !c.small() {
+		// Not the place that programs are told of where there is no cache: what is there is of use.
+		for _, dir := range host.Caches(f.Home, f.Folders.Direct, "", f.Table) {
+			f.Caches = append(f.Caches, mounts.TmpOverlay(dir, dir))
+		}
 	}
 	if c.playground() && f.Playground.Err == nil {
 		project := f.Folders.Project

@@ -107,7 +107,7 @@ var messages = [...]struct {
 }{
 	{[]byte("read-only file system"), unix.EROFS},
 	{[]byte("permission denied"), unix.EACCES},
-	{[]byte("no such file or directory"), unix.ENOENT},
+	{[]byte("no such file"), unix.ENOENT}, // not all shells say "or directory"
 	{[]byte("connection refused"), unix.ECONNREFUSED},
 }
 
@@ -206,7 +206,7 @@ func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r
 	case on.Socket:
 		kind, possible = RefusedUnix, true
 	case errors.Is(err, unix.ENOENT):
-		possible = on.Exists && !p.Read && p.Path != p.At
+		possible = on.Exists && !p.Read && (p.Path != p.At || p.Absent)
 	case errors.Is(err, unix.EACCES) && p.Cause == plan.PrivilegeCause:
 		possible = true
 		if p.Read {

@@ -307,7 +307,8 @@ type Finding struct {
 	// Exists says that the host has something at Path.
 	Exists bool `json:"exists"`
 	// Read says that what the host has at Path is seen; Write what becomes of writes to it: "no", "apart" (they are kept
-	// apart in a session), "in place", "temporary" (they are gone with the sandbox).
+	// apart in a session), "in place", "temporary" (they are gone with the sandbox), "home layer" (they are kept for the
+	// project's next commands).
 	Read  bool   `json:"read"`
 	Write string `json:"write"`
 	// Connect says that the command can connect to it. It is false for paths that are not sockets.

@@ -25,7 +25,8 @@ type Finding struct {
 	// Exists says that the host has something at Path.
 	Exists bool `json:"exists"`
 	// Read says that what the host has at Path is seen; Write what becomes of writes to it: "no", "apart" (they are kept
-	// apart in a session), "in place", "temporary" (they are gone with the sandbox).
+	// apart in a session), "in place", "temporary" (they are gone with the sandbox), "home layer" (they are kept for the
+	// project's next commands).
 	Read  bool   `json:"read"`
 	Write string `json:"write"`
 	// Connect says that the command can connect to it. It is false for paths that are not sockets.
@@ -75,7 +76,7 @@ var causes = [...]struct{ word, text string }{
 	plan.PrivilegeCause: {"privileges", "root has no privileges in the sandbox, and permissions of %s are for others"},
 }
 
-var writings = [...]string{plan.NoWriting: "no", plan.Apart: "apart", plan.InPlace: "in place", plan.Temporary: "temporary"}
+var writings = [...]string{plan.NoWriting: "no", plan.Apart: "apart", plan.InPlace: "in place", plan.Temporary: "temporary", plan.InHome: "home layer"}
 
 // path is about a path or a socket that has one.
 func (a *Finding) path(box *plan.Sandbox, name string) {

@@ -30,6 +30,13 @@ type Perm struct {
 	Perm fs.FileMode
 }
 
+// A Text is a file with given content, whose path is relative to a mount's target.
+type Text struct {
+	Path string
+	Data []byte
+	Perm fs.FileMode // zero: 0600
+}
+
 // A Mount is one step of a Plan: plain data that can be copied and compared by
 // eye. Make one with Bind, Tmpfs, Proc and so on; the modifiers (Mount.RO,
 // Mount.Try, …) return changed copies.
@@ -116,7 +123,14 @@ type Mount struct {
 	// Files are as Dirs, of empty files: mount points for files. Nil: none.
 	Files []string
 
-	// Perms are modes of directories that an overlay needs for Hide, Dirs and Files: a directory that it shows has the mode
+	// Texts are files that an overlay shows, whatever its lower directories have by these names. Nil: none.
+	Texts []Text
+
+	// Over makes what an overlay's target shows before its lowest lower directory: steps before it have mounted that.
+	// False: it has those in Lower.
+	Over bool
+
+	// Perms are modes of directories that an overlay needs for Hide, Dirs, Files and Texts: a directory that it shows has the mode
 	// that its topmost layer gives it. Nil: 0755.
 	Perms []Perm
 

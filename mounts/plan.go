@@ -66,7 +66,7 @@ func (p Plan) Validate() error {
 }
 
 // fronted reports whether an overlay has one more lower directory than m.Lower says.
-func (m *Mount) fronted() bool { return len(m.Hide)+len(m.Dirs)+len(m.Files) > 0 }
+func (m *Mount) fronted() bool { return len(m.Hide)+len(m.Dirs)+len(m.Files)+len(m.Texts) > 0 }
 
 func (m *Mount) validate() error {
 	bad := func(path string, err error) error { return &Error{m.Kind.String(), path, err} }
@@ -107,7 +107,13 @@ func (m *Mount) validate() error {
 				return err
 			}
 		}
+		if m.Over && (m.fronted() || len(m.Lower) < 1 || isRoot(m.Target)) {
+			return bad(m.Target, ErrLayers)
+		}
 		names := slices.Concat(m.Hide, m.Dirs, m.Files)
+		for _, t := range m.Texts {
+			names = append(names, t.Path)
+		}
 		for _, p := range m.Perms {
 			names = append(names, p.Path)
 		}

@@ -2,13 +2,25 @@
 
 package host
 
-import "github.com/nsrun/nsrun/internal/plan"
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/harmless"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
+)
 
 // Hidden is what is found in home directories.
 type Hidden struct {
 	Secrets []string
 	Linked  []plan.Link
 	Absent  []plan.Absent
+	Texts   []mounts.Text   // see plan.Facts
 	Present map[string]bool // see Present
 }
 
@@ -16,5 +28,46 @@ type Hidden struct {
 func FindHidden(home string) Hidden {
 	secrets, absent := Secrets(home)
 	real, linked := ThroughLinks(secrets)
-	return Hidden{real, ways(linked), absent, Present(home)}
+	return Hidden{Secrets: real, Linked: ways(linked), Absent: absent, Texts: harmlessCopies(home, secrets), Present: Present(home)}
+}
+
+// harmlessCopies are what of some secrets below a home directory is none.
+func harmlessCopies(home string, secrets []string) (list []mounts.Text) {
+	for _, path := range secrets {
+		name, below := strings.CutPrefix(path, home+"/")
+		if !below || !harmless.Knows(name) {
+			continue
+		}
+		at, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			continue
+		}
+		if text := harmless.Copy(name, readWhole(at, harmless.Most)); text != nil {
+			list = append(list, mounts.Text{Path: at, Data: text, Perm: 0o600})
+		}
+	}
+	return list
+}
+
+// readWhole reads a regular file of less than a number of bytes. Nil: it is none, or cannot be read.
+func readWhole(path string, most int) []byte {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	var st unix.Stat_t
+	if sys.Retry(func() error { return unix.Fstat(fd, &st) }) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size >= int64(most) {
+		return nil
+	}
+	b := make([]byte, most)
+	n := 0
+	for n < len(b) {
+		m, err := f.Read(b[n:])
+		if n += m; err != nil {
+			break
+		}
+	}
+	return b[:n]
 }

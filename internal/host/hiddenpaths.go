@@ -36,7 +36,7 @@ var homeSecrets = [...]string{
 	".config/Windsurf/User/globalStorage", ".vscode-server/data/User/globalStorage", ".cursor-server/data/User/globalStorage",
 	".config/JetBrains", ".config/zed/settings.json", ".local/share/zed/db",
 	// Package managers.
-	".config/pnpm/rc", ".yarnrc", ".bunfig.toml", ".config/pip", ".pip", ".local/share/uv/credentials", ".local/share/gem/credentials", ".bundle/config", ".m2/settings-security.xml",
+	".config/pnpm/rc", ".yarnrc", ".bunfig.toml", ".config/pip/pip.conf", ".pip/pip.conf", ".local/share/uv/credentials", ".local/share/gem/credentials", ".bundle/config", ".m2/settings-security.xml",
 	".ivy2/.credentials", ".sbt/.credentials", ".config/coursier", ".condarc",
 	// Backups, passwords, keys, wallets.
 	".config/restic", ".config/borg", ".config/gopass", ".local/share/gopass", ".config/Bitwarden", ".config/Bitwarden CLI", ".config/1Password", ".lpass", ".authinfo",

@@ -211,7 +211,7 @@ func isMount(m *mounts.Mount) bool {
 
 // hides reports whether m needs a place that the sandbox does not show.
 func hides(m *mounts.Mount) bool {
-	return m.Kind == mounts.KindData || m.Kind == mounts.KindOverlay && (m.Temporary || len(m.Hide)+len(m.Dirs)+len(m.Files) > 0)
+	return m.Kind == mounts.KindData || m.Kind == mounts.KindOverlay && (m.Temporary || fronted(m))
 }
 
 // prepare makes a tmpfs the root of the namespace that holds the host's root as h

@@ -3,6 +3,7 @@
 package mountprog
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,8 +99,12 @@ func (c *compiler) overlay(m *mounts.Mount) error {
 	for i, l := range m.Lower {
 		lower[i] = escapeLayer(l)
 	}
-	if len(m.Hide)+len(m.Dirs)+len(m.Files) > 0 {
+	if fronted(m) {
 		lower = append([]string{c.front(m)}, lower...)
+	}
+	if m.Over { // in the new root, which lies in base
+		lower = append(lower, escapeLayer(path.Join("r", relative(m.Target))))
+		c.Call(prog.SysFchdir, c.base.Arg())
 	}
 	opts := []option{{key: "lowerdir", value: strings.Join(lower, ":")}}
 	switch {
@@ -189,9 +194,37 @@ func (c *compiler) front(m *mounts.Mount) string {
 			c.Close(parent)
 		}
 	}
+	for _, t := range m.Texts {
+		c.text(layer, &t)
+	}
 	c.Close(layer)
 	c.Call(prog.SysFchdir, c.base.Arg())
 	return name
+}
+
+// text makes a file of a front layer.
+func (c *compiler) text(layer prog.Slot, t *mounts.Text) {
+	parent, base := layer, t.Path
+	if i := strings.LastIndexByte(t.Path, '/'); i > 0 {
+		parent, base = c.Slot(), t.Path[i+1:]
+		c.Call(prog.MakeDirs, layer.Arg(), c.String(t.Path[:i]), prog.Int(defaultParentPerm)).To(parent)
+	}
+	mode := unixMode(t.Perm)
+	if mode == 0 {
+		mode = defaultDataPerm
+	}
+	f := c.Slot()
+	c.Call(prog.SysOpenat, parent.Arg(), c.String(base), c.Open(prog.WriteOnly|prog.Create|prog.Exclusive|prog.NoFollow|prog.CloseOnExec), prog.Int(mode)).To(f)
+	c.write(f, t.Data)
+	c.Close(f)
+	if parent != layer {
+		c.Close(parent)
+	}
+}
+
+// fronted reports whether an overlay has a front layer.
+func fronted(m *mounts.Mount) bool {
+	return len(m.Hide)+len(m.Dirs)+len(m.Files)+len(m.Texts) > 0
 }
 
 // topmost are the paths that are not below another one of them, sorted.

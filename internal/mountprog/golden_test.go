@@ -51,6 +51,11 @@ func TestCompile(t *testing.T) {
 		{"overlay", mounts.Plan{
 			mounts.Overlay("/src", "/state/up:per", "/state/wo,rk", "/src", `/a\b`), mounts.ROOverlay("/ro", "/1", "/2"),
 		}, mountprog.Options{UserNamespace: true}},
+		{"home", mounts.Plan{
+			mounts.ROBind("/", "/"),
+			{Kind: mounts.KindOverlay, Target: "/home/me", Lower: []string{"/home/me"}, ReadOnly: true, Hide: []string{".ssh"}, Texts: []mounts.Text{{Path: ".m2/settings.xml", Data: []byte("x")}}},
+			{Kind: mounts.KindOverlay, Target: "/home/me", Lower: []string{"/layer"}, Upper: "/up", Work: "/work", Over: true},
+		}, mountprog.Options{UserNamespace: true}},
 		{"block", mounts.Plan{
 			mounts.ROBind("/", "/"), mounts.Block("/home/me/.ssh"), mounts.Chmod(0, "/gone").Try(), mounts.Remount("/x").Try(),
 		}, mountprog.Options{UserNamespace: true}},

@@ -21,6 +21,8 @@ type Sandbox struct {
 	Guarded []string
 	// Later are paths that rules hide, and at which nothing is. Nil: there are none.
 	Later []string
+	// Absent are what overlays of the sandbox's own do not show. Nil: they show all.
+	Absent []Gone
 	// Rules are those of Config and Request, in their order.
 	Rules []pathrule.Rule
 	// HostCgroups says that the host's cgroup file systems are shown. Then the command is in the host's cgroup namespace.
@@ -73,7 +75,10 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 	case p.Strict:
 		b.closeRoot()
 	}
-	s := Sandbox{Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules(), Later: b.later, HostCgroups: showsCgroups(b.mounts)}
+	s := Sandbox{
+		Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules(), Later: b.later, Absent: b.absent,
+		HostCgroups: showsCgroups(b.mounts),
+	}
 	if p.Root {
 		s.Dir = workspaceDir(p.WorkingDir)
 		s.Env = b.environment(s.Dir)

@@ -157,7 +157,7 @@ func TestPlayground(t *testing.T) {
 		want string // of the mounts of that layer: kind and target; or the notice
 	}{
 		{"missing", func(*Facts, *Policy) {}, "overlay /home/me, bind " + point},
-		{"there, and nothing to hide", func(f *Facts, p *Policy) { f.Playground.Point = DirPoint }, "bind " + point},
+		{"there, and nothing to hide", func(f *Facts, p *Policy) { f.Playground.Point, f.Own = DirPoint, nil }, "bind " + point},
 		{"there, and a secret may come", func(f *Facts, p *Policy) { f.Playground.Point = DirPoint; f.Absent = []Absent{{".netrc", 6}} }, "overlay /home/me, bind " + point},
 		{"in a session", func(f *Facts, p *Policy) { *f = session(*f, "/home") }, "bind " + point},
 		{"no overlay, a file is there", func(f *Facts, p *Policy) { f.Playground.Point = OtherPoint; p.NoHomeOverlay = true }, "no playground: " + point + " is not a directory"},

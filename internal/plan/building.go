@@ -16,6 +16,7 @@ type building struct {
 	hasPlay bool    // there is a playground
 	notices []Notice
 	later   []string // see Sandbox
+	absent  []Gone   // see Sandbox
 }
 
 // add mounts over all that is there.

@@ -34,7 +34,11 @@ type Facts struct {
 
 	Playground Playground
 
+	Layer *HomeLayer // what commands write below the home directory; nil: that is read-only
+
 	Secrets []string // paths that hold secrets
+	// Texts are what commands see in place of some of them: the absolute path, and what of it is no secret.
+	Texts   []mounts.Text
 	Linked  []Link   // secrets that symbolic links lead to
 	Absent  []Absent // names in Home that must not come up
 	Sockets []string // of the host, that have a file
@@ -94,6 +98,12 @@ type Playground struct {
 	// there are none. Both are found only where no overlay can be laid over the home directory.
 	Mirror    mounts.Plan
 	MirrorErr error
+}
+
+// A HomeLayer is where what is written below the home directory is kept, beside it.
+type HomeLayer struct {
+	Upper, Work string   // of this command
+	Lower       []string // what commands before it wrote, and is not in Upper: the newest first. Nil: nothing
 }
 
 // A Link is a secret that symbolic links lead to.

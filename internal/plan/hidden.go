@@ -57,12 +57,12 @@ func (b *building) blocks(path string) bool {
 	})
 }
 
-// hideLater has the overlay over the home directory hide names that are absent: the first part of each that is missing,
-// but for those at or above what is mounted.
+// hideLater has the overlay over the home directory hide what is there and secret, and names that are absent: the first part
+// of each that is missing, but for those at or above what is mounted.
 func (b *building) hideLater() {
-	at := slices.IndexFunc(b.mounts, func(m mounts.Mount) bool {
-		return m.Kind == mounts.KindOverlay && m.ReadOnly && m.Target == b.HomeAt && slices.Equal(m.Lower, []string{b.HomeAt})
-	})
+	b.hideInstead()
+	b.showTexts()
+	at := b.homeOverlay()
 	if at < 0 {
 		return
 	}
@@ -85,7 +85,81 @@ func (b *building) hideLater() {
 	}
 	slices.Sort(over.Hide)
 	over.Hide = slices.Compact(over.Hide)
-	if len(over.Hide)+len(over.Dirs) == 0 && !over.Temporary {
+	if len(over.Hide)+len(over.Dirs)+len(over.Texts) == 0 && over.ReadOnly && !over.Temporary && !b.stacked(at) {
 		b.mounts, b.from = slices.Delete(b.mounts, at, at+1), slices.Delete(b.from, at, at+1)
 	}
+}
+
+// stacked reports whether the next mount shows what mount i does.
+func (b *building) stacked(i int) bool { return i+1 < len(b.mounts) && b.mounts[i+1].Over }
+
+// showTexts shows what of secrets is none, in place of those that are hidden as a whole.
+func (b *building) showTexts() {
+	for _, t := range b.Texts {
+		for i := range b.mounts {
+			m := &b.mounts[i]
+			rel, below := strings.CutPrefix(t.Path, m.Target+"/")
+			switch at := slices.Index(m.Hide, rel); {
+			case m.Kind == mounts.KindBlock && m.Target == t.Path && b.from[i] == SecretLayer:
+				*m = mounts.Data(t.Path, t.Data).RO()
+				m.MustExist, m.Perm = true, t.Perm
+			case m.Kind == mounts.KindOverlay && below && at >= 0:
+				m.Hide = slices.Delete(m.Hide, at, at+1)
+				m.Texts = append(m.Texts, mounts.Text{Path: rel, Data: t.Data, Perm: t.Perm})
+			}
+		}
+	}
+}
+
+// homeOverlay is the index of the overlay over the home directory. Less than zero: there is none.
+func (b *building) homeOverlay() int {
+	return slices.IndexFunc(b.mounts, func(m mounts.Mount) bool {
+		return m.Kind == mounts.KindOverlay && m.Target == b.HomeAt && slices.Equal(m.Lower, []string{b.HomeAt})
+	})
+}
+
+// hideInstead has overlays of the sandbox's own show nothing where secrets and nsrun's directories are, in place of what is
+// mounted over them: programs take a file that is missing for one that nobody made, and one that cannot be opened for an
+// error. What commands make there themselves is in their own layer, and hides what is below as well.
+func (b *building) hideInstead() {
+	for i := 0; i < len(b.mounts); i++ {
+		m, layer := &b.mounts[i], b.from[i]
+		if m.Kind != mounts.KindBlock || layer != SecretLayer && layer != OwnLayer {
+			continue
+		}
+		name := b.firstPart(m.Target)
+		g := b.ground(name)
+		if g > 0 && b.mounts[g].Over {
+			g-- // of the same target
+		}
+		if g < 0 || g > i || b.mounts[g].Kind != mounts.KindOverlay || b.from[g] != PlaygroundLayer && b.from[g] != CacheLayer || b.mountedIn(name, i) {
+			continue
+		}
+		b.absent = append(b.absent, Gone{m.Target, layer == OwnLayer})
+		b.mounts[g].Hide = append(b.mounts[g].Hide, strings.TrimPrefix(name, b.mounts[g].Target+"/"))
+		b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
+		i--
+	}
+}
+
+// firstPart is the first part of the path of a directory of nsrun's that is missing: no other directory shall come up for
+// its sake. It is the path of anything else.
+func (b *building) firstPart(dir string) string {
+	for _, own := range b.Own {
+		if own.Dir == dir && own.At != dir && paths.Inside(dir, own.At) {
+			name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(dir, own.At), "/"), "/")
+			return path.Join(own.At, name)
+		}
+	}
+	return dir
+}
+
+// mountedIn reports whether something is mounted at or below a path, but for mount i.
+func (b *building) mountedIn(name string, i int) bool {
+	for j := range b.mounts {
+		if j != i && covers(&b.mounts[j]) && paths.Inside(b.mounts[j].Target, name) {
+			return true
+		}
+	}
+	return false
 }

@@ -90,6 +90,9 @@ func (b *building) keepBlocked(r *Rule, all []pathrule.Rule) *LaterError {
 	if g < 0 {
 		return nil
 	}
+	if b.mounts[g].Over {
+		g-- // of the same target
+	}
 	m := &b.mounts[g]
 	switch {
 	case !live(m, b.from[g]), m.Kind == mounts.KindOverlay && !around.Missing:

@@ -12,7 +12,7 @@ const (
 	InPlaceLayer                 // folders that are written to directly, but for what git executes in them
 	ShownLayer                   // read-only folders
 	BuildLayer                   // caches that builds write to
-	PlaygroundLayer              // the playground, and the home directory where that needs a mount point
+	PlaygroundLayer              // the playground, and the home directory with what commands wrote to it
 	BlockedLayer                 // blocked folders
 	SecretLayer                  // secrets
 	SocketLayer                  // sockets of the host

@@ -16,7 +16,9 @@ func (b *building) own() error {
 		if err := b.keepsOut(dir); err != nil {
 			return err
 		}
-		b.insert(len(b.mounts), mounts.Block(dir.Dir))
+		if !b.inOwned(dir.Dir) {
+			b.insert(len(b.mounts), mounts.Block(dir.Dir))
+		}
 	}
 	for _, dir := range b.Kept {
 		if err := b.keepsOut(dir); err != nil {
@@ -39,6 +41,11 @@ func (b *building) owned() []Own {
 		return b.Own
 	}
 	return append(slices.Clip(b.Own), Own{Dir: play, At: play})
+}
+
+// inOwned reports whether a directory lies in another one of nsrun's, which is hidden as a whole.
+func (b *building) inOwned(dir string) bool {
+	return slices.ContainsFunc(b.owned(), func(own Own) bool { return own.Dir != dir && paths.Inside(dir, own.Dir) })
 }
 
 // keepsOut refuses to make writable what holds a directory of nsrun's: it could be moved away, and another one put in its

@@ -17,6 +17,7 @@ const PlaygroundName = "playground"
 
 // playground shows the playground in the home directory, or says why there is none.
 func (b *building) playground() error {
+	b.homeLayer()
 	if !b.policy.Playground {
 		return nil
 	}
@@ -50,31 +51,25 @@ func PlaygroundPoint(home string) string { return path.Join(home, PlaygroundName
 // mountPoint mounts the playground, and makes the directory that this needs: the home directory is shown through an
 // overlay with one more directory in it, so that nothing is left on the host.
 func (b *building) mountPoint(bind mounts.Mount) error {
-	at := -1
-	for i, m := range b.mounts {
-		switch m.Kind {
-		case mounts.KindBind, mounts.KindTmpfs, mounts.KindOverlay, mounts.KindDev, mounts.KindProc:
-			if paths.Inside(bind.Target, m.Target) {
-				at = i
-			}
-		}
-	}
+	at := b.coverOf(bind.Target)
 	if at < 0 {
 		return b.add(bind)
 	}
 	cover := &b.mounts[at]
-	asItIs := cover.Kind == mounts.KindBind && cover.ReadOnly && cover.Source == cover.Target
 	exists := b.Playground.Point == DirPoint
-	divided := func() bool { return Below(b.Table, b.HomeAt) != "" }
 	switch {
 	case cover.Kind == mounts.KindTmpfs:
-	case exists && (b.policy.NoHomeOverlay || !asItIs || divided()):
+	case cover.Over: // the overlay below it is of this target, too
+		below := &b.mounts[at-1]
+		below.Dirs = append(slices.Clip(below.Dirs), PlaygroundName)
+	case exists && (b.policy.NoHomeOverlay || !asItIs(cover) && cover.Kind != mounts.KindOverlay || b.divided()):
+	case cover.Kind == mounts.KindOverlay && exists && b.from[at] == PlaygroundLayer:
 	case cover.Kind == mounts.KindOverlay:
 		rel := strings.TrimPrefix(strings.TrimPrefix(bind.Target, cover.Target), "/")
 		cover.Dirs = append(slices.Clip(cover.Dirs), rel)
-	case !asItIs:
+	case !asItIs(cover):
 		return fmt.Errorf("%s is missing, and would have to be made in a directory that commands write to", escape.Quote(bind.Target))
-	case b.policy.NoHomeOverlay || divided():
+	case b.policy.NoHomeOverlay || b.divided():
 		if b.Playground.Point == OtherPoint {
 			return fmt.Errorf("%s is not a directory", escape.Quote(bind.Target))
 		}
@@ -90,4 +85,45 @@ func (b *building) mountPoint(bind mounts.Mount) error {
 		b.insert(at+1, over.WithPerm(b.HomePerm))
 	}
 	return b.add(bind)
+}
+
+// coverOf is the index of the mount that covers a path. Less than zero: none does.
+func (b *building) coverOf(name string) int {
+	at := -1
+	for i, m := range b.mounts {
+		switch m.Kind {
+		case mounts.KindBind, mounts.KindTmpfs, mounts.KindOverlay, mounts.KindDev, mounts.KindProc:
+			if paths.Inside(name, m.Target) {
+				at = i
+			}
+		}
+	}
+	return at
+}
+
+// asItIs reports whether m shows the host's own, read-only.
+func asItIs(m *mounts.Mount) bool {
+	return m.Kind == mounts.KindBind && m.ReadOnly && m.Source == m.Target
+}
+
+// divided reports whether something is mounted in the home directory.
+func (b *building) divided() bool { return Below(b.Table, b.HomeAt) != "" }
+
+// homeLayer shows the home directory through an overlay to which commands can write.
+func (b *building) homeLayer() {
+	if b.Layer == nil || b.HomeAt == "" || b.HomeAt == "/" || b.policy.NoHomeOverlay || b.divided() {
+		return
+	}
+	at := b.coverOf(path.Join(b.HomeAt, "."))
+	if at < 0 || !asItIs(&b.mounts[at]) {
+		return
+	}
+	over := mounts.Overlay(b.HomeAt, b.Layer.Upper, b.Layer.Work, b.HomeAt)
+	if len(b.Layer.Lower) == 0 {
+		b.insert(at+1, over)
+		return
+	}
+	base := mounts.Mount{Kind: mounts.KindOverlay, Target: b.HomeAt, Lower: []string{b.HomeAt}, ReadOnly: true}
+	over.Lower, over.Over = b.Layer.Lower, true
+	b.insert(at+1, base.WithPerm(b.HomePerm), over)
 }

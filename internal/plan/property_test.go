@@ -41,6 +41,9 @@ func seen(list mounts.Plan, at string) (state string) {
 			if state = apart; m.ReadOnly {
 				state = read
 			}
+			if slices.ContainsFunc(m.Hide, func(name string) bool { return paths.Inside(at, path.Join(m.Target, name)) }) {
+				state = hidden
+			}
 		case mounts.KindTmpfs, mounts.KindDev, mounts.KindProc:
 			if state = private; Hole(&m) {
 				state = hidden

@@ -38,6 +38,7 @@ const (
 	Apart             // it is kept apart, in a session
 	InPlace           // it is on the host at once
 	Temporary         // it is gone with the sandbox
+	InHome            // it is kept in the home layer of the project
 )
 
 // OnHost is what the host has at a path. The zero OnHost is nothing at all.
@@ -57,12 +58,19 @@ type Place struct {
 	Path    string
 	At      string // what the Cause is about: Path, or one of its parents
 	Cause   Cause
+	Absent  bool // nothing is to be seen at At
 	Read    bool // what the host has there can be read
 	Connect bool // it is a socket of the host, and can be connected to
 	Writing Writing
 	// ReadWith, WriteWith and ConnectWith are the flags that would change that. Zero: it is allowed already, there is
 	// nothing to read or to connect to, or no flag does.
 	ReadWith, WriteWith, ConnectWith Flag
+}
+
+// Gone is a path at which nothing is shown, though the host may have something there.
+type Gone struct {
+	Path string
+	Own  bool // it is nsrun's own; else it is a place of secrets
 }
 
 // Why says what a command can do with a path, which has no symbolic links.
@@ -85,8 +93,11 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 		s.private(&p, m, readOnly)
 	case mounts.KindProc, mounts.KindData:
 		p.Cause = PrivateCause
-		if s.Layers[at] == NetworkLayer {
+		switch s.Layers[at] {
+		case NetworkLayer:
 			p.Cause, p.Read = NetworkCause, true
+		case SecretLayer: // what of it is no secret
+			p.Cause = SecretCause
 		}
 	case mounts.KindDev, mounts.KindMqueue:
 		s.private(&p, m, readOnly)
@@ -161,6 +172,8 @@ func (s *Sandbox) shown(p *Place, m *mounts.Mount, layer Layer) {
 		p.Writing = Temporary
 	case !m.ReadOnly && layer == SessionLayer:
 		p.Writing = Apart
+	case !m.ReadOnly && layer == PlaygroundLayer && m.Kind == mounts.KindOverlay:
+		p.Writing = InHome
 	case !m.ReadOnly:
 		p.Writing = InPlace
 	case slices.Contains(s.Guarded, m.Target):
@@ -169,13 +182,35 @@ func (s *Sandbox) shown(p *Place, m *mounts.Mount, layer Layer) {
 		p.Cause = HostCause
 	case layer == PlaygroundLayer:
 		p.Cause = HostCause
-		for _, name := range m.Hide {
-			if hidden := path.Join(m.Target, name); paths.Inside(p.Path, hidden) {
-				p.Cause, p.At, p.Read = SecretCause, hidden, false
-			}
-		}
 	default:
 		p.Cause = ShownCause
+	}
+	if m.Kind == mounts.KindOverlay && (layer == PlaygroundLayer || layer == CacheLayer) {
+		s.notShown(p, m)
+	}
+}
+
+// notShown is about what an overlay does not show.
+func (s *Sandbox) notShown(p *Place, m *mounts.Mount) {
+	names := slices.Clip(m.Hide)
+	for _, t := range m.Texts {
+		names = append(names, t.Path)
+	}
+	for i := range s.Mounts {
+		if below := &s.Mounts[i]; m.Over && below.Kind == mounts.KindOverlay && below.Target == m.Target {
+			names = slices.Concat(names, below.Hide)
+			for _, t := range below.Texts {
+				names = append(names, t.Path)
+			}
+		}
+	}
+	for _, name := range names {
+		if hidden := path.Join(m.Target, name); paths.Inside(p.Path, hidden) {
+			p.Cause, p.At, p.Absent, p.Read = SecretCause, hidden, true, false
+			if slices.Contains(s.Absent, Gone{hidden, true}) {
+				p.Cause = OwnCause
+			}
+		}
 	}
 }
 
@@ -217,5 +252,5 @@ func (s *Sandbox) ownsBelow(name string) bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(s.Absent, func(g Gone) bool { return g.Own && paths.Inside(g.Path, name) })
 }

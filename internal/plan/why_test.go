@@ -112,7 +112,7 @@ func TestWhy(t *testing.T) {
 		{full, Policy{}, "/home/me/src/dev.sock", socket, "read, apart, --allow-unix /home/me/src/dev.sock"},
 		{inPlace, Policy{}, "/run/agent.sock", socket, "temporary, private /run, --allow-unix /run/agent.sock"},
 		{full, Policy{}, "/run/agent.sock", socket, "read, connect"},
-		{full, Policy{}, "/home/me/.cache/nsrun/x", there, "own /home/me/.cache/nsrun"},
+		{full, Policy{}, "/home/me/.cache/nsrun/x", there, "temporary, own /home/me/.cache/nsrun"},
 		{full, Policy{}, "/home/me/.local", there, "read, host /"},
 		// Folders and rules.
 		{full, Policy{}, "/home/me/src/main.go", there, "read, apart"},
