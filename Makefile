@@ -8,6 +8,8 @@
 # make test-bwrap, make test-clients
 #              bubblewrap's own tests, and programs that call it, with nsrun in its place;
 #              an MCP client that is not ours
+# make test-tools
+#              what developers do every day, natively and in a sandbox: about 150 tasks
 # make bench   all benchmarks once, then side by side with bwrap, sessions side by side
 #              with cp, find and others, writing with and without a watcher, and a
 #              network by rules with none and with a proxy
@@ -61,7 +63,7 @@ need = need() { \
 		echo "$$1 is missing: install the package $$2" >&2; return 1; \
 	fi; }
 
-.PHONY: all build generate stubs install install-bwrap uninstall demo test test-long test-bwrap test-clients race bench lint fuzz cross deps clean
+.PHONY: all build generate stubs install install-bwrap uninstall demo test test-long test-bwrap test-clients test-tools race bench lint fuzz cross deps clean
 .NOTPARALLEL:
 
 all: build
@@ -130,7 +132,8 @@ deps:
 	@$(need); need bwrap bubblewrap; need gcc "gcc libc6-dev"; need mandoc mandoc; need groff groff-base; \
 	need zsh zsh; need fish fish; \
 	need git git; need ssh openssh-client; need /usr/sbin/sshd openssh-server; need psql postgresql-client; need dig bind9-dnsutils; \
-	[ -e /usr/share/bash-completion/bash_completion ] || need bash_completion bash-completion
+	[ -e /usr/share/bash-completion/bash_completion ] || need bash_completion bash-completion; \
+	sed '/^\#/,$$d' test/tools/packages | $(tools)
 	@test/bwrap/fetch.sh >/dev/null || [ $$? = 77 ]
 
 # What of cmd/nsrun is run once more with the entry point, which begins sandboxes by itself. make test-long
@@ -174,6 +177,13 @@ test-bwrap: build
 test-clients: build
 	@test/clients/run.sh || [ $$? = 77 ]
 	@test/mcp/run.sh || [ $$? = 77 ]
+
+# tools installs what lines of test/tools/packages name.
+tools = while read -r program package; do need $$program $$package </dev/null || true; done
+
+test-tools:
+	@$(need); grep -v '^\#' test/tools/packages | $(tools)
+	NSRUN_LONG=1 $(STATIC) $(GO) test $(TEST_FLAGS) -v -run TestTask ./test/tools | grep -v '^=== RUN'
 
 bench: build
 	$(STATIC) NSRUN_TEST_ONCE=1 $(GO) test $(SLOW) -vet=off -run='^$$' -bench=. -benchtime=$(BENCHTIME) ./...

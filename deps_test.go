@@ -100,6 +100,7 @@ var mayImport = map[string][]string{
 	// Makes files of netpolicy/cgroup.
 	"netpolicy/cgroup/gen":  {},
 	"test/clients/recorder": {},
+	"test/tools":            {"internal/testenv"},
 	// For other systems, see everywhere.
 	"internal/linuxonly":     {},
 	"internal/linuxonly/gen": {},

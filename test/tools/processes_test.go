@@ -1,0 +1,43 @@
+//go:build linux
+
+package tools
+
+// processTasks are about processes, terminals, sockets and limits.
+var processTasks = []task{
+	{name: "exit status", run: "sh -c 'exit 42'; echo $?; exit 7"},
+	{name: "signals", run: "sh -c 'kill -TERM $$'; echo $?; trap 'echo got' USR1; kill -USR1 $$; sleep 30 & kill $!; wait $!; echo $?"},
+	{name: "death by a signal", run: "kill -9 $$"},
+	{name: "background and wait", run: "for i in 1 2 3; do (sleep 0.0$i; echo $i >o$i) & done; wait; cat o1 o2 o3"},
+	{name: "nohup and setsid", needs: "flock", run: "nohup sh -c 'echo n >n' >/dev/null 2>&1; setsid -w sh -c 'echo s >s'; cat n s"},
+	{name: "timeout", slow: true, run: "timeout 0.1 sleep 5; echo $?; timeout 5 true; echo $?"},
+	{name: "nice, ionice, taskset", needs: "flock", run: "nice -n 5 nice; ionice -c 3 true; taskset -c 0 echo on"},
+	{name: "ps and /proc", run: "[ -d /proc/$$ ] && cat /proc/$$/comm && ls -l /proc/self/exe >/dev/null && readlink /proc/self/cwd >/dev/null && echo fine"},
+	{name: "ulimit", run: "ulimit -n 256 && ulimit -n && (ulimit -v 1000000; ulimit -v) && ulimit -s && ulimit -c 0 && echo fine"},
+	{name: "raise a limit to the hard one", run: "ulimit -Sn 64; ulimit -Sn $(ulimit -Hn) && [ $(ulimit -Sn) = $(ulimit -Hn) ] && echo same; ulimit -Hn"},
+	{name: "flock", needs: "flock", run: "flock l sh -c 'flock -n l true; echo $?'; flock -n l echo free"},
+	{name: "fcntl locks", needs: "python3", run: "python3 -c \"import fcntl,os\nf=open('l','w'); fcntl.lockf(f,fcntl.LOCK_EX)\nif os.fork()==0:\n g=open('l','w')\n try: fcntl.lockf(g,fcntl.LOCK_EX|fcntl.LOCK_NB); print('got')\n except OSError as e: print(e.errno)\n os._exit(0)\nos.wait()\""},
+	{name: "inotify on an old file", slow: true, needs: "inotifywait", setup: "mkdir d; echo a >d/f", run: "(inotifywait -qq -t 5 -e modify d/f; echo $?) & sleep 0.3; echo b >>d/f; wait"},
+	{name: "inotify on a directory", slow: true, needs: "inotifywait", setup: "mkdir d", run: "inotifywait -q -t 5 -e create --format %f d >o & sleep 0.3; touch d/new; wait; cat o; rm o"},
+	{name: "unix sockets", needs: "socat", run: "socat UNIX-LISTEN:s,fork SYSTEM:'cat' & p=$!; while [ ! -S s ]; do sleep 0.02; done; echo hello | socat - UNIX-CONNECT:s; kill $p; wait; rm -f s"},
+	{name: "TCP on localhost", needs: "socat", run: "socat TCP-LISTEN:18923,bind=127.0.0.1,reuseaddr SYSTEM:'echo served' & i=0; while ! socat -u TCP:127.0.0.1:18923 - 2>/dev/null; do sleep 0.05; i=$((i+1)); [ $i -lt 60 ] || exit 1; done; wait"},
+	{name: "curl of a local server", slow: true, needs: "curl python3", setup: "echo page >index.html", run: "python3 -m http.server -b 127.0.0.1 18924 >/dev/null 2>&1 & p=$!; curl -s --retry 20 --retry-connrefused --retry-delay 0 --retry-max-time 10 http://127.0.0.1:18924/; kill $p; wait 2>/dev/null"},
+	{name: "ping", needs: "ping", run: "ping -c 1 -W 2 127.0.0.1 | grep -o '1 received'; ping -c 1 -W 2 localhost >/dev/null; echo $?"},
+	{name: "a terminal", needs: "script", run: "script -qec 'test -t 1 && stty rows 7 cols 9 && stty size' /dev/null </dev/null | tr -d '\\r'"},
+	{name: "tmux", needs: "tmux", slow: true, run: "tmux -S $PWD/t -f /dev/null new-session -d 'echo in >o; sleep 0.1' && i=0; while [ ! -s o ] && [ $i -lt 100 ]; do sleep 0.05; i=$((i+1)); done; cat o; sleep 0.3; rm -f t"},
+	{name: "vim -es", needs: "vim", setup: "echo one >f", run: "vim -u NONE -es -c '%s/one/two/' -c wq f; cat f"},
+	{name: "pipes and process substitution", run: "bash -c 'diff <(seq 3) <(seq 3) && seq 100000 | head -n 1; echo ${PIPESTATUS[0]}' 2>/dev/null"},
+	{name: "here documents and /dev/fd", run: "cat /dev/fd/3 3<<X\nthree\nX\necho out >/dev/stderr 2>/dev/null; echo fine >/dev/stdout"},
+	{name: "parallel", needs: "parallel", slow: true, run: "seq 5 | parallel -k -j2 'echo {} >f{}; cat f{}' 2>/dev/null"},
+	{name: "xargs -P", run: "seq 20 | xargs -P 4 -I{} sh -c 'echo {} >n{}' && cat n* | sort -n | tail -1"},
+	{name: "shared memory and semaphores", slow: true, needs: "python3", run: "python3 -c \"import multiprocessing as m\ns=m.Semaphore(1); s.acquire(); print(s.acquire(timeout=0.01)); q=m.Queue(); q.put(1); print(q.get())\"; ipcmk -M 100 >/dev/null && ipcs -m | grep -c 0x; ipcrm -a"},
+	{name: "/dev/shm and /dev/null", run: "echo x >/dev/shm/toolsx && cat /dev/shm/toolsx && rm /dev/shm/toolsx && echo y >/dev/null && head -c 4 /dev/zero | od -An -tx1 && [ $(head -c 8 /dev/urandom | wc -c) = 8 ] && echo fine"},
+	{name: "date and uname", run: "uname -s; date -d @0 +%F; nproc >/dev/null; getconf PAGE_SIZE; hostname >/dev/null 2>&1; cat /proc/sys/kernel/ostype"},
+	{name: "lsof of own files", needs: "lsof", slow: true, run: "exec 3>open; lsof -a -p $$ -d 3 -Fn 2>/dev/null | grep -c open"},
+	{name: "execute from the project", run: "printf '#!/bin/sh\\necho ran $1\\n' >s && chmod 755 s && ./s one; cp /bin/echo e && ./e two"},
+	{name: "missing program", run: "nothing-like-this 2>/dev/null; echo $?; ./s 2>/dev/null; echo $?"},
+	{name: "large output", run: "seq 300000 | tail -n 1; seq 200000 >big; wc -l <big"},
+	{name: "standard input", run: "echo a | (read x; echo got $x); cat </dev/null; echo end"},
+	{name: "many processes", slow: true, run: "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done; echo $i"},
+	{name: "threads", slow: true, needs: "python3", run: "python3 -c \"import threading\nl=[]\nt=[threading.Thread(target=l.append,args=(i,)) for i in range(50)]\n[x.start() for x in t]; [x.join() for x in t]; print(len(l))\""},
+	{name: "memfd, eventfd, epoll", needs: "python3", run: "python3 -c \"import os,select\nf=os.memfd_create('x'); os.write(f,b'a'); print(os.pread(f,1,0)); e=os.eventfd(1) if hasattr(os,'eventfd') else 0; p=select.epoll(); r,w=os.pipe(); p.register(r,1); os.write(w,b'x'); print(len(p.poll(1)))\""},
+}
