@@ -23,6 +23,8 @@ const (
 	ActionNetwork Action = "network" // use the host's network
 	ActionWrite   Action = "write"   // write to a path, which is the target
 	ActionShow    Action = "show"    // see a path that may be hidden, which is the target
+	ActionKey     Action = "key"     // know of a key of the ssh-agent, which is the target, and ask to use it
+	ActionSign    Action = "sign"    // have the ssh-agent sign with a key, which is the target, once
 )
 
 // Question is what an Approver is asked.
@@ -35,6 +37,11 @@ type Question struct {
 	Project string
 	// Command is what would be run, with its control characters escaped.
 	Command string
+	// About says what ActionSign is for, as far as that can be known: what the host's key is has been checked, and all names
+	// are the command's words. Empty with the other actions.
+	About string
+	// Running says that the command runs while this is asked. False: it is asked before.
+	Running bool
 	// OneTime says that only Allow and Deny are answers: anything else counts as the one
 	// of them that it is a kind of, and is not remembered.
 	OneTime bool
@@ -44,6 +51,13 @@ type Question struct {
 // the command is long, so that its end could look like a question about another one, how
 // it begins is said once more behind it.
 func (q Question) String() string {
+	switch q.Action {
+	case ActionKey:
+		return "Let the command list the key " + escape.Printable(q.Target) + " of the ssh-agent, and ask for its use? The command: " + begin(q.Command)
+	case ActionSign:
+		return "Sign with the key " + escape.Printable(q.Target) + " of the ssh-agent, once, " + escape.Printable(q.About) +
+			"? This command in a sandbox asks for it: " + begin(q.Command)
+	}
 	kind, to := "network access", ""
 	switch q.Action {
 	case ActionWrite:
@@ -58,6 +72,15 @@ func (q Question) String() string {
 	start := []rune(strings.Join(strings.Fields(q.Command), " "))
 	return text + fmt.Sprintf(" That was one command of %d characters, which would have %s; it begins with: %s",
 		utf8.RuneCountInString(q.Command), kind, string(start[:min(len(start), longQuestion/4)]))
+}
+
+// begin is how a command begins, on one line.
+func begin(command string) string {
+	words := []rune(strings.Join(strings.Fields(command), " "))
+	if len(words) > longQuestion/4 {
+		return string(words[:longQuestion/4]) + "…"
+	}
+	return string(words)
 }
 
 // longQuestion is from how many characters on a window may not show a whole question, or
@@ -107,6 +130,12 @@ func (e *DeniedError) Error() string {
 		text = "write access to " + escape.Quote(e.Question.Target)
 	case ActionShow:
 		text = "read access to " + escape.Quote(e.Question.Target)
+	case ActionKey, ActionSign:
+		text = "use of the key " + escape.Quote(e.Question.Target)
+		if e.Err != nil {
+			text += ": " + e.Err.Error()
+		}
+		return "denied: " + text
 	}
 	text += " was denied: the command was not run"
 	if e.Err != nil {
@@ -147,22 +176,27 @@ type Terminal struct {
 
 // Approve asks.
 func (t Terminal) Approve(ctx context.Context, q Question) (Answer, error) {
-	choice := "[y/N]"
-	if !q.OneTime {
+	choice, line := "[y/N]", ask.Line
+	if q.Running {
+		line = ask.During
+	}
+	switch {
+	case q.OneTime && q.Running: // somebody may be typing an answer to the command
+		choice = "[yes/N]"
+	case !q.OneTime:
 		choice = "[y]es, [s]ession, [a]lways, [N]o, [ns] not this session, [na] never"
 	}
-	line, err := ask.Line(ctx, escape.Printable(t.Prefix+q.String())+" "+choice)
+	answer, err := line(ctx, escape.Printable(t.Prefix+q.String())+" "+choice)
 	if err != nil {
 		return Deny, err
 	}
-	switch line {
-	case "y", "yes":
+	switch {
+	case answer == "yes", answer == "y" && !(q.OneTime && q.Running):
 		return Allow, nil
-	}
-	if q.OneTime {
+	case q.OneTime:
 		return Deny, nil
 	}
-	switch line {
+	switch answer {
 	case "s", "session":
 		return AllowSession, nil
 	case "a", "always":

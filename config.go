@@ -64,7 +64,7 @@ type Config struct {
 	Publish []uint16
 	// AllowUnix are unix sockets of the host that commands can connect to, absolute paths that
 	// exist; AbstractSockets are those without a path, of whatever name, for commands with Request.Network
-	// (others have a namespace of their own for them, or rules). Nil: none.
+	// (others have a namespace of their own for them, or rules); SSHAgent is a service in the place of one. Nil: none.
 	AllowUnix []string
 
 	// Env is added to the environment of this program without its secrets (SafeEnv):

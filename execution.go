@@ -38,10 +38,12 @@ type Execution struct {
 	notices []Notice
 	direct  []string // folders that are written to directly
 
-	sockets socketSearch
-	explain bool         // nothing is made
-	caches  bool         // with explain: the caches of a session are planned too
-	box     plan.Sandbox // what was planned
+	sockets  socketSearch
+	services services
+	project  string       // without symbolic links; empty: none
+	explain  bool         // nothing is made
+	caches   bool         // with explain: the caches of a session are planned too
+	box      plan.Sandbox // what was planned
 
 	work           *host.WorkDir // of a workspace that is the root; nil: none
 	later          host.Later

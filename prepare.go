@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -72,6 +73,10 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if err := x.addRules(&f, matched(), suspect); err != nil {
 		return err
 	}
+	if err := x.openServices(f.Run || c.small(), suspect); err != nil {
+		return err
+	}
+	f.Unix = append(f.Unix, x.services.mounts...)
 	if err := network(); err != nil {
 		return err
 	}
@@ -90,7 +95,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	}
 	box, notices, err := plan.Build(f, plan.Policy{
 		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network, BlockExisting: c.BlockExisting,
-		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env),
+		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env, x.services.env),
 	})
 	x.notices = publicNotices(notices)
 	if err != nil {
@@ -100,7 +105,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if f.Session != nil {
 		roots = f.Session.Roots
 	}
-	x.dir, x.direct, x.box = box.Dir, f.Folders.Direct, box
+	x.dir, x.direct, x.box, x.project = box.Dir, f.Folders.Direct, box, f.Folders.Project
 	spec := Spec{Mounts: box.Mounts, Dir: box.Dir, Env: box.Env}
 	if box.HostCgroups {
 		spec.Share |= nsexec.Cgroup
@@ -253,7 +258,7 @@ func (x *Execution) addRules(f *plan.Facts, matched [2][]host.Matched, suspect f
 	}
 	x.later.Remember()
 	for _, path := range c.AllowUnix {
-		if path == AbstractSockets {
+		if path == AbstractSockets || service.Is(path) {
 			continue
 		}
 		m, err := host.UnixSocket(path, suspect)

@@ -58,6 +58,10 @@ type Result struct {
 	// Network is what the command had of the network, and tried to reach.
 	Network Network
 
+	// Services are the uses of services (SSHAgent) that the command made or wanted to make, the first 200 of them, in their
+	// order. Nil: none.
+	Services []ServiceUse
+
 	// Limits are those that the command had, and what became of them. Nil: none, or the command was not executed.
 	Limits []Limit
 

@@ -210,6 +210,7 @@ func (x *Execution) start() error {
 	if x.net != nil && x.net.started != nil {
 		x.net.started(x.cmd)
 	}
+	x.services.begun()
 	x.confined()
 	x.later.Begin(x.began)
 	if r, w := x.stdin[0], x.stdin[1]; r != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/nsrun/nsrun/fanotify"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/linuxonly"
+	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
@@ -37,6 +38,8 @@ const (
 	ActionNetwork Action = "network" // use the host's network
 	ActionWrite   Action = "write"   // write to a path, which is the target
 	ActionShow    Action = "show"    // see a path that may be hidden, which is the target
+	ActionKey     Action = "key"     // know of a key of the ssh-agent, which is the target, and ask to use it
+	ActionSign    Action = "sign"    // have the ssh-agent sign with a key, which is the target, once
 )
 
 // After says what becomes of what a command wrote to folders with an overlay.
@@ -210,7 +213,7 @@ type Config struct {
 	Publish []uint16
 	// AllowUnix are unix sockets of the host that commands can connect to, absolute paths that
 	// exist; AbstractSockets are those without a path, of whatever name, for commands with Request.Network
-	// (others have a namespace of their own for them, or rules). Nil: none.
+	// (others have a namespace of their own for them, or rules); SSHAgent is a service in the place of one. Nil: none.
 	AllowUnix []string
 
 	// Env is added to the environment of this program without its secrets (SafeEnv):
@@ -395,6 +398,11 @@ type Question struct {
 	Project string
 	// Command is what would be run, with its control characters escaped.
 	Command string
+	// About says what ActionSign is for, as far as that can be known: what the host's key is has been checked, and all names
+	// are the command's words. Empty with the other actions.
+	About string
+	// Running says that the command runs while this is asked. False: it is asked before.
+	Running bool
 	// OneTime says that only Allow and Deny are answers: anything else counts as the one
 	// of them that it is a kind of, and is not remembered.
 	OneTime bool
@@ -522,6 +530,12 @@ type RuleError struct {
 type Runner struct {
 }
 
+// SSHAgent stands in Config.AllowUnix for the ssh-agent of this program's user (SSH_AUTH_SOCK), of which commands see
+// nothing: they have a proxy that lists chosen keys, and asks the Approver about each signature (ActionSign). Alone, it has
+// the Approver asked about each key, too (ActionKey); "ssh-agent:" and a key's comment, its fingerprint, or the path of the
+// file of its public half, which is absolute or begins with "~/", chooses a key. It can stand there several times.
+const SSHAgent = service.SSHAgent
+
 // The modes. What runs without a sandbox is a child of this program with all that its user can do: no folder, rule,
 // limit or network policy holds, but the environment, the working directory and the time do. Result.Unsandboxed and a
 // Notice say so for each command.
@@ -533,6 +547,19 @@ const (
 
 // SandboxMode says whether commands have to be run in a sandbox.
 type SandboxMode uint8
+
+// A ServiceUse is one use that a command made of a service, or wanted to make.
+type ServiceUse struct {
+	// Service is SSHAgent.
+	Service string `json:"service"`
+	// Target is what was used: a key, by its fingerprint and comment.
+	Target string `json:"target"`
+	// About says what for, as far as that can be known.
+	About string `json:"about"`
+	// Allowed says that it was allowed; if not, Reason says why, unless somebody said no.
+	Allowed bool   `json:"allowed"`
+	Reason  string `json:"reason"`
+}
 
 // Terminal is an Approver that asks on the controlling terminal, whatever standard input
 // is. Only words that say so are a yes; without a terminal there is none. Questions of all
@@ -630,6 +657,15 @@ func wholeRunes(b []byte) []byte {
 		}
 	}
 	return b
+}
+
+// begin is how a command begins, on one line.
+func begin(command string) string {
+	words := []rune(strings.Join(strings.Fields(command), " "))
+	if len(words) > longQuestion/4 {
+		return string(words[:longQuestion/4]) + "…"
+	}
+	return string(words)
 }
 
 // longQuestion is from how many characters on a window may not show a whole question, or
@@ -792,6 +828,12 @@ func (e *DeniedError) Error() string {
 		text = "write access to " + escape.Quote(e.Question.Target)
 	case ActionShow:
 		text = "read access to " + escape.Quote(e.Question.Target)
+	case ActionKey, ActionSign:
+		text = "use of the key " + escape.Quote(e.Question.Target)
+		if e.Err != nil {
+			text += ": " + e.Err.Error()
+		}
+		return "denied: " + text
 	}
 	text += " was denied: the command was not run"
 	if e.Err != nil {
@@ -990,6 +1032,13 @@ func (Preset) Summary() (r0 string) {
 // the command is long, so that its end could look like a question about another one, how
 // it begins is said once more behind it.
 func (q Question) String() string {
+	switch q.Action {
+	case ActionKey:
+		return "Let the command list the key " + escape.Printable(q.Target) + " of the ssh-agent, and ask for its use? The command: " + begin(q.Command)
+	case ActionSign:
+		return "Sign with the key " + escape.Printable(q.Target) + " of the ssh-agent, once, " + escape.Printable(q.About) +
+			"? This command in a sandbox asks for it: " + begin(q.Command)
+	}
 	kind, to := "network access", ""
 	switch q.Action {
 	case ActionWrite:

@@ -208,6 +208,8 @@ func (x *Execution) settleNetwork() {
 		return
 	}
 	x.settled = true
+	x.services.close()
+	x.result.Services = x.services.uses
 	x.net.close()
 	x.result.Network = Network{Mode: "none"}
 	if x.net != nil || x.request.Network || x.bare != nil || x.failed() {

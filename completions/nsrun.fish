@@ -498,7 +498,7 @@ function __nsrun_flags -a verb
 			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
+			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
@@ -545,7 +545,7 @@ function __nsrun_flags -a verb
 			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
+			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
@@ -593,7 +593,7 @@ function __nsrun_flags -a verb
 			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
+			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
@@ -641,7 +641,7 @@ function __nsrun_flags -a verb
 			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
+			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
@@ -767,7 +767,7 @@ function __nsrun_flags -a verb
 	case mcp
 		printf '%s\n' \
 			'--allow-net	let commands reach what a RULE says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
-			'--allow-unix	let commands connect to the unix socket at a path (repeatable)' \
+			'--allow-unix	let commands connect to the unix socket at a path; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
 			'--ask-timeout	how long a question to the user waits for its answer, as a duration; no answer is a no (default 5m)' \
 			'--block	hide a path, also when it comes up later; !path is an exception' \
 			'--block-existing	run commands also where --block can only hide what exists when they start' \

@@ -49,6 +49,7 @@ var (
 	errCannot  = errors.New("this client cannot ask its user: it does not have the capability elicitation; the user can run the command in a terminal, with nsrun run --net host -c")
 	errLate    = errors.New("nobody answered in time")
 	errEnded   = errors.New("nobody can answer: standard input has ended")
+	errRunning = errors.New("this client cannot be asked while a command runs")
 	errDismiss = errors.New("the user closed the question without an answer")
 	errTicket  = errors.New("the call answers a question that nobody asked, or that was answered already")
 )
@@ -85,6 +86,9 @@ func (s *server) Approve(ctx context.Context, q nsrun.Question) (nsrun.Answer, e
 			return nsrun.Deny, err
 		}
 		return judge(res)
+	}
+	if q.Running { // its result cannot be the question
+		return nsrun.Deny, errRunning
 	}
 	if asked.params.RequestState == "" {
 		asked.input = &mcp.CallToolResult{

@@ -35,6 +35,7 @@ import (
 	"github.com/nsrun/nsrun/internal/mcpargs"
 	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/secureexec"
+	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -197,7 +198,7 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 	c.BlockExisting = o.BlockExisting
 	c.After = [...]nsrun.After{mcpargs.Commit: nsrun.Commit, mcpargs.Keep: nsrun.Keep, mcpargs.Discard: nsrun.Discard}[o.After]
 	for _, path := range o.AllowUnix {
-		if !filepath.IsAbs(path) {
+		if !filepath.IsAbs(path) && !service.Is(path) {
 			path = filepath.Join(wd, path)
 		}
 		c.AllowUnix = append(c.AllowUnix, path)

@@ -12,6 +12,7 @@ import (
 	"github.com/nsrun/nsrun/internal/configfile"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/mcpargs"
+	"github.com/nsrun/nsrun/internal/service"
 )
 
 // settings adds what configuration files say to the flags and the Config. Profiles are not for the commands of a model, which could
@@ -43,7 +44,7 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 	}
 	o.Paths = append(rules, o.Paths...)
 	for _, item := range p.Sockets() {
-		if _, err := os.Lstat(item.Text); err == nil {
+		if _, err := os.Lstat(item.Text); err == nil || service.Is(item.Text) {
 			o.AllowUnix = append(o.AllowUnix, item.Text)
 		}
 	}

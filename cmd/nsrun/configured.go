@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/limits"
 	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/service"
 )
 
 // Configuration files stand below the flags: what they say becomes flags that were not given.
@@ -138,7 +139,7 @@ func (o *runOptions) take(p *config.Policy) error {
 	o.publish, o.env, o.clearEnv, o.timeout = p.Publish(), append(p.Env(), o.env...), p.ClearEnv(), p.Timeout()
 	o.grace, o.limits = p.Grace(), nsrunlib.Limits(p.Limits())
 	for _, item := range p.Sockets() {
-		if _, err := os.Lstat(item.Text); err == nil {
+		if _, err := os.Lstat(item.Text); err == nil || service.Is(item.Text) {
 			o.allowUnix = append(o.allowUnix, item.Text)
 		}
 	}

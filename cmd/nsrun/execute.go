@@ -108,8 +108,9 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 	}
 	r.unsandboxed = res.Unsandboxed
 	r.signal, r.network, r.took = res.SignalName(), res.Network, res.Duration
-	r.missing, r.limits, r.refusals = res.Missing, res.Limits, res.Refusals
+	r.missing, r.limits, r.refusals, r.services = res.Missing, res.Limits, res.Refusals, res.Services
 	r.tellNetwork()
+	r.tellServices()
 	r.tellDenied(res)
 	switch {
 	case res.TimedOut:

@@ -24,24 +24,25 @@ import (
 
 // report is what --report writes. The keys are stable.
 type report struct {
-	Session     string             `json:"session"`
-	Command     []string           `json:"command"`
-	ExitCode    int                `json:"exit_code"`
-	Signal      string             `json:"signal"`
-	TimedOut    bool               `json:"timed_out"`
-	DurationMS  int64              `json:"duration_ms"`
-	Backend     string             `json:"backend"`
-	Unsandboxed string             `json:"unsandboxed"` // why it ran without a sandbox; empty: it had one
-	Limits      []nsrunlib.Limit   `json:"limits"`
-	Missing     []features.Name    `json:"missing"`
-	Network     network            `json:"network"`
-	Changes     []jsonform.Change  `json:"changes"`
-	Held        []jsonform.Held    `json:"held"` // changes that were not committed with the others
-	Denied      []nsrunlib.Refusal `json:"denied"`
-	State       string             `json:"state"`
-	Engine      string             `json:"engine"`  // how the changes were kept apart; empty: --direct
-	Backups     []backupReport     `json:"backups"` // that hold what was there before
-	Output      outputReport       `json:"output"`
+	Session     string                `json:"session"`
+	Command     []string              `json:"command"`
+	ExitCode    int                   `json:"exit_code"`
+	Signal      string                `json:"signal"`
+	TimedOut    bool                  `json:"timed_out"`
+	DurationMS  int64                 `json:"duration_ms"`
+	Backend     string                `json:"backend"`
+	Unsandboxed string                `json:"unsandboxed"` // why it ran without a sandbox; empty: it had one
+	Limits      []nsrunlib.Limit      `json:"limits"`
+	Services    []nsrunlib.ServiceUse `json:"services"` // what the command used, or wanted to use, of services
+	Missing     []features.Name       `json:"missing"`
+	Network     network               `json:"network"`
+	Changes     []jsonform.Change     `json:"changes"`
+	Held        []jsonform.Held       `json:"held"` // changes that were not committed with the others
+	Denied      []nsrunlib.Refusal    `json:"denied"`
+	State       string                `json:"state"`
+	Engine      string                `json:"engine"`  // how the changes were kept apart; empty: --direct
+	Backups     []backupReport        `json:"backups"` // that hold what was there before
+	Output      outputReport          `json:"output"`
 }
 
 type network struct {
@@ -179,8 +180,9 @@ func (r *runner) writeReport(status int) error {
 	rep := report{
 		Command: r.o.command, ExitCode: status, TimedOut: r.timedOut,
 		DurationMS: r.took.Milliseconds(), Missing: append([]features.Name{}, r.missing...), Limits: append([]nsrunlib.Limit{}, r.limits...),
-		Network: network{r.network.Mode, append([]netpolicy.Decision{}, r.network.Decisions...), r.network.Omitted, r.network.Rules, r.network.Refused},
-		Changes: jsonform.Changes(r.changes), Held: jsonform.HeldBack(r.held), Denied: append([]nsrunlib.Refusal{}, r.refusals...), State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
+		Network:  network{r.network.Mode, append([]netpolicy.Decision{}, r.network.Decisions...), r.network.Omitted, r.network.Rules, r.network.Refused},
+		Services: append([]nsrunlib.ServiceUse{}, r.services...),
+		Changes:  jsonform.Changes(r.changes), Held: jsonform.HeldBack(r.held), Denied: append([]nsrunlib.Refusal{}, r.refusals...), State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
 	}
 	if r.execution != nil { // it was executed
 		if rep.Backend = features.Native; r.unsandboxed != "" {

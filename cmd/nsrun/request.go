@@ -13,6 +13,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/pathrule"
+	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
@@ -52,7 +53,7 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 		if err != nil {
 			return c, q, err
 		}
-		if path == nsrunlib.AbstractSockets {
+		if path == nsrunlib.AbstractSockets || service.Is(path) {
 			abs = path
 		}
 		r.given[abs] = path

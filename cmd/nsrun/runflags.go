@@ -125,7 +125,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.BoolVar(&o.learnNet, "learn-net", false, "allow everything (with the broker except this host's 127.0.0.1) after approval, and print the rules that would be enough")
 	fs.Func("net-by", "enforce rules with `kernel|broker` (default: the kernel, if permitted)", o.setEnforcer)
 	fs.Func("publish", "make the command's server on TCP `port` reachable at 127.0.0.1 of this host (repeatable)", o.addPort)
-	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "allow connections to the Unix socket at `path`; with --net host, @ means all abstract sockets (repeatable)")
+	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "allow connections to the Unix socket at `path`; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)")
 	fs.Func("env", "set `K=V`, or pass K through (repeatable)", o.addEnv)
 	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass only PATH and HOME from the environment")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")

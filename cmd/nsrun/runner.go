@@ -39,6 +39,7 @@ type runner struct {
 	took        time.Duration // from the start of the command to its end
 	refusal     refusal
 	limits      []nsrunlib.Limit
+	services    []nsrunlib.ServiceUse
 	signal      string
 	unsandboxed string // why it ran without a sandbox; empty: it had one
 	timedOut    bool

@@ -26,12 +26,19 @@ type session struct {
 func atTerminal(t *testing.T, args ...string) *session {
 	t.Helper()
 	testenv.Leaks(t, reap)
+	return atTerminalWith(t, nil, args...)
+}
+
+// atTerminalWith is atTerminal with more variables, after Leaks.
+func atTerminalWith(t *testing.T, env []string, args ...string) *session {
+	t.Helper()
 	bin, dir := installed(t), testenv.Dir(t)
 	testenv.Tree(t, dir, "home/", "p/old: old\n")
 	s := &session{Terminal: testenv.NewTerminal(t), project: filepath.Join(dir, "p")}
 	s.cmd = exec.Command(filepath.Join(bin, "nsrun"), args...)
 	s.cmd.Dir = s.project
 	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "LC_ALL=C.UTF-8", "PAGER=cat", "TERM=xterm"}
+	s.cmd.Env = append(s.cmd.Env, env...)
 	s.Attach(s.cmd)
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/pathrule"
+	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
@@ -127,7 +128,7 @@ var Keys = [numKeys]Key{
 	publish: {Table: "sandbox", Name: "publish", Kind: Ports, Default: "[]", Example: `[8080]`, parse: parsePort,
 		Doc: "TCP ports of commands' servers that this host can reach at 127.0.0.1 (--publish)"},
 	allowUnix: {Table: "sandbox", Name: "allow_unix", Kind: Strings, Default: "[]", Example: `["/run/postgresql/.s.PGSQL.5432"]`, parse: parseUnix,
-		Doc: "Unix sockets of this host that commands can connect to (--allow-unix)"},
+		Doc: "Unix sockets of this host that commands can connect to, and services: ssh-agent, ssh-agent:KEY (--allow-unix)"},
 	timeout: {Table: "limits", Name: "timeout", Kind: Duration, Example: `"10m"`, parse: parseDuration, stricter: shorter,
 		Doc: "how long a command can take before it is ended (--timeout)"},
 	grace: {Table: "limits", Name: "grace", Kind: Duration, Default: `"2s"`, parse: parseDuration, stricter: shorter,
@@ -232,6 +233,9 @@ func absolute(text string, f *Facts, form func(string) string) (string, error) {
 func parseUnix(text string, f *Facts) (string, error) {
 	if text == "@" {
 		return "", errors.New("abstract sockets are not for a file (--allow-unix @)")
+	}
+	if _, ok, err := service.Parse(text); ok {
+		return text, err
 	}
 	return absolute(text, f, func(name string) string { return name })
 }

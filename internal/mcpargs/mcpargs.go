@@ -129,7 +129,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 		}
 		return nil
 	})
-	fs.Func("allow-unix", "let commands connect to the unix socket at a `path` (repeatable)", list(&o.AllowUnix, "path"))
+	fs.Func("allow-unix", "let commands connect to the unix socket at a `path`; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)", list(&o.AllowUnix, "path"))
 	fs.Func("preset", "for commands of a kind: `default|build`; build writes to the caches of build tools", func(s string) error {
 		if o.Build = s == "build"; !o.Build && s != "default" {
 			return errors.New("only default and build")

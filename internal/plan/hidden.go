@@ -23,7 +23,7 @@ func (b *building) secrets() []string {
 func (b *building) sockets() (list []string) {
 	for _, path := range b.Sockets {
 		switch {
-		case paths.InAny(path, b.roots()):
+		case paths.InAny(path, b.roots()), slices.ContainsFunc(b.Own, func(own Own) bool { return paths.Inside(path, own.Dir) }):
 		case !Private(path), paths.InAny(path, b.Folders.Direct), paths.InAny(path, b.Folders.ReadOnly):
 			list = append(list, path)
 		}

@@ -1,0 +1,162 @@
+//go:build linux
+
+package host
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/owndir"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// socketDir is the directory of the sockets of services, beside that of the sessions: no command sees it.
+func socketDir() (string, error) {
+	state, err := overlay.DefaultDir()
+	return filepath.Join(filepath.Dir(state), "sockets"), err
+}
+
+// abandoned is how old the file of a socket is that nobody will mount any more.
+const abandoned = time.Hour
+
+// longestName is how long a name in sockaddr_un can be.
+const longestName = 107
+
+// ServiceSocket makes a socket for a service, and the mount that shows it at target in a sandbox. Its file lies where
+// nobody else comes, and remove, which is to be called when the sandbox has been made, removes it: then the socket has no
+// name but in that sandbox.
+func ServiceSocket(target string) (l *net.UnixListener, m mounts.Mount, remove func(), err error) {
+	fail := func(err error) (*net.UnixListener, mounts.Mount, func(), error) {
+		return nil, m, nil, &plan.Error{Op: "make socket", Path: target, Err: err}
+	}
+	named, err := socketDir()
+	if err != nil {
+		return fail(err)
+	}
+	dir, real, err := owndir.Open(named, true)
+	if err != nil {
+		return fail(err)
+	}
+	sweep(int(dir))
+	name := sys.RandomText(16)
+	address := filepath.Join(real, name)
+	if len(address) > longestName {
+		address = "/proc/self/fd/" + strconv.Itoa(int(dir)) + "/" + name
+	}
+	remove = func() {
+		_ = unix.Unlinkat(int(dir), name, 0)
+		dir.Close()
+	}
+	l, err = net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
+	if err != nil {
+		remove()
+		return fail(sys.Bare(err))
+	}
+	l.SetUnlinkOnClose(false)
+	if m, err = Bind(filepath.Join(real, name), false); err != nil {
+		_ = l.Close()
+		remove()
+		return fail(sys.Bare(err))
+	}
+	m.Target = target
+	return l, m, remove, nil
+}
+
+// sweep removes the files of programs that were killed before they could.
+func sweep(dir int) {
+	names, _ := sys.Names(dir, make([]byte, 4<<10))
+	for _, name := range names {
+		var st unix.Stat_t
+		if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK &&
+			time.Since(time.Unix(st.Ctim.Unix())) > abandoned {
+			_ = unix.Unlinkat(dir, name, 0)
+		}
+	}
+}
+
+// ServicePoint is where commands have the socket of a service. Without the host's directory run there is nothing private
+// there.
+func ServicePoint(name string, run bool) string {
+	if run {
+		return path.Join("/run/nsrun", name)
+	}
+	return path.Join("/tmp/.nsrun", name)
+}
+
+// A Socket is a unix socket of the host, held by a descriptor: what is put in its place later is not it.
+type Socket struct{ file *os.File }
+
+// HoldSocket opens one.
+func HoldSocket(name string, suspect func(dir string) bool) (*Socket, error) {
+	fail := func(err error) (*Socket, error) {
+		return nil, &plan.Error{Op: "use socket", Path: name, Err: sys.Bare(err)}
+	}
+	if !filepath.IsAbs(name) {
+		return fail(plan.ErrNotAbsolute)
+	}
+	real, err := links.Resolve(name, suspect)
+	if err != nil {
+		return fail(err)
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return fail(err)
+	}
+	f := os.NewFile(uintptr(fd), real)
+	if fi, err := f.Stat(); err != nil || fi.Mode()&os.ModeSocket == 0 {
+		_ = f.Close()
+		if err == nil {
+			err = unix.ENOTSOCK
+		}
+		return fail(err)
+	}
+	return &Socket{f}, nil
+}
+
+// Dial connects to it.
+func (s *Socket) Dial() (net.Conn, error) {
+	return net.Dial("unix", "/proc/self/fd/"+strconv.Itoa(int(s.file.Fd())))
+}
+
+// Close gives it back.
+func (s *Socket) Close() { _ = s.file.Close() }
+
+// ReadTrusted reads a file of at most so many bytes, to which no link leads that a command can have made, and which lies
+// where none can have written it.
+func ReadTrusted(name string, most int64, suspect func(dir string) bool) ([]byte, error) {
+	real, err := links.Resolve(name, suspect)
+	if err != nil {
+		return nil, err
+	}
+	if suspect(filepath.Dir(real)) {
+		return nil, errors.New("commands can write to it")
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), real)
+	defer f.Close()
+	fi, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !fi.Mode().IsRegular():
+		return nil, errors.New("not a regular file")
+	case fi.Size() > most:
+		return nil, errors.New("too large")
+	}
+	return io.ReadAll(io.LimitReader(f, most))
+}

@@ -1,0 +1,36 @@
+// Package service knows the names of services that stand where a path of a unix socket can: in flags, in files and in
+// nsrun.Config. It imports nothing, and does nothing.
+package service
+
+import (
+	"errors"
+	"strings"
+)
+
+// SSHAgent is the caller's ssh-agent, by a proxy.
+const SSHAgent = "ssh-agent"
+
+// A Service is what a text names: a service, and which part of it.
+type Service struct {
+	Name string
+	// Arg is what stands behind the colon: of SSHAgent a key. Empty: nothing does.
+	Arg string
+}
+
+// Parse reads the name of a service; ok is false for a path.
+func Parse(text string) (s Service, ok bool, err error) {
+	name, arg, colon := strings.Cut(text, ":")
+	if name != SSHAgent {
+		return Service{}, false, nil
+	}
+	if colon && arg == "" {
+		return Service{}, true, errors.New("no key behind the colon: a comment, a fingerprint, or the file of a public key")
+	}
+	return Service{name, arg}, true, nil
+}
+
+// Is reports whether a text names a service, and no path.
+func Is(text string) bool {
+	_, ok, _ := Parse(text)
+	return ok
+}

@@ -1,0 +1,201 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/service"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// SSHAgent stands in Config.AllowUnix for the ssh-agent of this program's user (SSH_AUTH_SOCK), of which commands see
+// nothing: they have a proxy that lists chosen keys, and asks the Approver about each signature (ActionSign). Alone, it has
+// the Approver asked about each key, too (ActionKey); "ssh-agent:" and a key's comment, its fingerprint, or the path of the
+// file of its public half, which is absolute or begins with "~/", chooses a key. It can stand there several times.
+const SSHAgent = service.SSHAgent
+
+// A ServiceUse is one use that a command made of a service, or wanted to make.
+type ServiceUse struct {
+	// Service is SSHAgent.
+	Service string `json:"service"`
+	// Target is what was used: a key, by its fingerprint and comment.
+	Target string `json:"target"`
+	// About says what for, as far as that can be known.
+	About string `json:"about"`
+	// Allowed says that it was allowed; if not, Reason says why, unless somebody said no.
+	Allowed bool   `json:"allowed"`
+	Reason  string `json:"reason"`
+}
+
+// services are those that one command has. The zero value is none.
+type services struct {
+	ctx     context.Context // nil: there are none, or only to be looked at
+	stop    context.CancelFunc
+	started chan struct{}  // closed when the command was executed
+	running sync.WaitGroup // what serves
+	end     []func()       // in reverse order, after all that is running
+	shown   []func()       // when the sandbox has been made: removes names
+	mounts  mounts.Plan    // in the sandbox
+	env     []string       // of the command
+	turn    chan struct{}  // full: somebody is being asked
+
+	mu      sync.Mutex
+	uses    []ServiceUse
+	refused int // questions that were answered with no
+}
+
+// Limits of what one command can do with services.
+const (
+	maxUses    = 200 // that are listed
+	maxRefused = 3   // questions that are answered with no; after that, nobody is asked
+)
+
+var errEnough = errors.New("nobody is asked any more, after so many answers of no")
+
+// openServices makes what Config.AllowUnix says beyond paths, once for an Execution.
+func (x *Execution) openServices(run bool, suspect func(dir string) bool) error {
+	s := &x.services
+	if len(s.mounts) > 0 || !slices.ContainsFunc(x.runner.config.AllowUnix, service.Is) {
+		return nil
+	}
+	if !x.explain {
+		s.ctx, s.stop = context.WithCancel(x.parent)
+		s.started, s.turn = make(chan struct{}), make(chan struct{}, 1)
+	}
+	return x.openAgent(run, suspect)
+}
+
+// listen makes a socket that the command has at target, and serves it; with explain nothing is made.
+func (s *services) listen(target string, serve func(context.Context, net.Listener)) error {
+	if s.ctx == nil {
+		s.mounts = append(s.mounts, mounts.ROBind(target, target))
+		return nil
+	}
+	l, m, remove, err := host.ServiceSocket(target)
+	if err != nil {
+		return public(err, nil, nil)
+	}
+	s.shown = append(s.shown, remove)
+	s.mounts = append(s.mounts, m)
+	s.running.Go(func() { serve(s.ctx, l) })
+	return nil
+}
+
+// begun is told that the command was executed.
+func (s *services) begun() {
+	if s.ctx != nil {
+		s.unname()
+		close(s.started)
+	}
+}
+
+func (s *services) unname() {
+	for _, f := range s.shown {
+		f()
+	}
+	s.shown = nil
+}
+
+// close ends them. The command has ended.
+func (s *services) close() {
+	if s.ctx == nil {
+		return
+	}
+	s.stop()
+	s.running.Wait()
+	s.unname()
+	for _, f := range slices.Backward(s.end) {
+		f()
+	}
+	s.end = nil
+}
+
+// use asks whether the command may do something with a service, and notes the answer.
+func (x *Execution) use(ctx context.Context, name string, q Question) bool {
+	s := &x.services
+	select {
+	case <-s.started:
+	case <-ctx.Done():
+		return false
+	}
+	u := ServiceUse{Service: name, Target: q.Target, About: q.About}
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	defer func() { <-s.turn }()
+	err := x.askAbout(ctx, q)
+	u.Allowed = err == nil
+	if e, ok := errors.AsType[*DeniedError](err); err != nil && (!ok || e.Err != nil) {
+		u.Reason = err.Error()
+		if ok {
+			u.Reason = e.Err.Error()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && u.Reason == "" && q.OneTime {
+		s.refused++
+	}
+	if len(s.uses) < maxUses {
+		s.uses = append(s.uses, u)
+	}
+	return u.Allowed
+}
+
+// askAbout asks, while the command is stopped if it could write over the question.
+func (x *Execution) askAbout(ctx context.Context, q Question) error {
+	s := &x.services
+	s.mu.Lock()
+	enough := s.refused >= maxRefused
+	s.mu.Unlock()
+	if enough {
+		return &DeniedError{q, errEnough}
+	}
+	if x.runner.config.Approver == nil {
+		return &DeniedError{q, errNobody}
+	}
+	q.Project, q.Command, q.Running = x.project, x.request.text(), true
+	if !x.atTerminal() {
+		return x.runner.ask(ctx, q)
+	}
+	var err error
+	if herr := x.held(ctx, func() { err = x.runner.ask(ctx, q) }); herr != nil {
+		return &DeniedError{q, herr}
+	}
+	return err
+}
+
+// atTerminal reports whether the command has a terminal, as standard input, output or error.
+func (x *Execution) atTerminal() bool {
+	q := &x.request
+	for _, v := range [...]any{q.Stdin, q.Stdout, q.Stderr} {
+		f, ok := v.(*os.File)
+		if !ok || f == nil || !q.Passthrough {
+			continue
+		}
+		c, err := f.SyscallConn()
+		if err != nil {
+			continue
+		}
+		is := false
+		_ = c.Control(func(fd uintptr) {
+			_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
+			is = err == nil
+		})
+		if is {
+			return true
+		}
+	}
+	return false
+}
