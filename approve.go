@@ -25,6 +25,7 @@ const (
 	ActionShow    Action = "show"    // see a path that may be hidden, which is the target
 	ActionKey     Action = "key"     // know of a key of the ssh-agent, which is the target, and ask to use it
 	ActionSign    Action = "sign"    // have the ssh-agent sign with a key, which is the target, once
+	ActionConnect Action = "connect" // connect to a unix socket, or by a rule of the network: the target; only Learn asks for it
 )
 
 // Question is what an Approver is asked.
@@ -64,6 +65,8 @@ func (q Question) String() string {
 		kind, to = "write access", " to "+escape.Quote(q.Target)
 	case ActionShow:
 		kind, to = "read access", " to "+escape.Quote(q.Target)
+	case ActionConnect:
+		kind, to = "access", " to "+escape.Quote(q.Target)
 	}
 	text := "Run command with " + kind + to + ": " + q.Command + "?"
 	if utf8.RuneCountInString(text) < longQuestion {
@@ -136,6 +139,8 @@ func (e *DeniedError) Error() string {
 			text += ": " + e.Err.Error()
 		}
 		return "denied: " + text
+	case ActionConnect:
+		text = "access to " + escape.Quote(e.Question.Target)
 	}
 	text += " was denied: the command was not run"
 	if e.Err != nil {

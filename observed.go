@@ -10,15 +10,19 @@ import (
 	"github.com/nsrun/nsrun/internal/attempts"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
 // observed is what a command was seen to be refused (Config.Why).
 type observed struct {
-	by   *attempts.Observer
-	box  *plan.Sandbox
-	list []Refusal
-	who  [][]attempts.Process // that were refused it
+	by  *attempts.Observer
+	box *plan.Sandbox
+	// loopback says that the command has a loopback device of its own.
+	loopback bool
+	net      *network // nil: none
+	list     []Refusal
+	who      [][]attempts.Process // that were refused it
 }
 
 // observe has the command observed, by whoever supervises it.
@@ -27,7 +31,7 @@ func (x *Execution) observe(cmd *nsexec.Cmd) error {
 		return err
 	}
 	box := x.box
-	o := &observed{box: &box}
+	o := &observed{box: &box, loopback: !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer), net: x.net}
 	o.by = &attempts.Observer{Deny: cmd.Seccomp[0], Tell: o.tell, Ended: o.ended}
 	if err := o.by.Attach(sandbox.Of(cmd)); err != nil {
 		return &Error{Op: "observe", Err: err}
@@ -47,6 +51,7 @@ func (x *Execution) endObserved() {
 
 var refusalKinds = [...]RefusalKind{
 	attempts.Read: RefusedRead, attempts.Write: RefusedWrite, attempts.Exec: RefusedExec, attempts.Unix: RefusedUnix, attempts.Syscall: RefusedSyscall,
+	attempts.Loopback: RefusedConnect,
 }
 
 // tell adds an attempt, if it is the policy that refuses it.
@@ -54,11 +59,16 @@ func (o *observed) tell(a attempts.Attempt) {
 	kind := refusalKinds[a.Kind]
 	var r Refusal
 	ok := false
-	if kind == RefusedSyscall {
+	if kind == RefusedConnect {
+		r, ok = refusedLoopback(a.To, a.By.Host)
+		ok = ok && o.loopback && (o.net == nil || !o.net.table.Decide(netpolicy.TCP, a.To).Allowed)
+	} else if kind == RefusedSyscall {
 		r = Refusal{Kind: kind, Op: string(kind), Target: a.Path, Rule: "seccomp", Why: "commands in a sandbox may not do this", Count: 1}
 		ok = a.Anyone || os.Geteuid() == 0
 	} else {
-		r, ok = refusedPath(o.box, a.Path, a.Err, kind)
+		if r, ok = refusedPath(o.box, a.Path, a.Err, kind); !ok && kind == RefusedWrite {
+			r, ok = refusedWrite(o.box, a.Path, a.Err, a.Name)
+		}
 		ok = ok && (r.Kind == kind || r.Kind != RefusedUnix) // who only looks at a socket does not connect to it
 	}
 	if !ok {

@@ -98,6 +98,9 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env, x.services.env),
 	})
 	x.notices = publicNotices(notices)
+	if err == nil && x.runner.apart {
+		err = x.keepApart(&f, &box)
+	}
 	if err != nil {
 		return err
 	}

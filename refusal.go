@@ -27,7 +27,8 @@ type Refusal struct {
 	Target string `json:"path"`
 	// Rule is a word for what refuses it: "host" (the host's files are read-only), "read-only", "git", "secret", "socket",
 	// "blocked", "private" (commands have their own in place of the host's), "strict" (nothing but
-	// what is listed is shown), "nsrun", "privileges", "network", "seccomp".
+	// what is listed is shown), "nsrun", "privileges", "network", "seccomp", "mount" (a rule names this very file, which
+	// is a mount of its own then), "loopback" (a server of this host listens there, and commands have a loopback device of their own).
 	Rule string `json:"rule"`
 	Why  string `json:"why"` // the same for people
 	// Flag is of nsrun run, and would allow it. Empty: none would.
@@ -38,6 +39,8 @@ type Refusal struct {
 	// Failed says that a process that was refused it, or another one of the same program, ended with an exit status other
 	// than zero. It is known with Config.Why.
 	Failed bool `json:"failed,omitempty"`
+
+	flag, value string // of Flag, as they are before anything is quoted; empty: Flag is about something else than a path
 }
 
 // String is a line about it: "read of /tmp/x: commands have a /tmp of their own (try: --ro /tmp/x)".
@@ -65,10 +68,13 @@ func (r Refusal) String() string {
 	return text
 }
 
-// FileRefusals are those of Result.Refusals that are not about the network.
+// loopbackRule is the word for a server of the host at its loopback device, where the sandbox has one of its own.
+const loopbackRule = "loopback"
+
+// FileRefusals are those of Result.Refusals that Result.Network does not tell of.
 func (r Result) FileRefusals() (list []Refusal) {
 	for _, d := range r.Refusals {
-		if d.Kind != RefusedConnect && d.Kind != RefusedServe {
+		if d.Kind != RefusedConnect && d.Kind != RefusedServe || d.Rule == loopbackRule {
 			list = append(list, d)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 type Runner struct {
 	config Config
 	turn   chan struct{} // full: a command uses the session
+	apart  bool          // what commands would write in place is thrown away, see Learn
 
 	mu            sync.Mutex
 	closed        bool

@@ -40,6 +40,7 @@ const (
 	ActionShow    Action = "show"    // see a path that may be hidden, which is the target
 	ActionKey     Action = "key"     // know of a key of the ssh-agent, which is the target, and ask to use it
 	ActionSign    Action = "sign"    // have the ssh-agent sign with a key, which is the target, once
+	ActionConnect Action = "connect" // connect to a unix socket, or by a rule of the network: the target; only Learn asks for it
 )
 
 // After says what becomes of what a command wrote to folders with an overlay.
@@ -740,6 +741,21 @@ func Homes() (r0 []string) {
 	return
 }
 
+// Learn finds the least that a command needs beyond a Config: it runs the command, opens what was refused, and runs it again,
+// until it succeeds; then it tries which of that the command can do without. So the command is run several times.
+//
+// All that it writes is kept apart and thrown away, also where rules make something writable; c.After and c.Recorder are of no
+// effect, and folders with the mode Direct are an error. What is opened without a question is what the caller can read, but
+// for places of secrets, and writing. Places of secrets and unix sockets take a yes of c.Approver each, which is asked only
+// where nothing else is left to be opened; the network takes one yes, as Request.LearnNet, and the command reaches everything
+// then. What c blocks stays so. Commands reach the same outside the sandbox as in each run: what they do there is done.
+//
+// Where the command fails with all that was opened, the error is a *LearnError. Stdin, Stdout and Stderr of q must be nil.
+func Learn(ctx context.Context, c Config, q Request, o LearnOptions) (r0 Lesson, r1 error) {
+	r1 = linuxonly.Error("nsrun.Learn")
+	return
+}
+
 // MeasurePlayground measures a playground; an empty dir means DefaultPlayground. One that
 // is missing holds nothing.
 func MeasurePlayground(dir string) (r0 PlaygroundUsage, r1 error) {
@@ -834,6 +850,8 @@ func (e *DeniedError) Error() string {
 			text += ": " + e.Err.Error()
 		}
 		return "denied: " + text
+	case ActionConnect:
+		text = "access to " + escape.Quote(e.Question.Target)
 	}
 	text += " was denied: the command was not run"
 	if e.Err != nil {
@@ -1045,6 +1063,8 @@ func (q Question) String() string {
 		kind, to = "write access", " to "+escape.Quote(q.Target)
 	case ActionShow:
 		kind, to = "read access", " to "+escape.Quote(q.Target)
+	case ActionConnect:
+		kind, to = "access", " to "+escape.Quote(q.Target)
 	}
 	text := "Run command with " + kind + to + ": " + q.Command + "?"
 	if utf8.RuneCountInString(text) < longQuestion {

@@ -108,9 +108,7 @@ func refusalText(p *plan.Place) string {
 func refusals(p *plan.Place, on plan.OnHost, why string) (list []Refusal) {
 	add := func(kind RefusalKind, with plan.Flag) {
 		r := Refusal{Kind: kind, Op: string(kind), Target: p.Path, Rule: causes[p.Cause].word, Why: why}
-		if with.Name != "" {
-			r.Flag = with.Name + " " + escape.Command([]string{with.Path})
-		}
+		r.allowWith(with)
 		list = append(list, r)
 	}
 	own := !on.Root // what permissions refuse is not the policy's doing, but for root

@@ -89,6 +89,7 @@ _nsrun_verbs='
 run
 policy
 why
+learn
 config
 trust
 ls
@@ -269,6 +270,38 @@ _nsrun_flag() {
 	'why session') kinds=(session) ;;
 	'why swap') kinds=(none) ;;
 	'why timeout') kinds=(none) ;;
+	'learn C') kinds=(dir) ;;
+	'learn allow-net') kinds=(none) ;;
+	'learn allow-unix') kinds=(path) ;;
+	'learn block') kinds=(path) ;;
+	'learn c') kinds=(none) ;;
+	'learn cpus') kinds=(none) ;;
+	'learn dir') kinds=(dir) ;;
+	'learn disk') kinds=(none) ;;
+	'learn engine') kinds=(choice:overlay,tmpfs,copy) ;;
+	'learn env') kinds=(var) ;;
+	'learn fsize') kinds=(none) ;;
+	'learn grace') kinds=(none) ;;
+	'learn inodes') kinds=(none) ;;
+	'learn memory') kinds=(none) ;;
+	'learn net') kinds=(choice:none,host) ;;
+	'learn net-by') kinds=(choice:kernel,broker) ;;
+	'learn nice') kinds=(none) ;;
+	'learn nofile') kinds=(none) ;;
+	'learn o') kinds=(path) ;;
+	'learn on') kinds=(session) ;;
+	'learn output') kinds=(none) ;;
+	'learn pids') kinds=(none) ;;
+	'learn preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
+	'learn project') kinds=(dir) ;;
+	'learn publish') kinds=(none) ;;
+	'learn report') kinds=(path) ;;
+	'learn ro') kinds=(path) ;;
+	'learn rw') kinds=(path) ;;
+	'learn sandbox') kinds=(choice:required,preferred,disabled) ;;
+	'learn session') kinds=(session) ;;
+	'learn swap') kinds=(none) ;;
+	'learn timeout') kinds=(none) ;;
 	'config C') kinds=(dir) ;;
 	'config allow-net') kinds=(none) ;;
 	'config allow-unix') kinds=(path) ;;
@@ -333,6 +366,7 @@ _nsrun_flags() {
 	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
 	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
 	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
+	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
 	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
 	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;

@@ -94,6 +94,7 @@ function __nsrun_verbs
 		'run	run a command in a sandbox over the project' \
 		'policy	show what a command would see, write to and reach' \
 		'why	say what a command could do with a path, a socket or a host, and why not more' \
+		'learn	find the smallest configuration with which a command succeeds' \
 		'config	check, show or begin configuration files, or print their schema' \
 		'trust	trust a project\'s .nsrun.toml as it is now' \
 		'ls	list sessions' \
@@ -378,6 +379,70 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'why timeout'
 		echo none
+	case 'learn C'
+		echo dir
+	case 'learn allow-net'
+		echo none
+	case 'learn allow-unix'
+		echo path
+	case 'learn block'
+		echo path
+	case 'learn c'
+		echo none
+	case 'learn cpus'
+		echo none
+	case 'learn dir'
+		echo dir
+	case 'learn disk'
+		echo none
+	case 'learn engine'
+		echo choice:overlay,tmpfs,copy
+	case 'learn env'
+		echo var
+	case 'learn fsize'
+		echo none
+	case 'learn grace'
+		echo none
+	case 'learn inodes'
+		echo none
+	case 'learn memory'
+		echo none
+	case 'learn net'
+		echo choice:none,host
+	case 'learn net-by'
+		echo choice:kernel,broker
+	case 'learn nice'
+		echo none
+	case 'learn nofile'
+		echo none
+	case 'learn o'
+		echo path
+	case 'learn on'
+		echo session
+	case 'learn output'
+		echo none
+	case 'learn pids'
+		echo none
+	case 'learn preset'
+		echo choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github
+	case 'learn project'
+		echo dir
+	case 'learn publish'
+		echo none
+	case 'learn report'
+		echo path
+	case 'learn ro'
+		echo path
+	case 'learn rw'
+		echo path
+	case 'learn sandbox'
+		echo choice:required,preferred,disabled
+	case 'learn session'
+		echo session
+	case 'learn swap'
+		echo none
+	case 'learn timeout'
+		echo none
 	case 'config C'
 		echo dir
 	case 'config allow-net'
@@ -635,6 +700,54 @@ function __nsrun_flags -a verb
 			'--timeout	end the command after this duration' \
 			'--watch	print what the command changes as it happens' \
 			'--why	find out what the command is refused, and which flag would allow it: takes longer'
+	case learn
+		printf '%s\n' \
+			'-C	working directory' \
+			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
+			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
+			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
+			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
+			'--block	hide path, also when it comes up later; !path is an exception' \
+			'--block-existing	run the command also where --block can only hide what exists when it starts' \
+			'-c	run a shell string with /bin/sh -c' \
+			'--clear-env	pass only PATH and HOME from the environment' \
+			'--commit	commit the changes if the command succeeds' \
+			'--cpus	let it use the time of N processors, such as 1.5' \
+			'--dir	working directory' \
+			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
+			'--discard	discard the changes afterwards' \
+			'--disk	kill it when what it writes to its session takes more than SIZE' \
+			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
+			'--env	set K=V, or pass K through (repeatable)' \
+			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
+			'--fsize	let files grow to SIZE at most' \
+			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
+			'--idle-io	let it use disks only when nobody else does' \
+			'--inodes	kill it when it makes more than N files in its session' \
+			'--keep	keep the changes as a session, without asking' \
+			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
+			'--memory	kill the command, with all that it started, when it uses more memory than SIZE (512M, 2G)' \
+			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
+			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
+			'--nice	lower its priority by N, 1 to 19' \
+			'--nofile	let each process have at most N open files' \
+			'-o	write the configuration to a new file' \
+			'--on	start a new session on top of SESSION; the command sees the changes of both' \
+			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
+			'--pids	let it have at most N processes and threads' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
+			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
+			'-q	do not print what changed or was denied' \
+			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
+			'--ro	make path read-only' \
+			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
+			'--sandbox	the sandbox is required|preferred|disabled; with preferred, run the command without one where there can be none, with disabled always (default: required)' \
+			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
+			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
+			'--timeout	end the command after this duration' \
+			'--watch	print what the command changes as it happens' \
+			'--why	find out what the command is refused, and which flag would allow it: takes longer'
 	case config
 		printf '%s\n' \
 			'-C	working directory' \
@@ -801,6 +914,8 @@ function __nsrun_rest -a verb
 		printf '%s\n' command none+
 	case why
 		printf '%s\n' path+
+	case learn
+		printf '%s\n' command none+
 	case config
 		printf '%s\n' choice:check,show,schema,init command none+
 	case trust

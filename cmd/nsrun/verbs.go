@@ -18,6 +18,7 @@ var verbs = [...]struct {
 	{&runVerb, cmdRun},
 	{&policyVerb, cmdPolicy},
 	{&whyVerb, cmdWhy},
+	{&learnVerb, cmdLearn},
 	{&configVerb, cmdConfig},
 	{&trustVerb, cmdTrust},
 	{&lsVerb, cmdLs},

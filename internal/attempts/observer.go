@@ -3,6 +3,7 @@
 package attempts
 
 import (
+	"net/netip"
 	"os"
 	"runtime"
 	"syscall"
@@ -22,8 +23,9 @@ const (
 	Read Kind = iota
 	Write
 	Exec
-	Unix    // to connect to a unix socket
-	Syscall // that another filter refuses
+	Unix     // to connect to a unix socket
+	Syscall  // that another filter refuses
+	Loopback // to connect to a loopback device: To. Whether that fails nobody has looked
 )
 
 // An Attempt is something that fails.
@@ -31,9 +33,11 @@ type Attempt struct {
 	Kind Kind
 	Path string // in the sandbox, without symbolic links as far as it is there; of Syscall the call's name
 	Err  syscall.Errno
+	Name bool // it is the name that is removed, or replaced, not what it leads to
 	// Anyone says of Syscall that it takes no privileges.
 	Anyone bool
 	By     Process
+	To     netip.AddrPort // of Loopback
 }
 
 // A Process is one in the sandbox. The zero Process is unknown.
@@ -154,6 +158,12 @@ func (o *Observer) look(n *notify.Notification) {
 	list := calls(int(n.NR))
 	if len(list) == 2 && o.crosses(n, &list[0], &list[1]) {
 		return // which fails anyway
+	}
+	if n.NR == unix.SYS_CONNECT {
+		if to := o.inet(n); to.Addr().IsLoopback() {
+			o.tell(n, Attempt{Kind: Loopback, To: to})
+			return
+		}
 	}
 	for i := range list {
 		if a := o.try(n, &list[i]); a.Err != 0 {

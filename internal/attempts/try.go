@@ -4,7 +4,9 @@ package attempts
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"net/netip"
 	"path"
 	"strconv"
 	"strings"
@@ -48,7 +50,7 @@ func (o *Observer) try(n *notify.Notification, c *call) (a Attempt) {
 	if d == opens && mode&creates != 0 && err == unix.ENOENT {
 		d = makes
 	}
-	a.Kind = kindOf(d, mode)
+	a.Kind, a.Name = kindOf(d, mode), d == removes || d == places
 	switch {
 	case d == makes && err == nil, d == looks && err == nil:
 		return a
@@ -158,7 +160,17 @@ func (o *Observer) changesIn(name string, d deed) (string, syscall.Errno) {
 	if readOnly(fd) {
 		return at, unix.EROFS
 	}
+	if d != makes && isMount(fd, path.Base(name)) {
+		return path.Join(at, path.Base(name)), unix.EBUSY
+	}
 	return at, errnoOf(unix.Faccessat2(int(fd), "", unix.W_OK|unix.X_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS))
+}
+
+// isMount reports whether something is mounted at a name in a directory.
+func isMount(dir sys.FD, name string) bool {
+	var st unix.Statx_t
+	return unix.Statx(int(dir), name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, &st) == nil &&
+		st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
 // crosses reports whether the two paths of a call are on different mounts.
@@ -278,6 +290,23 @@ func (o *Observer) string(thread uint32, at uint64) string {
 		n = next
 	}
 	return ""
+}
+
+// inet is the internet address of a connection; the zero AddrPort is none.
+func (o *Observer) inet(n *notify.Notification) (to netip.AddrPort) {
+	const size4, size6 = 16, 28 // struct sockaddr_in, sockaddr_in6
+	size := min(n.Args[2], size6)
+	if size < size4 || notify.ReadMemory(n.PID, uintptr(n.Args[1]), o.text[:size]) != 0 {
+		return to
+	}
+	port := binary.BigEndian.Uint16(o.text[2:])
+	switch family := binary.LittleEndian.Uint16(o.text[:]); {
+	case family == unix.AF_INET:
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(o.text[4:8])), port)
+	case family == unix.AF_INET6 && size == size6:
+		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(o.text[8:24])).Unmap(), port)
+	}
+	return to
 }
 
 // socketName is the path of a unix socket to be connected to.

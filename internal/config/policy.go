@@ -1,7 +1,9 @@
 package config
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nsrun/nsrun/netpolicy"
@@ -14,12 +16,16 @@ type Rule struct {
 	Pos     Pos
 }
 
-// Rules are those of files, in the order in which later ones win. Flags have their own.
+// Rules are those of files, in the order in which later ones win. Flags have their own. Of what is writable and what is
+// read-only, what lies deeper wins, then what is read-only; what is hidden wins over both.
 func (p *Policy) Rules() (list []Rule) {
 	for _, of := range [...]struct {
 		key  int
 		kind string
 	}{{rwPaths, "rw"}, {roPaths, "ro"}, {blockedPaths, "block"}} {
+		if of.key == blockedPaths {
+			slices.SortStableFunc(list, func(a, b Rule) int { return strings.Count(a.Pattern, "/") - strings.Count(b.Pattern, "/") })
+		}
 		for _, item := range p.ofFiles(of.key) {
 			list = append(list, Rule{of.kind, item.Text, item.Pos})
 		}

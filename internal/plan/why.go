@@ -245,6 +245,16 @@ func (s *Sandbox) opens(p *Place, name string) bool {
 	return name != "/" && p.Cause != OwnCause && p.Cause != NetworkCause && !paths.InAny(name, kernels)
 }
 
+// Opening is the flag that has a command write to a path in place; there is none for what no rule can open, nor for
+// a directory with a folder in it that commands work in.
+func (s *Sandbox) Opening(name string) (Flag, bool) {
+	p := Place{Cause: PrivateCause}
+	if !s.opens(&p, name) || s.ownsBelow(name) || paths.Inside(s.Dir, name) {
+		return Flag{}, false
+	}
+	return Flag{"--rw", name}, true
+}
+
 // ownsBelow reports whether there is a directory of nsrun's in a path, which can be no writable one then.
 func (s *Sandbox) ownsBelow(name string) bool {
 	for i, m := range s.Mounts {

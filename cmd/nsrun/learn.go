@@ -1,0 +1,198 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/internal/configfile"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/pathrule"
+	"github.com/nsrun/nsrun/project"
+)
+
+var learnVerb = usage.Verb{
+	Name: "learn", Args: "[flags] [--] COMMAND [ARG…]",
+	Short: "find the smallest configuration with which a command succeeds",
+	Long: `Runs the command, opens what it was refused, and runs it again until it succeeds; then
+tries what of that it can do without. Prints a configuration file with what is left. The
+command runs several times, without standard input. What it writes is thrown away, also
+outside the project; what it does on a network is done.
+Files that you can read are opened without a question. Places of secrets and Unix sockets
+are asked about one by one, and the network is as with nsrun run --learn-net. What --ro,
+--rw, --allow-unix and --allow-net name is opened from the start, without a question.`,
+	Flags: func(fs *flag.FlagSet) { learnFlags(fs, &runOptions{}, new(string)) },
+}
+
+func learnFlags(fs *flag.FlagSet, o *runOptions, out *string) {
+	runFlags(fs, o)
+	outFlag(fs, out)
+}
+
+func outFlag(fs *flag.FlagSet, out *string) {
+	fs.StringVar(out, "o", "", "write the configuration to a new `file`")
+}
+
+// notLearned are flags that say something else than what a command may do, or leave nothing to learn.
+var notLearned = []string{"session", "on", "direct", "commit", "discard", "keep", "allow-exec", "allow-special", "net", "report", "explain", "watch", "why", "sandbox"}
+
+func cmdLearn(args []string) int {
+	o, out := &runOptions{}, ""
+	err := parseRun(&learnVerb, args, o, func(fs *flag.FlagSet) { outFlag(fs, &out) })
+	if err == nil && len(o.command) == 0 {
+		err = usage.Errorf("learn", "no command")
+	}
+	for _, name := range notLearned {
+		if err == nil && o.isGiven(name) {
+			err = usage.Errorf("learn", "no %s with it", "--"+name)
+		}
+	}
+	if err == nil && out != "" {
+		if _, serr := os.Lstat(out); serr == nil {
+			err = fmt.Errorf("learn: %s: %w", escape.Quote(out), os.ErrExist)
+		}
+	}
+	if err != nil {
+		return learnVerb.Fail(err)
+	}
+	r := &runner{o: o, registry: project.Open(project.Options{})}
+	defer r.close()
+	return r.learn(out)
+}
+
+// given are the flags that open something, as needs, and are no flags any more.
+func (o *runOptions) takeGiven() (given []nsrunlib.Need, err error) {
+	var rest []pathRule
+	kinds := map[string]nsrunlib.RefusalKind{"ro": nsrunlib.RefusedRead, "rw": nsrunlib.RefusedWrite}
+	for _, rule := range o.paths {
+		kind, opens := kinds[rule.kind]
+		if !opens {
+			rest = append(rest, rule)
+			continue
+		}
+		p, err := pathrule.Parse(pathrule.Anchor(physical("/"), rule.pattern), os.Getenv)
+		base, literal := p.Base()
+		if err == nil && !literal {
+			err = errors.New("a file with patterns is not learned: only paths are")
+		}
+		if err != nil {
+			return nil, usage.Errorf("learn", "--%s %s: %s", rule.kind, escape.Quote(rule.pattern), err)
+		}
+		given = append(given, nsrunlib.Need{Kind: kind, Target: base})
+	}
+	for _, rule := range o.allowNet {
+		given = append(given, nsrunlib.Need{Kind: nsrunlib.RefusedConnect, Target: rule.String()})
+	}
+	for _, path := range o.allowUnix {
+		abs, err := fromHere(path)
+		if err != nil {
+			return nil, err
+		}
+		given = append(given, nsrunlib.Need{Kind: nsrunlib.RefusedUnix, Target: abs})
+	}
+	o.paths, o.allowNet, o.allowUnix = rest, nil, nil
+	return given, nil
+}
+
+// learn runs the command until it is known what it needs, and writes that.
+func (r *runner) learn(out string) int {
+	given, err := r.o.takeGiven()
+	if err != nil {
+		return learnVerb.Fail(err)
+	}
+	c, q, err := r.request()
+	if err != nil {
+		return console.Fail(r.typed(err))
+	}
+	c.Approver, c.After = nsrunlib.Terminal{Prefix: "nsrun: "}, nsrunlib.Discard
+	q.Stdin, q.Stdout, q.Stderr, q.Passthrough = nil, nil, nil, false
+	ctx, stop := console.Interruptible()
+	defer stop()
+	l, err := nsrunlib.Learn(ctx, c, q, nsrunlib.LearnOptions{Given: given, Ran: r.tellLearned(len(given))})
+	if stuck, ok := errors.AsType[*nsrunlib.LearnError](err); ok {
+		return r.failLearned(l, stuck)
+	}
+	if err != nil {
+		return console.Fail(err)
+	}
+	file := lessonFile{project: c.Project, command: r.o.command, lesson: l}
+	text, err := file.text()
+	if err != nil {
+		return console.Fail(err)
+	}
+	if !r.o.quiet {
+		if len(l.Needs) == 0 {
+			console.Say("the command needs nothing but what it has already")
+		} else {
+			console.Say("found %s in %s", console.Plural(len(l.Needs), "need"), console.Plural(l.Runs, "run"))
+		}
+	}
+	if out == "" {
+		_, err = os.Stdout.Write(text)
+	} else {
+		err = writeNew(out, text)
+	}
+	if err != nil {
+		return console.Fail(fmt.Errorf("learn: %w", err))
+	}
+	if out != "" && filepath.Base(out) == configfile.ProjectName && !r.o.quiet {
+		console.Say("commands can write to it: it only makes things stricter until you trust it (try: nsrun trust %s)", escape.Quote(out))
+	}
+	return 0
+}
+
+// tellLearned says after each run what was opened for it that was not before.
+func (r *runner) tellLearned(known int) func(res nsrunlib.Result, opened []nsrunlib.Need) {
+	n, said := 0, known
+	return func(res nsrunlib.Result, opened []nsrunlib.Need) {
+		if n++; r.o.quiet {
+			return
+		}
+		for ; said < len(opened); said++ {
+			console.Say("opened: %s (%s)", opened[said].Flag(), opened[said].Comment())
+		}
+		text := fmt.Sprintf("run %d: exit status %d", n, res.ExitCode)
+		if !res.Started {
+			text = fmt.Sprintf("run %d: not started", n)
+		}
+		console.Say("%s", text)
+	}
+}
+
+// failLearned says why nothing was learned, with the command's own words.
+func (*runner) failLearned(l nsrunlib.Lesson, e *nsrunlib.LearnError) int {
+	if l.Last.Started {
+		for line := range strings.Lines(l.Last.String()) {
+			fmt.Fprintln(os.Stderr, escape.Printable(strings.TrimSuffix(line, "\n")))
+		}
+	}
+	for i, d := range e.Closed {
+		if i == mostDenied {
+			console.Say("and %d more", len(e.Closed)-i)
+			break
+		}
+		console.Say("not opened: %s", d)
+	}
+	if len(e.Closed) == 0 {
+		return console.Fail(e)
+	}
+	return console.Fail(errors.New("the command fails, and not all that it was refused was opened"))
+}
+
+// writeNew writes a file that is not there yet.
+func writeNew(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,99 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/config"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/pathrule"
+)
+
+// A lessonFile is a configuration file of what was learned.
+type lessonFile struct {
+	project string
+	command []string
+	lesson  nsrunlib.Lesson
+}
+
+// lessonKeys are the keys for what is needed.
+var lessonKeys = [...]struct {
+	kind nsrunlib.RefusalKind
+	key  string
+}{
+	{nsrunlib.RefusedRead, "extra_ro_paths"}, {nsrunlib.RefusedWrite, "extra_rw_paths"},
+	{nsrunlib.RefusedConnect, "allow_net"}, {nsrunlib.RefusedUnix, "allow_unix"},
+}
+
+// text is the file. What is not read from it as it was learned is an error.
+func (f *lessonFile) text() ([]byte, error) {
+	var lists []config.List
+	for _, k := range lessonKeys {
+		list := config.List{Key: k.key}
+		for _, n := range f.lesson.Needs {
+			if n.Kind == k.kind {
+				list.Lines = append(list.Lines, config.Line{Value: f.value(n), Comment: n.Comment()})
+			}
+		}
+		lists = append(lists, list)
+	}
+	before := []string{"Learned by nsrun: the least that this command needs.", "", "    " + escape.Command(f.command)}
+	if len(f.lesson.Needs) == 0 {
+		before[0] = "Learned by nsrun: this command needs nothing but what holds already."
+	}
+	var behind []string
+	for _, r := range f.lesson.Without {
+		behind = append(behind, r.String())
+	}
+	if len(behind) > 0 {
+		behind = slices.Insert(behind, 0, "It was refused this too, and did without:")
+	}
+	text := config.Written(before, lists, behind)
+	layer, wrong := config.Decode("learned", config.User, text, &config.Facts{Home: host.Home(), Project: f.project})
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("learn: what was found cannot stand in a file: %w", wrong[0])
+	}
+	for _, n := range f.lesson.Needs {
+		if !layer.Says(f.key(n.Kind), f.parsed(n)) {
+			return nil, fmt.Errorf("learn: %s cannot stand in a file", escape.Quote(n.Target))
+		}
+	}
+	return text, nil
+}
+
+func (*lessonFile) key(kind nsrunlib.RefusalKind) string {
+	for _, k := range lessonKeys {
+		if k.kind == kind {
+			return k.key
+		}
+	}
+	return ""
+}
+
+// parsed is what reading the value of a need results in.
+func (*lessonFile) parsed(n nsrunlib.Need) string {
+	if n.Kind == nsrunlib.RefusedRead || n.Kind == nsrunlib.RefusedWrite {
+		return pathrule.Quote(n.Target)
+	}
+	return n.Target
+}
+
+// value is what stands in the file.
+func (f *lessonFile) value(n nsrunlib.Need) string {
+	text := f.parsed(n)
+	if n.Kind == nsrunlib.RefusedConnect {
+		return text
+	}
+	if rest, ok := strings.CutPrefix(n.Target, host.Home()+"/"); ok && host.Home() != "" && host.Home() != "/" {
+		if n.Kind != nsrunlib.RefusedUnix {
+			rest = pathrule.Quote(rest)
+		}
+		return "~/" + rest
+	}
+	return text
+}

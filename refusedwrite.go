@@ -1,0 +1,53 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"errors"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/plan"
+)
+
+// mountRule is the word for what cannot be replaced because something is mounted there.
+const mountRule = "mount"
+
+// refusedWrite is a write that fails although nothing is read-only: the host has the directory, and the sandbox something of
+// its own in place of one above it; or what has a rule of its own is a mount, which nobody can replace or remove. The name is
+// written to if ofName is true, else what it leads to.
+func refusedWrite(box *plan.Sandbox, name string, err error, ofName bool) (r Refusal, ok bool) {
+	real, on := host.Look(name)
+	p := box.Why(real, on)
+	r = Refusal{Kind: RefusedWrite, Op: string(RefusedWrite), Target: real, Rule: causes[p.Cause].word, Why: refusalText(&p), Count: 1}
+	at := real
+	if ofName || !on.Exists {
+		at = filepath.Dir(real)
+	}
+	switch {
+	case errors.Is(err, unix.EBUSY) && p.At == real:
+		r.Rule, r.Why = mountRule, escape.Quote(real)+" is mounted by itself, and can neither be replaced nor removed"
+	case errors.Is(err, unix.ENOENT) && p.At != real && p.At != at && (p.Cause == plan.PrivateCause || p.Cause == plan.StrictCause) && (on.Exists || !ofName):
+	default:
+		return r, false
+	}
+	_, there := host.Look(at)
+	if !there.Exists || there.NoWrite {
+		return r, false
+	}
+	if with, ok := box.Opening(at); ok {
+		r.allowWith(with)
+	}
+	return r, true
+}
+
+// allowWith sets the flag that would allow it.
+func (r *Refusal) allowWith(with plan.Flag) {
+	if with.Name != "" {
+		r.flag, r.value = with.Name, with.Path
+		r.Flag = with.Name + " " + escape.Command([]string{with.Path})
+	}
+}
