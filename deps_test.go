@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"internal/jsonform":   {"overlay"},
 	"internal/near":       {},
 	"internal/config":     {"internal/service", "internal/pathrule", "internal/limits", "internal/near", "netpolicy"},
-	"internal/configfile": {"internal/config", "internal/escape", "internal/host", "internal/links", "internal/owndir", "internal/sys", "overlay"},
+	"internal/configfile": {"internal/config", "internal/escape", "internal/githash", "internal/host", "internal/links", "internal/owndir", "internal/sys", "overlay"},
 	"internal/reexec":     {"internal/prog"},
 	"internal/cgroups":    {"internal/sys"},
 	"features":            {"internal/cgroups", "internal/prog", "internal/reexec", "internal/sys"},
@@ -197,6 +197,7 @@ var onlyIn = map[string][]string{
 	"github.com/fsnotify/fsnotify":           {"fanotify"},
 	"github.com/modelcontextprotocol/go-sdk": {"cmd/nsrun-mcp"},
 	"go.etcd.io/bbolt":                       {"project"},
+	"crypto":                                 {"netpolicy", "internal/nettest", "cmd/nsrun-mcp"}, // its init functions, and 32 MiB of memory, would be every start's
 	"log":                                    {},
 	"log/slog":                               {},
 }

@@ -174,16 +174,20 @@ func registryChanges(s *overlay.Session, changes []overlay.Change) (list []proje
 	return list, err
 }
 
-// registryActions are the actions as the registry knows them. It takes none about the
-// network.
-var registryActions = map[string]project.Action{
-	string(ActionWrite): project.Write,
-	string(ActionShow):  project.Read,
+// registryAction is an action as the registry knows it. It takes none about the network.
+func registryAction(action string) (a project.Action, ok bool) {
+	switch action {
+	case string(ActionWrite):
+		return project.Write, true
+	case string(ActionShow):
+		return project.Read, true
+	}
+	return a, false
 }
 
 // Permission is for Permissions.
 func (g Registry) Permission(root, action, target string) (allow, found bool, err error) {
-	a, ok := registryActions[action]
+	a, ok := registryAction(action)
 	if !ok {
 		return false, false, nil
 	}
@@ -193,7 +197,8 @@ func (g Registry) Permission(root, action, target string) (allow, found bool, er
 
 // SetPermission is for Permissions.
 func (g Registry) SetPermission(root, action, target string, allow bool) error {
-	p := project.Permission{Project: root, Action: registryActions[action], Target: target, Decision: project.Deny}
+	a, _ := registryAction(action)
+	p := project.Permission{Project: root, Action: a, Target: target, Decision: project.Deny}
 	if allow {
 		p.Decision = project.Allow
 	}

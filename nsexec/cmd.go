@@ -370,7 +370,7 @@ func (c *Cmd) Wait() error {
 		case told: // somebody else has waited for PID 1, but it has said how the command ended
 			state, err = c.newState(ws)
 		default:
-			err = &Error{Op: "wait", Path: c.Path, Err: errStolen}
+			err = &Error{Op: "wait", Path: c.Path, Err: stolen()}
 		}
 	}
 	c.ProcessState = state

@@ -15,8 +15,10 @@ import (
 	"github.com/nsrun/nsrun/internal/reexec"
 )
 
-// errStolen is the cause where Wait cannot tell how the command ended.
-var errStolen = fmt.Errorf("%w (something else in this program has waited for the process: how it ended is not known)", unix.ECHILD)
+// stolen is the cause where Wait cannot tell how the command ended.
+func stolen() error {
+	return fmt.Errorf("%w (something else in this program has waited for the process: how it ended is not known)", unix.ECHILD)
+}
 
 // process is a handle for a child of this process that nobody has waited for. It
 // holds a pidfd, so that no signal goes to a process that has the same number later.

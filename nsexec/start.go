@@ -17,14 +17,11 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-var (
-	errTooManyFiles = fmt.Errorf("%w (more than 252 descriptors cannot be passed)", syscall.EINVAL) // SCM_MAX_FD, and the status pipe
-	errFilterLength = fmt.Errorf("%w (a filter has 1 to 4096 instructions)", syscall.EINVAL)        // BPF_MAXINSNS
-)
-
 var errInherit = errors.New("descriptors can be inherited only from a program that is its own launcher, with its own standard descriptors")
 
 var errCgroupInherit = errors.New("with Inherit there can be no Cgroup")
+
+func invalid(why string) error { return fmt.Errorf("%w (%s)", syscall.EINVAL, why) }
 
 func names(flags uint64) string {
 	var n []string
@@ -58,7 +55,7 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 		}
 	}
 	if len(fds) >= reexec.MaxFds {
-		return nil, &Error{Op: "start", Path: c.Path, Err: errTooManyFiles}
+		return nil, &Error{Op: "start", Path: c.Path, Err: invalid("more than 252 descriptors cannot be passed")} // SCM_MAX_FD, and the status pipe
 	}
 	if c.opt.Inherit {
 		if !reexec.InProcess || len(fds) > 3 || fds[0] != 0 || fds[1] != 1 || fds[2] != 2 {
@@ -71,7 +68,7 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 	}
 	for _, f := range c.Seccomp {
 		if len(f) == 0 || len(f) > maxFilter {
-			return nil, &Error{Op: StepSeccomp, Err: errFilterLength}
+			return nil, &Error{Op: StepSeccomp, Err: invalid("a filter has 1 to 4096 instructions")} // BPF_MAXINSNS
 		}
 	}
 	if !reexec.InProcess {

@@ -105,7 +105,7 @@ func Clean(dir string, o CleanOptions) iter.Seq2[Cleaned, error] {
 			last := true
 			for _, name := range names {
 				found, ok, err := c.remove(name, named)
-				if errors.Is(err, errHeld) {
+				if errors.Is(err, heldError{}) {
 					held = append(held, name)
 					continue
 				}
@@ -124,7 +124,7 @@ func Clean(dir string, o CleanOptions) iter.Seq2[Cleaned, error] {
 		}
 		for _, name := range names {
 			found := Cleaned{ID: name, Dir: filepath.Join(statePath, name)}
-			if named && !yield(found, &Error{Op: opRemove, Path: found.Dir, Err: errHeld}) {
+			if named && !yield(found, &Error{Op: opRemove, Path: found.Dir, Err: heldError{}}) {
 				return
 			}
 		}
@@ -253,7 +253,7 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 		}
 		on, err := store.Dependents(c.state, d, name)
 		if err == nil && len(on) > 0 {
-			err = errHeld
+			err = heldError{}
 		}
 		if err != nil {
 			return found, false, err
@@ -328,6 +328,12 @@ func (c *cleaner) older(t time.Time, d time.Duration) bool {
 	return d < 0 || c.now.Sub(t) >= d
 }
 
-var errHeld = fmt.Errorf("%w: they are to be removed before it, or committed after it", ErrBuiltOn)
+// A heldError is an ErrBuiltOn.
+type heldError struct{}
+
+func (heldError) Error() string {
+	return ErrBuiltOn.Error() + ": they are to be removed before it, or committed after it"
+}
+func (heldError) Unwrap() error { return ErrBuiltOn }
 
 var errInterrupted = errors.New("something was interrupted in it, and could neither be finished nor taken back")

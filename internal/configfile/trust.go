@@ -3,7 +3,6 @@
 package configfile
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/githash"
 	"github.com/nsrun/nsrun/internal/owndir"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/overlay"
@@ -30,8 +30,7 @@ type Trusted struct {
 
 // Hash is what a content is known by.
 func Hash(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:])
+	return hex.EncodeToString(githash.SumSHA256(content))
 }
 
 func trustDir(create bool) (sys.FD, string, error) {

@@ -81,14 +81,18 @@ func Parse(data []byte) (*Index, error) {
 		if err == nil {
 			return x, nil
 		}
-		if first == nil || errors.Is(first, errSum) {
+		if first == nil || errors.Is(first, sumError{}) {
 			first = err
 		}
 	}
 	return nil, first
 }
 
-var errSum = fmt.Errorf("%w: its checksum is wrong", errDamaged)
+// A sumError is an errDamaged.
+type sumError struct{}
+
+func (sumError) Error() string { return errDamaged.Error() + ": its checksum is wrong" }
+func (sumError) Unwrap() error { return errDamaged }
 
 func parse(data []byte, idSize int) (*Index, error) {
 	if len(data) < 12+idSize {
@@ -97,7 +101,7 @@ func parse(data []byte, idSize int) (*Index, error) {
 	body, sum := data[:len(data)-idSize], data[len(data)-idSize:]
 	// Zeros stand for no checksum (index.skipHash).
 	if !bytes.Equal(sum, make([]byte, idSize)) && !bytes.Equal(sum, checksum(body, idSize)) {
-		return nil, errSum
+		return nil, sumError{}
 	}
 	x := &Index{Version: int(binary.BigEndian.Uint32(body[4:])), idSize: idSize}
 	if x.Version < 2 || x.Version > 4 {

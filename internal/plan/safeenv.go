@@ -19,11 +19,19 @@ func SafeEnv(env []string) []string {
 	return safe
 }
 
-// secretParts are what names of variables with secrets contain.
-var secretParts = [...]string{
-	"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASSCODE", "PASSCOMMAND", "CREDENTIAL", "CREDS", "PRIVATE_KEY", "PRIVATEKEY", "PRIVKEY",
-	"API_KEY", "APIKEY", "ACCESS_KEY", "ACCESSKEY", "AUTH_KEY", "SIGNING_KEY", "ENCRYPTION_KEY", "SESSION_KEY", "MASTER_KEY", "DATABASE_URL",
-	"CONNECTION_STRING", "CONNECTIONSTRING", "CONN_STR", "CONNSTR", "COOKIE", "WEBHOOK", "BEARER", "AUTHORIZATION", "MNEMONIC", "SEED_PHRASE",
+// secretParts are what names of variables with secrets contain, by their first byte: this is looked at for every variable
+// of every command.
+var secretParts = [...][]string{
+	'A': {"API_KEY", "APIKEY", "ACCESS_KEY", "ACCESSKEY", "AUTH_KEY", "AUTHORIZATION"},
+	'B': {"BEARER"},
+	'C': {"CREDENTIAL", "CREDS", "CONNECTION_STRING", "CONNECTIONSTRING", "CONN_STR", "CONNSTR", "COOKIE"},
+	'D': {"DATABASE_URL"},
+	'E': {"ENCRYPTION_KEY"},
+	'M': {"MASTER_KEY", "MNEMONIC"},
+	'P': {"PASSWORD", "PASSWD", "PASSPHRASE", "PASSCODE", "PASSCOMMAND", "PRIVATE_KEY", "PRIVATEKEY", "PRIVKEY"},
+	'S': {"SECRET", "SIGNING_KEY", "SESSION_KEY", "SEED_PHRASE"},
+	'T': {"TOKEN"},
+	'W': {"WEBHOOK"},
 }
 
 // secretEnds end such names.
@@ -74,20 +82,12 @@ func wordName(upper string) bool {
 		strings.HasPrefix(upper, "PGPASS") || slices.Contains(secretNames[:], upper)
 }
 
-// partsByByte are secretParts by their first byte: this is done for every variable of every command.
-var partsByByte = func() (list ['Z' + 1][]string) {
-	for _, p := range secretParts {
-		list[p[0]] = append(list[p[0]], p)
-	}
-	return list
-}()
-
 func hasSecretPart(name string) bool {
 	for i := range len(name) {
-		if int(name[i]) >= len(partsByByte) {
+		if int(name[i]) >= len(secretParts) {
 			continue
 		}
-		for _, p := range partsByByte[name[i]] {
+		for _, p := range secretParts[name[i]] {
 			if strings.HasPrefix(name[i:], p) {
 				return true
 			}
@@ -218,7 +218,7 @@ func secretLook(value string) bool {
 		return true
 	}
 	for begin, i := 0, 0; i <= len(value); i++ {
-		if i < len(value) && wordByte[value[i]] {
+		if i < len(value) && wordByte(value[i]) {
 			continue
 		}
 		if i-begin >= leastLook && tokenLook(value[begin:i]) {
@@ -229,13 +229,10 @@ func secretLook(value string) bool {
 	return false
 }
 
-// wordByte are the bytes of tokens.
-var wordByte = func() (is [256]bool) {
-	for _, c := range "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_-." {
-		is[c] = true
-	}
-	return is
-}()
+// wordByte reports whether a byte can be one of a token.
+func wordByte(c byte) bool {
+	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || c == '_' || c == '-' || c == '.'
+}
 
 // tokenLook is for words of some length.
 func tokenLook(word string) bool {

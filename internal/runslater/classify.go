@@ -49,10 +49,13 @@ func MayBeGit(name string) bool {
 	return strings.EqualFold(name, "objects") || strings.EqualFold(name, "refs")
 }
 
-// special are names that git knows.
-var special = map[string]bool{
-	"hooks": true, "config": true, "config.worktree": true, "commondir": true, "head": true,
-	"objects": true, "refs": true,
+// special reports whether git knows a name.
+func special(name string) bool {
+	switch name {
+	case "hooks", "config", "config.worktree", "commondir", "head", "objects", "refs":
+		return true
+	}
+	return false
 }
 
 // Repository notes that there is a work tree of git at a path, besides the roots: its configuration may name more
@@ -127,7 +130,7 @@ func (c *Classifier) enter(dir string) {
 
 // interesting reports whether anything is known about a name.
 func (c *Classifier) interesting(name string) bool {
-	return special[name] || strings.HasPrefix(name, ".git") || isKnown(name)
+	return special(name) || strings.HasPrefix(name, ".git") || isKnown(name)
 }
 
 // nameReason decides by the path alone, and for some files by their lines.
@@ -191,7 +194,7 @@ func (c *Classifier) means(p *pattern, at string, elems []string, i, below int) 
 		return true
 	}
 	for _, e := range elems[below:i] {
-		if dependencies[e] {
+		if dependencies(e) {
 			return false
 		}
 	}

@@ -48,7 +48,7 @@ func (c *Classifier) gitReason(ch Change, elems []string) string {
 		return reasonLink
 	}
 	for i, e := range elems {
-		if !special[e] && e != "git-rebase-todo" && e != "strategy" && e != "opts" {
+		if !special(e) && e != "git-rebase-todo" && e != "strategy" && e != "opts" {
 			continue
 		}
 		if reason := c.gitName(ch, elems, i, upTo(i), named >= 0 && named < i, data); reason != "" {

@@ -17,13 +17,16 @@ var executingNames = []string{
 // executingEnds are ends of such names.
 var executingEnds = []string{"cmd", "command", "hook", "program", "prog", "askpass", "editor", "pager", "helper"}
 
-// executingKeys are more of them, by section and name.
-var executingKeys = map[string]bool{
-	"core.gitproxy": true, "core.sshcommand": true, "interactive.difffilter": true, "init.templatedir": true,
-	"include.path": true, "includeif.path": true, "http.cookiefile": true, "sendemail.smtpserver": true,
-	"difftool.path": true, "mergetool.path": true, "man.path": true, "browser.path": true, "instaweb.httpd": true,
-	"instaweb.modulepath": true, "lfs.path": true, "lfs.args": true, "lfs.standalonetransferagent": true,
-	"svn.authorsprog": true, "svn-remote.authorsprog": true,
+// executingKey reports whether it is one of more of them, by section and name.
+func executingKey(key string) bool {
+	switch key {
+	case "core.gitproxy", "core.sshcommand", "interactive.difffilter", "init.templatedir", "include.path",
+		"includeif.path", "http.cookiefile", "sendemail.smtpserver", "difftool.path", "mergetool.path", "man.path",
+		"browser.path", "instaweb.httpd", "instaweb.modulepath", "lfs.path", "lfs.args", "lfs.standalonetransferagent",
+		"svn.authorsprog", "svn-remote.authorsprog":
+		return true
+	}
+	return false
 }
 
 // executingSections have nothing but commands in them. An alias can also be git's own
@@ -51,7 +54,7 @@ func (e *entry) executes(at string, roots []string) bool {
 		return false
 	}
 	return slices.Contains(executingSections, section) || slices.Contains(executingNames, name) ||
-		executingKeys[section+"."+name] ||
+		executingKey(section+"."+name) ||
 		slices.ContainsFunc(executingEnds, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 

@@ -109,8 +109,14 @@ var anchored = class{reason: "run by the system", patterns: `
 // notClaude are directories of .claude from which nothing is executed, or that contain projects of their own.
 var notClaude = []string{"worktrees", "projects", "todos", "plans", "shell-snapshots", "logs", "transcripts", "file-history", "debug", "session-env", "statsig"}
 
-// dependencies are directories that package managers fill.
-var dependencies = map[string]bool{"node_modules": true, "bower_components": true, "site-packages": true, "dist-packages": true, "vendor": true, "pods": true}
+// dependencies reports whether package managers fill directories of a name.
+func dependencies(name string) bool {
+	switch name {
+	case "node_modules", "bower_components", "site-packages", "dist-packages", "vendor", "pods":
+		return true
+	}
+	return false
+}
 
 // A pattern is one name of a class.
 type pattern struct {

@@ -106,7 +106,7 @@ const maxSlow = 1024
 // New returns a Broker that is not attached to a command yet. Without a Close it leaks.
 func New(o Options) (*Broker, error) {
 	if o.LocalUDP = localPorts(o.LocalUDP); len(o.LocalUDP) > MaxLocalUDP {
-		return nil, &Error{"broker", "loopback", errLocal}
+		return nil, &Error{"broker", "loopback", fmt.Errorf("at most %d UDP ports of the host's loopback device can be had", MaxLocalUDP)}
 	}
 	if err := possible(); err != nil {
 		return nil, err
@@ -210,8 +210,6 @@ func hasIPv6() bool {
 
 // documentation6 is an address that nobody has, 2001:db8::1 of RFC 3849.
 var documentation6 = [16]byte{0x20, 0x01, 0x0d, 0xb8, 15: 1}
-
-var errLocal = fmt.Errorf("at most %d UDP ports of the host's loopback device can be had", MaxLocalUDP)
 
 var errTwice = errors.New("a Broker serves one sandbox")
 
