@@ -167,6 +167,7 @@ const maxText = 64
 //	p  place in the data     b  bytes, as many as the next argument says
 //	v  list of strings       E  the environment   k  capability sets
 //	l  struct rlimit64       n  struct sock_fprog q  set of signals
+//	r  struct landlock_path_beneath_attr
 func (p *Program) arg(b []byte, s Sys, o *Op, n int, letter byte) []byte {
 	v := o.Args[n]
 	switch o.Kind >> (2 * n) & 3 {
@@ -225,6 +226,8 @@ func (p *Program) pointer(b []byte, o *Op, n int, letter byte) []byte {
 			b = flags(append(b, ", without "...), clr, mountAttrs[:])
 		}
 		return append(flags(append(b, ", "...), p.word(at, 2), mountFlags[:]), '}')
+	case 'r':
+		return append(flags(append(b, '{'), p.word(at, 0), landlockAccess[:]), '}')
 	case 'v':
 		return p.list(b, at, func(s string) string { return strconv.Quote(s) })
 	case 'E':
@@ -334,6 +337,12 @@ const prCapAmbient = 47
 // prctl.h, keyctl.h, seccomp.h, and of asm-generic/: fcntl.h, signal.h, resource.h,
 // socket.h. They are the same on both architectures.
 var (
+	landlockAccess = [...]constant{
+		{1 << 0, "EXECUTE"}, {1 << 1, "WRITE_FILE"}, {1 << 2, "READ_FILE"}, {1 << 3, "READ_DIR"}, {1 << 4, "REMOVE_DIR"},
+		{1 << 5, "REMOVE_FILE"}, {1 << 6, "MAKE_CHAR"}, {1 << 7, "MAKE_DIR"}, {1 << 8, "MAKE_REG"}, {1 << 9, "MAKE_SOCK"},
+		{1 << 10, "MAKE_FIFO"}, {1 << 11, "MAKE_BLOCK"}, {1 << 12, "MAKE_SYM"}, {1 << 13, "REFER"}, {1 << 14, "TRUNCATE"},
+		{1 << 15, "IOCTL_DEV"},
+	}
 	atFlags = [...]constant{
 		{0x1, "OPEN_TREE_CLONE"}, {0x80000, "OPEN_TREE_CLOEXEC"}, {0x8000, "AT_RECURSIVE"},
 		{0x1000, "AT_EMPTY_PATH"}, {0x100, "AT_SYMLINK_NOFOLLOW"},

@@ -62,7 +62,12 @@ const MaxHeld = 64
 const (
 	ForkLinger  = 1 << iota // it stays until nobody is left
 	ForkForward             // it passes signals on to the command
+	ForkDomain              // it is in a Landlock domain with all that it runs, and can send signals to nobody else
 )
+
+// RequestEnd is the signal by which the parent of a process with ForkDomain tells it to end everything. It can be
+// queued, and programs do not use it.
+const RequestEnd = 63
 
 // Request is a siginfo_t that asks PID 1 for something: see sigqueue(3).
 type Request struct {

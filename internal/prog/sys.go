@@ -73,6 +73,7 @@ const (
 	SysExitGroup
 	SysLandlockCreate
 	SysLandlockRestrict
+	SysLandlockRule
 
 	// The rest are done by the child itself; see the child's file.
 	Install  // arrange the passed descriptors, close all others
@@ -187,6 +188,7 @@ var sysTable = [numSys]sysInfo{
 
 	SysLandlockCreate:   {"landlock_create_ruleset", [2]uint32{444, 444}, "pdx"},
 	SysLandlockRestrict: {"landlock_restrict_self", [2]uint32{446, 446}, "fx"},
+	SysLandlockRule:     {"landlock_add_rule", [2]uint32{445, 445}, "fdrx"},
 
 	Install:  {"install", [2]uint32{NrInstall, NrInstall}, "d"},
 	Receive:  {"receive", [2]uint32{NrReceive, NrReceive}, "d"},

@@ -45,7 +45,8 @@ const (
 	clockMonotonic = 1
 	cmsgCloexec    = 0x40000000
 	siKernel       = 0x80
-	echoWindow     = 500e6 // nanoseconds, see reap
+	waitAll        = 0x40000000 // __WALL
+	echoWindow     = 500e6      // nanoseconds, see reap
 	cloneParent    = 0x8000
 	prSetSeccomp   = 22
 	seccompFilter  = 2
@@ -211,6 +212,10 @@ func run(base unsafe.Pointer) {
 			h.Fork = uint32(o.Args[0])
 			h.Filters, h.NFilters = uint64(arg(base, o, 1)), o.Args[2]
 			h.Ask, h.End = int64(o.Args[3]), int64(o.Args[4])
+			if h.Fork&prog.ForkDomain != 0 && !scoped() {
+				e = syscall.EPERM
+				break
+			}
 			pid, errno := vfork()
 			if errno != 0 {
 				e = syscall.Errno(errno)
@@ -220,7 +225,7 @@ func run(base unsafe.Pointer) {
 				// The command's process shared this stack frame until now: nothing
 				// that it may have changed is used from here on.
 				settle(base, status)
-				if h := header(base); h.Fork&prog.ForkForward != 0 || h.Ask|h.End != 0 {
+				if h := header(base); h.Fork&(prog.ForkForward|prog.ForkDomain) != 0 || h.Ask|h.End != 0 {
 					reap(base, pid, status)
 				}
 				await(header(base), pid, status)

@@ -55,7 +55,7 @@ func await(h *prog.Header, cmd, status uintptr) {
 		case pid == cmd:
 			report(status, prog.RecordExit, ws, 0, 0)
 			if code = exitCode(ws); h.Fork&prog.ForkLinger == 0 {
-				exit(code)
+				end(h, code)
 			}
 			syscall.RawSyscall(sysClose, status, 0, 0)
 			cmd = 0
@@ -90,7 +90,7 @@ func untilEnd(h *prog.Header, now *[2]int64, cmd, status uintptr) int64 {
 	} else {
 		h.End = 0
 		sig = uintptr(syscall.SIGKILL)
-		if isInit() {
+		if reachesAll(h) {
 			cmd = ^uintptr(0) // -1: everything else in the sandbox
 		}
 	}
@@ -109,13 +109,49 @@ func isInit() bool {
 	return self == 1
 }
 
-// outside says that the sender of a signal is: it has no number in here, or, where the
-// PID namespace is shared, is who started the sandbox.
+// reachesAll says that a signal to all processes reaches those of the sandbox, and no others.
 //
 //go:nosplit
 //go:norace
-func outside(sender uint32) bool {
-	if sender == 0 {
+func reachesAll(h *prog.Header) bool { return h.Fork&prog.ForkDomain != 0 || isInit() }
+
+// scoped says that this process can send no signal to its parent, which is outside of its domain. Where it could, it
+// would be able to kill everything of this user.
+//
+//go:nosplit
+//go:norace
+func scoped() bool {
+	parent, _, _ := syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0)
+	_, _, e := syscall.RawSyscall(sysKill, parent, 0, 0)
+	return e == syscall.EPERM
+}
+
+// end ends this process, and everything in the sandbox. Of PID 1 that is the kernel's doing. In a domain all that is in
+// it is killed at once, so that nothing can be left by making processes quickly; this process, to which all orphans
+// come, waits until they are gone.
+//
+//go:nosplit
+//go:norace
+func end(h *prog.Header, code uintptr) {
+	if h.Fork&prog.ForkDomain != 0 {
+		syscall.RawSyscall(sysKill, ^uintptr(0), uintptr(syscall.SIGKILL), 0)
+		for {
+			_, _, e := syscall.RawSyscall6(sysWait4, ^uintptr(0), 0, waitAll, 0, 0, 0)
+			if e != 0 && e != syscall.EINTR {
+				break
+			}
+		}
+	}
+	exit(code)
+}
+
+// outside says that the sender of a signal is: it has no number in here, or, where the
+// PID namespace is shared, is who started the sandbox. Nobody in a domain can send one.
+//
+//go:nosplit
+//go:norace
+func outside(h *prog.Header, sender uint32) bool {
+	if sender == 0 || h.Fork&prog.ForkDomain != 0 {
 		return true
 	}
 	parent, _, _ := syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0)
@@ -192,7 +228,7 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 						code, cmd = exitCode(ws), 0
 						continue
 					}
-					exit(exitCode(ws))
+					end(h, exitCode(ws))
 				}
 			}
 			if cmd == 0 && e == syscall.ECHILD {
@@ -200,9 +236,13 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 			}
 			continue
 		}
+		if sig == prog.RequestEnd && h.Fork&prog.ForkDomain != 0 {
+			syscall.RawSyscall(sysKill, ^uintptr(0), uintptr(syscall.SIGKILL), 0)
+			continue // the command's end is what ends this process
+		}
 		origin := int32(info[1])  // si_code
 		sender := uint32(info[2]) // in this namespace; 0: outside
-		if origin <= 0 && !outside(sender) || h.Fork&prog.ForkForward == 0 {
+		if origin <= 0 && !outside(h, sender) || h.Fork&prog.ForkForward == 0 {
 			continue
 		}
 		syscall.RawSyscall(sysClock, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0)
@@ -216,7 +256,7 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 			continue
 		}
 		to := cmd
-		if isInit() {
+		if reachesAll(h) {
 			to = ^uintptr(0) // -1: everything else in the sandbox
 		}
 		switch {
