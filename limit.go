@@ -35,7 +35,7 @@ func (x *Execution) confine(cmd *nsexec.Cmd) error {
 	}
 	x.hold = hold
 	if l.Output > 0 {
-		x.meter = &meter{left: l.Output, over: func() { _ = cmd.Process.Kill() }}
+		x.meter = &meter{left: l.Output, over: func() { _ = cmd.Signal(syscall.SIGKILL) }}
 	}
 	if g := hold.Cgroup(); g != nil {
 		cmd.Cgroup = g
@@ -57,7 +57,7 @@ func (x *Execution) confine(cmd *nsexec.Cmd) error {
 // confined has looked after what has to be, now that the command runs.
 func (x *Execution) confined() {
 	if x.hold != nil {
-		x.hold.Begin(x.cmd.Process.Pid, func() { _ = x.cmd.Process.Kill() })
+		x.hold.Begin(x.cmd.Process.Pid, func() { _ = x.cmd.Signal(syscall.SIGKILL) })
 	}
 }
 

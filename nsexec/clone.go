@@ -33,6 +33,7 @@ type clone struct {
 	gen    int64    // of the launcher that was to clone it
 	first  *prog.Program
 	waited bool // it was made before it was wanted, and may have died since
+	domain bool // its first process ends all others, if it is asked to: nothing does if it is killed
 
 	timedOut bool // the command's time was up, as PID 1 has it
 
@@ -89,6 +90,10 @@ func (s *clone) close() (status unix.WaitStatus) {
 	}
 	s.sock.Close()
 	if s.pid > 0 {
+		s.kill()
+		if s.domain {
+			s.awaitEnd()
+		}
 		_ = unix.Kill(s.pid, unix.SIGKILL)
 		status = sys.Wait(s.pid)
 	}
@@ -174,7 +179,25 @@ func (s *clone) sender() int {
 
 // kill kills the first process, if it is known.
 func (s *clone) kill() {
+	signal := unix.SIGKILL
+	if s.domain {
+		signal = unix.Signal(prog.RequestEnd)
+	}
 	if s.pid > 0 {
-		_ = unix.Kill(s.pid, unix.SIGKILL)
+		_ = unix.Kill(s.pid, signal)
+	}
+}
+
+// awaitEnd waits until a process that was asked to end has ended, and not longer than patience: its set-up may hang, in
+// which nothing of the command's runs.
+func (s *clone) awaitEnd() {
+	const step = 5 * time.Millisecond
+	for range patience / step {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, s.pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		if err != nil && err != unix.EINTR || info.Signo != 0 {
+			return
+		}
+		time.Sleep(step)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -146,7 +147,7 @@ func CommandContext(ctx context.Context, name string, arg ...string) *Cmd {
 	}
 	c := Command(name, arg...)
 	c.ctx = ctx
-	c.kill = func() error { return c.Process.Kill() }
+	c.kill = func() error { return c.Signal(syscall.SIGKILL) }
 	c.Cancel = c.kill
 	return c
 }
@@ -338,7 +339,7 @@ func (c *Cmd) watch() {
 			return
 		case <-timer.C:
 		}
-		_ = c.Process.Kill()
+		_ = c.Signal(syscall.SIGKILL)
 		closeAll(c.parentFiles)
 		c.ctxDone <- err
 	}()

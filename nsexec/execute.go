@@ -122,7 +122,7 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 		// about to be, to be told from a process that somebody killed before.
 		b.Call(prog.SysWrite, prog.Int(status), b.Words(prog.RecordStarted, 0).Arg(), prog.Int(prog.RecordSize)).Full()
 	}
-	if c.HideAbstract {
+	if c.HideAbstract && c.opt.Confinement == nil {
 		hideAbstract(b)
 	}
 	if c.opt.Supervisor != nil {

@@ -31,6 +31,9 @@ const scratchFd = 64
 // setup adds the second Program's operations: mounts, credentials, limits, and
 // the command itself. status is the number of the status pipe.
 func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMounts bool) error {
+	if c.opt.Confinement != nil {
+		return c.emit(b, mountprog.Options{}, fds, status, true)
+	}
 	o := mountprog.Options{
 		Classic:  c.opt.ClassicMounts || !features.Has(features.NewMountCalls),
 		HostRoot: os.Geteuid() == 0,
@@ -119,8 +122,10 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 	umask := b.Slot()
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
 	procDir := c.prepareNested(b)
-	if err := mountprog.Compile(b, c.Mounts, o); err != nil {
-		return err
+	if c.opt.Confinement == nil {
+		if err := mountprog.Compile(b, c.Mounts, o); err != nil {
+			return err
+		}
 	}
 	if c.Hostname != "" || c.opt.NoHostname {
 		b.Step("hostname", c.Hostname)
@@ -156,15 +161,22 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 		b.Call(prog.SysSetsid)
 	}
 	c.stepGate(b, status)
+	var rules prog.Slot
+	if c.opt.Confinement != nil {
+		rules = c.prepareConfinement(b, status)
+	}
 	if c.forks() {
 		c.fork(b)
+	}
+	if c.opt.Confinement != nil {
+		enterConfinement(b, rules)
 	}
 	return c.execute(b, envv, umask, status, sockets)
 }
 
 // forks says that there is a process above the command.
 func (c *Cmd) forks() bool {
-	return !c.opt.AsPID1 && (c.Share&PID == 0 || c.opt.Reaper || len(c.opt.Hold) > 0 || len(c.opt.LockFiles) > 0)
+	return !c.opt.AsPID1 && (c.Share&PID == 0 || c.opt.Reaper || c.opt.Confinement != nil || len(c.opt.Hold) > 0 || len(c.opt.LockFiles) > 0)
 }
 
 // fork adds what makes the command's process; the rest is its own.
@@ -207,6 +219,9 @@ func (c *Cmd) fork(b *prog.Builder) {
 	if !c.opt.HoldSignals {
 		how |= prog.ForkForward
 	}
+	if c.opt.Confinement != nil {
+		how |= prog.ForkDomain
+	}
 	ask, end := c.times()
 	b.Call(prog.Fork, prog.Int(how), filters, prog.Int(n), prog.Int(ask), prog.Int(end))
 	for _, f := range c.opt.Hold {
@@ -219,9 +234,12 @@ func (c *Cmd) fork(b *prog.Builder) {
 
 // dieWithParent adds what ends the sandbox when its parent ends; status is the
 // number of the status pipe.
-func dieWithParent(b *prog.Builder, status int) {
+func dieWithParent(b *prog.Builder, status int) { endWithParent(b, status, int(unix.SIGKILL)) }
+
+// endWithParent is dieWithParent by a signal.
+func endWithParent(b *prog.Builder, status, signal int) {
 	b.Step("start", "")
-	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(signal))
 	// If the parent died before that, nobody reads the status pipe any more.
 	poll := b.Data([]byte{byte(status), byte(status >> 8), byte(status >> 16), byte(status >> 24), 0, 0, 0, 0})
 	zero := b.Words(0, 0)

@@ -41,6 +41,9 @@ func (c *Cmd) Signal(sig os.Signal) error {
 	if c.Process == nil {
 		return &Error{Op: "signal", Path: c.Path, Err: errors.New("not started")}
 	}
+	if sig == syscall.SIGKILL && c.opt.Confinement != nil {
+		return c.Process.Signal(syscall.Signal(prog.RequestEnd)) // else all but the process above the command would stay
+	}
 	if sig != syscall.SIGSTOP || !c.forks() || c.opt.HoldSignals {
 		return c.Process.Signal(sig)
 	}

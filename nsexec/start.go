@@ -37,11 +37,17 @@ func names(flags uint64) string {
 			n = append(n, f.name)
 		}
 	}
+	if len(n) == 0 {
+		return "no namespaces"
+	}
 	return strings.Join(n, ", ") + " namespaces"
 }
 
 // start brings the sandbox up. It returns after the command was executed.
 func start(c *Cmd, files []*os.File) (*clone, error) {
+	if err := c.checkConfinement(); err != nil {
+		return nil, err
+	}
 	p := c.beginning()
 	defer runtime.KeepAlive(files)
 	fds := make([]int, len(files), len(files)+1)
@@ -103,6 +109,7 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 	}
 	gen := theLauncher.gen.Load()
 	for try := 0; ; try++ {
+		s.domain = c.opt.Confinement != nil
 		if err := c.place(s); err != nil {
 			return nil, err
 		}
@@ -201,7 +208,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*clone, error) {
 		return nil, &Error{Op: StepClone, Path: names(p.flags), Err: errno}
 	}
 	w.Close()
-	s := &clone{pid: pid, status: r, sock: sys.None, ctx: c.context()}
+	s := &clone{pid: pid, status: r, sock: sys.None, ctx: c.context(), domain: c.opt.Confinement != nil}
 	c.count(s)
 	if err := s.await(program, c); err != nil {
 		return nil, err

@@ -39,6 +39,8 @@ type Options struct {
 	MaskedProc bool
 	// HostProc reports, after Start, that MaskedProc had to.
 	HostProc bool
+	// Confinement is in place of namespaces and mounts. Nil: there are some.
+	Confinement *Confinement
 	// Counters are what Unsent reads. Set by Start.
 	Counters *Counters
 

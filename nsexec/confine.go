@@ -1,0 +1,153 @@
+//go:build linux
+
+package nsexec
+
+import (
+	"errors"
+	"path"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/confine"
+	"github.com/nsrun/nsrun/internal/prog"
+)
+
+// A command without namespaces: see sandbox.Confinement. There are two domains of Landlock. The process above the command
+// enters the first one, which keeps it from sending signals to anybody outside: so it can kill everything in there at
+// once. The command enters a second one in that, with the rules about files, and so cannot send signals to, or look into,
+// the process above it.
+
+var errConfinement = errors.New("without namespaces a command shares all of them, has no mounts, is in no background, and has a process above it")
+
+const (
+	landlockPathBeneath = 1 // LANDLOCK_RULE_PATH_BENEATH
+	landlockScopeSignal = unix.LANDLOCK_SCOPE_SIGNAL
+	landlockAttrSize    = 24 // of struct landlock_ruleset_attr with scopes
+)
+
+// What an Access lets a command do with a file, and with a directory.
+const (
+	fileRead   = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE
+	fileWrite  = fileRead | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	fileDevice = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+
+	dirRead  = fileRead | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	dirWrite = dirRead | fileWrite | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
+		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
+
+	// handled is all that is refused without a rule.
+	handled = dirWrite | fileDevice | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK
+)
+
+var fileRights = [...]uint64{confine.Read: fileRead, confine.Write: fileWrite, confine.Device: fileDevice}
+
+var dirRights = [...]uint64{confine.Read: dirRead, confine.Write: dirWrite, confine.Device: fileDevice}
+
+// checkConfinement finds what a command without namespaces cannot have.
+func (c *Cmd) checkConfinement() error {
+	if c.opt.Confinement == nil || c.Share == All && len(c.Mounts)+len(c.Layers) == 0 && !c.Background && c.forks() && !c.opt.Bubblewrap {
+		return nil
+	}
+	return &Error{Op: "start", Path: c.Path, Err: errConfinement}
+}
+
+// confining makes the rules for files in a process that is to run a command.
+type confining struct {
+	b     *prog.Builder
+	rules prog.Slot
+	attrs map[uint64]prog.Ptr // struct landlock_path_beneath_attr, by what it allows
+}
+
+// prepareConfinement adds the rules for the command, and has this process enter the domain around it.
+func (c *Cmd) prepareConfinement(b *prog.Builder, status int) (rules prog.Slot) {
+	b.Step("landlock", "/")
+	r := confining{b: b, rules: b.Slot(), attrs: make(map[uint64]prog.Ptr)}
+	net := uint64(0)
+	if c.opt.Confinement.NoConnect {
+		net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+	}
+	scopes := uint64(landlockScopeSignal)
+	if c.HideAbstract {
+		scopes |= unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
+	}
+	r.create(r.rules, handled, net, scopes)
+	r.node(&c.opt.Confinement.Files, prog.AtCwd, "/")
+	b.Step("landlock", "")
+	around := b.Slot()
+	r.create(around, 0, 0, landlockScopeSignal)
+	b.Call(prog.SysLandlockRestrict, around.Arg(), prog.Int(0))
+	b.Close(around)
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_CHILD_SUBREAPER), prog.Int(1))
+	// From here on it ends everything itself when its parent has ended.
+	endWithParent(b, status, prog.RequestEnd)
+	return r.rules
+}
+
+// enterConfinement adds what the command does in its own process.
+func enterConfinement(b *prog.Builder, rules prog.Slot) {
+	b.Step("landlock", "")
+	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
+	b.Call(prog.SysLandlockRestrict, rules.Arg(), prog.Int(0))
+	b.Close(rules)
+}
+
+func (r *confining) create(s prog.Slot, files, net, scopes uint64) {
+	attr := r.b.Words(files, net, scopes)
+	r.b.Call(prog.SysLandlockCreate, attr.Arg(), prog.Int(landlockAttrSize), prog.Int(0)).To(s)
+}
+
+// gone is what opening something says that is not there any more, or is something else by now: then it is not allowed.
+var gone = [...]syscall.Errno{syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.EACCES, syscall.EPERM, syscall.ENXIO, syscall.ESTALE}
+
+// node adds the rules for n, which is in the directory with descriptor dir, and at that path.
+func (r *confining) node(n *confine.Node, dir prog.Arg, at string) {
+	b, needed := r.b, n.Needed()
+	if needed {
+		b.Step("landlock", at)
+	}
+	fd := b.Slot()
+	open := b.Call(prog.SysOpenat, dir, b.String(n.Name), b.Open(prog.PathOnly|prog.NoFollow|prog.CloseOnExec), prog.Int(0)).To(fd)
+	var missing prog.Label
+	if !needed {
+		missing = open.Tolerate(gone[:]...).OnTolerated()
+	}
+	if n.Access != confine.None {
+		r.allow(fd, n, needed)
+	}
+	for i := range n.Nodes {
+		r.node(&n.Nodes[i], fd.Arg(), path.Join(at, n.Nodes[i].Name))
+	}
+	b.Close(fd)
+	b.Here(missing)
+}
+
+// allow adds the rule for what a descriptor is of. The kernel says EINVAL where a file would get the rights of a
+// directory.
+func (r *confining) allow(fd prog.Slot, n *confine.Node, needed bool) {
+	var done prog.Label
+	if !n.File {
+		add := r.rule(fd, dirRights[n.Access])
+		if !needed {
+			add.Tolerate(syscall.EBADFD)
+		}
+		done = add.Tolerate(syscall.EINVAL).OnSuccess()
+	}
+	add := r.rule(fd, fileRights[n.Access])
+	if !needed {
+		add.Tolerate(syscall.EINVAL, syscall.EBADFD)
+	}
+	r.b.Here(done)
+}
+
+func (r *confining) rule(fd prog.Slot, rights uint64) prog.Ref {
+	b := r.b
+	attr, ok := r.attrs[rights]
+	if !ok {
+		attr = b.Words(rights, 0)
+		r.attrs[rights] = attr
+	}
+	b.Call(prog.Store, (attr + 8).Arg(), fd.Arg())
+	return b.Call(prog.SysLandlockRule, r.rules.Arg(), prog.Int(landlockPathBeneath), attr.Arg(), prog.Int(0))
+}
