@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/deep"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
 )
@@ -33,7 +34,7 @@ func NewWorkDir(dir, state string) (*WorkDir, error) {
 		if parent == state && os.MkdirAll(parent, 0o700) != nil || !sameMount(parent, dir) {
 			continue
 		}
-		removeStale(parent)
+		removeStale(parent, workPrefix)
 		path, err := os.MkdirTemp(parent, workPrefix)
 		if err != nil {
 			continue
@@ -51,9 +52,19 @@ func NewWorkDir(dir, state string) (*WorkDir, error) {
 // Close removes it.
 func (w *WorkDir) Close() {
 	if w != nil {
-		_ = os.RemoveAll(w.Path)
+		removeTree(w.Path)
 		_ = w.lock.Close()
 	}
+}
+
+// removeTree removes what commands have left, which may be unreadable, and of any depth.
+func removeTree(path string) {
+	parent, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	_ = deep.Remove(parent, filepath.Base(path))
+	_ = unix.Close(parent)
 }
 
 func lockDir(path string) (*os.File, error) {
@@ -68,11 +79,11 @@ func lockDir(path string) (*os.File, error) {
 	return f, nil
 }
 
-// removeStale removes directories that nobody holds.
-func removeStale(parent string) {
+// removeStale removes directories, whose names begin like that, that nobody holds.
+func removeStale(parent, prefix string) {
 	list, _ := os.ReadDir(parent)
 	for _, e := range list {
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), workPrefix) {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
 			continue
 		}
 		path := filepath.Join(parent, e.Name())
@@ -80,7 +91,7 @@ func removeStale(parent string) {
 			continue
 		}
 		if lock, err := lockDir(path); err == nil {
-			_ = os.RemoveAll(path)
+			removeTree(path)
 			_ = lock.Close()
 		}
 	}

@@ -47,9 +47,11 @@ var caches = [...]struct {
 	dir  string   // below the home directory
 	set  []string // "~" stands for the home directory
 	also string   // a file in which somebody may have chosen another place already; empty: none
+	// fresh says that an empty one is better than one that can be read only, where no layer can be laid over it.
+	fresh bool
 }{
 	{dir: ".cache", set: []string{"XDG_CACHE_HOME=/tmp/.cache"}},
-	{dir: ".npm", set: []string{"npm_config_cache=/tmp/.npm"}},
+	{dir: ".npm", set: []string{"npm_config_cache=/tmp/.npm"}, fresh: true},
 	// What is installed is not a cache, and is refused where it was.
 	{dir: "go", set: []string{"GOPATH=/tmp/go", "GOBIN=~/go/bin"}, also: ".config/go/env"},
 	{dir: ".cargo", set: []string{"CARGO_HOME=/tmp/.cargo", "CARGO_INSTALL_ROOT=~/.cargo"}},
@@ -79,12 +81,16 @@ func (b *building) otherCaches() (sets [][]string) {
 	for _, c := range caches {
 		// One that can be read only is better than an empty one; but for .cache, of which most programs
 		// write all that they use.
-		if c.dir != ".cache" && b.Present[c.dir] || b.Present[c.also] || writes(b.mounts, path.Join(b.Home, c.dir)) {
+		readable := b.Present[c.dir] && c.dir != ".cache" && !(c.fresh && b.policy.Temp != "")
+		if readable || b.Present[c.also] || writes(b.mounts, path.Join(b.Home, c.dir)) {
 			continue
 		}
 		set := slices.Clone(c.set)
 		for i := range set {
 			set[i] = strings.Replace(set[i], "=~/", "="+b.Home+"/", 1)
+			if b.policy.Temp != "" {
+				set[i] = strings.Replace(set[i], "=/tmp/", "="+b.policy.Temp+"/", 1)
+			}
 		}
 		sets = append(sets, set)
 	}
@@ -134,6 +140,9 @@ func (b *building) environment(dir string) []string {
 				env = append(env, set...)
 			}
 		}
+	}
+	if b.policy.Temp != "" {
+		env = append(env, "TMPDIR="+b.policy.Temp, "TMP="+b.policy.Temp, "TEMP="+b.policy.Temp)
 	}
 	switch {
 	case b.policy.Root:

@@ -198,6 +198,7 @@ type Policy struct {
 	HostNetwork   bool     // commands have the host's
 	BlockExisting bool     // what rules hide may come up later and be seen, where that cannot be helped
 	WorkingDir    string   // see workingDir
+	Temp          string   // the directory for temporary files, where commands run without mounts: see Confine. Empty: /tmp
 	ClearEnv      bool     // nothing of Facts.Env is passed on but PATH
 	Env           []string // "K=V" and, of Config, "K"; later ones win
 }

@@ -99,6 +99,10 @@ func (b *building) keepBlocked(r *Rule, all []pathrule.Rule) *LaterError {
 		return nil
 	case m.Kind == mounts.KindOverlay && b.hideName(m, around):
 		return nil
+	case m.Kind == mounts.KindBind && m.ReadOnly && b.policy.Temp != "":
+		// What comes up in a directory in which something is hidden is not allowed.
+		b.insert(len(b.mounts), mounts.Block(around.At))
+		return nil
 	case m.Kind == mounts.KindBind && m.ReadOnly && b.shade(g, around):
 		return nil
 	}

@@ -42,6 +42,9 @@ func (b *building) showPlayground() error {
 	}
 	bind := mounts.Bind(b.Playground.Dir, PlaygroundPoint(b.HomeAt))
 	bind.Same = b.Playground.Same
+	if b.policy.Temp != "" {
+		return b.add(bind) // it is used where it is
+	}
 	return b.mountPoint(bind)
 }
 
@@ -111,7 +114,7 @@ func (b *building) divided() bool { return Below(b.Table, b.HomeAt) != "" }
 
 // homeLayer shows the home directory through an overlay to which commands can write.
 func (b *building) homeLayer() {
-	if b.Layer == nil || b.HomeAt == "" || b.HomeAt == "/" || b.policy.NoHomeOverlay || b.divided() {
+	if b.Layer == nil || b.policy.Temp != "" || b.HomeAt == "" || b.HomeAt == "/" || b.policy.NoHomeOverlay || b.divided() {
 		return
 	}
 	at := b.coverOf(path.Join(b.HomeAt, "."))

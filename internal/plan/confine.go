@@ -1,0 +1,167 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/confine"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// Where no mounts can be made, what a Sandbox shows at its own path is allowed there, and what it shows at another one is
+// allowed where it is. Nothing can be put in the place of something else: a copy of the project is at a path of its own,
+// and so is the directory for temporary files.
+
+// A Host answers what Confine has to know of the files that are there.
+type Host struct {
+	// Real is a path without links, as far as it is there.
+	Real func(path string) string
+	// List is what is in a directory. Where that cannot be known there is nothing.
+	List func(dir string) ([]confine.Entry, error)
+}
+
+// A Move says that commands find at At what a Sandbox would show at From.
+type Move struct{ From, At string }
+
+// A Confined is a Sandbox without mounts.
+type Confined struct {
+	Files confine.Tree
+	Marks confine.Marks
+	Moved []Move
+	Temp  string   // the directory for temporary files
+	Dir   string   // the working directory
+	Env   []string // with it
+}
+
+var (
+	errCopied  = errors.New("it lies in what is copied, and the copy is elsewhere: that takes mounts")
+	errOverlay = errors.New("what was written to it is in an overlay, which takes mounts")
+)
+
+// devices are those of /dev that commands may use.
+var devices = [...]string{"null", "zero", "full", "random", "urandom", "tty"}
+
+// Confine says what takes the place of the mounts. temp is the directory for temporary files.
+func (s *Sandbox) Confine(temp string, h Host) (c Confined, err error) {
+	c.Temp = temp
+	b := confining{c: &c, host: h}
+	for i := range s.Mounts {
+		if err := b.mount(&s.Mounts[i]); err != nil {
+			return c, err
+		}
+	}
+	for _, g := range b.granted {
+		c.Marks.Grant(g.at, g.access, false)
+	}
+	c.Marks.Grant(temp, confine.Write, false)
+	if c.Files, err = c.Marks.Compile(h.List); err != nil {
+		return c, &Error{"allow files", "", err}
+	}
+	c.Dir = c.Path(s.Dir)
+	c.Env = append(slices.DeleteFunc(slices.Clone(s.Env), func(kv string) bool {
+		return kv == "PWD="+s.Dir
+	}), "PWD="+c.Dir)
+	return c, nil
+}
+
+// Path is where commands find what a Sandbox would show at a path.
+func (c *Confined) Path(name string) string {
+	for _, m := range slices.Backward(c.Moved) {
+		if paths.Inside(name, m.From) {
+			return path.Join(m.At, strings.TrimPrefix(name, m.From))
+		}
+	}
+	for _, dir := range [...]string{"/tmp", "/var/tmp"} {
+		if paths.Inside(name, dir) && c.Marks.Access(name) == confine.None {
+			return path.Join(c.Temp, strings.TrimPrefix(name, dir))
+		}
+	}
+	return name
+}
+
+// Notice says where nothing can be made. Empty: there is no such place.
+func (c *Confined) Notice() string {
+	list := make([]string, len(c.Files.Fixed))
+	for i, dir := range c.Files.Fixed {
+		list[i] = escape.Quote(dir)
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("nothing new can be made directly in %s: something in it is read-only or hidden, and without "+
+		"mounts all else is allowed one by one", strings.Join(list, ", "))
+}
+
+type confining struct {
+	c       *Confined
+	host    Host
+	granted []grant
+}
+
+type grant struct {
+	at     string
+	access confine.Access
+}
+
+// mount takes one step of the plan.
+func (b *confining) mount(m *mounts.Mount) error {
+	if !covers(m) {
+		return nil
+	}
+	target := b.host.Real(m.Target)
+	for _, moved := range b.c.Moved {
+		if target != moved.From && paths.Inside(target, moved.From) {
+			return &Error{"hide or show", m.Target, errCopied}
+		}
+	}
+	marks := &b.c.Marks
+	switch m.Kind {
+	case mounts.KindProc:
+		marks.Cover(target, confine.Read)
+	case mounts.KindDev:
+		marks.Cover(target, confine.None)
+		for _, name := range devices {
+			marks.Cover(path.Join(target, name), confine.Device)
+		}
+	case mounts.KindBind:
+		b.bind(m, target)
+	case mounts.KindOverlay:
+		if m.Upper != "" || len(m.Lower) != 1 || b.host.Real(m.Lower[0]) != target {
+			return &Error{"show", m.Target, errOverlay}
+		}
+		marks.Cover(target, confine.Read)
+		for _, name := range m.Hide {
+			marks.Cover(path.Join(target, name), confine.None)
+		}
+	default:
+		marks.Cover(target, confine.None)
+	}
+	return nil
+}
+
+// bind allows what is bound, where it is.
+func (b *confining) bind(m *mounts.Mount, target string) {
+	access := confine.Write
+	switch {
+	case m.Devices:
+		access = confine.Device
+	case m.ReadOnly:
+		access = confine.Read
+	}
+	source := b.host.Real(m.Source)
+	switch {
+	case source != target:
+		b.c.Marks.Cover(target, confine.None)
+		b.c.Moved = append(b.c.Moved, Move{target, source})
+		b.granted = append(b.granted, grant{source, access})
+	case access == confine.Write && !m.Optional:
+		b.c.Marks.Grant(target, access, false)
+	default:
+		b.c.Marks.Cover(target, access)
+	}
+}

@@ -1,0 +1,221 @@
+//go:build linux
+
+package wall
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Attributes changes modes, owners, times and attributes of files for the processes of one command.
+type Attributes struct {
+	// May says whether the command may change what is at a path, which is absolute and has no links.
+	May func(path string) bool
+
+	stop *os.File      // readable when all is to end; nil: it was not attached, or is closed
+	done chan struct{} // closed when nothing is changed any more; nil: nothing was begun
+	seen notify.Notification
+	text [unix.PathMax]byte
+}
+
+// Attach has a command tell of its calls. Close has to be called.
+func (a *Attributes) Attach(c *sandbox.Options) error {
+	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return err
+	}
+	a.stop = os.NewFile(uintptr(stop), "eventfd")
+	c.Supervisor = &sandbox.Supervisor{
+		Filter: Notified(), Seal: Nothing(), Early: true,
+		Started: func(l *os.File, _ []*os.File) error {
+			a.done = make(chan struct{})
+			go a.serve(l)
+			return nil
+		},
+	}
+	return nil
+}
+
+// Close waits until nothing is changed any more: the command has ended, or its calls fail from now on.
+func (a *Attributes) Close() {
+	if a.stop == nil {
+		return
+	}
+	_, _ = a.stop.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0})
+	if a.done != nil {
+		<-a.done
+	}
+	_ = a.stop.Close()
+	a.stop = nil
+}
+
+// serve answers until the command has ended.
+func (a *Attributes) serve(file *os.File) {
+	defer close(a.done)
+	defer file.Close()
+	// The thread goes on afterwards: for the kernel it may be the parent of sandboxes, which end with it.
+	runtime.LockOSThread()
+	held, ok := dropPrivileges()
+	if !ok {
+		return // nothing is changed with privileges that the command does not have
+	}
+	defer func() {
+		if restorePrivileges(held) {
+			runtime.UnlockOSThread()
+		}
+	}()
+	l := notify.Listener(file.Fd())
+	l.WakeHere()
+	stop := int(a.stop.Fd())
+	for l.Wait(stop) {
+		if l.Receive(&a.seen) == 0 {
+			l.Answer(a.seen.ID, a.handle(l, &a.seen))
+		}
+	}
+}
+
+// dropPrivileges takes all effective capabilities from this thread, as the command has none, and returns them.
+func dropPrivileges() (held [2]unix.CapUserData, ok bool) {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	if unix.Capget(&head, &held[0]) != nil {
+		return held, false
+	}
+	none := held
+	none[0].Effective, none[1].Effective = 0, 0
+	return held, unix.Capset(&head, &none[0]) == nil
+}
+
+func restorePrivileges(held [2]unix.CapUserData) bool {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	return unix.Capset(&head, &held[0]) == nil
+}
+
+// handle does what a call asks for, and returns its error.
+func (a *Attributes) handle(l notify.Listener, n *notify.Notification) syscall.Errno {
+	c := find(n.NR)
+	if c == nil || n.PID == 0 {
+		return syscall.ENOSYS
+	}
+	file, e := a.open(n, c)
+	if e != 0 {
+		return e
+	}
+	defer file.Close()
+	v, e := a.value(n, c)
+	if e != 0 {
+		return e
+	}
+	// The number may be another process's by now, if the caller was killed.
+	if !l.Valid(n.ID) {
+		return syscall.EINTR
+	}
+	at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(file)))
+	if err != nil || !strings.HasPrefix(at, "/") || !a.May(at) {
+		return syscall.EACCES
+	}
+	return v.change(file)
+}
+
+// open opens the file that a call means, without any access to it.
+func (a *Attributes) open(n *notify.Notification, c *call) (sys.FD, syscall.Errno) {
+	flags := uint64(unix.O_PATH | unix.O_CLOEXEC)
+	at := uint64(0)
+	if c.flags != noArg {
+		at = n.Args[c.flags]
+		if at&^(unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH) != 0 {
+			return sys.None, syscall.EINVAL
+		}
+	}
+	if c.link || at&unix.AT_SYMLINK_NOFOLLOW != 0 {
+		flags |= unix.O_NOFOLLOW
+	}
+	name := ""
+	switch {
+	case c.path == noArg, c.deed == times && n.Args[c.path] == 0: // futimens
+		return process(n.PID, "fd/"+strconv.Itoa(int(int32(n.Args[c.dir]))), 0)
+	default:
+		var e syscall.Errno
+		if name, e = a.read(n.PID, uintptr(n.Args[c.path])); e != 0 {
+			return sys.None, e
+		}
+	}
+	number := unix.AT_FDCWD
+	if c.dir != noArg {
+		number = int(int32(n.Args[c.dir]))
+	}
+	for _, own := range [...]string{"/proc/self/fd/", "/dev/fd/"} { // what is a descriptor is the caller's
+		if digits, ok := strings.CutPrefix(name, own); ok {
+			if fd, err := strconv.ParseUint(digits, 10, 31); err == nil {
+				return process(n.PID, "fd/"+strconv.FormatUint(fd, 10), 0)
+			}
+		}
+	}
+	base := "fd/" + strconv.Itoa(number)
+	switch {
+	case strings.HasPrefix(name, "/"):
+		fd, err := sys.Openat2(unix.AT_FDCWD, name, flags, 0, unix.RESOLVE_NO_MAGICLINKS)
+		return sys.FD(fd), errnoOf(err)
+	case number == unix.AT_FDCWD:
+		base = "cwd"
+	}
+	if name == "" {
+		if at&unix.AT_EMPTY_PATH == 0 {
+			return sys.None, syscall.ENOENT
+		}
+		return process(n.PID, base, 0)
+	}
+	dir, e := process(n.PID, base, unix.O_DIRECTORY)
+	if e != 0 {
+		return sys.None, e
+	}
+	defer dir.Close()
+	fd, err := sys.Openat2(int(dir), name, flags, 0, unix.RESOLVE_NO_MAGICLINKS)
+	return sys.FD(fd), errnoOf(err)
+}
+
+// process opens what a link in /proc of a thread leads to.
+func process(thread uint32, link string, flags int) (sys.FD, syscall.Errno) {
+	fd, err := unix.Open("/proc/"+strconv.FormatUint(uint64(thread), 10)+"/"+link, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
+	switch err {
+	case nil:
+		return sys.FD(fd), 0
+	case unix.ENOENT:
+		return sys.None, syscall.EBADF
+	}
+	return sys.None, errnoOf(err)
+}
+
+func errnoOf(err error) syscall.Errno {
+	switch e := err.(type) {
+	case nil:
+		return 0
+	case syscall.Errno:
+		return e
+	}
+	return syscall.EIO
+}
+
+// read reads a text that ends with a zero byte, page by page: behind it nothing may be mapped.
+func (a *Attributes) read(thread uint32, at uintptr) (string, syscall.Errno) {
+	page := uintptr(os.Getpagesize())
+	for n := 0; n < len(a.text); {
+		part := a.text[n:min(len(a.text), n+int(page-(at+uintptr(n))%page))]
+		if e := notify.ReadMemory(thread, at+uintptr(n), part); e != 0 {
+			return "", e
+		}
+		if i := strings.IndexByte(string(part), 0); i >= 0 {
+			return string(a.text[:n+i]), 0
+		}
+		n += len(part)
+	}
+	return "", syscall.ENAMETOOLONG
+}

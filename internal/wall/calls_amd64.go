@@ -1,0 +1,15 @@
+//go:build linux
+
+package wall
+
+import "golang.org/x/sys/unix"
+
+// oldCalls are those that newer architectures do not have.
+var oldCalls = []call{
+	{nr: unix.SYS_CHMOD, deed: mode, dir: noArg, path: 0, arg: 1, flags: noArg},
+	{nr: unix.SYS_CHOWN, deed: owner, dir: noArg, path: 0, arg: 1, flags: noArg},
+	{nr: unix.SYS_LCHOWN, deed: owner, dir: noArg, path: 0, arg: 1, flags: noArg, link: true},
+	{nr: unix.SYS_UTIME, deed: utimbuf, dir: noArg, path: 0, arg: 1, flags: noArg},
+	{nr: unix.SYS_UTIMES, deed: oldTimes, dir: noArg, path: 0, arg: 1, flags: noArg},
+	{nr: unix.SYS_FUTIMESAT, deed: oldTimes, dir: 0, path: 1, arg: 2, flags: noArg},
+}
