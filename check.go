@@ -26,6 +26,8 @@ func (c *Config) check() error {
 		text = "there is no such Engine"
 	case c.Timeout < 0 || c.Grace < 0:
 		text = errNegative
+	case c.Backend > LandlockBackend:
+		text = "there is no such Backend"
 	case c.Enforcer > BrokerEnforcer:
 		text = "there is no such Enforcer"
 	case slices.Contains(c.Publish, 0):

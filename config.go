@@ -16,6 +16,8 @@ import (
 type Config struct {
 	// Sandbox says whether commands must be run in a sandbox. Zero: SandboxRequired.
 	Sandbox SandboxMode
+	// Backend says what keeps commands in their sandbox. Zero: what this machine allows.
+	Backend Backend
 	// Project is the directory that commands work in; an absolute path that exists. Where
 	// it is a linked git work tree, or a submodule, the git directory outside of it is
 	// written to in the same way. Empty: none.

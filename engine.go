@@ -16,7 +16,7 @@ import (
 // refused, and reports whether it did. Nothing of the command was executed.
 func (x *Execution) otherEngine(err error) (bool, error) {
 	r := x.runner
-	if x.session == nil || x.resumed || r.config.Engine != 0 || !refusesMount(err) {
+	if x.session == nil || x.resumed || r.landlock() || r.config.Engine != 0 || !refusesMount(err) {
 		return false, nil
 	}
 	last := x.session.Info().Engine
@@ -54,6 +54,9 @@ func (x *Execution) renew() error {
 
 // missing are the features that the command went without, see Result.Missing.
 func (x *Execution) missing() (list []features.Name) {
+	if x.runner.landlock() {
+		return x.withoutNamespaces()
+	}
 	if s := x.session; s != nil && !x.resumed && x.runner.config.Engine == 0 && s.Info().Engine != overlay.EngineOverlay {
 		list = append(list, features.Overlay)
 	}

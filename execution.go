@@ -52,6 +52,7 @@ type Execution struct {
 	stdout, stderr *capture // nil: passed through, or merged
 	stdin          [2]*os.File
 
+	walled   confined  // with LandlockBackend
 	net      *network  // nil: none, or the host's
 	observed *observed // nil: nobody looks at what the command is refused
 

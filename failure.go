@@ -67,7 +67,7 @@ func kindOf(err error) error {
 		return ErrConfig
 	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok {
-		if e.Op != nsexec.StepExec && e.Op != nsexec.StepChdir && Check().Status != Available {
+		if e.Op != nsexec.StepExec && e.Op != nsexec.StepChdir && nativeAvailability(features.Get).Status != Available {
 			return ErrNotAvailable
 		}
 		return ErrExecution
@@ -107,6 +107,8 @@ type Availability struct {
 	Status AvailabilityStatus
 	Reason string // what is missing, and why; empty: nothing
 	Remedy string // what to do; empty: nothing is missing, or nothing helps
+	// Backend is what AutoBackend comes to; where that is LandlockBackend, Reason and Remedy are about NativeBackend.
+	Backend Backend
 }
 
 // Check finds out whether commands can be run in a sandbox with a session: by trying, once for a process. Where no overlay can
@@ -115,6 +117,21 @@ func Check() Availability { return availability(features.Get) }
 
 // availability is Check with what is known of features.
 func availability(get func(features.Name) features.Feature) Availability {
+	a := nativeAvailability(get)
+	if a.Status != NotSupported {
+		return a
+	}
+	for _, name := range landlockFeatures {
+		if get(name).Status == features.No {
+			return a
+		}
+	}
+	a.Status, a.Backend = Available, LandlockBackend
+	return a
+}
+
+// nativeAvailability is availability of NativeBackend.
+func nativeAvailability(get func(features.Name) features.Feature) Availability {
 	for _, name := range [...]features.Name{
 		features.UserNamespaces, features.MountNamespaces, features.NetworkNamespaces, features.ProcessNamespaces, features.IPCNamespaces,
 		features.CgroupNamespaces, features.Openat2, features.CloseRange, features.Statx, features.SeccompFilters, features.Overlay,
@@ -123,7 +140,7 @@ func availability(get func(features.Name) features.Feature) Availability {
 		if f.Status != features.No {
 			continue
 		}
-		a := Availability{NotSupported, "this machine has no " + string(f.Name), f.Remedy}
+		a := Availability{Status: NotSupported, Backend: NativeBackend, Reason: "this machine has no " + string(f.Name), Remedy: f.Remedy}
 		if f.Why != "" {
 			a.Reason += ": " + f.Why
 		}
@@ -132,5 +149,5 @@ func availability(get func(features.Name) features.Feature) Availability {
 		}
 		return a
 	}
-	return Availability{Status: Available}
+	return Availability{Status: Available, Backend: NativeBackend}
 }

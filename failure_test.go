@@ -30,20 +30,28 @@ func TestCheckAvailability(t *testing.T) {
 		status  features.Status
 		want    Availability
 	}{
-		{"", features.Yes, Availability{Status: Available}},
-		{features.UserNamespaces, features.No, Availability{NotSupported, "this machine has no user namespaces: because", "do this"}},
-		{features.UserNamespaces, features.Unknown, Availability{Status: Available}},
-		{features.SeccompFilters, features.No, Availability{NotSupported, "this machine has no seccomp filters: because", "do this"}},
-		{features.Overlay, features.No, Availability{NotInstalled, "this machine has no overlay: because", "do this"}},
-		{features.BPF, features.No, Availability{Status: Available}},
+		{"", features.Yes, Availability{Status: Available, Backend: NativeBackend}},
+		{features.UserNamespaces, features.No, Availability{NotSupported, "this machine has no user namespaces: because", "do this", NativeBackend}},
+		{features.UserNamespaces, features.Unknown, Availability{Status: Available, Backend: NativeBackend}},
+		{features.SeccompFilters, features.No, Availability{NotSupported, "this machine has no seccomp filters: because", "do this", NativeBackend}},
+		{features.Overlay, features.No, Availability{NotInstalled, "this machine has no overlay: because", "do this", NativeBackend}},
+		{features.BPF, features.No, Availability{Status: Available, Backend: NativeBackend}},
 	} {
-		if got := availability(lacks(c.missing, c.status)); got != c.want {
+		if got := nativeAvailability(lacks(c.missing, c.status)); got != c.want {
 			t.Errorf("without %q: %+v", c.missing, got)
 		}
 	}
 	for _, f := range features.Probe() {
-		if f.Required && availability(lacks(f.Name, features.No)).Status != NotSupported {
+		if f.Required && nativeAvailability(lacks(f.Name, features.No)).Status != NotSupported {
 			t.Errorf("nobody asks for %s, which is required", f.Name)
+		}
+	}
+	for missing, want := range map[features.Name]Availability{
+		features.UserNamespaces: {Available, "this machine has no user namespaces: because", "do this", LandlockBackend},
+		features.SeccompFilters: {NotSupported, "this machine has no seccomp filters: because", "do this", NativeBackend},
+	} {
+		if got := availability(lacks(missing, features.No)); got != want {
+			t.Errorf("without %q: %+v", missing, got)
 		}
 	}
 	for s, want := range map[AvailabilityStatus]string{0: "not checked", Available: "available", NotInstalled: "not installed", NotSupported: "not supported", 9: "status?"} {

@@ -31,9 +31,9 @@ func (x *Execution) addSession(f *plan.Facts, engine overlay.Engine) error {
 	if err := host.MakeOwn(f.Own, s.Roots); err != nil {
 		return err
 	}
-	if x.runner.config.small() {
+	if x.runner.config.small() || x.runner.landlock() {
 		f.Session = s
-		return nil // caches are in the home directory, which is not there
+		return nil // caches are in the home directory, which is not there, or no layer can be laid over them
 	}
 	for _, dir := range host.Caches(f.Home, s.Roots, x.session.Dir(), f.Table) {
 		m, err := x.session.Scratch(dir)
@@ -59,7 +59,7 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 		for i, root := range f.Folders.Overlay {
 			upper, work := layer(i)
 			m := mounts.Overlay(root, upper, work, root)
-			if c.Engine == overlay.EngineCopy {
+			if c.Engine == overlay.EngineCopy || x.runner.landlock() {
 				m = mounts.Bind(upper, root)
 			}
 			f.Session.Mounts = append(f.Session.Mounts, m)
@@ -89,7 +89,7 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 
 // explainCaches adds the caches that the session would hold apart, if that was asked for.
 func (x *Execution) explainCaches(f *plan.Facts) {
-	if !x.caches || x.runner.config.has(StrictPreset) {
+	if !x.caches || x.runner.config.has(StrictPreset) || x.runner.landlock() {
 		return
 	}
 	for _, dir := range host.Caches(f.Home, f.Session.Roots, "", f.Table) {

@@ -25,6 +25,7 @@ const (
 	NoticeUnsandboxed            // the command runs without a sandbox
 	NoticeProc                   // the command sees the other processes of this container
 	NoticeLater                  // what a Blocked rule means is seen if it comes up later
+	NoticeBackend                // the command runs without namespaces, and Path is elsewhere for it
 )
 
 // A Notice says what is not as it usually is, and is not an error. In JSON it is its Text.

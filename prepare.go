@@ -45,10 +45,19 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if f.Folders, err = c.folders(suspect); err != nil {
 		return err
 	}
+	landlock := x.runner.landlock()
+	if landlock {
+		if err := x.openApart(); err != nil {
+			return err
+		}
+		engine = overlay.EngineCopy
+	}
 	network := x.openNetwork()
 	defer func() { _ = network() }() // where another error comes first
 	inPlace := x.lookInPlace(f.Folders.Direct)
-	x.sockets.begin(c.binds(&f.Folders, q), x.explain)
+	if !landlock { // else no socket of the host can be connected to, seen or not
+		x.sockets.begin(c.binds(&f.Folders, q), x.explain)
+	}
 	matched := x.matchRules(f.Home, suspect)
 	hidden := make(chan host.Hidden, 1)
 	go func() { hidden <- host.FindHidden(f.Home) }()
@@ -69,7 +78,9 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	}
 	h := <-hidden
 	f.Secrets, f.Linked, f.Absent, f.Texts, f.Present = h.Secrets, h.Linked, h.Absent, h.Texts, h.Present
-	f.Sockets = x.sockets.near()
+	if !landlock {
+		f.Sockets = x.sockets.near()
+	}
 	if err := x.addRules(&f, matched(), suspect); err != nil {
 		return err
 	}
@@ -93,10 +104,17 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if len(writable) > 0 {
 		f.Kept = host.ConfigDirs(f.Home)
 	}
-	box, notices, err := plan.Build(f, plan.Policy{
+	policy := plan.Policy{
 		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network, BlockExisting: c.BlockExisting,
 		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env, x.services.env),
-	})
+	}
+	if landlock {
+		policy.Temp = plannedTemp
+		if x.walled.temp != nil {
+			policy.Temp = x.walled.temp.Path
+		}
+	}
+	box, notices, err := plan.Build(f, policy)
 	x.notices = publicNotices(notices)
 	if err == nil && x.runner.apart {
 		err = x.keepApart(&f, &box)
@@ -116,6 +134,11 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if q.Network {
 		spec.Share |= nsexec.Net
 		spec.AbstractSockets = slices.Contains(c.AllowUnix, AbstractSockets)
+	}
+	if landlock {
+		if err := x.holdApart(&spec, &box, policy.Temp); err != nil {
+			return err
+		}
 	}
 	return x.command(spec, roots)
 }
@@ -200,7 +223,7 @@ func (x *Execution) addFolders(f *plan.Facts, inPlace func() (host.InPlace, erro
 	if f.Table == nil && c.playground() {
 		f.Table, f.Playground.Err = mounts.ReadMountinfo()
 	}
-	if !c.layered() && len(f.Folders.Direct) > 0 && !c.small() {
+	if !c.layered() && len(f.Folders.Direct) > 0 && !c.small() && !x.runner.landlock() {
 		// Not the place that programs are told of where there is no cache: what is there is of use.
 		for _, dir := range host.Caches(f.Home, f.Folders.Direct, "", f.Table) {
 			f.Caches = append(f.Caches, mounts.TmpOverlay(dir, dir))
@@ -304,8 +327,14 @@ func (x *Execution) limit() {
 // command makes the command; the roots are those of the session.
 func (x *Execution) command(spec Spec, roots []string) error {
 	cmd := spec.CommandContext(x.ctx, x.args[0], x.args[1:]...)
-	sandbox.Of(cmd).MaskedProc = true
-	sandbox.Of(cmd).CountUnsent = x.net == nil && !x.request.Network
+	landlock := x.runner.landlock()
+	if landlock {
+		if err := x.attachConfinement(cmd); err != nil {
+			return err
+		}
+	}
+	sandbox.Of(cmd).MaskedProc = !landlock
+	sandbox.Of(cmd).CountUnsent = !landlock && x.net == nil && !x.request.Network
 	if x.session != nil {
 		cmd.Layers = x.session.Layers()
 	}
@@ -338,6 +367,10 @@ func (x *Execution) command(spec Spec, roots []string) error {
 		if err := x.confine(cmd); err != nil {
 			return err
 		}
+	}
+	if landlock {
+		x.cmd = cmd
+		return nil
 	}
 	var err error
 	// A session's tmpfs is attached in one sandbox only.

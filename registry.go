@@ -39,7 +39,7 @@ func (g Registry) Record(ctx context.Context, rec Record) error {
 		Network: res.Network.Mode,
 	}
 	if res.Started {
-		if e.Backend = features.Native; res.Unsandboxed != "" {
+		if e.Backend = res.Backend.String(); res.Unsandboxed != "" {
 			e.Backend = features.Unsandboxed
 		}
 	}

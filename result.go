@@ -70,6 +70,9 @@ type Result struct {
 	// paths that its messages name, if the policy refuses just these and nothing else does. Nil: nothing is known.
 	Refusals []Refusal
 
+	// Backend is what kept the command in its sandbox. Zero: it had none, or was not executed.
+	Backend Backend
+
 	// Missing are the features that would have been used for this command and were not there, so that something
 	// else was done: features.Describe says what is lost. They are of these: features.Overlay (Engine is another one),
 	// features.OwnProc, features.NewMountCalls, features.LandlockTCP (with rules by the broker), and, where AutoEnforcer had to be the

@@ -32,10 +32,12 @@ type Runner struct {
 	session       *overlay.Session // with Keep, once there was a command
 	engine        overlay.Engine   // that was found to work; zero: as overlay chooses
 	noHomeOverlay bool             // no overlay can be laid over the home directory
+	noNamespaces  bool             // this machine refuses them, as a command has found
 	tidied        bool
 	answers       map[permission]bool
 
 	clearings clearings
+	temps     sync.Once // those that were left behind are removed
 	kernel    kernel
 	limiter   limiter.Host
 }

@@ -167,8 +167,24 @@ func (x *Execution) unplan() {
 	x.net.close()
 }
 
-// start starts the command, with the engine that the kernel takes.
+// start starts the command, with the backend that this machine allows.
 func (x *Execution) start() error {
+	err := x.startOnce()
+	if err == nil || !x.fallsBack(err) {
+		return err
+	}
+	if x.session != nil {
+		if err := x.session.Remove(); err != nil {
+			return err
+		}
+		x.session = nil
+	}
+	x.notices = nil
+	return x.startOnce()
+}
+
+// startOnce starts the command, with the engine that the kernel takes.
+func (x *Execution) startOnce() error {
 	err := x.prepare(x.runner.lastEngine())
 	for err == nil {
 		if err = x.connect(); err != nil {

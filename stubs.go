@@ -84,6 +84,8 @@ type Availability struct {
 	Status AvailabilityStatus
 	Reason string // what is missing, and why; empty: nothing
 	Remedy string // what to do; empty: nothing is missing, or nothing helps
+	// Backend is what AutoBackend comes to; where that is LandlockBackend, Reason and Remedy are about NativeBackend.
+	Backend Backend
 }
 
 // AvailabilityStatus says whether commands can be run in a sandbox.
@@ -166,6 +168,8 @@ const (
 type Config struct {
 	// Sandbox says whether commands must be run in a sandbox. Zero: SandboxRequired.
 	Sandbox SandboxMode
+	// Backend says what keeps commands in their sandbox. Zero: what this machine allows.
+	Backend Backend
 	// Project is the directory that commands work in; an absolute path that exists. Where
 	// it is a linked git work tree, or a submodule, the git directory outside of it is
 	// written to in the same way. Empty: none.

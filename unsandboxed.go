@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -72,7 +73,7 @@ func (r *Runner) unavailable(err error) string {
 	if errors.Is(err, syscall.ENOSPC) && !noNamespaces() {
 		return "" // somebody has used them up, who might be after just this
 	}
-	if a := Check(); a.Status == NotSupported {
+	if a := nativeAvailability(features.Get); a.Status == NotSupported {
 		return a.Reason
 	}
 	return ""

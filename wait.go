@@ -31,6 +31,9 @@ func (x *Execution) Wait() (Result, error) {
 	res.Started, res.Duration = true, time.Since(x.began)
 	if x.bare == nil {
 		res.Missing = x.missing()
+		if res.Backend = NativeBackend; x.runner.landlock() {
+			res.Backend = LandlockBackend
+		}
 	}
 	if x.stdout != nil {
 		res.Stdout = x.stdout.output()
@@ -72,6 +75,7 @@ func (x *Execution) end(err error) (Result, error) {
 	res, r := &x.result, x.runner
 	x.hold.End()
 	x.work.Close()
+	x.endApart()
 	x.settleNetwork()
 	x.endObserved()
 	kept := false

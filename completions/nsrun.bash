@@ -180,6 +180,7 @@ _nsrun_flag() {
 	'run C') kinds=(dir) ;;
 	'run allow-net') kinds=(none) ;;
 	'run allow-unix') kinds=(path) ;;
+	'run backend') kinds=(choice:auto,native,landlock) ;;
 	'run block') kinds=(path) ;;
 	'run c') kinds=(none) ;;
 	'run cpus') kinds=(none) ;;
@@ -211,6 +212,7 @@ _nsrun_flag() {
 	'policy C') kinds=(dir) ;;
 	'policy allow-net') kinds=(none) ;;
 	'policy allow-unix') kinds=(path) ;;
+	'policy backend') kinds=(choice:auto,native,landlock) ;;
 	'policy block') kinds=(path) ;;
 	'policy c') kinds=(none) ;;
 	'policy cpus') kinds=(none) ;;
@@ -242,6 +244,7 @@ _nsrun_flag() {
 	'why C') kinds=(dir) ;;
 	'why allow-net') kinds=(none) ;;
 	'why allow-unix') kinds=(path) ;;
+	'why backend') kinds=(choice:auto,native,landlock) ;;
 	'why block') kinds=(path) ;;
 	'why c') kinds=(none) ;;
 	'why cpus') kinds=(none) ;;
@@ -273,6 +276,7 @@ _nsrun_flag() {
 	'learn C') kinds=(dir) ;;
 	'learn allow-net') kinds=(none) ;;
 	'learn allow-unix') kinds=(path) ;;
+	'learn backend') kinds=(choice:auto,native,landlock) ;;
 	'learn block') kinds=(path) ;;
 	'learn c') kinds=(none) ;;
 	'learn cpus') kinds=(none) ;;
@@ -305,6 +309,7 @@ _nsrun_flag() {
 	'config C') kinds=(dir) ;;
 	'config allow-net') kinds=(none) ;;
 	'config allow-unix') kinds=(path) ;;
+	'config backend') kinds=(choice:auto,native,landlock) ;;
 	'config block') kinds=(path) ;;
 	'config c') kinds=(none) ;;
 	'config cpus') kinds=(none) ;;
@@ -345,6 +350,7 @@ _nsrun_flag() {
 	'mcp allow-net') kinds=(none) ;;
 	'mcp allow-unix') kinds=(path) ;;
 	'mcp ask-timeout') kinds=(none) ;;
+	'mcp backend') kinds=(choice:auto,native,landlock) ;;
 	'mcp block') kinds=(path) ;;
 	'mcp env') kinds=(var) ;;
 	'mcp max-output') kinds=(none) ;;
@@ -363,11 +369,11 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
-	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
+	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
 	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
@@ -383,7 +389,7 @@ _nsrun_flags() {
 	watch) flags='--engine --json -q' rest=(dir+) ;;
 	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;
 	doctor) flags='--json --sessions' rest=() ;;
-	mcp) flags='--allow-net --allow-unix --ask-timeout --block --block-existing --clear-env --commit --discard --env --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
+	mcp) flags='--allow-net --allow-unix --ask-timeout --backend --block --block-existing --clear-env --commit --discard --env --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;

@@ -199,6 +199,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'run allow-unix'
 		echo path
+	case 'run backend'
+		echo choice:auto,native,landlock
 	case 'run block'
 		echo path
 	case 'run c'
@@ -261,6 +263,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'policy allow-unix'
 		echo path
+	case 'policy backend'
+		echo choice:auto,native,landlock
 	case 'policy block'
 		echo path
 	case 'policy c'
@@ -323,6 +327,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'why allow-unix'
 		echo path
+	case 'why backend'
+		echo choice:auto,native,landlock
 	case 'why block'
 		echo path
 	case 'why c'
@@ -385,6 +391,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'learn allow-unix'
 		echo path
+	case 'learn backend'
+		echo choice:auto,native,landlock
 	case 'learn block'
 		echo path
 	case 'learn c'
@@ -449,6 +457,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'config allow-unix'
 		echo path
+	case 'config backend'
+		echo choice:auto,native,landlock
 	case 'config block'
 		echo path
 	case 'config c'
@@ -529,6 +539,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'mcp ask-timeout'
 		echo none
+	case 'mcp backend'
+		echo choice:auto,native,landlock
 	case 'mcp block'
 		echo path
 	case 'mcp env'
@@ -564,6 +576,7 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
+			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
@@ -611,6 +624,7 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
+			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
@@ -659,6 +673,7 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
+			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
@@ -706,7 +721,8 @@ function __nsrun_flags -a verb
 			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; with --net host, @ means all abstract sockets (repeatable)' \
+			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
+			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
@@ -755,6 +771,7 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
+			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
@@ -882,6 +899,7 @@ function __nsrun_flags -a verb
 			'--allow-net	let commands reach what a RULE says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-unix	let commands connect to the unix socket at a path; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
 			'--ask-timeout	how long a question to the user waits for its answer, as a duration; no answer is a no (default 5m)' \
+			'--backend	keep commands in their sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide a path, also when it comes up later; !path is an exception' \
 			'--block-existing	run commands also where --block can only hide what exists when they start' \
 			'--clear-env	pass only PATH and HOME from the environment' \

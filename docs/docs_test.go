@@ -153,7 +153,7 @@ var (
 
 // ofOthers are flags of other programs that pages name.
 var ofOthers = map[string]bool{
-	"--rm": true, "--network": true, "--memory": true, "--pids-limit": true, "--cpus": true, // docker
+	"--rm": true, "--network": true, "--memory": true, "--pids-limit": true, "--cpus": true, "--security-opt": true, // docker
 	"--net": true, "--private-tmp": true, "--private-dev": true, "--caps": true, "--nonewprivs": true, "--blacklist": true, // firejail
 	"--read-only": true, "--read-write": true, "--whitelist": true, "--overlay-tmpfs": true,
 }

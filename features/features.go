@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// Native is the backend: namespaces and mounts that nsrun makes itself. There is no other. Unsandboxed stands in its place
-// where a command ran without a sandbox.
+// Native and Landlock are the backends: namespaces and mounts that nsrun makes itself; and, without any, what Landlock and
+// seccomp filters refuse. Unsandboxed stands in their place where a command ran without a sandbox.
 const (
 	Native      = "native"
+	Landlock    = "landlock"
 	Unsandboxed = "none"
 )
 

@@ -188,6 +188,11 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 			return c, err
 		}
 	}
+	if o.Backend != "" {
+		if c.Backend, err = nsrun.ParseBackend(o.Backend); err != nil {
+			return c, err
+		}
+	}
 	if err := settings(o, &c); err != nil {
 		return c, err
 	}

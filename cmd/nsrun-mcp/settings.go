@@ -52,6 +52,9 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 	if c.Sandbox, err = nsrun.ParseSandboxMode(p.Sandbox()); err != nil {
 		return err
 	}
+	if c.Backend, err = nsrun.ParseBackend(p.Backend()); err != nil {
+		return err
+	}
 	o.BlockExisting = p.BlockExisting()
 	c.Grace, c.Limits = p.Grace(), nsrun.Limits(p.Limits())
 	networks := slices.ContainsFunc(c.Presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
@@ -81,6 +84,9 @@ func layer(o *mcpargs.Options) *config.Layer {
 	}
 	if o.Sandbox != "" {
 		l.Sandbox("--sandbox", o.Sandbox)
+	}
+	if o.Backend != "" {
+		l.Set("backend", "--backend", o.Backend)
 	}
 	if o.Build {
 		l.Add("presets", "--preset", "build")

@@ -49,6 +49,9 @@ func (o *runOptions) layer() *config.Layer {
 	if o.isGiven("sandbox") {
 		l.Sandbox("--sandbox", o.sandbox.String())
 	}
+	if o.isGiven("backend") {
+		l.Set("backend", "--backend", o.backend.String())
+	}
 	for _, p := range o.presets {
 		l.Add("presets", "--preset", p.String())
 	}
@@ -111,6 +114,9 @@ func (o *runOptions) take(p *config.Policy) error {
 		o.net = "host"
 	}
 	if err := o.setSandbox(p.Sandbox()); err != nil {
+		return err
+	}
+	if err := o.setBackend(p.Backend()); err != nil {
 		return err
 	}
 	decided := o.commit || o.keep || o.session != ""

@@ -106,7 +106,7 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 	if r.session == nil { // else Collect records
 		r.tell(res)
 	}
-	r.unsandboxed = res.Unsandboxed
+	r.backend, r.unsandboxed = res.Backend, res.Unsandboxed
 	r.signal, r.network, r.took = res.SignalName(), res.Network, res.Duration
 	r.missing, r.limits, r.refusals, r.services = res.Missing, res.Limits, res.Refusals, res.Services
 	r.tellNetwork()

@@ -185,7 +185,7 @@ func (r *runner) writeReport(status int) error {
 		Changes:  jsonform.Changes(r.changes), Held: jsonform.HeldBack(r.held), Denied: append([]nsrunlib.Refusal{}, r.refusals...), State: r.state, Engine: r.engine, Signal: r.signal, Backups: append([]backupReport{}, r.backups...),
 	}
 	if r.execution != nil { // it was executed
-		if rep.Backend = features.Native; r.unsandboxed != "" {
+		if rep.Backend = r.backend.String(); r.unsandboxed != "" {
 			rep.Backend, rep.Unsandboxed = features.Unsandboxed, r.unsandboxed
 		}
 	}

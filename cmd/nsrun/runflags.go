@@ -28,6 +28,7 @@ type runOptions struct {
 	engine                     overlay.Engine
 	presets                    []nsrunlib.Preset
 	sandbox                    nsrunlib.SandboxMode
+	backend                    nsrunlib.Backend
 	direct                     bool
 	commit, discard, keep      bool
 	allowExec                  bool
@@ -108,6 +109,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Func("on", "start a new session on top of `SESSION`; the command sees the changes of both", sessionValue(&o.on))
 	fs.Func("c", "run a shell `string` with /bin/sh -c", func(s string) error { o.shell, o.shellSet = s, true; return nil })
 	fs.Func("sandbox", "the sandbox is `required|preferred|disabled`; with preferred, run the command without one where there can be none, with disabled always (default: required)", o.setSandbox)
+	fs.Func("backend", "keep the command in its sandbox by `auto|native|landlock`, with namespaces or without (default: auto, what this machine allows)", o.setBackend)
 	fs.BoolVar(&o.direct, "direct", false, "write directly to the project, without an overlay; .git is read-only, except with --preset git")
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes if the command succeeds")
 	allowExecFlag(fs, &o.allowExec)
@@ -272,6 +274,12 @@ func (o *runOptions) addPresets(names string) error {
 
 // has reports whether a preset was given.
 func (o *runOptions) has(p nsrunlib.Preset) bool { return slices.Contains(o.presets, p) }
+
+// setBackend is --backend.
+func (o *runOptions) setBackend(name string) (err error) {
+	o.backend, err = nsrunlib.ParseBackend(name)
+	return err
+}
 
 // setSandbox is --sandbox.
 func (o *runOptions) setSandbox(name string) (err error) {

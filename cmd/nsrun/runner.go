@@ -41,6 +41,7 @@ type runner struct {
 	limits      []nsrunlib.Limit
 	services    []nsrunlib.ServiceUse
 	signal      string
+	backend     nsrunlib.Backend
 	unsandboxed string // why it ran without a sandbox; empty: it had one
 	timedOut    bool
 	state       string

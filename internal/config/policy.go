@@ -58,6 +58,9 @@ func (p *Policy) Sandbox() string {
 	return one(p.Settings[mode].Items)
 }
 
+// Backend is "auto", "native" or "landlock".
+func (p *Policy) Backend() string { return one(p.Settings[backend].Items) }
+
 // HostNetwork reports whether the network of the host is asked for.
 func (p *Policy) HostNetwork() bool { return one(p.Settings[isolateNetwork].Items) == "false" }
 

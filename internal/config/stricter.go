@@ -49,6 +49,12 @@ func one(items []Item) string {
 
 var sandboxModes = []string{"required", "preferred", "disabled"} // in the order in which they let commands do more
 
+var backends = []string{"native", "auto", "landlock"} // as sandboxModes: landlock holds less
+
+func stricterBackend(before, after []Item) bool {
+	return slices.Index(backends, one(after)) <= slices.Index(backends, one(before))
+}
+
 func stricterMode(before, after []Item) bool {
 	return slices.Index(sandboxModes, one(after)) <= slices.Index(sandboxModes, one(before))
 }

@@ -55,6 +55,8 @@ type Options struct {
 	AllowUnix []string
 	// Sandbox is "required", "preferred" or "disabled". Empty: required.
 	Sandbox string
+	// Backend is "auto", "native" or "landlock". Empty: auto.
+	Backend string
 	// Build is --preset build: commands write to the caches of build tools.
 	Build bool
 	// ClearEnv passes nothing of the environment on but PATH and HOME.
@@ -139,6 +141,12 @@ func Define(fs *flag.FlagSet, o *Options) {
 	fs.Func("sandbox", "the sandbox is `required|preferred|disabled`; with preferred, run commands without one where there can be none, with disabled always (default: required)", func(s string) error {
 		if o.Sandbox = s; s != "required" && s != "preferred" && s != "disabled" {
 			return errors.New("only required, preferred and disabled")
+		}
+		return nil
+	})
+	fs.Func("backend", "keep commands in their sandbox by `auto|native|landlock`, with namespaces or without (default: auto, what this machine allows)", func(s string) error {
+		if o.Backend = s; s != "auto" && s != "native" && s != "landlock" {
+			return errors.New("only auto, native and landlock")
 		}
 		return nil
 	})

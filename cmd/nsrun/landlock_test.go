@@ -1,0 +1,121 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// containerFilter is what the filter of a container without CAP_SYS_ADMIN refuses by default: namespaces, mounts, and what
+// reaches into other processes.
+func containerFilter() []byte {
+	b := refuse(unix.ENOSYS, unix.SYS_CLONE3)
+	b = b[:len(b)-8]
+	more := refuse(unix.EPERM, unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_OPEN_TREE,
+		unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_KEYCTL,
+		unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD,
+		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_QUOTACTL, unix.SYS_OPEN_BY_HANDLE_AT)
+	b = append(b, more[8:len(more)-8]...) // the number is loaded already
+	add := func(code uint16, jt, jf byte, k uint32) {
+		b = append(binary.NativeEndian.AppendUint16(b, code), jt, jf)
+		b = binary.NativeEndian.AppendUint32(b, k)
+	}
+	const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+	add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, 3, unix.SYS_CLONE)
+	add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, 0, 0, 16)
+	add(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, 0, 1, namespaces)
+	add(unix.BPF_RET|unix.BPF_K, 0, 0, 0x50000|uint32(unix.EPERM))
+	add(unix.BPF_RET|unix.BPF_K, 0, 0, 0x7fff0000)
+	return b
+}
+
+// containerCaps are the capabilities that root has in a container by default.
+var containerCaps = []string{"CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
+	"NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE"}
+
+// inContainer runs the nsrun command as in a container with a filter.
+func inContainer(t *testing.T, bin, dir string, filter []byte, args ...string) ran {
+	t.Helper()
+	file := filepath.Join(dir, "filter")
+	if err := os.WriteFile(file, filter, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	outer := []string{"--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--seccomp-file", file}
+	if testenv.Root() {
+		outer = append(outer, "--cap-drop", "ALL")
+		for _, name := range containerCaps {
+			outer = append(outer, "--cap-add", "CAP_"+name)
+		}
+	}
+	c := command(append(append(outer, "--", filepath.Join(bin, "nsrun")), args...)...)
+	c.Dir, c.Env = filepath.Join(dir, "project"), append(os.Environ(), "HOME="+dir)
+	return runs(t, bin, "nsrun", c)
+}
+
+// TestContainer: where a filter refuses namespaces and mounts, as containers have it, commands run without, and it is said
+// in one line.
+func TestContainer(t *testing.T) {
+	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
+		testenv.Skip(t, "landlock", f.Why)
+	}
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "project/a: old\n", "report", "secret/s: s")
+	report := filepath.Join(dir, "report")
+	const script = `echo new >a; mkdir -m 700 d; mv a d/b; cat d/b; stat -c %a d; echo x >>"$0" || echo kept; (setsid sleep 1000 &) ; exit 3`
+	backend := func() (list []string) {
+		b, err := os.ReadFile(report)
+		var r struct {
+			Backend string
+			Engine  string
+			Missing []string
+			Changes []struct{ Kind, Path string }
+		}
+		if err == nil {
+			err = json.Unmarshal(b, &r)
+		}
+		if err != nil {
+			t.Fatalf("%v: %s", err, b)
+		}
+		list = append(list, r.Backend, r.Engine)
+		for _, c := range r.Changes {
+			list = append(list, c.Kind+" "+c.Path)
+		}
+		return list
+	}
+	args := []string{"run", "--discard", "--report", report, "--", "/bin/sh", "-c", script, filepath.Join(dir, "secret/s")}
+	got := inContainer(t, bin, dir, containerFilter(), args...)
+	if got.status != 3 || !strings.Contains(got.out, "new\n700\n") || !strings.Contains(got.out, "\nkept\n") || strings.Count(got.out, "this host allows no namespaces: ") != 1 {
+		t.Errorf("status %d\n%s", got.status, got.out)
+	}
+	if got := strings.Join(backend(), ", "); got != "landlock, copy, deleted a, added d, added d/b" {
+		t.Errorf("the report: %s", got)
+	}
+	// What was asked for is held, or not run.
+	if got := inContainer(t, bin, dir, containerFilter(), "run", "--backend", "native", "--discard", "--", "true"); got.status != 125 || !strings.Contains(got.out, "operation not permitted") {
+		t.Errorf("native: status %d\n%s", got.status, got.out)
+	}
+	if got := inContainer(t, bin, dir, containerFilter(), "run", "--allow-net", "*:443", "--discard", "--", "true"); got.status != 125 || !strings.Contains(got.out, "a network by rules takes namespaces (try: docker run") {
+		t.Errorf("rules: status %d\n%s", got.status, got.out)
+	}
+	if got := inContainer(t, bin, dir, containerFilter(), "run", "--sandbox", "preferred", "--discard", "--", "true"); got.status != 0 || strings.Contains(got.out, "NO SANDBOX") {
+		t.Errorf("preferred: status %d\n%s", got.status, got.out)
+	}
+	// The control: without the filter there are namespaces.
+	if got := inContainer(t, bin, dir, refuse(unix.ENOSYS, unix.SYS_CLONE3), args...); got.status != 3 {
+		t.Errorf("the control: status %d\n%s", got.status, got.out)
+	}
+	if got := backend(); got[0] != "native" {
+		t.Errorf("the control: %v", got)
+	}
+}

@@ -1,0 +1,189 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"errors"
+	"slices"
+	"syscall"
+
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/confine"
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/wall"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// confined is what a command has that runs without namespaces.
+type confined struct {
+	temp       *host.WorkDir // for temporary files
+	attributes wall.Attributes
+	box        plan.Confined
+}
+
+// landlock reports whether commands run without namespaces.
+func (r *Runner) landlock() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.config.Backend == LandlockBackend || r.config.Backend == AutoBackend && r.noNamespaces
+}
+
+// takesNamespaces is what a command without namespaces cannot have, in words. Empty: nothing.
+func (x *Execution) takesNamespaces() string {
+	c, q := &x.runner.config, &x.request
+	switch {
+	case c.has(WorkspaceRootPreset):
+		return "the preset workspace-root"
+	case len(c.Publish) > 0:
+		return "publishing ports"
+	case c.byRules(q):
+		return "a network by rules"
+	case slices.ContainsFunc(c.AllowUnix, func(path string) bool { return path != AbstractSockets }), q.Network && len(c.AllowUnix) > 0:
+		return "a unix socket of the host"
+	case c.Engine != 0 && c.Engine != overlay.EngineCopy:
+		return "the engine " + c.Engine.String()
+	case c.Why:
+		return "asking why something is refused"
+	}
+	return ""
+}
+
+// namespacesRemedy is how a container is started in which namespaces can be made.
+const namespacesRemedy = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined, " +
+	"podman run --security-opt seccomp=unconfined --security-opt unmask=ALL, or in Kubernetes securityContext with " +
+	"seccompProfile type Unconfined and procMount Unmasked"
+
+// errNamespaces says what cannot be done without namespaces.
+func errNamespaces(what string) error {
+	return &Error{Op: "run without namespaces", Err: errors.New(what + " takes namespaces (try: " + namespacesRemedy + ")")}
+}
+
+// landlockFeatures are what LandlockBackend takes.
+var landlockFeatures = [...]features.Name{
+	features.LandlockScopes, features.SeccompFilters, features.SeccompNotification, features.Openat2, features.CloseRange, features.Statx,
+}
+
+// landlockError says why there is no LandlockBackend on this machine. Nil: there is.
+func landlockError() error {
+	for _, name := range landlockFeatures {
+		if f := features.Get(name); f.Status == features.No {
+			return f.Err()
+		}
+	}
+	return nil
+}
+
+// fallsBack reports whether err says that this machine refuses namespaces, and that there is LandlockBackend for the
+// commands of this Runner. It is asked for nothing that was executed.
+func (x *Execution) fallsBack(err error) bool {
+	r := x.runner
+	if r.config.Backend != AutoBackend || r.landlock() || x.resumed || !refusesNamespaces(err) || landlockError() != nil {
+		return false
+	}
+	r.mu.Lock()
+	r.noNamespaces = true
+	r.mu.Unlock()
+	return true
+}
+
+// refusesNamespaces reports whether an error of a start says that there are no namespaces. The kernel is asked once more,
+// for many calls have such errors; but for one that makes nothing else.
+func refusesNamespaces(err error) bool {
+	if !slices.ContainsFunc([]syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS, syscall.EINVAL, syscall.ENOSPC, syscall.EUSERS},
+		func(e syscall.Errno) bool { return errors.Is(err, e) }) && !errors.Is(err, errors.ErrUnsupported) {
+		return false
+	}
+	if errors.Is(err, syscall.ENOSPC) && !noNamespaces() {
+		return false // somebody has used them up, who might be after just this
+	}
+	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == nsexec.StepClone && errors.Is(err, syscall.EPERM) {
+		return true
+	}
+	return nativeAvailability(features.Get).Status == NotSupported
+}
+
+// holdApart has what was planned hold without namespaces.
+func (x *Execution) holdApart(spec *Spec, box *plan.Sandbox, temp string) (err error) {
+	if x.walled.box, err = box.Confine(temp, host.Files()); err != nil {
+		return err
+	}
+	spec.Mounts, spec.Share = nil, nsexec.All
+	spec.Dir, spec.Env = x.walled.box.Dir, x.walled.box.Env
+	spec.Seccomp = []nsexec.Filter{nsexec.DefaultFilter(), wall.Filter(wall.Options{Network: x.request.Network})}
+	x.noteConfined()
+	return nil
+}
+
+// plannedTemp stands for the directory for temporary files where none is made.
+const plannedTemp = "/tmp/TEMP"
+
+// noteConfined says how the command runs.
+func (x *Execution) noteConfined() {
+	text := "files are protected by Landlock, and processes by its scopes; the command has no /tmp and no processes of its own"
+	if x.runner.config.Backend == AutoBackend {
+		text = "this host allows no namespaces: " + text
+	}
+	x.notices = append(x.notices, Notice{Kind: NoticeBackend, Text: text})
+	if x.session != nil {
+		for _, r := range x.session.Roots() {
+			x.notices = append(x.notices, Notice{Kind: NoticeBackend, Path: r.Path,
+				Text: "the command works in a copy: " + escape.Quote(r.Path) + " is at " + escape.Quote(x.walled.box.Path(r.Path))})
+		}
+	}
+	if text := x.walled.box.Notice(); text != "" {
+		x.notices = append(x.notices, Notice{Kind: NoticeBackend, Text: text})
+	}
+}
+
+// attachConfinement gives a command its rules and who changes files for it.
+func (x *Execution) attachConfinement(cmd *nsexec.Cmd) error {
+	box := &x.walled.box
+	o := sandbox.Of(cmd)
+	o.Confinement = &sandbox.Confinement{Files: box.Files.Root, NoConnect: !x.request.Network}
+	x.walled.attributes.Close() // of an attempt before
+	x.walled.attributes = wall.Attributes{May: func(path string) bool { return box.Marks.Access(path) == confine.Write }}
+	if x.explain {
+		o.Supervisor = &sandbox.Supervisor{Filter: wall.Notified(), Seal: wall.Nothing()}
+		return nil
+	}
+	return x.walled.attributes.Attach(o)
+}
+
+// openApart makes what the plan of a command without namespaces needs.
+func (x *Execution) openApart() (err error) {
+	if what := x.takesNamespaces(); what != "" {
+		return errNamespaces(what)
+	}
+	if err := landlockError(); err != nil {
+		return err
+	}
+	if x.explain || x.walled.temp != nil {
+		return nil
+	}
+	x.runner.temps.Do(func() { go host.RemoveTemps() })
+	x.walled.temp, err = host.NewTemp()
+	return err
+}
+
+// endApart gives back what openApart and attachConfinement made. Nothing of the command runs any more.
+func (x *Execution) endApart() {
+	x.walled.attributes.Close()
+	x.walled.temp.Close()
+	x.walled.temp = nil
+}
+
+// withoutNamespaces are the features that a command without namespaces goes without.
+func (x *Execution) withoutNamespaces() []features.Name {
+	list := []features.Name{
+		features.UserNamespaces, features.MountNamespaces, features.NetworkNamespaces, features.ProcessNamespaces, features.OwnProc,
+		features.IPCNamespaces, features.CgroupNamespaces,
+	}
+	if x.session != nil && x.runner.config.Engine == 0 {
+		list = append(list, features.Overlay)
+	}
+	return list
+}
