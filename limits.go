@@ -6,12 +6,14 @@ import "github.com/nsrun/nsrun/internal/limits"
 // nothing on this host can hold is a *LimitError, and no command is run; what can only be held less well is a Notice.
 type Limits struct {
 	// Memory is how many bytes of memory the processes use together, with what they write to a tmpfs (/tmp, /dev/shm) and
-	// what the kernel keeps for them. With more all of them are killed. Zero: no limit.
+	// what the kernel keeps for them. With more all of them are killed. Without a cgroup it is looked again and again, and a
+	// Notice says so. Zero: no limit.
 	Memory int64
 	// Swap is how many bytes of swap they use beyond Memory. Zero: none where Memory is set; in a Request, as in the
 	// Config. Negative: no limit.
 	Swap int64
-	// PIDs is how many processes and threads there are at once; with more, fork(2) and clone(2) fail. Zero: no limit.
+	// PIDs is how many processes and threads there are at once; with more, fork(2) and clone(2) fail, or, where
+	// there is neither a cgroup nor RLIMIT_NPROC for it, all of them are killed. Zero: no limit.
 	PIDs int
 	// CPUs is how many processors they use: 1.5 is one and a half. Zero: no limit.
 	CPUs float64

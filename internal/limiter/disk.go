@@ -5,8 +5,6 @@ package limiter
 import (
 	"context"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -142,36 +140,33 @@ func (w *diskWatch) state(o *limits.Outcome) {
 	o.Hit, o.Killed = w.over == o.Name || o.Peak > o.Value, w.over == o.Name
 }
 
+// inode is the number of a file.
+type inode struct{ dev, ino uint64 }
+
 // unnamed are the files on disks that processes from pid downwards have open, and that have no name any more.
 func unnamed(pid int) (bytes, files int64) {
-	type inode struct{ dev, ino uint64 }
 	seen := map[inode]bool{}
-	todo := []int{pid}
-	for len(todo) > 0 {
-		proc := "/proc/" + strconv.Itoa(todo[0])
-		todo = todo[1:]
-		tasks, _ := os.ReadDir(proc + "/task")
-		for _, task := range tasks {
-			children, _ := os.ReadFile(proc + "/task/" + task.Name() + "/children")
-			for child := range strings.FieldsSeq(string(children)) {
-				if n, err := strconv.Atoi(child); err == nil {
-					todo = append(todo, n)
-				}
-			}
-		}
-		open, _ := os.ReadDir(proc + "/fd")
-		for _, fd := range open {
-			var st unix.Stat_t
-			if unix.Stat(proc+"/fd/"+fd.Name(), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 0 {
-				continue
-			}
-			if id := (inode{st.Dev, st.Ino}); !seen[id] && !inMemory(proc+"/fd/"+fd.Name()) {
+	tree(pid, func(proc string) {
+		openFiles(proc, func(name string, st *unix.Stat_t) {
+			if id := (inode{st.Dev, st.Ino}); st.Nlink == 0 && !seen[id] && !inMemory(name) {
 				seen[id] = true
 				bytes, files = bytes+st.Blocks*512, files+1
 			}
+		})
+	})
+	return bytes, files
+}
+
+// openFiles calls do for each regular file that a process has open.
+func openFiles(proc string, do func(name string, st *unix.Stat_t)) {
+	open, _ := os.ReadDir(proc + "/fd")
+	for _, fd := range open {
+		var st unix.Stat_t
+		name := proc + "/fd/" + fd.Name()
+		if unix.Stat(name, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			do(name, &st)
 		}
 	}
-	return bytes, files
 }
 
 // inMemory reports whether a file lies on a tmpfs: a memfd, or one of the sandbox's /tmp.

@@ -22,6 +22,7 @@ type Hold struct {
 	v1     []v1Group
 	oom    *oomWatch
 	disk   *diskWatch
+	usage  *usageWatch
 	ended  bool
 }
 
@@ -43,7 +44,7 @@ func (h *Host) Hold(l limits.Limits, in *os.File, read Reader) (_ *Hold, err err
 	if err != nil {
 		return nil, err
 	}
-	x := &Hold{limits: l, held: held}
+	x := &Hold{limits: l, held: held, usage: newUsageWatch(held)}
 	defer func() {
 		if err != nil {
 			x.End()
@@ -165,6 +166,9 @@ func (x *Hold) Begin(pid int, kill func()) {
 	if x.disk != nil {
 		x.disk.begin(pid, kill)
 	}
+	if x.usage != nil {
+		x.usage.begin(pid, kill)
+	}
 }
 
 // End says what became of the limits, and gives everything back. Nothing of the command may run any more. Once more it
@@ -176,6 +180,7 @@ func (x *Hold) End() []limits.Outcome {
 	x.ended = true
 	x.oom.end()
 	x.disk.end()
+	x.usage.end()
 	list := make([]limits.Outcome, 0, len(x.held))
 	for _, h := range x.held {
 		o := limits.Outcome{Held: h}
@@ -192,6 +197,7 @@ func (x *Hold) End() []limits.Outcome {
 		if x.disk != nil {
 			x.disk.state(&o)
 		}
+		x.usage.state(&o)
 		if o.Name == limits.Memory && x.oom != nil && x.oom.fired { // before the kernel had to kill, which it counts
 			o.Hit, o.Killed = true, true
 		}

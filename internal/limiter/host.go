@@ -48,6 +48,10 @@ func (h *Host) look(l *limits.Limits) (limits.Facts, error) {
 	if l.PIDs > 0 && (h.facts.V1|h.facts.V2)&limits.PIDsController == 0 {
 		h.facts.OwnProcesses = os.Geteuid() != 0 && features.Has(features.ProcessCounts)
 	}
+	have := h.facts.V1 | h.facts.V2
+	if l.Wanted()&(limits.MemoryController|limits.PIDsController)&^have != 0 {
+		h.facts.Sees = sees()
+	}
 	return h.facts, nil
 }
 

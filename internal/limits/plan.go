@@ -14,7 +14,7 @@ const (
 	ByV1       By = "cgroup v1"
 	ByRlimit   By = "rlimit"   // setrlimit(2)
 	ByPriority By = "priority" // setpriority(2), ioprio_set(2)
-	ByRunner   By = "nsrun"    // which copies the output, and looks again and again at what was written
+	ByRunner   By = "nsrun"    // which copies the output, and looks again and again at what was written and is used
 )
 
 // Controllers are controllers of cgroups.
@@ -74,6 +74,8 @@ type Facts struct {
 	Session bool        // the command writes to one
 	// OwnProcesses says that RLIMIT_NPROC counts the processes of a sandbox alone, and holds for them.
 	OwnProcesses bool
+	// Sees says that all processes of a sandbox can be found, and what they use.
+	Sees bool
 }
 
 // Held is a limit and what holds it.
@@ -96,6 +98,9 @@ func (e *Error) Error() string {
 
 // Unwrap returns errors.ErrUnsupported.
 func (e *Error) Unwrap() error { return errors.ErrUnsupported }
+
+// lookedAt is how a limit is held less well without a cgroup.
+const lookedAt = "it looks up to 100 times a second, and ends the command then; what the kernel keeps for that does not count"
 
 // Remedy is what gives a command cgroups.
 const Remedy = "(try: systemd-run --user --scope -p Delegate=yes nsrun …, or as root, or a cgroup that was delegated to this user)"
@@ -133,6 +138,8 @@ func Plan(l Limits, f Facts) (list []Held, err error) {
 		switch memory := by(MemoryController); {
 		case memory != "":
 			add(Memory, float64(l.Memory), memory, "")
+		case f.Sees:
+			add(Memory, float64(l.Memory), ByRunner, lookedAt)
 		default:
 			return nil, &Error{Memory}
 		}
@@ -149,6 +156,8 @@ func Plan(l Limits, f Facts) (list []Held, err error) {
 			add(PIDs, float64(l.PIDs), pids, "")
 		case f.OwnProcesses:
 			add(PIDs, float64(l.PIDs), ByRlimit, "")
+		case f.Sees:
+			add(PIDs, float64(l.PIDs), ByRunner, lookedAt)
 		default:
 			return nil, &Error{PIDs}
 		}

@@ -57,5 +57,8 @@ func HitText(n Name, value float64, killed bool) string {
 
 // LessText is what is said of a limit that is held less well than asked.
 func (h Held) LessText() string {
+	if h.By == ByRunner {
+		return "the " + h.String() + " is held by nsrun alone, for want of a cgroup: " + h.Less + " " + Remedy
+	}
 	return "the " + h.String() + " is held by a " + string(h.By) + ": " + h.Less
 }

@@ -1,0 +1,223 @@
+//go:build linux
+
+package limiter
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/limits"
+)
+
+// usageWatch looks again and again how much memory a command uses, and how many processes it has, where no cgroup holds that.
+type usageWatch struct {
+	bytes, pids int64 // the limits; 0: none
+	pid         int
+	root        *os.File      // of the sandbox; nil: nobody could look into it yet
+	stop        chan struct{} // nil: it has not begun
+	done        sync.WaitGroup
+	over        limits.Name // after end: the limit that was reached; empty: none
+	most        usage
+}
+
+// usage is what a command uses.
+type usage struct{ bytes, pids int64 }
+
+// often is how often it is looked, unless a look takes more than a tenth of that.
+const often = 10 * time.Millisecond
+
+func newUsageWatch(held []limits.Held) *usageWatch {
+	w := &usageWatch{}
+	for _, h := range held {
+		switch {
+		case h.By != limits.ByRunner:
+		case h.Name == limits.Memory:
+			w.bytes = int64(h.Value)
+		case h.Name == limits.PIDs:
+			w.pids = int64(h.Value)
+		}
+	}
+	if w.bytes == 0 && w.pids == 0 {
+		return nil
+	}
+	return w
+}
+
+// begin calls kill when a limit is reached.
+func (w *usageWatch) begin(pid int, kill func()) {
+	w.pid, w.stop = pid, make(chan struct{})
+	w.done.Go(func() {
+		timer := time.NewTimer(0)
+		defer timer.Stop()
+		for {
+			select {
+			case <-w.stop:
+				return
+			case <-timer.C:
+			}
+			began := time.Now()
+			if w.reached(w.look()) {
+				kill()
+				return
+			}
+			timer.Reset(max(often, share*time.Since(began)))
+		}
+	})
+}
+
+func (w *usageWatch) end() {
+	if w == nil || w.stop == nil {
+		return
+	}
+	close(w.stop)
+	w.done.Wait()
+	w.stop = nil
+	if w.root != nil {
+		_ = w.root.Close()
+	}
+}
+
+// reached says whether a limit is, and notes which one.
+func (w *usageWatch) reached(u usage) bool {
+	w.most.bytes, w.most.pids = max(w.most.bytes, u.bytes), max(w.most.pids, u.pids)
+	switch {
+	case w.bytes > 0 && u.bytes > w.bytes:
+		w.over = limits.Memory
+	case w.pids > 0 && u.pids > w.pids:
+		w.over = limits.PIDs
+	}
+	return w.over != ""
+}
+
+// state is what became of one of the two limits.
+func (w *usageWatch) state(o *limits.Outcome) {
+	if w == nil || o.By != limits.ByRunner {
+		return
+	}
+	switch o.Name {
+	case limits.Memory:
+		o.Peak = float64(w.most.bytes)
+	case limits.PIDs:
+		o.Peak = float64(w.most.pids)
+	default:
+		return
+	}
+	o.Hit = w.over == o.Name
+	o.Killed = o.Hit
+}
+
+// look counts. What processes use is first estimated by a number that is never less: reading more takes the kernel a walk
+// through their memory.
+func (w *usageWatch) look() (u usage) {
+	resident := int64(0)
+	var procs []string
+	tree(w.pid, func(proc string) {
+		procs = append(procs, proc)
+		tasks, _ := os.ReadDir(proc + "/task")
+		u.pids += int64(len(tasks))
+		resident += statm(proc)
+	})
+	u.pids-- // PID 1 is not the command's
+	if w.bytes == 0 {
+		return u
+	}
+	files := w.files(procs)
+	if u.bytes = resident + files; u.bytes <= w.bytes {
+		return u
+	}
+	own, shared := int64(0), int64(0)
+	for _, proc := range procs {
+		a, s, ok := rollup(proc)
+		if !ok {
+			a, s = statm(proc), 0
+		}
+		own, shared = own+a, shared+s
+	}
+	u.bytes = own + max(shared, files)
+	return u
+}
+
+// statm is how much of a process's memory is there, with what it shares with others.
+func statm(proc string) int64 {
+	b, _ := os.ReadFile(proc + "/statm")
+	fields := bytes.Fields(b)
+	if len(fields) < 2 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(string(fields[1]), 10, 64)
+	return n * int64(os.Getpagesize())
+}
+
+// rollup is the memory of a process alone, or its part of what several have: of no files, in memory or in swap; and of files
+// in memory, which it has mapped. If ok is false, nobody may know.
+func rollup(proc string) (own, shared int64, ok bool) {
+	b, _ := os.ReadFile(proc + "/smaps_rollup")
+	for line := range bytes.Lines(b) {
+		fields := bytes.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		kib, _ := strconv.ParseInt(string(fields[1]), 10, 64)
+		switch string(fields[0]) {
+		case "Pss_Anon:", "SwapPss:":
+			own += kib << 10
+		case "Pss_Shmem:":
+			shared += kib << 10
+		}
+	}
+	return own, shared, len(b) > 0
+}
+
+// files are the files in memory that are the command's: on the file systems that it has of its own, and those without a name.
+func (w *usageWatch) files(procs []string) (bytes int64) {
+	root := w.enter(procs)
+	if root == nil {
+		return 0
+	}
+	seen := map[uint64]bool{}
+	for _, dir := range [...]string{"tmp", "var/tmp", "run", "dev/shm", "dev"} {
+		fd, err := unix.Openat2(int(root.Fd()), dir, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+		if err != nil {
+			continue
+		}
+		var st, host unix.Stat_t
+		var fs unix.Statfs_t
+		if unix.Fstat(fd, &st) == nil && !seen[st.Dev] && unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC &&
+			!(unix.Stat("/"+dir, &host) == nil && host.Dev == st.Dev) { // the host's own
+			seen[st.Dev] = true
+			bytes += int64(fs.Blocks-fs.Bfree) * fs.Bsize
+		}
+		unix.Close(fd)
+	}
+	return bytes + memfds(procs)
+}
+
+// enter opens the root of the sandbox, which all processes in it share. Into PID 1 an ordinary user cannot look.
+func (w *usageWatch) enter(procs []string) *os.File {
+	for _, proc := range procs {
+		if w.root != nil {
+			break
+		}
+		w.root, _ = os.OpenFile(proc+"/root", unix.O_PATH, 0)
+	}
+	return w.root
+}
+
+// memfds are files without a name, in memory, that processes have open.
+func memfds(procs []string) (bytes int64) {
+	seen := map[inode]bool{}
+	for _, proc := range procs {
+		openFiles(proc, func(name string, st *unix.Stat_t) {
+			if id := (inode{st.Dev, st.Ino}); st.Nlink == 0 && !seen[id] && inMemory(name) {
+				seen[id] = true
+				bytes += st.Blocks * 512
+			}
+		})
+	}
+	return bytes
+}
