@@ -5,7 +5,6 @@ package nsrun
 import (
 	"context"
 	"errors"
-	"syscall"
 
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/nsexec"
@@ -59,9 +58,6 @@ func kindOf(err error) error {
 	}
 	if _, missing := errors.AsType[*features.MissingError](err); missing {
 		return ErrNotAvailable
-	}
-	if (errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EPERM)) && features.Get(features.Openat2).Status == features.No {
-		return ErrNotAvailable // paths could not be looked up
 	}
 	if _, wrong := errors.AsType[*DirError](err); wrong {
 		return ErrConfig
@@ -134,7 +130,7 @@ func availability(get func(features.Name) features.Feature) Availability {
 func nativeAvailability(get func(features.Name) features.Feature) Availability {
 	for _, name := range [...]features.Name{
 		features.UserNamespaces, features.MountNamespaces, features.NetworkNamespaces, features.ProcessNamespaces, features.IPCNamespaces,
-		features.CgroupNamespaces, features.Openat2, features.CloseRange, features.Statx, features.SeccompFilters, features.Overlay,
+		features.CgroupNamespaces, features.SeccompFilters, features.Overlay,
 	} {
 		f := get(name)
 		if f.Status != features.No {

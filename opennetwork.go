@@ -58,7 +58,7 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 		}
 		return n, nil
 	}
-	if n.mode == AutoEnforcer && features.Get(features.LandlockScopes).Status == features.No {
+	if n.mode == AutoEnforcer && (features.Get(features.LandlockScopes).Status == features.No || features.Get(features.Clone3).Status == features.No) {
 		// The programs would be loaded, and then no command could be executed.
 		n.fallBack()
 	}

@@ -53,10 +53,8 @@ type found struct {
 // look looks at a name in a directory.
 func look(dir int, name string) (f found, err error) {
 	var st unix.Statx_t
-	err = sys.Retry(func() error {
-		return unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC,
-			unix.STATX_TYPE|unix.STATX_INO|unix.STATX_CTIME|unix.STATX_MTIME|unix.STATX_BTIME, &st)
-	})
+	err = sys.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC,
+		unix.STATX_TYPE|unix.STATX_INO|unix.STATX_CTIME|unix.STATX_MTIME|unix.STATX_BTIME, &st)
 	if err != nil {
 		return f, err
 	}
@@ -175,9 +173,7 @@ func (t *task) self(fd int, o *out, roots []root, now time.Time) {
 // watched: it was changed after it was made.
 func unseen(fd int) bool {
 	var st unix.Statx_t
-	err := sys.Retry(func() error {
-		return unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MTIME|unix.STATX_BTIME, &st)
-	})
+	err := sys.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MTIME|unix.STATX_BTIME, &st)
 	return err == nil && (st.Mask&unix.STATX_BTIME == 0 || st.Mtime != st.Btime)
 }
 

@@ -127,18 +127,8 @@ func openAt(dir int, path string, flags uint64) (sys.FD, error) {
 		held.Close()
 		held, dir, path = fd, int(fd), path[i+1:]
 	}
-	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: beneath}
-	for tries := 0; ; tries++ {
-		fd, err := unix.Openat2(dir, path, &how)
-		switch {
-		case err == nil:
-			return sys.FD(fd), nil
-		case err == unix.EINTR:
-		case err == unix.EAGAIN && tries < 100: // a rename somewhere made the kernel unsure
-		default:
-			return sys.None, err
-		}
-	}
+	fd, err := sys.Openat2(dir, path, flags|unix.O_NOFOLLOW, 0, beneath)
+	return sys.FD(fd), err
 }
 
 // appendHandle appends the file handle of path below dir in the form that records of

@@ -364,11 +364,11 @@ func (w *watches) open(f *file) error {
 	if f.fd != sys.None {
 		return nil
 	}
-	fd, err := unix.MemfdCreate("nsrun-watch", unix.MFD_CLOEXEC)
+	fd, err := sys.MemFile("nsrun-watch")
 	if err != nil {
 		return err
 	}
-	f.fd, f.name = sys.FD(fd), procPath(fd)
+	f.fd, f.name = fd, procPath(int(fd))
 	return w.fs.Add(f.name)
 }
 

@@ -47,6 +47,7 @@ const (
 	ProcessCounts       Name = "process counts"
 	SeccompNotification Name = "seccomp notification"
 	PidfdGetfd          Name = "pidfd_getfd"
+	PidfdOpen           Name = "pidfd_open"
 	Kcmp                Name = "kcmp"
 	KillableCalls       Name = "killable calls"
 	LandlockTCP         Name = "landlock tcp"

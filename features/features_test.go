@@ -188,12 +188,12 @@ func harm(how string) {
 // probed are the calls that only probes make in a process that does nothing else, and what they tell about.
 var probed = []uintptr{
 	unix.SYS_OPENAT2, unix.SYS_STATX, unix.SYS_CLOSE_RANGE, unix.SYS_RENAMEAT2, unix.SYS_SECCOMP, unix.SYS_MOUNT_SETATTR,
-	unix.SYS_CLONE3, unix.SYS_KEYCTL, unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_BPF, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
+	unix.SYS_CLONE3, unix.SYS_KEYCTL, unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_BPF, unix.SYS_PIDFD_GETFD, unix.SYS_PIDFD_OPEN, unix.SYS_KCMP,
 	unix.SYS_FANOTIFY_INIT, unix.SYS_UNSHARE,
 }
 
 var toldBy = []Name{
-	Openat2, Statx, CloseRange, Renameat2, SeccompFilters, NewMountCalls, Clone3, SessionKeys, LandlockScopes, BPF, PidfdGetfd, Kcmp,
+	Openat2, Statx, CloseRange, Renameat2, NewMountCalls, Clone3, SessionKeys, LandlockScopes, BPF, PidfdGetfd, PidfdOpen, Kcmp,
 	Fanotify, UserNamespaces, SeccompNotification, KillableCalls, LandlockTCP,
 }
 

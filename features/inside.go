@@ -39,6 +39,17 @@ func tmpfs(b *prog.Builder) {
 	b.Call(prog.SysMount, b.String("tmpfs"), b.String(place), b.String("tmpfs"), prog.Int(0), prog.Null)
 }
 
+// mountCalls adds a tmpfs that is made by the new calls.
+func mountCalls(b *prog.Builder) {
+	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
+	fs, root, copied := b.Slot(), b.Slot(), b.Slot()
+	b.Call(prog.SysFsopen, b.String("tmpfs"), prog.Int(unix.FSOPEN_CLOEXEC)).To(fs)
+	b.Call(prog.SysFsconfig, fs.Arg(), prog.Int(unix.FSCONFIG_CMD_CREATE), prog.Null, prog.Null, prog.Int(0))
+	b.Call(prog.SysFsmount, fs.Arg(), prog.Int(unix.FSMOUNT_CLOEXEC), prog.Int(0)).To(root)
+	b.Call(prog.SysMoveMount, root.Arg(), b.String(""), prog.AtCwd, b.String(place), prog.Int(unix.MOVE_MOUNT_F_EMPTY_PATH))
+	b.Call(prog.SysOpenTree, prog.AtCwd, b.String(place), prog.Int(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)).To(copied)
+}
+
 func mkdir(b *prog.Builder, name string) {
 	b.Call(prog.SysMkdirat, prog.AtCwd, b.String(name), prog.Int(0o755))
 }

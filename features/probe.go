@@ -16,6 +16,7 @@ func Probe() []Feature {
 		outcomes[i].Store(nil)
 	}
 	for i := range table {
+		confirm(i)
 		list[i] = get(i)
 	}
 	return list
@@ -33,6 +34,24 @@ func Get(n Name) Feature {
 func Has(n Name) bool {
 	i := find(n)
 	return i >= 0 && try(i).status == Yes
+}
+
+// Confirm is Has after a closer look, where one can tell more. A No stays.
+func Confirm(n Name) bool {
+	i := find(n)
+	return i >= 0 && confirm(i).status == Yes
+}
+
+func confirm(i int) *outcome {
+	o := try(i)
+	if o.status != Yes || table[i].closer == nil || table[i].on != "" && try(find(table[i].on)).status != Yes {
+		return o
+	}
+	if err := table[i].closer(); says(err) == No {
+		o = &outcome{status: No, err: err}
+		outcomes[i].Store(o)
+	}
+	return o
 }
 
 // Describe is what the table says of a feature, which is not tried: the Status is Unknown.

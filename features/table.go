@@ -14,6 +14,7 @@ type entry struct {
 	source string                 // where Since is from: a manual page, or the commit
 	on     Name                   // it is only tried where there is this; empty: always
 	try    func() error           // nil: it is there
+	closer func() error           // try, where that cannot tell all: what takes a process of its own; nil: there is no more to tell
 	remedy func(err error) string // what can be done about that error; nil: Remedy
 }
 
@@ -52,20 +53,20 @@ var table = [...]entry{
 		Since: "4.6", Needs: "CONFIG_CGROUPS", Lost: "no command can be run in a sandbox",
 		Remedy: "sysctl user.max_cgroup_namespaces=10000"},
 		source: "cgroup_namespaces(7)", on: UserNamespaces, try: tryCgroupNamespace},
-	{Feature: Feature{Name: Openat2, For: "paths that stay inside", Required: true,
-		Since: "5.6", Needs: callAllowed, Lost: "no command can be run in a sandbox"},
+	{Feature: Feature{Name: Openat2, For: "paths that stay inside",
+		Since: "5.6", Needs: callAllowed, Lost: "paths are opened name by name, which takes longer"},
 		source: "openat2(2)", try: tryOpenat2},
-	{Feature: Feature{Name: CloseRange, For: "passing no descriptors on", Required: true,
-		Since: "5.9", Needs: callAllowed, Lost: "no command can be run in a sandbox"},
+	{Feature: Feature{Name: CloseRange, For: "passing no descriptors on",
+		Since: "5.9", Needs: callAllowed, Lost: "descriptors are closed one by one, which takes longer"},
 		source: "close_range(2)", try: tryCloseRange},
-	{Feature: Feature{Name: Statx, For: "telling files apart", Required: true,
-		Since: "4.11", Needs: callAllowed, Lost: "no command can be run in a sandbox"},
+	{Feature: Feature{Name: Statx, For: "when a file was made",
+		Since: "4.11", Needs: callAllowed, Lost: "what changed in the project before a command replaced it may be told as a conflict"},
 		source: "statx(2)", try: tryStatx},
 	{Feature: Feature{Name: SeccompFilters, For: "refusing dangerous system calls", Required: true,
 		Since: "3.17", Needs: "CONFIG_SECCOMP_FILTER", Lost: "no command can be run in a sandbox"},
 		source: "seccomp(2)", try: trySeccomp},
 	{Feature: Feature{Name: Renameat2, For: "sessions",
-		Since: "3.15", Needs: callAllowed, Lost: "no changes can be kept apart: nsrun run takes --direct"},
+		Since: "3.15", Needs: callAllowed, Lost: "for a moment of a commit there is nothing at the name of a file that changes"},
 		source: "renameat2(2)", try: tryRenameat2},
 	{Feature: Feature{Name: Overlay, For: "keeping changes apart",
 		Since: "5.11", Needs: "CONFIG_OVERLAY_FS", Lost: "a session is a copy of the project (--engine copy): it takes its time and its space",
@@ -78,7 +79,7 @@ var table = [...]entry{
 	{Feature: Feature{Name: NewMountCalls, For: "starting fast",
 		Since: "5.12", Needs: "a seccomp filter that allows open_tree, move_mount, fsopen and mount_setattr",
 		Lost: "mount(2) is used: starts take longer, mounts below a directory are made read-only one by one, and root has no --engine tmpfs"},
-		source: "mount_setattr(2)", try: tryNewMounts},
+		source: "mount_setattr(2)", try: tryNewMounts, closer: tryMountCalls},
 	{Feature: Feature{Name: Clone3, For: "starting in a cgroup",
 		Since: "5.7", Needs: callAllowed, Lost: "the broker enforces network rules for root too; the rest is done by clone(2)"},
 		source: "clone(2), CLONE_INTO_CGROUP", try: tryClone3},
@@ -110,9 +111,13 @@ var table = [...]entry{
 		Since: "5.6", Needs: callAllowed, Lost: "network rules, except root's where the kernel enforces them",
 		Remedy: "docker run --cap-add SYS_PTRACE, or podman run --cap-add SYS_PTRACE"},
 		source: "pidfd_getfd(2)", try: tryPidfd},
+	{Feature: Feature{Name: PidfdOpen, For: "naming the processes that the broker serves",
+		Since: "5.3", Needs: callAllowed, Lost: "network rules, except root's where the kernel enforces them",
+		Remedy: "docker run --security-opt seccomp=unconfined, or podman run --security-opt seccomp=unconfined"},
+		source: "pidfd_open(2)", try: tryPidfdOpen},
 	{Feature: Feature{Name: Kcmp, For: "sockets that the broker exchanges",
-		Since: "3.5", Needs: "CONFIG_KCMP with a seccomp filter that allows it", Lost: "network rules, except root's where the kernel enforces them",
-		Remedy: "docker run --cap-add SYS_PTRACE, or podman run --cap-add SYS_PTRACE"},
+		Since: "3.5", Needs: "CONFIG_KCMP with a seccomp filter that allows it",
+		Lost: "the broker looks in /proc for sockets that it exchanges, which takes longer"},
 		source: "kcmp(2)", try: tryKcmp},
 	{Feature: Feature{Name: KillableCalls, For: "network calls that no signal handler interrupts",
 		Since: "5.19", Needs: "CONFIG_SECCOMP_FILTER", Lost: "a signal handler of a command interrupts every network call that the broker answers"},
@@ -139,6 +144,8 @@ func tryNet() error { return unshares(unix.CLONE_NEWNET) }
 func tryIPC() error { return unshares(unix.CLONE_NEWIPC | unix.CLONE_NEWUTS) }
 
 func tryCgroupNamespace() error { return unshares(unix.CLONE_NEWCGROUP) }
+
+func tryMountCalls() error { return inside(mountCalls, nil) }
 
 func tryOverlay() error { return inside(overlay, nil) }
 

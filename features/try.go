@@ -56,8 +56,13 @@ func tryClone3() error { return call(unix.EINVAL, unix.SYS_CLONE3, 0, 0) } // no
 
 func tryCloseRange() error { return call(unix.EINVAL, unix.SYS_CLOSE_RANGE, 2, 1, 0) } // the wrong order
 
+// trySeccomp tries both calls that install filters.
 func trySeccomp() error {
-	return call(unix.EFAULT, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0)
+	err := call(unix.EFAULT, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0)
+	if err == nil {
+		return nil
+	}
+	return call(unix.EFAULT, unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0)
 }
 
 func tryKillable() error {
@@ -66,6 +71,8 @@ func tryKillable() error {
 }
 
 func tryPidfd() error { return call(unix.EBADF, unix.SYS_PIDFD_GETFD, badFD, 0, 0) }
+
+func tryPidfdOpen() error { return call(unix.EINVAL, unix.SYS_PIDFD_OPEN, badFD, 0) }
 
 func tryKcmp() error {
 	const vm = 1 // KCMP_VM

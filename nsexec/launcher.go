@@ -452,13 +452,12 @@ func (s *clone) send(p *prog.Program, fds []int) error {
 
 // memFile is a file in memory with the given content.
 func memFile(b []byte) (sys.FD, error) {
-	n, err := unix.MemfdCreate("program", unix.MFD_CLOEXEC)
+	f, err := sys.MemFile("program")
 	if err != nil {
 		return sys.None, err
 	}
-	f := sys.FD(n)
 	for off := 0; off < len(b); {
-		n, err := unix.Pwrite(n, b[off:], int64(off))
+		n, err := unix.Pwrite(int(f), b[off:], int64(off))
 		if err == unix.EINTR {
 			continue
 		}

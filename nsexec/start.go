@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -48,6 +49,26 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 	if err := c.checkConfinement(); err != nil {
 		return nil, err
 	}
+	s, err := bringUp(c, files)
+	if err != nil && c.callsRefused(err) {
+		c.opt.ClassicMounts = true
+		return bringUp(c, files)
+	}
+	return s, err
+}
+
+// callsRefused reports whether a set-up failed because a filter refuses one of the new calls for mounts, which cannot be told
+// beforehand of those that ask for a privilege first; and nothing has been done that cannot be done again.
+func (c *Cmd) callsRefused(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Err != syscall.EPERM || e.Program == 0 || c.opt.ClassicMounts || c.opt.Block != nil || c.opt.Place != nil || c.opt.Created != nil {
+		return false
+	}
+	return features.Has(features.NewMountCalls) && !features.Confirm(features.NewMountCalls)
+}
+
+// bringUp is start in one of the forms that mounts have.
+func bringUp(c *Cmd, files []*os.File) (*clone, error) {
 	p := c.beginning()
 	defer runtime.KeepAlive(files)
 	fds := make([]int, len(files), len(files)+1)

@@ -96,9 +96,7 @@ func (c *commit) bornAfter(n *node) bool {
 	}
 	defer h.Close()
 	var stx unix.Statx_t
-	err = sys.Retry(func() error {
-		return unix.Statx(int(h.FD), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_BTIME|unix.STATX_INO, &stx)
-	})
+	err = sys.Statx(int(h.FD), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_BTIME|unix.STATX_INO, &stx)
 	born := unix.StatxTimestamp(stx.Btime)
 	return err == nil && stx.Mask&unix.STATX_BTIME != 0 && stx.Ino == n.Up.Ino && born.Sec*1e9+int64(born.Nsec) > n.Low.Ctime
 }

@@ -186,8 +186,8 @@ func (v *vault) close() {
 
 // renameNew renames in a directory if the new name is free.
 func renameNew(d *dir, from, to string) error {
-	err := unix.Renameat2(int(d.fd), from, int(d.fd), to, unix.RENAME_NOREPLACE)
-	if err == unix.EINVAL || err == unix.ENOSYS { // some file systems have only links
+	err := sys.Renameat2(int(d.fd), from, int(d.fd), to, unix.RENAME_NOREPLACE)
+	if err == unix.EINVAL { // some file systems have only links
 		if err = unix.Linkat(int(d.fd), from, int(d.fd), to, 0); err == nil {
 			err = d.unlink(from, 0)
 		}

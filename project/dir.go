@@ -31,25 +31,16 @@ func (d *dir) close() {
 // openat opens what is at name below d: no link on the way, none at the end, and no
 // waiting for the other end of a FIFO.
 func openat(at sys.FD, name string, flags int, perm uint32) (sys.FD, error) {
-	how := unix.OpenHow{
-		Flags:   uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY),
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	}
+	mode := uint64(0)
 	if flags&unix.O_CREAT != 0 {
-		how.Mode = uint64(perm)
+		mode = uint64(perm)
 	}
-	if flags&unix.O_PATH != 0 { // openat2(2) refuses what would not matter
-		how.Flags &^= unix.O_NONBLOCK | unix.O_NOCTTY
+	if flags&unix.O_PATH == 0 { // openat2(2) refuses what would not matter
+		flags |= unix.O_NONBLOCK | unix.O_NOCTTY
 	}
-	fd := sys.None
-	err := sys.Retry(func() error {
-		n, err := unix.Openat2(int(at), name, &how)
-		if err == nil {
-			fd = sys.FD(n)
-		}
-		return err
-	})
-	return fd, err
+	fd, err := sys.Openat2(int(at), name, uint64(flags|unix.O_NOFOLLOW), mode,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	return sys.FD(fd), err
 }
 
 // file opens or creates a file of the caller's.

@@ -531,7 +531,7 @@ func (r *Registry) appendFiles(o op, files []fileOp) error {
 
 // openRoot opens the top of a project, whoever owns it.
 func openRoot(root string) (*dir, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, root, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+	fd, err := sys.Openat2(unix.AT_FDCWD, root, unix.O_RDONLY|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
 	if err != nil {
 		return nil, err
 	}

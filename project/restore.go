@@ -331,10 +331,10 @@ func exchange(parent *dir, temp, name string, have *unix.Stat_t) error {
 		return err == nil && st.Dev == have.Dev && st.Ino == have.Ino && st.Size == have.Size && st.Mtim == have.Mtim
 	}
 	swap := func() error {
-		return unix.Renameat2(int(parent.fd), temp, int(parent.fd), name, unix.RENAME_EXCHANGE)
+		return sys.Renameat2(int(parent.fd), temp, int(parent.fd), name, unix.RENAME_EXCHANGE)
 	}
 	err := swap()
-	if err == unix.EINVAL || err == unix.ENOSYS { // some file systems have only renames
+	if err == unix.EINVAL { // some file systems have only renames
 		if !same(name) {
 			return errMoved
 		}

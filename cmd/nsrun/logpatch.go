@@ -16,6 +16,7 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/textdiff"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
@@ -111,10 +112,8 @@ func laterFiles(e *project.Execution) (open func(project.Change) (*os.File, erro
 	}
 	console.Say("%s is compared with the files as they are now", shortExecution(e.ID))
 	return func(c project.Change) (*os.File, error) {
-		fd, err := unix.Openat2(unix.AT_FDCWD, c.Name(), &unix.OpenHow{
-			Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY,
-			Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-		})
+		fd, err := sys.Openat2(unix.AT_FDCWD, c.Name(), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0,
+			unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
 		if err == unix.ELOOP || err == unix.ENOTDIR {
 			err = unix.ENOENT // something else took its place
 		}

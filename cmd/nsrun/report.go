@@ -19,6 +19,7 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/jsonform"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
@@ -108,10 +109,8 @@ func (r *runner) reportFile(name string) (*os.File, error) {
 	if err := r.reportPlace(name, real); err != nil {
 		return nil, err
 	}
-	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{
-		Flags: unix.O_WRONLY | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC,
-		Mode:  0o666, Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
+	fd, err := sys.Openat2(unix.AT_FDCWD, real,
+		unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0o666, unix.RESOLVE_NO_SYMLINKS)
 	switch err {
 	case nil:
 	case unix.ELOOP:

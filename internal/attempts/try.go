@@ -186,7 +186,7 @@ func (o *Observer) crosses(n *notify.Notification, a, b *call) bool {
 			return false
 		}
 		var st unix.Statx_t
-		err = unix.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
+		err = sys.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
 		fd.Close()
 		if err != nil {
 			return false

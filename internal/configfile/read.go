@@ -59,13 +59,7 @@ func readOwn(path string, user bool, written []string) ([]byte, error) {
 
 // open opens a file that no symbolic link leads to.
 func open(path string) (int, error) {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
-	for {
-		n, err := unix.Openat2(unix.AT_FDCWD, path, &how)
-		if err != unix.EINTR && err != unix.EAGAIN {
-			return n, err
-		}
-	}
+	return sys.Openat2(unix.AT_FDCWD, path, unix.O_PATH, 0, unix.RESOLVE_NO_SYMLINKS)
 }
 
 // throughLinks is where a path leads, which must not be through or to what commands can have written. Empty: nowhere.
@@ -107,18 +101,8 @@ func content(fd sys.FD) ([]byte, error) {
 
 // ReadProject reads the file of a project, whoever wrote it. It is nil if there is none.
 func ReadProject(path string) ([]byte, error) {
-	how := unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_SYMLINKS,
-	}
-	fd := sys.None
-	err := sys.Retry(func() error {
-		n, err := unix.Openat2(unix.AT_FDCWD, path, &how)
-		if err == nil {
-			fd = sys.FD(n)
-		}
-		return err
-	})
+	n, err := sys.Openat2(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0, unix.RESOLVE_NO_SYMLINKS)
+	fd := sys.FD(n)
 	switch err {
 	case nil:
 	case unix.ENOENT, unix.ENOTDIR:

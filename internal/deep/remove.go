@@ -3,6 +3,7 @@
 package deep
 
 import (
+	"cmp"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -159,9 +160,9 @@ func (r *remover) entry(d int, name string, depth int) error {
 	unix.Close(sub)
 	for {
 		r.moved++
-		err := unix.Renameat2(d, name, r.top, ".deep-"+strconv.Itoa(r.moved), unix.RENAME_NOREPLACE)
+		err := moveNew(d, name, r.top, ".deep-"+strconv.Itoa(r.moved))
 		switch err {
-		case unix.EEXIST, unix.EINTR: // the name is taken
+		case unix.EEXIST: // the name is taken
 		case unix.ENOENT:
 			return nil
 		default:
@@ -190,4 +191,17 @@ func OpenForRemoval(parent int, name string) (fd int, st unix.Stat_t, err error)
 
 func unlink(dir int, name string, flags int) error {
 	return sys.Retry(func() error { return unix.Unlinkat(dir, name, flags) })
+}
+
+// moveNew renames to a name that is free. Where the kernel cannot do that in one step it is looked at before.
+func moveNew(dir int, from string, to int, name string) error {
+	err := sys.Renameat2(dir, from, to, name, unix.RENAME_NOREPLACE)
+	if err != unix.EINVAL {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(to, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != unix.ENOENT {
+		return cmp.Or[error](err, unix.EEXIST)
+	}
+	return sys.Renameat2(dir, from, to, name, 0)
 }

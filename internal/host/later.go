@@ -16,6 +16,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/runslater"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // What a command writes in place is not held back, whatever it is. What runs later is told of
@@ -239,14 +240,13 @@ type hostRoot struct {
 // open opens what is at a path, and no link on the way.
 func (v *hostView) open(path string, flags uint64) (fd int, err error) {
 	err = unix.ENOENT
-	how := unix.OpenHow{Flags: flags | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	for _, root := range v.roots {
 		rel, ok := strings.CutPrefix(path, root.path)
 		if !ok || !paths.Inside(path, root.path) {
 			continue
 		}
 		for _, dir := range root.dirs {
-			if fd, err = unix.Openat2(unix.AT_FDCWD, dir+rel, &how); err == nil {
+			if fd, err = sys.Openat2(unix.AT_FDCWD, dir+rel, flags|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS); err == nil {
 				return fd, nil
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -47,7 +48,7 @@ func Bind(real string, writable bool) (mounts.Mount, error) {
 		m = mounts.Bind(real, real)
 	}
 	fail := func(err error) (mounts.Mount, error) { return m, &os.PathError{Op: "open", Path: real, Err: err} }
-	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	fd, err := sys.Openat2(unix.AT_FDCWD, real, unix.O_PATH, 0, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return fail(err)
 	}

@@ -106,7 +106,7 @@ func ownedByCaller(fi os.FileInfo) bool {
 func sameMount(a, b string) bool {
 	id := func(path string) (unix.Statx_t, bool) {
 		var st unix.Statx_t
-		err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &st)
+		err := sys.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &st)
 		return st, err == nil && st.Mask&unix.STATX_MNT_ID != 0
 	}
 	x, known := id(a)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // Error is about a symbolic link that commands can have made.
@@ -56,12 +57,7 @@ func Resolve(name string, suspect func(dir string) bool) (string, error) {
 func Never(string) bool { return true }
 
 func open(at int, name string, flags, resolve uint64) (fd int, err error) {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: resolve | unix.RESOLVE_NO_MAGICLINKS}
-	for {
-		if fd, err = unix.Openat2(at, name, &how); err != unix.EINTR && err != unix.EAGAIN {
-			return fd, err
-		}
-	}
+	return sys.Openat2(at, name, unix.O_PATH|flags, 0, resolve|unix.RESOLVE_NO_MAGICLINKS)
 }
 
 // walk is on its way: at is what is open, path where that is.

@@ -100,19 +100,9 @@ func (w *way) begin() error {
 
 // open opens what is at name, through no link.
 func (w *way) open(name string, flags uint64) (fd sys.FD, err error) {
-	how := unix.OpenHow{
-		Flags:   flags | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	}
-	fd = sys.None
-	err = sys.Retry(func() error {
-		n, err := unix.Openat2(int(w.at), name, &how)
-		if err == nil {
-			fd = sys.FD(n)
-		}
-		return err
-	})
-	return fd, err
+	n, err := sys.Openat2(int(w.at), name, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	return sys.FD(n), err
 }
 
 func (w *way) step(name string, create bool) error {

@@ -180,7 +180,7 @@ func child() {
 		// 0 is the socket, 1 the status pipe; nothing else of the caller is kept.
 		dup(uintptr(started.Sock), 0)
 		dup(uintptr(started.Status), 1)
-		syscall.RawSyscall(sysCloseRange, 2, 0xffffffff, 0)
+		reexec.CloseRange(2, 0xffffffff)
 		started.Sock, started.Status = 0, 1
 	}
 	var buf [32]byte

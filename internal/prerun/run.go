@@ -307,9 +307,9 @@ func giveUp(status int32, w who) {
 		syscall.RawSyscall6(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0, 0, 0, 0)
 	}
 	if status > 3 {
-		syscall.RawSyscall(sysCloseRange, 3, uintptr(status-1), 0)
+		reexec.CloseRange(3, uintptr(status-1))
 	}
-	syscall.RawSyscall(sysCloseRange, uintptr(status+1), 0xffffffff, 0)
+	reexec.CloseRange(uintptr(status+1), 0xffffffff)
 }
 
 // wait waits for a process and returns its wait status.
@@ -346,7 +346,6 @@ const (
 	sigSetmask      = 2          // SIG_SETMASK
 	capVersion3     = 0x20080522 // _LINUX_CAPABILITY_VERSION_3
 	prSetNoNewPrivs = 38
-	sysCloseRange   = 436
 )
 
 // terminal reports whether a descriptor is one.

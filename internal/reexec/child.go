@@ -152,6 +152,9 @@ func run(base unsafe.Pointer) {
 					break
 				}
 			}
+			if refused(e) {
+				r, e = instead(base, o, e)
+			}
 			if e == 0 && o.Kind&prog.FlagFull != 0 && r != arg(base, o, 2) {
 				e = syscall.ENOSPC
 			}
@@ -321,11 +324,11 @@ func closeOthers(h *prog.Header, status uint32) {
 	for i := uint32(0); i < h.NHeld; i++ {
 		fd := h.Held[i%prog.MaxHeld]
 		if fd > from {
-			syscall.RawSyscall(sysCloseRange, uintptr(from), uintptr(fd-1), 0)
+			CloseRange(uintptr(from), uintptr(fd-1))
 		}
 		from = fd + 1
 	}
-	syscall.RawSyscall(sysCloseRange, uintptr(from), 0xffffffff, 0)
+	CloseRange(uintptr(from), 0xffffffff)
 }
 
 // install puts the passed descriptors to 0, 1, 2, …; the first keep of them
@@ -367,8 +370,8 @@ func install(base unsafe.Pointer, keep uint32) syscall.Errno {
 		}
 		*fd = int32(i)
 	}
-	_, _, e := syscall.RawSyscall(sysCloseRange, uintptr(n), 0xffffffff, 0)
-	return e
+	CloseRange(uintptr(n), 0xffffffff)
+	return 0
 }
 
 // Receive reads a Program from a socket and runs it. It is for processes that
@@ -480,4 +483,4 @@ func receive(sock, status uintptr) unsafe.Pointer {
 //
 //go:nosplit
 //go:norace
-func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+func pointer(p uintptr) unsafe.Pointer { return unsafe.Add(unsafe.Pointer(nil), p) }

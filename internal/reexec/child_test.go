@@ -20,14 +20,19 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(closingEnv) != "" {
+		os.Exit(closing())
+	}
+	testenv.Main(m)
+}
 
 // TestChildFollowsItsRules: what runs in the clone never grows the stack, is not
 // watched by the race detector, and uses nothing of the language that could
 // allocate, lock or panic by design.
 func TestChildFollowsItsRules(t *testing.T) {
 	fset := token.NewFileSet()
-	for _, name := range []string{"child.go", "target.go", "clone.go", "serve.go"} {
+	for _, name := range []string{"child.go", "pid1.go", "target.go", "instead.go", "lookup.go", "clone.go", "serve.go"} {
 		follows(t, fset, name)
 	}
 }

@@ -54,7 +54,7 @@ func Main(stack unsafe.Pointer) {
 //go:nocheckptr
 func serve() unsafe.Pointer {
 	const controlSize = 256
-	syscall.RawSyscall(sysCloseRange, ControlFd+1, 0xffffffff, 0)
+	CloseRange(ControlFd+1, 0xffffffff)
 	// The program's directory is not for us to keep busy.
 	root := uint64('/')
 	syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(&root)), 0, 0)

@@ -3,3 +3,8 @@
 package reexec
 
 const sysStatx = 332
+
+const (
+	sysFstatat = 262 // newfstatat
+	sysSeccomp = 317
+)

@@ -3,3 +3,8 @@
 package reexec
 
 const sysStatx = 291
+
+const (
+	sysFstatat = 79
+	sysSeccomp = 277
+)

@@ -35,6 +35,7 @@ const (
 	howAt   = 0 // struct open_how, three words
 	emptyAt = 3 // an empty string
 	statxAt = 4 // struct statx, 32 words
+	triesAt = 36
 )
 
 // openAt opens a path inside root as a place: openat2(2) with RESOLVE_IN_ROOT.
@@ -44,11 +45,14 @@ const (
 func openAt(base unsafe.Pointer, root, path, flags uintptr) (fd uintptr, e syscall.Errno) {
 	s := &header(base).Scratch
 	s[howAt], s[howAt+1], s[howAt+2] = uint64(oPath|syscall.O_CLOEXEC|flags), 0, resolveInRoot|resolveNoMagic
-	for try := 0; try < openTries; try++ {
+	for s[triesAt] = openTries; s[triesAt] > 0; s[triesAt]-- {
 		fd, _, e = syscall.RawSyscall6(sysOpenat2, root, path, uintptr(unsafe.Pointer(&s[howAt])), 24, 0, 0)
 		if e != syscall.EAGAIN {
 			break
 		}
+	}
+	if refused(e) {
+		fd, e = lookUp(root, path, (*[3]uint64)(unsafe.Pointer(&s[howAt])))
 	}
 	return fd, e
 }
@@ -62,6 +66,9 @@ func fileType(base unsafe.Pointer, fd uintptr) (uint32, syscall.Errno) {
 	s[emptyAt] = 0
 	_, _, e := syscall.RawSyscall6(sysStatx, fd, uintptr(unsafe.Pointer(&s[emptyAt])), atEmptyPath, statxType,
 		uintptr(unsafe.Pointer(&s[statxAt])), 0)
+	if refused(e) {
+		e = statInstead(fd, uintptr(unsafe.Pointer(&s[emptyAt])), atEmptyPath, uintptr(unsafe.Pointer(&s[statxAt])))
+	}
 	return *word(unsafe.Pointer(&s[statxAt]), statxMode) & syscall.S_IFMT, e
 }
 
@@ -97,21 +104,15 @@ func procfs(base unsafe.Pointer, fd uintptr) syscall.Errno {
 //go:nosplit
 //go:norace
 func sameMount(base unsafe.Pointer, a, b uintptr) syscall.Errno {
-	s := &header(base).Scratch
-	s[emptyAt] = 0
-	id := uint64(0)
-	for i := 0; i < 2; i++ {
-		_, _, e := syscall.RawSyscall6(sysStatx, a, uintptr(unsafe.Pointer(&s[emptyAt])), atEmptyPath, statxMntID,
-			uintptr(unsafe.Pointer(&s[statxAt])), 0)
-		if e != 0 {
-			return e
-		}
-		if i > 0 && s[statxAt+statxMnt/8] != id {
-			return syscall.EINVAL
-		}
-		a, id = b, s[statxAt+statxMnt/8]
+	x, e := mount(base, a)
+	if e != 0 {
+		return e
 	}
-	return 0
+	y, e := mount(base, b)
+	if e == 0 && x != y {
+		e = syscall.EINVAL
+	}
+	return e
 }
 
 // place opens path inside root, where its last component is not a symbolic link.
@@ -196,6 +197,19 @@ func makeDirs(base unsafe.Pointer, root, path, perm uintptr) (fd uintptr, e sysc
 	}
 }
 
+// leafOf is where the last component of a path begins.
+//
+//go:nosplit
+//go:norace
+func leafOf(path uintptr) (leaf uintptr) {
+	for i := uintptr(0); *at(path, i) != 0; i++ {
+		if *at(path, i) == '/' {
+			leaf = i + 1
+		}
+	}
+	return leaf
+}
+
 // target opens where a mount goes. If it is missing it is made, after its
 // parents: a directory or a file, like the root of tree; a directory where there
 // is not a tree.
@@ -206,12 +220,7 @@ func target(base unsafe.Pointer, root, path, tree, perm uintptr) (fd uintptr, e 
 	if fd, e = place(base, root, path); e != syscall.ENOENT {
 		return fd, e
 	}
-	leaf := uintptr(0)
-	for i := uintptr(0); *at(path, i) != 0; i++ {
-		if *at(path, i) == '/' {
-			leaf = i + 1
-		}
-	}
+	leaf := leafOf(path)
 	dir := root
 	if leaf > 0 {
 		*at(path, leaf-1) = 0

@@ -9,11 +9,17 @@ import (
 )
 
 // Openat2 is openat2(2), close-on-exec, repeated when a signal interrupted it or a rename
-// somewhere made the kernel unsure (EAGAIN): but not for ever, for somebody who renames.
+// somewhere made the kernel unsure (EAGAIN): but not for ever, for somebody who renames. Where it
+// is refused the path is opened component by component.
 func Openat2(dir int, name string, flags, mode, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Mode: mode, Resolve: resolve}
 	for tries := 0; ; tries++ {
 		fd, err := unix.Openat2(dir, name, &how)
+		if openat2Call.refused(err) {
+			var f FD
+			f, err = open2(dir, name, flags, mode, resolve)
+			fd = int(f)
+		}
 		switch {
 		case err == nil:
 			return fd, nil

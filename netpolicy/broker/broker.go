@@ -56,6 +56,7 @@ type Port struct {
 type Broker struct {
 	o        Options
 	landlock bool
+	kcmp     bool    // descriptors of callers can be compared by the kernel
 	pid      uintptr // this process
 
 	observer  *sandbox.Observer // of other calls
@@ -115,7 +116,8 @@ func New(o Options) (*Broker, error) {
 	if err != nil {
 		return nil, &Error{"broker", "eventfd", err}
 	}
-	b := &Broker{o: o, pid: uintptr(os.Getpid()), landlock: features.Has(features.LandlockTCP), stop: sys.FD(stop), slow: make(chan struct{}, maxSlow)}
+	b := &Broker{o: o, pid: uintptr(os.Getpid()), stop: sys.FD(stop), slow: make(chan struct{}, maxSlow)}
+	b.landlock, b.kcmp = features.Has(features.LandlockTCP), features.Has(features.Kcmp)
 	if err := b.publish(); err != nil {
 		b.Close()
 		return nil, err
@@ -125,7 +127,7 @@ func New(o Options) (*Broker, error) {
 
 // possible tells whether this machine has what a Broker takes.
 func possible() error {
-	for _, name := range [...]features.Name{features.SeccompNotification, features.PidfdGetfd, features.Kcmp} {
+	for _, name := range [...]features.Name{features.SeccompNotification, features.PidfdOpen, features.PidfdGetfd} {
 		if err := features.Get(name).Err(); err != nil {
 			return &Error{"broker", "", err}
 		}

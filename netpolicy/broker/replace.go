@@ -70,7 +70,7 @@ func (c *call) find() (numbers, polls []int, e syscall.Errno) {
 // has found all: not where other threads may open and close some meanwhile.
 func (c *call) try(others []int) (numbers, rest []int, ok bool) {
 	left := c.task.open()
-	if left > cap(others) || !c.task.alone() {
+	if left > cap(others) || !c.b.kcmp || !c.task.alone() {
 		return nil, others, false
 	}
 	for number, most := 0, 2*left; left > 0; number++ {
@@ -143,6 +143,9 @@ func (c *call) gone(step int) bool {
 
 // same reports whether a descriptor of the caller is the old socket.
 func (c *call) same(number int) bool {
+	if !c.b.kcmp {
+		return c.task.socketInode(number) == inode(c.old)
+	}
 	order, e := c.compare(kcmpFile, uintptr(number))
 	return e == 0 && order == 0
 }
@@ -158,7 +161,11 @@ func (c *call) polls(among, numbers []int) (polls []int, e syscall.Errno) {
 		if e != 0 {
 			return nil, e
 		}
-		if !known || slices.ContainsFunc(polls, func(other int) bool { return c.task.same(poll, other) }) {
+		same := c.task.same
+		if !c.b.kcmp {
+			same = c.task.shareFlags
+		}
+		if !known || slices.ContainsFunc(polls, func(other int) bool { return same(poll, other) }) {
 			continue
 		}
 		if len(polls) == maxSame {
@@ -172,6 +179,9 @@ func (c *call) polls(among, numbers []int) (polls []int, e syscall.Errno) {
 // registered reports whether a descriptor of the caller is an epoll instance that knows the
 // old socket by one of the numbers.
 func (c *call) registered(poll int, numbers []int) (bool, syscall.Errno) {
+	if !c.b.kcmp {
+		return c.listed(poll, numbers), 0
+	}
 	for _, number := range numbers {
 		slot := struct{ poll, number, skip uint32 }{uint32(poll), uint32(number), 0}
 		// What had the number before may still be there.

@@ -58,13 +58,21 @@ func TestFind(t *testing.T) {
 		if task.open() == 0 {
 			testenv.Skip(t, "Linux 6.2", "the kernel does not tell how many descriptors there are")
 		}
-		k := &call{b: &Broker{pid: uintptr(os.Getpid())}, task: task, old: sys.FD(fd), number: -1}
+		k := &call{b: &Broker{pid: uintptr(os.Getpid()), kcmp: true}, task: task, old: sys.FD(fd), number: -1}
 		listed, rest, e := k.list(nil)
 		slices.Sort(listed)
 		slices.Sort(rest)
 		if e != 0 || !slices.Equal(listed, c.want) {
 			t.Errorf("%s: the list has %v, %v, want %v", c.name, listed, e, c.want)
 		}
+		k.b.kcmp = false
+		looked, others, e := k.list(nil)
+		slices.Sort(looked)
+		slices.Sort(others)
+		if _, _, tried := k.try(nil); e != 0 || tried || !slices.Equal(looked, listed) || !slices.Equal(others, rest) {
+			t.Errorf("%s: without kcmp(2) the list has %v and %v, %v, want %v and %v", c.name, looked, others, e, listed, rest)
+		}
+		k.b.kcmp = true
 		for _, number := range rest { // the tests may have been given more than the usual ones
 			c.tried = c.tried && number <= 2*(len(listed)+len(rest))
 		}

@@ -89,9 +89,7 @@ type MountID struct{ dev, id uint64 }
 
 func (h *Handle) Mount() (MountID, error) {
 	var stx unix.Statx_t
-	err := sys.Retry(func() error {
-		return unix.Statx(int(h.FD), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID|unix.STATX_INO, &stx)
-	})
+	err := sys.Statx(int(h.FD), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID|unix.STATX_INO, &stx)
 	if err != nil {
 		return MountID{}, err
 	}

@@ -120,7 +120,7 @@ func InTurn(steps ...func() error) error {
 
 // RenameTo moves a name to another directory; flags as for renameat2(2).
 func (h *Handle) RenameTo(from string, to *Handle, name string, flags uint) error {
-	return sys.Retry(func() error { return unix.Renameat2(int(h.FD), from, int(to.FD), name, flags) })
+	return sys.Renameat2(int(h.FD), from, int(to.FD), name, flags)
 }
 
 // FlushDir waits until the directory name below h is on disk.
@@ -197,7 +197,7 @@ func readlinkOf(dir *Handle, name string, want Stat) (string, error) {
 
 // Rename moves a name within the directory h; flags as for renameat2(2).
 func (h *Handle) Rename(from, to string, flags uint) error {
-	return sys.Retry(func() error { return unix.Renameat2(int(h.FD), from, int(h.FD), to, flags) })
+	return sys.Renameat2(int(h.FD), from, int(h.FD), to, flags)
 }
 
 func (h *Handle) Unlink(name string, flags int) error {

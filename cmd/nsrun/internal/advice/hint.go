@@ -69,6 +69,9 @@ func For(err error) string {
 		case nsexec.StepChdir:
 			return "try: nsrun run -C DIR, or --ro DIR to show it"
 		}
+		if setup(e) {
+			return "try: nsrun doctor"
+		}
 	}
 	if _, ok := errors.AsType[*nsrunlib.MountError](err); ok {
 		return "try: nsrun run --direct"

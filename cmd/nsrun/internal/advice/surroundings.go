@@ -23,9 +23,6 @@ import (
 
 // Surroundings is what to do about an error of which that is the cause, or empty.
 func Surroundings(err error) string {
-	if errors.Is(err, unix.ENOSYS) && inSandbox() { // openat2(2)
-		return insideHint
-	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && errors.Is(e.Err, unix.EPERM) {
 		switch {
 		case e.Op == nsexec.StepClone && inSandbox():
@@ -37,8 +34,10 @@ func Surroundings(err error) string {
 			}
 		}
 	}
-	if text := refusedCall(err); text != "" {
-		return text
+	if e, ok := errors.AsType[*nsexec.Error](err); ok && setup(e) {
+		if text := lacking(); text != "" {
+			return text
+		}
 	}
 	e, ok := errors.AsType[*overlay.Error](err)
 	if !ok || !errors.Is(e, overlay.ErrStateDir) {
@@ -58,20 +57,32 @@ func Surroundings(err error) string {
 	return ""
 }
 
-// refusedCall names the call that nothing works without, where an error may be that it is not there, or that a filter
-// refuses it: the errors themselves are about a path. Empty: none is missing.
-func refusedCall(err error) string {
-	if !errors.Is(err, unix.ENOSYS) {
-		return ""
-	}
+// lacking is what a sandbox takes and this machine does not have, where an error of its set-up may be about that, with what to do.
+// What can be tried is tried. Empty: nothing is missing.
+func lacking() string {
 	for _, name := range [...]features.Name{
-		features.Openat2, features.CloseRange, features.Statx, features.SeccompFilters, features.Renameat2,
+		features.UserNamespaces, features.MountNamespaces, features.ProcessNamespaces, features.IPCNamespaces,
+		features.CgroupNamespaces, features.NetworkNamespaces, features.SeccompFilters,
 	} {
 		if f := features.Get(name); f.Status == features.No {
 			return f.Err().Error()
 		}
 	}
 	return ""
+}
+
+// setup reports whether the kernel refused a step of setting a sandbox up as such, which is not about the command nor a path.
+func setup(e *nsexec.Error) bool {
+	switch e.Op {
+	case nsexec.StepExec, nsexec.StepChdir, nsexec.StepUIDMap, nsexec.StepGIDMap, nsexec.StepUID, nsexec.StepGID, nsexec.StepLandlock:
+		return false
+	}
+	for _, errno := range [...]error{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.ENOSPC, unix.EUSERS} {
+		if errors.Is(e.Err, errno) {
+			return e.Part != nsexec.PartSource && e.Part != nsexec.PartTarget && e.Part != nsexec.PartParents
+		}
+	}
+	return false
 }
 
 const insideHint = "this is a sandbox already, and nsrun makes none in one: run the command as it is"

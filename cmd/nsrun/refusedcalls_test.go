@@ -1,0 +1,112 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// refusable are system calls that filters of containers refuse, and kernels and other systems that run Linux programs do
+// not have, with what is lost without one: the names of verbs below that fail then, and the feature that says so.
+var refusable = []struct {
+	name  string
+	nr    uint32
+	fails string // verbs, for an ordinary user
+	says  features.Name
+}{
+	{"clone3", unix.SYS_CLONE3, "", ""},
+	{"openat2", unix.SYS_OPENAT2, "", ""},
+	{"statx", unix.SYS_STATX, "", ""},
+	{"close_range", unix.SYS_CLOSE_RANGE, "", ""},
+	{"renameat2", unix.SYS_RENAMEAT2, "", ""},
+	{"faccessat2", unix.SYS_FACCESSAT2, "", ""},
+	{"memfd_create", unix.SYS_MEMFD_CREATE, "", ""},
+	{"fchmodat2", unix.SYS_FCHMODAT2, "", ""},
+	{"landlock_create_ruleset", unix.SYS_LANDLOCK_CREATE_RULESET, "", ""},
+	{"open_tree", unix.SYS_OPEN_TREE, "", ""},
+	{"move_mount", unix.SYS_MOVE_MOUNT, "", ""},
+	{"fsopen", unix.SYS_FSOPEN, "", ""},
+	{"fsconfig", unix.SYS_FSCONFIG, "", ""},
+	{"fsmount", unix.SYS_FSMOUNT, "", ""},
+	{"mount_setattr", unix.SYS_MOUNT_SETATTR, "", ""},
+	{"kcmp", unix.SYS_KCMP, "", ""},
+	{"process_vm_readv", unix.SYS_PROCESS_VM_READV, "", ""},
+	{"seccomp", unix.SYS_SECCOMP, "rules why", features.SeccompNotification},
+	{"pidfd_open", unix.SYS_PIDFD_OPEN, "rules", features.PidfdOpen},
+	{"pidfd_getfd", unix.SYS_PIDFD_GETFD, "rules", features.PidfdGetfd},
+}
+
+// TestRefusedEach: where one system call is refused, with either error, each verb works as usual, or fails with the line of the
+// table of features: never with an errno alone.
+func TestRefusedEach(t *testing.T) {
+	testenv.Leaks(t, reap)
+	for _, call := range refusable {
+		if page, err := os.ReadFile("../../docs/hosts.md"); err != nil || !strings.Contains(string(page), "`"+call.name+"`") {
+			t.Errorf("docs/hosts.md does not know %s: %v", call.name, err)
+		}
+	}
+	bin, dir := installed(t), testenv.Dir(t)
+	file, project := filepath.Join(dir, "filter"), filepath.Join(dir, "project")
+	testenv.Tree(t, dir, "project/", "project/a")
+	verbs := []struct {
+		name string
+		args []string
+	}{
+		{"run", []string{"run", "--discard", "--", "sh", "-c", "echo b >b && cat a"}},
+		{"keep", []string{"run", "--keep", "--", "sh", "-c", "echo b >b; echo changed >a; mkdir d; ln -s ../a d/l; echo x >d/x"}},
+		{"commit", []string{"commit"}},
+		{"committed", []string{"run", "--direct", "--", "sh", "-c", "grep changed a && cat b d/x d/l"}},
+		{"undo", []string{"undo"}},
+		{"undone", []string{"run", "--direct", "--", "sh", "-c", "! grep changed a && [ ! -e b ] && [ ! -e d ]"}},
+		{"direct", []string{"run", "--direct", "--", "sh", "-c", "echo z >z && rm z"}},
+		{"doctor", []string{"doctor"}},
+		{"rules", []string{"run", "--discard", "--allow-net", "tcp:127.0.0.1:1", "--", "true"}},
+		{"why", []string{"run", "--discard", "--why", "--", "cat", "a"}},
+		{"watch", []string{"run", "--discard", "--watch", "--", "sh", "-c", "echo b >b"}},
+	}
+	run := func(args ...string) ran {
+		outer := append([]string{"--unshare-user", "--cap-add", "ALL", "--dev-bind", "/", "/", "--seccomp-file", file, "--", filepath.Join(bin, "nsrun")}, args...)
+		if testenv.Root() {
+			outer = outer[1:]
+		}
+		c := command(outer...)
+		c.Dir, c.Env = project, append(os.Environ(), "XDG_STATE_HOME="+dir)
+		return runs(t, bin, "nsrun", c)
+	}
+	for i, call := range refusable {
+		for j, errno := range []unix.Errno{unix.ENOSYS, unix.EPERM} {
+			if !testenv.Turn(i+j) || call.nr == unix.SYS_CLONE3 && errno == unix.EPERM && withCgo() {
+				continue
+			}
+			if err := os.WriteFile(file, refuse(errno, call.nr), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			for _, verb := range verbs {
+				got := run(verb.args...)
+				fails := strings.Contains(call.fails, verb.name) && !(testenv.Root() && verb.name == "rules") // which the kernel enforces for root
+				line := "no " + string(call.says) + ": " + errno.Error() + " (it takes "
+				switch {
+				case !fails && got.status != 0:
+					t.Errorf("%s is refused with %v: %s: status %d\n%s", call.name, errno, verb.name, got.status, got.out)
+				case fails && (got.status != 125 || !strings.Contains(got.out, line) || strings.Count(got.out, "\n") != 1):
+					t.Errorf("%s is refused with %v: %s: status %d\n%s", call.name, errno, verb.name, got.status, got.out)
+				}
+			}
+		}
+	}
+	// Control: the filter does something, and what nothing works without is named.
+	if err := os.WriteFile(file, refuse(unix.EPERM, unix.SYS_UNSHARE), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(verbs[0].args...); got.status != 125 || !strings.Contains(got.out, "try: ") {
+		t.Errorf("the control: status %d\n%s", got.status, got.out)
+	}
+}

@@ -1,0 +1,121 @@
+//go:build linux
+
+package sys
+
+import (
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// What other system calls do where one is not there, or a container's filter refuses it. A call that is refused (EPERM)
+// looks like one that this process may not do, so whether it is there is asked with arguments that nobody can have.
+
+// A tried call is one that may be refused. The zero state is that nobody has asked.
+type tried struct {
+	number uintptr
+	args   [5]uintptr
+	state  atomic.Int32
+}
+
+const (
+	isThere = 1 + iota
+	isRefused
+)
+
+const noFD = ^uintptr(0)
+
+var (
+	openat2Call   = tried{number: unix.SYS_OPENAT2, args: [5]uintptr{noFD, 0, 0, 0}}
+	statxCall     = tried{number: unix.SYS_STATX, args: [5]uintptr{noFD, 0, noFD, 0, 0}}
+	renameat2Call = tried{number: unix.SYS_RENAMEAT2, args: [5]uintptr{noFD, 0, noFD, 0, noFD >> 32}}
+)
+
+// refused reports whether err is what the call says where it cannot be used at all.
+func (c *tried) refused(err error) bool {
+	if err != unix.ENOSYS && err != unix.EPERM {
+		return false
+	}
+	if c.state.Load() == 0 {
+		state := int32(isThere)
+		if _, _, e := syscall.RawSyscall6(c.number, c.args[0], c.args[1], c.args[2], c.args[3], c.args[4], 0); e == unix.ENOSYS || e == unix.EPERM {
+			state = isRefused
+		}
+		c.state.Store(state)
+	}
+	return c.state.Load() == isRefused
+}
+
+// Statx is statx(2), repeated when a signal interrupted it. Where that is refused the result is what fstatat(2) tells,
+// and the mount of what is open (an empty name) what /proc does: its mask says what is known.
+func Statx(dir int, name string, flags, mask int, st *unix.Statx_t) error {
+	err := Retry(func() error { return unix.Statx(dir, name, flags, mask, st) })
+	if !statxCall.refused(err) {
+		return err
+	}
+	return statInstead(dir, name, flags, mask, st)
+}
+
+func statInstead(dir int, name string, flags, mask int, st *unix.Statx_t) error {
+	var old unix.Stat_t
+	known := flags & (unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT)
+	if err := Retry(func() error { return unix.Fstatat(dir, name, &old, known) }); err != nil {
+		return err
+	}
+	stamp := func(t unix.Timespec) unix.StatxTimestamp {
+		return unix.StatxTimestamp{Sec: int64(t.Sec), Nsec: uint32(t.Nsec)}
+	}
+	*st = unix.Statx_t{
+		Mask: unix.STATX_BASIC_STATS, Mode: uint16(old.Mode), Nlink: uint32(old.Nlink), Uid: old.Uid, Gid: old.Gid,
+		Ino: old.Ino, Size: uint64(old.Size), Blocks: uint64(old.Blocks), Blksize: uint32(old.Blksize),
+		Atime: stamp(old.Atim), Ctime: stamp(old.Ctim), Mtime: stamp(old.Mtim),
+		Dev_major: unix.Major(uint64(old.Dev)), Dev_minor: unix.Minor(uint64(old.Dev)),
+		Rdev_major: unix.Major(uint64(old.Rdev)), Rdev_minor: unix.Minor(uint64(old.Rdev)),
+	}
+	if mask&unix.STATX_MNT_ID != 0 {
+		if id, ok := mountOf(dir, name, flags); ok {
+			st.Mnt_id, st.Mask = id, st.Mask|unix.STATX_MNT_ID
+		}
+	}
+	return nil
+}
+
+// Renameat2 is renameat2(2), repeated when a signal interrupted it. Where that is refused flags are an EINVAL, as on
+// file systems that have none of them.
+func Renameat2(dir int, from string, to int, name string, flags uint) error {
+	err := Retry(func() error { return unix.Renameat2(dir, from, to, name, flags) })
+	if !renameat2Call.refused(err) {
+		return err
+	}
+	return renameInstead(dir, from, to, name, flags)
+}
+
+func renameInstead(dir int, from string, to int, name string, flags uint) error {
+	if flags != 0 {
+		return unix.EINVAL
+	}
+	return Retry(func() error { return unix.Renameat(dir, from, to, name) })
+}
+
+// MemFile is memfd_create(2), close-on-exec. Where that is refused the file is one without a name in the directory for
+// temporary files, in another that is in memory, or in the caller's.
+func MemFile(name string) (FD, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err == nil {
+		return FD(fd), nil
+	}
+	if err != unix.ENOSYS && err != unix.EPERM && err != unix.EACCES {
+		return None, err
+	}
+	for _, dir := range [...]string{os.TempDir(), "/dev/shm", os.Getenv("XDG_RUNTIME_DIR"), os.Getenv("HOME"), "/var/tmp"} {
+		if dir == "" {
+			continue
+		}
+		if fd, terr := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600); terr == nil {
+			return FD(fd), nil
+		}
+	}
+	return None, err
+}
