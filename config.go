@@ -69,6 +69,11 @@ type Config struct {
 	// (others have a namespace of their own for them, or rules); SSHAgent is a service in the place of one. Nil: none.
 	AllowUnix []string
 
+	// UserNamespaces lets commands make user namespaces, as programs with a sandbox of their own do (browsers, bwrap, nsrun):
+	// see nsexec.FilterOptions. What is hidden or read-only stays so in them, but more of the kernel can be reached. It takes
+	// an ordinary user and Linux 5.14. False: that is refused, except with BrowserPreset.
+	UserNamespaces bool
+
 	// Env is added to the environment of this program without its secrets (SafeEnv):
 	// "K=V", or "K" to pass on what SafeEnv leaves out. Nil: nothing.
 	Env []string

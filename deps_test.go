@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 	"internal/dropin":     {"internal/bwrap", "internal/sandbox", "mounts", "nsexec"},
 	"internal/prerun":     {"internal/bwrap", "internal/dropin", "internal/prog", "internal/reexec", "internal/sandbox", "internal/secureexec", "mounts", "nsexec"},
 	"project":             {"internal/escape", "internal/owndir", "internal/sys"},
-	"":                    {"internal/service", "internal/sshagent", "internal/ask", "internal/attempts", "internal/confine", "internal/escape", "internal/host", "internal/kinds", "internal/limiter", "internal/limits", "internal/pathrule", "internal/paths", "internal/plan", "internal/sandbox", "internal/secureexec", "internal/sys", "internal/wall", "fanotify", "features", "mounts", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "nsexec", "overlay", "project"},
+	"":                    {"internal/service", "internal/sshagent", "internal/ask", "internal/attempts", "internal/cgroups", "internal/confine", "internal/escape", "internal/host", "internal/kinds", "internal/limiter", "internal/limits", "internal/pathrule", "internal/paths", "internal/plan", "internal/sandbox", "internal/secureexec", "internal/sys", "internal/wall", "fanotify", "features", "mounts", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "nsexec", "overlay", "project"},
 	"cmd/nsrun":           {"*"},
 	"cmd/nsrun-mcp":       {"", "internal/config", "internal/configfile", "internal/escape", "internal/host", "internal/jsonform", "internal/links", "internal/mcpargs", "internal/pathrule", "internal/secureexec", "internal/service", "netpolicy", "nsexec", "overlay", "project"},
 	"bench":               {"*"},

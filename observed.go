@@ -63,7 +63,7 @@ func (o *observed) tell(a attempts.Attempt) {
 		r, ok = refusedLoopback(a.To, a.By.Host)
 		ok = ok && o.loopback && (o.net == nil || !o.net.table.Decide(netpolicy.TCP, a.To).Allowed)
 	} else if kind == RefusedSyscall {
-		r = Refusal{Kind: kind, Op: string(kind), Target: a.Path, Rule: "seccomp", Why: "commands in a sandbox may not do this", Count: 1}
+		r = refusedSyscall(a.Path)
 		ok = a.Anyone || os.Geteuid() == 0
 	} else {
 		if r, ok = refusedPath(o.box, a.Path, a.Err, kind); !ok && kind == RefusedWrite {

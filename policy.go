@@ -44,6 +44,8 @@ type View struct {
 	Publish []uint16 `json:"publish"`
 	// Sockets are those of the host that can be connected to.
 	Sockets []string `json:"sockets"`
+	// UserNamespaces says that it can make user namespaces.
+	UserNamespaces bool `json:"user_namespaces"`
 	// Removed are the names of variables of this program that the command does not have, and
 	// Set those that it has, and this program has not, or with other values.
 	Removed []string `json:"environment_removed"`
@@ -62,7 +64,7 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	}
 	defer x.unplan()
 	c := &r.config
-	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames()}
+	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames(), UserNamespaces: c.userNamespaces()}
 	v.places(x.cmd.Mounts)
 	for _, gone := range x.box.Absent {
 		v.Hidden = append(v.Hidden, gone.Path)

@@ -105,7 +105,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		f.Kept = host.ConfigDirs(f.Home)
 	}
 	policy := plan.Policy{
-		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network, BlockExisting: c.BlockExisting,
+		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network, BlockExisting: c.BlockExisting, UserNamespaces: c.userNamespaces(),
 		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env, x.services.env),
 	}
 	if landlock {
@@ -130,6 +130,14 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	spec := Spec{Mounts: box.Mounts, Dir: box.Dir, Env: box.Env}
 	if box.HostCgroups {
 		spec.Share |= nsexec.Cgroup
+	}
+	if box.UserNamespaces && landlock {
+		return &Error{Op: opUserns, Err: errUsernsLandlock}
+	}
+	if box.UserNamespaces {
+		if err := x.allowNamespaces(&spec, len(writable) > 0 || len(f.Builds) > 0); err != nil {
+			return err
+		}
 	}
 	if q.Network {
 		spec.Share |= nsexec.Net

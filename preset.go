@@ -36,6 +36,8 @@ const (
 	// /tmp are private. /.venv/bin is the first on PATH. Config.SandboxPath and Config.HostPath map paths. With
 	// Direct, what others create in the project while a command runs may not be seen by that.
 	WorkspaceRootPreset
+	// BrowserPreset is for programs with a sandbox of their own, as Config.UserNamespaces.
+	BrowserPreset
 	// NPMPreset allows connections to the registries of npm and yarn, and to the headers of Node.js.
 	NPMPreset
 	// PyPIPreset allows connections to the Python package index.
@@ -62,6 +64,7 @@ var presets = [presetCount]struct {
 	GitPreset:           {"git", "with --direct, the command writes to all of .git", nil},
 	StrictPreset:        {"strict", "of the host only /usr, /lib*, /bin, /sbin, passwd, group, and what flags name", nil},
 	WorkspaceRootPreset: {"workspace-root", "the project is /, with the host's programs laid over it", nil},
+	BrowserPreset:       {"browser", "programs with a sandbox of their own, as browsers, can make user namespaces", nil},
 	NPMPreset:           {"npm", "network: the npm and yarn registries, headers of Node.js", []string{"tcp:registry.npmjs.org:443", "tcp:registry.yarnpkg.com:443", "tcp:nodejs.org:443"}},
 	PyPIPreset:          {"pypi", "network: the Python package index", []string{"tcp:pypi.org:443", "tcp:files.pythonhosted.org:443"}},
 	GoPreset:            {"go", "network: the Go module proxy and checksum database", []string{"tcp:proxy.golang.org:443", "tcp:sum.golang.org:443"}},

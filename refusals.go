@@ -111,10 +111,44 @@ var messages = [...]struct {
 	{[]byte("connection refused"), unix.ECONNREFUSED},
 }
 
+// namespaceWords are what messages have that are about namespaces, which the seccomp filter refuses with EPERM.
+var namespaceWords = [...][]byte{[]byte("namespace"), []byte("unshare"), []byte("no usable sandbox"), []byte("clone")}
+
+// namespaces looks for the message of a program that was refused a namespace.
+func (t *refusalTable) namespaces(lower []byte) {
+	if !bytes.Contains(lower, []byte("not permitted")) && !bytes.Contains(lower, []byte("no permission")) && !bytes.Contains(lower, namespaceWords[2]) {
+		return
+	}
+	for _, word := range namespaceWords {
+		if bytes.Contains(lower, word) {
+			t.add(refusedSyscall("unshare"))
+			return
+		}
+	}
+}
+
+// forNamespaces are the calls that Config.UserNamespaces is about.
+var forNamespaces = []string{
+	"clone", "unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig", "fsmount",
+	"fspick", "mount_setattr",
+}
+
+// refusedSyscall is a system call that the seccomp filter refuses.
+func refusedSyscall(name string) Refusal {
+	r := Refusal{Kind: RefusedSyscall, Op: string(RefusedSyscall), Target: name, Rule: "seccomp", Why: "commands in a sandbox may not do this", Count: 1}
+	if slices.Contains(forNamespaces, name) {
+		r.Why, r.Flag = "commands in a sandbox may not make namespaces", "--allow-userns"
+	}
+	return r
+}
+
 // text looks for paths in lines that have the text of such an error.
 func (t *refusalTable) text(output []byte) {
 	for line := range bytes.Lines(output) {
 		lower := bytes.ToLower(line)
+		if !t.box.UserNamespaces {
+			t.namespaces(lower)
+		}
 		for _, m := range messages {
 			if i := bytes.Index(lower, m.text); i >= 0 && len(lower) == len(line) {
 				t.line(string(line[:i]), string(line[i+len(m.text):]), m.err)

@@ -39,9 +39,13 @@ type Spec struct {
 	// Capabilities of the command in its user namespace. Zero: none.
 	Capabilities nsexec.Capabilities
 
-	// Seccomp are filters that commands must pass. Nil: nsexec.DefaultFilterFor these ids. A
-	// slice that is empty but not nil: none.
+	// Seccomp are filters that commands must pass. Nil: the default one, see
+	// nsexec.FilterOptions. A slice that is empty but not nil: none.
 	Seccomp []nsexec.Filter
+
+	// UserNamespaces, CgroupNamespaces and Openat2 are about the default filter, see nsexec.FilterOptions. False: it refuses
+	// these.
+	UserNamespaces, CgroupNamespaces, Openat2 bool
 
 	// Rlimits are resource limits. Nil: the caller's. Where RLIMIT_CORE is not among them there are no core dumps.
 	Rlimits []nsexec.Rlimit
@@ -75,9 +79,16 @@ func (s Spec) apply(c *nsexec.Cmd) *nsexec.Cmd {
 	c.Capabilities = s.Capabilities
 	c.Seccomp = s.Seccomp
 	if c.Seccomp == nil {
-		c.Seccomp = []nsexec.Filter{nsexec.DefaultFilterFor(s.UIDMap, s.GIDMap)}
+		c.Seccomp = []nsexec.Filter{s.filter()}
 	}
 	c.Rlimits = withoutCore(s.Rlimits)
 	c.NewSession = s.NewSession
 	return c
+}
+
+// filter is the default filter, as s says.
+func (s *Spec) filter() nsexec.Filter {
+	return nsexec.FilterOptions{
+		UIDMap: s.UIDMap, GIDMap: s.GIDMap, UserNamespaces: s.UserNamespaces, CgroupNamespaces: s.CgroupNamespaces, Openat2: s.Openat2,
+	}.Filter()
 }

@@ -129,6 +129,8 @@ const (
 	// /tmp are private. /.venv/bin is the first on PATH. Config.SandboxPath and Config.HostPath map paths. With
 	// Direct, what others create in the project while a command runs may not be seen by that.
 	WorkspaceRootPreset
+	// BrowserPreset is for programs with a sandbox of their own, as Config.UserNamespaces.
+	BrowserPreset
 	// NPMPreset allows connections to the registries of npm and yarn, and to the headers of Node.js.
 	NPMPreset
 	// PyPIPreset allows connections to the Python package index.
@@ -220,6 +222,11 @@ type Config struct {
 	// exist; AbstractSockets are those without a path, of whatever name, for commands with Request.Network
 	// (others have a namespace of their own for them, or rules); SSHAgent is a service in the place of one. Nil: none.
 	AllowUnix []string
+
+	// UserNamespaces lets commands make user namespaces, as programs with a sandbox of their own do (browsers, bwrap, nsrun):
+	// see nsexec.FilterOptions. What is hidden or read-only stays so in them, but more of the kernel can be reached. It takes
+	// an ordinary user and Linux 5.14. False: that is refused, except with BrowserPreset.
+	UserNamespaces bool
 
 	// Env is added to the environment of this program without its secrets (SafeEnv):
 	// "K=V", or "K" to pass on what SafeEnv leaves out. Nil: nothing.
@@ -604,6 +611,8 @@ type View struct {
 	Publish []uint16 `json:"publish"`
 	// Sockets are those of the host that can be connected to.
 	Sockets []string `json:"sockets"`
+	// UserNamespaces says that it can make user namespaces.
+	UserNamespaces bool `json:"user_namespaces"`
 	// Removed are the names of variables of this program that the command does not have, and
 	// Set those that it has, and this program has not, or with other values.
 	Removed []string `json:"environment_removed"`

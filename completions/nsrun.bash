@@ -199,7 +199,7 @@ _nsrun_flag() {
 	'run on') kinds=(session) ;;
 	'run output') kinds=(none) ;;
 	'run pids') kinds=(none) ;;
-	'run preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
+	'run preset') kinds=(choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github) ;;
 	'run project') kinds=(dir) ;;
 	'run publish') kinds=(none) ;;
 	'run report') kinds=(path) ;;
@@ -231,7 +231,7 @@ _nsrun_flag() {
 	'policy on') kinds=(session) ;;
 	'policy output') kinds=(none) ;;
 	'policy pids') kinds=(none) ;;
-	'policy preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
+	'policy preset') kinds=(choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github) ;;
 	'policy project') kinds=(dir) ;;
 	'policy publish') kinds=(none) ;;
 	'policy report') kinds=(path) ;;
@@ -263,7 +263,7 @@ _nsrun_flag() {
 	'why on') kinds=(session) ;;
 	'why output') kinds=(none) ;;
 	'why pids') kinds=(none) ;;
-	'why preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
+	'why preset') kinds=(choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github) ;;
 	'why project') kinds=(dir) ;;
 	'why publish') kinds=(none) ;;
 	'why report') kinds=(path) ;;
@@ -296,7 +296,7 @@ _nsrun_flag() {
 	'learn on') kinds=(session) ;;
 	'learn output') kinds=(none) ;;
 	'learn pids') kinds=(none) ;;
-	'learn preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
+	'learn preset') kinds=(choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github) ;;
 	'learn project') kinds=(dir) ;;
 	'learn publish') kinds=(none) ;;
 	'learn report') kinds=(path) ;;
@@ -328,7 +328,7 @@ _nsrun_flag() {
 	'config on') kinds=(session) ;;
 	'config output') kinds=(none) ;;
 	'config pids') kinds=(none) ;;
-	'config preset') kinds=(choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github) ;;
+	'config preset') kinds=(choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github) ;;
 	'config project') kinds=(dir) ;;
 	'config publish') kinds=(none) ;;
 	'config report') kinds=(path) ;;
@@ -369,11 +369,11 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
-	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
+	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
 	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
@@ -389,7 +389,7 @@ _nsrun_flags() {
 	watch) flags='--engine --json -q' rest=(dir+) ;;
 	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;
 	doctor) flags='--json --sessions' rest=() ;;
-	mcp) flags='--allow-net --allow-unix --ask-timeout --backend --block --block-existing --clear-env --commit --discard --env --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
+	mcp) flags='--allow-net --allow-unix --allow-userns --ask-timeout --backend --block --block-existing --clear-env --commit --discard --env --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;

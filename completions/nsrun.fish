@@ -238,7 +238,7 @@ function __nsrun_flag -a verb flag
 	case 'run pids'
 		echo none
 	case 'run preset'
-		echo choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github
+		echo choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github
 	case 'run project'
 		echo dir
 	case 'run publish'
@@ -302,7 +302,7 @@ function __nsrun_flag -a verb flag
 	case 'policy pids'
 		echo none
 	case 'policy preset'
-		echo choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github
+		echo choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github
 	case 'policy project'
 		echo dir
 	case 'policy publish'
@@ -366,7 +366,7 @@ function __nsrun_flag -a verb flag
 	case 'why pids'
 		echo none
 	case 'why preset'
-		echo choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github
+		echo choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github
 	case 'why project'
 		echo dir
 	case 'why publish'
@@ -432,7 +432,7 @@ function __nsrun_flag -a verb flag
 	case 'learn pids'
 		echo none
 	case 'learn preset'
-		echo choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github
+		echo choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github
 	case 'learn project'
 		echo dir
 	case 'learn publish'
@@ -496,7 +496,7 @@ function __nsrun_flag -a verb flag
 	case 'config pids'
 		echo none
 	case 'config preset'
-		echo choice:default,build,test,git,strict,workspace-root,npm,pypi,go,cargo,debian,github
+		echo choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github
 	case 'config project'
 		echo dir
 	case 'config publish'
@@ -576,6 +576,7 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
+			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
 			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
@@ -604,7 +605,7 @@ function __nsrun_flags -a verb
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
 			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
@@ -624,6 +625,7 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
+			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
 			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
@@ -653,7 +655,7 @@ function __nsrun_flags -a verb
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
 			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
@@ -673,6 +675,7 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
+			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
 			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
@@ -702,7 +705,7 @@ function __nsrun_flags -a verb
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
 			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
@@ -722,6 +725,7 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
+			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
 			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
@@ -751,7 +755,7 @@ function __nsrun_flags -a verb
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
 			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
@@ -771,6 +775,7 @@ function __nsrun_flags -a verb
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
+			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
 			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
@@ -800,7 +805,7 @@ function __nsrun_flags -a verb
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
 			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
@@ -898,6 +903,7 @@ function __nsrun_flags -a verb
 		printf '%s\n' \
 			'--allow-net	let commands reach what a RULE says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-unix	let commands connect to the unix socket at a path; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)' \
+			'--allow-userns	let commands make user namespaces, as programs with a sandbox of their own do; not as root' \
 			'--ask-timeout	how long a question to the user waits for its answer, as a duration; no answer is a no (default 5m)' \
 			'--backend	keep commands in their sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide a path, also when it comes up later; !path is an exception' \

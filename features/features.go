@@ -49,6 +49,7 @@ const (
 	PidfdGetfd          Name = "pidfd_getfd"
 	PidfdOpen           Name = "pidfd_open"
 	Kcmp                Name = "kcmp"
+	LockedLayers        Name = "locked layers"
 	KillableCalls       Name = "killable calls"
 	LandlockTCP         Name = "landlock tcp"
 	Fanotify            Name = "fanotify"

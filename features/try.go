@@ -138,6 +138,12 @@ func tryNotification() error {
 	if _, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_NOTIF_SIZES, 0, uintptr(unsafe.Pointer(&sizes))); e != 0 {
 		return e
 	}
+	return tryCookies()
+}
+
+// tryCookies asks for the cookie of a network namespace, which came with the same kernel as what LockedLayers is about: to try
+// that itself takes mounts.
+func tryCookies() error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err

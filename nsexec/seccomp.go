@@ -48,7 +48,7 @@ func (f Filter) program(b *prog.Builder) prog.Ptr {
 // (TIOCSTI, TIOCLINUX), another limit of core dumps (which is ignored), sockets of other families than unix, IP and netlink, and
 // system calls of another architecture. Refused is EPERM, or ENOSYS where
 // programs then take another way.
-var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(auditArch, x32Bit, IDMap{}, IDMap{}) })
+var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(shape{arch: auditArch, x32: x32Bit}) })
 
 // Numbers from linux/seccomp.h, linux/audit.h, linux/bpf_common.h.
 const (
@@ -69,31 +69,40 @@ const (
 	tiocsti   = 0x5412
 	tioclinux = 0x541c
 
-	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
-		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
-	// CLONE_NEWTIME is part of the exit signal in clone(2)'s flags.
-	newNamespacesUnshare = newNamespaces | unix.CLONE_NEWTIME
+	newNamespacesUnshare = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 )
 
-// denyFilter is DefaultFilter for an architecture; ids without a Count are all there. It is long because it is the list of
-// what is refused, in the order in which the kernel looks at it.
-func denyFilter(arch uint32, x32 bool, uid, gid IDMap) (f Filter) {
+// denyFilter is DefaultFilter with options. It is long because it is the list of what is refused, in the order in which the
+// kernel looks at it.
+func denyFilter(o shape) (f Filter) {
 	add := func(code uint16, jt, jf uint8, k uint32) {
 		f = append(f, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
 	}
 	errno := func(e unix.Errno) { add(ret, 0, 0, retErrno|uint32(e)) }
 	add(ldAbs, 0, 0, dataArch)
-	add(jeq, 1, 0, arch)
+	add(jeq, 1, 0, o.arch)
 	errno(unix.ENOSYS)
 	add(ldAbs, 0, 0, dataNr)
-	if x32 {
+	if o.x32 {
 		add(jge, 0, 1, 0x40000000)
 		errno(unix.ENOSYS)
+	}
+	denied, unshared := deniedCalls[:], uint32(newNamespacesUnshare)
+	if o.namespaces {
+		denied, unshared = denied[mountCalls:], unix.CLONE_NEWCGROUP|unix.CLONE_NEWTIME
+	}
+	if o.cgroups {
+		unshared &^= unix.CLONE_NEWCGROUP
+	}
+	absent := absentCalls[:]
+	if o.openat2 {
+		absent = absent[1:]
 	}
 	for _, d := range [...]struct {
 		e   unix.Errno
 		nrs []uint32
-	}{{unix.EPERM, deniedCalls[:]}, {unix.ENOSYS, absentCalls[:]}} {
+	}{{unix.EPERM, denied}, {unix.ENOSYS, absent}} {
 		for i, nr := range d.nrs {
 			add(jeq, uint8(len(d.nrs)-i), 0, nr)
 		}
@@ -167,7 +176,7 @@ func denyFilter(arch uint32, x32 bool, uid, gid IDMap) (f Filter) {
 	for _, c := range chownCalls {
 		at := len(f)
 		add(jeq, 0, 0, c.nr)
-		for i, m := range [...]IDMap{uid, gid} {
+		for i, m := range [...]IDMap{o.uid, o.gid} {
 			if m.Count == 0 {
 				continue
 			}
@@ -180,8 +189,9 @@ func denyFilter(arch uint32, x32 bool, uid, gid IDMap) (f Filter) {
 		add(ret, 0, 0, retAllow)
 		f[at].Jf = uint8(len(f) - at - 1)
 	}
-	arg(unix.SYS_CLONE, 0, func() { deny(jset, newNamespaces, unix.EPERM) })
-	arg(unix.SYS_UNSHARE, 0, func() { deny(jset, newNamespacesUnshare, unix.EPERM) })
+	// CLONE_NEWTIME is part of the exit signal in clone(2)'s flags.
+	arg(unix.SYS_CLONE, 0, func() { deny(jset, unshared&^unix.CLONE_NEWTIME, unix.EPERM) })
+	arg(unix.SYS_UNSHARE, 0, func() { deny(jset, unshared, unix.EPERM) })
 	for _, nr := range [...]uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
 		arg(nr, 0, func() {
 			families := [...]uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
@@ -195,15 +205,19 @@ func denyFilter(arch uint32, x32 bool, uid, gid IDMap) (f Filter) {
 	return f
 }
 
+// mountCalls is how many of deniedCalls, the first, are for namespaces and what is in them.
+const mountCalls = 13
+
 // deniedCalls fail with EPERM.
 var deniedCalls = [...]uint32{
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
 	unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
-	unix.SYS_SETNS, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_BPF,
+	sysOpenTreeAttr, unix.SYS_SETNS, unix.SYS_CHROOT,
+	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_BPF,
 	unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
 	unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_REBOOT, unix.SYS_SWAPON,
 	unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_SYSLOG,
-	unix.SYS_QUOTACTL_FD, sysOpenTreeAttr, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CHROOT, unix.SYS_VHANGUP, unix.SYS_LOOKUP_DCOOKIE,
+	unix.SYS_QUOTACTL_FD, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_VHANGUP, unix.SYS_LOOKUP_DCOOKIE,
 }
 
 // sysOpenTreeAttr is open_tree_attr(2), Linux 6.15; sysFchmodat2 is fchmodat2(2),
@@ -220,11 +234,14 @@ type oldCall struct {
 	makes           bool
 }
 
+// chownCall is a call that changes an owner; uid is the argument with the user, and the group follows.
+type chownCall struct{ nr, uid uint32 }
+
 // tmpfile is O_TMPFILE without O_DIRECTORY, which it has in it.
 const tmpfile = unix.O_TMPFILE &^ unix.O_DIRECTORY
 
-// absentCalls fail with ENOSYS: libraries know what to do without them. clone3's
+// absentCalls fail with ENOSYS, the first not always: libraries know what to do without them. clone3's
 // flags, and openat2's mode, are in memory, where no filter can look.
 var absentCalls = [...]uint32{
-	unix.SYS_CLONE3, unix.SYS_OPENAT2, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+	unix.SYS_OPENAT2, unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 }

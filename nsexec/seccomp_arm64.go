@@ -11,4 +11,5 @@ const (
 
 var oldCalls = [...]oldCall{}
 
+// chownCalls change owners.
 var chownCalls = [...]chownCall{{unix.SYS_FCHOWN, 1}, {unix.SYS_FCHOWNAT, 2}}

@@ -146,6 +146,24 @@ type Filter []struct {
 	K      uint32
 }
 
+// FilterOptions are what a default filter can depend on. The zero FilterOptions are for the ids of a Cmd without maps, and
+// let nobody make namespaces.
+type FilterOptions struct {
+	// UIDMap and GIDMap are those of the Cmd. A command with one id only, as ordinary users' commands have, gets the error of
+	// chown(2) to other ids that it gets outside: EPERM, which archivers and fakeroot expect, and not the EINVAL of ids that
+	// a user namespace lacks.
+	UIDMap, GIDMap []IDMap
+	// UserNamespaces lets commands make user namespaces, and in them all others but those for cgroups and time, with mounts.
+	// The kernel keeps what lies over what was hidden or read-only locked there. False: that is refused.
+	UserNamespaces bool
+	// CgroupNamespaces lets them make cgroup namespaces too, where they can mount what they may write to of their own cgroup.
+	// False: that is refused.
+	CgroupNamespaces bool
+	// Openat2 lets them use openat2(2), which nsrun needs. Its modes are in memory, where no filter looks: set-user-id files
+	// can be made with it. False: there is no such call.
+	Openat2 bool
+}
+
 // IDMap maps Count user or group ids of the sandbox, from Inside on, to ids of
 // the caller's user namespace, from Outside on; see user_namespaces(7).
 type IDMap struct {
@@ -181,13 +199,6 @@ func Command(name string, arg ...string) *Cmd {
 // is.
 func CommandContext(ctx context.Context, name string, arg ...string) (r0 *Cmd) {
 	r0 = new(Cmd)
-	return
-}
-
-// DefaultFilterFor is DefaultFilter for a command that has the ids of uid and gid, which are those of a Cmd. A command with
-// one id only, as ordinary users' commands have, gets the error of chown(2) to other ids that it gets outside: EPERM, which
-// archivers and fakeroot expect, and not the EINVAL of ids that a user namespace lacks.
-func DefaultFilterFor(uid, gid []IDMap) (r0 Filter) {
 	return
 }
 
@@ -288,5 +299,10 @@ func (c *Cmd) String() string {
 // returns nil for exit status 0, else an *exec.ExitError.
 func (*Cmd) Wait() (r0 error) {
 	r0 = linuxonly.Error("nsexec.Cmd.Wait")
+	return
+}
+
+// Filter is DefaultFilter, as the options say.
+func (FilterOptions) Filter() (r0 Filter) {
 	return
 }

@@ -200,7 +200,7 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 		mode := map[string]nsrun.Mode{"rw": nsrun.Direct, "ro": nsrun.ReadOnly, "block": nsrun.Blocked}[p.Kind]
 		c.Rules = append(c.Rules, nsrun.Rule{Mode: mode, Pattern: pathrule.Anchor(wd, p.Pattern)})
 	}
-	c.BlockExisting = o.BlockExisting
+	c.BlockExisting, c.UserNamespaces = o.BlockExisting, o.AllowUserns
 	c.After = [...]nsrun.After{mcpargs.Commit: nsrun.Commit, mcpargs.Keep: nsrun.Keep, mcpargs.Discard: nsrun.Discard}[o.After]
 	for _, path := range o.AllowUnix {
 		if !filepath.IsAbs(path) && !service.Is(path) {

@@ -73,6 +73,9 @@ func (o *runOptions) layer() *config.Layer {
 	for _, path := range o.allowUnix {
 		l.Add("allow_unix", "--allow-unix", path)
 	}
+	if o.allowUserns {
+		l.Set("allow_userns", "--allow-userns", "true")
+	}
 	for _, text := range o.env {
 		l.Env("--env", text)
 	}
@@ -139,6 +142,7 @@ func (o *runOptions) take(p *config.Policy) error {
 		rules = append(rules, pathRule{rule.Kind, rule.Pattern, rule.Pos.String()})
 	}
 	o.paths, o.blockExisting = append(rules, o.paths...), p.BlockExisting()
+	o.allowUserns = p.AllowUserns()
 	if !o.learnNet {
 		o.allowNet = p.Net()
 	}

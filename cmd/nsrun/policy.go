@@ -208,6 +208,9 @@ func (p *policyReport) print(w io.Writer, most int) {
 	section("variables that it does not have", p.Removed, escape.Quote)
 	section("variables that are set", p.Set, escape.Quote)
 	list := append([]string{"no privileges, and no new ones", "it ends with all that it started"}, p.text...)
+	if p.UserNamespaces {
+		list = append(list, "it can make user namespaces, in which all of this holds")
+	}
 	if p.Timeout > 0 {
 		list = append(list, "it is ended after "+p.Timeout.String())
 	}

@@ -41,6 +41,7 @@ type runOptions struct {
 	enforcer                   nsrunlib.Enforcer
 	publish                    []uint16
 	allowUnix                  []string
+	allowUserns                bool
 	env                        []string
 	clearEnv                   bool
 	given                      []string // names of the flags that are given
@@ -117,7 +118,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
 	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
 	fs.Func("engine", "keep changes apart with `overlay|tmpfs|copy` (default: chosen by file system)", o.setEngine)
-	fs.Func("preset", "settings for a kind of command, or a network: `default|build|test|git|strict|workspace-root|npm|pypi|go|cargo|debian|github`, or several with commas (repeatable; nsrun help presets says what they do)", o.addPresets)
+	fs.Func("preset", "settings for a kind of command, or a network: `default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github`, or several with commas (repeatable; nsrun help presets says what they do)", o.addPresets)
 	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make `path` writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)")
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make `path` read-only")
 	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide `path`, also when it comes up later; !path is an exception")
@@ -128,6 +129,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Func("net-by", "enforce rules with `kernel|broker` (default: the kernel, if permitted)", o.setEnforcer)
 	fs.Func("publish", "make the command's server on TCP `port` reachable at 127.0.0.1 of this host (repeatable)", o.addPort)
 	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "allow connections to the Unix socket at `path`; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)")
+	fs.BoolVar(&o.allowUserns, "allow-userns", false, "let the command make user namespaces, as programs with a sandbox of their own do; not as root")
 	fs.Func("env", "set `K=V`, or pass K through (repeatable)", o.addEnv)
 	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass only PATH and HOME from the environment")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")

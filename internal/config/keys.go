@@ -75,6 +75,7 @@ const (
 	netBy
 	publish
 	allowUnix
+	allowUserns
 	timeout
 	grace
 	memory
@@ -104,7 +105,7 @@ var Keys = [numKeys]Key{
 	isolatePIDs: {Table: "sandbox", Name: "isolate_pids", Kind: Bool, Default: "true", parse: alwaysTrue,
 		Doc: "commands never see other processes; false is refused"},
 	presets: {Table: "sandbox", Name: "presets", Kind: Strings, Default: "[]", Example: `["build", "go"]`, stricter: stricterPresets,
-		Words: []string{"default", "build", "test", "git", "strict", "workspace-root", "npm", "pypi", "go", "cargo", "debian", "github"},
+		Words: []string{"default", "build", "test", "git", "strict", "workspace-root", "browser", "npm", "pypi", "go", "cargo", "debian", "github"},
 		Doc:   "settings for a kind of command, and networks (--preset); nsrun help presets says what they do"},
 	rwPaths: {Table: "sandbox", Name: "rw_paths", Kind: Strings, Default: "[]", Example: `["~/.cache/ccache"]`, parse: parsePath,
 		Doc: "paths and patterns that commands write to directly, without an overlay (--rw)"},
@@ -132,6 +133,8 @@ var Keys = [numKeys]Key{
 		Doc: "TCP ports of commands' servers that this host can reach at 127.0.0.1 (--publish)"},
 	allowUnix: {Table: "sandbox", Name: "allow_unix", Kind: Strings, Default: "[]", Example: `["/run/postgresql/.s.PGSQL.5432"]`, parse: parseUnix,
 		Doc: "Unix sockets of this host that commands can connect to, and services: ssh-agent, ssh-agent:KEY (--allow-unix)"},
+	allowUserns: {Table: "sandbox", Name: "allow_userns", Kind: Bool, Default: "false", stricter: onlyFalse,
+		Doc: "true lets commands make user namespaces, as programs with a sandbox of their own do (--allow-userns)"},
 	timeout: {Table: "limits", Name: "timeout", Kind: Duration, Example: `"10m"`, parse: parseDuration, stricter: shorter,
 		Doc: "how long a command can take before it is ended (--timeout)"},
 	grace: {Table: "limits", Name: "grace", Kind: Duration, Default: `"2s"`, parse: parseDuration, stricter: shorter,
@@ -161,7 +164,7 @@ var Keys = [numKeys]Key{
 }
 
 // notNetworks is how many of the presets are about something else than the network. They stand first.
-const notNetworks = 6
+const notNetworks = 7
 
 // tables are the tables of the keys, in the order of the table above.
 var tables = [...]string{"sandbox", "limits"}

@@ -83,6 +83,9 @@ func (p *Policy) ClearEnv() bool { return one(p.Settings[clearEnv].Items) == "tr
 // BlockExisting reports whether it is enough to hide what is there at the start.
 func (p *Policy) BlockExisting() bool { return one(p.Settings[blockExisting].Items) == "true" }
 
+// AllowUserns reports whether commands can make user namespaces.
+func (p *Policy) AllowUserns() bool { return one(p.Settings[allowUserns].Items) == "true" }
+
 // Net are the rules of the network.
 func (p *Policy) Net() (list []netpolicy.Rule) {
 	for _, text := range p.texts(allowNet) {

@@ -44,6 +44,8 @@ type Options struct {
 	Paths []Path
 	// BlockExisting runs commands also where what is to be hidden could come up later.
 	BlockExisting bool
+	// AllowUserns lets commands make user namespaces.
+	AllowUserns bool
 	// Net are network rules: what commands reach without being asked.
 	Net []netpolicy.Rule
 	// NetBy is who enforces them, "kernel" or "broker". Empty: the kernel, where that is
@@ -107,6 +109,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 	fs.Func("rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)", path("rw"))
 	fs.Func("ro", "make a `path` read-only", path("ro"))
 	fs.Func("block", "hide a `path`, also when it comes up later; !path is an exception", path("block"))
+	fs.BoolVar(&o.AllowUserns, "allow-userns", false, "let commands make user namespaces, as programs with a sandbox of their own do; not as root")
 	fs.BoolVar(&o.BlockExisting, "block-existing", false, "run commands also where --block can only hide what exists when they start")
 	fs.Func("allow-net", "let commands reach what a `RULE` says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", func(s string) error {
 		r, err := netpolicy.Parse(s)

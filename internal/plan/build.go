@@ -27,6 +27,8 @@ type Sandbox struct {
 	Rules []pathrule.Rule
 	// HostCgroups says that the host's cgroup file systems are shown. Then the command is in the host's cgroup namespace.
 	HostCgroups bool
+	// UserNamespaces says that the command can make user namespaces.
+	UserNamespaces bool
 }
 
 // layers says what is mounted for each of them.
@@ -77,7 +79,7 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 	}
 	s := Sandbox{
 		Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules(), Later: b.later, Absent: b.absent,
-		HostCgroups: showsCgroups(b.mounts),
+		HostCgroups: showsCgroups(b.mounts), UserNamespaces: p.UserNamespaces,
 	}
 	if p.Root {
 		s.Dir = workspaceDir(p.WorkingDir)

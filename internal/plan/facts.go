@@ -191,14 +191,15 @@ func (f *Facts) Writable() (list []string) {
 
 // A Policy is what Config and Request say beyond the Facts. The zero Policy has neither a network nor a playground.
 type Policy struct {
-	Root          bool // the workspace is the root, and Facts.System is laid over it
-	Strict        bool // of the host there is nothing but Facts.System, and what the Facts name beside it
-	Playground    bool
-	NoHomeOverlay bool     // no overlay can be laid over the home directory
-	HostNetwork   bool     // commands have the host's
-	BlockExisting bool     // what rules hide may come up later and be seen, where that cannot be helped
-	WorkingDir    string   // see workingDir
-	Temp          string   // the directory for temporary files, where commands run without mounts: see Confine. Empty: /tmp
-	ClearEnv      bool     // nothing of Facts.Env is passed on but PATH
-	Env           []string // "K=V" and, of Config, "K"; later ones win
+	Root           bool // the workspace is the root, and Facts.System is laid over it
+	Strict         bool // of the host there is nothing but Facts.System, and what the Facts name beside it
+	Playground     bool
+	NoHomeOverlay  bool     // no overlay can be laid over the home directory
+	HostNetwork    bool     // commands have the host's
+	UserNamespaces bool     // commands can make some
+	BlockExisting  bool     // what rules hide may come up later and be seen, where that cannot be helped
+	WorkingDir     string   // see workingDir
+	Temp           string   // the directory for temporary files, where commands run without mounts: see Confine. Empty: /tmp
+	ClearEnv       bool     // nothing of Facts.Env is passed on but PATH
+	Env            []string // "K=V" and, of Config, "K"; later ones win
 }

@@ -40,4 +40,10 @@ var processTasks = []task{
 	{name: "many processes", slow: true, run: "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done; echo $i"},
 	{name: "threads", slow: true, needs: "python3", run: "python3 -c \"import threading\nl=[]\nt=[threading.Thread(target=l.append,args=(i,)) for i in range(50)]\n[x.start() for x in t]; [x.join() for x in t]; print(len(l))\""},
 	{name: "memfd, eventfd, epoll", needs: "python3", run: "python3 -c \"import os,select\nf=os.memfd_create('x'); os.write(f,b'a'); print(os.pread(f,1,0)); e=os.eventfd(1) if hasattr(os,'eventfd') else 0; p=select.epoll(); r,w=os.pipe(); p.register(r,1); os.write(w,b'x'); print(len(p.poll(1)))\""},
+	{name: "unshare", who: "user", needs: "flock", flags: "--allow-userns", run: "unshare -Ur id -u && unshare -Urmpf --mount-proc sh -c 'mount -t tmpfs t /mnt && echo x >/mnt/x && ls /mnt && [ $(ls -d /proc/[0-9]* | wc -l) -lt 6 ] && echo own'"},
+	{name: "bwrap", who: "user", needs: "bwrap", flags: "--allow-userns", run: "bwrap --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --bind $PWD $PWD --unshare-user --unshare-pid --unshare-net --unshare-ipc --unshare-uts --die-with-parent sh -c 'echo in >made; ls /tmp | wc -l'"},
+	{name: "bwrap --unshare-all", who: "user", needs: "bwrap", flags: "--preset browser", run: "bwrap --ro-bind / / --proc /proc --dev /dev --unshare-all --share-net true && echo fine"},
+	{name: "nsrun in nsrun", who: "user", flags: "--allow-userns", setup: "echo a >a; cp $NSRUN nsrun", run: "./nsrun run -q --commit --project . -- sh -c 'echo b >b; mv a c; ls' && cat b"},
+	{name: "chromium with its sandbox", who: "user", needs: "chromium", slow: true, flags: "--preset browser", run: "chromium --headless --disable-gpu --user-data-dir=/tmp/tools-chromium --dump-dom 'data:text/html,<b>hi</b>' 2>/dev/null; rm -rf /tmp/tools-chromium"},
+	{name: "unshare without the flag", who: "user", needs: "flock", run: "unshare -Ur true 2>/dev/null; echo $?", differs: "1\n"},
 }

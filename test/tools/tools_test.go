@@ -138,7 +138,7 @@ func newPlace(t *testing.T) place {
 // environ is the same for all runs.
 func (p place) environ() []string {
 	return []string{
-		"HOME=" + filepath.Join(p.dir, "home"), "XDG_STATE_HOME=" + filepath.Join(p.dir, "state"), "PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin",
+		"NSRUN=" + filepath.Join(testenv.Programs(), "nsrun"), "HOME=" + filepath.Join(p.dir, "home"), "XDG_STATE_HOME=" + filepath.Join(p.dir, "state"), "PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin",
 		"LC_ALL=C.UTF-8", "TZ=UTC", "SOURCE_DATE_EPOCH=1", "PYTHONHASHSEED=0", "PYTHONDONTWRITEBYTECODE=1", "TERM=dumb",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_AUTHOR_DATE=@1 +0000",
 		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b", "GIT_COMMITTER_DATE=@1 +0000",

@@ -62,7 +62,7 @@ func TestChownElsewhere(t *testing.T) {
 		others := fmt.Sprintf(" %[1]s %[1]s %[1]s %[1]s", errno)
 		return strings.Join([]string{"own    ", "none    ", "user" + others, "group" + others, "less" + others, "root" + others}, "\n")
 	}
-	if got := run(nsexec.DefaultFilterFor(nil, nil)); got != want("EPERM") {
+	if got := run(nsexec.FilterOptions{}.Filter()); got != want("EPERM") {
 		t.Errorf("with the ids of the sandbox:\n%s", got)
 	}
 	if got := run(nsexec.DefaultFilter()); got != want("EINVAL") {
@@ -73,7 +73,7 @@ func TestChownElsewhere(t *testing.T) {
 	c := shell("chown 0 " + file + " && ! chown 1 " + file)
 	c.UIDMap = zero
 	c.Mounts = base(mounts.Bind(filepath.Dir(file), filepath.Dir(file)))
-	c.Seccomp = []nsexec.Filter{nsexec.DefaultFilterFor(zero, nil)}
+	c.Seccomp = []nsexec.Filter{nsexec.FilterOptions{UIDMap: zero}.Filter()}
 	if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "Operation not permitted") {
 		t.Errorf("another id: %v, %s", err, out)
 	}

@@ -1,0 +1,93 @@
+//go:build linux
+
+package cgroups
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// mostLooked is how many cgroups are looked at before it is taken for granted that one can be written to.
+const mostLooked = 2000
+
+// Reachable reports whether this user could write to a cgroup, its own or one below, by a file system that is mounted in a
+// cgroup namespace: to kill or stop what else is in it, or to lift limits. What cannot be found out counts as yes.
+func Reachable() bool {
+	own, err1 := os.ReadFile("/proc/self/cgroup")
+	infos, err2 := os.ReadFile("/proc/self/mountinfo")
+	if err1 != nil || err2 != nil {
+		return true
+	}
+	left := mostLooked
+	for line := range bytes.Lines(own) {
+		f := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3)
+		if len(f) != 3 || reachable(f[1], f[2], infos, &left) {
+			return true
+		}
+	}
+	return false
+}
+
+// reachable is Reachable in one hierarchy: that of cgroup v2 has no name.
+func reachable(hierarchy, own string, infos []byte, left *int) bool {
+	first, _, _ := strings.Cut(hierarchy, ",")
+	for line := range bytes.Lines(infos) {
+		top, at, ok := parseV1(string(line), first)
+		if hierarchy == "" {
+			top, at, ok = parseMount(string(line))
+		}
+		if !ok || inside(top, own) == "." && strings.TrimSuffix(own, "/") != strings.TrimSuffix(top, "/") {
+			continue
+		}
+		root, err := open(unix.AT_FDCWD, at)
+		if err != nil {
+			continue
+		}
+		defer root.Close()
+		dir, err := open(int(root), inside(top, own))
+		if err != nil {
+			continue
+		}
+		defer dir.Close()
+		// With nsdelegate the kernel refuses to change the root of a namespace from within.
+		_, options, _ := strings.Cut(string(line), " - ")
+		delegates := hierarchy == "" && slices.Contains(strings.FieldsFunc(options, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }), "nsdelegate")
+		return !delegates && writable(dir) || reachableBelow(dir, left)
+	}
+	return true // where it is not mounted nobody can look
+}
+
+// reachableBelow looks at the cgroups in dir.
+func reachableBelow(dir sys.FD, left *int) bool {
+	for _, name := range subdirs(int(dir)) {
+		if *left--; *left < 0 {
+			return true
+		}
+		below, err := open(int(dir), name)
+		if err != nil {
+			continue // it is gone
+		}
+		found := writable(below) || reachableBelow(below, left)
+		below.Close()
+		if found {
+			return true
+		}
+	}
+	return false
+}
+
+// writable reports whether this user can make or change something in a cgroup.
+func writable(dir sys.FD) bool {
+	for _, name := range [...]string{".", "cgroup.procs", "tasks"} {
+		if unix.Faccessat(int(dir), name, unix.W_OK, unix.AT_EACCESS) == nil {
+			return true
+		}
+	}
+	return false
+}
