@@ -366,7 +366,10 @@ func begun(p *beginning) *clone {
 	}
 	ids := func(n int) string { return text([]IDMap{{uint32(n), uint32(n), 1}}) }
 	mine := profile{flags: uint64(e.Flags), uid: ids(e.UID), gid: ids(e.GID), self: true, inherit: e.Inherit, keyring: e.Inherit}
-	if !p.common() || p.profile != mine {
+	if e.UID == 0 {
+		mine.uid, mine.gid, mine.self = p.uid, p.gid, false
+	}
+	if !p.common() || p.profile != mine || !mine.self && s.writeMaps(p) != nil {
 		s.close()
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 
 // A sandbox that is begun before the runtime is there. Starting the runtime costs about as much as making namespaces, and
 // neither depends on the other. So where run has returned, the arguments are looked at here, and if they are those of a
-// sandbox of an ordinary user it is cloned right away: the clone makes the namespaces, and waits for the rest of its work,
+// sandbox it is cloned right away: the clone makes the namespaces, and waits for the rest of its work,
 // while this process goes on to the runtime's own entry point, into a normal main. Package nsexec takes the clone, if it is
 // what is wanted after all; else it ends by itself, because its socket is closed. Whatever goes wrong here makes no clone,
 // and the normal way says what is wrong. The clone was made of a process with hardly any memory, so that it is cheap to
@@ -59,8 +59,8 @@ func begin(stack unsafe.Pointer) (clone bool) {
 	started.Inherit = !equal(at(argv, 1), "run")
 	uid, _, _ := syscall.RawSyscall(syscall.SYS_GETEUID, 0, 0, 0)
 	gid, _, _ := syscall.RawSyscall(syscall.SYS_GETEGID, 0, 0, 0)
-	if uid == 0 {
-		return false // root maps more ids, which somebody else has to do for the clone
+	if uid == 0 && started.Inherit {
+		return false // the namespaces that root asks for may be other ones
 	}
 	var sock, status [2]int32
 	if _, _, e := syscall.RawSyscall6(syscall.SYS_SOCKETPAIR, syscall.AF_UNIX,
@@ -183,11 +183,13 @@ func child() {
 		reexec.CloseRange(2, 0xffffffff)
 		started.Sock, started.Status = 0, 1
 	}
-	var buf [32]byte
-	write(&uidMap, &buf, mapLine(&buf, uid))
-	buf[0], buf[1], buf[2], buf[3] = 'd', 'e', 'n', 'y'
-	write(&setgroups, &buf, 4)
-	write(&gidMap, &buf, mapLine(&buf, gid))
+	if uid != 0 { // root maps more ids: package nsexec does it, before it sends the rest of the work
+		var buf [32]byte
+		write(&uidMap, &buf, mapLine(&buf, uid))
+		buf[0], buf[1], buf[2], buf[3] = 'd', 'e', 'n', 'y'
+		write(&setgroups, &buf, 4)
+		write(&gidMap, &buf, mapLine(&buf, gid))
+	}
 	// The host's mounts are copied here too: what is mounted in the next
 	// millisecond does not matter to the command.
 	own := started.Flags&^(syscall.CLONE_NEWUSER|syscall.CLONE_NEWPID) | syscall.CLONE_NEWNS

@@ -7,8 +7,6 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -95,11 +93,7 @@ type linked struct {
 func link(t *testing.T, arch string) *linked {
 	t.Helper()
 	file := filepath.Join(testenv.Dir(t), "nsrun")
-	c := exec.Command("go", "build", "-o", file, "-ldflags=-E nsrun_early", "github.com/nsrun/nsrun/cmd/nsrun")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	build(t, file, arch, "-ldflags=-E nsrun_early")
 	f, err := elf.Open(file)
 	if err != nil {
 		t.Fatal(err)

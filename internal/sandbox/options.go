@@ -123,7 +123,7 @@ type Join struct {
 // Clone is a sandbox that was begun before this program's main.
 type Clone struct {
 	Pid, Sock, Status int     // the process, our end of its socket, its status pipe
-	UID, GID          int     // whose it is
+	UID, GID          int     // whose it is, and the only ids that it has; of root it has none yet
 	Flags             uintptr // its namespaces, as flags of clone(2), but for the mount namespace, which is new
 	ChildStatus       int     // the number that the status pipe has in it
 	Inherit           bool    // it has all descriptors of the caller, and its session key ring
