@@ -99,6 +99,13 @@ type Config struct {
 	// Negative: all, however much memory it takes.
 	MaxOutput int
 
+	// Home says what becomes of what commands write below the home directory, outside of the folders. With StrictPreset and
+	// WorkspaceRootPreset there is none. Zero: HomeReadOnly.
+	Home HomeMode
+	// HomeSize is how much a home layer keeps, in bytes, as du(1) counts them: when a command has ended that made it larger,
+	// caches in it are removed, the largest first, or all of it. Zero: DefaultHomeSize.
+	HomeSize int64
+
 	// Playground is what commands have as $HOME/playground, an absolute path. It is made
 	// if it is missing. Empty: the project's own, see ProjectPlayground.
 	Playground string

@@ -452,3 +452,15 @@ func ExampleParseSandboxMode() {
 	fmt.Println(c.Sandbox, c.Sandbox == nsrun.SandboxPreferred)
 	// Output: preferred true
 }
+
+// A program's own setting names what becomes of writes below the home directory as configuration files do. With layer, the
+// caches of build tools are warm for the project's next command, and nothing outside of sandboxes has them.
+func ExampleParseHome() {
+	mode, err := nsrun.ParseHome("layer")
+	if err != nil {
+		log.Fatal(err)
+	}
+	c := nsrun.Config{Project: "/home/me/src", Home: mode}
+	fmt.Println(c.Home, c.Home == nsrun.HomeLayer)
+	// Output: layer true
+}

@@ -46,6 +46,8 @@ type Execution struct {
 	box      plan.Sandbox // what was planned
 
 	work           *host.WorkDir // of a workspace that is the root; nil: none
+	home           homeUse
+	homeNotice     string // why there is no home layer; empty: there is, or is to be none
 	later          host.Later
 	live           *host.Live // for RunsLater; nil: nobody has asked
 	watch          watch

@@ -31,9 +31,12 @@ func (x *Execution) addSession(f *plan.Facts, engine overlay.Engine) error {
 	if err := host.MakeOwn(f.Own, s.Roots); err != nil {
 		return err
 	}
-	if x.runner.config.small() || x.runner.landlock() {
+	if err := x.addHomeLayer(f, s.Roots); err != nil {
+		return err
+	}
+	if x.runner.config.small() || f.Layer != nil || x.runner.landlock() {
 		f.Session = s
-		return nil // caches are in the home directory, which is not there, or no layer can be laid over them
+		return nil // caches are in the home directory, which is not there, or can be written to, or no layer can be laid over them
 	}
 	for _, dir := range host.Caches(f.Home, s.Roots, x.session.Dir(), f.Table) {
 		m, err := x.session.Scratch(dir)
@@ -65,7 +68,9 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 			f.Session.Mounts = append(f.Session.Mounts, m)
 		}
 		f.Session.Roots = f.Folders.Overlay
-		x.explainCaches(f)
+		if err := x.explainCaches(f); err != nil {
+			return err
+		}
 		return plan.Whole(f.Session.Roots, f.Table)
 	}
 	s, err := overlay.OpenReadOnly(c.StateDir, id)
@@ -83,18 +88,18 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 	for _, root := range s.Roots() {
 		f.Session.Roots = append(f.Session.Roots, root.Path)
 	}
-	x.explainCaches(f)
-	return nil
+	return x.explainCaches(f)
 }
 
 // explainCaches adds the caches that the session would hold apart, if that was asked for.
-func (x *Execution) explainCaches(f *plan.Facts) {
-	if !x.caches || x.runner.config.has(StrictPreset) || x.runner.landlock() {
-		return
+func (x *Execution) explainCaches(f *plan.Facts) error {
+	if err := x.addHomeLayer(f, f.Session.Roots); err != nil || !x.caches || f.Layer != nil || x.runner.config.has(StrictPreset) || x.runner.landlock() {
+		return err
 	}
 	for _, dir := range host.Caches(f.Home, f.Session.Roots, "", f.Table) {
 		f.Caches = append(f.Caches, mounts.TmpOverlay(dir, dir))
 	}
+	return nil
 }
 
 // openSession begins a session, or goes on with one.

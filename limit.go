@@ -90,10 +90,12 @@ func (x *Execution) written(l *limits.Limits) limiter.Reader {
 	if s.Info().Engine == overlay.EngineCopy {
 		copies, _ = s.Written(x.ctx)
 	}
+	layer := x.home.layer
 	return func(ctx context.Context) (limiter.Reading, error) {
 		w, err := s.Written(ctx)
+		bytes, files := layer.Wrote()
 		return limiter.Reading{
-			Bytes: max(0, w.Bytes-copies.Bytes), Files: max(0, w.Files-copies.Files), Partial: w.Partial,
+			Bytes: max(0, w.Bytes-copies.Bytes) + bytes, Files: max(0, w.Files-copies.Files) + files, Partial: w.Partial,
 			UsedBytes: w.UsedBytes, UsedFiles: w.UsedFiles,
 		}, err
 	}

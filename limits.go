@@ -24,8 +24,8 @@ type Limits struct {
 	// Output is how many bytes they write to standard output and standard error together. With more all of them are killed,
 	// and nothing beyond is passed on. With Request.Passthrough the two are pipes then, and no terminals. Zero: no limit.
 	Output int64
-	// Disk is how many bytes they write to the session, as du(1) counts them; Inodes is how many files of all kinds they make in
-	// it. nsrun looks again and again, at most 50 times a second: with more all of them are killed, and what was written since
+	// Disk is how many bytes they write to the session and to the home layer, as du(1) counts them; Inodes is how many files
+	// of all kinds they make there. nsrun looks again and again, at most 50 times a second: with more all of them are killed, and what was written since
 	// the look before goes beyond. What is written elsewhere, by Direct say, does not count, and without a session these are
 	// a *LimitError. Zero: no limit.
 	Disk   int64

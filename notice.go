@@ -26,6 +26,7 @@ const (
 	NoticeProc                   // the command sees the other processes of this container
 	NoticeLater                  // what a Blocked rule means is seen if it comes up later
 	NoticeBackend                // the command runs without namespaces, and Path is elsewhere for it
+	NoticeHome                   // there is no home layer, or something of it was removed
 )
 
 // A Notice says what is not as it usually is, and is not an error. In JSON it is its Text.

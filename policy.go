@@ -26,6 +26,8 @@ type View struct {
 	Presets []string `json:"presets"`
 	// Apart are the folders that can be written to, and what is written is kept apart.
 	Apart []string `json:"apart"`
+	// Home is the home directory, where what is written to it is kept in a layer of the project (Config.Home). Empty: it is not.
+	Home string `json:"home"`
 	// Writable are other paths of the host that can be written to, at once.
 	Writable []string `json:"writable"`
 	// Private are directories that are empty at the start, and gone at the end; what is
@@ -66,6 +68,10 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	c := &r.config
 	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames(), UserNamespaces: c.userNamespaces()}
 	v.places(x.cmd.Mounts)
+	if layered := x.box.HomeLayer(); layered != "" {
+		v.Home = layered
+		v.Apart = slices.DeleteFunc(v.Apart, func(path string) bool { return path == layered })
+	}
 	for _, gone := range x.box.Absent {
 		v.Hidden = append(v.Hidden, gone.Path)
 	}

@@ -69,9 +69,12 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		return err
 	}
 	if c.layered() {
-		if err := x.addSession(&f, engine); err != nil {
-			return err
-		}
+		err = x.addSession(&f, engine)
+	} else {
+		err = x.addHomeLayer(&f, f.Folders.Direct)
+	}
+	if err != nil {
+		return err
 	}
 	if err := x.addFolders(&f, inPlace); err != nil {
 		return err
@@ -116,6 +119,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	}
 	box, notices, err := plan.Build(f, policy)
 	x.notices = publicNotices(notices)
+	x.homeTells()
 	if err == nil && x.runner.apart {
 		err = x.keepApart(&f, &box)
 	}
@@ -231,7 +235,7 @@ func (x *Execution) addFolders(f *plan.Facts, inPlace func() (host.InPlace, erro
 	if f.Table == nil && c.playground() {
 		f.Table, f.Playground.Err = mounts.ReadMountinfo()
 	}
-	if !c.layered() && len(f.Folders.Direct) > 0 && !c.small() && !x.runner.landlock() {
+	if !c.layered() && f.Layer == nil && len(f.Folders.Direct) > 0 && !c.small() && !x.runner.landlock() {
 		// Not the place that programs are told of where there is no cache: what is there is of use.
 		for _, dir := range host.Caches(f.Home, f.Folders.Direct, "", f.Table) {
 			f.Caches = append(f.Caches, mounts.TmpOverlay(dir, dir))

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/nsrun/nsrun/internal/homelayer"
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/limiter"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -33,6 +35,7 @@ type Runner struct {
 	engine        overlay.Engine   // that was found to work; zero: as overlay chooses
 	noHomeOverlay bool             // no overlay can be laid over the home directory
 	noNamespaces  bool             // this machine refuses them, as a command has found
+	noHomeLayer   string           // why what is written to it cannot be kept; empty: it can
 	tidied        bool
 	answers       map[permission]bool
 
@@ -180,6 +183,9 @@ func (r *Runner) tidy() {
 	r.mu.Unlock()
 	if !done {
 		_ = overlay.CleanDaily(r.config.StateDir)
+		if dir, err := host.HomeLayers(); err == nil {
+			_ = homelayer.CleanDaily(dir)
+		}
 		if registry, keeps := registryOf(r.config.Recorder); keeps {
 			_ = registry.CleanDaily(context.Background())
 		}

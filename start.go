@@ -197,7 +197,7 @@ func (x *Execution) startOnce() error {
 			break
 		}
 		x.closeStdin()
-		if err == errMoreSockets || x.runner.mirror(x, err) {
+		if err == errMoreSockets || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) {
 			if err = x.renew(); err == nil {
 				err = x.prepare(x.runner.lastEngine())
 			}

@@ -253,6 +253,13 @@ type Config struct {
 	// Negative: all, however much memory it takes.
 	MaxOutput int
 
+	// Home says what becomes of what commands write below the home directory, outside of the folders. With StrictPreset and
+	// WorkspaceRootPreset there is none. Zero: HomeReadOnly.
+	Home HomeMode
+	// HomeSize is how much a home layer keeps, in bytes, as du(1) counts them: when a command has ended that made it larger,
+	// caches in it are removed, the largest first, or all of it. Zero: DefaultHomeSize.
+	HomeSize int64
+
 	// Playground is what commands have as $HOME/playground, an absolute path. It is made
 	// if it is missing. Empty: the project's own, see ProjectPlayground.
 	Playground string
@@ -593,6 +600,8 @@ type View struct {
 	Presets []string `json:"presets"`
 	// Apart are the folders that can be written to, and what is written is kept apart.
 	Apart []string `json:"apart"`
+	// Home is the home directory, where what is written to it is kept in a layer of the project (Config.Home). Empty: it is not.
+	Home string `json:"home"`
 	// Writable are other paths of the host that can be written to, at once.
 	Writable []string `json:"writable"`
 	// Private are directories that are empty at the start, and gone at the end; what is

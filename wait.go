@@ -74,6 +74,7 @@ func (x *Execution) end(err error) (Result, error) {
 	}
 	res, r := &x.result, x.runner
 	x.hold.End()
+	x.releaseHome()
 	x.work.Close()
 	x.endApart()
 	x.settleNetwork()

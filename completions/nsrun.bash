@@ -104,6 +104,7 @@ files
 log
 restore
 watch
+home
 gc
 doctor
 mcp
@@ -190,6 +191,7 @@ _nsrun_flag() {
 	'run env') kinds=(var) ;;
 	'run fsize') kinds=(none) ;;
 	'run grace') kinds=(none) ;;
+	'run home') kinds=(choice:layer,none) ;;
 	'run inodes') kinds=(none) ;;
 	'run memory') kinds=(none) ;;
 	'run net') kinds=(choice:none,host) ;;
@@ -222,6 +224,7 @@ _nsrun_flag() {
 	'policy env') kinds=(var) ;;
 	'policy fsize') kinds=(none) ;;
 	'policy grace') kinds=(none) ;;
+	'policy home') kinds=(choice:layer,none) ;;
 	'policy inodes') kinds=(none) ;;
 	'policy memory') kinds=(none) ;;
 	'policy net') kinds=(choice:none,host) ;;
@@ -254,6 +257,7 @@ _nsrun_flag() {
 	'why env') kinds=(var) ;;
 	'why fsize') kinds=(none) ;;
 	'why grace') kinds=(none) ;;
+	'why home') kinds=(choice:layer,none) ;;
 	'why inodes') kinds=(none) ;;
 	'why memory') kinds=(none) ;;
 	'why net') kinds=(choice:none,host) ;;
@@ -286,6 +290,7 @@ _nsrun_flag() {
 	'learn env') kinds=(var) ;;
 	'learn fsize') kinds=(none) ;;
 	'learn grace') kinds=(none) ;;
+	'learn home') kinds=(choice:layer,none) ;;
 	'learn inodes') kinds=(none) ;;
 	'learn memory') kinds=(none) ;;
 	'learn net') kinds=(choice:none,host) ;;
@@ -319,6 +324,7 @@ _nsrun_flag() {
 	'config env') kinds=(var) ;;
 	'config fsize') kinds=(none) ;;
 	'config grace') kinds=(none) ;;
+	'config home') kinds=(choice:layer,none) ;;
 	'config inodes') kinds=(none) ;;
 	'config memory') kinds=(none) ;;
 	'config net') kinds=(choice:none,host) ;;
@@ -346,6 +352,7 @@ _nsrun_flag() {
 	'restore from') kinds=(none) ;;
 	'restore to') kinds=(path) ;;
 	'watch engine') kinds=(choice:auto,fanotify,inotify) ;;
+	'home project') kinds=(dir) ;;
 	'gc older') kinds=(none) ;;
 	'mcp allow-net') kinds=(none) ;;
 	'mcp allow-unix') kinds=(path) ;;
@@ -353,6 +360,7 @@ _nsrun_flag() {
 	'mcp backend') kinds=(choice:auto,native,landlock) ;;
 	'mcp block') kinds=(path) ;;
 	'mcp env') kinds=(var) ;;
+	'mcp home') kinds=(choice:layer,none) ;;
 	'mcp max-output') kinds=(none) ;;
 	'mcp net-by') kinds=(choice:kernel,broker) ;;
 	'mcp preset') kinds=(choice:default,build) ;;
@@ -369,11 +377,11 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
-	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
+	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
 	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
@@ -387,9 +395,10 @@ _nsrun_flags() {
 	log) flags='--all --json -n -p --patch --session' rest=(none path) ;;
 	restore) flags='--date --from --json --list -q --to' rest=(path) ;;
 	watch) flags='--engine --json -q' rest=(dir+) ;;
+	home) flags='--all --allow-exec --json --project --replace' rest=(choice:show,reset,keep path+) ;;
 	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;
 	doctor) flags='--json --sessions' rest=() ;;
-	mcp) flags='--allow-net --allow-unix --allow-userns --ask-timeout --backend --block --block-existing --clear-env --commit --discard --env --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
+	mcp) flags='--allow-net --allow-unix --allow-userns --ask-timeout --backend --block --block-existing --clear-env --commit --discard --env --home --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;

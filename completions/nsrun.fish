@@ -109,6 +109,7 @@ function __nsrun_verbs
 		'log	show past commands and what they changed' \
 		'restore	put a file back as it was' \
 		'watch	print changes in directories as they happen' \
+		'home	show, remove or keep what commands wrote below the home directory' \
 		'gc	remove old sessions and backups' \
 		'doctor	check kernel support and the state of sessions' \
 		'mcp	serve agents over the Model Context Protocol' \
@@ -219,6 +220,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'run grace'
 		echo none
+	case 'run home'
+		echo choice:layer,none
 	case 'run inodes'
 		echo none
 	case 'run memory'
@@ -283,6 +286,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'policy grace'
 		echo none
+	case 'policy home'
+		echo choice:layer,none
 	case 'policy inodes'
 		echo none
 	case 'policy memory'
@@ -347,6 +352,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'why grace'
 		echo none
+	case 'why home'
+		echo choice:layer,none
 	case 'why inodes'
 		echo none
 	case 'why memory'
@@ -411,6 +418,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'learn grace'
 		echo none
+	case 'learn home'
+		echo choice:layer,none
 	case 'learn inodes'
 		echo none
 	case 'learn memory'
@@ -477,6 +486,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'config grace'
 		echo none
+	case 'config home'
+		echo choice:layer,none
 	case 'config inodes'
 		echo none
 	case 'config memory'
@@ -531,6 +542,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'watch engine'
 		echo choice:auto,fanotify,inotify
+	case 'home project'
+		echo dir
 	case 'gc older'
 		echo none
 	case 'mcp allow-net'
@@ -545,6 +558,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'mcp env'
 		echo var
+	case 'mcp home'
+		echo choice:layer,none
 	case 'mcp max-output'
 		echo none
 	case 'mcp net-by'
@@ -593,6 +608,7 @@ function __nsrun_flags -a verb
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
+			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
 			'--idle-io	let it use disks only when nobody else does' \
 			'--inodes	kill it when it makes more than N files in its session' \
 			'--keep	keep the changes as a session, without asking' \
@@ -642,6 +658,7 @@ function __nsrun_flags -a verb
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
+			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
 			'--idle-io	let it use disks only when nobody else does' \
 			'--inodes	kill it when it makes more than N files in its session' \
 			'--json	print JSON' \
@@ -692,6 +709,7 @@ function __nsrun_flags -a verb
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
+			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
 			'--idle-io	let it use disks only when nobody else does' \
 			'--inodes	kill it when it makes more than N files in its session' \
 			'--json	print JSON' \
@@ -742,6 +760,7 @@ function __nsrun_flags -a verb
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
+			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
 			'--idle-io	let it use disks only when nobody else does' \
 			'--inodes	kill it when it makes more than N files in its session' \
 			'--keep	keep the changes as a session, without asking' \
@@ -792,6 +811,7 @@ function __nsrun_flags -a verb
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
+			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
 			'--idle-io	let it use disks only when nobody else does' \
 			'--inodes	kill it when it makes more than N files in its session' \
 			'--json	print JSON' \
@@ -886,6 +906,13 @@ function __nsrun_flags -a verb
 			'--engine	how: auto|fanotify|inotify' \
 			'--json	print each event as a line of JSON' \
 			'-q	do not print when watching starts'
+	case home
+		printf '%s\n' \
+			'--all	with show: list the layers of all projects; with reset: remove them' \
+			'--allow-exec	with keep: keep what runs later too' \
+			'--json	print JSON' \
+			'--project	the project\'s root directory (default: the git work tree, else the current directory)' \
+			'--replace	with keep: replace files of the home directory'
 	case gc
 		printf '%s\n' \
 			'--dry-run	print what would be removed, and remove nothing' \
@@ -912,6 +939,7 @@ function __nsrun_flags -a verb
 			'--commit	commit what a command changed when it has ended, whatever its exit status (the default); nsrun undo takes it back' \
 			'--discard	throw away what a command changed' \
 			'--env	set K=V, or pass K on (repeatable)' \
+			'--home	what commands write below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
 			'--keep	keep what all commands change in one session, until nsrun commit or nsrun discard' \
 			'--max-output	keep so much of standard output, and of standard error: a SIZE like 64K or 1M (default 64K)' \
 			'--net-by	enforce these rules by kernel|broker (default: the kernel, where that is allowed)' \
@@ -967,6 +995,8 @@ function __nsrun_rest -a verb
 		printf '%s\n' path
 	case watch
 		printf '%s\n' dir+
+	case home
+		printf '%s\n' choice:show,reset,keep path+
 	case gc
 		printf '%s\n' session+
 	case doctor

@@ -200,7 +200,11 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 		mode := map[string]nsrun.Mode{"rw": nsrun.Direct, "ro": nsrun.ReadOnly, "block": nsrun.Blocked}[p.Kind]
 		c.Rules = append(c.Rules, nsrun.Rule{Mode: mode, Pattern: pathrule.Anchor(wd, p.Pattern)})
 	}
-	c.BlockExisting, c.UserNamespaces = o.BlockExisting, o.AllowUserns
+	if c.BlockExisting, c.UserNamespaces, c.Home = o.BlockExisting, o.AllowUserns, nsrun.HomeLayer; o.Home != "" {
+		if c.Home, err = nsrun.ParseHome(o.Home); err != nil {
+			return c, err
+		}
+	}
 	c.After = [...]nsrun.After{mcpargs.Commit: nsrun.Commit, mcpargs.Keep: nsrun.Keep, mcpargs.Discard: nsrun.Discard}[o.After]
 	for _, path := range o.AllowUnix {
 		if !filepath.IsAbs(path) && !service.Is(path) {

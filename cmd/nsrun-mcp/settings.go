@@ -55,7 +55,7 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 	if c.Backend, err = nsrun.ParseBackend(p.Backend()); err != nil {
 		return err
 	}
-	o.BlockExisting, o.AllowUserns = p.BlockExisting(), p.AllowUserns()
+	o.BlockExisting, o.AllowUserns, o.Home = p.BlockExisting(), p.AllowUserns(), p.Home()
 	c.Grace, c.Limits = p.Grace(), nsrun.Limits(p.Limits())
 	networks := slices.ContainsFunc(c.Presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
 	if by := p.NetBy(); by != "" && (networks || len(o.Net)+len(o.Publish) > 0) {
@@ -96,6 +96,9 @@ func layer(o *mcpargs.Options) *config.Layer {
 	}
 	if o.AllowUserns {
 		l.Set("allow_userns", "--allow-userns", "true")
+	}
+	if o.Home != "" {
+		l.Set("home", "--home", o.Home)
 	}
 	if o.ClearEnv {
 		l.Set("clear_env", "--clear-env", "true")

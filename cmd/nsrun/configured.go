@@ -61,6 +61,9 @@ func (o *runOptions) layer() *config.Layer {
 	if o.blockExisting {
 		l.Set("block_existing", "--block-existing", "true")
 	}
+	if o.isGiven("home") {
+		l.Set("home", "--home", o.home.String())
+	}
 	for _, rule := range o.allowNet {
 		l.Add("allow_net", "--allow-net", rule.String())
 	}
@@ -143,6 +146,9 @@ func (o *runOptions) take(p *config.Policy) error {
 	}
 	o.paths, o.blockExisting = append(rules, o.paths...), p.BlockExisting()
 	o.allowUserns = p.AllowUserns()
+	if err := o.setHome(p.Home()); err != nil {
+		return err
+	}
 	if !o.learnNet {
 		o.allowNet = p.Net()
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/homelayer"
+	"github.com/nsrun/nsrun/internal/host"
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
@@ -30,7 +32,8 @@ var gcVerb = usage.Verb{
 be undone then), and what killed processes left behind. It removes kept sessions only if
 they are named, or with --kept and --older. It never removes sessions in use, sessions
 that other sessions build on, or sessions of other users. Without names it also removes
-backups and versions of files older than seven days, and log entries older than 90 days.
+backups and versions of files older than seven days, log entries older than 90 days, and
+home layers (nsrun home) that no command has used for 30 days.
 nsrun does all this by itself once a day, after a commit or a discard.
 
 With --playground it empties playgrounds instead: what commands left in $HOME/playground.
@@ -131,6 +134,12 @@ func cmdGC(args []string) int {
 	if n > 1 && !o.quiet {
 		console.Say("%s %s in all", verb, console.Size(size))
 	}
+	if len(rest) == 0 {
+		k, err := gcHomes(o, verb)
+		if n += k; err != nil {
+			status = console.Fail(err)
+		}
+	}
 	if len(rest) == 0 && !o.dryRun {
 		record.Tell(func(ctx context.Context, reg nsrunlib.Registry) error {
 			c, err := reg.Registry.Clean(ctx)
@@ -145,6 +154,21 @@ func cmdGC(args []string) int {
 		console.Say("nothing to remove")
 	}
 	return status
+}
+
+// gcHomes removes home layers that no command has used for long, and returns how many.
+func gcHomes(o gcOptions, verb string) (n int, err error) {
+	dir, err := host.HomeLayers()
+	if err != nil {
+		return 0, err
+	}
+	list, err := homelayer.Clean(dir, homelayer.Retention, o.dryRun)
+	for _, in := range list {
+		if n++; !o.quiet {
+			console.Say("%s the home layer of %s: last used %s", verb, escape.Quote(in.Project), console.Ago(in.Used))
+		}
+	}
+	return n, err
 }
 
 // gcPlayground says how much there is in each playground, and removes it.

@@ -174,6 +174,9 @@ func (p *policyReport) print(w io.Writer, most int) {
 		"ask": "you are asked afterwards (without a terminal: kept)", "keep": "kept until you decide",
 		"commit": "committed afterwards, if the command succeeds", "discard": "thrown away afterwards",
 	}[p.After], p.Apart, short)
+	if p.Home != "" {
+		section("writable, and kept for the next commands of the project (nsrun home)", []string{p.Home}, func(string) string { return "~" })
+	}
 	section("writable, at once", p.Writable, short)
 	section("writable, empty at the start, gone at the end", p.Private, short)
 	section("readable", p.ReadOnly, func(path string) string {

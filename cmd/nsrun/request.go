@@ -62,7 +62,7 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	if _, _, err := project.DefaultDirs(); err == nil {
 		c.Recorder = nsrunlib.Registry{Registry: r.registry}
 	}
-	c.BlockExisting, c.UserNamespaces = o.blockExisting, o.allowUserns
+	c.BlockExisting, c.UserNamespaces, c.Home = o.blockExisting, o.allowUserns, o.home
 	if o.direct {
 		c.Mode = nsrunlib.Direct
 	}

@@ -35,6 +35,7 @@ type runOptions struct {
 	allowSpecial               bool
 	paths                      []pathRule
 	blockExisting              bool
+	home                       nsrunlib.HomeMode
 	net                        string
 	allowNet                   []netpolicy.Rule
 	learnNet                   bool
@@ -123,6 +124,8 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make `path` read-only")
 	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide `path`, also when it comes up later; !path is an exception")
 	fs.BoolVar(&o.blockExisting, "block-existing", false, "run the command also where --block can only hide what exists when it starts")
+	o.home = nsrunlib.HomeLayer
+	fs.Func("home", "what the command writes below the home directory: `layer|none`; kept in a layer for the project's next commands, or refused (default: layer)", o.setHome)
 	fs.StringVar(&o.net, "net", "none", "network: `none|host`; host is this host's own network, and needs approval every time")
 	fs.Func("allow-net", "allow connections that match `RULE`, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", o.addRule)
 	fs.BoolVar(&o.learnNet, "learn-net", false, "allow everything (with the broker except this host's 127.0.0.1) after approval, and print the rules that would be enough")
@@ -295,6 +298,12 @@ func (o *runOptions) setEngine(name string) error {
 		return errors.New("only overlay, tmpfs and copy")
 	}
 	return nil
+}
+
+// setHome is --home.
+func (o *runOptions) setHome(name string) (err error) {
+	o.home, err = nsrunlib.ParseHome(name)
+	return err
 }
 
 // after is what becomes of changes.

@@ -33,6 +33,7 @@ var verbs = [...]struct {
 	{&logVerb, cmdLog},
 	{&restoreVerb, cmdRestore},
 	{&watchVerb, cmdWatch},
+	{&homeVerb, cmdHome},
 	{&gcVerb, cmdGC},
 	{&doctorVerb, cmdDoctor},
 	{&mcpVerb, cmdMCP},

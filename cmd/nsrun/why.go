@@ -164,6 +164,6 @@ func printFinding(w *bufio.Writer, f nsrunlib.Finding) {
 	}
 	line("read", readable, missing, nsrunlib.RefusedRead)
 	line("write", map[string]string{
-		"apart": "yes, kept apart until it is committed", "in place": "yes, on this host at once", "temporary": "yes, and gone when the command ends",
+		"apart": "yes, kept apart until it is committed", "in place": "yes, on this host at once", "temporary": "yes, and gone when the command ends", "home layer": "yes, kept in the home layer of the project",
 	}[f.Write], "no", nsrunlib.RefusedWrite)
 }

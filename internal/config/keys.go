@@ -68,6 +68,7 @@ const (
 	extraROPaths
 	blockedPaths
 	blockExisting
+	home
 	envPassthrough
 	env
 	clearEnv
@@ -119,6 +120,8 @@ var Keys = [numKeys]Key{
 		Doc: "paths and patterns that are hidden (--block), and exceptions (\"!PATTERN\"); they add to those of other files, and win over rw_paths and ro_paths"},
 	blockExisting: {Table: "sandbox", Name: "block_existing", Kind: Bool, Default: "false", stricter: onlyFalse,
 		Doc: "true runs commands also where what blocked_paths name could come up later and be seen (--block-existing)"},
+	home: {Table: "sandbox", Name: "home", Kind: Word, Default: `"layer"`, Words: []string{"layer", "none"}, stricter: onlyNone,
+		Doc: "what commands write below the home directory is kept in a layer for the project's next commands, or with none refused (--home)"},
 	envPassthrough: {Table: "sandbox", Name: "env_passthrough", Kind: Strings, Default: "[]", Example: `["GITHUB_TOKEN"]`, parse: parseName,
 		Doc: "variables that are passed on although they look like secrets (--env NAME)"},
 	env: {Table: "sandbox", Name: "env", Kind: Strings, Default: "[]", Example: `["CI=true"]`, parse: parseSetting,

@@ -86,6 +86,9 @@ func (p *Policy) BlockExisting() bool { return one(p.Settings[blockExisting].Ite
 // AllowUserns reports whether commands can make user namespaces.
 func (p *Policy) AllowUserns() bool { return one(p.Settings[allowUserns].Items) == "true" }
 
+// Home is what becomes of what is written below the home directory: "layer" or "none".
+func (p *Policy) Home() string { return one(p.Settings[home].Items) }
+
 // Net are the rules of the network.
 func (p *Policy) Net() (list []netpolicy.Rule) {
 	for _, text := range p.texts(allowNet) {

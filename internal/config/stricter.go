@@ -68,6 +68,8 @@ func hides(before, after []Item) bool {
 
 func onlyFalse(before, after []Item) bool { return one(after) != "true" || one(before) == "true" }
 
+func onlyNone(_, after []Item) bool { return one(after) == "none" }
+
 func onlyTrue(_, after []Item) bool { return one(after) == "true" }
 
 // stricterPresets: strict and workspace-root show commands less, but the latter another root; with test it is thrown away what they write, which is not for a project

@@ -46,6 +46,8 @@ type Options struct {
 	BlockExisting bool
 	// AllowUserns lets commands make user namespaces.
 	AllowUserns bool
+	// Home is what becomes of what commands write below the home directory: "layer" or "none". Empty: layer.
+	Home string
 	// Net are network rules: what commands reach without being asked.
 	Net []netpolicy.Rule
 	// NetBy is who enforces them, "kernel" or "broker". Empty: the kernel, where that is
@@ -111,6 +113,12 @@ func Define(fs *flag.FlagSet, o *Options) {
 	fs.Func("block", "hide a `path`, also when it comes up later; !path is an exception", path("block"))
 	fs.BoolVar(&o.AllowUserns, "allow-userns", false, "let commands make user namespaces, as programs with a sandbox of their own do; not as root")
 	fs.BoolVar(&o.BlockExisting, "block-existing", false, "run commands also where --block can only hide what exists when they start")
+	fs.Func("home", "what commands write below the home directory: `layer|none`; kept in a layer for the project's next commands, or refused (default: layer)", func(s string) error {
+		if o.Home = s; s != "layer" && s != "none" {
+			return errors.New("only layer and none")
+		}
+		return nil
+	})
 	fs.Func("allow-net", "let commands reach what a `RULE` says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", func(s string) error {
 		r, err := netpolicy.Parse(s)
 		if err == nil {

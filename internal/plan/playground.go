@@ -112,6 +112,23 @@ func asItIs(m *mounts.Mount) bool {
 // divided reports whether something is mounted in the home directory.
 func (b *building) divided() bool { return Below(b.Table, b.HomeAt) != "" }
 
+// TakesLayer reports whether what is written below the home directory can be kept apart from it; if not, why says why, in
+// words, or is empty: commands have no such directory, or write to it as to a folder.
+func (f *Facts) TakesLayer() (ok bool, why string) {
+	if f.HomeAt == "" || f.HomeAt == "/" || Private(f.HomeAt+"/") {
+		return false, ""
+	}
+	for _, list := range [...][]string{f.Folders.Overlay, f.Folders.Direct, f.Folders.ReadOnly, f.Folders.Blocked} {
+		if paths.InAny(f.HomeAt, list) {
+			return false, ""
+		}
+	}
+	if at := Below(f.Table, f.HomeAt); at != "" {
+		return false, "something is mounted in the home directory, at " + escape.Quote(at)
+	}
+	return true, ""
+}
+
 // homeLayer shows the home directory through an overlay to which commands can write.
 func (b *building) homeLayer() {
 	if b.Layer == nil || b.policy.Temp != "" || b.HomeAt == "" || b.HomeAt == "/" || b.policy.NoHomeOverlay || b.divided() {

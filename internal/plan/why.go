@@ -118,6 +118,16 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 	return p
 }
 
+// HomeLayer is the home directory, where what commands write to it is kept in a layer. Empty: it is not.
+func (s *Sandbox) HomeLayer() string {
+	for i, m := range s.Mounts {
+		if s.Layers[i] == PlaygroundLayer && m.Kind == mounts.KindOverlay && !m.ReadOnly {
+			return m.Target
+		}
+	}
+	return ""
+}
+
 // private is about what the sandbox has of its own.
 func (*Sandbox) private(p *Place, m *mounts.Mount, readOnly bool) {
 	p.Cause, p.Writing = PrivateCause, Temporary

@@ -10,6 +10,8 @@ import (
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/internal/homelayer"
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
@@ -81,6 +83,9 @@ func Discard(id string) {
 // nothing that the user asked for: gc and doctor tell.
 func Tidy() {
 	_ = overlay.CleanDaily("")
+	if dir, err := host.HomeLayers(); err == nil {
+		_ = homelayer.CleanDaily(dir)
+	}
 	reg := project.Open(project.Options{})
 	_ = reg.CleanDaily(context.Background())
 	_ = reg.Close()

@@ -1,0 +1,296 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// TestHomeLayer: what commands write below the home directory is there for the project's next one, and nowhere else.
+func TestHomeLayer(t *testing.T) {
+	lodgers(t, append([]string{".profile: mine", "old/f: 1", ".cache/x: cached"}, secretFiles...), func(l *lodger) {
+		before := listing(t, l.home)
+		for _, flags := range [][]string{{"--discard"}, {"--direct"}} {
+			l.sh("cd; echo new >>.profile; mkdir -p .npm/_cacache .config/tool .gnupg .ssh; echo 1 >.npm/_cacache/f; echo k >.ssh/known_hosts; rm -r old; echo 2 >.cache/x", flags...)
+			want := "minenew\n1\nk\n2"
+			l.want(l.sh("cd; cat .profile .npm/_cacache/f .ssh/known_hosts .cache/x; test ! -e old && test ! -e .ssh/id && test ! -e .netrc", flags...), want)
+			if got := listing(t, l.home); got != before {
+				t.Errorf("the home directory has\n%s\nnot\n%s", got, before)
+			}
+			// Another project has its own.
+			if _, out := l.in("other", "run", "-q", flags[0], "--", "cat", l.home+"/.profile", l.home+"/.cache/x"); out != "minecached" {
+				t.Error(out)
+			}
+			if status, out := l.in("other", "run", "-q", flags[0], "--", "ls", l.home+"/.npm", l.home+"/.local/state/nsrun"); status == 0 || strings.Count(out, "No such file") != 2 {
+				t.Errorf("another project's layer can be reached: %s", out)
+			}
+			// No commit contains it.
+			if _, out := l.in("p", "run", "-q", "--commit", "--", "cat", l.home+"/.npm/_cacache/f"); out != "1\n" && flags[0] != "--direct" {
+				t.Error(out)
+			}
+			status, out := l.in("p", "home", "show")
+			if status != 0 || !strings.Contains(out, "M ~/.profile") || !strings.Contains(out, "A ~/.npm/") || !strings.Contains(out, "D ~/old") || !strings.Contains(out, "home layer of /srv/p") {
+				t.Errorf("status %d\n%s", status, out)
+			}
+			if _, out := l.in("p", "why", l.home+"/.profile"); !strings.Contains(out, "kept in the home layer") {
+				t.Error(out)
+			}
+			if status, out := l.in("p", "home", "reset"); status != 0 || out != "" {
+				t.Errorf("status %d\n%s", status, out)
+			}
+			l.want(l.sh("cd; cat .profile old/f .cache/x; test ! -e .npm", flags...), "mine1cached")
+		}
+		// Without it nothing is written.
+		if status, out := l.in("p", "run", "-q", "--home", "none", "--", "touch", l.home+"/new"); status == 0 || !strings.Contains(out, "Read-only file system") {
+			t.Errorf("status %d\n%s", status, out)
+		}
+		l.sh("rm ~/.cache/x; echo 3 >~/.cache/y", "--home", "none", "--direct")
+		l.want(l.sh("cat ~/.cache/x; test ! -e ~/.cache/y", "--home", "none"), "cached")
+	})
+}
+
+// listing is what is in a directory, but for nsrun's own.
+func listing(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.Name() == "nsrun" || path == filepath.Join(dir, ".local"):
+			if d.Name() == "nsrun" {
+				return filepath.SkipDir
+			}
+			return nil
+		case strings.HasPrefix(path, filepath.Join(dir, ".local")):
+			return nil
+		}
+		b.WriteString(strings.TrimPrefix(path, dir))
+		if d.Type().IsRegular() {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			b.WriteString(": " + string(text))
+		}
+		b.WriteString("\n")
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return b.String()
+}
+
+// TestHostileLayer: what a command left in the layer changes nothing for the next one but what that sees in it.
+func TestHostileLayer(t *testing.T) {
+	lodgers(t, append([]string{"own/f: 1", "deep/p/f: project", ".config/nsrun/config.toml: [sandbox]\nenv = [\"FROM=user\"]\n"}, secretFiles...), func(l *lodger) {
+		victim := filepath.Join(l.home, "other")
+		for name, script := range map[string]string{
+			"links":       "ln -s ~/other ~/playground2; rm -rf ~/.cache ~/.config ~/.m2 ~/.gradle; ln -s /etc ~/.config; ln -s ~/other ~/.cache; ln -s ~/other ~/.local; ln -s ~/.netrc ~/.m2",
+			"files":       "rm -rf ~/.cache ~/.config ~/.m2; touch ~/.cache ~/.config ~/.local ~/.m2 ~/.ssh",
+			"FIFOs":       "rm -rf ~/.cache ~/.config; mkfifo ~/.cache ~/.config ~/.local ~/.netrc ~/.bashrc",
+			"directories": "mkdir -p ~/.netrc ~/.npmrc2 ~/.yarnrc.yml/x ~/.local/share/nsrun/playgrounds ~/.local/state/nsrun/sessions/x ~/.cache/nsrun",
+			"modes":       "rm -rf ~/.cache; mkdir ~/.cache; chmod 0 ~/.cache ~/.config 2>/dev/null; chmod 0 ~ || true",
+			"settings":    "mkdir -p ~/.config/nsrun; printf '[sandbox]\\nenv = [\"FROM=layer\"]\\nenabled = false\\n' >~/.config/nsrun/config.toml; echo '[core] hooksPath = /srv/other' >~/.gitconfig; rm -rf ~/.config/gh; mkdir -p ~/.config/gh",
+			"deleted":     "rm -rf ~/own ~/.cache ~/.config ~/.m2 ~/.npmrc",
+		} {
+			l.sh("{ "+script+"; } 2>/dev/null; true", "--discard")
+			// The next one starts, sees no secret, and its settings are the user's.
+			got := l.sh("{ grep -rs "+hush+" ~ || true; ls -A ~/playground; echo $FROM; touch ~/playground/x && rm ~/playground/x; cat f; } 2>&1", "--discard", "-C", l.home+"/p")
+			if strings.Contains(got, hush) || !strings.Contains(got, "user\nproject") {
+				t.Errorf("%s: %s", name, got)
+			}
+			// A project whose parents are in the home directory, and rules for paths there.
+			if status, out := l.in("deep/p", "run", "-q", "--discard", "--", "cat", "f"); status != 0 || out != "project" {
+				t.Errorf("%s: status %d\n%s", name, status, out)
+			}
+			if status, out := l.in("p", "run", "-q", "--discard", "--rw", "~/own", "--ro", "~/.netrc", "--block", "~/.config/pip", "--", "cat", l.home+"/own/f"); status != 0 || !strings.HasSuffix(out, "1") {
+				t.Errorf("%s: status %d\n%s", name, status, out)
+			}
+			if b, err := os.ReadFile(filepath.Join(victim, "f")); string(b) != "project" || err != nil {
+				t.Errorf("%s: %q, %v", name, b, err)
+			}
+			if entries, err := os.ReadDir(victim); err != nil || len(entries) != 1 {
+				t.Errorf("%s: %v, %v", name, entries, err)
+			}
+			if status, out := l.in("p", "home", "show"); status != 0 {
+				t.Errorf("%s: status %d\n%s", name, status, out)
+			}
+			if status, out := l.in("p", "home", "reset"); status != 0 {
+				t.Errorf("%s: status %d\n%s", name, status, out)
+			}
+		}
+	})
+}
+
+// TestHomeKeep: what is kept is copied as it is, through no link, and what runs later only by its name.
+func TestHomeKeep(t *testing.T) {
+	lodgers(t, []string{".config/x/old: mine", "out/", "link => out"}, func(l *lodger) {
+		l.sh("cd; mkdir -p .config/tool .config/fish .local/bin; echo 1 >.config/tool/a; echo 2 >.config/fish/config.fish; echo 3 >.local/bin/prog; echo 4 >.config/x/old; ln -s /etc/passwd .config/tool/l; mkfifo .config/tool/p; "+
+			"echo 5 >.config/tool/s; chmod u+s .config/tool/s; rm -rf link; mkdir link; echo 6 >link/f; rm -r out; chmod 700 .config/tool; echo 7 >.bashrc", "--discard")
+		status, out := l.in("p", "home", "keep", "../.config/tool", l.home+"/.config/fish")
+		if status == 0 || strings.Count(out, "it is no file") < 1 || !strings.Contains(out, "held back: ~/.config/fish/config.fish (shell startup file)") {
+			t.Errorf("status %d\n%s", status, out)
+		}
+		if b, err := os.ReadFile(l.home + "/.config/tool/a"); string(b) != "1\n" {
+			t.Errorf("%q, %v", b, err)
+		}
+		if text, err := os.Readlink(l.home + "/.config/tool/l"); text != "/etc/passwd" {
+			t.Errorf("%q, %v", text, err)
+		}
+		for _, name := range []string{".config/tool/p", ".config/fish/config.fish", ".local/bin"} {
+			if _, err := os.Lstat(filepath.Join(l.home, name)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, c := range []struct{ path, want string }{
+			{"~/link/f", "symbolic link"}, {"~/out", "deleted it"}, {"~/none", "not in the home layer"}, {"/etc/passwd", "not below the home directory"},
+			{"~", "not below the home directory"}, {"~/.local", "nsrun's own"}, {"~/.local/state/nsrun/homes", "nsrun's own"}, {"~/.config/x/old", "already"}, {"~/p/../../etc", "not below"},
+		} {
+			if status, out := l.in("p", "home", "keep", strings.Replace(c.path, "~", l.home, 1)); status == 0 || !strings.Contains(out, c.want) {
+				t.Errorf("%s: status %d\n%s", c.path, status, out)
+			}
+		}
+		if entries, err := os.ReadDir(l.home + "/out"); err != nil || len(entries) != 0 {
+			t.Errorf("%v, %v", entries, err)
+		}
+		// By name, and where it is said.
+		if status, out := l.in("p", "home", "keep", l.home+"/.bashrc"); status != 0 || out != "" {
+			t.Errorf("status %d\n%s", status, out)
+		}
+		if status, out := l.in("p", "home", "keep", "--replace", l.home+"/.config/x"); status != 0 || !strings.Contains(out, "what it replaced is") {
+			t.Errorf("status %d\n%s", status, out)
+		}
+		if status, out := l.in("p", "home", "keep", "--allow-exec", l.home+"/.config/fish"); status != 0 {
+			t.Errorf("status %d\n%s", status, out)
+		}
+		l.want(string(must(t, l.home+"/.config/x/old"))+string(must(t, l.home+"/.bashrc"))+string(must(t, l.home+"/.config/fish/config.fish")), "4\n7\n2")
+		var st unix.Stat_t
+		if err := unix.Stat(l.home+"/.bashrc", &st); err != nil || int(st.Uid) != l.uid {
+			t.Errorf("%d, %v", st.Uid, err)
+		}
+	})
+}
+
+func must(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Error(err)
+	}
+	return b
+}
+
+// TestHomeAtOnce: commands of one project at once see what those before them wrote, and what each wrote is there afterwards;
+// while one of them runs the layer is neither removed nor copied from.
+func TestHomeAtOnce(t *testing.T) {
+	lodgers(t, nil, func(l *lodger) {
+		l.sh("echo 0 >~/first")
+		in, out := l.wait("p", "cat ~/first; echo a >~/a; echo; read x; echo 1 >>~/a")
+		if status, said := l.in("p", "home", "reset"); status == 0 || !strings.Contains(said, "a command uses it") {
+			t.Errorf("status %d\n%s", status, said)
+		}
+		if status, said := l.in("p", "home", "keep", l.home+"/first"); status == 0 || !strings.Contains(said, "a command uses it") {
+			t.Errorf("status %d\n%s", status, said)
+		}
+		l.want(l.sh("cat ~/first ~/a; mkdir -p ~/.cache/tool; echo b >~/.cache/tool/b; echo 2 >~/first"), "0\na")
+		// The next one sees that, although the first one has not ended.
+		l.want(l.sh("cat ~/first ~/.cache/tool/b; rm ~/.cache/tool/b; echo c >~/.cache/tool/c"), "2\nb")
+		in()
+		if got := out(); got != "0\n\n" {
+			t.Errorf("%q", got)
+		}
+		l.want(l.sh("cat ~/first ~/a ~/.cache/tool/*"), "2\na\n1\nc")
+		if entries, err := filepath.Glob(l.home + "/.local/state/nsrun/homes/*/runs"); err != nil || entries != nil {
+			t.Errorf("%q, %v", entries, err)
+		}
+	})
+}
+
+// wait starts a command that says something and reads a line. The functions let it go on, and return what it said in all.
+func (l *lodger) wait(dir, script string) (goOn func(), end func() string) {
+	l.t.Helper()
+	c := l.command(dir, filepath.Join(l.bin, "nsrun"), "run", "-q", "--discard", "-c", script)
+	in, err := c.StdinPipe()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	c.Stdout = w
+	var said strings.Builder
+	c.Stderr = &said
+	if err := c.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	_ = w.Close()
+	var all strings.Builder
+	line := make([]byte, 100)
+	for !strings.Contains(all.String(), "\n\n") {
+		n, err := r.Read(line)
+		if err != nil {
+			l.t.Fatal(err, said.String())
+		}
+		all.Write(line[:n])
+	}
+	return func() { _, _ = in.Write([]byte("go\n")) }, func() string {
+		for {
+			n, err := r.Read(line)
+			if all.Write(line[:n]); err != nil {
+				break
+			}
+		}
+		_ = r.Close()
+		if err := c.Wait(); err != nil || said.Len() > 0 {
+			l.t.Error(err, said.String())
+		}
+		return all.String()
+	}
+}
+
+// TestHomeKilled: nsrun is killed while its command writes, again and again, several at once. The layer can be used by the next
+// one, which has whole files, and nothing of the killed ones goes on writing there.
+func TestHomeKilled(t *testing.T) {
+	lodgers(t, nil, func(l *lodger) {
+		const script = `mkdir -p ~/d; i=0; while :; do i=$((i+1)); echo $$-$i >~/d/$$.tmp && mv ~/d/$$.tmp ~/d/$$; echo $i; done`
+		for round := range testenv.Rounds(4, 40) {
+			var list []*exec.Cmd
+			for range 3 {
+				c := l.command("p", filepath.Join(l.bin, "nsrun"), "run", "-q", "--discard", "-c", script)
+				r, err := c.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Start(); err != nil {
+					t.Fatal(err)
+				}
+				_, _ = r.Read(make([]byte, 1)) // it writes
+				list = append(list, c)
+			}
+			for _, c := range list {
+				_ = c.Process.Kill()
+				_ = c.Wait()
+			}
+			got := l.sh("cat ~/d/* >/dev/null && ls ~/d | grep -v tmp | wc -l; cat ~/d/* | sort | uniq -d; cat ~/d/* >~/one; sleep 0.05; cat ~/d/* >~/two; cmp ~/one ~/two")
+			if n := strings.TrimSpace(got); n == "0" || strings.Contains(n, "\n") {
+				t.Errorf("round %d: %s", round, got)
+			}
+			l.sh("rm -r ~/d")
+		}
+		if entries, err := filepath.Glob(l.home + "/.local/state/nsrun/homes/*/runs"); err != nil || entries != nil {
+			t.Errorf("%q, %v", entries, err)
+		}
+	})
+}

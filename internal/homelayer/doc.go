@@ -1,0 +1,17 @@
+//go:build linux
+
+// Package homelayer keeps what commands write below a home directory, for each project apart: upper directories of overlays,
+// which belong to one command at a time. It imports internal/deep, internal/owndir and internal/sys, and mounts nothing.
+//
+// A layer is a directory that only its owner can enter:
+//
+//	lock       bytes that are locked; and whether a command has upper, or was killed while it had
+//	project    which project it is of
+//	upper work of the command that has the layer to itself
+//	runs/ID    lock, upper and work of a command that was started while another one had the layer
+//	runs/ID+   the same, when it has ended
+//
+// The first command writes to upper. Others, at the same time, write to directories of their own, over what was written
+// before; these are merged into upper when nobody uses the layer. All that is in the upper directories is written by
+// commands, and hostile: nothing in them is followed, executed, or believed.
+package homelayer

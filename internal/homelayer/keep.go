@@ -1,0 +1,302 @@
+//go:build linux
+
+package homelayer
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// What keeps a path from being copied into the home directory.
+var (
+	ErrLink     = errors.New("there is a symbolic link on the way")
+	ErrSpecial  = errors.New("it is no file, directory or symbolic link, or it is set-user-id or set-group-id")
+	ErrDeleted  = errors.New("commands deleted it in the home layer: nothing is there to be kept")
+	ErrExists   = errors.New("it is in the home directory already")
+	ErrKind     = errors.New("in the home directory it is of another kind")
+	ErrNotThere = errors.New("it is not in the home layer")
+)
+
+// KeepOptions say how Keep copies.
+type KeepOptions struct {
+	// Replace replaces files of the home directory. False: they are an ErrExists.
+	Replace bool
+	// Held says why something is not to be copied although a directory that it is in is, in words. Empty: it is.
+	Held func(name string) string
+}
+
+// A Kept is something that Keep copied, or did not.
+type Kept struct {
+	Path string // below the home directory
+	Old  string // where the file is that it replaced; empty: it replaced none
+	Held string // why it was left out; empty: it was not
+	Err  error  // why it could not be copied; nil: it was
+}
+
+// Keep copies what is at name in the layer at path to the same place in a home directory. It follows no link, on either side,
+// and files appear there complete. Nobody may use the layer: ErrBusy. What cannot be copied of a directory is in the list with
+// its error; the error that is returned is about all of it.
+func Keep(layer, home, name string, o KeepOptions) (list []Kept, err error) {
+	fail := func(err error) ([]Kept, error) {
+		return nil, &fs.PathError{Op: "keep", Path: filepath.Join(home, name), Err: sys.Bare(err)}
+	}
+	l := Layer{path: layer, home: home, runLock: sys.None, lock: sys.None}
+	if l.dir, err = openLayer(layer); err != nil {
+		return fail(ErrNotThere)
+	}
+	defer l.close()
+	if l.lock, err = openAt(l.dir, lockName, unix.O_RDWR); err != nil {
+		return fail(err)
+	}
+	ok, err := alone(l.lock)
+	if ok {
+		ok, err = l.mergeRuns()
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if !ok {
+		return fail(ErrBusy)
+	}
+	upper, err := openSub(l.dir, upperName)
+	if err != nil {
+		return fail(err)
+	}
+	defer upper.Close()
+	n, err := unix.Open(home, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fail(err)
+	}
+	k := keeper{o: o, layer: &l}
+	from, to, err := k.way(upper, sys.FD(n), path.Dir(name))
+	if err != nil {
+		return fail(err)
+	}
+	defer from.Close()
+	defer to.Close()
+	k.entry(from, to, name, 0)
+	if len(k.list) == 1 && k.list[0].Path == name && k.list[0].Err != nil {
+		return fail(k.list[0].Err)
+	}
+	return k.list, nil
+}
+
+// A keeper copies from a layer to the home directory.
+type keeper struct {
+	o     KeepOptions
+	layer *Layer
+	list  []Kept
+}
+
+// way opens the directories on both sides of which one is the parent, and makes those of the home directory that are missing.
+// It closes to.
+func (k *keeper) way(upper, to sys.FD, dir string) (from, at sys.FD, err error) {
+	if from, err = openAt(upper, ".", unix.O_PATH|unix.O_DIRECTORY); err != nil {
+		to.Close()
+		return sys.None, sys.None, err
+	}
+	for part := range strings.SplitSeq(dir, "/") {
+		if part == "." || part == "" {
+			continue
+		}
+		next, err := openAt(from, part, unix.O_PATH|unix.O_DIRECTORY)
+		from.Close()
+		if from = next; err == nil {
+			next, err = intoDir(from, to, part)
+			to.Close()
+			to = next
+		} else if err == unix.ENOENT {
+			err = ErrNotThere
+		}
+		if err != nil {
+			from.Close()
+			to.Close()
+			return sys.None, sys.None, noLink(err)
+		}
+	}
+	return from, to, nil
+}
+
+func noLink(err error) error {
+	if err == unix.ELOOP || err == unix.ENOTDIR {
+		return ErrLink
+	}
+	return err
+}
+
+// intoDir opens a directory in the home directory, and makes it where it is missing, with the permissions of from.
+func intoDir(from, to sys.FD, name string) (sys.FD, error) {
+	d, err := openAt(to, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != unix.ENOENT {
+		return d, noLink(err)
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(int(from), &st); err != nil {
+		return sys.None, err
+	}
+	if err = unix.Mkdirat(int(to), name, st.Mode&0o755|0o700); err != nil && err != unix.EEXIST {
+		return sys.None, err
+	}
+	d, err = openAt(to, name, unix.O_PATH|unix.O_DIRECTORY)
+	return d, noLink(err)
+}
+
+// entry copies what is at a path, whose last part it is in from and to.
+func (k *keeper) entry(from, to sys.FD, name string, depth int) {
+	one := Kept{Path: name}
+	base := path.Base(name)
+	var st unix.Stat_t
+	err := unix.Fstatat(int(from), base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	kind := st.Mode & unix.S_IFMT
+	switch {
+	case err == unix.ENOENT:
+		err = ErrNotThere
+	case err != nil:
+	case kind == unix.S_IFCHR && st.Rdev == 0:
+		err = ErrDeleted
+	case kind == unix.S_IFDIR:
+		if err = k.dir(from, to, name, depth); err == nil {
+			return
+		}
+	case depth > 0 && k.held(name) != "":
+		one.Held = k.held(name)
+	case kind == unix.S_IFREG && st.Mode&(unix.S_ISUID|unix.S_ISGID) == 0:
+		one.Old, err = k.file(from, to, base)
+	case kind == unix.S_IFLNK:
+		err = k.link(from, to, base)
+	default:
+		err = ErrSpecial
+	}
+	one.Err = err
+	k.list = append(k.list, one)
+}
+
+func (k *keeper) held(name string) string {
+	if k.o.Held == nil {
+		return ""
+	}
+	return k.o.Held(name)
+}
+
+// dir copies a directory.
+func (k *keeper) dir(from, to sys.FD, name string, depth int) error {
+	if depth == deepest {
+		return unix.ENAMETOOLONG
+	}
+	source, err := openSub(from, path.Base(name))
+	if err != nil {
+		return noLink(err)
+	}
+	defer source.Close()
+	target, err := intoDir(source, to, path.Base(name))
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	names, err := sys.Names(int(source), make([]byte, 16<<10))
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		k.entry(source, target, path.Join(name, n), depth+1)
+	}
+	return nil
+}
+
+// file copies a file. It appears when it is complete.
+func (k *keeper) file(from, to sys.FD, name string) (old string, err error) {
+	var there unix.Stat_t
+	err = unix.Fstatat(int(to), name, &there, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case err == unix.ENOENT:
+	case err != nil:
+		return "", err
+	case there.Mode&unix.S_IFMT != unix.S_IFREG:
+		return "", ErrKind
+	case !k.o.Replace:
+		return "", ErrExists
+	}
+	exists := err == nil
+	n, err := sys.Openat2(int(from), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	if err != nil {
+		return "", noLink(err)
+	}
+	source := os.NewFile(uintptr(n), name)
+	defer source.Close()
+	var st unix.Stat_t
+	if err = unix.Fstat(n, &st); err == nil && st.Mode&(unix.S_IFMT|unix.S_ISUID|unix.S_ISGID) != unix.S_IFREG {
+		err = ErrSpecial
+	}
+	if err != nil {
+		return "", err
+	}
+	made := ".nsrun-" + sys.RandomText(12)
+	if err = copyFile(source, to, made, &st); err == nil {
+		if exists {
+			old, err = k.replace(to, made, name)
+		} else if err = unix.Renameat2(int(to), made, int(to), name, unix.RENAME_NOREPLACE); err == unix.EEXIST {
+			err = ErrExists
+		}
+	}
+	if err != nil {
+		_ = unix.Unlinkat(int(to), made, 0)
+	}
+	return old, err
+}
+
+// copyFile makes a file with the content, permissions and time of another.
+func copyFile(source *os.File, to sys.FD, made string, st *unix.Stat_t) error {
+	n, err := unix.Openat(int(to), made, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(n), made)
+	_, err = io.Copy(f, source)
+	if err == nil {
+		err = errors.Join(unix.Fchmod(n, st.Mode&0o755), unix.Futimes(n, []unix.Timeval{
+			unix.NsecToTimeval(st.Atim.Nano()), unix.NsecToTimeval(st.Mtim.Nano()),
+		}), f.Sync())
+	}
+	return errors.Join(err, f.Close())
+}
+
+// replace puts a file in the place of another, which goes to the layer's directory of those; or, where it cannot be moved there,
+// stays beside it. It returns where it is.
+func (k *keeper) replace(to sys.FD, made, name string) (old string, err error) {
+	if err = unix.Renameat2(int(to), made, int(to), name, unix.RENAME_EXCHANGE); err != nil {
+		return "", err
+	}
+	const replaced = "replaced"
+	if err = unix.Mkdirat(int(k.layer.dir), replaced, 0o700); err == nil || err == unix.EEXIST {
+		at := replaced + "/" + sys.RandomText(8) + "-" + name
+		if unix.Renameat2(int(to), made, int(k.layer.dir), at, unix.RENAME_NOREPLACE) == nil {
+			return filepath.Join(k.layer.path, at), nil
+		}
+	}
+	return made, nil
+}
+
+// link copies a symbolic link.
+func (k *keeper) link(from, to sys.FD, name string) error {
+	text := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(from), name, text)
+	if err != nil {
+		return err
+	}
+	if err = unix.Symlinkat(string(text[:n]), int(to), name); err == unix.EEXIST {
+		return ErrExists
+	}
+	return err
+}

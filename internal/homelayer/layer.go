@@ -1,0 +1,374 @@
+//go:build linux
+
+package homelayer
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/deep"
+	"github.com/nsrun/nsrun/internal/owndir"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Names in a layer.
+const (
+	lockName    = "lock"
+	projectName = "project"
+	upperName   = "upper"
+	workName    = "work"
+	runsName    = "runs"
+	ended       = "+" // ends the name of a run that has ended
+)
+
+// What the file lock has in it: a command has upper, or was killed while it had; nobody has.
+const (
+	busy = 'b'
+	free = 'f'
+)
+
+// mostPending is how many runs that have ended can wait to be merged. What others write meanwhile is thrown away.
+const mostPending = 8
+
+var (
+	// ErrUnfit says that the file system cannot hold a layer.
+	ErrUnfit = errors.New("an overlay cannot keep what is written on this file system")
+	// ErrBusy says that a command uses the layer.
+	ErrBusy = errors.New("a command uses it")
+)
+
+// A Layer is the use of a project's layer by one command.
+type Layer struct {
+	path string
+	dir  sys.FD
+	lock sys.FD
+	home string
+	perm uint32 // of the home directory
+
+	run     string // name in runs; empty: it has the layer to itself
+	runLock sys.FD
+	lower   []string // of those runs that have ended, and of the layer
+	discard bool     // what it writes is thrown away
+}
+
+// Take begins the use of the layer at path, whose last part is its name, by a command. It is made if it is missing, for a
+// project, and for a home directory with its permissions. With apart the command does not have it to itself, so that what it
+// writes is known. Release has to be called.
+func Take(path, project, home string, perm fs.FileMode, apart bool) (l *Layer, err error) {
+	for tries := 0; ; tries++ {
+		l = &Layer{path: path, home: home, dir: sys.None, lock: sys.None, runLock: sys.None, perm: uint32(perm.Perm())}
+		if perm&fs.ModeSticky != 0 {
+			l.perm |= unix.S_ISVTX
+		}
+		if err = l.take(project, apart); err == nil {
+			return l, nil
+		}
+		l.close()
+		if !errors.Is(err, unix.ENOENT) || tries == 10 { // else it was removed just now
+			return nil, &fs.PathError{Op: "use home layer", Path: path, Err: sys.Bare(err)}
+		}
+	}
+}
+
+func (l *Layer) take(project string, apart bool) (err error) {
+	if err = l.open(project); err != nil {
+		return err
+	}
+	if apart {
+		return l.takeRun()
+	}
+	mine, err := lock(l.lock, unix.F_WRLCK, writing)
+	if err != nil {
+		return err
+	}
+	if mine {
+		if mine, err = l.takeUpper(); mine || err != nil {
+			return err
+		}
+		if _, err = lock(l.lock, unix.F_UNLCK, writing); err != nil {
+			return err
+		}
+	}
+	return l.takeRun()
+}
+
+// open opens the layer, and makes what is missing.
+func (l *Layer) open(project string) error {
+	n, err := unix.Open(l.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT {
+		if err = l.make(project); err != nil {
+			return err
+		}
+		n, err = unix.Open(l.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return err
+	}
+	l.dir = sys.FD(n)
+	if err = owndir.Check(l.dir); err != nil {
+		return err
+	}
+	l.lock, err = openAt(l.dir, lockName, unix.O_RDWR)
+	return err
+}
+
+// make makes the layer. It appears under its name when it is complete.
+func (l *Layer) make(project string) error {
+	all, _, err := owndir.Open(filepath.Dir(l.path), true)
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	if err := fits(all); err != nil {
+		return err
+	}
+	made := newBegin + sys.RandomText(12)
+	if err := unix.Mkdirat(int(all), made, 0o700); err != nil {
+		return err
+	}
+	dir, err := openAt(all, made, unix.O_PATH|unix.O_DIRECTORY)
+	if err == nil {
+		defer dir.Close()
+		err = errors.Join(writeFile(dir, lockName, ""), writeFile(dir, projectName, project), l.makePair(dir))
+	}
+	if err == nil {
+		err = unix.Renameat2(int(all), made, int(all), filepath.Base(l.path), unix.RENAME_NOREPLACE)
+	}
+	if err != nil {
+		_ = removeTree(all, made)
+		if errors.Is(err, unix.EEXIST) {
+			err = nil // somebody was quicker
+		}
+	}
+	return err
+}
+
+// makePair makes an upper and a work directory.
+func (l *Layer) makePair(dir sys.FD) error {
+	err := errors.Join(unix.Mkdirat(int(dir), upperName, 0o700), unix.Mkdirat(int(dir), workName, 0o700))
+	if err == nil { // not by mkdir, which heeds the umask; an overlay shows it as the home directory's
+		err = unix.Fchmodat(int(dir), upperName, l.perm, 0)
+	}
+	return err
+}
+
+// fits refuses file systems on which an overlay cannot keep anything: as far as that is known of the type, and of attributes.
+func fits(dir sys.FD) error {
+	var st unix.Statfs_t
+	if err := sys.Retry(func() error { return unix.Fstatfs(int(dir), &st) }); err != nil {
+		return err
+	}
+	switch uint32(st.Type) {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
+		return nil
+	case unix.OVERLAYFS_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC,
+		unix.MSDOS_SUPER_MAGIC, unix.EXFAT_SUPER_MAGIC, unix.V9FS_MAGIC, unix.CEPH_SUPER_MAGIC, unix.ECRYPTFS_SUPER_MAGIC, unix.RAMFS_MAGIC:
+		return ErrUnfit
+	}
+	if err := unix.Fsetxattr(int(dir), "user.overlay.nsrun", []byte("y"), 0); err != nil {
+		return ErrUnfit
+	}
+	return unix.Fremovexattr(int(dir), "user.overlay.nsrun")
+}
+
+// takeUpper makes the layer the command's own. The caller has it locked for writing. Not ok: others use it, and what they
+// wrote has to be merged first.
+func (l *Layer) takeUpper() (ok bool, err error) {
+	if ok, err = l.mergeRuns(); !ok {
+		return false, err
+	}
+	if ok, err = share(l.lock); !ok {
+		return false, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstatat(int(l.dir), upperName, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return false, err // somebody removed the layer before it was locked
+	}
+	if st.Mode&0o700 != 0o700 { // a command closed the home directory for those after it
+		if err = unix.Fchmodat(int(l.dir), upperName, l.perm|0o700, 0); err != nil {
+			return false, err
+		}
+	}
+	var mark [1]byte
+	n, err := unix.Pread(int(l.lock), mark[:], 0)
+	if err == nil && n == 1 && mark[0] == busy { // whoever had it was killed, and what it started may not have ended yet
+		if !vacant(filepath.Join(filepath.Base(l.path), upperName)) {
+			_, err = lock(l.lock, unix.F_UNLCK, using)
+			return false, err
+		}
+	}
+	if err == nil && mark[0] != busy {
+		err = l.mark(busy)
+	}
+	return err == nil, err
+}
+
+// mark writes into the lock's file whether a command has upper: a write that no disk is waited for.
+func (l *Layer) mark(state byte) error {
+	_, err := unix.Pwrite(int(l.lock), []byte{state}, 0)
+	return err
+}
+
+// takeRun makes directories of the command's own over the layer, which somebody else has.
+func (l *Layer) takeRun() error {
+	if ok, err := share(l.lock); !ok {
+		return errors.Join(err, ErrBusy)
+	}
+	if err := unix.Mkdirat(int(l.dir), runsName, 0o700); err != nil && err != unix.EEXIST {
+		return err
+	}
+	runs, err := openAt(l.dir, runsName, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer runs.Close()
+	names, err := runNames(runs)
+	if err != nil {
+		return err
+	}
+	for i := len(names) - 1; i >= 0; i-- {
+		if strings.HasSuffix(names[i], ended) {
+			l.lower = append(l.lower, filepath.Join(l.path, runsName, names[i], upperName))
+		}
+	}
+	l.discard = len(l.lower) >= mostPending
+	l.lower = append(l.lower, filepath.Join(l.path, upperName))
+	// Names are in the order in which they were begun: sixteen digits, and what makes them different.
+	name := strconv.FormatInt(time.Now().UnixMicro(), 10) + "-" + sys.RandomText(8)
+	if err = unix.Mkdirat(int(runs), name, 0o700); err != nil {
+		return err
+	}
+	l.run = name
+	dir, err := openAt(runs, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err = errors.Join(writeFile(dir, lockName, ""), l.makePair(dir)); err != nil {
+		return err
+	}
+	if l.runLock, err = openAt(dir, lockName, unix.O_RDWR); err == nil {
+		_, err = lock(l.runLock, unix.F_WRLCK, writing)
+	}
+	return err
+}
+
+// own is the directory that has the command's upper and work.
+func (l *Layer) own() string {
+	if l.run != "" {
+		return filepath.Join(l.path, runsName, l.run)
+	}
+	return l.path
+}
+
+// Upper is where what the command writes goes.
+func (l *Layer) Upper() string { return filepath.Join(l.own(), upperName) }
+
+// Work is the directory that an overlay needs beside that.
+func (l *Layer) Work() string { return filepath.Join(l.own(), workName) }
+
+// Lower are what commands wrote that is not in Upper, the newest first. Nil: nothing.
+func (l *Layer) Lower() []string { return l.lower }
+
+// Discard throws away what the command writes, where it has the layer not to itself.
+func (l *Layer) Discard() { l.discard = true }
+
+// Release ends the use of a layer. Nothing of the command runs any more. What it wrote is merged, if nobody else uses the
+// layer; else that is done by who uses it last, or next.
+func (l *Layer) Release() error {
+	if l == nil {
+		return nil
+	}
+	defer l.close()
+	var err error
+	if l.run == "" {
+		err = l.mark(free)
+	} else {
+		err = l.endRun()
+	}
+	if exists(l.dir, runsName) {
+		if ok, lerr := alone(l.lock); ok {
+			_, merr := l.mergeRuns()
+			err = errors.Join(err, merr)
+		} else if lerr != nil {
+			err = errors.Join(err, lerr)
+		}
+	}
+	if err != nil {
+		return &fs.PathError{Op: "leave home layer", Path: l.path, Err: sys.Bare(err)}
+	}
+	return nil
+}
+
+// endRun says that the run has ended, or removes it, where it wrote nothing.
+func (l *Layer) endRun() error {
+	runs, err := openAt(l.dir, runsName, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer runs.Close()
+	keep := !l.discard
+	if upper, err := openUpper(runs, l.run); err == nil {
+		names, nerr := sys.Names(int(upper), make([]byte, 4<<10))
+		upper.Close()
+		keep = keep && (nerr != nil || len(names) > 0)
+	}
+	if !keep {
+		return removeTree(runs, l.run)
+	}
+	return unix.Renameat2(int(runs), l.run, int(runs), l.run+ended, unix.RENAME_NOREPLACE)
+}
+
+func (l *Layer) close() {
+	l.runLock.Close()
+	l.lock.Close()
+	l.dir.Close()
+}
+
+// openAt opens what is at a name, which is no link and follows none.
+func openAt(dir sys.FD, name string, flags uint64) (sys.FD, error) {
+	n, err := sys.Openat2(int(dir), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	if err != nil {
+		return sys.None, err
+	}
+	return sys.FD(n), nil
+}
+
+// openUpper opens what commands wrote to, in a layer or a run, for reading and removing. They can have closed it.
+func openUpper(at sys.FD, name string) (sys.FD, error) {
+	dir, err := openAt(at, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return sys.None, err
+	}
+	defer dir.Close()
+	return openSub(dir, upperName)
+}
+
+// openSub opens a directory in one for reading and removing.
+func openSub(dir sys.FD, name string) (sys.FD, error) {
+	fd, _, err := deep.OpenForRemoval(int(dir), name)
+	return sys.FD(fd), err
+}
+
+func exists(dir sys.FD, name string) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(int(dir), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+}
+
+func writeFile(dir sys.FD, name, text string) error {
+	n, err := unix.Openat(int(dir), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(n), name)
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}

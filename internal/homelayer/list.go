@@ -1,0 +1,218 @@
+//go:build linux
+
+package homelayer
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/owndir"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Info is about a layer.
+type Info struct {
+	Path    string
+	Project string    // of which it is; of commands without one, the home directory
+	Used    time.Time // when a command began to use it last
+	Pending int       // runs that are not merged yet
+}
+
+// List lists the layers in a directory, by their names. Nothing is there: there are none.
+func List(dir string) (list []Info, err error) {
+	all, real, err := owndir.Open(dir, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	entries, err := os.ReadDir(real)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if in, ierr := Look(filepath.Join(real, e.Name())); ierr == nil {
+			list = append(list, in)
+		}
+	}
+	return list, err
+}
+
+// Look says what is known of a layer.
+func Look(path string) (in Info, err error) {
+	dir, err := openLayer(path)
+	if err != nil {
+		return in, err
+	}
+	defer dir.Close()
+	in.Path = path
+	if f, err := openAt(dir, projectName, unix.O_RDONLY); err == nil {
+		file := os.NewFile(uintptr(f), projectName)
+		b, _ := io.ReadAll(io.LimitReader(file, 1<<16))
+		_ = file.Close()
+		in.Project = string(b)
+	}
+	for _, name := range [...]string{workName, lockName, runsName} { // mounting changes work
+		var st unix.Stat_t
+		if unix.Fstatat(int(dir), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			if t := time.Unix(st.Mtim.Unix()); t.After(in.Used) {
+				in.Used = t
+			}
+		}
+	}
+	if runs, err := openAt(dir, runsName, unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
+		names, _ := runNames(runs)
+		runs.Close()
+		in.Pending = len(names)
+	}
+	return in, nil
+}
+
+// Size is how much is on disk of a layer.
+func (in Info) Size() int64 {
+	dir, err := openLayer(in.Path)
+	if err != nil {
+		return 0
+	}
+	defer dir.Close()
+	return usage(dir)
+}
+
+func openLayer(path string) (sys.FD, error) {
+	n, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return sys.None, &fs.PathError{Op: "open home layer", Path: path, Err: err}
+	}
+	if err = owndir.Check(sys.FD(n)); err != nil {
+		unix.Close(n)
+		return sys.None, &fs.PathError{Op: "open home layer", Path: path, Err: err}
+	}
+	return sys.FD(n), nil
+}
+
+// A Kind says what a command did at a path.
+type Kind byte
+
+// The kinds.
+const (
+	Added    Kind = 'A'
+	Modified Kind = 'M'
+	Deleted  Kind = 'D'
+)
+
+// A Change is something that commands wrote below the home directory.
+type Change struct {
+	Kind Kind
+	Path string // below the home directory; a new directory, with all that is in it, ends with a slash
+	Size int64  // on disk
+}
+
+// Changes are what is in the layer at path, over a home directory. Runs that are not merged are left out.
+func Changes(path, home string) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		fail := func(err error) {
+			yield(Change{}, &fs.PathError{Op: "list home layer", Path: path, Err: sys.Bare(err)})
+		}
+		dir, err := openLayer(path)
+		if err != nil {
+			fail(err)
+			return
+		}
+		defer dir.Close()
+		upper, err := openAt(dir, upperName, unix.O_RDONLY|unix.O_DIRECTORY)
+		if err == unix.EACCES { // a command closed it
+			upper, err = openSub(dir, upperName)
+		}
+		if err != nil {
+			fail(err)
+			return
+		}
+		defer upper.Close()
+		below, err := unix.Open(home, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			fail(err)
+			return
+		}
+		defer unix.Close(below)
+		w := changeWalk{yield: yield}
+		if err := w.dir(upper, sys.FD(below), "", 0); err != nil {
+			fail(err)
+		}
+	}
+}
+
+// A changeWalk compares an upper directory with what is below it.
+type changeWalk struct {
+	yield func(Change, error) bool
+	over  bool
+}
+
+func (w *changeWalk) dir(upper, below sys.FD, at string, depth int) error {
+	names, err := sys.Names(int(upper), make([]byte, 16<<10))
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if w.over {
+			return nil
+		}
+		var st, old unix.Stat_t
+		if unix.Fstatat(int(upper), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue
+		}
+		c := Change{Kind: Added, Path: at + name, Size: st.Blocks * 512}
+		there := unix.Fstatat(int(below), name, &old, unix.AT_SYMLINK_NOFOLLOW) == nil
+		dir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+		switch {
+		case st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0:
+			c.Kind, c.Size = Deleted, 0
+			if !there {
+				continue
+			}
+		case dir && there && old.Mode&unix.S_IFMT == unix.S_IFDIR && depth < deepest:
+			err := w.both(upper, below, at, name, depth)
+			if err == nil {
+				continue
+			}
+			c.Kind = Modified // what is in it cannot be listed
+		case there:
+			c.Kind = Modified
+		}
+		if dir {
+			c.Path += "/"
+			if sub, err := openAt(upper, name, unix.O_PATH|unix.O_DIRECTORY); err == nil {
+				c.Size = usage(sub)
+				sub.Close()
+			}
+		}
+		w.over = !w.yield(c, nil)
+	}
+	return nil
+}
+
+// both compares directories of one name.
+func (w *changeWalk) both(upper, below sys.FD, at, name string, depth int) error {
+	u, err := openAt(upper, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer u.Close()
+	b, err := openAt(below, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return w.dir(u, b, at+name+"/", depth+1)
+}

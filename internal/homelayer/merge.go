@@ -1,0 +1,216 @@
+//go:build linux
+
+package homelayer
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/deep"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// deepest is how many directories below each other are merged. What lies deeper is left out.
+const deepest = 100
+
+// runNames are the names in runs, in the order in which they were begun.
+func runNames(runs sys.FD) ([]string, error) {
+	names, err := sys.Names(int(runs), make([]byte, 16<<10))
+	slices.Sort(names)
+	return names, err
+}
+
+// mergeRuns puts what runs wrote into the layer, the oldest first. The caller has it locked for writing, and gets the lock of
+// its users for that, which it has afterwards, if there were runs. Not ok: somebody uses it.
+func (l *Layer) mergeRuns() (ok bool, err error) {
+	runs, err := openAt(l.dir, runsName, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err == unix.ENOENT {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer runs.Close()
+	if ok, err = lock(l.lock, unix.F_WRLCK, using); !ok {
+		return false, err
+	}
+	names, err := runNames(runs)
+	if err != nil {
+		return false, err
+	}
+	upper, err := openSub(l.dir, upperName)
+	if err != nil {
+		return false, err
+	}
+	defer upper.Close()
+	home, err := openHome(l.home)
+	if err != nil {
+		return false, err
+	}
+	defer home.Close()
+	for _, name := range names {
+		if !strings.HasSuffix(name, ended) && !vacant(name+"/"+upperName) {
+			return false, nil
+		}
+		if err = mergeRun(runs, name, upper, home); err != nil {
+			return false, err
+		}
+	}
+	err = unix.Unlinkat(int(l.dir), runsName, unix.AT_REMOVEDIR)
+	return err == nil, err
+}
+
+// mergeRun puts what one run wrote into the layer, and removes it. It can be killed at any point, and begun again.
+func mergeRun(runs sys.FD, name string, upper, home sys.FD) error {
+	dir, err := openAt(runs, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	var began unix.Stat_t
+	from := sys.None
+	err = unix.Fstatat(int(dir), lockName, &began, unix.AT_SYMLINK_NOFOLLOW)
+	if err == nil {
+		from, err = openSub(dir, upperName)
+	}
+	if errors.Is(err, unix.ENOENT) { // killed before it began, or after it was merged
+		return removeTree(runs, name)
+	}
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	m := merger{began: began.Ctim}
+	if err := m.dir(from, upper, home, 0); err != nil {
+		return err
+	}
+	return removeTree(runs, name)
+}
+
+// openHome opens a home directory, to look at names in it.
+func openHome(path string) (sys.FD, error) {
+	n, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return sys.None, err
+	}
+	return sys.FD(n), nil
+}
+
+// A merger moves whole files from one upper directory to another.
+type merger struct{ began unix.Timespec }
+
+// dir moves what is in a directory. Where both sides wrote to one file of it, the other side's files of this directory are
+// left out, all of them: they may belong together, as a database and its log do. Of what
+// the home directory does not have nothing is marked as deleted: where a directory is the layer's alone, overlays list the mark.
+func (m *merger) dir(from, to, home sys.FD, depth int) error {
+	names, err := sys.Names(int(from), make([]byte, 16<<10))
+	if err != nil {
+		return err
+	}
+	var dirs, files, both, deleted []string
+	for _, name := range names {
+		var st unix.Stat_t
+		if err := unix.Fstatat(int(from), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+		switch {
+		case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+			dirs = append(dirs, name)
+		case m.changed(to, name):
+			both = append(both, name)
+		case st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 && !exists(home, name):
+			deleted = append(deleted, name)
+		default:
+			files = append(files, name)
+		}
+	}
+	if len(both) > 0 { // which go last: they tell that it is so, if this is begun again
+		for _, name := range slices.Concat(files, deleted, both) {
+			if err := removeTree(from, name); err != nil {
+				return err
+			}
+		}
+		files, deleted = nil, nil
+	}
+	for _, name := range deleted {
+		if err := errors.Join(removeTree(to, name), removeTree(from, name)); err != nil {
+			return err
+		}
+	}
+	for _, name := range files {
+		if err := rename(from, to, name, 0); err != nil && err != unix.EISDIR && err != unix.ENOTEMPTY && err != unix.EEXIST {
+			return err
+		}
+	}
+	for _, name := range dirs {
+		if err := m.move(from, to, home, name, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changed reports whether the layer has something by a name that is newer than the run.
+func (m *merger) changed(to sys.FD, name string) bool {
+	var st unix.Stat_t
+	if unix.Fstatat(int(to), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return false
+	}
+	c := st.Ctim
+	return c.Sec > m.began.Sec || c.Sec == m.began.Sec && c.Nsec >= m.began.Nsec
+}
+
+// move moves a directory, or what is in it where the layer has it, too.
+func (m *merger) move(from, to, home sys.FD, name string, depth int) error {
+	err := rename(from, to, name, unix.RENAME_NOREPLACE)
+	if err != unix.EEXIST {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(to), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if m.changed(to, name) {
+			return nil // it stays behind, and is removed with the run
+		}
+		return rename(from, to, name, unix.RENAME_EXCHANGE)
+	}
+	if depth == deepest {
+		return nil
+	}
+	source, err := openSub(from, name)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := openSub(to, name)
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	below, err := openAt(home, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		below = sys.None // in which nothing exists
+	}
+	defer below.Close()
+	return m.dir(source, target, below, depth+1)
+}
+
+// rename moves a name from one directory to the other. A directory is given the permission that this takes.
+func rename(from, to sys.FD, name string, flags uint) error {
+	err := unix.Renameat2(int(from), name, int(to), name, flags)
+	if err == unix.EACCES {
+		if d, _, oerr := deep.OpenForRemoval(int(from), name); oerr == nil {
+			unix.Close(d)
+			err = unix.Renameat2(int(from), name, int(to), name, flags)
+		}
+	}
+	return err
+}
+
+// removeTree removes what is at a name, and all that is below it.
+func removeTree(dir sys.FD, name string) error { return deep.Remove(int(dir), name) }

@@ -1,0 +1,139 @@
+//go:build linux
+
+package homelayer
+
+import (
+	"cmp"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/deep"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// measured is a file whose age tells when the layer was measured last, often how old it can be.
+const (
+	measuredName = "measured"
+	often        = time.Hour
+)
+
+// usage is how much is on disk below a directory, files with several names counted once.
+func usage(dir sys.FD) (size int64) {
+	seen := map[uint64]bool{}
+	_ = deep.Walk(int(dir), func(st *unix.Stat_t) {
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Nlink > 1 {
+			if seen[st.Ino] {
+				return
+			}
+			seen[st.Ino] = true
+		}
+		size += st.Blocks * 512
+	})
+	return size
+}
+
+// Wrote is how much the command wrote so far, and how many files, where it has the layer not to itself.
+func (l *Layer) Wrote() (bytes, files int64) {
+	if l == nil || l.run == "" {
+		return 0, 0
+	}
+	upper, err := openAt(l.dir, runsName+"/"+l.run+"/"+upperName, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return 0, 0
+	}
+	defer upper.Close()
+	_ = deep.Walk(int(upper), func(st *unix.Stat_t) { bytes, files = bytes+st.Blocks*512, files+1 })
+	return bytes, files
+}
+
+// due reports whether the layer has to be measured.
+func (l *Layer) due() bool {
+	var st unix.Stat_t
+	err := unix.Fstatat(int(l.dir), measuredName, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return err != nil || time.Since(time.Unix(st.Mtim.Unix())) > often
+}
+
+// Bound removes what makes the layer larger than a number of bytes, now or where it was measured long ago: caches, by their
+// paths below the home directory, the largest first; and where these are not enough, all of it. The command has the layer to
+// itself, and has ended. It returns what was removed, with an empty path for all.
+func (l *Layer) Bound(limit int64, caches []string, now bool) (removed []string, err error) {
+	if l.run != "" || !now && !l.due() {
+		return nil, nil
+	}
+	fail := func(err error) ([]string, error) {
+		return removed, &fs.PathError{Op: "measure home layer", Path: l.path, Err: sys.Bare(err)}
+	}
+	ok, err := lock(l.lock, unix.F_WRLCK, using)
+	if err != nil {
+		return fail(err)
+	}
+	if !ok {
+		return nil, nil // others use it: one of them will be the last
+	}
+	upper, err := openSub(l.dir, upperName)
+	if err != nil {
+		return fail(err)
+	}
+	defer upper.Close()
+	size := usage(upper)
+	if size > limit {
+		removed, size, err = shrink(upper, size, limit, caches)
+	}
+	if err == nil && size > limit {
+		removed, err = []string{""}, errorOf(deep.Empty(int(upper), nil))
+	}
+	if err != nil {
+		return fail(err)
+	}
+	_ = unix.Unlinkat(int(l.dir), measuredName, 0)
+	if err = writeFile(l.dir, measuredName, ""); err != nil {
+		return fail(err)
+	}
+	return removed, nil
+}
+
+func errorOf(err error) error {
+	if e, ok := err.(*deep.Error); ok {
+		return e.Err
+	}
+	return err
+}
+
+// shrink removes caches until so much is left that the next command has room.
+func shrink(upper sys.FD, size, limit int64, caches []string) (removed []string, left int64, err error) {
+	type cache struct {
+		name string
+		size int64
+	}
+	var list []cache
+	for _, name := range caches {
+		if strings.Contains(name, "..") {
+			continue
+		}
+		if dir, err := openAt(upper, name, unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
+			list = append(list, cache{name, usage(dir)})
+			dir.Close()
+		}
+	}
+	slices.SortStableFunc(list, func(a, b cache) int { return cmp.Compare(b.size, a.size) })
+	for _, c := range list {
+		if size <= limit-limit/4 {
+			break
+		}
+		dir, err := openAt(upper, c.name, unix.O_RDONLY|unix.O_DIRECTORY)
+		if err != nil {
+			continue
+		}
+		err = errorOf(deep.Empty(int(dir), nil))
+		dir.Close()
+		if err != nil {
+			return removed, size, err
+		}
+		removed, size = append(removed, c.name), size-c.size
+	}
+	return removed, size, nil
+}
