@@ -97,6 +97,9 @@ func (n *network) learnHosts() (map[string][]netip.Addr, error) {
 // byKernel enforces by programs in the kernel. The resolver is on a loopback address of
 // the host, which the programs know.
 func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, publish []uint16) error {
+	if err := arePortsFree(publish); err != nil {
+		return err
+	}
 	udp, tcp, addr, err := listenDNS()
 	if err != nil {
 		return err
@@ -135,6 +138,22 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 		go p.Spare(func(cgroup *os.File) { sandbox.Ready(cmd, cgroup) }, sandbox.Unready)
 	}
 	n.mounts = n.servers.Mount(addr.Addr())
+	return nil
+}
+
+// arePortsFree says before the command starts what its server would find: somebody else has the port. The broker listens
+// itself.
+func arePortsFree(publish []uint16) error {
+	for _, port := range publish {
+		at := netip.AddrPortFrom(loopback, port).String()
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			return &Error{"publish", at, err}
+		}
+		if err := l.Close(); err != nil {
+			return &Error{"publish", at, err}
+		}
+	}
 	return nil
 }
 

@@ -277,6 +277,15 @@ c.close()'`,
 		if err != nil || res.ExitCode != 0 || string(got) != "from inside" {
 			t.Errorf("got %q: %s, %v", got, res, err)
 		}
+		// A port that somebody has is told of before anything is run.
+		if l, err = net.Listen("tcp4", l.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		res, err = r.Run(t.Context(), nsrun.Request{Command: "true"})
+		if !errors.Is(err, syscall.EADDRINUSE) || res.Started {
+			t.Errorf("a port that is in use: %s, %v", res, err)
+		}
 	})
 }
 
