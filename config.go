@@ -69,6 +69,9 @@ type Config struct {
 	// (others have a namespace of their own for them, or rules); SSHAgent is a service in the place of one. Nil: none.
 	AllowUnix []string
 
+	// Devices are devices of this host that commands can use: "nvidia", "dri" (graphics cards), "kvm", or absolute paths of
+	// character devices below /dev. With those this user may open them as outside. Nil: none but the harmless ones.
+	Devices []string
 	// UserNamespaces lets commands make user namespaces, as programs with a sandbox of their own do (browsers, bwrap, nsrun):
 	// see nsexec.FilterOptions. What is hidden or read-only stays so in them, but more of the kernel can be reached. It takes
 	// an ordinary user and Linux 5.14. False: that is refused, except with BrowserPreset.

@@ -48,6 +48,8 @@ type View struct {
 	Sockets []string `json:"sockets"`
 	// UserNamespaces says that it can make user namespaces.
 	UserNamespaces bool `json:"user_namespaces"`
+	// Devices are those of the host that can be used.
+	Devices []string `json:"devices"`
 	// Removed are the names of variables of this program that the command does not have, and
 	// Set those that it has, and this program has not, or with other values.
 	Removed []string `json:"environment_removed"`
@@ -66,7 +68,7 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	}
 	defer x.unplan()
 	c := &r.config
-	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames(), UserNamespaces: c.userNamespaces()}
+	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames(), UserNamespaces: c.userNamespaces(), Devices: slices.Clone(c.Devices)}
 	v.places(x.cmd.Mounts)
 	if layered := x.box.HomeLayer(); layered != "" {
 		v.Home = layered

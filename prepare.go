@@ -188,6 +188,9 @@ func (x *Execution) place(f *plan.Facts) (err error) {
 		return err
 	}
 	f.VarTmp, f.Run = host.PrivatePlaces()
+	if f.Devices, err = host.Devices(c.Devices); err != nil {
+		return err
+	}
 	if c.layered() {
 		if f.Table, err = mounts.ReadMountinfo(); err != nil {
 			return err

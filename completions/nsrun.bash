@@ -185,6 +185,7 @@ _nsrun_flag() {
 	'run block') kinds=(path) ;;
 	'run c') kinds=(none) ;;
 	'run cpus') kinds=(none) ;;
+	'run device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
 	'run dir') kinds=(dir) ;;
 	'run disk') kinds=(none) ;;
 	'run engine') kinds=(choice:overlay,tmpfs,copy) ;;
@@ -218,6 +219,7 @@ _nsrun_flag() {
 	'policy block') kinds=(path) ;;
 	'policy c') kinds=(none) ;;
 	'policy cpus') kinds=(none) ;;
+	'policy device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
 	'policy dir') kinds=(dir) ;;
 	'policy disk') kinds=(none) ;;
 	'policy engine') kinds=(choice:overlay,tmpfs,copy) ;;
@@ -251,6 +253,7 @@ _nsrun_flag() {
 	'why block') kinds=(path) ;;
 	'why c') kinds=(none) ;;
 	'why cpus') kinds=(none) ;;
+	'why device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
 	'why dir') kinds=(dir) ;;
 	'why disk') kinds=(none) ;;
 	'why engine') kinds=(choice:overlay,tmpfs,copy) ;;
@@ -284,6 +287,7 @@ _nsrun_flag() {
 	'learn block') kinds=(path) ;;
 	'learn c') kinds=(none) ;;
 	'learn cpus') kinds=(none) ;;
+	'learn device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
 	'learn dir') kinds=(dir) ;;
 	'learn disk') kinds=(none) ;;
 	'learn engine') kinds=(choice:overlay,tmpfs,copy) ;;
@@ -318,6 +322,7 @@ _nsrun_flag() {
 	'config block') kinds=(path) ;;
 	'config c') kinds=(none) ;;
 	'config cpus') kinds=(none) ;;
+	'config device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
 	'config dir') kinds=(dir) ;;
 	'config disk') kinds=(none) ;;
 	'config engine') kinds=(choice:overlay,tmpfs,copy) ;;
@@ -359,6 +364,7 @@ _nsrun_flag() {
 	'mcp ask-timeout') kinds=(none) ;;
 	'mcp backend') kinds=(choice:auto,native,landlock) ;;
 	'mcp block') kinds=(path) ;;
+	'mcp device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
 	'mcp env') kinds=(var) ;;
 	'mcp home') kinds=(choice:layer,none) ;;
 	'mcp max-output') kinds=(none) ;;
@@ -377,11 +383,11 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
-	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
+	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
 	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
@@ -398,7 +404,7 @@ _nsrun_flags() {
 	home) flags='--all --allow-exec --json --project --replace' rest=(choice:show,reset,keep path+) ;;
 	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;
 	doctor) flags='--json --sessions' rest=() ;;
-	mcp) flags='--allow-net --allow-unix --allow-userns --ask-timeout --backend --block --block-existing --clear-env --commit --discard --env --home --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
+	mcp) flags='--allow-net --allow-unix --allow-userns --ask-timeout --backend --block --block-existing --clear-env --commit --device --discard --env --home --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;

@@ -208,6 +208,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'run cpus'
 		echo none
+	case 'run device'
+		echo choice:nvidia,dri,kvm,PATH
 	case 'run dir'
 		echo dir
 	case 'run disk'
@@ -274,6 +276,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'policy cpus'
 		echo none
+	case 'policy device'
+		echo choice:nvidia,dri,kvm,PATH
 	case 'policy dir'
 		echo dir
 	case 'policy disk'
@@ -340,6 +344,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'why cpus'
 		echo none
+	case 'why device'
+		echo choice:nvidia,dri,kvm,PATH
 	case 'why dir'
 		echo dir
 	case 'why disk'
@@ -406,6 +412,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'learn cpus'
 		echo none
+	case 'learn device'
+		echo choice:nvidia,dri,kvm,PATH
 	case 'learn dir'
 		echo dir
 	case 'learn disk'
@@ -474,6 +482,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'config cpus'
 		echo none
+	case 'config device'
+		echo choice:nvidia,dri,kvm,PATH
 	case 'config dir'
 		echo dir
 	case 'config disk'
@@ -556,6 +566,8 @@ function __nsrun_flag -a verb flag
 		echo choice:auto,native,landlock
 	case 'mcp block'
 		echo path
+	case 'mcp device'
+		echo choice:nvidia,dri,kvm,PATH
 	case 'mcp env'
 		echo var
 	case 'mcp home'
@@ -599,6 +611,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
+			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
@@ -649,6 +662,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
+			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
@@ -700,6 +714,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
+			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
@@ -751,6 +766,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
+			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
@@ -802,6 +818,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
+			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
@@ -937,6 +954,7 @@ function __nsrun_flags -a verb
 			'--block-existing	run commands also where --block can only hide what exists when they start' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit what a command changed when it has ended, whatever its exit status (the default); nsrun undo takes it back' \
+			'--device	let commands use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--discard	throw away what a command changed' \
 			'--env	set K=V, or pass K on (repeatable)' \
 			'--home	what commands write below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \

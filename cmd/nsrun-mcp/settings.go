@@ -56,6 +56,7 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 		return err
 	}
 	o.BlockExisting, o.AllowUserns, o.Home = p.BlockExisting(), p.AllowUserns(), p.Home()
+	o.Devices = p.Devices()
 	c.Grace, c.Limits = p.Grace(), nsrun.Limits(p.Limits())
 	networks := slices.ContainsFunc(c.Presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
 	if by := p.NetBy(); by != "" && (networks || len(o.Net)+len(o.Publish) > 0) {
@@ -93,6 +94,9 @@ func layer(o *mcpargs.Options) *config.Layer {
 	}
 	if o.BlockExisting {
 		l.Set("block_existing", "--block-existing", "true")
+	}
+	for _, name := range o.Devices {
+		l.Add("devices", "--device", name)
 	}
 	if o.AllowUserns {
 		l.Set("allow_userns", "--allow-userns", "true")

@@ -76,6 +76,9 @@ func (o *runOptions) layer() *config.Layer {
 	for _, path := range o.allowUnix {
 		l.Add("allow_unix", "--allow-unix", path)
 	}
+	for _, name := range o.devices {
+		l.Add("devices", "--device", name)
+	}
 	if o.allowUserns {
 		l.Set("allow_userns", "--allow-userns", "true")
 	}
@@ -145,7 +148,7 @@ func (o *runOptions) take(p *config.Policy) error {
 		rules = append(rules, pathRule{rule.Kind, rule.Pattern, rule.Pos.String()})
 	}
 	o.paths, o.blockExisting = append(rules, o.paths...), p.BlockExisting()
-	o.allowUserns = p.AllowUserns()
+	o.allowUserns, o.devices = p.AllowUserns(), p.Devices()
 	if err := o.setHome(p.Home()); err != nil {
 		return err
 	}

@@ -208,6 +208,7 @@ func (p *policyReport) print(w io.Writer, most int) {
 	}
 	section("servers that this host can reach", ports, escape.Quote)
 	section("sockets of this host that it can connect to", p.Sockets, short)
+	section("devices of this host that it can use", p.Devices, short)
 	section("variables that it does not have", p.Removed, escape.Quote)
 	section("variables that are set", p.Set, escape.Quote)
 	list := append([]string{"no privileges, and no new ones", "it ends with all that it started"}, p.text...)

@@ -63,6 +63,7 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 		c.Recorder = nsrunlib.Registry{Registry: r.registry}
 	}
 	c.BlockExisting, c.UserNamespaces, c.Home = o.blockExisting, o.allowUserns, o.home
+	c.Devices = o.devices
 	if o.direct {
 		c.Mode = nsrunlib.Direct
 	}

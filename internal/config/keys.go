@@ -77,6 +77,7 @@ const (
 	publish
 	allowUnix
 	allowUserns
+	devices
 	timeout
 	grace
 	memory
@@ -138,6 +139,8 @@ var Keys = [numKeys]Key{
 		Doc: "Unix sockets of this host that commands can connect to, and services: ssh-agent, ssh-agent:KEY (--allow-unix)"},
 	allowUserns: {Table: "sandbox", Name: "allow_userns", Kind: Bool, Default: "false", stricter: onlyFalse,
 		Doc: "true lets commands make user namespaces, as programs with a sandbox of their own do (--allow-userns)"},
+	devices: {Table: "sandbox", Name: "devices", Kind: Strings, Default: "[]", Example: `["dri"]`, parse: parseDevice,
+		Doc: "devices of this host that commands can use: nvidia, dri, kvm, or a path below /dev (--device)"},
 	timeout: {Table: "limits", Name: "timeout", Kind: Duration, Example: `"10m"`, parse: parseDuration, stricter: shorter,
 		Doc: "how long a command can take before it is ended (--timeout)"},
 	grace: {Table: "limits", Name: "grace", Kind: Duration, Default: `"2s"`, parse: parseDuration, stricter: shorter,
@@ -247,6 +250,13 @@ func parseUnix(text string, f *Facts) (string, error) {
 		return text, err
 	}
 	return absolute(text, f, func(name string) string { return name })
+}
+
+func parseDevice(text string, _ *Facts) (string, error) {
+	if text != "nvidia" && text != "dri" && text != "kvm" && (!strings.HasPrefix(text, "/dev/") || path.Clean(text) != text) {
+		return "", errors.New("neither nvidia, dri or kvm, nor a path below /dev")
+	}
+	return text, nil
 }
 
 func parseName(text string, _ *Facts) (string, error) {

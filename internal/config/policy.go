@@ -89,6 +89,9 @@ func (p *Policy) AllowUserns() bool { return one(p.Settings[allowUserns].Items) 
 // Home is what becomes of what is written below the home directory: "layer" or "none".
 func (p *Policy) Home() string { return one(p.Settings[home].Items) }
 
+// Devices are those of this host that commands can use.
+func (p *Policy) Devices() []string { return p.texts(devices) }
+
 // Net are the rules of the network.
 func (p *Policy) Net() (list []netpolicy.Rule) {
 	for _, text := range p.texts(allowNet) {

@@ -44,6 +44,8 @@ type Options struct {
 	Paths []Path
 	// BlockExisting runs commands also where what is to be hidden could come up later.
 	BlockExisting bool
+	// Devices are those of this host that commands can use.
+	Devices []string
 	// AllowUserns lets commands make user namespaces.
 	AllowUserns bool
 	// Home is what becomes of what commands write below the home directory: "layer" or "none". Empty: layer.
@@ -111,6 +113,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 	fs.Func("rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)", path("rw"))
 	fs.Func("ro", "make a `path` read-only", path("ro"))
 	fs.Func("block", "hide a `path`, also when it comes up later; !path is an exception", path("block"))
+	fs.Func("device", "let commands use a device of this host: `nvidia|dri|kvm|PATH` (repeatable)", list(&o.Devices, "device"))
 	fs.BoolVar(&o.AllowUserns, "allow-userns", false, "let commands make user namespaces, as programs with a sandbox of their own do; not as root")
 	fs.BoolVar(&o.BlockExisting, "block-existing", false, "run commands also where --block can only hide what exists when they start")
 	fs.Func("home", "what commands write below the home directory: `layer|none`; kept in a layer for the project's next commands, or refused (default: layer)", func(s string) error {

@@ -20,6 +20,7 @@ type Facts struct {
 	NoDirs     map[string]bool // where the workspace is the root: paths of the host that are mounted, and are not directories
 	ResolvConf string          // where the host's resolv.conf(5) is; empty: there is none, or nobody has to know
 
+	Devices     mounts.Plan   // of the host, that commands can use
 	VarTmp, Run bool          // whether /var/tmp and /run are directories, not links to others
 	Table       []mounts.Info // the host's mounts
 

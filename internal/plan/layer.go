@@ -6,7 +6,7 @@ type Layer uint8
 // The layers, from the lowest to the topmost: what is mounted for one covers what is mounted at the same path, or below
 // it, for those above this line.
 const (
-	HostLayer       Layer = iota // the host, read-only, and places of the sandbox's own: /tmp, /run, /dev, /proc
+	HostLayer       Layer = iota // the host, read-only, places of the sandbox's own: /tmp, /run, /dev, /proc, and devices
 	CacheLayer                   // caches of build tools, to be thrown away
 	SessionLayer                 // folders with an overlay
 	InPlaceLayer                 // folders that are written to directly, but for what git executes in them

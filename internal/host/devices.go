@@ -1,0 +1,98 @@
+//go:build linux
+
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// A deviceSet is a name that stands for devices.
+type deviceSet struct {
+	name     string
+	patterns []string
+}
+
+// deviceSets are those of graphics cards and of virtual machines.
+var deviceSets = [...]deviceSet{
+	{"nvidia", []string{"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps/*"}},
+	{"dri", []string{"/dev/dri/card[0-9]*", "/dev/dri/renderD[0-9]*"}},
+	{"kvm", []string{"/dev/kvm"}},
+}
+
+// wholeHost are devices that are the memory of this host, or its log.
+var wholeHost = [...]string{"/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg"}
+
+var (
+	errNotDevice   = errors.New("not a character device: a disk, or a directory of devices, would be all that is in it")
+	errHostMemory  = errors.New("it is the memory of this host, or its log")
+	errNotBelowDev = errors.New("neither nvidia, dri or kvm, nor a path below /dev")
+)
+
+// Devices are the mounts of devices that commands can use: each name is one of a set, or a path below /dev.
+func Devices(names []string) (list mounts.Plan, err error) {
+	for _, name := range names {
+		paths, err := devicePaths(name)
+		for _, path := range paths {
+			if err == nil {
+				var m mounts.Mount
+				if m, err = device(path); err == nil && !slices.ContainsFunc(list, func(o mounts.Mount) bool { return o.Target == path }) {
+					list = append(list, m)
+				}
+			}
+		}
+		if err != nil {
+			return nil, &plan.Error{Op: "allow device", Path: name, Err: sys.Bare(err)}
+		}
+	}
+	return list, nil
+}
+
+// devicePaths are what a name stands for.
+func devicePaths(name string) (paths []string, err error) {
+	i := slices.IndexFunc(deviceSets[:], func(set deviceSet) bool { return set.name == name })
+	if i < 0 {
+		if filepath.Clean(name) != name || !strings.HasPrefix(name, "/dev/") {
+			return nil, errNotBelowDev
+		}
+		return []string{name}, nil
+	}
+	for _, pattern := range deviceSets[i].patterns {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, found...)
+	}
+	if len(paths) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	return paths, nil
+}
+
+// device is the mount of one.
+func device(path string) (m mounts.Mount, err error) {
+	if slices.Contains(wholeHost[:], path) {
+		return m, errHostMemory
+	}
+	fi, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return m, err
+	case fi.Mode()&os.ModeCharDevice == 0 || strings.HasPrefix(path, "/dev/pts/"):
+		return m, errNotDevice
+	}
+	// Read-only: to write to a device is not to write to its mount, and its mode and owner are not the command's to change.
+	if m, err = Bind(path, false); err == nil {
+		m.Devices = true
+	}
+	return m, err
+}
