@@ -1,5 +1,5 @@
 # make demo    what nsrun does, on this very module
-# make build   ./nsrun, and ./nsrun-mcp, which `nsrun mcp` executes
+# make build   ./nsrun, and what it executes: ./nsrun-mcp for `nsrun mcp`, ./nsrun-credential for --credential
 # make test    what says within minutes whether it works; as root: once as root, once as an
 #              ordinary user. The last line says what ran, and what runs the rest
 # make race    root's tests with the race detector
@@ -71,6 +71,7 @@ all: build
 build:
 	$(STATIC) $(GO) build -trimpath -ldflags="-s -w $(EARLY)" -o nsrun ./cmd/nsrun
 	$(STATIC) $(GO) build -trimpath -ldflags="-s -w" -o nsrun-mcp ./cmd/nsrun-mcp
+	$(STATIC) $(GO) build -trimpath -ldflags="-s -w" -o nsrun-credential ./cmd/nsrun-credential
 
 CLANG = clang-14
 BPF2GO = github.com/cilium/ebpf/cmd/bpf2go@v0.22.0
@@ -91,7 +92,7 @@ generate: build stubs
 	./nsrun completion fish >completions/nsrun.fish
 
 # Root may have no Go: what is there is installed as it is.
-nsrun nsrun-mcp:
+nsrun nsrun-mcp nsrun-credential:
 	@$(MAKE) --no-print-directory build
 
 BIN = $(DESTDIR)$(PREFIX)/bin
@@ -101,9 +102,10 @@ BASH = $(SHARE)/bash-completion/completions
 ZSH = $(SHARE)/zsh/site-functions
 FISH = $(SHARE)/fish/vendor_completions.d
 
-install: nsrun nsrun-mcp
+install: nsrun nsrun-mcp nsrun-credential
 	install -D -m 755 nsrun $(BIN)/nsrun
 	install -D -m 755 nsrun-mcp $(LIBEXEC)/nsrun-mcp
+	install -D -m 755 nsrun-credential $(LIBEXEC)/nsrun-credential
 	install -D -m 644 man/nsrun.1 $(SHARE)/man/man1/nsrun.1
 	install -D -m 644 completions/nsrun.bash $(BASH)/nsrun
 	install -D -m 644 completions/_nsrun $(ZSH)/_nsrun
@@ -119,7 +121,7 @@ install-bwrap: install
 	printf '#compdef bwrap\n_nsrun "$$@"\n' >$(ZSH)/_bwrap
 
 uninstall:
-	rm -f $(BIN)/nsrun $(LIBEXEC)/nsrun-mcp $(SHARE)/man/man1/nsrun.1 $(BASH)/nsrun $(ZSH)/_nsrun $(FISH)/nsrun.fish
+	rm -f $(BIN)/nsrun $(LIBEXEC)/nsrun-mcp $(LIBEXEC)/nsrun-credential $(SHARE)/man/man1/nsrun.1 $(BASH)/nsrun $(ZSH)/_nsrun $(FISH)/nsrun.fish
 	rmdir $(LIBEXEC) 2>/dev/null || true
 	if [ "$$(readlink $(BIN)/bwrap)" = nsrun ]; then rm -f $(BIN)/bwrap $(BASH)/bwrap $(FISH)/bwrap.fish $(ZSH)/_bwrap; fi
 
@@ -225,4 +227,4 @@ cross:
 	else echo "SKIPPED: tests on arm64 (they need the package qemu-user-static)"; fi
 
 clean:
-	rm -f nsrun nsrun-mcp
+	rm -f nsrun nsrun-mcp nsrun-credential

@@ -34,6 +34,9 @@ func (c *Config) check() error {
 		text = "port 0 cannot be published"
 	}
 	if text == "" {
+		text = c.checkCredentials()
+	}
+	if text == "" {
 		text = c.checkSandbox()
 	}
 	if c.Limits != (Limits{}) {

@@ -5,6 +5,7 @@ package nsrun
 import (
 	"time"
 
+	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -76,6 +77,12 @@ type Config struct {
 	// see nsexec.FilterOptions. What is hidden or read-only stays so in them, but more of the kernel can be reached. It takes
 	// an ordinary user and Linux 5.14. False: that is refused, except with BrowserPreset.
 	UserNamespaces bool
+	// Credentials are used by commands, which do not have them: see package credential. A command finds the address to
+	// speak plain HTTP to in the variable that Rule.Variable names. It takes a network namespace of the command's own: no
+	// Request.Network, and BrokerEnforcer, which AutoEnforcer is then. Nil: none.
+	Credentials []credential.Rule
+	// Gateway serves them: that of package credential/gateway. Nil: there can be no Credentials.
+	Gateway Gateway
 
 	// Env is added to the environment of this program without its secrets (SafeEnv):
 	// "K=V", or "K" to pass on what SafeEnv leaves out. Nil: nothing.

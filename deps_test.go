@@ -39,13 +39,15 @@ var mayImport = map[string][]string{
 	"internal/pathrule":   {},
 	"internal/ask":        {},
 	"internal/service":    {},
+	"credential":          {"internal/escape"},
+	"credential/gateway":  {"credential"},
 	"internal/sshagent":   {"internal/escape", "internal/githash"},
 	"internal/bwrap":      {},
 	"internal/manual":     {"internal/bwrap"},
-	"internal/mcpargs":    {"internal/escape", "netpolicy"},
+	"internal/mcpargs":    {"credential", "internal/escape", "netpolicy"},
 	"internal/jsonform":   {"overlay"},
 	"internal/near":       {},
-	"internal/config":     {"internal/service", "internal/pathrule", "internal/limits", "internal/near", "netpolicy"},
+	"internal/config":     {"credential", "internal/service", "internal/pathrule", "internal/limits", "internal/near", "netpolicy"},
 	"internal/configfile": {"internal/config", "internal/escape", "internal/githash", "internal/host", "internal/links", "internal/owndir", "internal/sys", "overlay"},
 	"internal/reexec":     {"internal/prog"},
 	"internal/cgroups":    {"internal/sys"},
@@ -73,9 +75,9 @@ var mayImport = map[string][]string{
 	"internal/dropin":     {"internal/bwrap", "internal/sandbox", "mounts", "nsexec"},
 	"internal/prerun":     {"internal/bwrap", "internal/dropin", "internal/prog", "internal/reexec", "internal/sandbox", "internal/secureexec", "mounts", "nsexec"},
 	"project":             {"internal/escape", "internal/owndir", "internal/sys"},
-	"":                    {"internal/service", "internal/sshagent", "internal/ask", "internal/attempts", "internal/cgroups", "internal/confine", "internal/escape", "internal/homelayer", "internal/host", "internal/kinds", "internal/limiter", "internal/limits", "internal/pathrule", "internal/paths", "internal/plan", "internal/sandbox", "internal/secureexec", "internal/sys", "internal/wall", "fanotify", "features", "mounts", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "nsexec", "overlay", "project"},
+	"":                    {"credential", "internal/service", "internal/sshagent", "internal/ask", "internal/attempts", "internal/cgroups", "internal/confine", "internal/escape", "internal/homelayer", "internal/host", "internal/kinds", "internal/limiter", "internal/limits", "internal/pathrule", "internal/paths", "internal/plan", "internal/sandbox", "internal/secureexec", "internal/sys", "internal/wall", "fanotify", "features", "mounts", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "nsexec", "overlay", "project"},
 	"cmd/nsrun":           {"*"},
-	"cmd/nsrun-mcp":       {"", "internal/config", "internal/configfile", "internal/escape", "internal/host", "internal/jsonform", "internal/links", "internal/mcpargs", "internal/pathrule", "internal/secureexec", "internal/service", "netpolicy", "nsexec", "overlay", "project"},
+	"cmd/nsrun-mcp":       {"", "credential/gateway", "internal/config", "internal/configfile", "internal/escape", "internal/host", "internal/jsonform", "internal/links", "internal/mcpargs", "internal/pathrule", "internal/secureexec", "internal/service", "netpolicy", "nsexec", "overlay", "project"},
 	"bench":               {"*"},
 	"bench/compare":       {"mounts", "nsexec"},
 	"bench/sessions":      {"mounts", "overlay"},
@@ -114,7 +116,8 @@ var mayImport = map[string][]string{
 	"internal/strike":        {},
 	"internal/testsum":       {},
 
-	// The rooms of the nsrun command.
+	// The rooms of the nsrun command, and what it executes.
+	"cmd/nsrun-credential":         {"credential", "credential/gateway", "internal/secureexec"},
 	"cmd/nsrun/internal/advice":    {"", "features", "internal/escape", "mounts", "nsexec", "overlay", "project"},
 	"cmd/nsrun/internal/console":   {"cmd/nsrun/internal/advice", "internal/ask", "internal/escape", "nsexec", "overlay"},
 	"cmd/nsrun/internal/usage":     {"cmd/nsrun/internal/advice", "cmd/nsrun/internal/console", "internal/near"},
@@ -164,6 +167,7 @@ var thirdParty = map[string][]string{
 	"netpolicy/broker":      {"golang.org/x/sys/unix"},
 	"project":               {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "golang.org/x/sys/unix"},
 	"cmd/nsrun":             {"golang.org/x/sys/unix"},
+	"cmd/nsrun-credential":  {"golang.org/x/sys/unix"},
 	"cmd/nsrun-mcp":         {"github.com/modelcontextprotocol/go-sdk/jsonrpc", "github.com/modelcontextprotocol/go-sdk/mcp", "golang.org/x/sys/unix"},
 	"bench/sessions":        {"golang.org/x/sys/unix"},
 	"bench/watch":           {"golang.org/x/sys/unix"},
@@ -202,8 +206,8 @@ var onlyIn = map[string][]string{
 	"github.com/fsnotify/fsnotify":           {"fanotify"},
 	"github.com/modelcontextprotocol/go-sdk": {"cmd/nsrun-mcp"},
 	"go.etcd.io/bbolt":                       {"project"},
-	"crypto":                                 {"netpolicy", "internal/nettest", "cmd/nsrun-mcp"}, // its init functions, and 32 MiB of memory, would be every start's
-	"log":                                    {},
+	"crypto":                                 {"netpolicy", "internal/nettest", "cmd/nsrun-mcp", "credential/gateway"}, // its init functions, and 32 MiB of memory, would be every start's
+	"log":                                    {"credential/gateway"},                                                   // net/http has it silent there
 	"log/slog":                               {},
 }
 

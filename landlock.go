@@ -43,7 +43,9 @@ func (x *Execution) takesNamespaces() string {
 	case c.byRules(q):
 		return "a network by rules"
 	case slices.ContainsFunc(c.AllowUnix, func(path string) bool { return path != AbstractSockets }), q.Network && len(c.AllowUnix) > 0:
-		return "a unix socket of the host"
+		return "a unix socket of the host, or a service"
+	case len(c.Credentials) > 0:
+		return "a credential"
 	case c.Engine != 0 && c.Engine != overlay.EngineCopy:
 		return "the engine " + c.Engine.String()
 	case c.Why:

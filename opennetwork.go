@@ -20,7 +20,7 @@ func (c *Config) byRules(q *Request) bool {
 // force yet.
 func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	c := &r.config
-	if c.Enforcer != BrokerEnforcer && !explain && features.Has(features.LandlockScopes) {
+	if c.Enforcer != BrokerEnforcer && !explain && len(c.Credentials) == 0 && features.Has(features.LandlockScopes) {
 		go r.kernel.load() // it takes the longest
 	}
 	policy := c.Net
@@ -44,6 +44,9 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 		n.log.Names, n.log.Hosts = n.table.Names, hosts
 	}
 	resolver := &netpolicy.Resolver{Table: n.table, Upstreams: n.servers.Upstreams, Hosts: hosts, Log: &n.log}
+	if n.mode == AutoEnforcer && len(c.Credentials) > 0 {
+		n.mode = BrokerEnforcer // the gateways need a network namespace
+	}
 	if explain {
 		if n.mode == AutoEnforcer {
 			n.mode = BrokerEnforcer

@@ -50,6 +50,8 @@ type View struct {
 	UserNamespaces bool `json:"user_namespaces"`
 	// Devices are those of the host that can be used.
 	Devices []string `json:"devices"`
+	// Credentials are the hosts whose credentials it can use, and does not have.
+	Credentials []string `json:"credentials"`
 	// Removed are the names of variables of this program that the command does not have, and
 	// Set those that it has, and this program has not, or with other values.
 	Removed []string `json:"environment_removed"`
@@ -96,6 +98,9 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	}
 	for _, rule := range c.Net.Rules {
 		v.Rules = append(v.Rules, rule.String())
+	}
+	for i := range c.Credentials {
+		v.Credentials = append(v.Credentials, c.Credentials[i].Name())
 	}
 	v.environment(os.Environ(), x.cmd.Env)
 	return v, nil

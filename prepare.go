@@ -91,6 +91,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		return err
 	}
 	f.Unix = append(f.Unix, x.services.mounts...)
+	f.Secrets = append(f.Secrets, x.services.secrets...)
 	if err := network(); err != nil {
 		return err
 	}
@@ -124,6 +125,9 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		err = x.keepApart(&f, &box)
 	}
 	if err != nil {
+		return err
+	}
+	if err := x.keepsCredentials(&box); err != nil {
 		return err
 	}
 	var roots []string
@@ -378,6 +382,7 @@ func (x *Execution) command(spec Spec, roots []string) error {
 	if x.net != nil {
 		x.net.attach(cmd)
 	}
+	x.addGateways(cmd)
 	if !x.explain {
 		if err := x.confine(cmd); err != nil {
 			return err

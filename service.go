@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/mounts"
@@ -23,11 +24,17 @@ import (
 // file of its public half, which is absolute or begins with "~/", chooses a key. It can stand there several times.
 const SSHAgent = service.SSHAgent
 
+// A Gateway serves commands that use a credential. Open is called for each command and rule; the function that it returns
+// serves a listener until ctx ends.
+type Gateway interface {
+	Open(ctx context.Context, r credential.Route) (serve func(net.Listener) error, err error)
+}
+
 // A ServiceUse is one use that a command made of a service, or wanted to make.
 type ServiceUse struct {
-	// Service is SSHAgent.
+	// Service is SSHAgent, or "credential".
 	Service string `json:"service"`
-	// Target is what was used: a key, by its fingerprint and comment.
+	// Target is what was used: a key, by its fingerprint and comment; of a credential, the host.
 	Target string `json:"target"`
 	// About says what for, as far as that can be known.
 	About string `json:"about"`
@@ -46,6 +53,8 @@ type services struct {
 	shown   []func()       // when the sandbox has been made: removes names
 	mounts  mounts.Plan    // in the sandbox
 	env     []string       // of the command
+	routes  []route        // of credentials
+	secrets []string       // files that the command must not see
 	turn    chan struct{}  // full: somebody is being asked
 
 	mu      sync.Mutex
@@ -64,14 +73,18 @@ var errEnough = errors.New("nobody is asked any more, after so many answers of n
 // openServices makes what Config.AllowUnix says beyond paths, once for an Execution.
 func (x *Execution) openServices(run bool, suspect func(dir string) bool) error {
 	s := &x.services
-	if len(s.mounts) > 0 || !slices.ContainsFunc(x.runner.config.AllowUnix, service.Is) {
+	c := &x.runner.config
+	if len(s.env) > 0 || len(c.Credentials) == 0 && !slices.ContainsFunc(c.AllowUnix, service.Is) {
 		return nil
 	}
 	if !x.explain {
 		s.ctx, s.stop = context.WithCancel(x.parent)
 		s.started, s.turn = make(chan struct{}), make(chan struct{}, 1)
 	}
-	return x.openAgent(run, suspect)
+	if err := x.openAgent(run, suspect); err != nil {
+		return err
+	}
+	return x.openCredentials(suspect)
 }
 
 // listen makes a socket that the command has at target, and serves it; with explain nothing is made.

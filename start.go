@@ -117,7 +117,7 @@ func (r *Runner) begin(x *Execution) (err error) {
 // kernel (for root), and does not wait for it. It need not be called. Where Config has no rules, or the broker is
 // to enforce them, it does nothing.
 func (r *Runner) Preload() {
-	if r.config.byRules(&Request{}) && r.config.Enforcer != BrokerEnforcer && r.config.Sandbox != SandboxDisabled {
+	if r.config.byRules(&Request{}) && r.config.Enforcer != BrokerEnforcer && len(r.config.Credentials) == 0 && r.config.Sandbox != SandboxDisabled {
 		go r.kernel.load()
 	}
 }

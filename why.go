@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -176,6 +177,11 @@ func (a *Finding) host(x *Execution) error {
 		why += "; the loopback device is the sandbox's own"
 		if x.net != nil && x.net.mode == KernelEnforcer {
 			why = "no rule allows it"
+		}
+	}
+	for _, r := range x.services.routes {
+		if r.rule.Host == asked.Host && (asked.First == 0 || asked.First == cmp.Or(r.rule.Port, 443)) {
+			why += "; requests with its credential go to $" + r.rule.Variable()
 		}
 	}
 	a.deny(Refusal{Kind: RefusedConnect, Rule: "network", Why: why, Flag: "--allow-net " + escape.Command([]string{asked.String()})})

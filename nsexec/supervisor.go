@@ -76,11 +76,15 @@ func (c *Cmd) awaitEarly(ours sys.FD) error {
 }
 
 func (c *Cmd) handOver(got []*os.File) error {
-	if len(got) != 1+len(c.opt.Supervisor.Sockets) {
+	s := c.opt.Supervisor
+	if s.Filter == nil {
+		got = append([]*os.File{nil}, got...)
+	}
+	if len(got) != 1+len(s.Sockets) {
 		closeFiles(got)
 		return &Error{Op: "supervise", Path: c.Path, Err: errGone}
 	}
-	return c.opt.Supervisor.Started(got[0], got[1:])
+	return s.Started(got[0], got[1:])
 }
 
 // endSupervise closes the socket, for which somebody may be waiting.
@@ -126,7 +130,7 @@ func receiveFiles(sock sys.FD, flags int) (files []*os.File, err error) {
 
 func closeFiles(files []*os.File) {
 	for _, f := range files {
-		_ = f.Close()
+		_ = f.Close() // of nil that is an error
 	}
 }
 
@@ -178,10 +182,8 @@ func linkAnswer(b *prog.Builder, nl prog.Slot) {
 	b.Here(none)
 }
 
-// superviseCommand adds the filter, and the sending of its listener and of the sockets; sock is
-// where to. Nothing of the command's has run yet.
-func superviseCommand(b *prog.Builder, s *sandbox.Supervisor, sock int, sockets []prog.Slot) {
-	b.Step("supervise", "")
+// listenerOf adds the filter, and returns its listener.
+func listenerOf(b *prog.Builder, s *sandbox.Supervisor) prog.Slot {
 	listener := b.Slot()
 	program := Filter(s.Filter).program(b)
 	// A call that somebody is working on is interrupted by what kills only: else each
@@ -190,14 +192,26 @@ func superviseCommand(b *prog.Builder, s *sandbox.Supervisor, sock int, sockets 
 		program.Arg()).To(listener).Tolerate(syscall.EINVAL).OnSuccess()
 	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER), program.Arg()).To(listener)
 	b.Here(done)
-	fds := append([]prog.Slot{listener}, sockets...)
+	return listener
+}
+
+// superviseCommand adds the filter, and the sending of its listener and of the sockets; sock is
+// where to. Nothing of the command's has run yet.
+func superviseCommand(b *prog.Builder, s *sandbox.Supervisor, sock int, sockets []prog.Slot) {
+	b.Step("supervise", "")
+	fds := sockets
+	if s.Filter != nil {
+		fds = append([]prog.Slot{listenerOf(b, s)}, sockets...)
+	}
 	b.SendFiles(prog.Int(sock), prog.Int(uint64(sandbox.HandOver)<<32|unix.MSG_NOSIGNAL), fds)
 	for _, fd := range fds {
 		b.Close(fd)
 	}
 	b.Call(prog.SysClose, prog.Int(sock))
-	seal := Filter(s.Seal).program(b)
-	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(0), seal.Arg())
+	if s.Filter != nil {
+		seal := Filter(s.Seal).program(b)
+		b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(0), seal.Arg())
+	}
 	if s.NoConnect {
 		b.Step("landlock", "")
 		rules := b.Slot()

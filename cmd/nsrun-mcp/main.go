@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/credential/gateway"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/mcpargs"
@@ -213,6 +214,7 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 		}
 		c.AllowUnix = append(c.AllowUnix, path)
 	}
+	c.Credentials, c.Gateway = o.Credentials, gateway.Gateway{}
 	c.Net, c.Publish, c.ClearEnv = netpolicy.Policy{Rules: o.Net}, o.Publish, o.ClearEnv
 	c.Enforcer = map[string]nsrun.Enforcer{"kernel": nsrun.KernelEnforcer, "broker": nsrun.BrokerEnforcer}[o.NetBy]
 	if o.Build {

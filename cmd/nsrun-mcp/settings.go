@@ -48,6 +48,7 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 			o.AllowUnix = append(o.AllowUnix, item.Text)
 		}
 	}
+	o.Credentials = p.Credentials()
 	o.Net, o.Publish, o.Env, o.ClearEnv, o.Timeout = p.Net(), p.Publish(), append(p.Env(), o.Env...), p.ClearEnv(), p.Timeout()
 	if c.Sandbox, err = nsrun.ParseSandboxMode(p.Sandbox()); err != nil {
 		return err
@@ -79,6 +80,9 @@ func layer(o *mcpargs.Options) *config.Layer {
 	}
 	for _, path := range o.AllowUnix {
 		l.Add("allow_unix", "--allow-unix", path)
+	}
+	for i := range o.Credentials {
+		l.Add("credentials", "--credential", o.Credentials[i].String())
 	}
 	for _, text := range o.Env {
 		l.Env("--env", text)

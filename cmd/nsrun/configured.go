@@ -82,6 +82,9 @@ func (o *runOptions) layer() *config.Layer {
 	if o.allowUserns {
 		l.Set("allow_userns", "--allow-userns", "true")
 	}
+	for i := range o.credentials {
+		l.Add("credentials", "--credential", o.credentials[i].String())
+	}
 	for _, text := range o.env {
 		l.Env("--env", text)
 	}
@@ -157,6 +160,7 @@ func (o *runOptions) take(p *config.Policy) error {
 	}
 	o.publish, o.env, o.clearEnv, o.timeout = p.Publish(), append(p.Env(), o.env...), p.ClearEnv(), p.Timeout()
 	o.grace, o.limits = p.Grace(), nsrunlib.Limits(p.Limits())
+	o.credentials = p.Credentials()
 	for _, item := range p.Sockets() {
 		if _, err := os.Lstat(item.Text); err == nil || service.Is(item.Text) {
 			o.allowUnix = append(o.allowUnix, item.Text)

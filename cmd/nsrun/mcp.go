@@ -43,7 +43,7 @@ func cmdMCP(args []string) int {
 	if _, err := mcpargs.Parse(args); err != nil {
 		return mcpVerb.Fail(mcpVerb.Wrong(mcpVerb.FlagSet(), err))
 	}
-	path, err := beside(mcpargs.Program)
+	path, err := beside("mcp", mcpargs.Program)
 	if err == nil {
 		err = syscall.Exec(path, append([]string{path}, args...), os.Environ())
 		err = &os.PathError{Op: "exec", Path: path, Err: err}
@@ -53,7 +53,7 @@ func cmdMCP(args []string) int {
 
 // beside finds a program that is installed with this one: in the same directory (go
 // install), or in ../libexec/nsrun (make install).
-func beside(name string) (string, error) {
+func beside(what, name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -68,6 +68,6 @@ func beside(name string) (string, error) {
 			return "", err
 		}
 	}
-	return "", advice.With(fmt.Errorf("mcp: %s is not installed beside %s", name, self),
+	return "", advice.With(fmt.Errorf("%s: %s is not installed beside %s", what, name, self),
 		"try: go install github.com/nsrun/nsrun/cmd/...@latest, or make install")
 }

@@ -89,7 +89,7 @@ func (r *runner) policy(any, asJSON bool) int {
 		p.Limits, p.text = append(p.Limits, policyLimit{l.Name, l.Value}), append(p.text, l.String())
 	}
 	if asJSON {
-		for _, list := range [...]*[]string{&p.Command, &p.Apart, &p.Writable, &p.Private, &p.ReadOnly, &p.Hidden, &p.HiddenSockets, &p.Rules, &p.Sockets, &p.Removed, &p.Set} {
+		for _, list := range [...]*[]string{&p.Command, &p.Apart, &p.Writable, &p.Private, &p.ReadOnly, &p.Hidden, &p.HiddenSockets, &p.Rules, &p.Sockets, &p.Credentials, &p.Removed, &p.Set} {
 			if *list == nil {
 				*list = []string{}
 			}
@@ -209,6 +209,7 @@ func (p *policyReport) print(w io.Writer, most int) {
 	section("servers that this host can reach", ports, escape.Quote)
 	section("sockets of this host that it can connect to", p.Sockets, short)
 	section("devices of this host that it can use", p.Devices, short)
+	section("hosts whose credentials it can use, and not see", p.Credentials, escape.Quote)
 	section("variables that it does not have", p.Removed, escape.Quote)
 	section("variables that are set", p.Set, escape.Quote)
 	list := append([]string{"no privileges, and no new ones", "it ends with all that it started"}, p.text...)

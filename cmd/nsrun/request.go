@@ -47,6 +47,7 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 		Sandbox: o.sandbox, Backend: o.backend, Session: o.session, On: o.on, Engine: o.engine, Presets: o.presets, After: nsrunlib.Hold,
 		Env: o.env, ClearEnv: o.clearEnv, Timeout: o.timeout, Grace: o.grace, Limits: o.limits, Approver: r, Watch: o.watch, Why: o.why,
 		Net: netpolicy.Policy{Rules: o.allowNet}, Enforcer: o.enforcer, Publish: o.publish,
+		Credentials: o.credentials, Gateway: gatewayProgram{},
 	}
 	for _, path := range o.allowUnix {
 		abs, err := fromHere(path)

@@ -13,6 +13,7 @@ import (
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
@@ -44,6 +45,7 @@ type runOptions struct {
 	allowUnix                  []string
 	allowUserns                bool
 	devices                    []string
+	credentials                []credential.Rule
 	env                        []string
 	clearEnv                   bool
 	given                      []string // names of the flags that are given
@@ -135,6 +137,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "allow connections to the Unix socket at `path`; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)")
 	fs.BoolVar(&o.allowUserns, "allow-userns", false, "let the command make user namespaces, as programs with a sandbox of their own do; not as root")
 	fs.Var((*listFlag)(&o.devices), "device", "let the command use a device of this host: `nvidia|dri|kvm|PATH` (repeatable)")
+	fs.Func("credential", "have requests to a host carry a secret that the command does not see, `HOST=SECRET`, where SECRET is env:NAME or file:PATH, with options behind commas; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)", o.addCredential)
 	fs.Func("env", "set `K=V`, or pass K through (repeatable)", o.addEnv)
 	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass only PATH and HOME from the environment")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")
@@ -236,6 +239,16 @@ func (o *runOptions) addRule(text string) error {
 		o.allowNet = append(o.allowNet, r)
 	}
 	return err
+}
+
+// addCredential is --credential.
+func (o *runOptions) addCredential(text string) error {
+	r, err := credential.Parse(text)
+	if e, ok := errors.AsType[*credential.Error](err); ok {
+		return e.Err
+	}
+	o.credentials = append(o.credentials, r)
+	return nil
 }
 
 // addPort is --publish.

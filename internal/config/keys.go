@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -78,6 +79,7 @@ const (
 	allowUnix
 	allowUserns
 	devices
+	credentials
 	timeout
 	grace
 	memory
@@ -141,6 +143,8 @@ var Keys = [numKeys]Key{
 		Doc: "true lets commands make user namespaces, as programs with a sandbox of their own do (--allow-userns)"},
 	devices: {Table: "sandbox", Name: "devices", Kind: Strings, Default: "[]", Example: `["dri"]`, parse: parseDevice,
 		Doc: "devices of this host that commands can use: nvidia, dri, kvm, or a path below /dev (--device)"},
+	credentials: {Table: "sandbox", Name: "credentials", Kind: Strings, Default: "[]", Example: `["api.example.com=env:API_TOKEN"]`, parse: parseCredential,
+		Doc: "secrets that requests to a host carry, and commands do not see (--credential)"},
 	timeout: {Table: "limits", Name: "timeout", Kind: Duration, Example: `"10m"`, parse: parseDuration, stricter: shorter,
 		Doc: "how long a command can take before it is ended (--timeout)"},
 	grace: {Table: "limits", Name: "grace", Kind: Duration, Default: `"2s"`, parse: parseDuration, stricter: shorter,
@@ -257,6 +261,12 @@ func parseDevice(text string, _ *Facts) (string, error) {
 		return "", errors.New("neither nvidia, dri or kvm, nor a path below /dev")
 	}
 	return text, nil
+func parseCredential(text string, _ *Facts) (string, error) {
+	r, err := credential.Parse(text)
+	if e, ok := errors.AsType[*credential.Error](err); ok {
+		return "", e.Err
+	}
+	return r.String(), nil
 }
 
 func parseName(text string, _ *Facts) (string, error) {

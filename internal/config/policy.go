@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
@@ -117,6 +118,16 @@ func (p *Policy) Publish() (list []uint16) {
 
 // Sockets are those of this host that files allow connections to.
 func (p *Policy) Sockets() []Item { return p.ofFiles(allowUnix) }
+
+// Credentials are secrets for requests to hosts.
+func (p *Policy) Credentials() (list []credential.Rule) {
+	for _, text := range p.texts(credentials) {
+		if r, err := credential.Parse(text); err == nil { // it was parsed before
+			list = append(list, r)
+		}
+	}
+	return list
+}
 
 // Timeout ends commands. Zero: there is none.
 func (p *Policy) Timeout() time.Duration {

@@ -133,30 +133,53 @@ func (s *Socket) Dial() (net.Conn, error) {
 // Close gives it back.
 func (s *Socket) Close() { _ = s.file.Close() }
 
-// ReadTrusted reads a file of at most so many bytes, to which no link leads that a command can have made, and which lies
+// Trusted is where a file is, of at most so many bytes, to which no link leads that a command can have made, and which lies
 // where none can have written it.
+func Trusted(name string, most int64, suspect func(dir string) bool) (string, error) {
+	f, err := openTrusted(name, most, suspect)
+	if err != nil {
+		return "", err
+	}
+	return f.Name(), f.Close()
+}
+
+// ReadTrusted reads such a file; without suspect, one whose place Trusted has returned.
 func ReadTrusted(name string, most int64, suspect func(dir string) bool) ([]byte, error) {
-	real, err := links.Resolve(name, suspect)
+	f, err := openTrusted(name, most, suspect)
 	if err != nil {
 		return nil, err
 	}
-	if suspect(filepath.Dir(real)) {
-		return nil, errors.New("commands can write to it")
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
+func openTrusted(name string, most int64, suspect func(dir string) bool) (*os.File, error) {
+	real := name
+	if suspect != nil {
+		var err error
+		if real, err = links.Resolve(name, suspect); err != nil {
+			return nil, err
+		}
+		if suspect(filepath.Dir(real)) {
+			return nil, errors.New("commands can write to it")
+		}
 	}
 	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), real)
-	defer f.Close()
 	fi, err := f.Stat()
 	switch {
 	case err != nil:
-		return nil, err
 	case !fi.Mode().IsRegular():
-		return nil, errors.New("not a regular file")
+		err = errors.New("not a regular file")
 	case fi.Size() > most:
-		return nil, errors.New("too large")
+		err = errors.New("too large")
 	}
-	return io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
 }

@@ -47,7 +47,7 @@ func kindOf(name string) (kind string, known bool) {
 		return kindVerb, true
 	case "COMMAND":
 		return kindCommand, true
-	case "FD", "UID", "GID", "N", "INSIDE:OUTSIDE:COUNT", "NAME", "VALUE", "OCTAL", "BYTES", "LABEL", "ARG", "SIZE", "RULE", "port", "string", "duration", "EXECUTION", "NUMBER", "YY-MM-DD":
+	case "FD", "UID", "GID", "N", "HOST=SECRET", "INSIDE:OUTSIDE:COUNT", "NAME", "VALUE", "OCTAL", "BYTES", "LABEL", "ARG", "SIZE", "RULE", "port", "string", "duration", "EXECUTION", "NUMBER", "YY-MM-DD":
 		return kindNone, true
 	}
 	return kindNone, false

@@ -1,6 +1,6 @@
 // Package mcpargs parses the input of `nsrun mcp`: its command line, for both programs that read it (nsrun, which
-// explains it, and nsrun-mcp, which nsrun executes), and the arguments of a call. It imports internal/escape and
-// netpolicy, and runs nothing.
+// explains it, and nsrun-mcp, which nsrun executes), and the arguments of a call. It imports credential,
+// internal/escape and netpolicy, and runs nothing.
 package mcpargs
 
 import (
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
@@ -59,6 +60,8 @@ type Options struct {
 	Publish []uint16
 	// AllowUnix are paths of unix sockets that commands can connect to.
 	AllowUnix []string
+	// Credentials are secrets that requests to hosts carry.
+	Credentials []credential.Rule
 	// Sandbox is "required", "preferred" or "disabled". Empty: required.
 	Sandbox string
 	// Backend is "auto", "native" or "landlock". Empty: auto.
@@ -146,6 +149,14 @@ func Define(fs *flag.FlagSet, o *Options) {
 		return nil
 	})
 	fs.Func("allow-unix", "let commands connect to the unix socket at a `path`; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question (repeatable)", list(&o.AllowUnix, "path"))
+	fs.Func("credential", "have requests to a host carry a secret that commands do not see, `HOST=SECRET`, where SECRET is env:NAME or file:PATH, with options behind commas; they send them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)", func(s string) error {
+		r, err := credential.Parse(s)
+		if e, ok := errors.AsType[*credential.Error](err); ok {
+			return e.Err
+		}
+		o.Credentials = append(o.Credentials, r)
+		return nil
+	})
 	fs.Func("preset", "for commands of a kind: `default|build`; build writes to the caches of build tools", func(s string) error {
 		if o.Build = s == "build"; !o.Build && s != "default" {
 			return errors.New("only default and build")

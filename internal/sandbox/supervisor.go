@@ -14,8 +14,8 @@ import (
 // see seccomp_unotify(2). It needs a PID 1 that nobody can trace: neither Inherit nor Bubblewrap; and for Links, Sockets
 // and NoConnect a new network namespace: Cmd.Share without Net, Join without Net.
 type Supervisor struct {
-	// Filter is installed first. What it answers with SECCOMP_RET_USER_NOTIF is told
-	// to the listener. It must let sendmsg(2) pass where the upper half of its flags,
+	// Filter is installed first. Nil: there is none, no listener and no Seal, but Sockets. What it answers with
+	// SECCOMP_RET_USER_NOTIF is told to the listener. It must let sendmsg(2) pass where the upper half of its flags,
 	// which the kernel ignores, is HandOver: so the listener leaves the sandbox.
 	Filter []unix.SockFilter
 	// Seal is installed when the listener has left, before Cmd.Seccomp and the
@@ -32,9 +32,31 @@ type Supervisor struct {
 	// Early calls Started as soon as the listener has left, on another goroutine: where Filter tells of execve(2), the
 	// command is executed only then. False: when the command was executed.
 	Early bool
-	// Started gets the listener, and the sockets behind it, and has to close them. It is
+	// Started gets the listener, nil if there is none, and the sockets behind it, and has to close them. It is
 	// called by Start; its error ends the sandbox.
 	Started func(listener *os.File, sockets []*os.File) error
+}
+
+// AddSockets has more sockets made for the command, beside what a Supervisor does that was attached before; started gets
+// them, and has to close them.
+func (o *Options) AddSockets(list []Socket, started func(sockets []*os.File) error) {
+	s := Supervisor{Started: func(*os.File, []*os.File) error { return nil }}
+	if o.Supervisor != nil {
+		s = *o.Supervisor
+	}
+	before, n := s.Started, len(s.Sockets)
+	s.Sockets = append(s.Sockets[:n:n], list...)
+	s.Started = func(listener *os.File, sockets []*os.File) error {
+		err := before(listener, sockets[:n:n])
+		if err == nil {
+			return started(sockets[n:])
+		}
+		for _, f := range sockets[n:] {
+			_ = f.Close()
+		}
+		return err
+	}
+	o.Supervisor = &s
 }
 
 // HandOver marks the sendmsg(2) by which the listener leaves.

@@ -1,0 +1,212 @@
+// Package gateway serves commands in a sandbox that use a credential without having it (package credential). It speaks
+// plain HTTP to them, and TLS to the one host that the credential is for. It imports package credential, and links
+// net/http, which the nsrun command does not: that has it in a program of its own.
+//
+//	config := nsrun.Config{Credentials: []credential.Rule{rule}, Gateway: gateway.Gateway{}}
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nsrun/nsrun/credential"
+)
+
+// Limits of one gateway.
+const (
+	maxConns      = 64       // at once; more wait
+	maxHeader     = 64 << 10 // bytes of a request's headers
+	headerTimeout = 30 * time.Second
+	idleTimeout   = 2 * time.Minute
+)
+
+// Gateway is a nsrun.Gateway. The zero Gateway is ready for use.
+type Gateway struct{}
+
+// Open makes ready for one credential. The function that it returns serves who connects to a listener until ctx ends, and
+// closes it.
+func (Gateway) Open(ctx context.Context, r credential.Route) (serve func(net.Listener) error, err error) {
+	if err := r.Rule.Check(); err != nil {
+		return nil, err
+	}
+	g := &gateway{route: r, transport: &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2:     true,
+		MaxConnsPerHost:       maxConns,
+		IdleConnTimeout:       idleTimeout,
+		TLSHandshakeTimeout:   headerTimeout,
+		ExpectContinueTimeout: time.Second,
+		DisableCompression:    true, // what is compressed cannot be looked through
+	}}
+	return func(l net.Listener) error { return g.serve(ctx, l) }, nil
+}
+
+type gateway struct {
+	route     credential.Route
+	transport *http.Transport
+}
+
+func (g *gateway) serve(ctx context.Context, l net.Listener) error {
+	defer g.transport.CloseIdleConnections()
+	quiet := log.New(io.Discard, "", 0)
+	proxy := &httputil.ReverseProxy{
+		Rewrite: g.rewrite, Transport: g, ModifyResponse: g.mask, FlushInterval: -1, ErrorLog: quiet,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			http.Error(w, "nsrun: "+g.route.Rule.Name()+": "+g.reason(err), http.StatusBadGateway)
+		},
+	}
+	s := &http.Server{
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.handle(proxy, w, r) }),
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: quiet,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
+	err := s.Serve(&limited{Listener: l, room: make(chan struct{}, maxConns), ended: ctx.Done()})
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+type valueKey struct{}
+
+// handle refuses methods that are not about a resource of the host, or have it send back what it got.
+func (g *gateway) handle(proxy http.Handler, w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodConnect || r.Method == http.MethodTrace || strings.EqualFold(r.Method, "TRACK") {
+		http.Error(w, "nsrun: this method is not passed on", http.StatusMethodNotAllowed)
+		return
+	}
+	secret, err := g.route.Secret(r.Context())
+	if err == nil {
+		err = credential.CheckSecret(secret)
+	}
+	if err != nil {
+		http.Error(w, "nsrun: "+g.route.Rule.Name()+": "+err.Error(), http.StatusBadGateway)
+		return
+	}
+	proxy.ServeHTTP(final{w}, r.WithContext(context.WithValue(r.Context(), valueKey{}, secret)))
+}
+
+// value is what the header has for a secret.
+func (g *gateway) value(secret string) string {
+	switch rule := &g.route.Rule; {
+	case rule.Header != "":
+		return secret
+	case rule.User != "":
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(rule.User+":"+secret))
+	}
+	return "Bearer " + secret
+}
+
+// host is where requests go.
+func (g *gateway) host() string {
+	port := g.route.Rule.Port
+	if port == 0 || port == 443 {
+		if strings.Contains(g.route.Rule.Host, ":") {
+			return "[" + g.route.Rule.Host + "]"
+		}
+		return g.route.Rule.Host
+	}
+	return net.JoinHostPort(g.route.Rule.Host, strconv.Itoa(int(port)))
+}
+
+// rewrite makes the request to the host: whatever a client says of the host and the header does not count.
+func (g *gateway) rewrite(r *httputil.ProxyRequest) {
+	secret, _ := r.In.Context().Value(valueKey{}).(string)
+	out := r.Out
+	out.URL.Scheme, out.URL.Host, out.URL.User, out.Host = "https", g.host(), nil, g.host()
+	for name := range out.Header { // also in forms that some servers take for the same
+		if strings.EqualFold(strings.ReplaceAll(name, "_", "-"), g.route.Rule.HeaderName()) {
+			delete(out.Header, name)
+		}
+	}
+	out.Header.Del("Proxy-Authorization")
+	out.Header.Set("Accept-Encoding", "identity")
+	out.Trailer = nil
+	out.Header.Set(g.route.Rule.HeaderName(), g.value(secret))
+}
+
+// RoundTrip makes one request, and follows no redirect.
+func (g *gateway) RoundTrip(r *http.Request) (*http.Response, error) { return g.transport.RoundTrip(r) }
+
+// mask takes the secret out of an answer, and has redirects to the host lead here.
+func (g *gateway) mask(res *http.Response) error {
+	secret, _ := res.Request.Context().Value(valueKey{}).(string)
+	m := newMask(secret, g.value(secret))
+	m.header(res.Header)
+	if at := res.Header.Get("Location"); at != "" {
+		if u, err := url.Parse(at); err == nil && u.Scheme == "https" && u.Host == g.host() {
+			u.Scheme, u.Host = "", ""
+			res.Header.Set("Location", u.String())
+		}
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		return nil
+	}
+	res.Body = &masked{ReadCloser: res.Body, mask: m, trailer: func() { m.header(res.Trailer) }}
+	return nil
+}
+
+// reason is an error in words that do not have the secret.
+func (g *gateway) reason(err error) string {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	return err.Error()
+}
+
+// final writes no answers before the last one: those have headers that nobody has looked through.
+type final struct{ http.ResponseWriter }
+
+// Unwrap is for http.ResponseController.
+func (f final) Unwrap() http.ResponseWriter { return f.ResponseWriter }
+
+func (f final) WriteHeader(code int) {
+	if code >= 200 || code == http.StatusSwitchingProtocols {
+		f.ResponseWriter.WriteHeader(code)
+	}
+}
+
+// limited is a listener that has so many connections at once.
+type limited struct {
+	net.Listener
+	room  chan struct{}
+	ended <-chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.room <- struct{}{}:
+	case <-l.ended:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.room
+		return nil, err
+	}
+	return &conn{Conn: c, leave: sync.OnceFunc(func() { <-l.room })}, nil
+}
+
+type conn struct {
+	net.Conn
+	leave func()
+}
+
+func (c *conn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}

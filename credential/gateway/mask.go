@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// A mask replaces secrets by as many asterisks.
+type mask struct{ words [][]byte }
+
+// leastSecret is the least length of what is looked for: a shorter text is in many answers.
+const leastSecret = 6
+
+func newMask(secrets ...string) *mask {
+	m := &mask{}
+	for _, s := range secrets {
+		for _, prefix := range [...]string{"Bearer ", "Basic "} {
+			if len(s) > len(prefix) && s[:len(prefix)] == prefix {
+				s = s[len(prefix):]
+			}
+		}
+		if len(s) >= leastSecret {
+			m.words = append(m.words, []byte(s))
+		}
+	}
+	return m
+}
+
+// replace replaces them in place.
+func (m *mask) replace(b []byte) {
+	for _, word := range m.words {
+		for rest := b; ; {
+			i := bytes.Index(rest, word)
+			if i < 0 {
+				break
+			}
+			for j := range word {
+				rest[i+j] = '*'
+			}
+			rest = rest[i+len(word):]
+		}
+	}
+}
+
+func (m *mask) text(s string) string {
+	b := []byte(s)
+	m.replace(b)
+	return string(b)
+}
+
+// header replaces them in the values of headers, and drops headers whose names have them.
+func (m *mask) header(h http.Header) {
+	for name, values := range h {
+		for _, word := range m.words {
+			if strings.Contains(strings.ToLower(name), strings.ToLower(string(word))) {
+				delete(h, name)
+			}
+		}
+		for i := range values {
+			values[i] = m.text(values[i])
+		}
+	}
+}
+
+// begun is how many bytes at the end of b may be the beginning of a secret.
+func (m *mask) begun(b []byte) (most int) {
+	for _, word := range m.words {
+		for n := min(len(word)-1, len(b)); n > most; n-- {
+			if bytes.HasSuffix(b, word[:n]) {
+				most = n
+			}
+		}
+	}
+	return most
+}
+
+// masked is a body without secrets. It holds back what may be the beginning of one, and nothing else.
+type masked struct {
+	io.ReadCloser
+	mask    *mask
+	trailer func() // is called at the end
+	held    []byte // was read, and not looked through
+	ready   []byte // was looked through
+	err     error  // what follows that
+	buf     [16 << 10]byte
+}
+
+func (m *masked) Read(p []byte) (int, error) {
+	for len(m.ready) == 0 {
+		if m.err != nil {
+			return 0, m.err
+		}
+		n, err := m.ReadCloser.Read(m.buf[:])
+		b := append(m.held, m.buf[:n]...)
+		m.mask.replace(b)
+		keep := m.mask.begun(b)
+		if err != nil {
+			keep = 0
+			m.err = err
+			m.trailer()
+		}
+		m.ready, m.held = b[:len(b)-keep], bytes.Clone(b[len(b)-keep:])
+	}
+	n := copy(p, m.ready)
+	m.ready = m.ready[n:]
+	return n, nil
+}
