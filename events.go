@@ -38,12 +38,15 @@ func (w *watch) begin(x *Execution) {
 	}
 	places := x.Places()
 	var roots []string
+	// Before Linux 6.8 the kernel does not tell who watches an upper directory that a file was written to through the overlay.
+	sweep := true
 	for _, p := range places {
 		nested := slices.ContainsFunc(places, func(q Place) bool { return q != p && paths.Inside(p.Dir, q.Dir) })
 		hidden := p.Dir != p.Project && x.session.Info().Engine == overlay.EngineTmpfs
 		if !nested && !hidden {
 			w.places[p.Dir] = p
 			roots = append(roots, p.Dir)
+			sweep = sweep && p.Dir != p.Project // what is not an upper directory can be large
 		}
 	}
 	if len(roots) == 0 {
@@ -53,11 +56,11 @@ func (w *watch) begin(x *Execution) {
 		// Fanotify tells each watcher of everything on the file system, and so of what all
 		// other commands write. In a new session there is nothing that inotify would have to
 		// go through; fewer can have it at once.
-		if w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots, Engine: fanotify.Inotify}); w.err == nil {
+		if w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots, Engine: fanotify.Inotify, Sweep: sweep}); w.err == nil {
 			return
 		}
 	}
-	w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots})
+	w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots, Sweep: sweep})
 }
 
 // Events yields what the command does to the folders that it can write to, while it runs,

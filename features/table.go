@@ -74,7 +74,7 @@ var table = [...]entry{
 		source: "commit 459c7c565ac3", on: MountNamespaces, try: tryOverlay},
 	{Feature: Feature{Name: TmpfsAttributes, For: "keeping changes apart in memory",
 		Since: "6.6", Needs: "CONFIG_TMPFS_XATTR",
-		Lost: "--engine tmpfs; and no changes can be kept apart where the state directory's file system has no attributes (FUSE, vfat)"},
+		Lost: "--engine tmpfs; where the state directory's file system has no attributes (FUSE, vfat) a session is a copy of the project"},
 		source: "commit 2daf18a7884d", on: MountNamespaces, try: tryTmpfsAttributes},
 	{Feature: Feature{Name: NewMountCalls, For: "starting fast",
 		Since: "5.12", Needs: "a seccomp filter that allows open_tree, move_mount, fsopen and mount_setattr",

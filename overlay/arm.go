@@ -24,7 +24,7 @@ func (s *Session) arm() error {
 		memory = !tree.HoldsModes(typ)
 	}
 	if memory {
-		h, err := store.NewTmpfs()
+		h, err := store.NewTmpfs(s.meta.Engine == store.Tmpfs)
 		if err != nil {
 			return err
 		}

@@ -97,6 +97,7 @@ func (c *commit) find(ctx context.Context) error {
 		if err != nil {
 			return &Error{Op: "commit", Path: s.roots[i].Path, Err: err}
 		}
+		c.plain = append(c.plain, !tree.HoldsLinks(typ))
 		c.layers[i].Stiff = typ == unix.OVERLAYFS_SUPER_MAGIC || s.stiff
 		c.layers[i].Replaced, c.layers[i].Dev = st.Ino != s.meta.Roots[i].Ino, st.Dev
 	}
@@ -118,6 +119,9 @@ func (c *commit) find(ctx context.Context) error {
 		}
 		if err != nil {
 			return err
+		}
+		if c.plain[n.root] {
+			n.Special = cmp.Or(n.Special, unheld(&n))
 		}
 		all = append(all, n)
 		c.deletes = c.deletes || n.Kind == Deleted

@@ -21,6 +21,7 @@ type commit struct {
 	held    []Change
 	full    bool // nothing else is left in the session
 	layers  []tx.Side
+	plain   []bool // by root: its file system holds files and directories alone
 	ledger  tx.Ledger
 	kept    map[store.Place]baseEntry // what the project had when the command had ended; nil: not read
 	account bool                      // that was noted at all

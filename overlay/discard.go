@@ -127,11 +127,23 @@ func (s *Session) Remove() error {
 	if err != nil {
 		return err
 	}
-	if err := tree.RemoveTree(s.state, gone); err != nil {
+	state, err := s.state.Open(".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
 		return &Error{Op: opRemove, Path: s.path, Err: err}
 	}
+	defer state.Close()
+	// First: on NFS and FUSE what is open stays in its directory, under another name.
 	s.release()
+	if err := tree.RemoveTree(state, gone); err != nil && !inUse(err) {
+		return &Error{Op: opRemove, Path: s.path, Err: err}
+	}
 	return nil
+}
+
+// inUse reports whether something could not be removed because it is open somewhere, on a file system that keeps it then.
+// It has the name of what is removed, and Clean does the rest.
+func inUse(err error) bool {
+	return errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY)
 }
 
 // away gives the session's directory another name, so that nobody sees a part of it.

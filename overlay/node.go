@@ -90,6 +90,17 @@ func special(st tree.Stat) string {
 	return ""
 }
 
+// unheld says why a file system that has files and directories alone cannot have an object.
+func unheld(n *node) string {
+	if !n.HasUp || n.Up.IsReg() || n.Up.IsDir() {
+		return ""
+	}
+	if n.Up.Typ() == unix.S_IFLNK {
+		return "is a symbolic link, which the project's file system cannot hold"
+	}
+	return "is neither a file nor a directory, and the project's file system holds nothing else"
+}
+
 // endless says why a new object is none that programs expect: who reads it, as a build or a search
 // reads all files of a project, waits for somebody at the other end.
 func endless(st tree.Stat) string {

@@ -103,11 +103,10 @@ func (sp *Spare) fits(on string, engine Engine, state *tree.Handle, roots []stor
 
 // Remove removes it. It must not have been given to Create, which does that itself.
 func (sp *Spare) Remove() error {
-	err := tree.RemoveTree(sp.state, sp.name)
-	for _, h := range [...]*tree.Handle{sp.dir, sp.state, sp.lock} {
-		h.Close()
-	}
-	if err != nil {
+	defer sp.state.Close()
+	sp.dir.Close() // first, as in Session.Remove
+	sp.lock.Close()
+	if err := tree.RemoveTree(sp.state, sp.name); err != nil && !inUse(err) {
 		return &Error{Op: opRemove, Path: sp.path, Err: err}
 	}
 	return nil

@@ -40,9 +40,9 @@ func mountTmpfs() (int, error) {
 	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 }
 
-// NewTmpfs makes a tmpfs and returns its root. It fails with errors.ErrUnsupported where
-// the upper directory of an overlay cannot be on one.
-func NewTmpfs() (_ *tree.Handle, err error) {
+// NewTmpfs makes a tmpfs and returns its root. With upper it is to hold the upper directory of an overlay, and it fails with
+// errors.ErrUnsupported where that cannot be.
+func NewTmpfs(upper bool) (_ *tree.Handle, err error) {
 	var h *tree.Handle
 	if fd, err := mountTmpfs(); err == nil {
 		h = &tree.Handle{FD: sys.FD(fd)}
@@ -54,7 +54,7 @@ func NewTmpfs() (_ *tree.Handle, err error) {
 			h.Close()
 		}
 	}()
-	if !tree.TakesMarks(h) {
+	if upper && !tree.TakesMarks(h) {
 		return nil, features.Lacks(features.TmpfsAttributes, unix.EOPNOTSUPP)
 	}
 	return h, nil

@@ -42,6 +42,9 @@ func IsLower(typ uint32) bool {
 	return true
 }
 
+// HoldsLinks reports whether there can be symbolic links, FIFOs and sockets on this file system, besides files and directories.
+func HoldsLinks(typ uint32) bool { return typ != MagicFAT && typ != magicExFAT }
+
 // IsUpper reports whether an overlay can keep what is written in a directory of this file
 // system; sure is false where that has to be tried.
 func IsUpper(typ uint32) (ok, sure bool) {
