@@ -42,7 +42,10 @@ const answered = ^syscall.Errno(0)
 // to go on later belongs to somebody else.
 func (c *call) connect() (e syscall.Errno, later bool) {
 	if !c.ip() {
-		if !c.b.landlock || c.domain != unix.AF_UNIX && c.domain != unix.AF_NETLINK {
+		if !c.b.landlock {
+			return c.local()
+		}
+		if c.domain != unix.AF_UNIX && c.domain != unix.AF_NETLINK {
 			return syscall.EPERM, false
 		}
 		c.l.Proceed(c.id) // see doc.go

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/netpolicy/broker"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
@@ -68,7 +70,13 @@ func TestExchange(t *testing.T) {
 		"connect": "hello", "nonblock": "hello", "options": options, "epoll": registered, "dup": duplicated, "threads": "160", "many": "160",
 	} {
 		for _, way := range []string{"within", "guess"} {
-			t.Run(way+"/"+name, kase{way, way, []string{"ALLOWED", name}, want}.run)
+			k := kase{way, way, []string{"ALLOWED", name}, want}
+			t.Run(way+"/"+name, k.run)
+			if testenv.TurnOf(way + name) {
+				t.Run(way+"/"+name+" without kcmp", func(t *testing.T) {
+					k.runOn(t, func(b *broker.Broker, c *nsexec.Cmd) { b.WithoutKcmp(); b.Attach(c) })
+				})
+			}
 		}
 	}
 }
@@ -138,10 +146,13 @@ func TestListenAfterFailure(t *testing.T) {
 }
 
 // run runs the helper in a sandbox with two servers outside, one of which is allowed.
-func (k kase) run(t *testing.T) {
+func (k kase) run(t *testing.T) { k.runOn(t, (*broker.Broker).Attach) }
+
+// runOn is run with a Broker that attach changes.
+func (k kase) runOn(t *testing.T, again func(*broker.Broker, *nsexec.Cmd)) {
 	allowed, denied := echo(t, "127.0.0.1:0"), echo(t, "127.0.0.1:0")
 	c := helper(t, k.helper, fill(k.args, allowed, denied)...)
-	attach(t, c, allow("tcp:"+allowed.String()))
+	again(attach(t, c, allow("tcp:"+allowed.String())), c)
 	if got := output(t, c); got != k.want {
 		t.Errorf("got\n%s\nwant\n%s", got, k.want)
 	}

@@ -91,8 +91,10 @@
 //  4. Calls that continue in the kernel (SECCOMP_USER_NOTIF_FLAG_CONTINUE) use memory and descriptors as they are then,
 //     not as the Broker saw them. connect(2) of unix and netlink sockets continues (for bind(2) see 2; the arguments of
 //     socket(2) are in registers). This is safe because the command is in a Landlock domain that may not connect TCP at
-//     all (Linux 6.7): the kernel refuses whatever is put under the number. Without Landlock such connects fail with
-//     EPERM.
+//     all (Linux 6.7): the kernel refuses whatever is put under the number. Without Landlock the Broker connects such
+//     sockets itself, on its own copies of socket and address (local.go): it looks the path up in the caller's root, follows
+//     no magic link, and does it without capabilities. A listener then sees the Broker as who connects (SO_PEERCRED), and
+//     netlink sockets connect to the kernel only.
 //  5. sendto(2) and the like continue in the kernel too. On a UDP socket, which belongs to the sandbox, they end at the
 //     relay, which decides by the packet. On a TCP socket of the host an address only means something with MSG_FASTOPEN.
 //     Flags are in a register: the filter sees them.

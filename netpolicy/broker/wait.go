@@ -20,6 +20,11 @@ const lookEvery = 100 * time.Millisecond
 
 // later has a goroutine wait for the end of a connect, for a caller that waits too.
 func (c *call) later(fd sys.FD) (e syscall.Errno, later bool) {
+	return c.wait(func() syscall.Errno { return c.await(fd) })
+}
+
+// wait has a goroutine wait for an answer, for a caller that waits too.
+func (c *call) wait(answer func() syscall.Errno) (e syscall.Errno, later bool) {
 	select {
 	case c.b.slow <- struct{}{}:
 	default:
@@ -42,7 +47,7 @@ func (c *call) later(fd sys.FD) (e syscall.Errno, later bool) {
 	c.b.running.Go(func() {
 		defer func() { <-c.b.slow }()
 		defer t.close()
-		e := c.await(fd)
+		e := answer()
 		c.close() // first, as in connect
 		if e != answered {
 			c.l.Answer(c.id, e)

@@ -1,0 +1,218 @@
+//go:build linux
+
+package broker
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Unix and netlink sockets where Landlock does not keep the command from connecting TCP: the kernel must not go on with a
+// call whose descriptor may be another one by then. So they are connected here, on our copy of the socket, to our copy
+// of the address, with the path looked up where the caller would look it up.
+
+// local answers connect(2) of a socket that is no IP one.
+func (c *call) local() (e syscall.Errno, later bool) {
+	switch {
+	case c.to.family() == unix.AF_UNSPEC:
+		return c.to.connect(int(c.old)), false
+	case c.domain == unix.AF_NETLINK:
+		return c.netlink(), false
+	case c.domain != unix.AF_UNIX:
+		return syscall.EPERM, false
+	case c.to.family() != unix.AF_UNIX || c.to.n <= 2 || c.to.n > unix.SizeofSockaddrUnix:
+		return syscall.EINVAL, false
+	case c.to.b[2] == 0 && !c.b.sandboxed(c.old):
+		return syscall.EPERM, false // a name of the host's
+	}
+	if c.flags, e = fcntl(c.old, unix.F_GETFL, 0); e != 0 {
+		return e, false
+	}
+	to, at := c.to, sys.None
+	if c.to.b[2] != 0 {
+		if at, e = c.place(); e != 0 {
+			return e, false
+		}
+		to.setPath("/proc/self/fd/" + strconv.Itoa(int(at)))
+	}
+	return c.connectUnix(&to, at)
+}
+
+// netlink connects to the kernel. For other places the kernel asks for a privilege, which we have there and the caller does not.
+func (c *call) netlink() syscall.Errno {
+	const size = 12 // struct sockaddr_nl: family, pid, groups
+	if c.to.family() != unix.AF_NETLINK || c.to.n < size {
+		return syscall.EINVAL
+	}
+	if binary.NativeEndian.Uint64(c.to.b[4:]) != 0 {
+		return syscall.EPERM
+	}
+	return c.to.connect(int(c.old))
+}
+
+// connectUnix connects without waiting; who waits is a goroutine. It closes at.
+func (c *call) connectUnix(to *sockaddr, at sys.FD) (e syscall.Errno, later bool) {
+	waits := c.flags&unix.O_NONBLOCK == 0
+	if waits { // as in itself
+		if _, e := fcntl(c.old, unix.F_SETFL, c.flags|unix.O_NONBLOCK); e != 0 {
+			at.Close()
+			return e, false
+		}
+	}
+	e = plainly(func() syscall.Errno { return to.connect(int(c.old)) })
+	if !waits || e != syscall.EAGAIN {
+		at.Close()
+		if waits {
+			c.restore()
+		}
+		return e, false
+	}
+	e, later = c.wait(func() syscall.Errno {
+		defer at.Close()
+		return c.again(to)
+	})
+	if !later {
+		at.Close()
+	}
+	return e, later
+}
+
+// roomEvery is how often a listener that has no room is asked whether it has.
+const roomEvery = 5 * time.Millisecond
+
+// again connects until the listener has room, or nobody waits any more.
+func (c *call) again(to *sockaddr) syscall.Errno {
+	defer c.giveUp()
+	timeout, started := c.timeout(), time.Now()
+	for {
+		time.Sleep(roomEvery)
+		if e := plainly(func() syscall.Errno { return to.connect(int(c.old)) }); e != syscall.EAGAIN {
+			return e
+		}
+		switch {
+		case !c.l.Valid(c.id) || c.b.ending():
+			return answered
+		case timeout > 0 && time.Since(started) >= timeout:
+			return syscall.EAGAIN
+		case c.task.signalled():
+			return notify.Restart
+		}
+	}
+}
+
+// setPath makes a a path.
+func (a *sockaddr) setPath(path string) {
+	a.n = 2 + copy(a.b[2:], path)
+	a.b[a.n] = 0
+	a.n++
+}
+
+// place opens the socket that the path of the address leads to, as a place: in the caller's root, from the caller's directory.
+func (c *call) place() (sys.FD, syscall.Errno) {
+	path := c.to.b[2:c.to.n]
+	if end := bytes.IndexByte(path, 0); end >= 0 {
+		path = path[:end]
+	}
+	if e := c.task.look(); e != 0 {
+		return sys.None, e
+	}
+	if !c.task.ours() {
+		return sys.None, syscall.EPERM
+	}
+	open := func(name string) sys.FD {
+		fd, err := unix.Openat(int(c.task.proc), name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return sys.None
+		}
+		return sys.FD(fd)
+	}
+	root, cwd := open("root"), open("cwd")
+	defer root.Close()
+	defer cwd.Close()
+	if root == sys.None || cwd == sys.None || !c.l.Valid(c.id) {
+		return sys.None, syscall.ESRCH
+	}
+	at := sys.None
+	e := plainly(func() syscall.Errno {
+		fd, err := c.lookUp(root, cwd, string(path))
+		if err != nil {
+			return errno(err)
+		}
+		at = sys.FD(fd)
+		return 0
+	})
+	if e != 0 {
+		return sys.None, e
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(at), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		at.Close()
+		return sys.None, syscall.ECONNREFUSED
+	}
+	return at, 0
+}
+
+// lookUp looks a path up. No magic link is followed: what it leads to would be ours.
+func (c *call) lookUp(root, cwd sys.FD, path string) (int, error) {
+	if path[0] != '/' {
+		fd, err := sys.Openat2(int(cwd), path, unix.O_PATH, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS)
+		if err != unix.EXDEV {
+			return fd, err
+		}
+		// It leads out of the directory, whose path in the caller's root is needed then.
+		b := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(int(c.task.proc), "cwd", b)
+		if err != nil {
+			return -1, err
+		}
+		path = string(b[:n]) + "/" + path
+	}
+	return sys.Openat2(int(root), path, unix.O_PATH, 0, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
+}
+
+// ours reports whether the task may do with files what we may without privileges.
+func (t *task) ours() bool {
+	var b [4096]byte
+	status := t.file("status", b[:])
+	last := func(name string) string { // the one for files
+		f := bytes.Fields(field(status, name))
+		if len(f) != 4 {
+			return ""
+		}
+		return string(f[3])
+	}
+	return last("Uid:") == strconv.Itoa(os.Geteuid()) && last("Gid:") == strconv.Itoa(os.Getegid())
+}
+
+// plainly does something with the rights of a user alone: root's command has no capabilities outside of its sandbox.
+func plainly(f func() syscall.Errno) (e syscall.Errno) {
+	if os.Geteuid() != 0 {
+		return f()
+	}
+	apart(func() {
+		// struct __user_cap_header_struct, and behind it the sets: those of this thread, all empty.
+		header, none := [2]uint32{unix.LINUX_CAPABILITY_VERSION_3}, [6]uint32{}
+		if _, _, e = syscall.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0); e == 0 {
+			e = f()
+		}
+	})
+	return e
+}
+
+// errno is the number of an error of a system call.
+func errno(err error) syscall.Errno {
+	if e, ok := err.(syscall.Errno); ok {
+		return e
+	}
+	return syscall.EIO
+}
