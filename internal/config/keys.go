@@ -261,6 +261,8 @@ func parseDevice(text string, _ *Facts) (string, error) {
 		return "", errors.New("neither nvidia, dri or kvm, nor a path below /dev")
 	}
 	return text, nil
+}
+
 func parseCredential(text string, _ *Facts) (string, error) {
 	r, err := credential.Parse(text)
 	if e, ok := errors.AsType[*credential.Error](err); ok {
