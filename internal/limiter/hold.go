@@ -33,13 +33,15 @@ type v1Group struct {
 }
 
 // Hold prepares to hold limits. Where the command is to be in a cgroup of v2 anyway (nil: it is not), that has them, too.
-// What it writes to its session (nil: it has none) is told by read.
-func (h *Host) Hold(l limits.Limits, in *os.File, read Reader) (_ *Hold, err error) {
+// What it writes to its session (nil: it has none) is told by read. Where it has no user namespace of its own
+// (sharesUsers), the kernel counts its user's other processes with its own.
+func (h *Host) Hold(l limits.Limits, in *os.File, read Reader, sharesUsers bool) (_ *Hold, err error) {
 	facts, err := h.look(&l)
 	if err != nil {
 		return nil, err
 	}
 	facts.Session = read != nil
+	facts.OwnProcesses = facts.OwnProcesses && !sharesUsers
 	held, err := limits.Plan(l, facts)
 	if err != nil {
 		return nil, err

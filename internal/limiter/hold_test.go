@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // hold holds a limit of processes and one of memory in cgroups.
 func hold(t *testing.T, h *Host) *Hold {
 	t.Helper()
-	x, err := h.Hold(limits.Limits{Memory: 32 << 20, PIDs: 5}, nil, nil)
+	x, err := h.Hold(limits.Limits{Memory: 32 << 20, PIDs: 5}, nil, nil, false)
 	if errors.Is(err, errors.ErrUnsupported) {
 		testenv.Skip(t, "cgroup-controllers", err.Error())
 	}
@@ -98,7 +98,7 @@ func TestRemoved(t *testing.T) {
 	}
 	x.End()
 	first.Close()
-	if _, err := first.Hold(limits.Limits{PIDs: 1}, nil, nil); err == nil {
+	if _, err := first.Hold(limits.Limits{PIDs: 1}, nil, nil, false); err == nil {
 		t.Error("a closed host holds limits")
 	}
 }
