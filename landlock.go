@@ -48,6 +48,8 @@ func (x *Execution) takesNamespaces() string {
 		return "a credential"
 	case c.Engine != 0 && c.Engine != overlay.EngineCopy:
 		return "the engine " + c.Engine.String()
+	case c.UserNamespaces:
+		return "letting a command make namespaces"
 	case c.Why:
 		return "asking why something is refused"
 	}

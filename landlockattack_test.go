@@ -343,6 +343,18 @@ var ownDeeds = []assault{
 		_ = os.Remove("l")
 		return changes(fresh("m"), func(st *unix.Stat_t) bool { return st.Mode&0o7777 == 0o600 }, errors.Join(os.Symlink("m", "l"), os.Chmod("l", 0o600)))
 	}},
+	{"a name in another directory", func(*prey) error {
+		_ = os.Mkdir("dir", 0o755)
+		return errors.Join(os.Rename(fresh("m"), "dir/n"), os.Rename("dir/n", "n"))
+	}},
+	{"a link in another directory", func(*prey) error {
+		_ = os.Mkdir("dir", 0o755)
+		_ = os.Remove("dir/hard")
+		return os.Link(fresh("m"), "dir/hard")
+	}},
+	{"a file from the directory for temporary ones", func(*prey) error {
+		return os.Rename(fresh(filepath.Join(os.TempDir(), "m")), "n")
+	}},
 	{"an owner", func(*prey) error { return os.Chown(fresh("m"), os.Getuid(), -1) }},
 	{"a link's owner", func(*prey) error {
 		_ = os.Remove("l")

@@ -11,9 +11,14 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/mountprog"
+	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/internal/wall"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -61,6 +66,35 @@ func BenchmarkRunDefault(b *testing.B) {
 		if err := spec.Command("true").Run(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkRunLandlock is a command without namespaces, with the same files as BenchmarkRunDefault: finding out what is in
+// directories with secrets, the rules for all of it, and the filters.
+func BenchmarkRunLandlock(b *testing.B) {
+	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
+		testenv.Skip(b, "landlock", f.Why)
+	}
+	box := plan.Sandbox{Mounts: nsrun.DefaultMounts(), Dir: "/"}
+	filters := []nsexec.Filter{nsexec.DefaultFilter(), wall.Filter(wall.Options{})}
+	temp := testenv.Dir(b)
+	for b.Loop() {
+		confined, err := box.Confine(temp, host.Files())
+		if err != nil {
+			b.Fatal(err)
+		}
+		c := nsexec.Command("true")
+		c.Share, c.Dir, c.Env, c.Seccomp = nsexec.All, "/", nsrun.SafeEnv(os.Environ()), filters
+		o := sandbox.Of(c)
+		o.Confinement = &sandbox.Confinement{Files: confined.Files.Root, NoConnect: true}
+		attributes := wall.Attributes{May: func(string) bool { return false }}
+		if err := attributes.Attach(o); err != nil {
+			b.Fatal(err)
+		}
+		if err := c.Run(); err != nil {
+			b.Fatal(err)
+		}
+		attributes.Close()
 	}
 }
 

@@ -45,6 +45,9 @@ var fileRights = [...]uint64{confine.Read: fileRead, confine.Write: fileWrite, c
 
 var dirRights = [...]uint64{confine.Read: dirRead, confine.Write: dirWrite, confine.Device: fileDevice}
 
+// rulesetPath is the path in errors about the rules as a whole.
+const rulesetPath = "/"
+
 // checkConfinement finds what a command without namespaces cannot have.
 func (c *Cmd) checkConfinement() error {
 	if c.opt.Confinement == nil || c.Share == All && len(c.Mounts)+len(c.Layers) == 0 && !c.Background && c.forks() && !c.opt.Bubblewrap {
@@ -62,7 +65,7 @@ type confining struct {
 
 // prepareConfinement adds the rules for the command, and has this process enter the domain around it.
 func (c *Cmd) prepareConfinement(b *prog.Builder, status int) (rules prog.Slot) {
-	b.Step("landlock", "/")
+	b.Step("landlock", rulesetPath)
 	r := confining{b: b, rules: b.Slot(), attrs: make(map[uint64]prog.Ptr)}
 	net := uint64(0)
 	if c.opt.Confinement.NoConnect {
@@ -74,9 +77,14 @@ func (c *Cmd) prepareConfinement(b *prog.Builder, status int) (rules prog.Slot) 
 	}
 	r.create(r.rules, handled, net, scopes)
 	r.node(&c.opt.Confinement.Files, prog.AtCwd, "/")
-	b.Step("landlock", "")
+	b.Step("landlock", rulesetPath)
+	// To move and link files into other directories is refused by each domain that has no rule that allows it.
 	around := b.Slot()
-	r.create(around, 0, 0, landlockScopeSignal)
+	r.create(around, unix.LANDLOCK_ACCESS_FS_REFER, 0, landlockScopeSignal)
+	root := b.Slot()
+	b.Call(prog.SysOpenat, prog.AtCwd, b.String("/"), b.Open(prog.PathOnly|prog.CloseOnExec), prog.Int(0)).To(root)
+	r.rule(around, root, unix.LANDLOCK_ACCESS_FS_REFER)
+	b.Close(root)
 	b.Call(prog.SysLandlockRestrict, around.Arg(), prog.Int(0))
 	b.Close(around)
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_CHILD_SUBREAPER), prog.Int(1))
@@ -87,7 +95,7 @@ func (c *Cmd) prepareConfinement(b *prog.Builder, status int) (rules prog.Slot) 
 
 // enterConfinement adds what the command does in its own process.
 func enterConfinement(b *prog.Builder, rules prog.Slot) {
-	b.Step("landlock", "")
+	b.Step("landlock", rulesetPath)
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
 	b.Call(prog.SysLandlockRestrict, rules.Arg(), prog.Int(0))
 	b.Close(rules)
@@ -128,20 +136,20 @@ func (r *confining) node(n *confine.Node, dir prog.Arg, at string) {
 func (r *confining) allow(fd prog.Slot, n *confine.Node, needed bool) {
 	var done prog.Label
 	if !n.File {
-		add := r.rule(fd, dirRights[n.Access])
+		add := r.rule(r.rules, fd, dirRights[n.Access])
 		if !needed {
 			add.Tolerate(syscall.EBADFD)
 		}
 		done = add.Tolerate(syscall.EINVAL).OnSuccess()
 	}
-	add := r.rule(fd, fileRights[n.Access])
+	add := r.rule(r.rules, fd, fileRights[n.Access])
 	if !needed {
 		add.Tolerate(syscall.EINVAL, syscall.EBADFD)
 	}
 	r.b.Here(done)
 }
 
-func (r *confining) rule(fd prog.Slot, rights uint64) prog.Ref {
+func (r *confining) rule(rules, fd prog.Slot, rights uint64) prog.Ref {
 	b := r.b
 	attr, ok := r.attrs[rights]
 	if !ok {
@@ -149,5 +157,5 @@ func (r *confining) rule(fd prog.Slot, rights uint64) prog.Ref {
 		r.attrs[rights] = attr
 	}
 	b.Call(prog.Store, (attr + 8).Arg(), fd.Arg())
-	return b.Call(prog.SysLandlockRule, r.rules.Arg(), prog.Int(landlockPathBeneath), attr.Arg(), prog.Int(0))
+	return b.Call(prog.SysLandlockRule, rules.Arg(), prog.Int(landlockPathBeneath), attr.Arg(), prog.Int(0))
 }

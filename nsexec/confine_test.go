@@ -159,7 +159,7 @@ func TestConfinedEnd(t *testing.T) {
 		if !testenv.Alive(pid) {
 			t.Error("without a sandbox nothing is left either")
 		}
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
 		testenv.Eventually(t, "its end", func() bool { return !testenv.Alive(pid) })
 	})
 }

@@ -138,7 +138,7 @@ func explain(e *Error) string {
 		why = "the limit of namespaces is reached (user.max_*_namespaces)"
 	case e.Op == StepLandlock && e.Path == AbstractSockets:
 		why = features.Describe(features.LandlockScopes).Takes()
-	case e.Op == StepLandlock:
+	case e.Op == StepLandlock && e.Path == "":
 		why = features.Describe(features.LandlockTCP).Takes()
 	case e.Op == StepOverlay && errno == syscall.EINVAL:
 		why = "a lower directory has another mount inside, which a user namespace may not uncover; or the file system of the upper directory cannot hold an overlay's changes"

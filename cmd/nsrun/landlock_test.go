@@ -6,8 +6,11 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -118,4 +121,54 @@ func TestContainer(t *testing.T) {
 	if got := backend(); got[0] != "native" {
 		t.Errorf("the control: %v", got)
 	}
+}
+
+// TestLandlockKilled: when nsrun is killed, nothing of a command without namespaces is left: not what ignores signals, and
+// has left its parents and its session.
+func TestLandlockKilled(t *testing.T) {
+	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
+		testenv.Skip(t, "landlock", f.Why)
+	}
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "project/")
+	const script = `(setsid sh -c 'trap "" TERM HUP INT; echo $$ >pid.new; mv pid.new pid; while :; do sleep 1000; done' </dev/null >&- 2>&- &) ; exec sleep 1000`
+	pid := filepath.Join(dir, "project/pid")
+	left := func(start func() *exec.Cmd, signal os.Signal) int {
+		_ = os.Remove(pid)
+		c := start()
+		testenv.Eventually(t, "the background process", func() bool { _, err := os.Stat(pid); return err == nil })
+		_ = c.Process.Signal(signal)
+		_ = c.Wait()
+		b, err := os.ReadFile(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	start := func(args ...string) func() *exec.Cmd {
+		return func() *exec.Cmd {
+			c := exec.Command(args[0], args[1:]...)
+			c.Dir, c.Env = filepath.Join(dir, "project"), append(os.Environ(), "HOME="+dir)
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+	}
+	nsrun := []string{filepath.Join(bin, "nsrun"), "run", "--backend", "landlock", "--direct", "-q", "--", "/bin/sh", "-c", script}
+	for _, signal := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		n := left(start(nsrun...), signal)
+		testenv.Eventually(t, "its end", func() bool { return !testenv.Alive(n) })
+	}
+	n := left(start("/bin/sh", "-c", script), syscall.SIGKILL)
+	if !testenv.Alive(n) {
+		t.Error("the control: it ended by itself")
+	}
+	_ = syscall.Kill(-n, syscall.SIGKILL)
+	testenv.Eventually(t, "the end of the control", func() bool { return !testenv.Alive(n) })
 }

@@ -76,6 +76,18 @@ func lockDir(path string) (*os.File, error) {
 		_ = f.Close()
 		return nil, err
 	}
+	// Somebody may have taken it for left behind, and removed it meanwhile.
+	mine, err := f.Stat()
+	if err == nil {
+		var there os.FileInfo
+		if there, err = os.Lstat(path); err == nil && !os.SameFile(mine, there) {
+			err = syscall.ENOENT
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
 	return f, nil
 }
 
