@@ -11,12 +11,14 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net"
 	"os"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/fanotify"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/linuxonly"
@@ -230,6 +232,12 @@ type Config struct {
 	// see nsexec.FilterOptions. What is hidden or read-only stays so in them, but more of the kernel can be reached. It takes
 	// an ordinary user and Linux 5.14. False: that is refused, except with BrowserPreset.
 	UserNamespaces bool
+	// Credentials are used by commands, which do not have them: see package credential. A command finds the address to
+	// speak plain HTTP to in the variable that Rule.Variable names. It takes a network namespace of the command's own: no
+	// Request.Network, and BrokerEnforcer, which AutoEnforcer is then. Nil: none.
+	Credentials []credential.Rule
+	// Gateway serves them: that of package credential/gateway. Nil: there can be no Credentials.
+	Gateway Gateway
 
 	// Env is added to the environment of this program without its secrets (SafeEnv):
 	// "K=V", or "K" to pass on what SafeEnv leaves out. Nil: nothing.
@@ -352,6 +360,12 @@ type Folder struct {
 	Path string
 	// Mode says how. Zero: Overlay.
 	Mode Mode
+}
+
+// A Gateway serves commands that use a credential. Open is called for each command and rule; the function that it returns
+// serves a listener until ctx ends.
+type Gateway interface {
+	Open(ctx context.Context, r credential.Route) (serve func(net.Listener) error, err error)
 }
 
 // Mode says how a folder appears to commands.
@@ -572,9 +586,9 @@ type SandboxMode uint8
 
 // A ServiceUse is one use that a command made of a service, or wanted to make.
 type ServiceUse struct {
-	// Service is SSHAgent.
+	// Service is SSHAgent, or "credential".
 	Service string `json:"service"`
-	// Target is what was used: a key, by its fingerprint and comment.
+	// Target is what was used: a key, by its fingerprint and comment; of a credential, the host.
 	Target string `json:"target"`
 	// About says what for, as far as that can be known.
 	About string `json:"about"`
@@ -627,6 +641,8 @@ type View struct {
 	UserNamespaces bool `json:"user_namespaces"`
 	// Devices are those of the host that can be used.
 	Devices []string `json:"devices"`
+	// Credentials are the hosts whose credentials it can use, and does not have.
+	Credentials []string `json:"credentials"`
 	// Removed are the names of variables of this program that the command does not have, and
 	// Set those that it has, and this program has not, or with other values.
 	Removed []string `json:"environment_removed"`

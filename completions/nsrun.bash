@@ -185,6 +185,7 @@ _nsrun_flag() {
 	'run block') kinds=(path) ;;
 	'run c') kinds=(none) ;;
 	'run cpus') kinds=(none) ;;
+	'run credential') kinds=(none) ;;
 	'run device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
 	'run dir') kinds=(dir) ;;
 	'run disk') kinds=(none) ;;
@@ -219,6 +220,7 @@ _nsrun_flag() {
 	'policy block') kinds=(path) ;;
 	'policy c') kinds=(none) ;;
 	'policy cpus') kinds=(none) ;;
+	'policy credential') kinds=(none) ;;
 	'policy device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
 	'policy dir') kinds=(dir) ;;
 	'policy disk') kinds=(none) ;;
@@ -253,6 +255,7 @@ _nsrun_flag() {
 	'why block') kinds=(path) ;;
 	'why c') kinds=(none) ;;
 	'why cpus') kinds=(none) ;;
+	'why credential') kinds=(none) ;;
 	'why device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
 	'why dir') kinds=(dir) ;;
 	'why disk') kinds=(none) ;;
@@ -287,6 +290,7 @@ _nsrun_flag() {
 	'learn block') kinds=(path) ;;
 	'learn c') kinds=(none) ;;
 	'learn cpus') kinds=(none) ;;
+	'learn credential') kinds=(none) ;;
 	'learn device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
 	'learn dir') kinds=(dir) ;;
 	'learn disk') kinds=(none) ;;
@@ -322,6 +326,7 @@ _nsrun_flag() {
 	'config block') kinds=(path) ;;
 	'config c') kinds=(none) ;;
 	'config cpus') kinds=(none) ;;
+	'config credential') kinds=(none) ;;
 	'config device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
 	'config dir') kinds=(dir) ;;
 	'config disk') kinds=(none) ;;
@@ -364,6 +369,7 @@ _nsrun_flag() {
 	'mcp ask-timeout') kinds=(none) ;;
 	'mcp backend') kinds=(choice:auto,native,landlock) ;;
 	'mcp block') kinds=(path) ;;
+	'mcp credential') kinds=(none) ;;
 	'mcp device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
 	'mcp env') kinds=(var) ;;
 	'mcp home') kinds=(choice:layer,none) ;;
@@ -383,11 +389,11 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
-	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
+	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
 	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
@@ -404,7 +410,7 @@ _nsrun_flags() {
 	home) flags='--all --allow-exec --json --project --replace' rest=(choice:show,reset,keep path+) ;;
 	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;
 	doctor) flags='--json --sessions' rest=() ;;
-	mcp) flags='--allow-net --allow-unix --allow-userns --ask-timeout --backend --block --block-existing --clear-env --commit --device --discard --env --home --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
+	mcp) flags='--allow-net --allow-unix --allow-userns --ask-timeout --backend --block --block-existing --clear-env --commit --credential --device --discard --env --home --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;

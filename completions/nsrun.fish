@@ -208,6 +208,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'run cpus'
 		echo none
+	case 'run credential'
+		echo none
 	case 'run device'
 		echo choice:nvidia,dri,kvm,PATH
 	case 'run dir'
@@ -275,6 +277,8 @@ function __nsrun_flag -a verb flag
 	case 'policy c'
 		echo none
 	case 'policy cpus'
+		echo none
+	case 'policy credential'
 		echo none
 	case 'policy device'
 		echo choice:nvidia,dri,kvm,PATH
@@ -344,6 +348,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'why cpus'
 		echo none
+	case 'why credential'
+		echo none
 	case 'why device'
 		echo choice:nvidia,dri,kvm,PATH
 	case 'why dir'
@@ -411,6 +417,8 @@ function __nsrun_flag -a verb flag
 	case 'learn c'
 		echo none
 	case 'learn cpus'
+		echo none
+	case 'learn credential'
 		echo none
 	case 'learn device'
 		echo choice:nvidia,dri,kvm,PATH
@@ -481,6 +489,8 @@ function __nsrun_flag -a verb flag
 	case 'config c'
 		echo none
 	case 'config cpus'
+		echo none
+	case 'config credential'
 		echo none
 	case 'config device'
 		echo choice:nvidia,dri,kvm,PATH
@@ -566,6 +576,8 @@ function __nsrun_flag -a verb flag
 		echo choice:auto,native,landlock
 	case 'mcp block'
 		echo path
+	case 'mcp credential'
+		echo none
 	case 'mcp device'
 		echo choice:nvidia,dri,kvm,PATH
 	case 'mcp env'
@@ -611,6 +623,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
+			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
@@ -662,6 +675,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
+			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
@@ -714,6 +728,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
+			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
@@ -766,6 +781,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
+			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
@@ -818,6 +834,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
+			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
@@ -954,6 +971,7 @@ function __nsrun_flags -a verb
 			'--block-existing	run commands also where --block can only hide what exists when they start' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit what a command changed when it has ended, whatever its exit status (the default); nsrun undo takes it back' \
+			'--credential	have requests to a host carry a secret that commands do not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; they send them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let commands use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--discard	throw away what a command changed' \
 			'--env	set K=V, or pass K on (repeatable)' \
