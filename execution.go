@@ -40,10 +40,12 @@ type Execution struct {
 
 	sockets  socketSearch
 	services services
-	project  string       // without symbolic links; empty: none
-	explain  bool         // nothing is made
-	caches   bool         // with explain: the caches of a session are planned too
-	box      plan.Sandbox // what was planned
+	project  string         // without symbolic links; empty: none
+	inPlace  *inPlaceSearch // nil: nothing is written to directly
+	whole    bool           // all that is looked for is waited for before anything is planned
+	explain  bool           // nothing is made
+	caches   bool           // with explain: the caches of a session are planned too
+	box      plan.Sandbox   // what was planned
 
 	work           *host.WorkDir // of a workspace that is the root; nil: none
 	home           homeUse

@@ -22,10 +22,11 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// prepare is prepareOnce, and again where there turn out to be more sockets to be hidden.
+// prepare is prepareOnce, and again where there turns out to be more that is to be hidden or read-only.
 func (x *Execution) prepare(engine overlay.Engine) error {
 	err := x.prepareOnce(engine)
-	if err == errMoreSockets {
+	for err == errMoreHidden {
+		x.whole = true
 		err = x.prepareOnce(engine)
 	}
 	return err
@@ -54,7 +55,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	}
 	network := x.openNetwork()
 	defer func() { _ = network() }() // where another error comes first
-	inPlace := x.lookInPlace(f.Folders.Direct)
+	x.inPlace = searchInPlace(f.Folders.Direct, c.has(GitPreset), x.explain || x.whole)
 	if !landlock { // else no socket of the host can be connected to, seen or not
 		x.sockets.begin(c.binds(&f.Folders, q), x.explain)
 	}
@@ -76,7 +77,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if err != nil {
 		return err
 	}
-	if err := x.addFolders(&f, inPlace); err != nil {
+	if err := x.addFolders(&f); err != nil {
 		return err
 	}
 	h := <-hidden
@@ -204,24 +205,11 @@ func (x *Execution) place(f *plan.Facts) (err error) {
 	return nil
 }
 
-// lookInPlace begins to read git's files in folders that are written to directly. The function that it returns waits for
-// the result.
-func (x *Execution) lookInPlace(dirs []string) func() (host.InPlace, error) {
-	if len(dirs) == 0 {
-		return func() (host.InPlace, error) { return host.InPlace{}, nil }
-	}
-	look := sync.OnceValues(func() (host.InPlace, error) {
-		return host.DirectMounts(dirs, x.runner.config.has(GitPreset))
-	})
-	go look()
-	return look
-}
-
 // addFolders adds the folders that are no part of a session, and the playground.
-func (x *Execution) addFolders(f *plan.Facts, inPlace func() (host.InPlace, error)) error {
+func (x *Execution) addFolders(f *plan.Facts) error {
 	c := &x.runner.config
 	f.Others = host.Others(f.Folders.Overlay, f.Folders.Direct)
-	in, err := inPlace()
+	in, err := x.inPlace.near()
 	if err != nil {
 		return err
 	}
@@ -390,12 +378,24 @@ func (x *Execution) command(spec Spec, roots []string) error {
 	}
 	if landlock {
 		x.cmd = cmd
-		return nil
+		return x.inPlace.gate()
 	}
-	var err error
 	// A session's tmpfs is attached in one sandbox only.
-	if sandbox.Of(cmd).Gate, err = x.sockets.gate(roots, len(cmd.Layers) > 0); err != nil {
+	once := len(cmd.Layers) > 0
+	gate, err := x.sockets.gate(roots, once)
+	if err == nil && once {
+		err = x.inPlace.gate()
+	}
+	if err != nil {
 		return err
+	}
+	if inPlace := x.inPlace; gate != nil || inPlace != nil {
+		sandbox.Of(cmd).Gate = func() error {
+			if err := inPlace.gate(); err != nil || gate == nil {
+				return err
+			}
+			return gate()
+		}
 	}
 	x.cmd = cmd
 	return nil

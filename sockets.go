@@ -47,8 +47,8 @@ func (s *socketSearch) begin(all, explain bool) {
 // near waits for what is found soon.
 func (s *socketSearch) near() []string { return append(<-s.first, s.known...) }
 
-// errMoreSockets says that the command has to be prepared anew.
-var errMoreSockets = errors.New("there are more sockets to be blocked")
+// errMoreHidden says that the command has to be prepared anew.
+var errMoreHidden = errors.New("there is more to be blocked, or to be read-only")
 
 // gate is what a command has to wait for before it is executed, while its sandbox is set up; nil: nothing. The roots are
 // those of its session. An error says that there are more sockets already. With once, the sandbox cannot be set up a
@@ -75,7 +75,7 @@ func (s *socketSearch) take(found, roots []string) error {
 		return !s.all && (plan.Private(path) || paths.InAny(path, roots))
 	})
 	if len(s.known) > 0 {
-		return errMoreSockets
+		return errMoreHidden
 	}
 	return nil
 }

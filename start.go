@@ -197,7 +197,8 @@ func (x *Execution) startOnce() error {
 			break
 		}
 		x.closeStdin()
-		if err == errMoreSockets || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) {
+		if err == errMoreHidden || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) {
+			x.whole = true
 			if err = x.renew(); err == nil {
 				err = x.prepare(x.runner.lastEngine())
 			}
@@ -228,6 +229,7 @@ func (x *Execution) startOnce() error {
 	}
 	x.services.begun()
 	x.confined()
+	x.later.Found(x.inPlace.found())
 	x.later.Begin(x.began)
 	if r, w := x.stdin[0], x.stdin[1]; r != nil {
 		_ = r.Close()

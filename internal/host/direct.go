@@ -30,8 +30,9 @@ import (
 var protectedDirs = [...]string{"", "info", "hooks"}
 
 // DirectMounts makes the roots writable, but for their git directories, unless those are
-// to be written to as well.
-func DirectMounts(roots []string, git bool) (InPlace, error) {
+// to be written to as well. What takes longer to find, and mostly is not there, is found by rest. Where more is to be
+// mounted, it returns all; else Later has what near does not.
+func DirectMounts(roots []string, git bool) (near InPlace, rest func() (all InPlace, more bool, err error), err error) {
 	d := newDirect()
 	for _, root := range roots {
 		abs, err := directRoot(root)
@@ -40,17 +41,37 @@ func DirectMounts(roots []string, git bool) (InPlace, error) {
 			d.at[abs] = true
 			continue
 		}
-		return InPlace{}, &plan.Error{Op: plan.OpUse, Path: root, Err: err}
+		return near, nil, &plan.Error{Op: plan.OpUse, Path: root, Err: err}
 	}
-	for i, root := range d.roots {
-		if git {
-			break
+	each := func(protect func(root string) error) error {
+		for i, root := range d.roots {
+			if git {
+				break
+			}
+			if err := protect(root); err != nil {
+				return &plan.Error{Op: plan.OpUse, Path: roots[i], Err: err}
+			}
 		}
-		if err := d.tree(root); err != nil {
-			return InPlace{}, &plan.Error{Op: plan.OpUse, Path: roots[i], Err: err}
-		}
+		return nil
 	}
-	return d.mounts(true)
+	if err := each(d.tree); err != nil {
+		return near, nil, err
+	}
+	if near, err = d.mounts(true); err != nil {
+		return near, nil, err
+	}
+	near.Known = maps.Clone(near.Known)
+	at, notices := maps.Clone(d.at), len(d.notices)
+	return near, func() (all InPlace, more bool, err error) {
+		if err := each(d.rest); err != nil {
+			return all, false, err
+		}
+		if more = len(d.notices) > notices || !maps.Equal(d.at, at); !more {
+			return InPlace{Plan: near.Plan, Known: d.seen, Later: d.later[len(near.Later):]}, false, nil
+		}
+		all, err = d.mounts(true)
+		return all, true, err
+	}, nil
 }
 
 // protectGit is what git uses in directories that a rule makes writable, read-only.
@@ -62,6 +83,9 @@ func protectGit(dirs []string) (InPlace, error) {
 	}
 	for _, dir := range dirs {
 		if err := d.tree(dir); err != nil {
+			return InPlace{}, err
+		}
+		if err := d.rest(dir); err != nil {
 			return InPlace{}, err
 		}
 	}
@@ -129,12 +153,16 @@ type direct struct {
 
 	seen    map[string]bool    // work trees
 	read    map[[2]string]bool // included configurations, with the work trees that they are for
+	outer   string             // the work tree around a root, while that is looked at
+	indexes map[string]string  // of such work trees: the git directory whose index rest is to read
 	global  []configuration    // of all repositories; nil: not read yet
 	later   []string           // see InPlace
 	notices []string
 }
 
-func newDirect() *direct { return &direct{at: make(map[string]bool), seen: make(map[string]bool)} }
+func newDirect() *direct {
+	return &direct{at: make(map[string]bool), seen: make(map[string]bool), indexes: make(map[string]string)}
+}
 
 // git protects what git uses for the work tree with this .git, if there is one, and returns
 // the git directory.

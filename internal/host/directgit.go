@@ -40,19 +40,39 @@ var (
 	errMany   = errors.New("it has too many submodules")
 )
 
-// tree protects what git uses of a writable directory.
+// tree protects what git uses of a writable directory, but for what rest finds.
 func (d *direct) tree(root string) error {
 	top := root
 	for !Exists(filepath.Join(top, ".git")) && top != filepath.Dir(top) {
 		top = filepath.Dir(top)
 	}
+	d.outer = top
+	err := d.repository(top, 0)
+	d.outer = ""
 	// Of a repository above the directory some may lie in it. Where the caller cannot read that,
 	// git executes nothing for the caller.
-	if err := d.repository(top, 0); err != nil && (top == root || !errors.Is(err, os.ErrPermission)) {
+	if err != nil && (top == root || !errors.Is(err, os.ErrPermission)) {
 		return err
 	}
 	if top != root {
 		d.note(filepath.Join(root, ".git"))
+	}
+	return nil
+}
+
+// rest protects what git uses of a writable directory because of an index, which may be large, or because it lies one level
+// below. Mostly there is nothing of the kind.
+func (d *direct) rest(root string) error {
+	for top := root; ; top = filepath.Dir(top) {
+		if dir := d.indexes[top]; dir != "" {
+			delete(d.indexes, top)
+			if err := d.staged(top, dir, "index", 0); err != nil && (top == root || !errors.Is(err, os.ErrPermission)) {
+				return err
+			}
+		}
+		if top == filepath.Dir(top) {
+			break
+		}
 	}
 	if !IsDir(root) {
 		return nil
@@ -196,7 +216,9 @@ func (d *direct) uses(top, dir string, depth int) error {
 	if err := d.submodules(top, common, depth); err != nil {
 		return err
 	}
-	if err := d.staged(top, dir, "index", depth); err != nil {
+	if top == d.outer {
+		d.indexes[top] = dir
+	} else if err := d.staged(top, dir, "index", depth); err != nil {
 		return err
 	}
 	names, _ := readNames(filepath.Join(common, "worktrees"))

@@ -56,6 +56,14 @@ func (l *Later) Add(in *InPlace) {
 	maps.Copy(l.known, in.Known)
 }
 
+// Found takes what was found in the folders in the end.
+func (l *Later) Found(in InPlace) {
+	l.paths = append(slices.Clip(l.paths), in.Later...)
+	for top := range in.Known {
+		l.known[top] = true
+	}
+}
+
 // Remember is called before the command is started: a git directory that it may write to is known by what
 // it was.
 func (l *Later) Remember() {
@@ -109,12 +117,12 @@ func (l *Later) Notice() string {
 	}
 	left := maxLater
 	for _, dir := range l.dirs {
-		v.all(dir, func(e os.DirEntry) {
+		v.all(dir, func(in *os.File, e os.DirEntry) {
 			path := filepath.Join(dir, e.Name())
 			if !c.Plain(dir, e.Name()) && (e.Name() != "objects" || l.old.kinds[dir] == 0) {
 				l.look(v, path, 0, &left, take)
 			}
-			if e.IsDir() && e.Name() != ".git" && !l.known[path] {
+			if e.IsDir() && e.Name() != ".git" && !l.known[path] && l.changed(in, e.Name()) {
 				l.repository(v, path, &left, take)
 			}
 		})
@@ -150,6 +158,18 @@ func (l *Later) Notice() string {
 	return "written in place, and run later by itself: " + strings.Join(list, ", ")
 }
 
+// changed reports whether there may be other names in a directory than when the command began. In one that was no
+// repository then, and has the names that it had, there is none now.
+func (l *Later) changed(in *os.File, dir string) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(int(in.Fd()), dir, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || l.after(&st)
+}
+
+// after reports whether something was changed since the command began.
+func (l *Later) after(st *unix.Stat_t) bool {
+	return st.Ctim.Sec > l.since.Sec || st.Ctim.Sec == l.since.Sec && st.Ctim.Nsec >= l.since.Nsec
+}
+
 // repository takes what is new of a repository that may be one level below a folder.
 func (l *Later) repository(v *hostView, path string, left *int, take func(string)) {
 	l.look(v, filepath.Join(path, ".git"), 0, left, take)
@@ -172,12 +192,12 @@ func (l *Later) look(v *hostView, path string, depth int, left *int, take func(s
 	*left--
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		if st.Ctim.Sec > l.since.Sec || st.Ctim.Sec == l.since.Sec && st.Ctim.Nsec >= l.since.Nsec {
+		if l.after(&st) {
 			take(path)
 		}
 	case filepath.Base(path) == ".git" && l.known[filepath.Dir(path)]: // read-only
 	default:
-		v.all(path, func(e os.DirEntry) {
+		v.all(path, func(_ *os.File, e os.DirEntry) {
 			if e.Name() != "objects" {
 				l.look(v, filepath.Join(path, e.Name()), depth+1, left, take)
 			}
@@ -323,14 +343,14 @@ func (v *hostView) Survey(path, name string, want func(string) bool) (names, hol
 }
 
 // all calls yield for everything in a directory.
-func (v *hostView) all(path string, yield func(os.DirEntry)) {
+func (v *hostView) all(path string, yield func(in *os.File, e os.DirEntry)) {
 	fd, err := v.open(path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	_ = entries(f, yield)
+	_ = entries(f, func(e os.DirEntry) { yield(f, e) })
 }
 
 // A Place is a directory in which what is written in a folder appears.

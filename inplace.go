@@ -1,0 +1,81 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"github.com/nsrun/nsrun/internal/host"
+)
+
+// An inPlaceSearch finds what git uses in folders that are written to directly, while the command is made ready. What takes
+// longer is looked for beside all of prepare, and while the sandbox is set up: mostly it finds nothing that has to be
+// read-only.
+type inPlaceSearch struct {
+	first, last chan inPlaceFound
+	taken       bool         // last was received
+	rest        host.InPlace // from last
+}
+
+type inPlaceFound struct {
+	in   host.InPlace
+	more bool // than what is mounted
+	err  error
+}
+
+// searchInPlace begins a search. With whole all of it is found first.
+func searchInPlace(dirs []string, git, whole bool) *inPlaceSearch {
+	if len(dirs) == 0 {
+		return nil
+	}
+	s := &inPlaceSearch{first: make(chan inPlaceFound, 1), last: make(chan inPlaceFound, 1)}
+	go func() {
+		near, rest, err := host.DirectMounts(dirs, git)
+		switch {
+		case err != nil:
+			s.first <- inPlaceFound{err: err}
+		case whole:
+			all, more, err := rest()
+			if err == nil && !more {
+				near.Known, near.Later = all.Known, append(near.Later, all.Later...)
+				all = near
+			}
+			s.first <- inPlaceFound{in: all, err: err}
+			s.last <- inPlaceFound{}
+		default:
+			s.first <- inPlaceFound{in: near}
+			all, more, err := rest()
+			s.last <- inPlaceFound{all, more, err}
+		}
+	}()
+	return s
+}
+
+// near waits for what is found soon. It is called once.
+func (s *inPlaceSearch) near() (host.InPlace, error) {
+	if s == nil {
+		return host.InPlace{}, nil
+	}
+	found := <-s.first
+	return found.in, found.err
+}
+
+// gate waits for the rest. An error may say that the command has to be prepared anew.
+func (s *inPlaceSearch) gate() error {
+	if s == nil || s.taken {
+		return nil
+	}
+	s.taken = true
+	last := <-s.last
+	s.rest = last.in
+	if last.more && last.err == nil {
+		return errMoreHidden
+	}
+	return last.err
+}
+
+// found is what the rest was, once gate has returned nil.
+func (s *inPlaceSearch) found() host.InPlace {
+	if s == nil {
+		return host.InPlace{}
+	}
+	return s.rest
+}
