@@ -81,7 +81,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		return err
 	}
 	h := <-hidden
-	f.Secrets, f.Linked, f.Absent, f.Texts, f.Present = h.Secrets, h.Linked, h.Absent, h.Texts, h.Present
+	f.Secrets, f.SecretDirs, f.Linked, f.Absent, f.Texts, f.Present = h.Secrets, h.Dirs, h.Linked, h.Absent, h.Texts, h.Present
 	if !landlock {
 		f.Sockets = x.sockets.near()
 	}

@@ -407,7 +407,7 @@ _nsrun_flags() {
 	log) flags='--all --json -n -p --patch --session' rest=(none path) ;;
 	restore) flags='--date --from --json --list -q --to' rest=(path) ;;
 	watch) flags='--engine --json -q' rest=(dir+) ;;
-	home) flags='--all --allow-exec --json --project --replace' rest=(choice:show,reset,keep path+) ;;
+	home) flags='--all --allow-exec --files --json --project --replace' rest=(choice:show,reset,keep path+) ;;
 	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;
 	doctor) flags='--json --sessions' rest=() ;;
 	mcp) flags='--allow-net --allow-unix --allow-userns --ask-timeout --backend --block --block-existing --clear-env --commit --credential --device --discard --env --home --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;

@@ -944,6 +944,7 @@ function __nsrun_flags -a verb
 		printf '%s\n' \
 			'--all	with show: list the layers of all projects; with reset: remove them' \
 			'--allow-exec	with keep: keep what runs later too' \
+			'--files	with show: list the files in caches, too' \
 			'--json	print JSON' \
 			'--project	the project\'s root directory (default: the git work tree, else the current directory)' \
 			'--replace	with keep: replace files of the home directory'

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
@@ -23,7 +24,7 @@ var homeVerb = usage.Verb{
 	Short: "show, remove or keep what commands wrote below the home directory",
 	Long: `What commands write below the home directory, outside of the project, is in the project's
 home layer: its next commands see it, and nobody else does. show lists what is in it
-(A: new, M: changed, D: deleted), reset removes the layer. keep copies PATH, as it is in
+(A: new, M: changed, D: deleted; each cache is one line), reset removes the layer. keep copies PATH, as it is in
 the layer, into the home directory; it follows no symbolic link. What runs later by
 itself (startup files, hooks, settings of editors) is kept only if PATH is that file, or
 with --allow-exec. A layer that no command has used for 30 days is removed by nsrun gc.`,
@@ -32,13 +33,14 @@ with --allow-exec. A layer that no command has used for 30 days is removed by ns
 
 type homeOptions struct {
 	project            string
-	json, all          bool
+	json, all, files   bool
 	replace, allowExec bool
 }
 
 func homeFlags(fs *flag.FlagSet, o *homeOptions) {
 	fs.StringVar(&o.project, "project", "", "the project's root `directory` (default: the git work tree, else the current directory)")
 	fs.BoolVar(&o.all, "all", false, "with show: list the layers of all projects; with reset: remove them")
+	fs.BoolVar(&o.files, "files", false, "with show: list the files in caches, too")
 	fs.BoolVar(&o.replace, "replace", false, "with keep: replace files of the home directory")
 	fs.BoolVar(&o.allowExec, "allow-exec", false, "with keep: keep what runs later too")
 	jsonFlag(fs, &o.json)
@@ -66,7 +68,7 @@ func cmdHome(args []string) int {
 		return homeVerb.Fail(usage.Errorf("home", "keep takes paths"))
 	case do != "keep" && len(rest) > 0:
 		return homeVerb.Fail(usage.Errorf("home", "%s takes no paths", do))
-	case do == "keep" && (o.all || o.json), do != "keep" && (o.replace || o.allowExec), o.json && do != "show", o.all && o.project != "":
+	case do == "keep" && o.all, do != "keep" && (o.replace || o.allowExec), (o.json || o.files) && do != "show", o.all && (o.project != "" || o.files):
 		return homeVerb.Fail(usage.Errorf("home", "this flag is not for %s", do))
 	case o.all:
 		return allHomes(do, &o)
@@ -136,7 +138,11 @@ func showHome(layer, home string, o *homeOptions) int {
 		return console.Fail(err)
 	}
 	r := homeReport{Layer: layer, Project: in.Project, Bytes: in.Size(), Pending: in.Pending, Changes: []homeChange{}}
-	for c, err := range homelayer.Changes(layer, home) {
+	caches := host.CacheNames()
+	whole := func(name string) bool {
+		return !o.files && (name != ".cache" && slices.Contains(caches, name) || filepath.Dir(name) == ".cache")
+	}
+	for c, err := range homelayer.Changes(layer, home, whole) {
 		if err != nil {
 			return console.Fail(err)
 		}

@@ -191,6 +191,30 @@ func must(t *testing.T, name string) []byte {
 	return b
 }
 
+// TestNoHomeLayer: without a layer hidden directories are empty ones, which programs can write to; where there can be none, a line
+// says why.
+func TestNoHomeLayer(t *testing.T) {
+	lodgers(t, secretFiles, func(l *lodger) {
+		for range 2 {
+			l.want(l.sh("cd; ls -A .ssh .gnupg .config/gh; stat -c %a .gnupg; echo x >.gnupg/x; cat .gnupg/x", "--home", "none"), ".config/gh:\n\n.gnupg:\n\n.ssh:\n700\nx")
+		}
+		if _, out := l.in("p", "why", "--home", "none", l.home+"/.ssh/id"); !strings.Contains(out, "is a place of secrets") || !strings.Contains(out, "write    yes, and gone") {
+			t.Error(out)
+		}
+		if err := os.Mkdir(l.home+"/mnt", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		mounted(l.t, "tmpfs", l.home+"/mnt", "tmpfs", 0)
+		status, out := l.in("p", "run", "--", "touch", l.home+"/new")
+		if status == 0 || !strings.Contains(out, "nsrun: no home layer: something is mounted in the home directory, at /srv/mnt\n") || !strings.Contains(out, "Read-only file system") {
+			t.Errorf("status %d\n%s", status, out)
+		}
+		if status, out := l.in("p", "run", "-q", "--home", "none", "--", "true"); status != 0 || out != "" {
+			t.Errorf("status %d\n%s", status, out)
+		}
+	})
+}
+
 // TestHomeAtOnce: commands of one project at once see what those before them wrote, and what each wrote is there afterwards;
 // while one of them runs the layer is neither removed nor copied from.
 func TestHomeAtOnce(t *testing.T) {

@@ -118,8 +118,9 @@ type Change struct {
 	Size int64  // on disk
 }
 
-// Changes are what is in the layer at path, over a home directory. Runs that are not merged are left out.
-func Changes(path, home string) iter.Seq2[Change, error] {
+// Changes are what is in the layer at path, over a home directory. Runs that are not merged are left out. A directory that
+// whole is about is one change, also where the home directory has it, too; nil: none is.
+func Changes(path, home string, whole func(name string) bool) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		fail := func(err error) {
 			yield(Change{}, &fs.PathError{Op: "list home layer", Path: path, Err: sys.Bare(err)})
@@ -145,7 +146,7 @@ func Changes(path, home string) iter.Seq2[Change, error] {
 			return
 		}
 		defer unix.Close(below)
-		w := changeWalk{yield: yield}
+		w := changeWalk{yield: yield, whole: whole}
 		if err := w.dir(upper, sys.FD(below), "", 0); err != nil {
 			fail(err)
 		}
@@ -155,6 +156,7 @@ func Changes(path, home string) iter.Seq2[Change, error] {
 // A changeWalk compares an upper directory with what is below it.
 type changeWalk struct {
 	yield func(Change, error) bool
+	whole func(name string) bool
 	over  bool
 }
 
@@ -181,7 +183,7 @@ func (w *changeWalk) dir(upper, below sys.FD, at string, depth int) error {
 			if !there {
 				continue
 			}
-		case dir && there && old.Mode&unix.S_IFMT == unix.S_IFDIR && depth < deepest:
+		case dir && there && old.Mode&unix.S_IFMT == unix.S_IFDIR && depth < deepest && (w.whole == nil || !w.whole(at+name)):
 			err := w.both(upper, below, at, name, depth)
 			if err == nil {
 				continue

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/harmless"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
@@ -21,6 +22,7 @@ type Hidden struct {
 	Linked  []plan.Link
 	Absent  []plan.Absent
 	Texts   []mounts.Text   // see plan.Facts
+	Dirs    map[string]bool // see plan.Facts.SecretDirs
 	Present map[string]bool // see Present
 }
 
@@ -28,7 +30,16 @@ type Hidden struct {
 func FindHidden(home string) Hidden {
 	secrets, absent := Secrets(home)
 	real, linked := ThroughLinks(secrets)
-	return Hidden{Secrets: real, Linked: ways(linked), Absent: absent, Texts: harmlessCopies(home, secrets), Present: Present(home)}
+	var dirs map[string]bool
+	for _, path := range real {
+		if paths.Inside(path, home) && IsDir(path) {
+			if dirs == nil {
+				dirs = make(map[string]bool)
+			}
+			dirs[path] = true
+		}
+	}
+	return Hidden{Dirs: dirs, Secrets: real, Linked: ways(linked), Absent: absent, Texts: harmlessCopies(home, secrets), Present: Present(home)}
 }
 
 // harmlessCopies are what of some secrets below a home directory is none.

@@ -38,6 +38,8 @@ type Facts struct {
 	Layer *HomeLayer // what commands write below the home directory; nil: that is read-only
 
 	Secrets []string // paths that hold secrets
+	// SecretDirs are those of them below the home directory that are directories. Nil: none is.
+	SecretDirs map[string]bool
 	// Texts are what commands see in place of some of them: the absolute path, and what of it is no secret.
 	Texts   []mounts.Text
 	Linked  []Link   // secrets that symbolic links lead to

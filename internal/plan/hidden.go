@@ -132,6 +132,9 @@ func (b *building) hideInstead() {
 		if g > 0 && b.mounts[g].Over {
 			g-- // of the same target
 		}
+		if layer == SecretLayer && b.emptyDir(i, g) {
+			continue
+		}
 		if g < 0 || g > i || b.mounts[g].Kind != mounts.KindOverlay || b.from[g] != PlaygroundLayer && b.from[g] != CacheLayer || b.mountedIn(name, i) {
 			continue
 		}
@@ -140,6 +143,19 @@ func (b *building) hideInstead() {
 		b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
 		i--
 	}
+}
+
+// emptyDir has an empty directory hide one that mount i hides, in a read-only mount g: programs that keep something there, such
+// as gpg and browsers, need one that they can write to. It reports whether it did.
+func (b *building) emptyDir(i, g int) bool {
+	m := &b.mounts[i]
+	if g < 0 || g > i || !b.mounts[g].ReadOnly || !b.SecretDirs[m.Target] || b.mountedIn(m.Target, i) {
+		return false
+	}
+	b.absent = append(b.absent, Gone{m.Target, false})
+	*m = mounts.Tmpfs(m.Target).WithPerm(0o700)
+	m.MustExist = true
+	return true
 }
 
 // firstPart is the first part of the path of a directory of nsrun's that is missing: no other directory shall come up for

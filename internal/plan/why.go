@@ -90,7 +90,9 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 			p.Cause = s.hiddenBy(at, on)
 			break
 		}
-		s.private(&p, m, readOnly)
+		if s.private(&p, m, readOnly); s.Layers[at] == SecretLayer {
+			p.Cause = SecretCause
+		}
 	case mounts.KindProc, mounts.KindData:
 		p.Cause = PrivateCause
 		switch s.Layers[at] {

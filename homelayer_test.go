@@ -1,0 +1,135 @@
+//go:build linux
+
+package nsrun_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// livesIn has the caller live in a directory that is in no private place of a sandbox, until the test ends.
+func livesIn(t *testing.T, dir, home string) {
+	t.Helper()
+	if err := unix.Mount(filepath.Join(dir, "home"), home, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(home, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("HOME", home)
+}
+
+// TestHomeLayers: commands of Runners, one after the other and many at once, have what those before them wrote below the home
+// directory; the zero Config has it read-only.
+func TestHomeLayers(t *testing.T) {
+	testenv.NeedRoot(t) // the home directory must not be in a private place
+	for _, after := range []nsrun.After{nsrun.Commit, nsrun.Keep, nsrun.Discard} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			testenv.Leaks(t, nsexec.Shutdown)
+			dir := place(t, "f: 1")
+			livesIn(t, dir, "/srv")
+			testenv.Tree(t, "/srv", ".netrc: secret", ".cache/x: 1")
+			p := filepath.Join(dir, "p")
+			r := runner(t, nsrun.Config{Project: p, After: after, Home: nsrun.HomeLayer})
+			sh(t, r, "echo first >~/.tool; echo mine >~/.netrc; echo 2 >~/.cache/x")
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					res, err := r.Run(t.Context(), nsrun.Request{Command: fmt.Sprintf("cat ~/.tool ~/.netrc ~/.cache/x && mkdir -p ~/.many && echo %d >~/.many/%d", i, i)})
+					if err != nil || res.String() != "first\nmine\n2\n" {
+						t.Errorf("%v: %s", err, res)
+					}
+				})
+			}
+			all.Wait()
+			if got := sh(t, r, "cat ~/.many/*"); got != "0\n1\n2\n3\n4\n5\n6\n7\n" {
+				t.Errorf("of eight at once there is %q", got)
+			}
+			if got := content("/srv", ".netrc") + content("/srv", ".cache/x") + content("/srv", ".tool"); got != "secret1-" {
+				t.Errorf("outside: %q", got)
+			}
+			res, err := runner(t, nsrun.Config{Project: p, After: nsrun.Discard}).Run(t.Context(), nsrun.Request{Command: "touch ~/.new; cat ~/.tool ~/.netrc ~/.cache/x"})
+			if err != nil || res.ExitCode == 0 || strings.Count(res.String(), "No such file") != 2 || !strings.Contains(res.String(), "Read-only") || res.Stdout.String() != "1" {
+				t.Errorf("%v: %s", err, res)
+			}
+			// Strict sandboxes have none.
+			strict := runner(t, nsrun.Config{Project: p, After: nsrun.Discard, Home: nsrun.HomeLayer, Preset: nsrun.StrictPreset})
+			if res, err := strict.Run(t.Context(), nsrun.Request{Command: "ls -A /srv"}); err != nil || strings.Contains(res.Stdout.String(), ".tool") {
+				t.Errorf("%v: %s", err, res)
+			}
+		})
+	}
+}
+
+// TestHomeSize: what makes a layer too large is removed when the command has ended, and a notice says so.
+func TestHomeSize(t *testing.T) {
+	testenv.NeedRoot(t)
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	livesIn(t, dir, "/srv")
+	c := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Home: nsrun.HomeLayer, HomeSize: 4 << 20}
+	r := runner(t, c)
+	res, err := r.Run(t.Context(), nsrun.Request{Command: "mkdir -p ~/.npm ~/.config; head -c 8M /dev/zero >~/.npm/f; echo 1 >~/.config/tool"})
+	if err != nil || len(res.Notices) != 1 || res.Notices[0].Kind != nsrun.NoticeHome || !strings.Contains(res.Notices[0].Text, "the caches in ~/.npm") {
+		t.Errorf("%v, %q: %s", err, res.Notices, res)
+	}
+	if got := sh(t, r, "cat ~/.config/tool; ls -A ~/.npm"); got != "1\n" {
+		t.Errorf("%q", got)
+	}
+	// Written to the session and the layer together.
+	c.Limits.Disk, c.HomeSize = 4<<20, 0
+	res, err = runner(t, c).Run(t.Context(), nsrun.Request{Command: "head -c 16M /dev/zero >~/.big; sleep 1000"})
+	if err != nil || len(res.Limits) != 1 || !res.Limits[0].Killed {
+		t.Errorf("%v, %+v: %s", err, res.Limits, res)
+	}
+}
+
+// TestHomeOf: a layer that cannot be used is told of, and the home directory is read-only.
+func TestHomeOf(t *testing.T) {
+	testenv.NeedRoot(t)
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	livesIn(t, dir, "/srv")
+	homes := filepath.Join(dir, "state/nsrun/homes")
+	if err := os.MkdirAll(homes, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Home: nsrun.HomeLayer}
+	try := func(want string) {
+		t.Helper()
+		res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: "touch ~/.new"})
+		if err != nil || res.ExitCode == 0 || len(res.Notices) != 1 || res.Notices[0].Kind != nsrun.NoticeHome || !strings.Contains(res.Notices[0].Text, want) {
+			t.Errorf("%v, %q: %s", err, res.Notices, res)
+		}
+	}
+	if err := unix.Mount("ramfs", homes, "ramfs", 0, "mode=700"); err != nil {
+		t.Fatal(err)
+	}
+	try("an overlay cannot keep what is written on this file system")
+	if err := unix.Unmount(homes, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(homes, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	try("everybody can write to it")
+	if err := os.Chmod(homes, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: "touch ~/.new"})
+	if err != nil || res.ExitCode != 0 || len(res.Notices) != 0 {
+		t.Errorf("%v, %q: %s", err, res.Notices, res)
+	}
+}
