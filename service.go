@@ -81,6 +81,9 @@ func (x *Execution) openServices(run bool, suspect func(dir string) bool) error 
 		s.ctx, s.stop = context.WithCancel(x.parent)
 		s.started, s.turn = make(chan struct{}), make(chan struct{}, 1)
 	}
+	if err := x.openHostSockets(run, suspect); err != nil {
+		return err
+	}
 	if err := x.openAgent(run, suspect); err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ const (
 	ActionShow    Action = "show"    // see a path that may be hidden, which is the target
 	ActionKey     Action = "key"     // know of a key of the ssh-agent, which is the target, and ask to use it
 	ActionSign    Action = "sign"    // have the ssh-agent sign with a key, which is the target, once
-	ActionConnect Action = "connect" // connect to a unix socket, or by a rule of the network: the target; only Learn asks for it
+	ActionConnect Action = "connect" // connect to a unix socket, or by a rule of the network: the target; Learn asks for it, and Docker and X11 do
 )
 
 // After says what becomes of what a command wrote to folders with an overlay.
@@ -301,6 +301,16 @@ type DirError struct {
 	Path string
 	Err  error // usually *nsexec.Error
 }
+
+// Docker, X11 and Wayland stand in Config.AllowUnix for sockets of this host that lie at different places: of the Docker
+// daemon (DOCKER_HOST), of the X server (DISPLAY) and of the Wayland compositor (WAYLAND_DISPLAY). Commands have the socket at
+// a place of their own, and a variable that names it. Whoever can use Docker has the whole host, and who can use an X server
+// reads and types in all of its windows: the Approver is asked about these two before the command starts (ActionConnect).
+const (
+	Docker  = service.Docker
+	X11     = service.X11
+	Wayland = service.Wayland
+)
 
 // Enforcer says how Config.Net is enforced.
 type Enforcer uint8

@@ -7,8 +7,13 @@ import (
 	"strings"
 )
 
-// SSHAgent is the caller's ssh-agent, by a proxy.
-const SSHAgent = "ssh-agent"
+// SSHAgent is the caller's ssh-agent, by a proxy. The others are sockets of the host as they are.
+const (
+	SSHAgent = "ssh-agent"
+	Docker   = "docker"
+	X11      = "x11"
+	Wayland  = "wayland"
+)
 
 // A Service is what a text names: a service, and which part of it.
 type Service struct {
@@ -20,7 +25,14 @@ type Service struct {
 // Parse reads the name of a service; ok is false for a path.
 func Parse(text string) (s Service, ok bool, err error) {
 	name, arg, colon := strings.Cut(text, ":")
-	if name != SSHAgent {
+	switch name {
+	case SSHAgent:
+	case Docker, X11, Wayland:
+		if colon {
+			return Service{}, true, errors.New("nothing is to be chosen: no colon behind " + name)
+		}
+		return Service{Name: name}, true, nil
+	default:
 		return Service{}, false, nil
 	}
 	if colon && arg == "" {

@@ -1,0 +1,132 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/service"
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// Docker, X11 and Wayland stand in Config.AllowUnix for sockets of this host that lie at different places: of the Docker
+// daemon (DOCKER_HOST), of the X server (DISPLAY) and of the Wayland compositor (WAYLAND_DISPLAY). Commands have the socket at
+// a place of their own, and a variable that names it. Whoever can use Docker has the whole host, and who can use an X server
+// reads and types in all of its windows: the Approver is asked about these two before the command starts (ActionConnect).
+const (
+	Docker  = service.Docker
+	X11     = service.X11
+	Wayland = service.Wayland
+)
+
+// openHostSockets shows the sockets of the services that have no proxy.
+func (x *Execution) openHostSockets(run bool, suspect func(dir string) bool) error {
+	done := map[string]bool{}
+	for _, text := range x.runner.config.AllowUnix {
+		v, ok, err := service.Parse(text)
+		if !ok || v.Name == service.SSHAgent || done[v.Name] {
+			continue
+		}
+		done[v.Name] = true
+		if err == nil {
+			err = x.openHostSocket(v.Name, run, suspect)
+		}
+		if err != nil {
+			if denied, ok := errors.AsType[*DeniedError](err); ok {
+				return denied
+			}
+			return &Error{"allow unix socket", text, err}
+		}
+	}
+	return nil
+}
+
+// hostSocket is where a service is on this host, and how the command is told where it has it.
+type hostSocket struct {
+	path, point string
+	env         func(target string) []string
+	risk        string // what it gives away beyond itself; empty: nothing
+}
+
+// openHostSocket shows one.
+func (x *Execution) openHostSocket(name string, run bool, suspect func(dir string) bool) error {
+	s := &x.services
+	found, err := findHostSocket(name)
+	if err != nil {
+		return err
+	}
+	if found.risk != "" && !x.explain {
+		q := Question{Action: ActionConnect, Target: name + ", and with it " + found.risk, Project: x.project, Command: x.request.text(), OneTime: true}
+		if err := x.runner.ask(x.parent, q); err != nil {
+			return err
+		}
+	}
+	m, err := host.UnixSocket(found.path, suspect)
+	if err != nil {
+		return err
+	}
+	if found.point != "" {
+		m.Target = host.ServicePoint(found.point, run)
+	}
+	s.mounts = append(s.mounts, m)
+	s.env = append(s.env, found.env(m.Target)...)
+	if name != service.X11 {
+		return nil
+	}
+	// The cookie without which the server lets nobody in; the file itself may be hidden.
+	cookie := os.Getenv("XAUTHORITY")
+	if cookie == "" {
+		cookie = filepath.Join(host.Home(), ".Xauthority")
+	}
+	b, err := host.ReadTrusted(cookie, 64<<10, suspect)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	at := host.ServicePoint("Xauthority", run)
+	s.mounts = append(s.mounts, mounts.Data(at, b).RO().WithPerm(0o600))
+	s.env = append(s.env, "XAUTHORITY="+at)
+	return nil
+}
+
+// findHostSocket finds a service by this program's variables.
+func findHostSocket(name string) (hostSocket, error) {
+	switch name {
+	case service.Docker:
+		h := hostSocket{path: "/run/docker.sock", point: "docker.sock", risk: "this whole host (it starts containers as root)"}
+		if at := os.Getenv("DOCKER_HOST"); at != "" {
+			path, ok := strings.CutPrefix(at, "unix://")
+			if !ok {
+				return h, errors.New("DOCKER_HOST is no unix socket")
+			}
+			h.path = path
+		}
+		h.env = func(target string) []string { return []string{"DOCKER_HOST=unix://" + target} }
+		return h, nil
+	case service.X11:
+		display := os.Getenv("DISPLAY")
+		number, _, _ := strings.Cut(strings.TrimPrefix(display, "unix"), ".")
+		number, ok := strings.CutPrefix(number, ":")
+		if !ok || number == "" || strings.Trim(number, "0123456789") != "" {
+			return hostSocket{}, errors.New("DISPLAY names no X server on this host")
+		}
+		return hostSocket{
+			path: "/tmp/.X11-unix/X" + number, risk: "the keyboard and all windows of your desktop",
+			env: func(string) []string { return []string{"DISPLAY=:" + number} },
+		}, nil
+	}
+	path := os.Getenv("WAYLAND_DISPLAY")
+	if path == "" {
+		return hostSocket{}, errors.New("WAYLAND_DISPLAY is not set: there is no compositor")
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), path)
+	}
+	return hostSocket{path: path, point: "wayland", env: func(target string) []string { return []string{"WAYLAND_DISPLAY=" + target} }}, nil
+}

@@ -1,0 +1,102 @@
+//go:build linux
+
+package nsrun_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// listening is a unix socket on which somebody listens.
+func listening(t *testing.T, name string) string {
+	t.Helper()
+	l, err := net.Listen("unix", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return name
+}
+
+// answers is an Approver that gives one answer, and keeps the questions.
+type answers struct {
+	answer nsrun.Answer
+	asked  []nsrun.Question
+}
+
+func (a *answers) Approve(_ context.Context, q nsrun.Question) (nsrun.Answer, error) {
+	a.asked = append(a.asked, q)
+	return a.answer, nil
+}
+
+// TestHostServices: commands have the sockets of services that are named, at a place that a variable tells them, and no others.
+// What gives away more is asked about, each time and before anything runs.
+func TestHostServices(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	p := filepath.Join(dir, "p")
+	t.Setenv("DOCKER_HOST", "unix://"+listening(t, filepath.Join(dir, "docker.sock")))
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	t.Setenv("WAYLAND_DISPLAY", filepath.Base(listening(t, filepath.Join(dir, "wayland-7"))))
+	const number = "48151"
+	if err := os.Mkdir("/tmp/.X11-unix", 0o777); err == nil {
+		t.Cleanup(func() { _ = os.Remove("/tmp/.X11-unix") })
+	}
+	listening(t, "/tmp/.X11-unix/X"+number)
+	t.Setenv("DISPLAY", ":"+number+".0")
+	cookie := filepath.Join(dir, "cookie")
+	if err := os.WriteFile(cookie, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XAUTHORITY", cookie)
+	for _, tc := range []struct{ name, socket, show, want, risk string }{
+		{nsrun.Docker, "${DOCKER_HOST#unix://}", "echo ${DOCKER_HOST##*/}", "docker.sock\n", "docker, and with it this whole host"},
+		{nsrun.Wayland, "$WAYLAND_DISPLAY", "echo ${WAYLAND_DISPLAY##*/}", "wayland\n", ""},
+		{nsrun.X11, "/tmp/.X11-unix/X" + number, "echo $DISPLAY; cat $XAUTHORITY; echo", ":" + number + "\nsecret\n", "x11, and with it the keyboard and all windows"},
+	} {
+		yes := &answers{answer: nsrun.Allow}
+		c := shown(t, nsrun.Config{Project: p, AllowUnix: []string{tc.name, tc.name}, Approver: yes, After: nsrun.Discard})
+		q := nsrun.Request{Command: tc.show + "; " + self(t) + ` "` + tc.socket + `"`, Env: []string{insideEnv + "=dial", "GORACE=atexit_sleep_ms=0"}}
+		if got := output(t, runner(t, c), q); got != tc.want+"reached\n" {
+			t.Errorf("%s: %q", tc.name, got)
+		}
+		switch {
+		case tc.risk == "" && len(yes.asked) > 0, tc.risk != "" && (len(yes.asked) != 1 || !yes.asked[0].OneTime || !strings.HasPrefix(yes.asked[0].Target, tc.risk)):
+			t.Errorf("%s: asked %+v", tc.name, yes.asked)
+		}
+		if tc.risk != "" {
+			c.Approver = &answers{answer: nsrun.Deny}
+			res, err := runner(t, c).Run(t.Context(), q)
+			if _, ok := errors.AsType[*nsrun.DeniedError](err); !ok || res.Started {
+				t.Errorf("%s, no: %v, %v", tc.name, err, res.Started)
+			}
+			c.Approver = nil
+			if res, err = runner(t, c).Run(t.Context(), q); err == nil || res.Started {
+				t.Errorf("%s, nobody to ask: %v", tc.name, err)
+			}
+		}
+		c.AllowUnix = nil // the control: nothing of it is there
+		q.Command = self(t) + " " + filepath.Join(dir, "docker.sock") + " " + filepath.Join(dir, "wayland-7") + " /tmp/.X11-unix/X" + number + "; env"
+		if got := output(t, runner(t, c), q); strings.Contains(got, "reached") || strings.Contains(got, "DISPLAY") || strings.Contains(got, "DOCKER") {
+			t.Errorf("%s, not named: %q", tc.name, got)
+		}
+	}
+	t.Setenv("DISPLAY", "elsewhere:0")
+	t.Setenv("DOCKER_HOST", "tcp://elsewhere:2375")
+	t.Setenv("WAYLAND_DISPLAY", "")
+	for name, want := range map[string]string{nsrun.Docker: "no unix socket", nsrun.X11: "no X server on this host", nsrun.Wayland: "no compositor", "x11:0": "no colon"} {
+		_, err := runner(t, nsrun.Config{Project: p, AllowUnix: []string{name}}).Run(t.Context(), nsrun.Request{Command: "true"})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+}
