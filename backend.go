@@ -48,3 +48,8 @@ func ParseBackend(name string) (Backend, error) {
 	}
 	return 0, errors.New("only auto, native and landlock")
 }
+
+// NamespacesRemedy says how a container is started in which namespaces can be made.
+const NamespacesRemedy = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined, " +
+	"podman run --security-opt seccomp=unconfined --security-opt unmask=ALL, or in Kubernetes securityContext with " +
+	"seccompProfile type Unconfined and procMount Unmasked"

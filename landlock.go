@@ -56,14 +56,9 @@ func (x *Execution) takesNamespaces() string {
 	return ""
 }
 
-// namespacesRemedy is how a container is started in which namespaces can be made.
-const namespacesRemedy = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined, " +
-	"podman run --security-opt seccomp=unconfined --security-opt unmask=ALL, or in Kubernetes securityContext with " +
-	"seccompProfile type Unconfined and procMount Unmasked"
-
 // errNamespaces says what cannot be done without namespaces.
 func errNamespaces(what string) error {
-	return &Error{Op: "run without namespaces", Err: errors.New(what + " takes namespaces (try: " + namespacesRemedy + ")")}
+	return &Error{Op: "run without namespaces", Err: errors.New(what + " takes namespaces (try: " + NamespacesRemedy + ")")}
 }
 
 // landlockFeatures are what LandlockBackend takes.

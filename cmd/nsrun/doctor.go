@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/escape"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
@@ -54,15 +55,15 @@ func cmdDoctor(args []string) int {
 	}
 	if !o.sessions {
 		list := features.Probe()
-		for _, f := range list {
-			if f.Required && f.Status != features.Yes {
-				status = 1
-			}
+		a := nsrunlib.Check()
+		if a.Status == nsrunlib.NotSupported {
+			status = 1
 		}
 		if o.json {
 			return max(status, console.PrintJSON(list))
 		}
 		printFeatures(os.Stdout, list)
+		printBackend(os.Stdout, a)
 		fmt.Println()
 	}
 	r, err := examine()
@@ -74,6 +75,14 @@ func cmdDoctor(args []string) int {
 	}
 	r.print(os.Stdout)
 	return status
+}
+
+// printBackend says how commands run where there are no namespaces.
+func printBackend(w io.Writer, a nsrunlib.Availability) {
+	if a.Status == nsrunlib.Available && a.Backend == nsrunlib.LandlockBackend {
+		fmt.Fprintf(w, "\nCommands run without namespaces (--backend landlock): files and processes are protected by Landlock.\n"+
+			"For namespaces: %s\n", nsrunlib.NamespacesRemedy)
+	}
 }
 
 // printFeatures prints a line for each feature, and what there is to know of those that are not there.

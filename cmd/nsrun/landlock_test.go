@@ -114,6 +114,21 @@ func TestContainer(t *testing.T) {
 	if got := inContainer(t, bin, dir, containerFilter(), "run", "--sandbox", "preferred", "--discard", "--", "true"); got.status != 0 || strings.Contains(got.out, "NO SANDBOX") {
 		t.Errorf("preferred: status %d\n%s", got.status, got.out)
 	}
+	if got := inContainer(t, bin, dir, containerFilter(), "doctor"); got.status != 0 || !strings.Contains(got.out, "\nCommands run without namespaces (--backend landlock)") {
+		t.Errorf("doctor: status %d\n%s", got.status, got.out)
+	}
+	// No Landlock either: nothing is run, in words.
+	neither := containerFilter()
+	neither = append(append(neither[:8:8], refuse(unix.EOPNOTSUPP, unix.SYS_LANDLOCK_CREATE_RULESET)[8:24]...), neither[8:]...)
+	if got := inContainer(t, bin, dir, neither, "run", "--discard", "--", "true"); got.status != 125 || !strings.Contains(got.out, "operation not permitted (") {
+		t.Errorf("without Landlock: status %d\n%s", got.status, got.out)
+	}
+	if got := inContainer(t, bin, dir, neither, "run", "--backend", "landlock", "--discard", "--", "true"); got.status != 125 || !strings.Contains(got.out, "this machine has no landlock scopes") {
+		t.Errorf("Landlock without Landlock: status %d\n%s", got.status, got.out)
+	}
+	if got := inContainer(t, bin, dir, neither, "doctor"); got.status != 1 || strings.Contains(got.out, "without namespaces") {
+		t.Errorf("doctor without Landlock: status %d\n%s", got.status, got.out)
+	}
 	// The control: without the filter there are namespaces.
 	if got := inContainer(t, bin, dir, refuse(unix.ENOSYS, unix.SYS_CLONE3), args...); got.status != 3 {
 		t.Errorf("the control: status %d\n%s", got.status, got.out)
