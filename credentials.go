@@ -84,7 +84,7 @@ func (x *Execution) openCredentials(suspect func(dir string) bool) error {
 		}
 		r := route{rule: rule, at: netip.AddrPortFrom(loopback, port)}
 		port++
-		secret, file, err := secretOf(&rule, suspect)
+		secret, file, err := x.secretOf(&rule, suspect)
 		if err != nil {
 			return fail(err)
 		}
@@ -109,7 +109,14 @@ func (x *Execution) openCredentials(suspect func(dir string) bool) error {
 }
 
 // secretOf is the way to a secret, which is read when it is needed; file is where it is, if it is in a file.
-func secretOf(rule *credential.Rule, suspect func(dir string) bool) (secret func(context.Context) (string, error), file string, err error) {
+func (x *Execution) secretOf(rule *credential.Rule, suspect func(dir string) bool) (secret func(context.Context) (string, error), file string, err error) {
+	if rule.Git {
+		g, err := newGitCredential(x, *rule, suspect)
+		if err != nil {
+			return nil, "", err
+		}
+		return g.get, "", nil
+	}
 	if rule.Env != "" {
 		name := rule.Env
 		if os.Getenv(name) == "" {
@@ -146,6 +153,7 @@ func (x *Execution) keepsCredentials(box *plan.Sandbox) error {
 			})
 		}
 	}
+	box.Env = plan.AddEnv(box.Env, nil, x.services.gitSettings(box.Env))
 	for _, file := range x.services.secrets {
 		real, on := host.Look(file)
 		if p := box.Why(real, on); p.Read {
@@ -188,6 +196,9 @@ func (s *services) serveGateways(sockets []*os.File) (err error) {
 			defer l.Close()
 			_ = r.serve(l)
 		})
+		if r.rule.Git {
+			continue // the Approver is asked
+		}
 		s.mu.Lock()
 		s.uses = append(s.uses, ServiceUse{Service: credentialName, Target: r.rule.Name(), About: "requests to it have the header " + r.rule.HeaderName(), Allowed: true})
 		s.mu.Unlock()

@@ -43,6 +43,8 @@ const (
 	ActionKey     Action = "key"     // know of a key of the ssh-agent, which is the target, and ask to use it
 	ActionSign    Action = "sign"    // have the ssh-agent sign with a key, which is the target, once
 	ActionConnect Action = "connect" // connect to a unix socket, or by a rule of the network: the target; Learn asks for it, and Docker and X11 do
+	// ActionCredential is to send requests with a credential to a host, which is the target, without having it.
+	ActionCredential Action = "credential"
 )
 
 // After says what becomes of what a command wrote to folders with an overlay.
@@ -445,7 +447,7 @@ type Question struct {
 	// Command is what would be run, with its control characters escaped.
 	Command string
 	// About says what ActionSign is for, as far as that can be known: what the host's key is has been checked, and all names
-	// are the command's words. Empty with the other actions.
+	// are the command's words; and what credential ActionCredential is about. Empty with the other actions.
 	About string
 	// Running says that the command runs while this is asked. False: it is asked before.
 	Running bool
@@ -897,8 +899,8 @@ func (e *DeniedError) Error() string {
 		text = "write access to " + escape.Quote(e.Question.Target)
 	case ActionShow:
 		text = "read access to " + escape.Quote(e.Question.Target)
-	case ActionKey, ActionSign:
-		text = "use of the key " + escape.Quote(e.Question.Target)
+	case ActionKey, ActionSign, ActionCredential:
+		text = "use of " + escape.Quote(e.Question.Target)
 		if e.Err != nil {
 			text += ": " + e.Err.Error()
 		}
@@ -1106,6 +1108,9 @@ func (q Question) String() string {
 	switch q.Action {
 	case ActionKey:
 		return "Let the command list the key " + escape.Printable(q.Target) + " of the ssh-agent, and ask for its use? The command: " + begin(q.Command)
+	case ActionCredential:
+		return "Let git in the sandbox use " + escape.Printable(q.Target) + " " + escape.Printable(q.About) +
+			", which the command does not see? The command: " + begin(q.Command)
 	case ActionSign:
 		return "Sign with the key " + escape.Printable(q.Target) + " of the ssh-agent, once, " + escape.Printable(q.About) +
 			"? This command in a sandbox asks for it: " + begin(q.Command)

@@ -623,7 +623,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
-			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
+			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
@@ -675,7 +675,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
-			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
+			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
@@ -728,7 +728,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
-			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
+			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
@@ -781,7 +781,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
-			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
+			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
@@ -834,7 +834,7 @@ function __nsrun_flags -a verb
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
-			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
+			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
@@ -972,7 +972,7 @@ function __nsrun_flags -a verb
 			'--block-existing	run commands also where --block can only hide what exists when they start' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit what a command changed when it has ended, whatever its exit status (the default); nsrun undo takes it back' \
-			'--credential	have requests to a host carry a secret that commands do not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; they send them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
+			'--credential	have requests to a host carry a secret that commands do not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; they send them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let commands use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--discard	throw away what a command changed' \
 			'--env	set K=V, or pass K on (repeatable)' \

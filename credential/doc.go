@@ -3,6 +3,9 @@
 //
 //	api.example.com=env:TOKEN
 //	api.example.com:8443=file:/home/me/.secrets/api,header=X-Api-Key
+//	git:github.com
+//
+// The last one is for git: the secret is what git's credential helpers have for the host.
 //
 // A command speaks plain HTTP to an address on its own loopback device. Outside of the sandbox a gateway adds the header
 // and speaks TLS to the host. Package gateway is one, for programs that may link net/http; this package links nothing of

@@ -20,6 +20,9 @@ type Rule struct {
 	// Env is the variable of this program that holds the secret, and File the absolute path, or the path below "~/", of the
 	// file that does, without the white space at its end. One of them is set.
 	Env, File string
+	// Git has the secret be what `git credential fill` says for the host, a user and a password. Only requests of git's own are
+	// passed on then. It excludes Env, File, and all below. False: see there.
+	Git bool
 	// Header is the header that the secret is sent in, as it is. Empty: Authorization, after "Bearer ", or with User as a
 	// password.
 	Header string
@@ -42,7 +45,7 @@ func (e *Error) Error() string { return escape.Quote(e.Text) + ": " + e.Err.Erro
 func (e *Error) Unwrap() error { return e.Err }
 
 // Parse reads a Rule: HOST[:PORT]=env:NAME or HOST[:PORT]=file:PATH, and behind that, in any order, ",header=NAME",
-// ",user=NAME" and ",url=VARIABLE[/PATH]". An error is an *Error.
+// ",user=NAME" and ",url=VARIABLE[/PATH]"; or git:HOST[:PORT]. An error is an *Error.
 func Parse(text string) (Rule, error) {
 	r, err := parse(text)
 	if err != nil {
@@ -52,9 +55,14 @@ func Parse(text string) (Rule, error) {
 }
 
 func parse(text string) (r Rule, err error) {
+	if host, ok := strings.CutPrefix(text, gitPrefix); ok && !strings.Contains(text, "=") {
+		r.Git = true
+		r.Host, r.Port, err = parseHost(host)
+		return r, err
+	}
 	host, rest, ok := strings.Cut(text, "=")
 	if !ok {
-		return r, errors.New("not HOST=env:NAME or HOST=file:PATH")
+		return r, errors.New("not HOST=env:NAME, HOST=file:PATH or git:HOST")
 	}
 	if r.Host, r.Port, err = parseHost(host); err != nil {
 		return r, err
@@ -93,6 +101,9 @@ func parse(text string) (r Rule, err error) {
 	return r, r.Check()
 }
 
+// gitPrefix begins the text of a Rule for git.
+const gitPrefix = "git:"
+
 // Check finds what no Rule can be.
 func (r *Rule) Check() error {
 	if host, port, err := parseHost(r.address()); err != nil || host != r.Host || port != r.Port {
@@ -100,6 +111,10 @@ func (r *Rule) Check() error {
 	}
 	name, _, _ := strings.Cut(r.URL, "/")
 	switch {
+	case r.Git:
+		if *r != (Rule{Host: r.Host, Port: r.Port, Git: true}) {
+			return errors.New("a credential of git's has a host, and nothing else")
+		}
 	case (r.Env == "") == (r.File == ""):
 		return errors.New("a secret comes from a variable, or from a file")
 	case r.Env != "" && !isVariable(r.Env):
@@ -134,6 +149,9 @@ func (r *Rule) address() string {
 
 // String is the text of a Rule, as Parse reads it.
 func (r Rule) String() string {
+	if r.Git {
+		return gitPrefix + r.address()
+	}
 	text := r.address() + "=env:" + r.Env
 	if r.Env == "" {
 		text = r.address() + "=file:" + r.File
@@ -179,7 +197,8 @@ func (r *Rule) HeaderName() string {
 // Route is a Rule with the way to its secret.
 type Route struct {
 	Rule Rule
-	// Secret returns the secret, each time that it is needed, which can be never. It may be called from several goroutines.
+	// Secret returns the secret, each time that it is needed, which can be never; of git's, the user and the password with a
+	// colon between them. It may be called from several goroutines.
 	Secret func(ctx context.Context) (string, error)
 }
 

@@ -137,7 +137,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "allow connections to the Unix socket at `path`; @: with --net host, all abstract sockets; ssh-agent[:KEY]: signatures with a key of the ssh-agent, each after a question; docker, x11, wayland: these services of this host, the first two after a question (repeatable)")
 	fs.BoolVar(&o.allowUserns, "allow-userns", false, "let the command make user namespaces, as programs with a sandbox of their own do; not as root")
 	fs.Var((*listFlag)(&o.devices), "device", "let the command use a device of this host: `nvidia|dri|kvm|PATH` (repeatable)")
-	fs.Func("credential", "have requests to a host carry a secret that the command does not see, `HOST=SECRET`, where SECRET is env:NAME or file:PATH, with options behind commas; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)", o.addCredential)
+	fs.Func("credential", "have requests to a host carry a secret that the command does not see, `HOST=SECRET`, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)", o.addCredential)
 	fs.Func("env", "set `K=V`, or pass K through (repeatable)", o.addEnv)
 	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass only PATH and HOME from the environment")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")

@@ -89,6 +89,10 @@ func (g *gateway) handle(proxy http.Handler, w http.ResponseWriter, r *http.Requ
 		http.Error(w, "nsrun: this method is not passed on", http.StatusMethodNotAllowed)
 		return
 	}
+	if g.route.Rule.Git && !isGit(r) {
+		http.Error(w, "nsrun: only requests of git's own are passed on", http.StatusForbidden)
+		return
+	}
 	secret, err := g.route.Secret(r.Context())
 	if err == nil {
 		err = credential.CheckSecret(secret)
@@ -103,6 +107,8 @@ func (g *gateway) handle(proxy http.Handler, w http.ResponseWriter, r *http.Requ
 // value is what the header has for a secret.
 func (g *gateway) value(secret string) string {
 	switch rule := &g.route.Rule; {
+	case rule.Git:
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(secret))
 	case rule.Header != "":
 		return secret
 	case rule.User != "":
@@ -145,7 +151,16 @@ func (g *gateway) RoundTrip(r *http.Request) (*http.Response, error) { return g.
 // mask takes the secret out of an answer, and has redirects to the host lead here.
 func (g *gateway) mask(res *http.Response) error {
 	secret, _ := res.Request.Context().Value(valueKey{}).(string)
-	m := newMask(secret, g.value(secret))
+	value := g.value(secret)
+	if g.route.Rule.Git {
+		_, secret, _ = strings.Cut(secret, ":") // the user is no secret
+		if res.StatusCode == http.StatusUnauthorized {
+			// Git would ask for a password.
+			res.StatusCode = http.StatusForbidden
+			res.Header.Del("WWW-Authenticate")
+		}
+	}
+	m := newMask(secret, value)
 	m.header(res.Header)
 	if at := res.Header.Get("Location"); at != "" {
 		if u, err := url.Parse(at); err == nil && u.Scheme == "https" && u.Host == g.host() {

@@ -144,7 +144,7 @@ var Keys = [numKeys]Key{
 	devices: {Table: "sandbox", Name: "devices", Kind: Strings, Default: "[]", Example: `["dri"]`, parse: parseDevice,
 		Doc: "devices of this host that commands can use: nvidia, dri, kvm, or a path below /dev (--device)"},
 	credentials: {Table: "sandbox", Name: "credentials", Kind: Strings, Default: "[]", Example: `["api.example.com=env:API_TOKEN"]`, parse: parseCredential,
-		Doc: "secrets that requests to a host carry, and commands do not see (--credential)"},
+		Doc: "secrets that requests to a host carry, and commands do not see; git:HOST: those of git (--credential)"},
 	timeout: {Table: "limits", Name: "timeout", Kind: Duration, Example: `"10m"`, parse: parseDuration, stricter: shorter,
 		Doc: "how long a command can take before it is ended (--timeout)"},
 	grace: {Table: "limits", Name: "grace", Kind: Duration, Default: `"2s"`, parse: parseDuration, stricter: shorter,

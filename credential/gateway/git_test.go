@@ -1,0 +1,55 @@
+//go:build linux
+
+package gateway
+
+import (
+	"net/http/httptest"
+	"testing"
+)
+
+// TestGitRequests: nothing but what git requests of a repository is passed on with git's password.
+func TestGitRequests(t *testing.T) {
+	for request, want := range map[string]bool{
+		"GET /me/repo.git/info/refs?service=git-upload-pack": true,
+		"GET /me/repo/info/refs?service=git-receive-pack":    true,
+		"POST /me/repo.git/git-upload-pack":                  true,
+		"POST /a/b/c/~d/git-receive-pack":                    true,
+		"POST /me/my%20project/_git/x/git-upload-pack":       true,
+		"POST /me/repo.git/info/lfs/objects/batch":           true,
+		"POST /me/repo.git/info/lfs/locks/verify":            true,
+		"GET /":                      false,
+		"GET /api/v1/user":           false,
+		"GET /me/repo.git/info/refs": false,
+		"GET /me/repo.git/info/refs?service=git-upload-pack&x=1":    false,
+		"GET /me/repo.git/info/refs?service=other":                  false,
+		"POST /me/repo.git/info/refs?service=git-upload-pack":       false,
+		"GET /me/repo.git/git-upload-pack":                          false,
+		"POST /git-upload-pack":                                     false,
+		"POST /api/v1/user?x=/git-upload-pack":                      false,
+		"POST /me/../api/v1/x/git-upload-pack":                      false,
+		"POST /me/..%2fapi/git-upload-pack":                         false,
+		"POST /me/%2e%2e/api/git-upload-pack":                       false,
+		"POST /me/%2e./api/git-upload-pack":                         false,
+		"POST /me/.../git-upload-pack":                              false,
+		"POST /me//git-upload-pack":                                 false,
+		"POST /api/v1/user%3f/git-upload-pack":                      false,
+		"POST /api/v1/user%23/git-upload-pack":                      false,
+		"POST /api/v1/user;/git-upload-pack":                        false,
+		"POST /api/v1/user%5c/git-upload-pack":                      false,
+		"POST /api/v1/user%00/git-upload-pack":                      false,
+		"DELETE /me/repo.git/git-receive-pack":                      false,
+		"GET /me/repo.git/info/refs?service=git-upload-pack%26x=1":  false,
+		"POST http://elsewhere.example/me/repo.git/git-upload-pack": true, // it goes to the one host
+	} {
+		method, target := "GET", request[4:]
+		switch request[0] {
+		case 'P':
+			method, target = "POST", request[5:]
+		case 'D':
+			method, target = "DELETE", request[7:]
+		}
+		if got := isGit(httptest.NewRequest(method, target, nil)); got != want {
+			t.Errorf("%s: %t", request, got)
+		}
+	}
+}
