@@ -18,7 +18,7 @@ import (
 const insideEnv = "NSRUN_TEST_INSIDE"
 
 var insides = map[string]func(args []string) int{
-	"dial": insideDial, "serve": insideServe, "core": insideCore, "assault": insideAssault,
+	"dial": insideDial, "serve": insideServe, "core": insideCore, "assault": insideAssault, "takeover": insideTakeover,
 }
 
 // self is this binary.

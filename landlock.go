@@ -20,9 +20,9 @@ import (
 
 // confined is what a command has that runs without namespaces.
 type confined struct {
-	temp       *host.WorkDir // for temporary files
-	attributes wall.Attributes
-	box        plan.Confined
+	temp   *host.WorkDir // for temporary files
+	deputy wall.Deputy
+	box    plan.Confined
 }
 
 // landlock reports whether commands run without namespaces.
@@ -112,7 +112,7 @@ func (x *Execution) holdApart(spec *Spec, box *plan.Sandbox, temp string) (err e
 	}
 	spec.Mounts, spec.Share = nil, nsexec.All
 	spec.Dir, spec.Env = x.walled.box.Dir, x.walled.box.Env
-	spec.Seccomp = []nsexec.Filter{nsexec.DefaultFilter(), wall.Filter(wall.Options{Network: x.request.Network})}
+	spec.Seccomp = []nsexec.Filter{nsexec.DefaultFilter(), wall.Filter(wall.Options{Network: x.request.Network, Loopback: !x.request.Network})}
 	x.noteConfined()
 	return nil
 }
@@ -143,13 +143,13 @@ func (x *Execution) attachConfinement(cmd *nsexec.Cmd) error {
 	box := &x.walled.box
 	o := sandbox.Of(cmd)
 	o.Confinement = &sandbox.Confinement{Files: box.Files.Root, NoConnect: !x.request.Network}
-	x.walled.attributes.Close() // of an attempt before
-	x.walled.attributes = wall.Attributes{May: func(path string) bool { return box.Marks.Access(path) == confine.Write }}
+	x.walled.deputy.Close() // of an attempt before
+	x.walled.deputy = wall.Deputy{Loopback: !x.request.Network, May: func(path string) bool { return box.Marks.Access(path) == confine.Write }}
 	if x.explain {
-		o.Supervisor = &sandbox.Supervisor{Filter: wall.Notified(), Seal: wall.Nothing()}
+		o.Supervisor = &sandbox.Supervisor{Filter: wall.Notified(!x.request.Network), Seal: wall.Nothing()}
 		return nil
 	}
-	return x.walled.attributes.Attach(o)
+	return x.walled.deputy.Attach(o)
 }
 
 // openApart makes what the plan of a command without namespaces needs.
@@ -170,7 +170,7 @@ func (x *Execution) openApart() (err error) {
 
 // endApart gives back what openApart and attachConfinement made. Nothing of the command runs any more.
 func (x *Execution) endApart() {
-	x.walled.attributes.Close()
+	x.walled.deputy.Close()
 	x.walled.temp.Close()
 	x.walled.temp = nil
 }

@@ -87,14 +87,14 @@ func BenchmarkRunLandlock(b *testing.B) {
 		c.Share, c.Dir, c.Env, c.Seccomp = nsexec.All, "/", nsrun.SafeEnv(os.Environ()), filters
 		o := sandbox.Of(c)
 		o.Confinement = &sandbox.Confinement{Files: confined.Files.Root, NoConnect: true}
-		attributes := wall.Attributes{May: func(string) bool { return false }}
-		if err := attributes.Attach(o); err != nil {
+		deputy := wall.Deputy{May: func(string) bool { return false }}
+		if err := deputy.Attach(o); err != nil {
 			b.Fatal(err)
 		}
 		if err := c.Run(); err != nil {
 			b.Fatal(err)
 		}
-		attributes.Close()
+		deputy.Close()
 	}
 }
 

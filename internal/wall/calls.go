@@ -61,13 +61,19 @@ func find(nr int32) *call {
 	return nil
 }
 
-// Notified is the filter that tells of these calls.
-func Notified() []unix.SockFilter {
+// Notified is the filter that tells of these calls, and with loopback of those of sockets.
+func Notified(loopback bool) []unix.SockFilter {
 	var f builder
 	f.add(ldAbs, 0, 0, dataNr)
 	for _, list := range [...][]call{newCalls, oldCalls} {
 		for _, c := range list {
 			f.add(jeq, 0, 1, uint32(c.nr))
+			f.add(ret, 0, 0, retNotify)
+		}
+	}
+	for _, nr := range socketCalls {
+		if loopback {
+			f.add(jeq, 0, 1, nr)
 			f.add(ret, 0, 0, retNotify)
 		}
 	}

@@ -16,7 +16,7 @@ const (
 	and   = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
 	jeq   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 	jge   = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-	ja    = unix.BPF_JMP | unix.BPF_JA
+	jset  = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
 	ret   = unix.BPF_RET | unix.BPF_K
 
 	dataNr   = 0
@@ -45,7 +45,8 @@ const (
 
 // Options of a Filter. The zero Options allow no network.
 type Options struct {
-	Network bool // the host's network
+	Network  bool // the host's network
+	Loopback bool // TCP sockets, which a Deputy makes
 }
 
 // refused are calls that fail with EPERM: System V IPC and POSIX message queues, which are the host's; and watching whole
@@ -110,14 +111,29 @@ func Filter(o Options) []unix.SockFilter {
 	})
 	f.call(unix.SYS_SOCKET, func() {
 		f.arg(0)
-		if o.Network {
-			for _, family := range [...]uint32{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} {
-				f.add(jeq, 0, 1, family)
-				f.add(ret, 0, 0, retAllow)
-			}
+		var families []uint32
+		switch {
+		case o.Network:
+			families = []uint32{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+		case o.Loopback:
+			families = []uint32{unix.AF_INET, unix.AF_INET6}
+		}
+		for _, family := range families {
+			f.add(jeq, 0, 1, family)
+			f.add(ret, 0, 0, retAllow)
 		}
 		f.errno(unix.EACCES)
 	})
+	// A call that sends and connects in one.
+	if !o.Network {
+		for nr, flags := range map[uint32]uint32{unix.SYS_SENDTO: 3, unix.SYS_SENDMSG: 2, unix.SYS_SENDMMSG: 3} {
+			f.call(nr, func() {
+				f.arg(flags)
+				f.add(jset, 0, 1, unix.MSG_FASTOPEN)
+				f.errno(unix.EOPNOTSUPP)
+			})
+		}
+	}
 	// Of a pair that is connected nothing else can be reached. A datagram socket can be connected again.
 	f.call(unix.SYS_SOCKETPAIR, func() {
 		f.arg(0)

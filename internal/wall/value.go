@@ -29,7 +29,7 @@ type value struct {
 const maxAttribute = 64 << 10
 
 // value reads what a call's arguments say.
-func (a *Attributes) value(n *notify.Notification, c *call) (v value, e syscall.Errno) {
+func (d *Deputy) value(n *notify.Notification, c *call) (v value, e syscall.Errno) {
 	v.deed = c.deed
 	arg := n.Args[c.arg]
 	switch c.deed {
@@ -42,7 +42,7 @@ func (a *Attributes) value(n *notify.Notification, c *call) (v value, e syscall.
 			v.times, e = readTimes(n.PID, uintptr(arg), c.deed)
 		}
 	case setsAttr, dropsAttr:
-		if v.name, e = a.read(n.PID, uintptr(arg)); e != 0 {
+		if v.name, e = d.read(n.PID, uintptr(arg)); e != 0 {
 			return v, e
 		}
 		// Others are the kernel's own, or take privileges.
@@ -103,3 +103,6 @@ func (v *value) change(file sys.FD) syscall.Errno {
 	_, _, e := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(file), uintptr(unsafe.Pointer(&empty)), uintptr(unsafe.Pointer(v.times)), unix.AT_EMPTY_PATH, 0, 0)
 	return e
 }
+
+// pointerTo is where something is, for a system call.
+func pointerTo[T any](v *T) unsafe.Pointer { return unsafe.Pointer(v) }

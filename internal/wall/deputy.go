@@ -16,29 +16,34 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Attributes changes modes, owners, times and attributes of files for the processes of one command.
-type Attributes struct {
+// A Deputy does for the processes of one command what these are not allowed to do themselves: it changes modes, owners,
+// times and attributes of files, and makes TCP sockets that lead to each other only.
+type Deputy struct {
 	// May says whether the command may change what is at a path, which is absolute and has no links.
 	May func(path string) bool
+	// Loopback gives the command TCP sockets on loopback addresses. False: it makes its sockets itself, or has none.
+	Loopback bool
 
 	stop *os.File      // readable when all is to end; nil: it was not attached, or is closed
 	done chan struct{} // closed when nothing is changed any more; nil: nothing was begun
 	seen notify.Notification
 	text [unix.PathMax]byte
+
+	sockets sockets
 }
 
 // Attach has a command tell of its calls. Close has to be called.
-func (a *Attributes) Attach(c *sandbox.Options) error {
+func (d *Deputy) Attach(c *sandbox.Options) error {
 	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return err
 	}
-	a.stop = os.NewFile(uintptr(stop), "eventfd")
+	d.stop = os.NewFile(uintptr(stop), "eventfd")
 	c.Supervisor = &sandbox.Supervisor{
-		Filter: Notified(), Seal: Nothing(), Early: true,
+		Filter: Notified(d.Loopback), Seal: Nothing(), Early: true,
 		Started: func(l *os.File, _ []*os.File) error {
-			a.done = make(chan struct{})
-			go a.serve(l)
+			d.done = make(chan struct{})
+			go d.serve(l)
 			return nil
 		},
 	}
@@ -46,21 +51,21 @@ func (a *Attributes) Attach(c *sandbox.Options) error {
 }
 
 // Close waits until nothing is changed any more: the command has ended, or its calls fail from now on.
-func (a *Attributes) Close() {
-	if a.stop == nil {
+func (d *Deputy) Close() {
+	if d.stop == nil {
 		return
 	}
-	_, _ = a.stop.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0})
-	if a.done != nil {
-		<-a.done
+	_, _ = d.stop.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0})
+	if d.done != nil {
+		<-d.done
 	}
-	_ = a.stop.Close()
-	a.stop = nil
+	_ = d.stop.Close()
+	d.stop = nil
 }
 
 // serve answers until the command has ended.
-func (a *Attributes) serve(file *os.File) {
-	defer close(a.done)
+func (d *Deputy) serve(file *os.File) {
+	defer close(d.done)
 	defer file.Close()
 	// The thread goes on afterwards: for the kernel it may be the parent of sandboxes, which end with it.
 	runtime.LockOSThread()
@@ -75,12 +80,16 @@ func (a *Attributes) serve(file *os.File) {
 	}()
 	l := notify.Listener(file.Fd())
 	l.WakeHere()
-	stop := int(a.stop.Fd())
+	stop := int(d.stop.Fd())
 	for l.Wait(stop) {
-		if l.Receive(&a.seen) == 0 {
-			l.Answer(a.seen.ID, a.handle(l, &a.seen))
+		if l.Receive(&d.seen) != 0 {
+			continue
+		}
+		if !d.Loopback || !d.sockets.handle(l, &d.seen) {
+			l.Answer(d.seen.ID, d.handle(l, &d.seen))
 		}
 	}
+	d.sockets.close()
 }
 
 // dropPrivileges takes all effective capabilities from this thread, as the command has none, and returns them.
@@ -100,17 +109,17 @@ func restorePrivileges(held [2]unix.CapUserData) bool {
 }
 
 // handle does what a call asks for, and returns its error.
-func (a *Attributes) handle(l notify.Listener, n *notify.Notification) syscall.Errno {
+func (d *Deputy) handle(l notify.Listener, n *notify.Notification) syscall.Errno {
 	c := find(n.NR)
 	if c == nil || n.PID == 0 {
 		return syscall.ENOSYS
 	}
-	file, e := a.open(n, c)
+	file, e := d.open(n, c)
 	if e != 0 {
 		return e
 	}
 	defer file.Close()
-	v, e := a.value(n, c)
+	v, e := d.value(n, c)
 	if e != 0 {
 		return e
 	}
@@ -119,14 +128,14 @@ func (a *Attributes) handle(l notify.Listener, n *notify.Notification) syscall.E
 		return syscall.EINTR
 	}
 	at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(file)))
-	if err != nil || !strings.HasPrefix(at, "/") || !a.May(at) {
+	if err != nil || !strings.HasPrefix(at, "/") || !d.May(at) {
 		return syscall.EACCES
 	}
 	return v.change(file)
 }
 
 // open opens the file that a call means, without any access to it.
-func (a *Attributes) open(n *notify.Notification, c *call) (sys.FD, syscall.Errno) {
+func (d *Deputy) open(n *notify.Notification, c *call) (sys.FD, syscall.Errno) {
 	flags := uint64(unix.O_PATH | unix.O_CLOEXEC)
 	at := uint64(0)
 	if c.flags != noArg {
@@ -144,7 +153,7 @@ func (a *Attributes) open(n *notify.Notification, c *call) (sys.FD, syscall.Errn
 		return process(n.PID, "fd/"+strconv.Itoa(int(int32(n.Args[c.dir]))), 0)
 	default:
 		var e syscall.Errno
-		if name, e = a.read(n.PID, uintptr(n.Args[c.path])); e != 0 {
+		if name, e = d.read(n.PID, uintptr(n.Args[c.path])); e != 0 {
 			return sys.None, e
 		}
 	}
@@ -205,15 +214,15 @@ func errnoOf(err error) syscall.Errno {
 }
 
 // read reads a text that ends with a zero byte, page by page: behind it nothing may be mapped.
-func (a *Attributes) read(thread uint32, at uintptr) (string, syscall.Errno) {
+func (d *Deputy) read(thread uint32, at uintptr) (string, syscall.Errno) {
 	page := uintptr(os.Getpagesize())
-	for n := 0; n < len(a.text); {
-		part := a.text[n:min(len(a.text), n+int(page-(at+uintptr(n))%page))]
+	for n := 0; n < len(d.text); {
+		part := d.text[n:min(len(d.text), n+int(page-(at+uintptr(n))%page))]
 		if e := notify.ReadMemory(thread, at+uintptr(n), part); e != 0 {
 			return "", e
 		}
 		if i := strings.IndexByte(string(part), 0); i >= 0 {
-			return string(a.text[:n+i]), 0
+			return string(d.text[:n+i]), 0
 		}
 		n += len(part)
 	}

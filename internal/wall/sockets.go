@@ -1,0 +1,377 @@
+//go:build linux
+
+package wall
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// TCP without a network namespace: programs test their servers on loopback addresses. The sockets are the host's, and the
+// Deputy makes them, binds and connects them:
+//
+//   - it binds to loopback addresses only, also where a program asks for all addresses;
+//   - it connects to those sockets only that were made for the same command. Who listens on a port the kernel is asked
+//     before and after: if that was somebody else at either time, the connection is ended before the command has it.
+//
+// Which socket a descriptor of the command is, its inode tells. The Deputy has a copy of each socket until that is
+// connected or listens; from then on nothing is done with it that somebody would have to look at.
+
+// socketCalls are those that are told of.
+var socketCalls = [...]uint32{unix.SYS_SOCKET, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_CONNECT}
+
+// maxIdle is how many sockets that are neither connected nor listen the Deputy has copies of.
+const maxIdle = 512
+
+type sockets struct {
+	mu      sync.Mutex
+	idle    map[uint64]sys.FD // by inode: neither connected nor listening
+	order   []uint64          // of those, the oldest first
+	bound   map[uint64]bool   // all that were ever bound
+	pending map[sys.FD]bool   // are being connected
+	running sync.WaitGroup
+}
+
+// handle answers a call that is about sockets, and reports whether it was one.
+func (s *sockets) handle(l notify.Listener, n *notify.Notification) bool {
+	switch uint32(n.NR) {
+	case unix.SYS_SOCKET:
+		s.socket(l, n)
+	case unix.SYS_BIND:
+		l.Answer(n.ID, s.bind(l, n))
+	case unix.SYS_LISTEN:
+		l.Answer(n.ID, s.listen(l, n))
+	case unix.SYS_CONNECT:
+		s.connect(l, n)
+	default:
+		return false
+	}
+	return true
+}
+
+// close ends what is under way. The command has ended.
+func (s *sockets) close() {
+	s.mu.Lock()
+	for fd := range s.pending {
+		_ = unix.Shutdown(int(fd), unix.SHUT_RDWR)
+	}
+	for _, fd := range s.idle {
+		fd.Close()
+	}
+	s.idle = nil
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// socket makes a socket for the caller.
+func (s *sockets) socket(l notify.Listener, n *notify.Notification) {
+	domain, kind, proto := int(int32(n.Args[0])), int(int32(n.Args[1])), int(int32(n.Args[2]))
+	switch {
+	case domain != unix.AF_INET && domain != unix.AF_INET6:
+		l.Answer(n.ID, syscall.EAFNOSUPPORT)
+		return
+	case kind&sockTypeMask != unix.SOCK_STREAM:
+		l.Answer(n.ID, syscall.EACCES)
+		return
+	case proto != 0 && proto != unix.IPPROTO_TCP:
+		l.Answer(n.ID, syscall.EPROTONOSUPPORT)
+		return
+	}
+	made, err := unix.Socket(domain, kind|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	if err != nil {
+		l.Answer(n.ID, errnoOf(err))
+		return
+	}
+	fd := sys.FD(made)
+	var st unix.Stat_t
+	if err := unix.Fstat(made, &st); err != nil {
+		fd.Close()
+		l.Answer(n.ID, errnoOf(err))
+		return
+	}
+	s.keep(st.Ino, fd)
+	if e := l.Give(n.ID, made, kind&unix.SOCK_CLOEXEC != 0); e != 0 {
+		s.drop(st.Ino)
+		l.Answer(n.ID, e)
+	}
+}
+
+func (s *sockets) keep(ino uint64, fd sys.FD) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle == nil {
+		s.idle, s.bound, s.pending = make(map[uint64]sys.FD), make(map[uint64]bool), make(map[sys.FD]bool)
+	}
+	s.idle[ino] = fd
+	if s.order = append(s.order, ino); len(s.order) > maxIdle {
+		oldest := s.order[0]
+		s.order = s.order[1:]
+		if fd, ok := s.idle[oldest]; ok {
+			fd.Close()
+			delete(s.idle, oldest)
+		}
+	}
+}
+
+// take removes a copy, which is the caller's then.
+func (s *sockets) take(ino uint64) (fd sys.FD, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fd, ok = s.idle[ino]
+	delete(s.idle, ino)
+	return fd, ok
+}
+
+func (s *sockets) drop(ino uint64) {
+	if fd, ok := s.take(ino); ok {
+		fd.Close()
+	}
+}
+
+// find is the copy of the socket that a descriptor of a caller is of.
+func (s *sockets) find(l notify.Listener, n *notify.Notification) (ino uint64, fd sys.FD, e syscall.Errno) {
+	link, err := os.Readlink("/proc/" + strconv.FormatUint(uint64(n.PID), 10) + "/fd/" + strconv.Itoa(int(int32(n.Args[0]))))
+	if err != nil {
+		return 0, sys.None, syscall.EBADF
+	}
+	text, isSocket := strings.CutPrefix(link, "socket:[")
+	ino, err = strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 64)
+	if !isSocket || err != nil {
+		return 0, sys.None, syscall.ENOTSOCK
+	}
+	if !l.Valid(n.ID) {
+		return 0, sys.None, syscall.EINTR
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fd, ok := s.idle[ino]
+	if !ok {
+		return ino, sys.None, 0
+	}
+	return ino, fd, 0
+}
+
+// address reads where a call is to bind or connect to.
+func address(n *notify.Notification) (at netip.AddrPort, e syscall.Errno) {
+	var raw [unix.SizeofSockaddrInet6]byte
+	size := min(uint64(uint32(n.Args[2])), uint64(len(raw)))
+	if size < unix.SizeofSockaddrInet4 {
+		return at, syscall.EINVAL
+	}
+	if e := notify.ReadMemory(n.PID, uintptr(n.Args[1]), raw[:size]); e != 0 {
+		return at, e
+	}
+	port := binary.BigEndian.Uint16(raw[2:])
+	switch family := binary.NativeEndian.Uint16(raw[:]); {
+	case family == unix.AF_INET:
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(raw[4:8])), port), 0
+	case family == unix.AF_INET6 && size >= unix.SizeofSockaddrInet6-4:
+		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(raw[8:24])), port), 0
+	}
+	return at, syscall.EAFNOSUPPORT
+}
+
+// loopback is the loopback address that stands for an address on a socket. Invalid: none does.
+func loopback(fd sys.FD, a netip.Addr) netip.Addr {
+	domain, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
+	only, _ := unix.GetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
+	four := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	switch {
+	case err != nil:
+	case domain == unix.AF_INET && a.Is4() && a.IsUnspecified():
+		return four
+	case domain == unix.AF_INET6 && a == netip.IPv6Unspecified() && only == 0:
+		return netip.AddrFrom16(four.As16()) // which programs for either protocol reach
+	case domain == unix.AF_INET6 && a == netip.IPv6Unspecified():
+		return netip.IPv6Loopback()
+	case a.Unmap().IsLoopback() && (domain == unix.AF_INET) == a.Is4():
+		return a
+	}
+	return netip.Addr{}
+}
+
+func sockaddr(a netip.Addr, port uint16) unix.Sockaddr {
+	if a.Is4() {
+		return &unix.SockaddrInet4{Addr: a.As4(), Port: int(port)}
+	}
+	return &unix.SockaddrInet6{Addr: a.As16(), Port: int(port)}
+}
+
+func (s *sockets) bind(l notify.Listener, n *notify.Notification) syscall.Errno {
+	at, e := address(n)
+	if e != 0 {
+		return e
+	}
+	ino, fd, e := s.find(l, n)
+	switch {
+	case e != 0:
+		return e
+	case fd == sys.None:
+		return syscall.EINVAL // it is bound
+	}
+	return s.bindTo(ino, fd, at)
+}
+
+func (s *sockets) bindTo(ino uint64, fd sys.FD, at netip.AddrPort) syscall.Errno {
+	own := loopback(fd, at.Addr())
+	if !own.IsValid() {
+		return syscall.EADDRNOTAVAIL
+	}
+	s.mu.Lock()
+	s.bound[ino] = true // before anybody can see it
+	s.mu.Unlock()
+	return errnoOf(unix.Bind(int(fd), sockaddr(own, at.Port())))
+}
+
+// listen has a socket listen. One that is not bound would get a port on all addresses from the kernel.
+func (s *sockets) listen(l notify.Listener, n *notify.Notification) syscall.Errno {
+	ino, fd, e := s.find(l, n)
+	if e != 0 {
+		return e
+	}
+	s.mu.Lock()
+	bound := s.bound[ino]
+	s.mu.Unlock()
+	switch {
+	case fd == sys.None && bound:
+		return 0 // it listens
+	case fd == sys.None:
+		return syscall.EINVAL
+	case !bound:
+		any := netip.IPv4Unspecified()
+		if domain, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN); err == nil && domain == unix.AF_INET6 {
+			any = netip.IPv6Unspecified()
+		}
+		if e := s.bindTo(ino, fd, netip.AddrPortFrom(any, 0)); e != 0 {
+			return e
+		}
+	}
+	e = errnoOf(unix.Listen(int(fd), int(int32(n.Args[1]))))
+	if e == 0 {
+		s.drop(ino)
+	}
+	return e
+}
+
+// connect connects a socket to another one of the command's. Where that may take a while somebody else waits for it.
+func (s *sockets) connect(l notify.Listener, n *notify.Notification) {
+	at, e := address(n)
+	if e != 0 {
+		l.Answer(n.ID, e)
+		return
+	}
+	ino, fd, e := s.find(l, n)
+	switch {
+	case e != 0:
+	case fd == sys.None:
+		e = syscall.EISCONN
+	case !loopback(fd, at.Addr()).IsValid():
+		e = syscall.ENETUNREACH
+	}
+	server := s.server(at.Port())
+	if e == 0 && server == 0 {
+		e = syscall.ECONNREFUSED
+	}
+	if e != 0 {
+		l.Answer(n.ID, e)
+		return
+	}
+	fd, ok := s.take(ino)
+	if !ok {
+		l.Answer(n.ID, syscall.EALREADY)
+		return
+	}
+	s.mu.Lock()
+	s.pending[fd] = true
+	s.mu.Unlock()
+	id := n.ID
+	s.running.Go(func() {
+		e := s.connectTo(fd, sockaddr(loopback(fd, at.Addr()), at.Port()), at.Port(), server)
+		s.mu.Lock()
+		delete(s.pending, fd)
+		s.mu.Unlock()
+		if e != 0 {
+			s.keep(ino, fd) // it can be tried again
+		} else {
+			fd.Close()
+		}
+		l.Answer(id, e)
+	})
+}
+
+// connectPatience is how long, in milliseconds, a connection on the loopback device may take that nobody waits for.
+const connectPatience = 1000
+
+// connectTo connects to a port on which server listens, and did before.
+func (s *sockets) connectTo(fd sys.FD, to unix.Sockaddr, port uint16, server uint64) syscall.Errno {
+	err := unix.Connect(int(fd), to)
+	if err == unix.EINPROGRESS {
+		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		if ready, _ := unix.Poll(polled, connectPatience); ready == 0 {
+			return s.disconnect(fd, syscall.ETIMEDOUT)
+		}
+		failed, gerr := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		if err = gerr; gerr == nil && failed != 0 {
+			err = syscall.Errno(failed)
+		}
+	}
+	if err != nil {
+		return errnoOf(err)
+	}
+	if s.server(port) != server {
+		return s.disconnect(fd, syscall.ECONNREFUSED)
+	}
+	return 0
+}
+
+// disconnect ends a connection, or what was to become one, of which the caller has nothing.
+func (*sockets) disconnect(fd sys.FD, e syscall.Errno) syscall.Errno {
+	none := [unix.SizeofSockaddrInet4]byte{} // AF_UNSPEC
+	if _, _, failed := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(pointerTo(&none)), uintptr(len(none))); failed != 0 {
+		_ = unix.Shutdown(int(fd), unix.SHUT_RDWR)
+	}
+	return e
+}
+
+// server is the inode of the last socket that listens on a port. It is 0 where none does, or not all do so for the command.
+func (s *sockets) server(port uint16) (found uint64) {
+	for _, name := range [...]string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			if os.IsNotExist(err) {
+				continue // a kernel without IPv6
+			}
+			return 0
+		}
+		for line := range strings.Lines(string(text)) {
+			f := strings.Fields(line)
+			const listening = "0A"
+			if len(f) < 10 || f[3] != listening {
+				continue
+			}
+			_, hex, _ := strings.Cut(f[1], ":")
+			if p, err := strconv.ParseUint(hex, 16, 16); err != nil || uint16(p) != port {
+				continue
+			}
+			ino, err := strconv.ParseUint(f[9], 10, 64)
+			s.mu.Lock()
+			own := err == nil && s.bound[ino]
+			s.mu.Unlock()
+			if !own {
+				return 0
+			}
+			found = ino
+		}
+	}
+	return found
+}
