@@ -20,6 +20,9 @@ func (x *Execution) addSession(f *plan.Facts, engine overlay.Engine) error {
 		if err := x.openSession(f.Folders.Overlay, engine); err != nil {
 			return err
 		}
+		if err := x.copyOtherGroup(f.Folders.Overlay); err != nil {
+			return err
+		}
 	}
 	s := &plan.Session{Mounts: x.session.Mounts(), Unmapped: x.session.Unmapped()}
 	for _, root := range x.session.Roots() {
@@ -47,6 +50,20 @@ func (x *Execution) addSession(f *plan.Facts, engine overlay.Engine) error {
 	}
 	f.Session = s
 	return nil
+}
+
+// copyOtherGroup has the command work on a copy of a project that belongs to a group which the sandbox does not have: in an
+// overlay nothing of that could be changed.
+func (x *Execution) copyOtherGroup(roots []string) error {
+	c := &x.runner.config
+	if x.resumed || c.Session+c.On != "" || c.Engine != 0 || len(x.session.Unmapped()) == 0 {
+		return nil
+	}
+	if err := x.session.Remove(); err != nil {
+		return err
+	}
+	x.session = nil
+	return x.openSession(roots, overlay.EngineCopy)
 }
 
 // explainSession is addSession without making anything.

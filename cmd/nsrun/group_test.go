@@ -13,8 +13,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestGroup: a user namespace has an ordinary user's own group and no other one. That a
-// project belongs to another of his groups is said, and what can be done about it works.
+// TestGroup: a user namespace has an ordinary user's own group and no other one. If a project belongs to another of their
+// groups, the command works on a copy; where an overlay is asked for, it is said that it cannot be changed.
 func TestGroup(t *testing.T) {
 	testenv.NeedRoot(t) // to have another group
 	testenv.Leaks(t, reap)
@@ -44,6 +44,8 @@ func TestGroup(t *testing.T) {
 		{"--engine overlay", user, true, "old\n"}, // the control: it is true
 		{"-q --engine overlay", user, false, "old\n"},
 		{"--engine overlay", group, false, "new\n"},
+		{"", user, false, "new\n"},
+		{"", group, false, "new\n"},
 		{"--engine copy", user, false, "new\n"},
 		{"--direct", user, false, "new\n"},
 	} {
