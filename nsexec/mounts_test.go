@@ -78,6 +78,10 @@ func TestKinds(t *testing.T) {
 			{"remount", mounts.Plan{mounts.Tmpfs("/mnt/t"), mounts.File("/mnt/t/f", []byte("x")), mounts.Remount("/mnt/t"), mounts.Remount("/mnt/none").Try()}, try + "cat /mnt/t/f; try touch /mnt/t/f; try touch /mnt/f", "xno\nyes"},
 			{"overlay", mounts.Plan{mounts.Overlay("/mnt/o", at("upper"), at("work"), at("low1"), at("low2"))}, "cd /mnt/o; cat a b both; echo changed > a; rm b; echo; ls | tr '\\n' ' '", "onetwo1\na both "},
 			{"read-only overlay", mounts.Plan{mounts.ROOverlay("/mnt/o", at("low2"), at("low1"))}, try + "cd /mnt/o; cat a b both; try touch a", "onetwo2no"},
+			{"overlay over an overlay, with texts", mounts.Plan{
+				{Kind: mounts.KindOverlay, Target: "/mnt/o", Lower: []string{at("low1")}, ReadOnly: true, Hide: []string{"both"}, Texts: []mounts.Text{{Path: "a", Data: []byte("text")}, {Path: "d/t", Data: []byte("deep"), Perm: 0o640}}},
+				{Kind: mounts.KindOverlay, Target: "/mnt/o", Lower: []string{at("low2")}, Upper: at("upper"), Work: at("work"), Over: true},
+			}, "cd /mnt/o; cat a b both d/t; stat -c ' %a' a d/t | tr -d '\\n'; echo new >a; rm both; cat a; ls | tr '\\n' ' '", "texttwo2deep 600 640new\na b d "},
 			{"block", mounts.Plan{mounts.Block(at("secret")), mounts.Block(at("none")), mounts.Block(at("noexec"))}, try + "try ls " + at("secret") + "; try cat " + at("secret/key") + "; try cat " + at("noexec") + "; try touch " + at("secret/x"), "no\nno\nno\nno"},
 			{"block through a link", mounts.Plan{mounts.Block(at("pointer"))}, try + "try cat " + at("secret/key"), "no"},
 			{"proc", nil, try + "cat /proc/1/comm >/dev/null && echo seen; try test -e /proc/sys/kernel; ls -d /proc/[0-9]* | wc -l | grep -qx '[1-6]' && echo few; try sh -c 'echo h > /proc/sys/kernel/hostname'; try sh -c 'echo s > /proc/sysrq-trigger'", "seen\nyes\nfew\nno\nno"},

@@ -8,8 +8,10 @@
 //	lock       bytes that are locked; and whether a command has upper, or was killed while it had
 //	project    which project it is of
 //	upper work of the command that has the layer to itself
-//	runs/ID    lock, upper and work of a command that was started while another one had the layer
+//	runs/ID    lock, upper and work of a command that was started while another one had the layer, and seen: which others
+//	           had ended when it began, so that it saw what they wrote
 //	runs/ID+   the same, when it has ended
+//	runs/moved which run something in upper is of, while runs are merged
 //
 // The first command writes to upper. Others, at the same time, write to directories of their own, over what was written
 // before; these are merged into upper when nobody uses the layer. All that is in the upper directories is written by

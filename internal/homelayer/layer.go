@@ -25,6 +25,8 @@ const (
 	upperName   = "upper"
 	workName    = "work"
 	runsName    = "runs"
+	seenName    = "seen"
+	movedName   = "moved"
 	ended       = "+" // ends the name of a run that has ended
 )
 
@@ -233,8 +235,10 @@ func (l *Layer) takeRun() error {
 	if err != nil {
 		return err
 	}
+	var seen []string
 	for i := len(names) - 1; i >= 0; i-- {
 		if strings.HasSuffix(names[i], ended) {
+			seen = append(seen, names[i])
 			l.lower = append(l.lower, filepath.Join(l.path, runsName, names[i], upperName))
 		}
 	}
@@ -251,7 +255,7 @@ func (l *Layer) takeRun() error {
 		return err
 	}
 	defer dir.Close()
-	if err = errors.Join(writeFile(dir, lockName, ""), l.makePair(dir)); err != nil {
+	if err = errors.Join(writeFile(dir, lockName, ""), writeFile(dir, seenName, strings.Join(seen, "\n")), l.makePair(dir)); err != nil {
 		return err
 	}
 	if l.runLock, err = openAt(dir, lockName, unix.O_RDWR); err == nil {

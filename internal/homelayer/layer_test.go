@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(helperEnv); path != "" {
 		os.Exit(helper(path))
 	}
+	if path := os.Getenv(mergerEnv); path != "" {
+		os.Exit(mergeOnce(path))
+	}
 	testenv.Main(m)
 }
 

@@ -19,6 +19,7 @@ const deepest = 100
 // runNames are the names in runs, in the order in which they were begun.
 func runNames(runs sys.FD) ([]string, error) {
 	names, err := sys.Names(int(runs), make([]byte, 16<<10))
+	names = slices.DeleteFunc(names, func(name string) bool { return name == movedName })
 	slices.Sort(names)
 	return names, err
 }
@@ -51,20 +52,25 @@ func (l *Layer) mergeRuns() (ok bool, err error) {
 		return false, err
 	}
 	defer home.Close()
+	book, err := openBook(runs)
+	if err != nil {
+		return false, err
+	}
+	defer book.close()
 	for _, name := range names {
 		if !strings.HasSuffix(name, ended) && !vacant(name+"/"+upperName) {
 			return false, nil
 		}
-		if err = mergeRun(runs, name, upper, home); err != nil {
+		if err = mergeRun(runs, name, upper, home, book); err != nil {
 			return false, err
 		}
 	}
-	err = unix.Unlinkat(int(l.dir), runsName, unix.AT_REMOVEDIR)
+	err = removeTree(l.dir, runsName)
 	return err == nil, err
 }
 
 // mergeRun puts what one run wrote into the layer, and removes it. It can be killed at any point, and begun again.
-func mergeRun(runs sys.FD, name string, upper, home sys.FD) error {
+func mergeRun(runs sys.FD, name string, upper, home sys.FD, book *book) error {
 	dir, err := openAt(runs, name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
@@ -83,8 +89,12 @@ func mergeRun(runs sys.FD, name string, upper, home sys.FD) error {
 		return err
 	}
 	defer from.Close()
-	m := merger{began: began.Ctim}
-	if err := m.dir(from, upper, home, 0); err != nil {
+	seen, err := readSmall(dir, seenName)
+	if err != nil {
+		return err
+	}
+	m := merger{began: began.Ctim, run: name, seen: strings.Split(seen, "\n"), book: book}
+	if err := m.dir(from, upper, home, "", 0); err != nil {
 		return err
 	}
 	return removeTree(runs, name)
@@ -100,12 +110,17 @@ func openHome(path string) (sys.FD, error) {
 }
 
 // A merger moves whole files from one upper directory to another.
-type merger struct{ began unix.Timespec }
+type merger struct {
+	began unix.Timespec
+	run   string
+	seen  []string // runs that had ended when this one began
+	book  *book
+}
 
 // dir moves what is in a directory. Where both sides wrote to one file of it, the other side's files of this directory are
 // left out, all of them: they may belong together, as a database and its log do. Of what
 // the home directory does not have nothing is marked as deleted: where a directory is the layer's alone, overlays list the mark.
-func (m *merger) dir(from, to, home sys.FD, depth int) error {
+func (m *merger) dir(from, to, home sys.FD, at string, depth int) error {
 	names, err := sys.Names(int(from), make([]byte, 16<<10))
 	if err != nil {
 		return err
@@ -119,7 +134,7 @@ func (m *merger) dir(from, to, home sys.FD, depth int) error {
 		switch {
 		case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 			dirs = append(dirs, name)
-		case m.changed(to, name):
+		case m.changed(to, name, at):
 			both = append(both, name)
 		case st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 && !exists(home, name):
 			deleted = append(deleted, name)
@@ -136,9 +151,17 @@ func (m *merger) dir(from, to, home sys.FD, depth int) error {
 		files, deleted = nil, nil
 	}
 	for _, name := range deleted {
-		if err := errors.Join(removeTree(to, name), removeTree(from, name)); err != nil {
+		err := removeTree(to, name)
+		if err == nil { // the mark goes last: it tells that there is something to remove
+			err = removeTree(from, name)
+		}
+		if err != nil {
 			return err
 		}
+	}
+	whole := slices.DeleteFunc(slices.Clone(dirs), func(name string) bool { return exists(to, name) })
+	if err := m.book.write(m.run, at, slices.Concat(files, whole)); err != nil {
+		return err
 	}
 	for _, name := range files {
 		if err := rename(from, to, name, 0); err != nil && err != unix.EISDIR && err != unix.ENOTEMPTY && err != unix.EEXIST {
@@ -146,25 +169,28 @@ func (m *merger) dir(from, to, home sys.FD, depth int) error {
 		}
 	}
 	for _, name := range dirs {
-		if err := m.move(from, to, home, name, depth); err != nil {
+		if err := m.move(from, to, home, name, at, depth); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// changed reports whether the layer has something by a name that is newer than the run.
-func (m *merger) changed(to sys.FD, name string) bool {
+// changed reports whether the layer has something by a name that is newer than the run, and that the run did not see.
+func (m *merger) changed(to sys.FD, name, at string) bool {
 	var st unix.Stat_t
 	if unix.Fstatat(int(to), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return false
 	}
-	c := st.Ctim
-	return c.Sec > m.began.Sec || c.Sec == m.began.Sec && c.Nsec >= m.began.Nsec
+	if c := st.Ctim; c.Sec < m.began.Sec || c.Sec == m.began.Sec && c.Nsec < m.began.Nsec {
+		return false
+	}
+	of := m.book.of(at+name, m.run)
+	return of == "" || !slices.Contains(m.seen, of) // moving changes the time, too
 }
 
 // move moves a directory, or what is in it where the layer has it, too.
-func (m *merger) move(from, to, home sys.FD, name string, depth int) error {
+func (m *merger) move(from, to, home sys.FD, name, at string, depth int) error {
 	err := rename(from, to, name, unix.RENAME_NOREPLACE)
 	if err != unix.EEXIST {
 		return err
@@ -174,8 +200,11 @@ func (m *merger) move(from, to, home sys.FD, name string, depth int) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		if m.changed(to, name) {
+		if m.changed(to, name, at) {
 			return nil // it stays behind, and is removed with the run
+		}
+		if err := m.book.write(m.run, at, []string{name}); err != nil {
+			return err
 		}
 		return rename(from, to, name, unix.RENAME_EXCHANGE)
 	}
@@ -197,7 +226,7 @@ func (m *merger) move(from, to, home sys.FD, name string, depth int) error {
 		below = sys.None // in which nothing exists
 	}
 	defer below.Close()
-	return m.dir(source, target, below, depth+1)
+	return m.dir(source, target, below, at+name+"/", depth+1)
 }
 
 // rename moves a name from one directory to the other. A directory is given the permission that this takes.
