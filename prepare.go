@@ -39,7 +39,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	c, q := &x.runner.config, &x.request
 	f := plan.Facts{Home: host.Home(), Env: os.Environ()}
 	if f.Home == "" {
-		return errors.New("find home directory: neither /etc/passwd nor HOME has one, and secrets below it could not be hidden")
+		return errors.New("find home directory: neither /etc/passwd nor HOME has one, and secrets below it could not be hidden; try: export HOME=DIR")
 	}
 	suspect := c.suspect(q.Paths)
 	var err error

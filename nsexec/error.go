@@ -2,6 +2,7 @@ package nsexec
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -160,8 +161,11 @@ func explain(e *Error) string {
 		switch errno {
 		case syscall.EPERM, syscall.EINVAL:
 			why = "this mapping of ids is not allowed"
+			if os.Geteuid() == 0 && errno == syscall.EPERM {
+				why = "root without CAP_SETUID, CAP_SETGID and CAP_SETFCAP has no ids to give away: keep these, or run it as an ordinary user"
+			}
 		case syscall.ENOENT:
-			why = "/proc is not mounted"
+			why = "/proc is not mounted, or is that of another PID namespace: mount -t proc proc /proc"
 		}
 	case errno == syscall.ENOSPC && (e.Op == StepBind || e.Op == StepTmpfs):
 		why = "limit of mounts, or of space"

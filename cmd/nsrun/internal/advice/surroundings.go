@@ -39,6 +39,9 @@ func Surroundings(err error) string {
 			return text
 		}
 	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok && strings.HasPrefix(e.Path, "/proc/self/") && errors.Is(err, fs.ErrNotExist) {
+		return noProcHint
+	}
 	e, ok := errors.AsType[*overlay.Error](err)
 	if !ok || !errors.Is(e, overlay.ErrStateDir) {
 		return ""
@@ -84,6 +87,8 @@ func setup(e *nsexec.Error) bool {
 	}
 	return false
 }
+
+const noProcHint = "there is no /proc here, or that of another PID namespace; try: mount -t proc proc /proc"
 
 const insideHint = "this is a sandbox already, and nsrun makes none in one: run the command as it is"
 

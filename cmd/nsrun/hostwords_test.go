@@ -1,0 +1,63 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// TestHostWords: on hosts where a sandbox cannot be made, or a session not be kept, one line says why and what to do.
+func TestHostWords(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "project/", "home/")
+	nsrun := filepath.Join(bin, "nsrun") + " run --backend native --discard -- true"
+	for _, c := range []struct {
+		name, script, want string
+		root               bool // it takes root to make such a host
+	}{
+		{"no home", "unset HOME XDG_STATE_HOME; exec " + nsrun, "", false},
+		{"a home that is not there", "unset XDG_STATE_HOME; HOME=/proc/none exec " + nsrun, "try: export XDG_STATE_HOME=DIR", false},
+		{"no namespaces", "echo 0 >/proc/sys/user/max_user_namespaces && exec " + nsrun, "try: sysctl user.max_user_namespaces=10000)", false},
+		{"no /proc", "umount -l /proc && exec " + nsrun, "try: mount -t proc proc /proc)", true},
+		{"another /proc", "exec unshare -pf " + nsrun, "mount -t proc proc /proc", true},
+		{"root without capabilities", "exec setpriv --bounding-set -all --inh-caps -all " + nsrun, "or run it as an ordinary user", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.root {
+				testenv.NeedRoot(t)
+			}
+			args := []string{"-m", "/bin/sh", "-c", c.script}
+			if c.name == "no namespaces" { // in a user namespace of its own
+				args = append([]string{"-U", "--map-root-user"}, args...)
+			} else if !c.root {
+				args = args[1:]
+			}
+			unshare, err := exec.LookPath("unshare")
+			if err != nil {
+				testenv.Skip(t, "unshare", err.Error())
+			}
+			if args[0] == "/bin/sh" {
+				unshare, args = args[0], args[1:]
+			}
+			cmd := command(args...)
+			cmd.Dir, cmd.Env = filepath.Join(dir, "project"), append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_STATE_HOME="+dir)
+			got := runs(t, bin, unshare, cmd)
+			if c.want == "" { // it works, or names the variable
+				if got.status != 0 && !strings.Contains(got.out, "try: export ") {
+					t.Errorf("status %d\n%s", got.status, got.out)
+				}
+				return
+			}
+			if got.status != 125 || !strings.Contains(got.out, c.want) || strings.Count(got.out, "\n") != 1 {
+				t.Errorf("status %d, want %q\n%s", got.status, c.want, got.out)
+			}
+		})
+	}
+}
