@@ -102,6 +102,9 @@ BASH = $(SHARE)/bash-completion/completions
 ZSH = $(SHARE)/zsh/site-functions
 FISH = $(SHARE)/fish/vendor_completions.d
 
+# Where that is, AppArmor lets only programs with a profile make user namespaces.
+RESTRICTED = /proc/sys/kernel/apparmor_restrict_unprivileged_userns
+
 install: nsrun nsrun-mcp nsrun-credential
 	install -D -m 755 nsrun $(BIN)/nsrun
 	install -D -m 755 nsrun-mcp $(LIBEXEC)/nsrun-mcp
@@ -110,6 +113,7 @@ install: nsrun nsrun-mcp nsrun-credential
 	install -D -m 644 completions/nsrun.bash $(BASH)/nsrun
 	install -D -m 644 completions/_nsrun $(ZSH)/_nsrun
 	install -D -m 644 completions/nsrun.fish $(FISH)/nsrun.fish
+	[ ! -e $(RESTRICTED) ] || install -D -m 644 cmd/nsrun/apparmor/nsrun $(DESTDIR)/etc/apparmor.d/nsrun
 
 # Never by default: it may hide the other bwrap. It does not replace it.
 install-bwrap: install
@@ -121,6 +125,7 @@ install-bwrap: install
 	printf '#compdef bwrap\n_nsrun "$$@"\n' >$(ZSH)/_bwrap
 
 uninstall:
+	[ ! -e $(RESTRICTED) ] || rm -f $(DESTDIR)/etc/apparmor.d/nsrun
 	rm -f $(BIN)/nsrun $(LIBEXEC)/nsrun-mcp $(LIBEXEC)/nsrun-credential $(SHARE)/man/man1/nsrun.1 $(BASH)/nsrun $(ZSH)/_nsrun $(FISH)/nsrun.fish
 	rmdir $(LIBEXEC) 2>/dev/null || true
 	if [ "$$(readlink $(BIN)/bwrap)" = nsrun ]; then rm -f $(BIN)/bwrap $(BASH)/bwrap $(FISH)/bwrap.fish $(ZSH)/_bwrap; fi

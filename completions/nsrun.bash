@@ -409,7 +409,7 @@ _nsrun_flags() {
 	watch) flags='--engine --json -q' rest=(dir+) ;;
 	home) flags='--all --allow-exec --files --json --project --replace' rest=(choice:show,reset,keep path+) ;;
 	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;
-	doctor) flags='--json --sessions' rest=() ;;
+	doctor) flags='--fix --json --print --sessions' rest=() ;;
 	mcp) flags='--allow-net --allow-unix --allow-userns --ask-timeout --backend --block --block-existing --clear-env --commit --credential --device --discard --env --home --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;

@@ -959,7 +959,9 @@ function __nsrun_flags -a verb
 			'--yes	with --playground, do not ask'
 	case doctor
 		printf '%s\n' \
+			'--fix	ask, and change this host' \
 			'--json	print JSON' \
+			'--print	with --fix: only show what would be done' \
 			'--sessions	check only the sessions'
 	case mcp
 		printf '%s\n' \

@@ -24,22 +24,27 @@ import (
 )
 
 var doctorVerb = usage.Verb{
-	Name: "doctor", Args: "[--sessions] [--json]",
+	Name: "doctor", Args: "[--sessions] [--json] [--fix [--print]]",
 	Short: "check kernel support and the state of sessions",
 	Long: `Tries each kernel feature that nsrun uses: it is there (yes), missing (no), or could not
 be tested (unknown). For a missing one doctor prints why, what does not work without it,
 and what to do. Then it prints the state of the sessions: how many there are, their size
 on disk, what was interrupted and how that ended, which are in use, what can be removed.
 The exit status is 1 if commands cannot run in a sandbox at all.
+With --fix, doctor shows what root would write and run on this host so that ordinary users can
+use nsrun (limits of namespaces, a profile for AppArmor, the overlay module, cgroups), and asks
+on the terminal before each. With --print it only shows it.
 docs/json.md of the source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { doctorFlags(fs, &doctorOptions{}) },
 }
 
-type doctorOptions struct{ json, sessions bool }
+type doctorOptions struct{ json, sessions, fix, print bool }
 
 func doctorFlags(fs *flag.FlagSet, o *doctorOptions) {
 	jsonFlag(fs, &o.json)
 	fs.BoolVar(&o.sessions, "sessions", false, "check only the sessions")
+	fs.BoolVar(&o.fix, "fix", false, "ask, and change this host")
+	fs.BoolVar(&o.print, "print", false, "with --fix: only show what would be done")
 }
 
 // cmdDoctor tells what this machine can do, and what to do about the rest. Its exit
@@ -52,6 +57,12 @@ func cmdDoctor(args []string) int {
 	}
 	if len(rest) > 0 {
 		return console.Fail(usage.Errorf("doctor", "takes no arguments"))
+	}
+	switch {
+	case o.print && !o.fix:
+		return console.Fail(usage.Errorf("doctor", "--print goes with --fix"))
+	case o.fix:
+		return fixHost(o.print)
 	}
 	if !o.sessions {
 		list := features.Probe()

@@ -1,0 +1,160 @@
+//go:build linux
+
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+)
+
+// What doctor --fix does to a host, whose administrator runs it: each finding has files that are written and programs that
+// are run. Findings are about the host, not about who asks: what it refuses ordinary users is what root has to change.
+
+// A remedy is one of them.
+type remedy struct {
+	why   string
+	files []remedyFile
+	run   [][]string
+}
+
+// A remedyFile is written as a whole.
+type remedyFile struct{ name, content string }
+
+// profile is for AppArmor. make install puts it where the kernel has that restriction.
+//
+//go:embed apparmor/nsrun
+var profile string
+
+const (
+	profileName = "/etc/apparmor.d/nsrun"
+	limitsName  = "/etc/sysctl.d/60-nsrun.conf"
+	modulesName = "/etc/modules-load.d/nsrun.conf"
+	slicesName  = "/etc/systemd/system/user@.service.d/nsrun.conf"
+	delegate    = "cpu memory pids"
+)
+
+// remedies are what a host needs; read is the content of one of its files, without the newline, or empty.
+func remedies(read func(name string) string) (list []remedy) {
+	set := func(key, value, why string) {
+		list = append(list, remedy{why, []remedyFile{{limitsName, key + " = " + value + "\n"}}, [][]string{{"sysctl", "-w", key + "=" + value}}})
+	}
+	if read("/proc/sys/kernel/unprivileged_userns_clone") == "0" {
+		set("kernel.unprivileged_userns_clone", "1", "ordinary users may not make user namespaces")
+	}
+	for _, kind := range [...]string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"} {
+		if key := "max_" + kind + "_namespaces"; read("/proc/sys/user/"+key) == "0" {
+			set("user."+key, "10000", "nobody may make "+kind+" namespaces")
+		}
+	}
+	if read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" && read(profileName) == "" {
+		list = append(list, remedy{"AppArmor keeps programs that it does not know from making user namespaces",
+			[]remedyFile{{profileName, profile}}, [][]string{{"apparmor_parser", "-r", profileName}}})
+	}
+	if !strings.Contains(read("/proc/filesystems"), "\toverlay") {
+		list = append(list, remedy{"no overlay can be mounted, and a session is a copy of the project",
+			[]remedyFile{{modulesName, "overlay\n"}}, [][]string{{"modprobe", "overlay"}}})
+	}
+	if read("/run/systemd/system/") != "" && strings.Contains(read("/sys/fs/cgroup/cgroup.controllers"), "memory") && read(slicesName) == "" {
+		list = append(list, remedy{"users have no cgroups with controllers, and --memory and --cpus are refused",
+			[]remedyFile{{slicesName, "[Service]\nDelegate=" + delegate + "\n"}}, [][]string{{"systemctl", "daemon-reload"}}})
+	}
+	return merged(list)
+}
+
+// merged has each file once, with all of its lines.
+func merged(list []remedy) []remedy {
+	for i := range list {
+		for j := range list[i].files {
+			f := &list[i].files[j]
+			for _, other := range list[:i] {
+				for _, o := range other.files {
+					if o.name == f.name && !strings.Contains(f.content, o.content) {
+						f.content = o.content + f.content
+					}
+				}
+			}
+		}
+	}
+	return list
+}
+
+// readHost is the content of a file, or the first name in a directory whose name ends with a slash.
+func readHost(name string) string {
+	if strings.HasSuffix(name, "/") {
+		if entries, err := os.ReadDir(name); err == nil {
+			return fmt.Sprint(len(entries), " entries")
+		}
+		return ""
+	}
+	b, _ := os.ReadFile(name)
+	return strings.TrimSuffix(string(b), "\n")
+}
+
+// print says exactly what is done.
+func (r *remedy) print(w io.Writer) {
+	fmt.Fprintf(w, "%s:\n", r.why)
+	for _, f := range r.files {
+		fmt.Fprintf(w, "    write %s:\n", f.name)
+		for line := range strings.Lines(f.content) {
+			fmt.Fprintf(w, "        %s", line)
+		}
+	}
+	for _, argv := range r.run {
+		fmt.Fprintf(w, "    run %s\n", strings.Join(argv, " "))
+	}
+}
+
+// apply does it.
+func (r *remedy) apply() error {
+	for _, f := range r.files {
+		if err := os.MkdirAll(filepath.Dir(f.name), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(f.name, []byte(f.content), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, argv := range r.run {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(string(out)))
+		}
+	}
+	return nil
+}
+
+// fixHost shows what is to be done, asks about each, and does it. With printOnly it only shows.
+func fixHost(printOnly bool) int {
+	list := remedies(readHost)
+	if len(list) == 0 {
+		fmt.Println("nothing to fix on this host")
+		return 0
+	}
+	if !printOnly && os.Geteuid() != 0 {
+		return console.Fail(advice.With(fmt.Errorf("doctor --fix: %d remedies take root", len(list)), "try: sudo nsrun doctor --fix, or nsrun doctor --fix --print"))
+	}
+	status := 0
+	for i := range list {
+		list[i].print(os.Stdout)
+		if printOnly {
+			continue
+		}
+		if answer := console.Ask("do that? [y/N] "); answer != "y" && answer != "yes" {
+			fmt.Println("left as it is")
+			continue
+		}
+		if err := list[i].apply(); err != nil {
+			status = console.Fail(err)
+			continue
+		}
+		fmt.Println("done")
+	}
+	return status
+}

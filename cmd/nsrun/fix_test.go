@@ -1,0 +1,103 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// TestRemedies: each finding has its own remedy, and reasons are not mixed.
+func TestRemedies(t *testing.T) {
+	const fine = "/proc/filesystems"
+	for _, c := range []struct {
+		name  string
+		host  map[string]string
+		wants []string // a line of each
+	}{
+		{"all is well", nil, nil},
+		{"no user namespaces", map[string]string{"/proc/sys/user/max_user_namespaces": "0"}, []string{"run sysctl -w user.max_user_namespaces=10000"}},
+		{"two limits", map[string]string{"/proc/sys/user/max_user_namespaces": "0", "/proc/sys/user/max_net_namespaces": "0"},
+			[]string{"run sysctl -w user.max_user_namespaces=10000", "        user.max_user_namespaces = 10000\n        user.max_net_namespaces = 10000\n"}},
+		{"Debian's switch", map[string]string{"/proc/sys/kernel/unprivileged_userns_clone": "0"}, []string{"run sysctl -w kernel.unprivileged_userns_clone=1"}},
+		{"AppArmor", map[string]string{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"},
+			[]string{"write /etc/apparmor.d/nsrun:\n        # AppArmor profile"}},
+		{"AppArmor, with the profile", map[string]string{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1", profileName: profile}, nil},
+		{"no overlay", map[string]string{fine: "\text4"}, []string{"run modprobe overlay"}},
+		{"systemd", map[string]string{"/run/systemd/system/": "1", "/sys/fs/cgroup/cgroup.controllers": "cpu memory pids"},
+			[]string{"        [Service]\n        Delegate=cpu memory pids\n    run systemctl daemon-reload\n"}},
+	} {
+		var out bytes.Buffer
+		list := remedies(func(name string) string {
+			if text, ok := c.host[name]; ok || name != fine {
+				return text
+			}
+			return "nodev\toverlay"
+		})
+		for i := range list {
+			list[i].print(&out)
+		}
+		if len(list) != len(c.wants) {
+			t.Errorf("%s: %d remedies, want %d\n%s", c.name, len(list), len(c.wants), &out)
+		}
+		for _, want := range c.wants {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: %q is not in\n%s", c.name, want, &out)
+			}
+		}
+	}
+}
+
+// TestFix: on a host without namespaces doctor --fix says what it does, asks, does it, and then sandboxes work. The host is a
+// user namespace whose limit is 0, with directories of its own for what is written.
+func TestFix(t *testing.T) {
+	bin, dir := installed(t), testenv.Dir(t)
+	if _, err := exec.LookPath("sysctl"); err != nil {
+		testenv.Skip(t, "sysctl", err.Error())
+	}
+	testenv.Tree(t, dir, "project/", "sysctl.d/")
+	nsrun := filepath.Join(bin, "nsrun")
+	host := func(script string) *exec.Cmd {
+		c := exec.Command(nsrun, "--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "ALL", "--dev-bind", "/", "/",
+			"--bind", filepath.Join(dir, "sysctl.d"), "/etc/sysctl.d", "--", "/bin/sh", "-c", "echo 0 >/proc/sys/user/max_user_namespaces || exit 99\n"+script)
+		c.Dir, c.Env = filepath.Join(dir, "project"), append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir)
+		return c
+	}
+	run := nsrun + " run --backend native --discard -- true"
+	if _, err := os.Stat("/etc/sysctl.d"); err != nil {
+		testenv.Skip(t, "/etc/sysctl.d", err.Error())
+	}
+	out, err := host("! " + run + " && " + nsrun + " doctor --fix --print && ! " + run).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "    run sysctl -w user.max_user_namespaces=10000\n") {
+		t.Fatalf("--print: %v\n%s", err, out)
+	}
+	for _, answer := range []string{"n", "y"} {
+		p := testenv.NewTerminal(t)
+		want := map[string]string{"n": "! ", "y": ""}[answer]
+		c := host(nsrun + " doctor --fix && " + want + run + " && echo FINE")
+		p.Attach(c)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		p.Await("do that? [y/N]")
+		if strings.Contains(p.Screen(), "done") {
+			t.Error("it was done before the answer")
+		}
+		p.Type(answer + "\n")
+		p.Await("FINE")
+		if err := c.Wait(); err != nil {
+			t.Errorf("%s: %v\n%s", answer, err, p.Screen())
+		}
+		b, err := os.ReadFile(filepath.Join(dir, "sysctl.d", "60-nsrun.conf"))
+		if written := err == nil && string(b) == "user.max_user_namespaces = 10000\n"; written != (answer == "y") {
+			t.Errorf("%s: %s, %v", answer, b, err)
+		}
+		p.Close()
+	}
+}
