@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -158,14 +159,14 @@ func explain(e *Error) string {
 	case e.Op == StepRemount && errno == syscall.EINVAL:
 		why = "not a mount point"
 	case e.Op == StepUIDMap || e.Op == StepGIDMap:
-		switch errno {
-		case syscall.EPERM, syscall.EINVAL:
-			why = "this mapping of ids is not allowed"
-			if os.Geteuid() == 0 && errno == syscall.EPERM {
-				why = "root without CAP_SETUID, CAP_SETGID and CAP_SETFCAP has no ids to give away: keep these, or run it as an ordinary user"
-			}
-		case syscall.ENOENT:
+		self, _ := os.Readlink("/proc/self")
+		switch {
+		case self != strconv.Itoa(os.Getpid()):
 			why = "/proc is not mounted, or is that of another PID namespace: mount -t proc proc /proc"
+		case errno == syscall.EPERM && os.Geteuid() == 0:
+			why = "root without CAP_SETUID, CAP_SETGID and CAP_SETFCAP has no ids to give away: keep these, or run it as an ordinary user"
+		case errno == syscall.EPERM || errno == syscall.EINVAL:
+			why = "this mapping of ids is not allowed"
 		}
 	case errno == syscall.ENOSPC && (e.Op == StepBind || e.Op == StepTmpfs):
 		why = "limit of mounts, or of space"
