@@ -24,7 +24,7 @@ func (c *Config) check() error {
 		text = "the presets strict and workspace-root exclude each other"
 	case c.Engine > overlay.EngineCopy:
 		text = "there is no such Engine"
-	case c.Timeout < 0 || c.Grace < 0:
+	case c.Timeout < 0 || c.Grace < 0 || c.Retention < 0:
 		text = errNegative
 	case c.Backend > LandlockBackend:
 		text = "there is no such Backend"

@@ -115,6 +115,8 @@ type Config struct {
 	// HomeSize is how much a home layer keeps, in bytes, as du(1) counts them: when a command has ended that made it larger,
 	// caches in it are removed, the largest first, or all of it. Zero: DefaultHomeSize.
 	HomeSize int64
+	// Retention is how long sessions of StateDir stay that were committed or discarded. Zero: overlay.Retention.
+	Retention time.Duration
 
 	// Playground is what commands have as $HOME/playground, an absolute path. It is made
 	// if it is missing. Empty: the project's own, see ProjectPlayground.

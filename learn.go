@@ -30,15 +30,11 @@ func Learn(ctx context.Context, c Config, q Request, o LearnOptions) (Lesson, er
 	c.After, c.Recorder, c.Why = Discard, nil, true
 	l := &learner{config: c, request: q, options: o}
 	l.request.LearnNet = false
-	if q.Stdin != nil || q.Stdout != nil || q.Stderr != nil || q.Passthrough {
-		return l.lesson, &Error{Op: "learn", Err: errors.New("the command is run several times, without standard input and output of a caller")}
+	if why := notLearned(&c, &q); why != "" {
+		return l.lesson, &Error{Op: "learn", Err: errors.New(why)}
 	}
-	if c.Mode == Direct && c.Project != "" || slices.ContainsFunc(c.Shared, func(f Folder) bool { return f.Mode == Direct }) {
-		return l.lesson, &Error{Op: "learn", Err: errors.New("a folder that is written to in place is not kept apart")}
-	}
-	if q.Network {
-		return l.lesson, &Error{Op: "learn", Err: errors.New("the host's network has no rules to learn")}
-	}
+	// Nothing else keeps apart what is written.
+	l.config.Sandbox, l.config.Backend = SandboxRequired, NativeBackend
 	l.needs, l.secrets = slices.Clone(o.Given), host.FindHidden(host.Home()).Secrets
 	err := l.open(ctx, q.LearnNet)
 	if err == nil {
@@ -46,6 +42,23 @@ func Learn(ctx context.Context, c Config, q Request, o LearnOptions) (Lesson, er
 	}
 	l.lesson.Without = l.lesson.Last.Refusals
 	return l.lesson, err
+}
+
+// notLearned is why nothing can be learned of a request. Empty: it can.
+func notLearned(c *Config, q *Request) string {
+	switch {
+	case q.Stdin != nil || q.Stdout != nil || q.Stderr != nil || q.Passthrough:
+		return "the command is run several times, without standard input and output of a caller"
+	case c.Sandbox == SandboxDisabled, c.Backend == LandlockBackend:
+		return "it takes a sandbox with namespaces: nothing else keeps apart what is written"
+	case c.Mode == Direct && c.Project != "", slices.ContainsFunc(c.Shared, func(f Folder) bool { return f.Mode == Direct }):
+		return "a folder that is written to in place is not kept apart"
+	case c.Session != "":
+		return "each run begins with a new session"
+	case q.Network:
+		return "the host's network has no rules to learn"
+	}
+	return ""
 }
 
 // learner is one Learn.

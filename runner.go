@@ -182,7 +182,7 @@ func (r *Runner) tidy() {
 	r.tidied = true
 	r.mu.Unlock()
 	if !done {
-		_ = overlay.CleanDaily(r.config.StateDir)
+		_ = overlay.CleanDailyWith(r.config.StateDir, overlay.CleanOptions{Ended: r.config.Retention})
 		if dir, err := host.HomeLayers(); err == nil {
 			_ = homelayer.CleanDaily(dir)
 		}

@@ -131,9 +131,12 @@ func Clean(dir string, o CleanOptions) iter.Seq2[Cleaned, error] {
 	}
 }
 
-// CleanDaily is Clean with the zero CleanOptions, if it was not called within the last
-// day. Else it costs next to nothing. The error is the first one.
-func CleanDaily(dir string) error {
+// CleanDaily is CleanDailyWith the zero CleanOptions.
+func CleanDaily(dir string) error { return CleanDailyWith(dir, CleanOptions{}) }
+
+// CleanDailyWith is Clean, if that was not done within the last day. Else it costs next to nothing. The error is the first
+// one.
+func CleanDailyWith(dir string, o CleanOptions) error {
 	statePath, state, err := openStateDir(dir, false)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +163,7 @@ func CleanDaily(dir string) error {
 	}
 	f.Close()
 	var first error
-	for _, err := range Clean(statePath, CleanOptions{}) {
+	for _, err := range Clean(statePath, o) {
 		if first == nil {
 			first = err
 		}

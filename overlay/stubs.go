@@ -288,10 +288,16 @@ func Clean(dir string, o CleanOptions) (r0 iter.Seq2[Cleaned, error]) {
 	return
 }
 
-// CleanDaily is Clean with the zero CleanOptions, if it was not called within the last
-// day. Else it costs next to nothing. The error is the first one.
+// CleanDaily is CleanDailyWith the zero CleanOptions.
 func CleanDaily(dir string) (r0 error) {
 	r0 = linuxonly.Error("overlay.CleanDaily")
+	return
+}
+
+// CleanDailyWith is Clean, if that was not done within the last day. Else it costs next to nothing. The error is the first
+// one.
+func CleanDailyWith(dir string, o CleanOptions) (r0 error) {
+	r0 = linuxonly.Error("overlay.CleanDailyWith")
 	return
 }
 

@@ -92,7 +92,7 @@ func serve(args []string) int {
 		end()
 	})
 	if _, _, err := project.DefaultDirs(); err == nil {
-		registry := project.Open(project.Options{})
+		registry := project.Open(kept())
 		defer registry.Close()
 		config.Recorder = nsrun.Registry{Registry: registry}
 	}

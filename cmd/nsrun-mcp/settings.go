@@ -13,6 +13,7 @@ import (
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/mcpargs"
 	"github.com/nsrun/nsrun/internal/service"
+	"github.com/nsrun/nsrun/project"
 )
 
 // settings adds what configuration files say to the flags and the Config. Profiles are not for the commands of a model, which could
@@ -58,12 +59,23 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 	}
 	o.BlockExisting, o.AllowUserns, o.Home = p.BlockExisting(), p.AllowUserns(), p.Home()
 	o.Devices = p.Devices()
+	c.Retention = p.Retention().Sessions
 	c.Grace, c.Limits = p.Grace(), nsrun.Limits(p.Limits())
 	networks := slices.ContainsFunc(c.Presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
 	if by := p.NetBy(); by != "" && (networks || len(o.Net)+len(o.Publish) > 0) {
 		o.NetBy = by
 	}
 	return nil
+}
+
+// kept are options with which a registry keeps its copies and log as long as files say. What is wrong in them was told.
+func kept() (o project.Options) {
+	p, _, err := configfile.Load(host.Home(), configfile.Query{Places: configfile.DefaultPlaces()})
+	if err == nil && p != nil {
+		r := p.Retention()
+		o.Retention, o.LogRetention = r.Backups, r.Log
+	}
+	return o
 }
 
 // layer is what the flags say.

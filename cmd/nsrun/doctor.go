@@ -18,6 +18,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/overlay"
@@ -194,7 +195,8 @@ func examine() (stateReport, error) {
 			r.Busy = append(r.Busy, in.ID)
 		}
 	}
-	for found, err := range overlay.Clean("", overlay.CleanOptions{DryRun: true}) {
+	ended, _, _ := record.Retention() // what is wrong with files others tell
+	for found, err := range overlay.Clean("", overlay.CleanOptions{Ended: ended, DryRun: true}) {
 		if err != nil {
 			continue // it is damaged, which is known
 		}

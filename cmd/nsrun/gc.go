@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/homelayer"
 	"github.com/nsrun/nsrun/internal/host"
@@ -34,7 +34,8 @@ they are named, or with --kept and --older. It never removes sessions in use, se
 that other sessions build on, or sessions of other users. Without names it also removes
 backups and versions of files older than seven days, log entries older than 90 days, and
 home layers (nsrun home) that no command has used for 30 days.
-nsrun does all this by itself once a day, after a commit or a discard.
+nsrun does all this by itself once a day, after a commit or a discard. Configuration files
+can say how long sessions, backups and the log stay ([retention]).
 
 With --playground it empties playgrounds instead: what commands left in $HOME/playground.
 Each project has its own, a directory in $XDG_DATA_HOME/nsrun/playgrounds; commands
@@ -54,7 +55,7 @@ type gcOptions struct {
 
 func gcFlags(fs *flag.FlagSet, o *gcOptions) {
 	fs.Func("older", "remove sessions that ended, or with --kept were last used, this `duration` ago: 30d, 12h, 0", func(s string) (err error) {
-		o.older, err = parseDays(s)
+		o.older, err = config.Days(s)
 		o.olderSet = true
 		return err
 	})
@@ -64,26 +65,6 @@ func gcFlags(fs *flag.FlagSet, o *gcOptions) {
 	fs.BoolVar(&o.playground, "playground", false, "empty all playgrounds")
 	fs.BoolVar(&o.yes, "yes", false, "with --playground, do not ask")
 	quietFlag(fs, &o.quiet)
-}
-
-// parseDays is time.ParseDuration, with days and weeks.
-func parseDays(s string) (time.Duration, error) {
-	unit := time.Duration(0)
-	number, ok := strings.CutSuffix(s, "d")
-	if ok {
-		unit = 24 * time.Hour
-	} else if number, ok = strings.CutSuffix(s, "w"); ok {
-		unit = 7 * 24 * time.Hour
-	}
-	const most = 100 * 365 * 24 * time.Hour // as good as forever
-	if unit > 0 {
-		if n, err := strconv.ParseUint(number, 10, 32); err == nil && time.Duration(n) <= most/unit {
-			return time.Duration(n) * unit, nil
-		}
-	} else if d, err := time.ParseDuration(s); err == nil && d >= 0 && d <= most {
-		return d, nil
-	}
-	return 0, errors.New("not a duration like 30d or 12h")
 }
 
 func cmdGC(args []string) int {
@@ -105,7 +86,11 @@ func cmdGC(args []string) int {
 	case o.kept && !o.olderSet:
 		return console.Fail(usage.Errorf("gc", "--kept needs --older: the changes of these sessions are lost"))
 	}
-	c := overlay.CleanOptions{Sessions: rest, KeepCommitted: o.keepCommitted, DryRun: o.dryRun}
+	ended, copies, err := record.Retention()
+	if err != nil {
+		return console.Fail(err)
+	}
+	c := overlay.CleanOptions{Sessions: rest, Ended: ended, KeepCommitted: o.keepCommitted, DryRun: o.dryRun}
 	if o.olderSet {
 		if c.Ended = o.older; c.Ended == 0 {
 			c.Ended = -1
@@ -141,7 +126,7 @@ func cmdGC(args []string) int {
 		}
 	}
 	if len(rest) == 0 && !o.dryRun {
-		record.Tell(func(ctx context.Context, reg nsrunlib.Registry) error {
+		record.TellWith(copies, func(ctx context.Context, reg nsrunlib.Registry) error {
 			c, err := reg.Registry.Clean(ctx)
 			if text := cleanedCopies(c); text != "" && !o.quiet {
 				n++

@@ -16,6 +16,7 @@ import (
 	"github.com/nsrun/nsrun/internal/configfile"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/pathrule"
+	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/project"
 )
 
@@ -42,7 +43,7 @@ func outFlag(fs *flag.FlagSet, out *string) {
 }
 
 // notLearned are flags that say something else than what a command may do, or leave nothing to learn.
-var notLearned = []string{"session", "on", "direct", "commit", "discard", "keep", "allow-exec", "allow-special", "net", "report", "explain", "watch", "why", "sandbox"}
+var notLearned = []string{"session", "on", "direct", "commit", "discard", "keep", "allow-exec", "allow-special", "net", "report", "explain", "watch", "why", "sandbox", "backend"}
 
 func cmdLearn(args []string) int {
 	o, out := &runOptions{}, ""
@@ -92,11 +93,12 @@ func (o *runOptions) takeGiven() (given []nsrunlib.Need, err error) {
 		given = append(given, nsrunlib.Need{Kind: nsrunlib.RefusedConnect, Target: rule.String()})
 	}
 	for _, path := range o.allowUnix {
-		abs, err := fromHere(path)
-		if err != nil {
-			return nil, err
+		if !service.Is(path) {
+			if path, err = fromHere(path); err != nil {
+				return nil, err
+			}
 		}
-		given = append(given, nsrunlib.Need{Kind: nsrunlib.RefusedUnix, Target: abs})
+		given = append(given, nsrunlib.Need{Kind: nsrunlib.RefusedUnix, Target: path})
 	}
 	o.paths, o.allowNet, o.allowUnix = rest, nil, nil
 	return given, nil

@@ -19,7 +19,8 @@ import (
 // learning is a place for commands that need something outside of their project: $D in them.
 type learning struct {
 	bin, dir, port string
-	shown          bool // read-only, by the user's configuration
+	shown          bool   // read-only, by the user's configuration
+	settings       string // more of that, in [sandbox]
 }
 
 func newLearning(t *testing.T) *learning {
@@ -93,6 +94,7 @@ func (l *learning) config(t *testing.T, text string) string {
 	t.Helper()
 	config := testenv.Dir(t)
 	testenv.Tree(t, config, "nsrun/")
+	text = strings.Replace(text, "[sandbox]\n", "[sandbox]\n"+l.settings, 1)
 	if l.shown {
 		text = strings.Replace(text, "[sandbox]\n", fmt.Sprintf("[sandbox]\nro_paths = [%q]\n", l.dir), 1)
 	}

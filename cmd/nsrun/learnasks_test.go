@@ -73,17 +73,20 @@ func TestLearnRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags, words []string
 		want         string
+		settings     string // in [sandbox]
 	}{
-		"secret":  {nil, words, "not opened: read of " + l.dir + "/home/.ssh/id: ~/.ssh"},
-		"strict":  {l.words("--preset strict"), l.words("cat $H/.ssh/id"), "(try: --ro " + l.dir + "/home/.ssh/id)"},
-		"network": {nil, l.words("curl -s http://127.0.0.1:$PORT/"), "the command fails"},
-		"blocked": {l.words("--ro $D --block $D/in"), l.words("cat $D/in/f"), "not opened: read of " + l.dir + "/host/in/f: " + l.dir + "/host/in is blocked"},
-		"own":     {nil, l.words("false"), "the reason is its own"},
-		"time":    {l.words("--timeout 100ms"), l.words("sleep 100"), "deadline"},
-		"pattern": {l.words("--ro $D/*"), l.words("true"), "patterns"},
-		"flag":    {l.words("--commit"), l.words("true"), "no --commit with it"},
+		"secret":   {words: words, want: "not opened: read of " + l.dir + "/home/.ssh/id: ~/.ssh"},
+		"disabled": {words: l.words("touch $D/new"), want: "takes a sandbox", settings: "enabled = false\n"},
+		"strict":   {flags: l.words("--preset strict"), words: l.words("cat $H/.ssh/id"), want: "(try: --ro " + l.dir + "/home/.ssh/id)"},
+		"network":  {words: l.words("curl -s http://127.0.0.1:$PORT/"), want: "the command fails"},
+		"blocked":  {flags: l.words("--ro $D --block $D/in"), words: l.words("cat $D/in/f"), want: "not opened: read of " + l.dir + "/host/in/f: " + l.dir + "/host/in is blocked"},
+		"own":      {words: l.words("false"), want: "the reason is its own"},
+		"time":     {flags: l.words("--timeout 100ms"), words: l.words("sleep 100"), want: "deadline"},
+		"pattern":  {flags: l.words("--ro $D/*"), words: l.words("true"), want: "patterns"},
+		"flag":     {flags: l.words("--commit"), words: l.words("true"), want: "no --commit with it"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			l.settings = c.settings
 			file, text, r := l.learned(t, c.flags, c.words)
 			want := strings.ReplaceAll(c.want, "~/", l.dir+"/home/")
 			if _, err := os.Lstat(file); err == nil || r.status == 0 || !strings.Contains(r.out, want) {

@@ -218,6 +218,10 @@ func (d *decoder) assign(path []string, pos Pos, v *unstable.Node) {
 			d.unknown(path[1], path[0], path[1], pos)
 			return
 		}
+		if Keys[i].General && d.layer.Source == Project {
+			d.errorf(pos, "", "%s is for the files of the user and of the system", Keys[i].Full())
+			return
+		}
 		d.value(&d.layer.Values, i, pos, v)
 	}
 }
@@ -243,7 +247,7 @@ func (d *decoder) unknown(shown, table, name string, pos Pos) {
 	}
 	var names []string
 	for _, k := range Keys {
-		if k.Table == table || table == "" {
+		if k.Table == table || table == "" && !k.General {
 			names = append(names, k.Name)
 		}
 	}
@@ -296,6 +300,10 @@ func (d *decoder) inProfile(p *Profile, name string, pos Pos, v *unstable.Node) 
 	i := keyNumber("", name)
 	if i < 0 {
 		d.unknown(name, "", name, pos)
+		return
+	}
+	if Keys[i].General {
+		d.errorf(pos, "it belongs below ["+Keys[i].Table+"]", "%s is for no profile", name)
 		return
 	}
 	d.value(&p.Values, i, pos, v)

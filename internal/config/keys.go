@@ -42,6 +42,7 @@ type Key struct {
 	Words       []string // all that a Word, or an element of Strings, can be; nil: any
 	To          string   // the key whose value it adds to; empty: its own
 	Adds        bool     // it adds to what lower layers say, and takes nothing away
+	General     bool     // it is about what nsrun keeps, not about commands: for no profile, and for no project
 
 	// parse checks a text, and brings it into the form in which equal things are equal. Nil: it is taken as it is.
 	parse func(text string, f *Facts) (string, error)
@@ -93,6 +94,9 @@ const (
 	inodes
 	nice
 	idleIO
+	keepSessions
+	keepBackups
+	keepLog
 	numKeys
 )
 
@@ -171,13 +175,19 @@ var Keys = [numKeys]Key{
 		Doc: "how much lower the priority is, 1 to 19 (--nice)"},
 	idleIO: {Table: "limits", Name: "idle_io", Kind: Bool, Default: "false", stricter: onlyTrue,
 		Doc: "true lets commands use disks only when nobody else does (--idle-io)"},
+	keepSessions: {Table: "retention", Name: "sessions", Kind: Duration, Default: `"7d"`, Example: `"30d"`, parse: parseDays, General: true, stricter: same,
+		Doc: "how long sessions stay that were committed or discarded, and can be undone"},
+	keepBackups: {Table: "retention", Name: "backups", Kind: Duration, Default: `"7d"`, Example: `"30d"`, parse: parseDays, General: true, stricter: same,
+		Doc: "how long backups and versions of files stay"},
+	keepLog: {Table: "retention", Name: "log", Kind: Duration, Default: `"90d"`, Example: `"365d"`, parse: parseDays, General: true, stricter: same,
+		Doc: "how long commands stay in the log"},
 }
 
 // notNetworks is how many of the presets are about something else than the network. They stand first.
 const notNetworks = 7
 
 // tables are the tables of the keys, in the order of the table above.
-var tables = [...]string{"sandbox", "limits"}
+var tables = [...]string{"sandbox", "limits", "retention"}
 
 // keyNumber returns the number of a key, -1 if there is none. An empty table stands for all.
 func keyNumber(table, name string) int {
@@ -312,6 +322,40 @@ func parseDuration(text string, _ *Facts) (string, error) {
 		return "", errors.New("not a duration like 10s or 5m")
 	case d <= 0:
 		return "", errors.New("it must be greater than zero")
+	}
+	return d.String(), nil
+}
+
+// Days is a duration, also in days or weeks: "30d", "2w".
+func Days(text string) (time.Duration, error) {
+	unit := time.Duration(0)
+	number, ok := strings.CutSuffix(text, "d")
+	if ok {
+		unit = 24 * time.Hour
+	} else if number, ok = strings.CutSuffix(text, "w"); ok {
+		unit = 7 * 24 * time.Hour
+	}
+	const most = 100 * 365 * 24 * time.Hour // as good as forever
+	if unit > 0 {
+		if n, err := strconv.ParseUint(number, 10, 32); err == nil && time.Duration(n) <= most/unit {
+			return time.Duration(n) * unit, nil
+		}
+	} else if d, err := time.ParseDuration(text); err == nil && d >= 0 && d <= most {
+		return d, nil
+	}
+	return 0, errors.New("not a duration like 30d or 12h")
+}
+
+// parseDays is for durations in which days are counted.
+func parseDays(text string, _ *Facts) (string, error) {
+	d, err := Days(text)
+	switch {
+	case err != nil:
+		return "", err
+	case d == 0:
+		return "", errors.New("it must be greater than zero")
+	case d%(24*time.Hour) == 0:
+		return strconv.Itoa(int(d/(24*time.Hour))) + "d", nil
 	}
 	return d.String(), nil
 }

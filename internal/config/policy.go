@@ -140,3 +140,16 @@ func (p *Policy) Grace() time.Duration {
 	d, _ := time.ParseDuration(one(p.Settings[grace].Items))
 	return d
 }
+
+// A Retention is how long what nsrun keeps stays. Zero: as nobody says.
+type Retention struct{ Sessions, Backups, Log time.Duration }
+
+// Retention is that of the policy.
+func (p *Policy) Retention() (r Retention) {
+	for key, to := range map[int]*time.Duration{keepSessions: &r.Sessions, keepBackups: &r.Backups, keepLog: &r.Log} {
+		if items := p.Settings[key].Items; len(items) > 0 {
+			*to, _ = Days(items[0].Text) // it was parsed before
+		}
+	}
+	return r
+}

@@ -80,7 +80,9 @@ func Schema() []byte {
 		if byTable[k.Table] == nil {
 			byTable[k.Table] = map[string]any{}
 		}
-		byTable[k.Table][k.Name], all[k.Name] = k.schema(), k.schema()
+		if byTable[k.Table][k.Name] = k.schema(); !k.General {
+			all[k.Name] = k.schema()
+		}
 	}
 	object := func(properties map[string]any, more map[string]any) map[string]any {
 		m := map[string]any{"type": "object", "additionalProperties": false, "properties": properties}

@@ -7,9 +7,11 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/internal/configfile"
 	"github.com/nsrun/nsrun/internal/homelayer"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/overlay"
@@ -20,11 +22,14 @@ import (
 
 // Tell calls tell with the registry, and says what went wrong. A user without a home
 // directory has no registry.
-func Tell(tell func(context.Context, nsrunlib.Registry) error) {
+func Tell(tell func(context.Context, nsrunlib.Registry) error) { TellWith(project.Options{}, tell) }
+
+// TellWith is Tell with a registry that is opened with options.
+func TellWith(o project.Options, tell func(context.Context, nsrunlib.Registry) error) {
 	if _, _, err := project.DefaultDirs(); err != nil {
 		return
 	}
-	reg := project.Open(project.Options{})
+	reg := project.Open(o)
 	err := tell(context.Background(), nsrunlib.Registry{Registry: reg})
 	if cerr := reg.Close(); err == nil {
 		err = cerr
@@ -82,11 +87,26 @@ func Discard(id string) {
 // Tidy removes old sessions that have ended, if that was not done today. What fails is
 // nothing that the user asked for: gc and doctor tell.
 func Tidy() {
-	_ = overlay.CleanDaily("")
+	sessions, copies, err := Retention()
+	if err != nil {
+		return // nobody knows how long they are to stay
+	}
+	_ = overlay.CleanDailyWith("", overlay.CleanOptions{Ended: sessions})
 	if dir, err := host.HomeLayers(); err == nil {
 		_ = homelayer.CleanDaily(dir)
 	}
-	reg := project.Open(project.Options{})
+	reg := project.Open(copies)
 	_ = reg.CleanDaily(context.Background())
 	_ = reg.Close()
+}
+
+// Retention is how long sessions that have ended stay, and with which options a registry keeps its copies and log so long,
+// as configuration files say.
+func Retention() (sessions time.Duration, copies project.Options, err error) {
+	p, _, err := configfile.Load(host.Home(), configfile.Query{Places: configfile.DefaultPlaces()})
+	if err != nil || p == nil {
+		return 0, copies, err
+	}
+	r := p.Retention()
+	return r.Sessions, project.Options{Retention: r.Backups, LogRetention: r.Log}, nil
 }
