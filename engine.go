@@ -63,6 +63,9 @@ func (x *Execution) missing() (list []features.Name) {
 	if sandbox.Of(x.cmd).HostProc {
 		list = append(list, features.OwnProc)
 	}
+	if s := sandbox.Of(x.cmd).Supervisor; s != nil && s.Without {
+		list = append(list, features.SeccompNotification)
+	}
 	if !features.Has(features.NewMountCalls) {
 		list = append(list, features.NewMountCalls)
 	}

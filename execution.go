@@ -13,6 +13,7 @@ import (
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/limiter"
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/renames"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -56,9 +57,10 @@ type Execution struct {
 	stdout, stderr *capture // nil: passed through, or merged
 	stdin          [2]*os.File
 
-	walled   confined  // with LandlockBackend
-	net      *network  // nil: none, or the host's
-	observed *observed // nil: nobody looks at what the command is refused
+	walled   confined        // with LandlockBackend
+	net      *network        // nil: none, or the host's
+	observed *observed       // nil: nobody looks at what the command is refused
+	renames  *renames.Server // nil: directories are renamed by the kernel alone
 
 	hold  *limiter.Hold // nil: no limits
 	meter *meter        // of the output; nil: it has no limit

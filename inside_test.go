@@ -19,6 +19,7 @@ const insideEnv = "NSRUN_TEST_INSIDE"
 
 var insides = map[string]func(args []string) int{
 	"dial": insideDial, "serve": insideServe, "core": insideCore, "assault": insideAssault, "takeover": insideTakeover,
+	"renames": insideRenames, "move": insideMove,
 }
 
 // self is this binary.

@@ -25,14 +25,14 @@ type observed struct {
 	who      [][]attempts.Process // that were refused it
 }
 
-// observe has the command observed, by whoever supervises it.
-func (x *Execution) observe(cmd *nsexec.Cmd) error {
+// observe has the command observed, by whoever supervises it. deny is the filter that it must pass.
+func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	if err := features.Get(features.SeccompNotification).Err(); err != nil {
 		return err
 	}
 	box := x.box
 	o := &observed{box: &box, loopback: !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer), net: x.net}
-	o.by = &attempts.Observer{Deny: cmd.Seccomp[0], Tell: o.tell, Ended: o.ended}
+	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, Ended: o.ended}
 	if err := o.by.Attach(sandbox.Of(cmd)); err != nil {
 		return &Error{Op: "observe", Err: err}
 	}

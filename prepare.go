@@ -362,8 +362,10 @@ func (x *Execution) command(spec Spec, roots []string) error {
 		return err
 	}
 	cmd.WaitDelay = cmp.Or(x.runner.config.Grace, cancelDelay)
+	deny := cmd.Seccomp[0]
+	x.rename(cmd, roots)
 	if x.endObserved(); x.runner.config.Why && !x.explain {
-		if err := x.observe(cmd); err != nil {
+		if err := x.observe(cmd, deny); err != nil {
 			return err
 		}
 	}

@@ -47,6 +47,7 @@ func (x *Execution) Wait() (Result, error) {
 			res.Signal, res.ExitCode = ws.Signal(), 128+int(ws.Signal())
 		}
 	}
+	x.endRenames()   // before anybody looks at the changes
 	x.settleLimits() // before their cgroup is removed with the network
 	x.settleNetwork()
 	if errors.Is(err, exec.ErrWaitDelay) {
@@ -78,6 +79,7 @@ func (x *Execution) end(err error) (Result, error) {
 	x.work.Close()
 	x.endApart()
 	x.settleNetwork()
+	x.endRenames()
 	x.endObserved()
 	kept := false
 	if s := x.session; s != nil && !x.gone {

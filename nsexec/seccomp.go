@@ -21,7 +21,7 @@ const maxFilter = 4096
 // may let only that pass.
 func (f Filter) install(b *prog.Builder, byPrctl bool) {
 	b.Step("seccomp", "")
-	program := f.program(b)
+	program, _ := f.program(b)
 	if byPrctl {
 		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_SECCOMP), prog.Int(unix.SECCOMP_MODE_FILTER), program.Arg())
 		return
@@ -29,16 +29,16 @@ func (f Filter) install(b *prog.Builder, byPrctl bool) {
 	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(0), program.Arg())
 }
 
-// program adds f as a struct sock_fprog.
-func (f Filter) program(b *prog.Builder) prog.Ptr {
+// program adds f as a struct sock_fprog, and says where its instructions are.
+func (f Filter) program(b *prog.Builder) (fprog, insns prog.Ptr) {
 	code := make([]byte, 0, 8*len(f))
 	for _, i := range f {
 		code = append(code, byte(i.Code), byte(i.Code>>8), i.Jt, i.Jf, byte(i.K), byte(i.K>>8), byte(i.K>>16), byte(i.K>>24))
 	}
-	insns := b.Data(code)
-	fprog := b.Words(uint64(len(f)), 0) // struct sock_fprog
+	insns = b.Data(code)
+	fprog = b.Words(uint64(len(f)), 0) // struct sock_fprog
 	b.Relocate(fprog, 1, insns.Arg())
-	return fprog
+	return fprog, insns
 }
 
 // DefaultFilter refuses what a command in a sandbox has no business with and
@@ -52,9 +52,10 @@ var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(shape{arch:
 
 // Numbers from linux/seccomp.h, linux/audit.h, linux/bpf_common.h.
 const (
-	retAllow = 0x7fff0000
-	retErrno = 0x00050000
-	retKill  = 0x80000000
+	retAllow  = 0x7fff0000
+	retNotify = 0x7fc00000
+	retErrno  = 0x00050000
+	retKill   = 0x80000000
 
 	ldAbs = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 	jeq   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K

@@ -207,7 +207,8 @@ func (c *Cmd) fork(b *prog.Builder) {
 		if n = len(c.Seccomp); n > 0 {
 			list := b.Zero(8 * n)
 			for i, f := range c.Seccomp {
-				b.Relocate(list, i, f.program(b).Arg())
+				program, _ := f.program(b)
+				b.Relocate(list, i, program.Arg())
 			}
 			filters = list.Arg()
 		}

@@ -77,7 +77,8 @@ func (c *Cmd) awaitEarly(ours sys.FD) error {
 
 func (c *Cmd) handOver(got []*os.File) error {
 	s := c.opt.Supervisor
-	if s.Filter == nil {
+	if none := s.Optional && len(got) == len(s.Sockets); none || s.Filter == nil {
+		s.Without = none
 		got = append([]*os.File{nil}, got...)
 	}
 	if len(got) != 1+len(s.Sockets) {
@@ -182,34 +183,60 @@ func linkAnswer(b *prog.Builder, nl prog.Slot) {
 	b.Here(none)
 }
 
-// listenerOf adds the filter, and returns its listener.
-func listenerOf(b *prog.Builder, s *sandbox.Supervisor) prog.Slot {
-	listener := b.Slot()
-	program := Filter(s.Filter).program(b)
+// listenerOf adds the filter, and returns its listener, and a label for going on where there is none (Supervisor.Optional).
+func listenerOf(b *prog.Builder, s *sandbox.Supervisor) (listener prog.Slot, without prog.Label) {
+	listener = b.Slot()
+	program, code := Filter(s.Filter).program(b)
+	install := func(flags int) prog.Ref {
+		return b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(flags), program.Arg())
+	}
 	// A call that somebody is working on is interrupted by what kills only: else each
 	// signal with a handler would have it done twice. Linux 5.19.
-	done := b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV),
-		program.Arg()).To(listener).Tolerate(syscall.EINVAL).OnSuccess()
-	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER), program.Arg()).To(listener)
-	b.Here(done)
-	return listener
+	first := install(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV).To(listener).Tolerate(syscall.EINVAL)
+	second := install(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER).To(listener)
+	if s.Optional {
+		first.TolerateAny()
+		have := second.TolerateAny().OnSuccess()
+		for i, in := range s.Filter {
+			if in.Code == ret && in.K == retNotify {
+				b.Call(prog.Store, (code + prog.Ptr(8*i)).Arg(), prog.Int(uint64(ret)|retAllow<<32))
+			}
+		}
+		install(0)
+		without = b.Jump()
+		b.Here(have)
+	}
+	b.Here(first.OnSuccess())
+	return listener, without
 }
 
 // superviseCommand adds the filter, and the sending of its listener and of the sockets; sock is
 // where to. Nothing of the command's has run yet.
 func superviseCommand(b *prog.Builder, s *sandbox.Supervisor, sock int, sockets []prog.Slot) {
 	b.Step("supervise", "")
-	fds := sockets
-	if s.Filter != nil {
-		fds = append([]prog.Slot{listenerOf(b, s)}, sockets...)
+	send := func(fds []prog.Slot) {
+		b.SendFiles(prog.Int(sock), prog.Int(uint64(sandbox.HandOver)<<32|unix.MSG_NOSIGNAL), fds)
+		for _, fd := range fds {
+			b.Close(fd)
+		}
 	}
-	b.SendFiles(prog.Int(sock), prog.Int(uint64(sandbox.HandOver)<<32|unix.MSG_NOSIGNAL), fds)
-	for _, fd := range fds {
-		b.Close(fd)
+	if s.Filter == nil {
+		send(sockets)
+	} else {
+		listener, without := listenerOf(b, s)
+		send(append([]prog.Slot{listener}, sockets...))
+		if s.Optional {
+			done := b.Jump()
+			b.Here(without)
+			if len(sockets) > 0 {
+				send(sockets)
+			}
+			b.Here(done)
+		}
 	}
 	b.Call(prog.SysClose, prog.Int(sock))
-	if s.Filter != nil {
-		seal := Filter(s.Seal).program(b)
+	if s.Seal != nil {
+		seal, _ := Filter(s.Seal).program(b)
 		b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(0), seal.Arg())
 	}
 	if s.NoConnect {

@@ -56,10 +56,12 @@ type Observer struct {
 	done  chan struct{}       // closed when nothing more is told; nil: nothing was begun
 	text  [unix.PathMax]byte  // a path
 	seen  notify.Notification // the call that is looked at
+	next  *sandbox.Observer   // who answers some calls; nil: nobody
 }
 
-// Attach makes c a command that is observed. Its other filters must not be those of Deny, which the Observer enforces. A
-// Supervisor that is attached later serves the Observer too. Close has to be called.
+// Attach makes c a command that is observed. Its other filters must not be those of Deny, which the Observer enforces. An
+// Observer that was attached before answers its calls, of those that are told of here; a Supervisor that is attached later serves
+// this one too. Close has to be called.
 func (o *Observer) Attach(c *sandbox.Options) error {
 	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -67,6 +69,7 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 	}
 	o.stop, o.root = sys.FD(stop), sys.None
 	filter := observing(o.Deny)
+	o.next = c.Observer
 	c.Observer = &sandbox.Observer{Filter: filter, Look: o.look, Handle: o.handle}
 	c.Supervisor = &sandbox.Supervisor{
 		Filter: filter, Seal: []unix.SockFilter{{Code: ret, K: retAllow}}, Early: true,
@@ -95,9 +98,9 @@ func (o *Observer) serve(file *os.File) {
 	defer file.Close()
 	// The thread goes on afterwards: for the kernel it may be the parent of sandboxes, which end with it.
 	runtime.LockOSThread()
-	if privileges(false) {
+	if sys.Effective(allFiles, false) {
 		defer func() {
-			if privileges(true) {
+			if sys.Effective(allFiles, true) {
 				runtime.UnlockOSThread()
 			}
 		}()
@@ -111,21 +114,8 @@ func (o *Observer) serve(file *os.File) {
 	}
 }
 
-// privileges takes from this thread what the sandbox's processes do not have either, root's right to all files, or gives it
-// back.
-func privileges(on bool) bool {
-	const all = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
-	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if unix.Capget(&head, &data[0]) != nil {
-		return false
-	}
-	data[0].Effective &^= all
-	if on {
-		data[0].Effective |= data[0].Permitted & all
-	}
-	return unix.Capset(&head, &data[0]) == nil
-}
+// allFiles are the capabilities that the sandbox's processes do not have either: root's right to all files.
+const allFiles = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 
 // handle looks at a call and answers it. What was refused is refused by the numbers that the kernel has copied; whatever else
 // the call is about the kernel looks at again.
@@ -133,7 +123,11 @@ func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 	v := verdict(o.Deny, uint32(n.NR), n.Arch, &n.Args)
 	if v == retAllow {
 		o.look(n)
-		l.Proceed(n.ID)
+		if o.next != nil && o.next.Answers(n.NR) {
+			o.next.Handle(l, n)
+		} else {
+			l.Proceed(n.ID)
+		}
 		return
 	}
 	e := syscall.EPERM

@@ -19,7 +19,7 @@ type Supervisor struct {
 	// which the kernel ignores, is HandOver: so the listener leaves the sandbox.
 	Filter []unix.SockFilter
 	// Seal is installed when the listener has left, before Cmd.Seccomp and the
-	// command. It must refuse what Filter lets pass for that.
+	// command. It must refuse what Filter lets pass for that. Nil: that is nothing.
 	Seal []unix.SockFilter
 	// Links are sent to rtnetlink(7) in the new network namespace. Nil: there is
 	// only the loopback device.
@@ -32,6 +32,11 @@ type Supervisor struct {
 	// Early calls Started as soon as the listener has left, on another goroutine: where Filter tells of execve(2), the
 	// command is executed only then. False: when the command was executed.
 	Early bool
+	// Optional goes on where the kernel gives no listener: one was installed before, or there is no seccomp_unotify(2). What Filter
+	// tells of is allowed then, and Started gets none. False: that is an error.
+	Optional bool
+	// Without reports, after Start, that Optional had to.
+	Without bool
 	// Started gets the listener, nil if there is none, and the sockets behind it, and has to close them. It is
 	// called by Start; its error ends the sandbox.
 	Started func(listener *os.File, sockets []*os.File) error
@@ -86,4 +91,7 @@ type Observer struct {
 	// the Supervisor's thread.
 	Look   func(n *notify.Notification)
 	Handle func(l notify.Listener, n *notify.Notification)
+	// Answers says for calls that pass other filters whether Handle does more with them than let the kernel do them. Nil: with
+	// none, and the Observer may be told of execve(2).
+	Answers func(nr int32) bool
 }

@@ -142,7 +142,7 @@ func (b *Broker) Attach(c *nsexec.Cmd) {
 	}
 	sandbox.Of(c).Supervisor = &sandbox.Supervisor{
 		Filter:    traps(b.observer.Filter),
-		Early:     sandbox.Of(c).Observer != nil,
+		Early:     sandbox.Of(c).Observer != nil && b.observer.Answers == nil, // one that looks may be told of execve(2)
 		Seal:      seal(),
 		Links:     addresses(hasIPv6()),
 		Sockets:   b.wanted(),

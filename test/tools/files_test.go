@@ -6,6 +6,8 @@ package tools
 var fileTasks = []task{
 	{name: "write, append, truncate", setup: "printf 'a\\nb\\n' >f; printf x >g", run: "echo c >>f; : >g; printf new >h; cat f g h", then: "wc -c f g h"},
 	{name: "rename files", setup: "mkdir d; echo a >a; echo b >d/b", run: "mv a c && mv d/b d/e && mv c d/a && ls -R", then: "cat d/a d/e"},
+	{name: "rename directories", setup: "mkdir -p d/e f; echo a >d/e/a; echo b >d/b", run: "mv -T d x && mv -T x/e f && mv -T x d && ls -R && cat f/a d/b", then: "ls -R; cat f/a d/b"},
+	{name: "os.rename of a directory", needs: "python3", setup: "mkdir -p dist/js; echo a >dist/js/a", run: "python3 -c 'import os; os.rename(\"dist\", \"dist.old\"); os.mkdir(\"dist\"); print(os.listdir(\"dist.old/js\"))'", then: "ls -R"},
 	{name: "rename over a file", setup: "echo a >a; echo b >b", run: "mv a b && cat b", then: "ls; cat b"},
 	{name: "remove a tree", setup: "mkdir -p d/e/f; for i in 1 2 3; do echo $i >d/e/f/$i; done; echo k >k", run: "rm -r d && ls"},
 	{name: "remove and make again", setup: "mkdir -p d/e; echo a >d/e/a", run: "rm -r d && mkdir -p d && echo n >d/n && ls -R", then: "find . | sort"},

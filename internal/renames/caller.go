@@ -1,0 +1,210 @@
+//go:build linux
+
+package renames
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// A call is one that was told of.
+type call struct {
+	id    uint64
+	pid   uint32 // of the thread
+	dir   [2]int32
+	path  [2]uint64 // where the names are in the caller's memory: the old one, the new one
+	flags uint32
+}
+
+func parse(n *notify.Notification) call {
+	c := call{id: n.ID, pid: n.PID}
+	switch uint32(n.NR) {
+	case unix.SYS_RENAMEAT2:
+		c.flags = uint32(n.Args[4])
+		fallthrough
+	case unix.SYS_RENAMEAT:
+		c.dir, c.path = [2]int32{int32(n.Args[0]), int32(n.Args[2])}, [2]uint64{n.Args[1], n.Args[3]}
+	default: // rename
+		c.dir, c.path = [2]int32{unix.AT_FDCWD, unix.AT_FDCWD}, [2]uint64{n.Args[0], n.Args[1]}
+	}
+	return c
+}
+
+// A caller is who made a call last, and what is known of it.
+type caller struct {
+	text [unix.PathMax]byte
+	pid  uint32
+	root sys.FD // its root directory; only if pid is not zero
+}
+
+func (s *caller) close() {
+	if s.pid != 0 {
+		s.root.Close()
+		s.pid = 0
+	}
+}
+
+// Where names are looked up: never through what /proc has of a process.
+const (
+	inRoot  = unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS
+	beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
+	asDir   = unix.O_PATH | unix.O_DIRECTORY
+)
+
+// concerns reports whether a call can be about a directory. It is quick, and its answer is worth nothing to an attacker: whatever
+// it is wrong about the kernel does.
+func (s *caller) concerns(c *call) bool {
+	const known = unix.RENAME_NOREPLACE | unix.RENAME_EXCHANGE
+	if c.pid == 0 || c.flags&^known != 0 {
+		return false
+	}
+	if c.pid != s.pid {
+		s.close()
+		root, err := unix.Open(proc(c.pid, "root"), asDir|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return false
+		}
+		s.pid, s.root = c.pid, sys.FD(root)
+	}
+	return s.directory(c, 0) || c.flags&unix.RENAME_EXCHANGE != 0 && s.directory(c, 1)
+}
+
+// directory reports whether one of the names of a call can be a directory's.
+func (s *caller) directory(c *call, which int) bool {
+	name := s.read(c.pid, c.path[which])
+	if name == "" {
+		return false
+	}
+	at, how := s.root, uint64(inRoot)
+	if name[0] != '/' {
+		fd, err := unix.Open(base(c.pid, c.dir[which]), asDir|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return false
+		}
+		at, how = sys.FD(fd), beneath
+		defer at.Close()
+	}
+	fd, err := sys.Openat2(int(at), name, asDir|unix.O_NOFOLLOW, 0, how)
+	if err != nil {
+		return err == unix.EXDEV // the name leads out of the directory
+	}
+	_ = unix.Close(fd)
+	return true
+}
+
+// read is a string in a caller's memory; empty: it cannot be read.
+func (s *caller) read(pid uint32, at uint64) string {
+	const page = 4096
+	for n := 0; n < len(s.text); {
+		next := min(len(s.text), n+page-int((at+uint64(n))%page))
+		if notify.ReadMemory(pid, uintptr(at)+uintptr(n), s.text[n:next]) != 0 {
+			return ""
+		}
+		if i := bytes.IndexByte(s.text[n:next], 0); i >= 0 {
+			return string(s.text[:n+i])
+		}
+		n = next
+	}
+	return ""
+}
+
+func proc(pid uint32, name string) string {
+	return "/proc/" + strconv.FormatUint(uint64(pid), 10) + "/" + name
+}
+
+// base is the file of /proc that is the directory which a relative name of a call begins at.
+func base(pid uint32, dir int32) string {
+	if dir == unix.AT_FDCWD {
+		return proc(pid, "cwd")
+	}
+	return proc(pid, "fd/"+strconv.Itoa(int(dir)))
+}
+
+// resolve finds the directories that the names of a call are in. Nil: the call is left to the kernel.
+func (s *caller) resolve(c *call) *move {
+	if !sameUser(c.pid) {
+		return nil
+	}
+	m := &move{flags: c.flags, from: place{dir: sys.None}, to: place{dir: sys.None}}
+	for i, p := range [...]*place{&m.from, &m.to} {
+		name := strings.TrimRight(s.read(c.pid, c.path[i]), "/")
+		slash := strings.LastIndexByte(name, '/')
+		p.name = name[slash+1:]
+		if p.name == "" || p.name == "." || p.name == ".." {
+			m.close()
+			return nil
+		}
+		var err error
+		if slash >= 0 && name[0] == '/' {
+			p.dir, err = open(s.root, name[:slash+1], inRoot)
+		} else {
+			p.dir, err = s.below(base(c.pid, c.dir[i]), name[:slash+1])
+		}
+		if err != nil {
+			m.close()
+			return nil
+		}
+	}
+	return m
+}
+
+func open(at sys.FD, name string, how uint64) (sys.FD, error) {
+	fd, err := sys.Openat2(int(at), name, asDir, 0, how)
+	return sys.FD(fd), err
+}
+
+// below opens a directory by a relative name, empty for the one that it begins at.
+func (s *caller) below(base, name string) (sys.FD, error) {
+	fd, err := unix.Open(base, asDir|unix.O_CLOEXEC, 0)
+	if err != nil || name == "" {
+		return sys.FD(fd), err
+	}
+	at := sys.FD(fd)
+	defer at.Close()
+	to, err := open(at, name, beneath)
+	if err != unix.EXDEV {
+		return to, err
+	}
+	// It leads out of there, by ".." or an absolute link: the kernel's name for the directory, if it is one in the caller's root.
+	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), s.text[:])
+	if err != nil {
+		return sys.None, err
+	}
+	text := string(s.text[:n])
+	again, err := open(s.root, text, inRoot|unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return sys.None, err
+	}
+	defer again.Close()
+	if !same(at, again) {
+		return sys.None, unix.ENOENT
+	}
+	return open(s.root, text+"/"+name, inRoot)
+}
+
+// sameUser reports whether a thread has the rights of this process's user and group, and no others, for files. Only root can be
+// somebody else in a sandbox.
+func sameUser(pid uint32) bool {
+	if os.Geteuid() != 0 {
+		return true
+	}
+	status, err := os.ReadFile(proc(pid, "status"))
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(status) {
+		words := bytes.Fields(line)
+		if len(words) == 5 && (string(words[0]) == "Uid:" && string(words[4]) != strconv.Itoa(os.Geteuid()) ||
+			string(words[0]) == "Gid:" && string(words[4]) != strconv.Itoa(os.Getegid())) {
+			return false
+		}
+	}
+	return true
+}

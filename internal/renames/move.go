@@ -1,0 +1,246 @@
+//go:build linux
+
+package renames
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Prefix begins the temporary names. If this process is killed, a directory of such a name can be left.
+const Prefix = ".nsrun-moving-"
+
+// errLeave leaves a call to the kernel, which refuses it with EXDEV.
+var errLeave = errors.New("to be left to the kernel")
+
+// A place is a name in a directory that is held.
+type place struct {
+	dir  sys.FD
+	name string
+}
+
+// A move is a rename of a directory.
+type move struct {
+	from, to place
+	flags    uint32
+	waits    func() bool // the caller still does
+}
+
+func (m *move) close() {
+	m.from.dir.Close()
+	m.to.dir.Close()
+}
+
+// stat looks at a name. The kernel has to say what is the root of a mount (Linux 5.8).
+func (p place) stat() (st unix.Statx_t, err error) {
+	err = sys.Retry(func() error {
+		return unix.Statx(int(p.dir), p.name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME|unix.STATX_MNT_ID, &st)
+	})
+	if err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		err = errLeave
+	}
+	return st, err
+}
+
+// free reports whether a name is not that of a mount: then it can never become that, see doc.go.
+func (p place) free() bool {
+	st, err := p.stat()
+	return err == unix.ENOENT || err == nil && !mounted(&st)
+}
+
+func mounted(st *unix.Statx_t) bool { return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
+
+func isDir(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFDIR }
+
+// sameFile reports whether two names are of one file.
+func sameFile(a, b *unix.Statx_t) bool {
+	return a.Ino == b.Ino && a.Dev_major == b.Dev_major && a.Dev_minor == b.Dev_minor
+}
+
+// linked reports whether two names are links to one file. An overlay can have different numbers for them: then it is what the
+// kernel changes for all of its names, and nobody can choose.
+func linked(a, b *unix.Statx_t) bool {
+	return sameFile(a, b) || a.Nlink > 1 && a.Nlink == b.Nlink && a.Mode == b.Mode && a.Size == b.Size && a.Ctime == b.Ctime && a.Btime == b.Btime
+}
+
+// same reports whether two descriptors are of one directory, on one mount.
+func same(a, b sys.FD) bool {
+	var st [2]unix.Statx_t
+	for i, fd := range [...]sys.FD{a, b} {
+		if unix.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_MNT_ID, &st[i]) != nil {
+			return false
+		}
+	}
+	return sameFile(&st[0], &st[1]) && st[0].Mnt_id == st[1].Mnt_id
+}
+
+// rename is renameat2(2), for names that are no mounts.
+func rename(from, to place, flags uint32) error {
+	if !from.free() || !to.free() {
+		return unix.EBUSY
+	}
+	return sys.Retry(func() error { return unix.Renameat2(int(from.dir), from.name, int(to.dir), to.name, uint(flags)) })
+}
+
+// kernel makes the call.
+func (m *move) kernel() error { return rename(m.from, m.to, m.flags) }
+
+// overlay reports whether both names are in one mount of an overlay.
+func (m *move) overlay() bool {
+	var fs unix.Statfs_t
+	var st [2]unix.Statx_t
+	for i, p := range [...]place{m.from, m.to} {
+		if unix.Statx(int(p.dir), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st[i]) != nil || st[i].Mask&unix.STATX_MNT_ID == 0 {
+			return false
+		}
+	}
+	return st[0].Mnt_id == st[1].Mnt_id && unix.Fstatfs(int(m.from.dir), &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC
+}
+
+// carry does what the kernel refuses with EXDEV, unless it no longer does.
+func (m *move) carry() error {
+	switch err := m.kernel(); {
+	case err == nil:
+		return nil
+	case err != unix.EXDEV:
+		return errLeave
+	case m.flags&unix.RENAME_EXCHANGE != 0:
+		return m.exchange()
+	}
+	return m.shift(m.from, m.to, m.flags)
+}
+
+// exchange exchanges two names, at least one of which is a directory that the kernel does not rename. One waits under a temporary
+// name meanwhile.
+func (m *move) exchange() error {
+	for _, p := range [...]place{m.from, m.to} { // before anything is done
+		st, err := p.stat()
+		if err == nil && isDir(&st) {
+			err = m.scan(p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	aside := place{m.to.dir, temporary()}
+	if err := m.shift(m.from, aside, unix.RENAME_NOREPLACE); err != nil {
+		return err
+	}
+	waits := m.waits
+	m.waits = func() bool { return true } // there is no way back but to the end
+	defer func() { m.waits = waits }()
+	err := m.shift(m.to, m.from, unix.RENAME_NOREPLACE)
+	if err != nil {
+		_ = rename(aside, m.from, unix.RENAME_NOREPLACE)
+		return err
+	}
+	return rename(aside, m.to, unix.RENAME_NOREPLACE)
+}
+
+func temporary() string { return Prefix + sys.RandomText(12) }
+
+// shift renames something, by the kernel if that does it. The name to is in a directory that is no mount.
+func (m *move) shift(from, to place, flags uint32) error {
+	if err := rename(from, to, flags); err != unix.EXDEV {
+		return err
+	}
+	old, st, err := openDir(from)
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	if err := empty(to); err != nil {
+		return err
+	}
+	if err := m.scan(from); err != nil {
+		return err
+	}
+	made := place{to.dir, temporary()}
+	if err := unix.Mkdirat(int(made.dir), made.name, 0o700); err != nil {
+		return err
+	}
+	fresh, _, err := openDir(made)
+	if err != nil {
+		_ = made.rmdir()
+		return err
+	}
+	defer fresh.Close()
+	t := tree{move: m, root: fresh, links: map[id]string{}}
+	if err = t.build(old, fresh, "", 0); err == nil {
+		err = finish(old, fresh, &st)
+	}
+	if err == nil && !m.waits() {
+		err = unix.EINTR // nobody gets it
+	}
+	if err == nil && !from.is(&st) {
+		err = errLeave
+	}
+	if err == nil {
+		err = rename(made, to, flags)
+	}
+	if err != nil {
+		_ = discard(fresh, 0)
+		_ = made.rmdir()
+		return err
+	}
+	t.clear(old, fresh, &st, 0)
+	if err := from.rmdir(); err != nil && err != unix.ENOENT {
+		t.clear(old, fresh, &st, 0)
+		_ = from.rmdir() // somebody makes files there all the time: it is a new directory
+	}
+	return nil
+}
+
+// is reports whether a name is still that of a file.
+func (p place) is(st *unix.Statx_t) bool {
+	now, err := p.stat()
+	return err == nil && sameFile(&now, st)
+}
+
+// rmdir removes a directory.
+func (p place) rmdir() error {
+	if !p.free() {
+		return unix.EBUSY
+	}
+	return unix.Unlinkat(int(p.dir), p.name, unix.AT_REMOVEDIR)
+}
+
+// openDir opens a directory that is not a mount's (EBUSY), and says what it is.
+func openDir(p place) (fd sys.FD, st unix.Statx_t, err error) {
+	const how = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
+	n, err := sys.Openat2(int(p.dir), p.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, how)
+	switch err {
+	case nil:
+	case unix.EXDEV:
+		return sys.None, st, unix.EBUSY
+	case unix.EACCES, unix.EMFILE, unix.ENFILE:
+		return sys.None, st, errLeave // the caller could not copy it either
+	default:
+		return sys.None, st, err
+	}
+	fd = sys.FD(n)
+	if st, err = (place{fd, "."}).stat(); err != nil {
+		fd.Close()
+	}
+	return fd, st, err
+}
+
+// empty says what is wrong with a name that a directory is to have: it may be an empty one's, or nobody's.
+func empty(p place) error {
+	fd, _, err := openDir(p)
+	if err != nil {
+		if err == unix.ENOENT {
+			return nil
+		}
+		return err
+	}
+	defer fd.Close()
+	names, err := sys.Names(int(fd), make([]byte, 4096))
+	if err == nil && len(names) > 0 {
+		err = unix.ENOTEMPTY
+	}
+	return err
+}

@@ -1,0 +1,233 @@
+//go:build linux
+
+package renames
+
+import (
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// A Server renames directories for the processes of one sandbox. The zero Server is ready to be attached.
+type Server struct {
+	running sync.WaitGroup
+	moving  sync.Mutex // one directory at a time is carried over
+
+	mu     sync.Mutex
+	ended  bool
+	idle   *os.File // the listener, until the first call
+	stop   sys.FD   // an eventfd, from then on: readable when all is to end
+	awoken bool
+
+	// Of the thread that is told.
+	own  bool // it is this Server's
+	seen caller
+}
+
+// Attach makes c a command whose directories can be renamed. deny, a filter, is installed with it, and must not be among the
+// command's others. Where the kernel has no listener for it, deny alone is, see Supervisor.Without. Supervisors and observers that
+// are attached later serve this one. Close has to be called.
+func (s *Server) Attach(c *sandbox.Options, deny []unix.SockFilter) {
+	f := filter(deny)
+	c.Observer = &sandbox.Observer{Filter: f, Look: func(*notify.Notification) {}, Handle: s.handle, Answers: answers}
+	c.Supervisor = &sandbox.Supervisor{Filter: f, Optional: true, Started: func(l *os.File, _ []*os.File) error { return s.start(l) }}
+}
+
+// answers reports whether a call is one that Handle answers.
+func answers(nr int32) bool { return slices.Contains(calls, uint32(nr)) }
+
+// Close ends it, when the sandbox has ended, and waits for what is being done.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.ended = true
+	if s.idle != nil {
+		_ = s.idle.Close()
+	}
+	if s.awoken {
+		_, _ = unix.Write(int(s.stop), []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	if s.awoken {
+		s.stop.Close()
+		s.awoken = false
+	}
+	s.seen.close()
+}
+
+// start begins to serve. Until the first call the runtime's poller waits for it, and takes no thread.
+func (s *Server) start(l *os.File) error {
+	if l == nil {
+		return nil // there is none
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fd, err := unix.FcntlInt(l.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	_ = l.Close()
+	if err != nil {
+		return err
+	}
+	if s.ended {
+		return unix.Close(fd)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return err
+	}
+	s.idle = os.NewFile(uintptr(fd), "renames")
+	s.running.Add(1)
+	go s.await(s.idle)
+	return nil
+}
+
+// await waits for the first call.
+func (s *Server) await(f *os.File) {
+	defer s.running.Done()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	if raw.Read(readable) != nil {
+		return // it was closed
+	}
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return
+	}
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	stop, err2 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	// The poller would be woken by each call.
+	_ = f.Close()
+	s.idle = nil
+	if err == nil && err2 == nil {
+		s.stop, s.awoken = sys.FD(stop), true
+	}
+	s.mu.Unlock()
+	l := sys.FD(fd)
+	defer l.Close()
+	if err == nil && err2 == nil {
+		s.serve(notify.Listener(l))
+	}
+}
+
+// readable reports whether something can be read, or never will be.
+func readable(fd uintptr) bool {
+	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(p[:], 0)
+	return err == nil && n > 0
+}
+
+// serve answers until the sandbox has ended.
+func (s *Server) serve(l notify.Listener) {
+	unprivileged(func() {
+		s.own = true
+		l.WakeHere()
+		var n notify.Notification
+		for l.Wait(int(s.stop)) {
+			if l.Receive(&n) == 0 {
+				s.handle(l, &n)
+			}
+		}
+	})
+}
+
+// unprivileged calls f on a thread without capabilities, which commands in a sandbox do not have either. The thread goes on
+// afterwards: for the kernel it may be the parent of sandboxes, which end with it. False: it cannot be had, and f was not called.
+func unprivileged(f func()) bool {
+	const all = 1<<64 - 1
+	runtime.LockOSThread()
+	if !sys.Effective(all, false) {
+		runtime.UnlockOSThread()
+		return false
+	}
+	f()
+	if sys.Effective(all, true) {
+		runtime.UnlockOSThread()
+	}
+	return true
+}
+
+// handle answers a call, or has somebody answer it who has time, or fewer rights.
+func (s *Server) handle(l notify.Listener, n *notify.Notification) {
+	c := parse(n)
+	switch {
+	case !s.seen.concerns(&c):
+		l.Proceed(n.ID)
+	case s.own || os.Geteuid() != 0:
+		if m := s.seen.begin(l, &c); m != nil {
+			s.running.Go(func() { s.carry(l, c.id, m) })
+		}
+	default:
+		s.running.Go(func() { s.apart(l, &c) })
+	}
+}
+
+// apart answers a call that somebody with more rights was told of.
+func (s *Server) apart(l notify.Listener, c *call) {
+	var m *move
+	done := unprivileged(func() {
+		var seen caller
+		defer seen.close()
+		m = seen.begin(l, c)
+	})
+	switch {
+	case !done:
+		l.Proceed(c.id)
+	case m != nil:
+		s.carry(l, c.id, m)
+	}
+}
+
+// begin answers a call by a rename that the kernel does, or leaves it to the kernel. If the directory has to be carried over, it
+// returns how.
+func (s *caller) begin(l notify.Listener, c *call) *move {
+	m := s.resolve(c)
+	if m == nil {
+		l.Proceed(c.id)
+		return nil
+	}
+	// What was found by the caller's number was its own only if it still waits.
+	m.waits = func() bool { return l.Valid(c.id) }
+	if m.waits() {
+		switch err := m.kernel(); {
+		case err == nil:
+			l.Answer(c.id, 0)
+		case err == unix.EXDEV && m.overlay():
+			return m
+		case err == unix.EBUSY: // the kernel says EXDEV first, where what is in the way lies in another mount
+			l.Answer(c.id, unix.EBUSY)
+		default:
+			l.Proceed(c.id)
+		}
+	}
+	m.close()
+	return nil
+}
+
+// carry does what takes its time, and answers the call.
+func (s *Server) carry(l notify.Listener, id uint64, m *move) {
+	defer m.close()
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	err := error(errLeave)
+	unprivileged(func() { err = m.carry() })
+	switch e, ok := err.(syscall.Errno); {
+	case err == nil:
+		l.Answer(id, 0)
+	case err == errLeave:
+		l.Proceed(id)
+	case ok:
+		l.Answer(id, e)
+	default:
+		l.Answer(id, syscall.EIO)
+	}
+}

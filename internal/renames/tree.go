@@ -1,0 +1,279 @@
+//go:build linux
+
+package renames
+
+import (
+	"path"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Bounds of the work for one call. Beyond them the kernel refuses it, with EXDEV.
+const (
+	maxEntries = 1 << 20
+	maxDepth   = 200 // two descriptors for each level
+)
+
+// id names a file.
+type id struct {
+	major, minor uint32
+	ino          uint64
+}
+
+// A tree is the new one of a directory that is carried over.
+type tree struct {
+	move  *move
+	root  sys.FD
+	links map[id]string // where the files are that had several names: an overlay gives each name of a lower file one of its own
+}
+
+// scan says what is in the way of carrying a directory over, before anything is done: EBUSY if something is mounted in it.
+func (m *move) scan(p place) error {
+	n := 0
+	return m.scanDir(p, &n, 0)
+}
+
+func (m *move) scanDir(p place, n *int, depth int) error {
+	dir, _, err := openDir(p)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if depth == maxDepth {
+		return errLeave
+	}
+	if !m.waits() {
+		return unix.EINTR
+	}
+	return each(dir, func(p place, st *unix.Statx_t) error {
+		if *n++; *n > maxEntries {
+			return errLeave
+		}
+		if isDir(st) {
+			return m.scanDir(p, n, depth+1)
+		}
+		return nil
+	})
+}
+
+// each calls f for all that is in a directory, until there is an error. It is EBUSY where something is mounted.
+func each(dir sys.FD, f func(p place, st *unix.Statx_t) error) error {
+	names, err := sys.Names(int(dir), make([]byte, 32<<10))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		p := place{dir, name}
+		st, err := p.stat()
+		switch {
+		case err == unix.ENOENT:
+			continue
+		case err == nil && mounted(&st):
+			err = unix.EBUSY
+		case err == nil:
+			err = f(p, &st)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// build makes in fresh what is in old, which is at a path below the directory that is carried over.
+func (t *tree) build(old, fresh sys.FD, at string, depth int) error {
+	switch {
+	case depth == maxDepth:
+		return errLeave
+	case !t.move.waits():
+		return unix.EINTR
+	}
+	return each(old, func(p place, st *unix.Statx_t) error {
+		if !isDir(st) {
+			return t.link(p, fresh, st, at)
+		}
+		sub, st2, err := openDir(p)
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		to := place{fresh, p.name}
+		if err := unix.Mkdirat(int(fresh), p.name, 0o700); err != nil {
+			return err
+		}
+		made, _, err := openDir(to)
+		if err != nil {
+			return err
+		}
+		defer made.Close()
+		if err := t.build(sub, made, path.Join(at, p.name), depth+1); err != nil {
+			return err
+		}
+		return finish(sub, made, &st2)
+	})
+}
+
+// link gives a file its new name.
+func (t *tree) link(p place, fresh sys.FD, st *unix.Statx_t, at string) error {
+	key := id{st.Dev_major, st.Dev_minor, st.Ino}
+	from := p
+	if st.Nlink > 1 {
+		if other, ok := t.links[key]; ok {
+			dir, err := sys.Openat2(int(t.root), path.Dir(other), asDir, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
+			if err != nil {
+				return err
+			}
+			from = place{sys.FD(dir), path.Base(other)}
+			defer from.dir.Close()
+		} else {
+			t.links[key] = path.Join(at, p.name)
+		}
+	}
+	switch err := unix.Linkat(int(from.dir), from.name, int(fresh), p.name, 0); err {
+	case nil, unix.ENOENT: // somebody has removed it
+		return nil
+	case unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.ENOMEM, unix.EROFS:
+		return err
+	default: // the caller may not, or the overlay cannot copy it
+		return errLeave
+	}
+}
+
+// finish makes a new directory what the old one is, but for what is in it.
+func finish(old, fresh sys.FD, st *unix.Statx_t) error {
+	if err := copyAttributes(old, fresh); err != nil {
+		return err
+	}
+	if err := unix.Fchown(int(fresh), int(st.Uid), int(st.Gid)); err != nil {
+		return errLeave
+	}
+	if err := sys.Chmod(int(fresh), uint32(st.Mode)&0o7777); err != nil {
+		return err
+	}
+	times := []unix.Timespec{{Sec: st.Atime.Sec, Nsec: int64(st.Atime.Nsec)}, {Sec: st.Mtime.Sec, Nsec: int64(st.Mtime.Nsec)}}
+	return unix.UtimesNanoAt(int(fresh), ".", times, 0)
+}
+
+// copyAttributes makes the extended attributes of a directory, its access control lists among them, those of another one.
+func copyAttributes(from, to sys.FD) error {
+	want, err := attributes(from)
+	if err != nil {
+		return err
+	}
+	have, err := attributes(to)
+	if err != nil {
+		return err
+	}
+	for name := range have {
+		if _, ok := want[name]; !ok {
+			if err := unix.Fremovexattr(int(to), name); err != nil && err != unix.ENODATA {
+				return errLeave
+			}
+		}
+	}
+	for name, value := range want {
+		if value == have[name] {
+			continue
+		}
+		if err := unix.Fsetxattr(int(to), name, []byte(value), 0); err != nil {
+			if err == unix.ENOSPC || err == unix.EDQUOT {
+				return err
+			}
+			return errLeave
+		}
+	}
+	return nil
+}
+
+// attributes are all that a directory has, as far as this process sees them.
+func attributes(fd sys.FD) (map[string]string, error) {
+	list := make([]byte, 64<<10) // XATTR_LIST_MAX
+	n, err := unix.Flistxattr(int(fd), list)
+	if err == unix.EOPNOTSUPP || err == nil && n == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	value := make([]byte, 64<<10) // XATTR_SIZE_MAX
+	for name := range strings.SplitSeq(strings.TrimRight(string(list[:n]), "\x00"), "\x00") {
+		k, err := unix.Fgetxattr(int(fd), name, value)
+		switch err {
+		case nil:
+			all[name] = string(value[:k])
+		case unix.ENODATA, unix.EOPNOTSUPP:
+		default:
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// clear removes the old names of what has new ones, in the same place below fresh. What has none, because somebody made or replaced
+// it meanwhile, gets one. What cannot be removed stays.
+func (t *tree) clear(old, fresh sys.FD, st *unix.Statx_t, depth int) {
+	if depth > maxDepth {
+		return
+	}
+	if st.Mode&0o700 != 0o700 {
+		_ = sys.Chmod(int(old), uint32(st.Mode)&0o7777|0o700)
+	}
+	_ = each(old, func(p place, st *unix.Statx_t) error {
+		to := place{fresh, p.name}
+		now, err := to.stat()
+		_, other := t.links[id{st.Dev_major, st.Dev_minor, st.Ino}]
+		switch {
+		case err == unix.ENOENT && isDir(st):
+			_ = rename(p, to, unix.RENAME_NOREPLACE)
+		case err != nil && err != unix.ENOENT:
+		case isDir(st) && isDir(&now):
+			t.clearDir(p, to, depth)
+		case isDir(st):
+		case err == nil && (linked(st, &now) || other && st.Nlink > 1):
+			_ = unix.Unlinkat(int(p.dir), p.name, 0)
+		default:
+			_ = rename(p, to, 0)
+		}
+		return nil
+	})
+}
+
+// clearDir is clear for a directory in another one, which is removed.
+func (t *tree) clearDir(p, to place, depth int) {
+	old, st, err := openDir(p)
+	if err != nil {
+		return
+	}
+	defer old.Close()
+	fresh, _, err := openDir(to)
+	if err != nil {
+		return
+	}
+	defer fresh.Close()
+	t.clear(old, fresh, &st, depth+1)
+	_ = p.rmdir()
+}
+
+// discard removes all that is in a directory that was made.
+func discard(dir sys.FD, depth int) error {
+	_ = sys.Chmod(int(dir), 0o700)
+	return each(dir, func(p place, st *unix.Statx_t) error {
+		if !isDir(st) {
+			return unix.Unlinkat(int(dir), p.name, 0)
+		}
+		sub, _, err := openDir(p)
+		if err != nil || depth > maxDepth {
+			return syscall.EBUSY
+		}
+		defer sub.Close()
+		if err := discard(sub, depth+1); err != nil {
+			return err
+		}
+		return p.rmdir()
+	})
+}

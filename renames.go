@@ -1,0 +1,29 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"github.com/nsrun/nsrun/internal/renames"
+	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// rename has directories renamed for the command, which an overlay refuses. Who is attached later serves that too.
+func (x *Execution) rename(cmd *nsexec.Cmd, roots []string) {
+	x.endRenames()
+	if len(roots) == 0 || x.session != nil && x.session.Info().Engine == overlay.EngineCopy || x.runner.landlock() {
+		return
+	}
+	x.renames = new(renames.Server)
+	x.renames.Attach(sandbox.Of(cmd), cmd.Seccomp[0])
+	cmd.Seccomp = []nsexec.Filter{} // which the server has
+}
+
+// endRenames waits for what is being done: the command has ended.
+func (x *Execution) endRenames() {
+	if x.renames != nil {
+		x.renames.Close()
+		x.renames = nil
+	}
+}

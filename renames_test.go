@@ -1,0 +1,325 @@
+//go:build linux
+
+package nsrun_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/netpolicy"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// renameTree is what the random renames begin with.
+var renameTree = []string{"a/x/", "a/x/1", "a/x/y/2", "a/y/3", "b/x/4", "b/z/", "b/5", "c/y/x/6", "c/l => ../a/x", "d/", "e"}
+
+// insideRenames does random calls in its working directory, and prints what came of each, and then all that is there. What it does
+// depends on args, a seed and how many, alone.
+func insideRenames(args []string) int {
+	seed, _ := strconv.ParseUint(args[0], 10, 64)
+	n, _ := strconv.Atoi(args[1])
+	r := rand.New(rand.NewPCG(seed, 2))
+	name := func() string {
+		parts := []string{string("abcde"[r.IntN(5)])}
+		for range r.IntN(3) {
+			parts = append(parts, string("xyz1"[r.IntN(4)]))
+		}
+		return strings.Join(parts, "/")
+	}
+	for i := range n {
+		from, to := name(), name()
+		var op string
+		var err error
+		switch r.IntN(12) {
+		case 0:
+			op, err = "mkdir "+to, unix.Mkdir(to, 0o755)
+		case 1:
+			op, err = "rmdir "+to, unix.Rmdir(to)
+		case 2:
+			op, err = "unlink "+to, unix.Unlink(to)
+		case 3:
+			op, err = "write "+to, write(to, fmt.Sprint(seed, i))
+		case 4:
+			op, err = "link "+from+" "+to, unix.Link(from, to)
+		case 5:
+			op, err = "symlink "+to, unix.Symlink(from, to)
+		case 6:
+			op, err = "noreplace "+from+" "+to, unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+		case 7:
+			op, err = "exchange "+from+" "+to, unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
+		default:
+			op, err = "rename "+from+" "+to, unix.Rename(from, to)
+		}
+		fmt.Println(op, err)
+	}
+	fmt.Println(strings.Join(listed("."), "\n"))
+	return 0
+}
+
+func write(name, text string) error {
+	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = unix.Write(fd, []byte(text))
+	_ = unix.Close(fd)
+	return err
+}
+
+// listed is what is below a directory: modes, and what files and links hold.
+func listed(dir string) (list []string) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			list = append(list, err.Error())
+			return nil
+		}
+		rel, _ := filepath.Rel(dir, path)
+		info, err := d.Info()
+		if err != nil {
+			list = append(list, err.Error())
+			return nil
+		}
+		text := content(path)
+		if d.Type() == fs.ModeSymlink {
+			text, _ = os.Readlink(path)
+		} else if d.IsDir() {
+			text = ""
+		}
+		list = append(list, fmt.Sprint(rel, " ", info.Mode(), " ", text))
+		return nil
+	})
+	return list
+}
+
+// natively runs one of insides without a sandbox.
+func natively(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	c := exec.Command(self(t), args...)
+	c.Dir, c.Env = dir, append(os.Environ(), insideEnv+"="+name, "GORACE=atexit_sleep_ms=0")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("natively: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// TestRenamesAsOutside: random calls that change a tree end the same in an overlay as they do without one, also while somebody is
+// told of other calls; a commit makes the project what the command saw, and an undo what it was.
+func TestRenamesAsOutside(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	const calls = "60"
+	kinds := map[string]nsrun.Config{
+		"alone":   {},
+		"why":     {Why: true},
+		"network": {Net: netpolicy.MustParse("192.0.2.1:443"), Enforcer: nsrun.BrokerEnforcer},
+		"tmpfs":   {Engine: overlay.EngineTmpfs},
+	}
+	for kind, c := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			dir := place(t, renameTree...)
+			c.Project = filepath.Join(dir, "p")
+			r := runner(t, shown(t, c))
+			for seed := range uint64(testenv.Rounds(4, 300)) {
+				before := listed(c.Project)
+				native := filepath.Join(dir, "native", strconv.FormatUint(seed, 10))
+				if err := os.CopyFS(native, os.DirFS(c.Project)); err != nil {
+					t.Fatal(err)
+				}
+				args := []string{strconv.FormatUint(seed, 10), calls}
+				want := natively(t, native, "renames", args...)
+				got := output(t, r, insideRequest(t, "renames", args...))
+				if got != want {
+					t.Fatalf("seed %d: %s", seed, firstDifference(got, want))
+				}
+				id := ""
+				if s := r.Session(); s != nil {
+					id = s.ID()
+				}
+				if err := r.Commit(t.Context(), overlay.CommitOptions{}); err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				if got, want := listed(c.Project), listed(native); !slices.Equal(got, want) {
+					t.Fatalf("seed %d: committed\n%s\nwant\n%s", seed, strings.Join(got, "\n"), strings.Join(want, "\n"))
+				}
+				if seed%2 == 0 || id == "" {
+					continue // the next one begins with what this one left
+				}
+				s, err := overlay.Open("", id)
+				if err == nil {
+					err = errors.Join(s.Undo(t.Context(), overlay.UndoOptions{}), s.Close())
+				}
+				if err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				if got := listed(c.Project); !slices.Equal(got, before) {
+					t.Fatalf("seed %d: undone\n%s\nwant\n%s", seed, strings.Join(got, "\n"), strings.Join(before, "\n"))
+				}
+			}
+		})
+	}
+}
+
+func firstDifference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			return fmt.Sprintf("line %d: %q, want %q, after\n%s", i, g[i], w[i], strings.Join(g[:i], "\n"))
+		}
+	}
+	return got + "\nwant\n" + want
+}
+
+// TestRenamedDirectory: what a renamed directory was, it is afterwards.
+func TestRenamedDirectory(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "old/sub/f", "old/g")
+	p := filepath.Join(dir, "p")
+	old := filepath.Join(p, "old")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(unix.Setxattr(filepath.Join(old, "sub"), "user.mark", []byte("kept"), 0))
+	must(unix.Chmod(filepath.Join(old, "sub"), 0o2750))
+	times := []unix.Timespec{{Sec: 1e9}, {Sec: 1e9 + 1}}
+	for _, name := range []string{"sub/f", "sub", "g", "."} {
+		must(unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(old, name), times, 0))
+	}
+	r := runner(t, nsrun.Config{Project: p})
+	got := sh(t, r, `ls -i old/g | cut -d' ' -f1 >/tmp/g && mv -T old new && stat -c '%n %a %Y' new new/sub new/sub/f new/g && ls -A && cat new/sub/f`)
+	want := "new 755 1000000001\nnew/sub 2750 1000000001\nnew/sub/f 644 1000000001\nnew/g 644 1000000001\nnew\n"
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	must(r.Commit(t.Context(), overlay.CommitOptions{}))
+	value := make([]byte, 10)
+	n, err := unix.Getxattr(filepath.Join(p, "new/sub"), "user.mark", value)
+	if info, err2 := os.Stat(filepath.Join(p, "new/sub")); err != nil || string(value[:n]) != "kept" || err2 != nil || info.Mode() != fs.ModeDir|fs.ModeSetgid|0o750 {
+		t.Errorf("committed: %q, %v, %v, %v", value[:n], err, info.Mode(), err2)
+	}
+}
+
+// insideMove makes calls of renameat2(2), each of which is three words of args, and prints what comes of them.
+func insideMove(args []string) int {
+	for c := range slices.Chunk(args, 3) {
+		flags, _ := strconv.Atoi(c[0])
+		err := unix.Renameat2(unix.AT_FDCWD, c[1], unix.AT_FDCWD, c[2], uint(flags))
+		fmt.Println(c[1], flags, err)
+	}
+	return 0
+}
+
+// moving is a request for a shell in which "$0" is insideMove.
+func moving(t *testing.T, script string) nsrun.Request {
+	q := insideRequest(t, "move")
+	q.Args = []string{"/bin/sh", "-c", script, self(t)}
+	return q
+}
+
+// TestRenamesAroundPins: a directory in which something is hidden, or protected, stays where it is, and what is hidden stays hidden;
+// one without is renamed.
+func TestRenamesAroundPins(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "a/b/secret", "a/b/f", "steady/x/ro", "free/b/f")
+	p := filepath.Join(dir, "p")
+	if err := os.WriteFile(filepath.Join(p, "a/b/secret"), []byte(marker), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := runner(t, shown(t, nsrun.Config{Project: p, Rules: []nsrun.Rule{
+		{Mode: nsrun.Blocked, Pattern: filepath.Join(p, "a/b/secret")}, {Mode: nsrun.ReadOnly, Pattern: filepath.Join(p, "steady/x/ro")},
+	}}))
+	script := "mkdir -p with/it\n"
+	for _, name := range []string{"a", "a/b", "steady", "steady/x", "a/b/secret", "steady/x/ro", "free"} {
+		script += fmt.Sprintf("\"$0\" 0 %[1]s gone 1 %[1]s gone 2 %[1]s with 2 with %[1]s\n", name)
+	}
+	got := output(t, r, moving(t, script+"find . -name '.nsrun*'; ls -A; cat */b/secret */secret secret gone/secret with/secret steady/x/ro 2>/dev/null"))
+	lines := strings.Split(got, "\n")
+	for _, line := range lines[:6*4] {
+		if directory := !strings.Contains(line, "/secret ") && !strings.Contains(line, "/ro "); !strings.HasSuffix(line, " "+unix.EBUSY.Error()) &&
+			(directory || !strings.HasSuffix(line, unix.EXDEV.Error())) {
+			t.Errorf("%q", line)
+		}
+	}
+	if lines[6*4] != "free 0 <nil>" || strings.Contains(got, marker) || strings.Contains(got, ".nsrun") || !strings.Contains(got, "\ngone\n") {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestKilledRename: if who renames a directory is killed, everything is under one of the two names, and nothing else is there.
+func TestKilledRename(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	const files = 400
+	var tree []string
+	for i := range files {
+		tree = append(tree, fmt.Sprintf("c/s%d/f%d", i%7, i))
+	}
+	dir := place(t, tree...)
+	r := runner(t, shown(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard}))
+	where := map[string]int{}
+	for i := range testenv.Rounds(12, 200) {
+		// It is killed at another moment each time.
+		got := output(t, r, moving(t, fmt.Sprintf(`"$0" 0 c d & v=$!
+for i in $(seq %d); do ls c >/dev/null 2>&1; done
+kill -9 $v; wait $v 2>/dev/null
+while ls -A | grep -q nsrun-moving; do :; done
+find . -type f -printf '%%f\n' | sort -u | wc -l; ls -A`, i)))
+		lines := strings.Fields(strings.ReplaceAll(got, "c 0 <nil>\n", ""))
+		if len(lines) < 2 || lines[0] != strconv.Itoa(files) {
+			t.Fatalf("round %d: %s", i, got)
+		}
+		where[strings.Join(lines[1:], " ")]++
+	}
+	t.Log(where)
+}
+
+// TestRenamesAtOnce: several processes rename directories at once, and each directory is somewhere.
+func TestRenamesAtOnce(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	var tree []string
+	want := ""
+	for i := range 8 {
+		want += fmt.Sprintf("d%d.5\n", i)
+		for j := range 20 {
+			tree = append(tree, fmt.Sprintf("d%d.0/s/f%d", i, j))
+		}
+	}
+	dir := place(t, tree...)
+	r := runner(t, shown(t, nsrun.Config{Project: filepath.Join(dir, "p")}))
+	got := output(t, r, moving(t, `for i in 0 1 2 3 4 5 6 7; do
+	"$0" 0 d$i.0 d$i.1 0 d$i.1 d$i.2 0 d$i.2 d$i.3 0 d$i.3 d$i.4 0 d$i.4 d$i.5 >/dev/null &
+done; wait; ls -A; find . -type f | wc -l`))
+	if want += "160"; strings.TrimSpace(got) != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// TestSwappedRenames: while somebody swaps directories and links, a rename touches nothing that the command could not touch.
+func TestSwappedRenames(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "a/x/f", "b/x/f", "q/")
+	testenv.Tree(t, dir, "outside/x/f")
+	r := runner(t, shown(t, nsrun.Config{Project: filepath.Join(dir, "p")}))
+	before := testenv.Listing(t, filepath.Join(dir, "outside"))
+	output(t, r, moving(t, fmt.Sprintf(`(while :; do ln -sfn %s q/l; rm -rf q/l; mkdir q/l q/l/x; rm -rf q/l; done) & v=$!
+for i in $(seq 60); do "$0" 0 a/x q/l/y 0 q/l/x a/z 2 q/l/x b/x 0 q/l/y a/x 0 b/x a/x; done; kill $v`, filepath.Join(dir, "outside"))))
+	if d := testenv.Difference(t, filepath.Join(dir, "outside"), before); d != "" {
+		t.Errorf("outside: %s", d)
+	}
+}
+
