@@ -26,3 +26,6 @@ var oldCalls = []call{
 	{unix.SYS_UTIMES, changes, none, 0, none, none},
 	{unix.SYS_FUTIMESAT, changes, 0, 1, none, none},
 }
+
+// oldChowns are calls like fchownat(2) that newer architectures do not have.
+var oldChowns = []int32{unix.SYS_CHOWN, unix.SYS_LCHOWN}
