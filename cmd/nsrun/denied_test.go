@@ -140,7 +140,7 @@ func TestWhyNot(t *testing.T) {
 		"node -e 'process.exit(2)'", "node -e 'require(\"none\")'", "node -e 'require(\"fs\").readFileSync(\"none\")'", "node none.js", "perl -e die", "perl none", "perl -e 'open(F, \"<\", \"/none\") or die'",
 		"git status none --bad", "git checkout none", "git log", "git diff --no-index a x.c", "gcc bad.c", "gcc none.c", "make -s", "make none", "make -s none 2>&-", "tar xf none", "tar xf a", "rsync none new",
 		"test -e none", "grep nothing a", "find none", "sed -e bad a", "awk '{' a", "cat $D/ro/none", "ls $D/none", "rm $D/ro/none", "mkdir $D/ro/d", "ln -s a $D/ro/f", "cd $D/ro/f", "cat $D/ro",
-		"sort none", "cp none b", "diff a x.c", "timeout 0.01 sleep 5", "chmod 0 a; [ -x a ]", "set -C; echo >a", "cat a >$D/ro", "mv a /proc/none 2>&-", "npm run none", "sh none.sh", "bash -c 'exit 300'",
+		"sort none", "cp none b", "diff a x.c", "timeout 0.01 sleep 5", "chmod 0 a; [ -x a ]", "chown 12345 a", "set -C; echo >a", "cat a >$D/ro", "mv a /proc/none 2>&-", "npm run none", "sh none.sh", "bash -c 'exit 300'",
 	} {
 		if !quickly(i) {
 			continue
