@@ -322,4 +322,3 @@ for i in $(seq 60); do "$0" 0 a/x q/l/y 0 q/l/x a/z 2 q/l/x b/x 0 q/l/y a/x 0 b/
 		t.Errorf("outside: %s", d)
 	}
 }
-
