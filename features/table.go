@@ -29,7 +29,8 @@ var table = [...]entry{
 		source: "user_namespaces(7)", try: tryUser, remedy: userRemedy},
 	{Feature: Feature{Name: MountNamespaces, For: "a file system of its own", Required: true,
 		Since: "3.8", Needs: "a seccomp filter and an LSM that allow mount(2)", Lost: "no command can be run in a sandbox",
-		Remedy: "start the container with fewer restrictions, as docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined"},
+		Remedy: "start the container with fewer restrictions, as docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined, " +
+			"or seccompProfile: {type: Unconfined} in Kubernetes' securityContext"},
 		source: "user_namespaces(7)", on: UserNamespaces, try: tryMount},
 	{Feature: Feature{Name: NetworkNamespaces, For: "no network", Required: true,
 		Since: "3.8", Needs: "CONFIG_NET_NS", Lost: "no command can be run without the host's network",
@@ -43,7 +44,8 @@ var table = [...]entry{
 		Since: "3.8", Needs: "a /proc over which nothing is mounted",
 		Lost: "commands have the /proc that is there, read-only: they see which other processes there are, " +
 			"with their arguments, and cannot look into them",
-		Remedy: "docker run --security-opt systempaths=unconfined, or podman run --security-opt unmask=ALL"},
+		Remedy: "docker run --security-opt systempaths=unconfined, podman run --security-opt unmask=ALL, " +
+			"or procMount: Unmasked in Kubernetes' securityContext"},
 		source: "user_namespaces(7)", on: ProcessNamespaces, try: tryProc},
 	{Feature: Feature{Name: IPCNamespaces, For: "System V IPC and a host's name of its own", Required: true,
 		Since: "3.8", Needs: "CONFIG_IPC_NS and CONFIG_UTS_NS", Lost: "no command can be run in a sandbox",

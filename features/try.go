@@ -262,5 +262,6 @@ func userRemedy(err error) string {
 	case is("user/max_user_namespaces", "0"):
 		return "sysctl user.max_user_namespaces=10000"
 	}
-	return "run nsrun outside of the container or chroot, or start the container with docker run --security-opt seccomp=unconfined"
+	return "run nsrun outside of the container or chroot, or start the container with docker run --security-opt seccomp=unconfined, " +
+		"or seccompProfile: {type: Unconfined} in Kubernetes' securityContext"
 }
