@@ -1,0 +1,118 @@
+//go:build linux
+
+package nsrun_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// TestHostStaysUsable: while a command does its worst, another sandbox starts within three times its usual time, and the
+// report names the limit that was reached.
+func TestHostStaysUsable(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	if _, err := exec.LookPath("python3"); err != nil {
+		testenv.Skip(t, "python3", err.Error())
+	}
+	usual, _ := quickest(t, 20, nil)
+	for name, c := range map[string]struct {
+		limits nsrun.Limits
+		limit  string // that is reached
+		script string
+		ends   bool // the command is ended for it
+	}{
+		"fork bomb": {nsrun.Limits{PIDs: 40}, "pids", `exec python3 -c '
+import os, time
+while True:
+    try: os.fork()
+    except OSError: time.sleep(0.001)'`, false},
+		"memory bomb": {nsrun.Limits{Memory: 64 << 20}, "memory", `exec python3 -c '
+x = []
+while True: x.append(bytearray(1 << 20))'`, true},
+		"tmpfs":      {nsrun.Limits{Memory: 64 << 20}, "memory", `head -c 400M /dev/zero >/tmp/x; sleep 1000`, true},
+		"page cache": {nsrun.Limits{Memory: 64 << 20, Disk: 100 << 20}, "disk", `while :; do head -c 20M /dev/zero >>f; done`, true},
+		"output":     {nsrun.Limits{Output: 10 << 20}, "output", `exec yes`, true},
+		"disk":       {nsrun.Limits{Disk: 20 << 20}, "disk", `while :; do head -c 1M /dev/zero >>f; done`, true},
+		"inodes": {nsrun.Limits{Inodes: 2000}, "inodes", `exec python3 -c '
+i = 0
+while True: open(str(i), "w").close(); i += 1'`, true},
+		"no answer to SIGTERM": {nsrun.Limits{}, "", `trap "" TERM; while :; do sleep 1000 & wait; done`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			project := filepath.Join(testenv.Dir(t), "p")
+			if err := os.Mkdir(project, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if c.limits != (nsrun.Limits{}) {
+				c.limits.Nice = 19 // as who runs what may do its worst gives it
+			}
+			timeout := time.Minute // nothing reaches that
+			if !c.ends || c.limit == "" {
+				timeout = time.Second
+			}
+			r := nsrun.NewRunner(nsrun.Config{
+				Project: project, After: nsrun.Discard, NoPlayground: true, StateDir: filepath.Join(filepath.Dir(project), "state"),
+				Limits: c.limits, Timeout: timeout, Grace: 100 * time.Millisecond,
+			})
+			defer r.Close()
+			x, err := r.Start(t.Context(), nsrun.Request{Command: c.script})
+			if errors.Is(err, errors.ErrUnsupported) {
+				testenv.Skip(t, "cgroup-controllers", err.Error())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan struct{})
+			go func() { defer close(ended); _, _ = x.Wait() }()
+			during, starts := quickest(t, 20, ended)
+			<-ended
+			res, err := x.Wait()
+			if err != nil {
+				t.Error(err)
+			}
+			if starts >= 5 && during > 3*usual { // else it has ended before it was noticed
+				t.Errorf("another sandbox starts in %s, usually in %s", during, usual)
+			}
+			if c.limit == "" {
+				if !res.TimedOut || res.Duration > 10*time.Second {
+					t.Errorf("it went on for %s: %+v", res.Duration, res)
+				}
+				return
+			}
+			l := limitOf(t, res, c.limit)
+			if known := l.By != "rlimit"; known && (!l.Hit || l.Killed != c.ends && l.By != "nsrun") || c.ends && res.ExitCode != 137 {
+				t.Errorf("%+v, exit code %d\n%s", l, res.ExitCode, res.Stderr)
+			}
+		})
+	}
+}
+
+// quickest is how long the quickest of n starts takes, or of as many as begin before until is closed, and how many these are.
+func quickest(t *testing.T, n int, until <-chan struct{}) (best time.Duration, starts int) {
+	t.Helper()
+	r := nsrun.NewRunner(nsrun.Config{NoPlayground: true})
+	defer r.Close()
+	best = time.Hour
+	for starts = range n {
+		select {
+		case <-until:
+			return best, starts
+		default:
+		}
+		began := time.Now()
+		if _, err := r.Run(context.WithoutCancel(t.Context()), nsrun.Request{Args: []string{"true"}}); err != nil {
+			t.Fatal(err)
+		}
+		best = min(best, time.Since(began))
+	}
+	return best, n
+}
