@@ -21,6 +21,8 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/homelayer"
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -130,6 +132,26 @@ type stateReport struct {
 	Busy      []string          `json:"busy"`
 	Removable []removableReport `json:"removable"`
 	Damaged   []damagedReport   `json:"damaged"`
+	Homes     homesReport       `json:"homes"`
+}
+
+// homesReport is about the layers of the home directory.
+type homesReport struct {
+	Count int   `json:"count"`
+	Size  int64 `json:"size"`
+}
+
+// examineHomes looks at the layers. What cannot be looked at is left out.
+func examineHomes() (r homesReport) {
+	dir, err := host.HomeLayers()
+	if err != nil {
+		return r
+	}
+	list, _ := homelayer.List(dir)
+	for _, in := range list {
+		r.Count, r.Size = r.Count+1, r.Size+in.Size()
+	}
+	return r
 }
 
 // recoveredReport is a session in which something was interrupted.
@@ -205,6 +227,7 @@ func examine() (stateReport, error) {
 		}
 		r.Removable = append(r.Removable, removableReport{found.Dir, found.Size})
 	}
+	r.Homes = examineHomes()
 	return r, nil
 }
 
@@ -217,6 +240,9 @@ func cause(err error) string {
 }
 
 func (r stateReport) print(w io.Writer) {
+	if n := r.Homes.Count; n > 0 {
+		defer fmt.Fprintf(w, "%s, %s on disk: nsrun home show --all\n", console.Plural(n, "home layer"), console.Size(r.Homes.Size))
+	}
 	n := r.Kept + r.Committed + r.Discarded + len(r.Damaged)
 	if _, err := os.Lstat(r.Dir); errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(w, "sessions will be kept in %s\n", escape.Quote(r.Dir))

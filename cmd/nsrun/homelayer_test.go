@@ -44,6 +44,9 @@ func TestHomeLayer(t *testing.T) {
 			if _, out := l.in("p", "why", l.home+"/.profile"); !strings.Contains(out, "kept in the home layer") {
 				t.Error(out)
 			}
+			if _, out := l.in("p", "doctor", "--sessions"); !strings.Contains(out, "2 home layers, ") {
+				t.Error(out)
+			}
 			if status, out := l.in("p", "home", "reset"); status != 0 || out != "" {
 				t.Errorf("status %d\n%s", status, out)
 			}
@@ -105,7 +108,17 @@ func TestHostileLayer(t *testing.T) {
 			"deleted":     "rm -rf ~/own ~/.cache ~/.config ~/.m2 ~/.npmrc",
 		} {
 			l.sh("{ "+script+"; } 2>/dev/null; true", "--discard")
-			// The next one starts, sees no secret, and its settings are the user's.
+			// The next one starts, sees no secret, and its settings are the user's: also where it is stacked on what others wrote.
+			stacked := name != "settings" && name != "modes"
+			if stacked {
+				goOn, end := l.wait("p", "echo; echo; read x")
+				l.sh("{ "+script+"; } 2>/dev/null; true", "--discard")
+				if got := l.sh("{ grep -rs "+hush+" ~ || true; ls -A ~/playground; cat f; } 2>&1", "--discard"); strings.Contains(got, hush) || !strings.Contains(got, "project") {
+					t.Errorf("%s, stacked: %s", name, got)
+				}
+				goOn()
+				end()
+			}
 			got := l.sh("{ grep -rs "+hush+" ~ || true; ls -A ~/playground; echo $FROM; touch ~/playground/x && rm ~/playground/x; cat f; } 2>&1", "--discard", "-C", l.home+"/p")
 			if strings.Contains(got, hush) || !strings.Contains(got, "user\nproject") {
 				t.Errorf("%s: %s", name, got)
