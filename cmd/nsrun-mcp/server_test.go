@@ -38,7 +38,7 @@ func TestTool(t *testing.T) {
 			t.Errorf("the tool is %s", tool.Name)
 		}
 		for _, want := range []string{
-			p.at("p"), "$HOME/playground", "Everything else is read-only", "does not have access to the network",
+			p.at("p"), "$HOME/playground", "the rest of $HOME", "Everything else is read-only", "does not have access to the network",
 			"set the `network` parameter to `true`", "asked every time", "After 10m0s it is ended", p.at("home"), "the project when it has ended",
 		} {
 			if !strings.Contains(tool.Description, want) {

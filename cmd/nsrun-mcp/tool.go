@@ -81,13 +81,17 @@ func description(o *mcpargs.Options, c nsrun.Config) string {
 			fmt.Fprintf(&more, "\n  - %s", escape.Printable(p.Pattern))
 		}
 	}
+	home := ""
+	if c.Home == nsrun.HomeLayer {
+		home = "\n  - the rest of $HOME, such as caches and settings: what is written there is seen by later commands of this project only, not by the user"
+	}
 	return first + `
 
 File System Permissions:
 - The command normally works in the project directory and has read-write access to:
   - ` + project + `
   - $HOME/playground (playground directory for experiments, where $HOME is the user's home directory)
-  - /tmp, which is private to each command, and gone after it` + more.String() + `
+  - /tmp, which is private to each command, and gone after it` + home + more.String() + `
 - Everything else is read-only, and files with secrets (keys, tokens) cannot be read.
 - ` + changes + `
 
