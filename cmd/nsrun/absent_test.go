@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,6 +59,19 @@ func TestAbsent(t *testing.T) {
 		if b, err := os.ReadFile(filepath.Join(l.home, "p/report")); !strings.Contains(string(b), "place of secrets") {
 			l.t.Errorf("%s, %v", b, err)
 		}
+		// It stays so while the host replaces it, and where the command moves what is around it.
+		goOn, end := l.wait("p", "echo; echo; read x; cat ~/.netrc ~/.ssh/id 2>/dev/null; mv ~/.config ~/moved; rm -rf ~/.cache; mkdir ~/.cache; grep -rs "+hush+" ~; ls ~/moved/gh 2>/dev/null; true")
+		for _, name := range []string{".netrc", ".ssh/id"} {
+			file := filepath.Join(l.home, name)
+			if err := errors.Join(os.WriteFile(file+".new", []byte(hush+" again"), 0o644), os.Rename(file+".new", file)); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+		goOn()
+		if got := end(); strings.Contains(got, hush) {
+			l.t.Error(got)
+		}
+		l.want(l.sh("grep -rs "+hush+" ~; ls ~/moved", "--discard"), "pip")
 		// Where no overlay can be laid over it, the copy is mounted in its place.
 		if _, out := l.in(".", "run", "-q", "--ro", "~", "-C", l.home, "--project", filepath.Join(l.home, "p"), "--", "cat", ".npmrc"); strings.Contains(out, hush) {
 			l.t.Error(out)
