@@ -24,7 +24,7 @@ const (
 	ActionWrite   Action = "write"   // write to a path, which is the target
 	ActionShow    Action = "show"    // see a path that may be hidden, which is the target
 	ActionKey     Action = "key"     // know of a key of the ssh-agent, which is the target, and ask to use it
-	ActionSign    Action = "sign"    // have the ssh-agent sign with a key, which is the target, once
+	ActionSign    Action = "sign"    // have the ssh-agent or gpg-agent sign with a key, which is the target, once
 	ActionConnect Action = "connect" // connect to a unix socket, or by a rule of the network: the target; Learn asks for it, and Docker and X11 do
 	// ActionCredential is to send requests with a credential to a host, which is the target, without having it.
 	ActionCredential Action = "credential"
@@ -61,7 +61,7 @@ func (q Question) String() string {
 		return "Let git in the sandbox use " + escape.Printable(q.Target) + " " + escape.Printable(q.About) +
 			", which the command does not see? The command: " + begin(q.Command)
 	case ActionSign:
-		return "Sign with the key " + escape.Printable(q.Target) + " of the ssh-agent, once, " + escape.Printable(q.About) +
+		return "Sign with the key " + escape.Printable(q.Target) + ", once, " + escape.Printable(q.About) +
 			"? This command in a sandbox asks for it: " + begin(q.Command)
 	}
 	kind, to := "network access", ""

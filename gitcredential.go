@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,7 @@ import (
 
 	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/internal/escape"
-	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/host"
 )
 
 // A credential of git's is found by the caller's own git, outside of the sandbox, when the Approver has said yes.
@@ -41,23 +40,9 @@ type gitCredential struct {
 // newGitCredential finds git, where no command can have put it.
 func newGitCredential(x *Execution, rule credential.Rule, suspect func(dir string) bool) (*gitCredential, error) {
 	g := &gitCredential{x: x, rule: rule}
-	var dirs []string
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		real, err := links.Resolve(dir, suspect)
-		if !filepath.IsAbs(dir) || err != nil || suspect(real) {
-			continue
-		}
-		dirs = append(dirs, dir)
-		name := filepath.Join(real, "git")
-		if fi, err := os.Stat(name); g.git == "" && err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
-			g.git = name
-		}
-	}
-	if g.git == "" {
-		return nil, errors.New("git is not installed")
-	}
-	g.path = strings.Join(dirs, string(filepath.ListSeparator))
-	return g, nil
+	var err error
+	g.git, g.path, err = host.Program("git", suspect)
+	return g, err
 }
 
 // get asks, and has git find it, once for each command.

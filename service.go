@@ -24,6 +24,10 @@ import (
 // file of its public half, which is absolute or begins with "~/", chooses a key. It can stand there several times.
 const SSHAgent = service.SSHAgent
 
+// GPGAgent stands in Config.AllowUnix, as "gpg-agent:" and a key, for the gpg-agent of this program's user: commands have a
+// proxy that signs with that key alone, and asks the Approver about each signature (ActionSign).
+const GPGAgent = service.GPGAgent
+
 // A Gateway serves commands that use a credential. Open is called for each command and rule; the function that it returns
 // serves a listener until ctx ends.
 type Gateway interface {
@@ -32,7 +36,7 @@ type Gateway interface {
 
 // A ServiceUse is one use that a command made of a service, or wanted to make.
 type ServiceUse struct {
-	// Service is SSHAgent, or "credential".
+	// Service is SSHAgent, GPGAgent, or "credential".
 	Service string `json:"service"`
 	// Target is what was used: a key, by its fingerprint and comment; of a credential, the host.
 	Target string `json:"target"`
@@ -74,7 +78,7 @@ var errEnough = errors.New("nobody is asked any more, after so many answers of n
 func (x *Execution) openServices(run bool, suspect func(dir string) bool) error {
 	s := &x.services
 	c := &x.runner.config
-	if len(s.env) > 0 || len(c.Credentials) == 0 && !slices.ContainsFunc(c.AllowUnix, service.Is) {
+	if s.ctx != nil || len(s.env) > 0 || len(c.Credentials) == 0 && !slices.ContainsFunc(c.AllowUnix, service.Is) {
 		return nil
 	}
 	if !x.explain {
@@ -85,6 +89,9 @@ func (x *Execution) openServices(run bool, suspect func(dir string) bool) error 
 		return err
 	}
 	if err := x.openAgent(run, suspect); err != nil {
+		return err
+	}
+	if err := x.openGPG(run, suspect); err != nil {
 		return err
 	}
 	return x.openCredentials(suspect)

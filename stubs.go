@@ -41,7 +41,7 @@ const (
 	ActionWrite   Action = "write"   // write to a path, which is the target
 	ActionShow    Action = "show"    // see a path that may be hidden, which is the target
 	ActionKey     Action = "key"     // know of a key of the ssh-agent, which is the target, and ask to use it
-	ActionSign    Action = "sign"    // have the ssh-agent sign with a key, which is the target, once
+	ActionSign    Action = "sign"    // have the ssh-agent or gpg-agent sign with a key, which is the target, once
 	ActionConnect Action = "connect" // connect to a unix socket, or by a rule of the network: the target; Learn asks for it, and Docker and X11 do
 	// ActionCredential is to send requests with a credential to a host, which is the target, without having it.
 	ActionCredential Action = "credential"
@@ -376,6 +376,10 @@ type Folder struct {
 	Mode Mode
 }
 
+// GPGAgent stands in Config.AllowUnix, as "gpg-agent:" and a key, for the gpg-agent of this program's user: commands have a
+// proxy that signs with that key alone, and asks the Approver about each signature (ActionSign).
+const GPGAgent = service.GPGAgent
+
 // A Gateway serves commands that use a credential. Open is called for each command and rule; the function that it returns
 // serves a listener until ctx ends.
 type Gateway interface {
@@ -600,7 +604,7 @@ type SandboxMode uint8
 
 // A ServiceUse is one use that a command made of a service, or wanted to make.
 type ServiceUse struct {
-	// Service is SSHAgent, or "credential".
+	// Service is SSHAgent, GPGAgent, or "credential".
 	Service string `json:"service"`
 	// Target is what was used: a key, by its fingerprint and comment; of a credential, the host.
 	Target string `json:"target"`
@@ -1114,7 +1118,7 @@ func (q Question) String() string {
 		return "Let git in the sandbox use " + escape.Printable(q.Target) + " " + escape.Printable(q.About) +
 			", which the command does not see? The command: " + begin(q.Command)
 	case ActionSign:
-		return "Sign with the key " + escape.Printable(q.Target) + " of the ssh-agent, once, " + escape.Printable(q.About) +
+		return "Sign with the key " + escape.Printable(q.Target) + ", once, " + escape.Printable(q.About) +
 			"? This command in a sandbox asks for it: " + begin(q.Command)
 	}
 	kind, to := "network access", ""

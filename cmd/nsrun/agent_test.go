@@ -46,7 +46,7 @@ func agentVariables(t *testing.T) []string {
 // signing signs, and says whether that worked.
 const signing = `ssh-add -L >k.pub; echo >f; if ssh-keygen -q -Y sign -n git -f k.pub f 2>/dev/null; then echo IT IS SIGNED; else echo NOT SIGNED; fi`
 
-const askAgent = "of the ssh-agent, once, to sign a file, a commit or the like, for git? This command in a sandbox asks for it: "
+const askAgent = ", once, to sign a file, a commit or the like, for git? This command in a sandbox asks for it: "
 
 // TestAgentAsks: a signature takes the whole word, on the terminal, whatever the command has made of that: raw mode without
 // echo, colours, another process group in the foreground.

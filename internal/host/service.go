@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -182,4 +183,27 @@ func openTrusted(name string, most int64, suspect func(dir string) bool) (*os.Fi
 		return nil, err
 	}
 	return f, nil
+}
+
+// Program finds a program along PATH, and that without directories in which commands can have put something.
+func Program(name string, suspect func(dir string) bool) (program, path string, err error) {
+	var dirs []string
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		real, err := links.Resolve(dir, suspect)
+		if err != nil || suspect(real) {
+			continue
+		}
+		dirs = append(dirs, dir)
+		file := filepath.Join(real, name)
+		if fi, err := os.Stat(file); program == "" && err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
+			program = file
+		}
+	}
+	if program == "" {
+		return "", "", errors.New(name + " is not installed")
+	}
+	return program, strings.Join(dirs, string(filepath.ListSeparator)), nil
 }

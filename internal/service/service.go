@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// SSHAgent is the caller's ssh-agent, by a proxy. The others are sockets of the host as they are.
+// SSHAgent is the caller's ssh-agent and GPGAgent the gpg-agent, by proxies. The others are sockets of the host as they are.
 const (
 	SSHAgent = "ssh-agent"
+	GPGAgent = "gpg-agent"
 	Docker   = "docker"
 	X11      = "x11"
 	Wayland  = "wayland"
@@ -18,7 +19,7 @@ const (
 // A Service is what a text names: a service, and which part of it.
 type Service struct {
 	Name string
-	// Arg is what stands behind the colon: of SSHAgent a key. Empty: nothing does.
+	// Arg is what stands behind the colon: of SSHAgent and GPGAgent a key. Empty: nothing does, which GPGAgent does not allow.
 	Arg string
 }
 
@@ -27,6 +28,10 @@ func Parse(text string) (s Service, ok bool, err error) {
 	name, arg, colon := strings.Cut(text, ":")
 	switch name {
 	case SSHAgent:
+	case GPGAgent:
+		if arg == "" {
+			return Service{}, true, errors.New("no key: gpg-agent: and a key, as gpg --list-secret-keys takes it")
+		}
 	case Docker, X11, Wayland:
 		if colon {
 			return Service{}, true, errors.New("nothing is to be chosen: no colon behind " + name)
