@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"internal/runslater":  {},
 	"overlay":             {"internal/escape", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},
 	"internal/links":      {"internal/escape", "internal/paths", "overlay"},
-	"internal/confine":    {},
+	"internal/confine":    {"mounts"},
 	"internal/plan":       {"internal/confine", "internal/escape", "internal/pathrule", "internal/paths", "mounts"},
 	"internal/kinds":      {"overlay", "project"},
 	"internal/notify":     {},

@@ -80,7 +80,7 @@ func landlockError() error {
 // commands of this Runner. It is asked for nothing that was executed.
 func (x *Execution) fallsBack(err error) bool {
 	r := x.runner
-	if r.config.Backend != AutoBackend || r.landlock() || x.resumed || !refusesNamespaces(err) || landlockError() != nil {
+	if r.config.Backend != AutoBackend || r.landlock() || !refusesNamespaces(err) || landlockError() != nil {
 		return false
 	}
 	r.mu.Lock()

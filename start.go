@@ -173,7 +173,7 @@ func (x *Execution) start() error {
 	if err == nil || !x.fallsBack(err) {
 		return err
 	}
-	if x.session != nil {
+	if x.session != nil && !x.resumed {
 		if err := x.session.Remove(); err != nil {
 			return err
 		}

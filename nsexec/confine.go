@@ -10,7 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/confine"
+	"github.com/nsrun/nsrun/internal/mountprog"
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // A command without namespaces: see sandbox.Confinement. There are two domains of Landlock. The process above the command
@@ -120,6 +122,9 @@ func (r *confining) node(n *confine.Node, dir prog.Arg, at string) {
 	var missing prog.Label
 	if !needed {
 		missing = open.Tolerate(gone[:]...).OnTolerated()
+	}
+	if n.Same != (mounts.FileID{}) {
+		mountprog.MustBe(b, fd, n.Same, b.Zero(mountprog.StatxSize))
 	}
 	if n.Access != confine.None {
 		r.allow(fd, n, needed)

@@ -7,15 +7,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/confine"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
@@ -40,9 +44,9 @@ func confined(t testing.TB, dir string, name string, args ...string) *nsexec.Cmd
 	var m confine.Marks
 	m.Cover("/", confine.Read)
 	m.Cover(dir, confine.None)
-	m.Grant(filepath.Join(dir, "ws"), confine.Write, false)
+	m.Grant(filepath.Join(dir, "ws"), confine.Write, mounts.FileID{})
 	m.Cover("/dev", confine.None)
-	m.Grant("/dev/null", confine.Device, true)
+	m.Grant("/dev/null", confine.Device, mounts.FileID{})
 	tree, err := m.Compile(entries)
 	if err != nil {
 		t.Fatal(err)
@@ -162,4 +166,37 @@ func TestConfinedEnd(t *testing.T) {
 		_ = syscall.Kill(-pid, syscall.SIGKILL)
 		testenv.Eventually(t, "its end", func() bool { return !testenv.Alive(pid) })
 	})
+}
+
+// TestConfinedSame: a directory that is another one than it was looked at is not written to.
+func TestConfinedSame(t *testing.T) {
+	leaks(t)
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "ws/")
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(dir, "ws"), &st); err != nil {
+		t.Fatal(err)
+	}
+	same := mounts.FileID{Ino: st.Ino, Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
+	for _, swap := range []bool{false, true} {
+		c := confined(t, dir, "true")
+		at := &sandbox.Of(c).Confinement.Files
+		for len(at.Nodes) > 0 && at.Name != "ws" {
+			i := slices.IndexFunc(at.Nodes, func(n confine.Node) bool { return n.Needed() && n.Name != "dev" })
+			at = &at.Nodes[i]
+		}
+		at.Same = same
+		if swap {
+			if err := os.Rename(filepath.Join(dir, "ws"), filepath.Join(dir, "old")); err != nil {
+				t.Fatal(err)
+			}
+			testenv.Tree(t, dir, "ws/")
+		}
+		switch err := c.Run(); {
+		case swap:
+			wantError(t, err, "landlock", filepath.Join(dir, "ws"), syscall.ESTALE)
+		case err != nil:
+			t.Error(err)
+		}
+	}
 }

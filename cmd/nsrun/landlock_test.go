@@ -104,6 +104,16 @@ func TestContainer(t *testing.T) {
 	if got := strings.Join(backend(), ", "); got != "landlock, copy, deleted a, added d, added d/b" {
 		t.Errorf("the report: %s", got)
 	}
+	// A session goes on in another command, which finds out anew that there are no namespaces.
+	if got := inContainer(t, bin, dir, containerFilter(), "run", "-q", "--keep", "--", "/bin/sh", "-c", "echo kept >k"); got.status != 0 {
+		t.Errorf("keep: status %d\n%s", got.status, got.out)
+	}
+	if got := inContainer(t, bin, dir, containerFilter(), "run", "-q", "--session", "last", "--commit", "--", "/bin/sh", "-c", "cat k; echo more >>k"); got.status != 0 || !strings.Contains(got.out, "kept\n") {
+		t.Errorf("its second command: status %d\n%s", got.status, got.out)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "project/k")); string(b) != "kept\nmore\n" {
+		t.Errorf("after the commit: %q, %v", b, err)
+	}
 	// What was asked for is held, or not run.
 	if got := inContainer(t, bin, dir, containerFilter(), "run", "--backend", "native", "--discard", "--", "true"); got.status != 125 || !strings.Contains(got.out, "operation not permitted") {
 		t.Errorf("native: status %d\n%s", got.status, got.out)

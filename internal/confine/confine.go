@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // Access is what a command may do with what is at a path, and below it.
@@ -22,8 +24,9 @@ const (
 type Node struct {
 	Name     string // of the topmost one "/"
 	Access   Access
-	File     bool // it is no directory; false: it may be one
-	Required bool // no command is run without it; false: where it is not there any more, it is left out
+	File     bool          // it is no directory; false: it may be one
+	Required bool          // no command is run without it; false: where it is not there any more, it is left out
+	Same     mounts.FileID // what a required one has to be; zero: whatever is there
 	Nodes    []Node
 }
 
@@ -52,7 +55,7 @@ type mark struct {
 	name     string
 	set      bool
 	required bool
-	file     bool
+	same     mounts.FileID
 	access   Access
 	below    []*mark
 }
@@ -60,14 +63,14 @@ type mark struct {
 // Cover sets what is at a path and below it: marks that are there already are removed.
 func (m *Marks) Cover(at string, a Access) {
 	n := m.at(at)
-	n.set, n.access, n.below, n.required, n.file = true, a, nil, false, false
+	n.set, n.access, n.below, n.required, n.same = true, a, nil, false, mounts.FileID{}
 }
 
-// Grant is Cover for a directory that no command is run without, or for a file.
-func (m *Marks) Grant(at string, a Access, file bool) {
+// Grant is Cover for what no command is run without; same says what it has to be.
+func (m *Marks) Grant(at string, a Access, same mounts.FileID) {
 	m.Cover(at, a)
 	n := m.at(at)
-	n.required, n.file = true, file
+	n.required, n.same = true, same
 }
 
 // at is the mark at a path, which is made if there is none.
@@ -136,7 +139,7 @@ func (c *compiler) node(m *mark, at string, above, allowed Access) (n Node, err 
 	if m.set {
 		a = m.access
 	}
-	n = Node{Name: m.name, File: m.file, Required: m.required}
+	n = Node{Name: m.name, Required: m.required, Same: m.same}
 	if c.count++; c.count > maxNodes {
 		return n, fmt.Errorf("more than %d files would have to be allowed one by one", maxNodes)
 	}

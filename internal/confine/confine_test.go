@@ -7,6 +7,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // host is what is in directories: names that end with a slash are directories.
@@ -53,18 +55,18 @@ func TestCompile(t *testing.T) {
 		{"nothing", func(*Marks) {}, ""},
 		{"all", func(m *Marks) { m.Cover("/", Read) }, "read /\n"},
 		{"a directory", func(m *Marks) { m.Cover("/usr", Read) }, "read /usr\n"},
-		{"more in it", func(m *Marks) { m.Cover("/", Read); m.Grant("/home/me/src", Write, false) }, "read /\nwrite /home/me/src required\n"},
+		{"more in it", func(m *Marks) { m.Cover("/", Read); m.Grant("/home/me/src", Write, mounts.FileID{}) }, "read /\nwrite /home/me/src required\n"},
 		{"less in it", func(m *Marks) { m.Cover("/", Read); m.Cover("/etc/shadow", None) },
 			"read /home\nread /usr\nread /tmp\nread /vmlinuz\nread /etc/passwd\nread /etc/ssl\n"},
 		{"less, and more in that", func(m *Marks) {
 			m.Cover("/home/me", Read)
 			m.Cover("/home/me/.config", None)
-			m.Grant("/home/me/.config/app", Write, false)
+			m.Grant("/home/me/.config/app", Write, mounts.FileID{})
 		},
 			"read /home/me/src\nread /home/me/.ssh\nread /home/me/.profile\nwrite /home/me/.config/app required\n"},
 		{"what is missing stays away", func(m *Marks) { m.Cover("/etc", Read); m.Cover("/etc/later", None) },
 			"read /etc/passwd\nread /etc/shadow\nread /etc/ssl\n"},
-		{"read-only in what is written", func(m *Marks) { m.Grant("/home/me/src", Write, false); m.Cover("/home/me/src/.git", Read) },
+		{"read-only in what is written", func(m *Marks) { m.Grant("/home/me/src", Write, mounts.FileID{}); m.Cover("/home/me/src/.git", Read) },
 			"write /home/me/src/main.go\nread /home/me/src/.git\nfixed /home/me/src\n"},
 		{"covered again", func(m *Marks) { m.Cover("/etc/shadow", None); m.Cover("/etc", Read) }, "read /etc\n"},
 		{"the same twice", func(m *Marks) { m.Cover("/usr", Read); m.Cover("/usr/bin", Read) }, "read /usr\n"},
@@ -135,7 +137,7 @@ func TestCompileErrors(t *testing.T) {
 func TestAccess(t *testing.T) {
 	var m Marks
 	m.Cover("/", Read)
-	m.Grant("/home/me/src", Write, false)
+	m.Grant("/home/me/src", Write, mounts.FileID{})
 	m.Cover("/home/me/src/.git", Read)
 	m.Cover("/home/me/.ssh", None)
 	for name, want := range map[string]Access{

@@ -5,5 +5,5 @@
 //
 // The package is pure: it makes a tree of rules of a list of marks, and of what somebody says is in directories. Package
 // plan has the marks, package nsexec makes system calls of the tree. It imports
-// nothing of this module.
+// package mounts only.
 package confine

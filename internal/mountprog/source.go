@@ -104,11 +104,18 @@ func (c *compiler) openSource(m *mounts.Mount, to prog.Slot) {
 
 // mustBe fails with ESTALE where fd is not the file that it should be.
 func (c *compiler) mustBe(fd prog.Slot, id mounts.FileID) {
-	if id == (mounts.FileID{}) {
-		return
+	if id != (mounts.FileID{}) {
+		MustBe(c.Builder, fd, id, c.statx)
 	}
+}
+
+// StatxSize is the size of a struct statx.
+const StatxSize = statxSize
+
+// MustBe adds what fails with ESTALE where fd is not the file id. statx has room for a struct statx.
+func MustBe(c *prog.Builder, fd prog.Slot, id mounts.FileID, statx prog.Ptr) {
 	c.Part(prog.PartChanged)
-	c.Call(prog.SysStatx, fd.Arg(), c.String(""), prog.Int(atEmptyPath), prog.Int(statxBasic), c.statx.Arg())
+	c.Call(prog.SysStatx, fd.Arg(), c.String(""), prog.Int(atEmptyPath), prog.Int(statxBasic), statx.Arg())
 	for _, w := range [...]struct {
 		at    prog.Ptr
 		value uint32
@@ -116,7 +123,7 @@ func (c *compiler) mustBe(fd prog.Slot, id mounts.FileID) {
 		{statxInoOffset, uint32(id.Ino)}, {statxInoOffset + 4, uint32(id.Ino >> 32)},
 		{statxDevOffset, id.Major}, {statxDevOffset + 4, id.Minor},
 	} {
-		same := c.If(c.statx+w.at, ^uint32(0), w.value)
+		same := c.If(statx+w.at, ^uint32(0), w.value)
 		c.Fail(estale)
 		c.Here(same)
 	}

@@ -56,9 +56,9 @@ func (s *Sandbox) Confine(temp string, h Host) (c Confined, err error) {
 		}
 	}
 	for _, g := range b.granted {
-		c.Marks.Grant(g.at, g.access, false)
+		c.Marks.Grant(g.at, g.access, g.same)
 	}
-	c.Marks.Grant(temp, confine.Write, false)
+	c.Marks.Grant(temp, confine.Write, mounts.FileID{})
 	if c.Files, err = c.Marks.Compile(h.List); err != nil {
 		return c, &Error{"allow files", "", err}
 	}
@@ -106,6 +106,7 @@ type confining struct {
 type grant struct {
 	at     string
 	access confine.Access
+	same   mounts.FileID
 }
 
 // mount takes one step of the plan.
@@ -158,9 +159,9 @@ func (b *confining) bind(m *mounts.Mount, target string) {
 	case source != target:
 		b.c.Marks.Cover(target, confine.None)
 		b.c.Moved = append(b.c.Moved, Move{target, source})
-		b.granted = append(b.granted, grant{source, access})
+		b.granted = append(b.granted, grant{source, access, m.Same})
 	case access == confine.Write && !m.Optional:
-		b.c.Marks.Grant(target, access, false)
+		b.c.Marks.Grant(target, access, m.Same)
 	default:
 		b.c.Marks.Cover(target, access)
 	}

@@ -98,6 +98,25 @@ func TestConfine(t *testing.T) {
 	}
 }
 
+// TestConfineCaches: caches that are not writable are elsewhere, and those that are stay where they are.
+func TestConfineCaches(t *testing.T) {
+	f := me()
+	f.Builds = mounts.Plan{mounts.Bind("/home/me/.cache/go-build", "/home/me/.cache/go-build")}
+	s, _, err := Build(f, Policy{Temp: "/tmp/TEMP"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"XDG_CACHE_HOME=/tmp/TEMP/.cache", "GOCACHE=/home/me/.cache/go-build", "npm_config_cache=/tmp/TEMP/.npm", "TMPDIR=/tmp/TEMP"} {
+		if !slices.Contains(s.Env, want) {
+			t.Errorf("%s is not in %q", want, s.Env)
+		}
+	}
+	f.Builds = nil
+	if s, _, err = Build(f, Policy{Temp: "/tmp/TEMP"}); err != nil || slices.ContainsFunc(s.Env, func(kv string) bool { return strings.HasPrefix(kv, "GOCACHE=") }) {
+		t.Errorf("without a cache for builds: %v, %q", err, s.Env)
+	}
+}
+
 // TestConfineRefuses: what only mounts can do is an error, in words.
 func TestConfineRefuses(t *testing.T) {
 	copied := Sandbox{Mounts: mounts.Plan{mounts.ROBind("/", "/"), mounts.Bind("/s/u1", "/src")}}

@@ -94,6 +94,10 @@ func (b *building) otherCaches() (sets [][]string) {
 		}
 		sets = append(sets, set)
 	}
+	// Where .cache is another one, Go looks for its own in there, and not where builds may write to it.
+	if own := path.Join(b.Home, ".cache/go-build"); b.policy.Temp != "" && writes(b.mounts, own) {
+		sets = append(sets, []string{"GOCACHE=" + own})
+	}
 	return sets
 }
 
