@@ -26,12 +26,12 @@ type call struct {
 func parse(n *notify.Notification) call {
 	c := call{id: n.ID, pid: n.PID}
 	switch uint32(n.NR) {
-	case unix.SYS_RENAMEAT2:
+	case unix.SYS_RENAMEAT2, unix.SYS_LINKAT:
 		c.flags = uint32(n.Args[4])
 		fallthrough
 	case unix.SYS_RENAMEAT:
 		c.dir, c.path = [2]int32{int32(n.Args[0]), int32(n.Args[2])}, [2]uint64{n.Args[1], n.Args[3]}
-	default: // rename
+	default: // rename and link
 		c.dir, c.path = [2]int32{unix.AT_FDCWD, unix.AT_FDCWD}, [2]uint64{n.Args[0], n.Args[1]}
 	}
 	return c
@@ -65,15 +65,24 @@ func (s *caller) concerns(c *call) bool {
 	if c.pid == 0 || c.flags&^known != 0 {
 		return false
 	}
-	if c.pid != s.pid {
-		s.close()
-		root, err := unix.Open(proc(c.pid, "root"), asDir|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return false
-		}
-		s.pid, s.root = c.pid, sys.FD(root)
+	if !s.open(c.pid) {
+		return false
 	}
 	return s.directory(c, 0) || c.flags&unix.RENAME_EXCHANGE != 0 && s.directory(c, 1)
+}
+
+// open opens the caller's root directory, unless it is the last one's.
+func (s *caller) open(pid uint32) bool {
+	if pid == s.pid {
+		return true
+	}
+	s.close()
+	root, err := unix.Open(proc(pid, "root"), asDir|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	s.pid, s.root = pid, sys.FD(root)
+	return true
 }
 
 // directory reports whether one of the names of a call can be a directory's.

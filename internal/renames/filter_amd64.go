@@ -6,4 +6,7 @@ import "golang.org/x/sys/unix"
 
 const auditArch = unix.AUDIT_ARCH_X86_64
 
-var oldCalls = []uint32{unix.SYS_RENAME}
+// sysLink is link(2).
+const sysLink = unix.SYS_LINK
+
+var oldCalls = []uint32{unix.SYS_RENAME, unix.SYS_LINK}

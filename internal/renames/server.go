@@ -158,6 +158,10 @@ func unprivileged(f func()) bool {
 
 // handle answers a call, or has somebody answer it who has time, or fewer rights.
 func (s *Server) handle(l notify.Listener, n *notify.Notification) {
+	if isLink(n.NR) {
+		s.link(l, n)
+		return
+	}
 	c := parse(n)
 	switch {
 	case !s.seen.concerns(&c):
