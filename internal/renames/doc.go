@@ -18,6 +18,9 @@
 // removed from the directory while it is carried over can appear again; and it takes time and space, because the overlay copies
 // each file of a lower layer.
 //
+// Links (link.go) are git's only: a link of a file of a lower layer gets another inode number than the file had, which git takes
+// for an attack. It is answered EXDEV, and copies. All other links are left to the kernel.
+//
 // # Why it holds
 //
 // The processes of the sandbox may do what they like at the same time.
@@ -30,7 +33,8 @@
 //  3. One thing they could not: where a mount of theirs is (what is hidden or protected), the kernel lets nobody in their mount
 //     namespace rename or remove the name, but it would detach the mount for somebody in another one, who we are. So no name is
 //     touched that the kernel calls the root of a mount. Nobody can make it one later: that takes a mount, which they may not
-//     make, or a rename of a mount's name, which the kernel refuses them.
+//     make, or a rename of a mount's name, which the kernel refuses them. Where they may make user namespaces, they make mounts in
+//     mount namespaces of their own only, and what is detached there is theirs.
 //  4. The work for one call is bounded (maxEntries, maxDepth), there is one such call at a time, and it ends when the caller is
 //     killed. Then what was made is removed, or, if it is in place already, the old names are.
 package renames
