@@ -10,6 +10,8 @@
 #              an MCP client that is not ours
 # make test-tools
 #              what developers do every day, natively and in a sandbox: about 150 tasks
+# make test-kernels
+#              what nsrun does on other kernels (KERNELS="5.10 6.1 6.12"), in qemu
 # make bench   all benchmarks once, then side by side with bwrap, sessions side by side
 #              with cp, find and others, writing with and without a watcher, and a
 #              network by rules with none and with a proxy
@@ -63,7 +65,7 @@ need = need() { \
 		echo "$$1 is missing: install the package $$2" >&2; return 1; \
 	fi; }
 
-.PHONY: all build generate stubs install install-bwrap uninstall demo test test-long test-bwrap test-clients test-tools race bench lint fuzz cross deps clean
+.PHONY: all build generate stubs install install-bwrap uninstall demo test test-long test-bwrap test-clients test-kernels test-tools race bench lint fuzz cross deps clean
 .NOTPARALLEL:
 
 all: build
@@ -180,6 +182,12 @@ race:
 # Ends with 77 where the real one cannot be had: that may be skipped, and is said.
 test-bwrap: build
 	@test/bwrap/run.sh ./nsrun || [ $$? = 77 ]
+
+# Debian's kernels in qemu, by software emulation: some minutes each. Ends with 77 where they cannot be had.
+KERNELS ?= 5.10 6.1 6.12
+
+test-kernels: build
+	@test/kernels/run.sh ./nsrun $(KERNELS) || [ $$? = 77 ]
 
 test-clients: build
 	@test/clients/run.sh || [ $$? = 77 ]

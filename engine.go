@@ -41,6 +41,12 @@ func (x *Execution) otherEngine(err error) (bool, error) {
 	}
 }
 
+// withoutCaches leaves caches of a command without a session as they are, read-only, where no overlay can be laid over them. It
+// reports whether that is news.
+func (x *Execution) withoutCaches(err error) bool {
+	return x.session == nil && refusesMount(err) && !x.runner.plainCaches.Swap(true)
+}
+
 // renew removes a session whose tmpfs was attached in a sandbox that is no more: it cannot be attached again. Nothing of
 // the command was executed, so a new one is as good, unless the session has what others wrote.
 func (x *Execution) renew() error {
@@ -58,6 +64,9 @@ func (x *Execution) missing() (list []features.Name) {
 		return x.withoutNamespaces()
 	}
 	if s := x.session; s != nil && !x.resumed && x.runner.config.Engine == 0 && s.Info().Engine != overlay.EngineOverlay {
+		list = append(list, features.Overlay)
+	}
+	if x.session == nil && x.runner.plainCaches.Load() {
 		list = append(list, features.Overlay)
 	}
 	if sandbox.Of(x.cmd).HostProc {

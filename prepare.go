@@ -230,7 +230,7 @@ func (x *Execution) addFolders(f *plan.Facts) error {
 	if f.Table == nil && c.playground() {
 		f.Table, f.Playground.Err = mounts.ReadMountinfo()
 	}
-	if !c.layered() && f.Layer == nil && len(f.Folders.Direct) > 0 && !c.small() && !x.runner.landlock() {
+	if !c.layered() && f.Layer == nil && len(f.Folders.Direct) > 0 && !c.small() && !x.runner.landlock() && !x.runner.plainCaches.Load() {
 		// Not the place that programs are told of where there is no cache: what is there is of use.
 		for _, dir := range host.Caches(f.Home, f.Folders.Direct, "", f.Table) {
 			f.Caches = append(f.Caches, mounts.TmpOverlay(dir, dir))

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nsrun/nsrun/internal/homelayer"
 	"github.com/nsrun/nsrun/internal/host"
@@ -38,6 +39,8 @@ type Runner struct {
 	noHomeLayer   string           // why what is written to it cannot be kept; empty: it can
 	tidied        bool
 	answers       map[permission]bool
+
+	plainCaches atomic.Bool // no overlay can be laid over caches of commands without a session
 
 	clearings clearings
 	temps     sync.Once // those that were left behind are removed

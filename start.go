@@ -197,7 +197,7 @@ func (x *Execution) startOnce() error {
 			break
 		}
 		x.closeStdin()
-		if err == errMoreHidden || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) {
+		if err == errMoreHidden || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) || x.withoutCaches(err) {
 			x.whole = true
 			if err = x.renew(); err == nil {
 				err = x.prepare(x.runner.lastEngine())

@@ -40,7 +40,7 @@ func (s *Session) choose(all []node, o CommitOptions) (list, held []node, err er
 			chosen[i] = chosen[i] && !match(n)
 		}
 	}
-	if !o.AllowExec || o.HoldSpecial && !o.AllowSpecial {
+	if !o.AllowExec || o.HoldSpecial && !o.AllowSpecial || slices.ContainsFunc(all, func(n node) bool { return n.unheld }) {
 		held = s.holdBack(all, chosen, o)
 	}
 	// A new directory stands before everything in it.
@@ -72,7 +72,7 @@ func (s *Session) choose(all []node, o CommitOptions) (list, held []node, err er
 func (s *Session) holdBack(all []node, chosen []bool, o CommitOptions) (held []node) {
 	named := map[store.Place]bool{}
 	for i, n := range all {
-		if chosen[i] && n.Special != "" && o.HoldSpecial && !o.AllowSpecial {
+		if chosen[i] && n.Special != "" && (n.unheld || o.HoldSpecial && !o.AllowSpecial) {
 			held = append(held, n)
 			letGo(all, chosen, i)
 			continue

@@ -121,7 +121,9 @@ func (c *commit) find(ctx context.Context) error {
 			return err
 		}
 		if c.plain[n.root] {
-			n.Special = cmp.Or(n.Special, unheld(&n))
+			if why := unheld(&n); why != "" {
+				n.Special, n.unheld = why, true
+			}
 		}
 		all = append(all, n)
 		c.deletes = c.deletes || n.Kind == Deleted

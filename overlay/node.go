@@ -13,6 +13,9 @@ type node struct {
 	tree.Diff
 	root int
 
+	// unheld says that the file system of the project cannot have the object: it is held back, whatever is asked for.
+	unheld bool
+
 	// merged is what a commit makes of a file that both sides changed. Nil: the
 	// session's version.
 	merged []byte
