@@ -29,7 +29,7 @@ var processTasks = []task{
 	{name: "here documents and /dev/fd", run: "cat /dev/fd/3 3<<X\nthree\nX\necho out >/dev/stderr 2>/dev/null; echo fine >/dev/stdout"},
 	{name: "parallel", needs: "parallel", slow: true, run: "seq 5 | parallel -k -j2 'echo {} >f{}; cat f{}' 2>/dev/null"},
 	{name: "xargs -P", run: "seq 20 | xargs -P 4 -I{} sh -c 'echo {} >n{}' && cat n* | sort -n | tail -1"},
-	{name: "shared memory and semaphores", slow: true, needs: "python3", run: "python3 -c \"import multiprocessing as m\ns=m.Semaphore(1); s.acquire(); print(s.acquire(timeout=0.01)); q=m.Queue(); q.put(1); print(q.get())\"; ipcmk -M 100 >/dev/null && ipcs -m | grep -c 0x; ipcrm -a"},
+	{name: "shared memory and semaphores", slow: true, needs: "python3", run: "python3 -c \"import multiprocessing as m\ns=m.Semaphore(1); s.acquire(); print(s.acquire(timeout=0.01)); q=m.Queue(); q.put(1); print(q.get())\"; id=$(ipcmk -M 100 | grep -o '[0-9]*$') && ipcs -m -i $id | grep -c bytes=100; ipcrm -m $id && echo removed"},
 	{name: "/dev/shm and /dev/null", run: "echo x >/dev/shm/toolsx && cat /dev/shm/toolsx && rm /dev/shm/toolsx && echo y >/dev/null && head -c 4 /dev/zero | od -An -tx1 && [ $(head -c 8 /dev/urandom | wc -c) = 8 ] && echo fine"},
 	{name: "date and uname", run: "uname -s; date -d @0 +%F; nproc >/dev/null; getconf PAGE_SIZE; hostname >/dev/null 2>&1; cat /proc/sys/kernel/ostype"},
 	{name: "lsof of own files", needs: "lsof", slow: true, run: "exec 3>open; lsof -a -p $$ -d 3 -Fn 2>/dev/null | grep -c open"},
