@@ -83,9 +83,9 @@ func TestRefusals(t *testing.T) {
 		{"bash -c 'echo x >$D/ro/new'", "write", "read-only"}, {"mkfifo $D/ro/new", "write", "read-only"}, {"cp a '../ro/two words'", "write", "read-only"},
 		{"mktemp -p $D/ro/", "write", "read-only"},
 		// Reads.
-		{"cat ~/.ssh/id", "read", "secret"}, {"head $H/.ssh/id", "read", "secret"}, {"ls ~/.ssh", "read", "secret"}, {"wc $H/.ssh/id", "read", "secret"},
+		{"cat ~/.ssh/id", "read", "secret"}, {"head $H/.ssh/id", "read", "secret"}, {"ls ~/.ssh/id", "read", "secret"}, {"wc $H/.ssh/id", "read", "secret"},
 		{"cp ~/.ssh/id new", "read", "secret"}, {"grep t ~/.ssh/id", "read", "secret"}, {"sha256sum ~/.ssh/id", "read", "secret"},
-		{"sort <~/.ssh/id", "read", "secret"}, {"find ~/.ssh -name id -fprint /dev/stdout", "read", "secret"},
+		{"sort <~/.ssh/id", "read", "secret"}, {"find ~/.ssh/id -name id -fprint /dev/stdout", "read", "secret"},
 		{"cat $D/hidden/f", "read", "blocked"}, {"ls $D/hidden", "read", "blocked"}, {". $D/hidden/f", "read", "blocked"}, {"cat $D/secret.env", "read", "blocked"},
 		{"od $D/secret.env", "read", "blocked"}, {"tail $D/secret.env", "read", "blocked"}, {"nl $D/secret.env", "read", "blocked"},
 		{"bash $D/hidden/f", "read", "blocked"}, {"stat $D/hidden/f", "read", "blocked"}, {"tar cf new $D/hidden/f", "read", "blocked"},
