@@ -5,6 +5,7 @@ package nsrun_test
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +53,13 @@ func sshAgent(t *testing.T) (dir string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	testenv.Eventually(t, "the agent", func() bool { _, err := os.Lstat(socket); return err == nil })
+	testenv.Eventually(t, "the agent", func() bool { // the socket is there before it listens
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
 	t.Setenv("SSH_AUTH_SOCK", socket)
 	for _, name := range []string{"chosen", "other"} {
 		key := filepath.Join(dir, name)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,7 +32,13 @@ func agentVariables(t *testing.T) []string {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	testenv.Eventually(t, "the agent", func() bool { _, err := os.Lstat(socket); return err == nil })
+	testenv.Eventually(t, "the agent", func() bool { // the socket is there before it listens
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
 	key := filepath.Join(dir, "chosen")
 	for _, args := range [][]string{{"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "chosen", "-f", key}, {"ssh-add", "-q", key}} {
 		add := exec.Command(args[0], args[1:]...)

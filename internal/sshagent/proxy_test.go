@@ -43,7 +43,13 @@ func startAgent(t testing.TB) *agent {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	testenv.Eventually(t, "the agent", func() bool { _, err := os.Lstat(a.path); return err == nil })
+	testenv.Eventually(t, "the agent", func() bool { // the socket is there before it listens
+		conn, err := a.dial(t.Context())
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
 	a.chosen, a.other = a.add(t, "chosen"), a.add(t, "other")
 	return a
 }
