@@ -5,6 +5,7 @@ package nsexec
 import (
 	"errors"
 	"path"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -58,17 +59,23 @@ func (c *Cmd) checkConfinement() error {
 	return &Error{Op: "start", Path: c.Path, Err: errConfinement}
 }
 
+// ruleAttr is a struct landlock_path_beneath_attr that allows some rights.
+type ruleAttr struct {
+	rights uint64
+	at     prog.Ptr
+}
+
 // confining makes the rules for files in a process that is to run a command.
 type confining struct {
 	b     *prog.Builder
 	rules prog.Slot
-	attrs map[uint64]prog.Ptr // struct landlock_path_beneath_attr, by what it allows
+	attrs []ruleAttr // few; no map, which package prerun could not have
 }
 
 // prepareConfinement adds the rules for the command, and has this process enter the domain around it.
 func (c *Cmd) prepareConfinement(b *prog.Builder, status int) (rules prog.Slot) {
 	b.Step("landlock", rulesetPath)
-	r := confining{b: b, rules: b.Slot(), attrs: make(map[uint64]prog.Ptr)}
+	r := confining{b: b, rules: b.Slot()}
 	net := uint64(0)
 	if c.opt.Confinement.NoConnect {
 		net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
@@ -156,11 +163,12 @@ func (r *confining) allow(fd prog.Slot, n *confine.Node, needed bool) {
 
 func (r *confining) rule(rules, fd prog.Slot, rights uint64) prog.Ref {
 	b := r.b
-	attr, ok := r.attrs[rights]
-	if !ok {
-		attr = b.Words(rights, 0)
-		r.attrs[rights] = attr
+	i := slices.IndexFunc(r.attrs, func(a ruleAttr) bool { return a.rights == rights })
+	if i < 0 {
+		i = len(r.attrs)
+		r.attrs = append(r.attrs, ruleAttr{rights, b.Words(rights, 0)})
 	}
+	attr := r.attrs[i].at
 	b.Call(prog.Store, (attr + 8).Arg(), fd.Arg())
 	return b.Call(prog.SysLandlockRule, rules.Arg(), prog.Int(landlockPathBeneath), attr.Arg(), prog.Int(0))
 }

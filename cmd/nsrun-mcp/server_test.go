@@ -987,7 +987,7 @@ func TestUnsandboxed(t *testing.T) {
 		want       string
 	}{
 		{"disabled", "", []string{"--sandbox", "disabled"}, false, "it is disabled"},
-		{"preferred", "[sandbox]\nmode = 'preferred'\n", nil, true, "this machine has no user namespaces: no space left on device"},
+		{"preferred", "[sandbox]\nmode = 'preferred'\nbackend = 'native'\n", nil, true, "this machine has no user namespaces: no space left on device"},
 		{"preferred, and there is one", "", []string{"--sandbox", "preferred"}, false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

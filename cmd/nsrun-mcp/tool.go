@@ -41,7 +41,11 @@ func about(o *mcpargs.Options, c nsrun.Config) (project, changes, end string) {
 
 // unsandboxed reports whether commands will run without a sandbox.
 func unsandboxed(c nsrun.Config) bool {
-	return c.Sandbox == nsrun.SandboxDisabled || c.Sandbox == nsrun.SandboxPreferred && nsrun.Check().Status == nsrun.NotSupported
+	if c.Sandbox != nsrun.SandboxPreferred {
+		return c.Sandbox == nsrun.SandboxDisabled
+	}
+	a := nsrun.Check()
+	return a.Status == nsrun.NotSupported || c.Backend == nsrun.NativeBackend && a.Backend != nsrun.NativeBackend
 }
 
 // withoutSandbox is what holds then.
