@@ -21,12 +21,17 @@ trap 'rm -rf "$work"' EXIT
 apt_of() {
 	local dir=$cache/$1
 	mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
-	local sign='[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]' at=http://deb.debian.org
-	{
-		echo "deb $sign $at/debian ${1%-backports} main"
-		[ "${1%-backports}" = "$1" ] || echo "deb $sign $at/debian $1 main"
-		echo "deb $sign $at/debian-security ${1%-backports}-security main"
-	} >"$dir/sources.list"
+	local sign='[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]' uri
+	# From where this machine has its own packages.
+	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' | sort -u | while read -r uri; do
+		case $uri in
+		*security*) echo "deb $sign $uri ${1%-backports}-security main" ;;
+		*)
+			echo "deb $sign $uri ${1%-backports} main"
+			[ "${1%-backports}" = "$1" ] || echo "deb $sign $uri $1 main"
+			;;
+		esac
+	done >"$dir/sources.list"
 	echo "-oDir::Etc::sourcelist=$dir/sources.list -oDir::Etc::sourceparts=/dev/null -oDir::State::lists=$dir/lists" \
 		"-oDir::Cache=$dir/cache -oAPT::Sandbox::User=root"
 }
