@@ -109,16 +109,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if len(writable) > 0 {
 		f.Kept = host.ConfigDirs(f.Home)
 	}
-	policy := plan.Policy{
-		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(), HostNetwork: q.Network, BlockExisting: c.BlockExisting, UserNamespaces: c.userNamespaces(),
-		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env, x.services.env),
-	}
-	if landlock {
-		policy.Temp = plannedTemp
-		if x.walled.temp != nil {
-			policy.Temp = x.walled.temp.Path
-		}
-	}
+	policy := x.policy(landlock)
 	box, notices, err := plan.Build(f, policy)
 	x.notices = publicNotices(notices)
 	x.homeTells()
@@ -131,33 +122,57 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if err := x.keepsCredentials(&box); err != nil {
 		return err
 	}
+	x.dir, x.direct, x.box, x.project = box.Dir, f.Folders.Direct, box, f.Folders.Project
+	spec, err := x.spec(&box, landlock, policy.Temp, len(writable) > 0 || len(f.Builds) > 0)
+	if err != nil {
+		return err
+	}
 	var roots []string
 	if f.Session != nil {
 		roots = f.Session.Roots
 	}
-	x.dir, x.direct, x.box, x.project = box.Dir, f.Folders.Direct, box, f.Folders.Project
-	spec := Spec{Mounts: box.Mounts, Dir: box.Dir, Env: box.Env}
-	if box.HostCgroups {
-		spec.Share |= nsexec.Cgroup
-	}
-	if box.UserNamespaces && landlock {
-		return &Error{Op: opUserns, Err: errUsernsLandlock}
-	}
-	if box.UserNamespaces {
-		if err := x.allowNamespaces(&spec, len(writable) > 0 || len(f.Builds) > 0); err != nil {
-			return err
-		}
-	}
-	if q.Network {
-		spec.Share |= nsexec.Net
-		spec.AbstractSockets = slices.Contains(c.AllowUnix, AbstractSockets)
+	return x.command(spec, roots)
+}
+
+// policy is what Config and Request say, for package plan.
+func (x *Execution) policy(landlock bool) plan.Policy {
+	c, q := &x.runner.config, &x.request
+	p := plan.Policy{
+		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(),
+		HostNetwork: q.Network, BlockExisting: c.BlockExisting, UserNamespaces: c.userNamespaces(),
+		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env, x.services.env),
 	}
 	if landlock {
-		if err := x.holdApart(&spec, &box, policy.Temp); err != nil {
-			return err
+		p.Temp = plannedTemp
+		if x.walled.temp != nil {
+			p.Temp = x.walled.temp.Path
 		}
 	}
-	return x.command(spec, roots)
+	return p
+}
+
+// spec is the sandbox that package plan decided about. written says whether something of the host is written to in place.
+func (x *Execution) spec(box *plan.Sandbox, landlock bool, temp string, written bool) (Spec, error) {
+	s := Spec{Mounts: box.Mounts, Dir: box.Dir, Env: box.Env}
+	if box.HostCgroups {
+		s.Share |= nsexec.Cgroup
+	}
+	if box.UserNamespaces && landlock {
+		return s, &Error{Op: opUserns, Err: errUsernsLandlock}
+	}
+	if box.UserNamespaces {
+		if err := x.allowNamespaces(&s, written); err != nil {
+			return s, err
+		}
+	}
+	if x.request.Network {
+		s.Share |= nsexec.Net
+		s.AbstractSockets = slices.Contains(x.runner.config.AllowUnix, AbstractSockets)
+	}
+	if landlock {
+		return s, x.holdApart(&s, box, temp)
+	}
+	return s, nil
 }
 
 // ownDirs finds nsrun's own directories, and makes those that would lie in a root of the session.

@@ -89,7 +89,7 @@ func freePair(status int) int {
 }
 
 // emit is setup without questions to the system, and without allocating where the
-// Builder is a fixed one: see Instant.
+// Builder is a fixed one: see Instant. It is long because it is the order of all steps.
 func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, haveMounts bool) error {
 	for i, fd := range fds {
 		if fd < 0 {

@@ -31,6 +31,47 @@ func (r *runner) notify() {
 	}
 }
 
+// notStarted says why a command was not started, and returns the exit status.
+func (r *runner) notStarted(x *nsrunlib.Execution, err error) int {
+	if errors.Is(err, context.DeadlineExceeded) {
+		if res, _ := x.Wait(); res.Session != "" {
+			console.Say("it had just begun: what it wrote is kept in session %s", res.Session)
+		}
+		return r.timeOut()
+	}
+	if _, ok := errors.AsType[*nsrunlib.DirError](err); ok && r.o.dir == playground {
+		for _, notice := range x.Notices() { // why it does not exist
+			console.Say("%s", notice)
+		}
+	}
+	status := console.Fail(r.typed(err))
+	res, _ := x.Wait()
+	r.refusals = res.Refusals
+	for _, d := range res.FileRefusals() {
+		console.Say("denied: %s", d)
+	}
+	return status
+}
+
+// tellNotices prints what the library has to say before the command's own output.
+func (r *runner) tellNotices(list []nsrunlib.Notice) {
+	for _, notice := range list {
+		if r.o.quiet && notice.Kind != nsrunlib.NoticeLimit && notice.Kind != nsrunlib.NoticeUnsandboxed {
+			continue
+		}
+		text := notice.Text
+		switch notice.Kind {
+		case nsrunlib.NoticeGit:
+			text += " (try: nsrun run --project . --project DIR)"
+		case nsrunlib.NoticeOwner:
+			text += " (try: run nsrun as that user, with sudo -u or su)"
+		case nsrunlib.NoticeGroup:
+			text += " (try: nsrun run --engine copy)"
+		}
+		console.Say("%s", text)
+	}
+}
+
 // run runs the command and returns its exit status.
 func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Request) int {
 	r.signals = make(chan os.Signal, 16)
@@ -46,42 +87,11 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 		r.engine = s.Info().Engine.String()
 	}
 	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			if res, _ := x.Wait(); res.Session != "" {
-				console.Say("it had just begun: what it wrote is kept in session %s", res.Session)
-			}
-			return r.timeOut()
-		}
-		if _, ok := errors.AsType[*nsrunlib.DirError](err); ok && r.o.dir == playground {
-			for _, notice := range x.Notices() { // why it does not exist
-				console.Say("%s", notice)
-			}
-		}
-		status := console.Fail(r.typed(err))
-		res, _ := x.Wait()
-		r.refusals = res.Refusals
-		for _, d := range res.FileRefusals() {
-			console.Say("denied: %s", d)
-		}
-		return status
+		return r.notStarted(x, err)
 	}
 	r.execution, r.session = x, x.Session()
 	r.lastRun = r.ready(c)
-	for _, notice := range x.Notices() {
-		if r.o.quiet && notice.Kind != nsrunlib.NoticeLimit && notice.Kind != nsrunlib.NoticeUnsandboxed {
-			continue
-		}
-		text := notice.Text
-		switch notice.Kind {
-		case nsrunlib.NoticeGit:
-			text += " (try: nsrun run --project . --project DIR)"
-		case nsrunlib.NoticeOwner:
-			text += " (try: run nsrun as that user, with sudo -u or su)"
-		case nsrunlib.NoticeGroup:
-			text += " (try: nsrun run --engine copy)"
-		}
-		console.Say("%s", text)
-	}
+	r.tellNotices(x.Notices())
 	if r.o.watch {
 		r.watched = make(chan struct{})
 		go r.watch(x.Events())

@@ -122,6 +122,62 @@ const (
 	policyLines = 40
 )
 
+// asItIs is the text of an item that is one.
+func asItIs(s string) string { return s }
+
+// printSection prints a title and a list, in lines of some width, if there is anything in the list.
+func printSection(w io.Writer, most int, title string, list []string, text func(string) string) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "%s\n", title)
+	line, lines := " ", 1
+	for i, item := range list {
+		item = text(item)
+		if i < len(list)-1 {
+			item += ","
+		}
+		if len(line)+1+len(item) > policyWidth && line != " " {
+			if lines++; lines > most {
+				fmt.Fprintf(w, "%s and %d more (--json has them)\n", line, len(list)-i)
+				return
+			}
+			fmt.Fprintf(w, "%s\n", line)
+			line = " "
+		}
+		line += " " + item
+	}
+	fmt.Fprintf(w, "%s\n", line)
+}
+
+// printNetwork prints what can be reached.
+func (p *policyReport) printNetwork(section func(title string, list []string, text func(string) string)) {
+	const none = "none: its own loopback only"
+	network := map[string]string{
+		"none": none, "host": "the host's, once you have said yes", "all": "everything, once you have said yes; rules are printed then",
+	}[p.Network]
+	if network == "" && len(p.Rules) == 0 {
+		network = none
+	}
+	if network != "" {
+		section("network", []string{network}, asItIs)
+		return
+	}
+	section("network, nothing but", p.Rules, escape.Quote)
+}
+
+// limits are sentences about what ends or bounds the command.
+func (p *policyReport) limits() []string {
+	list := append([]string{"no privileges, and no new ones", "it ends with all that it started"}, p.text...)
+	if p.UserNamespaces {
+		list = append(list, "it can make user namespaces, in which all of this holds")
+	}
+	if p.Timeout > 0 {
+		list = append(list, "it is ended after "+p.Timeout.String())
+	}
+	return list
+}
+
 // print prints it for people, with at most so many lines of each list.
 func (p *policyReport) print(w io.Writer, most int) {
 	home := os.Getenv("HOME")
@@ -135,29 +191,7 @@ func (p *policyReport) print(w io.Writer, most int) {
 		}
 		return escape.Quote(path)
 	}
-	section := func(title string, list []string, text func(string) string) {
-		if len(list) == 0 {
-			return
-		}
-		fmt.Fprintf(w, "%s\n", title)
-		line, lines := " ", 1
-		for i, item := range list {
-			item = text(item)
-			if i < len(list)-1 {
-				item += ","
-			}
-			if len(line)+1+len(item) > policyWidth && line != " " {
-				if lines++; lines > most {
-					fmt.Fprintf(w, "%s and %d more (--json has them)\n", line, len(list)-i)
-					return
-				}
-				fmt.Fprintf(w, "%s\n", line)
-				line = " "
-			}
-			line += " " + item
-		}
-		fmt.Fprintf(w, "%s\n", line)
-	}
+	section := func(title string, list []string, text func(string) string) { printSection(w, most, title, list, text) }
 	command := "any command"
 	if len(p.Command) > 0 {
 		command = escape.Command(p.Command)
@@ -191,17 +225,7 @@ func (p *policyReport) print(w io.Writer, most int) {
 	}
 	section("hidden", hidden, short)
 	section("hidden sockets", p.HiddenSockets, short)
-	network := map[string]string{
-		"none": "none: its own loopback only", "host": "the host's, once you have said yes", "all": "everything, once you have said yes; rules are printed then",
-	}[p.Network]
-	if network != "" {
-		section("network", []string{network}, func(s string) string { return s })
-	} else {
-		section("network, nothing but", p.Rules, escape.Quote)
-		if len(p.Rules) == 0 {
-			section("network", []string{"none: its own loopback only"}, func(s string) string { return s })
-		}
-	}
+	p.printNetwork(section)
 	ports := make([]string, len(p.Publish))
 	for i, port := range p.Publish {
 		ports[i] = "127.0.0.1:" + strconv.Itoa(int(port))
@@ -212,14 +236,7 @@ func (p *policyReport) print(w io.Writer, most int) {
 	section("hosts whose credentials it can use, and not see", p.Credentials, escape.Quote)
 	section("variables that it does not have", p.Removed, escape.Quote)
 	section("variables that are set", p.Set, escape.Quote)
-	list := append([]string{"no privileges, and no new ones", "it ends with all that it started"}, p.text...)
-	if p.UserNamespaces {
-		list = append(list, "it can make user namespaces, in which all of this holds")
-	}
-	if p.Timeout > 0 {
-		list = append(list, "it is ended after "+p.Timeout.String())
-	}
-	section("limits", list, func(s string) string { return s })
+	section("limits", p.limits(), asItIs)
 	for _, notice := range p.Notices {
 		fmt.Fprintf(w, "note: %s\n", escape.Printable(notice.Text))
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-// request is what the flags mean.
+// request is what the flags mean. It is long because each of them is a line or two.
 func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	o := r.o
 	wd, err := os.Getwd()

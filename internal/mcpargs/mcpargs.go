@@ -86,7 +86,7 @@ type Options struct {
 // defaultAsk is longer than people are away for without having left.
 const defaultAsk = 5 * time.Minute
 
-// Define adds the flags to fs, for o.
+// Define adds the flags to fs, for o. It is long because it is their table.
 func Define(fs *flag.FlagSet, o *Options) {
 	policy := func(to After) func(string) error {
 		return func(string) error { o.After = to; return nil }

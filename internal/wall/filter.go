@@ -65,7 +65,7 @@ var selfOnly = [...]uint32{
 var allowedIoctls = [...]uint32{fsIocGetflags, fsIocFiemap, fsIocFsgetxattr, fsIocGetversion, fsIocGetfslabel, unix.FICLONE, unix.FICLONERANGE, btrfsFideduperang}
 
 // Filter refuses what has no place in a command without namespaces of its own. It comes besides nsexec.DefaultFilter, which
-// refuses system calls of other architectures.
+// refuses system calls of other architectures. It is long because it is the list of what is refused.
 func Filter(o Options) []unix.SockFilter {
 	var f builder
 	f.add(ldAbs, 0, 0, dataNr)
