@@ -10,14 +10,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
@@ -320,5 +323,46 @@ func TestSwappedRenames(t *testing.T) {
 for i in $(seq 60); do "$0" 0 a/x q/l/y 0 q/l/x a/z 2 q/l/x b/x 0 q/l/y a/x 0 b/x a/x; done; kill $v`, filepath.Join(dir, "outside"))))
 	if d := testenv.Difference(t, filepath.Join(dir, "outside"), before); d != "" {
 		t.Errorf("outside: %s", d)
+	}
+}
+
+// insideRestricted takes from itself, by Landlock, the right to make and remove directories, if its first argument says so, and is
+// insideMove then.
+func insideRestricted(args []string) int {
+	runtime.LockOSThread()
+	if args[0] == "restricted" {
+		const handled = unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR
+		attr := uint64(handled)
+		rules, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+		if e == 0 {
+			_, _, e = unix.Syscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
+		}
+		if e == 0 {
+			_, _, e = unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, rules, 0, 0)
+		}
+		if e != 0 {
+			fmt.Println("landlock:", e)
+			return 1
+		}
+	}
+	return insideMove(args[1:])
+}
+
+// TestRenamesOfRestricted: a process that may not rename directories, because it took that right away from itself, has nobody do it
+// for it.
+func TestRenamesOfRestricted(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	if !features.Has(features.LandlockScopes) {
+		testenv.Skip(t, "landlock", "this kernel has no Landlock")
+	}
+	for name, c := range map[string]nsrun.Config{"alone": {}, "why": {Why: true}, "network": {Net: netpolicy.MustParse("192.0.2.1:443"), Enforcer: nsrun.BrokerEnforcer}} {
+		for _, who := range []string{"restricted", "the control"} {
+			dir := place(t, "a/f")
+			c.Project = filepath.Join(dir, "p")
+			got := output(t, runner(t, shown(t, c)), insideRequest(t, "restricted", who, "0", "a", "b"))
+			if done := strings.HasPrefix(got, "a 0 <nil>\n"); done != (who != "restricted") || strings.Contains(got, "landlock:") {
+				t.Errorf("%s, %s: %s", name, who, got)
+			}
+		}
 	}
 }

@@ -213,6 +213,9 @@ func listenerOf(b *prog.Builder, s *sandbox.Supervisor) (listener prog.Slot, wit
 // superviseCommand adds the filter, and the sending of its listener and of the sockets; sock is
 // where to. Nothing of the command's has run yet.
 func superviseCommand(b *prog.Builder, s *sandbox.Supervisor, sock int, sockets []prog.Slot) {
+	if s.NoConnect {
+		refuseConnects(b) // before the filter, which may tell of it: nobody answers yet
+	}
 	b.Step("supervise", "")
 	send := func(fds []prog.Slot) {
 		b.SendFiles(prog.Int(sock), prog.Int(uint64(sandbox.HandOver)<<32|unix.MSG_NOSIGNAL), fds)
@@ -239,14 +242,16 @@ func superviseCommand(b *prog.Builder, s *sandbox.Supervisor, sock int, sockets 
 		seal, _ := Filter(s.Seal).program(b)
 		b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(0), seal.Arg())
 	}
-	if s.NoConnect {
-		b.Step("landlock", "")
-		rules := b.Slot()
-		// struct landlock_ruleset_attr: no file system access, one network access is
-		// handled, and no rule allows it.
-		attr := b.Words(0, unix.LANDLOCK_ACCESS_NET_CONNECT_TCP)
-		b.Call(prog.SysLandlockCreate, attr.Arg(), prog.Int(16), prog.Int(0)).To(rules)
-		b.Call(prog.SysLandlockRestrict, rules.Arg(), prog.Int(0))
-		b.Close(rules)
-	}
+}
+
+// refuseConnects has the kernel refuse every TCP connect(2).
+func refuseConnects(b *prog.Builder) {
+	b.Step("landlock", "")
+	rules := b.Slot()
+	// struct landlock_ruleset_attr: no file system access, one network access is
+	// handled, and no rule allows it.
+	attr := b.Words(0, unix.LANDLOCK_ACCESS_NET_CONNECT_TCP)
+	b.Call(prog.SysLandlockCreate, attr.Arg(), prog.Int(16), prog.Int(0)).To(rules)
+	b.Call(prog.SysLandlockRestrict, rules.Arg(), prog.Int(0))
+	b.Close(rules)
 }

@@ -35,6 +35,8 @@
 //     touched that the kernel calls the root of a mount. Nobody can make it one later: that takes a mount, which they may not
 //     make, or a rename of a mount's name, which the kernel refuses them. Where they may make user namespaces, they make mounts in
 //     mount namespaces of their own only, and what is detached there is theirs.
-//  4. The work for one call is bounded (maxEntries, maxDepth), there is one such call at a time, and it ends when the caller is
+//  4. Processes can have taken rights away from themselves by Landlock, which bind them, and not this process. Once one has begun to
+//     (landlock_restrict_self(2)), all calls are left to the kernel. What a filter of theirs refuses (seccomp) is not told of.
+//  5. The work for one call is bounded (maxEntries, maxDepth), there is one such call at a time, and it ends when the caller is
 //     killed. Then what was made is removed, or, if it is in place already, the old names are.
 package renames

@@ -21,7 +21,7 @@ const (
 )
 
 // calls are what the filter tells of.
-var calls = append([]uint32{unix.SYS_RENAMEAT2, unix.SYS_RENAMEAT, unix.SYS_LINKAT}, oldCalls...)
+var calls = append([]uint32{unix.SYS_RENAMEAT2, unix.SYS_RENAMEAT, unix.SYS_LINKAT, unix.SYS_LANDLOCK_RESTRICT_SELF}, oldCalls...)
 
 // filter tells of calls; else it answers as deny does, which has to refuse the calls of other architectures.
 func filter(deny []unix.SockFilter) []unix.SockFilter {

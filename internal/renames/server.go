@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,8 @@ import (
 type Server struct {
 	running sync.WaitGroup
 	moving  sync.Mutex // one directory at a time is carried over
+
+	restricted atomic.Bool // a process has restricted itself by Landlock: see doc.go
 
 	mu     sync.Mutex
 	ended  bool
@@ -158,7 +161,14 @@ func unprivileged(f func()) bool {
 
 // handle answers a call, or has somebody answer it who has time, or fewer rights.
 func (s *Server) handle(l notify.Listener, n *notify.Notification) {
-	if isLink(n.NR) {
+	switch {
+	case n.NR == unix.SYS_LANDLOCK_RESTRICT_SELF:
+		s.restricted.Store(true)
+		fallthrough
+	case s.restricted.Load():
+		l.Proceed(n.ID)
+		return
+	case isLink(n.NR):
 		s.link(l, n)
 		return
 	}
