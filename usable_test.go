@@ -79,7 +79,8 @@ while True: open(str(i), "w").close(); i += 1'`, true},
 			if err != nil {
 				t.Error(err)
 			}
-			if starts >= 5 && during > 3*usual { // else it has ended before it was noticed
+			t.Logf("another sandbox starts in %s, usually in %s", during, usual)
+			if starts >= 5 && during > 3*usual && testenv.Long() { // else it has ended before it was noticed, or others are busy
 				t.Errorf("another sandbox starts in %s, usually in %s", during, usual)
 			}
 			if c.limit == "" {

@@ -47,6 +47,7 @@ func isGit(pid uint32) bool {
 
 // link makes the link in the caller's place, or leaves it to the kernel.
 func (s *caller) link(l notify.Listener, c *call) {
+	s.close() // as in begin
 	if !s.open(c.pid) {
 		l.Proceed(c.id)
 		return

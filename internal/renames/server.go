@@ -204,6 +204,11 @@ func (s *Server) apart(l notify.Listener, c *call) {
 // begin answers a call by a rename that the kernel does, or leaves it to the kernel. If the directory has to be carried over, it
 // returns how.
 func (s *caller) begin(l notify.Listener, c *call) *move {
+	s.close() // the caller may have another root by now, or be another process
+	if !s.open(c.pid) {
+		l.Proceed(c.id)
+		return nil
+	}
 	m := s.resolve(c)
 	if m == nil {
 		l.Proceed(c.id)

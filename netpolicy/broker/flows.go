@@ -4,9 +4,11 @@ package broker
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -62,29 +64,37 @@ func (s *flows) open(p pair) *flow {
 		return nil
 	}
 	f := &flow{pair: p, conn: conn, raw: raw, used: time.Now()}
+	if evicted := s.add(f); evicted != nil {
+		_ = evicted.conn.Close()
+	}
+	return f
+}
+
+// add adds a flow, and returns one that has to be closed for it. Nil: none has to be. Closing waits for who reads, and that may
+// be answer, which waits for mu: so nothing is closed with mu held.
+func (s *flows) add(f *flow) (evicted *flow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.all) >= s.most {
-		s.evict()
+		evicted = s.oldest()
+		delete(s.all, evicted.pair)
 	}
 	if s.all == nil {
 		s.all = make(map[pair]*flow)
 	}
-	s.all[p] = f
+	s.all[f.pair] = f
 	s.ended.Go(func() { s.answer(f) })
-	return f
+	return evicted
 }
 
-// evict ends the flow that was not used for longest.
-func (s *flows) evict() {
-	var oldest *flow
+// oldest is the flow that was not used for longest.
+func (s *flows) oldest() (oldest *flow) {
 	for _, f := range s.all {
 		if oldest == nil || f.used.Before(oldest.used) {
 			oldest = f
 		}
 	}
-	delete(s.all, oldest.pair)
-	_ = oldest.conn.Close()
+	return oldest
 }
 
 // answer relays what comes back over a flow, as long as it is used.
@@ -121,9 +131,10 @@ func (s *flows) answer(f *flow) {
 // end ends all flows. None is opened meanwhile, or later.
 func (s *flows) end() {
 	s.mu.Lock()
-	for _, f := range s.all {
-		_ = f.conn.Close()
-	}
+	all := slices.Collect(maps.Values(s.all))
 	s.mu.Unlock()
+	for _, f := range all {
+		_ = f.conn.Close() // without mu, see add
+	}
 	s.ended.Wait()
 }
