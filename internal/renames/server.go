@@ -33,6 +33,9 @@ type Server struct {
 	// Of the thread that is told.
 	own  bool // it is this Server's
 	seen caller
+
+	using sync.Mutex // while a call is answered: another one's thread may be told after Close
+	gone  bool
 }
 
 // Attach makes c a command whose directories can be renamed. deny, a filter, is installed with it, and must not be among the
@@ -58,12 +61,15 @@ func (s *Server) Close() {
 		_, _ = unix.Write(int(s.stop), []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	}
 	s.mu.Unlock()
+	s.using.Lock()
+	s.gone = true
+	s.seen.close()
+	s.using.Unlock()
 	s.running.Wait()
 	if s.awoken {
 		s.stop.Close()
 		s.awoken = false
 	}
-	s.seen.close()
 }
 
 // start begins to serve. Until the first call the runtime's poller waits for it, and takes no thread.
@@ -161,7 +167,12 @@ func unprivileged(f func()) bool {
 
 // handle answers a call, or has somebody answer it who has time, or fewer rights.
 func (s *Server) handle(l notify.Listener, n *notify.Notification) {
+	s.using.Lock()
+	defer s.using.Unlock()
 	switch {
+	case s.gone:
+		l.Proceed(n.ID)
+		return
 	case n.NR == unix.SYS_LANDLOCK_RESTRICT_SELF:
 		s.restricted.Store(true)
 		fallthrough
