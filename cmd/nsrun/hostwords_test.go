@@ -55,7 +55,13 @@ func TestHostWords(t *testing.T) {
 				}
 				return
 			}
-			if got.status != 125 || !strings.Contains(got.out, c.want) || strings.Count(got.out, "\n") != 1 {
+			lines := 0
+			for line := range strings.Lines(got.out) {
+				if !strings.HasPrefix(line, "==") { // the race detector misses /proc, too
+					lines++
+				}
+			}
+			if got.status != 125 || !strings.Contains(got.out, c.want) || lines != 1 {
 				t.Errorf("status %d, want %q\n%s", got.status, c.want, got.out)
 			}
 		})
