@@ -141,6 +141,9 @@ func (g *gateway) rewrite(r *httputil.ProxyRequest) {
 	}
 	out.Header.Del("Proxy-Authorization")
 	out.Header.Set("Accept-Encoding", "identity")
+	// Of a part of an answer nobody could tell that the secret begins or ends there.
+	out.Header.Del("Range")
+	out.Header.Del("If-Range")
 	out.Trailer = nil
 	out.Header.Set(g.route.Rule.HeaderName(), g.value(secret))
 }

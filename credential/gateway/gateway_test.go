@@ -207,6 +207,32 @@ func TestEcho(t *testing.T) {
 	}
 }
 
+// TestRange: a client does not get the secret in pieces, by asking for parts of an answer. The control is the host itself.
+func TestRange(t *testing.T) {
+	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(r.Header.Get("Authorization")))
+	})
+	half := len("Bearer ") + len(secret)/2
+	for _, part := range []string{fmt.Sprintf("bytes=0-%d", half-1), fmt.Sprintf("bytes=%d-", half)} {
+		direct := request(t, "GET", h.URL, nil)
+		direct.Header.Set("Authorization", "Bearer "+secret)
+		direct.Header.Set("Range", part)
+		res, err := h.Client().Do(direct)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusPartialContent {
+			t.Fatalf("the control: %s", res.Status)
+		}
+		r := request(t, "GET", "http://"+open(t, h, ""), nil)
+		r.Header.Set("Range", part)
+		if got := fetch(t, r); !strings.HasSuffix(got, "\nBearer "+strings.Repeat("*", len(secret))) {
+			t.Errorf("%s: %s", part, got)
+		}
+	}
+}
+
 // TestMethods: a method that has the host send back what it got, or makes a tunnel, is refused. The control is that the
 // host answers TRACE with the secret.
 func TestMethods(t *testing.T) {

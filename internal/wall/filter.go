@@ -126,6 +126,7 @@ func Filter(o Options) []unix.SockFilter {
 	})
 	// A call that sends and connects in one.
 	if !o.Network {
+		f.call(unix.SYS_SETSOCKOPT, f.options)
 		for nr, flags := range map[uint32]uint32{unix.SYS_SENDTO: 3, unix.SYS_SENDMSG: 2, unix.SYS_SENDMMSG: 3} {
 			f.call(nr, func() {
 				f.arg(flags)
