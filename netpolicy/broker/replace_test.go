@@ -43,9 +43,24 @@ func TestFind(t *testing.T) {
 		{"many", append(slices.Repeat([]*os.File{null}, 100), socket), []int{103}, false},
 		{"none", []*os.File{null}, nil, false},
 	} {
-		cmd := exec.Command("sleep", "1000")
+		cmd := exec.Command("cat")
 		cmd.ExtraFiles = c.files
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// A program that starts opens files of its own. It has ended that once it answers.
+		if _, err := in.Write([]byte{'x'}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
 		task, e := openTask(uint32(cmd.Process.Pid))
