@@ -113,7 +113,7 @@ func TestCredential(t *testing.T) {
 }
 
 // search looks for the secret in all that a command can look at: environments, memory, arguments and files.
-const search = `printenv | grep -c 4711; grep -al very-secret-t0ken-471[1] /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null
+const search = `printenv | grep -c "very-secret-t0ken-471[1]"; grep -al very-secret-t0ken-471[1] /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null
 for p in /proc/[0-9]*; do
 	[ "${p#/proc/}" = $$ ] && continue
 	while read -r range perms rest; do
