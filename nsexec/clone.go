@@ -132,10 +132,13 @@ func (s *clone) unborn() error {
 	return &Error{Op: "start", Err: err}
 }
 
+// countTries are more than making a namespace takes.
+const countTries = 40
+
 // count opens the counters of s, if they are wanted and its process is known.
-func (c *Cmd) count(s *clone) {
+func (c *Cmd) count(s *clone, tries int) {
 	if c.opt.CountUnsent && s.counters == nil && s.pid > 0 {
-		s.counters = sandbox.Count(s.pid)
+		s.counters = sandbox.Count(s.pid, tries)
 		c.opt.Counters = s.counters
 	}
 }

@@ -134,14 +134,15 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 		if err := c.place(s); err != nil {
 			return nil, err
 		}
+		c.count(s, 1) // once it has its work it may have ended before anybody looks
 		sendErr := s.send(second, fds)
 		s.endSocket()
-		c.count(s)
+		c.count(s, countTries)
 		// Also where nothing could be sent: then the first Program says why.
 		err := s.await(second, c)
 		if err == nil {
 			s.sock.Close()
-			c.count(s)
+			c.count(s, countTries)
 			return s, nil
 		}
 		if !errors.Is(err, errGone) {
@@ -230,7 +231,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*clone, error) {
 	}
 	w.Close()
 	s := &clone{pid: pid, status: r, sock: sys.None, ctx: c.context(), domain: c.opt.Confinement != nil}
-	c.count(s)
+	c.count(s, countTries)
 	if err := s.await(program, c); err != nil {
 		return nil, err
 	}

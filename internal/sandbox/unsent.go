@@ -32,21 +32,20 @@ type Unsent struct {
 	NoPort int
 }
 
-// Count opens the counters of the network namespace of a process while the sandbox is set up: when the command was executed
-// it may have ended before anybody looks. Nil: there are none.
-func Count(pid int) *Counters {
-	for range countTries {
+// Count opens the counters of the network namespace of a process while the sandbox is set up. Each further try comes a
+// moment later, for as long as the process has our network namespace. Nil: there are none.
+func Count(pid, tries int) *Counters {
+	for i := range tries {
+		if i > 0 {
+			time.Sleep(50 * time.Microsecond)
+		}
 		c, early := countersOf("/proc/" + strconv.Itoa(pid))
 		if !early {
 			return c
 		}
-		time.Sleep(50 * time.Microsecond)
 	}
 	return nil
 }
-
-// countTries are more than making a namespace takes.
-const countTries = 40
 
 // countersOf opens them for a process; it is too early while that has our network namespace.
 func countersOf(process string) (_ *Counters, early bool) {
