@@ -943,7 +943,7 @@ function __nsrun_flags -a verb
 	case home
 		printf '%s\n' \
 			'--all	with show: list the layers of all projects; with reset: remove them' \
-			'--allow-exec	with keep: keep what runs later too' \
+			'--allow-exec	with keep: keep what runs later too, and links that lead elsewhere' \
 			'--files	with show: list the files in caches, too' \
 			'--json	print JSON' \
 			'--project	the project\'s root directory (default: the git work tree, else the current directory)' \

@@ -120,7 +120,7 @@ func (v *vault) add(ctx context.Context, name string, src *os.File, done func(th
 		done(false, 0, err)
 		return
 	}
-	if _, err = copyData(ctx, w.f, src); err == nil {
+	if _, err = sys.CopyData(ctx, w.f, src); err == nil {
 		// Writing begins now, and flush waits for all of it together.
 		err = unix.SyncFileRange(int(w.f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 		if err == unix.ENOSYS || err == unix.EINVAL || err == unix.ESPIPE {

@@ -108,7 +108,7 @@ func owned(st *unix.Stat_t, typ uint32) error {
 	case st.Mode&unix.S_IFMT != typ && typ == unix.S_IFDIR:
 		return unix.ENOTDIR
 	case st.Mode&unix.S_IFMT != typ:
-		return errNotRegular
+		return sys.ErrNotRegular
 	case st.Uid != uint32(os.Geteuid()):
 		return fmt.Errorf("it belongs to user %d: %w", st.Uid, unix.EPERM)
 	case st.Mode&0o022 != 0:
@@ -116,8 +116,6 @@ func owned(st *unix.Stat_t, typ uint32) error {
 	}
 	return nil
 }
-
-var errNotRegular = errors.New("not a regular file")
 
 // openPrivate opens a directory that must be the caller's own, see owndir.Open.
 func openPrivate(path string, create bool) (*dir, error) {

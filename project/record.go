@@ -227,7 +227,7 @@ func (w *recorder) open(c Change) (*os.File, unix.Stat_t, error) {
 	if err != nil {
 		return nil, unix.Stat_t{}, sys.Bare(err)
 	}
-	st, err := regular(f)
+	st, err := sys.Regular(f)
 	if err != nil {
 		_ = f.Close()
 		return nil, st, err
@@ -411,7 +411,7 @@ func (w *recorder) before(d *dir, name string, it *item, left int64) (size int64
 	if src == nil {
 		return 0, nil
 	}
-	if size, err = copyData(w.ctx, dst, src); err != nil {
+	if size, err = sys.CopyData(w.ctx, dst, src); err != nil {
 		_ = d.unlink(name, 0)
 	}
 	return size, err

@@ -70,7 +70,7 @@ func (r *Registry) Versions(path string) (list []Version, err error) {
 			if err != nil {
 				continue
 			}
-			st, err := regular(old)
+			st, err := sys.Regular(old)
 			_ = old.Close()
 			if err != nil {
 				continue
@@ -100,7 +100,7 @@ func (r *Registry) OpenVersion(v Version) (*os.File, error) {
 	if err != nil {
 		return nil, &Error{"open backup", v.Copy, err}
 	}
-	if st, err := regular(f); err != nil || st.Size != v.Size {
+	if st, err := sys.Regular(f); err != nil || st.Size != v.Size {
 		_ = f.Close()
 		return nil, &Error{"open backup", v.Copy, errors.Join(err, ErrDamaged)}
 	}
@@ -172,7 +172,7 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	dst := os.NewFile(uintptr(fd), filepath.Join(parent.path, temp))
 	defer dst.Close()
 	defer func() { _ = parent.unlink(temp, 0) }() // ours, or what was exchanged with it
-	if _, err := copyData(ctx, dst, src); err != nil {
+	if _, err := sys.CopyData(ctx, dst, src); err != nil {
 		return fail(err)
 	}
 	if err := dress(dst, parent, v, now != nil, &have); err != nil {
@@ -197,7 +197,7 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	if err := parent.sync(); err != nil {
 		return fail(err)
 	}
-	st, err := regular(dst)
+	st, err := sys.Regular(dst)
 	if err != nil {
 		return fail(err)
 	}
@@ -248,7 +248,7 @@ func openCurrent(parent *dir, name string) (*os.File, unix.Stat_t, error) {
 		return nil, st, nil
 	}
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = errNotRegular // not even opened: it may be a device
+		err = sys.ErrNotRegular // not even opened: it may be a device
 	}
 	if err != nil {
 		return nil, st, err
@@ -258,7 +258,7 @@ func openCurrent(parent *dir, name string) (*os.File, unix.Stat_t, error) {
 		return nil, st, err
 	}
 	f := os.NewFile(uintptr(fd), filepath.Join(parent.path, name))
-	if st, err = regular(f); err != nil {
+	if st, err = sys.Regular(f); err != nil {
 		_ = f.Close()
 		return nil, st, err
 	}
@@ -278,7 +278,7 @@ func (r *Registry) saveCurrent(ctx context.Context, path string, v Version, now 
 	}
 	c := Change{Kind: Added, Root: root, Path: below, Mode: v.Mode.Perm(), Size: v.Size}
 	if now != nil {
-		st, err := regular(now)
+		st, err := sys.Regular(now)
 		if err != nil {
 			return out, &Error{"restore", path, err}
 		}

@@ -24,10 +24,11 @@ var homeVerb = usage.Verb{
 	Short: "show, remove or keep what commands wrote below the home directory",
 	Long: `What commands write below the home directory, outside of the project, is in the project's
 home layer: its next commands see it, and nobody else does. show lists what is in it
-(A: new, M: changed, D: deleted; each cache is one line), reset removes the layer. keep copies PATH, as it is in
-the layer, into the home directory; it follows no symbolic link. What runs later by
-itself (startup files, hooks, settings of editors) is kept only if PATH is that file, or
-with --allow-exec. A layer that no command has used for 30 days is removed by nsrun gc.`,
+(A: new, M: changed, D: deleted; each cache is one line), reset removes the layer.
+keep copies PATH, as it is in the layer, into the home directory; it follows no symbolic
+link. What runs later by itself (startup files, hooks, settings of editors), and links
+that lead out of PATH, are kept only if PATH is that file, or with --allow-exec.
+A layer that no command has used for 30 days is removed by nsrun gc.`,
 	Flags: func(fs *flag.FlagSet) { homeFlags(fs, &homeOptions{}) },
 }
 
@@ -42,7 +43,7 @@ func homeFlags(fs *flag.FlagSet, o *homeOptions) {
 	fs.BoolVar(&o.all, "all", false, "with show: list the layers of all projects; with reset: remove them")
 	fs.BoolVar(&o.files, "files", false, "with show: list the files in caches, too")
 	fs.BoolVar(&o.replace, "replace", false, "with keep: replace files of the home directory")
-	fs.BoolVar(&o.allowExec, "allow-exec", false, "with keep: keep what runs later too")
+	fs.BoolVar(&o.allowExec, "allow-exec", false, "with keep: keep what runs later too, and links that lead elsewhere")
 	jsonFlag(fs, &o.json)
 }
 
@@ -233,6 +234,8 @@ func keepHome(layer, home string, paths []string, o *homeOptions) int {
 			case one.Held != "":
 				status = console.ExitFailed
 				console.Say("held back: ~/%s (%s); name it, or use --allow-exec, to keep it", escape.Quote(one.Path), one.Held)
+			case one.Link != "":
+				console.Say("kept ~/%s, a symbolic link to %s", escape.Quote(one.Path), escape.Quote(one.Link))
 			case one.Old != "":
 				console.Say("kept ~/%s; what it replaced is %s", escape.Quote(one.Path), escape.Quote(one.Old))
 			}

@@ -3,8 +3,8 @@
 package homelayer
 
 import (
+	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -31,13 +31,15 @@ var (
 type KeepOptions struct {
 	// Replace replaces files of the home directory. False: they are an ErrExists.
 	Replace bool
-	// Held says why something is not to be copied although a directory that it is in is, in words. Empty: it is.
+	// Held says why something is not to be copied although a directory that it is in is, in words. Empty: it is. Nil: so is all,
+	// also symbolic links that lead out of that directory.
 	Held func(name string) string
 }
 
 // A Kept is something that Keep copied, or did not.
 type Kept struct {
 	Path string // below the home directory
+	Link string // what a symbolic link says that is named itself; empty: it is no such link
 	Old  string // where the file is that it replaced; empty: it replaced none
 	Held string // why it was left out; empty: it was not
 	Err  error  // why it could not be copied; nil: it was
@@ -170,10 +172,10 @@ func (k *keeper) entry(from, to sys.FD, name string, depth int) {
 		}
 	case depth > 0 && k.held(name) != "":
 		one.Held = k.held(name)
+	case kind == unix.S_IFLNK:
+		err = k.link(from, to, &one, depth)
 	case kind == unix.S_IFREG && st.Mode&(unix.S_ISUID|unix.S_ISGID) == 0:
 		one.Old, err = k.file(from, to, base)
-	case kind == unix.S_IFLNK:
-		err = k.link(from, to, base)
 	default:
 		err = ErrSpecial
 	}
@@ -263,7 +265,7 @@ func copyFile(source *os.File, to sys.FD, made string, st *unix.Stat_t) error {
 		return err
 	}
 	f := os.NewFile(uintptr(n), made)
-	_, err = io.Copy(f, source)
+	_, err = sys.CopyData(context.Background(), f, source) // what is a hole in it takes no space
 	if err == nil {
 		err = errors.Join(unix.Fchmod(n, st.Mode&0o755), unix.Futimes(n, []unix.Timeval{
 			unix.NsecToTimeval(st.Atim.Nano()), unix.NsecToTimeval(st.Mtim.Nano()),
@@ -288,15 +290,40 @@ func (k *keeper) replace(to sys.FD, made, name string) (old string, err error) {
 	return made, nil
 }
 
-// link copies a symbolic link.
-func (k *keeper) link(from, to sys.FD, name string) error {
-	text := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(int(from), name, text)
+// link copies a symbolic link. One that leads out of the directory that is kept has programs outside write to another place than
+// they mean: it is copied if it is named itself, and told of.
+func (k *keeper) link(from, to sys.FD, one *Kept, depth int) error {
+	base, text := path.Base(one.Path), make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(from), base, text)
 	if err != nil {
 		return err
 	}
-	if err = unix.Symlinkat(string(text[:n]), int(to), name); err == unix.EEXIST {
+	target := string(text[:n])
+	switch {
+	case depth == 0:
+		one.Link = target
+	case k.o.Held != nil && leadsOut(target, depth-1):
+		one.Held = "symbolic link that leads out of what is kept"
+		return nil
+	}
+	if err = unix.Symlinkat(target, int(to), base); err == unix.EEXIST {
 		return ErrExists
 	}
 	return err
+}
+
+// leadsOut reports whether a link, as many levels below a directory, can lead out of that, whatever other links are in it.
+func leadsOut(target string, levels int) bool {
+	up, down := 0, false
+	for part := range strings.SplitSeq(target, "/") {
+		switch {
+		case part == "..":
+			if up++; down { // from wherever a link before it leads
+				return true
+			}
+		case part != "" && part != ".":
+			down = true
+		}
+	}
+	return strings.HasPrefix(target, "/") || up > levels
 }

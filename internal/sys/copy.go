@@ -1,37 +1,39 @@
 //go:build linux
 
-package project
+package sys
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/internal/sys"
 )
+
+// ErrNotRegular says that something is no regular file.
+var ErrNotRegular = errors.New("not a regular file")
 
 // copyChunk is how much is copied before the context is looked at again, in bytes.
 const copyChunk = 64 << 20
 
-// regular reports what is open as f, if that is a regular file.
-func regular(f *os.File) (st unix.Stat_t, err error) {
+// Regular reports what is open as f, if that is a regular file.
+func Regular(f *os.File) (st unix.Stat_t, err error) {
 	if err = unix.Fstat(int(f.Fd()), &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = errNotRegular
+		err = ErrNotRegular
 	}
 	return st, err
 }
 
-// copyData copies the content of src to the empty file dst: by reference where the file
+// CopyData copies the content of src to the empty file dst: by reference where the file
 // system can (ioctl_ficlone(2)), else the data without the holes, in the kernel where that
 // can (copy_file_range(2), which package os calls).
-func copyData(ctx context.Context, dst, src *os.File) (size int64, err error) {
-	st, err := regular(src)
+func CopyData(ctx context.Context, dst, src *os.File) (size int64, err error) {
+	st, err := Regular(src)
 	if err != nil {
 		return 0, err
 	}
-	if st.Size > 0 && sys.Retry(func() error { return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) }) == nil {
+	if st.Size > 0 && Retry(func() error { return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) }) == nil {
 		return st.Size, nil
 	}
 	for off := int64(0); off < st.Size; {
@@ -55,13 +57,13 @@ func copyData(ctx context.Context, dst, src *os.File) (size int64, err error) {
 		}
 		off = hole
 	}
-	return st.Size, sys.Retry(func() error { return unix.Ftruncate(int(dst.Fd()), st.Size) })
+	return st.Size, Retry(func() error { return unix.Ftruncate(int(dst.Fd()), st.Size) })
 }
 
 func copyRange(ctx context.Context, dst, src *os.File, from, to int64) error {
 	for _, f := range [...]*os.File{dst, src} {
 		if _, err := f.Seek(from, io.SeekStart); err != nil {
-			return sys.Bare(err)
+			return Bare(err)
 		}
 	}
 	for from < to {
@@ -74,7 +76,7 @@ func copyRange(ctx context.Context, dst, src *os.File, from, to int64) error {
 			return nil // it became shorter: what is left is zeros, as in the file
 		}
 		if err != nil {
-			return sys.Bare(err)
+			return Bare(err)
 		}
 	}
 	return nil
