@@ -139,6 +139,9 @@ func (g *gateway) rewrite(r *httputil.ProxyRequest) {
 			delete(out.Header, name)
 		}
 	}
+	if g.route.Rule.Git {
+		onlyGit(out.Header)
+	}
 	out.Header.Del("Proxy-Authorization")
 	out.Header.Set("Accept-Encoding", "identity")
 	// Of a part of an answer nobody could tell that the secret begins or ends there.

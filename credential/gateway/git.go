@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -36,6 +37,22 @@ func isGit(r *http.Request) bool {
 		}
 	}
 	return false
+}
+
+// gitHeaders are the headers of its requests. With others a request can be one for something else: servers and proxies know
+// headers that stand for another path or method (X-Original-URL, X-HTTP-Method-Override), or that have another protocol
+// spoken from then on.
+var gitHeaders = [...]string{
+	"Accept", "Accept-Encoding", "Accept-Language", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Git-Protocol", "Pragma", "User-Agent",
+}
+
+// onlyGit removes all other headers.
+func onlyGit(h http.Header) {
+	for name := range h {
+		if !slices.Contains(gitHeaders[:], name) {
+			delete(h, name)
+		}
+	}
 }
 
 // isRepository reports whether a path can be nothing but that of a repository: no server takes it for another one.

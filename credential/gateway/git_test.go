@@ -3,8 +3,17 @@
 package gateway
 
 import (
+	"context"
+	"io"
+	"maps"
+	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/nsrun/nsrun/credential"
 )
 
 // TestGitRequests: nothing but what git requests of a repository is passed on with git's password.
@@ -50,6 +59,40 @@ func TestGitRequests(t *testing.T) {
 		}
 		if got := isGit(httptest.NewRequest(method, target, nil)); got != want {
 			t.Errorf("%s: %t", request, got)
+		}
+	}
+}
+
+// TestGitHeaders: no header makes one of git's requests one for something else. The control is a credential that is not for git
+// only: there the header arrives.
+func TestGitHeaders(t *testing.T) {
+	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, strings.Join(slices.Sorted(maps.Keys(r.Header)), " "))
+	})
+	sent := map[string]string{
+		"X-Original-URL": "/api/v1/user", "X-Rewrite-URL": "/api", "X-HTTP-Method-Override": "DELETE", "Cookie": "a=b", "X-Forwarded-Host": "other.example",
+		"Upgrade": "websocket", "Connection": "Upgrade", "PRIVATE-TOKEN": "x", "Git-Protocol": "version=2", "Content-Type": "application/x-git-upload-pack-request",
+	}
+	at := netip.MustParseAddrPort(strings.TrimPrefix(h.URL, "https://"))
+	git := serveRoute(t, credential.Route{
+		Rule:   credential.Rule{Host: at.Addr().String(), Port: at.Port(), Git: true},
+		Secret: func(context.Context) (string, error) { return "me:" + secret, nil },
+	})
+	for _, c := range []struct {
+		address string
+		want    string
+	}{
+		{git, "Accept-Encoding Authorization Content-Length Content-Type Git-Protocol User-Agent"},
+		{open(t, h, ""), "Accept-Encoding Authorization Connection Content-Length Content-Type Cookie Git-Protocol Private-Token Upgrade User-Agent " +
+			"X-Http-Method-Override X-Original-Url X-Rewrite-Url"},
+	} {
+		r := request(t, "POST", "http://"+c.address+"/me/repo.git/git-upload-pack", io.NopCloser(strings.NewReader("0000")))
+		r.ContentLength = 4
+		for name, value := range sent {
+			r.Header.Set(name, value)
+		}
+		if answer := fetch(t, r); !strings.HasSuffix(answer, "\n"+c.want) {
+			t.Error(answer)
 		}
 	}
 }
