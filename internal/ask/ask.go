@@ -40,22 +40,36 @@ func Control(tty *os.File, f func(fd int) error) error {
 	return err
 }
 
+// take waits for the caller's turn and opens the terminal, until give.
+func take(ctx context.Context) (*os.File, error) {
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	tty, err := Open()
+	if err != nil {
+		<-turn
+		return nil, ErrNoTerminal
+	}
+	return tty, nil
+}
+
+func give(tty *os.File) {
+	_ = tty.Close()
+	<-turn
+}
+
 // Line asks on the terminal and returns the answer in lower case, without space around
 // it. Without a terminal the error is ErrNoTerminal; where ctx ends first, its error.
 // Questions of several goroutines are asked one after the other. The question must be
 // printable, see package escape.
 func Line(ctx context.Context, question string) (string, error) {
-	select {
-	case turn <- struct{}{}:
-		defer func() { <-turn }()
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-	tty, err := Open()
+	tty, err := take(ctx)
 	if err != nil {
-		return "", ErrNoTerminal
+		return "", err
 	}
-	defer tty.Close()
+	defer give(tty)
 	if err := Control(tty, func(fd int) error { return unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCIFLUSH) }); err != nil {
 		return "", err
 	}

@@ -28,17 +28,11 @@ const usual = "\x18\x1b\\\x1b[?2026l\x1b[!p\x1b]104\x1b\\\x1b]110\x1b\\\x1b]111\
 // else it could read the answer, or write over the question. Ctrl-Z does nothing, because continuing after it would
 // continue the command too.
 func During(ctx context.Context, question string) (answer string, err error) {
-	select {
-	case turn <- struct{}{}:
-		defer func() { <-turn }()
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-	tty, err := Open()
+	tty, err := take(ctx)
 	if err != nil {
-		return "", ErrNoTerminal
+		return "", err
 	}
-	defer tty.Close()
+	defer give(tty)
 	var before *unix.Termios
 	err = Control(tty, func(fd int) (err error) {
 		before, err = unix.IoctlGetTermios(fd, unix.TCGETS)

@@ -4,5 +4,5 @@
 //
 // What a client sends is hostile. A line has a largest length, and what is passed on is written anew from parsed values.
 // Options and descriptions, by which a client decides where the agent's program for passphrases appears and what it shows,
-// are taken and dropped. The package imports nothing of this module. It decides nothing, and asks nobody.
+// are taken and dropped. The package imports internal/clients. It decides nothing, and asks nobody.
 package gpgagent

@@ -7,8 +7,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
+
+	"github.com/nsrun/nsrun/internal/clients"
 )
 
 // A Proxy serves the clients of one sandbox. Its functions are called from several goroutines.
@@ -23,44 +23,15 @@ type Proxy struct {
 
 // Limits of one sandbox.
 const (
-	maxClients  = 8 // at once; more wait
-	maxLine     = 1000
-	maxAnswer   = 2000 // lines of the agent's to one command
-	acceptAgain = 50 * time.Millisecond
+	maxClients = 8 // at once; more wait
+	maxLine    = 1000
+	maxAnswer  = 2000 // lines of the agent's to one command
 )
 
 // Serve serves those who connect until the context ends or the listener is closed, which it closes. Nothing goes on when it
 // returns.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	room := make(chan struct{}, maxClients)
-	for {
-		select {
-		case room <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		conn, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // no descriptors, or no memory: some may be free later
-			<-room
-			select {
-			case <-time.After(acceptAgain):
-			case <-ctx.Done():
-			}
-			continue
-		}
-		running.Go(func() {
-			defer func() { <-room }()
-			p.client(ctx, conn)
-		})
-	}
+	clients.Serve(ctx, l, maxClients, p.client)
 }
 
 // Errors as gpg-agent has them (libgpg-error, with the source gpg-agent).
@@ -80,13 +51,12 @@ type client struct {
 }
 
 func (p *Proxy) client(ctx context.Context, conn net.Conn) {
-	defer conn.Close()
 	agent, err := p.Dial(ctx)
 	if err != nil {
 		return
 	}
 	defer agent.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close(); _ = agent.Close() })()
+	defer context.AfterFunc(ctx, func() { _ = agent.Close() })()
 	c := &client{proxy: p, conn: conn, agent: agent, in: bufio.NewReaderSize(conn, maxLine+2), agentIn: bufio.NewReaderSize(agent, 4*maxLine)}
 	if line, err := readLine(c.agentIn); err != nil || !strings.HasPrefix(line, "OK") {
 		return

@@ -6,5 +6,6 @@
 // Requests are parsed and written anew for the agent, never passed on as they are; what is passed on as it is, the
 // session-bind of OpenSSH, is for the agent alone to judge, which checks its signature.
 //
-// The package imports internal/escape and internal/githash. It decides nothing, and asks nobody: the Proxy's functions do.
+// The package imports internal/clients, internal/escape and internal/githash. It decides nothing, and asks nobody: the
+// Proxy's functions do.
 package sshagent

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/nsrun/nsrun/internal/clients"
 )
 
 // A Proxy serves the clients of one sandbox. Its functions are called from several goroutines.
@@ -32,41 +34,11 @@ const (
 // Serve serves those who connect until the context ends or the listener is closed, which it closes. Nothing goes on when it
 // returns.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	defer l.Close()
-	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	room := make(chan struct{}, maxClients)
-	for {
-		select {
-		case room <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		conn, err := l.Accept()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil: // no descriptors, or no memory: some may be free later
-			<-room
-			select {
-			case <-time.After(acceptAgain):
-			case <-ctx.Done():
-			}
-			continue
-		}
-		running.Go(func() {
-			defer func() { <-room }()
-			c := client{proxy: p, conn: conn}
-			c.serve(ctx)
-		})
-	}
+	clients.Serve(ctx, l, maxClients, func(ctx context.Context, conn net.Conn) {
+		c := client{proxy: p, conn: conn}
+		c.serve(ctx)
+	})
 }
-
-// acceptAgain is how long nobody is accepted after that failed.
-const acceptAgain = 50 * time.Millisecond
 
 // Keys returns the agent's keys.
 func Keys(ctx context.Context, conn net.Conn) ([]Key, error) {
@@ -102,8 +74,6 @@ type client struct {
 }
 
 func (c *client) serve(ctx context.Context) {
-	defer c.conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = c.conn.Close() })()
 	defer func() {
 		if c.agent != nil {
 			_ = c.agent.Close()
