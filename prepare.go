@@ -179,6 +179,9 @@ func (x *Execution) spec(box *plan.Sandbox, landlock bool, temp string, written 
 func (x *Execution) ownDirs(f *plan.Facts) error {
 	c := &x.runner.config
 	f.Own, f.Data = host.Own(f.Home, c.StateDir, c.privateDirs())
+	if c.userNamespaces() && !x.explain {
+		host.MakeState(f.Own)
+	}
 	if len(f.Folders.Overlay) == 0 {
 		return nil
 	}

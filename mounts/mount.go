@@ -68,7 +68,7 @@ type Mount struct {
 	// Devices lets device nodes of a bind work. False: nodev.
 	Devices bool
 
-	// Optional skips the step where the source (for KindBlock, KindRemount and
+	// Optional skips the step where the source (for KindTmpfs, KindBlock, KindRemount and
 	// KindChmod: the target) does not exist. False: that is an error.
 	Optional bool
 

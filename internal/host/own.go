@@ -59,6 +59,18 @@ func MakeOwn(list []plan.Own, roots []string) error {
 	return nil
 }
 
+// MakeState makes the directory of ours in which sessions are kept, if it can be: something can only be laid over what is
+// there.
+func MakeState(list []plan.Own) {
+	dir, err := overlay.DefaultDir()
+	if err != nil || os.MkdirAll(dir, 0o700) != nil {
+		return
+	}
+	for i := range list {
+		list[i].At = Nearest(list[i].Dir)
+	}
+}
+
 // Copies finds the directory of copies among our own, where its parent, the user's cache directory, is writable: it can
 // be hidden if it is there. Where it is missing it is made; with explain it is taken for made.
 func Copies(list []plan.Own, writable []string, explain bool) {

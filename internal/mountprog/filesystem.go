@@ -81,7 +81,14 @@ func (c *compiler) newFS(fstype string, attrs uint64, opts ...option) tree {
 
 func (c *compiler) tmpfs(m *mounts.Mount) {
 	c.Step("tmpfs", m.Target)
-	dst := c.dirTarget(m)
+	var dst prog.Slot
+	if m.Optional {
+		var gone prog.Label
+		dst, gone = c.existing(m)
+		defer c.Here(gone)
+	} else {
+		dst = c.dirTarget(m)
+	}
 	mode := option{key: "mode", base: 8, number: uint64(perm(m, defaultTmpfsPerm))}
 	var t tree
 	if m.Size != 0 {
@@ -514,22 +521,7 @@ func (c *compiler) data(m *mounts.Mount) {
 func (c *compiler) block(m *mounts.Mount) {
 	c.pin(m)
 	c.Step("block", m.Target)
-	rel := relative(m.Target)
-	dst := c.Slot()
-	var gone prog.Label
-	if f := c.footing(); f.base != "" {
-		// Nor is what the caller may not reach left as it is: the command could open it up.
-		gone = c.below(f.base, m.Target, dst, m.Optional)
-	} else {
-		// A link at the target is followed: what it leads to is what is meant. What
-		// the caller may not reach, the command cannot reach either.
-		how, size := c.howIn(2)
-		open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(rel), how, size).To(dst)
-		if m.Optional {
-			open.Tolerate(enoent, enotdir)
-		}
-		gone = open.Tolerate(syscall.EACCES).OnTolerated()
-	}
+	dst, gone := c.existing(m)
 	c.statMode(dst)
 	isDir := c.If(c.statx+statxModeOffset&^3, sIFMT, sIFDIR)
 	c.cover(dst, "f")
@@ -539,6 +531,25 @@ func (c *compiler) block(m *mounts.Mount) {
 	c.Here(done)
 	c.Close(dst)
 	c.Here(gone)
+}
+
+// existing looks a target up; where an Optional one is not there it goes on at gone.
+func (c *compiler) existing(m *mounts.Mount) (dst prog.Slot, gone prog.Label) {
+	dst = c.Slot()
+	if f := c.footing(); f.base != "" {
+		// Nor is what the caller may not reach left as it is: the command could open it up.
+		gone = c.below(f.base, m.Target, dst, m.Optional)
+	} else {
+		// A link at the target is followed: what it leads to is what is meant. What
+		// the caller may not reach, the command cannot reach either.
+		how, size := c.howIn(2)
+		open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(m.Target)), how, size).To(dst)
+		if m.Optional {
+			open.Tolerate(enoent, enotdir)
+		}
+		gone = open.Tolerate(syscall.EACCES).OnTolerated()
+	}
+	return dst, gone
 }
 
 // cover puts a directory or file that nobody can open over dst, read-only.

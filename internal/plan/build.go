@@ -77,6 +77,9 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 	case p.Strict:
 		b.closeRoot()
 	}
+	if p.UserNamespaces && !p.Root {
+		b.ownInside()
+	}
 	s := Sandbox{
 		Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules(), Later: b.later, Absent: b.absent,
 		HostCgroups: showsCgroups(b.mounts), UserNamespaces: p.UserNamespaces,

@@ -34,6 +34,19 @@ func (b *building) own() error {
 	return nil
 }
 
+// ownInside lays an empty directory of the sandbox's own over each hidden one of nsrun's: a command that can make user
+// namespaces can be nsrun itself.
+func (b *building) ownInside() {
+	b.at = OwnLayer
+	for i, from := range slices.Clone(b.from) {
+		if from == OwnLayer && b.mounts[i].Kind == mounts.KindBlock {
+			m := mounts.Tmpfs(b.mounts[i].Target).Try()
+			m.Perm, m.MustExist = 0o700, true
+			b.insert(len(b.mounts), m)
+		}
+	}
+}
+
 // owned are nsrun's own directories, with the playground where that is in none of them.
 func (b *building) owned() []Own {
 	play := b.Playground.At

@@ -90,7 +90,7 @@ func setup(e *nsexec.Error) bool {
 
 const noProcHint = "there is no /proc here, or that of another PID namespace; try: mount -t proc proc /proc"
 
-const insideHint = "this is a sandbox already, and nsrun makes none in one: run the command as it is"
+const insideHint = "this is a sandbox of nsrun already: run the command as it is, or the outer nsrun with --allow-userns, which takes an ordinary user"
 
 // inSandbox reports whether we run in a sandbox of nsrun run: its first process is nsrun, and
 // nobody in it gets new privileges.
