@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -40,22 +39,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	testenv.Main(m)
+	testenv.Main(m, reap)
 }
 
-// reap waits for adopted processes that have ended, or are about to.
-func reap() {
-	end := time.Now().Add(time.Second)
-	for left := true; left && time.Now().Before(end); runtime.Gosched() {
-		left = false
-		for _, p := range testenv.Processes() {
-			if p.Parent == os.Getpid() {
-				left = true
-				_, _ = unix.Wait4(p.Pid, nil, unix.WNOHANG, nil)
-			}
-		}
-	}
-}
+// reap has the search for leaks wait for what was adopted.
+var reap = testenv.Reap
 
 // place is where a server works: a project p, a home directory.
 type place struct {

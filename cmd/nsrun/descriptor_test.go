@@ -278,7 +278,7 @@ func TestNothingShared(t *testing.T) {
 	for _, inner := range []string{
 		"nsrun --ro-bind / / true", "nsrun --unshare-all --ro-bind / / --dev /dev --tmpfs /mnt --dir /mnt/d --ro-bind-data 3 /mnt/f true 3< ../data", "nsrun --ro-bind / / --tmpfs /mnt --file 3 /mnt/g true 3< ../data",
 		"nsrun --ro-bind / / --overlay-src /usr --tmp-overlay /mnt true", "nsrun --ro-bind / / --seccomp 3 true 3< ../filter", "nsrun run touch x", "nsrun commit", "nsrun run --direct touch x", "nsrun ls", "nsrun doctor > ../doctor",
-		"nsrun run --commit --timeout 5s --report ../report touch y",
+		"nsrun run --commit --timeout 5m --report ../report touch y",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, "filter"), []byte{6, 0, 0, 0, 0, 0, 0xff, 0x7f}, 0o644); err != nil {
 			t.Fatal(err)

@@ -42,7 +42,7 @@ func TestHostSockets(t *testing.T) {
 	w := newWorld(t)
 	w.bin = installed(t)
 	testenv.Tree(t, w.dir, "home/.docker/run/", "p/sub/")
-	sockets := []string{w.path("home/docker.sock"), w.path("home/.docker/run/docker.sock"), w.path("p/docker.sock"), w.path("p/sub/docker.sock"), "@nsrun-docker"}
+	sockets := []string{w.path("home/docker.sock"), w.path("home/.docker/run/docker.sock"), w.path("p/docker.sock"), w.path("p/sub/docker.sock"), "@nsrun-docker-" + strconv.Itoa(os.Getpid())}
 	if testenv.Root() {
 		mounted(t, "tmpfs", "/run", "tmpfs", 0)
 		sockets = append(sockets, "/run/docker.sock")

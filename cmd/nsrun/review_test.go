@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -233,7 +232,7 @@ func (r *reviewed) window() *window {
 func (r *reviewed) shows(texts ...string) {
 	r.t.Helper()
 	var all string
-	if !testenv.Poll(waitLong, func() bool {
+	if !testenv.Poll(patience, func() bool {
 		all = strings.Join(r.window().lines(), "\n") + "\n"
 		for _, text := range texts {
 			if !strings.Contains(all, text) {
@@ -250,7 +249,7 @@ func (r *reviewed) shows(texts ...string) {
 func (r *reviewed) hides(text string) {
 	r.t.Helper()
 	var all string
-	if !testenv.Poll(waitLong, func() bool {
+	if !testenv.Poll(patience, func() bool {
 		all = strings.Join(r.window().lines(), "\n")
 		return !strings.Contains(all, text)
 	}) {
@@ -272,16 +271,13 @@ func (r *reviewed) ended(status int) {
 		r.t.Errorf("the terminal is left as %s, was %s", got, r.state)
 	}
 	var w *window
-	if !testenv.Poll(waitLong, func() bool {
+	if !testenv.Poll(patience, func() bool {
 		w = r.window()
 		return !w.alternate && !w.hidden
 	}) || w.wrong != "" {
 		r.t.Errorf("the terminal is left with another screen: %v, a hidden cursor: %v; wrong: %s", w.alternate, w.hidden, w.wrong)
 	}
 }
-
-// waitLong is for what takes milliseconds.
-const waitLong = 10 * time.Second
 
 // reviewScript changes what reviewTree makes.
 const reviewScript = `

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,7 +53,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	testenv.Main(m)
+	testenv.Main(m, reap)
 }
 
 func TestScript(t *testing.T) {
@@ -126,19 +125,8 @@ func (s serial) Run(name string, f func(testscript.T)) {
 	})
 }
 
-// reap waits for adopted processes that have ended, or are about to.
-func reap() {
-	end := time.Now().Add(time.Second)
-	for left := true; left && time.Now().Before(end); runtime.Gosched() {
-		left = false
-		for _, p := range testenv.Processes() {
-			if p.Parent == os.Getpid() {
-				left = true
-				_, _ = unix.Wait4(p.Pid, nil, unix.WNOHANG, nil)
-			}
-		}
-	}
-}
+// reap has the search for leaks wait for what was adopted.
+var reap = testenv.Reap
 
 func setup(e *testscript.Env, bin string) error {
 	home, project, tmp := filepath.Join(e.WorkDir, "home"), filepath.Join(e.WorkDir, "p"), filepath.Join(e.WorkDir, "tmp")
@@ -200,8 +188,11 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"start":  start,
 	"signal": sendSignal,
 	"ends":   ends,
-	// await FILE waits until the file is there.
+	// await FILE waits until the file is there; says FILE TEXT, until it has the text.
 	"await": await,
+	"says":  says,
+	// timesout FILE COMMAND ARG… expects status 124 from a command that makes the file, and whose argument TIME is a time.
+	"timesout": timesOut,
 	// released FILE waits until nobody has a lock on the file; ! released: it is
 	// locked now.
 	"released": released,
@@ -314,6 +305,35 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		case <-end:
 			ts.Fatalf("%s did not appear", args[0])
 		}
+	}
+}
+
+// timesOut runs a command whose time is TIME, which is longer each time, until the command has made the file before its time
+// was over: how long it takes to begin depends on the machine.
+func timesOut(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, false, args, 2, "timesout FILE COMMAND ARG… TIME …")
+	file := ts.MkAbs(args[0])
+	for limit := time.Second; ; limit *= 4 {
+		run := slices.Clone(args[1:])
+		run[slices.Index(run, "TIME")] = limit.String()
+		exits(ts, false, append([]string{"124"}, run...))
+		if _, err := os.Lstat(file); err == nil {
+			return
+		}
+		if limit > patience {
+			ts.Fatalf("%s was not made in %s", file, limit)
+		}
+	}
+}
+
+// says waits until a file has a text.
+func says(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, false, args, 2, "says FILE TEXT")
+	if !testenv.Poll(patience, func() bool {
+		b, _ := os.ReadFile(ts.MkAbs(args[0]))
+		return strings.Contains(string(b), args[1])
+	}) {
+		ts.Fatalf("%s never had %q", args[0], args[1])
 	}
 }
 

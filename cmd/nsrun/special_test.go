@@ -74,7 +74,7 @@ func TestSpecialFiles(t *testing.T) {
 			}
 			c := command(slices.Concat(root, []string{"--bind", ws, ws}, op, []string{"true"})...)
 			c.ExtraFiles = []*os.File{data(t), nil, outside}
-			kill := time.AfterFunc(20*time.Second, func() {
+			kill := time.AfterFunc(patience, func() {
 				t.Errorf("%s, %q hangs", name, op)
 				if c.Process != nil {
 					_ = c.Process.Kill()

@@ -247,7 +247,6 @@ func jobControl(t *testing.T) (*testenv.Terminal, *exec.Cmd) {
 	t.Cleanup(func() {
 		_ = sh.Process.Kill()
 		_ = sh.Wait()
-		reap()
 	})
 	term.Await("prompt> ")
 	return term, sh

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // state is what a test may leave behind, each thing as a line of text.
@@ -28,19 +30,19 @@ func Leaks(t testing.TB, cleanup ...func()) {
 	}
 	before := look()
 	t.Cleanup(func() {
-		for _, f := range cleanup {
-			f()
-		}
-		if left := leaked(before); len(left) > 0 {
+		if left := leaked(before, cleanup); len(left) > 0 {
 			t.Errorf("the test left\n\t%s", strings.Join(left, "\n\t"))
 		}
 	})
 }
 
 // leaked lists what is here and was not before. What goes away in a moment does
-// not count.
-func leaked(before state) (left []string) {
+// not count: the cleanup functions are called again, for what has ended meanwhile.
+func leaked(before state, cleanup []func()) (left []string) {
 	Poll(waitLimit, func() bool {
+		for _, f := range cleanup {
+			f()
+		}
 		left = left[:0]
 		for line := range look() {
 			if !before[line] {
@@ -121,6 +123,16 @@ func Processes() (ps []Process) {
 		}
 	}
 	return ps
+}
+
+// Reap waits for children that have ended, also those that this process has adopted: it is a cleanup for Leaks, which
+// calls it again while something is left.
+func Reap() {
+	for _, p := range Processes() {
+		if p.Parent == os.Getpid() {
+			_, _ = unix.Wait4(p.Pid, nil, unix.WNOHANG, nil)
+		}
+	}
 }
 
 // FindProcess is the process with that id.

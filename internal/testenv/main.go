@@ -91,7 +91,7 @@ func special() bool {
 	}
 	for _, a := range os.Args[1:] {
 		a = strings.TrimLeft(a, "-")
-		if strings.HasPrefix(a, "test.list") || strings.HasPrefix(a, "test.fuzz=") || strings.HasPrefix(a, "test.fuzzworker") {
+		if strings.HasPrefix(a, "test.list") || strings.HasPrefix(a, "test.fuzz") {
 			return true
 		}
 	}
@@ -226,10 +226,7 @@ func checked(m *testing.M, cleanup []func()) int {
 	defer func() { _ = removeAll(own) }()
 	before := look()
 	code := m.Run()
-	for _, f := range cleanup {
-		f()
-	}
-	if left := leaked(before); len(left) > 0 {
+	if left := leaked(before, cleanup); len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "FAIL: after all tests there is still\n\t%s\n", strings.Join(left, "\n\t"))
 		code = max(code, 1)
 	}
