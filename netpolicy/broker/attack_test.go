@@ -125,7 +125,7 @@ func TestSwapAddress(t *testing.T) {
 			var out []byte
 			var err error
 			if name == "control" {
-				c := exec.Command(exe(t), allowed.String(), denied.String())
+				c := exec.Command(exe(t), allowed.String(), denied.String(), denied.String())
 				c.Env = append(os.Environ(), helperEnv+"=swap")
 				out, err = c.CombinedOutput()
 			} else {
@@ -152,7 +152,7 @@ func TestSwapDescriptor(t *testing.T) {
 		name, patience string
 		landlock       bool
 		want           string
-	}{{"control", "20s", false, "true"}, {"landlock", map[bool]string{false: "500ms", true: "5s"}[testenv.Long()], true, "false"}} {
+	}{{"control", testenv.RaceTime.String(), false, "true"}, {"landlock", map[bool]string{false: "500ms", true: "5s"}[testenv.Long()], true, "false"}} {
 		t.Run(c.name, func(t *testing.T) {
 			allowed, _ := counter(t)
 			denied, _ := counter(t)

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // helpThreads connects on several threads that are not the first one.
@@ -84,7 +85,7 @@ func helpFork(args []string) int {
 }
 
 // helpSwap connects while another thread changes the address between an allowed and a denied
-// one. What it was connected to is to be seen from outside.
+// one. What it was connected to is to be seen from outside. It goes on until it was connected to each of the others.
 func helpSwap(args []string) int {
 	allowed, denied := portOf(args[0]), portOf(args[1])
 	a := &unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: [4]byte{127, 0, 0, 1}, Port: allowed}
@@ -102,11 +103,19 @@ func helpSwap(args []string) int {
 			}
 		}
 	})
+	missing := map[string]bool{args[0]: true}
+	for _, to := range args[2:] {
+		missing[to] = true
+	}
 	good := 0
-	for range 2000 {
+	end := time.Now().Add(testenv.RaceTime)
+	for i := 0; i < 2000 || len(missing) > 0 && time.Now().Before(end); i++ {
 		fd := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0))
 		if _, _, e := syscall.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(a)), unix.SizeofSockaddrInet4); e == 0 {
 			good++
+			if to, err := unix.Getpeername(fd); err == nil {
+				delete(missing, fmt.Sprintf("127.0.0.1:%d", to.(*unix.SockaddrInet4).Port))
+			}
 		}
 		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 		_ = unix.Close(fd)
@@ -232,7 +241,7 @@ func helpUnblock([]string) int {
 			}
 		}
 	}()
-	time.AfterFunc(30*time.Second, func() {
+	time.AfterFunc(time.Minute, func() {
 		fmt.Println("hangs")
 		os.Exit(0)
 	})
@@ -258,8 +267,14 @@ func helpAbort([]string) int {
 	to, _ := crowded()
 	crowd(to)
 	fd := tcp("127.0.0.1:0")
-	time.AfterFunc(200*time.Millisecond, func() { _ = unix.Shutdown(fd, unix.SHUT_RDWR) })
-	time.AfterFunc(30*time.Second, func() {
+	go func() {
+		const synSent = 2 // TCP_SYN_SENT
+		for info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err != nil || info.State != synSent; {
+			info, err = unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		}
+		_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+	}()
+	time.AfterFunc(time.Minute, func() {
 		fmt.Println("hangs")
 		os.Exit(0)
 	})

@@ -3,6 +3,7 @@
 package broker_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -132,17 +133,30 @@ privileged: EACCES`},
 
 // TestListenAfterFailure: a connect that failed does not keep anybody from listening.
 func TestListenAfterFailure(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := l.Addr().String()
-	_ = l.Close()
+	at := nobody(t)
 	c := helper(t, "failed", at)
 	attach(t, c, allow("tcp:"+at))
 	if got, want := output(t, c), "connect: EINPROGRESS\nbind: ok\nlisten: ok\ninside: true"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// nobody is an address where nobody listens, and nobody can until the test's end.
+func nobody(t testing.TB) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, sockaddr("127.0.0.1:0")); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
 }
 
 // run runs the helper in a sandbox with two servers outside, one of which is allowed.

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
@@ -47,6 +48,30 @@ func must[T any](v T, err error) T {
 		os.Exit(1)
 	}
 	return v
+}
+
+// again is a call that is repeated when a signal interrupted it: the Go runtime sends some to its threads, and there are
+// calls that the kernel does not go on with.
+func again[T any](call func() (T, error)) (v T, err error) {
+	err = sys.Retry(func() (err error) { v, err = call(); return err })
+	return v, err
+}
+
+// poll waits until a descriptor is ready.
+func poll(fd int, events int16) {
+	must(again(func() (int, error) { return unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, -1) }))
+}
+
+// event waits until an epoll instance has events.
+func event(instance int) (n int, first unix.EpollEvent) {
+	var events [4]unix.EpollEvent
+	n = must(again(func() (int, error) { return unix.EpollWait(instance, events[:], -1) }))
+	return n, events[0]
+}
+
+// connect waits for no longer than SO_SNDTIMEO says.
+func connect(fd int, to unix.Sockaddr) error {
+	return sys.Retry(func() error { return unix.Connect(fd, to) })
 }
 
 func say(name string, err error) { fmt.Printf("%s: %s\n", name, word(err)) }
@@ -231,14 +256,12 @@ func helpNonblock(args []string) int {
 			fmt.Println(word(err))
 			continue
 		}
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		must(unix.Poll(p, -1))
+		poll(fd, unix.POLLOUT)
 		if e := must(unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)); e != 0 {
 			fmt.Println("so_error", word(syscall.Errno(e)))
 			continue
 		}
-		p[0].Events = unix.POLLIN
-		must(unix.Poll(p, -1))
+		poll(fd, unix.POLLIN)
 		hello(fd)
 	}
 	return 0
@@ -269,12 +292,11 @@ func helpEpoll(args []string) int {
 		return 0
 	}
 	for _, in := range instances {
-		var events [4]unix.EpollEvent
-		n := must(unix.EpollWait(in, events[:], -1))
-		fmt.Println(n, events[0].Fd, events[0].Pad, events[0].Events&unix.EPOLLOUT != 0, events[0].Events&unix.EPOLLHUP != 0)
+		n, e := event(in)
+		fmt.Println(n, e.Fd, e.Pad, e.Events&unix.EPOLLOUT != 0, e.Events&unix.EPOLLHUP != 0)
 		say("mod", unix.EpollCtl(in, unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: 9}))
-		must(unix.EpollWait(in, events[:], -1))
-		fmt.Println(events[0].Fd)
+		_, e = event(in)
+		fmt.Println(e.Fd)
 		say("del", unix.EpollCtl(in, unix.EPOLL_CTL_DEL, fd, nil))
 	}
 	hello(fd)
@@ -315,7 +337,7 @@ func helpAgain(args []string) int {
 func helpFailed(args []string) int {
 	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0))
 	say("connect", unix.Connect(fd, sockaddr(args[0])))
-	must(unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1))
+	poll(fd, unix.POLLOUT)
 	say("bind", unix.Bind(fd, sockaddr("127.0.0.1:0")))
 	listenInside(fd)
 	return 0
@@ -418,8 +440,7 @@ func helpListen([]string) int {
 			server, _, err := unix.Accept(fd)
 			say("accept", err)
 			_, _ = unix.Write(server, []byte("hello\n"))
-			p := []unix.PollFd{{Fd: int32(client), Events: unix.POLLIN}}
-			must(unix.Poll(p, -1))
+			poll(client, unix.POLLIN)
 			hello(client)
 		}
 	}
@@ -560,7 +581,7 @@ func helpUDPSwap(args []string) int {
 	})
 	fd := udp(args[0])
 	good, bad := false, false
-	for range 2000 {
+	for i := 0; i < 2000 || !good && i < 1_000_000; i++ {
 		_, _, _ = syscall.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&[]byte("ping")[0])), 4, 0, uintptr(unsafe.Pointer(a)), unix.SizeofSockaddrInet4)
 		var b [16]byte
 		for {
@@ -589,7 +610,7 @@ func helpUDPNone(args []string) int {
 	must(0, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 300_000}))
 	must(0, unix.Sendto(fd, []byte("ping"), 0, sockaddr(args[0])))
 	var b [16]byte
-	_, _, err := unix.Recvfrom(fd, b[:], 0)
+	_, err := again(func() (int, error) { return unix.Read(fd, b[:]) })
 	fmt.Println(word(err))
 	return 0
 }
@@ -778,8 +799,8 @@ func helpHello([]string) int {
 func helpServer([]string) int {
 	fd := must(unix.Socket(unix.AF_INET6, unix.SOCK_STREAM, 0))
 	second := must(unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0))
-	poll := must(unix.EpollCreate1(0))
-	must(0, unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: 7}))
+	instance := must(unix.EpollCreate1(0))
+	must(0, unix.EpollCtl(instance, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: 7}))
 	options := []struct{ level, name, v int }{
 		{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}, {unix.SOL_SOCKET, unix.SO_REUSEPORT, 1}, {unix.SOL_SOCKET, unix.SO_RCVBUF, 40000},
 		{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0}, {unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, 1}, {unix.IPPROTO_TCP, unix.TCP_FASTOPEN, 5},
@@ -802,8 +823,8 @@ func helpServer([]string) int {
 	client := tcp("127.0.0.1:1")
 	say("connect", unix.Connect(client, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}))
 	must(unix.Write(client, []byte("x")))
-	var events [4]unix.EpollEvent
-	fmt.Println(must(unix.EpollWait(poll, events[:], -1)), events[0].Fd)
+	n, e := event(instance)
+	fmt.Println(n, e.Fd)
 	_, _, err := unix.Accept(fd)
 	say("accept", err)
 	say("privileged", unix.Bind(tcp("127.0.0.1:1"), sockaddr("127.0.0.1:80")))

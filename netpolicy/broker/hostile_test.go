@@ -26,7 +26,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	for range rounds(200) {
 		began := time.Now()
 		runtime.GC() // stops all threads
-		if d := time.Since(began); d > 10*time.Second {
+		if d := time.Since(began); d > time.Minute {
 			t.Fatalf("the embedding program stood still for %v", d)
 		}
 	}
@@ -34,7 +34,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	_ = c.Wait()
 	began := time.Now()
 	b.Close()
-	if d := time.Since(began); d > 10*time.Second {
+	if d := time.Since(began); d > time.Minute {
 		t.Errorf("Close took %v", d)
 	}
 }
@@ -68,8 +68,12 @@ func TestLinger(t *testing.T) {
 	stdout := startBefore(t, c)
 	stuck := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
 	defer stuck.Stop()
-	if _, err := io.CopyN(io.Discard, stdout, rounds(5000)); err != nil {
-		t.Error("the Broker stands still:", err)
+	for range rounds(5000) {
+		if _, err := io.CopyN(io.Discard, stdout, 1); err != nil {
+			t.Error("the Broker stands still:", err)
+			break
+		}
+		stuck.Reset(time.Minute)
 	}
 	_ = c.Process.Kill()
 	_ = c.Wait()
@@ -145,15 +149,14 @@ func helpErrQueue([]string) int {
 	must(0, unix.Connect(fd, at))
 	accept()
 	must(unix.SendmsgN(fd, make([]byte, 4096), nil, nil, unix.MSG_ZEROCOPY))
-	p := []unix.PollFd{{Fd: int32(fd)}}
-	must(unix.Poll(p, -1))
+	poll(fd, 0)
 	must(0, rawConnect(fd, unix.AF_UNSPEC))
 	crowd(at)
 	tv := unix.NsecToTimeval(waits.Nanoseconds())
 	must(0, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tv))
 	say("before", nil)
 	must(os.Stdin.Read(make([]byte, 1)))
-	say("connect", unix.Connect(fd, at))
+	say("connect", connect(fd, at))
 	return 0
 }
 

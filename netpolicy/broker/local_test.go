@@ -3,10 +3,12 @@
 package broker_test
 
 import (
+	"bytes"
+	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -64,17 +66,17 @@ func helpLocal([]string) int {
 	}
 	datagram := must(unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))
 	say("datagram", unix.Connect(datagram, &unix.SockaddrUnix{Name: "e/g"}))
-	connect := func(fd int, p unsafe.Pointer, n uintptr) error {
+	raw := func(fd int, p unsafe.Pointer, n uintptr) error {
 		if _, _, e := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(p), n); e != 0 {
 			return e
 		}
 		return nil
 	}
 	var none unix.RawSockaddrAny
-	say("disconnect", connect(datagram, unsafe.Pointer(&none), 2))
+	say("disconnect", raw(datagram, unsafe.Pointer(&none), 2))
 	none.Addr.Family = unix.AF_UNIX
-	say("no name", connect(datagram, unsafe.Pointer(&none), 2))
-	say("too long", connect(datagram, unsafe.Pointer(&none), 112))
+	say("no name", raw(datagram, unsafe.Pointer(&none), 2))
+	say("too long", raw(datagram, unsafe.Pointer(&none), 112))
 	// A listener that has no room: who does not wait is told, who waits gets in when it has.
 	full := listen(unix.SOCK_STREAM, "/mnt/full", 0)
 	first := must(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
@@ -83,9 +85,13 @@ func helpLocal([]string) int {
 	say("no room", unix.Connect(second, &unix.SockaddrUnix{Name: "/mnt/full"}))
 	third := must(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
 	must(0, unix.SetsockoptTimeval(third, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Usec: 50_000}))
-	say("for a while", unix.Connect(third, &unix.SockaddrUnix{Name: "/mnt/full"}))
+	say("for a while", connect(third, &unix.SockaddrUnix{Name: "/mnt/full"}))
+	runtime.LockOSThread()
+	here := fmt.Sprintf("/proc/self/task/%d/syscall", unix.Gettid())
 	go func() {
-		time.Sleep(50 * time.Millisecond)
+		for call := []byte(nil); !bytes.HasPrefix(call, fmt.Append(nil, unix.SYS_CONNECT, " ")); { // until it waits
+			call, _ = os.ReadFile(here)
+		}
 		_, _, _ = unix.Accept(full)
 	}()
 	third = must(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))

@@ -160,7 +160,7 @@ func attempt(to string, wait bool) error {
 	if err == unix.EINPROGRESS || err == unix.EALREADY {
 		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 		for n := 0; n == 0; {
-			if n, err = unix.Poll(p, 10_000); err == unix.EINTR {
+			if n, err = unix.Poll(p, 60_000); err == unix.EINTR {
 				n = 0
 			} else if err == nil && n == 0 {
 				return unix.ETIMEDOUT
