@@ -24,18 +24,20 @@ import (
 // TestDeadline: the command is asked to end, then killed with all that it has started.
 func TestDeadline(t *testing.T) {
 	leaks(t)
+	const soon, late = 200 * time.Millisecond, time.Minute // late is never reached
 	for _, c := range []struct {
 		script, want string
 		timedOut     bool
+		delay        time.Duration
 	}{
-		{"trap 'exit 7' TERM; setsid sleep 1000 & while :; do wait; done", "exit status 7", true},
-		{"trap '' TERM; setsid sleep 1000 & while :; do wait; done", "signal: killed", true},
-		{"kill -STOP $$", "signal: killed", true},
-		{"exec sleep 1000", "signal: terminated", true},
-		{"exit 3", "exit status 3", false},
+		{"trap 'exit 7' TERM; setsid sleep 1000 & while :; do wait; done", "exit status 7", true, late},
+		{"trap '' TERM; setsid sleep 1000 & while :; do wait; done", "signal: killed", true, soon},
+		{"kill -STOP $$", "signal: killed", true, soon},
+		{"exec sleep 1000", "signal: terminated", true, late},
+		{"exit 3", "exit status 3", false, late},
 	} {
 		for after := 300 * time.Millisecond; ; after *= 4 {
-			timedOut, err := endsAt(t, c.script, after, c.timedOut)
+			timedOut, err := endsAt(t, c.script, after, c.delay, c.timedOut)
 			if err != nil && err.Error() == c.want && timedOut == c.timedOut {
 				break
 			}
@@ -49,14 +51,15 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// endsAt runs a script, and says how it ended and whether that was because its time was over.
-func endsAt(t *testing.T, script string, after time.Duration, limited bool) (timedOut bool, err error) {
+// endsAt runs a script, and says how it ended and whether that was because its time was over. Between being asked to end
+// and being killed it has the delay.
+func endsAt(t *testing.T, script string, after, delay time.Duration, limited bool) (timedOut bool, err error) {
 	t.Helper()
 	if !limited {
 		after = time.Hour
 	}
 	cmd := shell(script)
-	cmd.WaitDelay = 200 * time.Millisecond
+	cmd.WaitDelay = delay
 	sandbox.Of(cmd).Deadline = time.Now().Add(after)
 	// The pipe is at its end when nobody is left.
 	out, err := cmd.StdoutPipe()

@@ -109,7 +109,7 @@ func runEmbedder(t *testing.T, dir string, args ...string) {
 		}
 		var out strings.Builder
 		c.Stdout, c.Stderr = &out, &out
-		c.WaitDelay = time.Second
+		c.WaitDelay = time.Minute
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}

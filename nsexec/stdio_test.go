@@ -457,12 +457,16 @@ func TestWaitDelay(t *testing.T) {
 	}
 	// Somebody outside keeps the pipe open: only with a shared PID namespace can a
 	// process of the sandbox outlive the command.
-	c = shell("sleep 100 & echo $!")
+	c = shell("sleep 100 & echo $!; read -r x")
 	c.Share = nsexec.PID
 	c.Mounts = base()[:2]
 	c.WaitDelay = 20 * time.Millisecond
-	var out bytes.Buffer
-	c.Stdout = &out
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &heard{then: stdin} // the time begins when all was read
+	c.Stdout = out
 	if err := c.Run(); !errors.Is(err, exec.ErrWaitDelay) {
 		t.Errorf("got %v", err)
 	}
@@ -471,6 +475,20 @@ func TestWaitDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = unix.Kill(pid, unix.SIGKILL)
+}
+
+// heard is what a command has said. It closes something when that is a line.
+type heard struct {
+	bytes.Buffer
+	then io.Closer
+}
+
+func (h *heard) Write(b []byte) (int, error) {
+	n, err := h.Buffer.Write(b)
+	if bytes.HasSuffix(b, []byte("\n")) {
+		_ = h.then.Close()
+	}
+	return n, err
 }
 
 // TestDir: it is a path of the sandbox.
