@@ -3,9 +3,11 @@
 package homelayer
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -189,9 +191,8 @@ func later(t *testing.T, dir string) {
 		}
 		return st.Ctim
 	}
-	for first := stamp(); first == stamp(); {
-		time.Sleep(time.Millisecond)
-	}
+	first := stamp()
+	testenv.Eventually(t, "a later time", func() bool { return stamp() != first })
 }
 
 // TestHostileTree: what commands left is not followed, and does not keep the layer from being used, measured and removed.
@@ -333,18 +334,28 @@ func TestManyKilled(t *testing.T) {
 	rounds := testenv.Rounds(6, 100)
 	for range rounds {
 		var list []*exec.Cmd
+		var lines []*bufio.Reader
 		for range 4 {
 			c := exec.Command("/proc/self/exe")
 			c.Env = append(os.Environ(), helperEnv+"="+path)
 			var out strings.Builder
 			c.Stderr = &out
+			says, err := c.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}
-			list = append(list, c)
+			list, lines = append(list, c), append(lines, bufio.NewReader(says))
 		}
 		for i, c := range list {
-			time.Sleep(time.Duration(20+7*i) * time.Millisecond) // any moment will do
+			for range 1 + rand.N(3+2*i) { // any moment after that will do
+				if _, err := lines[i].ReadString('\n'); err != nil {
+					t.Error(err)
+					break
+				}
+			}
 			_ = c.Process.Kill()
 			_ = c.Wait()
 			if text := c.Stderr.(*strings.Builder).String(); text != "" {
