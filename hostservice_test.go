@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,7 +48,7 @@ func TestHostServices(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+listening(t, filepath.Join(dir, "docker.sock")))
 	t.Setenv("XDG_RUNTIME_DIR", dir)
 	t.Setenv("WAYLAND_DISPLAY", filepath.Base(listening(t, filepath.Join(dir, "wayland-7"))))
-	const number = "48151"
+	number := strconv.Itoa(1_000_000 + os.Getpid()) // nobody else's
 	if err := os.Mkdir("/tmp/.X11-unix", 0o777); err == nil {
 		t.Cleanup(func() { _ = os.Remove("/tmp/.X11-unix") })
 	}

@@ -174,8 +174,9 @@ func insideTakeover([]string) int {
 	}
 	_ = l.Close()
 	_ = errors.Join(os.WriteFile("at.new", []byte(at), 0o644), os.Rename("at.new", "at"))
-	for _, err := os.Stat("go"); err != nil; _, err = os.Stat("go") {
-		time.Sleep(time.Millisecond)
+	if !testenv.Poll(time.Minute, func() bool { _, err = os.Stat("go"); return err == nil }) {
+		fmt.Println(err)
+		return 1
 	}
 	if _, err = net.Dial("tcp", at); err == nil {
 		fmt.Println("reached")

@@ -37,7 +37,7 @@ func hasty(t testing.TB, what string, do func()) {
 		defer close(done)
 		do()
 	}()
-	limit := time.NewTimer(30 * time.Second) // locally it takes milliseconds
+	limit := time.NewTimer(2 * time.Minute) // locally it takes milliseconds
 	defer limit.Stop()
 	select {
 	case <-done:
@@ -338,7 +338,7 @@ func TestAttack28Lease(t *testing.T) {
 					t.Error("committed what could not be read")
 				}
 			})
-			if d := time.Since(began); d > 10*time.Second {
+			if d := time.Since(began); d > 40*time.Second { // who has a lease may keep it for 45
 				t.Errorf("it took %v", d)
 			}
 			if s.State() == Committed {
