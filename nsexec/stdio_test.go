@@ -457,7 +457,7 @@ func TestWaitDelay(t *testing.T) {
 	}
 	// Somebody outside keeps the pipe open: only with a shared PID namespace can a
 	// process of the sandbox outlive the command.
-	c = shell("sleep 100 & echo $!; read -r x")
+	c = shell("sleep 100 & echo $!; read -r x || exit 0")
 	c.Share = nsexec.PID
 	c.Mounts = base()[:2]
 	c.WaitDelay = 20 * time.Millisecond
@@ -471,7 +471,7 @@ func TestWaitDelay(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	var pid int
-	if _, err := fmt.Sscan(out.String(), &pid); err != nil {
+	if _, err := fmt.Sscan(out.text.String(), &pid); err != nil {
 		t.Fatal(err)
 	}
 	_ = unix.Kill(pid, unix.SIGKILL)
@@ -479,12 +479,12 @@ func TestWaitDelay(t *testing.T) {
 
 // heard is what a command has said. It closes something when that is a line.
 type heard struct {
-	bytes.Buffer
+	text bytes.Buffer // embedded it would be read into, past Write
 	then io.Closer
 }
 
 func (h *heard) Write(b []byte) (int, error) {
-	n, err := h.Buffer.Write(b)
+	n, err := h.text.Write(b)
 	if bytes.HasSuffix(b, []byte("\n")) {
 		_ = h.then.Close()
 	}
