@@ -4,6 +4,7 @@ package wall
 
 import (
 	"encoding/binary"
+	"maps"
 	"net/netip"
 	"os"
 	"strconv"
@@ -37,8 +38,9 @@ type sockets struct {
 	mu      sync.Mutex
 	idle    map[uint64]sys.FD // by inode: neither connected nor listening
 	order   []uint64          // of those, the oldest first
-	bound   map[uint64]bool   // all that were ever bound
-	pending map[sys.FD]bool   // are being connected
+	bound   map[uint64]bool   // that were bound, but for those that are known to be of no use any more
+	swept   int               // how many of those were left when others were forgotten last
+	pending map[sys.FD]uint64 // are being connected; their inodes
 	running sync.WaitGroup
 }
 
@@ -110,7 +112,7 @@ func (s *sockets) keep(ino uint64, fd sys.FD) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.idle == nil {
-		s.idle, s.bound, s.pending = make(map[uint64]sys.FD), make(map[uint64]bool), make(map[sys.FD]bool)
+		s.idle, s.bound, s.pending = make(map[uint64]sys.FD), make(map[uint64]bool), make(map[sys.FD]uint64)
 	}
 	s.idle[ino] = fd
 	if s.order = append(s.order, ino); len(s.order) > maxIdle {
@@ -228,9 +230,29 @@ func (s *sockets) bindTo(ino uint64, fd sys.FD, at netip.AddrPort) syscall.Errno
 		return syscall.EADDRNOTAVAIL
 	}
 	s.mu.Lock()
+	if len(s.bound) >= 2*s.swept+maxIdle {
+		s.sweep()
+	}
 	s.bound[ino] = true // before anybody can see it
 	s.mu.Unlock()
 	return errnoOf(unix.Bind(int(fd), sockaddr(own, at.Port())))
+}
+
+// sweep forgets the sockets that neither listen nor can any more: a command could fill this process's memory with them, and their
+// numbers can be somebody else's sockets' later. The caller holds the mutex.
+func (s *sockets) sweep() {
+	of := make(map[uint64]bool)
+	if !listeners(func(_ uint16, ino uint64) { of[ino] = true }) {
+		return
+	}
+	for ino := range s.idle {
+		of[ino] = true
+	}
+	for _, ino := range s.pending {
+		of[ino] = true
+	}
+	maps.DeleteFunc(s.bound, func(ino uint64, _ bool) bool { return !of[ino] })
+	s.swept = len(s.bound)
 }
 
 // listen has a socket listen. One that is not bound would get a port on all addresses from the kernel.
@@ -292,7 +314,7 @@ func (s *sockets) connect(l notify.Listener, n *notify.Notification) {
 		return
 	}
 	s.mu.Lock()
-	s.pending[fd] = true
+	s.pending[fd] = ino
 	s.mu.Unlock()
 	id := n.ID
 	s.running.Go(func() {
@@ -345,33 +367,47 @@ func (*sockets) disconnect(fd sys.FD, e syscall.Errno) syscall.Errno {
 
 // server is the inode of the last socket that listens on a port. It is 0 where none does, or not all do so for the command.
 func (s *sockets) server(port uint16) (found uint64) {
+	others := false
+	ok := listeners(func(p uint16, ino uint64) {
+		if p != port {
+			return
+		}
+		s.mu.Lock()
+		others = others || !s.bound[ino]
+		s.mu.Unlock()
+		found = ino
+	})
+	if !ok || others {
+		return 0
+	}
+	return found
+}
+
+// listeners calls f for each TCP socket that listens, with its port and its inode, which is 0 if it cannot be read. Not: it is
+// not known which do.
+func listeners(f func(port uint16, ino uint64)) bool {
 	for _, name := range [...]string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			if os.IsNotExist(err) {
 				continue // a kernel without IPv6
 			}
-			return 0
+			return false
 		}
 		for line := range strings.Lines(string(text)) {
-			f := strings.Fields(line)
+			fields := strings.Fields(line)
 			const listening = "0A"
-			if len(f) < 10 || f[3] != listening {
+			if len(fields) < 10 || fields[3] != listening {
 				continue
 			}
-			_, hex, _ := strings.Cut(f[1], ":")
-			if p, err := strconv.ParseUint(hex, 16, 16); err != nil || uint16(p) != port {
+			_, hex, _ := strings.Cut(fields[1], ":")
+			port, err := strconv.ParseUint(hex, 16, 16)
+			if err != nil {
 				continue
 			}
-			ino, err := strconv.ParseUint(f[9], 10, 64)
-			s.mu.Lock()
-			own := err == nil && s.bound[ino]
-			s.mu.Unlock()
-			if !own {
-				return 0
-			}
-			found = ino
+			ino, _ := strconv.ParseUint(fields[9], 10, 64)
+			f(uint16(port), ino)
 		}
 	}
-	return found
+	return true
 }

@@ -1,0 +1,64 @@
+//go:build linux
+
+package wall
+
+import (
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// TestManyBound: however many sockets a command binds and closes, few of them are remembered; and of those that listen, all.
+func TestManyBound(t *testing.T) {
+	var s sockets
+	defer s.close()
+	bind := func() (ino uint64, fd sys.FD) {
+		t.Helper()
+		n, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(n, &st); err != nil {
+			t.Fatal(err)
+		}
+		s.keep(st.Ino, sys.FD(n))
+		if e := s.bindTo(st.Ino, sys.FD(n), netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); e != 0 {
+			t.Fatal(e)
+		}
+		return st.Ino, sys.FD(n)
+	}
+	ino, listener := bind()
+	if _, ok := s.take(ino); !ok || unix.Listen(int(listener), 1) != nil {
+		t.Fatal("it does not listen")
+	}
+	defer listener.Close()
+	name, err := unix.Getsockname(int(listener))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := uint16(name.(*unix.SockaddrInet4).Port)
+	const many = 2500
+	for range many {
+		ino, fd := bind()
+		if _, ok := s.take(ino); ok { // the command has closed it, or connected
+			fd.Close()
+		}
+	}
+	if n := len(s.bound); n > 4*maxIdle {
+		t.Errorf("%d of %d sockets are remembered", n, many)
+	}
+	if got := s.server(port); got != ino {
+		t.Errorf("the one that listens: %d, not %d", got, ino)
+	}
+	// The control: somebody else's.
+	if s.bound = map[uint64]bool{}; s.server(port) != 0 {
+		t.Error("a listener that nobody bound is the command's")
+	}
+}
