@@ -30,9 +30,7 @@ func (s *Server) link(l notify.Listener, n *notify.Notification) {
 		s.seen.link(l, &c)
 	default:
 		s.running.Go(func() {
-			var seen caller
-			defer seen.close()
-			if !unprivileged(func() { seen.link(l, &c) }) {
+			if !s.act(func(seen *caller) { seen.link(l, &c) }) {
 				l.Proceed(c.id)
 			}
 		})

@@ -21,6 +21,7 @@ import (
 type Server struct {
 	running sync.WaitGroup
 	moving  sync.Mutex // one directory at a time is carried over
+	acting  sync.Mutex // and one call of those that need a thread of their own is answered: a command can make thousands at once
 
 	restricted atomic.Bool // a process has restricted itself by Landlock: see doc.go
 
@@ -199,17 +200,24 @@ func (s *Server) handle(l notify.Listener, n *notify.Notification) {
 // apart answers a call that somebody with more rights was told of.
 func (s *Server) apart(l notify.Listener, c *call) {
 	var m *move
-	done := unprivileged(func() {
-		var seen caller
-		defer seen.close()
-		m = seen.begin(l, c)
-	})
+	done := s.act(func(seen *caller) { m = seen.begin(l, c) })
 	switch {
 	case !done:
 		l.Proceed(c.id)
 	case m != nil:
 		s.carry(l, c.id, m)
 	}
+}
+
+// act calls f on a thread without capabilities, when nobody else does. False: f was not called.
+func (s *Server) act(f func(*caller)) bool {
+	s.acting.Lock()
+	defer s.acting.Unlock()
+	return unprivileged(func() {
+		var seen caller
+		defer seen.close()
+		f(&seen)
+	})
 }
 
 // begin answers a call by a rename that the kernel does, or leaves it to the kernel. If the directory has to be carried over, it
