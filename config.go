@@ -115,6 +115,10 @@ type Config struct {
 	// HomeSize is how much a home layer keeps, in bytes, as du(1) counts them: when a command has ended that made it larger,
 	// caches in it are removed, the largest first, or all of it. Zero: DefaultHomeSize.
 	HomeSize int64
+	// Caches are more directories that programs fill again when they are missing, below the home directory: absolute paths, or
+	// such that begin with "~/". As those that nsrun knows they are the first to be removed from a home layer, without one
+	// commands write to them as long as they run, and with BuildPreset for good. Nil: none.
+	Caches []string
 	// Retention is how long sessions of StateDir stay that were committed or discarded. Zero: overlay.Retention.
 	Retention time.Duration
 

@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"internal/limiter":    {"features", "internal/cgroups", "internal/limits"},
 	"netpolicy/cgroup":    {"internal/cgroups", "internal/sys", "features", "netpolicy"},
 	"internal/runslater":  {},
-	"overlay":             {"internal/escape", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},
+	"overlay":             {"internal/escape", "internal/pathrule", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},
 	"internal/links":      {"internal/escape", "internal/paths", "internal/sys", "overlay"},
 	"internal/confine":    {"mounts"},
 	"internal/plan":       {"internal/confine", "internal/escape", "internal/pathrule", "internal/paths", "mounts"},
@@ -131,7 +131,7 @@ var mayImport = map[string][]string{
 
 	// Of overlay.
 	"overlay/internal/tree":  {"internal/deep", "internal/sys"},
-	"overlay/internal/store": {"internal/owndir", "internal/prog", "internal/reexec", "internal/sys", "features", "overlay/internal/tree"},
+	"overlay/internal/store": {"internal/owndir", "internal/pathrule", "internal/prog", "internal/reexec", "internal/sys", "features", "overlay/internal/tree"},
 	"overlay/internal/tx":    {"internal/gitindex", "internal/sys", "overlay/internal/store", "overlay/internal/tree"},
 }
 

@@ -63,7 +63,7 @@ func (c *Config) layered() bool {
 // suspect tells the directories in which commands can have made links, with this Config
 // and these rules or with others that were used before.
 func (c *Config) suspect(more []Rule) func(dir string) bool {
-	w := host.Written{StateDir: c.StateDir, Builds: c.has(BuildPreset)}
+	w := host.Written{StateDir: c.StateDir, Builds: c.has(BuildPreset), Caches: c.caches()}
 	if c.Mode != ReadOnly && c.Mode != Blocked && c.Project != "" {
 		w.Dirs = append(w.Dirs, c.Project)
 	}
@@ -83,11 +83,40 @@ func (c *Config) suspect(more []Rule) func(dir string) bool {
 	return w.Suspect()
 }
 
+// caches are names of Caches below the home directory. What is wrong with one is told of before.
+func (c *Config) caches() []string {
+	if len(c.Caches) == 0 {
+		return nil
+	}
+	names, _ := host.CachePaths(host.Home(), c.Caches)
+	return names
+}
+
+// inPlace reports whether commands write to folders, or where rules say, without an overlay.
+func (c *Config) inPlace(more []Rule) bool {
+	return c.Project != "" && c.Mode == Direct || slices.ContainsFunc(c.Shared, func(f Folder) bool { return f.Mode == Direct }) ||
+		slices.ContainsFunc(slices.Concat(c.Rules, more), func(r Rule) bool { return r.Mode == Direct })
+}
+
+// protected are the patterns of what a session holds back. What is wrong with one is told of where all rules are looked for.
+func (c *Config) protected(home string) (list []string) {
+	rules := slices.DeleteFunc(slices.Clone(c.Rules), func(r Rule) bool { return r.Mode != Protected })
+	if len(rules) == 0 {
+		return nil
+	}
+	for _, m := range host.Match(hostRules(rules, false), home, false, c.suspect(nil)) {
+		if m.Err == nil {
+			list = append(list, m.Pattern.String())
+		}
+	}
+	return list
+}
+
 // hostRules are rules as the rooms below know them.
-func hostRules(rules []Rule) []host.Rule {
+func hostRules(rules []Rule, inPlace bool) []host.Rule {
 	list := make([]host.Rule, len(rules))
 	for i, r := range rules {
-		list[i] = host.Rule{Access: access(r.Mode), Pattern: r.Pattern}
+		list[i] = host.Rule{Access: access(r.Mode), Pattern: r.Pattern, Idle: r.Mode == Protected && !inPlace}
 	}
 	return list
 }
@@ -101,13 +130,15 @@ func access(m Mode) plan.Access {
 		return plan.Show
 	case Blocked:
 		return plan.Block
+	case Protected:
+		return plan.Protect
 	}
 	return pathrule.NoAccess
 }
 
 // realRules are the rules of a request with the paths that somebody can be asked about.
 func (c *Config) realRules(rules []Rule) ([]Rule, error) {
-	real, err := host.Asked(hostRules(rules), c.suspect(rules))
+	real, err := host.Asked(hostRules(rules, true), c.suspect(rules))
 	list := slices.Clone(rules)
 	for i := range real {
 		list[i].Pattern = real[i].Pattern

@@ -146,7 +146,7 @@ func (x *Execution) releaseHome() {
 	}
 	x.home.layer = nil
 	limit := cmp.Or(x.runner.config.HomeSize, DefaultHomeSize)
-	removed, err := l.Bound(limit, host.CacheNames(), x.wroteMuch())
+	removed, err := l.Bound(limit, host.CacheNames(x.runner.config.caches()), x.wroteMuch())
 	for _, name := range removed {
 		what := "the caches in ~/" + escape.Quote(name)
 		if name == "" {

@@ -41,7 +41,7 @@ func (x *Execution) addSession(f *plan.Facts, engine overlay.Engine) error {
 		f.Session = s
 		return nil // caches are in the home directory, which is not there, or can be written to, or no layer can be laid over them
 	}
-	for _, dir := range host.Caches(f.Home, s.Roots, x.session.Dir(), f.Table) {
+	for _, dir := range host.Caches(f.Home, x.runner.config.caches(), s.Roots, x.session.Dir(), f.Table) {
 		m, err := x.session.Scratch(dir)
 		if err != nil {
 			return err
@@ -113,7 +113,7 @@ func (x *Execution) explainCaches(f *plan.Facts) error {
 	if err := x.addHomeLayer(f, f.Session.Roots); err != nil || !x.caches || f.Layer != nil || x.runner.config.has(StrictPreset) || x.runner.landlock() {
 		return err
 	}
-	for _, dir := range host.Caches(f.Home, f.Session.Roots, "", f.Table) {
+	for _, dir := range host.Caches(f.Home, x.runner.config.caches(), f.Session.Roots, "", f.Table) {
 		f.Caches = append(f.Caches, mounts.TmpOverlay(dir, dir))
 	}
 	return nil
@@ -133,7 +133,7 @@ func (x *Execution) openSession(roots []string, engine overlay.Engine) (err erro
 		_ = s.Close()
 	}
 	if c.Session == "" {
-		x.session, err = overlay.CreateContext(x.ctx, overlay.Options{Roots: roots, Command: x.args, Dir: c.StateDir, On: c.On, Engine: max(engine, c.Engine), Spare: x.runner.clearings.spare()})
+		x.session, err = overlay.CreateContext(x.ctx, overlay.Options{Roots: roots, Command: x.args, Dir: c.StateDir, On: c.On, Engine: max(engine, c.Engine), Spare: x.runner.clearings.spare(), Protect: c.protected(host.Home())})
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,10 @@ func (x *Execution) openSession(roots []string, engine overlay.Engine) (err erro
 	if err != nil {
 		return err
 	}
-	if err := s.ResumeContext(x.ctx, x.args); err != nil {
+	if err = s.Protect(c.protected(host.Home())...); err == nil {
+		err = s.ResumeContext(x.ctx, x.args)
+	}
+	if err != nil {
 		_ = s.Close()
 		return err
 	}

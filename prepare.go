@@ -41,8 +41,11 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if f.Home == "" {
 		return errors.New("find home directory: neither /etc/passwd nor HOME has one, and secrets below it could not be hidden; try: export HOME=DIR")
 	}
+	_, err := host.CachePaths(f.Home, c.Caches)
+	if err != nil {
+		return err
+	}
 	suspect := c.suspect(q.Paths)
-	var err error
 	if f.Folders, err = c.folders(suspect); err != nil {
 		return err
 	}
@@ -241,7 +244,7 @@ func (x *Execution) addFolders(f *plan.Facts) error {
 		f.Shown = append(f.Shown, m)
 	}
 	if c.has(BuildPreset) {
-		if f.Builds, err = host.Builds(f.Home); err != nil {
+		if f.Builds, err = host.Builds(f.Home, c.caches()); err != nil {
 			return err
 		}
 	}
@@ -250,7 +253,7 @@ func (x *Execution) addFolders(f *plan.Facts) error {
 	}
 	if !c.layered() && f.Layer == nil && len(f.Folders.Direct) > 0 && !c.small() && !x.runner.landlock() && !x.runner.plainCaches.Load() {
 		// Not the place that programs are told of where there is no cache: what is there is of use.
-		for _, dir := range host.Caches(f.Home, f.Folders.Direct, "", f.Table) {
+		for _, dir := range host.Caches(f.Home, c.caches(), f.Folders.Direct, "", f.Table) {
 			f.Caches = append(f.Caches, mounts.TmpOverlay(dir, dir))
 		}
 	}
@@ -273,9 +276,10 @@ func (x *Execution) matchRules(home string, suspect func(dir string) bool) func(
 	if len(rules[0])+len(rules[1]) == 0 {
 		return func() (none [2][]host.Matched) { return none }
 	}
+	inPlace := x.runner.config.inPlace(x.request.Paths)
 	match := sync.OnceValue(func() (m [2][]host.Matched) {
 		for i, list := range rules {
-			m[i] = host.Match(hostRules(list), home, i == 1, suspect)
+			m[i] = host.Match(hostRules(list, inPlace), home, i == 1, suspect)
 		}
 		return m
 	})
@@ -286,7 +290,7 @@ func (x *Execution) matchRules(home string, suspect func(dir string) bool) func(
 // addRules adds what rules, and the list of allowed sockets, are about.
 func (x *Execution) addRules(f *plan.Facts, matched [2][]host.Matched, suspect func(dir string) bool) (err error) {
 	c := &x.runner.config
-	q := host.RuleQuery{Hidden: slices.Concat(f.Secrets, f.Sockets), Suspect: suspect, Git: c.has(GitPreset)}
+	q := host.RuleQuery{Hidden: slices.Concat(f.Secrets, f.Sockets), Suspect: suspect, Git: c.has(GitPreset), Direct: f.Folders.Direct}
 	for i, to := range [...]*[]plan.Rule{&f.Rules, &f.Paths} {
 		q.Asked = i == 1
 		var in host.InPlace

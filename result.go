@@ -153,7 +153,7 @@ func (r Result) HeldText() string {
 	for i, c := range r.Held {
 		why := c.Special
 		if c.Runs != "" {
-			why = "runs later: " + c.Runs
+			why = c.Later()
 		}
 		if c.Special != "" {
 			flag = "--allow-special "

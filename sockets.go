@@ -82,6 +82,6 @@ func (s *socketSearch) take(found, roots []string) error {
 
 // binds reports whether folders or rules show files of the host as they are, not through an overlay.
 func (c *Config) binds(f *plan.Folders, q *Request) bool {
-	shows := func(r Rule) bool { return r.Mode != Blocked }
+	shows := func(r Rule) bool { return r.Mode != Blocked && r.Mode != Protected }
 	return len(f.Direct) > 0 || len(f.ReadOnly) > 0 || slices.ContainsFunc(c.Rules, shows) || slices.ContainsFunc(q.Paths, shows)
 }

@@ -105,10 +105,11 @@ const (
 
 // The modes.
 const (
-	Overlay  Mode = iota // what is written is kept apart, in a session
-	Direct               // it is written to, but for what git executes or obeys in it
-	ReadOnly             // it is seen as it is
-	Blocked              // it cannot be entered, a file not be read
+	Overlay   Mode = iota // what is written is kept apart, in a session
+	Direct                // it is written to, but for what git executes or obeys in it
+	ReadOnly              // it is seen as it is
+	Blocked               // it cannot be entered, a file not be read
+	Protected             // for a Rule: changes of it are held back (Result.Held); where it would be written to in place, it is read-only
 )
 
 const (
@@ -272,6 +273,10 @@ type Config struct {
 	// HomeSize is how much a home layer keeps, in bytes, as du(1) counts them: when a command has ended that made it larger,
 	// caches in it are removed, the largest first, or all of it. Zero: DefaultHomeSize.
 	HomeSize int64
+	// Caches are more directories that programs fill again when they are missing, below the home directory: absolute paths, or
+	// such that begin with "~/". As those that nsrun knows they are the first to be removed from a home layer, without one
+	// commands write to them as long as they run, and with BuildPreset for good. Nil: none.
+	Caches []string
 	// Retention is how long sessions of StateDir stay that were committed or discarded. Zero: overlay.Retention.
 	Retention time.Duration
 
@@ -554,12 +559,13 @@ type Request struct {
 // A Rule is about paths of the host, whatever folder they lie in, and all below them. A rule for a directory does not show
 // the secrets in it: that takes one that names them.
 type Rule struct {
-	// Mode is Direct, ReadOnly or Blocked. The zero Mode is a mistake.
+	// Mode is Direct, ReadOnly, Blocked or, in a Config, Protected. The zero Mode is a mistake.
 	Mode Mode
 	// Pattern is an absolute path, or a pattern of such paths: "*", "?" and "[…]" as in path.Match, "**" between slashes for
 	// any number of directories, "~/" at its beginning and $HOME for the home directory, $XDG_CACHE_HOME, $XDG_CONFIG_HOME,
 	// $XDG_DATA_HOME, $XDG_RUNTIME_DIR and $XDG_STATE_HOME, also in braces, and "\" before characters that stand for
-	// themselves. Something must be there, unless Mode is Blocked: then it is hidden when it comes up. "!" before a Pattern
+	// themselves. Something must be there, unless Mode is Blocked: then it is hidden when it comes up; or Protected: then it is held back, or where it is
+	// written to in place it is not protected. "!" before a Pattern
 	// takes paths out of the Blocked rules before it. In a Request it is an absolute path.
 	Pattern string
 }
@@ -673,7 +679,7 @@ type View struct {
 
 var availabilityNames = [...]string{"not checked", "available", "not installed", "not supported"}
 
-var modeNames = [...]string{"overlay", "direct", "read-only", "blocked"}
+var modeNames = [...]string{"overlay", "direct", "read-only", "blocked", "protected"}
 
 // clean makes a text of bytes. Tabs and ends of lines stay, CR LF becomes LF.
 func clean(b []byte) string {
@@ -1036,7 +1042,7 @@ func (*Execution) Wait() (r0 Result, r1 error) {
 	return
 }
 
-// String returns "overlay", "direct", "read-only" or "blocked".
+// String returns "overlay", "direct", "read-only", "blocked" or "protected".
 func (m Mode) String() string {
 	if int(m) >= len(modeNames) {
 		return "mode?"

@@ -74,6 +74,7 @@ var causes = [...]struct{ word, text string }{
 	plan.StrictCause:    {"strict", "the preset strict shows nothing of the host but what is listed"},
 	plan.NetworkCause:   {"network", "%s is made for the network of the command"},
 	plan.OwnCause:       {"nsrun", "%s is nsrun's own"},
+	plan.ProtectedCause: {"protected", "%s is protected: changes of it are held back, or refused where they would be made in place"},
 	plan.PrivilegeCause: {"privileges", "root has no privileges in the sandbox, and permissions of %s are for others"},
 }
 

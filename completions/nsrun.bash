@@ -184,6 +184,7 @@ _nsrun_flag() {
 	'run backend') kinds=(choice:auto,native,landlock) ;;
 	'run block') kinds=(path) ;;
 	'run c') kinds=(none) ;;
+	'run cache') kinds=(dir) ;;
 	'run cpus') kinds=(none) ;;
 	'run credential') kinds=(none) ;;
 	'run device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
@@ -205,6 +206,7 @@ _nsrun_flag() {
 	'run pids') kinds=(none) ;;
 	'run preset') kinds=(choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github) ;;
 	'run project') kinds=(dir) ;;
+	'run protect') kinds=(path) ;;
 	'run publish') kinds=(none) ;;
 	'run report') kinds=(path) ;;
 	'run ro') kinds=(path) ;;
@@ -219,6 +221,7 @@ _nsrun_flag() {
 	'policy backend') kinds=(choice:auto,native,landlock) ;;
 	'policy block') kinds=(path) ;;
 	'policy c') kinds=(none) ;;
+	'policy cache') kinds=(dir) ;;
 	'policy cpus') kinds=(none) ;;
 	'policy credential') kinds=(none) ;;
 	'policy device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
@@ -240,6 +243,7 @@ _nsrun_flag() {
 	'policy pids') kinds=(none) ;;
 	'policy preset') kinds=(choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github) ;;
 	'policy project') kinds=(dir) ;;
+	'policy protect') kinds=(path) ;;
 	'policy publish') kinds=(none) ;;
 	'policy report') kinds=(path) ;;
 	'policy ro') kinds=(path) ;;
@@ -254,6 +258,7 @@ _nsrun_flag() {
 	'why backend') kinds=(choice:auto,native,landlock) ;;
 	'why block') kinds=(path) ;;
 	'why c') kinds=(none) ;;
+	'why cache') kinds=(dir) ;;
 	'why cpus') kinds=(none) ;;
 	'why credential') kinds=(none) ;;
 	'why device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
@@ -275,6 +280,7 @@ _nsrun_flag() {
 	'why pids') kinds=(none) ;;
 	'why preset') kinds=(choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github) ;;
 	'why project') kinds=(dir) ;;
+	'why protect') kinds=(path) ;;
 	'why publish') kinds=(none) ;;
 	'why report') kinds=(path) ;;
 	'why ro') kinds=(path) ;;
@@ -289,6 +295,7 @@ _nsrun_flag() {
 	'learn backend') kinds=(choice:auto,native,landlock) ;;
 	'learn block') kinds=(path) ;;
 	'learn c') kinds=(none) ;;
+	'learn cache') kinds=(dir) ;;
 	'learn cpus') kinds=(none) ;;
 	'learn credential') kinds=(none) ;;
 	'learn device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
@@ -311,6 +318,7 @@ _nsrun_flag() {
 	'learn pids') kinds=(none) ;;
 	'learn preset') kinds=(choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github) ;;
 	'learn project') kinds=(dir) ;;
+	'learn protect') kinds=(path) ;;
 	'learn publish') kinds=(none) ;;
 	'learn report') kinds=(path) ;;
 	'learn ro') kinds=(path) ;;
@@ -325,6 +333,7 @@ _nsrun_flag() {
 	'config backend') kinds=(choice:auto,native,landlock) ;;
 	'config block') kinds=(path) ;;
 	'config c') kinds=(none) ;;
+	'config cache') kinds=(dir) ;;
 	'config cpus') kinds=(none) ;;
 	'config credential') kinds=(none) ;;
 	'config device') kinds=(choice:nvidia,dri,kvm,PATH) ;;
@@ -346,6 +355,7 @@ _nsrun_flag() {
 	'config pids') kinds=(none) ;;
 	'config preset') kinds=(choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github) ;;
 	'config project') kinds=(dir) ;;
+	'config protect') kinds=(path) ;;
 	'config publish') kinds=(none) ;;
 	'config report') kinds=(path) ;;
 	'config ro') kinds=(path) ;;
@@ -377,6 +387,7 @@ _nsrun_flag() {
 	'mcp net-by') kinds=(choice:kernel,broker) ;;
 	'mcp preset') kinds=(choice:default,build) ;;
 	'mcp project') kinds=(dir) ;;
+	'mcp protect') kinds=(path) ;;
 	'mcp publish') kinds=(none) ;;
 	'mcp ro') kinds=(path) ;;
 	'mcp rw') kinds=(path) ;;
@@ -389,11 +400,11 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
-	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
+	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
 	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
@@ -410,7 +421,7 @@ _nsrun_flags() {
 	home) flags='--all --allow-exec --files --json --project --replace' rest=(choice:show,reset,keep path+) ;;
 	gc) flags='--dry-run --keep-committed --kept --older --playground -q --yes' rest=(session+) ;;
 	doctor) flags='--fix --json --print --sessions' rest=() ;;
-	mcp) flags='--allow-net --allow-unix --allow-userns --ask-timeout --backend --block --block-existing --clear-env --commit --credential --device --discard --env --home --keep --max-output --net-by --preset --project --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
+	mcp) flags='--allow-net --allow-unix --allow-userns --ask-timeout --backend --block --block-existing --clear-env --commit --credential --device --discard --env --home --keep --max-output --net-by --preset --project --protect --publish --ro --rw --sandbox --text-only --timeout' rest=() ;;
 	completion) flags='' rest=(choice:bash,zsh,fish) ;;
 	man) flags='--markdown' rest=() ;;
 	version) flags='' rest=() ;;

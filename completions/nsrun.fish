@@ -206,6 +206,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'run c'
 		echo none
+	case 'run cache'
+		echo dir
 	case 'run cpus'
 		echo none
 	case 'run credential'
@@ -248,6 +250,8 @@ function __nsrun_flag -a verb flag
 		echo choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github
 	case 'run project'
 		echo dir
+	case 'run protect'
+		echo path
 	case 'run publish'
 		echo none
 	case 'run report'
@@ -276,6 +280,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'policy c'
 		echo none
+	case 'policy cache'
+		echo dir
 	case 'policy cpus'
 		echo none
 	case 'policy credential'
@@ -318,6 +324,8 @@ function __nsrun_flag -a verb flag
 		echo choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github
 	case 'policy project'
 		echo dir
+	case 'policy protect'
+		echo path
 	case 'policy publish'
 		echo none
 	case 'policy report'
@@ -346,6 +354,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'why c'
 		echo none
+	case 'why cache'
+		echo dir
 	case 'why cpus'
 		echo none
 	case 'why credential'
@@ -388,6 +398,8 @@ function __nsrun_flag -a verb flag
 		echo choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github
 	case 'why project'
 		echo dir
+	case 'why protect'
+		echo path
 	case 'why publish'
 		echo none
 	case 'why report'
@@ -416,6 +428,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'learn c'
 		echo none
+	case 'learn cache'
+		echo dir
 	case 'learn cpus'
 		echo none
 	case 'learn credential'
@@ -460,6 +474,8 @@ function __nsrun_flag -a verb flag
 		echo choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github
 	case 'learn project'
 		echo dir
+	case 'learn protect'
+		echo path
 	case 'learn publish'
 		echo none
 	case 'learn report'
@@ -488,6 +504,8 @@ function __nsrun_flag -a verb flag
 		echo path
 	case 'config c'
 		echo none
+	case 'config cache'
+		echo dir
 	case 'config cpus'
 		echo none
 	case 'config credential'
@@ -530,6 +548,8 @@ function __nsrun_flag -a verb flag
 		echo choice:default,build,test,git,strict,workspace-root,browser,npm,pypi,go,cargo,debian,github
 	case 'config project'
 		echo dir
+	case 'config protect'
+		echo path
 	case 'config publish'
 		echo none
 	case 'config report'
@@ -592,6 +612,8 @@ function __nsrun_flag -a verb flag
 		echo choice:default,build
 	case 'mcp project'
 		echo dir
+	case 'mcp protect'
+		echo path
 	case 'mcp publish'
 		echo none
 	case 'mcp ro'
@@ -620,6 +642,7 @@ function __nsrun_flags -a verb
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
+			'--cache	take a directory below the home directory for a cache, which can be removed, and which the command can write to (repeatable)' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
@@ -649,6 +672,7 @@ function __nsrun_flags -a verb
 			'--pids	let it have at most N processes and threads' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
+			'--protect	hold back changes of path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
@@ -672,6 +696,7 @@ function __nsrun_flags -a verb
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
+			'--cache	take a directory below the home directory for a cache, which can be removed, and which the command can write to (repeatable)' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
@@ -702,6 +727,7 @@ function __nsrun_flags -a verb
 			'--pids	let it have at most N processes and threads' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
+			'--protect	hold back changes of path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
@@ -725,6 +751,7 @@ function __nsrun_flags -a verb
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
+			'--cache	take a directory below the home directory for a cache, which can be removed, and which the command can write to (repeatable)' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
@@ -755,6 +782,7 @@ function __nsrun_flags -a verb
 			'--pids	let it have at most N processes and threads' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
+			'--protect	hold back changes of path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
@@ -778,6 +806,7 @@ function __nsrun_flags -a verb
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
+			'--cache	take a directory below the home directory for a cache, which can be removed, and which the command can write to (repeatable)' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
@@ -808,6 +837,7 @@ function __nsrun_flags -a verb
 			'--pids	let it have at most N processes and threads' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
+			'--protect	hold back changes of path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
@@ -831,6 +861,7 @@ function __nsrun_flags -a verb
 			'--block	hide path, also when it comes up later; !path is an exception' \
 			'--block-existing	run the command also where --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
+			'--cache	take a directory below the home directory for a cache, which can be removed, and which the command can write to (repeatable)' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
 			'--cpus	let it use the time of N processors, such as 1.5' \
@@ -861,6 +892,7 @@ function __nsrun_flags -a verb
 			'--pids	let it have at most N processes and threads' \
 			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
+			'--protect	hold back changes of path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
@@ -984,6 +1016,7 @@ function __nsrun_flags -a verb
 			'--net-by	enforce these rules by kernel|broker (default: the kernel, where that is allowed)' \
 			'--preset	for commands of a kind: default|build; build writes to the caches of build tools' \
 			'--project	project root directory (repeatable; commands begin in the first; default: the git work tree, else the current directory)' \
+			'--protect	hold back changes of a path, in the project, until the user commits it by name' \
 			'--publish	let this host reach a server of a command\'s on a TCP port, at 127.0.0.1 (repeatable)' \
 			'--ro	make a path read-only' \
 			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \

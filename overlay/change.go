@@ -98,7 +98,7 @@ type Change struct {
 	Special string
 
 	// Runs says why the object is executed, or obeyed, without anybody having asked for the
-	// project's code: "git hook", "direnv". Empty: it is not.
+	// project's code: "git hook", "direnv". It is Protected for what Options.Protect means. Empty: it is neither.
 	Runs string
 
 	// Links is how many names a new regular file has. Zero and one: this one.
@@ -106,6 +106,15 @@ type Change struct {
 
 	// Sparse says that a regular file has holes.
 	Sparse bool
+}
+
+// Later says in a few words why the change is held back: "runs later: git hook", or "protected". Empty: it is not because of
+// Runs.
+func (c Change) Later() string {
+	if c.Runs == "" || c.Runs == Protected {
+		return c.Runs
+	}
+	return "runs later: " + c.Runs
 }
 
 // String returns one line such as "M package.json", "A node_modules/" or

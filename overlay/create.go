@@ -45,6 +45,11 @@ type Options struct {
 	// the file systems, see Info.Engine.
 	Engine Engine
 
+	// Protect are patterns of paths whose changes are held back, as what runs later is (Change.Runs), in this session as long
+	// as it exists: absolute, with "*", "?", "[…]" and "**", and free of symbolic links. They mean all that is below a
+	// directory, too. Nil: none.
+	Protect []string
+
 	// Spare is what another session left, which is used if it is Ready and of the same
 	// roots, and is removed if not. It is Create's from then on. Nil: all is made anew.
 	Spare *Spare
@@ -85,6 +90,9 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 		defer lock.Close()
 	}
 	s.meta.Command = store.RawTexts(o.Command)
+	if err := s.meta.AddProtected(o.Protect); err != nil {
+		return nil, &Error{Op: "create session", Path: statePath, Err: err}
+	}
 
 	made := ""
 	defer func() {

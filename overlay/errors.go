@@ -210,7 +210,7 @@ func (e *HeldError) Error() string {
 func heldWhy(c Change) string {
 	why := c.Special
 	if c.Runs != "" {
-		why = strings.TrimPrefix(why+", runs later: "+c.Runs, ", ")
+		why = strings.TrimPrefix(why+", "+c.Later(), ", ")
 	}
 	return why
 }

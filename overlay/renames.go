@@ -59,11 +59,11 @@ func (s *Session) Renames(changes []Change) ([]Rename, error) {
 	return all, nil
 }
 
-// keepRunning leaves apart what would run later at its new place: nobody is to overlook it.
+// keepRunning leaves apart what would run later at its new place, and what is protected: nobody is to overlook it.
 func (r *renamer) keepRunning(changes []Change) {
 	for _, c := range changes {
 		if c.Runs != "" {
-			r.found = slices.DeleteFunc(r.found, func(m Rename) bool { return tree.Under(c.Path, m.To) })
+			r.found = slices.DeleteFunc(r.found, func(m Rename) bool { return tree.Under(c.Path, m.To) || tree.Under(c.Path, m.From) })
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/runslater"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -21,6 +22,8 @@ type runsFinder struct {
 	c     runslater.Classifier
 	sides []runsSide
 
+	protected []pathrule.Pattern
+
 	// blind is why something that others lead to may have been overlooked: a directory that
 	// they could be in cannot be listed. Then whatever is changed may run later.
 	blind error
@@ -30,7 +33,7 @@ type runsFinder struct {
 type runsSide struct{ up, low tree.Tree }
 
 func newRunsFinder(s *Session, again bool) *runsFinder {
-	f := &runsFinder{s: s, again: again, sides: make([]runsSide, len(s.roots))}
+	f := &runsFinder{s: s, again: again, sides: make([]runsSide, len(s.roots)), protected: protectedBy(s.meta)}
 	for _, r := range s.roots {
 		f.c.Roots = append(f.c.Roots, r.Path)
 	}
@@ -54,6 +57,10 @@ func (f *runsFinder) close() {
 func (f *runsFinder) mark(n *node, repos []string) {
 	for _, dir := range repos {
 		f.c.Repository(dir)
+	}
+	if n.Kind != 0 && !n.TimeOnly && f.protects(n) {
+		n.Runs = Protected
+		return
 	}
 	if n.Kind == 0 || n.Kind == Deleted || n.TimeOnly || n.Up.IsDir() && (n.Kind == Modified || !runslater.MayBeGit(path.Base(n.Path))) {
 		return

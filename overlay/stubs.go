@@ -194,6 +194,11 @@ type Options struct {
 	// the file systems, see Info.Engine.
 	Engine Engine
 
+	// Protect are patterns of paths whose changes are held back, as what runs later is (Change.Runs), in this session as long
+	// as it exists: absolute, with "*", "?", "[…]" and "**", and free of symbolic links. They mean all that is below a
+	// directory, too. Nil: none.
+	Protect []string
+
 	// Spare is what another session left, which is used if it is Ready and of the same
 	// roots, and is removed if not. It is Create's from then on. Nil: all is made anew.
 	Spare *Spare
@@ -208,6 +213,9 @@ type Progress struct {
 	Done, Total int   // objects
 	Bytes       int64 // that were copied
 }
+
+// Protected is Change.Runs of what Options.Protect names.
+const Protected = "protected"
 
 // Recovered tells what became of a session that something was interrupted in.
 type Recovered struct {
@@ -620,6 +628,12 @@ func (*Session) Overlaps(c Conflict) (r0 []Hunk, r1 error) {
 // What else is not text, or larger than a mebibyte, is left out.
 func (*Session) Preserve(ctx context.Context, changes []Change) (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Preserve")
+	return
+}
+
+// Protect adds to what Options.Protect said for the session.
+func (*Session) Protect(patterns ...string) (r0 error) {
+	r0 = linuxonly.Error("overlay.Session.Protect")
 	return
 }
 

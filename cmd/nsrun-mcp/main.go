@@ -198,7 +198,7 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 		return c, err
 	}
 	for _, p := range o.Paths {
-		mode := map[string]nsrun.Mode{"rw": nsrun.Direct, "ro": nsrun.ReadOnly, "block": nsrun.Blocked}[p.Kind]
+		mode := map[string]nsrun.Mode{"rw": nsrun.Direct, "ro": nsrun.ReadOnly, "protect": nsrun.Protected, "block": nsrun.Blocked}[p.Kind]
 		c.Rules = append(c.Rules, nsrun.Rule{Mode: mode, Pattern: pathrule.Anchor(wd, p.Pattern)})
 	}
 	c.Devices = o.Devices

@@ -39,7 +39,7 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 	}
 	var rules []mcpargs.Path
 	for _, rule := range p.Rules() {
-		if rule.Kind == "block" || !host.Nothing(rule.Pattern) {
+		if rule.Kind == "protect" || rule.Kind == "block" || !host.Nothing(rule.Pattern) {
 			rules = append(rules, mcpargs.Path{Kind: rule.Kind, Pattern: rule.Pattern, At: rule.Pos.String()})
 		}
 	}
@@ -58,7 +58,7 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 		return err
 	}
 	o.BlockExisting, o.AllowUserns, o.Home = p.BlockExisting(), p.AllowUserns(), p.Home()
-	o.Devices = p.Devices()
+	o.Devices, c.Caches = p.Devices(), p.Caches()
 	c.Retention = p.Retention().Sessions
 	c.Grace, c.Limits = p.Grace(), nsrun.Limits(p.Limits())
 	networks := slices.ContainsFunc(c.Presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
@@ -82,7 +82,7 @@ func kept() (o project.Options) {
 func layer(o *mcpargs.Options) *config.Layer {
 	l := config.Flags()
 	for _, p := range o.Paths {
-		l.Add(map[string]string{"rw": "rw_paths", "ro": "ro_paths", "block": "blocked_paths"}[p.Kind], "--"+p.Kind, p.Pattern)
+		l.Add(config.PathKey(p.Kind), "--"+p.Kind, p.Pattern)
 	}
 	for _, rule := range o.Net {
 		l.Add("allow_net", "--allow-net", rule.String())

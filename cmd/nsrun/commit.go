@@ -140,6 +140,10 @@ func sayCommittedLater(s *overlay.Session, before []overlay.Change) {
 		if len(s.Roots()) > 1 {
 			name = escape.Quote(c.Root) + ": " + name
 		}
+		if c.Runs == overlay.Protected {
+			console.Say("committed: %s (%s)", name, c.Runs)
+			continue
+		}
 		console.Say("committed, and runs later: %s (%s)", name, c.Runs)
 	}
 }

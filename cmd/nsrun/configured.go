@@ -56,10 +56,13 @@ func (o *runOptions) layer() *config.Layer {
 		l.Add("presets", "--preset", p.String())
 	}
 	for _, rule := range o.paths {
-		l.Add(map[string]string{"rw": "rw_paths", "ro": "ro_paths", "block": "blocked_paths"}[rule.kind], "--"+rule.kind, rule.pattern)
+		l.Add(config.PathKey(rule.kind), "--"+rule.kind, rule.pattern)
 	}
 	if o.blockExisting {
 		l.Set("block_existing", "--block-existing", "true")
+	}
+	for _, dir := range o.caches {
+		l.Add("caches", "--cache", dir)
 	}
 	if o.isGiven("home") {
 		l.Set("home", "--home", o.home.String())
@@ -145,13 +148,13 @@ func (o *runOptions) take(p *config.Policy) error {
 	o.discard = o.discard || o.has(nsrunlib.TestPreset) && !o.direct
 	var rules []pathRule
 	for _, rule := range p.Rules() {
-		if rule.Kind != "block" && host.Nothing(rule.Pattern) {
+		if (rule.Kind == "rw" || rule.Kind == "ro") && host.Nothing(rule.Pattern) {
 			continue // on this machine, in this project
 		}
 		rules = append(rules, pathRule{rule.Kind, rule.Pattern, rule.Pos.String()})
 	}
 	o.paths, o.blockExisting = append(rules, o.paths...), p.BlockExisting()
-	o.allowUserns, o.devices = p.AllowUserns(), p.Devices()
+	o.allowUserns, o.devices, o.caches = p.AllowUserns(), p.Devices(), p.Caches()
 	if err := o.setHome(p.Home()); err != nil {
 		return err
 	}

@@ -29,7 +29,9 @@ func sayHeld(s *overlay.Session, held []overlay.Change, o overlay.CommitOptions)
 		}
 		why := c.Special
 		if c.Runs != "" {
-			why = "would run later (" + c.Runs + ")"
+			if why = "would run later (" + c.Runs + ")"; c.Runs == overlay.Protected {
+				why = "is protected"
+			}
 			flags = append(flags, "--allow-exec")
 		}
 		if c.Special != "" {

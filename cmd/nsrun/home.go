@@ -139,7 +139,7 @@ func showHome(layer, home string, o *homeOptions) int {
 		return console.Fail(err)
 	}
 	r := homeReport{Layer: layer, Project: in.Project, Bytes: in.Size(), Pending: in.Pending, Changes: []homeChange{}}
-	caches := host.CacheNames()
+	caches := host.CacheNames(nil)
 	whole := func(name string) bool {
 		return !o.files && (name != ".cache" && slices.Contains(caches, name) || filepath.Dir(name) == ".cache")
 	}

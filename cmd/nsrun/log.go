@@ -381,7 +381,7 @@ func (e *executionReport) print(out io.Writer) {
 		}
 		var about []string
 		if c.Runs != "" {
-			about = append(about, "runs later: "+escape.Quote(c.Runs))
+			about = append(about, overlay.Change{Runs: escape.Quote(c.Runs)}.Later())
 		}
 		if c.Dropped {
 			about = append(about, "dropped")

@@ -144,7 +144,7 @@ func runLater(ctx context.Context, in overlay.Info) (n int, ok bool) {
 		if err != nil || ctx.Err() != nil {
 			return 0, false
 		}
-		if c.Runs != "" {
+		if c.Runs != "" && c.Runs != overlay.Protected {
 			n++
 		}
 	}

@@ -65,6 +65,14 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	}
 	c.BlockExisting, c.UserNamespaces, c.Home = o.blockExisting, o.allowUserns, o.home
 	c.Devices = o.devices
+	for _, dir := range o.caches {
+		abs, err := fromHere(dir)
+		if err != nil {
+			return c, q, err
+		}
+		r.given[abs] = dir
+		c.Caches = append(c.Caches, abs)
+	}
 	if o.direct {
 		c.Mode = nsrunlib.Direct
 	}

@@ -37,6 +37,7 @@ type runOptions struct {
 	paths                      []pathRule
 	blockExisting              bool
 	home                       nsrunlib.HomeMode
+	caches                     []string
 	net                        string
 	allowNet                   []netpolicy.Rule
 	learnNet                   bool
@@ -58,7 +59,7 @@ type runOptions struct {
 	command                    []string
 }
 
-// pathRule is one --rw, --ro or --block, in the order given, or of a configuration file.
+// pathRule is one --rw, --ro, --protect or --block, in the order given, or of a configuration file.
 type pathRule struct {
 	kind, pattern string
 	at            string // where it stands in a file; empty: it is a flag
@@ -68,7 +69,7 @@ type pathRule struct {
 var ruleModes = [...]struct {
 	kind string
 	mode nsrunlib.Mode
-}{{"rw", nsrunlib.Direct}, {"ro", nsrunlib.ReadOnly}, {"block", nsrunlib.Blocked}}
+}{{"rw", nsrunlib.Direct}, {"ro", nsrunlib.ReadOnly}, {"protect", nsrunlib.Protected}, {"block", nsrunlib.Blocked}}
 
 // ruleFlag collects path rules of one kind.
 type ruleFlag struct {
@@ -125,10 +126,12 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Func("preset", "settings for a kind of command, or a network: `default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github`, or several with commas (repeatable; nsrun help presets says what they do)", o.addPresets)
 	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make `path` writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)")
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make `path` read-only")
+	fs.Var(ruleFlag{"protect", &o.paths}, "protect", "hold back changes of `path`, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)")
 	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide `path`, also when it comes up later; !path is an exception")
 	fs.BoolVar(&o.blockExisting, "block-existing", false, "run the command also where --block can only hide what exists when it starts")
 	o.home = nsrunlib.HomeLayer
 	fs.Func("home", "what the command writes below the home directory: `layer|none`; kept in a layer for the project's next commands, or refused (default: layer)", o.setHome)
+	fs.Var((*listFlag)(&o.caches), "cache", "take a `directory` below the home directory for a cache, which can be removed, and which the command can write to (repeatable)")
 	fs.StringVar(&o.net, "net", "none", "network: `none|host`; host is this host's own network, and needs approval every time")
 	fs.Func("allow-net", "allow connections that match `RULE`, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", o.addRule)
 	fs.BoolVar(&o.learnNet, "learn-net", false, "allow everything (with the broker except this host's 127.0.0.1) after approval, and print the rules that would be enough")

@@ -97,7 +97,7 @@ func cmdShow(args []string) int {
 	}
 	later := 0
 	for _, c := range changes {
-		if c.Runs != "" && s.State() == overlay.Kept {
+		if c.Runs != "" && c.Runs != overlay.Protected && s.State() == overlay.Kept {
 			later++
 		}
 	}

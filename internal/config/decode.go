@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"sort"
@@ -41,6 +42,9 @@ func Decode(file string, source Source, data []byte, f *Facts) (*Layer, []*Error
 	d := &decoder{file: file, layer: &Layer{Source: source}, facts: f, tables: map[string]bool{}, profile: map[string]*Profile{}, strays: map[string]bool{}}
 	if len(data) > MaxSize {
 		return nil, []*Error{{Pos: Pos{file, 1, 1}, Text: "the file has more than 64 KiB"}}
+	}
+	if bytes.HasPrefix(data, []byte("\ufeff")) {
+		return nil, []*Error{{Pos: Pos{file, 1, 1}, Text: "the file begins with a byte order mark", Hint: "save it as UTF-8 without one"}}
 	}
 	d.lines = append(d.lines, 0)
 	for i, c := range data {
@@ -263,6 +267,7 @@ var otherWords = [...][2]string{
 	{"network", "isolate_network"}, {"net", "allow_net"}, {"allowed_hosts", "allow_net"}, {"allowed_domains", "allow_net"},
 	{"allow_write", "rw_paths"}, {"allowed_paths", "rw_paths"}, {"writable", "rw_paths"}, {"allow_read", "ro_paths"}, {"readonly", "ro_paths"},
 	{"deny_read", "blocked_paths"}, {"deny_paths", "blocked_paths"}, {"hidden_paths", "blocked_paths"}, {"block", "blocked_paths"},
+	{"deny_write", "protected_paths"}, {"protect", "protected_paths"}, {"protected_files", "protected_paths"}, {"cache", "caches"}, {"cache_paths", "caches"},
 	{"ports", "publish"}, {"sockets", "allow_unix"}, {"allow_unix_sockets", "allow_unix"}, {"environment", "env"}, {"time", "timeout"},
 	{"commands", "match"},
 }

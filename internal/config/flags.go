@@ -8,6 +8,11 @@ import (
 // Flags begin a layer for what a command line says.
 func Flags() *Layer { return &Layer{Source: Flag} }
 
+// PathKey is the key of the flags --rw, --ro, --protect and --block, without their dashes.
+func PathKey(flag string) string {
+	return map[string]string{"rw": "rw_paths", "ro": "ro_paths", "protect": "protected_paths", "block": "blocked_paths"}[flag]
+}
+
 // Set is a flag that sets a key, whatever files say.
 func (l *Layer) Set(key, flag string, texts ...string) { l.put(key, flag, false, texts) }
 

@@ -69,8 +69,10 @@ const (
 	roPaths
 	extraROPaths
 	blockedPaths
+	protectedPaths
 	blockExisting
 	home
+	caches
 	envPassthrough
 	env
 	clearEnv
@@ -125,10 +127,14 @@ var Keys = [numKeys]Key{
 		Doc: "more of them, which add to ro_paths of other files"},
 	blockedPaths: {Table: "sandbox", Name: "blocked_paths", Kind: Strings, Default: "[]", Example: `[".env", "~/private"]`, parse: parsePath, Adds: true, stricter: hides,
 		Doc: "paths and patterns that are hidden (--block), and exceptions (\"!PATTERN\"); they add to those of other files, and win over rw_paths and ro_paths"},
+	protectedPaths: {Table: "sandbox", Name: "protected_paths", Kind: Strings, Default: "[]", Example: `["Makefile", ".github", "**/*.lock"]`, parse: parseAbsolute, Adds: true, stricter: adds,
+		Doc: "paths and patterns in the project whose changes are held back, or refused where they are written to in place (--protect); they add to those of other files"},
 	blockExisting: {Table: "sandbox", Name: "block_existing", Kind: Bool, Default: "false", stricter: onlyFalse,
 		Doc: "true runs commands also where what blocked_paths name could come up later and be seen (--block-existing)"},
 	home: {Table: "sandbox", Name: "home", Kind: Word, Default: `"layer"`, Words: []string{"layer", "none"}, stricter: onlyNone,
 		Doc: "what commands write below the home directory is kept in a layer for the project's next commands, or with none refused (--home)"},
+	caches: {Table: "sandbox", Name: "caches", Kind: Strings, Default: "[]", Example: `["~/.cache/tool"]`, parse: parseCache, Adds: true,
+		Doc: "more directories below the home directory that programs fill again, and that commands can write to as to caches that nsrun knows (--cache)"},
 	envPassthrough: {Table: "sandbox", Name: "env_passthrough", Kind: Strings, Default: "[]", Example: `["GITHUB_TOKEN"]`, parse: parseName,
 		Doc: "variables that are passed on although they look like secrets (--env NAME)"},
 	env: {Table: "sandbox", Name: "env", Kind: Strings, Default: "[]", Example: `["CI=true"]`, parse: parseSetting,
@@ -230,6 +236,22 @@ func parsePath(text string, f *Facts) (string, error) {
 	}
 	_, err := pathrule.Parse(text, func(string) string { return "/" })
 	return text, err
+}
+
+// parseAbsolute is for paths and patterns without exceptions.
+func parseAbsolute(text string, f *Facts) (string, error) {
+	if strings.HasPrefix(text, "!") {
+		return "", errors.New("only blocked_paths have exceptions")
+	}
+	return parsePath(text, f)
+}
+
+func parseCache(text string, f *Facts) (string, error) {
+	dir, err := absolute(text, f, func(name string) string { return name })
+	if err == nil && (f.Home == "" || !strings.HasPrefix(dir, strings.TrimSuffix(f.Home, "/")+"/")) {
+		err = errors.New("a cache lies below the home directory")
+	}
+	return dir, err
 }
 
 // absolute makes a path absolute: ~ is the home directory, and what is relative lies below the project. Form is what

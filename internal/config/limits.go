@@ -52,7 +52,9 @@ func setLimit(to any, text string) (err error) {
 			return errors.New("not a number that fits")
 		}
 	case *float64:
-		*to, err = strconv.ParseFloat(text, 64)
+		if *to, err = strconv.ParseFloat(text, 64); err != nil {
+			return errors.New("not a number that fits")
+		}
 	case *bool:
 		*to = text == "true"
 	}

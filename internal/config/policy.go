@@ -12,7 +12,7 @@ import (
 
 // A Rule is about paths.
 type Rule struct {
-	Kind    string // "rw", "ro" or "block"
+	Kind    string // "rw", "ro", "protect" or "block"
 	Pattern string // see pathrule.Parse
 	Pos     Pos
 }
@@ -23,8 +23,8 @@ func (p *Policy) Rules() (list []Rule) {
 	for _, of := range [...]struct {
 		key  int
 		kind string
-	}{{rwPaths, "rw"}, {roPaths, "ro"}, {blockedPaths, "block"}} {
-		if of.key == blockedPaths {
+	}{{rwPaths, "rw"}, {roPaths, "ro"}, {protectedPaths, "protect"}, {blockedPaths, "block"}} {
+		if of.key == protectedPaths {
 			slices.SortStableFunc(list, func(a, b Rule) int { return strings.Count(a.Pattern, "/") - strings.Count(b.Pattern, "/") })
 		}
 		for _, item := range p.ofFiles(of.key) {
@@ -80,6 +80,9 @@ func (p *Policy) Env() (list []string) {
 
 // ClearEnv reports whether nothing else is passed on.
 func (p *Policy) ClearEnv() bool { return one(p.Settings[clearEnv].Items) == "true" }
+
+// Caches are more of them below the home directory.
+func (p *Policy) Caches() []string { return p.texts(caches) }
 
 // BlockExisting reports whether it is enough to hide what is there at the start.
 func (p *Policy) BlockExisting() bool { return one(p.Settings[blockExisting].Items) == "true" }

@@ -3,7 +3,10 @@
 package host
 
 import (
+	"errors"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/paths"
@@ -25,8 +28,8 @@ var buildCaches = [...]string{
 
 // Caches are the caches that are there and that an overlay can hold. Those in the roots of a session are parts of it, and
 // none holds the session's own directory.
-func Caches(home string, roots []string, session string, table []mounts.Info) (dirs []string) {
-	for _, dir := range belowHome(home, caches[:]) {
+func Caches(home string, more, roots []string, session string, table []mounts.Info) (dirs []string) {
+	for _, dir := range belowHome(home, slices.Concat(caches[:], more)) {
 		if !IsDir(dir) || paths.InAny(dir, roots) || paths.Inside(session, dir) {
 			continue
 		}
@@ -37,9 +40,9 @@ func Caches(home string, roots []string, session string, table []mounts.Info) (d
 	return dirs
 }
 
-// Builds are the caches that builds write to, as far as they are there and are the caller's.
-func Builds(home string) (p mounts.Plan, err error) {
-	for _, dir := range belowHome(home, buildCaches[:]) {
+// Builds are the caches that builds write to, and more of them, as far as they are there and are the caller's.
+func Builds(home string, more []string) (p mounts.Plan, err error) {
+	for _, dir := range belowHome(home, slices.Concat(buildCaches[:], more)) {
 		if real, err := RealPath(dir); err != nil || real != dir || !links.Own(real) || !IsDir(real) {
 			continue
 		}
@@ -50,6 +53,31 @@ func Builds(home string) (p mounts.Plan, err error) {
 		p = append(p, m)
 	}
 	return p, nil
+}
+
+var (
+	errNotInHome   = errors.New("it does not lie below the home directory")
+	errHiddenCache = errors.New("it is a place of secrets, and hidden")
+)
+
+// CachePaths are the names below the home directory of caches that somebody names: absolute paths, or below "~/".
+func CachePaths(home string, dirs []string) (names []string, err error) {
+	for _, dir := range dirs {
+		at := dir
+		if rest, ok := strings.CutPrefix(dir, "~/"); ok {
+			at = filepath.Join(home, rest)
+		}
+		at = filepath.Clean(at)
+		name, ok := strings.CutPrefix(at, strings.TrimSuffix(home, "/")+"/")
+		switch {
+		case !ok:
+			return nil, &plan.Error{Op: "use as cache", Path: dir, Err: errNotInHome}
+		case slices.ContainsFunc(HiddenPaths(home), func(hidden string) bool { return paths.Inside(at, hidden) }):
+			return nil, &plan.Error{Op: "use as cache", Path: dir, Err: errHiddenCache}
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }
 
 // Present are those of plan.CachePaths that are there.

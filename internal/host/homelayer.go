@@ -5,6 +5,7 @@ package host
 import (
 	"encoding/hex"
 	"path/filepath"
+	"slices"
 
 	"github.com/nsrun/nsrun/internal/githash"
 	"github.com/nsrun/nsrun/overlay"
@@ -28,8 +29,8 @@ func HomeLayer(home, project string) (string, error) {
 	return filepath.Join(all, name), err
 }
 
-// CacheNames are caches below a home directory, which can be removed.
-func CacheNames() []string { return append(caches[:], moreCaches[:]...) }
+// CacheNames are caches below a home directory, which can be removed, and more of them.
+func CacheNames(more []string) []string { return slices.Concat(caches[:], moreCaches[:], more) }
 
 // moreCaches are directories that programs fill again when they are missing, beside those in caches.
 var moreCaches = [...]string{

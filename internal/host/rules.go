@@ -21,11 +21,12 @@ import (
 type Rule struct {
 	Access  plan.Access
 	Pattern string // of a Config, see pathrule.Parse; of a Request an absolute path
+	Idle    bool   // nothing is written to in place that it could protect
 }
 
 var (
 	errNoPath     = errors.New("no such path")
-	errRuleAccess = errors.New("there are rules for direct, read-only and blocked paths only")
+	errRuleAccess = errors.New("there are rules for direct, read-only, blocked and protected paths only")
 	errExcept     = errors.New("only what is hidden has exceptions")
 	errUseless    = errors.New("the directory that it lies in is hidden as a whole: an exception does not reach into it, but another rule can show a path there (--ro, --rw)")
 
@@ -66,6 +67,7 @@ type RuleQuery struct {
 	Hidden  []string              // paths that are hidden
 	Suspect func(dir string) bool // see links.Resolve
 	Git     bool                  // what git executes can be written to
+	Direct  []string              // folders that are written to in place
 }
 
 // Matched is a rule with the paths that are there and that it means.
@@ -94,7 +96,7 @@ func Match(rules []Rule, home string, asked bool, suspect func(dir string) bool)
 			}
 		}
 		switch {
-		case m.Access == pathrule.NoAccess || m.Access > pathrule.Block:
+		case m.Access == pathrule.NoAccess || m.Access > pathrule.Protect || asked && m.Access == pathrule.Protect:
 			m.Err = errRuleAccess
 		case m.Err != nil:
 		case m.Pattern.Except && m.Access != pathrule.Block:
@@ -106,7 +108,7 @@ func Match(rules []Rule, home string, asked bool, suspect func(dir string) bool)
 	}
 	for i := range list {
 		m := &list[i]
-		if m.Err != nil || m.Pattern.Except {
+		if m.Err != nil || m.Pattern.Except || rules[i].Idle {
 			continue
 		}
 		skip := func(string) bool { return false }
@@ -162,7 +164,7 @@ func (q *RuleQuery) find(rule *Matched, all *InPlace) (r plan.Rule, err error) {
 		return r, rule.Err
 	}
 	base, literal := r.Pattern.Base()
-	if len(rule.Paths) == 0 && r.Access != pathrule.Block {
+	if len(rule.Paths) == 0 && r.Access < pathrule.Block {
 		return r, errNoPath
 	}
 	if literal && r.Access == pathrule.Block {
@@ -177,6 +179,9 @@ func (q *RuleQuery) find(rule *Matched, all *InPlace) (r plan.Rule, err error) {
 		found, err := q.one(r.Access, path, pattern)
 		if err != nil {
 			return r, err
+		}
+		if r.Access == pathrule.Protect && !paths.InAny(found.At, slices.Concat(q.Direct, all.Dirs, all.Files)) {
+			continue
 		}
 		r.Found = append(r.Found, found)
 		switch {

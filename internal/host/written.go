@@ -4,6 +4,7 @@ package host
 
 import (
 	"path/filepath"
+	"slices"
 
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/pathrule"
@@ -15,6 +16,7 @@ type Written struct {
 	Dirs     []string // that commands write to
 	Patterns []string // of more of them
 	Builds   bool     // they write to the caches of builds
+	Caches   []string // and to more of them, below the home directory
 }
 
 // Suspect tells the directories in which commands can have made links, now or with what they were given before.
@@ -39,7 +41,7 @@ func (w Written) Suspect() func(dir string) bool {
 			dirs = append(dirs, dir, filepath.Join(filepath.Dir(dir), projectPlaygrounds))
 		}
 		if w.Builds {
-			dirs = append(dirs, belowHome(Home(), buildCaches[:])...)
+			dirs = append(dirs, belowHome(Home(), slices.Concat(buildCaches[:], w.Caches))...)
 		}
 		return dirs
 	}}

@@ -29,7 +29,7 @@ const (
 	Discard              // it is thrown away
 )
 
-// Path is one --rw, --ro or --block, in the order given, or of a configuration file.
+// Path is one --rw, --ro, --protect or --block, in the order given, or of a configuration file.
 type Path struct {
 	Kind, Pattern string
 	At            string // where it stands in a file; empty: it is a flag
@@ -115,6 +115,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 	fs.BoolFunc("discard", "throw away what a command changed", policy(Discard))
 	fs.Func("rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)", path("rw"))
 	fs.Func("ro", "make a `path` read-only", path("ro"))
+	fs.Func("protect", "hold back changes of a `path`, in the project, until the user commits it by name", path("protect"))
 	fs.Func("block", "hide a `path`, also when it comes up later; !path is an exception", path("block"))
 	fs.Func("device", "let commands use a device of this host: `nvidia|dri|kvm|PATH` (repeatable)", list(&o.Devices, "device"))
 	fs.BoolVar(&o.AllowUserns, "allow-userns", false, "let commands make user namespaces, as programs with a sandbox of their own do; not as root")

@@ -192,6 +192,22 @@ func (p *Pattern) Base() (dir string, literal bool) { return p.base, len(p.parts
 // Rebase puts another path in the place of the Base: where that leads.
 func (p *Pattern) Rebase(dir string) { p.base = dir }
 
+// String is a text that Parse takes for the same pattern.
+func (p *Pattern) String() string {
+	text := Quote(p.base)
+	if len(p.parts) > 0 {
+		text = strings.TrimSuffix(text, "/")
+		for _, part := range p.parts {
+			// What follows a \ stays as it is; a $ of a variable's value begins no other one.
+			text += "/" + strings.NewReplacer(`\\`, `\\`, `\$`, `\$`, "$", `\$`).Replace(part)
+		}
+	}
+	if p.Except {
+		return "!" + text
+	}
+	return text
+}
+
 // Deep reports whether p means paths at any depth.
 func (p *Pattern) Deep() bool { return slices.Contains(p.parts, stars) }
 

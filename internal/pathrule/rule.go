@@ -10,6 +10,7 @@ const (
 	Write           // it is written to in place
 	Show            // it is seen, read-only
 	Block           // it is hidden
+	Protect         // changes of it are held back, and where it would be written to in place it is read-only
 )
 
 // A Rule is about what its Pattern means, and all below that.
@@ -19,10 +20,10 @@ type Rule struct {
 }
 
 // Verdict is what rules say about a path: the last one that means it, or a directory that it lies in. NoAccess: none
-// says anything.
+// says anything. Those that protect say nothing about what can be seen and written to.
 func Verdict(rules []Rule, name string) (said Access) {
 	for i := range rules {
-		if r := &rules[i]; !r.Pattern.Except && r.covers(name, rules[i+1:]) {
+		if r := &rules[i]; r.Access != Protect && !r.Pattern.Except && r.covers(name, rules[i+1:]) {
 			said = r.Access
 		}
 	}

@@ -128,9 +128,10 @@ type Absent struct {
 type Access = pathrule.Access
 
 const (
-	Write = pathrule.Write
-	Show  = pathrule.Show
-	Block = pathrule.Block
+	Write   = pathrule.Write
+	Show    = pathrule.Show
+	Block   = pathrule.Block
+	Protect = pathrule.Protect
 )
 
 // A Rule is a rule with what it was found to be about.

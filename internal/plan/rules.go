@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -29,12 +30,15 @@ func (b *building) rules(list []Rule, asked bool) error {
 			if err := b.coversProject(rule.Access, found.At); err != nil {
 				return &RuleError{asked, i, err}
 			}
+			if rule.Access == Protect && pathrule.Verdict(b.pathRules()[:i], found.At) == Block {
+				continue // what is hidden is not shown for it
+			}
 			at := len(b.mounts)
 			if rule.Access == Show {
 				at = b.belowFolders(found.At)
 			}
 			b.insert(at, found.Bind)
-			for _, hidden := range [...][]string{b.Secrets, b.Sockets} {
+			for _, hidden := range [...][]string{b.Secrets, b.Sockets, blockedBefore(rule, list[:i])} {
 				for _, path := range hidden {
 					if path != found.At && paths.Inside(path, found.At) {
 						b.insert(len(b.mounts), mounts.Block(path))
@@ -46,6 +50,19 @@ func (b *building) rules(list []Rule, asked bool) error {
 		b.noteUnguarded(rule.Unguarded)
 	}
 	return nil
+}
+
+// blockedBefore are paths that other rules hide, before one that only protects.
+func blockedBefore(rule Rule, before []Rule) (list []string) {
+	for _, r := range before {
+		if rule.Access != Protect || r.Access != Block {
+			continue
+		}
+		for _, found := range r.Found {
+			list = append(list, found.At)
+		}
+	}
+	return list
 }
 
 // belowFolders is where a directory that is shown is mounted: over all that is there, but below the folders in it that

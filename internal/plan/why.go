@@ -26,6 +26,7 @@ const (
 	StrictCause          // nothing is shown that is not listed
 	NetworkCause         // it is made for the network that the command has
 	OwnCause             // it is nsrun's
+	ProtectedCause       // changes of it are held back, or refused where it would be written to in place
 	PrivilegeCause       // it takes root's privileges, which root does not have in a sandbox
 )
 
@@ -197,9 +198,17 @@ func (s *Sandbox) shown(p *Place, m *mounts.Mount, layer Layer) {
 	default:
 		p.Cause = ShownCause
 	}
+	if (p.Writing == Apart || p.Cause == ShownCause) && s.protects(p.Path) {
+		p.Cause, p.At = ProtectedCause, p.Path
+	}
 	if m.Kind == mounts.KindOverlay && (layer == PlaygroundLayer || layer == CacheLayer) {
 		s.notShown(p, m)
 	}
+}
+
+// protects reports whether a rule protects a path.
+func (s *Sandbox) protects(name string) bool {
+	return slices.ContainsFunc(s.Rules, func(r pathrule.Rule) bool { return r.Access == Protect && r.Pattern.Covers(name) })
 }
 
 // notShown is about what an overlay does not show.

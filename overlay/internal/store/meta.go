@@ -56,6 +56,9 @@ type Meta struct {
 	On     string        `json:"on,omitempty"`     // the session below; empty: the project
 	Engine Engine        `json:"engine,omitempty"` // missing: engineOverlay
 
+	// Protect are patterns of what no commit takes unless it is named.
+	Protect []Text `json:"protect,omitempty"`
+
 	// Done are the transactions that were done and not taken back, in order. What
 	// stands in a directory tx/N and not here never was.
 	Done []int `json:"done,omitempty"`
@@ -151,6 +154,11 @@ func DecodeMeta(data []byte) (*Meta, error) {
 		p := string(r.Path)
 		if !filepath.IsAbs(p) || filepath.Clean(p) != p || strings.ContainsRune(p, 0) || p == "/" {
 			return nil, fmt.Errorf("not a root: %q", p)
+		}
+	}
+	for _, text := range m.Protect {
+		if _, err := ParseProtected(string(text)); err != nil {
+			return nil, err
 		}
 	}
 	for _, s := range m.Settled {

@@ -76,7 +76,7 @@ func details(c overlay.Change) string {
 		list = append(list, c.Special)
 	}
 	if c.Runs != "" {
-		list = append(list, "runs later: "+c.Runs)
+		list = append(list, c.Later())
 	}
 	if len(list) == 0 {
 		return ""

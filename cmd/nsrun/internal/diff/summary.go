@@ -73,7 +73,7 @@ func WriteNameStatus(w *bufio.Writer, changes []overlay.Change, moved []overlay.
 func writeStatus(w *bufio.Writer, c overlay.Change, o Options) {
 	fmt.Fprintf(w, "%c\t%s", c.Kind.Letter(), summaryName(c, o))
 	if c.Runs != "" {
-		w.WriteString("\truns later: " + c.Runs)
+		w.WriteString("\t" + c.Later())
 	}
 	w.WriteByte('\n')
 }
@@ -167,7 +167,7 @@ func (d *diffWriter) movedStat(m overlay.Rename) (st textdiff.Stat, err error) {
 func (d *diffWriter) stat(c overlay.Change) (st textdiff.Stat, show bool, err error) {
 	st.Name = summaryName(c, d.o)
 	if c.Runs != "" {
-		st.Name += " (runs later: " + c.Runs + ")"
+		st.Name += " (" + c.Later() + ")"
 	}
 	words, err := d.words(c)
 	if err != nil {

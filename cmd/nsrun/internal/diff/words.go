@@ -70,7 +70,7 @@ func (d *diffWriter) words(c overlay.Change) (list []string, err error) {
 		add("%s", c.Special)
 	}
 	if c.Runs != "" {
-		add("runs later: %s", c.Runs)
+		add("%s", c.Later())
 	}
 	if c.Links > 1 {
 		add("%s by hard links", console.Plural(int(c.Links), "name"))

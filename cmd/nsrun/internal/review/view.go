@@ -107,7 +107,7 @@ func (r *row) note() string {
 		list = append(list, r.Special)
 	}
 	if r.Runs != "" {
-		list = append(list, "runs later: "+r.Runs)
+		list = append(list, r.Later())
 	}
 	if r.Below > 0 {
 		list = append(list, fmt.Sprintf("and %d below", r.Below))
