@@ -26,6 +26,8 @@ func TestHomeLayer(t *testing.T) {
 			if got := listing(t, l.home); got != before {
 				t.Errorf("the home directory has\n%s\nnot\n%s", got, before)
 			}
+			// At the command's end no disk is waited for.
+			l.want(l.sh("grep -c \" $HOME .* overlay .*[,=]volatile\" /proc/self/mountinfo", flags...), "1")
 			// Another project has its own.
 			if _, out := l.in("other", "run", "-q", flags[0], "--", "cat", l.home+"/.profile", l.home+"/.cache/x"); out != "minecached" {
 				t.Error(out)

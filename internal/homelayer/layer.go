@@ -24,6 +24,7 @@ const (
 	projectName = "project"
 	upperName   = "upper"
 	workName    = "work"
+	kernelName  = "work" // in work: the kernel's own
 	runsName    = "runs"
 	seenName    = "seen"
 	movedName   = "moved"
@@ -205,11 +206,26 @@ func (l *Layer) takeUpper() (ok bool, err error) {
 			_, err = lock(l.lock, unix.F_UNLCK, using)
 			return false, err
 		}
+		err = l.resetWork()
 	}
 	if err == nil && mark[0] != busy {
 		err = l.mark(busy)
 	}
 	return err == nil, err
+}
+
+// resetWork removes what the kernel keeps in work. An overlay that is volatile, as this one is, leaves a mark there, and none
+// is made again where it is.
+func (l *Layer) resetWork() error {
+	dir, err := openAt(l.dir, workName, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if !exists(dir, kernelName) {
+		return nil
+	}
+	return removeTree(dir, kernelName)
 }
 
 // mark writes into the lock's file whether a command has upper: a write that no disk is waited for.
@@ -293,7 +309,9 @@ func (l *Layer) Release() error {
 	defer l.close()
 	var err error
 	if l.run == "" {
-		err = l.mark(free)
+		if err = l.resetWork(); err == nil {
+			err = l.mark(free)
+		}
 	} else {
 		err = l.endRun()
 	}

@@ -395,3 +395,36 @@ func readDir(t *testing.T, dir string) map[string]string {
 	}
 	return m
 }
+
+// TestWork: what the kernel keeps beside an overlay that is volatile is gone when the command has ended, and when its nsrun was
+// killed before the next one begins: no overlay is made over it.
+func TestWork(t *testing.T) {
+	testenv.Leaks(t)
+	path := place(t)
+	left := func(l *Layer) {
+		t.Helper()
+		testenv.Tree(t, l.Work(), "work/incompat/volatile/dirty")
+		if err := os.Chmod(filepath.Join(l.Work(), "work"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty := func(when string) {
+		t.Helper()
+		if got := text(t, filepath.Join(path, "work")); got != "" {
+			t.Errorf("%s: %s", when, got)
+		}
+	}
+	a := take(t, path)
+	left(a)
+	release(t, a)
+	empty("a command has ended")
+	b := take(t, path)
+	left(b)
+	b.close() // killed
+	c := take(t, path)
+	if c.Upper() != path+"/upper" {
+		t.Errorf("the layer is not free: %s", c.Upper())
+	}
+	empty("the next one begins")
+	release(t, c)
+}

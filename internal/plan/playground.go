@@ -139,6 +139,7 @@ func (b *building) homeLayer() {
 		return
 	}
 	over := mounts.Overlay(b.HomeAt, b.Layer.Upper, b.Layer.Work, b.HomeAt)
+	over.Volatile = true // else its end waits until all that anybody wrote to that file system is on disk
 	if len(b.Layer.Lower) == 0 {
 		b.insert(at+1, over)
 		return
