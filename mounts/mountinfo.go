@@ -51,11 +51,17 @@ var errMountinfo = errors.New("line not understood")
 // ReadMountinfo lists the mounts of this process, proc_pid_mountinfo(5).
 func ReadMountinfo() ([]Info, error) {
 	const name = "/proc/self/mountinfo"
-	b, err := os.ReadFile(name)
+	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	infos, err := ParseMountinfo(b)
+	defer f.Close()
+	// Not os.ReadFile: it begins with little, and the kernel makes the lines anew for each read.
+	b := bytes.NewBuffer(make([]byte, 0, 16<<10))
+	if _, err = b.ReadFrom(f); err != nil {
+		return nil, err
+	}
+	infos, err := ParseMountinfo(b.Bytes())
 	if err != nil {
 		return nil, &Error{"read", name, err}
 	}

@@ -16,9 +16,20 @@ import (
 // Approve asks on the terminal. Ctrl-C is an answer too: signals are not the command's
 // before there is one.
 func (r *runner) Approve(ctx context.Context, q nsrunlib.Question) (nsrunlib.Answer, error) {
+	<-r.notified
 	signal.Stop(r.signals)
 	defer r.notify()
 	return nsrunlib.Terminal{Prefix: "nsrun: "}.Approve(ctx, q)
+}
+
+// beginNotify is notify in the background: the Go runtime asks a thread for each signal. One that comes before ends nsrun, and
+// with it the command, as at any time before that.
+func (r *runner) beginNotify() {
+	r.signals, r.notified = make(chan os.Signal, 16), make(chan struct{})
+	go func() {
+		r.notify()
+		close(r.notified)
+	}()
 }
 
 func (r *runner) notify() {
@@ -72,17 +83,21 @@ func (r *runner) tellNotices(list []nsrunlib.Notice) {
 	}
 }
 
-// run runs the command and returns its exit status.
+// run runs the command, after beginNotify, and returns its exit status.
 func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Request) int {
-	r.signals = make(chan os.Signal, 16)
-	r.notify()
-	defer func() { go signal.Stop(r.signals) }() // a thread is asked for each: nobody waits for that
+	defer func() { // a thread is asked for each: nobody waits for that
+		go func() {
+			<-r.notified
+			signal.Stop(r.signals)
+		}()
+	}()
 	defer func() {
 		if err := runner.Close(); err != nil {
 			console.Say("%s", err)
 		}
 	}()
 	x, err := runner.Start(context.Background(), q)
+	<-r.notified
 	if s := x.Session(); s != nil {
 		r.engine = s.Info().Engine.String()
 	}

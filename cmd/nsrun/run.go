@@ -76,6 +76,7 @@ func (r *runner) all() int {
 	}
 	n := nsrunlib.NewRunner(c)
 	n.Preload()
+	r.beginNotify()
 	if !resumes && !r.o.direct {
 		tellRecovered()
 	}

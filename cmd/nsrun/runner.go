@@ -16,10 +16,11 @@ import (
 
 // runner is one `nsrun run`.
 type runner struct {
-	o       *runOptions
-	given   map[string]string // folders as they were typed, by absolute path
-	signals chan os.Signal
-	before  *console.Terminal // how the terminal was; nil: nothing is said on it
+	o        *runOptions
+	given    map[string]string // folders as they were typed, by absolute path
+	signals  chan os.Signal
+	notified chan struct{}     // closed when signals has those that go on to the command
+	before   *console.Terminal // how the terminal was; nil: nothing is said on it
 
 	execution *nsrunlib.Execution // nil: the command was not started
 	watched   chan struct{}       // closed when all is told that was seen; nil: nobody looks
