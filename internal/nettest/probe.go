@@ -27,7 +27,7 @@ const (
 )
 
 // patience is how long a probe waits for what may never come.
-const patience = 2 * time.Second
+const patience = 30 * time.Second
 
 // Probe does the attempts that it reads, and writes what came of them, until the end of
 // its input. It is what runs inside of a sandbox.

@@ -155,12 +155,12 @@ func TestOwnServers(t *testing.T) {
 	}
 	for _, at := range []string{"127.0.0.1:0", "0.0.0.0:0"} {
 		server := newBox(t, nil) // the control
-		if addr := server.do("listen " + at); !reached(addr) {
+		if addr := server.do("listen " + at); !reached(addr, time.Minute) {
 			t.Errorf("the control %s cannot be reached", addr)
 		}
 		addr := one.do("listen " + at)
 		to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), netip.MustParseAddrPort(addr).Port()).String()
-		if reached(to) {
+		if reached(to, patience) {
 			t.Errorf("the host reaches %s", to)
 		}
 		two.want("tcp "+to, "connection refused")
@@ -168,9 +168,9 @@ func TestOwnServers(t *testing.T) {
 	}
 }
 
-// reached says whether a server answers.
-func reached(addr string) bool {
-	d := net.Dialer{Timeout: patience}
+// reached says whether a server answers within a time.
+func reached(addr string, within time.Duration) bool {
+	d := net.Dialer{Timeout: within}
 	c, err := d.Dial("tcp", addr)
 	if err != nil {
 		return false
@@ -192,7 +192,7 @@ func TestPublish(t *testing.T) {
 	if got := b.do("listen 0.0.0.0:8080"); got != "0.0.0.0:8080" {
 		t.Fatalf("listen: %s", got)
 	}
-	if !reached("127.0.0.1:8080") {
+	if !reached("127.0.0.1:8080", time.Minute) {
 		t.Error("it cannot be reached")
 	}
 	b.want("", "yes")

@@ -130,7 +130,7 @@ func socket(dst netip.AddrPort, kind int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	limit := unix.Timeval{Sec: 3}
+	limit := unix.Timeval{Sec: 60}
 	_ = unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit)
 	_ = unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit)
 	return s, nil
@@ -181,7 +181,7 @@ func tryTCP(s int, how string, dst netip.AddrPort) error {
 		}
 		err := unix.Connect(s, sockaddr(dst))
 		if err == unix.EINPROGRESS {
-			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(s), Events: unix.POLLOUT}}, 3000); n != 1 {
+			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(s), Events: unix.POLLOUT}}, 60_000); n != 1 {
 				return errors.Join(err, errNoAnswer)
 			}
 			var e int

@@ -4,6 +4,7 @@ package cgroup_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -136,7 +137,8 @@ func tryListen(addr string, in *bufio.Reader) error {
 		return err
 	}
 	defer unix.Close(s)
-	if err := listen(s, a); err != nil {
+	// Else what is left of a connection keeps the port for a minute, from the next test too.
+	if err := errors.Join(unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), listen(s, a)); err != nil {
 		return err
 	}
 	fmt.Println(local(s))

@@ -58,7 +58,7 @@ func TestUpdates(t *testing.T) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	updates := 0
-	for end := time.Now().Add(long); time.Now().Before(end); updates++ {
+	for end := time.Now().Add(long); time.Now().Before(end) || updates < 50; updates++ {
 		<-tick.C
 		if err := table.Update(policies[updates%2]); err != nil {
 			t.Fatal(err)
@@ -75,12 +75,9 @@ func TestUpdates(t *testing.T) {
 		tries += n
 	}
 	t.Logf("%d tries, %d updates", tries, updates)
-	if tries < 1000 || updates < 50 {
-		t.Error("too few")
-	}
 }
 
-// tryStorm connects and sends at random until there is another line: to what is always allowed, to
+// tryStorm connects and sends at random until there is another line, and often enough: to what is always allowed, to
 // what never is, and to what now is and now is not.
 func tryStorm(in *bufio.Reader, seed string) error {
 	enough := make(chan error, 1)
@@ -93,14 +90,17 @@ func tryStorm(in *bufio.Reader, seed string) error {
 		return err
 	}
 	random := rand.New(rand.NewPCG(n, 1))
-	for tries := 0; ; tries++ {
+	for tries, over := 0, false; ; tries++ {
 		select {
 		case err := <-enough:
 			if err != nil {
 				return err
 			}
-			return fmt.Errorf("%d tries", tries)
+			over = true
 		default:
+		}
+		if over && tries >= 125 {
+			return fmt.Errorf("%d tries", tries)
 		}
 		last := byte(random.Uint32())
 		for i, ip := range [...]netip.Addr{
@@ -116,7 +116,9 @@ func tryStorm(in *bufio.Reader, seed string) error {
 			right := i == 2 && (tcp == nil || tcp == unix.ECONNREFUSED || lost) && (udp == nil || udp == unix.EPERM) ||
 				i == 1 && tcp == unix.ECONNREFUSED && udp == unix.EPERM || i == 0 && tcp == nil && udp == nil
 			if !right {
-				<-enough
+				if !over {
+					<-enough
+				}
 				return fmt.Errorf("%v: %v, %v", dst, tcp, udp)
 			}
 		}
