@@ -42,7 +42,7 @@ func (s *scene) startLine(l *line) *running {
 
 // await waits until something is so, and notes it if it never was.
 func (s *scene) await(what string, cond func() bool) bool {
-	if testenv.Poll(3*time.Second, cond) {
+	if idle(3*time.Second, cond) {
 		return true
 	}
 	s.note("in vain: "+what, tree(os.Getpid()))
@@ -123,19 +123,37 @@ func (s *scene) running(name string) func() bool { return func() bool { return f
 // settled waits until the processes that are left stay the same: all of them asleep, for
 // one that is about to end may have to wait for a processor.
 func (s *scene) settled() string {
-	last, since := "", time.Now()
-	testenv.Poll(5*time.Second, func() bool {
+	last, end := "?", time.Now().Add(time.Minute)
+	for last != "" && time.Now().Before(end) && idle(60*time.Millisecond, func() bool {
 		s.reap()
-		now := tree(os.Getpid())
-		if now != last || working() {
-			last, since = now, time.Now()
-		}
-		return now == "" || time.Since(since) > 60*time.Millisecond
-	})
+		was := last
+		last = tree(os.Getpid())
+		return last != was
+	}) {
+	}
 	if last == "" {
 		return "nobody"
 	}
 	return last
+}
+
+// idle waits until cond holds, or until there is nothing more to wait for: for so long no process below this one has had
+// anything to do. On a busy machine who is about to do something may wait long for a processor.
+func idle(limit time.Duration, cond func() bool) bool {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	began := time.Now()
+	for since := began; !cond(); <-tick.C {
+		switch {
+		case time.Since(began) > 5*time.Second+20*limit: // it works for ever
+			return cond()
+		case working():
+			since = time.Now()
+		case time.Since(since) > limit:
+			return cond()
+		}
+	}
+	return true
 }
 
 // working reports whether a process below this one is doing something.
@@ -357,13 +375,13 @@ func scenes() (jobs []job) {
 	return append(jobs, held()...)
 }
 
-// enough is how long who is about to exit may take for it on a busy machine. It passes
+// enough is how long who is about to exit may take for it while nobody works. It passes
 // where somebody stays.
 const enough = 800 * time.Millisecond
 
 // exits reports whether the monitor ends within that time.
 func exits(x *running, limit time.Duration) bool {
-	return testenv.Poll(limit, func() bool { return !testenv.Alive(x.cmd.Process.Pid) })
+	return idle(limit, func() bool { return !testenv.Alive(x.cmd.Process.Pid) })
 }
 
 // processes notes of the monitor and of whatever is between it and the command
@@ -539,8 +557,10 @@ func held() []job {
 
 // isOpen reports whether somebody has the other end of a pipe.
 func isOpen(f *os.File) bool {
-	_ = f.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
-	var b [1]byte
-	_, err := f.Read(b[:])
-	return err != nil && os.IsTimeout(err)
+	return !idle(30*time.Millisecond, func() bool {
+		_ = f.SetReadDeadline(time.Now().Add(time.Millisecond))
+		var b [1]byte
+		_, err := f.Read(b[:])
+		return err == nil || !os.IsTimeout(err)
+	})
 }

@@ -174,7 +174,7 @@ func (p *place) descriptor(what string) (child, parent *os.File) {
 
 var defaultEnv = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=$F/home", "A=1", "LC_ALL=C", "B=two words"}
 
-const runLimit = 10 * time.Second
+const runLimit = time.Minute
 
 // running is a started program.
 type running struct {
@@ -405,7 +405,7 @@ func clean(patience time.Duration) string {
 			}
 		}
 	}
-	for ; !testenv.Poll(patience, nobody); patience = 300 * time.Millisecond {
+	for ; !idle(patience, nobody); patience = 300 * time.Millisecond {
 		for _, c := range testenv.Processes() {
 			if c.Parent == os.Getpid() && c.State != "Z" {
 				left = append(left, c.Name)
