@@ -25,7 +25,7 @@ const (
 	ActionShow    Action = "show"    // see a path that may be hidden, which is the target
 	ActionKey     Action = "key"     // know of a key of the ssh-agent, which is the target, and ask to use it
 	ActionSign    Action = "sign"    // have the ssh-agent or gpg-agent sign with a key, which is the target, once
-	ActionConnect Action = "connect" // connect to a unix socket, or by a rule of the network: the target; Learn asks for it, and Docker and X11 do
+	ActionConnect Action = "connect" // connect to a unix socket, or by a rule of the network: the target; Learn asks for it, and Docker, X11 and DBus do
 	// ActionCredential is to send requests with a credential to a host, which is the target, without having it.
 	ActionCredential Action = "credential"
 )

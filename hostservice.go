@@ -28,7 +28,7 @@ func (x *Execution) openHostSockets(run bool, suspect func(dir string) bool) err
 	done := map[string]bool{}
 	for _, text := range x.runner.config.AllowUnix {
 		v, ok, err := service.Parse(text)
-		if !ok || v.Name == service.SSHAgent || v.Name == service.GPGAgent || done[v.Name] {
+		if !ok || v.Name == service.SSHAgent || v.Name == service.GPGAgent || v.Name == service.DBus || done[v.Name] {
 			continue
 		}
 		done[v.Name] = true

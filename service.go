@@ -88,6 +88,9 @@ func (x *Execution) openServices(run bool, suspect func(dir string) bool) error 
 	if err := x.openHostSockets(run, suspect); err != nil {
 		return err
 	}
+	if err := x.openBus(run, suspect); err != nil {
+		return err
+	}
 	if err := x.openAgent(run, suspect); err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ const (
 	ActionShow    Action = "show"    // see a path that may be hidden, which is the target
 	ActionKey     Action = "key"     // know of a key of the ssh-agent, which is the target, and ask to use it
 	ActionSign    Action = "sign"    // have the ssh-agent or gpg-agent sign with a key, which is the target, once
-	ActionConnect Action = "connect" // connect to a unix socket, or by a rule of the network: the target; Learn asks for it, and Docker and X11 do
+	ActionConnect Action = "connect" // connect to a unix socket, or by a rule of the network: the target; Learn asks for it, and Docker, X11 and DBus do
 	// ActionCredential is to send requests with a credential to a host, which is the target, without having it.
 	ActionCredential Action = "credential"
 )
@@ -294,6 +294,12 @@ type Config struct {
 	// Recorder is told what each command did. Nil: nobody is.
 	Recorder Recorder
 }
+
+// DBus stands in Config.AllowUnix, as "dbus:" and the name of a program, for the session bus of this program's user: commands
+// have a bus of their own through xdg-dbus-proxy, on which they see and call programs of that name alone; ".*" behind it is
+// for all names below it. It can stand there several times. What such a program does for the caller it does for the command,
+// too: the Approver is asked before the command starts (ActionConnect).
+const DBus = service.DBus
 
 // DefaultMaxOutput is how much output of each kind is kept, in bytes: about what a model
 // can be expected to read.

@@ -636,7 +636,7 @@ function __nsrun_flags -a verb
 			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; docker, x11, wayland: these services of this host, the first two after a question (repeatable)' \
+			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)' \
 			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
 			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
@@ -690,7 +690,7 @@ function __nsrun_flags -a verb
 			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; docker, x11, wayland: these services of this host, the first two after a question (repeatable)' \
+			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)' \
 			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
 			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
@@ -745,7 +745,7 @@ function __nsrun_flags -a verb
 			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; docker, x11, wayland: these services of this host, the first two after a question (repeatable)' \
+			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)' \
 			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
 			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
@@ -800,7 +800,7 @@ function __nsrun_flags -a verb
 			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; docker, x11, wayland: these services of this host, the first two after a question (repeatable)' \
+			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)' \
 			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
 			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
@@ -855,7 +855,7 @@ function __nsrun_flags -a verb
 			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; docker, x11, wayland: these services of this host, the first two after a question (repeatable)' \
+			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)' \
 			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
 			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
 			'--block	hide path, also when it comes up later; !path is an exception' \
@@ -998,7 +998,7 @@ function __nsrun_flags -a verb
 	case mcp
 		printf '%s\n' \
 			'--allow-net	let commands reach what a RULE says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
-			'--allow-unix	let commands connect to the unix socket at a path; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; docker, x11, wayland: these services of this host, the first two after a question (repeatable)' \
+			'--allow-unix	let commands connect to the unix socket at a path; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)' \
 			'--allow-userns	let commands make user namespaces, as programs with a sandbox of their own do; not as root' \
 			'--ask-timeout	how long a question to the user waits for its answer, as a duration; no answer is a no (default 5m)' \
 			'--backend	keep commands in their sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \

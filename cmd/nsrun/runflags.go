@@ -137,7 +137,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.BoolVar(&o.learnNet, "learn-net", false, "allow everything (with the broker except this host's 127.0.0.1) after approval, and print the rules that would be enough")
 	fs.Func("net-by", "enforce rules with `kernel|broker` (default: the kernel, if permitted)", o.setEnforcer)
 	fs.Func("publish", "make the command's server on TCP `port` reachable at 127.0.0.1 of this host (repeatable)", o.addPort)
-	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "allow connections to the Unix socket at `path`; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; docker, x11, wayland: these services of this host, the first two after a question (repeatable)")
+	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "allow connections to the Unix socket at `path`; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)")
 	fs.BoolVar(&o.allowUserns, "allow-userns", false, "let the command make user namespaces, as programs with a sandbox of their own do; not as root")
 	fs.Var((*listFlag)(&o.devices), "device", "let the command use a device of this host: `nvidia|dri|kvm|PATH` (repeatable)")
 	fs.Func("credential", "have requests to a host carry a secret that the command does not see, `HOST=SECRET`, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)", o.addCredential)

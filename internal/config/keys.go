@@ -148,7 +148,7 @@ var Keys = [numKeys]Key{
 	publish: {Table: "sandbox", Name: "publish", Kind: Ports, Default: "[]", Example: `[8080]`, parse: parsePort,
 		Doc: "TCP ports of commands' servers that this host can reach at 127.0.0.1 (--publish)"},
 	allowUnix: {Table: "sandbox", Name: "allow_unix", Kind: Strings, Default: "[]", Example: `["/run/postgresql/.s.PGSQL.5432"]`, parse: parseUnix,
-		Doc: "Unix sockets of this host that commands can connect to, and services: ssh-agent, ssh-agent:KEY, gpg-agent:KEY, docker, x11, wayland (--allow-unix)"},
+		Doc: "Unix sockets of this host that commands can connect to, and services: ssh-agent, ssh-agent:KEY, gpg-agent:KEY, dbus:NAME, docker, x11, wayland (--allow-unix)"},
 	allowUserns: {Table: "sandbox", Name: "allow_userns", Kind: Bool, Default: "false", stricter: onlyFalse,
 		Doc: "true lets commands make user namespaces, as programs with a sandbox of their own do (--allow-userns)"},
 	devices: {Table: "sandbox", Name: "devices", Kind: Strings, Default: "[]", Example: `["dri"]`, parse: parseDevice,

@@ -39,40 +39,58 @@ const longestName = 107
 // nobody else comes, and remove, which is to be called when the sandbox has been made, removes it: then the socket has no
 // name but in that sandbox.
 func ServiceSocket(target string) (l *net.UnixListener, m mounts.Mount, remove func(), err error) {
-	fail := func(err error) (*net.UnixListener, mounts.Mount, func(), error) {
+	n, err := NameSocket()
+	if err != nil {
 		return nil, m, nil, &plan.Error{Op: "make socket", Path: target, Err: err}
 	}
+	address := filepath.Join(n.Dir, n.Name)
+	if len(address) > longestName {
+		address = "/proc/self/fd/" + strconv.Itoa(int(n.dir)) + "/" + n.Name
+	}
+	if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"}); err == nil {
+		l.SetUnlinkOnClose(false)
+		if m, err = n.Mount(target); err != nil {
+			_ = l.Close()
+		}
+	}
+	if err != nil {
+		n.Remove()
+		return nil, m, nil, &plan.Error{Op: "make socket", Path: target, Err: sys.Bare(err)}
+	}
+	return l, m, n.Remove, nil
+}
+
+// A SocketName is a name that is free for a socket, where nobody else comes.
+type SocketName struct {
+	Dir, Name string
+	dir       sys.FD
+}
+
+// NameSocket finds one. Remove is to be called when the sandbox has been made.
+func NameSocket() (SocketName, error) {
 	named, err := socketDir()
 	if err != nil {
-		return fail(err)
+		return SocketName{}, err
 	}
 	dir, real, err := owndir.Open(named, true)
 	if err != nil {
-		return fail(err)
+		return SocketName{}, err
 	}
 	sweep(int(dir))
-	name := sys.RandomText(16)
-	address := filepath.Join(real, name)
-	if len(address) > longestName {
-		address = "/proc/self/fd/" + strconv.Itoa(int(dir)) + "/" + name
-	}
-	remove = func() {
-		_ = unix.Unlinkat(int(dir), name, 0)
-		dir.Close()
-	}
-	l, err = net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
-	if err != nil {
-		remove()
-		return fail(sys.Bare(err))
-	}
-	l.SetUnlinkOnClose(false)
-	if m, err = Bind(filepath.Join(real, name), false); err != nil {
-		_ = l.Close()
-		remove()
-		return fail(sys.Bare(err))
-	}
+	return SocketName{real, sys.RandomText(16), dir}, nil
+}
+
+// Mount shows the socket, which is there now, at target in a sandbox.
+func (n *SocketName) Mount(target string) (mounts.Mount, error) {
+	m, err := Bind(filepath.Join(n.Dir, n.Name), false)
 	m.Target = target
-	return l, m, remove, nil
+	return m, err
+}
+
+// Remove removes the name.
+func (n *SocketName) Remove() {
+	_ = unix.Unlinkat(int(n.dir), n.Name, 0)
+	n.dir.Close()
 }
 
 // sweep removes the files of programs that were killed before they could.
@@ -125,6 +143,9 @@ func HoldSocket(name string, suspect func(dir string) bool) (*Socket, error) {
 	}
 	return &Socket{f}, nil
 }
+
+// File is its file, opened as a path.
+func (s *Socket) File() *os.File { return s.file }
 
 // Dial connects to it.
 func (s *Socket) Dial() (net.Conn, error) {

@@ -149,7 +149,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 		}
 		return nil
 	})
-	fs.Func("allow-unix", "let commands connect to the unix socket at a `path`; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; docker, x11, wayland: these services of this host, the first two after a question (repeatable)", list(&o.AllowUnix, "path"))
+	fs.Func("allow-unix", "let commands connect to the unix socket at a `path`; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)", list(&o.AllowUnix, "path"))
 	fs.Func("credential", "have requests to a host carry a secret that commands do not see, `HOST=SECRET`, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; they send them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)", func(s string) error {
 		r, err := credential.Parse(s)
 		if e, ok := errors.AsType[*credential.Error](err); ok {

@@ -7,10 +7,12 @@ import (
 	"strings"
 )
 
-// SSHAgent is the caller's ssh-agent and GPGAgent the gpg-agent, by proxies. The others are sockets of the host as they are.
+// SSHAgent is the caller's ssh-agent, GPGAgent the gpg-agent and DBus the session bus, by proxies. The others are sockets of
+// the host as they are.
 const (
 	SSHAgent = "ssh-agent"
 	GPGAgent = "gpg-agent"
+	DBus     = "dbus"
 	Docker   = "docker"
 	X11      = "x11"
 	Wayland  = "wayland"
@@ -19,7 +21,8 @@ const (
 // A Service is what a text names: a service, and which part of it.
 type Service struct {
 	Name string
-	// Arg is what stands behind the colon: of SSHAgent and GPGAgent a key. Empty: nothing does, which GPGAgent does not allow.
+	// Arg is what stands behind the colon: of SSHAgent and GPGAgent a key, of DBus a name on the bus. Empty: nothing does, which
+	// SSHAgent alone allows.
 	Arg string
 }
 
@@ -31,6 +34,10 @@ func Parse(text string) (s Service, ok bool, err error) {
 	case GPGAgent:
 		if arg == "" {
 			return Service{}, true, errors.New("no key: gpg-agent: and a key, as gpg --list-secret-keys takes it")
+		}
+	case DBus:
+		if !busName(arg) {
+			return Service{}, true, errors.New("dbus: and the name of a program on the bus, such as org.freedesktop.Notifications, or org.example.*")
 		}
 	case Docker, X11, Wayland:
 		if colon {
@@ -44,6 +51,19 @@ func Parse(text string) (s Service, ok bool, err error) {
 		return Service{}, true, errors.New("no key behind the colon: a comment, a fingerprint, or the file of a public key")
 	}
 	return Service{name, arg}, true, nil
+}
+
+// busName reports whether a program can have that name on a bus, or it ends with ".*" and stands for names below it.
+func busName(name string) bool {
+	name = strings.TrimSuffix(name, ".*")
+	elements := 0
+	for e := range strings.SplitSeq(name, ".") {
+		elements++
+		if e == "" || e[0] >= '0' && e[0] <= '9' || strings.Trim(e, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
+			return false
+		}
+	}
+	return elements > 1 && len(name) <= 253
 }
 
 // Is reports whether a text names a service, and no path.
