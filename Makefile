@@ -209,6 +209,7 @@ bench: build
 	$(GO) run ./bench/sessions -n $(SESSION_RUNS) -files $(FILES)
 	$(GO) run ./bench/watch -n $(WATCH_RUNS) -files $(FILES)
 	$(GO) run ./bench/network -n $(NETWORK_RUNS)
+	$(GO) run ./bench/against -old . -rounds 1 runner -n 1
 
 lint:
 	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \

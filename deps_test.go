@@ -82,6 +82,7 @@ var mayImport = map[string][]string{
 	"cmd/nsrun":           {"*"},
 	"cmd/nsrun-mcp":       {"", "credential/gateway", "internal/config", "internal/configfile", "internal/escape", "internal/host", "internal/jsonform", "internal/links", "internal/mcpargs", "internal/pathrule", "internal/secureexec", "internal/service", "netpolicy", "nsexec", "overlay", "project"},
 	"bench":               {"*"},
+	"bench/against":       {},
 	"bench/compare":       {"mounts", "nsexec"},
 	"bench/sessions":      {"mounts", "overlay"},
 	"bench/runner":        {"", "project"},
