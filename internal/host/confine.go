@@ -36,7 +36,7 @@ func realAsFar(name string) string {
 
 // list is what is in a directory. What the caller cannot list the command cannot use by other ways than a rule of its own.
 func list(dir string) (entries []confine.Entry, err error) {
-	f, err := os.Open(dir)
+	f, err := openDir(dir)
 	if err != nil {
 		return nil, nil
 	}

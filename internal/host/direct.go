@@ -225,11 +225,19 @@ func single(path string) error {
 
 // links protects what the links in a directory lead to, which may have to be there.
 func (d *direct) links(dir string, must bool) error {
-	entries, err := os.ReadDir(dir)
+	f, err := openDir(dir)
+	if err != nil {
+		if must {
+			return err
+		}
+		return nil
+	}
+	defer f.Close()
+	list, err := f.ReadDir(-1)
 	if err != nil && must {
 		return err
 	}
-	for _, e := range entries {
+	for _, e := range list {
 		link := filepath.Join(dir, e.Name())
 		if e.Type()&os.ModeSymlink == 0 {
 			if err := single(link); err != nil && e.Type().IsRegular() {

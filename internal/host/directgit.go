@@ -83,7 +83,7 @@ func (d *direct) rest(root string) error {
 // below protects the repositories one level below a directory, however many names that has: what a
 // command puts there hides none.
 func (d *direct) below(root string) error {
-	f, err := os.Open(root)
+	f, err := openDir(root)
 	if err != nil {
 		return err
 	}
@@ -480,7 +480,7 @@ func (d *direct) hooks(dir string) error {
 
 // readNames are the names in a directory.
 func readNames(dir string) ([]string, error) {
-	f, err := os.Open(dir)
+	f, err := openDir(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -219,7 +219,7 @@ func (f *socketFinder) search(dir string) {
 		return
 	}
 	f.searched[dir] = true
-	d, err := os.Open(dir)
+	d, err := openDir(dir)
 	if err != nil {
 		return
 	}

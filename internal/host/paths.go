@@ -90,9 +90,21 @@ func Exists(name string) bool {
 	return unix.Lstat(name, &st) == nil
 }
 
+// openDir opens a directory, to list it, and nothing else: to open a FIFO waits for somebody, and to open a device does something.
+func openDir(name string) (*os.File, error) {
+	fd, err := -1, error(nil)
+	if err = sys.Retry(func() error {
+		fd, err = unix.Open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	}); err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
 // Empty reports whether a directory has nothing in it.
 func Empty(dir string) bool {
-	d, err := os.Open(dir)
+	d, err := openDir(dir)
 	if err != nil {
 		return false
 	}

@@ -68,7 +68,7 @@ func removeTree(path string) {
 }
 
 func lockDir(path string) (*os.File, error) {
-	f, err := os.Open(path)
+	f, err := openDir(path)
 	if err != nil {
 		return nil, err
 	}
