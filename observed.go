@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/attempts"
 	"github.com/nsrun/nsrun/internal/plan"
@@ -65,6 +67,8 @@ func (o *observed) tell(a attempts.Attempt) {
 	} else if kind == RefusedSyscall {
 		r = refusedSyscall(a.Path)
 		ok = a.Anyone || os.Geteuid() == 0
+	} else if a.Err == unix.EXDEV {
+		r, ok = refusedAcross(o.box, a.From, a.Path)
 	} else {
 		if r, ok = refusedPath(o.box, a.Path, a.Err, kind); !ok && kind == RefusedWrite {
 			r, ok = refusedWrite(o.box, a.Path, a.Err, a.Name)

@@ -44,6 +44,17 @@ func refusedWrite(box *plan.Sandbox, name string, err error, ofName bool) (r Ref
 	return r, true
 }
 
+// refusedAcross is a rename, or a link, from one directory to another one of which each is a mount, because of its rule.
+func refusedAcross(box *plan.Sandbox, from, to string) (r Refusal, ok bool) {
+	with, ok := box.Across(from, to)
+	if ok {
+		r = Refusal{Kind: RefusedWrite, Op: string(RefusedWrite), Target: to, Rule: mountRule, Count: 1,
+			Why: "nothing can be renamed or linked from " + escape.Quote(from) + " to it, because each is mounted by itself"}
+		r.allowWith(with)
+	}
+	return r, ok
+}
+
 // allowWith sets the flag that would allow it.
 func (r *Refusal) allowWith(with plan.Flag) {
 	if with.Name != "" {

@@ -88,7 +88,7 @@ func TestWhy(t *testing.T) {
 		`node -e 'require("fs").writeFileSync("$D/ro/new", "x")'`, `node -e 'try { require("fs").mkdirSync("$D/ro/new") } catch { process.exit(5) }'`,
 		"git init -q $D/ro/new", "git config -f $D/ro/f a.b c", "tar cf $D/ro/new a", "tar cf t a && tar xf t -C $D/ro", "rsync a $D/ro/new", "gcc -o $D/ro/new x.c",
 		"make -s TO=$D/ro new", "touch $D/ro/new 2>&-", "touch $D/ro/new 2>&- || { echo Zugriff verweigert >&2; exit 7; }", "sort -o $D/ro/new a 2>&-",
-		`awk 'BEGIN { print >"$D/ro/new"; close("$D/ro/new") }'`, "cp -r . $D/ro/new", "gzip $D/ro/f", "find $D/ro/f -delete", "[ -w $D/ro ] || exit 4", "split a $D/ro/new",
+		`awk 'BEGIN { print >"$D/ro/new"; close("$D/ro/new") }'`, "cp -r . $D/ro/new", "gzip $D/ro/f", "find $D/ro/f -delete", "[ -w $D/ro ] || exit 4", "split a $D/ro/new", "mv a $D/ro/new",
 		// Reads.
 		py(`open("$D/hidden/f")`), py(`import os; os.listdir("$D/hidden")`), py(`exec(open("$D/secret.env").read())`), `perl -e 'open(F, "<", "$D/hidden/f") or exit 2'`,
 		`node -e 'require("$D/hidden/m.js")'`, "git hash-object ~/.ssh/id", "gcc -c $D/hidden/x.c", "make -f $D/hidden/Makefile", "rsync ~/.ssh/id new", "tar cf new ~/.ssh",
@@ -126,6 +126,27 @@ func TestWhy(t *testing.T) {
 				t.Errorf("with %s: status %d, %+v", flag, status, denied)
 			}
 		})
+	}
+}
+
+// TestWhyAcross: what cannot be renamed because two rules make two mounts of one is told of, with the rule that makes one of them.
+func TestWhyAcross(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := refusing(t)
+	testenv.Tree(t, dir, "host/u/", "host/u/f: s", "host/u/g: s", "host/v/")
+	host := filepath.Join(dir, "host")
+	for _, command := range []string{`perl -e 'rename("$D/u/f", "$D/v/f") or exit 2'`, `perl -e 'link("$D/u/g", "$D/v/g") or exit 2'`} {
+		status, _, said := why(t, bin, dir, command, "--rw", host+"/u", "--rw", host+"/v")
+		if want := " (try: --rw " + host + ")\n"; status != 2 || !strings.HasSuffix(said, want) {
+			t.Errorf("%s: status %d, %q", command, status, said)
+		}
+		if status, denied, _ := why(t, bin, dir, command, "--rw", host+"/u", "--rw", host+"/v", "--rw", host); status != 0 {
+			t.Errorf("%s: with the flag: status %d, %+v", command, status, denied)
+		}
+	}
+	// No rule can make one mount of the project and something else.
+	if status, denied, said := why(t, bin, dir, `perl -e 'rename("a", "$D/v/a") or exit 2'`, "--rw", host+"/v"); status != 2 || said != "" {
+		t.Errorf("status %d, %+v: %q", status, denied, said)
 	}
 }
 

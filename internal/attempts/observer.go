@@ -33,7 +33,8 @@ type Attempt struct {
 	Kind Kind
 	Path string // in the sandbox, without symbolic links as far as it is there; of Syscall the call's name
 	Err  syscall.Errno
-	Name bool // it is the name that is removed, or replaced, not what it leads to
+	From string // with EXDEV: the directory of the other path; Path is the one of the new name
+	Name bool   // it is the name that is removed, or replaced, not what it leads to
 	// Anyone says of Syscall that it takes no privileges.
 	Anyone bool
 	By     Process
@@ -48,15 +49,16 @@ type Process struct {
 
 // An Observer looks at what the processes of one sandbox try. Tell and Ended are called on one thread.
 type Observer struct {
-	Deny  []unix.SockFilter   // which calls are refused; its refusals are EPERM, or other errors that programs expect
-	Tell  func(a Attempt)     // of something that is going to fail
-	Ended func(p Process)     // with an exit status other than zero
-	root  sys.FD              // of the sandbox; None until somebody has called
-	stop  sys.FD              // readable when all is to end
-	done  chan struct{}       // closed when nothing more is told; nil: nothing was begun
-	text  [unix.PathMax]byte  // a path
-	seen  notify.Notification // the call that is looked at
-	next  *sandbox.Observer   // who answers some calls; nil: nobody
+	Deny   []unix.SockFilter   // which calls are refused; its refusals are EPERM, or other errors that programs expect
+	Tell   func(a Attempt)     // of something that is going to fail
+	Ended  func(p Process)     // with an exit status other than zero
+	root   sys.FD              // of the sandbox; None until somebody has called
+	stop   sys.FD              // readable when all is to end
+	done   chan struct{}       // closed when nothing more is told; nil: nothing was begun
+	text   [unix.PathMax]byte  // a path
+	seen   notify.Notification // the call that is looked at
+	across moved               // what was refused last because it goes from one mount to another
+	next   *sandbox.Observer   // who answers some calls; nil: nobody
 }
 
 // Attach makes c a command that is observed. Its other filters must not be those of Deny, which the Observer enforces. An
@@ -150,8 +152,11 @@ func (o *Observer) look(n *notify.Notification) {
 		return
 	}
 	list := calls(int(n.NR))
-	if len(list) == 2 && o.crosses(n, &list[0], &list[1]) {
-		return // which fails anyway
+	if len(list) == 2 {
+		if from, to := o.crosses(n, &list[0], &list[1]); to != "" {
+			o.tell(n, Attempt{Kind: Write, From: from, Path: to, Err: unix.EXDEV}) // which fails anyway
+			return
+		}
 	}
 	if n.NR == unix.SYS_CONNECT {
 		if to := o.inet(n); to.Addr().IsLoopback() {

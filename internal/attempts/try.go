@@ -54,7 +54,9 @@ func (o *Observer) try(n *notify.Notification, c *call) (a Attempt) {
 	switch {
 	case d == makes && err == nil, d == looks && err == nil:
 		return a
-	case d == makes && err == unix.ENOENT, d == places, d == removes && err == nil:
+	case d == makes && err == unix.ENOENT, d == places, d == removes && err == nil,
+		// A program that copies what it could not rename removes the new name first, and would go on if it is missing.
+		d == removes && err == unix.ENOENT && o.across == moved{n.PID, name}:
 		a.Path, a.Err = o.changesIn(name, d)
 	case err != nil:
 		a.Path, a.Err = o.real(name), errnoOf(err)
@@ -173,27 +175,40 @@ func isMount(dir sys.FD, name string) bool {
 		st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
-// crosses reports whether the two paths of a call are on different mounts.
-func (o *Observer) crosses(n *notify.Notification, a, b *call) bool {
+// A moved is what could not be renamed.
+type moved struct {
+	thread uint32
+	name   string // the new one
+}
+
+// crosses are the directories of the two paths of a call, if they are on different mounts; else they are empty.
+func (o *Observer) crosses(n *notify.Notification, a, b *call) (from, to string) {
 	var mount [2]uint64
+	var dirs [2]string
 	for i, c := range [...]*call{a, b} {
 		name := o.name(n, c)
 		if name == "" || !o.enter(n.PID) {
-			return false
+			return "", ""
 		}
-		fd, err := o.open(path.Dir(strings.TrimRight(name, "/")), 0)
+		o.across = moved{n.PID, strings.TrimRight(name, "/")}
+		fd, err := o.open(path.Dir(o.across.name), 0)
 		if err != nil {
-			return false
+			return "", ""
 		}
 		var st unix.Statx_t
 		err = sys.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
+		dirs[i] = link(fd)
 		fd.Close()
 		if err != nil {
-			return false
+			return "", ""
 		}
 		mount[i] = st.Mnt_id
 	}
-	return mount[0] != mount[1]
+	if mount[0] == mount[1] {
+		o.across = moved{}
+		return "", ""
+	}
+	return dirs[0], dirs[1]
 }
 
 // readOnly reports whether a file is on something that is mounted read-only.

@@ -1,0 +1,28 @@
+package plan
+
+import (
+	"path"
+
+	"github.com/nsrun/nsrun/internal/paths"
+)
+
+// Across finds the flag that has two directories be one mount, between which nothing can be renamed or linked while each is
+// written to in place by a rule of its own.
+func (s *Sandbox) Across(a, b string) (Flag, bool) {
+	for _, dir := range [...]string{a, b} {
+		at, readOnly := s.topmost(dir)
+		if at < 0 || readOnly || s.Layers[at] != RuleLayer && s.Layers[at] != PathLayer {
+			return Flag{}, false
+		}
+	}
+	common := a
+	for !paths.Inside(b, common) {
+		common = path.Dir(common)
+	}
+	for i, m := range s.Mounts {
+		if (s.Layers[i] == SessionLayer || s.Layers[i] == InPlaceLayer) && paths.Inside(m.Target, common) {
+			return Flag{}, false // a rule cannot cover a project
+		}
+	}
+	return s.Opening(common)
+}
