@@ -130,3 +130,25 @@ func findHostSocket(name string) (hostSocket, error) {
 	}
 	return hostSocket{path: path, point: "wayland", env: func(target string) []string { return []string{"WAYLAND_DISPLAY=" + target} }}, nil
 }
+
+// serviceAt is the service that a socket of the host is that of. Empty: of none.
+func serviceAt(path string) string {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	for _, name := range [...]string{service.SSHAgent, service.Docker, service.X11, service.Wayland} {
+		at := os.Getenv("SSH_AUTH_SOCK")
+		if name != service.SSHAgent {
+			h, err := findHostSocket(name)
+			if err != nil {
+				continue
+			}
+			at = h.path
+		}
+		if other, err := os.Stat(at); err == nil && os.SameFile(fi, other) {
+			return name
+		}
+	}
+	return ""
+}

@@ -101,3 +101,20 @@ func TestHostServices(t *testing.T) {
 		}
 	}
 }
+
+// TestWhyService: what is proposed for the socket of a service is the service.
+func TestWhyService(t *testing.T) {
+	dir := place(t)
+	agent, other := listening(t, filepath.Join(dir, "agent")), listening(t, filepath.Join(dir, "other"))
+	r := nsrun.NewRunner(nsrun.Config{Project: filepath.Join(dir, "p")})
+	defer r.Close()
+	for _, tt := range [...]struct{ env, path, flag string }{
+		{agent, agent, "--allow-unix ssh-agent"}, {agent, other, "--allow-unix " + other}, {"", agent, "--allow-unix " + agent},
+	} {
+		t.Setenv("SSH_AUTH_SOCK", tt.env)
+		f, err := r.Why(t.Context(), nsrun.Request{Command: "true"}, tt.path)
+		if err != nil || len(f.Denied) != 1 || f.Denied[0].Flag != tt.flag {
+			t.Errorf("SSH_AUTH_SOCK=%s: %s: %+v, %v", tt.env, tt.path, f.Denied, err)
+		}
+	}
+}

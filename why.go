@@ -116,7 +116,11 @@ func refusals(p *plan.Place, on plan.OnHost, why string) (list []Refusal) {
 	own := !on.Root // what permissions refuse is not the policy's doing, but for root
 	if on.Socket {
 		if !p.Connect {
-			add(RefusedUnix, p.ConnectWith)
+			with := p.ConnectWith
+			if name := serviceAt(p.Path); name != "" && with.Name != "" {
+				with.Path = name // which asks, and shows less
+			}
+			add(RefusedUnix, with)
 		}
 		return list
 	}
