@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -331,15 +332,20 @@ func (s *sockets) connect(l notify.Listener, n *notify.Notification) {
 	})
 }
 
-// connectPatience is how long, in milliseconds, a connection on the loopback device may take that nobody waits for.
-const connectPatience = 1000
+// connectPatience is how long a connection on the loopback device may take that nobody waits for.
+const connectPatience = time.Second
 
 // connectTo connects to a port on which server listens, and did before.
 func (s *sockets) connectTo(fd sys.FD, to unix.Sockaddr, port uint16, server uint64) syscall.Errno {
 	err := unix.Connect(int(fd), to)
 	if err == unix.EINPROGRESS {
 		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		if ready, _ := unix.Poll(polled, connectPatience); ready == 0 {
+		// The Go runtime signals its threads at times. What was interrupted is not connected.
+		err = unix.EINTR
+		for end := time.Now().Add(connectPatience); err == unix.EINTR; {
+			_, err = unix.Poll(polled, int(max(0, time.Until(end).Milliseconds())))
+		}
+		if err != nil || polled[0].Revents == 0 {
 			return s.disconnect(fd, syscall.ETIMEDOUT)
 		}
 		failed, gerr := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)

@@ -4,6 +4,10 @@ package wall
 
 import (
 	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -61,4 +65,63 @@ func TestManyBound(t *testing.T) {
 	if s.bound = map[uint64]bool{}; s.server(port) != 0 {
 		t.Error("a listener that nobody bound is the command's")
 	}
+}
+
+// TestConnectInterrupted: a connect that signals interrupt is not taken for one that has succeeded.
+func TestConnectInterrupted(t *testing.T) {
+	testenv.Once(t)
+	testenv.Leaks(t)
+	socket := func(flags int) int {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|flags, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		return fd
+	}
+	l := socket(0)
+	if err := unix.Bind(l, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(l, 0); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := uint16(at.(*unix.SockaddrInet4).Port)
+	for range 3 { // nobody is accepted any more
+		_ = unix.Connect(socket(unix.SOCK_NONBLOCK), at)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(l, &st); err != nil {
+		t.Fatal(err)
+	}
+	s := sockets{bound: map[uint64]bool{st.Ino: true}}
+	if s.server(port) != st.Ino {
+		t.Fatal("nobody listens")
+	}
+	stop := make(chan struct{})
+	var signals sync.WaitGroup
+	signals.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			tasks, _ := os.ReadDir("/proc/self/task")
+			for _, task := range tasks {
+				if tid, err := strconv.Atoi(task.Name()); err == nil {
+					_ = unix.Tgkill(os.Getpid(), tid, unix.SIGURG)
+				}
+			}
+		}
+	})
+	if e := s.connectTo(sys.FD(socket(unix.SOCK_NONBLOCK)), at, port, st.Ino); e != syscall.ETIMEDOUT {
+		t.Errorf("nobody accepts it: %v", e)
+	}
+	close(stop)
+	signals.Wait()
 }
