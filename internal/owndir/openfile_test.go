@@ -58,8 +58,8 @@ func TestOpenFile(t *testing.T) {
 		{name: "below a stranger's directory", make: func(dir string) error { return os.Chown(dir, stranger, stranger) }, need: true, want: "it belongs to user 54321"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.need && !root {
-				t.Skip("needs root, and was run as root before")
+			if c.need {
+				testenv.NeedRoot(t)
 			}
 			testenv.Leaks(t)
 			dir := filepath.Join(testenv.Dir(t), "d")
