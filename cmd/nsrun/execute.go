@@ -64,10 +64,12 @@ func (r *runner) notStarted(x *nsrunlib.Execution, err error) int {
 	return status
 }
 
-// tellNotices prints what the library has to say before the command's own output.
+// tellNotices prints what the library has to say before the command's own output. -q is not about what makes a sandbox less
+// than it was asked for: none, or one without namespaces that nobody chose.
 func (r *runner) tellNotices(list []nsrunlib.Notice) {
 	for _, notice := range list {
-		if r.o.quiet && notice.Kind != nsrunlib.NoticeLimit && notice.Kind != nsrunlib.NoticeUnsandboxed {
+		less := notice.Kind == nsrunlib.NoticeUnsandboxed || notice.Kind == nsrunlib.NoticeBackend && notice.Path == "" && r.o.backend == nsrunlib.AutoBackend
+		if r.o.quiet && notice.Kind != nsrunlib.NoticeLimit && !less {
 			continue
 		}
 		text := notice.Text

@@ -105,7 +105,7 @@ func TestContainer(t *testing.T) {
 		t.Errorf("the report: %s", got)
 	}
 	// A session goes on in another command, which finds out anew that there are no namespaces.
-	if got := inContainer(t, bin, dir, containerFilter(), "run", "-q", "--keep", "--", "/bin/sh", "-c", "echo kept >k"); got.status != 0 {
+	if got := inContainer(t, bin, dir, containerFilter(), "run", "-q", "--keep", "--", "/bin/sh", "-c", "echo kept >k"); got.status != 0 || !strings.Contains(got.out, "this host allows no namespaces") {
 		t.Errorf("keep: status %d\n%s", got.status, got.out)
 	}
 	if got := inContainer(t, bin, dir, containerFilter(), "run", "-q", "--session", "last", "--commit", "--", "/bin/sh", "-c", "cat k; echo more >>k"); got.status != 0 || !strings.Contains(got.out, "kept\n") {
