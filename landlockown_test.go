@@ -147,7 +147,7 @@ func TestLandlockOwnFiles(t *testing.T) {
 	dir := place(t, "a")
 	r := runner(t, shown(t, nsrun.Config{Project: filepath.Join(dir, "p"), Backend: nsrun.LandlockBackend, After: nsrun.Discard}))
 	for _, a := range ownDeeds {
-		if got := output(t, r, insideRequest(t, "assault", "{}", a.name)); got != "worked\n" {
+		if got := output(t, r, insideRequest(t, "assault", "{}", a.name)); got != a.name+": worked\n" {
 			t.Errorf("%s: %s", a.name, got)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -362,27 +363,37 @@ var otherAssaults = []assault{
 	}},
 }
 
-// insideAssault makes the assaults that are named, and prints what became of them.
+// insideAssault makes the assaults that are named, and prints a line about each.
 func insideAssault(args []string) int {
 	var p prey
 	if err := json.Unmarshal([]byte(args[0]), &p); err != nil {
 		fmt.Println(err)
 		return 1
 	}
-	for _, list := range [][]assault{fileAssaults, processAssaults, otherAssaults, ownDeeds} {
-		for _, a := range list {
-			if a.name != args[1] {
-				continue
-			}
-			if err := a.try(&p); err != nil {
-				fmt.Printf("failed: %v\n", err)
-				return 0
-			}
-			fmt.Println("worked")
-			return 0
-		}
+	dir, err := os.Open(".")
+	if err != nil {
+		fmt.Println(err)
+		return 1
 	}
-	return 1
+	for _, a := range slices.Concat(assaults(), ownDeeds) {
+		if !slices.Contains(args[1:], a.name) {
+			continue
+		}
+		if err := a.try(&p); err != nil {
+			fmt.Printf("%s: failed: %v\n", a.name, err)
+		} else {
+			fmt.Printf("%s: worked\n", a.name)
+		}
+		_ = dir.Chdir()
+	}
+	return 0
+}
+
+func assaults() []assault { return slices.Concat(fileAssaults, processAssaults, otherAssaults) }
+
+// ownInNamespaces are assaults that work in namespaces, where they reach what is the command's own.
+var ownInNamespaces = []string{
+	"send by UDP", "listen on all addresses", "bind to all addresses", "ask rtnetlink", "make shared memory", "make a semaphore", "make a message queue",
 }
 
 // someWithout are assaults for which this host, or this user, needs no sandbox.
@@ -396,40 +407,79 @@ func someWithout(name string) bool {
 	return false
 }
 
-// TestLandlockAttacks: what a command without namespaces tries with the files, processes and sockets of its user fails,
-// and all of it works without a sandbox.
-func TestLandlockAttacks(t *testing.T) {
-	needLandlock(t)
+// backendEnv is the only backend that is attacked, on a host that may refuse the assaults by itself.
+const backendEnv = "NSRUN_TEST_BACKEND"
+
+// attacked are the backends of this host.
+func attacked(t *testing.T) (list []nsrun.Backend) {
+	if name := os.Getenv(backendEnv); name != "" {
+		b, err := nsrun.ParseBackend(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []nsrun.Backend{b}
+	}
+	return []nsrun.Backend{nsrun.NativeBackend, nsrun.LandlockBackend}
+}
+
+// TestAttacks: what a command tries with the files, processes and sockets of its user fails with each backend, and all
+// of it works without a sandbox.
+func TestAttacks(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "a")
 	p := preyIn(t, dir)
-	r := runner(t, shown(t, nsrun.Config{
-		Project: filepath.Join(dir, "p"), Backend: nsrun.LandlockBackend, After: nsrun.Discard,
-		Rules: []nsrun.Rule{{Mode: nsrun.ReadOnly, Pattern: p.Out}},
-	}))
 	text, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, list := range [][]assault{fileAssaults, processAssaults, otherAssaults} {
-		for _, a := range list {
+	var names []string
+	for _, a := range assaults() {
+		names = append(names, a.name)
+	}
+	for _, backend := range attacked(t) {
+		t.Run(backend.String(), func(t *testing.T) {
+			if backend == nsrun.LandlockBackend {
+				needLandlock(t)
+			}
+			r := runner(t, shown(t, nsrun.Config{
+				Project: filepath.Join(dir, "p"), Backend: backend, After: nsrun.Discard,
+				Rules: []nsrun.Rule{{Mode: nsrun.ReadOnly, Pattern: p.Out}},
+			}))
 			before := outside(t, p.Out)
-			got := output(t, r, insideRequest(t, "assault", string(text), a.name))
-			if !strings.HasPrefix(got, "failed: ") || strings.Contains(got, "BUG") {
-				t.Errorf("%s: %s", a.name, got)
+			res, err := r.Run(t.Context(), insideRequest(t, "assault", append([]string{string(text)}, names...)...))
+			if err != nil {
+				t.Fatal(err)
 			}
 			if after := outside(t, p.Out); after != before {
-				t.Errorf("%s: it changed outside: %s, before %s", a.name, after, before)
+				t.Errorf("they changed outside: %s, before %s", after, before)
 			}
-			control := exec.Command(self(t), string(text), a.name)
-			control.Dir = testenv.Dir(t)
-			control.Env = append(os.Environ(), insideEnv+"=assault")
-			out, err := control.CombinedOutput()
-			if (err != nil || string(out) != "worked\n") && !someWithout(a.name) {
-				t.Errorf("%s: the control: %s%v", a.name, out, err)
+			t.Logf("%d assaults on %s", len(names), res.Backend)
+			lines := strings.Split(strings.TrimSuffix(string(res.Stdout.Bytes()), "\n"), "\n")
+			if len(lines) != len(names) {
+				t.Fatalf("%d of %d were made: %s", len(lines), len(names), res)
 			}
-			p.renew(t)
+			for i, name := range names {
+				own := res.Backend != nsrun.LandlockBackend && slices.Contains(ownInNamespaces, name)
+				if !own && !strings.HasPrefix(lines[i], name+": failed: ") || strings.Contains(lines[i], "BUG") {
+					t.Error(lines[i])
+				}
+			}
+		})
+	}
+	controls, worked := testenv.Dir(t), 0
+	for _, name := range names {
+		out := natively(t, controls, "assault", string(text), name)
+		switch {
+		case out == name+": worked\n":
+			worked++
+		case !someWithout(name) && os.Getenv(backendEnv) == "":
+			t.Errorf("the control: %s", out)
 		}
+		p.renew(t)
+	}
+	t.Logf("%d work without a sandbox", worked)
+	if worked < len(names)/2 {
+		t.Errorf("only %d of %d work without a sandbox", worked, len(names))
 	}
 }
 
