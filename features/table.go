@@ -28,7 +28,7 @@ var table = [...]entry{
 			"user.max_user_namespaces=10000, or run nsrun outside of a container or chroot"},
 		source: "user_namespaces(7)", try: tryUser, remedy: userRemedy},
 	{Feature: Feature{Name: MountNamespaces, For: "a file system of its own", Required: true,
-		Since: "3.8", Needs: "a seccomp filter and an LSM that allow mount(2)", Lost: "no command can be run in a sandbox",
+		Since: "3.8", Needs: "a seccomp filter and an LSM that allow mount(2) and chroot(2)", Lost: "no command can be run in a sandbox",
 		Remedy: "start the container with fewer restrictions, as docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined, " +
 			"or seccompProfile: {type: Unconfined} in Kubernetes' securityContext"},
 		source: "user_namespaces(7)", on: UserNamespaces, try: tryMount},
@@ -143,7 +143,13 @@ const callAllowed = "a seccomp filter that allows it"
 
 func tryUser() error { return inside(func(*prog.Builder) {}, nil) }
 
-func tryMount() error { return inside(tmpfs, nil) }
+// tryMount changes the root too: the filter of a container without capabilities may refuse just that.
+func tryMount() error {
+	return inside(func(b *prog.Builder) {
+		tmpfs(b)
+		b.Call(prog.SysChroot, b.String("/"))
+	}, nil)
+}
 
 func tryNet() error { return unshares(unix.CLONE_NEWNET) }
 

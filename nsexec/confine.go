@@ -103,11 +103,19 @@ func (c *Cmd) prepareConfinement(b *prog.Builder, status int) (rules prog.Slot) 
 }
 
 // enterConfinement adds what the command does in its own process.
-func enterConfinement(b *prog.Builder, rules prog.Slot) {
+func (c *Cmd) enterConfinement(b *prog.Builder, rules prog.Slot) {
 	b.Step("landlock", rulesetPath)
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
 	b.Call(prog.SysLandlockRestrict, rules.Arg(), prog.Int(0))
 	b.Close(rules)
+	if c.opt.Confinement.Files.Access != confine.None {
+		return
+	}
+	// The kernel asks for rules up to the root of the mounts. This process's root may be below that (chroot(2)), in a
+	// directory that is seen below it once more: a rule for that one would hold for everything.
+	refused := b.Call(prog.SysOpenat, prog.AtCwd, b.String("/"), b.Open(prog.Directory|prog.CloseOnExec), prog.Int(0)).Tolerate(syscall.EACCES).OnTolerated()
+	b.Fail(syscall.EXDEV)
+	b.Here(refused)
 }
 
 func (r *confining) create(s prog.Slot, files, net, scopes uint64) {

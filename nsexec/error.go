@@ -142,6 +142,8 @@ func explain(e *Error) string {
 		why = features.Describe(features.LandlockScopes).Takes()
 	case e.Op == StepLandlock && e.Path == "":
 		why = features.Describe(features.LandlockTCP).Takes()
+	case e.Op == StepLandlock && errno == syscall.EXDEV:
+		why = "the root directory lies in itself; try: run nsrun outside of the chroot"
 	case e.Op == StepOverlay && errno == syscall.EINVAL:
 		why = "a lower directory has another mount inside, which a user namespace may not uncover; or the file system of the upper directory cannot hold an overlay's changes"
 	case e.Op == StepOverlay && errno == syscall.ELOOP:

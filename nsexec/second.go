@@ -169,7 +169,7 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 		c.fork(b)
 	}
 	if c.opt.Confinement != nil {
-		enterConfinement(b, rules)
+		c.enterConfinement(b, rules)
 	}
 	return c.execute(b, envv, umask, status, sockets)
 }

@@ -27,6 +27,8 @@ func TestHostWords(t *testing.T) {
 		{"no namespaces", "echo 0 >/proc/sys/user/max_user_namespaces && exec " + nsrun, "try: sysctl user.max_user_namespaces=10000)", false},
 		{"no /proc", "umount -l /proc && exec " + nsrun, "try: mount -t proc proc /proc)", true},
 		{"another /proc", "exec unshare -pf " + nsrun, "mount -t proc proc /proc", true},
+		{"a root in itself", "mkdir -p $HOME/up/root && mount --rbind / $HOME/up/root && exec chroot $HOME/up/root /bin/sh -c 'cd $HOME/../project && exec \"$0\" run -q --backend landlock --ro $HOME/up --discard -- true' " +
+			filepath.Join(bin, "nsrun"), "run nsrun outside of the chroot", true},
 		{"root without capabilities", "exec setpriv --bounding-set -all --inh-caps -all " + nsrun, "or run it as an ordinary user", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// systemDirs hold programs and libraries. Those that are links to /usr stay so.
-var systemDirs = [...]string{"/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin"}
+// systemDirs hold programs and libraries, the last two on NixOS and Guix. Those that are links to /usr stay so.
+var systemDirs = [...]string{"/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/nix/store", "/gnu/store"}
 
 // System are the host's programs and libraries, and the names of users and groups, read-only, and where its
 // resolv.conf(5) is.

@@ -129,6 +129,9 @@ func TestGolden(t *testing.T) {
 		mounts.Bind(mirrored.Playground.Dir, "/home/me/playground"), mounts.Remount("/home/me"),
 	}
 
+	stored := me()
+	stored.Env = []string{"PATH=/run/wrappers/bin:/run/current-system/sw/bin"}
+
 	for name, c := range map[string]struct {
 		f Facts
 		p Policy
@@ -140,6 +143,7 @@ func TestGolden(t *testing.T) {
 		"strict":      {strict, Policy{Strict: true}},
 		"root":        {root, Policy{Root: true, WorkingDir: "sub"}},
 		"root-direct": {rootInPlace, Policy{Root: true}},
+		"stored":      {stored, Policy{}},
 		"mirrored":    {mirrored, Policy{Playground: true, NoHomeOverlay: true}},
 	} {
 		t.Run(name, func(t *testing.T) {

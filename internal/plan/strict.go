@@ -3,6 +3,7 @@ package plan
 import (
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/mounts"
@@ -14,9 +15,18 @@ func (b *building) base() mounts.Plan {
 	case b.policy.Root:
 		return append(slices.Clone(b.System), mounts.Proc("/proc"), mounts.Dev("/dev"), mounts.Tmpfs("/tmp").WithPerm(0o777|fs.ModeSticky))
 	case b.policy.Strict:
-		return strict(b.System)
+		return append(strict(b.System), b.currentSystem()...)
 	}
-	return Base(b.VarTmp, b.Run)
+	return append(Base(b.VarTmp, b.Run), b.currentSystem()...)
+}
+
+// currentSystem is where NixOS and Guix have the programs of PATH: in /run, by a link to a directory that nobody changes.
+func (b *building) currentSystem() mounts.Plan {
+	const at = "/run/current-system"
+	if path, _ := lookup(b.Env, "PATH"); b.Run && strings.Contains(path, at+"/") {
+		return mounts.Plan{mounts.ROBind(at, at).Try()}
+	}
+	return nil
 }
 
 // strict is an empty root with the host's programs, and three devices.
