@@ -12,6 +12,9 @@
 #              what developers do every day, natively and in a sandbox: about 150 tasks
 # make test-kernels
 #              what nsrun does on other kernels (KERNELS="5.10 6.1 6.12"), in qemu
+# make test-containers
+#              what nsrun does in containers with settings of docker, podman and Kubernetes, and on
+#              other hosts (HOSTS="Docker* Linux"), with the attacks of assault_test.go; as root
 # make bench   all benchmarks once, then side by side with bwrap, sessions side by side
 #              with cp, find and others, writing with and without a watcher, and a
 #              network by rules with none and with a proxy
@@ -65,7 +68,7 @@ need = need() { \
 		echo "$$1 is missing: install the package $$2" >&2; return 1; \
 	fi; }
 
-.PHONY: all build generate stubs install install-bwrap uninstall demo test test-long test-bwrap test-clients test-kernels test-tools race bench lint fuzz cross deps clean
+.PHONY: all build generate stubs install install-bwrap uninstall demo test test-long test-bwrap test-clients test-kernels test-containers test-tools race bench lint fuzz cross deps clean
 .NOTPARALLEL:
 
 all: build
@@ -188,6 +191,12 @@ KERNELS ?= 5.10 6.1 6.12
 
 test-kernels: build
 	@test/kernels/run.sh ./nsrun $(KERNELS) || [ $$? = 77 ]
+
+# Patterns of rows in test/containers/rows; without any, all of them. ? stands for a space.
+HOSTS ?=
+
+test-containers: build
+	@set -f; test/containers/run.sh ./nsrun $(HOSTS) || [ $$? = 77 ]
 
 test-clients: build
 	@test/clients/run.sh || [ $$? = 77 ]

@@ -6,12 +6,29 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"strings"
 )
 
-// sees reports whether tree finds all processes: it takes a kernel with CONFIG_PROC_CHILDREN, and /proc.
+// sees reports whether tree finds all processes: it takes a kernel with CONFIG_PROC_CHILDREN, and a /proc that shows
+// also those that nobody may look into, as PID 1 is, and as each process can make itself.
 func sees() bool {
-	_, err := os.Stat("/proc/thread-self/children")
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || hides(string(table)) {
+		return false
+	}
+	_, err = os.Stat("/proc/thread-self/children")
 	return err == nil
+}
+
+// hides reports whether the topmost mount at /proc in a mountinfo(5) shows only some processes.
+func hides(table string) (hidden bool) {
+	for line := range strings.Lines(table) {
+		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == "/proc" {
+			_, value, found := strings.Cut(line, "hidepid=")
+			hidden = found && !strings.HasPrefix(value, "0") && !strings.HasPrefix(value, "off")
+		}
+	}
+	return hidden
 }
 
 // tree calls do for each process from pid downwards, with its directory in /proc: in a sandbox all are descendants of PID 1.
