@@ -9,7 +9,7 @@ var homeSecrets = [...]string{
 	".ssh", ".gnupg", ".pki", ".aws", ".azure", ".kube", ".docker", ".oci", ".terraform.d",
 	".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub", ".config/op", ".config/doctl",
 	".config/rclone", ".config/sops", ".config/age", ".config/containers/auth.json",
-	".netrc", "_netrc", ".git-credentials", ".config/git/credentials", ".npmrc", ".yarnrc.yml", ".pypirc",
+	".netrc", "_netrc", ".git-credentials", ".gitcookies", ".config/git/credentials", ".npmrc", ".yarnrc.yml", ".pypirc",
 	".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml", ".gradle/gradle.properties",
 	".composer/auth.json", ".nuget/NuGet/NuGet.Config", ".vault-token", ".pgpass", ".my.cnf", ".s3cfg", ".boto",
 	".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".config/keepassxc",
@@ -28,7 +28,7 @@ var homeSecrets = [...]string{
 	".ngrok2", ".local/share/heroku", ".local/share/com.vercel.cli", ".railway", ".sentryclirc", ".config/hcloud", ".config/linode-cli", ".config/scw",
 	".config/openstack", ".config/yandex-cloud", ".aliyun", ".bluemix", ".terraformrc", ".pulumi/credentials.json", ".config/argocd", ".tsh", ".step",
 	".doppler", ".infisical", ".databrickscfg", ".snowsql", ".snowflake", ".dbt/profiles.yml", ".kaggle", ".config/io.datasette.llm", ".mc", ".gsutil",
-	".config/tea", ".subversion/auth",
+	".config/tea", ".subversion/auth", ".circleci", ".jfrog", ".expo", ".android/adbkey", ".duckdb/stored_secrets",
 	// Agents and editors, once more. Of editors only where they keep secrets: their other settings and extensions are
 	// of use.
 	".gemini/mcp-oauth-tokens.json", ".qwen/oauth_creds.json", ".copilot", ".config/cursor/auth.json", ".config/goose/secrets.yaml", ".local/share/amp/secrets.json",

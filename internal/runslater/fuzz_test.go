@@ -120,6 +120,7 @@ func TestKeys(t *testing.T) {
 		{"hook.x.command", "x", true}, {"tar.x.command", "x", true}, {"trailer.x.cmd", "x", true}, {"man.x.path", "x", true}, {"web.browser", "x", true}, {"instaweb.httpd", "x", true}, {"imap.tunnel", "x", true},
 		{"lfs.customtransfer.x.path", "x", true}, {"lfs.https://x/info/lfs.access", "basic", false}, {"extensions.worktreeconfig", "true", false}, {"core.bare", "true", false}, {"core.worktree", "/x", true},
 		{"core.attributesfile", "x", false}, {"core.excludesfile", "x", false}, {"core.autocrlf", "input", false}, {"pull.rebase", "true", false}, {"init.templatedir", "x", true}, {"gc.recentobjectshook", "x", true},
+		{"gitflow.path.hooks", "x", true}, {"secrets.providers", "x", true},
 	} {
 		e := entry{key: c.key, value: c.value}
 		if got := e.executes("/p/.git/config", []string{"/p"}); got != c.want {

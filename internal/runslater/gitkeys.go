@@ -10,8 +10,8 @@ import (
 // of one. Programs beside git keep their settings in its configuration too, so that what
 // is called like a command counts as one.
 var executingNames = []string{
-	"askpass", "browser", "clean", "command", "driver", "editor", "external", "fsmonitor", "helper", "hookspath",
-	"pager", "process", "program", "receivepack", "smudge", "textconv", "tunnel", "uploadpack", "vcs",
+	"askpass", "browser", "clean", "command", "driver", "editor", "external", "fsmonitor", "helper", "hooks", "hookspath",
+	"pager", "process", "program", "providers", "receivepack", "smudge", "textconv", "tunnel", "uploadpack", "vcs",
 }
 
 // executingEnds are ends of such names.
