@@ -46,12 +46,3 @@ onfuse() {
 		fuse-overlayfs -o "allow_other,lowerdir=$work/fuse/lower,upperdir=$work/fuse/upper,workdir=$work/fuse/work" "$work/fuse/home"
 	on "$work/fuse/home" "$@"
 }
-
-# The project on Windows's disk, where all belongs to one user, and no overlay can
-# keep its files; and the socket by which programs of Linux start those of Windows.
-wsl() {
-	mkdir -p "$work/c" "$work/disk/project" "$work/WSL"
-	mountpoint -q "$work/c" || bindfs --force-user=$nobody --force-group=$nobody --chown-ignore --xattr-none "$work/disk" "$work/c"
-	"$work/test/busybox" nc -ll -s "local:$work/WSL/1_interop" 2>/dev/null &
-	here "mkdir -p $work/run/WSL; mount --rbind $work/run /run; mount --bind $work/WSL /run/WSL" env "PROJECT=$work/c/project" WSL_INTEROP=/run/WSL/1_interop "$@"
-}
