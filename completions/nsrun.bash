@@ -195,6 +195,7 @@ _nsrun_flag() {
 	'run fsize') kinds=(none) ;;
 	'run grace') kinds=(none) ;;
 	'run home') kinds=(choice:layer,none) ;;
+	'run home-size') kinds=(none) ;;
 	'run inodes') kinds=(none) ;;
 	'run memory') kinds=(none) ;;
 	'run net') kinds=(choice:none,host) ;;
@@ -232,6 +233,7 @@ _nsrun_flag() {
 	'policy fsize') kinds=(none) ;;
 	'policy grace') kinds=(none) ;;
 	'policy home') kinds=(choice:layer,none) ;;
+	'policy home-size') kinds=(none) ;;
 	'policy inodes') kinds=(none) ;;
 	'policy memory') kinds=(none) ;;
 	'policy net') kinds=(choice:none,host) ;;
@@ -269,6 +271,7 @@ _nsrun_flag() {
 	'why fsize') kinds=(none) ;;
 	'why grace') kinds=(none) ;;
 	'why home') kinds=(choice:layer,none) ;;
+	'why home-size') kinds=(none) ;;
 	'why inodes') kinds=(none) ;;
 	'why memory') kinds=(none) ;;
 	'why net') kinds=(choice:none,host) ;;
@@ -306,6 +309,7 @@ _nsrun_flag() {
 	'learn fsize') kinds=(none) ;;
 	'learn grace') kinds=(none) ;;
 	'learn home') kinds=(choice:layer,none) ;;
+	'learn home-size') kinds=(none) ;;
 	'learn inodes') kinds=(none) ;;
 	'learn memory') kinds=(none) ;;
 	'learn net') kinds=(choice:none,host) ;;
@@ -344,6 +348,7 @@ _nsrun_flag() {
 	'config fsize') kinds=(none) ;;
 	'config grace') kinds=(none) ;;
 	'config home') kinds=(choice:layer,none) ;;
+	'config home-size') kinds=(none) ;;
 	'config inodes') kinds=(none) ;;
 	'config memory') kinds=(none) ;;
 	'config net') kinds=(choice:none,host) ;;
@@ -400,11 +405,11 @@ _nsrun_flag() {
 # _nsrun_flags VERB sets flags, and rest to what follows them: + is for any number.
 _nsrun_flags() {
 	case $1 in
-	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
-	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
-	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
+	run) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --home-size --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	policy) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --home-size --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	why) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --home-size --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(path+) ;;
+	learn) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --home-size --idle-io --inodes --keep --learn-net --memory --net --net-by --nice --nofile -o --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(command none+) ;;
+	config) flags='-C --allow-exec --allow-net --allow-special --allow-unix --allow-userns --backend --block --block-existing -c --cache --clear-env --commit --cpus --credential --device --dir --direct --discard --disk --engine --env --explain --fsize --grace --home --home-size --idle-io --inodes --json --keep --learn-net --memory --net --net-by --nice --nofile --on --output --pids --preset --project --protect --publish -q --report --ro --rw --sandbox --session --swap --timeout --watch --why' rest=(choice:check,show,schema,init command none+) ;;
 	trust) flags='--json --list --revoke' rest=(path) ;;
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;

@@ -228,6 +228,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'run home'
 		echo choice:layer,none
+	case 'run home-size'
+		echo none
 	case 'run inodes'
 		echo none
 	case 'run memory'
@@ -302,6 +304,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'policy home'
 		echo choice:layer,none
+	case 'policy home-size'
+		echo none
 	case 'policy inodes'
 		echo none
 	case 'policy memory'
@@ -376,6 +380,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'why home'
 		echo choice:layer,none
+	case 'why home-size'
+		echo none
 	case 'why inodes'
 		echo none
 	case 'why memory'
@@ -450,6 +456,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'learn home'
 		echo choice:layer,none
+	case 'learn home-size'
+		echo none
 	case 'learn inodes'
 		echo none
 	case 'learn memory'
@@ -526,6 +534,8 @@ function __nsrun_flag -a verb flag
 		echo none
 	case 'config home'
 		echo choice:layer,none
+	case 'config home-size'
+		echo none
 	case 'config inodes'
 		echo none
 	case 'config memory'
@@ -658,6 +668,7 @@ function __nsrun_flags -a verb
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
 			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
+			'--home-size	keep at most SIZE in that layer after the command: if it has more, caches in it are removed, the largest first, or all of it (default: 10G)' \
 			'--idle-io	let it use disks only when nobody else does' \
 			'--inodes	kill it when it makes more than N files in its session' \
 			'--keep	keep the changes as a session, without asking' \
@@ -712,6 +723,7 @@ function __nsrun_flags -a verb
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
 			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
+			'--home-size	keep at most SIZE in that layer after the command: if it has more, caches in it are removed, the largest first, or all of it (default: 10G)' \
 			'--idle-io	let it use disks only when nobody else does' \
 			'--inodes	kill it when it makes more than N files in its session' \
 			'--json	print JSON' \
@@ -767,6 +779,7 @@ function __nsrun_flags -a verb
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
 			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
+			'--home-size	keep at most SIZE in that layer after the command: if it has more, caches in it are removed, the largest first, or all of it (default: 10G)' \
 			'--idle-io	let it use disks only when nobody else does' \
 			'--inodes	kill it when it makes more than N files in its session' \
 			'--json	print JSON' \
@@ -822,6 +835,7 @@ function __nsrun_flags -a verb
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
 			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
+			'--home-size	keep at most SIZE in that layer after the command: if it has more, caches in it are removed, the largest first, or all of it (default: 10G)' \
 			'--idle-io	let it use disks only when nobody else does' \
 			'--inodes	kill it when it makes more than N files in its session' \
 			'--keep	keep the changes as a session, without asking' \
@@ -877,6 +891,7 @@ function __nsrun_flags -a verb
 			'--fsize	let files grow to SIZE at most' \
 			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
 			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
+			'--home-size	keep at most SIZE in that layer after the command: if it has more, caches in it are removed, the largest first, or all of it (default: 10G)' \
 			'--idle-io	let it use disks only when nobody else does' \
 			'--inodes	kill it when it makes more than N files in its session' \
 			'--json	print JSON' \

@@ -58,7 +58,7 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 		return err
 	}
 	o.BlockExisting, o.AllowUserns, o.Home = p.BlockExisting(), p.AllowUserns(), p.Home()
-	o.Devices, c.Caches = p.Devices(), p.Caches()
+	o.Devices, c.Caches, c.HomeSize = p.Devices(), p.Caches(), p.HomeSize()
 	c.Retention = p.Retention().Sessions
 	c.Grace, c.Limits = p.Grace(), nsrun.Limits(p.Limits())
 	networks := slices.ContainsFunc(c.Presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })

@@ -67,6 +67,9 @@ func (o *runOptions) layer() *config.Layer {
 	if o.isGiven("home") {
 		l.Set("home", "--home", o.home.String())
 	}
+	if o.homeSize > 0 {
+		l.Set("home_size", "--home-size", config.SizeText(o.homeSize))
+	}
 	for _, rule := range o.allowNet {
 		l.Add("allow_net", "--allow-net", rule.String())
 	}
@@ -158,6 +161,7 @@ func (o *runOptions) take(p *config.Policy) error {
 	if err := o.setHome(p.Home()); err != nil {
 		return err
 	}
+	o.homeSize = p.HomeSize()
 	if !o.learnNet {
 		o.allowNet = p.Net()
 	}

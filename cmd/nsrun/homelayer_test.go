@@ -233,6 +233,39 @@ func TestNoHomeLayer(t *testing.T) {
 	})
 }
 
+// TestHomeBound: a flag and a key say how large the layer can be after a command, the project's file no more than another.
+func TestHomeBound(t *testing.T) {
+	lodgers(t, nil, func(l *lodger) {
+		fill := func(want bool, flags ...string) {
+			l.t.Helper()
+			args := append(append([]string{"run", "--discard"}, flags...), "--", "sh", "-c", "mkdir -p ~/.npm; head -c 8M /dev/zero >~/.npm/f")
+			status, out := l.in("p", args...)
+			if got := strings.Contains(out, "the home layer was larger than 4 MiB: the caches in ~/.npm was removed"); status != 0 || got != want {
+				l.t.Errorf("%q: status %d\n%s", flags, status, out)
+			}
+			if status, out := l.in("p", "home", "reset"); status != 0 {
+				l.t.Error(out)
+			}
+		}
+		fill(false)
+		fill(true, "--home-size", "4M")
+		file := filepath.Join(l.home, "p/.nsrun.toml")
+		if err := os.WriteFile(file, []byte("[sandbox]\nhome_size = \"4M\"\n"), 0o644); err != nil {
+			l.t.Fatal(err)
+		}
+		fill(true)
+		if err := os.WriteFile(file, []byte("[sandbox]\nhome_size = \"20G\"\n"), 0o644); err != nil {
+			l.t.Fatal(err)
+		}
+		if status, out := l.in("p", "run", "--discard", "--", "true"); status == 0 && !strings.Contains(out, "home_size") {
+			l.t.Errorf("a project's file that nobody trusts makes the layer larger: status %d\n%s", status, out)
+		}
+		if status, out := l.in("p", "run", "--home-size", "0", "--", "true"); status != 125 || !strings.Contains(out, "zero leaves nothing") {
+			l.t.Errorf("status %d\n%s", status, out)
+		}
+	})
+}
+
 // TestHomeAtOnce: commands of one project at once see what those before them wrote, and what each wrote is there afterwards;
 // while one of them runs the layer is neither removed nor copied from.
 func TestHomeAtOnce(t *testing.T) {

@@ -38,6 +38,7 @@ type runOptions struct {
 	blockExisting              bool
 	home                       nsrunlib.HomeMode
 	caches                     []string
+	homeSize                   int64
 	net                        string
 	allowNet                   []netpolicy.Rule
 	learnNet                   bool
@@ -132,6 +133,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	o.home = nsrunlib.HomeLayer
 	fs.Func("home", "what the command writes below the home directory: `layer|none`; kept in a layer for the project's next commands, or refused (default: layer)", o.setHome)
 	fs.Var((*listFlag)(&o.caches), "cache", "take a `directory` below the home directory for a cache, which can be removed, and which the command can write to (repeatable)")
+	fs.Func("home-size", "keep at most `SIZE` in that layer after the command: if it has more, caches in it are removed, the largest first, or all of it (default: 10G)", o.setHomeSize)
 	fs.StringVar(&o.net, "net", "none", "network: `none|host`; host is this host's own network, and needs approval every time")
 	fs.Func("allow-net", "allow connections that match `RULE`, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", o.addRule)
 	fs.BoolVar(&o.learnNet, "learn-net", false, "allow everything (with the broker except this host's 127.0.0.1) after approval, and print the rules that would be enough")
@@ -321,6 +323,14 @@ func (o *runOptions) setEngine(name string) error {
 // setHome is --home.
 func (o *runOptions) setHome(name string) (err error) {
 	o.home, err = nsrunlib.ParseHome(name)
+	return err
+}
+
+// setHomeSize is --home-size.
+func (o *runOptions) setHomeSize(text string) (err error) {
+	if o.homeSize, err = nsrunlib.ParseSize(text); err == nil && o.homeSize == 0 {
+		err = errors.New("a size of zero leaves nothing")
+	}
 	return err
 }
 

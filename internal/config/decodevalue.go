@@ -116,10 +116,10 @@ func canonical(key int, text string, f *Facts) (_, hint string, err error) {
 		return "", hint, fmt.Errorf("only %s", list(k.Words))
 	}
 	switch {
-	case k.Kind == Size || k.Kind == Count || k.Kind == Number:
-		text, err = parseLimit(key, text)
 	case k.parse != nil:
 		text, err = k.parse(text, f)
+	case k.Kind == Size || k.Kind == Count || k.Kind == Number:
+		text, err = parseLimit(key, text)
 	}
 	return text, "", err
 }

@@ -73,6 +73,7 @@ const (
 	blockExisting
 	home
 	caches
+	homeSize
 	envPassthrough
 	env
 	clearEnv
@@ -135,6 +136,8 @@ var Keys = [numKeys]Key{
 		Doc: "what commands write below the home directory is kept in a layer for the project's next commands, or with none refused (--home)"},
 	caches: {Table: "sandbox", Name: "caches", Kind: Strings, Default: "[]", Example: `["~/.cache/tool"]`, parse: parseCache, Adds: true,
 		Doc: "more directories below the home directory that programs fill again, and that commands can write to as to caches that nsrun knows (--cache)"},
+	homeSize: {Table: "sandbox", Name: "home_size", Kind: Size, Default: `"10G"`, parse: parseSize, stricter: lower,
+		Doc: "how much that layer keeps after a command: if it has more, caches in it are removed, the largest first, or all of it (--home-size)"},
 	envPassthrough: {Table: "sandbox", Name: "env_passthrough", Kind: Strings, Default: "[]", Example: `["GITHUB_TOKEN"]`, parse: parseName,
 		Doc: "variables that are passed on although they look like secrets (--env NAME)"},
 	env: {Table: "sandbox", Name: "env", Kind: Strings, Default: "[]", Example: `["CI=true"]`, parse: parseSetting,

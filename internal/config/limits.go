@@ -65,7 +65,7 @@ func setLimit(to any, text string) (err error) {
 func limitText(of any) string {
 	switch of := of.(type) {
 	case *int64:
-		return sizeText(*of)
+		return SizeText(*of)
 	case *int:
 		return strconv.Itoa(*of)
 	case *float64:
@@ -76,8 +76,8 @@ func limitText(of any) string {
 	return ""
 }
 
-// sizeText is a size in the largest unit that leaves no fraction.
-func sizeText(n int64) string {
+// SizeText is a size in the largest unit that leaves no fraction.
+func SizeText(n int64) string {
 	if n < 0 {
 		return unlimited
 	}
@@ -89,6 +89,15 @@ func sizeText(n int64) string {
 		n, unit = n/1024, next
 	}
 	return strconv.FormatInt(n, 10) + unit
+}
+
+// parseSize is parseLimit for a size that is no limit of a command.
+func parseSize(text string, _ *Facts) (string, error) {
+	n, err := limits.ParseSize(text)
+	if err == nil && n == 0 {
+		err = errors.New("a size of zero leaves nothing")
+	}
+	return SizeText(n), err
 }
 
 // parseLimit checks the text of a limit, and brings it into the form in which equal values are equal.

@@ -22,7 +22,7 @@ type Policy struct {
 func Merge(layers []*Layer, flags *Layer, f *Facts) (*Policy, error) {
 	p := &Policy{}
 	for i := range Keys {
-		if k := &Keys[i]; k.To == "" && (k.Kind == Bool || k.Kind == Word || k.Kind == Duration) && k.Default != "" {
+		if k := &Keys[i]; k.To == "" && (k.Kind == Bool || k.Kind == Word || k.Kind == Duration || k.Kind == Size) && k.Default != "" {
 			p.Settings[i].Items = []Item{{Text: strings.Trim(k.Default, `"`)}}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/credential"
+	"github.com/nsrun/nsrun/internal/limits"
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
@@ -92,6 +93,12 @@ func (p *Policy) AllowUserns() bool { return one(p.Settings[allowUserns].Items) 
 
 // Home is what becomes of what is written below the home directory: "layer" or "none".
 func (p *Policy) Home() string { return one(p.Settings[home].Items) }
+
+// HomeSize is how much the layer of the home directory keeps after a command, in bytes.
+func (p *Policy) HomeSize() int64 {
+	n, _ := limits.ParseSize(one(p.Settings[homeSize].Items)) // it was parsed before
+	return n
+}
 
 // Devices are those of this host that commands can use.
 func (p *Policy) Devices() []string { return p.texts(devices) }
