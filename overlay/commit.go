@@ -179,6 +179,11 @@ func (c *commit) run(ctx context.Context) (err error) {
 
 // begin makes the transaction, up to the point where the project is changed.
 func (c *commit) begin(ctx context.Context) (err error) {
+	if err := c.s.checkDependents(); err == nil {
+		c.alone = true
+	} else if !errors.Is(err, ErrBuiltOn) {
+		return &Error{Op: "look for sessions on", Path: c.s.path, Err: err}
+	}
 	if c.tx, err = c.s.log.Begin(); err != nil {
 		return &Error{Op: "begin commit", Path: c.s.path, Err: err}
 	}
@@ -283,7 +288,7 @@ func (c *commit) upperTime(n tx.Node) int64 {
 
 // writer is what writes the transaction of what was chosen.
 func (c *commit) writer() *tx.Writer {
-	w := &tx.Writer{Tx: c.tx, Sides: c.layers, Twins: c.twins, Changed: c.changed, Special: c.o.AllowSpecial, Apart: map[store.Place]bool{}}
+	w := &tx.Writer{Tx: c.tx, Sides: c.layers, Twins: c.twins, Changed: c.changed, Special: c.o.AllowSpecial, Apart: map[store.Place]bool{}, Take: c.full && !c.s.stored() && !c.s.log.Far && c.alone}
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		x := tx.Item{Diff: n.Diff, Root: n.root, Kind: n.Kind.String(), Runs: n.Runs, Merged: n.merged}

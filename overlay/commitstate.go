@@ -20,6 +20,7 @@ type commit struct {
 	dropped []node // what the project's version was preferred for
 	held    []Change
 	full    bool // nothing else is left in the session
+	alone   bool // no other session stands on it
 	layers  []tx.Side
 	plain   []bool // by root: its file system holds files and directories alone
 	ledger  tx.Ledger

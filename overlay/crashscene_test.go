@@ -110,6 +110,7 @@ func makeBefore(tops [2]string, small, chown bool) error {
 		e.link("old/sub/l", "../a")
 		e.file("locked/in", "in\n")
 		e.file("becomes-dir", "x")
+		e.file("huge", "x")
 		e.file("becomes-file/x", "x")
 		e.file("opaque/x", "x")
 		e.file("opaque/y", "y")
@@ -215,6 +216,7 @@ func edit(tops [2]string, small, chown bool) error {
 		e.old("time-only")
 		e.file("secret/f", "cannot be read\n")
 		e.file("unreadable", "cannot be read\n")
+		e.do("huge", func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o600), os.Truncate(p, 1<<20)) })
 		if !small {
 			for d := range 6 {
 				for f := range 4 {

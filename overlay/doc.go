@@ -38,8 +38,12 @@
 // [CommitOptions] says who is right). Then it makes every new object in the
 // session's own directory, writes a journal, and exchanges the objects with the
 // project's: what was replaced or deleted is in the session's directory by that,
-// as the backup. Nothing is ever truncated or overwritten in place, and a commit
-// never changes what the session wrote.
+// as the backup. Nothing is ever truncated or overwritten in place.
+//
+// The new objects are copies; but where nothing is left in the session, and one file
+// system has both, large files and new directories are moved, and Undo moves them back.
+// If somebody overwrote one of them in the project, and Undo is forced, the session has
+// that.
 //
 // It is all or nothing, whenever it is interrupted: the next call of Create, Open,
 // List or [Recover] finishes it or takes it back. [Session.Undo] takes a commit back

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Abandon makes the project be as before the transaction, and removes that. The ledger
@@ -50,10 +53,44 @@ func (t *Tx) End() error {
 	if err := t.DropStages(); err != nil {
 		return err
 	}
-	if err := t.remove(); err != nil {
+	if err := tree.InTurn(t.dropLinks, t.remove); err != nil {
 		return err
 	}
 	return t.s.Book.Unmark()
+}
+
+// dropLinks removes new objects that are names of files of the project, too. These get new ctimes by that, which is our
+// doing.
+func (t *Tx) dropLinks() error {
+	var l Ledger
+	l.Load(t.s.Meta())
+	made := map[uint64]bool{}
+	for _, n := range t.Journal.Nodes {
+		made[n.New.Ino] = true
+	}
+	var linked []store.Place
+	for _, r := range t.Journal.Times {
+		at := store.Place{Root: r.Root, Path: string(r.Path)}
+		if now, ok := t.look(at); ok && made[r.Ino] && now.Ino == r.Ino && (l.Files[r.Ino] == now.Ctime || l.At[at].Lower == now.Ctime) {
+			linked = append(linked, at)
+		}
+	}
+	if linked == nil {
+		return nil
+	}
+	if err := tree.RemoveTree(t.dir, ObjectsName); err != nil {
+		return err
+	}
+	for _, at := range linked {
+		t.refresh(&l, at)
+		if now, ok := t.look(at); ok {
+			l.Files[now.Ino] = now.Ctime
+		}
+	}
+	m := *t.s.Meta()
+	l.Save(&m)
+	_ = t.s.SetMeta(&m, new(tree.Flusher)) // as in Abandon
+	return nil
 }
 
 // Tidy removes what a transaction that is done does not need any more.

@@ -7,24 +7,28 @@ import (
 	"io/fs"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Forward makes the project be as after the transaction. With fresh nothing was done
 // yet: then whatever is not as planned is a conflict.
 func (t *Tx) Forward(fresh bool) error {
 	t.Begun = true
+	if err := t.fetchAll(); err != nil {
+		return err
+	}
 	for i := range t.Journal.Moves {
 		if err := t.put(i, fresh); err != nil {
 			return t.moveError(i, err)
 		}
 	}
-	if err := t.setTimes(true); err != nil {
-		return err
-	}
-	if err := t.setAttrs(true); err != nil {
-		return err
-	}
-	return t.Doors.Relock()
+	return t.settle()
+}
+
+// settle gives what stays the times and attributes from after the transaction.
+func (t *Tx) settle() error {
+	return tree.InTurn(func() error { return t.setTimes(true) }, t.retimeUpper, func() error { return t.setAttrs(true) }, t.Doors.Relock)
 }
 
 // Backward makes the project be as before the transaction. It goes on where something
@@ -39,7 +43,7 @@ func (t *Tx) Backward() error {
 			errs = append(errs, t.moveError(i, err))
 		}
 	}
-	errs = append(errs, t.setEmptied(), t.setTimes(false), t.setAttrs(false), t.Doors.Relock())
+	errs = append(errs, t.bringAll(), t.setEmptied(), t.setTimes(false), t.setAttrs(false), t.Doors.Relock())
 	return errors.Join(errs...)
 }
 
@@ -53,17 +57,14 @@ func (t *Tx) moveError(i int, err error) error {
 // Redo makes sure that the project is as after the transaction. Where somebody did
 // something since, that stands.
 func (t *Tx) Redo() error {
+	if err := t.fetchAll(); err != nil {
+		return err
+	}
 	for i := range t.Journal.Moves {
 		err := t.put(i, false)
 		if _, ok := errors.AsType[*ClashError](err); err != nil && !ok && err != unix.ENOENT {
 			return t.moveError(i, err)
 		}
 	}
-	if err := t.setTimes(true); err != nil {
-		return err
-	}
-	if err := t.setAttrs(true); err != nil {
-		return err
-	}
-	return t.Doors.Relock()
+	return t.settle()
 }

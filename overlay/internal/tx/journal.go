@@ -4,6 +4,7 @@ package tx
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,7 @@ type Journal struct {
 const (
 	JournalName    = "journal"
 	journalVersion = 1
+	takenVersion   = 2 // something is taken
 )
 
 // kinds are what a jnode may have.
@@ -61,6 +63,9 @@ type Node struct {
 
 	// Runs is Change.Runs.
 	Runs string `json:"e,omitempty"`
+
+	// Marks are overlayfs' attributes that a taken object had.
+	Marks map[string][]byte `json:"x,omitempty"`
 }
 
 // An Ident tells one object from another, and from what it was before somebody wrote
@@ -103,6 +108,9 @@ type Move struct {
 	First int `json:"f"` // the nodes it deals with: Nodes[First:End]; the first is what is moved
 	End   int `json:"e"`
 	Stage int `json:"s,omitempty"` // zero: the transaction's own; else index+1 in stages
+
+	// Taken says that the new object is not a copy, but the session's own, see take.go.
+	Taken bool `json:"t,omitempty"`
 
 	// Dir is set where nothing is moved: an empty directory is removed, or made again
 	// with these attributes. Directories of a project that is on overlayfs cannot be
@@ -182,7 +190,7 @@ func DecodeJournal(data []byte, roots int) (*Journal, error) {
 	if err := store.StrictJSON(data, &j); err != nil {
 		return nil, err
 	}
-	if j.Version != journalVersion {
+	if j.Version != journalVersion && j.Version != takenVersion {
 		return nil, fmt.Errorf("version %d of the journal is not known to this program", j.Version)
 	}
 	for _, n := range j.Nodes {
@@ -196,6 +204,9 @@ func DecodeJournal(data []byte, roots int) (*Journal, error) {
 	for _, m := range j.Moves {
 		if m.First < 0 || m.End <= m.First || m.End > len(j.Nodes) || m.Stage < 0 {
 			return nil, fmt.Errorf("no nodes from %d to %d", m.First, m.End)
+		}
+		if m.Taken && (m.Stage != 0 || j.Version != takenVersion) {
+			return nil, errors.New("what is taken is in a stage")
 		}
 		if n := j.Nodes[m.First]; n.Path == "." || n.New.Ino == 0 && n.Old.Ino == 0 {
 			return nil, fmt.Errorf("nothing to move: %q", n.Path)

@@ -33,7 +33,7 @@ func TestDecodeJournal(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, tt := range []struct{ name, old, new string }{
-		{"another version", `"version":1`, `"version":2`},
+		{"another version", `"version":1`, `"version":3`},
 		{"a path out of the root", `"p":"c"`, `"p":"../c"`},
 		{"an absolute path", `"p":"c"`, `"p":"/c"`},
 		{"a kind of change that is none", `"k":"added"`, `"k":"odd"`},
@@ -43,6 +43,7 @@ func TestDecodeJournal(t *testing.T) {
 		{"attributes of none", `[{"n":3`, `[{"n":-1`},
 		{"a time of another place", `"times":[{"p":"."`, `"times":[{"p":".."`},
 		{"something behind it", `"version":1`, `"version":1}{"version":1`},
+		{"what is taken, by a version that cannot", `"f":0,"e":2`, `"f":0,"e":2,"t":true`},
 		{"cut short", `}]}`, ``},
 	} {
 		bad := strings.Replace(string(data), tt.old, tt.new, 1)

@@ -30,7 +30,7 @@ func (s *Log) Begin() (_ *Tx, err error) {
 	for _, n := range s.Meta().Done {
 		s.last = max(s.last, n)
 	}
-	t := &Tx{s: s, Journal: &Journal{Version: journalVersion}}
+	t := &Tx{s: s, Journal: &Journal{Version: journalVersion}, Doors: Doors{s: s}}
 	for {
 		s.last++
 		err := top.Mkdir(strconv.Itoa(s.last))
@@ -66,7 +66,7 @@ func (s *Log) Begin() (_ *Tx, err error) {
 
 // Reopen opens a transaction that was begun before.
 func (s *Log) Reopen(n int) (_ *Tx, err error) {
-	t := &Tx{s: s, N: n}
+	t := &Tx{s: s, N: n, Doors: Doors{s: s}}
 	defer func() {
 		if err != nil {
 			t.Close()

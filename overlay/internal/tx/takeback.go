@@ -107,6 +107,7 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool) error {
 			add(n, string(n.Path), whyThen, now, true)
 		}
 	}
+	t.times = slices.Clone(t.Journal.Times)
 	// The time of a directory that somebody did something in since stays.
 	t.Journal.Times = slices.DeleteFunc(t.Journal.Times, func(r Retime) bool {
 		now, found := t.look(store.Place{Root: r.Root, Path: string(r.Path)})

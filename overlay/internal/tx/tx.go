@@ -47,7 +47,8 @@ type Tx struct {
 	seen    *tree.Handle // the project's directory that was looked at last
 	seenAt  store.Place
 
-	asIs []int // moves that an undo leaves alone
+	asIs  []int    // moves that an undo leaves alone
+	times []Retime // the journal's, before an undo left some alone; nil: they are
 
 	// left are objects that could not be put back since somebody else's are in their
 	// place. Nil: none. Where the transaction was kept aside for that, aside is its name.

@@ -30,18 +30,9 @@ func (c *Writer) Stage(ctx context.Context) error {
 		return err
 	}
 	c.Copier.Inherit = len(t.staged) > 0
-	for i, m := range t.Journal.Moves {
-		for k := m.First; k < m.End; k++ {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := c.make(i, k); err != nil {
-				n := c.planned[k]
-				return &fs.PathError{Op: "copy", Path: c.abs(store.Place{Root: n.Root, Path: n.At}), Err: err}
-			}
-			if c.made++; c.Progress != nil {
-				c.Progress(c.made, c.Copier.Bytes)
-			}
+	for i := range t.Journal.Moves {
+		if err := c.makeMove(i); err != nil {
+			return err
 		}
 	}
 	for _, n := range t.Journal.Nodes {
@@ -63,6 +54,34 @@ func (c *Writer) Stage(ctx context.Context) error {
 		if err := c.Copier.Flush.AddDir(h, "."); err != nil {
 			return &fs.PathError{Op: "flush", Path: c.Tx.s.Path, Err: err}
 		}
+	}
+	return nil
+}
+
+// makeMove makes all new objects of a move.
+func (c *Writer) makeMove(i int) error {
+	m := c.Tx.Journal.Moves[i]
+	k := m.First
+	fail := func(err error) error {
+		n := c.planned[k]
+		return &fs.PathError{Op: "copy", Path: c.abs(store.Place{Root: n.Root, Path: n.At}), Err: err}
+	}
+	if err := c.Copier.Ctx.Err(); err != nil {
+		return err
+	}
+	if taken, err := c.take(i); err != nil {
+		return fail(err)
+	} else if taken {
+		return nil
+	}
+	for ; k < m.End; k++ {
+		if err := c.Copier.Ctx.Err(); err != nil {
+			return err
+		}
+		if err := c.make(i, k); err != nil {
+			return fail(err)
+		}
+		c.progress()
 	}
 	return nil
 }
@@ -134,14 +153,14 @@ func (c *Writer) makeAt(n Item, st *tree.Handle, path string, dst *tree.Handle) 
 }
 
 // twin makes a new name of a file of the project: what the command linked to is as it
-// was. If the project has more names for it, those were not linked in the sandbox.
+// was. If the project has more names for it, it is linked to these too, as outside a sandbox.
 func (c *Writer) twin(n Item, st *tree.Handle, path string, dst *tree.Handle, to string) (tree.Stat, bool, error) {
 	id := tree.Inode{Dev: n.Up.Dev, Ino: n.Up.Ino}
 	if _, ok := c.Copier.Links[id]; ok {
 		return tree.Stat{}, false, nil
 	}
 	w, ok := c.Twins[n.Root][id]
-	if !ok || w.Low.Nlink != 1 {
+	if !ok {
 		return tree.Stat{}, false, nil
 	}
 	made, ok, err := tree.LinkTo(c.Tx.low[n.Root], w.Path, dst, to)

@@ -37,10 +37,7 @@ func (l *Side) Source(path string) (tree.Dir, error) {
 	if l.last != nil && l.lastAt == path {
 		return l.last, nil
 	}
-	if l.last != nil {
-		l.last.Close()
-		l.last = nil
-	}
+	l.release()
 	d, err := l.Up.At(path)
 	if err != nil {
 		return nil, err
@@ -49,10 +46,16 @@ func (l *Side) Source(path string) (tree.Dir, error) {
 	return d, nil
 }
 
-func (l *Side) Close() {
+// release gives up what Source returned: what was unlocked for that has its own mode again.
+func (l *Side) release() {
 	if l.last != nil {
 		l.last.Close()
+		l.last = nil
 	}
+}
+
+func (l *Side) Close() {
+	l.release()
 	l.Up.Close()
 	l.Low.Close()
 }
@@ -65,6 +68,8 @@ type Writer struct {
 	Twins   []map[tree.Inode]tree.Twin
 	Changed func(at store.Place, st tree.Stat) bool // somebody changed it since the session began
 	Special bool                                    // setuid bits and the like are copied too
+
+	Take bool // the session has nothing left afterwards: what is large is moved, not copied
 
 	Progress func(made int, bytes int64) // nil: nobody wants to know
 
@@ -80,6 +85,13 @@ type Writer struct {
 func (c *Writer) Close() {
 	c.Copier.Close()
 	c.lastDst.Close()
+}
+
+// progress tells that one more object is made.
+func (c *Writer) progress() {
+	if c.made++; c.Progress != nil {
+		c.Progress(c.made, c.Copier.Bytes)
+	}
 }
 
 func (c *Writer) abs(at store.Place) string { return filepath.Join(c.Tx.s.Roots[at.Root], at.Path) }

@@ -1,0 +1,62 @@
+//go:build linux
+
+package overlay
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// TestLinksStay: what was linked in the sandbox, as by cp -al and rsync --link-dest, is linked to the project's files,
+// also to those that have several names.
+func TestLinksStay(t *testing.T) {
+	testenv.Leaks(t)
+	root := project(t, `mkdir src; echo two > src/a; ln src/a src/b; echo one > src/x; echo other > src/y; ln src/y src/z`)
+	before := inodes(t, root)
+	s := create(t, root)
+	sandbox(t, s, `cp -al src dst; mkdir part; ln src/a part/a; echo more >> dst/y; echo n > n; ln n part/n`)
+	list := prints(t, root)
+	same := func(when string, groups ...[]string) {
+		t.Helper()
+		now := inodes(t, root)
+		for i, group := range groups {
+			for _, p := range group {
+				if now[p] == 0 || now[p] != now[group[0]] {
+					t.Errorf("%s: %s is not the same file as %s", when, p, group[0])
+				}
+			}
+			for _, other := range groups[:i] {
+				if now[group[0]] == now[other[0]] {
+					t.Errorf("%s: %s is the same file as %s", when, group[0], other[0])
+				}
+			}
+		}
+		for _, p := range []string{"src/a", "src/b", "src/x", "src/z"} {
+			if now[p] != before[p] {
+				t.Errorf("%s: %s is another file", when, p)
+			}
+		}
+	}
+	// y was written to: the command saw that z did not change.
+	want := [][]string{{"src/a", "src/b", "dst/a", "dst/b", "part/a"}, {"src/x", "dst/x"}, {"src/y", "dst/y"}, {"src/z", "dst/z"}, {"n", "part/n"}}
+	for range 2 {
+		commitAll(t, s)
+		same("committed", want...)
+		if err := undoIt(s); err != nil {
+			t.Fatal(err)
+		}
+		if d := difference(prints(t, root), list); len(d) > 0 {
+			t.Errorf("undo: %q", d)
+		}
+	}
+	// That the files got names and lost them is no change by somebody else.
+	sandbox(t, s, `echo changed > src/b; echo changed > src/x`)
+	commitAll(t, s)
+	if data, err := os.ReadFile(filepath.Join(root, "src/b")); err != nil || !slices.Equal(data, []byte("changed\n")) {
+		t.Errorf("%q, %v", data, err)
+	}
+}
