@@ -4,6 +4,7 @@ package nsrun
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"syscall"
 
@@ -109,6 +110,11 @@ func refusesNamespaces(err error) bool {
 func (x *Execution) holdApart(spec *Spec, box *plan.Sandbox, temp string) (err error) {
 	if x.walled.box, err = box.Confine(temp, host.Files()); err != nil {
 		return err
+	}
+	if x.walled.box.Home != "" && !x.explain {
+		if err := os.MkdirAll(x.walled.box.Home, 0o700); err != nil {
+			return err
+		}
 	}
 	spec.Mounts, spec.Share = nil, nsexec.All
 	spec.Dir, spec.Env = x.walled.box.Dir, x.walled.box.Env

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
@@ -160,8 +161,8 @@ func filesystems(t testing.TB) string {
 
 func needOverlay(t testing.TB) {
 	t.Helper()
-	if !strings.Contains(filesystems(t), "overlay") {
-		testenv.Skip(t, "overlay", "this kernel has none")
+	if f := features.Get(features.Overlay); f.Status == features.No {
+		testenv.Skip(t, string(f.Name), f.Why)
 	}
 }
 

@@ -35,7 +35,8 @@ type Confined struct {
 	Moved []Move
 	Temp  string   // the directory for temporary files
 	Dir   string   // the working directory
-	Env   []string // with it
+	Home  string   // the home directory, where that is one in Temp, which has to be made; empty: it is where it was
+	Env   []string // with both
 }
 
 var (
@@ -66,7 +67,23 @@ func (s *Sandbox) Confine(temp string, h Host) (c Confined, err error) {
 	c.Env = append(slices.DeleteFunc(slices.Clone(s.Env), func(kv string) bool {
 		return kv == "PWD="+s.Dir
 	}), "PWD="+c.Dir)
+	c.moveHome()
 	return c, nil
+}
+
+// moveHome has a home directory in /tmp be one in the directory for temporary files: with mounts it would be an empty one.
+// Programs that may not read their settings give up, and without any they go on.
+func (c *Confined) moveHome() {
+	const home = "HOME="
+	for i, kv := range c.Env {
+		was, ok := strings.CutPrefix(kv, home)
+		if !ok || !path.IsAbs(was) || c.Marks.Access(was) != confine.None {
+			continue
+		}
+		if at := c.Path(was); at != was && paths.Inside(at, c.Temp) {
+			c.Home, c.Env[i] = at, home+at
+		}
+	}
 }
 
 // Path is where commands find what a Sandbox would show at a path.

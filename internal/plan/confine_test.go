@@ -117,6 +117,29 @@ func TestConfineCaches(t *testing.T) {
 	}
 }
 
+// TestConfineHome: a home directory in /tmp is one in the directory for temporary files; another one stays where it is.
+func TestConfineHome(t *testing.T) {
+	for home, want := range map[string]string{"/home/me": "", "/tmp/me": "/tmp/TEMP/me", "/tmp": "/tmp/TEMP", "/var/tmp/a/b": "/tmp/TEMP/a/b"} {
+		f := me()
+		f.Home, f.HomeAt, f.Env = home, home, []string{"HOME=" + home}
+		s, _, err := Build(f, Policy{Temp: "/tmp/TEMP"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Confine("/tmp/TEMP", files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := want
+		if in == "" {
+			in = home
+		}
+		if got.Home != want || !slices.Contains(got.Env, "HOME="+in) {
+			t.Errorf("%s: %q, %q", home, got.Home, got.Env)
+		}
+	}
+}
+
 // TestConfineRefuses: what only mounts can do is an error, in words.
 func TestConfineRefuses(t *testing.T) {
 	copied := Sandbox{Mounts: mounts.Plan{mounts.ROBind("/", "/"), mounts.Bind("/s/u1", "/src")}}

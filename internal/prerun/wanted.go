@@ -23,6 +23,9 @@ func wanted(argc int, argv unsafe.Pointer) (flags uintptr) {
 	if equal(first, "run") {
 		for i := 2; i < argc; i++ {
 			a := at(argv, i)
+			if equal(a, "landlock") || equal(a, "--backend=landlock") {
+				return 0
+			}
 			if equal(a, "strict") || equal(a, "workspace-root") || equal(a, "--preset=strict") || equal(a, "--preset=workspace-root") {
 				return all
 			}

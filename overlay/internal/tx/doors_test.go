@@ -3,6 +3,7 @@
 package tx
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,8 +43,15 @@ func TestFollow(t *testing.T) {
 		}
 		return st.Ctime, now.Ctime
 	}
+	// Before Linux 6.13 times are those of the last tick: until the next one nobody can see it.
 	write := func() {
-		if err := os.WriteFile(filepath.Join(dir, "f"), nil, 0o600); err != nil {
+		before, err := h.Stat()
+		for now := before; err == nil && now.Ctime == before.Ctime; now, err = h.Stat() {
+			if err = errors.Join(os.WriteFile(filepath.Join(dir, "f"), nil, 0o600), os.Remove(filepath.Join(dir, "f"))); err != nil {
+				break
+			}
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
