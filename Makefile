@@ -9,7 +9,7 @@
 #              bubblewrap's own tests, and programs that call it, with nsrun in its place;
 #              an MCP client that is not ours
 # make test-tools
-#              what developers do every day, natively and in a sandbox: about 150 tasks
+#              what developers do every day, natively and in a sandbox: more than 200 tasks
 # make test-kernels
 #              what nsrun does on other kernels (KERNELS="5.10 6.1 6.12"), in qemu
 # make test-containers
