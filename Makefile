@@ -11,7 +11,7 @@
 # make test-tools
 #              what developers do every day, natively and in a sandbox: more than 200 tasks
 # make test-kernels
-#              what nsrun does on other kernels (KERNELS="5.10 6.1 6.12"), in qemu
+#              what nsrun does on other kernels (KERNELS="5.10 6.1 6.12 6.12-arm64"), in qemu
 # make test-containers
 #              what nsrun does in containers with settings of docker, podman and Kubernetes, and on
 #              other hosts (HOSTS="Docker* Linux"), with the attacks of assault_test.go; as root
@@ -190,7 +190,7 @@ test-bwrap: build
 KERNELS ?= 5.10 6.1 6.12
 
 test-kernels: build
-	@test/kernels/run.sh ./nsrun $(KERNELS) || [ $$? = 77 ]
+	@LINKED="$(EARLY)" test/kernels/run.sh ./nsrun $(KERNELS) || [ $$? = 77 ]
 
 # Patterns of rows in test/containers/rows; without any, all of them. ? stands for a space.
 HOSTS ?=

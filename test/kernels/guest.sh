@@ -1,7 +1,8 @@
 #!/bin/bash
 # Usage: guest.sh WHO
 #
-# What nsrun does on this kernel: one line for each thing, "ok", "FAIL" or "skip" with a reason that doctor gives.
+# What nsrun does on this kernel: one line for each thing, "ok", "FAIL" or "skip" with a reason that doctor gives. WHO is
+# root, user, delegated for limits in a cgroup of the user's own, or the setting by which users have no namespaces.
 who=$1
 cd "$HOME" || exit 1
 mkdir -p project && cd project || exit 1
@@ -44,6 +45,66 @@ session() {
 		[ ! -e b ] && nsrun commit -q && [ "$(cat a b d/l)" = "$(printf 'changed\nb\nchanged')" ] && nsrun undo && [ "$(cat a)" = a ] && [ ! -e d ]
 }
 
+# What a command must not do, with what it is tried in: it works outside (the control), and not inside.
+assaults() {
+	local port=$((5711 + 2 * UID)) server name command
+	mkdir -p ~/.ssh && echo secret >~/.ssh/id && echo kept >~/kept
+	sleep 1000 &
+	local victim=$!
+	httpd -f -p "127.0.0.1:$port" -h "$HOME/project" &
+	server=$!
+	until : 2>/dev/null >"/dev/tcp/127.0.0.1/$port"; do :; done
+	while IFS='|' read -r name command; do
+		command=${command//PORT/$port} command=${command//VICTIM/$victim}
+		if ! bash -c "$command" >/dev/null 2>&1 </dev/null; then
+			echo "FAIL $who: $name does not work outside"
+		elif nsrun run -q --discard "$@" -- bash -c "$command && echo won" 2>&1 </dev/null | grep -q '^won$'; then
+			echo "FAIL $who: $name works inside: $*"
+		else
+			echo "ok $who: $name $*"
+		fi
+	done <<-'END'
+		reading a secret|cat ~/.ssh/id
+		changing a secret|echo more >>~/.ssh/id
+		another process's memory|cat /proc/VICTIM/maps
+		a signal to another process|kill -0 VICTIM
+		another process's environment|cat /proc/VICTIM/environ
+		the host's loopback device|: >/dev/tcp/127.0.0.1/PORT
+		looking into another process|ls /proc/VICTIM/fd /proc/VICTIM/root
+	END
+	kill $server $victim
+}
+
+# limits: each of them ends what goes beyond it, by a cgroup.
+limits() {
+	nsrun doctor | grep -q '^yes  *cgroup controllers ' || return
+	nsrun run -q --discard --memory 40M -- sh -c 'x=$(head -c 100000000 /dev/zero | tr "\0" x); echo ${#x}' 2>&1 | grep -q 100000000 && return 1
+	nsrun run -q --discard --pids 10 -- sh -c 'for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 100 & done; wait' && return 1
+	nsrun run -q --discard --cpus 0.5 --memory 100M --pids 50 -- true
+}
+
+without_namespaces() {
+	if feature=$(lacks "landlock scopes" "seccomp notification"); then
+		says "run" "no user namespaces\|not permitted\|no space left" nsrun run --discard -- true
+		return
+	fi
+	nsrun run --discard --report /tmp/report.$UID -- true 2>/dev/null
+	try "backend landlock by itself" grep -q '"backend": *"landlock"' "/tmp/report.$UID"
+	try "commit, undo" session
+	assaults
+}
+
+case $who in
+delegated)
+	try "limits" limits
+	exit
+	;;
+*=0)
+	without_namespaces
+	exit
+	;;
+esac
+
 try doctor nsrun doctor
 try run nsrun run --discard -- sh -c 'echo b >b && [ "$(cat a)" = a ]'
 try "status" sh -c 'nsrun run --discard -- sh -c "exit 7"; [ $? = 7 ]'
@@ -56,6 +117,20 @@ else
 fi
 if feature=$(lacks overlay); then echo "skip $who: engine overlay: no $feature"; else try "engine overlay" session --engine overlay; fi
 mkdir -p 'a,b' && try "a comma" sh -c 'cd a,b && nsrun run --discard --engine copy -- true && nsrun run --discard -- sh -c "echo x >x"'
+assaults
+if feature=$(lacks "landlock scopes" "seccomp notification"); then
+	says "backend landlock" "no $feature: .*it takes Linux" nsrun run --backend landlock --discard -- true
+else
+	try "backend landlock" session --backend landlock
+	assaults --backend landlock
+fi
+if [ "$who" = user ]; then
+	if feature=$(lacks "locked layers"); then
+		says "nsrun in nsrun" "no $feature: .*it takes Linux" nsrun run --discard --allow-userns -- true
+	else
+		try "nsrun in nsrun" nsrun run -q --discard --allow-userns -- nsrun run -q --discard --allow-userns -- nsrun run -q --discard -- sh -c 'echo b >b'
+	fi
+fi
 try direct nsrun run --direct -- sh -c 'echo z >z && rm z'
 try "bwrap" nsrun --unshare-all --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp sh -c 'echo x >/tmp/x && ! echo x >/x'
 try "disable-userns" nsrun --unshare-user --disable-userns --ro-bind / / --dev /dev --proc /proc true

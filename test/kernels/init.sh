@@ -8,24 +8,59 @@ mkdir -p /dev/pts /dev/shm /sys/fs/cgroup
 mount -t devpts -o ptmxmode=666 devpts /dev/pts
 mount -t tmpfs -o mode=1777 shm /dev/shm
 mount -t cgroup2 none /sys/fs/cgroup
+for fd in fd:fd stdin:fd/0 stdout:fd/1 stderr:fd/2; do [ -e "/dev/${fd%:*}" ] || ln -s "/proc/self/${fd#*:}" "/dev/${fd%:*}"; done
 ip link set lo up
 for module in overlay loop fuse vfat nls_cp437 nls_ascii nls_utf8; do modprobe -q "$module"; done
 chown -R user:user /home/user
-/test/guest.sh root </dev/null
-HOME=/home/user /bin/setpriv --reuid 1000 --regid 1000 --clear-groups /test/guest.sh user </dev/null
-for tests in internal-sys netpolicy-broker; do
-	if [ "$tests" = netpolicy-broker ] && nsrun doctor | grep -q '^no  *seccomp notification '; then
-		echo "skip tests of $tests: no seccomp notification"
-		continue
-	fi
+
+# By its path: busybox's shell has one of its own.
+setpriv=/usr/bin/setpriv
+[ -x $setpriv ] || setpriv=/bin/setpriv
+as_user() { HOME=/home/user $setpriv --reuid 1000 --regid 1000 --clear-groups "$@" </dev/null; }
+
+# delegated COMMAND: as an ordinary user, in a cgroup that is the user's, as systemd's user managers have it.
+delegated() {
+	for dir in /sys/fs/cgroup /sys/fs/cgroup/user; do
+		mkdir -p "$dir"
+		echo '+cpu +memory +pids' >"$dir/cgroup.subtree_control" || return
+	done
+	mkdir -p /sys/fs/cgroup/user/app
+	for name in '' /cgroup.procs /cgroup.subtree_control /cgroup.threads; do
+		chown user:user "/sys/fs/cgroup/user$name" "/sys/fs/cgroup/user/app$name"
+	done
+	(sh -c 'echo $PPID' >/sys/fs/cgroup/user/app/cgroup.procs && as_user "$@")
+}
+
+# tests PACKAGE...: tests of packages that need no programs.
+tests() {
 	skip='TestImage|Swapped|TestWalk$|TestLookup$' # which compare files, or take too long here
-	[ "$tests" = netpolicy-broker ] && only='TestLocal|TestWithoutLandlock|TestExchange' || only=.
-	if out=$(cd /tmp && NSRUN_TEST_ONCE=1 timeout 300 "/test/$tests" -test.run "$only" -test.skip "$skip" 2>&1); then
-		echo "ok tests of $tests"
-	else
-		echo "FAIL tests of $tests: $(echo "$out" | grep -E '^ *--- FAIL|_test.go' | head -8 | tr '\n' ';')"
-	fi
-done
+	for tests; do
+		if [ "$tests" = netpolicy-broker ] && nsrun doctor | grep -q '^no  *seccomp notification '; then
+			echo "skip tests of $tests: no seccomp notification"
+			continue
+		fi
+		[ "$tests" = netpolicy-broker ] && only='TestLocal|TestWithoutLandlock|TestExchange' || only=.
+		if out=$(cd /tmp && NSRUN_TEST_ONCE=1 timeout 900 "/test/$tests" -test.run "$only" -test.skip "$skip" 2>&1); then
+			echo "ok tests of $tests"
+		else
+			echo "FAIL tests of $tests: $(echo "$out" | grep -E '^ *--- FAIL|_test.go' | head -8 | tr '\n' ';')"
+		fi
+	done
+}
+
+/test/guest.sh root </dev/null
+as_user /test/guest.sh user
+delegated /test/guest.sh delegated
+# Nobody but root makes user namespaces; then nobody at all.
+if [ -e /proc/sys/kernel/unprivileged_userns_clone ]; then
+	echo 0 >/proc/sys/kernel/unprivileged_userns_clone
+	as_user /test/guest.sh unprivileged_userns_clone=0
+	echo 1 >/proc/sys/kernel/unprivileged_userns_clone
+fi
+echo 0 >/proc/sys/user/max_user_namespaces
+as_user /test/guest.sh max_user_namespaces=0
+echo 10000 >/proc/sys/user/max_user_namespaces
+tests internal-sys netpolicy-broker
 echo 'all done'
 sync
 poweroff -f

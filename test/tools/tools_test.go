@@ -145,6 +145,14 @@ func (p place) environ() []string {
 	}
 }
 
+// backend are the flags for another backend than usual: NSRUN_TOOLS_BACKEND names it.
+func backend() []string {
+	if name := os.Getenv("NSRUN_TOOLS_BACKEND"); name != "" {
+		return []string{"--backend", name}
+	}
+	return nil
+}
+
 // result is what came of a run.
 type result struct {
 	status int
@@ -210,7 +218,8 @@ func compare(t *testing.T, k task) {
 		t.Fatal(err)
 	}
 	want, nativeErrors := p.round(t, k)
-	args := append([]string{filepath.Join(testenv.Programs(), "nsrun"), "run", "-q", "--commit", "--project", "."}, strings.Fields(k.flags)...)
+	args := append([]string{filepath.Join(testenv.Programs(), "nsrun"), "run", "-q", "--commit", "--project", "."}, backend()...)
+	args = append(args, strings.Fields(k.flags)...)
 	got, errout := p.round(t, k, append(args, "--")...)
 	if k.differs != "" {
 		if got.out != k.differs {
