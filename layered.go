@@ -148,7 +148,10 @@ func (x *Execution) openSession(roots []string, engine overlay.Engine) (err erro
 	if err != nil {
 		return err
 	}
-	if err = s.Protect(c.protected(host.Home())...); err == nil {
+	if protected := c.protected(host.Home()); len(protected) > 0 {
+		err = s.Protect(protected...)
+	}
+	if err == nil {
 		err = s.ResumeContext(x.ctx, x.args)
 	}
 	if err != nil {

@@ -43,9 +43,9 @@ func TestNoticeJSON(t *testing.T) {
 	}
 }
 
-// TestAccess: of all modes three are for rules.
+// TestAccess: of all modes four are for rules.
 func TestAccess(t *testing.T) {
-	want := map[Mode]plan.Access{Direct: plan.Write, ReadOnly: plan.Show, Blocked: plan.Block}
+	want := map[Mode]plan.Access{Direct: plan.Write, ReadOnly: plan.Show, Blocked: plan.Block, Protected: plan.Protect}
 	for i := range 256 {
 		if got := access(Mode(i)); got != want[Mode(i)] {
 			t.Errorf("%s is %d", Mode(i), got)
