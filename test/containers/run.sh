@@ -18,10 +18,13 @@ fi
 nsrun=$(realpath "$1")
 shift
 work=$(mktemp -d /var/lib/nsrun-containers-XXXXXX)
-trap 'cd /; clear_mounts; clear_cgroups; rm -rf --one-file-system "$work"' EXIT
+trap 'cd /; end_pause; clear_mounts; clear_cgroups; rm -rf --one-file-system "$work"' EXIT
 chmod 755 "$work"
 
 clear_mounts() { awk -v at="$work/" 'index($5, at) == 1 { print $5 }' /proc/self/mountinfo | sort -r | xargs -r umount -l; }
+
+# end_pause ends the process by which rootless podman keeps its namespaces.
+end_pause() { find "$work/runtime" -name pause.pid -exec cat {} \; 2>/dev/null | xargs -r kill 2>/dev/null || true; }
 
 # clear_cgroups removes what podman leaves of its own.
 clear_cgroups() {
