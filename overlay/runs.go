@@ -32,8 +32,12 @@ type runsFinder struct {
 // A runsSide is a root, as the project has it and as the session makes it. Nil: not open.
 type runsSide struct{ up, low tree.Tree }
 
+// newRunsFinder makes one. The caller does not hold s.mu.
 func newRunsFinder(s *Session, again bool) *runsFinder {
-	f := &runsFinder{s: s, again: again, sides: make([]runsSide, len(s.roots)), protected: protectedBy(s.meta)}
+	s.mu.Lock()
+	meta := s.meta // never changed, but replaced
+	s.mu.Unlock()
+	f := &runsFinder{s: s, again: again, sides: make([]runsSide, len(s.roots)), protected: protectedBy(meta)}
 	for _, r := range s.roots {
 		f.c.Roots = append(f.c.Roots, r.Path)
 	}
