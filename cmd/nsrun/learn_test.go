@@ -136,7 +136,7 @@ func TestLearn(t *testing.T) {
 	l := newLearning(t)
 	py := func(code string) string { return "/usr/bin/python3 -c '" + code + "'" }
 	for i, c := range []struct{ command, flags, want string }{
-		{"go build -modfile=$D/in/go.mod -o new .", "", "r:$D/in/go.mod"},
+		{"sh -c 'echo new >$D/file'", "", "w:$D/file"},
 		{"go test -count=1 .", "", "r:$D/in/f"},
 		{"npm test --silent", "", "r:$D/in/f w:$D/out"},
 		{"/usr/bin/python3 -m pytest -q", "", "r:$D/in/f"},
@@ -151,7 +151,7 @@ func TestLearn(t *testing.T) {
 		{"rsync -r $D/in/ new", "", "r:$D/in"},
 		{"sed -i s/old/new/ $D/file", "", "w:$D"},
 		{"sed -i s/in/new/ $D/in/f", "shown", "w:$D/in"},
-		{"sh -c 'echo new >$D/file'", "", "w:$D/file"},
+		{"go build -modfile=$D/in/go.mod -o new .", "", "r:$D/in/go.mod"},
 		{"sh -c 'echo new >$D/file'", "shown", "w:$D/file"},
 		{"cp $D/in/f $D/in/g .", "", "r:$D/in/f r:$D/in/g"},
 		{py(`open("$D/file","r+").write(open("$D/in/f").read())`), "", "w:$D/file r:$D/in/f"},

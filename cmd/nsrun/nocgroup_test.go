@@ -32,7 +32,7 @@ func TestLimitsWithoutCgroups(t *testing.T) {
 		"shared memory":  {`head -c ${M}M /dev/zero >/dev/shm/x; sleep $S`, "memory"},
 		"memfd":          {py + ` -c 'import os, time; f = os.memfd_create("x"); [os.write(f, bytes(1 << 20)) for i in range($M)]; time.sleep($S)'`, "memory"},
 		"deleted":        {`exec 3>/tmp/x; rm /tmp/x; head -c ${M}M /dev/zero >&3; sleep $S`, "memory"},
-		"threads":        {py + ` -c 'import threading, time; [threading.Thread(target=time.sleep, args=($S,)).start() for i in range($N)]'`, "process"},
+		"threads":        {py + ` -c 'import threading, time; [threading.Thread(target=time.sleep, args=($S,), daemon=True).start() for i in range($N)]; time.sleep($S)'`, "process"},
 		"daemons":        {py + ` -c 'import os, time; [os.fork() or (os.setsid(), time.sleep($S), os._exit(0)) for i in range($N)]; time.sleep($S)'`, "process"},
 	} {
 		for _, over := range [...]bool{true, false} {
