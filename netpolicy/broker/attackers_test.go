@@ -269,10 +269,11 @@ func helpAbort([]string) int {
 	fd := tcp("127.0.0.1:0")
 	go func() {
 		const synSent = 2 // TCP_SYN_SENT
-		for info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err != nil || info.State != synSent; {
-			info, err = unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		for { // again, where the broker put another socket in its place meanwhile
+			if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil && info.State == synSent {
+				_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+			}
 		}
-		_ = unix.Shutdown(fd, unix.SHUT_RDWR)
 	}()
 	time.AfterFunc(time.Minute, func() {
 		fmt.Println("hangs")
