@@ -269,7 +269,7 @@ func helpAbort([]string) int {
 	fd := tcp("127.0.0.1:0")
 	go func() {
 		const synSent = 2 // TCP_SYN_SENT
-		for { // again, where the broker put another socket in its place meanwhile
+		for {             // again, where the broker put another socket in its place meanwhile
 			if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil && info.State == synSent {
 				_ = unix.Shutdown(fd, unix.SHUT_RDWR)
 			}
