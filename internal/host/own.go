@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/nsrun/nsrun/internal/owndir"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -62,10 +63,15 @@ func MakeOwn(list []plan.Own, roots []string) error {
 // MakeState makes the directory of ours in which sessions are kept, if it can be: something can only be laid over what is
 // there.
 func MakeState(list []plan.Own) {
-	dir, err := overlay.DefaultDir()
-	if err != nil || os.MkdirAll(dir, 0o700) != nil {
+	name, err := overlay.DefaultDir()
+	if err != nil {
 		return
 	}
+	dir, _, err := owndir.Open(name, true)
+	if err != nil {
+		return
+	}
+	dir.Close()
 	for i := range list {
 		list[i].At = Nearest(list[i].Dir)
 	}

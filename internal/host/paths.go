@@ -92,11 +92,12 @@ func Exists(name string) bool {
 
 // openDir opens a directory, to list it, and nothing else: to open a FIFO waits for somebody, and to open a device does something.
 func openDir(name string) (*os.File, error) {
-	fd, err := -1, error(nil)
-	if err = sys.Retry(func() error {
+	var fd int
+	err := sys.Retry(func() (err error) {
 		fd, err = unix.Open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		return err
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	return os.NewFile(uintptr(fd), name), nil
