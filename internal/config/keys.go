@@ -128,7 +128,7 @@ var Keys = [numKeys]Key{
 		Doc: "more of them, which add to ro_paths of other files"},
 	blockedPaths: {Table: "sandbox", Name: "blocked_paths", Kind: Strings, Default: "[]", Example: `[".env", "~/private"]`, parse: parsePath, Adds: true, stricter: hides,
 		Doc: "paths and patterns that are hidden (--block), and exceptions (\"!PATTERN\"); they add to those of other files, and win over rw_paths and ro_paths"},
-	protectedPaths: {Table: "sandbox", Name: "protected_paths", Kind: Strings, Default: "[]", Example: `["Makefile", ".github", "**/*.lock"]`, parse: parseAbsolute, Adds: true, stricter: adds,
+	protectedPaths: {Table: "sandbox", Name: "protected_paths", Kind: Strings, Default: "[]", Example: `["Makefile", ".github", "**/*.lock"]`, parse: parseAbsolute, Adds: true, stricter: within,
 		Doc: "paths and patterns in the project whose changes are held back, or refused where they are written to in place (--protect); they add to those of other files"},
 	blockExisting: {Table: "sandbox", Name: "block_existing", Kind: Bool, Default: "false", stricter: onlyFalse,
 		Doc: "true runs commands also where what blocked_paths name could come up later and be seen (--block-existing)"},

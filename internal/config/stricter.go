@@ -59,8 +59,6 @@ func stricterMode(before, after []Item) bool {
 	return slices.Index(sandboxModes, one(after)) <= slices.Index(sandboxModes, one(before))
 }
 
-func adds(before, after []Item) bool { return within(before, after) }
-
 // hides: exceptions show what other rules hide.
 func hides(before, after []Item) bool {
 	return within(before, after) && !slices.ContainsFunc(after, func(item Item) bool {
