@@ -40,8 +40,8 @@ type Rule struct {
 	// Pattern is an absolute path, or a pattern of such paths: "*", "?" and "[…]" as in path.Match, "**" between slashes for
 	// any number of directories, "~/" at its beginning and $HOME for the home directory, $XDG_CACHE_HOME, $XDG_CONFIG_HOME,
 	// $XDG_DATA_HOME, $XDG_RUNTIME_DIR and $XDG_STATE_HOME, also in braces, and "\" before characters that stand for
-	// themselves. Something must be there, unless Mode is Blocked: then it is hidden when it comes up; or Protected: then it is held back, or where it is
-	// written to in place it is not protected. "!" before a Pattern
-	// takes paths out of the Blocked rules before it. In a Request it is an absolute path.
+	// themselves. Something must be there, unless Mode is Blocked: then it is hidden when it comes up; or Protected: then it
+	// is held back, or where it is written to in place it is not protected. "!" before a Pattern takes paths out of the
+	// Blocked rules before it. In a Request it is an absolute path.
 	Pattern string
 }

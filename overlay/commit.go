@@ -288,7 +288,8 @@ func (c *commit) upperTime(n tx.Node) int64 {
 
 // writer is what writes the transaction of what was chosen.
 func (c *commit) writer() *tx.Writer {
-	w := &tx.Writer{Tx: c.tx, Sides: c.layers, Twins: c.twins, Changed: c.changed, Special: c.o.AllowSpecial, Apart: map[store.Place]bool{}, Take: c.full && !c.s.stored() && !c.s.log.Far && c.alone}
+	w := &tx.Writer{Tx: c.tx, Sides: c.layers, Twins: c.twins, Changed: c.changed, Special: c.o.AllowSpecial, Apart: map[store.Place]bool{}}
+	w.Take = c.full && c.alone && !c.s.stored() && !c.s.log.Far
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		x := tx.Item{Diff: n.Diff, Root: n.root, Kind: n.Kind.String(), Runs: n.Runs, Merged: n.merged}

@@ -325,7 +325,7 @@ func TestExpired(t *testing.T) {
 		}
 		ports(addrs[0], yes, no, yes)
 		ports(addrs[1], yes, no, no)
-		time.Sleep(3 * time.Second)
+		time.Sleep(3 * time.Second) // of synctest, too
 		ports(addrs[0], no, no, yes)
 		ports(addrs[1], no, no, no)
 	})
