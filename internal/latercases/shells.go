@@ -21,8 +21,8 @@ var shellCases = []Case{
 	startup(".zprofile", "zsh", "HOME=$PWD zsh -lc :"),
 	startup(".zlogin", "zsh", "HOME=$PWD zsh -lc :"),
 	startup(".zlogout", "zsh", "HOME=$PWD zsh -lic exit </dev/null"),
-	text(".config/fish/config.fish", `touch "$M"`, "fish", "HOME=$PWD fish -c true"),
-	text(".config/fish/conf.d/x.fish", `touch "$M"`, "fish", "HOME=$PWD fish -c true"),
+	text(".config/fish/config.fish", `touch "$M"`, "fish", "HOME=$PWD fish -c true; rm -rf .config .local .cache"),   // it makes files of its own
+	text(".config/fish/conf.d/x.fish", `touch "$M"`, "fish", "HOME=$PWD fish -c true; rm -rf .config .local .cache"), // it makes files of its own
 	startup(".envrc", "direnv", "direnv allow . ; direnv exec . true"),
 	{Name: ".envrc that is a link", Plant: `put sub/x ': >"$M"'; ln -s sub/x .envrc`, Trigger: "direnv allow . ; direnv exec . true", Needs: "direnv", Held: []string{".envrc"}},
 	{Name: ".envrc, the owner's link", Setup: "put sub/x true; ln -s sub/x .envrc", Plant: `put sub/x ': >"$M"'`, Trigger: "direnv allow . ; direnv exec . true", Needs: "direnv"},
