@@ -62,7 +62,9 @@ func Keep(layer, home, name string, o KeepOptions) (list []Kept, err error) {
 	}
 	ok, err := alone(l.lock)
 	if ok {
-		ok, err = l.mergeRuns()
+		if err = l.tidyKept(); err == nil {
+			ok, err = l.mergeRuns()
+		}
 	}
 	if err != nil {
 		return fail(err)
@@ -79,7 +81,8 @@ func Keep(layer, home, name string, o KeepOptions) (list []Kept, err error) {
 	if err != nil {
 		return fail(err)
 	}
-	k := keeper{o: o, layer: &l}
+	k := keeper{o: o, layer: &l, home: home}
+	defer k.forget()
 	from, to, err := k.way(upper, sys.FD(n), path.Dir(name))
 	if err != nil {
 		return fail(err)
@@ -97,6 +100,8 @@ func Keep(layer, home, name string, o KeepOptions) (list []Kept, err error) {
 type keeper struct {
 	o     KeepOptions
 	layer *Layer
+	home  string
+	note  *os.File // nil: none is there yet
 	list  []Kept
 }
 
@@ -175,7 +180,7 @@ func (k *keeper) entry(from, to sys.FD, name string, depth int) {
 	case kind == unix.S_IFLNK:
 		err = k.link(from, to, &one, depth)
 	case kind == unix.S_IFREG && st.Mode&(unix.S_ISUID|unix.S_ISGID) == 0:
-		one.Old, err = k.file(from, to, base)
+		one.Old, err = k.file(from, to, name)
 	default:
 		err = ErrSpecial
 	}
@@ -217,7 +222,8 @@ func (k *keeper) dir(from, to sys.FD, name string, depth int) error {
 }
 
 // file copies a file. It appears when it is complete.
-func (k *keeper) file(from, to sys.FD, name string) (old string, err error) {
+func (k *keeper) file(from, to sys.FD, at string) (old string, err error) {
+	name := path.Base(at)
 	var there unix.Stat_t
 	err = unix.Fstatat(int(to), name, &there, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
@@ -244,7 +250,10 @@ func (k *keeper) file(from, to sys.FD, name string) (old string, err error) {
 	if err != nil {
 		return "", err
 	}
-	made := ".nsrun-" + sys.RandomText(12)
+	made := keptBegin + sys.RandomText(12)
+	if err = k.remember(path.Join(path.Dir(at), made)); err != nil {
+		return "", err
+	}
 	if err = copyFile(source, to, made, &st); err == nil {
 		if exists {
 			old, err = k.replace(to, made, name)
@@ -277,17 +286,16 @@ func copyFile(source *os.File, to sys.FD, made string, st *unix.Stat_t) error {
 // replace puts a file in the place of another, which goes to the layer's directory of those; or, where it cannot be moved there,
 // stays beside it. It returns where it is.
 func (k *keeper) replace(to sys.FD, made, name string) (old string, err error) {
+	if err = k.mayBeOld(); err != nil {
+		return "", err
+	}
 	if err = unix.Renameat2(int(to), made, int(to), name, unix.RENAME_EXCHANGE); err != nil {
 		return "", err
 	}
-	const replaced = "replaced"
-	if err = unix.Mkdirat(int(k.layer.dir), replaced, 0o700); err == nil || err == unix.EEXIST {
-		at := replaced + "/" + sys.RandomText(8) + "-" + name
-		if unix.Renameat2(int(to), made, int(k.layer.dir), at, unix.RENAME_NOREPLACE) == nil {
-			return filepath.Join(k.layer.path, at), nil
-		}
+	if old = k.layer.setAside(to, made, name); old == "" {
+		old = made
 	}
-	return made, nil
+	return old, nil
 }
 
 // link copies a symbolic link. One that leads out of the directory that is kept has programs outside write to another place than

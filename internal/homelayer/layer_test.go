@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(mergerEnv); path != "" {
 		os.Exit(mergeOnce(path))
 	}
+	if path := os.Getenv(keeperEnv); path != "" {
+		os.Exit(keepOnce(path))
+	}
 	testenv.Main(m)
 }
 

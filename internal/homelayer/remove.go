@@ -46,6 +46,9 @@ func Remove(path string) error {
 	if !ok {
 		return fail(ErrBusy)
 	}
+	if err = l.tidyKept(); err != nil {
+		return fail(err)
+	}
 	name, gone := filepath.Base(path), goneBegin+sys.RandomText(12)
 	if err = unix.Renameat2(int(all), name, int(all), gone, unix.RENAME_NOREPLACE); err != nil {
 		return fail(err)

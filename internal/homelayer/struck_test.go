@@ -36,6 +36,21 @@ func mergeOnce(path string) int {
 	return 0
 }
 
+// struck runs a helper with a path, and does something to it at one of its system calls.
+func struck(t *testing.T, helper, path string, p strike.Plan) strike.Result {
+	t.Helper()
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), helper+"="+path)
+	r, err := strike.Run(c, p)
+	if errors.Is(err, strike.ErrNotPermitted) {
+		testenv.Skip(t, "ptrace", err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // pendingScene is a layer whose user was killed, and three runs that ended before: files that are new, replaced, deleted, in new
 // directories, and files that both wrote, with others beside them.
 func pendingScene(t *testing.T) (path string) {
@@ -78,20 +93,8 @@ func merged(t *testing.T, path string) string {
 // the same.
 func TestMergeStruck(t *testing.T) {
 	testenv.Leaks(t)
-	run := func(path string, p strike.Plan) strike.Result {
-		c := exec.Command("/proc/self/exe")
-		c.Env = append(os.Environ(), mergerEnv+"="+path)
-		r, err := strike.Run(c, p)
-		if errors.Is(err, strike.ErrNotPermitted) {
-			testenv.Skip(t, "ptrace", err.Error())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
 	path := pendingScene(t)
-	whole := run(path, strike.Plan{})
+	whole := struck(t, mergerEnv, path, strike.Plan{})
 	if whole.ExitCode != 0 || whole.Calls < 20 {
 		t.Fatalf("%+v", whole)
 	}
@@ -103,7 +106,7 @@ func TestMergeStruck(t *testing.T) {
 	for k := 1; k <= whole.Calls; k += step {
 		for _, p := range []strike.Plan{{At: k, Do: strike.Kill}, {At: k, Do: strike.Fail, Errno: unix.EIO}} {
 			path := pendingScene(t)
-			r := run(path, p)
+			r := struck(t, mergerEnv, path, p)
 			if got := merged(t, path); got != want {
 				t.Errorf("%s at %d, %s: got\n%s\nwant\n%s", p.Do, k, r.Call, got, want)
 			}
