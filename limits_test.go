@@ -50,6 +50,18 @@ func limited(t *testing.T, c nsrun.Config, l nsrun.Limits, command string) nsrun
 	return res
 }
 
+// refusedBy fails the test if a limit is not among what the command was refused, as kind, op, target and flag in words.
+func refusedBy(t *testing.T, res nsrun.Result, want string) {
+	t.Helper()
+	var got []string
+	for _, r := range res.Refusals {
+		got = append(got, strings.Join([]string{string(r.Kind), r.Op, r.Target, r.Flag}, " "))
+	}
+	if !slices.Contains(got, want) {
+		t.Errorf("refused were %q, want %q", got, want)
+	}
+}
+
 // bombs use memory in different ways: 256 MiB of it, so that the host does not notice where nothing holds them.
 var bombs = map[string]string{
 	"one process":    `exec python3 -c 'x = bytearray(256 << 20)'`,
@@ -74,6 +86,7 @@ func TestMemoryLimit(t *testing.T) {
 			if want := "killed: memory limit 48 MiB reached"; l.String() != want || !strings.Contains(res.String(), "memory limit 48 MiB reached") {
 				t.Errorf("%s\n%s", l, res)
 			}
+			refusedBy(t, res, "signal SIGKILL memory --memory 96M")
 		})
 	}
 	res := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{Memory: 400 << 20}, bombs["tmpfs"]+"; echo survived")
@@ -96,13 +109,17 @@ try:
         n += 1
 except OSError as e:
     print(n, e.errno)
+    exit(1)
 '`)
 	l := limitOf(t, res, "pids")
 	if out := res.Stdout.String(); !strings.HasSuffix(out, " 11\n") || !strings.HasPrefix(out, "1") || len(out) != len("14 11\n") {
 		t.Errorf("it made %q processes, want 14 or 15 and EAGAIN\n%s", out, res)
 	}
-	if l.By != "rlimit" && (!l.Hit || l.Killed) {
-		t.Errorf("%+v", l)
+	if l.By != "rlimit" {
+		if !l.Hit || l.Killed {
+			t.Errorf("%+v", l)
+		}
+		refusedBy(t, res, "syscall syscall clone --pids 32")
 	}
 }
 
@@ -116,6 +133,10 @@ func TestFileLimits(t *testing.T) {
 	}
 	if l := limitOf(t, res, "fsize"); !l.Hit || !l.Killed || res.ExitCode != 128+25 {
 		t.Errorf("%+v, exit code %d", l, res.ExitCode)
+	}
+	refusedBy(t, res, "signal SIGXFSZ fsize --fsize 2M")
+	if res := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{FileSize: 2 << 20}, "exec head -c 2M /dev/zero >/tmp/x"); res.ExitCode != 0 || len(res.Refusals) > 0 {
+		t.Errorf("with the flag: %+v: %s", res.Refusals, res)
 	}
 	if l := limitOf(t, res, "nofile"); l.Hit || l.By != "rlimit" || l.Value != 20 {
 		t.Errorf("%+v", l)
@@ -151,6 +172,7 @@ func TestOutputLimit(t *testing.T) {
 		if err != nil || !l.Hit || !l.Killed || l.By != "nsrun" || l.Peak <= 100_000 || n != 100_000 || res.ExitCode != 137 {
 			t.Errorf("%s: %v, %#v, %d bytes, exit code %d", name, err, l, n, res.ExitCode)
 		}
+		refusedBy(t, res, "signal SIGKILL output --output 200000")
 	}
 	res, err := r.Run(t.Context(), nsrun.Request{Command: "head -c 50000 /dev/zero; head -c 50000 /dev/zero >&2"})
 	if l := limitOf(t, res, "output"); err != nil || l.Hit || l.Peak != 100_000 || res.ExitCode != 0 {
@@ -239,6 +261,7 @@ func TestGrace(t *testing.T) {
 		if err != nil || !res.TimedOut || res.Signal != os.Kill {
 			t.Errorf("%v, %+v", err, res)
 		}
+		refusedBy(t, res, "signal SIGKILL timeout --timeout "+(2*timeout).String())
 		return
 	}
 }

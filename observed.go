@@ -5,6 +5,7 @@ package nsrun
 import (
 	"os"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -53,7 +54,7 @@ func (x *Execution) endObserved() {
 
 var refusalKinds = [...]RefusalKind{
 	attempts.Read: RefusedRead, attempts.Write: RefusedWrite, attempts.Exec: RefusedExec, attempts.Unix: RefusedUnix, attempts.Syscall: RefusedSyscall,
-	attempts.Loopback: RefusedConnect,
+	attempts.Loopback: RefusedConnect, attempts.Signal: RefusedSignal,
 }
 
 // tell adds an attempt, if it is the policy that refuses it.
@@ -64,6 +65,10 @@ func (o *observed) tell(a attempts.Attempt) {
 	if kind == RefusedConnect {
 		r, ok = refusedLoopback(a.To, a.By.Host)
 		ok = ok && o.loopback && (o.net == nil || !o.net.table.Decide(netpolicy.TCP, a.To).Allowed)
+	} else if kind == RefusedSignal {
+		ok = true
+		r = Refusal{Kind: kind, Op: string(kind), Target: "process " + strconv.Itoa(a.Number), Rule: processRule, Count: 1,
+			Why: "commands have numbers of processes of their own, and reach none outside the sandbox"}
 	} else if kind == RefusedSyscall {
 		r = refusedSyscall(a.Path)
 		ok = a.Anyone || os.Geteuid() == 0

@@ -14,21 +14,24 @@ const (
 	RefusedServe   RefusalKind = "socket"  // to be a server at a port, or to join a group
 	RefusedUnix    RefusalKind = "unix"    // to connect to a unix socket of the host
 	RefusedSyscall RefusalKind = "syscall" // that programs in a sandbox have no business with, and others may do
+	RefusedSignal  RefusalKind = "signal"  // to a process outside the sandbox; or the command was ended by one for a limit
 )
 
 // A Refusal is something that a policy does not let a command do, and a flag that would.
 type Refusal struct {
 	Kind RefusalKind `json:"kind"`
 	// Op is more exactly what was tried: with RefusedConnect "connect", "send" or "resolve", with RefusedServe "bind" or
-	// "join", else the kind.
+	// "join", with RefusedSignal and a limit the signal that ended the command, else the kind.
 	Op string `json:"op"`
 	// Target is an absolute path without symbolic links; of the network it is in words, see TargetText; with RefusedSyscall
-	// it is the call's name.
+	// it is the call's name, with RefusedSignal "process 123" or the limit's name.
 	Target string `json:"path"`
 	// Rule is a word for what refuses it: "host" (the host's files are read-only), "read-only", "git", "secret", "socket",
 	// "blocked", "private" (commands have their own in place of the host's), "strict" (nothing but
 	// what is listed is shown), "nsrun", "privileges", "network", "seccomp", "mount" (a rule names this very file, which
-	// is a mount of its own then), "loopback" (a server of this host listens there, and commands have a loopback device of their own).
+	// is a mount of its own then), "loopback" (a server of this host listens there, and commands have a loopback device of their own),
+	// "processes" (commands have numbers of processes of their own), "limit" (one of Result.Limits, or Config.Timeout; the
+	// Flag is for twice as much).
 	Rule string `json:"rule"`
 	Why  string `json:"why"` // the same for people
 	// Flag is of nsrun run, and would allow it. Empty: none would.
@@ -57,6 +60,11 @@ func (r Refusal) String() string {
 		text = "connection to"
 	case RefusedSyscall:
 		text = "system call"
+	case RefusedSignal:
+		text = "signal to"
+		if r.Rule == limitRule {
+			text = r.Op + " for"
+		}
 	}
 	if r.Target != "" {
 		text += " " + escape.Quote(r.Target)
@@ -71,10 +79,13 @@ func (r Refusal) String() string {
 // loopbackRule is the word for a server of the host at its loopback device, where the sandbox has one of its own.
 const loopbackRule = "loopback"
 
-// FileRefusals are those of Result.Refusals that Result.Network does not tell of.
+// limitRule is the word for a limit, and processRule for what is outside the sandbox's process numbers.
+const limitRule, processRule = "limit", "processes"
+
+// FileRefusals are those of Result.Refusals that neither Result.Network nor Result.Limits tells of.
 func (r Result) FileRefusals() (list []Refusal) {
 	for _, d := range r.Refusals {
-		if d.Kind != RefusedConnect && d.Kind != RefusedServe || d.Rule == loopbackRule {
+		if d.Rule != limitRule && d.Kind != RefusedConnect && d.Kind != RefusedServe || d.Rule == loopbackRule {
 			list = append(list, d)
 		}
 	}

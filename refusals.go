@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/limits"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
@@ -36,6 +37,7 @@ func (x *Execution) findRefusals(err error) {
 	if n := x.result.Network.Refused; n > 0 {
 		t.add(Refusal{Kind: RefusedConnect, Op: "connect", Rule: "network", Why: "there is no network", Flag: "--learn-net", Count: n})
 	}
+	x.limitRefusals(&t)
 	switch e, ok := errors.AsType[*nsexec.Error](err); {
 	case ok && e.Op == "exec" && filepath.IsAbs(e.Path):
 		t.addPath(e.Path, e.Err, RefusedExec)
@@ -53,6 +55,25 @@ func (x *Execution) findRefusals(err error) {
 		}
 	}
 	x.result.Refusals = t.list
+}
+
+// limitRefusals are the limits that ended the command, and the one of processes, of which one more could not be made.
+func (x *Execution) limitRefusals(t *refusalTable) {
+	name := x.result.SignalName()
+	for _, l := range x.result.Limits {
+		r := Refusal{Kind: RefusedSignal, Op: name, Target: l.Name, Rule: limitRule, Why: limits.HitText(limits.Name(l.Name), l.Value, false), Flag: limits.Name(l.Name).Twice(l.Value), Count: 1}
+		switch {
+		case l.Killed && name != "":
+			t.add(r)
+		case l.Hit && l.Name == string(limits.PIDs) && x.failed():
+			r.Kind, r.Op, r.Target = RefusedSyscall, string(RefusedSyscall), "clone"
+			t.add(r)
+		}
+	}
+	if x.result.TimedOut && name != "" {
+		t.add(Refusal{Kind: RefusedSignal, Op: name, Target: "timeout", Rule: limitRule, Why: "time limit " + x.timeout.String() + " reached",
+			Flag: "--timeout " + (2 * x.timeout).String(), Count: 1})
+	}
 }
 
 // tellRefusals has the result say what the command was refused, where there can be anything.

@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/nsrun/nsrun"
@@ -203,5 +205,51 @@ except OSError as e: sys.exit("%s: %s" % (sys.argv[1], e.strerror))`, at}}
 		if res := run(allowed(t, c, "--allow-unix "+at), q); res.ExitCode != 0 {
 			t.Error(res)
 		}
+	}
+}
+
+// TestRefusedSignals: a signal to a process of the host by its number is told of; a number that the sandbox has had, or that
+// nobody has, is the command's own mistake.
+func TestRefusedSignals(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	_, c := refusing(t)
+	c.Why = true
+	victim := exec.Command("sleep", "1000")
+	victim.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = victim.Process.Kill(), victim.Wait() })
+	number := victim.Process.Pid
+	made := func() (n int) {
+		b, err := os.ReadFile("/proc/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(b), "\nprocesses ")
+		if _, err := fmt.Sscan(rest, &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for command, told := range map[string]bool{
+		"kill $V": true, "kill -9 $V": true, "kill -0 $V": true, "kill -- -$V": true, "timeout 10 kill $V": true,
+		"sleep 0 & p=$!; wait; kill $p": false, "kill 2147483647": false, "kill $$; false": false, "kill -s 99 $V": false, "kill x": false,
+	} {
+		before := made()
+		res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: strings.ReplaceAll(command, "$V", strconv.Itoa(number))})
+		if told && made()-before+64 >= number {
+			continue // others made so many processes meanwhile that the number could be one of the sandbox's
+		}
+		if err != nil || len(res.Refusals) != map[bool]int{true: 1}[told] {
+			t.Errorf("%s: %v, %+v: %s", command, err, res.Refusals, res)
+		} else if told {
+			if r := res.Refusals[0]; r.Kind != nsrun.RefusedSignal || r.Target != "process "+strconv.Itoa(number) || r.Flag != "" || !r.Failed || r.PID < 2 {
+				t.Errorf("%s: %+v", command, r)
+			}
+		}
+	}
+	if err := victim.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the process of the host: %v", err)
 	}
 }

@@ -68,7 +68,7 @@ func (o *runOptions) layer() *config.Layer {
 		l.Set("home", "--home", o.home.String())
 	}
 	if o.homeSize > 0 {
-		l.Set("home_size", "--home-size", config.SizeText(o.homeSize))
+		l.Set("home_size", "--home-size", limits.SizeText(o.homeSize))
 	}
 	for _, rule := range o.allowNet {
 		l.Add("allow_net", "--allow-net", rule.String())

@@ -46,6 +46,10 @@ func observing(deny []unix.SockFilter) (f []unix.SockFilter) {
 			seen = nr
 		}
 	}
+	for _, nr := range signalCalls {
+		add(jeq, 0, 1, uint32(nr))
+		add(ret, 0, 0, retNotify)
+	}
 	add(jeq, 0, 1, unix.SYS_LANDLOCK_RESTRICT_SELF) // which package renames has to know of
 	add(ret, 0, 0, retNotify)
 	add(jeq, 0, 3, unix.SYS_EXIT_GROUP)

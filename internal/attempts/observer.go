@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,7 @@ const (
 	Unix     // to connect to a unix socket
 	Syscall  // that another filter refuses
 	Loopback // to connect to a loopback device: To. Whether that fails nobody has looked
+	Signal   // to the process of this host that has a Number, which none in the sandbox has had
 )
 
 // An Attempt is something that fails.
@@ -39,6 +41,7 @@ type Attempt struct {
 	Anyone bool
 	By     Process
 	To     netip.AddrPort // of Loopback
+	Number int            // of Signal
 }
 
 // A Process is one in the sandbox. The zero Process is unknown.
@@ -59,6 +62,7 @@ type Observer struct {
 	seen   notify.Notification // the call that is looked at
 	across moved               // what was refused last because it goes from one mount to another
 	next   *sandbox.Observer   // who answers some calls; nil: nobody
+	forks  uint64              // of the whole host, before the sandbox began
 }
 
 // Attach makes c a command that is observed. Its other filters must not be those of Deny, which the Observer enforces. An
@@ -69,7 +73,7 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 	if err != nil {
 		return err
 	}
-	o.stop, o.root = sys.FD(stop), sys.None
+	o.stop, o.root, o.forks = sys.FD(stop), sys.None, forks()
 	filter := observing(o.Deny)
 	o.next = c.Observer
 	c.Observer = &sandbox.Observer{Filter: filter, Look: o.look, Handle: o.handle}
@@ -149,6 +153,10 @@ func (o *Observer) look(n *notify.Notification) {
 		if p := process(n.PID); p.Host > 0 {
 			o.Ended(p)
 		}
+		return
+	}
+	if slices.Contains(signalCalls[:], n.NR) {
+		o.signal(n)
 		return
 	}
 	list := calls(int(n.NR))

@@ -65,7 +65,7 @@ func setLimit(to any, text string) (err error) {
 func limitText(of any) string {
 	switch of := of.(type) {
 	case *int64:
-		return SizeText(*of)
+		return sizeText(*of)
 	case *int:
 		return strconv.Itoa(*of)
 	case *float64:
@@ -76,19 +76,12 @@ func limitText(of any) string {
 	return ""
 }
 
-// SizeText is a size in the largest unit that leaves no fraction.
-func SizeText(n int64) string {
+// sizeText is a size in a file; a limit that is negative is none.
+func sizeText(n int64) string {
 	if n < 0 {
 		return unlimited
 	}
-	unit := ""
-	for _, next := range [...]string{"K", "M", "G", "T", "P"} {
-		if n == 0 || n%1024 != 0 {
-			break
-		}
-		n, unit = n/1024, next
-	}
-	return strconv.FormatInt(n, 10) + unit
+	return limits.SizeText(n)
 }
 
 // parseSize is parseLimit for a size that is no limit of a command.
@@ -97,7 +90,7 @@ func parseSize(text string, _ *Facts) (string, error) {
 	if err == nil && n == 0 {
 		err = errors.New("a size of zero leaves nothing")
 	}
-	return SizeText(n), err
+	return sizeText(n), err
 }
 
 // parseLimit checks the text of a limit, and brings it into the form in which equal values are equal.

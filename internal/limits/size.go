@@ -61,3 +61,15 @@ func FormatSize(n int64) string {
 	}
 	return strconv.FormatFloat(math.Round(f*10)/10, 'f', -1, 64) + " " + units[unit:unit+1] + "iB"
 }
+
+// SizeText is a size as flags and files take it: in the largest unit that leaves no fraction.
+func SizeText(n int64) string {
+	unit := ""
+	for i := range units {
+		if n == 0 || n%1024 != 0 {
+			break
+		}
+		n, unit = n/1024, units[i:i+1]
+	}
+	return strconv.FormatInt(n, 10) + unit
+}

@@ -62,3 +62,14 @@ func (h Held) LessText() string {
 	}
 	return "the " + h.String() + " is held by a " + string(h.By) + ": " + h.Less
 }
+
+// Twice is the flag of nsrun run for a limit that is twice as high. Empty: there is none.
+func (n Name) Twice(v float64) string {
+	switch n {
+	case Memory, Swap, FileSize, Output, Disk:
+		return "--" + string(n) + " " + SizeText(2*int64(v))
+	case PIDs, CPUs, OpenFiles, Inodes:
+		return "--" + string(n) + " " + strconv.FormatFloat(2*v, 'f', -1, 64)
+	}
+	return ""
+}
