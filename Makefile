@@ -16,8 +16,8 @@
 #              what nsrun does in containers with settings of docker, podman and Kubernetes, and on
 #              other hosts (HOSTS="Docker* Linux"), with the attacks of assault_test.go; as root
 # make bench   all benchmarks once, then side by side with bwrap, sessions side by side
-#              with cp, find and others, writing with and without a watcher, and a
-#              network by rules with none and with a proxy
+#              with cp, find and others, builds and tests with none, writing with and without
+#              a watcher, and a network by rules with none and with a proxy
 # make lint    gofmt, vet, staticcheck, govulncheck
 # make fuzz    every fuzz test for FUZZTIME
 # make cross   arm64, and other systems: compiles, and is vetted
@@ -37,6 +37,7 @@ BENCHTIME ?= 10x
 RUNS ?= 300
 SESSION_RUNS ?= 11
 WATCH_RUNS ?= 5
+NATIVE_RUNS ?= 7
 FILES ?= 100000
 NETWORK_RUNS ?= 7
 PREFIX ?= /usr/local
@@ -216,6 +217,8 @@ bench: build
 	$(GO) run ./bench/runner -n $(RUNS)
 	@$(need); need rsync rsync || true # it is told what is not measured without it
 	$(GO) run ./bench/sessions -n $(SESSION_RUNS) -files $(FILES)
+	@$(need); need npm npm || true; need pytest python3-pytest || true; need cmake cmake || true
+	$(GO) run ./bench/native -n $(NATIVE_RUNS) -files $(FILES)
 	$(GO) run ./bench/watch -n $(WATCH_RUNS) -files $(FILES)
 	$(GO) run ./bench/network -n $(NETWORK_RUNS)
 	$(GO) run ./bench/against -old . -rounds 1 runner -n 1

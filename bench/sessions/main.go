@@ -23,6 +23,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -33,12 +34,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/bench/internal/turns"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -51,8 +49,6 @@ var (
 )
 
 const (
-	nobody = 65534
-
 	few   = 20  // changed files
 	small = 100 // files of the small project
 )
@@ -64,66 +60,9 @@ func main() {
 	flag.Parse()
 	many = min(many, *files/10)
 	if os.Getuid() == 0 {
-		os.Exit(asUser())
-	}
-	if *nsrun == "" {
-		fail(fmt.Errorf("-nsrun is needed by an ordinary user"))
+		os.Exit(turns.AsUser())
 	}
 	os.Exit(measure())
-}
-
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, "sessions:", err)
-	os.Exit(1)
-}
-
-// failure is what check panics with, so that directories are removed.
-type failure struct{ err error }
-
-func check(err error) {
-	if err != nil {
-		panic(failure{err})
-	}
-}
-
-// failed prints the error of a check, and makes the status be 1.
-func failed(status *int) {
-	switch r := recover().(type) {
-	case nil:
-	case failure:
-		fmt.Fprintln(os.Stderr, "sessions:", r.err)
-		*status = 1
-	default:
-		panic(r)
-	}
-}
-
-// asUser builds nsrun where everybody can read it, and runs this program again as
-// an ordinary user.
-func asUser() (status int) {
-	defer failed(&status)
-	dir, err := os.MkdirTemp("", "nsrun-sessions")
-	check(err)
-	defer os.RemoveAll(dir)
-	check(os.Chown(dir, nobody, nobody))
-	self := filepath.Join(dir, "sessions")
-	b, err := os.ReadFile("/proc/self/exe")
-	check(err)
-	check(os.WriteFile(self, b, 0o755))
-	if *nsrun == "" {
-		*nsrun = filepath.Join(dir, "nsrun")
-		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w -E nsrun_early", "-o", *nsrun, "github.com/nsrun/nsrun/cmd/nsrun")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the Makefile does it
-		build.Stderr = os.Stderr
-		check(build.Run())
-	}
-	cmd := exec.Command(self, "-n", strconv.Itoa(*runs), "-nsrun", *nsrun, "-files", strconv.Itoa(*files), "-other", *other, "-only", *only)
-	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	check(cmd.Run())
-	return 0
 }
 
 // A bench is where all is measured: projects and sessions in one directory.
@@ -133,13 +72,16 @@ type bench struct {
 }
 
 func measure() (status int) {
-	defer failed(&status)
+	defer turns.Failed(&status)
+	if *nsrun == "" {
+		turns.Check(errors.New("-nsrun is needed by an ordinary user"))
+	}
 	dir, err := os.MkdirTemp("", "nsrun-sessions")
-	check(err)
+	turns.Check(err)
 	defer os.RemoveAll(dir)
 	dir, err = filepath.EvalSymlinks(dir)
-	check(err)
-	fmt.Printf("medians of %d alternating runs, as uid %d, %d cores, on %s\n", *runs, os.Getuid(), runtime.NumCPU(), fileSystem(dir))
+	turns.Check(err)
+	fmt.Printf("medians of %d alternating runs, as uid %d, %d cores, on %s\n", *runs, os.Getuid(), runtime.NumCPU(), turns.FileSystem(dir))
 	b := &bench{dir: dir}
 	state := filepath.Join(dir, "state")
 	for _, m := range []struct {
@@ -159,94 +101,15 @@ func measure() (status int) {
 	return 0
 }
 
-// fileSystem names the file system that a path is on.
-func fileSystem(path string) string {
-	table, err := mounts.ReadMountinfo()
-	check(err)
-	best := mounts.Info{}
-	for _, m := range table {
-		if (path == m.Target || strings.HasPrefix(path, strings.TrimSuffix(m.Target, "/")+"/")) && len(m.Target) >= len(best.Target) {
-			best = m
-		}
-	}
-	return cmp.Or(best.FSType, "an unknown file system")
-}
-
-// A race is several things that are done in turns.
-type race struct {
-	dirs  []string // whose file systems are flushed before each
-	times map[string][]time.Duration
-	cold  bool // what is measured now only warms caches
-	count int  // of the round
-}
-
-// rounds calls one for each run, and a few times before.
-func (r *race) rounds(n int, one func()) {
-	if r.times == nil {
-		r.times = map[string][]time.Duration{}
-	}
-	for i := range n + min(n, 3) {
-		r.cold, r.count = i < min(n, 3), i
-		one()
-	}
-}
-
-// time measures f.
-func (r *race) time(name string, f func() error) {
-	for _, dir := range r.dirs {
-		check(flush(dir))
-	}
-	begin := time.Now()
-	err := f()
-	d := time.Since(begin)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
-	}
-	check(err)
-	if !r.cold {
-		r.times[name] = append(r.times[name], d)
-	}
-}
-
-func flush(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return unix.Syncfs(int(d.Fd()))
-}
-
-func quantile(t []time.Duration, percent int) time.Duration {
-	t = slices.Sorted(slices.Values(t))
-	return t[min(len(t)-1, len(t)*percent/100)]
-}
-
-func ms(d time.Duration) float64 { return float64(d) / 1e6 }
-
-// show prints what was measured, and as a ratio to base if there is one, and what it
-// is promised to be at most.
-func (r *race) show(name, base, promise string) {
-	t := r.times[name]
-	fmt.Printf("  %-34s %9.3f ms   p95 %9.3f", name, ms(quantile(t, 50)), ms(quantile(t, 95)))
-	if base != "" {
-		fmt.Printf("   %6.3f of %s", float64(quantile(t, 50))/float64(quantile(r.times[base], 50)), base)
-	}
-	if promise != "" {
-		fmt.Printf(" (at most %s)", promise)
-	}
-	fmt.Println()
-}
-
 // fill makes a project of n files in directories of a hundred.
 func fill(dir string, n int) {
 	for i := range n {
 		p := filepath.Join(dir, name(i))
 		if i%100 == 0 {
-			check(os.MkdirAll(filepath.Dir(p), 0o755))
+			turns.Check(os.MkdirAll(filepath.Dir(p), 0o755))
 		}
 		// Not all different, for git's sake.
-		check(os.WriteFile(p, fmt.Appendf(nil, "%512d\n", i%1000), 0o644))
+		turns.Check(os.WriteFile(p, fmt.Appendf(nil, "%512d\n", i%1000), 0o644))
 	}
 }
 
@@ -262,15 +125,15 @@ func (b *bench) project() string {
 
 // session makes a session with what a shell script does in a sandbox.
 func (b *bench) session(project, state, script string) *overlay.Session {
-	check(os.MkdirAll(state, 0o700))
+	turns.Check(os.MkdirAll(state, 0o700))
 	cmd := b.nsrun(project, state, "run", "-q", "--keep", "-c", script)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, out)
 	}
-	check(err)
+	turns.Check(err)
 	s, err := overlay.Open(filepath.Join(state, "nsrun", "sessions"), "last")
-	check(err)
+	turns.Check(err)
 	return s
 }
 
@@ -311,14 +174,14 @@ func (b *bench) fewOfMany(letter, state string) {
 	defer s.Close()
 	copies := filepath.Join(b.dir, "copies")
 	upper := s.Roots()[0].Upper
-	r := race{dirs: []string{b.dir, state}}
+	r := turns.Race{Dirs: []string{b.dir, state}}
 	ctx := context.Background()
-	r.rounds(*runs, func() {
-		r.time("changes", func() error { return changes(s, few) })
-		r.time("commit", func() error { return s.Commit(ctx) })
-		r.time("undo", func() error { return s.Undo(ctx, overlay.UndoOptions{}) })
-		check(os.Mkdir(copies, 0o755))
-		r.time("copying with fsync", func() error {
+	r.Rounds(*runs, func() {
+		r.Time("changes", func() error { return changes(s, few) })
+		r.Time("commit", func() error { return s.Commit(ctx) })
+		r.Time("undo", func() error { return s.Undo(ctx, overlay.UndoOptions{}) })
+		turns.Check(os.Mkdir(copies, 0o755))
+		r.Time("copying with fsync", func() error {
 			for i := range few {
 				if err := copyFile(filepath.Join(copies, strconv.Itoa(i)), filepath.Join(upper, name(i**files/few))); err != nil {
 					return err
@@ -326,14 +189,14 @@ func (b *bench) fewOfMany(letter, state string) {
 			}
 			return nil
 		})
-		check(os.RemoveAll(copies))
+		turns.Check(os.RemoveAll(copies))
 	})
-	check(s.Discard())
-	fmt.Printf("%s: %d changed files of %d, sessions on %s, the project on %s\n", letter, few, *files, fileSystem(state), fileSystem(b.dir))
-	r.show("changes", "", "2 ms")
-	r.show("commit", "copying with fsync", "1.3")
-	r.show("undo", "copying with fsync", "1.3")
-	r.show("copying with fsync", "", "")
+	turns.Check(s.Discard())
+	fmt.Printf("%s: %d changed files of %d, sessions on %s, the project on %s\n", letter, few, *files, turns.FileSystem(state), turns.FileSystem(b.dir))
+	r.Show("changes", "", "2 ms")
+	r.Show("commit", "copying with fsync", "1.3")
+	r.Show("undo", "copying with fsync", "1.3")
+	r.Show("copying with fsync", "", "")
 }
 
 // copyFile copies a file, and waits until it is on disk.
@@ -359,16 +222,16 @@ func (b *bench) command() {
 	tiny := filepath.Join(b.dir, "tiny")
 	fill(tiny, small)
 	state := filepath.Join(b.dir, "state-b")
-	check(os.MkdirAll(state, 0o700))
+	turns.Check(os.MkdirAll(state, 0o700))
 	in := func(n int) string { return fmt.Sprintf("in a project of %d", n) }
-	r := race{dirs: []string{b.dir}}
-	r.rounds(5**runs, func() {
-		r.time(in(*files), b.nsrun(large, state, "run", "--commit", "--", "true").Run)
-		r.time(in(small), b.nsrun(tiny, state, "run", "--commit", "--", "true").Run)
+	r := turns.Race{Dirs: []string{b.dir}}
+	r.Rounds(5**runs, func() {
+		r.Time(in(*files), b.nsrun(large, state, "run", "--commit", "--", "true").Run)
+		r.Time(in(small), b.nsrun(tiny, state, "run", "--commit", "--", "true").Run)
 	})
 	fmt.Printf("b: nsrun run --commit -- true (%d runs)\n", 5**runs)
-	r.show(in(*files), in(small), "1.2")
-	r.show(in(small), "", "")
+	r.Show(in(*files), in(small), "1.2")
+	r.Show(in(small), "", "")
 }
 
 func (b *bench) manyChanges(letter, state string) {
@@ -387,15 +250,15 @@ while [ $d -lt 100 ]; do
 done`)
 	defer s.Close()
 	upper, copied := s.Roots()[0].Upper, filepath.Join(b.dir, "copied")
-	r := race{dirs: []string{b.dir, state}}
+	r := turns.Race{Dirs: []string{b.dir, state}}
 	ctx := context.Background()
 	// The kernel's caches are as the command left them, for both.
-	r.rounds(*runs, func() {
+	r.Rounds(*runs, func() {
 		look := []func(){
-			func() { r.time("changes", func() error { return changes(s, many) }) },
-			func() { r.time("find", exec.Command("find", upper, "-printf", "%y %s %p\n").Run) },
+			func() { r.Time("changes", func() error { return changes(s, many) }) },
+			func() { r.Time("find", exec.Command("find", upper, "-printf", "%y %s %p\n").Run) },
 		}
-		if r.count%2 == 1 {
+		if r.Count%2 == 1 {
 			slices.Reverse(look)
 		}
 		for _, f := range look {
@@ -403,25 +266,25 @@ done`)
 		}
 	})
 	n := max(3, *runs/2)
-	r.rounds(n, func() {
-		r.time("commit", func() error { return s.Commit(ctx) })
-		r.time("undo", func() error { return s.Undo(ctx, overlay.UndoOptions{}) })
-		r.time("cp -a and sync -f", func() error {
+	r.Rounds(n, func() {
+		r.Time("commit", func() error { return s.Commit(ctx) })
+		r.Time("undo", func() error { return s.Undo(ctx, overlay.UndoOptions{}) })
+		r.Time("cp -a and sync -f", func() error {
 			if err := exec.Command("cp", "-a", upper, copied).Run(); err != nil {
 				return err
 			}
 			return exec.Command("sync", "-f", copied).Run()
 		})
-		check(os.RemoveAll(copied))
+		turns.Check(os.RemoveAll(copied))
 	})
-	check(s.Discard())
-	check(os.RemoveAll(project))
-	fmt.Printf("%s: %d changed files, sessions on %s, the project on %s (%d looks, %d commits)\n", letter, many, fileSystem(state), fileSystem(b.dir), *runs, n)
-	r.show("changes", "find", "1.5")
-	r.show("find", "", "")
-	r.show("commit", "cp -a and sync -f", "1.5")
-	r.show("undo", "cp -a and sync -f", "1.5")
-	r.show("cp -a and sync -f", "", "")
+	turns.Check(s.Discard())
+	turns.Check(os.RemoveAll(project))
+	fmt.Printf("%s: %d changed files, sessions on %s, the project on %s (%d looks, %d commits)\n", letter, many, turns.FileSystem(state), turns.FileSystem(b.dir), *runs, n)
+	r.Show("changes", "find", "1.5")
+	r.Show("find", "", "")
+	r.Show("commit", "cp -a and sync -f", "1.5")
+	r.Show("undo", "cp -a and sync -f", "1.5")
+	r.Show("cp -a and sync -f", "", "")
 }
 
 // apart is a and c with sessions on another file system: what is copied into the
@@ -446,7 +309,7 @@ func (b *bench) others() {
 		cmd.Dir = dir
 		return cmd.Run()
 	}
-	r := race{dirs: []string{b.dir}}
+	r := turns.Race{Dirs: []string{b.dir}}
 	if _, err := exec.LookPath("git"); err != nil {
 		fmt.Println("  git is missing: not measured")
 	} else {
@@ -456,18 +319,18 @@ func (b *bench) others() {
 			return cmd.Run
 		}
 		for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"commit", "-qm", "all"}} {
-			check(git(args...)())
+			turns.Check(git(args...)())
 		}
-		r.rounds(*runs, func() {
-			check(change(project))
-			r.time("git status", git("status", "--porcelain"))
-			r.time("git stash", git("stash", "-q"))
-			r.time("git stash pop", git("stash", "pop", "-q"))
-			check(git("checkout", "-q", "--", ".")())
+		r.Rounds(*runs, func() {
+			turns.Check(change(project))
+			r.Time("git status", git("status", "--porcelain"))
+			r.Time("git stash", git("stash", "-q"))
+			r.Time("git stash pop", git("stash", "pop", "-q"))
+			turns.Check(git("checkout", "-q", "--", ".")())
 		})
-		check(os.RemoveAll(filepath.Join(project, ".git")))
+		turns.Check(os.RemoveAll(filepath.Join(project, ".git")))
 		for _, name := range []string{"git status", "git stash", "git stash pop"} {
-			r.show(name, "", "")
+			r.Show(name, "", "")
 		}
 	}
 	if _, err := exec.LookPath("rsync"); err != nil {
@@ -476,13 +339,13 @@ func (b *bench) others() {
 	}
 	copied := filepath.Join(b.dir, "rsync")
 	begin := time.Now()
-	check(exec.Command("cp", "-a", project, copied).Run())
-	fmt.Printf("  %-34s %9.3f ms   (once)\n", "cp -a, the copy for rsync", ms(time.Since(begin)))
-	r.rounds(*runs, func() {
-		check(change(copied))
-		r.time("rsync -a --delete", exec.Command("rsync", "-a", "--delete", copied+"/", project+"/").Run)
+	turns.Check(exec.Command("cp", "-a", project, copied).Run())
+	turns.Once("cp -a, the copy for rsync", time.Since(begin))
+	r.Rounds(*runs, func() {
+		turns.Check(change(copied))
+		r.Time("rsync -a --delete", exec.Command("rsync", "-a", "--delete", copied+"/", project+"/").Run)
 		// The next round's are of another size again.
-		check(exec.Command("/bin/sh", "-c", "cd "+project+" && "+strings.ReplaceAll(fewChanges(), "8192", "512")).Run())
+		turns.Check(exec.Command("/bin/sh", "-c", "cd "+project+" && "+strings.ReplaceAll(fewChanges(), "8192", "512")).Run())
 	})
-	r.show("rsync -a --delete", "", "")
+	r.Show("rsync -a --delete", "", "")
 }
