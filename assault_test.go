@@ -294,7 +294,11 @@ var otherAssaults = []assault{
 		if err != nil {
 			return err
 		}
-		return unix.Sendto(pair[0], []byte("x"), 0, &unix.SockaddrUnix{Name: p.Datagram})
+		err = unix.Sendto(pair[0], []byte("x"), 0, &unix.SockaddrUnix{Name: p.Datagram})
+		if _, _, rerr := unix.Recvfrom(pair[1], make([]byte, 1), unix.MSG_DONTWAIT); err == nil && rerr == nil {
+			err = errors.New("it went to the other end")
+		}
+		return err
 	}},
 	{"connect a raw pair", func(p *prey) error {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)

@@ -150,7 +150,11 @@ func (x *Execution) attachConfinement(cmd *nsexec.Cmd) error {
 	o := sandbox.Of(cmd)
 	o.Confinement = &sandbox.Confinement{Files: box.Files.Root, NoConnect: !x.request.Network}
 	x.walled.deputy.Close() // of an attempt before
-	x.walled.deputy = wall.Deputy{Loopback: !x.request.Network, May: func(path string) bool { return box.Marks.Access(path) == confine.Write }}
+	x.walled.deputy = wall.Deputy{
+		Loopback: !x.request.Network, Temp: box.Temp,
+		May:  func(path string) bool { return box.Marks.Access(path) == confine.Write },
+		Seen: func(path string) bool { return box.Marks.Access(path) != confine.None },
+	}
 	if x.explain {
 		o.Supervisor = &sandbox.Supervisor{Filter: wall.Notified(!x.request.Network), Seal: wall.Nothing()}
 		return nil

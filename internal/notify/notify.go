@@ -119,11 +119,16 @@ func (l Listener) Place(id uint64, fd, number int, cloexec bool) syscall.Errno {
 // In two the first one is begun anew. Before Linux 5.19 a signal for the caller between them leaves it
 // a descriptor that it knows nothing of.
 func (l Listener) Give(id uint64, fd int, cloexec bool) syscall.Errno {
-	number, e := l.add(&addition{id: id, source: uint32(fd)}, cloexec)
+	number, e := l.Add(id, fd, cloexec)
 	if e == 0 {
 		l.send(&reply{id: id, val: int64(number)})
 	}
 	return e
+}
+
+// Add gives the caller our descriptor fd, and returns its number there. The call goes on.
+func (l Listener) Add(id uint64, fd int, cloexec bool) (number int, e syscall.Errno) {
+	return l.add(&addition{id: id, source: uint32(fd)}, cloexec)
 }
 
 // add is SECCOMP_IOCTL_NOTIF_ADDFD.

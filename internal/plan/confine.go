@@ -44,8 +44,8 @@ var (
 	errOverlay = errors.New("what was written to it is in an overlay, which takes mounts")
 )
 
-// devices are those of /dev that commands may use.
-var devices = [...]string{"null", "zero", "full", "random", "urandom", "tty"}
+// devices are those of /dev that commands may use. The last two make terminals, of which the other ends are in /dev/pts.
+var devices = [...]string{"null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts/ptmx"}
 
 // Confine says what takes the place of the mounts. temp is the directory for temporary files.
 func (s *Sandbox) Confine(temp string, h Host) (c Confined, err error) {

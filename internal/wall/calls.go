@@ -61,10 +61,18 @@ func find(nr int32) *call {
 	return nil
 }
 
-// Notified is the filter that tells of these calls, and with loopback of those of sockets.
+// Notified is the filter that tells of these calls, of those of names.go and of pairs of sockets for messages, and with loopback
+// of those of sockets.
 func Notified(loopback bool) []unix.SockFilter {
 	var f builder
 	f.add(ldAbs, 0, 0, dataNr)
+	f.notifyNames()
+	f.call(unix.SYS_SOCKETPAIR, func() {
+		f.arg(1)
+		f.add(and, 0, 0, sockTypeMask)
+		f.add(jeq, 0, 1, unix.SOCK_DGRAM)
+		f.add(ret, 0, 0, retNotify)
+	})
 	for _, list := range [...][]call{newCalls, oldCalls} {
 		for _, c := range list {
 			f.add(jeq, 0, 1, uint32(c.nr))

@@ -17,12 +17,18 @@ import (
 )
 
 // A Deputy does for the processes of one command what these are not allowed to do themselves: it changes modes, owners,
-// times and attributes of files, and makes TCP sockets that lead to each other only.
+// times and attributes of files, opens terminals, keeps shared memory and semaphores with names, and makes TCP and unix sockets
+// that lead to each other only.
 type Deputy struct {
 	// May says whether the command may change what is at a path, which is absolute and has no links.
 	May func(path string) bool
-	// Loopback gives the command TCP sockets on loopback addresses. False: it makes its sockets itself, or has none.
+	// Loopback gives the command TCP sockets on loopback addresses, and unix sockets. False: it makes its sockets itself, or
+	// has none.
 	Loopback bool
+	// Temp is the command's own directory for temporary files. Empty: there is none.
+	Temp string
+	// Seen reports whether a command sees what is at a path. Nil: all.
+	Seen func(path string) bool
 
 	stop *os.File      // readable when all is to end; nil: it was not attached, or is closed
 	done chan struct{} // closed when nothing is changed any more; nil: nothing was begun
@@ -30,6 +36,8 @@ type Deputy struct {
 	text [unix.PathMax]byte
 
 	sockets sockets
+	names   names
+	temp    sys.FD // of Temp
 }
 
 // Attach has a command tell of its calls. Close has to be called.
@@ -38,7 +46,16 @@ func (d *Deputy) Attach(c *sandbox.Options) error {
 	if err != nil {
 		return err
 	}
-	d.stop = os.NewFile(uintptr(stop), "eventfd")
+	d.stop, d.temp = os.NewFile(uintptr(stop), "eventfd"), sys.None
+	if d.Temp != "" {
+		temp, err := unix.Open(d.Temp, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			_ = d.stop.Close()
+			d.stop = nil
+			return &os.PathError{Op: "open", Path: d.Temp, Err: err}
+		}
+		d.temp = sys.FD(temp)
+	}
 	c.Supervisor = &sandbox.Supervisor{
 		Filter: Notified(d.Loopback), Seal: Nothing(), Early: true,
 		Started: func(l *os.File, _ []*os.File) error {
@@ -61,6 +78,7 @@ func (d *Deputy) Close() {
 	}
 	_ = d.stop.Close()
 	d.stop = nil
+	d.temp.Close()
 }
 
 // serve answers until the command has ended.
@@ -85,11 +103,17 @@ func (d *Deputy) serve(file *os.File) {
 		if l.Receive(&d.seen) != 0 {
 			continue
 		}
-		if !d.Loopback || !d.sockets.handle(l, &d.seen) {
+		switch {
+		case d.Loopback && d.handleSocket(l, &d.seen):
+		case isPair(&d.seen):
+			d.pair(l, &d.seen)
+		case d.names.handle(d, l, &d.seen):
+		default:
 			l.Answer(d.seen.ID, d.handle(l, &d.seen))
 		}
 	}
 	d.sockets.close()
+	d.names.close()
 }
 
 // dropPrivileges takes all effective capabilities from this thread, as the command has none, and returns them.
@@ -161,10 +185,16 @@ func (d *Deputy) open(n *notify.Notification, c *call) (sys.FD, syscall.Errno) {
 	if c.dir != noArg {
 		number = int(int32(n.Args[c.dir]))
 	}
+	return look(n.PID, number, name, flags, at&unix.AT_EMPTY_PATH != 0)
+}
+
+// look opens what a name of a thread means, which is relative to the directory with a number of that thread's. The name may
+// be empty, where that means the directory.
+func look(thread uint32, number int, name string, flags uint64, empty bool) (sys.FD, syscall.Errno) {
 	for _, own := range [...]string{"/proc/self/fd/", "/dev/fd/"} { // what is a descriptor is the caller's
 		if digits, ok := strings.CutPrefix(name, own); ok {
 			if fd, err := strconv.ParseUint(digits, 10, 31); err == nil {
-				return process(n.PID, "fd/"+strconv.FormatUint(fd, 10), 0)
+				return process(thread, "fd/"+strconv.FormatUint(fd, 10), 0)
 			}
 		}
 	}
@@ -177,12 +207,12 @@ func (d *Deputy) open(n *notify.Notification, c *call) (sys.FD, syscall.Errno) {
 		base = "cwd"
 	}
 	if name == "" {
-		if at&unix.AT_EMPTY_PATH == 0 {
+		if !empty {
 			return sys.None, syscall.ENOENT
 		}
-		return process(n.PID, base, 0)
+		return process(thread, base, 0)
 	}
-	dir, e := process(n.PID, base, unix.O_DIRECTORY)
+	dir, e := process(thread, base, unix.O_DIRECTORY)
 	if e != 0 {
 		return sys.None, e
 	}

@@ -46,7 +46,7 @@ const (
 // Options of a Filter. The zero Options allow no network.
 type Options struct {
 	Network  bool // the host's network
-	Loopback bool // TCP sockets, which a Deputy makes
+	Loopback bool // TCP and unix sockets, which a Deputy makes
 }
 
 // refused are calls that fail with EPERM: System V IPC and POSIX message queues, which are the host's; and watching whole
@@ -85,6 +85,12 @@ func Filter(o Options) []unix.SockFilter {
 			f.unless(0, unix.EPERM)
 		})
 	}
+	// A process that nobody may look into could not hand over any call. There are no core dumps anyway: it seems to have worked.
+	f.call(unix.SYS_PRCTL, func() {
+		f.arg(0)
+		f.add(jeq, 0, 1, unix.PR_SET_DUMPABLE)
+		f.errno(0)
+	})
 	f.call(unix.SYS_SETPRIORITY, func() {
 		f.arg(0)
 		f.unless(unix.PRIO_PROCESS, unix.EPERM)
@@ -116,7 +122,7 @@ func Filter(o Options) []unix.SockFilter {
 		case o.Network:
 			families = []uint32{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 		case o.Loopback:
-			families = []uint32{unix.AF_INET, unix.AF_INET6}
+			families = []uint32{unix.AF_INET, unix.AF_INET6, unix.AF_UNIX}
 		}
 		for _, family := range families {
 			f.add(jeq, 0, 1, family)
@@ -135,14 +141,16 @@ func Filter(o Options) []unix.SockFilter {
 			})
 		}
 	}
-	// Of a pair that is connected nothing else can be reached. A datagram socket can be connected again.
+	// Of a pair that is connected nothing else can be reached. A datagram socket can be connected again: a Deputy makes another
+	// pair (Notified).
 	f.call(unix.SYS_SOCKETPAIR, func() {
 		f.arg(0)
 		f.unless(unix.AF_UNIX, unix.EACCES)
 		f.arg(1)
 		f.add(and, 0, 0, sockTypeMask)
-		f.add(jeq, 2, 0, unix.SOCK_STREAM)
-		f.add(jeq, 1, 0, unix.SOCK_SEQPACKET)
+		f.add(jeq, 3, 0, unix.SOCK_STREAM)
+		f.add(jeq, 2, 0, unix.SOCK_SEQPACKET)
+		f.add(jeq, 1, 0, unix.SOCK_DGRAM)
 		f.errno(unix.EACCES)
 	})
 	f.add(ret, 0, 0, retAllow)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +27,8 @@ import (
 //   - it connects to those sockets only that were made for the same command. Who listens on a port the kernel is asked
 //     before and after: if that was somebody else at either time, the connection is ended before the command has it.
 //
+// For unix sockets see unix.go.
+//
 // Which socket a descriptor of the command is, its inode tells. The Deputy has a copy of each socket until that is
 // connected or listens; from then on nothing is done with it that somebody would have to look at.
 
@@ -37,27 +40,42 @@ const maxIdle = 512
 
 type sockets struct {
 	mu      sync.Mutex
-	idle    map[uint64]sys.FD // by inode: neither connected nor listening
-	order   []uint64          // of those, the oldest first
-	bound   map[uint64]bool   // that were bound, but for those that are known to be of no use any more
-	swept   int               // how many of those were left when others were forgotten last
-	pending map[sys.FD]uint64 // are being connected; their inodes
+	idle    map[uint64]sys.FD     // by inode: neither connected nor listening
+	order   []uint64              // of those, the oldest first
+	bound   map[uint64]bool       // that were bound, but for those that are known to be of no use any more
+	swept   int                   // how many of those were left when others were forgotten last
+	pending map[sys.FD]uint64     // are being connected; their inodes
+	files   map[uint64]socketFile // unix sockets that listen, and where
 	running sync.WaitGroup
 }
 
-// handle answers a call that is about sockets, and reports whether it was one.
-func (s *sockets) handle(l notify.Listener, n *notify.Notification) bool {
+// handleSocket answers a call that is about sockets, and reports whether it was one.
+func (d *Deputy) handleSocket(l notify.Listener, n *notify.Notification) bool {
+	s := &d.sockets
 	switch uint32(n.NR) {
 	case unix.SYS_SOCKET:
 		s.socket(l, n)
-	case unix.SYS_BIND:
-		l.Answer(n.ID, s.bind(l, n))
-	case unix.SYS_LISTEN:
-		l.Answer(n.ID, s.listen(l, n))
-	case unix.SYS_CONNECT:
-		s.connect(l, n)
+		return true
+	case unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_CONNECT:
 	default:
 		return false
+	}
+	ino, fd, e := s.find(l, n)
+	switch {
+	case e != 0:
+		l.Answer(n.ID, e)
+	case uint32(n.NR) == unix.SYS_BIND && fd != sys.None && isUnix(fd):
+		// In the kernel, with whatever is there then: a name is made only where the command's domain allows it, no port is
+		// allowed in there, and without a name in a directory the socket will not listen.
+		l.Proceed(n.ID)
+	case uint32(n.NR) == unix.SYS_BIND:
+		l.Answer(n.ID, s.bind(n, ino, fd))
+	case uint32(n.NR) == unix.SYS_LISTEN:
+		l.Answer(n.ID, s.listen(n, ino, fd))
+	case fd != sys.None && isUnix(fd):
+		d.connectUnix(l, n, ino, fd)
+	default:
+		s.connect(l, n, ino, fd)
 	}
 	return true
 }
@@ -80,6 +98,12 @@ func (s *sockets) close() {
 func (s *sockets) socket(l notify.Listener, n *notify.Notification) {
 	domain, kind, proto := int(int32(n.Args[0])), int(int32(n.Args[1])), int(int32(n.Args[2]))
 	switch {
+	case domain == unix.AF_UNIX:
+		if e := ofUnix(kind, proto); e != 0 {
+			l.Answer(n.ID, e)
+			return
+		}
+		proto = 0
 	case domain != unix.AF_INET && domain != unix.AF_INET6:
 		l.Answer(n.ID, syscall.EAFNOSUPPORT)
 		return
@@ -89,8 +113,10 @@ func (s *sockets) socket(l notify.Listener, n *notify.Notification) {
 	case proto != 0 && proto != unix.IPPROTO_TCP:
 		l.Answer(n.ID, syscall.EPROTONOSUPPORT)
 		return
+	default:
+		proto = unix.IPPROTO_TCP
 	}
-	made, err := unix.Socket(domain, kind|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	made, err := unix.Socket(domain, kind|unix.SOCK_CLOEXEC, proto)
 	if err != nil {
 		l.Answer(n.ID, errnoOf(err))
 		return
@@ -114,15 +140,31 @@ func (s *sockets) keep(ino uint64, fd sys.FD) {
 	defer s.mu.Unlock()
 	if s.idle == nil {
 		s.idle, s.bound, s.pending = make(map[uint64]sys.FD), make(map[uint64]bool), make(map[sys.FD]uint64)
+		s.files = make(map[uint64]socketFile)
 	}
 	s.idle[ino] = fd
-	if s.order = append(s.order, ino); len(s.order) > maxIdle {
+	for s.order = append(s.order, ino); len(s.order) > maxIdle; {
 		oldest := s.order[0]
 		s.order = s.order[1:]
 		if fd, ok := s.idle[oldest]; ok {
 			fd.Close()
 			delete(s.idle, oldest)
 		}
+	}
+}
+
+// giveBack keeps a socket that could not be connected, so that it can be tried again. It closes no other one, which the
+// Deputy's thread may be busy with.
+func (s *sockets) giveBack(ino uint64, fd sys.FD) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.idle) >= maxIdle {
+		fd.Close()
+		return
+	}
+	s.idle[ino] = fd
+	if !slices.Contains(s.order, ino) {
+		s.order = append(s.order, ino)
 	}
 }
 
@@ -210,12 +252,8 @@ func sockaddr(a netip.Addr, port uint16) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: a.As16(), Port: int(port)}
 }
 
-func (s *sockets) bind(l notify.Listener, n *notify.Notification) syscall.Errno {
+func (s *sockets) bind(n *notify.Notification, ino uint64, fd sys.FD) syscall.Errno {
 	at, e := address(n)
-	if e != 0 {
-		return e
-	}
-	ino, fd, e := s.find(l, n)
 	switch {
 	case e != 0:
 		return e
@@ -257,15 +295,13 @@ func (s *sockets) sweep() {
 }
 
 // listen has a socket listen. One that is not bound would get a port on all addresses from the kernel.
-func (s *sockets) listen(l notify.Listener, n *notify.Notification) syscall.Errno {
-	ino, fd, e := s.find(l, n)
-	if e != 0 {
-		return e
-	}
+func (s *sockets) listen(n *notify.Notification, ino uint64, fd sys.FD) syscall.Errno {
 	s.mu.Lock()
-	bound := s.bound[ino]
+	bound := s.bound[ino] || s.files[ino] != socketFile{}
 	s.mu.Unlock()
 	switch {
+	case fd != sys.None && isUnix(fd):
+		return s.listenUnix(ino, fd, int(int32(n.Args[1])))
 	case fd == sys.None && bound:
 		return 0 // it listens
 	case fd == sys.None:
@@ -279,21 +315,16 @@ func (s *sockets) listen(l notify.Listener, n *notify.Notification) syscall.Errn
 			return e
 		}
 	}
-	e = errnoOf(unix.Listen(int(fd), int(int32(n.Args[1]))))
+	e := errnoOf(unix.Listen(int(fd), int(int32(n.Args[1]))))
 	if e == 0 {
 		s.drop(ino)
 	}
 	return e
 }
 
-// connect connects a socket to another one of the command's. Where that may take a while somebody else waits for it.
-func (s *sockets) connect(l notify.Listener, n *notify.Notification) {
+// connect connects a socket to another one of the command's.
+func (s *sockets) connect(l notify.Listener, n *notify.Notification, ino uint64, fd sys.FD) {
 	at, e := address(n)
-	if e != 0 {
-		l.Answer(n.ID, e)
-		return
-	}
-	ino, fd, e := s.find(l, n)
 	switch {
 	case e != 0:
 	case fd == sys.None:
@@ -301,30 +332,49 @@ func (s *sockets) connect(l notify.Listener, n *notify.Notification) {
 	case !loopback(fd, at.Addr()).IsValid():
 		e = syscall.ENETUNREACH
 	}
-	server := s.server(at.Port())
-	if e == 0 && server == 0 {
-		e = syscall.ECONNREFUSED
+	server := uint64(0)
+	if e == 0 {
+		if server = s.server(at.Port()); server == 0 {
+			e = syscall.ECONNREFUSED
+		}
 	}
 	if e != 0 {
 		l.Answer(n.ID, e)
 		return
 	}
-	fd, ok := s.take(ino)
-	if !ok {
-		l.Answer(n.ID, syscall.EALREADY)
+	s.begin(l, n.ID, ino, func(fd sys.FD) syscall.Errno {
+		return s.connectTo(fd, sockaddr(loopback(fd, at.Addr()), at.Port()), at.Port(), server)
+	})
+}
+
+// maxPending is how many connections are waited for at once: each takes a thread of this process.
+const maxPending = 256
+
+// begin has somebody else wait until a socket is connected, as that may take a while.
+func (s *sockets) begin(l notify.Listener, id, ino uint64, connect func(sys.FD) syscall.Errno) {
+	s.mu.Lock()
+	fd, ok := s.idle[ino]
+	full := len(s.pending) >= maxPending
+	if ok && !full {
+		delete(s.idle, ino)
+		s.pending[fd] = ino
+	}
+	s.mu.Unlock()
+	switch {
+	case !ok:
+		l.Answer(id, syscall.EALREADY)
+		return
+	case full:
+		l.Answer(id, syscall.EAGAIN)
 		return
 	}
-	s.mu.Lock()
-	s.pending[fd] = ino
-	s.mu.Unlock()
-	id := n.ID
 	s.running.Go(func() {
-		e := s.connectTo(fd, sockaddr(loopback(fd, at.Addr()), at.Port()), at.Port(), server)
+		e := connect(fd)
 		s.mu.Lock()
 		delete(s.pending, fd)
 		s.mu.Unlock()
 		if e != 0 {
-			s.keep(ino, fd) // it can be tried again
+			s.giveBack(ino, fd)
 		} else {
 			fd.Close()
 		}

@@ -1,0 +1,269 @@
+//go:build linux
+
+package wall
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// Unix sockets without a network namespace: Landlock decides where a socket may have a name, and not who connects to it. So
+// the Deputy makes the sockets, and connects them to those only that it had listen for the same command:
+//
+//   - when a socket is to listen, the kernel says which file it is bound to (sock_diag(7)). One that is bound to none, or to
+//     an abstract name, does not listen.
+//   - when one is to connect, the file that the caller's path means is opened, and is compared with those. The kernel is asked
+//     once more whether the socket still listens there: as long as it does, nothing else gets that file's number. Then the
+//     socket is connected to the file that is open.
+//
+// There are none for single messages (SOCK_DGRAM): each of these can have an address of its own. A pair of them is made as
+// one of SOCK_SEQPACKET, whose messages have none.
+
+// A socketFile is the file that a unix socket is bound to. The zero one is none.
+type socketFile struct {
+	ino          uint32 // the lower half of the inode number
+	major, minor uint32 // of the file system
+}
+
+// ofUnix says which unix sockets there are not.
+func ofUnix(kind, proto int) syscall.Errno {
+	switch kind & sockTypeMask {
+	case unix.SOCK_STREAM, unix.SOCK_SEQPACKET:
+	default:
+		return syscall.EACCES
+	}
+	if proto != 0 && proto != unix.AF_UNIX {
+		return syscall.EPROTONOSUPPORT
+	}
+	return 0
+}
+
+func isUnix(fd sys.FD) bool {
+	domain, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
+	return err == nil && domain == unix.AF_UNIX
+}
+
+// listenUnix has a socket listen that is bound to a file.
+func (s *sockets) listenUnix(ino uint64, fd sys.FD, backlog int) syscall.Errno {
+	file, _, e := boundTo(ino)
+	switch {
+	case e != 0:
+		return e
+	case file == socketFile{}:
+		return syscall.EINVAL
+	}
+	s.mu.Lock()
+	if len(s.files) >= maxIdle {
+		for ino := range s.files {
+			if _, listens, e := boundTo(ino); e != 0 || !listens {
+				delete(s.files, ino)
+			}
+		}
+	}
+	s.files[ino] = file
+	s.mu.Unlock()
+	e = errnoOf(unix.Listen(int(fd), backlog))
+	if e == 0 {
+		s.drop(ino)
+	}
+	return e
+}
+
+// connectUnix connects a socket to another one of the command's.
+func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint64, _ sys.FD) {
+	file, e := d.socketAt(n)
+	if e == 0 && !l.Valid(n.ID) {
+		e = syscall.EINTR
+	}
+	if e == 0 && !d.sockets.owns(file) {
+		e = syscall.ECONNREFUSED
+	}
+	if e != 0 {
+		file.Close()
+		l.Answer(n.ID, e)
+		return
+	}
+	d.sockets.begin(l, n.ID, ino, func(fd sys.FD) syscall.Errno {
+		defer file.Close()
+		to := &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(file))}
+		return errnoOf(sys.Retry(func() error { return unix.Connect(int(fd), to) }))
+	})
+}
+
+// socketAt opens what the address of a connect(2) means.
+func (d *Deputy) socketAt(n *notify.Notification) (sys.FD, syscall.Errno) {
+	var raw [unix.SizeofSockaddrUnix]byte
+	size := uint64(uint32(n.Args[2]))
+	if size <= 2 || size > uint64(len(raw)) {
+		return sys.None, syscall.EINVAL
+	}
+	if e := notify.ReadMemory(n.PID, uintptr(n.Args[1]), raw[:size]); e != 0 {
+		return sys.None, e
+	}
+	name, _, _ := bytes.Cut(raw[2:size], []byte{0})
+	switch {
+	case binary.NativeEndian.Uint16(raw[:]) != unix.AF_UNIX:
+		return sys.None, syscall.EINVAL
+	case len(name) == 0: // an abstract one, of which the command has none
+		return sys.None, syscall.ECONNREFUSED
+	}
+	return look(n.PID, unix.AT_FDCWD, string(name), unix.O_PATH|unix.O_CLOEXEC, false)
+}
+
+// owns reports whether a file is one on which a socket of the command's listens.
+func (s *sockets) owns(file sys.FD) bool {
+	var st unix.Stat_t
+	if unix.Fstat(int(file), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ino, f := range s.files {
+		if f.ino != uint32(st.Ino) {
+			continue
+		}
+		now, listens, e := boundTo(ino)
+		if e != 0 || !listens {
+			delete(s.files, ino)
+		} else if now == f && (f.on(unix.Major(st.Dev), unix.Minor(st.Dev)) || f.on(fileSystem(file))) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f socketFile) on(major, minor uint32) bool { return f.major == major && f.minor == minor }
+
+// fileSystem is the device of the file system that a file is on, where stat(2) says another one: in a subvolume of btrfs, and
+// on an overlay of several file systems.
+func fileSystem(file sys.FD) (major, minor uint32) {
+	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(int(file)))
+	mounts, merr := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || merr != nil {
+		return 0, 0
+	}
+	_, id, _ := strings.Cut(string(info), "mnt_id:\t")
+	id, _, _ = strings.Cut(id, "\n")
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line) // see proc_pid_mountinfo(5)
+		if len(fields) < 3 || fields[0] != id {
+			continue
+		}
+		a, b, _ := strings.Cut(fields[2], ":")
+		x, err := strconv.ParseUint(a, 10, 32)
+		y, err2 := strconv.ParseUint(b, 10, 32)
+		if err == nil && err2 == nil {
+			return uint32(x), uint32(y)
+		}
+	}
+	return 0, 0
+}
+
+// boundTo asks the kernel which file a unix socket is bound to, and whether it listens.
+func boundTo(ino uint64) (file socketFile, listens bool, e syscall.Errno) {
+	made, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return file, false, errnoOf(err)
+	}
+	fd := sys.FD(made)
+	defer fd.Close()
+	const (
+		byFamily, showVFS, attrVFS = 20, 2, 1 // SOCK_DIAG_BY_FAMILY, UDIAG_SHOW_VFS, UNIX_DIAG_VFS
+		header, message            = unix.SizeofNlMsghdr, 16
+		stateListen                = 10 // TCP_LISTEN, which unix sockets have too
+	)
+	// struct nlmsghdr, struct unix_diag_req
+	q := make([]byte, header+24)
+	binary.NativeEndian.PutUint32(q, uint32(len(q)))
+	binary.NativeEndian.PutUint16(q[4:], byFamily)
+	binary.NativeEndian.PutUint16(q[6:], unix.NLM_F_REQUEST)
+	q[header] = unix.AF_UNIX
+	binary.NativeEndian.PutUint32(q[header+8:], uint32(ino))
+	binary.NativeEndian.PutUint32(q[header+12:], showVFS)
+	binary.NativeEndian.PutUint64(q[header+16:], ^uint64(0)) // whatever its cookie is
+	if err := sys.Retry(func() error { return unix.Sendto(made, q, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}) }); err != nil {
+		return file, false, errnoOf(err)
+	}
+	b := make([]byte, 512)
+	size, err := fd.Read(b)
+	if err != nil {
+		return file, false, errnoOf(err)
+	}
+	// struct unix_diag_msg, and the attribute
+	b = b[:size]
+	if size < header+message || binary.NativeEndian.Uint16(b[4:]) != byFamily || binary.NativeEndian.Uint32(b[header+4:]) != uint32(ino) {
+		return file, false, syscall.EOPNOTSUPP
+	}
+	listens = b[header+2] == stateListen
+	for b = b[header+message:]; len(b) >= 12; {
+		length := int(binary.NativeEndian.Uint16(b))
+		if binary.NativeEndian.Uint16(b[2:]) == attrVFS && length >= 12 {
+			dev := binary.NativeEndian.Uint32(b[8:]) // as the kernel keeps it, with 20 bits for the minor number
+			file = socketFile{binary.NativeEndian.Uint32(b[4:]), dev >> 20, dev & (1<<20 - 1)}
+		}
+		b = b[min(len(b), max(4, (length+3)&^3)):]
+	}
+	return file, listens, 0
+}
+
+// isPair reports whether a call asks for a pair of sockets.
+func isPair(n *notify.Notification) bool { return uint32(n.NR) == unix.SYS_SOCKETPAIR }
+
+// pair gives the caller a pair of sockets whose messages have no addresses.
+func (d *Deputy) pair(l notify.Listener, n *notify.Notification) {
+	kind, proto := int(int32(n.Args[1])), int(int32(n.Args[2]))
+	if proto != 0 && proto != unix.AF_UNIX {
+		l.Answer(n.ID, syscall.EPROTONOSUPPORT)
+		return
+	}
+	made, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|kind&unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		l.Answer(n.ID, errnoOf(err))
+		return
+	}
+	a, b := sys.FD(made[0]), sys.FD(made[1])
+	defer a.Close()
+	defer b.Close()
+	memory, e := openMemory(l, n)
+	if e == 0 {
+		defer memory.Close()
+		var numbers [8]byte
+		at := int64(n.Args[3])
+		for i, fd := range made {
+			if e == 0 {
+				var number int
+				number, e = l.Add(n.ID, fd, kind&unix.SOCK_CLOEXEC != 0)
+				binary.NativeEndian.PutUint32(numbers[4*i:], uint32(number))
+			}
+		}
+		if e == 0 {
+			if _, err := unix.Pwrite(int(memory), numbers[:], at); err != nil {
+				e = syscall.EFAULT
+			}
+		}
+	}
+	l.Answer(n.ID, e)
+}
+
+// openMemory opens a caller's memory: what is open stays that of this process, whatever becomes of its number.
+func openMemory(l notify.Listener, n *notify.Notification) (sys.FD, syscall.Errno) {
+	fd, err := unix.Open("/proc/"+strconv.FormatUint(uint64(n.PID), 10)+"/mem", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return sys.None, syscall.EPERM
+	}
+	memory := sys.FD(fd)
+	if !l.Valid(n.ID) {
+		memory.Close()
+		return sys.None, syscall.EINTR
+	}
+	return memory, 0
+}

@@ -1,0 +1,177 @@
+//go:build linux
+
+package wall
+
+import (
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// listener makes a unix socket that listens, bound to a name; without s nobody knows of it.
+func listener(t *testing.T, s *sockets, name string) (ino uint64, fd sys.FD) {
+	t.Helper()
+	n, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Bind(n, &unix.SockaddrUnix{Name: name})
+	}
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(n, &st)
+	}
+	if err == nil && s == nil {
+		err = unix.Listen(n, 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd = sys.FD(n)
+	t.Cleanup(func() { fd.Close() })
+	if s != nil {
+		copied, err := unix.FcntlInt(uintptr(n), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.keep(st.Ino, sys.FD(copied))
+		if e := s.listenUnix(st.Ino, sys.FD(copied), 1); e != 0 {
+			t.Fatal(e)
+		}
+	}
+	return st.Ino, fd
+}
+
+// TestOwns: a file is a command's while a socket of the command's listens on it, and no longer.
+func TestOwns(t *testing.T) {
+	testenv.Leaks(t)
+	t.Chdir(testenv.Dir(t))
+	var s sockets
+	defer s.close()
+	ino, fd := listener(t, &s, "own")
+	listener(t, nil, "theirs")
+	testenv.Tree(t, ".", "file", "l => own")
+	owns := func(name string) bool {
+		t.Helper()
+		n, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(n)
+		return s.owns(sys.FD(n))
+	}
+	for name, want := range map[string]bool{"own": true, "l": true, "theirs": false, "file": false, ".": false} {
+		if got := owns(name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	// The same number of a file on another file system is another file.
+	known := s.files[ino]
+	other := known
+	other.minor++
+	if s.files[ino] = other; owns("own") {
+		t.Error("on another file system")
+	}
+	s.files[ino] = known
+	// It has ended. Whoever gets its file's number then is somebody else: here it is the file itself.
+	if !owns("own") {
+		t.Error("the control: it is not the command's")
+	}
+	if fd.Close(); owns("own") {
+		t.Error("nobody listens any more")
+	}
+	if len(s.files) != 0 {
+		t.Errorf("remembered: %v", s.files)
+	}
+}
+
+// TestListensNowhere: a socket without a name in a directory does not listen.
+func TestListensNowhere(t *testing.T) {
+	testenv.Leaks(t)
+	for _, at := range []unix.Sockaddr{nil, &unix.SockaddrUnix{Name: "@nsrun-test-" + filepath.Base(t.TempDir())}} {
+		n, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil && at != nil {
+			err = unix.Bind(n, at)
+		}
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Fstat(n, &st)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd := sys.FD(n)
+		var s sockets
+		if e := s.listenUnix(st.Ino, fd, 1); e != syscall.EINVAL {
+			t.Errorf("%v: %v", at, e)
+		}
+		if at != nil && unix.Listen(n, 1) != nil {
+			t.Error("the control: the kernel does not have it listen")
+		}
+		fd.Close()
+	}
+}
+
+// TestNames: only what is directly in a directory is answered there.
+func TestNames(t *testing.T) {
+	for name, want := range map[string]bool{
+		"/dev/pts/0": true, "/dev/pts/12": true, "/dev/pts/": false, "/dev/pts/ptmx": false, "/dev/pts/01": false, "/dev/pts/+1": false,
+		"/dev/pts/-1": false, "/dev/pts/1/": false, "/dev/pts/../pts/1": false, "/dev/pts/99999999999": false, "dev/pts/1": false,
+	} {
+		if _, ok := terminal(name); ok != want {
+			t.Errorf("terminal %s: %v", name, ok)
+		}
+	}
+	for name, want := range map[string]bool{
+		"/dev/shm/x": true, "/dev/shm/sem.x": true, "/dev/shm/": false, "/dev/shm": false, "/dev/shm/.": false, "/dev/shm/..": false,
+		"/dev/shm/a/b": false, "/dev/shmx": false, "/dev//shm/x": false,
+	} {
+		if _, ok := shared(name); ok != want {
+			t.Errorf("shared %s: %v", name, ok)
+		}
+	}
+	d := Deputy{Temp: "/t", Seen: func(path string) bool { return path == "/tmp/seen" }}
+	for _, c := range []struct {
+		name  string
+		flags int
+		want  bool
+	}{
+		{"/tmp/x", unix.O_EXCL, true}, {"/var/tmp/x", unix.O_EXCL, true}, {"/tmp/x", 0, false}, {"/tmp/a/b", unix.O_EXCL, false},
+		{"/tmp/..", unix.O_EXCL, false}, {"/tmp", unix.O_EXCL, false}, {"/tmpx", unix.O_EXCL, false}, {"/tmp/seen", unix.O_EXCL, false},
+		{"/tmp", unix.O_TMPFILE, true}, {"/tmp/", unix.O_TMPFILE, true}, {"/tmp/x", unix.O_TMPFILE, false},
+	} {
+		if _, ok := d.temporary(c.name, c.flags); ok != c.want {
+			t.Errorf("temporary %s, flags %#o: %v", c.name, c.flags, ok)
+		}
+	}
+}
+
+// TestMemories: names are links to memory, a few at most.
+func TestMemories(t *testing.T) {
+	testenv.Leaks(t)
+	var s names
+	defer s.close()
+	for i := range maxNames + 1 {
+		fd, e := s.openMemory(strconv.Itoa(i), unix.O_CREAT|unix.O_EXCL)
+		fd.Close()
+		if want := i == maxNames; (e == syscall.ENOSPC) != want || (e != 0) != want {
+			t.Fatalf("%d: %v", i, e)
+		}
+	}
+	for base := range s.memory {
+		if e := s.link(base, "other"); e != syscall.ENOSPC {
+			t.Errorf("one more name: %v", e)
+		}
+		if e := s.remove(base); e != 0 {
+			t.Error(e)
+		}
+		if e := s.link(base, "other"); e != syscall.ENOENT {
+			t.Errorf("of a name that is removed: %v", e)
+		}
+		break
+	}
+}
