@@ -16,7 +16,8 @@ import (
 )
 
 // What doctor --fix does to a host, whose administrator runs it: each finding has files that are written and programs that
-// are run. Findings are about the host, not about who asks: what it refuses ordinary users is what root has to change.
+// are run. Findings are about the host, and not about who asks, but for ranges of ids: what it refuses ordinary users is
+// what root has to change.
 
 // A remedy is one of them.
 type remedy struct {
@@ -41,8 +42,8 @@ const (
 	delegate    = "cpu memory pids"
 )
 
-// remedies are what a host needs; read is the content of one of its files, without the newline, or empty.
-func remedies(read func(name string) string) (list []remedy) {
+// remedies are what a host and this user need; read is the content of one of its files, without the newline, or empty.
+func remedies(user string, read func(name string) string) (list []remedy) {
 	set := func(key, value, why string) {
 		list = append(list, remedy{why, []remedyFile{{limitsName, key + " = " + value + "\n"}}, [][]string{{"sysctl", "-w", key + "=" + value}}})
 	}
@@ -65,6 +66,9 @@ func remedies(read func(name string) string) (list []remedy) {
 	if read("/run/systemd/system/") != "" && strings.Contains(read("/sys/fs/cgroup/cgroup.controllers"), "memory") && read(slicesName) == "" {
 		list = append(list, remedy{"users have no cgroups with controllers, and --memory and --cpus are refused",
 			[]remedyFile{{slicesName, "[Service]\nDelegate=" + delegate + "\n"}}, [][]string{{"systemctl", "daemon-reload"}}})
+	}
+	if r, needed := rangeRemedy(user, read); needed {
+		list = append(list, r)
 	}
 	return merged(list)
 }
@@ -132,7 +136,7 @@ func (r *remedy) apply() error {
 
 // fixHost shows what is to be done, asks about each, and does it. With printOnly it only shows.
 func fixHost(printOnly bool) int {
-	list := remedies(readHost)
+	list := remedies(asker(), readHost)
 	if len(list) == 0 {
 		fmt.Println("nothing to fix on this host")
 		return 0

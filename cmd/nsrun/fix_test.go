@@ -32,9 +32,14 @@ func TestRemedies(t *testing.T) {
 		{"no overlay", map[string]string{fine: "\text4"}, []string{"run modprobe overlay"}},
 		{"systemd", map[string]string{"/run/systemd/system/": "1", "/sys/fs/cgroup/cgroup.controllers": "cpu memory pids"},
 			[]string{"        [Service]\n        Delegate=cpu memory pids\n    run systemctl daemon-reload\n"}},
+		{"no range of ids", map[string]string{"/usr/bin/newuidmap": "\x7fELF", "/etc/passwd": "root:x:0:\nme:x:1000:", "/etc/subuid": "you:100000:65536\n7:300000:10"},
+			[]string{"    run usermod --add-subuids 300010-365545 me\n    run usermod --add-subgids 100000-165535 me\n"}},
+		{"a range of ids", map[string]string{"/usr/bin/newuidmap": "\x7fELF", "/etc/passwd": "me:x:1000:", "/etc/subuid": "me:5:6", "/etc/subgid": "me:5:6"}, nil},
+		{"a user of another list", map[string]string{"/usr/bin/newuidmap": "\x7fELF", "/etc/passwd": "you:x:1000:"}, nil},
+		{"no newuidmap", map[string]string{"/etc/passwd": "me:x:1000:"}, nil},
 	} {
 		var out bytes.Buffer
-		list := remedies(func(name string) string {
+		list := remedies("me", func(name string) string {
 			if text, ok := c.host[name]; ok || name != fine {
 				return text
 			}
