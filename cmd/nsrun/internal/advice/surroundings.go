@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/escape"
@@ -46,15 +47,16 @@ func Surroundings(err error) string {
 	if !ok || !errors.Is(e, overlay.ErrStateDir) {
 		return ""
 	}
-	switch {
-	case inSandbox():
+	if inSandbox() {
 		return insideHint
-	case os.Getenv("XDG_STATE_HOME") != "":
-		return ""
+	}
+	below := "$HOME"
+	if filepath.IsAbs(os.Getenv("XDG_STATE_HOME")) { // others are ignored
+		below = "$XDG_STATE_HOME"
 	}
 	for _, why := range [...]error{fs.ErrPermission, fs.ErrNotExist, unix.EROFS, unix.ENOTDIR} {
 		if e.Path == "" || errors.Is(err, why) {
-			return "sessions are kept below $HOME; try: export XDG_STATE_HOME=DIR, with a directory that can be written to"
+			return "sessions are kept below " + below + "; try: export XDG_STATE_HOME=DIR, with a directory that can be written to"
 		}
 	}
 	return ""
