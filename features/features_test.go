@@ -110,7 +110,7 @@ func TestNewMountCalls(t *testing.T) {
 		unix.Close(fd)
 	}
 	if !Has(NewMountCalls) {
-		testenv.Skip(t, "newmounts", "open_tree says "+errorText(err))
+		testenv.Skip(t, string(NewMountCalls), "open_tree says "+errorText(err))
 	}
 	if err != nil {
 		t.Errorf("the new mount calls are there, and open_tree says %v", err)

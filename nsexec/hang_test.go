@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -20,7 +21,10 @@ import (
 // end nor other commands.
 func TestHungMount(t *testing.T) {
 	testenv.NeedRoot(t)
-	leaks(t)
+	bothWays(t, hungMount)
+}
+
+func hungMount(t *testing.T, classic bool) {
 	dir := testenv.Dir(t)
 	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -38,6 +42,7 @@ func TestHungMount(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := nsexec.CommandContext(ctx, "true")
 	c.Mounts = base(mounts.ROBind(dir+"/x", "/mnt"))
+	sandbox.Of(c).ClassicMounts = classic
 	started := make(chan error)
 	go func() { started <- c.Start() }()
 	// Until it hangs: the first request of the file system is there to be read.

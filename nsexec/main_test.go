@@ -95,7 +95,7 @@ func leaks(t testing.TB) {
 func bothWays(t *testing.T, test func(t *testing.T, classic bool)) {
 	t.Run("new", func(t *testing.T) {
 		if !features.Has(features.NewMountCalls) {
-			testenv.Skip(t, "newmounts", "the kernel has no mount_setattr")
+			testenv.Skip(t, string(features.NewMountCalls), "the kernel has no mount_setattr")
 		}
 		leaks(t)
 		test(t, false)

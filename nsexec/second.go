@@ -57,13 +57,39 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 		if err != nil {
 			return &Error{Op: "mount", Path: "/proc/self/mountinfo", Err: err}
 		}
-		o.Infos, o.Resolve = infos, filepath.EvalSymlinks
+		o.Infos, o.Resolve = infos, c.resolve
 	}
 	err := c.emit(b, o, fds, status, haveMounts)
+	if ended := c.context().Err(); o.Classic && ended != nil {
+		return &Error{Op: "start", Err: ended} // then a path may not have been resolved
+	}
 	if me, ok := errors.AsType[*mounts.Error](err); ok {
 		return &Error{Op: Step(me.Op), Path: me.Path, Err: me.Err}
 	}
 	return err
+}
+
+// resolve is filepath.EvalSymlinks, which holds nobody up after the context's end where a file system does not answer.
+func (c *Cmd) resolve(name string) (string, error) {
+	ctx := c.context()
+	if ctx.Done() == nil {
+		return filepath.EvalSymlinks(name)
+	}
+	type result struct {
+		name string
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		resolved, err := filepath.EvalSymlinks(name)
+		done <- result{resolved, err}
+	}()
+	select {
+	case r := <-done:
+		return r.name, r.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }
 
 // freePair is a number that is not a descriptor of this process, nor is the next one,
