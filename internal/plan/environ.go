@@ -101,6 +101,37 @@ func (b *building) otherCaches() (sets [][]string) {
 	return sets
 }
 
+// stores are the variables of programs that link what they install from a store below the home directory, where they find that
+// such a link can be made. In the sandbox none can, since the home directory is another mount. pnpm has its store in the project
+// then, and refuses to change what it has installed from another one; so it is told the place that it has outside.
+func (b *building) stores() []string {
+	project := b.Folders.Project
+	if b.Layer == nil || project == "" || holder(b.Table, project) != holder(b.Table, b.HomeAt) {
+		return nil
+	}
+	data := path.Join(b.Home, ".local/share/pnpm")
+	if own, _ := lookup(b.Env, "PNPM_HOME"); own != "" {
+		data = own
+	} else if all, _ := lookup(b.Env, "XDG_DATA_HOME"); all != "" {
+		data = path.Join(all, "pnpm")
+	}
+	if !paths.Inside(data, b.Home) {
+		return nil
+	}
+	return []string{"pnpm_config_store_dir=" + path.Join(data, "store")}
+}
+
+// holder is the mount in which a path is.
+func holder(table []mounts.Info, path string) (id int) {
+	longest := -1
+	for _, m := range table {
+		if len(m.Target) >= longest && paths.Inside(path, m.Target) {
+			longest, id = len(m.Target), m.ID
+		}
+	}
+	return id
+}
+
 // writes reports whether commands can make what they like at a path of the host: the last mount over it
 // says so.
 func writes(plan mounts.Plan, path string) (yes bool) {
@@ -145,7 +176,7 @@ func (b *building) environment(dir string) []string {
 		env = append(env, "PWD="+dir)
 		var sets [][]string
 		if !b.policy.Root { // else they are in the workspace
-			sets = b.otherCaches()
+			sets = append(b.otherCaches(), b.stores())
 		}
 		for _, set := range sets {
 			if !slices.ContainsFunc(set, func(kv string) bool { return given(b.Env, kv) }) {

@@ -1,0 +1,50 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// TestStores: pnpm has its store below the home directory where it has it outside, which is where project and home directory are
+// in one mount.
+func TestStores(t *testing.T) {
+	table := []mounts.Info{{ID: 1, Target: "/"}, {ID: 2, Target: "/home"}, {ID: 3, Target: "/home/me/disk"}, {ID: 4, Target: "/home/me/diskette"}}
+	for _, c := range []struct {
+		project, env, want string
+		bare               bool
+	}{
+		{project: "/home/me/p", want: "/home/me/.local/share/pnpm/store"},
+		{project: "/home/other", want: "/home/me/.local/share/pnpm/store"},
+		{project: "/home/me/disks", want: "/home/me/.local/share/pnpm/store"},
+		{project: "/srv/p"},
+		{project: "/home/me/disk/p"},
+		{project: "/home/me/p", bare: true},
+		{},
+		{project: "/home/me/p", env: "XDG_DATA_HOME=/home/me/data", want: "/home/me/data/pnpm/store"},
+		{project: "/home/me/p", env: "PNPM_HOME=/home/me/pn", want: "/home/me/pn/store"},
+		{project: "/home/me/p", env: "PNPM_HOME=/srv/pnpm"},
+		{project: "/home/me/p", env: "pnpm_config_store_dir=/home/me/s", want: "/home/me/s"},
+		{project: "/home/me/p", env: "PNPM_CONFIG_STORE_DIR=/home/me/s"},
+	} {
+		f := me()
+		f.Table, f.Layer = table, &HomeLayer{Upper: "/u", Work: "/w"}
+		f.Folders.Project, f.Env = c.project, append(f.Env, c.env)
+		if c.bare {
+			f.Layer = nil
+		}
+		s, _, err := Build(f, Policy{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if at := slices.IndexFunc(s.Env, func(kv string) bool { return strings.HasPrefix(kv, "pnpm_config_store_dir=") }); at >= 0 {
+			_, got, _ = strings.Cut(s.Env[at], "=")
+		}
+		if got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
