@@ -105,7 +105,7 @@ func (b *building) otherCaches() (sets [][]string) {
 // such a link can be made. In the sandbox none can, since the home directory is another mount. pnpm has its store in the project
 // then, and refuses to change what it has installed from another one; so it is told the place that it has outside.
 func (b *building) stores() []string {
-	project := b.Folders.Project
+	project := b.first()
 	if b.Layer == nil || project == "" || holder(b.Table, project) != holder(b.Table, b.HomeAt) {
 		return nil
 	}

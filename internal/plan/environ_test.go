@@ -14,7 +14,8 @@ func TestStores(t *testing.T) {
 	table := []mounts.Info{{ID: 1, Target: "/"}, {ID: 2, Target: "/home"}, {ID: 3, Target: "/home/me/disk"}, {ID: 4, Target: "/home/me/diskette"}}
 	for _, c := range []struct {
 		project, env, want string
-		bare               bool
+		bare               bool // without a layer
+		folder             bool // it is not the project, but the first of the folders
 	}{
 		{project: "/home/me/p", want: "/home/me/.local/share/pnpm/store"},
 		{project: "/home/other", want: "/home/me/.local/share/pnpm/store"},
@@ -22,6 +23,7 @@ func TestStores(t *testing.T) {
 		{project: "/srv/p"},
 		{project: "/home/me/disk/p"},
 		{project: "/home/me/p", bare: true},
+		{project: "/home/me/p", folder: true, want: "/home/me/.local/share/pnpm/store"},
 		{},
 		{project: "/home/me/p", env: "XDG_DATA_HOME=/home/me/data", want: "/home/me/data/pnpm/store"},
 		{project: "/home/me/p", env: "PNPM_HOME=/home/me/pn", want: "/home/me/pn/store"},
@@ -31,7 +33,10 @@ func TestStores(t *testing.T) {
 	} {
 		f := me()
 		f.Table, f.Layer = table, &HomeLayer{Upper: "/u", Work: "/w"}
-		f.Folders.Project, f.Env = c.project, append(f.Env, c.env)
+		f.Folders, f.Env = Folders{Project: c.project}, append(f.Env, c.env)
+		if c.folder {
+			f.Folders = Folders{Direct: []string{c.project}}
+		}
 		if c.bare {
 			f.Layer = nil
 		}
