@@ -13,6 +13,6 @@
 // Later steps lie over earlier ones. A Plan without a mount on "/" begins with
 // an empty tmpfs there; the empty Plan shows nothing of the host.
 //
-// It imports nothing of this module, and does nothing to the system: package nsexec has a Plan set up, and internal/mountprog
+// It imports internal/escape only, and does nothing to the system: package nsexec has a Plan set up, and internal/mountprog
 // says how.
 package mounts

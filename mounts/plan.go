@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/nsrun/nsrun/internal/escape"
 )
 
 // Plan is an ordered list of mounts. The nil Plan is an empty root.
@@ -18,7 +20,7 @@ type Error struct {
 	Err  error
 }
 
-func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error() }
+func (e *Error) Error() string { return escape.Failure(e.Op, e.Path, e.Err.Error()) }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

@@ -68,7 +68,7 @@ func TestValidate(t *testing.T) {
 		{"target too long", mounts.Tmpfs("/" + strings.Repeat("x", 4095)), syscall.ENAMETOOLONG, ""},
 		{"layer too long", mounts.Overlay("/o", "/u", "/w", "/"+strings.Repeat("x", 4095)), syscall.ENAMETOOLONG, ""},
 		{"source too long", mounts.Bind("/"+strings.Repeat("x", 4095), "/b"), syscall.ENAMETOOLONG, ""},
-		{"zero", mounts.Mount{}, mounts.ErrKind, "mount : unknown kind of mount"},
+		{"zero", mounts.Mount{}, mounts.ErrKind, "mount: unknown kind of mount"},
 		{"unknown kind", mounts.Mount{Kind: 200, Target: "/"}, mounts.ErrKind, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -13,13 +13,7 @@ type Error struct {
 	Err  error
 }
 
-func (e *Error) Error() string {
-	s := e.Op
-	if e.Path != "" {
-		s += " " + escape.Quote(e.Path)
-	}
-	return s + ": " + e.Err.Error()
-}
+func (e *Error) Error() string { return escape.Failure(e.Op, e.Path, e.Err.Error()) }
 
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }

@@ -42,6 +42,6 @@
 // settings.
 //
 // The package may import what describes a sandbox and what its Programs are made of (features, mounts, internal/mountprog,
-// internal/prog, internal/reexec, internal/sandbox, internal/sys). It knows nothing of projects, sessions or rules for the
+// internal/prog, internal/reexec, internal/sandbox, internal/seccomp, internal/sys). It knows nothing of projects, sessions or rules for the
 // network; what only other packages of this module ask of a Cmd is in internal/sandbox.
 package nsexec

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
@@ -95,13 +96,7 @@ func (e *KilledError) Error() string { return errGone.Error() + " (signal: " + e
 
 func (e *KilledError) Unwrap() error { return errGone }
 
-func (e *Error) Error() string {
-	s := string(e.Op)
-	if e.Path != "" {
-		s += " " + e.Path
-	}
-	return s + ": " + explain(e)
-}
+func (e *Error) Error() string { return escape.Failure(string(e.Op), e.Path, explain(e)) }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
 // FilterOptions are what a default filter can depend on. The zero FilterOptions are for the ids of a Cmd without maps, and
@@ -39,7 +41,7 @@ type shape struct {
 
 // Filter is DefaultFilter, as the options say.
 func (o FilterOptions) Filter() Filter {
-	made := shape{arch: auditArch, x32: x32Bit, namespaces: o.UserNamespaces, cgroups: o.CgroupNamespaces, openat2: o.Openat2}
+	made := shape{arch: seccomp.Arch, x32: seccomp.HasX32, namespaces: o.UserNamespaces, cgroups: o.CgroupNamespaces, openat2: o.Openat2}
 	if o.UIDMap != nil || o.GIDMap != nil || os.Geteuid() != 0 || !haveCaps(unix.CAP_SETUID, unix.CAP_SETGID) {
 		m := mapIDs(o.UIDMap, o.GIDMap)
 		for i, list := range [...][]IDMap{m.uid, m.gid} {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
 // Filter is a seccomp filter: a classic BPF program over struct seccomp_data, see
@@ -48,47 +49,17 @@ func (f Filter) program(b *prog.Builder) (fprog, insns prog.Ptr) {
 // (TIOCSTI, TIOCLINUX), another limit of core dumps (which is ignored), sockets of other families than unix, IP and netlink, and
 // system calls of another architecture. Refused is EPERM, or ENOSYS where
 // programs then take another way.
-var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(shape{arch: auditArch, x32: x32Bit}) })
+var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(shape{arch: seccomp.Arch, x32: seccomp.HasX32}) })
 
-// Numbers from linux/seccomp.h, linux/audit.h, linux/bpf_common.h.
-const (
-	retAllow  = 0x7fff0000
-	retNotify = 0x7fc00000
-	retErrno  = 0x00050000
-	retKill   = 0x80000000
-
-	ldAbs = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-	jeq   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-	jge   = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-	jset  = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
-	ret   = unix.BPF_RET | unix.BPF_K
-
-	dataNr   = 0
-	dataArch = 4
-	dataArgs = 16
-
-	tiocsti   = 0x5412
-	tioclinux = 0x541c
-
-	newNamespacesUnshare = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
-		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
-)
+// newNamespacesUnshare are all namespaces that unshare(2) makes.
+const newNamespacesUnshare = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 
 // denyFilter is DefaultFilter with options. It is long because it is the list of what is refused, in the order in which the
 // kernel looks at it.
-func denyFilter(o shape) (f Filter) {
-	add := func(code uint16, jt, jf uint8, k uint32) {
-		f = append(f, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
-	}
-	errno := func(e unix.Errno) { add(ret, 0, 0, retErrno|uint32(e)) }
-	add(ldAbs, 0, 0, dataArch)
-	add(jeq, 1, 0, o.arch)
-	errno(unix.ENOSYS)
-	add(ldAbs, 0, 0, dataNr)
-	if o.x32 {
-		add(jge, 0, 1, 0x40000000)
-		errno(unix.ENOSYS)
-	}
+func denyFilter(o shape) Filter {
+	var f seccomp.Filter
+	f.Begin(o.arch, o.x32)
 	denied, unshared := deniedCalls[:], uint32(newNamespacesUnshare)
 	if o.namespaces {
 		denied, unshared = denied[mountCalls:], unix.CLONE_NEWCGROUP|unix.CLONE_NEWTIME
@@ -105,49 +76,49 @@ func denyFilter(o shape) (f Filter) {
 		nrs []uint32
 	}{{unix.EPERM, denied}, {unix.ENOSYS, absent}} {
 		for i, nr := range d.nrs {
-			add(jeq, uint8(len(d.nrs)-i), 0, nr)
+			f.Add(seccomp.Equal, uint8(len(d.nrs)-i), 0, nr)
 		}
-		add(unix.BPF_JMP|unix.BPF_JA, 0, 0, 1)
-		errno(d.e)
+		f.Add(seccomp.Jump, 0, 0, 1)
+		f.Refuse(d.e)
 	}
 	// Calls that depend on an argument (its low half: the upper one means nothing
 	// to the kernel in these).
+	call := func(nr uint32, check func()) {
+		f.When(seccomp.Equal, nr, func() {
+			check()
+			f.Allow()
+		})
+	}
 	arg := func(nr uint32, n uint32, check func()) {
-		at := len(f)
-		add(jeq, 0, 0, nr)
-		add(ldAbs, 0, 0, dataArgs+8*n)
-		check()
-		add(ret, 0, 0, retAllow)
-		f[at].Jf = uint8(len(f) - at - 1)
+		call(nr, func() {
+			f.Lower(n)
+			check()
+		})
 	}
 	deny := func(code uint16, k uint32, e unix.Errno) {
-		add(code, 0, 1, k)
-		errno(e)
+		f.When(code, k, func() { f.Refuse(e) })
 	}
 	arg(unix.SYS_IOCTL, 1, func() {
-		deny(jeq, tiocsti, unix.EPERM)
-		deny(jeq, tioclinux, unix.EPERM)
+		deny(seccomp.Equal, unix.TIOCSTI, unix.EPERM)
+		deny(seccomp.Equal, unix.TIOCLINUX, unix.EPERM)
 	})
 	// A lease makes others who open the file wait.
-	arg(unix.SYS_FCNTL, 1, func() { deny(jeq, unix.F_SETLEASE, unix.EPERM) })
+	arg(unix.SYS_FCNTL, 1, func() { deny(seccomp.Equal, unix.F_SETLEASE, unix.EPERM) })
 	// Set-user-id files outlive the sandbox. A call that makes a file has no use for a set-group-id one either; chmod does,
 	// for directories.
-	arg(unix.SYS_FCHMOD, 1, func() { deny(jset, unix.S_ISUID, unix.EPERM) })
-	for _, nr := range [...]uint32{unix.SYS_FCHMODAT, sysFchmodat2} {
-		arg(nr, 2, func() { deny(jset, unix.S_ISUID, unix.EPERM) })
+	arg(unix.SYS_FCHMOD, 1, func() { deny(seccomp.AnyBit, unix.S_ISUID, unix.EPERM) })
+	for _, nr := range [...]uint32{unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2} {
+		arg(nr, 2, func() { deny(seccomp.AnyBit, unix.S_ISUID, unix.EPERM) })
 	}
 	const setID = unix.S_ISUID | unix.S_ISGID
-	arg(unix.SYS_MKNODAT, 2, func() { deny(jset, setID, unix.EPERM) })
+	arg(unix.SYS_MKNODAT, 2, func() { deny(seccomp.AnyBit, setID, unix.EPERM) })
 	creates := func(nr, flags, mode uint32) {
-		at := len(f)
-		add(jeq, 0, 0, nr)
-		add(ldAbs, 0, 0, dataArgs+8*flags)
-		add(jset, 0, 3, unix.O_CREAT|tmpfile)
-		add(ldAbs, 0, 0, dataArgs+8*mode)
-		add(jset, 0, 1, setID)
-		errno(unix.EPERM)
-		add(ret, 0, 0, retAllow)
-		f[at].Jf = uint8(len(f) - at - 1)
+		arg(nr, flags, func() {
+			f.When(seccomp.AnyBit, unix.O_CREAT|tmpfile, func() {
+				f.Lower(mode)
+				deny(seccomp.AnyBit, setID, unix.EPERM)
+			})
+		})
 	}
 	creates(unix.SYS_OPENAT, 2, 3)
 	for _, old := range oldCalls {
@@ -159,51 +130,49 @@ func denyFilter(o shape) (f Filter) {
 			if old.makes {
 				bits = setID
 			}
-			arg(old.nr, old.mode, func() { deny(jset, bits, unix.EPERM) })
+			arg(old.nr, old.mode, func() { deny(seccomp.AnyBit, bits, unix.EPERM) })
 		}
 	}
 	// The limit of core dumps stays what it is: zero would have them again where a program takes them (core(5)), for which
 	// only one means none. Programs that want none are told yes.
 	const ignored = unix.Errno(0)
-	arg(unix.SYS_SETRLIMIT, 0, func() { deny(jeq, unix.RLIMIT_CORE, ignored) })
+	arg(unix.SYS_SETRLIMIT, 0, func() { deny(seccomp.Equal, unix.RLIMIT_CORE, ignored) })
 	arg(unix.SYS_PRLIMIT64, 1, func() {
-		add(jeq, 0, 5, unix.RLIMIT_CORE)
-		add(ldAbs, 0, 0, dataArgs+8*2)
-		add(jeq, 0, 2, 0)
-		add(ldAbs, 0, 0, dataArgs+8*2+4)
-		add(jeq, 1, 0, 0)
-		errno(ignored)
+		f.Add(seccomp.Equal, 0, 5, unix.RLIMIT_CORE)
+		f.Lower(2)
+		f.Add(seccomp.Equal, 0, 2, 0)
+		f.Upper(2)
+		f.Add(seccomp.Equal, 1, 0, 0)
+		f.Refuse(ignored)
 	})
 	for _, c := range chownCalls {
-		at := len(f)
-		add(jeq, 0, 0, c.nr)
-		for i, m := range [...]IDMap{o.uid, o.gid} {
-			if m.Count == 0 {
-				continue
+		call(c.nr, func() {
+			for i, m := range [...]IDMap{o.uid, o.gid} {
+				if m.Count == 0 {
+					continue
+				}
+				f.Lower(c.uid + uint32(i))
+				f.Add(seccomp.Equal, 3, 0, ^uint32(0)) // which stays what it is
+				f.Add(seccomp.AtLeast, 0, 1, m.Inside)
+				f.Add(seccomp.AtLeast, 0, 1, m.Inside+m.Count)
+				f.Refuse(unix.EPERM)
 			}
-			add(ldAbs, 0, 0, dataArgs+8*(c.uid+uint32(i)))
-			add(jeq, 3, 0, ^uint32(0)) // which stays what it is
-			add(jge, 0, 1, m.Inside)
-			add(jge, 0, 1, m.Inside+m.Count)
-			errno(unix.EPERM)
-		}
-		add(ret, 0, 0, retAllow)
-		f[at].Jf = uint8(len(f) - at - 1)
+		})
 	}
 	// CLONE_NEWTIME is part of the exit signal in clone(2)'s flags.
-	arg(unix.SYS_CLONE, 0, func() { deny(jset, unshared&^unix.CLONE_NEWTIME, unix.EPERM) })
-	arg(unix.SYS_UNSHARE, 0, func() { deny(jset, unshared, unix.EPERM) })
+	arg(unix.SYS_CLONE, 0, func() { deny(seccomp.AnyBit, unshared&^unix.CLONE_NEWTIME, unix.EPERM) })
+	arg(unix.SYS_UNSHARE, 0, func() { deny(seccomp.AnyBit, unshared, unix.EPERM) })
 	for _, nr := range [...]uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
 		arg(nr, 0, func() {
 			families := [...]uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 			for i, family := range families {
-				add(jeq, uint8(len(families)-i), 0, family)
+				f.Add(seccomp.Equal, uint8(len(families)-i), 0, family)
 			}
-			errno(unix.EAFNOSUPPORT)
+			f.Refuse(unix.EAFNOSUPPORT)
 		})
 	}
-	add(ret, 0, 0, retAllow)
-	return f
+	f.Allow()
+	return Filter(f)
 }
 
 // mountCalls is how many of deniedCalls, the first, are for namespaces and what is in them.
@@ -213,20 +182,13 @@ const mountCalls = 13
 var deniedCalls = [...]uint32{
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
 	unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
-	sysOpenTreeAttr, unix.SYS_SETNS, unix.SYS_CHROOT,
+	unix.SYS_OPEN_TREE_ATTR, unix.SYS_SETNS, unix.SYS_CHROOT,
 	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_BPF,
 	unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
 	unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_REBOOT, unix.SYS_SWAPON,
 	unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_SYSLOG,
 	unix.SYS_QUOTACTL_FD, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_VHANGUP, unix.SYS_LOOKUP_DCOOKIE,
 }
-
-// sysOpenTreeAttr is open_tree_attr(2), Linux 6.15; sysFchmodat2 is fchmodat2(2),
-// Linux 6.6.
-const (
-	sysOpenTreeAttr = 467
-	sysFchmodat2    = 452
-)
 
 // oldCall is a call with a mode argument that newer architectures do not have.
 // flags is the argument with O_CREAT, 0 if there is none; makes says that the call makes a file.

@@ -4,13 +4,6 @@ package nsexec
 
 import "golang.org/x/sys/unix"
 
-const (
-	auditArch = unix.AUDIT_ARCH_X86_64
-	// x32Bit: system calls of the x32 ABI have the same architecture and a bit in
-	// their number.
-	x32Bit = true
-)
-
 var oldCalls = [...]oldCall{
 	{unix.SYS_CHMOD, 0, 1, false}, {unix.SYS_CREAT, 0, 1, true}, {unix.SYS_MKNOD, 0, 1, true}, {unix.SYS_OPEN, 1, 2, true},
 }

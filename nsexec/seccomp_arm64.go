@@ -4,11 +4,6 @@ package nsexec
 
 import "golang.org/x/sys/unix"
 
-const (
-	auditArch = unix.AUDIT_ARCH_AARCH64
-	x32Bit    = false
-)
-
 var oldCalls = [...]oldCall{}
 
 // chownCalls change owners.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/seccomp"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -198,8 +199,8 @@ func listenerOf(b *prog.Builder, s *sandbox.Supervisor) (listener prog.Slot, wit
 		first.TolerateAny()
 		have := second.TolerateAny().OnSuccess()
 		for i, in := range s.Filter {
-			if in.Code == ret && in.K == retNotify {
-				b.Call(prog.Store, (code + prog.Ptr(8*i)).Arg(), prog.Int(uint64(ret)|retAllow<<32))
+			if in.Code == seccomp.Return && in.K == seccomp.Notify {
+				b.Call(prog.Store, (code + prog.Ptr(8*i)).Arg(), prog.Int(uint64(seccomp.Return)|seccomp.Allow<<32))
 			}
 		}
 		install(0)

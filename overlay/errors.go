@@ -21,11 +21,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := e.Op
-	if e.Path != "" {
-		s += " " + escape.Quote(e.Path)
-	}
-	s += ": " + e.Err.Error()
+	s := escape.Failure(e.Op, e.Path, e.Err.Error())
 	// What these two say by themselves does not help anybody here.
 	switch {
 	case errors.Is(e.Err, syscall.ELOOP):

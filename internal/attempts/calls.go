@@ -58,7 +58,7 @@ var newCalls = []call{
 	{unix.SYS_RENAMEAT2, removes, 0, 1, never, none},
 	{unix.SYS_RENAMEAT2, places, 2, 3, never, none},
 	{unix.SYS_FCHMODAT, changes, 0, 1, none, none},
-	{sysFchmodat2, changes, 0, 1, 3, none},
+	{unix.SYS_FCHMODAT2, changes, 0, 1, 3, none},
 	{unix.SYS_FCHOWNAT, changes, 0, 1, 4, none},
 	{unix.SYS_UTIMENSAT, changes, 0, 1, 3, none},
 	{unix.SYS_TRUNCATE, changes, none, 0, none, none},
@@ -66,8 +66,6 @@ var newCalls = []call{
 	{unix.SYS_LSETXATTR, changes, none, 0, never, none},
 	{unix.SYS_CONNECT, connects, none, 1, none, none},
 }
-
-const sysFchmodat2 = 452 // Linux 6.6
 
 // calls returns the entries of a call, nil if it takes no path.
 func calls(nr int) []call {

@@ -7,25 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-)
 
-// Numbers from linux/seccomp.h and linux/bpf_common.h.
-const (
-	retAllow  = 0x7fff0000
-	retNotify = 0x7fc00000
-	retErrno  = 0x00050000
-	retAction = 0xffff0000
-
-	ldAbs = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-	jeq   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-	jge   = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-	jset  = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
-	ja    = unix.BPF_JMP | unix.BPF_JA
-	ret   = unix.BPF_RET | unix.BPF_K
-
-	dataNr   = 0
-	dataArch = 4
-	dataArgs = 16 // the lower halves are first, all our architectures being little-endian
+	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
 // told reports whether a filter's refusal is told of. What is missing (ENOSYS) programs expect, and do without.
@@ -33,32 +16,27 @@ func told(e syscall.Errno) bool { return e == syscall.EPERM || e == syscall.EAFN
 
 // observing is the filter: it tells of calls, of the end of a process that failed, and of what deny refuses in a way that is
 // told; else it answers as deny does.
-func observing(deny []unix.SockFilter) (f []unix.SockFilter) {
-	add := func(code uint16, jt, jf uint8, k uint32) {
-		f = append(f, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
-	}
-	add(ldAbs, 0, 0, dataNr)
+func observing(deny []unix.SockFilter) (f seccomp.Filter) {
+	f.Nr()
 	seen := uint32(0)
 	for _, c := range slices.Concat(newCalls, oldCalls) {
 		if nr := uint32(c.nr); nr != seen { // those of two paths are there twice, one behind the other
-			add(jeq, 0, 1, nr)
-			add(ret, 0, 0, retNotify)
+			f.When(seccomp.Equal, nr, f.Notify)
 			seen = nr
 		}
 	}
 	for _, nr := range signalCalls {
-		add(jeq, 0, 1, uint32(nr))
-		add(ret, 0, 0, retNotify)
+		f.When(seccomp.Equal, uint32(nr), f.Notify)
 	}
-	add(jeq, 0, 1, unix.SYS_LANDLOCK_RESTRICT_SELF) // which package renames has to know of
-	add(ret, 0, 0, retNotify)
-	add(jeq, 0, 3, unix.SYS_EXIT_GROUP)
-	add(ldAbs, 0, 0, dataArgs)
-	add(jeq, 1, 0, 0)
-	add(ret, 0, 0, retNotify)
+	f.When(seccomp.Equal, unix.SYS_LANDLOCK_RESTRICT_SELF, f.Notify) // which package renames has to know of
+	f.When(seccomp.Equal, unix.SYS_EXIT_GROUP, func() {
+		f.Lower(0)
+		f.Add(seccomp.Equal, 1, 0, 0)
+		f.Notify()
+	})
 	for _, i := range deny {
-		if i.Code == ret && i.K&retAction == retErrno && told(syscall.Errno(i.K&^retAction)) {
-			i.K = retNotify
+		if i.Code == seccomp.Return && i.K&seccomp.Action == seccomp.Refuse && told(syscall.Errno(i.K&^seccomp.Action)) {
+			i.K = seccomp.Notify
 		}
 		f = append(f, i)
 	}
@@ -68,15 +46,15 @@ func observing(deny []unix.SockFilter) (f []unix.SockFilter) {
 // verdict is what a filter made of the instructions that nsexec.DefaultFilter has answers for a call. Anything else is
 // refused.
 func verdict(f []unix.SockFilter, nr, arch uint32, args *[6]uint64) uint32 {
-	const refuse = retErrno | uint32(syscall.EPERM)
+	const refuse = seccomp.Refuse | uint32(syscall.EPERM)
 	load := func(at uint32) uint32 {
 		switch {
-		case at == dataNr:
+		case at == seccomp.DataNr:
 			return nr
-		case at == dataArch:
+		case at == seccomp.DataArch:
 			return arch
-		case at >= dataArgs && at < dataArgs+8*6 && at%4 == 0:
-			return uint32(args[(at-dataArgs)/8] >> (8 * (at % 8)))
+		case at >= seccomp.DataArgs && at < seccomp.DataArgs+8*6 && at%4 == 0:
+			return uint32(args[(at-seccomp.DataArgs)/8] >> (8 * (at % 8)))
 		}
 		return 0
 	}
@@ -85,19 +63,19 @@ func verdict(f []unix.SockFilter, nr, arch uint32, args *[6]uint64) uint32 {
 		i := f[at]
 		jump := false
 		switch i.Code {
-		case ldAbs:
+		case seccomp.Load:
 			a = load(i.K)
 			continue
-		case ret:
+		case seccomp.Return:
 			return i.K
-		case ja:
+		case seccomp.Jump:
 			at += int(i.K)
 			continue
-		case jeq:
+		case seccomp.Equal:
 			jump = a == i.K
-		case jge:
+		case seccomp.AtLeast:
 			jump = a >= i.K
-		case jset:
+		case seccomp.AnyBit:
 			jump = a&i.K != 0
 		default:
 			return refuse

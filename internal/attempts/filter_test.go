@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/seccomp"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
@@ -77,9 +78,9 @@ func TestVerdict(t *testing.T) {
 				t.Fatalf("call %#x of %#x, %#x: %#x, want %#x", call, at, args, got, want)
 			}
 			switch got := byObserving(b); {
-			case got == retNotify:
+			case got == seccomp.Notify:
 				told++
-			case got != want || want&retAction == retErrno && syscall.Errno(want&^retAction) == unix.EPERM:
+			case got != want || want&seccomp.Action == seccomp.Refuse && syscall.Errno(want&^seccomp.Action) == unix.EPERM:
 				t.Fatalf("call %#x of %#x, %#x: %#x, want %#x", call, at, args, got, want)
 			}
 		}
@@ -87,7 +88,7 @@ func TestVerdict(t *testing.T) {
 	if told == 0 {
 		t.Error("nothing is told of")
 	}
-	if got := verdict(nil, 1, arch, new([6]uint64)); got&retAction != retErrno {
+	if got := verdict(nil, 1, arch, new([6]uint64)); got&seccomp.Action != seccomp.Refuse {
 		t.Errorf("no filter: %#x", got)
 	}
 }

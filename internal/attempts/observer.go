@@ -13,6 +13,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/seccomp"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -78,7 +79,7 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 	o.next = c.Observer
 	c.Observer = &sandbox.Observer{Filter: filter, Look: o.look, Handle: o.handle}
 	c.Supervisor = &sandbox.Supervisor{
-		Filter: filter, Seal: []unix.SockFilter{{Code: ret, K: retAllow}}, Early: true,
+		Filter: filter, Seal: []unix.SockFilter{{Code: seccomp.Return, K: seccomp.Allow}}, Early: true,
 		Started: func(l *os.File, _ []*os.File) error {
 			o.done = make(chan struct{})
 			go o.serve(l)
@@ -127,7 +128,7 @@ const allFiles = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 // the call is about the kernel looks at again.
 func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 	v := verdict(o.Deny, uint32(n.NR), n.Arch, &n.Args)
-	if v == retAllow {
+	if v == seccomp.Allow {
 		o.look(n)
 		if o.next != nil && o.next.Answers(n.NR) {
 			o.next.Handle(l, n)
@@ -137,8 +138,8 @@ func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 		return
 	}
 	e := syscall.EPERM
-	if v&retAction == retErrno {
-		e = syscall.Errno(v &^ retAction)
+	if v&seccomp.Action == seccomp.Refuse {
+		e = syscall.Errno(v &^ seccomp.Action)
 	}
 	if told(e) {
 		name, anyone := refusedCall(n)

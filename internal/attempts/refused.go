@@ -32,7 +32,7 @@ var refusedCalls = [...]refusal{
 	{unix.SYS_OPEN_BY_HANDLE_AT, "open_by_handle_at", false}, {unix.SYS_SETTIMEOFDAY, "settimeofday", false},
 	{unix.SYS_CLOCK_SETTIME, "clock_settime", false}, {unix.SYS_CHROOT, "chroot", false}, {unix.SYS_VHANGUP, "vhangup", false},
 	{unix.SYS_IOCTL, "ioctl", true}, {unix.SYS_FCNTL, "fcntl", true}, {unix.SYS_FCHMOD, "fchmod", true},
-	{unix.SYS_FCHMODAT, "fchmodat", true}, {sysFchmodat2, "fchmodat2", true}, {unix.SYS_OPENAT, "openat", true},
+	{unix.SYS_FCHMODAT, "fchmodat", true}, {unix.SYS_FCHMODAT2, "fchmodat2", true}, {unix.SYS_OPENAT, "openat", true},
 	{unix.SYS_MKNODAT, "mknodat", true}, {unix.SYS_CLONE, "clone", false}, {unix.SYS_UNSHARE, "unshare", false},
 	{unix.SYS_SOCKET, "socket", true}, {unix.SYS_SOCKETPAIR, "socketpair", true},
 	// To ids that the sandbox lacks: that takes privileges outside, too.

@@ -90,3 +90,11 @@ func Command(args []string) string {
 	}
 	return strings.Join(words, " ")
 }
+
+// Failure is the text of an error: the step that failed, what with if there is something, and why.
+func Failure(op, path, why string) string {
+	if path != "" {
+		op += " " + Quote(path)
+	}
+	return op + ": " + why
+}

@@ -27,4 +27,9 @@ func TestEscape(t *testing.T) {
 	if got, want := Command([]string{"sh", "-c", "echo 'a'", "", "x\x1b"}), `sh -c 'echo '\''a'\''' '' "x\x1b"`; got != want {
 		t.Errorf("Command: %s, want %s", got, want)
 	}
+	for path, want := range map[string]string{"": "open: why", "/a b": "open /a b: why", "/a\n\x1b": `open "/a\n\x1b": why`} {
+		if got := Failure("open", path, "why"); got != want {
+			t.Errorf("Failure(%q) = %s, want %s", path, got, want)
+		}
+	}
 }

@@ -1,6 +1,6 @@
 // Package renames has directories of an overlay renamed for the processes of a sandbox. An overlay that a user namespace mounts
 // refuses that (EXDEV) for a directory that lies in a lower layer, and many programs have no other way. It imports
-// internal/notify, internal/sandbox and internal/sys, and knows neither sessions nor policy.
+// internal/notify, internal/sandbox, internal/seccomp and internal/sys, and knows neither sessions nor policy.
 //
 // A filter tells of rename(2), renameat(2) and renameat2(2). A thread of this process looks whether a directory is meant. If not,
 // the kernel does the call. If so, the thread makes the same call; only if that is refused with EXDEV, within one mount of an

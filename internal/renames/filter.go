@@ -6,18 +6,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-)
 
-// Numbers from linux/seccomp.h and linux/bpf_common.h.
-const (
-	retNotify = 0x7fc00000
-
-	ldAbs = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-	jeq   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-	ret   = unix.BPF_RET | unix.BPF_K
-
-	dataNr   = 0
-	dataArch = 4
+	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
 // calls are what the filter tells of.
@@ -27,15 +17,15 @@ var calls = append([]uint32{unix.SYS_RENAMEAT2, unix.SYS_RENAMEAT, unix.SYS_LINK
 func filter(deny []unix.SockFilter) []unix.SockFilter {
 	f := make([]unix.SockFilter, 0, len(calls)+5+len(deny))
 	f = append(f,
-		unix.SockFilter{Code: ldAbs, K: dataArch},
-		unix.SockFilter{Code: jeq, Jf: uint8(len(calls) + 2), K: auditArch},
-		unix.SockFilter{Code: ldAbs, K: dataNr})
+		unix.SockFilter{Code: seccomp.Load, K: seccomp.DataArch},
+		unix.SockFilter{Code: seccomp.Equal, Jf: uint8(len(calls) + 2), K: seccomp.Arch},
+		unix.SockFilter{Code: seccomp.Load, K: seccomp.DataNr})
 	for i, nr := range calls {
-		jump := unix.SockFilter{Code: jeq, Jt: uint8(len(calls) - 1 - i), K: nr}
+		jump := unix.SockFilter{Code: seccomp.Equal, Jt: uint8(len(calls) - 1 - i), K: nr}
 		if i == len(calls)-1 {
 			jump.Jf = 1
 		}
 		f = append(f, jump)
 	}
-	return slices.Concat(f, []unix.SockFilter{{Code: ret, K: retNotify}}, deny)
+	return slices.Concat(f, []unix.SockFilter{{Code: seccomp.Return, K: seccomp.Notify}}, deny)
 }

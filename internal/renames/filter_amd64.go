@@ -4,8 +4,6 @@ package renames
 
 import "golang.org/x/sys/unix"
 
-const auditArch = unix.AUDIT_ARCH_X86_64
-
 // sysLink is link(2).
 const sysLink = unix.SYS_LINK
 

@@ -2,7 +2,11 @@
 
 package wall
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/seccomp"
+)
 
 // A deed is what a call changes.
 type deed uint8
@@ -34,7 +38,7 @@ const noArg = -1
 var newCalls = []call{
 	{nr: unix.SYS_FCHMOD, deed: mode, dir: 0, path: noArg, arg: 1, flags: noArg},
 	{nr: unix.SYS_FCHMODAT, deed: mode, dir: 0, path: 1, arg: 2, flags: noArg},
-	{nr: sysFchmodat2, deed: mode, dir: 0, path: 1, arg: 2, flags: 3},
+	{nr: unix.SYS_FCHMODAT2, deed: mode, dir: 0, path: 1, arg: 2, flags: 3},
 	{nr: unix.SYS_FCHOWN, deed: owner, dir: 0, path: noArg, arg: 1, flags: noArg},
 	{nr: unix.SYS_FCHOWNAT, deed: owner, dir: 0, path: 1, arg: 2, flags: 4},
 	{nr: unix.SYS_UTIMENSAT, deed: times, dir: 0, path: 1, arg: 2, flags: 3},
@@ -47,7 +51,7 @@ var newCalls = []call{
 }
 
 // Nothing is a filter that lets everything pass.
-func Nothing() []unix.SockFilter { return []unix.SockFilter{{Code: ret, K: retAllow}} }
+func Nothing() []unix.SockFilter { return []unix.SockFilter{{Code: seccomp.Return, K: seccomp.Allow}} }
 
 // find is the call with a number.
 func find(nr int32) *call {
@@ -65,26 +69,26 @@ func find(nr int32) *call {
 // of those of sockets.
 func Notified(loopback bool) []unix.SockFilter {
 	var f builder
-	f.add(ldAbs, 0, 0, dataNr)
+	f.Nr()
 	f.notifyNames()
 	f.call(unix.SYS_SOCKETPAIR, func() {
-		f.arg(1)
-		f.add(and, 0, 0, sockTypeMask)
-		f.add(jeq, 0, 1, unix.SOCK_DGRAM)
-		f.add(ret, 0, 0, retNotify)
+		f.Lower(1)
+		f.Add(seccomp.And, 0, 0, seccomp.SockTypeMask)
+		f.Add(seccomp.Equal, 0, 1, unix.SOCK_DGRAM)
+		f.Notify()
 	})
 	for _, list := range [...][]call{newCalls, oldCalls} {
 		for _, c := range list {
-			f.add(jeq, 0, 1, uint32(c.nr))
-			f.add(ret, 0, 0, retNotify)
+			f.Add(seccomp.Equal, 0, 1, uint32(c.nr))
+			f.Notify()
 		}
 	}
 	for _, nr := range socketCalls {
 		if loopback {
-			f.add(jeq, 0, 1, nr)
-			f.add(ret, 0, 0, retNotify)
+			f.Add(seccomp.Equal, 0, 1, nr)
+			f.Notify()
 		}
 	}
-	f.add(ret, 0, 0, retAllow)
-	return f
+	f.Allow()
+	return f.Filter
 }

@@ -11,5 +11,5 @@
 // unix sockets with which the programs of one command reach each other (sockets.go, unix.go), and opens terminals and shared
 // memory (names.go).
 //
-// The package may import notify, sandbox and sys. It knows no plan: somebody tells it which paths may be changed.
+// The package may import notify, sandbox, seccomp and sys. It knows no plan: somebody tells it which paths may be changed.
 package wall

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/seccomp"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -65,22 +66,22 @@ func (s *names) close() {
 func (f *builder) notifyNames() {
 	for _, c := range openers {
 		f.call(c.nr, func() {
-			f.arg(c.flags)
-			f.add(and, 0, 0, otherwise)
-			f.add(jeq, 1, 0, unix.O_RDWR)
-			f.add(jeq, 0, 1, unix.O_RDWR|unix.O_TMPFILE)
-			f.add(ret, 0, 0, retNotify)
+			f.Lower(c.flags)
+			f.Add(seccomp.And, 0, 0, otherwise)
+			f.Add(seccomp.Equal, 1, 0, unix.O_RDWR)
+			f.Add(seccomp.Equal, 0, 1, unix.O_RDWR|unix.O_TMPFILE)
+			f.Notify()
 		})
 	}
 	for _, c := range namers {
 		f.call(c.nr, func() {
 			here := int32(unix.AT_FDCWD)
 			for _, arg := range c.here {
-				f.arg(arg)
-				f.add(jeq, 1, 0, uint32(here))
-				f.add(ret, 0, 0, retAllow)
+				f.Lower(arg)
+				f.Add(seccomp.Equal, 1, 0, uint32(here))
+				f.Allow()
 			}
-			f.add(ret, 0, 0, retNotify)
+			f.Notify()
 		})
 	}
 }

@@ -2,7 +2,11 @@
 
 package wall
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/seccomp"
+)
 
 // A command without a network connects to its own servers on the loopback device only, by TCP sockets that are the host's. So no
 // option may have packets go another way than to the address that was looked at (source routes, devices), or later than that (a
@@ -40,24 +44,21 @@ var optionLevels = [...]optionLevel{
 // options adds what optionLevels says of setsockopt(2).
 func (f *builder) options() {
 	for _, l := range optionLevels {
-		f.arg(1)
-		at := len(*f)
-		f.add(jeq, 0, 0, l.level)
-		f.arg(2)
-		for _, name := range l.allowed {
-			f.add(jeq, 0, 1, name)
-			f.add(ret, 0, 0, retAllow)
-		}
-		for _, o := range l.refused {
-			f.add(jeq, 0, 1, o.name)
-			f.errno(o.err)
-		}
-		if l.allowed != nil {
-			f.errno(unix.EPERM)
-		} else {
-			f.add(ret, 0, 0, retAllow)
-		}
-		(*f)[at].Jf = uint8(len(*f) - at - 1)
+		f.Lower(1)
+		f.When(seccomp.Equal, l.level, func() {
+			f.Lower(2)
+			for _, name := range l.allowed {
+				f.When(seccomp.Equal, name, f.Allow)
+			}
+			for _, o := range l.refused {
+				f.When(seccomp.Equal, o.name, func() { f.Refuse(o.err) })
+			}
+			if l.allowed != nil {
+				f.Refuse(unix.EPERM)
+			} else {
+				f.Allow()
+			}
+		})
 	}
-	f.errno(unix.ENOPROTOOPT)
+	f.Refuse(unix.ENOPROTOOPT)
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/seccomp"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -107,7 +108,7 @@ func (s *sockets) socket(l notify.Listener, n *notify.Notification) {
 	case domain != unix.AF_INET && domain != unix.AF_INET6:
 		l.Answer(n.ID, syscall.EAFNOSUPPORT)
 		return
-	case kind&sockTypeMask != unix.SOCK_STREAM:
+	case kind&seccomp.SockTypeMask != unix.SOCK_STREAM:
 		l.Answer(n.ID, syscall.EACCES)
 		return
 	case proto != 0 && proto != unix.IPPROTO_TCP:

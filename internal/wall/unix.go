@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/seccomp"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -36,7 +37,7 @@ type socketFile struct {
 
 // ofUnix says which unix sockets there are not.
 func ofUnix(kind, proto int) syscall.Errno {
-	switch kind & sockTypeMask {
+	switch kind & seccomp.SockTypeMask {
 	case unix.SOCK_STREAM, unix.SOCK_SEQPACKET:
 	default:
 		return syscall.EACCES

@@ -3,144 +3,90 @@
 package broker
 
 import (
-	"math"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/seccomp"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// Numbers from linux/seccomp.h, linux/bpf_common.h.
-const (
-	retAllow  = 0x7fff0000
-	retNotify = 0x7fc00000
-	retErrno  = 0x00050000
-
-	ldAbs = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-	jeq   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-	jge   = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-	jset  = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
-	and   = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
-	ret   = unix.BPF_RET | unix.BPF_K
-
-	dataNr   = 0
-	dataArch = 4
-	dataArgs = 16 // the lower halves are first, all our architectures being little-endian
-
-	sockTypeMask = 0xf
-)
-
 // A coder writes a filter.
-type coder struct{ f nsexec.Filter }
-
-func (c *coder) add(code uint16, jt, jf uint8, k uint32) {
-	c.f = append(c.f, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
-}
-
-func (c *coder) lower(arg uint32)   { c.add(ldAbs, 0, 0, dataArgs+8*arg) }
-func (c *coder) upper(arg uint32)   { c.add(ldAbs, 0, 0, dataArgs+8*arg+4) }
-func (c *coder) allow()             { c.add(ret, 0, 0, retAllow) }
-func (c *coder) notify()            { c.add(ret, 0, 0, retNotify) }
-func (c *coder) errno(e unix.Errno) { c.add(ret, 0, 0, retErrno|uint32(e)) }
-
-// when adds what body adds for a value for which the jump is taken.
-func (c *coder) when(jump uint16, k uint32, body func()) {
-	at := len(c.f)
-	c.add(jump, 0, 0, k)
-	body()
-	over := len(c.f) - at - 1
-	if over > math.MaxUint8 {
-		panic("BUG: a jump over more than a filter can have")
-	}
-	c.f[at].Jf = uint8(over)
-}
-
-// begin adds what refuses system calls of other architectures, and loads the number.
-func (c *coder) begin() {
-	c.add(ldAbs, 0, 0, dataArch)
-	c.add(jeq, 1, 0, auditArch)
-	c.errno(unix.ENOSYS)
-	c.add(ldAbs, 0, 0, dataNr)
-	if x32 {
-		c.when(jge, 0x40000000, func() { c.errno(unix.ENOSYS) })
-	}
-}
+type coder struct{ seccomp.Filter }
 
 // call adds what is done for a system call; body ends with a verdict.
-func (c *coder) call(nr uint32, body func()) { c.when(jeq, nr, body) }
+func (c *coder) call(nr uint32, body func()) { c.When(seccomp.Equal, nr, body) }
 
 // traps is the filter that has the network's system calls decided by the broker, and
 // decides by itself what can be seen in registers; others are asked of another filter.
 func traps(others nsexec.Filter) nsexec.Filter {
 	var c coder
-	c.begin()
-	c.call(unix.SYS_CONNECT, c.notify)
-	c.call(unix.SYS_BIND, c.notify)
-	c.call(unix.SYS_LISTEN, c.notify)
+	c.Begin(seccomp.Arch, seccomp.HasX32)
+	c.call(unix.SYS_CONNECT, c.Notify)
+	c.call(unix.SYS_BIND, c.Notify)
+	c.call(unix.SYS_LISTEN, c.Notify)
 	// Data that goes along with the SYN is a connect of its own.
 	noFastOpen := func(arg uint32) {
-		c.lower(arg)
-		c.when(jset, unix.MSG_FASTOPEN, func() { c.errno(unix.EOPNOTSUPP) })
+		c.Lower(arg)
+		c.When(seccomp.AnyBit, unix.MSG_FASTOPEN, func() { c.Refuse(unix.EOPNOTSUPP) })
 	}
 	c.call(unix.SYS_SENDTO, func() {
 		noFastOpen(3)
-		c.lower(4)
-		c.when(jeq, 0, func() {
-			c.upper(4)
-			c.when(jeq, 0, c.allow)
+		c.Lower(4)
+		c.When(seccomp.Equal, 0, func() {
+			c.Upper(4)
+			c.When(seccomp.Equal, 0, c.Allow)
 		})
-		c.notify()
+		c.Notify()
 	})
 	c.call(unix.SYS_SENDMSG, func() {
-		c.upper(2)
-		c.when(jeq, sandbox.HandOver, c.allow)
+		c.Upper(2)
+		c.When(seccomp.Equal, sandbox.HandOver, c.Allow)
 		noFastOpen(2)
-		c.notify()
+		c.Notify()
 	})
 	c.call(unix.SYS_SENDMMSG, func() {
 		noFastOpen(3)
-		c.notify()
+		c.Notify()
 	})
 	c.call(unix.SYS_SOCKET, func() { c.socket() })
 	c.call(unix.SYS_SETSOCKOPT, func() { c.option() })
 	for _, nr := range [...]uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
-		c.call(nr, func() { c.errno(unix.ENOSYS) })
+		c.call(nr, func() { c.Refuse(unix.ENOSYS) })
 	}
-	return append(c.f, others...)
+	return append(nsexec.Filter(c.Filter), others...)
 }
 
 // allowAll is a filter that lets everything pass.
 func allowAll() nsexec.Filter {
 	var c coder
-	c.allow()
-	return c.f
+	c.Allow()
+	return nsexec.Filter(c.Filter)
 }
 
 // socket adds which sockets there are: of the unix and netlink families, and of the IP ones UDP and ICMP
 // echo ones, and TCP ones, which the broker makes.
 func (c *coder) socket() {
-	c.lower(0)
-	c.when(jeq, unix.AF_UNIX, c.allow)
-	c.when(jeq, unix.AF_NETLINK, c.allow)
-	c.when(jeq, unix.AF_PACKET, func() { c.errno(unix.EPERM) })
-	c.add(jeq, 2, 0, unix.AF_INET)
-	c.add(jeq, 1, 0, unix.AF_INET6)
-	c.errno(unix.EAFNOSUPPORT)
+	c.Lower(0)
+	c.When(seccomp.Equal, unix.AF_UNIX, c.Allow)
+	c.When(seccomp.Equal, unix.AF_NETLINK, c.Allow)
+	c.When(seccomp.Equal, unix.AF_PACKET, func() { c.Refuse(unix.EPERM) })
+	c.Add(seccomp.Equal, 2, 0, unix.AF_INET)
+	c.Add(seccomp.Equal, 1, 0, unix.AF_INET6)
+	c.Refuse(unix.EAFNOSUPPORT)
 	protocols := func(verdict func(), known ...uint32) {
-		c.lower(2)
+		c.Lower(2)
 		for _, protocol := range known {
-			c.when(jeq, protocol, verdict)
+			c.When(seccomp.Equal, protocol, verdict)
 		}
-		c.errno(unix.EPROTONOSUPPORT)
+		c.Refuse(unix.EPROTONOSUPPORT)
 	}
-	c.lower(1)
-	c.add(and, 0, 0, sockTypeMask)
-	c.when(jeq, unix.SOCK_STREAM, func() { protocols(c.notify, 0, unix.IPPROTO_TCP) })
-	c.when(jeq, unix.SOCK_DGRAM, func() {
-		protocols(c.allow, 0, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6)
+	c.Lower(1)
+	c.Add(seccomp.And, 0, 0, seccomp.SockTypeMask)
+	c.When(seccomp.Equal, unix.SOCK_STREAM, func() { protocols(c.Notify, 0, unix.IPPROTO_TCP) })
+	c.When(seccomp.Equal, unix.SOCK_DGRAM, func() {
+		protocols(c.Allow, 0, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6)
 	})
-	c.errno(unix.EPERM)
+	c.Refuse(unix.EPERM)
 }
 
 // refused are the options that no socket gets, with the error: those that have packets go another way than
@@ -171,35 +117,35 @@ var joins = [...]struct {
 // option adds what refused and joins say.
 func (c *coder) option() {
 	for _, j := range joins {
-		c.lower(1)
-		c.when(jeq, j.level, func() {
-			c.lower(2)
+		c.Lower(1)
+		c.When(seccomp.Equal, j.level, func() {
+			c.Lower(2)
 			for _, name := range j.names {
-				c.when(jeq, name, c.notify)
+				c.When(seccomp.Equal, name, c.Notify)
 			}
 		})
 	}
 	for _, r := range refused {
-		c.lower(1)
-		c.when(jeq, r.level, func() {
-			c.lower(2)
+		c.Lower(1)
+		c.When(seccomp.Equal, r.level, func() {
+			c.Lower(2)
 			for _, name := range r.names {
-				c.when(jeq, name, func() { c.errno(r.err) })
+				c.When(seccomp.Equal, name, func() { c.Refuse(r.err) })
 			}
 		})
 	}
-	c.allow()
+	c.Allow()
 }
 
 // seal is the filter that ends the one exception of traps.
 func seal() nsexec.Filter {
 	var c coder
-	c.add(ldAbs, 0, 0, dataNr)
+	c.Nr()
 	c.call(unix.SYS_SENDMSG, func() {
-		c.upper(2)
-		c.when(jeq, sandbox.HandOver, func() { c.errno(unix.EINVAL) })
-		c.allow()
+		c.Upper(2)
+		c.When(seccomp.Equal, sandbox.HandOver, func() { c.Refuse(unix.EINVAL) })
+		c.Allow()
 	})
-	c.allow()
-	return c.f
+	c.Allow()
+	return nsexec.Filter(c.Filter)
 }
