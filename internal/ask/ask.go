@@ -73,6 +73,11 @@ func Line(ctx context.Context, question string) (string, error) {
 	if err := Control(tty, func(fd int) error { return unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCIFLUSH) }); err != nil {
 		return "", err
 	}
+	return answer(ctx, tty, question)
+}
+
+// answer writes what ends in a question, and reads a line.
+func answer(ctx context.Context, tty *os.File, question string) (string, error) {
 	defer context.AfterFunc(ctx, func() { _ = tty.SetReadDeadline(time.Now()) })()
 	fmt.Fprintf(tty, "%s ", question)
 	line, err := bufio.NewReader(tty).ReadString('\n')

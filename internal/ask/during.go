@@ -3,15 +3,12 @@
 package ask
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +24,7 @@ const usual = "\x18\x1b\\\x1b[?2026l\x1b[!p\x1b]104\x1b\\\x1b]110\x1b\\\x1b]111\
 // the foreground. All of that is as usual for the question, and the command's again afterwards. The command must be stopped:
 // else it could read the answer, or write over the question. Ctrl-Z does nothing, because continuing after it would
 // continue the command too.
-func During(ctx context.Context, question string) (answer string, err error) {
+func During(ctx context.Context, question string) (string, error) {
 	tty, err := take(ctx)
 	if err != nil {
 		return "", err
@@ -52,21 +49,11 @@ func During(ctx context.Context, question string) (answer string, err error) {
 	defer func() {
 		_ = Control(tty, func(fd int) error { return unix.IoctlSetTermios(fd, unix.TCSETSF, before) })
 	}()
-	defer context.AfterFunc(ctx, func() { _ = tty.SetReadDeadline(time.Now()) })()
 	begin := "\r\n"
 	if os.Getenv("TERM") != "dumb" {
 		begin = usual
 	}
-	fmt.Fprintf(tty, "%s%s ", begin, question)
-	line, err := bufio.NewReader(tty).ReadString('\n')
-	if err != nil {
-		fmt.Fprintln(tty)
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return "", err
-	}
-	return strings.ToLower(strings.TrimSpace(line)), nil
+	return answer(ctx, tty, begin+question)
 }
 
 // sane is a mode in which a line can be typed and seen, whatever the mode was.
