@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
@@ -124,4 +125,49 @@ func TestConnectInterrupted(t *testing.T) {
 	}
 	close(stop)
 	signals.Wait()
+}
+
+// TestPending: few connections are waited for at once, and one that fails closes no other socket.
+func TestPending(t *testing.T) {
+	testenv.Leaks(t)
+	var s sockets
+	socket := func() (ino uint64, fd sys.FD) {
+		n, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Fstat(n, &st)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.keep(st.Ino, sys.FD(n))
+		return st.Ino, sys.FD(n)
+	}
+	nobody, end := notify.Listener(sys.None), make(chan struct{})
+	for range maxPending + 1 {
+		ino, _ := socket()
+		s.begin(nobody, 0, ino, func(sys.FD) syscall.Errno { <-end; return syscall.ECONNREFUSED })
+	}
+	s.mu.Lock()
+	if len(s.pending) != maxPending || len(s.idle) != 1 {
+		t.Errorf("%d are waited for, %d are not", len(s.pending), len(s.idle))
+	}
+	s.mu.Unlock()
+	busy := make(map[uint64]sys.FD)
+	for range maxIdle - maxPending/2 {
+		ino, fd := socket()
+		busy[ino] = fd
+	}
+	close(end)
+	s.running.Wait()
+	if len(s.pending) != 0 || len(s.idle) != maxIdle || len(s.order) > maxIdle+maxPending {
+		t.Errorf("afterwards: %d, %d, %d", len(s.pending), len(s.idle), len(s.order))
+	}
+	for ino, fd := range busy {
+		var st unix.Stat_t
+		if s.idle[ino] != fd || unix.Fstat(int(fd), &st) != nil || st.Ino != ino {
+			t.Fatalf("socket %d was closed", ino)
+		}
+	}
+	s.close()
 }

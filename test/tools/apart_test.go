@@ -1,0 +1,32 @@
+//go:build linux
+
+package tools
+
+// Why tasks differ without namespaces: docs/backends.md says so.
+const (
+	elsewhere = "the project is a copy at another path, which is in what is written, or its own path is asked for"
+	manyFiles = "in a copy a file with several names is several files"
+	hostsIPC  = "System V IPC, message queues and abstract sockets are the host's"
+	hostsTemp = "/tmp and /dev/shm are hidden"
+	noSpaces  = "it takes namespaces"
+)
+
+// apart are the tasks that differ without namespaces.
+var apart = map[string]string{
+	"git worktree move": elsewhere, "git worktree lock and repair": elsewhere, "git fetch and pull": elsewhere, "git submodule": elsewhere,
+	"git submodule of a local path": elsewhere, "git submodule deinit and mv": elsewhere, "cmake": elsewhere, "cmake with ninja": elsewhere,
+	"shared library": elsewhere, "sanitizers": elsewhere, "thread sanitizer": elsewhere, "gdb": elsewhere, "valgrind": elsewhere,
+	"python venv": elsewhere, "subversion with renamed directories": elsewhere, "nginx": elsewhere,
+
+	"cp -a": manyFiles, "tar": manyFiles, "cpio": manyFiles,
+
+	"dpkg-deb": hostsIPC, "fakeroot": hostsIPC, "shared memory and semaphores": hostsIPC, "named semaphores and System V IPC": hostsIPC,
+	"descriptors by a socket, abstract sockets": hostsIPC,
+
+	"move from /tmp": hostsTemp, "/dev/shm and /dev/null": hostsTemp, "a bus of one's own": hostsTemp,
+
+	"unshare": noSpaces, "bwrap": noSpaces, "bwrap --unshare-all": noSpaces, "nsrun in nsrun": noSpaces, "chromium with its sandbox": noSpaces,
+
+	"ping": "there are no sockets but for TCP",
+	"access control list for another user, as one": "nothing is in the way of it",
+}
