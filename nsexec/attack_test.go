@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -311,18 +312,24 @@ func TestOverwriteRuntime(t *testing.T) {
 		// overwritten as soon as it does not run any more, through a descriptor
 		// opened while it ran.
 		prog := filepath.Join(dir, "prog")
-		b, err := os.ReadFile("/bin/sleep")
+		b, err := os.ReadFile("/bin/cat")
 		if err != nil {
 			t.Fatal(err)
 		}
 		write(t, 0o755, string(b), prog)
-		victim := exec.Command(prog, "100")
-		if err := victim.Start(); err != nil {
+		victim := exec.Command(prog)
+		stdin, err1 := victim.StdinPipe()
+		stdout, err2 := victim.StdoutPipe()
+		if err := errors.Join(err1, err2, victim.Start()); err != nil {
 			t.Fatal(err)
 		}
+		// Until it answers, its file may still be that of the test.
+		_, err1 = io.WriteString(stdin, "x")
+		_, err2 = io.ReadFull(stdout, make([]byte, 1))
 		held, err := os.Open(fmt.Sprintf("/proc/%d/exe", victim.Process.Pid))
 		_ = victim.Process.Kill()
 		_ = victim.Wait()
+		err = errors.Join(err, err1, err2)
 		if err != nil {
 			t.Fatal(err)
 		}
