@@ -9,6 +9,10 @@
 #	NSRUN_KERNEL_LOGS     a directory for what the kernels print
 #	NSRUN_KERNEL_SECONDS  how long each may take
 #	NSRUN_KERNEL_OPTIONS  added to the kernel's command line
+#	NSRUN_KERNEL_TESTS    packages whose tests run there instead, all of them, with the programs of Debian: "overlay nsexec",
+#	                      or "all", for those that ask the kernel
+#	NSRUN_KERNEL_RUN      only tests that this pattern matches
+#	NSRUN_TEST_ONCE       as root alone
 #	LINKED                flags of the linker for nsrun
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -25,26 +29,38 @@ case " $* " in *-arm64*) packages qemu-system-arm ;; esac
 packages qemu-system-x86
 cache=${NSRUN_KERNELS:-${XDG_CACHE_HOME:-$HOME/.cache}/nsrun/kernels}
 mkdir -p "$cache"
+tests=${NSRUN_KERNEL_TESTS:-} size=512M
+[ "$tests" != all ] || tests=$all
+[ -z "$tests" ] || size=2G
 work=$(mktemp -d)
+logs=${NSRUN_KERNEL_LOGS:-$work}
 trap 'rm -rf "$work"' EXIT
 
 # root ARCH prints the root file system for it.
 root() {
 	local root=$work/root-$1 package
 	[ ! -e "$root" ] || { echo "$root" && return; }
-	base "$root" "$1" >&2 || return 1
-	for package in internal/sys netpolicy/broker; do
-		CGO_ENABLED=0 GOARCH=$1 go test -vet=off -c -o "$root/test/${package//\//-}" "./$package" >/dev/null
-	done
+	if [ -n "$tests" ]; then
+		[ "$1" = amd64 ] || return 1 # this machine's own programs
+		debian "$root" >&2 || return 1
+		# shellcheck disable=SC2086
+		suite "$root" $tests >&2 || return 1
+		printf 'ONLY=%q\n%s\n' "${NSRUN_KERNEL_RUN:-}" "${NSRUN_TEST_ONCE:+export NSRUN_TEST_ONCE=1}" >"$root/test/settings"
+	else
+		base "$root" "$1" >&2 || return 1
+		for package in internal/sys netpolicy/broker; do
+			CGO_ENABLED=0 GOARCH=$1 go test -vet=off -c -o "$root/test/${package//\//-}" "./$package" >/dev/null
+		done
+	fi
 	if [ "$1" = amd64 ]; then
 		cp "$nsrun" "$root/usr/bin/nsrun"
 	else
 		CGO_ENABLED=0 GOARCH=$1 go build -trimpath -ldflags="-s -w ${LINKED:-}" -o "$root/usr/bin/nsrun" ./cmd/nsrun
 	fi
-	ln -s nsrun "$root/usr/bin/bwrap"
+	[ -e "$root/usr/bin/bwrap" ] || ln -s nsrun "$root/usr/bin/bwrap"
 	truncate -s 40M "$root/test/fat.img"
 	mkfs.vfat "$root/test/fat.img" >/dev/null
-	install -m 755 test/kernels/{guest,init}.sh "$root/test/"
+	install -m 755 test/kernels/{guest,init,suite}.sh "$root/test/"
 	echo "$root"
 }
 
@@ -56,7 +72,7 @@ machine() {
 	esac
 }
 
-# boot VERSION DIR ROOT: what it prints is in $work/VERSION.log.
+# boot VERSION DIR ROOT: what it prints is in $logs/VERSION.log.
 boot() {
 	local first=$work/first-$1 image=$work/image-$1 root=$3 arch version modules console=ttyS0
 	arch=$(arch_of "$1")
@@ -74,16 +90,20 @@ boot() {
 	modules=$root/lib/modules
 	rm -rf "$modules"
 	mkdir -p "$modules/$version/kernel/fs" "$modules/$version/kernel/drivers/block"
-	cp -r "$2/lib/modules/$version"/modules.* "$modules/$version/"
-	cp -r "$2/lib/modules/$version/kernel/fs"/{overlayfs,fat,nls,fuse} "$modules/$version/kernel/fs/"
-	cp "$2/lib/modules/$version/kernel/drivers/block/loop.ko" "$modules/$version/kernel/drivers/block/" 2>/dev/null || true
-	truncate -s 512M "$image"
+	if [ -n "$tests" ]; then
+		cp -r "$2/lib/modules/$version" "$modules/"
+	else
+		cp -r "$2/lib/modules/$version"/modules.* "$modules/$version/"
+		cp -r "$2/lib/modules/$version/kernel/fs"/{overlayfs,fat,nls,fuse} "$modules/$version/kernel/fs/"
+		cp "$2/lib/modules/$version/kernel/drivers/block/loop.ko" "$modules/$version/kernel/drivers/block/" 2>/dev/null || true
+	fi
+	truncate -s "$size" "$image"
 	mke2fs -q -F -t ext4 -E root_owner=0:0 -d "$root" "$image"
 	# shellcheck disable=SC2046
 	timeout "${NSRUN_KERNEL_SECONDS:-1500}" $(machine "$arch") -accel tcg,thread=multi -smp 2 \
 		-m 1536 -display none -no-reboot -nodefaults -kernel "$2"/boot/vmlinuz-* -initrd "$work/initrd-$1" \
 		-append "console=$console quiet panic=-1 lsm=landlock,lockdown,yama,integrity,bpf ${NSRUN_KERNEL_OPTIONS:-}" \
-		-drive "file=$image,format=raw,if=virtio,cache=unsafe" -serial "file:$work/$1.log" || true
+		-drive "file=$image,format=raw,if=virtio,cache=unsafe" -serial "file:$logs/$1.log" || true
 	rm -f "$image"
 }
 
@@ -95,10 +115,9 @@ for version; do
 	fi
 	began=$SECONDS
 	boot "$version" "$dir" "$root"
-	log=$work/$version.log
-	[ -z "${NSRUN_KERNEL_LOGS:-}" ] || cp "$log" "$NSRUN_KERNEL_LOGS/"
-	tr -d '\r' <"$log" >"$log.text"
-	grep -E '^(FAIL|skip)' "$log.text" || true
+	log=$work/$version
+	tr -d '\r' <"$logs/$version.log" >"$log.text"
+	grep -E '^(FAIL|skip|left|ok suite|    \|)' "$log.text" || true
 	ok=$(grep -c '^ok ' "$log.text" || true) bad=$(grep -c '^FAIL ' "$log.text" || true) skip=$(grep -c '^skip ' "$log.text" || true)
 	if ! grep -q '^all done$' "$log.text"; then
 		tail -n 15 "$log.text"

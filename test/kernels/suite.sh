@@ -1,0 +1,43 @@
+#!/bin/bash
+# Usage: suite.sh
+#
+# In the kernel under test: the tests of the packages that /test/packages lists, each as root and as an ordinary user.
+# One line for each package; for each test that failed, with what it said behind it; and for each reason by which tests
+# were skipped. "skip" is a reason that doctor gives for this kernel, "left" one that is another: a program or a file
+# system that this machine does not have.
+doctor=$(nsrun doctor 2>&1)
+export LC_ALL=C.UTF-8
+. /test/settings
+
+# reasons LOG prints "NUMBER NAME" for each name by which tests were skipped: testenv.Skip says "without NAME: …".
+reasons() { sed -n 's/^ *[a-z_0-9]*\.go:[0-9]*: without \([^:]*\): .*/\1/p' "$1" | sort | uniq -c; }
+
+# failures LOG prints what tests that failed said, and not those that hold others.
+failures() {
+	awk '
+		/^ *=== RUN |^ *=== NAME |^ *=== CONT / { name = $3; next }
+		/^ *--- FAIL: / { print "FAIL test " $3; printf "%s", said[$3]; next }
+		/^ *--- |^ *=== PAUSE/ { next }
+		/^panic: |^fatal error: |^FAIL: / { print "FAIL " $0; next }
+		length(said[name]) < 3000 { said[name] = said[name] "    | " $0 "\n" }
+	' "$1" | head -n 400
+}
+
+while read -r package; do
+	name=${package//\//-} log=/tmp/suite.log began=$SECONDS
+	cd "/src/$package" || exit 1
+	"/test/suite/${name/#./root}.test" -test.v -test.timeout 2h ${ONLY:+-test.run "$ONLY"} 2>&1 </dev/null | tee $log | grep --line-buffered '^--- '
+	status=${PIPESTATUS[0]}
+	pass=$(grep -c '^ *--- PASS: ' $log) skip=$(grep -c '^ *--- SKIP: ' $log) fail=$(grep -c '^ *--- FAIL: ' $log)
+	failures $log
+	reasons $log | while read -r number reason; do
+		if grep -q "^no  *$reason  " <<<"$doctor"; then
+			echo "skip $package: $number without $reason"
+		else
+			echo "left $package: $number without $reason"
+		fi
+	done
+	result=ok
+	[ $status = 0 ] || result=FAIL
+	echo "$result suite $package: $pass passed, $skip skipped, $fail failed, status $status, in $((SECONDS - began)) s"
+done </test/packages
