@@ -228,6 +228,7 @@ func (x *Execution) startOnce() error {
 		x.net.started(x.cmd)
 	}
 	x.services.begun()
+	x.home.layer.Begun()
 	x.confined()
 	x.later.Found(x.inPlace.found())
 	x.later.Begin(x.began)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/mountprog"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -37,8 +38,9 @@ type clone struct {
 
 	timedOut bool // the command's time was up, as PID 1 has it
 
-	unknown bool // the reports ended before anybody said its pid
-	mounts  bool // it has a mount namespace already
+	unknown bool             // the reports ended before anybody said its pid
+	mounts  bool             // it has a mount namespace already
+	marks   *mountprog.Marks // what was made ahead in it; nil: nothing
 
 	counters *sandbox.Counters // nil: nobody asks for them
 

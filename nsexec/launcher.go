@@ -20,7 +20,6 @@ import (
 
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
-	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -352,17 +351,14 @@ func (s *clone) serve(p *beginning) error {
 // begun is the sandbox that was begun before this program's main, if there is one
 // and it is what is wanted.
 func begun(p *beginning) *clone {
-	if sandbox.Begun == nil {
-		return nil
-	}
-	e, ok := sandbox.Begun()
+	e, marks, ok := takeBegun()
 	if !ok {
 		return nil
 	}
 	_ = unix.SetNonblock(e.Status, true)
 	s := &clone{
 		pid: e.Pid, sock: sys.FD(e.Sock), status: os.NewFile(uintptr(e.Status), "status"), childStatus: e.ChildStatus,
-		waited: true, mounts: true, ctx: context.Background(),
+		waited: true, mounts: true, marks: marks, ctx: context.Background(),
 	}
 	ids := func(n int) string { return text([]IDMap{{uint32(n), uint32(n), 1}}) }
 	mine := profile{flags: uint64(e.Flags), uid: ids(e.UID), gid: ids(e.GID), self: true, inherit: e.Inherit, keyring: e.Inherit}

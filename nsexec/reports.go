@@ -120,6 +120,9 @@ func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 				return s.giveUp(err)
 			}
 			s.close()
+			if s.marks != nil && r.Value&stage1 != 0 {
+				return errGone // the guess failed, which another sandbox does without
+			}
 			return s.failure(r, second)
 		case prog.RecordHostProc:
 			c.opt.HostProc = true

@@ -30,7 +30,7 @@ const scratchFd = 64
 
 // setup adds the second Program's operations: mounts, credentials, limits, and
 // the command itself. status is the number of the status pipe.
-func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMounts bool) error {
+func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMounts bool, marks *mountprog.Marks) error {
 	if c.opt.Confinement != nil {
 		return c.emit(b, mountprog.Options{}, fds, status, true)
 	}
@@ -43,6 +43,7 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 		FirstLayer:    3 + len(c.ExtraFiles),
 		Layers:        len(c.Layers),
 		Bubblewrap:    c.opt.Bubblewrap,
+		Marks:         marks,
 	}
 	if c.opt.MaskedProc && o.UserNamespace {
 		o.HostProc = func() {

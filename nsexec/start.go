@@ -189,13 +189,17 @@ func (c *Cmd) place(s *clone) error {
 // secondProgram is the second Program, for these descriptors and the status pipe.
 func (c *Cmd) secondProgram(s *clone, p *beginning, fds []int) (*prog.Program, error) {
 	b := prog.New(prog.Native())
-	b.SetNFds(len(fds) + 1)
-	status := s.childStatus
+	status, more := s.childStatus, 0
 	if !c.opt.Inherit {
 		status = len(fds)
-		b.Call(prog.Install, prog.Int(len(fds)))
+		if s.marks != nil {
+			more = 1
+			s.marks.Fd = status + 1
+		}
+		b.Call(prog.Install, prog.Int(len(fds)), prog.Int(more))
 	}
-	if err := c.setup(b, p, fds, status, s.mounts); err != nil {
+	b.SetNFds(len(fds) + 1 + more)
+	if err := c.setup(b, p, fds, status, s.mounts, s.marks); err != nil {
 		return nil, err
 	}
 	return b.Program(), nil
@@ -219,7 +223,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*clone, error) {
 		b.Call(prog.Install, prog.Int(len(fds)))
 	}
 	p.namespaces(b)
-	if err := c.setup(b, p, fds, status, p.mounts()); err != nil {
+	if err := c.setup(b, p, fds, status, p.mounts(), nil); err != nil {
 		_ = r.Close()
 		return nil, err
 	}

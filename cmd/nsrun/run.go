@@ -11,6 +11,8 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
@@ -27,6 +29,7 @@ is the command's, or 124 (timed out), 125 (nsrun failed), 126 (cannot execute),
 }
 
 func cmdRun(args []string) int {
+	sandbox.Ahead(host.LikelyHidden()) // while the flags are read, and the host is looked at
 	o := &runOptions{}
 	if err := parseRun(&runVerb, args, o, nil); err != nil {
 		return runVerb.Fail(err)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,7 @@ const (
 	upperName   = "upper"
 	workName    = "work"
 	kernelName  = "work" // in work: the kernel's own
+	goneName    = "gone" // in work: the same, of the command before
 	runsName    = "runs"
 	seenName    = "seen"
 	movedName   = "moved"
@@ -59,6 +61,8 @@ type Layer struct {
 	runLock sys.FD
 	lower   []string // of those runs that have ended, and of the layer
 	discard bool     // what it writes is thrown away
+
+	tidying sync.WaitGroup // see Begun
 }
 
 // Take begins the use of the layer at path, whose last part is its name, by a command. It is made if it is missing, for a
@@ -214,8 +218,38 @@ func (l *Layer) takeUpper() (ok bool, err error) {
 	return err == nil, err
 }
 
-// resetWork removes what the kernel keeps in work. An overlay that is volatile, as this one is, leaves a mark there, and none
-// is made again where it is.
+// retireWork puts away what the kernel keeps in work. An overlay that is volatile, as this one is, leaves a mark there, and
+// none is made again where it is. To remove it takes longer than a rename: that is done beside the next command.
+func (l *Layer) retireWork() error {
+	dir, err := openAt(l.dir, workName, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	// The kernel's has no permissions, which would be in the way of whoever removes it all by hand.
+	if err = unix.Fchmodat(int(dir), kernelName, 0o700, 0); err == nil {
+		err = unix.Renameat2(int(dir), kernelName, int(dir), goneName, unix.RENAME_NOREPLACE)
+	}
+	switch err {
+	case nil, unix.ENOENT: // ENOENT: no overlay was made
+		return nil
+	}
+	return removeTree(dir, kernelName)
+}
+
+// Begun says that the command runs, so that somebody has time to remove what the one before it left. Release waits for that.
+func (l *Layer) Begun() {
+	if l != nil && l.run == "" {
+		l.tidying.Go(func() {
+			if dir, err := openAt(l.dir, workName, unix.O_PATH|unix.O_DIRECTORY); err == nil {
+				_ = removeTree(dir, goneName)
+				dir.Close()
+			}
+		})
+	}
+}
+
+// resetWork removes what the kernel kept in work for a command that was killed.
 func (l *Layer) resetWork() error {
 	dir, err := openAt(l.dir, workName, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -307,9 +341,10 @@ func (l *Layer) Release() error {
 		return nil
 	}
 	defer l.close()
+	l.tidying.Wait()
 	var err error
 	if l.run == "" {
-		if err = l.resetWork(); err == nil {
+		if err = l.retireWork(); err == nil {
 			err = l.mark(free)
 		}
 	} else {

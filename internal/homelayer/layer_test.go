@@ -399,8 +399,9 @@ func readDir(t *testing.T, dir string) map[string]string {
 	return m
 }
 
-// TestWork: what the kernel keeps beside an overlay that is volatile is gone when the command has ended, and when its nsrun was
-// killed before the next one begins: no overlay is made over it.
+// TestWork: what the kernel keeps beside an overlay that is volatile is put away when the command has ended, and when its nsrun
+// was killed before the next one begins: no overlay is made over it. What was put away anybody can remove, and the next command's
+// nsrun does.
 func TestWork(t *testing.T) {
 	testenv.Leaks(t)
 	path := place(t)
@@ -411,23 +412,36 @@ func TestWork(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	empty := func(when string) {
+	const away = "gone/ gone/incompat/ gone/incompat/volatile/ gone/incompat/volatile/dirty: "
+	work := func(when, want string) {
 		t.Helper()
-		if got := text(t, filepath.Join(path, "work")); got != "" {
+		if got := text(t, filepath.Join(path, "work")); got != want {
 			t.Errorf("%s: %s", when, got)
 		}
 	}
 	a := take(t, path)
 	left(a)
 	release(t, a)
-	empty("a command has ended")
+	work("a command has ended", away)
+	n := take(t, path)
+	n.Begun()
+	n.tidying.Wait()
+	work("the next one runs", "")
+	left(n)
+	release(t, n)
+	m := take(t, path)
+	left(m)
+	release(t, m)
+	work("nobody had time to remove it", away)
 	b := take(t, path)
+	b.Begun()
 	left(b)
+	b.tidying.Wait()
 	b.close() // killed
 	c := take(t, path)
 	if c.Upper() != path+"/upper" {
 		t.Errorf("the layer is not free: %s", c.Upper())
 	}
-	empty("the next one begins")
+	work("the next one begins", "")
 	release(t, c)
 }

@@ -1,6 +1,10 @@
 package host
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
 
 // homeSecrets are hidden below the home directory: keys, tokens, passwords,
 // cookies, the history of shells.
@@ -78,4 +82,24 @@ func belowHome(home string, names []string) (list []string) {
 		}
 	}
 	return list
+}
+
+// LikelyHidden are the names, relative to a home directory, that are hidden in one that has none of what homeSecrets names: those
+// of directories that hold much else stand for what is in them.
+func LikelyHidden() []string {
+	names := make([]string, 0, len(homeSecrets))
+	for _, name := range homeSecrets {
+		begin := 0
+		for _, dir := range [...]string{".config/", ".local/share/", ".local/state/", ".cache/"} {
+			if strings.HasPrefix(name, dir) {
+				begin = len(dir)
+			}
+		}
+		if i := strings.IndexByte(name[begin:], '/'); i >= 0 {
+			name = name[:begin+i]
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

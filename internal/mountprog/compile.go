@@ -37,6 +37,9 @@ type Options struct {
 	// attach, Layers how many there are.
 	FirstLayer, Layers int
 
+	// Marks were made ahead, in a new user namespace and not for the classic form. Nil: none were.
+	Marks *Marks
+
 	// ScratchFd is a descriptor number that is free in the child, for the classic
 	// form.
 	ScratchFd int
@@ -102,6 +105,7 @@ const (
 	enotdir, estale    = syscall.ENOTDIR, syscall.ESTALE
 	ebadf              = syscall.EBADF
 	fGetfd             = 1
+	fDupfdCloexec      = 1030
 	defaultDataPerm    = 0o600
 	sizeofMountAttr    = 32
 	shmPerm            = 0o1777
@@ -229,10 +233,13 @@ func (c *compiler) prepare(p mounts.Plan) {
 	host := c.Slot()
 	c.Call(prog.SysOpenat, prog.AtCwd, c.String("/"), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(host)
 	var base tree
-	if hidden {
-		base = c.newFS("tmpfs", attrNoSuid|attrNoDev, option{key: "mode", value: "700"})
+	if c.o.Marks != nil {
+		fd := prog.Int(c.o.Marks.Fd)
+		base.fd = c.Slot()
+		c.Call(prog.SysFcntl, fd, prog.Int(fDupfdCloexec), prog.Int(0)).To(base.fd)
+		c.Call(prog.SysClose, fd)
 	} else {
-		base = c.newFS("tmpfs", attrNoSuid|attrNoDev|attrNoExec, option{key: "mode", value: "700"}, option{key: "size", value: "4096"})
+		base = c.newBase(hidden)
 	}
 	if !c.o.UserNamespace {
 		c.climb(host, base)
@@ -251,6 +258,14 @@ func (c *compiler) prepare(p mounts.Plan) {
 	c.Call(prog.SysFchdir, host.Arg())
 	c.Call(prog.SysChroot, c.String("."))
 	c.Close(host)
+}
+
+// newBase makes the tmpfs. In one that is not filled there is no room.
+func (c *compiler) newBase(filled bool) tree {
+	if filled {
+		return c.newFS("tmpfs", attrNoSuid|attrNoDev, option{key: "mode", value: "700"})
+	}
+	return c.newFS("tmpfs", attrNoSuid|attrNoDev|attrNoExec, option{key: "mode", value: "700"}, option{key: "size", value: "4096"})
 }
 
 // levels is how far climb climbs: as far as one path can say.

@@ -66,6 +66,7 @@ const (
 	SysFaccessat2
 	SysUnlinkat
 	SysFchmodat2
+	SysRenameat2
 	SysSigaction
 	SysBind
 	SysListen
@@ -76,12 +77,13 @@ const (
 	SysLandlockRule
 
 	// The rest are done by the child itself; see the child's file.
-	Install  // arrange the passed descriptors, close all others
-	Receive  // read the next Program from a socket and go on with it
+	Install  // arrange the passed descriptors, close all others; the status pipe has so many behind it
+	Receive  // read the next Program from a socket and go on with it; it has another descriptor too, if that is not 0
 	Fork     // stay as PID 1; the rest is the command's
 	Exec     // execve; a failure is remembered and the next operation tried
 	Target   // where a mount goes, made if it is missing
 	MakeDirs // a directory with its parents, made if they are missing
+	Links    // hard links of one file, but where there is something of the name
 	Branch   // skip if a word of the data is as given
 	Jump     // skip always
 	Fail     // report an error
@@ -109,6 +111,7 @@ const (
 	NrExec     = pseudo + uint32(Exec)
 	NrTarget   = pseudo + uint32(Target)
 	NrMakeDirs = pseudo + uint32(MakeDirs)
+	NrLinks    = pseudo + uint32(Links)
 	NrBranch   = pseudo + uint32(Branch)
 	NrJump     = pseudo + uint32(Jump)
 	NrFail     = pseudo + uint32(Fail)
@@ -180,6 +183,7 @@ var sysTable = [numSys]sysInfo{
 	SysFaccessat2:   {"faccessat2", [2]uint32{439, 439}, "fsdx"},
 	SysUnlinkat:     {"unlinkat", [2]uint32{263, 35}, "fsd"},
 	SysFchmodat2:    {"fchmodat2", [2]uint32{452, 452}, "fsmx"},
+	SysRenameat2:    {"renameat2", [2]uint32{316, 276}, "fsfsx"},
 	SysSigaction:    {"rt_sigaction", [2]uint32{13, 134}, "dppd"},
 	SysBind:         {"bind", [2]uint32{49, 200}, "fpd"},
 	SysListen:       {"listen", [2]uint32{50, 201}, "fd"},
@@ -190,12 +194,13 @@ var sysTable = [numSys]sysInfo{
 	SysLandlockRestrict: {"landlock_restrict_self", [2]uint32{446, 446}, "fx"},
 	SysLandlockRule:     {"landlock_add_rule", [2]uint32{445, 445}, "fdrx"},
 
-	Install:  {"install", [2]uint32{NrInstall, NrInstall}, "d"},
-	Receive:  {"receive", [2]uint32{NrReceive, NrReceive}, "d"},
+	Install:  {"install", [2]uint32{NrInstall, NrInstall}, "dd"},
+	Receive:  {"receive", [2]uint32{NrReceive, NrReceive}, "df"},
 	Fork:     {"fork", [2]uint32{NrFork, NrFork}, "xpddd"},
 	Exec:     {"execve", [2]uint32{NrExec, NrExec}, "svEv"},
 	Target:   {"target", [2]uint32{NrTarget, NrTarget}, "fsfm"},
 	MakeDirs: {"make_dirs", [2]uint32{NrMakeDirs, NrMakeDirs}, "fsm"},
+	Links:    {"links", [2]uint32{NrLinks, NrLinks}, "fsfs"},
 	Branch:   {"branch", [2]uint32{NrBranch, NrBranch}, "pxx"},
 	Jump:     {"jump", [2]uint32{NrJump, NrJump}, ""},
 	Fail:     {"fail", [2]uint32{NrFail, NrFail}, "d"},

@@ -169,9 +169,9 @@ func run(base unsafe.Pointer) {
 			e = syscall.Errno(o.Args[0])
 		case prog.NrInstall:
 			e = install(base, uint32(o.Args[0]))
-			status = uintptr(h.NFds - 1)
+			status = uintptr(h.NFds-1) - uintptr(o.Args[1])
 		case prog.NrReceive:
-			next := receive(uintptr(o.Args[0]), status)
+			next := receive(uintptr(o.Args[0]), status, arg(base, o, 1))
 			if next == nil {
 				exit(0) // whoever wanted a sandbox wants it no more
 			}
@@ -187,6 +187,8 @@ func run(base unsafe.Pointer) {
 			r, e = target(base, arg(base, o, 0), arg(base, o, 1), arg(base, o, 2), arg(base, o, 3))
 		case prog.NrMakeDirs:
 			r, e = makeDirs(base, arg(base, o, 0), arg(base, o, 1), arg(base, o, 2))
+		case prog.NrLinks:
+			e = links(arg(base, o, 0), arg(base, o, 1), arg(base, o, 2), arg(base, o, 3))
 		case prog.NrMismatch:
 			e = mismatch(base, arg(base, o, 0), arg(base, o, 1))
 		case prog.NrSame:
@@ -380,7 +382,7 @@ func install(base unsafe.Pointer, keep uint32) syscall.Errno {
 //go:nosplit
 //go:norace
 func Receive(sock, status uintptr) {
-	base := receive(sock, status)
+	base := receive(sock, status, 0)
 	if uintptr(base) < 4096 {
 		exit(125)
 	}
@@ -397,13 +399,13 @@ const MaxFds = 253
 // receive reads the next Program from a socket: the block itself, or, where the
 // message holds only a Header, the block's content from the last descriptor of
 // the message. The status pipe of this process becomes the last of its
-// descriptors. It returns nil if the other end was closed, and an errno below
+// descriptors; behind it comes more, if that is not 0. It returns nil if the other end was closed, and an errno below
 // 4096 where something failed.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func receive(sock, status uintptr) unsafe.Pointer {
+func receive(sock, status, more uintptr) unsafe.Pointer {
 	const controlSize = 2048
 	mem, _, e := syscall.RawSyscall6(sysMmap, 0, controlSize+InlineMax, syscall.PROT_READ|syscall.PROT_WRITE,
 		syscall.MAP_PRIVATE|syscall.MAP_ANON, ^uintptr(0), 0)
@@ -441,7 +443,10 @@ func receive(sock, status uintptr) unsafe.Pointer {
 	if msg.Controllen >= 16 {
 		nfds = uint32(*(*uint64)(pointer(mem))-16) / 4
 	}
-	want := h.NFds - 1
+	want := h.NFds - 1 // that have to come with it
+	if more != 0 && want > 0 {
+		want--
+	}
 	if uintptr(h.Size) != n {
 		size := uintptr(h.Size)
 		if nfds != want+1 || n != prog.HeaderSize {
@@ -474,6 +479,9 @@ func receive(sock, status uintptr) unsafe.Pointer {
 		*word(base, uintptr(h.Fds+4*i)) = *word(fds, uintptr(4*i))
 	}
 	*word(base, uintptr(h.Fds+4*want)) = uint32(status)
+	if more != 0 {
+		*word(base, uintptr(h.Fds+4*(h.NFds-1))) = uint32(more)
+	}
 	relocate(base)
 	return base
 }

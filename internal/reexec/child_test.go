@@ -189,7 +189,7 @@ func received(t testing.TB, message []byte, fds ...int) unsafe.Pointer {
 	}
 	unix.Shutdown(p[0], unix.SHUT_WR)
 	before := open()
-	got := receive(uintptr(p[1]), 77)
+	got := receive(uintptr(p[1]), 77, 0)
 	// receive leaves descriptors open: it runs where install closes them.
 	for fd, is := range open() {
 		if is && !before[fd] {
@@ -305,7 +305,7 @@ func TestReceiveEnd(t *testing.T) {
 	}
 	unix.Close(p[0])
 	defer unix.Close(p[1])
-	if got := receive(uintptr(p[1]), 77); got != nil {
+	if got := receive(uintptr(p[1]), 77, 0); got != nil {
 		t.Errorf("got %p", got)
 	}
 }

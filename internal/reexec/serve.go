@@ -35,7 +35,7 @@ func Main(stack unsafe.Pointer) {
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0)
 	var base unsafe.Pointer
 	if argc := *(*uintptr)(stack); argc > 1 {
-		base = receive(ControlFd, StatusFd)
+		base = receive(ControlFd, StatusFd, 0)
 	} else {
 		base = serve()
 	}

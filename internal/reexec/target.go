@@ -197,6 +197,30 @@ func makeDirs(base unsafe.Pointer, root, path, perm uintptr) (fd uintptr, e sysc
 	}
 }
 
+// links makes hard links of one file in dir. The names have slashes between them; what has one of them already stays.
+//
+//go:nosplit
+//go:norace
+func links(from, file, dir, names uintptr) syscall.Errno {
+	for begin := uintptr(0); ; {
+		end := begin
+		for *at(names, end) != 0 && *at(names, end) != '/' {
+			end++
+		}
+		c := *at(names, end)
+		*at(names, end) = 0
+		_, _, e := syscall.RawSyscall6(syscall.SYS_LINKAT, from, file, dir, names+begin, 0, 0)
+		*at(names, end) = c
+		if e != 0 && e != syscall.EEXIST {
+			return e
+		}
+		if c == 0 {
+			return 0
+		}
+		begin = end + 1
+	}
+}
+
 // leafOf is where the last component of a path begins.
 //
 //go:nosplit

@@ -35,6 +35,12 @@ func Unready(cgroup *os.File)
 //go:linkname Compile github.com/nsrun/nsrun/nsexec.compile
 func Compile(cmd any, room *prog.Room, known *Known) []byte
 
+// Ahead has the Clone of Begun, if there is one, mark names below a home directory as hidden, while it waits: hidden, relative
+// paths, are a guess. A Cmd that has that Clone, and an overlay which hides most of them, need not do it then.
+//
+//go:linkname Ahead github.com/nsrun/nsrun/nsexec.markAhead
+func Ahead(hidden []string)
+
 // Known is what Compile has to be told, because it asks nobody.
 type Known struct {
 	Status   int  // the number of the status pipe

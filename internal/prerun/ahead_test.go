@@ -1,0 +1,113 @@
+//go:build linux && go1.26 && !go1.28 && !nsrun_plain
+
+package prerun
+
+import (
+	"bufio"
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// TestAhead: what a sandbox hides does not depend on what was marked in it before the policy was known. The control is the
+// program without the entry point, in which nothing is.
+func TestAhead(t *testing.T) {
+	testenv.NeedCheckout(t)
+	testenv.NeedRoot(t) // who can put a home directory where sandboxes show it
+	dir := testenv.Dir(t)
+	early, plain := filepath.Join(dir, "early"), filepath.Join(dir, "plain")
+	build(t, early, runtime.GOARCH, "-ldflags=-E nsrun_early")
+	build(t, plain, runtime.GOARCH)
+	for _, c := range []struct {
+		name, flags string
+		home        []string
+		modes       map[string]fs.FileMode
+	}{
+		{"empty", "--direct", nil, nil},
+		{"session", "--discard", nil, nil},
+		{
+			"secrets", "--direct",
+			[]string{
+				".ssh/id: secret", ".config/gh/hosts.yml: secret", ".config/git/credentials: secret", ".config/other/x: seen", ".m2/settings.xml: secret",
+				".m2/other: seen", ".local/share/uv/credentials: secret", ".local/share/other: seen", ".cargo/config.toml: seen", ".netrc: secret",
+			},
+			map[string]fs.FileMode{".": 0o750, ".config": 0o700, ".config/git": 0o711, ".m2": 0o700, ".local/share": 0o770},
+		},
+		{"shown", "--direct --ro /srv/.ssh --ro /srv/.config/gh", []string{".ssh/id: seen", ".config/gh/hosts.yml: seen", ".config/hub: secret"}, nil},
+		{"a file in the way", "--direct", []string{".config: seen", ".aws: secret"}, nil},
+		{"links in the way", "--direct", []string{"c/gh: seen", ".config -> c", ".ssh -> c"}, nil},
+		{"no home layer", "--direct --home none", []string{".ssh/id: secret", ".config/x: seen"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, front := listHome(t, early, c.flags, c.home, c.modes)
+			b, control := listHome(t, plain, c.flags, c.home, c.modes)
+			if a != b {
+				t.Errorf("the command sees\n%s\nand without marks\n%s", a, b)
+			}
+			if strings.Contains(a, "secret") || !strings.Contains(a, "later/seen") {
+				t.Errorf("it sees\n%s", a)
+			}
+			if front != "m" || control != "h" {
+				t.Errorf("the front layer is of %q, without marks of %q", front, control)
+			}
+		})
+	}
+}
+
+// listHome runs a command that lists a home directory, after secrets came up in it; front is the first letter of its front layer.
+func listHome(t *testing.T, nsrun, flags string, lines []string, modes map[string]fs.FileMode) (list, front string) {
+	t.Helper()
+	home := testenv.Dir(t)
+	testenv.Tree(t, home, append(lines, "p/")...)
+	for name, mode := range modes {
+		if err := os.Chmod(filepath.Join(home, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := filepath.WalkDir(home, func(path string, _ fs.DirEntry, _ error) error { return os.Lchown(path, 65534, 65534) }); err != nil {
+		t.Fatal(err)
+	}
+	const inside = `echo "$(grep -o 'lowerdir=.[0-9]*:/srv[,:]' /proc/self/mountinfo | cut -c10 | head -n 1)"; read x; cd ~
+find . -not -path './p*' -not -path './.local/state*' -printf '%p %M %l ' \( -type f -exec cat {} ';' -o -true \) -printf '\n' | sort`
+	script := `mount --bind "$1" /srv && cd /srv/p && exec setpriv --reuid 65534 --regid 65534 --clear-groups env -i HOME=/srv PATH="$PATH" "$2" run -q ` +
+		flags + ` -- sh -c "$3"`
+	cmd := exec.Command("unshare", "-m", "sh", "-c", script, "sh", home, nsrun, inside)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(out)
+	front, _ = r.ReadString('\n')
+	for _, name := range []string{"later", ".ssh", ".gnupg", ".aws", ".kube", ".netrc", ".pgpass", ".vault-token", ".config/gcloud", ".config/rclone", ".local/share/gopass", ".m2"} {
+		text := "secret"
+		if name == "later" {
+			text = "seen"
+		}
+		if os.Mkdir(filepath.Join(home, name), 0o755) == nil {
+			testenv.Tree(t, home, filepath.Join(name, text)+": "+text)
+		}
+	}
+	_ = in.Close()
+	var all strings.Builder
+	_, _ = r.WriteTo(&all)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, errs.String())
+	}
+	return all.String(), strings.TrimSpace(front)
+}
