@@ -9,22 +9,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestAhead: what a sandbox hides does not depend on what was marked in it before the policy was known. The control is the
+// testAhead: what a sandbox hides does not depend on what was marked in it before the policy was known. The control is the
 // program without the entry point, in which nothing is.
-func TestAhead(t *testing.T) {
-	testenv.NeedCheckout(t)
+func testAhead(t *testing.T, early, plain string) {
 	testenv.NeedRoot(t) // who can put a home directory where sandboxes show it
-	dir := testenv.Dir(t)
-	early, plain := filepath.Join(dir, "early"), filepath.Join(dir, "plain")
-	build(t, early, runtime.GOARCH, "-ldflags=-E nsrun_early")
-	build(t, plain, runtime.GOARCH)
 	for _, c := range []struct {
 		name, flags string
 		home        []string

@@ -39,9 +39,12 @@ func TestBegun(t *testing.T) {
 	if testenv.Root() {
 		uids = append(uids, 65534)
 	}
-	for name, flags := range map[string][]string{"early": {"-ldflags=-E nsrun_early"}, "plain": nil} {
+	early, plain := filepath.Join(dir, "early"), filepath.Join(dir, "plain")
+	build(t, early, runtime.GOARCH, "-ldflags=-E nsrun_early")
+	build(t, plain, runtime.GOARCH)
+	t.Run("ahead", func(t *testing.T) { testAhead(t, early, plain) })
+	for _, name := range []string{"early", "plain"} {
 		file := filepath.Join(dir, name)
-		build(t, file, runtime.GOARCH, flags...)
 		for _, uid := range uids {
 			small, maps := pid1(t, file, uid)
 			if small != (name == "early") {
