@@ -91,7 +91,7 @@ func (l *learner) open(ctx context.Context, net bool) error {
 			return nil
 		}
 		l.fails = true
-		if err != nil && len(l.lesson.Last.Refusals) == 0 {
+		if err != nil && !slices.ContainsFunc(l.lesson.Last.Refusals, func(r Refusal) bool { return r.Rule != limitRule }) {
 			return err
 		}
 		if more, err := l.more(ctx); err != nil || !more {

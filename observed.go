@@ -58,12 +58,12 @@ var refusalKinds = [...]RefusalKind{
 }
 
 // tell adds an attempt, if it is the policy that refuses it.
-func (o *observed) tell(a attempts.Attempt) {
+func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 	kind := refusalKinds[a.Kind]
 	var r Refusal
 	ok := false
 	if kind == RefusedConnect {
-		r, ok = refusedLoopback(a.To, a.By.Host)
+		r, ok = refusedLoopback(a.To, by().Host)
 		ok = ok && o.loopback && (o.net == nil || !o.net.table.Decide(netpolicy.TCP, a.To).Allowed)
 	} else if kind == RefusedSignal {
 		ok = true
@@ -81,21 +81,22 @@ func (o *observed) tell(a attempts.Attempt) {
 		ok = ok && (r.Kind == kind || r.Kind != RefusedUnix) // who only looks at a socket does not connect to it
 	}
 	if !ok {
-		return
+		return false
 	}
-	i := slices.IndexFunc(o.list, func(other Refusal) bool { return other.Kind == r.Kind && other.Target == r.Target })
+	i, who := slices.IndexFunc(o.list, func(other Refusal) bool { return other.Kind == r.Kind && other.Target == r.Target }), by()
 	switch {
 	case i >= 0:
 		o.list[i].Count++
 	case len(o.list) == mostRefusals:
-		return
+		return true
 	default:
-		r.PID, r.Program = a.By.PID, a.By.Program
+		r.PID, r.Program = who.PID, who.Program
 		i, o.list, o.who = len(o.list), append(o.list, r), append(o.who, nil)
 	}
-	if !slices.Contains(o.who[i], a.By) {
-		o.who[i] = append(o.who[i], a.By)
+	if !slices.Contains(o.who[i], who) {
+		o.who[i] = append(o.who[i], who)
 	}
+	return true
 }
 
 // ended notes that a process failed: what was refused to it, or to another one of the same program, which may have told it.

@@ -20,10 +20,21 @@ func observing(deny []unix.SockFilter) (f seccomp.Filter) {
 	f.Nr()
 	seen := uint32(0)
 	for _, c := range slices.Concat(newCalls, oldCalls) {
-		if nr := uint32(c.nr); nr != seen { // those of two paths are there twice, one behind the other
+		nr := uint32(c.nr)
+		switch {
+		case nr == seen: // those of two paths are there twice, one behind the other
+		case c.deed == looks && c.flags >= 0:
+			// What is open already is most of what C libraries look at. It takes no path.
+			f.When(seccomp.Equal, nr, func() {
+				f.Lower(uint32(c.flags))
+				f.Add(seccomp.AnyBit, 1, 0, unix.AT_EMPTY_PATH)
+				f.Notify()
+				f.Nr()
+			})
+		default:
 			f.When(seccomp.Equal, nr, f.Notify)
-			seen = nr
 		}
+		seen = nr
 	}
 	for _, nr := range signalCalls {
 		f.When(seccomp.Equal, uint32(nr), f.Notify)

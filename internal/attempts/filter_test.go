@@ -5,6 +5,8 @@ package attempts
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -90,5 +92,47 @@ func TestVerdict(t *testing.T) {
 	}
 	if got := verdict(nil, 1, arch, new([6]uint64)); got&seccomp.Action != seccomp.Refuse {
 		t.Errorf("no filter: %#x", got)
+	}
+}
+
+// TestOpenedIsNotTold: a look at what is open already does not wait for anybody, and one at a path does.
+func TestOpenedIsNotTold(t *testing.T) {
+	deny := []unix.SockFilter(nsexec.DefaultFilter())
+	decide, arch := machine(t, observing(deny)), deny[1].K
+	for _, c := range newCalls {
+		if c.deed != looks || c.flags < 0 {
+			continue
+		}
+		for flags, want := range map[uint64]uint32{
+			0: seccomp.Notify, unix.AT_SYMLINK_NOFOLLOW: seccomp.Notify, unix.AT_EMPTY_PATH: seccomp.Allow, unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW: seccomp.Allow,
+		} {
+			var args [6]uint64
+			args[c.flags] = flags
+			if got := decide(data(uint32(c.nr), arch, args)); got != want {
+				t.Errorf("call %d, flags %#x: %#x, want %#x", c.nr, flags, got, want)
+			}
+		}
+	}
+}
+
+// TestAnswers: what is kept is about one call and one error, and does not grow.
+func TestAnswers(t *testing.T) {
+	var l answers
+	one := answer{"/x", opens, unix.R_OK, unix.ENOENT}
+	l.add(one)
+	for _, other := range []answer{{"/y", opens, unix.R_OK, unix.ENOENT}, {"/x", looks, unix.R_OK, unix.ENOENT}, {"/x", opens, 0, unix.ENOENT}, {"/x", opens, unix.R_OK, unix.EACCES}} {
+		if l.has(other) {
+			t.Errorf("%+v is known", other)
+		}
+	}
+	if !l.has(one) {
+		t.Error("it is not known")
+	}
+	name := strings.Repeat("n", 4000)
+	for i := range 5000 {
+		l.add(answer{name: name + strconv.Itoa(i)})
+	}
+	if l.has(one) || len(l.known) > 1100 {
+		t.Errorf("%d are kept", len(l.known))
 	}
 }

@@ -40,7 +40,6 @@ type Attempt struct {
 	Name bool   // it is the name that is removed, or replaced, not what it leads to
 	// Anyone says of Syscall that it takes no privileges.
 	Anyone bool
-	By     Process
 	To     netip.AddrPort // of Loopback
 	Number int            // of Signal
 }
@@ -53,8 +52,10 @@ type Process struct {
 
 // An Observer looks at what the processes of one sandbox try. Tell and Ended are called on one thread.
 type Observer struct {
-	Deny   []unix.SockFilter   // which calls are refused; its refusals are EPERM, or other errors that programs expect
-	Tell   func(a Attempt)     // of something that is going to fail
+	Deny []unix.SockFilter // which calls are refused; its refusals are EPERM, or other errors that programs expect
+	// Tell is told of something that is going to fail, and reports whether it is the policy that refuses it. Only then is it
+	// asked who by. The same of the same path is not told of again if it is not.
+	Tell   func(a Attempt, by func() Process) (refused bool)
 	Ended  func(p Process)     // with an exit status other than zero
 	root   sys.FD              // of the sandbox; None until somebody has called
 	stop   sys.FD              // readable when all is to end
@@ -64,6 +65,7 @@ type Observer struct {
 	across moved               // what was refused last because it goes from one mount to another
 	next   *sandbox.Observer   // who answers some calls; nil: nobody
 	forks  uint64              // of the whole host, before the sandbox began
+	others answers             // what is not the policy's doing
 }
 
 // Attach makes c a command that is observed. Its other filters must not be those of Deny, which the Observer enforces. An
@@ -174,14 +176,39 @@ func (o *Observer) look(n *notify.Notification) {
 		}
 	}
 	for i := range list {
-		if a := o.try(n, &list[i]); a.Err != 0 {
-			o.tell(n, a)
-		}
+		o.try(n, &list[i])
 	}
 }
 
-// tell adds who it was.
-func (o *Observer) tell(n *notify.Notification, a Attempt) {
-	a.By = process(n.PID)
-	o.Tell(a)
+// tell says who it was, if that is asked.
+func (o *Observer) tell(n *notify.Notification, a Attempt) bool {
+	return o.Tell(a, func() Process { return process(n.PID) })
+}
+
+// answers are calls that only read, and failed, and not by the policy: compilers look for each of their files in many
+// directories. They are forgotten before they take much memory.
+type answers struct {
+	known map[answer]struct{}
+	size  int
+}
+
+// An answer is about a path as the caller wrote it.
+type answer struct {
+	name string
+	deed deed
+	mode uint32
+	err  syscall.Errno
+}
+
+func (l *answers) has(a answer) bool {
+	_, ok := l.known[a]
+	return ok
+}
+
+func (l *answers) add(a answer) {
+	const most, each = 4 << 20, 64
+	if l.size += len(a.name) + each; l.known == nil || l.size > most {
+		l.known, l.size = map[answer]struct{}{}, len(a.name)+each
+	}
+	l.known[a] = struct{}{}
 }

@@ -30,7 +30,7 @@ func (o *Observer) signal(n *notify.Notification) {
 		return
 	}
 	if by := process(n.PID); by.Host > 0 && by.Host != by.PID && uint64(number) > forks()-o.forks+before {
-		o.Tell(Attempt{Kind: Signal, Number: number, Err: unix.ESRCH, By: by})
+		o.tell(n, Attempt{Kind: Signal, Number: number, Err: unix.ESRCH})
 	}
 }
 

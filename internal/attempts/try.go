@@ -18,14 +18,31 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// try finds out what a call is going to fail with: Attempt.Err, zero where it is not known to fail. The kernel is asked, in the
-// sandbox, and as the caller: who calls has changed nothing of that yet.
-func (o *Observer) try(n *notify.Notification, c *call) (a Attempt) {
+// try finds out whether a call is going to fail, and tells of it. The kernel is asked, in the sandbox, and as the caller: who
+// calls has changed nothing of that yet.
+func (o *Observer) try(n *notify.Notification, c *call) {
 	name := o.name(n, c)
 	if name == "" || !o.enter(n.PID) || strings.HasPrefix(name, "/proc/") {
-		return a
+		return
 	}
-	d, flags, mode := c.deed, uint64(0), uint32(0)
+	d, flags, mode := c.asks(n)
+	fd, err := o.open(name, flags)
+	if err == nil {
+		defer fd.Close()
+	}
+	known := answer{name, d, mode, errnoOf(err)}
+	keeps := err != nil && d <= opens && mode&(unix.W_OK|creates) == 0
+	if keeps && o.others.has(known) {
+		return
+	}
+	if a := o.outcome(n, name, d, mode, fd, err); a.Err != 0 && !o.tell(n, a) && keeps {
+		o.others.add(known)
+	}
+}
+
+// asks is what a call does, with the flags to look with, and the access that it takes.
+func (c *call) asks(n *notify.Notification) (d deed, flags uint64, mode uint32) {
+	d = c.deed
 	switch c.deed {
 	case opens:
 		d, flags, mode = opening(n.Args[c.mode])
@@ -43,10 +60,12 @@ func (o *Observer) try(n *notify.Notification, c *call) (a Attempt) {
 	if c.nofollow(n) {
 		flags |= unix.O_NOFOLLOW
 	}
-	fd, err := o.open(name, flags)
-	if err == nil {
-		defer fd.Close()
-	}
+	return d, flags, mode
+}
+
+// outcome is what a call is going to fail with: Attempt.Err, zero where it is not known to fail. The path was opened as fd, or
+// that failed.
+func (o *Observer) outcome(n *notify.Notification, name string, d deed, mode uint32, fd sys.FD, err error) (a Attempt) {
 	if d == opens && mode&creates != 0 && err == unix.ENOENT {
 		d = makes
 	}
@@ -61,7 +80,9 @@ func (o *Observer) try(n *notify.Notification, c *call) (a Attempt) {
 	case err != nil:
 		a.Path, a.Err = o.real(name), errnoOf(err)
 	default:
-		a.Path, a.Err = link(fd), access(fd, d, mode)
+		if a.Err = access(fd, d, mode); a.Err != 0 {
+			a.Path = link(fd)
+		}
 	}
 	return a
 }
@@ -126,6 +147,9 @@ func (c *call) nofollow(n *notify.Notification) bool {
 
 // access is what the use of something fails with that is there.
 func access(fd sys.FD, d deed, mode uint32) syscall.Errno {
+	if mode&unix.W_OK == 0 && (d == opens || d == asks || d == enters) { // most often
+		return may(fd, mode)
+	}
 	var st unix.Stat_t
 	if unix.Fstat(int(fd), &st) != nil {
 		return 0
@@ -143,6 +167,11 @@ func access(fd sys.FD, d deed, mode uint32) syscall.Errno {
 	case d == changes || d == executes && kind == unix.S_IFDIR:
 		return 0
 	}
+	return may(fd, mode)
+}
+
+// may is what permissions make of the use of something: R_OK, W_OK and X_OK are among the bits of mode.
+func may(fd sys.FD, mode uint32) syscall.Errno {
 	return errnoOf(unix.Faccessat2(int(fd), "", mode&7, unix.AT_EMPTY_PATH|unix.AT_EACCESS))
 }
 
@@ -155,17 +184,19 @@ func (o *Observer) changesIn(name string, d deed) (string, syscall.Errno) {
 		return o.real(name), errnoOf(err)
 	}
 	defer fd.Close()
-	at := link(fd)
+	e, base := may(fd, unix.W_OK|unix.X_OK), ""
 	if d == makes {
-		at = path.Join(at, path.Base(name))
+		base = path.Base(name)
 	}
 	if readOnly(fd) {
-		return at, unix.EROFS
+		e = unix.EROFS
+	} else if last := path.Base(name); d != makes && isMount(fd, last) {
+		e, base = unix.EBUSY, last
 	}
-	if d != makes && isMount(fd, path.Base(name)) {
-		return path.Join(at, path.Base(name)), unix.EBUSY
+	if e == 0 {
+		return "", 0 // most often
 	}
-	return at, errnoOf(unix.Faccessat2(int(fd), "", unix.W_OK|unix.X_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS))
+	return path.Join(link(fd), base), e
 }
 
 // isMount reports whether something is mounted at a name in a directory.
