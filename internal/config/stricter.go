@@ -9,16 +9,6 @@ import (
 // What a file says that a command in a sandbox can have written must not let commands do more: each change of a
 // setting is checked by the functions here, by the texts alone.
 
-// Stricter reports whether commands can do no more with one policy than with another.
-func Stricter(before, after *Policy) bool {
-	for i := range Keys {
-		if !narrows(i, before.Settings[i].Items, after.Settings[i].Items) {
-			return false
-		}
-	}
-	return true
-}
-
 // narrows reports whether no command can do more after a change of a setting.
 func narrows(i int, before, after []Item) bool {
 	if check := Keys[i].stricter; check != nil {

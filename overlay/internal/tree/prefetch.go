@@ -106,9 +106,8 @@ func (s *prefetcher) goOn() {
 	s.moved.Broadcast()
 }
 
-// next returns the directory at name i as it was prefetched. The walk asks for every
-// directory, in order. Nil: it was not prefetched.
-func (s *prefetcher) next(i int) *prefetched {
+// next returns the next directory as it was prefetched: the walk asks for every one, in order. Nil: it was not prefetched.
+func (s *prefetcher) next() *prefetched {
 	if len(s.dirs) == 0 {
 		return nil
 	}

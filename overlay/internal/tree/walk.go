@@ -127,7 +127,7 @@ func (w *Walk) tell(f *frame, names []string, sights []sight) bool {
 			if err := f.wake(); err != nil {
 				return w.lost(f, err)
 			}
-			more = w.visitDir(f, names[i], l, ahead.next(i))
+			more = w.visitDir(f, names[i], l, ahead.next())
 		default:
 			more = w.emit(&l.n)
 		}
