@@ -96,15 +96,12 @@ func init() {
 			return nil
 		}},
 		assault{"a temporary file in /tmp", func(*prey) error {
-			name := "/tmp/nsrun-test-" + strconv.Itoa(os.Getpid())
-			fd, err := unix.Open(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
-			nameless, terr := unix.Open("/tmp", unix.O_RDWR|unix.O_TMPFILE, 0o600)
-			if err := errors.Join(err, terr); err != nil {
+			fd, err := unix.Open("/tmp", unix.O_RDWR|unix.O_TMPFILE, 0o600)
+			if err != nil {
 				return err
 			}
-			_ = unix.Close(nameless)
 			_, err = unix.Write(fd, []byte("x"))
-			return errors.Join(err, unix.Close(fd), removes(name))
+			return errors.Join(err, unix.Close(fd))
 		}},
 	)
 }

@@ -22,8 +22,8 @@ import (
 //   - the other end of a terminal it opens for whom has the first end open, which anybody may make (/dev/ptmx);
 //   - the names in /dev/shm are its own: there is memory behind them (memfd_create(2)), no file, and nobody else has it.
 //
-// Temporary files that programs make in /tmp whatever TMPDIR says (mkstemp(3), tmpfile(3)) are made in the command's own
-// directory for them. Those are names that did not exist, and are mostly used by the descriptor alone.
+// Temporary files without a name that programs make in /tmp whatever TMPDIR says (tmpfile(3)) are made in the command's own
+// directory for them. Those with a name are not: programs that cannot make one look elsewhere, and one that can expects to find it.
 //
 // Whatever else is named the kernel opens itself, by the command's own rules. So it does not matter that the name can be
 // another one by then.
@@ -115,8 +115,8 @@ func (s *names) open(d *Deputy, l notify.Listener, n *notify.Notification, c ope
 		file, e = openTerminal(n.PID, number, flags)
 	} else if base, ok := shared(name); ok {
 		file, e = s.openMemory(base, flags)
-	} else if base, ok := d.temporary(name, flags); ok {
-		file, e = d.makeTemporary(base, flags, uint32(n.Args[c.flags+1]))
+	} else if flags&unix.O_TMPFILE == unix.O_TMPFILE && d.temporary(name) {
+		file, e = d.makeTemporary(flags, uint32(n.Args[c.flags+1]))
 	} else {
 		l.Proceed(n.ID)
 		return
@@ -145,29 +145,16 @@ func shared(name string) (base string, ok bool) {
 	return base, ok && base != "" && base != "." && base != ".." && len(base) <= unix.NAME_MAX && !strings.Contains(base, "/")
 }
 
-// temporary is what a path in a directory for everybody's temporary files is called in the command's own. Empty: that itself,
-// for a file without a name.
-func (d *Deputy) temporary(name string, flags int) (base string, ok bool) {
-	for _, dir := range [...]string{"/tmp", "/var/tmp"} {
-		rest, inside := strings.CutPrefix(name, dir)
-		switch base = strings.TrimPrefix(rest, "/"); {
-		case !inside, d.Temp == "", d.Seen == nil || d.Seen(name):
-		case flags&unix.O_TMPFILE == unix.O_TMPFILE:
-			return "", base == ""
-		case rest != base && base != "" && base != "." && base != ".." && !strings.Contains(base, "/"):
-			return base, flags&unix.O_EXCL != 0
-		}
-	}
-	return "", false
+// temporary reports whether a path is a directory for everybody's temporary files that the command does not see.
+func (d *Deputy) temporary(name string) bool {
+	name = strings.TrimSuffix(name, "/")
+	return (name == "/tmp" || name == "/var/tmp") && d.Temp != "" && d.Seen != nil && !d.Seen(name)
 }
 
-// makeTemporary makes a file in the command's own directory for them.
-func (d *Deputy) makeTemporary(base string, flags int, mode uint32) (sys.FD, syscall.Errno) {
-	if base == "" {
-		base = "."
-	}
-	how := flags&(unix.O_TMPFILE|unix.O_CREAT|unix.O_EXCL|unix.O_APPEND) | unix.O_RDWR | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(int(d.temp), base, how, mode&0o700)
+// makeTemporary makes a file without a name in the command's own directory for them.
+func (d *Deputy) makeTemporary(flags int, mode uint32) (sys.FD, syscall.Errno) {
+	how := flags&(unix.O_TMPFILE|unix.O_EXCL|unix.O_APPEND) | unix.O_RDWR | unix.O_CLOEXEC
+	fd, err := unix.Openat(int(d.temp), ".", how, mode&0o700)
 	return sys.FD(fd), errnoOf(err)
 }
 
@@ -238,10 +225,6 @@ func (s *names) keep(base string, fd sys.FD) {
 // name gives what has a name in /dev/shm another one there, or removes one.
 func (s *names) name(d *Deputy, l notify.Listener, n *notify.Notification, c namer) {
 	old, e := d.read(n.PID, uintptr(n.Args[c.old]))
-	if base, ok := d.temporary(old, unix.O_EXCL); e == 0 && ok && c.new == noArg {
-		l.Answer(n.ID, errnoOf(unix.Unlinkat(int(d.temp), base, 0)))
-		return
-	}
 	from, ok := shared(old)
 	if e != 0 || !ok {
 		l.Proceed(n.ID)

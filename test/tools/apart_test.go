@@ -23,7 +23,7 @@ var apart = map[string]string{
 	"dpkg-deb": hostsIPC, "fakeroot": hostsIPC, "shared memory and semaphores": hostsIPC, "named semaphores and System V IPC": hostsIPC,
 	"descriptors by a socket, abstract sockets": hostsIPC,
 
-	"move from /tmp": hostsTemp, "/dev/shm and /dev/null": hostsTemp, "a bus of one's own": hostsTemp,
+	"move from /tmp": hostsTemp, "/dev/shm and /dev/null": hostsTemp, "a bus of one's own": hostsTemp, "php's server": hostsTemp,
 
 	"unshare": noSpaces, "bwrap": noSpaces, "bwrap --unshare-all": noSpaces, "nsrun in nsrun": noSpaces, "chromium with its sandbox": noSpaces,
 
