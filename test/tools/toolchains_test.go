@@ -1,0 +1,48 @@
+//go:build linux
+
+package tools
+
+// toolchainTasks are about compilers, generators and checkers that fewer people use, and about files with several names.
+var toolchainTasks = []task{
+	{name: "OCaml", needs: "ocamlopt", slow: true, loose: true, setup: "echo \"let () = print_int 5\" >a.ml", run: "ocamlfind ocamlopt -package unix a.ml -o a 2>/dev/null || ocamlopt a.ml -o a; ./a"},
+	{name: "Elixir", needs: "mix", slow: true, loose: true, run: "mix new x >/dev/null && cd x && mix test 2>&1 | grep -E \"tests|doctest\" | cut -c1-20"},
+	{name: "Erlang", needs: "erlc erl", slow: true, loose: true, setup: `printf -- "-module(a).\n-export([m/0]).\nm()->io:format(\"e~~n\").\n" >a.erl`, run: "erlc a.erl && erl -noshell -s a m -s init stop"},
+	{name: "Lisp", needs: "sbcl", slow: true, loose: true, setup: "echo \"(print 5)\" >a.lisp", run: "sbcl --noinform --non-interactive --load a.lisp 2>&1 | tail -1"},
+	{name: "R", needs: "Rscript", slow: true, loose: true, run: `Rscript -e "saveRDS(1:3,\"x.rds\"); print(readRDS(\"x.rds\"))"; printf "Package: x\nVersion: 0.1\nTitle: X\nDescription: X.\nLicense: MIT\nAuthor: a\nMaintainer: a <a@b>\n" >/dev/null`},
+	{name: "Scheme", needs: "guile", slow: true, setup: "echo \"(display 6)\" >a.scm", run: "guile -c \"(display 5)\"; guile a.scm; ls ~/.cache 2>/dev/null | grep -c guile"},
+	{name: "an assembler", needs: "nasm", slow: true, setup: `printf "global _start\nsection .text\n_start: mov eax,60\nmov edi,7\nsyscall\n" >a.s`, run: "nasm -f elf64 a.s && ld a.o -o a && ./a; echo $?"},
+	{name: "swig", needs: "swig", slow: true, loose: true, setup: `printf "%%module a\nint f(int);\n" >a.i`, run: "swig -python a.i && ls a_wrap.c"},
+	{name: "protocol buffers", needs: "protoc", slow: true, loose: true, setup: `printf "syntax = \"proto3\";\nmessage A { int32 x = 1; }\n" >a.proto`, run: "protoc --python_out=. a.proto && ls *_pb2.py"},
+	{name: "doxygen and graphviz", needs: "doxygen dot", slow: true, loose: true, setup: "echo \"/** x */ int x;\" >a.c", run: "doxygen -g >/dev/null && doxygen >/dev/null 2>&1; ls html/index.html; echo \"digraph{a->b}\" | dot -Tsvg | grep -c \"<svg\""},
+	{name: "Sphinx", needs: "sphinx-quickstart make", slow: true, loose: true, run: "sphinx-quickstart -q -p x -a a --sep . >/dev/null && make html >/dev/null 2>&1; ls build/html/index.html"},
+	{name: "cmake, install and cpack", needs: "cmake cc", slow: true, loose: true, setup: `printf "cmake_minimum_required(VERSION 3.5)\nproject(x C)\nadd_executable(x a.c)\ninstall(TARGETS x)\nset(CPACK_GENERATOR TGZ)\ninclude(CPack)\n" >CMakeLists.txt; echo "int main(){return 3;}" >a.c`, run: "cmake -S . -B b >/dev/null && cmake --build b >/dev/null && cmake --install b --prefix out >/dev/null && cd b && cpack -G TGZ >/dev/null && ls *.tar.gz; ../out/bin/x; echo $?"},
+	{name: "ctest", needs: "cmake cc", slow: true, loose: true, setup: `printf "cmake_minimum_required(VERSION 3.5)\nproject(x C)\nenable_testing()\nadd_executable(x a.c)\nadd_test(NAME t COMMAND x)\n" >CMakeLists.txt; echo "int main(){return 0;}" >a.c`, run: "cmake -S . -B b >/dev/null && cmake --build b >/dev/null && ctest --test-dir b | grep \"tests passed\""},
+	{name: "scons", needs: "scons cc", slow: true, loose: true, setup: `echo "Program(\"a.c\")" >SConstruct; echo "int main(){return 0;}" >a.c`, run: "scons -Q && ./a; scons -Q -c"},
+	{name: "ctags and cscope", needs: "ctags cscope", slow: true, loose: true, setup: "echo \"int main(){return 0;}\" >a.c", run: "ctags -R . && grep -c \"^main\" tags; cscope -b -q -R && ls cscope*"},
+	{name: "cppcheck", needs: "cppcheck", slow: true, loose: true, setup: "echo \"int main(){return 0;}\" >a.c", run: "mkdir cpp; cppcheck -q --cppcheck-build-dir=cpp a.c; echo $?"},
+	{name: "quilt", needs: "quilt", slow: true, loose: true, setup: "echo a>f", run: "quilt new -q p.diff >/dev/null; quilt add f >/dev/null; echo b>>f; quilt refresh >/dev/null; quilt pop >/dev/null; cat f; quilt push >/dev/null; cat f"},
+	{name: "rake", needs: "rake", slow: true, setup: `printf "require \"rake/clean\"\nCLOBBER << \"o\"\ntask(:default){ sh \"touch o\" }\n" >Rakefile`, run: "rake 2>&1; rake clobber 2>&1"},
+	{name: "mypy", needs: "mypy", slow: true, loose: true, setup: `printf "def f(x: int) -> int:\n    return x\n" >a.py`, run: "mypy -q a.py; mypy a.py; ls -d .mypy_cache"},
+	{name: "poetry", needs: "poetry", slow: true, loose: true, run: "poetry new -q x 2>&1; cd x && poetry check; poetry config --list | grep -c .; ls"},
+	{name: "gettext", needs: "xgettext", slow: true, loose: true, setup: `echo "char*x=gettext(\"hi\");" >a.c`, run: "xgettext -o m.pot a.c && msginit --no-translator -l de -i m.pot -o de.po 2>/dev/null && msgfmt de.po -o de.mo && ls"},
+	{name: "ltrace", needs: "ltrace", slow: true, loose: true, run: "ltrace -o l.txt true; echo $?"},
+	{name: "entr", needs: "entr", slow: true, loose: true, setup: "echo a>f", run: "(sleep 1; echo b>>f; sleep 1) & echo f | timeout 5 entr -n -p -z echo changed"},
+	{name: "git commit-graph and multi-pack-index", needs: "git", slow: true, loose: true, setup: `git init -q -b main; printf '1\n2\n3\n' >f; mkdir d; echo g >d/g; git add .; git commit -qm first; `, run: "git commit-graph write --reachable 2>/dev/null && git multi-pack-index write && git maintenance run --task=gc -q 2>/dev/null; git fsck"},
+	{name: "git rerere", needs: "git", loose: true, setup: `git init -q -b main; printf '1\n2\n3\n' >f; mkdir d; echo g >d/g; git add .; git commit -qm first; `, run: "git config rerere.enabled true; git checkout -qb s; echo s>f; git commit -qam s; git checkout -q main; echo m>f; git commit -qam m; git merge s >/dev/null 2>&1; echo r>f; git commit -qam r; ls .git/rr-cache | wc -l"},
+	{name: "git filter-branch", needs: "git perl", slow: true, loose: true, setup: `git init -q -b main; printf '1\n2\n3\n' >f; mkdir d; echo g >d/g; git add .; git commit -qm first; `, run: "FILTER_BRANCH_SQUELCH_WARNING=1 git filter-branch -f --msg-filter \"sed s/first/1st/\" >/dev/null 2>&1; git log --format=%s"},
+	{name: "git clone --shared and --dissociate", needs: "git", slow: true, loose: true, setup: `mkdir src; cd src; git init -q -b main; printf '1\n2\n3\n' >f; mkdir d; echo g >d/g; git add .; git commit -qm first; `, run: "git clone -q --shared src c && git clone -q --reference src --dissociate file://$PWD/src c2 && git -C c2 fsck && cat c/f c2/f"},
+	{name: "git gc, then a clone", needs: "git", slow: true, loose: true, setup: `mkdir src; cd src; git init -q -b main; printf '1\n2\n3\n' >f; mkdir d; echo g >d/g; git add .; git commit -qm first; `, run: "git -C src gc -q && git clone -q src c && git -C c fsck && git -C c log --format=%s"},
+	{name: "rsync --link-dest, twice", needs: "rsync", slow: true, setup: "mkdir s; echo a >s/f; echo k >s/k; rsync -a s/ b1/", run: "rsync -a --link-dest=../b1 s/ b2/; echo new >s/f; rsync -a --link-dest=../b2 s/ b3/; cat b2/f b3/f; stat -c '%n %h' b?/*"},
+	{name: "find -samefile", setup: "echo a >f; ln f g", run: "find . -samefile f | sort"},
+	{name: "cp -al, then a write", setup: "mkdir s; echo a >s/f", run: "cp -al s t; echo b >>t/f; cat s/f t/f; stat -c %h s/f t/f"},
+	{name: "ln -f over a file", setup: "echo 1 >a; echo 2 >b", run: "ln -f a b && stat -c '%n %h' a b && cat b"},
+	{name: "a maildir", run: "mkdir -p M/tmp M/new M/cur; echo m >M/tmp/1; ln M/tmp/1 M/new/1; rm M/tmp/1; mv M/new/1 M/cur/1:2,S; ls M/cur"},
+	{name: "a lock by link(2)", run: "echo 1 >l.tmp && ln l.tmp l.lock && ln l.tmp l.lock 2>/dev/null; echo $?; stat -c %h l.tmp; rm l.*"},
+	{name: "a mailbox", needs: "python3", slow: true, loose: true, run: `python3 -c "import mailbox
+m=mailbox.mbox('mb');m.lock();m.add('From: a\n\nx');m.flush();m.unlock();print(len(m))"`},
+	{name: "pip install -e", needs: "python3-venv", slow: true, loose: true, setup: `printf "from setuptools import setup\nsetup(name=\"x\",version=\"1\",py_modules=[\"a\"])\n" >setup.py; echo a=1 >a.py`, run: "python3 -m venv --system-site-packages v && v/bin/pip install -q --no-index --no-build-isolation -e . 2>&1 | tail -1; v/bin/python -c \"import a; print(a.a)\""},
+	{name: "a virtual environment that was moved", needs: "python3-venv", slow: true, loose: true, run: "python3 -m venv v && mv v w && w/bin/python -c \"print(3)\"; python3 -m venv --upgrade w && ls w/bin | head -3"},
+	{name: "npm install of a directory", needs: "npm", slow: true, setup: `mkdir l; echo "{\"name\":\"l\",\"version\":\"1.0.0\"}" >l/package.json; echo "module.exports=4" >l/index.js; echo "{\"name\":\"x\"}" >package.json`, run: "npm i --silent --no-audit --no-fund ./l && ls -F node_modules && node -e \"console.log(require('l'))\"", then: "npm ls --silent"},
+	{name: "jshell", needs: "jshell", slow: true, run: "echo \"System.out.println(1+1)\" | jshell -s - ; echo $?"},
+	{name: "tmux with a server of its own", needs: "tmux", slow: true, loose: true, run: "tmux -L x -f /dev/null new -d \"echo hi >o; sleep 1\"; sleep .7; cat o; tmux -L x kill-server"},
+}
