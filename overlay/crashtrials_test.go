@@ -13,14 +13,16 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// memory is a directory on a tmpfs, or on the disk where there is none.
+// memory is a directory on a tmpfs, or on the disk where there is none that has attributes (before Linux 6.6).
 func memory(t testing.TB) string {
 	t.Helper()
 	var fs unix.Statfs_t
 	if unix.Statfs("/dev/shm", &fs) == nil && fs.Type == unix.TMPFS_MAGIC {
 		if dir, err := os.MkdirTemp("/dev/shm", "nsrun-crash-"); err == nil {
 			t.Cleanup(func() { removeAll(t, dir) })
-			return dir
+			if unix.Setxattr(dir, "user.nsrun", nil, 0) == nil {
+				return dir
+			}
 		}
 	}
 	return tempDir(t)
