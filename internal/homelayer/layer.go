@@ -226,15 +226,19 @@ func (l *Layer) retireWork() error {
 		return err
 	}
 	defer dir.Close()
-	// The kernel's has no permissions, which would be in the way of whoever removes it all by hand.
-	if err = unix.Fchmodat(int(dir), kernelName, 0o700, 0); err == nil {
-		err = unix.Renameat2(int(dir), kernelName, int(dir), goneName, unix.RENAME_NOREPLACE)
+	// The kernel's directories have no permissions, which would be in the way of whoever removes it all by hand.
+	for _, name := range [...]string{kernelName, kernelName + "/incompat", kernelName + "/incompat/volatile"} {
+		if err = unix.Fchmodat(int(dir), name, 0o700, 0); err == unix.ENOENT && name == kernelName {
+			return nil // no overlay was made
+		}
+		if err != nil {
+			return removeTree(dir, kernelName)
+		}
 	}
-	switch err {
-	case nil, unix.ENOENT: // ENOENT: no overlay was made
-		return nil
+	if unix.Renameat2(int(dir), kernelName, int(dir), goneName, unix.RENAME_NOREPLACE) != nil {
+		return removeTree(dir, kernelName)
 	}
-	return removeTree(dir, kernelName)
+	return nil
 }
 
 // Begun says that the command runs, so that somebody has time to remove what the one before it left. Release waits for that.

@@ -408,8 +408,10 @@ func TestWork(t *testing.T) {
 	left := func(l *Layer) {
 		t.Helper()
 		testenv.Tree(t, l.Work(), "work/incompat/volatile/dirty")
-		if err := os.Chmod(filepath.Join(l.Work(), "work"), 0); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{"work/incompat/volatile", "work/incompat", "work"} {
+			if err := os.Chmod(filepath.Join(l.Work(), name), 0); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	const away = "gone/ gone/incompat/ gone/incompat/volatile/ gone/incompat/volatile/dirty: "
