@@ -65,7 +65,11 @@ func (x *Execution) takeHome(f *plan.Facts, project string) (why string) {
 		f.Layer = &plan.HomeLayer{Upper: "/LAYER/upper", Work: "/LAYER/work"}
 		return ""
 	}
-	if x.home.layer == nil {
+	if x.home.layer != nil {
+		if err := x.home.layer.Again(); err != nil {
+			return err.Error()
+		}
+	} else {
 		path, err := host.HomeLayer(f.HomeAt, project)
 		if err == nil {
 			l := x.runner.config.limits(&x.request)

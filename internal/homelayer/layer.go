@@ -253,9 +253,21 @@ func (l *Layer) Begun() {
 	}
 }
 
+// Again says that the sandbox in which the layer was mounted is gone, and the command gets another one.
+func (l *Layer) Again() error {
+	if err := l.resetWork(); err != nil {
+		return &fs.PathError{Op: "use home layer", Path: l.path, Err: sys.Bare(err)}
+	}
+	return nil
+}
+
 // resetWork removes what the kernel kept in work for a command that was killed.
 func (l *Layer) resetWork() error {
-	dir, err := openAt(l.dir, workName, unix.O_PATH|unix.O_DIRECTORY)
+	work := workName
+	if l.run != "" {
+		work = filepath.Join(runsName, l.run, workName)
+	}
+	dir, err := openAt(l.dir, work, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}

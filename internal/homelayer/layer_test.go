@@ -414,6 +414,15 @@ func TestWork(t *testing.T) {
 			}
 		}
 	}
+	none := func(l *Layer) {
+		t.Helper()
+		if err := l.Again(); err != nil {
+			t.Fatal(err)
+		}
+		if got := text(t, l.Work()); strings.Contains(got, "work") {
+			t.Errorf("there is still %s", got)
+		}
+	}
 	const away = "gone/ gone/incompat/ gone/incompat/volatile/ gone/incompat/volatile/dirty: "
 	work := func(when, want string) {
 		t.Helper()
@@ -423,6 +432,12 @@ func TestWork(t *testing.T) {
 	}
 	a := take(t, path)
 	left(a)
+	none(a)
+	left(a)
+	other := take(t, path)
+	left(other)
+	none(other)
+	release(t, other)
 	release(t, a)
 	work("a command has ended", away)
 	n := take(t, path)
