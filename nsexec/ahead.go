@@ -3,6 +3,8 @@
 package nsexec
 
 import (
+	_ "unsafe" // for linkname
+
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/features"
@@ -20,6 +22,8 @@ var ahead struct {
 
 // markAhead is sandbox.Ahead. The sandbox gets a Program whose last operation receives the second one, which finds the
 // file system with the marks among its descriptors. If it fails, the command gets another sandbox.
+//
+//go:linkname markAhead github.com/nsrun/nsrun/nsexec.markAhead
 func markAhead(hidden []string) {
 	if sandbox.Begun == nil || ahead.ok {
 		return

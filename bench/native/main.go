@@ -57,7 +57,6 @@ type way struct {
 // A bench is where all is measured.
 type bench struct {
 	dir  string
-	self string // this program, in each project
 	ways []way
 }
 
