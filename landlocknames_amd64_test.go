@@ -1,3 +1,5 @@
+//go:build linux
+
 package nsrun_test
 
 import "golang.org/x/sys/unix"

@@ -1,3 +1,5 @@
+//go:build linux
+
 package nsrun_test
 
 // Calls that this architecture does not have.
