@@ -49,6 +49,7 @@ func TestDetails(t *testing.T) {
 		{"a directory is deleted", `mkdir -p d/e/f; touch d/a d/e/b d/e/f/c`, `rm -r d`, "D d/ below:5"},
 		{"a directory is replaced", `mkdir -p d/e; touch d/e/b`, `rm -r d; echo a > d`, "T d below:2"},
 		{"an opaque directory", `mkdir -p d/e; touch d/e/b d/c`, `rm -r d; mkdir d; touch d/n`, "D d/c|D d/e/ below:1|A d/n"},
+		{"another name of an equal file", `echo a > f; echo a > g; ln g h`, `ln -f f g`, "M g content links:2"},
 		{"names", ``, `echo a > f; ln f g`, "A f links:2|A g links:2"},
 		{"sparse", ``, `truncate -s 1M f`, "A f sparse"},
 		{"setuid", ``, `echo a > f; chmod 4755 f; mkdir d; chmod 2755 d`, "A d/|A f (is setuid)"},

@@ -62,7 +62,7 @@ type Aspect uint8
 
 // The aspects of a modified object.
 const (
-	Content    Aspect = 1 << iota // bytes of a file, text of a link
+	Content    Aspect = 1 << iota // bytes of a file, text of a link, or of which file it is a name
 	Mode                          // permission bits
 	Owner                         // user or group
 	Attributes                    // extended attributes and access control lists

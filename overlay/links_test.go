@@ -15,10 +15,10 @@ import (
 // also to those that have several names.
 func TestLinksStay(t *testing.T) {
 	testenv.Leaks(t)
-	root := project(t, `mkdir src; echo two > src/a; ln src/a src/b; echo one > src/x; echo other > src/y; ln src/y src/z`)
+	root := project(t, `mkdir src; echo two > src/a; ln src/a src/b; echo one > src/x; echo other > src/y; ln src/y src/z; echo equal > e1; echo equal > e2`)
 	before := inodes(t, root)
 	s := create(t, root)
-	sandbox(t, s, `cp -al src dst; mkdir part; ln src/a part/a; echo more >> dst/y; echo n > n; ln n part/n`)
+	sandbox(t, s, `cp -al src dst; mkdir part; ln src/a part/a; echo more >> dst/y; echo n > n; ln n part/n; ln -f e1 e2`)
 	list := prints(t, root)
 	same := func(when string, groups ...[]string) {
 		t.Helper()
@@ -42,7 +42,7 @@ func TestLinksStay(t *testing.T) {
 		}
 	}
 	// y was written to: the command saw that z did not change.
-	want := [][]string{{"src/a", "src/b", "dst/a", "dst/b", "part/a"}, {"src/x", "dst/x"}, {"src/y", "dst/y"}, {"src/z", "dst/z"}, {"n", "part/n"}}
+	want := [][]string{{"src/a", "src/b", "dst/a", "dst/b", "part/a"}, {"src/x", "dst/x"}, {"src/y", "dst/y"}, {"src/z", "dst/z"}, {"n", "part/n"}, {"e1", "e2"}}
 	for range 2 {
 		commitAll(t, s)
 		same("committed", want...)

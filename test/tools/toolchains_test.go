@@ -36,6 +36,7 @@ var toolchainTasks = []task{
 	{name: "find -samefile", setup: "echo a >f; ln f g", run: "find . -samefile f | sort"},
 	{name: "cp -al, then a write", setup: "mkdir s; echo a >s/f", run: "cp -al s t; echo b >>t/f; cat s/f t/f; stat -c %h s/f t/f"},
 	{name: "ln -f over a file", setup: "echo 1 >a; echo 2 >b", run: "ln -f a b && stat -c '%n %h' a b && cat b"},
+	{name: "ln -f over an equal file", setup: "echo 1 >a; echo 1 >b", run: "ln -f a b && stat -c '%n %h' a b && cat b", then: "stat -c '%n %h' a b"},
 	{name: "a maildir", run: "mkdir -p M/tmp M/new M/cur; echo m >M/tmp/1; ln M/tmp/1 M/new/1; rm M/tmp/1; mv M/new/1 M/cur/1:2,S; ls M/cur"},
 	{name: "a lock by link(2)", run: "echo 1 >l.tmp && ln l.tmp l.lock && ln l.tmp l.lock 2>/dev/null; echo $?; stat -c %h l.tmp; rm l.*"},
 	{name: "a mailbox", needs: "python3", slow: true, loose: true, run: `python3 -c "import mailbox

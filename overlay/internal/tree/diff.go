@@ -48,7 +48,7 @@ type Diff struct {
 
 // Parts are the ways in which two objects of one type differ.
 type Parts struct {
-	Content    bool // bytes of a file, text of a link
+	Content    bool // bytes of a file, text of a link, or of which file it is a name
 	Mode       bool // permission bits
 	Owner      bool // user or group
 	Attributes bool // extended attributes and access control lists
@@ -66,7 +66,7 @@ type Walk struct {
 	Created int64            // the beginning of the session, in nanoseconds since 1970
 	Base    Ownership        // what the top of the upper side was like when it was made
 	Settled map[string]int64 // by path, the ctimes of upper objects that are not a change; zero: that it is deleted is none
-	Twins   map[Inode]Twin   // nil: not wanted
+	Twins   map[Inode]Twin   // what is met, for the caller; nil: it does not want them
 	Times   bool             // what differs in nothing but its time is wanted
 	Retimed *atomic.Int64    // counts files of that kind; nil: nobody does
 	Yield   func(Diff, error) bool

@@ -112,8 +112,8 @@ func (w *Walk) tell(f *frame, names []string, sights []sight) bool {
 	defer ahead.end()
 	for i := range names {
 		l := &sights[i]
-		if l.twin && w.Twins != nil {
-			w.Twins[Inode{l.n.Up.Dev, l.n.Up.Ino}] = Twin{l.path, l.n.Low}
+		if l.twin {
+			w.meet(l)
 		}
 		more := true
 		switch {
@@ -136,6 +136,22 @@ func (w *Walk) tell(f *frame, names []string, sights []sight) bool {
 		}
 	}
 	return true
+}
+
+// meet notes a twin. A file that became another name of an earlier one is a change, although the contents are equal.
+func (w *Walk) meet(l *sight) {
+	id := Inode{l.n.Up.Dev, l.n.Up.Ino}
+	first, known := w.Twins[id]
+	switch {
+	case !known:
+		if w.Twins == nil {
+			w.Twins = map[Inode]Twin{}
+		}
+		w.Twins[id] = Twin{l.path, l.n.Low}
+	case first.Low.Ino != l.n.Low.Ino || first.Low.Dev != l.n.Low.Dev:
+		l.n.Parts.Content, l.n.TimeOnly = true, false
+		w.fill(&l.n, l.path)
+	}
 }
 
 // tooDeep tells of what lies at a path that is too long, unless it was dropped with the directories above.
