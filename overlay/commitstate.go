@@ -26,7 +26,8 @@ type commit struct {
 	ledger  tx.Ledger
 	kept    map[store.Place]baseEntry // what the project had when the command had ended; nil: not read
 	account bool                      // that was noted at all
-	deletes bool                      // something was deleted, or moved, in the session
+	arrived *arrivals
+	deletes bool // something was deleted, or moved, in the session
 	twins   []map[tree.Inode]tree.Twin
 	below   map[store.Place]trace // of the commits of the session that this one stands on
 	taken   map[store.Place]bool  // what was chosen; nil: not made yet
@@ -39,7 +40,11 @@ type commit struct {
 }
 
 func newCommit(s *Session, o CommitOptions) *commit {
-	return &commit{s: s, o: o}
+	c := &commit{s: s, o: o}
+	c.arrived = &arrivals{s: s, touch: c.touched, sides: func(root int) (up, low tree.Tree, err error) {
+		return c.layers[root].Up, c.layers[root].Low, nil
+	}}
+	return c
 }
 
 func (c *commit) close() {
@@ -159,12 +164,20 @@ func (c *commit) addTraces(m *store.Meta, j *tx.Journal) {
 }
 
 // changed reports whether somebody else changed the project's object st since
-// the session began.
+// the session began, or put it there.
 func (c *commit) changed(at store.Place, st tree.Stat) bool {
+	c.readKept()
+	return c.differs(at, st, c.arrived.above(at))
+}
+
+// touched reports whether somebody else changed the project's object st itself.
+func (c *commit) touched(at store.Place, st tree.Stat) bool { return c.differs(at, st, false) }
+
+func (c *commit) differs(at store.Place, st tree.Stat, came bool) bool {
 	if c.tx != nil {
 		st.Ctime = c.tx.Doors.CTimes.Before(at, st.Ctime)
 	}
-	if st.Ctime <= c.s.meta.Created.UnixNano() {
+	if st.Ctime <= c.s.meta.Created.UnixNano() && !came {
 		return false
 	}
 	if own, ok := c.ledger.At[at]; ok && own.Lower == st.Ctime {
@@ -178,15 +191,20 @@ func (c *commit) changed(at store.Place, st tree.Stat) bool {
 
 // entry tells what was kept of the project's object at a place.
 func (c *commit) entry(at store.Place) (baseEntry, bool) {
-	if c.kept == nil {
-		var err error
-		c.kept, err = c.s.known()
-		if c.account = err == nil && c.kept != nil; !c.account {
-			c.kept = map[store.Place]baseEntry{}
-		}
-	}
+	c.readKept()
 	e, ok := c.kept[at]
 	return e, ok
+}
+
+func (c *commit) readKept() {
+	if c.kept != nil {
+		return
+	}
+	var err error
+	c.kept, c.arrived.dirs, err = c.s.known()
+	if c.account = err == nil && c.kept != nil; !c.account {
+		c.kept = map[store.Place]baseEntry{}
+	}
 }
 
 // base reads the version of a file that both sides began with, if it was kept.

@@ -29,6 +29,7 @@ type baseEntry struct {
 	Root int        `json:"root"`
 	Path store.Text `json:"path"`
 	File int        `json:"file,omitempty"` // zero: it was there, and its content was not kept
+	Dir  uint64     `json:"dir,omitempty"`  // the inode number of a directory in which something was modified; nothing else is set
 	Size int64      `json:"size,omitempty"`
 
 	// Mode, with the type, and who owned it. Mode zero: not known.
@@ -41,6 +42,9 @@ type baseEntry struct {
 type kept struct {
 	dir, index *tree.Handle
 	known      map[store.Place]baseEntry
+	dirs       map[store.Place]uint64 // inode numbers
+	sides      []openSides            // that were opened
+	arrived    *arrivals
 	next       int
 	total      int64
 }
@@ -48,6 +52,9 @@ type kept struct {
 func (b *kept) close() {
 	b.dir.Close()
 	b.index.Close()
+	for i := range b.sides {
+		b.sides[i].close()
+	}
 }
 
 // read reads the index. A line that is cut short ends it.
@@ -64,6 +71,10 @@ func (b *kept) read(roots int) error {
 		if store.StrictJSON(line, &e) != nil || store.CheckPlace(e.Root, string(e.Path), roots) != nil || e.File < 0 {
 			continue
 		}
+		if e.Dir != 0 {
+			b.dirs[store.Place{Root: e.Root, Path: string(e.Path)}] = e.Dir
+			continue
+		}
 		b.next = max(b.next, e.File+1)
 		b.total += e.Size
 		b.known[store.Place{Root: e.Root, Path: string(e.Path)}] = e
@@ -73,22 +84,22 @@ func (b *kept) read(roots int) error {
 
 // known reads what the project had when the session's commands had ended, of what they
 // modified. Nil: nobody kept account.
-func (s *Session) known() (map[store.Place]baseEntry, error) {
+func (s *Session) known() (files map[store.Place]baseEntry, dirs map[store.Place]uint64, err error) {
 	d, err := s.dir.OpenDir(baseName)
 	if err == unix.ENOENT {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	b := kept{dir: d, known: map[store.Place]baseEntry{}}
+	b := kept{dir: d, known: map[store.Place]baseEntry{}, dirs: map[store.Place]uint64{}}
 	defer b.close()
-	return b.known, b.read(len(s.roots))
+	return b.known, b.dirs, b.read(len(s.roots))
 }
 
 // baseOf returns the version of a file that the project had, and whether it was kept.
 func (s *Session) baseOf(at store.Place) ([]byte, bool, error) {
-	known, err := s.known()
+	known, _, err := s.known()
 	if err != nil {
 		return nil, false, err
 	}

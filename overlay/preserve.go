@@ -23,8 +23,9 @@ import (
 )
 
 // Preserve keeps the project's versions of modified text files, as long as nobody else
-// has changed them since the command began that modified them first, for CommitOptions.Prefer Merge, and those of git's index, which is merged
-// without being asked for. The changes are what Changes yielded when the command had ended.
+// has changed them since the command began that modified them first, for CommitOptions.Prefer Merge, and those of git's
+// index, which is merged without being asked for. It also notes which directories hold the changes, so that a commit
+// sees when somebody puts others in their places. The changes are what Changes yielded when the command had ended.
 // What else is not text, or larger than a mebibyte, is left out.
 func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 	const op = "keep versions"
@@ -33,12 +34,21 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 	if err := s.usable(op, true); err != nil {
 		return err
 	}
-	created := s.meta.Created.UnixNano()
 	var b *kept
 	var err error
+	var added Change // the directory that was added last
 	for _, c := range changes {
-		if c.Kind != Modified && c.Kind != TypeChanged || c.Path == "." {
+		old := c.Kind == Modified || c.Kind == TypeChanged
+		if dir, _ := tree.SplitPath(c.Path); c.Path == "." || !old && dir == "." {
 			continue
+		}
+		if c.Kind == Added {
+			if added.Root == c.Root && added.Path != "" && tree.Under(c.Path, added.Path) {
+				continue
+			}
+			if c.Mode.IsDir() {
+				added = c
+			}
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -49,7 +59,7 @@ func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 			}
 			defer b.close()
 		}
-		if err := b.keep(s, c, created); err != nil {
+		if err := b.keep(s, c, old); err != nil {
 			return &Error{Op: op, Path: s.path, Err: err}
 		}
 	}
@@ -65,7 +75,8 @@ func (s *Session) openKept() (_ *kept, err error) {
 	if err := s.dir.Mkdir(baseName); err != nil && err != unix.EEXIST {
 		return nil, err
 	}
-	b := &kept{known: map[store.Place]baseEntry{}, next: 1}
+	b := &kept{known: map[store.Place]baseEntry{}, dirs: map[store.Place]uint64{}, next: 1}
+	b.arrived = &arrivals{s: s, dirs: b.dirs, touch: s.touched, sides: b.sidesOf(s)}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -81,8 +92,8 @@ func (s *Session) openKept() (_ *kept, err error) {
 	return b, err
 }
 
-// keep stores the project's version of one file, the first time.
-func (b *kept) keep(s *Session, c Change, created int64) error {
+// keep stores the project's version of one file that was there, old, the first time.
+func (b *kept) keep(s *Session, c Change, old bool) error {
 	root := slices.IndexFunc(s.roots, func(r Root) bool { return r.Path == c.Root })
 	if root < 0 {
 		return fmt.Errorf("%s is not a root of the session", escape.Quote(c.Root))
@@ -90,6 +101,14 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 	at := store.Place{Root: root, Path: c.Path}
 	index := s.gitFileAt(at) == gitIndex
 	if b.known[at].File > 0 {
+		return nil
+	}
+	if s.meta.On == "" { // else the layers below are merged, and a commit of one gives directories other numbers
+		if err := b.keepDirs(at); err != nil {
+			return err
+		}
+	}
+	if !old {
 		return nil
 	}
 	if b.known[at].Path == "" {
@@ -106,7 +125,7 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 	if c.Aspects&Content == 0 || !c.Mode.IsRegular() || !c.OldMode.IsRegular() || c.OldSize > most {
 		return nil
 	}
-	data, st, err := s.before(c, at, index, created)
+	data, st, err := b.before(s, c, at, index)
 	if err != nil || data == nil {
 		return err
 	}
@@ -125,7 +144,7 @@ func (b *kept) keep(s *Session, c Change, created int64) error {
 }
 
 // before reads the project's version that the session's was made from. Nil: it is not known, or is not to be kept.
-func (s *Session) before(c Change, at store.Place, index bool, created int64) (data []byte, st tree.Stat, err error) {
+func (b *kept) before(s *Session, c Change, at store.Place, index bool) (data []byte, st tree.Stat, err error) {
 	if index {
 		if data := s.heldIndex(at); data != nil {
 			return data, st, nil
@@ -141,7 +160,7 @@ func (s *Session) before(c Change, at store.Place, index bool, created int64) (d
 	defer f.Close()
 	h := &tree.Handle{FD: sys.FD(f.Fd())}
 	st, err = h.Stat()
-	if err != nil || st.Ctime > created && !s.settledAt(at, st.Ctime) && !s.saw(at, st.Ctime) {
+	if err != nil || s.touched(at, st) || b.arrived.above(at) {
 		return nil, st, err
 	}
 	data, err = io.ReadAll(io.LimitReader(f, c.OldSize+1))
@@ -159,15 +178,67 @@ func (s *Session) before(c Change, at store.Place, index bool, created int64) (d
 
 // write adds an entry to the index. The last one for a path counts.
 func (b *kept) write(e baseEntry) error {
-	line, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	if err := tree.WriteAll(b.index, append(line, '\n')); err != nil {
+	if err := b.writeLine(e); err != nil {
 		return err
 	}
 	b.known[store.Place{Root: e.Root, Path: string(e.Path)}] = e
 	return nil
+}
+
+func (b *kept) writeLine(e baseEntry) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return tree.WriteAll(b.index, append(line, '\n'))
+}
+
+// keepDirs notes which directories the project has above a place, as far as they were there when the session began.
+func (b *kept) keepDirs(at store.Place) error {
+	for {
+		at.Path, _ = tree.SplitPath(at.Path)
+		if _, ok := b.dirs[at]; ok || at.Path == "." {
+			return nil
+		}
+		if b.arrived.directory(at) {
+			continue
+		}
+		_, low, err := b.arrived.sides(at.Root)
+		if err != nil {
+			return err
+		}
+		d, err := low.At(at.Path)
+		if err != nil {
+			return nil // somebody is changing it
+		}
+		st, err := d.Stat()
+		d.Close()
+		if err != nil {
+			return err
+		}
+		if err := b.writeLine(baseEntry{Root: at.Root, Path: store.Text(at.Path), Dir: st.Ino}); err != nil {
+			return err
+		}
+		b.dirs[at] = st.Ino
+	}
+}
+
+// sidesOf opens both sides of a root once.
+func (b *kept) sidesOf(s *Session) func(root int) (up, low tree.Tree, err error) {
+	b.sides = make([]openSides, len(s.roots))
+	return func(root int) (up, low tree.Tree, err error) {
+		side := &b.sides[root]
+		if _, err := side.open(s, root); err != nil {
+			return nil, nil, err
+		}
+		return side.up, side.low, nil
+	}
+}
+
+// touched reports whether the project's object was changed since the session began, and not by the session, nor before
+// a command that saw it so.
+func (s *Session) touched(at store.Place, st tree.Stat) bool {
+	return st.Ctime > s.meta.Created.UnixNano() && !s.settledAt(at, st.Ctime) && !s.saw(at, st.Ctime)
 }
 
 // settledAt reports whether a ctime in the project is our own doing.

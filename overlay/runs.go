@@ -20,7 +20,7 @@ type runsFinder struct {
 	s     *Session
 	again bool // surveys of this session's other listings are good enough
 	c     runslater.Classifier
-	sides []runsSide
+	sides []openSides
 
 	protected []pathrule.Pattern
 
@@ -29,15 +29,12 @@ type runsFinder struct {
 	blind error
 }
 
-// A runsSide is a root, as the project has it and as the session makes it. Nil: not open.
-type runsSide struct{ up, low tree.Tree }
-
 // newRunsFinder makes one. The caller does not hold s.mu.
 func newRunsFinder(s *Session, again bool) *runsFinder {
 	s.mu.Lock()
 	meta := s.meta // never changed, but replaced
 	s.mu.Unlock()
-	f := &runsFinder{s: s, again: again, sides: make([]runsSide, len(s.roots)), protected: protectedBy(meta)}
+	f := &runsFinder{s: s, again: again, sides: make([]openSides, len(s.roots)), protected: protectedBy(meta)}
 	for _, r := range s.roots {
 		f.c.Roots = append(f.c.Roots, r.Path)
 	}
@@ -49,11 +46,8 @@ func (f *runsFinder) close() {
 	for _, v := range [...]runslater.View{f.c.Old, f.c.New} {
 		v.(*runsView).leave()
 	}
-	for _, side := range f.sides {
-		if side.up != nil {
-			side.up.Close()
-			side.low.Close()
-		}
+	for i := range f.sides {
+		f.sides[i].close()
 	}
 }
 
@@ -101,15 +95,12 @@ func (v *runsView) leave() {
 // tree is the view of one root; nobody closes it.
 func (v *runsView) tree(i int) (tree.Tree, error) {
 	side := &v.f.sides[i]
-	if side.up == nil {
-		up, low, err := v.f.s.trees(i)
-		if err != nil {
-			return nil, err
-		}
-		if t, ok := up.(*tree.Real); ok {
-			t.Unlock = false // the walk would see other modes
-		}
-		*side = runsSide{up, low}
+	opened, err := side.open(v.f.s, i)
+	if err != nil {
+		return nil, err
+	}
+	if t, ok := side.up.(*tree.Real); ok && opened {
+		t.Unlock = false // the walk would see other modes
 	}
 	if v.now {
 		return &tree.Merged{Layers: []tree.Tree{side.up, side.low}}, nil

@@ -22,6 +22,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -269,10 +271,10 @@ func (w *modelWorker) write(id string) error {
 	}
 	upper, tmp := filepath.Join(s.Roots()[0].Upper, path), filepath.Join(w.dir, "log", w.name()+".tmp")
 	if value != "" {
-		err = errors.Join(os.MkdirAll(filepath.Dir(upper), 0o755), os.WriteFile(tmp, []byte(value), 0o644), os.Rename(tmp, upper))
+		err = errors.Join(makeUpper(filepath.Dir(upper)), os.WriteFile(tmp, []byte(value), 0o644), os.Rename(tmp, upper))
 	} else {
 		if err = os.Remove(upper); errors.Is(err, fs.ErrNotExist) {
-			err = os.MkdirAll(filepath.Dir(upper), 0o755)
+			err = makeUpper(filepath.Dir(upper))
 		}
 		if err == nil && p.Base[path] != "" {
 			err = unix.Mknod(upper, unix.S_IFCHR, 0)
@@ -283,6 +285,15 @@ func (w *modelWorker) write(id string) error {
 	}
 	w.wrote(id, path, value)
 	return w.end()
+}
+
+// makeUpper makes a directory of an upper directory, marked as the kernel marks copies of directories.
+func makeUpper(dir string) error {
+	err := os.MkdirAll(dir, 0o755)
+	if filepath.Base(dir) == "shared" {
+		err = errors.Join(err, unix.Setxattr(dir, tree.OverlayPrefix+"origin", nil, 0))
+	}
+	return err
 }
 
 func (w *modelWorker) drop(id string) error {

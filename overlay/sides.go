@@ -52,6 +52,25 @@ func (s *Session) trees(i int) (up, low tree.Tree, err error) {
 	return up, low, nil
 }
 
+// openSides are the trees of a root that are opened when they are asked for first. The zero value has none open.
+type openSides struct{ up, low tree.Tree }
+
+// open opens them, and reports whether it had to.
+func (o *openSides) open(s *Session, root int) (opened bool, err error) {
+	if o.up != nil {
+		return false, nil
+	}
+	o.up, o.low, err = s.trees(root)
+	return true, err
+}
+
+func (o *openSides) close() {
+	if o.up != nil {
+		o.up.Close()
+		o.low.Close()
+	}
+}
+
 // packed opens the stored upper side of root i.
 func (s *Session) packed(i int) (tree.Tree, error) {
 	h, roots, err := tree.Unpacked(s.dir)

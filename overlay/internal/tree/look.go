@@ -129,7 +129,7 @@ func (w *Walk) enter(f, sub *frame, name string, n *Diff) (err error) {
 	}
 	sub.opaque = sub.opaque || opaque
 	if !n.HasLow {
-		n.Origin, err = sub.up.origin()
+		n.Origin, err = sub.up.Origin()
 		return err
 	}
 	if !n.Low.IsDir() {

@@ -193,7 +193,7 @@ func (d *mergedDir) Traits(name string, want Stat) (Traits, error) {
 
 func (d *mergedDir) Xattrs() (Xattrs, error) { return d.layers[0].Xattrs() }
 func (d *mergedDir) opaque() (bool, error)   { return false, nil }
-func (d *mergedDir) origin() (bool, error)   { return false, nil }
+func (d *mergedDir) Origin() (bool, error)   { return false, nil }
 
 // descend goes from d, which it closes, to the directory at a relative path.
 func descend(d Dir, path string) (Dir, error) {

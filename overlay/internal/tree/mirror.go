@@ -250,7 +250,7 @@ func (p *Packer) compared(t Tree, path string, n *Node, rec Record) error {
 			return err
 		}
 		if len(c.Children) > 0 || c.Stat.Ctime != own.Stat.Ctime {
-			c.Stat = asLow(c.Stat, own.Stat, low.Stat)
+			c.Stat, c.Origin = asLow(c.Stat, own.Stat, low.Stat), true
 			n.Children = append(n.Children, c)
 		}
 	}

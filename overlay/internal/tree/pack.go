@@ -179,7 +179,7 @@ func (p *Packer) list(t Tree, path string, n *Node) error {
 	if n.Opaque, err = d.opaque(); err != nil {
 		return err
 	}
-	if n.Origin, err = d.origin(); err != nil {
+	if n.Origin, err = d.Origin(); err != nil {
 		return err
 	}
 	names, err := d.Names()

@@ -155,4 +155,4 @@ func (d *packedDir) Traits(name string, _ Stat) (Traits, error) {
 
 func (d *packedDir) Xattrs() (Xattrs, error) { return d.n.Xattrs, nil }
 func (d *packedDir) opaque() (bool, error)   { return d.n.Opaque, nil }
-func (d *packedDir) origin() (bool, error)   { return d.n.Origin, nil }
+func (d *packedDir) Origin() (bool, error)   { return d.n.Origin, nil }

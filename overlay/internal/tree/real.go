@@ -268,7 +268,7 @@ func (d *realDir) opaque() (bool, error) {
 	return mark == "y", err
 }
 
-func (d *realDir) origin() (bool, error) {
+func (d *realDir) Origin() (bool, error) {
 	if !d.t.Upper {
 		return false, nil
 	}

@@ -1,0 +1,82 @@
+//go:build linux
+
+package overlay
+
+import (
+	"errors"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+)
+
+// A directory that is moved into the project brings files that are older than the session: rename(2) gives a new
+// ctime to the directory alone. Somebody can move one from elsewhere, and a commit of another session moves those
+// that it adds. What is in it was not there when the session began, whatever the ctimes say.
+
+// arrivals tells which directories of the project came to their places after the session began.
+type arrivals struct {
+	s     *Session
+	touch func(at store.Place, st tree.Stat) bool // whether somebody else changed the directory itself
+	sides func(root int) (up, low tree.Tree, err error)
+	dirs  map[store.Place]uint64 // inode numbers that were noted when the command had ended
+	known map[store.Place]bool
+}
+
+// above reports whether a directory above the place came there after the session began.
+func (a *arrivals) above(at store.Place) bool {
+	at.Path, _ = tree.SplitPath(at.Path)
+	return a.directory(at)
+}
+
+// directory reports it of the directory at a place, or one above.
+func (a *arrivals) directory(at store.Place) bool {
+	if at.Path == "." {
+		return false // the root is compared by itself
+	}
+	came, ok := a.known[at]
+	if !ok {
+		came = a.above(at) || a.came(at)
+		if a.known == nil {
+			a.known = map[store.Place]bool{}
+		}
+		a.known[at] = came
+	}
+	return came
+}
+
+// came reports whether the directory at a place may be another one than the session began with. What cannot be told
+// counts as if it were.
+func (a *arrivals) came(at store.Place) bool {
+	up, low, err := a.sides(at.Root)
+	if err != nil {
+		return true
+	}
+	l, err := low.At(at.Path)
+	if err != nil {
+		return true
+	}
+	defer l.Close()
+	st, err := l.Stat()
+	if err != nil {
+		return true
+	}
+	if !a.touch(at, st) {
+		return false
+	}
+	if ino, ok := a.dirs[at]; ok {
+		return ino != st.Ino
+	}
+	u, err := up.At(at.Path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return false // the session deleted or replaced it, and that is the change to look at
+	}
+	if err != nil {
+		return true
+	}
+	defer u.Close()
+	merged, err := u.Origin()
+	return err != nil || !merged
+}
