@@ -264,6 +264,37 @@ func TestRenamesAroundPins(t *testing.T) {
 	}
 }
 
+// TestLinksOfGit: git's links of the project's files have the numbers that the files had, the files are there all the time, and
+// what is hidden or read-only stays what it is. ln(1) is called git here.
+func TestLinksOfGit(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	const files = 40
+	tree := []string{"d/", "secret", "ro"}
+	for i := range files {
+		tree = append(tree, fmt.Sprintf("f%d: text", i))
+	}
+	dir := place(t, tree...)
+	p := filepath.Join(dir, "p")
+	r := runner(t, shown(t, nsrun.Config{Project: p, After: nsrun.Commit, Rules: []nsrun.Rule{
+		{Mode: nsrun.Blocked, Pattern: filepath.Join(p, "secret")}, {Mode: nsrun.ReadOnly, Pattern: filepath.Join(p, "ro")},
+	}}))
+	got := output(t, r, nsrun.Request{Command: `cp "$(command -v ln)" /tmp/git; stat -c '%n %i' f* >/tmp/before
+while [ ! -e /tmp/done ]; do cat f* >/dev/null || touch /tmp/missed; done & reader=$!
+for f in f*; do /tmp/git $f d/$f || exit; done; touch /tmp/done; wait $reader
+ls /tmp/missed 2>/dev/null; cat f0; cd d; stat -c '%n %i' f* | cmp - /tmp/before; cd ..
+for f in secret ro; do /tmp/git $f d/$f 2>/dev/null && echo $f has a link; done; ls -A | grep nsrun; true`})
+	if got != "text" {
+		t.Errorf("%s", got)
+	}
+	for i := range files {
+		a, err := os.Stat(filepath.Join(p, fmt.Sprint("f", i)))
+		b, err2 := os.Stat(filepath.Join(p, fmt.Sprint("d/f", i)))
+		if err != nil || err2 != nil || !os.SameFile(a, b) {
+			t.Errorf("committed: %d: %v, %v", i, err, err2)
+		}
+	}
+}
+
 // TestKilledRename: if who renames a directory is killed, everything is under one of the two names, and nothing else is there.
 func TestKilledRename(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)

@@ -19,7 +19,8 @@
 // each file of a lower layer.
 //
 // Links (link.go) are git's only: a link of a file of a lower layer gets another inode number than the file had, which git takes
-// for an attack. It is answered EXDEV, and copies. All other links are left to the kernel.
+// for an attack. The number is moved to the new name; where that fails, git is answered EXDEV, and copies. All other links are
+// left to the kernel.
 //
 // # Why it holds
 //

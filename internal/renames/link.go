@@ -13,9 +13,8 @@ import (
 
 // git links the objects of a local repository into a clone, and dies where the new name has another inode number than the old
 // one had before. An overlay that a user namespace mounts gives a file of a lower layer another number when it is copied up, and
-// keeps the old one for the name that was known. Other programs do not look. So git alone is told that the two names lie on
-// different file systems (EXDEV), for which it has an answer: it copies. What comes of it for the caller is what link(2) may
-// answer anywhere.
+// keeps the old one for the name that was known. So for git alone, as other programs do not look, the known name goes to the new
+// place (trade). Where that does not help, git is told that the names lie on different file systems (EXDEV), and copies.
 
 // isLink reports whether a call is link(2) or linkat(2).
 func isLink(nr int32) bool { return nr == unix.SYS_LINKAT || nr == sysLink }
@@ -72,18 +71,65 @@ func (s *caller) link(l notify.Listener, c *call) {
 // link makes a link that has the number of the file, or answers EXDEV. Any other error is for the kernel to find again.
 func (m *move) link() error {
 	before, err := m.from.stat()
-	if err != nil || before.Mode&unix.S_IFMT != unix.S_IFREG || !m.overlay() {
+	if err != nil || before.Mode&unix.S_IFMT != unix.S_IFREG || mounted(&before) || !m.overlay() {
 		return errLeave
 	}
-	if err := sys.Retry(func() error { return unix.Linkat(int(m.from.dir), m.from.name, int(m.to.dir), m.to.name, 0) }); err != nil {
+	if linkat(m.from, m.to) != nil {
 		return errLeave
 	}
-	after, err := m.to.stat()
-	if err == nil && sameFile(&before, &after) {
+	if m.to.is(&before) {
 		return nil
 	}
-	if err == nil && !mounted(&after) {
-		_ = unix.Unlinkat(int(m.to.dir), m.to.name, 0)
+	if m.to.unlink() != nil {
+		return unix.EXDEV
 	}
+	if m.trade() != nil {
+		return unix.EXDEV
+	}
+	if m.to.is(&before) {
+		return nil
+	}
+	_ = m.to.unlink() // it had several names in the lower layer: the overlay keeps no number of such a file
 	return unix.EXDEV
+}
+
+// trade gives the new place the name that the file is known by, and the old one a link to it. Meanwhile the old name is a
+// symbolic link to the file, so that it can be opened all the time.
+func (m *move) trade() error {
+	dir := m.from.dir
+	known, linked := place{dir, temporary()}, place{dir, temporary()}
+	if err := unix.Symlinkat(known.name, int(dir), known.name); err != nil {
+		return err
+	}
+	err := rename(m.from, known, unix.RENAME_EXCHANGE)
+	if err != nil {
+		_ = known.unlink()
+		return err
+	}
+	if err = linkat(known, linked); err == nil {
+		err = rename(linked, m.from, 0)
+	}
+	if err != nil {
+		_ = linked.unlink()
+		if rename(known, m.from, unix.RENAME_EXCHANGE) == nil {
+			_ = known.unlink()
+		}
+		return err
+	}
+	if err = rename(known, m.to, unix.RENAME_NOREPLACE); err != nil {
+		_ = known.unlink()
+	}
+	return err
+}
+
+func linkat(from, to place) error {
+	return sys.Retry(func() error { return unix.Linkat(int(from.dir), from.name, int(to.dir), to.name, 0) })
+}
+
+// unlink removes a name that is no mount's.
+func (p place) unlink() error {
+	if !p.free() {
+		return unix.EBUSY
+	}
+	return unix.Unlinkat(int(p.dir), p.name, 0)
 }
