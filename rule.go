@@ -1,5 +1,3 @@
-//go:build linux
-
 package nsrun
 
 // Mode says how a folder appears to commands.

@@ -5,7 +5,6 @@
 package nsrun
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +25,6 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
-	"github.com/nsrun/nsrun/project"
 )
 
 // AbstractSockets stands for all abstract unix sockets of the host in Config.AllowUnix.
@@ -70,19 +68,6 @@ type Approver interface {
 	Approve(ctx context.Context, q Question) (Answer, error)
 }
 
-// The enforcers. Both reach the same verdicts.
-const (
-	// AutoEnforcer is KernelEnforcer where this process may do that, else BrokerEnforcer.
-	AutoEnforcer Enforcer = iota
-	// KernelEnforcer has the kernel decide, by programs on a cgroup, see netpolicy/cgroup:
-	// for root. Commands have the host's network namespace, so ports are the host's: servers
-	// can be bound to those in Publish only.
-	KernelEnforcer
-	// BrokerEnforcer has this process decide, see netpolicy/broker: for everybody. Commands
-	// have a network namespace of their own.
-	BrokerEnforcer
-)
-
 // Availability is what Check found.
 type Availability struct {
 	Status AvailabilityStatus
@@ -101,54 +86,6 @@ const (
 	Available
 	NotInstalled // something has to be installed or loaded: a module of the kernel
 	NotSupported // this kernel, or what it allows this process, is not enough
-)
-
-// The modes.
-const (
-	Overlay   Mode = iota // what is written is kept apart, in a session
-	Direct                // it is written to, but for what git executes or obeys in it
-	ReadOnly              // it is seen as it is
-	Blocked               // it cannot be entered, a file not be read
-	Protected             // for a Rule: changes of it are held back (Result.Held); where it would be written to in place, it is read-only
-)
-
-const (
-	// DefaultPreset is for any command.
-	DefaultPreset Preset = iota
-	// BuildPreset is for build commands: those caches of build tools below the home
-	// directory that are there (.cache/go-build, go/pkg, .npm/_cacache, …) are written to
-	// directly, so that the next build finds them. What later builds outside of the
-	// sandbox take from there is what commands put there.
-	BuildPreset
-	// TestPreset is for test commands: what they write to folders with an overlay is
-	// thrown away, as with Discard.
-	TestPreset
-	// GitPreset is for git commands: with Direct all of a git directory can be written
-	// to, hooks and configuration too, which whoever uses git there next executes.
-	GitPreset
-	// StrictPreset shows nothing of the host but /usr, /lib*, /bin, /sbin, /etc/passwd, /etc/group, with a network
-	// /etc/resolv.conf, and what Config and Request name. /dev has null, zero and urandom. There is no playground.
-	StrictPreset
-	// WorkspaceRootPreset makes the project the root, "/", and the home directory. Of the host there are /usr, /lib*, /bin,
-	// /sbin, /etc/resolv.conf, /etc/hosts, /etc/ssl and /etc/alternatives, and what Config and Request name, at its own path; /proc, /dev and
-	// /tmp are private. /.venv/bin is the first on PATH. Config.SandboxPath and Config.HostPath map paths. With
-	// Direct, what others create in the project while a command runs may not be seen by that.
-	WorkspaceRootPreset
-	// BrowserPreset is for programs with a sandbox of their own, as Config.UserNamespaces.
-	BrowserPreset
-	// NPMPreset allows connections to the registries of npm and yarn, and to the headers of Node.js.
-	NPMPreset
-	// PyPIPreset allows connections to the Python package index.
-	PyPIPreset
-	// GoPreset allows connections to the module proxy and the checksum database of Go.
-	GoPreset
-	// CargoPreset allows connections to crates.io.
-	CargoPreset
-	// DebianPreset allows connections to Debian's package servers.
-	DebianPreset
-	// GitHubPreset allows connections to GitHub: whoever has a token can also write there.
-	GitHubPreset
-	presetCount
 )
 
 const (
@@ -301,10 +238,6 @@ type Config struct {
 // too: the Approver is asked before the command starts (ActionConnect).
 const DBus = service.DBus
 
-// DefaultMaxOutput is how much output of each kind is kept, in bytes: about what a model
-// can be expected to read.
-const DefaultMaxOutput = 64 << 10
-
 // DeniedError says that something was not approved. The command was not run.
 type DeniedError struct {
 	Question Question
@@ -326,9 +259,6 @@ const (
 	X11     = service.X11
 	Wayland = service.Wayland
 )
-
-// Enforcer says how Config.Net is enforced.
-type Enforcer uint8
 
 // ErrClosed is what Run and Start return after Runner.Close.
 var ErrClosed = errors.New("the Runner was closed")
@@ -379,14 +309,6 @@ type Finding struct {
 	Denied []Refusal `json:"denied"`
 }
 
-// A Folder is a directory that commands have.
-type Folder struct {
-	// Path is absolute, and must exist. Symbolic links in it are resolved.
-	Path string
-	// Mode says how. Zero: Overlay.
-	Mode Mode
-}
-
 // GPGAgent stands in Config.AllowUnix, as "gpg-agent:" and a key, for the gpg-agent of this program's user: commands have a
 // proxy that signs with that key alone, and asks the Approver about each signature (ActionSign).
 const GPGAgent = service.GPGAgent
@@ -397,37 +319,11 @@ type Gateway interface {
 	Open(ctx context.Context, r credential.Route) (serve func(net.Listener) error, err error)
 }
 
-// Mode says how a folder appears to commands.
-type Mode uint8
-
 // MountError is a folder that the kernel takes for no layer of an overlay: in a user
 // namespace it could show what the other file system hides.
 type MountError struct {
 	Folder string
 	Below  string // where something is mounted in it
-}
-
-// Network is what a command had of the network.
-type Network struct {
-	// Mode is "none", "host", or the Enforcer of Config.Net: "kernel" or "broker".
-	Mode string
-	// Decisions are what the command tried to reach, each once, and whether it might. There
-	// are none with "host". Nil: it tried nothing.
-	Decisions []netpolicy.Decision
-	// Omitted is how many times something was decided that is not among Decisions.
-	Omitted int
-	// Rules are what would have been enough, with Request.LearnNet. Nil: nothing.
-	Rules []string
-	// Refused is how many times a command that failed, with "none", tried to reach something:
-	// connections and datagrams, as the kernel counted them, lookups of names among them. Zero:
-	// it did not, it succeeded, or the kernel does not tell.
-	Refused int
-}
-
-// Output is what a command wrote to a descriptor: all of it, or its beginning and end.
-type Output struct {
-	Head, Tail []byte // as they were written, whatever that is
-	Cut        int64  // how many bytes between the two are gone; zero: none
 }
 
 // Permissions keep answers beyond the life of a Runner, for a project, an Action and a
@@ -437,21 +333,12 @@ type Permissions interface {
 	SetPermission(project, action, target string, allow bool) error
 }
 
-// Place is a directory in which what the command writes appears while it runs.
-type Place struct {
-	Dir     string // where it appears
-	Project string // the folder that it is about
-}
-
 // PlaygroundUsage is how much there is in a playground.
 type PlaygroundUsage struct {
 	Dir   string
 	Files int   // directories not counted
 	Bytes int64 // on disk
 }
-
-// Preset is a kind of commands, or a kind of sandbox. Presets can be combined.
-type Preset uint8
 
 // Question is what an Approver is asked.
 type Question struct {
@@ -473,48 +360,8 @@ type Question struct {
 	OneTime bool
 }
 
-// Record is one command that has ended.
-type Record struct {
-	Config  *Config
-	Request *Request
-	Args    []string // what was, or would have been, executed
-	Dir     string   // where
-	// Result has all but State, which is not known yet. Backups, Execution and Notices are
-	// the Recorder's to set.
-	Result *Result
-	// Session holds the changes. Nil: there was no overlay, or no command.
-	Session *overlay.Session
-}
-
 // RecordError says that something was done, and that the Recorder could not be told.
 type RecordError struct{ Err error }
-
-// A Recorder is told what commands did, and what became of that. It may be called from
-// several goroutines. Where it, or a Config's Permissions, has a method Private() []string, these are directories
-// (absolute paths) that commands see nothing of, as those of a Registry are.
-type Recorder interface {
-	// Record is told of a command when it has ended, and before its changes are
-	// committed, so that what they replace can still be had: with an overlay the roots hold
-	// the versions from before. An error is what Run returns, and then nothing is
-	// committed. It is told of commands that were denied, too, where the error is a Notice.
-	Record(ctx context.Context, rec Record) error
-
-	// Committed is told that changes of a session are in the project now, all or some,
-	// and Discarded that those of a session that is no more never will be. What fails is a
-	// Notice.
-	Committed(ctx context.Context, s *overlay.Session) error
-	Discarded(ctx context.Context, session string) error
-}
-
-// Registry keeps what commands did in a project.Registry: the audit log, backups of files
-// before they are changed, and permissions that were given for good. It is a Recorder
-// and Permissions. It stops no command and no commit: what it cannot keep is a Notice.
-//
-// Several Runners, and processes, can use one.
-type Registry struct {
-	// Registry is what keeps it. Nil is a mistake.
-	Registry *project.Registry
-}
 
 // Request is one command.
 type Request struct {
@@ -560,20 +407,6 @@ type Request struct {
 	// Passthrough gives Stdin, Stdout and Stderr, which must be *os.File or nil, to the
 	// command itself: a terminal stays one, and the Result has no output. False: pipes.
 	Passthrough bool
-}
-
-// A Rule is about paths of the host, whatever folder they lie in, and all below them. A rule for a directory does not show
-// the secrets in it: that takes one that names them.
-type Rule struct {
-	// Mode is Direct, ReadOnly, Blocked or, in a Config, Protected. The zero Mode is a mistake.
-	Mode Mode
-	// Pattern is an absolute path, or a pattern of such paths: "*", "?" and "[…]" as in path.Match, "**" between slashes for
-	// any number of directories, "~/" at its beginning and $HOME for the home directory, $XDG_CACHE_HOME, $XDG_CONFIG_HOME,
-	// $XDG_DATA_HOME, $XDG_RUNTIME_DIR and $XDG_STATE_HOME, also in braces, and "\" before characters that stand for
-	// themselves. Something must be there, unless Mode is Blocked: then it is hidden when it comes up; or Protected: then it
-	// is held back, or where it is written to in place it is not protected. "!" before a Pattern takes paths out of the
-	// Blocked rules before it. In a Request it is an absolute path.
-	Pattern string
 }
 
 // RuleError is a mistake in a rule. Nothing was run.
@@ -685,54 +518,6 @@ type View struct {
 
 var availabilityNames = [...]string{"not checked", "available", "not installed", "not supported"}
 
-var modeNames = [...]string{"overlay", "direct", "read-only", "blocked", "protected"}
-
-// clean makes a text of bytes. Tabs and ends of lines stay, CR LF becomes LF.
-func clean(b []byte) string {
-	plain := true
-	for _, c := range b {
-		if c < ' ' && c != '\n' && c != '\t' || c >= 0x7f {
-			plain = false
-			break
-		}
-	}
-	if plain {
-		return string(b)
-	}
-	var s strings.Builder
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		switch {
-		case r == utf8.RuneError && n == 1, r < ' ' && r != '\n' && r != '\t' && r != '\r', r >= 0x7f && r < 0xa0:
-			for _, c := range b[:n] {
-				fmt.Fprintf(&s, `\x%02x`, c)
-			}
-		case r == '\r' && len(b) > 1 && b[1] == '\n':
-		case r == '\r':
-			s.WriteString(`\r`)
-		default:
-			s.Write(b[:n])
-		}
-		b = b[n:]
-	}
-	return s.String()
-}
-
-const longLine = 1 << 10
-
-// wholeRunes is b without the beginning of a character at its end.
-func wholeRunes(b []byte) []byte {
-	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
-		if c := b[len(b)-i]; utf8.RuneStart(c) {
-			if !utf8.FullRune(b[len(b)-i:]) {
-				return b[:len(b)-i]
-			}
-			break
-		}
-	}
-	return b
-}
-
 // begin is how a command begins, on one line.
 func begin(command string) string {
 	words := []rune(strings.Join(strings.Fields(command), " "))
@@ -842,12 +627,6 @@ func NewRunner(c Config) (r0 *Runner) {
 	return
 }
 
-// ParsePreset returns the preset of a name.
-func ParsePreset(name string) (r0 Preset, r1 error) {
-	r1 = linuxonly.Error("nsrun.ParsePreset")
-	return
-}
-
 // ParseSandboxMode is the mode with a name.
 func ParseSandboxMode(name string) (r0 SandboxMode, r1 error) {
 	r1 = linuxonly.Error("nsrun.ParseSandboxMode")
@@ -861,25 +640,11 @@ func Playgrounds() (r0 []string, r1 error) {
 	return
 }
 
-// Presets are all of them, in the order in which help lists them.
-func Presets() []Preset {
-	list := make([]Preset, presetCount)
-	for i := range list {
-		list[i] = Preset(i)
-	}
-	return list
-}
-
 // ProjectPlayground is the playground of a project, an absolute path without symbolic
 // links: a directory in $XDG_DATA_HOME/nsrun/playgrounds. Its name ends with a digest of
 // the path. An empty project is as for DefaultPlayground.
 func ProjectPlayground(project string) (r0 string, r1 error) {
 	r1 = linuxonly.Error("nsrun.ProjectPlayground")
-	return
-}
-
-// TargetText is what a decision is about, in words: "tcp example.org:443 at 192.0.2.1".
-func TargetText(d netpolicy.Decision) (r0 string) {
 	return
 }
 
@@ -942,19 +707,6 @@ func (*DirError) Error() (r0 string) {
 
 // Unwrap returns e.Err.
 func (e *DirError) Unwrap() error { return e.Err }
-
-// String returns "auto", "kernel" or "broker".
-func (e Enforcer) String() string {
-	switch e {
-	case AutoEnforcer:
-		return "auto"
-	case KernelEnforcer:
-		return "kernel"
-	case BrokerEnforcer:
-		return "broker"
-	}
-	return "enforcer?"
-}
 
 func (*Error) Error() (r0 string) {
 	return
@@ -1048,74 +800,7 @@ func (*Execution) Wait() (r0 Result, r1 error) {
 	return
 }
 
-// String returns "overlay", "direct", "read-only", "blocked" or "protected".
-func (m Mode) String() string {
-	if int(m) >= len(modeNames) {
-		return "mode?"
-	}
-	return modeNames[m]
-}
-
 func (*MountError) Error() (r0 string) {
-	return
-}
-
-// Denied are the decisions against what the command tried.
-func (Network) Denied() (r0 []netpolicy.Decision) {
-	return
-}
-
-// Bytes returns what was kept, without a word about what was not.
-func (o Output) Bytes() []byte {
-	if len(o.Tail) == 0 {
-		return o.Head
-	}
-	return append(bytes.Clone(o.Head), o.Tail...)
-}
-
-// String is what was kept as people and models read it: valid UTF-8, other bytes and
-// control characters as \x1b and the like, with a line that says what was cut. Lines that
-// were cut in two are cut whole, if they are not long.
-func (o Output) String() string {
-	if o.Cut == 0 {
-		return clean(o.Bytes())
-	}
-	head, tail := o.Head, o.Tail
-	if i := bytes.LastIndexByte(head, '\n'); i >= 0 && len(head)-i < longLine {
-		head = head[:i+1]
-	} else {
-		head = wholeRunes(head)
-	}
-	if i := bytes.IndexByte(tail, '\n'); i >= 0 && i < longLine {
-		tail = tail[i+1:]
-	} else {
-		for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
-			tail = tail[1:]
-		}
-	}
-	cut := o.Cut + int64(len(o.Head)-len(head)+len(o.Tail)-len(tail))
-	var b strings.Builder
-	b.WriteString(clean(head))
-	if b.Len() > 0 && head[len(head)-1] != '\n' {
-		b.WriteByte('\n')
-	}
-	fmt.Fprintf(&b, "[%d bytes of output were cut here]\n", cut)
-	b.WriteString(clean(tail))
-	return b.String()
-}
-
-// Rules are those of the preset's network. Nil: it has none.
-func (Preset) Rules() (r0 []netpolicy.Rule) {
-	return
-}
-
-// String returns the preset's name, as ParsePreset takes it.
-func (Preset) String() (r0 string) {
-	return
-}
-
-// Summary says in one line what the preset does.
-func (Preset) Summary() (r0 string) {
 	return
 }
 
@@ -1155,49 +840,6 @@ func (e *RecordError) Error() string { return "record: " + e.Err.Error() }
 
 // Unwrap returns e.Err.
 func (e *RecordError) Unwrap() error { return e.Err }
-
-// Committed is for Recorder.
-func (Registry) Committed(ctx context.Context, s *overlay.Session) (r0 error) {
-	r0 = linuxonly.Error("nsrun.Registry.Committed")
-	return
-}
-
-// Discarded is for Recorder.
-func (Registry) Discarded(ctx context.Context, session string) (r0 error) {
-	r0 = linuxonly.Error("nsrun.Registry.Discarded")
-	return
-}
-
-// Dropped notes that changes were taken out of the session (overlay.Session.Drop), for good.
-func (Registry) Dropped(ctx context.Context, s *overlay.Session, changes []overlay.Change) (r0 error) {
-	r0 = linuxonly.Error("nsrun.Registry.Dropped")
-	return
-}
-
-// Permission is for Permissions.
-func (Registry) Permission(root, action, target string) (r0 bool, r1 bool, r2 error) {
-	r2 = linuxonly.Error("nsrun.Registry.Permission")
-	return
-}
-
-// Record is for Recorder.
-func (Registry) Record(ctx context.Context, rec Record) (r0 error) {
-	r0 = linuxonly.Error("nsrun.Registry.Record")
-	return
-}
-
-// SetPermission is for Permissions.
-func (Registry) SetPermission(root, action, target string, allow bool) (r0 error) {
-	r0 = linuxonly.Error("nsrun.Registry.SetPermission")
-	return
-}
-
-// Undone notes that changes, those of Session.Committed before, were taken out of the
-// project again.
-func (Registry) Undone(ctx context.Context, session string, changes []overlay.Change) (r0 error) {
-	r0 = linuxonly.Error("nsrun.Registry.Undone")
-	return
-}
 
 // Failure is nil where the command ran to its end and all went well afterwards, whatever the exit status. Else it is one of
 // ErrNotAvailable, ErrConfig, ErrExecution and ErrTimeout by errors.Is, and r.Err, where there is one, too.

@@ -1,5 +1,3 @@
-//go:build linux
-
 package overlay
 
 // A Preference says what a commit does where both the session and somebody outside
