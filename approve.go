@@ -1,17 +1,11 @@
-//go:build linux
-
 package nsrun
 
 import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/internal/ask"
 	"github.com/nsrun/nsrun/internal/escape"
 )
 
@@ -157,66 +151,15 @@ func (e *DeniedError) Error() string {
 // Unwrap returns e.Err.
 func (e *DeniedError) Unwrap() error { return e.Err }
 
-// permission is what is remembered of an answer.
-type permission struct {
-	action Action
-	target string
-}
-
-// unique is a target that no other question has.
-func unique() string {
-	var b [16]byte
-	for n := 0; n < len(b); {
-		k, err := unix.Getrandom(b[n:], 0)
-		if err != nil && err != unix.EINTR {
-			break // the time is enough: nothing is kept by it
-		}
-		n += max(k, 0)
-	}
-	return fmt.Sprintf("network-%d-%x", time.Now().UnixNano(), b)
-}
-
-// Terminal is an Approver that asks on the controlling terminal, whatever standard input
-// is. Only words that say so are a yes; without a terminal there is none. Questions of all
-// Terminals are asked one after the other. The zero Terminal is ready for use.
-type Terminal struct {
-	// Prefix is written before each question. Empty: nothing.
-	Prefix string
-}
-
-// Approve asks.
-func (t Terminal) Approve(ctx context.Context, q Question) (Answer, error) {
-	choice, line := "[y/N]", ask.Line
-	if q.Running {
-		line = ask.During
-	}
-	switch {
-	case q.OneTime && q.Running: // somebody may be typing an answer to the command
-		choice = "[yes/N]"
-	case q.Running:
-		choice = "[yes], [session], [always], [No], [ns] not this session, [never]"
-	case !q.OneTime:
-		choice = "[y]es, [s]ession, [a]lways, [N]o, [ns] not this session, [na] never"
-	}
-	answer, err := line(ctx, escape.Printable(t.Prefix+q.String())+" "+choice)
-	if err != nil {
-		return Deny, err
-	}
-	switch {
-	case answer == "yes", answer == "y" && !q.Running:
-		return Allow, nil
-	case q.OneTime, q.Running && (answer == "s" || answer == "a"):
-		return Deny, nil
-	}
-	switch answer {
-	case "s", "session":
-		return AllowSession, nil
-	case "a", "always":
-		return AllowAlways, nil
-	case "ns":
-		return DenySession, nil
-	case "na", "never":
-		return DenyAlways, nil
-	}
-	return Deny, nil
+// A ServiceUse is one use that a command made of a service, or wanted to make.
+type ServiceUse struct {
+	// Service is SSHAgent, GPGAgent, or "credential".
+	Service string `json:"service"`
+	// Target is what was used: a key, by its fingerprint and comment; of a credential, the host.
+	Target string `json:"target"`
+	// About says what for, as far as that can be known.
+	About string `json:"about"`
+	// Allowed says that it was allowed; if not, Reason says why, unless somebody said no.
+	Allowed bool   `json:"allowed"`
+	Reason  string `json:"reason"`
 }

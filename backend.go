@@ -53,3 +53,65 @@ func ParseBackend(name string) (Backend, error) {
 const NamespacesRemedy = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined, " +
 	"podman run --security-opt seccomp=unconfined --security-opt unmask=ALL, or in Kubernetes securityContext with " +
 	"seccompProfile type Unconfined and procMount Unmasked"
+
+// AvailabilityStatus says whether commands can be run in a sandbox.
+type AvailabilityStatus uint8
+
+// The statuses. The zero status is that nobody has checked.
+const (
+	NotChecked AvailabilityStatus = iota
+	Available
+	NotInstalled // something has to be installed or loaded: a module of the kernel
+	NotSupported // this kernel, or what it allows this process, is not enough
+)
+
+var availabilityNames = [...]string{"not checked", "available", "not installed", "not supported"}
+
+// String returns "not checked", "available", "not installed" or "not supported".
+func (s AvailabilityStatus) String() string {
+	if int(s) >= len(availabilityNames) {
+		return "status?"
+	}
+	return availabilityNames[s]
+}
+
+// Availability is what Check found.
+type Availability struct {
+	Status AvailabilityStatus
+	Reason string // what is missing, and why; empty: nothing
+	Remedy string // what to do; empty: nothing is missing, or nothing helps
+	// Backend is what AutoBackend comes to; where that is LandlockBackend, Reason and Remedy are about NativeBackend.
+	Backend Backend
+}
+
+// SandboxMode says whether commands have to be run in a sandbox.
+type SandboxMode uint8
+
+var sandboxModeNames = [...]string{"required", "preferred", "disabled"}
+
+// String returns "required", "preferred" or "disabled".
+func (m SandboxMode) String() string {
+	if int(m) >= len(sandboxModeNames) {
+		return "sandbox mode?"
+	}
+	return sandboxModeNames[m]
+}
+
+// ParseSandboxMode is the mode with a name.
+func ParseSandboxMode(name string) (SandboxMode, error) {
+	for i, n := range sandboxModeNames {
+		if n == name {
+			return SandboxMode(i), nil
+		}
+	}
+	return 0, errors.New("only required, preferred and disabled")
+}
+
+// The modes. What runs without a sandbox is a child of this program with all that its user can do: no folder, rule,
+// limit or network policy holds, but the environment, the working directory and the time do. Result.Unsandboxed and a
+// Notice say so for each command.
+const (
+	SandboxRequired  SandboxMode = iota // a command that cannot have one is not run
+	SandboxPreferred                    // where Check says NotSupported, commands run without one
+	SandboxDisabled                     // all commands run without one
+)

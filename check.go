@@ -57,3 +57,17 @@ func (c *Config) check() error {
 	}
 	return nil
 }
+
+// playground reports whether commands have one.
+func (c *Config) playground() bool { return !c.NoPlayground && !c.small() }
+
+// small reports whether commands see next to nothing of the host.
+func (c *Config) small() bool { return c.has(StrictPreset) || c.has(WorkspaceRootPreset) }
+
+// after is what becomes of changes.
+func (c *Config) after() After {
+	if c.has(TestPreset) && c.After != Hold {
+		return Discard
+	}
+	return c.After
+}

@@ -1,5 +1,3 @@
-//go:build linux
-
 package nsrun
 
 import (
@@ -137,12 +135,6 @@ type Config struct {
 	Recorder Recorder
 }
 
-// playground reports whether commands have one.
-func (c *Config) playground() bool { return !c.NoPlayground && !c.small() }
-
-// small reports whether commands see next to nothing of the host.
-func (c *Config) small() bool { return c.has(StrictPreset) || c.has(WorkspaceRootPreset) }
-
 // After says what becomes of what a command wrote to folders with an overlay.
 type After uint8
 
@@ -163,10 +155,4 @@ const (
 	Hold
 )
 
-// after is what becomes of changes.
-func (c *Config) after() After {
-	if c.has(TestPreset) && c.After != Hold {
-		return Discard
-	}
-	return c.After
-}
+const errNegative = "the time limit is negative"

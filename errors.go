@@ -106,8 +106,6 @@ func public(err error, config, request []Rule) error {
 	return err
 }
 
-const errNegative = "the time limit is negative"
-
 var errNobody = errors.New("there is nobody to ask")
 
 // ErrClosed is what Run and Start return after Runner.Close.

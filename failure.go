@@ -77,36 +77,6 @@ func kindOf(err error) error {
 	return ErrExecution
 }
 
-// AvailabilityStatus says whether commands can be run in a sandbox.
-type AvailabilityStatus uint8
-
-// The statuses. The zero status is that nobody has checked.
-const (
-	NotChecked AvailabilityStatus = iota
-	Available
-	NotInstalled // something has to be installed or loaded: a module of the kernel
-	NotSupported // this kernel, or what it allows this process, is not enough
-)
-
-var availabilityNames = [...]string{"not checked", "available", "not installed", "not supported"}
-
-// String returns "not checked", "available", "not installed" or "not supported".
-func (s AvailabilityStatus) String() string {
-	if int(s) >= len(availabilityNames) {
-		return "status?"
-	}
-	return availabilityNames[s]
-}
-
-// Availability is what Check found.
-type Availability struct {
-	Status AvailabilityStatus
-	Reason string // what is missing, and why; empty: nothing
-	Remedy string // what to do; empty: nothing is missing, or nothing helps
-	// Backend is what AutoBackend comes to; where that is LandlockBackend, Reason and Remedy are about NativeBackend.
-	Backend Backend
-}
-
 // Check finds out whether commands can be run in a sandbox with a session: by trying, once for a process. Where no overlay can
 // be mounted because its module is not there the Status is NotInstalled: sandboxes work, with EngineCopy.
 func Check() Availability { return availability(features.Get) }

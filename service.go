@@ -34,19 +34,6 @@ type Gateway interface {
 	Open(ctx context.Context, r credential.Route) (serve func(net.Listener) error, err error)
 }
 
-// A ServiceUse is one use that a command made of a service, or wanted to make.
-type ServiceUse struct {
-	// Service is SSHAgent, GPGAgent, or "credential".
-	Service string `json:"service"`
-	// Target is what was used: a key, by its fingerprint and comment; of a credential, the host.
-	Target string `json:"target"`
-	// About says what for, as far as that can be known.
-	About string `json:"about"`
-	// Allowed says that it was allowed; if not, Reason says why, unless somebody said no.
-	Allowed bool   `json:"allowed"`
-	Reason  string `json:"reason"`
-}
-
 // services are those that one command has. The zero value is none.
 type services struct {
 	ctx     context.Context // nil: there are none, or only to be looked at

@@ -13,7 +13,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -23,226 +22,17 @@ import (
 	"github.com/nsrun/nsrun/internal/linuxonly"
 	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/mounts"
-	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 )
 
 // AbstractSockets stands for all abstract unix sockets of the host in Config.AllowUnix.
 const AbstractSockets = "@"
 
-// Action is what a Request may ask for beyond its Config.
-type Action string
-
-// The actions; there are no others.
-const (
-	ActionNetwork Action = "network" // use the host's network
-	ActionWrite   Action = "write"   // write to a path, which is the target
-	ActionShow    Action = "show"    // see a path that may be hidden, which is the target
-	ActionKey     Action = "key"     // know of a key of the ssh-agent, which is the target, and ask to use it
-	ActionSign    Action = "sign"    // have the ssh-agent or gpg-agent sign with a key, which is the target, once
-	ActionConnect Action = "connect" // connect to a unix socket, or by a rule of the network: the target; Learn asks for it, and Docker, X11 and DBus do
-	// ActionCredential is to send requests with a credential to a host, which is the target, without having it.
-	ActionCredential Action = "credential"
-)
-
-// After says what becomes of what a command wrote to folders with an overlay.
-type After uint8
-
-// The answers. Session: as long as the Runner. Always: until somebody changes it where
-// Config.Permissions keeps it, which takes a Config.Project.
-const (
-	Deny Answer = iota
-	Allow
-	DenySession
-	AllowSession
-	DenyAlways
-	AllowAlways
-)
-
-// Answer is what becomes of a Question. The zero Answer is Deny.
-type Answer uint8
-
-// An Approver decides what commands may do beyond a Config. It may be called from several
-// goroutines, for several commands; ctx ends with the request. An error denies.
-type Approver interface {
-	Approve(ctx context.Context, q Question) (Answer, error)
-}
-
-// Availability is what Check found.
-type Availability struct {
-	Status AvailabilityStatus
-	Reason string // what is missing, and why; empty: nothing
-	Remedy string // what to do; empty: nothing is missing, or nothing helps
-	// Backend is what AutoBackend comes to; where that is LandlockBackend, Reason and Remedy are about NativeBackend.
-	Backend Backend
-}
-
-// AvailabilityStatus says whether commands can be run in a sandbox.
-type AvailabilityStatus uint8
-
-// The statuses. The zero status is that nobody has checked.
-const (
-	NotChecked AvailabilityStatus = iota
-	Available
-	NotInstalled // something has to be installed or loaded: a module of the kernel
-	NotSupported // this kernel, or what it allows this process, is not enough
-)
-
-const (
-	// Keep runs all commands of a Runner in one session, one at a time: each sees what
-	// the ones before it wrote, and nothing of that is in the folders until Runner.Commit.
-	Keep After = iota
-	// Commit gives each command a session, and commits it when the command has ended,
-	// whatever its exit status: as if it had been run without a sandbox, but that it can
-	// be undone. Where somebody else changed the same files meanwhile, it is kept, and so is
-	// what would run later (Config.AllowExec) or is special (Config.AllowSpecial).
-	Commit
-	// Discard gives each command a session that is thrown away: what it wrote is in the
-	// Result's list, and nowhere else.
-	Discard
-	// Hold gives each command a session, and leaves it to the caller, open:
-	// Execution.Session.
-	Hold
-)
-
-// Config says what the commands of a Runner see and may do. It can be copied.
-//
-// The zero Config gives commands the host's files, read-only and without secrets, private
-// places to write to (/tmp, /var/tmp, /run, /dev, $HOME/playground), and no network.
-type Config struct {
-	// Sandbox says whether commands must be run in a sandbox. Zero: SandboxRequired.
-	Sandbox SandboxMode
-	// Backend says what keeps commands in their sandbox. Zero: what this machine allows.
-	Backend Backend
-	// Project is the directory that commands work in; an absolute path that exists. Where
-	// it is a linked git work tree, or a submodule, the git directory outside of it is
-	// written to in the same way. Empty: none.
-	Project string
-	// Mode says how commands write to Project. Zero: Overlay.
-	Mode Mode
-	// Shared are more folders. Nil: none.
-	Shared []Folder
-	// Rules are for more paths, in order: later ones win, over folders too. Nil: none.
-	Rules []Rule
-	// BlockExisting runs commands also where what a Blocked rule means could come up later, and be seen: a Notice says
-	// where, as it does where what exists could be replaced. False: such commands are not run, with a *RuleError.
-	BlockExisting bool
-	// Preset says what kind of commands these are, and Presets are more of them: what each one says holds.
-	// Zero: DefaultPreset.
-	Preset  Preset
-	Presets []Preset
-
-	// After says what becomes of what commands write to folders with an overlay. Zero:
-	// Keep.
-	After After
-	// AllowExec has After: Commit commit what runs later too (overlay.Change.Runs): hooks,
-	// settings of editors, and the like, which are executed outside of the sandbox. False:
-	// that is held back, see Result.Held.
-	AllowExec bool
-	// AllowSpecial has After: Commit commit special files too (overlay.Change.Special): FIFOs,
-	// sockets, set-user-id files. False: they are held back, see Result.Held.
-	AllowSpecial bool
-	// Session is a session that was kept (see overlay.Open), to go on with; its roots are
-	// the folders with an overlay, and there must be no others. Empty: a new one.
-	Session string
-	// On is a session that new ones stand on (see overlay.Options). Empty: none.
-	On string
-	// Engine says how writes are kept apart. Zero: as suits the file systems.
-	Engine overlay.Engine
-	// StateDir is the directory of the sessions, an absolute path. Empty: overlay.DefaultDir.
-	StateDir string
-
-	// Net is what commands reach of the network, with any program, and without being asked:
-	// see netpolicy.ParsePolicy. HostAddrs may be nil: they are found then. Zero: nothing.
-	Net netpolicy.Policy
-	// Enforcer says how. Zero: as this process may.
-	Enforcer Enforcer
-	// Publish are TCP ports of commands' servers that can be reached from this host, at
-	// 127.0.0.1. Nil: none.
-	Publish []uint16
-	// AllowUnix are unix sockets of the host that commands can connect to, absolute paths that
-	// exist; AbstractSockets are those without a path, of whatever name, for commands with Request.Network
-	// (others have a namespace of their own for them, or rules); SSHAgent is a service in the place of one. Nil: none.
-	AllowUnix []string
-
-	// Devices are devices of this host that commands can use: "nvidia", "dri" (graphics cards), "kvm", or absolute paths of
-	// character devices below /dev. With those this user may open them as outside. Nil: none but the harmless ones.
-	Devices []string
-	// UserNamespaces lets commands make user namespaces, as programs with a sandbox of their own do (browsers, bwrap, nsrun):
-	// see nsexec.FilterOptions. What is hidden or read-only stays so in them, but more of the kernel can be reached. It takes
-	// an ordinary user and Linux 5.14. False: that is refused, except with BrowserPreset.
-	UserNamespaces bool
-	// Credentials are used by commands, which do not have them: see package credential. A command finds the address to
-	// speak plain HTTP to in the variable that Rule.Variable names. It takes a network namespace of the command's own: no
-	// Request.Network, and BrokerEnforcer, which AutoEnforcer is then. Nil: none.
-	Credentials []credential.Rule
-	// Gateway serves them: that of package credential/gateway. Nil: there can be no Credentials.
-	Gateway Gateway
-
-	// Env is added to the environment of this program without its secrets (SafeEnv):
-	// "K=V", or "K" to pass on what SafeEnv leaves out. Nil: nothing.
-	Env []string
-	// ClearEnv passes nothing on but PATH and HOME. False: see Env.
-	ClearEnv bool
-	// Timeout ends commands that take longer. Zero: no limit.
-	Timeout time.Duration
-	// Grace is how long commands go on after they were asked to end because of Timeout (SIGTERM), before all of them is
-	// killed. Zero: 2 seconds.
-	Grace time.Duration
-	// Limits of each command. Zero: none.
-	Limits Limits
-	// Why finds out exactly what commands are refused, whatever they say of it: Result.Refusals. Each system call with a path
-	// takes longer then. A command that sets up a listener of its own (seccomp_unotify(2)) cannot. False: it is found at no
-	// cost, and not all of it.
-	Why bool
-	// Watch lets what commands write be seen while they run: Execution.Events, and
-	// Result.Touched. False: nothing is watched. Events say which process it was only where
-	// root runs another command in a session that has changes.
-	Watch bool
-	// MaxOutput is how much of standard output, and of standard error, a Result keeps, in
-	// bytes: one half from the beginning, one from the end. Zero: DefaultMaxOutput.
-	// Negative: all, however much memory it takes.
-	MaxOutput int
-
-	// Home says what becomes of what commands write below the home directory, outside of the folders. With StrictPreset and
-	// WorkspaceRootPreset there is none. Zero: HomeReadOnly.
-	Home HomeMode
-	// HomeSize is how much a home layer keeps, in bytes, as du(1) counts them: when a command has ended that made it larger,
-	// caches in it are removed, the largest first, or all of it. Zero: DefaultHomeSize.
-	HomeSize int64
-	// Caches are more directories that programs fill again when they are missing, below the home directory: absolute paths, or
-	// such that begin with "~/". As those that nsrun knows they are the first to be removed from a home layer, without one
-	// commands write to them as long as they run, and with BuildPreset for good. Nil: none.
-	Caches []string
-	// Retention is how long sessions of StateDir stay that were committed or discarded. Zero: overlay.Retention.
-	Retention time.Duration
-
-	// Playground is what commands have as $HOME/playground, an absolute path. It is made
-	// if it is missing. Empty: the project's own, see ProjectPlayground.
-	Playground string
-	// NoPlayground leaves it away. False: it is always there.
-	NoPlayground bool
-
-	// Approver answers what a Request asks for beyond this Config. Nil: all is denied.
-	Approver Approver
-	// Permissions keep answers for later, for this project. Nil: they last as long as
-	// the Runner.
-	Permissions Permissions
-	// Recorder is told what each command did. Nil: nobody is.
-	Recorder Recorder
-}
-
 // DBus stands in Config.AllowUnix, as "dbus:" and the name of a program, for the session bus of this program's user: commands
 // have a bus of their own through xdg-dbus-proxy, on which they see and call programs of that name alone; ".*" behind it is
 // for all names below it. It can stand there several times. What such a program does for the caller it does for the command,
 // too: the Approver is asked before the command starts (ActionConnect).
 const DBus = service.DBus
-
-// DeniedError says that something was not approved. The command was not run.
-type DeniedError struct {
-	Question Question
-	Err      error // why there was no answer; nil: it was no
-}
 
 // DirError says that the working directory of a Request is none. Nothing was run.
 type DirError struct {
@@ -285,30 +75,6 @@ type Error struct {
 type Execution struct {
 }
 
-// A Finding says what the policy of a command makes of one thing that it could ask for.
-type Finding struct {
-	// Target is what was asked about, and Kind "path", "socket" or "host".
-	Target string `json:"target"`
-	Kind   string `json:"kind"`
-	// Path is where a path or socket leads, without symbolic links. Empty with "host".
-	Path string `json:"path"`
-	// Exists says that the host has something at Path.
-	Exists bool `json:"exists"`
-	// Read says that what the host has at Path is seen; Write what becomes of writes to it: "no", "apart" (they are kept
-	// apart in a session), "in place", "temporary" (they are gone with the sandbox), "home layer" (they are kept for the
-	// project's next commands).
-	Read  bool   `json:"read"`
-	Write string `json:"write"`
-	// Connect says that the command can connect to it. It is false for paths that are not sockets.
-	Connect bool `json:"connect"`
-	// Rule is what decided, as in Refusal, "allowed" for a rule of the network, or empty: nothing is refused. Text is the
-	// same for people.
-	Rule string `json:"rule"`
-	Text string `json:"text"`
-	// Denied are the ways to use it that are refused. Nil: none.
-	Denied []Refusal `json:"denied"`
-}
-
 // GPGAgent stands in Config.AllowUnix, as "gpg-agent:" and a key, for the gpg-agent of this program's user: commands have a
 // proxy that signs with that key alone, and asks the Approver about each signature (ActionSign).
 const GPGAgent = service.GPGAgent
@@ -326,13 +92,6 @@ type MountError struct {
 	Below  string // where something is mounted in it
 }
 
-// Permissions keep answers beyond the life of a Runner, for a project, an Action and a
-// target. It may be called from several goroutines. The network is never looked up.
-type Permissions interface {
-	Permission(project, action, target string) (allow, found bool, err error)
-	SetPermission(project, action, target string, allow bool) error
-}
-
 // PlaygroundUsage is how much there is in a playground.
 type PlaygroundUsage struct {
 	Dir   string
@@ -340,74 +99,8 @@ type PlaygroundUsage struct {
 	Bytes int64 // on disk
 }
 
-// Question is what an Approver is asked.
-type Question struct {
-	Action Action
-	// Target is what the action is about: a path; for the network a text that is
-	// different each time, so that no answer can be found again by it.
-	Target string
-	// Project is Config.Project, without symbolic links.
-	Project string
-	// Command is what would be run, with its control characters escaped.
-	Command string
-	// About says what ActionSign is for, as far as that can be known: what the host's key is has been checked, and all names
-	// are the command's words; and what credential ActionCredential is about. Empty with the other actions.
-	About string
-	// Running says that the command runs while this is asked. False: it is asked before.
-	Running bool
-	// OneTime says that only Allow and Deny are answers: anything else counts as the one
-	// of them that it is a kind of, and is not remembered.
-	OneTime bool
-}
-
 // RecordError says that something was done, and that the Recorder could not be told.
 type RecordError struct{ Err error }
-
-// Request is one command.
-type Request struct {
-	// Command is run by /bin/sh -c.
-	Command string
-	// Args are a program and its arguments, run as they are, instead of Command.
-	Args []string
-
-	// WorkingDir is a directory of the sandbox. Relative ones are relative to the
-	// project; "playground" is $HOME/playground; "~" and "$HOME" at the beginning are
-	// the home directory. Empty: the project, without one the playground,
-	// without either "/".
-	WorkingDir string
-	// Network asks for the host's network, which takes an Approver's yes every time.
-	// False: there is none.
-	Network bool
-	// LearnNet lets the command reach everything, and tells in Result.Network which rules of
-	// Config.Net would have been enough. It takes the same yes. False: the rules hold.
-	LearnNet bool
-	// Paths asks for more paths; those that open something take an Approver's yes. They
-	// are not patterns, and the one that is approved is free of symbolic links. "/", and
-	// what is in /proc, /sys and /dev, are mistakes.
-	Paths []Rule
-
-	// Env is added to the environment, "K=V"; others are mistakes. Nil: nothing.
-	Env []string
-	// Timeout ends the command if it takes longer, and Config.Timeout is not shorter.
-	// Zero: that.
-	Timeout time.Duration
-
-	// Limits of this command, where they are stricter than Config.Limits. Zero: those.
-	Limits Limits
-
-	// Stdin is what the command reads. It may be left unread; a Read that does not return
-	// keeps a goroutine, and nothing else. Nil: /dev/null.
-	Stdin io.Reader
-	// Stdout and Stderr get all output as it comes, beside the Result. A slow writer slows
-	// the command down; one that fails is not written to again. Nil: nobody does.
-	Stdout, Stderr io.Writer
-	// Merge makes standard error the same pipe as standard output, so that all of it is
-	// in Result.Stdout in the order in which it was written. False: they are two.
-	Merge bool
-	// Passthrough gives Stdin, Stdout and Stderr, which must be *os.File or nil, to the
-	// command itself: a terminal stays one, and the Result has no output. False: pipes.
-	Passthrough bool
-}
 
 // RuleError is a mistake in a rule. Nothing was run.
 type RuleError struct {
@@ -435,31 +128,6 @@ type Runner struct {
 // file of its public half, which is absolute or begins with "~/", chooses a key. It can stand there several times.
 const SSHAgent = service.SSHAgent
 
-// The modes. What runs without a sandbox is a child of this program with all that its user can do: no folder, rule,
-// limit or network policy holds, but the environment, the working directory and the time do. Result.Unsandboxed and a
-// Notice say so for each command.
-const (
-	SandboxRequired  SandboxMode = iota // a command that cannot have one is not run
-	SandboxPreferred                    // where Check says NotSupported, commands run without one
-	SandboxDisabled                     // all commands run without one
-)
-
-// SandboxMode says whether commands have to be run in a sandbox.
-type SandboxMode uint8
-
-// A ServiceUse is one use that a command made of a service, or wanted to make.
-type ServiceUse struct {
-	// Service is SSHAgent, GPGAgent, or "credential".
-	Service string `json:"service"`
-	// Target is what was used: a key, by its fingerprint and comment; of a credential, the host.
-	Target string `json:"target"`
-	// About says what for, as far as that can be known.
-	About string `json:"about"`
-	// Allowed says that it was allowed; if not, Reason says why, unless somebody said no.
-	Allowed bool   `json:"allowed"`
-	Reason  string `json:"reason"`
-}
-
 // Terminal is an Approver that asks on the controlling terminal, whatever standard input
 // is. Only words that say so are a yes; without a terminal there is none. Questions of all
 // Terminals are asked one after the other. The zero Terminal is ready for use.
@@ -467,71 +135,6 @@ type Terminal struct {
 	// Prefix is written before each question. Empty: nothing.
 	Prefix string
 }
-
-// View is what a command sees and may do, as people think of it. It is made of the same plan
-// that the command would be started with. Nil lists are empty.
-type View struct {
-	// Sandbox is "required", "preferred" or "disabled": then nothing of what follows holds.
-	Sandbox string `json:"sandbox"`
-	// Command is what would be run, and Dir where.
-	Command []string `json:"command"`
-	Dir     string   `json:"dir"`
-	// Presets are the names of those that hold.
-	Presets []string `json:"presets"`
-	// Apart are the folders that can be written to, and what is written is kept apart.
-	Apart []string `json:"apart"`
-	// Home is the home directory, where what is written to it is kept in a layer of the project (Config.Home). Empty: it is not.
-	Home string `json:"home"`
-	// Writable are other paths of the host that can be written to, at once.
-	Writable []string `json:"writable"`
-	// Private are directories that are empty at the start, and gone at the end; what is
-	// listed besides is in some of them.
-	Private []string `json:"private"`
-	// ReadOnly are paths of the host that can be read: "/" is all that is not listed.
-	ReadOnly []string `json:"read_only"`
-	// Hidden are paths that cannot be looked at, now or when something comes up there, HiddenSockets those among them that are
-	// sockets of the host.
-	Hidden        []string `json:"hidden"`
-	HiddenSockets []string `json:"hidden_sockets"`
-	// Network is "none", "host", "rules" or "all" (LearnNet); with rules there are Rules, and
-	// Publish are the ports that the host can reach.
-	Network string   `json:"network"`
-	Rules   []string `json:"rules"`
-	Publish []uint16 `json:"publish"`
-	// Sockets are those of the host that can be connected to.
-	Sockets []string `json:"sockets"`
-	// UserNamespaces says that it can make user namespaces.
-	UserNamespaces bool `json:"user_namespaces"`
-	// Devices are those of the host that can be used.
-	Devices []string `json:"devices"`
-	// Credentials are the hosts whose credentials it can use, and does not have.
-	Credentials []string `json:"credentials"`
-	// Removed are the names of variables of this program that the command does not have, and
-	// Set those that it has, and this program has not, or with other values.
-	Removed []string `json:"environment_removed"`
-	Set     []string `json:"environment_set"`
-	// Timeout is when the command is ended. Zero: never.
-	Timeout time.Duration `json:"-"`
-	// Notices say what is not as it usually is.
-	Notices []Notice `json:"notices"`
-}
-
-var availabilityNames = [...]string{"not checked", "available", "not installed", "not supported"}
-
-// begin is how a command begins, on one line.
-func begin(command string) string {
-	words := []rune(strings.Join(strings.Fields(command), " "))
-	if len(words) > longQuestion/4 {
-		return string(words[:longQuestion/4]) + "…"
-	}
-	return string(words)
-}
-
-// longQuestion is from how many characters on a window may not show a whole question, or
-// not so that it looks like one.
-const longQuestion = 240
-
-var sandboxModeNames = [...]string{"required", "preferred", "disabled"}
 
 // BaseMounts is DefaultMounts with the secrets: more mounts can lie between the
 // two, so that what is hidden stays hidden in them.
@@ -627,12 +230,6 @@ func NewRunner(c Config) (r0 *Runner) {
 	return
 }
 
-// ParseSandboxMode is the mode with a name.
-func ParseSandboxMode(name string) (r0 SandboxMode, r1 error) {
-	r1 = linuxonly.Error("nsrun.ParseSandboxMode")
-	return
-}
-
 // Playgrounds are the playgrounds that there are: that of commands without a project, then
 // those of projects, sorted by name.
 func Playgrounds() (r0 []string, r1 error) {
@@ -646,17 +243,6 @@ func Playgrounds() (r0 []string, r1 error) {
 func ProjectPlayground(project string) (r0 string, r1 error) {
 	r1 = linuxonly.Error("nsrun.ProjectPlayground")
 	return
-}
-
-// Allows reports whether a is one of those that allow.
-func (a Answer) Allows() bool { return a == Allow || a == AllowSession || a == AllowAlways }
-
-// String returns "not checked", "available", "not installed" or "not supported".
-func (s AvailabilityStatus) String() string {
-	if int(s) >= len(availabilityNames) {
-		return "status?"
-	}
-	return availabilityNames[s]
 }
 
 // HostPath is where a path of the sandbox is on the host: with WorkspaceRootPreset the project's file a for "/a", and for "a".
@@ -674,32 +260,6 @@ func (*Config) SandboxPath(name string) (r0 string, r1 error) {
 	r1 = linuxonly.Error("nsrun.Config.SandboxPath")
 	return
 }
-
-func (e *DeniedError) Error() string {
-	text := "network access"
-	switch e.Question.Action {
-	case ActionWrite:
-		text = "write access to " + escape.Quote(e.Question.Target)
-	case ActionShow:
-		text = "read access to " + escape.Quote(e.Question.Target)
-	case ActionKey, ActionSign, ActionCredential:
-		text = "use of " + escape.Quote(e.Question.Target)
-		if e.Err != nil {
-			text += ": " + e.Err.Error()
-		}
-		return "denied: " + text
-	case ActionConnect:
-		text = "access to " + escape.Quote(e.Question.Target)
-	}
-	text += " was denied: the command was not run"
-	if e.Err != nil {
-		text += " (" + e.Err.Error() + ")"
-	}
-	return text
-}
-
-// Unwrap returns e.Err.
-func (e *DeniedError) Unwrap() error { return e.Err }
 
 func (*DirError) Error() (r0 string) {
 	return
@@ -804,38 +364,6 @@ func (*MountError) Error() (r0 string) {
 	return
 }
 
-// String is the question for people: one line in which nothing acts on a terminal. Where
-// the command is long, so that its end could look like a question about another one, how
-// it begins is said once more behind it.
-func (q Question) String() string {
-	switch q.Action {
-	case ActionKey:
-		return "Let the command list the key " + escape.Printable(q.Target) + " of the ssh-agent, and ask for its use? The command: " + begin(q.Command)
-	case ActionCredential:
-		return "Let git in the sandbox use " + escape.Printable(q.Target) + " " + escape.Printable(q.About) +
-			", which the command does not see? The command: " + begin(q.Command)
-	case ActionSign:
-		return "Sign with the key " + escape.Printable(q.Target) + ", once, " + escape.Printable(q.About) +
-			"? This command in a sandbox asks for it: " + begin(q.Command)
-	}
-	kind, to := "network access", ""
-	switch q.Action {
-	case ActionWrite:
-		kind, to = "write access", " to "+escape.Quote(q.Target)
-	case ActionShow:
-		kind, to = "read access", " to "+escape.Quote(q.Target)
-	case ActionConnect:
-		kind, to = "access", " to "+escape.Quote(q.Target)
-	}
-	text := "Run command with " + kind + to + ": " + q.Command + "?"
-	if utf8.RuneCountInString(text) < longQuestion {
-		return text
-	}
-	start := []rune(strings.Join(strings.Fields(q.Command), " "))
-	return text + fmt.Sprintf(" That was one command of %d characters, which would have %s; it begins with: %s",
-		utf8.RuneCountInString(q.Command), kind, string(start[:min(len(start), longQuestion/4)]))
-}
-
 func (e *RecordError) Error() string { return "record: " + e.Err.Error() }
 
 // Unwrap returns e.Err.
@@ -937,14 +465,6 @@ func (*Runner) View(ctx context.Context, q Request) (r0 View, r1 error) {
 func (*Runner) Why(ctx context.Context, q Request, what string) (r0 Finding, r1 error) {
 	r1 = linuxonly.Error("nsrun.Runner.Why")
 	return
-}
-
-// String returns "required", "preferred" or "disabled".
-func (m SandboxMode) String() string {
-	if int(m) >= len(sandboxModeNames) {
-		return "sandbox mode?"
-	}
-	return sandboxModeNames[m]
 }
 
 // Approve asks.

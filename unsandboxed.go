@@ -18,38 +18,6 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// SandboxMode says whether commands have to be run in a sandbox.
-type SandboxMode uint8
-
-// The modes. What runs without a sandbox is a child of this program with all that its user can do: no folder, rule,
-// limit or network policy holds, but the environment, the working directory and the time do. Result.Unsandboxed and a
-// Notice say so for each command.
-const (
-	SandboxRequired  SandboxMode = iota // a command that cannot have one is not run
-	SandboxPreferred                    // where Check says NotSupported, commands run without one
-	SandboxDisabled                     // all commands run without one
-)
-
-var sandboxModeNames = [...]string{"required", "preferred", "disabled"}
-
-// String returns "required", "preferred" or "disabled".
-func (m SandboxMode) String() string {
-	if int(m) >= len(sandboxModeNames) {
-		return "sandbox mode?"
-	}
-	return sandboxModeNames[m]
-}
-
-// ParseSandboxMode is the mode with a name.
-func ParseSandboxMode(name string) (SandboxMode, error) {
-	for i, n := range sandboxModeNames {
-		if n == name {
-			return SandboxMode(i), nil
-		}
-	}
-	return 0, errors.New("only required, preferred and disabled")
-}
-
 // checkSandbox finds what nothing but a sandbox can do.
 func (c *Config) checkSandbox() string {
 	switch {

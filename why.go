@@ -16,30 +16,6 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// A Finding says what the policy of a command makes of one thing that it could ask for.
-type Finding struct {
-	// Target is what was asked about, and Kind "path", "socket" or "host".
-	Target string `json:"target"`
-	Kind   string `json:"kind"`
-	// Path is where a path or socket leads, without symbolic links. Empty with "host".
-	Path string `json:"path"`
-	// Exists says that the host has something at Path.
-	Exists bool `json:"exists"`
-	// Read says that what the host has at Path is seen; Write what becomes of writes to it: "no", "apart" (they are kept
-	// apart in a session), "in place", "temporary" (they are gone with the sandbox), "home layer" (they are kept for the
-	// project's next commands).
-	Read  bool   `json:"read"`
-	Write string `json:"write"`
-	// Connect says that the command can connect to it. It is false for paths that are not sockets.
-	Connect bool `json:"connect"`
-	// Rule is what decided, as in Refusal, "allowed" for a rule of the network, or empty: nothing is refused. Text is the
-	// same for people.
-	Rule string `json:"rule"`
-	Text string `json:"text"`
-	// Denied are the ways to use it that are refused. Nil: none.
-	Denied []Refusal `json:"denied"`
-}
-
 // Why says what a command of a Request would be allowed to do with something, and runs nothing: with an absolute path; with a
 // unix socket, by its path or, for one that has none, "@" and its name; or with a host as a rule of the network names it
 // ("example.org:443", "tcp:192.0.2.1").

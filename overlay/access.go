@@ -10,15 +10,6 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Access is who owns one version of an object, and what else is attached to it.
-type Access struct {
-	UID, GID uint32
-
-	// Attributes are those extended attributes that belong to the project, access
-	// control lists among them. Nil: there are none.
-	Attributes map[string]string
-}
-
 // Access returns the owner and the attributes of one version of what changed. A side
 // that has nothing at this path is fs.ErrNotExist.
 func (s *Session) Access(c Change, side Side) (Access, error) {

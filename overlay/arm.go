@@ -8,9 +8,10 @@ import (
 	"errors"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
-	"golang.org/x/sys/unix"
 )
 
 // arm makes the place for what the command will write.

@@ -7,9 +7,10 @@ import (
 	"errors"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
-	"golang.org/x/sys/unix"
 )
 
 // Collect stores what the command has written. It is to be called when the command has

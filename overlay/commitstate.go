@@ -6,10 +6,11 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
-	"golang.org/x/sys/unix"
 )
 
 // A commit is one call of CommitWith.

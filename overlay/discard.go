@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
-	"golang.org/x/sys/unix"
 )
 
 // Discard throws the session's changes away. Undo makes it Kept again until it is removed (see

@@ -1,12 +1,8 @@
-//go:build linux
-
 package overlay
 
 import (
 	"fmt"
 	"strconv"
-
-	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
 // An Engine is a way to keep what is written apart from the project. The zero Engine
@@ -47,16 +43,4 @@ func (e *Engine) UnmarshalText(text []byte) error {
 		}
 	}
 	return fmt.Errorf("no such engine: %q", text)
-}
-
-// stateOf is a state that is stored.
-func stateOf(stored store.State) (s State) {
-	_ = s.UnmarshalText([]byte(stored)) // which was checked when it was read
-	return s
-}
-
-// engineOf is an engine that is stored.
-func engineOf(stored store.Engine) (e Engine) {
-	_ = e.UnmarshalText([]byte(stored)) // which was checked when it was read
-	return e
 }

@@ -1,15 +1,7 @@
-//go:build linux
-
 package overlay
 
 import (
-	"errors"
-	"path/filepath"
 	"time"
-
-	"github.com/nsrun/nsrun/overlay/internal/store"
-	"github.com/nsrun/nsrun/overlay/internal/tree"
-	"golang.org/x/sys/unix"
 )
 
 // Info describes a session.
@@ -37,44 +29,40 @@ type Info struct {
 	Interrupted bool
 }
 
-// Info describes the session.
-func (s *Session) Info() Info {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	info := Info{
-		ID: s.id, Dir: s.path, Created: s.meta.Created, State: stateOf(s.meta.State), On: s.meta.On, Engine: engineOf(s.meta.Engine),
-		Roots: s.rootList(), Commits: len(s.meta.Done), Busy: s.lock != nil || s.busy, Command: store.LastCommand(s.dir, s.meta),
-	}
-	if info.Undo = lastDeed(s.meta); info.Undo != NoDeed {
-		info.Decided = s.decided()
-	}
-	info.Interrupted = !info.Busy && s.state != nil && store.Pending(s.state, s.id)
-	return info
+// Access is who owns one version of an object, and what else is attached to it.
+type Access struct {
+	UID, GID uint32
+
+	// Attributes are those extended attributes that belong to the project, access
+	// control lists among them. Nil: there are none.
+	Attributes map[string]string
 }
 
-func readInfo(state *tree.Handle, statePath, name string) (Info, error) {
-	info := Info{ID: name, Dir: filepath.Join(statePath, name)}
-	fail := func(err error) (Info, error) {
-		return info, &Error{Op: "read session", Path: info.Dir, Err: err}
-	}
-	marked := store.Pending(state, name)
-	dir, m, err := store.OpenMeta(state, name)
-	if err != nil {
-		if err == unix.ENOENT { // not the whole session is gone
-			err = errors.New("the session's data is missing")
-		}
-		return fail(err)
-	}
-	defer dir.Close()
-	s := Session{dir: dir, meta: m}
-	s.name(name, statePath)
-	info = s.Info()
-	who, err := store.Locked(dir)
-	if err = store.OrGone(state, name, dir, err); err != nil {
-		return fail(err)
-	}
-	info.Busy = who == store.Owner
-	// It was on the list before and is after: whoever used it in between did not end yet.
-	info.Interrupted = marked && who == store.Unheld && store.Pending(state, name)
-	return info, nil
+// A Rename is something that was deleted, and that was added under another name. It is a
+// guess, for people: what is equal may have been copied, or written anew.
+type Rename struct {
+	Root       string // the root, absolute
+	From, To   string // relative to Root
+	Directory  bool   // it is one, with all that is in it
+	Similarity int    // how much is equal, in percent
 }
+
+// Written is what commands have written to a session, and to what lies over caches, so far.
+type Written struct {
+	Bytes int64 // as du(1) counts them
+	Files int64 // files of all kinds, directories too
+	// Partial says that something was not counted: directories that cannot be listed, that went away meanwhile, or that lie too
+	// deep. False for EngineTmpfs, whose file system counts.
+	Partial bool
+	// UsedBytes and UsedFiles are what everybody together has on the file system that holds it.
+	UsedBytes, UsedFiles int64
+}
+
+// A Side is one of the two versions of what changed. The zero Side is none.
+type Side uint8
+
+// The two sides of a change.
+const (
+	Before Side = iota + 1 // what the project has
+	After                  // what the session made of it
+)

@@ -6,10 +6,11 @@ import (
 	"bytes"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
-	"golang.org/x/sys/unix"
 )
 
 // The project's versions of text files that the session changed are kept when its

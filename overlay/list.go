@@ -6,10 +6,14 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // List yields the sessions of the state directory dir, the oldest first. An
@@ -56,4 +60,31 @@ func List(dir string) iter.Seq2[Info, error] {
 			}
 		}
 	}
+}
+
+func readInfo(state *tree.Handle, statePath, name string) (Info, error) {
+	info := Info{ID: name, Dir: filepath.Join(statePath, name)}
+	fail := func(err error) (Info, error) {
+		return info, &Error{Op: "read session", Path: info.Dir, Err: err}
+	}
+	marked := store.Pending(state, name)
+	dir, m, err := store.OpenMeta(state, name)
+	if err != nil {
+		if err == unix.ENOENT { // not the whole session is gone
+			err = errors.New("the session's data is missing")
+		}
+		return fail(err)
+	}
+	defer dir.Close()
+	s := Session{dir: dir, meta: m}
+	s.name(name, statePath)
+	info = s.Info()
+	who, err := store.Locked(dir)
+	if err = store.OrGone(state, name, dir, err); err != nil {
+		return fail(err)
+	}
+	info.Busy = who == store.Owner
+	// It was on the list before and is after: whoever used it in between did not end yet.
+	info.Interrupted = marked && who == store.Unheld && store.Pending(state, name)
+	return info, nil
 }

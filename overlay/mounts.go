@@ -6,9 +6,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/overlay/internal/store"
-	"golang.org/x/sys/unix"
 )
 
 // Mounts returns one overlay or bind per root, to be put into a plan: each root appears

@@ -3,8 +3,9 @@
 package overlay
 
 import (
-	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A node is a Change with what was found on both sides.

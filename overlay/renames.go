@@ -18,15 +18,6 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A Rename is something that was deleted, and that was added under another name. It is a
-// guess, for people: what is equal may have been copied, or written anew.
-type Rename struct {
-	Root       string // the root, absolute
-	From, To   string // relative to Root
-	Directory  bool   // it is one, with all that is in it
-	Similarity int    // how much is equal, in percent
-}
-
 // Bounds of the search for renames. What lies beyond is not looked at.
 const (
 	maxHashed   = 1 << 30  // bytes of files of equal size, which are read for that

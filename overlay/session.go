@@ -287,3 +287,18 @@ func (s *Session) dropIndexes() {
 // that the project had, then all that the copies were like. It is there as long as the
 // copies were not compared.
 const copiedName = "copied"
+
+// Info describes the session.
+func (s *Session) Info() Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info := Info{
+		ID: s.id, Dir: s.path, Created: s.meta.Created, State: stateOf(s.meta.State), On: s.meta.On, Engine: engineOf(s.meta.Engine),
+		Roots: s.rootList(), Commits: len(s.meta.Done), Busy: s.lock != nil || s.busy, Command: store.LastCommand(s.dir, s.meta),
+	}
+	if info.Undo = lastDeed(s.meta); info.Undo != NoDeed {
+		info.Decided = s.decided()
+	}
+	info.Interrupted = !info.Busy && s.state != nil && store.Pending(s.state, s.id)
+	return info
+}

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
-	"golang.org/x/sys/unix"
 )
 
 // trees opens the two sides of root i. They have their own descriptors, so that a walk

@@ -6,118 +6,18 @@ package overlay
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"iter"
 	"os"
-	"strconv"
-	"time"
 
 	"github.com/nsrun/nsrun/internal/linuxonly"
 	"github.com/nsrun/nsrun/mounts"
-)
-
-// Access is who owns one version of an object, and what else is attached to it.
-type Access struct {
-	UID, GID uint32
-
-	// Attributes are those extended attributes that belong to the project, access
-	// control lists among them. Nil: there are none.
-	Attributes map[string]string
-}
-
-// The two sides of a change.
-const (
-	Before Side = iota + 1 // what the project has
-	After                  // what the session made of it
-)
-
-// CleanOptions say what Clean removes. The zero value stands for what nobody misses:
-// sessions that ended longer ago than Retention, and what killed processes left.
-type CleanOptions struct {
-	// Sessions are the ones to remove, named as for Open, whatever their age and
-	// state: the changes of one that is Kept are lost. None: as the other fields say.
-	Sessions []string
-
-	// Ended is how long ago a session must have been committed or discarded. Zero:
-	// Retention. Negative: at any time.
-	Ended time.Duration
-
-	// Kept is how long ago a session that is still Kept must have been used last. Its
-	// changes are lost. Zero: these are not removed. Negative: at any time.
-	Kept time.Duration
-
-	// KeepCommitted leaves sessions alone that were committed, so that they can be
-	// taken back. False: they are like those that were discarded.
-	KeepCommitted bool
-
-	// DryRun yields what would be removed, and removes nothing.
-	DryRun bool
-}
-
-// Cleaned is something that Clean removed.
-type Cleaned struct {
-	ID   string    // of a session; empty: what a killed process left behind
-	Dir  string    // the directory that was removed
-	Size int64     // how many bytes it took on disk
-	Last time.Time // when the session ended, or was used last
-
-	// State is what had become of the session. Kept for one whose data could not be
-	// read, and for what is not a session.
-	State State
-}
-
-// The deeds. Zero: there is nothing to take back.
-const (
-	NoDeed      Deed = iota
-	CommitDeed       // changes were committed
-	DropDeed         // changes were dropped
-	DiscardDeed      // all that was left was discarded
-)
-
-// A Deed is something that was done about a session's changes, and can be taken back.
-type Deed uint8
-
-// An Engine is a way to keep what is written apart from the project. The zero Engine
-// is none: one is chosen.
-type Engine uint8
-
-// The engines, the one that is preferred first.
-const (
-	EngineOverlay Engine = iota + 1 // an overlay with its upper directory in the session's
-	EngineTmpfs                     // an overlay with its upper directory on a tmpfs, stored when the command has ended
-	EngineCopy                      // a copy of the project, compared when the command has ended
 )
 
 // A Hunk is where the two versions of a text that both sides changed exclude each other.
 type Hunk struct {
 	Line                   int      // of the first line in the project's version, from 1
 	Base, Project, Session []string // lines, without their ends
-}
-
-// Info describes a session.
-type Info struct {
-	ID      string
-	Dir     string // the session's directory
-	Created time.Time
-	Command []string // nil: unknown
-	State   State    // zero: Kept
-	Roots   []Root
-	Busy    bool   // somebody holds the session open
-	On      string // the session that it was begun on; empty: none
-	Engine  Engine
-
-	// Commits is how many commits Undo can take back.
-	Commits int
-
-	// Undo is what Session.Undo takes back next, and Decided when that was done. Zero: there is
-	// nothing.
-	Undo    Deed
-	Decided time.Time
-
-	// Interrupted says that something was begun with the session, and could be neither
-	// finished nor taken back: Recover tells why.
-	Interrupted bool
 }
 
 // Options describes a new session. The zero value is not enough: a session has
@@ -164,19 +64,6 @@ type Recovered struct {
 	What string // such as "a commit was taken back"; empty: nothing had to be done
 }
 
-// A Rename is something that was deleted, and that was added under another name. It is a
-// guess, for people: what is equal may have been copied, or written anew.
-type Rename struct {
-	Root       string // the root, absolute
-	From, To   string // relative to Root
-	Directory  bool   // it is one, with all that is in it
-	Similarity int    // how much is equal, in percent
-}
-
-// Retention is how long a session that has ended stays unless CleanOptions say
-// otherwise: for so long a commit can be taken back.
-const Retention = 7 * 24 * time.Hour
-
 // A Root is one directory of a session.
 type Root struct {
 	Path  string // the project's directory, absolute, without symbolic links
@@ -190,30 +77,12 @@ type Root struct {
 type Session struct {
 }
 
-// A Side is one of the two versions of what changed. The zero Side is none.
-type Side uint8
-
 // A Spare is what is left of a session that was retired. If nothing was written to it, its
 // directories are as good as new for the next one over the same roots: making and removing
 // them takes about as long as a short command. Nobody sees it as a session; it is locked,
 // and where its holder dies Clean removes it.
 type Spare struct {
 }
-
-// Written is what commands have written to a session, and to what lies over caches, so far.
-type Written struct {
-	Bytes int64 // as du(1) counts them
-	Files int64 // files of all kinds, directories too
-	// Partial says that something was not counted: directories that cannot be listed, that went away meanwhile, or that lie too
-	// deep. False for EngineTmpfs, whose file system counts.
-	Partial bool
-	// UsedBytes and UsedFiles are what everybody together has on the file system that holds it.
-	UsedBytes, UsedFiles int64
-}
-
-var deedNames = [...]string{NoDeed: "nothing", CommitDeed: "commit", DropDeed: "drop", DiscardDeed: "discard"}
-
-var engineNames = [...]string{EngineOverlay: "overlay", EngineTmpfs: "tmpfs", EngineCopy: "copy"}
 
 // Clean removes old sessions from the state directory dir, the newest first, and
 // yields what it removed. An empty dir means DefaultDir.
@@ -294,41 +163,6 @@ func OpenReadOnly(dir, id string) (r0 *Session, r1 error) {
 func Recover(dir string) (r0 iter.Seq2[Recovered, error]) {
 	r0 = func(yield func(Recovered, error) bool) { yield(*new(Recovered), linuxonly.Error("overlay.Recover")) }
 	return
-}
-
-// String returns "nothing", "commit", "drop" or "discard".
-func (d Deed) String() string {
-	if int(d) >= len(deedNames) {
-		return "deed(" + strconv.Itoa(int(d)) + ")"
-	}
-	return deedNames[d]
-}
-
-// MarshalText returns what String does, so that JSON holds the name; of zero it is empty.
-func (e Engine) MarshalText() ([]byte, error) {
-	if e == 0 {
-		return nil, nil
-	}
-	return []byte(e.String()), nil
-}
-
-// String returns "overlay", "tmpfs" or "copy".
-func (e Engine) String() string {
-	if e == 0 || int(e) >= len(engineNames) {
-		return "engine(" + strconv.Itoa(int(e)) + ")"
-	}
-	return engineNames[e]
-}
-
-// UnmarshalText reads the name of an engine, or nothing.
-func (e *Engine) UnmarshalText(text []byte) error {
-	for i, name := range engineNames {
-		if name == string(text) {
-			*e = Engine(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("no such engine: %q", text)
 }
 
 // Usage returns how many bytes the session takes on disk, as du(1) counts them: files

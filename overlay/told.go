@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
@@ -63,4 +64,31 @@ func version(st tree.Stat) Version {
 func kindNamed(name string) (k Kind) {
 	_ = k.UnmarshalText([]byte(name)) // which was checked when it was read
 	return k
+}
+
+// stateOf is a state that is stored.
+func stateOf(stored store.State) (s State) {
+	_ = s.UnmarshalText([]byte(stored)) // which was checked when it was read
+	return s
+}
+
+// engineOf is an engine that is stored.
+func engineOf(stored store.Engine) (e Engine) {
+	_ = e.UnmarshalText([]byte(stored)) // which was checked when it was read
+	return e
+}
+
+// lastDeed is what Undo takes back.
+func lastDeed(m *store.Meta) Deed {
+	n := len(m.Dropped)
+	drop := n > 0 && m.Dropped[n-1].After == m.LastTx() && (m.State != store.Discarded || m.Thrown)
+	switch {
+	case m.State == store.Discarded && m.Thrown && !(drop && m.Dropped[n-1].Ended):
+		return DiscardDeed
+	case drop:
+		return DropDeed
+	case len(m.Done) > 0:
+		return CommitDeed
+	}
+	return NoDeed
 }

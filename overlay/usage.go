@@ -33,17 +33,6 @@ func (i Info) Usage(ctx context.Context) (int64, error) {
 	return sum.Bytes, err
 }
 
-// Written is what commands have written to a session, and to what lies over caches, so far.
-type Written struct {
-	Bytes int64 // as du(1) counts them
-	Files int64 // files of all kinds, directories too
-	// Partial says that something was not counted: directories that cannot be listed, that went away meanwhile, or that lie too
-	// deep. False for EngineTmpfs, whose file system counts.
-	Partial bool
-	// UsedBytes and UsedFiles are what everybody together has on the file system that holds it.
-	UsedBytes, UsedFiles int64
-}
-
 // Written counts what commands have written, also while one runs. With EngineCopy the copies count, too. When ctx ends, the
 // error is its.
 func (s *Session) Written(ctx context.Context) (w Written, err error) {

@@ -14,15 +14,6 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A Side is one of the two versions of what changed. The zero Side is none.
-type Side uint8
-
-// The two sides of a change.
-const (
-	Before Side = iota + 1 // what the project has
-	After                  // what the session made of it
-)
-
 // File opens one version of a changed regular file for reading. What it yields is
 // what is there now: a file that somebody replaced since the change was found is
 // ErrMoved. A side that has no regular file at this path is fs.ErrNotExist.

@@ -15,15 +15,6 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Cleaned says how much Clean removed.
-type Cleaned struct {
-	Backups    int   // copies of files
-	Befores    int   // executions whose before-versions were removed
-	Files      int   // records of deleted files
-	Executions int   // lines of the audit log
-	Size       int64 // bytes that the copies had
-}
-
 const (
 	// orphanAge is how old what is not complete must be: another process may be making it.
 	orphanAge = time.Hour

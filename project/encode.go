@@ -93,11 +93,6 @@ type backupRecord struct {
 	Owner *ownerRecord `json:"owner,omitempty"` // of the original; nil: not known
 }
 
-type ownerRecord struct {
-	UID uint32 `json:"uid"`
-	GID uint32 `json:"gid"`
-}
-
 type changeRecord struct {
 	Kind    Kind   `json:"kind"`
 	Root    int    `json:"root,omitempty"` // of the execution's roots

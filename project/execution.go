@@ -4,13 +4,11 @@ package project
 
 import (
 	"bytes"
-	"fmt"
 	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,123 +18,10 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A Kind says how an object differs from the project's. The zero Kind is invalid.
-type Kind uint8
-
-// The kinds of change.
-const (
-	Added       Kind = iota + 1 // nothing is there in the project
-	Modified                    // other content, mode, owner or attributes
-	Deleted                     // the project has it, the session does not
-	TypeChanged                 // a file became a directory, a link a file, and so on
-)
-
-var kindNames = [...]string{Added: "added", Modified: "modified", Deleted: "deleted", TypeChanged: "type"}
-
-func (k Kind) known() bool { return k > 0 && int(k) < len(kindNames) }
-
-// String returns "added", "modified", "deleted" or "type".
-func (k Kind) String() string {
-	if !k.known() {
-		return "kind(" + strconv.Itoa(int(k)) + ")"
-	}
-	return kindNames[k]
-}
-
-// Letter returns 'A', 'M', 'D' or 'T', and '?' for an invalid kind.
-func (k Kind) Letter() byte {
-	if !k.known() {
-		return '?'
-	}
-	return "?AMDT"[k]
-}
-
-// MarshalText returns what String does, so that JSON has the name; for the zero Kind it is empty.
-func (k Kind) MarshalText() ([]byte, error) {
-	if k == 0 {
-		return nil, nil
-	}
-	return []byte(k.String()), nil
-}
-
-// UnmarshalText reads the name of a kind, or nothing.
-func (k *Kind) UnmarshalText(data []byte) error {
-	for i, name := range kindNames {
-		if name == string(data) {
-			*k = Kind(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("no such kind of change: %q", data)
-}
-
-// A Change is one object of a project that a command changed.
-type Change struct {
-	Kind Kind
-	Root string // of the project, absolute
-	Path string // relative to Root
-
-	// Mode and OldMode are type and permissions after and before. Zero: there is nothing on that side. A regular file
-	// that nobody may read is taken for one that somebody may.
-	Mode, OldMode fs.FileMode
-
-	// Size and OldSize are the lengths of regular files, in bytes.
-	Size, OldSize int64
-
-	// Before is the absolute path of the version before the change. Empty: none is kept. Record sets it, and does not
-	// read it.
-	Before string
-
-	// Dropped says that the change was thrown away later, see Registry.Dropped. Record does not read it.
-	Dropped bool
-
-	// Runs says why the change would run later, see overlay.Change. Empty: it would not.
-	Runs string
-}
-
-// Name is the absolute path of the changed object.
-func (c Change) Name() string { return filepath.Join(c.Root, c.Path) }
-
 // wasFile and isFile report whether there was, and is, a regular file. A deletion of
 // which nobody said what it was may be one.
 func (c Change) wasFile() bool { return c.Kind != Added && c.OldMode.IsRegular() }
 func (c Change) isFile() bool  { return c.Kind != Deleted && c.Mode.IsRegular() }
-
-// An Execution is one command that was run: a line of the audit log.
-type Execution struct {
-	// ID names it. Empty: Record makes one.
-	ID string
-
-	Session string   // empty: none
-	Command []string // its words
-	Dir     string   // where it ran
-	Roots   []string // of the projects
-
-	Began, Ended time.Time
-	ExitCode     int
-	Signal       string // that ended it; empty: none
-	TimedOut     bool
-	Denied       []string // what it was refused, or, if it was not run, why
-
-	Network string // "none", "host", or what else the caller calls it
-	Backend string
-	Engine  string
-
-	// State is what happened to its changes: "kept", "committed", "discarded".
-	State string
-
-	// Changes are the first of its changes, and More is the number of the others.
-	Changes []Change
-	More    int
-}
-
-// The states that this package writes itself.
-const (
-	StateKept      = "kept"
-	StateCommitted = "committed"
-	StatePart      = "committed in part"
-	StateDiscarded = "discarded"
-)
 
 const idLayout = "20060102T150405.000Z"
 
@@ -188,17 +73,6 @@ func (rec *executionRecord) execution(temp string) Execution {
 		e.Changes = append(e.Changes, ch)
 	}
 	return e
-}
-
-// A Filter selects executions. The zero Filter selects all.
-type Filter struct {
-	// ID is an execution's id, its end or the beginning of its random part (at least
-	// four characters), or "last".
-	ID string
-
-	Session string // whose executions; empty: any
-	Path    string // absolute: those that changed what is at or below it; empty: any
-	Most    int    // how many; zero: all
 }
 
 func (f *Filter) takes(e *Execution) bool {

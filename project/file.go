@@ -13,42 +13,6 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// A File is a registered file.
-type File struct {
-	ID      int64  // greater than zero, for ever the same
-	Path    string // absolute
-	Project string // the root through which it was registered
-
-	// LastModified is the file's time of modification when the registry last looked. Zero: it never did.
-	LastModified time.Time
-
-	// LastApprovedCopyPath is the path of its newest backup. Empty: there is none.
-	LastApprovedCopyPath string
-
-	// Deleted says that the file was deleted. The record stays until its backups are gone.
-	Deleted bool
-
-	Mode    fs.FileMode // when it was looked at last
-	Backups []Backup    // the newest first
-}
-
-// A Backup is a copy of a file as it was before its first change on one day.
-type Backup struct {
-	Path string // of the file, absolute
-	Copy string // of the backup, absolute
-	Date string // YY-MM-DD, of the local time zone
-	Size int64  // bytes
-	Mode fs.FileMode
-
-	// Execution is the one that changed the file. Empty: unknown.
-	Execution string
-
-	// Made says that this call of Record made the backup, and did not find it there.
-	Made bool
-
-	owner *ownerRecord
-}
-
 func idOf(tx *bbolt.Tx, path string) (uint64, bool) {
 	v := bucket(tx, pathBucket).Get([]byte(path))
 	if len(v) != 8 {
@@ -145,13 +109,6 @@ func see(tx *bbolt.Tx, root string, now time.Time, scanned bool) error {
 		rec.Scanned = nanos(now)
 	}
 	return b.Put([]byte(root), encode(&rec))
-}
-
-// A Root is a project that is known.
-type Root struct {
-	Path    string
-	Seen    time.Time // the first time
-	Scanned time.Time // the last time; zero: never
 }
 
 // Projects lists the projects that are known, in the order of their paths.

@@ -6,21 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"go.etcd.io/bbolt"
-)
-
-// An Action is what a permission is about. There is no action for the network, and Set accepts no others: network
-// access is asked for every time, and a yes must not be found again.
-type Action string
-
-// The actions.
-const (
-	Read        Action = "read"        // a path outside of the project
-	Write       Action = "write"       // a path outside of the project, or past the overlay
-	Execute     Action = "execute"     // a command
-	Environment Action = "environment" // a variable
 )
 
 func (a Action) check() error {
@@ -32,35 +19,6 @@ func (a Action) check() error {
 		return ErrNetwork
 	}
 	return fmt.Errorf("no such action: %q", string(a))
-}
-
-// A Decision is an answer. The zero Decision is not an answer.
-type Decision uint8
-
-// The decisions.
-const (
-	Allow Decision = iota + 1
-	Deny
-)
-
-// String returns "allow", "deny" or "none".
-func (d Decision) String() string {
-	switch d {
-	case Allow:
-		return "allow"
-	case Deny:
-		return "deny"
-	}
-	return "none"
-}
-
-// A Permission is an answer that was given for good: it holds until Forget.
-type Permission struct {
-	Project  string // the root for which it holds, absolute; empty: for all projects
-	Action   Action
-	Target   string // the path, the command, the variable, as it was asked for
-	Decision Decision
-	Time     time.Time // zero for Set: now
 }
 
 func permissionKey(project string, a Action, target string) []byte {

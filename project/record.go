@@ -18,25 +18,6 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Recorded says what Record did.
-type Recorded struct {
-	ID string // of the execution
-
-	// Backups are the backups of today's originals of the changed files, in the order of the changes. Made marks new
-	// ones.
-	Backups []Backup
-
-	// Omitted are files that have no backup or before-version because of a limit.
-	Omitted []Omitted
-}
-
-// Omitted is a file without a backup or a before-version.
-type Omitted struct {
-	Path string // absolute
-	What string // "backup" or "before-version"
-	Why  error
-}
-
 // Record stores an execution, and copies of what it changed. Call it when the command has ended, before anything is
 // committed.
 //

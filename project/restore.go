@@ -10,32 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
 )
-
-// A Version is a copy of a file that can be restored.
-type Version struct {
-	Path string // of the file, absolute
-	Copy string // where the copy is, absolute
-	Size int64  // bytes
-	Mode fs.FileMode
-
-	// Date is the day on which the file was changed, YY-MM-DD. Time is exact, and zero if it is not known.
-	Date string
-	Time time.Time
-
-	// Execution is the one that changed the file. Empty: unknown.
-	Execution string
-
-	// Before says that this is the version before that execution. False: it is the backup of its day.
-	Before bool
-
-	owner *ownerRecord
-}
 
 // Versions lists the copies of the file at path, which is absolute: its backups, the newest first, then the versions
 // before executions, the newest first.
@@ -120,17 +99,6 @@ func Choose(list []Version, date, execution string) (Version, error) {
 		return Version{}, ErrNoVersion
 	}
 	return list[i], nil
-}
-
-// Restored says what Restore did.
-type Restored struct {
-	Path string
-
-	// Execution is the id of the restoration in the log. What was there before is its version before the change.
-	Execution string
-
-	// Saved is the path of that version. Empty: nothing was there.
-	Saved string
 }
 
 // Restore puts a version back, at its path or at another one, which is absolute and has no symbolic links on the way.

@@ -13,20 +13,6 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// Options of an Enforcer. The zero Options are those of a sandbox that reaches what the table
-// allows, and nothing else.
-type Options struct {
-	// Resolver is where the sandbox may ask for names, besides what the table says. Zero: nowhere.
-	Resolver netip.AddrPort
-	// Publish are TCP ports on which servers inside can be reached from this host. Nil: none.
-	Publish []uint16
-	// AllowAll allows everything that programs ask for, to learn what they need. Ports of servers
-	// are as without it.
-	AllowAll bool
-	// Decided is called with each decision, one after the other. Nil: nobody is told.
-	Decided func(Decision)
-}
-
 // An Enforcer makes the kernel follow a table for the processes in one cgroup.
 type Enforcer struct {
 	programs *Programs
