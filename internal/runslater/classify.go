@@ -149,6 +149,9 @@ func (c *Classifier) nameReason(ch Change, elems []string) (reason string) {
 			if got == yes && ch.Kind == File && p.lines != nil && !c.newLines(ch.Path, p.lines) {
 				return true
 			}
+			if got == yes && ch.Kind == File && p.harmless != nil && c.only(ch.Path, p.harmless) {
+				return true
+			}
 			reason = p.reason
 			return false
 		})
@@ -219,6 +222,21 @@ func (c *Classifier) newLines(p string, words []string) bool {
 		}
 	}
 	return false
+}
+
+// only reports whether a file has comments, and settings and headings of some names, and nothing else.
+func (c *Classifier) only(p string, words []string) bool {
+	now, ok := c.New.Read(p)
+	if !ok || strings.ContainsRune(now, '\r') {
+		return false
+	}
+	for line := range strings.SplitSeq(now, "\n") {
+		key, _, _ := strings.Cut(line, " = ")
+		if line != "" && line[0] != '#' && !slices.Contains(words, key) {
+			return false
+		}
+	}
+	return true
 }
 
 func isSetting(line string, words []string) bool {

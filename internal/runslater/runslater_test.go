@@ -142,6 +142,9 @@ func TestReasons(t *testing.T) {
 			"c/.npmrc: \"script-sh\\u0065ll\"=x", "d/.npmrc: //x/:tokenHelper=/x", "e/.npmrc: ${E}script-shell=x", ".tool-versions: node path:./x", "rust-toolchain.toml: [toolchain]\nchannel=\"1.80\"", "f/rust-toolchain.toml: [toolchain]\npath=\"x\"",
 			".yarnrc.yml: nodeLinker: node-modules", "g/.yarnrc.yml: yarnPath: .yarn/x.cjs", "gradle.properties: version=2", "h/gradle.properties: org.gradle.jvmargs=-javaagent:x"},
 			[]string{".tool-versions", "b/.npmrc", "c/.npmrc", "d/.npmrc", "e/.npmrc", "f/rust-toolchain.toml", "g/.yarnrc.yml", "h/gradle.properties"}},
+		{"harmless lines", at(repository, "o/.hg/hgrc: [extensions]\nx = x.py"), []string{"a/.hg/hgrc: # example\n[paths]\ndefault = /srv/a\ndefault-push = ssh://x/y\n", "b/.hg/hgrc: [paths]\ndefault = x\n[extensions]\ndefault = x.py",
+			"c/.hg/hgrc: %include x\n[paths]\ndefault = x", "d/.hg/hgrc: [paths]\ndefault = x\r[hooks]\rdefault = x", "e/.hg/hgrc: [paths]\ndefault = x\n [ui]", "f/.hg/hgrc: =>../x", "o/.hg/hgrc: [extensions]\ndefault = x.py"},
+			[]string{"b/.hg/hgrc", "c/.hg/hgrc", "d/.hg/hgrc", "e/.hg/hgrc", "f/.hg/hgrc", "o/.hg/hgrc"}},
 		{"work trees of Claude", repository, []string{".claude/settings.json: x", ".claude/worktrees/a/main.c: x", ".claude/worktrees/a/.envrc: x", ".claude/hooks/x.sh: x"}, []string{".claude/hooks/x.sh", ".claude/settings.json", ".claude/worktrees/a/.envrc"}},
 	} {
 		got := reasons(c.old, at(c.old, c.new...))

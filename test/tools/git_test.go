@@ -38,5 +38,6 @@ var gitTasks = []task{
 	{name: "git add -p", needs: "git perl", setup: gitSetup, run: "echo 4 >>f && printf 'y\\n' | git add -p >/dev/null && git diff --cached --stat | tail -1"},
 	{name: "git lfs", slow: true, needs: "git git-lfs", setup: gitSetup, run: "git lfs install --local >/dev/null && git lfs track '*.bin' >/dev/null && printf 123 >x.bin && git add .gitattributes x.bin && git commit -qm lfs && git show HEAD:x.bin | head -1", flags: "--allow-exec", loose: true},
 	{name: "git of many files", needs: "git", slow: true, setup: "git init -q -b main; for i in $(seq 100); do mkdir d$i; for k in $(seq 50); do echo $k >d$i/$k; done; done; git add .; git commit -qm many", run: "git rm -rq d1 && git checkout -q HEAD . && git status --porcelain | wc -l && git stash list | wc -l", then: "git status --porcelain"},
+	{name: "hg clone", needs: "hg", slow: true, setup: "hg init r; echo a >r/a; hg -R r add -q r/a; hg -R r commit -m x -u a -d '0 0'", run: "hg clone -q -U r s && hg -R s log --template '{desc}\\n'", then: "hg -R s paths default | sed 's,.*/,,'; hg -R s incoming -q; echo $?", loose: true},
 	{name: "mercurial", needs: "hg", slow: true, run: "hg init -q r 2>/dev/null || hg init r; cd r && echo a >a && hg add -q a && hg commit -m x -u a -d '0 0' && hg log --template '{node}\\n' && rm .hg/undo*", loose: true},
 }
