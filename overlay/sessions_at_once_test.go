@@ -287,6 +287,16 @@ func (w *modelWorker) write(id string) error {
 	return w.end()
 }
 
+// seedOf is the seed of a test, or the one of an earlier run in NSRUN_SEED.
+func seedOf(t testing.TB) uint64 {
+	seed := rand.Uint64()
+	if n, err := strconv.ParseUint(os.Getenv("NSRUN_SEED"), 10, 64); err == nil {
+		seed = n
+	}
+	t.Logf("NSRUN_SEED=%d", seed)
+	return seed
+}
+
 // makeUpper makes a directory of an upper directory, marked as the kernel marks copies of directories.
 func makeUpper(dir string) error {
 	err := os.MkdirAll(dir, 0o755)
@@ -470,11 +480,7 @@ func TestSessionsAtOnce(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "state"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	seed := rand.Uint64()
-	if n, err := strconv.ParseUint(os.Getenv("NSRUN_SEED"), 10, 64); err == nil {
-		seed = n
-	}
-	t.Logf("NSRUN_SEED=%d", seed)
+	seed := seedOf(t)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
