@@ -388,8 +388,9 @@ func (*Session) Overlaps(c Conflict) (r0 []Hunk, r1 error) {
 }
 
 // Preserve keeps the project's versions of modified text files, as long as nobody else
-// has changed them since the command began that modified them first, for CommitOptions.Prefer Merge, and those of git's index, which is merged
-// without being asked for. The changes are what Changes yielded when the command had ended.
+// has changed them since the command began that modified them first, for CommitOptions.Prefer Merge, and those of git's
+// index, which is merged without being asked for. It also notes which directories hold the changes, so that a commit
+// sees when somebody puts others in their places. The changes are what Changes yielded when the command had ended.
 // What else is not text, or larger than a mebibyte, is left out.
 func (*Session) Preserve(ctx context.Context, changes []Change) (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Preserve")
