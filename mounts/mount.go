@@ -247,3 +247,12 @@ func (m Mount) WithPerm(perm fs.FileMode) Mount { m.Perm, m.HasPerm = perm, true
 
 // WithSize returns a copy of m limited to size bytes.
 func (m Mount) WithSize(size uint64) Mount { m.Size = size; return m }
+
+// Covers reports whether something is mounted over the target.
+func (m *Mount) Covers() bool {
+	switch m.Kind {
+	case KindBind, KindTmpfs, KindProc, KindDev, KindMqueue, KindOverlay, KindBlock, KindData:
+		return true
+	}
+	return false
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/mcpargs"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -138,7 +139,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Func("allow-net", "allow connections that match `RULE`, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", o.addRule)
 	fs.BoolVar(&o.learnNet, "learn-net", false, "allow everything (with the broker except this host's 127.0.0.1) after approval, and print the rules that would be enough")
 	fs.Func("net-by", "enforce rules with `kernel|broker` (default: the kernel, if permitted)", o.setEnforcer)
-	fs.Func("publish", "make the command's server on TCP `port` reachable at 127.0.0.1 of this host (repeatable)", o.addPort)
+	fs.Func("publish", "make the command's server on TCP `port` reachable at 127.0.0.1 of this host (repeatable)", func(s string) error { return mcpargs.AddPort(&o.publish, s) })
 	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "allow connections to the Unix socket at `path`; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)")
 	fs.BoolVar(&o.allowUserns, "allow-userns", false, "let the command make user namespaces, as programs with a sandbox of their own do; not as root")
 	fs.Var((*listFlag)(&o.devices), "device", "let the command use a device of this host: `nvidia|dri|kvm|PATH` (repeatable)")
@@ -253,18 +254,6 @@ func (o *runOptions) addCredential(text string) error {
 		return e.Err
 	}
 	o.credentials = append(o.credentials, r)
-	return nil
-}
-
-// addPort is --publish.
-func (o *runOptions) addPort(text string) error {
-	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || n == 0 {
-		return errors.New("a port is a number from 1 to 65535")
-	}
-	if !slices.Contains(o.publish, uint16(n)) {
-		o.publish = append(o.publish, uint16(n))
-	}
 	return nil
 }
 

@@ -325,17 +325,8 @@ func (o *Observer) name(n *notify.Notification, c *call) string {
 
 // string is a string in a caller's memory; empty: it cannot be read.
 func (o *Observer) string(thread uint32, at uint64) string {
-	for n := 0; n < len(o.text); {
-		next := n + min(len(o.text)-n, 4096-int(at+uint64(n))%4096)
-		if notify.ReadMemory(thread, uintptr(at)+uintptr(n), o.text[n:next]) != 0 {
-			return ""
-		}
-		if i := bytes.IndexByte(o.text[n:next], 0); i >= 0 {
-			return string(o.text[:n+i])
-		}
-		n = next
-	}
-	return ""
+	text, _ := notify.ReadString(thread, uintptr(at), o.text[:])
+	return text
 }
 
 // inet is the internet address of a connection; the zero AddrPort is none.

@@ -2,6 +2,7 @@ package manual
 
 import (
 	_ "embed"
+	"iter"
 	"slices"
 	"strings"
 
@@ -74,18 +75,11 @@ func manFlags(flags []Flag) string {
 	}
 	var b strings.Builder
 	b.WriteString(".Bl -tag -width Ds\n")
-	for i := range flags {
-		f := &flags[i]
-		same := func(other Flag) bool { return other.Arg == f.Arg && other.Help == f.Help }
-		if slices.ContainsFunc(flags[:i], same) {
-			continue
+	for names, f := range items(flags) {
+		for i, name := range names {
+			names[i] = manLiteral(name[1:])
 		}
-		b.WriteString(".It Fl " + manLiteral(f.Typed()[1:]))
-		for j := i + 1; j < len(flags); j++ {
-			if same(flags[j]) {
-				b.WriteString(" , Fl " + manLiteral(flags[j].Typed()[1:]))
-			}
-		}
+		b.WriteString(".It Fl " + strings.Join(names, " , Fl "))
 		if f.Arg != "" {
 			b.WriteString(" Ar " + strings.ReplaceAll(manLiteral(f.Arg), "|", " | "))
 		}
@@ -93,6 +87,28 @@ func manFlags(flags []Flag) string {
 	}
 	b.WriteString(".El\n")
 	return b.String()
+}
+
+// items are the flags, each with all of its names as they are typed.
+func items(flags []Flag) iter.Seq2[[]string, *Flag] {
+	return func(yield func([]string, *Flag) bool) {
+		for i := range flags {
+			f := &flags[i]
+			same := func(other Flag) bool { return other.Arg == f.Arg && other.Help == f.Help }
+			if slices.ContainsFunc(flags[:i], same) {
+				continue
+			}
+			var names []string
+			for j := range flags[i:] {
+				if other := &flags[i+j]; same(*other) {
+					names = append(names, other.Typed())
+				}
+			}
+			if !yield(names, f) {
+				return
+			}
+		}
+	}
 }
 
 func manOptions() string {

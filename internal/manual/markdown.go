@@ -1,7 +1,6 @@
 package manual
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/bwrap"
@@ -53,19 +52,8 @@ func markdownFlags(flags []Flag) string {
 	}
 	var b strings.Builder
 	b.WriteString("\n| flag | meaning |\n|---|---|\n")
-	for i := range flags {
-		f := &flags[i]
-		same := func(other Flag) bool { return other.Arg == f.Arg && other.Help == f.Help }
-		if slices.ContainsFunc(flags[:i], same) {
-			continue
-		}
-		name := f.Typed()
-		for j := i + 1; j < len(flags); j++ {
-			if same(flags[j]) {
-				name += ", " + flags[j].Typed()
-			}
-		}
-		b.WriteString("| " + markdownCell(strings.TrimRight(name+" "+f.Arg, " "), f.Help))
+	for names, f := range items(flags) {
+		b.WriteString("| " + markdownCell(strings.TrimRight(strings.Join(names, ", ")+" "+f.Arg, " "), f.Help))
 	}
 	return b.String()
 }

@@ -139,16 +139,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 		}
 		return nil
 	})
-	fs.Func("publish", "let this host reach a server of a command's on a TCP `port`, at 127.0.0.1 (repeatable)", func(s string) error {
-		n, err := strconv.ParseUint(s, 10, 16)
-		if err != nil || n == 0 {
-			return errors.New("a port is a number from 1 to 65535")
-		}
-		if !slices.Contains(o.Publish, uint16(n)) {
-			o.Publish = append(o.Publish, uint16(n))
-		}
-		return nil
-	})
+	fs.Func("publish", "let this host reach a server of a command's on a TCP `port`, at 127.0.0.1 (repeatable)", func(s string) error { return AddPort(&o.Publish, s) })
 	fs.Func("allow-unix", "let commands connect to the unix socket at a `path`; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)", list(&o.AllowUnix, "path"))
 	fs.Func("credential", "have requests to a host carry a secret that commands do not see, `HOST=SECRET`, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; they send them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)", func(s string) error {
 		r, err := credential.Parse(s)
@@ -226,4 +217,16 @@ func Size(s string) (int, error) {
 		return 0, errors.New("not a size like 64K or 1M, of at most 1G")
 	}
 	return int(n) * unit, nil
+}
+
+// AddPort adds the port that a text is to a list, once.
+func AddPort(list *[]uint16, text string) error {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return errors.New("a port is a number from 1 to 65535")
+	}
+	if !slices.Contains(*list, uint16(n)) {
+		*list = append(*list, uint16(n))
+	}
+	return nil
 }

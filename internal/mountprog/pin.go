@@ -49,7 +49,7 @@ func footings(p mounts.Plan) []footing {
 	remounts := slices.ContainsFunc(p, func(m mounts.Mount) bool { return m.Kind == mounts.KindRemount })
 	for i := range p {
 		m := &p[i]
-		if !covers(m) {
+		if !m.Covers() {
 			continue
 		}
 		target := path.Clean("/" + m.Target)
@@ -85,15 +85,6 @@ func footings(p mounts.Plan) []footing {
 		at[target] = g
 	}
 	return list
-}
-
-// covers reports whether something is mounted over the target of m.
-func covers(m *mounts.Mount) bool {
-	switch m.Kind {
-	case mounts.KindBind, mounts.KindTmpfs, mounts.KindProc, mounts.KindDev, mounts.KindMqueue, mounts.KindOverlay, mounts.KindBlock, mounts.KindData:
-		return true
-	}
-	return false
 }
 
 // writes reports whether a command can make and rename things in what m mounts.

@@ -5,6 +5,8 @@
 package notify
 
 import (
+	"bytes"
+	"os"
 	"strconv"
 	"syscall"
 	"unsafe"
@@ -160,6 +162,23 @@ func ReadMemory(pid uint32, at uintptr, to []byte) syscall.Errno {
 		e = syscall.EFAULT
 	}
 	return e
+}
+
+// ReadString reads a string, which ends with a zero byte, from a caller's memory into text. It reads a page at a time,
+// because the next one need not be there. ENAMETOOLONG: text has no room for it.
+func ReadString(pid uint32, at uintptr, text []byte) (string, syscall.Errno) {
+	page := uintptr(os.Getpagesize())
+	for n := 0; n < len(text); {
+		part := text[n:min(len(text), n+int(page-(at+uintptr(n))%page))]
+		if e := ReadMemory(pid, at+uintptr(n), part); e != 0 {
+			return "", e
+		}
+		if i := bytes.IndexByte(part, 0); i >= 0 {
+			return string(text[:n+i]), 0
+		}
+		n += len(part)
+	}
+	return "", syscall.ENAMETOOLONG
 }
 
 // readMem is ReadMemory by /proc/pid/mem.

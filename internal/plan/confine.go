@@ -128,7 +128,7 @@ type grant struct {
 
 // mount takes one step of the plan.
 func (b *confining) mount(m *mounts.Mount) error {
-	if !covers(m) {
+	if !m.Covers() {
 		return nil
 	}
 	target := b.host.Real(m.Target)

@@ -173,7 +173,7 @@ func (b *building) firstPart(dir string) string {
 // mountedIn reports whether something is mounted at or below a path, but for mount i.
 func (b *building) mountedIn(name string, i int) bool {
 	for j := range b.mounts {
-		if j != i && covers(&b.mounts[j]) && paths.Inside(b.mounts[j].Target, name) {
+		if j != i && b.mounts[j].Covers() && paths.Inside(b.mounts[j].Target, name) {
 			return true
 		}
 	}

@@ -26,7 +26,7 @@ func (b *building) openHoles() {
 		last := -1
 		for j := i + 1; j < len(b.mounts); j++ {
 			m := &b.mounts[j]
-			if !covers(m) {
+			if !m.Covers() {
 				continue
 			}
 			if paths.Inside(hidden.Target, m.Target) {
@@ -54,7 +54,7 @@ func (b *building) openHoles() {
 func (b *building) standsOn(j int) int {
 	on := -1
 	for i := range b.mounts[:j] {
-		if m := &b.mounts[i]; covers(m) && m.Target != b.mounts[j].Target && paths.Inside(b.mounts[j].Target, m.Target) {
+		if m := &b.mounts[i]; m.Covers() && m.Target != b.mounts[j].Target && paths.Inside(b.mounts[j].Target, m.Target) {
 			on = i
 		}
 	}

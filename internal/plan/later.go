@@ -138,7 +138,7 @@ func (b *building) keepPattern(r *Rule, base string) *LaterError {
 func (b *building) ground(name string) int {
 	at := -1
 	for i := range b.mounts {
-		if m := &b.mounts[i]; covers(m) && paths.Inside(name, m.Target) && m.Target != name {
+		if m := &b.mounts[i]; m.Covers() && paths.Inside(name, m.Target) && m.Target != name {
 			at = i
 		}
 	}
@@ -146,15 +146,6 @@ func (b *building) ground(name string) int {
 		return -1
 	}
 	return at
-}
-
-// covers reports whether something is mounted over the target of m.
-func covers(m *mounts.Mount) bool {
-	switch m.Kind {
-	case mounts.KindBind, mounts.KindTmpfs, mounts.KindProc, mounts.KindDev, mounts.KindMqueue, mounts.KindOverlay, mounts.KindBlock, mounts.KindData:
-		return true
-	}
-	return false
 }
 
 // live reports whether commands see in m what the host has there at that moment: not in a session's copy.

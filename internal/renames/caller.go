@@ -110,18 +110,8 @@ func (s *caller) directory(c *call, which int) bool {
 
 // read is a string in a caller's memory; empty: it cannot be read.
 func (s *caller) read(pid uint32, at uint64) string {
-	const page = 4096
-	for n := 0; n < len(s.text); {
-		next := min(len(s.text), n+page-int((at+uint64(n))%page))
-		if notify.ReadMemory(pid, uintptr(at)+uintptr(n), s.text[n:next]) != 0 {
-			return ""
-		}
-		if i := bytes.IndexByte(s.text[n:next], 0); i >= 0 {
-			return string(s.text[:n+i])
-		}
-		n = next
-	}
-	return ""
+	text, _ := notify.ReadString(pid, uintptr(at), s.text[:])
+	return text
 }
 
 func proc(pid uint32, name string) string {

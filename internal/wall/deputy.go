@@ -243,18 +243,7 @@ func errnoOf(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// read reads a text that ends with a zero byte, page by page: behind it nothing may be mapped.
+// read reads a string from a caller's memory.
 func (d *Deputy) read(thread uint32, at uintptr) (string, syscall.Errno) {
-	page := uintptr(os.Getpagesize())
-	for n := 0; n < len(d.text); {
-		part := d.text[n:min(len(d.text), n+int(page-(at+uintptr(n))%page))]
-		if e := notify.ReadMemory(thread, at+uintptr(n), part); e != 0 {
-			return "", e
-		}
-		if i := strings.IndexByte(string(part), 0); i >= 0 {
-			return string(d.text[:n+i]), 0
-		}
-		n += len(part)
-	}
-	return "", syscall.ENAMETOOLONG
+	return notify.ReadString(thread, at, d.text[:])
 }

@@ -51,12 +51,7 @@ func (w *Walk) compare(f *frame, name string, n *Diff) error {
 		if n.Up.Rdev != n.Low.Rdev {
 			n.Parts.Content = true
 		}
-		up, err := f.up.Traits(name, n.Up)
-		if err != nil {
-			return err
-		}
-		n.note(up)
-		low, err := f.low.Traits(name, n.Low)
+		up, low, err := f.traits(name, n)
 		if err != nil {
 			return err
 		}
@@ -67,14 +62,18 @@ func (w *Walk) compare(f *frame, name string, n *Diff) error {
 	return nil
 }
 
+// traits are those of both sides.
+func (f *frame) traits(name string, n *Diff) (up, low Traits, err error) {
+	if up, err = f.up.Traits(name, n.Up); err == nil {
+		n.note(up)
+		low, err = f.low.Traits(name, n.Low)
+	}
+	return up, low, err
+}
+
 // compareFiles is compare for regular files.
 func (w *Walk) compareFiles(f *frame, name string, n *Diff) error {
-	up, err := f.up.Traits(name, n.Up)
-	if err != nil {
-		return err
-	}
-	n.note(up)
-	low, err := f.low.Traits(name, n.Low)
+	up, low, err := f.traits(name, n)
 	if err != nil {
 		return err
 	}

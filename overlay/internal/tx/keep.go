@@ -129,15 +129,7 @@ var ErrAside = errors.New("what somebody else changed meanwhile is kept in the s
 
 // Aside lists what a session keeps of somebody else's.
 func Aside(dir *tree.Handle) ([]string, error) {
-	d, err := dir.OpenDir(Name)
-	if err == unix.ENOENT {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Names()
+	names, err := below(dir)
 	names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, keptPrefix) })
 	slices.Sort(names)
 	return names, err
@@ -178,4 +170,17 @@ func (t *Tx) keepStages() error {
 		}
 	}
 	return t.DropStages()
+}
+
+// below are the names in the directory of transactions that is in dir. Nil: there is none.
+func below(dir *tree.Handle) ([]string, error) {
+	d, err := dir.OpenDir(Name)
+	if err == unix.ENOENT {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Names()
 }

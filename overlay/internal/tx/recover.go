@@ -8,9 +8,10 @@ import (
 	"slices"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
-	"golang.org/x/sys/unix"
 )
 
 // Begin makes the directory of the next transaction. The session is in the list of those
@@ -102,15 +103,7 @@ func (s *Log) Reopen(n int) (_ *Tx, err error) {
 
 // List lists the directories of transactions, the oldest first.
 func (s *Log) List() ([]int, error) {
-	d, err := s.Dir.OpenDir(Name)
-	if err == unix.ENOENT {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Names()
+	names, err := below(s.Dir)
 	if err != nil {
 		return nil, err
 	}
