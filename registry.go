@@ -12,7 +12,6 @@ import (
 
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/escape"
-	"github.com/nsrun/nsrun/internal/kinds"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
@@ -63,7 +62,7 @@ func (g Registry) Record(ctx context.Context, rec Record) error {
 		}
 		changes, err = registryChanges(s, res.Changes)
 		original = func(c project.Change) (*os.File, error) {
-			return s.File(overlay.Change{Kind: kinds.Session(c.Kind), Root: c.Root, Path: c.Path}, overlay.Before)
+			return s.File(overlay.Change{Kind: c.Kind, Root: c.Root, Path: c.Path}, overlay.Before)
 		}
 	}
 	note := func(err error) {
@@ -152,7 +151,7 @@ func (g Registry) Discarded(ctx context.Context, session string) error {
 func registryChanges(s *overlay.Session, changes []overlay.Change) (list []project.Change, err error) {
 	add := func(c overlay.Change) {
 		list = append(list, project.Change{
-			Kind: kinds.Registry(c.Kind), Root: c.Root, Path: c.Path, Mode: c.Mode, OldMode: c.OldMode, Size: c.Size, OldSize: c.OldSize,
+			Kind: c.Kind, Root: c.Root, Path: c.Path, Mode: c.Mode, OldMode: c.OldMode, Size: c.Size, OldSize: c.OldSize,
 			Runs: c.Runs,
 		})
 	}

@@ -1,60 +1,22 @@
 package overlay
 
 import (
-	"fmt"
 	"io/fs"
-	"strconv"
 
+	"github.com/nsrun/nsrun/change"
 	"github.com/nsrun/nsrun/internal/escape"
 )
 
-// Kind says how an object differs from the project's. The zero Kind is not a kind.
-type Kind uint8
+// A Kind says how an object differs from the project's.
+type Kind = change.Kind
 
 // The kinds of change.
 const (
-	Added       Kind = iota + 1 // nothing is there in the project
-	Modified                    // other content, mode, owner or attributes
-	Deleted                     // the project has it, the session does not
-	TypeChanged                 // a file became a directory, a link a file, and so on
+	Added       = change.Added
+	Modified    = change.Modified
+	Deleted     = change.Deleted
+	TypeChanged = change.TypeChanged
 )
-
-var kindNames = [...]string{Added: "added", Modified: "modified", Deleted: "deleted", TypeChanged: "type"}
-
-// String returns "added", "modified", "deleted" or "type".
-func (k Kind) String() string {
-	if k == 0 || int(k) >= len(kindNames) {
-		return "kind(" + strconv.Itoa(int(k)) + ")"
-	}
-	return kindNames[k]
-}
-
-// Letter returns 'A', 'M', 'D' or 'T', and '?' for what is not a kind.
-func (k Kind) Letter() byte {
-	if k == 0 || int(k) >= len(kindNames) {
-		return '?'
-	}
-	return "?AMDT"[k]
-}
-
-// MarshalText returns what String does, so that JSON holds the name; of zero it is empty.
-func (k Kind) MarshalText() ([]byte, error) {
-	if k == 0 {
-		return nil, nil
-	}
-	return []byte(k.String()), nil
-}
-
-// UnmarshalText reads the name of a kind, or nothing.
-func (k *Kind) UnmarshalText(text []byte) error {
-	for i, name := range kindNames {
-		if name == string(text) {
-			*k = Kind(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("no such kind of change: %q", text)
-}
 
 // An Aspect is one way in which an object of the same type differs. Several are added
 // up.

@@ -1,61 +1,22 @@
 package project
 
 import (
-	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strconv"
+
+	"github.com/nsrun/nsrun/change"
 )
 
-// A Kind says how an object differs from the project's. The zero Kind is invalid.
-type Kind uint8
+// A Kind says how an object differs from the project's.
+type Kind = change.Kind
 
 // The kinds of change.
 const (
-	Added       Kind = iota + 1 // nothing is there in the project
-	Modified                    // other content, mode, owner or attributes
-	Deleted                     // the project has it, the session does not
-	TypeChanged                 // a file became a directory, a link a file, and so on
+	Added       = change.Added
+	Modified    = change.Modified
+	Deleted     = change.Deleted
+	TypeChanged = change.TypeChanged
 )
-
-var kindNames = [...]string{Added: "added", Modified: "modified", Deleted: "deleted", TypeChanged: "type"}
-
-func (k Kind) known() bool { return k > 0 && int(k) < len(kindNames) }
-
-// String returns "added", "modified", "deleted" or "type".
-func (k Kind) String() string {
-	if !k.known() {
-		return "kind(" + strconv.Itoa(int(k)) + ")"
-	}
-	return kindNames[k]
-}
-
-// Letter returns 'A', 'M', 'D' or 'T', and '?' for an invalid kind.
-func (k Kind) Letter() byte {
-	if !k.known() {
-		return '?'
-	}
-	return "?AMDT"[k]
-}
-
-// MarshalText returns what String does, so that JSON has the name; for the zero Kind it is empty.
-func (k Kind) MarshalText() ([]byte, error) {
-	if k == 0 {
-		return nil, nil
-	}
-	return []byte(k.String()), nil
-}
-
-// UnmarshalText reads the name of a kind, or nothing.
-func (k *Kind) UnmarshalText(data []byte) error {
-	for i, name := range kindNames {
-		if name == string(data) {
-			*k = Kind(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("no such kind of change: %q", data)
-}
 
 // A Change is one object of a project that a command changed.
 type Change struct {

@@ -1,5 +1,5 @@
 // Package project is the registry of what commands did to projects: which files there are, what was run and what it
-// changed, copies of what was changed, and permissions that were given for good. It imports internal/escape,
+// changed, copies of what was changed, and permissions that were given for good. It imports change, internal/escape,
 // internal/owndir, internal/sys and bbolt. It knows neither sessions nor sandboxes, and changes nothing in a project except what Restore puts back.
 //
 //	r := project.Open(project.Options{})

@@ -155,7 +155,7 @@ func check(record any) error {
 	case *executionRecord:
 		ok = isExecution(rec.ID) && rec.More >= 0
 		for _, c := range rec.Changes {
-			ok = ok && c.Kind.known() && c.Root >= 0 && c.Root < len(rec.Roots) && goodPath(string(c.Path)) && (c.Before == "" || isBefore(string(c.Before)))
+			ok = ok && c.Kind.Valid() && c.Root >= 0 && c.Root < len(rec.Roots) && goodPath(string(c.Path)) && (c.Before == "" || isBefore(string(c.Before)))
 		}
 	case *permissionRecord:
 		ok = rec.Action.check() == nil && (rec.Decision == Allow || rec.Decision == Deny)

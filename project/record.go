@@ -123,7 +123,7 @@ func (w *recorder) err() error {
 
 // take checks a change.
 func (w *recorder) take(c Change) {
-	if !c.Kind.known() || !filepath.IsAbs(c.Root) || !clean(c.Root) || !goodPath(c.Path) && c.Path != "." {
+	if !c.Kind.Valid() || !filepath.IsAbs(c.Root) || !clean(c.Root) || !goodPath(c.Path) && c.Path != "." {
 		w.failed(&Error{"record change", filepath.Join(c.Root, c.Path), errors.New("not a change of a project")})
 		return
 	}

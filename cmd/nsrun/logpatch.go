@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/nsrun/nsrun/internal/kinds"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
@@ -100,7 +98,7 @@ func laterFiles(e *project.Execution) (open func(project.Change) (*os.File, erro
 		if s, err := overlay.OpenReadOnly("", e.Session); err == nil {
 			if s.State() == overlay.Kept {
 				return func(c project.Change) (*os.File, error) {
-					f, err := s.File(overlay.Change{Kind: kinds.Session(c.Kind), Root: c.Root, Path: c.Path}, overlay.After)
+					f, err := s.File(overlay.Change{Kind: c.Kind, Root: c.Root, Path: c.Path}, overlay.After)
 					if errors.Is(err, unix.ENOTDIR) {
 						err = fs.ErrNotExist // it went with its directory
 					}
