@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strconv"
@@ -25,7 +26,7 @@ type observed struct {
 	loopback bool
 	net      *network // nil: none
 	list     []Refusal
-	who      [][]attempts.Process // that were refused it
+	blame    blame
 }
 
 // observe has the command observed, by whoever supervises it. deny is the filter that it must pass.
@@ -35,7 +36,7 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	}
 	box := x.box
 	o := &observed{box: &box, loopback: !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer), net: x.net}
-	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, Ended: o.ended}
+	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: &o.blame}
 	if err := o.by.Attach(sandbox.Of(cmd)); err != nil {
 		return &Error{Op: "observe", Err: err}
 	}
@@ -48,6 +49,12 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 func (x *Execution) endObserved() {
 	if o := x.observed; o != nil && o.by != nil {
 		o.by.Close()
+		o.blame.signaled(o.by.Command())
+		for _, i := range o.blame.reason {
+			o.list[i].Failed = true
+		}
+		// What was the reason comes first.
+		slices.SortStableFunc(o.list, func(a, b Refusal) int { return cmp.Compare(rank(a), rank(b)) })
 		o.by = nil
 	}
 }
@@ -91,19 +98,16 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 		return true
 	default:
 		r.PID, r.Program = who.PID, who.Program
-		i, o.list, o.who = len(o.list), append(o.list, r), append(o.who, nil)
+		i, o.list = len(o.list), append(o.list, r)
 	}
-	if !slices.Contains(o.who[i], who) {
-		o.who[i] = append(o.who[i], who)
-	}
+	o.blame.refused(who, met{index: i, target: textTarget(a), err: a.Err})
 	return true
 }
 
-// ended notes that a process failed: what was refused to it, or to another one of the same program, which may have told it.
-func (o *observed) ended(p attempts.Process) {
-	for i, who := range o.who {
-		if slices.ContainsFunc(who, func(w attempts.Process) bool { return w.Host == p.Host || w.Program == p.Program }) {
-			o.list[i].Failed = true
-		}
+// rank is the order of refusals: 0 for those that a command failed of.
+func rank(r Refusal) int {
+	if r.Failed {
+		return 0
 	}
+	return 1
 }

@@ -39,8 +39,8 @@ type Refusal struct {
 	Count   int    `json:"count"`             // how many times it was seen; zero: nobody has tried
 	PID     int    `json:"pid,omitempty"`     // who tried it first, as the sandbox counts; zero: unknown
 	Program string `json:"program,omitempty"` // its name, and behind it how it was called where that differs; empty: unknown
-	// Failed says that a process that was refused it, or another one of the same program, ended with an exit status other
-	// than zero. It is known with Config.Why.
+	// Failed says that the command failed of it, as far as that can be seen in what processes did next and said on standard
+	// error. It is known with Config.Why.
 	Failed bool `json:"failed,omitempty"`
 
 	flag, value string // of Flag, as they are before anything is quoted; empty: Flag is about something else than a path

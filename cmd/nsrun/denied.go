@@ -12,7 +12,7 @@ import (
 )
 
 // tellDenied says what a command that failed was refused of files and the like: the first of each kind. Of what --why found,
-// that is what a process was refused that failed too: others may just have looked. One that a flag would
+// that is what the command failed of, as far as that can be seen: many programs go on without. One that a flag would
 // allow comes before those that none would.
 func (r *runner) tellDenied(res nsrunlib.Result) {
 	if r.o.quiet || res.ExitCode == 0 {
@@ -22,7 +22,7 @@ func (r *runner) tellDenied(res nsrunlib.Result) {
 	list := res.FileRefusals()
 	slices.SortStableFunc(list, func(a, b nsrunlib.Refusal) int { return cmp.Compare(min(1, len(b.Flag)), min(1, len(a.Flag))) })
 	for _, d := range list {
-		if slices.Contains(told, d.Kind) || r.o.why && !d.Failed && res.Signal == nil {
+		if slices.Contains(told, d.Kind) || r.o.why && !d.Failed {
 			continue
 		}
 		told = append(told, d.Kind)

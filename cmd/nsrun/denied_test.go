@@ -94,6 +94,9 @@ func TestWhy(t *testing.T) {
 		`node -e 'require("$D/hidden/m.js")'`, "git hash-object ~/.ssh/id", "gcc -c $D/hidden/x.c", "make -f $D/hidden/Makefile", "rsync ~/.ssh/id new", "tar cf new ~/.ssh",
 		"diff a $D/hidden/f 2>&- >&- && false || [ -e $D/hidden/f ]", "[ -r $D/secret.env ] || exit 3", "cd $D/hidden 2>&-", ". $D/secret.env",
 		// Programs and sockets.
+		"touch $D/ro/new >&- 2>&- || { rm -f b; echo sorry >&2; exit 7; }", "(touch $D/ro/new) || exit 2", "cat $D/hidden/f | grep s", "sh -c \"sh -c 'cat $D/hidden/f'\"",
+		py(`import os, sys; os.access("$D/ro", os.W_OK) or sys.exit("not writable")`), py(`import subprocess; subprocess.run(["touch", "$D/ro/new"], check=True)`),
+		py(`import sqlite3; sqlite3.connect("$D/ro/new").execute("create table t(a)")`),
 		"env $D/hidden/prog 2>&-", py(`import subprocess; subprocess.run(["$D/hidden/prog"], check=True)`),
 		py(`import socket; socket.socket(socket.AF_UNIX).connect("$D/sock")`), `node -e 'require("net").connect("$D/sock").on("error", () => process.exit(6)).on("connect", () => process.exit())'`,
 	} {
@@ -154,6 +157,8 @@ func TestWhyAcross(t *testing.T) {
 func TestWhyNot(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := refusing(t)
+	testenv.Tree(t, dir, "host/ro/d/m.py: x = 1\n")
+	py := func(code string) string { return "python3 -c '" + code + "'" }
 	for i, command := range []string{
 		"exit 3", "false", "kill -9 $$", "no-such-program", "python3 -c 'raise SystemExit(3)'", "python3 -c 'open(\"none\")'", "python3 -c 'import no_such_module'", "python3 none.py",
 		"python3 -c 'open(\"a/b\")'", "python3 -c 'import os; os.mkdir(\"a\")'", "python3 -c 'import os; os.rename(\"a\", \"$D/ro/new\")'", // another mount
@@ -162,12 +167,21 @@ func TestWhyNot(t *testing.T) {
 		"git status none --bad", "git checkout none", "git log", "git diff --no-index a x.c", "gcc bad.c", "gcc none.c", "make -s", "make none", "make -s none 2>&-", "tar xf none", "tar xf a", "rsync none new",
 		"test -e none", "grep nothing a", "find none", "sed -e bad a", "awk '{' a", "cat $D/ro/none", "ls $D/none", "rm $D/ro/none", "mkdir $D/ro/d", "ln -s a $D/ro/f", "cd $D/ro/f", "cat $D/ro",
 		"sort none", "cp none b", "diff a x.c", "timeout 0.01 sleep 5", "chmod 0 a; [ -x a ]", "chown 12345 a", "set -C; echo >a", "cat a >$D/ro", "mv a /proc/none 2>&-", "npm run none", "sh none.sh", "bash -c 'exit 300'",
+		// These are refused something that they can do without.
+		"touch $D/ro/new 2>&-; cat none", "touch $D/ro/new || true; gcc bad.c", "cp a $D/ro/new || cp a b; grep nothing a", "[ -w $D/ro ] || cat none", "cat $D/hidden/f 2>&-; make -s",
+		"[ -f ~/.ssh/id ] || exec python3 none.py", "ls ~/.ssh >&- 2>&-; sort none", "touch $D/ro/new & wait; cat none", "touch $D/ro/new || touch b; cat none", "touch $D/ro/new 2>&-; kill -9 $$",
+		py("try: open(\"$D/ro/new\", \"w\")\nexcept OSError: pass\nraise ValueError(1)"), py("try: open(\"$D/hidden/f\")\nexcept OSError: pass\nopen(\"none\")"),
+		py("try: open(\"$D/ro/new\", \"w\")\nexcept OSError: open(\"new\", \"w\")\nraise SystemExit(3)"), py("import sys\nsys.path.insert(0, \"$D/ro/d\")\nimport m\nraise SystemExit(4)"),
+		py("import subprocess\nsubprocess.run([\"touch\", \"$D/ro/new\"])\nraise ValueError(1)"), "perl -e 'open(F, \">\", \"$D/ro/new\"); open(F, \"<\", \"none\") or die'",
+		"node -e 'require(\"fs\").existsSync(\"$D/hidden/f\"); require(\"none\")'", "node -e 'try { require(\"fs\").writeFileSync(\"$D/ro/new\", \"x\") } catch {}; throw new Error(\"own\")'",
+		"PATH=$D/hidden:$PATH no-such-program", "make -s TO=$D/ro -k new all; cat none", "TMPDIR=$D/ro gcc bad.c", "tar cf b.tar $D 2>&-; tar xf none", "unshare -Ur true 2>&-; cat none",
 	} {
 		if !quickly(i) {
 			continue
 		}
 		t.Run(command, func(t *testing.T) {
-			if status, denied, said := why(t, bin, dir, command); status == 0 || said != "" {
+			failed := func(r nsrun.Refusal) bool { return r.Failed }
+			if status, denied, said := why(t, bin, dir, command); status == 0 || said != "" || slices.ContainsFunc(denied, failed) {
 				t.Errorf("status %d, %+v: %q", status, denied, said)
 			}
 		})

@@ -14,8 +14,8 @@ import (
 // told reports whether a filter's refusal is told of. What is missing (ENOSYS) programs expect, and do without.
 func told(e syscall.Errno) bool { return e == syscall.EPERM || e == syscall.EAFNOSUPPORT }
 
-// observing is the filter: it tells of calls, of the end of a process that failed, and of what deny refuses in a way that is
-// told; else it answers as deny does.
+// observing is the filter: it tells of calls, of the end of processes, of what they write to standard error, and of what deny
+// refuses in a way that is told; else it answers as deny does.
 func observing(deny []unix.SockFilter) (f seccomp.Filter) {
 	f.Nr()
 	seen := uint32(0)
@@ -40,11 +40,15 @@ func observing(deny []unix.SockFilter) (f seccomp.Filter) {
 		f.When(seccomp.Equal, uint32(nr), f.Notify)
 	}
 	f.When(seccomp.Equal, unix.SYS_LANDLOCK_RESTRICT_SELF, f.Notify) // which package renames has to know of
-	f.When(seccomp.Equal, unix.SYS_EXIT_GROUP, func() {
-		f.Lower(0)
-		f.Add(seccomp.Equal, 1, 0, 0)
-		f.Notify()
-	})
+	f.When(seccomp.Equal, unix.SYS_EXIT_GROUP, f.Notify)
+	for _, nr := range [...]uint32{unix.SYS_WRITE, unix.SYS_WRITEV} {
+		f.When(seccomp.Equal, nr, func() {
+			f.Lower(0)
+			f.Add(seccomp.Equal, 0, 1, standardError)
+			f.Notify()
+			f.Nr()
+		})
+	}
 	for _, i := range deny {
 		if i.Code == seccomp.Return && i.K&seccomp.Action == seccomp.Refuse && told(syscall.Errno(i.K&^seccomp.Action)) {
 			i.K = seccomp.Notify

@@ -47,16 +47,29 @@ type Attempt struct {
 // A Process is one in the sandbox. The zero Process is unknown.
 type Process struct {
 	Host, PID int    // its numbers on the host and in the sandbox
+	Parent    int    // its parent's number on the host
 	Program   string // its name, and behind it how it was called where that differs
+	In, Out   string // its standard input and output, as /proc calls them; empty: it has none
+	Kin       []int  // those that it comes from and that execute the same program, the nearest first
 }
 
-// An Observer looks at what the processes of one sandbox try. Tell and Ended are called on one thread.
+// A Follower is told what processes do after something was refused. Processes have their numbers on the host.
+type Follower interface {
+	Follows(process int) bool // what it does matters; negative: what somebody does matters
+	Tried(process int, name string, failed bool)
+	Executed(process int)
+	Said(process int, text []byte) // on standard error
+	Ended(p Process, status int, command bool)
+}
+
+// An Observer looks at what the processes of one sandbox try. Tell and After are called on one thread.
 type Observer struct {
 	Deny []unix.SockFilter // which calls are refused; its refusals are EPERM, or other errors that programs expect
 	// Tell is told of something that is going to fail, and reports whether it is the policy that refuses it. Only then is it
 	// asked who by. The same of the same path is not told of again if it is not.
 	Tell   func(a Attempt, by func() Process) (refused bool)
-	Ended  func(p Process)     // with an exit status other than zero
+	After  Follower            // nobody else calls it
+	first  int                 // who was the first to execute a program: the command
 	root   sys.FD              // of the sandbox; None until somebody has called
 	stop   sys.FD              // readable when all is to end
 	done   chan struct{}       // closed when nothing more is told; nil: nothing was begun
@@ -152,11 +165,17 @@ func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 
 // look tells of a call that is going to fail.
 func (o *Observer) look(n *notify.Notification) {
-	if n.NR == unix.SYS_EXIT_GROUP {
-		if p := process(n.PID); p.Host > 0 {
-			o.Ended(p)
-		}
+	switch n.NR {
+	case unix.SYS_EXIT_GROUP:
+		o.ended(n)
 		return
+	case unix.SYS_WRITE, unix.SYS_WRITEV:
+		o.said(n)
+		return
+	case unix.SYS_EXECVE:
+		if o.first == 0 {
+			o.first = int(n.PID)
+		}
 	}
 	if slices.Contains(signalCalls[:], n.NR) {
 		o.signal(n)

@@ -34,9 +34,21 @@ func field(b []byte, name string) int {
 // process is the one that a thread is of.
 func process(thread uint32) (p Process) {
 	if p.Host = field(file(thread, "status"), "Tgid:"); p.Host > 0 {
-		p.PID, p.Program = field(file(p.Host, "status"), "NSpid:"), programOf(p.Host)
+		status := file(p.Host, "status")
+		p.PID, p.Parent, p.Program = field(status, "NSpid:"), field(status, "PPid:"), programOf(p.Host)
+		p.In, p.Out = stream(p.Host, "0"), stream(p.Host, "1")
+		const most = 4
+		for q := p.Parent; q > 1 && len(p.Kin) < most && programOf(q) == p.Program; q = field(file(q, "status"), "PPid:") {
+			p.Kin = append(p.Kin, q)
+		}
 	}
 	return p
+}
+
+// stream is what /proc calls an open file.
+func stream(process int, number string) string {
+	name, _ := os.Readlink("/proc/" + strconv.Itoa(process) + "/fd/" + number)
+	return name
 }
 
 // programOf is the name of what a process executes, with how it was called where that is another name.

@@ -33,10 +33,17 @@ func (o *Observer) try(n *notify.Notification, c *call) {
 	known := answer{name, d, mode, errnoOf(err)}
 	keeps := err != nil && d <= opens && mode&(unix.W_OK|creates) == 0
 	if keeps && o.others.has(known) {
+		o.tried(n, name, d, true)
 		return
 	}
-	if a := o.outcome(n, name, d, mode, fd, err); a.Err != 0 && !o.tell(n, a) && keeps {
-		o.others.add(known)
+	switch a := o.outcome(n, name, d, mode, fd, err); {
+	case a.Err == 0:
+		o.tried(n, name, d, err != nil)
+	case !o.tell(n, a):
+		if keeps {
+			o.others.add(known)
+		}
+		o.tried(n, name, d, true)
 	}
 }
 

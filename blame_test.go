@@ -1,0 +1,98 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/attempts"
+)
+
+// TestBlame: who is taken to have failed of a refusal, by what processes do and say next.
+func TestBlame(t *testing.T) {
+	const sh, cmd, other = 10, 11, 12
+	program := func(host int) attempts.Process {
+		p := attempts.Process{Host: host, Parent: sh, Program: "prog"}
+		if host == sh {
+			p.Parent, p.Program = 1, "sh"
+		}
+		return p
+	}
+	refused := func(host, index int, target string) func(b *blame) {
+		return func(b *blame) { b.refused(program(host), met{index, target, unix.EROFS}) }
+	}
+	said := func(host int, text string) func(b *blame) { return func(b *blame) { b.Said(host, []byte(text)) } }
+	tried := func(host int, name string, failed bool) func(b *blame) {
+		return func(b *blame) { b.Tried(host, name, failed) }
+	}
+	ended := func(host, status int) func(b *blame) {
+		return func(b *blame) { b.Ended(program(host), status, host == sh) }
+	}
+	piped := func(host, status int, in, out string) func(b *blame) {
+		return func(b *blame) {
+			p := program(host)
+			p.In, p.Out = in, out
+			b.Ended(p, status, false)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		did  []func(b *blame)
+		want []int
+	}{
+		{"nothing", []func(b *blame){ended(sh, 1)}, nil},
+		{"silent", []func(b *blame){refused(sh, 0, "/ro/f"), ended(sh, 1)}, []int{0}},
+		{"success", []func(b *blame){refused(sh, 0, "/ro/f"), ended(sh, 0)}, nil},
+		{"silent, went on", []func(b *blame){refused(sh, 0, "/ro/f"), tried(sh, "/p/x", false), ended(sh, 1)}, nil},
+		{"silent, tried again", []func(b *blame){refused(sh, 0, "/ro/f"), tried(sh, "/ro/f", true), tried(sh, "/ro", false), ended(sh, 1)}, []int{0}},
+		{"silent, compiled", []func(b *blame){refused(sh, 0, "/ro/__pycache__"), ended(sh, 1)}, nil},
+		{"named", []func(b *blame){refused(sh, 0, "/ro/f"), tried(sh, "/p/x", false), said(sh, "prog: cannot open '/ro/f'\n"), ended(sh, 1)}, []int{0}},
+		{"named by its last name", []func(b *blame){refused(sh, 0, "/ro/file"), tried(sh, "/p/x", false), said(sh, "prog: file: no"), ended(sh, 1)}, []int{0}},
+		{"error named", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "OSError: Read-only file system\n"), ended(sh, 1)}, []int{0}},
+		{"unnamed", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "cannot save\n"), ended(sh, 1)}, []int{0}},
+		{"unnamed, went on", []func(b *blame){refused(sh, 0, "/ro/f"), tried(sh, "/p/x", false), said(sh, "cannot save\n"), ended(sh, 1)}, nil},
+		{"of something else", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "ValueError: 1\n"), ended(sh, 1)}, nil},
+		{"own path named", []func(b *blame){refused(sh, 0, "/ro/f"), tried(sh, "/p/none", true), said(sh, "none: No such file\n"), ended(sh, 1)}, nil},
+		{"message before the last", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "/ro/f: no\n"), tried(sh, "/p/x", false), said(sh, "syntax error\n"), ended(sh, 1)}, nil},
+		{"refers back", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "/ro/f: no\n"), tried(sh, "/p/x", false), said(sh, "see previous errors\n"), ended(sh, 1)}, []int{0}},
+		{"warning", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "warning: /ro/f: no\nfatal: bad\n"), ended(sh, 1)}, nil},
+		{"line of source", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "write(\"/ro/f\"); throw x\n                ^\nError: own\n"), ended(sh, 1)}, nil},
+		{"second of two", []func(b *blame){refused(sh, 0, "/ro/f"), refused(sh, 1, "/ro/g"), said(sh, "/ro/g: no\n"), ended(sh, 1)}, []int{1}},
+		{"another program", []func(b *blame){refused(sh, 0, "/ro/f"), func(b *blame) { b.Executed(sh) }, ended(sh, 1)}, nil},
+		{"child", []func(b *blame){refused(cmd, 0, "/ro/f"), said(cmd, "/ro/f: no\n"), ended(cmd, 1), ended(sh, 1)}, []int{0}},
+		{"child, script says something", []func(b *blame){refused(cmd, 0, "/ro/f"), ended(cmd, 1), said(sh, "sorry\n"), ended(sh, 1)}, []int{0}},
+		{"child of its own", []func(b *blame){refused(cmd, 0, "/ro/f"), ended(cmd, 1), ended(other, 1), ended(sh, 1)}, nil},
+		{"child, then one that succeeds", []func(b *blame){refused(cmd, 0, "/ro/f"), ended(cmd, 1), ended(other, 0), ended(sh, 1)}, nil},
+		{"message before a child's end", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "/ro/f: no\n"), ended(other, 1), ended(sh, 1)}, nil},
+		{"refers back behind a child's end", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "/ro/f: no\n"), ended(other, 1), said(sh, "see previous errors\n"), ended(sh, 1)}, []int{0}},
+		{"child that succeeds", []func(b *blame){refused(cmd, 0, "/ro/f"), ended(cmd, 0), ended(sh, 1)}, nil},
+		{"pipeline", []func(b *blame){refused(cmd, 0, "/ro/f"), piped(cmd, 1, "", "pipe:[1]"), piped(other, 1, "pipe:[1]", ""), ended(sh, 1)}, []int{0}},
+		{"pipeline that ends well", []func(b *blame){refused(cmd, 0, "/ro/f"), piped(cmd, 1, "", "pipe:[1]"), piped(other, 0, "pipe:[1]", ""), ended(sh, 1)}, []int{0}},
+		{"other pipeline", []func(b *blame){refused(cmd, 0, "/ro/f"), piped(cmd, 1, "", "pipe:[1]"), piped(other, 1, "pipe:[2]", ""), ended(sh, 1)}, nil},
+		{"signal", []func(b *blame){refused(sh, 0, "/ro/f"), func(b *blame) { b.signaled(sh) }}, nil},
+		{"signal after a message", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "/ro/f: no\n"), func(b *blame) { b.signaled(sh) }}, []int{0}},
+	} {
+		var b blame
+		for _, do := range tt.did {
+			do(&b)
+		}
+		if !slices.Equal(b.reason, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, b.reason, tt.want)
+		}
+	}
+}
+
+// TestBlameForked: what a process is refused, another one of the same program may say.
+func TestBlameForked(t *testing.T) {
+	var b blame
+	b.refused(attempts.Process{Host: 12, Parent: 11, Kin: []int{11, 10}}, met{0, "/ro/f", unix.EROFS})
+	b.Said(10, []byte("receiver: /ro/f: no\n"))
+	b.Ended(attempts.Process{Host: 11, Parent: 10, Kin: []int{10}, Program: "prog"}, 1, false)
+	b.Ended(attempts.Process{Host: 10, Parent: 1}, 1, true)
+	if !slices.Equal(b.reason, []int{0}) {
+		t.Errorf("%v", b.reason)
+	}
+}
