@@ -86,7 +86,7 @@ var mayImport = map[string][]string{
 	"bench/against":        {},
 	"bench/compare":        {"mounts", "nsexec"},
 	"bench/internal/turns": {"mounts"},
-	"bench/native":         {"bench/internal/turns"},
+	"bench/native":         {"bench/internal/turns", "internal/plan"},
 	"bench/sessions":       {"bench/internal/turns", "overlay"},
 	"bench/runner":         {"", "project"},
 	"bench/watch":          {"", "fanotify", "internal/storm"},

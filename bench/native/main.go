@@ -7,9 +7,10 @@
 //
 // A command runs natively; in a session, which is kept, as by default; with --direct, in which git may write; and in a session on
 // a host whose caches are empty, for the second time, so that its caches are the project's own. What is missing of go, npm,
-// pytest, cmake and git is not measured. All is made below $TMPDIR, and removed afterwards: that should be on a disk, not in /tmp,
-// and have room for 300,000 small files. Before each measurement, what was written is flushed. Do not start it with a real-time
-// priority: go would wait for threads that then do not run.
+// pytest, cmake and git is not measured. All is made below $TMPDIR, or in a directory for caches if that is where sandboxes have
+// something of their own, as /tmp is, and removed afterwards: it should be on a disk and have room for 300,000 small files.
+// Before each measurement, what was written is flushed. Do not start it with a real-time priority: go would wait for threads that
+// then do not run.
 package main
 
 import (
@@ -41,10 +42,18 @@ func main() {
 		return
 	}
 	flag.Parse()
+	dir, err := place()
+	if err == nil && os.Getuid() == 0 {
+		err = os.Setenv("TMPDIR", dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "native:", err)
+		os.Exit(1)
+	}
 	if os.Getuid() == 0 {
 		os.Exit(turns.AsUser())
 	}
-	os.Exit(measure())
+	os.Exit(measure(dir))
 }
 
 // A way is one to run a command.
@@ -60,12 +69,12 @@ type bench struct {
 	ways []way
 }
 
-func measure() (status int) {
+func measure(place string) (status int) {
 	defer turns.Failed(&status)
 	if *nsrun == "" {
 		turns.Check(errors.New("-nsrun is needed by an ordinary user"))
 	}
-	dir, err := os.MkdirTemp("", "nsrun-native")
+	dir, err := os.MkdirTemp(place, "nsrun-native")
 	turns.Check(err)
 	defer os.RemoveAll(dir)
 	dir, err = filepath.EvalSymlinks(dir)
