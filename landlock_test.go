@@ -16,7 +16,7 @@ func needLandlock(t testing.TB) {
 	t.Helper()
 	for _, name := range []features.Name{features.LandlockScopes, features.SeccompNotification} {
 		if f := features.Get(name); f.Status != features.Yes {
-			testenv.Skip(t, "landlock", string(name)+": "+f.Why)
+			testenv.Skip(t, string(name), f.Why)
 		}
 	}
 }

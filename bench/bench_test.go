@@ -73,7 +73,7 @@ func BenchmarkRunDefault(b *testing.B) {
 // directories with secrets, the rules for all of it, and the filters.
 func BenchmarkRunLandlock(b *testing.B) {
 	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
-		testenv.Skip(b, "landlock", f.Why)
+		testenv.Skip(b, string(f.Name), f.Why)
 	}
 	box := plan.Sandbox{Mounts: nsrun.DefaultMounts(), Dir: "/"}
 	filters := []nsexec.Filter{nsexec.DefaultFilter(), wall.Filter(wall.Options{})}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
@@ -211,7 +212,7 @@ func TestHideAbstract(t *testing.T) {
 		c.HideAbstract = hide
 		out, err := c.Output()
 		if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == nsexec.StepLandlock {
-			testenv.Skip(t, "landlock", e.Error())
+			testenv.Skip(t, string(features.LandlockScopes), e.Error())
 		}
 		return string(out)
 	}

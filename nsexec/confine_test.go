@@ -39,7 +39,7 @@ func entries(dir string) (list []confine.Entry, err error) {
 func confined(t testing.TB, dir string, name string, args ...string) *nsexec.Cmd {
 	t.Helper()
 	if !features.Has(features.LandlockScopes) {
-		testenv.Skip(t, "landlock", features.Get(features.LandlockScopes).Why)
+		testenv.Skip(t, string(features.LandlockScopes), features.Get(features.LandlockScopes).Why)
 	}
 	var m confine.Marks
 	m.Cover("/", confine.Read)

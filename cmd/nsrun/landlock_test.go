@@ -69,7 +69,7 @@ func inContainer(t *testing.T, bin, dir string, filter []byte, args ...string) r
 // in one line.
 func TestContainer(t *testing.T) {
 	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
-		testenv.Skip(t, "landlock", f.Why)
+		testenv.Skip(t, string(f.Name), f.Why)
 	}
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)
@@ -152,7 +152,7 @@ func TestContainer(t *testing.T) {
 // has left its parents and its session.
 func TestLandlockKilled(t *testing.T) {
 	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
-		testenv.Skip(t, "landlock", f.Why)
+		testenv.Skip(t, string(f.Name), f.Why)
 	}
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -26,6 +27,9 @@ func TestCases(t *testing.T) {
 	p := load(t)
 	nettest.World(t)
 	tried := nettest.Run(t, func(t testing.TB, table *netpolicy.Table, r *netpolicy.Resolver) nettest.Sandbox {
+		if strings.HasSuffix(t.Name(), "/sockets_of_the_host_without_a_file") {
+			needScopes(t)
+		}
 		at, mute := serveNames(t, r, 0)
 		e := enforce(t, p, table, cgroup.Options{Resolver: at})
 		exe, err := os.Executable()

@@ -381,7 +381,7 @@ func TestKinds(t *testing.T) {
 	b := newBox(t, enforce(t, p, newTable(t, "*"), cgroup.Options{}))
 	host := newBox(t, nil)
 	opened := 0
-	for _, kind := range []string{"icmp", "mptcp", "vsock", "udplite", "netlink", "abstract", "raw", "packet"} {
+	for _, kind := range []string{"icmp", "mptcp", "vsock", "udplite", "netlink", "raw", "packet"} {
 		if got := b.do("open " + kind); got == "yes" {
 			t.Errorf("%s can be opened", kind)
 		}
@@ -393,6 +393,15 @@ func TestKinds(t *testing.T) {
 		t.Errorf("the control opens only %d", opened)
 	}
 	b.want("open route", "yes")
+	t.Run("abstract", func(t *testing.T) {
+		needScopes(t)
+		if got := host.do("open abstract"); got != "yes" {
+			t.Errorf("the control: %s", got)
+		}
+		if got := b.do("open abstract"); got == "yes" {
+			t.Error("it can be connected")
+		}
+	})
 }
 
 // TestPassed: a socket is of no use to those who have no sandbox.

@@ -27,6 +27,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			testenv.Skip(t, "bpf", err.Error())
 		}
+		needScopes(t)
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -166,8 +167,16 @@ func inside(c *nsexec.Cmd, e *cgroup.Enforcer) {
 	c.Share = nsexec.Net
 	if e != nil {
 		c.Cgroup = e.Cgroup()
-		c.HideAbstract = true
+		c.HideAbstract = features.Has(features.LandlockScopes) // everything else is the same without
 		c.Seccomp = []nsexec.Filter{cgroup.SocketFilter()}
+	}
+}
+
+// needScopes skips a test of what nothing but a scope of Landlock closes.
+func needScopes(t testing.TB) {
+	t.Helper()
+	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
+		testenv.Skip(t, string(f.Name), f.Why)
 	}
 }
 

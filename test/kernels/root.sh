@@ -23,7 +23,7 @@ base() {
 
 # debian ROOT makes a root of packages of this machine, which tests take programs from.
 debian() {
-	local root=$1 name list=(bash coreutils util-linux mount findutils grep sed mawk tar gzip git python3-minimal perl procps iproute2
+	local root=$1 name list=(bash coreutils util-linux mount findutils grep sed mawk tar gzip git python3 perl procps iproute2
 		libc-bin diffutils attr acl e2fsprogs dosfstools kmod debianutils dash libcap2-bin bubblewrap busybox-static)
 	packages "${list[@]}"
 	mkdir -p "$root"/{etc,proc,sys,dev,tmp,run,root,home/user,usr/bin,usr/sbin,usr/lib,usr/lib64,usr/lib32,usr/libx32,var/tmp,mnt,test,src}
@@ -61,5 +61,6 @@ people() {
 	printf 'root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' >"$1/etc/passwd"
 	printf 'root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n' >"$1/etc/group"
 	echo '127.0.0.1 localhost' >"$1/etc/hosts"
+	echo 'nameserver 127.0.0.1' >"$1/etc/resolv.conf" # nobody answers there
 	chmod 1777 "$1/tmp" "$1/var/tmp"
 }

@@ -9,8 +9,15 @@ doctor=$(nsrun doctor 2>&1)
 export LC_ALL=C.UTF-8
 . /test/settings
 
-# reasons LOG prints "NUMBER NAME" for each name by which tests were skipped: testenv.Skip says "without NAME: …".
-reasons() { sed -n 's/^ *[a-z_0-9]*\.go:[0-9]*: without \([^:]*\): .*/\1/p' "$1" | sort | uniq -c; }
+# reasons LOG prints "NUMBER NAME" for each name by which tests were skipped: testenv.Skip says "without NAME: …". Other words
+# are printed as "NUMBER - WORDS".
+reasons() {
+	awk '
+		/^ *=== (RUN|NAME|CONT) / { name = $3; next }
+		/^ *--- SKIP: / { print said[$3]; next }
+		sub(/^ *[a-z_0-9]*\.go:[0-9]*: /, "") { said[name] = sub(/^without /, "") ? substr($0, 1, index($0 ":", ":") - 1) : "- " $0 }
+	' "$1" | sort | uniq -c
+}
 
 # failures LOG prints what tests that failed said, and not those that hold others.
 failures() {
@@ -18,7 +25,9 @@ failures() {
 		/^ *=== RUN |^ *=== NAME |^ *=== CONT / { name = $3; next }
 		/^ *--- FAIL: / { print "FAIL test " $3; printf "%s", said[$3]; next }
 		/^ *--- |^ *=== PAUSE/ { next }
-		/^panic: |^fatal error: |^FAIL: / { print "FAIL " $0; next }
+		/^panic: |^fatal error: |^FAIL: / { print "FAIL " $0; rest = 1; next }
+		rest && /^\t/ { print "    | " $0; next }
+		{ rest = 0 }
 		length(said[name]) < 3000 { said[name] = said[name] "    | " $0 "\n" }
 	' "$1" | head -n 400
 }
@@ -31,7 +40,9 @@ while read -r package; do
 	pass=$(grep -c '^ *--- PASS: ' $log) skip=$(grep -c '^ *--- SKIP: ' $log) fail=$(grep -c '^ *--- FAIL: ' $log)
 	failures $log
 	reasons $log | while read -r number reason; do
-		if grep -q "^no  *$reason  " <<<"$doctor"; then
+		if [ "${reason#- }" != "$reason" ]; then
+			echo "left $package: $number: ${reason#- }"
+		elif grep -q "^no  *$reason  " <<<"$doctor"; then
 			echo "skip $package: $number without $reason"
 		else
 			echo "left $package: $number without $reason"
