@@ -16,7 +16,7 @@ var apart = map[string]string{
 	"git worktree move": elsewhere, "git worktree lock and repair": elsewhere, "git fetch and pull": elsewhere, "git submodule": elsewhere,
 	"git submodule of a local path": elsewhere, "git submodule deinit and mv": elsewhere, "cmake": elsewhere, "cmake with ninja": elsewhere,
 	"shared library": elsewhere, "sanitizers": elsewhere, "thread sanitizer": elsewhere, "gdb": elsewhere, "valgrind": elsewhere,
-	"python venv": elsewhere, "subversion with renamed directories": elsewhere, "nginx": elsewhere,
+	"python venv": elsewhere, "subversion with renamed directories": elsewhere, "nginx": elsewhere, "unison": elsewhere,
 
 	"cp -a": manyFiles, "tar": manyFiles, "cpio": manyFiles,
 
@@ -24,6 +24,7 @@ var apart = map[string]string{
 	"descriptors by a socket, abstract sockets": hostsIPC,
 
 	"move from /tmp": hostsTemp, "/dev/shm and /dev/null": hostsTemp, "a bus of one's own": hostsTemp, "php's server": hostsTemp,
+	"flock of a directory and of /tmp": hostsTemp,
 
 	"unshare": noSpaces, "bwrap": noSpaces, "bwrap --unshare-all": noSpaces, "nsrun in nsrun": noSpaces, "chromium with its sandbox": noSpaces,
 
