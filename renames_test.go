@@ -295,6 +295,36 @@ for f in secret ro; do /tmp/git $f d/$f 2>/dev/null && echo $f has a link; done;
 	}
 }
 
+// TestLinkedNames: after ln(1) the two names of a project's file are one for programs, and cp(1) of one over the other, which would
+// empty both, is refused. That holds where the file had another name before, and for a link to a link. A commit makes the links.
+func TestLinkedNames(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "f: text", "two: text", "d/")
+	p := filepath.Join(dir, "p")
+	if err := os.Link(filepath.Join(p, "two"), filepath.Join(p, "other")); err != nil {
+		t.Fatal(err)
+	}
+	r := runner(t, shown(t, nsrun.Config{Project: p, After: nsrun.Commit}))
+	got := output(t, r, nsrun.Request{Command: `exec 3<f; for f in f two; do
+ln $f d/$f && ln d/$f d/$f.more || exit
+for name in d/$f d/$f.more; do test $f -ef $name || echo $f and $name differ; cp $f $name 2>/dev/null && echo $f is copied; done; done
+cat f d/f.more two d/two; cat <&3; ls -A . d | grep nsrun; true`})
+	if want := strings.Repeat("text", 5); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for _, f := range []string{"f", "two"} {
+		old, err := os.Stat(filepath.Join(p, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"d/" + f, "d/" + f + ".more"} {
+			if st, err := os.Stat(filepath.Join(p, name)); err != nil || !os.SameFile(st, old) {
+				t.Errorf("committed: %s is not %s: %v", name, f, err)
+			}
+		}
+	}
+}
+
 // TestKilledRename: if who renames a directory is killed, everything is under one of the two names, and nothing else is there.
 func TestKilledRename(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)

@@ -18,9 +18,9 @@
 // removed from the directory while it is carried over can appear again; and it takes time and space, because the overlay copies
 // each file of a lower layer.
 //
-// Links (link.go) are git's only: a link of a file of a lower layer gets another inode number than the file had, which git takes
-// for an attack. The number is moved to the new name; where that fails, git is answered EXDEV, and copies. All other links are
-// left to the kernel.
+// Links (link.go) of a file of a lower layer get another inode number than the file had. Both names get the new one, so that
+// programs see one file. git takes another number for an attack: for git the new name gets the old number; where that fails, git
+// is answered EXDEV, and copies.
 //
 // # Why it holds
 //

@@ -11,10 +11,13 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// git links the objects of a local repository into a clone, and dies where the new name has another inode number than the old
-// one had before. An overlay that a user namespace mounts gives a file of a lower layer another number when it is copied up, and
-// keeps the old one for the name that was known. So for git alone, as other programs do not look, the known name goes to the new
-// place (trade). Where that does not help, git is told that the names lie on different file systems (EXDEV), and copies.
+// An overlay that a user namespace mounts gives a file of a lower layer another inode number when it is copied up, and keeps the
+// old one for the name that was known. So after link(2) the two names have different numbers, and programs take them for two
+// files: cp(1) of one over the other would empty both. The old name is made a link to the new one (join).
+//
+// git links the objects of a local repository into a clone, and dies where the new name has another number than the old one had
+// before. So for git the known name goes to the new place (trade). Where that does not help, git is told that the names lie on
+// different file systems (EXDEV), and copies.
 
 // isLink reports whether a call is link(2) or linkat(2).
 func isLink(nr int32) bool { return nr == unix.SYS_LINKAT || nr == sysLink }
@@ -23,7 +26,7 @@ func isLink(nr int32) bool { return nr == unix.SYS_LINKAT || nr == sysLink }
 func (s *Server) link(l notify.Listener, n *notify.Notification) {
 	c := parse(n)
 	switch {
-	case c.flags != 0 || c.pid == 0 || !isGit(c.pid):
+	case c.flags != 0 || c.pid == 0:
 		l.Proceed(n.ID)
 	case s.own || os.Geteuid() != 0:
 		s.seen.link(l, &c)
@@ -58,7 +61,7 @@ func (s *caller) link(l notify.Listener, c *call) {
 	if !l.Valid(c.id) {
 		return
 	}
-	switch err := m.link(); err {
+	switch err := m.link(isGit(c.pid)); err {
 	case nil:
 		l.Answer(c.id, 0)
 	case unix.EXDEV:
@@ -68,8 +71,9 @@ func (s *caller) link(l notify.Listener, c *call) {
 	}
 }
 
-// link makes a link that has the number of the file, or answers EXDEV. Any other error is for the kernel to find again.
-func (m *move) link() error {
+// link makes a link that has the number of the other name; for git that which the file had, or EXDEV. Any other error is for the
+// kernel to find again.
+func (m *move) link(git bool) error {
 	before, err := m.from.stat()
 	if err != nil || before.Mode&unix.S_IFMT != unix.S_IFREG || mounted(&before) || !m.overlay() {
 		return errLeave
@@ -78,6 +82,10 @@ func (m *move) link() error {
 		return errLeave
 	}
 	if m.to.is(&before) {
+		return nil
+	}
+	if !git {
+		m.join()
 		return nil
 	}
 	if m.to.unlink() != nil {
@@ -93,20 +101,43 @@ func (m *move) link() error {
 	return unix.EXDEV
 }
 
-// trade gives the new place the name that the file is known by, and the old one a link to it. Meanwhile the old name is a
-// symbolic link to the file, so that it can be opened all the time.
+// join makes the old name a link to the new one. Where that fails, as in a directory that cannot be written to, the link is there
+// all the same.
+func (m *move) join() {
+	if known, err := m.replace(&m.to); err == nil {
+		_ = known.unlink()
+	}
+}
+
+// trade gives the new place the name that the file is known by, and the old one a link to it.
 func (m *move) trade() error {
+	known, err := m.replace(nil)
+	if err != nil {
+		return err
+	}
+	if err = rename(known, m.to, unix.RENAME_NOREPLACE); err != nil {
+		_ = known.unlink()
+	}
+	return err
+}
+
+// replace puts a link to a file in the place of the old name, and moves the name that the file is known by to a temporary one. The
+// link is to that name where there is no other. Meanwhile the old name is a symbolic link to the file, so that it can be opened
+// all the time.
+func (m *move) replace(by *place) (known place, err error) {
 	dir := m.from.dir
 	known, linked := place{dir, temporary()}, place{dir, temporary()}
+	if by == nil {
+		by = &known
+	}
 	if err := unix.Symlinkat(known.name, int(dir), known.name); err != nil {
-		return err
+		return known, err
 	}
-	err := rename(m.from, known, unix.RENAME_EXCHANGE)
-	if err != nil {
+	if err := rename(m.from, known, unix.RENAME_EXCHANGE); err != nil {
 		_ = known.unlink()
-		return err
+		return known, err
 	}
-	if err = linkat(known, linked); err == nil {
+	if err = linkat(*by, linked); err == nil {
 		err = rename(linked, m.from, 0)
 	}
 	if err != nil {
@@ -114,12 +145,8 @@ func (m *move) trade() error {
 		if rename(known, m.from, unix.RENAME_EXCHANGE) == nil {
 			_ = known.unlink()
 		}
-		return err
 	}
-	if err = rename(known, m.to, unix.RENAME_NOREPLACE); err != nil {
-		_ = known.unlink()
-	}
-	return err
+	return known, err
 }
 
 func linkat(from, to place) error {
