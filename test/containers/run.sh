@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 is_root || unavailable "only root can make users for containers"
 [ "$(uname -m)" = x86_64 ] || unavailable "the profile of docker is for amd64"
-packages podman crun uidmap bubblewrap fuse-overlayfs busybox-static util-linux golang-github-containers-common
+packages podman crun catatonit uidmap bubblewrap fuse-overlayfs busybox-static util-linux golang-github-containers-common
 if [ -z "${NSRUN_CONTAINERS:-}" ]; then # mounts that nobody else sees, and that end with this script
 	NSRUN_CONTAINERS=1 exec unshare --mount --propagation private -- "$0" "$@"
 fi
