@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -65,5 +67,64 @@ func TestGitLinks(t *testing.T) {
 	}
 	if got, want := link("other"), "old false true\nold true true\nsub/old false true\nsub/old true true\n"+new; got != want {
 		t.Errorf("the control:\n%s", got)
+	}
+}
+
+// insideReplace links each file while another thread replaces it, a little later each time, and prints what is lost.
+func insideReplace(names []string) int {
+	for i, name := range names {
+		fresh, to := name+".new", name+".link"
+		if err := os.WriteFile(fresh, []byte("new"), 0o644); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		begin, replaced := make(chan bool), make(chan error)
+		go func() {
+			<-begin
+			for start := time.Now(); time.Since(start) < time.Duration(i%100)*20*time.Microsecond; {
+			}
+			replaced <- os.Rename(fresh, name)
+		}()
+		begin <- true
+		err := unix.Link(name, to) // git may be told EXDEV
+		err2 := <-replaced
+		text, err3 := os.ReadFile(name)
+		if err2 != nil || err3 != nil || string(text) != "new" {
+			fmt.Println(name, "is not the newest:", string(text), err2, err3)
+		}
+		if text, err2 := os.ReadFile(to); err == nil && string(text) != "old" && string(text) != "new" {
+			fmt.Println(to, "is not a link:", string(text), err2)
+		}
+	}
+	return 0
+}
+
+// TestLinksAtOnce: who replaces a file while another one links it loses nothing, and no temporary name is left. With git's name
+// links are made in another way.
+func TestLinksAtOnce(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	var tree, names []string
+	for i := range testenv.Rounds(200, 2000) {
+		name := fmt.Sprint("f", i)
+		tree, names = append(tree, name+": old"), append(names, name)
+	}
+	exe, err := os.ReadFile(self(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"git", "other"} {
+		dir := place(t, tree...)
+		p := filepath.Join(dir, "p")
+		if err := os.WriteFile(filepath.Join(p, program), exe, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		r := runner(t, nsrun.Config{Project: p, After: nsrun.Discard})
+		got := output(t, r, nsrun.Request{
+			Command: "./" + program + " " + strings.Join(names, " ") + "; ls -A | grep nsrun; true",
+			Env:     []string{insideEnv + "=replace", "GORACE=atexit_sleep_ms=0"},
+		})
+		if got != "" {
+			t.Errorf("%s:\n%s", program, got)
+		}
 	}
 }

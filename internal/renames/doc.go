@@ -20,7 +20,8 @@
 //
 // Links (link.go) of a file of a lower layer get another inode number than the file had. Both names get the new one, so that
 // programs see one file. git takes another number for an attack: for git the new name gets the old number; where that fails, git
-// is answered EXDEV, and copies.
+// is answered EXDEV, and copies. Names are only exchanged for that, so that a file which somebody puts in the place of the old name
+// meanwhile is not lost.
 //
 // # Why it holds
 //

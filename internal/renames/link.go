@@ -84,14 +84,15 @@ func (m *move) link(git bool) error {
 	if m.to.is(&before) {
 		return nil
 	}
-	if !git {
-		m.join()
+	file, ok := m.hold(&before)
+	defer file.Close()
+	switch {
+	case !git && ok:
+		m.join(file)
 		return nil
-	}
-	if m.to.unlink() != nil {
-		return unix.EXDEV
-	}
-	if m.trade() != nil {
+	case !git: // somebody has replaced the old name
+		return nil
+	case m.to.unlink() != nil || !ok || m.trade(file) != nil:
 		return unix.EXDEV
 	}
 	if m.to.is(&before) {
@@ -101,17 +102,39 @@ func (m *move) link(git bool) error {
 	return unix.EXDEV
 }
 
+// hold opens the old name, if it is still that of the file that has been linked.
+func (m *move) hold(before *unix.Statx_t) (file sys.FD, ok bool) {
+	const how = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
+	n, err := sys.Openat2(int(m.from.dir), m.from.name, unix.O_PATH|unix.O_NOFOLLOW, 0, how)
+	if err != nil {
+		return sys.None, false
+	}
+	file = sys.FD(n)
+	st, err := statOf(file)
+	if err == nil && !sameFile(&st, before) { // the number of a file with several names has changed
+		var to unix.Statx_t
+		if to, err = m.to.stat(); err == nil && !linked(&st, &to) {
+			err = errLeave
+		}
+	}
+	if err != nil {
+		file.Close()
+		return sys.None, false
+	}
+	return file, true
+}
+
 // join makes the old name a link to the new one. Where that fails, as in a directory that cannot be written to, the link is there
 // all the same.
-func (m *move) join() {
-	if known, err := m.replace(&m.to); err == nil {
+func (m *move) join(file sys.FD) {
+	if known, err := m.replace(file, &m.to); err == nil {
 		_ = known.unlink()
 	}
 }
 
 // trade gives the new place the name that the file is known by, and the old one a link to it.
-func (m *move) trade() error {
-	known, err := m.replace(nil)
+func (m *move) trade(file sys.FD) error {
+	known, err := m.replace(file, nil)
 	if err != nil {
 		return err
 	}
@@ -123,10 +146,10 @@ func (m *move) trade() error {
 
 // replace puts a link to a file in the place of the old name, and moves the name that the file is known by to a temporary one. The
 // link is to that name where there is no other. Meanwhile the old name is a symbolic link to the file, so that it can be opened
-// all the time.
-func (m *move) replace(by *place) (known place, err error) {
+// all the time. Others can replace the old name at any moment. So names are only exchanged, and what comes back is looked at.
+func (m *move) replace(file sys.FD, by *place) (known place, err error) {
 	dir := m.from.dir
-	known, linked := place{dir, temporary()}, place{dir, temporary()}
+	known, made := place{dir, temporary()}, place{dir, temporary()}
 	if by == nil {
 		by = &known
 	}
@@ -137,16 +160,63 @@ func (m *move) replace(by *place) (known place, err error) {
 		_ = known.unlink()
 		return known, err
 	}
-	if err = linkat(*by, linked); err == nil {
-		err = rename(linked, m.from, 0)
+	if known.isOf(file) {
+		err = linkat(*by, made)
+	} else {
+		err = errLeave
 	}
-	if err != nil {
-		_ = linked.unlink()
-		if rename(known, m.from, unix.RENAME_EXCHANGE) == nil {
-			_ = known.unlink()
+	var link unix.Statx_t
+	if err == nil {
+		link, err = made.stat()
+	}
+	if err == nil {
+		err = rename(m.from, made, unix.RENAME_EXCHANGE)
+	}
+	if err == nil {
+		m.settle(made, known.name, func() bool { return made.is(&link) })
+		return known, nil
+	}
+	if link.Mask != 0 {
+		_ = made.unlink()
+	}
+	m.settle(known, known.name, func() bool { return known.isOf(file) })
+	return known, err
+}
+
+// settle removes a temporary name that has the symbolic link. Anything else goes to the old name in exchange. If ours, our own file,
+// comes back for it, somebody has replaced that file meanwhile, and it is removed. Where others are faster all the time, the
+// temporary name stays, and no file is lost.
+func (m *move) settle(p place, link string, ours func() bool) {
+	for tries := range 4 {
+		text := make([]byte, len(link)+1)
+		if n, err := unix.Readlinkat(int(p.dir), p.name, text); err == nil && string(text[:n]) == link || tries > 0 && ours() {
+			_ = p.unlink()
+			return
+		}
+		err := rename(p, m.from, unix.RENAME_EXCHANGE)
+		if err == unix.ENOENT { // somebody has removed the old name
+			if ours() {
+				_ = p.unlink()
+			} else {
+				_ = rename(p, m.from, unix.RENAME_NOREPLACE)
+			}
+		}
+		if err != nil {
+			return
 		}
 	}
-	return known, err
+}
+
+// isOf reports whether a name is that of an open file.
+func (p place) isOf(file sys.FD) bool {
+	st, err := statOf(file)
+	return err == nil && p.is(&st)
+}
+
+// statOf looks at an open file.
+func statOf(file sys.FD) (st unix.Statx_t, err error) {
+	err = unix.Statx(int(file), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
+	return st, err
 }
 
 func linkat(from, to place) error {
