@@ -44,7 +44,8 @@
 //
 // It shows what is written through the overlay, wherever that is mounted, with some peculiarities: a file that comes from
 // below is created, and written too; a removed file is created as a whiteout (a character device 0/0, or an empty file with
-// an attribute); a renamed file leaves a whiteout at its old name without an event of its own.
+// an attribute); a renamed file leaves a whiteout at its old name without an event of its own. Some kernels (6.1) do not tell
+// that a file there is written to: with Options.Sweep it has an event when the Watcher is stopped.
 //
 // # What it costs
 //
