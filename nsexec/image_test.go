@@ -11,23 +11,32 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/seccomp"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// helpNoMemfd starts a sandbox where no file in memory can be executed. It must be in PID
-// and mount namespaces of its own.
-func helpNoMemfd([]string) int {
-	err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, ""),
-		os.WriteFile("/proc/sys/vm/memfd_noexec", []byte("2"), 0))
-	if err != nil {
+const memfdNoExec = "/proc/sys/vm/memfd_noexec"
+
+// helpNoMemfd starts a sandbox where no file in memory can be executed: by the sysctl, for which it must be in PID and mount
+// namespaces of its own, or by a filter that refuses to make any.
+func helpNoMemfd(args []string) int {
+	refuse := refuseMemfd
+	if args[0] == "sysctl" {
+		refuse = func() error {
+			return errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, ""),
+				os.WriteFile(memfdNoExec, []byte("2"), 0))
+		}
+	}
+	if err := refuse(); err != nil {
 		return complain(err)
 	}
-	if fd, err := unix.MemfdCreate("control", unix.MFD_EXEC); err == nil {
-		return complain(fmt.Errorf("a file in memory could be executed: %d", fd))
+	if fd, err := unix.MemfdCreate("control", unix.MFD_EXEC); err != unix.EACCES {
+		return complain(fmt.Errorf("a file in memory could be executed: %d, %v", fd, err))
 	}
 	out, err := shell("echo fine").CombinedOutput()
 	fmt.Printf("%s%v\n", out, err)
@@ -35,19 +44,40 @@ func helpNoMemfd([]string) int {
 	return 0
 }
 
+// refuseMemfd is what a security module or a container's filter does to all threads.
+func refuseMemfd() error {
+	f := &seccomp.Filter{}
+	f.Nr()
+	f.When(seccomp.Equal, unix.SYS_MEMFD_CREATE, func() { f.Refuse(unix.EACCES) })
+	f.Allow()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	p := unix.SockFprog{Len: uint16(len(*f)), Filter: &(*f)[0]}
+	tid, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&p)))
+	if e != 0 || tid != 0 {
+		return fmt.Errorf("install a filter: %w, thread %d", e, tid)
+	}
+	return nil
+}
+
 // TestNoMemfd: the launcher's image is executed from elsewhere then.
 func TestNoMemfd(t *testing.T) {
-	testenv.NeedRoot(t)
 	leaks(t)
-	if !exists("/proc/sys/vm/memfd_noexec") {
-		testenv.Skip(t, "memfd_noexec", "the kernel does not have it")
+	hows := []string{"filter"}
+	if testenv.Root() && exists(memfdNoExec) { // since Linux 6.3
+		hows = append(hows, "sysctl")
 	}
-	c := exec.Command(exe)
-	c.Env = append(os.Environ(), helperVars("nomemfd")...)
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
-	out, err := c.CombinedOutput()
-	if err != nil || string(out) != "fine\n<nil>\n" {
-		t.Errorf("%v, %s", err, out)
+	for _, how := range hows {
+		c := exec.Command(exe, how)
+		c.Env = append(os.Environ(), helperVars("nomemfd")...)
+		if how == "sysctl" {
+			c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+		}
+		out, err := c.CombinedOutput()
+		if err != nil || string(out) != "fine\n<nil>\n" {
+			t.Errorf("%s: %v, %s", how, err, out)
+		}
 	}
 }
 

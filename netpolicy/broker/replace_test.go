@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
-	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // What is found by trying is what a list of the descriptors says. Where there are gaps, or
@@ -28,6 +27,10 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
+	own, err := os.Stat("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
 	gap := make([]*os.File, 20)
 	for _, c := range []struct {
 		name  string
@@ -70,9 +73,12 @@ func TestFind(t *testing.T) {
 		if e != 0 {
 			t.Fatal(e)
 		}
-		if task.open() == 0 {
-			testenv.Skip(t, "Linux 6.2", "the kernel does not tell how many descriptors there are")
+		// Before Linux 6.2 the kernel does not tell how many there are, and all have to be listed.
+		tells := own.Size() > 0
+		if got := task.open(); (got > 0) != tells {
+			t.Errorf("%s: the task has %d descriptors, this process %d", c.name, got, own.Size())
 		}
+		c.tried = c.tried && tells
 		k := &call{b: &Broker{pid: uintptr(os.Getpid()), kcmp: true}, task: task, old: sys.FD(fd), number: -1}
 		listed, rest, e := k.list(nil)
 		slices.Sort(listed)
