@@ -19,30 +19,32 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestArchitecture: the picture of the packages and their table in ARCHITECTURE.md are made from mayImport and the
-// package comments. go test -run TestArchitecture . -update writes them anew.
+// TestArchitecture: the picture of the packages in ARCHITECTURE.md and their table in docs/packages.md are made from
+// mayImport and the package comments. go test -run TestArchitecture . -update writes them anew.
 func TestArchitecture(t *testing.T) {
 	testenv.NeedCheckout(t)
-	const name = "ARCHITECTURE.md"
+	samePart(t, "ARCHITECTURE.md", "lattice", lattice())
+	samePart(t, "docs/packages.md", "packages", packageTable(t))
+}
+
+// samePart checks that a page has a text between two comments, or, with -update, puts it there.
+func samePart(t *testing.T, name, part, text string) {
+	t.Helper()
 	b, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := string(b)
-	for part, text := range map[string]string{"lattice": lattice(), "packages": packageTable(t)} {
-		begin, end := "<!-- "+part+": begin -->\n", "<!-- "+part+": end -->\n"
-		before, rest, ok := strings.Cut(page, begin)
-		old, after, ok2 := strings.Cut(rest, end)
-		if !ok || !ok2 {
-			t.Fatalf("%s has no part %s", name, part)
-		}
-		if old != text && flag.Lookup("update").Value.String() != "true" {
-			t.Errorf("the part %s of %s is not what the packages are (-update writes it anew); want\n%s", part, name, text)
-		}
-		page = before + begin + text + end + after
-	}
-	if page != string(b) && flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(name, []byte(page), 0o644); err != nil {
+	begin, end := "<!-- "+part+": begin -->\n", "<!-- "+part+": end -->\n"
+	before, rest, ok := strings.Cut(string(b), begin)
+	old, after, ok2 := strings.Cut(rest, end)
+	switch {
+	case !ok || !ok2:
+		t.Fatalf("%s has no part %s", name, part)
+	case old == text:
+	case flag.Lookup("update").Value.String() != "true":
+		t.Errorf("the part %s of %s is not what the packages are (-update writes it anew); want\n%s", part, name, text)
+	default:
+		if err := os.WriteFile(name, []byte(before+begin+text+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 const module = "github.com/nsrun/nsrun"
 
 // mayImport says which packages of this module each one may import, tests not
-// counted. Lower ones stand first; ARCHITECTURE.md says what each is for.
+// counted. Lower ones stand first; docs/packages.md says what each is for.
 var mayImport = map[string][]string{
 	"internal/prog":        {},
 	"internal/secureexec":  {},

@@ -55,7 +55,8 @@ func (w *watch) begin(x *Execution) {
 	if !slices.ContainsFunc(roots, func(dir string) bool { return !host.Empty(dir) }) {
 		// Fanotify tells each watcher of everything on the file system, and so of what all
 		// other commands write. In a new session there is nothing that inotify would have to
-		// go through; fewer can have it at once.
+		// go through; but fewer can have it at once (fs.inotify.max_user_instances, 128 by
+		// default). Beyond that root has fanotify, and others are told that they see nothing.
 		if w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots, Engine: fanotify.Inotify, Sweep: sweep}); w.err == nil {
 			return
 		}

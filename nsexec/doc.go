@@ -44,4 +44,18 @@
 // The package may import what describes a sandbox and what its Programs are made of (features, mounts, internal/mountprog,
 // internal/prog, internal/reexec, internal/sandbox, internal/seccomp, internal/sys). It knows nothing of projects, sessions or rules for the
 // network; what only other packages of this module ask of a Cmd is in internal/sandbox.
+//
+// # Two Programs
+//
+// A sandbox runs two Programs (package internal/prog). The first one (first.go) makes the namespaces and waits on a socket;
+// the second one (second.go), which comes over that socket, does the rest. To join namespaces, the first Program enters
+// them and continues in a new process, because a PID or user namespace only takes effect in new processes. If somebody
+// wants to know about the namespaces before the set-up (JSON, id maps that others write), the clone makes all of them at
+// once and waits.
+//
+// With a supervisor (supervisor.go) the second Program makes some sockets in the new network namespace while it has its
+// capabilities there. Its last steps, before the command's own filters, are these. It enters a Landlock domain in which no
+// TCP connect(2) is possible, whatever the supervisor answers; installs the filter with the listener, which allows exactly
+// one sendmsg(2), marked in flag bits that the kernel ignores; sends listener and sockets with that call over the set-up
+// socket; and installs a filter that refuses the mark. The caller of Start owns what was sent.
 package nsexec

@@ -49,6 +49,20 @@
 // List or [Recover] finishes it or takes it back. [Session.Undo] takes a commit back
 // that was done; the session is then what it was before.
 //
+// # Conflicts
+//
+// Nobody can set a file's ctime. A ctime later than the beginning of the session is a conflict, unless the session's ledger
+// says that nsrun itself caused it. When the command has ended, the session keeps the project's versions of text files: a
+// three-way merge needs them. Every git status replaces git's index, so the index from before a command is held open, and
+// internal/gitindex compares and merges what is staged.
+//
+// # Limits
+//
+// Replacing a directory of the project by another one of the same name (mv) is not a conflict by itself. Directories that
+// their owner cannot enter (mode 0444), and that a session deleted, cannot be compared: an ordinary user's commit is
+// refused. Names of one new file that are committed separately are not linked. With the engine copy, a file that grows while
+// it is copied stops the start.
+//
 // # Who holds what
 //
 // A Session holds the state directory, its own directory, its lock and the roots. A

@@ -1,6 +1,25 @@
-// Package attempts observes which system calls of a command fail because of its sandbox: a seccomp filter tells of calls that
-// take a path, connect a socket, or are refused by another filter, before the kernel does them, and the Observer looks
-// in the sandbox itself whether that is going to fail. It imports internal/notify, internal/sandbox, internal/seccomp,
-// internal/escape and internal/sys. It decides nothing but what the filter of refused calls says, and does not know the
-// policy: whether that was the reason its caller decides.
+// Package attempts observes which system calls of a command fail because of its sandbox, and what its processes do after
+// that. It imports internal/notify, internal/sandbox, internal/seccomp, internal/escape and internal/sys. It does not know
+// the policy: its caller decides whether the policy was the reason, and of which refusal a command failed.
+//
+// # Refusals
+//
+// A seccomp filter stops calls before the kernel does them, and an Observer is told of each: calls that take a path, connect
+// a socket, send a signal to a process by its number, or are refused by another filter (Observer.Deny). The Observer looks
+// in the sandbox itself whether the call is going to fail, and tells Observer.Tell if so. Then the kernel does the call, with
+// the arguments as they are then. The Observer answers only what Deny refuses, and hands calls on to another Observer
+// (package renames) that answers them.
+//
+// # What happens after a refusal
+//
+// Many programs can do without what they were refused. For its caller to find out of which refusal a command failed, the
+// filter also stops exit_group(2), and write(2) and writev(2) to descriptor 2. While Follower.Follows says that a process
+// matters, the Follower is told
+//
+//   - which paths the process uses, and whether that fails (Tried);
+//   - that it executes another program (Executed);
+//   - what it writes to standard error (Said): a process that changes the text meanwhile deceives only about itself;
+//   - that it ends, and with which status (Ended). A process that a signal kills does not tell.
+//
+// blame.go of package nsrun is that Follower.
 package attempts

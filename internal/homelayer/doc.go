@@ -13,7 +13,12 @@
 //	runs/ID+   the same, when it has ended
 //	runs/moved which run something in upper is of, while runs are merged
 //
-// The first command writes to upper. Others, at the same time, write to directories of their own, over what was written
-// before; these are merged into upper when nobody uses the layer. All that is in the upper directories is written by
+// The first command locks the layer and writes to upper. Each other one at the same time writes to a directory of its own, in
+// an overlay over upper and over the read-only overlay of the home directory (mounts.Mount.Over: an overlay cannot have two
+// lower directories of which one lies in the other). Who uses the layer last, or next, merges these directories into upper by
+// renaming whole files, in an order that allows to begin again. What a command left in the layer where something is to be
+// mounted is removed when the mount fails.
+//
+// All that is in the upper directories is written by
 // commands, and hostile: nothing in them is followed, executed, or believed.
 package homelayer

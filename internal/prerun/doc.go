@@ -23,4 +23,14 @@
 // for something: system calls are RawSyscall. Package variables must be such that the linker can fill them in. A test runs
 // all of it where the runtime is there, and counts allocations; another one reads in the linked program what functions of
 // the runtime the entry point reaches.
+//
+// # The clone of other command lines
+//
+// Function begin guesses from the arguments which namespaces are needed, and clones before the runtime starts. If the
+// guess was wrong, nsrun closes the clone's socket, and the clone ends.
+//
+// For `nsrun run` the clone waits while nsrun reads flags and looks at the host. An ordinary user's gets a Program for that
+// time (nsexec/ahead.go): it marks names below the home directory that are almost always hidden. The second Program finds
+// these marks among its descriptors, removes those that the policy shows, and adds those that are missing
+// (internal/mountprog/marks.go). So what is hidden does not depend on the guess.
 package prerun

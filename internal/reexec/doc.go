@@ -21,4 +21,27 @@
 // program waits for it, and it dies with the program, not with the launcher.
 //
 // The nsrun command is small itself. It is its own launcher (Spawn), with the same code.
+//
+// # The image
+//
+// The first Start executes the image from a sealed file in memory. Where the kernel (vm.memfd_noexec) or a security module
+// does not execute such files, it is a file without a name (start.go). `go run ./internal/reexec/gen` makes its bytes, and
+// a test compares them.
+//
+// The kernel kills the launcher when the thread that started it ends (PR_SET_PDEATHSIG), so one goroutine of the program
+// keeps that thread.
+//
+// # PID 1
+//
+// The clone itself becomes PID 1 of the sandbox (pid1.go), in a loop around rt_sigtimedwait(2) and wait4(2). It has no
+// capability and cannot be traced. (For bubblewrap's command line it can, and then has the command's seccomp filters.) It
+// holds the status pipe and what it was told to hold, such as lock files. It reports the command's wait status and ends
+// with the command; the kernel ends the rest. It keeps the time limit: SIGTERM to the command, then SIGKILL to all.
+// SIGSTOP reaches it as a queued signal with a value: the plain signal would stop PID 1 before it could pass it on.
+//
+// The command's process is made with CLONE_VM|CLONE_VFORK, so that no memory is copied.
+//
+// Without namespaces a process above the command does the same. It ends the sandbox by kill(2) with -1, which reaches its
+// own Landlock domain only; before it forks it makes sure that it cannot signal its parent. PR_SET_PDEATHSIG sends it a
+// signal where PID 1 would be killed.
 package reexec

@@ -14,5 +14,9 @@
 // .gitattributes and .gitmodules name drivers and URLs. They execute nothing by themselves: git takes commands from its
 // configuration only.
 //
+// A change is judged by its path; some files are read on both sides (git's configuration as git parses it, lines of some
+// settings), and neighbors are looked for in both views of the roots. Package overlay asks about every object that is not a
+// directory; a commit skips what runs later, and new directories that contain nothing else.
+//
 // Deletions never count, nor does a change of owner or time.
 package runslater

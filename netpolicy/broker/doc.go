@@ -105,4 +105,11 @@
 //     relax one.
 //  8. If this process ends, or the Broker is closed, the kernel answers ENOSYS, and nobody relays: data leaves only over
 //     connections that exist already.
+//
+// # What it costs
+//
+// One thread answers all calls, and goroutines continue what has to wait. A connection costs two answered calls and three
+// wake-ups, of which the one for the descriptor is not on the caller's processor: the kernel has no flag for it, as it has
+// for answers. A program that alternates between sockets inside and outside has most of them exchanged, for about 100 µs
+// each.
 package broker

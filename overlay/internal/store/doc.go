@@ -9,6 +9,23 @@
 // The package may import overlay/internal/tree, features, and the internal packages that
 // open directories and make a tmpfs. It does not compare a session with its project, changes
 // nothing in a project, and decides nothing about changes.
+//
+// # What is on disk
+//
+//	$XDG_STATE_HOME/nsrun/sessions/<time>-<id>/
+//	  session.json        roots, state, which transactions are done, what is settled
+//	  last.json           the last command that used it; no change depends on it
+//	  lock
+//	  upper/ work/        overlay1, overlay2, …: one for each root
+//	  base/ scratch/      the project's versions of text files, for merges; overlays of caches
+//	  doors               directories that were opened to their owner
+//	  tx/3/journal        what is moved where, with the inode numbers of both versions
+//	  tx/3/objects/       new objects, then old ones
+//	  tx/3/stages, copies only where the project is on another file system
+//	../pending/<id>       something is being done with this session
+//
+// A discard is only recorded in session.json, so that undo can take it back. Sessions that have ended stay for a week.
+// Then package overlay removes them (Clean): after a commit or discard, at most once a day, or by `nsrun gc`.
 package store
 
 import (

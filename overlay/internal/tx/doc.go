@@ -10,4 +10,22 @@
 // The package may import overlay/internal/store and overlay/internal/tree, and
 // internal/gitindex. It decides nothing about conflicts, and does not choose what is
 // committed.
+//
+// # A commit
+//
+// New objects are made in tx/N/objects of the session, then journal and objects are flushed, then each object is exchanged
+// with the project's by renameat2(2), and one rename of session.json marks the end. A commit waits for the disk four times:
+// for objects and journal, for names, for the project and the end mark, and for the name of that. Up to 64
+// objects (tree.FsyncMost) are flushed one by one, more with one syncfs(2).
+//
+// Some file systems need another way:
+//
+//   - If nothing can be renamed from the session's directory to the project, new objects wait in a directory of the
+//     project, whose name is recorded first (stages.go), and old objects are copied.
+//   - If two names cannot be exchanged, there are two renames.
+//   - Large files and new directories are not copied but moved, if all changes are committed (take.go): after the journal is
+//     on disk, from the upper directory to objects, where copies would wait; the disk is waited for once more.
+//     tree.Takable decides whether a copy would be the same. What goes backward is moved to the upper directory again, with
+//     overlayfs' attributes, which the journal has.
+//   - If directories cannot be renamed (overlayfs), their contents are moved.
 package tx
