@@ -12,21 +12,19 @@
 //	res, err := r.Run(ctx, nsrun.Request{Command: "make test"})
 //	fmt.Println(res) // stdout, stderr, and the exit code if not zero: what a model reads
 //
-// A [Spec] is one sandbox, as plain data, without sessions. A command in a zero Spec sees
-// no file, no network and no capability, so there is nothing that could be executed.
-// DefaultMounts shows the host's files read-only; HideSecrets adds what a Runner hides.
+// A [Spec] describes one sandbox, as plain data, without sessions. A command in a zero Spec has no files, no network
+// and no capabilities, so there is nothing to execute. DefaultMounts shows the host's files read-only; HideSecrets
+// hides what a Runner hides.
 //
-// The packages below it do the work, and can be used on their own: nsexec runs a
-// command in namespaces, mounts describes its file system, overlay keeps what it
-// writes apart until it is committed or discarded, fanotify watches what it writes,
-// netpolicy says what it reaches, project records what it did, and features tells what
-// this kernel can do.
+// The packages below it do the work, and can be used on their own: nsexec runs a command in namespaces, mounts
+// describes its file system, overlay keeps what it writes apart until that is committed or discarded, fanotify watches
+// what it writes, netpolicy says what it may reach, project records what it did, and features tells what this kernel
+// can do.
 //
-// What a command sees is decided by internal/plan, from facts that internal/host finds;
-// this package gathers the facts, starts the command, and keeps, commits or discards what
-// it wrote.
+// Package internal/plan decides what a command sees, from facts that internal/host finds. This package gathers the
+// facts, starts the command, and keeps, commits or discards what it wrote.
 //
-// A small separate process makes the sandboxes. It runs no code of the program that imports
-// this package; see package nsexec. On systems other than Linux everything compiles, and
-// what would start a sandbox returns errors.ErrUnsupported.
+// A small separate process makes the sandboxes. It runs no code of the program that imports this package; see package
+// nsexec. On systems other than Linux everything compiles, and functions that would start a sandbox return
+// errors.ErrUnsupported.
 package nsrun

@@ -1,5 +1,5 @@
 //go:build linux
 
-// Package bench holds the benchmarks, one cost each, of what a start is made of.
-// Compare, below it, measures the whole side by side with bwrap.
+// Package bench holds the benchmarks of the parts of a start, one cost each. Compare, below it,
+// measures whole starts side by side with bwrap.
 package bench

@@ -1,5 +1,5 @@
-// Package change has the kinds of changes that sessions (package overlay) and the registry of runs (package project) tell of.
-// It imports only the standard library, and knows nothing of files.
+// Package change has the kinds of changes that sessions (package overlay) and the registry of runs (package project)
+// report. It imports only the standard library, and knows nothing of files.
 package change
 
 import (

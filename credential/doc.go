@@ -1,13 +1,13 @@
-// Package credential describes credentials for HTTP that commands in a sandbox use without having them. A Rule says which
-// host gets which secret, in which header; it is a text like
+// Package credential describes credentials for HTTP that commands in a sandbox can use but not read. A Rule says which
+// host gets which secret, in which header. Its text form is
 //
 //	api.example.com=env:TOKEN
 //	api.example.com:8443=file:/home/me/.secrets/api,header=X-Api-Key
 //	git:github.com
 //
-// The last one is for git: the secret is what git's credential helpers have for the host.
+// The last form is for git: the secret is the password that git's credential helpers return for the host.
 //
-// A command speaks plain HTTP to an address on its own loopback device. Outside of the sandbox a gateway adds the header
-// and speaks TLS to the host. Package gateway is one, for programs that may link net/http; this package links nothing of
-// the kind. It imports internal/escape, and reads nothing: who has a Rule finds the secret.
+// A command speaks plain HTTP to an address on its own loopback device. Outside of the sandbox a gateway adds the
+// header and speaks TLS to the host. Package gateway is one, for programs that may link net/http; this package does not
+// link it. It imports internal/escape, and does not read the secret: the caller that has the Rule does that.
 package credential

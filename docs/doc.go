@@ -1,3 +1,3 @@
-// Package docs is the place of the pages about nsrun. It has no code; its tests run the transcripts of the pages, find
-// their snippets in examples that are compiled, and check their links, their flags and the length of their lines.
+// Package docs is the directory of the pages about nsrun. It has no code. Its tests run the transcripts of the pages,
+// check that each snippet is part of an example that is compiled, and check links, flags and the length of lines.
 package docs

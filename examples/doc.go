@@ -6,7 +6,7 @@
 //   - review asks before it commits what a command changed;
 //   - network lets a command reach one server and nothing else;
 //   - watch shows what a command writes while it runs;
-//   - bwrap makes a sandbox for which programs otherwise start bwrap.
+//   - bwrap runs a command in a sandbox like the one for which programs otherwise start bwrap.
 //
 // Short examples of single functions are in the documentation of the packages.
 package examples

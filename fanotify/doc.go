@@ -1,6 +1,6 @@
-// Package fanotify reports changes in directories while they happen: files and directories that are created, written,
-// renamed and removed, at any depth. It imports internal/escape and internal/sys, and fsnotify for inotify. It knows neither
-// sessions nor sandboxes, and reads no file contents.
+// Package fanotify reports changes in directories as they happen: files and directories that are created, written,
+// renamed and removed, at any depth. It imports internal/escape and internal/sys, and fsnotify for inotify. It knows
+// neither sessions nor sandboxes, and reads no file contents.
 //
 //	w, err := fanotify.New(fanotify.Options{Roots: []string{"/home/me/src"}})
 //	…
@@ -10,52 +10,54 @@
 //	}
 //	w.Close()
 //
-// There are two engines; see fanotify(7) and inotify(7).
+// There are two engines, Fanotify and Inotify; see fanotify(7) and inotify(7).
 //
 // The engine Fanotify marks the whole file system that a root is on, and gets directories as file handles
-// (FAN_REPORT_DFID_NAME_TARGET and FAN_RENAME, Linux 5.17). New directories need no action, so nothing can happen in them
-// unseen. It needs CAP_SYS_ADMIN and CAP_DAC_READ_SEARCH; since Linux 6.16 those of a user namespace are enough for a file
-// system that was mounted in it. Events elsewhere on the file system cost one look at their directory, and are never
-// reported. It knows which process made a change.
+// (FAN_REPORT_DFID_NAME_TARGET and FAN_RENAME, Linux 5.17). New directories need no mark of their own, so nothing can
+// happen in them unseen. The engine needs CAP_SYS_ADMIN and CAP_DAC_READ_SEARCH; since Linux 6.16, capabilities in a
+// user namespace are enough for a file system that was mounted in it. Each event elsewhere on the file system costs one
+// look-up of its directory, and is never reported. The engine knows which process made a change.
 //
-// The engine Inotify is for everybody else, through fsnotify. Each directory has a watch and a descriptor of its own. A new
-// directory is watched first and listed then, so that what was created in between is reported. For what was created and
-// removed in between, the directory has an event Written instead. Inotify does not know processes, and does not see files
-// that are written through a mapping (mmap(2)).
+// The engine Inotify needs no privileges; it uses fsnotify. Each directory has a watch and a descriptor of its own. A
+// new directory is first watched and then listed, so that files created in between are reported. If a file was created
+// and removed in between, the directory has an event Written instead. The engine does not know which process made a
+// change, and does not see files that are written through a mapping (mmap(2)).
 //
-// # What is certain
+// # Guarantees
 //
-// Every path that something happened to has an event, except paths below a directory that was renamed, or removed by
-// renaming it to somewhere else: the directory's event stands for all of them. What a directory already contained when it
-// was moved into a root has events like new files. Events are in the order of the kernel. If the kernel merged several into
-// one, Created comes before Written, and that before Removed.
+// Every path that changed has an event, except paths below a directory that was renamed, or moved out of the roots: the
+// directory's event stands for all of them. Files that a directory already contained when it was moved into a root have
+// events like new files. Events are in the kernel's order. If the kernel merged several into one, Created comes before
+// Written, and Written before Removed.
 //
 // If the kernel's queue was full (16,384 events by default, /proc/sys/fs/fanotify/max_queued_events and
-// /proc/sys/fs/inotify/max_queued_events), the iterator returns ErrOverflow, then looks through the roots, and goes on with
-// events for everything that changed since the queue was last empty; for a directory that may have been renamed in that
-// time, with events for everything in it. Inotify reports by name what was removed, if it existed when the Watcher began or
-// was reported since. For what was created and removed meanwhile, and with Fanotify for everything that was removed, only
-// the directory has an event Written; whoever keeps a list of names has to list it.
+// /proc/sys/fs/inotify/max_queued_events), the iterator returns ErrOverflow. It then walks through the roots, and
+// returns events for everything that changed since the queue was last empty. For a directory that may have been renamed
+// in that time, it returns events for everything in it. Inotify reports the names of removed files that existed when
+// the Watcher began, or that were reported since. For files that were created and removed meanwhile, and with Fanotify
+// for all removed files, only the directory has an event Written; a program that keeps a list of names has to list that
+// directory again.
 //
-// Nothing here follows a symbolic link, or enters another file system that is mounted below a root. Names are as the file
-// system has them: escape control characters before you print them.
+// The package follows no symbolic link, and enters no other file system that is mounted below a root. It reports names
+// as the file system has them: escape control characters before you print them.
 //
-// Inotify needs a descriptor for each directory: at most half of those that the process may have. Closing takes the kernel 1
-// to 20 ms, so Close does it in the background.
+// Inotify uses one descriptor for each directory, and at most half of the descriptors that the process may have
+// (RLIMIT_NOFILE). The kernel takes 1 to 20 ms to close one, so Close does that in the background.
 //
 // # The upper directory of an overlay
 //
-// It shows what is written through the overlay, wherever that is mounted, with some peculiarities: a file that comes from
-// below is created, and written too; a removed file is created as a whiteout (a character device 0/0, or an empty file with
-// an attribute); a renamed file leaves a whiteout at its old name without an event of its own. Some kernels (6.1) do not tell
-// that a file there is written to: with Options.Sweep it has an event when the Watcher is stopped.
+// A watch on it reports what is written through the overlay, wherever that is mounted, with some peculiarities. A file
+// that is copied up from a lower layer is reported as created and written. A removed file is reported as created,
+// because a whiteout appears (a character device 0/0, or an empty file with an attribute). A renamed file leaves a
+// whiteout at its old name, without an event of its own. Some kernels (6.1) do not tell that a file there is written
+// to: with Options.Sweep it has an event when the Watcher is stopped.
 //
-// # What it costs
+// # Cost
 //
-// Nothing is read or stored unless somebody iterates: until then events stay in the kernel's queue. In memory are the
-// directories in which something happened (Fanotify), or all directories (Inotify): about 40 words for each. Inotify also
-// keeps the names of everything in them: their bytes and one more, and eight words for each that came or went since its
-// directory was listed. In addition there are the events of one read(2), or of one directory that is listed. With
-// Options.Sweep there are also four words for each path that was reported. The size of the roots bounds all this, not how
-// late somebody reads.
+// The package reads and stores nothing unless somebody iterates: until then events stay in the kernel's queue. In
+// memory it keeps the directories in which something happened (Fanotify), or all directories (Inotify): about 40 words
+// for each. Inotify also keeps the names of everything in them: their bytes and one more, and eight words for each name
+// that was added or removed since its directory was listed. In addition it keeps the events of one read(2), or of one
+// directory that is listed. With Options.Sweep it also keeps four words for each path that was reported. The size of
+// the roots bounds all this; a slow reader does not increase it.
 package fanotify

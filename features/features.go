@@ -1,8 +1,8 @@
-// Package features knows what nsrun wants of the kernel, and finds out whether this one has it, as it is
-// configured and as far as this process may use it: by trying, never by its version.
+// Package features has the list of kernel features that nsrun uses, and finds out whether this kernel has them, is
+// configured for them, and lets this process use them. It does so by trying, never by the kernel's version.
 //
-// There is one table (table.go), and everything else is read from it: what product code decides by (Has), what
-// `nsrun doctor` prints (Probe), what reports call missing (Name), and what errors say (Feature.Err, Lacks).
+// There is one table (table.go), from which everything else is read: the answers for product code (Has), the output of
+// `nsrun doctor` (Probe), the names in `missing` of reports (Name), and the text of errors (Feature.Err, Lacks).
 package features
 
 import (

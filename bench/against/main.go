@@ -1,11 +1,12 @@
-// Against runs one of the other benchmarks in this module and in an older checkout of it, in turns, and prints for each of
-// its lines both medians and what became of them. It imports nothing of the module: each checkout measures itself.
+// Against runs one of the other benchmarks in this module and in an older checkout of it, in turns, and prints for each
+// of its lines both medians and their ratio. It imports nothing of the module: each checkout measures itself.
 //
 //	go run ./bench/against -old DIR [-rounds N] compare|runner|sessions|network [flags of that benchmark]
 //
-// A round is one run of each, the older one first in every second round. A ratio is the median of the rounds' ratios, so
-// that what else the machine does falls on both; above 1 is slower. Lines of programs that are the same in both, such as true
-// and bwrap, say how far the others can be trusted. Few runs in many rounds say more than many runs in few.
+// A round is one run of each, the older one first in every second round. A ratio is the median of the rounds' ratios,
+// so that other load on the machine affects both; above 1 is slower. The lines of programs that are the same in both,
+// such as true and bwrap, show how far the others can be trusted. Few runs in many rounds are more precise than many
+// runs in few.
 package main
 
 import (

@@ -17,8 +17,8 @@
 //	h  a host with 300 mounts under `--ro-bind / /`; only when started by root
 //	p  `--bind / /` alone
 //
-// The bwrap is the one that NSRUN_BWRAP names (make sets it to bubblewrap 0.12 where
-// that can be had), else the one on PATH.
+// It uses the bwrap that NSRUN_BWRAP names (make sets it to bubblewrap 0.12 where that is available), else the one on
+// PATH.
 package main
 
 import (

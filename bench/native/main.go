@@ -1,16 +1,16 @@
 //go:build linux
 
-// Native measures what a sandbox costs the commands of a developer's day: it runs each natively and in a sandbox, in turns, and
-// prints medians. Started by root it measures as an ordinary user.
+// Native measures what a sandbox costs for everyday commands of developers: it runs each natively and in a sandbox, in
+// turns, and prints medians. Started by root it measures as an ordinary user.
 //
 //	go run ./bench/native [-n RUNS] [-nsrun FILE] [-files FILES] [-only NAMES]
 //
-// A command runs natively; in a session, which is kept, as by default; with --direct, in which git may write; and in a session on
-// a host whose caches are empty, for the second time, so that its caches are the project's own. What is missing of go, npm,
-// pytest, cmake and git is not measured. All is made below $TMPDIR, or in a directory for caches if that is where sandboxes have
-// something of their own, as /tmp is, and removed afterwards: it should be on a disk and have room for 300,000 small files.
-// Before each measurement, what was written is flushed. Do not start it with a real-time priority: go would wait for threads that
-// then do not run.
+// A command runs natively; in a session, which is kept, as by default; with --direct, in which git may write; and for
+// the second time in a session on a host whose caches are empty, so that it uses the project's own caches. Of go, npm,
+// pytest, cmake and git, those that are missing are not measured. All files are made below $TMPDIR and removed
+// afterwards. If sandboxes have a private directory there, as in /tmp, a directory for caches is used instead. The
+// directory should be on a disk and have room for 300,000 small files. Before each measurement, what was written is
+// flushed. Do not start it with a real-time priority: go would wait for threads that then do not run.
 package main
 
 import (

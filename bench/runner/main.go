@@ -1,8 +1,8 @@
 //go:build linux
 
 // Runner measures nsrun.Runner.Run("true") with an overlay over a project. It compares it with exec.Command("true"), in
-// turns, and prints medians and the limit of the fastest tenth. Started by root it measures as root and once more as an
-// ordinary user.
+// turns, and prints medians and 10th percentiles. Started by root it measures as root and once more as an ordinary
+// user.
 //
 //	go run ./bench/runner [-n RUNS]
 package main

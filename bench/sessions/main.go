@@ -16,8 +16,8 @@
 //	   rsync of a copy
 //	o  a and c with sessions on another file system than the project
 //
-// All is made below $TMPDIR, and removed afterwards: that should be on a disk, and have
-// room for 300,000 small files. Before each measurement, what was written is flushed.
+// All files are made below $TMPDIR, and removed afterwards. $TMPDIR should be on a disk, and have room for 300,000
+// small files. Before each measurement, what was written is flushed.
 package main
 
 import (

@@ -1,15 +1,15 @@
 //go:build linux
 
-// Watch measures what watching costs the processes that write: 4 of them create, write, rename and remove files in new
-// nested directories, unwatched and watched by each engine, in turns. It prints medians.
+// Watch measures how much watching slows down the processes that write: 4 of them create, write, rename and remove
+// files in new nested directories, unwatched and watched by each engine, in turns. It prints medians.
 //
 //	go run ./bench/watch [-n RUNS] [-dirs DIRS] [-files FILES] [-dir DIR]
 //	go run ./bench/watch -commands 1,100,500 [-dir DIR]
 //
-// With -commands it measures what a command of a Runner costs, unwatched and watched, where so many run at once.
+// With -commands it measures the time of a command of a Runner, unwatched and watched, while that many run at once.
 //
-// Root measures both engines, others inotify alone. All is made below $TMPDIR, and removed
-// afterwards. Before each run, what was written is flushed.
+// Root measures both engines, others inotify alone. All files are made below $TMPDIR, and removed afterwards. Before
+// each run, what was written is flushed.
 package main
 
 import (

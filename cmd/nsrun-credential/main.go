@@ -1,8 +1,8 @@
 //go:build linux
 
-// Nsrun-credential is the gateway of nsrun run --credential: it adds a secret to requests and speaks TLS to a host. nsrun
-// executes it with a socket as descriptor 3, over which a rule, a listener and, when it is needed, the secret come. It is a
-// program of its own so that nsrun does not pay for its libraries. When the socket ends, it does.
+// Nsrun-credential is the gateway of nsrun run --credential: it adds a secret to requests and speaks TLS to a host.
+// nsrun executes it with a socket as descriptor 3, over which a rule, a listener and, when it is needed, the secret
+// come. It is a program of its own so that nsrun does not pay for its libraries. It exits when the socket is closed.
 package main
 
 import (

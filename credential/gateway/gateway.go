@@ -1,6 +1,6 @@
-// Package gateway serves commands in a sandbox that use a credential without having it (package credential). It speaks
+// Package gateway serves commands in a sandbox that use a credential but cannot read it (package credential). It speaks
 // plain HTTP to them, and TLS to the one host that the credential is for. It imports package credential, and links
-// net/http, which the nsrun command does not: that has it in a program of its own.
+// net/http, which the nsrun command does not link: that starts the program nsrun-credential.
 //
 //	config := nsrun.Config{Credentials: []credential.Rule{rule}, Gateway: gateway.Gateway{}}
 package gateway

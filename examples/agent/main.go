@@ -1,6 +1,6 @@
 // Agent runs one shell command in the current directory, like a program that calls a tool for a model, and prints what
-// the model reads and what a person reviews. The changes are kept apart from the directory until they are committed:
-// nsrun review.
+// the model reads and what a person reviews. The changes are kept apart from the directory until somebody commits them,
+// for example with nsrun review.
 //
 //	go run ./examples/agent 'make test'
 package main

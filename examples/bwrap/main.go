@@ -1,10 +1,10 @@
-// Bwrap runs a command in a sandbox that programs otherwise start another program for:
+// Bwrap runs a command in a sandbox for which programs otherwise start bwrap:
 //
 //	bwrap --unshare-all --die-with-parent --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp \
 //		--bind "$PWD" "$PWD" --chdir "$PWD" COMMAND
 //
-// It exits as the command does. A failure before the command runs is an error that names the step, not a line of another
-// program's output. Where bwrap's command line itself is needed, link nsrun to that name.
+// It exits with the command's status. A failure before the command runs is an error that names the step, not a line of
+// another program's output. If you need bwrap's command line itself, link nsrun to that name.
 //
 //	go run ./examples/bwrap make test
 package main

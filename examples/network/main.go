@@ -1,5 +1,5 @@
 // Network runs a shell command that reaches one server and nothing else, and prints what it tried to reach. The server
-// is its own, on the loopback device: $URL. The rules hold for any program and however it makes connections; for root
+// is this program's own, on the loopback device: $URL. The rules hold for any program, however it connects; for root
 // the kernel enforces them, for others a broker.
 //
 //	go run ./examples/network 'curl -s $URL; curl https://example.org/'

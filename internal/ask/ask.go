@@ -3,8 +3,8 @@
 // Package ask asks a person a question on their terminal. It imports nothing of this module, and does not decide what
 // to ask.
 //
-// Each question opens the controlling terminal: standard input may be anything, and belongs to commands. What was typed
-// before the question does not answer it, and no answer is never a yes.
+// Each question opens the controlling terminal: standard input may be anything, and belongs to commands. Input that was
+// typed before the question does not answer it, and no answer is never a yes.
 package ask
 
 import (

@@ -4,22 +4,22 @@
 //
 // # Refusals
 //
-// A seccomp filter stops calls before the kernel does them, and an Observer is told of each: calls that take a path, connect
-// a socket, send a signal to a process by its number, or are refused by another filter (Observer.Deny). The Observer looks
-// in the sandbox itself whether the call is going to fail, and tells Observer.Tell if so. Then the kernel does the call, with
-// the arguments as they are then. The Observer answers only what Deny refuses, and hands calls on to another Observer
-// (package renames) that answers them.
+// A seccomp filter stops calls before the kernel carries them out, and reports each to an Observer: calls that take a
+// path, connect a socket, send a signal to a process by its number, or are refused by another filter (Observer.Deny).
+// The Observer finds out, in the sandbox itself, whether the call is going to fail, and calls Observer.Tell if so. Then
+// the kernel carries out the call, with the arguments as they are then. The Observer answers only calls that Deny
+// refuses, and passes other calls that need an answer on to another Observer (package renames).
 //
 // # What happens after a refusal
 //
-// Many programs can do without what they were refused. For its caller to find out of which refusal a command failed, the
-// filter also stops exit_group(2), and write(2) and writev(2) to descriptor 2. While Follower.Follows says that a process
-// matters, the Follower is told
+// Many programs can do without what they were refused. So that the caller can find out which refusal made a command
+// fail, the filter also stops exit_group(2), and write(2) and writev(2) to descriptor 2. While Follower.Follows says
+// that a process matters, the Follower is told
 //
-//   - which paths the process uses, and whether that fails (Tried);
+//   - which paths the process uses, and whether the calls fail (Tried);
 //   - that it executes another program (Executed);
 //   - what it writes to standard error (Said): a process that changes the text meanwhile deceives only about itself;
-//   - that it ends, and with which status (Ended). A process that a signal kills does not tell.
+//   - that it ends, and with which status (Ended). If a signal kills the process, the Follower is not told.
 //
 // blame.go of package nsrun is that Follower.
 package attempts

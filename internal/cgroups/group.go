@@ -1,9 +1,9 @@
 //go:build linux
 
 // Package cgroups makes cgroups of nsrun's own, in cgroup v2 and in hierarchies of v1: it finds the file system and the
-// cgroup of this process, makes cgroups that others of us do not take for stale ones, kills what is in them, and removes
-// them and what processes that were killed have left. It may import package sys alone, and does not know what
-// cgroups are made for.
+// cgroup of this process, makes cgroups that other processes of nsrun do not mistake for stale ones, kills the
+// processes in them, and removes them, and those that killed processes of nsrun left behind. It may import package sys
+// alone, and does not know what cgroups are made for.
 package cgroups
 
 import (

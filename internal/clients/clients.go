@@ -1,5 +1,5 @@
-// Package clients serves those who connect to a listener, so many at once. It imports nothing of this module, and knows
-// nothing of what they want.
+// Package clients serves the clients of a listener, a limited number at once. It imports nothing of this module, and
+// does not know what they ask for.
 package clients
 
 import (

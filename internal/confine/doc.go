@@ -1,13 +1,13 @@
-// Package confine describes what a command may do with files where there are no mounts: the kernel's Landlock is told
-// which directories and files it may use, and refuses all others. Landlock has no rules that forbid: what is allowed for
-// a directory is allowed for all below it. So a directory with something hidden in it is not allowed itself; everything
-// else in it is, one by one.
+// Package confine describes what a command may do with files where there are no mounts. Landlock gets a list of the
+// directories and files that the command may use, and refuses all others (landlock(7)). Landlock has no rules that
+// forbid: a right for a directory holds for everything below it. So a directory with something hidden in it gets no
+// right itself; everything else in it gets one, each entry by itself.
 //
-// Package plan turns a Plan, which stays the one description of what a command sees, into marks: what is hidden, readable
-// or writable at which path, and where things are that mounts would have put elsewhere. A directory with something hidden
-// in it is listed. Package nsexec opens each directory by one name in the one above it, without following links.
+// Package plan turns a Plan, which stays the one description of what a command sees, into marks: which paths are
+// hidden, readable or writable, and where things are that mounts would have put elsewhere. If a directory has something
+// hidden in it, its entries are read. Package nsexec opens each directory by one name in the one above it, without
+// following links.
 //
-// The package is pure: it makes a tree of rules of a list of marks, and of what somebody says is in directories. Package
-// plan has the marks, package nsexec makes system calls of the tree. It imports
-// package mounts only.
+// The package is pure: it turns a list of marks into a tree of rules, and its caller tells it what directories contain.
+// Package plan makes the marks, and package nsexec turns the tree into system calls. It imports package mounts only.
 package confine

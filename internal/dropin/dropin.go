@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package dropin says in terms of packages nsexec and mounts what bubblewrap's
-// options ask for, as far as that is possible with the options alone. What takes
-// descriptors, or questions to the system, its callers add.
+// Package dropin translates bubblewrap's options into values of packages nsexec and mounts, as far as that is possible
+// with the options alone. Its callers add what needs descriptors or facts about the system.
 //
 // It imports packages bwrap, mounts, nsexec and sandbox, parses nothing and starts nothing. Nothing here allocates: package
 // prerun calls it before the Go runtime starts.

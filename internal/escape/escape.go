@@ -1,4 +1,4 @@
-// Package escape prints text of unknown origin (file names, commands, messages) so that a terminal shows it and obeys
+// Package escape escapes text of unknown origin (file names, commands, messages) so that a terminal shows it and obeys
 // nothing in it. It imports nothing of this module, and writes to nothing itself.
 package escape
 

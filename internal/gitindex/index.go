@@ -1,9 +1,9 @@
 // Package gitindex reads, compares and merges the index of git (the "staging area"), in the format of
-// gitformat-index(5): versions 2, 3 and 4, with SHA-1 or SHA-256. Its input may be hostile: it is checked completely
-// before any of it is used. It imports internal/githash only, and does not open files or run git.
+// gitformat-index(5): versions 2, 3 and 4, with SHA-1 or SHA-256. Its input may be hostile: the package checks it
+// completely before it uses any of it. It imports internal/githash only, and does not open files or run git.
 //
-// Beside what is staged an index holds what git found when it last looked at the files (times, sizes, inode numbers),
-// and extensions that are caches too. They only save git work: Same and Merge ignore them.
+// Besides the staged entries, an index holds what git found when it last looked at the files (times, sizes, inode
+// numbers), and extensions that are caches too. They only save git work: Same and Merge ignore them.
 package gitindex
 
 import (

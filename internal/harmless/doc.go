@@ -1,6 +1,6 @@
-// Package harmless copies what is no secret of settings files that can have secrets in them: which registries, mirrors and
-// proxies a package manager uses, and how it works. It imports nothing of this module, opens no file, and knows keys and
-// forms of values that it lets through: what it does not understand is left out.
+// Package harmless copies the settings that are no secrets from settings files that can contain some: which registries,
+// mirrors and proxies a package manager uses, and how it works. It imports nothing of this module, and opens no file.
+// It has a list of keys and of forms of values that it copies, and leaves out what it does not understand.
 package harmless
 
 import (

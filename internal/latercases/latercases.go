@@ -1,9 +1,9 @@
-// Package latercases has two tables: what a command can leave in a project to be executed later, with the program that
-// executes it; and ordinary work that leaves nothing of the kind. The tests of the Runner, `nsrun run --commit` and
+// Package latercases has two tables: files that a command can leave in a project to be executed later, with the program
+// that executes each; and ordinary work that leaves no such file. The tests of the Runner, `nsrun run --commit` and
 // `nsrun mcp` use both. Only tests import it; it imports nothing of this module.
 //
-// Each case is a script of sh in the project's directory. What is executed later makes the file that the variable M names,
-// beside the project: ../marker.
+// Each case is a script for sh in the project's directory. The code that is executed later creates the file that the
+// variable M names, beside the project: ../marker.
 package latercases
 
 import (

@@ -1,4 +1,4 @@
-// Package limits decides about resource limits: what a size is, what two sets of limits are together, which mechanism of
-// a host holds which limit, and what is said of one that was hit. It may import escape alone, and asks
-// nobody: package limiter finds the facts and does what is planned here.
+// Package limits decides about resource limits: it parses sizes, combines two sets of limits, chooses the mechanism of
+// a host that enforces each limit, and words the message about a limit that was hit. It may import escape alone, and
+// asks the system nothing: package limiter finds the facts and carries out the plan.
 package limits

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package links resolves paths of the host that people and programs name, and refuses symbolic links that a command in
-// a sandbox can have made. It imports internal/escape, internal/paths, internal/sys and package overlay, which knows the roots of
-// sessions, and does not open what a path names.
+// Package links resolves paths of the host that people and programs give, and refuses symbolic links that a command in
+// a sandbox can have made. It imports internal/escape, internal/paths, internal/sys and package overlay, which knows
+// the roots of sessions, and does not open what a path names.
 package links
 
 import (

@@ -1,6 +1,6 @@
-// Package linuxonly is what this module answers on systems other than Linux. The packages compile there, so that
-// programs that import them compile too, and what needs Linux returns an errors.ErrUnsupported. Every package may
-// import it; it imports nothing of this module.
+// Package linuxonly has the error that this module returns on systems other than Linux. The packages compile there, so
+// that programs that import them compile too, and functions that need Linux return an errors.ErrUnsupported. Every
+// package may import it; it imports nothing of this module.
 //
 // A file that needs Linux begins with the line "//go:build linux" or ends in _linux.go. What it exports has a counterpart
 // in the file stubs.go of its package, which the program in gen writes (make stubs).

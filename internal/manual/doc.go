@@ -1,9 +1,9 @@
-// Package manual makes the man page, docs/cli.md and the shell completions from the tables
-// that parsing and help use too: bwrap's options in package bwrap, and the verbs with
-// their flags, which the nsrun command hands over. It returns texts and writes no files.
+// Package manual makes the man page, docs/cli.md and the shell completions from the tables that
+// parsing and help use too: bwrap's options in package bwrap, and the verbs with their flags, which
+// the nsrun command passes in. It returns texts and writes no files.
 //
-// What does not come from a table stands in the files that end with .in. A line of
-// theirs that is a name between two @ is replaced.
+// The text that does not come from a table is in the files that end with .in. A line there that
+// consists of a name between two @ is replaced.
 package manual
 
 import "strings"

@@ -1,6 +1,6 @@
 // Package mountprog compiles a mounts.Plan to the operations of a Program that set it up: golden files in testdata show
-// them. It imports packages mounts, for the description, and prog, for the operations, and asks the system nothing: what
-// it has to know of it stands in [Options].
+// them. It imports packages mounts, for the description, and prog, for the operations, and asks the system nothing:
+// [Options] has what it needs to know about the system.
 //
 // # Three forms
 //
@@ -8,8 +8,8 @@
 //     blocked path, another mount at /), and there is a new user namespace: the copy of the host's mounts in the new
 //     mount namespace becomes the sandbox's root. Sources and devices are opened first, then one call makes everything
 //     read-only. There is no pivot_root(2) and no unmount.
-//   - A new root: the first mount is attached over the old root, the others inside it; then follow pivot_root(2) and one
-//     unmount. Without a new user namespace all this begins at the mount namespace's root, so that a command cannot
+//   - A new root: the first mount is attached over the old root, the others inside it; pivot_root(2) and one unmount
+//     follow. Without a new user namespace all this begins at the mount namespace's root, so that a command cannot
 //     climb out of a chroot.
 //   - Classic (classic.go), for kernels before 5.12: like a new root, with mount(2). It remounts every mount of a tree
 //     one by one, as /proc/self/mountinfo lists them.
@@ -24,6 +24,6 @@
 // # Without a Go runtime
 //
 // With a Builder of fixed size (prog.Room) Compile also runs before the Go runtime has started: see package prerun for
-// what code may not do then. The kinds of step for which that holds are listed in function simple; what those reach
-// must not allocate.
+// what code may not do then. Function simple lists the kinds of step for which this holds; code that they reach must
+// not allocate.
 package mountprog

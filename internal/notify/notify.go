@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package notify is seccomp_unotify(2): system calls that a filter hands over to somebody else, who answers in the kernel's
-// place or lets it go on. It imports nothing of this module, and decides nothing.
+// Package notify wraps seccomp_unotify(2): a filter hands system calls to another process, which answers in the
+// kernel's place or lets the kernel continue. It imports nothing of this module, and decides nothing.
 package notify
 
 import (

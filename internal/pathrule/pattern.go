@@ -1,6 +1,6 @@
-// Package pathrule is what rules about paths mean: which paths a pattern matches, and what the last of some rules says
-// about one. It is for flags, configuration files and Config alike. It asks no file system, reads no environment, and
-// imports nothing of this module: whoever has rules looks for what is there, and asks here.
+// Package pathrule defines what rules about paths mean: which paths a pattern matches, and which of several rules
+// decides about a path (the last one). Flags, configuration files and Config all use it. It asks no file system, reads
+// no environment, and imports nothing of this module: its caller looks for files, and asks about their paths.
 package pathrule
 
 import (

@@ -1,5 +1,5 @@
 // Package paths compares paths by their text alone. It imports nothing of this module and asks no file system: callers
-// pass absolute, clean paths, and without symbolic links where that matters.
+// pass absolute, clean paths, without symbolic links where that matters.
 package paths
 
 import (

@@ -1,19 +1,19 @@
 // Package plan decides what commands see of a host: what lies over what, and what each path is there. Build is a pure
-// function from Facts, which package host and the Runner found out, and a Policy, which is what Config and Request say,
-// to mounts, an environment and a working directory.
+// function. It takes Facts, which package host and the Runner found out, and a Policy, which is what Config and Request
+// say, and returns mounts, an environment and a working directory.
 //
 // It does no input or output, and imports nothing that does (os, syscall, golang.org/x/sys/unix), only mounts for its
-// vocabulary: so it is tested without a kernel, and whoever explains a command runs the same code as whoever starts it.
-// What becomes of the mounts, and in which order the facts are gathered, is for package nsrun.
+// vocabulary. So tests need no kernel, and explaining a command runs the same code as starting it. Package nsrun
+// gathers the facts and uses the mounts.
 //
 // # The home directory
 //
-// It is shown through an overlay with one more lower layer in front of it, which package mountprog makes in memory for each
-// command. That layer contains the playground's mount point, which must not be created on the host; whiteouts for secrets,
-// whether they exist or not, and for nsrun's own directories; and copies of settings without their secrets (package
-// harmless). If such an overlay is not possible, the home directory is mirrored. With a home layer (package homelayer) the
-// overlay has an upper directory of the project's, and caches need no overlays of their own; without one, caches get
-// overlays that are removed after the run.
+// It is shown through an overlay. Package mountprog makes one more lower layer in front of it, in memory, for each
+// command. That layer contains the playground's mount point, which must not be created on the host; whiteouts for
+// secrets, whether they exist or not, and for nsrun's own directories; and copies of settings without their secrets
+// (package harmless). If such an overlay is not possible, the home directory is mirrored. With a home layer (package
+// homelayer) the overlay has an upper directory that belongs to the project, and caches need no overlays of their own.
+// Without a home layer, caches get overlays that are removed after the run.
 //
 // Build does not check whether the working directory exists: an earlier command of the session may have made it, so
 // chdir(2) in the sandbox finds out.

@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package prog builds Programs: flat lists of system calls, laid out in memory
-// before a process is cloned, which the clone runs without allocating, without
-// locks and without the Go scheduler.
+// Package prog builds Programs: flat lists of system calls, laid out in memory before a process is cloned. The clone
+// runs them without allocating, without locks and without the Go scheduler.
 //
 // A Program is one block of bytes that may be moved anywhere and sent to
 // another process:

@@ -1,10 +1,10 @@
-// Package reexec is what runs Programs (package prog): in a clone of a small process.
+// Package reexec runs Programs (package prog) in a clone of a small process.
 //
-// A program that embeds nsrun is never cloned, because it can have gigabytes of heap, and
-// secrets in it; nor is it executed again, because packages, C constructors and hosts that
-// load a library would run their own code then. It executes an image of ours instead: a
-// static file of a few kilobytes, made of this package and nothing else (see gen), which
-// has no Go runtime, one thread, and no environment. As launcher it clones sandboxes:
+// A program that embeds nsrun is never cloned, because its heap can have gigabytes, with secrets in
+// it. Nor is it executed again, because packages, C constructors and hosts that load a library
+// would then run their own code. Instead it executes an image of ours: a static file of a few
+// kilobytes, made of this package and nothing else (see gen), which has no Go runtime, one thread,
+// and no environment. As launcher the image clones sandboxes:
 //
 //	program                     launcher                    clone
 //	  | block, [socket, status] ->|                           |
@@ -24,9 +24,9 @@
 //
 // # The image
 //
-// The first Start executes the image from a sealed file in memory. Where the kernel (vm.memfd_noexec) or a security module
-// does not execute such files, it is a file without a name (start.go). `go run ./internal/reexec/gen` makes its bytes, and
-// a test compares them.
+// The first Start executes the image from a sealed file in memory (memfd_create(2)). If the kernel (vm.memfd_noexec) or
+// a security module does not execute such files, it uses a file without a name (start.go). `go run
+// ./internal/reexec/gen` builds the image, and a test compares its bytes.
 //
 // The kernel kills the launcher when the thread that started it ends (PR_SET_PDEATHSIG), so one goroutine of the program
 // keeps that thread.
@@ -34,14 +34,15 @@
 // # PID 1
 //
 // The clone itself becomes PID 1 of the sandbox (pid1.go), in a loop around rt_sigtimedwait(2) and wait4(2). It has no
-// capability and cannot be traced. (For bubblewrap's command line it can, and then has the command's seccomp filters.) It
-// holds the status pipe and what it was told to hold, such as lock files. It reports the command's wait status and ends
-// with the command; the kernel ends the rest. It keeps the time limit: SIGTERM to the command, then SIGKILL to all.
-// SIGSTOP reaches it as a queued signal with a value: the plain signal would stop PID 1 before it could pass it on.
+// capability and cannot be traced. (With bubblewrap's command line it can be traced, and then has the command's seccomp
+// filters.) It holds the status pipe, and other descriptors that it was told to hold, such as lock files. It reports
+// the command's wait status and exits with the command; the kernel then ends the other processes. It enforces the time
+// limit: SIGTERM to the command, then SIGKILL to all. SIGSTOP reaches it as a queued signal with a value: the plain
+// signal would stop PID 1 before it could pass it on.
 //
 // The command's process is made with CLONE_VM|CLONE_VFORK, so that no memory is copied.
 //
-// Without namespaces a process above the command does the same. It ends the sandbox by kill(2) with -1, which reaches its
-// own Landlock domain only; before it forks it makes sure that it cannot signal its parent. PR_SET_PDEATHSIG sends it a
-// signal where PID 1 would be killed.
+// Without namespaces a process above the command does the same. It ends the sandbox by kill(2) with -1, which reaches
+// its own Landlock domain only; before it forks it makes sure that it cannot signal its parent. In the cases in which
+// PID 1 would be killed, PR_SET_PDEATHSIG sends this process a signal.
 package reexec

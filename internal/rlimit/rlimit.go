@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package rlimit knows the limit of open files that the process was executed with. Package syscall raises that limit
-// when a Go program starts, keeps the old one to itself, and restores it only for commands that it executes itself.
+// Package rlimit returns the limit of open files with which the process was executed (RLIMIT_NOFILE). Package syscall
+// raises that limit when a Go program starts, keeps the old one to itself, and restores it only for commands that it
+// executes itself.
 //
 // This package imports nothing, and its path sorts before that of syscall. Therefore it is initialized first (The Go
 // Programming Language Specification, Program initialization). It changes no limit.

@@ -1,5 +1,5 @@
-// Package rulecases is the table of what rules about paths mean, for the tests of the pure decision and of sandboxes
-// alike. It imports nothing.
+// Package rulecases has a table of what rules about paths mean. The tests of the pure decision and those of sandboxes
+// both use it. It imports nothing.
 package rulecases
 
 // A Case is a policy, and what it says about paths.

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package seccomp writes filters of system calls: programs of classic BPF over struct seccomp_data, see seccomp(2). It
-// imports nothing of this module, and decides nothing about calls.
+// Package seccomp builds filters of system calls: programs of classic BPF over struct seccomp_data, see seccomp(2). It
+// imports nothing of this module, and does not decide which calls to refuse.
 package seccomp
 
 import (

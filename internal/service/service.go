@@ -1,5 +1,5 @@
-// Package service knows the names of services that stand where a path of a unix socket can: in flags, in files and in
-// nsrun.Config. It imports nothing, and does nothing.
+// Package service has the names of services that can be given in place of the path of a unix socket: in flags, in files
+// and in nsrun.Config. It imports nothing, and does nothing.
 package service
 
 import (

@@ -12,9 +12,9 @@
 //		…                       // r.Call: `renameat2 "/d/new" "/d/old"`
 //	}
 //
-// The program marks the part that is meant with Begin and End. Nothing outside of it is counted, and hardly anything is
-// slowed down. Counted are calls that can change a file system or wait for it, calls that lock, and calls that open files,
-// over all threads and child processes, in the order in which they are entered.
+// The program marks the part to count with Begin and End. Nothing outside of it is counted, and hardly anything is
+// slowed down. Strike counts calls that can change a file system or wait for it, calls that lock, and calls that open
+// files, over all threads and child processes, in the order in which they are entered.
 //
 // The program is traced with ptrace(2). A seccomp filter that Begin installs selects the calls, so that all others run at
 // full speed.

@@ -6,10 +6,9 @@
 //
 // A package's TestMain calls Main, which runs the tests
 //
-//   - as root, in a mount namespace of their own where all mounts are shared, as
-//     systemd has it, so that what a test mounts is gone with it and what leaks by
-//     propagation is seen;
-//   - then, if that was root, once more as a user without any privilege.
+//   - as root, in a mount namespace of their own where all mounts are shared, as under systemd, so that a test's mounts
+//     are gone with it and leaks by propagation are seen;
+//   - then, if the first run was as root, once more as a user without any privilege.
 //
 // The environment decides:
 //

@@ -3,8 +3,8 @@
 //
 //	testsum [--then] [NAME=VALUE…] ARG… [--then [NAME=VALUE…] ARG…]…
 //
-// Each group of words has the arguments of one `go test`, after variables for its environment. They run one after the
-// other; the exit status is 1 if one of them fails.
+// Each group of words has the arguments of one `go test`, after variables for its environment. The groups run one after
+// the other; the exit status is 1 if one of them fails.
 package main
 
 import (

@@ -1,9 +1,9 @@
-// Package textdiff compares texts by lines: it finds what differs, writes it as a
-// unified diff or as a patch that git apply takes, and merges two changes of one text.
+// Package textdiff compares texts by lines: it finds the differences, writes them as a unified diff
+// or as a patch that git apply takes, and merges two changes of one text.
 //
-// What is compared may be hostile. The time is bounded: about proportional to the
-// sizes whatever the texts are, at the price that two texts that have little in common
-// may be shown as one replaced by the other. The result is exact all the same.
+// The texts may be hostile. The time is bounded: it is about proportional to the sizes, whatever
+// the texts are. The price is that two texts with little in common may be shown as one replaced by
+// the other. The result is still exact.
 //
 // It finds the shortest difference of two sequences with go-udiff, and knows no sessions, files
 // or terminals. RATIONALE.md says why merging and hunks are not the library's.

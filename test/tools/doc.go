@@ -1,4 +1,4 @@
-// Package tools runs developers' everyday commands with and without nsrun, and compares what comes of them.
+// Package tools runs developers' everyday commands with and without nsrun, and compares the results.
 //
 // It has no code but tests. A task is a script. It runs natively, and in a copy of the same project by `nsrun run --commit`;
 // afterwards exit status, standard output, the files of the project, and what a second native command prints have to be the

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package turns measures things in turns and prints medians, as an ordinary user, for the benchmarks. It imports mounts, to
-// say which file system is measured.
+// Package turns measures things in turns and prints medians, as an ordinary user, for the benchmarks. It imports
+// mounts, to print which file system is measured.
 package turns
 
 import (

@@ -1,8 +1,7 @@
 //go:build linux
 
-// Probe prints what a process can find out about the sandbox it is in, as one JSON
-// object of strings. The differential test runs it inside of bubblewrap's sandboxes
-// and of ours.
+// Probe prints what a process can find out about its sandbox, as one JSON object of strings. The
+// differential test runs it inside of bubblewrap's sandboxes and of ours.
 //
 //	probe [ROOT DEVICES]    the facts; files are listed of directories that lie
 //	                        below ROOT in their file system, and of file systems

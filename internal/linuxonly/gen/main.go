@@ -1,5 +1,5 @@
-// Gen writes the files stubs.go: what the public packages export on Linux only, with
-// bodies that return a linuxonly.Error, for all other systems.
+// Gen writes the files stubs.go: for all other systems, they declare what the public packages
+// export on Linux only, with bodies that return a linuxonly.Error.
 package main
 
 import (

@@ -2,14 +2,14 @@
 //
 //	go run ./internal/reexec/gen
 //
-// in the module's directory. It takes the Go version that is named in the file version
-// beside the images, and gives the same bytes each time.
+// in the module's directory. It needs the Go version that is named in the file version beside the
+// images, and gives the same bytes each time.
 //
-// The image is linked with an entry point of its own, so that the linker leaves away
-// whatever that does not reach. Two things would keep it from leaving away all of the Go
-// runtime: the initialisation of package syscall, of which only numbers and bare system
-// calls are needed, and the message of a function for methods that cannot be called. So
-// both are replaced while the image is built.
+// The image is linked with an entry point of its own, so that the linker omits everything that the
+// entry point does not reach. Two things would keep it from omitting all of the Go runtime: the
+// initialization of package syscall, of which only numbers and bare system calls are needed, and
+// the message of a function for methods that cannot be called. So both are replaced while the image
+// is built.
 package main
 
 import (

@@ -1,12 +1,11 @@
-// Package tree reads the two sides of a root and tells how they differ: what a session
-// wrote (an upper directory of overlayfs, or the same stored as an index and files), and
-// what it was written over (a project, or layers over it). It copies objects between
-// directories, makes real ones of stored ones, and holds the system calls that package
-// overlay needs.
+// Package tree reads the two sides of a root and lists how they differ: what a session wrote (an
+// upper directory of overlayfs, or the same stored as an index and files), and what it was written
+// over (a project, or layers over it). It copies objects between directories, makes real objects
+// from stored ones, and has the system calls that package overlay needs.
 //
-// Everything is opened below a directory that is held, without following a symbolic link
-// or crossing into another mount, and compared with what was seen before: whoever owns a
-// tree may change it meanwhile (ErrMoved). Errors with a path are *fs.PathError.
+// The package opens everything below a directory that it holds open, without following a symbolic
+// link or crossing into another mount, and compares it with what it saw before: the owner of a tree
+// may change it meanwhile (ErrMoved). Errors with a path are *fs.PathError.
 //
 // The package may import internal/sys and internal/deep. It knows no session, no journal
 // and no state directory, and writes only where its caller has opened a directory to

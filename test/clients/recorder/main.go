@@ -1,6 +1,6 @@
-// Recorder stands where a program looks for bwrap. It writes its arguments to a
-// file, one line for each call, and becomes the program that is tested. It is no
-// shell script, because those change the environment and the descriptors.
+// Recorder is installed where a program looks for bwrap. It writes its arguments to a file, one
+// line for each call, and then executes the program that is tested. It is not a shell script,
+// because a shell changes the environment and the descriptors.
 package main
 
 import (

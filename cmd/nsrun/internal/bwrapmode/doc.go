@@ -1,5 +1,5 @@
-// Package bwrapmode is bubblewrap's command line: package bwrap reads it, package nsexec
-// carries it out, and what stands between the two is here: descriptors, which the options
-// name by number, and messages and exit statuses, which are to be bubblewrap's to the
-// letter. It knows no verbs, sessions or projects.
+// Package bwrapmode runs bubblewrap's command line: package bwrap parses it, and package nsexec
+// runs the command. This package does what is between the two: it handles descriptors, which the
+// options name by number, and prints messages and returns exit statuses that are exactly
+// bubblewrap's. It knows no verbs, sessions or projects.
 package bwrapmode

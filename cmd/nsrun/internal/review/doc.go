@@ -1,4 +1,4 @@
-// Package review is the interactive review of a session in a terminal: a list of changes
-// beside their diffs, marks, and the commit of what is marked. The model and its keys know
-// no terminal, and are tested without one; Run joins them with a session and a screen.
+// Package review is the interactive review of a session in a terminal: a list of changes beside
+// their diffs, marks, and the commit of what is marked. The model and its keys use no terminal, so
+// tests need none; Run connects them to a session and a screen.
 package review
