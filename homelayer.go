@@ -25,17 +25,17 @@ type homeUse struct {
 	repaired bool   // once is enough
 }
 
+// keepsHome reports whether what commands write to the home directory is to be kept.
+func (c *Config) keepsHome() bool { return c.Home == HomeLayer && !c.small() }
+
 // addHomeLayer adds the layer of the home directory to the facts, where there is to be one: that of the project, or of the
 // first of its folders.
 func (x *Execution) addHomeLayer(f *plan.Facts, folders []string) error {
-	c := &x.runner.config
-	if c.Home != HomeLayer || c.small() {
+	x.homeNotice = ""
+	if !x.runner.config.keepsHome() || x.runner.landlock() { // without namespaces there is none, as the backend's notice says
 		return nil
 	}
 	why := x.runner.homeRefused()
-	if x.runner.landlock() {
-		why = "there is none without namespaces"
-	}
 	if why == "" && f.Table == nil {
 		var err error
 		if f.Table, err = mounts.ReadMountinfo(); err != nil {
@@ -53,7 +53,7 @@ func (x *Execution) addHomeLayer(f *plan.Facts, folders []string) error {
 		}
 		why = x.takeHome(f, project)
 	}
-	if x.homeNotice = ""; why != "" {
+	if why != "" {
 		x.homeNotice = "no home layer: " + why
 	}
 	return nil

@@ -128,7 +128,11 @@ const plannedTemp = "/tmp/TEMP"
 
 // noteConfined says how the command runs.
 func (x *Execution) noteConfined() {
-	text := "files are protected by Landlock, and processes by its scopes; the command has no /tmp and no processes of its own"
+	home := ""
+	if x.runner.config.keepsHome() {
+		home = ", no home layer"
+	}
+	text := "files are protected by Landlock, and processes by its scopes; the command has no /tmp" + home + " and no processes of its own"
 	if x.runner.config.Backend == AutoBackend {
 		text = "this host allows no namespaces: " + text
 	}

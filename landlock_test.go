@@ -4,6 +4,7 @@ package nsrun_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nsrun/nsrun"
@@ -41,5 +42,35 @@ func TestLandlock(t *testing.T) {
 	}
 	if a, x := content(project, "a"), content(project, "d/x"); a != "new\n" || x != "x\n" {
 		t.Errorf("after it: %q, %q", a, x)
+	}
+}
+
+// TestLandlockHome: that there is no home layer without namespaces is said in the one notice about them, and only to whom would
+// have one.
+func TestLandlockHome(t *testing.T) {
+	needLandlock(t)
+	dir := place(t)
+	for _, c := range []struct {
+		home nsrun.HomeMode
+		want int
+	}{{nsrun.HomeLayer, 1}, {nsrun.HomeReadOnly, 0}} {
+		r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Backend: nsrun.LandlockBackend, Home: c.home})
+		res, err := r.Run(t.Context(), nsrun.Request{Command: "true"})
+		if err != nil || res.ExitCode != 0 {
+			t.Fatalf("%v: %s", err, res)
+		}
+		said, whole := 0, 0
+		for _, n := range res.Notices {
+			said += strings.Count(n.Text, "no home layer")
+			if n.Kind == nsrun.NoticeBackend && n.Path == "" {
+				whole++
+			}
+			if n.Kind == nsrun.NoticeHome {
+				t.Errorf("home %v: a notice of its own: %q", c.home, n.Text)
+			}
+		}
+		if said != c.want || whole != 1 {
+			t.Errorf("home %v: said %d times, want %d: %q", c.home, said, c.want, res.Notices)
+		}
 	}
 }
