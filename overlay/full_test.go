@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
 // fullInput is what the helper for full disks reads from standard input.
@@ -111,6 +112,14 @@ func fullDisk() error {
 		}
 		if s.State() != Kept {
 			return fmt.Errorf("%w, and the session is %v", first, s.State())
+		}
+		// Nothing else went wrong, and nothing is left for the next command to take back.
+		if errors.Is(first, unix.ENOENT) {
+			return fmt.Errorf("the commit's end: %w", first)
+		}
+		left, err := os.ReadDir(filepath.Join(in.Dir, "state", "s", store.PendingName))
+		if err != nil || len(left) > 0 {
+			return fmt.Errorf("%w, and to be looked after is still %v, %w", first, left, err)
 		}
 	} else if in.Small == "project" {
 		return errors.New("the disk was large enough")

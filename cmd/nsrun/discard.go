@@ -34,8 +34,10 @@ func cmdDiscard(args []string) int {
 	tellRecovered()
 	for _, id := range rest {
 		s, err := overlay.Open("", id)
+		hint := ""
 		if err == nil {
 			err = s.Discard()
+			hint = undoHint(s)
 			_ = s.Close()
 		}
 		if err != nil {
@@ -44,9 +46,17 @@ func cmdDiscard(args []string) int {
 		}
 		record.Discard(s.ID())
 		if !quiet {
-			console.Say("discarded %s: nsrun undo %s takes it back", s.ID(), s.ID())
+			console.Say("discarded %s%s", s.ID(), hint)
 		}
 	}
 	record.Tidy()
 	return status
+}
+
+// undoHint says how a discard is taken back, or that it cannot be: on a full disk it gives the space back at once.
+func undoHint(s *overlay.Session) string {
+	if s.Info().Undo != overlay.DiscardDeed {
+		return " for good: the disk is full"
+	}
+	return ": nsrun undo " + s.ID() + " takes it back"
 }

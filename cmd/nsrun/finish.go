@@ -135,18 +135,17 @@ func (r *runner) commitChanges() error {
 
 // discardChanges throws the changes away.
 func (r *runner) discardChanges() error {
-	id := r.session.ID()
-	end, hint := r.session.Discard, ": nsrun undo "+id+" takes it back"
+	end, hint := r.session.Discard, undoHint
 	if r.o.discard { // which was said beforehand: nobody has anything to miss
-		end, hint = r.session.Erase, ""
+		end, hint = r.session.Erase, func(*overlay.Session) string { return "" }
 	}
 	if err := end(); err != nil {
 		return err
 	}
 	r.state = overlay.Discarded.String()
-	record.Discard(id)
+	record.Discard(r.session.ID())
 	if !r.o.quiet {
-		console.Say("discarded %s%s", console.Plural(len(r.changes), "change"), hint)
+		console.Say("discarded %s%s", console.Plural(len(r.changes), "change"), hint(r.session))
 	}
 	return nil
 }

@@ -159,7 +159,10 @@ func (t *Tx) DropStages() error {
 		return errors.Join(errs...)
 	}
 	t.staged, t.stages = nil, nil
-	return t.dir.Unlink(stagesName, 0)
+	if err := t.dir.Unlink(stagesName, 0); err != nil && err != unix.ENOENT { // on a full disk it was not written
+		return err
+	}
+	return nil
 }
 
 // timeOf is the modification time that a stage's directory is to have when the stage is
