@@ -15,10 +15,12 @@ import (
 // also to those that have several names.
 func TestLinksStay(t *testing.T) {
 	testenv.Leaks(t)
-	root := project(t, `mkdir src; echo two > src/a; ln src/a src/b; echo one > src/x; echo other > src/y; ln src/y src/z; echo equal > e1; echo equal > e2`)
+	root := project(t, `mkdir src; echo two > src/a; ln src/a src/b; echo one > src/x; echo other > src/y; ln src/y src/z; echo equal > e1; echo equal > e2
+ln -s text src/s; ln -s equal s1; ln -s equal s2; mkfifo src/p; ln -s two t; ln -P t src/t`)
 	before := inodes(t, root)
 	s := create(t, root)
-	sandbox(t, s, `cp -al src dst; mkdir part; ln src/a part/a; echo more >> dst/y; echo n > n; ln n part/n; ln -f e1 e2`)
+	sandbox(t, s, `cp -al src dst; mkdir part; ln src/a part/a; echo more >> dst/y; echo n > n; ln n part/n; ln -f e1 e2
+ln -Pf s1 s2; ln -P src/t part/t; rm t`)
 	list := prints(t, root)
 	same := func(when string, groups ...[]string) {
 		t.Helper()
@@ -41,8 +43,9 @@ func TestLinksStay(t *testing.T) {
 			}
 		}
 	}
-	// y was written to: the command saw that z did not change.
-	want := [][]string{{"src/a", "src/b", "dst/a", "dst/b", "part/a"}, {"src/x", "dst/x"}, {"src/y", "dst/y"}, {"src/z", "dst/z"}, {"n", "part/n"}, {"e1", "e2"}}
+	// Of links and FIFOs, too. y was written to: the command saw that z did not change.
+	want := [][]string{{"src/a", "src/b", "dst/a", "dst/b", "part/a"}, {"src/x", "dst/x"}, {"src/y", "dst/y"}, {"src/z", "dst/z"}, {"n", "part/n"}, {"e1", "e2"},
+		{"src/s", "dst/s"}, {"s1", "s2"}, {"src/p", "dst/p"}, {"src/t", "dst/t", "part/t"}}
 	for range 2 {
 		commitAll(t, s)
 		same("committed", want...)

@@ -97,7 +97,7 @@ func (w *Walk) entry(f *frame, name string, l *sight) (op string, err error) {
 		if err := w.compare(f, name, n); err != nil {
 			return "compare", err
 		}
-		l.twin = n.Parts == (Parts{}) && n.Up.IsReg() && n.Up.Nlink > 1
+		l.twin = n.Parts == (Parts{}) && n.Up.Nlink > 1
 		w.fillModified(n, l.path)
 		return "", nil
 	}

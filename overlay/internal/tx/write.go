@@ -139,7 +139,7 @@ func (c *Writer) makeAt(n Item, st *tree.Handle, path string, dst *tree.Handle) 
 	if n.Merged != nil {
 		return c.makeMerged(n, dst, to)
 	}
-	if n.Up.IsReg() && n.Up.Nlink > 1 {
+	if !n.Up.IsDir() && n.Up.Nlink > 1 {
 		if made, ok, err := c.twin(n, st, path, dst, to); ok || err != nil {
 			return made, err
 		}
