@@ -325,6 +325,30 @@ cat f d/f.more two d/two; cat <&3; ls -A . d | grep nsrun; true`})
 	}
 }
 
+// TestLinkedOthers: that holds for symbolic links and FIFOs too, and where ln(1) would follow a link (-L) but there is none.
+func TestLinkedOthers(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "f: text", "s => f", "d/")
+	p := filepath.Join(dir, "p")
+	if err := unix.Mkfifo(filepath.Join(p, "q"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := runner(t, nsrun.Config{Project: p, After: nsrun.Commit, AllowSpecial: true})
+	got := output(t, r, nsrun.Request{Command: `ln -P s d/s && ln q d/q && ln -L f d/f && ln -L s d/l || exit
+for name in s q f; do test $(stat -c %i $name) = $(stat -c %i d/$name) || echo $name and d/$name differ; done
+cp f d/f 2>/dev/null && echo f is copied; cat f d/f d/l; readlink d/s; ls -A . d | grep nsrun; true`})
+	if want := "texttexttextf\n"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for _, name := range []string{"s", "q", "f"} {
+		a, err := os.Lstat(filepath.Join(p, name))
+		b, err2 := os.Lstat(filepath.Join(p, "d", name))
+		if err != nil || err2 != nil || !os.SameFile(a, b) {
+			t.Errorf("committed: %s: %v, %v", name, err, err2)
+		}
+	}
+}
+
 // TestKilledRename: if who renames a directory is killed, everything is under one of the two names, and nothing else is there.
 func TestKilledRename(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)

@@ -26,7 +26,7 @@ func isLink(nr int32) bool { return nr == unix.SYS_LINKAT || nr == sysLink }
 func (s *Server) link(l notify.Listener, n *notify.Notification) {
 	c := parse(n)
 	switch {
-	case c.flags != 0 || c.pid == 0:
+	case c.flags&^unix.AT_SYMLINK_FOLLOW != 0 || c.pid == 0:
 		l.Proceed(n.ID)
 	case s.own || os.Geteuid() != 0:
 		s.seen.link(l, &c)
@@ -61,7 +61,7 @@ func (s *caller) link(l notify.Listener, c *call) {
 	if !l.Valid(c.id) {
 		return
 	}
-	switch err := m.link(isGit(c.pid)); err {
+	switch err := m.link(c.flags != 0, isGit(c.pid)); err {
 	case nil:
 		l.Answer(c.id, 0)
 	case unix.EXDEV:
@@ -72,12 +72,17 @@ func (s *caller) link(l notify.Listener, c *call) {
 }
 
 // link makes a link that has the number of the other name; for git that which the file had, or EXDEV. Any other error is for the
-// kernel to find again.
-func (m *move) link(git bool) error {
+// kernel to find again. It does not follow a symbolic link: with follow, one is left to the kernel.
+func (m *move) link(follow, git bool) error {
 	before, err := m.from.stat()
-	if err != nil || before.Mode&unix.S_IFMT != unix.S_IFREG || mounted(&before) || !m.overlay() {
+	if err != nil || isDir(&before) || mounted(&before) || !m.overlay() {
 		return errLeave
 	}
+	typ := before.Mode & unix.S_IFMT
+	if follow && typ == unix.S_IFLNK {
+		return errLeave
+	}
+	git = git && typ == unix.S_IFREG
 	if linkat(m.from, m.to) != nil {
 		return errLeave
 	}
