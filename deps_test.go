@@ -114,6 +114,7 @@ var mayImport = map[string][]string{
 	// Makes files of netpolicy/cgroup.
 	"netpolicy/cgroup/gen":  {},
 	"test/clients/recorder": {},
+	"test/losses":           {},
 	"test/tools":            {},
 	// For other systems, see everywhere.
 	"internal/linuxonly":     {},
