@@ -95,7 +95,7 @@ function __nsrun_verbs
 		'policy	show what a command would see, write to and reach' \
 		'why	say what a command could do with a path, a socket or a host, and why not more' \
 		'learn	find the smallest configuration with which a command succeeds' \
-		'config	check, show or begin configuration files, or print their schema' \
+		'config	check, show or create configuration files, or print their schema' \
 		'trust	trust a project\'s .nsrun.toml as it is now' \
 		'ls	list sessions' \
 		'show	show what a session changed' \
@@ -643,282 +643,282 @@ function __nsrun_flags -a verb
 	case run
 		printf '%s\n' \
 			'-C	working directory' \
-			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
+			'--allow-exec	also commit files that would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)' \
-			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
-			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
-			'--block	hide path, also when it comes up later; !path is an exception' \
-			'--block-existing	run the command also where --block can only hide what exists when it starts' \
+			'--allow-unix	allow connections to the Unix socket at path, or to a service: @ (with --net host, all abstract sockets); ssh-agent[:KEY], gpg-agent:KEY (signatures with a key, each after a question); dbus:NAME (a program on the session bus), docker and x11, each after a question; wayland (repeatable)' \
+			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not for root' \
+			'--backend	make the sandbox with auto|native|landlock: native uses namespaces, landlock does not (default: auto, which uses landlock only where this machine allows no namespaces)' \
+			'--block	hide path, even if it is created while the command runs; !path is an exception' \
+			'--block-existing	run the command even if --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
-			'--cache	take a directory below the home directory for a cache, which can be removed, and which the command can write to (repeatable)' \
+			'--cache	treat a directory below the home directory as a cache: the command can write to it, and nsrun may remove its contents (repeatable)' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
-			'--cpus	let it use the time of N processors, such as 1.5' \
-			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
+			'--cpus	allow the time of N processors, such as 1.5' \
+			'--credential	add a secret to requests to a host, without showing it to the command: HOST=SECRET, where SECRET is env:NAME or file:PATH, with options after commas; or git:HOST, for git, after a question; the command sends its requests to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
-			'--disk	kill it when what it writes to its session takes more than SIZE' \
-			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
+			'--disk	kill the command when its changes in the session take more than SIZE' \
+			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by the file system)' \
 			'--env	set K=V, or pass K through (repeatable)' \
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
-			'--fsize	let files grow to SIZE at most' \
-			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
-			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
-			'--home-size	keep at most SIZE in that layer after the command: if it has more, caches in it are removed, the largest first, or all of it (default: 10G)' \
-			'--idle-io	let it use disks only when nobody else does' \
-			'--inodes	kill it when it makes more than N files in its session' \
+			'--fsize	allow no file to grow beyond SIZE' \
+			'--grace	after --timeout, kill the command this duration after SIGTERM (default 2s)' \
+			'--home	what happens to writes below the home directory, layer|none: they go to a layer that the project\'s next commands see, or are refused (default: layer)' \
+			'--home-size	keep at most SIZE in that layer after the command: if it is larger, remove caches in it, the largest first, then all of it (default: 10G)' \
+			'--idle-io	let the command use disks only when nothing else does' \
+			'--inodes	kill the command when it creates more than N files in its session' \
 			'--keep	keep the changes as a session, without asking' \
-			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
-			'--memory	kill the command, with all that it started, when it uses more memory than SIZE (512M, 2G)' \
-			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
+			'--learn-net	after approval, allow all connections (with the broker, all except to this host\'s 127.0.0.1), and print the rules that would be enough' \
+			'--memory	kill the command and all its processes when they use more memory than SIZE (512M, 2G)' \
+			'--net	use the network none|host; host is this host\'s own network, and needs approval every time' \
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
-			'--nice	lower its priority by N, 1 to 19' \
-			'--nofile	let each process have at most N open files' \
+			'--nice	lower the command\'s priority by N, 1 to 19' \
+			'--nofile	allow each process at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
-			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
-			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--output	kill the command when it writes more than SIZE to standard output and standard error, which are then pipes' \
+			'--pids	allow at most N processes and threads' \
+			'--preset	use a preset, or several separated by commas: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github (repeatable; nsrun help presets explains them)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
-			'--protect	hold back changes of path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
+			'--protect	hold back changes to path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
 			'--ro	make path read-only' \
 			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
-			'--sandbox	the sandbox is required|preferred|disabled; with preferred, run the command without one where there can be none, with disabled always (default: required)' \
+			'--sandbox	the sandbox is required|preferred|disabled: preferred runs the command without a sandbox if this host allows none, disabled always does (default: required)' \
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
-			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
+			'--swap	with --memory, allow SIZE of swap, or max for no limit (default: none)' \
 			'--timeout	end the command after this duration' \
 			'--watch	print what the command changes as it happens' \
-			'--why	find out what the command is refused, and which flag would allow it: takes longer'
+			'--why	find out what the command was refused, and which flag would allow it; this takes longer'
 	case policy
 		printf '%s\n' \
 			'-C	working directory' \
-			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
+			'--allow-exec	also commit files that would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)' \
-			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
-			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
-			'--block	hide path, also when it comes up later; !path is an exception' \
-			'--block-existing	run the command also where --block can only hide what exists when it starts' \
+			'--allow-unix	allow connections to the Unix socket at path, or to a service: @ (with --net host, all abstract sockets); ssh-agent[:KEY], gpg-agent:KEY (signatures with a key, each after a question); dbus:NAME (a program on the session bus), docker and x11, each after a question; wayland (repeatable)' \
+			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not for root' \
+			'--backend	make the sandbox with auto|native|landlock: native uses namespaces, landlock does not (default: auto, which uses landlock only where this machine allows no namespaces)' \
+			'--block	hide path, even if it is created while the command runs; !path is an exception' \
+			'--block-existing	run the command even if --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
-			'--cache	take a directory below the home directory for a cache, which can be removed, and which the command can write to (repeatable)' \
+			'--cache	treat a directory below the home directory as a cache: the command can write to it, and nsrun may remove its contents (repeatable)' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
-			'--cpus	let it use the time of N processors, such as 1.5' \
-			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
+			'--cpus	allow the time of N processors, such as 1.5' \
+			'--credential	add a secret to requests to a host, without showing it to the command: HOST=SECRET, where SECRET is env:NAME or file:PATH, with options after commas; or git:HOST, for git, after a question; the command sends its requests to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
-			'--disk	kill it when what it writes to its session takes more than SIZE' \
-			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
+			'--disk	kill the command when its changes in the session take more than SIZE' \
+			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by the file system)' \
 			'--env	set K=V, or pass K through (repeatable)' \
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
-			'--fsize	let files grow to SIZE at most' \
-			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
-			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
-			'--home-size	keep at most SIZE in that layer after the command: if it has more, caches in it are removed, the largest first, or all of it (default: 10G)' \
-			'--idle-io	let it use disks only when nobody else does' \
-			'--inodes	kill it when it makes more than N files in its session' \
+			'--fsize	allow no file to grow beyond SIZE' \
+			'--grace	after --timeout, kill the command this duration after SIGTERM (default 2s)' \
+			'--home	what happens to writes below the home directory, layer|none: they go to a layer that the project\'s next commands see, or are refused (default: layer)' \
+			'--home-size	keep at most SIZE in that layer after the command: if it is larger, remove caches in it, the largest first, then all of it (default: 10G)' \
+			'--idle-io	let the command use disks only when nothing else does' \
+			'--inodes	kill the command when it creates more than N files in its session' \
 			'--json	print JSON' \
 			'--keep	keep the changes as a session, without asking' \
-			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
-			'--memory	kill the command, with all that it started, when it uses more memory than SIZE (512M, 2G)' \
-			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
+			'--learn-net	after approval, allow all connections (with the broker, all except to this host\'s 127.0.0.1), and print the rules that would be enough' \
+			'--memory	kill the command and all its processes when they use more memory than SIZE (512M, 2G)' \
+			'--net	use the network none|host; host is this host\'s own network, and needs approval every time' \
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
-			'--nice	lower its priority by N, 1 to 19' \
-			'--nofile	let each process have at most N open files' \
+			'--nice	lower the command\'s priority by N, 1 to 19' \
+			'--nofile	allow each process at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
-			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
-			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--output	kill the command when it writes more than SIZE to standard output and standard error, which are then pipes' \
+			'--pids	allow at most N processes and threads' \
+			'--preset	use a preset, or several separated by commas: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github (repeatable; nsrun help presets explains them)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
-			'--protect	hold back changes of path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
+			'--protect	hold back changes to path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
 			'--ro	make path read-only' \
 			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
-			'--sandbox	the sandbox is required|preferred|disabled; with preferred, run the command without one where there can be none, with disabled always (default: required)' \
+			'--sandbox	the sandbox is required|preferred|disabled: preferred runs the command without a sandbox if this host allows none, disabled always does (default: required)' \
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
-			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
+			'--swap	with --memory, allow SIZE of swap, or max for no limit (default: none)' \
 			'--timeout	end the command after this duration' \
 			'--watch	print what the command changes as it happens' \
-			'--why	find out what the command is refused, and which flag would allow it: takes longer'
+			'--why	find out what the command was refused, and which flag would allow it; this takes longer'
 	case why
 		printf '%s\n' \
 			'-C	working directory' \
-			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
+			'--allow-exec	also commit files that would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)' \
-			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
-			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
-			'--block	hide path, also when it comes up later; !path is an exception' \
-			'--block-existing	run the command also where --block can only hide what exists when it starts' \
+			'--allow-unix	allow connections to the Unix socket at path, or to a service: @ (with --net host, all abstract sockets); ssh-agent[:KEY], gpg-agent:KEY (signatures with a key, each after a question); dbus:NAME (a program on the session bus), docker and x11, each after a question; wayland (repeatable)' \
+			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not for root' \
+			'--backend	make the sandbox with auto|native|landlock: native uses namespaces, landlock does not (default: auto, which uses landlock only where this machine allows no namespaces)' \
+			'--block	hide path, even if it is created while the command runs; !path is an exception' \
+			'--block-existing	run the command even if --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
-			'--cache	take a directory below the home directory for a cache, which can be removed, and which the command can write to (repeatable)' \
+			'--cache	treat a directory below the home directory as a cache: the command can write to it, and nsrun may remove its contents (repeatable)' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
-			'--cpus	let it use the time of N processors, such as 1.5' \
-			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
+			'--cpus	allow the time of N processors, such as 1.5' \
+			'--credential	add a secret to requests to a host, without showing it to the command: HOST=SECRET, where SECRET is env:NAME or file:PATH, with options after commas; or git:HOST, for git, after a question; the command sends its requests to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
-			'--disk	kill it when what it writes to its session takes more than SIZE' \
-			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
+			'--disk	kill the command when its changes in the session take more than SIZE' \
+			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by the file system)' \
 			'--env	set K=V, or pass K through (repeatable)' \
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
-			'--fsize	let files grow to SIZE at most' \
-			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
-			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
-			'--home-size	keep at most SIZE in that layer after the command: if it has more, caches in it are removed, the largest first, or all of it (default: 10G)' \
-			'--idle-io	let it use disks only when nobody else does' \
-			'--inodes	kill it when it makes more than N files in its session' \
+			'--fsize	allow no file to grow beyond SIZE' \
+			'--grace	after --timeout, kill the command this duration after SIGTERM (default 2s)' \
+			'--home	what happens to writes below the home directory, layer|none: they go to a layer that the project\'s next commands see, or are refused (default: layer)' \
+			'--home-size	keep at most SIZE in that layer after the command: if it is larger, remove caches in it, the largest first, then all of it (default: 10G)' \
+			'--idle-io	let the command use disks only when nothing else does' \
+			'--inodes	kill the command when it creates more than N files in its session' \
 			'--json	print JSON' \
 			'--keep	keep the changes as a session, without asking' \
-			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
-			'--memory	kill the command, with all that it started, when it uses more memory than SIZE (512M, 2G)' \
-			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
+			'--learn-net	after approval, allow all connections (with the broker, all except to this host\'s 127.0.0.1), and print the rules that would be enough' \
+			'--memory	kill the command and all its processes when they use more memory than SIZE (512M, 2G)' \
+			'--net	use the network none|host; host is this host\'s own network, and needs approval every time' \
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
-			'--nice	lower its priority by N, 1 to 19' \
-			'--nofile	let each process have at most N open files' \
+			'--nice	lower the command\'s priority by N, 1 to 19' \
+			'--nofile	allow each process at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
-			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
-			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--output	kill the command when it writes more than SIZE to standard output and standard error, which are then pipes' \
+			'--pids	allow at most N processes and threads' \
+			'--preset	use a preset, or several separated by commas: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github (repeatable; nsrun help presets explains them)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
-			'--protect	hold back changes of path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
+			'--protect	hold back changes to path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
 			'--ro	make path read-only' \
 			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
-			'--sandbox	the sandbox is required|preferred|disabled; with preferred, run the command without one where there can be none, with disabled always (default: required)' \
+			'--sandbox	the sandbox is required|preferred|disabled: preferred runs the command without a sandbox if this host allows none, disabled always does (default: required)' \
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
-			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
+			'--swap	with --memory, allow SIZE of swap, or max for no limit (default: none)' \
 			'--timeout	end the command after this duration' \
 			'--watch	print what the command changes as it happens' \
-			'--why	find out what the command is refused, and which flag would allow it: takes longer'
+			'--why	find out what the command was refused, and which flag would allow it; this takes longer'
 	case learn
 		printf '%s\n' \
 			'-C	working directory' \
-			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
+			'--allow-exec	also commit files that would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)' \
-			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
-			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
-			'--block	hide path, also when it comes up later; !path is an exception' \
-			'--block-existing	run the command also where --block can only hide what exists when it starts' \
+			'--allow-unix	allow connections to the Unix socket at path, or to a service: @ (with --net host, all abstract sockets); ssh-agent[:KEY], gpg-agent:KEY (signatures with a key, each after a question); dbus:NAME (a program on the session bus), docker and x11, each after a question; wayland (repeatable)' \
+			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not for root' \
+			'--backend	make the sandbox with auto|native|landlock: native uses namespaces, landlock does not (default: auto, which uses landlock only where this machine allows no namespaces)' \
+			'--block	hide path, even if it is created while the command runs; !path is an exception' \
+			'--block-existing	run the command even if --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
-			'--cache	take a directory below the home directory for a cache, which can be removed, and which the command can write to (repeatable)' \
+			'--cache	treat a directory below the home directory as a cache: the command can write to it, and nsrun may remove its contents (repeatable)' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
-			'--cpus	let it use the time of N processors, such as 1.5' \
-			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
+			'--cpus	allow the time of N processors, such as 1.5' \
+			'--credential	add a secret to requests to a host, without showing it to the command: HOST=SECRET, where SECRET is env:NAME or file:PATH, with options after commas; or git:HOST, for git, after a question; the command sends its requests to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
-			'--disk	kill it when what it writes to its session takes more than SIZE' \
-			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
+			'--disk	kill the command when its changes in the session take more than SIZE' \
+			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by the file system)' \
 			'--env	set K=V, or pass K through (repeatable)' \
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
-			'--fsize	let files grow to SIZE at most' \
-			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
-			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
-			'--home-size	keep at most SIZE in that layer after the command: if it has more, caches in it are removed, the largest first, or all of it (default: 10G)' \
-			'--idle-io	let it use disks only when nobody else does' \
-			'--inodes	kill it when it makes more than N files in its session' \
+			'--fsize	allow no file to grow beyond SIZE' \
+			'--grace	after --timeout, kill the command this duration after SIGTERM (default 2s)' \
+			'--home	what happens to writes below the home directory, layer|none: they go to a layer that the project\'s next commands see, or are refused (default: layer)' \
+			'--home-size	keep at most SIZE in that layer after the command: if it is larger, remove caches in it, the largest first, then all of it (default: 10G)' \
+			'--idle-io	let the command use disks only when nothing else does' \
+			'--inodes	kill the command when it creates more than N files in its session' \
 			'--keep	keep the changes as a session, without asking' \
-			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
-			'--memory	kill the command, with all that it started, when it uses more memory than SIZE (512M, 2G)' \
-			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
+			'--learn-net	after approval, allow all connections (with the broker, all except to this host\'s 127.0.0.1), and print the rules that would be enough' \
+			'--memory	kill the command and all its processes when they use more memory than SIZE (512M, 2G)' \
+			'--net	use the network none|host; host is this host\'s own network, and needs approval every time' \
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
-			'--nice	lower its priority by N, 1 to 19' \
-			'--nofile	let each process have at most N open files' \
+			'--nice	lower the command\'s priority by N, 1 to 19' \
+			'--nofile	allow each process at most N open files' \
 			'-o	write the configuration to a new file' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
-			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
-			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--output	kill the command when it writes more than SIZE to standard output and standard error, which are then pipes' \
+			'--pids	allow at most N processes and threads' \
+			'--preset	use a preset, or several separated by commas: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github (repeatable; nsrun help presets explains them)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
-			'--protect	hold back changes of path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
+			'--protect	hold back changes to path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
 			'--ro	make path read-only' \
 			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
-			'--sandbox	the sandbox is required|preferred|disabled; with preferred, run the command without one where there can be none, with disabled always (default: required)' \
+			'--sandbox	the sandbox is required|preferred|disabled: preferred runs the command without a sandbox if this host allows none, disabled always does (default: required)' \
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
-			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
+			'--swap	with --memory, allow SIZE of swap, or max for no limit (default: none)' \
 			'--timeout	end the command after this duration' \
 			'--watch	print what the command changes as it happens' \
-			'--why	find out what the command is refused, and which flag would allow it: takes longer'
+			'--why	find out what the command was refused, and which flag would allow it; this takes longer'
 	case config
 		printf '%s\n' \
 			'-C	working directory' \
-			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
+			'--allow-exec	also commit files that would run later, such as hooks and editor settings' \
 			'--allow-net	allow connections that match RULE, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
-			'--allow-unix	allow connections to the Unix socket at path; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)' \
-			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not as root' \
-			'--backend	keep the command in its sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
-			'--block	hide path, also when it comes up later; !path is an exception' \
-			'--block-existing	run the command also where --block can only hide what exists when it starts' \
+			'--allow-unix	allow connections to the Unix socket at path, or to a service: @ (with --net host, all abstract sockets); ssh-agent[:KEY], gpg-agent:KEY (signatures with a key, each after a question); dbus:NAME (a program on the session bus), docker and x11, each after a question; wayland (repeatable)' \
+			'--allow-userns	let the command make user namespaces, as programs with a sandbox of their own do; not for root' \
+			'--backend	make the sandbox with auto|native|landlock: native uses namespaces, landlock does not (default: auto, which uses landlock only where this machine allows no namespaces)' \
+			'--block	hide path, even if it is created while the command runs; !path is an exception' \
+			'--block-existing	run the command even if --block can only hide what exists when it starts' \
 			'-c	run a shell string with /bin/sh -c' \
-			'--cache	take a directory below the home directory for a cache, which can be removed, and which the command can write to (repeatable)' \
+			'--cache	treat a directory below the home directory as a cache: the command can write to it, and nsrun may remove its contents (repeatable)' \
 			'--clear-env	pass only PATH and HOME from the environment' \
 			'--commit	commit the changes if the command succeeds' \
-			'--cpus	let it use the time of N processors, such as 1.5' \
-			'--credential	have requests to a host carry a secret that the command does not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
+			'--cpus	allow the time of N processors, such as 1.5' \
+			'--credential	add a secret to requests to a host, without showing it to the command: HOST=SECRET, where SECRET is env:NAME or file:PATH, with options after commas; or git:HOST, for git, after a question; the command sends its requests to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let the command use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
 			'--dir	working directory' \
 			'--direct	write directly to the project, without an overlay; .git is read-only, except with --preset git' \
 			'--discard	discard the changes afterwards' \
-			'--disk	kill it when what it writes to its session takes more than SIZE' \
-			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by file system)' \
+			'--disk	kill the command when its changes in the session take more than SIZE' \
+			'--engine	keep changes apart with overlay|tmpfs|copy (default: chosen by the file system)' \
 			'--env	set K=V, or pass K through (repeatable)' \
 			'--explain	print what would be done, and do nothing; --explain=policy prints what nsrun policy does' \
-			'--fsize	let files grow to SIZE at most' \
-			'--grace	after --timeout, kill the command this duration after it was asked to end (default 2s)' \
-			'--home	what the command writes below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
-			'--home-size	keep at most SIZE in that layer after the command: if it has more, caches in it are removed, the largest first, or all of it (default: 10G)' \
-			'--idle-io	let it use disks only when nobody else does' \
-			'--inodes	kill it when it makes more than N files in its session' \
+			'--fsize	allow no file to grow beyond SIZE' \
+			'--grace	after --timeout, kill the command this duration after SIGTERM (default 2s)' \
+			'--home	what happens to writes below the home directory, layer|none: they go to a layer that the project\'s next commands see, or are refused (default: layer)' \
+			'--home-size	keep at most SIZE in that layer after the command: if it is larger, remove caches in it, the largest first, then all of it (default: 10G)' \
+			'--idle-io	let the command use disks only when nothing else does' \
+			'--inodes	kill the command when it creates more than N files in its session' \
 			'--json	print JSON' \
 			'--keep	keep the changes as a session, without asking' \
-			'--learn-net	allow everything (with the broker except this host\'s 127.0.0.1) after approval, and print the rules that would be enough' \
-			'--memory	kill the command, with all that it started, when it uses more memory than SIZE (512M, 2G)' \
-			'--net	network: none|host; host is this host\'s own network, and needs approval every time' \
+			'--learn-net	after approval, allow all connections (with the broker, all except to this host\'s 127.0.0.1), and print the rules that would be enough' \
+			'--memory	kill the command and all its processes when they use more memory than SIZE (512M, 2G)' \
+			'--net	use the network none|host; host is this host\'s own network, and needs approval every time' \
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
-			'--nice	lower its priority by N, 1 to 19' \
-			'--nofile	let each process have at most N open files' \
+			'--nice	lower the command\'s priority by N, 1 to 19' \
+			'--nofile	allow each process at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
-			'--output	kill it when it writes more than SIZE to standard output and standard error, which are pipes then' \
-			'--pids	let it have at most N processes and threads' \
-			'--preset	settings for a kind of command, or a network: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github, or several with commas (repeatable; nsrun help presets says what they do)' \
+			'--output	kill the command when it writes more than SIZE to standard output and standard error, which are then pipes' \
+			'--pids	allow at most N processes and threads' \
+			'--preset	use a preset, or several separated by commas: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github (repeatable; nsrun help presets explains them)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
-			'--protect	hold back changes of path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
+			'--protect	hold back changes to path, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)' \
 			'--publish	make the command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'-q	do not print what changed or was denied' \
 			'--report	write a JSON report to a file, a descriptor number, or - for standard output' \
 			'--ro	make path read-only' \
 			'--rw	make path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
-			'--sandbox	the sandbox is required|preferred|disabled; with preferred, run the command without one where there can be none, with disabled always (default: required)' \
+			'--sandbox	the sandbox is required|preferred|disabled: preferred runs the command without a sandbox if this host allows none, disabled always does (default: required)' \
 			'--session	continue a kept SESSION, in its roots; the working directory is the first of them' \
-			'--swap	with --memory, let it use swap of SIZE, or max (default: none)' \
+			'--swap	with --memory, allow SIZE of swap, or max for no limit (default: none)' \
 			'--timeout	end the command after this duration' \
 			'--watch	print what the command changes as it happens' \
-			'--why	find out what the command is refused, and which flag would allow it: takes longer'
+			'--why	find out what the command was refused, and which flag would allow it; this takes longer'
 	case trust
 		printf '%s\n' \
 			'--json	print JSON' \
@@ -944,7 +944,7 @@ function __nsrun_flags -a verb
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like'
 	case commit
 		printf '%s\n' \
-			'--allow-exec	also commit what would run later, such as hooks and editor settings' \
+			'--allow-exec	also commit files that would run later, such as hooks and editor settings' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
 			'--exclude	leave out a path, a pattern, or a name in any directory (repeatable)' \
 			'--merge	if both sides changed a text, merge the changes; =PATH limits it to that path (repeatable)' \
@@ -963,7 +963,7 @@ function __nsrun_flags -a verb
 			'-q	say nothing on success'
 	case files
 		printf '%s\n' \
-			'--backups	only files with a backup' \
+			'--backups	list only files with a backup' \
 			'--json	print JSON' \
 			'--scan	first register all files, and forget missing ones without a backup'
 	case log
@@ -973,7 +973,7 @@ function __nsrun_flags -a verb
 			'-n	show at most NUMBER; 0 means all (default 20)' \
 			'-p	show what changed in files' \
 			'--patch	show what changed in files' \
-			'--session	only those in this SESSION'
+			'--session	show only executions in this SESSION'
 	case restore
 		printf '%s\n' \
 			'--date	restore the backup of this day: YY-MM-DD or YYYY-MM-DD' \
@@ -984,14 +984,14 @@ function __nsrun_flags -a verb
 			'--to	write to another file; - means standard output'
 	case watch
 		printf '%s\n' \
-			'--engine	how: auto|fanotify|inotify' \
+			'--engine	watch with auto|fanotify|inotify' \
 			'--json	print each event as a line of JSON' \
 			'-q	do not print when watching starts'
 	case home
 		printf '%s\n' \
 			'--all	with show: list the layers of all projects; with reset: remove them' \
-			'--allow-exec	with keep: keep what runs later too, and links that lead elsewhere' \
-			'--files	with show: list the files in caches, too' \
+			'--allow-exec	with keep: also keep files that run later, and links that lead elsewhere' \
+			'--files	with show: also list the files in caches' \
 			'--json	print JSON' \
 			'--project	the project\'s root directory (default: the git work tree, else the current directory)' \
 			'--replace	with keep: replace files of the home directory'
@@ -1006,38 +1006,38 @@ function __nsrun_flags -a verb
 			'--yes	with --playground, do not ask'
 	case doctor
 		printf '%s\n' \
-			'--fix	ask, and change this host' \
+			'--fix	change this host, after a question for each step' \
 			'--json	print JSON' \
 			'--print	with --fix: only show what would be done' \
 			'--sessions	check only the sessions'
 	case mcp
 		printf '%s\n' \
-			'--allow-net	let commands reach what a RULE says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
-			'--allow-unix	let commands connect to the unix socket at a path; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)' \
-			'--allow-userns	let commands make user namespaces, as programs with a sandbox of their own do; not as root' \
-			'--ask-timeout	how long a question to the user waits for its answer, as a duration; no answer is a no (default 5m)' \
-			'--backend	keep commands in their sandbox by auto|native|landlock, with namespaces or without (default: auto, what this machine allows)' \
-			'--block	hide a path, also when it comes up later; !path is an exception' \
-			'--block-existing	run commands also where --block can only hide what exists when they start' \
+			'--allow-net	allow connections that match RULE, without a question, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)' \
+			'--allow-unix	allow connections to the Unix socket at path, or to a service: ssh-agent[:KEY], gpg-agent:KEY (signatures with a key, each after a question); dbus:NAME (a program on the session bus), docker and x11, each after a question; wayland (repeatable)' \
+			'--allow-userns	let commands make user namespaces, as programs with a sandbox of their own do; not for root' \
+			'--ask-timeout	wait this duration for the user\'s answer to a question; no answer is a no (default 5m)' \
+			'--backend	make the sandbox with auto|native|landlock: native uses namespaces, landlock does not (default: auto, which uses landlock only where this machine allows no namespaces)' \
+			'--block	hide a path, even if it is created while a command runs; !path is an exception' \
+			'--block-existing	run commands even if --block can only hide what exists when they start' \
 			'--clear-env	pass only PATH and HOME from the environment' \
-			'--commit	commit what a command changed when it has ended, whatever its exit status (the default); nsrun undo takes it back' \
-			'--credential	have requests to a host carry a secret that commands do not see, HOST=SECRET, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; they send them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
+			'--commit	commit a command\'s changes when it ends, whatever its exit status (the default); nsrun undo takes them back' \
+			'--credential	add a secret to requests to a host, without showing it to commands: HOST=SECRET, where SECRET is env:NAME or file:PATH, with options after commas; or git:HOST, for git, after a question; commands send their requests to $NSRUN_CREDENTIAL_HOST_URL (repeatable)' \
 			'--device	let commands use a device of this host: nvidia|dri|kvm|PATH (repeatable)' \
-			'--discard	throw away what a command changed' \
-			'--env	set K=V, or pass K on (repeatable)' \
-			'--home	what commands write below the home directory: layer|none; kept in a layer for the project\'s next commands, or refused (default: layer)' \
-			'--keep	keep what all commands change in one session, until nsrun commit or nsrun discard' \
-			'--max-output	keep so much of standard output, and of standard error: a SIZE like 64K or 1M (default 64K)' \
-			'--net-by	enforce these rules by kernel|broker (default: the kernel, where that is allowed)' \
-			'--preset	for commands of a kind: default|build; build writes to the caches of build tools' \
+			'--discard	discard a command\'s changes' \
+			'--env	set K=V, or pass K through (repeatable)' \
+			'--home	what happens to writes below the home directory, layer|none: they go to a layer that the project\'s next commands see, or are refused (default: layer)' \
+			'--keep	keep the changes of all commands in one session, until nsrun commit or nsrun discard' \
+			'--max-output	keep at most SIZE of standard output, and of standard error, such as 64K or 1M (default 64K)' \
+			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
+			'--preset	use a preset, default|build: with build, commands write to the caches of build tools' \
 			'--project	project root directory (repeatable; commands begin in the first; default: the git work tree, else the current directory)' \
-			'--protect	hold back changes of a path, in the project, until the user commits it by name' \
-			'--publish	let this host reach a server of a command\'s on a TCP port, at 127.0.0.1 (repeatable)' \
+			'--protect	hold back changes to a path, in the project, until the user commits it by name (repeatable, takes patterns)' \
+			'--publish	make a command\'s server on TCP port reachable at 127.0.0.1 of this host (repeatable)' \
 			'--ro	make a path read-only' \
-			'--rw	make a path writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)' \
-			'--sandbox	the sandbox is required|preferred|disabled; with preferred, run commands without one where there can be none, with disabled always (default: required)' \
-			'--text-only	results are texts alone, for clients that show models the structured half where there is one' \
-			'--timeout	end commands after this duration (default: when the client gives them up)'
+			'--rw	make a path writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)' \
+			'--sandbox	the sandbox is required|preferred|disabled: preferred runs commands without a sandbox if this host allows none, disabled always does (default: required)' \
+			'--text-only	return results as text only, for clients that show models the structured half if there is one' \
+			'--timeout	end commands after this duration (default: when the client cancels them)'
 	case man
 		printf '%s\n' \
 			'--markdown	print what docs/cli.md has'

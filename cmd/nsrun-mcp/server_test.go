@@ -928,7 +928,7 @@ func TestStart(t *testing.T) {
 		{"--project /", "nsrun: mcp: the project would be /, and sessions in it (try: --project DIR)\n"},
 		{"--project " + p.at("home"), "nsrun: mcp: the project would be " + p.at("home") + ", and sessions in it (try: --project DIR)\n"},
 		{"--bogus", "nsrun: mcp: flag provided but not defined: -bogus\n"},
-		{"word", "nsrun: mcp: takes no arguments: the agent's program gives the commands\n"},
+		{"word", "nsrun: mcp: takes no arguments: the agent's program sends the commands\n"},
 	} {
 		out, err := p.command(strings.Fields(c.line)...).CombinedOutput()
 		if ee, ok := errors.AsType[*exec.ExitError](err); !ok || ee.ExitCode() != exitFailed || string(out) != c.want {

@@ -17,12 +17,12 @@ import (
 var commitVerb = usage.Verb{
 	Name: "commit", Args: "[flags] [SESSION] [PATH…]",
 	Short: "copy a session's changes to the project",
-	Long: `Commits all changes, or those at and below the paths, which are absolute or relative to
-the project and may be patterns: *, ?, [a-z], and ** for any number of directories. Either
-all of it is done or nothing. If both sides changed a file, commit lists both versions and
-does nothing until you choose --theirs, --ours or --merge: for all conflicts, or with a
-path or pattern, as in --ours=go.mod, for those at and below it; the last one counts. What
-would run later (hooks, editor settings; nsrun show marks it) stays in the session unless
+	Long: `Commits all changes, or those at and below the paths, or none if that fails. Paths are
+absolute or relative to the project, and may be patterns: *, ?, [a-z], and ** for any
+number of directories. If both sides changed a file, commit lists both versions and does
+nothing until you choose --theirs, --ours or --merge, for all conflicts, or with a path or
+pattern, as in --ours=go.mod, for those at and below it; the last one wins. Files that
+would run later (hooks, editor settings; nsrun show marks them) stay in the session unless
 a path names the very file or --allow-exec is given. Setuid files, FIFOs and the like need
 --allow-special, even if named. Times are not shown, but are committed with the changes.
 nsrun undo takes a commit back.`,

@@ -22,12 +22,12 @@ import (
 
 var configVerb = usage.Verb{
 	Name: "config", Args: "check|show|schema|init [flags] [--] [COMMAND [ARG…]]",
-	Short: "check, show or begin configuration files, or print their schema",
-	Long: `check prints everything that is wrong with the configuration files, one line each.
-show takes the flags of nsrun run, and prints each setting and where it comes from.
-schema prints a JSON schema for editors. init writes ~/.config/nsrun/config.toml with
-all settings as comments; a file that exists is left as it is.
-docs/config.md of the source tree explains the files and their keys.`,
+	Short: "check, show or create configuration files, or print their schema",
+	Long: `check prints every mistake in the configuration files, one per line. show takes the flags
+of nsrun run, and prints each setting and where it comes from. schema prints a JSON schema
+for editors. init writes ~/.config/nsrun/config.toml with all settings as comments; it
+does not replace an existing file. docs/config.md of the source tree explains the files
+and their keys.`,
 	Flags: func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
 }
 

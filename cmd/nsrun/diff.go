@@ -18,16 +18,16 @@ import (
 var diffVerb = usage.Verb{
 	Name: "diff", Args: "[flags] [SESSION] [PATH…]",
 	Short: "show what a session changed in files",
-	Long: `Shows all changes, or those at and below the paths, which are absolute or relative to
-the project. They may be patterns: *, ?, [a-z], and ** for any number of directories.
---stat and --name-status print deletions first, then what was moved (R, and how many
-percent are equal).
+	Long: `Shows all changes, or those at and below the paths. Paths are absolute or relative to the
+project. They may be patterns: *, ?, [a-z], and ** for any number of directories. --stat
+and --name-status print deletions first, then moved files (R, with the similarity in
+percent).
 
-nsrun diff --patch | git apply, at the top of another copy of the project, makes the
-same changes there: contents, binary ones too, symbolic links, and whether files are
-executable. (Below the top of a git work tree git apply needs --directory.) What a patch
-cannot hold (empty directories, named pipes, other modes, owners, attributes) is printed
-on standard error. A patch has no times.`,
+nsrun diff --patch | git apply, at the top of another copy of the project, makes the same
+changes there: text and binary contents, symbolic links, and execute permission. (Below
+the top of a git work tree, git apply needs --directory.) Standard error lists the changes
+that a patch cannot hold: empty directories, named pipes, other modes, owners, attributes.
+A patch has no times.`,
 	Flags: func(fs *flag.FlagSet) { new(diffFlags).define(fs) },
 }
 

@@ -32,11 +32,11 @@ var doctorVerb = usage.Verb{
 	Long: `Tries each kernel feature that nsrun uses: it is there (yes), missing (no), or could not
 be tested (unknown). For a missing one doctor prints why, what does not work without it,
 and what to do. Then it prints the state of the sessions: how many there are, their size
-on disk, what was interrupted and how that ended, which are in use, what can be removed.
-The exit status is 1 if commands cannot run in a sandbox at all.
-With --fix, doctor shows what root would write and run on this host so that ordinary users can
-use nsrun (limits of namespaces, a profile for AppArmor, the overlay module, cgroups), and asks
-on the terminal before each. With --print it only shows it.
+on disk, which operations were interrupted and how that ended, which sessions are in use,
+and which can be removed. The exit status is 1 if commands cannot run in a sandbox at all.
+With --fix, doctor shows what root would write and run on this host so that ordinary users
+can use nsrun (limits of namespaces, a profile for AppArmor, the overlay module, cgroups),
+and asks on the terminal before each step. With --print it only shows the steps.
 docs/json.md of the source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { doctorFlags(fs, &doctorOptions{}) },
 }
@@ -46,7 +46,7 @@ type doctorOptions struct{ json, sessions, fix, print bool }
 func doctorFlags(fs *flag.FlagSet, o *doctorOptions) {
 	jsonFlag(fs, &o.json)
 	fs.BoolVar(&o.sessions, "sessions", false, "check only the sessions")
-	fs.BoolVar(&o.fix, "fix", false, "ask, and change this host")
+	fs.BoolVar(&o.fix, "fix", false, "change this host, after a question for each step")
 	fs.BoolVar(&o.print, "print", false, "with --fix: only show what would be done")
 }
 

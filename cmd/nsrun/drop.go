@@ -15,9 +15,9 @@ import (
 var dropVerb = usage.Verb{
 	Name: "drop", Args: "[-q] SESSION PATH…",
 	Short: "throw away a part of a session's changes",
-	Long: `Takes the changes at and below the paths out of the session, until nsrun undo brings them
-back. The paths may be patterns, as for nsrun commit. The project and the other changes
-stay as they are.`,
+	Long: `Removes the changes at and below the paths from the session; nsrun undo brings them back.
+The paths may be patterns, as for nsrun commit. The project and the other changes stay as
+they are.`,
 	Flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) },
 }
 

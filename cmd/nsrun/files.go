@@ -24,12 +24,12 @@ import (
 var filesVerb = usage.Verb{
 	Name: "files", Args: "[flags] [PATH…]",
 	Short: "list registered files and their backups",
-	Long: `Lists the registered files at and below the paths; default: of the current project. Each
-line has id, state, last modification, number of backups, path. The states are there,
-deleted, and new for what is not in the project yet. A file is registered when a command
-first changes it, or with --scan. From then on, nsrun keeps a backup of each file as it
-was before its first change of a day, for seven days: nsrun restore.
-docs/json.md of the source tree lists the keys of JSON.`,
+	Long: `Lists the registered files at and below the paths (default: those of the current project).
+Each line has id, state, last modification, number of backups, and path. The states are
+there, deleted, and new, for files that are not in the project yet. nsrun registers a file
+when a command first changes it, or with --scan. From then on, it keeps a backup of the
+file as it was before the first change of each day, for seven days; nsrun restore brings
+it back. docs/json.md of the source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { filesFlags(fs, &filesOptions{}) },
 }
 
@@ -37,7 +37,7 @@ type filesOptions struct{ scan, backups, json bool }
 
 func filesFlags(fs *flag.FlagSet, o *filesOptions) {
 	fs.BoolVar(&o.scan, "scan", false, "first register all files, and forget missing ones without a backup")
-	fs.BoolVar(&o.backups, "backups", false, "only files with a backup")
+	fs.BoolVar(&o.backups, "backups", false, "list only files with a backup")
 	jsonFlag(fs, &o.json)
 }
 

@@ -32,7 +32,7 @@ func sessionValue(to *string) func(string) error {
 }
 
 func allowExecFlag(fs *flag.FlagSet, to *bool) {
-	fs.BoolVar(to, "allow-exec", false, "also commit what would run later, such as hooks and editor settings")
+	fs.BoolVar(to, "allow-exec", false, "also commit files that would run later, such as hooks and editor settings")
 }
 
 func allowSpecialFlag(fs *flag.FlagSet, to *bool) {

@@ -28,20 +28,20 @@ import (
 var gcVerb = usage.Verb{
 	Name: "gc", Args: "[flags] [SESSION…]",
 	Short: "remove old sessions and backups",
-	Long: `Removes sessions that were committed or discarded at least seven days ago (they cannot
-be undone then), and what killed processes left behind. It removes kept sessions only if
-they are named, or with --kept and --older. It never removes sessions in use, sessions
+	Long: `Removes sessions that were committed or discarded at least seven days ago (they cannot be
+undone then), and files that killed processes left behind. It removes kept sessions only
+if they are named, or with --kept and --older. It never removes sessions in use, sessions
 that other sessions build on, or sessions of other users. Without names it also removes
 backups and versions of files older than seven days, log entries older than 90 days, and
-home layers (nsrun home) that no command has used for 30 days.
-nsrun does all this by itself once a day, after a commit or a discard. Configuration files
-can say how long sessions, backups and the log stay ([retention]).
+home layers (nsrun home) that no command has used for 30 days. nsrun does all this by
+itself once a day, after a commit or a discard. Configuration files can set how long
+sessions, backups and the log stay ([retention]).
 
-With --playground it empties playgrounds instead: what commands left in $HOME/playground.
-Each project has its own, a directory in $XDG_DATA_HOME/nsrun/playgrounds; commands
-without a project share $XDG_DATA_HOME/nsrun/playground. It prints how much is in each,
-and removes everything after a yes on a terminal, or with --yes. It removes symbolic
-links, and never follows them.`,
+With --playground it empties playgrounds instead: it removes what commands left in
+$HOME/playground. Each project has its own, a directory in
+$XDG_DATA_HOME/nsrun/playgrounds; commands without a project share
+$XDG_DATA_HOME/nsrun/playground. It prints the size of each, and removes everything after
+a yes on a terminal, or with --yes. It removes symbolic links, and never follows them.`,
 	Flags: func(fs *flag.FlagSet) { gcFlags(fs, &gcOptions{}) },
 }
 

@@ -22,13 +22,13 @@ import (
 var homeVerb = usage.Verb{
 	Name: "home", Args: "show|reset|keep [flags] [PATH…]",
 	Short: "show, remove or keep what commands wrote below the home directory",
-	Long: `What commands write below the home directory, outside of the project, is in the project's
-home layer: its next commands see it, and nobody else does. show lists what is in it
-(A: new, M: changed, D: deleted; each cache is one line), reset removes the layer.
-keep copies PATH, as it is in the layer, into the home directory; it follows no symbolic
-link. What runs later by itself (startup files, hooks, settings of editors), and links
-that lead out of PATH, are kept only if PATH is that file, or with --allow-exec.
-A layer that no command has used for 30 days is removed by nsrun gc.`,
+	Long: `What commands write below the home directory, outside the project, goes to the project's
+home layer. The project's next commands see it, and nobody else does. show lists what is
+in the layer (A: new, M: changed, D: deleted; each cache is one line). reset removes the
+layer. keep copies PATH from the layer into the home directory; it follows no symbolic
+link. It copies files that run later by themselves (startup files, hooks, settings of
+editors), and links that lead out of PATH, only if PATH is that very file, or with
+--allow-exec. nsrun gc removes a layer that no command has used for 30 days.`,
 	Flags: func(fs *flag.FlagSet) { homeFlags(fs, &homeOptions{}) },
 }
 
@@ -41,9 +41,9 @@ type homeOptions struct {
 func homeFlags(fs *flag.FlagSet, o *homeOptions) {
 	fs.StringVar(&o.project, "project", "", "the project's root `directory` (default: the git work tree, else the current directory)")
 	fs.BoolVar(&o.all, "all", false, "with show: list the layers of all projects; with reset: remove them")
-	fs.BoolVar(&o.files, "files", false, "with show: list the files in caches, too")
+	fs.BoolVar(&o.files, "files", false, "with show: also list the files in caches")
 	fs.BoolVar(&o.replace, "replace", false, "with keep: replace files of the home directory")
-	fs.BoolVar(&o.allowExec, "allow-exec", false, "with keep: keep what runs later too, and links that lead elsewhere")
+	fs.BoolVar(&o.allowExec, "allow-exec", false, "with keep: also keep files that run later, and links that lead elsewhere")
 	jsonFlag(fs, &o.json)
 }
 

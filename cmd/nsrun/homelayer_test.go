@@ -260,7 +260,7 @@ func TestHomeBound(t *testing.T) {
 		if status, out := l.in("p", "run", "--discard", "--", "true"); status == 0 && !strings.Contains(out, "home_size") {
 			l.t.Errorf("a project's file that nobody trusts makes the layer larger: status %d\n%s", status, out)
 		}
-		if status, out := l.in("p", "run", "--home-size", "0", "--", "true"); status != 125 || !strings.Contains(out, "zero leaves nothing") {
+		if status, out := l.in("p", "run", "--home-size", "0", "--", "true"); status != 125 || !strings.Contains(out, "must not be zero") {
 			l.t.Errorf("status %d\n%s", status, out)
 		}
 	})

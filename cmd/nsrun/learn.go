@@ -23,13 +23,15 @@ import (
 var learnVerb = usage.Verb{
 	Name: "learn", Args: "[flags] [--] COMMAND [ARG…]",
 	Short: "find the smallest configuration with which a command succeeds",
-	Long: `Runs the command, opens what it was refused, and runs it again until it succeeds; then
-tries what of that it can do without. Prints a configuration file with what is left. The
-command runs several times, without standard input. What it writes is thrown away, also
-outside the project; what it does on a network is done.
-Files that you can read are opened without a question. Places of secrets and Unix sockets
-are asked about one by one, and the network is as with nsrun run --learn-net. What --ro,
---rw, --allow-unix and --allow-net name is opened from the start, without a question.`,
+	Long: `Runs the command, allows what it was refused, and runs it again until it succeeds. Then
+finds out which of these permissions the command does not need, and prints a configuration
+file with the others. The command runs several times, without standard input. Everything
+that it writes is discarded, even outside the project; what it does on a network is not
+undone.
+Reading files that you can read is allowed without a question. nsrun asks about each place
+of secrets and each Unix socket, and about the network as with nsrun run --learn-net. What
+--ro, --rw, --allow-unix and --allow-net name is allowed from the start, without a
+question.`,
 	Flags: func(fs *flag.FlagSet) { learnFlags(fs, &runOptions{}, new(string)) },
 }
 

@@ -30,20 +30,20 @@ import (
 var logVerb = usage.Verb{
 	Name: "log", Args: "[flags] [EXECUTION] [PATH]",
 	Short: "show past commands and what they changed",
-	Long: `Prints the past commands of the current project, or with --all of all projects, the
-newest first. Each line has the id, the time, the exit status, what became of the
-changes, their number (direct: they were not counted), and the command. With an id, its
-last eight characters, or last, log prints that execution and its changes. With a
-PATH it prints the executions that changed something at or below it.
+	Long: `Prints the past commands of the current project, or with --all of all projects, newest
+first. Each line has the id, the time, the exit status, what happened to the changes,
+their number (direct: they were not counted), and the command. With an id, its last eight
+characters, or last, prints that execution and its changes. With a PATH, prints the
+executions that changed something at or below it.
 
-With -p it prints how the execution changed each file: from the version before it to the
+With -p, prints how the execution changed each file: from the version before it to the
 version in its session, or, once the session is gone, to the present file; a message on
-standard error says which. For files that are not text it prints the sizes; nsrun diff
---patch prints them whole, for git apply. On a terminal the output goes through
-$NSRUN_PAGER, $PAGER or less.
+standard error says which. For binary files it prints the sizes; nsrun diff --patch prints
+them whole, for git apply. On a terminal the output goes through $NSRUN_PAGER, $PAGER or
+less.
 
-Executions stay in the log for 90 days, versions of files for seven.
-docs/json.md of the source tree lists the keys of JSON.`,
+Executions stay in the log for 90 days, versions of files for seven. docs/json.md of the
+source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { logFlags(fs, &logOptions{}) },
 }
 
@@ -63,7 +63,7 @@ func logFlags(fs *flag.FlagSet, o *logOptions) {
 		o.most = int(n)
 		return nil
 	})
-	fs.Func("session", "only those in this `SESSION`", sessionValue(&o.session))
+	fs.Func("session", "show only executions in this `SESSION`", sessionValue(&o.session))
 	fs.BoolVar(&o.all, "all", false, "include all projects")
 	fs.BoolVar(&o.patch, "p", false, "show what changed in files")
 	fs.BoolVar(&o.patch, "patch", false, "show what changed in files")

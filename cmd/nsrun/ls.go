@@ -24,11 +24,11 @@ var lsVerb = usage.Verb{
 	Name: "ls", Args: "[--all] [--json] [--size] [-q]",
 	Short: "list sessions",
 	Long: `Lists the sessions of the current project, or with --all of all projects, one per line,
-newest first: id, state, age, size on disk, project, command. Sizes that take long to
-measure are shown as - unless --size is given. The states are running, kept, committed,
-discarded, and interrupted if something could be neither finished nor taken back:
-nsrun doctor tells why. Beside kept stands how many of the changes would run later
-(hooks, editor settings). JSON contains the sessions of all projects, oldest first.
+newest first: id, state, age, size on disk, project, command. A size that takes long to
+measure is shown as - unless --size is given. The states are running, kept, committed,
+discarded, and interrupted, if an interrupted operation could be neither finished nor
+rolled back: nsrun doctor says why. After kept comes the number of changes that would run
+later (hooks, editor settings). JSON contains the sessions of all projects, oldest first.
 docs/json.md of the source tree lists its keys.`,
 	Flags: func(fs *flag.FlagSet) { lsFlags(fs, &lsOptions{}) },
 }

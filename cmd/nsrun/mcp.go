@@ -29,11 +29,11 @@ configuration:
 Commands run as with nsrun run: the host's files are read-only and secrets are hidden,
 the project is behind an overlay, $HOME/playground is for experiments, and there is no
 network. When a command asks for the network (network: true), the agent's program asks
-the user, each time; if it cannot ask (elicitation), the answer is no. Commands reach
-what --allow-net names without a question.
+the user, each time; if it cannot ask (elicitation), the answer is no. What --allow-net
+allows needs no question.
 
 Requests can come from a pipe or a file: each gets its answer. After the end of standard
-input, commands have one more minute (and --timeout), and are then ended.`,
+input, commands have one more minute, in addition to --timeout; then nsrun ends them.`,
 	Flags: func(fs *flag.FlagSet) { mcpargs.Define(fs, &mcpargs.Options{}) },
 }
 

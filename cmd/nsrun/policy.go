@@ -25,11 +25,11 @@ import (
 var policyVerb = usage.Verb{
 	Name: "policy", Args: "[flags] [--] [COMMAND [ARG…]]",
 	Short: "show what a command would see, write to and reach",
-	Long: `Takes the flags of nsrun run, and runs nothing. Prints what a command would see, where
-it could write and what happens to that, what is hidden, what it could reach, and which
-variables it would lack. Without COMMAND this holds for any command.
-docs/json.md of the source tree lists the keys of JSON. nsrun run --explain prints the
-system calls; nsrun run --explain=policy does the same as this verb.`,
+	Long: `Takes the flags of nsrun run, and runs nothing. Prints what a command would see, where it
+could write and what happens to those changes, what is hidden, what it could reach, and
+which variables are removed. Without COMMAND, prints what holds for any command. nsrun run
+--explain=policy does the same; nsrun run --explain prints the system calls instead.
+docs/json.md of the source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
 }
 

@@ -25,15 +25,16 @@ import (
 var restoreVerb = usage.Verb{
 	Name: "restore", Args: "[flags] PATH",
 	Short: "put a file back as it was",
-	Long: `Default: the newest backup, which is the file as it was before its first change of that
-day; without a backup, the version before the last command that changed the file. --list
-prints each version with the flag that selects it, its time, mode and size. What was
-discarded never was in the project and is not listed: nsrun log FILE names the commands,
-nsrun log with one of them names the session, and nsrun undo brings that back.
-The present version is saved first, and nsrun restore --from brings it back; if it cannot
-be saved, nothing is done. The file gets its former mode; missing directories are made.
-Backups are kept for seven days.
-docs/json.md of the source tree lists the keys of JSON.`,
+	Long: `Restores the newest backup by default: the file as it was before its first change of that
+day. Without a backup, restores the version before the last command that changed the file.
+--list prints each version with the flag that selects it, its time, mode and size.
+Discarded changes were never in the project, so they are not listed: nsrun log FILE prints
+the executions, nsrun log with one of them names its session, and nsrun undo brings its
+changes back.
+restore first saves the present version, and nsrun restore --from brings it back; if it
+cannot be saved, nothing is done. The file gets its former mode; missing directories are
+created. Backups are kept for seven days. docs/json.md of the source tree lists the keys
+of JSON.`,
 	Flags: func(fs *flag.FlagSet) { restoreFlags(fs, &restoreOptions{}) },
 }
 

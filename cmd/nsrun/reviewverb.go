@@ -15,10 +15,10 @@ import (
 var reviewVerb = usage.Verb{
 	Name: "review", Args: "[flags] [SESSION]",
 	Short: "choose interactively what to commit and what to drop",
-	Long: `Shows a list of the changes, and the diff of the one under the cursor. A new directory
-is one line until enter opens it. Space marks a change to be committed, d to be dropped
-for good; c does it, after a question. What is not marked stays in the session. ? lists
-all keys. Without a terminal, use nsrun commit SESSION PATH….`,
+	Long: `Shows a list of the changes, and the diff of the selected one. A new directory is one line
+until enter opens it. Space marks a change to be committed, d marks it to be dropped, and
+c commits and drops the marked ones, after a question. Unmarked changes stay in the
+session. ? lists all keys. Without a terminal, use nsrun commit SESSION PATH….`,
 	Flags: func(fs *flag.FlagSet) { allowSpecialFlag(fs, new(bool)) },
 }
 

@@ -20,7 +20,7 @@ import (
 var runVerb = usage.Verb{
 	Name: "run", Args: "[flags] [--] COMMAND [ARG…]",
 	Short: "run a command in a sandbox over the project",
-	Long: `The command sees the host's files read-only and without secrets. The project is
+	Long: `The command sees the host's files read-only, without secrets. The project is
 writable behind an overlay; /tmp, /dev and /proc are private; there is no network.
 Changes are kept as a session until they are committed or discarded. The exit status
 is the command's, or 124 (timed out), 125 (nsrun failed), 126 (cannot execute),

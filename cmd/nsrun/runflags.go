@@ -103,7 +103,7 @@ func (f explainFlag) Set(s string) error {
 	}
 	v, err := strconv.ParseBool(s)
 	if err != nil {
-		return errors.New("only policy")
+		return errors.New("only policy is allowed")
 	}
 	f.o.explain, f.o.explainPolicy = v, false
 	return nil
@@ -116,43 +116,43 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Func("session", "continue a kept `SESSION`, in its roots; the working directory is the first of them", sessionValue(&o.session))
 	fs.Func("on", "start a new session on top of `SESSION`; the command sees the changes of both", sessionValue(&o.on))
 	fs.Func("c", "run a shell `string` with /bin/sh -c", func(s string) error { o.shell, o.shellSet = s, true; return nil })
-	fs.Func("sandbox", "the sandbox is `required|preferred|disabled`; with preferred, run the command without one where there can be none, with disabled always (default: required)", o.setSandbox)
-	fs.Func("backend", "keep the command in its sandbox by `auto|native|landlock`, with namespaces or without (default: auto, what this machine allows)", o.setBackend)
+	fs.Func("sandbox", "the sandbox is `required|preferred|disabled`: preferred runs the command without a sandbox if this host allows none, disabled always does (default: required)", o.setSandbox)
+	fs.Func("backend", "make the sandbox with `auto|native|landlock`: native uses namespaces, landlock does not (default: auto, which uses landlock only where this machine allows no namespaces)", o.setBackend)
 	fs.BoolVar(&o.direct, "direct", false, "write directly to the project, without an overlay; .git is read-only, except with --preset git")
 	fs.BoolVar(&o.commit, "commit", false, "commit the changes if the command succeeds")
 	allowExecFlag(fs, &o.allowExec)
 	allowSpecialFlag(fs, &o.allowSpecial)
 	fs.BoolVar(&o.discard, "discard", false, "discard the changes afterwards")
 	fs.BoolVar(&o.keep, "keep", false, "keep the changes as a session, without asking")
-	fs.Func("engine", "keep changes apart with `overlay|tmpfs|copy` (default: chosen by file system)", o.setEngine)
-	fs.Func("preset", "settings for a kind of command, or a network: `default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github`, or several with commas (repeatable; nsrun help presets says what they do)", o.addPresets)
+	fs.Func("engine", "keep changes apart with `overlay|tmpfs|copy` (default: chosen by the file system)", o.setEngine)
+	fs.Func("preset", "use a preset, or several separated by commas: `default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github` (repeatable; nsrun help presets explains them)", o.addPresets)
 	fs.Var(ruleFlag{"rw", &o.paths}, "rw", "make `path` writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)")
 	fs.Var(ruleFlag{"ro", &o.paths}, "ro", "make `path` read-only")
-	fs.Var(ruleFlag{"protect", &o.paths}, "protect", "hold back changes of `path`, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)")
-	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide `path`, also when it comes up later; !path is an exception")
-	fs.BoolVar(&o.blockExisting, "block-existing", false, "run the command also where --block can only hide what exists when it starts")
+	fs.Var(ruleFlag{"protect", &o.paths}, "protect", "hold back changes to `path`, in the project, until it is committed by name; with --direct it is read-only (repeatable, takes patterns)")
+	fs.Var(ruleFlag{"block", &o.paths}, "block", "hide `path`, even if it is created while the command runs; !path is an exception")
+	fs.BoolVar(&o.blockExisting, "block-existing", false, "run the command even if --block can only hide what exists when it starts")
 	o.home = nsrunlib.HomeLayer
-	fs.Func("home", "what the command writes below the home directory: `layer|none`; kept in a layer for the project's next commands, or refused (default: layer)", o.setHome)
-	fs.Var((*listFlag)(&o.caches), "cache", "take a `directory` below the home directory for a cache, which can be removed, and which the command can write to (repeatable)")
-	fs.Func("home-size", "keep at most `SIZE` in that layer after the command: if it has more, caches in it are removed, the largest first, or all of it (default: 10G)", o.setHomeSize)
-	fs.StringVar(&o.net, "net", "none", "network: `none|host`; host is this host's own network, and needs approval every time")
+	fs.Func("home", "what happens to writes below the home directory, `layer|none`: they go to a layer that the project's next commands see, or are refused (default: layer)", o.setHome)
+	fs.Var((*listFlag)(&o.caches), "cache", "treat a `directory` below the home directory as a cache: the command can write to it, and nsrun may remove its contents (repeatable)")
+	fs.Func("home-size", "keep at most `SIZE` in that layer after the command: if it is larger, remove caches in it, the largest first, then all of it (default: 10G)", o.setHomeSize)
+	fs.StringVar(&o.net, "net", "none", "use the network `none|host`; host is this host's own network, and needs approval every time")
 	fs.Func("allow-net", "allow connections that match `RULE`, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", o.addRule)
-	fs.BoolVar(&o.learnNet, "learn-net", false, "allow everything (with the broker except this host's 127.0.0.1) after approval, and print the rules that would be enough")
+	fs.BoolVar(&o.learnNet, "learn-net", false, "after approval, allow all connections (with the broker, all except to this host's 127.0.0.1), and print the rules that would be enough")
 	fs.Func("net-by", "enforce rules with `kernel|broker` (default: the kernel, if permitted)", o.setEnforcer)
 	fs.Func("publish", "make the command's server on TCP `port` reachable at 127.0.0.1 of this host (repeatable)", func(s string) error { return mcpargs.AddPort(&o.publish, s) })
-	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "allow connections to the Unix socket at `path`; @: with --net host, all abstract sockets; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)")
-	fs.BoolVar(&o.allowUserns, "allow-userns", false, "let the command make user namespaces, as programs with a sandbox of their own do; not as root")
+	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "allow connections to the Unix socket at `path`, or to a service: @ (with --net host, all abstract sockets); ssh-agent[:KEY], gpg-agent:KEY (signatures with a key, each after a question); dbus:NAME (a program on the session bus), docker and x11, each after a question; wayland (repeatable)")
+	fs.BoolVar(&o.allowUserns, "allow-userns", false, "let the command make user namespaces, as programs with a sandbox of their own do; not for root")
 	fs.Var((*listFlag)(&o.devices), "device", "let the command use a device of this host: `nvidia|dri|kvm|PATH` (repeatable)")
-	fs.Func("credential", "have requests to a host carry a secret that the command does not see, `HOST=SECRET`, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; the command sends them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)", o.addCredential)
+	fs.Func("credential", "add a secret to requests to a host, without showing it to the command: `HOST=SECRET`, where SECRET is env:NAME or file:PATH, with options after commas; or git:HOST, for git, after a question; the command sends its requests to $NSRUN_CREDENTIAL_HOST_URL (repeatable)", o.addCredential)
 	fs.Func("env", "set `K=V`, or pass K through (repeatable)", o.addEnv)
 	fs.BoolVar(&o.clearEnv, "clear-env", false, "pass only PATH and HOME from the environment")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")
-	fs.DurationVar(&o.grace, "grace", 0, "after --timeout, kill the command this `duration` after it was asked to end (default 2s)")
+	fs.DurationVar(&o.grace, "grace", 0, "after --timeout, kill the command this `duration` after SIGTERM (default 2s)")
 	limitFlags(fs, &o.limits)
 	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
 	fs.Var(explainFlag{o}, "explain", "print what would be done, and do nothing; --explain=policy prints what nsrun policy does")
 	fs.BoolVar(&o.watch, "watch", false, "print what the command changes as it happens")
-	fs.BoolVar(&o.why, "why", false, "find out what the command is refused, and which flag would allow it: takes longer")
+	fs.BoolVar(&o.why, "why", false, "find out what the command was refused, and which flag would allow it; this takes longer")
 	fs.BoolVar(&o.quiet, "q", false, "do not print what changed or was denied")
 }
 
@@ -185,13 +185,13 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 	case n > 1:
 		return usage.Errorf(verb, "--commit, --discard and --keep exclude each other")
 	case o.direct && n > 0:
-		return usage.Errorf(verb, "--direct leaves nothing to commit, discard or keep")
+		return usage.Errorf(verb, "--direct leaves no changes to commit, discard or keep")
 	case o.session != "" && len(o.projects) > 0:
-		return usage.Errorf(verb, "--session has roots of its own: no --project with it")
+		return usage.Errorf(verb, "--session and --project exclude each other: a session has its own roots")
 	case o.session != "" && o.direct, o.session != "" && o.on != "", o.on != "" && o.direct:
 		return usage.Errorf(verb, "--session, --on and --direct exclude each other")
 	case o.session != "" && o.discard:
-		return usage.Errorf(verb, "--discard would throw away what the session held before: use nsrun discard")
+		return usage.Errorf(verb, "--discard would throw away earlier changes of the session: use nsrun discard")
 	case o.has(nsrunlib.TestPreset) && (o.commit || o.keep || o.session != ""):
 		return usage.Errorf(verb, "--preset test discards the changes")
 	case o.engine != 0 && (o.session != "" || o.direct):
@@ -199,11 +199,11 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 	case o.net != "none" && o.net != "host":
 		return usage.Errorf(verb, "--net %s: only none and host", escape.Quote(o.net))
 	case o.isGiven("net") && o.byRules():
-		return usage.Errorf(verb, "--net %s has no rules: no --allow-net, --learn-net or --publish with it", o.net)
+		return usage.Errorf(verb, "--net %s takes no rules: use it without --allow-net, --learn-net and --publish", o.net)
 	case o.net != "host" && slices.Contains(o.allowUnix, nsrunlib.AbstractSockets):
-		return usage.Errorf(verb, "--allow-unix @ is about the network of --net host")
+		return usage.Errorf(verb, "--allow-unix @ needs --net host")
 	case o.enforcer != nsrunlib.AutoEnforcer && !o.byRules():
-		return usage.Errorf(verb, "--net-by enforces rules: --allow-net, --learn-net or --publish")
+		return usage.Errorf(verb, "--net-by needs --allow-net, --learn-net or --publish")
 	case o.timeout < 0:
 		return usage.Errorf(verb, "--timeout is negative")
 	case o.grace < 0:
@@ -219,7 +219,7 @@ func (o *runOptions) isGiven(name string) bool { return slices.Contains(o.given,
 // checkLimits finds mistakes in what flags and files say of limits.
 func (o *runOptions) checkLimits() error {
 	if o.timeout == 0 && o.isGiven("grace") {
-		return usage.Errorf("run", "--grace is about --timeout")
+		return usage.Errorf("run", "--grace needs --timeout")
 	}
 	if o.limits != (nsrunlib.Limits{}) {
 		if err := o.limits.Check(); err != nil {
@@ -318,7 +318,7 @@ func (o *runOptions) setHome(name string) (err error) {
 // setHomeSize is --home-size.
 func (o *runOptions) setHomeSize(text string) (err error) {
 	if o.homeSize, err = nsrunlib.ParseSize(text); err == nil && o.homeSize == 0 {
-		err = errors.New("a size of zero leaves nothing")
+		err = errors.New("the size must not be zero")
 	}
 	return err
 }

@@ -19,11 +19,11 @@ import (
 var showVerb = usage.Verb{
 	Name: "show", Args: "[--json] [SESSION]",
 	Short: "show what a session changed",
-	Long: `SESSION is an id that nsrun ls lists, the beginning of one, or last, the newest. Default:
-the newest session of the current project. A stands for added, M for modified, D for
-deleted, T for another type of file, R for moved. Parentheses tell what else was
-modified than contents, and what is special (setuid, a device).
-docs/json.md of the source tree lists the keys of JSON.`,
+	Long: `SESSION is an id that nsrun ls lists, the beginning of one, or last, the newest (default:
+the newest session of the current project). A means added, M modified, D deleted, T
+another type of file, R moved. Parentheses say what was modified besides the contents, and
+whether a file is special (setuid, a device). docs/json.md of the source tree lists the
+keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { jsonFlag(fs, new(bool)) },
 }
 

@@ -20,9 +20,10 @@ import (
 var trustVerb = usage.Verb{
 	Name: "trust", Args: "[flags] [PATH]",
 	Short: "trust a project's .nsrun.toml as it is now",
-	Long: `Commands can write to a project's .nsrun.toml, so it can only make things stricter
-until you trust it. It is trusted as it is now; once it changes, it no longer is. PATH
-is the file, or the project; default: the current one. Read the file first.`,
+	Long: `Commands can write to a project's .nsrun.toml, so the file can only make the policy
+stricter until you trust it. You trust the present content: once the file changes, it is
+no longer trusted. PATH is the file or the project (default: the current project). Read
+the file first.`,
 	Flags: func(fs *flag.FlagSet) { trustFlags(fs, &trustOptions{}) },
 }
 

@@ -18,12 +18,12 @@ import (
 var undoVerb = usage.Verb{
 	Name: "undo", Args: "[--force] [-q] [SESSION]",
 	Short: "take back the last commit, drop or discard",
-	Long: `Takes back what was done last with a session: a commit, a drop or a discard. Its changes
-are kept again, and can be committed again. To undo a commit, what it replaced or deleted
-is restored, and what it added is removed. If the project changed since, undo says so and
-does nothing, unless --force is given: then the newer versions are kept aside, and it says
-where. A session can be undone until nsrun gc removes it, a week later. Default: the
-session of the current project that was decided last.`,
+	Long: `Takes back the last commit, drop or discard of a session. Its changes are kept again, and
+can be committed again. Undoing a commit restores what it replaced or deleted, and removes
+what it added. If the project changed since, undo says so and does nothing, unless --force
+is given: then it keeps the newer versions aside, and prints where. A session can be
+undone until nsrun gc removes it, a week later. Default: the session of the current
+project that was last committed, dropped from or discarded.`,
 	Flags: func(fs *flag.FlagSet) { undoFlags(fs, &undoOptions{}) },
 }
 

@@ -19,18 +19,17 @@ var watchVerb = usage.Verb{
 	Name: "watch", Args: "[flags] DIR…",
 	Short: "print changes in directories as they happen",
 	Long: `Prints one line for each change at any depth below the directories: created, written,
-removed, renamed (with the old and the new path) or attributes. Paths are relative to
-the directory, whose name comes first if there are several. A slash follows the names
-of directories. It does not follow symbolic links, nor enter other mounted file systems.
+removed, renamed (with the old and the new path) or attributes. Paths are relative to the
+directory, whose name comes first if there are several. A slash follows the names of
+directories. It does not follow symbolic links, nor enter other mounted file systems.
 
-It ends at Ctrl-C with status 0, or when the directories are gone, after it has printed
-what happened until then.
+On Ctrl-C, or when the directories are gone, it prints the remaining changes and exits
+with status 0.
 
 The fanotify engine watches whole file systems, and needs root. The inotify engine keeps
-every directory open; the limits are ulimit -n and
-/proc/sys/fs/inotify/max_user_watches. If the kernel drops events, nsrun says so, and
-searches the directories for what changed meanwhile.
-docs/json.md of the source tree lists the keys of JSON.`,
+every directory open; its limits are ulimit -n and /proc/sys/fs/inotify/max_user_watches.
+If the kernel drops events, nsrun says so, and searches the directories for what changed
+meanwhile. docs/json.md of the source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { watchFlags(fs, &watchOptions{}) },
 }
 
@@ -41,7 +40,7 @@ type watchOptions struct {
 
 func watchFlags(fs *flag.FlagSet, o *watchOptions) {
 	fs.BoolVar(&o.json, "json", false, "print each event as a line of JSON")
-	fs.Func("engine", "how: `auto|fanotify|inotify`", func(s string) error { return o.engine.UnmarshalText([]byte(s)) })
+	fs.Func("engine", "watch with `auto|fanotify|inotify`", func(s string) error { return o.engine.UnmarshalText([]byte(s)) })
 	fs.BoolVar(&o.quiet, "q", false, "do not print when watching starts")
 }
 

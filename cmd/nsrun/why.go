@@ -22,12 +22,11 @@ import (
 var whyVerb = usage.Verb{
 	Name: "why", Args: "[flags] WHAT…",
 	Short: "say what a command could do with a path, a socket or a host, and why not more",
-	Long: `Takes the flags of nsrun run, and runs nothing: no name is looked up either. It says
+	Long: `Takes the flags of nsrun run. Runs nothing, and looks up no name. Prints for each WHAT
 whether a command could read it, write to it or connect to it, what refuses that, and
-which flag would allow it. WHAT is a path if it exists here, or has a slash in it
-(./NAME), or neither a dot nor a colon; @NAME is a socket without a path; anything else is
-a host, also as a URL.
-docs/json.md of the source tree lists the keys of JSON.`,
+which flag would allow it. WHAT is a path if it exists here, contains a slash (./NAME), or
+contains neither a dot nor a colon; @NAME is an abstract socket; anything else is a host
+or a URL. docs/json.md of the source tree lists the keys of JSON.`,
 	Flags: func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
 }
 

@@ -88,7 +88,7 @@ func sizeText(n int64) string {
 func parseSize(text string, _ *Facts) (string, error) {
 	n, err := limits.ParseSize(text)
 	if err == nil && n == 0 {
-		err = errors.New("a size of zero leaves nothing")
+		err = errors.New("the size must not be zero")
 	}
 	return sizeText(n), err
 }
@@ -106,7 +106,7 @@ func parseLimit(key int, text string) (string, error) {
 	case text == unlimited:
 		return "", errors.New("without a limit the key is left out")
 	case l == (limits.Limits{}):
-		return "", errors.New("a limit of zero leaves nothing")
+		return "", errors.New("the limit must not be zero")
 	}
 	return text, l.Check()
 }

@@ -110,38 +110,38 @@ func Define(fs *flag.FlagSet, o *Options) {
 		}
 	}
 	fs.Func("project", "project root `directory` (repeatable; commands begin in the first; default: the git work tree, else the current directory)", list(&o.Projects, "path"))
-	fs.BoolFunc("commit", "commit what a command changed when it has ended, whatever its exit status (the default); nsrun undo takes it back", policy(Commit))
-	fs.BoolFunc("keep", "keep what all commands change in one session, until nsrun commit or nsrun discard", policy(Keep))
-	fs.BoolFunc("discard", "throw away what a command changed", policy(Discard))
-	fs.Func("rw", "make a `path` writable, without overlay (--rw, --ro, --block: repeatable, globs; later ones win)", path("rw"))
+	fs.BoolFunc("commit", "commit a command's changes when it ends, whatever its exit status (the default); nsrun undo takes them back", policy(Commit))
+	fs.BoolFunc("keep", "keep the changes of all commands in one session, until nsrun commit or nsrun discard", policy(Keep))
+	fs.BoolFunc("discard", "discard a command's changes", policy(Discard))
+	fs.Func("rw", "make a `path` writable, without an overlay (--rw, --ro and --block are repeatable and take patterns; the last match wins)", path("rw"))
 	fs.Func("ro", "make a `path` read-only", path("ro"))
-	fs.Func("protect", "hold back changes of a `path`, in the project, until the user commits it by name", path("protect"))
-	fs.Func("block", "hide a `path`, also when it comes up later; !path is an exception", path("block"))
+	fs.Func("protect", "hold back changes to a `path`, in the project, until the user commits it by name (repeatable, takes patterns)", path("protect"))
+	fs.Func("block", "hide a `path`, even if it is created while a command runs; !path is an exception", path("block"))
 	fs.Func("device", "let commands use a device of this host: `nvidia|dri|kvm|PATH` (repeatable)", list(&o.Devices, "device"))
-	fs.BoolVar(&o.AllowUserns, "allow-userns", false, "let commands make user namespaces, as programs with a sandbox of their own do; not as root")
-	fs.BoolVar(&o.BlockExisting, "block-existing", false, "run commands also where --block can only hide what exists when they start")
-	fs.Func("home", "what commands write below the home directory: `layer|none`; kept in a layer for the project's next commands, or refused (default: layer)", func(s string) error {
+	fs.BoolVar(&o.AllowUserns, "allow-userns", false, "let commands make user namespaces, as programs with a sandbox of their own do; not for root")
+	fs.BoolVar(&o.BlockExisting, "block-existing", false, "run commands even if --block can only hide what exists when they start")
+	fs.Func("home", "what happens to writes below the home directory, `layer|none`: they go to a layer that the project's next commands see, or are refused (default: layer)", func(s string) error {
 		if o.Home = s; s != "layer" && s != "none" {
 			return errors.New("only layer and none")
 		}
 		return nil
 	})
-	fs.Func("allow-net", "let commands reach what a `RULE` says, without asking, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", func(s string) error {
+	fs.Func("allow-net", "allow connections that match `RULE`, without a question, [tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]] (repeatable)", func(s string) error {
 		r, err := netpolicy.Parse(s)
 		if err == nil {
 			o.Net = append(o.Net, r)
 		}
 		return err
 	})
-	fs.Func("net-by", "enforce these rules by `kernel|broker` (default: the kernel, where that is allowed)", func(s string) error {
+	fs.Func("net-by", "enforce rules with `kernel|broker` (default: the kernel, if permitted)", func(s string) error {
 		if o.NetBy = s; s != "kernel" && s != "broker" {
 			return errors.New("only kernel and broker")
 		}
 		return nil
 	})
-	fs.Func("publish", "let this host reach a server of a command's on a TCP `port`, at 127.0.0.1 (repeatable)", func(s string) error { return AddPort(&o.Publish, s) })
-	fs.Func("allow-unix", "let commands connect to the unix socket at a `path`; ssh-agent[:KEY], gpg-agent:KEY: signatures with a key of these, each after a question; dbus:NAME: a program on the session bus, docker, x11, wayland: these services of this host, all but the last after a question (repeatable)", list(&o.AllowUnix, "path"))
-	fs.Func("credential", "have requests to a host carry a secret that commands do not see, `HOST=SECRET`, where SECRET is env:NAME or file:PATH, with options behind commas; or git:HOST, for git, after a question; they send them to $NSRUN_CREDENTIAL_HOST_URL (repeatable)", func(s string) error {
+	fs.Func("publish", "make a command's server on TCP `port` reachable at 127.0.0.1 of this host (repeatable)", func(s string) error { return AddPort(&o.Publish, s) })
+	fs.Func("allow-unix", "allow connections to the Unix socket at `path`, or to a service: ssh-agent[:KEY], gpg-agent:KEY (signatures with a key, each after a question); dbus:NAME (a program on the session bus), docker and x11, each after a question; wayland (repeatable)", list(&o.AllowUnix, "path"))
+	fs.Func("credential", "add a secret to requests to a host, without showing it to commands: `HOST=SECRET`, where SECRET is env:NAME or file:PATH, with options after commas; or git:HOST, for git, after a question; commands send their requests to $NSRUN_CREDENTIAL_HOST_URL (repeatable)", func(s string) error {
 		r, err := credential.Parse(s)
 		if e, ok := errors.AsType[*credential.Error](err); ok {
 			return e.Err
@@ -149,33 +149,33 @@ func Define(fs *flag.FlagSet, o *Options) {
 		o.Credentials = append(o.Credentials, r)
 		return nil
 	})
-	fs.Func("preset", "for commands of a kind: `default|build`; build writes to the caches of build tools", func(s string) error {
+	fs.Func("preset", "use a preset, `default|build`: with build, commands write to the caches of build tools", func(s string) error {
 		if o.Build = s == "build"; !o.Build && s != "default" {
 			return errors.New("only default and build")
 		}
 		return nil
 	})
-	fs.Func("sandbox", "the sandbox is `required|preferred|disabled`; with preferred, run commands without one where there can be none, with disabled always (default: required)", func(s string) error {
+	fs.Func("sandbox", "the sandbox is `required|preferred|disabled`: preferred runs commands without a sandbox if this host allows none, disabled always does (default: required)", func(s string) error {
 		if o.Sandbox = s; s != "required" && s != "preferred" && s != "disabled" {
 			return errors.New("only required, preferred and disabled")
 		}
 		return nil
 	})
-	fs.Func("backend", "keep commands in their sandbox by `auto|native|landlock`, with namespaces or without (default: auto, what this machine allows)", func(s string) error {
+	fs.Func("backend", "make the sandbox with `auto|native|landlock`: native uses namespaces, landlock does not (default: auto, which uses landlock only where this machine allows no namespaces)", func(s string) error {
 		if o.Backend = s; s != "auto" && s != "native" && s != "landlock" {
 			return errors.New("only auto, native and landlock")
 		}
 		return nil
 	})
 	fs.BoolVar(&o.ClearEnv, "clear-env", false, "pass only PATH and HOME from the environment")
-	fs.Func("env", "set `K=V`, or pass K on (repeatable)", list(&o.Env, "variable"))
-	fs.DurationVar(&o.Timeout, "timeout", 0, "end commands after this `duration` (default: when the client gives them up)")
-	fs.DurationVar(&o.AskTimeout, "ask-timeout", defaultAsk, "how long a question to the user waits for its answer, as a `duration`; no answer is a no (default 5m)")
-	fs.Func("max-output", "keep so much of standard output, and of standard error: a `SIZE` like 64K or 1M (default 64K)", func(s string) (err error) {
+	fs.Func("env", "set `K=V`, or pass K through (repeatable)", list(&o.Env, "variable"))
+	fs.DurationVar(&o.Timeout, "timeout", 0, "end commands after this `duration` (default: when the client cancels them)")
+	fs.DurationVar(&o.AskTimeout, "ask-timeout", defaultAsk, "wait this `duration` for the user's answer to a question; no answer is a no (default 5m)")
+	fs.Func("max-output", "keep at most `SIZE` of standard output, and of standard error, such as 64K or 1M (default 64K)", func(s string) (err error) {
 		o.MaxOutput, err = Size(s)
 		return err
 	})
-	fs.BoolVar(&o.TextOnly, "text-only", false, "results are texts alone, for clients that show models the structured half where there is one")
+	fs.BoolVar(&o.TextOnly, "text-only", false, "return results as text only, for clients that show models the structured half if there is one")
 }
 
 // Parse reads the words behind `nsrun mcp`. The error is flag.ErrHelp where help was asked
@@ -190,13 +190,13 @@ func Parse(args []string) (*Options, error) {
 	}
 	switch {
 	case fs.NArg() > 0:
-		return nil, errors.New("takes no arguments: the agent's program gives the commands")
+		return nil, errors.New("takes no arguments: the agent's program sends the commands")
 	case o.NetBy != "" && len(o.Net)+len(o.Publish) == 0:
-		return nil, errors.New("--net-by enforces rules: --allow-net or --publish")
+		return nil, errors.New("--net-by needs --allow-net or --publish")
 	case o.Timeout < 0:
 		return nil, errors.New("--timeout is negative")
 	case o.AskTimeout <= 0:
-		return nil, errors.New("--ask-timeout is not a time")
+		return nil, errors.New("--ask-timeout must be above zero")
 	}
 	return o, nil
 }
