@@ -39,6 +39,8 @@
 // sessions or rules for the network; settings of a Cmd that only other packages of this module use are in
 // internal/sandbox.
 //
+// seccomp.go has the system calls that no command may make (DefaultFilter).
+//
 // # Two Programs
 //
 // A sandbox runs two Programs (package internal/prog). The first one (first.go) makes the namespaces and waits on a

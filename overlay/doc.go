@@ -25,7 +25,7 @@
 // If the file system of the state directory cannot hold an upper directory, the session keeps it on a tmpfs. If no
 // overlay can be mounted, the command works on a copy ([Engine]). In both cases the command needs [Session.Layers] in
 // addition to [Session.Mounts], and [Session.Collect] stores what the command wrote after it has ended. Everything else
-// is the same. Calling both for every session does no harm.
+// is the same. Calling both for every session does no harm. engine.go names the engines, and arm.go chooses one.
 //
 // # Commit
 //
@@ -47,7 +47,8 @@
 // Programs cannot set a file's ctime. A ctime later than the beginning of the session is a conflict, unless the
 // session's ledger says that nsrun itself caused it. When the command has ended, the session keeps the project's
 // versions of text files: a three-way merge needs them. Every git status replaces git's index, so the session holds
-// open the index from before a command, and internal/gitindex compares and merges the staged entries.
+// open the index from before a command, and internal/gitindex compares and merges the staged entries. gitfiles.go
+// has the other files of git that both sides may write.
 //
 // # Limits
 //
@@ -58,9 +59,8 @@
 //
 // # Descriptors
 //
-// A Session holds the state directory, its own directory, its lock and the roots. A
-// walk, a commit (its tx) and an undo have descriptors of their own, and close them
-// before they return; a dir belongs to whoever opened it.
+// A Session holds the state directory, its own directory, its lock and the roots. A walk, a commit (its tx) and an undo
+// have descriptors of their own, and close them before they return; a dir belongs to whoever opened it.
 //
 // # Trust
 //

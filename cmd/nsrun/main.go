@@ -7,6 +7,9 @@
 //go:debug updatemaxprocs=0
 
 // Nsrun runs commands in sandboxes. See README.md, or `nsrun help`.
+//
+// verbs.go is the table of verbs, each of which has a file of its own. runflags.go has the flags of `nsrun run`, and
+// request.go makes a Config and a Request of them. The packages in internal are what several verbs share.
 package main
 
 import (

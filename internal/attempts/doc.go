@@ -1,6 +1,6 @@
-// Package attempts observes which system calls of a command fail because of its sandbox, and what its processes do after
-// that. It imports internal/notify, internal/sandbox, internal/seccomp, internal/escape and internal/sys. It does not know
-// the policy: its caller decides whether the policy was the reason, and of which refusal a command failed.
+// Package attempts observes which system calls of a command fail because of its sandbox, and what its processes do
+// after that. It imports internal/notify, internal/sandbox, internal/seccomp, internal/escape and internal/sys. It does
+// not know the policy: its caller decides whether the policy was the reason, and which refusal made a command fail.
 //
 // # Refusals
 //

@@ -1,6 +1,8 @@
 // Package host finds out what policy has to know about this machine and its user: home directories and the secrets in
 // them, unix sockets, git directories, playgrounds, /etc/resolv.conf, and where paths lead.
 //
+// hiddenpaths.go has the places of secrets, caches.go the caches of build tools.
+//
 // It only looks: package plan decides what lies over what in a sandbox. It changes nothing on the host except nsrun's
 // own directories, in functions that say so. It may import what lies below the Runner (mounts, links, and overlay and
 // project for the places of their directories), but never package nsrun.
