@@ -162,7 +162,7 @@ func (f *preferFlag) IsBoolFlag() bool { return true }
 func (f *preferFlag) Set(path string) error {
 	switch path {
 	case "":
-		return errors.New("it needs a path behind the =, or none")
+		return errors.New("a path is missing after the =")
 	case "true":
 		f.given = true
 	case "false":

@@ -191,10 +191,10 @@ func (r *runner) decide(status int) string {
 				console.Say("%s", err)
 			}
 		case "?", "h", "help":
-			console.Say("c: the changes become the project's; nsrun undo takes them back")
-			console.Say("d: they are thrown away")
-			console.Say("k: they are kept as a session, for nsrun diff, review, commit, discard")
-			console.Say("r: choose one by one; v: show the diff")
+			console.Say("c: the changes are committed to the project; nsrun undo takes them back")
+			console.Say("d: the changes are discarded")
+			console.Say("k: the changes are kept as a session, for nsrun diff, review, commit, discard")
+			console.Say("r: choose changes one by one; v: show the diff")
 		default:
 			return "keep"
 		}

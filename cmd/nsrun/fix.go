@@ -142,7 +142,7 @@ func fixHost(printOnly bool) int {
 		return 0
 	}
 	if !printOnly && os.Geteuid() != 0 {
-		return console.Fail(advice.With(fmt.Errorf("doctor --fix: %d remedies take root", len(list)), "try: sudo nsrun doctor --fix, or nsrun doctor --fix --print"))
+		return console.Fail(advice.With(fmt.Errorf("doctor --fix: %d remedies need root", len(list)), "try: sudo nsrun doctor --fix, or nsrun doctor --fix --print"))
 	}
 	status := 0
 	for i := range list {

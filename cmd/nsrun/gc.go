@@ -82,7 +82,7 @@ func cmdGC(args []string) int {
 	case o.playground:
 		return gcPlayground(o)
 	case len(rest) > 0 && (o.olderSet || o.kept || o.keepCommitted):
-		return console.Fail(usage.Errorf("gc", "sessions that are named are removed whatever their age and state"))
+		return console.Fail(usage.Errorf("gc", "named sessions are removed whatever their age and state"))
 	case o.kept && !o.olderSet:
 		return console.Fail(usage.Errorf("gc", "--kept needs --older: the changes of these sessions are lost"))
 	}

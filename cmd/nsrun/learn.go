@@ -134,7 +134,7 @@ func (r *runner) learn(out string) int {
 	}
 	if !r.o.quiet {
 		if len(l.Needs) == 0 {
-			console.Say("the command needs nothing but what it has already")
+			console.Say("the command needs no more than it has already")
 		} else {
 			console.Say("found %s in %s", console.Plural(len(l.Needs), "need"), console.Plural(l.Runs, "run"))
 		}
@@ -188,7 +188,7 @@ func (*runner) failLearned(l nsrunlib.Lesson, e *nsrunlib.LearnError) int {
 	if len(e.Closed) == 0 {
 		return console.Fail(e)
 	}
-	return console.Fail(errors.New("the command fails, and not all that it was refused was opened"))
+	return console.Fail(errors.New("the command fails, and not everything that it was refused was allowed"))
 }
 
 // writeNew writes a file that is not there yet.

@@ -56,7 +56,7 @@ func (f *lessonFile) text() ([]byte, error) {
 	text := config.Written(before, lists, behind)
 	layer, wrong := config.Decode("learned", config.User, text, &config.Facts{Home: host.Home(), Project: f.project})
 	if len(wrong) > 0 {
-		return nil, fmt.Errorf("learn: what was found cannot stand in a file: %w", wrong[0])
+		return nil, fmt.Errorf("learn: the result cannot be written to a file: %w", wrong[0])
 	}
 	for _, n := range f.lesson.Needs {
 		if !layer.Says(f.key(n.Kind), f.parsed(n)) {

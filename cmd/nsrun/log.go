@@ -246,7 +246,7 @@ func notInLog(reg *project.Registry, f project.Filter) error {
 	if f.Path == "" || known(reg, f.Path) {
 		return nil
 	}
-	return advice.Unknown("nsrun log, or nsrun files", "no such execution, nor a file: %s", escape.Quote(f.Path))
+	return advice.Unknown("nsrun log, or nsrun files", "no such execution or file: %s", escape.Quote(f.Path))
 }
 
 // executionID is the whole id of the execution that a word means. Last is the newest one

@@ -30,7 +30,7 @@ func (r *runner) tellNetwork() {
 			console.Say("%s", text)
 			return
 		}
-		console.Say("rules that would do:")
+		console.Say("rules that would be enough:")
 		for _, rule := range r.network.Rules {
 			fmt.Fprintln(os.Stderr, "  --allow-net "+escape.Quote(rule))
 		}

@@ -181,7 +181,7 @@ func (p *policyReport) limits() []string {
 // print prints it for people, with at most so many lines of each list.
 func (p *policyReport) print(w io.Writer, most int) {
 	home := os.Getenv("HOME")
-	const rest = "all that is not listed here"
+	const rest = "everything that is not listed here"
 	short := func(path string) string {
 		if path == rest {
 			return path
@@ -199,9 +199,9 @@ func (p *policyReport) print(w io.Writer, most int) {
 	fmt.Fprintf(w, "%s, in %s\n", command, short(p.Dir))
 	switch p.Sandbox {
 	case nsrunlib.SandboxDisabled.String():
-		fmt.Fprintf(w, "NO SANDBOX: it is disabled, and nothing of what follows holds\n")
+		fmt.Fprintf(w, "NO SANDBOX: it is disabled, and nothing below holds\n")
 	case nsrunlib.SandboxPreferred.String():
-		fmt.Fprintf(w, "where there can be no sandbox it is run without one, and nothing of what follows holds\n")
+		fmt.Fprintf(w, "if this host allows no sandbox, it runs without one, and nothing below holds\n")
 	}
 	section("presets", p.Presets, escape.Quote)
 	section("writable, and kept apart: "+map[string]string{

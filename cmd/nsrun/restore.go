@@ -104,7 +104,7 @@ func cmdRestore(args []string) int {
 		if id := discardedWith(reg, path); id != "" {
 			hint = "it was discarded with a session; try: nsrun undo " + id
 		}
-		return console.Fail(advice.With(fmt.Errorf("restore %s: there is no backup of it, nor another version", escape.Quote(path)), hint))
+		return console.Fail(advice.With(fmt.Errorf("restore %s: there is no backup or other version of it", escape.Quote(path)), hint))
 	}
 	if o.list {
 		return listVersions(versions, o.json)

@@ -126,7 +126,7 @@ func TestAskMore(t *testing.T) {
 	s.Await("nsrun: R old → older\r\nnsrun: A new\r\n")
 	s.Await("[c/d/K] ")
 	s.Type("?\n")
-	s.Await("nsrun: r: choose one by one")
+	s.Await("nsrun: r: choose changes one by one")
 	s.AwaitTimes("[c/d/K] ", 2)
 	s.Type("v\n")
 	s.Await("+more")

@@ -92,7 +92,7 @@ func setup(e *nsexec.Error) bool {
 
 const noProcHint = "there is no /proc here, or that of another PID namespace; try: mount -t proc proc /proc"
 
-const insideHint = "this is a sandbox of nsrun already: run the command as it is, or the outer nsrun with --allow-userns, which takes an ordinary user"
+const insideHint = "nsrun already runs in a sandbox of nsrun: run the command directly, or run the outer nsrun with --allow-userns, as an ordinary user"
 
 // inSandbox reports whether we run in a sandbox of nsrun run: its first process is nsrun, and
 // nobody in it gets new privileges.

@@ -68,7 +68,7 @@ func DetailOf(s *overlay.Session, c overlay.Conflict) (d ConflictDetail) {
 		d.Lines = append(d.Lines, "the lines that both changed do not overlap")
 		return d
 	case c.Kind == overlay.Added && errors.Is(cmp.Or(c.Unmerged, err), overlay.ErrNoBase):
-		d.Lines = append(d.Lines, "it cannot be merged: there is no version that both began with")
+		d.Lines = append(d.Lines, "it cannot be merged: there is no common base version")
 	case errors.Is(err, overlay.ErrNoBase):
 		d.Lines = append(d.Lines, "it cannot be merged: "+overlay.ErrNoBase.Error())
 	case c.Unmerged != nil:

@@ -131,7 +131,7 @@ func (m *model) unfoldAll(open bool) {
 // jump goes to the next row that the filter meets, or the one before.
 func (m *model) jump(step int) {
 	if m.filter == "" {
-		m.message = "there is no filter; / begins one"
+		m.message = "there is no filter; / starts one"
 		return
 	}
 	n := len(m.shown)

@@ -48,10 +48,10 @@ func helpPage() *page {
 		"ctrl-d ctrl-u      scroll the diff by half a page",
 		"h l, left right    look at the rest of long lines",
 		"/                  show only names that hold a text, and deletions; esc: all",
-		"n N                next and previous name that the filter meets",
+		"n N                next and previous name that the filter matches",
 		"",
 		"space              commit this change, or not; a new directory: all in it",
-		"a                  commit all that the filter meets, or none",
+		"a                  commit all that the filter matches, or none",
 		"d                  drop this change: it will be lost",
 		"u                  neither: it stays in the session",
 		"c                  do it, after a question",
@@ -69,7 +69,7 @@ func helpPage() *page {
 
 // errorsPage tells what is not in the list.
 func errorsPage(list []error) *page {
-	p := &page{title: "not all changes could be looked at", keys: "q go on", press: back}
+	p := &page{title: "not all changes could be read", keys: "q go on", press: back}
 	for _, err := range list {
 		p.add(screen.Red, "%v", err)
 	}
@@ -80,7 +80,7 @@ func errorsPage(list []error) *page {
 func (m *model) confirm() {
 	commit, drop, keep := m.counts()
 	if commit+drop == 0 {
-		m.message = "nothing is marked: space commits, d drops, a is all"
+		m.message = "nothing is marked: space commits, d drops, a commits all"
 		return
 	}
 	if _, problem := m.choice(); problem != "" {
@@ -134,7 +134,7 @@ func (m *model) confirm() {
 
 // specialPage lists what is committed only if that was asked for.
 func (m *model) specialPage(list []overlay.Special) *page {
-	p := &page{title: "nothing was done: not all of it may get into a project", keys: "u unmark these   q back"}
+	p := &page{title: "nothing was done: not all of it may be committed", keys: "u unmark these   q back"}
 	for _, s := range list {
 		p.add(screen.Red, "%s %s", m.pathText(s.Root, s.Path), s.Why)
 	}
