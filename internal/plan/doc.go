@@ -6,8 +6,9 @@
 // vocabulary. So tests need no kernel, and explaining a command runs the same code as starting it. Package nsrun
 // gathers the facts and uses the mounts.
 //
-// layer.go is the table of what lies over what, build.go makes the mounts of each layer, safeenv.go says which variables
-// of the environment are kept from commands, and confine.go is for commands without namespaces.
+// layer.go is the table of what lies over what, which a property test compares with random plans. build.go makes the
+// mounts of each layer, safeenv.go says which variables of the environment are kept from commands, and confine.go is for
+// commands without namespaces.
 //
 // # The home directory
 //

@@ -9,7 +9,7 @@
 // and makes the change itself, without any privilege, if the command may write to that file. The kernel does not carry
 // out the call, so it does not matter what the command changes in its memory meanwhile. In the same way the Deputy
 // makes TCP and unix sockets with which the programs of one command reach each other (sockets.go, unix.go), and opens
-// terminals and shared memory (names.go).
+// terminals, shared memory, and files without a name in /tmp (names.go).
 //
 // The package may import notify, sandbox, seccomp and sys. It knows no plan: its caller tells it which paths may be
 // changed.

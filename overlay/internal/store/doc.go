@@ -16,6 +16,8 @@
 //	  lock
 //	  upper/ work/        overlay1, overlay2, …: one for each root
 //	  base/ scratch/      the project's versions of text files, for merges; overlays of caches
+//	  stood               only if other sessions were begun on this one
+//	  mem                 only with a tmpfs: where the sandbox sees it
 //	  doors               directories that were opened to their owner
 //	  tx/3/journal        what is moved where, with the inode numbers of both versions
 //	  tx/3/objects/       new objects, then old ones
