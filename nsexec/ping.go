@@ -8,11 +8,15 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
+// ownNetwork says whether the command has a network namespace of its own, made as nsrun likes it.
+func (c *Cmd) ownNetwork() bool {
+	return c.Share&Net == 0 && c.opt.Join.Net == nil && !c.opt.Bubblewrap
+}
+
 // allowPing adds what lets the command's group make ICMP datagram sockets (icmp(7)) in its own network namespace, where
-// nobody may at first: ping(8) has no other way without capabilities. The sandbox works without it too, so that no error
-// is one.
+// nobody may at first: ping(8) has no other way without capabilities.
 func (c *Cmd) allowPing(b *prog.Builder) {
-	if c.Share&Net != 0 || c.opt.Join.Net != nil || c.opt.Bubblewrap {
+	if !c.ownNetwork() {
 		return
 	}
 	if s := c.opt.Supervisor; s != nil && len(s.Links) > 0 {
@@ -23,10 +27,24 @@ func (c *Cmd) allowPing(b *prog.Builder) {
 		gid = c.Credential.GID
 	}
 	group := itoa(int64(gid))
-	text := b.Text(group + " " + group)
+	setNetwork(b, "ping", "ping_group_range", group+" "+group)
+}
+
+// allowPorts adds what lets root's command listen on ports below 1024 in its own network namespace, as root does outside:
+// it has no capability for it.
+func (c *Cmd) allowPorts(b *prog.Builder) {
+	if os.Geteuid() == 0 && (c.Credential == nil || c.Credential.UID == inside(c.UIDMap, 0)) && c.ownNetwork() {
+		setNetwork(b, "ports", "ip_unprivileged_port_start", "0")
+	}
+}
+
+// setNetwork adds the setting of a network namespace. The sandbox works without it too, so that no error is one.
+func setNetwork(b *prog.Builder, step, name, value string) {
+	text := b.Text(value)
 	f := b.Slot()
-	b.Step("ping", "")
-	opened := b.Call(prog.SysOpenat, prog.AtCwd, b.String("/proc/sys/net/ipv4/ping_group_range"), b.Open(prog.WriteOnly|prog.CloseOnExec), prog.Int(0)).To(f)
+	b.Step(step, "")
+	path := b.String("/proc/sys/net/ipv4/" + name)
+	opened := b.Call(prog.SysOpenat, prog.AtCwd, path, b.Open(prog.WriteOnly|prog.CloseOnExec), prog.Int(0)).To(f)
 	none := opened.TolerateAny().OnTolerated()
 	b.Call(prog.SysWrite, f.Arg(), text.Arg(), text.Len()).TolerateAny()
 	b.Close(f)

@@ -4,6 +4,7 @@ package nsexec_test
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -56,5 +57,50 @@ func TestPing(t *testing.T) {
 	}
 	if got := ping(func(c *nsexec.Cmd) { sandbox.Of(c).Bubblewrap = true }); !strings.Contains(got, "permission denied") {
 		t.Errorf("the control: %q", got)
+	}
+}
+
+// helpPort listens on a port below 1024.
+func helpPort([]string) int {
+	l, err := net.Listen("tcp", "127.0.0.1:80")
+	if err == nil {
+		l.Close()
+	}
+	fmt.Println(err)
+	return 0
+}
+
+// TestPorts: root's command listens on ports below 1024 in its own network namespace, and no other one does. The controls
+// are sandboxes of which nsrun makes no settings, and where root gives the command another id.
+func TestPorts(t *testing.T) {
+	leaks(t)
+	listen := func(change func(c *nsexec.Cmd)) bool {
+		c := helper("port")
+		change(c)
+		switch got := output(t, c); {
+		case got == "<nil>":
+			return true
+		case strings.Contains(got, "permission denied"):
+			return false
+		default:
+			t.Fatal(got)
+		}
+		return false
+	}
+	root := os.Geteuid() == 0
+	if got := listen(func(*nsexec.Cmd) {}); got != root {
+		t.Errorf("%v, want %v", got, root)
+	}
+	if listen(func(c *nsexec.Cmd) { sandbox.Of(c).Bubblewrap = true }) {
+		t.Error("as bubblewrap makes it: it listens")
+	}
+	if !root {
+		return
+	}
+	c := shell("cat /proc/sys/net/ipv4/ip_unprivileged_port_start")
+	c.Mounts = base()
+	c.Credential = &nsexec.Credential{UID: 65534, GID: 65534}
+	if got := output(t, c); got == "0" {
+		t.Error("with another user's id there are ports to listen on")
 	}
 }

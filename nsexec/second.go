@@ -146,6 +146,7 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 		sockets = superviseNetwork(b, c.opt.Supervisor)
 	}
 	c.allowPing(b)
+	c.allowPorts(b)
 	umask := b.Slot()
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
 	procDir := c.prepareNested(b)
