@@ -27,26 +27,24 @@ const (
 // Question is what an Approver is asked.
 type Question struct {
 	Action Action
-	// Target is what the action is about: a path; for the network a text that is
-	// different each time, so that no answer can be found again by it.
+	// Target is what the action is about, such as a path. For the network it is a text that is different each time, so
+	// that no stored answer applies.
 	Target string
 	// Project is Config.Project, without symbolic links.
 	Project string
 	// Command is what would be run, with its control characters escaped.
 	Command string
-	// About says what ActionSign is for, as far as that can be known: what the host's key is has been checked, and all names
-	// are the command's words; and what credential ActionCredential is about. Empty with the other actions.
+	// About says what ActionSign is for, as far as that can be known: the host's key was checked, but all names are the
+	// command's words. For ActionCredential it names the credential. Empty with the other actions.
 	About string
 	// Running says that the command runs while this is asked. False: it is asked before.
 	Running bool
-	// OneTime says that only Allow and Deny are answers: anything else counts as the one
-	// of them that it is a kind of, and is not remembered.
+	// OneTime says that the answer is not remembered: AllowSession and AllowAlways count as Allow, the others as Deny.
 	OneTime bool
 }
 
-// String is the question for people: one line in which nothing acts on a terminal. Where
-// the command is long, so that its end could look like a question about another one, how
-// it begins is said once more behind it.
+// String returns the question for people: one line with control characters escaped. If the command is long, so that its
+// end could look like a question about another one, its beginning is repeated at the end.
 func (q Question) String() string {
 	switch q.Action {
 	case ActionKey:
@@ -89,11 +87,11 @@ func begin(command string) string {
 // not so that it looks like one.
 const longQuestion = 240
 
-// Answer is what becomes of a Question. The zero Answer is Deny.
+// Answer is the answer to a Question. The zero Answer is Deny.
 type Answer uint8
 
-// The answers. Session: as long as the Runner. Always: until somebody changes it where
-// Config.Permissions keeps it, which takes a Config.Project.
+// The answers. DenySession and AllowSession last as long as the Runner. DenyAlways and AllowAlways last until somebody
+// changes them where Config.Permissions keeps them; they need a Config.Project.
 const (
 	Deny Answer = iota
 	Allow
@@ -112,8 +110,8 @@ type Approver interface {
 	Approve(ctx context.Context, q Question) (Answer, error)
 }
 
-// Permissions keep answers beyond the life of a Runner, for a project, an Action and a
-// target. It may be called from several goroutines. The network is never looked up.
+// Permissions keep answers longer than a Runner lives, for a project, an Action and a target. Its methods may be called
+// from several goroutines. Answers about the network are never looked up.
 type Permissions interface {
 	Permission(project, action, target string) (allow, found bool, err error)
 	SetPermission(project, action, target string, allow bool) error
@@ -151,15 +149,15 @@ func (e *DeniedError) Error() string {
 // Unwrap returns e.Err.
 func (e *DeniedError) Unwrap() error { return e.Err }
 
-// A ServiceUse is one use that a command made of a service, or wanted to make.
+// A ServiceUse is one use of a service that a command made or tried to make.
 type ServiceUse struct {
 	// Service is SSHAgent, GPGAgent, or "credential".
 	Service string `json:"service"`
 	// Target is what was used: a key, by its fingerprint and comment; of a credential, the host.
 	Target string `json:"target"`
-	// About says what for, as far as that can be known.
+	// About says what it was for, as far as that can be known.
 	About string `json:"about"`
-	// Allowed says that it was allowed; if not, Reason says why, unless somebody said no.
+	// Allowed says that it was allowed. If not, Reason says why, unless somebody said no.
 	Allowed bool   `json:"allowed"`
 	Reason  string `json:"reason"`
 }

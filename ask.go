@@ -117,9 +117,9 @@ func unique() string {
 	return fmt.Sprintf("network-%d-%x", time.Now().UnixNano(), b)
 }
 
-// Terminal is an Approver that asks on the controlling terminal, whatever standard input
-// is. Only words that say so are a yes; without a terminal there is none. Questions of all
-// Terminals are asked one after the other. The zero Terminal is ready for use.
+// Terminal is an Approver that asks on the controlling terminal, whatever standard input is. Only
+// an explicit yes is a yes; without a terminal the answer is no. All Terminals ask their questions
+// one after the other. The zero Terminal is ready for use.
 type Terminal struct {
 	// Prefix is written before each question. Empty: nothing.
 	Prefix string

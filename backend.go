@@ -6,17 +6,17 @@ import (
 	"github.com/nsrun/nsrun/features"
 )
 
-// Backend is what keeps a command in its sandbox.
+// Backend is the mechanism that makes a sandbox. The zero Backend is AutoBackend.
 type Backend uint8
 
 // The backends. docs/backends.md says what each one holds.
 const (
-	// AutoBackend is NativeBackend where this machine allows namespaces, and LandlockBackend where it refuses them:
-	// by trying.
+	// AutoBackend is NativeBackend where this machine allows namespaces, and LandlockBackend where it refuses them. A
+	// Runner finds that out by trying.
 	AutoBackend Backend = iota
-	// NativeBackend makes namespaces and mounts.
+	// NativeBackend uses namespaces and mounts (namespaces(7)).
 	NativeBackend
-	// LandlockBackend makes none: files are protected by Landlock (Linux 6.12), and the rest by seccomp filters.
+	// LandlockBackend uses neither: Landlock protects files (landlock(7), Linux 6.12), and seccomp filters the rest.
 	LandlockBackend
 )
 
@@ -61,8 +61,8 @@ type AvailabilityStatus uint8
 const (
 	NotChecked AvailabilityStatus = iota
 	Available
-	NotInstalled // something has to be installed or loaded: a module of the kernel
-	NotSupported // this kernel, or what it allows this process, is not enough
+	NotInstalled // something has to be installed or loaded, such as a kernel module
+	NotSupported // the kernel lacks something, or does not allow it to this process
 )
 
 var availabilityNames = [...]string{"not checked", "available", "not installed", "not supported"}
@@ -107,9 +107,9 @@ func ParseSandboxMode(name string) (SandboxMode, error) {
 	return 0, errors.New("only required, preferred and disabled")
 }
 
-// The modes. What runs without a sandbox is a child of this program with all that its user can do: no folder, rule,
-// limit or network policy holds, but the environment, the working directory and the time do. Result.Unsandboxed and a
-// Notice say so for each command.
+// The modes. A command without a sandbox is a child of this program, and can do everything that its user can do: no
+// folder, rule, limit or network policy holds. Only the environment, the working directory and the timeout apply.
+// Result.Unsandboxed and a Notice say so for each command.
 const (
 	SandboxRequired  SandboxMode = iota // a command that cannot have one is not run
 	SandboxPreferred                    // where Check says NotSupported, commands run without one

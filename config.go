@@ -17,9 +17,8 @@ type Config struct {
 	Sandbox SandboxMode
 	// Backend says what keeps commands in their sandbox. Zero: what this machine allows.
 	Backend Backend
-	// Project is the directory that commands work in; an absolute path that exists. Where
-	// it is a linked git work tree, or a submodule, the git directory outside of it is
-	// written to in the same way. Empty: none.
+	// Project is the directory that commands work in; an absolute path that exists. If it is a linked git work tree, or
+	// a submodule, commands write to its git directory outside of it in the same way. Empty: none.
 	Project string
 	// Mode says how commands write to Project. Zero: Overlay.
 	Mode Mode
@@ -27,128 +26,124 @@ type Config struct {
 	Shared []Folder
 	// Rules are for more paths, in order: later ones win, over folders too. Nil: none.
 	Rules []Rule
-	// BlockExisting runs commands also where what a Blocked rule means could come up later, and be seen: a Notice says
-	// where, as it does where what exists could be replaced. False: such commands are not run, with a *RuleError.
+	// BlockExisting runs a command even if something that a Blocked rule names could appear later, and be seen: a
+	// Notice says where. (There is also a Notice where an existing file could be replaced.) False: such commands are
+	// not run, and the error is a *RuleError.
 	BlockExisting bool
-	// Preset says what kind of commands these are, and Presets are more of them: what each one says holds.
-	// Zero: DefaultPreset.
+	// Preset says what kind of commands these are, and Presets has more presets; all of them apply. Zero:
+	// DefaultPreset.
 	Preset  Preset
 	Presets []Preset
 
-	// After says what becomes of what commands write to folders with an overlay. Zero:
-	// Keep.
+	// After says what happens to changes in folders with an overlay when a command has ended. Zero: Keep.
 	After After
-	// AllowExec has After: Commit commit what runs later too (overlay.Change.Runs): hooks,
-	// settings of editors, and the like, which are executed outside of the sandbox. False:
-	// that is held back, see Result.Held.
+	// AllowExec makes After: Commit also commit files that run later (overlay.Change.Runs): hooks, settings of editors,
+	// and the like, which are executed outside the sandbox. False: they are held back, see Result.Held.
 	AllowExec bool
-	// AllowSpecial has After: Commit commit special files too (overlay.Change.Special): FIFOs,
-	// sockets, set-user-id files. False: they are held back, see Result.Held.
+	// AllowSpecial makes After: Commit also commit special files (overlay.Change.Special): FIFOs, sockets, set-user-id
+	// files. False: they are held back, see Result.Held.
 	AllowSpecial bool
-	// Session is a session that was kept (see overlay.Open), to go on with; its roots are
-	// the folders with an overlay, and there must be no others. Empty: a new one.
+	// Session is the id of a kept session to continue (see overlay.Open). Its roots are the folders with an overlay,
+	// and there must be no others. Empty: a new session.
 	Session string
-	// On is a session that new ones stand on (see overlay.Options). Empty: none.
+	// On is the id of a session that new sessions are based on (see overlay.Options). Empty: none.
 	On string
-	// Engine says how writes are kept apart. Zero: as suits the file systems.
+	// Engine says how writes are kept apart. Zero: chosen by the file systems.
 	Engine overlay.Engine
 	// StateDir is the directory of the sessions, an absolute path. Empty: overlay.DefaultDir.
 	StateDir string
 
-	// Net is what commands reach of the network, with any program, and without being asked:
-	// see netpolicy.ParsePolicy. HostAddrs may be nil: they are found then. Zero: nothing.
+	// Net is what commands may reach on the network, with any program and without a question: see
+	// netpolicy.ParsePolicy. If its HostAddrs are nil, they are found out. Zero: nothing.
 	Net netpolicy.Policy
-	// Enforcer says how. Zero: as this process may.
+	// Enforcer says how Net is enforced. Zero: AutoEnforcer.
 	Enforcer Enforcer
-	// Publish are TCP ports of commands' servers that can be reached from this host, at
-	// 127.0.0.1. Nil: none.
+	// Publish are TCP ports of commands' servers that this host can reach, at 127.0.0.1. Nil: none.
 	Publish []uint16
-	// AllowUnix are unix sockets of the host that commands can connect to, absolute paths that
-	// exist; AbstractSockets are those without a path, of whatever name, for commands with Request.Network
-	// (others have a namespace of their own for them, or rules); SSHAgent is a service in the place of one. Nil: none.
+	// AllowUnix are unix sockets of the host that commands can connect to (unix(7)): absolute paths that exist, or the
+	// constants for services, such as SSHAgent. AbstractSockets stands for all sockets without a path, for commands
+	// with Request.Network (for other commands, a namespace of their own or rules close these). Nil: none.
 	AllowUnix []string
 
-	// Devices are devices of this host that commands can use: "nvidia", "dri" (graphics cards), "kvm", or absolute paths of
-	// character devices below /dev. With those this user may open them as outside. Nil: none but the harmless ones.
+	// Devices are devices of this host that commands can use: "nvidia", "dri" (graphics cards), "kvm", or absolute
+	// paths of character devices below /dev. Commands can open them with this user's permissions. Nil: none but the
+	// harmless ones (null, zero, full, random, urandom, tty, and terminals).
 	Devices []string
-	// UserNamespaces lets commands make user namespaces, as programs with a sandbox of their own do (browsers, bwrap, nsrun):
-	// see nsexec.FilterOptions. What is hidden or read-only stays so in them, but more of the kernel can be reached. It takes
-	// an ordinary user and Linux 5.14. False: that is refused, except with BrowserPreset.
+	// UserNamespaces lets commands make user namespaces, as programs with a sandbox of their own do (browsers, bwrap,
+	// nsrun): see nsexec.FilterOptions. Hidden and read-only files stay so in them, but commands can reach more of the
+	// kernel. It needs an ordinary user and Linux 5.14. False: making them fails, except with BrowserPreset.
 	UserNamespaces bool
-	// Credentials are used by commands, which do not have them: see package credential. A command finds the address to
-	// speak plain HTTP to in the variable that Rule.Variable names. It takes a network namespace of the command's own: no
-	// Request.Network, and BrokerEnforcer, which AutoEnforcer is then. Nil: none.
+	// Credentials are secrets that commands can use but not read: see package credential. The variable that
+	// Rule.Variable names has the address to which a command sends plain HTTP. Commands need a network namespace of
+	// their own for them: Request.Network is an error, and AutoEnforcer means BrokerEnforcer. Nil: none.
 	Credentials []credential.Rule
-	// Gateway serves them: that of package credential/gateway. Nil: there can be no Credentials.
+	// Gateway serves the Credentials: see package credential/gateway. Nil: Credentials are an error.
 	Gateway Gateway
 
-	// Env is added to the environment of this program without its secrets (SafeEnv):
-	// "K=V", or "K" to pass on what SafeEnv leaves out. Nil: nothing.
+	// Env is added to the environment of this program without its secrets (SafeEnv): "K=V", or "K" to pass on a
+	// variable that SafeEnv removes. Nil: nothing.
 	Env []string
 	// ClearEnv passes nothing on but PATH and HOME. False: see Env.
 	ClearEnv bool
 	// Timeout ends commands that take longer. Zero: no limit.
 	Timeout time.Duration
-	// Grace is how long commands go on after they were asked to end because of Timeout (SIGTERM), before all of them is
-	// killed. Zero: 2 seconds.
+	// Grace is the time between SIGTERM, when Timeout is over, and SIGKILL to all processes of the command. Zero: 2
+	// seconds.
 	Grace time.Duration
 	// Limits of each command. Zero: none.
 	Limits Limits
-	// Why finds out exactly what commands are refused, whatever they say of it: Result.Refusals. Each system call with a path
-	// takes longer then. A command that sets up a listener of its own (seccomp_unotify(2)) cannot. False: it is found at no
-	// cost, and not all of it.
+	// Why makes Result.Refusals complete, whatever commands print about refusals. Each system call with a path then
+	// takes longer, and a command cannot set up a listener of its own (seccomp_unotify(2)). False: Refusals has only
+	// what is known at no cost.
 	Why bool
-	// Watch lets what commands write be seen while they run: Execution.Events, and
-	// Result.Touched. False: nothing is watched. Events say which process it was only where
-	// root runs another command in a session that has changes.
+	// Watch reports what commands write while they run: Execution.Events, and Result.Touched. Events name the process
+	// only if root runs another command in a session that has changes. False: nothing is watched.
 	Watch bool
-	// MaxOutput is how much of standard output, and of standard error, a Result keeps, in
-	// bytes: one half from the beginning, one from the end. Zero: DefaultMaxOutput.
-	// Negative: all, however much memory it takes.
+	// MaxOutput is how much of standard output, and of standard error, a Result keeps, in bytes: one half from the
+	// beginning, one half from the end. Zero: DefaultMaxOutput. Negative: everything, whatever memory that takes.
 	MaxOutput int
 
-	// Home says what becomes of what commands write below the home directory, outside of the folders. With StrictPreset and
-	// WorkspaceRootPreset there is none. Zero: HomeReadOnly.
+	// Home says what happens to files that commands write below the home directory, outside the folders. With
+	// StrictPreset and WorkspaceRootPreset there is no home directory. Zero: HomeReadOnly.
 	Home HomeMode
-	// HomeSize is how much a home layer keeps, in bytes, as du(1) counts them: when a command has ended that made it larger,
-	// caches in it are removed, the largest first, or all of it. Zero: DefaultHomeSize.
+	// HomeSize is how much a home layer keeps, in bytes, as du(1) counts them. After a command that made it larger,
+	// nsrun removes caches in it, the largest first, and all of it if that is not enough. Zero: DefaultHomeSize.
 	HomeSize int64
-	// Caches are more directories that programs fill again when they are missing, below the home directory: absolute paths, or
-	// such that begin with "~/". As those that nsrun knows they are the first to be removed from a home layer, without one
-	// commands write to them as long as they run, and with BuildPreset for good. Nil: none.
+	// Caches are more directories below the home directory that programs fill again when they are missing: absolute
+	// paths, or paths that begin with "~/". They are treated like the caches that nsrun knows: they are the first to be
+	// removed from a home layer; without a home layer, a command's writes to them are gone when it ends; and with
+	// BuildPreset, commands write to the directories themselves. Nil: none.
 	Caches []string
-	// Retention is how long sessions of StateDir stay that were committed or discarded. Zero: overlay.Retention.
+	// Retention is how long committed and discarded sessions stay in StateDir. Zero: overlay.Retention.
 	Retention time.Duration
 
-	// Playground is what commands have as $HOME/playground, an absolute path. It is made
-	// if it is missing. Empty: the project's own, see ProjectPlayground.
+	// Playground is the directory that commands see as $HOME/playground, an absolute path. It is created if it is
+	// missing. Empty: the project's own, see ProjectPlayground.
 	Playground string
-	// NoPlayground leaves it away. False: it is always there.
+	// NoPlayground gives commands no playground. False: there always is one.
 	NoPlayground bool
 
-	// Approver answers what a Request asks for beyond this Config. Nil: all is denied.
+	// Approver decides what a Request asks for beyond this Config. Nil: everything is denied.
 	Approver Approver
-	// Permissions keep answers for later, for this project. Nil: they last as long as
-	// the Runner.
+	// Permissions keep answers for later, for this project. Nil: answers last as long as the Runner.
 	Permissions Permissions
-	// Recorder is told what each command did. Nil: nobody is.
+	// Recorder is told what each command did. Nil: nothing is recorded.
 	Recorder Recorder
 }
 
-// After says what becomes of what a command wrote to folders with an overlay.
+// After says what happens to the changes that a command made in folders with an overlay.
 type After uint8
 
 const (
-	// Keep runs all commands of a Runner in one session, one at a time: each sees what
-	// the ones before it wrote, and nothing of that is in the folders until Runner.Commit.
+	// Keep runs all commands of a Runner in one session, one at a time: each sees what the earlier ones wrote, and the
+	// folders do not change until Runner.Commit.
 	Keep After = iota
-	// Commit gives each command a session, and commits it when the command has ended,
-	// whatever its exit status: as if it had been run without a sandbox, but that it can
-	// be undone. Where somebody else changed the same files meanwhile, it is kept, and so is
-	// what would run later (Config.AllowExec) or is special (Config.AllowSpecial).
+	// Commit gives each command a session, and commits it when the command has ended, whatever its exit status: as if
+	// the command had run without a sandbox, except that the changes can be undone. If somebody else changed the same
+	// files meanwhile, the session is kept, and so are files that would run later (Config.AllowExec) or are special
+	// (Config.AllowSpecial).
 	Commit
-	// Discard gives each command a session that is thrown away: what it wrote is in the
-	// Result's list, and nowhere else.
+	// Discard gives each command a session that is discarded: the Result lists the changes, and they are nowhere else.
 	Discard
 	// Hold gives each command a session, and leaves it to the caller, open:
 	// Execution.Session.

@@ -17,10 +17,10 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// DBus stands in Config.AllowUnix, as "dbus:" and the name of a program, for the session bus of this program's user: commands
-// have a bus of their own through xdg-dbus-proxy, on which they see and call programs of that name alone; ".*" behind it is
-// for all names below it. It can stand there several times. What such a program does for the caller it does for the command,
-// too: the Approver is asked before the command starts (ActionConnect).
+// DBus stands in Config.AllowUnix, as "dbus:" and the name of a program, for the session bus of this program's user.
+// Commands have a bus of their own through xdg-dbus-proxy, on which they see and call only programs of that name; ".*"
+// after it stands for all names below it. It can be given several times. Such a program does for the command whatever
+// it does for the caller: the Approver is asked before the command starts (ActionConnect).
 const DBus = service.DBus
 
 // busTime is how long the proxy has to say that it is ready.

@@ -32,7 +32,7 @@ func (e *Error) Is(target error) bool { return target == ErrProject && e.Op == p
 // ErrProject is what Run and Start return for a folder that cannot be a project.
 var ErrProject = errors.New("this folder cannot be a project")
 
-// DirError says that the working directory of a Request is none. Nothing was run.
+// DirError says that the working directory of a Request cannot be used. Nothing was run.
 type DirError struct {
 	Path string
 	Err  error // usually *nsexec.Error
@@ -66,8 +66,8 @@ func (e *RuleError) Error() string {
 // Unwrap returns e.Err.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// MountError is a folder that the kernel takes for no layer of an overlay: in a user
-// namespace it could show what the other file system hides.
+// MountError is a folder that the kernel does not accept as a layer of an overlay, because
+// something is mounted in it: in a user namespace the overlay could show what the mount hides.
 type MountError struct {
 	Folder string
 	Below  string // where something is mounted in it
@@ -75,7 +75,7 @@ type MountError struct {
 
 func (e *MountError) Error() string { return (*plan.MountError)(e).Error() }
 
-// RecordError says that something was done, and that the Recorder could not be told.
+// RecordError says that something was done, but that the Recorder returned an error.
 type RecordError struct{ Err error }
 
 func (e *RecordError) Error() string { return "record: " + e.Err.Error() }

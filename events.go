@@ -64,16 +64,14 @@ func (w *watch) begin(x *Execution) {
 	w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots, Sweep: sweep})
 }
 
-// Events yields what the command does to the folders that it can write to, while it runs,
-// and ends when it has ended and all is told. Config.Watch must be set. Root is the
-// folder in the project, not where the overlay keeps it; Created is a path that the
-// project does not have.
+// Events yields what the command changes in the folders that it can write to, while it runs. It ends after the command
+// has ended and all events were returned. Config.Watch must be set. An event's Root is the project's folder, not the
+// overlay's upper directory; Created means that the project does not have the path.
 //
-// A caller that uses it before Wait has to iterate in a separate goroutine: Wait first waits for
-// the end of the iteration. Called later, or with overlay.EngineTmpfs, where nothing is
-// seen before the command has ended, it yields what has changed all in all, as soon as
-// Wait, with Hold Collect, knows. An error says what could not be seen
-// (fanotify.ErrOverflow and others), and is not the end unless nothing follows.
+// If you call Events before Wait, iterate in a separate goroutine: Wait first waits for the end of the iteration. If
+// you call it later, or with overlay.EngineTmpfs, where nothing can be seen before the command has ended, it yields the
+// changes as a whole, as soon as Wait (with Hold: Collect) knows them. An error says what could not be seen
+// (fanotify.ErrOverflow and others); the iteration goes on if it can.
 func (x *Execution) Events() iter.Seq2[fanotify.Event, error] {
 	w := &x.watch
 	w.mu.Lock()
@@ -216,9 +214,8 @@ func (x *Execution) runWatched() (Result, error) {
 	return x.result, err
 }
 
-// RunsLater says in a few words why what an event of Events is about would be run later, or
-// obeyed, without anybody asking for it: as overlay.Change.Runs, but by
-// what is there now. Empty: it would not. It is for the goroutine that iterates.
+// RunsLater says in a few words why the file of an event of Events would later be executed or obeyed by itself, as
+// overlay.Change.Runs does, but for the present content. Empty: it would not. Call it from the goroutine that iterates.
 func (x *Execution) RunsLater(ev fanotify.Event) string {
 	if ev.Dir || ev.Op == fanotify.Removed {
 		return ""

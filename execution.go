@@ -91,13 +91,13 @@ func (x *Execution) Signal(s os.Signal) error {
 	return x.cmd.Signal(s)
 }
 
-// Session is the session that the command writes to: with Hold the caller's, to be closed
-// by it; else it must not be closed. Nil: there is no overlay.
+// Session returns the session that the command writes to. With Hold it belongs to the caller, who
+// must close it; otherwise it must not be closed. Nil: there is no overlay.
 func (x *Execution) Session() *overlay.Session { return x.session }
 
-// Places are the directories to be watched: of folders with an overlay what was written,
-// of others themselves. With other engines than overlay.EngineOverlay nothing appears
-// before the command has ended, or (overlay.EngineCopy) all of the project is there.
+// Places returns the directories to watch: for a folder with an overlay, the directory that holds
+// what was written; for other folders, the folder itself. With overlay.EngineTmpfs nothing appears
+// there before the command has ended; with overlay.EngineCopy all of the project is there.
 func (x *Execution) Places() (list []Place) {
 	if x.session != nil {
 		for _, r := range x.session.Roots() {
@@ -110,7 +110,7 @@ func (x *Execution) Places() (list []Place) {
 	return list
 }
 
-// Notices say what is not as it usually is, and is not an error.
+// Notices report unusual conditions that are not errors.
 func (x *Execution) Notices() []Notice { return x.notices }
 
 // public is an error of the rooms below as embedders know it.
@@ -118,7 +118,8 @@ func (x *Execution) public(err error) error {
 	return public(err, x.runner.config.Rules, x.request.Paths)
 }
 
-// Network is what the command had of the network so far; Refused is counted as if it had failed.
+// Network says what the command used of the network so far. Refused is counted as if the command
+// had failed.
 func (x *Execution) Network() Network {
 	switch {
 	case x.net != nil:
@@ -132,7 +133,7 @@ func (x *Execution) Network() Network {
 // Changes are what Collect found.
 func (x *Execution) Changes() []overlay.Change { return slices.Clip(x.result.Changes) }
 
-// Unstored says why what the command wrote is in memory only. Nil: it is not.
+// Unstored says why the changes of the command are in memory only. Nil: they are on disk.
 func (x *Execution) Unstored() error { return x.unstored }
 
 // note adds to the Notices what failed, and stops nothing. Nil: nothing did.

@@ -10,17 +10,17 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// The kinds of failure that Result.Failure tells apart, for errors.Is.
+// The kinds of failure that Result.Failure returns; use errors.Is.
 var (
-	ErrNotAvailable = errors.New("there is no sandbox on this machine")       // it lacks what a sandbox takes
+	ErrNotAvailable = errors.New("there is no sandbox on this machine")       // this machine lacks something that a sandbox needs
 	ErrConfig       = errors.New("the configuration or the request is wrong") // nothing was run
-	ErrExecution    = errors.New("the command could not be executed")         // or what it did could not be dealt with
-	ErrTimeout      = errors.New("the command's time was up")                 // it was ended
+	ErrExecution    = errors.New("the command could not be executed")         // or its changes could not be dealt with
+	ErrTimeout      = errors.New("the command's time was up")                 // the command was ended
 )
 
-// Failure is nil where the command ran to its end and all went well afterwards, whatever the exit status. Else it is one of
-// ErrNotAvailable, ErrConfig, ErrExecution and ErrTimeout by errors.Is, and r.Err, where there is one, too.
-// What was not approved (DeniedError), and a context that ended, have no kind: it is r.Err.
+// Failure returns nil if the command ran to its end and nothing failed afterwards, whatever the exit status. Otherwise
+// errors.Is reports one of ErrNotAvailable, ErrConfig, ErrExecution and ErrTimeout for the error, and r.Err, if there
+// is one. A DeniedError, and the error of a context that ended, have no kind: Failure returns r.Err.
 func (r Result) Failure() error {
 	switch {
 	case r.TimedOut:
@@ -77,8 +77,8 @@ func kindOf(err error) error {
 	return ErrExecution
 }
 
-// Check finds out whether commands can be run in a sandbox with a session: by trying, once for a process. Where no overlay can
-// be mounted because its module is not there the Status is NotInstalled: sandboxes work, with EngineCopy.
+// Check finds out whether commands can run in a sandbox with a session. It tries, once in a process. If no overlay can
+// be mounted because the kernel module is missing, the Status is NotInstalled: sandboxes work, with EngineCopy.
 func Check() Availability { return availability(features.Get) }
 
 // availability is Check with what is known of features.

@@ -2,17 +2,18 @@ package nsrun
 
 import "errors"
 
-// HomeMode says what becomes of what commands write below the home directory, outside of the folders of a Config.
+// HomeMode says what happens to files that commands write below the home directory, outside the folders of a Config.
 type HomeMode uint8
 
 const (
-	// HomeReadOnly has none of it written: the home directory is read-only, but for the caches of build tools that are
-	// there, which are written to for the command alone where it has a folder to write to.
+	// HomeReadOnly makes the home directory read-only. A command that has a folder to write to can also write to the
+	// caches of build tools that exist there; these writes are gone when it ends.
 	HomeReadOnly HomeMode = iota
-	// HomeLayer keeps it in a layer of the project, outside of the home directory: the project's next commands see it, nothing
-	// else does, and no commit contains it. So caches and settings that programs make are there the next time. Commands that run at
-	// the same time share it; of a file that two of them wrote, and of the files beside it, the layer keeps the version that was
-	// there first. Where the home directory cannot be shown through an overlay a Notice says so, and it is read-only.
+	// HomeLayer keeps the files in a layer of the project, outside the home directory: the project's next commands see
+	// them, nothing else does, and no commit contains them. So caches and settings that programs create are there the
+	// next time. Commands that run at the same time share the layer; if two of them wrote the same file, the layer
+	// keeps the first version of it and of the files beside it. If the home directory cannot be shown through an
+	// overlay, a Notice says so, and it is read-only.
 	HomeLayer
 	homeModes
 )

@@ -22,8 +22,9 @@ func DefaultMounts() mounts.Plan {
 	return append(BaseMounts(), blocked(hidden)...)
 }
 
-// BaseMounts is DefaultMounts with the secrets: more mounts can lie between the
-// two, so that what is hidden stays hidden in them.
+// BaseMounts is DefaultMounts without its last part, which hides secrets and sockets. Put more
+// mounts between BaseMounts and HideSecrets and HideSockets, so that these hide what is in them
+// too.
 func BaseMounts() mounts.Plan { return plan.Base(host.PrivatePlaces()) }
 
 // HideSecrets blocks those of HiddenPaths that exist, for each of Homes. If there
@@ -33,9 +34,9 @@ func HideSecrets() mounts.Plan {
 	return blocked(secrets)
 }
 
-// HideSockets blocks the unix sockets of the host that have a file outside of the
-// directories that are private anyway: whoever can see a socket can connect to it,
-// on a read-only mount too. Sockets that come into being later are not hidden.
+// HideSockets blocks the unix sockets of the host that have a file outside the directories that are
+// private anyway: a command that sees a socket can connect to it, even on a read-only mount.
+// Sockets that are created later are not hidden.
 func HideSockets() mounts.Plan { return blocked(hiddenSockets()) }
 
 func hiddenSockets() []string {
@@ -54,9 +55,8 @@ func blocked(list []string) (p mounts.Plan) {
 // its effective user id, and $HOME if that is another one.
 func Homes() []string { return host.Homes() }
 
-// FindProject is the git work tree around dir, an absolute path, or dir itself.
-// Directories of others are not a work tree of the caller's, whatever somebody put into
-// them.
+// FindProject returns the git work tree around dir, an absolute path, or dir itself. A directory of
+// another user never counts as the caller's work tree, whatever somebody put into it.
 func FindProject(dir string) string { return host.Project(dir) }
 
 // DefaultPlayground is the playground of commands without a project:
@@ -71,8 +71,8 @@ func ProjectPlayground(project string) (string, error) {
 	return dir, public(err, nil, nil)
 }
 
-// Playgrounds are the playgrounds that there are: that of commands without a project, then
-// those of projects, sorted by name.
+// Playgrounds returns the existing playgrounds: that of commands without a project, then those of
+// projects, sorted by name.
 func Playgrounds() (dirs []string, err error) {
 	dirs, err = host.Playgrounds()
 	return dirs, public(err, nil, nil)
@@ -85,15 +85,16 @@ type PlaygroundUsage struct {
 	Bytes int64 // on disk
 }
 
-// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. One that
-// is missing holds nothing.
+// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. A missing
+// playground is empty.
 func MeasurePlayground(dir string) (PlaygroundUsage, error) {
 	u, err := host.MeasurePlayground(dir)
 	return PlaygroundUsage(u), public(err, nil, nil)
 }
 
-// CleanPlayground removes what is in a playground, and tells what that was. Links are
-// removed, never followed, and what is mounted in it stays, which is an error.
+// CleanPlayground removes the contents of a playground, and returns how much that was. It removes
+// links, and never follows them. If something is mounted in the playground, it leaves that, and
+// returns an error.
 func CleanPlayground(dir string) (PlaygroundUsage, error) {
 	u, err := host.CleanPlayground(dir)
 	return PlaygroundUsage(u), public(err, nil, nil)

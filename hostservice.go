@@ -13,10 +13,11 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Docker, X11 and Wayland stand in Config.AllowUnix for sockets of this host that lie at different places: of the Docker
-// daemon (DOCKER_HOST), of the X server (DISPLAY) and of the Wayland compositor (WAYLAND_DISPLAY). Commands have the socket at
-// a place of their own, and a variable that names it. Whoever can use Docker has the whole host, and who can use an X server
-// reads and types in all of its windows: the Approver is asked about these two before the command starts (ActionConnect).
+// Docker, X11 and Wayland stand in Config.AllowUnix for sockets of this host whose paths vary: those of the Docker
+// daemon (DOCKER_HOST), the X server (DISPLAY) and the Wayland compositor (WAYLAND_DISPLAY). Commands have the socket
+// at another path, and a variable that names it. Access to Docker is access to the whole host, and access to an X
+// server is reading and typing in all of its windows: for these two the Approver is asked before the command starts
+// (ActionConnect).
 const (
 	Docker  = service.Docker
 	X11     = service.X11

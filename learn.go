@@ -16,16 +16,18 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// Learn finds the least that a command needs beyond a Config: it runs the command, opens what was refused, and runs it again,
-// until it succeeds; then it tries which of that the command can do without. So the command is run several times.
+// Learn finds the least that a command needs beyond a Config. It runs the command, allows what was refused, and runs it
+// again, until it succeeds. Then it finds out which of these permissions the command does not need. So the command runs
+// several times.
 //
-// All that it writes is kept apart and thrown away, also where rules make something writable; c.After and c.Recorder are of no
-// effect, and folders with the mode Direct are an error. What is opened without a question is what the caller can read, but
-// for places of secrets, and writing. Places of secrets and unix sockets take a yes of c.Approver each, which is asked only
-// where nothing else is left to be opened; the network takes one yes, as Request.LearnNet, and the command reaches everything
-// then. What c blocks stays so. Commands reach the same outside the sandbox as in each run: what they do there is done.
+// Everything that the command writes is kept apart and discarded, even where rules make something writable; c.After and
+// c.Recorder have no effect, and folders with the mode Direct are an error. Learn allows without a question: reading
+// what the caller can read, except places of secrets; and writing. For each place of secrets and each unix socket it
+// asks c.Approver, when nothing else is left to allow. For the network it asks once, as for Request.LearnNet, and the
+// command then reaches everything. What c blocks stays blocked. What the command does on the network or through sockets
+// is done in each run, and not undone.
 //
-// Where the command fails with all that was opened, the error is a *LearnError. Stdin, Stdout and Stderr of q must be nil.
+// If the command still fails, the error is a *LearnError. Stdin, Stdout and Stderr of q must be nil.
 func Learn(ctx context.Context, c Config, q Request, o LearnOptions) (Lesson, error) {
 	c.After, c.Recorder, c.Why = Discard, nil, true
 	l := &learner{config: c, request: q, options: o}

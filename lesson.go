@@ -6,7 +6,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 )
 
-// A Need is something that a command cannot do without, and that a Config does not allow: see Learn.
+// A Need is something that a command needs and that a Config does not allow: see Learn.
 type Need struct {
 	// Kind is RefusedRead (the host's files at a path are seen), RefusedWrite (they are written to in place), RefusedUnix
 	// (connections to a unix socket) or RefusedConnect (a rule of the network).
@@ -15,7 +15,7 @@ type Need struct {
 	Target string `json:"target"`
 	// Program needed it first, as in Refusal. Empty: it is not known.
 	Program string `json:"program,omitempty"`
-	// Why says for people what refused it. Empty: it was given.
+	// Why says for people what refused it. Empty: it was among LearnOptions.Given.
 	Why string `json:"why,omitempty"`
 }
 
@@ -41,7 +41,7 @@ func (n Need) Flag() string {
 // same reports whether two of them are one.
 func (n Need) same(o Need) bool { return n.Kind == o.Kind && n.Target == o.Target }
 
-// Comment says in one line who needed it, and what refused it; nothing in it acts on a terminal.
+// Comment says in one line which program needed it, and what refused it. Its control characters are escaped.
 func (n Need) Comment() string {
 	text := ""
 	for _, k := range needs {
@@ -55,34 +55,34 @@ func (n Need) Comment() string {
 	return text + ": " + cmp.Or(n.Why, "it was given")
 }
 
-// LearnOptions say how to learn. The zero LearnOptions begin with what the Config allows.
+// LearnOptions are options of Learn. The zero LearnOptions begin with what the Config allows.
 type LearnOptions struct {
-	// Given are opened from the beginning, and without a question. Those of them that the command can do without are no
-	// part of the Lesson. Nil: none.
+	// Given are allowed from the beginning, without a question. The Lesson omits those that the command does not need.
+	// Nil: none.
 	Given []Need
-	// Ran is called after each run of the command, with what was opened for it beyond the Config. Nil: nobody is told.
+	// Ran is called after each run of the command, with what was allowed beyond the Config. Nil: no call.
 	Ran func(r Result, opened []Need)
 }
 
 // A Lesson is what Learn found.
 type Lesson struct {
-	// Needs are what the command cannot do without: it fails where one of them is missing. Nil: it succeeds as it is.
+	// Needs are what the command needs: it fails if one of them is missing. Nil: it succeeds with the Config as it is.
 	Needs []Need
-	// Network says that the rules among the Needs are all that the command needs of the network; else those of the Config
-	// are needed as well.
+	// Network says that the rules among the Needs are all that the command needs of the network. False: it needs those
+	// of the Config as well.
 	Network bool
 	// Sockets says the same of unix sockets.
 	Sockets bool
-	// Without are what the command was refused in the last run, in which it succeeded or, with a *LearnError, failed.
+	// Without are the refusals of the last run, in which the command succeeded or, with a *LearnError, failed.
 	Without []Refusal
 	// Last is the Result of that run, and Runs is how many there were.
 	Last Result
 	Runs int
 }
 
-// LearnError says that a command failed with all that could be opened for it.
+// LearnError says that a command failed although everything that could be allowed was allowed.
 type LearnError struct {
-	// Closed are the refusals that were not opened: nothing opens them, or that was not approved. Nil: there are none, and
+	// Closed are the refusals that remained: nothing can allow them, or that was not approved. Nil: there are none, and
 	// the command fails for a reason of its own.
 	Closed []Refusal
 }

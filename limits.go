@@ -2,65 +2,69 @@ package nsrun
 
 import "github.com/nsrun/nsrun/internal/limits"
 
-// Limits of a command, with all processes that it starts as one unit. The zero Limits limit nothing, and cost nothing. What
-// nothing on this host can hold is a *LimitError, and no command is run; what can only be held less well is a Notice.
+// Limits of a command, with all processes that it starts as one unit. The zero Limits limit nothing, and cost nothing.
+// If nothing on this host can enforce a limit, the error is a *LimitError, and no command is run. If a limit can only
+// be enforced less strictly, a Notice says so.
 type Limits struct {
-	// Memory is how many bytes of memory the processes use together, with what they write to a tmpfs (/tmp, /dev/shm) and
-	// what the kernel keeps for them. With more all of them are killed. Without a cgroup it is looked again and again, and a
-	// Notice says so. Zero: no limit.
+	// Memory is how many bytes of memory the processes may use together, including files on a tmpfs (/tmp, /dev/shm)
+	// and memory that the kernel uses for them. If they use more, all of them are killed. Without a cgroup nsrun
+	// measures at intervals, and a Notice says so. Zero: no limit.
 	Memory int64
-	// Swap is how many bytes of swap they use beyond Memory. Zero: none where Memory is set; in a Request, as in the
-	// Config. Negative: no limit.
+	// Swap is how many bytes of swap they may use beyond Memory. Zero: none if Memory is set; in a Request, the value
+	// of the Config. Negative: no limit.
 	Swap int64
-	// PIDs is how many processes and threads there are at once; with more, fork(2) and clone(2) fail, or, where
-	// there is neither a cgroup nor RLIMIT_NPROC for it, all of them are killed. Zero: no limit.
+	// PIDs is how many processes and threads there may be at once. If there would be more, fork(2) and clone(2) fail,
+	// or, if neither a cgroup nor RLIMIT_NPROC is available, all of them are killed. Zero: no limit.
 	PIDs int
-	// CPUs is how many processors they use: 1.5 is one and a half. Zero: no limit.
+	// CPUs is how many processors they may use: 1.5 is the time of one and a half. Zero: no limit.
 	CPUs float64
-	// OpenFiles is how many descriptors each process has. Zero: the caller's limit, which is never raised.
+	// OpenFiles is how many descriptors each process may have (RLIMIT_NOFILE). Zero: the caller's limit, which is never
+	// raised.
 	OpenFiles int
-	// FileSize is how many bytes a file that they write has at most. Zero: the caller's limit, which is never raised.
+	// FileSize is how large a file that they write may become, in bytes (RLIMIT_FSIZE). Zero: the caller's limit, which
+	// is never raised.
 	FileSize int64
-	// Output is how many bytes they write to standard output and standard error together. With more all of them are killed,
-	// and nothing beyond is passed on. With Request.Passthrough the two are pipes then, and no terminals. Zero: no limit.
+	// Output is how many bytes they may write to standard output and standard error together. If they write more, all
+	// of them are killed, and the rest is not passed on. With Request.Passthrough the two are then pipes, not
+	// terminals. Zero: no limit.
 	Output int64
-	// Disk is how many bytes they write to the session and to the home layer, as du(1) counts them; Inodes is how many files
-	// of all kinds they make there. nsrun looks again and again, at most 50 times a second: with more all of them are killed, and what was written since
-	// the look before goes beyond. What is written elsewhere, by Direct say, does not count, and without a session these are
-	// a *LimitError. Zero: no limit.
+	// Disk is how many bytes they may write to the session and to the home layer, as du(1) counts them; Inodes is how
+	// many files of all kinds they may create there. nsrun measures at intervals, at most 50 times a second. If they
+	// use more, all of them are killed; what they wrote since the last measurement exceeds the limit. Writes elsewhere,
+	// for example with Direct, do not count. Without a session these limits are a *LimitError. Zero: no limit.
 	Disk   int64
 	Inodes int
-	// Nice is how much their processor time is worth less than that of others: 0 to 19, see nice(1). Zero: as the caller's.
+	// Nice lowers their priority by 0 to 19, see nice(1). Zero: the caller's priority.
 	Nice int
-	// IdleIO lets them read and write on disks only when nobody else does, where the disk's scheduler can tell. False: as the
-	// caller.
+	// IdleIO lets them use disks only when nobody else does, if the disk's scheduler supports that (ioprio_set(2)).
+	// False: the caller's I/O priority.
 	IdleIO bool
 }
 
-// A Limit is a limit of a command, and what became of it.
+// A Limit is a limit of a command, and how it was enforced.
 type Limit struct {
 	// Name is that of the flag: memory, swap, pids, cpus, nofile, fsize, output, disk, inodes, nice, idle-io.
 	Name string `json:"name"`
-	// Value is what was asked for, in bytes or as a number.
+	// Value is the limit that was asked for, in bytes or as a number.
 	Value float64 `json:"value"`
-	// By is what held it: "cgroup v2", "cgroup v1", "rlimit", "priority" or "nsrun".
+	// By is what enforced it: "cgroup v2", "cgroup v1", "rlimit", "priority" or "nsrun".
 	By string `json:"by"`
-	// Hit says that the command reached it, as far as that is known: of fsize it is known only where it ended the command
-	// itself; of nofile, nice, idle-io, and of pids by rlimit, it is not.
+	// Hit says that the command reached it, as far as that is known. For fsize it is known only if the limit ended the
+	// command itself. For nofile, nice, idle-io, and pids by rlimit it is not known.
 	Hit bool `json:"hit"`
-	// Killed says that the command was ended for it.
+	// Killed says that the command was killed because of it.
 	Killed bool `json:"killed"`
-	// Peak is the most that was used. Zero: nobody counted.
+	// Peak is the most that was used, in the unit of Value. Zero: nobody counted.
 	Peak float64 `json:"peak"`
-	// Less says how it was held less well than asked for. Empty: it was not.
+	// Less says in what way it was enforced less strictly than asked for. Empty: it was enforced as asked.
 	Less string `json:"less,omitempty"`
 }
 
 // String is a line about a limit that was hit: "killed: memory limit 512 MiB reached".
 func (l Limit) String() string { return limits.HitText(limits.Name(l.Name), l.Value, l.Killed) }
 
-// LimitError is a limit that cannot be held. Nothing was run. Where nothing on this host holds it, it is an
-// errors.ErrUnsupported.
+// LimitError is a limit that cannot be enforced. Nothing was run. If nothing on this host can enforce it, errors.Is
+// reports errors.ErrUnsupported.
 type LimitError struct {
 	Name string // that of the flag; empty: several
 	Err  error

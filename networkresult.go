@@ -11,16 +11,16 @@ import (
 // Enforcer says how Config.Net is enforced.
 type Enforcer uint8
 
-// The enforcers. Both reach the same verdicts.
+// The enforcers. KernelEnforcer and BrokerEnforcer make the same decisions.
 const (
-	// AutoEnforcer is KernelEnforcer where this process may do that, else BrokerEnforcer.
+	// AutoEnforcer is KernelEnforcer if this process may use it, else BrokerEnforcer.
 	AutoEnforcer Enforcer = iota
-	// KernelEnforcer has the kernel decide, by programs on a cgroup, see netpolicy/cgroup:
-	// for root. Commands have the host's network namespace, so ports are the host's: servers
-	// can be bound to those in Publish only.
+	// KernelEnforcer lets the kernel decide, by BPF programs on a cgroup; it needs root. See
+	// package netpolicy/cgroup. Commands have the host's network namespace, so ports are the
+	// host's: servers can be bound only to those in Publish.
 	KernelEnforcer
-	// BrokerEnforcer has this process decide, see netpolicy/broker: for everybody. Commands
-	// have a network namespace of their own.
+	// BrokerEnforcer lets this process decide; it needs no privileges. See package
+	// netpolicy/broker. Commands have a network namespace of their own.
 	BrokerEnforcer
 )
 
@@ -37,24 +37,24 @@ func (e Enforcer) String() string {
 	return "enforcer?"
 }
 
-// Network is what a command had of the network.
+// Network is what a command could use of the network, and what it tried.
 type Network struct {
 	// Mode is "none", "host", or the Enforcer of Config.Net: "kernel" or "broker".
 	Mode string
-	// Decisions are what the command tried to reach, each once, and whether it might. There
+	// Decisions are what the command tried to reach, each once, and whether that was allowed. There
 	// are none with "host". Nil: it tried nothing.
 	Decisions []netpolicy.Decision
-	// Omitted is how many times something was decided that is not among Decisions.
+	// Omitted is the number of decisions that are not in Decisions.
 	Omitted int
-	// Rules are what would have been enough, with Request.LearnNet. Nil: nothing.
+	// Rules are the rules that would have been enough, with Request.LearnNet. Nil: none are needed.
 	Rules []string
 	// Refused is how many times a command that failed, with "none", tried to reach something:
-	// connections and datagrams, as the kernel counted them, lookups of names among them. Zero:
-	// it did not, it succeeded, or the kernel does not tell.
+	// connections and datagrams, including lookups of names, as the kernel counted them. Zero: it
+	// did not try, it succeeded, or the kernel does not count.
 	Refused int
 }
 
-// Denied are the decisions against what the command tried.
+// Denied returns the decisions that denied something.
 func (n Network) Denied() (list []netpolicy.Decision) {
 	for _, d := range n.Decisions {
 		if !d.Allowed {

@@ -5,31 +5,31 @@ import "github.com/nsrun/nsrun/internal/plan"
 // NoticeKind says what a Notice is about.
 type NoticeKind uint8
 
-// The kinds. The zero NoticeKind is none; a Recorder may use it.
+// The kinds. The zero NoticeKind is NoticeOther, for all that has no kind; a Recorder may use it.
 const (
 	NoticeOther       NoticeKind = iota
 	NoticeGit                    // git cannot write to the git directory of Path, a linked work tree or a submodule
 	NoticeGroup                  // Path belongs to a group that the sandbox does not have
 	NoticeOwner                  // Path belongs to another user, and root cannot write to it
-	NoticeUnguarded              // not all that git executes in a folder is read-only
+	NoticeUnguarded              // not everything that git executes in a folder is read-only
 	NoticePlayground             // there is no playground
 	NoticeOutput                 // the end of the output may be missing
-	NoticeKept                   // what a command wrote that was given up at once is kept
-	NoticeRunsLater              // what was written in place is executed later, by itself
-	NoticeMerge                  // what a later merge needs could not be kept
+	NoticeKept                   // the changes of a command whose start was given up are kept
+	NoticeRunsLater              // files that were written in place will be executed later, by themselves
+	NoticeMerge                  // the files that a later merge needs could not be kept
 	NoticeRecord                 // a Recorder was not told of something
 	NoticeRegistry               // a Registry could not keep something
 	NoticeBackup                 // there is no backup of Path
 	NoticeWatch                  // live changes are incomplete
-	NoticeLimit                  // a limit was reached, or is held less well than asked
+	NoticeLimit                  // a limit was reached, or is enforced less strictly than asked
 	NoticeUnsandboxed            // the command runs without a sandbox
 	NoticeProc                   // the command sees the other processes of this container
-	NoticeLater                  // what a Blocked rule means is seen if it comes up later
-	NoticeBackend                // the command runs without namespaces, and Path is elsewhere for it
-	NoticeHome                   // there is no home layer, or something of it was removed
+	NoticeLater                  // a file that a Blocked rule names is visible if it appears later
+	NoticeBackend                // the command runs without namespaces, and sees Path at another place
+	NoticeHome                   // there is no home layer, or a part of it was removed
 )
 
-// A Notice says what is not as it usually is, and is not an error. In JSON it is its Text.
+// A Notice reports an unusual condition that is not an error. In JSON it is its Text.
 type Notice struct {
 	Kind NoticeKind
 	Path string // what it is about, absolute; empty: no one path

@@ -20,7 +20,7 @@ type Output struct {
 	Cut        int64  // how many bytes between the two are gone; zero: none
 }
 
-// Bytes returns what was kept, without a word about what was not.
+// Bytes returns what was kept, without a line about what was cut.
 func (o Output) Bytes() []byte {
 	if len(o.Tail) == 0 {
 		return o.Head
@@ -28,9 +28,9 @@ func (o Output) Bytes() []byte {
 	return append(bytes.Clone(o.Head), o.Tail...)
 }
 
-// String is what was kept as people and models read it: valid UTF-8, other bytes and
-// control characters as \x1b and the like, with a line that says what was cut. Lines that
-// were cut in two are cut whole, if they are not long.
+// String returns what was kept, in a form for people and models: valid UTF-8, with other bytes and
+// control characters escaped, such as \x1b, and with a line that says what was cut. A line that was
+// cut in two is omitted as a whole, if it is not long.
 func (o Output) String() string {
 	if o.Cut == 0 {
 		return clean(o.Bytes())

@@ -13,7 +13,7 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// View returns what the command of a Request would see and be allowed, and does nothing of it.
+// View returns what the command of a Request would see and be allowed to do. It runs nothing.
 func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	x, err := r.planned(ctx, q)
 	if err != nil {

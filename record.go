@@ -6,19 +6,17 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// A Recorder is told what commands did, and what became of that. It may be called from
-// several goroutines. Where it, or a Config's Permissions, has a method Private() []string, these are directories
-// (absolute paths) that commands see nothing of, as those of a Registry are.
+// A Recorder is told what commands did, and what happened to their changes. Its methods may be called from several
+// goroutines. If it, or a Config's Permissions, has a method Private() []string, the method returns directories
+// (absolute paths) that are hidden from commands, as those of a Registry are.
 type Recorder interface {
-	// Record is told of a command when it has ended, and before its changes are
-	// committed, so that what they replace can still be had: with an overlay the roots hold
-	// the versions from before. An error is what Run returns, and then nothing is
-	// committed. It is told of commands that were denied, too, where the error is a Notice.
+	// Record is called when a command has ended, before its changes are committed, so that the old versions can still
+	// be copied: with an overlay the roots hold them. If it returns an error, Run returns that error, and nothing is
+	// committed. It is also called for commands that were denied; its error is then a Notice.
 	Record(ctx context.Context, rec Record) error
 
-	// Committed is told that changes of a session are in the project now, all or some,
-	// and Discarded that those of a session that is no more never will be. What fails is a
-	// Notice.
+	// Committed is called when some or all changes of a session are in the project, and Discarded when a session was
+	// discarded. Their errors are Notices.
 	Committed(ctx context.Context, s *overlay.Session) error
 	Discarded(ctx context.Context, session string) error
 }

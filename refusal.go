@@ -7,24 +7,24 @@ type RefusalKind string
 
 // The kinds.
 const (
-	RefusedRead    RefusalKind = "read"    // of a file or directory
-	RefusedWrite   RefusalKind = "write"   // to one, or to make, remove or rename one
-	RefusedExec    RefusalKind = "exec"    // of a program, by nsrun itself
-	RefusedConnect RefusalKind = "connect" // to a host, by TCP or UDP, or to look up its name
-	RefusedServe   RefusalKind = "socket"  // to be a server at a port, or to join a group
+	RefusedRead    RefusalKind = "read"    // to read a file or directory
+	RefusedWrite   RefusalKind = "write"   // to write to, create, remove or rename one
+	RefusedExec    RefusalKind = "exec"    // to execute a program; nsrun itself was refused
+	RefusedConnect RefusalKind = "connect" // to connect or send to a host by TCP or UDP, or to look up its name
+	RefusedServe   RefusalKind = "socket"  // to bind a port, or to join a multicast group
 	RefusedUnix    RefusalKind = "unix"    // to connect to a unix socket of the host
-	RefusedSyscall RefusalKind = "syscall" // that programs in a sandbox have no business with, and others may do
-	RefusedSignal  RefusalKind = "signal"  // to a process outside the sandbox; or the command was ended by one for a limit
+	RefusedSyscall RefusalKind = "syscall" // a system call that this user may make outside a sandbox
+	RefusedSignal  RefusalKind = "signal"  // to send a signal to a process outside the sandbox; or a signal ended the command because of a limit
 )
 
-// A Refusal is something that a policy does not let a command do, and a flag that would.
+// A Refusal is something that the policy refused a command, and the flag that would allow it.
 type Refusal struct {
 	Kind RefusalKind `json:"kind"`
-	// Op is more exactly what was tried: with RefusedConnect "connect", "send" or "resolve", with RefusedServe "bind" or
-	// "join", with RefusedSignal and a limit the signal that ended the command, else the kind.
+	// Op says more exactly what was tried: with RefusedConnect "connect", "send" or "resolve"; with RefusedServe "bind"
+	// or "join"; with RefusedSignal and a limit, the signal that ended the command; else it is the kind.
 	Op string `json:"op"`
-	// Target is an absolute path without symbolic links; of the network it is in words, see TargetText; with RefusedSyscall
-	// it is the call's name, with RefusedSignal "process 123" or the limit's name.
+	// Target is an absolute path without symbolic links. For the network it is a text, see TargetText; with
+	// RefusedSyscall it is the call's name; with RefusedSignal it is "process 123" or the limit's name.
 	Target string `json:"path"`
 	// Rule is a word for what refuses it: "host" (the host's files are read-only), "read-only", "git", "secret", "socket",
 	// "blocked", "private" (commands have their own in place of the host's), "strict" (nothing but
@@ -39,8 +39,8 @@ type Refusal struct {
 	Count   int    `json:"count"`             // how many times it was seen; zero: nobody has tried
 	PID     int    `json:"pid,omitempty"`     // who tried it first, as the sandbox counts; zero: unknown
 	Program string `json:"program,omitempty"` // its name, and behind it how it was called where that differs; empty: unknown
-	// Failed says that the command failed of it, as far as that can be seen in what processes did next and said on standard
-	// error. It is known with Config.Why.
+	// Failed says that the command failed because of it, as far as that can be told from what processes did next and
+	// wrote to standard error. It is set only with Config.Why.
 	Failed bool `json:"failed,omitempty"`
 
 	flag, value string // of Flag, as they are before anything is quoted; empty: Flag is about something else than a path
@@ -82,7 +82,7 @@ const loopbackRule = "loopback"
 // limitRule is the word for a limit, and processRule for what is outside the sandbox's process numbers.
 const limitRule, processRule = "limit", "processes"
 
-// FileRefusals are those of Result.Refusals that neither Result.Network nor Result.Limits tells of.
+// FileRefusals returns the refusals in Result.Refusals that are not also in Result.Network or Result.Limits.
 func (r Result) FileRefusals() (list []Refusal) {
 	for _, d := range r.Refusals {
 		if d.Rule != limitRule && d.Kind != RefusedConnect && d.Kind != RefusedServe || d.Rule == loopbackRule {

@@ -17,13 +17,13 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-// Registry keeps what commands did in a project.Registry: the audit log, backups of files
-// before they are changed, and permissions that were given for good. It is a Recorder
-// and Permissions. It stops no command and no commit: what it cannot keep is a Notice.
+// Registry records what commands did in a project.Registry: the audit log, backups of files before they are changed,
+// and permissions that were given permanently. It implements Recorder and Permissions. It stops no command and no
+// commit: if it cannot record something, there is a Notice.
 //
 // Several Runners, and processes, can use one.
 type Registry struct {
-	// Registry is what keeps it. Nil is a mistake.
+	// Registry is the registry to write to. It must not be nil.
 	Registry *project.Registry
 }
 
@@ -115,14 +115,13 @@ func (g Registry) Committed(ctx context.Context, s *overlay.Session) error {
 	return g.Registry.Committed(ctx, s.ID(), s.State() == overlay.Committed, list)
 }
 
-// Undone notes that changes, those of Session.Committed before, were taken out of the
-// project again.
+// Undone records that a commit was undone: changes are those that Session.Committed returned before.
 func (g Registry) Undone(ctx context.Context, session string, changes []overlay.Change) error {
 	list, _ := registryChanges(nil, changes)
 	return g.Registry.Undone(ctx, session, list)
 }
 
-// Dropped notes that changes were taken out of the session (overlay.Session.Drop), for good.
+// Dropped records that changes were dropped from the session (overlay.Session.Drop).
 func (g Registry) Dropped(ctx context.Context, s *overlay.Session, changes []overlay.Change) error {
 	if s.State() == overlay.Discarded { // nothing is left
 		return g.Discarded(ctx, s.ID())

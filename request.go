@@ -23,34 +23,35 @@ type Request struct {
 	// the home directory. Empty: the project, without one the playground,
 	// without either "/".
 	WorkingDir string
-	// Network asks for the host's network, which takes an Approver's yes every time.
-	// False: there is none.
+	// Network asks for the host's network, which needs an Approver's yes every time. False:
+	// Config.Net decides.
 	Network bool
-	// LearnNet lets the command reach everything, and tells in Result.Network which rules of
-	// Config.Net would have been enough. It takes the same yes. False: the rules hold.
+	// LearnNet lets the command reach everything, and lists in Result.Network the rules that would
+	// have been enough in Config.Net. It needs the same yes. False: the rules hold.
 	LearnNet bool
-	// Paths asks for more paths; those that open something take an Approver's yes. They
-	// are not patterns, and the one that is approved is free of symbolic links. "/", and
-	// what is in /proc, /sys and /dev, are mistakes.
+	// Paths asks for more paths. Those that allow something need an Approver's yes. They are not
+	// patterns, and the approved path has no symbolic links. "/", and paths in /proc, /sys and
+	// /dev, are errors. Nil: none.
 	Paths []Rule
 
-	// Env is added to the environment, "K=V"; others are mistakes. Nil: nothing.
+	// Env is added to the environment; each must have the form "K=V". Nil: nothing.
 	Env []string
-	// Timeout ends the command if it takes longer, and Config.Timeout is not shorter.
-	// Zero: that.
+	// Timeout ends the command after this time, if Config.Timeout is not shorter. Zero:
+	// Config.Timeout.
 	Timeout time.Duration
 
-	// Limits of this command, where they are stricter than Config.Limits. Zero: those.
+	// Limits of this command, where they are stricter than Config.Limits. Zero: Config.Limits.
 	Limits Limits
 
-	// Stdin is what the command reads. It may be left unread; a Read that does not return
-	// keeps a goroutine, and nothing else. Nil: /dev/null.
+	// Stdin is the command's standard input. The command need not read it; a Read that does not
+	// return keeps one goroutine, and nothing else. Nil: /dev/null.
 	Stdin io.Reader
-	// Stdout and Stderr get all output as it comes, beside the Result. A slow writer slows
-	// the command down; one that fails is not written to again. Nil: nobody does.
+	// Stdout and Stderr get all output as it comes, in addition to the Result. A slow writer slows
+	// the command down; after an error a writer gets nothing more. Nil: only the Result has the
+	// output.
 	Stdout, Stderr io.Writer
-	// Merge makes standard error the same pipe as standard output, so that all of it is
-	// in Result.Stdout in the order in which it was written. False: they are two.
+	// Merge makes standard error the same pipe as standard output, so that Result.Stdout has all
+	// output in the order in which it was written. False: they are two pipes.
 	Merge bool
 	// Passthrough gives Stdin, Stdout and Stderr, which must be *os.File or nil, to the
 	// command itself: a terminal stays one, and the Result has no output. False: pipes.

@@ -12,90 +12,88 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// Result is what became of a Request.
+// Result is the result of a Request.
 type Result struct {
 	// Stdout and Stderr are what the command wrote, see Config.MaxOutput.
 	Stdout, Stderr Output
-	// ExitCode is the command's exit status; 128+n if signal n ended it. It means nothing
-	// if Started is false.
+	// ExitCode is the command's exit status; 128+n if signal n ended it. It has no meaning if Started is false.
 	ExitCode int
 	// Signal is what ended the command. Nil: it ended by itself.
 	Signal os.Signal
-	// TimedOut says that the command was ended because its time was up.
+	// TimedOut says that the command was ended because of a Timeout.
 	TimedOut bool
 	// Started says that the command was executed.
 	Started bool
 	// Unsandboxed says why it was executed without a sandbox, see Config.Sandbox. Empty: it had one.
 	Unsandboxed string
-	// Denied says that it was not, because something was not approved.
+	// Denied says that the command was not executed, because something was not approved.
 	Denied bool
-	// Err is what Run returned. Nil: all went well, whatever the exit status.
+	// Err is the error that Run returned. Nil: there was none, whatever the exit status.
 	Err error
 
 	// Changes are what the session changed in the project: with Keep since it began, with
 	// the others by this command. Nil: nothing.
 	Changes []overlay.Change
-	// Held are those of the Changes that After: Commit did not commit, because they would run
-	// later (overlay.Change.Runs): hooks, settings of editors, and the like, or are special
-	// (overlay.Change.Special): FIFOs, set-user-id files. They are kept in Session. Nil: none.
+	// Held are the Changes that After: Commit did not commit, because they would run later (overlay.Change.Runs: hooks,
+	// settings of editors, and the like) or are special (overlay.Change.Special: FIFOs, set-user-id files). They are
+	// kept in Session. Nil: none.
 	Held []overlay.Change
-	// Touched are the paths, absolute, that the command created, wrote to or renamed
-	// something to, in the order of the first time, what is gone again among them;
-	// TouchedMore is how many there were beyond the first 10,000. They are for
-	// Config.Watch and Run only, and tell what was seen: Changes tells what is there. Nil:
-	// nothing.
+	// Touched are the absolute paths that the command created, wrote to or renamed something to, in the order of the
+	// first time, including those that it removed again. TouchedMore is how many there were beyond the first 10,000.
+	// They are set with Config.Watch and Run only. They report what happened; Changes reports the result. Nil: none.
 	Touched     []string
 	TouchedMore int
 	// Session is the id of the session. Empty: there is none, or none that was kept or can
 	// be undone.
 	Session string
-	// State says what became of the changes, but for those that are Held. Zero: Kept; without
-	// Changes it means nothing.
+	// State says what happened to the changes, except those that are Held. Zero: Kept. Without Changes it has no
+	// meaning.
 	State overlay.State
-	// Engine is how they were kept apart. Zero: there was no overlay.
+	// Engine is how the changes were kept apart. Zero: there was no overlay.
 	Engine overlay.Engine
 
 	// Network is what the command had of the network, and tried to reach.
 	Network Network
 
-	// Services are the uses of services (SSHAgent) that the command made or wanted to make, the first 200 of them, in their
-	// order. Nil: none.
+	// Services are the uses of services (such as SSHAgent) that the command made or tried to make, in their order, at
+	// most the first 200. Nil: none.
 	Services []ServiceUse
 
-	// Limits are those that the command had, and what became of them. Nil: none, or the command was not executed.
+	// Limits are the limits that the command had, and how they were enforced. Nil: none, or the command was not
+	// executed.
 	Limits []Limit
 
-	// Refusals are what the policy did not let the command do, as far as that is known: what of the network was denied;
-	// a program or working directory that is hidden; and, where it failed and its standard error is in this Result, the
-	// paths that its messages name, if the policy refuses just these and nothing else does. Nil: nothing is known.
+	// Refusals are what the policy refused the command, as far as that is known: denied network access; a program or
+	// working directory that is hidden; and, if the command failed and its standard error is in this Result, the paths
+	// that its messages name, if the policy, and nothing else, refuses them. Config.Why makes them complete. Nil: none
+	// are known.
 	Refusals []Refusal
 
-	// Backend is what kept the command in its sandbox. Zero: it had none, or was not executed.
+	// Backend is the mechanism that made the sandbox. Zero: there was no sandbox, or the command was not executed.
 	Backend Backend
 
-	// Missing are the features that would have been used for this command and were not there, so that something
-	// else was done: features.Describe says what is lost. They are of these: features.Overlay (Engine is another one),
-	// features.OwnProc, features.NewMountCalls, features.LandlockTCP (with rules by the broker), and, where AutoEnforcer had to be the
-	// broker for root, features.BPF, features.CgroupV2, features.Clone3, features.LandlockScopes. Nil: none, or the
-	// command was not executed.
+	// Missing are the features that this command would have used, but this machine lacks, so that something else was
+	// done: features.Describe says what is lost. They are among these: features.Overlay (Engine is another one),
+	// features.OwnProc, features.NewMountCalls, features.LandlockTCP (with rules by the broker), and, where
+	// AutoEnforcer had to be the broker for root, features.BPF, features.CgroupV2, features.Clone3,
+	// features.LandlockScopes. Nil: none, or the command was not executed.
 	Missing []features.Name
 
-	// Backups are copies of what was there before, where the Recorder makes any.
+	// Backups are copies of files as they were before, if the Recorder makes any. Nil: none.
 	Backups []Backup
-	// Execution is what the Recorder calls this command. Empty: there is no Recorder.
+	// Execution is the Recorder's id of this command. Empty: there is no Recorder.
 	Execution string
 
 	began    time.Time
 	Duration time.Duration // from when nothing else had to be waited for to the command's end
 	timeout  time.Duration
-	// Notices say what is not as it usually is, and is not an error. Nil: nothing.
+	// Notices report unusual conditions that are not errors. Nil: nothing.
 	Notices []Notice
 }
 
-// String is what a model reads: standard output, then standard error, then the exit
-// status if it is not zero. If the command was not run, or something failed afterwards, a
-// line says so that starts with "ERROR: "; one that starts with "HELD BACK: " says what
-// was not committed with the rest.
+// String returns what a model should read: standard output, then standard error, then the exit status if it is not
+// zero. If the command was not run, or something failed afterwards, a line that starts with "ERROR: " says so. A line
+// that starts with "HELD BACK: " says what was not committed with the rest.
 func (r Result) String() string {
 	var b strings.Builder
 	add := func(text string) {
@@ -142,7 +140,7 @@ func (r *Result) note(kind NoticeKind, text string) {
 	r.Notices = append(r.Notices, Notice{Kind: kind, Text: text})
 }
 
-// HeldText is one line about what is Held, and how the user takes it. Empty: nothing is.
+// HeldText returns one line about what is Held, and how the user can commit it. Empty: nothing is held.
 func (r Result) HeldText() string {
 	if len(r.Held) == 0 {
 		return ""
@@ -173,8 +171,7 @@ func (r Result) HeldText() string {
 		": nsrun review " + flag + r.Session
 }
 
-// MarshalJSON returns all exported fields, Signal by its name and Err by its text; both are left
-// out where there is none.
+// MarshalJSON returns all exported fields, Signal by its name and Err by its text; both are omitted if they are nil.
 func (r Result) MarshalJSON() ([]byte, error) {
 	type fields Result
 	out := struct {
@@ -191,8 +188,8 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// Report is the list of changes, a line each: "M a.go", "A dir/", "D b.go". With several
-// roots the paths are absolute.
+// Report returns the list of changes, one per line: "M a.go", "A dir/", "D b.go". With several roots the paths are
+// absolute.
 func (r Result) Report() string {
 	roots := make(map[string]bool)
 	for _, c := range r.Changes {

@@ -21,10 +21,9 @@ import (
 //	res, err := r.Run(ctx, nsrun.Request{Command: "make test"})
 //	fmt.Println(res) // stdout, stderr, and the exit code if not zero
 //
-// Any number of Runners, and of commands of one Runner, can be in use at once. With Keep
-// the commands of one Runner wait for each other if they have a session, which they share. Nothing of the
-// program itself changes, nor does a Runner read anything but the environment at each
-// command. Make one with NewRunner.
+// Any number of Runners, and of commands of one Runner, can be in use at once. With Keep the commands of one Runner
+// share a session, and wait for each other. A Runner does not change the program itself, and reads only its
+// environment, at each command. Make one with NewRunner.
 type Runner struct {
 	config Config
 	turn   chan struct{} // full: a command uses the session
@@ -48,7 +47,7 @@ type Runner struct {
 	limiter   limiter.Host
 }
 
-// NewRunner returns a Runner. It does nothing yet: a mistake in c is what Run returns.
+// NewRunner returns a Runner. It does nothing yet: if c is wrong, Run returns the error.
 func NewRunner(c Config) *Runner {
 	return &Runner{config: c.withPresets(), turn: make(chan struct{}, 1), clearings: newClearings()}
 }
@@ -143,10 +142,9 @@ func (r *Runner) decide(ctx context.Context, f func(*overlay.Session) (recorded,
 	return cmp.Or(s.Close(), recorded)
 }
 
-// Close ends the use of a Runner. It waits for commands that share a session (Keep), not for
-// others, and until what commands left behind is removed. The session that they shared
-// stays, if anything is in it: Config.Session, or nsrun commit, goes on with it. Closing
-// again does nothing.
+// Close ends the use of a Runner. It waits for commands that share a session (Keep), but not for others, and for the
+// removal of what commands left behind. The shared session stays, if it has changes: continue it with Config.Session,
+// or with nsrun commit. Closing again does nothing.
 func (r *Runner) Close() (err error) {
 	defer func() { err = cmp.Or(err, r.clearings.close(), r.kernel.close()); r.limiter.Close() }()
 	r.turn <- struct{}{}

@@ -18,10 +18,11 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// SSHAgent stands in Config.AllowUnix for the ssh-agent of this program's user (SSH_AUTH_SOCK), of which commands see
-// nothing: they have a proxy that lists chosen keys, and asks the Approver about each signature (ActionSign). Alone, it has
-// the Approver asked about each key, too (ActionKey); "ssh-agent:" and a key's comment, its fingerprint, or the path of the
-// file of its public half, which is absolute or begins with "~/", chooses a key. It can stand there several times.
+// SSHAgent stands in Config.AllowUnix for the ssh-agent of this program's user (SSH_AUTH_SOCK). Commands do not see the
+// agent itself: they have a proxy that lists chosen keys, and asks the Approver about each signature (ActionSign). If
+// it is given alone, the Approver is also asked about each key (ActionKey). "ssh-agent:" and a key's comment, its
+// fingerprint, or the path of its public key file, which is absolute or begins with "~/", chooses a key. It can be
+// given several times.
 const SSHAgent = service.SSHAgent
 
 // GPGAgent stands in Config.AllowUnix, as "gpg-agent:" and a key, for the gpg-agent of this program's user: commands have a

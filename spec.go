@@ -18,36 +18,36 @@ type Spec struct {
 	// look for their cgroup in there (Java) need nsexec.Cgroup.
 	Share nsexec.Namespace
 
-	// AbstractSockets leaves those of the host (unix(7)) reachable where Share has the network: the
-	// kernel can close all of them, or none. False: they are closed, which takes Linux 6.12 with Landlock.
+	// AbstractSockets leaves abstract unix sockets of the host (unix(7)) reachable if Share has the network: the kernel
+	// can close all of them, or none. False: they are closed, which needs Linux 6.12 with Landlock.
 	AbstractSockets bool
 
 	// Env is the environment, "key=value". Nil: SafeEnv of the caller's.
 	Env []string
 
-	// Dir is the working directory, in the sandbox. Empty: the caller's, where the
-	// sandbox has that path, else "/".
+	// Dir is the working directory, a path in the sandbox. Empty: the caller's, if the sandbox has that path, else "/".
 	Dir string
 
 	// Hostname is the host's name in the sandbox. Empty: the real one.
 	Hostname string
 
-	// UIDMap and GIDMap say which ids exist. Nil: the caller's own, and for root
+	// UIDMap and GIDMap say which ids exist in the sandbox (user_namespaces(7)). Nil: the caller's own, and for root
 	// all that it has.
 	UIDMap, GIDMap []nsexec.IDMap
 
-	// Capabilities of the command in its user namespace. Zero: none.
+	// Capabilities of the command in its user namespace (capabilities(7)). Zero: none.
 	Capabilities nsexec.Capabilities
 
-	// Seccomp are filters that commands must pass. Nil: the default one, see
-	// nsexec.FilterOptions. A slice that is empty but not nil: none.
+	// Seccomp are filters of the commands' system calls (seccomp(2)). Nil: the default one, see nsexec.FilterOptions.
+	// Empty but not nil: none.
 	Seccomp []nsexec.Filter
 
-	// UserNamespaces, CgroupNamespaces and Openat2 are about the default filter, see nsexec.FilterOptions. False: it refuses
-	// these.
+	// UserNamespaces, CgroupNamespaces and Openat2 make the default filter allow these, see nsexec.FilterOptions.
+	// False: it refuses them.
 	UserNamespaces, CgroupNamespaces, Openat2 bool
 
-	// Rlimits are resource limits. Nil: the caller's. Where RLIMIT_CORE is not among them there are no core dumps.
+	// Rlimits are resource limits (setrlimit(2)). Nil: the caller's. If RLIMIT_CORE is not among them, there are no
+	// core dumps.
 	Rlimits []nsexec.Rlimit
 
 	// NewSession gives commands no terminal. False: the caller's, if it has one.
@@ -59,8 +59,7 @@ func (s Spec) Command(name string, arg ...string) *nsexec.Cmd {
 	return s.apply(nsexec.Command(name, arg...))
 }
 
-// CommandContext is Command; the sandbox is ended when ctx is before the command
-// is.
+// CommandContext is like Command, but ends the sandbox if ctx ends before the command does.
 func (s Spec) CommandContext(ctx context.Context, name string, arg ...string) *nsexec.Cmd {
 	return s.apply(nsexec.CommandContext(ctx, name, arg...))
 }

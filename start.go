@@ -19,13 +19,11 @@ import (
 
 // Run runs a command and waits for it.
 //
-// The error is nil whenever the command ran to its end, was ended for its time, and its
-// changes were dealt with, whatever its exit status; the Result tells. Else it says what
-// is in the way: *DirError, *DeniedError, *RuleError, *MountError, *Error for mistakes in
-// Config and Request; *nsexec.Error, *overlay.Error, *overlay.ConflictError for what lies
-// below; the context's error if that ended. Result.Err is the same, so that Result.String
-// is what a model is to read in any case. With Hold nobody would have the session: that is
-// for Start.
+// The error is nil if the command ran to its end, or its time was over, and its changes were dealt with, whatever its
+// exit status, which the Result has. Otherwise the error is a *DirError, *DeniedError, *RuleError, *MountError or
+// *Error for mistakes in Config and Request; an *nsexec.Error, *overlay.Error or *overlay.ConflictError from the
+// packages below; or the context's error. Result.Err is the same error, so Result.String is what a model should read in
+// any case. Hold is an error, because nobody would have the session: use Start.
 func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 	if r.config.after() == Hold {
 		err := &Error{Op: "run", Err: errors.New("Hold requires Start: Run would lose the session")}
@@ -41,8 +39,8 @@ func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 	return x.Wait()
 }
 
-// Start starts a command. It returns nil only after that was executed. With an error the
-// Execution is good for Wait alone, which returns a Result with it.
+// Start starts a command. It returns a nil error only after the command was executed. If it returns an error, only Wait
+// may be called on the Execution; it returns a Result with the same error.
 func (r *Runner) Start(ctx context.Context, q Request) (*Execution, error) {
 	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now()}
 	err := r.begin(x)
@@ -113,9 +111,9 @@ func (r *Runner) begin(x *Execution) (err error) {
 	return x.start()
 }
 
-// Preload begins to load what the first command with a network by rules would have to wait for, the programs in the
-// kernel (for root), and does not wait for it. It need not be called. Where Config has no rules, or the broker is
-// to enforce them, it does nothing.
+// Preload starts to load the kernel's programs for network rules (as root), for which the first command would otherwise
+// wait. It returns at once. Calling it is optional. If Config has no rules, or the broker enforces them, it does
+// nothing.
 func (r *Runner) Preload() {
 	if r.config.byRules(&Request{}) && r.config.Enforcer != BrokerEnforcer && len(r.config.Credentials) == 0 && r.config.Sandbox != SandboxDisabled {
 		go r.kernel.load()

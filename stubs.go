@@ -28,22 +28,23 @@ import (
 // AbstractSockets stands for all abstract unix sockets of the host in Config.AllowUnix.
 const AbstractSockets = "@"
 
-// DBus stands in Config.AllowUnix, as "dbus:" and the name of a program, for the session bus of this program's user: commands
-// have a bus of their own through xdg-dbus-proxy, on which they see and call programs of that name alone; ".*" behind it is
-// for all names below it. It can stand there several times. What such a program does for the caller it does for the command,
-// too: the Approver is asked before the command starts (ActionConnect).
+// DBus stands in Config.AllowUnix, as "dbus:" and the name of a program, for the session bus of this program's user.
+// Commands have a bus of their own through xdg-dbus-proxy, on which they see and call only programs of that name; ".*"
+// after it stands for all names below it. It can be given several times. Such a program does for the command whatever
+// it does for the caller: the Approver is asked before the command starts (ActionConnect).
 const DBus = service.DBus
 
-// DirError says that the working directory of a Request is none. Nothing was run.
+// DirError says that the working directory of a Request cannot be used. Nothing was run.
 type DirError struct {
 	Path string
 	Err  error // usually *nsexec.Error
 }
 
-// Docker, X11 and Wayland stand in Config.AllowUnix for sockets of this host that lie at different places: of the Docker
-// daemon (DOCKER_HOST), of the X server (DISPLAY) and of the Wayland compositor (WAYLAND_DISPLAY). Commands have the socket at
-// a place of their own, and a variable that names it. Whoever can use Docker has the whole host, and who can use an X server
-// reads and types in all of its windows: the Approver is asked about these two before the command starts (ActionConnect).
+// Docker, X11 and Wayland stand in Config.AllowUnix for sockets of this host whose paths vary: those of the Docker
+// daemon (DOCKER_HOST), the X server (DISPLAY) and the Wayland compositor (WAYLAND_DISPLAY). Commands have the socket
+// at another path, and a variable that names it. Access to Docker is access to the whole host, and access to an X
+// server is reading and typing in all of its windows: for these two the Approver is asked before the command starts
+// (ActionConnect).
 const (
 	Docker  = service.Docker
 	X11     = service.X11
@@ -53,12 +54,12 @@ const (
 // ErrClosed is what Run and Start return after Runner.Close.
 var ErrClosed = errors.New("the Runner was closed")
 
-// The kinds of failure that Result.Failure tells apart, for errors.Is.
+// The kinds of failure that Result.Failure returns; use errors.Is.
 var (
-	ErrNotAvailable = errors.New("there is no sandbox on this machine")       // it lacks what a sandbox takes
+	ErrNotAvailable = errors.New("there is no sandbox on this machine")       // this machine lacks something that a sandbox needs
 	ErrConfig       = errors.New("the configuration or the request is wrong") // nothing was run
-	ErrExecution    = errors.New("the command could not be executed")         // or what it did could not be dealt with
-	ErrTimeout      = errors.New("the command's time was up")                 // it was ended
+	ErrExecution    = errors.New("the command could not be executed")         // or its changes could not be dealt with
+	ErrTimeout      = errors.New("the command's time was up")                 // the command was ended
 )
 
 // ErrProject is what Run and Start return for a folder that cannot be a project.
@@ -85,8 +86,8 @@ type Gateway interface {
 	Open(ctx context.Context, r credential.Route) (serve func(net.Listener) error, err error)
 }
 
-// MountError is a folder that the kernel takes for no layer of an overlay: in a user
-// namespace it could show what the other file system hides.
+// MountError is a folder that the kernel does not accept as a layer of an overlay, because
+// something is mounted in it: in a user namespace the overlay could show what the mount hides.
 type MountError struct {
 	Folder string
 	Below  string // where something is mounted in it
@@ -99,7 +100,7 @@ type PlaygroundUsage struct {
 	Bytes int64 // on disk
 }
 
-// RecordError says that something was done, and that the Recorder could not be told.
+// RecordError says that something was done, but that the Recorder returned an error.
 type RecordError struct{ Err error }
 
 // RuleError is a mistake in a rule. Nothing was run.
@@ -115,41 +116,43 @@ type RuleError struct {
 //	res, err := r.Run(ctx, nsrun.Request{Command: "make test"})
 //	fmt.Println(res) // stdout, stderr, and the exit code if not zero
 //
-// Any number of Runners, and of commands of one Runner, can be in use at once. With Keep
-// the commands of one Runner wait for each other if they have a session, which they share. Nothing of the
-// program itself changes, nor does a Runner read anything but the environment at each
-// command. Make one with NewRunner.
+// Any number of Runners, and of commands of one Runner, can be in use at once. With Keep the commands of one Runner
+// share a session, and wait for each other. A Runner does not change the program itself, and reads only its
+// environment, at each command. Make one with NewRunner.
 type Runner struct {
 }
 
-// SSHAgent stands in Config.AllowUnix for the ssh-agent of this program's user (SSH_AUTH_SOCK), of which commands see
-// nothing: they have a proxy that lists chosen keys, and asks the Approver about each signature (ActionSign). Alone, it has
-// the Approver asked about each key, too (ActionKey); "ssh-agent:" and a key's comment, its fingerprint, or the path of the
-// file of its public half, which is absolute or begins with "~/", chooses a key. It can stand there several times.
+// SSHAgent stands in Config.AllowUnix for the ssh-agent of this program's user (SSH_AUTH_SOCK). Commands do not see the
+// agent itself: they have a proxy that lists chosen keys, and asks the Approver about each signature (ActionSign). If
+// it is given alone, the Approver is also asked about each key (ActionKey). "ssh-agent:" and a key's comment, its
+// fingerprint, or the path of its public key file, which is absolute or begins with "~/", chooses a key. It can be
+// given several times.
 const SSHAgent = service.SSHAgent
 
-// Terminal is an Approver that asks on the controlling terminal, whatever standard input
-// is. Only words that say so are a yes; without a terminal there is none. Questions of all
-// Terminals are asked one after the other. The zero Terminal is ready for use.
+// Terminal is an Approver that asks on the controlling terminal, whatever standard input is. Only
+// an explicit yes is a yes; without a terminal the answer is no. All Terminals ask their questions
+// one after the other. The zero Terminal is ready for use.
 type Terminal struct {
 	// Prefix is written before each question. Empty: nothing.
 	Prefix string
 }
 
-// BaseMounts is DefaultMounts with the secrets: more mounts can lie between the
-// two, so that what is hidden stays hidden in them.
+// BaseMounts is DefaultMounts without its last part, which hides secrets and sockets. Put more
+// mounts between BaseMounts and HideSecrets and HideSockets, so that these hide what is in them
+// too.
 func BaseMounts() (r0 mounts.Plan) {
 	return
 }
 
-// Check finds out whether commands can be run in a sandbox with a session: by trying, once for a process. Where no overlay can
-// be mounted because its module is not there the Status is NotInstalled: sandboxes work, with EngineCopy.
+// Check finds out whether commands can run in a sandbox with a session. It tries, once in a process. If no overlay can
+// be mounted because the kernel module is missing, the Status is NotInstalled: sandboxes work, with EngineCopy.
 func Check() (r0 Availability) {
 	return
 }
 
-// CleanPlayground removes what is in a playground, and tells what that was. Links are
-// removed, never followed, and what is mounted in it stays, which is an error.
+// CleanPlayground removes the contents of a playground, and returns how much that was. It removes
+// links, and never follows them. If something is mounted in the playground, it leaves that, and
+// returns an error.
 func CleanPlayground(dir string) (r0 PlaygroundUsage, r1 error) {
 	r1 = linuxonly.Error("nsrun.CleanPlayground")
 	return
@@ -176,9 +179,8 @@ func ErrorText(err error) string {
 	return "ERROR: " + escape.Printable(string(unicode.ToUpper(r))+text[n:])
 }
 
-// FindProject is the git work tree around dir, an absolute path, or dir itself.
-// Directories of others are not a work tree of the caller's, whatever somebody put into
-// them.
+// FindProject returns the git work tree around dir, an absolute path, or dir itself. A directory of
+// another user never counts as the caller's work tree, whatever somebody put into it.
 func FindProject(dir string) (r0 string) {
 	return
 }
@@ -189,9 +191,9 @@ func HideSecrets() (r0 mounts.Plan) {
 	return
 }
 
-// HideSockets blocks the unix sockets of the host that have a file outside of the
-// directories that are private anyway: whoever can see a socket can connect to it,
-// on a read-only mount too. Sockets that come into being later are not hidden.
+// HideSockets blocks the unix sockets of the host that have a file outside the directories that are
+// private anyway: a command that sees a socket can connect to it, even on a read-only mount.
+// Sockets that are created later are not hidden.
 func HideSockets() (r0 mounts.Plan) {
 	return
 }
@@ -202,36 +204,38 @@ func Homes() (r0 []string) {
 	return
 }
 
-// Learn finds the least that a command needs beyond a Config: it runs the command, opens what was refused, and runs it again,
-// until it succeeds; then it tries which of that the command can do without. So the command is run several times.
+// Learn finds the least that a command needs beyond a Config. It runs the command, allows what was refused, and runs it
+// again, until it succeeds. Then it finds out which of these permissions the command does not need. So the command runs
+// several times.
 //
-// All that it writes is kept apart and thrown away, also where rules make something writable; c.After and c.Recorder are of no
-// effect, and folders with the mode Direct are an error. What is opened without a question is what the caller can read, but
-// for places of secrets, and writing. Places of secrets and unix sockets take a yes of c.Approver each, which is asked only
-// where nothing else is left to be opened; the network takes one yes, as Request.LearnNet, and the command reaches everything
-// then. What c blocks stays so. Commands reach the same outside the sandbox as in each run: what they do there is done.
+// Everything that the command writes is kept apart and discarded, even where rules make something writable; c.After and
+// c.Recorder have no effect, and folders with the mode Direct are an error. Learn allows without a question: reading
+// what the caller can read, except places of secrets; and writing. For each place of secrets and each unix socket it
+// asks c.Approver, when nothing else is left to allow. For the network it asks once, as for Request.LearnNet, and the
+// command then reaches everything. What c blocks stays blocked. What the command does on the network or through sockets
+// is done in each run, and not undone.
 //
-// Where the command fails with all that was opened, the error is a *LearnError. Stdin, Stdout and Stderr of q must be nil.
+// If the command still fails, the error is a *LearnError. Stdin, Stdout and Stderr of q must be nil.
 func Learn(ctx context.Context, c Config, q Request, o LearnOptions) (r0 Lesson, r1 error) {
 	r1 = linuxonly.Error("nsrun.Learn")
 	return
 }
 
-// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. One that
-// is missing holds nothing.
+// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. A missing
+// playground is empty.
 func MeasurePlayground(dir string) (r0 PlaygroundUsage, r1 error) {
 	r1 = linuxonly.Error("nsrun.MeasurePlayground")
 	return
 }
 
-// NewRunner returns a Runner. It does nothing yet: a mistake in c is what Run returns.
+// NewRunner returns a Runner. It does nothing yet: if c is wrong, Run returns the error.
 func NewRunner(c Config) (r0 *Runner) {
 	r0 = new(Runner)
 	return
 }
 
-// Playgrounds are the playgrounds that there are: that of commands without a project, then
-// those of projects, sorted by name.
+// Playgrounds returns the existing playgrounds: that of commands without a project, then those of
+// projects, sorted by name.
 func Playgrounds() (r0 []string, r1 error) {
 	r1 = linuxonly.Error("nsrun.Playgrounds")
 	return
@@ -245,17 +249,17 @@ func ProjectPlayground(project string) (r0 string, r1 error) {
 	return
 }
 
-// HostPath is where a path of the sandbox is on the host: with WorkspaceRootPreset the project's file a for "/a", and for "a".
-// It is an error where it is on no file system of the host. See SandboxPath; who opens what commands
-// wrote has to expect links (os.Root).
+// HostPath is where a path of the sandbox is on the host: with WorkspaceRootPreset the project's file a for "/a", and
+// for "a". It is an error if the path is on no file system of the host. See SandboxPath. If you open files that
+// commands wrote, expect symbolic links (use os.Root).
 func (*Config) HostPath(name string) (r0 string, r1 error) {
 	r1 = linuxonly.Error("nsrun.Config.HostPath")
 	return
 }
 
-// SandboxPath is where a path of the host is for commands: with WorkspaceRootPreset "/a" for the file a of the project. It is
-// an error where commands do not have it. Nothing is looked up but the project itself: whether anything is there, and where
-// links lead, is not asked.
+// SandboxPath is where a path of the host is for commands: with WorkspaceRootPreset "/a" for the file a of the project.
+// It is an error if commands do not have the path. Only the project itself is looked up, not whether the path exists or
+// where links lead.
 func (*Config) SandboxPath(name string) (r0 string, r1 error) {
 	r1 = linuxonly.Error("nsrun.Config.SandboxPath")
 	return
@@ -285,23 +289,22 @@ func (*Execution) Changes() (r0 []overlay.Change) {
 	return
 }
 
-// Collect stores what the command wrote, where the engine makes that necessary, finds the
-// changes, and tells the Recorder, but not of what is done with them then. It is for Hold, after Wait; with others Wait does it.
+// Collect stores what the command wrote, if the engine needs that, finds the changes, and tells the Recorder about the
+// command, but not what happens to the changes. Call it with Hold, after Wait; with other values of After, Wait does
+// it.
 func (*Execution) Collect(ctx context.Context) (r0 error) {
 	r0 = linuxonly.Error("nsrun.Execution.Collect")
 	return
 }
 
-// Events yields what the command does to the folders that it can write to, while it runs,
-// and ends when it has ended and all is told. Config.Watch must be set. Root is the
-// folder in the project, not where the overlay keeps it; Created is a path that the
-// project does not have.
+// Events yields what the command changes in the folders that it can write to, while it runs. It ends after the command
+// has ended and all events were returned. Config.Watch must be set. An event's Root is the project's folder, not the
+// overlay's upper directory; Created means that the project does not have the path.
 //
-// A caller that uses it before Wait has to iterate in a separate goroutine: Wait first waits for
-// the end of the iteration. Called later, or with overlay.EngineTmpfs, where nothing is
-// seen before the command has ended, it yields what has changed all in all, as soon as
-// Wait, with Hold Collect, knows. An error says what could not be seen
-// (fanotify.ErrOverflow and others), and is not the end unless nothing follows.
+// If you call Events before Wait, iterate in a separate goroutine: Wait first waits for the end of the iteration. If
+// you call it later, or with overlay.EngineTmpfs, where nothing can be seen before the command has ended, it yields the
+// changes as a whole, as soon as Wait (with Hold: Collect) knows them. An error says what could not be seen
+// (fanotify.ErrOverflow and others); the iteration goes on if it can.
 func (*Execution) Events() (r0 iter.Seq2[fanotify.Event, error]) {
 	r0 = func(yield func(fanotify.Event, error) bool) {
 		yield(*new(fanotify.Event), linuxonly.Error("nsrun.Execution.Events"))
@@ -309,32 +312,32 @@ func (*Execution) Events() (r0 iter.Seq2[fanotify.Event, error]) {
 	return
 }
 
-// Network is what the command had of the network so far; Refused is counted as if it had failed.
+// Network says what the command used of the network so far. Refused is counted as if the command
+// had failed.
 func (*Execution) Network() (r0 Network) {
 	return
 }
 
-// Notices say what is not as it usually is, and is not an error.
+// Notices report unusual conditions that are not errors.
 func (*Execution) Notices() (r0 []Notice) {
 	return
 }
 
-// Places are the directories to be watched: of folders with an overlay what was written,
-// of others themselves. With other engines than overlay.EngineOverlay nothing appears
-// before the command has ended, or (overlay.EngineCopy) all of the project is there.
+// Places returns the directories to watch: for a folder with an overlay, the directory that holds
+// what was written; for other folders, the folder itself. With overlay.EngineTmpfs nothing appears
+// there before the command has ended; with overlay.EngineCopy all of the project is there.
 func (*Execution) Places() (r0 []Place) {
 	return
 }
 
-// RunsLater says in a few words why what an event of Events is about would be run later, or
-// obeyed, without anybody asking for it: as overlay.Change.Runs, but by
-// what is there now. Empty: it would not. It is for the goroutine that iterates.
+// RunsLater says in a few words why the file of an event of Events would later be executed or obeyed by itself, as
+// overlay.Change.Runs does, but for the present content. Empty: it would not. Call it from the goroutine that iterates.
 func (*Execution) RunsLater(ev fanotify.Event) (r0 string) {
 	return
 }
 
-// Session is the session that the command writes to: with Hold the caller's, to be closed
-// by it; else it must not be closed. Nil: there is no overlay.
+// Session returns the session that the command writes to. With Hold it belongs to the caller, who
+// must close it; otherwise it must not be closed. Nil: there is no overlay.
 func (*Execution) Session() (r0 *overlay.Session) {
 	return
 }
@@ -346,15 +349,15 @@ func (*Execution) Signal(s os.Signal) (r0 error) {
 	return
 }
 
-// Unstored says why what the command wrote is in memory only. Nil: it is not.
+// Unstored says why the changes of the command are in memory only. Nil: they are on disk.
 func (*Execution) Unstored() (r0 error) {
 	r0 = linuxonly.Error("nsrun.Execution.Unstored")
 	return
 }
 
-// Wait waits for the command's end, and does with its changes what After says. When it
-// returns nothing of the command runs any more, background processes included. The error
-// is that of Run; calling Wait again returns the same.
+// Wait waits until the command has ended, and then does with its changes what After says. When it returns, no process
+// of the command runs any more, not even in the background. Its errors are those of Run. Calling Wait again returns the
+// same values.
 func (*Execution) Wait() (r0 Result, r1 error) {
 	r1 = linuxonly.Error("nsrun.Execution.Wait")
 	return
@@ -369,9 +372,9 @@ func (e *RecordError) Error() string { return "record: " + e.Err.Error() }
 // Unwrap returns e.Err.
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// Failure is nil where the command ran to its end and all went well afterwards, whatever the exit status. Else it is one of
-// ErrNotAvailable, ErrConfig, ErrExecution and ErrTimeout by errors.Is, and r.Err, where there is one, too.
-// What was not approved (DeniedError), and a context that ended, have no kind: it is r.Err.
+// Failure returns nil if the command ran to its end and nothing failed afterwards, whatever the exit status. Otherwise
+// errors.Is reports one of ErrNotAvailable, ErrConfig, ErrExecution and ErrTimeout for the error, and r.Err, if there
+// is one. A DeniedError, and the error of a context that ended, have no kind: Failure returns r.Err.
 func (Result) Failure() (r0 error) {
 	r0 = linuxonly.Error("nsrun.Result.Failure")
 	return
@@ -389,10 +392,9 @@ func (e *RuleError) Error() string {
 // Unwrap returns e.Err.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// Close ends the use of a Runner. It waits for commands that share a session (Keep), not for
-// others, and until what commands left behind is removed. The session that they shared
-// stays, if anything is in it: Config.Session, or nsrun commit, goes on with it. Closing
-// again does nothing.
+// Close ends the use of a Runner. It waits for commands that share a session (Keep), but not for others, and for the
+// removal of what commands left behind. The shared session stays, if it has changes: continue it with Config.Session,
+// or with nsrun commit. Closing again does nothing.
 func (*Runner) Close() (r0 error) {
 	r0 = linuxonly.Error("nsrun.Runner.Close")
 	return
@@ -419,21 +421,19 @@ func (*Runner) Explain(ctx context.Context, w io.Writer, q Request) (r0 error) {
 	return
 }
 
-// Preload begins to load what the first command with a network by rules would have to wait for, the programs in the
-// kernel (for root), and does not wait for it. It need not be called. Where Config has no rules, or the broker is
-// to enforce them, it does nothing.
+// Preload starts to load the kernel's programs for network rules (as root), for which the first command would otherwise
+// wait. It returns at once. Calling it is optional. If Config has no rules, or the broker enforces them, it does
+// nothing.
 func (*Runner) Preload() {
 }
 
 // Run runs a command and waits for it.
 //
-// The error is nil whenever the command ran to its end, was ended for its time, and its
-// changes were dealt with, whatever its exit status; the Result tells. Else it says what
-// is in the way: *DirError, *DeniedError, *RuleError, *MountError, *Error for mistakes in
-// Config and Request; *nsexec.Error, *overlay.Error, *overlay.ConflictError for what lies
-// below; the context's error if that ended. Result.Err is the same, so that Result.String
-// is what a model is to read in any case. With Hold nobody would have the session: that is
-// for Start.
+// The error is nil if the command ran to its end, or its time was over, and its changes were dealt with, whatever its
+// exit status, which the Result has. Otherwise the error is a *DirError, *DeniedError, *RuleError, *MountError or
+// *Error for mistakes in Config and Request; an *nsexec.Error, *overlay.Error or *overlay.ConflictError from the
+// packages below; or the context's error. Result.Err is the same error, so Result.String is what a model should read in
+// any case. Hold is an error, because nobody would have the session: use Start.
 func (*Runner) Run(ctx context.Context, q Request) (r0 Result, r1 error) {
 	r1 = linuxonly.Error("nsrun.Runner.Run")
 	return
@@ -446,22 +446,22 @@ func (*Runner) Session() (r0 *overlay.Session) {
 	return
 }
 
-// Start starts a command. It returns nil only after that was executed. With an error the
-// Execution is good for Wait alone, which returns a Result with it.
+// Start starts a command. It returns a nil error only after the command was executed. If it returns an error, only Wait
+// may be called on the Execution; it returns a Result with the same error.
 func (*Runner) Start(ctx context.Context, q Request) (r0 *Execution, r1 error) {
 	r1 = linuxonly.Error("nsrun.Runner.Start")
 	return
 }
 
-// View returns what the command of a Request would see and be allowed, and does nothing of it.
+// View returns what the command of a Request would see and be allowed to do. It runs nothing.
 func (*Runner) View(ctx context.Context, q Request) (r0 View, r1 error) {
 	r1 = linuxonly.Error("nsrun.Runner.View")
 	return
 }
 
-// Why says what a command of a Request would be allowed to do with something, and runs nothing: with an absolute path; with a
-// unix socket, by its path or, for one that has none, "@" and its name; or with a host as a rule of the network names it
-// ("example.org:443", "tcp:192.0.2.1").
+// Why says what the command of a Request would be allowed to do with something, and runs nothing. what is an absolute
+// path; a unix socket, as its path or, if it has none, as "@" and its name; or a host, as a rule of the network names
+// it ("example.org:443", "tcp:192.0.2.1").
 func (*Runner) Why(ctx context.Context, q Request, what string) (r0 Finding, r1 error) {
 	r1 = linuxonly.Error("nsrun.Runner.Why")
 	return

@@ -16,9 +16,9 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// Wait waits for the command's end, and does with its changes what After says. When it
-// returns nothing of the command runs any more, background processes included. The error
-// is that of Run; calling Wait again returns the same.
+// Wait waits until the command has ended, and then does with its changes what After says. When it returns, no process
+// of the command runs any more, not even in the background. Its errors are those of Run. Calling Wait again returns the
+// same values.
 func (x *Execution) Wait() (Result, error) {
 	if x.waited {
 		return x.result, x.result.Err
@@ -258,8 +258,9 @@ func (x *Execution) retire() error {
 	return err
 }
 
-// Collect stores what the command wrote, where the engine makes that necessary, finds the
-// changes, and tells the Recorder, but not of what is done with them then. It is for Hold, after Wait; with others Wait does it.
+// Collect stores what the command wrote, if the engine needs that, finds the changes, and tells the Recorder about the
+// command, but not what happens to the changes. Call it with Hold, after Wait; with other values of After, Wait does
+// it.
 func (x *Execution) Collect(ctx context.Context) error {
 	defer x.watch.tell()
 	if x.session == nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// Why says what a command of a Request would be allowed to do with something, and runs nothing: with an absolute path; with a
-// unix socket, by its path or, for one that has none, "@" and its name; or with a host as a rule of the network names it
-// ("example.org:443", "tcp:192.0.2.1").
+// Why says what the command of a Request would be allowed to do with something, and runs nothing. what is an absolute
+// path; a unix socket, as its path or, if it has none, as "@" and its name; or a host, as a rule of the network names
+// it ("example.org:443", "tcp:192.0.2.1").
 func (r *Runner) Why(ctx context.Context, q Request, what string) (Finding, error) {
 	a := Finding{Target: what, Write: "no"}
 	x, err := r.plannedWith(ctx, q, true)

@@ -41,9 +41,9 @@ func (x *Execution) workspace(f *plan.Facts) error {
 	return nil
 }
 
-// SandboxPath is where a path of the host is for commands: with WorkspaceRootPreset "/a" for the file a of the project. It is
-// an error where commands do not have it. Nothing is looked up but the project itself: whether anything is there, and where
-// links lead, is not asked.
+// SandboxPath is where a path of the host is for commands: with WorkspaceRootPreset "/a" for the file a of the project.
+// It is an error if commands do not have the path. Only the project itself is looked up, not whether the path exists or
+// where links lead.
 func (c *Config) SandboxPath(name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		return "", &Error{"map", name, plan.ErrNotAbsolute}
@@ -66,9 +66,9 @@ func (c *Config) SandboxPath(name string) (string, error) {
 	return at, public(err, nil, nil)
 }
 
-// HostPath is where a path of the sandbox is on the host: with WorkspaceRootPreset the project's file a for "/a", and for "a".
-// It is an error where it is on no file system of the host. See SandboxPath; who opens what commands
-// wrote has to expect links (os.Root).
+// HostPath is where a path of the sandbox is on the host: with WorkspaceRootPreset the project's file a for "/a", and
+// for "a". It is an error if the path is on no file system of the host. See SandboxPath. If you open files that
+// commands wrote, expect symbolic links (use os.Root).
 func (c *Config) HostPath(name string) (string, error) {
 	if !c.has(WorkspaceRootPreset) {
 		if !filepath.IsAbs(name) {
