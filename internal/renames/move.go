@@ -168,7 +168,7 @@ func (m *move) shift(from, to place, flags uint32) error {
 		return err
 	}
 	defer fresh.Close()
-	t := tree{move: m, root: fresh, links: map[id]string{}}
+	t := tree{move: m, root: fresh, links: map[id]string{}, made: map[id]bool{}}
 	if err = t.build(old, fresh, "", 0); err == nil {
 		err = finish(old, fresh, &st)
 	}

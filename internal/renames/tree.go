@@ -24,11 +24,14 @@ type id struct {
 	ino          uint64
 }
 
+func idOf(st *unix.Statx_t) id { return id{st.Dev_major, st.Dev_minor, st.Ino} }
+
 // A tree is the new one of a directory that is carried over.
 type tree struct {
 	move  *move
 	root  sys.FD
 	links map[id]string // where the files are that had several names: an overlay gives each name of a lower file one of its own
+	made  map[id]bool   // the names that were made, as they are in the new tree
 }
 
 // scan says what is in the way of carrying a directory over, before anything is done: EBUSY if something is mounted in it.
@@ -119,7 +122,7 @@ func (t *tree) build(old, fresh sys.FD, at string, depth int) error {
 
 // link gives a file its new name.
 func (t *tree) link(p place, fresh sys.FD, st *unix.Statx_t, at string) error {
-	key := id{st.Dev_major, st.Dev_minor, st.Ino}
+	key := idOf(st)
 	from := p
 	if st.Nlink > 1 {
 		if other, ok := t.links[key]; ok {
@@ -134,7 +137,13 @@ func (t *tree) link(p place, fresh sys.FD, st *unix.Statx_t, at string) error {
 		}
 	}
 	switch err := unix.Linkat(int(from.dir), from.name, int(fresh), p.name, 0); err {
-	case nil, unix.ENOENT: // somebody has removed it
+	case nil:
+		made, err := place{fresh, p.name}.stat()
+		if err == nil {
+			t.made[idOf(&made)] = true
+		}
+		return err
+	case unix.ENOENT: // somebody has removed it
 		return nil
 	case unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.ENOMEM, unix.EROFS:
 		return err
@@ -215,7 +224,7 @@ func attributes(fd sys.FD) (map[string]string, error) {
 }
 
 // clear removes the old names of what has new ones, in the same place below fresh. What has none, because somebody made or replaced
-// it meanwhile, gets one. What cannot be removed stays.
+// it meanwhile, gets one, unless somebody has made something at the new name, too: then both stay. What cannot be removed stays.
 func (t *tree) clear(old, fresh sys.FD, st *unix.Statx_t, depth int) {
 	if depth > maxDepth {
 		return
@@ -226,21 +235,34 @@ func (t *tree) clear(old, fresh sys.FD, st *unix.Statx_t, depth int) {
 	_ = each(old, func(p place, st *unix.Statx_t) error {
 		to := place{fresh, p.name}
 		now, err := to.stat()
-		_, other := t.links[id{st.Dev_major, st.Dev_minor, st.Ino}]
+		_, other := t.links[idOf(st)]
 		switch {
-		case err == unix.ENOENT && isDir(st):
+		case err == unix.ENOENT:
 			_ = rename(p, to, unix.RENAME_NOREPLACE)
-		case err != nil && err != unix.ENOENT:
+		case err != nil:
 		case isDir(st) && isDir(&now):
 			t.clearDir(p, to, depth)
 		case isDir(st):
-		case err == nil && (linked(st, &now) || other && st.Nlink > 1):
+		case linked(st, &now) || other && st.Nlink > 1:
 			_ = unix.Unlinkat(int(p.dir), p.name, 0)
 		default:
-			_ = rename(p, to, 0)
+			t.supersede(p, to)
 		}
 		return nil
 	})
+}
+
+// supersede puts what somebody put in the place of an old name in the place of the new one, which has the file that was there
+// before. Others can put something else there at any moment: so names are exchanged, and what comes back is looked at.
+func (t *tree) supersede(p, to place) {
+	if now, err := to.stat(); err != nil || !t.made[idOf(&now)] || rename(p, to, unix.RENAME_EXCHANGE) != nil {
+		return
+	}
+	if back, err := p.stat(); err == nil && t.made[idOf(&back)] {
+		_ = p.unlink()
+	} else if err == nil {
+		_ = rename(p, to, unix.RENAME_EXCHANGE)
+	}
 }
 
 // clearDir is clear for a directory in another one, which is removed.
