@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +90,8 @@ func (c committing) away(t *testing.T) {
 	if err := os.Rename(c.project, c.project+".away"); err != nil {
 		t.Fatal(err)
 	}
+	_, list := nsrunIn(t, other, c.env, "ls", "--all")
+	newest := regexp.MustCompile(`[0-9]{8}T[0-9]{6}Z-[a-z2-7]{8}`).FindString(list)
 	for _, v := range []struct {
 		args   []string
 		status int
@@ -96,13 +99,13 @@ func (c committing) away(t *testing.T) {
 	}{
 		{[]string{"ls", "--all"}, 0, "  interrupted  "},
 		{[]string{"ls"}, 0, " was interrupted, and stays so: "},
-		{[]string{"show", "last"}, 125, "state    interrupted"},
+		{[]string{"show", newest}, 125, "state    interrupted"},
 		{[]string{"doctor", "--sessions"}, 0, " interrupted: 2"},
-		{[]string{"gc", "last"}, 125, "could neither be finished nor taken back"},
+		{[]string{"gc", newest}, 125, "could neither be finished nor taken back"},
 		{[]string{"gc"}, 0, "stays so"},
 		{[]string{"gc", "--kept", "--older", "0"}, 125, "could neither be finished nor taken back"},
-		{[]string{"commit", "last"}, 125, "open "},
-		{[]string{"discard", "last"}, 125, "open "},
+		{[]string{"commit", newest}, 125, "open "},
+		{[]string{"discard", newest}, 125, "open "},
 	} {
 		if status, out := nsrunIn(t, other, c.env, v.args...); status != v.status || !strings.Contains(out, v.says) {
 			t.Errorf("%q: status %d\n%s", v.args, status, out)

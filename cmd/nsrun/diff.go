@@ -71,9 +71,9 @@ func cmdDiff(args []string) int {
 	if f.stat && f.nameStatus || f.stat && f.patch || f.nameStatus && f.patch {
 		return console.Fail(usage.Errorf("diff", "--stat, --name-status and --patch exclude each other"))
 	}
-	id, paths := sessionArg(rest)
-	if id == "" {
-		return console.Fail(errNoneHere)
+	id, paths, err := sessionArg(rest)
+	if err != nil {
+		return console.Fail(err)
 	}
 	s, changes, err := openChanges(id)
 	if err != nil {

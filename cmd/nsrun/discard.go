@@ -32,9 +32,13 @@ func cmdDiscard(args []string) int {
 		rest = []string{id}
 	}
 	tellRecovered()
-	for _, id := range rest {
-		s, err := overlay.Open("", id)
+	for _, word := range rest {
+		var s *overlay.Session
 		hint := ""
+		id, err := sessionNamed(word)
+		if err == nil {
+			s, err = overlay.Open("", id)
+		}
 		if err == nil {
 			err = s.Discard()
 			hint = undoHint(s)

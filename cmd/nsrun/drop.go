@@ -33,12 +33,16 @@ func cmdDrop(args []string) int {
 		return console.Fail(usage.Errorf("drop", "takes a session and paths"))
 	}
 	tellRecovered()
-	s, err := overlay.Open("", rest[0])
+	id, paths, err := sessionArg(rest)
+	if err != nil {
+		return console.Fail(err)
+	}
+	s, err := overlay.Open("", id)
 	if err != nil {
 		return console.Fail(err)
 	}
 	defer s.Close()
-	dropped, err := record.DropChanges(context.Background(), s, rest[1:]...)
+	dropped, err := record.DropChanges(context.Background(), s, paths...)
 	if err != nil {
 		return failDecision("drop", err, s)
 	}

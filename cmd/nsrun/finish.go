@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
@@ -179,7 +182,11 @@ func (r *runner) decide(status int) string {
 		return "keep"
 	}
 	for {
-		switch console.Ask("commit, discard or keep (r: review, v: diff, ?: help)? [c/d/K]") {
+		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT)
+		answer := console.AskUntil(ctx, "commit, discard or keep (r: review, v: diff, ?: help)? [c/d/K]")
+		r.interrupted = ctx.Err() != nil
+		stop()
+		switch answer {
 		case "c", "commit":
 			return "commit"
 		case "d", "discard":

@@ -86,6 +86,12 @@ func cmdGC(args []string) int {
 	case o.kept && !o.olderSet:
 		return console.Fail(usage.Errorf("gc", "--kept needs --older: the changes of these sessions are lost"))
 	}
+	for i := range rest {
+		var err error
+		if rest[i], err = sessionNamed(rest[i]); err != nil {
+			return console.Fail(err)
+		}
+	}
 	ended, copies, err := record.Retention()
 	if err != nil {
 		return console.Fail(err)

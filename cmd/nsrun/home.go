@@ -124,6 +124,8 @@ type homeChange struct {
 	Size int64  `json:"size"`
 }
 
+const noHomeLayer = "no command has written below the home directory"
+
 var homeKinds = map[homelayer.Kind]string{homelayer.Added: "added", homelayer.Modified: "modified", homelayer.Deleted: "deleted"}
 
 func showHome(layer, home string, o *homeOptions) int {
@@ -132,7 +134,7 @@ func showHome(layer, home string, o *homeOptions) int {
 		if o.json {
 			return console.PrintJSON(homeReport{Layer: layer, Changes: []homeChange{}})
 		}
-		console.Say("no command has written below the home directory")
+		console.Say("%s", noHomeLayer)
 		return 0
 	}
 	if err != nil {
@@ -199,13 +201,20 @@ func allHomes(do string, o *homeOptions) int {
 }
 
 func resetHome(layer string) int {
-	err := homelayer.Remove(layer)
+	in, err := homelayer.Look(layer)
+	what := "the home layer of " + escape.Quote(in.Project) + ": " + console.Size(in.Size())
+	if err != nil { // damaged, or there is none
+		what = "the home layer"
+	}
+	err = homelayer.Remove(layer)
 	if errors.Is(err, fs.ErrNotExist) {
+		console.Say("%s", noHomeLayer)
 		return 0
 	}
 	if err != nil {
 		return console.Fail(err)
 	}
+	console.Say("removed %s", what)
 	return 0
 }
 

@@ -110,14 +110,14 @@ func lastRun(roots []overlay.Root) (id string, at time.Time, ok bool) {
 func decidable(verb string) (id string, err error) {
 	kept := map[string]bool{}
 	var newest overlay.Info
-	eachHere(func(in overlay.Info) {
+	err = eachHere(func(in overlay.Info) {
 		if id = in.ID; in.State == overlay.Kept {
 			kept[id], newest = true, in
 		}
 	})
 	switch {
-	case id == "":
-		return "", errNoneHere
+	case err != nil:
+		return "", err
 	case newest.ID == "" && verb == "discard":
 		return "", errNoneLeft // one that is decided about could be discarded once more
 	case newest.ID == "":
@@ -151,7 +151,7 @@ func decidable(verb string) (id string, err error) {
 // decideArg is sessionArg for what decides about a session.
 func decideArg(verb string, args []string) (id string, rest []string, err error) {
 	if len(args) > 0 {
-		return args[0], args[1:], nil
+		return sessionArg(args)
 	}
 	id, err = decidable(verb)
 	return id, nil, err

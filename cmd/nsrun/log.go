@@ -33,10 +33,10 @@ var logVerb = usage.Verb{
 	Long: `Prints the past commands of the current project, or with --all of all projects, newest
 first. Each line has the id, the time, the exit status, what happened to the changes,
 their number (direct: they were not counted), and the command. With an id, its last eight
-characters, or last, prints that execution and its changes. With a PATH, prints the
-executions that changed something at or below it.
+characters, or last (the newest of the project), prints that execution and its changes.
+With a PATH, prints the executions that changed something at or below it.
 
-With -p, prints how the execution changed each file: from the version before it to the
+With -p, prints how each execution changed files: from the version before it to the
 version in its session, or, once the session is gone, to the present file; a message on
 standard error says which. For binary files it prints the sizes; nsrun diff --patch prints
 them whole, for git apply. On a terminal the output goes through $NSRUN_PAGER, $PAGER or
@@ -125,6 +125,10 @@ func cmdLog(args []string) int {
 	if !ok {
 		return status
 	}
+	var err error
+	if o.session, err = sessionNamed(o.session); err != nil {
+		return console.Fail(err)
+	}
 	f := project.Filter{Session: o.session, Most: o.most}
 	if o.session != "" {
 		// The log may know sessions that are no more: by their whole ids.
@@ -153,6 +157,12 @@ func cmdLog(args []string) int {
 	list := []executionReport{}
 	everywhere := o.all || o.json || f.ID != "" || f.Path != "" || f.Session != ""
 	of, others := projectFilter(), 0
+	if f.ID == "last" && f.Path == "" && !o.all {
+		if f.ID = newestExecution(reg, f.Session, of); f.ID == "" {
+			_, err := executionID(reg, "last", "")
+			return console.Fail(cmp.Or(err, advice.Unknown("nsrun log --all", "nothing was run in this project")))
+		}
+	}
 	if !everywhere {
 		f.Most = 0
 	}
@@ -192,7 +202,13 @@ func writeLog(reg *project.Registry, list []executionReport, f project.Filter, p
 	switch {
 	case patch:
 		to := out.Shown()
-		for i := range list {
+		for i := 0; i < len(list) && err == nil; i++ {
+			if f.ID == "" { // which patch is whose
+				if i > 0 {
+					fmt.Fprintln(to)
+				}
+				err = printLog(to, list[i:i+1])
+			}
 			if err == nil {
 				err = printPatch(to, reg, &list[i].rec, f.Path)
 			}
@@ -208,6 +224,16 @@ func writeLog(reg *project.Registry, list []executionReport, f project.Filter, p
 		err = cerr
 	}
 	return console.Unwanted(err)
+}
+
+// newestExecution is the newest execution that of takes, in a session if that is not empty. Empty: there is none.
+func newestExecution(reg *project.Registry, session string, of func(*project.Execution) bool) string {
+	for e, err := range reg.Executions(project.Filter{Session: session}) {
+		if err == nil && of(&e) {
+			return e.ID
+		}
+	}
+	return ""
 }
 
 // projectFilter takes the executions in the project that we are in: those that have it as a root, or, where

@@ -108,8 +108,12 @@ func laterFiles(e *project.Execution) (open func(project.Change) (*os.File, erro
 			_ = s.Close()
 		}
 	}
-	console.Say("%s is compared with the files as they are now", shortExecution(e.ID))
+	said := false
 	return func(c project.Change) (*os.File, error) {
+		if !said { // not where there is nothing to compare
+			console.Say("%s is compared with the files as they are now", shortExecution(e.ID))
+			said = true
+		}
 		fd, err := sys.Openat2(unix.AT_FDCWD, c.Name(), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0,
 			unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
 		if err == unix.ELOOP || err == unix.ENOTDIR {

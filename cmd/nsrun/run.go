@@ -7,6 +7,8 @@ import (
 	"flag"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
@@ -38,7 +40,12 @@ func cmdRun(args []string) int {
 	if o.session != "" {
 		r.state = overlay.Kept.String()
 	}
-	defer r.close()
+	defer func() {
+		r.close()
+		if r.interrupted {
+			console.EndBy(unix.SIGINT) // a loop of a shell ends with it
+		}
+	}()
 	if o.explainPolicy {
 		return r.policy(false, false)
 	}

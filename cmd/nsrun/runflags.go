@@ -165,7 +165,7 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 	if more != nil {
 		more(fs)
 	}
-	if err := fs.Parse(args); err != nil {
+	if err := usage.Flags(fs, args); err != nil {
 		return v.Wrong(fs, err)
 	}
 	o.command = fs.Args()
@@ -210,6 +210,14 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 		return usage.Errorf(verb, "--grace is negative")
 	}
 	o.discard = o.discard || o.has(nsrunlib.TestPreset) && !o.direct
+	for _, named := range [...]*string{&o.session, &o.on} {
+		switch id, err := sessionNamed(*named); {
+		case err == nil:
+			*named = id
+		case !errors.Is(err, errNoneHere): // else the newest of all: it has roots of its own
+			return err
+		}
+	}
 	return nil
 }
 

@@ -19,8 +19,8 @@ import (
 var showVerb = usage.Verb{
 	Name: "show", Args: "[--json] [SESSION]",
 	Short: "show what a session changed",
-	Long: `SESSION is an id that nsrun ls lists, the beginning of one, or last, the newest (default:
-the newest session of the current project). A means added, M modified, D deleted, T
+	Long: `SESSION is an id that nsrun ls lists, the beginning of one, or last (also the default):
+the newest session of the current project. A means added, M modified, D deleted, T
 another type of file, R moved. Parentheses say what was modified besides the contents, and
 whether a file is special (setuid, a device). docs/json.md of the source tree lists the
 keys of JSON.`,
@@ -57,12 +57,12 @@ func cmdShow(args []string) int {
 	if !ok {
 		return status
 	}
-	id, rest := sessionArg(rest)
+	id, rest, err := sessionArg(rest)
 	if len(rest) > 0 {
 		return console.Fail(usage.Errorf("show", "takes one session"))
 	}
-	if id == "" {
-		return console.Fail(errNoneHere)
+	if err != nil {
+		return console.Fail(err)
 	}
 	tellRecovered()
 	s, err := overlay.OpenReadOnly("", id)

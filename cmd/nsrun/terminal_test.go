@@ -231,6 +231,22 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+// TestInterruptedQuestion: Ctrl-C at the question keeps the session, says so, and ends nsrun as a shell's loop
+// expects it.
+func TestInterruptedQuestion(t *testing.T) {
+	s := atTerminal(t, "run", "--report", "../report.json", "--", "touch", "new")
+	s.Await("[c/d/K] ")
+	s.Type("\x03")
+	s.Await("kept 1 change: nsrun commit ")
+	s.ends(t, -1)
+	if got := s.cmd.ProcessState.Sys().(syscall.WaitStatus); !got.Signaled() || got.Signal() != syscall.SIGINT {
+		t.Errorf("it ended with %#x", got)
+	}
+	if b, err := os.ReadFile(filepath.Join(s.project, "../report.json")); err != nil || !strings.Contains(string(b), `"state": "kept"`) {
+		t.Errorf("the report: %s, %v", b, err)
+	}
+}
+
 // jobControl is a shell with job control, as one sits in front of it.
 func jobControl(t *testing.T) (*testenv.Terminal, *exec.Cmd) {
 	t.Helper()

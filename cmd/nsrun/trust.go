@@ -47,6 +47,9 @@ func cmdTrust(args []string) int {
 		return listTrusted(o.json)
 	}
 	path, err := trustPath(words)
+	if err != nil && len(words) > 0 {
+		err = fmt.Errorf("trust: %s: %w", escape.Quote(words[0]), err)
+	}
 	if err != nil {
 		return console.Fail(err)
 	}
@@ -99,7 +102,7 @@ func trustPath(words []string) (string, error) {
 	}
 	if filepath.Base(path) != configfile.ProjectName {
 		if fi, err := os.Stat(path); err == nil && !fi.IsDir() {
-			return "", errors.New("trust: only files with the name " + configfile.ProjectName + " can be trusted")
+			return "", errors.New("only files with the name " + configfile.ProjectName + " can be trusted")
 		}
 		path = filepath.Join(path, configfile.ProjectName)
 	}

@@ -42,16 +42,16 @@ func cmdUndo(args []string) int {
 		return status
 	}
 	named := len(rest) > 0
-	id, rest := sessionArg(rest)
+	id, rest, err := sessionArg(rest)
 	if len(rest) > 0 {
 		return console.Fail(usage.Errorf("undo", "takes one session, and undoes its last commit or discard as a whole"))
 	}
 	tellRecovered()
+	if err != nil {
+		return console.Fail(err)
+	}
 	if !named {
 		id = cmp.Or(decidedHere(), id)
-	}
-	if id == "" {
-		return console.Fail(errNoneHere)
 	}
 	s, err := overlay.Open("", id)
 	if err != nil {
@@ -109,7 +109,7 @@ func without(committed, left []overlay.Change) (list []overlay.Change) {
 // taken back, or empty.
 func decidedHere() (id string) {
 	var last time.Time
-	eachHere(func(in overlay.Info) {
+	_ = eachHere(func(in overlay.Info) {
 		if in.Undo != overlay.NoDeed && !in.Decided.Before(last) {
 			id, last = in.ID, in.Decided
 		}

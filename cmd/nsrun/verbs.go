@@ -55,7 +55,7 @@ func verbOf(name string) *usage.Verb {
 
 // otherWords are what other programs call our verbs.
 var otherWords = [...][2]string{
-	{"list", "ls"}, {"status", "ls"}, {"sessions", "ls"}, {"exec", "run"}, {"apply", "commit"}, {"accept", "commit"},
+	{"list", "ls"}, {"status", "ls"}, {"sessions", "ls"}, {"exec", "run"}, {"shell", "run"}, {"apply", "commit"}, {"accept", "commit"},
 	{"revert", "undo"}, {"rollback", "undo"}, {"reject", "discard"}, {"delete", "discard"}, {"remove", "discard"},
 	{"history", "log"}, {"clean", "gc"}, {"prune", "gc"}, {"check", "doctor"},
 }

@@ -5,6 +5,7 @@ package advice
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,6 +82,12 @@ func For(err error) string {
 	}
 	if e, ok := errors.AsType[*overlay.Error](err); ok && errors.Is(e, overlay.ErrNoSession) {
 		return noSessionHint(e.Path)
+	}
+	if errors.Is(err, overlay.ErrBusy) {
+		return "its command has not ended, or another nsrun works with it; try: nsrun ls"
+	}
+	if e, ok := errors.AsType[*os.SyscallError](err); ok && e.Syscall == "getwd" && errors.Is(err, fs.ErrNotExist) {
+		return "the current directory was removed; try: cd DIR"
 	}
 	if errors.Is(err, overlay.ErrEnded) {
 		return "try: nsrun ls"

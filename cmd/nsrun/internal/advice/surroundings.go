@@ -56,7 +56,7 @@ func Surroundings(err error) string {
 	}
 	for _, why := range [...]error{fs.ErrPermission, fs.ErrNotExist, unix.EROFS, unix.ENOTDIR} {
 		if e.Path == "" || errors.Is(err, why) {
-			return "sessions are kept below " + below + "; try: export XDG_STATE_HOME=DIR, with a directory that can be written to"
+			return "sessions are kept below " + below + "; try: export XDG_STATE_HOME=DIR, with a directory that only you can write to"
 		}
 	}
 	return ""

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +24,13 @@ func Unread() {
 // called signals do nothing else: what must not be interrupted is not.
 func Interruptible() (ctx context.Context, stop func()) {
 	return signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+}
+
+// EndBy ends this program by a signal, so that whoever waits for it sees that.
+func EndBy(sig syscall.Signal) {
+	signal.Reset(sig)
+	runtime.LockOSThread() // the thread that gets it, before the call returns
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
 }
 
 // Forwarded are the signals that go on to the command.

@@ -42,7 +42,7 @@ func (v *Verb) Parse(args []string, define func(*flag.FlagSet)) (rest []string, 
 	fs.SetOutput(io.Discard)
 	define(fs)
 	for {
-		err := fs.Parse(args)
+		err := Flags(fs, args)
 		if err != nil {
 			return nil, v.Fail(v.Wrong(fs, err)), false
 		}
@@ -52,6 +52,29 @@ func (v *Verb) Parse(args []string, define func(*flag.FlagSet)) (rest []string, 
 		}
 		rest, args = append(rest, left[0]), left[1:]
 	}
+}
+
+// Flags parses flags as fs.Parse does, but that "--" is no flag's value: it ends the flags, and
+// the value before it was forgotten.
+func Flags(fs *flag.FlagSet, all []string) error {
+	args := all
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' && args[0] != "--" {
+		f := fs.Lookup(FlagName(args[0]))
+		if f == nil {
+			break // which Parse says
+		}
+		b, ok := f.Value.(interface{ IsBoolFlag() bool })
+		alone := ok && b.IsBoolFlag() || strings.Contains(args[0], "=")
+		args = args[1:]
+		switch {
+		case alone || len(args) == 0:
+		case args[0] == "--":
+			return fmt.Errorf("flag needs an argument: -%s", f.Name)
+		default:
+			args = args[1:]
+		}
+	}
+	return fs.Parse(all)
 }
 
 // Fail says what Parse or Wrong found, which may be that help was asked for, and returns the

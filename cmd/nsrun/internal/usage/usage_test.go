@@ -56,10 +56,12 @@ func TestWrong(t *testing.T) {
 		{[]string{"-n", "x"}, `v: invalid value "x" for flag -n: parse error`},
 		{[]string{"--timeout", "x"}, `v: invalid value "x" for flag --timeout: not a duration like 10s or 5m`},
 		{[]string{"--timeout"}, "v: flag needs an argument: --timeout"},
+		{[]string{"--json", "-n", "--", "ls"}, "v: flag needs an argument: -n"},
+		{[]string{"-n=3", "--timeout", "--"}, "v: flag needs an argument: --timeout"},
 		{[]string{"--json=x"}, `v: invalid boolean value "x" for --json: parse error`},
 	} {
 		fs := verb.FlagSet()
-		err := verb.Wrong(fs, fs.Parse(c.args))
+		err := verb.Wrong(fs, Flags(fs, c.args))
 		if err.Error() != c.want || advice.For(err) != "try: nsrun help v" {
 			t.Errorf("%q: %v (%s), want %s", c.args, err, advice.For(err), c.want)
 		}
