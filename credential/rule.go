@@ -11,24 +11,24 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 )
 
-// Rule is one credential. The zero Rule is none.
+// Rule is one credential. The zero Rule is invalid.
 type Rule struct {
-	// Host is who gets the secret: a name in lower case, without a dot at its end, or an address.
+	// Host is the host that gets the secret: a name in lower case, without a dot at its end, or an address.
 	Host string
-	// Port is where, with TLS. Zero: 443.
+	// Port is the TCP port of the host, with TLS. Zero: 443.
 	Port uint16
-	// Env is the variable of this program that holds the secret, and File the absolute path, or the path below "~/", of the
-	// file that does, without the white space at its end. One of them is set.
+	// Env is the variable of this program that holds the secret. File is the file that holds it: an absolute path, or
+	// one that begins with "~/"; white space at the end of the file is ignored. One of them is set, unless Git is.
 	Env, File string
-	// Git has the secret be what `git credential fill` says for the host, a user and a password. Only requests of git's own are
-	// passed on then. It excludes Env, File, and all below. False: see there.
+	// Git uses the user and password that `git credential fill` returns for the host (git-credential(1)). Only git's
+	// own requests are then passed on. It excludes Env, File, and the fields below. False: Env or File has the secret.
 	Git bool
 	// Header is the header that the secret is sent in, as it is. Empty: Authorization, after "Bearer ", or with User as a
 	// password.
 	Header string
-	// User has the secret sent as this user's password (Authorization: Basic). Empty: see Header.
+	// User sends the secret as this user's password (Authorization: Basic, RFC 7617). Empty: see Header.
 	User string
-	// URL is a variable of the command that gets the gateway's address too, and maybe a path to be put behind that, as in
+	// URL is another variable of the command that gets the gateway's address, optionally with a path to append, as in
 	// "API_BASE_URL/v1". Empty: only the variable that Variable names.
 	URL string
 }
@@ -104,7 +104,7 @@ func parse(text string) (r Rule, err error) {
 // gitPrefix begins the text of a Rule for git.
 const gitPrefix = "git:"
 
-// Check finds what no Rule can be.
+// Check returns an error if the Rule is invalid.
 func (r *Rule) Check() error {
 	if host, port, err := parseHost(r.address()); err != nil || host != r.Host || port != r.Port {
 		return fmt.Errorf("%s is not a host", escape.Quote(r.Host))
@@ -186,7 +186,7 @@ func (r *Rule) Variable() string {
 	return "NSRUN_CREDENTIAL_" + strings.Trim(string(name), "_") + "_URL"
 }
 
-// HeaderName is the header that the secret is sent in.
+// HeaderName returns the header that the secret is sent in.
 func (r *Rule) HeaderName() string {
 	if r.Header != "" {
 		return r.Header
@@ -194,11 +194,11 @@ func (r *Rule) HeaderName() string {
 	return "Authorization"
 }
 
-// Route is a Rule with the way to its secret.
+// Route is a Rule with a function that returns its secret.
 type Route struct {
 	Rule Rule
-	// Secret returns the secret, each time that it is needed, which can be never; of git's, the user and the password with a
-	// colon between them. It may be called from several goroutines.
+	// Secret returns the secret. It is called each time that the secret is needed, perhaps never, and from several
+	// goroutines. For git it returns the user and the password with a colon between them.
 	Secret func(ctx context.Context) (string, error)
 }
 
@@ -277,7 +277,8 @@ func isText(s string) bool {
 	return true
 }
 
-// CheckSecret finds what cannot be sent in a header: an empty text, and characters that would end the header.
+// CheckSecret returns an error if the secret cannot be sent in a header: if it is empty, or has characters that would
+// end the header.
 func CheckSecret(secret string) error {
 	switch {
 	case secret == "":

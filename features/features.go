@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Native and Landlock are the backends: namespaces and mounts that nsrun makes itself; and, without any, what Landlock and
-// seccomp filters refuse. Unsandboxed stands in their place where a command ran without a sandbox.
+// Native and Landlock are the backends: Native uses namespaces and mounts, Landlock uses Landlock and seccomp filters
+// instead. Unsandboxed stands for a command that ran without a sandbox.
 const (
 	Native      = "native"
 	Landlock    = "landlock"
@@ -58,7 +58,7 @@ const (
 // Status is the outcome of a probe.
 type Status uint8
 
-// The outcomes. The zero Status is Unknown: the probe itself could not be done.
+// The outcomes. The zero Status is Unknown: the probe itself failed.
 const (
 	Unknown Status = iota
 	Yes
@@ -90,8 +90,7 @@ func (s *Status) UnmarshalText(b []byte) error {
 	return errors.New("no such status: " + string(b))
 }
 
-// Feature is one thing that a kernel may or may not be able to do. The names of
-// its fields in JSON are stable.
+// Feature is a feature of the kernel, and whether it is there. The names of its fields in JSON are stable.
 type Feature struct {
 	Name     Name   `json:"name"`
 	For      string `json:"for"`      // what it is needed for
@@ -106,7 +105,7 @@ type Feature struct {
 	cause error // of Why
 }
 
-// Takes says which kernel has the feature, and what it takes besides: "it takes Linux 6.12, and …".
+// Takes says which kernel has the feature, and what else it needs: "it takes Linux 6.12, and …".
 func (f Feature) Takes() string {
 	var parts []string
 	if f.Since != "" {
@@ -121,7 +120,7 @@ func (f Feature) Takes() string {
 	return "it takes " + strings.Join(parts, ", and ")
 }
 
-// Err is nil where the feature is there. Otherwise it is a *MissingError.
+// Err returns nil if the feature is there, otherwise a *MissingError.
 func (f Feature) Err() error {
 	if f.Status == Yes {
 		return nil
@@ -129,8 +128,8 @@ func (f Feature) Err() error {
 	return &MissingError{f}
 }
 
-// MissingError says that something this machine cannot do was asked for, or, where the Status is Unknown, that
-// it could not be told whether it can.
+// MissingError says that this machine lacks a feature that was asked for, or, if the Status is Unknown, that the
+// feature could not be tested.
 type MissingError struct{ Feature Feature }
 
 // Error is one sentence: what is missing, why, and what to do.
@@ -165,5 +164,5 @@ func (e *MissingError) Is(target error) bool {
 	return target == errors.ErrUnsupported && e.Feature.Status != Unknown
 }
 
-// Unwrap returns the error that trying gave, if there was one.
+// Unwrap returns the probe's error, if there was one.
 func (e *MissingError) Unwrap() error { return e.Feature.cause }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Probe tries everything, also what was tried before. It takes some milliseconds.
+// Probe tries every feature, even if it was tried before. It takes some milliseconds.
 func Probe() []Feature {
 	list := make([]Feature, len(table))
 	for i := range table {
@@ -22,7 +22,7 @@ func Probe() []Feature {
 	return list
 }
 
-// Get tries a feature. Yes and No are kept for the life of this process, Unknown is tried again.
+// Get tries a feature. Yes and No are cached for the life of this process; after Unknown it tries again.
 func Get(n Name) Feature {
 	if i := find(n); i >= 0 {
 		return get(i)
@@ -30,13 +30,13 @@ func Get(n Name) Feature {
 	return Feature{Name: n}
 }
 
-// Has reports whether a feature is there. False: it is not, or that could not be told.
+// Has reports whether a feature is there. False: it is missing, or could not be tested.
 func Has(n Name) bool {
 	i := find(n)
 	return i >= 0 && try(i).status == Yes
 }
 
-// Confirm is Has after a closer look, where one can tell more. A No stays.
+// Confirm is like Has, but tries more thoroughly, if there is a way. A No stays a No.
 func Confirm(n Name) bool {
 	i := find(n)
 	return i >= 0 && confirm(i).status == Yes
@@ -54,7 +54,7 @@ func confirm(i int) *outcome {
 	return o
 }
 
-// Describe is what the table says of a feature, which is not tried: the Status is Unknown.
+// Describe returns the table's entry for a feature without trying it: the Status is Unknown.
 func Describe(n Name) Feature {
 	if i := find(n); i >= 0 {
 		return table[i].Feature
@@ -62,7 +62,7 @@ func Describe(n Name) Feature {
 	return Feature{Name: n}
 }
 
-// Lacks is a *MissingError for a feature that something else than a probe has found missing, with its error.
+// Lacks returns a *MissingError for a feature that was found missing by something other than a probe, which gave err.
 func Lacks(n Name, err error) error {
 	f := Describe(n)
 	f.Status = No

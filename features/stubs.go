@@ -8,27 +8,27 @@ import (
 	"github.com/nsrun/nsrun/internal/linuxonly"
 )
 
-// Confirm is Has after a closer look, where one can tell more. A No stays.
+// Confirm is like Has, but tries more thoroughly, if there is a way. A No stays a No.
 func Confirm(n Name) (r0 bool) {
 	return
 }
 
-// Describe is what the table says of a feature, which is not tried: the Status is Unknown.
+// Describe returns the table's entry for a feature without trying it: the Status is Unknown.
 func Describe(n Name) (r0 Feature) {
 	return
 }
 
-// Get tries a feature. Yes and No are kept for the life of this process, Unknown is tried again.
+// Get tries a feature. Yes and No are cached for the life of this process; after Unknown it tries again.
 func Get(n Name) (r0 Feature) {
 	return
 }
 
-// Has reports whether a feature is there. False: it is not, or that could not be told.
+// Has reports whether a feature is there. False: it is missing, or could not be tested.
 func Has(n Name) (r0 bool) {
 	return
 }
 
-// Lacks is a *MissingError for a feature that something else than a probe has found missing, with its error.
+// Lacks returns a *MissingError for a feature that was found missing by something other than a probe, which gave err.
 func Lacks(n Name, err error) (r0 error) {
 	r0 = linuxonly.Error("features.Lacks")
 	return

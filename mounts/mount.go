@@ -37,18 +37,16 @@ type Text struct {
 	Perm fs.FileMode // zero: 0600
 }
 
-// A Mount is one step of a Plan: plain data that can be copied and compared by
-// eye. Make one with Bind, Tmpfs, Proc and so on; the modifiers (Mount.RO,
-// Mount.Try, …) return changed copies.
+// A Mount is one step of a Plan: plain data that can be copied. Make one with Bind, Tmpfs, Proc and so on; the
+// modifiers (Mount.RO, Mount.Try, …) return changed copies.
 //
-// A directory between a writable mount and what a later step mounts below it cannot be
-// renamed or removed, and behind the target of a bind or an overlay that is writable no
-// link is followed: commands could have put it there.
+// If a later step mounts something below a writable mount, the directories between the two cannot be renamed or
+// removed. Below the target of a writable bind or overlay no symbolic link is followed: a command could have put it
+// there.
 //
-// Sources are paths of the host, resolved in the sandbox's own copy of the
-// host's mounts just before they are needed. Targets are paths of the sandbox;
-// symbolic links in their parents are followed inside the new root only, and a
-// target that is itself a symbolic link is refused.
+// Sources are paths of the host, resolved in the sandbox's own copy of the host's mounts just before they are needed.
+// Targets are paths in the sandbox; symbolic links in their parents are followed inside the new root only, and a target
+// that is itself a symbolic link is refused.
 type Mount struct {
 	Kind Kind
 	// Source is an absolute path of the host for KindBind; the link's text for
@@ -57,37 +55,35 @@ type Mount struct {
 	Source string
 	Target string // absolute path in the sandbox
 
-	// Same is what Source has to be, for KindBind and KindDev. Zero: whatever is
-	// there.
+	// Same is the file that Source must be, for KindBind and KindDev. Zero: any file.
 	Same FileID
 
-	// ReadOnly makes a bind and everything mounted below it, a tmpfs, or an
-	// overlay read-only. False: writable as far as the source is.
+	// ReadOnly makes a bind and everything mounted below it, a tmpfs, or an overlay read-only. False: it is as writable
+	// as the source.
 	ReadOnly bool
 
 	// Devices lets device nodes of a bind work. False: nodev.
 	Devices bool
 
-	// Optional skips the step where the source (for KindTmpfs, KindBlock, KindRemount and
-	// KindChmod: the target) does not exist. False: that is an error.
+	// Optional skips the step if the source (for KindTmpfs, KindBlock, KindRemount and KindChmod: the target) does not
+	// exist. False: that is an error.
 	Optional bool
 
 	// NonRecursive binds only the one mount that holds Source, not the mounts
 	// below it. False: the whole tree.
 	NonRecursive bool
 
-	// MustExist refuses to create a missing target. False: missing parents are
-	// made with mode ParentPerm and the mount point itself is made as well.
+	// MustExist makes a missing target an error. False: the mount point is created, and missing parents are created
+	// with mode ParentPerm.
 	MustExist bool
 
-	// Perm is the mode of a tmpfs root, directory or file, for KindDev of the
-	// directory shm, fs.ModeSticky and the like included. Zero: the usual mode of the
-	// kind (0755, files 0644, KindData 0600, shm 1777), unless HasPerm says that zero
-	// is meant.
+	// Perm is the mode of a tmpfs root, directory or file, and for KindDev of the directory shm, including
+	// fs.ModeSticky and the like. Zero: the usual mode of the kind (0755, files 0644, KindData 0600, shm 1777), unless
+	// HasPerm is set.
 	Perm    fs.FileMode
 	HasPerm bool
 
-	// ParentPerm is the mode of parents that had to be made. Zero: 0755.
+	// ParentPerm is the mode of parents that are created. Zero: 0755.
 	ParentPerm fs.FileMode
 
 	// Size limits a tmpfs, in bytes. Zero: the kernel's default, half of memory.
@@ -102,54 +98,49 @@ type Mount struct {
 	// False: it has Upper and Work, or is read-only.
 	Temporary bool
 
-	// Volatile lets an overlay with an upper directory write nothing to disk for its own
-	// sake: its end does not wait until the whole file system is written back, and
-	// fsync(2) in it does nothing. What is in the upper directory may be cut off after a
-	// power cut, and the work directory can be used again only if its work/incompat is
-	// removed (Documentation/filesystems/overlayfs.rst, Linux 5.10). False: it is as durable
-	// as the file system.
+	// Volatile stops an overlay with an upper directory from syncing: unmounting it does not wait until the whole file
+	// system is written back, and fsync(2) in it does nothing. Files in the upper directory may be cut off after a
+	// power failure, and the work directory can be used again only if its work/incompat is removed
+	// (Documentation/filesystems/overlayfs.rst, Linux 5.10). False: it is as durable as the file system.
 	Volatile bool
 
-	// Hide are paths, relative to an overlay, of its lower directories that it does not
-	// show. Nil: none.
+	// Hide are paths, relative to an overlay, that it does not show although its lower directories have them. Nil:
+	// none.
 	Hide []string
 
-	// Dirs are paths, relative to an overlay, of directories that it shows though its lower
-	// directories may have none: mount points. Their mode is ParentPerm, and what else is
-	// at such a path they cover. The root of an overlay without Upper has the mode Perm
-	// then. Nil: none.
+	// Dirs are paths, relative to an overlay, of directories that it shows even if its lower directories have none:
+	// mount points. Their mode is ParentPerm. They cover anything else at their paths. With Dirs, the root of an
+	// overlay without Upper has the mode Perm. Nil: none.
 	Dirs []string
 
-	// Files are as Dirs, of empty files: mount points for files. Nil: none.
+	// Files are like Dirs, but empty files: mount points for files. Nil: none.
 	Files []string
 
-	// Texts are files that an overlay shows, whatever its lower directories have by these names. Nil: none.
+	// Texts are files that an overlay shows, whatever its lower directories have at these paths. Nil: none.
 	Texts []Text
 
-	// Over makes what an overlay's target shows before its lowest lower directory: steps before it have mounted that.
-	// False: it has those in Lower.
+	// Over uses as the overlay's lowest lower directory what its target shows before, as earlier steps mounted it.
+	// False: the lower directories are those in Lower.
 	Over bool
 
-	// Perms are modes of directories that an overlay needs for Hide, Dirs, Files and Texts: a directory that it shows has the mode
-	// that its topmost layer gives it. Nil: 0755.
+	// Perms are modes of directories that nsrun creates in a layer for Hide, Dirs, Files and Texts: an overlay shows a
+	// directory with the mode of its topmost layer. Nil: 0755.
 	Perms []Perm
 
-	// Layer says which of the caller's mounts a KindLayer attaches.
+	// Layer is the index in nsexec.Cmd.Layers of the mount that a KindLayer attaches.
 	Layer int
 
 	// Data is the content of a KindFile or KindData.
 	Data []byte
 }
 
-// FileID says which file a descriptor or path is, see stat(2). The zero FileID is
-// no file.
+// FileID identifies a file by device and inode number, see stat(2). The zero FileID is no file.
 type FileID struct {
 	Ino          uint64
 	Major, Minor uint32 // of the device
 }
 
-// Bind makes the host's source appear at target, writable, with all that is
-// mounted below it; nosuid and nodev.
+// Bind shows the host's source at target, writable, with everything that is mounted below it; nosuid and nodev.
 func Bind(source, target string) Mount {
 	return Mount{Kind: KindBind, Source: source, Target: target}
 }
@@ -177,10 +168,9 @@ func Dev(target string) Mount { return Mount{Kind: KindDev, Target: target} }
 // Mqueue is the message queue file system of the sandbox's IPC namespace.
 func Mqueue(target string) Mount { return Mount{Kind: KindMqueue, Target: target} }
 
-// Overlay shows lower (the topmost first) at target; what is written goes to
-// upper. work is an empty directory on the same file system as upper.
-// The overlay is mounted with userxattr, so that a user namespace can do it and
-// the layer's marks are user.overlay.* attributes in either case.
+// Overlay shows lower (the topmost first) at target; writes go to upper. work is an empty directory on the same file
+// system as upper. The overlay is mounted with userxattr, so that it can be mounted in a user namespace, and its marks
+// are always user.overlay.* attributes (Documentation/filesystems/overlayfs.rst).
 func Overlay(target, upper, work string, lower ...string) Mount {
 	return Mount{Kind: KindOverlay, Target: target, Upper: upper, Work: work, Lower: lower}
 }
@@ -198,13 +188,13 @@ func File(target string, data []byte) Mount {
 	return Mount{Kind: KindFile, Target: target, Data: data}
 }
 
-// Data is a file with the given content that hides what is at target: it is
-// mounted there, nosuid and nodev, and is on no file system that can be seen.
+// Data is a file with the given content that is mounted over target, nosuid and nodev. It is on no file system that the
+// command can see.
 func Data(target string, data []byte) Mount {
 	return Mount{Kind: KindData, Target: target, Data: data}
 }
 
-// TmpOverlay is Overlay; what is written is gone with the sandbox.
+// TmpOverlay is like Overlay, but what is written is gone with the sandbox.
 func TmpOverlay(target string, lower ...string) Mount {
 	return Mount{Kind: KindOverlay, Target: target, Lower: lower, Temporary: true}
 }
@@ -219,8 +209,8 @@ func Remount(target string) Mount {
 	return Mount{Kind: KindRemount, Target: target, ReadOnly: true}
 }
 
-// Block hides what is at target: a directory is empty and cannot be entered, a
-// file cannot be opened. Where nothing is, nothing is done.
+// Block hides target: a directory is empty and cannot be entered, and a file cannot be opened. If target does not
+// exist, it does nothing.
 func Block(target string) Mount {
 	return Mount{Kind: KindBlock, Target: target, Optional: true, MustExist: true}
 }
@@ -230,16 +220,16 @@ func Chmod(mode fs.FileMode, target string) Mount {
 	return Mount{Kind: KindChmod, Target: target, Perm: mode, HasPerm: true, MustExist: true}
 }
 
-// Layer attaches a mount that the caller made and keeps a descriptor of (fsmount(2)),
-// at dir, a directory of the host that holds no symbolic link: in the sandbox's own copy
-// of the host's mounts only, and before anything else, so that sources of binds and
-// layers of overlays can lie in it. n is the descriptor's index in nsexec.Cmd.Layers.
+// Layer attaches a mount that the caller made, and of which it keeps a descriptor (fsmount(2)), at dir, a path of a
+// host directory without symbolic links. It attaches the mount only in the sandbox's own copy of the host's mounts, and
+// before anything else, so that sources of binds and layers of overlays can lie in it. n is the descriptor's index in
+// nsexec.Cmd.Layers.
 func Layer(n int, dir string) Mount { return Mount{Kind: KindLayer, Layer: n, Target: dir} }
 
 // RO returns a copy of m that is read-only.
 func (m Mount) RO() Mount { m.ReadOnly = true; return m }
 
-// Try returns a copy of m that is skipped where its source does not exist.
+// Try returns a copy of m that is skipped if its source does not exist.
 func (m Mount) Try() Mount { m.Optional = true; return m }
 
 // WithPerm returns a copy of m with the given mode; zero means 0000.

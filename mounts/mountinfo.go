@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Info is one line of /proc/self/mountinfo, as far as it is needed here.
+// Info is one line of /proc/self/mountinfo, with the fields that this package needs.
 type Info struct {
 	ID     int    // unique in the namespace
 	Parent int    // the mount it is mounted on
@@ -120,8 +120,8 @@ func unescape(s string) string {
 
 func octal(c byte) bool { return '0' <= c && c <= '7' }
 
-// MasksProc reports whether the kernel refuses a new procfs in a user namespace because of this mount: it is over a
-// place in /proc that is there for something else.
+// MasksProc reports whether the kernel refuses a new procfs in a user namespace because of this mount: it covers a path
+// in /proc that is not an empty directory made for mounts.
 func (in Info) MasksProc() bool {
 	switch in.Target {
 	case "/proc/sys/fs/binfmt_misc", "/proc/fs/nfsd", "/proc/openprom": // there to be mounted on
@@ -130,9 +130,8 @@ func (in Info) MasksProc() bool {
 	return strings.HasPrefix(in.Target, "/proc/")
 }
 
-// Below lists the mounts at and below dir that can be seen, each as its path
-// relative to dir ("" for dir's own), with parents before children. The first is
-// the mount that holds dir. dir is absolute and free of symbolic links.
+// Below lists the visible mounts at and below dir, each with its path relative to dir ("" for dir's own), parents
+// before children. The first is the mount that holds dir. dir must be absolute, without symbolic links.
 func Below(infos []Info, dir string) []Info {
 	dir = path.Clean(dir)
 	t := newMountTree(infos)

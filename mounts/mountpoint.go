@@ -10,11 +10,10 @@ import (
 // maxMirrored is how many names a directory may have to be mirrored.
 const maxMirrored = 4096
 
-// CreateMountPoints returns a Plan in which targets that are missing below a
-// read-only bind are made: in the sandbox only. The directory that lacks them is
-// mirrored: a tmpfs in its place, in which everything it holds is bound again. It
-// looks at the host's files as they are now. Targets whose parents are symbolic links
-// are left as they are.
+// CreateMountPoints returns a Plan that creates targets that are missing below a read-only bind, in
+// the sandbox only. It mirrors the directory that lacks them: a tmpfs in its place, in which
+// everything that the directory holds is bound again. It uses the host's files as they are now. It
+// does not create targets whose parents are symbolic links.
 func (p Plan) CreateMountPoints() (Plan, error) {
 	var readOnly Plan // at the end, mirrors become what they stand for
 	for i := 0; i < len(p); i++ {

@@ -13,7 +13,7 @@ import (
 // Plan is an ordered list of mounts. The nil Plan is an empty root.
 type Plan []Mount
 
-// Error says which step of a Plan is wrong, and what is wrong with it.
+// Error says which step of a Plan is wrong, and why.
 type Error struct {
 	Op   string // the kind of step: "bind", "tmpfs" …
 	Path string // the path that is wrong
@@ -25,7 +25,7 @@ func (e *Error) Error() string { return escape.Failure(e.Op, e.Path, e.Err.Error
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// What can be wrong with a Plan before the system is asked.
+// The mistakes in a Plan, which an *Error wraps.
 var (
 	ErrNotAbsolute  = errors.New("path is not absolute")
 	ErrNUL          = errors.New("path contains a NUL byte")
@@ -56,8 +56,7 @@ func (k Kind) String() string {
 // pathMax is how long a path or the text of a link can be, with a final zero.
 const pathMax = 4096
 
-// Validate checks what can be checked without the system: it returns the first
-// mistake as an *Error.
+// Validate checks everything that can be checked without the system, and returns the first mistake as an *Error.
 func (p Plan) Validate() error {
 	for i := range p {
 		if err := p[i].validate(); err != nil {

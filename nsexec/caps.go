@@ -33,7 +33,7 @@ var capNames = [...]string{
 	"checkpoint_restore",
 }
 
-// AllCapabilities are those that this kernel knows.
+// AllCapabilities returns the capabilities that this kernel knows.
 func AllCapabilities() (set Capabilities) {
 	for n := range maxCaps {
 		if _, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(n), 0, 0, 0); err != nil {

@@ -21,14 +21,14 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Cmd is a command to be run in a sandbox. The fields down to WaitDelay are those
-// of exec.Cmd and mean the same but for what the package comment says. A Cmd
-// cannot be used again after Start.
+// Cmd is a command to run in a sandbox. The fields down to WaitDelay are those of exec.Cmd and have
+// the same meaning, except for the differences in the package comment. A Cmd cannot be used again
+// after Start.
 type Cmd struct {
 	// Path is the program, in the sandbox. Without a slash it is looked up there
 	// along PATH.
 	Path string
-	// Args are the arguments, the name of the command first. Empty: only Path.
+	// Args are the arguments, beginning with the name of the command. Empty: only Path.
 	Args []string
 	// Env is the environment, "key=value". Nil: BaseEnv, and PWD where Dir is set.
 	Env []string
@@ -42,19 +42,18 @@ type Cmd struct {
 	Stdout, Stderr io.Writer
 	// ExtraFiles become descriptors 3, 4, …; a nil entry is a closed one.
 	ExtraFiles []*os.File
-	// Layers are detached mounts, see fsmount(2), that mounts.Layer attaches: the command
-	// does not have them.
+	// Layers are detached mounts, see fsmount(2), that mounts.Layer attaches. The command does not
+	// get these descriptors. Nil: none.
 	Layers []*os.File
 
-	// Process is PID 1 of the sandbox, or the command itself where the PID namespace
-	// is shared; set by Start. PID 1 passes signals on to the command, except SIGKILL
-	// and SIGSTOP: see Signal.
+	// Process is PID 1 of the sandbox, or the command itself if the PID namespace is shared. Start
+	// sets it. PID 1 passes signals on to the command, except SIGKILL and SIGSTOP: see Signal.
 	Process *os.Process
-	// ProcessState is the command's end; set by Wait. Times and resource usage
-	// include PID 1. They are zero where something else in this program has waited
-	// for the process, for example by wait4(-1).
+	// ProcessState says how the command ended. Wait sets it. Times and resource usage include PID
+	// 1. They are zero if something else in this program waited for the process, for example by
+	// wait4(-1).
 	ProcessState *os.ProcessState
-	// Err is a mistake made before Start, which returns it.
+	// Err is an error from before Start; Start returns it. Nil: none.
 	Err error
 	// Cancel is called when the context of CommandContext ends. Nil, for
 	// CommandContext: Process.Kill.
@@ -70,38 +69,38 @@ type Cmd struct {
 	// UIDMap and GIDMap say which ids exist in the user namespace. Nil: the
 	// caller's own, and for root all that it has.
 	UIDMap, GIDMap []IDMap
-	// Credential are the ids, as numbered in the sandbox, that the command gets.
-	// Nil: the caller's.
+	// Credential are the command's user and group ids, as numbered in the sandbox. Nil: the
+	// caller's.
 	Credential *Credential
 	// Hostname is the name of the host in a new UTS namespace. Empty: the caller's.
 	Hostname string
-	// Capabilities the command has in its user namespace. Zero: none. They are
-	// the limit for whatever it executes.
+	// Capabilities are those of the command in its user namespace (capabilities(7)). They are also
+	// the limit for every program that it executes. Zero: none.
 	Capabilities Capabilities
-	// Seccomp are filters, all of which the command and all that it executes must
-	// pass, see DefaultFilter. Nil: none.
+	// Seccomp are filters for the command and every program that it executes; all of them apply
+	// (seccomp(2)). See DefaultFilter. Nil: none.
 	Seccomp []Filter
 	// Rlimits are resource limits, see setrlimit(2). Nil: the caller's.
 	Rlimits []Rlimit
 	// Umask of the command. Nil: the caller's (for an embedding program, as it was
 	// when the launcher was started).
 	Umask *int
-	// NewSession gives the command a session of its own, without a terminal, in any
-	// case. False: it has one of its own only where none of its three standard
-	// descriptors is a terminal; else Ctrl-C and job control work as for any other
-	// command.
+	// NewSession always gives the command a session of its own, without a terminal (setsid(2)).
+	// False: it gets one only if none of its three standard descriptors is a terminal; otherwise
+	// Ctrl-C and job control work as for any other command.
 	NewSession bool
-	// Background lets go on what the command leaves running, and does not end
-	// anything with the caller; Wait returns when the command has ended. False:
-	// everything ends with the command, and with the caller.
+	// Background lets processes that the command leaves running continue, and ends nothing with the
+	// caller; Wait returns when the command has ended. False: everything ends with the command, and
+	// with the caller.
 	Background bool
-	// Cgroup is an open directory of a cgroup v2 hierarchy, in which the sandbox begins: no
-	// instruction of it is executed elsewhere. A new cgroup namespace has it as its root.
-	// Nil: the caller's cgroups.
+	// Cgroup is an open directory of a cgroup v2 hierarchy. The sandbox is created in this cgroup
+	// (CLONE_INTO_CGROUP) and executes nothing outside it. It is the root of a new cgroup
+	// namespace. Nil: the caller's cgroups.
 	Cgroup *os.File
-	// HideAbstract has the kernel refuse connections to abstract unix sockets (unix(7)) that
-	// were not made by the command: where the network namespace is shared, all of the host's can be
-	// named. It takes Linux 6.12 with Landlock. False: they can be reached.
+	// HideAbstract makes the kernel refuse connections to abstract unix sockets (unix(7)) that the
+	// command did not make itself. If the network namespace is shared, the command could otherwise
+	// connect to all of the host's. It needs Linux 6.12 with Landlock (landlock(7)); without it,
+	// Start returns an *Error with Op StepLandlock. False: the sockets can be reached.
 	HideAbstract bool
 
 	// What packages of this module ask for beyond that, see sandbox.Of.
@@ -139,8 +138,7 @@ func Command(name string, arg ...string) *Cmd {
 	return &Cmd{Path: name, Args: append([]string{name}, arg...)}
 }
 
-// CommandContext is Command; the sandbox is ended when ctx is before the command
-// is.
+// CommandContext is like Command, but ends the sandbox if ctx ends before the command does.
 func CommandContext(ctx context.Context, name string, arg ...string) *Cmd {
 	if ctx == nil {
 		panic("nil Context")
@@ -152,8 +150,8 @@ func CommandContext(ctx context.Context, name string, arg ...string) *Cmd {
 	return c
 }
 
-// BaseEnv is the environment of a command that names none: of the caller's
-// variables PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG and LC_*.
+// BaseEnv returns the environment of a command whose Env is nil: the caller's variables PATH, HOME,
+// USER, LOGNAME, SHELL, TERM, TZ, LANG and LC_*.
 func BaseEnv() []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -170,7 +168,7 @@ func BaseEnv() []string {
 	return env
 }
 
-// String is the command for people, without quoting.
+// String returns the command for people, without quoting.
 func (c *Cmd) String() string {
 	if len(c.Args) < 2 {
 		return c.Path
@@ -178,7 +176,7 @@ func (c *Cmd) String() string {
 	return c.Path + " " + strings.Join(c.Args[1:], " ")
 }
 
-// Environ is the environment that the command gets.
+// Environ returns the environment that the command will get.
 func (c *Cmd) Environ() []string {
 	switch {
 	case c.Env != nil:
@@ -229,7 +227,8 @@ func (c *Cmd) CombinedOutput() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Start starts the command. It returns nil only after the program was executed.
+// Start starts the command. It returns nil only after the program was executed. If the sandbox
+// could not be set up, the error is an *Error.
 func (c *Cmd) Start() error {
 	if c.started {
 		return &Error{Op: "start", Path: c.Path, Err: errors.New("already started")}

@@ -20,21 +20,20 @@ type Error struct {
 	Path string // what it was about: a path, or the name of something else
 	Err  error  // the cause, usually a syscall.Errno
 
-	// Program says how far the set-up came, for people who debug it: the number
-	// of the operation in the Program that failed. Zero where no Program ran.
+	// Program says how far the set-up came, for debugging: the number of the operation in the Program that failed.
+	// Zero: no Program ran.
 	Program int
 
-	// Mount is 1 + the index in Cmd.Mounts of what could not be set up. Zero: none
-	// of them.
+	// Mount is 1 + the index in Cmd.Mounts of the mount that failed. Zero: none of them.
 	Mount int
-	// Part says which part of a mount it was, where that matters.
+	// Part says which part of the mount failed. Zero: the mount as a whole.
 	Part Part
-	// Text is the text of the symbolic link that is there already, for PartMade.
+	// Text is the text of the existing symbolic link, for PartMade. Empty: there is none.
 	Text string
 }
 
-// A Step is a step of setting up a sandbox, in a word or two. Those that programs tell apart have constants; an Error
-// can have others.
+// A Step is a step of setting up a sandbox, in a word or two. Steps that programs need to tell apart have constants; an
+// Error can have others.
 type Step string
 
 // The steps that have constants.
@@ -87,9 +86,8 @@ const (
 
 var errGone = errors.New("the sandbox went away before the command was executed")
 
-// KilledError is the cause where PID 1, or what stands in for it, ended by a
-// signal before it could say that the command was executed. It may have been, a
-// moment ago.
+// KilledError is the cause if a signal ended PID 1, or the process in its place, before it reported that the command
+// was executed. The command may have been executed just before.
 type KilledError struct{ Signal syscall.Signal }
 
 func (e *KilledError) Error() string { return errGone.Error() + " (signal: " + e.Signal.String() + ")" }
@@ -107,10 +105,10 @@ func (e *Error) notFound() bool {
 		(errors.Is(e.Err, syscall.ENOENT) || errors.Is(e.Err, syscall.ENOTDIR))
 }
 
-// Is makes errors.Is(err, exec.ErrNotFound) true where the program is not in PATH.
+// Is makes errors.Is(err, exec.ErrNotFound) true if the program is not in PATH.
 func (e *Error) Is(target error) bool { return target == exec.ErrNotFound && e.notFound() }
 
-// As lets errors.As find the *exec.Error that os/exec would return where the program is not in PATH.
+// As lets errors.As find the *exec.Error that os/exec would return if the program is not in PATH.
 func (e *Error) As(target any) bool {
 	to, ok := target.(**exec.Error)
 	if !ok || !e.notFound() {

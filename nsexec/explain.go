@@ -9,8 +9,7 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
-// Explain prints what Start would do: the system calls of both Programs. Nothing
-// is done.
+// Explain prints what Start would do: the system calls of both Programs. It does not run them.
 func (c *Cmd) Explain(w io.Writer) error {
 	if c.Err != nil {
 		return c.Err

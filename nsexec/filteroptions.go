@@ -11,21 +11,22 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// FilterOptions are what a default filter can depend on. The zero FilterOptions are for the ids of a Cmd without maps, and
-// let nobody make namespaces.
+// FilterOptions are options of the default filter. The zero FilterOptions are for a Cmd without id maps, and allow no
+// new namespaces.
 type FilterOptions struct {
-	// UIDMap and GIDMap are those of the Cmd. A command with one id only, as ordinary users' commands have, gets the error of
-	// chown(2) to other ids that it gets outside: EPERM, which archivers and fakeroot expect, and not the EINVAL of ids that
-	// a user namespace lacks.
+	// UIDMap and GIDMap are those of the Cmd. If a command has only one id, as those of ordinary users have, chown(2)
+	// to other ids fails with EPERM as it does outside, which archivers and fakeroot expect, and not with EINVAL, the
+	// error for ids that a user namespace lacks.
 	UIDMap, GIDMap []IDMap
-	// UserNamespaces lets commands make user namespaces, and in them all others but those for cgroups and time, with mounts.
-	// The kernel keeps what lies over what was hidden or read-only locked there. False: that is refused.
+	// UserNamespaces lets commands make user namespaces, and in these all other namespaces except those for cgroups and
+	// time, with mounts. The kernel locks the mounts there that hide something or make it read-only
+	// (mount_namespaces(7)). False: making them is refused.
 	UserNamespaces bool
-	// CgroupNamespaces lets them make cgroup namespaces too, where they can mount what they may write to of their own cgroup.
-	// False: that is refused.
+	// CgroupNamespaces also lets commands make cgroup namespaces, in which they can mount the part of their own cgroup
+	// that they may write to. False: making them is refused.
 	CgroupNamespaces bool
-	// Openat2 lets them use openat2(2), which nsrun needs. Its modes are in memory, where no filter looks: set-user-id files
-	// can be made with it. False: there is no such call.
+	// Openat2 lets commands use openat2(2), which an nsrun in the sandbox needs. The mode is in memory, which no filter
+	// can read, so commands can make set-user-id files with it. False: the call fails with ENOSYS.
 	Openat2 bool
 }
 
@@ -39,7 +40,7 @@ type shape struct {
 	openat2    bool
 }
 
-// Filter is DefaultFilter, as the options say.
+// Filter returns DefaultFilter with these options.
 func (o FilterOptions) Filter() Filter {
 	made := shape{arch: seccomp.Arch, x32: seccomp.HasX32, namespaces: o.UserNamespaces, cgroups: o.CgroupNamespaces, openat2: o.Openat2}
 	if o.UIDMap != nil || o.GIDMap != nil || os.Geteuid() != 0 || !haveCaps(unix.CAP_SETUID, unix.CAP_SETGID) {

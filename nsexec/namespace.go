@@ -45,8 +45,8 @@ func (n Namespace) flags() (f uint64) {
 	return f
 }
 
-// IDMap maps Count user or group ids of the sandbox, from Inside on, to ids of
-// the caller's user namespace, from Outside on; see user_namespaces(7).
+// IDMap maps Count user or group ids of the sandbox, beginning with Inside, to ids of the caller's
+// user namespace, beginning with Outside; see user_namespaces(7).
 type IDMap struct {
 	Inside, Outside, Count uint32
 }

@@ -125,9 +125,8 @@ func (r *readySet) evict() {
 	}
 }
 
-// Shutdown ends the launcher and the sandboxes that wait for a command, and
-// waits until they are gone. Commands that run are not touched. The next Start
-// begins anew.
+// Shutdown ends the launcher and the sandboxes that wait for a command, and waits until they are
+// gone. Running commands are not affected. The next Start starts a new launcher.
 func Shutdown() {
 	ready.mu.Lock()
 	for ready.busy > 0 {

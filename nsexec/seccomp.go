@@ -42,13 +42,12 @@ func (f Filter) program(b *prog.Builder) (fprog, insns prog.Ptr) {
 	return fprog, insns
 }
 
-// DefaultFilter refuses what a command in a sandbox has no business with and
-// what has been a way out of sandboxes: more namespaces and mounts, io_uring
-// (which does system calls that no filter sees), kernel keys, BPF, perf events,
-// userfaultfd, kernel modules, clocks, leases, set-user-id bits, pushing input into the terminal
-// (TIOCSTI, TIOCLINUX), another limit of core dumps (which is ignored), sockets of other families than unix, IP and netlink, and
-// system calls of another architecture. Refused is EPERM, or ENOSYS where
-// programs then take another way.
+// DefaultFilter refuses system calls that a command in a sandbox does not need, or that have been a way out of
+// sandboxes: more namespaces and mounts, io_uring (which makes system calls that no filter sees), kernel keys, BPF,
+// perf events, userfaultfd, kernel modules, clocks, leases, set-user-id bits, pushing input into the terminal (TIOCSTI,
+// TIOCLINUX), sockets of families other than unix, IP and netlink, and system calls of another architecture. A refused
+// call fails with EPERM, or with ENOSYS if programs then use another call. Changing the limit of core dumps has no
+// effect.
 var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(shape{arch: seccomp.Arch, x32: seccomp.HasX32}) })
 
 // newNamespacesUnshare are all namespaces that unshare(2) makes.

@@ -32,11 +32,10 @@ func process(pid int) *os.Process {
 	return &os.Process{Pid: pid}
 }
 
-// Signal sends a signal to the command, through PID 1 where there is one. It is
-// Process.Signal, except that SIGSTOP stops the command: Process.Signal would stop
-// PID 1, which could not pass it on. As nothing in the sandbox is to go on meanwhile,
-// SIGSTOP stops everything in it, and the next SIGCONT continues everything; where the
-// PID namespace is shared, only the command. With HoldSignals it is Process.Signal.
+// Signal sends a signal to the command, through PID 1 if there is one. It is like Process.Signal,
+// except for SIGSTOP: Process.Signal would stop PID 1, which could then not pass the signal on.
+// Signal with SIGSTOP stops everything in the sandbox, and the next SIGCONT continues everything.
+// If the PID namespace is shared, it stops only the command. With HoldSignals it is Process.Signal.
 func (c *Cmd) Signal(sig os.Signal) error {
 	if c.Process == nil {
 		return &Error{Op: "signal", Path: c.Path, Err: errors.New("not started")}

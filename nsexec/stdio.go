@@ -64,8 +64,8 @@ func (c *Cmd) StdinPipe() (io.WriteCloser, error) {
 	return w, nil
 }
 
-// StdoutPipe returns a pipe from the command's standard output. Wait closes it:
-// read all of it before.
+// StdoutPipe returns a pipe from the command's standard output. Wait closes it, so read everything
+// before you call Wait.
 func (c *Cmd) StdoutPipe() (io.ReadCloser, error) {
 	if err := c.pipeAllowed("Stdout", c.Stdout != nil); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (c *Cmd) StdoutPipe() (io.ReadCloser, error) {
 	return r, err
 }
 
-// StderrPipe is StdoutPipe for standard error.
+// StderrPipe is like StdoutPipe, for standard error.
 func (c *Cmd) StderrPipe() (io.ReadCloser, error) {
 	if err := c.pipeAllowed("Stderr", c.Stderr != nil); err != nil {
 		return nil, err

@@ -35,14 +35,14 @@ const (
 	Cgroup
 )
 
-// Cmd is a command to be run in a sandbox. The fields down to WaitDelay are those
-// of exec.Cmd and mean the same but for what the package comment says. A Cmd
-// cannot be used again after Start.
+// Cmd is a command to run in a sandbox. The fields down to WaitDelay are those of exec.Cmd and have
+// the same meaning, except for the differences in the package comment. A Cmd cannot be used again
+// after Start.
 type Cmd struct {
 	// Path is the program, in the sandbox. Without a slash it is looked up there
 	// along PATH.
 	Path string
-	// Args are the arguments, the name of the command first. Empty: only Path.
+	// Args are the arguments, beginning with the name of the command. Empty: only Path.
 	Args []string
 	// Env is the environment, "key=value". Nil: BaseEnv, and PWD where Dir is set.
 	Env []string
@@ -56,19 +56,18 @@ type Cmd struct {
 	Stdout, Stderr io.Writer
 	// ExtraFiles become descriptors 3, 4, …; a nil entry is a closed one.
 	ExtraFiles []*os.File
-	// Layers are detached mounts, see fsmount(2), that mounts.Layer attaches: the command
-	// does not have them.
+	// Layers are detached mounts, see fsmount(2), that mounts.Layer attaches. The command does not
+	// get these descriptors. Nil: none.
 	Layers []*os.File
 
-	// Process is PID 1 of the sandbox, or the command itself where the PID namespace
-	// is shared; set by Start. PID 1 passes signals on to the command, except SIGKILL
-	// and SIGSTOP: see Signal.
+	// Process is PID 1 of the sandbox, or the command itself if the PID namespace is shared. Start
+	// sets it. PID 1 passes signals on to the command, except SIGKILL and SIGSTOP: see Signal.
 	Process *os.Process
-	// ProcessState is the command's end; set by Wait. Times and resource usage
-	// include PID 1. They are zero where something else in this program has waited
-	// for the process, for example by wait4(-1).
+	// ProcessState says how the command ended. Wait sets it. Times and resource usage include PID
+	// 1. They are zero if something else in this program waited for the process, for example by
+	// wait4(-1).
 	ProcessState *os.ProcessState
-	// Err is a mistake made before Start, which returns it.
+	// Err is an error from before Start; Start returns it. Nil: none.
 	Err error
 	// Cancel is called when the context of CommandContext ends. Nil, for
 	// CommandContext: Process.Kill.
@@ -84,38 +83,38 @@ type Cmd struct {
 	// UIDMap and GIDMap say which ids exist in the user namespace. Nil: the
 	// caller's own, and for root all that it has.
 	UIDMap, GIDMap []IDMap
-	// Credential are the ids, as numbered in the sandbox, that the command gets.
-	// Nil: the caller's.
+	// Credential are the command's user and group ids, as numbered in the sandbox. Nil: the
+	// caller's.
 	Credential *Credential
 	// Hostname is the name of the host in a new UTS namespace. Empty: the caller's.
 	Hostname string
-	// Capabilities the command has in its user namespace. Zero: none. They are
-	// the limit for whatever it executes.
+	// Capabilities are those of the command in its user namespace (capabilities(7)). They are also
+	// the limit for every program that it executes. Zero: none.
 	Capabilities Capabilities
-	// Seccomp are filters, all of which the command and all that it executes must
-	// pass, see DefaultFilter. Nil: none.
+	// Seccomp are filters for the command and every program that it executes; all of them apply
+	// (seccomp(2)). See DefaultFilter. Nil: none.
 	Seccomp []Filter
 	// Rlimits are resource limits, see setrlimit(2). Nil: the caller's.
 	Rlimits []Rlimit
 	// Umask of the command. Nil: the caller's (for an embedding program, as it was
 	// when the launcher was started).
 	Umask *int
-	// NewSession gives the command a session of its own, without a terminal, in any
-	// case. False: it has one of its own only where none of its three standard
-	// descriptors is a terminal; else Ctrl-C and job control work as for any other
-	// command.
+	// NewSession always gives the command a session of its own, without a terminal (setsid(2)).
+	// False: it gets one only if none of its three standard descriptors is a terminal; otherwise
+	// Ctrl-C and job control work as for any other command.
 	NewSession bool
-	// Background lets go on what the command leaves running, and does not end
-	// anything with the caller; Wait returns when the command has ended. False:
-	// everything ends with the command, and with the caller.
+	// Background lets processes that the command leaves running continue, and ends nothing with the
+	// caller; Wait returns when the command has ended. False: everything ends with the command, and
+	// with the caller.
 	Background bool
-	// Cgroup is an open directory of a cgroup v2 hierarchy, in which the sandbox begins: no
-	// instruction of it is executed elsewhere. A new cgroup namespace has it as its root.
-	// Nil: the caller's cgroups.
+	// Cgroup is an open directory of a cgroup v2 hierarchy. The sandbox is created in this cgroup
+	// (CLONE_INTO_CGROUP) and executes nothing outside it. It is the root of a new cgroup
+	// namespace. Nil: the caller's cgroups.
 	Cgroup *os.File
-	// HideAbstract has the kernel refuse connections to abstract unix sockets (unix(7)) that
-	// were not made by the command: where the network namespace is shared, all of the host's can be
-	// named. It takes Linux 6.12 with Landlock. False: they can be reached.
+	// HideAbstract makes the kernel refuse connections to abstract unix sockets (unix(7)) that the
+	// command did not make itself. If the network namespace is shared, the command could otherwise
+	// connect to all of the host's. It needs Linux 6.12 with Landlock (landlock(7)); without it,
+	// Start returns an *Error with Op StepLandlock. False: the sockets can be reached.
 	HideAbstract bool
 }
 
@@ -126,13 +125,12 @@ type Credential struct {
 	Groups []uint32
 }
 
-// DefaultFilter refuses what a command in a sandbox has no business with and
-// what has been a way out of sandboxes: more namespaces and mounts, io_uring
-// (which does system calls that no filter sees), kernel keys, BPF, perf events,
-// userfaultfd, kernel modules, clocks, leases, set-user-id bits, pushing input into the terminal
-// (TIOCSTI, TIOCLINUX), another limit of core dumps (which is ignored), sockets of other families than unix, IP and netlink, and
-// system calls of another architecture. Refused is EPERM, or ENOSYS where
-// programs then take another way.
+// DefaultFilter refuses system calls that a command in a sandbox does not need, or that have been a way out of
+// sandboxes: more namespaces and mounts, io_uring (which makes system calls that no filter sees), kernel keys, BPF,
+// perf events, userfaultfd, kernel modules, clocks, leases, set-user-id bits, pushing input into the terminal (TIOCSTI,
+// TIOCLINUX), sockets of families other than unix, IP and netlink, and system calls of another architecture. A refused
+// call fails with EPERM, or with ENOSYS if programs then use another call. Changing the limit of core dumps has no
+// effect.
 var DefaultFilter = sync.OnceValue(func() Filter { return nil })
 
 // ErrCapability says that there is no capability of that name.
@@ -146,26 +144,27 @@ type Filter []struct {
 	K      uint32
 }
 
-// FilterOptions are what a default filter can depend on. The zero FilterOptions are for the ids of a Cmd without maps, and
-// let nobody make namespaces.
+// FilterOptions are options of the default filter. The zero FilterOptions are for a Cmd without id maps, and allow no
+// new namespaces.
 type FilterOptions struct {
-	// UIDMap and GIDMap are those of the Cmd. A command with one id only, as ordinary users' commands have, gets the error of
-	// chown(2) to other ids that it gets outside: EPERM, which archivers and fakeroot expect, and not the EINVAL of ids that
-	// a user namespace lacks.
+	// UIDMap and GIDMap are those of the Cmd. If a command has only one id, as those of ordinary users have, chown(2)
+	// to other ids fails with EPERM as it does outside, which archivers and fakeroot expect, and not with EINVAL, the
+	// error for ids that a user namespace lacks.
 	UIDMap, GIDMap []IDMap
-	// UserNamespaces lets commands make user namespaces, and in them all others but those for cgroups and time, with mounts.
-	// The kernel keeps what lies over what was hidden or read-only locked there. False: that is refused.
+	// UserNamespaces lets commands make user namespaces, and in these all other namespaces except those for cgroups and
+	// time, with mounts. The kernel locks the mounts there that hide something or make it read-only
+	// (mount_namespaces(7)). False: making them is refused.
 	UserNamespaces bool
-	// CgroupNamespaces lets them make cgroup namespaces too, where they can mount what they may write to of their own cgroup.
-	// False: that is refused.
+	// CgroupNamespaces also lets commands make cgroup namespaces, in which they can mount the part of their own cgroup
+	// that they may write to. False: making them is refused.
 	CgroupNamespaces bool
-	// Openat2 lets them use openat2(2), which nsrun needs. Its modes are in memory, where no filter looks: set-user-id files
-	// can be made with it. False: there is no such call.
+	// Openat2 lets commands use openat2(2), which an nsrun in the sandbox needs. The mode is in memory, which no filter
+	// can read, so commands can make set-user-id files with it. False: the call fails with ENOSYS.
 	Openat2 bool
 }
 
-// IDMap maps Count user or group ids of the sandbox, from Inside on, to ids of
-// the caller's user namespace, from Outside on; see user_namespaces(7).
+// IDMap maps Count user or group ids of the sandbox, beginning with Inside, to ids of the caller's
+// user namespace, beginning with Outside; see user_namespaces(7).
 type IDMap struct {
 	Inside, Outside, Count uint32
 }
@@ -179,13 +178,13 @@ type Rlimit struct {
 	Soft, Hard uint64
 }
 
-// AllCapabilities are those that this kernel knows.
+// AllCapabilities returns the capabilities that this kernel knows.
 func AllCapabilities() (r0 Capabilities) {
 	return
 }
 
-// BaseEnv is the environment of a command that names none: of the caller's
-// variables PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG and LC_*.
+// BaseEnv returns the environment of a command whose Env is nil: the caller's variables PATH, HOME,
+// USER, LOGNAME, SHELL, TERM, TZ, LANG and LC_*.
 func BaseEnv() (r0 []string) {
 	return
 }
@@ -195,8 +194,7 @@ func Command(name string, arg ...string) *Cmd {
 	return &Cmd{Path: name, Args: append([]string{name}, arg...)}
 }
 
-// CommandContext is Command; the sandbox is ended when ctx is before the command
-// is.
+// CommandContext is like Command, but ends the sandbox if ctx ends before the command does.
 func CommandContext(ctx context.Context, name string, arg ...string) (r0 *Cmd) {
 	r0 = new(Cmd)
 	return
@@ -209,9 +207,8 @@ func ParseCapabilities(s string) (r0 Capabilities, r1 error) {
 	return
 }
 
-// Shutdown ends the launcher and the sandboxes that wait for a command, and
-// waits until they are gone. Commands that run are not touched. The next Start
-// begins anew.
+// Shutdown ends the launcher and the sandboxes that wait for a command, and waits until they are
+// gone. Running commands are not affected. The next Start starts a new launcher.
 func Shutdown() {
 }
 
@@ -227,13 +224,12 @@ func (*Cmd) CombinedOutput() (r0 []byte, r1 error) {
 	return
 }
 
-// Environ is the environment that the command gets.
+// Environ returns the environment that the command will get.
 func (*Cmd) Environ() (r0 []string) {
 	return
 }
 
-// Explain prints what Start would do: the system calls of both Programs. Nothing
-// is done.
+// Explain prints what Start would do: the system calls of both Programs. It does not run them.
 func (*Cmd) Explain(w io.Writer) (r0 error) {
 	r0 = linuxonly.Error("nsexec.Cmd.Explain")
 	return
@@ -252,23 +248,23 @@ func (*Cmd) Run() (r0 error) {
 	return
 }
 
-// Signal sends a signal to the command, through PID 1 where there is one. It is
-// Process.Signal, except that SIGSTOP stops the command: Process.Signal would stop
-// PID 1, which could not pass it on. As nothing in the sandbox is to go on meanwhile,
-// SIGSTOP stops everything in it, and the next SIGCONT continues everything; where the
-// PID namespace is shared, only the command. With HoldSignals it is Process.Signal.
+// Signal sends a signal to the command, through PID 1 if there is one. It is like Process.Signal,
+// except for SIGSTOP: Process.Signal would stop PID 1, which could then not pass the signal on.
+// Signal with SIGSTOP stops everything in the sandbox, and the next SIGCONT continues everything.
+// If the PID namespace is shared, it stops only the command. With HoldSignals it is Process.Signal.
 func (*Cmd) Signal(sig os.Signal) (r0 error) {
 	r0 = linuxonly.Error("nsexec.Cmd.Signal")
 	return
 }
 
-// Start starts the command. It returns nil only after the program was executed.
+// Start starts the command. It returns nil only after the program was executed. If the sandbox
+// could not be set up, the error is an *Error.
 func (*Cmd) Start() (r0 error) {
 	r0 = linuxonly.Error("nsexec.Cmd.Start")
 	return
 }
 
-// StderrPipe is StdoutPipe for standard error.
+// StderrPipe is like StdoutPipe, for standard error.
 func (*Cmd) StderrPipe() (r0 io.ReadCloser, r1 error) {
 	r1 = linuxonly.Error("nsexec.Cmd.StderrPipe")
 	return
@@ -280,14 +276,14 @@ func (*Cmd) StdinPipe() (r0 io.WriteCloser, r1 error) {
 	return
 }
 
-// StdoutPipe returns a pipe from the command's standard output. Wait closes it:
-// read all of it before.
+// StdoutPipe returns a pipe from the command's standard output. Wait closes it, so read everything
+// before you call Wait.
 func (*Cmd) StdoutPipe() (r0 io.ReadCloser, r1 error) {
 	r1 = linuxonly.Error("nsexec.Cmd.StdoutPipe")
 	return
 }
 
-// String is the command for people, without quoting.
+// String returns the command for people, without quoting.
 func (c *Cmd) String() string {
 	if len(c.Args) < 2 {
 		return c.Path
@@ -302,7 +298,7 @@ func (*Cmd) Wait() (r0 error) {
 	return
 }
 
-// Filter is DefaultFilter, as the options say.
+// Filter returns DefaultFilter with these options.
 func (FilterOptions) Filter() (r0 Filter) {
 	return
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Access returns the owner and the attributes of one version of what changed. A side
-// that has nothing at this path is fs.ErrNotExist.
+// Access returns the owner and the attributes of one version of a changed object. If that side has
+// nothing at this path, the error is fs.ErrNotExist.
 func (s *Session) Access(c Change, side Side) (Access, error) {
 	a, err := s.access(c, side)
 	if err != nil {
@@ -74,8 +74,8 @@ func accessOf(d tree.Dir) (Access, error) {
 	return Access{UID: st.UID, GID: st.GID, Attributes: x}, err
 }
 
-// Names lists one version of a directory, unsorted; of c, Root and Path are looked at.
-// For After that is what the session made or changed in it.
+// Names lists one version of a directory, unsorted. For After, these are the names that the session
+// created or changed in it. It uses only Root and Path of c.
 func (s *Session) Names(c Change, side Side) ([]string, error) {
 	names, err := s.names(c, side)
 	if err == unix.ENOTDIR || err == unix.ELOOP {
@@ -115,8 +115,8 @@ func (s *Session) names(c Change, side Side) ([]string, error) {
 	return here, nil
 }
 
-// Choose returns those changes, which are in the order of Changes, that paths mean, as
-// CommitOptions.Paths have it, and the new directories above them.
+// Choose returns the changes that paths select, in the sense of CommitOptions.Paths, and the new
+// directories above them. changes must be in the order of Changes.
 func (s *Session) Choose(changes []Change, paths []string) ([]Change, error) {
 	index := map[string]int{}
 	for i, r := range s.roots {

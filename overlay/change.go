@@ -18,8 +18,7 @@ const (
 	TypeChanged = change.TypeChanged
 )
 
-// An Aspect is one way in which an object of the same type differs. Several are added
-// up.
+// An Aspect is one way in which two objects of the same type differ. Aspects are bits, and can be combined.
 type Aspect uint8
 
 // The aspects of a modified object.
@@ -44,34 +43,34 @@ type Change struct {
 	// the project's. Zero for everything else.
 	Size int64
 
-	// OldMode and OldSize are what the project has. Zero for Added.
+	// OldMode and OldSize are those of the project's object. Zero for Added.
 	OldMode fs.FileMode
 	OldSize int64
 
 	// Aspects says what is different about a Modified object. Zero for other kinds.
 	Aspects Aspect
 
-	// Below is how many objects are in a deleted directory, or in one that something
-	// else took the place of. They are not changes of their own.
+	// Below is how many objects are in a directory that was deleted, or replaced by something else. They are not
+	// changes of their own.
 	Below int
 
-	// Special says why the object is not committed unless that is asked for, such as
-	// "is setuid". Empty: it is nothing special.
+	// Special says why the object is committed only with CommitOptions.AllowSpecial, such as "is setuid". Empty: it is
+	// not special.
 	Special string
 
-	// Runs says why the object is executed, or obeyed, without anybody having asked for the
-	// project's code: "git hook", "direnv". It is Protected for what Options.Protect means. Empty: it is neither.
+	// Runs says why the object would later be executed or obeyed although nobody runs the project's code: "git hook",
+	// "direnv". It is Protected for paths that Options.Protect names. Empty: neither.
 	Runs string
 
-	// Links is how many names a new regular file has. Zero and one: this one.
+	// Links is how many names a new regular file has. Zero and one: only this name.
 	Links uint64
 
 	// Sparse says that a regular file has holes.
 	Sparse bool
 }
 
-// Later says in a few words why the change is held back: "runs later: git hook", or "protected". Empty: it is not because of
-// Runs.
+// Later says in a few words why Runs holds the change back: "runs later: git hook", or "protected". Empty: Runs does
+// not.
 func (c Change) Later() string {
 	if c.Runs == "" || c.Runs == Protected {
 		return c.Runs

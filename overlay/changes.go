@@ -24,11 +24,10 @@ type walkOptions struct {
 // is in it and names are compared by their bytes. A deleted directory is one
 // Change; a new one is a Change, and so is everything in it.
 //
-// What cannot be looked at is yielded as an error, with a zero Change; the walk
-// goes on behind it.
+// If something cannot be read, Changes yields an error with a zero Change, and the walk goes on.
 //
-// For Change.Runs, directories at the top of a root are searched for repositories by the first
-// listing, and again when the root has got other names. A commit always searches.
+// For Change.Runs, the first call searches the directories at the top of a root for repositories,
+// and so does a call after names in the root changed. A commit always searches.
 func (s *Session) Changes() iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		var retimed atomic.Int64
@@ -44,9 +43,9 @@ func (s *Session) Changes() iter.Seq2[Change, error] {
 	}
 }
 
-// Retimed is how many files the last complete walk of Changes met that differ in nothing but
-// their modification time. That is not a change, but a commit takes it over. Zero: there was no
-// walk, or none.
+// Retimed returns how many files differ only in their modification time, as the last complete walk
+// of Changes found. Such a difference is not a change, but a commit applies it. Zero: there was no
+// walk, or no such file.
 func (s *Session) Retimed() int { return int(s.retimed.Load()) }
 
 // nodes walks all roots.

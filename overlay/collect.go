@@ -13,10 +13,9 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Collect stores what the command has written. It is to be called when the command has
-// ended, before anything else is asked of the session; until then a session that is not
-// kept by an overlay of its own directory (see Info.Engine) has no changes to show. For
-// other sessions it does nothing, and neither if it was called already.
+// Collect stores what the command has written. Call it when the command has ended, before you use
+// the session in another way; until then a session with EngineTmpfs or EngineCopy (see Info.Engine)
+// shows no changes. With EngineOverlay, and if it was called already, it does nothing.
 func (s *Session) Collect(ctx context.Context) error {
 	const op = "store changes"
 	s.work.Lock()

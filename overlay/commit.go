@@ -20,16 +20,14 @@ func (s *Session) Commit(ctx context.Context, paths ...string) error {
 	return s.CommitWith(ctx, CommitOptions{Paths: paths})
 }
 
-// CommitWith puts changes into the project: all or nothing of what is chosen. New
-// directories above a chosen path are committed with it.
+// CommitWith commits the chosen changes to the project, all or none. New directories above a chosen path are committed
+// with it.
 //
-// A *SpecialError or *ConflictError, and every other error but a *CommitError,
-// means that the project is as it was. So does a context that ends while new
-// objects are being written; once they are being renamed into place it is not
-// looked at any more.
+// After a *SpecialError, a *ConflictError, or any other error except a *CommitError, the project is as it was. ctx can
+// stop the commit while new objects are being written; once they are being renamed into place, ctx is ignored.
 //
-// What runs later (Change.Runs) is held back, unless o says otherwise, and with HoldSpecial
-// what is special: Held tells. If nothing else was chosen that is a *HeldError, and nothing is done.
+// Files that run later (Change.Runs) are held back, unless o says otherwise, and with HoldSpecial so are special files;
+// Held lists them. If nothing else was chosen, the error is a *HeldError, and nothing is done.
 //
 // When no change is left the session is Committed; until then it is Kept, and Changes
 // yields the rest. Undo takes it back.
@@ -69,7 +67,7 @@ func (s *Session) commit(ctx context.Context, o CommitOptions) error {
 	return c.run(ctx)
 }
 
-// Held returns what the last CommitWith held back because it would run later, or is special.
+// Held returns the changes that the last CommitWith held back, because they would run later or are special.
 func (s *Session) Held() []Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,46 +20,43 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Options describes a new session. The zero value is not enough: a session has
-// at least one root.
+// Options describe a new session. The zero Options are an error: a session has at least one root.
 type Options struct {
-	// Roots are the directories whose changes are kept apart. None: an error.
-	// They are made absolute and free of symbolic links. A root that is "/",
-	// lies in another one, or holds the state directory is refused.
+	// Roots are the directories whose changes are kept apart. None: an error. They are made absolute, and their
+	// symbolic links are resolved. A root that is "/", lies in another root, or contains the state directory is an
+	// error.
 	Roots []string
 
-	// Command is what will be run, for List to show. Nil: unknown.
+	// Command is the command that will run; List shows it. Nil: unknown.
 	Command []string
 
-	// Dir is the state directory. Empty: DefaultDir. It is made, mode 0700, if
-	// it is missing, and refused if it is not the caller's own.
+	// Dir is the state directory. It is created with mode 0700 if it is missing; it is an error if it is not the
+	// caller's own. Empty: DefaultDir.
 	Dir string
 
-	// On is another session of the state directory, named as for Open, on which this one
-	// is to stand: the command sees the project with that one's changes. The roots must
-	// be that session's, or some of them. It must not be in use, and nothing can write to
-	// it as long as this one has changes. Empty: the project itself.
+	// On is another session of the state directory, named as for Open, on which this one is based: the command sees the
+	// project with the changes of that session. The roots must be that session's, or some of them. It must not be in
+	// use, and cannot be written to as long as this one has changes. Empty: the project itself.
 	On string
 
-	// Engine says how what is written is kept apart from the project. Zero: as suits
-	// the file systems, see Info.Engine.
+	// Engine says how writes are kept apart from the project. Zero: chosen by the file systems, see Info.Engine.
 	Engine Engine
 
-	// Protect are patterns of paths whose changes are held back, as what runs later is (Change.Runs), in this session as long
-	// as it exists: absolute, with "*", "?", "[…]" and "**", and free of symbolic links. They mean all that is below a
-	// directory, too. Nil: none.
+	// Protect are patterns of paths whose changes are held back, like files that run later (Change.Runs), as long as
+	// this session exists. They are absolute, with "*", "?", "[…]" and "**", and without symbolic links. A pattern that
+	// matches a directory also covers everything below it. Nil: none.
 	Protect []string
 
-	// Spare is what another session left, which is used if it is Ready and of the same
-	// roots, and is removed if not. It is Create's from then on. Nil: all is made anew.
+	// Spare is what another session left (Session.Retire). Create uses it if it is Ready and has the same roots, and
+	// removes it otherwise. It then belongs to Create. Nil: everything is made anew.
 	Spare *Spare
 }
 
-// Create begins a session. It costs a few system calls however large the roots
-// are, and does not wait for a disk. The session is locked until Close.
+// Create creates a session. It makes a few system calls, however large the roots are, and does not wait for a disk.
+// (With EngineCopy it copies the project.) The session is locked until Close.
 func Create(o Options) (*Session, error) { return CreateContext(context.Background(), o) }
 
-// CreateContext is Create, which ctx ends: with EngineCopy the project is copied.
+// CreateContext is like Create, but stops if ctx ends: with EngineCopy, copying the project can take long.
 func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	statePath, state, err := openStateDir(o.Dir, true)
 	if err != nil {

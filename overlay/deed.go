@@ -4,10 +4,10 @@ import (
 	"strconv"
 )
 
-// A Deed is something that was done about a session's changes, and can be taken back.
+// A Deed is an operation on a session's changes that Undo can take back.
 type Deed uint8
 
-// The deeds. Zero: there is nothing to take back.
+// The deeds. The zero Deed is NoDeed: there is nothing to take back.
 const (
 	NoDeed      Deed = iota
 	CommitDeed       // changes were committed

@@ -13,13 +13,13 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Discard throws the session's changes away. Undo makes it Kept again until it is removed (see
-// Clean), since all that it holds stays where it is: only what a command wrote that was not
-// collected is lost, and on a full disk everything. Erase gives the space back.
+// Discard discards the session's changes. Undo makes the session Kept again, until it is removed (see Clean), because
+// its data stays on disk. Lost are only writes that were not collected, and on a full disk everything. Erase frees the
+// space.
 func (s *Session) Discard() error { return s.end(false) }
 
-// Erase throws the session's changes away for good. Its data stays, for List; see Remove.
-// Calling it for a session that was discarded gives the space back.
+// Erase discards the session's changes for ever. The session stays in List; see Remove. For a session that was
+// discarded, it frees the space.
 func (s *Session) Erase() error { return s.end(true) }
 
 func (s *Session) end(good bool) error {
@@ -117,8 +117,8 @@ func (s *Session) finishDiscard() (what string, err error) {
 	return what, nil
 }
 
-// Remove discards the session and removes every trace of it, and closes it.
-// That is for sessions that changed nothing, and for clearing away old ones.
+// Remove discards the session, removes every trace of it, and closes it. It is for sessions that changed nothing, and
+// for removing old ones.
 func (s *Session) Remove() error {
 	s.work.Lock()
 	defer s.work.Unlock()

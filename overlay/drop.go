@@ -11,10 +11,9 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
-// Drop takes changes out of the session without touching the project: what is at and
-// below the paths, or means the patterns, is not a change any more, as long as the
-// session does not write there again, or Undo takes it back. When no change is left, the session is Discarded,
-// or Committed if a part of it was.
+// Drop removes changes from the session without touching the project: whatever is at and below the paths, or matches
+// the patterns, is no longer a change, until the session writes there again, or Undo takes the drop back. When no
+// change is left, the session is Discarded, or Committed if a part of it was committed.
 func (s *Session) Drop(ctx context.Context, paths ...string) error {
 	const op = "drop"
 	s.work.Lock()

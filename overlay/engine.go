@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// An Engine is a way to keep what is written apart from the project. The zero Engine
-// is none: one is chosen.
+// An Engine is a way to keep writes apart from the project. The zero Engine means that one is
+// chosen.
 type Engine uint8
 
-// The engines, the one that is preferred first.
+// The engines, in the order of preference.
 const (
 	EngineOverlay Engine = iota + 1 // an overlay with its upper directory in the session's
 	EngineTmpfs                     // an overlay with its upper directory on a tmpfs, stored when the command has ended

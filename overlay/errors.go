@@ -61,48 +61,43 @@ var (
 	// ErrRoot is what Create and Resume return for a directory that cannot be a root.
 	ErrRoot = errors.New("this directory cannot be a root of a session")
 
-	// ErrNoSession is what opening or removing a session returns that does not exist.
+	// ErrNoSession is what opening or removing a session that does not exist returns.
 	ErrNoSession = errors.New("no such session")
 
-	// ErrStateDir is returned where there is no place for the state directory (then the Error has no Path),
-	// or where it cannot be opened.
+	// ErrStateDir is returned if there is no place for the state directory (then the Error has no Path), or if it
+	// cannot be opened.
 	ErrStateDir = errors.New("no state directory")
 
 	// ErrBusy is what opening a session wraps when somebody else holds it.
 	ErrBusy = store.ErrBusy
 
-	// ErrEnded is what is wrapped where a session has no changes any more
-	// because they were committed or discarded.
+	// ErrEnded is wrapped if a session has no more changes, because they were committed or discarded.
 	ErrEnded = errors.New("the session's changes were committed or discarded already")
 
 	// ErrReadOnly is what Commit and Discard wrap for a session that was opened
 	// with OpenReadOnly.
 	ErrReadOnly = errors.New("the session was opened for reading only")
 
-	// ErrNoChange is what Commit wraps for a path at which nothing changed.
+	// ErrNoChange is what Commit wraps if nothing changed at a path.
 	ErrNoChange = errors.New("no change at this path")
 
-	// ErrOverlap is why two versions cannot be merged that changed the same lines.
+	// ErrOverlap says that two versions cannot be merged, because both changed the same lines.
 	ErrOverlap = errors.New("both changed the same lines")
 
-	// ErrNoBase is why two versions cannot be merged: what they were made from was not kept, see
-	// Preserve.
+	// ErrNoBase says that two versions cannot be merged, because their common base was not kept, see Preserve.
 	ErrNoBase = errors.New("no version that both began with was kept")
 
-	// ErrNotText is why two versions cannot be merged: not both of them are texts, or one is too
-	// large.
+	// ErrNotText says that two versions cannot be merged, because one is not text, or is too large.
 	ErrNotText = errors.New("one side is not text, or is too large")
 
-	// ErrBuiltOn is wrapped where other sessions were begun on this one, and still have
-	// changes: nothing may write to it, discard or remove it.
+	// ErrBuiltOn is wrapped if other sessions are based on this one, and still have changes: it cannot be written to,
+	// discarded or removed.
 	ErrBuiltOn = errors.New("other sessions build on it")
 
-	// ErrBaseKept is wrapped by a commit of a session that was begun on another one
-	// which is not committed.
+	// ErrBaseKept is wrapped by a commit of a session that is based on another one which is not committed.
 	ErrBaseKept = errors.New("commit that first")
 
-	// ErrMoved is wrapped when an object became another one while it was
-	// looked at.
+	// ErrMoved is wrapped if somebody replaced an object while it was being read.
 	ErrMoved = tree.ErrMoved
 )
 
@@ -112,23 +107,23 @@ type Conflict struct {
 	Path string // relative to Root
 	Why  string
 
-	// Kind is what the session did: to the object, or, where something else in a
-	// directory that it removed is meant, to that.
+	// Kind is what the session did to the object, or, if the conflict is about something else in a directory that the
+	// session removed, to that directory.
 	Kind Kind
 
 	// Session and Project are the two versions that there are now.
 	Session, Project Version
 
-	// Index is the index of git, relative to Root, in which Path is staged in two ways. Empty: the
-	// object itself is meant.
+	// Index is the path of git's index, relative to Root, in which both sides staged Path differently. Empty: the
+	// conflict is about the object itself.
 	Index string
 
-	// Unmerged is why Prefer Merge did not make one text of both: ErrOverlap, ErrNoBase, ErrNotText
-	// or another. Nil: it was not asked to. Overlaps tells more.
+	// Unmerged is why Prefer: Merge could not merge the two: ErrOverlap, ErrNoBase, ErrNotText or another error.
+	// Session.Overlaps tells more. Nil: no merge was asked for.
 	Unmerged error
 }
 
-// A Version is one side of a conflict. The zero Version is that nothing is there.
+// A Version is one side of a conflict. The zero Version means that nothing is there.
 type Version struct {
 	Exists  bool
 	Mode    fs.FileMode
@@ -153,7 +148,7 @@ func (e *ConflictError) Error() string {
 	return "conflict: " + store.ShortList(list)
 }
 
-// A Special is one object that is never put into a project.
+// A Special is one object that is committed only with CommitOptions.AllowSpecial.
 type Special struct {
 	Root string // the root, absolute
 	Path string // relative to Root
@@ -175,8 +170,8 @@ func (e *SpecialError) Error() string {
 	return "not committed: " + store.ShortList(list)
 }
 
-// HeldError lists changes that run later (Change.Runs), or with CommitOptions.HoldSpecial are
-// special, where a commit would have committed nothing else. Nothing was committed.
+// HeldError lists the changes that a commit held back, if it would have committed nothing else: those that run later
+// (Change.Runs), and with CommitOptions.HoldSpecial the special ones. Nothing was committed.
 type HeldError struct {
 	Changes []Change // in path order, never empty
 }
@@ -211,10 +206,9 @@ func heldWhy(c Change) string {
 	return why
 }
 
-// CommitError is returned by a commit that stopped after the project had been
-// changed and could not be taken back whole, or that did its work and failed to
-// tidy up; and by an undo likewise. One that fails with any other error has changed
-// nothing.
+// CommitError is returned by a commit that stopped after it had changed the project and could not be rolled back
+// completely, or that succeeded but failed to clean up. Undo returns it in the same cases. If a commit fails with any
+// other error, it has changed nothing.
 type CommitError struct {
 	Applied []Change // of a commit: what is in the project now, in path order
 	Err     error
@@ -234,8 +228,8 @@ func (e *CommitError) Error() string {
 // Unwrap returns e.Err.
 func (e *CommitError) Unwrap() error { return e.Err }
 
-// ErrNoCommit is what Undo wraps where there is nothing to take back.
+// ErrNoCommit is what Undo wraps if there is nothing to take back.
 var ErrNoCommit = errors.New("nothing to take back")
 
-// ErrLeftOut is what Commit wraps where it would take an index of git that names objects which it leaves out.
+// ErrLeftOut is what Commit wraps if it would commit git's index, but not all objects that the index names.
 var ErrLeftOut = errors.New("it names objects of git that are left out")

@@ -36,10 +36,9 @@ const (
 // Clean removes old sessions from the state directory dir, the newest first, and
 // yields what it removed. An empty dir means DefaultDir.
 //
-// It never removes what belongs to somebody else, what somebody has open, or what
-// another session stands on. A session whose data cannot be read is removed only if
-// it holds nothing, or is named. What could not be removed is yielded as an error, with
-// ID and Dir set as far as they are known; the others follow.
+// It never removes sessions of other users, sessions that are open, or sessions on which others are based. A session
+// whose data cannot be read is removed only if it is empty, or is named. If something cannot be removed, Clean yields
+// an error, with ID and Dir set as far as they are known, and goes on with the others.
 func Clean(dir string, o CleanOptions) iter.Seq2[Cleaned, error] {
 	return func(yield func(Cleaned, error) bool) {
 		statePath, state, err := openStateDir(dir, false)
@@ -92,11 +91,11 @@ func Clean(dir string, o CleanOptions) iter.Seq2[Cleaned, error] {
 	}
 }
 
-// CleanDaily is CleanDailyWith the zero CleanOptions.
+// CleanDaily is CleanDailyWith with the zero CleanOptions.
 func CleanDaily(dir string) error { return CleanDailyWith(dir, CleanOptions{}) }
 
-// CleanDailyWith is Clean, if that was not done within the last day. Else it costs next to nothing. The error is the first
-// one.
+// CleanDailyWith calls Clean, unless that was done within the last day; then it costs next to nothing. It returns the
+// first error.
 func CleanDailyWith(dir string, o CleanOptions) error {
 	statePath, state, err := openStateDir(dir, false)
 	if err != nil {

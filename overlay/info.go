@@ -19,27 +19,26 @@ type Info struct {
 	// Commits is how many commits Undo can take back.
 	Commits int
 
-	// Undo is what Session.Undo takes back next, and Decided when that was done. Zero: there is
-	// nothing.
+	// Undo is what Session.Undo takes back next, and Decided is when that was done. Zero: there is nothing.
 	Undo    Deed
 	Decided time.Time
 
-	// Interrupted says that something was begun with the session, and could be neither
-	// finished nor taken back: Recover tells why.
+	// Interrupted says that an operation on the session was interrupted, and could be neither finished nor rolled back:
+	// Recover says why.
 	Interrupted bool
 }
 
-// Access is who owns one version of an object, and what else is attached to it.
+// Access is the owner and the extended attributes of one version of an object.
 type Access struct {
 	UID, GID uint32
 
-	// Attributes are those extended attributes that belong to the project, access
-	// control lists among them. Nil: there are none.
+	// Attributes are the extended attributes that belong to the project, including access control lists (xattr(7)).
+	// Nil: there are none.
 	Attributes map[string]string
 }
 
-// A Rename is something that was deleted, and that was added under another name. It is a
-// guess, for people: what is equal may have been copied, or written anew.
+// A Rename is an object that was deleted and added under another name. It is a guess, for people: an equal object may
+// have been copied, or written anew.
 type Rename struct {
 	Root       string // the root, absolute
 	From, To   string // relative to Root
@@ -47,18 +46,18 @@ type Rename struct {
 	Similarity int    // how much is equal, in percent
 }
 
-// Written is what commands have written to a session, and to what lies over caches, so far.
+// Written is what commands have written so far to a session, and to the overlays over caches.
 type Written struct {
 	Bytes int64 // as du(1) counts them
 	Files int64 // files of all kinds, directories too
-	// Partial says that something was not counted: directories that cannot be listed, that went away meanwhile, or that lie too
-	// deep. False for EngineTmpfs, whose file system counts.
+	// Partial says that something was not counted: directories that cannot be listed, that were removed meanwhile, or
+	// that are nested too deeply. It is false for EngineTmpfs, whose file system counts.
 	Partial bool
-	// UsedBytes and UsedFiles are what everybody together has on the file system that holds it.
+	// UsedBytes and UsedFiles are what everybody together uses on the file system that holds the session (statfs(2)).
 	UsedBytes, UsedFiles int64
 }
 
-// A Side is one of the two versions of what changed. The zero Side is none.
+// A Side is one of the two versions of a changed object. The zero Side is invalid.
 type Side uint8
 
 // The two sides of a change.

@@ -12,13 +12,12 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
-// Mounts returns one overlay or bind per root, to be put into a plan: each root appears
-// at its own path, and what is written there goes to the session. They may need what
-// Layers returns.
+// Mounts returns one overlay or bind for each root, for a mounts.Plan: each root appears at its own
+// path, and writes there go to the session. They may need the descriptors that Layers returns.
 //
-// The mounts hold paths, which are looked up again when the sandbox is set up:
-// whoever can rename a root's parents decides what the sandbox finds there.
-// Changes and Commit of this Session work on the directories that Create found.
+// The mounts have paths, which are looked up again when the sandbox is set up: a user who can
+// rename a root's parent directories decides what the sandbox finds there. Changes and Commit of
+// this Session work on the directories that Create found.
 func (s *Session) Mounts() []mounts.Mount {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,8 +35,8 @@ func (s *Session) Mounts() []mounts.Mount {
 	return list
 }
 
-// Layers returns the descriptors that Mounts needs: they are to be nsexec.Cmd's. They
-// belong to the session. Nil: none.
+// Layers returns the descriptors that Mounts needs: set them as nsexec.Cmd.Layers. They belong to
+// the session. Nil: none are needed.
 func (s *Session) Layers() []*os.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
-// Open opens a session of the state directory dir and locks it until Close;
-// where somebody else holds it, the error wraps ErrBusy. An empty dir means
-// DefaultDir. The id may be cut short at either end, down to four characters of
-// its random part, as long as it means one session only; "last" is the newest.
+// Open opens a session of the state directory dir and locks it until Close. If somebody else holds
+// it, the error wraps ErrBusy. An empty dir means DefaultDir. The id may be shortened at either
+// end, down to four characters of its random part, as long as it is unique; "last" is the newest
+// session.
 func Open(dir, id string) (*Session, error) { return open(dir, id, false) }
 
-// OpenReadOnly opens a session as Open does, but does not lock it: to look at
-// one that is being used. Commit, Discard and Remove are refused.
+// OpenReadOnly opens a session like Open, but does not lock it, so that a session in use can be
+// read. Commit, Discard and Remove return ErrReadOnly.
 func OpenReadOnly(dir, id string) (*Session, error) { return open(dir, id, true) }
 
 func open(dir, id string, readOnly bool) (_ *Session, err error) {

@@ -12,8 +12,9 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// DefaultDir returns where sessions are kept unless Options.Dir says otherwise:
-// $XDG_STATE_HOME/nsrun/sessions, or ~/.local/state/nsrun/sessions.
+// DefaultDir returns the state directory that is used if Options.Dir is empty:
+// $XDG_STATE_HOME/nsrun/sessions, or ~/.local/state/nsrun/sessions (XDG Base Directory
+// Specification).
 func DefaultDir() (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(base) { // the specification says to ignore others

@@ -1,7 +1,7 @@
 package overlay
 
-// A Preference says what a commit does where both the session and somebody outside
-// it changed an object. The zero Preference is to do nothing at all and tell.
+// A Preference says what a commit does if both the session and somebody outside it changed an
+// object. The zero Preference is Refuse.
 type Preference uint8
 
 // What to do about conflicts.
@@ -15,9 +15,9 @@ const (
 // CommitOptions say what to commit, and how. The zero value commits all changes but
 // special ones, and refuses conflicts.
 type CommitOptions struct {
-	// Paths are what to commit: everything at and below each, absolute or relative to
-	// a root. They may be patterns (*, ?, [a-z], and ** for any number of
-	// directories). One that nothing changed at is ErrNoChange. None: everything.
+	// Paths are what to commit: everything at and below each, absolute or relative to a root. They
+	// may be patterns (*, ?, [a-z], and ** for any number of directories). If nothing changed at
+	// one of them, the error is ErrNoChange. Nil: everything.
 	Paths []string
 
 	// Exclude are paths or patterns that are not committed, whatever Paths says. One
@@ -27,36 +27,38 @@ type CommitOptions struct {
 	// Prefer decides conflicts. Zero: Refuse.
 	Prefer Preference
 
-	// Choices decide conflicts at some paths in another way. Where several mean a path the last one
-	// does. One that means neither a change nor a conflict is ErrNoChange.
+	// Choices decide conflicts at some paths in another way. If several match a path, the last one
+	// decides. If one matches neither a change nor a conflict, the error is ErrNoChange. Nil:
+	// Prefer decides all.
 	Choices []Choice
 
-	// AllowSpecial commits setuid and setgid files, files with capabilities, device
-	// nodes, and new FIFOs and sockets too. False: they are a *SpecialError, and nothing is done.
+	// AllowSpecial also commits setuid and setgid files, files with capabilities, device nodes, and
+	// new FIFOs and sockets. False: the error is a *SpecialError, and nothing is done.
 	AllowSpecial bool
 
-	// HoldSpecial holds such back one by one, as what runs later is, whether they are
-	// named or not: it is for commits that nobody looks at. False: see AllowSpecial.
+	// HoldSpecial holds each of these back, like files that run later, whether it is named or not.
+	// It is for commits that nobody looks at. False: see AllowSpecial.
 	HoldSpecial bool
 
-	// AllowExec commits what runs later (Change.Runs) too. False: it is held back, and stays
-	// in the session, but for objects that Paths names, not by a pattern or a directory above.
+	// AllowExec also commits files that run later (Change.Runs). False: they are held back, and
+	// stay in the session, except those that Paths names exactly, not by a pattern or a directory
+	// above.
 	AllowExec bool
 
 	// Progress is called now and then, from one goroutine. Nil: it is not.
 	Progress func(Progress)
 }
 
-// Progress is how far a commit has come.
+// Progress says how far a commit has come.
 type Progress struct {
 	Done, Total int   // objects
 	Bytes       int64 // that were copied
 }
 
-// UndoOptions say how to take a commit back. The zero value refuses conflicts.
+// UndoOptions say how to undo a commit. The zero value refuses conflicts.
 type UndoOptions struct {
-	// Force takes it back even where the project was changed since; what is in the
-	// project now is kept in the session's backup. False: a *ConflictError.
+	// Force takes it back even if the project was changed since; the project's present versions are
+	// kept in the session's backup. False: the error is a *ConflictError.
 	Force bool
 
 	// Progress is called now and then, from one goroutine. Nil: it is not.

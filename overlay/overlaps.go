@@ -51,15 +51,15 @@ func (c *commit) preference(places ...store.Place) Preference {
 	return c.o.Prefer
 }
 
-// A Hunk is where the two versions of a text that both sides changed exclude each other.
+// A Hunk is a place in a text at which the changes of both sides exclude each other.
 type Hunk struct {
 	Line                   int      // of the first line in the project's version, from 1
 	Base, Project, Session []string // lines, without their ends
 }
 
-// Overlaps compares the two versions that are there now of a file that a Conflict is about. It yields the hunks that a
-// merge would have to decide; none: Prefer Merge works. Where ErrNoBase is returned too, the hunks are those in which
-// the versions differ, without a Base. ErrNotText: they cannot be compared.
+// Overlaps compares the present two versions of a file with a Conflict. It returns the hunks that a merge would have to
+// decide. If there are none, and no error, Prefer: Merge works. With ErrNoBase, the hunks are those in which the
+// versions differ, without a Base. ErrNotText: they cannot be compared.
 func (s *Session) Overlaps(c Conflict) ([]Hunk, error) {
 	if c.Index != "" || !c.Session.Mode.IsRegular() || !c.Project.Mode.IsRegular() || !c.Session.Exists || !c.Project.Exists {
 		return nil, ErrNotText

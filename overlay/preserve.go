@@ -22,11 +22,11 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
-// Preserve keeps the project's versions of modified text files, as long as nobody else
-// has changed them since the command began that modified them first, for CommitOptions.Prefer Merge, and those of git's
-// index, which is merged without being asked for. It also notes which directories hold the changes, so that a commit
-// sees when somebody puts others in their places. The changes are what Changes yielded when the command had ended.
-// What else is not text, or larger than a mebibyte, is left out.
+// Preserve keeps the project's versions of modified text files, for CommitOptions.Prefer: Merge, and of git's index,
+// which every commit merges. It keeps a file only if nobody else has changed it since the start of the command that
+// first modified it. It also records which directories hold the changes, so that a commit notices if somebody replaces
+// them. changes are those that Changes yielded when the command had ended. Other files that are not text, or larger
+// than 1 MiB, are omitted.
 func (s *Session) Preserve(ctx context.Context, changes []Change) error {
 	const op = "keep versions"
 	s.work.Lock()

@@ -12,10 +12,10 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
-// Protected is Change.Runs of what Options.Protect names.
+// Protected is the value of Change.Runs for paths that Options.Protect names.
 const Protected = "protected"
 
-// Protect adds to what Options.Protect said for the session.
+// Protect adds patterns to those of Options.Protect for the session.
 func (s *Session) Protect(patterns ...string) error {
 	const op = "protect files"
 	s.work.Lock()

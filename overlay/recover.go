@@ -16,18 +16,17 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Recovered tells what became of a session that something was interrupted in.
+// Recovered says what Recover did with a session in which something was interrupted.
 type Recovered struct {
 	ID   string
 	What string // such as "a commit was taken back"; empty: nothing had to be done
 }
 
-// Recover finishes or takes back what was interrupted, in all sessions of the state
-// directory dir, of which an empty one means DefaultDir. Sessions that are in use are
-// passed over. Create, Open and List do it as well; this tells of it.
+// Recover finishes or rolls back interrupted operations in all sessions of the state directory dir.
+// An empty dir means DefaultDir. It skips sessions that are in use. Create, Open and List do this
+// as well; Recover also reports it.
 //
-// An error is about the session of the Recovered it comes with: it is looked after
-// again next time.
+// An error is about the session of the Recovered that it comes with; the next call tries again.
 func Recover(dir string) iter.Seq2[Recovered, error] {
 	return func(yield func(Recovered, error) bool) {
 		statePath, state, err := openStateDir(dir, false)

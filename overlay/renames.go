@@ -27,10 +27,9 @@ const (
 	minAlike    = 50       // percent
 )
 
-// Renames finds among changes, which are in the order of Changes, files and directories
-// that were moved: equal files, directories in which everything is equal, as one, and
-// texts of which at least a half is. The work is bounded, so that in many or large
-// changes it does not find all. Empty files are never taken for moved ones.
+// Renames finds files and directories among changes that were moved: equal files; directories in which everything is
+// equal, as one Rename; and texts that are equal by at least a half. changes must be in the order of Changes. The work
+// is bounded, so it does not find all moves among many or large changes. It never reports empty files as moved.
 func (s *Session) Renames(changes []Change) ([]Rename, error) {
 	var all []Rename
 	for len(changes) > 0 {

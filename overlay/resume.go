@@ -11,18 +11,18 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
-// Resume makes s ready for another command, whose writes are added to what the session
-// holds already. From now on List shows that command; nil leaves the one before.
+// Resume prepares s for another command, whose writes are added to those in the session. From now on List shows that
+// command; nil keeps the previous one.
 //
-// A session that has ended is ErrEnded. So that nothing is laid over what it was not
-// written for, a root that is another directory than when the session began is an
-// error, and so is a session that another one stands on. What changed in the project since then is not: the command sees it, but where
-// it writes to the same file, a commit reports a conflict.
+// If the session has ended, the error is ErrEnded. It is an error if a root is not the directory that it was when the
+// session began, so that the changes are not laid over other files, or if another session is based on this one. Changes
+// in the project since then are no error: the command sees them, but if it writes to the same file, a commit reports a
+// conflict.
 func (s *Session) Resume(command []string) error {
 	return s.ResumeContext(context.Background(), command)
 }
 
-// ResumeContext is Resume, which ctx ends: with EngineCopy the project is copied.
+// ResumeContext is like Resume, but stops if ctx ends: with EngineCopy, copying the project can take long.
 func (s *Session) ResumeContext(ctx context.Context, command []string) (err error) {
 	const op = "resume session"
 	defer func() { err = public(err) }()

@@ -12,9 +12,9 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Scratch returns an overlay over dir for what need not be kept, such as the
-// caches of build tools: what is written there is no change of the session.
-// DropScratch removes it. Where no overlay can be mounted (EngineCopy) it is read-only.
+// Scratch returns an overlay over dir for files that need not be kept, such as the caches of build
+// tools: writes there are no changes of the session. DropScratch removes them. If no overlay can be
+// mounted (EngineCopy), the mount is read-only.
 func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 	const op = "make scratch directory"
 	s.mu.Lock()
@@ -50,8 +50,8 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 	return m, nil
 }
 
-// ClearScratch is DropScratch for a session that is to be resumed: what the next command
-// can use is kept for it, until Close.
+// ClearScratch is like DropScratch, for a session that will be resumed: it keeps, until Close, what
+// the next command can use.
 func (s *Session) ClearScratch() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +68,8 @@ func (s *Session) ClearScratch() (err error) {
 	return nil
 }
 
-// DropScratch removes what was written to scratch overlays. None of them may be
-// in use.
+// DropScratch removes what was written to scratch overlays (see Scratch). None of them may be in
+// use.
 func (s *Session) DropScratch() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

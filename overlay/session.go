@@ -125,17 +125,16 @@ func (s *Session) Roots() []Root {
 	return s.rootList()
 }
 
-// State says what became of the session.
+// State returns the state of the session.
 func (s *Session) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return stateOf(s.meta.State)
 }
 
-// Unmapped returns roots that the caller may write to, and whose group is none that a user
-// namespace of an ordinary user has: the kernel refuses (EOVERFLOW) to change what belongs
-// to that group through an overlay. With EngineCopy it can be changed. It is known of a
-// session that Create made.
+// Unmapped returns the roots that the caller may write to, but whose group does not exist in a user namespace of an
+// ordinary user: through an overlay, the kernel refuses to change files of that group (EOVERFLOW). With EngineCopy they
+// can be changed. It is known only for a session from Create.
 func (s *Session) Unmapped() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,10 +9,9 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A Spare is what is left of a session that was retired. If nothing was written to it, its
-// directories are as good as new for the next one over the same roots: making and removing
-// them takes about as long as a short command. Nobody sees it as a session; it is locked,
-// and where its holder dies Clean removes it.
+// A Spare is the rest of a retired session. If nothing was written to it, the next session over the
+// same roots can use its directories: making and removing them takes about as long as a short
+// command. It is not listed as a session. It is locked, and if its holder dies, Clean removes it.
 type Spare struct {
 	state, dir, lock *tree.Handle
 	name             string // in the state directory
@@ -22,8 +21,8 @@ type Spare struct {
 	ready            bool
 }
 
-// Retire discards the session and closes it, like Remove, and leaves what that takes time
-// for to Spare.Ready or Spare.Remove.
+// Retire discards and closes the session, like Remove, but leaves the slow part to Spare.Ready or
+// Spare.Remove.
 func (s *Session) Retire() (*Spare, error) {
 	s.work.Lock()
 	defer s.work.Unlock()
@@ -39,8 +38,8 @@ func (s *Session) Retire() (*Spare, error) {
 	return sp, nil
 }
 
-// Ready reports whether the next session can use it: the session was a plain one, and
-// nothing was written to it, even if that was not a change.
+// Ready reports whether the next session can use it: the session was a plain one, and nothing at
+// all was written to it.
 func (sp *Spare) Ready() bool {
 	m := sp.meta
 	if sp.ready || m.Engine != store.Overlay || m.On != "" || m.State != store.Kept || len(m.Done)+len(m.Settled)+len(m.Files) > 0 {
@@ -101,7 +100,7 @@ func (sp *Spare) fits(on string, engine Engine, state *tree.Handle, roots []stor
 		})
 }
 
-// Remove removes it. It must not have been given to Create, which does that itself.
+// Remove removes it. Do not call it after the Spare was given to Create, which then owns it.
 func (sp *Spare) Remove() error {
 	defer sp.state.Close()
 	sp.dir.Close() // first, as in Session.Remove

@@ -87,8 +87,8 @@ func (s *Session) checkBase(op string) error {
 	return &Error{Op: op, Path: s.path, Err: err}
 }
 
-// Dependents lists the sessions that were begun on this one and still have changes:
-// while there are any, nothing may write to this one, and it cannot be discarded.
+// Dependents lists the sessions that are based on this one and still have changes. While there are
+// any, this one cannot be written to or discarded.
 func (s *Session) Dependents() ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// State says what became of a session. The zero State is Kept.
+// State is the state of a session. The zero State is Kept.
 type State uint8
 
 // The states of a session.

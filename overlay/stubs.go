@@ -14,51 +14,48 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// A Hunk is where the two versions of a text that both sides changed exclude each other.
+// A Hunk is a place in a text at which the changes of both sides exclude each other.
 type Hunk struct {
 	Line                   int      // of the first line in the project's version, from 1
 	Base, Project, Session []string // lines, without their ends
 }
 
-// Options describes a new session. The zero value is not enough: a session has
-// at least one root.
+// Options describe a new session. The zero Options are an error: a session has at least one root.
 type Options struct {
-	// Roots are the directories whose changes are kept apart. None: an error.
-	// They are made absolute and free of symbolic links. A root that is "/",
-	// lies in another one, or holds the state directory is refused.
+	// Roots are the directories whose changes are kept apart. None: an error. They are made absolute, and their
+	// symbolic links are resolved. A root that is "/", lies in another root, or contains the state directory is an
+	// error.
 	Roots []string
 
-	// Command is what will be run, for List to show. Nil: unknown.
+	// Command is the command that will run; List shows it. Nil: unknown.
 	Command []string
 
-	// Dir is the state directory. Empty: DefaultDir. It is made, mode 0700, if
-	// it is missing, and refused if it is not the caller's own.
+	// Dir is the state directory. It is created with mode 0700 if it is missing; it is an error if it is not the
+	// caller's own. Empty: DefaultDir.
 	Dir string
 
-	// On is another session of the state directory, named as for Open, on which this one
-	// is to stand: the command sees the project with that one's changes. The roots must
-	// be that session's, or some of them. It must not be in use, and nothing can write to
-	// it as long as this one has changes. Empty: the project itself.
+	// On is another session of the state directory, named as for Open, on which this one is based: the command sees the
+	// project with the changes of that session. The roots must be that session's, or some of them. It must not be in
+	// use, and cannot be written to as long as this one has changes. Empty: the project itself.
 	On string
 
-	// Engine says how what is written is kept apart from the project. Zero: as suits
-	// the file systems, see Info.Engine.
+	// Engine says how writes are kept apart from the project. Zero: chosen by the file systems, see Info.Engine.
 	Engine Engine
 
-	// Protect are patterns of paths whose changes are held back, as what runs later is (Change.Runs), in this session as long
-	// as it exists: absolute, with "*", "?", "[…]" and "**", and free of symbolic links. They mean all that is below a
-	// directory, too. Nil: none.
+	// Protect are patterns of paths whose changes are held back, like files that run later (Change.Runs), as long as
+	// this session exists. They are absolute, with "*", "?", "[…]" and "**", and without symbolic links. A pattern that
+	// matches a directory also covers everything below it. Nil: none.
 	Protect []string
 
-	// Spare is what another session left, which is used if it is Ready and of the same
-	// roots, and is removed if not. It is Create's from then on. Nil: all is made anew.
+	// Spare is what another session left (Session.Retire). Create uses it if it is Ready and has the same roots, and
+	// removes it otherwise. It then belongs to Create. Nil: everything is made anew.
 	Spare *Spare
 }
 
-// Protected is Change.Runs of what Options.Protect names.
+// Protected is the value of Change.Runs for paths that Options.Protect names.
 const Protected = "protected"
 
-// Recovered tells what became of a session that something was interrupted in.
+// Recovered says what Recover did with a session in which something was interrupted.
 type Recovered struct {
 	ID   string
 	What string // such as "a commit was taken back"; empty: nothing had to be done
@@ -77,53 +74,52 @@ type Root struct {
 type Session struct {
 }
 
-// A Spare is what is left of a session that was retired. If nothing was written to it, its
-// directories are as good as new for the next one over the same roots: making and removing
-// them takes about as long as a short command. Nobody sees it as a session; it is locked,
-// and where its holder dies Clean removes it.
+// A Spare is the rest of a retired session. If nothing was written to it, the next session over the
+// same roots can use its directories: making and removing them takes about as long as a short
+// command. It is not listed as a session. It is locked, and if its holder dies, Clean removes it.
 type Spare struct {
 }
 
 // Clean removes old sessions from the state directory dir, the newest first, and
 // yields what it removed. An empty dir means DefaultDir.
 //
-// It never removes what belongs to somebody else, what somebody has open, or what
-// another session stands on. A session whose data cannot be read is removed only if
-// it holds nothing, or is named. What could not be removed is yielded as an error, with
-// ID and Dir set as far as they are known; the others follow.
+// It never removes sessions of other users, sessions that are open, or sessions on which others are based. A session
+// whose data cannot be read is removed only if it is empty, or is named. If something cannot be removed, Clean yields
+// an error, with ID and Dir set as far as they are known, and goes on with the others.
 func Clean(dir string, o CleanOptions) (r0 iter.Seq2[Cleaned, error]) {
 	r0 = func(yield func(Cleaned, error) bool) { yield(*new(Cleaned), linuxonly.Error("overlay.Clean")) }
 	return
 }
 
-// CleanDaily is CleanDailyWith the zero CleanOptions.
+// CleanDaily is CleanDailyWith with the zero CleanOptions.
 func CleanDaily(dir string) (r0 error) {
 	r0 = linuxonly.Error("overlay.CleanDaily")
 	return
 }
 
-// CleanDailyWith is Clean, if that was not done within the last day. Else it costs next to nothing. The error is the first
-// one.
+// CleanDailyWith calls Clean, unless that was done within the last day; then it costs next to nothing. It returns the
+// first error.
 func CleanDailyWith(dir string, o CleanOptions) (r0 error) {
 	r0 = linuxonly.Error("overlay.CleanDailyWith")
 	return
 }
 
-// Create begins a session. It costs a few system calls however large the roots
-// are, and does not wait for a disk. The session is locked until Close.
+// Create creates a session. It makes a few system calls, however large the roots are, and does not wait for a disk.
+// (With EngineCopy it copies the project.) The session is locked until Close.
 func Create(o Options) (r0 *Session, r1 error) {
 	r1 = linuxonly.Error("overlay.Create")
 	return
 }
 
-// CreateContext is Create, which ctx ends: with EngineCopy the project is copied.
+// CreateContext is like Create, but stops if ctx ends: with EngineCopy, copying the project can take long.
 func CreateContext(ctx context.Context, o Options) (r0 *Session, r1 error) {
 	r1 = linuxonly.Error("overlay.CreateContext")
 	return
 }
 
-// DefaultDir returns where sessions are kept unless Options.Dir says otherwise:
-// $XDG_STATE_HOME/nsrun/sessions, or ~/.local/state/nsrun/sessions.
+// DefaultDir returns the state directory that is used if Options.Dir is empty:
+// $XDG_STATE_HOME/nsrun/sessions, or ~/.local/state/nsrun/sessions (XDG Base Directory
+// Specification).
 func DefaultDir() (r0 string, r1 error) {
 	r1 = linuxonly.Error("overlay.DefaultDir")
 	return
@@ -138,59 +134,57 @@ func List(dir string) (r0 iter.Seq2[Info, error]) {
 	return
 }
 
-// Open opens a session of the state directory dir and locks it until Close;
-// where somebody else holds it, the error wraps ErrBusy. An empty dir means
-// DefaultDir. The id may be cut short at either end, down to four characters of
-// its random part, as long as it means one session only; "last" is the newest.
+// Open opens a session of the state directory dir and locks it until Close. If somebody else holds
+// it, the error wraps ErrBusy. An empty dir means DefaultDir. The id may be shortened at either
+// end, down to four characters of its random part, as long as it is unique; "last" is the newest
+// session.
 func Open(dir, id string) (r0 *Session, r1 error) {
 	r1 = linuxonly.Error("overlay.Open")
 	return
 }
 
-// OpenReadOnly opens a session as Open does, but does not lock it: to look at
-// one that is being used. Commit, Discard and Remove are refused.
+// OpenReadOnly opens a session like Open, but does not lock it, so that a session in use can be
+// read. Commit, Discard and Remove return ErrReadOnly.
 func OpenReadOnly(dir, id string) (r0 *Session, r1 error) {
 	r1 = linuxonly.Error("overlay.OpenReadOnly")
 	return
 }
 
-// Recover finishes or takes back what was interrupted, in all sessions of the state
-// directory dir, of which an empty one means DefaultDir. Sessions that are in use are
-// passed over. Create, Open and List do it as well; this tells of it.
+// Recover finishes or rolls back interrupted operations in all sessions of the state directory dir.
+// An empty dir means DefaultDir. It skips sessions that are in use. Create, Open and List do this
+// as well; Recover also reports it.
 //
-// An error is about the session of the Recovered it comes with: it is looked after
-// again next time.
+// An error is about the session of the Recovered that it comes with; the next call tries again.
 func Recover(dir string) (r0 iter.Seq2[Recovered, error]) {
 	r0 = func(yield func(Recovered, error) bool) { yield(*new(Recovered), linuxonly.Error("overlay.Recover")) }
 	return
 }
 
-// Usage returns how many bytes the session takes on disk, as du(1) counts them: files
-// with several names once, holes not at all. What the caller cannot list is left out.
-// When ctx ends, the error is its, and the number is what was counted until then.
+// Usage returns how many bytes the session takes on disk, as du(1) counts them: files with several names once, holes
+// not at all. It omits directories that the caller cannot list. If ctx ends, it returns the context's error, and the
+// bytes that it counted until then.
 func (Info) Usage(ctx context.Context) (r0 int64, r1 error) {
 	r1 = linuxonly.Error("overlay.Info.Usage")
 	return
 }
 
-// Access returns the owner and the attributes of one version of what changed. A side
-// that has nothing at this path is fs.ErrNotExist.
+// Access returns the owner and the attributes of one version of a changed object. If that side has
+// nothing at this path, the error is fs.ErrNotExist.
 func (*Session) Access(c Change, side Side) (r0 Access, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Access")
 	return
 }
 
-// Aside returns the directories in which the session keeps what somebody else changed in
-// the project where a commit was taken back, by force or after a crash. Clean leaves such
-// sessions alone unless they are named.
+// Aside returns the directories in which the session keeps files that somebody else had changed in
+// the project when a commit was undone by force, or rolled back after a crash. Clean does not
+// remove such sessions unless they are named.
 func (*Session) Aside() (r0 []string, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Aside")
 	return
 }
 
-// Below yields everything in a directory of the project that c deleted, or put
-// something else in the place of, as Deleted changes in path order. For other changes
-// it yields nothing.
+// Below yields everything in a directory of the project that c deleted or replaced, as Deleted
+// changes in path order. For other changes it yields nothing.
 func (*Session) Below(c Change) (r0 iter.Seq2[Change, error]) {
 	r0 = func(yield func(Change, error) bool) { yield(*new(Change), linuxonly.Error("overlay.Session.Below")) }
 	return
@@ -201,25 +195,24 @@ func (*Session) Below(c Change) (r0 iter.Seq2[Change, error]) {
 // is in it and names are compared by their bytes. A deleted directory is one
 // Change; a new one is a Change, and so is everything in it.
 //
-// What cannot be looked at is yielded as an error, with a zero Change; the walk
-// goes on behind it.
+// If something cannot be read, Changes yields an error with a zero Change, and the walk goes on.
 //
-// For Change.Runs, directories at the top of a root are searched for repositories by the first
-// listing, and again when the root has got other names. A commit always searches.
+// For Change.Runs, the first call searches the directories at the top of a root for repositories,
+// and so does a call after names in the root changed. A commit always searches.
 func (*Session) Changes() (r0 iter.Seq2[Change, error]) {
 	r0 = func(yield func(Change, error) bool) { yield(*new(Change), linuxonly.Error("overlay.Session.Changes")) }
 	return
 }
 
-// Choose returns those changes, which are in the order of Changes, that paths mean, as
-// CommitOptions.Paths have it, and the new directories above them.
+// Choose returns the changes that paths select, in the sense of CommitOptions.Paths, and the new
+// directories above them. changes must be in the order of Changes.
 func (*Session) Choose(changes []Change, paths []string) (r0 []Change, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Choose")
 	return
 }
 
-// ClearScratch is DropScratch for a session that is to be resumed: what the next command
-// can use is kept for it, until Close.
+// ClearScratch is like DropScratch, for a session that will be resumed: it keeps, until Close, what
+// the next command can use.
 func (*Session) ClearScratch() (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.ClearScratch")
 	return
@@ -232,10 +225,9 @@ func (*Session) Close() (r0 error) {
 	return
 }
 
-// Collect stores what the command has written. It is to be called when the command has
-// ended, before anything else is asked of the session; until then a session that is not
-// kept by an overlay of its own directory (see Info.Engine) has no changes to show. For
-// other sessions it does nothing, and neither if it was called already.
+// Collect stores what the command has written. Call it when the command has ended, before you use
+// the session in another way; until then a session with EngineTmpfs or EngineCopy (see Info.Engine)
+// shows no changes. With EngineOverlay, and if it was called already, it does nothing.
 func (*Session) Collect(ctx context.Context) (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Collect")
 	return
@@ -247,16 +239,14 @@ func (*Session) Commit(ctx context.Context, paths ...string) (r0 error) {
 	return
 }
 
-// CommitWith puts changes into the project: all or nothing of what is chosen. New
-// directories above a chosen path are committed with it.
+// CommitWith commits the chosen changes to the project, all or none. New directories above a chosen path are committed
+// with it.
 //
-// A *SpecialError or *ConflictError, and every other error but a *CommitError,
-// means that the project is as it was. So does a context that ends while new
-// objects are being written; once they are being renamed into place it is not
-// looked at any more.
+// After a *SpecialError, a *ConflictError, or any other error except a *CommitError, the project is as it was. ctx can
+// stop the commit while new objects are being written; once they are being renamed into place, ctx is ignored.
 //
-// What runs later (Change.Runs) is held back, unless o says otherwise, and with HoldSpecial
-// what is special: Held tells. If nothing else was chosen that is a *HeldError, and nothing is done.
+// Files that run later (Change.Runs) are held back, unless o says otherwise, and with HoldSpecial so are special files;
+// Held lists them. If nothing else was chosen, the error is a *HeldError, and nothing is done.
 //
 // When no change is left the session is Committed; until then it is Kept, and Changes
 // yields the rest. Undo takes it back.
@@ -265,16 +255,16 @@ func (*Session) CommitWith(ctx context.Context, o CommitOptions) (r0 error) {
 	return
 }
 
-// Committed returns what the session's commits did to the project, those that were not
-// taken back: root after root, in path order. It is what the journals say; the project may
-// have been changed since.
+// Committed returns the changes that the session's commits made to the project, except commits that
+// were undone: root after root, in path order. It reads the journals; the project may have changed
+// since.
 func (*Session) Committed() (r0 []Change, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Committed")
 	return
 }
 
-// Dependents lists the sessions that were begun on this one and still have changes:
-// while there are any, nothing may write to this one, and it cannot be discarded.
+// Dependents lists the sessions that are based on this one and still have changes. While there are
+// any, this one cannot be written to or discarded.
 func (*Session) Dependents() (r0 []string, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Dependents")
 	return
@@ -285,46 +275,45 @@ func (*Session) Dir() (r0 string) {
 	return
 }
 
-// Discard throws the session's changes away. Undo makes it Kept again until it is removed (see
-// Clean), since all that it holds stays where it is: only what a command wrote that was not
-// collected is lost, and on a full disk everything. Erase gives the space back.
+// Discard discards the session's changes. Undo makes the session Kept again, until it is removed (see Clean), because
+// its data stays on disk. Lost are only writes that were not collected, and on a full disk everything. Erase frees the
+// space.
 func (*Session) Discard() (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Discard")
 	return
 }
 
-// Drop takes changes out of the session without touching the project: what is at and
-// below the paths, or means the patterns, is not a change any more, as long as the
-// session does not write there again, or Undo takes it back. When no change is left, the session is Discarded,
-// or Committed if a part of it was.
+// Drop removes changes from the session without touching the project: whatever is at and below the paths, or matches
+// the patterns, is no longer a change, until the session writes there again, or Undo takes the drop back. When no
+// change is left, the session is Discarded, or Committed if a part of it was committed.
 func (*Session) Drop(ctx context.Context, paths ...string) (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Drop")
 	return
 }
 
-// DropScratch removes what was written to scratch overlays. None of them may be
-// in use.
+// DropScratch removes what was written to scratch overlays (see Scratch). None of them may be in
+// use.
 func (*Session) DropScratch() (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.DropScratch")
 	return
 }
 
-// Erase throws the session's changes away for good. Its data stays, for List; see Remove.
-// Calling it for a session that was discarded gives the space back.
+// Erase discards the session's changes for ever. The session stays in List; see Remove. For a session that was
+// discarded, it frees the space.
 func (*Session) Erase() (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Erase")
 	return
 }
 
-// File opens one version of a changed regular file for reading. What it yields is
-// what is there now: a file that somebody replaced since the change was found is
-// ErrMoved. A side that has no regular file at this path is fs.ErrNotExist.
+// File opens one version of a changed regular file for reading, with its present content. If
+// somebody replaced the file since the change was found, the error is ErrMoved. If that side has no
+// regular file at this path, it is fs.ErrNotExist.
 func (*Session) File(c Change, side Side) (r0 *os.File, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.File")
 	return
 }
 
-// Held returns what the last CommitWith held back because it would run later, or is special.
+// Held returns the changes that the last CommitWith held back, because they would run later or are special.
 func (*Session) Held() (r0 []Change) {
 	return
 }
@@ -339,121 +328,118 @@ func (*Session) Info() (r0 Info) {
 	return
 }
 
-// Layers returns the descriptors that Mounts needs: they are to be nsexec.Cmd's. They
-// belong to the session. Nil: none.
+// Layers returns the descriptors that Mounts needs: set them as nsexec.Cmd.Layers. They belong to
+// the session. Nil: none are needed.
 func (*Session) Layers() (r0 []*os.File) {
 	return
 }
 
-// Link returns the text of one version of a changed symbolic link. A side that has
-// no link at this path is fs.ErrNotExist.
+// Link returns the text of one version of a changed symbolic link. If that side has no link at this
+// path, the error is fs.ErrNotExist.
 func (*Session) Link(c Change, side Side) (r0 string, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Link")
 	return
 }
 
-// Mode tells what one version of an object is: what the project has at its path, or what
-// the session made of it. A side that has nothing there is fs.ErrNotExist: before a change
-// that adds it, after one that deletes it, or if the session did not change it. Of c only
-// Root and Path are looked at.
+// Mode returns type and mode of one version of an object: of the project's, or of the session's. If
+// that side has nothing there, the error is fs.ErrNotExist: Before an addition, After a deletion,
+// or if the session did not change it. It uses only Root and Path of c.
 func (*Session) Mode(c Change, side Side) (r0 fs.FileMode, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Mode")
 	return
 }
 
-// Mounts returns one overlay or bind per root, to be put into a plan: each root appears
-// at its own path, and what is written there goes to the session. They may need what
-// Layers returns.
+// Mounts returns one overlay or bind for each root, for a mounts.Plan: each root appears at its own
+// path, and writes there go to the session. They may need the descriptors that Layers returns.
 //
-// The mounts hold paths, which are looked up again when the sandbox is set up:
-// whoever can rename a root's parents decides what the sandbox finds there.
-// Changes and Commit of this Session work on the directories that Create found.
+// The mounts have paths, which are looked up again when the sandbox is set up: a user who can
+// rename a root's parent directories decides what the sandbox finds there. Changes and Commit of
+// this Session work on the directories that Create found.
 func (*Session) Mounts() (r0 []mounts.Mount) {
 	return
 }
 
-// Names lists one version of a directory, unsorted; of c, Root and Path are looked at.
-// For After that is what the session made or changed in it.
+// Names lists one version of a directory, unsorted. For After, these are the names that the session
+// created or changed in it. It uses only Root and Path of c.
 func (*Session) Names(c Change, side Side) (r0 []string, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Names")
 	return
 }
 
-// Overlaps compares the two versions that are there now of a file that a Conflict is about. It yields the hunks that a
-// merge would have to decide; none: Prefer Merge works. Where ErrNoBase is returned too, the hunks are those in which
-// the versions differ, without a Base. ErrNotText: they cannot be compared.
+// Overlaps compares the present two versions of a file with a Conflict. It returns the hunks that a merge would have to
+// decide. If there are none, and no error, Prefer: Merge works. With ErrNoBase, the hunks are those in which the
+// versions differ, without a Base. ErrNotText: they cannot be compared.
 func (*Session) Overlaps(c Conflict) (r0 []Hunk, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Overlaps")
 	return
 }
 
-// Preserve keeps the project's versions of modified text files, as long as nobody else
-// has changed them since the command began that modified them first, for CommitOptions.Prefer Merge, and those of git's
-// index, which is merged without being asked for. It also notes which directories hold the changes, so that a commit
-// sees when somebody puts others in their places. The changes are what Changes yielded when the command had ended.
-// What else is not text, or larger than a mebibyte, is left out.
+// Preserve keeps the project's versions of modified text files, for CommitOptions.Prefer: Merge, and of git's index,
+// which every commit merges. It keeps a file only if nobody else has changed it since the start of the command that
+// first modified it. It also records which directories hold the changes, so that a commit notices if somebody replaces
+// them. changes are those that Changes yielded when the command had ended. Other files that are not text, or larger
+// than 1 MiB, are omitted.
 func (*Session) Preserve(ctx context.Context, changes []Change) (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Preserve")
 	return
 }
 
-// Protect adds to what Options.Protect said for the session.
+// Protect adds patterns to those of Options.Protect for the session.
 func (*Session) Protect(patterns ...string) (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Protect")
 	return
 }
 
-// Remove discards the session and removes every trace of it, and closes it.
-// That is for sessions that changed nothing, and for clearing away old ones.
+// Remove discards the session, removes every trace of it, and closes it. It is for sessions that changed nothing, and
+// for removing old ones.
 func (*Session) Remove() (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Remove")
 	return
 }
 
-// Removed reports whether the session has removed what the project has at the path of c, of
-// which only Root and Path are looked at. What lies in a directory that it removed, and
-// made again, is not looked for.
+// Removed reports whether the session has removed the project's object at the path of c. It uses
+// only Root and Path of c. It does not look into a directory that the session removed and created
+// again.
 func (*Session) Removed(c Change) (r0 bool, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Removed")
 	return
 }
 
-// Renames finds among changes, which are in the order of Changes, files and directories
-// that were moved: equal files, directories in which everything is equal, as one, and
-// texts of which at least a half is. The work is bounded, so that in many or large
-// changes it does not find all. Empty files are never taken for moved ones.
+// Renames finds files and directories among changes that were moved: equal files; directories in which everything is
+// equal, as one Rename; and texts that are equal by at least a half. changes must be in the order of Changes. The work
+// is bounded, so it does not find all moves among many or large changes. It never reports empty files as moved.
 func (*Session) Renames(changes []Change) (r0 []Rename, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Renames")
 	return
 }
 
-// Resume makes s ready for another command, whose writes are added to what the session
-// holds already. From now on List shows that command; nil leaves the one before.
+// Resume prepares s for another command, whose writes are added to those in the session. From now on List shows that
+// command; nil keeps the previous one.
 //
-// A session that has ended is ErrEnded. So that nothing is laid over what it was not
-// written for, a root that is another directory than when the session began is an
-// error, and so is a session that another one stands on. What changed in the project since then is not: the command sees it, but where
-// it writes to the same file, a commit reports a conflict.
+// If the session has ended, the error is ErrEnded. It is an error if a root is not the directory that it was when the
+// session began, so that the changes are not laid over other files, or if another session is based on this one. Changes
+// in the project since then are no error: the command sees them, but if it writes to the same file, a commit reports a
+// conflict.
 func (*Session) Resume(command []string) (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Resume")
 	return
 }
 
-// ResumeContext is Resume, which ctx ends: with EngineCopy the project is copied.
+// ResumeContext is like Resume, but stops if ctx ends: with EngineCopy, copying the project can take long.
 func (*Session) ResumeContext(ctx context.Context, command []string) (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.ResumeContext")
 	return
 }
 
-// Retimed is how many files the last complete walk of Changes met that differ in nothing but
-// their modification time. That is not a change, but a commit takes it over. Zero: there was no
-// walk, or none.
+// Retimed returns how many files differ only in their modification time, as the last complete walk
+// of Changes found. Such a difference is not a change, but a commit applies it. Zero: there was no
+// walk, or no such file.
 func (*Session) Retimed() (r0 int) {
 	return
 }
 
-// Retire discards the session and closes it, like Remove, and leaves what that takes time
-// for to Spare.Ready or Spare.Remove.
+// Retire discards and closes the session, like Remove, but leaves the slow part to Spare.Ready or
+// Spare.Remove.
 func (*Session) Retire() (r0 *Spare, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Retire")
 	return
@@ -464,55 +450,54 @@ func (*Session) Roots() (r0 []Root) {
 	return
 }
 
-// Scratch returns an overlay over dir for what need not be kept, such as the
-// caches of build tools: what is written there is no change of the session.
-// DropScratch removes it. Where no overlay can be mounted (EngineCopy) it is read-only.
+// Scratch returns an overlay over dir for files that need not be kept, such as the caches of build
+// tools: writes there are no changes of the session. DropScratch removes them. If no overlay can be
+// mounted (EngineCopy), the mount is read-only.
 func (*Session) Scratch(dir string) (r0 mounts.Mount, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Scratch")
 	return
 }
 
-// State says what became of the session.
+// State returns the state of the session.
 func (*Session) State() (r0 State) {
 	return
 }
 
-// Undo takes back what was done last about the session's changes (Info.Undo): a commit, a drop
-// or a discard. The session is Kept then.
+// Undo takes back the last operation on the session's changes (Info.Undo): a commit, a drop or a
+// discard. The session is then Kept.
 //
-// Of a commit, what it replaced and deleted is put back, what it made is taken out again.
-// Whatever it did not touch stays as it is. Its changes can be committed again.
+// Undoing a commit restores what it replaced and deleted, and removes what it added. Whatever it
+// did not touch stays as it is. Its changes can be committed again.
 //
-// Where the project was changed since in what the commit did, the error is a
-// *ConflictError and nothing is done, unless that is forced. As with Commit every error
-// but a *CommitError means that nothing was done.
+// If somebody has since changed in the project what the commit changed, the error is a
+// *ConflictError, and nothing is done, unless o.Force is set. As with Commit, nothing was done
+// after any error except a *CommitError.
 func (*Session) Undo(ctx context.Context, o UndoOptions) (r0 error) {
 	r0 = linuxonly.Error("overlay.Session.Undo")
 	return
 }
 
-// Unmapped returns roots that the caller may write to, and whose group is none that a user
-// namespace of an ordinary user has: the kernel refuses (EOVERFLOW) to change what belongs
-// to that group through an overlay. With EngineCopy it can be changed. It is known of a
-// session that Create made.
+// Unmapped returns the roots that the caller may write to, but whose group does not exist in a user namespace of an
+// ordinary user: through an overlay, the kernel refuses to change files of that group (EOVERFLOW). With EngineCopy they
+// can be changed. It is known only for a session from Create.
 func (*Session) Unmapped() (r0 []string) {
 	return
 }
 
-// Written counts what commands have written, also while one runs. With EngineCopy the copies count, too. When ctx ends, the
-// error is its.
+// Written counts what commands have written, even while one runs. With EngineCopy the copies count, too. If ctx ends,
+// it returns the context's error.
 func (*Session) Written(ctx context.Context) (r0 Written, r1 error) {
 	r1 = linuxonly.Error("overlay.Session.Written")
 	return
 }
 
-// Ready reports whether the next session can use it: the session was a plain one, and
-// nothing was written to it, even if that was not a change.
+// Ready reports whether the next session can use it: the session was a plain one, and nothing at
+// all was written to it.
 func (*Spare) Ready() (r0 bool) {
 	return
 }
 
-// Remove removes it. It must not have been given to Create, which does that itself.
+// Remove removes it. Do not call it after the Spare was given to Create, which then owns it.
 func (*Spare) Remove() (r0 error) {
 	r0 = linuxonly.Error("overlay.Spare.Remove")
 	return

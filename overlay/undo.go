@@ -14,15 +14,15 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
-// Undo takes back what was done last about the session's changes (Info.Undo): a commit, a drop
-// or a discard. The session is Kept then.
+// Undo takes back the last operation on the session's changes (Info.Undo): a commit, a drop or a
+// discard. The session is then Kept.
 //
-// Of a commit, what it replaced and deleted is put back, what it made is taken out again.
-// Whatever it did not touch stays as it is. Its changes can be committed again.
+// Undoing a commit restores what it replaced and deleted, and removes what it added. Whatever it
+// did not touch stays as it is. Its changes can be committed again.
 //
-// Where the project was changed since in what the commit did, the error is a
-// *ConflictError and nothing is done, unless that is forced. As with Commit every error
-// but a *CommitError means that nothing was done.
+// If somebody has since changed in the project what the commit changed, the error is a
+// *ConflictError, and nothing is done, unless o.Force is set. As with Commit, nothing was done
+// after any error except a *CommitError.
 func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 	const op = "undo"
 	defer func() { err = public(err) }()

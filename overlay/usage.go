@@ -14,9 +14,9 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Usage returns how many bytes the session takes on disk, as du(1) counts them: files
-// with several names once, holes not at all. What the caller cannot list is left out.
-// When ctx ends, the error is its, and the number is what was counted until then.
+// Usage returns how many bytes the session takes on disk, as du(1) counts them: files with several names once, holes
+// not at all. It omits directories that the caller cannot list. If ctx ends, it returns the context's error, and the
+// bytes that it counted until then.
 func (i Info) Usage(ctx context.Context) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, &Error{Op: "measure session", Path: i.Dir, Err: err} }
 	_, state, err := openStateDir(filepath.Dir(i.Dir), false)
@@ -33,8 +33,8 @@ func (i Info) Usage(ctx context.Context) (int64, error) {
 	return sum.Bytes, err
 }
 
-// Written counts what commands have written, also while one runs. With EngineCopy the copies count, too. When ctx ends, the
-// error is its.
+// Written counts what commands have written, even while one runs. With EngineCopy the copies count, too. If ctx ends,
+// it returns the context's error.
 func (s *Session) Written(ctx context.Context) (w Written, err error) {
 	fail := func(err error) (Written, error) { return w, &Error{Op: "measure session", Path: s.path, Err: err} }
 	s.mu.Lock()

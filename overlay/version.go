@@ -14,9 +14,9 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// File opens one version of a changed regular file for reading. What it yields is
-// what is there now: a file that somebody replaced since the change was found is
-// ErrMoved. A side that has no regular file at this path is fs.ErrNotExist.
+// File opens one version of a changed regular file for reading, with its present content. If
+// somebody replaced the file since the change was found, the error is ErrMoved. If that side has no
+// regular file at this path, it is fs.ErrNotExist.
 func (s *Session) File(c Change, side Side) (*os.File, error) {
 	d, name, st, err := s.version(c, side)
 	if err != nil {
@@ -33,10 +33,9 @@ func (s *Session) File(c Change, side Side) (*os.File, error) {
 	return f.OSFile(filepath.Join(c.Root, c.Path)), nil
 }
 
-// Mode tells what one version of an object is: what the project has at its path, or what
-// the session made of it. A side that has nothing there is fs.ErrNotExist: before a change
-// that adds it, after one that deletes it, or if the session did not change it. Of c only
-// Root and Path are looked at.
+// Mode returns type and mode of one version of an object: of the project's, or of the session's. If
+// that side has nothing there, the error is fs.ErrNotExist: Before an addition, After a deletion,
+// or if the session did not change it. It uses only Root and Path of c.
 func (s *Session) Mode(c Change, side Side) (fs.FileMode, error) {
 	d, _, st, err := s.version(c, side)
 	if err != nil {
@@ -46,9 +45,9 @@ func (s *Session) Mode(c Change, side Side) (fs.FileMode, error) {
 	return st.FileMode(), nil
 }
 
-// Removed reports whether the session has removed what the project has at the path of c, of
-// which only Root and Path are looked at. What lies in a directory that it removed, and
-// made again, is not looked for.
+// Removed reports whether the session has removed the project's object at the path of c. It uses
+// only Root and Path of c. It does not look into a directory that the session removed and created
+// again.
 func (s *Session) Removed(c Change) (bool, error) {
 	top, err := s.side(c, After)
 	if err != nil {
@@ -74,8 +73,8 @@ func (s *Session) Removed(c Change) (bool, error) {
 	return ok && st.IsWhiteout(), nil
 }
 
-// Link returns the text of one version of a changed symbolic link. A side that has
-// no link at this path is fs.ErrNotExist.
+// Link returns the text of one version of a changed symbolic link. If that side has no link at this
+// path, the error is fs.ErrNotExist.
 func (s *Session) Link(c Change, side Side) (string, error) {
 	d, name, st, err := s.version(c, side)
 	if err != nil {
@@ -92,9 +91,8 @@ func (s *Session) Link(c Change, side Side) (string, error) {
 	return text, nil
 }
 
-// Below yields everything in a directory of the project that c deleted, or put
-// something else in the place of, as Deleted changes in path order. For other changes
-// it yields nothing.
+// Below yields everything in a directory of the project that c deleted or replaced, as Deleted
+// changes in path order. For other changes it yields nothing.
 func (s *Session) Below(c Change) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		if !c.OldMode.IsDir() || c.Mode.IsDir() && c.Kind != Deleted {
