@@ -42,7 +42,7 @@ func limited(t *testing.T, c nsrun.Config, l nsrun.Limits, command string) nsrun
 		if !strings.Contains(err.Error(), "try: ") || res.Started {
 			t.Errorf("no remedy, or it ran: %v", err)
 		}
-		testenv.Skip(t, "cgroup-controllers", err.Error())
+		testenv.Skip(t, "cgroup controllers", err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -437,8 +437,8 @@ func insideRestricted(args []string) int {
 // for it.
 func TestRenamesOfRestricted(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
-	if !features.Has(features.LandlockScopes) {
-		testenv.Skip(t, "landlock", "this kernel has no Landlock")
+	if _, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); e != 0 {
+		testenv.Skip(t, string(features.LandlockTCP), "this kernel has no Landlock: "+e.Error())
 	}
 	for name, c := range map[string]nsrun.Config{"alone": {}, "why": {Why: true}, "network": {Net: netpolicy.MustParse("192.0.2.1:443"), Enforcer: nsrun.BrokerEnforcer}} {
 		for _, who := range []string{"restricted", "the control"} {

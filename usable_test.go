@@ -94,7 +94,7 @@ func meanwhile(t *testing.T, config nsrun.Config, script string) (res nsrun.Resu
 	x, err := r.Start(t.Context(), nsrun.Request{Command: script})
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		testenv.Skip(t, "cgroup-controllers", err.Error())
+		testenv.Skip(t, "cgroup controllers", err.Error())
 	case errors.Is(err, context.DeadlineExceeded): // before it began
 		return res, 0, 0
 	case err != nil:

@@ -26,7 +26,7 @@ func newCgroup(t *testing.T) *os.File {
 	testenv.NeedRoot(t)
 	root := t.TempDir()
 	if err := unix.Mount("cgroup2", root, "cgroup2", 0, ""); err != nil {
-		testenv.Skip(t, "cgroup2", "no cgroup v2 can be mounted: "+err.Error())
+		testenv.Skip(t, string(features.CgroupV2), "no cgroup v2 can be mounted: "+err.Error())
 	}
 	name := filepath.Join(root, "nsexec-test-"+strconv.Itoa(os.Getpid()))
 	if err := os.Mkdir(name, 0o755); err != nil {

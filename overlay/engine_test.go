@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -23,14 +24,41 @@ import (
 func createWith(t testing.TB, e Engine, roots ...string) *Session {
 	t.Helper()
 	s, err := Create(Options{Roots: roots, Dir: filepath.Join(tempDir(t), "state"), Engine: e})
-	if errors.Is(err, errors.ErrUnsupported) {
-		testenv.Skip(t, "tmpfs", err.Error())
-	}
+	skipMissing(t, err)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// skipMissing skips where err says that this kernel does not have a feature.
+func skipMissing(t testing.TB, err error) {
+	t.Helper()
+	if e, ok := errors.AsType[*features.MissingError](err); ok {
+		testenv.Skip(t, string(e.Feature.Name), e.Feature.Why)
+	}
+}
+
+// enginesHere are those that this kernel takes; each of the others is a test that is skipped.
+func enginesHere(t *testing.T) (list []Engine) {
+	takes := map[Engine]features.Name{EngineOverlay: features.Overlay, EngineTmpfs: features.TmpfsAttributes}
+	for _, e := range engines {
+		if name, ok := takes[e]; ok && !features.Has(name) {
+			t.Run(e.String(), func(t *testing.T) { skipMissing(t, features.Get(name).Err()) })
+			continue
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// withoutUpper is the engine that is chosen where the state directory cannot hold an upper directory.
+func withoutUpper() Engine {
+	if features.Has(features.TmpfsAttributes) {
+		return EngineTmpfs
+	}
+	return EngineCopy
 }
 
 var engines = []Engine{EngineOverlay, EngineTmpfs, EngineCopy}
@@ -58,7 +86,7 @@ func TestEngines(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			testenv.TakeTurns(t)
 			want := ""
-			for _, e := range engines {
+			for i, e := range enginesHere(t) {
 				s := createWith(t, e, project(t, before))
 				saw := sandbox(t, s, tt.script)
 				if tt.also != "" {
@@ -75,7 +103,7 @@ func TestEngines(t *testing.T) {
 					sandbox(t, s, tt.also)
 				}
 				got := versions(t, s)
-				if e == EngineOverlay {
+				if i == 0 {
 					want = got
 				} else if got != want {
 					t.Errorf("%s and overlay differ:", e)
@@ -145,7 +173,7 @@ func versions(t testing.TB, s *Session) string {
 
 // A stored session is opened by another process.
 func TestStoredSessionOpens(t *testing.T) {
-	for _, e := range engines {
+	for _, e := range enginesHere(t) {
 		s := createWith(t, e, project(t, `echo a > f`))
 		sandbox(t, s, `echo b > f; echo c > g`)
 		want := versions(t, s)
@@ -222,7 +250,7 @@ func TestEngineText(t *testing.T) {
 
 // What was dropped stays dropped when another command has run, unless that wrote it.
 func TestDropAndResume(t *testing.T) {
-	for _, e := range engines {
+	for _, e := range enginesHere(t) {
 		s := createWith(t, e, project(t, `echo a > f; echo a > g; echo a > h; echo a > gone`))
 		sandbox(t, s, `echo b > f; echo b > g; echo b > h; rm gone`)
 		if err := s.Drop(t.Context(), "f", "g", "gone"); err != nil {
@@ -259,7 +287,7 @@ func TestStateOnOverlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if e := s.Info().Engine; e != EngineTmpfs {
+	if e := s.Info().Engine; e != withoutUpper() {
 		t.Fatalf("engine %s", e)
 	}
 	saw := sandbox(t, s, `echo b > f; rm -r d; mkdir d; echo n > d/n`)
@@ -287,7 +315,7 @@ func TestFAT(t *testing.T) {
 		root, state string
 		want        Engine
 	}{
-		{project(t, `echo a > f; mkdir d; echo a > d/g`), dir + "/fat/state", EngineTmpfs},
+		{project(t, `echo a > f; mkdir d; echo a > d/g`), dir + "/fat/state", withoutUpper()},
 		{dir + "/fat/project", dir + "/state", EngineCopy},
 		{dir + "/fat/project", dir + "/fat/state", EngineCopy},
 	} {

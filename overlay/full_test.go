@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 )
@@ -207,7 +208,7 @@ func runFull(t *testing.T, in fullInput, attr *syscall.SysProcAttr) {
 	c.Stdin, c.SysProcAttr = bytes.NewReader(input), attr
 	out, err := c.CombinedOutput()
 	if c.ProcessState == nil {
-		testenv.Skip(t, "userns", err.Error())
+		testenv.Skip(t, string(features.UserNamespaces), err.Error())
 	}
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

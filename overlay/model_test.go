@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -56,6 +57,9 @@ func newModel(seed uint64) model {
 	case 0:
 		m.engine = EngineTmpfs
 	case 1:
+		m.engine = EngineCopy
+	}
+	if m.engine == EngineTmpfs && !features.Has(features.TmpfsAttributes) || m.engine == EngineOverlay && !features.Has(features.Overlay) {
 		m.engine = EngineCopy
 	}
 	if r.IntN(5) == 0 {

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -158,7 +159,7 @@ func runHelper(t testing.TB, input helperInput, layers ...*os.File) string {
 	cmd.SysProcAttr = userNamespace()
 	err = cmd.Run()
 	if cmd.ProcessState == nil {
-		testenv.Skip(t, "userns", err.Error())
+		testenv.Skip(t, string(features.UserNamespaces), err.Error())
 	}
 	if cmd.ProcessState.ExitCode() == exitNoMount {
 		testenv.Skip(t, "overlay", stderr.String())

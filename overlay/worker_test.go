@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
@@ -95,7 +96,7 @@ func startWorker(t testing.TB) *worker {
 	t.Helper()
 	w, err := newWorker(nil)
 	if err != nil {
-		testenv.Skip(t, "userns", err.Error())
+		testenv.Skip(t, string(features.UserNamespaces), err.Error())
 	}
 	t.Cleanup(func() {
 		if err := w.close(); err != nil {

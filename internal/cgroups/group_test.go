@@ -54,7 +54,7 @@ func TestMountTree(t *testing.T) {
 	testenv.NeedRoot(t)
 	root, err := mountTree()
 	if err != nil {
-		testenv.Skip(t, "cgroup2", err.Error())
+		testenv.Skip(t, "cgroup v2", err.Error())
 	}
 	parent, err := open(int(root), ".")
 	root.Close()
@@ -87,7 +87,7 @@ func TestCleaners(t *testing.T) {
 	testenv.NeedRoot(t)
 	top, err := MakeTop()
 	if err != nil {
-		testenv.Skip(t, "cgroup2", err.Error())
+		testenv.Skip(t, "cgroup v2", err.Error())
 	}
 	ended := make(chan struct{})
 	var all sync.WaitGroup

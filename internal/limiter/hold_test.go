@@ -21,14 +21,14 @@ func hold(t *testing.T, h *Host) *Hold {
 	t.Helper()
 	x, err := h.Hold(limits.Limits{Memory: 32 << 20, PIDs: 5}, nil, nil, false)
 	if errors.Is(err, errors.ErrUnsupported) {
-		testenv.Skip(t, "cgroup-controllers", err.Error())
+		testenv.Skip(t, "cgroup controllers", err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	if x.own == nil && x.v1 == nil {
 		x.End()
-		testenv.Skip(t, "cgroup-controllers", "nsrun holds these limits itself")
+		testenv.Skip(t, "cgroup controllers", "nsrun holds these limits itself")
 	}
 	return x
 }

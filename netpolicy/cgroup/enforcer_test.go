@@ -632,6 +632,6 @@ func groups(t *testing.T) []string {
 			return list
 		}
 	}
-	testenv.Skip(t, "cgroup2", "no cgroup v2 is mounted")
+	testenv.Skip(t, "cgroup v2", "no cgroup v2 is mounted")
 	return nil
 }
