@@ -5,16 +5,23 @@
 # One line for each package; for each test that failed, with what it said behind it; and for each reason by which tests
 # were skipped. "skip" is a reason that doctor gives for this kernel, "left" one that is another: a program or a file
 # system that this machine does not have.
-doctor=$(nsrun doctor 2>&1)
 export LC_ALL=C.UTF-8
 . /test/settings
+declare -A doctor # what it says to root, and to whom the second run is
+doctor[root]=$(nsrun doctor 2>&1)
+doctor[user]=$(HOME=/tmp setpriv --reuid 65534 --regid 65534 --clear-groups nsrun doctor 2>&1)
 
-# reasons LOG prints "NUMBER NAME" for each name by which tests were skipped: testenv.Skip says "without NAME: …". Other words
-# are printed as "NUMBER - WORDS".
+# reasons LOG prints "NUMBER WHO NAME" for each name by which tests were skipped: testenv.Skip says "without NAME: …". Other words
+# are printed as "NUMBER WHO - WORDS". What is left to the other run is none, if there is one.
 reasons() {
-	awk '
+	awk -v once="${NSRUN_TEST_ONCE:-}" '
+		BEGIN { who = "root" }
+		/^once more, as an ordinary user:/ { who = "user" }
 		/^ *=== (RUN|NAME|CONT) / { name = $3; next }
-		/^ *--- SKIP: / { print said[$3]; next }
+		/^ *--- SKIP: / {
+			if (once != "" || said[$3] !~ /was run (as root|where that is) before$|will be run as one$/) print who, said[$3]
+			next
+		}
 		sub(/^ *[a-z_0-9]*\.go:[0-9]*: /, "") { said[name] = sub(/^without /, "") ? substr($0, 1, index($0 ":", ":") - 1) : "- " $0 }
 	' "$1" | sort | uniq -c
 }
@@ -39,13 +46,13 @@ while read -r package; do
 	status=${PIPESTATUS[0]}
 	pass=$(grep -c '^ *--- PASS: ' $log) skip=$(grep -c '^ *--- SKIP: ' $log) fail=$(grep -c '^ *--- FAIL: ' $log)
 	failures $log
-	reasons $log | while read -r number reason; do
+	reasons $log | while read -r number who reason; do
 		if [ "${reason#- }" != "$reason" ]; then
-			echo "left $package: $number: ${reason#- }"
-		elif grep -q "^no  *$reason  " <<<"$doctor"; then
-			echo "skip $package: $number without $reason"
+			echo "left $package: $number, $who: ${reason#- }"
+		elif grep -q "^no  *$reason  " <<<"${doctor[$who]}"; then
+			echo "skip $package: $number, $who, without $reason"
 		else
-			echo "left $package: $number without $reason"
+			echo "left $package: $number, $who, without $reason"
 		fi
 	done
 	result=ok
