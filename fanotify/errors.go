@@ -25,7 +25,7 @@ var (
 	ErrOverflow = errors.New("the queue of events was full; looking for what changed meanwhile")
 
 	// ErrRootGone comes from the iterator if a root was removed or renamed: its path now leads to something else, or
-	// nowhere. A removed root has no more events; a renamed one is still watched at its new place.
+	// does not exist. A removed root has no more events; a renamed one is still watched at its new path.
 	ErrRootGone = errors.New("the directory that is watched was removed or renamed")
 
 	// ErrClosed comes from the iterator of a closed Watcher.

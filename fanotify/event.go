@@ -47,8 +47,8 @@ func (o *Op) UnmarshalText(b []byte) error {
 	return errors.New("no such operation: " + string(b))
 }
 
-// An Event is one change. Paths are relative to Root, with slashes, never with a dot in front; "." is the root itself.
-// They are bytes as the file system has them, whatever somebody wrote there.
+// An Event is one change. Paths are relative to Root, with slashes, and do not begin with "./"; "." is the root itself.
+// They have the bytes that the file system has: they need not be UTF-8, and can have control characters.
 type Event struct {
 	Op   Op
 	Root string // as it is in Options.Roots

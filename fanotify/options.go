@@ -11,7 +11,7 @@ type Engine uint8
 
 // The engines.
 const (
-	// Auto: Fanotify where it can be had for all roots, else Inotify.
+	// Auto is Fanotify if that is available for all roots, else Inotify.
 	Auto Engine = iota
 	Fanotify
 	Inotify
@@ -42,7 +42,7 @@ func (e *Engine) UnmarshalText(b []byte) error {
 	return errors.New("not an engine (auto, fanotify, inotify): " + escape.Quote(string(b)))
 }
 
-// Options say what to watch. The zero Options are invalid: there must be a root.
+// Options say what to watch. The zero Options are an error: there must be a root.
 type Options struct {
 	// Roots are the directories to watch. None may be inside another. Symbolic links on the way to them are followed
 	// once.
@@ -51,8 +51,9 @@ type Options struct {
 	// Engine is the engine to use; New fails if it is not available. The zero value lets New choose.
 	Engine Engine
 
-	// Unlimited asks for a queue without a limit in the kernel, for Fanotify only and with CAP_SYS_ADMIN. There is no
-	// overflow then, but whoever writes faster than events are read fills the kernel's memory.
+	// Unlimited asks for a queue without a limit in the kernel, for Fanotify only and with CAP_SYS_ADMIN. Then there is
+	// no overflow, but a process that writes faster than events are read fills the kernel's memory
+	// (FAN_UNLIMITED_QUEUE, fanotify_init(2)).
 	Unlimited bool
 
 	// Sweep makes Stop look through the roots for changes that the kernel did not report: writes through a mapping

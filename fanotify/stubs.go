@@ -20,9 +20,8 @@ func New(o Options) (r0 *Watcher, r1 error) {
 	return
 }
 
-// Close releases what the Watcher holds, and ends an iteration, which may be the caller's own. It returns at once: the
-// kernel needs some milliseconds until nothing uses its marks any more, and nobody has to wait for that. Closing again
-// does nothing.
+// Close releases the Watcher's descriptors, and ends an iteration, which may be the caller's own. It returns at once:
+// the kernel takes some milliseconds to remove its marks, but Close does not wait for that. Closing again does nothing.
 func (*Watcher) Close() {
 }
 
@@ -32,14 +31,14 @@ func (*Watcher) Engine() (r0 Engine) {
 }
 
 // Events yields changes, and waits for them, until Stop or Close is called or all roots are gone. An error does not end
-// the iteration, except the last. Breaking off and beginning again later loses nothing. There may be one iteration at a
-// time, in any goroutine. It does all the work: there is no other goroutine.
+// the iteration, except the last. If you break off an iteration and start another one later, no event is lost. There
+// may be one iteration at a time, in any goroutine. It does all the work: there is no other goroutine.
 func (*Watcher) Events() (r0 iter.Seq2[Event, error]) {
 	r0 = func(yield func(Event, error) bool) { yield(*new(Event), linuxonly.Error("fanotify.Watcher.Events")) }
 	return
 }
 
-// Stop makes the iteration end when everything that happened before is reported. It does not wait for that, and may be
-// called from anywhere, also before the iteration.
+// Stop makes the iteration end after everything that happened before the call was reported. It does not wait for that.
+// It may be called from any goroutine, even before the iteration.
 func (*Watcher) Stop() {
 }

@@ -106,8 +106,8 @@ func cannot(err error) bool {
 func (w *Watcher) Engine() Engine { return w.engine }
 
 // Events yields changes, and waits for them, until Stop or Close is called or all roots are gone. An error does not end
-// the iteration, except the last. Breaking off and beginning again later loses nothing. There may be one iteration at a
-// time, in any goroutine. It does all the work: there is no other goroutine.
+// the iteration, except the last. If you break off an iteration and start another one later, no event is lost. There
+// may be one iteration at a time, in any goroutine. It does all the work: there is no other goroutine.
 func (w *Watcher) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if err := w.enter(); err != nil {
@@ -165,8 +165,8 @@ func (w *Watcher) isClosed() bool {
 	return w.closed
 }
 
-// Stop makes the iteration end when everything that happened before is reported. It does not wait for that, and may be
-// called from anywhere, also before the iteration.
+// Stop makes the iteration end after everything that happened before the call was reported. It does not wait for that.
+// It may be called from any goroutine, even before the iteration.
 func (w *Watcher) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,9 +175,8 @@ func (w *Watcher) Stop() {
 	}
 }
 
-// Close releases what the Watcher holds, and ends an iteration, which may be the caller's own. It returns at once: the
-// kernel needs some milliseconds until nothing uses its marks any more, and nobody has to wait for that. Closing again
-// does nothing.
+// Close releases the Watcher's descriptors, and ends an iteration, which may be the caller's own. It returns at once:
+// the kernel takes some milliseconds to remove its marks, but Close does not wait for that. Closing again does nothing.
 func (w *Watcher) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// A Block is a prefix with what the rules allow there. Set includes the rules of larger prefixes, so the longest prefix
-// that contains an address decides.
+// A Block is a prefix with the Set of ports that the rules allow there. The Set includes the rules of larger prefixes,
+// so the longest prefix that contains an address decides.
 type Block struct {
 	Prefix netip.Prefix
 	Set    uint32

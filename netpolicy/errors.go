@@ -22,6 +22,6 @@ var (
 	// ErrNotAllowed says that no rule allows a name.
 	ErrNotAllowed = errors.New("no rule allows this name")
 
-	// ErrFull says that a table has as many addresses as it may.
+	// ErrFull says that a table has MaxLearned addresses.
 	ErrFull = errors.New("too many addresses are known already")
 )

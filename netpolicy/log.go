@@ -15,7 +15,7 @@ const (
 	maxAllNames  = 4 * maxDecisions // and of all together
 )
 
-// A Decision is an attempt of the sandbox to reach something, or to be reached at a port, and whether it was allowed.
+// A Decision is an attempt of the sandbox to reach something, or to serve at a port, and whether it was allowed.
 type Decision struct {
 	Time      time.Time `json:"time"`              // the first time
 	Proto     string    `json:"proto"`             // "tcp", "udp", or "dns": it asked for a name
@@ -29,11 +29,11 @@ type Decision struct {
 	AllowWith string    `json:"allow_with,omitempty"` // the flag that would allow it
 }
 
-// A Log keeps each different decision once, with a count. The zero Log is empty and ready to use. A sandbox cannot make
-// it larger than some megabytes: it keeps the first few thousand decisions, and counts the others.
+// A Log keeps each different decision once, with a count. The zero Log is empty and ready to use. It keeps the first
+// few thousand decisions and counts the others, so a sandbox cannot make it larger than some megabytes.
 type Log struct {
-	// Names returns the names of an address, such as Table.Names. Any of them may be the one that was meant, so Rules
-	// has all of them. Nil: the Log uses the names in the verdicts.
+	// Names returns the names of an address, such as Table.Names. Any of them may be the intended one, so Rules has all
+	// of them. Nil: the Log uses the names in the verdicts.
 	Names func(netip.Addr) []string
 	// Hosts are names that are resolved without a Resolver, such as those of Resolver.Hosts.
 	Hosts map[string][]netip.Addr
@@ -63,10 +63,10 @@ type logged struct {
 	count   int
 }
 
-// Add notes a verdict of Table.Decide.
+// Add records a verdict of Table.Decide.
 func (l *Log) Add(p Proto, dst netip.AddrPort, v Verdict) { l.AddCount(p, dst, v, 1) }
 
-// AddCount is Add for n verdicts at once, such as a program in the kernel counts.
+// AddCount is like Add, for n equal verdicts at once, such as a program in the kernel counts them.
 func (l *Log) AddCount(p Proto, dst netip.AddrPort, v Verdict, n int) {
 	if l == nil {
 		return
@@ -82,12 +82,12 @@ func (l *Log) AddCount(p Proto, dst netip.AddrPort, v Verdict, n int) {
 	l.add(logKey{dst: dst, proto: p, allowed: v.Allowed}, v, n, names...)
 }
 
-// AddServer notes that the sandbox was refused n times to serve at a port, because it is not published.
+// AddServer records that the sandbox was refused n times to serve at a port, because the port is not published.
 func (l *Log) AddServer(p Proto, at netip.AddrPort, n int) {
 	l.add(logKey{dst: at, proto: p, server: true}, Verdict{}, n)
 }
 
-// AddGroup notes that the sandbox was refused n times to join a multicast group. No rule can allow that.
+// AddGroup records that the sandbox was refused n times to join a multicast group. No rule can allow that.
 func (l *Log) AddGroup(p Proto, group netip.Addr, n int) {
 	l.add(logKey{dst: netip.AddrPortFrom(group, 0), proto: p, group: true}, Verdict{}, n)
 }
@@ -143,7 +143,7 @@ func (l *Log) addNames(d *logged, names []string) {
 	}
 }
 
-// Decisions returns the decisions, the earliest first, and how many attempts are not among them.
+// Decisions returns the decisions, earliest first, and the number of attempts that are not among them.
 func (l *Log) Decisions() (list []Decision, omitted int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -207,9 +207,9 @@ func (d *logged) checked(r Rule) (Rule, bool) {
 	return r, err == nil && again == r
 }
 
-// Rules returns rules that allow everything that was allowed, except port 0: by name where one was known, by each name
-// if there were several, and by address where none was known or names do not open it. A sandbox that was allowed
-// everything turned out to need these.
+// Rules returns rules that allow everything that was allowed, except port 0: by name if one was known, by each name if
+// there were several, and by address if no name was known or names do not open the address. After a run under
+// Everything, these are the rules that the sandbox needs.
 func (l *Log) Rules() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,8 +263,8 @@ func joinPorts(rules []Rule) []Rule {
 	return out
 }
 
-// Everything returns a Policy that allows all names and addresses, also special ones, to find out with a Log what a
-// program needs.
+// Everything returns a Policy that allows all names and addresses, including special ones, to find out with a Log what
+// a program needs. own are the host's own addresses.
 func Everything(own []netip.Addr) Policy {
 	p := Policy{Rules: []Rule{{Any: true}}, HostAddrs: own}
 	for _, s := range allSpecial(own) {

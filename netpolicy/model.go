@@ -5,7 +5,7 @@ import "net/netip"
 // Allows reports whether the policy lets a sandbox reach a port of an address. names are the names, in canonical form,
 // for which the resolver gave the address to the sandbox and which are still valid.
 //
-// This is the reference model: it is right by definition, and Table and the enforcers must agree with it.
+// This is the reference model: it is correct by definition, and Table and the enforcers must agree with it.
 func (p Policy) Allows(proto Proto, dst netip.AddrPort, names ...string) bool {
 	addr := dst.Addr().Unmap().WithZone("")
 	if !addr.IsValid() {
@@ -54,8 +54,9 @@ func within(p, q netip.Prefix) bool {
 	return p.Bits() >= q.Bits() && q.Contains(p.Addr())
 }
 
-// Allowing returns the first rule that allows what a rule for one host asks for, a name or an address: at its port, or
-// without one at any, by its protocol, or without one by any. A name is taken to lead to an address that names open.
+// Allowing returns the first rule that allows what asked, a rule for one name or address, asks for: at its port, or if
+// it has none, at any port; by its protocol, or if it has none, by any protocol. It assumes that a name leads to an
+// address that names open.
 func (p Policy) Allowing(asked Rule) (Rule, bool) {
 	for _, r := range p.Rules {
 		if asked.Host != "" && r.Prefix.IsValid() {

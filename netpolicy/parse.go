@@ -13,9 +13,8 @@ import (
 //
 //	[tcp:|udp:](host|*.suffix|address|prefix|*)[:port[-port]]
 //
-// An IPv6 address or prefix that is followed by a port stands in brackets: [::1]:80,
-// [2001:db8::/32]:443. Without a port the brackets may be left out, so 2001:db8::1:443
-// is an address.
+// An IPv6 address or prefix that is followed by a port must be in brackets: [::1]:80,
+// [2001:db8::/32]:443. Without a port the brackets are optional, so 2001:db8::1:443 is an address.
 func Parse(text string) (Rule, error) {
 	r, err := parse(text)
 	if err != nil {

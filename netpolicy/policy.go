@@ -6,9 +6,9 @@ import "net/netip"
 type Policy struct {
 	Rules []Rule
 
-	// HostAddrs are the host's own addresses, which are special. Nil: nobody has said what they are; a Table
-	// finds them (OwnAddrs), and Allows takes every address for one of them. An empty slice that is not nil
-	// says that it has none beside loopback ones.
+	// HostAddrs are the host's own addresses, which are special. Nil: they are unknown; a Table then finds them out
+	// (OwnAddrs), and Allows treats every address as one of them. Empty but not nil: the host has only loopback
+	// addresses.
 	HostAddrs []netip.Addr
 }
 
@@ -25,7 +25,7 @@ func ParsePolicy(rules ...string) (Policy, error) {
 	return p, nil
 }
 
-// MustParse is ParsePolicy for rules in a program's source. It panics if one is wrong.
+// MustParse is like ParsePolicy, but panics if a rule is wrong. It is for rules in a program's source.
 func MustParse(rules ...string) Policy {
 	p, err := ParsePolicy(rules...)
 	if err != nil {

@@ -32,10 +32,10 @@ const (
 //   - Names that no rule allows do not resolve.
 //   - A, AAAA and PTR have answers. For an allowed name HTTPS, SVCB and CNAME are empty, so that programs go on with the
 //     others. Other types are refused.
-//   - A packet with anything but one question, of class IN, is an error.
+//   - A packet that does not have exactly one question, of class IN, is an error.
 //
-// Questions are rewritten before they are forwarded: of the sandbox's packet only the name, in lower case, and the type
-// get out. While no Resolver runs, no name leads anywhere.
+// Queries are written anew before they are forwarded: only the name, in lower case, and the type of the sandbox's
+// packet leave the host. While no Resolver runs, no name resolves.
 type Resolver struct {
 	Table     *Table
 	Upstreams []netip.AddrPort        // servers that are asked, one after the other
@@ -49,7 +49,7 @@ type Resolver struct {
 	once    sync.Once
 }
 
-// Serve answers what arrives over packets and connections (either may be nil), until the context ends or one of them
+// Serve answers queries that arrive over packets and conns (either may be nil), until the context ends or one of them
 // fails. It closes both. It also expires addresses of the table.
 func (r *Resolver) Serve(until context.Context, packets net.PacketConn, conns net.Listener) error {
 	r.once.Do(func() { r.queries = make(chan struct{}, maxQueries) })

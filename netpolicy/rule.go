@@ -73,7 +73,7 @@ func (r Rule) String() string {
 	return b.String()
 }
 
-// MatchesName reports whether the rule is for a name, which must be canonical. A rule with a prefix is for no name.
+// MatchesName reports whether the rule matches a name, which must be canonical. A rule with a prefix matches no name.
 func (r Rule) MatchesName(name string) bool {
 	switch {
 	case r.Any:

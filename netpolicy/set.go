@@ -29,15 +29,15 @@ func (s Set) Allows(p Proto, port uint16) bool {
 	return i < len(s.ranges) && s.ranges[i].proto == p && s.ranges[i].first <= port
 }
 
-// A PortPrefix stands for the ports whose first Bits bits are those of Port: what a
-// longest-prefix-match map can look up.
+// A PortPrefix stands for the ports whose first Bits bits are those of Port, as in a longest-prefix-match map of the
+// kernel (BPF_MAP_TYPE_LPM_TRIE).
 type PortPrefix struct {
 	Proto Proto
 	Port  uint16
 	Bits  uint8 // 0 to 16
 }
 
-// Prefixes yields the set as the fewest prefixes that make it up.
+// Prefixes yields the smallest list of prefixes that together are the set.
 func (s Set) Prefixes() iter.Seq[PortPrefix] {
 	return func(yield func(PortPrefix) bool) {
 		for _, r := range s.ranges {

@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	// Grace is how much longer than its time to live an address stays usable: programs connect some time after they
-	// have asked, and try the next address after that.
+	// Grace is how long an address stays usable after its time to live is over: programs connect some time after their
+	// query, and may then try the next address.
 	Grace = 2 * time.Minute
 
-	// Always is a time to live without an end, for names that programs look up by themselves, such as those in
-	// /etc/hosts.
+	// Always is an infinite time to live, for names that programs look up by themselves, such as those in /etc/hosts.
 	Always time.Duration = math.MaxInt64
 
 	// maxTTL is the longest time to live that is believed of a server.
 	maxTTL = 24 * time.Hour
 
-	// MaxLearned is how many addresses a Table learns. After that there is room only when others expire.
+	// MaxLearned is how many addresses a Table can learn. If it is full, Learn returns ErrFull until others expire.
 	MaxLearned = 1 << 17
 )
 
@@ -121,7 +120,7 @@ func (t *Table) AllowsName(name string) bool {
 	return false
 }
 
-// Names returns the names for which an address was given out and that are still valid, the latest last.
+// Names returns the names for which the sandbox was given an address and that are still valid, latest last.
 func (t *Table) Names(addr netip.Addr) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,8 +135,8 @@ func (t *Table) Names(addr netip.Addr) []string {
 	return list
 }
 
-// Update replaces the policy. Each decision is made by either the old or the new one as a whole. Learned addresses are
-// kept, and judged by the new rules. After an error the old policy remains in force.
+// Update replaces the policy atomically. Learned addresses are kept, and the new rules apply to them. After an error
+// the old policy remains in force.
 func (t *Table) Update(p Policy) error {
 	if p.HostAddrs == nil {
 		own, err := OwnAddrs()
@@ -175,16 +174,16 @@ func (t *Table) Update(p Policy) error {
 	return nil
 }
 
-// An Answer is an address of a name, and for how long it is one.
+// An Answer is an address of a name, with its time to live.
 type Answer struct {
 	Addr netip.Addr
 	TTL  time.Duration
 }
 
-// Learn adds the addresses of a name, which must be canonical, and returns those that the sandbox may be told: special
-// addresses only if a rule opens them by themselves. When Learn has returned, the enforcers know them. They stay usable
-// for their time to live and Grace, and with Always as long as the rules allow the name. After an error none may be
-// told.
+// Learn adds the addresses of a name, which must be canonical, and returns those that the sandbox may learn: special
+// addresses only if a rule opens them directly. When Learn returns, the enforcers know them. They stay usable for their
+// time to live plus Grace, and with Always as long as the rules allow the name. After an error, tell the sandbox none
+// of them.
 func (t *Table) Learn(name string, answers []Answer) ([]Answer, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -289,8 +288,8 @@ func (t *Table) schedule(addr netip.Addr, k *known, second int64) {
 	}
 }
 
-// Expire forgets what has expired. Decide does not need it, Sinks do: the Resolver and the Enforcer of package cgroup
-// call it every second.
+// Expire removes expired addresses. Decide does not need it, but Sinks do: the Resolver, and the Enforcer of package
+// cgroup, call it every second.
 func (t *Table) Expire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -351,13 +350,13 @@ func (s *state) judge(addr netip.Addr, names []givenFor, now time.Duration) (*en
 // A Sink mirrors a table for an enforcer that does not call Decide. The set of a learned address decides, or if there
 // is none, the set of the smallest Block around the address. Calls are never made at the same time.
 type Sink interface {
-	// Switch replaces everything by another generation, in one step. If it fails, everything must be as before.
+	// Switch replaces everything by another generation, atomically. If it fails, everything must be as before.
 	Switch(*Generation) error
 	// AddSet adds a set to the current generation.
 	AddSet(id uint32, s Set) error
-	// Learn gives an address a set, which replaces the set that it had before, or that of its Block.
+	// Learn sets the set of an address, which replaces its previous set, or that of its Block.
 	Learn(addr netip.Addr, id uint32) error
-	// Forget takes the set of an address away.
+	// Forget removes the set of an address.
 	Forget(addr netip.Addr) error
 }
 
@@ -369,7 +368,7 @@ type Generation struct {
 	Learned iter.Seq2[netip.Addr, uint32] // none with set 0
 }
 
-// Attach makes s follow the table from now on, beginning with a Switch. A table has at most one Sink; nil removes it.
+// Attach makes s follow the table from now on, beginning with a Switch. A table has at most one Sink; nil detaches it.
 func (t *Table) Attach(s Sink) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

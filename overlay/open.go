@@ -18,7 +18,7 @@ import (
 func Open(dir, id string) (*Session, error) { return open(dir, id, false) }
 
 // OpenReadOnly opens a session like Open, but does not lock it, so that a session in use can be
-// read. Commit, Discard and Remove return ErrReadOnly.
+// read. The errors of Commit, Discard and Remove then wrap ErrReadOnly.
 func OpenReadOnly(dir, id string) (*Session, error) { return open(dir, id, true) }
 
 func open(dir, id string, readOnly bool) (_ *Session, err error) {

@@ -144,7 +144,7 @@ func Open(dir, id string) (r0 *Session, r1 error) {
 }
 
 // OpenReadOnly opens a session like Open, but does not lock it, so that a session in use can be
-// read. Commit, Discard and Remove return ErrReadOnly.
+// read. The errors of Commit, Discard and Remove then wrap ErrReadOnly.
 func OpenReadOnly(dir, id string) (r0 *Session, r1 error) {
 	r1 = linuxonly.Error("overlay.OpenReadOnly")
 	return

@@ -2,8 +2,8 @@ package project
 
 import "time"
 
-// An Action is what a permission is about. There is no action for the network, and Set accepts no others: network
-// access is asked for every time, and a yes must not be found again.
+// An Action is what a permission is about. There is no action for the network: network access is asked for every time,
+// and a yes must not be stored. Set accepts only the actions below.
 type Action string
 
 // A Decision is an answer. The zero Decision is not an answer.
@@ -20,7 +20,7 @@ func (d Decision) String() string {
 	return "none"
 }
 
-// A Permission is an answer that was given for good: it holds until Forget.
+// A Permission is a permanent answer: it holds until Forget.
 type Permission struct {
 	Project  string // the root for which it holds, absolute; empty: for all projects
 	Action   Action

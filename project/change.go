@@ -24,18 +24,18 @@ type Change struct {
 	Root string // of the project, absolute
 	Path string // relative to Root
 
-	// Mode and OldMode are type and permissions after and before. Zero: there is nothing on that side. A regular file
-	// that nobody may read is taken for one that somebody may.
+	// Mode and OldMode are type and permissions after and before. Zero: there is nothing on that side, or a regular
+	// file without any permission; Kind tells which.
 	Mode, OldMode fs.FileMode
 
 	// Size and OldSize are the lengths of regular files, in bytes.
 	Size, OldSize int64
 
-	// Before is the absolute path of the version before the change. Empty: none is kept. Record sets it, and does not
-	// read it.
+	// Before is the absolute path of the version before the change. Record sets it, and ignores its value. Empty: none
+	// is kept.
 	Before string
 
-	// Dropped says that the change was thrown away later, see Registry.Dropped. Record does not read it.
+	// Dropped says that the change was dropped later, see Registry.Dropped. Record ignores it.
 	Dropped bool
 
 	// Runs says why the change would run later, see overlay.Change. Empty: it would not.

@@ -82,13 +82,13 @@ type Backup struct {
 	// Execution is the one that changed the file. Empty: unknown.
 	Execution string
 
-	// Made says that this call of Record made the backup, and did not find it there.
+	// Made says that this call of Record made the backup. False: it existed already.
 	Made bool
 
 	owner *ownerRecord
 }
 
-// A Root is a project that is known.
+// A Root is a known project.
 type Root struct {
 	Path    string
 	Seen    time.Time // the first time
@@ -145,7 +145,7 @@ type Omitted struct {
 	Why  error
 }
 
-// Cleaned says how much Clean removed.
+// Cleaned says what Clean removed.
 type Cleaned struct {
 	Backups    int   // copies of files
 	Befores    int   // executions whose before-versions were removed

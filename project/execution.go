@@ -109,11 +109,11 @@ func inside(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// IsExecution reports whether word could be an execution's id, in whole.
+// IsExecution reports whether word has the form of a whole execution id.
 func IsExecution(word string) bool { return isExecution(word) }
 
-// Executions yields the executions, the newest first. One that cannot be read is yielded as an error, and the others
-// follow. The registry may be used meanwhile.
+// Executions yields the executions, newest first. If one cannot be read, it yields an error, and goes on with the
+// others. The registry may be used meanwhile.
 func (r *Registry) Executions(f Filter) iter.Seq2[Execution, error] {
 	return func(yield func(Execution, error) bool) {
 		if f.ID == "last" {

@@ -111,7 +111,7 @@ func see(tx *bbolt.Tx, root string, now time.Time, scanned bool) error {
 	return b.Put([]byte(root), encode(&rec))
 }
 
-// Projects lists the projects that are known, in the order of their paths.
+// Projects returns the known projects, in the order of their paths.
 func (r *Registry) Projects() (list []Root, err error) {
 	err = r.view(func(tx *bbolt.Tx) error {
 		return bucket(tx, projectBucket).ForEach(func(k, v []byte) error {
@@ -126,9 +126,9 @@ func (r *Registry) Projects() (list []Root, err error) {
 	return list, err
 }
 
-// Files yields what is registered at and below path, which is absolute, in the order of
-// paths; an empty path means everything. What cannot be read is yielded as an error, and
-// the others follow.
+// Files yields the registered files at and below path, which must be absolute, in the order of
+// paths. An empty path means all files. If a record cannot be read, it yields an error, and goes on
+// with the others.
 func (r *Registry) Files(path string) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
 		view := r.view
@@ -194,8 +194,8 @@ func (r *Registry) Files(path string) iter.Seq2[File, error] {
 	}
 }
 
-// File returns the record of the file at path, which is absolute. One that is not
-// registered is fs.ErrNotExist.
+// File returns the record of the file at path, which must be absolute. If the file is not
+// registered, the error is fs.ErrNotExist.
 func (r *Registry) File(path string) (f File, err error) {
 	ok := false
 	err = r.view(func(tx *bbolt.Tx) (err error) {

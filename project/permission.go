@@ -55,8 +55,8 @@ func (r *Registry) Set(p Permission) error {
 	})
 }
 
-// Get returns the decision about exactly this target: for the project, else for all projects. The zero Decision: there
-// is none.
+// Get returns the decision about exactly this target: for the project, or if there is none, for all projects. If there
+// is no decision at all, p.Decision is zero.
 func (r *Registry) Get(project string, a Action, target string) (p Permission, err error) {
 	if a.check() != nil || strings.ContainsRune(project, 0) {
 		return Permission{}, nil

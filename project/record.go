@@ -30,8 +30,8 @@ import (
 // project has at the path of a change, for example on the lower side of an overlay. It is called for Modified, Deleted
 // and TypeChanged, at most twice for each, and may be nil if there are no such changes.
 //
-// After an error the rest was still done. The first errors of several files are joined, and Recorded says what there
-// is.
+// If something fails, Record still does the rest. It joins the first errors of several files, and Recorded says what
+// exists.
 func (r *Registry) Record(ctx context.Context, e Execution, changes []Change, original func(Change) (*os.File, error)) (Recorded, error) {
 	w := &recorder{r: r, ctx: ctx, original: original, mostFile: r.o.BeforeFile, mostAll: r.o.BeforeAll}
 	return w.record(e, changes)
@@ -410,8 +410,8 @@ func (w *recorder) list() {
 	}
 }
 
-// Committed notes that changes of a session, all of them or some, are in the project now. Files that the project no
-// longer has are marked as deleted, as long as there is a backup.
+// Committed records that all or some changes of a session are now in the project. Files that the project no longer has
+// are marked as deleted, as long as there is a backup.
 func (r *Registry) Committed(ctx context.Context, session string, all bool, changes []Change) error {
 	state := StateCommitted
 	if !all {
@@ -420,19 +420,19 @@ func (r *Registry) Committed(ctx context.Context, session string, all bool, chan
 	return r.settle(ctx, session, state, changes)
 }
 
-// Undone notes that changes of a session were taken out of the project again.
+// Undone records that a commit of a session was undone: changes were removed from the project again.
 func (r *Registry) Undone(ctx context.Context, session string, changes []Change) error {
 	return r.settle(ctx, session, StateKept, changes)
 }
 
-// Discarded notes that the changes of a session were thrown away. Files that were registered because of them, and never
+// Discarded records that the changes of a session were discarded. Files that were registered because of them, and never
 // existed in the project, are forgotten.
 func (r *Registry) Discarded(ctx context.Context, session string, changes []Change) error {
 	return r.settle(ctx, session, StateDiscarded, changes)
 }
 
-// Dropped notes that some changes of a session were thrown away, whatever happens to its others. The executions that
-// made them are marked. Files are forgotten as by Discarded.
+// Dropped records that some changes of a session were dropped, whatever happens to the others. It marks the changes in
+// the executions that made them. It forgets files as Discarded does.
 func (r *Registry) Dropped(ctx context.Context, session string, changes []Change) error {
 	now := nanos(r.now())
 	for part := range slices.Chunk(changes, registerPart) {

@@ -89,7 +89,7 @@ func set[T int | int64 | time.Duration](v *T, otherwise T) {
 	}
 }
 
-// Private lists the directories that a sandboxed command must neither read nor write, nor be able to rename.
+// Private returns the directories that a sandboxed command must not be able to read, write or rename.
 func (r *Registry) Private() []string { return []string{r.o.Dir, r.o.Cache} }
 
 // Close releases what the registry holds. It does not wait for the disk: what was recorded is in the journal, and
@@ -114,8 +114,8 @@ func (r *Registry) Close() error {
 	return r.mergeErr
 }
 
-// Prepare opens what the next record is written to, for who has time before there is something to record. Where that
-// fails, the record tries it again, and says why.
+// Prepare opens the journal for the next record, for callers that have time before there is something to record. If it
+// fails, the record tries again, and returns the error.
 func (r *Registry) Prepare() {
 	d, err := r.directory(true)
 	if err != nil {

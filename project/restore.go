@@ -16,8 +16,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Versions lists the copies of the file at path, which is absolute: its backups, the newest first, then the versions
-// before executions, the newest first.
+// Versions returns the copies of the file at path, which must be absolute: its backups, newest first, then the versions
+// before executions, newest first.
 func (r *Registry) Versions(path string) (list []Version, err error) {
 	f, err := r.File(path)
 	if err != nil && !missing(err) {
@@ -101,8 +101,8 @@ func Choose(list []Version, date, execution string) (Version, error) {
 	return list[i], nil
 }
 
-// Restore puts a version back, at its path or at another one, which is absolute and has no symbolic links on the way.
-// First it keeps what is there now; if it cannot, or if that changes meanwhile, it does nothing. It makes missing
+// Restore restores a version, at its path or at another one, which must be absolute and have no symbolic links on the
+// way. It first saves what is there now; if it cannot, or if that changes meanwhile, it does nothing. It makes missing
 // directories. The file gets the mode it had, and for root the owner; other attributes are not kept. When Restore
 // returns, the file is on disk.
 func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Restored, err error) {

@@ -29,7 +29,7 @@ func DefaultDirs() (r0 string, r1 string, r2 error) {
 	return
 }
 
-// IsExecution reports whether word could be an execution's id, in whole.
+// IsExecution reports whether word has the form of a whole execution id.
 func IsExecution(word string) (r0 bool) {
 	return
 }
@@ -64,29 +64,29 @@ func (*Registry) Close() (r0 error) {
 	return
 }
 
-// Committed notes that changes of a session, all of them or some, are in the project now. Files that the project no
-// longer has are marked as deleted, as long as there is a backup.
+// Committed records that all or some changes of a session are now in the project. Files that the project no longer has
+// are marked as deleted, as long as there is a backup.
 func (*Registry) Committed(ctx context.Context, session string, all bool, changes []Change) (r0 error) {
 	r0 = linuxonly.Error("project.Registry.Committed")
 	return
 }
 
-// Discarded notes that the changes of a session were thrown away. Files that were registered because of them, and never
+// Discarded records that the changes of a session were discarded. Files that were registered because of them, and never
 // existed in the project, are forgotten.
 func (*Registry) Discarded(ctx context.Context, session string, changes []Change) (r0 error) {
 	r0 = linuxonly.Error("project.Registry.Discarded")
 	return
 }
 
-// Dropped notes that some changes of a session were thrown away, whatever happens to its others. The executions that
-// made them are marked. Files are forgotten as by Discarded.
+// Dropped records that some changes of a session were dropped, whatever happens to the others. It marks the changes in
+// the executions that made them. It forgets files as Discarded does.
 func (*Registry) Dropped(ctx context.Context, session string, changes []Change) (r0 error) {
 	r0 = linuxonly.Error("project.Registry.Dropped")
 	return
 }
 
-// Executions yields the executions, the newest first. One that cannot be read is yielded as an error, and the others
-// follow. The registry may be used meanwhile.
+// Executions yields the executions, newest first. If one cannot be read, it yields an error, and goes on with the
+// others. The registry may be used meanwhile.
 func (*Registry) Executions(f Filter) (r0 iter.Seq2[Execution, error]) {
 	r0 = func(yield func(Execution, error) bool) {
 		yield(*new(Execution), linuxonly.Error("project.Registry.Executions"))
@@ -94,16 +94,16 @@ func (*Registry) Executions(f Filter) (r0 iter.Seq2[Execution, error]) {
 	return
 }
 
-// File returns the record of the file at path, which is absolute. One that is not
-// registered is fs.ErrNotExist.
+// File returns the record of the file at path, which must be absolute. If the file is not
+// registered, the error is fs.ErrNotExist.
 func (*Registry) File(path string) (r0 File, r1 error) {
 	r1 = linuxonly.Error("project.Registry.File")
 	return
 }
 
-// Files yields what is registered at and below path, which is absolute, in the order of
-// paths; an empty path means everything. What cannot be read is yielded as an error, and
-// the others follow.
+// Files yields the registered files at and below path, which must be absolute, in the order of
+// paths. An empty path means all files. If a record cannot be read, it yields an error, and goes on
+// with the others.
 func (*Registry) Files(path string) (r0 iter.Seq2[File, error]) {
 	r0 = func(yield func(File, error) bool) { yield(*new(File), linuxonly.Error("project.Registry.Files")) }
 	return
@@ -121,8 +121,8 @@ func (*Registry) Forget(project string, a Action, target string) (r0 error) {
 	return
 }
 
-// Get returns the decision about exactly this target: for the project, else for all projects. The zero Decision: there
-// is none.
+// Get returns the decision about exactly this target: for the project, or if there is none, for all projects. If there
+// is no decision at all, p.Decision is zero.
 func (*Registry) Get(project string, a Action, target string) (r0 Permission, r1 error) {
 	r1 = linuxonly.Error("project.Registry.Get")
 	return
@@ -147,17 +147,17 @@ func (*Registry) Permissions() (r0 []Permission, r1 error) {
 	return
 }
 
-// Prepare opens what the next record is written to, for who has time before there is something to record. Where that
-// fails, the record tries it again, and says why.
+// Prepare opens the journal for the next record, for callers that have time before there is something to record. If it
+// fails, the record tries again, and returns the error.
 func (*Registry) Prepare() {
 }
 
-// Private lists the directories that a sandboxed command must neither read nor write, nor be able to rename.
+// Private returns the directories that a sandboxed command must not be able to read, write or rename.
 func (*Registry) Private() (r0 []string) {
 	return
 }
 
-// Projects lists the projects that are known, in the order of their paths.
+// Projects returns the known projects, in the order of their paths.
 func (*Registry) Projects() (r0 []Root, r1 error) {
 	r1 = linuxonly.Error("project.Registry.Projects")
 	return
@@ -175,15 +175,15 @@ func (*Registry) Projects() (r0 []Root, r1 error) {
 // project has at the path of a change, for example on the lower side of an overlay. It is called for Modified, Deleted
 // and TypeChanged, at most twice for each, and may be nil if there are no such changes.
 //
-// After an error the rest was still done. The first errors of several files are joined, and Recorded says what there
-// is.
+// If something fails, Record still does the rest. It joins the first errors of several files, and Recorded says what
+// exists.
 func (*Registry) Record(ctx context.Context, e Execution, changes []Change, original func(Change) (*os.File, error)) (r0 Recorded, r1 error) {
 	r1 = linuxonly.Error("project.Registry.Record")
 	return
 }
 
-// Restore puts a version back, at its path or at another one, which is absolute and has no symbolic links on the way.
-// First it keeps what is there now; if it cannot, or if that changes meanwhile, it does nothing. It makes missing
+// Restore restores a version, at its path or at another one, which must be absolute and have no symbolic links on the
+// way. It first saves what is there now; if it cannot, or if that changes meanwhile, it does nothing. It makes missing
 // directories. The file gets the mode it had, and for root the owner; other attributes are not kept. When Restore
 // returns, the file is on disk.
 func (*Registry) Restore(ctx context.Context, v Version, path string) (r0 Restored, r1 error) {
@@ -208,14 +208,14 @@ func (*Registry) Set(p Permission) (r0 error) {
 	return
 }
 
-// Undone notes that changes of a session were taken out of the project again.
+// Undone records that a commit of a session was undone: changes were removed from the project again.
 func (*Registry) Undone(ctx context.Context, session string, changes []Change) (r0 error) {
 	r0 = linuxonly.Error("project.Registry.Undone")
 	return
 }
 
-// Versions lists the copies of the file at path, which is absolute: its backups, the newest first, then the versions
-// before executions, the newest first.
+// Versions returns the copies of the file at path, which must be absolute: its backups, newest first, then the versions
+// before executions, newest first.
 func (*Registry) Versions(path string) (r0 []Version, r1 error) {
 	r1 = linuxonly.Error("project.Registry.Versions")
 	return

@@ -35,8 +35,8 @@ const (
 // Gateway is a nsrun.Gateway. The zero Gateway is ready for use.
 type Gateway struct{}
 
-// Open makes ready for one credential. The function that it returns serves who connects to a listener until ctx ends, and
-// closes it.
+// Open prepares for one credential. The function that it returns serves the clients of a listener until ctx ends, and
+// closes the listener.
 func (Gateway) Open(ctx context.Context, r credential.Route) (serve func(net.Listener) error, err error) {
 	if err := r.Rule.Check(); err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ type Broker struct {
 // maxSlow is how many connects of a sandbox can be under way at once.
 const maxSlow = 1024
 
-// New returns a Broker that is not attached to a command yet. Without a Close it leaks.
+// New returns a Broker that is not attached to a command yet. Close it, or it leaks.
 func New(o Options) (*Broker, error) {
 	if o.LocalUDP = localPorts(o.LocalUDP); len(o.LocalUDP) > MaxLocalUDP {
 		return nil, &Error{"broker", "loopback", fmt.Errorf("at most %d UDP ports of the host's loopback device can be had", MaxLocalUDP)}
@@ -88,7 +88,7 @@ func possible() error {
 	return nil
 }
 
-// Attach makes c a command whose network is this Broker. c must not be started yet.
+// Attach makes this Broker the network of c, which must not be started yet.
 func (b *Broker) Attach(c *nsexec.Cmd) {
 	if b.observer = sandbox.Of(c).Observer; b.observer == nil {
 		b.observer = &sandbox.Observer{Filter: allowAll(), Look: func(*notify.Notification) {}, Handle: refuse}
@@ -227,9 +227,8 @@ func (b *Broker) start(l *os.File, sockets []*os.File) error {
 // drop closes one of the sockets.
 func (b *Broker) drop(which int) { _ = b.sockets[which].Close() }
 
-// Close ends the Broker: from then on all that it would have decided fails with
-// ENOSYS, UDP goes nowhere, and published ports are closed. TCP connections that the sandbox
-// has made stay.
+// Close ends the Broker: from then on the calls that it would have answered fail with ENOSYS, UDP
+// is no longer relayed, and published ports are closed. TCP connections of the sandbox stay.
 func (b *Broker) Close() {
 	b.mu.Lock()
 	first := !b.closed

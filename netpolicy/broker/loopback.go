@@ -16,7 +16,7 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// MaxLocalUDP is how many UDP ports of the host's loopback device a sandbox can have.
+// MaxLocalUDP is how many UDP ports of the host's loopback device a sandbox can use.
 const MaxLocalUDP = 16
 
 // maxLocalFlows is how many clients one of them has at once.

@@ -15,22 +15,21 @@ import (
 type Broker struct {
 }
 
-// MaxLocalUDP is how many UDP ports of the host's loopback device a sandbox can have.
+// MaxLocalUDP is how many UDP ports of the host's loopback device a sandbox can use.
 const MaxLocalUDP = 16
 
-// New returns a Broker that is not attached to a command yet. Without a Close it leaks.
+// New returns a Broker that is not attached to a command yet. Close it, or it leaks.
 func New(o Options) (r0 *Broker, r1 error) {
 	r1 = linuxonly.Error("broker.New")
 	return
 }
 
-// Attach makes c a command whose network is this Broker. c must not be started yet.
+// Attach makes this Broker the network of c, which must not be started yet.
 func (*Broker) Attach(c *nsexec.Cmd) {
 }
 
-// Close ends the Broker: from then on all that it would have decided fails with
-// ENOSYS, UDP goes nowhere, and published ports are closed. TCP connections that the sandbox
-// has made stay.
+// Close ends the Broker: from then on the calls that it would have answered fail with ENOSYS, UDP
+// is no longer relayed, and published ports are closed. TCP connections of the sandbox stay.
 func (*Broker) Close() {
 }
 

@@ -33,7 +33,7 @@ type Enforcer struct {
 	previous   *keys  // of the generation before
 }
 
-// New is Load and Enforce, for one sandbox.
+// New is Load and Programs.Enforce in one, for one sandbox.
 func New(t *netpolicy.Table, o Options) (*Enforcer, error) {
 	p, err := Load()
 	if err != nil {
@@ -48,8 +48,8 @@ func New(t *netpolicy.Table, o Options) (*Enforcer, error) {
 	return e, nil
 }
 
-// Enforce makes a cgroup in which the table is enforced, and follows the table until Close. A table
-// can have one enforcer.
+// Enforce makes a cgroup in which the table is enforced, and follows the table until Enforcer.Close. A table can have
+// one enforcer.
 func (p *Programs) Enforce(t *netpolicy.Table, o Options) (*Enforcer, error) {
 	g, err := p.child()
 	if err != nil {
@@ -125,11 +125,11 @@ func (e *Enforcer) expire() {
 	}
 }
 
-// Cgroup is the open directory of the sandbox's cgroup, which the Enforcer closes.
+// Cgroup returns the open directory of the sandbox's cgroup. The Enforcer closes it.
 func (e *Enforcer) Cgroup() *os.File { return e.group.Dir }
 
-// Close kills what is still in the cgroup, which is removed then while nobody waits: that it cannot be
-// is an error of Programs.Close. The table is free for another enforcer.
+// Close kills the processes that are still in the cgroup, which is then removed in the background; if that fails,
+// Programs.Close returns the error. The table can then have another enforcer.
 func (e *Enforcer) Close() error {
 	e.closing.Do(func() { e.closed = e.close() })
 	return e.closed
@@ -271,8 +271,7 @@ func (s *sink) Forget(a netip.Addr) error {
 	return nil
 }
 
-// Lost is how many decisions nobody was told of, because there were too many. After Close it is known
-// for good.
+// Lost returns how many decisions were not reported, because there were too many. After Close the number is final.
 func (e *Enforcer) Lost() uint64 {
 	e.programs.mu.Lock()
 	defer e.programs.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Programs are the programs in the kernel with their maps, attached to a cgroup of their own. They
-// serve any number of sandboxes.
+// Programs are the BPF programs in the kernel with their maps, attached to a cgroup of their own. They serve any number
+// of sandboxes.
 type Programs struct {
 	top   *cgroups.Group
 	maps  maps
@@ -234,10 +234,11 @@ func (p *Programs) clear(w waste) {
 	}
 }
 
-// Spare makes a cgroup for the next sandbox, where there is none: which takes as long as all else that is done for one. Where
-// there was one sandbox so far, it does nothing: that may be the only one. prepare is called with the cgroup before
-// anybody can have it, and may begin a process in there that executes nothing of a sandbox's yet; drop, before the cgroup
-// goes, whether that was had or not. If no cgroup can be made the next sandbox finds out.
+// Spare makes a cgroup for the next sandbox, if there is none yet: that takes as long as everything else that is done
+// for a sandbox. If there was only one sandbox so far, it does nothing, because that may stay the only one. prepare is
+// called with the cgroup before it can be used, and may start a process in it that executes nothing of a sandbox yet.
+// drop is called before the cgroup is removed, whether it was used or not. If no cgroup can be made, the next Enforce
+// returns the error.
 func (p *Programs) Spare(prepare, drop func(cgroup *os.File)) {
 	p.mu.Lock()
 	if p.closed || p.sparing || p.served < 2 || len(p.spare) > 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// A Hook is what a decision was about.
+// A Hook says what a decision was about.
 type Hook uint8
 
 // As in bpf/enforce.c.
@@ -29,8 +29,8 @@ func (h Hook) String() string {
 	return "unknown"
 }
 
-// A Decision was made by the kernel. The first of a kind is told at once, then, once a second at
-// most, how often it was made since.
+// A Decision is a decision that the kernel made. The first of a kind is reported at once; after
+// that, at most once a second, a Decision reports how often it was made since.
 type Decision struct {
 	Time    time.Time // when it was told
 	Proto   netpolicy.Proto
@@ -41,16 +41,17 @@ type Decision struct {
 	PID     int // of the process, as the host numbers it; 0 for packets
 }
 
-// Options of an Enforcer. The zero Options are those of a sandbox that reaches what the table
-// allows, and nothing else.
+// Options of an Enforcer. With the zero Options a sandbox reaches what the table allows, and
+// nothing else.
 type Options struct {
-	// Resolver is where the sandbox may ask for names, besides what the table says. Zero: nowhere.
+	// Resolver is the DNS server that the sandbox may query, in addition to what the table allows.
+	// Zero: none.
 	Resolver netip.AddrPort
-	// Publish are TCP ports on which servers inside can be reached from this host. Nil: none.
+	// Publish are TCP ports on which this host can reach servers inside. Nil: none.
 	Publish []uint16
-	// AllowAll allows everything that programs ask for, to learn what they need. Ports of servers
-	// are as without it.
+	// AllowAll allows everything that programs try to reach, to learn what they need. Servers still
+	// need Publish. False: the table decides.
 	AllowAll bool
-	// Decided is called with each decision, one after the other. Nil: nobody is told.
+	// Decided is called with each decision, one call at a time. Nil: it is not called.
 	Decided func(Decision)
 }

@@ -15,8 +15,8 @@ import (
 type Enforcer struct {
 }
 
-// Programs are the programs in the kernel with their maps, attached to a cgroup of their own. They
-// serve any number of sandboxes.
+// Programs are the BPF programs in the kernel with their maps, attached to a cgroup of their own. They serve any number
+// of sandboxes.
 type Programs struct {
 }
 
@@ -26,16 +26,16 @@ func Load() (r0 *Programs, r1 error) {
 	return
 }
 
-// New is Load and Enforce, for one sandbox.
+// New is Load and Programs.Enforce in one, for one sandbox.
 func New(t *netpolicy.Table, o Options) (r0 *Enforcer, r1 error) {
 	r1 = linuxonly.Error("cgroup.New")
 	return
 }
 
-// SocketFilter is a seccomp filter (nsexec.Filter) for what the programs in the kernel are not
-// asked about: sockets of other families than IP and unix, of netlink but for what routes and
-// addresses there are, and io_uring, which makes sockets that no filter sees. System calls
-// of other architectures fail.
+// SocketFilter returns a seccomp filter (nsexec.Filter) for calls that the programs in the kernel
+// do not see. It refuses sockets of families other than IP and unix, netlink sockets except for
+// NETLINK_ROUTE, which lists routes and addresses, and io_uring, which makes sockets that no filter
+// sees. System calls of other architectures fail.
 func SocketFilter() (r0 []struct {
 	Code   uint16
 	Jt, Jf uint8
@@ -44,20 +44,19 @@ func SocketFilter() (r0 []struct {
 	return
 }
 
-// Cgroup is the open directory of the sandbox's cgroup, which the Enforcer closes.
+// Cgroup returns the open directory of the sandbox's cgroup. The Enforcer closes it.
 func (*Enforcer) Cgroup() (r0 *os.File) {
 	return
 }
 
-// Close kills what is still in the cgroup, which is removed then while nobody waits: that it cannot be
-// is an error of Programs.Close. The table is free for another enforcer.
+// Close kills the processes that are still in the cgroup, which is then removed in the background; if that fails,
+// Programs.Close returns the error. The table can then have another enforcer.
 func (*Enforcer) Close() (r0 error) {
 	r0 = linuxonly.Error("cgroup.Enforcer.Close")
 	return
 }
 
-// Lost is how many decisions nobody was told of, because there were too many. After Close it is known
-// for good.
+// Lost returns how many decisions were not reported, because there were too many. After Close the number is final.
 func (*Enforcer) Lost() (r0 uint64) {
 	return
 }
@@ -68,16 +67,17 @@ func (*Programs) Close() (r0 error) {
 	return
 }
 
-// Enforce makes a cgroup in which the table is enforced, and follows the table until Close. A table
-// can have one enforcer.
+// Enforce makes a cgroup in which the table is enforced, and follows the table until Enforcer.Close. A table can have
+// one enforcer.
 func (*Programs) Enforce(t *netpolicy.Table, o Options) (r0 *Enforcer, r1 error) {
 	r1 = linuxonly.Error("cgroup.Programs.Enforce")
 	return
 }
 
-// Spare makes a cgroup for the next sandbox, where there is none: which takes as long as all else that is done for one. Where
-// there was one sandbox so far, it does nothing: that may be the only one. prepare is called with the cgroup before
-// anybody can have it, and may begin a process in there that executes nothing of a sandbox's yet; drop, before the cgroup
-// goes, whether that was had or not. If no cgroup can be made the next sandbox finds out.
+// Spare makes a cgroup for the next sandbox, if there is none yet: that takes as long as everything else that is done
+// for a sandbox. If there was only one sandbox so far, it does nothing, because that may stay the only one. prepare is
+// called with the cgroup before it can be used, and may start a process in it that executes nothing of a sandbox yet.
+// drop is called before the cgroup is removed, whether it was used or not. If no cgroup can be made, the next Enforce
+// returns the error.
 func (*Programs) Spare(prepare, drop func(cgroup *os.File)) {
 }
