@@ -4,7 +4,6 @@ package overlay
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 
@@ -24,7 +23,7 @@ func OpenReadOnly(dir, id string) (*Session, error) { return open(dir, id, true)
 func open(dir, id string, readOnly bool) (_ *Session, err error) {
 	statePath, state, err := openStateDir(dir, false)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &Error{Op: opOpen, Path: id, Err: fmt.Errorf("no such session: %w", fs.ErrNotExist)}
+		return nil, &Error{Op: opOpen, Path: id, Err: store.ErrNoSession}
 	}
 	if err != nil {
 		return nil, err

@@ -182,7 +182,7 @@ func (r *runner) decide(status int) string {
 		return "keep"
 	}
 	for {
-		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT)
+		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGQUIT)
 		answer := console.AskUntil(ctx, "commit, discard or keep (r: review, v: diff, ?: help)? [c/d/K]")
 		r.interrupted = ctx.Err() != nil
 		stop()

@@ -231,12 +231,18 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestInterruptedQuestion: Ctrl-C at the question keeps the session, says so, and ends nsrun as a shell's loop
-// expects it.
+// TestInterruptedQuestion: Ctrl-C at the question, or Ctrl-\, keeps the session, says so, and ends nsrun as a shell's
+// loop expects it.
 func TestInterruptedQuestion(t *testing.T) {
+	for _, key := range []string{"\x03", "\x1c"} {
+		t.Run(strconv.Quote(key), func(t *testing.T) { interruptQuestion(t, key) })
+	}
+}
+
+func interruptQuestion(t *testing.T, key string) {
 	s := atTerminal(t, "run", "--report", "../report.json", "--", "touch", "new")
 	s.Await("[c/d/K] ")
-	s.Type("\x03")
+	s.Type(key)
 	s.Await("kept 1 change: nsrun commit ")
 	s.ends(t, -1)
 	if got := s.cmd.ProcessState.Sys().(syscall.WaitStatus); !got.Signaled() || got.Signal() != syscall.SIGINT {

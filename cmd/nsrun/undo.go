@@ -9,6 +9,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/escape"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
@@ -51,7 +52,9 @@ func cmdUndo(args []string) int {
 		return console.Fail(err)
 	}
 	if !named {
-		id = cmp.Or(decidedHere(), id)
+		if id = decidedHere(); id == "" {
+			return console.Fail(advice.Unknown("nsrun ls", "nothing to take back in this project"))
+		}
 	}
 	s, err := overlay.Open("", id)
 	if err != nil {

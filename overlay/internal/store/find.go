@@ -24,6 +24,17 @@ func SessionNames(state *tree.Handle) ([]string, error) {
 	return names, nil
 }
 
+// noSession is an fs.ErrNotExist that says what does not exist.
+type noSession string
+
+func (e noSession) Error() string { return string(e) }
+
+// Is makes it an fs.ErrNotExist.
+func (noSession) Is(target error) bool { return target == fs.ErrNotExist }
+
+// ErrNoSession is what is said of a session that does not exist.
+const ErrNoSession = noSession("no such session")
+
 // shortest is how many characters of a session's random part mean it.
 const shortest = 4
 
@@ -51,7 +62,7 @@ func FindSession(state *tree.Handle, id string) (string, error) {
 	}
 	switch {
 	case len(found) == 0 || id == "":
-		return "", fmt.Errorf("no such session: %w", fs.ErrNotExist)
+		return "", ErrNoSession
 	case len(found) > 1:
 		return "", fmt.Errorf("more than one session is meant: %s", ShortList(found))
 	}
@@ -61,7 +72,7 @@ func FindSession(state *tree.Handle, id string) (string, error) {
 // lastSession returns the newest of names, which are sorted.
 func lastSession(state *tree.Handle, names []string) (string, error) {
 	if len(names) == 0 {
-		return "", fmt.Errorf("no sessions: %w", fs.ErrNotExist)
+		return "", noSession("no sessions")
 	}
 	last := names[len(names)-1]
 	second, _, _ := strings.Cut(last, "-")

@@ -89,6 +89,9 @@ func For(err error) string {
 	if e, ok := errors.AsType[*os.SyscallError](err); ok && e.Syscall == "getwd" && errors.Is(err, fs.ErrNotExist) {
 		return "the current directory was removed; try: cd DIR"
 	}
+	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "open root" && errors.Is(err, fs.ErrNotExist) {
+		return "the project was moved or removed; its session can be used again when the project is back there"
+	}
 	if errors.Is(err, overlay.ErrEnded) {
 		return "try: nsrun ls"
 	}
