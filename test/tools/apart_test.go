@@ -9,6 +9,7 @@ const (
 	hostsIPC  = "System V IPC, message queues and abstract sockets are the host's"
 	hostsTemp = "/tmp and /dev/shm are hidden"
 	noSpaces  = "it takes namespaces"
+	ownTCP    = "nsrun makes the sockets: of TCP only, for one address, and no port is shared"
 )
 
 // apart are the tasks that differ without namespaces.
@@ -27,6 +28,13 @@ var apart = map[string]string{
 	"flock of a directory and of /tmp": hostsTemp,
 
 	"unshare": noSpaces, "bwrap": noSpaces, "bwrap --unshare-all": noSpaces, "nsrun in nsrun": noSpaces, "chromium with its sandbox": noSpaces,
+
+	"git push over a pipe with hooks, force-with-lease": elsewhere,
+
+	"Python: IPv6 on the loopback, dual stack": ownTCP, "Python: UDP, broadcast off, multicast on the loopback": ownTCP, "ports below 1024": ownTCP,
+	"a server with SO_REUSEPORT and 200 connections": ownTCP, "networks: ip, ss, interfaces, own host name": ownTCP,
+
+	"Python: EXDEV between the project, /tmp, /dev/shm and home": hostsTemp, "Node: os information and file limits": hostsTemp,
 
 	"ping": "there are no sockets but for TCP",
 	"access control list for another user, as one": "nothing is in the way of it",
