@@ -8,7 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
@@ -56,6 +59,63 @@ func TestUndoByForce(t *testing.T) {
 	if _, err := os.Stat(s.Dir()); err != nil {
 		t.Error(err)
 	}
+}
+
+// What somebody changed since a commit is not lost by an undo where neither size nor time shows it, and is kept by force.
+func TestUndoOfUnseen(t *testing.T) {
+	testenv.Leaks(t)
+	for name, c := range map[string]struct{ change, attribute, left string }{
+		"content":                      {`printf mine >f; touch -r ../stamp f`, "", "mine"},
+		"content of a new file":        {`printf mine >n/x; touch -r ../stamp n/x`, "", "mine"},
+		"attribute":                    {``, "f", "user.x"},
+		"attribute of a new directory": {``, "n", "user.x"},
+		"nothing":                      {`ln f g; rm g; chmod 600 f; chmod 644 f; mkdir n/y; rmdir n/y`, "", ""},
+	} {
+		root := project(t, `echo old > f; chmod 644 f; touch ../stamp`)
+		s := create(t, root)
+		sandbox(t, s, `printf both > f; mkdir n; printf both > n/x; echo left > left; touch -r ../stamp f n/x n`)
+		before := look(t, root)
+		commitAll(t, s, "f", "n/x") // with something left, all is copied
+		outside(t, root, c.change)
+		if c.attribute != "" {
+			if err := unix.Setxattr(filepath.Join(root, c.attribute), "user.x", []byte("mine"), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := s.Undo(t.Context(), UndoOptions{})
+		if c.left == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if !errors.As(err, new(*ConflictError)) {
+			t.Errorf("%s: without force: %v", name, err)
+			continue
+		}
+		if err := s.Undo(t.Context(), UndoOptions{Force: true}); err != nil {
+			t.Fatal(err)
+		}
+		wantSame(t, noDirTimes(look(t, root)), noDirTimes(before))
+		dirs, err := s.Aside()
+		if err != nil || len(dirs) != 1 {
+			t.Fatalf("%s: kept: %q, %v", name, dirs, err)
+		}
+		if kept := look(t, dirs[0]); !strings.Contains(kept, c.left) && !holds(t, dirs[0], c.left) {
+			t.Errorf("%s: not kept: %s", name, kept)
+		}
+	}
+}
+
+// holds reports whether a file below dir has a text.
+func holds(t *testing.T, dir, text string) bool {
+	t.Helper()
+	for _, o := range sightings(t, dir) {
+		if o.content == text {
+			return true
+		}
+	}
+	return false
 }
 
 // A conflict that was decided once is one again when that commit was taken back.

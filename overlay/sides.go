@@ -32,25 +32,30 @@ func (s *Session) trees(i int) (up, low tree.Tree, err error) {
 	if low, err = s.lowerTree(i, l); err != nil {
 		return nil, nil, err
 	}
-	if s.stored() && !(s.armed && s.meta.Engine == store.Tmpfs) {
-		up, err = s.packed(i)
-	} else {
-		var u *tree.Handle
-		u, err = s.area().Open(store.UpperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-		t := &tree.Real{H: u, Upper: true}
-		if !s.readOnly {
-			t.Unlock = true
-			if !s.stored() { // else the tmpfs is gone before anybody could mend modes in it
-				t.Book, t.Unbook = s.book.Keeper(true, i), s.book.Unnote
-			}
-		}
-		up = t
-	}
-	if err != nil {
+	if up, err = s.upperTree(i); err != nil {
 		low.Close()
 		return nil, nil, &Error{Op: op, Path: filepath.Join(s.areaPath(), store.UpperName(i)), Err: err}
 	}
 	return up, low, nil
+}
+
+// upperTree opens what the session wrote, also if it has ended.
+func (s *Session) upperTree(i int) (tree.Tree, error) {
+	if s.stored() && !(s.armed && s.meta.Engine == store.Tmpfs) {
+		return s.packed(i)
+	}
+	u, err := s.area().Open(store.UpperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, err
+	}
+	t := &tree.Real{H: u, Upper: true}
+	if !s.readOnly {
+		t.Unlock = true
+		if !s.stored() { // else the tmpfs is gone before anybody could mend modes in it
+			t.Book, t.Unbook = s.book.Keeper(true, i), s.book.Unnote
+		}
+	}
+	return t, nil
 }
 
 // openSides are the trees of a root that are opened when they are asked for first. The zero value has none open.

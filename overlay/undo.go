@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
@@ -47,7 +49,9 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 	if o.Progress != nil {
 		t.Progress = func(done, total int) { o.Progress(Progress{Done: done, Total: total}) }
 	}
-	err = t.SinceThen(ctx, func(at store.Place) bool { return s.gitFileAt(at) == gitNote })
+	equal := sameAsSession{s: s}
+	defer equal.close()
+	err = t.SinceThen(ctx, func(at store.Place) bool { return s.gitFileAt(at) == gitNote }, equal.at)
 	// What was opened to look may be moved now: then nobody would find it to close it.
 	if err := cmp.Or(err, t.Doors.Relock()); err != nil {
 		return err
@@ -63,6 +67,46 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 		return &CommitError{Err: err}
 	}
 	return err
+}
+
+// sameAsSession compares objects of the project with the session's.
+type sameAsSession struct {
+	s   *Session
+	ups map[int]tree.Tree
+}
+
+func (c *sameAsSession) close() {
+	for _, up := range c.ups {
+		up.Close()
+	}
+}
+
+// at reports whether the object of the project that is at a place, in the directory low, is what the session has there. If
+// that cannot be told, it is not; but what its owner may not read is.
+func (c *sameAsSession) at(at store.Place, low tree.Dir, now tree.Stat) bool {
+	top, ok := c.ups[at.Root]
+	if !ok {
+		var err error
+		if top, err = c.s.upperTree(at.Root); err != nil {
+			return false
+		}
+		if c.ups == nil {
+			c.ups = map[int]tree.Tree{}
+		}
+		c.ups[at.Root] = top
+	}
+	dir, name := tree.SplitPath(at.Path)
+	up, err := top.At(dir)
+	if err != nil {
+		return false
+	}
+	defer up.Close()
+	st, found, err := up.Lstat(name)
+	if err != nil || !found {
+		return false
+	}
+	same, err := tree.SameObject(up, low, name, st, now)
+	return same && err == nil || err == unix.EACCES
 }
 
 // takeAllBack makes the project be as before, or leaves it as it was.

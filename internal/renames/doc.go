@@ -12,7 +12,8 @@
 //  2. It makes a tree under a temporary name (Prefix) beside the new name: directories anew, with their mode, times,
 //     attributes and access control lists, and everything else by link(2), so that files keep their identity.
 //  3. One rename puts that tree in place, as the flags of the call say.
-//  4. It removes the old names. It moves what somebody made or replaced there meanwhile.
+//  4. It removes the old names. It moves what somebody made or replaced there meanwhile. Where somebody made something
+//     at the new name too, both stay, and the old directory with it.
 //
 // So other processes find each file under its old name, its new name or both. With RENAME_EXCHANGE one of the two
 // directories is under a temporary name for a moment. This differs from a rename by the kernel: the directories are new

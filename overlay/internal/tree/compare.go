@@ -26,6 +26,31 @@ func sameXattrs(a, b interface{ Xattrs() (Xattrs, error) }) (bool, error) {
 	return maps.Equal(x, y), nil
 }
 
+// SameObject reports whether what two directories have at a name is equal but for its time. Of directories it compares the
+// attributes only.
+func SameObject(up, low Dir, name string, a, b Stat) (bool, error) {
+	if a.Typ() != b.Typ() {
+		return false, nil
+	}
+	n := Diff{Up: a, Low: b}
+	if !a.IsDir() {
+		err := new(Walk).compare(&frame{up: up, low: low}, name, &n)
+		return n.Parts == (Parts{}), err
+	}
+	x, err := up.Dir(name, a)
+	if err != nil {
+		return false, err
+	}
+	defer x.Close()
+	y, err := low.Dir(name, b)
+	if err != nil {
+		return false, err
+	}
+	defer y.Close()
+	same, err := sameXattrs(x, y)
+	return same && accessParts(a, b) == (Parts{}), err
+}
+
 // compare finds out what differs about two objects of one type, neither of them a
 // directory.
 func (w *Walk) compare(f *frame, name string, n *Diff) error {

@@ -77,6 +77,9 @@ type Ident struct {
 	Mtime int64  `json:"t,omitempty"` // nanoseconds since 1970; zero for directories
 	UID   uint32 `json:"u,omitempty"`
 	GID   uint32 `json:"g,omitempty"`
+
+	// Foreign says that somebody has changed the object since, which its size and time do not show.
+	Foreign bool `json:"f,omitempty"`
 }
 
 func identify(st tree.Stat) Ident {
@@ -94,7 +97,7 @@ func (id Ident) is(st tree.Stat) bool {
 
 // same reports whether st is this object with the content it had.
 func (id Ident) same(st tree.Stat) bool {
-	return id.is(st) && (st.IsDir() || id.Size == st.Size && id.Mtime == st.Mtime.Nano())
+	return id.is(st) && !id.Foreign && (st.IsDir() || id.Size == st.Size && id.Mtime == st.Mtime.Nano())
 }
 
 // reused reports whether the new object got the inode number of the old one: somebody has

@@ -42,8 +42,15 @@ func (t *Tx) Undone() error {
 }
 
 // SinceThen looks for what was changed since the commit in what it did: a conflict, or
-// if it is forced, something to be kept.
-func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool) error {
+// if it is forced, something to be kept. equal reports whether an object of the project, which is in a
+// directory, is what the session has.
+func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool, equal func(store.Place, tree.Dir, tree.Stat) bool) error {
+	objects, err := t.Objects.Stat()
+	if err != nil {
+		return &fs.PathError{Op: "look at", Path: t.s.Path, Err: err}
+	}
+	// When the last object was exchanged with one in there. What is later only may be somebody else's doing: the time of a link.
+	ended, disowned := objects.Ctime, false
 	var list []Clash
 	add := func(n Node, path, why string, now tree.Stat, found bool) {
 		k := Clash{Root: t.s.Roots[n.Root], Path: path, Why: why, Kind: n.Kind}
@@ -64,6 +71,10 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool) error {
 			n := t.Journal.Nodes[k]
 			at := store.Place{Root: n.Root, Path: string(n.Path)}
 			now, found := t.look(at)
+			// What is taken goes to the session as it is.
+			if found && !m.Taken && n.New.Unchanged(now) && now.Ctime > ended && !t.equals(at, now, equal) {
+				n.New.Foreign, t.Journal.Nodes[k].New.Foreign, disowned = true, true, true
+			}
 			switch {
 			case found && now.IsReg() && !n.New.Unchanged(now) && note(at):
 				if k == m.First {
@@ -119,7 +130,23 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool) error {
 	if !t.Force {
 		return &ClashError{list}
 	}
+	if disowned { // whoever goes on after a crash keeps it too
+		if err := t.Seal(nil); err != nil {
+			return &fs.PathError{Op: "write journal", Path: t.s.Path, Err: err}
+		}
+	}
 	return nil
+}
+
+// equals opens the directory for equal.
+func (t *Tx) equals(at store.Place, now tree.Stat, equal func(store.Place, tree.Dir, tree.Stat) bool) bool {
+	dir, _ := tree.SplitPath(at.Path)
+	d, err := t.readable(store.Place{Root: at.Root, Path: dir})
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	return equal(at, d, now)
 }
 
 // made returns the new objects, and the names of those that are in new directories.
