@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +42,7 @@ type world struct {
 	t                    *testing.T
 	seed                 uint64
 	dir, project, native string
+	state                string // nsrun's, on another file system in some tries
 	self                 string
 	base                 view
 	said                 []string // what happened
@@ -57,6 +59,12 @@ func newWorld(t *testing.T, seed uint64, base []step) *world {
 		t.Fatal(err)
 	}
 	testenv.Tree(t, dir, "p/", "state/", "home/")
+	w.state = filepath.Join(dir, "state")
+	if seed%4 == 3 {
+		if shm, err := os.MkdirTemp("/dev/shm", "nsrun-losses-"); err == nil { // where there is one
+			w.state = shm
+		}
+	}
 	w.run(w.project, script{base}, w.self)
 	w.age(w.project)
 	w.base = w.look(w.project)
@@ -90,14 +98,23 @@ func (w *world) age(dir string) {
 	}
 }
 
+// far reports whether nsrun keeps copies of what it replaces, because its directory is on another file system.
+func (w *world) far() bool {
+	var project, state unix.Stat_t
+	return unix.Stat(w.project, &project) == nil && unix.Stat(w.state, &state) == nil && project.Dev != state.Dev
+}
+
 func (w *world) close() {
-	_ = filepath.WalkDir(w.dir, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			_ = os.Chmod(p, 0o755)
-		}
-		return nil
-	})
+	for _, dir := range []string{w.dir, w.state} {
+		_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				_ = os.Chmod(p, 0o755)
+			}
+			return nil
+		})
+	}
 	_ = os.RemoveAll(w.dir)
+	_ = os.RemoveAll(w.state)
 }
 
 func (w *world) look(dir string) view {
@@ -120,7 +137,7 @@ func (w *world) fail(stage string, lines ...string) {
 func (w *world) command(dir string, args ...string) *exec.Cmd {
 	c := exec.Command(args[0], args[1:]...)
 	c.Dir = dir
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(w.dir, "home"), "XDG_STATE_HOME=" + filepath.Join(w.dir, "state"),
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(w.dir, "home"), "XDG_STATE_HOME=" + w.state,
 		"LC_ALL=C.UTF-8", workEnv + "=work", "GORACE=atexit_sleep_ms=0"}
 	return c
 }
@@ -310,7 +327,9 @@ func TestParts(t *testing.T) {
 				if _, err := w.try("undo"); err == nil && len(states) > 1 {
 					states = states[:len(states)-1]
 				}
-				w.wantProject("an undone part", states[len(states)-1])
+				if !w.far() {
+					w.wantProject("an undone part", states[len(states)-1])
+				}
 				continue
 			}
 			part(a.choose(w.base, got.Seen), a.choose(w.base, got.Seen))
@@ -320,7 +339,11 @@ func TestParts(t *testing.T) {
 		w.fail("all parts", same(last, got.Seen, anyTime)...)
 		for i := len(states) - 2; i >= 0; i-- {
 			w.nsrun("undo")
-			w.wantProject(fmt.Sprint("undone, ", i), states[i])
+			if !w.far() {
+				w.wantProject(fmt.Sprint("undone, ", i), states[i])
+			} else { // copies are put back, and what one commit replaced is linked to nothing that another one did
+				w.fail(fmt.Sprint("undone, ", i), same(w.look(w.project), states[i], nil)...)
+			}
 		}
 		w.nsrun("commit", "--allow-special", "last")
 		w.fail("all at last", same(w.look(w.project), got.Seen, anyTime)...)
@@ -438,7 +461,11 @@ func TestSeveral(t *testing.T) {
 			w.fail("committed", same(states[len(states)-1], seen[i].Seen, func(_ string, got, _ object) bool { return got.Many || len(states) > 2 })...)
 		}
 		for i := len(states) - 2; i >= 0; i-- {
-			w.nsrun("undo")
+			if _, err := w.try("undo"); err != nil && w.far() && i < len(states)-2 {
+				// A copy of what the first session made was put back: for its undo that is another file.
+				w.wantProject("refused", states[i+1])
+				return
+			}
 			w.wantProject(fmt.Sprint("undone, ", i), states[i])
 		}
 	})
@@ -509,5 +536,216 @@ func TestKilled(t *testing.T) {
 		}
 		w.nsrun("undo")
 		w.wantProject("undone at last", w.base)
+	})
+}
+
+// words are all texts that files in directories have, whoever wrote them, by what they begin with.
+func (w *world) words(begin string, dirs ...string) map[string]bool {
+	w.t.Helper()
+	found := map[string]bool{}
+	exp := regexp.MustCompile("<" + begin + "[0-9x]+>")
+	for _, dir := range dirs {
+		_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				b, _ := os.ReadFile(p)
+				for _, word := range exp.FindAll(b, -1) {
+					found[string(word)] = true
+				}
+			}
+			return nil
+		})
+	}
+	return found
+}
+
+// TestSince: what the owner does after a commit is not lost by an undo, be it forced, or a new commit.
+func TestSince(t *testing.T) {
+	seeds(t, 3, 1000, func(t *testing.T, seed uint64) {
+		a := newAuthor(seed, "old")
+		w := newWorld(t, seed, a.base())
+		defer w.close()
+		a = newAuthor(seed, "new")
+		got := w.inside(script{a.steps(2 + a.IntN(30))}, "-q")
+		w.said = append(w.said, got.Log...)
+		if len(w.sessions()) == 0 {
+			return
+		}
+		w.nsrun("commit", "--allow-special", "last")
+		done := w.look(w.project)
+		o := newAuthor(seed, "owner")
+		o.tame = true
+		s := script{o.steps(1 + o.IntN(6))}
+		if o.IntN(2) == 0 { // he brings the times back, too
+			for _, p := range slices.Sorted(maps.Keys(done)) {
+				if o.IntN(2) == 0 {
+					s[0] = append(s[0], step{Do: "stamp", A: p, N: done[p].Mtime})
+				}
+			}
+		}
+		his := w.run(w.project, s, w.self)
+		w.said = append(append(w.said, "the owner:"), his.Log...)
+		host := w.look(w.project)
+		wrote := w.words("owner", w.project)
+		if _, err := w.try("undo"); err != nil {
+			w.wantProject("refused", host)
+			w.nsrun("undo", "--force")
+		} else {
+			now := w.look(w.project)
+			var lines []string
+			for _, v := range []view{now, host, w.base} {
+				for p := range v {
+					is, was, his := now[p].What, done[p].What, host[p].What
+					if is != w.base[p].What && is != his || his != was && is != his {
+						lines = append(lines, fmt.Sprintf("%s: is %s\n\twas %s\n\tthe commit made %s\n\tthe owner has %s", p, is, w.base[p].What, was, his))
+					}
+				}
+			}
+			slices.Sort(lines)
+			w.fail("undone", slices.Compact(lines)...)
+		}
+		left := w.words("owner", w.project, w.state)
+		for word := range wrote {
+			if !left[word] {
+				w.fail("undone", word+" is lost")
+			}
+		}
+		for p, o := range w.base {
+			if host[p].What == done[p].What && w.look(w.project)[p].What != o.What && !o.Dir {
+				w.fail("undone", fmt.Sprintf("%s is %s, was %s", p, w.look(w.project)[p].What, o.What))
+			}
+		}
+	})
+}
+
+// TestAtOnce: what several processes of a command write at once is committed as the last one saw it; what the owner writes to the
+// project while sessions are committed and undone is somewhere afterwards.
+func TestAtOnce(t *testing.T) {
+	seeds(t, 3, 500, func(t *testing.T, seed uint64) {
+		a := newAuthor(seed, "old")
+		w := newWorld(t, seed, a.base())
+		defer w.close()
+		var s script
+		for i := range 3 {
+			a = newAuthor(seed, []string{"one", "more", "third"}[i])
+			s = append(s, a.steps(10+a.IntN(60)))
+		}
+		got := w.inside(s, "-q")
+		w.wantProject("before a commit", w.base)
+		if len(w.sessions()) == 0 {
+			return
+		}
+		w.nsrun("commit", "--allow-special", "last")
+		w.wantCommitted("committed", got.Seen, nil)
+		w.nsrun("undo")
+		w.wantProject("undone", w.base)
+		aliases := map[string]bool{} // who writes to these writes to something else
+		for _, v := range []view{w.base, got.Seen} {
+			for p, o := range v {
+				aliases[p] = aliases[p] || strings.HasPrefix(o.What, "12")
+			}
+		}
+		for round := range 4 {
+			o := newAuthor(seed, fmt.Sprint("owner", round+1, "x"))
+			var steps []step
+			for range 150 {
+				steps = append(steps, step{Do: []string{"append", "append", "save"}[o.IntN(3)], A: o.file(), Text: o.text()})
+			}
+			wrote := make(chan []string)
+			go func() {
+				c := w.command(w.project, w.self)
+				c.Stdin = script{steps}.reader()
+				out, _ := c.Output()
+				var d done
+				_ = json.Unmarshal(out, &d)
+				wrote <- d.Log
+			}()
+			for range 3 {
+				_, _ = w.try("commit", "--allow-special", "last", []string{"--theirs", "--ours"}[o.IntN(2)])
+				_, _ = w.try("undo")
+			}
+			log := <-wrote
+			saves := map[string]string{} // by file, the last one that replaced what was there
+			for i, line := range log {
+				if steps[i].Do == "save" && strings.HasSuffix(line, ": ok") {
+					saves[steps[i].A] = steps[i].Text
+				}
+			}
+			_, _ = w.try("undo", "--force")
+			left := w.words("owner", w.project, w.state)
+			for i := len(steps) - 1; i >= 0 && i < len(log); i-- {
+				x := steps[i]
+				if x.Do == "append" && strings.HasSuffix(log[i], ": ok") && !left[x.Text] {
+					replaced := slices.ContainsFunc(steps[i:], func(y step) bool { return y.Do == "save" && y.A == x.A })
+					if !replaced && !aliases[x.A] {
+						w.fail("at once", x.Text+" is lost, "+log[i])
+					}
+				}
+			}
+			for p, text := range saves {
+				if !left[text] {
+					w.fail("at once", text+" is lost, saved to "+p)
+				}
+			}
+		}
+	})
+}
+
+// TestCarried: while one process renames directories of the project, what others write by paths in them is not lost.
+func TestCarried(t *testing.T) {
+	seeds(t, 3, 500, func(t *testing.T, seed uint64) {
+		a := newAuthor(seed, "old")
+		var base []step
+		dirs := []string{"d", "d/e", "d/e/g", "h"}
+		for _, dir := range dirs {
+			base = append(base, step{Do: "mkdir", A: dir})
+			for _, name := range []string{"log", "b", "c", "l", "m"} {
+				base = append(base, step{Do: "create", A: filepath.Join(dir, name), Text: a.text()})
+			}
+		}
+		w := newWorld(t, seed, base)
+		defer w.close()
+		var renames []step
+		for range 40 + a.IntN(60) {
+			from, to := a.IntN(4), a.IntN(4)
+			names := [][2]string{{"d", "x"}, {"x", "d"}, {"d/e", "h/e"}, {"h/e", "d/e"}, {"x/e", "h/e"}, {"h", "y"}, {"y", "h"}, {"d/e/g", "g"}, {"g", "d/e/g"}}
+			n := names[(from*4+to)%len(names)]
+			renames = append(renames, step{Do: "rename", A: n[0], B: n[1], N: []int64{0, 1, 2}[a.IntN(3)]})
+		}
+		s := script{renames}
+		for i := range 2 {
+			o := newAuthor(seed, fmt.Sprint("writer", i+1, "x"))
+			var steps []step
+			for k := range 300 {
+				dir := []string{"d", "x", "d/e", "x/e", "h/e", "h", "y", "d/e/g", "g", "y/e"}[o.IntN(10)]
+				switch o.IntN(3) {
+				case 0:
+					steps = append(steps, step{Do: "create", A: fmt.Sprint(dir, "/n", i, "-", k), Text: o.text()})
+				case 1:
+					steps = append(steps, step{Do: "append", A: dir + "/log", Text: o.text()})
+				default:
+					steps = append(steps, step{Do: "save", A: fmt.Sprint(dir, "/s", i, "-", k), Text: o.text()})
+				}
+			}
+			s = append(s, steps)
+		}
+		got := w.inside(s, "-q")
+		w.said = append(w.said, got.Log...)
+		check := func(stage string) {
+			left := w.words("writer", w.project)
+			var lines []string
+			for i, steps := range s[1:] {
+				for k, line := range got.Logs[i] {
+					if strings.HasSuffix(line, ": ok") && !left[steps[k].Text] {
+						lines = append(lines, line+", and is lost")
+					}
+				}
+			}
+			w.fail(stage, lines...)
+		}
+		w.nsrun("commit", "--allow-special", "last")
+		w.wantCommitted("committed", got.Seen, nil)
+		check("committed")
+		w.nsrun("undo")
+		w.wantProject("undone", w.base)
 	})
 }

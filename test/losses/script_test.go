@@ -46,8 +46,9 @@ const workEnv = "NSRUN_LOSSES_WORK"
 
 // done is what they tell.
 type done struct {
-	Log  []string // of each step what came of it, if there is one process
-	Seen view     // what they saw at the end
+	Log  []string   // what came of each step of the first process
+	Logs [][]string // of the others
+	Seen view       // what they saw at the end
 }
 
 // work is the first process.
@@ -65,14 +66,16 @@ func work() int {
 	}
 	var d done
 	if os.Getenv(workEnv) == "one" {
-		runSteps(s[0])
+		_ = json.NewEncoder(os.Stdout).Encode(runSteps(s[0]))
 		return 0
 	}
+	d.Logs = make([][]string, max(len(s), 1)-1)
+	outputs := make([]bytes.Buffer, len(d.Logs))
 	var others []*exec.Cmd
-	for _, steps := range s[1:] {
+	for i, steps := range s[min(len(s), 1):] {
 		c := exec.Command("/proc/self/exe")
 		c.Env, c.Stdin = []string{workEnv + "=one"}, script{steps}.reader()
-		c.Stderr = os.Stderr
+		c.Stdout, c.Stderr = &outputs[i], os.Stderr
 		if err := c.Start(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -82,8 +85,12 @@ func work() int {
 	if len(s) > 0 {
 		d.Log = runSteps(s[0])
 	}
-	for _, c := range others {
-		if err := c.Wait(); err != nil {
+	for i, c := range others {
+		err := c.Wait()
+		if err == nil {
+			err = json.Unmarshal(outputs[i].Bytes(), &d.Logs[i])
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -289,6 +296,9 @@ func (m *machine) do(s step) error {
 		return unix.Lsetxattr(s.A, "user.x", []byte(s.Text), 0)
 	case "removexattr":
 		return unix.Lremovexattr(s.A, "user.x")
+	case "stamp":
+		ts := []unix.Timespec{unix.NsecToTimespec(s.N), unix.NsecToTimespec(s.N)}
+		return unix.UtimesNanoAt(unix.AT_FDCWD, s.A, ts, unix.AT_SYMLINK_NOFOLLOW)
 	case "times":
 		ts := []unix.Timespec{{Sec: s.N}, {Sec: s.N}}
 		return unix.UtimesNanoAt(unix.AT_FDCWD, s.A, ts, unix.AT_SYMLINK_NOFOLLOW)
