@@ -19,6 +19,10 @@ import (
 // Many programs meet a refusal that they can do without, and fail later of something else. What a program thinks nobody can
 // know, but what it did next, and what it said on standard error, can be seen: it failed of what its last message names; else
 // of what it did last. A process fails of what its last child failed of, if it says nothing else itself.
+//
+// The network is another matter. Programs ask it beside their work, such as for a newer version of themselves, and helpers ask it
+// for others. So what they say counts more, and what all say that the asking process comes from; and threads that work at the
+// same time say nothing of each other.
 
 // blame finds out of which refusals a command failed. The zero blame has seen nothing.
 type blame struct {
@@ -36,13 +40,19 @@ type followed struct {
 	child *fault   // the last child's end
 	quiet bool     // no message since then
 	out   string   // its standard output, which it may close before it ends
+	// complained says that it has said something about the network since that was refused.
+	complained bool
 }
 
 // met is a refusal, by its place in the list.
 type met struct {
 	index  int
-	target string
+	target string // of the network an address, a name, or empty
+	host   string // the name of an address; empty: none is known
 	err    syscall.Errno
+	net    bool // something of the network
+	alone  bool // the process has one thread
+	helper bool // it was refused to another process, that this one has begun
 }
 
 // fault is a child that failed.
@@ -50,6 +60,7 @@ type fault struct {
 	reason  []int
 	program string
 	out     string // its standard output
+	met     int    // how much its parent had met
 }
 
 // mostOwn is how many paths of a process are kept, and mostText how much of a message.
@@ -69,11 +80,30 @@ func (b *blame) follow(process int) *followed {
 
 // refused notes a refusal. Others that execute the same program may say it: they have forked the process.
 func (b *blame) refused(p attempts.Process, m met) {
+	m.alone = p.Threads == 1
 	f := b.follow(p.Host)
+	if m.net {
+		b.refusedNet(p, f, m)
+		return
+	}
 	f.met, f.went, f.fresh, f.child, f.own, f.out = append(f.met, m), false, true, nil, nil, p.Out
 	for _, process := range p.Kin {
 		f := b.follow(process)
 		f.met, f.went = append(f.met, m), true
+	}
+}
+
+// refusedNet notes a refusal of the network.
+func (b *blame) refusedNet(p attempts.Process, f *followed, m met) {
+	if f.child != nil && f.quiet {
+		f.text, f.quiet = nil, false // it goes on after a child's end
+	}
+	f.met, f.went, f.out = append(f.met, m), false, p.Out
+	f.fresh = f.fresh || m.alone
+	m.helper = true
+	for _, process := range p.Above {
+		f := b.follow(process)
+		f.met = append(f.met, m)
 	}
 }
 
@@ -86,6 +116,9 @@ func (b *blame) Follows(process int) bool {
 func (b *blame) Tried(process int, name string, failed bool) {
 	f := b.of[process]
 	if f == nil || noise(name, len(f.text) > 0 && !f.fresh) || f.again(name) {
+		return
+	}
+	if n := len(f.met); n > 0 && f.met[n-1].net && resolves(name) {
 		return
 	}
 	f.went, f.fresh = true, true
@@ -122,6 +155,8 @@ func (b *blame) Said(process int, text []byte) {
 	if f.text = append(f.text, text...); len(f.text) > mostText {
 		f.text = f.text[len(f.text)-mostText:]
 	}
+	text = errorsOnly(text)
+	f.complained = f.complained || slices.ContainsFunc(f.met, func(m met) bool { return m.net && (m.inText(text) || aboutNetwork(text)) })
 }
 
 // Ended notes that a process ends.
@@ -150,7 +185,7 @@ func (b *blame) Ended(p attempts.Process, status int, command bool) {
 	case reason == nil && slices.Contains(p.Kin, p.Parent) && !shells(p.Program): // what it failed of the parent knows
 	case reason != nil || parent != nil:
 		parent = b.follow(p.Parent)
-		parent.child, parent.quiet, parent.fresh = &fault{reason, p.Program, out}, true, true
+		parent.child, parent.quiet, parent.fresh = &fault{reason, p.Program, out, len(parent.met)}, true, true
 	}
 }
 
@@ -185,7 +220,7 @@ func (f *followed) reason(shell bool) []int {
 		return named
 	}
 	text := bytes.TrimSpace(errorsOnly(f.text))
-	if c := f.child; c != nil {
+	if c := f.child; c != nil && !(len(text) == 0 && len(f.met) > c.met && !f.met[len(f.met)-1].helper) {
 		if len(text) == 0 || shell || about(text, c.program) {
 			return c.reason
 		}
@@ -195,7 +230,10 @@ func (f *followed) reason(shell bool) []int {
 		return nil
 	}
 	last := f.met[len(f.met)-1]
-	if f.went || len(text) == 0 && harmless(last.target) || len(text) > 0 && !aboutAccess(text) {
+	if f.went || last.helper || last.net && !last.alone && len(text) > 0 {
+		return nil
+	}
+	if len(text) == 0 && harmless(last.target) || len(text) > 0 && !aboutAccess(text) {
 		return nil
 	}
 	return []int{last.index}
@@ -206,10 +244,12 @@ func (f *followed) named() (reason []int, said bool) {
 	words := map[string]bool{}
 	text := errorsOnly(f.text)
 	for _, word := range bytes.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n'\"`‘’(),;<>[]", r) }) {
-		words[strings.TrimRight(string(word), ":.")] = true
+		if scheme, _, link := strings.Cut(string(word), "://"); !link || scheme == "file" { // others name no path
+			words[strings.TrimRight(string(word), ":.")] = true
+		}
 	}
 	for _, m := range f.met {
-		if names(words, m.target) && !slices.Contains(reason, m.index) {
+		if (m.net && m.inText(text) || !m.net && names(words, m.target)) && !slices.Contains(reason, m.index) {
 			reason = append(reason, m.index)
 		}
 	}
@@ -221,11 +261,58 @@ func (f *followed) named() (reason []int, said bool) {
 	}
 	for _, m := range slices.Backward(f.met) {
 		text := bytes.ToLower(text)
-		if (m.err == unix.EROFS || !f.went) && f.child == nil && bytes.Contains(text, []byte(strings.ToLower(m.err.Error()))) {
+		if !m.net && (m.err == unix.EROFS || !f.went) && f.child == nil && bytes.Contains(text, []byte(strings.ToLower(m.err.Error()))) {
+			return []int{m.index}, true
+		}
+	}
+	if f.child != nil && about(text, f.child.program) {
+		return nil, false
+	}
+	for _, m := range slices.Backward(f.met) {
+		if m.net && (aboutNetwork(text) || f.complained && aboutAccess(text)) {
 			return []int{m.index}, true
 		}
 	}
 	return nil, false
+}
+
+// inText reports whether a message has the name or the address of something of the network.
+func (m *met) inText(text []byte) bool { return hasHost(text, m.target) || hasHost(text, m.host) }
+
+// hasHost reports whether a text has a host, and not as a part of another one.
+func hasHost(text []byte, host string) bool {
+	if host == "" {
+		return false
+	}
+	part := func(c byte) bool {
+		return c == '.' || c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+	}
+	for rest, before := text, byte(' '); ; {
+		i := bytes.Index(rest, []byte(host))
+		if i < 0 {
+			return false
+		}
+		if i > 0 {
+			before = rest[i-1]
+		}
+		behind := rest[i+len(host):]
+		if dot := bytes.TrimPrefix(behind, []byte(".")); len(dot) == 0 || !part(dot[0]) {
+			behind = nil // a sentence ends with a dot, and so does a name
+		}
+		if !part(before) && (len(behind) == 0 || !part(behind[0])) {
+			return true
+		}
+		before, rest = rest[i], rest[i+1:]
+	}
+}
+
+// resolves reports whether C libraries read a path to find out the address of a host.
+func resolves(name string) bool {
+	switch name {
+	case "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/ld.so.cache":
+		return true
+	}
+	return strings.HasPrefix(path.Base(name), "libnss_")
 }
 
 // names reports whether one of the words is a path, its last name, or something in it.
@@ -255,18 +342,35 @@ func errorsOnly(text []byte) (left []byte) {
 }
 
 // refersBack reports whether a message is about those before it.
-func refersBack(text []byte) bool { return containsAny(text, "previous error", "(code ") }
+func refersBack(text []byte) bool {
+	return containsAny(text, "previous error", "(code ", "log of this run")
+}
 
 // about reports whether a message is about the end of another program.
 func about(text []byte, program string) bool {
 	name, _, _ := strings.Cut(program, " ")
-	return containsAny(text, "status", "exit code", "error 1", "error 2", "command failed", "failed with", "exited", name)
+	return containsAny(text, "status", "exit code", "error 1", "error 2", "command failed", "failed with", "exited", "clone of", "failed to clone", name)
 }
 
 // aboutAccess reports whether a message without a name can be about what was refused.
 func aboutAccess(text []byte) bool {
 	return containsAny(text, "cannot", "can't", "could not", "couldn't", "unable", "fail", "denied", "read-only", "readonly", "permi", "writ", "open",
 		"access", "creat", "missing", "not found", "no such", "connect", "died at", "read error")
+}
+
+// aboutNetwork reports whether a message is about the network. Where in a program that happened does not count.
+func aboutNetwork(text []byte) bool {
+	var said []byte
+	for line := range bytes.Lines(text) {
+		if place := bytes.TrimLeft(line, " \t"); !bytes.HasPrefix(place, []byte("at ")) && !bytes.HasPrefix(place, []byte("File \"")) {
+			said = append(said, line...)
+		}
+	}
+	codes := []string{"EAI_", "ENOTFOUND", "ENETUNREACH", "EHOSTUNREACH", "ECONNREFUSED", "ETIMEDOUT"}
+	return slices.ContainsFunc(codes, func(code string) bool { return bytes.Contains(said, []byte(code)) }) ||
+		containsAny(said, "resolv", "resolution", "getaddrinfo", "unreachable", "network", "connect", "no such host", "unknown host", "unknownhost", "not known", "dial tcp",
+			"dial udp", "lookup", "look up", "timed out", "offline", "download", "fetch", "remote", "find a version", "sendto",
+			"bind:", "bind(", "to bind", "cannot bind", "listen tcp", "listen e")
 }
 
 func containsAny(text []byte, words ...string) bool {
@@ -306,7 +410,7 @@ func noise(name string, message bool) bool {
 // textTarget is what messages call what was refused.
 func textTarget(a attempts.Attempt) string {
 	switch a.Kind {
-	case attempts.Loopback:
+	case attempts.Inet:
 		return strconv.Itoa(int(a.To.Port()))
 	case attempts.Signal:
 		return strconv.Itoa(a.Number)

@@ -22,7 +22,7 @@ func TestBlame(t *testing.T) {
 		return p
 	}
 	refused := func(host, index int, target string) func(b *blame) {
-		return func(b *blame) { b.refused(program(host), met{index, target, unix.EROFS}) }
+		return func(b *blame) { b.refused(program(host), met{index: index, target: target, err: unix.EROFS}) }
 	}
 	said := func(host int, text string) func(b *blame) { return func(b *blame) { b.Said(host, []byte(text)) } }
 	tried := func(host int, name string, failed bool) func(b *blame) {
@@ -30,6 +30,13 @@ func TestBlame(t *testing.T) {
 	}
 	ended := func(host, status int) func(b *blame) {
 		return func(b *blame) { b.Ended(program(host), status, host == sh) }
+	}
+	unreached := func(host, threads int, target string, above ...int) func(b *blame) {
+		return func(b *blame) {
+			p := program(host)
+			p.Threads, p.Above = threads, above
+			b.refused(p, met{index: 0, target: target, net: true})
+		}
 	}
 	piped := func(host, status int, in, out string) func(b *blame) {
 		return func(b *blame) {
@@ -72,6 +79,23 @@ func TestBlame(t *testing.T) {
 		{"pipeline", []func(b *blame){refused(cmd, 0, "/ro/f"), piped(cmd, 1, "", "pipe:[1]"), piped(other, 1, "pipe:[1]", ""), ended(sh, 1)}, []int{0}},
 		{"pipeline that ends well", []func(b *blame){refused(cmd, 0, "/ro/f"), piped(cmd, 1, "", "pipe:[1]"), piped(other, 0, "pipe:[1]", ""), ended(sh, 1)}, []int{0}},
 		{"other pipeline", []func(b *blame){refused(cmd, 0, "/ro/f"), piped(cmd, 1, "", "pipe:[1]"), piped(other, 1, "pipe:[2]", ""), ended(sh, 1)}, nil},
+		{"network, silent", []func(b *blame){unreached(sh, 1, ""), ended(sh, 1)}, []int{0}},
+		{"network, resolving", []func(b *blame){unreached(sh, 1, ""), tried(sh, "/etc/resolv.conf", false), ended(sh, 1)}, []int{0}},
+		{"network, went on", []func(b *blame){unreached(sh, 1, ""), tried(sh, "/p/x", false), ended(sh, 1)}, nil},
+		{"network, said", []func(b *blame){unreached(sh, 9, ""), tried(sh, "/p/x", false), said(sh, "Could not resolve x.test\n"), ended(sh, 1)}, []int{0}},
+		{"network, named", []func(b *blame){unreached(sh, 9, "x.test"), tried(sh, "/p/x", false), said(sh, "no http://x.test/a\n"), ended(sh, 1)}, []int{0}},
+		{"network, another name", []func(b *blame){unreached(sh, 9, "x.test"), said(sh, "no http://x.test.a/, ax.test\n"), ended(sh, 1)}, nil},
+		{"network, name in source", []func(b *blame){unreached(sh, 9, "x.test"), said(sh, "get(\"x.test\")\n  ^\nError: own\n"), ended(sh, 1)}, nil},
+		{"network, where it happened", []func(b *blame){unreached(sh, 9, ""), said(sh, "Error: own\n    at connect (x)\n"), ended(sh, 1)}, nil},
+		{"network, complained", []func(b *blame){unreached(sh, 9, ""), said(sh, "WARNING: x\nno connection\n"), tried(sh, "/p/x", false), said(sh, "cannot go on\n"), ended(sh, 1)}, []int{0}},
+		{"network, complained, something else", []func(b *blame){unreached(sh, 9, ""), said(sh, "no connection\n"), tried(sh, "/p/x", false), said(sh, "syntax\n"), ended(sh, 1)}, nil},
+		{"network, one thread", []func(b *blame){unreached(sh, 1, ""), said(sh, "cannot go on\n"), ended(sh, 1)}, []int{0}},
+		{"network, beside", []func(b *blame){unreached(sh, 9, ""), said(sh, "cannot go on\n"), ended(sh, 1)}, nil},
+		{"network, own path named", []func(b *blame){unreached(sh, 1, ""), tried(sh, "/p/none", true), said(sh, "cannot connect none\n"), ended(sh, 1)}, nil},
+		{"network, of a helper", []func(b *blame){unreached(cmd, 1, "", sh), said(sh, "download failed\n"), ended(sh, 1)}, []int{0}},
+		{"network, of a helper, silent", []func(b *blame){unreached(cmd, 1, "", sh), ended(sh, 1)}, nil},
+		{"network, beside a child that fails of it", []func(b *blame){refused(cmd, 1, "/ro/f"), ended(cmd, 1), unreached(sh, 9, ""), said(sh, "command failed\n"), ended(sh, 1)}, []int{1}},
+		{"network, behind a child of its own", []func(b *blame){refused(sh, 1, "/ro/f"), ended(cmd, 1), unreached(sh, 1, ""), ended(sh, 1)}, []int{0}},
 		{"signal", []func(b *blame){refused(sh, 0, "/ro/f"), func(b *blame) { b.signaled(sh) }}, nil},
 		{"signal after a message", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "/ro/f: no\n"), func(b *blame) { b.signaled(sh) }}, []int{0}},
 	} {
@@ -88,7 +112,7 @@ func TestBlame(t *testing.T) {
 // TestBlameForked: what a process is refused, another one of the same program may say.
 func TestBlameForked(t *testing.T) {
 	var b blame
-	b.refused(attempts.Process{Host: 12, Parent: 11, Kin: []int{11, 10}}, met{0, "/ro/f", unix.EROFS})
+	b.refused(attempts.Process{Host: 12, Parent: 11, Kin: []int{11, 10}}, met{index: 0, target: "/ro/f", err: unix.EROFS})
 	b.Said(10, []byte("receiver: /ro/f: no\n"))
 	b.Ended(attempts.Process{Host: 11, Parent: 10, Kin: []int{10}, Program: "prog"}, 1, false)
 	b.Ended(attempts.Process{Host: 10, Parent: 1}, 1, true)

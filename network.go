@@ -43,7 +43,10 @@ type network struct {
 	lost    atomic.Int64 // decisions that the log was not told of
 	learn   bool
 	servers host.ResolvConf
+	asked   netip.AddrPort // where the resolver is for the command
+	publish []uint16
 	mounts  mounts.Plan
+	observe atomic.Pointer[func(name string)] // is told of names that are refused; nil: nobody is
 	attach  func(*nsexec.Cmd)
 	started func(*nsexec.Cmd) // nil: there is nothing to do when it was
 	missing []features.Name   // what root's rules would have been enforced with
@@ -137,6 +140,7 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 	n.started = func(cmd *nsexec.Cmd) {
 		go p.Spare(func(cgroup *os.File) { sandbox.Ready(cmd, cgroup) }, sandbox.Unready)
 	}
+	n.asked, n.publish = addr, publish
 	n.mounts = n.servers.Mount(addr.Addr())
 	return nil
 }
@@ -190,6 +194,7 @@ func (n *network) byBroker(resolver *netpolicy.Resolver, publish []uint16) error
 	}
 	n.stop = append(n.stop, b.Close)
 	n.attach = b.Attach
+	n.asked, n.publish = netip.AddrPortFrom(loopback, 53), publish
 	n.mounts = n.servers.Mount(loopback)
 	return nil
 }

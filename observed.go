@@ -3,15 +3,17 @@
 package nsrun
 
 import (
-	"cmp"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/attempts"
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -24,9 +26,13 @@ type observed struct {
 	box *plan.Sandbox
 	// loopback says that the command has a loopback device of its own.
 	loopback bool
-	net      *network // nil: none
+	open     bool     // the command has the host's network
+	net      *network // nil: none by rules
+	servers  []netip.AddrPort
+	mu       sync.Mutex // for the rest: lookups are refused by others than who observes
 	list     []Refusal
 	blame    blame
+	asked    attempts.Process // who looked up a name last
 }
 
 // observe has the command observed, by whoever supervises it. deny is the filter that it must pass.
@@ -35,8 +41,14 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 		return err
 	}
 	box := x.box
-	o := &observed{box: &box, loopback: !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer), net: x.net}
-	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: &o.blame}
+	o := &observed{box: &box, loopback: !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer), open: x.request.Network, net: x.net}
+	if o.net != nil {
+		tell := o.refusedName
+		o.net.observe.Store(&tell)
+	} else {
+		o.servers = host.ReadResolvConf().Upstreams
+	}
+	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: o}
 	if err := o.by.Attach(sandbox.Of(cmd)); err != nil {
 		return &Error{Op: "observe", Err: err}
 	}
@@ -48,30 +60,33 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 // endObserved waits until nothing more is told.
 func (x *Execution) endObserved() {
 	if o := x.observed; o != nil && o.by != nil {
+		if o.net != nil {
+			o.net.observe.Store(nil)
+		}
 		o.by.Close()
+		o.mu.Lock()
+		defer o.mu.Unlock()
 		o.blame.signaled(o.by.Command())
 		for _, i := range o.blame.reason {
 			o.list[i].Failed = true
 		}
-		// What was the reason comes first.
-		slices.SortStableFunc(o.list, func(a, b Refusal) int { return cmp.Compare(rank(a), rank(b)) })
 		o.by = nil
 	}
 }
 
 var refusalKinds = [...]RefusalKind{
 	attempts.Read: RefusedRead, attempts.Write: RefusedWrite, attempts.Exec: RefusedExec, attempts.Unix: RefusedUnix, attempts.Syscall: RefusedSyscall,
-	attempts.Loopback: RefusedConnect, attempts.Signal: RefusedSignal,
+	attempts.Inet: RefusedConnect, attempts.Signal: RefusedSignal,
 }
 
 // tell adds an attempt, if it is the policy that refuses it.
 func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 	kind := refusalKinds[a.Kind]
+	m := met{target: textTarget(a), err: a.Err}
 	var r Refusal
 	ok := false
 	if kind == RefusedConnect {
-		r, ok = refusedLoopback(a.To, by().Host)
-		ok = ok && o.loopback && (o.net == nil || !o.net.table.Decide(netpolicy.TCP, a.To).Allowed)
+		r, ok = o.refusedInet(a, by, &m)
 	} else if kind == RefusedSignal {
 		ok = true
 		r = Refusal{Kind: kind, Op: string(kind), Target: "process " + strconv.Itoa(a.Number), Rule: processRule, Count: 1,
@@ -87,21 +102,116 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 		}
 		ok = ok && (r.Kind == kind || r.Kind != RefusedUnix) // who only looks at a socket does not connect to it
 	}
-	if !ok {
-		return false
+	if ok {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.add(r, by(), m)
 	}
-	i, who := slices.IndexFunc(o.list, func(other Refusal) bool { return other.Kind == r.Kind && other.Target == r.Target }), by()
+	return ok
+}
+
+// add adds a refusal; o.mu is held.
+func (o *observed) add(r Refusal, who attempts.Process, m met) {
+	i := slices.IndexFunc(o.list, func(other Refusal) bool { return other.Kind == r.Kind && other.Target == r.Target })
 	switch {
 	case i >= 0:
 		o.list[i].Count++
 	case len(o.list) == mostRefusals:
-		return true
+		return
 	default:
 		r.PID, r.Program = who.PID, who.Program
 		i, o.list = len(o.list), append(o.list, r)
 	}
-	o.blame.refused(who, met{index: i, target: textTarget(a), err: a.Err})
-	return true
+	m.index = i
+	o.blame.refused(who, m)
+}
+
+// refusedInet is what is refused of the network. Of what the rules refuse it has the target alone: the rest is in the log of
+// those who enforce them.
+func (o *observed) refusedInet(a attempts.Attempt, by func() attempts.Process, m *met) (r Refusal, ok bool) {
+	local := a.To.Addr().IsLoopback()
+	m.net = !local
+	switch {
+	case o.open:
+		return r, false
+	case a.Serves:
+		m.target = strconv.Itoa(int(a.To.Port()))
+		m.net = true
+		ok = o.net != nil && o.net.mode == KernelEnforcer && a.To.Port() != 0 && (a.Datagram || !slices.Contains(o.net.publish, a.To.Port()))
+		return Refusal{Kind: RefusedConnect, Target: a.To.String(), Rule: networkRule, Count: 1}, ok
+	case o.net == nil && (!local || slices.Contains(o.servers, a.To)):
+		m.net, m.target = true, ""
+		if !local && a.To.Port() != domain {
+			m.target = a.To.Addr().String()
+		}
+		return noNetwork(1), true
+	case o.net != nil && a.To == o.net.asked:
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.asked = by()
+		return r, false
+	case local && o.loopback && !a.Datagram:
+		r, ok = refusedLoopback(a.To, by().Host)
+		return r, ok && (o.net == nil || !o.net.table.Decide(netpolicy.TCP, a.To).Allowed)
+	case local && o.loopback:
+		return r, false
+	}
+	proto := netpolicy.TCP
+	if a.Datagram {
+		proto = netpolicy.UDP
+	}
+	v := o.net.table.Decide(proto, a.To)
+	m.net, m.target, m.host = true, a.To.Addr().String(), v.Host
+	return Refusal{Kind: RefusedConnect, Target: a.To.String(), Rule: networkRule, Count: 1}, !v.Allowed
+}
+
+// domain is the port of name servers.
+const domain = 53
+
+// refusedName is told of a name that does not resolve because of the rules. Who asked last has asked for it.
+func (o *observed) refusedName(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asked.Host != 0 {
+		o.add(Refusal{Kind: RefusedConnect, Target: name, Rule: networkRule, Count: 1}, o.asked, met{target: name, net: true})
+	}
+}
+
+// failedOf reports whether the command failed of something that is refused of the network: a name, an address with its port, or,
+// empty, all there is.
+func (o *observed) failedOf(target string) bool {
+	return o != nil && slices.ContainsFunc(o.list, func(r Refusal) bool { return r.Failed && r.Rule == networkRule && r.Target == target })
+}
+
+// Follows, Tried, Executed, Said and Ended make o a Follower, for its blame.
+func (o *observed) Follows(process int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.blame.Follows(process)
+}
+
+func (o *observed) Tried(process int, name string, failed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.blame.Tried(process, name, failed)
+}
+
+func (o *observed) Executed(process int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.blame.Executed(process)
+}
+
+func (o *observed) Said(process int, text []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.blame.Said(process, text)
+}
+
+func (o *observed) Ended(p attempts.Process, status int, command bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.blame.Ended(p, status, command)
 }
 
 // rank is the order of refusals: 0 for those that a command failed of.

@@ -43,6 +43,11 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	if n.learn {
 		n.log.Names, n.log.Hosts = n.table.Names, hosts
 	}
+	n.log.NameRefused = func(name string) {
+		if tell := n.observe.Load(); tell != nil {
+			(*tell)(name)
+		}
+	}
 	resolver := &netpolicy.Resolver{Table: n.table, Upstreams: n.servers.Upstreams, Hosts: hosts, Log: &n.log}
 	if n.mode == AutoEnforcer && len(c.Credentials) > 0 {
 		n.mode = BrokerEnforcer // the gateways need a network namespace

@@ -79,6 +79,9 @@ func (r Refusal) String() string {
 // loopbackRule is the word for a server of the host at its loopback device, where the sandbox has one of its own.
 const loopbackRule = "loopback"
 
+// networkRule is the word for rules of the network, and for the lack of one.
+const networkRule = "network"
+
 // limitRule is the word for a limit, and processRule for what is outside the sandbox's process numbers.
 const limitRule, processRule = "limit", "processes"
 

@@ -4,9 +4,12 @@ package nsrun
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
+	"net"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -32,10 +35,18 @@ const (
 func (x *Execution) findRefusals(err error) {
 	t := refusalTable{box: &x.box, dir: x.dir, names: mostNames}
 	for _, d := range x.result.Network.Denied() {
-		t.add(networkRefusal(d))
+		r := networkRefusal(d)
+		target := d.Host
+		if d.Proto != "dns" {
+			target = net.JoinHostPort(d.Address, strconv.Itoa(int(d.Port)))
+		}
+		r.Failed = x.observed.failedOf(target)
+		t.add(r)
 	}
 	if n := x.result.Network.Refused; n > 0 {
-		t.add(Refusal{Kind: RefusedConnect, Op: "connect", Rule: "network", Why: "there is no network", Flag: "--learn-net", Count: n})
+		r := noNetwork(n)
+		r.Failed = x.observed.failedOf("")
+		t.add(r)
 	}
 	x.limitRefusals(&t)
 	switch e, ok := errors.AsType[*nsexec.Error](err); {
@@ -45,8 +56,12 @@ func (x *Execution) findRefusals(err error) {
 		t.addPath(x.dir, e.Err, RefusedRead)
 	case x.observed != nil:
 		for _, r := range x.observed.list {
-			t.add(r)
+			if r.Rule != networkRule {
+				t.add(r)
+			}
 		}
+		// What was the reason comes first.
+		slices.SortStableFunc(t.list, func(a, b Refusal) int { return cmp.Compare(rank(a), rank(b)) })
 	case x.result.Started && x.failed():
 		for _, c := range [...]*capture{x.stderr, x.stdout} {
 			if c != nil && (c == x.stderr || x.request.Merge) {
@@ -87,9 +102,14 @@ func (x *Execution) tellRefusals(err error) {
 	}
 }
 
+// noNetwork is a refusal of n attempts to reach something where there is no network.
+func noNetwork(n int) Refusal {
+	return Refusal{Kind: RefusedConnect, Op: "connect", Rule: networkRule, Why: "there is no network", Flag: "--learn-net", Count: n}
+}
+
 // networkRefusal is a decision of the network's enforcers.
 func networkRefusal(d netpolicy.Decision) Refusal {
-	r := Refusal{Kind: RefusedConnect, Op: "connect", Target: TargetText(d), Rule: "network", Why: "no rule allows it", Flag: d.AllowWith, Count: d.Count}
+	r := Refusal{Kind: RefusedConnect, Op: "connect", Target: TargetText(d), Rule: networkRule, Why: "no rule allows it", Flag: d.AllowWith, Count: d.Count}
 	switch {
 	case d.Server:
 		r.Kind, r.Op, r.Why = RefusedServe, "bind", "the port is not published"

@@ -37,6 +37,8 @@ type Log struct {
 	Names func(netip.Addr) []string
 	// Hosts are names that are resolved without a Resolver, such as those of Resolver.Hosts.
 	Hosts map[string][]netip.Addr
+	// NameRefused is called for each name that is refused, before its lookup is answered. Nil: nobody is told.
+	NameRefused func(name string)
 
 	mu      sync.Mutex
 	seen    map[logKey]*logged
@@ -95,11 +97,19 @@ func (l *Log) AddGroup(p Proto, group netip.Addr, n int) {
 // addName notes that the sandbox asked for a name and was refused.
 func (l *Log) addName(name string) {
 	l.add(logKey{name: name}, Verdict{Host: name}, 1)
+	l.tellName(name)
 }
 
 // addBlocked notes that a name has an address that names do not open.
 func (l *Log) addBlocked(name string, addr netip.Addr, what string) {
 	l.add(logKey{name: name, dst: netip.AddrPortFrom(addr, 0)}, Verdict{Host: name, Special: what}, 1)
+	l.tellName(name)
+}
+
+func (l *Log) tellName(name string) {
+	if l != nil && l.NameRefused != nil {
+		l.NameRefused(name)
+	}
 }
 
 func (l *Log) add(k logKey, v Verdict, n int, names ...string) {

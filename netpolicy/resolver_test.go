@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -431,10 +432,14 @@ func TestFlood(t *testing.T) {
 func TestLog(t *testing.T) {
 	up := nettest.StartDNS(t, []string{"a.test. 60 A 203.0.113.1", "in.test. 60 A 10.0.0.1", "in.test. 60 A 203.0.113.2"}, nil)
 	table := newTable(t, "a.test:443", "in.test:443", "udp:203.0.113.9:53")
-	log := new(netpolicy.Log)
+	var refused []string
+	log := &netpolicy.Log{NameRefused: func(name string) { refused = append(refused, name) }}
 	r := &netpolicy.Resolver{Table: table, Upstreams: []netip.AddrPort{up.Addr}, Log: log}
 	for _, name := range []string{"evil.example", "a.test", "in.test", "evil.example"} {
 		answer(t, r, question(name, dns.TypeA))
+	}
+	if want := []string{"evil.example", "in.test", "evil.example"}; !slices.Equal(refused, want) {
+		t.Errorf("told of %q, want %q", refused, want)
 	}
 	for _, c := range []struct {
 		p   netpolicy.Proto

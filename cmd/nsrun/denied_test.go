@@ -47,6 +47,13 @@ func refusing(t *testing.T) (bin, dir string) {
 // why runs a shell's command with --why, and returns its status, what it was refused and what nsrun said.
 func why(t *testing.T, bin, dir, command string, flags ...string) (status int, denied []nsrun.Refusal, said string) {
 	t.Helper()
+	status, denied, said, _ = whyAll(t, bin, dir, command, flags...)
+	return status, denied, said
+}
+
+// whyAll is why, with what nsrun said of the network.
+func whyAll(t *testing.T, bin, dir, command string, flags ...string) (status int, denied []nsrun.Refusal, said, network string) {
+	t.Helper()
 	host := filepath.Join(dir, "host")
 	report := filepath.Join(testenv.Dir(t), "report")
 	args := append([]string{"", "run", "--why", "--discard", "--report", report, "--ro", host, "--ro", filepath.Join(dir, "home"),
@@ -67,8 +74,11 @@ func why(t *testing.T, bin, dir, command string, flags ...string) (status int, d
 		if strings.HasPrefix(line, "nsrun: denied: ") {
 			said += line
 		}
+		if strings.HasPrefix(line, "nsrun: network: ") {
+			network += line
+		}
 	}
-	return r.status, rep.Denied, said
+	return r.status, rep.Denied, said, network
 }
 
 // quickly is which of many cases are run usually.
@@ -186,4 +196,85 @@ func TestWhyNot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// whyNetwork runs cases without a network, or under rules that allow none of what they ask for: every other one so, where it
+// does not begin with what tries again for long then. Of each line that nsrun says of the network it is told.
+func whyNetwork(t *testing.T, cases []string, check func(t *testing.T, status int, denied []nsrun.Refusal, network string)) {
+	testenv.Leaks(t, reap)
+	bin, dir := refusing(t)
+	testenv.Tree(t, dir, `p/package.json: {"name": "x", "version": "1.0.0", "scripts": {"own": "exit 3", "test": "node -e \"process.exit(1)\"", "net": "curl -sSf http://example.org/"}}`,
+		"p/n.mk: all:\n\tcurl -sf http://example.org/\n", "p/g/go.mod: module p\n\ngo 1.21\n", "p/g/m.go: package main\n\nimport \"x.example/y\"\n\nfunc main() { y.Z() }\n")
+	for i, command := range cases {
+		program, _, _ := strings.Cut(command, " ")
+		if ok, err := have(program); err != nil {
+			t.Error(err)
+			continue
+		} else if !ok || !quickly(i) {
+			continue
+		}
+		flags := []string{"--allow-net", "no.example"}
+		if i%2 == 0 || program == "npm" || program == "npx" {
+			flags = nil
+		}
+		t.Run(command, func(t *testing.T) {
+			status, denied, said, network := whyAll(t, bin, dir, command, flags...)
+			check(t, status, denied, network+said)
+		})
+	}
+}
+
+// py3 is a program for python3, after a connection that fails.
+func py3(before, after string) string {
+	return "python3 -c '" + before + "try: socket.create_connection((\"example.org\", 80))\nexcept OSError: pass\n" + after + "'"
+}
+
+// TestWhyNetwork: a command that fails of what it is refused of the network is told of that, whatever it says.
+func TestWhyNetwork(t *testing.T) {
+	whyNetwork(t, []string{
+		"curl -sSf http://example.org/", "curl -sf http://example.org/", "curl -sf http://192.0.2.1/ || exit 5", "curl -sf http://192.0.2.1/", "curl -sf http://example.org/ | grep x",
+		"wget -q http://example.org/", "wget -q -O- http://example.org/ | grep x", "git clone https://example.org/x", "git clone git://192.0.2.9/x", "git ls-remote https://192.0.2.1/x",
+		"git clone -q ssh://git@example.org/x", "git init -q r && cd r && git submodule add https://example.org/x sub", "make -s -f n.mk", "make -s -f n.mk || exit 9", "npm run net", "npx --no-install nosuchx",
+		"npm install left-pad", "npm view left-pad", "ssh -o BatchMode=yes git@example.org", "scp -q -o BatchMode=yes a git@192.0.2.8:/tmp/", "rsync rsync://example.org/x y", "getent hosts example.org",
+		"ping -c1 -W1 192.0.2.1", "openssl s_client -connect 192.0.2.1:443", "bash -c 'echo x >/dev/tcp/192.0.2.1/80'", "perl -MIO::Socket::INET -e 'IO::Socket::INET->new(\"192.0.2.1:80\") or die \"no: $!\"'",
+		"perl -MIO::Socket::INET -e 'IO::Socket::INET->new(\"example.org:80\") or exit 3'", "perl -MHTTP::Tiny -e 'HTTP::Tiny->new->get(\"http://example.org/\")->{success} or die \"no page\"'",
+		"ruby -rnet/http -e 'Net::HTTP.get(URI(\"http://example.org/\"))'", "php -r 'file_get_contents(\"http://example.org/\") or exit(4);'", "node -e 'require(\"http\").get(\"http://192.0.2.1/\")'",
+		"node -e 'require(\"http\").get(\"http://example.org\").on(\"error\", () => process.exit(4))'", "node -e 'require(\"net\").connect(80, \"192.0.2.1\").on(\"error\", e => { console.error(e.message); process.exit(4) })'",
+		"node -e 'fetch(\"http://example.org\").catch(e => { console.error(e); process.exit(4) })'", "python3 -c 'import urllib.request as u; u.urlopen(\"http://example.org\")'",
+		"python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80))'", "python3 -c 'import sys, socket; sys.exit(socket.socket().connect_ex((\"192.0.2.1\", 80)))'",
+		"python3 -c 'import http.client; http.client.HTTPSConnection(\"example.org\").request(\"GET\", \"/\")'", "python3 -c 'import smtplib; smtplib.SMTP(\"192.0.2.7\")'",
+		"python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b\"x\", (\"192.0.2.1\", 9))'", "python3 -m pip install --retries 0 --target t nosuchpkg", "sh -c 'cd g && GOFLAGS=-mod=mod GOPROXY=https://proxy.example go build .'",
+		py3("import socket, sys\n", "sys.exit(\"no connection to the server\")"), "lua5.4 -e 'os.exit(os.execute(\"curl -sf http://example.org/\") and 0 or 4)'", "socat - TCP:192.0.2.1:80",
+	}, func(t *testing.T, status int, denied []nsrun.Refusal, network string) {
+		if status == 0 || network == "" || len(denied) == 0 || !denied[0].Failed || denied[0].Kind != nsrun.RefusedConnect || denied[0].Flag == "" {
+			t.Errorf("status %d, %+v: %q", status, denied, network)
+		}
+	})
+}
+
+// TestWhyNotNetwork: a command that fails of something else is not told of the network, although it was refused that too.
+func TestWhyNotNetwork(t *testing.T) {
+	js := func(after string) string {
+		return "node -e 'require(\"http\").get(\"http://example.org\").on(\"error\", () => { " + after + " })'"
+	}
+	beside := func(after string) string {
+		return "node -e 'require(\"dns\").lookup(\"example.org\", () => {}); setTimeout(() => { " + after + " }, 300)'"
+	}
+	whyNetwork(t, []string{
+		"npm run none", "npm run own", "npm test", "npm test --silent", "npm ci", "npm run own --silent", "npm none", "npx --no-install --offline nosuchx", "npm pkg set a", "npm start",
+		js("require(\"none\")"), js("JSON.parse(\"{\")"), js("null.x"), js("require(\"fs\").readFileSync(\"none\")"), js("throw new Error(\"own\")"), js("require(\"fs\").readFileSync(\"a\"); process.exit(3)"),
+		beside("throw new Error(\"own\")"), beside("console.error(\"bad input\"); process.exit(2)"), beside("console.error(\"missing argument: cannot go on\"); process.exit(2)"), beside("require(\"none\")"),
+		beside("require(\"child_process\").execFileSync(\"false\")"), "curl -s http://example.org/; gcc bad.c", "curl -s http://example.org/; cat none", "curl -s http://example.org/ || cp a b; grep nothing b",
+		"curl -s http://example.org/ || true; sort none", "curl -s http://example.org/ -o b & wait; cat none", "wget -q http://example.org/; perl -e die", "ping -c1 192.0.2.1 2>&-; make -s",
+		"curl -s http://example.org/; git log", "git fetch -q https://example.org/x 2>&-; git checkout none", "getent hosts example.org; tar xf none",
+		py3("import socket\n", "raise ValueError(1)"), py3("import socket\n", "open(\"none\")"), py3("import os, socket\n", "os.listdir(\".\")\nraise SystemExit(3)"), py3("import socket\n", "import no_such_module"),
+		py3("import socket, sys\n", "sys.exit(\"bad value\")"), py3("import subprocess, socket\n", "subprocess.run([\"false\"], check=True)"), py3("import socket\n", "[][1]"), py3("import json, socket\n", "json.loads(\"{\")"),
+		"python3 -c 'import socket, sys, threading\nt = threading.Thread(target=lambda: socket.create_connection((\"192.0.2.1\", 80)))\nt.start()\nt.join()\nopen(\"none\")'",
+		"perl -MIO::Socket::INET -e 'IO::Socket::INET->new(\"192.0.2.1:80\"); open(F, \"<\", \"none\") or die \"none: $!\"'", "perl -MIO::Socket::INET -e 'IO::Socket::INET->new(\"example.org:80\"); die \"own\"'",
+		"sh -c 'curl -s http://example.org/; exec python3 none.py'", "bash -c 'echo x >/dev/tcp/192.0.2.1/80; cat none' 2>&1", "curl -s http://127.0.0.1:1/",
+	}, func(t *testing.T, status int, denied []nsrun.Refusal, network string) {
+		if status == 0 || network != "" || slices.ContainsFunc(denied, func(r nsrun.Refusal) bool { return r.Failed }) {
+			t.Errorf("status %d, %+v: %q", status, denied, network)
+		}
+	})
 }

@@ -136,7 +136,7 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 	r.backend, r.unsandboxed = res.Backend, res.Unsandboxed
 	r.signal, r.network, r.took = res.SignalName(), res.Network, res.Duration
 	r.missing, r.limits, r.refusals, r.services = res.Missing, res.Limits, res.Refusals, res.Services
-	r.tellNetwork()
+	r.tellNetwork(res)
 	r.tellServices()
 	r.tellDenied(res)
 	switch {

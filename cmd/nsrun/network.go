@@ -20,7 +20,7 @@ const mostDenied = 10
 
 // tellNetwork says what the command wanted to reach and might not, or with --learn-net
 // what it reached.
-func (r *runner) tellNetwork() {
+func (r *runner) tellNetwork(res nsrunlib.Result) {
 	if r.o.learnNet {
 		if len(r.network.Rules) == 0 {
 			text := "no rules are needed: nothing was reached"
@@ -39,11 +39,17 @@ func (r *runner) tellNetwork() {
 	if r.o.quiet {
 		return
 	}
-	if r.network.Refused > 0 && !r.refusal.told {
+	// With --why it is known what a command failed of that failed: of the rest the report tells.
+	told := func(target string) bool {
+		return !r.o.why || res.ExitCode == 0 || res.TimedOut || slices.ContainsFunc(res.Refusals, func(d nsrunlib.Refusal) bool {
+			return d.Failed && d.Target == target && (d.Kind == nsrunlib.RefusedConnect || d.Kind == nsrunlib.RefusedServe)
+		})
+	}
+	if r.network.Refused > 0 && !r.refusal.told && told("") {
 		console.Say("%s", noNetwork)
 	}
 	denied := slices.DeleteFunc(r.network.Denied(), func(d netpolicy.Decision) bool {
-		return r.refusal.told && nsrunlib.TargetText(d) == r.refusal.target
+		return r.refusal.told && nsrunlib.TargetText(d) == r.refusal.target || !told(nsrunlib.TargetText(d))
 	})
 	for i, d := range denied {
 		if i == mostDenied {
@@ -65,6 +71,9 @@ const noNetwork = "network: there is none, and the command tried to use it (try:
 // ends before is told of it all at the end. Later on it is looked less and less often.
 const soon = 300 * time.Millisecond
 
+// later is soon with --why: at the end of the command it is known what it failed of.
+const later = 10 * time.Second
+
 // lookForRefusals says the first refusal while the command runs, which may wait for long
 // before it gives up. It returns a function that ends that.
 func (r *runner) lookForRefusals(x *nsrunlib.Execution) (stop func()) {
@@ -74,9 +83,13 @@ func (r *runner) lookForRefusals(x *nsrunlib.Execution) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		wait := time.NewTimer(soon)
+		after := soon
+		if r.o.why {
+			after = later
+		}
+		wait := time.NewTimer(after)
 		defer wait.Stop()
-		for after := soon; ; after = min(after*3/2, 10*time.Second) {
+		for ; ; after = min(after*3/2, later) {
 			select {
 			case <-end:
 				return

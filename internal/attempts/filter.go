@@ -14,7 +14,7 @@ import (
 // told reports whether a filter's refusal is told of. What is missing (ENOSYS) programs expect, and do without.
 func told(e syscall.Errno) bool { return e == syscall.EPERM || e == syscall.EAFNOSUPPORT }
 
-// observing is the filter: it tells of calls, of the end of processes, of what they write to standard error, and of what deny
+// observing is the filter: it tells of calls with a path or an address, of the end of processes, of what they write to standard error, and of what deny
 // refuses in a way that is told; else it answers as deny does.
 func observing(deny []unix.SockFilter) (f seccomp.Filter) {
 	f.Nr()
@@ -41,6 +41,14 @@ func observing(deny []unix.SockFilter) (f seccomp.Filter) {
 	}
 	f.When(seccomp.Equal, unix.SYS_LANDLOCK_RESTRICT_SELF, f.Notify) // which package renames has to know of
 	f.When(seccomp.Equal, unix.SYS_EXIT_GROUP, f.Notify)
+	f.When(seccomp.Equal, unix.SYS_BIND, f.Notify)
+	f.When(seccomp.Equal, unix.SYS_SENDTO, func() {
+		const address = 4
+		f.Lower(address)
+		f.Add(seccomp.Equal, 1, 0, 0) // without one it is like write(2)
+		f.Notify()
+		f.Nr()
+	})
 	for _, nr := range [...]uint32{unix.SYS_WRITE, unix.SYS_WRITEV} {
 		f.When(seccomp.Equal, nr, func() {
 			f.Lower(0)

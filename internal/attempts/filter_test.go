@@ -115,6 +115,17 @@ func TestOpenedIsNotTold(t *testing.T) {
 	}
 }
 
+// TestSendsWithAddress: what is sent without an address does not wait for anybody.
+func TestSendsWithAddress(t *testing.T) {
+	deny := []unix.SockFilter(nsexec.DefaultFilter())
+	decide, arch := machine(t, observing(deny)), deny[1].K
+	for address, want := range map[uint64]uint32{0: seccomp.Allow, 0x7ffc12345678: seccomp.Notify} {
+		if got := decide(data(unix.SYS_SENDTO, arch, [6]uint64{3, 1, 1, 0, address, 16})); got != want {
+			t.Errorf("address %#x: %#x, want %#x", address, got, want)
+		}
+	}
+}
+
 // TestAnswers: what is kept is about one call and one error, and does not grow.
 func TestAnswers(t *testing.T) {
 	var l answers

@@ -25,10 +25,10 @@ const (
 	Read Kind = iota
 	Write
 	Exec
-	Unix     // to connect to a unix socket
-	Syscall  // that another filter refuses
-	Loopback // to connect to a loopback device: To. Whether that fails nobody has looked
-	Signal   // to the process of this host that has a Number, which none in the sandbox has had
+	Unix    // to connect to a unix socket
+	Syscall // that another filter refuses
+	Inet    // to connect to, send to, or serve at an internet address: To. Whether that fails nobody has looked
+	Signal  // to the process of this host that has a Number, which none in the sandbox has had
 )
 
 // An Attempt is something that fails.
@@ -39,9 +39,11 @@ type Attempt struct {
 	From string // with EXDEV: the directory of the other path; Path is the one of the new name
 	Name bool   // it is the name that is removed, or replaced, not what it leads to
 	// Anyone says of Syscall that it takes no privileges.
-	Anyone bool
-	To     netip.AddrPort // of Loopback
-	Number int            // of Signal
+	Anyone   bool
+	To       netip.AddrPort // of Inet
+	Datagram bool           // of Inet: not by TCP
+	Serves   bool           // of Inet: at To, which is its own
+	Number   int            // of Signal
 }
 
 // A Process is one in the sandbox. The zero Process is unknown.
@@ -51,6 +53,8 @@ type Process struct {
 	Program   string // its name, and behind it how it was called where that differs
 	In, Out   string // its standard input and output, as /proc calls them; empty: it has none
 	Kin       []int  // those that it comes from and that execute the same program, the nearest first
+	Above     []int  // all that it comes from, the nearest first, without PID 1
+	Threads   int    // how many it has
 }
 
 // A Follower is told what processes do after something was refused. Processes have their numbers on the host.
@@ -166,6 +170,9 @@ func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 // look tells of a call that is going to fail.
 func (o *Observer) look(n *notify.Notification) {
 	switch n.NR {
+	case unix.SYS_BIND, unix.SYS_SENDTO:
+		o.inet(n)
+		return
 	case unix.SYS_EXIT_GROUP:
 		o.ended(n)
 		return
@@ -189,8 +196,7 @@ func (o *Observer) look(n *notify.Notification) {
 		}
 	}
 	if n.NR == unix.SYS_CONNECT {
-		if to := o.inet(n); to.Addr().IsLoopback() {
-			o.tell(n, Attempt{Kind: Loopback, To: to})
+		if o.inet(n) {
 			return
 		}
 	}

@@ -36,10 +36,18 @@ func process(thread uint32) (p Process) {
 	if p.Host = field(file(thread, "status"), "Tgid:"); p.Host > 0 {
 		status := file(p.Host, "status")
 		p.PID, p.Parent, p.Program = field(status, "NSpid:"), field(status, "PPid:"), programOf(p.Host)
-		p.In, p.Out = stream(p.Host, "0"), stream(p.Host, "1")
-		const most = 4
-		for q := p.Parent; q > 1 && len(p.Kin) < most && programOf(q) == p.Program; q = field(file(q, "status"), "PPid:") {
-			p.Kin = append(p.Kin, q)
+		p.In, p.Out, p.Threads = stream(p.Host, "0"), stream(p.Host, "1"), field(status, "Threads:")
+		const mostKin, mostAbove = 4, 16
+		for q := p.Parent; q > 1 && len(p.Above) < mostAbove; {
+			status := file(q, "status")
+			if field(status, "NSpid:") == 1 {
+				break
+			}
+			if len(p.Kin) == len(p.Above) && len(p.Kin) < mostKin && programOf(q) == p.Program {
+				p.Kin = append(p.Kin, q)
+			}
+			p.Above = append(p.Above, q)
+			q = field(status, "PPid:")
 		}
 	}
 	return p

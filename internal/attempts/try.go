@@ -4,9 +4,7 @@ package attempts
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"net/netip"
 	"path"
 	"strconv"
 	"strings"
@@ -334,23 +332,6 @@ func (o *Observer) name(n *notify.Notification, c *call) string {
 func (o *Observer) string(thread uint32, at uint64) string {
 	text, _ := notify.ReadString(thread, uintptr(at), o.text[:])
 	return text
-}
-
-// inet is the internet address of a connection; the zero AddrPort is none.
-func (o *Observer) inet(n *notify.Notification) (to netip.AddrPort) {
-	const size4, size6 = 16, 28 // struct sockaddr_in, sockaddr_in6
-	size := min(n.Args[2], size6)
-	if size < size4 || notify.ReadMemory(n.PID, uintptr(n.Args[1]), o.text[:size]) != 0 {
-		return to
-	}
-	port := binary.BigEndian.Uint16(o.text[2:])
-	switch family := binary.LittleEndian.Uint16(o.text[:]); {
-	case family == unix.AF_INET:
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(o.text[4:8])), port)
-	case family == unix.AF_INET6 && size == size6:
-		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(o.text[8:24])).Unmap(), port)
-	}
-	return to
 }
 
 // socketName is the path of a unix socket to be connected to.

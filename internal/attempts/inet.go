@@ -1,0 +1,59 @@
+//go:build linux
+
+package attempts
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/notify"
+)
+
+// inet tells of a call with an internet address, and reports whether it is one.
+func (o *Observer) inet(n *notify.Notification) bool {
+	at, size := n.Args[1], n.Args[2]
+	if n.NR == unix.SYS_SENDTO {
+		at, size = n.Args[4], n.Args[5]
+	}
+	to := o.address(n.PID, at, size)
+	if !to.IsValid() {
+		return false
+	}
+	o.tell(n, Attempt{Kind: Inet, To: to, Datagram: datagram(n), Serves: n.NR == unix.SYS_BIND})
+	return true
+}
+
+// address is an internet address in a caller's memory; the zero AddrPort is none.
+func (o *Observer) address(thread uint32, at, size uint64) (to netip.AddrPort) {
+	const size4, size6 = 16, 28 // struct sockaddr_in, sockaddr_in6
+	size = min(size, size6)
+	if size < size4 || notify.ReadMemory(thread, uintptr(at), o.text[:size]) != 0 {
+		return to
+	}
+	port := binary.BigEndian.Uint16(o.text[2:])
+	switch family := binary.LittleEndian.Uint16(o.text[:]); {
+	case family == unix.AF_INET:
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(o.text[4:8])), port)
+	case family == unix.AF_INET6 && size == size6:
+		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(o.text[8:24])).Unmap(), port)
+	}
+	return to
+}
+
+// datagram reports whether the socket of a call has no connections.
+func datagram(n *notify.Notification) bool {
+	process, err := unix.PidfdOpen(field(file(n.PID, "status"), "Tgid:"), 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(process)
+	socket, err := unix.PidfdGetfd(process, int(int32(n.Args[0])), 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(socket)
+	kind, err := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_TYPE)
+	return err == nil && kind != unix.SOCK_STREAM
+}
