@@ -95,9 +95,7 @@ func (b *blame) refused(p attempts.Process, m met) {
 
 // refusedNet notes a refusal of the network.
 func (b *blame) refusedNet(p attempts.Process, f *followed, m met) {
-	if f.child != nil && f.quiet {
-		f.text, f.quiet = nil, false // it goes on after a child's end
-	}
+	f.quiet = false // it goes on after a child's end
 	f.met, f.went, f.out = append(f.met, m), false, p.Out
 	f.fresh = f.fresh || m.alone
 	m.helper = true
@@ -349,7 +347,7 @@ func refersBack(text []byte) bool {
 // about reports whether a message is about the end of another program.
 func about(text []byte, program string) bool {
 	name, _, _ := strings.Cut(program, " ")
-	return containsAny(text, "status", "exit code", "error 1", "error 2", "command failed", "failed with", "exited", "clone of", "failed to clone", name)
+	return containsAny(text, "status", "exit code", "error 1", "error 2", "] error ", "command failed", "failed with", "exited", "clone of", "failed to clone", name)
 }
 
 // aboutAccess reports whether a message without a name can be about what was refused.
@@ -396,7 +394,7 @@ func harmless(target string) bool {
 }
 
 // noise reports whether a path says nothing of what a program does: it takes its messages from there, or, in the middle of one,
-// the lines of its source.
+// the lines of its source; or it is a link, which may have been a path.
 func noise(name string, message bool) bool {
 	switch path.Ext(name) {
 	case ".mo", ".cat":
@@ -404,7 +402,7 @@ func noise(name string, message bool) bool {
 	case ".py", ".pyc", ".rb", ".js", ".mjs", ".pl":
 		return message
 	}
-	return strings.Contains(name, "/locale/") || strings.Contains(name, "/locale-langpack/") || name == "/etc/localtime"
+	return strings.Contains(name, "://") || strings.Contains(name, "/locale/") || strings.Contains(name, "/locale-langpack/") || name == "/etc/localtime"
 }
 
 // textTarget is what messages call what was refused.

@@ -237,7 +237,7 @@ func TestWhyNetwork(t *testing.T) {
 		"git clone -q ssh://git@example.org/x", "git init -q r && cd r && git submodule add https://example.org/x sub", "make -s -f n.mk", "make -s -f n.mk || exit 9", "npm run net", "npx --no-install nosuchx",
 		"npm install left-pad", "npm view left-pad", "ssh -o BatchMode=yes git@example.org", "scp -q -o BatchMode=yes a git@192.0.2.8:/tmp/", "rsync rsync://example.org/x y", "getent hosts example.org",
 		"ping -c1 -W1 192.0.2.1", "openssl s_client -connect 192.0.2.1:443", "bash -c 'echo x >/dev/tcp/192.0.2.1/80'", "perl -MIO::Socket::INET -e 'IO::Socket::INET->new(\"192.0.2.1:80\") or die \"no: $!\"'",
-		"perl -MIO::Socket::INET -e 'IO::Socket::INET->new(\"example.org:80\") or exit 3'", "perl -MHTTP::Tiny -e 'HTTP::Tiny->new->get(\"http://example.org/\")->{success} or die \"no page\"'",
+		"perl -MIO::Socket::INET -e 'IO::Socket::INET->new(\"example.org:80\") or exit 3'", "perl -MHTTP::Tiny -e 'HTTP::Tiny->new->get(\"http://example.org/\")->{success} or die \"cannot get the page\"'",
 		"ruby -rnet/http -e 'Net::HTTP.get(URI(\"http://example.org/\"))'", "php -r 'file_get_contents(\"http://example.org/\") or exit(4);'", "node -e 'require(\"http\").get(\"http://192.0.2.1/\")'",
 		"node -e 'require(\"http\").get(\"http://example.org\").on(\"error\", () => process.exit(4))'", "node -e 'require(\"net\").connect(80, \"192.0.2.1\").on(\"error\", e => { console.error(e.message); process.exit(4) })'",
 		"node -e 'fetch(\"http://example.org\").catch(e => { console.error(e); process.exit(4) })'", "python3 -c 'import urllib.request as u; u.urlopen(\"http://example.org\")'",

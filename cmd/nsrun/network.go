@@ -72,7 +72,7 @@ const noNetwork = "network: there is none, and the command tried to use it (try:
 const soon = 300 * time.Millisecond
 
 // later is soon with --why: at the end of the command it is known what it failed of.
-const later = 10 * time.Second
+const later = 30 * time.Second
 
 // lookForRefusals says the first refusal while the command runs, which may wait for long
 // before it gives up. It returns a function that ends that.
@@ -89,7 +89,7 @@ func (r *runner) lookForRefusals(x *nsrunlib.Execution) (stop func()) {
 		}
 		wait := time.NewTimer(after)
 		defer wait.Stop()
-		for ; ; after = min(after*3/2, later) {
+		for ; ; after = min(after*3/2, 10*time.Second) {
 			select {
 			case <-end:
 				return

@@ -103,6 +103,7 @@ func (s *server) handle() {
 	case unix.SYS_SETSOCKOPT:
 		s.join(n)
 	case unix.SYS_SENDTO:
+		s.b.observer.Look(n)
 		s.sendTo(n)
 	case unix.SYS_SENDMSG:
 		s.sendMessages(n, 1, sizeofMsghdr)
