@@ -43,9 +43,12 @@ func (x *Execution) findRefusals(err error) {
 		r.Failed = x.observed.failedOf(target)
 		t.add(r)
 	}
-	if n := x.result.Network.Refused; n > 0 {
-		r := noNetwork(n)
-		r.Failed = x.observed.failedOf("")
+	r := noNetwork(x.result.Network.Refused)
+	if r.Failed = x.net == nil && x.observed.failedOf(""); r.Failed {
+		r.Count = max(r.Count, 1) // the kernel does not count everywhere
+		x.result.Network.Refused = r.Count
+	}
+	if r.Count > 0 {
 		t.add(r)
 	}
 	x.limitRefusals(&t)
