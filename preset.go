@@ -54,19 +54,19 @@ var presets = [presetCount]struct {
 	name, summary string
 	rules         []string // of its network
 }{
-	DefaultPreset:       {"default", "any command: the host's files can be read, the project is written to apart, no network", nil},
+	DefaultPreset:       {"default", "any command: the host's files are readable, changes to the project are kept apart, no network", nil},
 	BuildPreset:         {"build", "the command writes to the caches of build tools", nil},
 	TestPreset:          {"test", "the changes are discarded", nil},
 	GitPreset:           {"git", "with --direct, the command writes to all of .git", nil},
-	StrictPreset:        {"strict", "of the host only /usr, /lib*, /bin, /sbin, passwd, group, and what flags name", nil},
-	WorkspaceRootPreset: {"workspace-root", "the project is /, with the host's programs laid over it", nil},
-	BrowserPreset:       {"browser", "programs with a sandbox of their own, as browsers, can make user namespaces", nil},
+	StrictPreset:        {"strict", "the host's /usr, /lib*, /bin, /sbin, passwd and group, what flags name, and nothing else", nil},
+	WorkspaceRootPreset: {"workspace-root", "the project is the root directory, with the host's programs over it", nil},
+	BrowserPreset:       {"browser", "programs with a sandbox of their own, such as browsers, can make user namespaces", nil},
 	NPMPreset:           {"npm", "network: the npm and yarn registries, headers of Node.js", []string{"tcp:registry.npmjs.org:443", "tcp:registry.yarnpkg.com:443", "tcp:nodejs.org:443"}},
 	PyPIPreset:          {"pypi", "network: the Python package index", []string{"tcp:pypi.org:443", "tcp:files.pythonhosted.org:443"}},
 	GoPreset:            {"go", "network: the Go module proxy and checksum database", []string{"tcp:proxy.golang.org:443", "tcp:sum.golang.org:443"}},
 	CargoPreset:         {"cargo", "network: crates.io", []string{"tcp:crates.io:443", "tcp:index.crates.io:443", "tcp:static.crates.io:443"}},
 	DebianPreset:        {"debian", "network: Debian's package servers", []string{"tcp:deb.debian.org:80", "tcp:deb.debian.org:443", "tcp:security.debian.org:80", "tcp:security.debian.org:443"}},
-	GitHubPreset: {"github", "network: GitHub, where whoever has a token can write", []string{
+	GitHubPreset: {"github", "network: GitHub; anybody who has a token can write there", []string{
 		"tcp:github.com:22", "tcp:github.com:443", "tcp:api.github.com:443", "tcp:codeload.github.com:443",
 		"tcp:raw.githubusercontent.com:443", "tcp:objects.githubusercontent.com:443", "tcp:release-assets.githubusercontent.com:443",
 	}},

@@ -275,8 +275,8 @@ func TestFolders(t *testing.T) {
 	}{
 		{Folders{Overlay: []string{"/a"}, Direct: []string{"/b"}}, "", true, ""},
 		{Folders{Overlay: []string{"/b/a"}, Direct: []string{"/b"}}, "", false, "use as project /b/a: it lies in /b, which commands write to directly"},
-		{Folders{Overlay: []string{"/a"}}, "id", false, "use as project /a: a session that is gone on with has roots of its own"},
-		{Folders{}, "id", true, "use as project id: discarding would throw away what the session held before"},
+		{Folders{Overlay: []string{"/a"}}, "id", false, "use as project /a: a session that is continued has its own roots"},
+		{Folders{}, "id", true, "use as project id: discarding would also discard earlier changes of the session"},
 		{Folders{}, "id", false, ""},
 	} {
 		got := ""

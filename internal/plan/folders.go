@@ -13,10 +13,10 @@ import (
 // says that it would be thrown away.
 func (f *Folders) Check(session string, discards bool) error {
 	if session != "" && len(f.Overlay) > 0 {
-		return &Error{OpUse, f.Overlay[0], errors.New("a session that is gone on with has roots of its own")}
+		return &Error{OpUse, f.Overlay[0], errors.New("a session that is continued has its own roots")}
 	}
 	if session != "" && discards {
-		return &Error{OpUse, session, errors.New("discarding would throw away what the session held before")}
+		return &Error{OpUse, session, errors.New("discarding would also discard earlier changes of the session")}
 	}
 	for _, root := range f.Overlay {
 		for _, other := range f.Direct {
