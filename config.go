@@ -73,6 +73,12 @@ type Config struct {
 	// nsrun): see nsexec.FilterOptions. Hidden and read-only files stay so in them, but commands can reach more of the
 	// kernel. It needs an ordinary user and Linux 5.14. False: making them fails, except with BrowserPreset.
 	UserNamespaces bool
+	// OwnIDs gives root's commands user and group ids that nobody has outside. In the sandbox they are the usual ones:
+	// root is 0, and files keep their owners. Commands have root's rights to the files of folders, of the home directory
+	// and of Rules: owners, permissions, other users. For all other files they are nobody, also for those of root. It
+	// needs root, Linux 5.19, and file systems with idmapped mounts (mount_setattr(2)); without them commands fail with
+	// an *Error. False: root's commands have the ids of the host, and no capabilities.
+	OwnIDs bool
 	// Credentials are secrets that commands can use but not read: see package credential. The variable that
 	// Rule.Variable names has the address to which a command sends plain HTTP. Commands need a network namespace of
 	// their own for them: Request.Network is an error, and AutoEnforcer means BrokerEnforcer. Nil: none.

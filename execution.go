@@ -61,6 +61,7 @@ type Execution struct {
 	net      *network        // nil: none, or the host's
 	observed *observed       // nil: nobody looks at what the command is refused
 	renames  *renames.Server // nil: directories are renamed by the kernel alone
+	mapped   []*os.File      // mounts that a sandbox with own ids is to have
 
 	hold  *limiter.Hold // nil: no limits
 	meter *meter        // of the output; nil: it has no limit

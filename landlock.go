@@ -51,6 +51,8 @@ func (x *Execution) takesNamespaces() string {
 		return "the engine " + c.Engine.String()
 	case c.UserNamespaces:
 		return "letting a command make namespaces"
+	case c.OwnIDs:
+		return "giving a command ids of its own"
 	case c.Why:
 		return "asking why something is refused"
 	}

@@ -48,7 +48,7 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	} else {
 		o.servers = host.ReadResolvConf().Upstreams
 	}
-	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: o}
+	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: o, Root: x.runner.config.OwnIDs}
 	if err := o.by.Attach(sandbox.Of(cmd)); err != nil {
 		return &Error{Op: "observe", Err: err}
 	}

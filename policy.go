@@ -21,7 +21,7 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	}
 	defer x.unplan()
 	c := &r.config
-	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames(), UserNamespaces: c.userNamespaces(), Devices: slices.Clone(c.Devices)}
+	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames(), UserNamespaces: c.userNamespaces(), OwnIDs: c.OwnIDs, Devices: slices.Clone(c.Devices)}
 	v.places(x.cmd.Mounts)
 	if layered := x.box.HomeLayer(); layered != "" {
 		v.Home = layered

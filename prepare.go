@@ -142,7 +142,7 @@ func (x *Execution) policy(landlock bool) plan.Policy {
 	c, q := &x.runner.config, &x.request
 	p := plan.Policy{
 		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(),
-		HostNetwork: q.Network, BlockExisting: c.BlockExisting, UserNamespaces: c.userNamespaces(),
+		HostNetwork: q.Network, BlockExisting: c.BlockExisting, UserNamespaces: c.userNamespaces(), OwnIDs: c.OwnIDs,
 		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env, x.services.env),
 	}
 	if landlock {
@@ -223,13 +223,16 @@ func (x *Execution) place(f *plan.Facts) (err error) {
 		}
 	}
 	f.HomeAt, f.HomePerm, f.HomeErr = host.HomeAt(f.Home)
+	x.home.at = f.HomeAt
 	return nil
 }
 
 // addFolders adds the folders that are no part of a session, and the playground.
 func (x *Execution) addFolders(f *plan.Facts) error {
 	c := &x.runner.config
-	f.Others = host.Others(f.Folders.Overlay, f.Folders.Direct)
+	if !c.OwnIDs {
+		f.Others = host.Others(f.Folders.Overlay, f.Folders.Direct)
+	}
 	in, err := x.inPlace.near()
 	if err != nil {
 		return err
@@ -367,6 +370,9 @@ func (x *Execution) command(spec Spec, roots []string) error {
 	if x.session != nil {
 		cmd.Layers = x.session.Layers()
 	}
+	if err := x.ownIDs(cmd); err != nil {
+		return err
+	}
 	// As timeout(1): a request first, and no patience after that.
 	if x.timeout > 0 {
 		sandbox.Of(cmd).Deadline = x.began.Add(x.timeout)
@@ -405,7 +411,7 @@ func (x *Execution) command(spec Spec, roots []string) error {
 		return x.inPlace.gate()
 	}
 	// A session's tmpfs is attached in one sandbox only.
-	once := len(cmd.Layers) > 0
+	once := x.session != nil && len(x.session.Layers()) > 0
 	gate, err := x.sockets.gate(roots, once)
 	if err == nil && once {
 		err = x.inPlace.gate()

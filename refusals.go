@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,7 +34,7 @@ const (
 
 // findRefusals finds what the command was refused. err is what Wait returns.
 func (x *Execution) findRefusals(err error) {
-	t := refusalTable{box: &x.box, dir: x.dir, names: mostNames}
+	t := refusalTable{box: &x.box, dir: x.dir, names: mostNames, root: os.Geteuid() == 0 && !x.runner.landlock()}
 	for _, d := range x.result.Network.Denied() {
 		r := networkRefusal(d)
 		target := d.Host
@@ -131,6 +132,7 @@ type refusalTable struct {
 	box   *plan.Sandbox
 	dir   string // the working directory
 	names int    // that may still be looked at
+	root  bool   // it is root's command
 	list  []Refusal
 }
 
@@ -171,6 +173,26 @@ func (t *refusalTable) namespaces(lower []byte) {
 	}
 }
 
+// ownerWords are what messages have that are about owners and other users, which take capabilities that root's commands lack.
+var ownerWords = [...][]byte{
+	[]byte("ownership"), []byte("chown"), []byte("change owner"), []byte("set groups"), []byte("setgroups"), []byte("setgid"), []byte("setuid"),
+	[]byte("set uid"), []byte("set gid"), []byte("seteuid"), []byte("setegid"), []byte("setresuid"), []byte("setresgid"),
+}
+
+// owners looks for the message of a program of root's that could not give a file away, or become another user.
+func (t *refusalTable) owners(lower []byte) {
+	if !bytes.Contains(lower, []byte("operation not permitted")) {
+		return
+	}
+	for _, word := range ownerWords {
+		if bytes.Contains(lower, word) {
+			t.add(Refusal{Kind: RefusedSyscall, Op: string(RefusedSyscall), Target: "chown", Rule: "privileges", Count: 1,
+				Why: "root has no privileges in the sandbox, also not for owners and other users", Flag: "--own-ids"})
+			return
+		}
+	}
+}
+
 // forNamespaces are the calls that Config.UserNamespaces is about.
 var forNamespaces = []string{
 	"clone", "unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig", "fsmount",
@@ -192,6 +214,9 @@ func (t *refusalTable) text(output []byte) {
 		lower := bytes.ToLower(line)
 		if !t.box.UserNamespaces {
 			t.namespaces(lower)
+		}
+		if t.root && !t.box.OwnIDs {
+			t.owners(lower)
 		}
 		for _, m := range messages {
 			if i := bytes.Index(lower, m.text); i >= 0 && len(lower) == len(line) {
@@ -285,7 +310,7 @@ func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r
 		kind, possible = RefusedUnix, true
 	case errors.Is(err, unix.ENOENT):
 		possible = on.Exists && !p.Read && (p.Path != p.At || p.Absent)
-	case errors.Is(err, unix.EACCES) && p.Cause == plan.PrivilegeCause:
+	case errors.Is(err, unix.EACCES) && (p.Cause == plan.PrivilegeCause || p.Cause == plan.NobodyCause):
 		possible = true
 		if p.Read {
 			kind = RefusedWrite

@@ -57,7 +57,9 @@ func refusedAcross(box *plan.Sandbox, from, to string) (r Refusal, ok bool) {
 
 // allowWith sets the flag that would allow it.
 func (r *Refusal) allowWith(with plan.Flag) {
-	if with.Name != "" {
+	if with.Name != "" && with.Path == "" {
+		r.Flag = with.Name
+	} else if with.Name != "" {
 		r.flag, r.value = with.Name, with.Path
 		r.Flag = with.Name + " " + escape.Command([]string{with.Path})
 	}

@@ -15,7 +15,7 @@ func (x *Execution) rename(cmd *nsexec.Cmd, roots []string) {
 	if len(roots) == 0 || x.session != nil && x.session.Info().Engine == overlay.EngineCopy || x.runner.landlock() {
 		return
 	}
-	x.renames = new(renames.Server)
+	x.renames = &renames.Server{Root: x.ownRoot()}
 	x.renames.Attach(sandbox.Of(cmd), cmd.Seccomp[0])
 	cmd.Seccomp = []nsexec.Filter{} // which the server has
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/homelayer"
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/idmap"
 	"github.com/nsrun/nsrun/internal/limiter"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -45,6 +46,7 @@ type Runner struct {
 	temps     sync.Once // those that were left behind are removed
 	kernel    kernel
 	limiter   limiter.Host
+	ids       idmap.Namespace
 }
 
 // NewRunner returns a Runner. It does nothing yet: if c is wrong, Run returns the error.
@@ -146,7 +148,7 @@ func (r *Runner) decide(ctx context.Context, f func(*overlay.Session) (recorded,
 // removal of what commands left behind. The shared session stays, if it has changes: continue it with Config.Session,
 // or with nsrun commit. Closing again does nothing.
 func (r *Runner) Close() (err error) {
-	defer func() { err = cmp.Or(err, r.clearings.close(), r.kernel.close()); r.limiter.Close() }()
+	defer func() { err = cmp.Or(err, r.clearings.close(), r.kernel.close()); r.limiter.Close(); r.ids.Close() }()
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
 	r.mu.Lock()

@@ -163,6 +163,7 @@ func (x *Execution) unplan() {
 		x.cancel()
 	}
 	x.net.close()
+	x.endOwnIDs()
 }
 
 // start starts the command, with the backend that this machine allows.
@@ -217,6 +218,7 @@ func (x *Execution) startOnce() error {
 		}
 		return err
 	}
+	x.endOwnIDs()
 	if sandbox.Of(x.cmd).HostProc {
 		own := features.Describe(features.OwnProc)
 		x.notices = append(x.notices, Notice{Kind: NoticeProc, Text: "the command has no /proc of its own, for something is " +

@@ -35,6 +35,8 @@ type View struct {
 	Sockets []string `json:"sockets"`
 	// UserNamespaces says that it can make user namespaces.
 	UserNamespaces bool `json:"user_namespaces"`
+	// OwnIDs says that it has ids of its own, and root's rights to what it may use.
+	OwnIDs bool `json:"own_ids"`
 	// Devices are those of the host that can be used.
 	Devices []string `json:"devices"`
 	// Credentials are the hosts whose credentials it can use but not read.

@@ -79,6 +79,7 @@ func (x *Execution) end(err error) (Result, error) {
 	x.work.Close()
 	x.endApart()
 	x.settleNetwork()
+	x.endOwnIDs()
 	x.endRenames()
 	x.endObserved()
 	kept := false

@@ -52,6 +52,7 @@ var causes = [...]struct{ word, text string }{
 	plan.OwnCause:       {"nsrun", "%s is nsrun's own"},
 	plan.ProtectedCause: {"protected", "%s is protected: changes of it are held back, or refused where they would be made in place"},
 	plan.PrivilegeCause: {"privileges", "root has no privileges in the sandbox, and permissions of %s are for others"},
+	plan.NobodyCause:    {"ids", "to %s a command with ids of its own is nobody, and its permissions are for others"},
 }
 
 var writings = [...]string{plan.NoWriting: "no", plan.Apart: "apart", plan.InPlace: "in place", plan.Temporary: "temporary", plan.InHome: "home layer"}

@@ -680,6 +680,7 @@ function __nsrun_flags -a verb
 			'--nofile	allow each process at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--output	kill the command when it writes more than SIZE to standard output and standard error, which are then pipes' \
+			'--own-ids	for root: give the command ids of its own, and the rights of root to what it may write: owners (chown), other users, permissions' \
 			'--pids	allow at most N processes and threads' \
 			'--preset	use a preset, or several separated by commas: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github (repeatable; nsrun help presets explains them)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
@@ -736,6 +737,7 @@ function __nsrun_flags -a verb
 			'--nofile	allow each process at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--output	kill the command when it writes more than SIZE to standard output and standard error, which are then pipes' \
+			'--own-ids	for root: give the command ids of its own, and the rights of root to what it may write: owners (chown), other users, permissions' \
 			'--pids	allow at most N processes and threads' \
 			'--preset	use a preset, or several separated by commas: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github (repeatable; nsrun help presets explains them)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
@@ -792,6 +794,7 @@ function __nsrun_flags -a verb
 			'--nofile	allow each process at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--output	kill the command when it writes more than SIZE to standard output and standard error, which are then pipes' \
+			'--own-ids	for root: give the command ids of its own, and the rights of root to what it may write: owners (chown), other users, permissions' \
 			'--pids	allow at most N processes and threads' \
 			'--preset	use a preset, or several separated by commas: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github (repeatable; nsrun help presets explains them)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
@@ -848,6 +851,7 @@ function __nsrun_flags -a verb
 			'-o	write the configuration to a new file' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--output	kill the command when it writes more than SIZE to standard output and standard error, which are then pipes' \
+			'--own-ids	for root: give the command ids of its own, and the rights of root to what it may write: owners (chown), other users, permissions' \
 			'--pids	allow at most N processes and threads' \
 			'--preset	use a preset, or several separated by commas: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github (repeatable; nsrun help presets explains them)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
@@ -904,6 +908,7 @@ function __nsrun_flags -a verb
 			'--nofile	allow each process at most N open files' \
 			'--on	start a new session on top of SESSION; the command sees the changes of both' \
 			'--output	kill the command when it writes more than SIZE to standard output and standard error, which are then pipes' \
+			'--own-ids	for root: give the command ids of its own, and the rights of root to what it may write: owners (chown), other users, permissions' \
 			'--pids	allow at most N processes and threads' \
 			'--preset	use a preset, or several separated by commas: default|build|test|git|strict|workspace-root|browser|npm|pypi|go|cargo|debian|github (repeatable; nsrun help presets explains them)' \
 			'--project	project root directory (repeatable; default: the git work tree, else the current directory)' \
@@ -1029,6 +1034,7 @@ function __nsrun_flags -a verb
 			'--keep	keep the changes of all commands in one session, until nsrun commit or nsrun discard' \
 			'--max-output	keep at most SIZE of standard output, and of standard error, such as 64K or 1M (default 64K)' \
 			'--net-by	enforce rules with kernel|broker (default: the kernel, if permitted)' \
+			'--own-ids	for root: give commands ids of their own, and the rights of root to what they may write' \
 			'--preset	use a preset, default|build: with build, commands write to the caches of build tools' \
 			'--project	project root directory (repeatable; commands begin in the first; default: the git work tree, else the current directory)' \
 			'--protect	hold back changes to a path, in the project, until the user commits it by name (repeatable, takes patterns)' \

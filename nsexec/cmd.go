@@ -262,6 +262,9 @@ func (c *Cmd) Start() error {
 	if err != nil {
 		return &Error{Op: "start", Path: c.Path, Err: err}
 	}
+	if c.opt.OwnRoot {
+		c.givePipes(files[:3])
+	}
 	answer, files, err := c.gate(files)
 	if err != nil {
 		return err

@@ -16,6 +16,9 @@ func (c *Cmd) Explain(w io.Writer) error {
 	}
 	p := c.beginning()
 	n := 3 + len(c.ExtraFiles) + len(c.Layers)
+	if c.opt.Masks != nil {
+		n++
+	}
 	if c.opt.Supervisor != nil {
 		n++
 	}

@@ -45,6 +45,9 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 		Bubblewrap:    c.opt.Bubblewrap,
 		Marks:         marks,
 	}
+	if c.opt.Masks != nil {
+		o.Masks = o.FirstLayer + o.Layers
+	}
 	if c.opt.MaskedProc && o.UserNamespace {
 		o.HostProc = func() {
 			b.Call(prog.SysWrite, prog.Int(status), b.Words(prog.RecordHostProc, 0).Arg(), prog.Int(prog.RecordSize)).Full()
@@ -150,6 +153,14 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 	umask := b.Slot()
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
 	procDir := c.prepareNested(b)
+	if c.opt.OwnRoot {
+		o.Attached = func() {
+			becomeRoot(b)
+			if !c.Background {
+				dieWithParent(b, status) // a change of ids makes the kernel forget it
+			}
+		}
+	}
 	if c.opt.Confinement == nil {
 		if err := mountprog.Compile(b, c.Mounts, o); err != nil {
 			return err

@@ -125,7 +125,11 @@ func (c *Cmd) files() ([]*os.File, error) {
 			return nil, err
 		}
 	}
-	return slices.Concat([]*os.File{in, out, errFile}, c.ExtraFiles, c.Layers), nil
+	files := slices.Concat([]*os.File{in, out, errFile}, c.ExtraFiles, c.Layers)
+	if c.opt.Masks != nil {
+		files = append(files, c.opt.Masks)
+	}
+	return files, nil
 }
 
 // sameWriter compares without the panic of types that cannot be compared.

@@ -76,6 +76,7 @@ func TestUndoOfUnseen(t *testing.T) {
 		sandbox(t, s, `printf both > f; mkdir n; printf both > n/x; echo left > left; touch -r ../stamp f n/x n`)
 		before := look(t, root)
 		commitAll(t, s, "f", "n/x") // with something left, all is copied
+		passTick(t, root)
 		outside(t, root, c.change)
 		if c.attribute != "" {
 			if err := unix.Setxattr(filepath.Join(root, c.attribute), "user.x", []byte("mine"), 0); err != nil {
@@ -105,6 +106,25 @@ func TestUndoOfUnseen(t *testing.T) {
 			t.Errorf("%s: not kept: %s", name, kept)
 		}
 	}
+}
+
+// passTick waits until the file system has a newer time than that of all that was done in root: what is changed within one tick of
+// its clock cannot be told from what was done before.
+func passTick(t *testing.T, root string) {
+	t.Helper()
+	probe := func() (st unix.Stat_t) {
+		name := filepath.Join(filepath.Dir(root), "tick")
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(name)
+		if err := unix.Stat(name, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	first := probe().Ctim
+	testenv.Eventually(t, "a newer time", func() bool { return probe().Ctim != first })
 }
 
 // holds reports whether a file below dir has a text.

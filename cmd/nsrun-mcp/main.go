@@ -204,7 +204,7 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 		c.Rules = append(c.Rules, nsrun.Rule{Mode: mode, Pattern: pathrule.Anchor(wd, p.Pattern)})
 	}
 	c.Devices = o.Devices
-	if c.BlockExisting, c.UserNamespaces, c.Home = o.BlockExisting, o.AllowUserns, nsrun.HomeLayer; o.Home != "" {
+	if c.BlockExisting, c.UserNamespaces, c.OwnIDs, c.Home = o.BlockExisting, o.AllowUserns, o.OwnIDs, nsrun.HomeLayer; o.Home != "" {
 		if c.Home, err = nsrun.ParseHome(o.Home); err != nil {
 			return c, err
 		}

@@ -57,7 +57,7 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 	if c.Backend, err = nsrun.ParseBackend(p.Backend()); err != nil {
 		return err
 	}
-	o.BlockExisting, o.AllowUserns, o.Home = p.BlockExisting(), p.AllowUserns(), p.Home()
+	o.BlockExisting, o.AllowUserns, o.OwnIDs, o.Home = p.BlockExisting(), p.AllowUserns(), p.OwnIDs(), p.Home()
 	o.Devices, c.Caches, c.HomeSize = p.Devices(), p.Caches(), p.HomeSize()
 	c.Retention = p.Retention().Sessions
 	c.Grace, c.Limits = p.Grace(), nsrun.Limits(p.Limits())
@@ -113,6 +113,9 @@ func layer(o *mcpargs.Options) *config.Layer {
 	}
 	for _, name := range o.Devices {
 		l.Add("devices", "--device", name)
+	}
+	if o.OwnIDs {
+		l.Set("own_ids", "--own-ids", "true")
 	}
 	if o.AllowUserns {
 		l.Set("allow_userns", "--allow-userns", "true")

@@ -88,6 +88,9 @@ func (o *runOptions) layer() *config.Layer {
 	if o.allowUserns {
 		l.Set("allow_userns", "--allow-userns", "true")
 	}
+	if o.ownIDs {
+		l.Set("own_ids", "--own-ids", "true")
+	}
 	for i := range o.credentials {
 		l.Add("credentials", "--credential", o.credentials[i].String())
 	}
@@ -157,7 +160,7 @@ func (o *runOptions) take(p *config.Policy) error {
 		rules = append(rules, pathRule{rule.Kind, rule.Pattern, rule.Pos.String()})
 	}
 	o.paths, o.blockExisting = append(rules, o.paths...), p.BlockExisting()
-	o.allowUserns, o.devices, o.caches = p.AllowUserns(), p.Devices(), p.Caches()
+	o.allowUserns, o.ownIDs, o.devices, o.caches = p.AllowUserns(), p.OwnIDs(), p.Devices(), p.Caches()
 	if err := o.setHome(p.Home()); err != nil {
 		return err
 	}

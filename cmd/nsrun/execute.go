@@ -77,7 +77,7 @@ func (r *runner) tellNotices(list []nsrunlib.Notice) {
 		case nsrunlib.NoticeGit:
 			text += " (try: nsrun run --project . --project DIR)"
 		case nsrunlib.NoticeOwner:
-			text += " (try: run nsrun as that user, with sudo -u or su)"
+			text += " (try: --own-ids, or run nsrun as that user, with sudo -u or su)"
 		case nsrunlib.NoticeGroup:
 			text += " (try: nsrun run --engine copy)"
 		}

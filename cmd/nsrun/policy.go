@@ -168,7 +168,11 @@ func (p *policyReport) printNetwork(section func(title string, list []string, te
 
 // limits are sentences about what ends or bounds the command.
 func (p *policyReport) limits() []string {
-	list := append([]string{"no privileges, and no new ones", "it ends with all that it started"}, p.text...)
+	rights := "no privileges, and no new ones"
+	if p.OwnIDs {
+		rights = "root's rights to what is listed above, by ids of its own; to the rest of the host it is nobody"
+	}
+	list := append([]string{rights, "it ends with all that it started"}, p.text...)
 	if p.UserNamespaces {
 		list = append(list, "it can make user namespaces, in which all of this holds")
 	}

@@ -63,7 +63,7 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	if _, _, err := project.DefaultDirs(); err == nil {
 		c.Recorder = nsrunlib.Registry{Registry: r.registry}
 	}
-	c.BlockExisting, c.UserNamespaces, c.Home, c.HomeSize = o.blockExisting, o.allowUserns, o.home, o.homeSize
+	c.BlockExisting, c.UserNamespaces, c.OwnIDs, c.Home, c.HomeSize = o.blockExisting, o.allowUserns, o.ownIDs, o.home, o.homeSize
 	c.Devices = o.devices
 	for _, dir := range o.caches {
 		abs, err := fromHere(dir)

@@ -46,7 +46,7 @@ type runOptions struct {
 	enforcer                   nsrunlib.Enforcer
 	publish                    []uint16
 	allowUnix                  []string
-	allowUserns                bool
+	allowUserns, ownIDs        bool
 	devices                    []string
 	credentials                []credential.Rule
 	env                        []string
@@ -142,6 +142,7 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.Func("publish", "make the command's server on TCP `port` reachable at 127.0.0.1 of this host (repeatable)", func(s string) error { return mcpargs.AddPort(&o.publish, s) })
 	fs.Var((*listFlag)(&o.allowUnix), "allow-unix", "allow connections to the Unix socket at `path`, or to a service: @ (with --net host, all abstract sockets); ssh-agent[:KEY], gpg-agent:KEY (signatures with a key, each after a question); dbus:NAME (a program on the session bus), docker and x11, each after a question; wayland (repeatable)")
 	fs.BoolVar(&o.allowUserns, "allow-userns", false, "let the command make user namespaces, as programs with a sandbox of their own do; not for root")
+	fs.BoolVar(&o.ownIDs, "own-ids", false, "for root: give the command ids of its own, and the rights of root to what it may write: owners (chown), other users, permissions")
 	fs.Var((*listFlag)(&o.devices), "device", "let the command use a device of this host: `nvidia|dri|kvm|PATH` (repeatable)")
 	fs.Func("credential", "add a secret to requests to a host, without showing it to the command: `HOST=SECRET`, where SECRET is env:NAME or file:PATH, with options after commas; or git:HOST, for git, after a question; the command sends its requests to $NSRUN_CREDENTIAL_HOST_URL (repeatable)", o.addCredential)
 	fs.Func("env", "set `K=V`, or pass K through (repeatable)", o.addEnv)

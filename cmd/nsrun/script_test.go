@@ -23,6 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/idmap"
 	"github.com/nsrun/nsrun/internal/jsonform"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
@@ -71,6 +72,8 @@ func TestScript(t *testing.T) {
 				return testenv.Root(), nil
 			case "again": // what does not depend on the user was run as root before
 				return testenv.Again(), nil
+			case "own-ids": // file systems here take the ids of --own-ids
+				return mapped()
 			}
 			if name, ok := strings.CutPrefix(cond, "have:"); ok {
 				return have(name)
@@ -78,6 +81,23 @@ func TestScript(t *testing.T) {
 			return false, errors.New("unknown condition " + cond)
 		},
 	})
+}
+
+// mapped reports whether directories of tests can be shown with other ids, which takes root.
+func mapped() (bool, error) {
+	if !testenv.Root() {
+		return false, nil
+	}
+	var ns idmap.Namespace
+	defer ns.Close()
+	f, err := ns.Mount(os.TempDir(), false)
+	if err != nil && os.Getenv("NSRUN_MUST_WORK") != "" {
+		return false, err
+	}
+	if err != nil {
+		return false, nil
+	}
+	return true, f.Close()
 }
 
 // have reports whether a program, or a file with that path, is installed. Where

@@ -73,6 +73,7 @@ type Observer struct {
 	// asked who by. The same of the same path is not told of again if it is not.
 	Tell   func(a Attempt, by func() Process) (refused bool)
 	After  Follower            // nobody else calls it
+	Root   bool                // the processes have root's right to all files
 	first  int                 // who was the first to execute a program: the command
 	root   sys.FD              // of the sandbox; None until somebody has called
 	stop   sys.FD              // readable when all is to end
@@ -124,7 +125,7 @@ func (o *Observer) serve(file *os.File) {
 	defer file.Close()
 	// The thread goes on afterwards: for the kernel it may be the parent of sandboxes, which end with it.
 	runtime.LockOSThread()
-	if sys.Effective(allFiles, false) {
+	if !o.Root && sys.Effective(allFiles, false) {
 		defer func() {
 			if sys.Effective(allFiles, true) {
 				runtime.UnlockOSThread()

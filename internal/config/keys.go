@@ -82,6 +82,7 @@ const (
 	publish
 	allowUnix
 	allowUserns
+	ownIDs
 	devices
 	credentials
 	timeout
@@ -154,6 +155,8 @@ var Keys = [numKeys]Key{
 		Doc: "Unix sockets of this host that commands can connect to, and services: ssh-agent, ssh-agent:KEY, gpg-agent:KEY, dbus:NAME, docker, x11, wayland (--allow-unix)"},
 	allowUserns: {Table: "sandbox", Name: "allow_userns", Kind: Bool, Default: "false", stricter: onlyFalse,
 		Doc: "true lets commands make user namespaces, as programs with a sandbox of their own do (--allow-userns)"},
+	ownIDs: {Table: "sandbox", Name: "own_ids", Kind: Bool, Default: "false", stricter: onlyFalse,
+		Doc: "true gives root's commands ids of their own, and root's rights to what they may write (--own-ids)"},
 	devices: {Table: "sandbox", Name: "devices", Kind: Strings, Default: "[]", Example: `["dri"]`, parse: parseDevice,
 		Doc: "devices of this host that commands can use: nvidia, dri, kvm, or a path below /dev (--device)"},
 	credentials: {Table: "sandbox", Name: "credentials", Kind: Strings, Default: "[]", Example: `["api.example.com=env:API_TOKEN"]`, parse: parseCredential,

@@ -91,6 +91,9 @@ func (p *Policy) BlockExisting() bool { return one(p.Settings[blockExisting].Ite
 // AllowUserns reports whether commands can make user namespaces.
 func (p *Policy) AllowUserns() bool { return one(p.Settings[allowUserns].Items) == "true" }
 
+// OwnIDs reports whether root's commands have ids of their own.
+func (p *Policy) OwnIDs() bool { return one(p.Settings[ownIDs].Items) == "true" }
+
 // Home is what becomes of what is written below the home directory: "layer" or "none".
 func (p *Policy) Home() string { return one(p.Settings[home].Items) }
 

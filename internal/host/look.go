@@ -37,6 +37,7 @@ func Look(name string) (real string, on plan.OnHost) {
 		may = mayUnprivileged
 	}
 	on.NoRead, on.NoWrite = !may(on.Nearest, unix.R_OK), !may(on.Nearest, unix.W_OK)
+	on.Closed = on.Root && !open(on.Nearest)
 	return real, on
 }
 
@@ -69,4 +70,18 @@ func permits(name string, mode uint32) bool {
 		bits >>= 3
 	}
 	return bits&mode == mode
+}
+
+// open reports whether everyone can read a path without links.
+func open(name string) bool {
+	for mode := uint32(unix.R_OK); ; mode = unix.X_OK {
+		var st unix.Stat_t
+		if unix.Lstat(name, &st) != nil || st.Mode&mode != mode {
+			return false
+		}
+		if name == "/" {
+			return true
+		}
+		name = filepath.Dir(name)
+	}
 }

@@ -49,6 +49,8 @@ type Options struct {
 	Devices []string
 	// AllowUserns lets commands make user namespaces.
 	AllowUserns bool
+	// OwnIDs gives root's commands ids of their own.
+	OwnIDs bool
 	// Home is what becomes of what commands write below the home directory: "layer" or "none". Empty: layer.
 	Home string
 	// Net are network rules: what commands reach without being asked.
@@ -119,6 +121,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 	fs.Func("block", "hide a `path`, even if it is created while a command runs; !path is an exception", path("block"))
 	fs.Func("device", "let commands use a device of this host: `nvidia|dri|kvm|PATH` (repeatable)", list(&o.Devices, "device"))
 	fs.BoolVar(&o.AllowUserns, "allow-userns", false, "let commands make user namespaces, as programs with a sandbox of their own do; not for root")
+	fs.BoolVar(&o.OwnIDs, "own-ids", false, "for root: give commands ids of their own, and the rights of root to what they may write")
 	fs.BoolVar(&o.BlockExisting, "block-existing", false, "run commands even if --block can only hide what exists when they start")
 	fs.Func("home", "what happens to writes below the home directory, `layer|none`: they go to a layer that the project's next commands see, or are refused (default: layer)", func(s string) error {
 		if o.Home = s; s != "layer" && s != "none" {

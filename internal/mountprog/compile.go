@@ -37,6 +37,13 @@ type Options struct {
 	// attach, Layers how many there are.
 	FirstLayer, Layers int
 
+	// Masks is the number of a descriptor in the child: of a mount with a directory d and a file f that nobody in the sandbox can
+	// open, for KindBlock. Zero: they are made, and are the sandbox's.
+	Masks int
+
+	// Attached adds what is to be done when the layers are attached, and nothing else was done yet. Nil: nothing is.
+	Attached func()
+
 	// Marks were made ahead, in a new user namespace and not for the classic form. Nil: none were.
 	Marks *Marks
 
@@ -172,11 +179,13 @@ func compile(b *prog.Builder, p mounts.Plan, o Options) error {
 		c.on = footings(p)
 	}
 	if inPlace(p) && o.UserNamespace && !o.Classic {
+		c.begin()
 		return c.inPlace(p)
 	}
 	if err := c.layers(p); err != nil {
 		return err
 	}
+	c.begin()
 	c.findSources(p)
 	c.prepare(p)
 	if len(p) == 0 || relative(p[0].Target) != "" || !isMount(&p[0]) {
@@ -190,6 +199,16 @@ func compile(b *prog.Builder, p mounts.Plan, o Options) error {
 	}
 	c.pivot()
 	return nil
+}
+
+// begin is after the layers, and before anything else.
+func (c *compiler) begin() {
+	if c.o.Masks != 0 && !slices.ContainsFunc(c.plan, func(m mounts.Mount) bool { return m.Kind == mounts.KindBlock }) {
+		c.Call(prog.SysClose, prog.Int(c.o.Masks))
+	}
+	if c.o.Attached != nil {
+		c.o.Attached()
+	}
 }
 
 // mountAll adds the steps of p from the given one on.
@@ -249,7 +268,15 @@ func (c *compiler) prepare(p mounts.Plan) {
 	for _, name := range [...]string{"h", "r"} {
 		c.Call(prog.SysMkdirat, c.base.Arg(), c.String(name), prog.Int(0o700))
 	}
-	if block {
+	switch {
+	case block && c.o.Masks != 0:
+		at, masks := c.Slot(), prog.Int(c.o.Masks)
+		c.Call(prog.SysMkdirat, c.base.Arg(), c.String(maskDir), prog.Int(0o700))
+		c.Call(prog.SysOpenat, c.base.Arg(), c.String(maskDir), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(at)
+		c.Call(prog.SysMoveMount, masks, c.String(""), at.Arg(), c.String(""), prog.Int(moveFromEmpty|moveToEmpty))
+		c.Close(at)
+		c.Call(prog.SysClose, masks)
+	case block:
 		c.Call(prog.SysMkdirat, c.base.Arg(), c.String("d"), prog.Int(0))
 		c.Call(prog.SysMknodat, c.base.Arg(), c.String("f"), prog.Int(sIFREG), prog.Int(0))
 	}
@@ -259,6 +286,9 @@ func (c *compiler) prepare(p mounts.Plan) {
 	c.Call(prog.SysChroot, c.String("."))
 	c.Close(host)
 }
+
+// maskDir has Options.Masks.
+const maskDir = "m"
 
 // newBase makes the tmpfs. In one that is not filled there is no room.
 func (c *compiler) newBase(filled bool) tree {

@@ -442,6 +442,9 @@ func (c *compiler) existing(m *mounts.Mount) (dst prog.Slot, gone prog.Label) {
 // cover puts a directory or file that nobody can open over dst, read-only.
 func (c *compiler) cover(dst prog.Slot, name string) {
 	t := c.Slot()
+	if c.o.Masks != 0 {
+		name = path.Join(maskDir, name)
+	}
 	n := c.String(name)
 	if c.o.Classic {
 		c.Call(prog.SysOpenat, c.base.Arg(), n, c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t)

@@ -29,8 +29,14 @@ func (c *compiler) layers(p mounts.Plan) error {
 			private = true
 			c.Call(prog.SysMount, prog.Null, c.String("/"), prog.Null, prog.Int(msRec|msSlave), prog.Null)
 		}
+		at := c.Slot()
+		c.Part(prog.PartTarget)
+		how, size := c.How(prog.PathOnly|prog.CloseOnExec, 0, resolveNoSymlinks)
+		c.Call(prog.SysOpenat2, prog.AtCwd, c.String(m.Target), how.Arg(), size).To(at)
+		c.Part(prog.PartNone)
 		fd := prog.Int(c.o.FirstLayer + m.Layer)
-		c.Call(prog.SysMoveMount, fd, c.String(""), prog.AtCwd, c.String(m.Target), prog.Int(moveFromEmpty))
+		c.Call(prog.SysMoveMount, fd, c.String(""), at.Arg(), c.String(""), prog.Int(moveFromEmpty|moveToEmpty))
+		c.Close(at)
 		c.Mount(-1)
 	}
 	for i := range c.o.Layers {

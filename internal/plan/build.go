@@ -27,6 +27,8 @@ type Sandbox struct {
 	Rules []pathrule.Rule
 	// HostCgroups says that the host's cgroup file systems are shown. Then the command is in the host's cgroup namespace.
 	HostCgroups bool
+	// OwnIDs says that the command has ids of its own.
+	OwnIDs bool
 	// UserNamespaces says that the command can make user namespaces.
 	UserNamespaces bool
 }
@@ -82,7 +84,7 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 	}
 	s := Sandbox{
 		Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules(), Later: b.later, Absent: b.absent,
-		HostCgroups: showsCgroups(b.mounts), UserNamespaces: p.UserNamespaces,
+		HostCgroups: showsCgroups(b.mounts), UserNamespaces: p.UserNamespaces, OwnIDs: p.OwnIDs,
 	}
 	if p.Root {
 		s.Dir = workspaceDir(p.WorkingDir)

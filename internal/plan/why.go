@@ -28,6 +28,7 @@ const (
 	OwnCause             // it is nsrun's
 	ProtectedCause       // changes of it are held back, or refused where it would be written to in place
 	PrivilegeCause       // it takes root's privileges, which root does not have in a sandbox
+	NobodyCause          // it takes root's id, which root does not have in a sandbox with ids of its own
 )
 
 // A Writing says what becomes of what a command writes to a path.
@@ -47,8 +48,8 @@ type OnHost struct {
 	Exists, Socket bool
 	Nearest        string // the path itself, or the nearest of its parents that is there; empty: the path itself
 	// NoRead and NoWrite say that permissions do not allow it, with or without a sandbox: the caller's, of Root those that
-	// root has without privileges.
-	NoRead, NoWrite, Root bool
+	// root has without privileges. Closed says, of Root, that they do not allow others to read it.
+	NoRead, NoWrite, Root, Closed bool
 }
 
 // A Flag is one of nsrun run, with the path that is its value. The zero Flag is none.
@@ -110,9 +111,25 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 	if !on.Exists && p.Cause != BlockedCause && pathrule.Verdict(s.Rules, name) == Block {
 		p.Cause, p.At, p.Read = BlockedCause, name, false // it will be hidden, or is
 	}
-	if on.Root && p.Read && (on.NoRead || on.NoWrite && p.Writing != NoWriting) {
+	switch {
+	case !on.Root || !p.Read || s.OwnIDs && s.Owned(at):
+	case s.OwnIDs && on.Closed:
+		p.Cause, p.At, p.Read = NobodyCause, name, false
+		on.NoRead, on.NoWrite = false, false // with a rule it has root's rights there
+	case s.OwnIDs:
+	case on.NoRead || on.NoWrite && p.Writing != NoWriting:
 		p.Cause, p.At, p.Read = PrivilegeCause, name, !on.NoRead
+		var with Flag
+		if s.Owned(at) {
+			with.Name = "--own-ids"
+		}
+		if on.NoRead {
+			p.ReadWith = with
+		}
 		if on.NoWrite {
+			if p.Writing != NoWriting {
+				p.WriteWith = with
+			}
 			p.Writing = NoWriting
 		}
 		return p

@@ -24,7 +24,7 @@ func placeText(p Place) string {
 	}
 	causes := [...]string{
 		HostCause: "host", ShownCause: "shown", GitCause: "git", SecretCause: "secret", SocketCause: "socket",
-		BlockedCause: "blocked", PrivateCause: "private", StrictCause: "strict", NetworkCause: "network", OwnCause: "own", PrivilegeCause: "privilege",
+		BlockedCause: "blocked", PrivateCause: "private", StrictCause: "strict", NetworkCause: "network", OwnCause: "own", PrivilegeCause: "privilege", NobodyCause: "nobody",
 	}
 	if p.Cause != NoCause {
 		list = append(list, fmt.Sprintf("%s %s", causes[p.Cause], p.At))
@@ -88,6 +88,11 @@ func TestWhy(t *testing.T) {
 		{full, Policy{}, "/root/x", OnHost{Exists: true, NoRead: true, NoWrite: true}, "read, host /"},
 		{full, Policy{}, "/var/other", OnHost{Exists: true, NoRead: true, Root: true}, "privilege /var/other"},
 		{full, Policy{}, "/var/other", OnHost{Exists: true, NoWrite: true, Root: true}, "read, host /"},
+		{full, Policy{OwnIDs: true}, "/var/other", OnHost{Exists: true, NoRead: true, Root: true, Closed: true}, "nobody /var/other, --ro /var/other, --rw /var/other"},
+		{full, Policy{OwnIDs: true}, "/var/mine", OnHost{Exists: true, Root: true, Closed: true}, "nobody /var/mine, --ro /var/mine, --rw /var/mine"},
+		{full, Policy{OwnIDs: true}, "/var/open", OnHost{Exists: true, Root: true}, "read, host /, --rw /var/open"},
+		{full, Policy{OwnIDs: true}, "/srv/other", OnHost{Exists: true, NoRead: true, NoWrite: true, Root: true, Closed: true}, "read, in place"},
+		{full, Policy{OwnIDs: true}, "/home/me/src/f", OnHost{Exists: true, NoWrite: true, Root: true}, "read, apart"},
 		// Private places.
 		{full, Policy{}, "/tmp/file", there, "temporary, private /tmp, --ro /tmp/file"},
 		{full, Policy{}, "/tmp/file", missing("/tmp"), "temporary, private /tmp"},
@@ -121,7 +126,7 @@ func TestWhy(t *testing.T) {
 		{full, Policy{}, "/data/private/x", there, "blocked /data/private, --ro /data/private/x, --rw /data/private/x"},
 		{full, Policy{}, "/data/shown/x", there, "read, shown /data/shown, --rw /data/shown/x"},
 		{full, Policy{}, "/srv/file", there, "read, in place"},
-		{full, Policy{}, "/srv/other", OnHost{Exists: true, NoWrite: true, Root: true}, "read, privilege /srv/other"},
+		{full, Policy{}, "/srv/other", OnHost{Exists: true, NoWrite: true, Root: true}, "read, privilege /srv/other, --own-ids "},
 		{full, Policy{}, "/srv/r/.git/config", there, "read, git /srv/r/.git, --rw /srv/r/.git"},
 		{full, Policy{}, "/opt/b", there, "blocked /opt, --ro /opt/b, --rw /opt/b"},
 		{full, Policy{}, "/opt/a/b", there, "read, shown /opt/a, --rw /opt/a/b"},

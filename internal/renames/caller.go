@@ -188,8 +188,8 @@ func (s *caller) below(base, name string) (sys.FD, error) {
 	return open(s.root, text+"/"+name, inRoot)
 }
 
-// sameUser reports whether a thread has the rights of this process's user and group, and no others, for files. Only root can be
-// somebody else in a sandbox.
+// sameUser reports whether a thread has the rights of this thread's user and group for files. Only root can be somebody else in a
+// sandbox.
 func sameUser(pid uint32) bool {
 	if os.Geteuid() != 0 {
 		return true
@@ -198,10 +198,11 @@ func sameUser(pid uint32) bool {
 	if err != nil {
 		return false
 	}
+	user, group := ids()
 	for line := range bytes.Lines(status) {
 		words := bytes.Fields(line)
-		if len(words) == 5 && (string(words[0]) == "Uid:" && string(words[4]) != strconv.Itoa(os.Geteuid()) ||
-			string(words[0]) == "Gid:" && string(words[4]) != strconv.Itoa(os.Getegid())) {
+		if len(words) == 5 && (string(words[0]) == "Uid:" && string(words[4]) != strconv.Itoa(user) ||
+			string(words[0]) == "Gid:" && string(words[4]) != strconv.Itoa(group)) {
 			return false
 		}
 	}

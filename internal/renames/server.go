@@ -19,6 +19,10 @@ import (
 
 // A Server renames directories for the processes of one sandbox. The zero Server is ready to be attached.
 type Server struct {
+	// Root is the id outside of user and group 0 of the sandbox, if the processes have ids of their own: calls are made as that user.
+	// Zero: as this process's.
+	Root int
+
 	running sync.WaitGroup
 	moving  sync.Mutex // one directory at a time is carried over
 	acting  sync.Mutex // and one call of those that need a thread of their own is answered: a command can make thousands at once
@@ -138,7 +142,7 @@ func readable(fd uintptr) bool {
 
 // serve answers until the sandbox has ended.
 func (s *Server) serve(l notify.Listener) {
-	unprivileged(func() {
+	s.unprivileged(func() {
 		s.own = true
 		l.WakeHere()
 		var n notify.Notification
@@ -150,20 +154,20 @@ func (s *Server) serve(l notify.Listener) {
 	})
 }
 
-// unprivileged calls f on a thread without capabilities, which commands in a sandbox do not have either. The thread goes on
-// afterwards: for the kernel it may be the parent of sandboxes, which end with it. False: it cannot be had, and f was not called.
-func unprivileged(f func()) bool {
+// unprivileged calls f on a thread without capabilities, which commands in a sandbox do not have either, or not here. The thread
+// goes on afterwards: for the kernel it may be the parent of sandboxes, which end with it. False: it cannot be had, and f was not
+// called.
+func (s *Server) unprivileged(f func()) bool {
 	const all = 1<<64 - 1
 	runtime.LockOSThread()
-	if !sys.Effective(all, false) {
-		runtime.UnlockOSThread()
-		return false
+	back, ok := become(s.Root)
+	if ok = ok && sys.Effective(all, false); ok {
+		f()
 	}
-	f()
-	if sys.Effective(all, true) {
+	if sys.Effective(all, true) && back() {
 		runtime.UnlockOSThread()
 	}
-	return true
+	return ok
 }
 
 // handle answers a call, or has somebody answer it who has time, or fewer rights.
@@ -213,7 +217,7 @@ func (s *Server) apart(l notify.Listener, c *call) {
 func (s *Server) act(f func(*caller)) bool {
 	s.acting.Lock()
 	defer s.acting.Unlock()
-	return unprivileged(func() {
+	return s.unprivileged(func() {
 		var seen caller
 		defer seen.close()
 		f(&seen)
@@ -257,7 +261,7 @@ func (s *Server) carry(l notify.Listener, id uint64, m *move) {
 	s.moving.Lock()
 	defer s.moving.Unlock()
 	err := error(errLeave)
-	unprivileged(func() { err = m.carry() })
+	s.unprivileged(func() { err = m.carry() })
 	switch e, ok := err.(syscall.Errno); {
 	case err == nil:
 		l.Answer(id, 0)

@@ -51,6 +51,12 @@ type Options struct {
 	Reaper bool
 	// HoldSignals keeps PID 1 from passing on the signals that somebody outside sends to it. False: the command gets them.
 	HoldSignals bool
+	// OwnRoot has all that is done in the sandbox after its layers (nsexec.Cmd.Layers) were attached be done as its user and group 0:
+	// Cmd.UIDMap and GIDMap have these, and not the caller's ids. False: it is done as the caller.
+	OwnRoot bool
+	// Masks is a mount that is attached nowhere, with a directory d and a file f that nobody in the sandbox can open: they cover what
+	// is blocked (mounts.KindBlock), also for a command that may open everything of the sandbox's. Nil: they are the sandbox's.
+	Masks *os.File
 	// SameSession keeps the command in the caller's session and process group even where it has no terminal. Then it can
 	// send signals to that group (kill(2) with process id 0), which no PID namespace prevents. False: see Cmd.NewSession.
 	SameSession bool

@@ -1,0 +1,132 @@
+//go:build linux
+
+package idmap
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// Ids of a sandbox are those from First on outside, Count of them.
+const (
+	First = 0x7800_0000
+	Count = 0x07ff_0000
+)
+
+// Capabilities are those that gain a command nothing outside of its ids. What is not among them either holds beyond files
+// (CAP_SYS_ADMIN could remove a mount that hides something), or is left in a file for others (CAP_SETFCAP, CAP_FSETID).
+const Capabilities = nsexec.Capabilities(1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_KILL |
+	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE)
+
+// ErrUnsupported says that there can be no idmapped mount of a file system.
+var ErrUnsupported = errors.New("its file system, or this kernel, cannot show it with other ids")
+
+// Map is the id map of a sandbox.
+func Map() []nsexec.IDMap { return []nsexec.IDMap{{Outside: First, Count: Count}} }
+
+// A Namespace is a user namespace with these ids and without processes: mounts are mapped by it. The zero Namespace is made when it
+// is needed, which takes about a millisecond. It can be used by several goroutines.
+type Namespace struct {
+	mu   sync.Mutex
+	made bool
+	fd   sys.FD
+}
+
+// Close closes it. It can be made again.
+func (n *Namespace) Close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.made {
+		n.fd.Close()
+		n.made = false
+	}
+}
+
+// Mount returns the mount of a path, from there on, with these ids, which is attached nowhere yet; with recursive it has the mounts
+// below. A symbolic link in the path is an error, and so is, with ErrUnsupported, a file system that has no such mounts.
+func (n *Namespace) Mount(path string, recursive bool) (*os.File, error) {
+	fd, err := sys.Openat2(unix.AT_FDCWD, path, unix.O_PATH, 0, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	return n.MountOf(f, recursive)
+}
+
+// MountOf is Mount for an open file; a mount that is attached nowhere takes Linux 6.15.
+func (n *Namespace) MountOf(f *os.File, recursive bool) (*os.File, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.made {
+		fd, err := create()
+		if err != nil {
+			return nil, err
+		}
+		n.fd, n.made = fd, true
+	}
+	all := uint(0)
+	if recursive {
+		all = unix.AT_RECURSIVE
+	}
+	fd, err := unix.OpenTree(int(f.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|all)
+	if err == unix.EINVAL {
+		return nil, ErrUnsupported
+	}
+	if err != nil {
+		return nil, err
+	}
+	mount := sys.FD(fd)
+	// Private: what is mounted in a copy of a shared mount would be mounted on the host, too (mount_namespaces(7)).
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Propagation: unix.MS_PRIVATE, Userns_fd: uint64(n.fd)}
+	err = unix.MountSetattr(int(mount), "", unix.AT_EMPTY_PATH|all, &attr)
+	switch err {
+	case nil:
+		return os.NewFile(uintptr(mount), f.Name()), nil
+	case unix.EINVAL, unix.ENOSYS: // the kernel is older than 5.12
+		err = ErrUnsupported
+	case unix.EPERM: // the file system belongs to another user namespace, or has such ids already
+		err = ErrUnsupported
+	}
+	mount.Close()
+	return nil, err
+}
+
+// errMade ends the process whose namespace was wanted.
+var errMade = errors.New("the namespace is there")
+
+// create makes the namespace: that of a sandbox which ends before it has begun.
+func create() (ns sys.FD, err error) {
+	ns = sys.None
+	cmd := nsexec.Command("/")
+	cmd.Share = nsexec.All &^ nsexec.User
+	o := sandbox.Of(cmd)
+	o.MapLater = true
+	o.Created = func(pid int) error {
+		dir := "/proc/" + strconv.Itoa(pid)
+		text := []byte("0 " + strconv.Itoa(First) + " " + strconv.Itoa(Count))
+		for _, name := range [...]string{"/uid_map", "/gid_map"} {
+			if err := os.WriteFile(dir+name, text, 0); err != nil {
+				return err
+			}
+		}
+		fd, err := unix.Open(dir+"/ns/user", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		ns = sys.FD(fd)
+		return errMade
+	}
+	if err := cmd.Start(); !errors.Is(err, errMade) {
+		return ns, err
+	}
+	return ns, nil
+}

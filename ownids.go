@@ -1,0 +1,182 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/idmap"
+	"github.com/nsrun/nsrun/internal/paths"
+	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// Root's commands with ids of their own: see package idmap. What they may use is shown with these ids from the first mount on, at
+// the host's own paths in the sandbox's copy of the mounts. So the plan stays what it is.
+
+const opOwnIDs = "own ids"
+
+var errOwnIDsUser = errors.New("the kernel gives them to root only: run nsrun as root, or without own ids")
+
+// ownIDs gives the command ids of its own.
+func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
+	x.endOwnIDs()
+	if !x.runner.config.OwnIDs {
+		return nil
+	}
+	if os.Geteuid() != 0 {
+		return &Error{Op: opOwnIDs, Err: errOwnIDsUser}
+	}
+	own := func(f *os.File, err error, path string) error {
+		if _, ok := errors.AsType[*nsexec.Error](err); ok {
+			return err // there are no namespaces at all
+		}
+		if err != nil {
+			return &Error{Op: opOwnIDs, Path: path, Err: sys.Bare(err)}
+		}
+		x.mapped = append(x.mapped, f)
+		return nil
+	}
+	masks, err := idmap.Masks()
+	if err = own(masks, err, ""); err != nil {
+		return err
+	}
+	cmd.Layers = slices.Clone(cmd.Layers)
+	for i, l := range cmd.Layers { // what a session has in memory
+		if x.explain {
+			break
+		}
+		f, err := x.runner.ids.MountOf(l, false)
+		if err = own(f, err, l.Name()); err != nil {
+			return err
+		}
+		cmd.Layers[i] = f
+	}
+	var plan mounts.Plan
+	layer := func(path string, open func() (*os.File, error)) error {
+		var f *os.File
+		if !x.explain { // which makes nothing
+			var err error
+			f, err = open()
+			if err = own(f, err, path); err != nil {
+				return err
+			}
+		}
+		plan = append(plan, mounts.Layer(len(cmd.Layers), path))
+		cmd.Layers = append(cmd.Layers, f)
+		return nil
+	}
+	list, places := ownSources(&x.box, x.home.at)
+	for _, d := range idmap.Doors(places, sourcePaths(list)) {
+		if err := layer(d.Dir, d.Mount); err != nil {
+			return err
+		}
+	}
+	for _, s := range list {
+		if err := layer(s.path, func() (*os.File, error) { return x.runner.ids.Mount(s.path, s.recursive) }); err != nil {
+			return err
+		}
+	}
+	// Behind the root, which a plan begins with, and before layers of the session, which lie in these.
+	cmd.Mounts = slices.Insert(slices.Clone(cmd.Mounts), min(1, len(cmd.Mounts)), plan...)
+	cmd.UIDMap, cmd.GIDMap, cmd.Capabilities = idmap.Map(), idmap.Map(), idmap.Capabilities
+	sandbox.Of(cmd).OwnRoot, sandbox.Of(cmd).Masks = true, masks
+	return nil
+}
+
+// endOwnIDs closes the mounts: the sandbox has them, or there is none.
+func (x *Execution) endOwnIDs() {
+	for _, f := range x.mapped {
+		_ = f.Close()
+	}
+	x.mapped = nil
+}
+
+// An ownSource is a path that is shown with the sandbox's ids.
+type ownSource struct {
+	path      string
+	recursive bool   // with the mounts below
+	mount     uint64 // that the path is in
+}
+
+// ownSources are the paths that sources of binds and layers of overlays lie in, outer ones first, and the paths of all mounts that
+// are attached for them. The home directory is among them also if it is shown as the host has it.
+func ownSources(box *plan.Sandbox, home string) (list []ownSource, places []string) {
+	var all []ownSource
+	if !slices.ContainsFunc(box.Mounts, func(m mounts.Mount) bool { return m.Kind == mounts.KindOverlay && m.Target == home }) {
+		all = append(all, ownSource{path: home, recursive: true})
+	}
+	for i := range box.Mounts {
+		m := &box.Mounts[i]
+		switch {
+		case m.Kind == mounts.KindLayer:
+			places = append(places, m.Target)
+		case !box.Owned(i):
+		case m.Kind == mounts.KindOverlay:
+			for _, path := range append([]string{together(m.Upper, m.Work)}, m.Lower...) {
+				all = append(all, ownSource{path: path})
+			}
+		default:
+			all = append(all, ownSource{path: m.Source, recursive: !m.NonRecursive})
+		}
+	}
+	inMemory := places
+	all = slices.DeleteFunc(all, func(s ownSource) bool { return s.path == "" })
+	for i := range all {
+		if real, err := filepath.EvalSymlinks(all[i].path); err == nil {
+			all[i].path = real
+		}
+	}
+	all = slices.DeleteFunc(all, func(s ownSource) bool {
+		// Nothing can be attached over the root that the sandbox begins with.
+		return s.path == "/" || paths.InAny(s.path, inMemory)
+	})
+	slices.SortStableFunc(all, func(a, b ownSource) int { return strings.Compare(a.path, b.path) })
+	for _, s := range all {
+		var st unix.Statx_t
+		if sys.Statx(unix.AT_FDCWD, s.path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &st) == nil {
+			s.mount = st.Mnt_id
+		}
+		within := slices.IndexFunc(list, func(o ownSource) bool { return paths.Inside(s.path, o.path) && s.mount == o.mount })
+		if within < 0 {
+			list = append(list, s)
+		} else if s.recursive {
+			list[within].recursive = true
+		}
+	}
+	places = append(sourcePaths(list), inMemory...)
+	slices.Sort(places)
+	return list, places
+}
+
+// together is the directory that has two paths: an overlay wants both in one mount.
+func together(a, b string) string {
+	for a != "" && !paths.Inside(b, a) {
+		a = filepath.Dir(a)
+	}
+	return a
+}
+
+func sourcePaths(list []ownSource) (paths []string) {
+	for _, s := range list {
+		paths = append(paths, s.path)
+	}
+	return paths
+}
+
+// ownRoot is who root of the sandbox is outside. Zero: root, or this user.
+func (x *Execution) ownRoot() int {
+	if x.runner.config.OwnIDs {
+		return idmap.First
+	}
+	return 0
+}
