@@ -286,7 +286,7 @@ func TestAttack36SecondRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"run", "--session", "last", "--", "sh", "-c", "echo second > a"}, {"commit"}, {"commit", "last", "a"}, {"discard"}, {"drop", "last", "a"}, {"undo"},
+		{"run", "--session", "last", "--", "sh", "-c", "echo second > a"}, {"commit"}, {"commit", "last", "a"}, {"discard"}, {"drop", "last", "a"}, {"undo", "last"},
 		{"gc", "last"}, {"gc", "--older", "0s"}, {"gc", "--all"},
 	} {
 		status, out := d.nsrun(args...)
