@@ -63,3 +63,39 @@ ln -Pf s1 s2; ln -P src/t part/t; rm t`)
 		t.Errorf("%q, %v", data, err)
 	}
 }
+
+// TestLinkRetimed: of a file with two names, one got a third name and another time. It is another file then, and what
+// was linked to it is linked to it still.
+func TestLinkRetimed(t *testing.T) {
+	testenv.Leaks(t)
+	root := project(t, `echo two > a; ln a e; echo two > f; ln f f2; mkfifo p; ln p q; ln -s x s; ln -P s t; echo two > g; echo two > h; ln h i`)
+	list := prints(t, root)
+	s := create(t, root)
+	sandbox(t, s, `ln e c; ln e z; touch -d 2001-02-03 e; ln -f f f2; touch -d 2001-02-03 f; ln q c2; touch -d 2001-02-03 q; ln -P t c3; touch -hd 2001-02-03 t
+ln -f h g; touch -d 2001-02-03 h`)
+	for range 2 {
+		commitAll(t, s)
+		now := inodes(t, root)
+		for _, same := range [][]string{{"e", "c", "z"}, {"f", "f2"}, {"q", "c2"}, {"t", "c3"}, {"g", "h"}} {
+			for _, p := range same[1:] {
+				if now[p] != now[same[0]] {
+					t.Errorf("%s is not the same file as %s", p, same[0])
+				}
+			}
+		}
+		for _, other := range [][2]string{{"a", "e"}, {"p", "q"}, {"s", "t"}, {"h", "i"}} {
+			if now[other[0]] == now[other[1]] {
+				t.Errorf("%s is the same file as %s", other[0], other[1])
+			}
+		}
+		if st, err := os.Lstat(filepath.Join(root, "z")); err != nil || st.ModTime().Year() != 2001 {
+			t.Errorf("%v, %v", st, err)
+		}
+		if err := undoIt(s); err != nil {
+			t.Fatal(err)
+		}
+		if d := difference(prints(t, root), list); len(d) > 0 {
+			t.Errorf("undo: %q", d)
+		}
+	}
+}

@@ -156,7 +156,7 @@ func (c *Writer) makeAt(n Item, st *tree.Handle, path string, dst *tree.Handle) 
 // was. If the project has more names for it, it is linked to these too, as outside a sandbox.
 func (c *Writer) twin(n Item, st *tree.Handle, path string, dst *tree.Handle, to string) (tree.Stat, bool, error) {
 	id := tree.Inode{Dev: n.Up.Dev, Ino: n.Up.Ino}
-	if _, ok := c.Copier.Links[id]; ok {
+	if _, ok := c.Copier.Links[id]; ok || c.own[id] {
 		return tree.Stat{}, false, nil
 	}
 	w, ok := c.Twins[n.Root][id]
