@@ -98,4 +98,12 @@ ln -f h g; touch -d 2001-02-03 h`)
 			t.Errorf("undo: %q", d)
 		}
 	}
+	// Alone, a new name is a copy: the project's file keeps its time.
+	sandbox(t, s, `rm c z; ln e c`)
+	if err := s.CommitWith(t.Context(), CommitOptions{Paths: []string{filepath.Join(root, "c")}}); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Lstat(filepath.Join(root, "a")); err != nil || st.ModTime().Year() == 2001 {
+		t.Errorf("%v, %v", st, err)
+	}
 }

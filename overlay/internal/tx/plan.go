@@ -27,12 +27,6 @@ func (c *Writer) plan() error {
 			c.addNode(Node{Root: n.Root, Path: store.Text(n.At)}, n)
 			continue
 		}
-		if n.TimeOnly {
-			if c.own == nil {
-				c.own = map[tree.Inode]bool{}
-			}
-			c.own[tree.Inode{Dev: n.Up.Dev, Ino: n.Up.Ino}] = true
-		}
 		j := Node{Kind: n.Kind, Root: n.Root, Path: store.Text(n.At), Runs: n.Runs}
 		if n.HasLow {
 			j.Old = identify(n.Low)

@@ -156,11 +156,11 @@ func (c *Writer) makeAt(n Item, st *tree.Handle, path string, dst *tree.Handle) 
 // was. If the project has more names for it, it is linked to these too, as outside a sandbox.
 func (c *Writer) twin(n Item, st *tree.Handle, path string, dst *tree.Handle, to string) (tree.Stat, bool, error) {
 	id := tree.Inode{Dev: n.Up.Dev, Ino: n.Up.Ino}
-	if _, ok := c.Copier.Links[id]; ok || c.own[id] {
+	if _, ok := c.Copier.Links[id]; ok {
 		return tree.Stat{}, false, nil
 	}
 	w, ok := c.Twins[n.Root][id]
-	if !ok {
+	if !ok || w.Low.Nlink > 1 && w.Low.Mtime != n.Up.Mtime { // with another time it is another file: see plan
 		return tree.Stat{}, false, nil
 	}
 	made, ok, err := tree.LinkTo(c.Tx.low[n.Root], w.Path, dst, to)

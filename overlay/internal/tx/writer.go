@@ -73,8 +73,7 @@ type Writer struct {
 
 	Progress func(made int, bytes int64) // nil: nobody wants to know
 
-	planned []Item              // what the journal's nodes are made of
-	own     map[tree.Inode]bool // upper files that no longer are the project's file under their name, though equal to it
+	planned []Item // what the journal's nodes are made of
 	Copier  tree.Copier
 	Apart   map[store.Place]bool // directories that objects cannot be renamed to from elsewhere
 	made    int
