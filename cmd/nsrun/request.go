@@ -232,8 +232,12 @@ func (r *runner) typed(err error) error {
 	if e, ok := errors.AsType[*nsrunlib.DirError](err); ok && r.o.dir != playground {
 		return e.Err // with more about it
 	}
-	if _, ok := errors.AsType[*nsrunlib.DeniedError](err); ok {
-		return errors.New("network access was not approved: it needs a yes on a terminal, every time")
+	if e, ok := errors.AsType[*nsrunlib.DeniedError](err); ok {
+		what := "network access"
+		if e.Question.Action == nsrunlib.ActionConnect {
+			what = "access to " + escape.Quote(e.Question.Target)
+		}
+		return errors.New(what + " was not approved: it needs a yes on a terminal, every time")
 	}
 	return err
 }
