@@ -56,7 +56,7 @@ func sayHeld(s *overlay.Session, held []overlay.Change, o overlay.CommitOptions)
 func failDecision(verb string, err error, s *overlay.Session) int {
 	if errors.Is(err, context.Canceled) {
 		console.Say("interrupted: nothing was done")
-		return 128 + int(unix.SIGINT)
+		return console.ExitInterrupted
 	}
 	several := len(s.Roots()) > 1
 	at := func(root, path string) string {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -140,6 +141,9 @@ func cmdRestore(args []string) int {
 		return console.Fail(err)
 	}
 	if !o.quiet {
+		if o.date+o.from == "" && slices.ContainsFunc(versions, func(newer project.Version) bool { return newer.Time.After(v.Time) }) {
+			console.Say("there are newer versions of %s (try: nsrun restore --list %s)", escape.Quote(path), escape.Quote(path))
+		}
 		text := fmt.Sprintf("restored %s as it was %s", escape.Quote(done.Path), versionTime(v))
 		if done.Saved != "" {
 			text += ": what was there, nsrun restore --from " + shortExecution(done.Execution) + " " + escape.Quote(done.Path) + " puts back"

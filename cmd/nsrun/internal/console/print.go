@@ -3,6 +3,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -21,6 +22,7 @@ const (
 	ExitFailed        = 125
 	ExitCannotExecute = 126
 	ExitNotFound      = 127
+	ExitInterrupted   = 128 + int(unix.SIGINT)
 )
 
 // Say prints one of our lines. Whatever is in it, it is one line, and nothing
@@ -33,6 +35,10 @@ func Say(format string, args ...any) {
 // Fail prints what went wrong, with what to type where that is known, and returns
 // the exit status for it.
 func Fail(err error) int {
+	if errors.Is(err, context.Canceled) { // only signals cancel: see Interruptible
+		Say("interrupted")
+		return ExitInterrupted
+	}
 	text := strings.ReplaceAll(err.Error(), "\n", "; ") // errors that were joined
 	if hint := advice.For(err); hint != "" {
 		text += " (" + hint + ")"
