@@ -14,6 +14,7 @@ import (
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/attempts"
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/idmap"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -48,7 +49,10 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	} else {
 		o.servers = host.ReadResolvConf().Upstreams
 	}
-	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: o, Root: x.runner.config.OwnIDs}
+	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: o}
+	if x.runner.config.OwnIDs {
+		o.by.Root = idmap.Own
+	}
 	if err := o.by.Attach(sandbox.Of(cmd)); err != nil {
 		return &Error{Op: "observe", Err: err}
 	}

@@ -240,6 +240,50 @@ func TestOwnIDsGainNothing(t *testing.T) {
 	}
 }
 
+// TestOwnIDsWhy: what commands with ids of their own are refused is told of, although nsrun itself may use it, and what they may use
+// is not.
+func TestOwnIDsWhy(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "f: x\n", "theirs/f: y\n", "hidden/f: z\n", "secret: s\n")
+	needOwnIDs(t, dir)
+	livesIn(t, dir, "/srv")
+	p := filepath.Join(dir, "p")
+	for _, name := range []string{"theirs", "theirs/f"} {
+		if err := errors.Join(os.Chown(filepath.Join(p, name), 1234, 1235), os.Chmod(filepath.Join(p, name), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.Tree(t, dir, "host/closed: c\n", "host/open: o\n")
+	if err := errors.Join(os.Chmod(filepath.Join(dir, "host/closed"), 0o600), unix.Mount(filepath.Join(dir, "host"), "/mnt", "", unix.MS_BIND, "")); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount("/mnt", unix.MNT_DETACH)
+	c := nsrun.Config{OwnIDs: true, Why: true, Project: p, After: nsrun.Discard, Rules: []nsrun.Rule{
+		{Mode: nsrun.Blocked, Pattern: filepath.Join(p, "hidden")}, {Mode: nsrun.Blocked, Pattern: filepath.Join(p, "secret")},
+	}}
+	for _, tc := range []struct{ command, kind, target, rule string }{
+		{"cat secret", "read", p + "/secret", "blocked"},
+		{"ls hidden", "read", p + "/hidden", "blocked"},
+		{"cat hidden/f", "read", p + "/hidden/f", "blocked"},
+		{"cat /mnt/open && cat /mnt/closed", "read", "/mnt/closed", "ids"},
+		{"cat theirs/f none", "", "", ""},
+		{"echo x >>theirs/f; ls theirs; cat none", "", "", ""},
+	} {
+		res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: tc.command})
+		if err != nil || res.ExitCode == 0 {
+			t.Errorf("%s: %v, %s", tc.command, err, res)
+			continue
+		}
+		var r nsrun.Refusal
+		if len(res.Refusals) > 0 {
+			r = res.Refusals[0]
+		}
+		if string(r.Kind) != tc.kind || r.Target != tc.target || r.Rule != tc.rule || r.Failed != (tc.kind != "") || (r.Flag == "") != (tc.kind == "") {
+			t.Errorf("%s: %+v: %s", tc.command, res.Refusals, res)
+		}
+	}
+}
+
 // TestOwnIDsRefused: where they cannot be had, nothing runs.
 func TestOwnIDsRefused(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)

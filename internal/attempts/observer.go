@@ -71,9 +71,11 @@ type Observer struct {
 	Deny []unix.SockFilter // which calls are refused; its refusals are EPERM, or other errors that programs expect
 	// Tell is told of something that is going to fail, and reports whether it is the policy that refuses it. Only then is it
 	// asked who by. The same of the same path is not told of again if it is not.
-	Tell   func(a Attempt, by func() Process) (refused bool)
-	After  Follower            // nobody else calls it
-	Root   bool                // the processes have root's right to all files
+	Tell  func(a Attempt, by func() Process) (refused bool)
+	After Follower // nobody else calls it
+	// Root reports whether the processes have root's rights to files of a user or group; to all other files they are nobody. Nil:
+	// they have the caller's rights.
+	Root   func(id uint32) bool
 	first  int                 // who was the first to execute a program: the command
 	root   sys.FD              // of the sandbox; None until somebody has called
 	stop   sys.FD              // readable when all is to end
@@ -125,7 +127,7 @@ func (o *Observer) serve(file *os.File) {
 	defer file.Close()
 	// The thread goes on afterwards: for the kernel it may be the parent of sandboxes, which end with it.
 	runtime.LockOSThread()
-	if !o.Root && sys.Effective(allFiles, false) {
+	if o.Root == nil && sys.Effective(allFiles, false) {
 		defer func() {
 			if sys.Effective(allFiles, true) {
 				runtime.UnlockOSThread()

@@ -85,7 +85,7 @@ func (o *Observer) outcome(n *notify.Notification, name string, d deed, mode uin
 	case err != nil:
 		a.Path, a.Err = o.real(name), errnoOf(err)
 	default:
-		if a.Err = access(fd, d, mode); a.Err != 0 {
+		if a.Err = o.access(fd, d, mode); a.Err != 0 {
 			a.Path = link(fd)
 		}
 	}
@@ -151,9 +151,9 @@ func (c *call) nofollow(n *notify.Notification) bool {
 }
 
 // access is what the use of something fails with that is there.
-func access(fd sys.FD, d deed, mode uint32) syscall.Errno {
+func (o *Observer) access(fd sys.FD, d deed, mode uint32) syscall.Errno {
 	if mode&unix.W_OK == 0 && (d == opens || d == asks || d == enters) { // most often
-		return may(fd, mode)
+		return o.may(fd, mode)
 	}
 	var st unix.Stat_t
 	if unix.Fstat(int(fd), &st) != nil {
@@ -172,12 +172,21 @@ func access(fd sys.FD, d deed, mode uint32) syscall.Errno {
 	case d == changes || d == executes && kind == unix.S_IFDIR:
 		return 0
 	}
-	return may(fd, mode)
+	return o.may(fd, mode)
 }
 
-// may is what permissions make of the use of something: R_OK, W_OK and X_OK are among the bits of mode.
-func may(fd sys.FD, mode uint32) syscall.Errno {
-	return errnoOf(unix.Faccessat2(int(fd), "", mode&7, unix.AT_EMPTY_PATH|unix.AT_EACCESS))
+// may is what permissions make of the use of something: R_OK, W_OK and X_OK are among the bits of mode, and are the bits of a file's
+// mode, too.
+func (o *Observer) may(fd sys.FD, mode uint32) syscall.Errno {
+	mode &= unix.R_OK | unix.W_OK | unix.X_OK
+	if err := unix.Faccessat2(int(fd), "", mode, unix.AT_EMPTY_PATH|unix.AT_EACCESS); err != nil || o.Root == nil {
+		return errnoOf(err)
+	}
+	var st unix.Stat_t // we are root to all files, which the processes are not
+	if unix.Fstat(int(fd), &st) == nil && st.Mode&mode != mode && !(o.Root(st.Uid) && o.Root(st.Gid)) {
+		return unix.EACCES
+	}
+	return 0
 }
 
 // changesIn is what a change of a name fails with, and the path that it is about: the directory, or what would be made.
@@ -189,7 +198,7 @@ func (o *Observer) changesIn(name string, d deed) (string, syscall.Errno) {
 		return o.real(name), errnoOf(err)
 	}
 	defer fd.Close()
-	e, base := may(fd, unix.W_OK|unix.X_OK), ""
+	e, base := o.may(fd, unix.W_OK|unix.X_OK), ""
 	if d == makes {
 		base = path.Base(name)
 	}

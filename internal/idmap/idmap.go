@@ -32,6 +32,9 @@ var ErrUnsupported = errors.New("its file system, or this kernel, cannot show it
 // Map is the id map of a sandbox.
 func Map() []nsexec.IDMap { return []nsexec.IDMap{{Outside: First, Count: Count}} }
 
+// Own reports whether a file whose owner and group are such ids outside is one of the sandbox's.
+func Own(id uint32) bool { return id-First < Count }
+
 // A Namespace is a user namespace with these ids and without processes: mounts are mapped by it. The zero Namespace is made when it
 // is needed, which takes about a millisecond. It can be used by several goroutines.
 type Namespace struct {
