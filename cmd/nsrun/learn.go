@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
@@ -17,6 +19,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/service"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/project"
 )
 
@@ -58,9 +61,10 @@ func cmdLearn(args []string) int {
 			err = usage.Errorf("learn", "no %s with it", "--"+name)
 		}
 	}
+	dir := sys.None
 	if err == nil && out != "" {
-		if _, serr := os.Lstat(out); serr == nil {
-			err = fmt.Errorf("learn: %s: %w", escape.Quote(out), os.ErrExist)
+		if dir, err = placeOfNew(out); err == nil {
+			defer dir.Close()
 		}
 	}
 	if err != nil {
@@ -68,7 +72,7 @@ func cmdLearn(args []string) int {
 	}
 	r := &runner{o: o, registry: project.Open(project.Options{})}
 	defer r.close()
-	return r.learn(out)
+	return r.learn(dir, out)
 }
 
 // given are the flags that open something, as needs, and are no flags any more.
@@ -106,8 +110,8 @@ func (o *runOptions) takeGiven() (given []nsrunlib.Need, err error) {
 	return given, nil
 }
 
-// learn runs the command until it is known what it needs, and writes that.
-func (r *runner) learn(out string) int {
+// learn runs the command until it is known what it needs, and writes that: to a new file in dir, if out is not empty.
+func (r *runner) learn(dir sys.FD, out string) int {
 	given, err := r.o.takeGiven()
 	if err != nil {
 		return learnVerb.Fail(err)
@@ -142,7 +146,7 @@ func (r *runner) learn(out string) int {
 	if out == "" {
 		_, err = os.Stdout.Write(text)
 	} else {
-		err = writeNew(out, text)
+		err = writeNew(dir, out, text)
 	}
 	if err != nil {
 		return console.Fail(fmt.Errorf("learn: %w", err))
@@ -191,12 +195,36 @@ func (*runner) failLearned(l nsrunlib.Lesson, e *nsrunlib.LearnError) int {
 	return console.Fail(errors.New("the command fails, and not everything that it was refused was allowed"))
 }
 
-// writeNew writes a file that is not there yet.
-func writeNew(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
+// placeOfNew opens the directory of a file that does not exist yet. Commands can have made no link to it.
+func placeOfNew(name string) (sys.FD, error) {
+	fail := func(err error) (sys.FD, error) {
+		return sys.None, usage.Errorf("learn", "-o %s: %s", escape.Quote(name), err)
 	}
+	path, err := fromHere(name)
+	if err != nil {
+		return fail(err)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return fail(os.ErrExist)
+	}
+	real, err := trusted(filepath.Dir(path))
+	if err != nil {
+		return fail(err)
+	}
+	dir, err := sys.Openat2(unix.AT_FDCWD, real, unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return fail(err)
+	}
+	return sys.FD(dir), nil
+}
+
+// writeNew writes a file that does not exist yet.
+func writeNew(dir sys.FD, name string, text []byte) error {
+	fd, err := sys.Openat2(int(dir), filepath.Base(name), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return fmt.Errorf("%s: %w", escape.Quote(name), err)
+	}
+	f := os.NewFile(uintptr(fd), name)
 	_, err = f.Write(text)
 	return errors.Join(err, f.Close())
 }
