@@ -109,7 +109,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 		made, s.dir, s.lock, err = store.MakeDir(state)
 	}
 	if err != nil {
-		return fail("make session directory", err)
+		return fail(opMake, err)
 	}
 	// The time of the beginning is read off a file: the kernel stamps files with
 	// a clock that lags behind the one that time.Now reads, and a file that is
@@ -120,7 +120,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	}
 	s.meta.Created = time.Unix(0, st.Ctime).UTC()
 	if err = s.begin(o); err != nil {
-		return fail("make session directory", err)
+		return fail(opMake, err)
 	}
 	if err = s.makeUppers(ctx); err != nil {
 		return fail("make upper directory", err)

@@ -42,6 +42,7 @@ const (
 	opRemove    = "remove session"
 	opFindState = "find state directory"
 	opOpenState = "open state directory"
+	opMake      = "make session directory"
 )
 
 // Is makes errors.Is true for ErrRoot, ErrNoSession and ErrStateDir.
@@ -52,7 +53,7 @@ func (e *Error) Is(target error) bool {
 	case ErrNoSession:
 		return (e.Op == opOpen || e.Op == opRemove) && errors.Is(e.Err, fs.ErrNotExist)
 	case ErrStateDir:
-		return e.Op == opFindState || e.Op == opOpenState
+		return e.Op == opFindState || e.Op == opOpenState || e.Op == opMake
 	}
 	return false
 }
@@ -64,8 +65,8 @@ var (
 	// ErrNoSession is what opening or removing a session that does not exist returns.
 	ErrNoSession = errors.New("no such session")
 
-	// ErrStateDir is returned if there is no place for the state directory (then the Error has no Path), or if it
-	// cannot be opened.
+	// ErrStateDir is returned if there is no place for the state directory (then the Error has no Path), if it cannot be
+	// opened, or if no session can be made in it.
 	ErrStateDir = errors.New("no state directory")
 
 	// ErrBusy is what opening a session wraps when somebody else holds it.

@@ -54,7 +54,7 @@ func Surroundings(err error) string {
 	if filepath.IsAbs(os.Getenv("XDG_STATE_HOME")) { // others are ignored
 		below = "$XDG_STATE_HOME"
 	}
-	for _, why := range [...]error{fs.ErrPermission, fs.ErrNotExist, unix.EROFS, unix.ENOTDIR} {
+	for _, why := range [...]error{fs.ErrPermission, fs.ErrNotExist, unix.EROFS, unix.ENOTDIR, unix.ENOSPC, unix.EDQUOT} {
 		if e.Path == "" || errors.Is(err, why) {
 			return "sessions are kept below " + below + "; try: export XDG_STATE_HOME=DIR, with a directory that only you can write to"
 		}
