@@ -58,7 +58,10 @@ func NewTemp() (*WorkDir, error) {
 	for try := 0; ; try++ {
 		dir, err := os.MkdirTemp(parent, tempPrefix)
 		if err != nil {
-			return nil, &plan.Error{Op: "make directory", Path: parent, Err: sys.Bare(err)}
+			return nil, &helpful{
+				&plan.Error{Op: "make temporary directory in", Path: parent, Err: sys.Bare(err)},
+				"export TMPDIR=DIR, with a directory that you can write to",
+			}
 		}
 		lock, err := lockDir(dir)
 		if err == nil {
