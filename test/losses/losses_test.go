@@ -382,6 +382,11 @@ func TestOwner(t *testing.T) {
 			}
 			now := w.look(w.project)
 			var lines []string
+			needed := func(dir string) bool { // he removed or moved a directory in which the session made something new
+				return now[dir].Dir && host[dir].What == "" && slices.ContainsFunc(slices.Collect(maps.Keys(got.Seen)), func(p string) bool {
+					return strings.HasPrefix(p, dir+"/") && w.base[p].What == "" && now[p].What == got.Seen[p].What
+				})
+			}
 			say := func(p, what string) {
 				lines = append(lines, fmt.Sprintf("%s: %s: it is %s\n\tthe project had %s\n\tthe owner has %s\n\tthe session has %s", p, what, now[p].What, w.base[p].What, host[p].What, got.Seen[p].What))
 			}
@@ -391,7 +396,7 @@ func TestOwner(t *testing.T) {
 					switch {
 					case hers == his && is != hers:
 						say(p, "both have the same")
-					case hers == was && is != his && choice == "":
+					case hers == was && is != his && choice == "" && !needed(p):
 						say(p, "only the owner changed it")
 					case his == was && is != hers && choice == "":
 						say(p, "only the session changed it")
