@@ -10,7 +10,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Prefix begins the temporary names. If this process is killed, a directory of such a name can be left.
+// Prefix begins the temporary names. If this process is killed, directories of such names can be left.
 const Prefix = ".nsrun-moving-"
 
 // errLeave leaves a call to the kernel, which refuses it with EXDEV.
@@ -158,17 +158,21 @@ func (m *move) shift(from, to place, flags uint32) error {
 	if err := m.scan(from); err != nil {
 		return err
 	}
-	made := place{to.dir, temporary()}
-	if err := unix.Mkdirat(int(made.dir), made.name, 0o700); err != nil {
+	made, fresh, err := to.makeDir()
+	if err != nil {
 		return err
 	}
-	fresh, _, err := openDir(made)
+	defer fresh.Close()
+	aside, asideDir, err := to.makeDir()
 	if err != nil {
 		_ = made.rmdir()
 		return err
 	}
-	defer fresh.Close()
-	t := tree{move: m, root: fresh, links: map[id]string{}, made: map[id]bool{}}
+	defer func() {
+		asideDir.Close()
+		_ = aside.rmdir()
+	}()
+	t := tree{move: m, root: fresh, aside: asideDir, links: map[id]string{}, made: map[id]bool{}}
 	if err = t.build(old, fresh, "", 0); err == nil {
 		err = finish(old, fresh, &st)
 	}
@@ -192,6 +196,18 @@ func (m *move) shift(from, to place, flags uint32) error {
 		_ = from.rmdir() // somebody makes files there all the time: it is a new directory
 	}
 	return nil
+}
+
+// makeDir makes a directory of a temporary name beside p.
+func (p place) makeDir() (made place, dir sys.FD, err error) {
+	made = place{p.dir, temporary()}
+	if err := unix.Mkdirat(int(made.dir), made.name, 0o700); err != nil {
+		return made, sys.None, err
+	}
+	if dir, _, err = openDir(made); err != nil {
+		_ = made.rmdir()
+	}
+	return made, dir, err
 }
 
 // is reports whether a name is still that of a file.

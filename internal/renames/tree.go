@@ -30,6 +30,7 @@ func idOf(st *unix.Statx_t) id { return id{st.Dev_major, st.Dev_minor, st.Ino} }
 type tree struct {
 	move  *move
 	root  sys.FD
+	aside sys.FD        // a directory for what is about to be removed
 	links map[id]string // where the files are that had several names: an overlay gives each name of a lower file one of its own
 	made  map[id]bool   // the names that were made, as they are in the new tree
 }
@@ -244,25 +245,41 @@ func (t *tree) clear(old, fresh sys.FD, st *unix.Statx_t, depth int) {
 			t.clearDir(p, to, depth)
 		case isDir(st):
 		case linked(st, &now) || other && st.Nlink > 1:
-			_ = unix.Unlinkat(int(p.dir), p.name, 0)
+			t.remove(p, to, st)
 		default:
-			t.supersede(p, to)
+			t.remove(p, to, nil)
 		}
 		return nil
 	})
 }
 
-// supersede puts what somebody put in the place of an old name in the place of the new one, which has the file that was there
-// before. Others can put something else there at any moment: so names are exchanged, and what comes back is looked at.
-func (t *tree) supersede(p, to place) {
-	if now, err := to.stat(); err != nil || !t.made[idOf(&now)] || rename(p, to, unix.RENAME_EXCHANGE) != nil {
+// remove removes the old name of a file that has a new one; nil: what somebody put in the place of an old name gets the new one.
+// Others can put something else there at any moment: so what has the name goes aside, and is looked at there.
+func (t *tree) remove(p, to place, file *unix.Statx_t) {
+	aside := place{t.aside, p.name}
+	if rename(p, aside, unix.RENAME_NOREPLACE) != nil {
 		return
 	}
-	if back, err := p.stat(); err == nil && t.made[idOf(&back)] {
-		_ = p.unlink()
-	} else if err == nil {
-		_ = rename(p, to, unix.RENAME_EXCHANGE)
+	now, err := aside.stat()
+	if err == nil && file != nil && sameFile(&now, file) || t.supersede(aside, to) {
+		_ = aside.unlink()
+		return
 	}
+	_ = rename(aside, p, unix.RENAME_NOREPLACE)
+}
+
+// supersede exchanges what is aside for the file that was made at a new name. There can be something else at any moment: so what
+// comes back is looked at.
+func (t *tree) supersede(aside, to place) bool {
+	if now, err := to.stat(); err != nil || !t.made[idOf(&now)] || rename(aside, to, unix.RENAME_EXCHANGE) != nil {
+		return false
+	}
+	back, err := aside.stat()
+	if err == nil && t.made[idOf(&back)] {
+		return true
+	}
+	_ = rename(aside, to, unix.RENAME_EXCHANGE)
+	return false
 }
 
 // clearDir is clear for a directory in another one, which is removed.
