@@ -186,7 +186,7 @@ func (m *machine) do(s step) error {
 			return all(unix.Pwrite(fd, b[:n], 0))
 		})
 	case "save": // as editors do
-		temp := path.Join(path.Dir(s.A), ".save")
+		temp := path.Join(path.Dir(s.A), ".save"+s.Text) // another process may save here, too
 		err := open(temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, func(fd int) error {
 			if err := put(fd); err != nil {
 				return err
