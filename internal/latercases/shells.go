@@ -26,6 +26,7 @@ var shellCases = []Case{
 	startup(".envrc", "direnv", "direnv allow . ; direnv exec . true"),
 	{Name: ".envrc that is a link", Plant: `put sub/x ': >"$M"'; ln -s sub/x .envrc`, Trigger: "direnv allow . ; direnv exec . true", Needs: "direnv", Held: []string{".envrc"}},
 	{Name: ".envrc, the owner's link", Setup: "put sub/x true; ln -s sub/x .envrc", Plant: `put sub/x ': >"$M"'`, Trigger: "direnv allow . ; direnv exec . true", Needs: "direnv"},
+	{Name: ".envrc.private", Setup: "put .envrc 'source_env_if_exists .envrc.private'", Plant: `put .envrc.private ': >"$M"'`, Trigger: "direnv allow . ; direnv exec . true", Needs: "direnv", Held: []string{".envrc.private"}},
 	{Name: "the owner's linked settings", Setup: "put tools/vscode/x x; ln -s tools/vscode .vscode", Plant: "put tools/vscode/tasks.json x", Held: []string{"tools/vscode/tasks.json"}},
 	{Name: "settings that become a link", Setup: "put .vscode/x x", Plant: "mv .vscode v; put v/tasks.json x; ln -s v .vscode"},
 	{Name: "settings that are a link", Plant: "put v/tasks.json x; ln -s v .vscode", Held: []string{".vscode"}},

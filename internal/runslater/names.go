@@ -44,7 +44,9 @@ var classes = []class{
 		.config/ncmpcpp/** .config/lazygit/** .config/htop/** .config/procps/** .weechat/** .irssi/**`},
 	{reason: "tmux or screen settings", scope: own, patterns: `.tmux.conf .tmux.conf.local .tmux/** .config/tmux/** .screenrc .byobu/** .byoburc`},
 
-	{reason: "direnv", patterns: `.envrc .direnvrc .config/direnv/**`},
+	// direnv asks about .envrc only: not about what that loads.
+	{reason: "direnv", patterns: `.envrc .direnvrc .config/direnv/** .envrc.local .envrc.private .envrc.user`},
+	{reason: "direnv", scope: own, patterns: `flake.nix shell.nix devenv.nix devenv.local.nix devenv.yaml`},
 	{reason: "nsrun settings", patterns: `.nsrun.toml nsrun/config.toml .config/nsrun/**`},
 	{reason: "loaded as environment", scope: own, patterns: `.env .autoenv.zsh .autoenv_leave.zsh .autoenv .autoenv.leave .env.leave .rbenv-vars .rvmrc .shadowenv.d/**`},
 	{reason: "mise or asdf", patterns: `.mise.toml mise.toml .mise.*.toml mise.*.toml .mise/** mise/config.toml .config/mise/** .config/mise.toml .rtx.toml .asdfrc`},
