@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/idmap"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
@@ -75,7 +76,7 @@ func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 		cmd.Layers = append(cmd.Layers, f)
 		return nil
 	}
-	list, places := ownSources(&x.box, x.home.at)
+	list, places := ownSources(&x.box, x.home.at, x.unlinked)
 	for _, d := range idmap.Doors(places, sourcePaths(list)) {
 		if err := layer(d.Dir, d.Mount); err != nil {
 			return err
@@ -108,9 +109,31 @@ type ownSource struct {
 	mount     uint64 // that the path is in
 }
 
+// unlinked is a path with no links on the way to the caller's own directories, the home directory and that of sessions. Other links
+// are not followed: what somebody puts into a folder now may lead elsewhere than when the plan was made.
+func (x *Execution) unlinked(path string) string {
+	if x.session != nil {
+		if dir := filepath.Dir(x.session.Dir()); paths.Inside(path, dir) {
+			return filepath.Join(linkless(dir), path[len(dir):])
+		}
+	}
+	if home := host.Home(); home != "" && x.home.at != "" && paths.Inside(path, home) {
+		return filepath.Join(x.home.at, path[len(home):])
+	}
+	return path
+}
+
+// linkless is a path without links, if it is there.
+func linkless(path string) string {
+	if to, err := filepath.EvalSymlinks(path); err == nil && path != "" {
+		return to
+	}
+	return path
+}
+
 // ownSources are the paths that sources of binds and layers of overlays lie in, outer ones first, and the paths of all mounts that
 // are attached for them. The home directory is among them also if it is shown as the host has it.
-func ownSources(box *plan.Sandbox, home string) (list []ownSource, places []string) {
+func ownSources(box *plan.Sandbox, home string, unlinked func(string) string) (list []ownSource, places []string) {
 	var all []ownSource
 	if !slices.ContainsFunc(box.Mounts, func(m mounts.Mount) bool { return m.Kind == mounts.KindOverlay && m.Target == home }) {
 		all = append(all, ownSource{path: home, recursive: true})
@@ -122,23 +145,20 @@ func ownSources(box *plan.Sandbox, home string) (list []ownSource, places []stri
 			places = append(places, m.Target)
 		case !box.Owned(i):
 		case m.Kind == mounts.KindOverlay:
-			for _, path := range append([]string{together(m.Upper, m.Work)}, m.Lower...) {
-				all = append(all, ownSource{path: path})
+			all = append(all, ownSource{path: linkless(together(m.Upper, m.Work))}) // nsrun made them
+			for _, path := range m.Lower {
+				all = append(all, ownSource{path: unlinked(path)})
 			}
+		case box.Layers[i] == plan.PlaygroundLayer: // so it did this
+			all = append(all, ownSource{path: linkless(m.Source), recursive: true})
 		default:
-			all = append(all, ownSource{path: m.Source, recursive: !m.NonRecursive})
+			all = append(all, ownSource{path: unlinked(m.Source), recursive: !m.NonRecursive})
 		}
 	}
 	inMemory := places
-	all = slices.DeleteFunc(all, func(s ownSource) bool { return s.path == "" })
-	for i := range all {
-		if real, err := filepath.EvalSymlinks(all[i].path); err == nil {
-			all[i].path = real
-		}
-	}
 	all = slices.DeleteFunc(all, func(s ownSource) bool {
 		// Nothing can be attached over the root that the sandbox begins with.
-		return s.path == "/" || paths.InAny(s.path, inMemory)
+		return s.path == "" || s.path == "/" || paths.InAny(s.path, inMemory)
 	})
 	slices.SortStableFunc(all, func(a, b ownSource) int { return strings.Compare(a.path, b.path) })
 	for _, s := range all {
