@@ -48,7 +48,7 @@ func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 		return nil
 	}
 	masks, err := idmap.Masks()
-	if err = own(masks, err, ""); err != nil {
+	if err = own(masks, err, "tmpfs"); err != nil {
 		return err
 	}
 	cmd.Layers = slices.Clone(cmd.Layers)

@@ -11,6 +11,7 @@
 //     entries of /proc do not.
 //   - Root's own files are out of reach too, if permissions protect them from others.
 //
-// Ids from First on are used. systemd leaves 1879048192 to 2147483647 to nobody (UIDS-GIDS), and sssd(8) assigns ids below
-// 2000200000 by default. All sandboxes have the same ids. Their processes do not see each other.
+// Ids from First on are used. sssd(8) assigns ids below 2000200000 by default. systemd leaves 1879048192 to 2147352575 to nobody
+// (UIDS-GIDS): files of images that are not the host's own belong to the ids from 2147352576 on. All sandboxes have the same ids.
+// Their processes do not see each other.
 package idmap

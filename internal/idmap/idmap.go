@@ -18,7 +18,7 @@ import (
 // Ids of a sandbox are those from First on outside, Count of them.
 const (
 	First = 0x7800_0000
-	Count = 0x07ff_0000
+	Count = 0x07fe_0000
 )
 
 // Capabilities are those that gain a command nothing outside of its ids. What is not among them either holds beyond files
