@@ -65,6 +65,7 @@ func newWorld(t *testing.T, seed uint64, base []step) *world {
 			w.state = shm
 		}
 	}
+	t.Cleanup(w.close)
 	w.run(w.project, script{base}, w.self)
 	w.age(w.project)
 	w.base = w.look(w.project)
@@ -247,7 +248,6 @@ func TestWhole(t *testing.T) {
 	seeds(t, 4, 2000, func(t *testing.T, seed uint64) {
 		a := newAuthor(seed, "old")
 		w := newWorld(t, seed, a.base())
-		defer w.close()
 		a = newAuthor(seed, "new")
 		s := script{a.steps(2 + a.IntN(40))}
 		began := time.Now().Truncate(time.Second)
@@ -287,17 +287,25 @@ func (a *author) choose(views ...view) string {
 // anyTime accepts each time.
 func anyTime(string, object, object) bool { return true }
 
+// session is a world in which a command has taken some steps, fewer than most+2, in a session. Nil: it changed nothing but times.
+func session(t *testing.T, seed uint64, most int, tame bool) (w *world, a *author, got done) {
+	t.Helper()
+	w = newWorld(t, seed, newAuthor(seed, "old").base())
+	a = newAuthor(seed, "new")
+	a.tame = tame
+	got = w.inside(script{a.steps(2 + a.IntN(most))}, "-q")
+	w.said = append(w.said, got.Log...)
+	if len(w.sessions()) == 0 {
+		return nil, nil, got
+	}
+	return w, a, got
+}
+
 // TestParts: each part of a session is committed as a whole or not at all, in the end all of it is, and each commit is undone.
 func TestParts(t *testing.T) {
 	seeds(t, 3, 1000, func(t *testing.T, seed uint64) {
-		a := newAuthor(seed, "old")
-		w := newWorld(t, seed, a.base())
-		defer w.close()
-		a = newAuthor(seed, "new")
-		s := script{a.steps(2 + a.IntN(40))}
-		got := w.inside(s, "-q")
-		w.said = append(w.said, got.Log...)
-		if len(w.sessions()) == 0 {
+		w, a, got := session(t, seed, 40, false)
+		if w == nil {
 			return
 		}
 		states := []view{w.base}
@@ -353,14 +361,8 @@ func TestParts(t *testing.T) {
 // TestOwner: what the project's owner does between a run and its commit is not lost, and neither is what the session did.
 func TestOwner(t *testing.T) {
 	seeds(t, 3, 1000, func(t *testing.T, seed uint64) {
-		a := newAuthor(seed, "old")
-		w := newWorld(t, seed, a.base())
-		defer w.close()
-		a = newAuthor(seed, "new")
-		a.tame = true
-		got := w.inside(script{a.steps(2 + a.IntN(20))}, "-q")
-		w.said = append(w.said, got.Log...)
-		if len(w.sessions()) == 0 {
+		w, a, got := session(t, seed, 20, true)
+		if w == nil {
 			return
 		}
 		o := newAuthor(seed, "owner")
@@ -421,7 +423,6 @@ func TestSeveral(t *testing.T) {
 	seeds(t, 3, 1000, func(t *testing.T, seed uint64) {
 		a := newAuthor(seed, "old")
 		w := newWorld(t, seed, a.base())
-		defer w.close()
 		a = newAuthor(seed, "new")
 		began := time.Now().Truncate(time.Second)
 		var ids []string // the session of each command
@@ -500,7 +501,6 @@ func TestKilled(t *testing.T) {
 	seeds(t, 3, 1000, func(t *testing.T, seed uint64) {
 		a := newAuthor(seed, "old")
 		w := newWorld(t, seed, a.base())
-		defer w.close()
 		a = newAuthor(seed, "new")
 		s := script{a.steps(2 + a.IntN(60))}
 		wait := func() time.Duration { return time.Duration(a.IntN(15_000)) * time.Microsecond }
@@ -566,13 +566,8 @@ func (w *world) words(begin string, dirs ...string) map[string]bool {
 // TestSince: what the owner does after a commit is not lost by an undo, be it forced, or a new commit.
 func TestSince(t *testing.T) {
 	seeds(t, 3, 1000, func(t *testing.T, seed uint64) {
-		a := newAuthor(seed, "old")
-		w := newWorld(t, seed, a.base())
-		defer w.close()
-		a = newAuthor(seed, "new")
-		got := w.inside(script{a.steps(2 + a.IntN(30))}, "-q")
-		w.said = append(w.said, got.Log...)
-		if len(w.sessions()) == 0 {
+		w, _, _ := session(t, seed, 30, false)
+		if w == nil {
 			return
 		}
 		w.nsrun("commit", "--allow-special", "last")
@@ -629,7 +624,6 @@ func TestAtOnce(t *testing.T) {
 	seeds(t, 3, 500, func(t *testing.T, seed uint64) {
 		a := newAuthor(seed, "old")
 		w := newWorld(t, seed, a.base())
-		defer w.close()
 		var s script
 		for i := range 3 {
 			a = newAuthor(seed, []string{"one", "more", "third"}[i])
@@ -710,7 +704,6 @@ func TestCarried(t *testing.T) {
 			}
 		}
 		w := newWorld(t, seed, base)
-		defer w.close()
 		var renames []step
 		for range 40 + a.IntN(60) {
 			from, to := a.IntN(4), a.IntN(4)
