@@ -188,3 +188,38 @@ func TestOwnName(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestBlockedWithoutOverlay: in a directory that no overlay can be laid over, what exists is hidden all the same, and a notice says
+// how long; what does not exist is an error.
+func TestBlockedWithoutOverlay(t *testing.T) {
+	testenv.NeedRoot(t)
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	testenv.Tree(t, dir, "t/")
+	at := func(name string) string { return filepath.Join(dir, name) }
+	mount := func(kind, target, data string) {
+		t.Helper()
+		if err := unix.Mount("none", at(target), kind, 0, data); err != nil {
+			testenv.Skip(t, kind, err.Error())
+		}
+		t.Cleanup(func() { _ = unix.Unmount(at(target), unix.MNT_DETACH) })
+	}
+	mount("tmpfs", "t", "")
+	testenv.Tree(t, at("t"), "empty/", "files/", "files/key: "+secretLine, "files/tool: 1", "one/", "two/")
+	// The kernel stacks two overlays, not three.
+	mount("overlay", "t/one", "lowerdir="+at("t/empty")+":"+at("t/files"))
+	mount("overlay", "t/two", "lowerdir="+at("t/empty")+":"+at("t/one"))
+	c := nsrun.Config{Project: at("p"), After: nsrun.Discard, Rules: []nsrun.Rule{{Mode: nsrun.ReadOnly, Pattern: at("t/two")}, {Mode: nsrun.Blocked, Pattern: at("t/two/key")}}}
+	r := runner(t, c)
+	res, err := r.Run(t.Context(), nsrun.Request{Command: "cd ../t/two; cat tool; cat key 2>/dev/null || echo blocked; touch new 2>/dev/null || echo read-only"})
+	if err != nil || res.Stdout.String() != "1blocked\nread-only\n" {
+		t.Errorf("%v, %q", err, res)
+	}
+	if len(res.Notices) != 1 || res.Notices[0].Kind != nsrun.NoticeLater {
+		t.Errorf("notices %+v", res.Notices)
+	}
+	c.Rules[1].Pattern = at("t/two/other")
+	if res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: "true"}); res.Started || err == nil {
+		t.Errorf("what comes up later: %v, %v", err, res)
+	}
+}

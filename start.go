@@ -244,14 +244,14 @@ func (x *Execution) timeIsUp(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && x.parent.Err() == nil
 }
 
-// mirror reports whether err says that no overlay could be laid over the home directory;
-// from then on it is done without.
+// mirror reports whether err says that no overlay could be laid over the home directory, or over a directory in which something is
+// hidden; from then on both are done without.
 func (r *Runner) mirror(x *Execution, err error) bool {
 	e, ok := errors.AsType[*nsexec.Error](err)
 	if !ok || e.Op != nsexec.StepOverlay || e.Mount == 0 || r.mirrors() {
 		return false
 	}
-	if m := x.cmd.Mounts[e.Mount-1]; m.Kind != mounts.KindOverlay || !m.ReadOnly || len(m.Dirs)+len(m.Hide) == 0 {
+	if m := x.cmd.Mounts[e.Mount-1]; m.Kind != mounts.KindOverlay || !m.ReadOnly {
 		return false
 	}
 	r.mu.Lock()

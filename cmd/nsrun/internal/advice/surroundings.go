@@ -39,6 +39,9 @@ func Surroundings(err error) string {
 		if text := lacking(); text != "" {
 			return text
 		}
+		if f := features.Get(features.Overlay); e.Op == nsexec.StepOverlay && f.Status == features.No {
+			return f.Err().Error()
+		}
 	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok && strings.HasPrefix(e.Path, "/proc/self/") && errors.Is(err, fs.ErrNotExist) {
 		return noProcHint
