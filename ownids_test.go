@@ -217,6 +217,13 @@ func TestOwnIDsGainNothing(t *testing.T) {
 	if got := printed(t, runner(t, c), "echo x >.git/hooks/pre-commit && echo won; chown 1 .git/config && echo won"); strings.Contains(got, "won") {
 		t.Errorf("git's hooks: %s", got)
 	}
+	// Nobody gets a group of the host by executing what a command leaves there.
+	group := "chmod 777 .; setpriv --regid 6 --clear-groups sh -c 'cp /bin/true s; chmod g+s s; test -g s && echo won'; rm -f s"
+	if control, err := exec.Command("sh", "-c", "cd "+p+"; "+group).Output(); string(control) != "won\n" {
+		testenv.Skip(t, "another group outside", fmt.Sprintf("%v, %s", err, control))
+	} else if got := printed(t, runner(t, c), group); strings.Contains(got, "won") {
+		t.Errorf("set-group-id: %s", got)
+	}
 	// A log that the caller handed over stays the caller's. Without own ids root owns it.
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {

@@ -46,6 +46,9 @@ type Spec struct {
 	// False: it refuses them.
 	UserNamespaces, CgroupNamespaces, Openat2 bool
 
+	// NoSetGroupID makes the default filter refuse set-group-id bits, see nsexec.FilterOptions. False: chmod(2) sets them.
+	NoSetGroupID bool
+
 	// Rlimits are resource limits (setrlimit(2)). Nil: the caller's. If RLIMIT_CORE is not among them, there are no
 	// core dumps.
 	Rlimits []nsexec.Rlimit
@@ -89,5 +92,6 @@ func (s Spec) apply(c *nsexec.Cmd) *nsexec.Cmd {
 func (s *Spec) filter() nsexec.Filter {
 	return nsexec.FilterOptions{
 		UIDMap: s.UIDMap, GIDMap: s.GIDMap, UserNamespaces: s.UserNamespaces, CgroupNamespaces: s.CgroupNamespaces, Openat2: s.Openat2,
+		NoSetGroupID: s.NoSetGroupID,
 	}.Filter()
 }

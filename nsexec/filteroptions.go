@@ -28,6 +28,10 @@ type FilterOptions struct {
 	// Openat2 lets commands use openat2(2), which an nsrun in the sandbox needs. The mode is in memory, which no filter
 	// can read, so commands can make set-user-id files with it. False: the call fails with ENOSYS.
 	Openat2 bool
+	// NoSetGroupID refuses to set a set-group-id bit with chmod(2), with EPERM. It is for commands that can give their
+	// files to any group (CAP_SETGID, in a user namespace whose files have these groups outside): whoever executes such a
+	// file has that group. False: directories need the bit, so it can be set.
+	NoSetGroupID bool
 }
 
 // shape is what a filter is made of.
@@ -38,11 +42,12 @@ type shape struct {
 	namespaces bool
 	cgroups    bool
 	openat2    bool
+	noSetGID   bool
 }
 
 // Filter returns DefaultFilter with these options.
 func (o FilterOptions) Filter() Filter {
-	made := shape{arch: seccomp.Arch, x32: seccomp.HasX32, namespaces: o.UserNamespaces, cgroups: o.CgroupNamespaces, openat2: o.Openat2}
+	made := shape{arch: seccomp.Arch, x32: seccomp.HasX32, namespaces: o.UserNamespaces, cgroups: o.CgroupNamespaces, openat2: o.Openat2, noSetGID: o.NoSetGroupID}
 	if o.UIDMap != nil || o.GIDMap != nil || os.Geteuid() != 0 || !haveCaps(unix.CAP_SETUID, unix.CAP_SETGID) {
 		m := mapIDs(o.UIDMap, o.GIDMap)
 		for i, list := range [...][]IDMap{m.uid, m.gid} {

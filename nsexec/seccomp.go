@@ -105,11 +105,15 @@ func denyFilter(o shape) Filter {
 	arg(unix.SYS_FCNTL, 1, func() { deny(seccomp.Equal, unix.F_SETLEASE, unix.EPERM) })
 	// Set-user-id files outlive the sandbox. A call that makes a file has no use for a set-group-id one either; chmod does,
 	// for directories.
-	arg(unix.SYS_FCHMOD, 1, func() { deny(seccomp.AnyBit, unix.S_ISUID, unix.EPERM) })
-	for _, nr := range [...]uint32{unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2} {
-		arg(nr, 2, func() { deny(seccomp.AnyBit, unix.S_ISUID, unix.EPERM) })
-	}
 	const setID = unix.S_ISUID | unix.S_ISGID
+	changed := uint32(unix.S_ISUID)
+	if o.noSetGID {
+		changed = setID
+	}
+	arg(unix.SYS_FCHMOD, 1, func() { deny(seccomp.AnyBit, changed, unix.EPERM) })
+	for _, nr := range [...]uint32{unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2} {
+		arg(nr, 2, func() { deny(seccomp.AnyBit, changed, unix.EPERM) })
+	}
 	arg(unix.SYS_MKNODAT, 2, func() { deny(seccomp.AnyBit, setID, unix.EPERM) })
 	creates := func(nr, flags, mode uint32) {
 		arg(nr, flags, func() {
@@ -125,7 +129,7 @@ func denyFilter(o shape) Filter {
 		case old.flags != 0:
 			creates(old.nr, old.flags, old.mode)
 		default:
-			bits := uint32(unix.S_ISUID)
+			bits := changed
 			if old.makes {
 				bits = setID
 			}

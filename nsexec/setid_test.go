@@ -144,15 +144,18 @@ func helpSetID([]string) int {
 }
 
 // TestSetIDFiles: no system call gives a file a set-user-id bit, nor makes one that is set-group-id, and all still
-// do without, but openat2. The control is a sandbox without a filter.
+// do without, but openat2. With NoSetGroupID none gives it that bit either. The control is a sandbox without a filter.
 func TestSetIDFiles(t *testing.T) {
 	leaks(t)
 	_, _, e := unix.Syscall6(fchmodat2, atCwd, 0, 0, 0, 0, 0)
 	old := e == unix.ENOSYS // before Linux 6.6; the filter refuses it there too
-	for _, filtered := range []bool{false, true} {
+	for name, filter := range map[string]nsexec.Filter{
+		"none": nil, "the default": nsexec.DefaultFilter(), "NoSetGroupID": nsexec.FilterOptions{NoSetGroupID: true}.Filter(),
+	} {
 		c := helper("setid")
+		filtered, strict := filter != nil, name == "NoSetGroupID"
 		if filtered {
-			c.Seccomp = []nsexec.Filter{nsexec.DefaultFilter()}
+			c.Seccomp = []nsexec.Filter{filter}
 		}
 		got := output(t, c)
 		var want bytes.Buffer
@@ -160,18 +163,18 @@ func TestSetIDFiles(t *testing.T) {
 			for _, bit := range []uint32{0, unix.S_ISUID, unix.S_ISGID} {
 				text := "made"
 				switch {
-				case call.name == "fchmodat2" && old && !(filtered && bit == unix.S_ISUID):
+				case call.name == "fchmodat2" && old && !(filtered && (bit == unix.S_ISUID || strict && bit == unix.S_ISGID)):
 					text = unix.ENOSYS.Error()
 				case filtered && strings.HasPrefix(call.name, "openat2"):
 					text = unix.ENOSYS.Error()
-				case filtered && (bit == unix.S_ISUID || bit == unix.S_ISGID && call.makes):
+				case filtered && (bit == unix.S_ISUID || bit == unix.S_ISGID && (call.makes || strict)):
 					text = unix.EPERM.Error()
 				}
 				fmt.Fprintln(&want, call.name, bit, text)
 			}
 		}
 		if got+"\n" != want.String() {
-			t.Errorf("with the filter: %t, got\n%s\nwant\n%s", filtered, got, want.String())
+			t.Errorf("filter %s: got\n%s\nwant\n%s", name, got, want.String())
 		}
 	}
 }

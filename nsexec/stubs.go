@@ -161,6 +161,10 @@ type FilterOptions struct {
 	// Openat2 lets commands use openat2(2), which an nsrun in the sandbox needs. The mode is in memory, which no filter
 	// can read, so commands can make set-user-id files with it. False: the call fails with ENOSYS.
 	Openat2 bool
+	// NoSetGroupID refuses to set a set-group-id bit with chmod(2), with EPERM. It is for commands that can give their
+	// files to any group (CAP_SETGID, in a user namespace whose files have these groups outside): whoever executes such a
+	// file has that group. False: directories need the bit, so it can be set.
+	NoSetGroupID bool
 }
 
 // IDMap maps Count user or group ids of the sandbox, beginning with Inside, to ids of the caller's
