@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -768,6 +769,7 @@ func TestAttack36SharedUpper(t *testing.T) {
 	}
 	// Control: the kernel itself lets two overlays have one upper directory, here in two
 	// mount namespaces.
+	skipMissing(t, features.Get(features.Overlay).Err())
 	a, b := startWorker(t), startWorker(t)
 	o, err := Open(state, s.ID())
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -428,6 +429,7 @@ func (sc *scene) wantAfter(t testing.TB, dir string) []string {
 // session with the same changes as the upper directories that are written by hand.
 func TestSceneIsReal(t *testing.T) {
 	testenv.Once(t)
+	skipMissing(t, features.Get(features.Overlay).Err())
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -79,13 +79,16 @@ func fullDisk() error {
 	}
 	defer s.Close()
 	up := filepath.Join(s.Roots()[0].Upper, "d")
-	if err := os.Mkdir(up, 0o755); err != nil {
+	if err := os.MkdirAll(up, 0o755); err != nil { // a copy has it
 		return err
 	}
 	for i := range count {
 		if err := os.WriteFile(filepath.Join(up, fmt.Sprint(i)), text, 0o644); err != nil {
 			return fmt.Errorf("the session's own files: %w", err)
 		}
+	}
+	if err := s.Collect(context.Background()); err != nil { // compares a copy
+		return err
 	}
 	if in.Small == "state" {
 		// The journal, and what is backed up, have no room.
