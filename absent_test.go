@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -20,6 +21,7 @@ import (
 // before. The control is another file, which does come up, and a sandbox without the home directory's overlay.
 func TestSecretsLater(t *testing.T) {
 	testenv.NeedRoot(t) // the home directory must not be in a private place
+	need(t, features.Overlay)
 	testenv.Leaks(t, nsexec.Shutdown)
 	secrets := []string{".netrc", ".aws/credentials", ".ssh/id_ed25519", ".config/gh/hosts.yml", ".config/gcloud/x", ".local/share/keyrings/login", ".docker/config.json",
 		".claude/.credentials.json", ".kube/config"}

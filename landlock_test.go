@@ -15,7 +15,13 @@ import (
 
 func needLandlock(t testing.TB) {
 	t.Helper()
-	for _, name := range []features.Name{features.LandlockScopes, features.SeccompNotification} {
+	need(t, features.LandlockScopes, features.SeccompNotification)
+}
+
+// need skips where the kernel lacks a feature.
+func need(t testing.TB, names ...features.Name) {
+	t.Helper()
+	for _, name := range names {
 		if f := features.Get(name); f.Status != features.Yes {
 			testenv.Skip(t, string(name), f.Why)
 		}

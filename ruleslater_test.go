@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -99,6 +100,13 @@ func TestBlockedLater(t *testing.T) {
 		{"in place", nsrun.Config{Mode: nsrun.Direct, BlockExisting: true}, []string{"p/old/.env", "p/new/.env"}, []string{"p/old/.env", "p/new/.env"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			switch {
+			case c.config.Engine == overlay.EngineTmpfs:
+				need(t, features.TmpfsAttributes)
+				fallthrough
+			case c.config.Engine != overlay.EngineCopy && c.config.Mode != nsrun.Direct:
+				need(t, features.Overlay)
+			}
 			dir := place(t, "file: 1")
 			testenv.Tree(t, dir, "p/old/er/", "p/there/.env: "+secretLine, "shown/sub/")
 			at := func(name string) string { return filepath.Join(dir, name) }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -34,6 +35,7 @@ func names(t *testing.T, dir ...string) (list []string) {
 
 // workspaces runs a test with a workspace that is written to directly, and one with a session.
 func workspaces(t *testing.T, f func(t *testing.T, c nsrun.Config, dir string), tree ...string) {
+	need(t, features.Overlay)
 	for _, mode := range []nsrun.Mode{nsrun.Direct, nsrun.Overlay} {
 		t.Run(mode.String(), func(t *testing.T) {
 			testenv.Leaks(t, nsexec.Shutdown)
@@ -132,6 +134,7 @@ func TestWorkspacePaths(t *testing.T) {
 
 // TestWorkspaceReview: with a session the changes of the workspace are reviewed, committed and undone.
 func TestWorkspaceReview(t *testing.T) {
+	need(t, features.Overlay)
 	testenv.Leaks(t, nsexec.Shutdown)
 	p := filepath.Join(place(t, "old: 1"), "p")
 	r := runner(t, nsrun.Config{Project: p, Preset: nsrun.WorkspaceRootPreset, After: nsrun.Commit})
