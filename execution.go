@@ -49,8 +49,8 @@ type Execution struct {
 	box      plan.Sandbox   // what was planned
 
 	work           *host.WorkDir // of a workspace that is the root; nil: none
-	home           homeUse
-	homeNotice     string // why there is no home layer; empty: there is, or is to be none
+	homes          [2]homeUse    // $HOME, and plan.OtherHome
+	homeNotice     string        // why there is no home layer; empty: there is, or is to be none
 	later          host.Later
 	live           *host.Live // for RunsLater; nil: nobody has asked
 	watch          watch

@@ -5,6 +5,8 @@ package nsrun
 import (
 	"cmp"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -17,7 +19,7 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// homeUse is a command's use of the layer of its home directory. The zero homeUse is none.
+// homeUse is a command's use of the layer of a home directory. The zero homeUse is none.
 type homeUse struct {
 	layer    *homelayer.Layer
 	at       string // the home directory
@@ -28,131 +30,155 @@ type homeUse struct {
 // keepsHome reports whether what commands write to the home directory is to be kept.
 func (c *Config) keepsHome() bool { return c.Home == HomeLayer && !c.small() }
 
-// addHomeLayer adds the layer of the home directory to the facts, where there is to be one: that of the project, or of the
-// first of its folders.
+// addHomeLayer adds the layers of the home directories to the facts, where there are to be some: those of the project, or of
+// the first of its folders.
 func (x *Execution) addHomeLayer(f *plan.Facts, folders []string) error {
 	x.homeNotice = ""
 	if !x.runner.config.keepsHome() || x.runner.landlock() { // without namespaces there is none, as the backend's notice says
 		return nil
 	}
-	why := x.runner.homeRefused()
-	if why == "" && f.Table == nil {
+	if f.Table == nil {
 		var err error
 		if f.Table, err = mounts.ReadMountinfo(); err != nil {
 			return err
 		}
 	}
-	takes := why == ""
-	if takes {
-		takes, why = f.TakesLayer()
+	project := f.Folders.Project
+	if project == "" && len(folders) > 0 {
+		project = folders[0]
 	}
-	if takes {
-		project := f.Folders.Project
-		if project == "" && len(folders) > 0 {
-			project = folders[0]
-		}
-		why = x.takeHome(f, project)
-	}
-	if why != "" {
+	x.homes[0].at = f.HomeAt
+	f.Other.At, f.Other.Perm = host.OtherHome(f.HomeAt)
+	x.homes[1].at = f.Other.At
+	var why string
+	if f.Layer, why = x.takeHome(f, 0, f.HomePerm, project); why != "" {
 		x.homeNotice = "no home layer: " + why
 	}
+	f.Other.Layer, _ = x.takeHome(f, 1, f.Other.Perm, project) // few programs write there
 	return nil
 }
 
-// takeHome begins the use of the layer. It returns why that cannot be, in words.
-func (x *Execution) takeHome(f *plan.Facts, project string) (why string) {
-	if x.explain {
-		f.Layer = &plan.HomeLayer{Upper: "/LAYER/upper", Work: "/LAYER/work"}
-		return ""
+// takeHome begins the use of the layer of a home directory. If there is none, why says why that cannot be, in words.
+func (x *Execution) takeHome(f *plan.Facts, which int, perm os.FileMode, project string) (layer *plan.HomeLayer, why string) {
+	u := &x.homes[which]
+	if why = x.runner.homeRefused(which); why != "" {
+		return nil, why
 	}
-	if x.home.layer != nil {
-		if err := x.home.layer.Again(); err != nil {
-			return err.Error()
+	if takes, why := f.TakesLayer(u.at); !takes {
+		return nil, why
+	}
+	if x.explain {
+		name := [...]string{"/LAYER", "/LAYER2"}[which]
+		return &plan.HomeLayer{Upper: name + "/upper", Work: name + "/work"}, ""
+	}
+	if u.layer != nil {
+		if err := u.layer.Again(); err != nil {
+			return nil, err.Error()
 		}
 	} else {
-		path, err := host.HomeLayer(f.HomeAt, project)
+		path, err := host.HomeLayer(u.at, project)
 		if err == nil {
 			l := x.runner.config.limits(&x.request)
-			x.home.layer, err = homelayer.Take(path, cmp.Or(project, f.HomeAt), f.HomeAt, f.HomePerm, l.Disk > 0 || l.Inodes > 0 || x.runner.apart)
+			u.layer, err = homelayer.Take(path, cmp.Or(project, u.at), u.at, perm, l.Disk > 0 || l.Inodes > 0 || x.runner.apart)
 		}
 		if err != nil {
-			return err.Error()
+			return nil, err.Error()
 		}
 		if x.runner.apart {
-			x.home.layer.Discard()
+			u.layer.Discard()
 		}
-		x.home.at = f.HomeAt
 	}
-	l := x.home.layer
-	f.Layer = &plan.HomeLayer{Upper: l.Upper(), Work: l.Work(), Lower: l.Lower()}
-	if x.home.alone {
-		f.Layer.Lower = nil
+	l := u.layer
+	layer = &plan.HomeLayer{Upper: l.Upper(), Work: l.Work(), Lower: l.Lower()}
+	if u.alone {
+		layer.Lower = nil
 	}
-	return ""
+	return layer, ""
 }
 
 // mendHome reports whether err can come of what commands before this one left in the home layer, and has mended it, once:
 // something else is where a directory is needed to mount in.
 func (x *Execution) mendHome(err error) bool {
 	e, ok := errors.AsType[*nsexec.Error](err)
-	if !ok || e.Mount == 0 || x.home.layer == nil || x.home.repaired {
+	if !ok || e.Mount == 0 {
 		return false
 	}
-	if target := x.cmd.Mounts[e.Mount-1].Target; target == x.home.at || !paths.Inside(target, x.home.at) {
-		return false
-	}
-	x.home.repaired = true
-	x.home.alone = len(x.home.layer.Lower()) > 0 // it may be there, which others use
-	var dirs, files []string
-	for _, m := range x.cmd.Mounts {
-		switch {
-		case m.Target == x.home.at || !paths.Inside(m.Target, x.home.at):
-		case m.Kind == mounts.KindData, m.Kind == mounts.KindBind && !host.IsDir(m.Source):
-			files = append(files, m.Target[len(x.home.at)+1:])
-		default:
-			dirs = append(dirs, m.Target[len(x.home.at)+1:])
+	mended := false
+	for i := range x.homes {
+		u := &x.homes[i]
+		if target := x.cmd.Mounts[e.Mount-1].Target; u.layer == nil || u.repaired || target == u.at || !paths.Inside(target, u.at) {
+			continue
 		}
+		u.repaired = true
+		u.alone = len(u.layer.Lower()) > 0 // it may be there, which others use
+		var dirs, files []string
+		for _, m := range x.cmd.Mounts {
+			switch {
+			case m.Target == u.at || !paths.Inside(m.Target, u.at):
+			case m.Kind == mounts.KindData, m.Kind == mounts.KindBind && !host.IsDir(m.Source):
+				files = append(files, m.Target[len(u.at)+1:])
+			default:
+				dirs = append(dirs, m.Target[len(u.at)+1:])
+			}
+		}
+		removed := u.layer.Clear(dirs, files)
+		for _, name := range removed {
+			x.result.note(NoticeHome, "removed from the home layer, for something is mounted there: "+x.homeName(i, name))
+		}
+		mended = mended || u.alone || len(removed) > 0
 	}
-	removed := x.home.layer.Clear(dirs, files)
-	for _, name := range removed {
-		x.result.note(NoticeHome, "removed from the home layer, for something is mounted there: ~/"+escape.Quote(name))
-	}
-	return x.home.alone || len(removed) > 0
+	return mended
 }
 
-// refuseHome reports whether err says that the home directory cannot be shown with its layer; from then on it is done without.
+// homeName is how a path below one of the home directories is called.
+func (x *Execution) homeName(which int, name string) string {
+	if which == 0 {
+		return "~/" + escape.Quote(name)
+	}
+	return escape.Quote(filepath.Join(x.homes[which].at, name))
+}
+
+// refuseHome reports whether err says that a home directory cannot be shown with its layer; from then on it is done without.
 func (r *Runner) refuseHome(x *Execution, err error) bool {
 	e, ok := errors.AsType[*nsexec.Error](err)
-	if !ok || e.Op != nsexec.StepOverlay || e.Mount == 0 || x.home.layer == nil {
+	if !ok || e.Op != nsexec.StepOverlay || e.Mount == 0 {
 		return false
 	}
-	if m := x.cmd.Mounts[e.Mount-1]; m.Upper != x.home.layer.Upper() {
-		return false
+	for i := range x.homes {
+		if l := x.homes[i].layer; l != nil && x.cmd.Mounts[e.Mount-1].Upper == l.Upper() {
+			r.mu.Lock()
+			r.noHomeLayer[i] = "an overlay cannot be laid over the home directory: " + e.Err.Error()
+			r.mu.Unlock()
+			x.releaseHome(i)
+			return true
+		}
 	}
-	r.mu.Lock()
-	r.noHomeLayer = "an overlay cannot be laid over the home directory: " + e.Err.Error()
-	r.mu.Unlock()
-	x.releaseHome()
-	return true
+	return false
 }
 
-func (r *Runner) homeRefused() string {
+func (r *Runner) homeRefused(which int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.noHomeLayer
+	return r.noHomeLayer[which]
 }
 
-// releaseHome ends the use of the layer. Nothing of the command runs any more.
-func (x *Execution) releaseHome() {
-	l := x.home.layer
+// releaseHomes ends the use of the layers. Nothing of the command runs any more.
+func (x *Execution) releaseHomes() {
+	for i := range x.homes {
+		x.releaseHome(i)
+	}
+}
+
+func (x *Execution) releaseHome(which int) {
+	l := x.homes[which].layer
 	if l == nil {
 		return
 	}
-	x.home.layer = nil
+	x.homes[which].layer = nil
 	limit := cmp.Or(x.runner.config.HomeSize, DefaultHomeSize)
 	removed, err := l.Bound(limit, host.CacheNames(x.runner.config.caches()), x.wroteMuch())
 	for _, name := range removed {
-		what := "the caches in ~/" + escape.Quote(name)
+		what := "the caches in " + x.homeName(which, name)
 		if name == "" {
 			what = "all of it"
 		}

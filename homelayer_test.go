@@ -5,6 +5,7 @@ package nsrun_test
 import (
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,15 +21,21 @@ import (
 // livesIn has the caller live in a directory that is in no private place of a sandbox, until the test ends.
 func livesIn(t *testing.T, dir, home string) {
 	t.Helper()
-	if err := unix.Mount(filepath.Join(dir, "home"), home, "", unix.MS_BIND, ""); err != nil {
+	isAt(t, filepath.Join(dir, "home"), home)
+	t.Setenv("HOME", home)
+}
+
+// isAt shows a directory at a path, until the test ends.
+func isAt(t *testing.T, dir, path string) {
+	t.Helper()
+	if err := unix.Mount(dir, path, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(home, unix.MNT_DETACH); err != nil {
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Setenv("HOME", home)
 }
 
 // TestHomeLayers: commands of Runners, one after the other and many at once, have what those before them wrote below the home
@@ -70,6 +77,66 @@ func TestHomeLayers(t *testing.T) {
 				t.Errorf("%v: %s", err, res)
 			}
 		})
+	}
+}
+
+// TestOtherHome: where $HOME is another directory than the home directory that /etc/passwd has, commands can write to both, each
+// in a layer of its own, and what is hidden in one is hidden in the other.
+func TestOtherHome(t *testing.T) {
+	testenv.NeedRoot(t)
+	testenv.Leaks(t, nsexec.Shutdown)
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := me.HomeDir
+	dir := place(t)
+	testenv.Tree(t, dir, "other/", "other/.netrc: secret", "other/.cache/nsrun/copy: secret", "other/.local/share/nsrun/playground/f: secret",
+		"other/.local/state/nsrun/log: secret", "other/.tool: 1", "other/inner/")
+	if err := os.Chmod(filepath.Join(dir, "other"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	livesIn(t, dir, "/srv")
+	isAt(t, filepath.Join(dir, "other"), other)
+	t.Setenv("XDG_DATA_HOME", filepath.Join(dir, "data")) // for playgrounds
+	before := testenv.Listing(t, other)
+	secrets := strings.NewReplacer("OTHER", other).Replace("cat OTHER/.netrc OTHER/.cache/nsrun/* OTHER/.local/share/nsrun/*/* OTHER/.local/state/nsrun/* 2>/dev/null; ")
+	for i, c := range []struct {
+		home string
+		set  func(*nsrun.Config)
+	}{
+		{"/srv", func(*nsrun.Config) {}},
+		{"/srv", func(c *nsrun.Config) { c.OwnIDs = true }},
+		{"/srv", func(c *nsrun.Config) { c.Limits.Disk = 64 << 20 }},
+		{filepath.Join(other, "inner"), func(*nsrun.Config) {}},
+		{"/srv/missing", func(*nsrun.Config) {}},
+	} {
+		t.Setenv("HOME", c.home)
+		config := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Home: nsrun.HomeLayer}
+		c.set(&config)
+		r := runner(t, config)
+		name := fmt.Sprintf("%s/.made-%d", other, i)
+		if got := sh(t, r, secrets+"echo 2 >"+other+"/.tool; echo in >"+name); got != "" {
+			t.Errorf("%s: %s", c.home, got)
+		}
+		if got := sh(t, r, secrets+"cat "+other+"/.tool "+name); got != "2\nin\n" {
+			t.Errorf("%s: %s", c.home, got)
+		}
+		if diff := testenv.Difference(t, other, before); diff != "" {
+			t.Errorf("%s: outside: %s", c.home, diff)
+		}
+	}
+	t.Setenv("HOME", "/srv")
+	r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Home: nsrun.HomeLayer})
+	if v, err := r.View(t.Context(), nsrun.Request{Command: "true"}); err != nil || v.Home != "/srv" || v.OtherHome != other {
+		t.Errorf("%v: %q, %q", err, v.Home, v.OtherHome)
+	}
+	// Somebody else's is none, though root could write to it.
+	if err := os.Chown(other, 7, 7); err != nil {
+		t.Fatal(err)
+	}
+	if got := sh(t, r, "touch "+other+"/.new"); !strings.Contains(got, "Read-only") && !strings.Contains(got, "denied") {
+		t.Errorf("somebody else's: %s", got)
 	}
 }
 

@@ -90,10 +90,12 @@ func (x *Execution) written(l *limits.Limits) limiter.Reader {
 	if s.Info().Engine == overlay.EngineCopy {
 		copies, _ = s.Written(x.ctx)
 	}
-	layer := x.home.layer
+	home, other := x.homes[0].layer, x.homes[1].layer
 	return func(ctx context.Context) (limiter.Reading, error) {
 		w, err := s.Written(ctx)
-		bytes, files := layer.Wrote()
+		bytes, files := home.Wrote()
+		otherBytes, otherFiles := other.Wrote()
+		bytes, files = bytes+otherBytes, files+otherFiles
 		return limiter.Reading{
 			Bytes: max(0, w.Bytes-copies.Bytes) + bytes, Files: max(0, w.Files-copies.Files) + files, Partial: w.Partial,
 			UsedBytes: w.UsedBytes, UsedFiles: w.UsedFiles,

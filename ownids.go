@@ -76,7 +76,7 @@ func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 		cmd.Layers = append(cmd.Layers, f)
 		return nil
 	}
-	list, places := ownSources(&x.box, x.home.at, x.unlinked)
+	list, places := ownSources(&x.box, x.homes[0].at, x.unlinked)
 	for _, d := range idmap.Doors(places, sourcePaths(list)) {
 		if err := layer(d.Dir, d.Mount); err != nil {
 			return err
@@ -117,8 +117,8 @@ func (x *Execution) unlinked(path string) string {
 			return filepath.Join(linkless(dir), path[len(dir):])
 		}
 	}
-	if home := host.Home(); home != "" && x.home.at != "" && paths.Inside(path, home) {
-		return filepath.Join(x.home.at, path[len(home):])
+	if home := host.Home(); home != "" && x.homes[0].at != "" && paths.Inside(path, home) {
+		return filepath.Join(x.homes[0].at, path[len(home):])
 	}
 	return path
 }

@@ -22,7 +22,7 @@ func TestOwnSourcesFollowNoLinks(t *testing.T) {
 	}
 	t.Setenv("HOME", home)
 	x := &Execution{}
-	x.home.at = filepath.Join(dir, "real")
+	x.homes[0].at = filepath.Join(dir, "real")
 	box := &plan.Sandbox{
 		Mounts: mounts.Plan{mounts.Bind(folder, folder), mounts.TmpOverlay(home+"/cache", home+"/cache")},
 		Layers: []plan.Layer{plan.InPlaceLayer, plan.CacheLayer},

@@ -23,8 +23,12 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	c := &r.config
 	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames(), UserNamespaces: c.userNamespaces(), OwnIDs: c.OwnIDs, Devices: slices.Clone(c.Devices)}
 	v.places(x.cmd.Mounts)
-	if layered := x.box.HomeLayer(); layered != "" {
-		v.Home = layered
+	for _, layered := range x.box.HomeLayers() {
+		if layered == x.homes[0].at {
+			v.Home = layered
+		} else {
+			v.OtherHome = layered
+		}
 		v.Apart = slices.DeleteFunc(v.Apart, func(path string) bool { return path == layered })
 	}
 	for _, gone := range x.box.Absent {

@@ -224,7 +224,7 @@ func (x *Execution) place(f *plan.Facts) (err error) {
 		}
 	}
 	f.HomeAt, f.HomePerm, f.HomeErr = host.HomeAt(f.Home)
-	x.home.at = f.HomeAt
+	x.homes[0].at = f.HomeAt
 	return nil
 }
 

@@ -36,7 +36,7 @@ type Runner struct {
 	engine        overlay.Engine   // that was found to work; zero: as overlay chooses
 	noHomeOverlay bool             // no overlay can be laid over the home directory
 	noNamespaces  bool             // this machine refuses them, as a command has found
-	noHomeLayer   string           // why what is written to it cannot be kept; empty: it can
+	noHomeLayer   [2]string        // why what is written to it cannot be kept; empty: it can
 	tidied        bool
 	answers       map[permission]bool
 

@@ -228,7 +228,9 @@ func (x *Execution) startOnce() error {
 		x.net.started(x.cmd)
 	}
 	x.services.begun()
-	x.home.layer.Begun()
+	for i := range x.homes {
+		x.homes[i].layer.Begun()
+	}
 	x.confined()
 	x.later.Found(x.inPlace.found())
 	x.later.Begin(x.began)

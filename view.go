@@ -16,6 +16,8 @@ type View struct {
 	Apart []string `json:"apart"`
 	// Home is the home directory, if writes to it go to a layer of the project (Config.Home). Empty: they do not.
 	Home string `json:"home"`
+	// OtherHome is the same for the home directory in /etc/passwd, if $HOME is another one.
+	OtherHome string `json:"other_home"`
 	// Writable are other paths of the host, where writes take effect at once.
 	Writable []string `json:"writable"`
 	// Private are directories that are empty at the start, and gone at the end; other listed paths can lie in them.

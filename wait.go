@@ -75,7 +75,7 @@ func (x *Execution) end(err error) (Result, error) {
 	}
 	res, r := &x.result, x.runner
 	x.hold.End()
-	x.releaseHome()
+	x.releaseHomes()
 	x.work.Close()
 	x.endApart()
 	x.settleNetwork()

@@ -74,23 +74,45 @@ func cmdHome(args []string) int {
 	case o.all:
 		return allHomes(do, &o)
 	}
-	layer, home, err := homeOf(&o)
+	homes, err := homesOf(&o)
 	if err != nil {
 		return console.Fail(err)
 	}
 	switch do {
 	case "reset":
-		return resetHome(layer)
+		return resetHomes(homes)
 	case "keep":
-		return keepHome(layer, home, rest, &o)
+		return keepHome(homes, rest, &o)
 	}
-	return showHome(layer, home, &o)
+	return showHomes(homes, &o)
 }
 
-// homeOf is the layer that is meant, and the home directory, without symbolic links.
-func homeOf(o *homeOptions) (layer, home string, err error) {
-	if home, _, err = host.HomeAt(host.Home()); err != nil {
-		return "", "", err
+// A layerOf is the layer of a project for a home directory.
+type layerOf struct {
+	layer, home string // home has no symbolic links
+	other       bool   // it is /etc/passwd's, and $HOME is another one
+}
+
+// path is how a path below the home directory is called.
+func (l *layerOf) path(name string) string {
+	if l.other {
+		return l.home + "/" + name // which can end with a slash
+	}
+	return name
+}
+
+func (l *layerOf) text(name string) string {
+	if l.other {
+		return escape.Quote(l.path(name))
+	}
+	return "~/" + escape.Quote(name)
+}
+
+// homesOf are the layers that are meant.
+func homesOf(o *homeOptions) (list []layerOf, err error) {
+	home, _, err := host.HomeAt(host.Home())
+	if err != nil {
+		return nil, err
 	}
 	project := ""
 	if o.project != "" {
@@ -103,10 +125,16 @@ func homeOf(o *homeOptions) (layer, home string, err error) {
 			project, err = projectAround(wd)
 		}
 	}
-	if err == nil {
-		layer, err = host.HomeLayer(home, project)
+	list = []layerOf{{home: home}}
+	if at, _ := host.OtherHome(home); at != "" {
+		list = append(list, layerOf{home: at, other: true})
 	}
-	return layer, home, err
+	for i := range list {
+		if err == nil {
+			list[i].layer, err = host.HomeLayer(list[i].home, project)
+		}
+	}
+	return list, err
 }
 
 // homeReport is what `home show --json` prints. The keys are stable.
@@ -120,7 +148,7 @@ type homeReport struct {
 
 type homeChange struct {
 	Kind string `json:"kind"` // added, modified, deleted
-	Path string `json:"path"` // below the home directory; with a slash at the end, a new directory with all that is in it
+	Path string `json:"path"` // below the home directory, or absolute in another one; with a slash at the end, a new directory with all that is in it
 	Size int64  `json:"size"`
 }
 
@@ -128,47 +156,60 @@ const noHomeLayer = "no command has written below the home directory"
 
 var homeKinds = map[homelayer.Kind]string{homelayer.Added: "added", homelayer.Modified: "modified", homelayer.Deleted: "deleted"}
 
-func showHome(layer, home string, o *homeOptions) int {
-	in, err := homelayer.Look(layer)
-	if errors.Is(err, fs.ErrNotExist) {
-		if o.json {
-			return console.PrintJSON(homeReport{Layer: layer, Changes: []homeChange{}})
+func showHomes(homes []layerOf, o *homeOptions) int {
+	r := homeReport{Layer: homes[0].layer, Changes: []homeChange{}}
+	some := false
+	for i := range homes {
+		in, err := homelayer.Look(homes[i].layer)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
+		if err == nil {
+			some = true
+			err = showHome(&homes[i], &in, &r, o)
+		}
+		if err != nil {
+			return console.Fail(err)
+		}
+	}
+	switch {
+	case o.json:
+		return console.PrintJSON(r)
+	case !some:
 		console.Say("%s", noHomeLayer)
 		return 0
 	}
-	if err != nil {
-		return console.Fail(err)
+	console.Say("home layer of %s: %s", escape.Quote(r.Project), console.Size(r.Bytes))
+	if r.Pending > 0 {
+		console.Say("%s ended while others used it, and %s not listed yet", console.Plural(r.Pending, "command"), map[bool]string{true: "is", false: "are"}[r.Pending == 1])
 	}
-	r := homeReport{Layer: layer, Project: in.Project, Bytes: in.Size(), Pending: in.Pending, Changes: []homeChange{}}
+	return 0
+}
+
+// showHome adds a layer to the report, or prints what is in it.
+func showHome(l *layerOf, in *homelayer.Info, r *homeReport, o *homeOptions) error {
+	r.Project, r.Bytes, r.Pending = in.Project, r.Bytes+in.Size(), r.Pending+in.Pending
 	caches := host.CacheNames(nil)
 	whole := func(name string) bool {
 		return !o.files && (name != ".cache" && slices.Contains(caches, name) || filepath.Dir(name) == ".cache")
 	}
-	for c, err := range homelayer.Changes(layer, home, whole) {
+	for c, err := range homelayer.Changes(l.layer, l.home, whole) {
 		if err != nil {
-			return console.Fail(err)
+			return err
 		}
 		if o.json {
-			r.Changes = append(r.Changes, homeChange{homeKinds[c.Kind], c.Path, c.Size})
+			r.Changes = append(r.Changes, homeChange{homeKinds[c.Kind], l.path(c.Path), c.Size})
 			continue
 		}
 		size := ""
 		if c.Kind != homelayer.Deleted {
 			size = "  " + console.Size(c.Size)
 		}
-		if _, err := fmt.Printf("%c ~/%s%s\n", c.Kind, escape.Quote(c.Path), size); err != nil {
-			return console.Fail(err)
+		if _, err := fmt.Printf("%c %s%s\n", c.Kind, l.text(c.Path), size); err != nil {
+			return err
 		}
 	}
-	if o.json {
-		return console.PrintJSON(r)
-	}
-	console.Say("home layer of %s: %s", escape.Quote(in.Project), console.Size(r.Bytes))
-	if in.Pending > 0 {
-		console.Say("%s ended while others used it, and %s not listed yet", console.Plural(in.Pending, "command"), map[bool]string{true: "is", false: "are"}[in.Pending == 1])
-	}
-	return 0
+	return nil
 }
 
 // allHomes lists or removes all layers.
@@ -185,7 +226,7 @@ func allHomes(do string, o *homeOptions) int {
 	for _, in := range list {
 		switch {
 		case do == "reset":
-			status = max(status, resetHome(in.Path))
+			status = max(status, resetHomes([]layerOf{{layer: in.Path}}))
 		case o.json:
 			reports = append(reports, homeReport{Layer: in.Path, Project: in.Project, Bytes: in.Size(), Pending: in.Pending, Changes: []homeChange{}})
 		default:
@@ -200,37 +241,43 @@ func allHomes(do string, o *homeOptions) int {
 	return status
 }
 
-func resetHome(layer string) int {
-	in, err := homelayer.Look(layer)
-	what := "the home layer of " + escape.Quote(in.Project) + ": " + console.Size(in.Size())
-	if err != nil { // damaged, or there is none
-		what = "the home layer"
+func resetHomes(homes []layerOf) int {
+	status, some := 0, false
+	for _, l := range homes {
+		in, err := homelayer.Look(l.layer)
+		what := "the home layer of " + escape.Quote(in.Project) + ": " + console.Size(in.Size())
+		if err != nil { // damaged, or there is none
+			what = "the home layer"
+		}
+		err = homelayer.Remove(l.layer)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if some = true; err != nil {
+			status = console.Fail(err)
+			continue
+		}
+		console.Say("removed %s", what)
 	}
-	err = homelayer.Remove(layer)
-	if errors.Is(err, fs.ErrNotExist) {
+	if !some {
 		console.Say("%s", noHomeLayer)
-		return 0
 	}
-	if err != nil {
-		return console.Fail(err)
-	}
-	console.Say("removed %s", what)
-	return 0
+	return status
 }
 
-// keepHome copies paths from the layer into the home directory.
-func keepHome(layer, home string, paths []string, o *homeOptions) int {
+// keepHome copies paths from the layers into the home directories.
+func keepHome(homes []layerOf, paths []string, o *homeOptions) int {
 	status := 0
-	live := host.NewLive([]host.Place{{Dir: filepath.Join(layer, "upper"), Folder: home}})
-	k := homelayer.KeepOptions{Replace: o.replace}
-	if !o.allowExec {
-		k.Held = func(name string) string { return live.Reason(home, name, false) }
-	}
 	for _, path := range paths {
-		name, err := belowHome(path, home)
+		l, name, err := belowHome(path, homes)
 		var list []homelayer.Kept
 		if err == nil {
-			list, err = homelayer.Keep(layer, home, name, k)
+			live := host.NewLive([]host.Place{{Dir: filepath.Join(l.layer, "upper"), Folder: l.home}})
+			k := homelayer.KeepOptions{Replace: o.replace}
+			if !o.allowExec {
+				k.Held = func(name string) string { return live.Reason(l.home, name, false) }
+			}
+			list, err = homelayer.Keep(l.layer, l.home, name, k)
 		}
 		if err != nil {
 			status = console.Fail(err)
@@ -239,42 +286,48 @@ func keepHome(layer, home string, paths []string, o *homeOptions) int {
 		for _, one := range list {
 			switch {
 			case one.Err != nil:
-				status = console.Fail(fmt.Errorf("keep ~/%s: %w", escape.Quote(one.Path), one.Err))
+				status = console.Fail(fmt.Errorf("keep %s: %w", l.text(one.Path), one.Err))
 			case one.Held != "":
 				status = console.ExitFailed
-				console.Say("held back: ~/%s (%s); name it, or use --allow-exec, to keep it", escape.Quote(one.Path), one.Held)
+				console.Say("held back: %s (%s); name it, or use --allow-exec, to keep it", l.text(one.Path), one.Held)
 			case one.Link != "":
-				console.Say("kept ~/%s, a symbolic link to %s", escape.Quote(one.Path), escape.Quote(one.Link))
+				console.Say("kept %s, a symbolic link to %s", l.text(one.Path), escape.Quote(one.Link))
 			case one.Old != "":
-				console.Say("kept ~/%s; what it replaced is %s", escape.Quote(one.Path), escape.Quote(one.Old))
+				console.Say("kept %s; what it replaced is %s", l.text(one.Path), escape.Quote(one.Old))
 			}
 		}
 	}
 	return status
 }
 
-// belowHome is the part of a path below the home directory, which may be named through a symbolic link. nsrun's own
+// belowHome is the part of a path below a home directory, of which $HOME may be named through a symbolic link. nsrun's own
 // directories are not among them.
-func belowHome(path, home string) (string, error) {
+func belowHome(path string, homes []layerOf) (l *layerOf, name string, err error) {
 	abs, err := fromHere(path)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
-	name, ok := strings.CutPrefix(abs, home+"/")
-	if !ok {
-		name, ok = strings.CutPrefix(abs, filepath.Clean(host.Home())+"/")
+	if rest, ok := strings.CutPrefix(abs, filepath.Clean(host.Home())+"/"); ok {
+		abs = filepath.Join(homes[0].home, rest)
 	}
-	if !ok || name == "" {
-		return "", fmt.Errorf("keep %s: it is not below the home directory", escape.Quote(path))
+	for i := range homes {
+		rest, ok := strings.CutPrefix(abs, homes[i].home+"/")
+		if ok && rest != "" && (l == nil || len(homes[i].home) > len(l.home)) {
+			l, name = &homes[i], rest
+		}
+	}
+	if l == nil {
+		return nil, "", fmt.Errorf("keep %s: it is not below the home directory", escape.Quote(path))
 	}
 	state, err := host.HomeLayers()
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
-	for _, own := range []string{filepath.Dir(state), host.DataDir(home), host.CacheDir(home)} {
-		if at := filepath.Join(home, name); inside(at, own) || inside(own, at) {
-			return "", fmt.Errorf("keep %s: %s is nsrun's own", escape.Quote(path), escape.Quote(own))
+	dirs := append(host.OtherOwn(l.home), filepath.Dir(state), host.DataDir(homes[0].home), host.CacheDir(homes[0].home))
+	for _, own := range dirs {
+		if at := filepath.Join(l.home, name); inside(at, own) || inside(own, at) {
+			return nil, "", fmt.Errorf("keep %s: %s is nsrun's own", escape.Quote(path), escape.Quote(own))
 		}
 	}
-	return name, nil
+	return l, name, nil
 }

@@ -212,9 +212,13 @@ func (p *policyReport) print(w io.Writer, most int) {
 		"ask": "you are asked afterwards (without a terminal: kept)", "keep": "kept until you decide",
 		"commit": "committed afterwards, if the command succeeds", "discard": "thrown away afterwards",
 	}[p.After], p.Apart, short)
-	if p.Home != "" {
-		section("writable, and kept for the next commands of the project (nsrun home)", []string{p.Home}, func(string) string { return "~" })
-	}
+	homes := slices.DeleteFunc([]string{p.Home, p.OtherHome}, func(home string) bool { return home == "" })
+	section("writable, and kept for the next commands of the project (nsrun home)", homes, func(home string) string {
+		if home == p.Home {
+			return "~"
+		}
+		return escape.Quote(home)
+	})
 	section("writable, at once", p.Writable, short)
 	section("writable, empty at the start, gone at the end", p.Private, short)
 	section("readable", p.ReadOnly, func(path string) string {

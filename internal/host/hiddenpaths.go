@@ -56,6 +56,15 @@ var homeSecrets = [...]string{
 	".local/state/nsrun",
 }
 
+// otherOwn are the directories of nsrun's, beside that of sessions, that a home directory has where another one is $HOME:
+// backups of files, and playgrounds.
+var otherOwn = [...]string{".cache/nsrun", ".local/share/nsrun"}
+
+// OtherOwn are all of nsrun's directories that a home directory can have where another one is $HOME.
+func OtherOwn(home string) []string {
+	return append(belowHome(home, otherOwn[:]), filepath.Join(home, ".local/state/nsrun"))
+}
+
 // systemSecrets are hidden for everybody; root could read them.
 var systemSecrets = [...]string{
 	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",

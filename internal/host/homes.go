@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -67,6 +68,21 @@ func HomeAt(home string) (at string, perm os.FileMode, err error) {
 		return "", 0, err
 	}
 	return at, fi.Mode() & (os.ModePerm | os.ModeSticky), nil
+}
+
+// OtherHome is where the home directory is that /etc/passwd has for the caller, where $HOME is another one, and its mode. It is
+// the caller's own: system users have /usr/sbin and the like. Empty: there is none.
+func OtherHome(home string) (at string, perm os.FileMode) {
+	homes := Homes()
+	if len(homes) < 2 {
+		return "", 0
+	}
+	at, perm, err := HomeAt(homes[0])
+	fi, statErr := os.Stat(at)
+	if err != nil || statErr != nil || at == home || !fi.IsDir() || int(fi.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
+		return "", 0
+	}
+	return at, perm
 }
 
 // PrivatePlaces reports which of the places that not every system has are directories.

@@ -29,9 +29,19 @@ func Secrets(of string) (list []string, absent []plan.Absent) {
 			for _, name := range homeSecrets { // what cannot be looked up is better hidden
 				list = append(list, filepath.Join(home, name))
 			}
+			if home != of {
+				list = append(list, OtherOwn(home)...)
+			}
 			continue
 		}
 		view := newHomeView(fd)
+		if home != of {
+			for _, dir := range otherOwn {
+				if view.exists(dir) {
+					list = append(list, filepath.Join(home, dir))
+				}
+			}
+		}
 		for _, name := range homeSecrets {
 			if view.exists(name) {
 				list = append(list, filepath.Join(home, name))

@@ -36,6 +36,7 @@ type Facts struct {
 	Playground Playground
 
 	Layer *HomeLayer // what commands write below the home directory; nil: that is read-only
+	Other OtherHome
 
 	Secrets []string // paths that hold secrets
 	// SecretDirs are those of them below the home directory that are directories. Nil: none is.
@@ -107,6 +108,14 @@ type Playground struct {
 type HomeLayer struct {
 	Upper, Work string   // of this command
 	Lower       []string // what commands before it wrote, and is not in Upper: the newest first. Nil: nothing
+}
+
+// An OtherHome is the home directory that /etc/passwd has for the caller where $HOME is another one: some programs do not
+// look at $HOME. The zero OtherHome is none.
+type OtherHome struct {
+	At    string // without symbolic links
+	Perm  fs.FileMode
+	Layer *HomeLayer // nil: it is read-only
 }
 
 // A Link is a secret that symbolic links lead to.

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -17,7 +18,8 @@ const PlaygroundName = "playground"
 
 // playground shows the playground in the home directory, or says why there is none.
 func (b *building) playground() error {
-	b.homeLayer()
+	b.homeLayer(b.HomeAt, b.HomePerm, b.Layer)
+	b.homeLayer(b.Other.At, b.Other.Perm, b.Other.Layer)
 	if !b.policy.Playground {
 		return nil
 	}
@@ -112,39 +114,40 @@ func asItIs(m *mounts.Mount) bool {
 // divided reports whether something is mounted in the home directory.
 func (b *building) divided() bool { return Below(b.Table, b.HomeAt) != "" }
 
-// TakesLayer reports whether what is written below the home directory can be kept apart from it; if not, why says why, in
+// TakesLayer reports whether what is written below a home directory can be kept apart from it; if not, why says why, in
 // words, or is empty: commands have no such directory, or write to it as to a folder.
-func (f *Facts) TakesLayer() (ok bool, why string) {
-	if f.HomeAt == "" || f.HomeAt == "/" || Private(f.HomeAt+"/") {
+func (f *Facts) TakesLayer(home string) (ok bool, why string) {
+	if home == "" || home == "/" || Private(home+"/") {
 		return false, ""
 	}
 	for _, list := range [...][]string{f.Folders.Overlay, f.Folders.Direct, f.Folders.ReadOnly, f.Folders.Blocked} {
-		if paths.InAny(f.HomeAt, list) {
+		if paths.InAny(home, list) {
 			return false, ""
 		}
 	}
-	if at := Below(f.Table, f.HomeAt); at != "" {
+	if at := Below(f.Table, home); at != "" {
 		return false, "something is mounted in the home directory, at " + escape.Quote(at)
 	}
 	return true, ""
 }
 
-// homeLayer shows the home directory through an overlay to which commands can write.
-func (b *building) homeLayer() {
-	if b.Layer == nil || b.policy.Temp != "" || b.HomeAt == "" || b.HomeAt == "/" || b.policy.NoHomeOverlay || b.divided() {
+// homeLayer shows a home directory through an overlay to which commands can write. One that lies in another home directory
+// with a layer is in that.
+func (b *building) homeLayer(home string, perm fs.FileMode, layer *HomeLayer) {
+	if layer == nil || b.policy.Temp != "" || home == "" || home == "/" || b.policy.NoHomeOverlay || Below(b.Table, home) != "" {
 		return
 	}
-	at := b.coverOf(path.Join(b.HomeAt, "."))
+	at := b.coverOf(path.Clean(home))
 	if at < 0 || !asItIs(&b.mounts[at]) {
 		return
 	}
-	over := mounts.Overlay(b.HomeAt, b.Layer.Upper, b.Layer.Work, b.HomeAt)
+	over := mounts.Overlay(home, layer.Upper, layer.Work, home)
 	over.Volatile = true // else its end waits until all that anybody wrote to that file system is on disk
-	if len(b.Layer.Lower) == 0 {
+	if len(layer.Lower) == 0 {
 		b.insert(at+1, over)
 		return
 	}
-	base := mounts.Mount{Kind: mounts.KindOverlay, Target: b.HomeAt, Lower: []string{b.HomeAt}, ReadOnly: true}
-	over.Lower, over.Over = b.Layer.Lower, true
-	b.insert(at+1, base.WithPerm(b.HomePerm), over)
+	base := mounts.Mount{Kind: mounts.KindOverlay, Target: home, Lower: []string{home}, ReadOnly: true}
+	over.Lower, over.Over = layer.Lower, true
+	b.insert(at+1, base.WithPerm(perm), over)
 }

@@ -138,14 +138,14 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 	return p
 }
 
-// HomeLayer is the home directory, where what commands write to it is kept in a layer. Empty: it is not.
-func (s *Sandbox) HomeLayer() string {
+// HomeLayers are the home directories where what commands write to them is kept in a layer.
+func (s *Sandbox) HomeLayers() (list []string) {
 	for i, m := range s.Mounts {
 		if s.Layers[i] == PlaygroundLayer && m.Kind == mounts.KindOverlay && !m.ReadOnly {
-			return m.Target
+			list = append(list, m.Target)
 		}
 	}
-	return ""
+	return list
 }
 
 // private is about what the sandbox has of its own.
