@@ -4,6 +4,7 @@ package nsrun
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,9 @@ import (
 // the host's own paths in the sandbox's copy of the mounts. So the plan stays what it is.
 
 const opOwnIDs = "own ids"
+
+// mostMapped is how many mounts a sandbox can be sent, with room for its other descriptors (SCM_MAX_FD).
+const mostMapped = 200
 
 var errOwnIDsUser = errors.New("the kernel gives them to root only: run nsrun as root, or without own ids")
 
@@ -77,7 +81,11 @@ func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 		return nil
 	}
 	list, places := ownSources(&x.box, x.homes[0].at, x.unlinked)
-	for _, d := range idmap.Doors(places, sourcePaths(list)) {
+	doors := idmap.Doors(places, sourcePaths(list))
+	if n := len(doors) + len(list); n > mostMapped {
+		return &Error{Op: opOwnIDs, Err: fmt.Errorf("%d paths would be shown with them, and %d can be: name directories instead of what is in them", n, mostMapped)}
+	}
+	for _, d := range doors {
 		if err := layer(d.Dir, d.Mount); err != nil {
 			return err
 		}

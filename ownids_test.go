@@ -309,6 +309,11 @@ func TestOwnIDsRefused(t *testing.T) {
 	}
 	refused(nsrun.Config{Project: p, Backend: nsrun.LandlockBackend}, "takes namespaces")
 	needOwnIDs(t, dir)
+	// Each is sent to the sandbox as a descriptor.
+	for i := range 201 {
+		testenv.Tree(t, dir, fmt.Sprintf("many/%d: x\n", i))
+	}
+	refused(nsrun.Config{Project: p, Rules: []nsrun.Rule{{Mode: nsrun.ReadOnly, Pattern: filepath.Join(dir, "many/*")}}}, "name directories")
 	// An overlay has no idmapped mounts.
 	testenv.Tree(t, dir, "merged/", "layers/upper/", "layers/work/")
 	merged := filepath.Join(dir, "merged")
