@@ -169,6 +169,11 @@ func (c *commit) run(ctx context.Context) (err error) {
 	}
 	// From here on the project is as the session wants it, whatever happens.
 	err = errors.Join(err, c.tx.Tidy())
+	if err == nil && c.write.NoteStays(&c.ledger) {
+		m := *c.s.meta
+		c.ledger.Save(&m)
+		_ = c.s.setMeta(&m, nil) // without it there are more conflicts than there should be
+	}
 	if err != nil {
 		return &CommitError{Applied: c.changes(), Err: err}
 	}
@@ -254,8 +259,8 @@ func (c *commit) endMark() error {
 				c.ledger.Set(store.Place{Root: n.root, Path: n.Path}, store.Settled{Lower: n.Low.Ctime, Upper: n.Up.Ctime, Done: true})
 			}
 		}
-		t.NoteFiles(&c.ledger)
 	}
+	c.write.NoteFiles(&c.ledger) // for sessions on this one, too
 	if t.LookErr != nil {
 		return t.LookErr
 	}

@@ -31,6 +31,7 @@ type commit struct {
 	deletes bool // something was deleted, or moved, in the session
 	twins   []map[tree.Inode]tree.Twin
 	below   map[store.Place]trace // of the commits of the session that this one stands on
+	files   map[uint64]int64      // Ledger.Files of these
 	taken   map[store.Place]bool  // what was chosen; nil: not made yet
 	chosen  [][]store.Place       // by choice: what it means
 	asked   []bool                // by choice: it means something
@@ -97,7 +98,7 @@ func (tr trace) holds(st tree.Stat) bool {
 // traces reads what the commits of the session that s stands on did to the project:
 // that is not a conflict.
 func (c *commit) traces() error {
-	c.below = map[store.Place]trace{}
+	c.below, c.files = map[store.Place]trace{}, map[uint64]int64{}
 	return c.tracesOf(c.s.meta.On, 0)
 }
 
@@ -120,6 +121,9 @@ func (c *commit) tracesOf(on string, depth int) error {
 	}
 	if err := c.tracesOf(m.On, depth+1); err != nil {
 		return err
+	}
+	for _, f := range m.Files {
+		c.files[f.Ino] = f.Ctime
 	}
 	for _, n := range m.Done {
 		data, err := d.ReadFile(tx.Name+"/"+strconv.Itoa(n)+"/"+tx.JournalName, store.MetaMost)
@@ -184,7 +188,7 @@ func (c *commit) differs(at store.Place, st tree.Stat, came bool) bool {
 	if own, ok := c.ledger.At[at]; ok && own.Lower == st.Ctime {
 		return false
 	}
-	if ctime, ok := c.ledger.Files[st.Ino]; ok && st.Nlink > 1 && ctime == st.Ctime {
+	if !st.IsDir() && (c.ledger.Files[st.Ino] == st.Ctime || c.files[st.Ino] == st.Ctime) {
 		return false
 	}
 	return !c.below[at].holds(st)

@@ -50,17 +50,14 @@ func (t *Tx) End() error {
 		}
 		return errors.Join(errs...)
 	}
-	if err := t.DropStages(); err != nil {
-		return err
-	}
 	if err := tree.InTurn(t.dropLinks, t.remove); err != nil {
 		return err
 	}
 	return t.s.Book.Unmark()
 }
 
-// dropLinks removes new objects that are names of files of the project, too. These get new ctimes by that, which is our
-// doing.
+// dropLinks removes the stages, and new objects that are names of files of the project, too. These get new ctimes by that,
+// which is our doing.
 func (t *Tx) dropLinks() error {
 	var l Ledger
 	l.Load(t.s.Meta())
@@ -75,8 +72,8 @@ func (t *Tx) dropLinks() error {
 			linked = append(linked, at)
 		}
 	}
-	if linked == nil {
-		return nil
+	if err := t.DropStages(); err != nil || linked == nil {
+		return err
 	}
 	if err := tree.RemoveTree(t.dir, ObjectsName); err != nil {
 		return err

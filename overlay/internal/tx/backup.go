@@ -92,7 +92,11 @@ func (c *Writer) findStays(k *tree.Copier) error {
 			}
 			id := tree.Inode{Dev: f.Stat.Dev, Ino: f.Stat.Ino}
 			if first, ok := wanted[id]; ok && !f.Stat.IsDir() {
-				t.Journal.Stays = append(t.Journal.Stays, Stay{Root: i, Path: store.Text(f.Path), File: identify(f.Stat), Copy: store.Text(first.Path)})
+				s := Stay{Root: i, Path: store.Text(f.Path), File: identify(f.Stat), Copy: store.Text(first.Path)}
+				t.Journal.Stays = append(t.Journal.Stays, s)
+				if !c.Changed(store.Place{Root: i, Path: f.Path}, f.Stat) {
+					c.stays = append(c.stays, s)
+				}
 				delete(wanted, id)
 			}
 			return len(wanted) > 0

@@ -79,12 +79,18 @@ func (t *Tx) refresh(l *Ledger, at store.Place) {
 	t.Note(l, at, old.Upper, old.Done)
 }
 
-// NoteFiles notes the ctimes of old objects that may have other names in the project.
-func (t *Tx) NoteFiles(l *Ledger) {
+// NoteFiles notes the ctimes of old objects that may have other names in the project, and of those that got new names.
+func (c *Writer) NoteFiles(l *Ledger) {
+	t := c.Tx
+	for _, w := range c.linked {
+		if now, ok := t.look(w.Place); ok && now.Ino == w.ino {
+			l.Files[now.Ino] = now.Ctime
+		}
+	}
 	for i, m := range t.Journal.Moves {
 		n := t.Journal.Nodes[m.First]
 		st := t.Stage(m)
-		if n.Old.Ino == 0 || n.Old.Mode&unix.S_IFMT == unix.S_IFDIR || st == nil {
+		if !n.Clean || n.Old.Mode&unix.S_IFMT == unix.S_IFDIR || c.planned[m.First].Low.Nlink < 2 || st == nil {
 			continue
 		}
 		for _, name := range [...]string{strconv.Itoa(i), spare(strconv.Itoa(i))} {
@@ -93,6 +99,17 @@ func (t *Tx) NoteFiles(l *Ledger) {
 			}
 		}
 	}
+}
+
+// NoteStays notes the ctimes of files of which other names were copied to the backup, and then removed. It reports whether there
+// are any.
+func (c *Writer) NoteStays(l *Ledger) bool {
+	for _, s := range c.stays {
+		if now, ok := c.Tx.look(store.Place{Root: s.Root, Path: string(s.Path)}); ok && s.File.Unchanged(now) {
+			l.Files[now.Ino] = now.Ctime
+		}
+	}
+	return len(c.stays) > 0
 }
 
 // NoteTimes notes that of all objects that stay and were touched.

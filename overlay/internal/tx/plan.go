@@ -104,7 +104,7 @@ func (c *Writer) empty(first int, n Item) error {
 	_, err := tree.WalkBelow(c.Sides[n.Root].Low, n.At, func(f tree.Found) bool {
 		in := Item{Root: n.Root, Diff: tree.Diff{Low: f.Stat, HasLow: true}}
 		in.At = f.Path
-		k := c.addNode(Node{Root: n.Root, Path: store.Text(f.Path), Old: identify(f.Stat)}, in)
+		k := c.addNode(Node{Root: n.Root, Path: store.Text(f.Path), Old: identify(f.Stat), Clean: !c.Changed(store.Place{Root: n.Root, Path: f.Path}, f.Stat)}, in)
 		if f.Stat.IsDir() {
 			dirs = append(dirs, k)
 		} else {

@@ -134,7 +134,7 @@ func (s *Log) Recover(n int, done bool) (string, error) {
 		}
 		return "a commit was finished", tree.InTurn(t.Flush, t.DropStages)
 	}
-	if t.Journal == nil {
+	if t.Journal == nil || t.Objects == nil { // nothing was done yet, or End had begun to remove it
 		return "a commit was taken back", tree.InTurn(t.DropStages, t.remove)
 	}
 	// A stage that somebody removed is made again from the copies.

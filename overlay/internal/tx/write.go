@@ -172,8 +172,12 @@ func (c *Writer) twin(n Item, st *tree.Handle, path string, dst *tree.Handle, to
 	}
 	// The link gives the file a new ctime, which is no sign of a conflict, and both
 	// names have one time.
+	at := store.Place{Root: n.Root, Path: w.Path}
+	if !c.Changed(at, w.Low) {
+		c.linked = append(c.linked, file{at, w.Low.Ino})
+	}
 	known := slices.ContainsFunc(c.Tx.Journal.Times, func(r Retime) bool { return r.Root == n.Root && string(r.Path) == w.Path })
-	if err := c.touch(store.Place{Root: n.Root, Path: w.Path}, w.Low, n.Up.Mtime.Nano(), map[store.Place]bool{{Root: n.Root, Path: w.Path}: known}); err != nil {
+	if err := c.touch(at, w.Low, n.Up.Mtime.Nano(), map[store.Place]bool{at: known}); err != nil {
 		return tree.Stat{}, false, err
 	}
 	if c.Copier.Links == nil {

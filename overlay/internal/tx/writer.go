@@ -60,6 +60,12 @@ func (l *Side) Close() {
 	l.Low.Close()
 }
 
+// A file is one of the project that nobody had changed since the session began.
+type file struct {
+	store.Place
+	ino uint64
+}
+
 // A Writer makes everything new of a transaction, and plans what is moved where.
 type Writer struct {
 	Tx      *Tx
@@ -74,6 +80,8 @@ type Writer struct {
 	Progress func(made int, bytes int64) // nil: nobody wants to know
 
 	planned []Item // what the journal's nodes are made of
+	linked  []file // files of the project that get more names
+	stays   []Stay // those of the journal that nobody had changed since the session began
 	Copier  tree.Copier
 	Apart   map[store.Place]bool // directories that objects cannot be renamed to from elsewhere
 	made    int
