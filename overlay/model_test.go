@@ -32,6 +32,7 @@ type model struct {
 	roots  int
 	weak   bool   // the command has no rights beyond its user's
 	parts  int    // commits by which the changes come in; 1: all at once
+	few    bool   // few files, and many links to them
 	build  []op   // what makes the project
 	runs   [][]op // what the commands do, with a commit after each
 }
@@ -39,7 +40,7 @@ type model struct {
 // String is what one needs to see what went wrong.
 func (m model) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, engine %v, %d roots, weak %v, %d parts", m.seed, m.engine, m.roots, m.weak, m.parts)
+	fmt.Fprintf(&b, "seed %d, engine %v, %d roots, weak %v, %d parts, few %v", m.seed, m.engine, m.roots, m.weak, m.parts, m.few)
 	for i, ops := range append([][]op{m.build}, m.runs...) {
 		fmt.Fprintf(&b, "\n  %s:", []string{"project", "run", "second run"}[i])
 		for _, o := range ops {
@@ -75,10 +76,17 @@ func newModel(seed uint64) model {
 	// What is closed to its owner in the project cannot be compared with any more by
 	// somebody whom modes stop.
 	a := newAuthor(seed, m.roots, true)
-	m.build = a.write(10 + r.IntN(30))
+	size := 10 + r.IntN(30)
+	m.few = r.IntN(3) == 0
+	a.few = m.few
+	m.build = a.write(size)
 	a.tame = (m.parts > 1 || runs > 1) && !tree.IsRoot()
 	for range runs {
-		m.runs = append(m.runs, a.write(50/runs))
+		n := 50
+		if m.few {
+			n = 4 + r.IntN(20)
+		}
+		m.runs = append(m.runs, a.write(n/runs))
 	}
 	return m
 }
@@ -132,6 +140,7 @@ func (m model) run(w *worker) (err error) {
 	defer s.Close()
 	views := []view{before} // the project before each commit
 	last := before
+	var seen view // by the last run
 	for n, ops := range m.runs {
 		stage := func(name string) string { return fmt.Sprintf("run %d, %s", n+1, name) }
 		if s.State() != Kept {
@@ -146,6 +155,7 @@ func (m model) run(w *worker) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", stage("work"), err)
 		}
+		seen = r.Seen
 		set, err := s.changeSet()
 		if err != nil {
 			return fmt.Errorf("%s: %w", stage("changes"), err)
@@ -189,7 +199,29 @@ func (m model) run(w *worker) (err error) {
 			return fmt.Errorf("%s: the session is %v; left: %q", stage("end"), s.State(), left)
 		}
 	}
-	return undoAll(s, w, roots, views)
+	if err := undoAll(s, w, roots, views); err != nil {
+		return err
+	}
+	return again(s, w, roots, before, seen)
+}
+
+// again commits everything at once after all was undone, and undoes that too.
+func again(s *Session, w *worker, roots []string, before, seen view) error {
+	set, err := s.changeSet()
+	if err != nil || len(set.lines) == 0 {
+		return err
+	}
+	if err := s.CommitWith(context.Background(), CommitOptions{AllowSpecial: true}); err != nil {
+		return fmt.Errorf("commit again: %w", err)
+	}
+	now, err := w.do(job{Roots: roots})
+	if err != nil {
+		return err
+	}
+	if err := wrong("the project after it was committed again", set.committed(now.Seen, seen, before, true)); err != nil {
+		return fmt.Errorf("%w\nchanges were %q", err, set.lines)
+	}
+	return undoAll(s, w, roots, []view{before, now.Seen})
 }
 
 // compare compares the project after all of a run was committed. Links are kept within
@@ -249,6 +281,18 @@ func (m model) commit(s *Session, set changeSet, n int, done func() error) error
 		paths = append(paths, filepath.Join(c.Root, c.Path))
 	}
 	r := rand.New(rand.NewPCG(m.seed, 2))
+	redo := func(part []string) error { // undone and committed once more
+		if !m.few || r.IntN(3) > 0 {
+			return done()
+		}
+		if err := s.Undo(ctx, UndoOptions{}); err != nil {
+			return fmt.Errorf("undo of a part: %w", err)
+		}
+		if err := s.CommitWith(ctx, CommitOptions{Paths: part, AllowSpecial: true}); err != nil {
+			return fmt.Errorf("a part again: %w", err)
+		}
+		return done()
+	}
 	r.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
 	for len(paths) > 0 && s.State() == Kept {
 		k := 1 + r.IntN(1+2*len(paths)/parts)
@@ -263,14 +307,14 @@ func (m model) commit(s *Session, set changeSet, n int, done func() error) error
 				if err := s.CommitWith(ctx, CommitOptions{Paths: []string{p}, AllowSpecial: true}); err != nil && !errors.Is(err, ErrNoChange) && !errors.Is(err, ErrEnded) {
 					return err
 				} else if err == nil {
-					if err := done(); err != nil {
+					if err := redo([]string{p}); err != nil {
 						return err
 					}
 				}
 			}
 			err = nil
 		} else if err == nil {
-			err = done()
+			err = redo(paths[:k])
 		}
 		if err != nil {
 			return err

@@ -457,6 +457,7 @@ type author struct {
 	known []string // objects that may be there
 	dirs  []string // those that may be directories
 	tame  bool     // nothing is closed to its owner
+	few   bool     // few objects: what is done concerns the same ones again and again, most of all their links and times
 	n     int      // for contents that differ
 }
 
@@ -545,7 +546,50 @@ func (a *author) write(n int) []op {
 	return list
 }
 
+// oneOfFew is one of the few names that there are.
+func (a *author) oneOfFew() string {
+	return key(a.IntN(a.roots), pick(a, "a", "b", "c", "d", "e", "f", "s/a", "s/b"))
+}
+
+// fewOp makes up an operation with few objects.
+func (a *author) fewOp() op {
+	p, to := a.oneOfFew(), a.oneOfFew()
+	switch r := a.IntN(100); {
+	case r < 10:
+		return op{Do: "create", A: p, Text: a.text()}
+	case r < 17:
+		return op{Do: "append", A: p, Text: a.text()}
+	case r < 20:
+		return op{Do: "rewrite", A: p}
+	case r < 42:
+		return op{Do: "link", A: p, B: p[:1] + to[1:]} // roots are on their own
+	case r < 56:
+		return op{Do: "utimes", A: p, N: 1_000_000_000_000_000_000 + a.Int64N(200_000_000_000_000_000)}
+	case r < 68:
+		return op{Do: "unlink", A: p}
+	case r < 76:
+		return op{Do: "rename", A: p, B: to}
+	case r < 80:
+		return op{Do: "exchange", A: p, B: to}
+	case r < 84:
+		return op{Do: "symlink", A: p, Text: pick(a, "a", "nowhere")}
+	case r < 88:
+		return op{Do: pick(a, "fifo", "fifo", "socket"), A: p}
+	case r < 92:
+		return op{Do: "chmod", A: p, N: pick[int64](a, 0o600, 0o644, 0o755), Text: openDirs}
+	case r < 94:
+		return op{Do: "setxattr", A: p, B: "user.x", Text: pick(a, "1", "2")}
+	case r < 98:
+		return op{Do: "mkdir", A: key(a.IntN(a.roots), pick(a, "s", "s", "d")), N: 0o755}
+	default:
+		return op{Do: "rmtree", A: key(a.IntN(a.roots), "s")}
+	}
+}
+
 func (a *author) op() op {
+	if a.few {
+		return a.fewOp()
+	}
 	switch r := a.IntN(100); {
 	case r < 14:
 		p := pick(a, a.fresh(), a.any())

@@ -3,6 +3,7 @@
 package overlay
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -268,6 +269,19 @@ func (v view) unlinked() view {
 	return v
 }
 
+// joined is the view in which two names, and all that is linked to them, are one file.
+func (v view) joined(a, b string) view {
+	into, from := cmp.Or(v[a].Twin, a), cmp.Or(v[b].Twin, b)
+	v = maps.Clone(v)
+	for k, o := range v {
+		if t := cmp.Or(o.Twin, k); t == into || t == from {
+			o.Twin = into
+			v[k] = o
+		}
+	}
+	return v
+}
+
 // key is the name of a path of a root in a view.
 func key(root int, p string) string { return path.Join(strconv.Itoa(root), p) }
 
@@ -310,7 +324,22 @@ func (c changeSet) below(k string) bool {
 // between names that were committed. A new time alone is not a change, so unless all of them
 // were committed at once the project may have kept its own where nothing else changed;
 // and what has several names in the project still has one time.
+//
+// Names of one file of the project are several files for the sandbox, as long as it changes none: what it linked to them is linked to
+// that one file.
 func (c changeSet) committed(project, seen, before view, all bool) []string {
+	first := map[[2]string]string{} // of the names that are linked before and after
+	for _, k := range slices.Sorted(maps.Keys(seen)) {
+		id := [2]string{before[k].Twin, project[k].Twin}
+		if c.changed[k] || id[0] == "" || id[1] == "" {
+			continue
+		}
+		if _, ok := first[id]; ok {
+			seen = seen.joined(first[id], k)
+		} else {
+			first[id] = k
+		}
+	}
 	return compared{
 		got: project, want: seen,
 		time: func(k string, got, want object) bool {
