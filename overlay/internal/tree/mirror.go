@@ -17,6 +17,10 @@ import (
 // What is found makes the same packed form as an upper directory, so that the project is
 // compared with it afterwards as always.
 //
+// The project may be written to meanwhile. What goes away is left out, what is replaced is copied once more, and a file
+// that is written to has what it had of both: that it has changed since it was looked at is a conflict, if the command
+// changes it, too.
+//
 // Of a file with several names each one is copied by itself, so that a write changes one
 // of them, as it does in an overlay.
 
@@ -31,6 +35,9 @@ type projectCopier struct {
 	ctx  context.Context
 	from Tree
 }
+
+// errGone says that no directory is there any more.
+var errGone = errors.New("the directory went away")
 
 // MakeMirror copies what is in from to the empty directory top.
 func MakeMirror(ctx context.Context, from Tree, top *Handle) (Record, error) {
@@ -54,13 +61,17 @@ func (c *projectCopier) Directory(path string, d *Handle, rec Record) error {
 		return err
 	}
 	x, err := c.list(path, d, rec)
+	if path != "." && (err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP) {
+		return errGone
+	}
 	if err != nil {
 		if e := new(fs.PathError); !errors.As(err, &e) {
 			err = &fs.PathError{Op: "copy", Path: path, Err: err}
 		}
 		return err
 	}
-	for i, low := range rec.Low.Children {
+	for i := 0; i < len(rec.Low.Children); i++ {
+		low := rec.Low.Children[i]
 		if !low.Stat.IsDir() {
 			continue
 		}
@@ -70,6 +81,11 @@ func (c *projectCopier) Directory(path string, d *Handle, rec Record) error {
 		}
 		err = c.Directory(JoinPath(path, low.Name), sub, Record{low, rec.Own.Children[i]})
 		sub.Close()
+		if err == errGone {
+			rec.Low.Children, rec.Own.Children = slices.Delete(rec.Low.Children, i, i+1), slices.Delete(rec.Own.Children, i, i+1)
+			i--
+			err = d.Unlink(low.Name, unix.AT_REMOVEDIR)
+		}
 		if err != nil {
 			return err
 		}
@@ -110,27 +126,38 @@ func (c *projectCopier) list(path string, d *Handle, rec Record) (Xattrs, error)
 		if err := c.ctx.Err(); err != nil {
 			return nil, err
 		}
-		st, ok, err := from.Lstat(name)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			continue
-		}
-		low, own := &Node{Name: name, Stat: st}, &Node{Name: name}
-		made, err := c.Object(from, name, d, low, own)
-		if err == unix.ENOENT {
-			continue // it went away
+		const most = 4
+		err := ErrMoved
+		for tries := 0; err == ErrMoved && tries < most; tries++ {
+			err = c.child(from, name, d, rec)
 		}
 		if err != nil {
 			return nil, &fs.PathError{Op: "copy", Path: JoinPath(path, name), Err: err}
 		}
-		if made {
-			rec.Low.Children = append(rec.Low.Children, low)
-			rec.Own.Children = append(rec.Own.Children, own)
-		}
 	}
 	return x, nil
+}
+
+// child copies one object of a directory, and notes it. ErrMoved: it was replaced meanwhile, and nothing is made.
+func (c *projectCopier) child(from Dir, name string, d *Handle, rec Record) error {
+	st, ok, err := from.Lstat(name)
+	if err != nil || !ok {
+		return err
+	}
+	low, own := &Node{Name: name, Stat: st}, &Node{Name: name}
+	made, err := c.Object(from, name, d, low, own)
+	switch {
+	case err == unix.ENOENT:
+		return nil // it went away
+	case err == ErrMoved:
+		if err := d.Unlink(name, 0); err != nil && err != unix.ENOENT {
+			return err
+		}
+	case made && err == nil:
+		rec.Low.Children = append(rec.Low.Children, low)
+		rec.Own.Children = append(rec.Own.Children, own)
+	}
+	return err
 }
 
 // Object copies one object; a directory is only made. What we may not make is left out,
@@ -200,9 +227,6 @@ func (c *projectCopier) File(from Dir, name string, d *Handle, st Stat) error {
 			return err
 		}
 		if err := to.SetXattrs(x); err != nil && err != unix.EOPNOTSUPP {
-			return err
-		}
-		if err := f.Unchanged(); err != nil {
 			return err
 		}
 	} else {
