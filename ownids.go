@@ -30,7 +30,10 @@ const opOwnIDs = "own ids"
 // mostMapped is how many mounts a sandbox can be sent, with room for its other descriptors (SCM_MAX_FD).
 const mostMapped = 200
 
-var errOwnIDsUser = errors.New("the kernel gives them to root only: run nsrun as root, or without own ids")
+var (
+	errOwnIDsUser = errors.New("the kernel gives them to root only: run nsrun as root, or without own ids")
+	errOwnIDsHost = errors.New("the kernel gives them to the host's root with all its capabilities only: run nsrun there, or without own ids")
+)
 
 // ownIDs gives the command ids of its own.
 func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
@@ -44,6 +47,9 @@ func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 	own := func(f *os.File, err error, path string) error {
 		if _, ok := errors.AsType[*nsexec.Error](err); ok {
 			return err // there are no namespaces at all
+		}
+		if errors.Is(err, unix.EPERM) {
+			err = fmt.Errorf("%w: %w", errOwnIDsHost, sys.Bare(err))
 		}
 		if err != nil {
 			return &Error{Op: opOwnIDs, Path: path, Err: sys.Bare(err)}

@@ -4,6 +4,7 @@ package idmap
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"sync"
@@ -123,13 +124,13 @@ func create() (ns sys.FD, err error) {
 		}
 		fd, err := unix.Open(dir+"/ns/user", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return err
+			return &os.PathError{Op: "open", Path: dir + "/ns/user", Err: err}
 		}
 		ns = sys.FD(fd)
 		return errMade
 	}
 	if err := cmd.Start(); !errors.Is(err, errMade) {
-		return ns, err
+		return ns, fmt.Errorf("make their user namespace: %w", err)
 	}
 	return ns, nil
 }
