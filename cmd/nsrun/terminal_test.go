@@ -64,6 +64,38 @@ func (s *session) has(name string) bool {
 	return err == nil
 }
 
+// TestInterruptedStart: Ctrl-C while the sandbox is made ends the command, which was not there to get it.
+func TestInterruptedStart(t *testing.T) {
+	testenv.Leaks(t, reap)
+	block, release, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release.Close()
+	made, info, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	s := &session{Terminal: testenv.NewTerminal(t)}
+	s.cmd = exec.Command(filepath.Join(installed(t), "nsrun"), "--ro-bind", "/", "/", "--unshare-pid", "--forward-signals",
+		"--block-fd", "3", "--info-fd", "4", "sleep", "60")
+	s.cmd.ExtraFiles = []*os.File{block, info}
+	s.Attach(s.cmd)
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	block.Close()
+	info.Close()
+	if _, err := made.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	s.Type("\x03")
+	s.Await("^C")
+	release.Close()
+	s.ends(t, 130)
+}
+
 // TestAsk: what is to become of the changes is asked at a terminal; only a clear
 // answer does anything.
 func TestAsk(t *testing.T) {

@@ -221,6 +221,7 @@ func run(base unsafe.Pointer) {
 				e = syscall.EPERM
 				break
 			}
+			forget(h)
 			pid, errno := vfork()
 			if errno != 0 {
 				e = syscall.Errno(errno)

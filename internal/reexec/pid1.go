@@ -169,6 +169,19 @@ func exitCode(ws uint32) uintptr {
 	return uintptr(ws>>8) & 0xff
 }
 
+// forget takes the signals of the terminal that came before there was a command: it did not get them, so reap must not take
+// for an echo what somebody passes on.
+//
+//go:nosplit
+//go:norace
+func forget(h *prog.Header) {
+	var now [2]int64
+	terminal := uint64(1<<(syscall.SIGHUP-1) | 1<<(syscall.SIGINT-1) | 1<<(syscall.SIGQUIT-1))
+	for e := syscall.Errno(0); e == 0; {
+		_, _, e = syscall.RawSyscall6(sysSigwait, uintptr(unsafe.Pointer(&terminal)), uintptr(unsafe.Pointer(&h.Scratch)), uintptr(unsafe.Pointer(&now)), 8, 0, 0)
+	}
+}
+
 // reap is PID 1 of the sandbox from the command's execve to its end: it waits
 // for whatever dies here, passes on, if it is asked to, the signals that somebody
 // outside sends to it, and ends with the command, and with it, because it is PID
