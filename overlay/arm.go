@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -80,7 +81,32 @@ func (s *Session) makeCopy(ctx context.Context, i int) error {
 		s.copies = make([]tree.Record, len(s.meta.Roots))
 	}
 	s.copies[i] = rec
-	return nil
+	return s.await(rec.Own.Stat.Ctime)
+}
+
+// await waits until what is changed in a copy gets another ctime than the copy was made with: the clock of file systems goes in steps
+// of some milliseconds, before Linux 6.13.
+func (s *Session) await(copied int64) error {
+	const name = "clock"
+	if err := tree.RemoveTree(s.area(), name); err != nil {
+		return err
+	}
+	h, err := s.area().Create(name)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	for tries := 0; err == nil && tries < 2000; tries++ { // if somebody sets the clock, it does not wait for long
+		if err = h.Chmod(0o600); err != nil {
+			break
+		}
+		var st tree.Stat
+		if st, err = h.Stat(); err == nil && st.Ctime > copied {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return cmp.Or(err, tree.RemoveTree(s.area(), name))
 }
 
 // noteCopies writes down what is known of the copies, so that they can be compared even
