@@ -37,13 +37,16 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 		}
 		c.Presets = append(c.Presets, preset)
 	}
-	var rules []mcpargs.Path
-	for _, rule := range p.Rules() {
-		if rule.Kind == "protect" || rule.Kind == "block" || !host.Nothing(rule.Pattern) {
-			rules = append(rules, mcpargs.Path{Kind: rule.Kind, Pattern: rule.Pattern, At: rule.Pos.String()})
+	var rules [2][]mcpargs.Path
+	list, last := p.Rules()
+	for i, list := range [...][]config.Rule{list, last} {
+		for _, rule := range list {
+			if rule.Kind == "protect" || rule.Kind == "block" || !host.Nothing(rule.Pattern) {
+				rules[i] = append(rules[i], mcpargs.Path{Kind: rule.Kind, Pattern: rule.Pattern, At: rule.Pos.String()})
+			}
 		}
 	}
-	o.Paths = append(rules, o.Paths...)
+	o.Paths = slices.Concat(rules[0], o.Paths, rules[1])
 	for _, item := range p.Sockets() {
 		if _, err := os.Lstat(item.Text); err == nil || service.Is(item.Text) {
 			o.AllowUnix = append(o.AllowUnix, item.Text)

@@ -152,14 +152,17 @@ func (o *runOptions) take(p *config.Policy) error {
 		}
 	}
 	o.discard = o.discard || o.has(nsrunlib.TestPreset) && !o.direct
-	var rules []pathRule
-	for _, rule := range p.Rules() {
-		if (rule.Kind == "rw" || rule.Kind == "ro") && host.Nothing(rule.Pattern) {
-			continue // on this machine, in this project
+	var rules [2][]pathRule
+	list, last := p.Rules()
+	for i, list := range [...][]config.Rule{list, last} {
+		for _, rule := range list {
+			if (rule.Kind == "rw" || rule.Kind == "ro") && host.Nothing(rule.Pattern) {
+				continue // on this machine, in this project
+			}
+			rules[i] = append(rules[i], pathRule{rule.Kind, rule.Pattern, rule.Pos.String()})
 		}
-		rules = append(rules, pathRule{rule.Kind, rule.Pattern, rule.Pos.String()})
 	}
-	o.paths, o.blockExisting = append(rules, o.paths...), p.BlockExisting()
+	o.paths, o.blockExisting = slices.Concat(rules[0], o.paths, rules[1]), p.BlockExisting()
 	o.allowUserns, o.ownIDs, o.devices, o.caches = p.AllowUserns(), p.OwnIDs(), p.Devices(), p.Caches()
 	if err := o.setHome(p.Home()); err != nil {
 		return err

@@ -41,7 +41,7 @@ func TestSystemConfig(t *testing.T) {
 		}
 	})
 	const file = "/etc/nsrun/config.toml"
-	const managed = `locked = ["limits.timeout", "sandbox.allow_net", "sandbox.mode", "sandbox.enabled", "sandbox.clear_env"]
+	const managed = `locked = ["limits.timeout", "sandbox.allow_net", "sandbox.mode", "sandbox.enabled", "sandbox.clear_env", "sandbox.blocked_paths"]
 [sandbox]
 blocked_paths = ["secret"]
 env = ["MANAGED=yes"]
@@ -76,6 +76,11 @@ env = ["PROFILE=yes"]
 		{name: "locked, and stricter", words: "run --discard --timeout 1m -- printenv MANAGED", says: "yes"},
 		{name: "locked for flags", words: "run --timeout 2h -- touch ran", status: 125, says: "--timeout: timeout is locked by /etc/nsrun/config.toml:1:11, and can only be made stricter"},
 		{name: "locked rules", words: "run --allow-net 127.0.0.1:1 -- touch ran", status: 125, says: "--allow-net: allow_net is locked"},
+		{name: "locked rules, and a network of a preset", words: "run --preset github -- touch ran", status: 125, says: "--preset: allow_net is locked"},
+		{name: "locked rules, and the host's network", words: "run --net host -- touch ran", status: 125, says: "--net: allow_net is locked"},
+		{name: "locked, and hides what flags show", words: "run --discard --ro secret -- sh -c cat<secret", status: 2},
+		{name: "locked, and hides what flags make writable", words: "run --direct --rw secret -- sh -c cat<secret", status: 2},
+		{name: "not locked", make: write("[sandbox]\nblocked_paths = ['secret']"), words: "run --discard --ro secret -- sh -c cat<secret", says: "hidden?"},
 		{name: "locked mode", words: "run --sandbox disabled -- touch ran", status: 125, says: "is locked by /etc/nsrun/config.toml:1:"},
 		{name: "locked for the user", user: "[sandbox]\nenabled = false", words: "run -- touch ran", status: 125, says: "enabled is locked"},
 		{name: "locked for profiles", user: "[profile.x]\nmatch = ['touch']\ntimeout = '2h'", words: "run -- touch ran", status: 125, says: "timeout is locked"},

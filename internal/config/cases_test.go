@@ -204,6 +204,15 @@ func TestFlags(t *testing.T) {
 		{"@system\nlocked = ['limits.timeout']\n[limits]\ntimeout = '1m'", func(l *Layer) { l.Set("timeout", "--timeout", "1s") }, "timeout = \"1s\"\n"},
 		{"@system\nlocked = ['sandbox.allow_net']", func(l *Layer) { l.Add("allow_net", "--allow-net", "b") },
 			"error: --allow-net: allow_net is locked by system:1:11, and can only be made stricter\n"},
+		// What else opens a network is as much of a change.
+		{"@system\nlocked = ['sandbox.allow_net']", func(l *Layer) { l.NoRules = true; l.Set("isolate_network", "--net", "false") },
+			"error: --net: allow_net is locked by system:1:11, and can only be made stricter\n"},
+		{"@system\nlocked = ['sandbox.allow_net']\n[sandbox]\nallow_net = ['a']", func(l *Layer) { l.NoRules = true; l.Set("isolate_network", "--net", "true") }, ""},
+		{"@system\nlocked = ['sandbox.allow_net']", func(l *Layer) { l.Add("presets", "--preset", "github") },
+			"error: --preset: allow_net is locked by system:1:11, and can only be made stricter\n"},
+		{"@system\nlocked = ['sandbox.allow_net']\n[sandbox]\npresets = ['go']", func(l *Layer) { l.Add("presets", "--preset", "go"); l.Add("presets", "--preset", "build") }, "presets = [\"go\", \"build\"]\n"},
+		{"@system\nlocked = ['sandbox.allow_net']\n@user\n[sandbox]\nisolate_network = false", func(*Layer) {},
+			"error: user:2:1: allow_net is locked by system:1:11, and can only be made stricter\n"},
 	} {
 		l := Flags()
 		c.flags(l)

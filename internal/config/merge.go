@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -15,6 +16,7 @@ type Policy struct {
 	Settings [numKeys]Setting
 	Profiles []string // that match the command, in order
 	Left     []*Error // what was left out because its file is not trusted
+	locked   map[int]Pos
 }
 
 // Merge merges layers, lower ones first, for a command. Profiles that match come after all files' other values, in the
@@ -26,16 +28,14 @@ func Merge(layers []*Layer, flags *Layer, f *Facts) (*Policy, error) {
 			p.Settings[i].Items = []Item{{Text: strings.Trim(k.Default, `"`)}}
 		}
 	}
-	locked := map[int]Pos{}
+	p.locked = map[int]Pos{}
 	for _, l := range layers {
-		for i, pos := range l.Locked {
-			locked[i] = pos
-		}
+		maps.Copy(p.locked, l.Locked)
 	}
 	for _, strict := range [...]bool{false, true} {
 		for _, l := range layers {
 			if l.Strict == strict {
-				if err := p.apply(l, &l.Values, locked); err != nil {
+				if err := p.apply(l, &l.Values); err != nil {
 					return nil, err
 				}
 			}
@@ -48,7 +48,7 @@ func Merge(layers []*Layer, flags *Layer, f *Facts) (*Policy, error) {
 				if !slices.Contains(p.Profiles, profile.Name) {
 					p.Profiles = append(p.Profiles, profile.Name)
 				}
-				if err := p.apply(l, &profile.Values, locked); err != nil {
+				if err := p.apply(l, &profile.Values); err != nil {
 					return nil, err
 				}
 			}
@@ -58,7 +58,7 @@ func Merge(layers []*Layer, flags *Layer, f *Facts) (*Policy, error) {
 		if flags.NoRules {
 			p.dropRules()
 		}
-		if err := p.apply(flags, &flags.Values, locked); err != nil {
+		if err := p.apply(flags, &flags.Values); err != nil {
 			return nil, err
 		}
 	}
@@ -66,7 +66,7 @@ func Merge(layers []*Layer, flags *Layer, f *Facts) (*Policy, error) {
 }
 
 // apply takes what a layer says.
-func (p *Policy) apply(l *Layer, values *[numKeys]*Value, locked map[int]Pos) error {
+func (p *Policy) apply(l *Layer, values *[numKeys]*Value) error {
 	for i, v := range values {
 		if v == nil {
 			continue
@@ -82,16 +82,35 @@ func (p *Policy) apply(l *Layer, values *[numKeys]*Value, locked map[int]Pos) er
 				}
 			}
 		}
-		switch lock, isLocked := locked[to]; {
+		lock, isLocked := p.locked[to]
+		switch {
 		case l.Strict && !narrows(to, before, after):
 			p.Left = append(p.Left, &Error{Pos: v.Pos, Text: Keys[i].Name + " would let commands do more, and is left out"})
 			continue
 		case isLocked && l.Source != System && !narrows(to, before, after):
-			return &Error{Pos: v.Pos, Text: Keys[i].Name + " is locked by " + lock.String() + ", and can only be made stricter"}
+			return lockedError(v.Pos, i, lock)
+		}
+		if lock, ok := p.locked[allowNet]; ok && l.Source != System && opensNet(to, before, after) {
+			return lockedError(v.Pos, allowNet, lock)
 		}
 		p.Settings[to].Items = after
 	}
 	return nil
+}
+
+func lockedError(pos Pos, key int, lock Pos) error {
+	return &Error{Pos: pos, Text: Keys[key].Name + " is locked by " + lock.String() + ", and can only be made stricter"}
+}
+
+// opensNet reports whether a change of another key than allow_net is one of what can be reached.
+func opensNet(key int, before, after []Item) bool {
+	switch key {
+	case isolateNetwork:
+		return !narrows(key, before, after)
+	case presets:
+		return slices.ContainsFunc(after, func(item Item) bool { return isNetwork(item) && !within([]Item{item}, before) })
+	}
+	return false
 }
 
 // matches reports whether a command begins with the words of the profile.
@@ -104,11 +123,16 @@ func (p *Profile) matches(command []string) bool {
 // networks are the presets that are about the network.
 func (p *Policy) networks() (list []Item) {
 	for _, item := range p.Settings[presets].Items {
-		if slices.Contains(Keys[presets].Words[notNetworks:], item.Text) {
+		if isNetwork(item) {
 			list = append(list, item)
 		}
 	}
 	return list
+}
+
+// isNetwork reports whether a preset is about the network.
+func isNetwork(preset Item) bool {
+	return slices.Contains(Keys[presets].Words[notNetworks:], preset.Text)
 }
 
 // dropRules leaves no network by rules.

@@ -19,8 +19,9 @@ type Rule struct {
 }
 
 // Rules are those of files, in the order in which later ones win. Flags have their own. Of what is writable and what is
-// read-only, what lies deeper wins, then what is read-only; what is hidden wins over both.
-func (p *Policy) Rules() (list []Rule) {
+// read-only, what lies deeper wins, then what is read-only; what is hidden wins over both. last are those that win over the rules
+// of flags, too: what locked blocked_paths hide.
+func (p *Policy) Rules() (list, last []Rule) {
 	for _, of := range [...]struct {
 		key  int
 		kind string
@@ -28,11 +29,15 @@ func (p *Policy) Rules() (list []Rule) {
 		if of.key == protectedPaths {
 			slices.SortStableFunc(list, func(a, b Rule) int { return strings.Count(a.Pattern, "/") - strings.Count(b.Pattern, "/") })
 		}
+		to := &list
+		if _, ok := p.locked[of.key]; ok && of.key == blockedPaths {
+			to = &last
+		}
 		for _, item := range p.ofFiles(of.key) {
-			list = append(list, Rule{of.kind, item.Text, item.Pos})
+			*to = append(*to, Rule{of.kind, item.Text, item.Pos})
 		}
 	}
-	return list
+	return list, last
 }
 
 // ofFiles are items that no flag brought.
