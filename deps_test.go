@@ -63,8 +63,8 @@ var mayImport = map[string][]string{
 	"internal/limits":      {"internal/escape"},
 	"internal/limiter":     {"features", "internal/cgroups", "internal/limits"},
 	"netpolicy/cgroup":     {"internal/cgroups", "internal/seccomp", "internal/sys", "features", "netpolicy"},
-	"internal/runslater":   {},
-	"overlay":              {"change", "internal/escape", "internal/pathrule", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},
+	"internal/runslater":   {"internal/paths"},
+	"overlay":              {"change", "internal/escape", "internal/pathrule", "internal/paths", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},
 	"internal/links":       {"internal/escape", "internal/paths", "internal/sys", "overlay"},
 	"internal/confine":     {"mounts"},
 	"internal/plan":        {"internal/confine", "internal/escape", "internal/pathrule", "internal/paths", "mounts"},
@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 	"internal/host":        {"internal/confine", "internal/deep", "internal/escape", "internal/githash", "internal/gitindex", "internal/harmless", "internal/links", "internal/owndir", "internal/pathrule", "internal/paths", "internal/plan", "internal/runslater", "internal/sys", "mounts", "netpolicy", "overlay", "project"},
 	"internal/dropin":      {"internal/bwrap", "internal/sandbox", "mounts", "nsexec"},
 	"internal/prerun":      {"internal/bwrap", "internal/dropin", "internal/prog", "internal/reexec", "internal/sandbox", "internal/secureexec", "mounts", "nsexec"},
-	"project":              {"change", "internal/escape", "internal/owndir", "internal/sys"},
+	"project":              {"change", "internal/escape", "internal/owndir", "internal/paths", "internal/sys"},
 	"internal/renames":     {"internal/notify", "internal/sandbox", "internal/seccomp", "internal/sys"},
 	"":                     {"credential", "internal/gpgagent", "internal/service", "internal/sshagent", "internal/ask", "internal/attempts", "internal/cgroups", "internal/confine", "internal/escape", "internal/homelayer", "internal/host", "internal/idmap", "internal/limiter", "internal/limits", "internal/pathrule", "internal/paths", "internal/plan", "internal/renames", "internal/sandbox", "internal/secureexec", "internal/sys", "internal/wall", "fanotify", "features", "mounts", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "nsexec", "overlay", "project"},
 	"cmd/nsrun":            {"*"},
@@ -138,7 +138,7 @@ var mayImport = map[string][]string{
 	// Of overlay.
 	"overlay/internal/tree":  {"internal/deep", "internal/sys"},
 	"overlay/internal/store": {"internal/owndir", "internal/pathrule", "internal/prog", "internal/reexec", "internal/sys", "features", "overlay/internal/tree"},
-	"overlay/internal/tx":    {"internal/gitindex", "internal/sys", "overlay/internal/store", "overlay/internal/tree"},
+	"overlay/internal/tx":    {"internal/gitindex", "internal/paths", "internal/sys", "overlay/internal/store", "overlay/internal/tree"},
 }
 
 // everywhere is what every package may import: it imports nothing.

@@ -12,6 +12,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -125,7 +126,7 @@ func (s *Session) include(all []node, chosen []bool, p string) error {
 			if n.root != at.Root {
 				return n.root - at.Root
 			}
-			return tree.ComparePaths(n.Path, at.Path)
+			return paths.Compare(n.Path, at.Path)
 		})
 		for ; i < len(all) && all[i].root == at.Root && tree.Under(all[i].Path, at.Path); i++ {
 			chosen[i] = true

@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/strike"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/store"
-	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
@@ -51,7 +51,7 @@ func (m memo) see(c strike.Call) {
 		name(f(1))
 	case "unlinkat":
 		for p := range m {
-			if tree.Inside(p, f(0)) {
+			if paths.Inside(p, f(0)) {
 				delete(m, p)
 			}
 		}
@@ -71,10 +71,10 @@ func (m memo) exchange(a, b string) {
 	moved := memo{}
 	for p, c := range m {
 		switch {
-		case tree.Inside(p, a):
+		case paths.Inside(p, a):
 			moved[b+p[len(a):]] = c
 			delete(m, p)
-		case tree.Inside(p, b):
+		case paths.Inside(p, b):
 			moved[a+p[len(b):]] = c
 			delete(m, p)
 		}
@@ -89,7 +89,7 @@ func (m memo) below(dirs ...string) (list []string) {
 		if strings.HasPrefix(c.Name, "fchmod") && slices.ContainsFunc(closedObjects, func(o closedObject) bool { return strings.HasSuffix(p, "/"+o.path) }) {
 			continue
 		}
-		if slices.ContainsFunc(dirs, func(d string) bool { return tree.Inside(p, d) }) {
+		if slices.ContainsFunc(dirs, func(d string) bool { return paths.Inside(p, d) }) {
 			list = append(list, p+" since "+c.String())
 		}
 	}
@@ -122,7 +122,7 @@ func TestCrashFlush(t *testing.T) {
 						calls++
 						if strings.HasPrefix(c.Name, "rename") {
 							to := c.Files[1]
-							if !touched && slices.ContainsFunc(c.Files, func(f string) bool { return tree.Inside(f, st.projects[0]) || tree.Inside(f, st.projects[1]) }) {
+							if !touched && slices.ContainsFunc(c.Files, func(f string) bool { return paths.Inside(f, st.projects[0]) || paths.Inside(f, st.projects[1]) }) {
 								touched = true
 								session := filepath.Join(st.state, st.id)
 								list := m.below(st.state+"/"+store.PendingName, session+"/"+tx.Name, session+"/"+store.MetaName)

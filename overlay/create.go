@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
@@ -194,10 +195,10 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 		if p == "/" {
 			return fail(errors.New("the whole file system cannot be a root"))
 		}
-		if tree.Inside(statePath, p) {
+		if paths.Inside(statePath, p) {
 			return fail(fmt.Errorf("it holds the state directory %s", escape.Quote(statePath)))
 		}
-		if tree.Inside(p, statePath) {
+		if paths.Inside(p, statePath) {
 			return fail(fmt.Errorf("it lies in the state directory %s", escape.Quote(statePath)))
 		}
 		for _, other := range s.meta.Roots {
@@ -205,9 +206,9 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			switch {
 			case p == o:
 				return fail(errors.New("it is given twice"))
-			case tree.Inside(p, o):
+			case paths.Inside(p, o):
 				return fail(fmt.Errorf("it lies in another root, %s", escape.Quote(o)))
-			case tree.Inside(o, p):
+			case paths.Inside(o, p):
 				return fail(fmt.Errorf("it holds another root, %s", escape.Quote(o)))
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
@@ -42,7 +43,7 @@ func (s *Session) Committed() ([]Change, error) {
 		if a.Root != b.Root {
 			return index[a.Root] - index[b.Root]
 		}
-		return tree.ComparePaths(a.Path, b.Path)
+		return paths.Compare(a.Path, b.Path)
 	})
 	return list, nil
 }

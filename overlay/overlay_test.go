@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
@@ -98,7 +99,7 @@ func TestChanges(t *testing.T) {
 			s := create(t, root)
 			want := sandbox(t, s, tt.script)
 			slices.SortFunc(tt.want, func(a, b string) int {
-				return tree.ComparePaths(strings.TrimSuffix(a[2:], "/"), strings.TrimSuffix(b[2:], "/"))
+				return paths.Compare(strings.TrimSuffix(a[2:], "/"), strings.TrimSuffix(b[2:], "/"))
 			})
 			got := changes(t, s)
 			if tt.name == "new names" {
@@ -724,11 +725,11 @@ func TestDeepOrder(t *testing.T) {
 	if len(got) != 360 {
 		t.Errorf("%d changes", len(got))
 	}
-	var paths []string
+	var names []string
 	for _, g := range got {
-		paths = append(paths, strings.TrimSuffix(g[2:], "/"))
+		names = append(names, strings.TrimSuffix(g[2:], "/"))
 	}
-	if !slices.IsSortedFunc(paths, tree.ComparePaths) {
+	if !slices.IsSortedFunc(names, paths.Compare) {
 		t.Error("not in path order")
 	}
 	commitAll(t, s)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay/internal/store"
-	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // places returns what a user's path may mean.
@@ -27,7 +27,7 @@ func (s *Session) places(p string) []store.Place {
 	p = filepath.Clean(p)
 	for _, spelled := range []string{p, resolveParent(p)} {
 		for i, r := range s.roots {
-			if tree.Inside(spelled, r.Path) {
+			if paths.Inside(spelled, r.Path) {
 				rel := strings.TrimPrefix(strings.TrimPrefix(spelled, r.Path), "/")
 				return []store.Place{{Root: i, Path: path.Clean(rel)}}
 			}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -82,7 +83,7 @@ func (s *Session) mend(statePath string) (err error) {
 		info, ierr := readInfo(s.state, statePath, r.ID)
 		for _, mine := range s.meta.Roots {
 			for _, root := range info.Roots {
-				if ierr == nil && (tree.Inside(root.Path, string(mine.Path)) || tree.Inside(string(mine.Path), root.Path)) {
+				if ierr == nil && (paths.Inside(root.Path, string(mine.Path)) || paths.Inside(string(mine.Path), root.Path)) {
 					err = rerr
 				}
 			}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -42,7 +43,7 @@ func (s *Session) Renames(changes []Change) ([]Rename, error) {
 			return nil, err
 		}
 		r.keepRunning(changes[:n])
-		slices.SortFunc(r.found, func(a, b Rename) int { return tree.ComparePaths(a.To, b.To) })
+		slices.SortFunc(r.found, func(a, b Rename) int { return paths.Compare(a.To, b.To) })
 		all = append(all, r.found...)
 		changes = changes[n:]
 	}

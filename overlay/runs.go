@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/pathrule"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/runslater"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -117,7 +118,7 @@ func (v *runsView) open(p string) (tree.Dir, error) {
 	v.leave()
 	at := -1
 	for i, r := range v.f.s.roots {
-		if tree.Inside(p, r.Path) && (at < 0 || len(r.Path) > len(v.f.s.roots[at].Path)) {
+		if paths.Inside(p, r.Path) && (at < 0 || len(r.Path) > len(v.f.s.roots[at].Path)) {
 			at = i
 		}
 	}

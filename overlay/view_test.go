@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -185,7 +186,7 @@ func stamp(ns int64) string { return fmt.Sprintf("%d.%09d", ns/1e9, ns%1e9) }
 // String is a line per object, in path order, in which everything is told.
 func (v view) String() string {
 	var b strings.Builder
-	for _, k := range slices.SortedFunc(maps.Keys(v), tree.ComparePaths) {
+	for _, k := range slices.SortedFunc(maps.Keys(v), paths.Compare) {
 		o := v[k]
 		fmt.Fprintf(&b, "%q %s", k, o.what())
 		if o.Twin != "" {
@@ -214,7 +215,7 @@ func (c compared) differences() []string {
 	say := func(key, format string, args ...any) {
 		list = append(list, fmt.Sprintf("%q ", key)+fmt.Sprintf(format, args...))
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(c.want), tree.ComparePaths) {
+	for _, k := range slices.SortedFunc(maps.Keys(c.want), paths.Compare) {
 		w := c.want[k]
 		g, ok := c.got[k]
 		switch {
@@ -227,13 +228,13 @@ func (c compared) differences() []string {
 			say(k, "is of %s, want %s", stamp(g.Mtime), stamp(w.Mtime))
 		}
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(c.got), tree.ComparePaths) {
+	for _, k := range slices.SortedFunc(maps.Keys(c.got), paths.Compare) {
 		if _, ok := c.want[k]; !ok {
 			say(k, "should not be there: %s", c.got[k].what())
 		}
 	}
 	g, w := c.groups(c.got), c.groups(c.want)
-	for _, k := range slices.SortedFunc(maps.Keys(w), tree.ComparePaths) {
+	for _, k := range slices.SortedFunc(maps.Keys(w), paths.Compare) {
 		if _, there := c.got[k]; there && g[k] != w[k] {
 			say(k, "is linked to %q, want %q", g[k], w[k])
 		}

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -83,14 +84,14 @@ func (f *Filter) takes(e *Execution) bool {
 		return true
 	}
 	for _, c := range e.Changes {
-		if inside(c.Name(), f.Path) {
+		if paths.Inside(c.Name(), f.Path) {
 			return true
 		}
 	}
 	// What is not listed could be anywhere in the projects.
 	if e.More > 0 {
 		for _, root := range e.Roots {
-			if inside(root, f.Path) {
+			if paths.Inside(root, f.Path) {
 				return true
 			}
 		}
@@ -102,11 +103,6 @@ func (f *Filter) takes(e *Execution) bool {
 func idMeans(id, said string) bool {
 	_, random, _ := strings.Cut(id, "-")
 	return id == said || len(said) >= 4 && strings.HasPrefix(random, said)
-}
-
-// inside reports whether the absolute path p is dir or lies below it.
-func inside(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // IsExecution reports whether word has the form of a whole execution id.

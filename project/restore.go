@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -237,7 +238,7 @@ func openCurrent(parent *dir, name string) (*os.File, unix.Stat_t, error) {
 func (r *Registry) saveCurrent(ctx context.Context, path string, v Version, now *os.File) (Restored, error) {
 	out := Restored{Path: path}
 	root := filepath.Dir(path)
-	if f, err := r.File(v.Path); err == nil && inside(path, f.Project) && path != f.Project {
+	if f, err := r.File(v.Path); err == nil && paths.Inside(path, f.Project) && path != f.Project {
 		root = f.Project
 	}
 	below, err := filepath.Rel(root, path)

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -176,7 +177,7 @@ func (s *scan) compare(r *Registry) error {
 // hidden reports whether path is where the scan did not look.
 func (s *scan) hidden(path string) bool {
 	for _, d := range s.unread {
-		if d == "." || inside(path, d) {
+		if d == "." || paths.Inside(path, d) {
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -68,5 +69,5 @@ func eachHere(f func(overlay.Info)) error {
 
 // isHere reports whether a session is of the project that the directory wd is in.
 func isHere(in overlay.Info, wd string) bool {
-	return wd != "" && slices.ContainsFunc(in.Roots, func(r overlay.Root) bool { return inside(wd, r.Path) })
+	return wd != "" && slices.ContainsFunc(in.Roots, func(r overlay.Root) bool { return paths.Inside(wd, r.Path) })
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/homelayer"
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/paths"
 )
 
 var homeVerb = usage.Verb{
@@ -325,7 +326,7 @@ func belowHome(path string, homes []layerOf) (l *layerOf, name string, err error
 	}
 	dirs := append(host.OtherOwn(l.home), filepath.Dir(state), host.DataDir(homes[0].home), host.CacheDir(homes[0].home))
 	for _, own := range dirs {
-		if at := filepath.Join(l.home, name); inside(at, own) || inside(own, at) {
+		if at := filepath.Join(l.home, name); paths.Inside(at, own) || paths.Inside(own, at) {
 			return nil, "", fmt.Errorf("keep %s: %s is nsrun's own", escape.Quote(path), escape.Quote(own))
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
@@ -242,8 +243,8 @@ func projectFilter() func(e *project.Execution) bool {
 	wd := here()
 	at := nsrunlib.FindProject(wd)
 	return func(e *project.Execution) bool {
-		return wd != "" && (slices.ContainsFunc(e.Roots, func(root string) bool { return inside(wd, root) }) ||
-			len(e.Roots) == 0 && (e.Dir == at || inside(e.Dir, at) && nsrunlib.FindProject(e.Dir) == at))
+		return wd != "" && (slices.ContainsFunc(e.Roots, func(root string) bool { return paths.Inside(wd, root) }) ||
+			len(e.Roots) == 0 && (e.Dir == at || paths.Inside(e.Dir, at) && nsrunlib.FindProject(e.Dir) == at))
 	}
 }
 

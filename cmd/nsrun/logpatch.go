@@ -14,6 +14,7 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/diff"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/textdiff"
 	"github.com/nsrun/nsrun/overlay"
@@ -27,7 +28,7 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 	p := textdiff.NewPatch(out)
 	p.NoBinaries = true
 	for _, c := range e.Changes {
-		if path != "" && !inside(c.Name(), path) {
+		if path != "" && !paths.Inside(c.Name(), path) {
 			continue
 		}
 		if c.Before == "" {

@@ -6,10 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/paths"
 )
 
 // projectAround is the project that a directory is in. Links in its path that commands can
@@ -48,7 +48,7 @@ func trusted(path string) (string, error) {
 		// Without git, what the current directory holds is a project; but hardly all of a home.
 		here := nsrunlib.FindProject(physical("/"))
 		for _, home := range nsrunlib.Homes() {
-			if inside(home, here) {
+			if paths.Inside(home, here) {
 				return nil
 			}
 		}
@@ -64,11 +64,6 @@ func realPath(name string) (string, error) {
 		return "", err
 	}
 	return filepath.EvalSymlinks(abs)
-}
-
-// inside reports whether the absolute path p is dir or lies below it.
-func inside(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // here is where we are, without symbolic links, or empty.

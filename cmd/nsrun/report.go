@@ -19,6 +19,7 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/jsonform"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/netpolicy"
 )
@@ -100,7 +101,7 @@ func (r *runner) reportFile(name string) (*os.File, error) {
 			real = filepath.Join(dir, filepath.Base(path))
 		}
 	}
-	if inside(path, "/dev") || inside(path, "/proc") {
+	if paths.Inside(path, "/dev") || paths.Inside(path, "/proc") {
 		return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	}
 	if err != nil {
@@ -141,7 +142,7 @@ var errNoFile = errors.New("not a regular file")
 func (r *runner) reportPlace(name, real string) error {
 	for _, p := range r.o.paths {
 		for _, path := range host.Meant(pathrule.Anchor(physical("/"), p.pattern)) {
-			if at, err := realPath(path); p.kind == "rw" && err == nil && inside(real, at) {
+			if at, err := realPath(path); p.kind == "rw" && err == nil && paths.Inside(real, at) {
 				return usage.Errorf("run", "--report %s: --rw lets the command write there", escape.Quote(name))
 			}
 		}
@@ -154,7 +155,7 @@ func (r *runner) reportPlace(name, real string) error {
 		roots = []string{nsrunlib.FindProject(r.dir())}
 	}
 	for _, root := range roots {
-		if at, err := realPath(root); err == nil && inside(real, at) {
+		if at, err := realPath(root); err == nil && paths.Inside(real, at) {
 			return usage.Errorf("run", "--report %s: --direct lets the command write there", escape.Quote(name))
 		}
 	}

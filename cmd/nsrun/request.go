@@ -13,6 +13,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/pathrule"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/overlay"
@@ -176,7 +177,7 @@ func sessionDir(id, dir string) (string, error) {
 	}
 	if real, err := realPath(dir); err == nil {
 		for _, root := range roots {
-			if inside(real, root) {
+			if paths.Inside(real, root) {
 				return dir, nil
 			}
 		}

@@ -1,5 +1,5 @@
 // Package paths compares paths by their text alone. It imports nothing of this module and asks no file system: callers
-// pass absolute, clean paths, without symbolic links where that matters.
+// pass clean paths, absolute ones unless it says otherwise, and without symbolic links where that matters.
 package paths
 
 import (
@@ -17,7 +17,30 @@ func InAny(p string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return Inside(p, dir) })
 }
 
-// Compare sorts directories before what is in them.
+// Compare orders paths as a walk meets them: a directory, then what is in it, names by their bytes. They are all absolute, or
+// all relative and clean.
 func Compare(a, b string) int {
-	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+	if a == b {
+		return 0
+	}
+	if a == "." {
+		return -1
+	}
+	if b == "." {
+		return 1
+	}
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] == b[i] {
+			continue
+		}
+		if a[i] == '/' {
+			return -1
+		}
+		if b[i] == '/' {
+			return 1
+		}
+		return int(a[i]) - int(b[i])
+	}
+	return len(a) - len(b)
 }

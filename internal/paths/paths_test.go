@@ -1,9 +1,6 @@
 package paths
 
-import (
-	"slices"
-	"testing"
-)
+import "testing"
 
 func TestInside(t *testing.T) {
 	for _, c := range []struct {
@@ -19,9 +16,16 @@ func TestInside(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	list := []string{"/a/b", "/a-b", "/a", "/a/b/c", "/"}
-	slices.SortFunc(list, Compare)
-	if want := []string{"/", "/a", "/a/b", "/a/b/c", "/a-b"}; !slices.Equal(list, want) {
-		t.Errorf("%q", list)
+	for _, sorted := range [][]string{
+		{".", "a", "a/b", "a/b/c", "a/b.c", "a\x01", "a-b", "a.b", "a.b/c", "b"},
+		{"/", "/a", "/a/b", "/a/b/c", "/a-b"},
+	} {
+		for i, a := range sorted {
+			for j, b := range sorted {
+				if got := Compare(a, b); got < 0 != (i < j) || got == 0 != (i == j) {
+					t.Errorf("%q, %q: %d", a, b, got)
+				}
+			}
+		}
 	}
 }

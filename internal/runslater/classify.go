@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/nsrun/nsrun/internal/paths"
 )
 
 // A Change is one object that differs. Directories only count if they are a part of a repository.
@@ -81,7 +83,7 @@ func (c *Classifier) Plain(root, p string) bool {
 // leadsNear reports whether the target of a link or configuration is in, at or above a directory.
 func (c *Classifier) leadsNear(dir string) bool {
 	for p := range c.watched {
-		if inside(p, dir) || inside(dir, p) {
+		if paths.Inside(p, dir) || paths.Inside(dir, p) {
 			return true
 		}
 	}
@@ -180,7 +182,7 @@ func isSystem(p string) bool {
 // root returns the root that contains a path.
 func (c *Classifier) root(p string) (root string) {
 	for _, r := range c.Roots {
-		if inside(p, r) && len(r) >= len(root) {
+		if paths.Inside(p, r) && len(r) >= len(root) {
 			root = r
 		}
 	}

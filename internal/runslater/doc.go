@@ -1,6 +1,6 @@
 // Package runslater recognizes changes of a project that would be executed or obeyed although nobody asked to run the
 // project's own code: when somebody enters a directory, opens a folder in an editor or an agent, starts a shell, uses
-// git, or pushes to a service that builds commits. It imports nothing of this module. It does not walk the project or
+// git, or pushes to a service that builds commits. It imports internal/paths alone. It does not walk the project or
 // decide what happens to a change: its caller asks about one path at a time.
 //
 // These run later: hooks and executing keys of git, startup files of shells and of programs that look for one where they

@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/nsrun/nsrun/internal/paths"
 )
 
 // The reasons of git's.
@@ -270,7 +272,7 @@ func (c *Classifier) gitFile(ch Change) string {
 	text, _ := c.New.Read(ch.Path)
 	name, ok := strings.CutPrefix(strings.TrimRight(text, "\r\n"), "gitdir: ")
 	dir := absolute(path.Dir(ch.Path), name)
-	if !ok || dir == "" || !slices.ContainsFunc(c.Roots, func(root string) bool { return inside(dir, root) }) {
+	if !ok || dir == "" || !slices.ContainsFunc(c.Roots, func(root string) bool { return paths.Inside(dir, root) }) {
 		return reasonElse
 	}
 	if resolve(c.New, dir, func(string) {}) != dir {

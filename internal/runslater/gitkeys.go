@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/nsrun/nsrun/internal/paths"
 )
 
 // executingNames are names of keys, in any section, whose value is a command, or the path
@@ -77,7 +79,7 @@ func submodulePlace(config, value string, roots []string) bool {
 		value = dir + "/" + value
 	}
 	value = path.Clean(value)
-	return slices.ContainsFunc(roots, func(root string) bool { return inside(value, root) && value != root }) &&
+	return slices.ContainsFunc(roots, func(root string) bool { return paths.Inside(value, root) && value != root }) &&
 		!strings.Contains(strings.ToLower(value)+"/", "/.git/")
 }
 
@@ -104,9 +106,4 @@ func addedEntries(at, old, now string, roots []string) string {
 		}
 	}
 	return ""
-}
-
-// inside reports whether the path p is dir, or lies below it.
-func inside(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -5,6 +5,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/nsrun/nsrun/internal/paths"
 )
 
 // The owner of a project may have made a file with any name run later: by a link, by core.hooksPath, by an include, or
@@ -61,7 +63,7 @@ func (c *Classifier) led(ch Change) string {
 		return ""
 	}
 	for p, w := range c.watched {
-		if inside(p, ch.Path) {
+		if paths.Inside(p, ch.Path) {
 			return w.reason // a link where a directory above was
 		}
 	}

@@ -29,39 +29,6 @@ func Under(p, dir string) bool {
 	return dir == "." || p == dir || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
 }
 
-// ComparePaths orders paths as a walk meets them: a directory, then what is in
-// it, names by their bytes.
-func ComparePaths(a, b string) int {
-	if a == b {
-		return 0
-	}
-	if a == "." {
-		return -1
-	}
-	if b == "." {
-		return 1
-	}
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] == b[i] {
-			continue
-		}
-		if a[i] == '/' {
-			return -1
-		}
-		if b[i] == '/' {
-			return 1
-		}
-		return int(a[i]) - int(b[i])
-	}
-	return len(a) - len(b)
-}
-
-// Inside reports whether the absolute path p is dir or lies below it.
-func Inside(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
-}
-
 const (
 	// MaxPath bounds the paths that are looked at, in bytes: a little less than
 	// the kernel takes, to leave room for a temporary name.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -184,7 +185,7 @@ func (d *Doors) setMode(at store.Place, h *tree.Handle, st tree.Stat, mode uint3
 func (d *Doors) Relock() error {
 	d.last.Close()
 	d.last = nil
-	list := slices.SortedFunc(maps.Keys(d.widened), func(a, b store.Place) int { return tree.ComparePaths(b.Path, a.Path) })
+	list := slices.SortedFunc(maps.Keys(d.widened), func(a, b store.Place) int { return paths.Compare(b.Path, a.Path) })
 	var errs []error
 	for _, at := range list {
 		w := d.widened[at]

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -59,7 +60,7 @@ func (l *Ledger) List() []store.Settled {
 		if a.Root != b.Root {
 			return a.Root - b.Root
 		}
-		return tree.ComparePaths(string(a.Path), string(b.Path))
+		return paths.Compare(string(a.Path), string(b.Path))
 	})
 	return list
 }
