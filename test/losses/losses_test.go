@@ -613,9 +613,10 @@ func TestSince(t *testing.T) {
 				w.fail("undone", word+" is lost")
 			}
 		}
+		now := w.look(w.project)
 		for p, o := range w.base {
-			if host[p].What == done[p].What && w.look(w.project)[p].What != o.What && !o.Dir {
-				w.fail("undone", fmt.Sprintf("%s is %s, was %s", p, w.look(w.project)[p].What, o.What))
+			if host[p].What == done[p].What && now[p].What != o.What && !o.Dir {
+				w.fail("undone", fmt.Sprintf("%s is %s, was %s", p, now[p].What, o.What))
 			}
 		}
 	})
@@ -649,7 +650,7 @@ func TestAtOnce(t *testing.T) {
 			}
 		}
 		for round := range 4 {
-			o := newAuthor(seed, fmt.Sprint("owner", round+1, "x"))
+			o := newAuthor(seed, "owner"+strings.Repeat("x", round+1)) // whose length tells them apart
 			var steps []step
 			for range 150 {
 				steps = append(steps, step{Do: []string{"append", "append", "save"}[o.IntN(3)], A: o.file(), Text: o.text()})
@@ -717,7 +718,7 @@ func TestCarried(t *testing.T) {
 		}
 		s := script{renames}
 		for i := range 2 {
-			o := newAuthor(seed, fmt.Sprint("writer", i+1, "x"))
+			o := newAuthor(seed, "writer"+strings.Repeat("x", i+1))
 			var steps []step
 			for k := range 300 {
 				dir := []string{"d", "x", "d/e", "x/e", "h/e", "h", "y", "d/e/g", "g", "y/e"}[o.IntN(10)]

@@ -330,6 +330,7 @@ type author struct {
 	tame bool
 }
 
+// newAuthor makes one whose steps depend on the seed, and on the first letter and the length of its name.
 func newAuthor(seed uint64, who string) *author {
 	return &author{Rand: rand.New(rand.NewPCG(seed, uint64(len(who))<<8+uint64(who[0]))), who: who, now: 1_000_000_000}
 }

@@ -71,8 +71,8 @@ func lookAt(p string) (o object, err error) {
 		return o, err
 	}
 	for name := range strings.SplitSeq(string(names[:max(n, 0)]), "\x00") {
-		if !strings.HasPrefix(name, "user.") {
-			continue // also of marks of an overlay there must be none
+		if !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "trusted.overlay.") {
+			continue // of marks of an overlay there must be none
 		}
 		b := make([]byte, 1024)
 		n, err := unix.Lgetxattr(p, name, b)
