@@ -9,11 +9,12 @@ import (
 	"strconv"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/notify"
 )
 
 // file is a file of a process in /proc; nil where there is none.
 func file[N int | uint32](pid N, name string) []byte {
-	b, _ := os.ReadFile("/proc/" + strconv.FormatUint(uint64(pid), 10) + "/" + name)
+	b, _ := os.ReadFile(notify.Proc(pid, name))
 	return b
 }
 
@@ -55,7 +56,7 @@ func process(thread uint32) (p Process) {
 
 // stream is what /proc calls an open file.
 func stream(process int, number string) string {
-	name, _ := os.Readlink("/proc/" + strconv.Itoa(process) + "/fd/" + number)
+	name, _ := os.Readlink(notify.Proc(process, "fd/"+number))
 	return name
 }
 

@@ -271,7 +271,7 @@ func errnoOf(err error) syscall.Errno {
 // enter opens the root of the sandbox, which all processes in it share.
 func (o *Observer) enter(thread uint32) bool {
 	if o.root == sys.None {
-		if fd, err := unix.Open(proc(thread, "root"), unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+		if fd, err := unix.Open(notify.Proc(thread, "root"), unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 			o.root = sys.FD(fd)
 		}
 	}
@@ -311,10 +311,6 @@ func link(fd sys.FD) string {
 	return string(b[:n])
 }
 
-func proc(thread uint32, name string) string {
-	return "/proc/" + strconv.FormatUint(uint64(thread), 10) + "/" + name
-}
-
 // name is the absolute path of a call, as the caller wrote it. Empty: there is none.
 func (o *Observer) name(n *notify.Notification, c *call) string {
 	var name string
@@ -326,11 +322,11 @@ func (o *Observer) name(n *notify.Notification, c *call) string {
 	if name == "" || name[0] == '/' {
 		return name
 	}
-	at := "cwd"
-	if c.dir != none && int32(n.Args[c.dir]) != unix.AT_FDCWD {
-		at = "fd/" + strconv.Itoa(int(int32(n.Args[c.dir])))
+	dir := int32(unix.AT_FDCWD)
+	if c.dir != none {
+		dir = int32(n.Args[c.dir])
 	}
-	k, err := unix.Readlink(proc(n.PID, at), o.text[:])
+	k, err := unix.Readlink(notify.Base(n.PID, dir), o.text[:])
 	if err != nil || k == 0 || o.text[0] != '/' {
 		return ""
 	}

@@ -181,9 +181,22 @@ func ReadString(pid uint32, at uintptr, text []byte) (string, syscall.Errno) {
 	return "", syscall.ENAMETOOLONG
 }
 
+// Proc is the path of a file that /proc has for a process.
+func Proc[N int | uint32](pid N, name string) string {
+	return "/proc/" + strconv.FormatUint(uint64(pid), 10) + "/" + name
+}
+
+// Base is the file of /proc that is the directory which a relative name of a call begins at.
+func Base(pid uint32, dir int32) string {
+	if dir == unix.AT_FDCWD {
+		return Proc(pid, "cwd")
+	}
+	return Proc(pid, "fd/"+strconv.Itoa(int(dir)))
+}
+
 // readMem is ReadMemory by /proc/pid/mem.
 func readMem(pid uint32, at uintptr, to []byte) syscall.Errno {
-	fd, err := unix.Open("/proc/"+strconv.FormatUint(uint64(pid), 10)+"/mem", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(Proc(pid, "mem"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return syscall.EPERM
 	}

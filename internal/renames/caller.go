@@ -77,7 +77,7 @@ func (s *caller) open(pid uint32) bool {
 		return true
 	}
 	s.close()
-	root, err := unix.Open(proc(pid, "root"), asDir|unix.O_CLOEXEC, 0)
+	root, err := unix.Open(notify.Proc(pid, "root"), asDir|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
@@ -93,7 +93,7 @@ func (s *caller) directory(c *call, which int) bool {
 	}
 	at, how := s.root, uint64(inRoot)
 	if name[0] != '/' {
-		fd, err := unix.Open(base(c.pid, c.dir[which]), asDir|unix.O_CLOEXEC, 0)
+		fd, err := unix.Open(notify.Base(c.pid, c.dir[which]), asDir|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return false
 		}
@@ -114,18 +114,6 @@ func (s *caller) read(pid uint32, at uint64) string {
 	return text
 }
 
-func proc(pid uint32, name string) string {
-	return "/proc/" + strconv.FormatUint(uint64(pid), 10) + "/" + name
-}
-
-// base is the file of /proc that is the directory which a relative name of a call begins at.
-func base(pid uint32, dir int32) string {
-	if dir == unix.AT_FDCWD {
-		return proc(pid, "cwd")
-	}
-	return proc(pid, "fd/"+strconv.Itoa(int(dir)))
-}
-
 // resolve finds the directories that the names of a call are in. Nil: the call is left to the kernel.
 func (s *caller) resolve(c *call) *move {
 	if !sameUser(c.pid) {
@@ -144,7 +132,7 @@ func (s *caller) resolve(c *call) *move {
 		if slash >= 0 && name[0] == '/' {
 			p.dir, err = open(s.root, name[:slash+1], inRoot)
 		} else {
-			p.dir, err = s.below(base(c.pid, c.dir[i]), name[:slash+1])
+			p.dir, err = s.below(notify.Base(c.pid, c.dir[i]), name[:slash+1])
 		}
 		if err != nil {
 			m.close()
@@ -194,7 +182,7 @@ func sameUser(pid uint32) bool {
 	if os.Geteuid() != 0 {
 		return true
 	}
-	status, err := os.ReadFile(proc(pid, "status"))
+	status, err := os.ReadFile(notify.Proc(pid, "status"))
 	if err != nil {
 		return false
 	}

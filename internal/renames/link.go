@@ -41,7 +41,7 @@ func (s *Server) link(l notify.Listener, n *notify.Notification) {
 
 // isGit reports whether a thread says that it is git's.
 func isGit(pid uint32) bool {
-	b, err := os.ReadFile(proc(pid, "comm"))
+	b, err := os.ReadFile(notify.Proc(pid, "comm"))
 	return err == nil && string(b) == "git\n"
 }
 

@@ -223,7 +223,7 @@ func look(thread uint32, number int, name string, flags uint64, empty bool) (sys
 
 // process opens what a link in /proc of a thread leads to.
 func process(thread uint32, link string, flags int) (sys.FD, syscall.Errno) {
-	fd, err := unix.Open("/proc/"+strconv.FormatUint(uint64(thread), 10)+"/"+link, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
+	fd, err := unix.Open(notify.Proc(thread, link), unix.O_PATH|unix.O_CLOEXEC|flags, 0)
 	switch err {
 	case nil:
 		return sys.FD(fd), 0

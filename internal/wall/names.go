@@ -175,7 +175,7 @@ func openTerminal(thread uint32, number string, flags int) (sys.FD, syscall.Errn
 
 // hasFirstEnd reports whether a thread has the first end of a terminal open, for which the kernel says the terminal's number.
 func hasFirstEnd(thread uint32, number string) bool {
-	dir := "/proc/" + strconv.FormatUint(uint64(thread), 10) + "/fd"
+	dir := notify.Proc(thread, "fd")
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return false

@@ -186,7 +186,7 @@ func (s *sockets) drop(ino uint64) {
 
 // find is the copy of the socket that a descriptor of a caller is of.
 func (s *sockets) find(l notify.Listener, n *notify.Notification) (ino uint64, fd sys.FD, e syscall.Errno) {
-	link, err := os.Readlink("/proc/" + strconv.FormatUint(uint64(n.PID), 10) + "/fd/" + strconv.Itoa(int(int32(n.Args[0]))))
+	link, err := os.Readlink(notify.Proc(n.PID, "fd/"+strconv.Itoa(int(int32(n.Args[0])))))
 	if err != nil {
 		return 0, sys.None, syscall.EBADF
 	}

@@ -257,7 +257,7 @@ func (d *Deputy) pair(l notify.Listener, n *notify.Notification) {
 
 // openMemory opens a caller's memory: what is open stays that of this process, whatever becomes of its number.
 func openMemory(l notify.Listener, n *notify.Notification) (sys.FD, syscall.Errno) {
-	fd, err := unix.Open("/proc/"+strconv.FormatUint(uint64(n.PID), 10)+"/mem", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(notify.Proc(n.PID, "mem"), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return sys.None, syscall.EPERM
 	}
