@@ -18,7 +18,6 @@ import (
 
 // arrivals tells which directories of the project came to their places after the session began.
 type arrivals struct {
-	s     *Session
 	touch func(at store.Place, st tree.Stat) bool // whether somebody else changed the directory itself
 	sides func(root int) (up, low tree.Tree, err error)
 	dirs  map[store.Place]uint64 // inode numbers that were noted when the command had ended

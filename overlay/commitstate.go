@@ -43,7 +43,7 @@ type commit struct {
 
 func newCommit(s *Session, o CommitOptions) *commit {
 	c := &commit{s: s, o: o}
-	c.arrived = &arrivals{s: s, touch: c.touched, sides: func(root int) (up, low tree.Tree, err error) {
+	c.arrived = &arrivals{touch: c.touched, sides: func(root int) (up, low tree.Tree, err error) {
 		return c.layers[root].Up, c.layers[root].Low, nil
 	}}
 	return c

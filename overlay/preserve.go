@@ -76,7 +76,7 @@ func (s *Session) openKept() (_ *kept, err error) {
 		return nil, err
 	}
 	b := &kept{known: map[store.Place]baseEntry{}, dirs: map[store.Place]uint64{}, next: 1}
-	b.arrived = &arrivals{s: s, dirs: b.dirs, touch: s.touched, sides: b.sidesOf(s)}
+	b.arrived = &arrivals{dirs: b.dirs, touch: s.touched, sides: b.sidesOf(s)}
 	defer func() {
 		if err != nil {
 			b.close()

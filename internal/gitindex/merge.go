@@ -50,8 +50,8 @@ func equal(a, b []Entry) bool {
 // A Clash is a path that both sides staged differently. An empty object name stands for no entry at that path; in an
 // unfinished merge, the first side is returned.
 type Clash struct {
-	Path               string
-	Base, Ours, Theirs string
+	Path         string
+	Ours, Theirs string
 }
 
 // A Side is one of the two sides of a merge. The zero Side is neither.
@@ -112,7 +112,7 @@ func Merge(base, ours, theirs *Index, o MergeOptions) (merged *Index, clashes []
 		case Theirs:
 			use = yours
 		default:
-			clashes = append(clashes, Clash{path, idOf(was), idOf(mine), idOf(yours)})
+			clashes = append(clashes, Clash{path, idOf(mine), idOf(yours)})
 		}
 		for _, e := range use {
 			if side != Ours || !e.settled(o.Written) || o.Touched != nil && o.Touched(path) {

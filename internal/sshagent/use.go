@@ -19,7 +19,6 @@ type Use struct {
 	Host []byte
 	// Forwarded says that a program on Host asks, over a connection that the agent was forwarded to.
 	Forwarded bool
-	Size      int // of what is to be signed, in bytes
 }
 
 // Kind is what a signature is for, as far as the data to be signed tells.
@@ -61,7 +60,7 @@ const sshsig = "SSHSIG"
 
 // inspect finds out what data is, that is to be signed with a key.
 func inspect(key Key, data []byte, bound []binding) Use {
-	u := Use{Key: key, Size: len(data)}
+	u := Use{Key: key}
 	if rest, ok := bytes.CutPrefix(data, []byte(sshsig)); ok {
 		r := reader{b: rest}
 		namespace := r.text()
