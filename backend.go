@@ -2,6 +2,7 @@ package nsrun
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/nsrun/nsrun/features"
 )
@@ -23,12 +24,7 @@ const (
 var backendNames = [...]string{"auto", features.Native, features.Landlock}
 
 // String returns "auto", "native" or "landlock".
-func (b Backend) String() string {
-	if int(b) >= len(backendNames) {
-		return "backend?"
-	}
-	return backendNames[b]
-}
+func (b Backend) String() string { return nameOf(backendNames[:], b, "backend?") }
 
 // MarshalText returns what String does, so that JSON holds the word.
 func (b Backend) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
@@ -41,12 +37,23 @@ func (b *Backend) UnmarshalText(text []byte) (err error) {
 
 // ParseBackend is the backend with a name.
 func ParseBackend(name string) (Backend, error) {
-	for i, n := range backendNames {
-		if n == name {
-			return Backend(i), nil
-		}
+	return named[Backend](backendNames[:], name, "only auto, native and landlock")
+}
+
+// nameOf is the name of a value; if it has none, it is other.
+func nameOf[T ~uint8](names []string, value T, other string) string {
+	if int(value) >= len(names) {
+		return other
 	}
-	return 0, errors.New("only auto, native and landlock")
+	return names[value]
+}
+
+// named is the value that has a name. If none has, the error says only.
+func named[T ~uint8](names []string, name, only string) (T, error) {
+	if i := slices.Index(names, name); i >= 0 {
+		return T(i), nil
+	}
+	return 0, errors.New(only)
 }
 
 // NamespacesRemedy says how a container is started in which namespaces can be made.
@@ -68,12 +75,7 @@ const (
 var availabilityNames = [...]string{"not checked", "available", "not installed", "not supported"}
 
 // String returns "not checked", "available", "not installed" or "not supported".
-func (s AvailabilityStatus) String() string {
-	if int(s) >= len(availabilityNames) {
-		return "status?"
-	}
-	return availabilityNames[s]
-}
+func (s AvailabilityStatus) String() string { return nameOf(availabilityNames[:], s, "status?") }
 
 // Availability is what Check found.
 type Availability struct {
@@ -90,21 +92,11 @@ type SandboxMode uint8
 var sandboxModeNames = [...]string{"required", "preferred", "disabled"}
 
 // String returns "required", "preferred" or "disabled".
-func (m SandboxMode) String() string {
-	if int(m) >= len(sandboxModeNames) {
-		return "sandbox mode?"
-	}
-	return sandboxModeNames[m]
-}
+func (m SandboxMode) String() string { return nameOf(sandboxModeNames[:], m, "sandbox mode?") }
 
 // ParseSandboxMode is the mode with a name.
 func ParseSandboxMode(name string) (SandboxMode, error) {
-	for i, n := range sandboxModeNames {
-		if n == name {
-			return SandboxMode(i), nil
-		}
-	}
-	return 0, errors.New("only required, preferred and disabled")
+	return named[SandboxMode](sandboxModeNames[:], name, "only required, preferred and disabled")
 }
 
 // The modes. A command without a sandbox is a child of this program, and can do everything that its user can do: no

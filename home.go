@@ -1,7 +1,5 @@
 package nsrun
 
-import "errors"
-
 // HomeMode says what happens to files that commands write below the home directory, outside the folders of a Config.
 type HomeMode uint8
 
@@ -23,21 +21,11 @@ var homeNames = [homeModes]string{HomeReadOnly: "none", HomeLayer: "layer"}
 
 // ParseHome returns the mode of a name: "none" or "layer".
 func ParseHome(name string) (HomeMode, error) {
-	for i, n := range homeNames {
-		if n == name {
-			return HomeMode(i), nil
-		}
-	}
-	return 0, errors.New("only layer and none")
+	return named[HomeMode](homeNames[:], name, "only layer and none")
 }
 
 // String returns the name, as ParseHome takes it.
-func (m HomeMode) String() string {
-	if m >= homeModes {
-		return "home?"
-	}
-	return homeNames[m]
-}
+func (m HomeMode) String() string { return nameOf(homeNames[:], m, "home?") }
 
 // DefaultHomeSize is how much a home layer has at most after a command, in bytes, if Config.HomeSize is zero.
 const DefaultHomeSize = 10 << 30

@@ -25,17 +25,7 @@ const (
 )
 
 // String returns "auto", "kernel" or "broker".
-func (e Enforcer) String() string {
-	switch e {
-	case AutoEnforcer:
-		return "auto"
-	case KernelEnforcer:
-		return "kernel"
-	case BrokerEnforcer:
-		return "broker"
-	}
-	return "enforcer?"
-}
+func (e Enforcer) String() string { return nameOf([]string{"auto", "kernel", "broker"}, e, "enforcer?") }
 
 // Network is what a command could use of the network, and what it tried.
 type Network struct {

@@ -15,12 +15,7 @@ const (
 var modeNames = [...]string{"overlay", "direct", "read-only", "blocked", "protected"}
 
 // String returns "overlay", "direct", "read-only", "blocked" or "protected".
-func (m Mode) String() string {
-	if int(m) >= len(modeNames) {
-		return "mode?"
-	}
-	return modeNames[m]
-}
+func (m Mode) String() string { return nameOf(modeNames[:], m, "mode?") }
 
 // A Folder is a directory that commands can use.
 type Folder struct {

@@ -112,10 +112,13 @@ func (p *Policy) HomeSize() int64 {
 func (p *Policy) Devices() []string { return p.texts(devices) }
 
 // Net are the rules of the network.
-func (p *Policy) Net() (list []netpolicy.Rule) {
-	for _, text := range p.texts(allowNet) {
-		if r, err := netpolicy.Parse(text); err == nil { // it was parsed before
-			list = append(list, r)
+func (p *Policy) Net() []netpolicy.Rule { return parsed(p.texts(allowNet), netpolicy.Parse) }
+
+// parsed are values that were parsed before.
+func parsed[T any](texts []string, parse func(string) (T, error)) (list []T) {
+	for _, text := range texts {
+		if v, err := parse(text); err == nil {
+			list = append(list, v)
 		}
 	}
 	return list
@@ -138,24 +141,18 @@ func (p *Policy) Publish() (list []uint16) {
 func (p *Policy) Sockets() []Item { return p.ofFiles(allowUnix) }
 
 // Credentials are secrets for requests to hosts.
-func (p *Policy) Credentials() (list []credential.Rule) {
-	for _, text := range p.texts(credentials) {
-		if r, err := credential.Parse(text); err == nil { // it was parsed before
-			list = append(list, r)
-		}
-	}
-	return list
+func (p *Policy) Credentials() []credential.Rule {
+	return parsed(p.texts(credentials), credential.Parse)
 }
 
 // Timeout ends commands. Zero: there is none.
-func (p *Policy) Timeout() time.Duration {
-	d, _ := time.ParseDuration(one(p.Settings[timeout].Items))
-	return d
-}
+func (p *Policy) Timeout() time.Duration { return p.duration(timeout) }
 
 // Grace is how long they go on after they were asked to end.
-func (p *Policy) Grace() time.Duration {
-	d, _ := time.ParseDuration(one(p.Settings[grace].Items))
+func (p *Policy) Grace() time.Duration { return p.duration(grace) }
+
+func (p *Policy) duration(key int) time.Duration {
+	d, _ := time.ParseDuration(one(p.Settings[key].Items)) // it was parsed before
 	return d
 }
 
