@@ -124,7 +124,8 @@ func TestSocketsByInode(t *testing.T) {
 	dir := place(t)
 	shown := filepath.Join(dir, "shown")
 	link := filepath.Join(dir, "link")
-	testenv.Tree(t, dir, "shown/", "shown/sub/", "link => shown", "shown/m/", "shown/t/", "shown/c/d/", "elsewhere/")
+	testenv.Tree(t, dir, "shown/", "shown/sub/", "link => shown", "shown/m/", "shown/t/", "shown/c/d/", "elsewhere/",
+		"shown/alone/sub/", "shown/apart/sub/", "shown/absolute/")
 	at := func(name string) string { return filepath.Join(shown, name) }
 	serveUnix(t, shown, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, at("plain"), "relative", "sub/below", "./dotted", at("old"), at("first"), filepath.Join(link, "linked"),
 		at("new\nline"), at("with space"), at("renamed and replaced"), "relative and renamed")
@@ -132,7 +133,11 @@ func TestSocketsByInode(t *testing.T) {
 	serveUnix(t, dir, newSpace(unix.CLONE_NEWNS), "bind="+at("m")+"="+filepath.Join(dir, "elsewhere"), filepath.Join(dir, "elsewhere/moved mount"))
 	serveUnix(t, dir, newSpace(unix.CLONE_NEWNS), "chroot="+at("c"), "/d/other root")
 	serveUnix(t, dir, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, "thread="+at("t"))
+	serveUnix(t, at("alone"), &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, "old", "sub/old")
+	serveUnix(t, at("apart"), newNet(), "old", "sub/old", at("absolute/old"))
 	for _, err := range []error{
+		os.Rename(at("alone/old"), at("alone/new")), os.Rename(at("alone/sub/old"), at("alone/sub/new")),
+		os.Rename(at("apart/old"), at("apart/new")), os.Link(at("apart/sub/old"), at("apart/sub/new")), os.Rename(at("absolute/old"), at("absolute/new")),
 		os.Rename(at("old"), at("new")), os.Link(at("first"), at("second")),
 		os.Rename(at("renamed and replaced"), at("away")), os.WriteFile(at("renamed and replaced"), nil, 0o600),
 		os.Rename(at("relative and renamed"), at("relative and new")),
@@ -143,7 +148,8 @@ func TestSocketsByInode(t *testing.T) {
 	}
 	names := []string{at("plain"), at("relative"), at("sub/below"), at("dotted"), at("new"), at("first"), at("second"), at("linked"), at("new\nline"),
 		at("with space"), at("away"), at("relative and new"), at("other network"), at("other network: new"),
-		at("other, relative"), at("other\nline"), at("m/moved mount"), at("c/d/other root"), at("t/of a thread")}
+		at("other, relative"), at("other\nline"), at("m/moved mount"), at("c/d/other root"), at("t/of a thread"),
+		at("alone/new"), at("alone/sub/new"), at("apart/new"), at("apart/sub/new"), at("absolute/new")}
 	none := nsrun.Spec{Mounts: append(nsrun.BaseMounts(), mounts.ROBind(shown, shown), shownMount(t))}.Command(self(t), names...)
 	none.Env = []string{insideEnv + "=dial"}
 	if out, err := none.Output(); err != nil || strings.Count(string(out), "reached\n") != len(names) {

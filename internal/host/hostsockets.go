@@ -108,7 +108,7 @@ type socketFinder struct {
 	known    map[uint32]bool   // the numbers of all
 	placed   map[uint32]bool   // of those that were found, or are in private places
 	dirs     map[string]string // where directories are, by their names; "-": what is there does not matter
-	searched map[string]bool
+	searched map[string]bool   // directories; true: for all sockets
 	found    []string
 }
 
@@ -209,16 +209,17 @@ func (f *socketFinder) at(s namedSocket) bool {
 			}
 		}
 	}
-	f.search(dir)
+	f.search(dir, s.ino == 0)
 	return f.placed[s.ino]
 }
 
-// search looks for known sockets in a directory.
-func (f *socketFinder) search(dir string) {
-	if f.searched[dir] {
+// search looks for known sockets in a directory. Of other network namespaces none is known: then all are meant, even those
+// that nobody has any more.
+func (f *socketFinder) search(dir string, all bool) {
+	if before, ok := f.searched[dir]; ok && (before || !all) {
 		return
 	}
-	f.searched[dir] = true
+	f.searched[dir] = all
 	d, err := openDir(dir)
 	if err != nil {
 		return
@@ -229,9 +230,12 @@ func (f *socketFinder) search(dir string) {
 		entries, err := d.ReadDir(1024)
 		for _, e := range entries {
 			name := filepath.Join(dir, e.Name())
-			if e.Type() == os.ModeSocket && unix.Lstat(name, &st) == nil && f.known[uint32(st.Ino)] {
+			if e.Type() != os.ModeSocket || unix.Lstat(name, &st) != nil {
+				continue
+			}
+			if known := f.known[uint32(st.Ino)]; known || all {
 				f.found = append(f.found, name)
-				f.placed[uint32(st.Ino)] = true
+				f.placed[uint32(st.Ino)] = known
 			}
 		}
 		if err != nil {
@@ -270,9 +274,24 @@ func (f *socketFinder) processes(lost []namedSocket) {
 		return
 	}
 	for _, pid := range pids {
+		for _, s := range lost {
+			f.around(pid, s)
+		}
 		for _, at := range ownViews(n, pid) {
 			f.lookIn(pid, lost, at)
 		}
+	}
+}
+
+// around looks for sockets where a socket with a relative name would be, if a process or thread has bound it: it may have
+// another name by now.
+func (f *socketFinder) around(at string, s namedSocket) {
+	if filepath.IsAbs(s.name) {
+		return
+	}
+	sub, _ := filepath.Split(s.name)
+	if dir := f.dir("/proc/" + at + "/cwd/" + sub); dir != "" && dir != nowhere {
+		f.search(dir, s.ino == 0)
 	}
 }
 
@@ -436,6 +455,7 @@ func (f *socketFinder) networks(proc int, pids []string) {
 		for _, name := range names {
 			if !filepath.IsAbs(name) {
 				f.seen(pid, "/proc/"+at+"/cwd/", namedSocket{name: name})
+				f.around(at, namedSocket{name: name})
 			}
 		}
 		return true
