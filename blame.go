@@ -32,7 +32,8 @@ type blame struct {
 
 // followed is what a process did since it executed its program.
 type followed struct {
-	met   []met
+	met   []met    // each as it was met last
+	times int      // how often it met one
 	own   []string // the last paths that it looked for in vain, through no fault of the policy
 	text  []byte   // its last message
 	went  bool     // it went on since the last refusal
@@ -60,22 +61,33 @@ type fault struct {
 	reason  []int
 	program string
 	out     string // its standard output
-	met     int    // how much its parent had met
+	times   int    // of its parent
 }
 
-// mostOwn is how many paths of a process are kept, and mostText how much of a message.
-const mostOwn, mostText = 64, 4096
+// mostOwn is how many paths of a process are kept, mostMet how many refusals, and mostText how much of a message. mostFollowed is how
+// many processes are: their ends are seen, but not where they are killed.
+const mostOwn, mostMet, mostText, mostFollowed = 64, 256, 4096, 4096
 
 func (b *blame) follow(process int) *followed {
 	f := b.of[process]
 	if f == nil {
-		if b.of == nil {
+		if b.of == nil || len(b.of) == mostFollowed {
 			b.of = map[int]*followed{}
 		}
 		f = &followed{}
 		b.of[process] = f
 	}
 	return f
+}
+
+// meet adds a refusal, of which a command can meet any number.
+func (f *followed) meet(m met) {
+	f.times++
+	f.met = slices.DeleteFunc(f.met, func(other met) bool { return other == m })
+	if len(f.met) == mostMet {
+		f.met = slices.Delete(f.met, 0, 1)
+	}
+	f.met = append(f.met, m)
 }
 
 // refused notes a refusal. Others that execute the same program may say it: they have forked the process.
@@ -86,22 +98,24 @@ func (b *blame) refused(p attempts.Process, m met) {
 		b.refusedNet(p, f, m)
 		return
 	}
-	f.met, f.went, f.fresh, f.child, f.own, f.out = append(f.met, m), false, true, nil, nil, p.Out
+	f.meet(m)
+	f.went, f.fresh, f.child, f.own, f.out = false, true, nil, nil, p.Out
 	for _, process := range p.Kin {
 		f := b.follow(process)
-		f.met, f.went = append(f.met, m), true
+		f.meet(m)
+		f.went = true
 	}
 }
 
 // refusedNet notes a refusal of the network.
 func (b *blame) refusedNet(p attempts.Process, f *followed, m met) {
 	f.quiet = false // it goes on after a child's end
-	f.met, f.went, f.out = append(f.met, m), false, p.Out
+	f.meet(m)
+	f.went, f.out = false, p.Out
 	f.fresh = f.fresh || m.alone
 	m.helper = true
 	for _, process := range p.Above {
-		f := b.follow(process)
-		f.met = append(f.met, m)
+		b.follow(process).meet(m)
 	}
 }
 
@@ -154,7 +168,8 @@ func (b *blame) Said(process int, text []byte) {
 		f.text = f.text[len(f.text)-mostText:]
 	}
 	text = errorsOnly(text)
-	f.complained = f.complained || slices.ContainsFunc(f.met, func(m met) bool { return m.net && (m.inText(text) || aboutNetwork(text)) })
+	about := aboutNetwork(text)
+	f.complained = f.complained || slices.ContainsFunc(f.met, func(m met) bool { return m.net && (about || m.inText(text)) })
 }
 
 // Ended notes that a process ends.
@@ -183,7 +198,7 @@ func (b *blame) Ended(p attempts.Process, status int, command bool) {
 	case reason == nil && slices.Contains(p.Kin, p.Parent) && !shells(p.Program): // what it failed of the parent knows
 	case reason != nil || parent != nil:
 		parent = b.follow(p.Parent)
-		parent.child, parent.quiet, parent.fresh = &fault{reason, p.Program, out, len(parent.met)}, true, true
+		parent.child, parent.quiet, parent.fresh = &fault{reason, p.Program, out, parent.times}, true, true
 	}
 }
 
@@ -218,7 +233,7 @@ func (f *followed) reason(shell bool) []int {
 		return named
 	}
 	text := bytes.TrimSpace(errorsOnly(f.text))
-	if c := f.child; c != nil && !(len(text) == 0 && len(f.met) > c.met && !f.met[len(f.met)-1].helper) {
+	if c := f.child; c != nil && !(len(text) == 0 && f.times > c.times && !f.met[len(f.met)-1].helper) {
 		if len(text) == 0 || shell || about(text, c.program) {
 			return c.reason
 		}

@@ -4,6 +4,7 @@ package nsrun
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -118,5 +119,30 @@ func TestBlameForked(t *testing.T) {
 	b.Ended(attempts.Process{Host: 10, Parent: 1}, 1, true)
 	if !slices.Equal(b.reason, []int{0}) {
 		t.Errorf("%v", b.reason)
+	}
+}
+
+// TestBlameIsBounded: what a command is refused again and again, and elsewhere, takes no more memory of this process, and what it
+// fails of is known still.
+func TestBlameIsBounded(t *testing.T) {
+	var b blame
+	p := attempts.Process{Host: 20, Above: []int{10}, Threads: 1}
+	for i := range 10 * mostMet {
+		b.refused(p, met{index: 1, target: "192.0.2.1", net: true})
+		b.refused(p, met{index: 0, target: strconv.Itoa(i), net: true})
+	}
+	if n, above := len(b.of[20].met), len(b.of[10].met); n != mostMet || above != mostMet || b.of[20].times != 20*mostMet {
+		t.Errorf("%d, %d above, %d times", n, above, b.of[20].times)
+	}
+	b.Said(20, []byte("cannot connect to 192.0.2.1\n"))
+	b.Ended(p, 1, true)
+	if !slices.Equal(b.reason, []int{1}) {
+		t.Errorf("reason %v", b.reason)
+	}
+	for i := range 2 * mostFollowed {
+		b.refused(attempts.Process{Host: 100 + i}, met{target: "/ro/f", err: unix.EROFS})
+	}
+	if n := len(b.of); n > mostFollowed {
+		t.Errorf("%d processes", n)
 	}
 }
