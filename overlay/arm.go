@@ -84,8 +84,8 @@ func (s *Session) makeCopy(ctx context.Context, i int) error {
 	return s.await(rec.Own.Stat.Ctime)
 }
 
-// await waits until what is changed in a copy gets another ctime than the copy was made with: the clock of file systems goes in steps
-// of some milliseconds, before Linux 6.13.
+// await waits until what is changed in a copy gets another ctime than the copy was made with: before Linux 6.13 the
+// clock of file systems goes in steps of some milliseconds.
 func (s *Session) await(copied int64) error {
 	const name = "clock"
 	if err := tree.RemoveTree(s.area(), name); err != nil {
