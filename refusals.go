@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -53,6 +54,10 @@ func (x *Execution) findRefusals(err error) {
 		t.add(r)
 	}
 	x.limitRefusals(&t)
+	if x.result.Started && x.failed() && host.Is32Bit(x.program()) {
+		t.add(Refusal{Kind: RefusedExec, Op: string(RefusedExec), Target: x.program(), Rule: "seccomp", Count: 1, Failed: x.runner.config.Why,
+			Why: "it is a 32-bit program, and commands have no system calls of another architecture"})
+	}
 	switch e, ok := errors.AsType[*nsexec.Error](err); {
 	case ok && e.Op == "exec" && filepath.IsAbs(e.Path):
 		t.addPath(e.Path, e.Err, RefusedExec)
@@ -74,6 +79,17 @@ func (x *Execution) findRefusals(err error) {
 		}
 	}
 	x.result.Refusals = t.list
+}
+
+// program is the path of the command's program on the host. Empty: it has none there.
+func (x *Execution) program() string {
+	name := x.args[0]
+	if !strings.Contains(name, "/") {
+		name, _ = exec.LookPath(name)
+	} else if !filepath.IsAbs(name) {
+		name = filepath.Join(x.dir, name)
+	}
+	return name
 }
 
 // limitRefusals are the limits that ended the command, and the one of processes, of which one more could not be made.

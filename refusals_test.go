@@ -3,6 +3,7 @@
 package nsrun_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
@@ -171,6 +172,39 @@ func TestNoRefusals(t *testing.T) {
 			t.Errorf("%v, %+v", err, res.Refusals)
 		}
 	})
+}
+
+// TestRefused32Bit: a program with 32-bit system calls, which exits with 3 outside, is told of.
+func TestRefused32Bit(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	program := filepath.Join(dir, "p/program")
+	image := make([]byte, 0x54, 0x61)
+	copy(image, "\x7fELF\x01\x01\x01")
+	for at, word := range map[int]uint32{ // struct elf32_hdr, and behind it struct elf32_phdr
+		16: 3<<16 | 2, 20: 1, 24: 0x8048054, 28: 0x34, 40: 32<<16 | 52, 44: 1,
+		0x34: 1, 0x3c: 0x8048000, 0x40: 0x8048000, 0x44: 0x61, 0x48: 0x61, 0x4c: 5, 0x50: 0x1000,
+	} {
+		binary.LittleEndian.PutUint32(image[at:], word)
+	}
+	image = append(image, "\xb8\x01\x00\x00\x00\xbb\x03\x00\x00\x00\xcd\x80\xf4"...) // exit(3); hlt
+	if err := os.WriteFile(program, image, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command(program).Run(); err == nil || err.Error() != "exit status 3" {
+		t.Logf("this machine does not run it: %v", err)
+		return
+	}
+	for _, why := range []bool{false, true} {
+		c := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Why: why}
+		res, err := runner(t, c).Run(t.Context(), nsrun.Request{Args: []string{"./program"}})
+		if err != nil || res.Signal == nil || len(res.FileRefusals()) != 1 {
+			t.Fatalf("%v, %+v: %s", err, res.Refusals, res)
+		}
+		if r := res.FileRefusals()[0]; r.Kind != nsrun.RefusedExec || r.Target != program || r.Rule != "seccomp" || r.Flag != "" || r.Failed != why {
+			t.Errorf("%+v", r)
+		}
+	}
 }
 
 // TestRefusalsElsewhere: sockets, the network, programs and working directories that are hidden.
