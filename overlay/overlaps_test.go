@@ -154,3 +154,21 @@ func TestWrittenAsItWas(t *testing.T) {
 		}
 	}
 }
+
+// What a commit merged is what undo finds: the last ctimes are those of the commit, whichever of its objects has them.
+func TestUndoMerged(t *testing.T) {
+	testenv.Leaks(t)
+	for range 30 {
+		root := project(t, `seq 9 >f`)
+		s := create(t, root)
+		sandbox(t, s, `sed -i 's/^1$/s/' f`)
+		preserve(t, s)
+		outside(t, root, `sed -i 's/^9$/p/' f`)
+		if err := s.CommitWith(t.Context(), CommitOptions{Prefer: Merge}); err != nil {
+			t.Fatal(err)
+		}
+		if err := undoIt(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

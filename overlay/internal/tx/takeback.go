@@ -49,7 +49,7 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool, equal f
 	if err != nil {
 		return &fs.PathError{Op: "look at", Path: t.s.Path, Err: err}
 	}
-	// When the last object was exchanged with one in there. What is later only may be somebody else's doing: the time of a link.
+	// When the commit had put all into place. What is later may still be its own doing, after a crash.
 	ended, disowned := objects.Ctime, false
 	var list []Clash
 	add := func(n Node, path, why string, now tree.Stat, found bool) {
