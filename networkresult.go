@@ -25,7 +25,9 @@ const (
 )
 
 // String returns "auto", "kernel" or "broker".
-func (e Enforcer) String() string { return nameOf([]string{"auto", "kernel", "broker"}, e, "enforcer?") }
+func (e Enforcer) String() string {
+	return nameOf([]string{"auto", "kernel", "broker"}, e, "enforcer?")
+}
 
 // Network is what a command could use of the network, and what it tried.
 type Network struct {
