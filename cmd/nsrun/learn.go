@@ -204,9 +204,6 @@ func placeOfNew(name string) (sys.FD, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if _, err := os.Lstat(path); err == nil {
-		return fail(os.ErrExist)
-	}
 	real, err := trusted(filepath.Dir(path))
 	if err != nil {
 		return fail(err)
@@ -214,6 +211,11 @@ func placeOfNew(name string) (sys.FD, error) {
 	dir, err := sys.Openat2(unix.AT_FDCWD, real, unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return fail(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, filepath.Base(path), &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+		_ = unix.Close(dir)
+		return fail(os.ErrExist)
 	}
 	return sys.FD(dir), nil
 }

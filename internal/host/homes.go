@@ -60,15 +60,22 @@ func Home() string {
 
 // HomeAt is where a home directory is, without symbolic links, and its mode as far as another directory can have it.
 func HomeAt(home string) (at string, perm os.FileMode, err error) {
-	if at, err = filepath.EvalSymlinks(home); err != nil {
-		return "", 0, &plan.Error{Op: "open home directory", Path: home, Err: sys.Bare(err)}
-	}
-	fi, err := os.Stat(at)
+	at, fi, err := homeAt(home)
 	if err != nil {
 		return "", 0, err
 	}
-	return at, fi.Mode() & (os.ModePerm | os.ModeSticky), nil
+	return at, homePerm(fi), nil
 }
+
+func homeAt(home string) (at string, fi os.FileInfo, err error) {
+	if at, err = filepath.EvalSymlinks(home); err != nil {
+		return "", nil, &plan.Error{Op: "open home directory", Path: home, Err: sys.Bare(err)}
+	}
+	fi, err = os.Stat(at)
+	return at, fi, err
+}
+
+func homePerm(fi os.FileInfo) os.FileMode { return fi.Mode() & (os.ModePerm | os.ModeSticky) }
 
 // OtherHome is where the home directory is that /etc/passwd has for the caller, where $HOME is another one, and its mode. It is
 // the caller's own: system users have /usr/sbin and the like. Empty: there is none.
@@ -77,12 +84,11 @@ func OtherHome(home string) (at string, perm os.FileMode) {
 	if len(homes) < 2 {
 		return "", 0
 	}
-	at, perm, err := HomeAt(homes[0])
-	fi, statErr := os.Stat(at)
-	if err != nil || statErr != nil || at == home || !fi.IsDir() || int(fi.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
+	at, fi, err := homeAt(homes[0])
+	if err != nil || at == home || !fi.IsDir() || int(fi.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
 		return "", 0
 	}
-	return at, perm
+	return at, homePerm(fi)
 }
 
 // PrivatePlaces reports which of the places that not every system has are directories.
