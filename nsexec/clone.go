@@ -134,8 +134,25 @@ func (s *clone) unborn() error {
 	return &Error{Op: "start", Err: err}
 }
 
-// countTries are more than making a namespace takes.
-const countTries = 40
+// countTries are more than making a namespace takes, on a busy machine too: a tenth of a second.
+const countTries = 1000
+
+// countFirst opens the counters of s, if they are wanted, while it waits for its second Program: once it has that, it may
+// have ended before anybody looks. Which process it is, its first byte says.
+func (c *Cmd) countFirst(s *clone) {
+	if c.opt.CountUnsent && s.counters == nil && s.pid == 0 && s.sock != sys.None {
+		fds := []unix.PollFd{{Fd: int32(s.sock), Events: unix.POLLIN}}
+		for until := time.Now().Add(launcherPatience); s.pid == 0 && time.Now().Before(until); {
+			if _, err := unix.Poll(fds, int(time.Until(until).Milliseconds())+1); err != nil && err != unix.EINTR {
+				break
+			}
+			if s.pid = s.sender(); fds[0].Revents&unix.POLLHUP != 0 {
+				break // await hears why
+			}
+		}
+	}
+	c.count(s, countTries)
+}
 
 // count opens the counters of s, if they are wanted and its process is known.
 func (c *Cmd) count(s *clone, tries int) {

@@ -134,15 +134,14 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 		if err := c.place(s); err != nil {
 			return nil, err
 		}
-		c.count(s, 1) // once it has its work it may have ended before anybody looks
+		c.countFirst(s)
 		sendErr := s.send(second, fds)
 		s.endSocket()
-		c.count(s, countTries)
 		// Also where nothing could be sent: then the first Program says why.
 		err := s.await(second, c)
 		if err == nil {
 			s.sock.Close()
-			c.count(s, countTries)
+			c.count(s, 1)
 			return s, nil
 		}
 		if !errors.Is(err, errGone) {
