@@ -348,7 +348,7 @@ func (d *direct) globals() []configuration {
 		if home == "" && name != "/etc/gitconfig" {
 			continue
 		}
-		real, err := links.Resolve(name, func(string) bool { return false })
+		real, err := links.Follow(name, func(string) bool { return false })
 		if err != nil {
 			d.note(name)
 			continue

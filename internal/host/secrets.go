@@ -68,7 +68,7 @@ func Secrets(of string) (list []string, absent []plan.Absent) {
 // they lead stays so, whatever becomes of a link.
 func ThroughLinks(list []string) (real, linked []string) {
 	for _, path := range list {
-		at, err := links.Resolve(path, func(string) bool { return false })
+		at, err := links.Follow(path, func(string) bool { return false })
 		switch {
 		case err == nil:
 			real = append(real, at)
@@ -91,7 +91,7 @@ func ways(linked []string) (list []plan.Link) {
 		l := plan.Link{Name: path}
 		for {
 			passed := 0
-			_, err := links.Resolve(path, func(string) bool { passed++; return passed > len(l.Way) })
+			_, err := links.Follow(path, func(string) bool { passed++; return passed > len(l.Way) })
 			link, ok := errors.AsType[*links.Error](err)
 			if !ok {
 				break

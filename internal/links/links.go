@@ -6,8 +6,10 @@
 package links
 
 import (
+	"cmp"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,14 +18,19 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Error is about a symbolic link that commands can have made.
+// Error is about a symbolic link that commands, or another user, can have made.
 type Error struct {
 	Link string // where it is, an absolute path without links
 	To   string // where it leads
+	User uint32 // who can have made it; zero: a command
 }
 
 func (e *Error) Error() string {
-	return escape.Quote(e.Link) + " is a symbolic link to " + escape.Quote(e.To) + ", and a command in a sandbox can have made it"
+	maker := "a command in a sandbox"
+	if e.User != 0 {
+		maker = "user " + strconv.FormatUint(uint64(e.User), 10)
+	}
+	return escape.Quote(e.Link) + " is a symbolic link to " + escape.Quote(e.To) + ", and " + maker + " can have made it"
 }
 
 // most is how many links a path can lead through, as in the kernel.
@@ -31,11 +38,23 @@ const most = 40
 
 // Resolve is where an absolute path leads, without symbolic links. A link in a directory
 // that suspect reports, by its path without links, is an *Error; nobody is asked where
-// there is no link. Other errors are of type unix.Errno.
+// there is no link. So is one by which another user would have the caller use what is not
+// that user's own. Other errors are of type unix.Errno.
 //
 // Opening the result without following links (RESOLVE_NO_SYMLINKS) gives nothing
-// from elsewhere, whatever was exchanged meanwhile.
+// from elsewhere, whatever was exchanged meanwhile. A path that is resolved twice can
+// lead elsewhere the second time, but not to what who exchanged it could not use.
 func Resolve(name string, suspect func(dir string) bool) (string, error) {
+	return resolve(name, suspect, true)
+}
+
+// Follow is Resolve, but for links of other users: for what is hidden or protected where
+// it is, whoever made the way there.
+func Follow(name string, suspect func(dir string) bool) (string, error) {
+	return resolve(name, suspect, false)
+}
+
+func resolve(name string, suspect func(dir string) bool, wary bool) (string, error) {
 	name = path.Clean(name)
 	plain, err := open(unix.AT_FDCWD, name, 0, unix.RESOLVE_NO_SYMLINKS)
 	if err == nil {
@@ -45,7 +64,7 @@ func Resolve(name string, suspect func(dir string) bool) (string, error) {
 	if err != unix.ELOOP {
 		return "", err
 	}
-	w := walk{at: -1, suspect: suspect}
+	w := walk{at: -1, suspect: suspect, wary: wary}
 	defer w.close()
 	if err := w.follow(name); err != nil {
 		return "", err
@@ -66,6 +85,7 @@ type walk struct {
 	path    string
 	links   int
 	suspect func(dir string) bool
+	wary    bool // of other users
 }
 
 func (w *walk) close() {
@@ -114,18 +134,29 @@ func (w *walk) follow(name string) error {
 			w.at, w.path = fd, path.Join(w.path, part)
 			continue
 		}
+		var maker uint32
+		if err == nil && w.wary {
+			maker, err = stranger(w.at, fd)
+		}
 		unix.Close(fd)
 		if err != nil {
 			return err
 		}
+		link := path.Join(w.path, part)
 		if w.suspect(w.path) {
-			return &Error{path.Join(w.path, part), w.leads(text)}
+			return &Error{Link: link, To: w.leads(text)}
 		}
 		if w.links++; w.links > most {
 			return unix.ELOOP
 		}
 		if err := w.follow(text); err != nil {
 			return err
+		}
+		if maker == 0 {
+			continue
+		}
+		if lent, err := lends(w.at, maker); err != nil || lent {
+			return cmp.Or[error](err, &Error{link, w.path, maker})
 		}
 	}
 	return nil
