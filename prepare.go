@@ -32,8 +32,8 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	return err
 }
 
-// prepareOnce makes the session, if there is none yet, and the command: it gathers the facts, and has package plan decide. What
-// takes a while is looked for beside the session and the network.
+// prepareOnce makes the session, if there is none yet, and the command: it gathers the facts, and package plan decides
+// from them. Slow searches run beside the session and the network. It is long because it is the order of all facts.
 func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	x.limit()
 	c, q := &x.runner.config, &x.request

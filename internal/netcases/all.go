@@ -1,3 +1,5 @@
+// This file is long because it is a table.
+
 package netcases
 
 // All returns the table.

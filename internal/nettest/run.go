@@ -83,6 +83,7 @@ func Policy(t testing.TB, rules, own []string) netpolicy.Policy {
 	return p
 }
 
+// run tries a case. It is long because each kind of try is one short case.
 func run(t *testing.T, start Start, c netcases.Case) (tried int) {
 	server := StartDNS(t, c.Zone, c.Lies)
 	own := strings.Fields(c.Own)

@@ -197,7 +197,8 @@ func forget(h *prog.Header) {
 // It also keeps the command's time: nobody else may be there to do that, because the
 // program that started the sandbox was stopped.
 //
-// It returns where a filter does not let it wait for signals.
+// It returns where a filter does not let it wait for signals. It is long because nosplit functions share one small
+// stack, and this loop's state would be the parameters of each part.
 //
 //go:nosplit
 //go:norace

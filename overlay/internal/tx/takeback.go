@@ -41,9 +41,8 @@ func (t *Tx) Undone() error {
 	return nil
 }
 
-// SinceThen looks for what was changed since the commit in what it did: a conflict, or
-// if it is forced, something to be kept. equal reports whether an object of the project, which is in a
-// directory, is what the session has.
+// SinceThen looks for objects of the commit that were changed after it. They are conflicts or, with Force, are kept
+// aside. equal reports whether an object in a directory of the project is what the session has.
 func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool, equal func(store.Place, tree.Dir, tree.Stat) bool) error {
 	objects, err := t.Objects.Stat()
 	if err != nil {
@@ -105,6 +104,35 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool, equal f
 			}
 		}
 	}
+	if err := t.attrsSinceThen(add); err != nil {
+		return err
+	}
+	t.keepNewTimes()
+	if len(list) == 0 {
+		return nil
+	}
+	if !t.Force {
+		return &ClashError{list}
+	}
+	if disowned { // whoever goes on after a crash keeps it too
+		if err := t.Seal(nil); err != nil {
+			return &fs.PathError{Op: "write journal", Path: t.s.Path, Err: err}
+		}
+	}
+	return nil
+}
+
+// keepNewTimes makes t leave alone the times of directories in which somebody did something since the commit.
+func (t *Tx) keepNewTimes() {
+	t.times = slices.Clone(t.Journal.Times)
+	t.Journal.Times = slices.DeleteFunc(t.Journal.Times, func(r Retime) bool {
+		now, found := t.look(store.Place{Root: r.Root, Path: string(r.Path)})
+		return found && now.IsDir() && now.Mtime.Nano() != r.After
+	})
+}
+
+// attrsSinceThen adds the directories whose attributes were changed since the commit changed them.
+func (t *Tx) attrsSinceThen(add func(n Node, path, why string, now tree.Stat, found bool)) error {
 	for _, a := range t.Journal.Attrs {
 		n := t.Journal.Nodes[a.Node]
 		now, found := t.look(store.Place{Root: n.Root, Path: string(n.Path)})
@@ -116,23 +144,6 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool, equal f
 			return &fs.PathError{Op: "read attributes", Path: t.abs(n), Err: err}
 		} else if !same {
 			add(n, string(n.Path), whyThen, now, true)
-		}
-	}
-	t.times = slices.Clone(t.Journal.Times)
-	// The time of a directory that somebody did something in since stays.
-	t.Journal.Times = slices.DeleteFunc(t.Journal.Times, func(r Retime) bool {
-		now, found := t.look(store.Place{Root: r.Root, Path: string(r.Path)})
-		return found && now.IsDir() && now.Mtime.Nano() != r.After
-	})
-	if len(list) == 0 {
-		return nil
-	}
-	if !t.Force {
-		return &ClashError{list}
-	}
-	if disowned { // whoever goes on after a crash keeps it too
-		if err := t.Seal(nil); err != nil {
-			return &fs.PathError{Op: "write journal", Path: t.s.Path, Err: err}
 		}
 	}
 	return nil
