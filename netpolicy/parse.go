@@ -29,7 +29,7 @@ func parse(s string) (r Rule, err error) {
 	} else if rest, ok := strings.CutPrefix(s, "udp:"); ok {
 		r.Proto, s = UDP, rest
 	}
-	if i := strings.Index(s, "://"); i >= 0 {
+	if strings.Contains(s, "://") {
 		return r, errors.New("this is a URL; write its host and port only")
 	}
 	host, port, hasPort, err := cutPort(s)

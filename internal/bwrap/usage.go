@@ -10,7 +10,7 @@ func Usage(argv0 string, extensions bool) string {
 	b = append(b, "usage: "...)
 	b = append(b, argv0...)
 	b = append(b, " [OPTIONS...] [--] COMMAND [ARGS...]\n"...)
-	for g := Group(0); g < groupCount; g++ {
+	for g := range groupCount {
 		b = append(b, "\n"+g.String()+":\n"...)
 		for i := range table {
 			o := &table[i]

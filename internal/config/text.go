@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"maps"
 	"strconv"
 	"strings"
 )
@@ -86,9 +87,7 @@ func Schema() []byte {
 	}
 	object := func(properties map[string]any, more map[string]any) map[string]any {
 		m := map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
-		for name, value := range more {
-			m[name] = value
-		}
+		maps.Copy(m, more)
 		return m
 	}
 	var names []string
@@ -135,9 +134,7 @@ func (k *Key) schema() map[string]any {
 	case Number:
 		m["type"], m["exclusiveMinimum"] = "number", 0
 	default:
-		for name, value := range item {
-			m[name] = value
-		}
+		maps.Copy(m, item)
 	}
 	return m
 }

@@ -112,7 +112,7 @@ func Cases() []Case {
 		c.Plant += "put '" + path + "' '" + text + "'\n"
 		c.Held = append(c.Held, path)
 	}
-	for _, path := range strings.Fields(documented) {
+	for path := range strings.FieldsSeq(documented) {
 		add(path, "x")
 	}
 	for _, line := range [...][2]string{

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -212,16 +213,8 @@ func (l *Limits) swap(by By, f Facts) ([]Held, error) {
 // Has says whether one of the limits is held so.
 func Has(list []Held, by By, names ...Name) bool {
 	for _, h := range list {
-		if h.By != by {
-			continue
-		}
-		if len(names) == 0 {
+		if h.By == by && (len(names) == 0 || slices.Contains(names, h.Name)) {
 			return true
-		}
-		for _, n := range names {
-			if h.Name == n {
-				return true
-			}
 		}
 	}
 	return false

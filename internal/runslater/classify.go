@@ -164,7 +164,7 @@ func (c *Classifier) nameReason(ch Change, elems []string) (reason string) {
 	if !isSystem(ch.Path) {
 		return ""
 	}
-	for _, text := range strings.Fields(anchored.patterns) {
+	for text := range strings.FieldsSeq(anchored.patterns) {
 		text, below := strings.CutSuffix(text, "/**")
 		p := &pattern{text: text[1:], below: below}
 		if got := p.fits(elems); got == yes || got == leading && ch.Kind != File {
@@ -198,10 +198,8 @@ func (c *Classifier) means(p *pattern, at string, elems []string, i, below int) 
 	if p.scope == anywhere || i < below {
 		return true
 	}
-	for _, e := range elems[below:i] {
-		if dependencies(e) {
-			return false
-		}
+	if slices.ContainsFunc(elems[below:i], dependencies) {
+		return false
 	}
 	if p.scope == own || i == below {
 		return true
