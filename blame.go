@@ -41,6 +41,7 @@ type followed struct {
 	child *fault   // the last child's end
 	quiet bool     // no message since then
 	out   string   // its standard output, which it may close before it ends
+	from  int      // the process that has forked it, and executes the same program; 0: none is known
 	// complained says that it has said something about the network since that was refused.
 	complained bool
 }
@@ -51,9 +52,10 @@ type met struct {
 	target string // of the network an address, a name, or empty
 	host   string // the name of an address; empty: none is known
 	err    syscall.Errno
-	net    bool // something of the network
-	alone  bool // the process has one thread
-	helper bool // it was refused to another process, that this one has begun
+	net    bool   // something of the network
+	alone  bool   // the process has one thread
+	helper bool   // it was refused to another process, that this one has begun
+	by     string // the program that met it
 }
 
 // fault is a child that failed.
@@ -93,6 +95,7 @@ func (f *followed) meet(m met) {
 // refused notes a refusal. Others that execute the same program may say it: they have forked the process.
 func (b *blame) refused(p attempts.Process, m met) {
 	m.alone = p.Threads == 1
+	m.by, _, _ = strings.Cut(p.Program, " ")
 	f := b.follow(p.Host)
 	if m.net {
 		b.refusedNet(p, f, m)
@@ -100,7 +103,10 @@ func (b *blame) refused(p attempts.Process, m met) {
 	}
 	f.meet(m)
 	f.went, f.fresh, f.child, f.own, f.out = false, true, nil, nil, p.Out
-	for _, process := range p.Kin {
+	for i, process := range p.Kin {
+		if i == 0 {
+			f.from = process
+		}
 		f := b.follow(process)
 		f.meet(m)
 		f.went = true
@@ -182,6 +188,9 @@ func (b *blame) Ended(p attempts.Process, status int, command bool) {
 		if c := parent.lastChild(); reason == nil && b.of[p.Host] == nil && c != nil && feeds(c, p) {
 			reason = c.reason
 		}
+		if reason == nil && b.of[p.Host].silent() {
+			reason = b.ofForked(p.Host)
+		}
 	}
 	out := p.Out
 	if f := b.of[p.Host]; f != nil {
@@ -200,6 +209,19 @@ func (b *blame) Ended(p attempts.Process, status int, command bool) {
 		parent = b.follow(p.Parent)
 		parent.child, parent.quiet, parent.fresh = &fault{reason, p.Program, out, parent.times}, true, true
 	}
+}
+
+// silent reports whether a process that met a refusal has said nothing.
+func (f *followed) silent() bool { return f != nil && f.child == nil && len(f.text) == 0 }
+
+// ofForked is what a process failed of that another one has forked, and that is still there: it may wait to be ended.
+func (b *blame) ofForked(process int) []int {
+	for _, f := range b.of {
+		if reason, _ := f.named(); f.from == process && reason != nil {
+			return reason
+		}
+	}
+	return nil
 }
 
 // signaled notes what a command failed of that has not said that it ends: a signal ended it.
@@ -262,14 +284,14 @@ func (f *followed) named() (reason []int, said bool) {
 		}
 	}
 	for _, m := range f.met {
-		if (m.net && m.inText(text) || !m.net && names(words, m.target)) && !slices.Contains(reason, m.index) {
+		if (m.net && m.inText(text) || !m.net && names(words, m.target, m.by)) && !slices.Contains(reason, m.index) {
 			reason = append(reason, m.index)
 		}
 	}
 	if reason != nil {
 		return reason, true
 	}
-	if slices.ContainsFunc(f.own, func(name string) bool { return names(words, name) }) {
+	if slices.ContainsFunc(f.own, func(name string) bool { return names(words, name, "") }) {
 		return nil, true
 	}
 	for _, m := range slices.Backward(f.met) {
@@ -328,10 +350,11 @@ func resolves(name string) bool {
 	return strings.HasPrefix(path.Base(name), "libnss_")
 }
 
-// names reports whether one of the words is a path, its last name, or something in it.
-func names(words map[string]bool, target string) bool {
+// names reports whether one of the words is a path, its last name, or something in it. Its last name says nothing where the program
+// that met it has that name, which programs say for many reasons.
+func names(words map[string]bool, target, program string) bool {
 	base := path.Base(target)
-	if words[target] || words[base] && base != "." {
+	if words[target] || words[base] && base != "." && base != program {
 		return true
 	}
 	for word := range words {

@@ -59,6 +59,8 @@ func TestBlame(t *testing.T) {
 		{"silent, compiled", []func(b *blame){refused(sh, 0, "/ro/__pycache__"), ended(sh, 1)}, nil},
 		{"named", []func(b *blame){refused(sh, 0, "/ro/f"), tried(sh, "/p/x", false), said(sh, "prog: cannot open '/ro/f'\n"), ended(sh, 1)}, []int{0}},
 		{"named by its last name", []func(b *blame){refused(sh, 0, "/ro/file"), tried(sh, "/p/x", false), said(sh, "prog: file: no"), ended(sh, 1)}, []int{0}},
+		{"a directory with the program's name", []func(b *blame){refused(sh, 0, "/ro/sh"), tried(sh, "/p/x", false), said(sh, "see 'sh help modules'\n"), ended(sh, 1)}, nil},
+		{"that directory, by its path", []func(b *blame){refused(sh, 0, "/ro/sh"), tried(sh, "/p/x", false), said(sh, "mkdir /ro/sh: no\n"), ended(sh, 1)}, []int{0}},
 		{"error named", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "OSError: Read-only file system\n"), ended(sh, 1)}, []int{0}},
 		{"unnamed", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "cannot save\n"), ended(sh, 1)}, []int{0}},
 		{"unnamed, went on", []func(b *blame){refused(sh, 0, "/ro/f"), tried(sh, "/p/x", false), said(sh, "cannot save\n"), ended(sh, 1)}, nil},
@@ -119,6 +121,30 @@ func TestBlameForked(t *testing.T) {
 	b.Ended(attempts.Process{Host: 10, Parent: 1}, 1, true)
 	if !slices.Equal(b.reason, []int{0}) {
 		t.Errorf("%v", b.reason)
+	}
+}
+
+// TestBlameOfForked: a process that ends without a word fails of what another one has said that it has forked, and that is still
+// there.
+func TestBlameOfForked(t *testing.T) {
+	for _, tt := range []struct {
+		name, worker, said string
+		want               []int
+	}{
+		{"the worker says it", "worker: /ro/f: no\n", "", []int{0}},
+		{"the worker says nothing", "", "", nil},
+		{"the worker says something else", "worker: ready\n", "", nil},
+		{"both say something", "worker: /ro/f: no\n", "syntax error\n", nil},
+	} {
+		var b blame
+		b.refused(attempts.Process{Host: 11, Parent: 10, Kin: []int{10}}, met{index: 0, target: "/ro/f", err: unix.EROFS})
+		b.Tried(11, "/p/x", false)
+		b.Said(11, []byte(tt.worker))
+		b.Said(10, []byte(tt.said))
+		b.Ended(attempts.Process{Host: 10, Parent: 1}, 1, true)
+		if !slices.Equal(b.reason, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, b.reason, tt.want)
+		}
 	}
 }
 
