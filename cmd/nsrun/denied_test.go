@@ -84,6 +84,11 @@ func whyAll(t *testing.T, bin, dir, command string, flags ...string) (status int
 // quickly is which of many cases are run usually.
 func quickly(i int) bool { return testenv.Long() || i%6 == 0 && !testenv.Again() || i%18 == 0 }
 
+// watching is a command that asks inotify(7) about what is hidden.
+const watching = `python3 -c 'import ctypes, sys
+libc = ctypes.CDLL(None)
+sys.exit(libc.inotify_add_watch(libc.inotify_init(), b"$D/hidden/f", 2) < 0)'`
+
 // TestWhy: what a command is refused is named with a flag, whatever the command says of it, and with the flag it works.
 func TestWhy(t *testing.T) {
 	testenv.Leaks(t, reap)
@@ -99,10 +104,12 @@ func TestWhy(t *testing.T) {
 		"git init -q $D/ro/new", "git config -f $D/ro/f a.b c", "tar cf $D/ro/new a", "tar cf t a && tar xf t -C $D/ro", "rsync a $D/ro/new", "gcc -o $D/ro/new x.c",
 		"make -s TO=$D/ro new", "touch $D/ro/new 2>&-", "touch $D/ro/new 2>&- || { echo Zugriff verweigert >&2; exit 7; }", "sort -o $D/ro/new a 2>&-",
 		`awk 'BEGIN { print >"$D/ro/new"; close("$D/ro/new") }'`, "cp -r . $D/ro/new", "gzip $D/ro/f", "find $D/ro/f -delete", "[ -w $D/ro ] || exit 4", "split a $D/ro/new", "mv a $D/ro/new",
+		"rsync -a ./ $D/ro/new/", py("import errno, os, sys\ntry: os.removexattr(\"$D/ro/f\", \"user.x\")\nexcept OSError as e: sys.exit(e.errno != errno.ENODATA)"),
 		// Reads.
 		py(`open("$D/hidden/f")`), py(`import os; os.listdir("$D/hidden")`), py(`exec(open("$D/secret.env").read())`), `perl -e 'open(F, "<", "$D/hidden/f") or exit 2'`,
 		`node -e 'require("$D/hidden/m.js")'`, "git hash-object ~/.ssh/id", "gcc -c $D/hidden/x.c", "make -f $D/hidden/Makefile", "rsync ~/.ssh/id new", "tar cf new ~/.ssh",
 		"diff a $D/hidden/f 2>&- >&- && false || [ -e $D/hidden/f ]", "[ -r $D/secret.env ] || exit 3", "cd $D/hidden 2>&-", ". $D/secret.env",
+		py(`import os; os.statvfs("$D/hidden/f")`), watching,
 		// Programs and sockets.
 		"touch $D/ro/new >&- 2>&- || { rm -f b; echo sorry >&2; exit 7; }", "(touch $D/ro/new) || exit 2", "cat $D/hidden/f | grep s", "sh -c \"sh -c 'cat $D/hidden/f'\"",
 		py(`import os, sys; os.access("$D/ro", os.W_OK) or sys.exit("not writable")`), py(`import subprocess; subprocess.run(["touch", "$D/ro/new"], check=True)`),

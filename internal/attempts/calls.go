@@ -11,6 +11,7 @@ const (
 	looks     deed = iota // at what is there
 	enters                // a directory
 	asks                  // for access: mode
+	watches               // what becomes of it
 	opens                 // as flags say
 	makes                 // what is not there yet
 	removes               // a name
@@ -26,6 +27,7 @@ const (
 	none   = -1
 	follow = -2 // AT_SYMLINK_FOLLOW is needed to follow a link
 	never  = -3 // links are not followed
+	watch  = -4 // IN_DONT_FOLLOW says that links are not followed
 )
 
 // A call is one that takes a path.
@@ -33,7 +35,7 @@ type call struct {
 	nr        int
 	deed      deed
 	dir, path int8 // arguments; dir none: the working directory
-	flags     int8 // the argument with flags, AT_SYMLINK_NOFOLLOW among them; or none, follow or never
+	flags     int8 // the argument with flags, AT_SYMLINK_NOFOLLOW among them; or none, follow, never or watch
 	mode      int8 // the argument with the access that is asked for, or what is opened how
 }
 
@@ -64,6 +66,10 @@ var newCalls = []call{
 	{unix.SYS_TRUNCATE, changes, none, 0, none, none},
 	{unix.SYS_SETXATTR, changes, none, 0, none, none},
 	{unix.SYS_LSETXATTR, changes, none, 0, never, none},
+	{unix.SYS_REMOVEXATTR, changes, none, 0, none, none},
+	{unix.SYS_LREMOVEXATTR, changes, none, 0, never, none},
+	{unix.SYS_STATFS, looks, none, 0, none, none},
+	{unix.SYS_INOTIFY_ADD_WATCH, watches, none, 1, watch, none},
 	{unix.SYS_CONNECT, connects, none, 1, none, none},
 }
 

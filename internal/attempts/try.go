@@ -55,6 +55,8 @@ func (c *call) asks(n *notify.Notification) (d deed, flags uint64, mode uint32) 
 		d, flags, mode = opening(unix.O_CREAT | unix.O_WRONLY | unix.O_TRUNC)
 	case asks:
 		mode = uint32(n.Args[c.mode]) & 7
+	case watches:
+		mode = unix.R_OK
 	case changes:
 		mode = unix.W_OK
 	case enters, executes:
@@ -146,13 +148,15 @@ func (c *call) nofollow(n *notify.Notification) bool {
 		return true
 	case follow:
 		return n.Args[4]&unix.AT_SYMLINK_FOLLOW == 0
+	case watch:
+		return n.Args[2]&unix.IN_DONT_FOLLOW != 0
 	}
 	return n.Args[c.flags]&unix.AT_SYMLINK_NOFOLLOW != 0
 }
 
 // access is what the use of something fails with that is there.
 func (o *Observer) access(fd sys.FD, d deed, mode uint32) syscall.Errno {
-	if mode&unix.W_OK == 0 && (d == opens || d == asks || d == enters) { // most often
+	if mode&unix.W_OK == 0 && (d == opens || d == asks || d == enters || d == watches) { // most often
 		return o.may(fd, mode)
 	}
 	var st unix.Stat_t
