@@ -117,6 +117,8 @@ func Cases() []Case {
 	}
 	for _, line := range [...][2]string{
 		{".tool-versions", "node path:./evil"}, {"rust-toolchain.toml", `path = "evil"`}, {".yarnrc.yml", "yarnPath: ./evil.cjs"}, {"gradle.properties", "org.gradle.jvmargs=-javaagent:x.jar"},
+		{".pylintrc", "init-hook=x"}, {"mypy.ini", "plugins = ./evil.py"}, {".python-version", "./evil"}, {".bazelversion", "evil/7.0.0"}, {".bundle/config", "BUNDLE_GEMFILE: evil"},
+		{".htaccess", "php_value auto_prepend_file evil.php"},
 	} {
 		add(line[0], line[1])
 	}
@@ -149,4 +151,9 @@ const documented = `
 .pre-commit-config.yaml lefthook.yml .lintstagedrc.json .simple-git-hooks.cjs .overcommit.yml commitlint.config.js
 mise.toml .mise.toml .config/mise/config.toml .env .envrc.local flake.nix sub/shell.nix devenv.nix .rvmrc .shadowenv.d/x.lisp .pnpmfile.cjs .yarn/releases/yarn-4.cjs .bazelrc .mvn/jvm.config gradle/wrapper/gradle-wrapper.jar
 .irbrc .pryrc .Rprofile .Renviron .RData .ghci .erlang .iex.exs .lldbinit .screenrc .ssh/config .ssh/authorized_keys .hg/hgrc .my.cnf .psqlrc .inputrc .config/environment.d/x.conf
-.config/systemd/user/x.service .config/autostart/x.desktop .local/bin/ls .emacs.d/init.el`
+.config/systemd/user/x.service .config/autostart/x.desktop .local/bin/ls .emacs.d/init.el
+rust-analyzer.toml .bsp/x.json buildServer.json .sourcekit-lsp/config.json hie.yaml .hie-bios .merlin .solargraph.yml .ruby-lsp/Gemfile lib/ruby_lsp/x/addon.rb .phpactor.json
+omnisharp.json .yarn/sdks/eslint/x.js .factorypath .emacs.desktop .gnus.el Session.vim .SpaceVim.d/init.toml .lite_project.lua .atom/init.js .tm_properties .kateproject sub/.latexmkrc
+latexmkrc ansible.cfg .pdm-python .bundle/plugin/index .corepack.env .sbtrc renv/activate.R .claude-plugin/plugin.json gptme.toml .pi/extensions/x.ts .qoder/x .iflow/settings.json
+codebuff.json .aiassistant/rules/x.md firebender.json .gitlab/duo/mcp.json .taskcluster.yml bitrise.yml ci_scripts/ci_post_clone.sh .packit.yaml .local/share/nvim/site/plugin/x.lua
+.local/share/fish/vendor_conf.d/x.fish .mozilla/native-messaging-hosts/x.json .nvm/nvm.sh .config/gh/config.yml .rhosts .k5login .mailfilter .kube/kuberc`

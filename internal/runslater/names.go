@@ -96,6 +96,37 @@ var classes = []class{
 	{reason: "JVM build settings", scope: own, patterns: `.mvn/** gradle/wrapper/gradle-wrapper.jar gradle/wrapper/gradle-wrapper.properties .jvmopts .sbtopts`},
 	{reason: "JVM build settings", scope: own, patterns: `gradle.properties`, lines: []string{"jvmargs", "home", "systemprop"}},
 
+	{reason: "language server settings", scope: own, patterns: `
+		rust-analyzer.toml .rust-analyzer.toml .bsp/** buildserver.json .sourcekit-lsp/** hie.yaml .hie-bios .merlin .solargraph.yml .ruby-lsp/** ruby_lsp/**
+		.phpactor.json .phpactor.yml omnisharp.json .yarn/sdks/** .factorypath .metals/**`},
+	{reason: "editor settings", scope: own, patterns: `
+		.emacs.desktop .abbrev_defs .gnus .gnus.el .eshell/** .spacevim.d/** .vimprj session.vim .lvim.lua .nvim/** .config/lvim/** .lite_project.lua .lite_project/**
+		.config/lite-xl/** .config/vis/** .textadept/** .atom/** .pulsar/** .tm_properties .kateproject .spyproject/** .qtcreator/** .lapce/** .config/rstudio/** *.suo`},
+	{reason: "latexmk runs it", scope: own, patterns: `.latexmkrc latexmkrc`},
+	{reason: "pylint runs it", scope: own, patterns: `.pylintrc pylintrc .pylintrc.toml pylintrc.toml`, lines: []string{"init-hook", "load-plugins"}},
+	{reason: "mypy runs it", scope: own, patterns: `mypy.ini .mypy.ini`, lines: []string{"plugins", "python-executable"}},
+	{reason: "ansible runs it", scope: own, patterns: `ansible.cfg .ansible.cfg`},
+	{reason: "names an interpreter", scope: own, patterns: `.python-version .python-versions`, lines: []string{"*/"}},
+	{reason: "names an interpreter", scope: own, patterns: `.pdm-python`},
+	{reason: "names a version of bazel", scope: own, patterns: `.bazelversion`, lines: []string{"*/"}},
+	{reason: "bundler runs it", scope: own, patterns: `.bundle/plugin/**`},
+	{reason: "bundler runs it", scope: own, patterns: `.bundle/config`, lines: []string{"*bundle_gemfile", "*plugin"}},
+	{reason: "corepack settings", scope: own, patterns: `.corepack.env`},
+	{reason: "sbt runs it", scope: own, patterns: `.sbtrc .sbt/**`},
+	{reason: "R startup file", scope: own, patterns: `renv/activate.r`},
+	{reason: "web server settings", scope: own, patterns: `.htaccess`, lines: []string{"*php_value", "*php_admin", "*sethandler", "*addhandler", "*action", "*execcgi"}},
+	{reason: "agent settings", scope: own, patterns: `
+		.claude-plugin/** gptme.toml .gptme/** .pi/** .qoder/** .iflow/** iflow.md .codebuff/** codebuff.json .aiassistant/** .firebender/** firebender.json .rovodev/**
+		.codebuddy/** .lingma/** .antigravity/** .vibe/** .grok/** .letta/** .serena/** .gitlab/duo/** mcp_config.json mcp_settings.json cline_mcp_settings.json`},
+	{reason: "built when it is pushed", scope: top, patterns: `
+		.taskcluster.yml .bazelci/** .evergreen.yml .evergreen/** .kokoro/** .vela.yml .vela.yaml .scrutinizer.yml bitrise.yml codemagic.yaml ci_scripts/** .eas/workflows/**
+		.packit.yaml .packit.yml packit.yaml .copr/** .obs/workflows.yml amplify.yml netlify.toml .platform.app.yaml .upsun/** shippable.yml`},
+	{reason: "program of the home directory", scope: own, patterns: `
+		.local/share/bash-completion/** .local/share/fish/** .local/share/nvim/** .local/share/gh/** .local/share/helm/** .local/share/thumbnailers/** .local/share/gnome-shell/**
+		.local/share/jupyter/** .mozilla/native-messaging-hosts/** .config/gh/** .config/nix/** .config/containers/** .config/helm/** .config/k9s/** .config/qutebrowser/**
+		.cargo/env .nvm/** .pyenv/** .rbenv/** .asdf/** .sdkman/** .rvm/** .volta/** .bun/bin/** .deno/bin/** .krew/** .terraform.d/** .kube/kuberc .aws/cli/alias
+		.fzf.bash .fzf.zsh .zimrc .zpreztorc .antigenrc .zsh_plugins.zsh .urxvt/** .mailrc .mailfilter .qmail .lftprc .offlineimaprc .rhosts .shosts .k5login .tigrc`},
+
 	{reason: "debugger startup file", scope: own, patterns: `.gdbinit .gdbearlyinit .config/gdb/** .lldbinit .lldbinit-* .cgdb/** .pdbrc .pdbrc.py .perldb .radare2rc .rizinrc .rdbgrc .byebugrc`},
 	{reason: "interpreter startup file", scope: own, patterns: `
 		.irbrc .pryrc .railsrc .rprofile .renviron .rdata rprofile.site .ghci .haskeline .ocamlinit .utoprc .julia/config/** .sbclrc .eclrc .clisprc .ccl-init.lisp .guile
