@@ -69,7 +69,7 @@ func (p Plan) Validate() error {
 // fronted reports whether an overlay has one more lower directory than m.Lower says.
 func (m *Mount) fronted() bool { return len(m.Hide)+len(m.Dirs)+len(m.Files)+len(m.Texts) > 0 }
 
-// validate says what is wrong with a mount. It is long because each kind has rules of its own.
+// validate returns the first mistake in a mount. It is long because each kind has its own rules.
 func (m *Mount) validate() error {
 	bad := func(path string, err error) error { return &Error{m.Kind.String(), path, err} }
 	tooLong := func(p string) error {

@@ -54,8 +54,8 @@ var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(shape{arch:
 const newNamespacesUnshare = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 
-// denyFilter is DefaultFilter with options. It is long because it is the list of what is refused, in the order in which the
-// kernel looks at it.
+// denyFilter is DefaultFilter with options. It is long because it lists the refused calls, in the order in which the
+// kernel checks them.
 func denyFilter(o shape) Filter {
 	var f seccomp.Filter
 	f.Begin(o.arch, o.x32)

@@ -118,8 +118,8 @@ func freePair(status int) int {
 	return pair
 }
 
-// emit is setup without questions to the system, and without allocating where the
-// Builder is a fixed one: see Instant. It is long because it is the order of all steps.
+// emit is setup without asking the system anything. It does not allocate if the Builder is a fixed one: see Instant.
+// It is long because it is the order of all steps.
 func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, haveMounts bool) error {
 	for i, fd := range fds {
 		if fd < 0 {

@@ -145,8 +145,8 @@ func signals(end func()) (stop func()) {
 	}
 }
 
-// configure is what the flags mean. What is wrong with them is said now, not to the
-// first command. It is long because each of them is a line or two.
+// configure makes a Config from the flags. It reports mistakes in them before the first command runs. It is long
+// because each flag takes a line or two.
 func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 	wd, err := os.Getwd()
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-// request is what the flags mean. It is long because each of them is a line or two.
+// request makes a Request from the flags. It is long because each flag takes a line or two.
 func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	o := r.o
 	wd, err := os.Getwd()

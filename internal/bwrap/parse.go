@@ -218,9 +218,8 @@ func (p *parser) parse(words []string, inFile bool) ([]string, error) {
 	return words, nil
 }
 
-// option carries out one option; v are its words, of which there are enough
-// unless its row says that nobody counts. It is long because bubblewrap has many
-// options: each is one short case, and none of them is called from elsewhere.
+// option applies one option. v has its arguments; their number was checked, unless the option's row turns that off.
+// It is long because bubblewrap has many options, and each is one short case.
 func (p *parser) option(o *Option, word string, v []string, inFile bool) error {
 	c := p.cfg
 	if p.room != nil && !o.id.instant() {

@@ -81,14 +81,14 @@ type Options struct {
 	// MaxOutput is how much is kept of standard output, and of standard error, in bytes.
 	// Zero: nsrun.DefaultMaxOutput.
 	MaxOutput int
-	// TextOnly leaves the structured half of results away.
+	// TextOnly omits the structured part of results.
 	TextOnly bool
 }
 
-// defaultAsk is longer than people are away for without having left.
+// defaultAsk is long enough for a short absence from the desk.
 const defaultAsk = 5 * time.Minute
 
-// Define adds the flags to fs, for o. It is long because it is their table.
+// Define adds the flags to fs; they set o. It is long because it is the table of the flags.
 func Define(fs *flag.FlagSet, o *Options) {
 	policy := func(to After) func(string) error {
 		return func(string) error { o.After = to; return nil }

@@ -44,11 +44,11 @@ var selfOnly = [...]uint32{
 	unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETATTR,
 }
 
-// allowedIoctls are those of files that change nothing but what a descriptor was opened for writing to.
+// allowedIoctls change nothing except the file of a descriptor that was opened for writing.
 var allowedIoctls = [...]uint32{unix.FS_IOC_GETFLAGS, fsIocFiemap, fsIocFsgetxattr, fsIocGetversion, fsIocGetfslabel, unix.FICLONE, unix.FICLONERANGE, unix.FIDEDUPERANGE}
 
-// Filter refuses what has no place in a command without namespaces of its own. It comes besides nsexec.DefaultFilter, which
-// refuses system calls of other architectures. It is long because it is the list of what is refused.
+// Filter refuses system calls that a command without its own namespaces must not make. It is used together with
+// nsexec.DefaultFilter, which refuses system calls of other architectures. It is long because it is the list of them.
 func Filter(o Options) []unix.SockFilter {
 	var f builder
 	f.Nr()
