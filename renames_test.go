@@ -325,6 +325,30 @@ cat f d/f.more two d/two; cat <&3; ls -A . d | grep nsrun; true`})
 	}
 }
 
+// TestLinkedTwice: what is linked by two old names of one file is one file too, unless the copy was written to or replaced meanwhile.
+func TestLinkedTwice(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "a1: text", "b1: text", "c1: text", "d/")
+	p := filepath.Join(dir, "p")
+	for _, f := range []string{"a", "b", "c"} {
+		if err := os.Link(filepath.Join(p, f+"1"), filepath.Join(p, f+"2")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := runner(t, nsrun.Config{Project: p, After: nsrun.Commit})
+	got := output(t, r, nsrun.Request{Command: `for f in a b c; do ln $f"1" d/$f"1" || exit; done
+echo new >d/b1; echo own >x; mv x d/c1; for f in a b c; do ln $f"2" d/$f"2" || exit; done
+rm ?1 ?2; test d/a1 -ef d/a2 && cat d/a2 d/b2 d/c1 d/c2; ls -A . d | grep nsrun; true`})
+	if want := "texttextown\ntext"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	a, err := os.Lstat(filepath.Join(p, "d/a1"))
+	b, err2 := os.Lstat(filepath.Join(p, "d/a2"))
+	if err != nil || err2 != nil || !os.SameFile(a, b) {
+		t.Errorf("committed: %v, %v", err, err2)
+	}
+}
+
 // TestLinkedOthers: that holds for symbolic links and FIFOs too, and where ln(1) would follow a link (-L) but there is none.
 func TestLinkedOthers(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)

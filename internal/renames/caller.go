@@ -160,11 +160,10 @@ func (s *caller) below(base, name string) (sys.FD, error) {
 		return to, err
 	}
 	// It leads out of there, by ".." or an absolute link: the kernel's name for the directory, if it is one in the caller's root.
-	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), s.text[:])
+	text, err := s.nameOf(at)
 	if err != nil {
 		return sys.None, err
 	}
-	text := string(s.text[:n])
 	again, err := open(s.root, text, inRoot|unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return sys.None, err
@@ -174,6 +173,12 @@ func (s *caller) below(base, name string) (sys.FD, error) {
 		return sys.None, unix.ENOENT
 	}
 	return open(s.root, text+"/"+name, inRoot)
+}
+
+// nameOf is the kernel's name for a directory. It is its name in the caller's root only if that leads to it.
+func (s *caller) nameOf(dir sys.FD) (string, error) {
+	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(int(dir)), s.text[:])
+	return string(s.text[:max(n, 0)]), err
 }
 
 // sameUser reports whether a thread has the rights of this thread's user and group for files. Only root can be somebody else in a

@@ -29,10 +29,10 @@ func (s *Server) link(l notify.Listener, n *notify.Notification) {
 	case c.flags&^unix.AT_SYMLINK_FOLLOW != 0 || c.pid == 0:
 		l.Proceed(n.ID)
 	case s.own || os.Geteuid() != 0:
-		s.seen.link(l, &c)
+		s.seen.link(l, &c, &s.copies)
 	default:
 		s.running.Go(func() {
-			if !s.act(func(seen *caller) { seen.link(l, &c) }) {
+			if !s.act(func(seen *caller) { seen.link(l, &c, &s.copies) }) {
 				l.Proceed(c.id)
 			}
 		})
@@ -46,7 +46,7 @@ func isGit(pid uint32) bool {
 }
 
 // link makes the link in the caller's place, or leaves it to the kernel.
-func (s *caller) link(l notify.Listener, c *call) {
+func (s *caller) link(l notify.Listener, c *call, known *copies) {
 	s.close() // as in begin
 	if !s.open(c.pid) {
 		l.Proceed(c.id)
@@ -61,7 +61,7 @@ func (s *caller) link(l notify.Listener, c *call) {
 	if !l.Valid(c.id) {
 		return
 	}
-	switch err := m.link(c.flags != 0, isGit(c.pid)); err {
+	switch err := m.link(s, known, c.flags != 0, isGit(c.pid)); err {
 	case nil:
 		l.Answer(c.id, 0)
 	case unix.EXDEV:
@@ -73,7 +73,7 @@ func (s *caller) link(l notify.Listener, c *call) {
 
 // link makes a link that has the number of the other name; for git that which the file had, or EXDEV. Any other error is for the
 // kernel to find again. It does not follow a symbolic link: with follow, one is left to the kernel.
-func (m *move) link(follow, git bool) error {
+func (m *move) link(s *caller, known *copies, follow, git bool) error {
 	before, err := m.from.stat()
 	if err != nil || isDir(&before) || mounted(&before) || !m.overlay() {
 		return errLeave
@@ -83,7 +83,8 @@ func (m *move) link(follow, git bool) error {
 		return errLeave
 	}
 	git = git && typ == unix.S_IFREG
-	if linkat(m.from, m.to) != nil {
+	again := !git && before.Nlink > 1 && known.link(&before, s, m.to)
+	if !again && linkat(m.from, m.to) != nil {
 		return errLeave
 	}
 	if m.to.is(&before) {
@@ -94,6 +95,9 @@ func (m *move) link(follow, git bool) error {
 	switch {
 	case !git && ok:
 		m.join(file)
+		if before.Nlink > 1 && !again {
+			known.add(&before, s, m.to)
+		}
 		return nil
 	case !git: // somebody has replaced the old name
 		return nil

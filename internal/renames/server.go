@@ -27,6 +27,7 @@ type Server struct {
 	moving  sync.Mutex // one directory at a time is carried over
 	acting  sync.Mutex // and one call of those that need a thread of their own is answered: a command can make thousands at once
 
+	copies     copies      // of linked files
 	restricted atomic.Bool // a process has restricted itself by Landlock: see doc.go
 
 	mu     sync.Mutex

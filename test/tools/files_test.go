@@ -21,6 +21,8 @@ var fileTasks = []task{
 	{name: "hard link of a new file", run: "echo a >a && ln a b && echo c >>b && cat a && stat -c %h a b", then: "stat -c %h a b; echo d >>a; cat b"},
 	{name: "hard link of an old file", setup: "echo a >a", run: "ln a b && stat -c %h a b && echo c >>b && cat a", then: "stat -c %h a b; cat a"},
 	{name: "cp -al", setup: "mkdir d; for i in 1 2 3; do echo $i >d/$i; done", run: "cp -al d e && stat -c %h e/1 && rm e/2 && ls e", then: "stat -c '%n %h' d/* e/*"},
+	{name: "cp -al of linked files, without the old tree", setup: "mkdir d; echo a >d/a; ln d/a d/b; echo c >d/c", run: "cp -al d e && rm -r d && stat -c '%n %h' e/*", then: "stat -c '%n %h' e/*"},
+	{name: "cpio by links", needs: "cpio", setup: "mkdir s; echo a >s/a; ln s/a s/b", run: "find s -depth | cpio -pdl --quiet t && find t -samefile t/s/a | sort", then: "stat -c '%n %h' s/* t/s/*"},
 	{name: "rsync --link-dest", needs: "rsync", setup: "mkdir -p src old; echo a >src/a; echo b >src/b; cp -a src/. old; echo c >src/c", run: "rsync -a --link-dest=$PWD/old src/ new && stat -c '%n %h' new/*", then: "stat -c '%n %h' old/* new/*"},
 	{name: "rsync with times and links", slow: true, needs: "rsync", setup: "mkdir -p s/d; echo a >s/a; ln -s a s/l; touch -h -d @1000 s/l; touch -d @2000 s/a; touch -d @3000 s/d", run: "rsync -aH s/ t && stat -c '%n %Y' t/a t/l t/d", then: "stat -c '%n %Y' t/a t/l t/d; rsync -aHin s/ t"},
 	{name: "cp -a", setup: "mkdir -p s/d; echo a >s/a; chmod 600 s/a; ln -s a s/l; ln s/a s/h; touch -d @5000 s/a s/d; touch -h -d @77 s/l", run: "cp -a s t && stat -c '%n %a %h %Y' t/*", then: "stat -c '%n %a %h %Y' t/*"},
