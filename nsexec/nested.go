@@ -62,7 +62,7 @@ func (c *Cmd) prepareNested(b *prog.Builder) prog.Slot {
 	dir := b.Slot()
 	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
 	clone := b.Call(prog.SysOpenTree, prog.AtCwd, b.String("/proc"), prog.Int(flags)).To(dir).
-		Tolerate(syscall.ENOSYS, syscall.EPERM).OnSuccess()
+		Tolerate(syscall.ENOSYS, syscall.EPERM, syscall.EACCES).OnSuccess()
 	b.Call(prog.SysOpenat, prog.AtCwd, b.String("/proc"), b.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(dir)
 	b.Here(clone)
 	if c.opt.NoUserNamespaces {

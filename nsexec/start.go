@@ -61,7 +61,7 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 // beforehand of those that ask for a privilege first; and nothing has been done that cannot be done again.
 func (c *Cmd) callsRefused(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Err != syscall.EPERM || e.Program == 0 || c.opt.ClassicMounts || c.opt.Block != nil || c.opt.Place != nil || c.opt.Created != nil {
+	if !ok || e.Err != syscall.EPERM && e.Err != syscall.EACCES || e.Program == 0 || c.opt.ClassicMounts || c.opt.Block != nil || c.opt.Place != nil || c.opt.Created != nil {
 		return false
 	}
 	return features.Has(features.NewMountCalls) && !features.Confirm(features.NewMountCalls)

@@ -87,7 +87,7 @@ func (c *compiler) chmod(m *mounts.Mount) {
 	}
 	c.Part(prog.PartContent)
 	mode := prog.Int(perm(m, 0))
-	done := c.Call(prog.SysFchmodat2, at.Arg(), c.String(""), mode, prog.Int(atEmptyPath)).Tolerate(syscall.ENOSYS, syscall.EPERM).OnSuccess()
+	done := c.Call(prog.SysFchmodat2, at.Arg(), c.String(""), mode, prog.Int(atEmptyPath)).Tolerate(syscall.ENOSYS, syscall.EPERM, syscall.EACCES).OnSuccess()
 	// Before Linux 6.6, and behind some filters, a file must be opened for more than its place.
 	c.Close(at)
 	at = c.Slot()

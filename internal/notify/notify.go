@@ -155,7 +155,7 @@ func ReadMemory(pid uint32, at uintptr, to []byte) syscall.Errno {
 	local := unix.Iovec{Base: &to[0], Len: uint64(len(to))}
 	remote := unix.RemoteIovec{Base: at, Len: len(to)}
 	n, _, e := syscall.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
-	if e == syscall.ENOSYS || e == syscall.EPERM {
+	if e == syscall.ENOSYS || e == syscall.EPERM || e == syscall.EACCES {
 		return readMem(pid, at, to) // which takes the same rights, where a filter does not refuse it
 	}
 	if e == 0 && int(n) != len(to) {

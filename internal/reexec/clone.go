@@ -82,7 +82,7 @@ func fork(a *cloneArgs, base unsafe.Pointer) (pid uintptr, errno syscall.Errno) 
 		size = unsafe.Sizeof(*a)
 	}
 	pid, _, errno = syscall.RawSyscall(sysClone3, uintptr(unsafe.Pointer(a)), size, 0)
-	if (errno == syscall.ENOSYS || errno == syscall.EPERM) && a.flags&cloneIntoCgroup == 0 {
+	if refused(errno) && a.flags&cloneIntoCgroup == 0 {
 		// Filters of containers refuse it so, for they cannot look at the flags.
 		flags := uintptr(a.flags&^cloneClearSighand) | uintptr(a.exitSignal)
 		if pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, flags, 0, 0, 0, 0, 0); errno == 0 && pid == 0 {

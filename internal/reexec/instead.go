@@ -42,6 +42,10 @@ func instead(base unsafe.Pointer, o *prog.Op, e syscall.Errno) (r uintptr, err s
 		}
 	case sysFaccessat2:
 		r, _, e = syscall.RawSyscall(syscall.SYS_FACCESSAT, a0, a1, a2)
+	case sysPrlimit64:
+		if a0 == 0 && arg(base, o, 3) == 0 {
+			_, _, e = syscall.RawSyscall(syscall.SYS_SETRLIMIT, a1, a2, 0)
+		}
 	case sysCloseRange:
 		closeInstead(a0, a1)
 		e = 0
@@ -73,7 +77,9 @@ func within(base unsafe.Pointer, dir, path uintptr, how *[3]uint64) (fd uintptr,
 //
 //go:nosplit
 //go:norace
-func refused(e syscall.Errno) bool { return e == syscall.ENOSYS || e == syscall.EPERM }
+func refused(e syscall.Errno) bool {
+	return e == syscall.ENOSYS || e == syscall.EPERM || e == syscall.EACCES
+}
 
 // statInstead is statx(2) by fstatat(2): what kind of file it is, and which.
 //

@@ -5,6 +5,7 @@ package reexec
 const sysStatx = 332
 
 const (
-	sysFstatat = 262 // newfstatat
-	sysSeccomp = 317
+	sysFstatat   = 262 // newfstatat
+	sysSeccomp   = 317
+	sysPrlimit64 = 302
 )

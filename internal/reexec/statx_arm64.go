@@ -5,6 +5,7 @@ package reexec
 const sysStatx = 291
 
 const (
-	sysFstatat = 79
-	sysSeccomp = 277
+	sysFstatat   = 79
+	sysSeccomp   = 277
+	sysPrlimit64 = 261
 )

@@ -58,8 +58,8 @@ func Chmod(fd int, mode uint32) error {
 		return err
 	}
 	err = unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
-	if err == unix.EOPNOTSUPP || err == unix.EINVAL {
-		// Before Linux 6.6 only this way is open.
+	if err == unix.EOPNOTSUPP || err == unix.EINVAL || err == unix.EPERM || err == unix.EACCES {
+		// Before Linux 6.6, and behind some filters, only this way is open.
 		err = unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
 	}
 	return err

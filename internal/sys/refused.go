@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What other system calls do where one is not there, or a container's filter refuses it. A call that is refused (EPERM)
-// looks like one that this process may not do, so whether it is there is asked with arguments that nobody can have.
+// What other system calls do where one is not there, or a container's filter refuses it. A call that is refused (EPERM,
+// EACCES) looks like one that this process may not do, so whether it is there is asked with arguments that nobody can have.
 
 // A tried call is one that may be refused. The zero state is that nobody has asked.
 type tried struct {
@@ -25,6 +25,11 @@ const (
 	isRefused
 )
 
+// refusal reports whether e is what a system call says that is not there, or that a filter refuses.
+func refusal(e syscall.Errno) bool {
+	return e == unix.ENOSYS || e == unix.EPERM || e == unix.EACCES
+}
+
 const noFD = ^uintptr(0)
 
 var (
@@ -35,12 +40,12 @@ var (
 
 // refused reports whether err is what the call says where it cannot be used at all.
 func (c *tried) refused(err error) bool {
-	if err != unix.ENOSYS && err != unix.EPERM {
+	if e, ok := err.(syscall.Errno); !ok || !refusal(e) {
 		return false
 	}
 	if c.state.Load() == 0 {
 		state := int32(isThere)
-		if _, _, e := syscall.RawSyscall6(c.number, c.args[0], c.args[1], c.args[2], c.args[3], c.args[4], 0); e == unix.ENOSYS || e == unix.EPERM {
+		if _, _, e := syscall.RawSyscall6(c.number, c.args[0], c.args[1], c.args[2], c.args[3], c.args[4], 0); refusal(e) {
 			state = isRefused
 		}
 		c.state.Store(state)
@@ -106,7 +111,7 @@ func MemFile(name string) (FD, error) {
 	if err == nil {
 		return FD(fd), nil
 	}
-	if err != unix.ENOSYS && err != unix.EPERM && err != unix.EACCES {
+	if e, ok := err.(syscall.Errno); !ok || !refusal(e) {
 		return None, err
 	}
 	for _, dir := range [...]string{os.TempDir(), "/dev/shm", os.Getenv("XDG_RUNTIME_DIR"), os.Getenv("HOME"), "/var/tmp"} {

@@ -43,6 +43,9 @@ func Surroundings(err error) string {
 			return f.Err().Error()
 		}
 	}
+	if e, ok := errors.AsType[*nsexec.Error](err); ok && unspecific(e) && filtered() {
+		return filterHint
+	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok && strings.HasPrefix(e.Path, "/proc/self/") && errors.Is(err, fs.ErrNotExist) {
 		return noProcHint
 	}
@@ -92,6 +95,24 @@ func setup(e *nsexec.Error) bool {
 	}
 	return false
 }
+
+// unspecific reports whether a step failed that has no file for a cause, by an error that filters have.
+func unspecific(e *nsexec.Error) bool {
+	switch e.Op {
+	case "start", "supervise", "limit", nsexec.StepSeccomp, nsexec.StepLandlock:
+		return errors.Is(e.Err, unix.ENOSYS) || errors.Is(e.Err, unix.EPERM) || errors.Is(e.Err, unix.EACCES)
+	}
+	return false
+}
+
+// filtered reports whether we run under somebody's seccomp filter.
+func filtered() bool {
+	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
+	return err == nil && mode == unix.SECCOMP_MODE_FILTER
+}
+
+const filterHint = "a seccomp filter holds nsrun itself, as in a container, and may refuse a call that this takes; try: " +
+	"docker run --security-opt seccomp=unconfined, or podman run --security-opt seccomp=unconfined"
 
 const noProcHint = "there is no /proc here, or that of another PID namespace; try: mount -t proc proc /proc"
 
