@@ -51,7 +51,13 @@ func TestLong(t *testing.T) {
 		check("all", file, 600, f.Comments...)
 		for _, decl := range f.Decls {
 			if fn, ok := decl.(*ast.FuncDecl); ok {
-				check(fn.Name.Name, fn, 80, fn.Doc)
+				comments := []*ast.CommentGroup{fn.Doc}
+				for _, c := range f.Comments {
+					if fn.Pos() < c.Pos() && c.End() < fn.End() {
+						comments = append(comments, c)
+					}
+				}
+				check(fn.Name.Name, fn, 80, comments...)
 			}
 		}
 		return nil

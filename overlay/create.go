@@ -58,8 +58,8 @@ type Options struct {
 func Create(o Options) (*Session, error) { return CreateContext(context.Background(), o) }
 
 // CreateContext is like Create, but stops if ctx ends: with EngineCopy, copying the project can take long.
-// This function is long because it is the order of all steps.
 func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
+	// This is long because it is the order of all steps.
 	statePath, state, err := openStateDir(o.Dir, true)
 	if err != nil {
 		return nil, err
