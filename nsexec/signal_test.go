@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -253,4 +254,24 @@ func TestStoppedLauncher(t *testing.T) {
 	c := shell("echo fine")
 	c.Share = nsexec.Net
 	check(t, c, "fine")
+}
+
+// TestIgnoredChildren: where the program ignores SIGCHLD, which whatever it executes inherits, the command's end is heard of.
+func TestIgnoredChildren(t *testing.T) {
+	leaks(t)
+	nsexec.Shutdown() // a launcher that inherits it
+	signal.Ignore(unix.SIGCHLD)
+	defer func() {
+		signal.Reset(unix.SIGCHLD)
+		nsexec.Shutdown()
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range 2 {
+		c := nsexec.CommandContext(ctx, "sh", "-c", "true & wait; exit 3")
+		c.Mounts = base()
+		if err := c.Run(); err == nil || err.Error() != "exit status 3" {
+			t.Fatalf("got %v", err)
+		}
+	}
 }

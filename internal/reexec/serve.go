@@ -33,6 +33,7 @@ func Main(stack unsafe.Pointer) {
 	// It would have the number of a descriptor as its name.
 	name := [2]uint64{'n' | 's'<<8 | 'r'<<16 | 'u'<<24 | 'n'<<32}
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0)
+	heedChildren()
 	var base unsafe.Pointer
 	if argc := *(*uintptr)(stack); argc > 1 {
 		base = receive(ControlFd, StatusFd, 0)
@@ -43,6 +44,17 @@ func Main(stack unsafe.Pointer) {
 		exit(125)
 	}
 	run(base)
+}
+
+// heedChildren makes SIGCHLD default. Where the program ignores it, so would this process and its clones, and nobody
+// would hear of the command's end. (It is a function because the stack is short.)
+//
+//go:noinline
+//go:nosplit
+//go:norace
+func heedChildren() {
+	var handler [4]uintptr // struct sigaction: SIG_DFL
+	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
 }
 
 // serve clones for the program until that goes away. In a clone it returns the Program.
