@@ -262,7 +262,9 @@ func TestIgnoredChildren(t *testing.T) {
 	nsexec.Shutdown() // a launcher that inherits it
 	signal.Ignore(unix.SIGCHLD)
 	defer func() {
-		signal.Reset(unix.SIGCHLD)
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, unix.SIGCHLD) // after which it is handled: Reset leaves it ignored
+		signal.Stop(c)
 		nsexec.Shutdown()
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
