@@ -26,11 +26,16 @@ func (e *Error) Error() string { return (*plan.Error)(e).Error() }
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes errors.Is true for ErrProject.
-func (e *Error) Is(target error) bool { return target == ErrProject && e.Op == plan.OpUse }
+// Is makes errors.Is true for ErrProject and ErrDevice.
+func (e *Error) Is(target error) bool {
+	return target == ErrProject && e.Op == plan.OpUse || target == ErrDevice && e.Op == plan.OpDevice
+}
 
 // ErrProject is what Run and Start return for a folder that cannot be a project.
 var ErrProject = errors.New("this folder cannot be a project")
+
+// ErrDevice is what Run and Start return for one of Config.Devices that commands cannot use.
+var ErrDevice = errors.New("this device cannot be used")
 
 // DirError says that the working directory of a Request cannot be used. Nothing was run.
 type DirError struct {

@@ -62,6 +62,9 @@ var (
 	ErrTimeout      = errors.New("the command's time was up")                 // the command was ended
 )
 
+// ErrDevice is what Run and Start return for one of Config.Devices that commands cannot use.
+var ErrDevice = errors.New("this device cannot be used")
+
 // ErrProject is what Run and Start return for a folder that cannot be a project.
 var ErrProject = errors.New("this folder cannot be a project")
 
@@ -276,7 +279,7 @@ func (*Error) Error() (r0 string) {
 	return
 }
 
-// Is makes errors.Is true for ErrProject.
+// Is makes errors.Is true for ErrProject and ErrDevice.
 func (*Error) Is(target error) (r0 bool) {
 	return
 }

@@ -221,6 +221,11 @@ func (r *runner) typed(err error) error {
 		return usage.Errorf("run", "--%s %s: %s", rule.kind, escape.Quote(rule.pattern), e.Err)
 	}
 	if e, ok := errors.AsType[*nsrunlib.Error](err); ok {
+		if errors.Is(e, nsrunlib.ErrDevice) && r.o.devicePlace != nil {
+			if at := r.o.devicePlace(e.Path); at != "" {
+				return fmt.Errorf("%s: %w", at, e)
+			}
+		}
 		if given, ok := r.given[e.Path]; ok {
 			e.Path = given
 		}

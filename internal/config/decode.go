@@ -31,7 +31,8 @@ type decoder struct {
 	p       unstable.Parser
 	lines   []int // offsets of the beginnings of lines
 	errs    []*Error
-	tables  map[string]bool     // that have a header, or stand inline
+	tables  map[string]bool     // that have a header, stand inline, or come up in keys with dots
+	dotted  map[string]bool     // the last of these, which other keys with dots can go on with
 	profile map[string]*Profile // by name
 	strays  map[string]bool     // unknown tables that were told of
 }
@@ -39,7 +40,7 @@ type decoder struct {
 // Decode reads a file. It returns all that is wrong with it, in the order in which it stands there. With errors the
 // layer is of no use.
 func Decode(file string, source Source, data []byte, f *Facts) (*Layer, []*Error) {
-	d := &decoder{file: file, layer: &Layer{Source: source}, facts: f, tables: map[string]bool{}, profile: map[string]*Profile{}, strays: map[string]bool{}}
+	d := &decoder{file: file, layer: &Layer{Source: source}, facts: f, tables: map[string]bool{}, dotted: map[string]bool{}, profile: map[string]*Profile{}, strays: map[string]bool{}}
 	if len(data) > MaxSize {
 		return nil, []*Error{{Pos: Pos{file, 1, 1}, Text: "the file has more than 64 KiB"}}
 	}
@@ -182,6 +183,14 @@ func (d *decoder) openProfile(name string, pos Pos) bool {
 func (d *decoder) setting(table []string, n *unstable.Node) {
 	words, pos := d.key(n.Key())
 	path := append(slices.Clip(table), words...)
+	for i := len(table) + 1; i < len(path); i++ {
+		name := strings.Join(path[:i], "\x00")
+		if d.tables[name] && !d.dotted[name] {
+			d.errorf(pos, "", "table [%s] is there twice", strings.Join(path[:i], "."))
+			return
+		}
+		d.tables[name], d.dotted[name] = true, true
+	}
 	d.assign(path, pos, n.Value())
 }
 
@@ -356,7 +365,7 @@ func (d *decoder) strings(pos Pos, name string, v *unstable.Node) (list []Item) 
 	for it := v.Children(); it.Next(); {
 		n := it.Node()
 		if n.Kind != unstable.String {
-			d.wrongType(d.at(n, pos), name, wants[Strings], n.Kind)
+			d.wrongItem(d.at(n, pos), name, wants[Strings], n.Kind)
 			continue
 		}
 		list = append(list, Item{Text: string(n.Data), Pos: d.at(n, pos), Source: d.layer.Source})

@@ -38,6 +38,10 @@ func (d *decoder) wrongType(pos Pos, name, want string, got unstable.Kind) {
 	d.errorf(pos, "", "%s must be %s, and is %s", name, want, kindName(got))
 }
 
+func (d *decoder) wrongItem(pos Pos, name, want string, got unstable.Kind) {
+	d.errorf(pos, "", "%s must be %s, and has %s in it", name, want, kindName(got))
+}
+
 // value takes the value of a key.
 func (d *decoder) value(values *[numKeys]*Value, i int, pos Pos, v *unstable.Node) {
 	k := &Keys[i]
@@ -141,7 +145,7 @@ func (d *decoder) integers(pos Pos, name string, v *unstable.Node) (list []Item)
 	for it := v.Children(); it.Next(); {
 		n := it.Node()
 		if n.Kind != unstable.Integer {
-			d.wrongType(d.at(n, pos), name, wants[Ports], n.Kind)
+			d.wrongItem(d.at(n, pos), name, wants[Ports], n.Kind)
 			continue
 		}
 		list = append(list, Item{Text: d.text(n), Pos: d.at(n, pos), Source: d.layer.Source})

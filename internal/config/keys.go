@@ -127,7 +127,7 @@ var Keys = [numKeys]Key{
 		Doc: "paths and patterns that are read-only, and shown even if they are hidden otherwise (--ro)"},
 	extraROPaths: {Table: "sandbox", Name: "extra_ro_paths", Kind: Strings, Default: "[]", Example: `["/opt/tools"]`, parse: parseAbsolute, To: "ro_paths", Adds: true, stricter: same,
 		Doc: "more of them, which add to ro_paths of other files"},
-	blockedPaths: {Table: "sandbox", Name: "blocked_paths", Kind: Strings, Default: "[]", Example: `[".env", "~/private"]`, parse: parsePath, Adds: true, stricter: hides,
+	blockedPaths: {Table: "sandbox", Name: "blocked_paths", Kind: Strings, Default: "[]", Example: `[".env", "~/private"]`, parse: parseBlocked, Adds: true, stricter: hides,
 		Doc: "paths and patterns that are hidden (--block), and exceptions (\"!PATTERN\"); they add to those of other files, and win over rw_paths and ro_paths"},
 	protectedPaths: {Table: "sandbox", Name: "protected_paths", Kind: Strings, Default: "[]", Example: `["Makefile", ".github", "**/*.lock"]`, parse: parseAbsolute, Adds: true, stricter: within,
 		Doc: "paths and patterns in the project whose changes are held back, or refused where they are written to in place (--protect); they add to those of other files"},
@@ -244,6 +244,14 @@ func parsePath(text string, f *Facts) (string, error) {
 	return text, err
 }
 
+func parseBlocked(text string, f *Facts) (string, error) {
+	text, err := parsePath(text, f)
+	if text == "/" {
+		err = errors.New("the whole file system cannot be hidden")
+	}
+	return text, err
+}
+
 // parseAbsolute is for paths and patterns without exceptions.
 func parseAbsolute(text string, f *Facts) (string, error) {
 	if strings.HasPrefix(text, "!") {
@@ -312,6 +320,9 @@ func parseCredential(text string, _ *Facts) (string, error) {
 func parseName(text string, _ *Facts) (string, error) {
 	if text == "" || text[0] == '-' || strings.ContainsAny(text, "=\x00") {
 		return "", errors.New("not the name of a variable")
+	}
+	if strings.Contains(text, "*") {
+		return "", errors.New("variables are named one by one, not by patterns")
 	}
 	return text, nil
 }

@@ -111,6 +111,16 @@ func (p *Policy) HomeSize() int64 {
 // Devices are those of this host that commands can use.
 func (p *Policy) Devices() []string { return p.texts(devices) }
 
+// DevicePlace is where a file names a device. Empty: a flag does, or nothing.
+func (p *Policy) DevicePlace(name string) string {
+	for _, item := range p.ofFiles(devices) {
+		if item.Text == name {
+			return item.Pos.String()
+		}
+	}
+	return ""
+}
+
 // Net are the rules of the network.
 func (p *Policy) Net() []netpolicy.Rule { return parsed(p.texts(allowNet), netpolicy.Parse) }
 

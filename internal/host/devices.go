@@ -50,7 +50,7 @@ func Devices(names []string) (list mounts.Plan, err error) {
 			}
 		}
 		if err != nil {
-			return nil, &plan.Error{Op: "allow device", Path: name, Err: sys.Bare(err)}
+			return nil, &plan.Error{Op: plan.OpDevice, Path: name, Err: sys.Bare(err)}
 		}
 	}
 	return list, nil

@@ -22,6 +22,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // OpUse begins the errors about folders.
 const OpUse = "use as project"
 
+// OpDevice begins the errors about devices.
+const OpDevice = "allow device"
+
 // A RuleError is a mistake in a rule.
 type RuleError struct {
 	Asked bool // it is one of Request.Paths, else of Config.Rules
