@@ -59,6 +59,10 @@ func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {
 				n := node{Change: changeOf(w.Root, &d), Diff: d, root: i}
 				if err == nil {
 					runs.mark(&n, w.TakeRepos())
+					if runs.failed != nil {
+						yield(node{}, runs.failed)
+						return false
+					}
 				}
 				return yield(n, public(err))
 			}

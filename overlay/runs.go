@@ -3,6 +3,7 @@
 package overlay
 
 import (
+	"errors"
 	"path"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,10 @@ type runsFinder struct {
 	// blind is why something that others lead to may have been overlooked: a directory that
 	// they could be in cannot be listed. Then whatever is changed may run later.
 	blind error
+
+	// failed is an error of the machine's, not of permissions: trying again may find what was overlooked. It ends the
+	// walk, because a commit that held back all that blindness makes suspicious would be half of what was asked for.
+	failed error
 }
 
 // newRunsFinder makes one. The caller does not hold s.mu.
@@ -243,8 +248,17 @@ func (v *runsView) survey(p, name string, want func(string) bool) (*tree.Survey,
 
 // overlook notes that a directory could not be listed, if so.
 func (v *runsView) overlook(p string, err error) {
-	if err != nil && v.f.blind == nil {
-		v.f.blind = &Error{Op: "list", Path: p, Err: err}
+	if err == nil {
+		return
+	}
+	e := &Error{Op: "list", Path: p, Err: err}
+	if v.f.blind == nil {
+		v.f.blind = e
+	}
+	for _, of := range [...]error{unix.EIO, unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
+		if v.f.failed == nil && errors.Is(err, of) {
+			v.f.failed = e
+		}
 	}
 }
 
