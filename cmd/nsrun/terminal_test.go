@@ -306,6 +306,14 @@ func jobControl(t *testing.T) (*testenv.Terminal, *exec.Cmd) {
 	return term, sh
 }
 
+// back waits until the shell has the terminal back. What is typed while it takes that may get lost, which one of two empty
+// lines survives.
+func back(term *testenv.Terminal) {
+	term.AwaitTimes("prompt> ", 2)
+	term.Type("\n\n")
+	term.AwaitTimes("prompt> ", 3)
+}
+
 // TestStop: Ctrl-Z stops the command and nsrun, and both go on together.
 func TestStop(t *testing.T) {
 	term, sh := jobControl(t)
@@ -313,7 +321,7 @@ func TestStop(t *testing.T) {
 	term.Await("\nready")
 	term.Type("\x1a")
 	term.Await("Stopped")
-	term.AwaitTimes("prompt> ", 2) // what is typed while the shell takes the terminal back may get lost
+	back(term)
 	term.Type("fg\n")
 	term.Type("hello\n")
 	term.Await("\ngot hello")
@@ -327,7 +335,7 @@ func TestStopByCommand(t *testing.T) {
 	term, sh := jobControl(t)
 	term.Type("nsrun run -- sh -c 'kill -STOP 0; echo \"go\"ne on'\n")
 	term.Await("Stopped")
-	term.AwaitTimes("prompt> ", 2) // what is typed while the shell takes the terminal back may get lost
+	back(term)
 	term.Type("fg\n")
 	term.Await("\ngone on")
 	term.Type("exit\n")
