@@ -118,7 +118,7 @@ func freePair(status int) int {
 	return pair
 }
 
-// emit is setup without asking the system anything. It does not allocate if the Builder is a fixed one: see Instant.
+// emit is setup without asking the system anything. It does not allocate if the Builder is a fixed one.
 // It is long because it is the order of all steps.
 func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, haveMounts bool) error {
 	for i, fd := range fds {
