@@ -3,6 +3,7 @@
 package docs
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -16,11 +17,10 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// packageComments returns the package comment of each package of the module, by its directory.
-func packageComments(t *testing.T) map[string]string {
+// sources parses the module's Go files, tests left out.
+func sources(t *testing.T, mode parser.Mode, each func(name string, set *token.FileSet, f *ast.File)) {
 	t.Helper()
 	testenv.NeedCheckout(t)
-	comments := map[string]string{}
 	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -31,10 +31,23 @@ func packageComments(t *testing.T) map[string]string {
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return nil
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.PackageClauseOnly)
-		if err != nil {
-			return err
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, name, nil, mode)
+		if err == nil {
+			each(name, set, f)
 		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// packageComments returns the package comment of each package of the module, by its directory.
+func packageComments(t *testing.T) map[string]string {
+	t.Helper()
+	comments := map[string]string{}
+	sources(t, parser.ParseComments|parser.PackageClauseOnly, func(name string, _ *token.FileSet, f *ast.File) {
 		dir := strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(name), ".."), "/")
 		text := f.Doc.Text()
 		if text != "" && comments[dir] != "" {
@@ -49,11 +62,7 @@ func packageComments(t *testing.T) map[string]string {
 			t.Errorf("the package comment of %q begins with %.20q, want %q", dir, text, subject)
 		}
 		comments[dir] += text
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return comments
 }
 
