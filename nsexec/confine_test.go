@@ -41,6 +41,15 @@ func confined(t testing.TB, dir string, name string, args ...string) *nsexec.Cmd
 	if !features.Has(features.LandlockScopes) {
 		testenv.Skip(t, string(features.LandlockScopes), features.Get(features.LandlockScopes).Why)
 	}
+	c, err := confinedTo(dir, name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// confinedTo is confined outside of tests.
+func confinedTo(dir string, name string, args ...string) (*nsexec.Cmd, error) {
 	var m confine.Marks
 	m.Cover("/", confine.Read)
 	m.Cover(dir, confine.None)
@@ -49,14 +58,14 @@ func confined(t testing.TB, dir string, name string, args ...string) *nsexec.Cmd
 	m.Grant("/dev/null", confine.Device, mounts.FileID{})
 	tree, err := m.Compile(entries)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	c := nsexec.Command(name, args...)
 	c.Share = nsexec.All
 	c.Dir = filepath.Join(dir, "ws")
 	c.Seccomp = []nsexec.Filter{nsexec.DefaultFilter()}
 	sandbox.Of(c).Confinement = &sandbox.Confinement{Files: tree.Root}
-	return c
+	return c, nil
 }
 
 // TestConfinedFiles: without namespaces a command reads and writes what the rules say, and no more.

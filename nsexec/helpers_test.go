@@ -30,7 +30,7 @@ func init() {
 		"calls": helpCalls, "loopback": helpLoopback, "trace": helpTrace, "tiocsti": helpTiocsti,
 		"files": helpFiles, "group": helpGroup, "chrooted": helpChrooted, "climb": helpClimb,
 		"hold": helpHold, "victim": helpVictim, "scan": helpScan, "abstract": helpAbstract,
-		"elevated": helpElevated, "setid": helpSetID, "chown": helpChown, "ping": helpPing, "port": helpPort, "userns": helpUserns, "usernsattack": helpUsernsAttack,
+		"elevated": helpElevated, "effective": helpEffective, "setid": helpSetID, "chown": helpChown, "ping": helpPing, "port": helpPort, "userns": helpUserns, "usernsattack": helpUsernsAttack,
 		"reaper":  helpReaper,
 		"counter": helpCounter,
 		"stop":    helpStop,

@@ -34,7 +34,7 @@ type launcher struct {
 	end  string       // how the last one ended
 }
 
-// credentials are those that the launcher inherits and cannot change later.
+// credentials are those that the launcher inherits and cannot change later. Real ids it does not keep.
 func credentials() string {
 	groups, _ := unix.Getgroups()
 	return fmt.Sprint(unix.Geteuid(), unix.Getegid(), groups)

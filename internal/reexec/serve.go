@@ -34,6 +34,7 @@ func Main(stack unsafe.Pointer) {
 	name := [2]uint64{'n' | 's'<<8 | 'r'<<16 | 'u'<<24 | 'n'<<32}
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0)
 	heedChildren()
+	keepEffectiveIDs()
 	var base unsafe.Pointer
 	if argc := *(*uintptr)(stack); argc > 1 {
 		base = receive(ControlFd, StatusFd, 0)
@@ -55,6 +56,30 @@ func Main(stack unsafe.Pointer) {
 func heedChildren() {
 	var handler [4]uintptr // struct sigaction: SIG_DFL
 	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
+}
+
+// keepEffectiveIDs makes the real ids the effective ones, where the program has changed these alone (seteuid(2)). In a
+// sandbox the others would have no name, and without namespaces the command could become them again. The kernel hides
+// the files in /proc of a process that was executed so from itself, and id maps are written there.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+func keepEffectiveIDs() {
+	uid, _, _ := syscall.RawSyscall(syscall.SYS_GETUID, 0, 0, 0)
+	euid, _, _ := syscall.RawSyscall(syscall.SYS_GETEUID, 0, 0, 0)
+	gid, _, _ := syscall.RawSyscall(syscall.SYS_GETGID, 0, 0, 0)
+	egid, _, _ := syscall.RawSyscall(syscall.SYS_GETEGID, 0, 0, 0)
+	if uid == euid && gid == egid {
+		return
+	}
+	if _, _, e := syscall.RawSyscall(syscall.SYS_SETRESGID, egid, egid, egid); e != 0 {
+		exit(uintptr(e))
+	}
+	if _, _, e := syscall.RawSyscall(syscall.SYS_SETRESUID, euid, euid, euid); e != 0 {
+		exit(uintptr(e))
+	}
+	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 1, 0)
 }
 
 // serve clones for the program until that goes away. In a clone it returns the Program.
