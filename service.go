@@ -184,7 +184,7 @@ func (x *Execution) askAbout(ctx context.Context, q Question) error {
 		return x.runner.ask(ctx, q)
 	}
 	var err error
-	if herr := x.held(ctx, func() { err = x.runner.ask(ctx, q) }); herr != nil {
+	if herr := x.paused(ctx, func() { err = x.runner.ask(ctx, q) }); herr != nil {
 		return &DeniedError{q, herr}
 	}
 	return err

@@ -7,11 +7,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
-
-	"strconv"
 )
 
 var errHold = errors.New("the command could not be stopped for the question")
@@ -22,8 +21,8 @@ const (
 	maxStopped   = 20000
 )
 
-// held calls f while everything in the sandbox is stopped: nothing there reads what is typed, or writes to the terminal.
-func (x *Execution) held(ctx context.Context, f func()) error {
+// paused calls f while everything in the sandbox is stopped: nothing there reads what is typed, or writes to the terminal.
+func (x *Execution) paused(ctx context.Context, f func()) error {
 	if err := x.cmd.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
