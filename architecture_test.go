@@ -27,6 +27,24 @@ func TestArchitecture(t *testing.T) {
 	samePart(t, "docs/packages.md", "packages", packageTable(t))
 }
 
+// TestRootFiles: ARCHITECTURE.md says of each file of this package what it holds.
+func TestRootFiles(t *testing.T) {
+	testenv.NeedCheckout(t)
+	page, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if !strings.HasSuffix(name, "_test.go") && !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("no table of ARCHITECTURE.md has %s", name)
+		}
+	}
+}
+
 // samePart checks that a page has a text between two comments, or, with -update, puts it there.
 func samePart(t *testing.T, name, part, text string) {
 	t.Helper()
