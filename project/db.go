@@ -86,7 +86,7 @@ func (r *Registry) update(fn func(*bbolt.Tx) error) error {
 		if err := migrate(tx); err != nil {
 			return err
 		}
-		if err := m.take(tx, d, r.o.Wait); err != nil {
+		if err := m.take(tx, d, r.o.Wait, nanos(r.now())); err != nil {
 			return err
 		}
 		if fn == nil {

@@ -260,7 +260,12 @@ type dropOp struct {
 	Time    int64  `json:"time"`
 }
 
-const maxLine = 64 << 20 // bytes
+const (
+	maxLine = 64 << 20 // bytes
+
+	// namesMost bounds the names in one line, in bytes. JSON makes them six times as long at most.
+	namesMost = 4 << 20
+)
 
 func encodeLine(o *op) []byte {
 	data := encode(o)

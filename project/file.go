@@ -76,11 +76,20 @@ func backupsOf(tx *bbolt.Tx, id uint64) iter.Seq2[[]byte, backupRecord] {
 }
 
 // register gives ids to the paths that have none. It is known afterwards which had one.
-func register(tx *bbolt.Tx, project string, rec *fileRecord) (id uint64, known bool, err error) {
+func (r *Registry) register(tx *bbolt.Tx, project string, rec *fileRecord) (id uint64, known bool, err error) {
 	if id, known := idOf(tx, string(rec.Path)); known {
 		return id, true, nil
 	}
 	b := bucket(tx, fileBucket)
+	if b.Sequence() == 0 {
+		last, err := r.lastCopied()
+		if err == nil {
+			err = b.SetSequence(last)
+		}
+		if err != nil {
+			return 0, false, err
+		}
+	}
 	id, err = b.NextSequence()
 	if err != nil {
 		return 0, false, err
@@ -90,6 +99,26 @@ func register(tx *bbolt.Tx, project string, rec *fileRecord) (id uint64, known b
 		return 0, false, err
 	}
 	return id, false, putFile(tx, id, rec)
+}
+
+// lastCopied is the highest id in the names of backups. A new database begins behind it: one that was lost gave these
+// ids to other files.
+func (r *Registry) lastCopied() (last uint64, err error) {
+	edited, err := r.copies(editedName, false)
+	if missing(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer edited.close()
+	names, err := edited.names()
+	for _, name := range names {
+		if id, _, ok := parseBackup(name); ok {
+			last = max(last, id)
+		}
+	}
+	return last, wrap("list", edited.path, err)
 }
 
 // see notes that there is a project.

@@ -5,6 +5,7 @@ package project
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -48,6 +49,9 @@ func hasJournal(d *dir) bool {
 // processes too, whatever becomes of this one; it is not on disk.
 func (r *Registry) append(o *op) error {
 	line := encodeLine(o)
+	if len(line) > maxLine {
+		return &Error{"write journal", r.o.Dir, fmt.Errorf("a record has %d bytes", len(line))} // nobody would read it
+	}
 	d, err := r.directory(true)
 	if err != nil {
 		return err
@@ -120,7 +124,7 @@ func (r *Registry) write(d *dir, line []byte) (size int64, err error) {
 type merge struct{ taken bool }
 
 // take applies what is in the journal. The database is locked: nobody else does.
-func (m *merge) take(tx *bbolt.Tx, d *dir, wait time.Duration) error {
+func (m *merge) take(tx *bbolt.Tx, d *dir, wait time.Duration, now int64) error {
 	// What a killed process left comes first.
 	if _, err := d.lstat(mergingName); err == unix.ENOENT {
 		if ok, err := rotate(d, wait); err != nil || !ok {
@@ -130,7 +134,7 @@ func (m *merge) take(tx *bbolt.Tx, d *dir, wait time.Duration) error {
 		return err
 	}
 	m.taken = true
-	return applyAll(tx, d)
+	return applyAll(tx, d, now)
 }
 
 // rotate renames the journal, if there is one and nobody is stuck while he appends.
@@ -166,7 +170,7 @@ func (m *merge) done(d *dir) error {
 	return d.unlink(mergingName, 0)
 }
 
-func applyAll(tx *bbolt.Tx, d *dir) error {
+func applyAll(tx *bbolt.Tx, d *dir, now int64) error {
 	f, err := d.file(mergingName, unix.O_RDONLY)
 	if err != nil {
 		return err
@@ -185,15 +189,19 @@ func applyAll(tx *bbolt.Tx, d *dir) error {
 		if err != nil {
 			continue // a process was killed while it wrote it: then nobody was told that it is there
 		}
-		if err := apply(tx, o); err != nil {
+		if err := apply(tx, o, now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// later reports whether what is stored was found out after a time. What it seems to have been after now was stored
+// while the clock was wrong, and would never be replaced.
+func later(stored, time, now int64) bool { return stored > time && stored <= now }
+
 // apply takes one op into the database. That it was taken before changes nothing.
-func apply(tx *bbolt.Tx, o *op) error {
+func apply(tx *bbolt.Tx, o *op, now int64) error {
 	if e := o.Execution; e != nil {
 		b := bucket(tx, executionBucket)
 		if b.Get([]byte(e.ID)) == nil {
@@ -208,20 +216,20 @@ func apply(tx *bbolt.Tx, o *op) error {
 		}
 	}
 	for i := range o.Files {
-		if err := applyFile(tx, &o.Files[i]); err != nil {
+		if err := applyFile(tx, &o.Files[i], now); err != nil {
 			return err
 		}
 	}
 	if o.Settle != nil {
-		return applySettle(tx, o.Settle)
+		return applySettle(tx, o.Settle, now)
 	}
 	if o.Drop != nil {
-		return applyDrop(tx, o.Drop)
+		return applyDrop(tx, o.Drop, now)
 	}
 	return nil
 }
 
-func applyFile(tx *bbolt.Tx, f *fileOp) error {
+func applyFile(tx *bbolt.Tx, f *fileOp, now int64) error {
 	id := f.ID
 	if id == 0 {
 		var ok bool
@@ -245,7 +253,7 @@ func applyFile(tx *bbolt.Tx, f *fileOp) error {
 			rec.Copy = f.Copy
 		}
 	}
-	if f.Time != 0 && f.Time >= rec.Updated {
+	if f.Time != 0 && !later(rec.Updated, f.Time, now) {
 		rec.Updated, rec.Deleted = f.Time, !f.There
 		if f.There {
 			rec.Modified, rec.Mode = f.Modified, f.Mode
@@ -261,9 +269,9 @@ func copyDate(copy text) string {
 	return date
 }
 
-func applySettle(tx *bbolt.Tx, s *settleOp) error {
+func applySettle(tx *bbolt.Tx, s *settleOp, now int64) error {
 	return inSession(tx, s.Session, func(e *executionRecord) bool {
-		if e.Settled > s.Time {
+		if later(e.Settled, s.Time, now) {
 			return false
 		}
 		e.State, e.Settled = s.State, s.Time
@@ -273,14 +281,14 @@ func applySettle(tx *bbolt.Tx, s *settleOp) error {
 
 // applyDrop marks what was dropped in the execution that changed it last, and in those before
 // of which nothing is known to be in the project.
-func applyDrop(tx *bbolt.Tx, o *dropOp) error {
+func applyDrop(tx *bbolt.Tx, o *dropOp, now int64) error {
 	newest := make(map[string]string, len(o.Names)) // name → id of an execution
 	for _, name := range o.Names {
 		newest[string(name)] = ""
 	}
 	each := func(do func(e *executionRecord, i int, name string) bool) error {
 		return inSession(tx, o.Session, func(e *executionRecord) (changed bool) {
-			if e.Began > o.Time {
+			if later(e.Began, o.Time, now) {
 				return false // it wrote there again
 			}
 			for i, c := range e.Changes {

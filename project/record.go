@@ -157,7 +157,7 @@ func (w *recorder) register() error {
 		return nil
 	}
 	for i, it := range w.items {
-		if it.wasFile() || it.isFile() {
+		if (it.wasFile() || it.isFile()) && len(it.Name()) <= bbolt.MaxKeySize { // no system call takes a longer one
 			unknown = append(unknown, i)
 		}
 	}
@@ -186,7 +186,7 @@ func (w *recorder) register() error {
 				}
 				rec := &fileRecord{Path: text(it.Name()), Registered: nanos(now), Mode: bits(it.Mode)}
 				var err error
-				if it.id, it.known, err = register(tx, it.Root, rec); err != nil {
+				if it.id, it.known, err = w.r.register(tx, it.Root, rec); err != nil {
 					return err
 				}
 			}
@@ -308,10 +308,12 @@ func (w *recorder) befores() {
 			}
 		}
 	}
-	for _, i := range order[:min(len(order), w.r.o.Changes)] {
+	listed := order[:min(len(order), w.r.o.Changes)]
+	listed = listed[:fitting(listed, func(i int) int { return len(w.items[i].Path) })]
+	for _, i := range listed {
 		w.items[i].listed = true
 	}
-	w.rec.More += len(order) - min(len(order), w.r.o.Changes)
+	w.rec.More += len(order) - len(listed)
 
 	var d, edited *dir
 	defer func() { d.close(); edited.close() }()
@@ -323,7 +325,7 @@ func (w *recorder) befores() {
 		}
 		if !it.listed {
 			if it.wasFile() {
-				w.omit(it, fmt.Errorf("it is one of more than %d changes", w.r.o.Changes))
+				w.omit(it, fmt.Errorf("it is one of more than %d changes", len(listed)))
 			}
 			continue
 		}
@@ -435,14 +437,16 @@ func (r *Registry) Discarded(ctx context.Context, session string, changes []Chan
 // the executions that made them. It forgets files as Discarded does.
 func (r *Registry) Dropped(ctx context.Context, session string, changes []Change) error {
 	now := nanos(r.now())
-	for part := range slices.Chunk(changes, registerPart) {
+	for rest := changes; len(rest) > 0; {
+		n := fitting(rest, func(c Change) int { return len(c.Root) + len(c.Path) })
 		o := dropOp{Session: text(session), Time: now}
-		for _, c := range part {
+		for _, c := range rest[:n] {
 			o.Names = append(o.Names, text(c.Name()))
 		}
 		if err := r.append(&op{Drop: &o}); err != nil {
 			return err
 		}
+		rest = rest[n:]
 	}
 	return r.settle(ctx, "", "", changes)
 }
@@ -500,14 +504,29 @@ func (r *Registry) settle(ctx context.Context, session, state string, changes []
 // appendFiles appends an op with what was found out about files: several, if these are
 // many.
 func (r *Registry) appendFiles(o op, files []fileOp) error {
-	for len(files) > registerPart {
-		if err := r.append(&op{Files: files[:registerPart]}); err != nil {
+	for {
+		n := fitting(files, func(f fileOp) int { return len(f.Path) + len(f.Copy) })
+		if n == len(files) {
+			o.Files = files
+			return r.append(&o)
+		}
+		if err := r.append(&op{Files: files[:n]}); err != nil {
 			return err
 		}
-		files = files[registerPart:]
+		files = files[n:]
 	}
-	o.Files = files
-	return r.append(&o)
+}
+
+// fitting is how many of a list fit into a line of the journal with their names, of which name is the length: one at
+// least.
+func fitting[T any](list []T, name func(T) int) int {
+	n, length := 0, 0
+	for ; n < min(len(list), registerPart); n++ {
+		if length += name(list[n]); length > namesMost && n > 0 {
+			break
+		}
+	}
+	return n
 }
 
 // openRoot opens the top of a project, whoever owns it.

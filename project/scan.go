@@ -46,7 +46,7 @@ func (r *Registry) Scan(ctx context.Context, root string) error {
 		if err := canceled(ctx, "scan", root); err != nil {
 			return err
 		}
-		if err := r.update(func(tx *bbolt.Tx) error { return s.put(tx, part) }); err != nil {
+		if err := r.update(func(tx *bbolt.Tx) error { return s.put(r, tx, part) }); err != nil {
 			return err
 		}
 	}
@@ -56,7 +56,7 @@ func (r *Registry) Scan(ctx context.Context, root string) error {
 			return err
 		}
 		defer edited.close()
-		if err := r.update(func(tx *bbolt.Tx) error { return s.forget(tx, edited) }); err != nil {
+		if err := r.update(func(tx *bbolt.Tx) error { return s.forget(tx, edited, nanos(r.now())) }); err != nil {
 			return err
 		}
 	}
@@ -185,7 +185,8 @@ func (s *scan) hidden(path string) bool {
 }
 
 // put registers files, and notes what is new about those that are.
-func (s *scan) put(tx *bbolt.Tx, part []scanned) error {
+func (s *scan) put(r *Registry, tx *bbolt.Tx, part []scanned) error {
+	now := nanos(r.now())
 	if err := see(tx, s.root, moment(s.began), true); err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func (s *scan) put(tx *bbolt.Tx, part []scanned) error {
 			continue
 		}
 		rec := &fileRecord{Path: text(filepath.Join(s.root, f.path)), Registered: s.began, Modified: f.modified, Mode: f.mode, Updated: s.began}
-		id, known, err := register(tx, s.root, rec)
+		id, known, err := r.register(tx, s.root, rec)
 		if err != nil {
 			return err
 		}
@@ -206,7 +207,7 @@ func (s *scan) put(tx *bbolt.Tx, part []scanned) error {
 		case err != nil || !ok:
 			old = rec // it cannot be read: begun anew
 			old.Project = text(s.root)
-		case old.Updated > s.began:
+		case later(old.Updated, s.began, now):
 			continue // somebody knows better
 		}
 		old.Modified, old.Mode, old.Deleted, old.Updated = f.modified, f.mode, false, s.began
@@ -218,7 +219,7 @@ func (s *scan) put(tx *bbolt.Tx, part []scanned) error {
 }
 
 // forget drops the records of what is gone, but for those that somebody could want back.
-func (s *scan) forget(tx *bbolt.Tx, edited *dir) error {
+func (s *scan) forget(tx *bbolt.Tx, edited *dir, now int64) error {
 	for _, path := range s.gone {
 		v := bucket(tx, pathBucket).Get([]byte(path))
 		if len(v) != 8 {
@@ -229,7 +230,7 @@ func (s *scan) forget(tx *bbolt.Tx, edited *dir) error {
 		if err != nil || !ok {
 			continue
 		}
-		if rec.Deleted || rec.Registered >= s.began || rec.Updated > s.began || rec.Copy != "" && copyThere(edited, string(rec.Copy)) {
+		if rec.Deleted || later(rec.Registered, s.began-1, now) || later(rec.Updated, s.began, now) || rec.Copy != "" && copyThere(edited, string(rec.Copy)) {
 			continue
 		}
 		if err := dropFile(tx, id, rec); err != nil {

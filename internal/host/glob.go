@@ -143,7 +143,7 @@ func eachEntry(dir string, buf []byte, f func(name []byte, isDir func() bool)) e
 	switch {
 	case err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP:
 		return nil
-	case err == unix.EACCES && unix.Access(dir, unix.X_OK) != nil:
+	case err == unix.EACCES && !mayAs(dir, unix.X_OK):
 		return nil
 	case err != nil:
 		return fmt.Errorf("list %s: %w", escape.Quote(dir), err)
