@@ -94,6 +94,9 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if err := x.openServices(f.Run || c.small(), suspect); err != nil {
 		return err
 	}
+	if !landlock {
+		f.Terminal.Path, f.Terminal.Same = host.Terminal(x.standard()...)
+	}
 	f.Unix = append(f.Unix, x.services.mounts...)
 	f.Secrets = append(f.Secrets, x.services.secrets...)
 	if err := network(); err != nil {

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/service"
@@ -191,25 +189,15 @@ func (x *Execution) askAbout(ctx context.Context, q Question) error {
 }
 
 // atTerminal reports whether the command has a terminal, as standard input, output or error.
-func (x *Execution) atTerminal() bool {
+func (x *Execution) atTerminal() bool { return slices.ContainsFunc(x.standard(), host.IsTerminal) }
+
+// standard are the files that the command has as standard input, output and error, as far as it has the caller's.
+func (x *Execution) standard() (files []*os.File) {
 	q := &x.request
 	for _, v := range [...]any{q.Stdin, q.Stdout, q.Stderr} {
-		f, ok := v.(*os.File)
-		if !ok || f == nil || !q.Passthrough {
-			continue
-		}
-		c, err := f.SyscallConn()
-		if err != nil {
-			continue
-		}
-		is := false
-		_ = c.Control(func(fd uintptr) {
-			_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
-			is = err == nil
-		})
-		if is {
-			return true
+		if f, ok := v.(*os.File); ok && q.Passthrough {
+			files = append(files, f)
 		}
 	}
-	return false
+	return files
 }

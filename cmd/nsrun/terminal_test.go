@@ -64,6 +64,47 @@ func (s *session) has(name string) bool {
 	return err == nil
 }
 
+// TestTerminalName: programs find the name of the caller's terminal, open it, and are told it in variables. The node is not
+// theirs to change.
+func TestTerminalName(t *testing.T) {
+	testenv.Leaks(t, reap)
+	const script = "tty; echo variable $GPG_TTY, $OTHER; echo through >$GPG_TTY; chmod 666 $(tty) 2>/dev/null || echo kept"
+	for _, c := range []struct {
+		name, script, want string
+		flags              []string
+	}{
+		{name: "all", script: script, want: "/dev/console\r\nvariable /dev/console, see /dev/pts\r\nthrough\r\nkept\r\n"},
+		{name: "standard input alone", script: "(" + script + ") 2>&1 | cat", want: "/dev/console\r\nvariable /dev/console, see /dev/pts\r\n"},
+		{name: "limited output", flags: []string{"--output", "1M"}, script: "tty", want: "/dev/console\r\n"},
+		{name: "nested", flags: []string{"--project", ".", "--allow-userns"}, script: "./nsrun run -q --discard --project . -- tty", want: "/dev/console\r\n"},
+		{name: "strict", flags: []string{"--preset", "strict"}, script: "tty; echo ends", want: "not a tty\r\nends\r\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name == "nested" {
+				testenv.NeedUser(t)
+			}
+			bin, dir := installed(t), testenv.Dir(t)
+			testenv.Tree(t, dir, "home/", "p/")
+			if out, err := exec.Command("cp", "-L", filepath.Join(bin, "nsrun"), filepath.Join(dir, "p")).CombinedOutput(); err != nil { // /tmp is another one inside
+				t.Fatalf("%v: %s", err, out)
+			}
+			term := testenv.NewTerminal(t)
+			own, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(term.Slave().Fd())))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(filepath.Join(bin, "nsrun"), append(append([]string{"run", "-q", "--discard"}, c.flags...), "-c", c.script)...)
+			cmd.Dir = filepath.Join(dir, "p")
+			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "GPG_TTY=" + own, "OTHER=see /dev/pts"}
+			term.Attach(cmd)
+			if err := cmd.Run(); err != nil {
+				t.Errorf("%v; the terminal shows\n%s", err, term.Screen())
+			}
+			term.Await(c.want)
+		})
+	}
+}
+
 // TestInterruptedStart: Ctrl-C while the sandbox is made ends the command, which was not there to get it.
 func TestInterruptedStart(t *testing.T) {
 	testenv.Leaks(t, reap)

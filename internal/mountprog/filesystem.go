@@ -320,7 +320,7 @@ func (c *compiler) console(m *mounts.Mount, dir prog.Slot) {
 	c.StepIn("dev", m.Target, "console")
 	n := c.String("console")
 	c.Call(prog.SysMknodat, dir.Arg(), n, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0))
-	t := tree{source: m.Source, flags: attrNoSuid, classic: c.o.Classic}
+	t := tree{source: m.Source, flags: c.consoleAttrs(), classic: c.o.Classic}
 	switch {
 	case c.o.Classic:
 		t.fd = c.Slot()
@@ -341,7 +341,15 @@ func (c *compiler) openConsole(m *mounts.Mount, to prog.Slot) {
 	c.StepIn("dev", m.Target, "console")
 	c.Call(prog.SysOpenTree, prog.AtCwd, c.String(m.Source), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(to)
 	c.mustBe(to, m.Same)
-	c.setattr(to, 0, attrNoSuid)
+	c.setattr(to, 0, c.consoleAttrs())
+}
+
+// consoleAttrs are those of the other devices, but for bubblewrap's command line, in which the node can be changed.
+func (c *compiler) consoleAttrs() uint64 {
+	if c.o.Bubblewrap {
+		return attrNoSuid
+	}
+	return deviceAttrs
 }
 
 // deviceAttrs are the flags of the mounts of device nodes.

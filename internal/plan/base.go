@@ -29,6 +29,20 @@ func Base(varTmp, run bool) mounts.Plan {
 	return p
 }
 
+// Console is where a sandbox has the terminal of its caller, so that programs find its name (ttyname(3)): what is in
+// /dev/pts are the sandbox's own.
+const Console = "/dev/console"
+
+// withTerminal is p with the caller's terminal at Console.
+func (b *building) withTerminal(p mounts.Plan) mounts.Plan {
+	for i := range p {
+		if p[i].Kind == mounts.KindDev {
+			p[i].Source, p[i].Same = b.Terminal.Path, b.Terminal.Same
+		}
+	}
+	return p
+}
+
 // privatePlaces are replaced in Base.
 var privatePlaces = [...]string{"/run/", "/var/run/", "/tmp/", "/var/tmp/", "/dev/", "/proc/"}
 

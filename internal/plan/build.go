@@ -35,7 +35,7 @@ type Sandbox struct {
 
 // layers says what is mounted for each of them.
 var layers = [layerCount]func(*building) error{
-	HostLayer:       func(b *building) error { return b.add(append(b.base(), b.Devices...)...) },
+	HostLayer:       func(b *building) error { return b.add(append(b.withTerminal(b.base()), b.Devices...)...) },
 	CacheLayer:      func(b *building) error { return b.add(b.Caches...) },
 	SessionLayer:    func(b *building) error { return b.add(b.sessionMounts()...) },
 	InPlaceLayer:    func(b *building) error { return b.add(b.InPlace...) },

@@ -173,6 +173,7 @@ func (b *building) environment(dir string) []string {
 		}
 	} else {
 		env = slices.DeleteFunc(SafeEnv(b.Env), func(kv string) bool { return slices.Contains(ownVariables[:], name(kv)) })
+		b.renameTerminal(env)
 		env = append(env, "PWD="+dir)
 		var sets [][]string
 		if !b.policy.Root { // else they are in the workspace
@@ -200,6 +201,18 @@ func (b *building) environment(dir string) []string {
 		env = append(env, "HOME="+b.Home)
 	}
 	return AddEnv(env, b.Env, b.policy.Env)
+}
+
+// renameTerminal gives variables with the name of the caller's terminal (GPG_TTY, SSH_TTY) the one that it has in the sandbox.
+func (b *building) renameTerminal(env []string) {
+	if !slices.ContainsFunc(b.mounts, func(m mounts.Mount) bool { return m.Kind == mounts.KindDev && m.Source != "" }) {
+		return
+	}
+	for i, kv := range env {
+		if n, v, _ := strings.Cut(kv, "="); v == b.Terminal.Path {
+			env[i] = n + "=" + Console
+		}
+	}
 }
 
 // AddEnv sets the variables "K=V" in env, and takes those "K" from another environment, as far as they are there.

@@ -21,6 +21,7 @@ type Facts struct {
 	ResolvConf string          // where the host's resolv.conf(5) is; empty: there is none, or nobody has to know
 
 	Devices     mounts.Plan   // of the host, that commands can use
+	Terminal    Terminal      // that the command has from its caller
 	VarTmp, Run bool          // whether /var/tmp and /run are directories, not links to others
 	Table       []mounts.Info // the host's mounts
 
@@ -74,6 +75,12 @@ type Session struct {
 	Roots    []string
 	Mounts   mounts.Plan
 	Unmapped []string // roots that belong to a group that the sandbox does not have
+}
+
+// A Terminal is where a terminal is, and what has to be there. The zero Terminal is none.
+type Terminal struct {
+	Path string
+	Same mounts.FileID
 }
 
 // An Other is a folder that belongs to another user.

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/internal/dropin"
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -108,7 +108,7 @@ func (r *run) complete(m *mounts.Mount, op *bwrap.SetupOp) (err error) {
 	case bwrap.OpBindFD, bwrap.OpROBindFD:
 		return r.bindFD(m, op.FD)
 	case bwrap.OpDev:
-		m.Source, m.Same = stdoutTerminal()
+		m.Source, m.Same = host.Terminal(os.Stdout)
 	case bwrap.OpFile, bwrap.OpBindData, bwrap.OpROBindData:
 		if op.Kind == bwrap.OpFile && path.Clean(m.Target) == "/" {
 			return errors.New("Can't create file " + op.Dest + ": Is a directory")
@@ -171,19 +171,6 @@ func (r *run) bindFD(m *mounts.Mount, fd int) error {
 
 func fileID(st *unix.Stat_t) mounts.FileID {
 	return mounts.FileID{Ino: st.Ino, Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
-}
-
-// stdoutTerminal is the terminal that standard output is, if it is one.
-func stdoutTerminal() (name string, id mounts.FileID) {
-	if !console.IsTerminal(os.Stdout) {
-		return "", id
-	}
-	var st, named unix.Stat_t
-	name, err := os.Readlink("/proc/self/fd/1")
-	if err != nil || unix.Fstat(1, &st) != nil || unix.Stat(name, &named) != nil || fileID(&st) != fileID(&named) {
-		return "", id
-	}
-	return name, fileID(&st)
 }
 
 // absolute is a path of the host.
