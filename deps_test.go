@@ -61,7 +61,7 @@ var mayImport = map[string][]string{
 	"fanotify":             {"internal/escape", "internal/sys"},
 	"netpolicy":            {"internal/escape"},
 	"internal/limits":      {"internal/escape"},
-	"internal/limiter":     {"features", "internal/cgroups", "internal/limits"},
+	"internal/limiter":     {"features", "internal/cgroups", "internal/limits", "internal/sys"},
 	"netpolicy/cgroup":     {"internal/cgroups", "internal/seccomp", "internal/sys", "features", "netpolicy"},
 	"internal/runslater":   {"internal/paths"},
 	"overlay":              {"change", "internal/escape", "internal/pathrule", "internal/paths", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},

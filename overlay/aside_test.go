@@ -199,6 +199,12 @@ func TestRenamedIsNoConflict(t *testing.T) {
 
 // What somebody did between a crash and the next command stays, or is kept aside.
 func TestRecoverKeeps(t *testing.T) {
+	t.Run("renames with flags", func(t *testing.T) { recoverKeeps(t, func(f func()) error { f(); return nil }) })
+	t.Run("plain renames", func(t *testing.T) { recoverKeeps(t, testenv.WithPlainRename) })
+}
+
+// recoverKeeps is TestRecoverKeeps with what is done about the renames of the next command.
+func recoverKeeps(t *testing.T, with func(func()) error) {
 	testenv.Leaks(t)
 	root := project(t, `echo old > f; echo 1 > gone`)
 	before := noDirTimes(look(t, root))
@@ -222,10 +228,14 @@ func TestRecoverKeeps(t *testing.T) {
 
 	dir := filepath.Dir(s.Dir())
 	told := 0
-	for r, err := range Recover(dir) {
-		if told++; r.ID != s.ID() || !errors.Is(err, tx.ErrAside) {
-			t.Errorf("%+v, %v", r, err)
+	if err := with(func() {
+		for r, err := range Recover(dir) {
+			if told++; r.ID != s.ID() || !errors.Is(err, tx.ErrAside) {
+				t.Errorf("%+v, %v", r, err)
+			}
 		}
+	}); err != nil {
+		t.Fatal(err)
 	}
 	if told != 1 {
 		t.Errorf("told %d times", told)

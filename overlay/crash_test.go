@@ -14,14 +14,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -93,7 +91,7 @@ var errUnusable = errors.New("cannot be opened")
 // do does the deed, and tells strike where it begins and ends.
 func (d deed) do() error {
 	if d.Plain && os.Getenv(crashEnv) != "" { // not in the test's own process
-		if err := plainRename(); err != nil {
+		if err := testenv.PlainRename(true); err != nil {
 			return err
 		}
 	}
@@ -130,31 +128,6 @@ func (d deed) do() error {
 		err = fmt.Errorf("no such deed: %s", d.Do)
 	}
 	return errors.Join(err, s.Close())
-}
-
-// plainRename lets renameat2 fail for good where it has flags, as file systems do that know
-// none.
-func plainRename() error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	const load, equal, ret = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
-	const flags = 16 + 4*8 // the offset of the fifth argument
-	prog := []unix.SockFilter{
-		{Code: load, K: 0},
-		{Code: equal, K: unix.SYS_RENAMEAT2, Jf: 3},
-		{Code: load, K: flags},
-		{Code: equal, K: 0, Jt: 1},
-		{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EINVAL)},
-		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	p := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
-	if _, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&p))); e != 0 {
-		return e
-	}
-	return nil
 }
 
 // openSoon is Open. For a moment after a session was closed its lock may still be held: by a

@@ -149,7 +149,7 @@ func (v *vault) name() {
 		}
 		_ = w.f.Close()
 		if err == nil {
-			err = renameNew(v.d, w.temp, w.end)
+			err = sys.RenameNew(int(v.d.fd), w.temp, int(v.d.fd), w.end)
 			v.dirty = v.dirty || err == nil
 		}
 		if err == unix.EEXIST {
@@ -182,17 +182,6 @@ func (v *vault) close() {
 		_ = v.d.unlink(w.temp, 0)
 	}
 	v.d.close()
-}
-
-// renameNew renames in a directory if the new name is free.
-func renameNew(d *dir, from, to string) error {
-	err := sys.Renameat2(int(d.fd), from, int(d.fd), to, unix.RENAME_NOREPLACE)
-	if err == unix.EINVAL { // some file systems have only links
-		if err = unix.Linkat(int(d.fd), from, int(d.fd), to, 0); err == nil {
-			err = d.unlink(from, 0)
-		}
-	}
-	return err
 }
 
 // tooLarge says which limit was exceeded.

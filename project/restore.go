@@ -155,7 +155,7 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 		return out, err
 	}
 	if now == nil {
-		err = renameNew(parent, temp, name)
+		err = sys.RenameNew(int(parent.fd), temp, int(parent.fd), name)
 	} else {
 		err = exchange(parent, temp, name, &have)
 	}

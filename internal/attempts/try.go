@@ -220,7 +220,7 @@ func (o *Observer) changesIn(name string, d deed) (string, syscall.Errno) {
 // isMount reports whether something is mounted at a name in a directory.
 func isMount(dir sys.FD, name string) bool {
 	var st unix.Statx_t
-	return unix.Statx(int(dir), name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, &st) == nil &&
+	return sys.Statx(int(dir), name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, &st) == nil &&
 		st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 

@@ -3,7 +3,6 @@
 package deep
 
 import (
-	"cmp"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -160,7 +159,7 @@ func (r *remover) entry(d int, name string, depth int) error {
 	unix.Close(sub)
 	for {
 		r.moved++
-		err := moveNew(d, name, r.top, ".deep-"+strconv.Itoa(r.moved))
+		err := sys.RenameNew(d, name, r.top, ".deep-"+strconv.Itoa(r.moved))
 		switch err {
 		case unix.EEXIST: // the name is taken
 		case unix.ENOENT:
@@ -191,17 +190,4 @@ func OpenForRemoval(parent int, name string) (fd int, st unix.Stat_t, err error)
 
 func unlink(dir int, name string, flags int) error {
 	return sys.Retry(func() error { return unix.Unlinkat(dir, name, flags) })
-}
-
-// moveNew renames to a name that is free. Where the kernel cannot do that in one step it is looked at before.
-func moveNew(dir int, from string, to int, name string) error {
-	err := sys.Renameat2(dir, from, to, name, unix.RENAME_NOREPLACE)
-	if err != unix.EINVAL {
-		return err
-	}
-	var st unix.Stat_t
-	if err := unix.Fstatat(to, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != unix.ENOENT {
-		return cmp.Or[error](err, unix.EEXIST)
-	}
-	return sys.Renameat2(dir, from, to, name, 0)
 }

@@ -257,7 +257,7 @@ func (k *keeper) file(from, to sys.FD, at string) (old string, err error) {
 	if err = copyFile(source, to, made, &st); err == nil {
 		if exists {
 			old, err = k.replace(to, made, name)
-		} else if err = unix.Renameat2(int(to), made, int(to), name, unix.RENAME_NOREPLACE); err == unix.EEXIST {
+		} else if err = sys.RenameNew(int(to), made, int(to), name); err == unix.EEXIST {
 			err = ErrExists
 		}
 	}
@@ -289,11 +289,23 @@ func (k *keeper) replace(to sys.FD, made, name string) (old string, err error) {
 	if err = k.mayBeOld(); err != nil {
 		return "", err
 	}
-	if err = unix.Renameat2(int(to), made, int(to), name, unix.RENAME_EXCHANGE); err != nil {
+	switch err = sys.Renameat2(int(to), made, int(to), name, unix.RENAME_EXCHANGE); err {
+	case nil:
+		old = made
+	case unix.EINVAL: // a file system that cannot do it
+		old = keptBegin + sys.RandomText(12)
+		if err = unix.Linkat(int(to), name, int(to), old, 0); err != nil { // nor this
+			err = sys.RenameNew(int(to), name, int(to), old)
+		}
+		if err == nil {
+			err = sys.Renameat2(int(to), made, int(to), name, 0)
+		}
+	}
+	if err != nil {
 		return "", err
 	}
-	if old = k.layer.setAside(to, made, name); old == "" {
-		old = made
+	if aside := k.layer.setAside(to, old, name); aside != "" {
+		return aside, nil
 	}
 	return old, nil
 }

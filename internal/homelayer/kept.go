@@ -88,7 +88,7 @@ func (l *Layer) setAside(from sys.FD, made, name string) string {
 		return ""
 	}
 	at := replacedName + "/" + sys.RandomText(8) + "-" + name
-	if unix.Renameat2(int(from), made, int(l.dir), at, unix.RENAME_NOREPLACE) != nil {
+	if sys.RenameNew(int(from), made, int(l.dir), at) != nil {
 		return ""
 	}
 	return filepath.Join(l.path, at)

@@ -146,7 +146,7 @@ func (l *Layer) make(project string) error {
 		err = errors.Join(writeFile(dir, lockName, ""), writeFile(dir, projectName, project), l.makePair(dir))
 	}
 	if err == nil {
-		err = unix.Renameat2(int(all), made, int(all), filepath.Base(l.path), unix.RENAME_NOREPLACE)
+		err = sys.RenameNew(int(all), made, int(all), filepath.Base(l.path))
 	}
 	if err != nil {
 		_ = removeTree(all, made)
@@ -235,7 +235,7 @@ func (l *Layer) retireWork() error {
 			return removeTree(dir, kernelName)
 		}
 	}
-	if unix.Renameat2(int(dir), kernelName, int(dir), goneName, unix.RENAME_NOREPLACE) != nil {
+	if sys.RenameNew(int(dir), kernelName, int(dir), goneName) != nil {
 		return removeTree(dir, kernelName)
 	}
 	return nil
@@ -396,7 +396,7 @@ func (l *Layer) endRun() error {
 	if !keep {
 		return removeTree(runs, l.run)
 	}
-	return unix.Renameat2(int(runs), l.run, int(runs), l.run+ended, unix.RENAME_NOREPLACE)
+	return sys.RenameNew(int(runs), l.run, int(runs), l.run+ended)
 }
 
 func (l *Layer) close() {

@@ -164,7 +164,7 @@ func (m *merger) dir(from, to, home sys.FD, at string, depth int) error {
 		return err
 	}
 	for _, name := range files {
-		if err := rename(from, to, name, 0); err != nil && err != unix.EISDIR && err != unix.ENOTEMPTY && err != unix.EEXIST {
+		if err := rename(from, to, name, false); err != nil && err != unix.EISDIR && err != unix.ENOTEMPTY && err != unix.EEXIST {
 			return err
 		}
 	}
@@ -191,7 +191,7 @@ func (m *merger) changed(to sys.FD, name, at string) bool {
 
 // move moves a directory, or what is in it where the layer has it, too.
 func (m *merger) move(from, to, home sys.FD, name, at string, depth int) error {
-	err := rename(from, to, name, unix.RENAME_NOREPLACE)
+	err := rename(from, to, name, true)
 	if err != unix.EEXIST {
 		return err
 	}
@@ -206,7 +206,10 @@ func (m *merger) move(from, to, home sys.FD, name, at string, depth int) error {
 		if err := m.book.write(m.run, at, []string{name}); err != nil {
 			return err
 		}
-		return rename(from, to, name, unix.RENAME_EXCHANGE)
+		if err := removeTree(to, name); err != nil {
+			return err
+		}
+		return rename(from, to, name, true)
 	}
 	if depth == deepest {
 		return nil
@@ -229,13 +232,20 @@ func (m *merger) move(from, to, home sys.FD, name, at string, depth int) error {
 	return m.dir(source, target, below, at+name+"/", depth+1)
 }
 
-// rename moves a name from one directory to the other. A directory is given the permission that this takes.
-func rename(from, to sys.FD, name string, flags uint) error {
-	err := unix.Renameat2(int(from), name, int(to), name, flags)
+// rename moves a name from one directory to the other, where it may have to be free. A directory is given the permission
+// that this takes.
+func rename(from, to sys.FD, name string, free bool) error {
+	once := func() error {
+		if free {
+			return sys.RenameNew(int(from), name, int(to), name)
+		}
+		return sys.Renameat2(int(from), name, int(to), name, 0)
+	}
+	err := once()
 	if err == unix.EACCES {
 		if d, _, oerr := deep.OpenForRemoval(int(from), name); oerr == nil {
 			unix.Close(d)
-			err = unix.Renameat2(int(from), name, int(to), name, flags)
+			err = once()
 		}
 	}
 	return err

@@ -50,7 +50,7 @@ func Remove(path string) error {
 		return fail(err)
 	}
 	name, gone := filepath.Base(path), goneBegin+sys.RandomText(12)
-	if err = unix.Renameat2(int(all), name, int(all), gone, unix.RENAME_NOREPLACE); err != nil {
+	if err = sys.RenameNew(int(all), name, int(all), gone); err != nil {
 		return fail(err)
 	}
 	if err = removeTree(all, gone); err != nil {

@@ -129,7 +129,7 @@ func HoldSocket(name string, suspect func(dir string) bool) (*Socket, error) {
 	if err != nil {
 		return fail(err)
 	}
-	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	fd, err := sys.Openat2(unix.AT_FDCWD, real, unix.O_PATH, 0, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return fail(err)
 	}
@@ -186,7 +186,7 @@ func openTrusted(name string, most int64, suspect func(dir string) bool) (*os.Fi
 			return nil, errors.New("commands can write to it")
 		}
 	}
-	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	fd, err := sys.Openat2(unix.AT_FDCWD, real, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/limits"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // usageWatch looks again and again how much memory a command uses, and how many processes it has, where no cgroup holds that.
@@ -181,7 +182,7 @@ func (w *usageWatch) files(procs []string) (bytes int64) {
 	}
 	seen := map[uint64]bool{}
 	for _, dir := range [...]string{"tmp", "var/tmp", "run", "dev/shm", "dev"} {
-		fd, err := unix.Openat2(int(root.Fd()), dir, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+		fd, err := sys.Openat2(int(root.Fd()), dir, unix.O_PATH, 0, unix.RESOLVE_IN_ROOT)
 		if err != nil {
 			continue
 		}

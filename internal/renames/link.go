@@ -224,7 +224,7 @@ func (p place) isOf(file sys.FD) bool {
 
 // statOf looks at an open file.
 func statOf(file sys.FD) (st unix.Statx_t, err error) {
-	err = unix.Statx(int(file), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
+	err = sys.Statx(int(file), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
 	return st, err
 }
 

@@ -36,9 +36,7 @@ func (m *move) close() {
 
 // stat looks at a name. The kernel has to say what is the root of a mount (Linux 5.8).
 func (p place) stat() (st unix.Statx_t, err error) {
-	err = sys.Retry(func() error {
-		return unix.Statx(int(p.dir), p.name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME|unix.STATX_MNT_ID, &st)
-	})
+	err = sys.Statx(int(p.dir), p.name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME|unix.STATX_MNT_ID, &st)
 	if err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
 		err = errLeave
 	}
@@ -70,7 +68,7 @@ func linked(a, b *unix.Statx_t) bool {
 func same(a, b sys.FD) bool {
 	var st [2]unix.Statx_t
 	for i, fd := range [...]sys.FD{a, b} {
-		if unix.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_MNT_ID, &st[i]) != nil {
+		if sys.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_MNT_ID, &st[i]) != nil {
 			return false
 		}
 	}
@@ -82,7 +80,7 @@ func rename(from, to place, flags uint32) error {
 	if !from.free() || !to.free() {
 		return unix.EBUSY
 	}
-	return sys.Retry(func() error { return unix.Renameat2(int(from.dir), from.name, int(to.dir), to.name, uint(flags)) })
+	return sys.Renameat2(int(from.dir), from.name, int(to.dir), to.name, uint(flags))
 }
 
 // kernel makes the call.
@@ -93,7 +91,7 @@ func (m *move) overlay() bool {
 	var fs unix.Statfs_t
 	var st [2]unix.Statx_t
 	for i, p := range [...]place{m.from, m.to} {
-		if unix.Statx(int(p.dir), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st[i]) != nil || st[i].Mask&unix.STATX_MNT_ID == 0 {
+		if sys.Statx(int(p.dir), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st[i]) != nil || st[i].Mask&unix.STATX_MNT_ID == 0 {
 			return false
 		}
 	}

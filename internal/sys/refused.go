@@ -3,6 +3,7 @@
 package sys
 
 import (
+	"cmp"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -95,6 +96,27 @@ func Renameat2(dir int, from string, to int, name string, flags uint) error {
 		return err
 	}
 	return renameInstead(dir, from, to, name, flags)
+}
+
+// RenameNew renames to a name that is free. A file system that cannot do that in one step gets a second name for a file
+// first, and of a directory the name is looked at before.
+func RenameNew(dir int, from string, to int, name string) error {
+	err := Renameat2(dir, from, to, name, unix.RENAME_NOREPLACE)
+	if err != unix.EINVAL {
+		return err
+	}
+	err = Retry(func() error { return unix.Linkat(dir, from, to, name, 0) })
+	switch err {
+	case nil:
+		return Retry(func() error { return unix.Unlinkat(dir, from, 0) })
+	case unix.EEXIST:
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(to, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != unix.ENOENT {
+		return cmp.Or[error](err, unix.EEXIST)
+	}
+	return Renameat2(dir, from, to, name, 0)
 }
 
 func renameInstead(dir int, from string, to int, name string, flags uint) error {

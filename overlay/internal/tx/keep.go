@@ -111,7 +111,7 @@ func (t *Tx) keepAside() error {
 		if k > 0 {
 			name += "." + strconv.Itoa(k)
 		}
-		err := top.Rename(strconv.Itoa(t.N), name, unix.RENAME_NOREPLACE)
+		err := t.moveNew(top, strconv.Itoa(t.N), top, name)
 		if err == unix.EEXIST {
 			continue
 		}
