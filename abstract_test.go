@@ -3,12 +3,14 @@
 package nsrun_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"strconv"
 	"testing"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
@@ -43,6 +45,10 @@ func TestAbstractSockets(t *testing.T) {
 			if c.rules {
 				config.Net = netpolicy.MustParse("tcp:127.0.0.1:9")
 			}
+			needFor(t, config)
+			if c.network && c.allow == nil {
+				need(t, features.LandlockScopes)
+			}
 			q := insideRequest(t, "dial", name)
 			q.Network = c.network
 			got := output(t, runner(t, shown(t, config)), q)
@@ -56,11 +62,16 @@ func TestAbstractSockets(t *testing.T) {
 		open bool
 		want string
 	}{{true, "reached\n"}, {false, refused}} {
-		cmd := nsrun.Spec{Mounts: append(nsrun.DefaultMounts(), shownMount(t)), Share: nsexec.Net, AbstractSockets: c.open}.Command(self(t), name)
-		cmd.Env = []string{insideEnv + "=dial"}
-		out, err := cmd.Output()
-		if err != nil || string(out) != c.want {
-			t.Errorf("a Spec with AbstractSockets %v: %q, %v", c.open, out, err)
-		}
+		t.Run(fmt.Sprintf("a Spec with AbstractSockets %v", c.open), func(t *testing.T) {
+			if !c.open {
+				need(t, features.LandlockScopes)
+			}
+			cmd := nsrun.Spec{Mounts: append(nsrun.DefaultMounts(), shownMount(t)), Share: nsexec.Net, AbstractSockets: c.open}.Command(self(t), name)
+			cmd.Env = []string{insideEnv + "=dial"}
+			out, err := cmd.Output()
+			if err != nil || string(out) != c.want {
+				t.Errorf("%q, %v", out, err)
+			}
+		})
 	}
 }

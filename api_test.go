@@ -145,6 +145,9 @@ func loadExports(t *testing.T, paths []string) types.Importer {
 	t.Helper()
 	var stderr bytes.Buffer
 	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, paths...)
+	if _, err := exec.LookPath("go"); err != nil {
+		testenv.Skip(t, "go", err.Error())
+	}
 	list := exec.Command("go", args...)
 	list.Env = append(os.Environ(), "CGO_ENABLED=0")
 	list.Stderr = &stderr

@@ -93,6 +93,7 @@ func TestCredential(t *testing.T) {
 		"clear":     {ClearEnv: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			needFor(t, c)
 			c.Project, c.After = filepath.Join(place(t), "p"), nsrun.Discard
 			r := runner(t, withToken(t, c, at))
 			for range 2 {
@@ -196,11 +197,14 @@ func TestCredentialAlone(t *testing.T) {
 		"none":  {},
 		"rules": {Net: netpolicy.MustParse("127.0.0.1:61801"), Enforcer: nsrun.BrokerEnforcer},
 	} {
-		c.After = nsrun.Discard
-		res, err := runner(t, c).Run(t.Context(), bash("BASE=http://127.0.0.1:61801; "+getBase))
-		if err != nil || strings.Contains(res.Stdout.String(), "served") {
-			t.Errorf("%s: %s, %v", name, res, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			needFor(t, c)
+			c.After = nsrun.Discard
+			res, err := runner(t, c).Run(t.Context(), bash("BASE=http://127.0.0.1:61801; "+getBase))
+			if err != nil || strings.Contains(res.Stdout.String(), "served") {
+				t.Errorf("%s, %v", res, err)
+			}
+		})
 	}
 }
 

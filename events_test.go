@@ -3,6 +3,7 @@
 package nsrun_test
 
 import (
+	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
@@ -98,11 +99,14 @@ func TestLiveChanges(t *testing.T) {
 func TestLiveChangesAfterwards(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	for _, after := range []nsrun.After{nsrun.Commit, nsrun.Hold} {
-		p := filepath.Join(place(t, "old: 1", "gone: 1"), "p")
-		got, _ := watched(t, nsrun.Config{Project: p, Engine: overlay.EngineTmpfs, After: after}, "echo 2 >old; echo >new; rm gone")
-		if want := []string{"removed gone", "created new", "written old"}; !slices.Equal(got, want) {
-			t.Errorf("%q", got)
-		}
+		t.Run(fmt.Sprint("after ", after), func(t *testing.T) {
+			c := nsrun.Config{Project: filepath.Join(place(t, "old: 1", "gone: 1"), "p"), Engine: overlay.EngineTmpfs, After: after}
+			needFor(t, c)
+			got, _ := watched(t, c, "echo 2 >old; echo >new; rm gone")
+			if want := []string{"removed gone", "created new", "written old"}; !slices.Equal(got, want) {
+				t.Errorf("%q", got)
+			}
+		})
 	}
 	p := filepath.Join(place(t, "old: 1"), "p")
 	r := runner(t, nsrun.Config{Project: p, After: nsrun.Commit, Watch: true})

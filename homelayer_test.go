@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -42,6 +43,7 @@ func isAt(t *testing.T, dir, path string) {
 // directory; the zero Config has it read-only.
 func TestHomeLayers(t *testing.T) {
 	testenv.NeedRoot(t) // the home directory must not be in a private place
+	need(t, features.Overlay)
 	for _, after := range []nsrun.After{nsrun.Commit, nsrun.Keep, nsrun.Discard} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
 			testenv.Leaks(t, nsexec.Shutdown)
@@ -84,6 +86,7 @@ func TestHomeLayers(t *testing.T) {
 // in a layer of its own, and what is hidden in one is hidden in the other.
 func TestOtherHome(t *testing.T) {
 	testenv.NeedRoot(t)
+	need(t, features.Overlay)
 	testenv.Leaks(t, nsexec.Shutdown)
 	me, err := user.Current()
 	if err != nil {
@@ -143,6 +146,7 @@ func TestOtherHome(t *testing.T) {
 // TestHomeSize: what makes a layer too large is removed when the command has ended, and a notice says so.
 func TestHomeSize(t *testing.T) {
 	testenv.NeedRoot(t)
+	need(t, features.Overlay)
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)
 	livesIn(t, dir, "/srv")
@@ -166,6 +170,7 @@ func TestHomeSize(t *testing.T) {
 // TestHomeOf: a layer that cannot be used is told of, and the home directory is read-only.
 func TestHomeOf(t *testing.T) {
 	testenv.NeedRoot(t)
+	need(t, features.Overlay)
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)
 	livesIn(t, dir, "/srv")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -113,21 +114,25 @@ func TestNobodyKeepsWaitWaiting(t *testing.T) {
 func TestOwnDirectoriesAreThere(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	for _, engine := range []overlay.Engine{0, overlay.EngineTmpfs} {
-		dir := place(t)
-		for _, name := range []string{".cache", ".local/share"} {
-			testenv.Tree(t, filepath.Join(dir, "home"), name+"/")
-			p := filepath.Join(dir, "home", name)
-			r := runner(t, nsrun.Config{Project: p, After: nsrun.Commit, Engine: engine, Playground: filepath.Join(dir, "play")})
-			if _, err := r.Run(t.Context(), nsrun.Request{Command: "mkdir -p nsrun; echo forged >nsrun/f"}); err != nil {
-				t.Error(err)
+		t.Run(engine.String(), func(t *testing.T) {
+			dir := place(t)
+			c := nsrun.Config{After: nsrun.Commit, Engine: engine, Playground: filepath.Join(dir, "play")}
+			needFor(t, c)
+			need(t, features.Overlay) // a copy of such a project is refused
+			for _, name := range []string{".cache", ".local/share"} {
+				testenv.Tree(t, filepath.Join(dir, "home"), name+"/")
+				c.Project = filepath.Join(dir, "home", name)
+				if _, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: "mkdir -p nsrun; echo forged >nsrun/f"}); err != nil {
+					t.Error(err)
+				}
+				if isThere(c.Project, "nsrun/f") {
+					t.Errorf("%s/nsrun is the command's", name)
+				}
+				if fi, err := os.Stat(filepath.Join(c.Project, "nsrun")); err != nil || fi.Mode().Perm() != 0o700 {
+					t.Errorf("%v, %v", fi, err)
+				}
 			}
-			if isThere(p, "nsrun/f") {
-				t.Errorf("%s: %s/nsrun is the command's", engine, name)
-			}
-			if fi, err := os.Stat(filepath.Join(p, "nsrun")); err != nil || fi.Mode().Perm() != 0o700 {
-				t.Errorf("%v, %v", fi, err)
-			}
-		}
+		})
 	}
 }
 

@@ -209,11 +209,15 @@ func TestSocketsOfContainers(t *testing.T) {
 		t.Errorf("HideSockets: %v\n%s", err, out)
 	}
 	for _, engine := range []overlay.Engine{0, overlay.EngineTmpfs} { // whose tmpfs is attached in one sandbox only
-		r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Engine: engine})
-		for range 3 { // the next ones do not ask all processes
-			if got := output(t, r, request); strings.Contains(got, "reached") {
-				t.Errorf("%s: %s", engine, got)
+		t.Run(engine.String(), func(t *testing.T) {
+			c := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Engine: engine}
+			needFor(t, c)
+			r := runner(t, c)
+			for range 3 { // the next ones do not ask all processes
+				if got := output(t, r, request); strings.Contains(got, "reached") {
+					t.Error(got)
+				}
 			}
-		}
+		})
 	}
 }

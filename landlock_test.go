@@ -9,23 +9,12 @@ import (
 
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/features"
-	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay"
 )
 
 func needLandlock(t testing.TB) {
 	t.Helper()
 	need(t, features.LandlockScopes, features.SeccompNotification)
-}
-
-// need skips where the kernel lacks a feature.
-func need(t testing.TB, names ...features.Name) {
-	t.Helper()
-	for _, name := range names {
-		if f := features.Get(name); f.Status != features.Yes {
-			testenv.Skip(t, string(name), f.Why)
-		}
-	}
 }
 
 // TestLandlock: a session without namespaces is one like others.

@@ -204,6 +204,7 @@ func TestDiskLimit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			config := nsrun.Config{Project: testenv.Dir(t), StateDir: testenv.Dir(t), Engine: c.engine, After: nsrun.Discard, NoPlayground: true}
+			needFor(t, config)
 			l := nsrun.Limits{Disk: most, Inodes: files}
 			if c.limit == "disk" {
 				l.Inodes = 0

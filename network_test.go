@@ -37,6 +37,7 @@ func enforcers(t *testing.T, f func(t *testing.T, e nsrun.Enforcer)) {
 			if e == nsrun.KernelEnforcer {
 				testenv.NeedRoot(t)
 			}
+			needEnforcer(t, e)
 			f(t, e)
 		})
 	}
@@ -310,9 +311,11 @@ func TestAllowUnix(t *testing.T) {
 			}
 		}()
 	}
-	for _, net := range []netpolicy.Policy{{}, netpolicy.MustParse("192.0.2.1")} {
-		r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, AllowUnix: sockets[:1], Net: net, Enforcer: nsrun.BrokerEnforcer})
-		res, err := r.Run(t.Context(), nsrun.Request{Command: `python3 -c '
+	for name, net := range map[string]netpolicy.Policy{"no network": {}, "rules": netpolicy.MustParse("192.0.2.1")} {
+		t.Run(name, func(t *testing.T) {
+			c := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, AllowUnix: sockets[:1], Net: net, Enforcer: nsrun.BrokerEnforcer}
+			needFor(t, c)
+			res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: `python3 -c '
 import socket, sys
 for name in sys.argv[1:]:
     s = socket.socket(socket.AF_UNIX)
@@ -321,9 +324,10 @@ for name in sys.argv[1:]:
         print("open")
     except OSError as e:
         print("closed")' ` + strings.Join(sockets, " ")})
-		if err != nil || res.Stdout.String() != "open\nclosed\n" {
-			t.Errorf("%s, %v", res, err)
-		}
+			if err != nil || res.Stdout.String() != "open\nclosed\n" {
+				t.Errorf("%s, %v", res, err)
+			}
+		})
 	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -133,6 +133,7 @@ func TestRenamesAsOutside(t *testing.T) {
 	}
 	for kind, c := range kinds {
 		t.Run(kind, func(t *testing.T) {
+			needFor(t, c)
 			dir := place(t, renameTree...)
 			c.Project = filepath.Join(dir, "p")
 			r := runner(t, shown(t, c))
@@ -466,12 +467,15 @@ func TestRenamesOfRestricted(t *testing.T) {
 	}
 	for name, c := range map[string]nsrun.Config{"alone": {}, "why": {Why: true}, "network": {Net: netpolicy.MustParse("192.0.2.1:443"), Enforcer: nsrun.BrokerEnforcer}} {
 		for _, who := range []string{"restricted", "the control"} {
-			dir := place(t, "a/f")
-			c.Project = filepath.Join(dir, "p")
-			got := output(t, runner(t, shown(t, c)), insideRequest(t, "restricted", who, "0", "a", "b"))
-			if done := strings.HasPrefix(got, "a 0 <nil>\n"); done != (who != "restricted") || strings.Contains(got, "landlock:") {
-				t.Errorf("%s, %s: %s", name, who, got)
-			}
+			t.Run(name+", "+who, func(t *testing.T) {
+				needFor(t, c)
+				dir := place(t, "a/f")
+				c.Project = filepath.Join(dir, "p")
+				got := output(t, runner(t, shown(t, c)), insideRequest(t, "restricted", who, "0", "a", "b"))
+				if done := strings.HasPrefix(got, "a 0 <nil>\n"); done != (who != "restricted") || strings.Contains(got, "landlock:") {
+					t.Error(got)
+				}
+			})
 		}
 	}
 }

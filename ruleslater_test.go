@@ -101,11 +101,8 @@ func TestBlockedLater(t *testing.T) {
 		{"in place", nsrun.Config{Mode: nsrun.Direct, BlockExisting: true}, []string{"p/old/.env", "p/new/.env"}, []string{"p/old/.env", "p/new/.env"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			switch {
-			case c.config.Engine == overlay.EngineTmpfs:
-				need(t, features.TmpfsAttributes)
-				fallthrough
-			case c.config.Engine != overlay.EngineCopy && c.config.Mode != nsrun.Direct:
+			needFor(t, c.config)
+			if c.config.Engine != overlay.EngineCopy && c.config.Mode != nsrun.Direct {
 				need(t, features.Overlay)
 			}
 			dir := place(t, "file: 1")

@@ -366,21 +366,21 @@ func TestEngines(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	for _, e := range []overlay.Engine{overlay.EngineOverlay, overlay.EngineTmpfs, overlay.EngineCopy} {
 		for _, after := range []nsrun.After{nsrun.Keep, nsrun.Commit} {
-			p := filepath.Join(place(t, "old: 1"), "p")
-			r := nsrun.NewRunner(nsrun.Config{Project: p, Engine: e, After: after})
-			sh(t, r, "echo 2 >a; rm old")
-			if got := sh(t, r, "cat a; echo 3 >>a; ls"); got != "2\na\n" {
-				t.Errorf("%s: %q", e, got)
-			}
-			if err := r.Commit(t.Context(), overlay.CommitOptions{}); err != nil {
-				t.Error(err)
-			}
-			if got := content(p, "a"); got != "2\n3\n" || isThere(p, "old") {
-				t.Errorf("%s: %q", e, got)
-			}
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			t.Run(fmt.Sprint(e, ", after ", after), func(t *testing.T) {
+				c := nsrun.Config{Project: filepath.Join(place(t, "old: 1"), "p"), Engine: e, After: after}
+				needFor(t, c)
+				r := runner(t, c)
+				sh(t, r, "echo 2 >a; rm old")
+				if got := sh(t, r, "cat a; echo 3 >>a; ls"); got != "2\na\n" {
+					t.Errorf("%q", got)
+				}
+				if err := r.Commit(t.Context(), overlay.CommitOptions{}); err != nil {
+					t.Error(err)
+				}
+				if got := content(c.Project, "a"); got != "2\n3\n" || isThere(c.Project, "old") {
+					t.Errorf("%q", got)
+				}
+			})
 		}
 	}
 }

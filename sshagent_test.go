@@ -245,13 +245,16 @@ func TestSSHAgentAnywhere(t *testing.T) {
 		"clear":     {ClearEnv: true, Env: []string{"SSH_AUTH_SOCK"}},
 		"refusals":  {Why: true},
 	} {
-		c.Project, c.After, c.AllowUnix, c.Approver = p, nsrun.Discard, []string{"ssh-agent:chosen"}, yes{}
-		r := runner(t, c)
-		for range 2 {
-			if got := sh(t, r, "ssh-add -L | cut -d' ' -f3"); got != "chosen\n" {
-				t.Errorf("%s: %s", name, got)
+		t.Run(name, func(t *testing.T) {
+			needFor(t, c)
+			c.Project, c.After, c.AllowUnix, c.Approver = p, nsrun.Discard, []string{"ssh-agent:chosen"}, yes{}
+			r := runner(t, c)
+			for range 2 {
+				if got := sh(t, r, "ssh-add -L | cut -d' ' -f3"); got != "chosen\n" {
+					t.Error(got)
+				}
 			}
-		}
+		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &asking{answer: func(nsrun.Question) nsrun.Answer { cancel(); return nsrun.Allow }}
