@@ -120,8 +120,7 @@ func CleanDaily(dir string) error {
 		return nil // there is none
 	}
 	defer all.Close()
-	var st unix.Stat_t
-	if unix.Fstatat(int(all), cleanedName, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && time.Since(time.Unix(st.Mtim.Unix())) < 24*time.Hour {
+	if stamped(all, cleanedName, 24*time.Hour) {
 		return nil
 	}
 	_ = unix.Unlinkat(int(all), cleanedName, 0)

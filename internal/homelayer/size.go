@@ -51,10 +51,16 @@ func (l *Layer) Wrote() (bytes, files int64) {
 }
 
 // due reports whether the layer has to be measured.
-func (l *Layer) due() bool {
+func (l *Layer) due() bool { return !stamped(l.dir, measuredName, often) }
+
+// stamped reports whether a file was made no longer ago than that. The clock may have been set back since: then it was not.
+func stamped(dir sys.FD, name string, ago time.Duration) bool {
 	var st unix.Stat_t
-	err := unix.Fstatat(int(l.dir), measuredName, &st, unix.AT_SYMLINK_NOFOLLOW)
-	return err != nil || time.Since(time.Unix(st.Mtim.Unix())) > often
+	if unix.Fstatat(int(dir), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return false
+	}
+	age := time.Since(time.Unix(st.Mtim.Unix()))
+	return age >= 0 && age <= ago
 }
 
 // Bound removes what makes the layer larger than a number of bytes, now or where it was measured long ago: caches, by their
