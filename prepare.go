@@ -116,6 +116,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		f.Kept = host.ConfigDirs(f.Home)
 	}
 	policy := x.policy(landlock)
+	f.DirWay, f.DirAt = host.WorkingDir(policy.WorkingDir)
 	box, notices, err := plan.Build(f, policy)
 	x.notices = publicNotices(notices)
 	x.homeTells()

@@ -103,6 +103,19 @@ func ways(linked []string) (list []plan.Link) {
 	return list
 }
 
+// WorkingDir is what is known of a working directory that is given by an absolute path with symbolic links: the links, and
+// where they lead. Of any other it is empty.
+func WorkingDir(name string) (way []plan.Step, at string) {
+	if !filepath.IsAbs(name) {
+		return nil, ""
+	}
+	at, err := links.Follow(name, func(string) bool { return false })
+	if err != nil || at == filepath.Clean(name) {
+		return nil, ""
+	}
+	return ways([]string{name})[0].Way, at
+}
+
 // isHidden reports whether a path is, or lies in, something that is hidden unless a rule
 // names it; with links also where the names of that lead.
 func isHidden(path string, more []string, leads bool) bool {

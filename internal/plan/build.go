@@ -92,6 +92,9 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 		return s, b.notices, nil
 	}
 	s.Dir = WorkingDir(p.WorkingDir, b.first(), f.Home, b.hasPlay)
+	if slices.ContainsFunc(f.DirWay, func(l Step) bool { return !s.Why(l.Link, OnHost{Exists: true}).Read }) {
+		s.Dir = f.DirAt // the shell came through a link that the command does not see
+	}
 	s.Env = b.environment(s.Dir)
 	return s, b.notices, nil
 }

@@ -319,6 +319,23 @@ func TestWorkingDir(t *testing.T) {
 	}
 }
 
+// TestLinkedDir: a working directory is named as the shell has it, unless a link in that name is not visible.
+func TestLinkedDir(t *testing.T) {
+	for _, c := range []struct{ link, want string }{
+		{"/srv/link", "/srv/link/sub"},
+		{"/tmp/link", "/home/me/src/sub"},          // /tmp is the command's own
+		{"/home/me/.ssh/link", "/home/me/src/sub"}, // hidden
+	} {
+		f := session(me(), "/home/me/src")
+		f.Secrets = append(f.Secrets, "/home/me/.ssh")
+		f.DirWay, f.DirAt = []Step{{c.link, "/home/me/src"}}, "/home/me/src/sub"
+		s, _, err := Build(f, Policy{WorkingDir: c.link + "/sub"})
+		if err != nil || s.Dir != c.want {
+			t.Errorf("%s: %s, %v", c.link, s.Dir, err)
+		}
+	}
+}
+
 // TestSameFacts: Build changes nothing that it was given, so that the same facts can be used again.
 func TestSameFacts(t *testing.T) {
 	f := session(me(), "/home")

@@ -25,6 +25,9 @@ type Facts struct {
 	VarTmp, Run bool          // whether /var/tmp and /run are directories, not links to others
 	Table       []mounts.Info // the host's mounts
 
+	DirWay []Step // the symbolic links in Policy.WorkingDir; nil: there are none
+	DirAt  string // where they lead
+
 	Folders   Folders
 	Session   *Session    // nil: there is no overlay
 	Caches    mounts.Plan // of build tools, writable in a layer of their own
