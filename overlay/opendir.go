@@ -8,22 +8,18 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/nsrun/nsrun/internal/homedir"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-var errRelativeHome = errors.New("$HOME is not an absolute path")
-
 // DefaultDir returns the state directory that is used if Options.Dir is empty:
 // $XDG_STATE_HOME/nsrun/sessions, or ~/.local/state/nsrun/sessions (XDG Base Directory
-// Specification).
+// Specification). If $HOME is not set, ~ is the home directory in /etc/passwd.
 func DefaultDir() (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(base) { // the specification says to ignore others
-		home, err := os.UserHomeDir()
-		if err == nil && !filepath.IsAbs(home) { // else sessions would be in the working directory, which can be the project
-			err = errRelativeHome
-		}
+		home, err := homedir.Find()
 		if err != nil {
 			return "", &Error{Op: opFindState, Err: err}
 		}

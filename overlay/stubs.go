@@ -119,7 +119,7 @@ func CreateContext(ctx context.Context, o Options) (r0 *Session, r1 error) {
 
 // DefaultDir returns the state directory that is used if Options.Dir is empty:
 // $XDG_STATE_HOME/nsrun/sessions, or ~/.local/state/nsrun/sessions (XDG Base Directory
-// Specification).
+// Specification). If $HOME is not set, ~ is the home directory in /etc/passwd.
 func DefaultDir() (r0 string, r1 error) {
 	r1 = linuxonly.Error("overlay.DefaultDir")
 	return

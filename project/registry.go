@@ -4,21 +4,19 @@ package project
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/nsrun/nsrun/internal/homedir"
 )
 
 // DefaultDirs returns the directories of the database and of the copies that zero Options use.
 func DefaultDirs() (dir, cache string, err error) {
-	home, herr := os.UserHomeDir()
-	if herr == nil && !filepath.IsAbs(home) {
-		herr = errors.New("not an absolute path")
-	}
+	home, herr := homedir.Find()
 	find := func(variable string, below ...string) (string, error) {
 		base := os.Getenv(variable)
 		if !filepath.IsAbs(base) { // the specification says to ignore others

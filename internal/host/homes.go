@@ -6,10 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 
+	"github.com/nsrun/nsrun/internal/homedir"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
 )
@@ -18,11 +17,8 @@ import (
 // its effective user id, and $HOME if that is another one.
 func Homes() []string {
 	var homes []string
-	// Not os/user: with cgo it would load libraries, and it asks for more than this.
-	if b, err := os.ReadFile("/etc/passwd"); err == nil {
-		if home := passwdHome(b, os.Geteuid()); home != "" {
-			homes = append(homes, home)
-		}
+	if home := homedir.Passwd(); home != "" {
+		homes = append(homes, home)
 	}
 	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
 		if home = filepath.Clean(home); !slices.Contains(homes, home) {
@@ -30,20 +26,6 @@ func Homes() []string {
 		}
 	}
 	return homes
-}
-
-// passwdHome is the home directory that the content of a passwd(5) file has for
-// uid, "" if it has none.
-func passwdHome(passwd []byte, uid int) string {
-	id := strconv.Itoa(uid)
-	for line := range strings.Lines(string(passwd)) {
-		// name, password, uid, gid, comment, home, shell
-		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
-		if len(f) >= 6 && f[2] == id && filepath.IsAbs(f[5]) {
-			return filepath.Clean(f[5])
-		}
-	}
-	return ""
 }
 
 // Home is the home directory that commands have: $HOME, else what /etc/passwd says.
