@@ -346,11 +346,14 @@ func TestNetworkAndEngines(t *testing.T) {
 	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
 		at := server(t)
 		for _, engine := range []overlay.Engine{overlay.EngineTmpfs, overlay.EngineCopy} {
-			r := runner(t, nsrun.Config{Project: filepath.Join(place(t), "p"), After: nsrun.Discard, Enforcer: e, Engine: engine, Net: netpolicy.MustParse(at.String())})
-			res, err := r.Run(t.Context(), nsrun.Request{Command: fetch(at.Port())})
-			if err != nil || !strings.Contains(res.Stdout.String(), "served") {
-				t.Errorf("%v: %s, %v", engine, res, err)
-			}
+			t.Run(engine.String(), func(t *testing.T) {
+				c := nsrun.Config{Project: filepath.Join(place(t), "p"), After: nsrun.Discard, Enforcer: e, Engine: engine, Net: netpolicy.MustParse(at.String())}
+				needFor(t, c)
+				res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: fetch(at.Port())})
+				if err != nil || !strings.Contains(res.Stdout.String(), "served") {
+					t.Errorf("%s, %v", res, err)
+				}
+			})
 		}
 	})
 }

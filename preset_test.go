@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
@@ -115,10 +116,12 @@ passwd"`,
 		t.Errorf("%q, and on the host %q", got, content(p, "file"))
 	}
 	// With a network there is resolv.conf.
+	needEnforcer(t, nsrun.AutoEnforcer)
 	r = runner(t, nsrun.Config{Project: p, Preset: nsrun.StrictPreset, Presets: []nsrun.Preset{nsrun.NPMPreset}})
 	if got := sh(t, r, "ls /etc; grep -c nameserver /etc/resolv.conf"); got != "group\npasswd\nresolv.conf\n1\n" {
 		t.Errorf("%q", got)
 	}
+	need(t, features.LandlockScopes)
 	yes := &asked{answer: nsrun.Allow}
 	r = runner(t, nsrun.Config{Project: p, Preset: nsrun.StrictPreset, Approver: yes})
 	want := "same\n"

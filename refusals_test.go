@@ -102,20 +102,26 @@ func TestRefusals(t *testing.T) {
 				testenv.Tree(t, dir, own+"/d/f")
 			}
 			command := strings.NewReplacer("$D", dir, "$H", filepath.Join(filepath.Dir(dir), "home"), "../ro", "../host/"+own, "ro/", own+"/").Replace(q.command)
-			var r nsrun.Refusal
-			for _, c.Why = range [...]bool{true, false} {
-				if c.Why && i%4 != 0 && !testenv.Long() {
-					continue
-				}
+			refusal := func(t *testing.T) nsrun.Refusal {
 				res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: command})
 				if err != nil || res.ExitCode == 0 || len(res.Refusals) == 0 {
 					t.Fatalf("why %t: %v, %+v: %s", c.Why, err, res.Refusals, res)
 				}
-				r = res.Refusals[0]
+				r := res.Refusals[0]
 				if string(r.Kind) != q.kind || r.Rule != q.rule || r.Flag == "" || r.Count == 0 || r.Failed != c.Why || (r.PID > 1) != c.Why || (r.Program == "") == c.Why {
 					t.Errorf("why %t: %+v: %s", c.Why, r, res)
 				}
+				return r
 			}
+			if i%4 == 0 || testenv.Long() {
+				c.Why = true
+				t.Run("why", func(t *testing.T) {
+					needFor(t, c)
+					refusal(t)
+				})
+				c.Why = false
+			}
+			r := refusal(t)
 			with := allowed(t, c, strings.ReplaceAll(r.Flag, "'", ""))
 			if res, err := runner(t, with).Run(t.Context(), nsrun.Request{Command: command}); err != nil || res.ExitCode != 0 {
 				t.Errorf("with %s: %v, %s", r.Flag, err, res)
@@ -142,10 +148,11 @@ func TestNoRefusals(t *testing.T) {
 			t.Parallel()
 			q := nsrun.Request{Command: strings.ReplaceAll(command, "$D", dir)}
 			c := c
-			for _, c.Why = range [...]bool{true, false} {
+			for _, c.Why = range [...]bool{false, true} {
 				if c.Why && i%4 != 0 && !testenv.Long() || c.Why && os.Geteuid() == 0 && strings.HasPrefix(command, "mount") {
 					continue // root may do that outside of a sandbox
 				}
+				needFor(t, c)
 				res, err := runner(t, c).Run(t.Context(), q)
 				if err != nil || len(res.Refusals) > 0 {
 					t.Errorf("why %t: %v, %+v: %s", c.Why, err, res.Refusals, res)
@@ -197,6 +204,7 @@ func TestRefused32Bit(t *testing.T) {
 	}
 	for _, why := range []bool{false, true} {
 		c := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Why: why}
+		needFor(t, c)
 		res, err := runner(t, c).Run(t.Context(), nsrun.Request{Args: []string{"./program"}})
 		if err != nil || res.Signal == nil || len(res.FileRefusals()) != 1 {
 			t.Fatalf("%v, %+v: %s", err, res.Refusals, res)
@@ -227,8 +235,12 @@ func TestRefusalsElsewhere(t *testing.T) {
 		t.Errorf("%+v", res.Refusals)
 	}
 	one(run(c, nsrun.Request{Command: "bash -c ': </dev/tcp/192.0.2.1/80'"}), nsrun.RefusedConnect, "--learn-net")
-	c.Enforcer = nsrun.BrokerEnforcer
-	one(run(allowed(t, c, "--allow-net tcp:192.0.2.9:1"), nsrun.Request{Command: "bash -c ': </dev/tcp/192.0.2.1/80'"}), nsrun.RefusedConnect, "--allow-net tcp:192.0.2.1:80")
+	t.Run("rules", func(t *testing.T) {
+		c := allowed(t, c, "--allow-net tcp:192.0.2.9:1")
+		c.Enforcer = nsrun.BrokerEnforcer
+		needFor(t, c)
+		one(run(c, nsrun.Request{Command: "bash -c ': </dev/tcp/192.0.2.1/80'"}), nsrun.RefusedConnect, "--allow-net tcp:192.0.2.1:80")
+	})
 	if _, err := exec.LookPath("python3"); err == nil {
 		at := filepath.Join(dir, "sock")
 		q := nsrun.Request{Args: []string{"python3", "-c", `
@@ -248,6 +260,7 @@ func TestRefusedSignals(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	_, c := refusing(t)
 	c.Why = true
+	needFor(t, c)
 	victim := exec.Command("sleep", "1000")
 	victim.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := victim.Start(); err != nil {

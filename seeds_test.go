@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -384,7 +385,10 @@ func TestNetworkApproval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, answer := range []nsrun.Answer{nsrun.Deny, nsrun.Allow, nsrun.DenySession, nsrun.AllowSession, nsrun.DenyAlways, nsrun.AllowAlways} {
+	for _, answer := range []nsrun.Answer{nsrun.Deny, nsrun.DenySession, nsrun.DenyAlways, nsrun.Allow, nsrun.AllowSession, nsrun.AllowAlways} {
+		if answer.Allows() {
+			need(t, features.LandlockScopes) // else the host's network takes its abstract sockets, too
+		}
 		a, kept := &asked{answer: answer}, store{}
 		r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), Approver: a, Permissions: kept})
 		if got := sh(t, r, look); got == host+"\n" || got == "" {
