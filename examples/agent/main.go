@@ -21,7 +21,7 @@ func main() {
 	}
 	r := nsrun.NewRunner(nsrun.Config{Project: dir, Approver: nsrun.Terminal{}, Timeout: time.Minute})
 	defer r.Close()
-	res, err := r.Run(context.Background(), nsrun.Request{Command: os.Args[1]})
+	res, err := r.Run(context.Background(), nsrun.Request{Command: os.Args[1]}) // a line for the shell
 	if err != nil {
 		panic(err) // nsrun could not run the command; a command that fails is not an error
 	}
